@@ -1,0 +1,361 @@
+#include "core/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <toml++/toml.h>
+
+#include "core/file_io.h"
+#include "core/format_version.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr std::size_t kMaxConfigBytes = 1 << 20;
+
+/// One key: how to read it into a Config and how to print it from one.
+struct Key {
+  std::string path;     // "train.steps"
+  std::string allowed;  // "an integer, 1 or more"
+  std::function<bool(Config&, const toml::node&)> read;  // false: not allowed
+  std::function<std::string(const Config&)> print;
+};
+
+std::string Quoted(const std::string& text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+template <class Section>
+Key Integer(std::string path, Section Config::*section, std::int64_t Section::*field, std::int64_t least) {
+  return {path, fmt::format("an integer, {} or more", least),
+          [=](Config& c, const toml::node& n) {
+            auto v = n.value_exact<std::int64_t>();
+            if (!v || *v < least || *v > (std::int64_t{1} << 40)) return false;
+            c.*section.*field = *v;
+            return true;
+          },
+          [=](const Config& c) { return std::to_string(c.*section.*field); }};
+}
+
+template <class Section>
+Key IntegerOrAuto(std::string path, Section Config::*section, AutoInt Section::*field,
+                  std::int64_t least, std::int64_t most) {
+  return {path, fmt::format("\"auto\" or an integer from {} to {}", least, most),
+          [=](Config& c, const toml::node& n) {
+            if (n.value_exact<std::string>() == "auto") {
+              c.*section.*field = std::nullopt;
+              return true;
+            }
+            auto v = n.value_exact<std::int64_t>();
+            if (!v || *v < least || *v > most) return false;
+            c.*section.*field = *v;
+            return true;
+          },
+          [=](const Config& c) {
+            const AutoInt& v = c.*section.*field;
+            return v ? std::to_string(*v) : std::string("\"auto\"");
+          }};
+}
+
+template <class Section>
+Key Number(std::string path, Section Config::*section, double Section::*field, double least, double most) {
+  return {path, fmt::format("a number from {} to {}", least, most),
+          [=](Config& c, const toml::node& n) {
+            if (!n.is_number()) return false;
+            const double v = n.is_integer() ? static_cast<double>(*n.value_exact<std::int64_t>())
+                                            : *n.value_exact<double>();
+            if (!(v >= least && v <= most)) return false;
+            c.*section.*field = v;
+            return true;
+          },
+          [=](const Config& c) { return fmt::format("{:#}", c.*section.*field); }};
+}
+
+template <class Section>
+Key Text(std::string path, Section Config::*section, std::string Section::*field, std::string allowed) {
+  return {path, allowed,
+          [=](Config& c, const toml::node& n) {
+            auto v = n.value_exact<std::string>();
+            if (!v || v->empty()) return false;
+            c.*section.*field = *v;
+            return true;
+          },
+          [=](const Config& c) { return Quoted(c.*section.*field); }};
+}
+
+template <class Section>
+Key Choice(std::string path, Section Config::*section, std::string Section::*field,
+           std::vector<std::string> choices) {
+  return {path, fmt::format("one of \"{}\"", fmt::join(choices, "\", \"")),
+          [=](Config& c, const toml::node& n) {
+            auto v = n.value_exact<std::string>();
+            if (!v || std::find(choices.begin(), choices.end(), *v) == choices.end()) return false;
+            c.*section.*field = *v;
+            return true;
+          },
+          [=](const Config& c) { return Quoted(c.*section.*field); }};
+}
+
+Key TieEmbeddings() {
+  return {"model.tie_embeddings", "true or false",
+          [](Config& c, const toml::node& n) {
+            auto v = n.value_exact<bool>();
+            if (v) c.model.tie_embeddings = *v;
+            return v.has_value();
+          },
+          [](const Config& c) { return std::string(c.model.tie_embeddings ? "true" : "false"); }};
+}
+
+Key Betas() {
+  return {"optimizer.betas", "two numbers from 0 to 0.999999, such as [0.9, 0.95]",
+          [](Config& c, const toml::node& n) {
+            const toml::array* a = n.as_array();
+            if (a == nullptr || a->size() != 2) return false;
+            auto first = (*a)[0].value<double>(), second = (*a)[1].value<double>();
+            auto good = [](const std::optional<double>& v) { return v && *v >= 0 && *v <= 0.999999; };
+            if (!good(first) || !good(second)) return false;
+            c.optimizer.beta1 = *first;
+            c.optimizer.beta2 = *second;
+            return true;
+          },
+          [](const Config& c) {
+            return fmt::format("[{:#}, {:#}]", c.optimizer.beta1, c.optimizer.beta2);
+          }};
+}
+
+/// Every key, in the order in which it is printed.
+const std::vector<Key>& Keys() {
+  using C = Config;
+  static const std::vector<Key> keys = {
+      Choice("model.kind", &C::model, &ModelConfig::kind, {"gpt2", "llama", "bert"}),
+      Integer("model.layers", &C::model, &ModelConfig::layers, 1),
+      Integer("model.heads", &C::model, &ModelConfig::heads, 1),
+      IntegerOrAuto("model.kv_heads", &C::model, &ModelConfig::kv_heads, 1, 1 << 16),
+      Integer("model.hidden", &C::model, &ModelConfig::hidden, 1),
+      Integer("model.sequence", &C::model, &ModelConfig::sequence, 1),
+      Integer("model.vocab", &C::model, &ModelConfig::vocab, 2),
+      TieEmbeddings(),
+      Text("data.train", &C::data, &DataConfig::train, "the path of a file"),
+      Text("data.validation", &C::data, &DataConfig::validation,
+           "the path of a file, or \"auto\" for the last 5 % of data.train"),
+      Choice("data.format", &C::data, &DataConfig::format,
+             {"auto", "megatron", "llmc", "uint16", "bytes"}),
+      Integer("train.steps", &C::train, &TrainConfig::steps, 1),
+      Integer("train.global_batch", &C::train, &TrainConfig::global_batch, 1),
+      IntegerOrAuto("train.micro_batch", &C::train, &TrainConfig::micro_batch, 1, 1 << 20),
+      Choice("train.precision", &C::train, &TrainConfig::precision, {"fp32", "bf16", "fp16"}),
+      Integer("train.seed", &C::train, &TrainConfig::seed, 0),
+      Choice("train.recompute", &C::train, &TrainConfig::recompute, {"none", "selective", "full"}),
+      Integer("train.validate_every", &C::train, &TrainConfig::validate_every, 0),
+      Integer("train.validation_samples", &C::train, &TrainConfig::validation_samples, 1),
+      Choice("optimizer.kind", &C::optimizer, &OptimizerConfig::kind, {"adamw"}),
+      Number("optimizer.lr", &C::optimizer, &OptimizerConfig::lr, 0, 10),
+      Betas(),
+      Number("optimizer.weight_decay", &C::optimizer, &OptimizerConfig::weight_decay, 0, 10),
+      Integer("optimizer.warmup_steps", &C::optimizer, &OptimizerConfig::warmup_steps, 0),
+      Choice("optimizer.schedule", &C::optimizer, &OptimizerConfig::schedule,
+             {"constant", "linear", "cosine"}),
+      Number("optimizer.clip", &C::optimizer, &OptimizerConfig::clip, 0, 1e6),
+      IntegerOrAuto("parallel.data", &C::parallel, &ParallelConfig::data, 1, 1 << 16),
+      IntegerOrAuto("parallel.tensor", &C::parallel, &ParallelConfig::tensor, 1, 1 << 10),
+      IntegerOrAuto("parallel.pipeline", &C::parallel, &ParallelConfig::pipeline, 1, 1 << 10),
+      IntegerOrAuto("parallel.interleave", &C::parallel, &ParallelConfig::interleave, 1, 1 << 10),
+      IntegerOrAuto("parallel.shard", &C::parallel, &ParallelConfig::shard, 0, 2),
+      Choice("compression.mode", &C::compression, &CompressionConfig::mode, {"off", "auto"}),
+      Number("compression.s_min", &C::compression, &CompressionConfig::s_min, 0, 1),
+      Number("compression.s_max", &C::compression, &CompressionConfig::s_max, 0, 1),
+      Number("compression.beta", &C::compression, &CompressionConfig::beta, 0, 1),
+      Choice("compression.values", &C::compression, &CompressionConfig::values, {"fp32", "bf16"}),
+      Text("checkpoint.dir", &C::checkpoint, &CheckpointConfig::dir,
+           "the path of a folder, or \"auto\" for RUN_DIR/checkpoints"),
+      Integer("checkpoint.every", &C::checkpoint, &CheckpointConfig::every, 0),
+      Integer("checkpoint.keep", &C::checkpoint, &CheckpointConfig::keep, 1),
+      Integer("profile.warmup_steps", &C::profile, &ProfileConfig::warmup_steps, 0),
+      Choice("profile.reuse", &C::profile, &ProfileConfig::reuse, {"auto", "never"}),
+      Choice("device.kind", &C::device, &DeviceConfig::kind, {"auto", "cpu", "cuda"}),
+      IntegerOrAuto("device.threads", &C::device, &DeviceConfig::threads, 1, 4096),
+  };
+  return keys;
+}
+
+std::size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+const Key* FindKey(const std::string& path) {
+  for (const Key& key : Keys()) {
+    if (key.path == path) return &key;
+  }
+  return nullptr;
+}
+
+std::string NearestKey(const std::string& path) {
+  const Key* best = &Keys().front();
+  for (const Key& key : Keys()) {
+    if (EditDistance(key.path, path) < EditDistance(best->path, path)) best = &key;
+  }
+  return best->path;
+}
+
+Result<void> ReadKey(Config& config, const std::string& path, const toml::node& node) {
+  const Key* key = FindKey(path);
+  if (key == nullptr) {
+    return Fail(fmt::format("unknown key {}; the nearest is {}", path.substr(0, 80), NearestKey(path.substr(0, 80))));
+  }
+  if (!key->read(config, node)) return Fail(fmt::format("{} must be {}", path, key->allowed));
+  return {};
+}
+
+Result<void> ReadTable(Config& config, const toml::table& table) {
+  for (const auto& [section_name, section] : table) {
+    const std::string name(section_name.str());
+    if (name == "format_version") {
+      auto version = section.value_exact<std::int64_t>();
+      if (!version || *version < 1) return Fail("format_version must be an integer, 1 or more");
+      if (*version > kFormatVersion) {
+        return Fail(fmt::format("format_version {} is newer than this program reads ({})", *version, kFormatVersion));
+      }
+      continue;
+    }
+    const toml::table* keys = section.as_table();
+    if (keys == nullptr) {
+      return Fail(fmt::format("unknown key {} outside of a section; the nearest is {}", name, NearestKey(name)));
+    }
+    for (const auto& [key_name, node] : *keys) {
+      auto done = ReadKey(config, name + "." + std::string(key_name.str()), node);
+      if (!done) {
+        const auto line = node.source().begin.line;
+        return Fail(line ? fmt::format("line {}: {}", line, done.error().message) : done.error().message);
+      }
+    }
+  }
+  return {};
+}
+
+Result<void> ApplyOverride(Config& config, const ConfigOverride& item) {
+  const auto& [path, text] = item;
+  // "128", "true" and "[0.9, 0.95]" are TOML values; a bare word is text.
+  auto parsed = [&]() -> toml::table {
+    try {
+      return toml::parse("v = " + text);
+    } catch (const toml::parse_error&) {
+      return toml::table{{"v", text}};
+    }
+  }();
+  const toml::node* value = parsed.get("v");
+  if (value == nullptr || parsed.size() != 1) return Fail(fmt::format("--{}: not a value", path));
+  toml::value<std::string> word(text);
+  const Key* key = FindKey(path);
+  if (key != nullptr && key->read(config, word)) return {};
+  auto done = ReadKey(config, path, *value);
+  if (!done) return FailIn("--" + path, done.error());
+  return {};
+}
+
+/// What the keys say together, and what this version cannot do: said here, never ignored.
+Result<void> Check(const Config& c) {
+  if (c.data.train.empty()) return Fail("data.train is missing: name the training text");
+  if (c.model.hidden % c.model.heads != 0) {
+    return Fail(fmt::format("model.hidden = {} must be a multiple of model.heads = {}", c.model.hidden, c.model.heads));
+  }
+  if (c.model.vocab < 256) {
+    return Fail(fmt::format("model.vocab = {} is too small: bytes need 256", c.model.vocab));
+  }
+  const double parameters = 12.0 * static_cast<double>(c.model.layers) * static_cast<double>(c.model.hidden) * static_cast<double>(c.model.hidden) +
+                            (static_cast<double>(c.model.vocab) + static_cast<double>(c.model.sequence)) * static_cast<double>(c.model.hidden);
+  if (parameters > 1e12) return Fail(fmt::format("the model would have {:.3g} parameters; the limit is 1e12", parameters));
+  if (c.train.micro_batch && *c.train.micro_batch > c.train.global_batch) {
+    return Fail(fmt::format("train.micro_batch = {} must not exceed train.global_batch = {}", *c.train.micro_batch, c.train.global_batch));
+  }
+  if (c.compression.s_min > c.compression.s_max) return Fail("compression.s_min must not exceed compression.s_max");
+  struct Limit { bool beyond; const char* text; };
+  const Limit limits[] = {
+      {c.model.kind != "gpt2", "model.kind: this version trains gpt2 only"},
+      {c.model.kv_heads && *c.model.kv_heads != c.model.heads, "model.kv_heads: gpt2 has as many as model.heads"},
+      {c.data.format != "auto" && c.data.format != "bytes", "data.format: this version reads bytes only"},
+      {c.train.precision != "fp32", "train.precision: this version trains in fp32 only"},
+      {c.train.recompute != "none", "train.recompute: this version keeps all activations (none)"},
+      {c.parallel.tensor.value_or(1) != 1, "parallel.tensor: this version is data parallel only (1)"},
+      {c.parallel.pipeline.value_or(1) != 1, "parallel.pipeline: this version is data parallel only (1)"},
+      {c.parallel.interleave.value_or(1) != 1, "parallel.interleave: this version is data parallel only (1)"},
+      {c.parallel.shard.value_or(0) != 0, "parallel.shard: this version keeps the optimizer whole on every rank (0)"},
+      {c.compression.mode != "off", "compression.mode: this version exchanges gradients dense (off)"},
+      {c.device.kind == "cuda", "device.kind: this version trains on CPUs only (cpu)"},
+  };
+  for (const Limit& limit : limits) {
+    if (limit.beyond) return Fail(limit.text);
+  }
+  return {};
+}
+
+/// Data paths of a file are relative to the file, so that a job can start anywhere.
+void ResolvePaths(DataConfig& data, const std::filesystem::path& folder) {
+  for (std::string* path : {&data.train, &data.validation}) {
+    if (path->empty() || *path == "auto") continue;
+    *path = (folder / *path).lexically_normal().string();
+  }
+}
+
+}  // namespace
+
+Result<Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides) {
+  auto text = ReadFile(path, kMaxConfigBytes);
+  if (!text) return tl::unexpected(text.error());
+  Config config;
+  try {
+    auto done = ReadTable(config, toml::parse(*text));
+    if (!done) return FailIn(path, done.error());
+  } catch (const toml::parse_error& error) {
+    return Fail(fmt::format("{}: line {}: {}", path, error.source().begin.line, error.description()));
+  }
+  std::error_code ignored;
+  const auto here = std::filesystem::current_path(ignored);
+  ResolvePaths(config.data, (here / path).parent_path());
+  for (const ConfigOverride& item : overrides) {
+    auto done = ApplyOverride(config, item);
+    if (!done) return tl::unexpected(done.error());
+  }
+  ResolvePaths(config.data, here);
+  auto good = Check(config);
+  if (!good) return FailIn(path, good.error());
+  return config;
+}
+
+std::string ToToml(const Config& config) {
+  std::string out = fmt::format("format_version = {}\n", kFormatVersion);
+  std::string section;
+  for (const Key& key : Keys()) {
+    const auto dot = key.path.find('.');
+    if (key.path.substr(0, dot) != section) {
+      section = key.path.substr(0, dot);
+      out += fmt::format("\n[{}]\n", section);
+    }
+    out += fmt::format("{} = {}\n", key.path.substr(dot + 1), key.print(config));
+  }
+  return out;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,121 @@
+#include "core/control_message.h"
+
+#include "core/json.h"
+
+namespace adaptive_train {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hello, token, rank, host, pid, step_id)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, step, path)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFailure, rank, host, operation, peer, cause, step, exit_code)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Goodbye, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Abort, reason)
+
+namespace {
+
+using nlohmann::json;
+
+template <class Empty>
+json EmptyObject(const Empty&) {
+  return json::object();
+}
+
+json Body(const Ready& m) { return EmptyObject(m); }
+json Body(const Go& m) { return EmptyObject(m); }
+json Body(const CheckpointNow& m) { return EmptyObject(m); }
+json Body(const Stop& m) { return EmptyObject(m); }
+json Body(const Heartbeat& m) { return EmptyObject(m); }
+json Body(const Hello& m) { return m; }
+json Body(const Wired& m) { return EmptyObject(m); }
+json Body(const Resumed& m) { return m; }
+json Body(const Saved& m) { return m; }
+json Body(const RankFailure& m) { return m; }
+json Body(const Goodbye& m) { return m; }
+json Body(const Abort& m) { return m; }
+
+/// JSON has no NaN: a loss that is none travels as null.
+double NumberOrNan(const json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+struct RealField { const char* name; double RankMetrics::*field; };
+constexpr RealField kReals[] = {{"loss", &RankMetrics::loss}, {"lr", &RankMetrics::lr}, {"grad_norm", &RankMetrics::grad_norm},
+    {"loss_scale", &RankMetrics::loss_scale}, {"step_s", &RankMetrics::step_s}, {"compute_s", &RankMetrics::compute_s},
+    {"exposed_comm_s", &RankMetrics::exposed_comm_s}, {"bubble_s", &RankMetrics::bubble_s}, {"other_s", &RankMetrics::other_s},
+    {"flops", &RankMetrics::flops}, {"product_peak", &RankMetrics::product_peak}, {"density", &RankMetrics::density}};
+struct CountField { const char* name; std::int64_t RankMetrics::*field; };
+constexpr CountField kCounts[] = {{"step", &RankMetrics::step}, {"tokens", &RankMetrics::tokens}, {"grad_bytes", &RankMetrics::grad_bytes},
+    {"param_bytes", &RankMetrics::param_bytes}, {"activation_bytes", &RankMetrics::activation_bytes},
+    {"peak_memory_bytes", &RankMetrics::peak_memory_bytes}};
+
+json Body(const Metrics& m) {
+  json body = {{"skipped", m.values.skipped}};
+  for (const auto& [name, field] : kReals) body[name] = m.values.*field;
+  for (const auto& [name, field] : kCounts) body[name] = m.values.*field;
+  if (m.values.validation_loss) body["validation_loss"] = *m.values.validation_loss;
+  return body;
+}
+
+Metrics MetricsFrom(const json& body) {
+  Metrics m;
+  m.values.skipped = body.at("skipped").get<bool>();
+  for (const auto& [name, field] : kReals) m.values.*field = NumberOrNan(body.at(name));
+  for (const auto& [name, field] : kCounts) m.values.*field = body.at(name).get<std::int64_t>();
+  if (body.contains("validation_loss")) m.values.validation_loss = NumberOrNan(body.at("validation_loss"));
+  return m;
+}
+
+/// Names on the wire, in the order of the variant.
+constexpr const char* kTypes[] = {"hello", "ready", "wired", "resumed", "metrics", "saved", "failure", "goodbye", "go", "checkpoint_now", "stop", "abort", "heartbeat"};
+static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
+
+Result<ControlMessage> Decode(const std::string& text) {
+  try {
+    const json body = json::parse(text);
+    const auto type = body.at("type").get<std::string>();
+    if (type == "hello") return body.get<Hello>();
+    if (type == "ready") return Ready{};
+    if (type == "wired") return Wired{};
+    if (type == "resumed") return body.get<Resumed>();
+    if (type == "metrics") return MetricsFrom(body);
+    if (type == "saved") return body.get<Saved>();
+    if (type == "failure") return body.get<RankFailure>();
+    if (type == "goodbye") return body.get<Goodbye>();
+    if (type == "go") return Go{};
+    if (type == "checkpoint_now") return CheckpointNow{};
+    if (type == "stop") return Stop{};
+    if (type == "abort") return body.get<Abort>();
+    if (type == "heartbeat") return Heartbeat{};
+    return Fail("control message of unknown type " + Printable(type, 40), ExitCode::kRankFailure);
+  } catch (const json::exception& error) {
+    return Fail("control message: " + Printable(error.what()), ExitCode::kRankFailure);
+  }
+}
+
+}  // namespace
+
+std::string EncodeFrame(const ControlMessage& message) {
+  json body = std::visit([](const auto& m) { return Body(m); }, message);
+  body["type"] = kTypes[message.index()];
+  const std::string text = body.dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto size = static_cast<std::uint32_t>(text.size());
+  std::string frame;
+  for (int shift = 24; shift >= 0; shift -= 8) frame += static_cast<char>((size >> shift) & 0xff);
+  return frame + text;
+}
+
+Result<std::optional<ControlMessage>> FrameReader::Next() {
+  if (buffer_.size() < 4) return std::optional<ControlMessage>();
+  std::uint32_t size = 0;
+  for (int i = 0; i < 4; ++i) size = (size << 8) | static_cast<unsigned char>(buffer_[static_cast<std::size_t>(i)]);
+  if (size > kMaxControlMessageBytes) {
+    return Fail(fmt::format("control message of {} bytes; at most {} are allowed", size, kMaxControlMessageBytes), ExitCode::kRankFailure);
+  }
+  if (buffer_.size() < 4 + size) return std::optional<ControlMessage>();
+  auto message = Decode(buffer_.substr(4, size));
+  buffer_.erase(0, 4 + size);
+  if (!message) return tl::unexpected(message.error());
+  return std::optional<ControlMessage>(std::move(*message));
+}
+
+}  // namespace adaptive_train

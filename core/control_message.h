@@ -1,0 +1,76 @@
+// What ranks and launcher say to each other over the control channel, and how it looks on the wire.
+//
+// A frame is a 4-byte big-endian length and that many bytes of JSON with a "type". Both sides are
+// untrusted to each other until the rank's hello has shown the job's token.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "core/limits.h"
+#include "core/result.h"
+#include "core/step_metrics.h"
+
+namespace adaptive_train {
+
+// From a rank.
+struct Hello {
+  std::string token;
+  int rank = -1;
+  std::string host;
+  std::int64_t pid = 0;
+  std::string step_id;        // Slurm's JOB.STEP, empty without Slurm
+};
+struct Ready {};              // PMIx_Init is done
+struct Wired {};              // every rank's address is known and a first sum over all ranks has come back
+struct Resumed {              // the model is in memory
+  std::int64_t step = 0;      // of the checkpoint it came from, 0 = from the start
+};
+struct Metrics { RankMetrics values; };
+struct Saved {                // a checkpoint is complete on disk
+  std::int64_t step = 0;
+  std::string path;
+};
+/// Why a rank ends: one clear line's worth.
+struct RankFailure {
+  int rank = -1;
+  std::string host;
+  std::string operation;      // "all-reduce of bucket 3", "PMIx fence", "checkpoint write"
+  int peer = -1;              // the rank it was talking to, -1 = none
+  std::string cause;
+  std::int64_t step = 0;
+  int exit_code = 0;          // a RankExit
+};
+struct Goodbye { std::int64_t step = 0; };  // the rank ends as asked, after optimizer step `step`
+
+// From the launcher.
+struct Go {};                 // all ranks are ready: fence now
+struct CheckpointNow {};      // save and go on
+struct Stop {};               // save and stop
+struct Abort { std::string reason; };  // end at once
+
+// From both.
+struct Heartbeat {};
+
+using ControlMessage = std::variant<Hello, Ready, Wired, Resumed, Metrics, Saved, RankFailure, Goodbye, Go, CheckpointNow, Stop, Abort, Heartbeat>;
+
+/// The frame of a message, ready to send.
+std::string EncodeFrame(const ControlMessage& message);
+
+/// Cuts a byte stream into messages. One stream, one thread.
+class FrameReader {
+ public:
+  /// Takes bytes as they came.
+  void Feed(std::string_view bytes) { buffer_.append(bytes); }
+  /// The next whole message; nothing if more bytes are needed; an error if the stream is garbage
+  /// (too long a frame, no JSON, unknown type), after which it must be closed.
+  Result<std::optional<ControlMessage>> Next();
+
+ private:
+  std::string buffer_;
+};
+
+}  // namespace adaptive_train

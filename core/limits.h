@@ -1,0 +1,36 @@
+// Deadlines and sizes that more than one program must agree on.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace adaptive_train {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+
+/// A rank and its launcher send each other something at least this often.
+inline constexpr std::chrono::milliseconds kHeartbeatPeriod = 1s;
+/// The launcher takes a rank that was silent for this long for lost.
+inline constexpr std::chrono::milliseconds kRankSilenceLimit = 6s;
+/// A rank that has not heard its launcher for this long ends itself.
+inline constexpr std::chrono::milliseconds kLauncherSilenceLimit = 8s;
+
+/// From the start of a step to the hello of every rank.
+inline constexpr std::chrono::milliseconds kHelloDeadline = 60s;
+/// PMIx_Init, one fence, one get.
+inline constexpr std::chrono::milliseconds kPmixInitDeadline = 30s;
+inline constexpr std::chrono::milliseconds kFenceDeadline = 5s;
+/// A hung fence cannot be retried in its namespace, so the launcher starts the step anew, this often at most.
+inline constexpr int kMaxLaunchRetries = 2;
+
+/// How long job_prolog waits for the probe, unless plugstack.conf says otherwise.
+inline constexpr std::chrono::milliseconds kProbeDeadline = 2s;
+/// A node snapshot is never larger than this; what is beyond is garbage.
+inline constexpr std::size_t kMaxSnapshotBytes = std::size_t{1} << 20;
+/// Text of --adaptive-train=... is never longer than this.
+inline constexpr std::size_t kMaxOptionBytes = 1024;
+/// One message on the control channel.
+inline constexpr std::size_t kMaxControlMessageBytes = std::size_t{1} << 20;
+
+}  // namespace adaptive_train

@@ -1,0 +1,158 @@
+// Reads stored records back out of an open database.
+#include "db/job_rows.h"
+
+#include <SQLiteCpp/Database.h>
+#include <fmt/format.h>
+
+#include <string>
+
+#include "db/statement.h"
+
+namespace adaptive_train {
+namespace {
+
+// A list is bound as one text whose words are set off by ?1 on both sides; an absent list is NULL.
+constexpr const char* kFindJobs =
+    "SELECT jobs.id, run_number, cluster, slurm_job_id, restart_count, submit_time, user, name, "
+    "run_dir, config, options,"
+    "       adaptive_train_version, start_time, launcher_host, launcher_boot_id, "
+    "launcher_pid_namespace, launcher_pid,"
+    "       launcher_start_ticks, state, end_time, exit_code,"
+    "       coalesce((SELECT ranks FROM plans WHERE job_id = jobs.id ORDER BY sequence DESC LIMIT "
+    "1), 0),"
+    "       (SELECT count(*) FROM failures WHERE job_id = jobs.id),"
+    "       (SELECT count(*) FROM launches WHERE job_id = jobs.id),"
+    "       (SELECT count(*) FROM launches WHERE job_id = jobs.id AND outcome = 'retried')"
+    "  FROM jobs"
+    " WHERE (?2 IS NULL OR instr(?2, ?1 || (CASE WHEN slurm_job_id > 0 THEN slurm_job_id ELSE 'L' "
+    "|| jobs.id END) || ?1))"
+    "   AND (?3 IS NULL OR instr(?3, ?1 || user || ?1))"
+    "   AND (?4 IS NULL OR end_time IS NULL OR end_time >= ?4)"
+    "   AND (?5 IS NULL OR start_time <= ?5)"
+    "   AND (?6 IS NULL OR instr(?6, ?1 || state || ?1))"
+    " ORDER BY start_time, jobs.id";
+
+constexpr const char* kNodeNames = "SELECT name FROM nodes WHERE job_id = ?1 ORDER BY position";
+
+constexpr const char* kSummary =
+    "SELECT steps, tokens, final_loss, validation_loss, tokens_per_s, mean_step_s, robustness, "
+    "mfu, grad_bytes,"
+    "       param_bytes, activation_bytes, peak_memory_bytes FROM summaries WHERE job_id = ?1";
+
+constexpr const char* kLaunches =
+    "SELECT attempt, started, outcome, reason FROM launches WHERE job_id = ?1 ORDER BY attempt";
+
+constexpr const char* kFailures =
+    "SELECT time, step, rank, host, kind, operation, peer, cause FROM failures WHERE job_id = ?1 "
+    "ORDER BY time, id";
+
+const std::string kSeparator = "\n";
+
+template <class Items, class Word>
+std::string Listed(const Items& items, const Word& word) {
+  std::string text = kSeparator;
+  for (const auto& item : items) text += std::string(word(item)) + kSeparator;
+  return text;
+}
+
+template <class Items, class Word>
+std::optional<std::string> ListedUnlessEmpty(const Items& items, const Word& word) {
+  return items.empty() ? std::nullopt : std::optional(Listed(items, word));
+}
+
+tl::unexpected<Error> UnknownWord(std::int64_t job_id, const std::string& what,
+                                  const std::string& word) {
+  return Fail(fmt::format("profile store: job {} has the {} '{}', which is none of ours: the file "
+                          "was changed by hand",
+                          job_id, what, word),
+              ExitCode::kStore);
+}
+
+Result<JobRow> ReadJobRow(SQLite::Statement& statement) {
+  JobRow row;
+  JobRecord& job = row.job;
+  LauncherProcess& launcher = job.launcher.emplace();
+  std::string state;
+  RowReader(statement) >> row.id >> row.run_number >> job.cluster >> job.slurm_job_id >>
+      job.restart_count >> job.submit_time >> job.user >> job.name >> job.run_dir >> job.config >>
+      job.options >> job.adaptive_train_version >> job.start_time >> launcher.host >>
+      launcher.boot_id >> launcher.pid_namespace >> launcher.pid >> launcher.start_ticks >> state >>
+      row.end_time >> row.exit_code >> row.ranks >> row.failures >> row.launches >>
+      row.launch_retries;
+  const auto known = JobStateFromString(state);
+  if (!known) return UnknownWord(row.id, "state", state);
+  row.state = *known;
+  return row;
+}
+
+void ReadNodeNames(SQLite::Statement& statement, JobRow& row) {
+  statement.reset();
+  BindAll(statement, row.id);
+  while (statement.executeStep()) RowReader(statement) >> row.nodes.emplace_back();
+}
+
+void ReadSummary(SQLite::Statement& statement, JobRow& row) {
+  statement.reset();
+  BindAll(statement, row.id);
+  if (!statement.executeStep()) return;
+  SummaryRecord& summary = row.summary.emplace();
+  RowReader(statement) >> summary.steps >> summary.tokens >> summary.final_loss >>
+      summary.validation_loss >> summary.tokens_per_s >> summary.mean_step_s >>
+      summary.robustness >> summary.mfu >> summary.grad_bytes >> summary.param_bytes >>
+      summary.activation_bytes >> summary.peak_memory_bytes;
+}
+
+}  // namespace
+
+Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, const JobQuery& query) {
+  const auto ids = ListedUnlessEmpty(query.ids, [](const JobKey& key) {
+    return fmt::format("{}{}", key.local ? "L" : "", key.id);
+  });
+  const auto users =
+      query.all_users
+          ? std::nullopt
+          : std::optional(Listed(query.users, [](const std::string& user) { return user; }));
+  const auto states =
+      ListedUnlessEmpty(query.states, [](JobState state) { return ToString(state); });
+  SQLite::Statement find(database, kFindJobs);
+  BindAll(find, kSeparator, ids, users, query.start, query.end, states);
+  SQLite::Statement nodes(database, kNodeNames), summary(database, kSummary);
+  std::vector<JobRow> rows;
+  while (find.executeStep()) {
+    Result<JobRow> row = ReadJobRow(find);
+    if (!row) return tl::unexpected(row.error());
+    ReadNodeNames(nodes, *row);
+    ReadSummary(summary, *row);
+    rows.push_back(std::move(*row));
+  }
+  return rows;
+}
+
+Result<std::vector<LaunchRecord>> ReadLaunches(SQLite::Database& database, std::int64_t job_id) {
+  SQLite::Statement statement(database, kLaunches);
+  BindAll(statement, job_id);
+  std::vector<LaunchRecord> launches;
+  while (statement.executeStep()) {
+    LaunchRecord& launch = launches.emplace_back();
+    std::string outcome;
+    RowReader(statement) >> launch.attempt >> launch.started >> outcome >> launch.reason;
+    const auto known = LaunchOutcomeFromString(outcome);
+    if (!known) return UnknownWord(job_id, "launch outcome", outcome);
+    launch.outcome = *known;
+  }
+  return launches;
+}
+
+std::vector<FailureRecord> ReadFailures(SQLite::Database& database, std::int64_t job_id) {
+  SQLite::Statement statement(database, kFailures);
+  BindAll(statement, job_id);
+  std::vector<FailureRecord> failures;
+  while (statement.executeStep()) {
+    FailureRecord& failure = failures.emplace_back();
+    RowReader(statement) >> failure.time >> failure.step >> failure.rank >> failure.host >>
+        failure.kind >> failure.operation >> failure.peer >> failure.cause;
+  }
+  return failures;
+}
+
+}  // namespace adaptive_train

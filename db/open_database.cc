@@ -1,0 +1,108 @@
+// Opens a store's file for use: checks it, and brings its schema up to date.
+#include "db/open_database.h"
+
+#include <SQLiteCpp/Database.h>
+#include <SQLiteCpp/Statement.h>
+#include <SQLiteCpp/Transaction.h>
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <thread>
+
+#include "db/store_error.h"
+#include "db/store_file.h"
+
+namespace adaptive_train {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Marks the file as ours ("ATps"); 0001.sql sets the same number.
+constexpr int kApplicationId = 0x41547073;
+constexpr const char* kApplicationIdQuery = "PRAGMA application_id";
+constexpr const char* kTableCount = "SELECT count(*) FROM sqlite_master";
+constexpr const char* kQuickCheck = "PRAGMA quick_check(1)";
+constexpr const char* kJournalMode = "PRAGMA journal_mode";
+constexpr const char* kUseWal = "PRAGMA journal_mode = WAL";
+constexpr const char* kSettings = "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL;";
+
+/// While set, closing the database leaves the WAL as it is instead of writing it back into the
+/// file.
+void KeepWalOnClose(SQLite::Database& database, bool keep) {
+  sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep ? 1 : 0, nullptr);
+}
+
+/// Is this file ours, of a schema we know, and undamaged? Only reads.
+Result<void> CheckContent(SQLite::Database& database, const std::filesystem::path& path,
+                          int newest_version) {
+  // One moment for all looks: another process may be making this file's tables just now.
+  SQLite::Transaction moment(database);
+  const int version = UserVersion(database);
+  const int application_id = database.execAndGet(kApplicationIdQuery).getInt();
+  const bool has_tables = database.execAndGet(kTableCount).getInt() > 0;
+  if (application_id != kApplicationId && (application_id != 0 || version != 0 || has_tables)) {
+    return Fail(
+        fmt::format("profile store {}: this is a database of another program: name another file",
+                    path.string()),
+        ExitCode::kStore);
+  }
+  if (version > newest_version) {
+    return Fail(
+        fmt::format("profile store {}: its schema has version {}, and this adaptive-train knows "
+                    "versions up to "
+                    "{}: use a newer adaptive-train, or give --store file:PATH another path",
+                    path.string(), version, newest_version),
+        ExitCode::kStore);
+  }
+  SQLite::Statement check(database, kQuickCheck);
+  const std::string verdict =
+      check.executeStep() ? check.getColumn(0).getString() : "quick_check says nothing";
+  if (version < 0 || verdict != "ok") {
+    return tl::unexpected(
+        CorruptStore(path, verdict == "ok" ? "negative schema version" : verdict));
+  }
+  return {};
+}
+
+/// Turns on WAL. SQLite does not wait by itself where two processes do this to a new file at once.
+void UseWal(SQLite::Database& database, milliseconds busy_timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + busy_timeout;
+  while (database.execAndGet(kJournalMode).getString() != "wal") {
+    try {
+      database.exec(kUseWal);
+      return;
+    } catch (const SQLite::Exception& exception) {
+      const bool busy = (exception.getErrorCode() & 0xFF) == SQLITE_BUSY;
+      if (!busy || std::chrono::steady_clock::now() >= deadline) throw;
+    }
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+}
+
+}  // namespace
+
+Result<OpenedDatabase> OpenDatabase(const StoreLocation& location, milliseconds busy_timeout,
+                                    bool create, const std::vector<Migration>& migrations) {
+  const Result<std::filesystem::path> path = PrepareStoreFile(location, create);
+  if (!path) return tl::unexpected(path.error());
+  const char* doing = "opening it";
+  std::unique_ptr<SQLite::Database> database;
+  try {
+    database = std::make_unique<SQLite::Database>(path->string(), SQLite::OPEN_READWRITE,
+                                                  static_cast<int>(busy_timeout.count()));
+    KeepWalOnClose(*database, true);
+    doing = "checking it";
+    const auto fit = CheckContent(*database, *path, migrations.back().user_version);
+    if (!fit) return tl::unexpected(fit.error());
+    KeepWalOnClose(*database, false);
+    doing = "bringing its schema up to date";
+    UseWal(*database, busy_timeout);
+    database->exec(kSettings);
+    Migrate(*database, migrations);
+  } catch (const SQLite::Exception& exception) {
+    return tl::unexpected(StoreError(*path, doing, busy_timeout, exception, database.get()));
+  }
+  return OpenedDatabase{StoreLocation{*path}, std::move(database)};
+}
+
+}  // namespace adaptive_train

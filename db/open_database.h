@@ -1,0 +1,29 @@
+// Opens a store's file for use: checks it, and brings its schema up to date.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "core/result.h"
+#include "db/migration.h"
+#include "db/store_location.h"
+
+namespace SQLite {
+class Database;
+}
+
+namespace adaptive_train {
+
+struct OpenedDatabase {
+  StoreLocation location;  // without symbolic links
+  std::unique_ptr<SQLite::Database> database;
+};
+
+/// What ProfileStore::Open does, for any series of migrations. The file is first changed after all
+/// checks passed.
+Result<OpenedDatabase> OpenDatabase(const StoreLocation& location,
+                                    std::chrono::milliseconds busy_timeout, bool create,
+                                    const std::vector<Migration>& migrations);
+
+}  // namespace adaptive_train

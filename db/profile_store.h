@@ -1,0 +1,81 @@
+// The profile store: what past jobs were, how they were planned, what they measured and how they
+// failed.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/result.h"
+#include "db/records.h"
+#include "db/store_location.h"
+
+namespace SQLite {
+class Database;
+}
+
+namespace adaptive_train {
+
+/// One SQLite file, opened. Several processes may have the same file open on one host (WAL).
+///
+/// Threads: one thread per object, and none across fork(); open another object for another thread.
+/// Blocking: each call waits for other writers for busy_timeout at most.
+/// Errors: ExitCode::kStore, one line that names the file. Each write is one transaction: after an
+/// error, or after a kill at any moment, it is in the file as a whole or not at all. No call
+/// deletes or moves a store's file.
+class ProfileStore {
+ public:
+  struct OpenOptions {
+    std::chrono::milliseconds busy_timeout{5000};  // how long one call waits for a lock
+    bool create = true;                            // false: a file that does not exist is an error
+  };
+
+  /// Opens the store and brings its schema up to date; makes missing folders (0700) and the file
+  /// (0600). Refuses network file systems, files of a newer schema or of another program, and
+  /// corrupt files; a file that is refused stays as it is. Checks the whole file, so its time grows
+  /// with the file's size.
+  static Result<ProfileStore> Open(const StoreLocation& location, const OpenOptions& options);
+  static Result<ProfileStore> Open(const StoreLocation& location) {
+    return Open(location, OpenOptions{});
+  }
+
+  ProfileStore(ProfileStore&&) noexcept;
+  ProfileStore& operator=(ProfileStore&&) noexcept;
+  ~ProfileStore();
+
+  /// Stores a job that starts, in state RUNNING. Gives its id, which the calls below take.
+  Result<std::int64_t> BeginJob(const JobRecord& job);
+  /// Stores the nodes of the job in this order, in place of those stored before.
+  Result<void> SaveNodes(std::int64_t job_id, const std::vector<NodeRecord>& nodes);
+  /// Appends a plan. Gives its sequence number within the job, from 0.
+  Result<std::int64_t> SavePlan(std::int64_t job_id, const PlanRecord& plan);
+  /// Stores one attempt to launch; the same attempt again replaces the first record.
+  Result<void> RecordLaunch(std::int64_t job_id, const LaunchRecord& launch);
+  Result<void> RecordFailure(std::int64_t job_id, const FailureRecord& failure);
+  /// Stores the summary, in place of one stored before.
+  Result<void> SaveSummary(std::int64_t job_id, const SummaryRecord& summary);
+  /// Ends a job. `state` is neither kRunning nor kLost.
+  Result<void> FinishJob(std::int64_t job_id, JobState state, int exit_code, EpochSeconds end_time);
+
+  /// Jobs in the order of their start times, all read in one moment.
+  Result<std::vector<JobRow>> FindJobs(const JobQuery& query);
+  /// In the order of time; empty for a job that is not in the store.
+  Result<std::vector<FailureRecord>> FailuresOf(std::int64_t job_id);
+  /// In the order of attempts.
+  Result<std::vector<LaunchRecord>> LaunchesOf(std::int64_t job_id);
+
+ private:
+  ProfileStore(StoreLocation location, std::chrono::milliseconds busy_timeout,
+               std::unique_ptr<SQLite::Database> database);
+
+  /// Runs `body`, which gives a Result, in one transaction that is kept only if all went well.
+  template <class Body>
+  auto Transact(bool writes, const char* doing, const Body& body) -> decltype(body());
+
+  StoreLocation location_;
+  std::chrono::milliseconds busy_timeout_;
+  std::unique_ptr<SQLite::Database> database_;
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,153 @@
+// What the profile store keeps, as plain structs: one for each table, and the rows that queries
+// give back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "db/launcher_process.h"
+
+namespace adaptive_train {
+
+/// All times here are UTC in seconds since 1970, with fractions.
+using EpochSeconds = double;
+
+/// How a job stands. Only kLost is never stored: it is what a kRunning row is shown as once its
+/// launcher is gone.
+enum class JobState {
+  kRunning,
+  kCompleted,
+  kFailed,
+  kCancelled,
+  kTimeout,
+  kNodeFail,
+  kOutOfMemory,
+  kPreempted,
+  kRequeued,
+  kLost,
+};
+
+/// All states in the order of the enumeration.
+const std::vector<JobState>& AllJobStates();
+/// "NODE_FAIL" and "NF", in Slurm's words.
+std::string_view ToString(JobState state);
+std::string_view ShortName(JobState state);
+/// Takes long and short names in any case; none where the name is unknown.
+std::optional<JobState> JobStateFromString(std::string_view name);
+
+/// One run of the launcher. (cluster, slurm_job_id, restart_count, submit_time) name the Slurm job;
+/// a batch script that runs the launcher several times gets one row for each, told apart by the run
+/// number the store assigns.
+struct JobRecord {
+  std::string cluster;             // Slurm's ClusterName, or the host's name without Slurm
+  std::int64_t slurm_job_id = 0;   // 0: a local run without Slurm
+  std::int64_t restart_count = 0;  // SLURM_RESTART_COUNT
+  EpochSeconds submit_time = 0;    // of a local run: its start
+  std::string user;
+  std::string name;
+  std::string run_dir;  // absolute path
+  std::string config;   // config.resolved.toml as text
+  std::string options;  // text of --adaptive-train
+  std::string adaptive_train_version;
+  EpochSeconds start_time = 0;
+  std::optional<LauncherProcess> launcher;  // none: the process that calls BeginJob
+};
+
+struct NodeRecord {
+  std::string name;
+  std::string source;  // "prolog" or "user": who ran the probe
+  std::string cpu_model;
+  std::int64_t cores = 0;  // physical cores the job may use
+  std::int64_t memory_bytes = 0;
+  std::string snapshot;  // the node's JSON as the probe wrote it
+};
+
+struct PlanRecord {
+  std::string plan;  // plan.json as text
+  std::int64_t ranks = 0;
+  std::optional<double> predicted_step_s;
+  std::string why;  // why this plan, one line
+};
+
+/// Outcome of one attempt to start the ranks of a step.
+enum class LaunchOutcome { kOk, kRetried, kFailed };
+/// "ok", "retried", "failed".
+std::string_view ToString(LaunchOutcome outcome);
+std::optional<LaunchOutcome> LaunchOutcomeFromString(std::string_view name);
+
+struct LaunchRecord {
+  std::int64_t attempt = 0;  // counted from 1 through the whole job
+  EpochSeconds started = 0;
+  LaunchOutcome outcome = LaunchOutcome::kOk;
+  std::string reason;  // why it was retried or failed; empty where it went well
+};
+
+struct FailureRecord {
+  EpochSeconds time = 0;
+  std::optional<std::int64_t> step;  // optimizer step; none before the first
+  std::optional<std::int64_t> rank;  // none: not tied to one rank
+  std::string host;
+  std::string kind;       // killed, silent, transport, device, ...
+  std::string operation;  // what the rank was doing, e.g. "all_reduce"
+  std::string peer;       // whom it was doing that with; may be empty
+  std::string cause;
+};
+
+/// What a run came to. A value that is not a number (a loss that diverged) is stored as none.
+struct SummaryRecord {
+  std::int64_t steps = 0;
+  std::int64_t tokens = 0;
+  std::optional<double> final_loss;
+  std::optional<double> validation_loss;
+  std::optional<double> tokens_per_s;  // of all ranks together
+  std::optional<double> mean_step_s;
+  std::optional<double> robustness;  // 1 - std(step_s) / mean(step_s)
+  std::optional<double> mfu;         // against the devices' measured product peaks
+  std::int64_t grad_bytes = 0;       // payload sent, summed over ranks and steps
+  std::int64_t param_bytes = 0;
+  std::int64_t activation_bytes = 0;
+  std::int64_t peak_memory_bytes = 0;  // of the largest rank
+};
+
+/// One job as FindJobs gives it back.
+struct JobRow {
+  std::int64_t id = 0;
+  std::int64_t run_number = 0;          // 0 for the first run of the launcher in a Slurm job
+  JobRecord job;                        // job.launcher is always set
+  JobState state = JobState::kRunning;  // as stored
+  std::optional<EpochSeconds> end_time;
+  std::optional<std::int64_t> exit_code;
+  std::int64_t ranks = 0;          // of the last plan; 0 without one
+  std::vector<std::string> nodes;  // names, in the order they were saved in
+  std::optional<SummaryRecord> summary;
+  std::int64_t failures = 0;
+  std::int64_t launches = 0;
+  std::int64_t launch_retries = 0;  // launches with outcome "retried"
+};
+
+/// How people name a job: a Slurm job id, or the store's id of a local run.
+struct JobKey {
+  bool local = false;
+  std::int64_t id = 0;
+
+  bool operator==(const JobKey&) const = default;
+};
+
+/// "123" for a Slurm job, "L12" for a local run.
+std::string ShownJobId(const JobRow& row);
+
+/// Which jobs are wanted: all conditions must hold; an empty list is no condition, except for
+/// `users`.
+struct JobQuery {
+  std::vector<JobKey> ids;
+  bool all_users = false;
+  std::vector<std::string> users;     // names; looked at unless all_users
+  std::optional<EpochSeconds> start;  // jobs that were still running then, or began later
+  std::optional<EpochSeconds> end;    // jobs that began no later
+  std::vector<JobState> states;       // as stored; kLost finds nothing
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,73 @@
+// Memory of a device and the owner of a piece of it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace adaptive_train::kernels {
+
+/// Where a device's operations read and write. Not thread-safe.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  /// Uninitialised memory, aligned to 64 bytes; throws std::bad_alloc. 0 bytes give nullptr.
+  virtual void* Allocate(std::size_t bytes) = 0;
+  virtual void Free(void* memory) noexcept = 0;
+  /// Copies and clearing come in the order of the device's operations. CopyToHost returns when the
+  /// bytes are there; the source of CopyFromHost may be reused on return.
+  virtual void CopyFromHost(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void CopyToHost(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void CopyWithin(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void Clear(void* memory, std::size_t bytes) = 0;
+};
+
+/// Owns `size` elements in a device's memory, uninitialised at first. Movable; must not outlive the
+/// memory it came from.
+template <class E>
+class Buffer {
+  static_assert(std::is_trivially_copyable_v<E>);
+
+ public:
+  Buffer() = default;
+  Buffer(DeviceMemory& memory, std::size_t size)
+      : memory_(&memory), data_(static_cast<E*>(memory.Allocate(size * sizeof(E)))), size_(size) {}
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() {
+    if (data_ != nullptr) memory_->Free(data_);
+  }
+
+  E* data() { return data_; }
+  const E* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  std::size_t bytes() const { return size_ * sizeof(E); }
+  /// Only of use on the host where the device's memory is the host's.
+  std::span<E> span() { return {data_, size_}; }
+  std::span<const E> span() const { return {data_, size_}; }
+
+  void Clear() { if (size_ > 0) memory_->Clear(data_, bytes()); }
+  /// Fills the first host.size() elements.
+  void CopyFromHost(std::span<const E> host) {
+    if (!host.empty()) memory_->CopyFromHost(data_, host.data(), host.size_bytes());
+  }
+  /// Reads the first host.size() elements.
+  void CopyToHost(std::span<E> host) const {
+    if (!host.empty()) memory_->CopyToHost(host.data(), data_, host.size_bytes());
+  }
+
+ private:
+  DeviceMemory* memory_ = nullptr;
+  E* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace adaptive_train::kernels

@@ -1,0 +1,27 @@
+// AdamW as plain loops.
+#include <cmath>
+
+#include "kernels/reference/reference_device.h"
+
+namespace adaptive_train::kernels::reference {
+
+template <class T>
+void ReferenceDevice<T>::AdamW(const AdamWArguments<T>& x) {
+  const double first_correction = 1 - std::pow(x.beta1, static_cast<double>(x.step));
+  const double second_correction = 1 - std::pow(x.beta2, static_cast<double>(x.step));
+  for (std::int64_t i = 0; i < x.count; ++i) {
+    const T gradient = static_cast<T>(x.gradient_scale) * x.gradients[i];
+    T& first = x.first_moments[i];
+    T& second = x.second_moments[i];
+    first = static_cast<T>(x.beta1) * first + static_cast<T>(1 - x.beta1) * gradient;
+    second = static_cast<T>(x.beta2) * second + static_cast<T>(1 - x.beta2) * gradient * gradient;
+    const T direction = first / static_cast<T>(first_correction) /
+                        (std::sqrt(second / static_cast<T>(second_correction)) + static_cast<T>(x.epsilon));
+    x.parameters[i] -= static_cast<T>(x.lr) * (direction + static_cast<T>(x.weight_decay) * x.parameters[i]);
+  }
+}
+
+template void ReferenceDevice<float>::AdamW(const AdamWArguments<float>&);
+template void ReferenceDevice<double>::AdamW(const AdamWArguments<double>&);
+
+}  // namespace adaptive_train::kernels::reference

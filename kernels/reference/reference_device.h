@@ -1,0 +1,32 @@
+// The oracle: every operation as plain loops that follow its contract word by word, on one thread.
+#pragma once
+
+#include "kernels/host_device.h"
+
+namespace adaptive_train::kernels::reference {
+
+/// Computes and accumulates in T. Made for float and double; slow on purpose.
+template <class T>
+class ReferenceDevice final : public HostDevice<T> {
+ public:
+  std::string Description() const override;
+
+  void Matmul(const MatmulArguments<T>& x) override;
+  void BiasBackward(const BiasBackwardArguments<T>& x) override;
+  void LayerNorm(const LayerNormArguments<T>& x) override;
+  void LayerNormBackward(const LayerNormBackwardArguments<T>& x) override;
+  void Gelu(const GeluArguments<T>& x) override;
+  void GeluBackward(const GeluBackwardArguments<T>& x) override;
+  void Attention(const AttentionArguments<T>& x) override;
+  void AttentionBackward(const AttentionBackwardArguments<T>& x) override;
+  void Embedding(const EmbeddingArguments<T>& x) override;
+  void EmbeddingBackward(const EmbeddingBackwardArguments<T>& x) override;
+  void CrossEntropy(const CrossEntropyArguments<T>& x) override;
+  void Add(const AddArguments<T>& x) override;
+  void Scale(const ScaleArguments<T>& x) override;
+  void AdamW(const AdamWArguments<T>& x) override;
+  double Sum(std::int64_t count, const T* values) override;
+  double SquaredNorm(std::int64_t count, const T* values) override;
+};
+
+}  // namespace adaptive_train::kernels::reference

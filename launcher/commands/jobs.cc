@@ -1,0 +1,288 @@
+// adaptive-train jobs: lists what the profile store knows of past and running jobs, with sacct's
+// habits.
+#include "launcher/commands/jobs.h"
+
+#include <fmt/format.h>
+#include <pwd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "db/profile_store.h"
+#include "launcher/report/job_table.h"
+#include "launcher/report/job_time.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr const char* kFooter =
+    R"(Jobs of yours that ran since midnight, unless -j, -u, -a, -S or -E say otherwise.
+A job is in the time from -S to -E if it ran at any moment of it. -s looks at the state a job has
+now: RUNNING (R), COMPLETED (CD), FAILED (F), CANCELLED (CA), TIMEOUT (TO), NODE_FAIL (NF),
+OUT_OF_MEMORY (OOM), PREEMPTED (PR), REQUEUED (RQ), LOST (LO: its launcher ended without saying so).
+Times: YYYY-MM-DD[THH:MM[:SS]], MM/DD[/YY][-HH:MM[:SS]], HH:MM[:SS], today, noon, now-2days.
+Local runs without Slurm have ids such as L12.
+
+Examples:
+  adaptive-train jobs
+  adaptive-train jobs -j 1234,L12
+  adaptive-train jobs -a -S now-7days -s F,NF -o JobID,User,State,ExitCode,NodeList%40
+  adaptive-train jobs -S 2026-01-01 -n -P -o JobID,ValLoss
+  adaptive-train jobs -j 1234 --json
+
+Exit codes: 0 done (also when there are no such jobs), 2 usage, 6 the store is unusable.)";
+
+/// The command line as it was typed.
+struct Arguments {
+  std::vector<std::string> jobs, users, states;
+  std::string start, end, format, store;
+  bool all_users = false, no_header = false, parsable = false, parsable2 = false, json = false,
+       help_format = false;
+};
+
+/// The command line understood.
+struct Request {
+  StoreLocation location;
+  JobQuery query;
+  std::vector<JobState> states;  // as shown; empty: all
+  std::vector<JobColumn> columns;
+  JobTableStyle style = JobTableStyle::kAligned;
+};
+
+/// Splits each text at its commas. An empty word is refused.
+Result<std::vector<std::string>> Words(const std::vector<std::string>& texts, const char* option) {
+  std::vector<std::string> words;
+  for (const std::string& text : texts) {
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find(',', begin), text.size());
+      if (begin == end)
+        return Fail(fmt::format("{}: '{}' has an empty word: give words with commas between them",
+                                option, text));
+      words.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return words;
+}
+
+Result<JobKey> ParseJobKey(const std::string& word) {
+  JobKey key;
+  key.local = word.front() == 'L' || word.front() == 'l';
+  const char* begin = word.data() + (key.local ? 1 : 0);
+  const char* end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(begin, end, key.id);
+  if (error == std::errc() && stop == end && key.id > 0) return key;
+  return Fail(fmt::format(
+      "--jobs: '{}' is no job: allowed are ids of Slurm jobs (1234; for a task of an array its "
+      "SLURM_JOB_ID) and of local runs (L12)",
+      word.substr(0, 40)));
+}
+
+Result<JobState> ParseState(const std::string& word) {
+  if (const auto state = JobStateFromString(word)) return *state;
+  std::string known;
+  for (const JobState state : AllJobStates())
+    known += fmt::format(" {} ({})", ToString(state), ShortName(state));
+  return Fail(
+      fmt::format("--state: there is no state '{}': allowed are{}", word.substr(0, 40), known));
+}
+
+std::string UserName(const std::string& name_or_number) {
+  uid_t uid = 0;
+  const char* end = name_or_number.data() + name_or_number.size();
+  const auto [stop, error] = std::from_chars(name_or_number.data(), end, uid);
+  if (error != std::errc() || stop != end) return name_or_number;
+  const passwd* entry = getpwuid(uid);
+  return entry == nullptr ? name_or_number : entry->pw_name;
+}
+
+template <class T, class Parse>
+Result<std::vector<T>> ParseList(const std::vector<std::string>& texts, const char* option,
+                                 const Parse& parse) {
+  const auto words = Words(texts, option);
+  if (!words) return tl::unexpected(words.error());
+  std::vector<T> values;
+  for (const std::string& word : *words) {
+    Result<T> value = parse(word);
+    if (!value) return tl::unexpected(value.error());
+    values.push_back(std::move(*value));
+  }
+  return values;
+}
+
+Result<std::optional<double>> ParseTime(const std::string& text, const char* option, double now) {
+  if (text.empty()) return std::nullopt;
+  const auto time = ParseJobTime(text, now);
+  if (!time) return FailIn(option, time.error());
+  return *time;
+}
+
+/// sacct's window: from midnight on, or all times where jobs are named.
+Result<void> ParseWindow(const Arguments& arguments, double now, JobQuery& query) {
+  const auto start = ParseTime(arguments.start, "--starttime", now);
+  if (!start) return tl::unexpected(start.error());
+  const auto end = ParseTime(arguments.end, "--endtime", now);
+  if (!end) return tl::unexpected(end.error());
+  query.start = *start;
+  query.end = *end;
+  if (!query.start && query.ids.empty()) query.start = Midnight(now);
+  if (query.start && query.end && *query.start > *query.end) {
+    return Fail(fmt::format("--endtime: {} lies before --starttime {}: give a later one",
+                            ShownTime(*query.end), ShownTime(*query.start)));
+  }
+  return {};
+}
+
+/// sacct's choice: the caller's own jobs, or anybody's where jobs are named.
+Result<void> ParseUsers(const Arguments& arguments, JobQuery& query) {
+  auto users = ParseList<std::string>(
+      arguments.users, "--user",
+      [](const std::string& word) -> Result<std::string> { return UserName(word); });
+  if (!users) return tl::unexpected(users.error());
+  query.users = std::move(*users);
+  query.all_users = arguments.all_users || (query.users.empty() && !query.ids.empty());
+  if (!query.all_users && query.users.empty()) query.users = {CallingUser()};
+  return {};
+}
+
+Result<void> ParseStates(const Arguments& arguments, Request& request) {
+  auto states = ParseList<JobState>(arguments.states, "--state", ParseState);
+  if (!states) return tl::unexpected(states.error());
+  request.states = *states;
+  request.query.states = *states;
+  const bool lost = std::find(states->begin(), states->end(), JobState::kLost) != states->end();
+  if (lost) request.query.states.push_back(JobState::kRunning);  // what lost rows are stored as
+  return {};
+}
+
+Result<Request> Understand(const Arguments& arguments, double now) {
+  Request request;
+  auto location = ParseStoreLocation(arguments.store);
+  if (!location) return tl::unexpected(location.error());
+  request.location = *location;
+  auto ids = ParseList<JobKey>(arguments.jobs, "--jobs", ParseJobKey);
+  if (!ids) return tl::unexpected(ids.error());
+  request.query.ids = std::move(*ids);
+  auto columns = ParseJobFormat(arguments.format);
+  if (!columns) return tl::unexpected(columns.error());
+  request.columns = std::move(*columns);
+  if (arguments.parsable) request.style = JobTableStyle::kParsable;
+  if (arguments.parsable2) request.style = JobTableStyle::kParsable2;
+  return ParseWindow(arguments, now, request.query)
+      .and_then([&] { return ParseUsers(arguments, request.query); })
+      .and_then([&] { return ParseStates(arguments, request); })
+      .map([&] { return request; });
+}
+
+JobState ShownState(const JobRow& row) {
+  const bool lost =
+      row.state == JobState::kRunning && row.job.launcher && IsGone(*row.job.launcher);
+  return lost ? JobState::kLost : row.state;
+}
+
+/// A row that was never ended is in every later window; once it is known to be lost, its start
+/// counts.
+bool IsWanted(const ListedJob& job, const Request& request) {
+  const auto& states = request.states;
+  if (!states.empty() && std::find(states.begin(), states.end(), job.state) == states.end())
+    return false;
+  return job.state != JobState::kLost || job.row.job.start_time >= request.query.start.value_or(0);
+}
+
+Result<std::vector<ListedJob>> List(const Request& request, bool with_details) {
+  std::error_code error;
+  // Nothing was stored yet: an empty table, as from sacct, and no file is made for it.
+  if (!std::filesystem::exists(request.location.path, error) && !error)
+    return std::vector<ListedJob>{};
+  ProfileStore::OpenOptions options;
+  options.create = false;
+  auto store = ProfileStore::Open(request.location, options);
+  if (!store) return tl::unexpected(store.error());
+  auto rows = store->FindJobs(request.query);
+  if (!rows) return tl::unexpected(rows.error());
+  std::vector<ListedJob> jobs;
+  for (JobRow& row : *rows) {
+    ListedJob job{std::move(row), JobState::kRunning, {}, {}};
+    job.state = ShownState(job.row);
+    if (!IsWanted(job, request)) continue;
+    if (with_details) {
+      auto failures = store->FailuresOf(job.row.id);
+      if (!failures) return tl::unexpected(failures.error());
+      auto launches = store->LaunchesOf(job.row.id);
+      if (!launches) return tl::unexpected(launches.error());
+      job.failures = std::move(*failures);
+      job.launches = std::move(*launches);
+    }
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+int Report(const Error& error) {
+  fmt::print(stderr, "adaptive-train jobs: {}\n", error.message);
+  return ToInt(error.exit_code);
+}
+
+int Print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0)
+    return ToInt(ExitCode::kDone);
+  return Report(Error{fmt::format("cannot write to standard output: {}", std::strerror(errno))});
+}
+
+int Run(const Arguments& arguments) {
+  if (arguments.help_format) return Print(JobFieldList());
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const auto request = Understand(arguments, now);
+  if (!request) return Report(request.error());
+  const auto jobs = List(*request, arguments.json);
+  if (!jobs) return Report(jobs.error());
+  if (arguments.json) return Print(RenderJobsJson(*jobs, now));
+  return Print(RenderJobTable(*jobs, request->columns, request->style, !arguments.no_header, now));
+}
+
+}  // namespace
+
+void AddJobsCommand(CLI::App& app, std::function<int()>& chosen) {
+  auto arguments = std::make_shared<Arguments>();
+  Arguments& a = *arguments;
+  CLI::App* jobs = app.add_subcommand("jobs", "List past and running jobs, with sacct's habits");
+  const auto list = [&](const char* names, std::vector<std::string>& values, const char* help) {
+    return jobs->add_option(names, values, help)->allow_extra_args(false)->type_name("LIST");
+  };
+  list("-j,--jobs", a.jobs, "These jobs, whoever's and whenever");
+  CLI::Option* users = list("-u,--user,--uid", a.users, "Jobs of these users");
+  jobs->add_flag("-a,--allusers", a.all_users, "Jobs of all users")->excludes(users);
+  jobs->add_option("-S,--starttime", a.start, "Jobs that ran at this time or later")
+      ->type_name("TIME");
+  jobs->add_option("-E,--endtime", a.end, "Jobs that ran at this time or before")
+      ->type_name("TIME");
+  list("-s,--state", a.states, "Jobs in these states");
+  jobs->add_option("-o,--format", a.format, "The columns to show")
+      ->type_name("FIELD[%[-]WIDTH],...");
+  jobs->add_flag("-e,--helpformat", a.help_format, "List the fields that --format knows");
+  jobs->add_flag("-n,--noheader", a.no_header, "No header");
+  CLI::Option* parsable =
+      jobs->add_flag("-p,--parsable", a.parsable, "Fields in full, '|' behind each");
+  jobs->add_flag("-P,--parsable2", a.parsable2, "Fields in full, '|' between them")
+      ->excludes(parsable);
+  jobs->add_flag("--json", a.json, "JSON; other formatting is ignored");
+  jobs->add_option("--store", a.store,
+                   "The profile store [~/.local/state/adaptive-train/profiles.db]")
+      ->type_name("file:PATH");
+  jobs->footer(kFooter);
+  jobs->callback([arguments, &chosen] { chosen = [arguments] { return Run(*arguments); }; });
+}
+
+}  // namespace adaptive_train

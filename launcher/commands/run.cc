@@ -1,0 +1,75 @@
+#include "launcher/commands/run.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "core/file_io.h"
+#include "launcher/training_run.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr const char* kFooter = R"(Every key of CONFIG can be given on the command line as --section.key=value; the last one counts.
+A run folder that holds checkpoints is resumed. First Ctrl-C or SIGTERM: save and stop; second: stop
+now. SIGUSR1: save and go on.
+
+Examples:
+  adaptive-train run config.toml
+  adaptive-train run config.toml --train.steps=20 --optimizer.lr=3e-4
+  adaptive-train run config.toml --run-dir runs/first --store file:/var/tmp/profiles.db
+
+Exit codes: 0 done, 2 usage or configuration, 3 no feasible plan, 4 a check before the start failed,
+5 a rank failed, 6 the store is unusable, 75 saved: run me again, 130/143 stopped after saving.)";
+
+struct Arguments {
+  RunRequest request;
+  std::vector<std::string> extras;
+};
+
+/// "--train.steps=20" and "--train.steps 20". What is no override is a usage error.
+Result<std::vector<ConfigOverride>> ParseOverrides(const std::vector<std::string>& extras) {
+  std::vector<ConfigOverride> overrides;
+  for (std::size_t i = 0; i < extras.size(); ++i) {
+    const std::string& text = extras[i];
+    if (text.rfind("--", 0) != 0 || text.find('.') == std::string::npos) {
+      return Fail(fmt::format("unexpected argument {}; overrides look like --train.steps=20", Printable(text, 80)));
+    }
+    const auto equals = text.find('=');
+    if (equals != std::string::npos) {
+      overrides.emplace_back(text.substr(2, equals - 2), text.substr(equals + 1));
+    } else if (i + 1 < extras.size()) {
+      overrides.emplace_back(text.substr(2), extras[++i]);
+    } else {
+      return Fail(fmt::format("{} needs a value", Printable(text, 80)));
+    }
+  }
+  return overrides;
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* run = app.add_subcommand("run", "Plan and train a configuration, in a Slurm job or on this machine");
+  run->footer(kFooter);
+  run->allow_extras();
+  run->add_option("config", arguments->request.config, "TOML file with the configuration")->required()->type_name("CONFIG");
+  run->add_option("--run-dir", arguments->request.run_dir, "Folder of this run (default: runs/JOBID, or runs/TIME without Slurm)")->type_name("DIR");
+  run->add_option("--store", arguments->request.store, "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")->type_name("file:PATH");
+  run->callback([run, arguments, &chosen] {
+    arguments->extras = run->remaining();
+    chosen = [arguments] {
+      auto overrides = ParseOverrides(arguments->extras);
+      if (!overrides) {
+        fmt::print(stderr, "adaptive-train run: {}\n", overrides.error().message);
+        return ToInt(overrides.error().exit_code);
+      }
+      arguments->request.overrides = std::move(*overrides);
+      return ToInt(RunTraining(arguments->request));
+    };
+  });
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,73 @@
+// One job's rows in the profile store, as the launcher fills them in.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/cluster.h"
+#include "core/plan.h"
+#include "core/step_metrics.h"
+#include "db/profile_store.h"
+#include "launcher/allocation.h"
+#include "launcher/diagnosis.h"
+#include "launcher/supervisor.h"
+
+namespace adaptive_train {
+
+/// Sums over the steps of a run. Tokens, bytes and times of the steps this launcher has seen.
+class RunStatistics {
+ public:
+  void Add(std::span<const RankMetrics> ranks);
+  SummaryRecord Summary() const;
+  std::optional<double> ValidationLoss() const { return summary_.validation_loss; }
+  std::optional<double> FinalLoss() const { return summary_.final_loss; }
+  std::optional<double> FirstLoss() const { return first_loss_; }
+
+ private:
+  SummaryRecord summary_;
+  std::optional<double> first_loss_;
+  double sum_s_ = 0, sum_squares_s_ = 0, sum_mfu_s_ = 0;
+  std::int64_t count_ = 0;
+};
+
+/// A store that fails while a run is under way does not end the run: the first error is kept, and the
+/// run's exit code tells of it at the end. One thread; calls may block for the store's busy timeout.
+class JobLedger {
+ public:
+  struct Job {
+    const Allocation* allocation = nullptr;
+    std::string run_dir;
+    std::string config;
+    std::string options;
+  };
+
+  /// Opens the store and begins the job. Fails with kStore.
+  static Result<JobLedger> Begin(const StoreLocation& location, const Job& job);
+
+  void Nodes(const std::vector<Node>& nodes);
+  void Planned(const Plan& plan);
+  void Launched(int attempt, const std::string& outcome, const std::string& reason);
+  /// Failures, summary, state and exit code. After it the job is no longer RUNNING.
+  void Finish(const RunOutcome& outcome, const RunStatistics& statistics);
+
+  /// Launches that had to be repeated so far.
+  int Retries() const { return retries_; }
+  /// The first error that a call above met; none if all is stored.
+  const std::optional<Error>& Trouble() const { return trouble_; }
+
+ private:
+  JobLedger(ProfileStore store, std::int64_t id) : store_(std::move(store)), id_(id) {}
+  template <class T>
+  void Keep(const Result<T>& result) {
+    if (!result && !trouble_) trouble_ = result.error();
+  }
+
+  ProfileStore store_;
+  std::int64_t id_;
+  int retries_ = 0;
+  std::optional<Error> trouble_;
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,42 @@
+// adaptive-train: the one command that a person types. Each verb is a file in commands/.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "core/exit_code.h"
+#include "launcher/commands/jobs.h"
+#include "launcher/commands/probe.h"
+#include "launcher/commands/run.h"
+
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  sbatch -N4 --adaptive-train job.sh        where job.sh calls: adaptive-train run config.toml
+  adaptive-train run config.toml            the same on this machine
+  adaptive-train jobs                       what became of it
+
+adaptive-train VERB --help tells more about each.)";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains Transformers on uneven Slurm clusters", "adaptive-train");
+  app.footer(kFooter);
+  app.set_version_flag("--version", ADAPTIVE_TRAIN_VERSION);
+  app.require_subcommand(1);
+  std::function<int()> chosen;
+  adaptive_train::AddRunCommand(app, chosen);
+  adaptive_train::AddJobsCommand(app, chosen);
+  adaptive_train::AddProbeCommand(app, chosen);
+  adaptive_train::AddNodeCheckCommand(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "adaptive-train: {} (adaptive-train --help lists what there is)\n", error.what());
+    return adaptive_train::ToInt(adaptive_train::ExitCode::kUsage);
+  }
+  return chosen();
+}

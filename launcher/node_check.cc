@@ -1,0 +1,168 @@
+#include "launcher/node_check.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <sstream>
+
+#include "core/file_io.h"
+#include "core/job_env.h"
+#include "core/json.h"
+#include "core/limits.h"
+#include "launcher/child_process.h"
+#include "launcher/slurm_step.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr const char* kTokenFile = "/.adaptive-train-shared";
+constexpr std::chrono::seconds kProbeAsUserDeadline{10};
+
+/// The last line that is a whole snapshot: the probe prints what it has as it gets it.
+Result<Node> LastSnapshot(const std::string& text, const std::string& where) {
+  Result<Node> best = Fail(where + ": no snapshot in it", ExitCode::kPreflight);
+  std::stringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    auto node = NodeFromJson(line);
+    if (node) {
+      best = std::move(node);
+    } else if (!best) {
+      best = Fail(where + ": " + node.error().message, ExitCode::kPreflight);
+    }
+  }
+  return best;
+}
+
+/// The prolog's snapshot; an error says why there is none that can be used.
+Result<Node> FromProlog(std::int64_t job_id) {
+  if (job_id == 0) return Fail("not in a Slurm job");
+  const std::string path = SnapshotPath(static_cast<std::uint32_t>(job_id));
+  auto text = ReadFile(path, kMaxSnapshotBytes);
+  if (!text) return tl::unexpected(text.error());
+  auto node = NodeFromJson(*text);
+  if (!node) return LastSnapshot(*text, path);
+  return node;
+}
+
+std::string RunDirTrouble(const NodeCheckRequest& request) {
+  auto token = ReadFile(request.run_dir + kTokenFile, 4096);
+  if (!token) return "run folder not shared: " + token.error().message;
+  if (*token != request.token) return "run folder not shared: " + request.run_dir + " is another folder here";
+  if (::access((request.run_dir + "/logs").c_str(), W_OK) != 0) return fmt::format("run folder not writable: {}/logs: {}", request.run_dir, std::strerror(errno));
+  return "";
+}
+
+std::string DataTrouble(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return fmt::format("data not readable: {}: {}", path, std::strerror(errno));
+  ::close(fd);
+  return "";
+}
+
+Result<std::vector<NodeCheck>> InOrder(const Allocation& allocation, const std::string& lines) {
+  std::vector<NodeCheck> checks(allocation.hosts.size());
+  std::vector<bool> seen(checks.size());
+  std::stringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) {
+    if (line.empty() || line.front() != '{') continue;  // a login banner or a module's chatter
+    auto check = NodeCheckFromJson(line);
+    if (!check) return tl::unexpected(Error{"node check: " + check.error().message, ExitCode::kPreflight});
+    for (std::size_t i = 0; i < checks.size(); ++i) {
+      if (allocation.hosts[i] != check->node.name) continue;
+      checks[i] = *check;
+      seen[i] = true;
+    }
+  }
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    if (!seen[i]) return Fail("node " + allocation.hosts[i] + " gave no answer in the short step", ExitCode::kPreflight);
+  }
+  return checks;
+}
+
+}  // namespace
+
+Result<Node> RunProbe(const std::string& probe) {
+  auto done = RunCommand({{probe}, std::nullopt, ""}, kProbeAsUserDeadline, 4 * kMaxSnapshotBytes);
+  if (!done) return tl::unexpected(done.error());
+  if (!done->Ok() && done->output.empty()) {
+    return Fail(fmt::format("{}: {} {}", probe, DescribeExit(done->wait_status), Printable(done->errors)), ExitCode::kPreflight);
+  }
+  return LastSnapshot(done->output, probe);
+}
+
+NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& probe) {
+  NodeCheck check;
+  auto snapshot = FromProlog(request.job_id);
+  if (snapshot) {
+    check.node = std::move(*snapshot);
+    check.node.source = "prolog";
+  } else {
+    const std::string why = snapshot.error().message;
+    snapshot = RunProbe(probe);
+    if (snapshot) check.node = std::move(*snapshot);
+    if (!snapshot) check.trouble.push_back("no snapshot: " + snapshot.error().message);
+    check.node.source = "user";
+    if (request.job_id != 0) check.note = "no snapshot from the prolog (" + why + "); probed as the user";
+  }
+  // Slurm's name for this node, whatever the host calls itself.
+  if (const char* name = std::getenv("SLURMD_NODENAME"); name != nullptr) check.node.name = name;
+  if (auto trouble = RunDirTrouble(request); !trouble.empty()) check.trouble.push_back(trouble);
+  for (const std::string& path : request.readable) {
+    if (auto trouble = DataTrouble(path); !trouble.empty()) check.trouble.push_back(trouble);
+  }
+  return check;
+}
+
+std::string ToJsonLine(const NodeCheck& check) {
+  const nlohmann::ordered_json json = {{"format_version", kFormatVersion},
+                                       {"name", check.node.name},
+                                       {"snapshot", nlohmann::ordered_json::parse(ToJson(check.node))},
+                                       {"note", check.note},
+                                       {"trouble", check.trouble}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Result<NodeCheck> NodeCheckFromJson(std::string_view line) {
+  return ReadJson<NodeCheck>(line, "node check", [](const nlohmann::json& json) -> Result<NodeCheck> {
+    NodeCheck check;
+    json.at("note").get_to(check.note);
+    json.at("trouble").get_to(check.trouble);
+    auto node = NodeFromJson(json.at("snapshot").dump());
+    // Without a snapshot only the name and the trouble count.
+    if (node) check.node = std::move(*node);
+    if (!node && check.trouble.empty()) return tl::unexpected(node.error());
+    json.at("name").get_to(check.node.name);
+    return check;
+  });
+}
+
+Result<std::vector<NodeCheck>> CheckAllNodes(const Allocation& allocation, NodeCheckRequest request, const std::string& self, const std::string& probe) {
+  request.token = fmt::format("{:08x}{:08x}", std::random_device{}(), std::random_device{}());
+  const std::string token_path = request.run_dir + kTokenFile;
+  auto written = WriteFile(token_path, request.token);
+  if (!written) return tl::unexpected(written.error());
+  Result<std::vector<NodeCheck>> checks;
+  if (allocation.in_slurm) {
+    std::vector<std::string> command = {self, "node-check", "--job", std::to_string(request.job_id), "--run-dir", request.run_dir, "--token", request.token};
+    for (const std::string& path : request.readable) command.insert(command.end(), {"--readable", path});
+    auto lines = RunOnEveryHost(allocation, command);
+    checks = lines ? InOrder(allocation, *lines) : Result<std::vector<NodeCheck>>(tl::unexpected(lines.error()));
+  } else {
+    checks = std::vector<NodeCheck>{CheckThisNode(request, probe)};
+  }
+  ::unlink(token_path.c_str());
+  if (!checks) return checks;
+  std::string trouble;
+  for (const NodeCheck& check : *checks) {
+    for (const std::string& line : check.trouble) trouble += (trouble.empty() ? "" : "; ") + check.node.name + ": " + line;
+  }
+  if (!trouble.empty()) return Fail(trouble, ExitCode::kPreflight);
+  return checks;
+}
+
+}  // namespace adaptive_train

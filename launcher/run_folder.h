@@ -1,0 +1,37 @@
+// RUN_DIR: everything a run leaves for people, and what its ranks read.
+//
+//   config.resolved.toml  cluster.json  plan.json  plan.txt  metrics.jsonl  logs/rank-N.log  checkpoints/
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+
+namespace adaptive_train {
+
+/// One run folder, held by one launcher at a time (a lock that ends with the process). One thread.
+class RunFolder {
+ public:
+  /// Creates the folder and logs/ where missing and takes the lock. Fails with kPreflight if the folder
+  /// cannot be written or another launcher holds it.
+  static Result<RunFolder> Open(const std::string& path);
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder& operator=(RunFolder&&) = delete;
+  ~RunFolder();
+
+  const std::string& Path() const { return path_; }  // absolute
+  Result<void> Write(const std::string& name, std::string_view text) const;
+  /// Appends one line to metrics.jsonl; half a line of a full disk is taken back.
+  Result<void> AppendMetrics(const std::string& line);
+  /// Drops the lines of steps beyond `step`: they will be done again.
+  Result<void> CutMetrics(std::int64_t step);
+
+ private:
+  RunFolder(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
+  std::string path_;
+  int lock_;
+};
+
+}  // namespace adaptive_train

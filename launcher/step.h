@@ -1,0 +1,52 @@
+// One attempt at running all ranks: in Slurm or on this machine.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/result.h"
+#include "launcher/child_process.h"
+
+namespace adaptive_train {
+
+/// What a step is made of. The step copies what it keeps.
+struct StepSpec {
+  const Plan* plan = nullptr;
+  std::string run_dir;         // absolute; rank logs go to RUN_DIR/logs/rank-N.log
+  std::string worker;          // absolute path of adaptive-train-worker
+  Environment environment;     // of the ranks, complete but for what Slurm and PMIx add
+};
+
+/// Something the step learned about a rank's process by itself.
+struct RankEnd {
+  int rank = -1;
+  std::string how;             // "killed by signal 9 (Killed)"
+};
+
+/// Running ranks. One thread. The destructor makes sure that no process of the step on this machine is
+/// left; ranks elsewhere end at the latest when they have missed the launcher for kLauncherSilenceLimit.
+class Step {
+ public:
+  virtual ~Step() = default;
+  /// Looks, without blocking, at what became of the processes.
+  virtual void Poll() = 0;
+  /// Everything this step started on this machine has ended.
+  virtual bool Over() const = 0;
+  /// Ranks that ended since the last call, as far as the step can tell.
+  virtual std::vector<RankEnd> TakeEnds() = 0;
+  /// What went wrong with the step as a whole, one line; empty if nothing is known.
+  virtual std::string Trouble() const = 0;
+  /// Kills all ranks, everywhere, without waiting. `step_id` is what the ranks said in their hello.
+  virtual void Kill(const std::string& step_id) = 0;
+};
+
+using StepFactory = Result<std::unique_ptr<Step>> (*)(const StepSpec&);
+
+/// srun in the current allocation (slurm_step.cc).
+Result<std::unique_ptr<Step>> StartSlurmStep(const StepSpec& spec);
+/// fork and a PMIx server of our own, on this machine (local_step.cc).
+Result<std::unique_ptr<Step>> StartLocalStep(const StepSpec& spec);
+
+}  // namespace adaptive_train

@@ -1,0 +1,216 @@
+#include "launcher/training_run.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+
+#include "core/file_io.h"
+#include "core/job_env.h"
+#include "launcher/allocation.h"
+#include "launcher/job_ledger.h"
+#include "launcher/node_check.h"
+#include "launcher/planner/devices.h"
+#include "launcher/planner/planner.h"
+#include "launcher/programs.h"
+#include "launcher/rank_environment.h"
+#include "launcher/report/progress.h"
+#include "launcher/run_folder.h"
+#include "launcher/supervisor.h"
+#include "runtime/data/token_dataset.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+
+/// What is known before a job exists in the store.
+struct Prepared {
+  Config config;
+  Allocation allocation;
+  StoreLocation store;
+  RunFolder folder;
+  Programs programs;
+  std::string options;
+  double unigram_entropy = 0;
+};
+
+std::string RunDirOf(const RunRequest& request, const Allocation& allocation) {
+  if (!request.run_dir.empty()) return request.run_dir;
+  if (allocation.in_slurm) return fmt::format("runs/{}", allocation.job_id);
+  return fmt::format("runs/{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)));
+}
+
+Result<std::string> JobOptionsText() {
+  const char* text = std::getenv(kJobOptionsVariable);
+  if (text == nullptr) return std::string();
+  auto options = ParseJobOptions(text);
+  if (!options) return FailIn(kJobOptionsVariable, options.error());
+  if (options->spares > 0) fmt::print("note: spares={} has no effect: this version does not recover lost nodes\n", options->spares);
+  return FormatJobOptions(*options);
+}
+
+/// The data as this host sees it: there, large enough for one batch; and what a model must beat.
+Result<double> CheckData(const Config& config) {
+  auto data = OpenDatasets(config.data.train, config.data.validation, config.model.sequence, config.model.vocab, static_cast<std::uint64_t>(config.train.seed));
+  if (!data) return Fail(data.error().message, ExitCode::kPreflight);
+  if (data->train.samples() < config.train.global_batch) {
+    return Fail(fmt::format("data.train: {}: {} samples of {} tokens are fewer than one batch, train.global_batch = {}", config.data.train,
+                            data->train.samples(), config.model.sequence, config.train.global_batch),
+                ExitCode::kPreflight);
+  }
+  auto entropy = data->validation.UnigramEntropy();
+  if (!entropy) return Fail(entropy.error().message, ExitCode::kPreflight);
+  return *entropy;
+}
+
+Result<Prepared> Prepare(const RunRequest& request) {
+  auto config = LoadConfig(request.config, request.overrides);
+  if (!config) return tl::unexpected(config.error());
+  const ModelConfig& m = config->model;
+  auto dims = CheckDims({m.layers, m.heads, m.hidden, m.sequence, m.vocab, m.tie_embeddings});
+  if (!dims) return tl::unexpected(dims.error());
+  auto store = ParseStoreLocation(request.store);
+  if (!store) return tl::unexpected(store.error());
+  auto options = JobOptionsText();
+  if (!options) return tl::unexpected(options.error());
+  auto programs = FindPrograms();
+  if (!programs) return tl::unexpected(programs.error());
+  auto allocation = FindAllocation();
+  if (!allocation) return tl::unexpected(allocation.error());
+  auto entropy = CheckData(*config);
+  if (!entropy) return tl::unexpected(entropy.error());
+  auto folder = RunFolder::Open(RunDirOf(request, *allocation));
+  if (!folder) return tl::unexpected(folder.error());
+  if (config->checkpoint.dir == "auto") config->checkpoint.dir = folder->Path() + "/checkpoints";
+  config->checkpoint.dir = std::filesystem::absolute(config->checkpoint.dir).lexically_normal().string();
+  auto written = folder->Write("config.resolved.toml", ToToml(*config));
+  if (!written) return tl::unexpected(written.error());
+  return Prepared{std::move(*config), std::move(*allocation), std::move(*store), std::move(*folder), std::move(*programs), std::move(*options), *entropy};
+}
+
+Result<Cluster> PhotographCluster(const Prepared& run) {
+  NodeCheckRequest request;
+  request.job_id = run.allocation.job_id;
+  request.run_dir = run.folder.Path();
+  request.readable.push_back(run.config.data.train);
+  if (run.config.data.validation != "auto") request.readable.push_back(run.config.data.validation);
+  auto checks = CheckAllNodes(run.allocation, request, run.programs.self, run.programs.probe);
+  if (!checks) return tl::unexpected(checks.error());
+  Cluster cluster;
+  cluster.name = run.allocation.cluster;
+  for (const NodeCheck& check : *checks) {
+    const Node& node = check.node;
+    fmt::print("  {}: {}, {} of {} cores, {:.1f} GiB, {} GPU{} (snapshot by {})\n", node.name,
+               node.processors.model.empty() ? "unknown processor" : node.processors.model, node.processors.allowed_cores, node.processors.cores,
+               static_cast<double>(node.memory.total_bytes) / kGiB, node.gpus.size(), node.gpus.size() == 1 ? "" : "s", node.source == "prolog" ? "the prolog" : "the user");
+    if (!check.note.empty()) fmt::print("    note: {}\n", check.note);
+    cluster.nodes.push_back(node);
+  }
+  cluster.devices = DevicesOf(cluster.nodes, run.allocation.cpus);
+  auto written = run.folder.Write("cluster.json", ToJson(cluster));
+  if (!written) return tl::unexpected(written.error());
+  return cluster;
+}
+
+Result<Plan> PlanRun(const Prepared& run, const Cluster& cluster) {
+  const Config& c = run.config;
+  const ModelConfig& m = c.model;
+  const ModelShape shape = ModelShape::Of({m.layers, m.heads, m.hidden, m.sequence, m.vocab, m.tie_embeddings});
+  auto plan = MakePlan(cluster, shape, {c.train.global_batch, c.train.micro_batch, c.parallel.data, c.device.threads});
+  if (!plan) return plan;
+  const std::string words = DescribePlan(*plan, cluster, shape);
+  fmt::print("{}", words);
+  std::fflush(stdout);
+  auto written = run.folder.Write("plan.json", ToJson(*plan));
+  if (written) written = run.folder.Write("plan.txt", words);
+  if (!written) return tl::unexpected(written.error());
+  return plan;
+}
+
+RunOutcome Train(Prepared& run, const Plan& plan, JobLedger& ledger, RunStatistics& statistics) {
+  Progress progress(stdout, run.config.train.steps);
+  SupervisorEvents events;
+  events.on_notice = [&](const std::string& text) { progress.Notice(text); };
+  events.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) { ledger.Launched(attempt, outcome, reason); };
+  events.on_resumed = [&](std::int64_t step) {
+    if (step > 0) progress.Notice(fmt::format("resumed from the checkpoint of step {}", step));
+    return run.folder.CutMetrics(step);
+  };
+  events.on_step = [&](std::span<const RankMetrics> ranks) {
+    statistics.Add(ranks);
+    progress.Step(ranks);
+    return run.folder.AppendMetrics(MetricsLine(ranks));
+  };
+  events.on_saved = [&](const Saved& saved) { progress.Notice(fmt::format("saved step {}: {}", saved.step, saved.path)); };
+  StepSpec spec;
+  spec.plan = &plan;
+  spec.run_dir = run.folder.Path();
+  spec.worker = run.programs.worker;
+  spec.environment = RankEnvironment(CurrentEnvironment());
+  Supervisor supervisor(spec, run.allocation.in_slurm ? StartSlurmStep : StartLocalStep, std::move(events));
+  RunOutcome outcome = supervisor.Run();
+  progress.End();
+  return outcome;
+}
+
+void PrintEnd(const Prepared& run, const RunOutcome& outcome, const RunStatistics& statistics, int retries) {
+  const SummaryRecord summary = statistics.Summary();
+  if (statistics.FirstLoss() && statistics.FinalLoss()) {
+    fmt::print("loss {:.4f} -> {:.4f} in {} steps, {:.0f} tokens/s, robustness {:.3f}, {} launch retr{}\n", *statistics.FirstLoss(), *statistics.FinalLoss(),
+               summary.steps, summary.tokens_per_s.value_or(0), summary.robustness.value_or(0), retries, retries == 1 ? "y" : "ies");
+  }
+  if (auto loss = statistics.ValidationLoss()) {
+    fmt::print("validation loss {:.4f} nats per token (unigram entropy of the validation text: {:.4f})\n", *loss, run.unigram_entropy);
+  }
+  fmt::print("run folder: {}\n", run.folder.Path());
+  std::fflush(stdout);
+  if (outcome.code == ExitCode::kDone) return;
+  fmt::print(stderr, "adaptive-train: {}\n", outcome.message);
+  if (outcome.failure) fmt::print(stderr, "adaptive-train: its log: {}/logs/rank-{}.log\n", run.folder.Path(), outcome.failure->failure.rank);
+}
+
+ExitCode Report(const Error& error) {
+  std::fflush(stdout);
+  fmt::print(stderr, "adaptive-train: {}\n", error.message);
+  return error.exit_code;
+}
+
+}  // namespace
+
+ExitCode RunTraining(const RunRequest& request) {
+  auto run = Prepare(request);
+  if (!run) return Report(run.error());
+  fmt::print("adaptive-train {}: {} on {}, run folder {}\n", ADAPTIVE_TRAIN_VERSION,
+             run->allocation.in_slurm ? fmt::format("job {}", run->allocation.job_id) : std::string("local run"), run->allocation.cluster, run->folder.Path());
+  auto ledger = JobLedger::Begin(run->store, {&run->allocation, run->folder.Path(), ToToml(run->config), run->options});
+  if (!ledger) return Report(ledger.error());
+  RunStatistics statistics;
+  // From here on the job is in the store: whatever ends it is recorded there.
+  auto end_early = [&](const Error& error) {
+    RunOutcome outcome;
+    outcome.code = error.exit_code;
+    ledger->Finish(outcome, statistics);
+    return Report(error);
+  };
+  auto cluster = PhotographCluster(*run);
+  if (!cluster) return end_early(cluster.error());
+  ledger->Nodes(cluster->nodes);
+  auto plan = PlanRun(*run, *cluster);
+  if (!plan) return end_early(plan.error());
+  ledger->Planned(*plan);
+  const RunOutcome outcome = Train(*run, *plan, *ledger, statistics);
+  ledger->Finish(outcome, statistics);
+  PrintEnd(*run, outcome, statistics, ledger->Retries());
+  if (ledger->Trouble() && outcome.code == ExitCode::kDone) return Report(*ledger->Trouble());
+  if (ledger->Trouble()) Report(*ledger->Trouble());
+  return outcome.code;
+}
+
+}  // namespace adaptive_train

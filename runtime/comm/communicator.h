@@ -1,0 +1,64 @@
+// How ranks talk: asynchronous sends, receives and sums over all ranks of the job.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "runtime/comm/request.h"
+
+namespace adaptive_train {
+
+/// Each purpose has its own tags, so that no message is taken for another, and its own byte count.
+enum class Purpose : std::uint8_t { kGradient, kParameter, kActivation, kStatistic };
+inline constexpr std::size_t kPurposes = 4;
+
+/// One rank's end. Every operation returns at once with a Request; buffers are the caller's again when
+/// the Request says so. All ranks must call the collectives of one purpose in the same order.
+/// Threads: one thread calls (the rank's main thread); one thread of its own does the work and sleeps
+/// when there is none. The object must outlive its Requests.
+class Communicator {
+ public:
+  static Result<std::unique_ptr<Communicator>> Open(int rank, int size);
+  ~Communicator();
+
+  int Rank() const { return rank_; }
+  int Size() const { return size_; }
+  /// What the peers need to reach this rank: opaque bytes.
+  const std::string& Address() const;
+  /// Who may be reached where: index = rank, one for each rank. Once, before the first operation.
+  void Connect(std::vector<std::string> addresses);
+
+  Request Send(int peer, Purpose purpose, std::span<const std::byte> data);
+  Request Receive(int peer, Purpose purpose, std::span<std::byte> data);
+
+  /// data[i] becomes the sum of all ranks' data[i]. Every rank gets the same bits, whatever its processor:
+  /// each sum is made once, by the owner of its chunk, and passed on (ring: reduce-scatter, then
+  /// all-gather; 2 n (P-1)/P values sent per rank, Patarasuk and Yuan 2009).
+  Request AllReduce(Purpose purpose, std::span<float> data);
+  Request AllReduce(Purpose purpose, std::span<double> data);
+
+  /// Payload bytes this rank has handed to the transport for a purpose since the start.
+  std::int64_t BytesSent(Purpose purpose) const { return sent_[static_cast<std::size_t>(purpose)].load(); }
+
+ private:
+  Communicator(int rank, int size);
+
+  template <class T>
+  Request StartAllReduce(Purpose purpose, std::span<T> data);
+  Request Launch(std::shared_ptr<Operation> operation);
+
+  const int rank_;
+  const int size_;
+  std::unique_ptr<UcxThread> thread_;
+  std::atomic<std::int64_t> sent_[kPurposes] = {};
+  std::uint64_t collectives_[kPurposes] = {};           // started so far
+  std::vector<std::uint64_t> sends_, receives_;         // per purpose and peer, started so far
+};
+
+}  // namespace adaptive_train

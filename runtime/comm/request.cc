@@ -1,0 +1,54 @@
+#include "runtime/comm/request.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/rank_exit.h"
+#include "runtime/comm/ucx_thread.h"
+
+namespace adaptive_train {
+namespace {
+
+/// How long a cancelled operation may take to give its buffers back.
+constexpr std::chrono::seconds kCancelDeadline{5};
+
+}  // namespace
+
+Request& Request::operator=(Request&& other) noexcept {
+  if (this != &other) {
+    Release();
+    operation_ = std::move(other.operation_);
+    thread_ = other.thread_;
+  }
+  return *this;
+}
+
+void Request::Cancel() {
+  if (Test()) return;
+  thread_->Post([operation = operation_] { operation->Cancel("cancelled"); });
+}
+
+tl::expected<void, CommError> Request::Wait(Deadline deadline) {
+  if (!operation_) return {};
+  auto operation = operation_;
+  if (!operation->WaitUntil(deadline)) {
+    thread_->Post([operation] { operation->Cancel("missed its deadline"); });
+    Release();
+  }
+  operation_.reset();
+  if (auto failure = operation->Failure()) return tl::unexpected(std::move(*failure));
+  return {};
+}
+
+void Request::Release() {
+  if (!operation_) return;
+  Cancel();
+  if (!operation_->WaitUntil(std::chrono::steady_clock::now() + kCancelDeadline)) {
+    // The transport still owns memory that is about to be freed: ending the rank is the only safe way.
+    std::fprintf(stderr, "adaptive-train-worker: %s could not be cancelled; the rank ends\n", operation_->Name().c_str());
+    std::_Exit(ToInt(RankExit::kTransport));
+  }
+  operation_.reset();
+}
+
+}  // namespace adaptive_train

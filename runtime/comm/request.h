@@ -1,0 +1,100 @@
+// A transfer or collective under way, and the handle through which its starter waits for it.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include <tl/expected.hpp>
+
+namespace adaptive_train {
+
+/// Why a transfer failed.
+struct CommError {
+  std::string operation;  // "all-reduce 17"
+  int peer = -1;          // rank, -1 = none in particular
+  std::string cause;
+};
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+/// What the communicator's thread and the waiting thread share about one operation. The completion
+/// happens once, on the communicator's thread.
+class Operation {
+ public:
+  explicit Operation(std::string name) : name_(std::move(name)) {}
+  virtual ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  const std::string& Name() const { return name_; }
+
+  // On the communicator's thread.
+  virtual void Start() = 0;
+  /// Lets go of all buffers soon: every part under way ends, then the operation completes.
+  virtual void Cancel(const std::string& cause) = 0;
+
+  // On any thread.
+  bool WaitUntil(Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, deadline, [this] { return done_; });
+  }
+  bool Done() const {
+    std::lock_guard lock(mutex_);
+    return done_;
+  }
+  /// After Done(): nothing if it went well.
+  std::optional<CommError> Failure() const {
+    std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+ protected:
+  void Complete(std::optional<CommError> failure) {
+    std::lock_guard lock(mutex_);
+    failure_ = std::move(failure);
+    done_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  const std::string name_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::optional<CommError> failure_;
+};
+
+class UcxThread;
+
+/// The starter's handle. The operation's buffers belong to the communicator until Wait or Test has said
+/// that it is over; the destructor cancels and waits for that, so that no buffer is written to later.
+/// One thread at a time.
+class Request {
+ public:
+  Request() = default;
+  Request(std::shared_ptr<Operation> operation, UcxThread* thread) : operation_(std::move(operation)), thread_(thread) {}
+  Request(Request&&) noexcept = default;
+  Request& operator=(Request&& other) noexcept;
+  ~Request() { Release(); }
+
+  /// Blocks until the operation is over or the deadline has passed. A missed deadline cancels the
+  /// operation, waits until its buffers are free, and is an error that names the operation.
+  tl::expected<void, CommError> Wait(Deadline deadline);
+  /// True once the operation is over; Wait then returns at once with its outcome.
+  bool Test() const { return !operation_ || operation_->Done(); }
+  /// Asks the operation to end; Wait tells when its buffers are free. A cancelled send breaks the link
+  /// to its peer, as its bytes may be half under way.
+  void Cancel();
+
+ private:
+  void Release();
+
+  std::shared_ptr<Operation> operation_;
+  UcxThread* thread_ = nullptr;
+};
+
+}  // namespace adaptive_train

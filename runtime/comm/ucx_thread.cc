@@ -1,0 +1,293 @@
+#include "runtime/comm/ucx_thread.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <ucp/api/ucp.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
+
+namespace adaptive_train {
+
+/// One send or receive. Kept alive by itself (`self`) until UCX has let go of the buffer.
+struct Part {
+  PartDone done;
+  void* request = nullptr;
+  int peer = -1;
+  bool is_send = false;
+  bool over = false;
+  std::shared_ptr<Part> self;
+
+  void Finish(ucs_status_t status, const std::string& lost) {
+    over = true;
+    auto keep = std::move(self);
+    const PartDone call = std::move(done);  // what it captured must not outlive the part's end
+    call(status == UCS_OK ? std::string() : (lost.empty() ? ucs_status_string(status) : lost));
+  }
+};
+
+struct UcxThread::State {
+  struct Peer {
+    std::string address;
+    ucp_ep_h endpoint = nullptr;
+    std::string lost;  // why the link is gone; empty = it is not
+  };
+
+  int rank = 0;
+  std::thread thread;
+  int wake_fd = -1;
+
+  std::mutex mutex;
+  std::deque<std::function<void()>> tasks;  // guarded by mutex
+  bool stop = false;                        // guarded by mutex
+
+  // The thread's own.
+  ucp_context_h context = nullptr;
+  ucp_worker_h worker = nullptr;
+  int worker_fd = -1;
+  std::vector<Peer> peers;
+
+  Result<std::string> Open();
+  void Loop();
+  bool RunTasks();
+  void Close();
+  void CloseEndpoint(Peer& peer, bool force);
+  ucp_ep_h Endpoint(int peer);
+  void Wake() const {
+    const std::uint64_t one = 1;
+    // EAGAIN means that a wake-up is pending already.
+    [[maybe_unused]] const ssize_t n = ::write(wake_fd, &one, sizeof one);
+  }
+};
+
+namespace {
+
+void OnPeerError(void* arg, ucp_ep_h, ucs_status_t status) {
+  *static_cast<std::string*>(arg) = ucs_status_string(status);
+}
+
+void OnSent(void* request, ucs_status_t status, void* user) {
+  auto* part = static_cast<Part*>(user);
+  ucp_request_free(request);
+  part->request = nullptr;
+  part->Finish(status, "");
+}
+
+void OnReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t*, void* user) {
+  auto* part = static_cast<Part*>(user);
+  ucp_request_free(request);
+  part->request = nullptr;
+  part->Finish(status, "");
+}
+
+std::string UcxFailure(const char* call, ucs_status_t status) {
+  return fmt::format("{}: {}", call, ucs_status_string(status));
+}
+
+}  // namespace
+
+Result<std::string> UcxThread::State::Open() {
+  auto fail = [](const char* call, ucs_status_t status) { return Fail(UcxFailure(call, status), ExitCode::kRankFailure); };
+  ucp_config_t* config = nullptr;
+  ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
+  if (status != UCS_OK) return fail("ucp_config_read", status);
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES;
+  params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+  status = ucp_init(&params, config, &context);
+  ucp_config_release(config);
+  if (status != UCS_OK) return fail("ucp_init", status);
+  ucp_worker_params_t worker_params{};
+  worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  worker_params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  status = ucp_worker_create(context, &worker_params, &worker);
+  if (status != UCS_OK) return fail("ucp_worker_create", status);
+  status = ucp_worker_get_efd(worker, &worker_fd);
+  if (status != UCS_OK) return fail("ucp_worker_get_efd", status);
+  ucp_address_t* address = nullptr;
+  std::size_t length = 0;
+  status = ucp_worker_get_address(worker, &address, &length);
+  if (status != UCS_OK) return fail("ucp_worker_get_address", status);
+  std::string text(reinterpret_cast<const char*>(address), length);
+  ucp_worker_release_address(worker, address);
+  return text;
+}
+
+bool UcxThread::State::RunTasks() {
+  std::deque<std::function<void()>> now;
+  bool stopping = false;
+  {
+    std::lock_guard lock(mutex);
+    now.swap(tasks);
+    stopping = stop;
+  }
+  for (auto& task : now) task();
+  return !stopping;
+}
+
+void UcxThread::State::Loop() {
+  while (RunTasks()) {
+    while (ucp_worker_progress(worker) != 0) {
+    }
+    // Events that came since the last progress make arm refuse: then progress again.
+    if (ucp_worker_arm(worker) == UCS_ERR_BUSY) continue;
+    pollfd fds[2] = {{worker_fd, POLLIN, 0}, {wake_fd, POLLIN, 0}};
+    if (::poll(fds, 2, -1) > 0 && (fds[1].revents & POLLIN) != 0) {
+      std::uint64_t count = 0;
+      [[maybe_unused]] const ssize_t n = ::read(wake_fd, &count, sizeof count);
+    }
+  }
+}
+
+void UcxThread::State::CloseEndpoint(Peer& peer, bool force) {
+  if (peer.endpoint == nullptr) return;
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+  void* request = ucp_ep_close_nbx(peer.endpoint, &param);
+  peer.endpoint = nullptr;
+  if (!UCS_PTR_IS_PTR(request)) return;
+  // A peer that left first may never answer the flush: one second, then the worker's end closes it.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (ucp_request_check_status(request) == UCS_INPROGRESS && std::chrono::steady_clock::now() < until) {
+    if (ucp_worker_progress(worker) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ucp_request_free(request);
+}
+
+void UcxThread::State::Close() {
+  for (Peer& peer : peers) CloseEndpoint(peer, !peer.lost.empty());
+  if (worker != nullptr) ucp_worker_destroy(worker);
+  if (context != nullptr) ucp_cleanup(context);
+}
+
+ucp_ep_h UcxThread::State::Endpoint(int index) {
+  Peer& peer = peers[static_cast<std::size_t>(index)];
+  if (peer.endpoint != nullptr || !peer.lost.empty()) return peer.endpoint;
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(peer.address.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler = {OnPeerError, &peer.lost};
+  const ucs_status_t status = ucp_ep_create(worker, &params, &peer.endpoint);
+  if (status != UCS_OK) {
+    peer.lost = UcxFailure("ucp_ep_create", status);
+    peer.endpoint = nullptr;
+  }
+  return peer.endpoint;
+}
+
+UcxThread::UcxThread(int rank) : state_(std::make_unique<State>()) { state_->rank = rank; }
+
+Result<std::unique_ptr<UcxThread>> UcxThread::Start(int rank) {
+  std::unique_ptr<UcxThread> self(new UcxThread(rank));
+  State& state = *self->state_;
+  state.wake_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (state.wake_fd < 0) return Fail(fmt::format("eventfd: {}", std::strerror(errno)), ExitCode::kRankFailure);
+  std::promise<Result<std::string>> opened;
+  auto address = opened.get_future();
+  state.thread = std::thread([&state, &opened] {
+    auto result = state.Open();
+    const bool good = result.has_value();
+    opened.set_value(std::move(result));
+    if (good) state.Loop();
+    state.Close();
+  });
+  auto result = address.get();
+  if (!result) return tl::unexpected(result.error());
+  self->address_ = std::move(*result);
+  const char* tls = std::getenv("UCX_TLS");
+  self->transports_ = tls != nullptr ? fmt::format("UCX_TLS={}", tls) : "UCX's choice";
+  return self;
+}
+
+UcxThread::~UcxThread() {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+  }
+  if (state_->wake_fd >= 0) state_->Wake();
+  if (state_->thread.joinable()) state_->thread.join();
+  if (state_->wake_fd >= 0) ::close(state_->wake_fd);
+}
+
+void UcxThread::SetPeers(std::vector<std::string> addresses) {
+  Post([this, addresses = std::move(addresses)]() mutable {
+    state_->peers.resize(addresses.size());
+    for (std::size_t i = 0; i < addresses.size(); ++i) state_->peers[i].address = std::move(addresses[i]);
+  });
+}
+
+void UcxThread::Post(std::function<void()> task) {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->tasks.push_back(std::move(task));
+  }
+  state_->Wake();
+}
+
+std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* data, std::size_t bytes, PartDone done) {
+  auto part = std::make_shared<Part>();
+  part->done = std::move(done);
+  part->peer = peer;
+  part->is_send = true;
+  ucp_ep_h endpoint = state_->Endpoint(peer);
+  const std::string& lost = state_->peers[static_cast<std::size_t>(peer)].lost;
+  if (endpoint == nullptr || !lost.empty()) {
+    // Later, as promised: a caller is never called back from inside its own call.
+    Post([part, cause = lost.empty() ? std::string("the link is closed") : lost] { part->Finish(UCS_ERR_CONNECTION_RESET, cause); });
+    return part;
+  }
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = OnSent;
+  param.user_data = part.get();
+  part->self = part;
+  void* request = ucp_tag_send_nbx(endpoint, data, bytes, tag, &param);
+  if (UCS_PTR_IS_PTR(request)) {
+    part->request = request;
+  } else {
+    Post([part, status = UCS_PTR_STATUS(request)] { part->Finish(status, ""); });
+  }
+  return part;
+}
+
+std::shared_ptr<Part> UcxThread::Receive(int peer, std::uint64_t tag, void* data, std::size_t bytes, PartDone done) {
+  auto part = std::make_shared<Part>();
+  part->done = std::move(done);
+  part->peer = peer;
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  param.cb.recv = OnReceived;
+  param.user_data = part.get();
+  part->self = part;
+  void* request = ucp_tag_recv_nbx(state_->worker, data, bytes, tag, ~std::uint64_t{0}, &param);
+  if (UCS_PTR_IS_PTR(request)) {
+    part->request = request;
+  } else {
+    Post([part, status = UCS_PTR_STATUS(request)] { part->Finish(status, ""); });
+  }
+  return part;
+}
+
+void UcxThread::Cancel(const std::shared_ptr<Part>& part) {
+  // Not at once: the caller may be inside a UCX callback, where the worker must not be progressed.
+  Post([this, part] {
+    if (!part || part->over || part->request == nullptr) return;
+    if (!part->is_send) {
+      ucp_request_cancel(state_->worker, part->request);
+      return;
+    }
+    State::Peer& peer = state_->peers[static_cast<std::size_t>(part->peer)];
+    if (peer.lost.empty()) peer.lost = "the link was closed to cancel a send";
+    state_->CloseEndpoint(peer, true);
+  });
+}
+
+}  // namespace adaptive_train

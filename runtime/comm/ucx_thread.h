@@ -1,0 +1,57 @@
+// The one thread that owns a rank's UCX worker: it sleeps on the worker's event descriptor, never spins.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "runtime/comm/request.h"
+
+namespace adaptive_train {
+
+/// Outcome of one point-to-point part: empty = well, otherwise the cause.
+using PartDone = std::function<void(const std::string& cause)>;
+
+/// A part under way, so that it can be cancelled.
+struct Part;
+
+/// Threads: Post, Address and BytesSent from any thread; all others only from tasks that run on this
+/// object's own thread. Nothing here blocks but the constructor's and destructor's hand-shakes.
+class UcxThread {
+ public:
+  /// Starts the thread and opens the transports (UCX_* variables apply). Blocks until they are open.
+  static Result<std::unique_ptr<UcxThread>> Start(int rank);
+  ~UcxThread();
+
+  /// This rank's address, to be given to its peers as it is.
+  const std::string& Address() const { return address_; }
+  /// Names the transports in use, for the log.
+  const std::string& Transports() const { return transports_; }
+  /// The peers' addresses, index = rank. Before the first Send.
+  void SetPeers(std::vector<std::string> addresses);
+
+  /// Runs `task` on the thread, in the order of the calls.
+  void Post(std::function<void()> task);
+
+  // From tasks only. Send and Receive call `done` exactly once, later, on this thread.
+  std::shared_ptr<Part> Send(int peer, std::uint64_t tag, const void* data, std::size_t bytes, PartDone done);
+  std::shared_ptr<Part> Receive(int peer, std::uint64_t tag, void* data, std::size_t bytes, PartDone done);
+  /// Ends a part early. A send is ended by closing the link to its peer.
+  void Cancel(const std::shared_ptr<Part>& part);
+
+ private:
+  struct State;
+
+  explicit UcxThread(int rank);
+
+  std::unique_ptr<State> state_;
+  std::string address_;
+  std::string transports_;
+};
+
+}  // namespace adaptive_train

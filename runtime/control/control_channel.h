@@ -1,0 +1,47 @@
+// A rank's end of the control channel: tells the launcher that it lives and what it measured, hears what to do.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "core/control_message.h"
+#include "core/result.h"
+
+namespace adaptive_train {
+
+/// One TCP connection to the launcher and one thread that serves it: a heartbeat each second, also while
+/// the main thread computes. If the launcher closes the connection, says abort, or is silent for
+/// kLauncherSilenceLimit, the thread ends the whole process at once: whatever the rank was waiting for
+/// (a collective, a hung file system) will not come.
+/// Threads: all members from any thread.
+class ControlChannel {
+ public:
+  struct Settings {
+    std::string addresses;  // "10.0.0.1:4711,192.168.0.1:4711": tried in this order
+    Hello hello;
+  };
+
+  /// Connects (each address gets a few seconds) and says hello.
+  static Result<std::unique_ptr<ControlChannel>> Connect(Settings settings);
+  /// Sends what is queued, for a second at most, and closes.
+  ~ControlChannel();
+
+  /// Queues a message; never blocks.
+  void Send(ControlMessage message);
+
+  /// Blocks until the launcher says that all ranks are ready. False: it did not within the deadline.
+  bool WaitForGo(std::chrono::milliseconds deadline);
+  /// The launcher has asked to save and stop.
+  bool StopAsked() const;
+  /// The launcher has asked to save and go on, since the last call.
+  bool TakeCheckpointAsked();
+
+ private:
+  struct State;
+  explicit ControlChannel(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace adaptive_train

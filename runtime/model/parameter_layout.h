@@ -1,0 +1,76 @@
+// Where every parameter lies: named ranges in one flat arena, the same arithmetic for parameters,
+// gradients and optimizer state.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/model_shape.h"
+
+namespace adaptive_train {
+
+/// The part of a model that one stage holds: blocks [first_block, last_block) and maybe the ends.
+struct StageSlice {
+  std::int64_t first_block = 0;
+  std::int64_t last_block = 0;
+  bool has_embedding = false;
+  bool has_head = false;
+
+  static StageSlice Whole(const ModelDims& dims) { return {0, dims.layers, true, true}; }
+};
+
+enum class InitialValue { kZeros, kOnes, kNormal };
+
+/// One parameter. Offsets and counts are in elements.
+struct ParameterRange {
+  std::string name;                 // as in GPT-2's checkpoints: wte.weight, h.0.attn.c_attn.weight, ...
+  std::vector<std::int64_t> shape;  // row-major; products take x[rows, in] times weight[in, out]
+  std::int64_t offset = 0;          // in this stage's arena
+  std::int64_t count = 0;
+  std::int64_t global_offset = 0;   // in the arena of the whole model
+  bool decay = false;               // takes weight decay: matrices do, vectors do not
+  InitialValue initial = InitialValue::kZeros;
+  double initial_std = 0;           // of kNormal
+};
+
+/// A run of the arena whose elements all take weight decay, or all do not.
+struct DecayRun {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool decay = false;
+};
+
+/// The arena of one stage: ranges in ascending order without gaps. Order: wte, wpe, blocks, ln_f,
+/// lm_head. With tied embeddings a stage with the head but not the embedding holds a copy of
+/// wte.weight, last in its arena; both copies' gradients must be added up before the update.
+/// A value; any thread.
+class ParameterLayout {
+ public:
+  /// For dimensions that CheckDims accepts and a slice that lies in them.
+  ParameterLayout(const ModelDims& dims, const StageSlice& slice);
+
+  const std::vector<ParameterRange>& ranges() const { return ranges_; }
+  /// Elements of the arena.
+  std::int64_t size() const { return size_; }
+  /// The range of that name, or nullptr.
+  const ParameterRange* Find(std::string_view name) const;
+  /// [begin, end) of the arena cut into the longest runs of equal decay.
+  std::vector<DecayRun> DecayRuns(std::int64_t begin, std::int64_t end) const;
+
+ private:
+  void Append(ParameterRange range);
+
+  std::vector<ParameterRange> ranges_;
+  std::int64_t size_ = 0;
+};
+
+/// Fills a host arena with the initial values: N(0, 0.02^2) for weights, with the products that write
+/// into the residual stream scaled by 1 / sqrt(2 layers) as in GPT-2. Every element depends on the
+/// seed and its global offset only, so every layout starts from the same model, bit by bit.
+template <class T>
+void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed, std::span<T> parameters);
+
+}  // namespace adaptive_train

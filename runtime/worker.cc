@@ -1,0 +1,147 @@
+// adaptive-train-worker: one rank. Wires itself up, trains its share of the plan, reports, ends.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "core/config.h"
+#include "core/file_io.h"
+#include "core/limits.h"
+#include "core/plan.h"
+#include "kernels/cpu/cpu_device.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/control/control_channel.h"
+#include "runtime/data/token_dataset.h"
+#include "runtime/fatal_error.h"
+#include "runtime/train/trainer.h"
+#include "runtime/wireup/rendezvous.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr std::size_t kMaxPlanBytes = 64u << 20;
+
+/// Who this rank is, from the environment that the launcher and the PMIx server made.
+struct Identity {
+  int rank = -1;
+  std::string host;
+  std::string run_dir;
+  std::string control;
+  std::string token;
+  std::string step_id;
+};
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+Identity ReadIdentity() {
+  Identity self;
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  self.host = host;
+  const std::string rank = Variable("PMIX_RANK");
+  self.rank = rank.empty() ? -1 : std::atoi(rank.c_str());
+  self.run_dir = Variable("ADAPTIVE_TRAIN_RUN_DIR");
+  self.control = Variable("ADAPTIVE_TRAIN_CONTROL");
+  self.token = Variable("ADAPTIVE_TRAIN_TOKEN");
+  if (!Variable("SLURM_STEP_ID").empty()) self.step_id = Variable("SLURM_JOB_ID") + "." + Variable("SLURM_STEP_ID");
+  return self;
+}
+
+template <class T>
+T OrThrow(Result<T> result, RankExit code, const char* operation) {
+  if (!result) throw FatalError(code, operation, FatalError::kNoPeer, result.error().message);
+  return std::move(*result);
+}
+
+/// All ranks' communicator addresses, after the launcher has said that every rank has reached PMIx: a
+/// fence begun earlier can lose a race in Slurm's PMIx plugin and hang.
+std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planned_ranks, std::optional<Rendezvous>& rendezvous) {
+  rendezvous.emplace(OrThrow(Rendezvous::Join(kPmixInitDeadline), RankExit::kWireup, "PMIx_Init"));
+  if (static_cast<std::size_t>(rendezvous->Size()) != planned_ranks) {
+    throw FatalError(RankExit::kSetup, "wire-up", FatalError::kNoPeer,
+                     fmt::format("the plan has {} ranks, PMIx {}", planned_ranks, rendezvous->Size()));
+  }
+  auto communicator = OrThrow(Communicator::Open(rendezvous->Rank(), rendezvous->Size()), RankExit::kWireup, "opening UCX");
+  control.Send(Ready{});
+  if (!control.WaitForGo(kHelloDeadline)) throw FatalError(RankExit::kWireup, "waiting for all ranks", FatalError::kNoPeer, "missed its deadline");
+  communicator->Connect(OrThrow(rendezvous->Exchange(communicator->Address(), kFenceDeadline), RankExit::kWireup, "PMIx exchange"));
+  double one[1] = {1};
+  auto summed = communicator->AllReduce(Purpose::kStatistic, std::span<double>(one)).Wait(std::chrono::steady_clock::now() + kFenceDeadline);
+  if (!summed) throw FatalError(RankExit::kWireup, "first " + summed.error().operation, summed.error().peer, summed.error().cause);
+  control.Send(Wired{});
+  return communicator;
+}
+
+void Train(const Identity& self, ControlChannel& control, std::int64_t& step) {
+  const Config config = OrThrow(LoadConfig(self.run_dir + "/config.resolved.toml", {}), RankExit::kSetup, "reading the configuration");
+  const std::string plan_text = OrThrow(ReadFile(self.run_dir + "/plan.json", kMaxPlanBytes), RankExit::kSetup, "reading the plan");
+  const Plan plan = OrThrow(PlanFromJson(plan_text), RankExit::kSetup, "reading the plan");
+  if (static_cast<std::size_t>(self.rank) >= plan.ranks.size()) {
+    throw FatalError(RankExit::kSetup, "reading the plan", FatalError::kNoPeer, fmt::format("it has no rank {}", self.rank));
+  }
+  const Datasets data = OrThrow(OpenDatasets(config.data.train, config.data.validation, config.model.sequence, config.model.vocab,
+                                             static_cast<std::uint64_t>(config.train.seed)),
+                                RankExit::kSetup, "opening the data");
+  std::optional<Rendezvous> rendezvous;
+  auto communicator = WireUp(control, plan.ranks.size(), rendezvous);
+  kernels::cpu::CpuDevice device(plan.ranks[static_cast<std::size_t>(self.rank)].device.threads);
+  std::printf("rank %d of %zu on %s: %s, UCX transports: %s\n", self.rank, plan.ranks.size(), self.host.c_str(), device.Description().c_str(),
+              Variable("UCX_TLS").empty() ? "auto" : Variable("UCX_TLS").c_str());
+  std::fflush(stdout);
+  TrainerEvents events;
+  events.stop_asked = [&control] { return control.StopAsked(); };
+  events.take_checkpoint_asked = [&control] { return control.TakeCheckpointAsked(); };
+  events.on_step = [&](const RankMetrics& metrics) {
+    step = metrics.step;
+    control.Send(Metrics{metrics});
+  };
+  events.on_saved = [&control](std::int64_t saved, const std::string& path) { control.Send(Saved{saved, path}); };
+  Trainer trainer(config, plan, self.rank, device, *communicator, data, std::move(events));
+  step = trainer.Resume();
+  control.Send(Resumed{step});
+  step = trainer.Run();
+}
+
+int Main() {
+  // The launcher decides what a signal means; a rank that took it for itself would look like a failure.
+  for (int s : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) ::signal(s, SIG_IGN);
+  const Identity self = ReadIdentity();
+  if (self.rank < 0 || self.control.empty() || self.run_dir.empty()) {
+    std::fprintf(stderr, "adaptive-train-worker: is started by adaptive-train run, not by hand\n");
+    return ToInt(RankExit::kSetup);
+  }
+  auto control = ControlChannel::Connect({self.control, {self.token, self.rank, self.host, ::getpid(), self.step_id}});
+  if (!control) {
+    std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: %s\n", self.rank, self.host.c_str(), control.error().message.c_str());
+    return ToInt(RankExit::kLauncherLost);
+  }
+  std::int64_t step = 0;
+  try {
+    Train(self, **control, step);
+  } catch (const FatalError& error) {
+    std::fprintf(stderr, "adaptive-train-worker: rank %d on %s, after step %lld: %s%s\n", self.rank, self.host.c_str(), static_cast<long long>(step),
+                 error.what(), error.Peer() >= 0 ? fmt::format(" (peer: rank {})", error.Peer()).c_str() : "");
+    (*control)->Send(RankFailure{self.rank, self.host, error.Operation(), error.Peer(), error.Cause(), step, ToInt(error.Code())});
+    control->reset();
+    // Not through destructors: PMIx and UCX may hang on what has just failed.
+    std::_Exit(ToInt(error.Code()));
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: out of memory\n", self.rank, self.host.c_str());
+    (*control)->Send(RankFailure{self.rank, self.host, "allocation", -1, "out of memory", step, ToInt(RankExit::kDevice)});
+    control->reset();
+    std::_Exit(ToInt(RankExit::kDevice));
+  }
+  (*control)->Send(Goodbye{step});
+  return ToInt(RankExit::kDone);
+}
+
+}  // namespace
+}  // namespace adaptive_train
+
+int main() { return adaptive_train::Main(); }

@@ -1,0 +1,12 @@
+// The node's NVIDIA GPUs.
+#pragma once
+
+#include "core/cluster.h"
+
+namespace adaptive_train::probe {
+
+/// Fills node.gpus by asking NVML, and their NUMA nodes from /sys. A GPU that cannot be asked is left out and named in
+/// node.gpus_status. Blocks for as long as the driver likes.
+void ReadGpus(Node& node);
+
+}  // namespace adaptive_train::probe

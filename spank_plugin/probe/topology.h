@@ -1,0 +1,12 @@
+// The node's processors and PCI devices, as hwloc sees them.
+#pragma once
+
+#include "core/cluster.h"
+
+namespace adaptive_train::probe {
+
+/// Fills node.processors and node.pci. Cores and threads count those of the whole node, also where this process may
+/// not run. Sets HWLOC_PLUGINS_PATH and HWLOC_COMPONENTS of this process.
+void ReadTopology(Node& node);
+
+}  // namespace adaptive_train::probe

@@ -1,0 +1,92 @@
+// Schema steps on real files: from nothing, from an older version, and one that fails half way.
+#include "db/migration.h"
+
+#include <SQLiteCpp/Database.h>
+
+#include "db/open_database.h"
+#include "tests/unit/db/store_fixture.h"
+
+namespace adaptive_train {
+namespace {
+
+const Migration kFirst{
+    1, "PRAGMA application_id = 0x41547073; CREATE TABLE t (a); INSERT INTO t VALUES (7);"};
+const Migration kSecond{2, "ALTER TABLE t ADD COLUMN b; UPDATE t SET b = a + 1;"};
+const Migration kThird{3, "CREATE TABLE u (c); INSERT INTO u SELECT b FROM t;"};
+const Migration kBroken{2, "ALTER TABLE t ADD COLUMN b; UPDATE nowhere SET b = 1;"};
+
+class MigrationTest : public StoreTest {
+ protected:
+  Result<OpenedDatabase> OpenWith(const std::vector<Migration>& migrations) const {
+    return OpenDatabase(Location(), std::chrono::seconds(5), true, migrations);
+  }
+  std::string PathText() const { return Location().path.string(); }
+};
+
+TEST_F(MigrationTest, TheShippedStepsAreNumberedFromOneWithoutGaps) {
+  int expected = 0;
+  for (const Migration& step : SchemaMigrations()) EXPECT_EQ(step.user_version, ++expected);
+  EXPECT_GE(expected, 1);
+}
+
+TEST_F(MigrationTest, TakesAFileWithoutTablesToTheNewestVersion) {
+  {
+    SQLite::Database empty(PathText(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    empty.exec("VACUUM");  // writes a header, of version 0
+  }
+  ASSERT_GT(std::filesystem::file_size(Location().path), 0u);
+  auto store = ProfileStore::Open(Location());
+  ASSERT_TRUE(store) << store.error().message;
+  EXPECT_TRUE(store->BeginJob(SampleJob()));
+  SQLite::Database database(PathText());
+  EXPECT_EQ(UserVersion(database), SchemaMigrations().back().user_version);
+}
+
+TEST_F(MigrationTest, TakesAnEmptyFile) {
+  std::ofstream(Location().path).close();
+  EXPECT_EQ(Refusal(Location()), "opened");
+}
+
+TEST_F(MigrationTest, TakesAnOlderFileOnAndKeepsItsRows) {
+  ASSERT_TRUE(OpenWith({kFirst}));
+  const auto opened = OpenWith({kFirst, kSecond, kThird});
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_EQ(UserVersion(*opened->database), 3);
+  EXPECT_EQ(opened->database->execAndGet("SELECT c FROM u").getInt(), 8);
+}
+
+TEST_F(MigrationTest, AFailingStepLeavesNoTraceAndCanBeDoneLater) {
+  ASSERT_TRUE(OpenWith({kFirst}));
+  const auto broken = OpenWith({kFirst, kBroken, kThird});
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().exit_code, ExitCode::kStore);
+  EXPECT_NE(broken.error().message.find("bringing its schema up to date failed"),
+            std::string::npos);
+  {
+    SQLite::Database database(PathText());
+    EXPECT_EQ(UserVersion(database), 1);
+    EXPECT_EQ(database.execAndGet("SELECT count(*) FROM pragma_table_info('t')").getInt(), 1);
+  }
+  const auto mended = OpenWith({kFirst, kSecond, kThird});
+  ASSERT_TRUE(mended) << mended.error().message;
+  EXPECT_EQ(UserVersion(*mended->database), 3);
+}
+
+TEST_F(MigrationTest, ANewerFileIsRefusedAndStaysAsItIs) {
+  ASSERT_TRUE(ProfileStore::Open(Location()));
+  {
+    SQLite::Database database(PathText(), SQLite::OPEN_READWRITE);
+    database.exec("PRAGMA user_version = 99");
+  }
+  const std::string before = BytesOf(Location().path);
+  const std::string refusal = Refusal(Location());
+  EXPECT_EQ(refusal,
+            "profile store " + PathText() +
+                ": its schema has version 99, and this adaptive-train knows versions up to " +
+                std::to_string(SchemaMigrations().back().user_version) +
+                ": use a newer adaptive-train, or give --store file:PATH another path");
+  EXPECT_EQ(BytesOf(Location().path), before);
+}
+
+}  // namespace
+}  // namespace adaptive_train

@@ -1,0 +1,122 @@
+// What the tests of the profile store share: a folder of their own, child processes, a job to
+// store.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+
+#include "db/profile_store.h"
+
+namespace adaptive_train {
+
+/// A folder that goes away with the test.
+class StoreTest : public ::testing::Test {
+ protected:
+  StoreTest() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "profile-store-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) std::abort();
+    folder_ = pattern;
+  }
+  ~StoreTest() override {
+    std::error_code ignored;  // a leftover folder is no failure of what is tested
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  StoreLocation Location() const { return StoreLocation{folder_ / "profiles.db"}; }
+
+  std::filesystem::path folder_;
+};
+
+inline JobRecord SampleJob(const std::string& name = "job") {
+  JobRecord job;
+  job.cluster = "alpha";
+  job.submit_time = 1000;
+  job.user = "ann";
+  job.name = name;
+  job.run_dir = "/scratch/ann/runs/1";
+  job.config = "[model]\nlayers = 2\n";
+  job.options = "reuse=auto";
+  job.adaptive_train_version = "0.1.0";
+  job.start_time = 1010.5;
+  return job;
+}
+
+inline std::string BytesOf(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+inline JobQuery EveryJob() {
+  JobQuery query;
+  query.all_users = true;
+  return query;
+}
+
+/// A child process that runs `body` and then ends; it ends itself after 60 s. Start it from the
+/// only thread of the process: a fork takes along the locks of the others.
+class ChildProcess {
+ public:
+  explicit ChildProcess(const std::function<std::string()>& body) {
+    int ends[2];
+    if (pipe(ends) != 0) std::abort();
+    pid_ = fork();
+    if (pid_ == 0) {
+      close(ends[0]);
+      alarm(60);
+      const std::string text = body();
+      const bool written =
+          write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
+      _exit(written ? 0 : 1);
+    }
+    close(ends[1]);
+    outcome_ = ends[0];
+  }
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  /// What `body` returned, or how the child died. Once.
+  std::string Outcome() {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t got = 0; (got = read(outcome_, buffer, sizeof buffer)) > 0;) {
+      text.append(buffer, static_cast<std::size_t>(got));
+    }
+    close(outcome_);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    if (status != 0) text += " (child ended with status " + std::to_string(status) + ")";
+    return text;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int outcome_ = -1;
+};
+
+/// Runs `body` in a child process. Gives what it returned, or how it died.
+inline std::string InChild(const std::function<std::string()>& body) {
+  return ChildProcess(body).Outcome();
+}
+
+/// The message of a refused Open; "opened" where it was not refused, and a note where the exit code
+/// is not the store's.
+inline std::string Refusal(const StoreLocation& location, ProfileStore::OpenOptions options = {}) {
+  const auto store = ProfileStore::Open(location, options);
+  if (store) return "opened";
+  return store.error().message +
+         (store.error().exit_code == ExitCode::kStore ? "" : " (wrong exit code)");
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,115 @@
+// Names, places and initial values of parameters.
+#include "runtime/model/parameter_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+namespace adaptive_train {
+namespace {
+
+ModelDims Dims(bool tied = true) {
+  return {.layers = 4, .heads = 2, .hidden = 16, .sequence = 9, .vocab = 33, .tie_embeddings = tied};
+}
+
+std::vector<float> Initial(const ParameterLayout& layout, std::uint64_t seed = 1337) {
+  std::vector<float> parameters(static_cast<std::size_t>(layout.size()));
+  InitializeParameters(layout, seed, std::span(parameters));
+  return parameters;
+}
+
+std::span<const float> ValuesOf(const std::vector<float>& arena, const ParameterRange& range) {
+  return std::span(arena).subspan(static_cast<std::size_t>(range.offset), static_cast<std::size_t>(range.count));
+}
+
+TEST(ParameterLayout, RangesLieEndToEndInTheOrderOfTheModel) {
+  const ParameterLayout layout(Dims(false), StageSlice::Whole(Dims()));
+  std::int64_t offset = 0;
+  for (const ParameterRange& range : layout.ranges()) {
+    EXPECT_EQ(offset, range.offset) << range.name;
+    EXPECT_EQ(offset, range.global_offset) << range.name;
+    EXPECT_EQ(range.shape.size() == 2, range.decay) << range.name;
+    offset += range.count;
+  }
+  EXPECT_EQ(offset, layout.size());
+  EXPECT_EQ("wte.weight", layout.ranges()[0].name);
+  EXPECT_EQ("wpe.weight", layout.ranges()[1].name);
+  EXPECT_EQ("h.0.ln_1.weight", layout.ranges()[2].name);
+  EXPECT_EQ("lm_head.weight", layout.ranges().back().name);
+  EXPECT_EQ((std::vector<std::int64_t>{16, 48}), layout.Find("h.3.attn.c_attn.weight")->shape);
+  EXPECT_EQ(nullptr, layout.Find("h.4.ln_1.weight"));
+  EXPECT_EQ(nullptr, ParameterLayout(Dims(), StageSlice::Whole(Dims())).Find("lm_head.weight"));
+}
+
+TEST(ParameterLayout, StagesCoverTheModelOnceExceptForTheTiedCopy) {
+  for (const bool tied : {true, false}) {
+    const ParameterLayout whole(Dims(tied), StageSlice::Whole(Dims()));
+    std::map<std::string, std::int64_t> seen;
+    for (const StageSlice& slice : {StageSlice{0, 1, true, false}, StageSlice{1, 3, false, false}, StageSlice{3, 4, false, true}}) {
+      const ParameterLayout part(Dims(tied), slice);
+      for (const ParameterRange& range : part.ranges()) {
+        ++seen[range.name];
+        EXPECT_EQ(whole.Find(range.name)->global_offset, range.global_offset) << range.name;
+        EXPECT_EQ(whole.Find(range.name)->count, range.count) << range.name;
+      }
+    }
+    EXPECT_EQ(whole.ranges().size(), seen.size());
+    for (const auto& [name, times] : seen) EXPECT_EQ(tied && name == "wte.weight" ? 2 : 1, times) << name;
+  }
+}
+
+TEST(ParameterLayout, DecayRunsCoverWhatTheyAreAskedForAndAreAsLongAsCanBe) {
+  const ParameterLayout layout(Dims(), StageSlice::Whole(Dims()));
+  for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, layout.size()}, {5, 900}, {700, 701}, {8, 8}}) {
+    std::int64_t at = begin;
+    const std::vector<DecayRun> runs = layout.DecayRuns(begin, end);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      EXPECT_EQ(at, runs[i].begin);
+      EXPECT_LT(runs[i].begin, runs[i].end);
+      EXPECT_TRUE(i == 0 || runs[i - 1].decay != runs[i].decay);
+      at = runs[i].end;
+    }
+    EXPECT_EQ(end, at);
+  }
+}
+
+TEST(InitialParameters, HaveTheSpreadOfGpt2) {
+  const ModelDims dims{.layers = 8, .heads = 2, .hidden = 64, .sequence = 64, .vocab = 100};
+  const ParameterLayout layout(dims, StageSlice::Whole(dims));
+  const std::vector<float> arena = Initial(layout);
+  for (const ParameterRange& range : layout.ranges()) {
+    const std::span<const float> values = ValuesOf(arena, range);
+    if (range.initial != InitialValue::kNormal) {
+      for (const float value : values) EXPECT_EQ(range.initial == InitialValue::kOnes ? 1 : 0, value) << range.name;
+      continue;
+    }
+    double squares = 0;
+    for (const float value : values) squares += static_cast<double>(value) * value;
+    const bool residual = range.name.ends_with("c_proj.weight");
+    EXPECT_NEAR(residual ? 0.005 : 0.02, std::sqrt(squares / static_cast<double>(range.count)), residual ? 3e-4 : 1e-3)
+        << range.name;
+  }
+}
+
+TEST(InitialParameters, AreTheSameInEveryLayout) {
+  const ParameterLayout whole(Dims(), StageSlice::Whole(Dims()));
+  const std::vector<float> expected = Initial(whole);
+  for (const StageSlice& slice : {StageSlice{0, 2, true, false}, StageSlice{2, 3, false, false}, StageSlice{3, 4, false, true}}) {
+    const ParameterLayout part(Dims(), slice);
+    const std::vector<float> arena = Initial(part);
+    for (const ParameterRange& range : part.ranges()) {
+      const std::span<const float> ours = ValuesOf(arena, range), theirs = ValuesOf(expected, *whole.Find(range.name));
+      EXPECT_TRUE(std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end())) << range.name;
+    }
+  }
+}
+
+TEST(InitialParameters, DependOnTheSeed) {
+  const ParameterLayout layout(Dims(), StageSlice::Whole(Dims()));
+  EXPECT_EQ(Initial(layout, 1), Initial(layout, 1));
+  EXPECT_NE(Initial(layout, 1), Initial(layout, 2));
+}
+
+}  // namespace
+}  // namespace adaptive_train
