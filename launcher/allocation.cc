@@ -1,7 +1,6 @@
 #include "launcher/allocation.h"
 
 #include <fmt/format.h>
-#include <pwd.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -9,6 +8,7 @@
 #include <cstdlib>
 
 #include "core/file_io.h"
+#include "db/launcher_process.h"
 #include "launcher/slurm_step.h"
 
 namespace adaptive_train {
@@ -27,11 +27,6 @@ std::optional<std::int64_t> Number(std::string_view text) {
   return value;
 }
 
-std::string UserName() {
-  const passwd* entry = ::getpwuid(::getuid());
-  return entry != nullptr ? entry->pw_name : std::to_string(::getuid());
-}
-
 Allocation ThisMachine() {
   Allocation here;
   char host[256] = {};
@@ -39,7 +34,7 @@ Allocation ThisMachine() {
   here.cluster = host;
   here.submit_time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   here.job_name = "run";
-  here.user = UserName();
+  here.user = CallingUser();
   here.hosts = {host};
   here.cpus = {0};
   return here;

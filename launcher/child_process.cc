@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "launcher/stop_signals.h"
+
 extern char** environ;
 
 namespace adaptive_train {
@@ -180,6 +182,7 @@ Result<Finished> RunCommand(const ChildProcess::Options& options, std::chrono::m
       finished.wait_status = *status;
       return finished;
     }
+    if (const auto signal = PendingStopSignal()) return tl::unexpected(StoppedBy(*signal));
     if (std::chrono::steady_clock::now() > until) {
       return Fail(fmt::format("{}: did not end within {} s; killed", name, deadline.count() / 1000), ExitCode::kPreflight);
     }

@@ -65,7 +65,8 @@ struct Finished {
 };
 
 /// Runs a command to its end, for `deadline` at most and with at most `output_limit` bytes of output;
-/// beyond either it is killed and an error names it.
+/// beyond either it is killed and an error names it. Ends early
+/// with StoppedBy when a held-back signal asks to stop.
 Result<Finished> RunCommand(const ChildProcess::Options& options, std::chrono::milliseconds deadline, std::size_t output_limit = 64u << 20);
 
 }  // namespace adaptive_train

@@ -175,10 +175,34 @@ Result<Environment> PmixEnvironment(const pmix_proc_t& proc, Environment environ
   return environment;
 }
 
+/// The namespace of one step's ranks: a name is used once.
+class Namespace {
+ public:
+  static Result<std::unique_ptr<Namespace>> Register(const std::string& name, int ranks) {
+    auto done = RegisterNamespace(name, ranks);
+    if (!done) return tl::unexpected(done.error());
+    return std::unique_ptr<Namespace>(new Namespace(name));
+  }
+  ~Namespace() {
+    // Nothing depends on its success; the wait keeps the server from ending under it.
+    (void)adaptive_train::Register("PMIx_server_deregister_nspace", [&](pmix_op_cbfunc_t callback, void* handle) {
+      PMIx_server_deregister_nspace(name_.c_str(), callback, handle);
+      return PMIX_SUCCESS;
+    });
+  }
+  Namespace(const Namespace&) = delete;
+  Namespace& operator=(const Namespace&) = delete;
+  const std::string& Name() const { return name_; }
+
+ private:
+  explicit Namespace(std::string name) : name_(std::move(name)) {}
+  std::string name_;
+};
+
 class LocalStep final : public Step {
  public:
-  LocalStep(std::unique_ptr<PmixServer> server, std::vector<ChildProcess> ranks)
-      : server_(std::move(server)), ranks_(std::move(ranks)), seen_(ranks_.size(), false) {}
+  LocalStep(std::unique_ptr<Namespace> nspace, std::vector<ChildProcess> ranks)
+      : nspace_(std::move(nspace)), ranks_(std::move(ranks)), seen_(ranks_.size(), false) {}
 
   void Poll() override {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -196,33 +220,45 @@ class LocalStep final : public Step {
   }
 
  private:
-  std::unique_ptr<PmixServer> server_;  // outlives the ranks
+  std::unique_ptr<Namespace> nspace_;  // outlives the ranks
   std::vector<ChildProcess> ranks_;
   std::vector<bool> seen_;
   std::vector<RankEnd> ends_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Step>> StartLocalStep(const StepSpec& spec) {
-  static int attempts = 0;  // a namespace name is used once
-  const std::string nspace = fmt::format("adaptive-train-{}-{}", ::getpid(), ++attempts);
+Result<std::unique_ptr<Step>> StartStep(const StepSpec& spec, const std::string& name) {
   const int size = static_cast<int>(spec.plan->ranks.size());
-  auto server = PmixServer::Start();
-  if (!server) return tl::unexpected(server.error());
-  auto registered = RegisterNamespace(nspace, size);
-  if (!registered) return tl::unexpected(registered.error());
+  auto nspace = Namespace::Register(name, size);
+  if (!nspace) return tl::unexpected(nspace.error());
   std::vector<ChildProcess> ranks;
   for (int rank = 0; rank < size; ++rank) {
     pmix_proc_t proc;
-    PMIX_LOAD_PROCID(&proc, nspace.c_str(), static_cast<pmix_rank_t>(rank));
+    PMIX_LOAD_PROCID(&proc, name.c_str(), static_cast<pmix_rank_t>(rank));
     auto environment = PmixEnvironment(proc, spec.environment);
     if (!environment) return tl::unexpected(environment.error());
     auto child = ChildProcess::Start({{spec.worker}, *environment, fmt::format("{}/logs/rank-{}.log", spec.run_dir, rank)});
     if (!child) return tl::unexpected(child.error());
     ranks.push_back(std::move(*child));
   }
-  return std::make_unique<LocalStep>(std::move(*server), std::move(ranks));
+  return std::make_unique<LocalStep>(std::move(*nspace), std::move(ranks));
+}
+
+}  // namespace
+
+StepFactory LocalSteps() {
+  // One server for all attempts: PMIx 4.2 does not survive a second PMIx_server_init in one process.
+  struct Server {
+    std::unique_ptr<PmixServer> pmix;
+    int attempts = 0;
+  };
+  return [server = std::make_shared<Server>()](const StepSpec& spec) -> Result<std::unique_ptr<Step>> {
+    if (!server->pmix) {
+      auto started = PmixServer::Start();
+      if (!started) return tl::unexpected(started.error());
+      server->pmix = std::move(*started);
+    }
+    return StartStep(spec, fmt::format("adaptive-train-{}-{}", ::getpid(), ++server->attempts));
+  };
 }
 
 }  // namespace adaptive_train

@@ -15,6 +15,7 @@
 #include "core/limits.h"
 #include "launcher/child_process.h"
 #include "launcher/slurm_step.h"
+#include "launcher/stop_signals.h"
 
 namespace adaptive_train {
 namespace {
@@ -111,6 +112,7 @@ NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& prob
   }
   // Slurm's name for this node, whatever the host calls itself.
   if (const char* name = std::getenv("SLURMD_NODENAME"); name != nullptr) check.node.name = name;
+  if (check.node.name.empty()) check.node.name = "this node";
   if (auto trouble = RunDirTrouble(request); !trouble.empty()) check.trouble.push_back(trouble);
   for (const std::string& path : request.readable) {
     if (auto trouble = DataTrouble(path); !trouble.empty()) check.trouble.push_back(trouble);
@@ -156,6 +158,7 @@ Result<std::vector<NodeCheck>> CheckAllNodes(const Allocation& allocation, NodeC
     checks = std::vector<NodeCheck>{CheckThisNode(request, probe)};
   }
   ::unlink(token_path.c_str());
+  if (const auto signal = PendingStopSignal()) return tl::unexpected(StoppedBy(*signal));
   if (!checks) return checks;
   std::string trouble;
   for (const NodeCheck& check : *checks) {

@@ -166,6 +166,8 @@ Result<std::string> RunOnEveryHost(const Allocation& allocation, const std::vect
   return done->output;
 }
 
+namespace {
+
 Result<std::unique_ptr<Step>> StartSlurmStep(const StepSpec& spec) {
   std::string hosts;
   std::vector<std::string> distinct;
@@ -187,5 +189,9 @@ Result<std::unique_ptr<Step>> StartSlurmStep(const StepSpec& spec) {
   if (!srun) return tl::unexpected(srun.error());
   return std::make_unique<SlurmStep>(std::move(*srun), spec.run_dir + "/logs/srun.log");
 }
+
+}  // namespace
+
+StepFactory SlurmSteps() { return StartSlurmStep; }
 
 }  // namespace adaptive_train

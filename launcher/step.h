@@ -1,6 +1,7 @@
 // One attempt at running all ranks: in Slurm or on this machine.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,11 +43,12 @@ class Step {
   virtual void Kill(const std::string& step_id) = 0;
 };
 
-using StepFactory = Result<std::unique_ptr<Step>> (*)(const StepSpec&);
+/// Starts one attempt; the one before must be gone. The factory outlives its steps.
+using StepFactory = std::function<Result<std::unique_ptr<Step>>(const StepSpec&)>;
 
 /// srun in the current allocation (slurm_step.cc).
-Result<std::unique_ptr<Step>> StartSlurmStep(const StepSpec& spec);
-/// fork and a PMIx server of our own, on this machine (local_step.cc).
-Result<std::unique_ptr<Step>> StartLocalStep(const StepSpec& spec);
+StepFactory SlurmSteps();
+/// fork and a PMIx server of our own, on this machine (local_step.cc). The server lives as long as the factory.
+StepFactory LocalSteps();
 
 }  // namespace adaptive_train

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "core/rank_exit.h"
+#include "launcher/stop_signals.h"
 
 namespace adaptive_train {
 namespace {
@@ -80,7 +81,7 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
 }
 
 Supervisor::Supervisor(StepSpec spec, StepFactory start_step, SupervisorEvents events)
-    : spec_(std::move(spec)), start_step_(start_step), events_(std::move(events)),
+    : spec_(std::move(spec)), start_step_(std::move(start_step)), events_(std::move(events)),
       signals_(io_, SIGINT, SIGTERM, SIGUSR1), timer_(io_), poll_(io_) {
   signals_.add(SIGHUP);
   WatchSignals();
@@ -366,8 +367,9 @@ void Supervisor::EndForRetry() {
 }
 
 void Supervisor::EndForStop() {
-  outcome_.code = CodeOfSignal(stop_signal_);
-  outcome_.message = fmt::format("stopped by {} before training began; there was nothing to save", ::strsignal(stop_signal_));
+  const Error stopped = StoppedBy(stop_signal_);
+  outcome_.code = stopped.exit_code;
+  outcome_.message = stopped.message;
   EndRanks(outcome_.message);
 }
 

@@ -22,6 +22,7 @@
 #include "launcher/rank_environment.h"
 #include "launcher/report/progress.h"
 #include "launcher/run_folder.h"
+#include "launcher/stop_signals.h"
 #include "launcher/supervisor.h"
 #include "runtime/data/token_dataset.h"
 
@@ -134,7 +135,7 @@ Result<Plan> PlanRun(const Prepared& run, const Cluster& cluster) {
   return plan;
 }
 
-RunOutcome Train(Prepared& run, const Plan& plan, JobLedger& ledger, RunStatistics& statistics) {
+RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& ledger, RunStatistics& statistics) {
   Progress progress(stdout, run.config.train.steps);
   SupervisorEvents events;
   events.on_notice = [&](const std::string& text) { progress.Notice(text); };
@@ -154,7 +155,8 @@ RunOutcome Train(Prepared& run, const Plan& plan, JobLedger& ledger, RunStatisti
   spec.run_dir = run.folder.Path();
   spec.worker = run.programs.worker;
   spec.environment = RankEnvironment(CurrentEnvironment());
-  Supervisor supervisor(spec, run.allocation.in_slurm ? StartSlurmStep : StartLocalStep, std::move(events));
+  Supervisor supervisor(spec, run.allocation.in_slurm ? SlurmSteps() : LocalSteps(), std::move(events));
+  held.Release();
   RunOutcome outcome = supervisor.Run();
   progress.End();
   return outcome;
@@ -185,6 +187,7 @@ ExitCode Report(const Error& error) {
 }  // namespace
 
 ExitCode RunTraining(const RunRequest& request) {
+  HeldSignals held;
   auto run = Prepare(request);
   if (!run) return Report(run.error());
   fmt::print("adaptive-train {}: {} on {}, run folder {}\n", ADAPTIVE_TRAIN_VERSION,
@@ -205,7 +208,7 @@ ExitCode RunTraining(const RunRequest& request) {
   auto plan = PlanRun(*run, *cluster);
   if (!plan) return end_early(plan.error());
   ledger->Planned(*plan);
-  const RunOutcome outcome = Train(*run, *plan, *ledger, statistics);
+  const RunOutcome outcome = Train(*run, *plan, held, *ledger, statistics);
   ledger->Finish(outcome, statistics);
   PrintEnd(*run, outcome, statistics, ledger->Retries());
   if (ledger->Trouble() && outcome.code == ExitCode::kDone) return Report(*ledger->Trouble());

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/thread_pool.h"
 
 namespace adaptive_train::kernels::cpu {
 namespace {
@@ -28,7 +28,7 @@ struct Factors {
 
 void CpuDevice::AdamW(const AdamWArguments<float>& x) {
   const Factors f(x);
-  ParallelPieces(threads_, x.count, kElementsPerPiece, [&x, f](std::int64_t begin, std::int64_t end) {
+  pool_.ForPieces(x.count, kElementsPerPiece, [&x, f](std::int64_t begin, std::int64_t end) {
     float* __restrict parameters = x.parameters;
     const float* __restrict gradients = x.gradients;
     float* __restrict first = x.first_moments;

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/sgemm.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/vector_math.h"
 
 namespace adaptive_train::kernels::cpu {
@@ -104,16 +104,16 @@ void BackwardHead(const AttentionBackwardArguments<float>& x, const Head& head, 
 
 void CpuDevice::Attention(const AttentionArguments<float>& x) {
   const std::int64_t per_thread = kQueriesPerBlock * x.sequence;
-  scratch_.resize(static_cast<std::size_t>(threads_ * per_thread));
-  ParallelFor(threads_, x.batch * x.heads, [&](std::int64_t index, int thread) {
+  scratch_.resize(static_cast<std::size_t>(pool_.threads() * per_thread));
+  pool_.For(x.batch * x.heads, [&](std::int64_t index, int thread) {
     ForwardHead(x, HeadAt(x, index), scratch_.data() + thread * per_thread);
   });
 }
 
 void CpuDevice::AttentionBackward(const AttentionBackwardArguments<float>& x) {
   const std::int64_t per_thread = 2 * kQueriesPerBlock * x.sequence;
-  scratch_.resize(static_cast<std::size_t>(threads_ * per_thread));
-  ParallelFor(threads_, x.batch * x.heads, [&](std::int64_t index, int thread) {
+  scratch_.resize(static_cast<std::size_t>(pool_.threads() * per_thread));
+  pool_.For(x.batch * x.heads, [&](std::int64_t index, int thread) {
     float* scores = scratch_.data() + thread * per_thread;
     BackwardHead(x, HeadAt(x, index), scores, scores + kQueriesPerBlock * x.sequence);
   });

@@ -3,8 +3,6 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include <cassert>
-
 namespace adaptive_train::kernels::cpu {
 namespace {
 
@@ -25,11 +23,11 @@ const char* InstructionSet() {
 
 }  // namespace
 
-CpuDevice::CpuDevice(int threads) : threads_(threads) { assert(threads >= 1); }
+CpuDevice::CpuDevice(int threads) : pool_(threads) {}
 
 std::string CpuDevice::Description() const {
   const dnnl_version_t* version = dnnl_version();
-  return "CPU, " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads") + ", oneDNN " +
+  return "CPU, " + std::to_string(pool_.threads()) + (pool_.threads() == 1 ? " thread" : " threads") + ", oneDNN " +
          std::to_string(version->major) + "." + std::to_string(version->minor) + "." + std::to_string(version->patch) +
          ", " + InstructionSet();
 }

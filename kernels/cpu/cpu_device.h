@@ -3,12 +3,13 @@
 
 #include <vector>
 
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/host_device.h"
 
 namespace adaptive_train::kernels::cpu {
 
 /// Work is cut into pieces by its shape alone and each piece is computed by one thread, so results do
-/// not depend on the number of threads. With one thread OpenMP is never entered.
+/// not depend on the number of threads.
 class CpuDevice final : public HostDevice<float> {
  public:
   /// Uses `threads` threads, 1 or more, the caller being one of them.
@@ -34,8 +35,8 @@ class CpuDevice final : public HostDevice<float> {
   double SquaredNorm(std::int64_t count, const float* values) override;
 
  private:
-  const int threads_;
-  std::vector<float> scratch_;   // of attention, threads_ equal parts
+  ThreadPool pool_;
+  std::vector<float> scratch_;   // of attention, an equal part for each thread
   std::vector<double> partial_;  // of the sums, one per piece
 };
 

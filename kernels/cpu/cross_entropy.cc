@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/vector_math.h"
 
 namespace adaptive_train::kernels::cpu {
@@ -27,7 +27,7 @@ void LossOfRow(const CrossEntropyArguments<float>& x, std::int64_t row) {
 }  // namespace
 
 void CpuDevice::CrossEntropy(const CrossEntropyArguments<float>& x) {
-  ParallelPieces(threads_, x.rows, kRowsPerPiece, [&](std::int64_t begin, std::int64_t end) {
+  pool_.ForPieces(x.rows, kRowsPerPiece, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) LossOfRow(x, row);
   });
 }

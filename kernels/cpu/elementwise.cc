@@ -1,10 +1,10 @@
 // Element by element operations.
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/thread_pool.h"
 
 namespace adaptive_train::kernels::cpu {
 void CpuDevice::Add(const AddArguments<float>& x) {
-  ParallelPieces(threads_, x.count, kElementsPerPiece, [&](std::int64_t begin, std::int64_t end) {
+  pool_.ForPieces(x.count, kElementsPerPiece, [&](std::int64_t begin, std::int64_t end) {
     const float* a = x.a;
     const float* b = x.b;
     float* output = x.output;
@@ -14,7 +14,7 @@ void CpuDevice::Add(const AddArguments<float>& x) {
 
 void CpuDevice::Scale(const ScaleArguments<float>& x) {
   const auto factor = static_cast<float>(x.factor);
-  ParallelPieces(threads_, x.count, kElementsPerPiece, [&](std::int64_t begin, std::int64_t end) {
+  pool_.ForPieces(x.count, kElementsPerPiece, [&](std::int64_t begin, std::int64_t end) {
     float* values = x.values;
     for (std::int64_t i = begin; i < end; ++i) values[i] *= factor;
   });

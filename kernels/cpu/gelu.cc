@@ -1,6 +1,6 @@
 // GELU: x/2 (1 + tanh(u)) = x / (1 + exp(-2 u)).
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/vector_math.h"
 
 namespace adaptive_train::kernels::cpu {
@@ -15,7 +15,7 @@ inline float Gate(float x) { return 1 / (1 + Exp(-kTwoRoot * (x + kCubic * x * x
 }  // namespace
 
 void CpuDevice::Gelu(const GeluArguments<float>& x) {
-  ParallelPieces(threads_, x.count, kElementsPerPiece, [&](std::int64_t begin, std::int64_t end) {
+  pool_.ForPieces(x.count, kElementsPerPiece, [&](std::int64_t begin, std::int64_t end) {
     const float* input = x.input;
     float* output = x.output;
     for (std::int64_t i = begin; i < end; ++i) output[i] = input[i] * Gate(input[i]);
@@ -23,7 +23,7 @@ void CpuDevice::Gelu(const GeluArguments<float>& x) {
 }
 
 void CpuDevice::GeluBackward(const GeluBackwardArguments<float>& x) {
-  ParallelPieces(threads_, x.count, kElementsPerPiece, [&](std::int64_t begin, std::int64_t end) {
+  pool_.ForPieces(x.count, kElementsPerPiece, [&](std::int64_t begin, std::int64_t end) {
     const float* input = x.input;
     const float* d_output = x.d_output;
     float* d_input = x.d_input;

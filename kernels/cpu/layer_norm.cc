@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/vector_math.h"
 
 namespace adaptive_train::kernels::cpu {
@@ -66,16 +66,16 @@ void BackwardColumns(const LayerNormBackwardArguments<float>& x, std::int64_t be
 }  // namespace
 
 void CpuDevice::LayerNorm(const LayerNormArguments<float>& x) {
-  ParallelPieces(threads_, x.rows, kRowsPerPiece, [&](std::int64_t begin, std::int64_t end) {
+  pool_.ForPieces(x.rows, kRowsPerPiece, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) ForwardRow(x, row);
   });
 }
 
 void CpuDevice::LayerNormBackward(const LayerNormBackwardArguments<float>& x) {
-  ParallelPieces(threads_, x.rows, kRowsPerPiece, [&](std::int64_t begin, std::int64_t end) {
+  pool_.ForPieces(x.rows, kRowsPerPiece, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) BackwardRow(x, row);
   });
-  ParallelPieces(threads_, x.columns, kColumnsPerPiece,
+  pool_.ForPieces(x.columns, kColumnsPerPiece,
                  [&](std::int64_t begin, std::int64_t end) { BackwardColumns(x, begin, end); });
 }
 

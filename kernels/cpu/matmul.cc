@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/sgemm.h"
+#include "kernels/cpu/thread_pool.h"
 
 namespace adaptive_train::kernels::cpu {
 namespace {
@@ -34,14 +34,14 @@ void CpuDevice::Matmul(const MatmulArguments<float>& x) {
   const std::int64_t row_tiles = (x.rows + kTileRows - 1) / kTileRows;
   const std::int64_t tile_columns = row_tiles < kFewRowTiles ? kTileColumns : std::max<std::int64_t>(x.columns, 1);
   const std::int64_t column_tiles = (x.columns + tile_columns - 1) / tile_columns;
-  ParallelFor(threads_, row_tiles * column_tiles, [&](std::int64_t tile, int) {
+  pool_.For(row_tiles * column_tiles, [&](std::int64_t tile, int) {
     const std::int64_t row = tile / column_tiles * kTileRows, column = tile % column_tiles * tile_columns;
     MatmulTile(x, row, std::min(kTileRows, x.rows - row), column, std::min(tile_columns, x.columns - column));
   });
 }
 
 void CpuDevice::BiasBackward(const BiasBackwardArguments<float>& x) {
-  ParallelPieces(threads_, x.columns, kColumnsPerPiece, [&](std::int64_t begin, std::int64_t end) {
+  pool_.ForPieces(x.columns, kColumnsPerPiece, [&](std::int64_t begin, std::int64_t end) {
     float sums[kColumnsPerPiece] = {};
     for (std::int64_t row = 0; row < x.rows; ++row) {
       const float* d_output = x.d_output + row * x.columns + begin;

@@ -56,8 +56,8 @@ void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
   run->footer(kFooter);
   run->allow_extras();
   run->add_option("config", arguments->request.config, "TOML file with the configuration")->required()->type_name("CONFIG");
-  run->add_option("--run-dir", arguments->request.run_dir, "Folder of this run (default: runs/JOBID, or runs/TIME without Slurm)")->type_name("DIR");
-  run->add_option("--store", arguments->request.store, "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")->type_name("file:PATH");
+  run->add_option("--run-dir", arguments->request.run_dir, "Folder of this run (default: runs/JOBID, or runs/TIME without Slurm)")->type_name("DIR")->take_last();
+  run->add_option("--store", arguments->request.store, "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")->type_name("file:PATH")->take_last();
   run->callback([run, arguments, &chosen] {
     arguments->extras = run->remaining();
     chosen = [arguments] {

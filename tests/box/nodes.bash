@@ -25,7 +25,7 @@ start_munged() {
     chown -R munge:munge "$box/run/munge" "$box/run/munge-private" ||
     die "cannot prepare munge (is its package installed?)"
   start_detached switch "$box/log/munged.log" /bin/bash "$box/run/bin/munged-start" "$box"
-  wait_for 10 test -S "$box/run/munge/munge.socket.2" ||
+  wait_for 30 test -S "$box/run/munge/munge.socket.2" ||
     die "munged did not start: $(tail -n 1 "$box/log/munged.log")"
 }
 

@@ -74,13 +74,24 @@ start_and_signal() {
   run box up --no-install
   [ "$status" -eq 1 ]
   [ "${#lines[@]}" -eq 1 ]
-  [[ $output == *"being started"* ]]
+  [[ $output == *"in $ADAPTIVE_TRAIN_BOX"* ]]
   wait $!
   run box up --no-install
   [ "$status" -eq 1 ]
   [ "${#lines[@]}" -eq 1 ]
   [[ $output == *"box down"* ]]
   box_on ctl srun hostname
+}
+
+@test "up does not wait long for another command that is changing the box" {
+  box_up_once --no-install --nodes 1
+  exec 8>>"$ADAPTIVE_TRAIN_BOX/box.lock"
+  flock 8
+  run box up --no-install
+  exec 8>&-
+  [ "$status" -eq 1 ]
+  [ "${#lines[@]}" -eq 1 ]
+  [[ $output == *"being started or stopped"* ]]
 }
 
 @test "down waits for an up that is under way and then ends it" {

@@ -6,7 +6,6 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/reference/reference_device.h"
-#include "tests/unit/kernels/thread_counts.h"
 #include "tests/unit/runtime_model/small_model.h"
 
 namespace adaptive_train {
@@ -147,7 +146,7 @@ TEST(GptPartition, TheProcessorGivesTheSameBitsAgainAndWithAnyNumberOfThreads) {
   kernels::cpu::CpuDevice one(1);
   SmallStage<float> expected(dims, StageSlice::Whole(dims), 4, one);
   const double expected_loss = expected.ForwardBackward(batch, 0.01);
-  for (const int threads : kernels::ThreadCounts()) {
+  for (const int threads : {1, 2, 5}) {
     kernels::cpu::CpuDevice device(threads);
     SmallStage<float> model(dims, StageSlice::Whole(dims), 4, device);
     EXPECT_EQ(expected_loss, model.ForwardBackward(batch, 0.01)) << threads;

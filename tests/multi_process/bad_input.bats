@@ -1,0 +1,128 @@
+# Wrong input and a hostile surrounding: one clear line, the documented exit code, nothing lost.
+load run
+bats_require_minimum_version 1.5.0
+
+setup() { make_run_folder; }
+teardown() { kill -9 "$launcher" 2>/dev/null || true; }
+
+# refused CODE TEXT ARG...: `train ARG...` ends with CODE and one line on stderr that contains TEXT.
+refused() {
+  local code=$1 text=$2 status=0
+  shift 2
+  train "$@" >"$work/out" 2>"$work/err" || status=$?
+  cat "$work/err"
+  echo "exit code $status, expected $code with: $text"
+  ((status == code)) && [[ $(wc -l <"$work/err") == 1 ]] && grep -qF -- "$text" "$work/err"
+}
+
+config_says() { printf '%s\n' "$@" >"$work/config.toml"; }
+
+@test "a missing configuration" {
+  rm "$work/config.toml"
+  refused 2 "config.toml: No such file"
+}
+
+@test "a configuration that is no TOML names its line" {
+  config_says '[train]' 'steps = = 3'
+  refused 2 "line 2"
+}
+
+@test "an unknown key names the nearest" {
+  config_says '[train]' 'stepz = 3'
+  refused 2 "unknown key train.stepz; the nearest is train.steps"
+  config_says '[data]' 'train = "corpus.txt"'
+  refused 2 "unknown key train.stepz; the nearest is train.steps" --train.stepz=3
+}
+
+@test "wrong types and values say what is allowed" {
+  refused 2 "train.steps must be an integer, 1 or more" --train.steps=many
+  refused 2 "train.steps must be an integer, 1 or more" --train.steps=0
+  refused 2 "optimizer.lr must be a number from 0 to 10" '--optimizer.lr="fast"'
+  refused 2 "optimizer.lr must be a number" --optimizer.lr=nan
+  refused 2 'model.kind must be one of "gpt2", "llama", "bert"' --model.kind=gpt5
+  refused 2 "model.tie_embeddings must be true or false" --model.tie_embeddings=1
+  config_says 'format_version = 99' '[data]' 'train = "corpus.txt"'
+  refused 2 "format_version 99 is newer"
+}
+
+@test "what this version does not do is refused, not ignored" {
+  refused 2 "this version trains gpt2 only" --model.kind=llama
+  refused 2 "this version trains in fp32 only" --train.precision=bf16
+  refused 2 "this version is data parallel only" --parallel.pipeline=2
+  refused 2 "this version exchanges gradients dense" --compression.mode=auto
+}
+
+@test "impossible sizes" {
+  refused 2 "model.hidden = 33 must be a multiple of model.heads = 2" --model.hidden=33
+  refused 2 "the limit is 1e12" --model.hidden=1048576 --model.layers=100
+  refused 2 "train.micro_batch = 20 must not exceed train.global_batch = 10" --train.micro_batch=20
+  refused 3 "parallel.data = 11 needs train.global_batch of at least that" --parallel.data=11
+  refused 3 "no feasible plan: rank 0 on" --model.hidden=32768 --model.layers=40
+}
+
+@test "stray arguments and verbs" {
+  refused 2 "unexpected argument here" here
+  refused 2 "--train.steps needs a value" --train.steps
+  run -2 "$bin/adaptive-train" trian
+  [[ ${#lines[@]} == 1 ]]
+  run -2 "$bin/adaptive-train"
+  [[ ${#lines[@]} == 1 ]]
+}
+
+@test "empty data, data smaller than a sample or than a batch, unreadable and missing data" {
+  refused 4 "data.train: $work/gone.txt" --data.train="$work/gone.txt"
+  : >"$work/empty.txt"
+  refused 4 "data.train: $work/empty.txt" --data.train="$work/empty.txt"
+  head -c 20 "$work/corpus.txt" >"$work/short.txt"
+  refused 4 "data.train: $work/short.txt" --data.train="$work/short.txt"
+  head -c 300 "$work/corpus.txt" >"$work/batch.txt"
+  refused 4 "fewer than one batch, train.global_batch = 10" --data.train="$work/batch.txt" --data.validation="$work/corpus.txt"
+  refused 4 "data.train: $work" --data.train="$work"
+}
+
+@test "a run folder that cannot be written, or is in use" {
+  refused 4 "run folder: /proc/nowhere" --run-dir /proc/nowhere
+  : >"$work/file"
+  refused 4 "run folder: $work/file" --run-dir "$work/file"
+  train_in_background --train.steps=100000
+  wait_until 60 steps_done 2
+  refused 4 "is in use by another adaptive-train run"
+  kill -INT "$launcher"
+  ends_with 130
+}
+
+@test "a full disk: the run fails with one line, the checkpoint before it stays whole" {
+  mkdir "$work/small"
+  unshare --mount bash -ec '
+    mount -t tmpfs -o size=1m tmpfs "$1"
+    "$2/adaptive-train" run "$3" --run-dir "$1/run" --store "$4" --train.steps=5 --checkpoint.keep=9 >/dev/null
+    head -c 100000000 /dev/zero >"$1/ballast" 2>/dev/null || true
+    status=0
+    "$2/adaptive-train" run "$3" --run-dir "$1/run" --store "$4" --train.steps=9 --checkpoint.keep=9 >/dev/null 2>"$5" || status=$?
+    rm "$1/ballast"
+    "$2/adaptive-train" run "$3" --run-dir "$1/run" --store "$4" --train.steps=9 --checkpoint.keep=9 | grep "resumed from the checkpoint of step 5"
+    exit "$status"' _ "$work/small" "$bin" "$work/config.toml" "$store" "$work/err" 3>&- && status=0 || status=$?
+  cat "$work/err"
+  # Full before the first step (4) or while it trains (5); either way one line.
+  ((status == 4 || status == 5)) && grep -q 'No space left on device' "$work/err"
+}
+
+@test "a store that is locked, newer or corrupt, and one on a read-only place" {
+  train --train.steps=2
+  sqlite3 "$work/profiles.db" "PRAGMA user_version = 99"
+  refused 6 "profiles.db" --train.steps=2
+  sqlite3 "$work/profiles.db" "PRAGMA user_version = 1"
+  coproc LOCK { sqlite3 "$work/profiles.db" 2>&1; }
+  echo "BEGIN EXCLUSIVE; SELECT 'locked';" >&"${LOCK[1]}"
+  read -r -t 10 answer <&"${LOCK[0]}"
+  [[ $answer == locked ]]
+  refused 6 "profiles.db" --train.steps=2
+  eval "exec ${LOCK[1]}>&-"
+  printf 'not a database at all, but long enough to look at. %.0s' {1..100} >"$work/profiles.db"
+  cp "$work/profiles.db" "$work/before"
+  rm -f "$work"/profiles.db-*
+  refused 6 "profiles.db" --train.steps=2
+  cmp "$work/profiles.db" "$work/before"
+  refused 6 "/proc" --store file:/proc/x.db
+  refused 2 "ftp" --store ftp:somewhere
+}

@@ -1,0 +1,233 @@
+// The communicator between real processes: sums for ranks {1, 2, 4, 7} and sizes from 0, transfers, lost and stuck peers.
+#include "runtime/comm/communicator.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+
+#include "runtime/exchange/gradient_reducer.h"
+
+namespace adaptive_train {
+namespace {
+
+using Body = std::function<bool(Communicator&)>;
+
+Deadline In(std::chrono::seconds time) { return std::chrono::steady_clock::now() + time; }
+
+void WriteText(int fd, const std::string& text) {
+  const auto size = static_cast<std::uint32_t>(text.size());
+  if (::write(fd, &size, sizeof size) != sizeof size || ::write(fd, text.data(), size) != static_cast<ssize_t>(size)) std::_Exit(90);
+}
+
+std::string ReadText(int fd) {
+  std::uint32_t size = 0;
+  if (::recv(fd, &size, sizeof size, MSG_WAITALL) != sizeof size) return "";
+  std::string text(size, 0);
+  return ::recv(fd, text.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size) ? text : "";
+}
+
+/// One rank's process: addresses go to the parent and come back complete.
+[[noreturn]] void RunRank(int rank, int size, int fd, const Body& body) {
+  ::alarm(120);
+  auto communicator = Communicator::Open(rank, size);
+  if (!communicator) std::_Exit(91);
+  WriteText(fd, (*communicator)->Address());
+  std::vector<std::string> addresses;
+  for (int r = 0; r < size; ++r) addresses.push_back(ReadText(fd));
+  (*communicator)->Connect(addresses);
+  const bool good = body(**communicator);
+  std::_Exit(good ? 0 : 1);
+}
+
+/// Processes of all ranks; `statuses` are their wait statuses once Join has been called.
+class Ranks {
+ public:
+  Ranks(int size, const Body& body) {
+    ::setenv("UCX_MEM_EVENTS", "no", 1);
+    ::setenv("UCX_HANDLE_ERRORS", "none", 1);
+    for (int rank = 0; rank < size; ++rank) {
+      int pair[2];
+      if (::socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) std::abort();
+      const pid_t pid = ::fork();
+      if (pid == 0) {
+        ::close(pair[0]);
+        for (int fd : fds_) ::close(fd);
+        RunRank(rank, size, pair[1], body);
+      }
+      ::close(pair[1]);
+      fds_.push_back(pair[0]);
+      pids.push_back(pid);
+    }
+    std::vector<std::string> addresses;
+    for (int fd : fds_) addresses.push_back(ReadText(fd));
+    for (int fd : fds_) {
+      for (const std::string& address : addresses) WriteText(fd, address);
+    }
+  }
+  ~Ranks() {
+    for (pid_t pid : pids) {
+      if (pid > 0) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
+    }
+    for (int fd : fds_) ::close(fd);
+  }
+  int Join(std::size_t rank) {
+    int status = 0;
+    ::waitpid(pids[rank], &status, 0);
+    pids[rank] = -1;
+    return status;
+  }
+  bool AllGood() {
+    bool good = true;
+    for (std::size_t rank = 0; rank < pids.size(); ++rank) good = Join(rank) == 0 && good;
+    return good;
+  }
+  std::vector<pid_t> pids;
+
+ private:
+  std::vector<int> fds_;
+};
+
+class AllReduce : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, AllReduce, testing::Values(1, 2, 4, 7));
+
+TEST_P(AllReduce, SumsExactlyForAllSizes) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{1000}, (std::size_t{1} << 20) + 3}) {
+      std::vector<float> data(n);
+      for (std::size_t i = 0; i < n; ++i) data[i] = static_cast<float>(static_cast<int>(i % 1000) * (c.Rank() + 1));
+      if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60)))) return false;
+      const int factor = c.Size() * (c.Size() + 1) / 2;
+      for (std::size_t i = 0; i < n; ++i) {
+        if (data[i] != static_cast<float>(static_cast<int>(i % 1000) * factor)) return false;
+      }
+    }
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST_P(AllReduce, GivesAllRanksTheSameBits) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    std::vector<float> data(10007);
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = 1.0f / static_cast<float>(i * 7 + static_cast<std::size_t>(c.Rank()) * 13 + 1);
+    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60)))) return false;
+    // Everybody's bits against rank 0's: sums of x and of x squared fit only if all x are one.
+    for (std::size_t i = 0; i < data.size(); i += 97) {
+      const double x = data[i];
+      double sums[2] = {x, x * x};
+      if (!c.AllReduce(Purpose::kStatistic, std::span<double>(sums)).Wait(In(std::chrono::seconds(60)))) return false;
+      if (sums[0] != x * c.Size()) return false;
+    }
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST_P(AllReduce, RunsManyAtOnceInBothPrecisions) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    std::vector<std::vector<float>> floats(20, std::vector<float>(5000, static_cast<float>(c.Rank() + 1)));
+    std::vector<double> doubles(77, c.Rank() + 1.0);
+    std::vector<Request> requests;
+    for (auto& data : floats) requests.push_back(c.AllReduce(Purpose::kGradient, std::span<float>(data)));
+    requests.push_back(c.AllReduce(Purpose::kStatistic, std::span<double>(doubles)));
+    for (Request& request : requests) {
+      if (!request.Wait(In(std::chrono::seconds(60)))) return false;
+    }
+    const double sum = c.Size() * (c.Size() + 1) / 2.0;
+    for (const auto& data : floats) {
+      if (data.front() != static_cast<float>(sum) || data.back() != static_cast<float>(sum)) return false;
+    }
+    return doubles[76] == sum;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST_P(AllReduce, CountsThePayloadOfTheRing) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    std::vector<float> data(static_cast<std::size_t>(c.Size()) * 100);
+    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60)))) return false;
+    return c.BytesSent(Purpose::kGradient) == 2 * (c.Size() - 1) * 100 * 4 && c.BytesSent(Purpose::kParameter) == 0;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(Communicator, SendsBetweenPairsWithoutMixingPurposes) {
+  Ranks ranks(3, [](Communicator& c) {
+    std::vector<std::byte> a(300000, std::byte(c.Rank())), b(10, std::byte(c.Rank() + 100)), from(300000), other(10);
+    const int right = (c.Rank() + 1) % 3, left = (c.Rank() + 2) % 3;
+    Request receive_b = c.Receive(left, Purpose::kParameter, other);
+    Request send_a = c.Send(right, Purpose::kActivation, a);
+    Request send_b = c.Send(right, Purpose::kParameter, b);
+    Request receive_a = c.Receive(left, Purpose::kActivation, from);
+    for (Request* r : {&receive_b, &send_a, &send_b, &receive_a}) {
+      if (!r->Wait(In(std::chrono::seconds(60)))) return false;
+    }
+    return from[299999] == std::byte(left) && other[9] == std::byte(left + 100);
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(Communicator, AReceiveThatNothingComesForMissesItsDeadlineAndGivesItsBufferBack) {
+  Ranks ranks(2, [](Communicator& c) {
+    std::vector<std::byte> data(100);
+    auto waited = c.Receive(1 - c.Rank(), Purpose::kActivation, data).Wait(In(std::chrono::seconds(1)));
+    return !waited && waited.error().operation == "receive of activations" && waited.error().cause == "missed its deadline";
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(Communicator, AKilledPeerIsAnErrorNotAHang) {
+  Ranks ranks(4, [](Communicator& c) {
+    std::vector<float> data(100000, 1.0f);
+    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30)))) return false;
+    if (c.Rank() == 2) ::raise(SIGKILL);
+    for (int i = 0; i < 1000; ++i) {
+      if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(3)))) return true;
+    }
+    return false;
+  });
+  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_EQ(ranks.Join(rank), 0) << "rank " << rank;
+  EXPECT_TRUE(WIFSIGNALED(ranks.Join(2)));
+}
+
+TEST(Communicator, AStoppedPeerMissesTheDeadline) {
+  Ranks ranks(2, [](Communicator& c) {
+    std::vector<float> data(1 << 20, 1.0f);
+    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30)))) return false;
+    if (c.Rank() == 1) ::raise(SIGSTOP);
+    const auto begin = std::chrono::steady_clock::now();
+    auto waited = c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(2)));
+    return !waited && std::chrono::steady_clock::now() - begin < std::chrono::seconds(10);
+  });
+  EXPECT_EQ(ranks.Join(0), 0);
+}
+
+TEST(GradientReducer, SumsWhateverTheRangesAreCutInto) {
+  Ranks ranks(3, [](Communicator& c) {
+    std::vector<float> gradients(1003);
+    GradientReducer reducer(c, gradients, 100);
+    for (int step = 0; step < 3; ++step) {
+      std::iota(gradients.begin(), gradients.end(), static_cast<float>(c.Rank()));
+      for (std::size_t end = gradients.size(); end > 0;) {
+        const std::size_t begin = end > 130 ? end - 130 : 0;
+        reducer.Add(begin, end);
+        end = begin;
+      }
+      if (!reducer.Finish(In(std::chrono::seconds(60)))) return false;
+      for (std::size_t i = 0; i < gradients.size(); ++i) {
+        if (gradients[i] != static_cast<float>(3 * i + 3)) return false;
+      }
+    }
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+}  // namespace
+}  // namespace adaptive_train

@@ -1,0 +1,84 @@
+# Ranks and launchers that die, stop or hang on one machine.
+load run
+
+setup() { make_run_folder; }
+teardown() { kill -9 "$launcher" 2>/dev/null || true; }
+
+long_run() {
+  train_in_background --train.steps=100000
+  wait_until 60 steps_done 5
+  mapfile -t ranks < <(rank_pids)
+  ((${#ranks[@]} == 4))
+}
+
+@test "a rank that is SIGKILLed: one clear report, exit 5, no rank left" {
+  long_run
+  kill -KILL "${ranks[2]}"
+  ends_with 5
+  grep -E '^adaptive-train: rank 2 on .* failed after step [0-9]+: its process ended: killed by signal 9' "$work/err"
+  all_gone "${ranks[@]}"
+  [[ $("$bin/adaptive-train" jobs -a --store "$store" -n -P -o State,ExitCode) == "FAILED|5:0" ]]
+}
+
+@test "a rank that is SIGSTOPped: found by its silence, exit 5, no rank left" {
+  long_run
+  kill -STOP "${ranks[1]}"
+  ends_with 5
+  grep -E '^adaptive-train: rank 1 on .* no heartbeat for 6 s' "$work/err"
+  all_gone "${ranks[@]}"
+}
+
+@test "rank 0 SIGKILLed at many points: always exit 5 and no rank left" {
+  for delay in 0.05 0.1 0.15 0.2 0.3 0.5 0.8; do
+    rm -rf "$work/run"
+    train_in_background --train.steps=100000
+    wait_until 20 pgrep -P "$launcher" -f adaptive-train-worker
+    sleep "$delay"
+    mapfile -t ranks < <(rank_pids)
+    kill -KILL "${ranks[0]}"
+    ends_with 5
+    wait_until 5 all_gone "${ranks[@]}"
+  done
+}
+
+@test "a launcher that is SIGKILLed leaves no rank" {
+  long_run
+  kill -KILL "$launcher"
+  wait_until 12 all_gone "${ranks[@]}"
+}
+
+@test "a launcher that is SIGSTOPped: the ranks end themselves" {
+  long_run
+  kill -STOP "$launcher"
+  wait_until 15 all_gone "${ranks[@]}"
+  grep -q 'nothing heard for 8 s' "$work"/run/logs/rank-0.log
+  kill -CONT "$launcher"
+  ends_with 5
+}
+
+@test "a hung fence costs one retry, not the job; retries are in the store" {
+  cp "$fakes/libhung_fence.so" "$work/"
+  echo 1 >"$work/HUNG_FENCES"
+  LD_PRELOAD=$work/libhung_fence.so train | tee "$work/out"
+  grep -q '1 launch retry$' "$work/out"
+  [[ $(sqlite3 "$work/profiles.db" "SELECT group_concat(outcome) FROM launches") == retried,ok ]]
+}
+
+@test "fences that always hang: three launches, then exit 5" {
+  cp "$fakes/libhung_fence.so" "$work/"
+  echo 9 >"$work/HUNG_FENCES"
+  LD_PRELOAD=$work/libhung_fence.so train_in_background
+  ends_with 5
+  grep -q '3 launches failed, the last: .*PMIx exchange: PMIx fence did not end within 5000 ms' "$work/err"
+  [[ $(cat "$work/HUNG_FENCES") == 6 ]]
+}
+
+@test "a worker that cannot run: exit 5 and its reason" {
+  mkdir "$work/bin"
+  cp "$bin/adaptive-train" "$bin/adaptive-train-probe" "$work/bin/"
+  printf '#!/bin/sh\nexit 3\n' >"$work/bin/adaptive-train-worker"
+  chmod 755 "$work/bin/adaptive-train-worker"
+  bin=$work/bin train_in_background
+  ends_with 5
+  grep -q 'its process ended: exit code 3' "$work/err"
+}

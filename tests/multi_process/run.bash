@@ -1,0 +1,106 @@
+# What the bats files of this folder share: a text, a small configuration, the programs of the build under test.
+# shellcheck shell=bash
+
+bin=$ADAPTIVE_TRAIN_BUILD/bin
+fakes=$ADAPTIVE_TRAIN_BUILD/lib
+
+# In the sanitizers' builds: UCX's memory hooks and signal handlers collide with theirs, PMIx and UCX leak at exit, and a
+# preloaded fake comes before their runtime.
+export UCX_MEM_EVENTS=no UCX_HANDLE_ERRORS=none
+export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0
+
+# make_run_folder: $work with corpus.txt (about 120 kB of generated words) and config.toml, 4 ranks.
+make_run_folder() {
+  work=$(mktemp -d "$BATS_TEST_TMPDIR/run.XXXXXX")
+  awk 'BEGIN { srand(7); split("the of training node link rank stage batch step gradient loss time memory cluster", w, " ");
+       while (n < 120000) { word = w[int(rand() * rand() * 14) + 1]; printf "%s%s", word, rand() < .1 ? ".\n" : " "; n += length(word) + 1 } }' >"$work/corpus.txt"
+  cat >"$work/config.toml" <<'TOML'
+[model]
+layers = 2
+heads = 2
+hidden = 32
+sequence = 32
+[data]
+train = "corpus.txt"
+[train]
+steps = 20
+global_batch = 10
+[optimizer]
+warmup_steps = 2
+[parallel]
+data = 4
+[device]
+threads = 1
+TOML
+  store=file:$work/profiles.db
+}
+
+# train ARG...: a run to its end, at most two minutes.
+train() { timeout --kill-after=10 120 "$bin/adaptive-train" run "$work/config.toml" --run-dir "$work/run" --store "$store" "$@" 3>&-; }
+
+# train_in_background ARG...: sets $launcher; output in $work/out and $work/err.
+train_in_background() {
+  "$bin/adaptive-train" run "$work/config.toml" --run-dir "$work/run" --store "$store" "$@" >"$work/out" 2>"$work/err" 3>&- &
+  launcher=$!
+}
+
+# ends_with CODE: the background run ends with that exit code within 60 s.
+ends_with() {
+  local status=0 give_up=$((SECONDS + 60))
+  while kill -0 "$launcher" 2>/dev/null; do
+    if ((SECONDS > give_up)); then
+      echo "the launcher still runs" >&2
+      kill -9 "$launcher"
+      return 1
+    fi
+    sleep 0.05
+  done
+  wait "$launcher" || status=$?
+  cat "$work/out" "$work/err"
+  echo "exit code $status, expected $1"
+  ((status == $1))
+}
+
+# steps_done N: metrics.jsonl has at least N lines.
+steps_done() { [[ $(wc -l <"$work/run/metrics.jsonl" 2>/dev/null || echo 0) -ge $1 ]]; }
+
+# rank_pids: processes of this run's ranks, in the order of the ranks.
+rank_pids() { sort_ranks < <(pgrep -P "$launcher" -f adaptive-train-worker); }
+sort_ranks() {
+  local pid
+  while read -r pid; do
+    printf '%s %s\n' "$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^PMIX_RANK=//p')" "$pid"
+  done | sort -n | cut -d' ' -f2
+}
+
+# wait_until SECONDS CMD...
+wait_until() {
+  local give_up=$((SECONDS + $1 + 1)) seconds=$1
+  shift
+  until "$@"; do
+    if ((SECONDS >= give_up)); then
+      echo "not within $seconds s: $*" >&2
+      return 1
+    fi
+    sleep 0.05
+  done
+}
+
+all_gone() {
+  local pid
+  for pid in "$@"; do
+    # A zombie of ours is gone as far as anybody else can tell.
+    [[ -d /proc/$pid && $(sed -n 's/^State:\t\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null) != [ZX] ]] && return 1
+  done
+  return 0
+}
+
+# losses FOLDER: one loss a line.
+losses() { jq -r .loss "$1/metrics.jsonl"; }
+
+# losses_agree FOLDER FOLDER: 20 steps each, within 1e-4 relative.
+losses_agree() {
+  paste <(losses "$1") <(losses "$2") | awk '
+    { d = $1 - $2; if (d < 0) d = -d; if (d / $1 > worst) worst = d / $1; n++ }
+    END { printf "%d steps, largest relative difference %.2e\n", n, worst; exit !(n == 20 && worst < 1e-4) }'
+}

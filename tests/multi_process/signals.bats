@@ -1,0 +1,85 @@
+# Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 at the launcher.
+load run
+
+setup() { make_run_folder; }
+teardown() { kill -9 "$launcher" 2>/dev/null || true; }
+
+long_run() {
+  train_in_background --train.steps=100000
+  wait_until 60 steps_done 5
+}
+
+saved_step() { ls "$work/run/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; }
+
+@test "first Ctrl-C saves and stops with 130; the run goes on from there" {
+  long_run
+  mapfile -t ranks < <(rank_pids)
+  kill -INT "$launcher"
+  ends_with 130
+  all_gone "${ranks[@]}"
+  grep -q 'after saving' "$work/err"
+  step=$(saved_step)
+  ((step >= 5))
+  [[ $(tail -n 1 "$work/run/metrics.jsonl" | jq .step) == "$step" ]]
+  train --train.steps=$((step + 3)) | grep "resumed from the checkpoint of step $step"
+  [[ $(jq -s 'map(.step) == [range(1; length + 1)]' "$work/run/metrics.jsonl") == true ]]
+  "$bin/adaptive-train" jobs -a --store "$store" -n -P -o State | sort | diff - <(printf 'CANCELLED\nCOMPLETED\n')
+}
+
+@test "SIGTERM saves and stops with 143; so does SIGHUP" {
+  long_run
+  kill -TERM "$launcher"
+  ends_with 143
+  [[ $(saved_step) -ge 5 ]]
+  rm -r "$work/run"
+  long_run
+  kill -HUP "$launcher"
+  ends_with 143
+}
+
+@test "second Ctrl-C stops at once with 130, the ranks too" {
+  long_run
+  mapfile -t ranks < <(rank_pids)
+  kill -STOP "${ranks[2]}" # saving cannot end
+  kill -INT "$launcher"
+  wait_until 10 grep -q 'once more' "$work/out"
+  kill -INT "$launcher"
+  ends_with 130
+  wait_until 5 all_gone "${ranks[@]}"
+  grep -q 'is lost' "$work/err"
+}
+
+@test "SIGUSR1 saves and goes on" {
+  long_run
+  kill -USR1 "$launcher"
+  wait_until 20 grep -q '^saved step' "$work/out"
+  before=$(wc -l <"$work/run/metrics.jsonl")
+  wait_until 20 steps_done $((before + 3))
+  kill -INT "$launcher"
+  ends_with 130
+}
+
+@test "Ctrl-C before training begins ends with 130 and says that there is nothing to save" {
+  mkdir "$work/bin"
+  cp "$bin/adaptive-train" "$bin/adaptive-train-probe" "$work/bin/"
+  printf '#!/bin/sh\nexec sleep 1000\n' >"$work/bin/adaptive-train-worker"
+  chmod 755 "$work/bin/adaptive-train-worker"
+  bin=$work/bin train_in_background
+  wait_until 20 pgrep -P "$launcher"
+  sleep 0.3
+  kill -INT "$launcher"
+  ends_with 130
+  grep -q 'nothing to save' "$work/err"
+}
+
+@test "Ctrl-C while nodes are looked at ends with 130 and is in the store" {
+  mkdir "$work/bin"
+  cp "$bin/adaptive-train" "$bin/adaptive-train-worker" "$work/bin/"
+  printf '#!/bin/sh\nexec sleep 1000\n' >"$work/bin/adaptive-train-probe"
+  chmod 755 "$work/bin/adaptive-train-probe"
+  bin=$work/bin train_in_background
+  wait_until 20 pgrep -P "$launcher"
+  kill -INT "$launcher"
+  ends_with 130
+  [[ $("$work/bin/adaptive-train" jobs -a --store "$store" -n -P -o State,ExitCode) == "CANCELLED|130:0" ]]
+}

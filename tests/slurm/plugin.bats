@@ -1,0 +1,250 @@
+#!/usr/bin/env bats
+# --adaptive-train in sbatch, salloc and srun: what is refused, what the job and its nodes get, and what is left of it.
+
+load box
+load plugin_box
+
+setup_file() { plugin_box_up --nodes 4; }
+teardown_file() { box down --purge; }
+
+setup() { rm -f "$BOX_HOME"/{go,out,out.*,pwned,script}; }
+
+teardown() {
+  plugstack "optional $our_plugin"
+  box_root ctl scancel --user=ada 2>/dev/null || true
+  wait_until 30 all_idle
+}
+
+# submit COMMAND ARG...: one of sbatch, salloc, srun with a job that succeeds.
+submit() {
+  case $1 in
+    sbatch) run_as_user sbatch "${@:2}" --output=/dev/null --wrap true ;;
+    *) run_as_user "$@" true ;;
+  esac
+}
+
+# assert_refused SAYS: the last submission failed, with one line of ours that contains SAYS.
+assert_refused() {
+  [ "$status" -ne 0 ] || { echo "accepted" && false; }
+  local ours
+  ours=$(grep -E '^(sbatch|salloc|srun): error: (--adaptive-train|ADAPTIVE_TRAIN_OPTIONS): ' <<<"$output")
+  [ "$(wc -l <<<"$ours")" -eq 1 ] || { echo "$output" && false; }
+  [ "${#ours}" -lt 300 ]
+  [[ $ours == *"$1"* ]] || { echo "no '$1' in: $ours" && false; }
+}
+
+# assert_nothing_queued BEFORE: no job has come to Slurm since there were BEFORE.
+assert_nothing_queued() {
+  [ "$(job_count)" -eq "$1" ]
+  [ -z "$(box_root ctl squeue -h)" ]
+}
+
+@test "a bad option is refused by sbatch, salloc and srun, and nothing is queued" {
+  local before command option says
+  before=$(job_count)
+  while IFS='|' read -r option says; do
+    for command in sbatch salloc srun; do
+      submit "$command" "--adaptive-train=$option"
+      assert_refused "$says"
+      # The other line is Slurm's own, which repeats the text.
+      [ "${#lines[@]}" -eq 2 ]
+    done
+  done <<'OPTIONS'
+foo=1|unknown key "foo"; allowed: reuse=auto|never, spares=0..1024
+reuse=always|bad value "always" of reuse; allowed: auto or never
+spares=2000|a whole number from 0 to 1024
+spares=1,spares=1|spares is given twice
+reuse=auto,|empty item
+OPTIONS
+  assert_nothing_queued "$before"
+}
+
+@test "hostile options are refused in one short line and do nothing" {
+  local before command option
+  # shellcheck disable=SC2016 # nothing may expand these
+  local -a hostile=(
+    "$(head -c 10240 /dev/zero | tr '\0' a)" 'reuse="auto"' "reuse='auto'" $'reuse=auto\nlog=debug' $'\e[31m=1'
+    '%s%n%s=1' '../../../etc/passwd' '-1' ' ' ';$(touch pwned)' '`touch pwned`' 'reuse=auto;touch pwned'
+    'reuse=$(touch${IFS}pwned)'
+  )
+  before=$(job_count)
+  for option in "${hostile[@]}"; do
+    for command in sbatch salloc srun; do
+      submit "$command" "--adaptive-train=$option"
+      assert_refused ""
+    done
+  done
+  assert_nothing_queued "$before"
+  [ ! -e "$BOX_HOME/pwned" ]
+}
+
+@test "a bad option in the script or in the environment is refused too" {
+  local before command
+  before=$(job_count)
+  printf '#!/bin/sh\n#SBATCH --adaptive-train=foo=1\ntrue\n' >"$BOX_HOME/script"
+  run_as_user sbatch script
+  assert_refused 'unknown key "foo"'
+  run_as_user env ADAPTIVE_TRAIN_OPTIONS=spares=x sbatch --wrap true
+  assert_refused 'ADAPTIVE_TRAIN_OPTIONS: bad value "x" of spares'
+  for command in salloc srun; do
+    run_as_user env ADAPTIVE_TRAIN_OPTIONS=$'spares=x\n\e[31m' "$command" true
+    assert_refused 'ADAPTIVE_TRAIN_OPTIONS: character "\x0a"'
+    [[ $output != *$'\e'* ]]
+  done
+  assert_nothing_queued "$before"
+}
+
+has_snapshot() { box_root "$1" test -s "/run/adaptive-train/$2/node.json"; }
+no_folder() { box_root "$1" test ! -e "/run/adaptive-train/$2"; }
+
+# start_job ARG...: a job that runs until the file `go` is there; prints its id.
+start_job() { box_on ctl sbatch --parsable --output=out "$@" --wrap 'while [ ! -e go ]; do sleep 0.1; done'; }
+
+@test "every node has its snapshot while the job runs, and not longer" {
+  local job node folder
+  job=$(start_job --adaptive-train -N4)
+  folder=/run/adaptive-train/$job
+  for node in n1 n2 n3 n4; do
+    wait_until 20 has_snapshot "$node" "$job"
+    [ "$(box_root "$node" stat -c %U:%a "$folder")" = root:755 ]
+    [ "$(box_root "$node" stat -c %U:%a "$folder/node.json")" = root:644 ]
+    [ "$(box_root "$node" ls -A "$folder")" = node.json ]
+    run box_on "$node" cat "$folder/node.json"
+    [ "${#lines[@]}" -eq 1 ]
+    [[ $output == '{"format_version":1,"name":"'"$node"'","source":"prolog",'*'"gpus":{"status":"NVML is not installed '*'}}' ]]
+    # From here on nobody but root can change it.
+    run box_on "$node" sh -c "echo x >>$folder/node.json || rm -f $folder/node.json || touch $folder/x"
+    [ "$status" -ne 0 ]
+  done
+  touch "$BOX_HOME/go"
+  for node in n1 n2 n3 n4; do wait_until 20 no_folder "$node" "$job"; done
+  [ -z "$(our_lines n1)" ]
+}
+
+@test "salloc and srun photograph too" {
+  # shellcheck disable=SC2016 # for the job
+  run_as_user salloc --quiet --adaptive-train -N2 srun sh -c 'cat /run/adaptive-train/$SLURM_JOB_ID/node.json'
+  [ "$status" -eq 0 ]
+  [ "$(grep -c '^{.*}$' <<<"$output")" -eq 2 ]
+  # shellcheck disable=SC2016
+  run_as_user srun --adaptive-train -N4 sh -c 'cat /run/adaptive-train/$SLURM_JOB_ID/node.json'
+  [ "$status" -eq 0 ]
+  [ "$(grep -c '^{.*}$' <<<"$output")" -eq 4 ]
+}
+
+@test "with the option off nothing is done at all" {
+  local node
+  plugstack "optional $our_plugin probe=$BOX_PREFIX/probes/leave_mark"
+  for node in n1 n2 n3 n4; do
+    box_root "$node" rm -rf /run/adaptive-train /tmp/probe-was-here
+    our_lines "$node" >"$BATS_TEST_TMPDIR/$node.before"
+  done
+  run_as_user sbatch --wait -N4 --output=out --wrap 'env; srun env'
+  [ "$status" -eq 0 ]
+  [ -s "$BOX_HOME/out" ]
+  [[ $(<"$BOX_HOME/out") != *[Aa][Dd][Aa][Pp][Tt][Ii][Vv][Ee]_[Tt][Rr][Aa][Ii][Nn]* ]]
+  run_as_user srun -N4 true
+  [ "$status" -eq 0 ]
+  run_as_user env ADAPTIVE_TRAIN_OPTIONS= salloc -N4 true
+  [ "$status" -eq 0 ]
+  wait_until 20 all_idle
+  for node in n1 n2 n3 n4; do
+    run box_root "$node" ls -d /run/adaptive-train /tmp/probe-was-here
+    [[ $output != */run/adaptive-train$'\n'* && ${#lines[@]} -eq 2 ]]
+    diff "$BATS_TEST_TMPDIR/$node.before" <(our_lines "$node")
+  done
+  # The same with the option on, so that the silence above means something.
+  run_as_user srun --adaptive-train -N4 ls /run/adaptive-train /tmp/probe-was-here
+  [ "$status" -eq 0 ]
+}
+
+@test "the job finds its options normalized in its environment, whatever --export says" {
+  local given
+  # shellcheck disable=SC2016
+  local script='echo "batch $ADAPTIVE_TRAIN_OPTIONS"; srun /bin/sh -c "echo task \$ADAPTIVE_TRAIN_OPTIONS"'
+  for given in --export=ALL --export=NONE --export=HOME; do
+    run_as_user sbatch --wait "$given" --adaptive-train=log=debug,spares=2 --output=out --wrap "$script"
+    [ "$status" -eq 0 ]
+    grep -qx "batch reuse=auto,spares=2,compress=auto,log=debug" "$BOX_HOME/out" || { cat "$BOX_HOME/out" && false; }
+    grep -qx "task reuse=auto,spares=2,compress=auto,log=debug" "$BOX_HOME/out" || { cat "$BOX_HOME/out" && false; }
+  done
+}
+
+@test "ADAPTIVE_TRAIN_OPTIONS turns the option on, and the command line overrides it" {
+  local command
+  # shellcheck disable=SC2016
+  local task='echo $ADAPTIVE_TRAIN_OPTIONS; wc -l <"/run/adaptive-train/$SLURM_JOB_ID/node.json"'
+  for command in "sbatch --wait --output=out script" "salloc --quiet srun /bin/sh script" "srun /bin/sh script"; do
+    printf '#!/bin/sh\n%s\n' "$task" >"$BOX_HOME/script"
+    # shellcheck disable=SC2086 # words
+    run_as_user env ADAPTIVE_TRAIN_OPTIONS=spares=3 $command
+    [ "$status" -eq 0 ]
+    [[ $command != sbatch* ]] || output=$(<"$BOX_HOME/out")
+    [ "$output" = $'reuse=auto,spares=3,compress=auto,log=info\n1' ]
+    # shellcheck disable=SC2086
+    run_as_user env ADAPTIVE_TRAIN_OPTIONS=spares=3 ${command/ / --adaptive-train=reuse=never }
+    [ "$status" -eq 0 ]
+    [[ $command != sbatch* ]] || output=$(<"$BOX_HOME/out")
+    [ "$output" = $'reuse=never,spares=0,compress=auto,log=info\n1' ]
+  done
+}
+
+@test "a requeued job is photographed again" {
+  local job first
+  job=$(start_job --adaptive-train -N1 -w n1 --requeue)
+  wait_until 20 has_snapshot n1 "$job"
+  first=$(box_root n1 stat -c %i:%Y "/run/adaptive-train/$job")
+  box_root ctl scontrol requeue "$job"
+  wait_until 30 no_folder n1 "$job"
+  # A slurmd that sees the job again within two seconds takes it for the old one and runs no prolog at all.
+  sleep 3
+  wait_until 30 starts_again "$job"
+  wait_until 30 has_snapshot n1 "$job"
+  [ "$(box_root n1 stat -c %i:%Y "/run/adaptive-train/$job")" != "$first" ]
+  box_root ctl scontrol show job "$job" | grep -q Restarts=1
+  touch "$BOX_HOME/go"
+  wait_until 20 no_folder n1 "$job"
+}
+
+# starts_again JOB: Slurm makes a requeued job wait for minutes; it need not.
+starts_again() {
+  box_root ctl scontrol update "JobId=$1" StartTime=now 2>/dev/null
+  [ "$(box_root ctl squeue -h -j "$1" -o %T)" = RUNNING ]
+}
+
+@test "jobs on one node, array tasks among them, have a folder each" {
+  local job others
+  job=$(start_job --adaptive-train -w n2)
+  others=$(start_job --adaptive-train -w n2 --array=0-1)
+  wait_until 20 folders_are n2 3
+  box_root ctl scancel "$others"
+  wait_until 20 folders_are n2 1
+  has_snapshot n2 "$job"
+}
+
+# folders_are NODE COUNT
+folders_are() { [ "$(box_root "$1" find /run/adaptive-train -name node.json | wc -l)" -eq "$2" ]; }
+
+@test "log=debug says what was kept" {
+  local job
+  run_as_user srun --adaptive-train=log=debug -w n3 true
+  [ "$status" -eq 0 ]
+  job=$(last_job)
+  our_lines n3 | grep -E "^adaptive-train: job $job: snapshot of [0-9]+ bytes in /run/adaptive-train/$job/node.json after [0-9]+ ms$"
+}
+
+@test "slurmd says in its log which plugstack arguments it could not use, and works with the others" {
+  plugstack "optional $our_plugin deadline=1000 colour=red"
+  box kill n4
+  box revive n4
+  wait_until 60 all_idle
+  our_lines n4 | grep -F 'deadline=1000: the deadline must be 0.1 to 60 seconds'
+  our_lines n4 | grep -F 'colour=red is unknown; allowed: probe=PATH, deadline=SECONDS'
+  run_as_user srun --adaptive-train -w n4 find /run/adaptive-train -name node.json
+  [ "${#lines[@]}" -eq 1 ]
+  plugstack "optional $our_plugin probe=/no/such/probe"
+  box kill n4
+  box revive n4
+  wait_until 60 all_idle
+  our_lines n4 | grep -F 'probe /no/such/probe: No such file or directory'
+}

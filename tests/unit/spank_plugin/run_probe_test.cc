@@ -1,0 +1,223 @@
+// RunProbe against probes that behave and probes that do not (tests/fakes/probes).
+#include "spank_plugin/run_probe.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+
+#include "core/limits.h"
+#include "tests/unit/spank_plugin/temporary_folder.h"
+
+namespace adaptive_train::plugin {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kLong{20'000};
+constexpr milliseconds kShort{400};
+
+/// Processes on this machine that were started with this argument; each test's fakes are told apart by their folder.
+std::set<pid_t> ProcessesOf(const std::string& folder) {
+  std::set<pid_t> pids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const int pid = std::atoi(entry.path().filename().c_str());
+    std::ifstream file(entry.path() / "environ");
+    const std::string environment{std::istreambuf_iterator<char>(file), {}};
+    if (pid > 0 && environment.find("TEST_FOLDER=" + folder) != std::string::npos) pids.insert(pid);
+  }
+  return pids;
+}
+
+class RunProbeTest : public testing::Test {
+ protected:
+  /// Copies the fakes to where nobody can reach them.
+  RunProbeTest() {
+    for (const auto& fake : std::filesystem::directory_iterator(FAKE_PROBES)) {
+      std::filesystem::copy(fake.path(), folder_.Path());
+      std::filesystem::permissions(folder_.Path() / fake.path().filename(), std::filesystem::perms(0755));
+    }
+  }
+
+  ProbeRequest Request(const std::string& fake, milliseconds deadline = kLong) const {
+    ProbeRequest request{folder_.Path() + "/" + fake, deadline, kMaxSnapshotBytes, {"PATH=/usr/bin:/bin", "TEST_FOLDER=" + folder_.Path()}, std::nullopt};
+    if (::geteuid() == 0) request.run_as = ProbeIdentity{65534, 65534};
+    return request;
+  }
+
+  /// Runs a fake; nothing of it may be left afterwards, and it may not take longer than its deadline allows.
+  ProbeOutcome Run(const ProbeRequest& request) const {
+    const auto begin = Clock::now();
+    const ProbeOutcome outcome = RunProbe(request);
+    spent_ = Clock::now() - begin;
+    EXPECT_LT(spent_, request.deadline + milliseconds(5'000));
+    EXPECT_THAT(ProcessesOf(folder_.Path()), IsEmpty());
+    EXPECT_EQ(outcome.problem.find('\n'), std::string::npos);
+    EXPECT_LT(outcome.problem.size(), 500U);
+    return outcome;
+  }
+  ProbeOutcome Run(const std::string& fake, milliseconds deadline = kLong) const { return Run(Request(fake, deadline)); }
+
+  TemporaryFolder folder_;
+  mutable Clock::duration spent_{};
+};
+
+TEST_F(RunProbeTest, KeepsTheLastDocumentOfAGoodProbe) {
+  const ProbeOutcome outcome = Run("two_documents");
+  EXPECT_EQ(outcome.document, R"({"fake":"complete"})");
+  EXPECT_EQ(outcome.problem, "");
+}
+
+TEST_F(RunProbeTest, ACrashIsNamed) {
+  const ProbeOutcome outcome = Run("crash");
+  EXPECT_EQ(outcome.document, "");
+  EXPECT_THAT(outcome.problem, HasSubstr("/crash was ended by signal 11 (Segmentation fault)"));
+}
+
+TEST_F(RunProbeTest, WhatWasSaidBeforeACrashIsKept) {
+  const ProbeOutcome outcome = Run("crash_after_cpu_part");
+  EXPECT_EQ(outcome.document, R"({"fake":"cpu part"})");
+  EXPECT_THAT(outcome.problem, HasSubstr("signal 11"));
+}
+
+TEST_F(RunProbeTest, AHangEndsAtTheDeadline) {
+  for (const char* fake : {"hang", "hang_with_grandchild"}) {
+    const ProbeOutcome outcome = Run(fake, kShort);
+    EXPECT_EQ(outcome.document, "");
+    EXPECT_THAT(outcome.problem, HasSubstr("did not finish within 0.4 s"));
+    EXPECT_GE(spent_, kShort);
+  }
+}
+
+TEST_F(RunProbeTest, WhatWasSaidBeforeAHangIsKept) {
+  const ProbeOutcome outcome = Run("hang_after_cpu_part", milliseconds(1500));
+  EXPECT_EQ(outcome.document, R"({"fake":"cpu part"})");
+  EXPECT_THAT(outcome.problem, HasSubstr("did not finish within 1.5 s"));
+}
+
+TEST_F(RunProbeTest, ProcessesLeftBehindHoldNobodyAndAreEnded) {
+  for (const char* fake : {"leave_grandchild", "leave_detached"}) {
+    const ProbeOutcome outcome = Run(fake);
+    EXPECT_EQ(outcome.document, R"({"fake":"complete"})") << fake;
+    EXPECT_EQ(outcome.problem, "");
+    EXPECT_LT(spent_, kLong / 2) << "it waited for whoever held the pipe";
+  }
+}
+
+TEST_F(RunProbeTest, OtherChildrenOfTheCallerLiveOn) {
+  const pid_t other = ::fork();
+  if (other == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  Run("leave_detached");
+  EXPECT_EQ(::waitpid(other, nullptr, WNOHANG), 0);
+  ::kill(other, SIGKILL);
+  EXPECT_EQ(::waitpid(other, nullptr, 0), other);
+}
+
+TEST_F(RunProbeTest, GarbageIsNoDocument) {
+  const ProbeOutcome outcome = Run("garbage");
+  EXPECT_EQ(outcome.document, "");
+  EXPECT_THAT(outcome.problem, HasSubstr("printed no JSON document, but "));
+}
+
+TEST_F(RunProbeTest, SilenceIsNoDocument) { EXPECT_THAT(Run("silent").problem, HasSubstr("printed no JSON document, but 0 bytes")); }
+
+TEST_F(RunProbeTest, AFloodIsRefusedBeforeItIsOver) {
+  const ProbeOutcome outcome = Run("flood");
+  EXPECT_EQ(outcome.document, "");
+  EXPECT_THAT(outcome.problem, HasSubstr("printed more than 1048576 bytes"));
+}
+
+TEST_F(RunProbeTest, AFloodOfComplaintsIsSwallowed) {
+  const ProbeOutcome outcome = Run("flood_of_complaints");
+  EXPECT_EQ(outcome.document, R"({"fake":"complete"})");
+  EXPECT_EQ(outcome.problem, "");
+}
+
+TEST_F(RunProbeTest, TheFirstComplaintIsPassedOnFitForALog) {
+  EXPECT_THAT(Run("complain").problem, HasSubstr("ended with status 3: hwloc ?[31mbroke"));
+}
+
+TEST_F(RunProbeTest, AProbeThatCannotStartIsNamed) {
+  EXPECT_THAT(Run("missing").problem, HasSubstr("/missing did not start: execve: No such file or directory"));
+  EXPECT_THAT(Run("no_interpreter").problem, HasSubstr("did not start: execve: No such file or directory"));
+  EXPECT_THAT(Run(".").problem, HasSubstr("did not start: execve: Permission denied"));
+  folder_.Write("text", "no program");
+  EXPECT_THAT(Run("text").problem, HasSubstr("did not start: execve: Permission denied"));
+}
+
+TEST_F(RunProbeTest, AProbeStartsWithoutAnyOfTheCallersRightsOrThings) {
+  const int leaked = ::open("/dev/null", O_RDONLY);
+  ASSERT_EQ(::dup2(leaked, 77), 77);
+  const auto ignore_before = ::signal(SIGUSR1, SIG_IGN);
+  sigset_t blocked, mask_before;
+  ::sigemptyset(&blocked);
+  ::sigaddset(&blocked, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &blocked, &mask_before);
+  ::setenv("SECRET", "of the caller", 1);
+
+  const ProbeOutcome outcome = Run("tell_surroundings");
+
+  ::unsetenv("SECRET");
+  ::sigprocmask(SIG_SETMASK, &mask_before, nullptr);
+  ::signal(SIGUSR1, ignore_before);
+  ::close(leaked);
+  ::close(77);
+  ASSERT_EQ(outcome.problem, "");
+  if (::geteuid() == 0) {
+    EXPECT_THAT(outcome.document, HasSubstr(R"("uid":"65534 65534 65534 65534","gid":"65534 65534 65534 65534","groups":"")"));
+  }
+  EXPECT_THAT(outcome.document, HasSubstr(R"("session":"own","directory":"/")"));
+  // 3 and 10 are the fake's own: its shell reads the script and the output of ls through them.
+  EXPECT_THAT(outcome.document, testing::ContainsRegex("\"descriptors\":\"0 1 (10 )?2( 3)?\""));
+  EXPECT_THAT(outcome.document, HasSubstr(R"("no_new_privileges":"1","ignored_signals":"0000000000000000","blocked_signals":"0000000000000000","core":"0")"));
+  EXPECT_THAT(outcome.document, HasSubstr("\"environment\":\"PATH=/usr/bin:/bin TEST_FOLDER=" + folder_.Path() + "\""));
+}
+
+TEST_F(RunProbeTest, ACallerWithoutStandardDescriptorsIsServedToo) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int fd : {0, 1, 2}) ::close(fd);
+    ::_exit(RunProbe(Request("two_documents")).document == R"({"fake":"complete"})" ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(RunProbeTest, TheProbeDiesWithItsCaller) {
+  const pid_t caller = ::fork();
+  if (caller == 0) {
+    RunProbe(Request("hang", kLong));
+    ::_exit(0);
+  }
+  const auto give_up = Clock::now() + kLong;
+  while (ProcessesOf(folder_.Path()).empty() && Clock::now() < give_up) ::usleep(10'000);
+  ASSERT_FALSE(ProcessesOf(folder_.Path()).empty());
+  ::kill(caller, SIGKILL);
+  ::waitpid(caller, nullptr, 0);
+  while (!ProcessesOf(folder_.Path()).empty() && Clock::now() < give_up) ::usleep(10'000);
+  EXPECT_THAT(ProcessesOf(folder_.Path()), IsEmpty());
+}
+
+TEST(LastDocument, TakesWholeLinesThatLookLikeObjects) {
+  EXPECT_EQ(LastDocument(""), "");
+  EXPECT_EQ(LastDocument("{}"), "");
+  EXPECT_EQ(LastDocument("{}\n"), "{}");
+  EXPECT_EQ(LastDocument("{\"a\":1}\n{\"a\":2}\n{\"a\":3"), "{\"a\":2}");
+  EXPECT_EQ(LastDocument("{\"a\":1}\n[1]\n}{\ntext\n\n{\n"), "{\"a\":1}");
+  EXPECT_EQ(LastDocument(std::string_view("{\"a\":1}\n{\0}\n", 12)), "{\"a\":1}");
+}
+
+}  // namespace
+}  // namespace adaptive_train::plugin
