@@ -16,7 +16,8 @@ constexpr double kPi = 3.14159265358979323846;
 constexpr double kLn2 = 0.69314718055994530942;
 constexpr double kSqrt2 = 1.41421356237309504880;
 
-/// The natural logarithm of a normal positive double, to about 1e-15: ln(m 2^e) = e ln 2 + 2 artanh((m - 1) / (m + 1)).
+/// The natural logarithm of a normal positive double, to about 1e-15: ln(m 2^e) = e ln 2 + 2
+/// artanh((m - 1) / (m + 1)).
 double Log(double x) {
   const auto bits = std::bit_cast<std::uint64_t>(x);
   int exponent = static_cast<int>(bits >> 52) - 1023;
@@ -35,8 +36,8 @@ struct SineCosine {
   double sine, cosine;
 };
 
-/// Sine and cosine of `turns` full turns, turns in [0, 1): a Taylor series within an eighth of a turn of
-/// the nearest quarter.
+/// Sine and cosine of `turns` full turns, turns in [0, 1): a Taylor series within an eighth of a
+/// turn of the nearest quarter.
 SineCosine OfTurns(double turns) {
   const int quarter = static_cast<int>(turns * 4 + 0.5);
   const double angle = (turns - quarter * 0.25) * (2 * kPi), a2 = angle * angle;
@@ -47,10 +48,14 @@ SineCosine OfTurns(double turns) {
   }
   sine *= angle;
   switch (quarter & 3) {
-    case 0: return {sine, cosine};
-    case 1: return {cosine, -sine};
-    case 2: return {-sine, -cosine};
-    default: return {-cosine, sine};
+    case 0:
+      return {sine, cosine};
+    case 1:
+      return {cosine, -sine};
+    case 2:
+      return {-sine, -cosine};
+    default:
+      return {-cosine, sine};
   }
 }
 
@@ -59,7 +64,8 @@ std::array<float, 2> BoxMuller(std::uint32_t radius_bits, std::uint32_t angle_bi
   constexpr double kTwoToMinus32 = 1.0 / 4294967296.0;
   const double radius = std::sqrt(-2 * Log((radius_bits + 0.5) * kTwoToMinus32));
   const SineCosine direction = OfTurns(angle_bits * kTwoToMinus32);
-  return {static_cast<float>(radius * direction.cosine), static_cast<float>(radius * direction.sine)};
+  return {static_cast<float>(radius * direction.cosine),
+          static_cast<float>(radius * direction.sine)};
 }
 
 }  // namespace
@@ -78,10 +84,12 @@ PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
   return counter;
 }
 
-// The purpose goes through the block function with the seed, so that no two pairs share a key by arithmetic.
+// The purpose goes through the block function with the seed, so that no two pairs share a key by
+// arithmetic.
 CounterRandom::CounterRandom(std::uint64_t seed, RandomPurpose purpose) {
-  const PhiloxCounter mixed = Philox4x32({static_cast<std::uint32_t>(purpose), 0, 0, 0},
-                                         {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  const PhiloxCounter mixed =
+      Philox4x32({static_cast<std::uint32_t>(purpose), 0, 0, 0},
+                 {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   key_ = {mixed[0], mixed[1]};
 }
 

@@ -1,4 +1,5 @@
-// Randomness by counter: every number is a pure function of where it is used, never of who draws it.
+// Randomness by counter: every number is a pure function of where it is used, never of who draws
+// it.
 //
 // Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
 // SC 2011. Only integer arithmetic and the four basic operations (and square root) of IEEE doubles

@@ -14,7 +14,8 @@ constexpr std::int64_t kTokenBytes = 4;
 /// Far above any model that fits a machine, far below overflow of a product of three.
 constexpr std::int64_t kMaxDimension = 1 << 20;
 
-LayerShape Counted(std::string name, std::int64_t parameters, double flops, std::int64_t activation_bytes) {
+LayerShape Counted(std::string name, std::int64_t parameters, double flops,
+                   std::int64_t activation_bytes) {
   LayerShape layer;
   layer.name = std::move(name);
   layer.parameters = parameters;
@@ -28,7 +29,8 @@ LayerShape Counted(std::string name, std::int64_t parameters, double flops, std:
 
 LayerShape Embedding(const ModelDims& dims) {
   const std::int64_t per_token = dims.hidden * kFloatBytes + kTokenBytes;
-  return Counted("embedding", (dims.vocab + dims.sequence) * dims.hidden, 0, dims.sequence * per_token);
+  return Counted("embedding", (dims.vocab + dims.sequence) * dims.hidden, 0,
+                 dims.sequence * per_token);
 }
 
 LayerShape Block(const ModelDims& dims, std::int64_t index) {
@@ -36,17 +38,19 @@ LayerShape Block(const ModelDims& dims, std::int64_t index) {
   const std::int64_t weights = 12 * hidden * hidden;  // qkv 3, projection 1, feed-forward 4 + 4
   const std::int64_t vectors = 13 * hidden;           // biases 3 + 1 + 4 + 1, two norms of two
   const double attention = 4.0 * static_cast<double>(dims.sequence) * static_cast<double>(hidden);
-  // Two norms' outputs, qkv 3, attention, mid, output, two of the feed-forward's 4; two values a norm, one a head.
+  // Two norms' outputs, qkv 3, attention, mid, output, two of the feed-forward's 4; two values a
+  // norm, one a head.
   const std::int64_t per_token = 16 * hidden + 4 + dims.heads;
-  return Counted(fmt::format("h.{}", index), weights + vectors, 2.0 * static_cast<double>(weights) + attention,
+  return Counted(fmt::format("h.{}", index), weights + vectors,
+                 2.0 * static_cast<double>(weights) + attention,
                  dims.sequence * per_token * kFloatBytes);
 }
 
 LayerShape Head(const ModelDims& dims) {
   const std::int64_t weight = dims.vocab * dims.hidden;
   const std::int64_t per_token = (dims.hidden + 2 + dims.vocab + 1) * kFloatBytes + kTokenBytes;
-  return Counted("head", 2 * dims.hidden + (dims.tie_embeddings ? 0 : weight), 2.0 * static_cast<double>(weight),
-                 dims.sequence * per_token);
+  return Counted("head", 2 * dims.hidden + (dims.tie_embeddings ? 0 : weight),
+                 2.0 * static_cast<double>(weight), dims.sequence * per_token);
 }
 
 }  // namespace
@@ -63,7 +67,8 @@ Result<void> CheckDims(const ModelDims& dims) {
     }
   }
   if (dims.hidden % dims.heads != 0) {
-    return Fail(fmt::format("model.hidden = {} is not a multiple of model.heads = {}", dims.hidden, dims.heads));
+    return Fail(fmt::format("model.hidden = {} is not a multiple of model.heads = {}", dims.hidden,
+                            dims.heads));
   }
   return {};
 }

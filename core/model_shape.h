@@ -24,24 +24,25 @@ Result<void> CheckDims(const ModelDims& dims);
 
 /// Counts of one layer, or of all. Bytes are those of float32 training with AdamW.
 struct LayerShape {
-  std::string name;                     // "embedding", "h.0", ..., "head"
+  std::string name;  // "embedding", "h.0", ..., "head"
   std::int64_t parameters = 0;
-  double forward_flops_per_token = 0;   // 2 per multiply-add of the products; backward costs twice this
+  double forward_flops_per_token =
+      0;  // 2 per multiply-add of the products; backward costs twice this
   std::int64_t parameter_bytes = 0;
   std::int64_t gradient_bytes = 0;
-  std::int64_t optimizer_bytes = 0;     // both moments
+  std::int64_t optimizer_bytes = 0;              // both moments
   std::int64_t activation_bytes_per_sample = 0;  // kept from forward to backward
 };
 
 /// A model as the planner sees it. A value.
 struct ModelShape {
   ModelDims dims;
-  std::vector<LayerShape> layers;  // embedding, blocks in order, head
-  LayerShape total;                // name "total"; activations include the workspace
+  std::vector<LayerShape> layers;               // embedding, blocks in order, head
+  LayerShape total;                             // name "total"; activations include the workspace
   std::int64_t workspace_bytes_per_sample = 0;  // of backward, shared by the layers
 
-  /// Counts for dimensions that CheckDims accepts. Attention counts all sequence x sequence products,
-  /// as is customary, though the causal mask lets kernels leave out nearly half.
+  /// Counts for dimensions that CheckDims accepts. Attention counts all sequence x sequence
+  /// products, as is customary, though the causal mask lets kernels leave out nearly half.
   static ModelShape Of(const ModelDims& dims);
 
   /// Forward and backward: three times the forward products.

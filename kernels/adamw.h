@@ -8,8 +8,10 @@ namespace adaptive_train::kernels {
 /// For step t = 1, 2, ... and g = gradient_scale * gradients[i]:
 ///   first  = beta1 first  + (1 - beta1) g
 ///   second = beta2 second + (1 - beta2) g^2
-///   parameter -= lr (first / (1 - beta1^t) / (sqrt(second / (1 - beta2^t)) + epsilon) + weight_decay parameter)
-/// where the decay is decoupled and takes the parameter's old value. Gradients are left as they are.
+///   parameter -= lr (first / (1 - beta1^t) / (sqrt(second / (1 - beta2^t)) + epsilon) +
+///   weight_decay parameter)
+/// where the decay is decoupled and takes the parameter's old value. Gradients are left as they
+/// are.
 template <class T>
 struct AdamWArguments {
   std::int64_t count = 0;

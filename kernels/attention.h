@@ -9,8 +9,8 @@ namespace adaptive_train::kernels {
 ///   scores[i, j] = query[i] . key[j] / sqrt(head_size)  for j <= i
 ///   output[i] = sum over j of softmax(scores[i])[j] * value[j]
 /// qkv is [batch, sequence, 3, heads, head_size] in the order query, key, value; output is [batch,
-/// sequence, heads, head_size]. Only the logarithm of each softmax's denominator is kept for backward,
-/// which computes the probabilities anew (Dao et al. 2022). Nothing overlaps.
+/// sequence, heads, head_size]. Only the logarithm of each softmax's denominator is kept for
+/// backward, which computes the probabilities anew (Dao et al. 2022). Nothing overlaps.
 template <class T>
 struct AttentionArguments {
   std::int64_t batch = 0;

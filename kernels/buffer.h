@@ -54,7 +54,9 @@ class Buffer {
   std::span<E> span() { return {data_, size_}; }
   std::span<const E> span() const { return {data_, size_}; }
 
-  void Clear() { if (size_ > 0) memory_->Clear(data_, bytes()); }
+  void Clear() {
+    if (size_ > 0) memory_->Clear(data_, bytes());
+  }
   /// Fills the first host.size() elements.
   void CopyFromHost(std::span<const E> host) {
     if (!host.empty()) memory_->CopyFromHost(data_, host.data(), host.size_bytes());

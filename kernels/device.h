@@ -1,4 +1,5 @@
-// What a model is computed on: one method per operation, whose contract stands in the operation's header.
+// What a model is computed on: one method per operation, whose contract stands in the operation's
+// header.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@
 namespace adaptive_train::kernels {
 
 /// A device that computes in scalars of type T. Matrices are dense and row-major; counts are 0 or
-/// more, and 0 is no special case for the caller. All pointers are to the device's memory. Operations
-/// run in the order of the calls; one thread calls at a time. The same calls on the same kind of
-/// processor give the same bits, however many threads the device uses.
+/// more, and 0 is no special case for the caller. All pointers are to the device's memory.
+/// Operations run in the order of the calls; one thread calls at a time. The same calls on the same
+/// kind of processor give the same bits, however many threads the device uses.
 template <class T>
 class Device : public DeviceMemory {
  public:
@@ -40,8 +41,9 @@ class Device : public DeviceMemory {
   virtual void Add(const AddArguments<T>& arguments) = 0;
   virtual void Scale(const ScaleArguments<T>& arguments) = 0;
   virtual void AdamW(const AdamWArguments<T>& arguments) = 0;
-  /// The sum of the values, and that of their squares. Both add up in double, in an order that depends
-  /// on the count alone; 0 elements give 0, NaN and infinity are passed on. Return when the value is there.
+  /// The sum of the values, and that of their squares. Both add up in double, in an order that
+  /// depends on the count alone; 0 elements give 0, NaN and infinity are passed on. Return when the
+  /// value is there.
   virtual double Sum(std::int64_t count, const T* values) = 0;
   virtual double SquaredNorm(std::int64_t count, const T* values) = 0;
 };

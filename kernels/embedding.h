@@ -5,8 +5,8 @@
 
 namespace adaptive_train::kernels {
 
-/// output[r, c] = token_weight[tokens[r], c] + position_weight[r mod sequence, c], r in [0, batch * sequence).
-/// Tokens must lie in [0, vocab): who reads them from a file checks them.
+/// output[r, c] = token_weight[tokens[r], c] + position_weight[r mod sequence, c], r in [0, batch *
+/// sequence). Tokens must lie in [0, vocab): who reads them from a file checks them.
 template <class T>
 struct EmbeddingArguments {
   std::int64_t batch = 0;

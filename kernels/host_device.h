@@ -16,9 +16,15 @@ class HostDevice : public Device<T> {
     return bytes == 0 ? nullptr : ::operator new(bytes, kAlignment);
   }
   void Free(void* memory) noexcept override { ::operator delete(memory, kAlignment); }
-  void CopyFromHost(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
-  void CopyToHost(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
-  void CopyWithin(void* to, const void* from, std::size_t bytes) override { std::memmove(to, from, bytes); }
+  void CopyFromHost(void* to, const void* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void CopyToHost(void* to, const void* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void CopyWithin(void* to, const void* from, std::size_t bytes) override {
+    std::memmove(to, from, bytes);
+  }
   void Clear(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
 
  private:

@@ -9,8 +9,8 @@ namespace adaptive_train::kernels {
 inline constexpr double kLayerNormEpsilon = 1e-5;
 
 /// output[r, c] = (input[r, c] - mean[r]) * reciprocal_std[r] * weight[c] + bias[c]
-/// with the row's mean and 1 / sqrt(variance + kLayerNormEpsilon), variance over all columns, which are
-/// kept for backward. columns is 1 or more. output may be input.
+/// with the row's mean and 1 / sqrt(variance + kLayerNormEpsilon), variance over all columns, which
+/// are kept for backward. columns is 1 or more. output may be input.
 template <class T>
 struct LayerNormArguments {
   std::int64_t rows = 0;
@@ -23,8 +23,8 @@ struct LayerNormArguments {
   T* reciprocal_std = nullptr;  // [rows]
 };
 
-/// Adds to d_input[rows, columns], d_weight[columns] and d_bias[columns]; none overlaps another array.
-/// input, mean and reciprocal_std are those of forward.
+/// Adds to d_input[rows, columns], d_weight[columns] and d_bias[columns]; none overlaps another
+/// array. input, mean and reciprocal_std are those of forward.
 template <class T>
 struct LayerNormBackwardArguments {
   std::int64_t rows = 0;

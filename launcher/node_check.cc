@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <random>
 #include <sstream>
 
@@ -40,9 +41,12 @@ Result<Node> LastSnapshot(const std::string& text, const std::string& where) {
 }
 
 /// The prolog's snapshot; an error says why there is none that can be used.
-Result<Node> FromProlog(std::int64_t job_id) {
-  if (job_id == 0) return Fail("not in a Slurm job");
-  const std::string path = SnapshotPath(static_cast<std::uint32_t>(job_id));
+Result<Node> FromProlog(const NodeCheckRequest& request) {
+  if (request.job_id == 0) return Fail("not in a Slurm job");
+  const std::string path = SnapshotPath(static_cast<std::uint32_t>(request.job_id));
+  // Slurm starts the batch script when the first node's prolog is done; others may still be at it.
+  const auto until = std::chrono::steady_clock::now() + (request.prolog_expected ? kProbeDeadline : 0ms);
+  while (::access(path.c_str(), R_OK) != 0 && std::chrono::steady_clock::now() < until) ::usleep(20'000);
   auto text = ReadFile(path, kMaxSnapshotBytes);
   if (!text) return tl::unexpected(text.error());
   auto node = NodeFromJson(*text);
@@ -65,14 +69,23 @@ std::string DataTrouble(const std::string& path) {
   return "";
 }
 
+/// The answers in the order of the hosts. Lines are "TASK: text", tasks in any order among each other; text
+/// before a task's first "{" is a login banner's.
 Result<std::vector<NodeCheck>> InOrder(const Allocation& allocation, const std::string& lines) {
   std::vector<NodeCheck> checks(allocation.hosts.size());
   std::vector<bool> seen(checks.size());
+  std::map<std::string, std::string> documents;
   std::stringstream stream(lines);
   for (std::string line; std::getline(stream, line);) {
-    if (line.empty() || line.front() != '{') continue;  // a login banner or a module's chatter
-    auto check = NodeCheckFromJson(line);
-    if (!check) return tl::unexpected(Error{"node check: " + check.error().message, ExitCode::kPreflight});
+    const auto colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    std::string& document = documents[line.substr(0, colon)];
+    const std::string text = line.substr(colon + 2);
+    if (!document.empty() || text == "{") document += text + "\n";
+  }
+  for (const auto& [task, document] : documents) {
+    auto check = NodeCheckFromJson(document);
+    if (!check) return tl::unexpected(Error{check.error().message, ExitCode::kPreflight});
     for (std::size_t i = 0; i < checks.size(); ++i) {
       if (allocation.hosts[i] != check->node.name) continue;
       checks[i] = *check;
@@ -98,7 +111,7 @@ Result<Node> RunProbe(const std::string& probe) {
 
 NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& probe) {
   NodeCheck check;
-  auto snapshot = FromProlog(request.job_id);
+  auto snapshot = FromProlog(request);
   if (snapshot) {
     check.node = std::move(*snapshot);
     check.node.source = "prolog";
@@ -120,17 +133,20 @@ NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& prob
   return check;
 }
 
-std::string ToJsonLine(const NodeCheck& check) {
+std::string ToJson(const NodeCheck& check) {
+  constexpr std::size_t kShort = 600;  // bytes; srun passes lines of up to 1024 on in one piece
+  std::vector<std::string> trouble;
+  for (const std::string& line : check.trouble) trouble.push_back(Printable(line, kShort));
   const nlohmann::ordered_json json = {{"format_version", kFormatVersion},
                                        {"name", check.node.name},
                                        {"snapshot", nlohmann::ordered_json::parse(ToJson(check.node))},
-                                       {"note", check.note},
-                                       {"trouble", check.trouble}};
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+                                       {"note", Printable(check.note, kShort)},
+                                       {"trouble", trouble}};
+  return json.dump(0, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Result<NodeCheck> NodeCheckFromJson(std::string_view line) {
-  return ReadJson<NodeCheck>(line, "node check", [](const nlohmann::json& json) -> Result<NodeCheck> {
+Result<NodeCheck> NodeCheckFromJson(std::string_view text) {
+  return ReadJson<NodeCheck>(text, "node check", [](const nlohmann::json& json) -> Result<NodeCheck> {
     NodeCheck check;
     json.at("note").get_to(check.note);
     json.at("trouble").get_to(check.trouble);
@@ -151,6 +167,7 @@ Result<std::vector<NodeCheck>> CheckAllNodes(const Allocation& allocation, NodeC
   Result<std::vector<NodeCheck>> checks;
   if (allocation.in_slurm) {
     std::vector<std::string> command = {self, "node-check", "--job", std::to_string(request.job_id), "--run-dir", request.run_dir, "--token", request.token};
+    if (request.prolog_expected) command.push_back("--prolog-expected");
     for (const std::string& path : request.readable) command.insert(command.end(), {"--readable", path});
     auto lines = RunOnEveryHost(allocation, command);
     checks = lines ? InOrder(allocation, *lines) : Result<std::vector<NodeCheck>>(tl::unexpected(lines.error()));

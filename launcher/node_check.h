@@ -14,6 +14,7 @@ namespace adaptive_train {
 /// What is to be looked at.
 struct NodeCheckRequest {
   std::int64_t job_id = 0;            // 0: no snapshot of a prolog can exist
+  bool prolog_expected = false;       // the option is on: wait a moment for a prolog that is not done yet
   std::string run_dir;                // must hold a file `token_file` with the text `token`, and be writable
   std::string token;
   std::vector<std::string> readable;  // data files
@@ -29,8 +30,9 @@ struct NodeCheck {
 /// Checks this node. Takes the prolog's snapshot, or runs `probe` as the user where there is none, and says so.
 NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& probe);
 
-std::string ToJsonLine(const NodeCheck& check);
-Result<NodeCheck> NodeCheckFromJson(std::string_view line);
+/// JSON in short lines: srun cuts long ones of several nodes into each other.
+std::string ToJson(const NodeCheck& check);
+Result<NodeCheck> NodeCheckFromJson(std::string_view text);
 
 /// Runs the probe program to its end as the calling user and reads its last complete document.
 Result<Node> RunProbe(const std::string& probe);

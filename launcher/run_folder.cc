@@ -8,14 +8,15 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/file_io.h"
+#include "core/json.h"
 
 namespace adaptive_train {
 namespace {
 
+constexpr std::size_t kMaxOwnerBytes = 1 << 16;
 constexpr std::size_t kMaxMetricsBytes = std::size_t{4} << 30;
 
 tl::unexpected<Error> FailErrno(const std::string& path, ExitCode code) { return Fail(path + ": " + std::strerror(errno), code); }
@@ -44,6 +45,22 @@ RunFolder::RunFolder(RunFolder&& other) noexcept : path_(std::move(other.path_))
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
+}
+
+bool RunFolder::MayBelongTo(const std::string& path, const RunOwner& owner) {
+  auto text = ReadFile(path + "/job.json", kMaxOwnerBytes);
+  if (!text) return true;
+  auto same = ReadJson<bool>(*text, "job.json", [&](const nlohmann::json& json) -> Result<bool> {
+    const bool number = json.at("cluster") == owner.cluster && json.at("job_id") == owner.job_id;
+    return number && (owner.restart_count > 0 || json.at("submit_time") == owner.submit_time);
+  });
+  return same.value_or(false);
+}
+
+Result<void> RunFolder::SetOwner(const RunOwner& owner) const {
+  const nlohmann::ordered_json json = {{"format_version", kFormatVersion}, {"cluster", owner.cluster}, {"job_id", owner.job_id},
+                                       {"restart_count", owner.restart_count}, {"submit_time", owner.submit_time}};
+  return Write("job.json", json.dump(2) + "\n");
 }
 
 Result<void> RunFolder::Write(const std::string& name, std::string_view text) const { return WriteFile(path_ + "/" + name, text); }

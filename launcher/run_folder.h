@@ -1,6 +1,6 @@
 // RUN_DIR: everything a run leaves for people, and what its ranks read.
 //
-//   config.resolved.toml  cluster.json  plan.json  plan.txt  metrics.jsonl  logs/rank-N.log  checkpoints/
+//   job.json  config.resolved.toml  cluster.json  plan.json  plan.txt  metrics.jsonl  logs/rank-N.log  checkpoints/
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,14 @@
 #include "core/result.h"
 
 namespace adaptive_train {
+
+/// The job that a run folder was made for; job_id 0 without Slurm.
+struct RunOwner {
+  std::string cluster;
+  std::int64_t job_id = 0;
+  std::int64_t restart_count = 0;
+  double submit_time = 0;  // seconds since 1970
+};
 
 /// One run folder, held by one launcher at a time (a lock that ends with the process). One thread.
 class RunFolder {
@@ -22,6 +30,10 @@ class RunFolder {
   ~RunFolder();
 
   const std::string& Path() const { return path_; }  // absolute
+  /// False if the folder is known to be another job's. A requeued job (restart_count above 0) has a new
+  /// submit time, so its number and cluster count alone.
+  static bool MayBelongTo(const std::string& path, const RunOwner& owner);
+  Result<void> SetOwner(const RunOwner& owner) const;
   Result<void> Write(const std::string& name, std::string_view text) const;
   /// Appends one line to metrics.jsonl; half a line of a full disk is taken back.
   Result<void> AppendMetrics(const std::string& line);

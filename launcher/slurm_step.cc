@@ -156,7 +156,7 @@ Result<double> SubmitTime(std::int64_t job_id) {
 Result<std::string> RunOnEveryHost(const Allocation& allocation, const std::vector<std::string>& command) {
   const auto n = std::to_string(allocation.hosts.size());
   std::vector<std::string> srun = {"srun", "--overlap", "--mpi=none", "--nodes=" + n, "--ntasks=" + n, "--ntasks-per-node=1",
-                                   "--input=none", "--kill-on-bad-exit=0", "--cpu-bind=none", "--mem=0"};
+                                   "--input=none", "--kill-on-bad-exit=0", "--cpu-bind=none", "--mem=0", "--label"};
   srun.insert(srun.end(), command.begin(), command.end());
   auto done = RunCommand({srun, WithoutInheritedShape(CurrentEnvironment()), ""}, kShortStepDeadline);
   if (!done) return tl::unexpected(done.error());

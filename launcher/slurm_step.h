@@ -17,7 +17,7 @@ Result<std::vector<std::string>> ExpandHosts(const std::string& node_list);
 Result<double> SubmitTime(std::int64_t job_id);
 
 /// Runs `command` once on every host of the allocation, in one short step, and gives back its standard
-/// output (host by host, in no particular order). Fails with kPreflight if a host does not run it in time.
+/// output: lines "TASK: text" with tasks numbered from 0 in no particular order. Fails with kPreflight if a host does not run it in time.
 Result<std::string> RunOnEveryHost(const Allocation& allocation, const std::vector<std::string>& command);
 
 }  // namespace adaptive_train

@@ -42,10 +42,15 @@ struct Prepared {
   double unigram_entropy = 0;
 };
 
+RunOwner OwnerOf(const Allocation& a) { return {a.cluster, a.job_id, a.restart_count, a.submit_time}; }
+
 std::string RunDirOf(const RunRequest& request, const Allocation& allocation) {
   if (!request.run_dir.empty()) return request.run_dir;
-  if (allocation.in_slurm) return fmt::format("runs/{}", allocation.job_id);
-  return fmt::format("runs/{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)));
+  if (!allocation.in_slurm) return fmt::format("runs/{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)));
+  const std::string plain = fmt::format("runs/{}", allocation.job_id);
+  if (RunFolder::MayBelongTo(plain, OwnerOf(allocation))) return plain;
+  // A cluster that was set up anew counts its jobs from 1 again: never take up a stranger's checkpoints.
+  return fmt::format("{}-{:%Y%m%d-%H%M%S}", plain, fmt::localtime(static_cast<std::time_t>(allocation.submit_time)));
 }
 
 Result<std::string> JobOptionsText() {
@@ -91,7 +96,8 @@ Result<Prepared> Prepare(const RunRequest& request) {
   if (!folder) return tl::unexpected(folder.error());
   if (config->checkpoint.dir == "auto") config->checkpoint.dir = folder->Path() + "/checkpoints";
   config->checkpoint.dir = std::filesystem::absolute(config->checkpoint.dir).lexically_normal().string();
-  auto written = folder->Write("config.resolved.toml", ToToml(*config));
+  auto written = folder->SetOwner(OwnerOf(*allocation));
+  if (written) written = folder->Write("config.resolved.toml", ToToml(*config));
   if (!written) return tl::unexpected(written.error());
   return Prepared{std::move(*config), std::move(*allocation), std::move(*store), std::move(*folder), std::move(*programs), std::move(*options), *entropy};
 }
@@ -99,6 +105,7 @@ Result<Prepared> Prepare(const RunRequest& request) {
 Result<Cluster> PhotographCluster(const Prepared& run) {
   NodeCheckRequest request;
   request.job_id = run.allocation.job_id;
+  request.prolog_expected = !run.options.empty();
   request.run_dir = run.folder.Path();
   request.readable.push_back(run.config.data.train);
   if (run.config.data.validation != "auto") request.readable.push_back(run.config.data.validation);

@@ -69,12 +69,11 @@ Result<void> WriteSnapshot(const std::string& root, std::uint32_t job_id, std::s
 }
 
 Result<void> RemoveSnapshot(const std::string& root, std::uint32_t job_id) {
-  struct stat info {};
-  if (::lstat(root.c_str(), &info) != 0 && errno == ENOENT) return {};
   const auto root_folder = OpenFolder(AT_FDCWD, root, root);
-  if (!root_folder) return tl::unexpected<Error>(root_folder.error());
+  if (!root_folder) return {};  // WriteSnapshot has refused it, so nothing of ours is in there
   const std::string name = std::to_string(job_id);
   const std::string path = root + "/" + name;
+  struct stat info {};
   if (::fstatat(root_folder->Get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) return {};
   const auto folder = OpenFolder(root_folder->Get(), name, path);
   if (!folder) return tl::unexpected<Error>(folder.error());

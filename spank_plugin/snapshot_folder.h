@@ -14,7 +14,8 @@ namespace adaptive_train::plugin {
 /// On failure the job has no snapshot, not even an older one.
 Result<void> WriteSnapshot(const std::string& root, std::uint32_t job_id, std::string_view text);
 
-/// Removes a job's snapshot and folder, and nothing that WriteSnapshot did not put there. Fine if there is none.
+/// Removes a job's snapshot and folder, and nothing that WriteSnapshot did not put there. Fine if there is none, also
+/// because WriteSnapshot would refuse the root.
 Result<void> RemoveSnapshot(const std::string& root, std::uint32_t job_id);
 
 }  // namespace adaptive_train::plugin

@@ -37,7 +37,8 @@ void CpuDevice::AdamW(const AdamWArguments<float>& x) {
       const float gradient = f.gradient_scale * gradients[i];
       first[i] = f.beta1 * first[i] + f.new1 * gradient;
       second[i] = f.beta2 * second[i] + f.new2 * gradient * gradient;
-      const float direction = first[i] * f.correction1 / (std::sqrt(second[i] * f.correction2) + f.epsilon);
+      const float direction =
+          first[i] * f.correction1 / (std::sqrt(second[i] * f.correction2) + f.epsilon);
       parameters[i] -= f.lr * (direction + f.decay * parameters[i]);
     }
   });

@@ -8,8 +8,8 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// Work is cut into pieces by its shape alone and each piece is computed by one thread, so results do
-/// not depend on the number of threads.
+/// Work is cut into pieces by its shape alone and each piece is computed by one thread, so results
+/// do not depend on the number of threads.
 class CpuDevice final : public HostDevice<float> {
  public:
   /// Uses `threads` threads, 1 or more, the caller being one of them.

@@ -17,7 +17,8 @@ void ForwardRow(const LayerNormArguments<float>& x, std::int64_t row) {
   const auto columns = static_cast<float>(x.columns);
   const float mean = SumOf(x.columns, [=](std::int64_t i) { return input[i]; }) / columns;
   const float variance =
-      SumOf(x.columns, [=](std::int64_t i) { return (input[i] - mean) * (input[i] - mean); }) / columns;
+      SumOf(x.columns, [=](std::int64_t i) { return (input[i] - mean) * (input[i] - mean); }) /
+      columns;
   const float reciprocal_std = 1 / std::sqrt(variance + static_cast<float>(kLayerNormEpsilon));
   for (std::int64_t i = 0; i < x.columns; ++i) {
     output[i] = (input[i] - mean) * reciprocal_std * x.weight[i] + x.bias[i];
@@ -35,10 +36,14 @@ void BackwardRow(const LayerNormBackwardArguments<float>& x, std::int64_t row) {
   float* d_input = x.d_input + row * x.columns;
   const float mean = x.mean[row], reciprocal_std = x.reciprocal_std[row];
   const auto columns = static_cast<float>(x.columns);
-  const float mean_g = SumOf(x.columns, [=](std::int64_t i) { return d_output[i] * weight[i]; }) / columns;
-  const float mean_gn = SumOf(x.columns, [=](std::int64_t i) {
-                          return d_output[i] * weight[i] * ((input[i] - mean) * reciprocal_std);
-                        }) / columns;
+  const float mean_g =
+      SumOf(x.columns, [=](std::int64_t i) { return d_output[i] * weight[i]; }) / columns;
+  const float mean_gn =
+      SumOf(x.columns,
+            [=](std::int64_t i) {
+              return d_output[i] * weight[i] * ((input[i] - mean) * reciprocal_std);
+            }) /
+      columns;
   for (std::int64_t i = 0; i < x.columns; ++i) {
     const float normal = (input[i] - mean) * reciprocal_std;
     d_input[i] += reciprocal_std * (d_output[i] * weight[i] - mean_g - normal * mean_gn);
@@ -46,7 +51,8 @@ void BackwardRow(const LayerNormBackwardArguments<float>& x, std::int64_t row) {
 }
 
 /// Columns [begin, end) of the gradients of weight and bias, all rows in order.
-void BackwardColumns(const LayerNormBackwardArguments<float>& x, std::int64_t begin, std::int64_t end) {
+void BackwardColumns(const LayerNormBackwardArguments<float>& x, std::int64_t begin,
+                     std::int64_t end) {
   float d_weight[kColumnsPerPiece] = {}, d_bias[kColumnsPerPiece] = {};
   for (std::int64_t row = 0; row < x.rows; ++row) {
     const float* input = x.input + row * x.columns + begin;
@@ -76,7 +82,7 @@ void CpuDevice::LayerNormBackward(const LayerNormBackwardArguments<float>& x) {
     for (std::int64_t row = begin; row < end; ++row) BackwardRow(x, row);
   });
   pool_.ForPieces(x.columns, kColumnsPerPiece,
-                 [&](std::int64_t begin, std::int64_t end) { BackwardColumns(x, begin, end); });
+                  [&](std::int64_t begin, std::int64_t end) { BackwardColumns(x, begin, end); });
 }
 
 }  // namespace adaptive_train::kernels::cpu

@@ -8,18 +8,21 @@
 namespace adaptive_train::kernels::cpu {
 namespace {
 
-// Tiles are chosen by shape alone. Rows of a tile are enough for oneDNN to reach its speed; columns are
-// cut only where there are few tiles of rows, since every cut packs the other operand once more.
+// Tiles are chosen by shape alone. Rows of a tile are enough for oneDNN to reach its speed; columns
+// are cut only where there are few tiles of rows, since every cut packs the other operand once
+// more.
 constexpr std::int64_t kTileRows = 128;
 constexpr std::int64_t kTileColumns = 256;
 constexpr std::int64_t kFewRowTiles = 8;
 
 constexpr std::int64_t kColumnsPerPiece = 64;
 
-void MatmulTile(const MatmulArguments<float>& x, std::int64_t row, std::int64_t rows, std::int64_t column,
-                std::int64_t columns) {
-  const Operand a = x.transpose_a ? Operand{x.a + row, x.rows, true} : Operand{x.a + row * x.inner, x.inner};
-  const Operand b = x.transpose_b ? Operand{x.b + column * x.inner, x.inner, true} : Operand{x.b + column, x.columns};
+void MatmulTile(const MatmulArguments<float>& x, std::int64_t row, std::int64_t rows,
+                std::int64_t column, std::int64_t columns) {
+  const Operand a =
+      x.transpose_a ? Operand{x.a + row, x.rows, true} : Operand{x.a + row * x.inner, x.inner};
+  const Operand b = x.transpose_b ? Operand{x.b + column * x.inner, x.inner, true}
+                                  : Operand{x.b + column, x.columns};
   float* c = x.c + row * x.columns + column;
   Sgemm(rows, columns, x.inner, 1, a, b, x.accumulate ? 1.0F : 0.0F, c, x.columns);
   if (x.bias == nullptr) return;
@@ -32,11 +35,14 @@ void MatmulTile(const MatmulArguments<float>& x, std::int64_t row, std::int64_t 
 
 void CpuDevice::Matmul(const MatmulArguments<float>& x) {
   const std::int64_t row_tiles = (x.rows + kTileRows - 1) / kTileRows;
-  const std::int64_t tile_columns = row_tiles < kFewRowTiles ? kTileColumns : std::max<std::int64_t>(x.columns, 1);
+  const std::int64_t tile_columns =
+      row_tiles < kFewRowTiles ? kTileColumns : std::max<std::int64_t>(x.columns, 1);
   const std::int64_t column_tiles = (x.columns + tile_columns - 1) / tile_columns;
   pool_.For(row_tiles * column_tiles, [&](std::int64_t tile, int) {
-    const std::int64_t row = tile / column_tiles * kTileRows, column = tile % column_tiles * tile_columns;
-    MatmulTile(x, row, std::min(kTileRows, x.rows - row), column, std::min(tile_columns, x.columns - column));
+    const std::int64_t row = tile / column_tiles * kTileRows,
+                       column = tile % column_tiles * tile_columns;
+    MatmulTile(x, row, std::min(kTileRows, x.rows - row), column,
+               std::min(tile_columns, x.columns - column));
   });
 }
 

@@ -12,9 +12,9 @@ struct Operand {
   bool transposed = false;
 };
 
-/// c[rows, columns] = alpha op(a)[rows, inner] op(b)[inner, columns] + beta c, with c's rows c_stride apart.
-/// With beta = 0, c is not read. Throws std::runtime_error if oneDNN refuses.
-void Sgemm(std::int64_t rows, std::int64_t columns, std::int64_t inner, float alpha, const Operand& a,
-           const Operand& b, float beta, float* c, std::int64_t c_stride);
+/// c[rows, columns] = alpha op(a)[rows, inner] op(b)[inner, columns] + beta c, with c's rows
+/// c_stride apart. With beta = 0, c is not read. Throws std::runtime_error if oneDNN refuses.
+void Sgemm(std::int64_t rows, std::int64_t columns, std::int64_t inner, float alpha,
+           const Operand& a, const Operand& b, float beta, float* c, std::int64_t c_stride);
 
 }  // namespace adaptive_train::kernels::cpu

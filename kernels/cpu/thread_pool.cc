@@ -31,7 +31,8 @@ class SignalsBlocked {
 ThreadPool::ThreadPool(int threads) {
   assert(threads >= 1);
   const SignalsBlocked blocked;
-  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { RunWorker(thread); });
+  for (int thread = 1; thread < threads; ++thread)
+    workers_.emplace_back([this, thread] { RunWorker(thread); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -57,7 +58,8 @@ void ThreadPool::Share(std::int64_t count, Task task) {
   std::unique_lock lock(mutex_);
   open_ = false;
   work_ends_.wait(lock, [this] { return working_ == 0; });
-  if (std::exception_ptr failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
+  if (std::exception_ptr failure = std::exchange(failure_, nullptr))
+    std::rethrow_exception(failure);
 }
 
 void ThreadPool::Work(int thread) {

@@ -16,9 +16,9 @@ namespace adaptive_train::kernels::cpu {
 /// Elements of a piece of element by element work: large against the cost of handing it out.
 inline constexpr std::int64_t kElementsPerPiece = 16384;
 
-/// Waiting threads block and never spin, since ranks and their communication may share processors; a
-/// thread that has not woken up when the work is done is not waited for. The threads take no signals.
-/// One thread calls at a time.
+/// Waiting threads block and never spin, since ranks and their communication may share processors;
+/// a thread that has not woken up when the work is done is not waited for. The threads take no
+/// signals. One thread calls at a time.
 class ThreadPool {
  public:
   /// Starts threads - 1 of them; the caller is the other one.
@@ -29,9 +29,10 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  /// Calls body(index, thread) once for every index in [0, count), thread in [0, threads()), and returns
-  /// when all have ended. Which thread takes which index is left to chance: a body must write nothing
-  /// that another one reads. The first exception of a body is thrown again here, the rest left out.
+  /// Calls body(index, thread) once for every index in [0, count), thread in [0, threads()), and
+  /// returns when all have ended. Which thread takes which index is left to chance: a body must
+  /// write nothing that another one reads. The first exception of a body is thrown again here, the
+  /// rest left out.
   template <class Body>
   void For(std::int64_t count, const Body& body) {
     if (workers_.empty() || count <= 1) {

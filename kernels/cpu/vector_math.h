@@ -6,10 +6,11 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// exp(x) to within 2 units in the last place for x in [-87, 88]; beyond, the value at the nearer end.
-/// NaN gives NaN. exp(x) = 2^n exp(r) with |r| <= ln(2)/2, exp(r) by its Taylor series.
+/// exp(x) to within 2 units in the last place for x in [-87, 88]; beyond, the value at the nearer
+/// end. NaN gives NaN. exp(x) = 2^n exp(r) with |r| <= ln(2)/2, exp(r) by its Taylor series.
 inline float Exp(float x) {
-  constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23: adding it leaves the integer part in the low bits
+  constexpr float kRounder =
+      12582912.0F;  // 1.5 * 2^23: adding it leaves the integer part in the low bits
   x = x < -87.0F ? -87.0F : x;
   x = x > 88.0F ? 88.0F : x;
   const float rounded = x * 1.44269504F + kRounder;
@@ -23,12 +24,13 @@ inline float Exp(float x) {
   series = series * r + 0.5F;
   series = series * r + 1.0F;
   series = series * r + 1.0F;
-  const std::uint32_t power = (std::bit_cast<std::uint32_t>(rounded) << 23) + (std::uint32_t{127} << 23);
+  const std::uint32_t power =
+      (std::bit_cast<std::uint32_t>(rounded) << 23) + (std::uint32_t{127} << 23);
   return series * std::bit_cast<float>(power);
 }
 
-/// The sum of term(i) for i in [0, count), in S. Sixteen running sums stand side by side, so that the
-/// loop vectorizes although floating-point addition must keep its order.
+/// The sum of term(i) for i in [0, count), in S. Sixteen running sums stand side by side, so that
+/// the loop vectorizes although floating-point addition must keep its order.
 template <class S = float, class Term>
 S SumOf(std::int64_t count, const Term& term) {
   constexpr std::int64_t kLanes = 16;

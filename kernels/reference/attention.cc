@@ -10,13 +10,15 @@ namespace {
 
 /// Row `position` of part 0 (query), 1 (key) or 2 (value) of one sample and head.
 template <class Arguments, class T>
-T* Row(const Arguments& x, T* qkv, std::int64_t sample, std::int64_t head, int part, std::int64_t position) {
+T* Row(const Arguments& x, T* qkv, std::int64_t sample, std::int64_t head, int part,
+       std::int64_t position) {
   const std::int64_t token = sample * x.sequence + position;
   return qkv + ((token * 3 + part) * x.heads + head) * x.head_size;
 }
 
 template <class Arguments, class T>
-T* OutputRow(const Arguments& x, T* output, std::int64_t sample, std::int64_t head, std::int64_t position) {
+T* OutputRow(const Arguments& x, T* output, std::int64_t sample, std::int64_t head,
+             std::int64_t position) {
   return output + ((sample * x.sequence + position) * x.heads + head) * x.head_size;
 }
 
@@ -33,10 +35,13 @@ void AddScaled(std::int64_t count, T factor, const T* from, T* to) {
 }
 
 template <class T>
-void ForwardRow(const AttentionArguments<T>& x, std::int64_t sample, std::int64_t head, std::int64_t i) {
+void ForwardRow(const AttentionArguments<T>& x, std::int64_t sample, std::int64_t head,
+                std::int64_t i) {
   const T scale = 1 / std::sqrt(static_cast<T>(x.head_size));
   const T* query = Row(x, x.qkv, sample, head, 0, i);
-  const auto score = [&](std::int64_t j) { return scale * Dot(x.head_size, query, Row(x, x.qkv, sample, head, 1, j)); };
+  const auto score = [&](std::int64_t j) {
+    return scale * Dot(x.head_size, query, Row(x, x.qkv, sample, head, 1, j));
+  };
   T largest = score(0), sum = 0;
   for (std::int64_t j = 1; j <= i; ++j) largest = std::max(largest, score(j));
   for (std::int64_t j = 0; j <= i; ++j) sum += std::exp(score(j) - largest);
@@ -44,7 +49,8 @@ void ForwardRow(const AttentionArguments<T>& x, std::int64_t sample, std::int64_
   T* output = OutputRow(x, x.output, sample, head, i);
   std::fill(output, output + x.head_size, T{0});
   for (std::int64_t j = 0; j <= i; ++j) {
-    AddScaled(x.head_size, std::exp(score(j) - log_sum_exp), Row(x, x.qkv, sample, head, 2, j), output);
+    AddScaled(x.head_size, std::exp(score(j) - log_sum_exp), Row(x, x.qkv, sample, head, 2, j),
+              output);
   }
   x.log_sum_exp[(sample * x.heads + head) * x.sequence + i] = log_sum_exp;
 }
@@ -52,7 +58,8 @@ void ForwardRow(const AttentionArguments<T>& x, std::int64_t sample, std::int64_
 // With p the probabilities of query i and d_p[j] = d_output . value[j]:
 // d_score[j] = p[j] (d_p[j] - sum over k of p[k] d_p[k]), where that sum is d_output . output.
 template <class T>
-void BackwardRow(const AttentionBackwardArguments<T>& x, std::int64_t sample, std::int64_t head, std::int64_t i) {
+void BackwardRow(const AttentionBackwardArguments<T>& x, std::int64_t sample, std::int64_t head,
+                 std::int64_t i) {
   const T scale = 1 / std::sqrt(static_cast<T>(x.head_size));
   const T* query = Row(x, x.qkv, sample, head, 0, i);
   const T* d_output = OutputRow(x, x.d_output, sample, head, i);

@@ -18,7 +18,8 @@ void ReferenceDevice<T>::CrossEntropy(const CrossEntropyArguments<T>& x) {
     x.losses[row] = log_sum_exp - logits[x.targets[row]];
     if (x.d_logits == nullptr) continue;
     T* d_logits = x.d_logits + row * x.classes;
-    for (std::int64_t i = 0; i < x.classes; ++i) d_logits[i] = scale * std::exp(logits[i] - log_sum_exp);
+    for (std::int64_t i = 0; i < x.classes; ++i)
+      d_logits[i] = scale * std::exp(logits[i] - log_sum_exp);
     d_logits[x.targets[row]] -= scale;
   }
 }

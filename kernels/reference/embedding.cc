@@ -8,7 +8,8 @@ void ReferenceDevice<T>::Embedding(const EmbeddingArguments<T>& x) {
   for (std::int64_t row = 0; row < x.batch * x.sequence; ++row) {
     const T* token = x.token_weight + x.tokens[row] * x.columns;
     const T* position = x.position_weight + row % x.sequence * x.columns;
-    for (std::int64_t i = 0; i < x.columns; ++i) x.output[row * x.columns + i] = token[i] + position[i];
+    for (std::int64_t i = 0; i < x.columns; ++i)
+      x.output[row * x.columns + i] = token[i] + position[i];
   }
 }
 

@@ -13,7 +13,8 @@ void ReferenceDevice<T>::LayerNorm(const LayerNormArguments<T>& x) {
     T* output = x.output + row * x.columns;
     T mean = 0, variance = 0;
     for (std::int64_t i = 0; i < x.columns; ++i) mean += input[i] / columns;
-    for (std::int64_t i = 0; i < x.columns; ++i) variance += (input[i] - mean) * (input[i] - mean) / columns;
+    for (std::int64_t i = 0; i < x.columns; ++i)
+      variance += (input[i] - mean) * (input[i] - mean) / columns;
     const T reciprocal_std = 1 / std::sqrt(variance + static_cast<T>(kLayerNormEpsilon));
     for (std::int64_t i = 0; i < x.columns; ++i) {
       output[i] = (input[i] - mean) * reciprocal_std * x.weight[i] + x.bias[i];
@@ -31,7 +32,9 @@ void ReferenceDevice<T>::LayerNormBackward(const LayerNormBackwardArguments<T>& 
   for (std::int64_t row = 0; row < x.rows; ++row) {
     const T* input = x.input + row * x.columns;
     const T* d_output = x.d_output + row * x.columns;
-    const auto normal = [&](std::int64_t i) { return (input[i] - x.mean[row]) * x.reciprocal_std[row]; };
+    const auto normal = [&](std::int64_t i) {
+      return (input[i] - x.mean[row]) * x.reciprocal_std[row];
+    };
     T mean_g = 0, mean_gn = 0;
     for (std::int64_t i = 0; i < x.columns; ++i) {
       mean_g += d_output[i] * x.weight[i] / columns;

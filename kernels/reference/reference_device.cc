@@ -5,7 +5,8 @@ namespace adaptive_train::kernels::reference {
 
 template <class T>
 std::string ReferenceDevice<T>::Description() const {
-  return sizeof(T) == sizeof(double) ? "reference loops in float64, 1 thread" : "reference loops in float32, 1 thread";
+  return sizeof(T) == sizeof(double) ? "reference loops in float64, 1 thread"
+                                     : "reference loops in float32, 1 thread";
 }
 
 template std::string ReferenceDevice<float>::Description() const;

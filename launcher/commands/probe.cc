@@ -80,12 +80,13 @@ void AddNodeCheckCommand(CLI::App& app, std::function<int()>& chosen) {
   check->add_option("--job", request->job_id)->required();
   check->add_option("--run-dir", request->run_dir)->required();
   check->add_option("--token", request->token)->required();
+  check->add_flag("--prolog-expected", request->prolog_expected);
   check->add_option("--readable", request->readable);
   check->callback([request, &chosen] {
     chosen = [request] {
       auto programs = FindPrograms();
       if (!programs) return Fail1(programs.error());
-      fmt::print("{}\n", ToJsonLine(CheckThisNode(*request, programs->probe)));
+      fmt::print("{}\n", ToJson(CheckThisNode(*request, programs->probe)));
       return 0;
     };
   });

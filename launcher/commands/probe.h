@@ -12,7 +12,7 @@ namespace adaptive_train {
 /// Adds `probe` to `app`; when parsed, `chosen` becomes the function that runs it and gives the exit code.
 void AddProbeCommand(CLI::App& app, std::function<int()>& chosen);
 
-/// Adds `node-check`, which `run` starts on every node; its one line of JSON is for the launcher alone.
+/// Adds `node-check`, which `run` starts on every node; its JSON is for the launcher alone.
 void AddNodeCheckCommand(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace adaptive_train

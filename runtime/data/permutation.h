@@ -7,8 +7,8 @@
 
 namespace adaptive_train {
 
-/// A bijection of [0, size), chosen by (seed, epoch): a Feistel network over the next power of four with
-/// Philox as its round function, walked until it lands inside the range (Black, Rogaway 2002).
+/// A bijection of [0, size), chosen by (seed, epoch): a Feistel network over the next power of four
+/// with Philox as its round function, walked until it lands inside the range (Black, Rogaway 2002).
 /// A value; any thread; a handful of Philox blocks a call.
 class Permutation {
  public:

@@ -13,11 +13,13 @@
 
 namespace adaptive_train {
 
-Result<TokenDataset> TokenDataset::Of(std::shared_ptr<const TokenFile> file, std::string what, std::int64_t begin,
-                                      std::int64_t end, std::int64_t sequence, std::int64_t vocab, std::uint64_t seed) {
+Result<TokenDataset> TokenDataset::Of(std::shared_ptr<const TokenFile> file, std::string what,
+                                      std::int64_t begin, std::int64_t end, std::int64_t sequence,
+                                      std::int64_t vocab, std::uint64_t seed) {
   assert(0 <= begin && begin <= end && end <= file->size() && sequence >= 1);
   if (end - begin < sequence + 1) {
-    return Fail(fmt::format("{}: {} bytes, one sample needs sequence + 1 = {}", what, end - begin, sequence + 1));
+    return Fail(fmt::format("{}: {} bytes, one sample needs sequence + 1 = {}", what, end - begin,
+                            sequence + 1));
   }
   TokenDataset dataset;
   dataset.file_ = std::move(file);
@@ -54,8 +56,10 @@ Result<void> TokenDataset::Window(std::int64_t window, std::span<std::int32_t> t
   return {};
 }
 
-Result<void> TokenDataset::CheckVocab(std::span<const std::int32_t> tokens, std::int64_t first) const {
-  const auto outside = std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t token) { return token >= vocab_; });
+Result<void> TokenDataset::CheckVocab(std::span<const std::int32_t> tokens,
+                                      std::int64_t first) const {
+  const auto outside = std::find_if(tokens.begin(), tokens.end(),
+                                    [&](std::int32_t token) { return token >= vocab_; });
   if (outside == tokens.end()) return {};
   return Fail(fmt::format("{}: byte {} has the value {}, model.vocab = {} allows 0 to {}", what_,
                           first + (outside - tokens.begin()), *outside, vocab_, vocab_ - 1));
@@ -65,7 +69,8 @@ Result<double> TokenDataset::UnigramEntropy() const {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(vocab_));
   std::vector<std::int32_t> piece(std::size_t{1} << 16);
   for (std::int64_t first = begin_; first < end_;) {
-    piece.resize(static_cast<std::size_t>(std::min(end_ - first, static_cast<std::int64_t>(piece.size()))));
+    piece.resize(
+        static_cast<std::size_t>(std::min(end_ - first, static_cast<std::int64_t>(piece.size()))));
     if (Result<void> read = file_->Read(first, piece); !read) return tl::unexpected(read.error());
     if (Result<void> check = CheckVocab(piece, first); !check) return tl::unexpected(check.error());
     for (const std::int32_t token : piece) ++counts[static_cast<std::size_t>(token)];
@@ -92,8 +97,8 @@ Result<SharedFile> OpenShared(const char* key, const std::string& path) {
 
 }  // namespace
 
-Result<Datasets> OpenDatasets(const std::string& train, const std::string& validation, std::int64_t sequence,
-                              std::int64_t vocab, std::uint64_t seed) {
+Result<Datasets> OpenDatasets(const std::string& train, const std::string& validation,
+                              std::int64_t sequence, std::int64_t vocab, std::uint64_t seed) {
   const auto all_of = [&](const SharedFile& file) {
     return TokenDataset::Of(file, file->where(), 0, file->size(), sequence, vocab, seed);
   };
@@ -109,8 +114,9 @@ Result<Datasets> OpenDatasets(const std::string& train, const std::string& valid
     return Datasets{std::move(*whole), std::move(*own)};
   }
   const std::int64_t size = (*train_file)->size(), train_end = size - size / 20;
-  Result<TokenDataset> tail = TokenDataset::Of(*train_file, "data.validation: the last 5 % of " + train, train_end, size,
-                                               sequence, vocab, seed);
+  Result<TokenDataset> tail =
+      TokenDataset::Of(*train_file, "data.validation: the last 5 % of " + train, train_end, size,
+                       sequence, vocab, seed);
   if (!tail) {
     tail.error().message += "; name a validation file, or train on a longer text";
     return tl::unexpected(tail.error());

@@ -39,7 +39,9 @@ TokenFile::TokenFile(int descriptor, std::int64_t size, std::string where)
     : descriptor_(descriptor), size_(size), where_(std::move(where)) {}
 
 TokenFile::TokenFile(TokenFile&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_), where_(std::move(other.where_)) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(other.size_),
+      where_(std::move(other.where_)) {}
 
 TokenFile& TokenFile::operator=(TokenFile&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
@@ -61,10 +63,12 @@ Result<void> TokenFile::Read(std::int64_t first, std::span<std::int32_t> tokens)
     const std::int64_t offset = first + static_cast<std::int64_t>(done);
     const ssize_t got = ::pread(descriptor_, bytes.data(), wanted, offset);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Fail(fmt::format("{}: reading at byte {} failed: {}", where_, offset, Reason(errno)));
+    if (got < 0)
+      return Fail(fmt::format("{}: reading at byte {} failed: {}", where_, offset, Reason(errno)));
     if (got == 0) {
-      return Fail(fmt::format("{}: the file became shorter during the run: it had {} bytes and now ends before byte {}",
-                              where_, size_, offset));
+      return Fail(fmt::format(
+          "{}: the file became shorter during the run: it had {} bytes and now ends before byte {}",
+          where_, size_, offset));
     }
     std::copy_n(bytes.begin(), got, tokens.begin() + static_cast<std::ptrdiff_t>(done));
     done += static_cast<std::size_t>(got);

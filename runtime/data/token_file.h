@@ -11,8 +11,8 @@ namespace adaptive_train {
 
 /// An open file of byte-level tokens: token i is byte i. Movable; any thread may read.
 ///
-/// Read by pread rather than mapped: a file that shrinks under us is then an error in one line instead
-/// of a SIGBUS, and a sample is a few hundred bytes from the page cache either way.
+/// Read by pread rather than mapped: a file that shrinks under us is then an error in one line
+/// instead of a SIGBUS, and a sample is a few hundred bytes from the page cache either way.
 class TokenFile {
  public:
   /// Opens `path`. `key` is the configuration's name for the file and opens every message:

@@ -6,19 +6,23 @@
 namespace adaptive_train {
 namespace {
 
-std::string NameOf(std::int64_t block, const char* part) { return "h." + std::to_string(block) + "." + part; }
+std::string NameOf(std::int64_t block, const char* part) {
+  return "h." + std::to_string(block) + "." + part;
+}
 
 }  // namespace
 
 template <class T>
-BlockWorkspace<T>::BlockWorkspace(kernels::DeviceMemory& memory, std::int64_t max_rows, std::int64_t hidden)
+BlockWorkspace<T>::BlockWorkspace(kernels::DeviceMemory& memory, std::int64_t max_rows,
+                                  std::int64_t hidden)
     : d_residual(memory, static_cast<std::size_t>(max_rows * hidden)),
       d_narrow(memory, static_cast<std::size_t>(max_rows * hidden)),
       d_wide(memory, static_cast<std::size_t>(max_rows * 4 * hidden)) {}
 
 template <class T>
-TransformerBlock<T>::TransformerBlock(const ModelDims& dims, const ParameterLayout& layout, std::int64_t block,
-                                      std::int64_t micro_batch, kernels::DeviceMemory& memory)
+TransformerBlock<T>::TransformerBlock(const ModelDims& dims, const ParameterLayout& layout,
+                                      std::int64_t block, std::int64_t micro_batch,
+                                      kernels::DeviceMemory& memory)
     : hidden_(dims.hidden),
       heads_(dims.heads),
       sequence_(dims.sequence),
@@ -41,7 +45,8 @@ TransformerBlock<T>::TransformerBlock(const ModelDims& dims, const ParameterLayo
 }
 
 template <class T>
-void TransformerBlock<T>::Forward(const StageMemory<T>& memory, std::int64_t batch, const T* input) {
+void TransformerBlock<T>::Forward(const StageMemory<T>& memory, std::int64_t batch,
+                                  const T* input) {
   kernels::Device<T>& device = memory.device;
   const std::int64_t rows = batch * sequence_;
   ln_1_.Forward(memory, rows, input);
@@ -60,7 +65,8 @@ void TransformerBlock<T>::Forward(const StageMemory<T>& memory, std::int64_t bat
   c_fc_.Forward(memory, rows, ln_2_.output(), fc_.data());
   device.Gelu({.count = rows * 4 * hidden_, .input = fc_.data(), .output = gelu_.data()});
   mlp_c_proj_.Forward(memory, rows, gelu_.data(), output_.data());
-  device.Add({.count = rows * hidden_, .a = mid_.data(), .b = output_.data(), .output = output_.data()});
+  device.Add(
+      {.count = rows * hidden_, .a = mid_.data(), .b = output_.data(), .output = output_.data()});
 }
 
 template <class T>
@@ -78,14 +84,15 @@ void TransformerBlock<T>::FeedForwardBackward(const StageMemory<T>& memory, std:
   T* d_fc = workspace.d_wide.data();
   T* d_norm = workspace.d_narrow.data();
   mlp_c_proj_.Backward(memory, rows, d_mid, gelu_.data(), d_fc);
-  memory.device.GeluBackward({.count = rows * 4 * hidden_, .input = fc_.data(), .d_output = d_fc, .d_input = d_fc});
+  memory.device.GeluBackward(
+      {.count = rows * 4 * hidden_, .input = fc_.data(), .d_output = d_fc, .d_input = d_fc});
   c_fc_.Backward(memory, rows, d_fc, ln_2_.output(), d_norm);
   ln_2_.Backward(memory, rows, d_norm, mid_.data(), d_mid);
 }
 
 template <class T>
-void TransformerBlock<T>::AttentionBackward(const StageMemory<T>& memory, std::int64_t batch, const T* input,
-                                            BlockWorkspace<T>& workspace) {
+void TransformerBlock<T>::AttentionBackward(const StageMemory<T>& memory, std::int64_t batch,
+                                            const T* input, BlockWorkspace<T>& workspace) {
   const std::int64_t rows = batch * sequence_;
   T* d_input = workspace.d_residual.data();
   T* d_qkv = workspace.d_wide.data();

@@ -7,7 +7,8 @@ namespace adaptive_train {
 
 template <class T>
 GptStage<T>::GptStage(const ModelDims& dims, const StageSlice& slice, std::int64_t micro_batch,
-                      kernels::Device<T>& device, std::span<const T> parameters, std::span<T> gradients)
+                      kernels::Device<T>& device, std::span<const T> parameters,
+                      std::span<T> gradients)
     : dims_(dims),
       slice_(slice),
       micro_batch_(micro_batch),
@@ -19,7 +20,8 @@ GptStage<T>::GptStage(const ModelDims& dims, const StageSlice& slice, std::int64
       workspace_(device, micro_batch * dims.sequence, dims.hidden) {
   assert(static_cast<std::int64_t>(parameters.size()) == layout_.size());
   assert(static_cast<std::int64_t>(gradients.size()) == layout_.size());
-  if (slice.has_embedding) tokens_ = {device, static_cast<std::size_t>(micro_batch * dims.sequence)};
+  if (slice.has_embedding)
+    tokens_ = {device, static_cast<std::size_t>(micro_batch * dims.sequence)};
   blocks_.reserve(static_cast<std::size_t>(slice.last_block - slice.first_block));
   for (std::int64_t block = slice.first_block; block < slice.last_block; ++block) {
     blocks_.emplace_back(dims, layout_, block, micro_batch, device);
@@ -35,8 +37,9 @@ std::size_t GptStage<T>::activation_bytes() const {
 }
 
 template <class T>
-double GptStage<T>::ForwardBackward(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-                                    std::int64_t batch, double loss_scale, const OnReady& on_ready) {
+double GptStage<T>::ForwardBackward(std::span<const std::int32_t> tokens,
+                                    std::span<const std::int32_t> targets, std::int64_t batch,
+                                    double loss_scale, const OnReady& on_ready) {
   ForwardTokens(tokens, batch);
   const double loss = HeadLoss(targets, loss_scale);
   Backward(nullptr, on_ready);
@@ -44,8 +47,8 @@ double GptStage<T>::ForwardBackward(std::span<const std::int32_t> tokens, std::s
 }
 
 template <class T>
-double GptStage<T>::Loss(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-                         std::int64_t batch) {
+double GptStage<T>::Loss(std::span<const std::int32_t> tokens,
+                         std::span<const std::int32_t> targets, std::int64_t batch) {
   assert(head_);
   ForwardTokens(tokens, batch);
   return head_->Loss(memory(), rows(), output(), targets);
@@ -71,7 +74,8 @@ template <class T>
 void GptStage<T>::ForwardActivations(const T* input, std::int64_t batch) {
   assert(!slice_.has_embedding && batch >= 0 && batch <= micro_batch_);
   batch_ = batch;
-  device_.CopyWithin(input_.data(), input, static_cast<std::size_t>(rows() * dims_.hidden) * sizeof(T));
+  device_.CopyWithin(input_.data(), input,
+                     static_cast<std::size_t>(rows() * dims_.hidden) * sizeof(T));
   ForwardBlocks();
 }
 
@@ -82,7 +86,8 @@ const T* GptStage<T>::BlockInput(std::size_t index) const {
 
 template <class T>
 void GptStage<T>::ForwardBlocks() {
-  for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i].Forward(memory(), batch_, BlockInput(i));
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    blocks_[i].Forward(memory(), batch_, BlockInput(i));
 }
 
 template <class T>
@@ -105,7 +110,8 @@ void GptStage<T>::Backward(const T* d_output, const OnReady& on_ready) {
     head_->Backward(memory(), rows(), output(), workspace_.d_narrow.data(), d_residual);
     ready_from(head_->begin());
   } else {
-    device_.CopyWithin(d_residual, d_output, static_cast<std::size_t>(rows() * dims_.hidden) * sizeof(T));
+    device_.CopyWithin(d_residual, d_output,
+                       static_cast<std::size_t>(rows() * dims_.hidden) * sizeof(T));
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     blocks_[i].Backward(memory(), batch_, BlockInput(i), workspace_);
@@ -117,13 +123,14 @@ void GptStage<T>::Backward(const T* d_output, const OnReady& on_ready) {
 
 template <class T>
 void GptStage<T>::EmbeddingBackward() {
-  device_.EmbeddingBackward({.batch = batch_,
-                             .sequence = dims_.sequence,
-                             .columns = dims_.hidden,
-                             .tokens = tokens_.data(),
-                             .d_output = workspace_.d_residual.data(),
-                             .d_token_weight = gradients_.data() + layout_.Find("wte.weight")->offset,
-                             .d_position_weight = gradients_.data() + layout_.Find("wpe.weight")->offset});
+  device_.EmbeddingBackward(
+      {.batch = batch_,
+       .sequence = dims_.sequence,
+       .columns = dims_.hidden,
+       .tokens = tokens_.data(),
+       .d_output = workspace_.d_residual.data(),
+       .d_token_weight = gradients_.data() + layout_.Find("wte.weight")->offset,
+       .d_position_weight = gradients_.data() + layout_.Find("wpe.weight")->offset});
 }
 
 template class GptStage<float>;

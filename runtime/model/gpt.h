@@ -16,21 +16,21 @@
 
 namespace adaptive_train {
 
-/// Called during backward when the gradients in [begin, end) of the arena are final. The ranges come
-/// from the end of the arena to its beginning, block by block, and cover it exactly once.
+/// Called during backward when the gradients in [begin, end) of the arena are final. The ranges
+/// come from the end of the arena to its beginning, block by block, and cover it exactly once.
 using OnReady = std::function<void(std::size_t begin, std::size_t end)>;
 
-/// One stage with the activations of one micro-batch. Not thread-safe. Tokens and targets are in the
-/// host's memory, row-major [batch, sequence], each in [0, vocab); activations at the boundary are
-/// [batch, sequence, hidden] in the device's memory. `batch` may change from call to call, up to
-/// micro_batch; 0 is allowed.
+/// One stage with the activations of one micro-batch. Not thread-safe. Tokens and targets are in
+/// the host's memory, row-major [batch, sequence], each in [0, vocab); activations at the boundary
+/// are [batch, sequence, hidden] in the device's memory. `batch` may change from call to call, up
+/// to micro_batch; 0 is allowed.
 template <class T>
 class GptStage {
  public:
-  /// `parameters` and `gradients` are arenas of layout().size() elements in the device's memory; they
-  /// and the device belong to the caller and outlive the stage. Throws std::bad_alloc.
-  GptStage(const ModelDims& dims, const StageSlice& slice, std::int64_t micro_batch, kernels::Device<T>& device,
-           std::span<const T> parameters, std::span<T> gradients);
+  /// `parameters` and `gradients` are arenas of layout().size() elements in the device's memory;
+  /// they and the device belong to the caller and outlive the stage. Throws std::bad_alloc.
+  GptStage(const ModelDims& dims, const StageSlice& slice, std::int64_t micro_batch,
+           kernels::Device<T>& device, std::span<const T> parameters, std::span<T> gradients);
 
   const ParameterLayout& layout() const { return layout_; }
   /// Device memory that this stage allocated, arenas not included.
@@ -38,16 +38,19 @@ class GptStage {
 
   // The whole model in one stage.
 
-  /// Returns the sum of the token losses in nats and adds loss_scale times the gradient of that sum to
-  /// the gradients. With loss_scale = 1 / (tokens of the global batch) the sum over micro-batches and
-  /// ranks is the gradient of the global mean, however many samples each has. Pass on_ready with the
-  /// last micro-batch of a step only.
-  double ForwardBackward(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-                         std::int64_t batch, double loss_scale, const OnReady& on_ready = {});
+  /// Returns the sum of the token losses in nats and adds loss_scale times the gradient of that sum
+  /// to the gradients. With loss_scale = 1 / (tokens of the global batch) the sum over
+  /// micro-batches and ranks is the gradient of the global mean, however many samples each has.
+  /// Pass on_ready with the last micro-batch of a step only.
+  double ForwardBackward(std::span<const std::int32_t> tokens,
+                         std::span<const std::int32_t> targets, std::int64_t batch,
+                         double loss_scale, const OnReady& on_ready = {});
   /// Returns the sum of the token losses in nats.
-  double Loss(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, std::int64_t batch);
+  double Loss(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+              std::int64_t batch);
 
-  // Its parts, for stages of a pipeline: one of the two Forwards, then with the head HeadLoss, then Backward.
+  // Its parts, for stages of a pipeline: one of the two Forwards, then with the head HeadLoss, then
+  // Backward.
 
   /// With the embedding.
   void ForwardTokens(std::span<const std::int32_t> tokens, std::int64_t batch);
@@ -58,7 +61,8 @@ class GptStage {
 
   /// The sum of the token losses; Backward will start from loss_scale times its gradient.
   double HeadLoss(std::span<const std::int32_t> targets, double loss_scale);
-  /// d_output is the gradient with respect to output(), or nullptr with the head. Adds to the gradients.
+  /// d_output is the gradient with respect to output(), or nullptr with the head. Adds to the
+  /// gradients.
   void Backward(const T* d_output, const OnReady& on_ready = {});
   /// The gradient with respect to the input activations; valid until the next Backward.
   const T* d_input() const { return workspace_.d_residual.data(); }

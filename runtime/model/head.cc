@@ -6,13 +6,15 @@
 namespace adaptive_train {
 namespace {
 
-const char* WeightName(const ModelDims& dims) { return dims.tie_embeddings ? "wte.weight" : "lm_head.weight"; }
+const char* WeightName(const ModelDims& dims) {
+  return dims.tie_embeddings ? "wte.weight" : "lm_head.weight";
+}
 
 }  // namespace
 
 template <class T>
-LanguageHead<T>::LanguageHead(const ModelDims& dims, const ParameterLayout& layout, std::int64_t micro_batch,
-                              kernels::DeviceMemory& memory)
+LanguageHead<T>::LanguageHead(const ModelDims& dims, const ParameterLayout& layout,
+                              std::int64_t micro_batch, kernels::DeviceMemory& memory)
     : hidden_(dims.hidden),
       vocab_(dims.vocab),
       begin_(layout.Find("ln_f.weight")->offset),
@@ -29,14 +31,16 @@ double LanguageHead<T>::Loss(const StageMemory<T>& memory, std::int64_t rows, co
 }
 
 template <class T>
-double LanguageHead<T>::TrainingLoss(const StageMemory<T>& memory, std::int64_t rows, const T* input,
-                                     std::span<const std::int32_t> targets, double loss_scale) {
+double LanguageHead<T>::TrainingLoss(const StageMemory<T>& memory, std::int64_t rows,
+                                     const T* input, std::span<const std::int32_t> targets,
+                                     double loss_scale) {
   return CrossEntropy(memory, rows, input, targets, loss_scale, logits_.data());
 }
 
 template <class T>
-double LanguageHead<T>::CrossEntropy(const StageMemory<T>& memory, std::int64_t rows, const T* input,
-                                     std::span<const std::int32_t> targets, double gradient_scale, T* d_logits) {
+double LanguageHead<T>::CrossEntropy(const StageMemory<T>& memory, std::int64_t rows,
+                                     const T* input, std::span<const std::int32_t> targets,
+                                     double gradient_scale, T* d_logits) {
   assert(static_cast<std::int64_t>(targets.size()) == rows);
   targets_.CopyFromHost(targets);
   ln_f_.Forward(memory, rows, input);
@@ -58,8 +62,8 @@ double LanguageHead<T>::CrossEntropy(const StageMemory<T>& memory, std::int64_t 
 }
 
 template <class T>
-void LanguageHead<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* d_norm,
-                               T* d_input) {
+void LanguageHead<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, const T* input,
+                               T* d_norm, T* d_input) {
   memory.device.Matmul({.rows = vocab_,
                         .columns = hidden_,
                         .inner = rows,

@@ -12,8 +12,8 @@
 
 namespace adaptive_train {
 
-/// logits = ln_f(input) weight^T, where weight[vocab, hidden] is wte.weight if the embeddings are tied,
-/// otherwise lm_head.weight. Owns what backward needs of one forward. Not thread-safe.
+/// logits = ln_f(input) weight^T, where weight[vocab, hidden] is wte.weight if the embeddings are
+/// tied, otherwise lm_head.weight. Owns what backward needs of one forward. Not thread-safe.
 template <class T>
 class LanguageHead {
  public:
@@ -22,11 +22,14 @@ class LanguageHead {
 
   /// The sum of the losses of `rows` tokens in nats. `targets` is the host's. Backward is possible
   /// after TrainingLoss only, and starts from loss_scale times the gradient of the sum.
-  double Loss(const StageMemory<T>& memory, std::int64_t rows, const T* input, std::span<const std::int32_t> targets);
+  double Loss(const StageMemory<T>& memory, std::int64_t rows, const T* input,
+              std::span<const std::int32_t> targets);
   double TrainingLoss(const StageMemory<T>& memory, std::int64_t rows, const T* input,
                       std::span<const std::int32_t> targets, double loss_scale);
-  /// Overwrites d_input and d_norm, both [rows, hidden], of which d_norm is scratch; adds to the gradients.
-  void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* d_norm, T* d_input);
+  /// Overwrites d_input and d_norm, both [rows, hidden], of which d_norm is scratch; adds to the
+  /// gradients.
+  void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* d_norm,
+                T* d_input);
 
   /// Where the parameters that only the head uses begin in the arena.
   std::int64_t begin() const { return begin_; }

@@ -22,7 +22,8 @@ LinearLayer<T>::LinearLayer(const ParameterLayout& layout, const std::string& na
       bias_(RangeOf(layout, name + ".bias").offset) {}
 
 template <class T>
-void LinearLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* output) const {
+void LinearLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input,
+                             T* output) const {
   memory.device.Matmul({.rows = rows,
                         .columns = out_,
                         .inner = in_,
@@ -33,8 +34,8 @@ void LinearLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, co
 }
 
 template <class T>
-void LinearLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input,
-                              T* d_input) const {
+void LinearLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output,
+                              const T* input, T* d_input) const {
   memory.device.Matmul({.rows = in_,
                         .columns = out_,
                         .inner = rows,
@@ -55,8 +56,8 @@ void LinearLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, c
 }
 
 template <class T>
-NormLayer<T>::NormLayer(const ParameterLayout& layout, const std::string& name, kernels::DeviceMemory& memory,
-                        std::int64_t max_rows)
+NormLayer<T>::NormLayer(const ParameterLayout& layout, const std::string& name,
+                        kernels::DeviceMemory& memory, std::int64_t max_rows)
     : columns_(RangeOf(layout, name + ".weight").count),
       weight_(RangeOf(layout, name + ".weight").offset),
       bias_(RangeOf(layout, name + ".bias").offset),
@@ -77,8 +78,8 @@ void NormLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, cons
 }
 
 template <class T>
-void NormLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input,
-                            T* d_input) const {
+void NormLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output,
+                            const T* input, T* d_input) const {
   memory.device.LayerNormBackward({.rows = rows,
                                    .columns = columns_,
                                    .d_output = d_output,

@@ -10,7 +10,8 @@
 
 namespace adaptive_train {
 
-/// Where a stage computes and where its arenas begin, in the device's memory. All owned by the caller.
+/// Where a stage computes and where its arenas begin, in the device's memory. All owned by the
+/// caller.
 template <class T>
 struct StageMemory {
   kernels::Device<T>& device;
@@ -27,7 +28,8 @@ class LinearLayer {
 
   void Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* output) const;
   /// Adds to the gradients of weight and bias; overwrites d_input.
-  void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input, T* d_input) const;
+  void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input,
+                T* d_input) const;
 
  private:
   std::int64_t in_, out_, weight_, bias_;
@@ -43,9 +45,12 @@ class NormLayer {
   void Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input);
   const T* output() const { return output_.data(); }
   /// Adds to the gradients of weight and bias, and to d_input.
-  void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input, T* d_input) const;
+  void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input,
+                T* d_input) const;
 
-  std::size_t activation_bytes() const { return output_.bytes() + mean_.bytes() + reciprocal_std_.bytes(); }
+  std::size_t activation_bytes() const {
+    return output_.bytes() + mean_.bytes() + reciprocal_std_.bytes();
+  }
 
  private:
   std::int64_t columns_, weight_, bias_;

@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kInitialStd = 0.02;
 
-ParameterRange Weight(std::string name, std::int64_t rows, std::int64_t columns, double initial_std = kInitialStd) {
+ParameterRange Weight(std::string name, std::int64_t rows, std::int64_t columns,
+                      double initial_std = kInitialStd) {
   ParameterRange range;
   range.name = std::move(name);
   range.shape = {rows, columns};
@@ -58,9 +59,12 @@ struct PlacedRange {
 
   bool IsIn(const StageSlice& slice) const {
     switch (place) {
-      case Place::kEmbedding: return slice.has_embedding;
-      case Place::kBlock: return block >= slice.first_block && block < slice.last_block;
-      default: return slice.has_head;
+      case Place::kEmbedding:
+        return slice.has_embedding;
+      case Place::kBlock:
+        return block >= slice.first_block && block < slice.last_block;
+      default:
+        return slice.has_head;
     }
   }
 };
@@ -71,18 +75,21 @@ std::vector<PlacedRange> ModelRanges(const ModelDims& dims) {
   all.push_back({Place::kEmbedding, 0, Weight("wte.weight", dims.vocab, dims.hidden)});
   all.push_back({Place::kEmbedding, 0, Weight("wpe.weight", dims.sequence, dims.hidden)});
   for (std::int64_t block = 0; block < dims.layers; ++block) {
-    for (ParameterRange& range : BlockRanges(dims, block)) all.push_back({Place::kBlock, block, std::move(range)});
+    for (ParameterRange& range : BlockRanges(dims, block))
+      all.push_back({Place::kBlock, block, std::move(range)});
   }
   all.push_back({Place::kHead, 0, Vector("ln_f.weight", dims.hidden, InitialValue::kOnes)});
   all.push_back({Place::kHead, 0, Vector("ln_f.bias", dims.hidden, InitialValue::kZeros)});
-  if (!dims.tie_embeddings) all.push_back({Place::kHead, 0, Weight("lm_head.weight", dims.vocab, dims.hidden)});
+  if (!dims.tie_embeddings)
+    all.push_back({Place::kHead, 0, Weight("lm_head.weight", dims.vocab, dims.hidden)});
   return all;
 }
 
 }  // namespace
 
 ParameterLayout::ParameterLayout(const ModelDims& dims, const StageSlice& slice) {
-  assert(0 <= slice.first_block && slice.first_block <= slice.last_block && slice.last_block <= dims.layers);
+  assert(0 <= slice.first_block && slice.first_block <= slice.last_block &&
+         slice.last_block <= dims.layers);
   std::int64_t global_offset = 0;
   for (PlacedRange& placed : ModelRanges(dims)) {
     ParameterRange& range = placed.range;
@@ -106,14 +113,16 @@ void ParameterLayout::Append(ParameterRange range) {
 }
 
 const ParameterRange* ParameterLayout::Find(std::string_view name) const {
-  const auto found = std::find_if(ranges_.begin(), ranges_.end(), [&](const auto& range) { return range.name == name; });
+  const auto found = std::find_if(ranges_.begin(), ranges_.end(),
+                                  [&](const auto& range) { return range.name == name; });
   return found == ranges_.end() ? nullptr : &*found;
 }
 
 std::vector<DecayRun> ParameterLayout::DecayRuns(std::int64_t begin, std::int64_t end) const {
   std::vector<DecayRun> runs;
   for (const ParameterRange& range : ranges_) {
-    const std::int64_t first = std::max(begin, range.offset), last = std::min(end, range.offset + range.count);
+    const std::int64_t first = std::max(begin, range.offset),
+                       last = std::min(end, range.offset + range.count);
     if (first >= last) continue;
     if (!runs.empty() && runs.back().decay == range.decay) {
       runs.back().end = last;
@@ -128,28 +137,37 @@ namespace {
 
 // Four normals come from one block of random bits, and blocks are aligned to the global offset.
 template <class T>
-void FillNormal(const CounterRandom& random, std::int64_t global_offset, double std_deviation, std::span<T> values) {
+void FillNormal(const CounterRandom& random, std::int64_t global_offset, double std_deviation,
+                std::span<T> values) {
   auto block = static_cast<std::uint64_t>(global_offset) / 4;
   auto lane = static_cast<std::size_t>(global_offset % 4);
   for (std::size_t i = 0; i < values.size(); ++block, lane = 0) {
     const std::array<float, 4> normals = random.Normals({}, block);
-    for (; lane < 4 && i < values.size(); ++lane, ++i) values[i] = normals[lane] * static_cast<float>(std_deviation);
+    for (; lane < 4 && i < values.size(); ++lane, ++i)
+      values[i] = normals[lane] * static_cast<float>(std_deviation);
   }
 }
 
 }  // namespace
 
 template <class T>
-void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed, std::span<T> parameters) {
+void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed,
+                          std::span<T> parameters) {
   assert(static_cast<std::int64_t>(parameters.size()) == layout.size());
   const CounterRandom random(seed, RandomPurpose::kInitialization);
   for (const ParameterRange& range : layout.ranges()) {
-    const std::span<T> values =
-        parameters.subspan(static_cast<std::size_t>(range.offset), static_cast<std::size_t>(range.count));
+    const std::span<T> values = parameters.subspan(static_cast<std::size_t>(range.offset),
+                                                   static_cast<std::size_t>(range.count));
     switch (range.initial) {
-      case InitialValue::kZeros: std::fill(values.begin(), values.end(), T{0}); break;
-      case InitialValue::kOnes: std::fill(values.begin(), values.end(), T{1}); break;
-      case InitialValue::kNormal: FillNormal(random, range.global_offset, range.initial_std, values); break;
+      case InitialValue::kZeros:
+        std::fill(values.begin(), values.end(), T{0});
+        break;
+      case InitialValue::kOnes:
+        std::fill(values.begin(), values.end(), T{1});
+        break;
+      case InitialValue::kNormal:
+        FillNormal(random, range.global_offset, range.initial_std, values);
+        break;
     }
   }
 }

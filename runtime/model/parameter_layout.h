@@ -26,14 +26,14 @@ enum class InitialValue { kZeros, kOnes, kNormal };
 
 /// One parameter. Offsets and counts are in elements.
 struct ParameterRange {
-  std::string name;                 // as in GPT-2's checkpoints: wte.weight, h.0.attn.c_attn.weight, ...
+  std::string name;  // as in GPT-2's checkpoints: wte.weight, h.0.attn.c_attn.weight, ...
   std::vector<std::int64_t> shape;  // row-major; products take x[rows, in] times weight[in, out]
   std::int64_t offset = 0;          // in this stage's arena
   std::int64_t count = 0;
-  std::int64_t global_offset = 0;   // in the arena of the whole model
-  bool decay = false;               // takes weight decay: matrices do, vectors do not
+  std::int64_t global_offset = 0;  // in the arena of the whole model
+  bool decay = false;              // takes weight decay: matrices do, vectors do not
   InitialValue initial = InitialValue::kZeros;
-  double initial_std = 0;           // of kNormal
+  double initial_std = 0;  // of kNormal
 };
 
 /// A run of the arena whose elements all take weight decay, or all do not.
@@ -67,10 +67,11 @@ class ParameterLayout {
   std::int64_t size_ = 0;
 };
 
-/// Fills a host arena with the initial values: N(0, 0.02^2) for weights, with the products that write
-/// into the residual stream scaled by 1 / sqrt(2 layers) as in GPT-2. Every element depends on the
-/// seed and its global offset only, so every layout starts from the same model, bit by bit.
+/// Fills a host arena with the initial values: N(0, 0.02^2) for weights, with the products that
+/// write into the residual stream scaled by 1 / sqrt(2 layers) as in GPT-2. Every element depends
+/// on the seed and its global offset only, so every layout starts from the same model, bit by bit.
 template <class T>
-void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed, std::span<T> parameters);
+void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed,
+                          std::span<T> parameters);
 
 }  // namespace adaptive_train

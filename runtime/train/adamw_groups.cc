@@ -6,9 +6,9 @@
 namespace adaptive_train {
 
 template <class T>
-void AdamWStep(kernels::Device<T>& device, const ParameterLayout& layout, const AdamWSettings& settings,
-               const OptimizerArenas<T>& arenas, std::int64_t begin, std::int64_t end, std::int64_t step, double lr,
-               double gradient_scale) {
+void AdamWStep(kernels::Device<T>& device, const ParameterLayout& layout,
+               const AdamWSettings& settings, const OptimizerArenas<T>& arenas, std::int64_t begin,
+               std::int64_t end, std::int64_t step, double lr, double gradient_scale) {
   for (const DecayRun& run : layout.DecayRuns(begin, end)) {
     const auto first = static_cast<std::size_t>(run.begin);
     device.AdamW({.count = run.end - run.begin,
@@ -27,8 +27,10 @@ void AdamWStep(kernels::Device<T>& device, const ParameterLayout& layout, const 
 }
 
 template void AdamWStep(kernels::Device<float>&, const ParameterLayout&, const AdamWSettings&,
-                        const OptimizerArenas<float>&, std::int64_t, std::int64_t, std::int64_t, double, double);
+                        const OptimizerArenas<float>&, std::int64_t, std::int64_t, std::int64_t,
+                        double, double);
 template void AdamWStep(kernels::Device<double>&, const ParameterLayout&, const AdamWSettings&,
-                        const OptimizerArenas<double>&, std::int64_t, std::int64_t, std::int64_t, double, double);
+                        const OptimizerArenas<double>&, std::int64_t, std::int64_t, std::int64_t,
+                        double, double);
 
 }  // namespace adaptive_train

@@ -1,4 +1,5 @@
-// One AdamW step over a part of the arena, each parameter with or without weight decay as its range says.
+// One AdamW step over a part of the arena, each parameter with or without weight decay as its range
+// says.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,12 @@ struct OptimizerArenas {
   std::span<T> second_moments;
 };
 
-/// Updates elements [begin, end) of the arenas. `step` is 1 for the first update; gradients are taken
-/// times gradient_scale (clipping). Elements do not depend on how the arena is cut into calls.
+/// Updates elements [begin, end) of the arenas. `step` is 1 for the first update; gradients are
+/// taken times gradient_scale (clipping). Elements do not depend on how the arena is cut into
+/// calls.
 template <class T>
-void AdamWStep(kernels::Device<T>& device, const ParameterLayout& layout, const AdamWSettings& settings,
-               const OptimizerArenas<T>& arenas, std::int64_t begin, std::int64_t end, std::int64_t step,
-               double lr, double gradient_scale);
+void AdamWStep(kernels::Device<T>& device, const ParameterLayout& layout,
+               const AdamWSettings& settings, const OptimizerArenas<T>& arenas, std::int64_t begin,
+               std::int64_t end, std::int64_t step, double lr, double gradient_scale);
 
 }  // namespace adaptive_train

@@ -1,4 +1,5 @@
-// How long a small GPT's training step takes on the processor, against the time of its products alone.
+// How long a small GPT's training step takes on the processor, against the time of its products
+// alone.
 //
 // The floor is the step's model FLOPs at the speed this device reaches on a large matrix product.
 // Counters: floor_ms, of_floor (floor / step, 1 is best), tokens_per_s.
@@ -17,7 +18,9 @@
 namespace adaptive_train {
 namespace {
 
-double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double Seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// FLOP/s of the best of several products of 1024^3.
 double ProductPeak(kernels::cpu::CpuDevice& device) {
@@ -27,7 +30,12 @@ double ProductPeak(kernels::cpu::CpuDevice& device) {
   double best = 1e9;
   for (int repetition = 0; repetition < 10; ++repetition) {
     const double start = Seconds();
-    device.Matmul({.rows = kSize, .columns = kSize, .inner = kSize, .a = a.data(), .b = b.data(), .c = c.data()});
+    device.Matmul({.rows = kSize,
+                   .columns = kSize,
+                   .inner = kSize,
+                   .a = a.data(),
+                   .b = b.data(),
+                   .c = c.data()});
     best = std::min(best, Seconds() - start);
   }
   return 2.0 * kSize * kSize * kSize / best;
@@ -35,18 +43,23 @@ double ProductPeak(kernels::cpu::CpuDevice& device) {
 
 /// Arguments: threads, layers, heads, hidden, sequence, samples.
 void ModelStep(benchmark::State& state) {
-  const ModelDims dims{.layers = state.range(1), .heads = state.range(2), .hidden = state.range(3),
-                       .sequence = state.range(4), .vocab = 256};
+  const ModelDims dims{.layers = state.range(1),
+                       .heads = state.range(2),
+                       .hidden = state.range(3),
+                       .sequence = state.range(4),
+                       .vocab = 256};
   const std::int64_t samples = state.range(5);
   kernels::cpu::CpuDevice device(static_cast<int>(state.range(0)));
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   std::vector<float> parameters(static_cast<std::size_t>(layout.size()));
-  std::vector<float> gradients(parameters.size()), first(parameters.size()), second(parameters.size());
+  std::vector<float> gradients(parameters.size()), first(parameters.size()),
+      second(parameters.size());
   InitializeParameters(layout, 1, std::span(parameters));
   GptStage<float> stage(dims, StageSlice::Whole(dims), samples, device, parameters, gradients);
   const CounterRandom random(1, RandomPurpose::kSampleOrder);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(samples * dims.sequence));
-  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(random.Bits({.element = i}) % 256);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::int32_t>(random.Bits({.element = i}) % 256);
 
   const double count = static_cast<double>(tokens.size());
   std::int64_t step = 0;
@@ -55,8 +68,8 @@ void ModelStep(benchmark::State& state) {
     device.Clear(gradients.data(), gradients.size() * sizeof(float));
     benchmark::DoNotOptimize(stage.ForwardBackward(tokens, tokens, samples, 1 / count));
     benchmark::DoNotOptimize(device.SquaredNorm(layout.size(), gradients.data()));
-    AdamWStep<float>(device, layout, {.weight_decay = 0.1}, {parameters, gradients, first, second}, 0, layout.size(),
-                     ++step, 1e-4, 1);
+    AdamWStep<float>(device, layout, {.weight_decay = 0.1}, {parameters, gradients, first, second},
+                     0, layout.size(), ++step, 1e-4, 1);
   }
   const double step_seconds = (Seconds() - start) / static_cast<double>(step);
   const double floor = ModelShape::Of(dims).TrainFlopsPerToken() * count / ProductPeak(device);

@@ -62,7 +62,7 @@ ends_with() {
 }
 
 # steps_done N: metrics.jsonl has at least N lines.
-steps_done() { [[ $(wc -l <"$work/run/metrics.jsonl" 2>/dev/null || echo 0) -ge $1 ]]; }
+steps_done() { [[ $(cat "$work/run/metrics.jsonl" 2>/dev/null | wc -l) -ge $1 ]]; }
 
 # rank_pids: processes of this run's ranks, in the order of the ranks.
 rank_pids() { sort_ranks < <(pgrep -P "$launcher" -f adaptive-train-worker); }

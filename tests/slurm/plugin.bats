@@ -40,22 +40,25 @@ assert_nothing_queued() {
 }
 
 @test "a bad option is refused by sbatch, salloc and srun, and nothing is queued" {
-  local before command option says
+  local before command option says case
+  local -a cases
   before=$(job_count)
-  while IFS='|' read -r option says; do
-    for command in sbatch salloc srun; do
-      submit "$command" "--adaptive-train=$option"
-      assert_refused "$says"
-      # The other line is Slurm's own, which repeats the text.
-      [ "${#lines[@]}" -eq 2 ]
-    done
-  done <<'OPTIONS'
+  mapfile -t cases <<'OPTIONS'
 foo=1|unknown key "foo"; allowed: reuse=auto|never, spares=0..1024
 reuse=always|bad value "always" of reuse; allowed: auto or never
 spares=2000|a whole number from 0 to 1024
 spares=1,spares=1|spares is given twice
 reuse=auto,|empty item
 OPTIONS
+  for case in "${cases[@]}"; do
+    IFS='|' read -r option says <<<"$case"
+    for command in sbatch salloc srun; do
+      submit "$command" "--adaptive-train=$option"
+      assert_refused "$says"
+      # The other line is Slurm's own, which repeats the text.
+      [ "${#lines[@]}" -eq 2 ]
+    done
+  done
   assert_nothing_queued "$before"
 }
 

@@ -1,4 +1,5 @@
-// Philox against its published known answers; distributions and independence of what is built on it.
+// Philox against its published known answers; distributions and independence of what is built on
+// it.
 #include "core/counter_random.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,8 @@ namespace {
 
 // The known answers of Random123, the library of Philox's authors, for philox4x32 with 10 rounds.
 TEST(Philox, KnownAnswers) {
-  EXPECT_EQ((PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}), Philox4x32({0, 0, 0, 0}, {0, 0}));
+  EXPECT_EQ((PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}),
+            Philox4x32({0, 0, 0, 0}, {0, 0}));
   constexpr std::uint32_t kOnes = 0xffffffff;
   EXPECT_EQ((PhiloxCounter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}),
             Philox4x32({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}));
@@ -37,7 +39,8 @@ TEST(CounterRandom, EveryFieldOfThePlaceMatters) {
   EXPECT_EQ(places.size(), seen.size());
   EXPECT_EQ(random.Bits({}), CounterRandom(1, RandomPurpose::kDropout).Bits({}));
   EXPECT_NE(random.Bits({}), CounterRandom(2, RandomPurpose::kDropout).Bits({}));
-  EXPECT_NE(random.Bits({}), CounterRandom(1 + (std::uint64_t{1} << 32), RandomPurpose::kDropout).Bits({}));
+  EXPECT_NE(random.Bits({}),
+            CounterRandom(1 + (std::uint64_t{1} << 32), RandomPurpose::kDropout).Bits({}));
   EXPECT_NE(random.Bits({}), CounterRandom(1, RandomPurpose::kRounding).Bits({}));
 }
 
@@ -62,7 +65,8 @@ TEST(CounterRandom, UniformIsUniformInItsHalfOpenRange) {
   }
   double chi_squared = 0;
   for (const int bin : bins) chi_squared += std::pow(bin - kCount / kBins, 2) / (kCount / kBins);
-  EXPECT_LT(chi_squared, 100);  // 49 degrees of freedom: 85 is exceeded once in a thousand seeds, and the seed is fixed
+  EXPECT_LT(chi_squared, 100);  // 49 degrees of freedom: 85 is exceeded once in a thousand seeds,
+                                // and the seed is fixed
 }
 
 double NormalDistribution(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
@@ -75,7 +79,8 @@ TEST(CounterRandom, NormalIsNormal) {
   std::sort(values.begin(), values.end());
   double farthest = 0;  // Kolmogorov and Smirnov
   for (std::size_t i = 0; i < kCount; ++i) {
-    farthest = std::max(farthest, std::abs(NormalDistribution(values[i]) - (static_cast<double>(i) + 0.5) / kCount));
+    farthest = std::max(farthest, std::abs(NormalDistribution(values[i]) -
+                                           (static_cast<double>(i) + 0.5) / kCount));
   }
   EXPECT_LT(farthest, 1.63 / std::sqrt(kCount));
   EXPECT_GT(values.back(), 4.0);
@@ -95,11 +100,13 @@ TEST(CounterRandom, NeighboursAreUncorrelated) {
   }
 }
 
-// Bits, so that a change of arithmetic that would give machines different initial weights is noticed.
+// Bits, so that a change of arithmetic that would give machines different initial weights is
+// noticed.
 TEST(CounterRandom, NormalsHaveTheseBits) {
   const CounterRandom random(1337, RandomPurpose::kInitialization);
-  EXPECT_EQ((std::array<float, 4>{-0x1.4a1314p-1F, 0x1.4a452ap-1F, -0x1.751a5ap+0F, -0x1.fb3d02p-2F}),
-            random.Normals({}, 0));
+  EXPECT_EQ(
+      (std::array<float, 4>{-0x1.4a1314p-1F, 0x1.4a452ap-1F, -0x1.751a5ap+0F, -0x1.fb3d02p-2F}),
+      random.Normals({}, 0));
 }
 
 }  // namespace

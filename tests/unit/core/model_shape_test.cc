@@ -6,7 +6,8 @@
 namespace adaptive_train {
 namespace {
 
-constexpr ModelDims kGpt2Small{.layers = 12, .heads = 12, .hidden = 768, .sequence = 1024, .vocab = 50257};
+constexpr ModelDims kGpt2Small{
+    .layers = 12, .heads = 12, .hidden = 768, .sequence = 1024, .vocab = 50257};
 
 TEST(ModelShape, Gpt2SmallHasItsPublishedSize) {
   const ModelShape shape = ModelShape::Of(kGpt2Small);
@@ -47,13 +48,15 @@ TEST(CheckDims, NamesTheKeyAndWhatIsAllowed) {
   EXPECT_TRUE(CheckDims(kGpt2Small));
   ModelDims dims = kGpt2Small;
   dims.heads = 7;
-  EXPECT_EQ("model.hidden = 768 is not a multiple of model.heads = 7", CheckDims(dims).error().message);
+  EXPECT_EQ("model.hidden = 768 is not a multiple of model.heads = 7",
+            CheckDims(dims).error().message);
   dims = kGpt2Small;
   dims.layers = 0;
   EXPECT_EQ("model.layers = 0: allowed are 1 to 1048576", CheckDims(dims).error().message);
   dims.layers = 1;
   dims.vocab = std::int64_t{1} << 40;
-  EXPECT_EQ("model.vocab = 1099511627776: allowed are 1 to 1048576", CheckDims(dims).error().message);
+  EXPECT_EQ("model.vocab = 1099511627776: allowed are 1 to 1048576",
+            CheckDims(dims).error().message);
 }
 
 }  // namespace

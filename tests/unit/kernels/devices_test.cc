@@ -1,4 +1,5 @@
-// One suite over device x scalar: every operation against the float64 reference, and against itself with more threads.
+// One suite over device x scalar: every operation against the float64 reference, and against itself
+// with more threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,8 +18,9 @@ namespace {
 
 /// How far float32 may be from the float64 reference, relative to the largest expected value or 1.
 const std::map<std::string, double> kTolerance{
-    {"matmul", 2e-6},    {"bias_backward", 2e-6}, {"layer_norm", 4e-6}, {"gelu", 2e-6},         {"attention", 4e-6},
-    {"embedding", 3e-6}, {"cross_entropy", 2e-6}, {"adamw", 2e-6},      {"elementwise", 2e-7}, {"reduction", 1e-12},
+    {"matmul", 2e-6},      {"bias_backward", 2e-6}, {"layer_norm", 4e-6},    {"gelu", 2e-6},
+    {"attention", 4e-6},   {"embedding", 3e-6},     {"cross_entropy", 2e-6}, {"adamw", 2e-6},
+    {"elementwise", 2e-7}, {"reduction", 1e-12},
 };
 
 struct Candidate {
@@ -35,7 +37,8 @@ std::vector<Candidate> Candidates() {
   return all;
 }
 
-void ExpectClose(const Arrays& expected, const Arrays& actual, double tolerance, const std::string& what) {
+void ExpectClose(const Arrays& expected, const Arrays& actual, double tolerance,
+                 const std::string& what) {
   ASSERT_EQ(expected.size(), actual.size()) << what;
   for (std::size_t output = 0; output < expected.size(); ++output) {
     ASSERT_EQ(expected[output].size(), actual[output].size()) << what;
@@ -70,7 +73,8 @@ TEST(Devices, CpuGivesTheSameBitsWithAnyNumberOfThreads) {
     const Arrays inputs = a_case.Inputs(), expected = a_case.Run(one, inputs);
     for (const int threads : {1, 2, 5}) {
       cpu::CpuDevice several(threads);
-      EXPECT_EQ(expected, a_case.Run(several, inputs)) << operation << " with " << threads << " threads";
+      EXPECT_EQ(expected, a_case.Run(several, inputs))
+          << operation << " with " << threads << " threads";
     }
   });
 }
@@ -79,8 +83,12 @@ template <class T>
 std::vector<T> Losses(Device<T>& device, const Array& logits) {
   Buffer<T> on_device = ToDevice(device, logits), losses(device, 1);
   const Buffer<std::int32_t> targets = TokensToDevice(device, {0});
-  device.CrossEntropy({.rows = 1, .classes = static_cast<std::int64_t>(logits.size()), .logits = on_device.data(),
-                       .targets = targets.data(), .losses = losses.data(), .d_logits = on_device.data()});
+  device.CrossEntropy({.rows = 1,
+                       .classes = static_cast<std::int64_t>(logits.size()),
+                       .logits = on_device.data(),
+                       .targets = targets.data(),
+                       .losses = losses.data(),
+                       .d_logits = on_device.data()});
   std::vector<T> host(1);
   losses.CopyToHost(host);
   return host;
@@ -92,9 +100,11 @@ TEST(Devices, LossOfALogitThatIsNotFiniteIsNotFinite) {
       Array logits(33, 0.5);
       EXPECT_TRUE(std::isfinite(Losses(*candidate.device, logits)[0])) << candidate.name;
       logits[at] = std::numeric_limits<double>::quiet_NaN();
-      EXPECT_FALSE(std::isfinite(Losses(*candidate.device, logits)[0])) << candidate.name << ", NaN at " << at;
+      EXPECT_FALSE(std::isfinite(Losses(*candidate.device, logits)[0]))
+          << candidate.name << ", NaN at " << at;
       logits[at] = std::numeric_limits<double>::infinity();
-      EXPECT_FALSE(std::isfinite(Losses(*candidate.device, logits)[0])) << candidate.name << ", infinity at " << at;
+      EXPECT_FALSE(std::isfinite(Losses(*candidate.device, logits)[0]))
+          << candidate.name << ", infinity at " << at;
     }
   }
 }

@@ -16,7 +16,8 @@ void ExpectGradientsOfObjective(const Case& a_case) {
   constexpr double kStep = 1e-5, kTolerance = 1e-8;
   reference::ReferenceDevice<double> device;
   Arrays inputs = a_case.Inputs();
-  for (const std::size_t before : Case::GradientsBefore()) std::fill(inputs[before].begin(), inputs[before].end(), 0.0);
+  for (const std::size_t before : Case::GradientsBefore())
+    std::fill(inputs[before].begin(), inputs[before].end(), 0.0);
   const Arrays outputs = a_case.Run(device, inputs);
   for (const GradientPair& pair : Case::Gradients()) {
     ASSERT_EQ(inputs[pair.input].size(), outputs[pair.gradient].size());
@@ -30,7 +31,8 @@ void ExpectGradientsOfObjective(const Case& a_case) {
       const double below = a_case.Objective(inputs, a_case.Run(device, inputs));
       value = center;
       const double gradient = outputs[pair.gradient][i];
-      EXPECT_NEAR((above - below) / (2 * kStep), gradient, kTolerance * std::max(1.0, std::abs(gradient)))
+      EXPECT_NEAR((above - below) / (2 * kStep), gradient,
+                  kTolerance * std::max(1.0, std::abs(gradient)))
           << "input " << pair.input << " at " << i;
     }
   }
@@ -78,9 +80,18 @@ TEST(Gradients, BiasByHand) {
 TEST(Gradients, AdamWByHand) {
   reference::ReferenceDevice<double> device;
   double parameter = 2, gradient = -0.5, first = 0, second = 0;
-  device.AdamW({.count = 1, .parameters = &parameter, .gradients = &gradient, .first_moments = &first,
-                .second_moments = &second, .step = 1, .lr = 0.1, .beta1 = 0.9, .beta2 = 0.75, .epsilon = 0,
-                .weight_decay = 0.5, .gradient_scale = 2});
+  device.AdamW({.count = 1,
+                .parameters = &parameter,
+                .gradients = &gradient,
+                .first_moments = &first,
+                .second_moments = &second,
+                .step = 1,
+                .lr = 0.1,
+                .beta1 = 0.9,
+                .beta2 = 0.75,
+                .epsilon = 0,
+                .weight_decay = 0.5,
+                .gradient_scale = 2});
   EXPECT_DOUBLE_EQ(2 + 0.1 - 0.1 * 0.5 * 2, parameter);
   EXPECT_DOUBLE_EQ(-0.1, first);
   EXPECT_DOUBLE_EQ(0.25, second);

@@ -59,7 +59,10 @@ TEST(ThreadPool, WorksAtTheSameTime) {
 TEST(ThreadPool, ThrowsWhatABodyThrewAndGoesOn) {
   ThreadPool pool(4);
   for (int round = 0; round < 50; ++round) {
-    EXPECT_THROW(pool.For(100, [&](std::int64_t index, int) { if (index == 60) throw std::runtime_error("60"); }),
+    EXPECT_THROW(pool.For(100,
+                          [&](std::int64_t index, int) {
+                            if (index == 60) throw std::runtime_error("60");
+                          }),
                  std::runtime_error);
     std::atomic<int> calls = 0;
     pool.For(100, [&](std::int64_t, int) { ++calls; });
@@ -75,7 +78,8 @@ TEST(ThreadPool, LeavesSignalsToOthers) {
     while (arrived < 2) std::this_thread::yield();
     sigset_t mask;
     pthread_sigmask(SIG_BLOCK, nullptr, &mask);
-    if (thread == 1 && sigismember(&mask, SIGTERM) == 1 && sigismember(&mask, SIGINT) == 1) ++blocked;
+    if (thread == 1 && sigismember(&mask, SIGTERM) == 1 && sigismember(&mask, SIGINT) == 1)
+      ++blocked;
   });
   EXPECT_EQ(1, blocked);
   sigset_t mask;

@@ -21,7 +21,8 @@ TEST(Permutation, VisitsEveryNumberOnce) {
   for (const std::int64_t size : {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 1000, 4097}) {
     std::vector<std::int64_t> order = Order(size, 9, 0);
     std::sort(order.begin(), order.end());
-    for (std::int64_t i = 0; i < size; ++i) ASSERT_EQ(i, order[static_cast<std::size_t>(i)]) << "size " << size;
+    for (std::int64_t i = 0; i < size; ++i)
+      ASSERT_EQ(i, order[static_cast<std::size_t>(i)]) << "size " << size;
   }
 }
 
@@ -39,7 +40,8 @@ TEST(Permutation, AllOrdersOfThreeComeEquallyOften) {
     ++counts[static_cast<std::size_t>(order[0] * 9 + order[1] * 3 + order[2])];
   }
   EXPECT_EQ(6, std::count_if(counts.begin(), counts.end(), [](int count) { return count > 0; }));
-  for (const int count : counts) EXPECT_TRUE(count == 0 || std::abs(count - kSeeds / 6) < 150) << count;
+  for (const int count : counts)
+    EXPECT_TRUE(count == 0 || std::abs(count - kSeeds / 6) < 150) << count;
 }
 
 TEST(Permutation, NeighboursAreFarApart) {
@@ -47,7 +49,8 @@ TEST(Permutation, NeighboursAreFarApart) {
   const std::vector<std::int64_t> order = Order(kSize, 5, 3);
   double product = 0;
   for (std::size_t i = 1; i < order.size(); ++i) {
-    product += (static_cast<double>(order[i]) / kSize - 0.5) * (static_cast<double>(order[i - 1]) / kSize - 0.5);
+    product += (static_cast<double>(order[i]) / kSize - 0.5) *
+               (static_cast<double>(order[i - 1]) / kSize - 0.5);
   }
   EXPECT_LT(std::abs(product / kSize * 12), 4 / std::sqrt(kSize)) << "correlation of neighbours";
 }

@@ -14,7 +14,8 @@ namespace adaptive_train {
 /// Lives as long as the object does.
 class TextFile {
  public:
-  explicit TextFile(std::string_view text) : path_(testing::TempDir() + "adaptive_train_text_XXXXXX") {
+  explicit TextFile(std::string_view text)
+      : path_(testing::TempDir() + "adaptive_train_text_XXXXXX") {
     const int descriptor = ::mkstemp(path_.data());
     EXPECT_GE(descriptor, 0);
     ::close(descriptor);

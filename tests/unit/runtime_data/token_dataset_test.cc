@@ -22,8 +22,8 @@ std::string Counting(std::size_t size) {
   return text;
 }
 
-std::string ErrorOf(const std::string& train, const std::string& validation, std::int64_t sequence = 128,
-                    std::int64_t vocab = 256) {
+std::string ErrorOf(const std::string& train, const std::string& validation,
+                    std::int64_t sequence = 128, std::int64_t vocab = 256) {
   const Result<Datasets> opened = OpenDatasets(train, validation, sequence, vocab, 1);
   if (opened) return "";
   EXPECT_EQ(ExitCode::kUsage, opened.error().exit_code);
@@ -78,10 +78,12 @@ TEST(TokenDataset, AutoValidationIsTheLastTwentiethAndTrainingLeavesItOut) {
 }
 
 TEST(TokenDataset, UnigramEntropyIsThatOfTheFrequencies) {
-  const TextFile text(std::string(3000, 'a') + std::string(1000, 'b') + std::string(200000, 'c')), one(std::string(200, 'a'));
+  const TextFile text(std::string(3000, 'a') + std::string(1000, 'b') + std::string(200000, 'c')),
+      one(std::string(200, 'a'));
   const Datasets data = OpenDatasets(text.path(), one.path(), 16, 256, 1).value();
   double expected = 0;
-  for (const double count : {3000, 1000, 200000}) expected -= count / 204000 * std::log(count / 204000);
+  for (const double count : {3000, 1000, 200000})
+    expected -= count / 204000 * std::log(count / 204000);
   EXPECT_NEAR(expected, data.train.UnigramEntropy().value(), 1e-12);
   EXPECT_EQ(0, data.validation.UnigramEntropy().value());
 }
@@ -95,21 +97,25 @@ TEST(TokenDataset, TheSmallestTextHoldsOneSample) {
 
 TEST(TokenDataset, ATextThatIsTooShortIsRefusedWithWhatItNeeds) {
   const TextFile enough(Counting(5000)), small(Counting(120)), tail(Counting(1200)), empty("");
-  EXPECT_EQ("data.train: " + small.path() + ": 120 bytes, one sample needs sequence + 1 = 129", ErrorOf(small.path(), "auto"));
+  EXPECT_EQ("data.train: " + small.path() + ": 120 bytes, one sample needs sequence + 1 = 129",
+            ErrorOf(small.path(), "auto"));
   EXPECT_EQ("data.validation: " + small.path() + ": 120 bytes, one sample needs sequence + 1 = 129",
             ErrorOf(enough.path(), small.path()));
   EXPECT_EQ("data.validation: the last 5 % of " + tail.path() +
-                ": 60 bytes, one sample needs sequence + 1 = 129; name a validation file, or train on a longer text",
+                ": 60 bytes, one sample needs sequence + 1 = 129; name a validation file, or train "
+                "on a longer text",
             ErrorOf(tail.path(), "auto"));
   EXPECT_EQ("data.train: " + empty.path() + ": the file is empty", ErrorOf(empty.path(), "auto"));
 }
 
 TEST(TokenDataset, WhatIsNoReadableFileIsRefusedAtOnce) {
   const TextFile text(Counting(5000));
-  EXPECT_EQ("data.train: /nonexistent/text: cannot be opened: No such file or directory", ErrorOf("/nonexistent/text", "auto"));
+  EXPECT_EQ("data.train: /nonexistent/text: cannot be opened: No such file or directory",
+            ErrorOf("/nonexistent/text", "auto"));
   EXPECT_EQ("data.validation: /nonexistent/text: cannot be opened: No such file or directory",
             ErrorOf(text.path(), "/nonexistent/text"));
-  EXPECT_EQ("data.train: " + testing::TempDir() + ": not a regular file", ErrorOf(testing::TempDir(), "auto"));
+  EXPECT_EQ("data.train: " + testing::TempDir() + ": not a regular file",
+            ErrorOf(testing::TempDir(), "auto"));
   EXPECT_EQ("data.train: /dev/zero: not a regular file", ErrorOf("/dev/zero", "auto"));
   EXPECT_EQ("data.train: no file named; it takes the path of a text file", ErrorOf("", "auto"));
   const std::string pipe = text.path() + ".pipe";
@@ -125,8 +131,8 @@ TEST(TokenDataset, AByteBeyondTheVocabularyIsAnErrorWithItsPlace) {
   const TokenDataset train = OpenDatasets(text.path(), "auto", 16, 128, 1).value().train;
   std::vector<std::int32_t> tokens(16), targets(16);
   EXPECT_TRUE(train.Window(0, tokens, targets));
-  const std::string expected =
-      "data.train: " + text.path() + ": byte 500 has the value 200, model.vocab = 128 allows 0 to 127";
+  const std::string expected = "data.train: " + text.path() +
+                               ": byte 500 has the value 200, model.vocab = 128 allows 0 to 127";
   EXPECT_EQ(expected, train.Window(500 / 16, tokens, targets).error().message);
   EXPECT_EQ(expected, train.UnigramEntropy().error().message);
 }
@@ -140,7 +146,8 @@ TEST(TokenDataset, AFileThatShrinksIsAnErrorNotACrash) {
   const Result<void> read = train.Window(5000, tokens, targets);
   ASSERT_FALSE(read);
   EXPECT_EQ("data.train: " + text.path() +
-                ": the file became shorter during the run: it had 100000 bytes and now ends before byte 80000",
+                ": the file became shorter during the run: it had 100000 bytes and now ends before "
+                "byte 80000",
             read.error().message);
   EXPECT_FALSE(train.UnigramEntropy());
 }

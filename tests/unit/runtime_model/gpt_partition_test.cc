@@ -15,9 +15,11 @@ ModelDims Dims(bool tied) {
   return {.layers = 3, .heads = 2, .hidden = 8, .sequence = 6, .vocab = 11, .tie_embeddings = tied};
 }
 
-void ExpectNear(const std::vector<double>& expected, const std::vector<double>& actual, double tolerance) {
+void ExpectNear(const std::vector<double>& expected, const std::vector<double>& actual,
+                double tolerance) {
   ASSERT_EQ(expected.size(), actual.size());
-  for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(expected[i], actual[i], tolerance) << "at " << i;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    ASSERT_NEAR(expected[i], actual[i], tolerance) << "at " << i;
 }
 
 TEST(GptPartition, UnevenMicroBatchesAddUpToTheWholeBatch) {
@@ -44,7 +46,8 @@ TEST(GptPartition, ForwardAloneLeavesGradientsAlone) {
   EXPECT_EQ(0, model.Loss(batch.Part(0, 0)));
 }
 
-/// Adds a stage's gradients to where they lie in the whole model; a tied copy lands on its original.
+/// Adds a stage's gradients to where they lie in the whole model; a tied copy lands on its
+/// original.
 void AddGlobally(const SmallStage<double>& stage, std::vector<double>& global) {
   for (const ParameterRange& range : stage.layout.ranges()) {
     for (std::int64_t i = 0; i < range.count; ++i) {
@@ -64,7 +67,8 @@ TEST_P(GptStages, TwoStagesComputeWhatOneDoes) {
   SmallStage<double> whole(dims, StageSlice::Whole(dims), 2, device);
   const double expected = whole.ForwardBackward(batch, 0.05);
 
-  SmallStage<double> first(dims, {0, cut, true, false}, 2, device), second(dims, {cut, 3, false, true}, 2, device);
+  SmallStage<double> first(dims, {0, cut, true, false}, 2, device),
+      second(dims, {cut, 3, false, true}, 2, device);
   first.stage.ForwardTokens(batch.tokens, 2);
   second.stage.ForwardActivations(first.stage.output(), 2);
   const double loss = second.stage.HeadLoss(batch.targets, 0.05);
@@ -78,18 +82,21 @@ TEST_P(GptStages, TwoStagesComputeWhatOneDoes) {
   ExpectNear(whole.Gradients(), gradients, 1e-14);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuts, GptStages, testing::Combine(testing::Bool(), testing::Values(0, 1, 3)));
+INSTANTIATE_TEST_SUITE_P(Cuts, GptStages,
+                         testing::Combine(testing::Bool(), testing::Values(0, 1, 3)));
 
 struct Ready {
   std::size_t begin, end;
 };
 
 std::vector<Ready> ReadyRanges(GptStage<double>& stage, const std::vector<double>& gradients_after,
-                               std::span<const double> gradients, const std::function<void(const OnReady&)>& backward) {
+                               std::span<const double> gradients,
+                               const std::function<void(const OnReady&)>& backward) {
   std::vector<Ready> ready;
   backward([&](std::size_t begin, std::size_t end) {
     ready.push_back({begin, end});
-    for (std::size_t i = begin; i < end; ++i) EXPECT_EQ(gradients_after[i], gradients[i]) << "not final at " << i;
+    for (std::size_t i = begin; i < end; ++i)
+      EXPECT_EQ(gradients_after[i], gradients[i]) << "not final at " << i;
   });
   EXPECT_EQ(static_cast<std::size_t>(stage.layout().size()), ready.front().end);
   EXPECT_EQ(0U, ready.back().begin);
@@ -111,7 +118,8 @@ TEST(GptReady, RangesCoverTheArenaOnceFromItsEndAndAreFinalWhenAnnounced) {
                     [&](const OnReady& on_ready) { model.ForwardBackward(batch, 1, on_ready); });
     ASSERT_EQ(5U, ready.size()) << "head, three blocks, embedding";
     EXPECT_EQ(static_cast<std::size_t>(model.layout.Find("ln_f.weight")->offset), ready[0].begin);
-    EXPECT_EQ(static_cast<std::size_t>(model.layout.Find("h.2.ln_1.weight")->offset), ready[1].begin);
+    EXPECT_EQ(static_cast<std::size_t>(model.layout.Find("h.2.ln_1.weight")->offset),
+              ready[1].begin);
   }
 }
 
@@ -119,8 +127,8 @@ TEST(GptReady, StagesWithoutEndsOrBlocksCoverTheirArenasToo) {
   const ModelDims dims = Dims(true);
   kernels::reference::ReferenceDevice<double> device;
   const TokenBatch batch = RandomBatch(dims, 1);
-  SmallStage<double> first(dims, {0, 0, true, false}, 1, device), middle(dims, {0, 2, false, false}, 1, device),
-      last(dims, {2, 3, false, true}, 1, device);
+  SmallStage<double> first(dims, {0, 0, true, false}, 1, device),
+      middle(dims, {0, 2, false, false}, 1, device), last(dims, {2, 3, false, true}, 1, device);
   const auto step = [&](const OnReady& a, const OnReady& b, const OnReady& c) {
     first.stage.ForwardTokens(batch.tokens, 1);
     middle.stage.ForwardActivations(first.stage.output(), 1);
@@ -133,11 +141,17 @@ TEST(GptReady, StagesWithoutEndsOrBlocksCoverTheirArenasToo) {
   step({}, {}, {});
   const std::vector<double> a = first.Gradients(), b = middle.Gradients(), c = last.Gradients();
   for (auto* stage : {&first, &middle, &last}) stage->gradients.Clear();
-  EXPECT_EQ(1U, ReadyRanges(first.stage, a, first.gradients.span(), [&](const OnReady& f) { step(f, {}, {}); }).size());
+  EXPECT_EQ(1U, ReadyRanges(first.stage, a, first.gradients.span(), [&](const OnReady& f) {
+                  step(f, {}, {});
+                }).size());
   for (auto* stage : {&first, &middle, &last}) stage->gradients.Clear();
-  EXPECT_EQ(2U, ReadyRanges(middle.stage, b, middle.gradients.span(), [&](const OnReady& f) { step({}, f, {}); }).size());
+  EXPECT_EQ(2U, ReadyRanges(middle.stage, b, middle.gradients.span(), [&](const OnReady& f) {
+                  step({}, f, {});
+                }).size());
   for (auto* stage : {&first, &middle, &last}) stage->gradients.Clear();
-  EXPECT_EQ(2U, ReadyRanges(last.stage, c, last.gradients.span(), [&](const OnReady& f) { step({}, {}, f); }).size());
+  EXPECT_EQ(2U, ReadyRanges(last.stage, c, last.gradients.span(), [&](const OnReady& f) {
+                  step({}, {}, f);
+                }).size());
 }
 
 TEST(GptPartition, TheProcessorGivesTheSameBitsAgainAndWithAnyNumberOfThreads) {
@@ -159,7 +173,8 @@ TEST(GptMemory, AStageAllocatesWhatTheModelShapeSays) {
     kernels::cpu::CpuDevice device(1);
     SmallStage<float> model(Dims(tied), StageSlice::Whole(Dims(tied)), 3, device);
     const ModelShape shape = ModelShape::Of(Dims(tied));
-    EXPECT_EQ(static_cast<std::size_t>(3 * shape.total.activation_bytes_per_sample), model.stage.activation_bytes());
+    EXPECT_EQ(static_cast<std::size_t>(3 * shape.total.activation_bytes_per_sample),
+              model.stage.activation_bytes());
     EXPECT_EQ(shape.total.parameters, model.layout.size());
   }
 }

@@ -10,7 +10,8 @@ namespace adaptive_train {
 namespace {
 
 ModelDims Dims(bool tied = true) {
-  return {.layers = 4, .heads = 2, .hidden = 16, .sequence = 9, .vocab = 33, .tie_embeddings = tied};
+  return {
+      .layers = 4, .heads = 2, .hidden = 16, .sequence = 9, .vocab = 33, .tie_embeddings = tied};
 }
 
 std::vector<float> Initial(const ParameterLayout& layout, std::uint64_t seed = 1337) {
@@ -20,7 +21,8 @@ std::vector<float> Initial(const ParameterLayout& layout, std::uint64_t seed = 1
 }
 
 std::span<const float> ValuesOf(const std::vector<float>& arena, const ParameterRange& range) {
-  return std::span(arena).subspan(static_cast<std::size_t>(range.offset), static_cast<std::size_t>(range.count));
+  return std::span(arena).subspan(static_cast<std::size_t>(range.offset),
+                                  static_cast<std::size_t>(range.count));
 }
 
 TEST(ParameterLayout, RangesLieEndToEndInTheOrderOfTheModel) {
@@ -46,7 +48,8 @@ TEST(ParameterLayout, StagesCoverTheModelOnceExceptForTheTiedCopy) {
   for (const bool tied : {true, false}) {
     const ParameterLayout whole(Dims(tied), StageSlice::Whole(Dims()));
     std::map<std::string, std::int64_t> seen;
-    for (const StageSlice& slice : {StageSlice{0, 1, true, false}, StageSlice{1, 3, false, false}, StageSlice{3, 4, false, true}}) {
+    for (const StageSlice& slice : {StageSlice{0, 1, true, false}, StageSlice{1, 3, false, false},
+                                    StageSlice{3, 4, false, true}}) {
       const ParameterLayout part(Dims(tied), slice);
       for (const ParameterRange& range : part.ranges()) {
         ++seen[range.name];
@@ -55,13 +58,15 @@ TEST(ParameterLayout, StagesCoverTheModelOnceExceptForTheTiedCopy) {
       }
     }
     EXPECT_EQ(whole.ranges().size(), seen.size());
-    for (const auto& [name, times] : seen) EXPECT_EQ(tied && name == "wte.weight" ? 2 : 1, times) << name;
+    for (const auto& [name, times] : seen)
+      EXPECT_EQ(tied && name == "wte.weight" ? 2 : 1, times) << name;
   }
 }
 
 TEST(ParameterLayout, DecayRunsCoverWhatTheyAreAskedForAndAreAsLongAsCanBe) {
   const ParameterLayout layout(Dims(), StageSlice::Whole(Dims()));
-  for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, layout.size()}, {5, 900}, {700, 701}, {8, 8}}) {
+  for (const auto& [begin, end] :
+       {std::pair<std::int64_t, std::int64_t>{0, layout.size()}, {5, 900}, {700, 701}, {8, 8}}) {
     std::int64_t at = begin;
     const std::vector<DecayRun> runs = layout.DecayRuns(begin, end);
     for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -81,13 +86,15 @@ TEST(InitialParameters, HaveTheSpreadOfGpt2) {
   for (const ParameterRange& range : layout.ranges()) {
     const std::span<const float> values = ValuesOf(arena, range);
     if (range.initial != InitialValue::kNormal) {
-      for (const float value : values) EXPECT_EQ(range.initial == InitialValue::kOnes ? 1 : 0, value) << range.name;
+      for (const float value : values)
+        EXPECT_EQ(range.initial == InitialValue::kOnes ? 1 : 0, value) << range.name;
       continue;
     }
     double squares = 0;
     for (const float value : values) squares += static_cast<double>(value) * value;
     const bool residual = range.name.ends_with("c_proj.weight");
-    EXPECT_NEAR(residual ? 0.005 : 0.02, std::sqrt(squares / static_cast<double>(range.count)), residual ? 3e-4 : 1e-3)
+    EXPECT_NEAR(residual ? 0.005 : 0.02, std::sqrt(squares / static_cast<double>(range.count)),
+                residual ? 3e-4 : 1e-3)
         << range.name;
   }
 }
@@ -95,11 +102,13 @@ TEST(InitialParameters, HaveTheSpreadOfGpt2) {
 TEST(InitialParameters, AreTheSameInEveryLayout) {
   const ParameterLayout whole(Dims(), StageSlice::Whole(Dims()));
   const std::vector<float> expected = Initial(whole);
-  for (const StageSlice& slice : {StageSlice{0, 2, true, false}, StageSlice{2, 3, false, false}, StageSlice{3, 4, false, true}}) {
+  for (const StageSlice& slice : {StageSlice{0, 2, true, false}, StageSlice{2, 3, false, false},
+                                  StageSlice{3, 4, false, true}}) {
     const ParameterLayout part(Dims(), slice);
     const std::vector<float> arena = Initial(part);
     for (const ParameterRange& range : part.ranges()) {
-      const std::span<const float> ours = ValuesOf(arena, range), theirs = ValuesOf(expected, *whole.Find(range.name));
+      const std::span<const float> ours = ValuesOf(arena, range),
+                                   theirs = ValuesOf(expected, *whole.Find(range.name));
       EXPECT_TRUE(std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end())) << range.name;
     }
   }

@@ -19,7 +19,8 @@ struct TokenBatch {
   /// Samples [first, first + count).
   TokenBatch Part(std::int64_t first, std::int64_t count) const {
     const auto cut = [&](const std::vector<std::int32_t>& all) {
-      return std::vector<std::int32_t>(all.begin() + first * sequence, all.begin() + (first + count) * sequence);
+      return std::vector<std::int32_t>(all.begin() + first * sequence,
+                                       all.begin() + (first + count) * sequence);
     };
     return {count, sequence, cut(tokens), cut(targets)};
   }
@@ -30,16 +31,18 @@ inline TokenBatch RandomBatch(const ModelDims& dims, std::int64_t samples) {
   TokenBatch batch{samples, dims.sequence, {}, {}};
   for (std::uint32_t i = 0; i < samples * dims.sequence; ++i) {
     batch.tokens.push_back(static_cast<std::int32_t>(random.Bits({.element = i}) % dims.vocab));
-    batch.targets.push_back(static_cast<std::int32_t>(random.Bits({.step = 1, .element = i}) % dims.vocab));
+    batch.targets.push_back(
+        static_cast<std::int32_t>(random.Bits({.step = 1, .element = i}) % dims.vocab));
   }
   return batch;
 }
 
-/// A stage with arenas of its own. Parameters are larger than a new model's, so that every path of the
-/// gradient counts: normals of 0.3 instead of 0.02, and norms and biases away from 1 and 0.
+/// A stage with arenas of its own. Parameters are larger than a new model's, so that every path of
+/// the gradient counts: normals of 0.3 instead of 0.02, and norms and biases away from 1 and 0.
 template <class T>
 struct SmallStage {
-  SmallStage(const ModelDims& dims, const StageSlice& slice, std::int64_t micro_batch, kernels::Device<T>& device)
+  SmallStage(const ModelDims& dims, const StageSlice& slice, std::int64_t micro_batch,
+             kernels::Device<T>& device)
       : layout(dims, slice),
         parameters(device, static_cast<std::size_t>(layout.size())),
         gradients(device, static_cast<std::size_t>(layout.size())),
@@ -59,8 +62,12 @@ struct SmallStage {
   double ForwardBackward(const TokenBatch& batch, double loss_scale, const OnReady& on_ready = {}) {
     return stage.ForwardBackward(batch.tokens, batch.targets, batch.samples, loss_scale, on_ready);
   }
-  double Loss(const TokenBatch& batch) { return stage.Loss(batch.tokens, batch.targets, batch.samples); }
-  std::vector<double> Gradients() const { return {gradients.span().begin(), gradients.span().end()}; }
+  double Loss(const TokenBatch& batch) {
+    return stage.Loss(batch.tokens, batch.targets, batch.samples);
+  }
+  std::vector<double> Gradients() const {
+    return {gradients.span().begin(), gradients.span().end()};
+  }
 
   ParameterLayout layout;
   kernels::Buffer<T> parameters, gradients;

@@ -20,10 +20,13 @@ TEST(AdamWStep, DecaysMatricesOnly) {
   const auto size = static_cast<std::size_t>(layout.size());
   std::vector<float> parameters(size, 1.0F), first(size), second(size);
   const std::vector<float> gradients(size);
-  AdamWStep<float>(device, layout, {.weight_decay = 0.5}, {parameters, gradients, first, second}, 0, layout.size(), 1, 0.1, 1);
+  AdamWStep<float>(device, layout, {.weight_decay = 0.5}, {parameters, gradients, first, second}, 0,
+                   layout.size(), 1, 0.1, 1);
   for (const ParameterRange& range : layout.ranges()) {
-    EXPECT_FLOAT_EQ(range.decay ? 0.95F : 1.0F, parameters[static_cast<std::size_t>(range.offset)]) << range.name;
-    EXPECT_FLOAT_EQ(range.decay ? 0.95F : 1.0F, parameters[static_cast<std::size_t>(range.offset + range.count - 1)]);
+    EXPECT_FLOAT_EQ(range.decay ? 0.95F : 1.0F, parameters[static_cast<std::size_t>(range.offset)])
+        << range.name;
+    EXPECT_FLOAT_EQ(range.decay ? 0.95F : 1.0F,
+                    parameters[static_cast<std::size_t>(range.offset + range.count - 1)]);
   }
 }
 
@@ -33,14 +36,17 @@ TEST(AdamWStep, ShardsUpdateWhatTheWholeWould) {
   model.ForwardBackward(RandomBatch(kDims, 2), 0.1);
   const auto size = static_cast<std::size_t>(model.layout.size());
   const auto step_in_pieces = [&](std::vector<std::int64_t> bounds) {
-    std::vector<float> parameters(model.parameters.span().begin(), model.parameters.span().end()), first(size), second(size);
+    std::vector<float> parameters(model.parameters.span().begin(), model.parameters.span().end()),
+        first(size), second(size);
     const OptimizerArenas<float> arenas{parameters, model.gradients.span(), first, second};
     for (std::size_t i = 1; i < bounds.size(); ++i) {
-      AdamWStep<float>(device, model.layout, {.weight_decay = 0.1}, arenas, bounds[i - 1], bounds[i], 1, 0.01, 0.7);
+      AdamWStep<float>(device, model.layout, {.weight_decay = 0.1}, arenas, bounds[i - 1],
+                       bounds[i], 1, 0.01, 0.7);
     }
     return parameters;
   };
-  EXPECT_EQ(step_in_pieces({0, model.layout.size()}), step_in_pieces({0, 1, 700, 701, 5000, model.layout.size()}));
+  EXPECT_EQ(step_in_pieces({0, model.layout.size()}),
+            step_in_pieces({0, 1, 700, 701, 5000, model.layout.size()}));
 }
 
 TEST(LrSchedule, WarmsUpAndFalls) {
@@ -73,7 +79,8 @@ TEST(LrSchedule, EdgesAreDefined) {
 TEST(Training, LearnsABatchByHeart) {
   kernels::cpu::CpuDevice device(1);
   SmallStage<float> model(kDims, StageSlice::Whole(kDims), 4, device);
-  std::vector<float> parameters(model.parameters.size()), first(parameters.size()), second(parameters.size());
+  std::vector<float> parameters(model.parameters.size()), first(parameters.size()),
+      second(parameters.size());
   InitializeParameters(model.layout, 1, model.parameters.span());
   const TokenBatch batch = RandomBatch(kDims, 4);
   const double tokens = static_cast<double>(batch.tokens.size());
@@ -81,7 +88,8 @@ TEST(Training, LearnsABatchByHeart) {
   for (std::int64_t step = 1; step <= 100; ++step) {
     model.gradients.Clear();
     model.ForwardBackward(batch, 1 / tokens);
-    AdamWStep<float>(device, model.layout, {}, {model.parameters.span(), model.gradients.span(), first, second}, 0,
+    AdamWStep<float>(device, model.layout, {},
+                     {model.parameters.span(), model.gradients.span(), first, second}, 0,
                      model.layout.size(), step, 0.01, 1);
   }
   EXPECT_LT(model.Loss(batch) / tokens, 0.1);

@@ -1,0 +1,92 @@
+# What the bats files share that run training jobs in the box: the corpus, a configuration, jobs and their ends.
+# shellcheck shell=bash
+
+fakes=$ADAPTIVE_TRAIN_BUILD/lib
+
+# make_job_home: $home (the box user's, shared by all nodes) with corpus.txt, config.toml and job.sh.
+make_job_home() {
+  home=$(box_value BOX_HOME)
+  rm -rf "$home"/runs "$home"/fake "$home"/slurm-*.out "$home"/.local
+  awk 'BEGIN { srand(7); split("the of training node link rank stage batch step gradient loss time memory cluster", w, " ");
+       while (n < 120000) { word = w[int(rand() * rand() * 14) + 1]; printf "%s%s", word, rand() < .1 ? ".\n" : " "; n += length(word) + 1 } }' >"$home/corpus.txt"
+  cat >"$home/config.toml" <<'TOML'
+[model]
+layers = 2
+heads = 2
+hidden = 32
+sequence = 32
+[data]
+train = "corpus.txt"
+[train]
+steps = 20
+global_batch = 10
+[optimizer]
+warmup_steps = 2
+[device]
+threads = 1
+TOML
+  cat >"$home/job.sh" <<'SH'
+#!/bin/bash
+# The launcher must be the batch shell's last word: its exit code is the job's.
+exec adaptive-train run config.toml "$@"
+SH
+  chmod 755 "$home/job.sh"
+  chown -R "$(box_value BOX_USER):" "$home" 2>/dev/null || chown -R 20001:20001 "$home"
+}
+
+# submit SBATCH-ARGUMENT... -- RUN-ARGUMENT...: prints the job id.
+submit() {
+  local sbatch=()
+  while (($#)) && [[ $1 != -- ]]; do
+    sbatch+=("$1")
+    shift
+  done
+  shift
+  box_on ctl sbatch --parsable --adaptive-train "${sbatch[@]}" job.sh "$@"
+}
+
+# job_field JOB NAME: of scontrol show job.
+job_field() { box_root ctl scontrol show job -o "$1" | tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1; }
+
+# job_over JOB: no longer pending or running; a node that is gone may keep it COMPLETING.
+job_over() { [[ $(job_field "$1" JobState) != @(PENDING|RUNNING|CONFIGURING) ]]; }
+
+# training JOB STEPS: that many steps are done.
+training() { [[ $(cat "$home/runs/$1/metrics.jsonl" 2>/dev/null | wc -l) -ge $2 ]]; }
+
+# start_training SBATCH-ARGUMENT...: a job without end on all four nodes, running; sets $job.
+start_training() {
+  job=$(submit -N4 "$@" -- --train.steps=1000000)
+  wait_until 60 training "$job" 5
+}
+
+# worker_pid NODE: the rank's process on a node, in the node's own numbering.
+worker_pid() { box_root "$1" pgrep -x adaptive-train-; }
+
+# no_rank_on NODE...: no worker is alive there (one that is only a zombie is not alive).
+no_rank_on() {
+  local node pid
+  for node in "$@"; do
+    for pid in $(worker_pid "$node"); do
+      [[ $(box_root "$node" sed -n 's/^State:\t\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null) == [RSDTt] ]] && return 1
+    done
+  done
+  return 0
+}
+
+# show_job JOB: what a failed test wants to see.
+show_job() {
+  box_root ctl scontrol show job "$1" | grep -E 'JobState|ExitCode' || true
+  cat "$home/slurm-$1.out" || true
+  tail -n 3 "$home/runs/$1"/logs/* 2>/dev/null || true
+}
+
+# losses JOB: one a line.
+losses() { jq -r .loss "$home/runs/$1/metrics.jsonl"; }
+
+# losses_agree JOB JOB: 20 steps each, within 1e-4 relative.
+losses_agree() {
+  paste <(losses "$1") <(losses "$2") | awk '
+    { d = $1 - $2; if (d < 0) d = -d; if (d / $1 > worst) worst = d / $1; n++ }
+    END { printf "%d steps, largest relative difference %.2e\n", n, worst; exit !(n == 20 && worst < 1e-4) }'
+}

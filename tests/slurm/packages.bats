@@ -1,0 +1,174 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031 # every test is a subshell; what one sets is meant for it alone
+# What administrators install: the RPM packages are built, looked at, unpacked, and run in a box.
+# ADAPTIVE_TRAIN_RPMS=DIR takes packages that packaging/rpm/build has put there already.
+
+load box
+
+repository=$(readlink -f "$BATS_TEST_DIRNAME/../..")
+drop_in=etc/slurm/plugstack.conf.d/adaptive_train.conf
+
+setup_file() {
+  if ((EUID != 0)); then echo "these tests need root" >&2 && return 1; fi
+  export ADAPTIVE_TRAIN_BOX=/var/tmp/adaptive-train-box-packages.$$
+  export rpms=${ADAPTIVE_TRAIN_RPMS:-$BATS_FILE_TMPDIR/rpms} root=$BATS_FILE_TMPDIR/root
+  if [[ -z ${ADAPTIVE_TRAIN_RPMS-} ]]; then
+    "$repository/packaging/rpm/build" --working-tree "$rpms" >"$BATS_FILE_TMPDIR/build.log" 2>&1 3>&- ||
+      { tail -n 40 "$BATS_FILE_TMPDIR/build.log" >&2 && return 1; }
+  fi
+  mkdir "$root"
+  local name
+  for name in adaptive-train adaptive-train-slurm; do
+    rpm2cpio "$(package "$name")" | cpio -idm --quiet -D "$root" || return 1
+  done
+}
+
+teardown_file() { box down --purge; }
+
+# package NAME: the file of a binary package.
+package() { echo "$rpms/$1-$(<"$repository/VERSION")-1"*."$(uname -m).rpm"; }
+
+# files NAME: what a package holds, without the links that rpm makes for debuggers.
+files() { rpm -qp --list "$(package "$1")" | grep -v '^/usr/lib/\.build-id'; }
+
+# holds NAME PATTERN...: each pattern is a file of the package.
+holds() {
+  local pattern list
+  list=$(files "$1")
+  for pattern in "${@:2}"; do
+    grep -qxE "$pattern" <<<"$list" || { echo "$1 has no $pattern" && return 1; }
+  done
+}
+
+# switched_on: the drop-in as it is after step 1 of its own instructions.
+switched_on() { sed 's/^#optional /optional /' "$root/$drop_in"; }
+
+@test "each package holds its part, and no part is in both" {
+  holds adaptive-train /usr/bin/adaptive-train{,-worker,-probe} \
+    /usr/share/adaptive-train/examples/quickstart.toml '/usr/share/licenses/.*/LICENSE' \
+    /usr/share/man/man1/adaptive-train{,-run,-jobs,-probe,-worker}.1.gz
+  holds adaptive-train-slurm /usr/lib64/slurm/adaptive_train.so "/$drop_in" \
+    '/usr/share/man/man8/adaptive-train-slurm.8.gz' '/usr/share/doc/.*/admin_guide.md'
+  [ -z "$(comm -12 <(files adaptive-train | sort) <(files adaptive-train-slurm | sort))" ]
+  run bash -c "$(declare -f package files); repository=$repository; files adaptive-train | grep -E 'slurm|/etc'"
+  [ -z "$output" ]
+}
+
+@test "all belongs to root, nothing is setuid or writable by others" {
+  local name wrong
+  for name in adaptive-train adaptive-train-slurm; do
+    rpm -qp --qf '[%{FILEMODES:perms} %{FILEUSERNAME}:%{FILEGROUPNAME} %{FILENAMES}\n]' "$(package "$name")"
+  done >"$BATS_TEST_TMPDIR/modes"
+  [ "$(wc -l <"$BATS_TEST_TMPDIR/modes")" -gt 10 ]
+  wrong=$(grep -vE '^(-rw-r--r--|-rwxr-xr-x|drwxr-xr-x|lrwxrwxrwx) root:root /' "$BATS_TEST_TMPDIR/modes" || true)
+  [ -z "$wrong" ] || { echo "$wrong" && false; }
+  grep -qx -- '-rwxr-xr-x root:root /usr/lib64/slurm/adaptive_train.so' "$BATS_TEST_TMPDIR/modes"
+  grep -qx -- "-rw-r--r-- root:root /$drop_in" "$BATS_TEST_TMPDIR/modes"
+}
+
+@test "the drop-in is switched off, and an administrator's own is kept" {
+  run grep -vE '^(#|$)' "$root/$drop_in"
+  [ -z "$output" ]
+  [ "$(switched_on | grep -vcE '^(#|$)')" -eq 1 ]
+  [ "$(rpm -qp --configfiles "$(package adaptive-train-slurm)")" = "/$drop_in" ]
+  # 17 is config and noreplace, as rpm writes them.
+  [ "$(rpm -qp --qf '[%{FILEFLAGS} %{FILENAMES}\n]' "$(package adaptive-train-slurm)" | grep "$drop_in")" = "17 /$drop_in" ]
+}
+
+@test "the plugin's package wants the Slurm release that it was built for, and its own probe" {
+  local installed release requires
+  installed=$(slurmd -V)
+  release=$(cut -d. -f1,2 <<<"${installed#* }")
+  requires=$(rpm -qp --requires "$(package adaptive-train-slurm)")
+  grep -qxF "slurm >= $release" <<<"$requires"
+  grep -qxF "slurm < ${release%.*}.$(printf %02d $((10#${release#*.} + 1)))" <<<"$requires"
+  grep -qE "^adaptive-train(\(.*\))? = $(<"$repository/VERSION")-1" <<<"$requires"
+  # What else Slurm's daemons would have to load.
+  run grep -E '^lib.*\.so' <<<"$(grep -vE '^lib(c|m|stdc\+\+|gcc_s)\.so' <<<"$requires")"
+  [ -z "$output" ]
+}
+
+@test "no package runs anything when it is installed or removed" {
+  local name
+  for name in adaptive-train adaptive-train-slurm; do
+    [ -z "$(rpm -qp --scripts --triggers "$(package "$name")")" ]
+  done
+}
+
+@test "the source package can make the packages again: sources, spec and version" {
+  local source
+  source=$(echo "$rpms"/adaptive-train-*.src.rpm)
+  [ "$(rpm -qp --list "$source" | sort | xargs)" = \
+    "VERSION adaptive-train-$(<"$repository/VERSION").tar.gz adaptive-train.spec" ]
+  run tar -tzf "$rpms/adaptive-train-$(<"$repository/VERSION").tar.gz"
+  [ "$status" -eq 0 ]
+  grep -qx 'adaptive-train-[0-9.]*/CMakeLists.txt' <<<"$output"
+  run grep -E '^adaptive-train-[0-9.]*/(build|runs|\.git)/' <<<"$output"
+  [ -z "$output" ]
+}
+
+@test "the programs know their version" {
+  [ "$("$root/usr/bin/adaptive-train" --version)" = "$(<"$repository/VERSION")" ]
+  [ "$("$root/usr/bin/adaptive-train-probe" --version)" = "adaptive-train-probe $(<"$repository/VERSION")" ]
+}
+
+# page NAME: a manual page as text; what the formatter complains of is an error.
+page() {
+  local complaints=$BATS_TEST_TMPDIR/complaints
+  gzip -dc "$root"/usr/share/man/man?/"$1".gz | groff -mdoc -ww -Tascii -P-c -P-b -P-u 2>"$complaints"
+  [ ! -s "$complaints" ] || { cat "$complaints" >&2 && return 1; }
+}
+
+@test "manual pages name every option and verb of the programs" {
+  local verb verbs help word text
+  verbs=$("$root/usr/bin/adaptive-train" --help | sed -n '/^Subcommands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
+  [ -n "$verbs" ]
+  text=$(page adaptive-train.1)
+  for verb in $verbs; do
+    grep -qF "adaptive-train-$verb(1)" <<<"$text" || { echo "adaptive-train.1 lacks $verb" && false; }
+  done
+  for verb in $verbs; do
+    text=$(page "adaptive-train-$verb.1")
+    help=$("$root/usr/bin/adaptive-train" "$verb" --help | grep -oE '^ +-[-a-zA-Z0-9,]+')
+    for word in ${help//,/ }; do
+      grep -qE -- "(^|[^-a-zA-Z])$word([^-a-zA-Z]|$)" <<<"$text" ||
+        { echo "adaptive-train-$verb.1 lacks $word" && false; }
+    done
+  done
+  page adaptive-train-slurm.8 >/dev/null
+}
+
+@test "a job in a box trains with what the packages hold, and the prolog has photographed its nodes" {
+  box_up_once --nodes 2 --prefix "$root/usr"
+  local prefix home job
+  prefix=$(box_value BOX_PREFIX) home=$(box_value BOX_HOME)
+  [ "$(box_on ctl sh -c 'command -v adaptive-train')" = "$prefix/bin/adaptive-train" ]
+  seq -f 'The %g. line of a text that is long enough for a few steps.' 4000 >"$home/corpus.txt"
+  cat >"$home/job.sh" <<JOB
+#!/bin/bash
+adaptive-train run $prefix/share/adaptive-train/examples/quickstart.toml \
+  --data.train=$home/corpus.txt --train.steps=5 --run-dir $home/run
+JOB
+  job=$(box_on ctl sbatch -N2 --adaptive-train --parsable --wait --time=5 --output="$home/job.out" job.sh) ||
+    { cat "$home/job.out" "$home"/run/logs/* && false; }
+  [[ $(box_on ctl scontrol -o show job "$job") == *" JobState=COMPLETED "*" ExitCode=0:0 "* ]]
+  [ "$(grep -c '(snapshot by the prolog)' "$home/job.out")" -eq 2 ]
+  [ "$(wc -l <"$home/run/metrics.jsonl")" -ge 5 ]
+  [ "$(box_on ctl adaptive-train jobs -j "$job" -n -P -o State,ExitCode,Nodes)" = 'COMPLETED|0:0|2' ]
+}
+
+@test "the drop-in, switched on by its own instructions, offers the option" {
+  box_up_once --nodes 2 --prefix "$root/usr"
+  local slurm=$ADAPTIVE_TRAIN_BOX/etc/slurm
+  mkdir -p "$slurm/plugstack.conf.d"
+  cp "$slurm/plugstack.conf" "$BATS_TEST_TMPDIR/"
+  echo 'include /etc/slurm/plugstack.conf.d/*.conf' >"$slurm/plugstack.conf"
+  cp "$root/$drop_in" "$slurm/plugstack.conf.d/"
+  run box_on ctl srun --help
+  [[ $output != *--adaptive-train* ]]
+  # The plugin lies in the box's prefix, not in the folder of Slurm's own plugins.
+  switched_on | sed "s#adaptive_train.so#$(box_value BOX_PREFIX)/lib64/slurm/&#" \
+    >"$slurm/plugstack.conf.d/adaptive_train.conf"
+  run box_on ctl srun --help
+  [[ $output == *--adaptive-train* ]]
+}

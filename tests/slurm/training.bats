@@ -1,0 +1,114 @@
+# The main job: sbatch --adaptive-train on four nodes, as an ordinary user.
+load box
+load job
+
+setup_file() {
+  export ADAPTIVE_TRAIN_BOX=${ADAPTIVE_TRAIN_BOX:-/var/tmp/adaptive-train-box}
+  box_up_once
+}
+teardown_file() { box_down; }
+setup() { make_job_home; }
+
+finished_with() { # JOB EXITCODE
+  wait_until 90 job_over "$1"
+  show_job "$1"
+  [[ $(job_field "$1" ExitCode) == "$2" ]]
+}
+
+@test "4 ranks on 4 nodes and 1 rank on one node agree, with even and uneven batches" {
+  four=$(submit -N4 -- --train.global_batch=12)
+  finished_with "$four" 0:0
+  one=$(submit -N1 -- --train.global_batch=12)
+  finished_with "$one" 0:0
+  losses_agree "$four" "$one"
+  uneven=$(submit -N4 --)
+  finished_with "$uneven" 0:0
+  one=$(submit -N1 --)
+  finished_with "$one" 0:0
+  jq -e '[.ranks[].samples] == [3,3,2,2] and [.ranks[].node] == ["n1","n2","n3","n4"]' "$home/runs/$uneven/plan.json"
+  losses_agree "$uneven" "$one"
+}
+
+@test "dropping one rank's gradient makes that comparison fail" {
+  one=$(submit -N1 --)
+  finished_with "$one" 0:0
+  mkdir "$home/fake"
+  cp "$(box_value BOX_PREFIX)"/bin/adaptive-train{,-probe} "$home/fake/"
+  cp "$ADAPTIVE_TRAIN_BUILD/bin/worker_dropping_gradients" "$home/fake/adaptive-train-worker"
+  chmod -R a+rX "$home/fake"
+  dropped=$(box_on ctl sbatch --parsable -N4 --adaptive-train --wrap "exec $home/fake/adaptive-train run config.toml")
+  finished_with "$dropped" 0:0
+  run losses_agree "$dropped" "$one"
+  echo "$output"
+  [[ $status -ne 0 && $output == "20 steps"* ]]
+}
+
+@test "snapshots come from the prolog; without the option the same step probes as the user and says so" {
+  with=$(submit -N2 -- --train.steps=2)
+  finished_with "$with" 0:0
+  [[ $(grep -c '(snapshot by the prolog)' "$home/slurm-$with.out") == 2 ]]
+  without=$(box_on ctl sbatch --parsable -N2 job.sh --train.steps=2)
+  finished_with "$without" 0:0
+  [[ $(grep -c '(snapshot by the user)' "$home/slurm-$without.out") == 2 ]]
+  grep -q 'note: no snapshot from the prolog' "$home/slurm-$without.out"
+}
+
+@test "salloc works as sbatch does, and shares of slow nodes are smaller" {
+  box_on ctl salloc -N2 --adaptive-train=log=debug adaptive-train run config.toml --run-dir runs/salloc
+  [[ $(wc -l <"$home/runs/salloc/metrics.jsonl") == 20 ]]
+}
+
+@test "jobs shows a user the own jobs, with state and exit code" {
+  job=$(submit -N2 -- --train.steps=3)
+  finished_with "$job" 0:0
+  run box_on n3 adaptive-train jobs -j "$job" -n -P -o JobID,User,State,ExitCode,Nodes,Steps
+  [[ $output == "$job|ada|COMPLETED|0:0|2|3" ]]
+}
+
+@test "a folder that another job of the same number left is not taken up" {
+  job=$(box_on ctl sbatch --parsable -N2 --adaptive-train --wrap 'mkdir -p runs/$SLURM_JOB_ID
+    echo "{\"format_version\":1,\"cluster\":\"box\",\"job_id\":$SLURM_JOB_ID,\"submit_time\":1.0}" >runs/$SLURM_JOB_ID/job.json
+    adaptive-train run config.toml --train.steps=2')
+  finished_with "$job" 0:0
+  [[ ! -e $home/runs/$job/metrics.jsonl ]]
+  [[ $(cat "$home"/runs/"$job"-2*/metrics.jsonl | wc -l) == 2 ]]
+}
+
+@test "a run folder that is not shared is found before the first step" {
+  job=$(submit -N2 -- --run-dir /tmp/private)
+  finished_with "$job" 4:0
+  grep -q 'n2: run folder not shared: /tmp/private' "$home/slurm-$job.out"
+}
+
+@test "a wrong configuration ends the job with 2:0, a plan that cannot be with 3:0" {
+  job=$(submit -N2 -- --train.stepz=3)
+  finished_with "$job" 2:0
+  job=$(submit -N4 -- --parallel.data=11)
+  finished_with "$job" 3:0
+}
+
+@test "inherited SLURM_NTASKS_PER_NODE and a small allocation of CPUs do not bend the plan" {
+  job=$(submit -N2 --ntasks-per-node=3 --cpus-per-task=1 -- --train.steps=3)
+  finished_with "$job" 0:0
+  jq -e '[.ranks[].node] == ["n1","n2"]' "$home/runs/$job/plan.json"
+}
+
+@test "scancel --signal=TERM --batch saves and ends with 143" {
+  start_training
+  box_on ctl scancel --batch --signal=TERM "$job"
+  finished_with "$job" 143:0
+  ls "$home/runs/$job/checkpoints" | grep step-
+}
+
+@test "a requeued job saves within KillWait and goes on where it was" {
+  start_training
+  box_root ctl scontrol requeue "$job"
+  wait_until 30 requeued
+  step=$(ls "$home/runs/$job/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1)
+  box_root ctl scontrol update JobId="$job" StartTime=now
+  wait_until 60 grep -q "resumed from the checkpoint of step $step" "$home/slurm-$job.out"
+  box_on ctl scancel --batch --signal=TERM "$job"
+  finished_with "$job" 143:0
+  [[ $(box_on n1 adaptive-train jobs -j "$job" -n -P -o State | grep -c CANCELLED) == 2 ]]
+}
+requeued() { [[ $(job_field "$job" JobState) == PENDING && $(job_field "$job" Restarts) == 1 ]]; }
