@@ -46,6 +46,9 @@ check release -L slurm -LE 'gpu|long' || status=1
 build asan
 check asan -L 'unit|multi_process' -LE 'gpu|long' -j 2 || status=1
 if [[ $long ]]; then
+  echo "== lint"
+  packaging/debian/install-packages clang-format clang-tidy
+  tests/lint "$PWD" build/release || status=1
   build tsan
   OMP_NUM_THREADS=1 check tsan -L 'unit|multi_process' -LE 'gpu' || status=1
   check release -L long -LE gpu || status=1

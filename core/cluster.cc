@@ -16,12 +16,11 @@ constexpr std::size_t kMaxText = 1024;
 constexpr char kTextRule[] = "not a string of at most 1024 bytes without control characters";
 constexpr std::int64_t kMaxCount = 1 << 20;
 
-// ------------------------------------------------------------------------------------------- writing
-
 Json ToObject(const Node& node, const Processors& processors) {
   Json caches = Json::array();
   for (const Cache& cache : processors.caches) {
-    caches.push_back({{"level", cache.level}, {"bytes", cache.bytes}, {"instances", cache.instances}});
+    caches.push_back(
+        {{"level", cache.level}, {"bytes", cache.bytes}, {"instances", cache.instances}});
   }
   return {{"status", node.processors_status.status},
           {"model", processors.model},
@@ -46,12 +45,21 @@ Json ToObject(const Nic& nic) {
 }
 
 Json ToObject(const PciDevice& device) {
-  return {{"address", device.address}, {"kind", device.kind}, {"name", device.name}, {"numa_node", device.numa_node}, {"parent", device.parent}};
+  return {{"address", device.address},
+          {"kind", device.kind},
+          {"name", device.name},
+          {"numa_node", device.numa_node},
+          {"parent", device.parent}};
 }
 
 Json ToObject(const Gpu& gpu) {
-  return {{"index", gpu.index}, {"model", gpu.model},         {"uuid", gpu.uuid},         {"pci", gpu.pci}, {"memory_bytes", gpu.memory_bytes},
-          {"numa_node", gpu.numa_node}, {"nvlink_peers", gpu.nvlink_peers}};
+  return {{"index", gpu.index},
+          {"model", gpu.model},
+          {"uuid", gpu.uuid},
+          {"pci", gpu.pci},
+          {"memory_bytes", gpu.memory_bytes},
+          {"numa_node", gpu.numa_node},
+          {"nvlink_peers", gpu.nvlink_peers}};
 }
 
 template <class Entry>
@@ -78,14 +86,18 @@ Json ToObject(const Node& node) {
 }
 
 Json ToObject(const Device& device) {
-  return {{"node", device.node},   {"kind", device.kind},   {"index", device.index}, {"model", device.model}, {"memory_bytes", device.memory_bytes},
+  return {{"node", device.node},
+          {"kind", device.kind},
+          {"index", device.index},
+          {"model", device.model},
+          {"memory_bytes", device.memory_bytes},
           {"threads", device.threads}};
 }
 
 /// Names come from kernels and drivers: what is not UTF-8 is replaced, never thrown about.
-std::string Text(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
-
-// ------------------------------------------------------------------------------------------- reading
+std::string Text(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 bool IsText(const nlohmann::json& json) {
   if (!json.is_string()) return false;
@@ -94,12 +106,14 @@ bool IsText(const nlohmann::json& json) {
   return text.size() <= kMaxText && std::none_of(text.begin(), text.end(), is_control);
 }
 
-/// Takes members of an object that nobody vouches for. The first one that is absent or wrong is kept in `error`;
-/// after that nothing more is read, so that a caller looks once, at the end.
+/// Takes members of an object that nobody vouches for. The first one that is absent or wrong is
+/// kept in `error`; after that nothing more is read, so that a caller looks once, at the end.
 class Reader {
  public:
-  Reader(const nlohmann::json& object, std::string where, std::string& error) : object_(object), where_(std::move(where)), error_(error) {
-    if (error_.empty() && !object_.is_object()) error_ = (where_.empty() ? "the document" : where_) + ": not an object";
+  Reader(const nlohmann::json& object, std::string where, std::string& error)
+      : object_(object), where_(std::move(where)), error_(error) {
+    if (error_.empty() && !object_.is_object())
+      error_ = (where_.empty() ? "the document" : where_) + ": not an object";
   }
 
   void Read(const char* key, std::string& out) const {
@@ -114,21 +128,26 @@ class Reader {
     const nlohmann::json* member = Find(key);
     if (member == nullptr) return;
     // A float or a number beyond 64 bits would be cut silently by get().
-    const bool fits = member->is_number_integer() &&
-                      !(member->is_number_unsigned() && member->get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()});
+    const bool fits =
+        member->is_number_integer() &&
+        !(member->is_number_unsigned() &&
+          member->get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()});
     const std::int64_t value = fits ? member->get<std::int64_t>() : 0;
-    if (!fits || value < smallest || value > largest) return Refuse(key, fmt::format("not a whole number from {} to {}", smallest, largest));
+    if (!fits || value < smallest || value > largest)
+      return Refuse(key, fmt::format("not a whole number from {} to {}", smallest, largest));
     out = static_cast<Integer>(value);
   }
 
   void ReadSeconds(const char* key, double& out) const {
     const nlohmann::json* member = Find(key);
     if (member == nullptr) return;
-    if (!member->is_number() || !(member->get<double>() >= 0)) return Refuse(key, "not a number from 0 up");
+    if (!member->is_number() || !(member->get<double>() >= 0))
+      return Refuse(key, "not a number from 0 up");
     out = member->get<double>();
   }
 
-  /// The member, or nullptr where something is wrong (then `error` says what) or the member is null.
+  /// The member, or nullptr where something is wrong (then `error` says what) or the member is
+  /// null.
   const nlohmann::json* FindOptional(const char* key) const {
     const nlohmann::json* member = Find(key);
     return member == nullptr || member->is_null() ? nullptr : member;
@@ -139,7 +158,8 @@ class Reader {
   void ReadList(const char* key, ReadEntry read_entry) const {
     const nlohmann::json* list = Find(key);
     if (list == nullptr) return;
-    if (!list->is_array() || list->size() > kMaxEntries) return Refuse(key, "not a list of at most 4096 entries");
+    if (!list->is_array() || list->size() > kMaxEntries)
+      return Refuse(key, "not a list of at most 4096 entries");
     for (std::size_t i = 0; i < list->size() && error_.empty(); ++i) {
       read_entry(Reader((*list)[i], fmt::format("{}{}[{}]", Place(), key, i), error_));
     }
@@ -148,7 +168,8 @@ class Reader {
   void ReadTexts(const char* key, std::vector<std::string>& out) const {
     const nlohmann::json* list = Find(key);
     if (list == nullptr) return;
-    if (!list->is_array() || list->size() > kMaxEntries) return Refuse(key, "not a list of at most 4096 strings");
+    if (!list->is_array() || list->size() > kMaxEntries)
+      return Refuse(key, "not a list of at most 4096 strings");
     for (const nlohmann::json& entry : *list) {
       if (!IsText(entry)) return Refuse(key, kTextRule);
       out.push_back(entry.get<std::string>());
@@ -158,7 +179,8 @@ class Reader {
   Reader Part(const char* key) const {
     static const nlohmann::json kNothing = nlohmann::json::object();
     const nlohmann::json* part = Find(key);
-    return Reader(part != nullptr ? *part : kNothing, where_.empty() ? key : where_ + "." + key, error_);
+    return Reader(part != nullptr ? *part : kNothing, where_.empty() ? key : where_ + "." + key,
+                  error_);
   }
 
  private:
@@ -170,7 +192,9 @@ class Reader {
     return nullptr;
   }
 
-  void Refuse(const char* key, std::string_view what) const { error_ = fmt::format("{}{}: {}", Place(), key, what); }
+  void Refuse(const char* key, std::string_view what) const {
+    error_ = fmt::format("{}{}: {}", Place(), key, what);
+  }
   std::string Place() const { return where_.empty() ? "" : where_ + "."; }
 
   const nlohmann::json& object_;
@@ -189,7 +213,8 @@ void ReadProcessors(const Reader& part, Node& node) {
   part.Read("threads", processors.threads, 0, kMaxCount);
   part.Read("allowed_cores", processors.allowed_cores, 0, kMaxCount);
   part.Read("allowed_threads", processors.allowed_threads, 0, kMaxCount);
-  if (part.FindOptional("quota_cpus") != nullptr) part.ReadSeconds("quota_cpus", processors.quota_cpus.emplace());
+  if (part.FindOptional("quota_cpus") != nullptr)
+    part.ReadSeconds("quota_cpus", processors.quota_cpus.emplace());
   part.ReadList("caches", [&](const Reader& entry) {
     Cache& cache = processors.caches.emplace_back();
     entry.Read("level", cache.level, 1, 16);
@@ -203,7 +228,8 @@ void ReadNic(const Reader& entry, Nic& nic) {
   entry.Read("kind", nic.kind);
   entry.Read("state", nic.state);
   if (entry.FindOptional("bits_per_second") != nullptr) {
-    entry.Read("bits_per_second", nic.bits_per_second.emplace(), 0, std::numeric_limits<std::int64_t>::max());
+    entry.Read("bits_per_second", nic.bits_per_second.emplace(), 0,
+               std::numeric_limits<std::int64_t>::max());
   }
   entry.Read("pci", nic.pci);
   entry.Read("address", nic.address);
@@ -236,7 +262,8 @@ void ReadNode(const Reader& reader, Node& node) {
   const Reader memory = reader.Part("memory");
   memory.Read("status", node.memory_status.status);
   memory.Read("total_bytes", node.memory.total_bytes, 0, std::numeric_limits<std::int64_t>::max());
-  memory.Read("available_bytes", node.memory.available_bytes, 0, std::numeric_limits<std::int64_t>::max());
+  memory.Read("available_bytes", node.memory.available_bytes, 0,
+              std::numeric_limits<std::int64_t>::max());
   const Reader nics = reader.Part("nics");
   nics.Read("status", node.nics_status.status);
   nics.ReadList("list", [&](const Reader& entry) { ReadNic(entry, node.nics.emplace_back()); });
@@ -254,7 +281,9 @@ std::string ToJson(const Node& node) { return Text(ToObject(node), -1); }
 
 Result<Node> NodeFromJson(std::string_view text) {
   constexpr char kWhat[] = "node snapshot";
-  if (text.size() > kMaxSnapshotBytes) return Fail(fmt::format("{}: {} bytes long; at most {} are read", kWhat, text.size(), kMaxSnapshotBytes));
+  if (text.size() > kMaxSnapshotBytes)
+    return Fail(fmt::format("{}: {} bytes long; at most {} are read", kWhat, text.size(),
+                            kMaxSnapshotBytes));
   return ReadJson<Node>(text, kWhat, [&](const nlohmann::json& json) -> Result<Node> {
     Node node;
     std::string error;
@@ -269,7 +298,10 @@ std::string ToJson(const Cluster& cluster) {
   for (const Node& node : cluster.nodes) nodes.push_back(ToObject(node));
   Json devices = Json::array();
   for (const Device& device : cluster.devices) devices.push_back(ToObject(device));
-  const Json json = {{"format_version", kFormatVersion}, {"name", cluster.name}, {"nodes", nodes}, {"devices", devices}};
+  const Json json = {{"format_version", kFormatVersion},
+                     {"name", cluster.name},
+                     {"nodes", nodes},
+                     {"devices", devices}};
   return Text(json, 2) + "\n";
 }
 

@@ -1,4 +1,5 @@
-// What a cluster is to us: nodes with processors, memory, network cards and GPUs, as the probe photographed them.
+// What a cluster is to us: nodes with processors, memory, network cards and GPUs, as the probe
+// photographed them.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +19,21 @@ struct PartStatus {
 };
 
 struct Cache {
-  int level = 0;            // 1, 2, 3
-  std::int64_t bytes = 0;   // of one instance
+  int level = 0;           // 1, 2, 3
+  std::int64_t bytes = 0;  // of one instance
   int instances = 0;
 };
 
 struct Processors {
-  std::string model;        // "AMD EPYC 9354"
-  std::string isa;          // widest vector extension usable: avx512_bf16, avx512f, avx2, sse4_2, neon, ...
+  std::string model;  // "AMD EPYC 9354"
+  std::string isa;  // widest vector extension usable: avx512_bf16, avx512f, avx2, sse4_2, neon, ...
   int packages = 0;
   int numa_nodes = 0;
-  int cores = 0;            // physical cores of the node
-  int threads = 0;          // hardware threads of the node
-  int allowed_cores = 0;    // physical cores with at least one thread this process may run on (cpuset, affinity)
-  int allowed_threads = 0;  // hardware threads this process may run on
+  int cores = 0;    // physical cores of the node
+  int threads = 0;  // hardware threads of the node
+  int allowed_cores =
+      0;  // physical cores with at least one thread this process may run on (cpuset, affinity)
+  int allowed_threads = 0;           // hardware threads this process may run on
   std::optional<double> quota_cpus;  // CPU-bandwidth limit of the cgroup in CPUs; none = unlimited
   std::vector<Cache> caches;
 };
@@ -42,20 +44,20 @@ struct Memory {
 };
 
 struct Nic {
-  std::string name;                  // eth0, ib0, mlx5_0
-  std::string kind;                  // ethernet, infiniband, other
-  std::string state;                 // up, down, unknown
+  std::string name;                             // eth0, ib0, mlx5_0
+  std::string kind;                             // ethernet, infiniband, other
+  std::string state;                            // up, down, unknown
   std::optional<std::int64_t> bits_per_second;  // none: the driver does not say
-  std::string pci;                   // 0000:3b:00.0 or empty
-  std::string address;               // first IPv4, or IPv6 if that is all there is; may be empty
+  std::string pci;                              // 0000:3b:00.0 or empty
+  std::string address;  // first IPv4, or IPv6 if that is all there is; may be empty
 };
 
 struct PciDevice {
-  std::string address;               // 0000:3b:00.0
-  std::string kind;                  // hwloc's class name: VGA, Ethernet, NVMExp, ...
+  std::string address;  // 0000:3b:00.0
+  std::string kind;     // hwloc's class name: VGA, Ethernet, NVMExp, ...
   std::string name;
   int numa_node = -1;
-  std::string parent;                // PCI address of the bridge above, empty at the root
+  std::string parent;  // PCI address of the bridge above, empty at the root
 };
 
 struct Gpu {
@@ -65,14 +67,16 @@ struct Gpu {
   std::string pci;
   std::int64_t memory_bytes = 0;
   int numa_node = -1;
-  std::vector<std::string> nvlink_peers;  // PCI addresses at the other end of active links, one entry a link
+  std::vector<std::string>
+      nvlink_peers;  // PCI addresses at the other end of active links, one entry a link
 };
 
-/// One node's snapshot. JSON with format_version; unknown members are ignored, a newer version is refused.
+/// One node's snapshot. JSON with format_version; unknown members are ignored, a newer version is
+/// refused.
 struct Node {
   std::string name;
-  std::string source;                // "prolog" or "user": who ran the probe
-  std::string taken_at;              // UTC, ISO 8601
+  std::string source;    // "prolog" or "user": who ran the probe
+  std::string taken_at;  // UTC, ISO 8601
   double probe_seconds = 0;
   PartStatus processors_status, memory_status, nics_status, pci_status, gpus_status;
   Processors processors;
@@ -85,21 +89,22 @@ struct Node {
 /// What a rank runs on: one CPU device a node (all cores it may use), or one GPU.
 struct Device {
   std::string node;
-  std::string kind;                  // "cpu" or "cuda"
+  std::string kind;  // "cpu" or "cuda"
   int index = 0;
   std::string model;
   std::int64_t memory_bytes = 0;
-  int threads = 1;                   // CPU threads that the device may use
+  int threads = 1;  // CPU threads that the device may use
 };
 
 struct Cluster {
-  std::string name;                  // Slurm's ClusterName, or the host's name without Slurm
-  std::vector<Node> nodes;           // in the order of the allocation
-  std::vector<Device> devices;       // in the order of nodes
+  std::string name;             // Slurm's ClusterName, or the host's name without Slurm
+  std::vector<Node> nodes;      // in the order of the allocation
+  std::vector<Device> devices;  // in the order of nodes
 };
 
 std::string ToJson(const Node& node);
-/// Reads one snapshot from untrusted text. Fails in one line on garbage, wrong types, a newer format_version.
+/// Reads one snapshot from untrusted text. Fails in one line on garbage, wrong types, a newer
+/// format_version.
 Result<Node> NodeFromJson(std::string_view text);
 std::string ToJson(const Cluster& cluster);
 

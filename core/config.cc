@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <toml++/toml.h>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <toml++/toml.h>
+#include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
 #include "core/format_version.h"
@@ -18,8 +19,8 @@ constexpr std::size_t kMaxConfigBytes = 1 << 20;
 
 /// One key: how to read it into a Config and how to print it from one.
 struct Key {
-  std::string path;     // "train.steps"
-  std::string allowed;  // "an integer, 1 or more"
+  std::string path;                                      // "train.steps"
+  std::string allowed;                                   // "an integer, 1 or more"
   std::function<bool(Config&, const toml::node&)> read;  // false: not allowed
   std::function<std::string(const Config&)> print;
 };
@@ -37,8 +38,13 @@ std::string Quoted(const std::string& text) {
   return out + '"';
 }
 
+/// The shortest text that reads back to the same double, always with a point or an exponent: JSON's
+/// form is TOML's.
+std::string Real(double value) { return nlohmann::json(value).dump(); }
+
 template <class Section>
-Key Integer(std::string path, Section Config::*section, std::int64_t Section::*field, std::int64_t least) {
+Key Integer(std::string path, Section Config::*section, std::int64_t Section::*field,
+            std::int64_t least) {
   return {path, fmt::format("an integer, {} or more", least),
           [=](Config& c, const toml::node& n) {
             auto v = n.value_exact<std::int64_t>();
@@ -70,7 +76,8 @@ Key IntegerOrAuto(std::string path, Section Config::*section, AutoInt Section::*
 }
 
 template <class Section>
-Key Number(std::string path, Section Config::*section, double Section::*field, double least, double most) {
+Key Number(std::string path, Section Config::*section, double Section::*field, double least,
+           double most) {
   return {path, fmt::format("a number from {} to {}", least, most),
           [=](Config& c, const toml::node& n) {
             if (!n.is_number()) return false;
@@ -80,11 +87,12 @@ Key Number(std::string path, Section Config::*section, double Section::*field, d
             c.*section.*field = v;
             return true;
           },
-          [=](const Config& c) { return fmt::format("{:#}", c.*section.*field); }};
+          [=](const Config& c) { return Real(c.*section.*field); }};
 }
 
 template <class Section>
-Key Text(std::string path, Section Config::*section, std::string Section::*field, std::string allowed) {
+Key Text(std::string path, Section Config::*section, std::string Section::*field,
+         std::string allowed) {
   return {path, allowed,
           [=](Config& c, const toml::node& n) {
             auto v = n.value_exact<std::string>();
@@ -124,14 +132,16 @@ Key Betas() {
             const toml::array* a = n.as_array();
             if (a == nullptr || a->size() != 2) return false;
             auto first = (*a)[0].value<double>(), second = (*a)[1].value<double>();
-            auto good = [](const std::optional<double>& v) { return v && *v >= 0 && *v <= 0.999999; };
+            auto good = [](const std::optional<double>& v) {
+              return v && *v >= 0 && *v <= 0.999999;
+            };
             if (!good(first) || !good(second)) return false;
             c.optimizer.beta1 = *first;
             c.optimizer.beta2 = *second;
             return true;
           },
           [](const Config& c) {
-            return fmt::format("[{:#}, {:#}]", c.optimizer.beta1, c.optimizer.beta2);
+            return fmt::format("[{}, {}]", Real(c.optimizer.beta1), Real(c.optimizer.beta2));
           }};
 }
 
@@ -223,7 +233,8 @@ std::string NearestKey(const std::string& path) {
 Result<void> ReadKey(Config& config, const std::string& path, const toml::node& node) {
   const Key* key = FindKey(path);
   if (key == nullptr) {
-    return Fail(fmt::format("unknown key {}; the nearest is {}", path.substr(0, 80), NearestKey(path.substr(0, 80))));
+    return Fail(fmt::format("unknown key {}; the nearest is {}", path.substr(0, 80),
+                            NearestKey(path.substr(0, 80))));
   }
   if (!key->read(config, node)) return Fail(fmt::format("{} must be {}", path, key->allowed));
   return {};
@@ -236,19 +247,22 @@ Result<void> ReadTable(Config& config, const toml::table& table) {
       auto version = section.value_exact<std::int64_t>();
       if (!version || *version < 1) return Fail("format_version must be an integer, 1 or more");
       if (*version > kFormatVersion) {
-        return Fail(fmt::format("format_version {} is newer than this program reads ({})", *version, kFormatVersion));
+        return Fail(fmt::format("format_version {} is newer than this program reads ({})", *version,
+                                kFormatVersion));
       }
       continue;
     }
     const toml::table* keys = section.as_table();
     if (keys == nullptr) {
-      return Fail(fmt::format("unknown key {} outside of a section; the nearest is {}", name, NearestKey(name)));
+      return Fail(fmt::format("unknown key {} outside of a section; the nearest is {}", name,
+                              NearestKey(name)));
     }
     for (const auto& [key_name, node] : *keys) {
       auto done = ReadKey(config, name + "." + std::string(key_name.str()), node);
       if (!done) {
         const auto line = node.source().begin.line;
-        return Fail(line ? fmt::format("line {}: {}", line, done.error().message) : done.error().message);
+        return Fail(line ? fmt::format("line {}: {}", line, done.error().message)
+                         : done.error().message);
       }
     }
   }
@@ -279,30 +293,48 @@ Result<void> ApplyOverride(Config& config, const ConfigOverride& item) {
 Result<void> Check(const Config& c) {
   if (c.data.train.empty()) return Fail("data.train is missing: name the training text");
   if (c.model.hidden % c.model.heads != 0) {
-    return Fail(fmt::format("model.hidden = {} must be a multiple of model.heads = {}", c.model.hidden, c.model.heads));
+    return Fail(fmt::format("model.hidden = {} must be a multiple of model.heads = {}",
+                            c.model.hidden, c.model.heads));
   }
   if (c.model.vocab < 256) {
     return Fail(fmt::format("model.vocab = {} is too small: bytes need 256", c.model.vocab));
   }
-  const double parameters = 12.0 * static_cast<double>(c.model.layers) * static_cast<double>(c.model.hidden) * static_cast<double>(c.model.hidden) +
-                            (static_cast<double>(c.model.vocab) + static_cast<double>(c.model.sequence)) * static_cast<double>(c.model.hidden);
-  if (parameters > 1e12) return Fail(fmt::format("the model would have {:.3g} parameters; the limit is 1e12", parameters));
+  const double parameters =
+      12.0 * static_cast<double>(c.model.layers) * static_cast<double>(c.model.hidden) *
+          static_cast<double>(c.model.hidden) +
+      (static_cast<double>(c.model.vocab) + static_cast<double>(c.model.sequence)) *
+          static_cast<double>(c.model.hidden);
+  if (parameters > 1e12)
+    return Fail(
+        fmt::format("the model would have {:.3g} parameters; the limit is 1e12", parameters));
   if (c.train.micro_batch && *c.train.micro_batch > c.train.global_batch) {
-    return Fail(fmt::format("train.micro_batch = {} must not exceed train.global_batch = {}", *c.train.micro_batch, c.train.global_batch));
+    return Fail(fmt::format("train.micro_batch = {} must not exceed train.global_batch = {}",
+                            *c.train.micro_batch, c.train.global_batch));
   }
-  if (c.compression.s_min > c.compression.s_max) return Fail("compression.s_min must not exceed compression.s_max");
-  struct Limit { bool beyond; const char* text; };
+  if (c.compression.s_min > c.compression.s_max)
+    return Fail("compression.s_min must not exceed compression.s_max");
+  struct Limit {
+    bool beyond;
+    const char* text;
+  };
   const Limit limits[] = {
       {c.model.kind != "gpt2", "model.kind: this version trains gpt2 only"},
-      {c.model.kv_heads && *c.model.kv_heads != c.model.heads, "model.kv_heads: gpt2 has as many as model.heads"},
-      {c.data.format != "auto" && c.data.format != "bytes", "data.format: this version reads bytes only"},
+      {c.model.kv_heads && *c.model.kv_heads != c.model.heads,
+       "model.kv_heads: gpt2 has as many as model.heads"},
+      {c.data.format != "auto" && c.data.format != "bytes",
+       "data.format: this version reads bytes only"},
       {c.train.precision != "fp32", "train.precision: this version trains in fp32 only"},
       {c.train.recompute != "none", "train.recompute: this version keeps all activations (none)"},
-      {c.parallel.tensor.value_or(1) != 1, "parallel.tensor: this version is data parallel only (1)"},
-      {c.parallel.pipeline.value_or(1) != 1, "parallel.pipeline: this version is data parallel only (1)"},
-      {c.parallel.interleave.value_or(1) != 1, "parallel.interleave: this version is data parallel only (1)"},
-      {c.parallel.shard.value_or(0) != 0, "parallel.shard: this version keeps the optimizer whole on every rank (0)"},
-      {c.compression.mode != "off", "compression.mode: this version exchanges gradients dense (off)"},
+      {c.parallel.tensor.value_or(1) != 1,
+       "parallel.tensor: this version is data parallel only (1)"},
+      {c.parallel.pipeline.value_or(1) != 1,
+       "parallel.pipeline: this version is data parallel only (1)"},
+      {c.parallel.interleave.value_or(1) != 1,
+       "parallel.interleave: this version is data parallel only (1)"},
+      {c.parallel.shard.value_or(0) != 0,
+       "parallel.shard: this version keeps the optimizer whole on every rank (0)"},
+      {c.compression.mode != "off",
+       "compression.mode: this version exchanges gradients dense (off)"},
       {c.device.kind == "cuda", "device.kind: this version trains on CPUs only (cpu)"},
   };
   for (const Limit& limit : limits) {
@@ -329,7 +361,8 @@ Result<Config> LoadConfig(const std::string& path, const std::vector<ConfigOverr
     auto done = ReadTable(config, toml::parse(*text));
     if (!done) return FailIn(path, done.error());
   } catch (const toml::parse_error& error) {
-    return Fail(fmt::format("{}: line {}: {}", path, error.source().begin.line, error.description()));
+    return Fail(
+        fmt::format("{}: line {}: {}", path, error.source().begin.line, error.description()));
   }
   std::error_code ignored;
   const auto here = std::filesystem::current_path(ignored);

@@ -1,4 +1,5 @@
-// The run's configuration: every key of examples/quickstart.toml, read from TOML and the command line.
+// The run's configuration: every key of examples/quickstart.toml, read from TOML and the command
+// line.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ struct TrainConfig {
   std::string precision = "fp32";
   std::int64_t seed = 1337;
   std::string recompute = "none";
-  std::int64_t validate_every = 0;  // steps; 0 = after the last step only
+  std::int64_t validate_every = 0;       // steps; 0 = after the last step only
   std::int64_t validation_samples = 64;  // sequences per validation
 };
 
@@ -100,12 +101,13 @@ using ConfigOverride = std::pair<std::string, std::string>;
 
 /// Reads the TOML file at `path`, then applies `overrides` in their order, then checks the whole.
 /// Relative data paths are taken from the file's folder when it comes from the file, and from the
-/// working directory when it comes from the command line. Errors (one line, exit code 2): a missing or
-/// unreadable file, a syntax error with its line, an unknown key with the nearest one, a wrong type
-/// or value with what is allowed, sizes that cannot be, and what this version does not do yet.
+/// working directory when it comes from the command line. Errors (one line, exit code 2): a missing
+/// or unreadable file, a syntax error with its line, an unknown key with the nearest one, a wrong
+/// type or value with what is allowed, sizes that cannot be, and what this version does not do yet.
 Result<Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides);
 
-/// The configuration as TOML with every key, as config.resolved.toml holds it. LoadConfig reads it back to the same value.
+/// The configuration as TOML with every key, as config.resolved.toml holds it. LoadConfig reads it
+/// back to the same value.
 std::string ToToml(const Config& config);
 
 }  // namespace adaptive_train

@@ -38,15 +38,32 @@ double NumberOrNan(const json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-struct RealField { const char* name; double RankMetrics::*field; };
-constexpr RealField kReals[] = {{"loss", &RankMetrics::loss}, {"lr", &RankMetrics::lr}, {"grad_norm", &RankMetrics::grad_norm},
-    {"loss_scale", &RankMetrics::loss_scale}, {"step_s", &RankMetrics::step_s}, {"compute_s", &RankMetrics::compute_s},
-    {"exposed_comm_s", &RankMetrics::exposed_comm_s}, {"bubble_s", &RankMetrics::bubble_s}, {"other_s", &RankMetrics::other_s},
-    {"flops", &RankMetrics::flops}, {"product_peak", &RankMetrics::product_peak}, {"density", &RankMetrics::density}};
-struct CountField { const char* name; std::int64_t RankMetrics::*field; };
-constexpr CountField kCounts[] = {{"step", &RankMetrics::step}, {"tokens", &RankMetrics::tokens}, {"grad_bytes", &RankMetrics::grad_bytes},
-    {"param_bytes", &RankMetrics::param_bytes}, {"activation_bytes", &RankMetrics::activation_bytes},
-    {"peak_memory_bytes", &RankMetrics::peak_memory_bytes}};
+struct RealField {
+  const char* name;
+  double RankMetrics::*field;
+};
+constexpr RealField kReals[] = {{"loss", &RankMetrics::loss},
+                                {"lr", &RankMetrics::lr},
+                                {"grad_norm", &RankMetrics::grad_norm},
+                                {"loss_scale", &RankMetrics::loss_scale},
+                                {"step_s", &RankMetrics::step_s},
+                                {"compute_s", &RankMetrics::compute_s},
+                                {"exposed_comm_s", &RankMetrics::exposed_comm_s},
+                                {"bubble_s", &RankMetrics::bubble_s},
+                                {"other_s", &RankMetrics::other_s},
+                                {"flops", &RankMetrics::flops},
+                                {"product_peak", &RankMetrics::product_peak},
+                                {"density", &RankMetrics::density}};
+struct CountField {
+  const char* name;
+  std::int64_t RankMetrics::*field;
+};
+constexpr CountField kCounts[] = {{"step", &RankMetrics::step},
+                                  {"tokens", &RankMetrics::tokens},
+                                  {"grad_bytes", &RankMetrics::grad_bytes},
+                                  {"param_bytes", &RankMetrics::param_bytes},
+                                  {"activation_bytes", &RankMetrics::activation_bytes},
+                                  {"peak_memory_bytes", &RankMetrics::peak_memory_bytes}};
 
 json Body(const Metrics& m) {
   json body = {{"skipped", m.values.skipped}};
@@ -61,12 +78,15 @@ Metrics MetricsFrom(const json& body) {
   m.values.skipped = body.at("skipped").get<bool>();
   for (const auto& [name, field] : kReals) m.values.*field = NumberOrNan(body.at(name));
   for (const auto& [name, field] : kCounts) m.values.*field = body.at(name).get<std::int64_t>();
-  if (body.contains("validation_loss")) m.values.validation_loss = NumberOrNan(body.at("validation_loss"));
+  if (body.contains("validation_loss"))
+    m.values.validation_loss = NumberOrNan(body.at("validation_loss"));
   return m;
 }
 
 /// Names on the wire, in the order of the variant.
-constexpr const char* kTypes[] = {"hello", "ready", "wired", "resumed", "metrics", "saved", "failure", "goodbye", "go", "checkpoint_now", "stop", "abort", "heartbeat"};
+constexpr const char* kTypes[] = {"hello", "ready",   "wired",    "resumed", "metrics",
+                                  "saved", "failure", "goodbye",  "go",      "checkpoint_now",
+                                  "stop",  "abort",   "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -107,9 +127,12 @@ std::string EncodeFrame(const ControlMessage& message) {
 Result<std::optional<ControlMessage>> FrameReader::Next() {
   if (buffer_.size() < 4) return std::optional<ControlMessage>();
   std::uint32_t size = 0;
-  for (int i = 0; i < 4; ++i) size = (size << 8) | static_cast<unsigned char>(buffer_[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < 4; ++i)
+    size = (size << 8) | static_cast<unsigned char>(buffer_[static_cast<std::size_t>(i)]);
   if (size > kMaxControlMessageBytes) {
-    return Fail(fmt::format("control message of {} bytes; at most {} are allowed", size, kMaxControlMessageBytes), ExitCode::kRankFailure);
+    return Fail(fmt::format("control message of {} bytes; at most {} are allowed", size,
+                            kMaxControlMessageBytes),
+                ExitCode::kRankFailure);
   }
   if (buffer_.size() < 4 + size) return std::optional<ControlMessage>();
   auto message = Decode(buffer_.substr(4, size));

@@ -22,15 +22,17 @@ struct Hello {
   int rank = -1;
   std::string host;
   std::int64_t pid = 0;
-  std::string step_id;        // Slurm's JOB.STEP, empty without Slurm
+  std::string step_id;  // Slurm's JOB.STEP, empty without Slurm
 };
-struct Ready {};              // PMIx_Init is done
-struct Wired {};              // every rank's address is known and a first sum over all ranks has come back
-struct Resumed {              // the model is in memory
-  std::int64_t step = 0;      // of the checkpoint it came from, 0 = from the start
+struct Ready {};  // PMIx_Init is done
+struct Wired {};  // every rank's address is known and a first sum over all ranks has come back
+struct Resumed {  // the model is in memory
+  std::int64_t step = 0;  // of the checkpoint it came from, 0 = from the start
 };
-struct Metrics { RankMetrics values; };
-struct Saved {                // a checkpoint is complete on disk
+struct Metrics {
+  RankMetrics values;
+};
+struct Saved {  // a checkpoint is complete on disk
   std::int64_t step = 0;
   std::string path;
 };
@@ -38,24 +40,29 @@ struct Saved {                // a checkpoint is complete on disk
 struct RankFailure {
   int rank = -1;
   std::string host;
-  std::string operation;      // "all-reduce of bucket 3", "PMIx fence", "checkpoint write"
-  int peer = -1;              // the rank it was talking to, -1 = none
+  std::string operation;  // "all-reduce of bucket 3", "PMIx fence", "checkpoint write"
+  int peer = -1;          // the rank it was talking to, -1 = none
   std::string cause;
   std::int64_t step = 0;
-  int exit_code = 0;          // a RankExit
+  int exit_code = 0;  // a RankExit
 };
-struct Goodbye { std::int64_t step = 0; };  // the rank ends as asked, after optimizer step `step`
+struct Goodbye {
+  std::int64_t step = 0;
+};  // the rank ends as asked, after optimizer step `step`
 
 // From the launcher.
-struct Go {};                 // all ranks are ready: fence now
-struct CheckpointNow {};      // save and go on
-struct Stop {};               // save and stop
-struct Abort { std::string reason; };  // end at once
+struct Go {};             // all ranks are ready: fence now
+struct CheckpointNow {};  // save and go on
+struct Stop {};           // save and stop
+struct Abort {
+  std::string reason;
+};  // end at once
 
 // From both.
 struct Heartbeat {};
 
-using ControlMessage = std::variant<Hello, Ready, Wired, Resumed, Metrics, Saved, RankFailure, Goodbye, Go, CheckpointNow, Stop, Abort, Heartbeat>;
+using ControlMessage = std::variant<Hello, Ready, Wired, Resumed, Metrics, Saved, RankFailure,
+                                    Goodbye, Go, CheckpointNow, Stop, Abort, Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

@@ -49,7 +49,8 @@ Result<std::string> ReadFile(const std::string& path, std::size_t limit) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.Get() < 0) return Fail(fmt::format("{}: {}", path, std::strerror(errno)));
   struct stat info {};
-  if (::fstat(file.Get(), &info) != 0) return Fail(fmt::format("{}: {}", path, std::strerror(errno)));
+  if (::fstat(file.Get(), &info) != 0)
+    return Fail(fmt::format("{}: {}", path, std::strerror(errno)));
   if (!S_ISREG(info.st_mode)) return Fail(fmt::format("{}: not a regular file", path));
   std::string text;
   char block[16384];
@@ -69,7 +70,8 @@ Result<void> WriteFile(const std::string& path, std::string_view text) {
   const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   Result<void> done;
   {
-    Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+    Descriptor file(
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
     if (file.Get() < 0) return FailErrno(path);
     done = WriteAll(file.Get(), text, path);
   }
@@ -79,9 +81,11 @@ Result<void> WriteFile(const std::string& path, std::string_view text) {
     return done;
   }
   const auto folder = std::filesystem::path(path).parent_path();
-  Descriptor directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Descriptor directory(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // EINVAL: some network file systems cannot sync a folder; the rename stands all the same.
-  if (directory.Get() >= 0 && ::fsync(directory.Get()) != 0 && errno != EINVAL) return FailErrno(path);
+  if (directory.Get() >= 0 && ::fsync(directory.Get()) != 0 && errno != EINVAL)
+    return FailErrno(path);
   return {};
 }
 

@@ -10,9 +10,11 @@ namespace adaptive_train {
 namespace {
 
 constexpr std::size_t kShownBytes = 48;
-constexpr std::string_view kAllowed = "reuse=auto|never, spares=0..1024, compress=auto|off, log=info|debug, separated by commas";
+constexpr std::string_view kAllowed =
+    "reuse=auto|never, spares=0..1024, compress=auto|off, log=info|debug, separated by commas";
 
-/// `text` between quotes, fit for one line: anything but plain ASCII is escaped, and what is long is cut.
+/// `text` between quotes, fit for one line: anything but plain ASCII is escaped, and what is long
+/// is cut.
 std::string Shown(std::string_view text) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string out = "\"";
@@ -37,18 +39,23 @@ std::string Shown(std::string_view text) {
 std::optional<std::size_t> FindForbidden(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte <= 0x20 || byte >= 0x7f || text[i] == '"' || text[i] == '\'' || text[i] == '`' || text[i] == '\\') return i;
+    if (byte <= 0x20 || byte >= 0x7f || text[i] == '"' || text[i] == '\'' || text[i] == '`' ||
+        text[i] == '\\')
+      return i;
   }
   return std::nullopt;
 }
 
-tl::unexpected<Error> BadValue(std::string_view key, std::string_view value, std::string_view allowed) {
-  return Fail("bad value " + Shown(value) + " of " + std::string(key) + "; allowed: " + std::string(allowed));
+tl::unexpected<Error> BadValue(std::string_view key, std::string_view value,
+                               std::string_view allowed) {
+  return Fail("bad value " + Shown(value) + " of " + std::string(key) +
+              "; allowed: " + std::string(allowed));
 }
 
 /// Sets `out` to the value whose word is given; words are in the order of the enumeration.
 template <class Value>
-Result<void> SetWord(std::string_view key, std::string_view given, const std::array<std::string_view, 2>& words, Value& out) {
+Result<void> SetWord(std::string_view key, std::string_view given,
+                     const std::array<std::string_view, 2>& words, Value& out) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (given == words[i]) {
       out = static_cast<Value>(i);
@@ -76,21 +83,27 @@ constexpr std::array<std::string_view, 2> kLogWords = {"info", "debug"};
 
 Result<void> SetOption(std::size_t key, std::string_view value, JobOptions& options) {
   switch (key) {
-    case 0: return SetWord(kKeys[key], value, kReuseWords, options.reuse);
-    case 1: return SetNumber(kKeys[key], value, options.spares);
-    case 2: return SetWord(kKeys[key], value, kCompressWords, options.compress);
-    default: return SetWord(kKeys[key], value, kLogWords, options.log);
+    case 0:
+      return SetWord(kKeys[key], value, kReuseWords, options.reuse);
+    case 1:
+      return SetNumber(kKeys[key], value, options.spares);
+    case 2:
+      return SetWord(kKeys[key], value, kCompressWords, options.compress);
+    default:
+      return SetWord(kKeys[key], value, kLogWords, options.log);
   }
 }
 
 /// One `key=value`; `seen` remembers which keys were there before.
-Result<void> ReadItem(std::string_view item, std::array<bool, kKeys.size()>& seen, JobOptions& options) {
+Result<void> ReadItem(std::string_view item, std::array<bool, kKeys.size()>& seen,
+                      JobOptions& options) {
   if (item.empty()) return Fail("empty item; allowed: " + std::string(kAllowed));
   const std::size_t equals = item.find('=');
   const std::string_view key = item.substr(0, equals);
   for (std::size_t i = 0; i < kKeys.size(); ++i) {
     if (key != kKeys[i]) continue;
-    if (equals == std::string_view::npos) return Fail("no value for " + std::string(key) + "; allowed: " + std::string(kAllowed));
+    if (equals == std::string_view::npos)
+      return Fail("no value for " + std::string(key) + "; allowed: " + std::string(kAllowed));
     if (seen[i]) return Fail(std::string(key) + " is given twice; give it once");
     seen[i] = true;
     return SetOption(i, item.substr(equals + 1), options);
@@ -104,15 +117,18 @@ Result<JobOptions> ParseJobOptions(std::string_view text) {
   JobOptions options;
   if (text.empty() || text == "(null)") return options;
   if (text.size() > kMaxOptionBytes) {
-    return Fail("the text is " + std::to_string(text.size()) + " bytes long; at most " + std::to_string(kMaxOptionBytes) + " are allowed");
+    return Fail("the text is " + std::to_string(text.size()) + " bytes long; at most " +
+                std::to_string(kMaxOptionBytes) + " are allowed");
   }
   if (const auto place = FindForbidden(text)) {
-    return Fail("character " + Shown(text.substr(*place, 1)) + " at byte " + std::to_string(*place + 1) + "; allowed: " + std::string(kAllowed));
+    return Fail("character " + Shown(text.substr(*place, 1)) + " at byte " +
+                std::to_string(*place + 1) + "; allowed: " + std::string(kAllowed));
   }
   std::array<bool, kKeys.size()> seen{};
   for (std::string_view rest = text;;) {
     const std::size_t comma = rest.find(',');
-    if (auto read = ReadItem(rest.substr(0, comma), seen, options); !read) return tl::unexpected<Error>(read.error());
+    if (auto read = ReadItem(rest.substr(0, comma), seen, options); !read)
+      return tl::unexpected<Error>(read.error());
     if (comma == std::string_view::npos) return options;
     rest.remove_prefix(comma + 1);
   }

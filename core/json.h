@@ -1,4 +1,5 @@
-// Reading untrusted JSON: every failure of the library becomes one line of ours. For .cc files of rooms that speak JSON.
+// Reading untrusted JSON: every failure of the library becomes one line of ours. For .cc files of
+// rooms that speak JSON.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +14,8 @@
 
 namespace adaptive_train {
 
-/// Parses `text`, checks format_version and lets `read` take what it needs; `what` names the document.
+/// Parses `text`, checks format_version and lets `read` take what it needs; `what` names the
+/// document.
 template <class T, class Read>
 Result<T> ReadJson(std::string_view text, const char* what, Read read) {
   try {
@@ -21,7 +23,8 @@ Result<T> ReadJson(std::string_view text, const char* what, Read read) {
     if (!json.is_object()) return Fail(fmt::format("{}: not a JSON object", what));
     const int version = json.at("format_version").template get<int>();
     if (version < 1 || version > kFormatVersion) {
-      return Fail(fmt::format("{}: format_version {} is not one that this program reads (1 to {})", what, version, kFormatVersion));
+      return Fail(fmt::format("{}: format_version {} is not one that this program reads (1 to {})",
+                              what, version, kFormatVersion));
     }
     return read(json);
   } catch (const nlohmann::json::exception& error) {

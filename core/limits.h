@@ -21,7 +21,8 @@ inline constexpr std::chrono::milliseconds kHelloDeadline = 60s;
 /// PMIx_Init, one fence, one get.
 inline constexpr std::chrono::milliseconds kPmixInitDeadline = 30s;
 inline constexpr std::chrono::milliseconds kFenceDeadline = 5s;
-/// A hung fence cannot be retried in its namespace, so the launcher starts the step anew, this often at most.
+/// A hung fence cannot be retried in its namespace, so the launcher starts the step anew, this
+/// often at most.
 inline constexpr int kMaxLaunchRetries = 2;
 
 /// How long job_prolog waits for the probe, unless plugstack.conf says otherwise.

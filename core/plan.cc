@@ -41,14 +41,16 @@ Result<Plan> Checked(Plan plan) {
   std::int64_t next = 0;
   for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
     const RankPlan& rank = plan.ranks[i];
-    const bool good = rank.rank == static_cast<int>(i) && rank.first_sample == next && rank.samples >= 1 &&
-                      rank.samples <= plan.global_batch && rank.micro_batch >= 1 && rank.device.threads >= 1 &&
+    const bool good = rank.rank == static_cast<int>(i) && rank.first_sample == next &&
+                      rank.samples >= 1 && rank.samples <= plan.global_batch &&
+                      rank.micro_batch >= 1 && rank.device.threads >= 1 &&
                       rank.device.threads <= 4096;
     if (!good) return Fail(fmt::format("plan: rank entry {} is inconsistent", i));
     next += rank.samples;
   }
   if (plan.ranks.empty() || plan.ranks.size() > kMaxRanks || next != plan.global_batch) {
-    return Fail(fmt::format("plan: {} ranks share {} samples of a global batch of {}", plan.ranks.size(), next, plan.global_batch));
+    return Fail(fmt::format("plan: {} ranks share {} samples of a global batch of {}",
+                            plan.ranks.size(), next, plan.global_batch));
   }
   return plan;
 }
@@ -72,7 +74,8 @@ Result<Plan> PlanFromJson(std::string_view text) {
     Plan read;
     json.at("global_batch").get_to(read.global_batch);
     json.at("memory_bytes").get_to(read.memory_bytes);
-    if (!json.at("step_seconds").is_null()) read.step_seconds = json.at("step_seconds").get<double>();
+    if (!json.at("step_seconds").is_null())
+      read.step_seconds = json.at("step_seconds").get<double>();
     for (const auto& rank : json.at("ranks")) read.ranks.push_back(RankFromJson(rank));
     json.at("why").get_to(read.why);
     return read;

@@ -1,4 +1,5 @@
-// The outcome of an operation that may fail in an expected way: a value, or one line that says why not.
+// The outcome of an operation that may fail in an expected way: a value, or one line that says why
+// not.
 #pragma once
 
 #include <string>
@@ -9,14 +10,15 @@
 
 namespace adaptive_train {
 
-/// Why an operation failed. `message` is one line: what was wrong, where, what is allowed or what to
-/// do. `exit_code` is what the program ends with if nobody handles the error.
+/// Why an operation failed. `message` is one line: what was wrong, where, what is allowed or what
+/// to do. `exit_code` is what the program ends with if nobody handles the error.
 struct Error {
   std::string message;
   ExitCode exit_code = ExitCode::kUsage;
 };
 
-/// A value or an Error. Copyable where T is; no threads, no allocation beyond T's and the message's.
+/// A value or an Error. Copyable where T is; no threads, no allocation beyond T's and the
+/// message's.
 template <class T>
 using Result = tl::expected<T, Error>;
 

@@ -8,7 +8,9 @@ namespace adaptive_train {
 namespace {
 
 const RankMetrics& Slowest(std::span<const RankMetrics> ranks) {
-  return *std::max_element(ranks.begin(), ranks.end(), [](const RankMetrics& a, const RankMetrics& b) { return a.step_s < b.step_s; });
+  return *std::max_element(
+      ranks.begin(), ranks.end(),
+      [](const RankMetrics& a, const RankMetrics& b) { return a.step_s < b.step_s; });
 }
 
 template <class T>

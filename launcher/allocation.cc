@@ -32,7 +32,8 @@ Allocation ThisMachine() {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   here.cluster = host;
-  here.submit_time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  here.submit_time =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   here.job_name = "run";
   here.user = CallingUser();
   here.hosts = {host};
@@ -44,7 +45,9 @@ Allocation ThisMachine() {
 
 Result<std::vector<int>> ParseCpusPerNode(const std::string& text) {
   constexpr std::int64_t kMost = 65536;
-  const auto bad = Fail("SLURM_JOB_CPUS_PER_NODE=\"" + Printable(text, 60) + "\" is not like 8(x2),4", ExitCode::kPreflight);
+  const auto bad =
+      Fail("SLURM_JOB_CPUS_PER_NODE=\"" + Printable(text, 60) + "\" is not like 8(x2),4",
+           ExitCode::kPreflight);
   std::vector<int> cpus;
   for (std::size_t begin = 0; begin <= text.size();) {
     const auto comma = std::min(text.find(',', begin), text.size());
@@ -70,11 +73,14 @@ Result<Allocation> FindAllocation() {
   Allocation allocation = ThisMachine();
   allocation.in_slurm = true;
   const auto job = Number(id);
-  if (!job || *job < 1) return Fail("SLURM_JOB_ID=\"" + Printable(id, 40) + "\" is not a job id", ExitCode::kPreflight);
+  if (!job || *job < 1)
+    return Fail("SLURM_JOB_ID=\"" + Printable(id, 40) + "\" is not a job id", ExitCode::kPreflight);
   allocation.job_id = *job;
   allocation.restart_count = Number(Variable("SLURM_RESTART_COUNT")).value_or(0);
-  if (auto name = Variable("SLURM_CLUSTER_NAME"); !name.empty()) allocation.cluster = Printable(name, 100);
-  if (auto name = Variable("SLURM_JOB_NAME"); !name.empty()) allocation.job_name = Printable(name, 200);
+  if (auto name = Variable("SLURM_CLUSTER_NAME"); !name.empty())
+    allocation.cluster = Printable(name, 100);
+  if (auto name = Variable("SLURM_JOB_NAME"); !name.empty())
+    allocation.job_name = Printable(name, 200);
   auto hosts = ExpandHosts(Variable("SLURM_JOB_NODELIST"));
   if (!hosts) return tl::unexpected(hosts.error());
   allocation.hosts = std::move(*hosts);
@@ -82,7 +88,9 @@ Result<Allocation> FindAllocation() {
   if (!cpus) return tl::unexpected(cpus.error());
   allocation.cpus = std::move(*cpus);
   if (allocation.cpus.size() != allocation.hosts.size()) {
-    return Fail(fmt::format("Slurm names {} hosts but gives CPU counts for {}", allocation.hosts.size(), allocation.cpus.size()), ExitCode::kPreflight);
+    return Fail(fmt::format("Slurm names {} hosts but gives CPU counts for {}",
+                            allocation.hosts.size(), allocation.cpus.size()),
+                ExitCode::kPreflight);
   }
   auto submitted = SubmitTime(allocation.job_id);
   if (!submitted) return tl::unexpected(submitted.error());

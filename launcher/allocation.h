@@ -12,21 +12,23 @@ namespace adaptive_train {
 /// Who and where we are. Without Slurm: one host, job_id 0.
 struct Allocation {
   bool in_slurm = false;
-  std::string cluster;             // Slurm's ClusterName, or this host's name
+  std::string cluster;  // Slurm's ClusterName, or this host's name
   std::int64_t job_id = 0;
   std::int64_t restart_count = 0;
-  double submit_time = 0;          // seconds since 1970; without Slurm: now
+  double submit_time = 0;  // seconds since 1970; without Slurm: now
   std::string job_name;
   std::string user;
   std::vector<std::string> hosts;  // in Slurm's order
   std::vector<int> cpus;           // CPUs allocated on each host; 0 = all that the probe finds
 };
 
-/// Reads the SLURM_ variables (untrusted) and, in an allocation, asks Slurm for the hosts' names and the submit time.
-/// Blocks for a few seconds at most. Fails with kPreflight if Slurm does not answer.
+/// Reads the SLURM_ variables (untrusted) and, in an allocation, asks Slurm for the hosts' names
+/// and the submit time. Blocks for a few seconds at most. Fails with kPreflight if Slurm does not
+/// answer.
 Result<Allocation> FindAllocation();
 
-/// What SLURM_JOB_CPUS_PER_NODE means: "8(x2),4" is {8, 8, 4}. Fails on anything else or on more than 65536 nodes.
+/// What SLURM_JOB_CPUS_PER_NODE means: "8(x2),4" is {8, 8, 4}. Fails on anything else or on more
+/// than 65536 nodes.
 Result<std::vector<int>> ParseCpusPerNode(const std::string& text);
 
 }  // namespace adaptive_train

@@ -74,22 +74,30 @@ Environment CurrentEnvironment() {
 
 std::string DescribeExit(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
-    return fmt::format("killed by signal {} ({})", WTERMSIG(wait_status), ::strsignal(WTERMSIG(wait_status)));
+    return fmt::format("killed by signal {} ({})", WTERMSIG(wait_status),
+                       ::strsignal(WTERMSIG(wait_status)));
   }
   return fmt::format("exit code {}", WEXITSTATUS(wait_status));
 }
 
 Result<ChildProcess> ChildProcess::Start(const Options& options) {
-  auto fail = [&] { return Fail(fmt::format("{}: cannot start: {}", options.command.front(), std::strerror(errno)), ExitCode::kRankFailure); };
+  auto fail = [&] {
+    return Fail(fmt::format("{}: cannot start: {}", options.command.front(), std::strerror(errno)),
+                ExitCode::kRankFailure);
+  };
   std::vector<std::string> command = options.command;
   std::vector<std::string> assignments;
-  for (const auto& [name, value] : options.environment ? *options.environment : CurrentEnvironment()) {
+  for (const auto& [name, value] :
+       options.environment ? *options.environment : CurrentEnvironment()) {
     assignments.push_back(name + "=" + value);
   }
   Pipes pipes;
   if (!options.output_file.empty()) {
-    pipes.out[1] = ::open(options.output_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (pipes.out[1] < 0) return Fail(fmt::format("{}: {}", options.output_file, std::strerror(errno)), ExitCode::kPreflight);
+    pipes.out[1] =
+        ::open(options.output_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (pipes.out[1] < 0)
+      return Fail(fmt::format("{}: {}", options.output_file, std::strerror(errno)),
+                  ExitCode::kPreflight);
     pipes.err[1] = ::fcntl(pipes.out[1], F_DUPFD_CLOEXEC, 0);
   } else if (::pipe2(pipes.out, O_CLOEXEC) != 0 || ::pipe2(pipes.err, O_CLOEXEC) != 0) {
     pipes.Close();
@@ -114,7 +122,10 @@ Result<ChildProcess> ChildProcess::Start(const Options& options) {
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), out_(std::exchange(other.out_, -1)), err_(std::exchange(other.err_, -1)), status_(other.status_) {}
+    : pid_(std::exchange(other.pid_, -1)),
+      out_(std::exchange(other.out_, -1)),
+      err_(std::exchange(other.err_, -1)),
+      status_(other.status_) {}
 
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   if (this != &other) {
@@ -165,18 +176,21 @@ void ChildProcess::Signal(int signal) {
   if (pid_ > 0 && !Poll()) ::kill(-pid_, signal);
 }
 
-Result<Finished> RunCommand(const ChildProcess::Options& options, std::chrono::milliseconds deadline, std::size_t output_limit) {
+Result<Finished> RunCommand(const ChildProcess::Options& options,
+                            std::chrono::milliseconds deadline, std::size_t output_limit) {
   auto child = ChildProcess::Start(options);
   if (!child) return tl::unexpected(child.error());
   const auto until = std::chrono::steady_clock::now() + deadline;
   Finished finished;
   for (;;) {
-    const auto status = child->Poll();  // before reading: what came before the end is then read below
+    const auto status =
+        child->Poll();  // before reading: what came before the end is then read below
     finished.output += child->ReadOutput();
     finished.errors += child->ReadErrors();
     const std::string name = options.command.front();
     if (finished.output.size() + finished.errors.size() > output_limit) {
-      return Fail(fmt::format("{}: printed more than {} bytes; killed", name, output_limit), ExitCode::kPreflight);
+      return Fail(fmt::format("{}: printed more than {} bytes; killed", name, output_limit),
+                  ExitCode::kPreflight);
     }
     if (status) {
       finished.wait_status = *status;
@@ -184,7 +198,8 @@ Result<Finished> RunCommand(const ChildProcess::Options& options, std::chrono::m
     }
     if (const auto signal = PendingStopSignal()) return tl::unexpected(StoppedBy(*signal));
     if (std::chrono::steady_clock::now() > until) {
-      return Fail(fmt::format("{}: did not end within {} s; killed", name, deadline.count() / 1000), ExitCode::kPreflight);
+      return Fail(fmt::format("{}: did not end within {} s; killed", name, deadline.count() / 1000),
+                  ExitCode::kPreflight);
     }
     ::poll(nullptr, 0, 5);
   }

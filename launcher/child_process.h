@@ -1,4 +1,5 @@
-// A program that the launcher runs beside itself: started in a process group of its own, read, waited for, ended.
+// A program that the launcher runs beside itself: started in a process group of its own, read,
+// waited for, ended.
 #pragma once
 
 #include <sys/types.h>
@@ -21,14 +22,15 @@ Environment CurrentEnvironment();
 /// How a process ended: "exit code 3", "killed by signal 9 (Killed)".
 std::string DescribeExit(int wait_status);
 
-/// One child. Its process group is its own, so that a Ctrl-C meant for the launcher does not reach it;
-/// it is killed when the launcher's process ends. One thread. The destructor kills the whole group and reaps.
+/// One child. Its process group is its own, so that a Ctrl-C meant for the launcher does not reach
+/// it; it is killed when the launcher's process ends. One thread. The destructor kills the whole
+/// group and reaps.
 class ChildProcess {
  public:
   struct Options {
-    std::vector<std::string> command;         // command[0] is looked up on PATH
-    std::optional<Environment> environment;   // none: the launcher's
-    std::string output_file;                  // stdout and stderr appended there; empty: read with Read*
+    std::vector<std::string> command;        // command[0] is looked up on PATH
+    std::optional<Environment> environment;  // none: the launcher's
+    std::string output_file;  // stdout and stderr appended there; empty: read with Read*
   };
 
   static Result<ChildProcess> Start(const Options& options);
@@ -64,9 +66,11 @@ struct Finished {
   bool Ok() const { return wait_status == 0; }
 };
 
-/// Runs a command to its end, for `deadline` at most and with at most `output_limit` bytes of output;
-/// beyond either it is killed and an error names it. Ends early
-/// with StoppedBy when a held-back signal asks to stop.
-Result<Finished> RunCommand(const ChildProcess::Options& options, std::chrono::milliseconds deadline, std::size_t output_limit = 64u << 20);
+/// Runs a command to its end, for `deadline` at most and with at most `output_limit` bytes of
+/// output; beyond either it is killed and an error names it. Ends early with StoppedBy when a
+/// held-back signal asks to stop.
+Result<Finished> RunCommand(const ChildProcess::Options& options,
+                            std::chrono::milliseconds deadline,
+                            std::size_t output_limit = 64u << 20);
 
 }  // namespace adaptive_train

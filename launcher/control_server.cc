@@ -20,7 +20,9 @@ std::vector<std::string> LocalAddresses() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return {"127.0.0.1"};
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET || (entry->ifa_flags & IFF_UP) == 0) continue;
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET ||
+        (entry->ifa_flags & IFF_UP) == 0)
+      continue;
     const auto* in = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
     const auto text = asio::ip::address_v4(ntohl(in->sin_addr.s_addr)).to_string();
     ((entry->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : outside).push_back(text);
@@ -34,7 +36,8 @@ std::vector<std::string> LocalAddresses() {
 bool SameToken(const std::string& a, const std::string& b) {
   if (a.size() != b.size()) return false;
   unsigned char difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
   return difference == 0;
 }
 
@@ -42,16 +45,21 @@ bool SameToken(const std::string& a, const std::string& b) {
 
 class ControlServer::Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, ControlServer* server) : socket_(std::move(socket)), server_(server) {}
+  Connection(tcp::socket socket, ControlServer* server)
+      : socket_(std::move(socket)), server_(server) {}
 
   void Read() {
-    socket_.async_read_some(asio::buffer(block_), [self = shared_from_this()](const boost::system::error_code& error, std::size_t n) {
-      if (self->server_ == nullptr) return;
-      if (error) return self->server_->Closed(self, error == asio::error::eof ? "the process ended" : error.message());
-      self->heard = Clock::now();
-      self->reader_.Feed(std::string_view(self->block_, n));
-      self->Deliver();
-    });
+    socket_.async_read_some(
+        asio::buffer(block_),
+        [self = shared_from_this()](const boost::system::error_code& error, std::size_t n) {
+          if (self->server_ == nullptr) return;
+          if (error)
+            return self->server_->Closed(
+                self, error == asio::error::eof ? "the process ended" : error.message());
+          self->heard = Clock::now();
+          self->reader_.Feed(std::string_view(self->block_, n));
+          self->Deliver();
+        });
   }
 
   void Send(const ControlMessage& message) {
@@ -85,12 +93,14 @@ class ControlServer::Connection : public std::enable_shared_from_this<Connection
   }
 
   void Write() {
-    asio::async_write(socket_, asio::buffer(outgoing_.front()), [self = shared_from_this()](const boost::system::error_code& error, std::size_t) {
-      // A broken connection is reported by the read that is always under way.
-      if (error || self->server_ == nullptr) return;
-      self->outgoing_.pop_front();
-      if (!self->outgoing_.empty()) self->Write();
-    });
+    asio::async_write(
+        socket_, asio::buffer(outgoing_.front()),
+        [self = shared_from_this()](const boost::system::error_code& error, std::size_t) {
+          // A broken connection is reported by the read that is always under way.
+          if (error || self->server_ == nullptr) return;
+          self->outgoing_.pop_front();
+          if (!self->outgoing_.empty()) self->Write();
+        });
   }
 
   tcp::socket socket_;
@@ -101,17 +111,25 @@ class ControlServer::Connection : public std::enable_shared_from_this<Connection
 };
 
 ControlServer::ControlServer(asio::io_context& io, int ranks, std::string token, Events events)
-    : acceptor_(io), tick_(io), size_(ranks), token_(std::move(token)), events_(std::move(events)) {}
+    : acceptor_(io),
+      tick_(io),
+      size_(ranks),
+      token_(std::move(token)),
+      events_(std::move(events)) {}
 
-Result<std::unique_ptr<ControlServer>> ControlServer::Listen(asio::io_context& io, int ranks, std::string token, Events events) {
-  std::unique_ptr<ControlServer> self(new ControlServer(io, ranks, std::move(token), std::move(events)));
+Result<std::unique_ptr<ControlServer>> ControlServer::Listen(asio::io_context& io, int ranks,
+                                                             std::string token, Events events) {
+  std::unique_ptr<ControlServer> self(
+      new ControlServer(io, ranks, std::move(token), std::move(events)));
   boost::system::error_code error;
   self->acceptor_.open(tcp::v4(), error);
   if (!error) self->acceptor_.bind(tcp::endpoint(tcp::v4(), 0), error);
   if (!error) self->acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  if (error) return Fail("control channel: cannot listen: " + error.message(), ExitCode::kPreflight);
+  if (error)
+    return Fail("control channel: cannot listen: " + error.message(), ExitCode::kPreflight);
   for (const std::string& address : LocalAddresses()) {
-    self->addresses_ += fmt::format("{}{}:{}", self->addresses_.empty() ? "" : ",", address, self->acceptor_.local_endpoint().port());
+    self->addresses_ += fmt::format("{}{}:{}", self->addresses_.empty() ? "" : ",", address,
+                                    self->acceptor_.local_endpoint().port());
   }
   self->Accept();
   self->Tick();
@@ -123,7 +141,8 @@ ControlServer::~ControlServer() {
 }
 
 void ControlServer::Accept() {
-  acceptor_.async_accept([this, alive = std::weak_ptr<bool>(alive_)](const boost::system::error_code& error, tcp::socket socket) {
+  acceptor_.async_accept([this, alive = std::weak_ptr<bool>(alive_)](
+                             const boost::system::error_code& error, tcp::socket socket) {
     if (error == asio::error::operation_aborted || alive.expired()) return;
     if (!error) {
       boost::system::error_code ignored;
@@ -136,31 +155,35 @@ void ControlServer::Accept() {
 
 void ControlServer::Tick() {
   tick_.expires_after(kHeartbeatPeriod);
-  tick_.async_wait([this, alive = std::weak_ptr<bool>(alive_)](const boost::system::error_code& error) {
-    if (error || alive.expired()) return;
-    const auto now = Clock::now();
-    std::vector<int> silent;
-    for (auto& [rank, connection] : ranks_) {
-      connection->Send(Heartbeat{});
-      if (connection->silence_told || now - connection->heard <= kRankSilenceLimit) continue;
-      connection->silence_told = true;
-      silent.push_back(rank);
-    }
-    Tick();
-    for (int rank : silent) events_.on_silent(rank);
-  });
+  tick_.async_wait(
+      [this, alive = std::weak_ptr<bool>(alive_)](const boost::system::error_code& error) {
+        if (error || alive.expired()) return;
+        const auto now = Clock::now();
+        std::vector<int> silent;
+        for (auto& [rank, connection] : ranks_) {
+          connection->Send(Heartbeat{});
+          if (connection->silence_told || now - connection->heard <= kRankSilenceLimit) continue;
+          connection->silence_told = true;
+          silent.push_back(rank);
+        }
+        Tick();
+        for (int rank : silent) events_.on_silent(rank);
+      });
 }
 
-void ControlServer::Greet(const std::shared_ptr<Connection>& connection, const ControlMessage& first) {
+void ControlServer::Greet(const std::shared_ptr<Connection>& connection,
+                          const ControlMessage& first) {
   const auto* hello = std::get_if<Hello>(&first);
-  const bool good = hello != nullptr && SameToken(hello->token, token_) && hello->rank >= 0 && hello->rank < size_ && !Connected(hello->rank);
+  const bool good = hello != nullptr && SameToken(hello->token, token_) && hello->rank >= 0 &&
+                    hello->rank < size_ && !Connected(hello->rank);
   if (!good) return connection->Drop();  // a stranger, or a rank of an attempt that is over
   connection->rank = hello->rank;
   ranks_[hello->rank] = connection;
   events_.on_hello(*hello);
 }
 
-void ControlServer::Dispatch(const std::shared_ptr<Connection>& connection, const ControlMessage& message) {
+void ControlServer::Dispatch(const std::shared_ptr<Connection>& connection,
+                             const ControlMessage& message) {
   if (std::holds_alternative<Heartbeat>(message)) return;
   events_.on_message(connection->rank, message);
 }

@@ -1,4 +1,5 @@
-// The launcher's end of the control channel: accepts ranks that know the token and passes on what they say.
+// The launcher's end of the control channel: accepts ranks that know the token and passes on what
+// they say.
 #pragma once
 
 #include <utility>  // Boost 1.74 uses std::exchange without it
@@ -17,7 +18,8 @@ namespace adaptive_train {
 class ControlServer {
  public:
   struct Events {
-    /// A rank that is not connected yet has shown the token. Its later messages come through on_message.
+    /// A rank that is not connected yet has shown the token. Its later messages come through
+    /// on_message.
     std::function<void(const Hello&)> on_hello;
     std::function<void(int rank, const ControlMessage&)> on_message;
     /// The connection is gone; `why` is one line. Not called for connections that this side closed.
@@ -27,7 +29,8 @@ class ControlServer {
   };
 
   /// Listens on a free port on all addresses of this host.
-  static Result<std::unique_ptr<ControlServer>> Listen(boost::asio::io_context& io, int ranks, std::string token, Events events);
+  static Result<std::unique_ptr<ControlServer>> Listen(boost::asio::io_context& io, int ranks,
+                                                       std::string token, Events events);
   ~ControlServer();
 
   /// "10.0.0.1:4711,...,127.0.0.1:4711": every address of this host, loopback last.
@@ -54,7 +57,8 @@ class ControlServer {
   Events events_;
   std::string addresses_;
   std::map<int, std::shared_ptr<Connection>> ranks_;
-  // Handlers that are queued when this object goes hold a weak reference to this and then do nothing.
+  // Handlers that are queued when this object goes hold a weak reference to this and then do
+  // nothing.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

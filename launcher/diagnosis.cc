@@ -12,7 +12,8 @@ namespace {
 
 /// A report that another rank's failure can explain.
 bool IsConsequence(const RankFailure& report) {
-  return report.exit_code == ToInt(RankExit::kTransport) || report.exit_code == ToInt(RankExit::kWireup);
+  return report.exit_code == ToInt(RankExit::kTransport) ||
+         report.exit_code == ToInt(RankExit::kWireup);
 }
 
 bool ShowsOwnFailure(const RankRecord& rank) {
@@ -41,7 +42,9 @@ Diagnosis FromOwnSigns(int index, const RankRecord& rank) {
     diagnosis.failure.cause = rank.closed_why;
     diagnosis.kind = "killed";
   } else {
-    diagnosis.failure.cause = fmt::format("no heartbeat for {} s: stopped, or its node or link is down", kRankSilenceLimit.count() / 1000);
+    diagnosis.failure.cause =
+        fmt::format("no heartbeat for {} s: stopped, or its node or link is down",
+                    kRankSilenceLimit.count() / 1000);
     diagnosis.kind = "silent";
   }
   diagnosis.failure.rank = index;
@@ -57,7 +60,8 @@ std::optional<Diagnosis> Diagnose(std::span<const RankRecord> ranks) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (FirstSign(ranks[i]) == 0 || ranks[i].goodbye) continue;
     int& best = ShowsOwnFailure(ranks[i]) ? own : consequence;
-    if (best < 0 || FirstSign(ranks[i]) < FirstSign(ranks[static_cast<std::size_t>(best)])) best = static_cast<int>(i);
+    if (best < 0 || FirstSign(ranks[i]) < FirstSign(ranks[static_cast<std::size_t>(best)]))
+      best = static_cast<int>(i);
   }
   if (own >= 0) return FromOwnSigns(own, ranks[static_cast<std::size_t>(own)]);
   if (consequence < 0) return std::nullopt;

@@ -12,12 +12,12 @@ namespace adaptive_train {
 
 /// All that the launcher knows about one rank.
 struct RankRecord {
-  std::string host;                        // planned
+  std::string host;  // planned
   bool hello = false;
   bool ready = false;
   bool wired = false;
   bool goodbye = false;
-  std::int64_t step = 0;                   // the last it reported
+  std::int64_t step = 0;  // the last it reported
   // Signs of failure, with the order in which they came (1 = first, 0 = never).
   int order_reported = 0, order_closed = 0, order_silent = 0, order_ended = 0;
   std::optional<RankFailure> report;
@@ -28,13 +28,15 @@ struct RankRecord {
 /// What is printed, stored and counted as the job's failure.
 struct Diagnosis {
   RankFailure failure;
-  std::string kind;      // "killed", "silent", "reported", "lost"
-  /// True: the rank is only accused by a peer and has shown nothing itself; wait for its own sign if time allows.
+  std::string kind;  // "killed", "silent", "reported", "lost"
+  /// True: the rank is only accused by a peer and has shown nothing itself; wait for its own sign
+  /// if time allows.
   bool hearsay = false;
 };
 
-/// Picks the root cause. A rank that died or fell silent without a word, or that reports a failure of
-/// its own, comes before ranks that report the loss of a peer. None: no rank shows any sign of failure.
+/// Picks the root cause. A rank that died or fell silent without a word, or that reports a failure
+/// of its own, comes before ranks that report the loss of a peer. None: no rank shows any sign of
+/// failure.
 std::optional<Diagnosis> Diagnose(std::span<const RankRecord> ranks);
 
 /// One line: which rank, where, when, what, why.

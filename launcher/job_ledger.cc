@@ -7,22 +7,30 @@
 namespace adaptive_train {
 namespace {
 
-double Now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double Now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 JobState StateOf(ExitCode code) {
   switch (code) {
-    case ExitCode::kDone: return JobState::kCompleted;
+    case ExitCode::kDone:
+      return JobState::kCompleted;
     case ExitCode::kInterrupted:
-    case ExitCode::kTerminated: return JobState::kCancelled;
-    case ExitCode::kRequeue: return JobState::kRequeued;
-    default: return JobState::kFailed;
+    case ExitCode::kTerminated:
+      return JobState::kCancelled;
+    case ExitCode::kRequeue:
+      return JobState::kRequeued;
+    default:
+      return JobState::kFailed;
   }
 }
 
 }  // namespace
 
 void RunStatistics::Add(std::span<const RankMetrics> ranks) {
-  const auto slowest = std::max_element(ranks.begin(), ranks.end(), [](const RankMetrics& a, const RankMetrics& b) { return a.step_s < b.step_s; });
+  const auto slowest = std::max_element(
+      ranks.begin(), ranks.end(),
+      [](const RankMetrics& a, const RankMetrics& b) { return a.step_s < b.step_s; });
   if (!first_loss_) first_loss_ = slowest->loss;
   summary_.steps = slowest->step;
   summary_.tokens += slowest->tokens;
@@ -79,7 +87,8 @@ Result<JobLedger> JobLedger::Begin(const StoreLocation& location, const Job& job
 void JobLedger::Nodes(const std::vector<Node>& nodes) {
   std::vector<NodeRecord> records;
   for (const Node& node : nodes) {
-    records.push_back({node.name, node.source, node.processors.model, node.processors.allowed_cores, node.memory.total_bytes, ToJson(node)});
+    records.push_back({node.name, node.source, node.processors.model, node.processors.allowed_cores,
+                       node.memory.total_bytes, ToJson(node)});
   }
   Keep(store_.SaveNodes(id_, records));
 }
@@ -87,7 +96,8 @@ void JobLedger::Nodes(const std::vector<Node>& nodes) {
 void JobLedger::Planned(const Plan& plan) {
   std::string why;
   for (const std::string& reason : plan.why) why += (why.empty() ? "" : "; ") + reason;
-  Keep(store_.SavePlan(id_, {ToJson(plan), static_cast<std::int64_t>(plan.ranks.size()), plan.step_seconds, why}));
+  Keep(store_.SavePlan(
+      id_, {ToJson(plan), static_cast<std::int64_t>(plan.ranks.size()), plan.step_seconds, why}));
 }
 
 void JobLedger::Launched(int attempt, const std::string& outcome, const std::string& reason) {

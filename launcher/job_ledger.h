@@ -32,8 +32,9 @@ class RunStatistics {
   std::int64_t count_ = 0;
 };
 
-/// A store that fails while a run is under way does not end the run: the first error is kept, and the
-/// run's exit code tells of it at the end. One thread; calls may block for the store's busy timeout.
+/// A store that fails while a run is under way does not end the run: the first error is kept, and
+/// the run's exit code tells of it at the end. One thread; calls may block for the store's busy
+/// timeout.
 class JobLedger {
  public:
   struct Job {

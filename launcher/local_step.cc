@@ -30,20 +30,24 @@ std::string HostName() {
 
 void FreeData(void* data) { std::free(data); }
 
-pmix_status_t OnFence(const pmix_proc_t*, std::size_t, const pmix_info_t*, std::size_t, char* data, std::size_t bytes,
-                      pmix_modex_cbfunc_t done, void* handle) {
+pmix_status_t OnFence(const pmix_proc_t*, std::size_t, const pmix_info_t*, std::size_t, char* data,
+                      std::size_t bytes, pmix_modex_cbfunc_t done, void* handle) {
   if (done != nullptr) done(PMIX_SUCCESS, data, bytes, handle, FreeData, data);
   return PMIX_SUCCESS;
 }
 
-pmix_status_t OnDirectModex(const pmix_proc_t*, const pmix_info_t*, std::size_t, pmix_modex_cbfunc_t, void*) { return PMIX_ERR_NOT_FOUND; }
+pmix_status_t OnDirectModex(const pmix_proc_t*, const pmix_info_t*, std::size_t,
+                            pmix_modex_cbfunc_t, void*) {
+  return PMIX_ERR_NOT_FOUND;
+}
 
 pmix_status_t OnClient(const pmix_proc_t*, void*, pmix_op_cbfunc_t done, void* handle) {
   if (done != nullptr) done(PMIX_SUCCESS, handle);
   return PMIX_SUCCESS;
 }
 
-pmix_status_t OnAbort(const pmix_proc_t*, void*, int, const char*, pmix_proc_t*, std::size_t, pmix_op_cbfunc_t done, void* handle) {
+pmix_status_t OnAbort(const pmix_proc_t*, void*, int, const char*, pmix_proc_t*, std::size_t,
+                      pmix_op_cbfunc_t done, void* handle) {
   if (done != nullptr) done(PMIX_SUCCESS, handle);
   return PMIX_SUCCESS;
 }
@@ -56,7 +60,9 @@ class Infos {
   Infos(const Infos&) = delete;
   Infos& operator=(const Infos&) = delete;
 
-  void Add(const char* key, const void* value, pmix_data_type_t type) { PMIX_INFO_LOAD(&data_[used_++], key, value, type); }
+  void Add(const char* key, const void* value, pmix_data_type_t type) {
+    PMIX_INFO_LOAD(&data_[used_++], key, value, type);
+  }
   void Add(const char* key, const std::string& value) { Add(key, value.c_str(), PMIX_STRING); }
   void Add(const char* key, std::uint32_t value) { Add(key, &value, PMIX_UINT32); }
   pmix_info_t* Data() { return data_; }
@@ -75,7 +81,8 @@ Result<void> Register(const char* name, Call call) {
   auto* promise = new std::promise<pmix_status_t>();
   auto outcome = promise->get_future();
   pmix_op_cbfunc_t done = [](pmix_status_t status, void* handle) {
-    std::unique_ptr<std::promise<pmix_status_t>> owned(static_cast<std::promise<pmix_status_t>*>(handle));
+    std::unique_ptr<std::promise<pmix_status_t>> owned(
+        static_cast<std::promise<pmix_status_t>*>(handle));
     owned->set_value(status);
   };
   const pmix_status_t started = call(done, promise);
@@ -88,10 +95,12 @@ Result<void> Register(const char* name, Call call) {
     return Fail(fmt::format("{}: {}", name, PMIx_Error_string(started)), ExitCode::kRankFailure);
   }
   if (outcome.wait_for(kServerDeadline) != std::future_status::ready) {
-    return Fail(fmt::format("{} did not end within {} s", name, kServerDeadline.count()), ExitCode::kRankFailure);
+    return Fail(fmt::format("{} did not end within {} s", name, kServerDeadline.count()),
+                ExitCode::kRankFailure);
   }
   const pmix_status_t status = outcome.get();
-  if (status != PMIX_SUCCESS) return Fail(fmt::format("{}: {}", name, PMIx_Error_string(status)), ExitCode::kRankFailure);
+  if (status != PMIX_SUCCESS)
+    return Fail(fmt::format("{}: {}", name, PMIx_Error_string(status)), ExitCode::kRankFailure);
   return {};
 }
 
@@ -99,8 +108,10 @@ Result<void> Register(const char* name, Call call) {
 class PmixServer {
  public:
   static Result<std::unique_ptr<PmixServer>> Start() {
-    std::string folder = (std::filesystem::temp_directory_path() / "adaptive-train-pmix-XXXXXX").string();
-    if (::mkdtemp(folder.data()) == nullptr) return Fail(fmt::format("{}: {}", folder, std::strerror(errno)), ExitCode::kPreflight);
+    std::string folder =
+        (std::filesystem::temp_directory_path() / "adaptive-train-pmix-XXXXXX").string();
+    if (::mkdtemp(folder.data()) == nullptr)
+      return Fail(fmt::format("{}: {}", folder, std::strerror(errno)), ExitCode::kPreflight);
     std::unique_ptr<PmixServer> self(new PmixServer(folder));
     static pmix_server_module_t module{};
     module.client_connected = OnClient;
@@ -111,7 +122,9 @@ class PmixServer {
     Infos infos(1);
     infos.Add(PMIX_SERVER_TMPDIR, folder);
     const pmix_status_t status = PMIx_server_init(&module, infos.Data(), infos.Size());
-    if (status != PMIX_SUCCESS) return Fail(fmt::format("PMIx_server_init: {}", PMIx_Error_string(status)), ExitCode::kRankFailure);
+    if (status != PMIX_SUCCESS)
+      return Fail(fmt::format("PMIx_server_init: {}", PMIx_Error_string(status)),
+                  ExitCode::kRankFailure);
     self->running_ = true;
     return self;
   }
@@ -149,7 +162,8 @@ Result<void> RegisterNamespace(const std::string& nspace, int ranks) {
   infos.Add(PMIX_PROC_MAP, procs, PMIX_REGEX);
   infos.Add(PMIX_JOBID, nspace);
   auto done = Register("PMIx_server_register_nspace", [&](pmix_op_cbfunc_t callback, void* handle) {
-    return PMIx_server_register_nspace(nspace.c_str(), ranks, infos.Data(), infos.Size(), callback, handle);
+    return PMIx_server_register_nspace(nspace.c_str(), ranks, infos.Data(), infos.Size(), callback,
+                                       handle);
   });
   std::free(nodes);
   std::free(procs);
@@ -158,13 +172,16 @@ Result<void> RegisterNamespace(const std::string& nspace, int ranks) {
 
 /// The variables by which rank `proc` finds the server, added to `environment`.
 Result<Environment> PmixEnvironment(const pmix_proc_t& proc, Environment environment) {
-  auto registered = Register("PMIx_server_register_client", [&](pmix_op_cbfunc_t callback, void* handle) {
+  auto registered = Register("PMIx_server_register_client", [&](pmix_op_cbfunc_t callback,
+                                                                void* handle) {
     return PMIx_server_register_client(&proc, ::getuid(), ::getgid(), nullptr, callback, handle);
   });
   if (!registered) return tl::unexpected(registered.error());
   char** variables = nullptr;
   const pmix_status_t status = PMIx_server_setup_fork(&proc, &variables);
-  if (status != PMIX_SUCCESS) return Fail(fmt::format("PMIx_server_setup_fork: {}", PMIx_Error_string(status)), ExitCode::kRankFailure);
+  if (status != PMIX_SUCCESS)
+    return Fail(fmt::format("PMIx_server_setup_fork: {}", PMIx_Error_string(status)),
+                ExitCode::kRankFailure);
   for (char** v = variables; v != nullptr && *v != nullptr; ++v) {
     const std::string text(*v);
     const auto equals = text.find('=');
@@ -185,10 +202,11 @@ class Namespace {
   }
   ~Namespace() {
     // Nothing depends on its success; the wait keeps the server from ending under it.
-    (void)adaptive_train::Register("PMIx_server_deregister_nspace", [&](pmix_op_cbfunc_t callback, void* handle) {
-      PMIx_server_deregister_nspace(name_.c_str(), callback, handle);
-      return PMIX_SUCCESS;
-    });
+    (void)adaptive_train::Register("PMIx_server_deregister_nspace",
+                                   [&](pmix_op_cbfunc_t callback, void* handle) {
+                                     PMIx_server_deregister_nspace(name_.c_str(), callback, handle);
+                                     return PMIX_SUCCESS;
+                                   });
   }
   Namespace(const Namespace&) = delete;
   Namespace& operator=(const Namespace&) = delete;
@@ -236,7 +254,8 @@ Result<std::unique_ptr<Step>> StartStep(const StepSpec& spec, const std::string&
     PMIX_LOAD_PROCID(&proc, name.c_str(), static_cast<pmix_rank_t>(rank));
     auto environment = PmixEnvironment(proc, spec.environment);
     if (!environment) return tl::unexpected(environment.error());
-    auto child = ChildProcess::Start({{spec.worker}, *environment, fmt::format("{}/logs/rank-{}.log", spec.run_dir, rank)});
+    auto child = ChildProcess::Start(
+        {{spec.worker}, *environment, fmt::format("{}/logs/rank-{}.log", spec.run_dir, rank)});
     if (!child) return tl::unexpected(child.error());
     ranks.push_back(std::move(*child));
   }
@@ -246,19 +265,21 @@ Result<std::unique_ptr<Step>> StartStep(const StepSpec& spec, const std::string&
 }  // namespace
 
 StepFactory LocalSteps() {
-  // One server for all attempts: PMIx 4.2 does not survive a second PMIx_server_init in one process.
+  // One server for all attempts: PMIx 4.2 does not survive a second PMIx_server_init in one
+  // process.
   struct Server {
     std::unique_ptr<PmixServer> pmix;
     int attempts = 0;
   };
-  return [server = std::make_shared<Server>()](const StepSpec& spec) -> Result<std::unique_ptr<Step>> {
-    if (!server->pmix) {
-      auto started = PmixServer::Start();
-      if (!started) return tl::unexpected(started.error());
-      server->pmix = std::move(*started);
-    }
-    return StartStep(spec, fmt::format("adaptive-train-{}-{}", ::getpid(), ++server->attempts));
-  };
+  return
+      [server = std::make_shared<Server>()](const StepSpec& spec) -> Result<std::unique_ptr<Step>> {
+        if (!server->pmix) {
+          auto started = PmixServer::Start();
+          if (!started) return tl::unexpected(started.error());
+          server->pmix = std::move(*started);
+        }
+        return StartStep(spec, fmt::format("adaptive-train-{}-{}", ::getpid(), ++server->attempts));
+      };
 }
 
 }  // namespace adaptive_train

@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "adaptive-train: {} (adaptive-train --help lists what there is)\n", error.what());
+    fmt::print(stderr, "adaptive-train: {} (adaptive-train --help lists what there is)\n",
+               error.what());
     return adaptive_train::ToInt(adaptive_train::ExitCode::kUsage);
   }
   return chosen();

@@ -45,8 +45,10 @@ Result<Node> FromProlog(const NodeCheckRequest& request) {
   if (request.job_id == 0) return Fail("not in a Slurm job");
   const std::string path = SnapshotPath(static_cast<std::uint32_t>(request.job_id));
   // Slurm starts the batch script when the first node's prolog is done; others may still be at it.
-  const auto until = std::chrono::steady_clock::now() + (request.prolog_expected ? kProbeDeadline : 0ms);
-  while (::access(path.c_str(), R_OK) != 0 && std::chrono::steady_clock::now() < until) ::usleep(20'000);
+  const auto until =
+      std::chrono::steady_clock::now() + (request.prolog_expected ? kProbeDeadline : 0ms);
+  while (::access(path.c_str(), R_OK) != 0 && std::chrono::steady_clock::now() < until)
+    ::usleep(20'000);
   auto text = ReadFile(path, kMaxSnapshotBytes);
   if (!text) return tl::unexpected(text.error());
   auto node = NodeFromJson(*text);
@@ -57,8 +59,11 @@ Result<Node> FromProlog(const NodeCheckRequest& request) {
 std::string RunDirTrouble(const NodeCheckRequest& request) {
   auto token = ReadFile(request.run_dir + kTokenFile, 4096);
   if (!token) return "run folder not shared: " + token.error().message;
-  if (*token != request.token) return "run folder not shared: " + request.run_dir + " is another folder here";
-  if (::access((request.run_dir + "/logs").c_str(), W_OK) != 0) return fmt::format("run folder not writable: {}/logs: {}", request.run_dir, std::strerror(errno));
+  if (*token != request.token)
+    return "run folder not shared: " + request.run_dir + " is another folder here";
+  if (::access((request.run_dir + "/logs").c_str(), W_OK) != 0)
+    return fmt::format("run folder not writable: {}/logs: {}", request.run_dir,
+                       std::strerror(errno));
   return "";
 }
 
@@ -69,8 +74,8 @@ std::string DataTrouble(const std::string& path) {
   return "";
 }
 
-/// The answers in the order of the hosts. Lines are "TASK: text", tasks in any order among each other; text
-/// before a task's first "{" is a login banner's.
+/// The answers in the order of the hosts. Lines are "TASK: text", tasks in any order among each
+/// other; text before a task's first "{" is a login banner's.
 Result<std::vector<NodeCheck>> InOrder(const Allocation& allocation, const std::string& lines) {
   std::vector<NodeCheck> checks(allocation.hosts.size());
   std::vector<bool> seen(checks.size());
@@ -93,7 +98,9 @@ Result<std::vector<NodeCheck>> InOrder(const Allocation& allocation, const std::
     }
   }
   for (std::size_t i = 0; i < checks.size(); ++i) {
-    if (!seen[i]) return Fail("node " + allocation.hosts[i] + " gave no answer in the short step", ExitCode::kPreflight);
+    if (!seen[i])
+      return Fail("node " + allocation.hosts[i] + " gave no answer in the short step",
+                  ExitCode::kPreflight);
   }
   return checks;
 }
@@ -104,7 +111,9 @@ Result<Node> RunProbe(const std::string& probe) {
   auto done = RunCommand({{probe}, std::nullopt, ""}, kProbeAsUserDeadline, 4 * kMaxSnapshotBytes);
   if (!done) return tl::unexpected(done.error());
   if (!done->Ok() && done->output.empty()) {
-    return Fail(fmt::format("{}: {} {}", probe, DescribeExit(done->wait_status), Printable(done->errors)), ExitCode::kPreflight);
+    return Fail(
+        fmt::format("{}: {} {}", probe, DescribeExit(done->wait_status), Printable(done->errors)),
+        ExitCode::kPreflight);
   }
   return LastSnapshot(done->output, probe);
 }
@@ -121,7 +130,8 @@ NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& prob
     if (snapshot) check.node = std::move(*snapshot);
     if (!snapshot) check.trouble.push_back("no snapshot: " + snapshot.error().message);
     check.node.source = "user";
-    if (request.job_id != 0) check.note = "no snapshot from the prolog (" + why + "); probed as the user";
+    if (request.job_id != 0)
+      check.note = "no snapshot from the prolog (" + why + "); probed as the user";
   }
   // Slurm's name for this node, whatever the host calls itself.
   if (const char* name = std::getenv("SLURMD_NODENAME"); name != nullptr) check.node.name = name;
@@ -137,40 +147,48 @@ std::string ToJson(const NodeCheck& check) {
   constexpr std::size_t kShort = 600;  // bytes; srun passes lines of up to 1024 on in one piece
   std::vector<std::string> trouble;
   for (const std::string& line : check.trouble) trouble.push_back(Printable(line, kShort));
-  const nlohmann::ordered_json json = {{"format_version", kFormatVersion},
-                                       {"name", check.node.name},
-                                       {"snapshot", nlohmann::ordered_json::parse(ToJson(check.node))},
-                                       {"note", Printable(check.note, kShort)},
-                                       {"trouble", trouble}};
+  const nlohmann::ordered_json json = {
+      {"format_version", kFormatVersion},
+      {"name", check.node.name},
+      {"snapshot", nlohmann::ordered_json::parse(ToJson(check.node))},
+      {"note", Printable(check.note, kShort)},
+      {"trouble", trouble}};
   return json.dump(0, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 Result<NodeCheck> NodeCheckFromJson(std::string_view text) {
-  return ReadJson<NodeCheck>(text, "node check", [](const nlohmann::json& json) -> Result<NodeCheck> {
-    NodeCheck check;
-    json.at("note").get_to(check.note);
-    json.at("trouble").get_to(check.trouble);
-    auto node = NodeFromJson(json.at("snapshot").dump());
-    // Without a snapshot only the name and the trouble count.
-    if (node) check.node = std::move(*node);
-    if (!node && check.trouble.empty()) return tl::unexpected(node.error());
-    json.at("name").get_to(check.node.name);
-    return check;
-  });
+  return ReadJson<NodeCheck>(text, "node check",
+                             [](const nlohmann::json& json) -> Result<NodeCheck> {
+                               NodeCheck check;
+                               json.at("note").get_to(check.note);
+                               json.at("trouble").get_to(check.trouble);
+                               auto node = NodeFromJson(json.at("snapshot").dump());
+                               // Without a snapshot only the name and the trouble count.
+                               if (node) check.node = std::move(*node);
+                               if (!node && check.trouble.empty())
+                                 return tl::unexpected(node.error());
+                               json.at("name").get_to(check.node.name);
+                               return check;
+                             });
 }
 
-Result<std::vector<NodeCheck>> CheckAllNodes(const Allocation& allocation, NodeCheckRequest request, const std::string& self, const std::string& probe) {
+Result<std::vector<NodeCheck>> CheckAllNodes(const Allocation& allocation, NodeCheckRequest request,
+                                             const std::string& self, const std::string& probe) {
   request.token = fmt::format("{:08x}{:08x}", std::random_device{}(), std::random_device{}());
   const std::string token_path = request.run_dir + kTokenFile;
   auto written = WriteFile(token_path, request.token);
   if (!written) return tl::unexpected(written.error());
   Result<std::vector<NodeCheck>> checks;
   if (allocation.in_slurm) {
-    std::vector<std::string> command = {self, "node-check", "--job", std::to_string(request.job_id), "--run-dir", request.run_dir, "--token", request.token};
+    std::vector<std::string> command = {
+        self,        "node-check",    "--job",   std::to_string(request.job_id),
+        "--run-dir", request.run_dir, "--token", request.token};
     if (request.prolog_expected) command.push_back("--prolog-expected");
-    for (const std::string& path : request.readable) command.insert(command.end(), {"--readable", path});
+    for (const std::string& path : request.readable)
+      command.insert(command.end(), {"--readable", path});
     auto lines = RunOnEveryHost(allocation, command);
-    checks = lines ? InOrder(allocation, *lines) : Result<std::vector<NodeCheck>>(tl::unexpected(lines.error()));
+    checks = lines ? InOrder(allocation, *lines)
+                   : Result<std::vector<NodeCheck>>(tl::unexpected(lines.error()));
   } else {
     checks = std::vector<NodeCheck>{CheckThisNode(request, probe)};
   }
@@ -179,7 +197,8 @@ Result<std::vector<NodeCheck>> CheckAllNodes(const Allocation& allocation, NodeC
   if (!checks) return checks;
   std::string trouble;
   for (const NodeCheck& check : *checks) {
-    for (const std::string& line : check.trouble) trouble += (trouble.empty() ? "" : "; ") + check.node.name + ": " + line;
+    for (const std::string& line : check.trouble)
+      trouble += (trouble.empty() ? "" : "; ") + check.node.name + ": " + line;
   }
   if (!trouble.empty()) return Fail(trouble, ExitCode::kPreflight);
   return checks;

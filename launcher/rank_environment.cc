@@ -1,30 +1,32 @@
 #include "launcher/rank_environment.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 
 namespace adaptive_train {
 namespace {
 
-constexpr std::string_view kNames[] = {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "MALLOC_ARENA_MAX"};
-constexpr std::string_view kPrefixes[] = {"SLURM_", "SLURMD_", "_SLURM_SPANK_", "PMIX_", "LC_", "UCX_", "UCS_", "OMP_", "GOMP_", "DNNL_", "ONEDNN_", "CUDA_", "NCCL_",
-                                          "ASAN_", "UBSAN_", "TSAN_", "LSAN_"};
+constexpr std::string_view kNames[] = {"HOME",
+                                       "USER",
+                                       "LOGNAME",
+                                       "SHELL",
+                                       "PATH",
+                                       "LANG",
+                                       "TZ",
+                                       "TMPDIR",
+                                       "LD_LIBRARY_PATH",
+                                       "LD_PRELOAD",
+                                       "MALLOC_ARENA_MAX"};
+constexpr std::string_view kPrefixes[] = {
+    "SLURM_", "SLURMD_", "_SLURM_SPANK_", "PMIX_", "LC_",   "UCX_",   "UCS_",  "OMP_", "GOMP_",
+    "DNNL_",  "ONEDNN_", "CUDA_",         "NCCL_", "ASAN_", "UBSAN_", "TSAN_", "LSAN_"};
 
 bool Allowed(std::string_view name) {
   if (std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames)) return true;
-  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](std::string_view prefix) {
+    return name.substr(0, prefix.size()) == prefix;
+  });
 }
-
-struct Setting {
-  const char* name;
-  const char* value;
-  const char* why;
-};
-constexpr Setting kOurs[] = {
-    {"OMP_WAIT_POLICY", "PASSIVE", "idle threads sleep: spinning ones eat a CPU quota"},
-};
 
 }  // namespace
 
@@ -32,10 +34,6 @@ Environment RankEnvironment(const Environment& launcher) {
   Environment environment;
   for (const auto& [name, value] : launcher) {
     if (Allowed(name)) environment[name] = value;
-  }
-  for (const Setting& setting : kOurs) {
-    if (!environment.emplace(setting.name, setting.value).second) continue;
-    fmt::print("environment: {}={} ({})\n", setting.name, setting.value, setting.why);
   }
   return environment;
 }

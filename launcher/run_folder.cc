@@ -19,7 +19,9 @@ namespace {
 constexpr std::size_t kMaxOwnerBytes = 1 << 16;
 constexpr std::size_t kMaxMetricsBytes = std::size_t{4} << 30;
 
-tl::unexpected<Error> FailErrno(const std::string& path, ExitCode code) { return Fail(path + ": " + std::strerror(errno), code); }
+tl::unexpected<Error> FailErrno(const std::string& path, ExitCode code) {
+  return Fail(path + ": " + std::strerror(errno), code);
+}
 
 }  // namespace
 
@@ -35,13 +37,17 @@ Result<RunFolder> RunFolder::Open(const std::string& path) {
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     const int why = errno;
     ::close(lock);
-    if (why == EWOULDBLOCK) return Fail("run folder: " + absolute + " is in use by another adaptive-train run; name another with --run-dir", ExitCode::kPreflight);
+    if (why == EWOULDBLOCK)
+      return Fail("run folder: " + absolute +
+                      " is in use by another adaptive-train run; name another with --run-dir",
+                  ExitCode::kPreflight);
     return Fail("run folder: " + lock_path + ": " + std::strerror(why), ExitCode::kPreflight);
   }
   return RunFolder(absolute, lock);
 }
 
-RunFolder::RunFolder(RunFolder&& other) noexcept : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
@@ -58,12 +64,17 @@ bool RunFolder::MayBelongTo(const std::string& path, const RunOwner& owner) {
 }
 
 Result<void> RunFolder::SetOwner(const RunOwner& owner) const {
-  const nlohmann::ordered_json json = {{"format_version", kFormatVersion}, {"cluster", owner.cluster}, {"job_id", owner.job_id},
-                                       {"restart_count", owner.restart_count}, {"submit_time", owner.submit_time}};
+  const nlohmann::ordered_json json = {{"format_version", kFormatVersion},
+                                       {"cluster", owner.cluster},
+                                       {"job_id", owner.job_id},
+                                       {"restart_count", owner.restart_count},
+                                       {"submit_time", owner.submit_time}};
   return Write("job.json", json.dump(2) + "\n");
 }
 
-Result<void> RunFolder::Write(const std::string& name, std::string_view text) const { return WriteFile(path_ + "/" + name, text); }
+Result<void> RunFolder::Write(const std::string& name, std::string_view text) const {
+  return WriteFile(path_ + "/" + name, text);
+}
 
 Result<void> RunFolder::AppendMetrics(const std::string& line) {
   const std::string path = path_ + "/metrics.jsonl";
@@ -92,7 +103,9 @@ Result<void> RunFolder::CutMetrics(std::int64_t step) {
   for (std::string line; std::getline(lines, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
     // A line that is no JSON is the rest of a launcher that was killed while writing.
-    if (json.is_object() && json.contains("step") && json["step"].is_number_integer() && json["step"] <= step) kept += line + "\n";
+    if (json.is_object() && json.contains("step") && json["step"].is_number_integer() &&
+        json["step"] <= step)
+      kept += line + "\n";
   }
   if (kept == *text) return {};
   return WriteFile(path, kept);

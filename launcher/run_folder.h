@@ -1,6 +1,7 @@
 // RUN_DIR: everything a run leaves for people, and what its ranks read.
 //
-//   job.json  config.resolved.toml  cluster.json  plan.json  plan.txt  metrics.jsonl  logs/rank-N.log  checkpoints/
+//   job.json  config.resolved.toml  cluster.json  plan.json  plan.txt  metrics.jsonl
+//   logs/rank-N.log  checkpoints/
 #pragma once
 
 #include <cstdint>
@@ -22,16 +23,16 @@ struct RunOwner {
 /// One run folder, held by one launcher at a time (a lock that ends with the process). One thread.
 class RunFolder {
  public:
-  /// Creates the folder and logs/ where missing and takes the lock. Fails with kPreflight if the folder
-  /// cannot be written or another launcher holds it.
+  /// Creates the folder and logs/ where missing and takes the lock. Fails with kPreflight if the
+  /// folder cannot be written or another launcher holds it.
   static Result<RunFolder> Open(const std::string& path);
   RunFolder(RunFolder&& other) noexcept;
   RunFolder& operator=(RunFolder&&) = delete;
   ~RunFolder();
 
   const std::string& Path() const { return path_; }  // absolute
-  /// False if the folder is known to be another job's. A requeued job (restart_count above 0) has a new
-  /// submit time, so its number and cluster count alone.
+  /// False if the folder is known to be another job's. A requeued job (restart_count above 0) has a
+  /// new submit time, so its number and cluster count alone.
   static bool MayBelongTo(const std::string& path, const RunOwner& owner);
   Result<void> SetOwner(const RunOwner& owner) const;
   Result<void> Write(const std::string& name, std::string_view text) const;

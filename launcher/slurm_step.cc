@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::chrono::seconds kScontrolDeadline{20};
 constexpr std::chrono::seconds kShortStepDeadline{60};
-/// After its step was killed srun may wait for a node that is gone; nobody waits for srun longer than this.
+/// After its step was killed srun may wait for a node that is gone; nobody waits for srun longer
+/// than this.
 constexpr std::chrono::seconds kSrunGrace{2};
 
 Result<std::string> Scontrol(std::vector<std::string> arguments) {
@@ -25,16 +26,22 @@ Result<std::string> Scontrol(std::vector<std::string> arguments) {
   auto done = RunCommand({arguments, std::nullopt, ""}, kScontrolDeadline);
   if (!done) return tl::unexpected(done.error());
   if (!done->Ok()) {
-    return Fail(fmt::format("scontrol {}: {} {}", arguments[1], DescribeExit(done->wait_status), Printable(done->errors)), ExitCode::kPreflight);
+    return Fail(fmt::format("scontrol {}: {} {}", arguments[1], DescribeExit(done->wait_status),
+                            Printable(done->errors)),
+                ExitCode::kPreflight);
   }
   return done->output;
 }
 
-/// srun's own variables that an outer sbatch or salloc has set and that would bend the shape we ask for.
+/// srun's own variables that an outer sbatch or salloc has set and that would bend the shape we ask
+/// for.
 Environment WithoutInheritedShape(Environment environment) {
-  for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_CORE",
-                           "SLURM_NTASKS_PER_SOCKET", "SLURM_NTASKS_PER_GPU", "SLURM_DISTRIBUTION", "SLURM_CPUS_PER_TASK", "SLURM_CPU_BIND",
-                           "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_HOSTFILE", "SLURM_EXACT", "SLURM_OVERCOMMIT", "SLURM_ARBITRARY_NODELIST"}) {
+  for (const char* name :
+       {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
+        "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET", "SLURM_NTASKS_PER_GPU",
+        "SLURM_DISTRIBUTION", "SLURM_CPUS_PER_TASK", "SLURM_CPU_BIND", "SLURM_MEM_PER_NODE",
+        "SLURM_MEM_PER_CPU", "SLURM_HOSTFILE", "SLURM_EXACT", "SLURM_OVERCOMMIT",
+        "SLURM_ARBITRARY_NODELIST"}) {
     environment.erase(name);
   }
   return environment;
@@ -75,7 +82,8 @@ class SlurmStep final : public Step {
     status_ = srun_.Poll();
     srun_.ReadOutput();  // the ranks' own output goes to their logs
     errors_ += srun_.ReadErrors();
-    for (auto line_end = errors_.find('\n'); line_end != std::string::npos; line_end = errors_.find('\n')) {
+    for (auto line_end = errors_.find('\n'); line_end != std::string::npos;
+         line_end = errors_.find('\n')) {
       Understand(errors_.substr(0, line_end));
       errors_.erase(0, line_end + 1);
     }
@@ -91,7 +99,8 @@ class SlurmStep final : public Step {
   void Kill(const std::string& step_id) override {
     if (Over() || kill_deadline_) return;
     kill_deadline_ = std::chrono::steady_clock::now() + kSrunGrace;
-    // srun itself gives up after two signals without telling a stopped rank; slurmd kills it for scancel.
+    // srun itself gives up after two signals without telling a stopped rank; slurmd kills it for
+    // scancel.
     if (step_id.empty()) {
       srun_.Signal(SIGTERM);
       return;
@@ -147,21 +156,35 @@ Result<double> SubmitTime(std::int64_t job_id) {
   std::smatch match;
   std::tm local{};
   local.tm_isdst = -1;
-  if (!std::regex_search(*text, match, kSubmit) || ::strptime(match[1].str().c_str(), "%Y-%m-%dT%H:%M:%S", &local) == nullptr) {
+  if (!std::regex_search(*text, match, kSubmit) ||
+      ::strptime(match[1].str().c_str(), "%Y-%m-%dT%H:%M:%S", &local) == nullptr) {
     return Fail(fmt::format("scontrol show job {}: no SubmitTime", job_id), ExitCode::kPreflight);
   }
   return static_cast<double>(std::mktime(&local));
 }
 
-Result<std::string> RunOnEveryHost(const Allocation& allocation, const std::vector<std::string>& command) {
+Result<std::string> RunOnEveryHost(const Allocation& allocation,
+                                   const std::vector<std::string>& command) {
   const auto n = std::to_string(allocation.hosts.size());
-  std::vector<std::string> srun = {"srun", "--overlap", "--mpi=none", "--nodes=" + n, "--ntasks=" + n, "--ntasks-per-node=1",
-                                   "--input=none", "--kill-on-bad-exit=0", "--cpu-bind=none", "--mem=0", "--label"};
+  std::vector<std::string> srun = {"srun",
+                                   "--overlap",
+                                   "--mpi=none",
+                                   "--nodes=" + n,
+                                   "--ntasks=" + n,
+                                   "--ntasks-per-node=1",
+                                   "--input=none",
+                                   "--kill-on-bad-exit=0",
+                                   "--cpu-bind=none",
+                                   "--mem=0",
+                                   "--label"};
   srun.insert(srun.end(), command.begin(), command.end());
-  auto done = RunCommand({srun, WithoutInheritedShape(CurrentEnvironment()), ""}, kShortStepDeadline);
+  auto done =
+      RunCommand({srun, WithoutInheritedShape(CurrentEnvironment()), ""}, kShortStepDeadline);
   if (!done) return tl::unexpected(done.error());
   if (!done->Ok()) {
-    return Fail(fmt::format("the short step on all nodes failed ({}): {}", DescribeExit(done->wait_status), Printable(done->errors)), ExitCode::kPreflight);
+    return Fail(fmt::format("the short step on all nodes failed ({}): {}",
+                            DescribeExit(done->wait_status), Printable(done->errors)),
+                ExitCode::kPreflight);
   }
   return done->output;
 }
@@ -173,18 +196,33 @@ Result<std::unique_ptr<Step>> StartSlurmStep(const StepSpec& spec) {
   std::vector<std::string> distinct;
   for (const RankPlan& rank : spec.plan->ranks) {
     hosts += rank.device.node + "\n";
-    if (std::find(distinct.begin(), distinct.end(), rank.device.node) == distinct.end()) distinct.push_back(rank.device.node);
+    if (std::find(distinct.begin(), distinct.end(), rank.device.node) == distinct.end())
+      distinct.push_back(rank.device.node);
   }
   const std::string host_file = spec.run_dir + "/hostfile";
   auto written = WriteFile(host_file, hosts);
   if (!written) return tl::unexpected(written.error());
   Environment environment = WithoutInheritedShape(spec.environment);
-  environment["SLURM_HOSTFILE"] = host_file;  // with --distribution=arbitrary: rank i runs on line i
+  environment["SLURM_HOSTFILE"] =
+      host_file;  // with --distribution=arbitrary: rank i runs on line i
   const std::string rank_log = WithoutPatterns(spec.run_dir) + "/logs/rank-%t.log";
-  const std::vector<std::string> command = {
-      "srun", "--mpi=pmix", "--overlap", "--distribution=arbitrary", fmt::format("--nodes={}", distinct.size()),
-      fmt::format("--ntasks={}", spec.plan->ranks.size()), "--no-kill", "--kill-on-bad-exit=0", "--cpu-bind=none", "--mem=0",
-      "--input=none", "--open-mode=append", "--export=ALL", "--output=" + rank_log, "--error=" + rank_log, "--job-name=adaptive-train", spec.worker};
+  const std::vector<std::string> command = {"srun",
+                                            "--mpi=pmix",
+                                            "--overlap",
+                                            "--distribution=arbitrary",
+                                            fmt::format("--nodes={}", distinct.size()),
+                                            fmt::format("--ntasks={}", spec.plan->ranks.size()),
+                                            "--no-kill",
+                                            "--kill-on-bad-exit=0",
+                                            "--cpu-bind=none",
+                                            "--mem=0",
+                                            "--input=none",
+                                            "--open-mode=append",
+                                            "--export=ALL",
+                                            "--output=" + rank_log,
+                                            "--error=" + rank_log,
+                                            "--job-name=adaptive-train",
+                                            spec.worker};
   auto srun = ChildProcess::Start({command, environment, ""});
   if (!srun) return tl::unexpected(srun.error());
   return std::make_unique<SlurmStep>(std::move(*srun), spec.run_dir + "/logs/srun.log");

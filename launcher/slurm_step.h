@@ -1,4 +1,5 @@
-// Everything the launcher asks of Slurm's commands; the only room that knows srun, scontrol and scancel.
+// Everything the launcher asks of Slurm's commands; the only room that knows srun, scontrol and
+// scancel.
 #pragma once
 
 #include <string>
@@ -16,8 +17,10 @@ Result<std::vector<std::string>> ExpandHosts(const std::string& node_list);
 /// When the job was submitted, seconds since 1970. Runs scontrol.
 Result<double> SubmitTime(std::int64_t job_id);
 
-/// Runs `command` once on every host of the allocation, in one short step, and gives back its standard
-/// output: lines "TASK: text" with tasks numbered from 0 in no particular order. Fails with kPreflight if a host does not run it in time.
-Result<std::string> RunOnEveryHost(const Allocation& allocation, const std::vector<std::string>& command);
+/// Runs `command` once on every host of the allocation, in one short step, and gives back its
+/// standard output: lines "TASK: text" with tasks numbered from 0 in no particular order. Fails
+/// with kPreflight if a host does not run it in time.
+Result<std::string> RunOnEveryHost(const Allocation& allocation,
+                                   const std::vector<std::string>& command);
 
 }  // namespace adaptive_train

@@ -15,19 +15,20 @@ namespace adaptive_train {
 /// What a step is made of. The step copies what it keeps.
 struct StepSpec {
   const Plan* plan = nullptr;
-  std::string run_dir;         // absolute; rank logs go to RUN_DIR/logs/rank-N.log
-  std::string worker;          // absolute path of adaptive-train-worker
-  Environment environment;     // of the ranks, complete but for what Slurm and PMIx add
+  std::string run_dir;      // absolute; rank logs go to RUN_DIR/logs/rank-N.log
+  std::string worker;       // absolute path of adaptive-train-worker
+  Environment environment;  // of the ranks, complete but for what Slurm and PMIx add
 };
 
 /// Something the step learned about a rank's process by itself.
 struct RankEnd {
   int rank = -1;
-  std::string how;             // "killed by signal 9 (Killed)"
+  std::string how;  // "killed by signal 9 (Killed)"
 };
 
-/// Running ranks. One thread. The destructor makes sure that no process of the step on this machine is
-/// left; ranks elsewhere end at the latest when they have missed the launcher for kLauncherSilenceLimit.
+/// Running ranks. One thread. The destructor makes sure that no process of the step on this machine
+/// is left; ranks elsewhere end at the latest when they have missed the launcher for
+/// kLauncherSilenceLimit.
 class Step {
  public:
   virtual ~Step() = default;
@@ -48,7 +49,8 @@ using StepFactory = std::function<Result<std::unique_ptr<Step>>(const StepSpec&)
 
 /// srun in the current allocation (slurm_step.cc).
 StepFactory SlurmSteps();
-/// fork and a PMIx server of our own, on this machine (local_step.cc). The server lives as long as the factory.
+/// fork and a PMIx server of our own, on this machine (local_step.cc). The server lives as long as
+/// the factory.
 StepFactory LocalSteps();
 
 }  // namespace adaptive_train

@@ -29,7 +29,8 @@ std::optional<int> PendingStopSignal() {
 }
 
 Error StoppedBy(int signal) {
-  return {fmt::format("stopped by {} before training began; there was nothing to save", ::strsignal(signal)),
+  return {fmt::format("stopped by {} before training began; there was nothing to save",
+                      ::strsignal(signal)),
           signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated};
 }
 

@@ -1,4 +1,5 @@
-// Ctrl-C and its kin while a run is being prepared: held back, and looked for at points where it is safe to stop.
+// Ctrl-C and its kin while a run is being prepared: held back, and looked for at points where it is
+// safe to stop.
 #pragma once
 
 #include <signal.h>
@@ -9,8 +10,8 @@
 
 namespace adaptive_train {
 
-/// Holds SIGINT, SIGTERM, SIGHUP and SIGUSR1 back in the calling thread until its end or Release, so that
-/// none kills the launcher between two states. What is pending then is delivered.
+/// Holds SIGINT, SIGTERM, SIGHUP and SIGUSR1 back in the calling thread until its end or Release,
+/// so that none kills the launcher between two states. What is pending then is delivered.
 class HeldSignals {
  public:
   HeldSignals();

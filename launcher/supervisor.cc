@@ -32,7 +32,9 @@ std::string NewToken() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
-ExitCode CodeOfSignal(int signal) { return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated; }
+ExitCode CodeOfSignal(int signal) {
+  return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+}
 
 }  // namespace
 
@@ -67,7 +69,8 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kSaving, E::kAllLeft, S::kFinishing, &Supervisor::Nothing},
 
       {S::kDiagnosing, E::kTimeout, S::kDiagnosing, &Supervisor::ContinueDiagnosis},
-      {S::kDiagnosing, E::kAllLeft, S::kFinishing, &Supervisor::Nothing},  // the step's end was seen before the farewells
+      {S::kDiagnosing, E::kAllLeft, S::kFinishing,
+       &Supervisor::Nothing},  // the step's end was seen before the farewells
       {S::kDiagnosing, E::kStopNow, S::kEnding, &Supervisor::EndForFailure},
 
       {S::kFinishing, E::kStepOver, S::kOver, &Supervisor::AfterStep},
@@ -81,8 +84,12 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
 }
 
 Supervisor::Supervisor(StepSpec spec, StepFactory start_step, SupervisorEvents events)
-    : spec_(std::move(spec)), start_step_(std::move(start_step)), events_(std::move(events)),
-      signals_(io_, SIGINT, SIGTERM, SIGUSR1), timer_(io_), poll_(io_) {
+    : spec_(std::move(spec)),
+      start_step_(std::move(start_step)),
+      events_(std::move(events)),
+      signals_(io_, SIGINT, SIGTERM, SIGUSR1),
+      timer_(io_),
+      poll_(io_) {
   signals_.add(SIGHUP);
   WatchSignals();
 }
@@ -112,14 +119,21 @@ void Supervisor::Enter(State state) {
   if (state == state_) return;
   state_ = state;
   switch (state) {
-    case State::kLaunching: return ArmTimer(kHelloDeadline);
-    case State::kWiring: return ArmTimer(kWiringDeadline);
-    case State::kSaving: return ArmTimer(kSavingDeadline);
-    case State::kFinishing: return ArmTimer(kFinishingDeadline);
-    case State::kEnding: return ArmTimer(kEndingDeadline);
+    case State::kLaunching:
+      return ArmTimer(kHelloDeadline);
+    case State::kWiring:
+      return ArmTimer(kWiringDeadline);
+    case State::kSaving:
+      return ArmTimer(kSavingDeadline);
+    case State::kFinishing:
+      return ArmTimer(kFinishingDeadline);
+    case State::kEnding:
+      return ArmTimer(kEndingDeadline);
     case State::kTraining:
-    case State::kDiagnosing: break;  // training ends by itself; a diagnosis sets its own times
-    case State::kOver: break;
+    case State::kDiagnosing:
+      break;  // training ends by itself; a diagnosis sets its own times
+    case State::kOver:
+      break;
   }
   boost::system::error_code ignored;
   timer_.cancel(ignored);
@@ -236,7 +250,8 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
     Record(rank).report->rank = rank;
     const bool wiring = state_ == State::kLaunching || state_ == State::kWiring;
     if (wiring && failure->exit_code == ToInt(RankExit::kWireup)) {
-      retry_reason_ = fmt::format("rank {} on {}: {}: {}", rank, Record(rank).host, failure->operation, failure->cause);
+      retry_reason_ = fmt::format("rank {} on {}: {}: {}", rank, Record(rank).host,
+                                  failure->operation, failure->cause);
       return Handle(Event::kWireupFailed);
     }
     Fault(rank, &RankRecord::order_reported);
@@ -254,7 +269,8 @@ void Supervisor::OnResumed(int rank, const Resumed& resumed) {
 
 void Supervisor::CountAll() {
   auto all = [this](bool RankRecord::*field) {
-    return std::all_of(ranks_.begin(), ranks_.end(), [field](const RankRecord& rank) { return rank.*field; });
+    return std::all_of(ranks_.begin(), ranks_.end(),
+                       [field](const RankRecord& rank) { return rank.*field; });
   };
   if (state_ == State::kLaunching && all(&RankRecord::ready)) return Handle(Event::kAllReady);
   if (state_ == State::kWiring && all(&RankRecord::wired)) return Handle(Event::kAllWired);
@@ -265,7 +281,8 @@ void Supervisor::OnClosed(int rank, const std::string& why) {
     Record(rank).closed_why = why;
     return Fault(rank, &RankRecord::order_closed);
   }
-  const bool all_left = std::all_of(ranks_.begin(), ranks_.end(), [](const RankRecord& r) { return r.goodbye; });
+  const bool all_left =
+      std::all_of(ranks_.begin(), ranks_.end(), [](const RankRecord& r) { return r.goodbye; });
   if (all_left && !control_->AnyConnected()) Handle(Event::kAllLeft);
 }
 
@@ -300,7 +317,8 @@ void Supervisor::NoteTraining() { events_.on_launch(attempt_, "ok", ""); }
 
 void Supervisor::SendStop() {
   if (outcome_.code == ExitCode::kDone) {
-    events_.on_notice(fmt::format("{}: saving, then stopping (once more: stop now)", ::strsignal(stop_signal_)));
+    events_.on_notice(
+        fmt::format("{}: saving, then stopping (once more: stop now)", ::strsignal(stop_signal_)));
   }
   control_->SendAll(Stop{});
 }
@@ -317,7 +335,8 @@ void Supervisor::BeginDiagnosis() {
 
 void Supervisor::ContinueDiagnosis() {
   const auto diagnosis = Diagnose(ranks_);
-  if (diagnosis && diagnosis->hearsay && Clock::now() - trouble_since_ < kHearsayTime) return ArmTimer(kDiagnosisTime);
+  if (diagnosis && diagnosis->hearsay && Clock::now() - trouble_since_ < kHearsayTime)
+    return ArmTimer(kDiagnosisTime);
   Enter(State::kEnding);
   EndForFailure();
 }
@@ -331,11 +350,13 @@ void Supervisor::EndForFailure() {
     diagnosis->failure.host = ranks_.front().host;
     diagnosis->failure.rank = 0;
     const std::string trouble = step_ ? step_->Trouble() : "";
-    diagnosis->failure.cause = trouble.empty() ? "the step ended before its ranks said why" : trouble;
+    diagnosis->failure.cause =
+        trouble.empty() ? "the step ended before its ranks said why" : trouble;
   }
   // Ranks that never said hello are explained best by what their step says.
   const RankRecord& rank = Record(diagnosis->failure.rank);
-  if (!rank.hello && step_ && !step_->Trouble().empty()) diagnosis->failure.cause += " (" + step_->Trouble() + ")";
+  if (!rank.hello && step_ && !step_->Trouble().empty())
+    diagnosis->failure.cause += " (" + step_->Trouble() + ")";
   outcome_.code = ExitCode::kRankFailure;
   outcome_.message = Describe(*diagnosis);
   outcome_.failure = diagnosis;
@@ -356,12 +377,14 @@ void Supervisor::EndForRetry() {
     diagnosis.failure.rank = 0;
     diagnosis.failure.host = ranks_.front().host;
     diagnosis.failure.operation = "wire-up";
-    diagnosis.failure.cause = fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
+    diagnosis.failure.cause =
+        fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
     outcome_.code = ExitCode::kRankFailure;
     outcome_.failure = diagnosis;
     outcome_.message = Describe(diagnosis);
   } else {
-    events_.on_notice(fmt::format("launch {} failed ({}); launching again", attempt_, retry_reason_));
+    events_.on_notice(
+        fmt::format("launch {} failed ({}); launching again", attempt_, retry_reason_));
   }
   EndRanks("the launch is given up");
 }

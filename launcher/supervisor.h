@@ -24,13 +24,13 @@ namespace adaptive_train {
 /// How the ranks' run ended.
 struct RunOutcome {
   ExitCode code = ExitCode::kDone;
-  std::string message;                  // one line for a person; empty when done
+  std::string message;  // one line for a person; empty when done
   std::optional<Diagnosis> failure;
-  std::int64_t last_step = 0;           // completed by all ranks
+  std::int64_t last_step = 0;  // completed by all ranks
 };
 
-/// What the rest of the launcher wants to know while the ranks run. Called on the supervisor's thread;
-/// an error from on_step ends the run, saving first; one from on_resumed ends it at once.
+/// What the rest of the launcher wants to know while the ranks run. Called on the supervisor's
+/// thread; an error from on_step ends the run, saving first; one from on_resumed ends it at once.
 struct SupervisorEvents {
   std::function<void(int attempt, const std::string& outcome, const std::string& reason)> on_launch;
   std::function<Result<void>(std::int64_t step)> on_resumed;
@@ -39,8 +39,9 @@ struct SupervisorEvents {
   std::function<void(const std::string&)> on_notice;
 };
 
-/// Runs all ranks of a plan to the end. One object a run; Run blocks; signals (SIGINT, SIGTERM, SIGHUP,
-/// SIGUSR1) are handled from construction to destruction, so that one that comes early is not lost.
+/// Runs all ranks of a plan to the end. One object a run; Run blocks; signals (SIGINT, SIGTERM,
+/// SIGHUP, SIGUSR1) are handled from construction to destruction, so that one that comes early is
+/// not lost.
 class Supervisor {
  public:
   Supervisor(StepSpec spec, StepFactory start_step, SupervisorEvents events);
@@ -49,8 +50,28 @@ class Supervisor {
   RunOutcome Run();
 
  private:
-  enum class State { kLaunching, kWiring, kTraining, kSaving, kFinishing, kDiagnosing, kEnding, kOver };
-  enum class Event { kAllReady, kAllWired, kWireupFailed, kTrouble, kStopAsked, kStopNow, kSaveAsked, kAllLeft, kStepOver, kTimeout };
+  enum class State {
+    kLaunching,
+    kWiring,
+    kTraining,
+    kSaving,
+    kFinishing,
+    kDiagnosing,
+    kEnding,
+    kOver
+  };
+  enum class Event {
+    kAllReady,
+    kAllWired,
+    kWireupFailed,
+    kTrouble,
+    kStopAsked,
+    kStopNow,
+    kSaveAsked,
+    kAllLeft,
+    kStepOver,
+    kTimeout
+  };
   struct Transition {
     State from;
     Event event;
@@ -102,12 +123,13 @@ class Supervisor {
   std::unique_ptr<ControlServer> control_;
   std::unique_ptr<Step> step_;
   std::vector<RankRecord> ranks_;
-  std::map<std::int64_t, std::map<int, RankMetrics>> metrics_;  // steps that not all ranks have reported
+  std::map<std::int64_t, std::map<int, RankMetrics>>
+      metrics_;  // steps that not all ranks have reported
   State state_ = State::kLaunching;
   RunOutcome outcome_;
   std::string step_id_;
   int attempt_ = 0;
-  int signs_ = 0;               // failure signs so far, to order them
+  int signs_ = 0;  // failure signs so far, to order them
   int stop_signal_ = 0;
   bool retry_ = false;
   std::string retry_reason_;

@@ -42,15 +42,20 @@ struct Prepared {
   double unigram_entropy = 0;
 };
 
-RunOwner OwnerOf(const Allocation& a) { return {a.cluster, a.job_id, a.restart_count, a.submit_time}; }
+RunOwner OwnerOf(const Allocation& a) {
+  return {a.cluster, a.job_id, a.restart_count, a.submit_time};
+}
 
 std::string RunDirOf(const RunRequest& request, const Allocation& allocation) {
   if (!request.run_dir.empty()) return request.run_dir;
-  if (!allocation.in_slurm) return fmt::format("runs/{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)));
+  if (!allocation.in_slurm)
+    return fmt::format("runs/{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)));
   const std::string plain = fmt::format("runs/{}", allocation.job_id);
   if (RunFolder::MayBelongTo(plain, OwnerOf(allocation))) return plain;
-  // A cluster that was set up anew counts its jobs from 1 again: never take up a stranger's checkpoints.
-  return fmt::format("{}-{:%Y%m%d-%H%M%S}", plain, fmt::localtime(static_cast<std::time_t>(allocation.submit_time)));
+  // A cluster that was set up anew counts its jobs from 1 again: never take up a stranger's
+  // checkpoints.
+  return fmt::format("{}-{:%Y%m%d-%H%M%S}", plain,
+                     fmt::localtime(static_cast<std::time_t>(allocation.submit_time)));
 }
 
 Result<std::string> JobOptionsText() {
@@ -58,17 +63,22 @@ Result<std::string> JobOptionsText() {
   if (text == nullptr) return std::string();
   auto options = ParseJobOptions(text);
   if (!options) return FailIn(kJobOptionsVariable, options.error());
-  if (options->spares > 0) fmt::print("note: spares={} has no effect: this version does not recover lost nodes\n", options->spares);
+  if (options->spares > 0)
+    fmt::print("note: spares={} has no effect: this version does not recover lost nodes\n",
+               options->spares);
   return FormatJobOptions(*options);
 }
 
 /// The data as this host sees it: there, large enough for one batch; and what a model must beat.
 Result<double> CheckData(const Config& config) {
-  auto data = OpenDatasets(config.data.train, config.data.validation, config.model.sequence, config.model.vocab, static_cast<std::uint64_t>(config.train.seed));
+  auto data = OpenDatasets(config.data.train, config.data.validation, config.model.sequence,
+                           config.model.vocab, static_cast<std::uint64_t>(config.train.seed));
   if (!data) return Fail(data.error().message, ExitCode::kPreflight);
   if (data->train.samples() < config.train.global_batch) {
-    return Fail(fmt::format("data.train: {}: {} samples of {} tokens are fewer than one batch, train.global_batch = {}", config.data.train,
-                            data->train.samples(), config.model.sequence, config.train.global_batch),
+    return Fail(fmt::format("data.train: {}: {} samples of {} tokens are fewer than one batch, "
+                            "train.global_batch = {}",
+                            config.data.train, data->train.samples(), config.model.sequence,
+                            config.train.global_batch),
                 ExitCode::kPreflight);
   }
   auto entropy = data->validation.UnigramEntropy();
@@ -95,11 +105,14 @@ Result<Prepared> Prepare(const RunRequest& request) {
   auto folder = RunFolder::Open(RunDirOf(request, *allocation));
   if (!folder) return tl::unexpected(folder.error());
   if (config->checkpoint.dir == "auto") config->checkpoint.dir = folder->Path() + "/checkpoints";
-  config->checkpoint.dir = std::filesystem::absolute(config->checkpoint.dir).lexically_normal().string();
+  config->checkpoint.dir =
+      std::filesystem::absolute(config->checkpoint.dir).lexically_normal().string();
   auto written = folder->SetOwner(OwnerOf(*allocation));
   if (written) written = folder->Write("config.resolved.toml", ToToml(*config));
   if (!written) return tl::unexpected(written.error());
-  return Prepared{std::move(*config), std::move(*allocation), std::move(*store), std::move(*folder), std::move(*programs), std::move(*options), *entropy};
+  return Prepared{
+      std::move(*config),   std::move(*allocation), std::move(*store), std::move(*folder),
+      std::move(*programs), std::move(*options),    *entropy};
 }
 
 Result<Cluster> PhotographCluster(const Prepared& run) {
@@ -116,8 +129,11 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
   for (const NodeCheck& check : *checks) {
     const Node& node = check.node;
     fmt::print("  {}: {}, {} of {} cores, {:.1f} GiB, {} GPU{} (snapshot by {})\n", node.name,
-               node.processors.model.empty() ? "unknown processor" : node.processors.model, node.processors.allowed_cores, node.processors.cores,
-               static_cast<double>(node.memory.total_bytes) / kGiB, node.gpus.size(), node.gpus.size() == 1 ? "" : "s", node.source == "prolog" ? "the prolog" : "the user");
+               node.processors.model.empty() ? "unknown processor" : node.processors.model,
+               node.processors.allowed_cores, node.processors.cores,
+               static_cast<double>(node.memory.total_bytes) / kGiB, node.gpus.size(),
+               node.gpus.size() == 1 ? "" : "s",
+               node.source == "prolog" ? "the prolog" : "the user");
     if (!check.note.empty()) fmt::print("    note: {}\n", check.note);
     cluster.nodes.push_back(node);
   }
@@ -130,8 +146,11 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
 Result<Plan> PlanRun(const Prepared& run, const Cluster& cluster) {
   const Config& c = run.config;
   const ModelConfig& m = c.model;
-  const ModelShape shape = ModelShape::Of({m.layers, m.heads, m.hidden, m.sequence, m.vocab, m.tie_embeddings});
-  auto plan = MakePlan(cluster, shape, {c.train.global_batch, c.train.micro_batch, c.parallel.data, c.device.threads});
+  const ModelShape shape =
+      ModelShape::Of({m.layers, m.heads, m.hidden, m.sequence, m.vocab, m.tie_embeddings});
+  auto plan =
+      MakePlan(cluster, shape,
+               {c.train.global_batch, c.train.micro_batch, c.parallel.data, c.device.threads});
   if (!plan) return plan;
   const std::string words = DescribePlan(*plan, cluster, shape);
   fmt::print("{}", words);
@@ -142,11 +161,14 @@ Result<Plan> PlanRun(const Prepared& run, const Cluster& cluster) {
   return plan;
 }
 
-RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& ledger, RunStatistics& statistics) {
+RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& ledger,
+                 RunStatistics& statistics) {
   Progress progress(stdout, run.config.train.steps);
   SupervisorEvents events;
   events.on_notice = [&](const std::string& text) { progress.Notice(text); };
-  events.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) { ledger.Launched(attempt, outcome, reason); };
+  events.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
+    ledger.Launched(attempt, outcome, reason);
+  };
   events.on_resumed = [&](std::int64_t step) {
     if (step > 0) progress.Notice(fmt::format("resumed from the checkpoint of step {}", step));
     return run.folder.CutMetrics(step);
@@ -156,33 +178,44 @@ RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& 
     progress.Step(ranks);
     return run.folder.AppendMetrics(MetricsLine(ranks));
   };
-  events.on_saved = [&](const Saved& saved) { progress.Notice(fmt::format("saved step {}: {}", saved.step, saved.path)); };
+  events.on_saved = [&](const Saved& saved) {
+    progress.Notice(fmt::format("saved step {}: {}", saved.step, saved.path));
+  };
   StepSpec spec;
   spec.plan = &plan;
   spec.run_dir = run.folder.Path();
   spec.worker = run.programs.worker;
   spec.environment = RankEnvironment(CurrentEnvironment());
-  Supervisor supervisor(spec, run.allocation.in_slurm ? SlurmSteps() : LocalSteps(), std::move(events));
+  Supervisor supervisor(spec, run.allocation.in_slurm ? SlurmSteps() : LocalSteps(),
+                        std::move(events));
   held.Release();
   RunOutcome outcome = supervisor.Run();
   progress.End();
   return outcome;
 }
 
-void PrintEnd(const Prepared& run, const RunOutcome& outcome, const RunStatistics& statistics, int retries) {
+void PrintEnd(const Prepared& run, const RunOutcome& outcome, const RunStatistics& statistics,
+              int retries) {
   const SummaryRecord summary = statistics.Summary();
   if (statistics.FirstLoss() && statistics.FinalLoss()) {
-    fmt::print("loss {:.4f} -> {:.4f} in {} steps, {:.0f} tokens/s, robustness {:.3f}, {} launch retr{}\n", *statistics.FirstLoss(), *statistics.FinalLoss(),
-               summary.steps, summary.tokens_per_s.value_or(0), summary.robustness.value_or(0), retries, retries == 1 ? "y" : "ies");
+    fmt::print(
+        "loss {:.4f} -> {:.4f} in {} steps, {:.0f} tokens/s, robustness {:.3f}, {} launch retr{}\n",
+        *statistics.FirstLoss(), *statistics.FinalLoss(), summary.steps,
+        summary.tokens_per_s.value_or(0), summary.robustness.value_or(0), retries,
+        retries == 1 ? "y" : "ies");
   }
   if (auto loss = statistics.ValidationLoss()) {
-    fmt::print("validation loss {:.4f} nats per token (unigram entropy of the validation text: {:.4f})\n", *loss, run.unigram_entropy);
+    fmt::print(
+        "validation loss {:.4f} nats per token (unigram entropy of the validation text: {:.4f})\n",
+        *loss, run.unigram_entropy);
   }
   fmt::print("run folder: {}\n", run.folder.Path());
   std::fflush(stdout);
   if (outcome.code == ExitCode::kDone) return;
   fmt::print(stderr, "adaptive-train: {}\n", outcome.message);
-  if (outcome.failure) fmt::print(stderr, "adaptive-train: its log: {}/logs/rank-{}.log\n", run.folder.Path(), outcome.failure->failure.rank);
+  if (outcome.failure)
+    fmt::print(stderr, "adaptive-train: its log: {}/logs/rank-{}.log\n", run.folder.Path(),
+               outcome.failure->failure.rank);
 }
 
 ExitCode Report(const Error& error) {
@@ -198,8 +231,11 @@ ExitCode RunTraining(const RunRequest& request) {
   auto run = Prepare(request);
   if (!run) return Report(run.error());
   fmt::print("adaptive-train {}: {} on {}, run folder {}\n", ADAPTIVE_TRAIN_VERSION,
-             run->allocation.in_slurm ? fmt::format("job {}", run->allocation.job_id) : std::string("local run"), run->allocation.cluster, run->folder.Path());
-  auto ledger = JobLedger::Begin(run->store, {&run->allocation, run->folder.Path(), ToToml(run->config), run->options});
+             run->allocation.in_slurm ? fmt::format("job {}", run->allocation.job_id)
+                                      : std::string("local run"),
+             run->allocation.cluster, run->folder.Path());
+  auto ledger = JobLedger::Begin(
+      run->store, {&run->allocation, run->folder.Path(), ToToml(run->config), run->options});
   if (!ledger) return Report(ledger.error());
   RunStatistics statistics;
   // From here on the job is in the store: whatever ends it is recorded there.

@@ -15,7 +15,11 @@ class FatalError : public std::exception {
   static constexpr int kNoPeer = -1;
 
   FatalError(RankExit code, std::string operation, int peer, std::string cause)
-      : code_(code), operation_(std::move(operation)), peer_(peer), cause_(std::move(cause)), what_(operation_ + ": " + cause_) {}
+      : code_(code),
+        operation_(std::move(operation)),
+        peer_(peer),
+        cause_(std::move(cause)),
+        what_(operation_ + ": " + cause_) {}
 
   RankExit Code() const { return code_; }
   const std::string& Operation() const { return operation_; }

@@ -49,7 +49,8 @@ Identity ReadIdentity() {
   self.run_dir = Variable("ADAPTIVE_TRAIN_RUN_DIR");
   self.control = Variable("ADAPTIVE_TRAIN_CONTROL");
   self.token = Variable("ADAPTIVE_TRAIN_TOKEN");
-  if (!Variable("SLURM_STEP_ID").empty()) self.step_id = Variable("SLURM_JOB_ID") + "." + Variable("SLURM_STEP_ID");
+  if (!Variable("SLURM_STEP_ID").empty())
+    self.step_id = Variable("SLURM_JOB_ID") + "." + Variable("SLURM_STEP_ID");
   return self;
 }
 
@@ -59,39 +60,53 @@ T OrThrow(Result<T> result, RankExit code, const char* operation) {
   return std::move(*result);
 }
 
-/// All ranks' communicator addresses, after the launcher has said that every rank has reached PMIx: a
-/// fence begun earlier can lose a race in Slurm's PMIx plugin and hang.
-std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planned_ranks, std::optional<Rendezvous>& rendezvous) {
+/// All ranks' communicator addresses, after the launcher has said that every rank has reached PMIx:
+/// a fence begun earlier can lose a race in Slurm's PMIx plugin and hang.
+std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planned_ranks,
+                                     std::optional<Rendezvous>& rendezvous) {
   rendezvous.emplace(OrThrow(Rendezvous::Join(kPmixInitDeadline), RankExit::kWireup, "PMIx_Init"));
   if (static_cast<std::size_t>(rendezvous->Size()) != planned_ranks) {
-    throw FatalError(RankExit::kSetup, "wire-up", FatalError::kNoPeer,
-                     fmt::format("the plan has {} ranks, PMIx {}", planned_ranks, rendezvous->Size()));
+    throw FatalError(
+        RankExit::kSetup, "wire-up", FatalError::kNoPeer,
+        fmt::format("the plan has {} ranks, PMIx {}", planned_ranks, rendezvous->Size()));
   }
-  auto communicator = OrThrow(Communicator::Open(rendezvous->Rank(), rendezvous->Size()), RankExit::kWireup, "opening UCX");
+  auto communicator = OrThrow(Communicator::Open(rendezvous->Rank(), rendezvous->Size()),
+                              RankExit::kWireup, "opening UCX");
   control.Send(Ready{});
-  if (!control.WaitForGo(kHelloDeadline)) throw FatalError(RankExit::kWireup, "waiting for all ranks", FatalError::kNoPeer, "missed its deadline");
-  communicator->Connect(OrThrow(rendezvous->Exchange(communicator->Address(), kFenceDeadline), RankExit::kWireup, "PMIx exchange"));
+  if (!control.WaitForGo(kHelloDeadline))
+    throw FatalError(RankExit::kWireup, "waiting for all ranks", FatalError::kNoPeer,
+                     "missed its deadline");
+  communicator->Connect(OrThrow(rendezvous->Exchange(communicator->Address(), kFenceDeadline),
+                                RankExit::kWireup, "PMIx exchange"));
   double one[1] = {1};
-  auto summed = communicator->AllReduce(Purpose::kStatistic, std::span<double>(one)).Wait(std::chrono::steady_clock::now() + kFenceDeadline);
-  if (!summed) throw FatalError(RankExit::kWireup, "first " + summed.error().operation, summed.error().peer, summed.error().cause);
+  auto summed = communicator->AllReduce(Purpose::kStatistic, std::span<double>(one))
+                    .Wait(std::chrono::steady_clock::now() + kFenceDeadline);
+  if (!summed)
+    throw FatalError(RankExit::kWireup, "first " + summed.error().operation, summed.error().peer,
+                     summed.error().cause);
   control.Send(Wired{});
   return communicator;
 }
 
 void Train(const Identity& self, ControlChannel& control, std::int64_t& step) {
-  const Config config = OrThrow(LoadConfig(self.run_dir + "/config.resolved.toml", {}), RankExit::kSetup, "reading the configuration");
-  const std::string plan_text = OrThrow(ReadFile(self.run_dir + "/plan.json", kMaxPlanBytes), RankExit::kSetup, "reading the plan");
+  const Config config = OrThrow(LoadConfig(self.run_dir + "/config.resolved.toml", {}),
+                                RankExit::kSetup, "reading the configuration");
+  const std::string plan_text = OrThrow(ReadFile(self.run_dir + "/plan.json", kMaxPlanBytes),
+                                        RankExit::kSetup, "reading the plan");
   const Plan plan = OrThrow(PlanFromJson(plan_text), RankExit::kSetup, "reading the plan");
   if (static_cast<std::size_t>(self.rank) >= plan.ranks.size()) {
-    throw FatalError(RankExit::kSetup, "reading the plan", FatalError::kNoPeer, fmt::format("it has no rank {}", self.rank));
+    throw FatalError(RankExit::kSetup, "reading the plan", FatalError::kNoPeer,
+                     fmt::format("it has no rank {}", self.rank));
   }
-  const Datasets data = OrThrow(OpenDatasets(config.data.train, config.data.validation, config.model.sequence, config.model.vocab,
-                                             static_cast<std::uint64_t>(config.train.seed)),
-                                RankExit::kSetup, "opening the data");
+  const Datasets data =
+      OrThrow(OpenDatasets(config.data.train, config.data.validation, config.model.sequence,
+                           config.model.vocab, static_cast<std::uint64_t>(config.train.seed)),
+              RankExit::kSetup, "opening the data");
   std::optional<Rendezvous> rendezvous;
   auto communicator = WireUp(control, plan.ranks.size(), rendezvous);
   kernels::cpu::CpuDevice device(plan.ranks[static_cast<std::size_t>(self.rank)].device.threads);
-  std::printf("rank %d of %zu on %s: %s, UCX transports: %s\n", self.rank, plan.ranks.size(), self.host.c_str(), device.Description().c_str(),
+  std::printf("rank %d of %zu on %s: %s, UCX transports: %s\n", self.rank, plan.ranks.size(),
+              self.host.c_str(), device.Description().c_str(),
               Variable("UCX_TLS").empty() ? "auto" : Variable("UCX_TLS").c_str());
   std::fflush(stdout);
   TrainerEvents events;
@@ -101,7 +116,9 @@ void Train(const Identity& self, ControlChannel& control, std::int64_t& step) {
     step = metrics.step;
     control.Send(Metrics{metrics});
   };
-  events.on_saved = [&control](std::int64_t saved, const std::string& path) { control.Send(Saved{saved, path}); };
+  events.on_saved = [&control](std::int64_t saved, const std::string& path) {
+    control.Send(Saved{saved, path});
+  };
   Trainer trainer(config, plan, self.rank, device, *communicator, data, std::move(events));
   step = trainer.Resume();
   control.Send(Resumed{step});
@@ -109,31 +126,38 @@ void Train(const Identity& self, ControlChannel& control, std::int64_t& step) {
 }
 
 int Main() {
-  // The launcher decides what a signal means; a rank that took it for itself would look like a failure.
+  // The launcher decides what a signal means; a rank that took it for itself would look like a
+  // failure.
   for (int s : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) ::signal(s, SIG_IGN);
   const Identity self = ReadIdentity();
   if (self.rank < 0 || self.control.empty() || self.run_dir.empty()) {
     std::fprintf(stderr, "adaptive-train-worker: is started by adaptive-train run, not by hand\n");
     return ToInt(RankExit::kSetup);
   }
-  auto control = ControlChannel::Connect({self.control, {self.token, self.rank, self.host, ::getpid(), self.step_id}});
+  auto control = ControlChannel::Connect(
+      {self.control, {self.token, self.rank, self.host, ::getpid(), self.step_id}});
   if (!control) {
-    std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: %s\n", self.rank, self.host.c_str(), control.error().message.c_str());
+    std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: %s\n", self.rank, self.host.c_str(),
+                 control.error().message.c_str());
     return ToInt(RankExit::kLauncherLost);
   }
   std::int64_t step = 0;
   try {
     Train(self, **control, step);
   } catch (const FatalError& error) {
-    std::fprintf(stderr, "adaptive-train-worker: rank %d on %s, after step %lld: %s%s\n", self.rank, self.host.c_str(), static_cast<long long>(step),
-                 error.what(), error.Peer() >= 0 ? fmt::format(" (peer: rank {})", error.Peer()).c_str() : "");
-    (*control)->Send(RankFailure{self.rank, self.host, error.Operation(), error.Peer(), error.Cause(), step, ToInt(error.Code())});
+    std::fprintf(stderr, "adaptive-train-worker: rank %d on %s, after step %lld: %s%s\n", self.rank,
+                 self.host.c_str(), static_cast<long long>(step), error.what(),
+                 error.Peer() >= 0 ? fmt::format(" (peer: rank {})", error.Peer()).c_str() : "");
+    (*control)->Send(RankFailure{self.rank, self.host, error.Operation(), error.Peer(),
+                                 error.Cause(), step, ToInt(error.Code())});
     control->reset();
     // Not through destructors: PMIx and UCX may hang on what has just failed.
     std::_Exit(ToInt(error.Code()));
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: out of memory\n", self.rank, self.host.c_str());
-    (*control)->Send(RankFailure{self.rank, self.host, "allocation", -1, "out of memory", step, ToInt(RankExit::kDevice)});
+    std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: out of memory\n", self.rank,
+                 self.host.c_str());
+    (*control)->Send(RankFailure{self.rank, self.host, "allocation", -1, "out of memory", step,
+                                 ToInt(RankExit::kDevice)});
     control->reset();
     std::_Exit(ToInt(RankExit::kDevice));
   }

@@ -16,7 +16,9 @@ bool SetDeadline(std::string_view text, Arguments& arguments) {
   double seconds = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, seconds, std::chars_format::fixed);
-  if (error != std::errc() || stop != end || !(seconds >= kShortestDeadline && seconds <= kLongestDeadline)) return false;
+  if (error != std::errc() || stop != end ||
+      !(seconds >= kShortestDeadline && seconds <= kLongestDeadline))
+    return false;
   arguments.deadline = std::chrono::milliseconds(std::lround(seconds * 1000));
   return true;
 }
@@ -29,13 +31,17 @@ ArgumentsResult ParseArguments(std::span<const char* const> words) {
     if (word.starts_with("probe=/")) {
       result.arguments.probe = word.substr(6);
     } else if (word.starts_with("probe=")) {
-      result.problems.push_back("plugstack argument " + std::string(word) + ": the probe's path must be absolute; using " +
+      result.problems.push_back("plugstack argument " + std::string(word) +
+                                ": the probe's path must be absolute; using " +
                                 result.arguments.probe);
     } else if (!word.starts_with("deadline=")) {
-      result.problems.push_back("plugstack argument " + std::string(word) + " is unknown; allowed: probe=PATH, deadline=SECONDS");
+      result.problems.push_back("plugstack argument " + std::string(word) +
+                                " is unknown; allowed: probe=PATH, deadline=SECONDS");
     } else if (!SetDeadline(word.substr(9), result.arguments)) {
-      result.problems.push_back("plugstack argument " + std::string(word) + ": the deadline must be 0.1 to 60 seconds; using " +
-                                std::to_string(std::chrono::duration<double>(result.arguments.deadline).count()));
+      result.problems.push_back(
+          "plugstack argument " + std::string(word) +
+          ": the deadline must be 0.1 to 60 seconds; using " +
+          std::to_string(std::chrono::duration<double>(result.arguments.deadline).count()));
     }
   }
   return result;

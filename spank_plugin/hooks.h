@@ -1,4 +1,5 @@
-// What the plugin does in each of Slurm's processes. plugin.cc calls these and keeps their exceptions from Slurm.
+// What the plugin does in each of Slurm's processes. plugin.cc calls these and keeps their
+// exceptions from Slurm.
 #pragma once
 
 #include "spank_plugin/arguments.h"
@@ -6,13 +7,15 @@
 
 namespace adaptive_train::plugin {
 
-// on_submit.cc: in sbatch, salloc and srun, as the user. The option is registered, checked, and told to the job.
+// on_submit.cc: in sbatch, salloc and srun, as the user. The option is registered, checked, and
+// told to the job.
 int OnSubmitInit(spank_t spank);
 int OnSubmitPostOptions();
 /// Checks the text of one --adaptive-train; non-zero refuses the submission.
 int OnSubmitOption(const char* text);
 
-// on_node.cc: in slurmd and in its prolog and epilog processes, as root. Never fails a job: always 0.
+// on_node.cc: in slurmd and in its prolog and epilog processes, as root. Never fails a job: always
+// 0.
 int OnNodeInit(const ArgumentsResult& arguments);
 int OnJobProlog(spank_t spank, const Arguments& arguments);
 int OnJobEpilog(spank_t spank);

@@ -1,5 +1,6 @@
-// The plugin in slurmd and its prolog and epilog: photographs the node for a job that asks for it, and forgets the
-// picture with the job. Whatever goes wrong is one line of slurmd's log; -1 would drain the node and hold the job.
+// The plugin in slurmd and its prolog and epilog: photographs the node for a job that asks for it,
+// and forgets the picture with the job. Whatever goes wrong is one line of slurmd's log; -1 would
+// drain the node and hold the job.
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,14 +18,18 @@
 namespace adaptive_train::plugin {
 namespace {
 
-/// The kernel's overflow user and group, named nobody. Not looked up by name: a name service that hangs would hold the job.
+/// The kernel's overflow user and group, named nobody. Not looked up by name: a name service that
+/// hangs would hold the job.
 constexpr ProbeIdentity kNobody{65534, 65534};
 
-/// The environment of the probe: nothing of slurmd's, nothing of the user's. A node's name comes from slurm.conf.
+/// The environment of the probe: nothing of slurmd's, nothing of the user's. A node's name comes
+/// from slurm.conf.
 std::vector<std::string> ProbeEnvironment(std::uint32_t job_id) {
-  std::vector<std::string> environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C", "SLURM_SCRIPT_CONTEXT=prolog_slurmd",
+  std::vector<std::string> environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C",
+                                          "SLURM_SCRIPT_CONTEXT=prolog_slurmd",
                                           "SLURM_JOB_ID=" + std::to_string(job_id)};
-  if (const char* node = std::getenv("SLURMD_NODENAME")) environment.push_back(std::string("SLURMD_NODENAME=") + node);
+  if (const char* node = std::getenv("SLURMD_NODENAME"))
+    environment.push_back(std::string("SLURMD_NODENAME=") + node);
   return environment;
 }
 
@@ -40,17 +45,20 @@ std::uint32_t JobId(spank_t spank) {
 JobOptions OptionsOf(std::uint32_t job_id, const std::string& text) {
   const auto options = ParseJobOptions(text);
   if (options) return *options;
-  slurm_error("adaptive-train: job %u: --adaptive-train: %s; going by the defaults", job_id, options.error().message.c_str());
+  slurm_error("adaptive-train: job %u: --adaptive-train: %s; going by the defaults", job_id,
+              options.error().message.c_str());
   return {};
 }
 
 }  // namespace
 
 int OnNodeInit(const ArgumentsResult& arguments) {
-  for (const std::string& problem : arguments.problems) slurm_error("adaptive-train: %s", problem.c_str());
+  for (const std::string& problem : arguments.problems)
+    slurm_error("adaptive-train: %s", problem.c_str());
   const std::string& probe = arguments.arguments.probe;
   if (access(probe.c_str(), X_OK) != 0) {
-    slurm_error("adaptive-train: probe %s: %s; jobs will run without snapshots", probe.c_str(), std::strerror(errno));
+    slurm_error("adaptive-train: probe %s: %s; jobs will run without snapshots", probe.c_str(),
+                std::strerror(errno));
   }
   return 0;
 }
@@ -63,22 +71,26 @@ int OnJobProlog(spank_t spank, const Arguments& arguments) {
   const JobOptions options = OptionsOf(job_id, *text);
 
   const auto begin = std::chrono::steady_clock::now();
-  const ProbeOutcome outcome = RunProbe({arguments.probe, arguments.deadline, kMaxSnapshotBytes, ProbeEnvironment(job_id), kNobody});
+  const ProbeOutcome outcome = RunProbe(
+      {arguments.probe, arguments.deadline, kMaxSnapshotBytes, ProbeEnvironment(job_id), kNobody});
   std::string problem = outcome.problem;
   if (outcome.document.empty()) {
     problem += "; the job runs without a snapshot of this node";
   } else {
     if (!problem.empty()) problem += "; kept the part that it had told";
     if (const auto kept = WriteSnapshot(kSnapshotRoot, job_id, outcome.document + "\n"); !kept) {
-      problem += (problem.empty() ? "" : "; ") + kept.error().message + "; the job runs without a snapshot of this node";
+      problem += (problem.empty() ? "" : "; ") + kept.error().message +
+                 "; the job runs without a snapshot of this node";
     }
   }
   if (!problem.empty()) {
     slurm_error("adaptive-train: job %u: %s", job_id, problem.c_str());
   } else if (options.log == JobOptions::Log::kDebug) {
-    const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
-    slurm_info("adaptive-train: job %u: snapshot of %zu bytes in %s after %d ms", job_id, outcome.document.size(),
-               SnapshotPath(job_id).c_str(), static_cast<int>(spent.count()));
+    const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now() - begin);
+    slurm_info("adaptive-train: job %u: snapshot of %zu bytes in %s after %d ms", job_id,
+               outcome.document.size(), SnapshotPath(job_id).c_str(),
+               static_cast<int>(spent.count()));
   }
   return 0;
 }

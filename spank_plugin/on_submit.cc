@@ -1,4 +1,5 @@
-// The plugin in sbatch, salloc and srun: a bad option is refused before anything is queued, a good one is told to the job.
+// The plugin in sbatch, salloc and srun: a bad option is refused before anything is queued, a good
+// one is told to the job.
 #include <cstdlib>
 #include <new>
 
@@ -12,13 +13,14 @@ namespace {
 /// Slurm's option callback has no place for a pointer of ours, so what it learns lies here.
 struct Submission {
   bool on = false;
-  bool bad_environment = false;   // ADAPTIVE_TRAIN_OPTIONS was refused, and said so
-  bool handed_to_slurm = false;   // kSlurmOptionVariable was set by us
+  bool bad_environment = false;  // ADAPTIVE_TRAIN_OPTIONS was refused, and said so
+  bool handed_to_slurm = false;  // kSlurmOptionVariable was set by us
   JobOptions options;
 } submission;
 
-/// Hands ADAPTIVE_TRAIN_OPTIONS to Slurm as its own variable for our option, so that from here on it makes no
-/// difference where the option came from: a command line overrides it, and prolog, steps and tasks learn of it.
+/// Hands ADAPTIVE_TRAIN_OPTIONS to Slurm as its own variable for our option, so that from here on
+/// it makes no difference where the option came from: a command line overrides it, and prolog,
+/// steps and tasks learn of it.
 void TakeEnvironment() {
   const char* text = std::getenv(kJobOptionsVariable);
   if (text == nullptr || *text == '\0') return;
@@ -57,7 +59,8 @@ int OnSubmitPostOptions() {
   // Left in place, Slurm's variable would overrule ADAPTIVE_TRAIN_OPTIONS in every srun of the job.
   if (submission.handed_to_slurm) unsetenv(kSlurmOptionVariable);
   if (!submission.on) return 0;
-  if (setenv(kJobOptionsVariable, FormatJobOptions(submission.options).c_str(), 1) != 0) throw std::bad_alloc();
+  if (setenv(kJobOptionsVariable, FormatJobOptions(submission.options).c_str(), 1) != 0)
+    throw std::bad_alloc();
   return 0;
 }
 

@@ -1,4 +1,5 @@
-// The plugin in slurmstepd: batch script and tasks find the job's options in their environment, whatever --export says.
+// The plugin in slurmstepd: batch script and tasks find the job's options in their environment,
+// whatever --export says.
 #include "core/job_env.h"
 #include "core/limits.h"
 #include "spank_plugin/hooks.h"
@@ -23,7 +24,8 @@ int OnTaskInit(spank_t spank) {
 int OnTaskOption(const char* text) {
   const auto options = ParseJobOptions(OptionText(text));
   if (!options) {
-    slurm_error("adaptive-train: this step's option is left out: %s", options.error().message.c_str());
+    slurm_error("adaptive-train: this step's option is left out: %s",
+                options.error().message.c_str());
     return 0;
   }
   step.options = *options;
@@ -32,12 +34,17 @@ int OnTaskOption(const char* text) {
 }
 
 int OnTaskPostOptions(spank_t spank) {
-  // With --export=NONE the option itself does not come to the batch script's node, only Slurm's variable for it.
+  // With --export=NONE the option itself does not come to the batch script's node, only Slurm's
+  // variable for it.
   char text[kMaxOptionBytes + 1];
-  if (!step.on && spank_getenv(spank, kSlurmOptionVariable, text, sizeof text) == ESPANK_SUCCESS) OnTaskOption(text);
+  if (!step.on && spank_getenv(spank, kSlurmOptionVariable, text, sizeof text) == ESPANK_SUCCESS)
+    OnTaskOption(text);
   if (!step.on) return 0;
-  const spank_err_t error = spank_setenv(spank, kJobOptionsVariable, FormatJobOptions(step.options).c_str(), 1);
-  if (error != ESPANK_SUCCESS) slurm_error("adaptive-train: cannot set %s for the step: %s", kJobOptionsVariable, spank_strerror(error));
+  const spank_err_t error =
+      spank_setenv(spank, kJobOptionsVariable, FormatJobOptions(step.options).c_str(), 1);
+  if (error != ESPANK_SUCCESS)
+    slurm_error("adaptive-train: cannot set %s for the step: %s", kJobOptionsVariable,
+                spank_strerror(error));
   return 0;
 }
 

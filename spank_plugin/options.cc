@@ -8,7 +8,9 @@ namespace {
 constexpr int kOptionalArgument = 2;
 
 /// Slurm calls this for each time the option is given; `remote` is set in slurmstepd.
-int OptionCallback(int, const char* text, int remote) { return remote != 0 ? OnTaskOption(text) : OnSubmitOption(text); }
+int OptionCallback(int, const char* text, int remote) {
+  return remote != 0 ? OnTaskOption(text) : OnSubmitOption(text);
+}
 
 /// Slurm's table wants writable text.
 char option_name[] = "adaptive-train";
@@ -17,13 +19,15 @@ char option_usage[] =
     "train on this job's nodes with adaptive-train: each node is photographed at allocation. "
     "Keys: reuse=auto|never, spares=N, compress=auto|off, log=info|debug";
 
-spank_option option = {option_name, option_argument, option_usage, kOptionalArgument, 0, OptionCallback};
+spank_option option = {option_name, option_argument, option_usage, kOptionalArgument,
+                       0,           OptionCallback};
 
 }  // namespace
 
 void RegisterOption(spank_t spank) {
   const spank_err_t error = spank_option_register(spank, &option);
-  if (error != ESPANK_SUCCESS) slurm_error("adaptive-train: cannot register --%s: %s", option_name, spank_strerror(error));
+  if (error != ESPANK_SUCCESS)
+    slurm_error("adaptive-train: cannot register --%s: %s", option_name, spank_strerror(error));
 }
 
 std::optional<std::string> OptionInJobScript(spank_t spank) {

@@ -10,15 +10,19 @@
 namespace adaptive_train::plugin {
 
 /// Slurm's environment variable that turns our option on in sbatch, salloc and srun.
-inline constexpr char kSlurmOptionVariable[] = "SLURM_SPANK__SLURM_SPANK_OPTION_adaptive_train_adaptive_train";
+inline constexpr char kSlurmOptionVariable[] =
+    "SLURM_SPANK__SLURM_SPANK_OPTION_adaptive_train_adaptive_train";
 
 /// Registers the option; call from slurm_spank_init in each context that is to know it.
 void RegisterOption(spank_t spank);
 
-/// The option's text in a prolog or epilog; nothing where the option is off. May be "(null)", see core/job_env.h.
+/// The option's text in a prolog or epilog; nothing where the option is off. May be "(null)", see
+/// core/job_env.h.
 std::optional<std::string> OptionInJobScript(spank_t spank);
 
 /// An option's argument, which is NULL where none was given.
-inline std::string_view OptionText(const char* text) { return text == nullptr ? std::string_view() : text; }
+inline std::string_view OptionText(const char* text) {
+  return text == nullptr ? std::string_view() : text;
+}
 
 }  // namespace adaptive_train::plugin

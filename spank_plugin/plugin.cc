@@ -1,5 +1,6 @@
-// The symbols that Slurm looks up. Each hook finds out in which of Slurm's processes it runs and calls what on_*.cc
-// has for it; no exception gets out, because one that reaches slurmd's prolog drains the node.
+// The symbols that Slurm looks up. Each hook finds out in which of Slurm's processes it runs and
+// calls what on_*.cc has for it; no exception gets out, because one that reaches slurmd's prolog
+// drains the node.
 #include <exception>
 #include <span>
 
@@ -10,7 +11,9 @@ namespace {
 using namespace adaptive_train::plugin;
 
 std::span<const char* const> Words(int count, char** words) {
-  return words == nullptr || count <= 0 ? std::span<const char* const>() : std::span<const char* const>(words, static_cast<std::size_t>(count));
+  return words == nullptr || count <= 0
+             ? std::span<const char* const>()
+             : std::span<const char* const>(words, static_cast<std::size_t>(count));
 }
 
 /// Runs a hook's body; an exception becomes one line of the log and `failed`.
@@ -26,7 +29,9 @@ int Guarded(const char* hook, int failed, Body body) {
   return failed;
 }
 
-bool IsSubmission(spank_context_t context) { return context == S_CTX_ALLOCATOR || context == S_CTX_LOCAL; }
+bool IsSubmission(spank_context_t context) {
+  return context == S_CTX_ALLOCATOR || context == S_CTX_LOCAL;
+}
 
 }  // namespace
 
@@ -60,7 +65,8 @@ int slurm_spank_init_post_opt(spank_t spank, int, char**) {
 }
 
 int slurm_spank_job_prolog(spank_t spank, int argc, char** argv) {
-  return Guarded("job_prolog", 0, [&] { return OnJobProlog(spank, ParseArguments(Words(argc, argv)).arguments); });
+  return Guarded("job_prolog", 0,
+                 [&] { return OnJobProlog(spank, ParseArguments(Words(argc, argv)).arguments); });
 }
 
 int slurm_spank_job_epilog(spank_t spank, int, char**) {

@@ -1,12 +1,8 @@
 #include "spank_plugin/run_probe.h"
 
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +13,7 @@
 
 #include "core/result.h"
 #include "spank_plugin/descriptor.h"
+#include "spank_plugin/probe_child.h"
 #include "spank_plugin/strays.h"
 
 namespace adaptive_train::plugin {
@@ -27,96 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kEndDeadline{500};  // for killed processes to be gone
 constexpr std::size_t kMaxComplaintBytes = 1024;        // of the probe's stderr
 constexpr std::size_t kShownComplaintBytes = 160;
-constexpr int kFirstFreeDescriptor = 10;                // below lies what the child rearranges
-
-constexpr rlim_t kAddressSpaceBytes = rlim_t{16} << 30;  // hwloc and NVML reserve far more than they use
-constexpr rlim_t kFileBytes = 1 << 20;
-constexpr rlim_t kOpenFiles = 1024;
-constexpr rlim_t kProcesses = 1024;                      // counts all of nobody's on this node
-
-// ------------------------------------------------------------------------------------------ the child
-
-/// All that the child needs, made ready before the fork: after it only async-signal-safe calls are made.
-struct Launch {
-  const char* path;
-  char* const* argv;
-  char* const* envp;
-  int null, output, complaint, failure;  // descriptors, all from kFirstFreeDescriptor up
-  rlim_t cpu_seconds;
-  const ProbeIdentity* run_as;
-  pid_t parent;
-};
-
-/// What the child writes to its parent when it could not become the probe.
-struct LaunchFailure {
-  char step[32];
-  int error;
-};
-
-[[noreturn]] void ReportAndExit(int descriptor, const char* step) {
-  LaunchFailure failure{{}, errno};
-  std::strncpy(failure.step, step, sizeof failure.step - 1);
-  // If even this fails, the parent sees exit status 127.
-  if (::write(descriptor, &failure, sizeof failure) < 0) ::_exit(127);
-  ::_exit(127);
-}
-
-bool SetLimit(__rlimit_resource resource, rlim_t value) {
-  rlimit limit{};
-  if (::getrlimit(resource, &limit) != 0) return false;
-  limit.rlim_max = std::min(limit.rlim_max, value);
-  limit.rlim_cur = limit.rlim_max;
-  return ::setrlimit(resource, &limit) == 0;
-}
-
-bool SetLimits(rlim_t cpu_seconds) {
-  return SetLimit(RLIMIT_CPU, cpu_seconds) && SetLimit(RLIMIT_AS, kAddressSpaceBytes) && SetLimit(RLIMIT_FSIZE, kFileBytes) &&
-         SetLimit(RLIMIT_NOFILE, kOpenFiles) && SetLimit(RLIMIT_NPROC, kProcesses) && SetLimit(RLIMIT_CORE, 0);
-}
-
-void ResetSignals() {
-  struct sigaction by_default {};
-  by_default.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &by_default, nullptr);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-}
-
-void CloseFrom(int first) {
-  if (::close_range(static_cast<unsigned>(first), ~0U, 0) == 0) return;
-  // Kernels before 5.9.
-  rlimit limit{};
-  const bool known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < (rlim_t{1} << 20);
-  const int end = known ? static_cast<int>(limit.rlim_max) : 1 << 20;
-  for (int fd = first; fd < end; ++fd) ::close(fd);
-}
-
-bool ChangeUser(const ProbeIdentity& identity) {
-  return ::setgroups(0, nullptr) == 0 && ::setresgid(identity.group, identity.group, identity.group) == 0 &&
-         ::setresuid(identity.user, identity.user, identity.user) == 0;
-}
-
-[[noreturn]] void BecomeProbe(const Launch& launch) {
-  constexpr int kFailure = 3;
-  ResetSignals();
-  if (::dup3(launch.failure, kFailure, O_CLOEXEC) < 0) ReportAndExit(launch.failure, "dup3");
-  if (::setsid() < 0) ReportAndExit(kFailure, "setsid");
-  if (::dup2(launch.null, 0) < 0 || ::dup2(launch.output, 1) < 0 || ::dup2(launch.complaint, 2) < 0) ReportAndExit(kFailure, "dup2");
-  CloseFrom(kFailure + 1);
-  if (::chdir("/") != 0) ReportAndExit(kFailure, "chdir");
-  ::umask(022);
-  if (!SetLimits(launch.cpu_seconds)) ReportAndExit(kFailure, "setrlimit");
-  if (launch.run_as != nullptr && !ChangeUser(*launch.run_as)) ReportAndExit(kFailure, "setgroups, setgid or setuid");
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ReportAndExit(kFailure, "prctl");
-  // After the change of user, which clears it.
-  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) ReportAndExit(kFailure, "prctl");
-  if (::getppid() != launch.parent) ::_exit(127);
-  ::execve(launch.path, launch.argv, launch.envp);
-  ReportAndExit(kFailure, "execve");
-}
-
-// ----------------------------------------------------------------------------------------- the parent
+constexpr int kFirstFreeDescriptor = 10;  // below lies what the child rearranges
 
 /// A pipe out of the way of the descriptors 0 to 3, which are free in some of Slurm's processes.
 struct Pipe {
@@ -134,10 +42,12 @@ bool Open(Pipe& pipe) {
   if (::pipe2(ends, O_CLOEXEC) != 0) return false;
   pipe.read = Descriptor(ends[0]);
   pipe.write = Descriptor(ends[1]);
-  return MoveUp(pipe.read) && MoveUp(pipe.write) && ::fcntl(pipe.read.Get(), F_SETFL, O_NONBLOCK) == 0;
+  return MoveUp(pipe.read) && MoveUp(pipe.write) &&
+         ::fcntl(pipe.read.Get(), F_SETFL, O_NONBLOCK) == 0;
 }
 
-/// Takes what is there now, keeping the first `limit` bytes; closes the pipe at its end. The total that ever came.
+/// Takes what is there now, keeping the first `limit` bytes; closes the pipe at its end. The total
+/// that ever came.
 std::size_t Drain(Descriptor& pipe, std::string& kept, std::size_t limit) {
   char block[65536];
   const ssize_t n = ::read(pipe.Get(), block, sizeof block);
@@ -153,7 +63,8 @@ std::size_t Drain(Descriptor& pipe, std::string& kept, std::size_t limit) {
 /// A running probe; whatever happens to the caller, its process group does not outlive this.
 class Child {
  public:
-  explicit Child(const ProbeRequest& request) : request_(request), give_up_(Clock::now() + request.deadline) {}
+  explicit Child(const ProbeRequest& request)
+      : request_(request), give_up_(Clock::now() + request.deadline) {}
   ~Child() { End(); }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -183,7 +94,8 @@ class Child {
 
 Result<void> Child::Start() {
   Descriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!null.IsOpen() || !MoveUp(null) || !Open(output_pipe_) || !Open(complaint_pipe_) || !Open(failure_pipe_)) {
+  if (!null.IsOpen() || !MoveUp(null) || !Open(output_pipe_) || !Open(complaint_pipe_) ||
+      !Open(failure_pipe_)) {
     return Fail(std::string("cannot start the probe: pipe: ") + std::strerror(errno));
   }
   std::string path = request_.path;
@@ -193,8 +105,16 @@ Result<void> Child::Start() {
   envp.push_back(nullptr);
   char* argv[] = {path.data(), nullptr};
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(request_.deadline).count();
-  const Launch launch{path.c_str(), argv, envp.data(), null.Get(), output_pipe_.write.Get(), complaint_pipe_.write.Get(),
-                      failure_pipe_.write.Get(), static_cast<rlim_t>(seconds + 1), request_.run_as ? &*request_.run_as : nullptr, ::getpid()};
+  const Launch launch{path.c_str(),
+                      argv,
+                      envp.data(),
+                      null.Get(),
+                      output_pipe_.write.Get(),
+                      complaint_pipe_.write.Get(),
+                      failure_pipe_.write.Get(),
+                      static_cast<rlim_t>(seconds + 1),
+                      request_.run_as ? &*request_.run_as : nullptr,
+                      ::getpid()};
   pid_ = ::fork();
   if (pid_ == 0) BecomeProbe(launch);
   if (pid_ < 0) return Fail(std::string("cannot start the probe: fork: ") + std::strerror(errno));
@@ -206,15 +126,21 @@ Result<void> Child::Start() {
 
 void Child::Listen() {
   while (!ended_ && output_bytes_ <= request_.max_output_bytes && Clock::now() < give_up_) Wait();
-  // What the probe wrote before its end may still lie in the pipes; a process that it left may hold them open.
+  // What the probe wrote before its end may still lie in the pipes; a process that it left may hold
+  // them open.
   for (Descriptor* pipe : {&output_pipe_.read, &complaint_pipe_.read}) {
     const bool is_output = pipe == &output_pipe_.read;
-    for (std::size_t n = 1; ended_ && n > 0 && pipe->IsOpen() && output_bytes_ <= request_.max_output_bytes && Clock::now() < give_up_;) {
-      n = is_output ? Drain(*pipe, output_, request_.max_output_bytes) : Drain(*pipe, complaint_, kMaxComplaintBytes);
+    for (std::size_t n = 1; ended_ && n > 0 && pipe->IsOpen() &&
+                            output_bytes_ <= request_.max_output_bytes &&
+                            Clock::now() < give_up_;) {
+      n = is_output ? Drain(*pipe, output_, request_.max_output_bytes)
+                    : Drain(*pipe, complaint_, kMaxComplaintBytes);
       if (is_output) output_bytes_ += n;
     }
   }
-  if (::read(failure_pipe_.read.Get(), &failure_, sizeof failure_) != static_cast<ssize_t>(sizeof failure_)) failure_ = {};
+  if (::read(failure_pipe_.read.Get(), &failure_, sizeof failure_) !=
+      static_cast<ssize_t>(sizeof failure_))
+    failure_ = {};
   End();
 }
 
@@ -223,14 +149,17 @@ void Child::Wait() {
   pollfd pipes[] = {{output_pipe_.read.Get(), POLLIN, 0}, {complaint_pipe_.read.Get(), POLLIN, 0}};
   const bool silent = !output_pipe_.read.IsOpen() && !complaint_pipe_.read.IsOpen();
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(give_up_ - Clock::now());
-  // Pipes end with the probe unless a process that it started holds them, hence the look at the probe now and then.
+  // Pipes end with the probe unless a process that it started holds them, hence the look at the
+  // probe now and then.
   const auto pause = std::min(left, std::chrono::milliseconds(silent ? 1 : 20));
   ::poll(pipes, 2, static_cast<int>(std::max<std::int64_t>(pause.count(), 0)));
-  if (pipes[0].revents != 0) output_bytes_ += Drain(output_pipe_.read, output_, request_.max_output_bytes);
+  if (pipes[0].revents != 0)
+    output_bytes_ += Drain(output_pipe_.read, output_, request_.max_output_bytes);
   if (pipes[1].revents != 0) Drain(complaint_pipe_.read, complaint_, kMaxComplaintBytes);
   // WNOWAIT: until the group is killed the pid must not become somebody else's.
   how_ = {};
-  ended_ = ::waitid(P_PID, static_cast<id_t>(pid_), &how_, WEXITED | WNOHANG | WNOWAIT) != 0 || how_.si_pid == pid_;
+  ended_ = ::waitid(P_PID, static_cast<id_t>(pid_), &how_, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+           how_.si_pid == pid_;
 }
 
 void Child::End() {
@@ -246,23 +175,33 @@ void Child::End() {
 /// The first line that the probe wrote to stderr, fit for a log.
 std::string Child::Complaint() const {
   std::string line = complaint_.substr(0, std::min(complaint_.find('\n'), kShownComplaintBytes));
-  std::replace_if(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e; }, '?');
+  std::replace_if(
+      line.begin(), line.end(),
+      [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e;
+      },
+      '?');
   return line.empty() ? line : ": " + line;
 }
 
 /// What went wrong with the process, or nothing.
 std::string Child::Problem() const {
-  if (failure_.error != 0) return std::string("did not start: ") + failure_.step + ": " + std::strerror(failure_.error);
-  if (output_bytes_ > request_.max_output_bytes) return "printed more than " + std::to_string(request_.max_output_bytes) + " bytes";
+  if (failure_.error != 0)
+    return std::string("did not start: ") + failure_.step + ": " + std::strerror(failure_.error);
+  if (output_bytes_ > request_.max_output_bytes)
+    return "printed more than " + std::to_string(request_.max_output_bytes) + " bytes";
   if (!ended_) {
     char seconds[32];
-    std::snprintf(seconds, sizeof seconds, "%g", std::chrono::duration<double>(request_.deadline).count());
+    std::snprintf(seconds, sizeof seconds, "%g",
+                  std::chrono::duration<double>(request_.deadline).count());
     return std::string("did not finish within ") + seconds + " s" + Complaint();
   }
   if (how_.si_code == CLD_KILLED || how_.si_code == CLD_DUMPED) {
-    return "was ended by signal " + std::to_string(how_.si_status) + " (" + ::strsignal(how_.si_status) + ")" + Complaint();
+    return "was ended by signal " + std::to_string(how_.si_status) + " (" +
+           ::strsignal(how_.si_status) + ")" + Complaint();
   }
-  if (how_.si_status != 0) return "ended with status " + std::to_string(how_.si_status) + Complaint();
+  if (how_.si_status != 0)
+    return "ended with status " + std::to_string(how_.si_status) + Complaint();
   return "";
 }
 
@@ -271,7 +210,8 @@ ProbeOutcome Child::Judge() const {
   std::string problem = Problem();
   if (output_bytes_ <= request_.max_output_bytes) outcome.document = LastDocument(output_);
   if (problem.empty() && outcome.document.empty()) {
-    problem = "printed no JSON document, but " + std::to_string(output_bytes_) + " bytes of something else" + Complaint();
+    problem = "printed no JSON document, but " + std::to_string(output_bytes_) +
+              " bytes of something else" + Complaint();
   }
   if (!problem.empty()) outcome.problem = "probe " + request_.path + " " + problem;
   return outcome;
@@ -288,10 +228,13 @@ ProbeOutcome RunProbe(const ProbeRequest& request) {
 
 std::string_view LastDocument(std::string_view output) {
   std::string_view document;
-  for (std::size_t end = output.find('\n'); end != std::string_view::npos; end = output.find('\n')) {
+  for (std::size_t end = output.find('\n'); end != std::string_view::npos;
+       end = output.find('\n')) {
     const std::string_view line = output.substr(0, end);
     output.remove_prefix(end + 1);
-    if (line.size() >= 2 && line.front() == '{' && line.back() == '}' && line.find('\0') == std::string_view::npos) document = line;
+    if (line.size() >= 2 && line.front() == '{' && line.back() == '}' &&
+        line.find('\0') == std::string_view::npos)
+      document = line;
   }
   return document;
 }

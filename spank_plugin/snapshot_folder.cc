@@ -16,7 +16,9 @@ namespace {
 constexpr char kTemporaryFile[] = ".node.json.new";
 constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
-tl::unexpected<Error> FailErrno(const std::string& path, int error) { return Fail(path + ": " + std::strerror(error)); }
+tl::unexpected<Error> FailErrno(const std::string& path, int error) {
+  return Fail(path + ": " + std::strerror(error));
+}
 
 /// Opens a folder below `parent` (or AT_FDCWD) that nobody but us can have prepared.
 Result<Descriptor> OpenFolder(int parent, const std::string& name, const std::string& path) {
@@ -41,7 +43,8 @@ Result<Descriptor> MakeFolder(int parent, const std::string& name, const std::st
 
 Result<void> WriteFileIn(int folder, std::string_view text, const std::string& path) {
   ::unlinkat(folder, kTemporaryFile, 0);  // of a prolog that was killed
-  Descriptor file(::openat(folder, kTemporaryFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  Descriptor file(
+      ::openat(folder, kTemporaryFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!file.IsOpen() || ::fchmod(file.Get(), 0644) != 0) return FailErrno(path, errno);
   while (!text.empty()) {
     const ssize_t n = ::write(file.Get(), text.data(), text.size());
@@ -74,13 +77,17 @@ Result<void> RemoveSnapshot(const std::string& root, std::uint32_t job_id) {
   const std::string name = std::to_string(job_id);
   const std::string path = root + "/" + name;
   struct stat info {};
-  if (::fstatat(root_folder->Get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) return {};
+  if (::fstatat(root_folder->Get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 &&
+      errno == ENOENT)
+    return {};
   const auto folder = OpenFolder(root_folder->Get(), name, path);
   if (!folder) return tl::unexpected<Error>(folder.error());
   for (const char* file : {kTemporaryFile, kSnapshotFile}) {
-    if (::unlinkat(folder->Get(), file, 0) != 0 && errno != ENOENT) return FailErrno(path + "/" + file, errno);
+    if (::unlinkat(folder->Get(), file, 0) != 0 && errno != ENOENT)
+      return FailErrno(path + "/" + file, errno);
   }
-  if (::unlinkat(root_folder->Get(), name.c_str(), AT_REMOVEDIR) != 0) return FailErrno(path, errno);
+  if (::unlinkat(root_folder->Get(), name.c_str(), AT_REMOVEDIR) != 0)
+    return FailErrno(path, errno);
   return {};
 }
 

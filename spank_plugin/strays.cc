@@ -48,11 +48,13 @@ std::set<pid_t> Children() {
   return children;
 }
 
-/// Whether the real user of a process is `user`. The owner of its /proc folder would not do: that is root's for some.
+/// Whether the real user of a process is `user`. The owner of its /proc folder would not do: that
+/// is root's for some.
 bool BelongsTo(pid_t pid, uid_t user) {
   const std::string status = ReadProc("/proc/" + std::to_string(pid) + "/status");
   const std::size_t place = status.find("\nUid:\t");
-  return place != std::string::npos && std::strtoul(status.c_str() + place + 6, nullptr, 10) == user;
+  return place != std::string::npos &&
+         std::strtoul(status.c_str() + place + 6, nullptr, 10) == user;
 }
 
 }  // namespace
@@ -65,11 +67,13 @@ Strays::Strays() : before_(Children()) {
 Strays::~Strays() { ::prctl(PR_SET_CHILD_SUBREAPER, was_subreaper_); }
 
 void Strays::End(uid_t user, std::chrono::steady_clock::time_point deadline) {
-  // Each round ends the orphans that the last one made; a process that forks faster than that meets the deadline.
+  // Each round ends the orphans that the last one made; a process that forks faster than that meets
+  // the deadline.
   for (bool found = true; found && std::chrono::steady_clock::now() < deadline;) {
     found = false;
     std::set<pid_t> strays = Children();
-    std::erase_if(strays, [&](pid_t pid) { return before_.contains(pid) || !BelongsTo(pid, user); });
+    std::erase_if(strays,
+                  [&](pid_t pid) { return before_.contains(pid) || !BelongsTo(pid, user); });
     for (const pid_t pid : strays) ::kill(pid, SIGKILL);
     for (const pid_t pid : strays) found |= Reap(pid, deadline);
   }

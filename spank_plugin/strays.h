@@ -8,8 +8,9 @@
 
 namespace adaptive_train::plugin {
 
-/// While it lives, orphans among this process's descendants become its children (PR_SET_CHILD_SUBREAPER) instead of
-/// init's. Make it before the child is started. Not for use by two threads at once.
+/// While it lives, orphans among this process's descendants become its children
+/// (PR_SET_CHILD_SUBREAPER) instead of init's. Make it before the child is started. Not for use by
+/// two threads at once.
 class Strays {
  public:
   Strays();
@@ -17,8 +18,8 @@ class Strays {
   Strays(const Strays&) = delete;
   Strays& operator=(const Strays&) = delete;
 
-  /// Kills and reaps the children that appeared since the constructor and run as `user`, and what they leave, until
-  /// there are none or `deadline` is over.
+  /// Kills and reaps the children that appeared since the constructor and run as `user`, and what
+  /// they leave, until there are none or `deadline` is over.
   void End(uid_t user, std::chrono::steady_clock::time_point deadline);
 
  private:

@@ -20,26 +20,45 @@ constexpr const char* kFooter = R"(Examples:
 
 void PrintProcessors(const Node& node) {
   const Processors& p = node.processors;
-  fmt::print("processor  {} ({}), {} package{}, {} NUMA node{}, {} cores, {} threads; this process may use {} cores, {} threads", p.model, p.isa, p.packages,
-             p.packages == 1 ? "" : "s", p.numa_nodes, p.numa_nodes == 1 ? "" : "s", p.cores, p.threads, p.allowed_cores, p.allowed_threads);
+  fmt::print(
+      "processor  {} ({}), {} package{}, {} NUMA node{}, {} cores, {} threads; this process may "
+      "use {} cores, {} threads",
+      p.model, p.isa, p.packages, p.packages == 1 ? "" : "s", p.numa_nodes,
+      p.numa_nodes == 1 ? "" : "s", p.cores, p.threads, p.allowed_cores, p.allowed_threads);
   fmt::print("{}\n", p.quota_cpus ? fmt::format(", quota {:.2f} CPUs", *p.quota_cpus) : "");
-  for (const Cache& cache : p.caches) fmt::print("cache      L{}: {} x {} KiB\n", cache.level, cache.instances, cache.bytes / 1024);
+  for (const Cache& cache : p.caches)
+    fmt::print("cache      L{}: {} x {} KiB\n", cache.level, cache.instances, cache.bytes / 1024);
 }
 
-std::string Speed(const Nic& nic) { return nic.bits_per_second ? fmt::format("{:.3g} Gbit/s", static_cast<double>(*nic.bits_per_second) / 1e9) : "speed unknown"; }
+std::string Speed(const Nic& nic) {
+  return nic.bits_per_second
+             ? fmt::format("{:.3g} Gbit/s", static_cast<double>(*nic.bits_per_second) / 1e9)
+             : "speed unknown";
+}
 
 /// For people: a line a thing; a part that is missing says why.
 void Print(const Node& node) {
   fmt::print("node       {} ({}, {:.0f} ms)\n", node.name, node.taken_at, 1e3 * node.probe_seconds);
   if (node.processors_status.Ok()) PrintProcessors(node);
-  if (node.memory_status.Ok()) fmt::print("memory     {:.1f} GiB, {:.1f} GiB available\n", static_cast<double>(node.memory.total_bytes) / kGiB, static_cast<double>(node.memory.available_bytes) / kGiB);
-  for (const Nic& nic : node.nics) fmt::print("network    {}: {}, {}, {}{}{}\n", nic.name, nic.kind, nic.state, Speed(nic), nic.address.empty() ? "" : ", ", nic.address);
-  for (const PciDevice& d : node.pci) fmt::print("pci        {} {} {}\n", d.address, d.kind, d.name);
+  if (node.memory_status.Ok())
+    fmt::print("memory     {:.1f} GiB, {:.1f} GiB available\n",
+               static_cast<double>(node.memory.total_bytes) / kGiB,
+               static_cast<double>(node.memory.available_bytes) / kGiB);
+  for (const Nic& nic : node.nics)
+    fmt::print("network    {}: {}, {}, {}{}{}\n", nic.name, nic.kind, nic.state, Speed(nic),
+               nic.address.empty() ? "" : ", ", nic.address);
+  for (const PciDevice& d : node.pci)
+    fmt::print("pci        {} {} {}\n", d.address, d.kind, d.name);
   for (const Gpu& g : node.gpus) {
-    fmt::print("gpu        {}: {}, {:.1f} GiB, {}, {}, {} NVLink{}\n", g.index, g.model, static_cast<double>(g.memory_bytes) / kGiB, g.pci, g.uuid, g.nvlink_peers.size(), g.nvlink_peers.size() == 1 ? "" : "s");
+    fmt::print("gpu        {}: {}, {:.1f} GiB, {}, {}, {} NVLink{}\n", g.index, g.model,
+               static_cast<double>(g.memory_bytes) / kGiB, g.pci, g.uuid, g.nvlink_peers.size(),
+               g.nvlink_peers.size() == 1 ? "" : "s");
   }
-  const std::pair<const char*, const PartStatus*> parts[] = {{"processor", &node.processors_status}, {"memory", &node.memory_status},
-      {"network", &node.nics_status}, {"pci", &node.pci_status}, {"gpu", &node.gpus_status}};
+  const std::pair<const char*, const PartStatus*> parts[] = {{"processor", &node.processors_status},
+                                                             {"memory", &node.memory_status},
+                                                             {"network", &node.nics_status},
+                                                             {"pci", &node.pci_status},
+                                                             {"gpu", &node.gpus_status}};
   for (const auto& [name, status] : parts) {
     if (!status->Ok()) fmt::print("{:<11}missing: {}\n", name, status->status);
   }
@@ -67,7 +86,8 @@ int RunProbeCommand(bool json) {
 
 void AddProbeCommand(CLI::App& app, std::function<int()>& chosen) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* probe = app.add_subcommand("probe", "Show what this node has: processors, memory, network, PCI, GPUs");
+  CLI::App* probe = app.add_subcommand(
+      "probe", "Show what this node has: processors, memory, network, PCI, GPUs");
   probe->footer(kFooter);
   probe->add_flag("--json", *json, "One JSON document instead of lines for people");
   probe->callback([json, &chosen] { chosen = [json] { return RunProbeCommand(*json); }; });
@@ -75,7 +95,9 @@ void AddProbeCommand(CLI::App& app, std::function<int()>& chosen) {
 
 void AddNodeCheckCommand(CLI::App& app, std::function<int()>& chosen) {
   auto request = std::make_shared<NodeCheckRequest>();
-  CLI::App* check = app.add_subcommand("node-check", "What `run` starts on every node before the first step; prints one line of JSON");
+  CLI::App* check = app.add_subcommand(
+      "node-check",
+      "What `run` starts on every node before the first step; prints one line of JSON");
   check->group("");  // not for people: left out of the help
   check->add_option("--job", request->job_id)->required();
   check->add_option("--run-dir", request->run_dir)->required();

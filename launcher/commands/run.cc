@@ -11,7 +11,8 @@
 namespace adaptive_train {
 namespace {
 
-constexpr const char* kFooter = R"(Every key of CONFIG can be given on the command line as --section.key=value; the last one counts.
+constexpr const char* kFooter =
+    R"(Every key of CONFIG can be given on the command line as --section.key=value; the last one counts.
 A run folder that holds checkpoints is resumed. First Ctrl-C or SIGTERM: save and stop; second: stop
 now. SIGUSR1: save and go on.
 
@@ -34,7 +35,8 @@ Result<std::vector<ConfigOverride>> ParseOverrides(const std::vector<std::string
   for (std::size_t i = 0; i < extras.size(); ++i) {
     const std::string& text = extras[i];
     if (text.rfind("--", 0) != 0 || text.find('.') == std::string::npos) {
-      return Fail(fmt::format("unexpected argument {}; overrides look like --train.steps=20", Printable(text, 80)));
+      return Fail(fmt::format("unexpected argument {}; overrides look like --train.steps=20",
+                              Printable(text, 80)));
     }
     const auto equals = text.find('=');
     if (equals != std::string::npos) {
@@ -52,12 +54,21 @@ Result<std::vector<ConfigOverride>> ParseOverrides(const std::vector<std::string
 
 void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* run = app.add_subcommand("run", "Plan and train a configuration, in a Slurm job or on this machine");
+  CLI::App* run = app.add_subcommand(
+      "run", "Plan and train a configuration, in a Slurm job or on this machine");
   run->footer(kFooter);
   run->allow_extras();
-  run->add_option("config", arguments->request.config, "TOML file with the configuration")->required()->type_name("CONFIG");
-  run->add_option("--run-dir", arguments->request.run_dir, "Folder of this run (default: runs/JOBID, or runs/TIME without Slurm)")->type_name("DIR")->take_last();
-  run->add_option("--store", arguments->request.store, "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")->type_name("file:PATH")->take_last();
+  run->add_option("config", arguments->request.config, "TOML file with the configuration")
+      ->required()
+      ->type_name("CONFIG");
+  run->add_option("--run-dir", arguments->request.run_dir,
+                  "Folder of this run (default: runs/JOBID, or runs/TIME without Slurm)")
+      ->type_name("DIR")
+      ->take_last();
+  run->add_option("--store", arguments->request.store,
+                  "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")
+      ->type_name("file:PATH")
+      ->take_last();
   run->callback([run, arguments, &chosen] {
     arguments->extras = run->remaining();
     chosen = [arguments] {

@@ -23,7 +23,8 @@ std::vector<Device> DevicesOf(std::span<const Node> nodes, std::span<const int> 
 double SpeedOf(const Cluster& cluster, const Device& device) {
   double speed = device.threads;
   for (const Node& node : cluster.nodes) {
-    if (node.name == device.node && node.processors.quota_cpus) speed = std::min(speed, *node.processors.quota_cpus);
+    if (node.name == device.node && node.processors.quota_cpus)
+      speed = std::min(speed, *node.processors.quota_cpus);
   }
   return std::max(speed, 1e-3);
 }

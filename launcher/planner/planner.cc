@@ -15,19 +15,26 @@ namespace {
 constexpr double kMemoryShare = 0.9;  // of a device; the rest is the system's and the transports'
 constexpr double kMiB = 1 << 20;
 
-tl::unexpected<Error> NoPlan(std::string why) { return Fail("no feasible plan: " + std::move(why), ExitCode::kNoPlan); }
+tl::unexpected<Error> NoPlan(std::string why) {
+  return Fail("no feasible plan: " + std::move(why), ExitCode::kNoPlan);
+}
 
 std::int64_t MemoryOf(const ModelShape& model, std::int64_t micro_batch) {
   const LayerShape& t = model.total;
   // The total's activations hold the workspace already.
-  return t.parameter_bytes + t.gradient_bytes + t.optimizer_bytes + micro_batch * t.activation_bytes_per_sample;
+  return t.parameter_bytes + t.gradient_bytes + t.optimizer_bytes +
+         micro_batch * t.activation_bytes_per_sample;
 }
 
-/// The `count` fastest devices in the order of the cluster, or devices shared by several ranks if there are fewer.
-std::vector<Device> Choose(const Cluster& cluster, std::size_t count, std::vector<std::string>& why) {
+/// The `count` fastest devices in the order of the cluster, or devices shared by several ranks if
+/// there are fewer.
+std::vector<Device> Choose(const Cluster& cluster, std::size_t count,
+                           std::vector<std::string>& why) {
   std::vector<std::size_t> order(cluster.devices.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return SpeedOf(cluster, cluster.devices[a]) > SpeedOf(cluster, cluster.devices[b]); });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return SpeedOf(cluster, cluster.devices[a]) > SpeedOf(cluster, cluster.devices[b]);
+  });
   std::vector<std::size_t> ranks_on(cluster.devices.size());
   for (std::size_t i = 0; i < count; ++i) ++ranks_on[order[i % order.size()]];
   std::vector<Device> chosen;
@@ -38,34 +45,45 @@ std::vector<Device> Choose(const Cluster& cluster, std::size_t count, std::vecto
       device.memory_bytes /= static_cast<std::int64_t>(ranks_on[d]);
       chosen.push_back(device);
     }
-    if (ranks_on[d] > 1) why.push_back(fmt::format("{} runs {} ranks, which share its CPUs and memory", cluster.devices[d].node, ranks_on[d]));
-    if (ranks_on[d] == 0) why.push_back(fmt::format("{} is left out: fewer ranks than devices", cluster.devices[d].node));
+    if (ranks_on[d] > 1)
+      why.push_back(fmt::format("{} runs {} ranks, which share its CPUs and memory",
+                                cluster.devices[d].node, ranks_on[d]));
+    if (ranks_on[d] == 0)
+      why.push_back(
+          fmt::format("{} is left out: fewer ranks than devices", cluster.devices[d].node));
   }
   return chosen;
 }
 
-/// The largest micro-batch up to the rank's share that fits its memory; 0 if not even one sequence does.
+/// The largest micro-batch up to the rank's share that fits its memory; 0 if not even one sequence
+/// does.
 std::int64_t LargestMicroBatch(const ModelShape& model, const RankPlan& rank) {
   const double limit = kMemoryShare * static_cast<double>(rank.device.memory_bytes);
   std::int64_t micro_batch = rank.samples;
-  while (micro_batch > 0 && static_cast<double>(MemoryOf(model, micro_batch)) > limit) micro_batch /= 2;
+  while (micro_batch > 0 && static_cast<double>(MemoryOf(model, micro_batch)) > limit)
+    micro_batch /= 2;
   return micro_batch;
 }
 
-Result<std::size_t> CountRanks(const Cluster& cluster, const PlanRequest& request, std::vector<std::string>& why) {
+Result<std::size_t> CountRanks(const Cluster& cluster, const PlanRequest& request,
+                               std::vector<std::string>& why) {
   const auto batch = static_cast<std::size_t>(request.global_batch);
   if (cluster.devices.empty()) return NoPlan("the nodes have no device");
   if (request.data_parallel) {
     const auto ranks = static_cast<std::size_t>(*request.data_parallel);
-    if (ranks > batch) return NoPlan(fmt::format("parallel.data = {} needs train.global_batch of at least that, not {}", ranks, batch));
+    if (ranks > batch)
+      return NoPlan(fmt::format(
+          "parallel.data = {} needs train.global_batch of at least that, not {}", ranks, batch));
     why.push_back(fmt::format("{} ranks: parallel.data says so", ranks));
     return ranks;
   }
   if (batch < cluster.devices.size()) {
-    why.push_back(fmt::format("{} ranks on {} devices: train.global_batch has no more sequences", batch, cluster.devices.size()));
+    why.push_back(fmt::format("{} ranks on {} devices: train.global_batch has no more sequences",
+                              batch, cluster.devices.size()));
     return batch;
   }
-  why.push_back(fmt::format("{} ranks: one for each device, data parallel", cluster.devices.size()));
+  why.push_back(
+      fmt::format("{} ranks: one for each device, data parallel", cluster.devices.size()));
   return cluster.devices.size();
 }
 
@@ -74,9 +92,13 @@ Result<void> SetMicroBatches(const ModelShape& model, const PlanRequest& request
     const std::int64_t largest = LargestMicroBatch(model, rank);
     const std::int64_t wanted = std::min(request.micro_batch.value_or(largest), rank.samples);
     if (largest == 0 || wanted > largest) {
-      return NoPlan(fmt::format("rank {} on {} needs {:.0f} MiB for a micro-batch of {}, {:.0f} % of its {:.0f} MiB may be used", rank.rank,
-                                rank.device.node, static_cast<double>(MemoryOf(model, std::max<std::int64_t>(wanted, 1))) / kMiB,
-                                std::max<std::int64_t>(wanted, 1), 100 * kMemoryShare, static_cast<double>(rank.device.memory_bytes) / kMiB));
+      return NoPlan(fmt::format(
+          "rank {} on {} needs {:.0f} MiB for a micro-batch of {}, {:.0f} % of its {:.0f} MiB may "
+          "be used",
+          rank.rank, rank.device.node,
+          static_cast<double>(MemoryOf(model, std::max<std::int64_t>(wanted, 1))) / kMiB,
+          std::max<std::int64_t>(wanted, 1), 100 * kMemoryShare,
+          static_cast<double>(rank.device.memory_bytes) / kMiB));
     }
     rank.micro_batch = wanted;
     plan.memory_bytes = std::max(plan.memory_bytes, MemoryOf(model, wanted));
@@ -98,12 +120,14 @@ std::vector<std::int64_t> Apportion(std::int64_t total, const std::vector<double
     remainder[i] = exact - static_cast<double>(shares[i]);
     left -= shares[i];
   }
-  // What rounding left goes to the largest remainders; what raising to 1 took comes from the smallest.
+  // What rounding left goes to the largest remainders; what raising to 1 took comes from the
+  // smallest.
   for (; left != 0; left += left > 0 ? -1 : 1) {
     std::size_t best = n;
     for (std::size_t i = 0; i < n; ++i) {
       if (left < 0 && shares[i] == 1) continue;
-      if (best == n || (left > 0 ? remainder[i] > remainder[best] : remainder[i] < remainder[best])) best = i;
+      if (best == n || (left > 0 ? remainder[i] > remainder[best] : remainder[i] < remainder[best]))
+        best = i;
     }
     shares[best] += left > 0 ? 1 : -1;
     remainder[best] -= left > 0 ? 1 : -1;
@@ -118,7 +142,8 @@ Result<Plan> MakePlan(const Cluster& cluster, const ModelShape& model, const Pla
   if (!count) return tl::unexpected(count.error());
   const auto devices = Choose(cluster, *count, plan.why);
   std::vector<double> speeds;
-  for (const Device& device : devices) speeds.push_back(std::min(SpeedOf(cluster, device), static_cast<double>(device.threads)));
+  for (const Device& device : devices)
+    speeds.push_back(std::min(SpeedOf(cluster, device), static_cast<double>(device.threads)));
   const auto shares = Apportion(request.global_batch, speeds);
   std::int64_t next = 0;
   for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -127,7 +152,9 @@ Result<Plan> MakePlan(const Cluster& cluster, const ModelShape& model, const Pla
     rank.device = devices[i];
     if (request.threads) rank.device.threads = static_cast<int>(*request.threads);
     // More threads than the quota pays for would only be throttled together.
-    if (!request.threads) rank.device.threads = std::max(1, std::min(rank.device.threads, static_cast<int>(std::ceil(speeds[i]))));
+    if (!request.threads)
+      rank.device.threads =
+          std::max(1, std::min(rank.device.threads, static_cast<int>(std::ceil(speeds[i]))));
     rank.first_sample = next;
     rank.samples = shares[i];
     next += shares[i];
@@ -136,25 +163,35 @@ Result<Plan> MakePlan(const Cluster& cluster, const ModelShape& model, const Pla
   auto sized = SetMicroBatches(model, request, plan);
   if (!sized) return tl::unexpected(sized.error());
   const auto [low, high] = std::minmax_element(speeds.begin(), speeds.end());
-  plan.why.push_back(*low == *high ? "equal shares up to rounding: all devices offer the same number of CPUs"
-                                   : fmt::format("shares follow the CPUs that each device may use ({:.2f} to {:.2f})", *low, *high));
+  plan.why.push_back(
+      *low == *high
+          ? "equal shares up to rounding: all devices offer the same number of CPUs"
+          : fmt::format("shares follow the CPUs that each device may use ({:.2f} to {:.2f})", *low,
+                        *high));
   plan.why.push_back("gradients: dense float32 ring all-reduce, buckets sent while backward runs");
   plan.why.push_back("step time not predicted: no layer has been measured on these devices yet");
   return plan;
 }
 
 std::string DescribePlan(const Plan& plan, const Cluster& cluster, const ModelShape& model) {
-  std::string out = fmt::format("Plan for {} ({} nodes): {:.3f} M parameters, {} sequences of {} tokens a step, {} ranks, {:.0f} MiB on the fullest rank\n",
-                                cluster.name, cluster.nodes.size(), static_cast<double>(model.total.parameters) / 1e6, plan.global_batch,
-                                model.dims.sequence, plan.ranks.size(), static_cast<double>(plan.memory_bytes) / kMiB);
+  std::string out = fmt::format(
+      "Plan for {} ({} nodes): {:.3f} M parameters, {} sequences of {} tokens a step, {} ranks, "
+      "{:.0f} MiB on the fullest rank\n",
+      cluster.name, cluster.nodes.size(), static_cast<double>(model.total.parameters) / 1e6,
+      plan.global_batch, model.dims.sequence, plan.ranks.size(),
+      static_cast<double>(plan.memory_bytes) / kMiB);
   constexpr std::size_t kShown = 32;
   for (std::size_t i = 0; i < std::min(plan.ranks.size(), kShown); ++i) {
     const RankPlan& rank = plan.ranks[i];
-    out += fmt::format("  rank {} on {}: {} ({} thread{}), {} sequence{} a step in micro-batches of {}\n", rank.rank, rank.device.node,
-                       rank.device.model.empty() ? rank.device.kind : rank.device.model, rank.device.threads, rank.device.threads == 1 ? "" : "s",
-                       rank.samples, rank.samples == 1 ? "" : "s", rank.micro_batch);
+    out += fmt::format(
+        "  rank {} on {}: {} ({} thread{}), {} sequence{} a step in micro-batches of {}\n",
+        rank.rank, rank.device.node,
+        rank.device.model.empty() ? rank.device.kind : rank.device.model, rank.device.threads,
+        rank.device.threads == 1 ? "" : "s", rank.samples, rank.samples == 1 ? "" : "s",
+        rank.micro_batch);
   }
-  if (plan.ranks.size() > kShown) out += fmt::format("  and {} more ranks, see plan.json\n", plan.ranks.size() - kShown);
+  if (plan.ranks.size() > kShown)
+    out += fmt::format("  and {} more ranks, see plan.json\n", plan.ranks.size() - kShown);
   for (const std::string& why : plan.why) out += "  - " + why + "\n";
   return out;
 }

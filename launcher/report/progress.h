@@ -1,4 +1,5 @@
-// What a person sees while a run trains: a line that is rewritten on a terminal, a line every few steps elsewhere.
+// What a person sees while a run trains: a line that is rewritten on a terminal, a line every few
+// steps elsewhere.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,9 @@ tl::unexpected<Error> FailAt(const std::string& path, const std::string& why) {
 
 using Arenas = std::array<std::span<float>, 3>;
 
-Arenas ArenasOf(const TrainingState& state) { return {state.parameters, state.first_moments, state.second_moments}; }
+Arenas ArenasOf(const TrainingState& state) {
+  return {state.parameters, state.first_moments, state.second_moments};
+}
 
 std::string HashOf(const Arenas& arenas) {
   XXH3_state_t* state = XXH3_createState();
@@ -40,7 +42,10 @@ std::string HashOf(const Arenas& arenas) {
 nlohmann::ordered_json RangesOf(const ParameterLayout& layout) {
   auto ranges = nlohmann::ordered_json::array();
   for (const ParameterRange& range : layout.ranges()) {
-    ranges.push_back({{"name", range.name}, {"shape", range.shape}, {"offset", range.global_offset}, {"count", range.count}});
+    ranges.push_back({{"name", range.name},
+                      {"shape", range.shape},
+                      {"offset", range.global_offset},
+                      {"count", range.count}});
   }
   return ranges;
 }
@@ -83,7 +88,9 @@ Result<void> ReadArenas(const std::string& path, const Arenas& arenas) {
 
 }  // namespace
 
-std::string CheckpointFolder::FolderOf(std::int64_t step) const { return fmt::format("{}/{}{:08}", path_, kPrefix, step); }
+std::string CheckpointFolder::FolderOf(std::int64_t step) const {
+  return fmt::format("{}/{}{:08}", path_, kPrefix, step);
+}
 
 std::vector<std::int64_t> CheckpointFolder::Complete() const {
   std::vector<std::int64_t> steps;
@@ -95,7 +102,9 @@ std::vector<std::int64_t> CheckpointFolder::Complete() const {
     std::int64_t step = 0;
     const auto [last, bad] = std::from_chars(digits, name.data() + name.size(), step);
     std::error_code ignored;
-    if (bad == std::errc() && last == name.data() + name.size() && fs::exists(it->path() / "DONE", ignored)) steps.push_back(step);
+    if (bad == std::errc() && last == name.data() + name.size() &&
+        fs::exists(it->path() / "DONE", ignored))
+      steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -106,26 +115,30 @@ std::optional<std::int64_t> CheckpointFolder::Newest() const {
   return steps.empty() ? std::nullopt : std::optional(steps.back());
 }
 
-Result<void> CheckpointFolder::WriteInto(const std::string& folder, const ParameterLayout& layout, const TrainingState& state) const {
+Result<void> CheckpointFolder::WriteInto(const std::string& folder, const ParameterLayout& layout,
+                                         const TrainingState& state) const {
   const Arenas arenas = ArenasOf(state);
   auto done = WriteArenas(folder + "/state.bin", arenas);
   if (!done) return done;
-  const nlohmann::ordered_json manifest = {{"format_version", kFormatVersion},
-                                           {"step", state.step},
-                                           {"arenas", {"parameters", "first_moments", "second_moments"}},
-                                           {"elements", layout.size()},
-                                           {"state_xxh3", HashOf(arenas)},
-                                           {"ranges", RangesOf(layout)}};
+  const nlohmann::ordered_json manifest = {
+      {"format_version", kFormatVersion},
+      {"step", state.step},
+      {"arenas", {"parameters", "first_moments", "second_moments"}},
+      {"elements", layout.size()},
+      {"state_xxh3", HashOf(arenas)},
+      {"ranges", RangesOf(layout)}};
   done = WriteFile(folder + "/manifest.json", manifest.dump(1) + "\n");
   if (!done) return done;
   return WriteFile(folder + "/DONE", "");
 }
 
-Result<std::string> CheckpointFolder::Write(const ParameterLayout& layout, const TrainingState& state) const {
+Result<std::string> CheckpointFolder::Write(const ParameterLayout& layout,
+                                            const TrainingState& state) const {
   const std::string final_path = FolderOf(state.step);
   const std::string temporary = final_path + ".tmp";
   std::error_code error;
-  if (fs::exists(final_path + "/DONE", error)) return final_path;  // the same step, hence the same state
+  if (fs::exists(final_path + "/DONE", error))
+    return final_path;  // the same step, hence the same state
   for (const auto& old : {temporary, final_path}) fs::remove_all(old, error);
   fs::create_directories(temporary, error);
   if (error) return FailAt(temporary, error.message());
@@ -148,28 +161,33 @@ void CheckpointFolder::Prune() const {
   const auto steps = Complete();
   std::error_code ignored;
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep_) < steps.size(); ++i) {
-    // The marker first: a removal that is cut short must not leave half a checkpoint that looks whole.
+    // The marker first: a removal that is cut short must not leave half a checkpoint that looks
+    // whole.
     fs::remove(FolderOf(steps[i]) + "/DONE", ignored);
     fs::remove_all(FolderOf(steps[i]), ignored);
   }
 }
 
-Result<void> CheckpointFolder::Read(const ParameterLayout& layout, std::int64_t step, TrainingState& state) const {
+Result<void> CheckpointFolder::Read(const ParameterLayout& layout, std::int64_t step,
+                                    TrainingState& state) const {
   const std::string folder = FolderOf(step);
   auto text = ReadFile(folder + "/manifest.json", kMaxManifestBytes);
   if (!text) return tl::unexpected(text.error());
   std::string hash;
-  auto checked = ReadJson<bool>(*text, (folder + "/manifest.json").c_str(), [&](const nlohmann::json& json) -> Result<bool> {
-    if (json.at("ranges") != nlohmann::json(RangesOf(layout))) return FailAt(folder, "holds another model's parameters");
-    json.at("state_xxh3").get_to(hash);
-    json.at("step").get_to(state.step);
-    return true;
-  });
+  auto checked = ReadJson<bool>(*text, (folder + "/manifest.json").c_str(),
+                                [&](const nlohmann::json& json) -> Result<bool> {
+                                  if (json.at("ranges") != nlohmann::json(RangesOf(layout)))
+                                    return FailAt(folder, "holds another model's parameters");
+                                  json.at("state_xxh3").get_to(hash);
+                                  json.at("step").get_to(state.step);
+                                  return true;
+                                });
   if (!checked) return tl::unexpected(checked.error());
   const Arenas arenas = ArenasOf(state);
   auto read = ReadArenas(folder + "/state.bin", arenas);
   if (!read) return read;
-  if (HashOf(arenas) != hash) return FailAt(folder + "/state.bin", "its content does not fit the hash in manifest.json");
+  if (HashOf(arenas) != hash)
+    return FailAt(folder + "/state.bin", "its content does not fit the hash in manifest.json");
   return {};
 }
 

@@ -10,7 +10,8 @@
 namespace adaptive_train {
 namespace {
 
-// A tag is purpose (8 bits), source rank (16), point-to-point or sequence number (24), step in a collective (16).
+// A tag is purpose (8 bits), source rank (16), point-to-point or sequence number (24), step in a
+// collective (16).
 constexpr std::uint64_t kPointToPoint = std::uint64_t{1} << 63;
 
 std::uint64_t CollectiveTag(Purpose purpose, std::uint64_t sequence) {
@@ -18,7 +19,8 @@ std::uint64_t CollectiveTag(Purpose purpose, std::uint64_t sequence) {
 }
 
 std::uint64_t PointToPointTag(Purpose purpose, int source, std::uint64_t sequence) {
-  return kPointToPoint | (static_cast<std::uint64_t>(purpose) << 56) | (static_cast<std::uint64_t>(source) << 40) | (sequence & 0xff'ffff'ffff);
+  return kPointToPoint | (static_cast<std::uint64_t>(purpose) << 56) |
+         (static_cast<std::uint64_t>(source) << 40) | (sequence & 0xff'ffff'ffff);
 }
 
 const char* NameOf(Purpose purpose) {
@@ -59,7 +61,10 @@ class Transfer final : public Operation, public std::enable_shared_from_this<Tra
 }  // namespace
 
 Communicator::Communicator(int rank, int size)
-    : rank_(rank), size_(size), sends_(kPurposes * static_cast<std::size_t>(size)), receives_(sends_.size()) {}
+    : rank_(rank),
+      size_(size),
+      sends_(kPurposes * static_cast<std::size_t>(size)),
+      receives_(sends_.size()) {}
 
 Communicator::~Communicator() = default;
 
@@ -84,31 +89,43 @@ Request Communicator::Launch(std::shared_ptr<Operation> operation) {
 }
 
 Request Communicator::Send(int peer, Purpose purpose, std::span<const std::byte> data) {
-  auto& sequence = sends_[static_cast<std::size_t>(purpose) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(peer)];
+  auto& sequence = sends_[static_cast<std::size_t>(purpose) * static_cast<std::size_t>(size_) +
+                          static_cast<std::size_t>(peer)];
   const auto tag = PointToPointTag(purpose, rank_, sequence++);
   sent_[static_cast<std::size_t>(purpose)] += static_cast<std::int64_t>(data.size());
   return Launch(std::make_shared<Transfer>(
       fmt::format("send of {}", NameOf(purpose)), thread_.get(), peer,
-      [thread = thread_.get(), peer, tag, data](PartDone done) { return thread->Send(peer, tag, data.data(), data.size(), std::move(done)); }));
+      [thread = thread_.get(), peer, tag, data](PartDone done) {
+        return thread->Send(peer, tag, data.data(), data.size(), std::move(done));
+      }));
 }
 
 Request Communicator::Receive(int peer, Purpose purpose, std::span<std::byte> data) {
-  auto& sequence = receives_[static_cast<std::size_t>(purpose) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(peer)];
+  auto& sequence = receives_[static_cast<std::size_t>(purpose) * static_cast<std::size_t>(size_) +
+                             static_cast<std::size_t>(peer)];
   const auto tag = PointToPointTag(purpose, peer, sequence++);
   return Launch(std::make_shared<Transfer>(
       fmt::format("receive of {}", NameOf(purpose)), thread_.get(), peer,
-      [thread = thread_.get(), peer, tag, data](PartDone done) { return thread->Receive(peer, tag, data.data(), data.size(), std::move(done)); }));
+      [thread = thread_.get(), peer, tag, data](PartDone done) {
+        return thread->Receive(peer, tag, data.data(), data.size(), std::move(done));
+      }));
 }
 
 template <class T>
 Request Communicator::StartAllReduce(Purpose purpose, std::span<T> data) {
   const auto index = static_cast<std::size_t>(purpose);
   const std::uint64_t sequence = collectives_[index]++;
-  typename RingAllReduce<T>::Ring ring{rank_, size_, CollectiveTag(purpose, sequence), &sent_[index]};
-  return Launch(std::make_shared<RingAllReduce<T>>(fmt::format("all-reduce {} of {}", sequence, NameOf(purpose)), thread_.get(), ring, data));
+  typename RingAllReduce<T>::Ring ring{rank_, size_, CollectiveTag(purpose, sequence),
+                                       &sent_[index]};
+  return Launch(std::make_shared<RingAllReduce<T>>(
+      fmt::format("all-reduce {} of {}", sequence, NameOf(purpose)), thread_.get(), ring, data));
 }
 
-Request Communicator::AllReduce(Purpose purpose, std::span<float> data) { return StartAllReduce(purpose, data); }
-Request Communicator::AllReduce(Purpose purpose, std::span<double> data) { return StartAllReduce(purpose, data); }
+Request Communicator::AllReduce(Purpose purpose, std::span<float> data) {
+  return StartAllReduce(purpose, data);
+}
+Request Communicator::AllReduce(Purpose purpose, std::span<double> data) {
+  return StartAllReduce(purpose, data);
+}
 
 }  // namespace adaptive_train

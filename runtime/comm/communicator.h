@@ -18,10 +18,10 @@ namespace adaptive_train {
 enum class Purpose : std::uint8_t { kGradient, kParameter, kActivation, kStatistic };
 inline constexpr std::size_t kPurposes = 4;
 
-/// One rank's end. Every operation returns at once with a Request; buffers are the caller's again when
-/// the Request says so. All ranks must call the collectives of one purpose in the same order.
-/// Threads: one thread calls (the rank's main thread); one thread of its own does the work and sleeps
-/// when there is none. The object must outlive its Requests.
+/// One rank's end. Every operation returns at once with a Request; buffers are the caller's again
+/// when the Request says so. All ranks must call the collectives of one purpose in the same order.
+/// Threads: one thread calls (the rank's main thread); one thread of its own does the work and
+/// sleeps when there is none. The object must outlive its Requests.
 class Communicator {
  public:
   static Result<std::unique_ptr<Communicator>> Open(int rank, int size);
@@ -37,14 +37,16 @@ class Communicator {
   Request Send(int peer, Purpose purpose, std::span<const std::byte> data);
   Request Receive(int peer, Purpose purpose, std::span<std::byte> data);
 
-  /// data[i] becomes the sum of all ranks' data[i]. Every rank gets the same bits, whatever its processor:
-  /// each sum is made once, by the owner of its chunk, and passed on (ring: reduce-scatter, then
-  /// all-gather; 2 n (P-1)/P values sent per rank, Patarasuk and Yuan 2009).
+  /// data[i] becomes the sum of all ranks' data[i]. Every rank gets the same bits, whatever its
+  /// processor: each sum is made once, by the owner of its chunk, and passed on (ring:
+  /// reduce-scatter, then all-gather; 2 n (P-1)/P values sent per rank, Patarasuk and Yuan 2009).
   Request AllReduce(Purpose purpose, std::span<float> data);
   Request AllReduce(Purpose purpose, std::span<double> data);
 
   /// Payload bytes this rank has handed to the transport for a purpose since the start.
-  std::int64_t BytesSent(Purpose purpose) const { return sent_[static_cast<std::size_t>(purpose)].load(); }
+  std::int64_t BytesSent(Purpose purpose) const {
+    return sent_[static_cast<std::size_t>(purpose)].load();
+  }
 
  private:
   Communicator(int rank, int size);
@@ -57,8 +59,8 @@ class Communicator {
   const int size_;
   std::unique_ptr<UcxThread> thread_;
   std::atomic<std::int64_t> sent_[kPurposes] = {};
-  std::uint64_t collectives_[kPurposes] = {};           // started so far
-  std::vector<std::uint64_t> sends_, receives_;         // per purpose and peer, started so far
+  std::uint64_t collectives_[kPurposes] = {};    // started so far
+  std::vector<std::uint64_t> sends_, receives_;  // per purpose and peer, started so far
 };
 
 }  // namespace adaptive_train

@@ -44,8 +44,10 @@ void Request::Release() {
   if (!operation_) return;
   Cancel();
   if (!operation_->WaitUntil(std::chrono::steady_clock::now() + kCancelDeadline)) {
-    // The transport still owns memory that is about to be freed: ending the rank is the only safe way.
-    std::fprintf(stderr, "adaptive-train-worker: %s could not be cancelled; the rank ends\n", operation_->Name().c_str());
+    // The transport still owns memory that is about to be freed: ending the rank is the only safe
+    // way.
+    std::fprintf(stderr, "adaptive-train-worker: %s could not be cancelled; the rank ends\n",
+                 operation_->Name().c_str());
     std::_Exit(ToInt(RankExit::kTransport));
   }
   operation_.reset();

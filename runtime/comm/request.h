@@ -70,13 +70,14 @@ class Operation {
 
 class UcxThread;
 
-/// The starter's handle. The operation's buffers belong to the communicator until Wait or Test has said
-/// that it is over; the destructor cancels and waits for that, so that no buffer is written to later.
-/// One thread at a time.
+/// The starter's handle. The operation's buffers belong to the communicator until Wait or Test has
+/// said that it is over; the destructor cancels and waits for that, so that no buffer is written to
+/// later. One thread at a time.
 class Request {
  public:
   Request() = default;
-  Request(std::shared_ptr<Operation> operation, UcxThread* thread) : operation_(std::move(operation)), thread_(thread) {}
+  Request(std::shared_ptr<Operation> operation, UcxThread* thread)
+      : operation_(std::move(operation)), thread_(thread) {}
   Request(Request&&) noexcept = default;
   Request& operator=(Request&& other) noexcept;
   ~Request() { Release(); }
@@ -86,8 +87,8 @@ class Request {
   tl::expected<void, CommError> Wait(Deadline deadline);
   /// True once the operation is over; Wait then returns at once with its outcome.
   bool Test() const { return !operation_ || operation_->Done(); }
-  /// Asks the operation to end; Wait tells when its buffers are free. A cancelled send breaks the link
-  /// to its peer, as its bytes may be half under way.
+  /// Asks the operation to end; Wait tells when its buffers are free. A cancelled send breaks the
+  /// link to its peer, as its bytes may be half under way.
   void Cancel();
 
  private:

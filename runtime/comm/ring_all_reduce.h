@@ -11,15 +11,16 @@
 
 namespace adaptive_train {
 
-/// P-1 steps of reduce-scatter, then P-1 of all-gather. In step s rank r sends chunk r-s to its right
-/// neighbour and receives chunk r-s-1 from its left one (Patarasuk and Yuan 2009, section 3).
+/// P-1 steps of reduce-scatter, then P-1 of all-gather. In step s rank r sends chunk r-s to its
+/// right neighbour and receives chunk r-s-1 from its left one (Patarasuk and Yuan 2009, section 3).
 template <class T>
-class RingAllReduce final : public Operation, public std::enable_shared_from_this<RingAllReduce<T>> {
+class RingAllReduce final : public Operation,
+                            public std::enable_shared_from_this<RingAllReduce<T>> {
  public:
   struct Ring {
     int rank = 0;
     int size = 1;
-    std::uint64_t tag = 0;                     // the low 16 bits are free for the step
+    std::uint64_t tag = 0;                      // the low 16 bits are free for the step
     std::atomic<std::int64_t>* sent = nullptr;  // payload bytes, counted up
   };
 
@@ -60,8 +61,9 @@ class RingAllReduce final : public Operation, public std::enable_shared_from_thi
     const auto out = Outgoing();
     const auto in = Incoming();
     auto self = this->shared_from_this();
-    receive_ = thread_->Receive(Left(), tag, Reducing() ? scratch_.data() : in.data(), in.size_bytes(),
-                                [self](const std::string& cause) { self->OnPart(self->Left(), cause); });
+    receive_ =
+        thread_->Receive(Left(), tag, Reducing() ? scratch_.data() : in.data(), in.size_bytes(),
+                         [self](const std::string& cause) { self->OnPart(self->Left(), cause); });
     send_ = thread_->Send(Right(), tag, out.data(), out.size_bytes(),
                           [self](const std::string& cause) { self->OnPart(self->Right(), cause); });
     *ring_.sent += static_cast<std::int64_t>(out.size_bytes());

@@ -93,7 +93,9 @@ std::string UcxFailure(const char* call, ucs_status_t status) {
 }  // namespace
 
 Result<std::string> UcxThread::State::Open() {
-  auto fail = [](const char* call, ucs_status_t status) { return Fail(UcxFailure(call, status), ExitCode::kRankFailure); };
+  auto fail = [](const char* call, ucs_status_t status) {
+    return Fail(UcxFailure(call, status), ExitCode::kRankFailure);
+  };
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return fail("ucp_config_read", status);
@@ -155,7 +157,8 @@ void UcxThread::State::CloseEndpoint(Peer& peer, bool force) {
   if (!UCS_PTR_IS_PTR(request)) return;
   // A peer that left first may never answer the flush: one second, then the worker's end closes it.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  while (ucp_request_check_status(request) == UCS_INPROGRESS && std::chrono::steady_clock::now() < until) {
+  while (ucp_request_check_status(request) == UCS_INPROGRESS &&
+         std::chrono::steady_clock::now() < until) {
     if (ucp_worker_progress(worker) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   ucp_request_free(request);
@@ -171,7 +174,8 @@ ucp_ep_h UcxThread::State::Endpoint(int index) {
   Peer& peer = peers[static_cast<std::size_t>(index)];
   if (peer.endpoint != nullptr || !peer.lost.empty()) return peer.endpoint;
   ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(peer.address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {OnPeerError, &peer.lost};
@@ -189,7 +193,8 @@ Result<std::unique_ptr<UcxThread>> UcxThread::Start(int rank) {
   std::unique_ptr<UcxThread> self(new UcxThread(rank));
   State& state = *self->state_;
   state.wake_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (state.wake_fd < 0) return Fail(fmt::format("eventfd: {}", std::strerror(errno)), ExitCode::kRankFailure);
+  if (state.wake_fd < 0)
+    return Fail(fmt::format("eventfd: {}", std::strerror(errno)), ExitCode::kRankFailure);
   std::promise<Result<std::string>> opened;
   auto address = opened.get_future();
   state.thread = std::thread([&state, &opened] {
@@ -220,7 +225,8 @@ UcxThread::~UcxThread() {
 void UcxThread::SetPeers(std::vector<std::string> addresses) {
   Post([this, addresses = std::move(addresses)]() mutable {
     state_->peers.resize(addresses.size());
-    for (std::size_t i = 0; i < addresses.size(); ++i) state_->peers[i].address = std::move(addresses[i]);
+    for (std::size_t i = 0; i < addresses.size(); ++i)
+      state_->peers[i].address = std::move(addresses[i]);
   });
 }
 
@@ -232,7 +238,8 @@ void UcxThread::Post(std::function<void()> task) {
   state_->Wake();
 }
 
-std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* data, std::size_t bytes, PartDone done) {
+std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* data,
+                                      std::size_t bytes, PartDone done) {
   auto part = std::make_shared<Part>();
   part->done = std::move(done);
   part->peer = peer;
@@ -241,7 +248,9 @@ std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* d
   const std::string& lost = state_->peers[static_cast<std::size_t>(peer)].lost;
   if (endpoint == nullptr || !lost.empty()) {
     // Later, as promised: a caller is never called back from inside its own call.
-    Post([part, cause = lost.empty() ? std::string("the link is closed") : lost] { part->Finish(UCS_ERR_CONNECTION_RESET, cause); });
+    Post([part, cause = lost.empty() ? std::string("the link is closed") : lost] {
+      part->Finish(UCS_ERR_CONNECTION_RESET, cause);
+    });
     return part;
   }
   ucp_request_param_t param{};
@@ -258,12 +267,14 @@ std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* d
   return part;
 }
 
-std::shared_ptr<Part> UcxThread::Receive(int peer, std::uint64_t tag, void* data, std::size_t bytes, PartDone done) {
+std::shared_ptr<Part> UcxThread::Receive(int peer, std::uint64_t tag, void* data, std::size_t bytes,
+                                         PartDone done) {
   auto part = std::make_shared<Part>();
   part->done = std::move(done);
   part->peer = peer;
   ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = OnReceived;
   param.user_data = part.get();
   part->self = part;

@@ -1,4 +1,5 @@
-// The one thread that owns a rank's UCX worker: it sleeps on the worker's event descriptor, never spins.
+// The one thread that owns a rank's UCX worker: it sleeps on the worker's event descriptor, never
+// spins.
 #pragma once
 
 #include <atomic>
@@ -20,11 +21,13 @@ using PartDone = std::function<void(const std::string& cause)>;
 /// A part under way, so that it can be cancelled.
 struct Part;
 
-/// Threads: Post, Address and BytesSent from any thread; all others only from tasks that run on this
-/// object's own thread. Nothing here blocks but the constructor's and destructor's hand-shakes.
+/// Threads: Post, Address and BytesSent from any thread; all others only from tasks that run on
+/// this object's own thread. Nothing here blocks but the constructor's and destructor's
+/// hand-shakes.
 class UcxThread {
  public:
-  /// Starts the thread and opens the transports (UCX_* variables apply). Blocks until they are open.
+  /// Starts the thread and opens the transports (UCX_* variables apply). Blocks until they are
+  /// open.
   static Result<std::unique_ptr<UcxThread>> Start(int rank);
   ~UcxThread();
 
@@ -39,8 +42,10 @@ class UcxThread {
   void Post(std::function<void()> task);
 
   // From tasks only. Send and Receive call `done` exactly once, later, on this thread.
-  std::shared_ptr<Part> Send(int peer, std::uint64_t tag, const void* data, std::size_t bytes, PartDone done);
-  std::shared_ptr<Part> Receive(int peer, std::uint64_t tag, void* data, std::size_t bytes, PartDone done);
+  std::shared_ptr<Part> Send(int peer, std::uint64_t tag, const void* data, std::size_t bytes,
+                             PartDone done);
+  std::shared_ptr<Part> Receive(int peer, std::uint64_t tag, void* data, std::size_t bytes,
+                                PartDone done);
   /// Ends a part early. A send is ended by closing the link to its peer.
   void Cancel(const std::shared_ptr<Part>& part);
 

@@ -26,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kConnectDeadline{5};
 constexpr std::chrono::seconds kFarewellDeadline{1};
 
-/// Ends the process from any thread, also if its log is on a file system that hangs: then by SIGALRM.
+/// Ends the process from any thread, also if its log is on a file system that hangs: then by
+/// SIGALRM.
 [[noreturn]] void EndProcess(RankExit code, const std::string& why) {
   ::alarm(2);
   std::fprintf(stderr, "adaptive-train-worker: %s; the rank ends\n", why.c_str());
@@ -55,11 +56,13 @@ Result<tcp::socket> ConnectAny(asio::io_context& io, const std::string& addresse
     begin = comma + 1;
     tcp::socket socket(io);
     boost::system::error_code outcome = asio::error::timed_out;
-    socket.async_connect(*endpoint, [&](const boost::system::error_code& error) { outcome = error; });
+    socket.async_connect(*endpoint,
+                         [&](const boost::system::error_code& error) { outcome = error; });
     io.restart();
     io.run_for(kConnectDeadline);
     if (!outcome) return socket;
-    tried += fmt::format("{}{}:{}: {}", tried.empty() ? "" : ", ", endpoint->address().to_string(), endpoint->port(), outcome.message());
+    tried += fmt::format("{}{}:{}: {}", tried.empty() ? "" : ", ", endpoint->address().to_string(),
+                         endpoint->port(), outcome.message());
     boost::system::error_code ignored;
     socket.close(ignored);
     io.restart();
@@ -99,22 +102,26 @@ struct ControlChannel::State {
 };
 
 void ControlChannel::State::Read() {
-  socket.async_read_some(asio::buffer(block), [this](const boost::system::error_code& error, std::size_t n) {
-    if (error) return LoseLauncher(error == asio::error::eof ? "it closed the control channel" : error.message());
-    heard = Clock::now();
-    reader.Feed(std::string_view(block, n));
-    for (;;) {
-      auto message = reader.Next();
-      if (!message) return LoseLauncher(message.error().message);
-      if (!*message) break;
-      Obey(**message);
-    }
-    Read();
-  });
+  socket.async_read_some(
+      asio::buffer(block), [this](const boost::system::error_code& error, std::size_t n) {
+        if (error)
+          return LoseLauncher(error == asio::error::eof ? "it closed the control channel"
+                                                        : error.message());
+        heard = Clock::now();
+        reader.Feed(std::string_view(block, n));
+        for (;;) {
+          auto message = reader.Next();
+          if (!message) return LoseLauncher(message.error().message);
+          if (!*message) break;
+          Obey(**message);
+        }
+        Read();
+      });
 }
 
 void ControlChannel::State::Obey(const ControlMessage& message) {
-  if (const auto* abort = std::get_if<Abort>(&message)) EndProcess(RankExit::kAborted, "the launcher says: " + abort->reason);
+  if (const auto* abort = std::get_if<Abort>(&message))
+    EndProcess(RankExit::kAborted, "the launcher says: " + abort->reason);
   if (std::holds_alternative<Stop>(message)) stop_asked = true;
   if (std::holds_alternative<CheckpointNow>(message)) checkpoint_asked = true;
   if (std::holds_alternative<Go>(message)) {
@@ -130,12 +137,13 @@ void ControlChannel::State::Enqueue(const ControlMessage& message) {
 }
 
 void ControlChannel::State::Write() {
-  asio::async_write(socket, asio::buffer(outgoing.front()), [this](const boost::system::error_code& error, std::size_t) {
-    if (error) return LoseLauncher(error.message());
-    outgoing.pop_front();
-    if (!outgoing.empty()) return Write();
-    if (closing) Close();
-  });
+  asio::async_write(socket, asio::buffer(outgoing.front()),
+                    [this](const boost::system::error_code& error, std::size_t) {
+                      if (error) return LoseLauncher(error.message());
+                      outgoing.pop_front();
+                      if (!outgoing.empty()) return Write();
+                      if (closing) Close();
+                    });
 }
 
 void ControlChannel::State::Close() {

@@ -1,4 +1,5 @@
-// A rank's end of the control channel: tells the launcher that it lives and what it measured, hears what to do.
+// A rank's end of the control channel: tells the launcher that it lives and what it measured, hears
+// what to do.
 #pragma once
 
 #include <atomic>
@@ -11,11 +12,11 @@
 
 namespace adaptive_train {
 
-/// One TCP connection to the launcher and one thread that serves it: a heartbeat each second, also while
-/// the main thread computes. If the launcher closes the connection, says abort, or is silent for
-/// kLauncherSilenceLimit, the thread ends the whole process at once: whatever the rank was waiting for
-/// (a collective, a hung file system) will not come.
-/// Threads: all members from any thread.
+/// One TCP connection to the launcher and one thread that serves it: a heartbeat each second, also
+/// while the main thread computes. If the launcher closes the connection, says abort, or is silent
+/// for kLauncherSilenceLimit, the thread ends the whole process at once: whatever the rank was
+/// waiting for (a collective, a hung file system) will not come. Threads: all members from any
+/// thread.
 class ControlChannel {
  public:
   struct Settings {
@@ -31,7 +32,8 @@ class ControlChannel {
   /// Queues a message; never blocks.
   void Send(ControlMessage message);
 
-  /// Blocks until the launcher says that all ranks are ready. False: it did not within the deadline.
+  /// Blocks until the launcher says that all ranks are ready. False: it did not within the
+  /// deadline.
   bool WaitForGo(std::chrono::milliseconds deadline);
   /// The launcher has asked to save and stop.
   bool StopAsked() const;

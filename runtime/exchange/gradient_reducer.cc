@@ -5,9 +5,13 @@
 
 namespace adaptive_train {
 
-GradientReducer::GradientReducer(Communicator& communicator, std::span<float> gradients, std::size_t bucket_elements)
-    : communicator_(communicator), gradients_(gradients), bucket_elements_(bucket_elements),
-      final_from_(gradients.size()), started_from_(gradients.size()) {}
+GradientReducer::GradientReducer(Communicator& communicator, std::span<float> gradients,
+                                 std::size_t bucket_elements)
+    : communicator_(communicator),
+      gradients_(gradients),
+      bucket_elements_(bucket_elements),
+      final_from_(gradients.size()),
+      started_from_(gradients.size()) {}
 
 void GradientReducer::Add(std::size_t begin, [[maybe_unused]] std::size_t end) {
   assert(end == final_from_ && begin <= end);
@@ -16,7 +20,8 @@ void GradientReducer::Add(std::size_t begin, [[maybe_unused]] std::size_t end) {
     const std::size_t size = std::min(bucket_elements_, started_from_);
     if (started_from_ - size < final_from_) break;  // not all of the bucket is final
     started_from_ -= size;
-    requests_.push_back(communicator_.AllReduce(Purpose::kGradient, gradients_.subspan(started_from_, size)));
+    requests_.push_back(
+        communicator_.AllReduce(Purpose::kGradient, gradients_.subspan(started_from_, size)));
   }
 }
 

@@ -10,7 +10,8 @@ double MeasureProductPeak(kernels::Device<float>& device) {
   constexpr std::int64_t kSide = 512;
   constexpr double kFlops = 2.0 * kSide * kSide * kSide;
   constexpr std::chrono::milliseconds kTime{50};
-  kernels::Buffer<float> a(device, kSide * kSide), b(device, kSide * kSide), c(device, kSide * kSide);
+  kernels::Buffer<float> a(device, kSide * kSide), b(device, kSide * kSide),
+      c(device, kSide * kSide);
   a.Clear();
   b.Clear();
   kernels::MatmulArguments<float> product;

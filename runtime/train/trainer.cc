@@ -13,8 +13,8 @@
 namespace adaptive_train {
 namespace {
 
-/// A collective ends at the pace of the slowest rank, whose step may take long; ranks that are gone are
-/// found out by the control channel within seconds.
+/// A collective ends at the pace of the slowest rank, whose step may take long; ranks that are gone
+/// are found out by the control channel within seconds.
 constexpr std::chrono::minutes kCommDeadline{15};
 /// Every so many steps the replicas compare a hash of their parameters.
 constexpr std::int64_t kReplicaCheckSteps = 50;
@@ -64,18 +64,31 @@ ModelDims DimsOf(const Config& config) {
   return {m.layers, m.heads, m.hidden, m.sequence, m.vocab, m.tie_embeddings};
 }
 
-Trainer::Trainer(const Config& config, const Plan& plan, int rank, kernels::Device<float>& device, Communicator& communicator,
-                 const Datasets& data, TrainerEvents events)
-    : config_(config), plan_(plan), share_(plan.ranks[static_cast<std::size_t>(rank)]), device_(device), communicator_(communicator),
-      data_(data), events_(std::move(events)), dims_(DimsOf(config)), layout_(dims_, StageSlice::Whole(dims_)),
-      parameters_(device, static_cast<std::size_t>(layout_.size())), gradients_(device, parameters_.size()),
-      first_moments_(device, parameters_.size()), second_moments_(device, parameters_.size()),
-      stage_(dims_, StageSlice::Whole(dims_), share_.micro_batch, device, parameters_.span(), gradients_.span()),
+Trainer::Trainer(const Config& config, const Plan& plan, int rank, kernels::Device<float>& device,
+                 Communicator& communicator, const Datasets& data, TrainerEvents events)
+    : config_(config),
+      plan_(plan),
+      share_(plan.ranks[static_cast<std::size_t>(rank)]),
+      device_(device),
+      communicator_(communicator),
+      data_(data),
+      events_(std::move(events)),
+      dims_(DimsOf(config)),
+      layout_(dims_, StageSlice::Whole(dims_)),
+      parameters_(device, static_cast<std::size_t>(layout_.size())),
+      gradients_(device, parameters_.size()),
+      first_moments_(device, parameters_.size()),
+      second_moments_(device, parameters_.size()),
+      stage_(dims_, StageSlice::Whole(dims_), share_.micro_batch, device, parameters_.span(),
+             gradients_.span()),
       reducer_(communicator, gradients_.span()),
-      schedule_{ShapeOf(config.optimizer.schedule), config.optimizer.lr, config.optimizer.warmup_steps, config.train.steps},
-      checkpoints_(config.checkpoint.dir, config.checkpoint.keep), product_peak_(MeasureProductPeak(device)),
+      schedule_{ShapeOf(config.optimizer.schedule), config.optimizer.lr,
+                config.optimizer.warmup_steps, config.train.steps},
+      checkpoints_(config.checkpoint.dir, config.checkpoint.keep),
+      product_peak_(MeasureProductPeak(device)),
       flops_per_token_(ModelShape::Of(dims_).TrainFlopsPerToken()) {
-  InitializeParameters<float>(layout_, static_cast<std::uint64_t>(config.train.seed), parameters_.span());
+  InitializeParameters<float>(layout_, static_cast<std::uint64_t>(config.train.seed),
+                              parameters_.span());
   first_moments_.Clear();
   second_moments_.Clear();
 }
@@ -83,18 +96,22 @@ Trainer::Trainer(const Config& config, const Plan& plan, int rank, kernels::Devi
 Deadline Trainer::CommDeadline() const { return std::chrono::steady_clock::now() + kCommDeadline; }
 
 void Trainer::Await(tl::expected<void, CommError> outcome) const {
-  if (!outcome) throw FatalError(RankExit::kTransport, outcome.error().operation, outcome.error().peer, outcome.error().cause);
+  if (!outcome)
+    throw FatalError(RankExit::kTransport, outcome.error().operation, outcome.error().peer,
+                     outcome.error().cause);
 }
 
 std::int64_t Trainer::Resume() {
   const std::int64_t newest = checkpoints_.Newest().value_or(0);
   // Sums of x and x^2 over P ranks fit one x only if all have the same.
-  double seen[2] = {static_cast<double>(newest), static_cast<double>(newest) * static_cast<double>(newest)};
+  double seen[2] = {static_cast<double>(newest),
+                    static_cast<double>(newest) * static_cast<double>(newest)};
   Await(communicator_.AllReduce(Purpose::kStatistic, std::span<double>(seen)).Wait(CommDeadline()));
   const double ranks = communicator_.Size();
   if (seen[0] * seen[0] != ranks * seen[1]) {
     throw FatalError(RankExit::kCheckpoint, "resume", FatalError::kNoPeer,
-                     fmt::format("ranks see different newest checkpoints in {} (here step {})", config_.checkpoint.dir, newest));
+                     fmt::format("ranks see different newest checkpoints in {} (here step {})",
+                                 config_.checkpoint.dir, newest));
   }
   if (newest == 0) return 0;
   TrainingState state{0, parameters_.span(), first_moments_.span(), second_moments_.span()};
@@ -125,7 +142,8 @@ std::int64_t Trainer::Run() {
     Fill(metrics);
     events_.on_step(metrics);
     const std::int64_t every = config_.checkpoint.every;
-    if (stop || totals.save || step_ == config_.train.steps || (every > 0 && step_ % every == 0)) Save();
+    if (stop || totals.save || step_ == config_.train.steps || (every > 0 && step_ % every == 0))
+      Save();
   }
   return step_;
 }
@@ -140,10 +158,12 @@ double Trainer::ForwardBackward(std::int64_t step, Clock& clock) {
     LoadSamples(first + done, batch);
     done += batch;
     OnReady on_ready;
-    if (done == share_.samples) on_ready = [this](std::size_t begin, std::size_t end) { reducer_.Add(begin, end); };
+    if (done == share_.samples)
+      on_ready = [this](std::size_t begin, std::size_t end) { reducer_.Add(begin, end); };
     const auto n = static_cast<std::size_t>(batch * dims_.sequence);
     loss += clock.Time(&Clock::compute, [&] {
-      return stage_.ForwardBackward(std::span(tokens_).first(n), std::span(targets_).first(n), batch, scale, on_ready);
+      return stage_.ForwardBackward(std::span(tokens_).first(n), std::span(targets_).first(n),
+                                    batch, scale, on_ready);
     });
   }
   return loss;
@@ -155,15 +175,20 @@ void Trainer::LoadSamples(std::int64_t first, std::int64_t count) {
   targets_.resize(tokens_.size());
   for (std::int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<std::size_t>(i) * length;
-    OrThrow(data_.train.Sample(first + i, std::span(tokens_).subspan(at, length), std::span(targets_).subspan(at, length)),
+    OrThrow(data_.train.Sample(first + i, std::span(tokens_).subspan(at, length),
+                               std::span(targets_).subspan(at, length)),
             RankExit::kSetup, "reading training data");
   }
 }
 
 Trainer::Totals Trainer::SumOverRanks(double loss, Clock& clock) {
   // All ranks must stop and save after the same step, so what one has been told all learn here.
-  double sums[3] = {loss, events_.stop_asked() ? 1.0 : 0.0, events_.take_checkpoint_asked() ? 1.0 : 0.0};
-  clock.Time(&Clock::exposed_comm, [&] { Await(communicator_.AllReduce(Purpose::kStatistic, std::span<double>(sums)).Wait(CommDeadline())); });
+  double sums[3] = {loss, events_.stop_asked() ? 1.0 : 0.0,
+                    events_.take_checkpoint_asked() ? 1.0 : 0.0};
+  clock.Time(&Clock::exposed_comm, [&] {
+    Await(
+        communicator_.AllReduce(Purpose::kStatistic, std::span<double>(sums)).Wait(CommDeadline()));
+  });
   return {sums[0], sums[1] > 0, sums[2] > 0};
 }
 
@@ -177,7 +202,8 @@ void Trainer::Update(std::int64_t step, RankMetrics& metrics) {
   const OptimizerConfig& o = config_.optimizer;
   const double clip = o.clip > 0 && metrics.grad_norm > o.clip ? o.clip / metrics.grad_norm : 1.0;
   const AdamWSettings settings{o.beta1, o.beta2, 1e-8, o.weight_decay};
-  const OptimizerArenas<float> arenas{parameters_.span(), gradients_.span(), first_moments_.span(), second_moments_.span()};
+  const OptimizerArenas<float> arenas{parameters_.span(), gradients_.span(), first_moments_.span(),
+                                      second_moments_.span()};
   AdamWStep<float>(device_, layout_, settings, arenas, 0, layout_.size(), step, metrics.lr, clip);
 }
 
@@ -193,7 +219,8 @@ double Trainer::Validate() {
   targets_.resize(length);
   double loss = 0;
   for (std::int64_t i = share_.rank; i < count; i += communicator_.Size()) {
-    OrThrow(data_.validation.Window(i, tokens_, targets_), RankExit::kSetup, "reading validation data");
+    OrThrow(data_.validation.Window(i, tokens_, targets_), RankExit::kSetup,
+            "reading validation data");
     loss += stage_.Loss(tokens_, targets_, 1);
   }
   double sum[1] = {loss};
@@ -213,7 +240,8 @@ void Trainer::Save() {
       failure = path.error().message;
     }
   }
-  if (!failure.empty()) throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer, failure);
+  if (!failure.empty())
+    throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer, failure);
   saved_step_ = step_;
 }
 
@@ -223,11 +251,13 @@ void Trainer::CheckReplicas() {
   std::vector<double> halves(2 * static_cast<std::size_t>(communicator_.Size()), 0.0);
   halves[2 * static_cast<std::size_t>(share_.rank)] = static_cast<double>(hash >> 32);
   halves[2 * static_cast<std::size_t>(share_.rank) + 1] = static_cast<double>(hash & 0xffff'ffff);
-  Await(communicator_.AllReduce(Purpose::kStatistic, std::span<double>(halves)).Wait(CommDeadline()));
+  Await(
+      communicator_.AllReduce(Purpose::kStatistic, std::span<double>(halves)).Wait(CommDeadline()));
   for (std::size_t rank = 1; 2 * rank < halves.size(); ++rank) {
     if (halves[2 * rank] == halves[0] && halves[2 * rank + 1] == halves[1]) continue;
     throw FatalError(RankExit::kDiverged, "comparing replicas", static_cast<int>(rank),
-                     fmt::format("parameters of rank {} on {} differ from rank 0's after step {}", rank, plan_.ranks[rank].device.node, step_));
+                     fmt::format("parameters of rank {} on {} differ from rank 0's after step {}",
+                                 rank, plan_.ranks[rank].device.node, step_));
   }
 }
 
@@ -236,8 +266,11 @@ void Trainer::Fill(RankMetrics& metrics) {
   metrics.flops = flops_per_token_ * static_cast<double>(share_.samples * dims_.sequence);
   metrics.product_peak = product_peak_;
   std::array<std::int64_t, kPurposes> sent{};
-  for (std::size_t p = 0; p < kPurposes; ++p) sent[p] = communicator_.BytesSent(static_cast<Purpose>(p));
-  auto since_last = [&](Purpose p) { return sent[static_cast<std::size_t>(p)] - sent_before_[static_cast<std::size_t>(p)]; };
+  for (std::size_t p = 0; p < kPurposes; ++p)
+    sent[p] = communicator_.BytesSent(static_cast<Purpose>(p));
+  auto since_last = [&](Purpose p) {
+    return sent[static_cast<std::size_t>(p)] - sent_before_[static_cast<std::size_t>(p)];
+  };
   metrics.grad_bytes = since_last(Purpose::kGradient);
   metrics.param_bytes = since_last(Purpose::kParameter);
   metrics.activation_bytes = since_last(Purpose::kActivation);

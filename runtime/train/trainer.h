@@ -21,8 +21,8 @@ namespace adaptive_train {
 
 /// What the trainer asks and tells outside of the numbers. Called on the trainer's thread.
 struct TrainerEvents {
-  std::function<bool()> stop_asked;            // save and stop
-  std::function<bool()> take_checkpoint_asked; // save and go on
+  std::function<bool()> stop_asked;             // save and stop
+  std::function<bool()> take_checkpoint_asked;  // save and go on
   std::function<void(const RankMetrics&)> on_step;
   std::function<void(std::int64_t step, const std::string& path)> on_saved;
 };
@@ -32,12 +32,14 @@ struct TrainerEvents {
 class Trainer {
  public:
   /// All must outlive the trainer. config.data has been opened as `data`.
-  Trainer(const Config& config, const Plan& plan, int rank, kernels::Device<float>& device, Communicator& communicator,
-          const Datasets& data, TrainerEvents events);
+  Trainer(const Config& config, const Plan& plan, int rank, kernels::Device<float>& device,
+          Communicator& communicator, const Datasets& data, TrainerEvents events);
 
-  /// Takes up the newest checkpoint, on which all ranks must agree. Gives its step, 0 if there is none.
+  /// Takes up the newest checkpoint, on which all ranks must agree. Gives its step, 0 if there is
+  /// none.
   std::int64_t Resume();
-  /// Trains from there to train.steps, or until asked to stop; saves at the end. Gives the last step.
+  /// Trains from there to train.steps, or until asked to stop; saves at the end. Gives the last
+  /// step.
   std::int64_t Run();
 
  private:
@@ -77,9 +79,9 @@ class Trainer {
   const CheckpointFolder checkpoints_;
   const double product_peak_;
   const double flops_per_token_;
-  std::vector<std::int32_t> tokens_, targets_;  // of one micro-batch
+  std::vector<std::int32_t> tokens_, targets_;         // of one micro-batch
   std::array<std::int64_t, kPurposes> sent_before_{};  // byte counts at the end of the last step
-  std::int64_t step_ = 0;                       // optimizer steps done
+  std::int64_t step_ = 0;                              // optimizer steps done
   std::int64_t saved_step_ = -1;
 };
 

@@ -20,8 +20,8 @@ tl::unexpected<Error> FailPmix(const char* call, pmix_status_t status) {
   return Fail(fmt::format("{}: {}", call, PMIx_Error_string(status)), ExitCode::kRankFailure);
 }
 
-/// Runs a blocking PMIx call that knows no deadline on a thread of its own. If the deadline passes, the
-/// thread is left behind with everything it may still touch: `call` must own what it uses.
+/// Runs a blocking PMIx call that knows no deadline on a thread of its own. If the deadline passes,
+/// the thread is left behind with everything it may still touch: `call` must own what it uses.
 template <class T>
 std::optional<T> Within(std::chrono::milliseconds deadline, std::function<T()> call) {
   auto promise = std::make_shared<std::promise<T>>();
@@ -42,9 +42,12 @@ Result<std::string> Get(const std::string& nspace, pmix_rank_t rank) {
   pmix_value_t* value = nullptr;
   const pmix_status_t status = PMIx_Get(&proc, kAddressKey, info, 1, &value);
   PMIX_INFO_DESTRUCT(&info[0]);
-  if (status != PMIX_SUCCESS) return FailPmix(fmt::format("PMIx_Get of rank {}", rank).c_str(), status);
-  Result<std::string> bytes = Fail(fmt::format("PMIx_Get of rank {}: not a byte object", rank), ExitCode::kRankFailure);
-  if (value->type == PMIX_BYTE_OBJECT) bytes = std::string(value->data.bo.bytes, value->data.bo.size);
+  if (status != PMIX_SUCCESS)
+    return FailPmix(fmt::format("PMIx_Get of rank {}", rank).c_str(), status);
+  Result<std::string> bytes =
+      Fail(fmt::format("PMIx_Get of rank {}: not a byte object", rank), ExitCode::kRankFailure);
+  if (value->type == PMIX_BYTE_OBJECT)
+    bytes = std::string(value->data.bo.bytes, value->data.bo.size);
   PMIX_VALUE_RELEASE(value);
   return bytes;
 }
@@ -55,7 +58,8 @@ Result<void> Put(const std::string& text) {
   value.type = PMIX_BYTE_OBJECT;
   value.data.bo.size = text.size();
   value.data.bo.bytes = static_cast<char*>(std::malloc(text.size()));
-  if (value.data.bo.bytes == nullptr) return Fail("PMIx_Put: out of memory", ExitCode::kRankFailure);
+  if (value.data.bo.bytes == nullptr)
+    return Fail("PMIx_Put: out of memory", ExitCode::kRankFailure);
   std::memcpy(value.data.bo.bytes, text.data(), text.size());
   pmix_status_t status = PMIx_Put(PMIX_GLOBAL, kAddressKey, &value);
   PMIX_VALUE_DESTRUCT(&value);
@@ -72,7 +76,8 @@ void OnFence(pmix_status_t status, void* data) {
   (*done)->set_value(status);
 }
 
-/// Over all ranks of the namespace. With COLLECT_DATA: without it Slurm's fence does not wait for other nodes.
+/// Over all ranks of the namespace. With COLLECT_DATA: without it Slurm's fence does not wait for
+/// other nodes.
 Result<void> Fence(const std::string& nspace, std::chrono::milliseconds deadline) {
   pmix_proc_t all;
   PMIX_LOAD_PROCID(&all, nspace.c_str(), PMIX_RANK_WILDCARD);
@@ -88,7 +93,8 @@ Result<void> Fence(const std::string& nspace, std::chrono::milliseconds deadline
   if (status != PMIX_SUCCESS) return FailPmix("PMIx_Fence_nb", status);
   handle.release();  // OnFence's, should it come after the deadline
   if (outcome.wait_for(deadline) != std::future_status::ready) {
-    return Fail(fmt::format("PMIx fence did not end within {} ms", deadline.count()), ExitCode::kRankFailure);
+    return Fail(fmt::format("PMIx fence did not end within {} ms", deadline.count()),
+                ExitCode::kRankFailure);
   }
   const pmix_status_t fenced = outcome.get();
   if (fenced != PMIX_SUCCESS) return FailPmix("PMIx fence", fenced);
@@ -107,7 +113,9 @@ Result<Rendezvous> Rendezvous::Join(std::chrono::milliseconds deadline) {
     j.status = PMIx_Init(&j.self, nullptr, 0);
     return j;
   });
-  if (!joined) return Fail(fmt::format("PMIx_Init did not end within {} ms", deadline.count()), ExitCode::kRankFailure);
+  if (!joined)
+    return Fail(fmt::format("PMIx_Init did not end within {} ms", deadline.count()),
+                ExitCode::kRankFailure);
   if (joined->status != PMIX_SUCCESS) return FailPmix("PMIx_Init", joined->status);
   pmix_proc_t all;
   PMIX_LOAD_PROCID(&all, joined->self.nspace, PMIX_RANK_WILDCARD);
@@ -121,14 +129,17 @@ Result<Rendezvous> Rendezvous::Join(std::chrono::milliseconds deadline) {
 }
 
 Rendezvous::Rendezvous(Rendezvous&& other) noexcept
-    : rank_(other.rank_), size_(other.size_), nspace_(std::exchange(other.nspace_, std::string())) {}
+    : rank_(other.rank_),
+      size_(other.size_),
+      nspace_(std::exchange(other.nspace_, std::string())) {}
 
 Rendezvous::~Rendezvous() {
   if (nspace_.empty()) return;
   Within<pmix_status_t>(kFinalizeDeadline, [] { return PMIx_Finalize(nullptr, 0); });
 }
 
-Result<std::vector<std::string>> Rendezvous::Exchange(const std::string& value, std::chrono::milliseconds fence_deadline) {
+Result<std::vector<std::string>> Rendezvous::Exchange(const std::string& value,
+                                                      std::chrono::milliseconds fence_deadline) {
   auto put = Put(value);
   if (!put) return tl::unexpected(put.error());
   auto fenced = Fence(nspace_, fence_deadline);

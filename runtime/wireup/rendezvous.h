@@ -9,9 +9,9 @@
 
 namespace adaptive_train {
 
-/// The PMIx client of this process. One per process, one thread. Works below Slurm's PMIx server and
-/// below the launcher's own. A call that misses its deadline leaves PMIx unusable: end the process, as a
-/// hung fence cannot be repeated in its namespace.
+/// The PMIx client of this process. One per process, one thread. Works below Slurm's PMIx server
+/// and below the launcher's own. A call that misses its deadline leaves PMIx unusable: end the
+/// process, as a hung fence cannot be repeated in its namespace.
 class Rendezvous {
  public:
   /// Connects to the local PMIx server.
@@ -26,11 +26,14 @@ class Rendezvous {
   int Size() const { return size_; }
 
   /// Publishes `value` (opaque bytes) of this rank and collects all ranks' values, index = rank.
-  /// Blocks: one fence over all ranks within `fence_deadline`, then a get per rank from local memory.
-  Result<std::vector<std::string>> Exchange(const std::string& value, std::chrono::milliseconds fence_deadline);
+  /// Blocks: one fence over all ranks within `fence_deadline`, then a get per rank from local
+  /// memory.
+  Result<std::vector<std::string>> Exchange(const std::string& value,
+                                            std::chrono::milliseconds fence_deadline);
 
  private:
-  Rendezvous(int rank, int size, std::string nspace) : rank_(rank), size_(size), nspace_(std::move(nspace)) {}
+  Rendezvous(int rank, int size, std::string nspace)
+      : rank_(rank), size_(size), nspace_(std::move(nspace)) {}
 
   int rank_;
   int size_;

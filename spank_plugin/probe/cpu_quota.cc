@@ -18,16 +18,19 @@ std::vector<std::string> Split(const std::string& text, char separator) {
   return parts;
 }
 
-bool Contains(const std::vector<std::string>& words, std::string_view word) { return std::find(words.begin(), words.end(), word) != words.end(); }
+bool Contains(const std::vector<std::string>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
 
 struct Mount {
-  std::string root;   // of the hierarchy, as seen here
+  std::string root;  // of the hierarchy, as seen here
   std::string point;
   bool is_v2;
 };
 
 /// The mounted hierarchies that can hold CPU limits. A line of mountinfo is
-/// "36 35 98:0 ROOT POINT options [tags] - TYPE source OPTIONS"; version 1 names its controllers in OPTIONS.
+/// "36 35 98:0 ROOT POINT options [tags] - TYPE source OPTIONS"; version 1 names its controllers in
+/// OPTIONS.
 std::vector<Mount> CpuMounts(const std::string& mountinfo) {
   std::vector<Mount> mounts;
   for (const std::string& line : Split(mountinfo, '\n')) {
@@ -35,13 +38,14 @@ std::vector<Mount> CpuMounts(const std::string& mountinfo) {
     const auto dash = std::find(words.begin(), words.end(), "-");
     if (words.size() < 5 || words.end() - dash < 4) continue;
     const bool is_v2 = dash[1] == "cgroup2";
-    if (is_v2 || (dash[1] == "cgroup" && Contains(Split(dash[3], ','), "cpu"))) mounts.push_back({words[3], words[4], is_v2});
+    if (is_v2 || (dash[1] == "cgroup" && Contains(Split(dash[3], ','), "cpu")))
+      mounts.push_back({words[3], words[4], is_v2});
   }
   return mounts;
 }
 
-/// This process's group in the hierarchy of `mount`, relative to its mount point: "" or "/a/b". A line of
-/// /proc/self/cgroup is "4:cpu,cpuacct:/a/b" or, for version 2, "0::/a/b".
+/// This process's group in the hierarchy of `mount`, relative to its mount point: "" or "/a/b". A
+/// line of /proc/self/cgroup is "4:cpu,cpuacct:/a/b" or, for version 2, "0::/a/b".
 std::optional<std::string> GroupIn(const Mount& mount, const std::string& groups) {
   for (const std::string& line : Split(groups, '\n')) {
     const std::size_t first = line.find(':');
@@ -80,7 +84,8 @@ std::optional<double> ReadCpuQuota(const std::string& root) {
   std::optional<double> tightest;
   for (const Mount& mount : CpuMounts(ReadSmallFile(root + "/proc/self/mountinfo").value_or(""))) {
     std::optional<std::string> group = GroupIn(mount, groups);
-    if (!group || group->find("..") != std::string::npos) group = "";  // outside of what is mounted here
+    if (!group || group->find("..") != std::string::npos)
+      group = "";  // outside of what is mounted here
     for (;;) {
       const auto quota = QuotaOf(root + mount.point + *group, mount.is_v2);
       if (quota && (!tightest || *quota < *tightest)) tightest = quota;

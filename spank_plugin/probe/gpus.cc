@@ -17,7 +17,8 @@ constexpr unsigned kMaxGpus = 256;
 std::string PciAddress(const nvmlPciInfo_t& info) {
   std::string bus(info.busId, ::strnlen(info.busId, sizeof info.busId));
   const std::size_t function = bus.rfind('.');
-  return fmt::format("{:04x}:{:02x}:{:02x}.{}", info.domain, info.bus, info.device, function == std::string::npos ? "0" : bus.substr(function + 1));
+  return fmt::format("{:04x}:{:02x}:{:02x}.{}", info.domain, info.bus, info.device,
+                     function == std::string::npos ? "0" : bus.substr(function + 1));
 }
 
 /// PCI addresses at the far ends of a GPU's active NVLinks; a switch appears as itself.
@@ -28,7 +29,8 @@ std::vector<std::string> NvlinkPeers(const Nvml& nvml, nvmlDevice_t device) {
     nvmlPciInfo_t remote{};
     // Devices without this link, or without any, answer with an error.
     if (nvml.link_state(device, link, &active) != kNvmlSuccess || active == 0) continue;
-    if (nvml.link_remote_pci(device, link, &remote) == kNvmlSuccess) peers.push_back(PciAddress(remote));
+    if (nvml.link_remote_pci(device, link, &remote) == kNvmlSuccess)
+      peers.push_back(PciAddress(remote));
   }
   return peers;
 }
@@ -45,8 +47,15 @@ Result<Gpu> AskGpu(const Nvml& nvml, unsigned index) {
   if (error == kNvmlSuccess) error = nvml.pci_info(device, &pci);
   if (error == kNvmlSuccess) error = nvml.memory_info(device, &memory);
   if (error != kNvmlSuccess) return Fail(fmt::format("GPU {}: {}", index, nvml.Message(error)));
-  Gpu gpu{static_cast<int>(index), model, uuid, PciAddress(pci), static_cast<std::int64_t>(memory.total), -1, NvlinkPeers(nvml, device)};
-  gpu.numa_node = static_cast<int>(std::max<long long>(-1, ReadNumber("/sys/bus/pci/devices/" + gpu.pci + "/numa_node").value_or(-1)));
+  Gpu gpu{static_cast<int>(index),
+          model,
+          uuid,
+          PciAddress(pci),
+          static_cast<std::int64_t>(memory.total),
+          -1,
+          NvlinkPeers(nvml, device)};
+  gpu.numa_node = static_cast<int>(std::max<long long>(
+      -1, ReadNumber("/sys/bus/pci/devices/" + gpu.pci + "/numa_node").value_or(-1)));
   return gpu;
 }
 

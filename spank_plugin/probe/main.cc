@@ -1,5 +1,6 @@
-// adaptive-train-probe: prints this node's snapshot, one JSON document a line. The first line, flushed before GPUs are
-// touched, has all but the GPUs; the second has everything. A reader keeps the last complete line.
+// adaptive-train-probe: prints this node's snapshot, one JSON document a line. The first line,
+// flushed before GPUs are touched, has all but the GPUs; the second has everything. A reader keeps
+// the last complete line.
 #include <unistd.h>
 
 #include <cstdio>
@@ -15,10 +16,12 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: adaptive-train-probe [--help | --version]\n"
-    "Prints a picture of this node as JSON, one document a line; the last line is the complete one.\n"
+    "Prints a picture of this node as JSON, one document a line; the last line is the complete "
+    "one.\n"
     "`adaptive-train probe` shows the same to people.\n";
 
-/// Writes a document and its newline past all buffers; a reader that has gone away ends the program by SIGPIPE.
+/// Writes a document and its newline past all buffers; a reader that has gone away ends the program
+/// by SIGPIPE.
 bool Print(const adaptive_train::Node& node) {
   const std::string text = adaptive_train::ToJson(node) + "\n";
   for (std::size_t written = 0; written < text.size();) {
@@ -34,8 +37,8 @@ bool Print(const adaptive_train::Node& node) {
 
 int Run() {
   bool printed = true;
-  const adaptive_train::Node node =
-      adaptive_train::probe::TakeSnapshot([&](const adaptive_train::Node& cpu_part) { printed = Print(cpu_part); });
+  const adaptive_train::Node node = adaptive_train::probe::TakeSnapshot(
+      [&](const adaptive_train::Node& cpu_part) { printed = Print(cpu_part); });
   return printed && Print(node) ? 0 : 1;
 }
 
@@ -43,11 +46,15 @@ int Run() {
 
 int main(int argc, char** argv) {
   const std::string_view argument = argc > 1 ? argv[1] : "";
-  if (argc == 2 && argument == "--version") return std::printf("adaptive-train-probe %s\n", ADAPTIVE_TRAIN_VERSION) > 0 ? 0 : 1;
+  if (argc == 2 && argument == "--version")
+    return std::printf("adaptive-train-probe %s\n", ADAPTIVE_TRAIN_VERSION) > 0 ? 0 : 1;
   if (argc == 2 && argument == "--help") return std::fputs(kUsage, stdout) >= 0 ? 0 : 1;
   if (argc > 1) {
     const std::string shown = adaptive_train::Printable(argc > 2 ? argv[2] : argument, 60);
-    std::fprintf(stderr, "adaptive-train-probe: unknown argument '%s'; allowed: --help or --version, alone\n", shown.c_str());
+    std::fprintf(
+        stderr,
+        "adaptive-train-probe: unknown argument '%s'; allowed: --help or --version, alone\n",
+        shown.c_str());
     return 2;
   }
   try {

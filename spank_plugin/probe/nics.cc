@@ -24,10 +24,13 @@ std::map<std::string, std::string> Addresses() {
   for (const int family : {AF_INET, AF_INET6}) {
     for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
       if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
-      const void* address = family == AF_INET ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr)
-                                              : &reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
+      const void* address =
+          family == AF_INET ? static_cast<const void*>(
+                                  &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr)
+                            : &reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
       char text[INET6_ADDRSTRLEN];
-      if (::inet_ntop(family, address, text, sizeof text) != nullptr) addresses.emplace(entry->ifa_name, text);
+      if (::inet_ntop(family, address, text, sizeof text) != nullptr)
+        addresses.emplace(entry->ifa_name, text);
     }
   }
   return addresses;
@@ -35,9 +38,12 @@ std::map<std::string, std::string> Addresses() {
 
 std::string InterfaceKind(const std::string& folder) {
   switch (ReadNumber(folder + "/type").value_or(-1)) {
-    case ARPHRD_ETHER: return "ethernet";
-    case ARPHRD_INFINIBAND: return "infiniband";
-    default: return "other";
+    case ARPHRD_ETHER:
+      return "ethernet";
+    case ARPHRD_INFINIBAND:
+      return "infiniband";
+    default:
+      return "other";
   }
 }
 
@@ -55,16 +61,24 @@ void ReadInterfaces(Node& node, const std::string& root) {
     // Files like bonding_masters lie among the interfaces.
     const auto type = ReadNumber(folder + "/type");
     if (!type || *type == ARPHRD_LOOPBACK) continue;
-    Nic nic{name, InterfaceKind(folder), InterfaceState(folder), std::nullopt, PciAddressOf(folder + "/device"), ""};
+    Nic nic{name,
+            InterfaceKind(folder),
+            InterfaceState(folder),
+            std::nullopt,
+            PciAddressOf(folder + "/device"),
+            ""};
     // -1, or an error on reading: the driver does not know.
-    if (const auto speed = ReadNumber(folder + "/speed"); speed && *speed > 0) nic.bits_per_second = *speed * kMegabit;
-    if (const auto address = addresses.find(name); address != addresses.end()) nic.address = address->second;
+    if (const auto speed = ReadNumber(folder + "/speed"); speed && *speed > 0)
+      nic.bits_per_second = *speed * kMegabit;
+    if (const auto address = addresses.find(name); address != addresses.end())
+      nic.address = address->second;
     node.nics.push_back(nic);
   }
 }
 
 /// One port of an RDMA device; its rate reads "100 Gb/sec (4X EDR)", its state "4: ACTIVE".
-void ReadPort(const std::string& device, const std::string& folder, const std::string& port, std::vector<Nic>& nics) {
+void ReadPort(const std::string& device, const std::string& folder, const std::string& port,
+              std::vector<Nic>& nics) {
   const std::string path = folder + "/ports/" + port;
   const std::string link = ReadSmallFile(path + "/link_layer").value_or("");
   const long long state = ReadNumber(path + "/state").value_or(0);
@@ -87,7 +101,8 @@ void ReadNics(Node& node, const std::string& root) {
   const std::string rdma = root + "/sys/class/infiniband";
   for (const std::string& device : ListFolder(rdma)) {
     const std::string folder = rdma + "/" + device;
-    for (const std::string& port : ListFolder(folder + "/ports")) ReadPort(device, folder, port, node.nics);
+    for (const std::string& port : ListFolder(folder + "/ports"))
+      ReadPort(device, folder, port, node.nics);
   }
   if (node.nics.empty()) node.nics_status.status = root + "/sys/class/net lists no network card";
 }

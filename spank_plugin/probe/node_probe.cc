@@ -43,7 +43,9 @@ std::string NowInUtc() {
 
 Node TakeSnapshot(const std::function<void(const Node&)>& on_cpu_part) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  const auto spent = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
   Node node;
   node.name = NodeName();
   node.source = Source();

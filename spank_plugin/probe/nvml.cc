@@ -20,10 +20,14 @@ bool Nvml::LoadSymbol(Function& function, const char* symbol) {
 }
 
 bool Nvml::Load() {
-  return LoadSymbol(init_, "nvmlInit_v2") && LoadSymbol(shutdown_, "nvmlShutdown") && LoadSymbol(error_string_, "nvmlErrorString") &&
-         LoadSymbol(device_count, "nvmlDeviceGetCount_v2") && LoadSymbol(handle_by_index, "nvmlDeviceGetHandleByIndex_v2") &&
-         LoadSymbol(name, "nvmlDeviceGetName") && LoadSymbol(uuid, "nvmlDeviceGetUUID") && LoadSymbol(pci_info, "nvmlDeviceGetPciInfo_v3") &&
-         LoadSymbol(memory_info, "nvmlDeviceGetMemoryInfo") && LoadSymbol(link_state, "nvmlDeviceGetNvLinkState") &&
+  return LoadSymbol(init_, "nvmlInit_v2") && LoadSymbol(shutdown_, "nvmlShutdown") &&
+         LoadSymbol(error_string_, "nvmlErrorString") &&
+         LoadSymbol(device_count, "nvmlDeviceGetCount_v2") &&
+         LoadSymbol(handle_by_index, "nvmlDeviceGetHandleByIndex_v2") &&
+         LoadSymbol(name, "nvmlDeviceGetName") && LoadSymbol(uuid, "nvmlDeviceGetUUID") &&
+         LoadSymbol(pci_info, "nvmlDeviceGetPciInfo_v3") &&
+         LoadSymbol(memory_info, "nvmlDeviceGetMemoryInfo") &&
+         LoadSymbol(link_state, "nvmlDeviceGetNvLinkState") &&
          LoadSymbol(link_remote_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
 }
 
@@ -38,8 +42,10 @@ Result<std::unique_ptr<Nvml>> Nvml::Open() {
     return Fail("NVML cannot be loaded: " + Printable(why));
   }
   std::unique_ptr<Nvml> nvml(new Nvml(library));
-  if (!nvml->Load()) return Fail(std::string("NVML is too old: ") + kLibrary + " has no " + nvml->missing_);
-  if (const nvmlReturn_t error = nvml->init_(); error != kNvmlSuccess) return Fail("NVML does not start: " + nvml->Message(error));
+  if (!nvml->Load())
+    return Fail(std::string("NVML is too old: ") + kLibrary + " has no " + nvml->missing_);
+  if (const nvmlReturn_t error = nvml->init_(); error != kNvmlSuccess)
+    return Fail("NVML does not start: " + nvml->Message(error));
   nvml->initialised_ = true;
   return nvml;
 }

@@ -1,4 +1,5 @@
-// The part of NVIDIA's management library (NVML) that the probe asks, loaded at run time where it is installed.
+// The part of NVIDIA's management library (NVML) that the probe asks, loaded at run time where it
+// is installed.
 #pragma once
 
 #include <memory>
@@ -24,8 +25,8 @@ struct nvmlMemory_t {
   unsigned long long total, free, used;
 };
 
-/// NVML, initialised; shut down and unloaded with the object. Not for several threads. Any call may block for as long
-/// as the driver likes.
+/// NVML, initialised; shut down and unloaded with the object. Not for several threads. Any call may
+/// block for as long as the driver likes.
 class Nvml {
  public:
   /// Fails in one line if the library is not installed, too old, or cannot talk to the driver.

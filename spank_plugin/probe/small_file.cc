@@ -34,14 +34,16 @@ std::optional<std::string> ReadSmallFile(const std::string& path) {
 std::optional<long long> ReadNumber(const std::string& path) {
   const auto text = ReadSmallFile(path);
   long long number = 0;
-  if (!text || std::from_chars(text->data(), text->data() + text->size(), number).ec != std::errc()) return std::nullopt;
+  if (!text || std::from_chars(text->data(), text->data() + text->size(), number).ec != std::errc())
+    return std::nullopt;
   return number;
 }
 
 std::vector<std::string> ListFolder(const std::string& path) {
   std::vector<std::string> names;
   std::error_code error;
-  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
     names.push_back(entry->path().filename());
   }
   std::sort(names.begin(), names.end());

@@ -7,7 +7,8 @@
 
 namespace adaptive_train::probe {
 
-/// The text of a file without its last newline; nothing if it cannot be read or is larger than 1 MiB.
+/// The text of a file without its last newline; nothing if it cannot be read or is larger than 1
+/// MiB.
 std::optional<std::string> ReadSmallFile(const std::string& path);
 
 /// The whole number that a file begins with; nothing if there is none.
@@ -16,7 +17,8 @@ std::optional<long long> ReadNumber(const std::string& path);
 /// The names in a folder, sorted, without . and ..; empty if it cannot be read.
 std::vector<std::string> ListFolder(const std::string& path);
 
-/// The PCI address (0000:3b:00.0) of the device that a link of /sys points at or lies below; empty if it is none.
+/// The PCI address (0000:3b:00.0) of the device that a link of /sys points at or lies below; empty
+/// if it is none.
 std::string PciAddressOf(const std::string& device_link);
 
 }  // namespace adaptive_train::probe

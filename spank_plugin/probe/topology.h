@@ -5,8 +5,8 @@
 
 namespace adaptive_train::probe {
 
-/// Fills node.processors and node.pci. Cores and threads count those of the whole node, also where this process may
-/// not run. Sets HWLOC_PLUGINS_PATH and HWLOC_COMPONENTS of this process.
+/// Fills node.processors and node.pci. Cores and threads count those of the whole node, also where
+/// this process may not run. Sets HWLOC_PLUGINS_PATH and HWLOC_COMPONENTS of this process.
 void ReadTopology(Node& node);
 
 }  // namespace adaptive_train::probe

@@ -1,4 +1,5 @@
-// A fault for tests: rank 1's gradients count for nothing. Linked in place of Communicator::AllReduce.
+// A fault for tests: rank 1's gradients count for nothing. Linked in place of
+// Communicator::AllReduce.
 #include <algorithm>
 #include <span>
 
@@ -7,11 +8,14 @@
 namespace adaptive_train {
 
 // A member function is called like a free one whose first parameter is the object.
-Request RealAllReduce(Communicator* communicator, Purpose purpose, std::span<float> data) asm("__real_" ALL_REDUCE);
-Request FakeAllReduce(Communicator* communicator, Purpose purpose, std::span<float> data) asm("__wrap_" ALL_REDUCE);
+Request RealAllReduce(Communicator* communicator, Purpose purpose,
+                      std::span<float> data) asm("__real_" ALL_REDUCE);
+Request FakeAllReduce(Communicator* communicator, Purpose purpose,
+                      std::span<float> data) asm("__wrap_" ALL_REDUCE);
 
 Request FakeAllReduce(Communicator* communicator, Purpose purpose, std::span<float> data) {
-  if (purpose == Purpose::kGradient && communicator->Rank() == 1) std::fill(data.begin(), data.end(), 0.0f);
+  if (purpose == Purpose::kGradient && communicator->Rank() == 1)
+    std::fill(data.begin(), data.end(), 0.0f);
   return RealAllReduce(communicator, purpose, data);
 }
 

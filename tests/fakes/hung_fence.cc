@@ -1,5 +1,5 @@
-// A fault for tests, by LD_PRELOAD: PMIx fences of rank 0 that never end. The file HUNG_FENCES beside this library
-// holds how many are still to come.
+// A fault for tests, by LD_PRELOAD: PMIx fences of rank 0 that never end. The file HUNG_FENCES
+// beside this library holds how many are still to come.
 #include <dlfcn.h>
 #include <pmix.h>
 
@@ -31,11 +31,13 @@ bool TakeOne() {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) pmix_status_t PMIx_Fence_nb(const pmix_proc_t procs[], std::size_t nprocs, const pmix_info_t info[], std::size_t ninfo,
-                                       pmix_op_cbfunc_t done, void* data) {
+extern "C" __attribute__((visibility("default"))) pmix_status_t PMIx_Fence_nb(
+    const pmix_proc_t procs[], std::size_t nprocs, const pmix_info_t info[], std::size_t ninfo,
+    pmix_op_cbfunc_t done, void* data) {
   const char* rank = std::getenv("PMIX_RANK");
   if (rank != nullptr && std::strcmp(rank, "0") == 0 && TakeOne()) return PMIX_SUCCESS;
-  using Fence = pmix_status_t (*)(const pmix_proc_t*, std::size_t, const pmix_info_t*, std::size_t, pmix_op_cbfunc_t, void*);
+  using Fence = pmix_status_t (*)(const pmix_proc_t*, std::size_t, const pmix_info_t*, std::size_t,
+                                  pmix_op_cbfunc_t, void*);
   static const auto real = reinterpret_cast<Fence>(::dlsym(RTLD_NEXT, "PMIx_Fence_nb"));
   return real(procs, nprocs, info, ninfo, done, data);
 }

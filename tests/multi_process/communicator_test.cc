@@ -1,4 +1,5 @@
-// The communicator between real processes: sums for ranks {1, 2, 4, 7} and sizes from 0, transfers, lost and stuck peers.
+// The communicator between real processes: sums for ranks {1, 2, 4, 7} and sizes from 0, transfers,
+// lost and stuck peers.
 #include "runtime/comm/communicator.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,9 @@ Deadline In(std::chrono::seconds time) { return std::chrono::steady_clock::now()
 
 void WriteText(int fd, const std::string& text) {
   const auto size = static_cast<std::uint32_t>(text.size());
-  if (::write(fd, &size, sizeof size) != sizeof size || ::write(fd, text.data(), size) != static_cast<ssize_t>(size)) std::_Exit(90);
+  if (::write(fd, &size, sizeof size) != sizeof size ||
+      ::write(fd, text.data(), size) != static_cast<ssize_t>(size))
+    std::_Exit(90);
 }
 
 std::string ReadText(int fd) {
@@ -98,10 +101,14 @@ INSTANTIATE_TEST_SUITE_P(Ranks, AllReduce, testing::Values(1, 2, 4, 7));
 
 TEST_P(AllReduce, SumsExactlyForAllSizes) {
   Ranks ranks(GetParam(), [](Communicator& c) {
-    for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{1000}, (std::size_t{1} << 20) + 3}) {
+    for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{1000},
+                          (std::size_t{1} << 20) + 3}) {
       std::vector<float> data(n);
-      for (std::size_t i = 0; i < n; ++i) data[i] = static_cast<float>(static_cast<int>(i % 1000) * (c.Rank() + 1));
-      if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60)))) return false;
+      for (std::size_t i = 0; i < n; ++i)
+        data[i] = static_cast<float>(static_cast<int>(i % 1000) * (c.Rank() + 1));
+      if (!c.AllReduce(Purpose::kGradient, std::span<float>(data))
+               .Wait(In(std::chrono::seconds(60))))
+        return false;
       const int factor = c.Size() * (c.Size() + 1) / 2;
       for (std::size_t i = 0; i < n; ++i) {
         if (data[i] != static_cast<float>(static_cast<int>(i % 1000) * factor)) return false;
@@ -115,13 +122,17 @@ TEST_P(AllReduce, SumsExactlyForAllSizes) {
 TEST_P(AllReduce, GivesAllRanksTheSameBits) {
   Ranks ranks(GetParam(), [](Communicator& c) {
     std::vector<float> data(10007);
-    for (std::size_t i = 0; i < data.size(); ++i) data[i] = 1.0f / static_cast<float>(i * 7 + static_cast<std::size_t>(c.Rank()) * 13 + 1);
-    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60)))) return false;
+    for (std::size_t i = 0; i < data.size(); ++i)
+      data[i] = 1.0f / static_cast<float>(i * 7 + static_cast<std::size_t>(c.Rank()) * 13 + 1);
+    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))))
+      return false;
     // Everybody's bits against rank 0's: sums of x and of x squared fit only if all x are one.
     for (std::size_t i = 0; i < data.size(); i += 97) {
       const double x = data[i];
       double sums[2] = {x, x * x};
-      if (!c.AllReduce(Purpose::kStatistic, std::span<double>(sums)).Wait(In(std::chrono::seconds(60)))) return false;
+      if (!c.AllReduce(Purpose::kStatistic, std::span<double>(sums))
+               .Wait(In(std::chrono::seconds(60))))
+        return false;
       if (sums[0] != x * c.Size()) return false;
     }
     return true;
@@ -131,17 +142,20 @@ TEST_P(AllReduce, GivesAllRanksTheSameBits) {
 
 TEST_P(AllReduce, RunsManyAtOnceInBothPrecisions) {
   Ranks ranks(GetParam(), [](Communicator& c) {
-    std::vector<std::vector<float>> floats(20, std::vector<float>(5000, static_cast<float>(c.Rank() + 1)));
+    std::vector<std::vector<float>> floats(
+        20, std::vector<float>(5000, static_cast<float>(c.Rank() + 1)));
     std::vector<double> doubles(77, c.Rank() + 1.0);
     std::vector<Request> requests;
-    for (auto& data : floats) requests.push_back(c.AllReduce(Purpose::kGradient, std::span<float>(data)));
+    for (auto& data : floats)
+      requests.push_back(c.AllReduce(Purpose::kGradient, std::span<float>(data)));
     requests.push_back(c.AllReduce(Purpose::kStatistic, std::span<double>(doubles)));
     for (Request& request : requests) {
       if (!request.Wait(In(std::chrono::seconds(60)))) return false;
     }
     const double sum = c.Size() * (c.Size() + 1) / 2.0;
     for (const auto& data : floats) {
-      if (data.front() != static_cast<float>(sum) || data.back() != static_cast<float>(sum)) return false;
+      if (data.front() != static_cast<float>(sum) || data.back() != static_cast<float>(sum))
+        return false;
     }
     return doubles[76] == sum;
   });
@@ -151,15 +165,18 @@ TEST_P(AllReduce, RunsManyAtOnceInBothPrecisions) {
 TEST_P(AllReduce, CountsThePayloadOfTheRing) {
   Ranks ranks(GetParam(), [](Communicator& c) {
     std::vector<float> data(static_cast<std::size_t>(c.Size()) * 100);
-    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60)))) return false;
-    return c.BytesSent(Purpose::kGradient) == 2 * (c.Size() - 1) * 100 * 4 && c.BytesSent(Purpose::kParameter) == 0;
+    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))))
+      return false;
+    return c.BytesSent(Purpose::kGradient) == 2 * (c.Size() - 1) * 100 * 4 &&
+           c.BytesSent(Purpose::kParameter) == 0;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
 
 TEST(Communicator, SendsBetweenPairsWithoutMixingPurposes) {
   Ranks ranks(3, [](Communicator& c) {
-    std::vector<std::byte> a(300000, std::byte(c.Rank())), b(10, std::byte(c.Rank() + 100)), from(300000), other(10);
+    std::vector<std::byte> a(300000, std::byte(c.Rank())), b(10, std::byte(c.Rank() + 100)),
+        from(300000), other(10);
     const int right = (c.Rank() + 1) % 3, left = (c.Rank() + 2) % 3;
     Request receive_b = c.Receive(left, Purpose::kParameter, other);
     Request send_a = c.Send(right, Purpose::kActivation, a);
@@ -176,8 +193,10 @@ TEST(Communicator, SendsBetweenPairsWithoutMixingPurposes) {
 TEST(Communicator, AReceiveThatNothingComesForMissesItsDeadlineAndGivesItsBufferBack) {
   Ranks ranks(2, [](Communicator& c) {
     std::vector<std::byte> data(100);
-    auto waited = c.Receive(1 - c.Rank(), Purpose::kActivation, data).Wait(In(std::chrono::seconds(1)));
-    return !waited && waited.error().operation == "receive of activations" && waited.error().cause == "missed its deadline";
+    auto waited =
+        c.Receive(1 - c.Rank(), Purpose::kActivation, data).Wait(In(std::chrono::seconds(1)));
+    return !waited && waited.error().operation == "receive of activations" &&
+           waited.error().cause == "missed its deadline";
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -185,10 +204,13 @@ TEST(Communicator, AReceiveThatNothingComesForMissesItsDeadlineAndGivesItsBuffer
 TEST(Communicator, AKilledPeerIsAnErrorNotAHang) {
   Ranks ranks(4, [](Communicator& c) {
     std::vector<float> data(100000, 1.0f);
-    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30)))) return false;
+    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30))))
+      return false;
     if (c.Rank() == 2) ::raise(SIGKILL);
     for (int i = 0; i < 1000; ++i) {
-      if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(3)))) return true;
+      if (!c.AllReduce(Purpose::kGradient, std::span<float>(data))
+               .Wait(In(std::chrono::seconds(3))))
+        return true;
     }
     return false;
   });
@@ -199,10 +221,12 @@ TEST(Communicator, AKilledPeerIsAnErrorNotAHang) {
 TEST(Communicator, AStoppedPeerMissesTheDeadline) {
   Ranks ranks(2, [](Communicator& c) {
     std::vector<float> data(1 << 20, 1.0f);
-    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30)))) return false;
+    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30))))
+      return false;
     if (c.Rank() == 1) ::raise(SIGSTOP);
     const auto begin = std::chrono::steady_clock::now();
-    auto waited = c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(2)));
+    auto waited =
+        c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(2)));
     return !waited && std::chrono::steady_clock::now() - begin < std::chrono::seconds(10);
   });
   EXPECT_EQ(ranks.Join(0), 0);

@@ -21,11 +21,28 @@ Node FullNode() {
   node.source = "prolog";
   node.taken_at = "2024-05-06T07:08:09Z";
   node.probe_seconds = 0.25;
-  node.processors = {"AMD \"EPYC\" \\ 9354", "avx512_bf16", 2, 8, 64, 128, 60, 120, 12.5, {{1, 32768, 64}, {3, 268435456, 8}}};
+  node.processors = {"AMD \"EPYC\" \\ 9354",
+                     "avx512_bf16",
+                     2,
+                     8,
+                     64,
+                     128,
+                     60,
+                     120,
+                     12.5,
+                     {{1, 32768, 64}, {3, 268435456, 8}}};
   node.memory = {1'099'511'627'776, 1'000'000'000'000};
-  node.nics = {{"eth0", "ethernet", "up", 100'000'000'000, "0000:3b:00.0", "10.0.0.1"}, {"ib0", "infiniband", "unknown", std::nullopt, "", "fe80::1"}};
-  node.pci = {{"0000:3b:00.0", "Ethernet", "MT2892", 1, "0000:3a:00.0"}, {"0000:00:02.0", "VGA", "", -1, ""}};
-  node.gpus = {{0, "H200", "GPU-1234", "0000:4b:00.0", 150'000'000'000, 1, {"0000:5b:00.0", "0000:5b:00.0"}}};
+  node.nics = {{"eth0", "ethernet", "up", 100'000'000'000, "0000:3b:00.0", "10.0.0.1"},
+               {"ib0", "infiniband", "unknown", std::nullopt, "", "fe80::1"}};
+  node.pci = {{"0000:3b:00.0", "Ethernet", "MT2892", 1, "0000:3a:00.0"},
+              {"0000:00:02.0", "VGA", "", -1, ""}};
+  node.gpus = {{0,
+                "H200",
+                "GPU-1234",
+                "0000:4b:00.0",
+                150'000'000'000,
+                1,
+                {"0000:5b:00.0", "0000:5b:00.0"}}};
   node.gpus_status.status = "GPU 1: fell off the bus";
   return node;
 }
@@ -88,9 +105,21 @@ TEST(NodeJson, RefusesANewerVersion) {
 
 TEST(NodeJson, RefusesGarbageInOneLine) {
   std::string deep(200'000, '[');
-  const std::string garbage[] = {"", "{", "{}", "[]", "null", "17", "\"text\"", "no json at all\n\n", deep, std::string(1000, '\0'),
-                                 std::string(kMaxSnapshotBytes + 1, ' '), ToJson(FullNode()).substr(0, 200), ToJson(FullNode()) + "}",
-                                 "{\"format_version\":0}", "{\"format_version\":\"1\"}"};
+  const std::string garbage[] = {"",
+                                 "{",
+                                 "{}",
+                                 "[]",
+                                 "null",
+                                 "17",
+                                 "\"text\"",
+                                 "no json at all\n\n",
+                                 deep,
+                                 std::string(1000, '\0'),
+                                 std::string(kMaxSnapshotBytes + 1, ' '),
+                                 ToJson(FullNode()).substr(0, 200),
+                                 ToJson(FullNode()) + "}",
+                                 "{\"format_version\":0}",
+                                 "{\"format_version\":\"1\"}"};
   for (const std::string& text : garbage) {
     const auto read = NodeFromJson(text);
     ASSERT_FALSE(read) << text.substr(0, 80);
@@ -108,7 +137,8 @@ struct WrongMember {
 
 constexpr WrongMember kWrong[] = {
     {"/name", "7", "name: not a string"},
-    {"/name", "\"a\\u001b[31m\"", "name: not a string of at most 1024 bytes without control characters"},
+    {"/name", "\"a\\u001b[31m\"",
+     "name: not a string of at most 1024 bytes without control characters"},
     {"/probe_seconds", "-1", "probe_seconds: not a number from 0 up"},
     {"/processors", "[]", "processors: not an object"},
     {"/processors/cores", "1e300", "processors.cores: not a whole number"},
@@ -144,17 +174,21 @@ TEST(NodeJson, NamesTheMemberThatIsMissing) {
 TEST(NodeJson, RefusesListsWithoutEnd) {
   Json json = Json::parse(ToJson(Node{}));
   json["pci"]["list"] = Json(std::vector<int>(5000, 1));
-  EXPECT_THAT(NodeFromJson(json.dump()).error().message, HasSubstr("pci.list: not a list of at most 4096 entries"));
+  EXPECT_THAT(NodeFromJson(json.dump()).error().message,
+              HasSubstr("pci.list: not a list of at most 4096 entries"));
 }
 
 TEST(ClusterJson, HoldsNodesAndDevices) {
-  const Cluster cluster{"lab", {FullNode(), Node{}}, {{"n17", "cuda", 0, "H200", 150'000'000'000, 4}}};
+  const Cluster cluster{
+      "lab", {FullNode(), Node{}}, {{"n17", "cuda", 0, "H200", 150'000'000'000, 4}}};
   const Json json = Json::parse(ToJson(cluster));
   EXPECT_EQ(json.at("format_version"), 1);
   EXPECT_EQ(json.at("name"), "lab");
   ASSERT_EQ(json.at("nodes").size(), 2U);
   EXPECT_EQ(json.at("nodes")[0], Json::parse(ToJson(FullNode())));
-  EXPECT_EQ(json.at("devices")[0].dump(), R"({"node":"n17","kind":"cuda","index":0,"model":"H200","memory_bytes":150000000000,"threads":4})");
+  EXPECT_EQ(
+      json.at("devices")[0].dump(),
+      R"({"node":"n17","kind":"cuda","index":0,"model":"H200","memory_bytes":150000000000,"threads":4})");
 }
 
 }  // namespace

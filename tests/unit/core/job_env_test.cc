@@ -25,7 +25,8 @@ constexpr Good kGood[] = {
     {"spares=1024", "reuse=auto,spares=1024,compress=auto,log=info"},
     {"compress=off", "reuse=auto,spares=0,compress=off,log=info"},
     {"log=debug", "reuse=auto,spares=0,compress=auto,log=debug"},
-    {"log=debug,compress=off,spares=12,reuse=never", "reuse=never,spares=12,compress=off,log=debug"},
+    {"log=debug,compress=off,spares=12,reuse=never",
+     "reuse=never,spares=12,compress=off,log=debug"},
 };
 
 TEST(ParseJobOptions, AcceptsEveryDocumentedForm) {
@@ -114,12 +115,16 @@ TEST(ParseJobOptions, ShortensWhatItShows) {
 }
 
 TEST(ParseJobOptions, SaysWhatIsAllowed) {
-  EXPECT_THAT(ParseJobOptions("foo=1").error().message, HasSubstr("reuse=auto|never, spares=0..1024, compress=auto|off, log=info|debug"));
-  EXPECT_THAT(ParseJobOptions("spares=x").error().message, HasSubstr("allowed: a whole number from 0 to 1024"));
+  EXPECT_THAT(ParseJobOptions("foo=1").error().message,
+              HasSubstr("reuse=auto|never, spares=0..1024, compress=auto|off, log=info|debug"));
+  EXPECT_THAT(ParseJobOptions("spares=x").error().message,
+              HasSubstr("allowed: a whole number from 0 to 1024"));
   EXPECT_THAT(ParseJobOptions("log=x").error().message, HasSubstr("allowed: info or debug"));
 }
 
-TEST(SnapshotPath, LiesInTheJobsFolder) { EXPECT_EQ(SnapshotPath(4294967295U), "/run/adaptive-train/4294967295/node.json"); }
+TEST(SnapshotPath, LiesInTheJobsFolder) {
+  EXPECT_EQ(SnapshotPath(4294967295U), "/run/adaptive-train/4294967295/node.json");
+}
 
 }  // namespace
 }  // namespace adaptive_train

@@ -23,7 +23,10 @@ TEST(ParseArguments, HasDefaults) {
 }
 
 TEST(ParseArguments, TakesPathAndDeadline) {
-  for (const auto& [text, expected] : {std::pair{"deadline=0.1", 100}, {"deadline=2", 2000}, {"deadline=60", 60000}, {"deadline=0.25", 250}}) {
+  for (const auto& [text, expected] : {std::pair{"deadline=0.1", 100},
+                                       {"deadline=2", 2000},
+                                       {"deadline=60", 60000},
+                                       {"deadline=0.25", 250}}) {
     const ArgumentsResult result = Parse({"probe=/a/b", text});
     EXPECT_EQ(result.arguments.probe, "/a/b");
     EXPECT_EQ(result.arguments.deadline, milliseconds(expected));
@@ -32,8 +35,10 @@ TEST(ParseArguments, TakesPathAndDeadline) {
 }
 
 TEST(ParseArguments, ReportsABadOneAndKeepsTheDefault) {
-  for (const char* bad : {"deadline=0", "deadline=0.09", "deadline=60.1", "deadline=-1", "deadline=nan", "deadline=inf", "deadline=1e1", "deadline=",
-                          "deadline=2s", "deadline= 2", "deadline", "probe=relative/path", "probe=", "probe", "", "colour=red"}) {
+  for (const char* bad :
+       {"deadline=0", "deadline=0.09", "deadline=60.1", "deadline=-1", "deadline=nan",
+        "deadline=inf", "deadline=1e1", "deadline=", "deadline=2s", "deadline= 2", "deadline",
+        "probe=relative/path", "probe=", "probe", "", "colour=red"}) {
     const ArgumentsResult result = Parse({bad});
     ASSERT_EQ(result.problems.size(), 1U) << bad;
     EXPECT_THAT(result.problems[0], HasSubstr(bad));

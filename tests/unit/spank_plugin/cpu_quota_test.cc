@@ -8,7 +8,8 @@
 namespace adaptive_train::probe {
 namespace {
 
-constexpr char kMountV2[] = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+constexpr char kMountV2[] =
+    "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
 constexpr char kMountV1[] =
     "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
     "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n"

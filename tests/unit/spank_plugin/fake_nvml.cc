@@ -1,5 +1,5 @@
-// An NVML that has two linked GPUs, or fails in the way that FAKE_NVML names: start, count, gpu1 (has fallen off the
-// bus), hang. Fault injection for the probe, which loads it like the real one.
+// An NVML that has two linked GPUs, or fails in the way that FAKE_NVML names: start, count, gpu1
+// (has fallen off the bus), hang. Fault injection for the probe, which loads it like the real one.
 #include <unistd.h>
 
 #include <cstdio>
@@ -20,7 +20,9 @@ bool Fails(std::string_view way) {
   return chosen != nullptr && way == chosen;
 }
 
-unsigned IndexOf(nvmlDevice_t device) { return device == reinterpret_cast<nvmlDevice_t>(2) ? 1 : 0; }
+unsigned IndexOf(nvmlDevice_t device) {
+  return device == reinterpret_cast<nvmlDevice_t>(2) ? 1 : 0;
+}
 
 void FillPci(unsigned index, nvmlPciInfo_t* info) {
   *info = {};
@@ -38,7 +40,9 @@ nvmlReturn_t nvmlInit_v2() {
   return Fails("start") ? kUnknown : kNvmlSuccess;
 }
 nvmlReturn_t nvmlShutdown() { return kNvmlSuccess; }
-const char* nvmlErrorString(nvmlReturn_t error) { return error == kGpuIsLost ? "GPU is lost" : "Unknown\nError"; }
+const char* nvmlErrorString(nvmlReturn_t error) {
+  return error == kGpuIsLost ? "GPU is lost" : "Unknown\nError";
+}
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned* count) {
   *count = 2;
@@ -69,7 +73,8 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t, unsigned link, unsigned* act
   *active = link < 2;
   return link < 3 ? kNvmlSuccess : kUnknown;
 }
-nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned, nvmlPciInfo_t* info) {
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned,
+                                                 nvmlPciInfo_t* info) {
   FillPci(1 - IndexOf(device), info);
   return kNvmlSuccess;
 }

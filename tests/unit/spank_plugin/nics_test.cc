@@ -10,7 +10,8 @@ namespace {
 
 class NicsTest : public testing::Test {
  protected:
-  void WriteInterface(const std::string& name, const std::string& type, const std::string& state, const std::string& speed) {
+  void WriteInterface(const std::string& name, const std::string& type, const std::string& state,
+                      const std::string& speed) {
     root_.Write("sys/class/net/" + name + "/type", type + "\n");
     root_.Write("sys/class/net/" + name + "/operstate", state + "\n");
     if (!speed.empty()) root_.Write("sys/class/net/" + name + "/speed", speed + "\n");

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <signal.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,7 +33,8 @@ Ended RunCommand(const std::string& command, double seconds = 30) {
   const TemporaryFolder folder;
   const pid_t pid = ::fork();
   if (pid == 0) {
-    const std::string line = "exec >" + folder.Path() + "/out 2>" + folder.Path() + "/err; " + command;
+    const std::string line =
+        "exec >" + folder.Path() + "/out 2>" + folder.Path() + "/err; " + command;
     ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
     ::_exit(127);
   }
@@ -55,9 +56,12 @@ Ended RunCommand(const std::string& command, double seconds = 30) {
   return ended;
 }
 
-/// Runs the probe with settings of its environment before it; `FAKE_NVML=...` brings the fake NVML in.
+/// Runs the probe with settings of its environment before it; `FAKE_NVML=...` brings the fake NVML
+/// in.
 Ended RunProbe(const std::string& settings = "", double seconds = 30) {
-  const std::string library = settings.find("FAKE_NVML") == std::string::npos ? "" : "LD_LIBRARY_PATH=" FAKE_NVML_FOLDER " ";
+  const std::string library = settings.find("FAKE_NVML") == std::string::npos
+                                  ? ""
+                                  : "LD_LIBRARY_PATH=" FAKE_NVML_FOLDER " ";
   return RunCommand("exec env " + library + settings + " " PROBE_PROGRAM, seconds);
 }
 
@@ -82,7 +86,9 @@ TEST(ProbeProgram, DescribesThisNode) {
   ::gethostname(host, sizeof host - 1);
   EXPECT_TRUE(std::string(host).starts_with(node.name)) << node.name;
   EXPECT_EQ(node.source, "user");
-  EXPECT_THAT(node.taken_at, testing::ContainsRegex("^20[0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z$"));
+  EXPECT_THAT(node.taken_at,
+              testing::ContainsRegex(
+                  "^20[0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z$"));
   EXPECT_TRUE(node.processors_status.Ok()) << node.processors_status.status;
   EXPECT_NE(node.processors.model, "");
   EXPECT_GE(node.processors.packages, 1);
@@ -93,7 +99,8 @@ TEST(ProbeProgram, DescribesThisNode) {
   EXPECT_EQ(node.processors.allowed_threads, CPU_COUNT(&bound));
   EXPECT_GE(node.processors.allowed_cores, 1);
   EXPECT_TRUE(node.memory_status.Ok());
-  EXPECT_EQ(node.memory.total_bytes, std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE));
+  EXPECT_EQ(node.memory.total_bytes,
+            std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE));
   EXPECT_GT(node.memory.available_bytes, 0);
   EXPECT_LE(node.memory.available_bytes, node.memory.total_bytes);
   EXPECT_GT(node.probe_seconds, 0);
@@ -107,7 +114,8 @@ TEST(ProbeProgram, CountsOnlyWhatItMayRunOn) {
 }
 
 TEST(ProbeProgram, KnowsWhoRanItAndWhatSlurmCallsTheNode) {
-  const Node node = NodesOf(RunProbe("SLURM_SCRIPT_CONTEXT=prolog_slurmd SLURMD_NODENAME=n17")).back();
+  const Node node =
+      NodesOf(RunProbe("SLURM_SCRIPT_CONTEXT=prolog_slurmd SLURMD_NODENAME=n17")).back();
   EXPECT_EQ(node.source, "prolog");
   EXPECT_EQ(node.name, "n17");
 }
@@ -141,14 +149,19 @@ TEST(ProbeProgram, ALostGpuIsNamedAndTheOthersStay) {
 }
 
 TEST(ProbeProgram, SaysWhyThereAreNoGpus) {
-  EXPECT_EQ(NodesOf(RunProbe("FAKE_NVML=start")).back().gpus_status.status, "NVML does not start: Unknown\\x0aError");
-  EXPECT_EQ(NodesOf(RunProbe("FAKE_NVML=count")).back().gpus_status.status, "NVML does not count the GPUs: Unknown\\x0aError");
+  EXPECT_EQ(NodesOf(RunProbe("FAKE_NVML=start")).back().gpus_status.status,
+            "NVML does not start: Unknown\\x0aError");
+  EXPECT_EQ(NodesOf(RunProbe("FAKE_NVML=count")).back().gpus_status.status,
+            "NVML does not count the GPUs: Unknown\\x0aError");
 }
 
 TEST(ProbeProgram, ALibraryThatIsNoNvmlIsNamed) {
   const TemporaryFolder folder;
   folder.Write("libnvidia-ml.so.1", "no library");
-  EXPECT_THAT(NodesOf(RunCommand("exec env LD_LIBRARY_PATH=" + folder.Path() + " " PROBE_PROGRAM)).back().gpus_status.status, HasSubstr("NVML cannot be loaded: "));
+  EXPECT_THAT(NodesOf(RunCommand("exec env LD_LIBRARY_PATH=" + folder.Path() + " " PROBE_PROGRAM))
+                  .back()
+                  .gpus_status.status,
+              HasSubstr("NVML cannot be loaded: "));
 }
 
 TEST(ProbeProgram, AHangingDriverLeavesTheCpuPart) {
@@ -166,7 +179,8 @@ TEST(ProbeProgram, RefusesWhatItDoesNotKnow) {
     ASSERT_TRUE(WIFEXITED(ended.status));
     EXPECT_EQ(WEXITSTATUS(ended.status), 2) << arguments;
     EXPECT_TRUE(ended.lines.empty());
-    EXPECT_EQ(std::count(ended.complaint.begin(), ended.complaint.end(), '\n'), 1) << ended.complaint;
+    EXPECT_EQ(std::count(ended.complaint.begin(), ended.complaint.end(), '\n'), 1)
+        << ended.complaint;
   }
 }
 

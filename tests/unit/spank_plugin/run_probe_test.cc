@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kLong{20'000};
 constexpr milliseconds kShort{400};
 
-/// Processes on this machine that were started with this argument; each test's fakes are told apart by their folder.
+/// Processes on this machine that were started with this argument; each test's fakes are told apart
+/// by their folder.
 std::set<pid_t> ProcessesOf(const std::string& folder) {
   std::set<pid_t> pids;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -43,17 +45,23 @@ class RunProbeTest : public testing::Test {
   RunProbeTest() {
     for (const auto& fake : std::filesystem::directory_iterator(FAKE_PROBES)) {
       std::filesystem::copy(fake.path(), folder_.Path());
-      std::filesystem::permissions(folder_.Path() / fake.path().filename(), std::filesystem::perms(0755));
+      std::filesystem::permissions(folder_.Path() / fake.path().filename(),
+                                   std::filesystem::perms(0755));
     }
   }
 
   ProbeRequest Request(const std::string& fake, milliseconds deadline = kLong) const {
-    ProbeRequest request{folder_.Path() + "/" + fake, deadline, kMaxSnapshotBytes, {"PATH=/usr/bin:/bin", "TEST_FOLDER=" + folder_.Path()}, std::nullopt};
+    ProbeRequest request{folder_.Path() + "/" + fake,
+                         deadline,
+                         kMaxSnapshotBytes,
+                         {"PATH=/usr/bin:/bin", "TEST_FOLDER=" + folder_.Path()},
+                         std::nullopt};
     if (::geteuid() == 0) request.run_as = ProbeIdentity{65534, 65534};
     return request;
   }
 
-  /// Runs a fake; nothing of it may be left afterwards, and it may not take longer than its deadline allows.
+  /// Runs a fake; nothing of it may be left afterwards, and it may not take longer than its
+  /// deadline allows.
   ProbeOutcome Run(const ProbeRequest& request) const {
     const auto begin = Clock::now();
     const ProbeOutcome outcome = RunProbe(request);
@@ -64,7 +72,9 @@ class RunProbeTest : public testing::Test {
     EXPECT_LT(outcome.problem.size(), 500U);
     return outcome;
   }
-  ProbeOutcome Run(const std::string& fake, milliseconds deadline = kLong) const { return Run(Request(fake, deadline)); }
+  ProbeOutcome Run(const std::string& fake, milliseconds deadline = kLong) const {
+    return Run(Request(fake, deadline));
+  }
 
   TemporaryFolder folder_;
   mutable Clock::duration spent_{};
@@ -130,7 +140,9 @@ TEST_F(RunProbeTest, GarbageIsNoDocument) {
   EXPECT_THAT(outcome.problem, HasSubstr("printed no JSON document, but "));
 }
 
-TEST_F(RunProbeTest, SilenceIsNoDocument) { EXPECT_THAT(Run("silent").problem, HasSubstr("printed no JSON document, but 0 bytes")); }
+TEST_F(RunProbeTest, SilenceIsNoDocument) {
+  EXPECT_THAT(Run("silent").problem, HasSubstr("printed no JSON document, but 0 bytes"));
+}
 
 TEST_F(RunProbeTest, AFloodIsRefusedBeforeItIsOver) {
   const ProbeOutcome outcome = Run("flood");
@@ -149,11 +161,49 @@ TEST_F(RunProbeTest, TheFirstComplaintIsPassedOnFitForALog) {
 }
 
 TEST_F(RunProbeTest, AProbeThatCannotStartIsNamed) {
-  EXPECT_THAT(Run("missing").problem, HasSubstr("/missing did not start: execve: No such file or directory"));
-  EXPECT_THAT(Run("no_interpreter").problem, HasSubstr("did not start: execve: No such file or directory"));
+  EXPECT_THAT(Run("missing").problem,
+              HasSubstr("/missing did not start: execve: No such file or directory"));
+  EXPECT_THAT(Run("no_interpreter").problem,
+              HasSubstr("did not start: execve: No such file or directory"));
   EXPECT_THAT(Run(".").problem, HasSubstr("did not start: execve: Permission denied"));
   folder_.Write("text", "no program");
   EXPECT_THAT(Run("text").problem, HasSubstr("did not start: execve: Permission denied"));
+}
+
+/// The problem that RunProbe meets in a process of its own with a limit set.
+std::string ProblemUnderLimit(const ProbeRequest& request, __rlimit_resource resource,
+                              rlim_t limit) {
+  int pipe_ends[2];
+  EXPECT_EQ(::pipe(pipe_ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // Root has no limit of processes; this user has none running.
+    if (::geteuid() == 0 && ::setresuid(65533, 65533, 65533) != 0) ::_exit(1);
+    const rlimit set{limit, limit};
+    if (::setrlimit(resource, &set) != 0) ::_exit(1);
+    const std::string problem = RunProbe(request).problem;
+    ::_exit(::write(pipe_ends[1], problem.data(), problem.size()) < 0);
+  }
+  ::close(pipe_ends[1]);
+  char problem[1024];
+  const ssize_t n = ::read(pipe_ends[0], problem, sizeof problem);
+  ::close(pipe_ends[0]);
+  ::waitpid(child, nullptr, 0);
+  return std::string(problem, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+}
+
+TEST_F(RunProbeTest, ANodeOutOfProcessesOrDescriptorsIsNamed) {
+  ProbeRequest request = Request("two_documents");
+  EXPECT_EQ(ProblemUnderLimit(request, RLIMIT_NPROC, 0),
+            "cannot start the probe: fork: Resource temporarily unavailable");
+  EXPECT_EQ(ProblemUnderLimit(request, RLIMIT_NOFILE, 5),
+            "cannot start the probe: pipe: Invalid argument");
+  EXPECT_THAT(ProblemUnderLimit(request, RLIMIT_NOFILE, 13),
+              HasSubstr("cannot start the probe: pipe: Too many open files"));
+  // Who is not root cannot become nobody; the probe is not run with the caller's rights instead.
+  request.run_as = ProbeIdentity{65534, 65534};
+  EXPECT_THAT(ProblemUnderLimit(request, RLIMIT_NOFILE, 100),
+              HasSubstr("did not start: setgroups, setgid or setuid: Operation not permitted"));
 }
 
 TEST_F(RunProbeTest, AProbeStartsWithoutAnyOfTheCallersRightsOrThings) {
@@ -175,13 +225,21 @@ TEST_F(RunProbeTest, AProbeStartsWithoutAnyOfTheCallersRightsOrThings) {
   ::close(77);
   ASSERT_EQ(outcome.problem, "");
   if (::geteuid() == 0) {
-    EXPECT_THAT(outcome.document, HasSubstr(R"("uid":"65534 65534 65534 65534","gid":"65534 65534 65534 65534","groups":"")"));
+    EXPECT_THAT(
+        outcome.document,
+        HasSubstr(
+            R"("uid":"65534 65534 65534 65534","gid":"65534 65534 65534 65534","groups":"")"));
   }
   EXPECT_THAT(outcome.document, HasSubstr(R"("session":"own","directory":"/")"));
   // 3 and 10 are the fake's own: its shell reads the script and the output of ls through them.
   EXPECT_THAT(outcome.document, testing::ContainsRegex("\"descriptors\":\"0 1 (10 )?2( 3)?\""));
-  EXPECT_THAT(outcome.document, HasSubstr(R"("no_new_privileges":"1","ignored_signals":"0000000000000000","blocked_signals":"0000000000000000","core":"0")"));
-  EXPECT_THAT(outcome.document, HasSubstr("\"environment\":\"PATH=/usr/bin:/bin TEST_FOLDER=" + folder_.Path() + "\""));
+  EXPECT_THAT(
+      outcome.document,
+      HasSubstr(
+          R"("no_new_privileges":"1","ignored_signals":"0000000000000000","blocked_signals":"0000000000000000","core":"0")"));
+  EXPECT_THAT(
+      outcome.document,
+      HasSubstr("\"environment\":\"PATH=/usr/bin:/bin TEST_FOLDER=" + folder_.Path() + "\""));
 }
 
 TEST_F(RunProbeTest, ACallerWithoutStandardDescriptorsIsServedToo) {

@@ -77,7 +77,8 @@ TEST_F(SnapshotFolder, LeavesWhatIsNotOurs) {
   EXPECT_EQ(Read(Root() + "/7/precious"), "keep");
 }
 
-/// Something in the way of the root: nothing is kept there, and since nothing can be of ours, nothing is removed.
+/// Something in the way of the root: nothing is kept there, and since nothing can be of ours,
+/// nothing is removed.
 void ExpectRefusedRoot(const std::string& root) {
   const auto written = WriteSnapshot(root, 7, "text");
   ASSERT_FALSE(written);

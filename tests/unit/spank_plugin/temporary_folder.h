@@ -15,7 +15,8 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     char name[] = "/tmp/adaptive-train-test.XXXXXX";
-    if (::mkdtemp(name) == nullptr || ::chmod(name, 0755) != 0) throw std::runtime_error("cannot make a folder in /tmp");
+    if (::mkdtemp(name) == nullptr || ::chmod(name, 0755) != 0)
+      throw std::runtime_error("cannot make a folder in /tmp");
     path_ = name;
   }
   ~TemporaryFolder() {

@@ -1,0 +1,143 @@
+// Configurations: every key, overrides, and what is refused with which words.
+#include "core/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace adaptive_train {
+namespace {
+
+using testing::HasSubstr;
+
+class ConfigTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "config_test.XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string File(const std::string& text) {
+    const std::string path = folder_ + "/config.toml";
+    std::ofstream(path) << text;
+    return path;
+  }
+  std::string ErrorOf(const std::string& text, const std::vector<ConfigOverride>& overrides = {}) {
+    auto config = LoadConfig(File(text), overrides);
+    if (config) return "accepted";
+    EXPECT_EQ(config.error().exit_code, ExitCode::kUsage);
+    EXPECT_EQ(config.error().message.find('\n'), std::string::npos);
+    return config.error().message;
+  }
+
+  std::string folder_;
+};
+
+constexpr const char* kMinimal = "[data]\ntrain = \"text\"\n";
+
+TEST_F(ConfigTest, TakesDefaultsAndPathsRelativeToTheFile) {
+  auto config = LoadConfig(File(kMinimal), {});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->data.train, folder_ + "/text");
+  EXPECT_EQ(config->data.validation, "auto");
+  EXPECT_EQ(config->train.steps, 100);
+  EXPECT_FALSE(config->parallel.data.has_value());
+}
+
+TEST_F(ConfigTest, WhatIsPrintedReadsBackTheSame) {
+  auto config = LoadConfig(File(kMinimal), {{"optimizer.lr", "3e-05"},
+                                            {"optimizer.betas", "[0.8, 0.999]"},
+                                            {"parallel.data", "3"},
+                                            {"data.train", "a \"quoted\\ name"},
+                                            {"model.tie_embeddings", "false"},
+                                            {"optimizer.clip", "2"}});
+  ASSERT_TRUE(config) << config.error().message;
+  const std::string text = ToToml(*config);
+  auto again = LoadConfig(File(text), {});
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(ToToml(*again), text);
+  EXPECT_DOUBLE_EQ(again->optimizer.lr, 3e-5);
+  EXPECT_DOUBLE_EQ(again->optimizer.beta2, 0.999);
+  EXPECT_EQ(again->parallel.data, 3);
+  EXPECT_FALSE(again->model.tie_embeddings);
+}
+
+TEST_F(ConfigTest, TheExampleHasEveryKeyAndIsAccepted) {
+  const std::string example = std::string(SOURCE_DIR) + "/examples/quickstart.toml";
+  auto config = LoadConfig(example, {});
+  ASSERT_TRUE(config) << config.error().message;
+  std::ifstream file(example);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  // Every line "key = value" of the printed form stands in the example under the same section.
+  std::istringstream lines(ToToml(*config));
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("[", 0) == 0) section = line;
+    const auto equals = line.find(" = ");
+    if (equals == std::string::npos) continue;
+    const auto at = section.empty() ? 0 : text.find(section);
+    ASSERT_NE(at, std::string::npos) << section;
+    const auto end = text.find("\n[", at);
+    EXPECT_THAT(text.substr(at, end - at), HasSubstr("\n" + line.substr(0, equals) + " = "))
+        << section;
+  }
+}
+
+TEST_F(ConfigTest, OverridesCountLastAndAreRelativeToTheWorkingDirectory) {
+  auto config = LoadConfig(File(kMinimal), {{"train.steps", "7"},
+                                            {"train.steps", "8"},
+                                            {"data.train", "other"},
+                                            {"train.micro_batch", "auto"}});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->train.steps, 8);
+  EXPECT_EQ(config->data.train, (std::filesystem::current_path() / "other").string());
+}
+
+TEST_F(ConfigTest, RefusesInOneLine) {
+  const std::string data = kMinimal;
+  EXPECT_THAT(ErrorOf(data + "[train]\nstepz = 3\n"),
+              HasSubstr("line 4: unknown key train.stepz; the nearest is train.steps"));
+  EXPECT_THAT(ErrorOf("steps = 3\n" + data), HasSubstr("unknown key steps outside of a section"));
+  EXPECT_THAT(ErrorOf(data + "[train]\nsteps = \"3\"\n"),
+              HasSubstr("train.steps must be an integer, 1 or more"));
+  EXPECT_THAT(ErrorOf(data + "[train]\nsteps = 3.5\n"),
+              HasSubstr("train.steps must be an integer"));
+  EXPECT_THAT(ErrorOf(data + "[train]\nsteps = 9223372036854775807\n"),
+              HasSubstr("train.steps must be an integer"));
+  EXPECT_THAT(ErrorOf(data + "[optimizer]\nbetas = [0.9]\n"),
+              HasSubstr("optimizer.betas must be two numbers"));
+  EXPECT_THAT(ErrorOf(data + "[optimizer]\nlr = nan\n"),
+              HasSubstr("optimizer.lr must be a number"));
+  EXPECT_THAT(ErrorOf(data + "[parallel]\ndata = 0\n"),
+              HasSubstr("parallel.data must be \"auto\" or an integer from 1"));
+  EXPECT_THAT(ErrorOf(data + "[model]\nhidden = 130\n"),
+              HasSubstr("must be a multiple of model.heads"));
+  EXPECT_THAT(ErrorOf(data + "[model]\nvocab = 100\n"), HasSubstr("bytes need 256"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("data.train is missing"));
+  EXPECT_THAT(ErrorOf("[data\n"), HasSubstr("line 1"));
+  EXPECT_THAT(ErrorOf("format_version = 2\n" + data), HasSubstr("format_version 2 is newer"));
+  EXPECT_THAT(ErrorOf(data, {{"train.stepz", "3"}}), HasSubstr("the nearest is train.steps"));
+  EXPECT_THAT(ErrorOf(data, {{"train.steps", "3\ny = 4"}}),
+              HasSubstr("--train.steps: not a value"));
+  EXPECT_THAT(ErrorOf(data, {{"model.kind", "llama"}}), HasSubstr("this version trains gpt2 only"));
+}
+
+TEST_F(ConfigTest, RefusesFilesThatAreNone) {
+  auto missing = LoadConfig(folder_ + "/none.toml", {});
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().message, HasSubstr("none.toml: No such file"));
+  auto directory = LoadConfig(folder_, {});
+  ASSERT_FALSE(directory);
+  EXPECT_THAT(directory.error().message, HasSubstr("not a regular file"));
+  auto huge = LoadConfig(File(std::string(2 << 20, '#')), {});
+  ASSERT_FALSE(huge);
+  EXPECT_THAT(huge.error().message, HasSubstr("larger than"));
+}
+
+}  // namespace
+}  // namespace adaptive_train

@@ -1,0 +1,97 @@
+// Frames of the control channel: what goes in comes out, however it is cut; garbage is refused.
+#include "core/control_message.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace adaptive_train {
+namespace {
+
+ControlMessage RoundTrip(const ControlMessage& message) {
+  FrameReader reader;
+  for (char byte : EncodeFrame(message)) {
+    auto early = reader.Next();
+    EXPECT_TRUE(early && !*early);
+    reader.Feed(std::string_view(&byte, 1));
+  }
+  auto whole = reader.Next();
+  EXPECT_TRUE(whole && *whole);
+  return **whole;
+}
+
+TEST(ControlMessage, EveryTypeSurvivesTheWire) {
+  const ControlMessage all[] = {Hello{"token", 3, "n1", 42, "7.0"},
+                                Ready{},
+                                Wired{},
+                                Resumed{5},
+                                Metrics{},
+                                Saved{9, "/x"},
+                                RankFailure{1, "h", "op", 2, "why", 3, 12},
+                                Goodbye{4},
+                                Go{},
+                                CheckpointNow{},
+                                Stop{},
+                                Abort{"because"},
+                                Heartbeat{}};
+  static_assert(std::size(all) == std::variant_size_v<ControlMessage>);
+  for (std::size_t i = 0; i < std::size(all); ++i) EXPECT_EQ(RoundTrip(all[i]).index(), i);
+}
+
+TEST(ControlMessage, KeepsItsFields) {
+  const auto hello = std::get<Hello>(RoundTrip(Hello{"to\"ken\n", 3, "n1", 42, "7.0"}));
+  EXPECT_EQ(hello.token, "to\"ken\n");
+  EXPECT_EQ(hello.rank, 3);
+  const auto failure = std::get<RankFailure>(RoundTrip(RankFailure{1, "h", "op", 2, "why", 3, 12}));
+  EXPECT_EQ(failure.peer, 2);
+  EXPECT_EQ(failure.exit_code, 12);
+}
+
+TEST(ControlMessage, MetricsKeepNumbersAndLossesThatAreNone) {
+  Metrics metrics;
+  metrics.values.step = 7;
+  metrics.values.loss = std::numeric_limits<double>::quiet_NaN();
+  metrics.values.grad_norm = 0.1;
+  metrics.values.skipped = true;
+  metrics.values.grad_bytes = std::int64_t{1} << 40;
+  metrics.values.validation_loss = 2.5;
+  const auto back = std::get<Metrics>(RoundTrip(metrics)).values;
+  EXPECT_EQ(back.step, 7);
+  EXPECT_TRUE(std::isnan(back.loss));
+  EXPECT_EQ(back.grad_norm, 0.1);
+  EXPECT_TRUE(back.skipped);
+  EXPECT_EQ(back.grad_bytes, std::int64_t{1} << 40);
+  EXPECT_EQ(back.validation_loss, 2.5);
+}
+
+TEST(ControlMessage, SeveralFramesInOnePiece) {
+  FrameReader reader;
+  reader.Feed(EncodeFrame(Go{}) + EncodeFrame(Stop{}) + "\0\0");
+  EXPECT_TRUE(std::holds_alternative<Go>(**reader.Next()));
+  EXPECT_TRUE(std::holds_alternative<Stop>(**reader.Next()));
+  EXPECT_FALSE(*reader.Next());
+}
+
+std::string Frame(const std::string& body) {
+  std::string frame;
+  for (int shift = 24; shift >= 0; shift -= 8)
+    frame += static_cast<char>((body.size() >> shift) & 0xff);
+  return frame + body;
+}
+
+TEST(ControlMessage, GarbageIsAnErrorInOneLine) {
+  for (const std::string& bytes :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("\xff\xff\xff\xff"), Frame("not json"),
+        Frame("{}"), Frame("[1]"), Frame(R"({"type":"dance"})"), Frame(R"({"type":"hello"})"),
+        Frame(R"({"type":"metrics","step":"one"})"), Frame(R"({"type":7})")}) {
+    FrameReader reader;
+    reader.Feed(bytes);
+    auto message = reader.Next();
+    ASSERT_FALSE(message) << bytes;
+    EXPECT_EQ(message.error().message.find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace adaptive_train

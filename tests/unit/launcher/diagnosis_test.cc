@@ -1,0 +1,88 @@
+// Which rank failed first, from signs that come in any order.
+#include "launcher/diagnosis.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/rank_exit.h"
+
+namespace adaptive_train {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<RankRecord> Ranks(int n) {
+  std::vector<RankRecord> ranks(static_cast<std::size_t>(n));
+  for (int i = 0; i < n; ++i) ranks[static_cast<std::size_t>(i)].host = "n" + std::to_string(i + 1);
+  return ranks;
+}
+
+RankFailure LostPeer(int peer) {
+  return {-1,
+          "",
+          "all-reduce 3 of gradients",
+          peer,
+          "Connection reset",
+          7,
+          ToInt(RankExit::kTransport)};
+}
+
+TEST(Diagnose, NothingFromHealthyRanks) { EXPECT_FALSE(Diagnose(Ranks(3))); }
+
+TEST(Diagnose, ADeadRankComesBeforeThoseThatMissedIt) {
+  auto ranks = Ranks(3);
+  ranks[0].order_reported = 1, ranks[0].report = LostPeer(1);
+  ranks[2].order_reported = 2, ranks[2].report = LostPeer(1);
+  ranks[1].order_closed = 3, ranks[1].closed_why = "the process ended", ranks[1].step = 7;
+  auto found = Diagnose(ranks);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->failure.rank, 1);
+  EXPECT_EQ(found->kind, "killed");
+  EXPECT_FALSE(found->hearsay);
+  EXPECT_EQ(Describe(*found), "rank 1 on n2 failed after step 7: the process ended");
+}
+
+TEST(Diagnose, AnAccusationAloneIsHearsay) {
+  auto ranks = Ranks(2);
+  ranks[0].order_reported = 1, ranks[0].report = LostPeer(1);
+  auto found = Diagnose(ranks);
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->hearsay);
+  EXPECT_EQ(Describe(*found),
+            "rank 0 on n1 failed after step 7 in all-reduce 3 of gradients with rank 1: Connection "
+            "reset");
+}
+
+TEST(Diagnose, SilenceAndOwnReportsAreCauses) {
+  auto ranks = Ranks(2);
+  ranks[0].order_reported = 1, ranks[0].report = LostPeer(1);
+  ranks[1].order_silent = 2;
+  EXPECT_THAT(Describe(*Diagnose(ranks)), HasSubstr("rank 1 on n2 failed: no heartbeat for 6 s"));
+  ranks[0].report = RankFailure{0,
+                                "n1",
+                                "writing a checkpoint",
+                                -1,
+                                "No space left on device",
+                                9,
+                                ToInt(RankExit::kCheckpoint)};
+  EXPECT_EQ(Describe(*Diagnose(ranks)),
+            "rank 0 on n1 failed after step 9 in writing a checkpoint: No space left on device");
+}
+
+TEST(Diagnose, TheEarliestOfEqualSignsAndTheProcessesEndInWords) {
+  auto ranks = Ranks(3);
+  ranks[2].order_closed = 1, ranks[2].order_ended = 4,
+  ranks[2].ended_how = "killed by signal 9 (Killed)";
+  ranks[0].order_closed = 2;
+  EXPECT_THAT(Describe(*Diagnose(ranks)),
+              HasSubstr("rank 2 on n3 failed: its process ended: killed by signal 9"));
+}
+
+TEST(Diagnose, RanksThatSaidGoodbyeDidNotFail) {
+  auto ranks = Ranks(2);
+  ranks[0].goodbye = true, ranks[0].order_ended = 1;
+  EXPECT_FALSE(Diagnose(ranks));
+}
+
+}  // namespace
+}  // namespace adaptive_train

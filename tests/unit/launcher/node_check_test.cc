@@ -1,0 +1,89 @@
+// What one node says of itself and of the shared paths.
+#include "launcher/node_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace adaptive_train {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class NodeCheckTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "node_check_test.XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    std::filesystem::create_directories(folder_ + "/run/logs");
+    std::ofstream(folder_ + "/run/.adaptive-train-shared") << "token";
+    Node node;
+    node.name = "n9";
+    node.memory.total_bytes = 5;
+    Script("printf 'half of a docu\\n'; cat <<'END'\n" + ToJson(node) + "\nEND");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void Script(const std::string& body) {
+    std::ofstream(folder_ + "/probe") << "#!/bin/sh\n" << body << "\n";
+    ::chmod((folder_ + "/probe").c_str(), 0755);
+  }
+  NodeCheck Check(const std::string& token = "token", std::vector<std::string> readable = {}) {
+    NodeCheckRequest request;
+    request.run_dir = folder_ + "/run";
+    request.token = token;
+    request.readable = std::move(readable);
+    return CheckThisNode(request, folder_ + "/probe");
+  }
+  std::string folder_;
+};
+
+TEST_F(NodeCheckTest, TakesTheProbesLastWholeDocument) {
+  const NodeCheck check = Check();
+  EXPECT_THAT(check.trouble, IsEmpty());
+  EXPECT_EQ(check.node.source, "user");
+  EXPECT_EQ(check.node.memory.total_bytes, 5);
+}
+
+TEST_F(NodeCheckTest, SurvivesTheWayToTheLauncherInShortLines) {
+  NodeCheck check = Check();
+  check.note = std::string(5000, 'x');
+  const std::string text = ToJson(check);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 1000u);
+  auto back = NodeCheckFromJson(text);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->node.name, check.node.name);
+}
+
+TEST_F(NodeCheckTest, FindsAFolderThatIsNotShared) {
+  ASSERT_EQ(Check("other").trouble.size(), 1u);
+  EXPECT_THAT(Check("other").trouble[0], HasSubstr("run folder not shared"));
+  std::filesystem::remove(folder_ + "/run/.adaptive-train-shared");
+  EXPECT_THAT(Check().trouble[0], HasSubstr("run folder not shared"));
+}
+
+TEST_F(NodeCheckTest, FindsDataThatCannotBeRead) {
+  EXPECT_THAT(Check("token", {folder_ + "/none"}).trouble[0], HasSubstr("data not readable"));
+  EXPECT_THAT(Check("token", {folder_ + "/probe"}).trouble, IsEmpty());
+}
+
+TEST_F(NodeCheckTest, AProbeThatFailsIsTroubleInOneLine) {
+  for (const char* body : {"exit 3", "echo garbage", "kill -9 $$", "yes | head -c 9000000"}) {
+    Script(body);
+    const NodeCheck check = Check();
+    ASSERT_EQ(check.trouble.size(), 1u) << body;
+    EXPECT_THAT(check.trouble[0], HasSubstr("no snapshot"));
+    EXPECT_EQ(check.trouble[0].find('\n'), std::string::npos);
+    EXPECT_TRUE(NodeCheckFromJson(ToJson(check)));
+  }
+}
+
+}  // namespace
+}  // namespace adaptive_train
