@@ -22,9 +22,7 @@ constexpr rlim_t kProcesses = 1024;  // counts all of nobody's on this node
 [[noreturn]] void ReportAndExit(int descriptor, const char* step) {
   LaunchFailure failure{{}, errno};
   std::strncpy(failure.step, step, sizeof failure.step - 1);
-  // If even this fails, the parent sees exit status 127.
-  if (::write(descriptor, &failure, sizeof failure) < 0) ::_exit(127);
-  ::_exit(127);
+  ::_exit(::write(descriptor, &failure, sizeof failure) < 0 ? 126 : 127);
 }
 
 bool SetLimit(__rlimit_resource resource, rlim_t value) {
