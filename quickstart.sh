@@ -44,7 +44,7 @@ eval "$("$box" env)"
 echo "4/4 training on the Free On-line Dictionary of Computing (Debian's dict-foldoc)"
 zcat /usr/share/dictd/foldoc.dict.dz >"$BOX_HOME/corpus.txt"
 cp examples/quickstart.toml examples/quickstart.job "$BOX_HOME/"
-chown "$BOX_USER:" "$BOX_HOME"/{corpus.txt,quickstart.toml,quickstart.job}
+chown --reference="$BOX_HOME" "$BOX_HOME"/{corpus.txt,quickstart.toml,quickstart.job}
 job=$("$box" on ctl --user sbatch --parsable -N4 --adaptive-train quickstart.job)
 output=$BOX_HOME/slurm-$job.out
 echo "\$ sbatch -N4 --adaptive-train quickstart.job    # job $job"
@@ -69,4 +69,4 @@ read -r loss entropy < <(sed 's/[^0-9.]\+/ /g' <<<"$result")
 awk -v a="$loss" -v b="$entropy" 'BEGIN { exit !(a < b) }' || fail "validation loss $loss is not below the unigram entropy $entropy"
 echo
 echo "The model does better than letter frequencies: $loss < $entropy nats per byte."
-echo "Run folder: $BOX_HOME/runs/$job"
+sed -n 's/^run folder: /Run folder: /p' "$output"

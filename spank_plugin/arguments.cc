@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/limits.h"
+#include "spank_plugin/seconds.h"
 
 namespace adaptive_train::plugin {
 namespace {
@@ -38,10 +39,9 @@ ArgumentsResult ParseArguments(std::span<const char* const> words) {
       result.problems.push_back("plugstack argument " + std::string(word) +
                                 " is unknown; allowed: probe=PATH, deadline=SECONDS");
     } else if (!SetDeadline(word.substr(9), result.arguments)) {
-      result.problems.push_back(
-          "plugstack argument " + std::string(word) +
-          ": the deadline must be 0.1 to 60 seconds; using " +
-          std::to_string(std::chrono::duration<double>(result.arguments.deadline).count()));
+      result.problems.push_back("plugstack argument " + std::string(word) +
+                                ": the deadline must be 0.1 to 60 seconds; using " +
+                                InSeconds(result.arguments.deadline));
     }
   }
   return result;

@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "core/result.h"
 #include "spank_plugin/descriptor.h"
 #include "spank_plugin/probe_child.h"
+#include "spank_plugin/seconds.h"
 #include "spank_plugin/strays.h"
 
 namespace adaptive_train::plugin {
@@ -191,10 +191,7 @@ std::string Child::Problem() const {
   if (output_bytes_ > request_.max_output_bytes)
     return "printed more than " + std::to_string(request_.max_output_bytes) + " bytes";
   if (!ended_) {
-    char seconds[32];
-    std::snprintf(seconds, sizeof seconds, "%g",
-                  std::chrono::duration<double>(request_.deadline).count());
-    return std::string("did not finish within ") + seconds + " s" + Complaint();
+    return "did not finish within " + InSeconds(request_.deadline) + Complaint();
   }
   if (how_.si_code == CLD_KILLED || how_.si_code == CLD_DUMPED) {
     return "was ended by signal " + std::to_string(how_.si_status) + " (" +

@@ -18,7 +18,7 @@ teardown_file() { box down --purge; }
 setup() {
   box down
   box up --prefix "$BATS_FILE_TMPDIR/prefix" --nodes 16
-  cp "$build/lib/faulty_plugin.so" "$BOX_PREFIX/lib/"
+  cp "$BUILD/lib/faulty_plugin.so" "$BOX_PREFIX/lib/"
   rm -f "$BOX_HOME"/ran.*
 }
 
@@ -29,10 +29,10 @@ load_cells() {
     read -r hook context failure _ <<<"${cells[index]}"
     failures+=" n$((index + 1)):$hook:$context:$failure"
   done
-  plugstack "$1 $faulty_plugin$failures"
+  plugstack "$1 $FAULTY_PLUGIN$failures"
 }
 
-slurmd_only() { [ -z "$(box_root "$1" ps -eo args | grep '^slurmstepd')" ]; }
+slurmd_only() { ! box_root "$1" ps -eo args | grep -q '^slurmstepd'; }
 
 # outcome NODE JOB: one of the words above, as things stand now; or something else while they change.
 outcome() {
@@ -219,7 +219,7 @@ exit local throw ran-crashed
 CELLS
   for case in "${cells[@]}"; do
     read -r hook context failure expected <<<"$case"
-    plugstack "required $faulty_plugin ctl:$hook:$context:$failure"
+    plugstack "required $FAULTY_PLUGIN ctl:$hook:$context:$failure"
     rm -f "$BOX_HOME"/ran.*
     command=(srun -w n1 touch ran.n1)
     [[ $context == local ]] || command=(sbatch --output=/dev/null -w n1 --wrap 'touch ran.n1')
@@ -235,7 +235,7 @@ CELLS
 }
 
 @test "slurmd: a required plugin that fails at its start keeps the node out, an optional one does not" {
-  plugstack "required $faulty_plugin n1:init:slurmd:return n2:init:slurmd:throw"
+  plugstack "required $FAULTY_PLUGIN n1:init:slurmd:return n2:init:slurmd:throw"
   local node
   for node in n1 n2 n3; do box kill "$node"; done
   box revive n3
@@ -243,7 +243,7 @@ CELLS
   for node in n1 n2; do box revive "$node" >"$BATS_TEST_TMPDIR/$node" 2>&1 3>&- & done
   wait
   for node in n1 n2; do grep -q "node $node did not come up" "$BATS_TEST_TMPDIR/$node"; done
-  plugstack "optional $faulty_plugin n4:init:slurmd:return"
+  plugstack "optional $FAULTY_PLUGIN n4:init:slurmd:return"
   box kill n4
   box revive n4
   runs_slurmd n4
@@ -253,7 +253,7 @@ runs_slurmd() { box_root "$1" ps -eo args | grep -q '^slurmd'; }
 lacks_slurmd() { ! runs_slurmd "$1"; }
 
 @test "slurmd: a plugin that dies at its end harms no job" {
-  plugstack "required $faulty_plugin n1:slurmd_exit:slurmd:throw"
+  plugstack "required $FAULTY_PLUGIN n1:slurmd_exit:slurmd:throw"
   box kill n1
   box revive n1
   wait_until 60 all_idle

@@ -31,7 +31,7 @@ TOML
 exec adaptive-train run config.toml "$@"
 SH
   chmod 755 "$home/job.sh"
-  chown -R "$(box_value BOX_USER):" "$home" 2>/dev/null || chown -R 20001:20001 "$home"
+  chown -R --reference="$home" "$home"
 }
 
 # submit SBATCH-ARGUMENT... -- RUN-ARGUMENT...: prints the job id.

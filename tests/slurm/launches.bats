@@ -30,7 +30,7 @@ SH
   mkdir -p "$home/fake"
   cp "$fakes/libhung_fence.so" "$home/fake/"
   echo 1 >"$home/fake/HUNG_FENCES"
-  chown -R 20001:20001 "$home/fake"
+  chown -R --reference="$home" "$home/fake"
   job=$(box_on ctl sbatch --parsable -N4 --adaptive-train --wrap "LD_PRELOAD=$home/fake/libhung_fence.so exec adaptive-train run config.toml")
   wait_until 90 job_over "$job"
   show_job "$job"

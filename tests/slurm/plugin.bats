@@ -10,7 +10,7 @@ teardown_file() { box down --purge; }
 setup() { rm -f "$BOX_HOME"/{go,out,out.*,pwned,script}; }
 
 teardown() {
-  plugstack "optional $our_plugin"
+  plugstack "optional $OUR_PLUGIN"
   box_root ctl scancel --user=ada 2>/dev/null || true
   wait_until 30 all_idle
 }
@@ -137,7 +137,7 @@ start_job() { box_on ctl sbatch --parsable --output=out "$@" --wrap 'while [ ! -
 
 @test "with the option off nothing is done at all" {
   local node
-  plugstack "optional $our_plugin probe=$BOX_PREFIX/probes/leave_mark"
+  plugstack "optional $OUR_PLUGIN probe=$BOX_PREFIX/probes/leave_mark"
   for node in n1 n2 n3 n4; do
     box_root "$node" rm -rf /run/adaptive-train /tmp/probe-was-here
     our_lines "$node" >"$BATS_TEST_TMPDIR/$node.before"
@@ -237,17 +237,32 @@ folders_are() { [ "$(box_root "$1" find /run/adaptive-train -name node.json | wc
 }
 
 @test "slurmd says in its log which plugstack arguments it could not use, and works with the others" {
-  plugstack "optional $our_plugin deadline=1000 colour=red"
+  plugstack "optional $OUR_PLUGIN deadline=1000 colour=red"
   box kill n4
   box revive n4
   wait_until 60 all_idle
-  our_lines n4 | grep -F 'deadline=1000: the deadline must be 0.1 to 60 seconds'
+  our_lines n4 | grep -F 'deadline=1000: the deadline must be 0.1 to 60 seconds; using 2 s'
   our_lines n4 | grep -F 'colour=red is unknown; allowed: probe=PATH, deadline=SECONDS'
   run_as_user srun --adaptive-train -w n4 find /run/adaptive-train -name node.json
   [ "${#lines[@]}" -eq 1 ]
-  plugstack "optional $our_plugin probe=/no/such/probe"
+  plugstack "optional $OUR_PLUGIN probe=/no/such/probe"
   box kill n4
   box revive n4
   wait_until 60 all_idle
   our_lines n4 | grep -F 'probe /no/such/probe: No such file or directory'
+}
+
+@test "the drop-in is shipped switched off, and works with its last line switched on" {
+  local shipped=$REPOSITORY/site_configs/plugstack.conf.d/adaptive_train.conf folder=$BOX_DIR/etc/slurm/plugstack.conf.d
+  mkdir -p "$folder"
+  cp "$shipped" "$folder/"
+  plugstack "include /etc/slurm/plugstack.conf.d/*.conf"
+  run_as_user srun --adaptive-train -w n1 true
+  [ "$status" -ne 0 ]
+  [[ $output == *"unrecognized option"* ]]
+  # The box's plugin lies elsewhere than an installed one.
+  sed "s,^#optional adaptive_train.so,optional $OUR_PLUGIN," "$shipped" >"$folder/adaptive_train.conf"
+  run_as_user srun --adaptive-train -w n1 find /run/adaptive-train -name node.json
+  [ "$status" -eq 0 ]
+  [ "${#lines[@]}" -eq 1 ]
 }

@@ -1,8 +1,8 @@
 # What the bats files about the plugin share beyond box.bash: which plugins Slurm loads, and what its nodes say.
 # shellcheck shell=bash
 
-repository=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../..")
-build=${ADAPTIVE_TRAIN_BUILD:-$repository/build/${ADAPTIVE_TRAIN_PRESET:-release}}
+REPOSITORY=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../..")
+BUILD=${ADAPTIVE_TRAIN_BUILD:-$REPOSITORY/build/${ADAPTIVE_TRAIN_PRESET:-release}}
 
 # plugin_box_up ARG...: for setup_file: a box of this file's own, with the fakes where its nodes can reach them.
 plugin_box_up() {
@@ -10,15 +10,15 @@ plugin_box_up() {
   unset ADAPTIVE_TRAIN_OPTIONS
   export ADAPTIVE_TRAIN_BOX=/var/tmp/adaptive-train-box-${BATS_TEST_FILENAME##*/}.$$
   local prefix=$BATS_FILE_TMPDIR/prefix
-  cmake --install "$build" --prefix "$prefix" >/dev/null
+  cmake --install "$BUILD" --prefix "$prefix" >/dev/null
   box up --prefix "$prefix" "$@"
   BOX_DIR=$(box_value BOX_DIR) BOX_HOME=$(box_value BOX_HOME) BOX_LOG=$(box_value BOX_LOG) BOX_PREFIX=$(box_value BOX_PREFIX)
   export BOX_DIR BOX_HOME BOX_LOG BOX_PREFIX
-  cp -r "$repository/tests/fakes/probes" "$BOX_PREFIX/probes"
+  cp -r "$REPOSITORY/tests/fakes/probes" "$BOX_PREFIX/probes"
   chmod -R go+rX "$BOX_PREFIX/probes"
-  cp "$build/lib/faulty_plugin.so" "$BOX_PREFIX/lib/"
-  export our_plugin="$BOX_PREFIX/lib/slurm/adaptive_train.so probe=$BOX_PREFIX/bin/adaptive-train-probe"
-  export faulty_plugin="$BOX_PREFIX/lib/faulty_plugin.so"
+  cp "$BUILD/lib/faulty_plugin.so" "$BOX_PREFIX/lib/"
+  export OUR_PLUGIN="$BOX_PREFIX/lib/slurm/adaptive_train.so probe=$BOX_PREFIX/bin/adaptive-train-probe"
+  export FAULTY_PLUGIN="$BOX_PREFIX/lib/faulty_plugin.so"
 }
 
 # plugstack LINE...: what Slurm's processes load from now on. slurmd itself keeps what it was started with; its

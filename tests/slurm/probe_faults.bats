@@ -10,7 +10,7 @@ teardown_file() { box down --purge; }
 setup() { rm -f "$BOX_HOME"/out; }
 
 teardown() {
-  plugstack "optional $our_plugin"
+  plugstack "optional $OUR_PLUGIN"
   local node
   for node in n1 n2; do
     box_root "$node" sh -c 'umount /run/adaptive-train 2>/dev/null; rm -rf /run/adaptive-train'
@@ -18,10 +18,10 @@ teardown() {
   wait_until 30 all_idle
 }
 
-# run_job ARG...: a job on n1 with the option on, which prints its snapshot or `none`.
+# run_job: a job on n1 with the option on, which prints its snapshot or `none`.
 run_job() {
   # shellcheck disable=SC2016 # for the job
-  run_as_user srun -w n1 --adaptive-train "$@" /bin/sh -c 'cat "/run/adaptive-train/$SLURM_JOB_ID/node.json" 2>/dev/null || echo none'
+  run_as_user srun -w n1 --adaptive-train /bin/sh -c 'cat "/run/adaptive-train/$SLURM_JOB_ID/node.json" 2>/dev/null || echo none'
 }
 
 # assert_survived SNAPSHOT SAYS: the job ran and had this snapshot; its node is fine; the log has one line about it,
@@ -34,7 +34,7 @@ assert_survived() {
   wait_until 30 all_idle
   ours=$(our_lines n1 | grep "^adaptive-train: job $job: " || true)
   if [[ $2 ]]; then
-    [ "$(wc -l <<<"$ours")" -eq 1 ] && [[ $ours == *"$2"* ]] || { echo "log: $ours" && false; }
+    [[ $(wc -l <<<"$ours") -eq 1 && $ours == *"$2"* ]] || { echo "log: $ours" && false; }
   else
     [ -z "$ours" ] || { echo "log: $ours" && false; }
   fi
@@ -65,7 +65,7 @@ FAKES
   for case in "${cases[@]}"; do
     IFS='|' read -r fake snapshot says <<<"$case"
     echo "$fake"
-    plugstack "required $our_plugin probe=$BOX_PREFIX/probes/$fake deadline=0.7"
+    plugstack "required $OUR_PLUGIN probe=$BOX_PREFIX/probes/$fake deadline=0.7"
     run_job
     assert_survived "$snapshot" "$says"
   done
@@ -74,12 +74,12 @@ FAKES
 }
 
 @test "a probe that hangs holds the job for its deadline only" {
-  plugstack "required $our_plugin probe=$BOX_PREFIX/probes/hang deadline=60"
+  plugstack "required $OUR_PLUGIN probe=$BOX_PREFIX/probes/hang deadline=60"
   local begin=$SECONDS
   box_on ctl srun -w n1 --adaptive-train true 3>&- &
   wait_until 20 box_root n1 pgrep -f "sleep 1000"
   # The other node's prolog is another process and has its own settings.
-  plugstack "required $our_plugin deadline=0.2 probe=$BOX_PREFIX/probes/hang"
+  plugstack "required $OUR_PLUGIN deadline=0.2 probe=$BOX_PREFIX/probes/hang"
   run_as_user srun -w n2 --adaptive-train true
   [ "$status" -eq 0 ]
   ((SECONDS - begin < 30))
@@ -89,7 +89,7 @@ FAKES
 }
 
 @test "a prolog that is killed takes its probe along" {
-  plugstack "required $our_plugin probe=$BOX_PREFIX/probes/hang deadline=60"
+  plugstack "required $OUR_PLUGIN probe=$BOX_PREFIX/probes/hang deadline=60"
   box_on ctl srun -w n1 --adaptive-train true 3>&- &
   wait_until 20 box_root n1 pgrep -f "sleep 1000"
   box_root n1 pkill -KILL -f "spank prolog"
@@ -106,7 +106,7 @@ in_place() { box_root n1 sh -c "umount /run/adaptive-train 2>/dev/null; rm -rf /
 @test "a place that cannot be written to, or is not ours, costs the snapshot, never the job" {
   local way says case
   local -a cases
-  plugstack "required $our_plugin"
+  plugstack "required $OUR_PLUGIN"
   mapfile -t cases <<'WAYS'
 touch /run/adaptive-train|/run/adaptive-train: Not a directory; the job runs without a snapshot
 ln -s /tmp /run/adaptive-train|/run/adaptive-train: Not a directory; the job runs without a snapshot
@@ -129,7 +129,7 @@ WAYS
 }
 
 @test "a snapshot that cannot be removed is said in the log, and drains nobody" {
-  plugstack "required $our_plugin"
+  plugstack "required $OUR_PLUGIN"
   box_on ctl sbatch --output=out -w n1 --adaptive-train --wrap 'while [ ! -e go ]; do sleep 0.1; done'
   local job
   job=$(last_job)
@@ -147,7 +147,7 @@ WAYS
     "$(head -c 60000 /dev/zero | tr '\0' a)" 'reuse="auto"' $'reuse=auto\nlog=debug' $'\e[31m' '%s%n%s' ';$(touch /tmp/pwned)'
     '`touch /tmp/pwned`' '../../../tmp'
   )
-  plugstack "required $our_plugin" "required $faulty_plugin ctl:init_post_opt:local:smuggle"
+  plugstack "required $OUR_PLUGIN" "required $FAULTY_PLUGIN ctl:init_post_opt:local:smuggle"
   for text in "${hostile[@]}"; do
     # shellcheck disable=SC2016
     run_as_user env SMUGGLED="$text" srun -w n1 /bin/sh -c 'ls "/run/adaptive-train/$SLURM_JOB_ID"'
