@@ -7,7 +7,6 @@
 #include <charconv>
 #include <ctime>
 #include <optional>
-#include <regex>
 #include <sstream>
 
 #include "core/file_io.h"
@@ -64,6 +63,23 @@ std::vector<int> ParseTasks(const std::string& text) {
   return tasks;
 }
 
+/// "srun: error: n3: task 2: Killed", "srun: error: n1: tasks 0-1: Exited with exit code 3".
+struct TaskEnd {
+  std::vector<int> tasks;
+  std::string how;
+};
+
+std::optional<TaskEnd> ParseTaskEnd(const std::string& line) {
+  const std::string start = "srun: error: ";
+  if (line.rfind(start, 0) != 0) return std::nullopt;
+  const auto word = line.find(": task", start.size());
+  if (word == std::string::npos) return std::nullopt;
+  const auto list = line.find(' ', word + 2);
+  const auto end = list == std::string::npos ? list : line.find(": ", list);
+  if (end == std::string::npos) return std::nullopt;
+  return TaskEnd{ParseTasks(line.substr(list + 1, end - list - 1)), line.substr(end + 2)};
+}
+
 /// A path that srun takes as it is: its file names have patterns such as %t.
 std::string WithoutPatterns(const std::string& path) {
   std::string out;
@@ -111,10 +127,8 @@ class SlurmStep final : public Step {
 
  private:
   void Understand(const std::string& line) {
-    static const std::regex kTaskEnded("srun: error: ([^:]+): tasks? ([0-9,-]+): (.*)");
-    std::smatch match;
-    if (std::regex_match(line, match, kTaskEnded)) {
-      for (int task : ParseTasks(match[2])) ends_.push_back({task, match[3]});
+    if (auto ended = ParseTaskEnd(line)) {
+      for (int task : ended->tasks) ends_.push_back({task, ended->how});
     } else if (line.rfind("srun: error:", 0) == 0 || line.rfind("slurmstepd: error:", 0) == 0) {
       if (trouble_.empty()) trouble_ = Printable(line);
     }
@@ -152,12 +166,12 @@ Result<std::vector<std::string>> ExpandHosts(const std::string& node_list) {
 Result<double> SubmitTime(std::int64_t job_id) {
   auto text = Scontrol({"show", "job", "-o", std::to_string(job_id)});
   if (!text) return tl::unexpected(text.error());
-  static const std::regex kSubmit(" SubmitTime=([0-9T:-]+) ");
-  std::smatch match;
+  const std::string key = " SubmitTime=";
+  const auto at = text->find(key);
   std::tm local{};
   local.tm_isdst = -1;
-  if (!std::regex_search(*text, match, kSubmit) ||
-      ::strptime(match[1].str().c_str(), "%Y-%m-%dT%H:%M:%S", &local) == nullptr) {
+  if (at == std::string::npos ||
+      ::strptime(text->c_str() + at + key.size(), "%Y-%m-%dT%H:%M:%S", &local) == nullptr) {
     return Fail(fmt::format("scontrol show job {}: no SubmitTime", job_id), ExitCode::kPreflight);
   }
   return static_cast<double>(std::mktime(&local));
