@@ -10,7 +10,7 @@ namespace {
 const RankMetrics& Slowest(std::span<const RankMetrics> ranks) {
   return *std::max_element(
       ranks.begin(), ranks.end(),
-      [](const RankMetrics& a, const RankMetrics& b) { return a.step_s < b.step_s; });
+      [](const RankMetrics& a, const RankMetrics& b) { return a.compute_s < b.compute_s; });
 }
 
 template <class T>

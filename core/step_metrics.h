@@ -36,10 +36,12 @@ struct RankMetrics {
 };
 
 /// One line of metrics.jsonl without its newline: bytes and FLOPs summed over ranks, memory of the
-/// largest, time parts of the slowest. `ranks` holds every rank of one step.
+/// largest, step time and its parts of
+/// the rank that computed longest: every step ends in a sum over all ranks, so all take equally
+/// long. `ranks` holds every rank of one step.
 std::string MetricsLine(std::span<const RankMetrics> ranks);
 
-/// Tokens of the global batch per second in the slowest rank's time.
+/// Tokens of the global batch per second in the time of the rank that computed longest.
 double TokensPerSecond(std::span<const RankMetrics> ranks);
 
 }  // namespace adaptive_train

@@ -172,6 +172,10 @@ std::string ChildProcess::Drain(int fd) {
   return text;
 }
 
+void ChildProcess::SignalAlone(int signal) {
+  if (pid_ > 0 && !Poll()) ::kill(pid_, signal);
+}
+
 void ChildProcess::Signal(int signal) {
   if (pid_ > 0 && !Poll()) ::kill(-pid_, signal);
 }

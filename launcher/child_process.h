@@ -46,6 +46,8 @@ class ChildProcess {
   std::string ReadErrors() { return Drain(err_); }
   /// Signals the whole group, if the child has not been reaped.
   void Signal(int signal);
+  /// Signals the child alone, not what it has started.
+  void SignalAlone(int signal);
 
  private:
   ChildProcess(pid_t pid, int out, int err) : pid_(pid), out_(out), err_(err) {}

@@ -10,6 +10,11 @@
 namespace adaptive_train {
 namespace {
 
+/// Who connects and says nothing is let go after this time; so many may wait at once beside the
+/// ranks.
+constexpr std::chrono::seconds kGreetingDeadline{10};
+constexpr std::size_t kMostStrangers = 64;
+
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
@@ -138,19 +143,43 @@ Result<std::unique_ptr<ControlServer>> ControlServer::Listen(asio::io_context& i
 
 ControlServer::~ControlServer() {
   for (auto& [rank, connection] : ranks_) connection->Drop();
+  for (const auto& connection : strangers_) connection->Drop();
 }
 
 void ControlServer::Accept() {
   acceptor_.async_accept([this, alive = std::weak_ptr<bool>(alive_)](
                              const boost::system::error_code& error, tcp::socket socket) {
     if (error == asio::error::operation_aborted || alive.expired()) return;
-    if (!error) {
-      boost::system::error_code ignored;
-      socket.set_option(tcp::no_delay(true), ignored);
-      std::make_shared<Connection>(std::move(socket), this)->Read();
+    // Out of descriptors, or a crowd of strangers: the next tick accepts again.
+    const std::size_t most = static_cast<std::size_t>(size_) + kMostStrangers;
+    if (error || strangers_.size() >= most) {
+      accepting_ = false;
+      return;
     }
+    boost::system::error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    auto connection = std::make_shared<Connection>(std::move(socket), this);
+    strangers_.insert(connection);
+    connection->Read();
     Accept();
   });
+}
+
+/// Ranks that have been silent for too long and were not told of before.
+std::vector<int> ControlServer::LookForSilence() {
+  const auto now = Clock::now();
+  // If this side was held up (a stalled file system, a stopped process), what the ranks said
+  // meanwhile may still be unread: nobody is accused of our own silence.
+  const bool held_up = now - ticked_ > 2 * kHeartbeatPeriod;
+  ticked_ = now;
+  std::vector<int> silent;
+  for (auto& [rank, connection] : ranks_) {
+    if (held_up) connection->heard = now;
+    if (connection->silence_told || now - connection->heard <= kRankSilenceLimit) continue;
+    connection->silence_told = true;
+    silent.push_back(rank);
+  }
+  return silent;
 }
 
 void ControlServer::Tick() {
@@ -158,14 +187,14 @@ void ControlServer::Tick() {
   tick_.async_wait(
       [this, alive = std::weak_ptr<bool>(alive_)](const boost::system::error_code& error) {
         if (error || alive.expired()) return;
-        const auto now = Clock::now();
-        std::vector<int> silent;
-        for (auto& [rank, connection] : ranks_) {
-          connection->Send(Heartbeat{});
-          if (connection->silence_told || now - connection->heard <= kRankSilenceLimit) continue;
-          connection->silence_told = true;
-          silent.push_back(rank);
+        SendAll(Heartbeat{});
+        for (auto it = strangers_.begin(); it != strangers_.end();) {
+          const bool mute = Clock::now() - (*it)->heard > kGreetingDeadline;
+          if (mute) (*it)->Drop();
+          it = mute ? strangers_.erase(it) : std::next(it);
         }
+        if (!std::exchange(accepting_, true)) Accept();
+        const std::vector<int> silent = LookForSilence();
         Tick();
         for (int rank : silent) events_.on_silent(rank);
       });
@@ -173,6 +202,7 @@ void ControlServer::Tick() {
 
 void ControlServer::Greet(const std::shared_ptr<Connection>& connection,
                           const ControlMessage& first) {
+  strangers_.erase(connection);
   const auto* hello = std::get_if<Hello>(&first);
   const bool good = hello != nullptr && SameToken(hello->token, token_) && hello->rank >= 0 &&
                     hello->rank < size_ && !Connected(hello->rank);
@@ -190,6 +220,7 @@ void ControlServer::Dispatch(const std::shared_ptr<Connection>& connection,
 
 void ControlServer::Closed(const std::shared_ptr<Connection>& connection, const std::string& why) {
   const int rank = connection->rank;
+  strangers_.erase(connection);
   connection->Drop();
   if (rank < 0) return;
   ranks_.erase(rank);

@@ -8,7 +8,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "core/control_message.h"
 
@@ -46,6 +48,7 @@ class ControlServer {
   ControlServer(boost::asio::io_context& io, int ranks, std::string token, Events events);
   void Accept();
   void Tick();
+  std::vector<int> LookForSilence();
   void Greet(const std::shared_ptr<Connection>& connection, const ControlMessage& first);
   void Dispatch(const std::shared_ptr<Connection>& connection, const ControlMessage& message);
   void Closed(const std::shared_ptr<Connection>& connection, const std::string& why);
@@ -57,6 +60,9 @@ class ControlServer {
   Events events_;
   std::string addresses_;
   std::map<int, std::shared_ptr<Connection>> ranks_;
+  bool accepting_ = true;
+  std::set<std::shared_ptr<Connection>> strangers_;  // accepted, no hello yet
+  std::chrono::steady_clock::time_point ticked_ = std::chrono::steady_clock::now();
   // Handlers that are queued when this object goes hold a weak reference to this and then do
   // nothing.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -73,6 +73,7 @@ std::optional<Diagnosis> Diagnose(std::span<const RankRecord> ranks) {
 
 std::string Describe(const Diagnosis& diagnosis) {
   const RankFailure& f = diagnosis.failure;
+  if (f.rank < 0) return fmt::format("the {} failed: {}", f.operation, f.cause);
   std::string line = fmt::format("rank {} on {} failed", f.rank, f.host);
   if (f.step > 0) line += fmt::format(" after step {}", f.step);
   if (!f.operation.empty()) line += fmt::format(" in {}", f.operation);

@@ -116,7 +116,7 @@ void JobLedger::Finish(const RunOutcome& outcome, const RunStatistics& statistic
     FailureRecord record;
     record.time = Now();
     if (f.step > 0) record.step = f.step;
-    record.rank = f.rank;
+    if (f.rank >= 0) record.rank = f.rank;
     record.host = f.host;
     record.kind = outcome.failure->kind;
     record.operation = f.operation;

@@ -104,7 +104,7 @@ Result<void> Register(const char* name, Call call) {
   return {};
 }
 
-/// PMIx_server_init and its end; the library allows one a process at a time.
+/// The PMIx server of this process: started once, it serves until the process ends.
 class PmixServer {
  public:
   static Result<std::unique_ptr<PmixServer>> Start() {
@@ -125,11 +125,11 @@ class PmixServer {
     if (status != PMIX_SUCCESS)
       return Fail(fmt::format("PMIx_server_init: {}", PMIx_Error_string(status)),
                   ExitCode::kRankFailure);
-    self->running_ = true;
     return self;
   }
   ~PmixServer() {
-    if (running_) PMIx_server_finalize();
+    // No PMIx_server_finalize: in 4.2.2 it crashes after ranks were killed inside a fence, and the
+    // launcher's process ends soon. What it would have removed is removed here.
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
   }
@@ -139,7 +139,6 @@ class PmixServer {
  private:
   explicit PmixServer(std::string folder) : folder_(std::move(folder)) {}
   std::string folder_;
-  bool running_ = false;
 };
 
 Result<void> RegisterNamespace(const std::string& nspace, int ranks) {

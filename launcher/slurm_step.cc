@@ -91,7 +91,7 @@ class SlurmStep final : public Step {
  public:
   SlurmStep(ChildProcess srun, std::string log) : srun_(std::move(srun)), log_(std::move(log)) {}
   ~SlurmStep() override {
-    if (!Over()) srun_.Signal(SIGKILL);
+    if (!Over()) srun_.SignalAlone(SIGKILL);
   }
 
   void Poll() override {
@@ -103,7 +103,8 @@ class SlurmStep final : public Step {
       Understand(errors_.substr(0, line_end));
       errors_.erase(0, line_end + 1);
     }
-    if (kill_deadline_ && std::chrono::steady_clock::now() > *kill_deadline_) srun_.Signal(SIGKILL);
+    if (kill_deadline_ && std::chrono::steady_clock::now() > *kill_deadline_)
+      srun_.SignalAlone(SIGKILL);
   }
   bool Over() const override { return status_.has_value(); }
   std::vector<RankEnd> TakeEnds() override { return std::exchange(ends_, {}); }
@@ -231,6 +232,7 @@ Result<std::unique_ptr<Step>> StartSlurmStep(const StepSpec& spec) {
                                             "--cpu-bind=none",
                                             "--mem=0",
                                             "--input=none",
+                                            "--wait=0",  // rank 0 saves when the others have left
                                             "--open-mode=append",
                                             "--export=ALL",
                                             "--output=" + rank_log,

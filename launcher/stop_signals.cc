@@ -3,14 +3,36 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <ctime>
 
 namespace adaptive_train {
 
+std::vector<int> RunSignals() {
+  std::vector<int> signals = {SIGINT, SIGTERM, SIGUSR1};
+  struct sigaction hangup {};
+  ::sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) signals.push_back(SIGHUP);
+  return signals;
+}
+
 HeldSignals::HeldSignals() {
-  sigset_t held;
-  ::sigemptyset(&held);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) ::sigaddset(&held, signal);
-  ::pthread_sigmask(SIG_BLOCK, &held, &before_);
+  ::sigemptyset(&signals_);
+  for (int signal : RunSignals()) ::sigaddset(&signals_, signal);
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &before_);
+  Hold();
+}
+
+HeldSignals::~HeldSignals() {
+  if (!held_) return;
+  const timespec at_once{};
+  while (::sigtimedwait(&signals_, nullptr, &at_once) > 0) {
+  }
+  Release();
+}
+
+void HeldSignals::Hold() {
+  ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  held_ = true;
 }
 
 void HeldSignals::Release() {

@@ -5,24 +5,32 @@
 #include <signal.h>
 
 #include <optional>
+#include <vector>
 
 #include "core/result.h"
 
 namespace adaptive_train {
 
-/// Holds SIGINT, SIGTERM, SIGHUP and SIGUSR1 back in the calling thread until its end or Release,
-/// so that none kills the launcher between two states. What is pending then is delivered.
+/// The signals that stop a run or save it: SIGINT, SIGTERM, SIGUSR1, and SIGHUP unless it is
+/// ignored (nohup).
+std::vector<int> RunSignals();
+
+/// Holds RunSignals back in the calling thread, so that none kills the launcher between two states.
+/// Release delivers what is pending; the end of the object takes it away, as whoever held the
+/// signals has acted on it.
 class HeldSignals {
  public:
   HeldSignals();
-  ~HeldSignals() { Release(); }
+  ~HeldSignals();
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
   void Release();
+  void Hold();
 
  private:
+  sigset_t signals_;
   sigset_t before_;
-  bool held_ = true;
+  bool held_ = false;
 };
 
 /// A signal that asks to stop and is held back; none if nobody has asked.

@@ -16,6 +16,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPollPeriod{50};
+/// From the first rank's hello to the last rank's end of PMIx_Init.
+constexpr std::chrono::milliseconds kHelloSpread = 10s;
 /// From "go" to every rank's "wired": a fence, the gets, the first sum.
 constexpr std::chrono::milliseconds kWiringDeadline = 2 * kFenceDeadline + 2s;
 /// After the first sign of failure others may follow that explain it.
@@ -74,8 +76,8 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kDiagnosing, E::kStopNow, S::kEnding, &Supervisor::EndForFailure},
 
       {S::kFinishing, E::kStepOver, S::kOver, &Supervisor::AfterStep},
-      {S::kFinishing, E::kTimeout, S::kOver, &Supervisor::AfterStep},
-      {S::kFinishing, E::kStopNow, S::kOver, &Supervisor::AfterStep},
+      {S::kFinishing, E::kTimeout, S::kEnding, &Supervisor::EndLingering},
+      {S::kFinishing, E::kStopNow, S::kEnding, &Supervisor::EndLingering},
 
       {S::kEnding, E::kStepOver, S::kOver, &Supervisor::AfterEnding},
       {S::kEnding, E::kTimeout, S::kOver, &Supervisor::AfterEnding},
@@ -87,10 +89,10 @@ Supervisor::Supervisor(StepSpec spec, StepFactory start_step, SupervisorEvents e
     : spec_(std::move(spec)),
       start_step_(std::move(start_step)),
       events_(std::move(events)),
-      signals_(io_, SIGINT, SIGTERM, SIGUSR1),
+      signals_(io_),
       timer_(io_),
       poll_(io_) {
-  signals_.add(SIGHUP);
+  for (int signal : RunSignals()) signals_.add(signal);
   WatchSignals();
 }
 
@@ -154,6 +156,7 @@ void Supervisor::StartAttempt() {
   metrics_.clear();
   step_id_.clear();
   signs_ = 0;
+  anyone_said_hello_ = false;
   retry_ = false;
   state_ = State::kLaunching;
   ArmTimer(kHelloDeadline);
@@ -227,6 +230,9 @@ void Supervisor::OnHello(const Hello& hello) {
   Record(hello.rank).hello = true;
   if (!hello.host.empty()) Record(hello.rank).host = hello.host;
   if (!hello.step_id.empty()) step_id_ = hello.step_id;
+  // Ranks of one step start together: the others have little time left.
+  if (std::exchange(anyone_said_hello_, true)) return;
+  if (state_ == State::kLaunching) ArmTimer(kHelloSpread);
 }
 
 void Supervisor::OnMessage(int rank, const ControlMessage& message) {
@@ -335,6 +341,11 @@ void Supervisor::BeginDiagnosis() {
 
 void Supervisor::ContinueDiagnosis() {
   const auto diagnosis = Diagnose(ranks_);
+  // The sign was a rank's end that its farewell has explained since; the others may still be
+  // saving.
+  if (!diagnosis && step_ && !step_->Over()) {
+    return Enter(stop_signal_ == 0 ? State::kTraining : State::kSaving);
+  }
   if (diagnosis && diagnosis->hearsay && Clock::now() - trouble_since_ < kHearsayTime)
     return ArmTimer(kDiagnosisTime);
   Enter(State::kEnding);
@@ -347,15 +358,14 @@ void Supervisor::EndForFailure() {
     // No rank shows anything: the step as a whole did not run.
     diagnosis.emplace();
     diagnosis->kind = "lost";
-    diagnosis->failure.host = ranks_.front().host;
-    diagnosis->failure.rank = 0;
+    diagnosis->failure.operation = "launch";
     const std::string trouble = step_ ? step_->Trouble() : "";
     diagnosis->failure.cause =
         trouble.empty() ? "the step ended before its ranks said why" : trouble;
   }
   // Ranks that never said hello are explained best by what their step says.
-  const RankRecord& rank = Record(diagnosis->failure.rank);
-  if (!rank.hello && step_ && !step_->Trouble().empty())
+  const int accused = diagnosis->failure.rank;
+  if (accused >= 0 && !Record(accused).hello && step_ && !step_->Trouble().empty())
     diagnosis->failure.cause += " (" + step_->Trouble() + ")";
   outcome_.code = ExitCode::kRankFailure;
   outcome_.message = Describe(*diagnosis);
@@ -374,8 +384,6 @@ void Supervisor::EndForRetry() {
   if (!retry_) {
     Diagnosis diagnosis;
     diagnosis.kind = "lost";
-    diagnosis.failure.rank = 0;
-    diagnosis.failure.host = ranks_.front().host;
     diagnosis.failure.operation = "wire-up";
     diagnosis.failure.cause =
         fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
@@ -414,6 +422,12 @@ void Supervisor::AfterStep() {
   if (outcome_.code != ExitCode::kDone || stop_signal_ == 0) return;
   outcome_.code = CodeOfSignal(stop_signal_);
   outcome_.message = fmt::format("stopped by {} after saving", ::strsignal(stop_signal_));
+}
+
+/// The training is done and saved; a process that does not end by itself is ended.
+void Supervisor::EndLingering() {
+  AfterStep();
+  EndRanks("the run is over");
 }
 
 void Supervisor::AfterEnding() {

@@ -97,6 +97,7 @@ class Supervisor {
   void EndForStop();
   void EndUnsaved();
   void AfterStep();
+  void EndLingering();
   void AfterEnding();
 
   void StartAttempt();
@@ -131,6 +132,7 @@ class Supervisor {
   int attempt_ = 0;
   int signs_ = 0;  // failure signs so far, to order them
   int stop_signal_ = 0;
+  bool anyone_said_hello_ = false;
   bool retry_ = false;
   std::string retry_reason_;
   std::chrono::steady_clock::time_point trouble_since_;

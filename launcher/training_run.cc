@@ -190,6 +190,7 @@ RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& 
                         std::move(events));
   held.Release();
   RunOutcome outcome = supervisor.Run();
+  held.Hold();  // a second Ctrl-C must not keep the end from the store
   progress.End();
   return outcome;
 }
@@ -213,7 +214,7 @@ void PrintEnd(const Prepared& run, const RunOutcome& outcome, const RunStatistic
   std::fflush(stdout);
   if (outcome.code == ExitCode::kDone) return;
   fmt::print(stderr, "adaptive-train: {}\n", outcome.message);
-  if (outcome.failure)
+  if (outcome.failure && outcome.failure->failure.rank >= 0)
     fmt::print(stderr, "adaptive-train: its log: {}/logs/rank-{}.log\n", run.folder.Path(),
                outcome.failure->failure.rank);
 }

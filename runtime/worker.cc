@@ -88,26 +88,44 @@ std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planne
   return communicator;
 }
 
-void Train(const Identity& self, ControlChannel& control, std::int64_t& step) {
-  const Config config = OrThrow(LoadConfig(self.run_dir + "/config.resolved.toml", {}),
-                                RankExit::kSetup, "reading the configuration");
+/// What a rank is made of, in the order in which it comes to be. Kept outside of Train, so that a
+/// failure is reported before anything is taken down: PMIx and UCX may hang on what has just
+/// failed.
+struct Parts {
+  Config config;
+  Plan plan;
+  std::optional<Datasets> data;
+  std::optional<Rendezvous> rendezvous;
+  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<kernels::cpu::CpuDevice> device;
+  std::unique_ptr<Trainer> trainer;
+};
+
+void Load(const Identity& self, Parts& parts) {
+  parts.config = OrThrow(LoadConfig(self.run_dir + "/config.resolved.toml", {}), RankExit::kSetup,
+                         "reading the configuration");
   const std::string plan_text = OrThrow(ReadFile(self.run_dir + "/plan.json", kMaxPlanBytes),
                                         RankExit::kSetup, "reading the plan");
-  const Plan plan = OrThrow(PlanFromJson(plan_text), RankExit::kSetup, "reading the plan");
-  if (static_cast<std::size_t>(self.rank) >= plan.ranks.size()) {
+  parts.plan = OrThrow(PlanFromJson(plan_text), RankExit::kSetup, "reading the plan");
+  if (static_cast<std::size_t>(self.rank) >= parts.plan.ranks.size()) {
     throw FatalError(RankExit::kSetup, "reading the plan", FatalError::kNoPeer,
                      fmt::format("it has no rank {}", self.rank));
   }
-  const Datasets data =
+  const Config& config = parts.config;
+  parts.data.emplace(
       OrThrow(OpenDatasets(config.data.train, config.data.validation, config.model.sequence,
                            config.model.vocab, static_cast<std::uint64_t>(config.train.seed)),
-              RankExit::kSetup, "opening the data");
-  std::optional<Rendezvous> rendezvous;
-  auto communicator = WireUp(control, plan.ranks.size(), rendezvous);
-  kernels::cpu::CpuDevice device(plan.ranks[static_cast<std::size_t>(self.rank)].device.threads);
-  std::printf("rank %d of %zu on %s: %s, UCX transports: %s\n", self.rank, plan.ranks.size(),
-              self.host.c_str(), device.Description().c_str(),
-              Variable("UCX_TLS").empty() ? "auto" : Variable("UCX_TLS").c_str());
+              RankExit::kSetup, "opening the data"));
+}
+
+void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int64_t& step) {
+  Load(self, parts);
+  parts.communicator = WireUp(control, parts.plan.ranks.size(), parts.rendezvous);
+  const RankPlan& share = parts.plan.ranks[static_cast<std::size_t>(self.rank)];
+  parts.device = std::make_unique<kernels::cpu::CpuDevice>(share.device.threads);
+  const std::string transports = Variable("UCX_TLS");
+  fmt::print("rank {} of {} on {}: {}, UCX transports: {}\n", self.rank, parts.plan.ranks.size(),
+             self.host, parts.device->Description(), transports.empty() ? "auto" : transports);
   std::fflush(stdout);
   TrainerEvents events;
   events.stop_asked = [&control] { return control.StopAsked(); };
@@ -119,10 +137,23 @@ void Train(const Identity& self, ControlChannel& control, std::int64_t& step) {
   events.on_saved = [&control](std::int64_t saved, const std::string& path) {
     control.Send(Saved{saved, path});
   };
-  Trainer trainer(config, plan, self.rank, device, *communicator, data, std::move(events));
-  step = trainer.Resume();
+  parts.trainer = std::make_unique<Trainer>(parts.config, parts.plan, self.rank, *parts.device,
+                                            *parts.communicator, *parts.data, std::move(events));
+  step = parts.trainer->Resume();
   control.Send(Resumed{step});
-  step = trainer.Run();
+  step = parts.trainer->Run();
+}
+
+/// Tells the launcher and the log why this rank ends, then ends it.
+[[noreturn]] void Fail(const Identity& self, std::unique_ptr<ControlChannel> control,
+                       std::int64_t step, const FatalError& error) {
+  const std::string peer = error.Peer() >= 0 ? fmt::format(" (peer: rank {})", error.Peer()) : "";
+  fmt::print(stderr, "adaptive-train-worker: rank {} on {}, after step {}: {}{}\n", self.rank,
+             self.host, step, error.what(), peer);
+  control->Send(RankFailure{self.rank, self.host, error.Operation(), error.Peer(), error.Cause(),
+                            step, ToInt(error.Code())});
+  control.reset();
+  std::_Exit(ToInt(error.Code()));
 }
 
 int Main() {
@@ -142,24 +173,17 @@ int Main() {
     return ToInt(RankExit::kLauncherLost);
   }
   std::int64_t step = 0;
+  Parts parts;
   try {
-    Train(self, **control, step);
+    Train(self, **control, parts, step);
   } catch (const FatalError& error) {
-    std::fprintf(stderr, "adaptive-train-worker: rank %d on %s, after step %lld: %s%s\n", self.rank,
-                 self.host.c_str(), static_cast<long long>(step), error.what(),
-                 error.Peer() >= 0 ? fmt::format(" (peer: rank {})", error.Peer()).c_str() : "");
-    (*control)->Send(RankFailure{self.rank, self.host, error.Operation(), error.Peer(),
-                                 error.Cause(), step, ToInt(error.Code())});
-    control->reset();
-    // Not through destructors: PMIx and UCX may hang on what has just failed.
-    std::_Exit(ToInt(error.Code()));
+    Fail(self, std::move(*control), step, error);
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: out of memory\n", self.rank,
-                 self.host.c_str());
-    (*control)->Send(RankFailure{self.rank, self.host, "allocation", -1, "out of memory", step,
-                                 ToInt(RankExit::kDevice)});
-    control->reset();
-    std::_Exit(ToInt(RankExit::kDevice));
+    Fail(self, std::move(*control), step,
+         FatalError(RankExit::kDevice, "allocation", FatalError::kNoPeer, "out of memory"));
+  } catch (const std::exception& error) {
+    Fail(self, std::move(*control), step,
+         FatalError(RankExit::kDevice, "computing", FatalError::kNoPeer, error.what()));
   }
   (*control)->Send(Goodbye{step});
   return ToInt(RankExit::kDone);

@@ -49,6 +49,7 @@ bool Open(Pipe& pipe) {
 /// Takes what is there now, keeping the first `limit` bytes; closes the pipe at its end. The total
 /// that ever came.
 std::size_t Drain(Descriptor& pipe, std::string& kept, std::size_t limit) {
+  if (!pipe.IsOpen()) return 0;
   char block[65536];
   const ssize_t n = ::read(pipe.Get(), block, sizeof block);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
@@ -75,6 +76,8 @@ class Child {
   ProbeOutcome Judge() const;
 
  private:
+  bool MayGoOn() const;
+  bool Hear();
   void Wait();
   void End();
   std::string Complaint() const;
@@ -101,6 +104,7 @@ Result<void> Child::Start() {
   std::string path = request_.path;
   std::vector<std::string> environment = request_.environment;
   std::vector<char*> envp;
+  envp.reserve(environment.size() + 1);
   for (std::string& entry : environment) envp.push_back(entry.data());
   envp.push_back(nullptr);
   char* argv[] = {path.data(), nullptr};
@@ -125,23 +129,26 @@ Result<void> Child::Start() {
 }
 
 void Child::Listen() {
-  while (!ended_ && output_bytes_ <= request_.max_output_bytes && Clock::now() < give_up_) Wait();
+  while (!ended_ && MayGoOn()) Wait();
   // What the probe wrote before its end may still lie in the pipes; a process that it left may hold
   // them open.
-  for (Descriptor* pipe : {&output_pipe_.read, &complaint_pipe_.read}) {
-    const bool is_output = pipe == &output_pipe_.read;
-    for (std::size_t n = 1; ended_ && n > 0 && pipe->IsOpen() &&
-                            output_bytes_ <= request_.max_output_bytes &&
-                            Clock::now() < give_up_;) {
-      n = is_output ? Drain(*pipe, output_, request_.max_output_bytes)
-                    : Drain(*pipe, complaint_, kMaxComplaintBytes);
-      if (is_output) output_bytes_ += n;
-    }
+  while (ended_ && MayGoOn() && Hear()) {
   }
   if (::read(failure_pipe_.read.Get(), &failure_, sizeof failure_) !=
       static_cast<ssize_t>(sizeof failure_))
     failure_ = {};
   End();
+}
+
+bool Child::MayGoOn() const {
+  return output_bytes_ <= request_.max_output_bytes && Clock::now() < give_up_;
+}
+
+/// Takes what lies in the pipes now; false if there was nothing.
+bool Child::Hear() {
+  const std::size_t said = Drain(output_pipe_.read, output_, request_.max_output_bytes);
+  output_bytes_ += said;
+  return Drain(complaint_pipe_.read, complaint_, kMaxComplaintBytes) + said > 0;
 }
 
 /// One round: sleeps until something is said, a pipe ends or a moment is over.
@@ -153,9 +160,7 @@ void Child::Wait() {
   // probe now and then.
   const auto pause = std::min(left, std::chrono::milliseconds(silent ? 1 : 20));
   ::poll(pipes, 2, static_cast<int>(std::max<std::int64_t>(pause.count(), 0)));
-  if (pipes[0].revents != 0)
-    output_bytes_ += Drain(output_pipe_.read, output_, request_.max_output_bytes);
-  if (pipes[1].revents != 0) Drain(complaint_pipe_.read, complaint_, kMaxComplaintBytes);
+  Hear();
   // WNOWAIT: until the group is killed the pid must not become somebody else's.
   how_ = {};
   ended_ = ::waitid(P_PID, static_cast<id_t>(pid_), &how_, WEXITED | WNOHANG | WNOWAIT) != 0 ||

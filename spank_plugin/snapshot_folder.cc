@@ -65,7 +65,7 @@ Result<void> WriteSnapshot(const std::string& root, std::uint32_t job_id, std::s
   const std::string path = root + "/" + name;
   const auto folder = MakeFolder(root_folder->Get(), name, path);
   if (!folder) return tl::unexpected<Error>(folder.error());
-  const auto written = WriteFileIn(folder->Get(), text, path + "/" + kSnapshotFile);
+  auto written = WriteFileIn(folder->Get(), text, path + "/" + kSnapshotFile);
   // Not even an older picture stays: the job would take it for this one.
   if (!written) static_cast<void>(RemoveSnapshot(root, job_id));
   return written;

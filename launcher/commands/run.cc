@@ -22,7 +22,7 @@ Examples:
   adaptive-train run config.toml --run-dir runs/first --store file:/var/tmp/profiles.db
 
 Exit codes: 0 done, 2 usage or configuration, 3 no feasible plan, 4 a check before the start failed,
-5 a rank failed, 6 the store is unusable, 75 saved: run me again, 130/143 stopped after saving.)";
+5 a rank failed, 6 the store is unusable, 130/143 stopped after saving.)";
 
 struct Arguments {
   RunRequest request;

@@ -86,6 +86,15 @@ Result<void> ReadArenas(const std::string& path, const Arenas& arenas) {
   return {};
 }
 
+/// Makes a rename in the folder last. File systems that cannot sync a folder have done what they
+/// can.
+void SyncFolder(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
 }  // namespace
 
 std::string CheckpointFolder::FolderOf(std::int64_t step) const {
@@ -123,6 +132,8 @@ Result<void> CheckpointFolder::WriteInto(const std::string& folder, const Parame
   const nlohmann::ordered_json manifest = {
       {"format_version", kFormatVersion},
       {"step", state.step},
+      {"updates", state.updates},
+      {"identity", state.identity},
       {"arenas", {"parameters", "first_moments", "second_moments"}},
       {"elements", layout.size()},
       {"state_xxh3", HashOf(arenas)},
@@ -146,6 +157,7 @@ Result<std::string> CheckpointFolder::Write(const ParameterLayout& layout,
   if (done) {
     fs::rename(temporary, final_path, error);
     if (error) done = FailAt(final_path, error.message());
+    SyncFolder(path_);
   }
   if (!done) {
     fs::remove_all(temporary, error);
@@ -160,6 +172,15 @@ Result<std::string> CheckpointFolder::Write(const ParameterLayout& layout,
 void CheckpointFolder::Prune() const {
   const auto steps = Complete();
   std::error_code ignored;
+  // What a writer that was killed left behind.
+  for (fs::directory_iterator it(path_, ignored), end; !ignored && it != end;
+       it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    std::error_code unimportant;
+    if (name.rfind(kPrefix, 0) == 0 && !fs::exists(it->path() / "DONE", unimportant)) {
+      fs::remove_all(it->path(), unimportant);
+    }
+  }
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep_) < steps.size(); ++i) {
     // The marker first: a removal that is cut short must not leave half a checkpoint that looks
     // whole.
@@ -174,14 +195,21 @@ Result<void> CheckpointFolder::Read(const ParameterLayout& layout, std::int64_t 
   auto text = ReadFile(folder + "/manifest.json", kMaxManifestBytes);
   if (!text) return tl::unexpected(text.error());
   std::string hash;
-  auto checked = ReadJson<bool>(*text, (folder + "/manifest.json").c_str(),
-                                [&](const nlohmann::json& json) -> Result<bool> {
-                                  if (json.at("ranges") != nlohmann::json(RangesOf(layout)))
-                                    return FailAt(folder, "holds another model's parameters");
-                                  json.at("state_xxh3").get_to(hash);
-                                  json.at("step").get_to(state.step);
-                                  return true;
-                                });
+  auto checked = ReadJson<bool>(
+      *text, (folder + "/manifest.json").c_str(), [&](const nlohmann::json& json) -> Result<bool> {
+        if (json.at("ranges") != nlohmann::json(RangesOf(layout)))
+          return FailAt(folder, "holds another model's parameters");
+        json.at("state_xxh3").get_to(hash);
+        json.at("step").get_to(state.step);
+        json.at("updates").get_to(state.updates);
+        const auto identity = json.at("identity").get<std::string>();
+        if (identity != state.identity) {
+          return FailAt(folder, "was made with \"" + Printable(identity) + "\", this run has \"" +
+                                    state.identity +
+                                    "\"; name another run folder or the same settings");
+        }
+        return true;
+      });
   if (!checked) return tl::unexpected(checked.error());
   const Arenas arenas = ArenasOf(state);
   auto read = ReadArenas(folder + "/state.bin", arenas);

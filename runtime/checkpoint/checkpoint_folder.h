@@ -19,7 +19,9 @@ namespace adaptive_train {
 
 /// Host arenas of layout.size() elements each.
 struct TrainingState {
-  std::int64_t step = 0;  // optimizer steps done
+  std::int64_t step = 0;     // optimizer steps done
+  std::int64_t updates = 0;  // of those, steps that changed the parameters: AdamW's t
+  std::string identity;      // what must be the same to go on, in words; compared as it is
   std::span<float> parameters;
   std::span<float> first_moments;
   std::span<float> second_moments;

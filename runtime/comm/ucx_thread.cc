@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <future>
@@ -99,6 +100,9 @@ Result<std::string> UcxThread::State::Open() {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return fail("ucp_config_read", status);
+  // Below our own deadlines, unless the user has chosen: a peer that is gone must not look slow.
+  if (std::getenv("UCX_KEEPALIVE_INTERVAL") == nullptr)
+    ucp_config_modify(config, "KEEPALIVE_INTERVAL", "2s");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
@@ -273,8 +277,7 @@ std::shared_ptr<Part> UcxThread::Receive(int peer, std::uint64_t tag, void* data
   part->done = std::move(done);
   part->peer = peer;
   ucp_request_param_t param{};
-  param.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.recv = OnReceived;
   param.user_data = part.get();
   part->self = part;

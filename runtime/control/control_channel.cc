@@ -23,7 +23,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kConnectDeadline{5};
+/// For one address; all of them together get twice that.
+constexpr std::chrono::seconds kConnectDeadline{4};
 constexpr std::chrono::seconds kFarewellDeadline{1};
 
 /// Ends the process from any thread, also if its log is on a file system that hangs: then by
@@ -49,7 +50,8 @@ Result<tcp::endpoint> ParseEndpoint(const std::string& text) {
 /// The first address that answers.
 Result<tcp::socket> ConnectAny(asio::io_context& io, const std::string& addresses) {
   std::string tried;
-  for (std::size_t begin = 0; begin < addresses.size();) {
+  const auto give_up = Clock::now() + 2 * kConnectDeadline;
+  for (std::size_t begin = 0; begin < addresses.size() && Clock::now() < give_up;) {
     const auto comma = std::min(addresses.find(',', begin), addresses.size());
     auto endpoint = ParseEndpoint(addresses.substr(begin, comma - begin));
     if (!endpoint) return tl::unexpected(endpoint.error());
@@ -156,7 +158,7 @@ void ControlChannel::State::Close() {
 void ControlChannel::State::Tick() {
   tick.expires_after(kHeartbeatPeriod);
   tick.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+    if (error || closing) return;
     if (Clock::now() - heard > kLauncherSilenceLimit) {
       LoseLauncher(fmt::format("nothing heard for {} s", kLauncherSilenceLimit.count() / 1000));
     }

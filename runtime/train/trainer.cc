@@ -114,9 +114,10 @@ std::int64_t Trainer::Resume() {
                                  config_.checkpoint.dir, newest));
   }
   if (newest == 0) return 0;
-  TrainingState state{0, parameters_.span(), first_moments_.span(), second_moments_.span()};
+  TrainingState state = State();
   OrThrow(checkpoints_.Read(layout_, newest, state), RankExit::kCheckpoint, "reading a checkpoint");
   step_ = saved_step_ = newest;
+  updates_ = state.updates;
   return newest;
 }
 
@@ -130,7 +131,7 @@ std::int64_t Trainer::Run() {
     clock.Time(&Clock::exposed_comm, [&] { Await(reducer_.Finish(CommDeadline())); });
     const Totals totals = SumOverRanks(loss, clock);
     metrics.loss = totals.loss / static_cast<double>(config_.train.global_batch * dims_.sequence);
-    clock.Time(&Clock::compute, [&] { Update(metrics.step, metrics); });
+    clock.Time(&Clock::compute, [&] { Update(metrics); });
     ++step_;
     stop = totals.stop;
     metrics.step_s = clock.Total();
@@ -192,8 +193,8 @@ Trainer::Totals Trainer::SumOverRanks(double loss, Clock& clock) {
   return {sums[0], sums[1] > 0, sums[2] > 0};
 }
 
-void Trainer::Update(std::int64_t step, RankMetrics& metrics) {
-  metrics.lr = schedule_.At(step);
+void Trainer::Update(RankMetrics& metrics) {
+  metrics.lr = schedule_.At(metrics.step);
   metrics.grad_norm = std::sqrt(device_.SquaredNorm(layout_.size(), gradients_.data()));
   if (!std::isfinite(metrics.grad_norm)) {
     metrics.skipped = true;
@@ -204,7 +205,9 @@ void Trainer::Update(std::int64_t step, RankMetrics& metrics) {
   const AdamWSettings settings{o.beta1, o.beta2, 1e-8, o.weight_decay};
   const OptimizerArenas<float> arenas{parameters_.span(), gradients_.span(), first_moments_.span(),
                                       second_moments_.span()};
-  AdamWStep<float>(device_, layout_, settings, arenas, 0, layout_.size(), step, metrics.lr, clip);
+  ++updates_;
+  AdamWStep<float>(device_, layout_, settings, arenas, 0, layout_.size(), updates_, metrics.lr,
+                   clip);
 }
 
 bool Trainer::ValidationDue(std::int64_t step) const {
@@ -228,11 +231,25 @@ double Trainer::Validate() {
   return sum[0] / static_cast<double>(count * dims_.sequence);
 }
 
+TrainingState Trainer::State() {
+  TrainingState state;
+  state.step = step_;
+  state.updates = updates_;
+  // Heads are in no parameter's shape, and the others decide which samples the next step takes.
+  state.identity =
+      fmt::format("model.heads = {}, model.sequence = {}, train.global_batch = {}, train.seed = {}",
+                  dims_.heads, dims_.sequence, config_.train.global_batch, config_.train.seed);
+  state.parameters = parameters_.span();
+  state.first_moments = first_moments_.span();
+  state.second_moments = second_moments_.span();
+  return state;
+}
+
 void Trainer::Save() {
   if (saved_step_ == step_) return;
   std::string failure;
   if (share_.rank == 0) {
-    TrainingState state{step_, parameters_.span(), first_moments_.span(), second_moments_.span()};
+    TrainingState state = State();
     auto path = checkpoints_.Write(layout_, state);
     if (path) {
       events_.on_saved(step_, *path);

@@ -53,9 +53,10 @@ class Trainer {
 
   double ForwardBackward(std::int64_t step, Clock& clock);
   Totals SumOverRanks(double loss, Clock& clock);
-  void Update(std::int64_t step, RankMetrics& metrics);
+  void Update(RankMetrics& metrics);
   bool ValidationDue(std::int64_t step) const;
   double Validate();
+  TrainingState State();
   void Save();
   void CheckReplicas();
   void LoadSamples(std::int64_t first, std::int64_t count);
@@ -82,6 +83,7 @@ class Trainer {
   std::vector<std::int32_t> tokens_, targets_;         // of one micro-batch
   std::array<std::int64_t, kPurposes> sent_before_{};  // byte counts at the end of the last step
   std::int64_t step_ = 0;                              // optimizer steps done
+  std::int64_t updates_ = 0;                           // of those, without the skipped ones
   std::int64_t saved_step_ = -1;
 };
 

@@ -1,4 +1,5 @@
-// How ranks find each other before they can talk: PMIx put, fence, get, each with a deadline.
+// How ranks find each other before they can talk: PMIx put, fence, get. Init and fence have
+// deadlines; put and get work on local memory.
 #pragma once
 
 #include <chrono>

@@ -57,7 +57,7 @@ void ReadInterfaces(Node& node, const std::string& root) {
   const std::map<std::string, std::string> addresses = Addresses();
   const std::string all = root + "/sys/class/net";
   for (const std::string& name : ListFolder(all)) {
-    const std::string folder = all + "/" + name;
+    const std::string folder = Below(all, name);
     // Files like bonding_masters lie among the interfaces.
     const auto type = ReadNumber(folder + "/type");
     if (!type || *type == ARPHRD_LOOPBACK) continue;
@@ -100,7 +100,7 @@ void ReadNics(Node& node, const std::string& root) {
   ReadInterfaces(node, root);
   const std::string rdma = root + "/sys/class/infiniband";
   for (const std::string& device : ListFolder(rdma)) {
-    const std::string folder = rdma + "/" + device;
+    const std::string folder = Below(rdma, device);
     for (const std::string& port : ListFolder(folder + "/ports"))
       ReadPort(device, folder, port, node.nics);
   }

@@ -50,6 +50,13 @@ std::vector<std::string> ListFolder(const std::string& path) {
   return names;
 }
 
+std::string Below(const std::string& folder, const std::string& name) {
+  std::string path = folder;
+  path += '/';
+  path += name;
+  return path;
+}
+
 std::string PciAddressOf(const std::string& device_link) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::canonical(device_link, error);

@@ -17,6 +17,9 @@ std::optional<long long> ReadNumber(const std::string& path);
 /// The names in a folder, sorted, without . and ..; empty if it cannot be read.
 std::vector<std::string> ListFolder(const std::string& path);
 
+/// FOLDER/NAME.
+std::string Below(const std::string& folder, const std::string& name);
+
 /// The PCI address (0000:3b:00.0) of the device that a link of /sys points at or lies below; empty
 /// if it is none.
 std::string PciAddressOf(const std::string& device_link);

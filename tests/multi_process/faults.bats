@@ -51,7 +51,7 @@ long_run() {
   long_run
   kill -STOP "$launcher"
   wait_until 15 all_gone "${ranks[@]}"
-  grep -q 'nothing heard for 8 s' "$work"/run/logs/rank-0.log
+  grep -q 'nothing heard for 8 s' "$work"/run/logs/rank-*.log
   kill -CONT "$launcher"
   ends_with 5
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env bats
-# --adaptive-train in sbatch, salloc and srun: what is refused, what the job and its nodes get, and what is left of it.
+# --adaptive-train in sbatch, salloc and srun: what is refused, what the job and its nodes get, and
+# what is left of it.
 
 load box
 load plugin_box
 
-setup_file() { plugin_box_up --nodes 4; }
+setup_file() { plugin_prepare && plugin_box_up --nodes 4; }
 teardown_file() { box down --purge; }
 
 setup() { rm -f "$BOX_HOME"/{go,out,out.*,pwned,script}; }
@@ -27,7 +28,7 @@ submit() {
 assert_refused() {
   [ "$status" -ne 0 ] || { echo "accepted" && false; }
   local ours
-  ours=$(grep -E '^(sbatch|salloc|srun): error: (--adaptive-train|ADAPTIVE_TRAIN_OPTIONS): ' <<<"$output")
+  ours=$(grep -E '^[a-z]+: error: (--adaptive-train|ADAPTIVE_TRAIN_OPTIONS): ' <<<"$output")
   [ "$(wc -l <<<"$ours")" -eq 1 ] || { echo "$output" && false; }
   [ "${#ours}" -lt 300 ]
   [[ $ours == *"$1"* ]] || { echo "no '$1' in: $ours" && false; }
@@ -66,9 +67,9 @@ OPTIONS
   local before command option
   # shellcheck disable=SC2016 # nothing may expand these
   local -a hostile=(
-    "$(head -c 10240 /dev/zero | tr '\0' a)" 'reuse="auto"' "reuse='auto'" $'reuse=auto\nlog=debug' $'\e[31m=1'
-    '%s%n%s=1' '../../../etc/passwd' '-1' ' ' ';$(touch pwned)' '`touch pwned`' 'reuse=auto;touch pwned'
-    'reuse=$(touch${IFS}pwned)'
+    "$(head -c 10240 /dev/zero | tr '\0' a)" 'reuse="auto"' "reuse='auto'" $'reuse=auto\nlog=debug'
+    $'\e[31m=1' '%s%n%s=1' '../../../etc/passwd' '-1' ' ' ';$(touch pwned)' '`touch pwned`'
+    'reuse=auto;touch pwned' 'reuse=$(touch${IFS}pwned)'
   )
   before=$(job_count)
   for option in "${hostile[@]}"; do
@@ -101,7 +102,9 @@ has_snapshot() { box_root "$1" test -s "/run/adaptive-train/$2/node.json"; }
 no_folder() { box_root "$1" test ! -e "/run/adaptive-train/$2"; }
 
 # start_job ARG...: a job that runs until the file `go` is there; prints its id.
-start_job() { box_on ctl sbatch --parsable --output=out "$@" --wrap 'while [ ! -e go ]; do sleep 0.1; done'; }
+start_job() {
+  box_on ctl sbatch --parsable --output=out "$@" --wrap 'while [ ! -e go ]; do sleep 0.1; done'
+}
 
 @test "every node has its snapshot while the job runs, and not longer" {
   local job node folder
@@ -114,9 +117,11 @@ start_job() { box_on ctl sbatch --parsable --output=out "$@" --wrap 'while [ ! -
     [ "$(box_root "$node" ls -A "$folder")" = node.json ]
     run box_on "$node" cat "$folder/node.json"
     [ "${#lines[@]}" -eq 1 ]
-    [[ $output == '{"format_version":1,"name":"'"$node"'","source":"prolog",'*'"gpus":{"status":"NVML is not installed '*'}}' ]]
+    [[ $output == '{"format_version":1,"name":"'"$node"'","source":"prolog",'*'}}' ]]
+    [[ $output == *'"gpus":{"status":"NVML is not installed '* ]]
     # From here on nobody but root can change it.
-    run box_on "$node" sh -c "echo x >>$folder/node.json || rm -f $folder/node.json || touch $folder/x"
+    run box_on "$node" sh -c \
+      "echo x >>$folder/node.json || rm -f $folder/node.json || touch $folder/x"
     [ "$status" -ne 0 ]
   done
   touch "$BOX_HOME/go"
@@ -126,11 +131,11 @@ start_job() { box_on ctl sbatch --parsable --output=out "$@" --wrap 'while [ ! -
 
 @test "salloc and srun photograph too" {
   # shellcheck disable=SC2016 # for the job
-  run_as_user salloc --quiet --adaptive-train -N2 srun sh -c 'cat /run/adaptive-train/$SLURM_JOB_ID/node.json'
+  local task='cat /run/adaptive-train/$SLURM_JOB_ID/node.json'
+  run_as_user salloc --quiet --adaptive-train -N2 srun sh -c "$task"
   [ "$status" -eq 0 ]
   [ "$(grep -c '^{.*}$' <<<"$output")" -eq 2 ]
-  # shellcheck disable=SC2016
-  run_as_user srun --adaptive-train -N4 sh -c 'cat /run/adaptive-train/$SLURM_JOB_ID/node.json'
+  run_as_user srun --adaptive-train -N4 sh -c "$task"
   [ "$status" -eq 0 ]
   [ "$(grep -c '^{.*}$' <<<"$output")" -eq 4 ]
 }
@@ -142,7 +147,7 @@ start_job() { box_on ctl sbatch --parsable --output=out "$@" --wrap 'while [ ! -
     box_root "$node" rm -rf /run/adaptive-train /tmp/probe-was-here
     our_lines "$node" >"$BATS_TEST_TMPDIR/$node.before"
   done
-  run_as_user sbatch --wait -N4 --output=out --wrap 'env; srun env'
+  run_batch -N4 --output=out --wrap 'env; srun env'
   [ "$status" -eq 0 ]
   [ -s "$BOX_HOME/out" ]
   [[ $(<"$BOX_HOME/out") != *[Aa][Dd][Aa][Pp][Tt][Ii][Vv][Ee]_[Tt][Rr][Aa][Ii][Nn]* ]]
@@ -164,12 +169,16 @@ start_job() { box_on ctl sbatch --parsable --output=out "$@" --wrap 'while [ ! -
 @test "the job finds its options normalized in its environment, whatever --export says" {
   local given
   # shellcheck disable=SC2016
-  local script='echo "batch $ADAPTIVE_TRAIN_OPTIONS"; srun /bin/sh -c "echo task \$ADAPTIVE_TRAIN_OPTIONS"'
+  local task='echo "task $ADAPTIVE_TRAIN_OPTIONS"'
+  # shellcheck disable=SC2016
+  local script="echo \"batch \$ADAPTIVE_TRAIN_OPTIONS\"; srun /bin/sh -c '$task'"
+  local options=reuse=auto,spares=2,compress=auto,log=debug place
   for given in --export=ALL --export=NONE --export=HOME; do
-    run_as_user sbatch --wait "$given" --adaptive-train=log=debug,spares=2 --output=out --wrap "$script"
+    run_batch "$given" --adaptive-train=log=debug,spares=2 --output=out --wrap "$script"
     [ "$status" -eq 0 ]
-    grep -qx "batch reuse=auto,spares=2,compress=auto,log=debug" "$BOX_HOME/out" || { cat "$BOX_HOME/out" && false; }
-    grep -qx "task reuse=auto,spares=2,compress=auto,log=debug" "$BOX_HOME/out" || { cat "$BOX_HOME/out" && false; }
+    for place in batch task; do
+      grep -qx "$place $options" "$BOX_HOME/out" || { cat "$BOX_HOME/out" && false; }
+    done
   done
 }
 
@@ -177,19 +186,27 @@ start_job() { box_on ctl sbatch --parsable --output=out "$@" --wrap 'while [ ! -
   local command
   # shellcheck disable=SC2016
   local task='echo $ADAPTIVE_TRAIN_OPTIONS; wc -l <"/run/adaptive-train/$SLURM_JOB_ID/node.json"'
-  for command in "sbatch --wait --output=out script" "salloc --quiet srun /bin/sh script" "srun /bin/sh script"; do
+  for command in "sbatch --output=out script" "salloc --quiet srun /bin/sh script" \
+    "srun /bin/sh script"; do
     printf '#!/bin/sh\n%s\n' "$task" >"$BOX_HOME/script"
     # shellcheck disable=SC2086 # words
     run_as_user env ADAPTIVE_TRAIN_OPTIONS=spares=3 $command
     [ "$status" -eq 0 ]
-    [[ $command != sbatch* ]] || output=$(<"$BOX_HOME/out")
+    read_output "$command"
     [ "$output" = $'reuse=auto,spares=3,compress=auto,log=info\n1' ]
     # shellcheck disable=SC2086
     run_as_user env ADAPTIVE_TRAIN_OPTIONS=spares=3 ${command/ / --adaptive-train=reuse=never }
     [ "$status" -eq 0 ]
-    [[ $command != sbatch* ]] || output=$(<"$BOX_HOME/out")
+    read_output "$command"
     [ "$output" = $'reuse=never,spares=0,compress=auto,log=info\n1' ]
   done
+}
+
+# read_output COMMAND: where COMMAND was an sbatch, makes its job's output $output.
+read_output() {
+  [[ $1 == sbatch* ]] || return 0
+  wait_until 30 is_over "${output##* }"
+  output=$(<"$BOX_HOME/out")
 }
 
 @test "a requeued job is photographed again" {
@@ -199,7 +216,8 @@ start_job() { box_on ctl sbatch --parsable --output=out "$@" --wrap 'while [ ! -
   first=$(box_root n1 stat -c %i:%Y "/run/adaptive-train/$job")
   box_root ctl scontrol requeue "$job"
   wait_until 30 no_folder n1 "$job"
-  # A slurmd that sees the job again within two seconds takes it for the old one and runs no prolog at all.
+  # A slurmd that sees the job again within two seconds takes it for the old one and runs no prolog
+  # at all.
   sleep 3
   wait_until 30 starts_again "$job"
   wait_until 30 has_snapshot n1 "$job"
@@ -233,7 +251,8 @@ folders_are() { [ "$(box_root "$1" find /run/adaptive-train -name node.json | wc
   run_as_user srun --adaptive-train=log=debug -w n3 true
   [ "$status" -eq 0 ]
   job=$(last_job)
-  our_lines n3 | grep -E "^adaptive-train: job $job: snapshot of [0-9]+ bytes in /run/adaptive-train/$job/node.json after [0-9]+ ms$"
+  our_lines n3 |
+    grep -E "^adaptive-train: job $job: snapshot of [0-9]+ bytes in /run/adaptive-train/$job/node.json"
 }
 
 @test "slurmd says in its log which plugstack arguments it could not use, and works with the others" {
@@ -253,7 +272,8 @@ folders_are() { [ "$(box_root "$1" find /run/adaptive-train -name node.json | wc
 }
 
 @test "the drop-in is shipped switched off, and works with its last line switched on" {
-  local shipped=$REPOSITORY/site_configs/plugstack.conf.d/adaptive_train.conf folder=$BOX_DIR/etc/slurm/plugstack.conf.d
+  local shipped=$REPOSITORY/site_configs/plugstack.conf.d/adaptive_train.conf
+  local folder=$BOX_DIR/etc/slurm/plugstack.conf.d
   mkdir -p "$folder"
   cp "$shipped" "$folder/"
   plugstack "include /etc/slurm/plugstack.conf.d/*.conf"
@@ -261,7 +281,8 @@ folders_are() { [ "$(box_root "$1" find /run/adaptive-train -name node.json | wc
   [ "$status" -ne 0 ]
   [[ $output == *"unrecognized option"* ]]
   # The box's plugin lies elsewhere than an installed one.
-  sed "s,^#optional adaptive_train.so,optional $OUR_PLUGIN," "$shipped" >"$folder/adaptive_train.conf"
+  sed "s,^#optional adaptive_train.so,optional $OUR_PLUGIN," "$shipped" \
+    >"$folder/adaptive_train.conf"
   run_as_user srun --adaptive-train -w n1 find /run/adaptive-train -name node.json
   [ "$status" -eq 0 ]
   [ "${#lines[@]}" -eq 1 ]

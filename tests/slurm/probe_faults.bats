@@ -1,10 +1,11 @@
 #!/usr/bin/env bats
-# Whatever becomes of the probe or of its picture, the job runs, no node drains, and slurmd's log says what happened.
+# Whatever becomes of the probe or of its picture, the job runs, no node drains, and slurmd's log
+# says what happened.
 
 load box
 load plugin_box
 
-setup_file() { plugin_box_up --nodes 2; }
+setup_file() { plugin_prepare && plugin_box_up --nodes 2; }
 teardown_file() { box down --purge; }
 
 setup() { rm -f "$BOX_HOME"/out; }
@@ -21,11 +22,12 @@ teardown() {
 # run_job: a job on n1 with the option on, which prints its snapshot or `none`.
 run_job() {
   # shellcheck disable=SC2016 # for the job
-  run_as_user srun -w n1 --adaptive-train /bin/sh -c 'cat "/run/adaptive-train/$SLURM_JOB_ID/node.json" 2>/dev/null || echo none'
+  local task='cat "/run/adaptive-train/$SLURM_JOB_ID/node.json" 2>/dev/null || echo none'
+  run_as_user srun -w n1 --adaptive-train /bin/sh -c "$task"
 }
 
-# assert_survived SNAPSHOT SAYS: the job ran and had this snapshot; its node is fine; the log has one line about it,
-# which contains SAYS, or no line at all if SAYS is empty.
+# assert_survived SNAPSHOT SAYS: the job ran and had this snapshot; its node is fine; the log has
+# one line about it, which contains SAYS, or no line at all if SAYS is empty.
 assert_survived() {
   local job ours
   [ "$status" -eq 0 ] || { echo "srun: exit $status: $output" && false; }
@@ -101,7 +103,9 @@ FAKES
 no_probe() { ! box_root n1 pgrep -f "sleep 1000" >/dev/null; }
 
 # in_place COMMAND: makes /run/adaptive-train on n1 into something else.
-in_place() { box_root n1 sh -c "umount /run/adaptive-train 2>/dev/null; rm -rf /run/adaptive-train; $1"; }
+in_place() {
+  box_root n1 sh -c "umount /run/adaptive-train 2>/dev/null; rm -rf /run/adaptive-train; $1"
+}
 
 @test "a place that cannot be written to, or is not ours, costs the snapshot, never the job" {
   local way says case
@@ -130,22 +134,24 @@ WAYS
 
 @test "a snapshot that cannot be removed is said in the log, and drains nobody" {
   plugstack "required $OUR_PLUGIN"
-  box_on ctl sbatch --output=out -w n1 --adaptive-train --wrap 'while [ ! -e go ]; do sleep 0.1; done'
+  box_on ctl sbatch --output=out -w n1 --adaptive-train \
+    --wrap 'while [ ! -e go ]; do sleep 0.1; done'
   local job
   job=$(last_job)
   wait_until 20 box_root n1 test -e "/run/adaptive-train/$job/node.json"
   box_root n1 touch "/run/adaptive-train/$job/not-ours"
   touch "$BOX_HOME/go"
   wait_until 30 all_idle
-  [ "$(our_lines n1 | grep "^adaptive-train: job $job: ")" = "adaptive-train: job $job: /run/adaptive-train/$job: Directory not empty" ]
+  [ "$(our_lines n1 | grep "^adaptive-train: job $job: ")" = \
+    "adaptive-train: job $job: /run/adaptive-train/$job: Directory not empty" ]
 }
 
 @test "text that never saw sbatch's check does not hurt the prolog" {
   local text
   # shellcheck disable=SC2016 # nothing may expand these
   local -a hostile=(
-    "$(head -c 60000 /dev/zero | tr '\0' a)" 'reuse="auto"' $'reuse=auto\nlog=debug' $'\e[31m' '%s%n%s' ';$(touch /tmp/pwned)'
-    '`touch /tmp/pwned`' '../../../tmp'
+    "$(head -c 60000 /dev/zero | tr '\0' a)" 'reuse="auto"' $'reuse=auto\nlog=debug' $'\e[31m'
+    '%s%n%s' ';$(touch /tmp/pwned)' '`touch /tmp/pwned`' '../../../tmp'
   )
   plugstack "required $OUR_PLUGIN" "required $FAULTY_PLUGIN ctl:init_post_opt:local:smuggle"
   for text in "${hostile[@]}"; do

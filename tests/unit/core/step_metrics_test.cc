@@ -9,12 +9,12 @@
 namespace adaptive_train {
 namespace {
 
-TEST(MetricsLine, SumsBytesAndTakesTimesOfTheSlowest) {
+TEST(MetricsLine, SumsBytesAndTakesTheTimesOfWhoComputedLongest) {
   RankMetrics a, b;
   a.step = b.step = 3;
   a.tokens = b.tokens = 1000;
-  a.step_s = 0.5, a.compute_s = 0.5;
-  b.step_s = 1.0, b.compute_s = 0.25, b.exposed_comm_s = 0.75;
+  a.step_s = 0.9, a.compute_s = 0.1, a.exposed_comm_s = 0.8;
+  b.step_s = 1.0, b.compute_s = 0.75, b.exposed_comm_s = 0.25;
   a.grad_bytes = 10, b.grad_bytes = 20;
   a.flops = 1e9, b.flops = 3e9;
   a.product_peak = b.product_peak = 4e9;
@@ -23,7 +23,7 @@ TEST(MetricsLine, SumsBytesAndTakesTimesOfTheSlowest) {
   const auto json = nlohmann::json::parse(MetricsLine(ranks));
   EXPECT_EQ(json["step"], 3);
   EXPECT_EQ(json["step_s"], 1.0);
-  EXPECT_EQ(json["exposed_comm_s"], 0.75);
+  EXPECT_EQ(json["exposed_comm_s"], 0.25);
   EXPECT_EQ(json["tokens_per_s"], 1000.0);
   EXPECT_EQ(json["grad_bytes"], 30);
   EXPECT_EQ(json["mfu"], 0.5);

@@ -27,7 +27,7 @@ struct Arenas {
     std::iota(m.begin(), m.end(), first + 1);
     std::iota(v.begin(), v.end(), first + 2);
   }
-  TrainingState State(std::int64_t step) { return {step, p, m, v}; }
+  TrainingState State(std::int64_t step) { return {step, step - 1, "identity", p, m, v}; }
   std::vector<float> p, m, v;
 };
 
@@ -62,6 +62,7 @@ TEST_F(CheckpointTest, ReadsBackEveryBit) {
   auto done = folder.Read(layout_, 7, state);
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_EQ(state.step, 7);
+  EXPECT_EQ(state.updates, 6);
   EXPECT_EQ(read.p, written.p);
   EXPECT_EQ(read.m, written.m);
   EXPECT_EQ(read.v, written.v);
@@ -89,6 +90,9 @@ TEST_F(CheckpointTest, RefusesWhatIsNotWholeOrNotOurs) {
   EXPECT_THAT(
       folder.Read(ParameterLayout(other, StageSlice::Whole(other)), 1, state).error().message,
       HasSubstr("another model"));
+  state = arenas.State(0);
+  state.identity = "other";
+  EXPECT_THAT(folder.Read(layout_, 1, state).error().message, HasSubstr("was made with"));
   {
     std::fstream file(path + "/state.bin", std::ios::in | std::ios::out);
     file.seekp(100);
