@@ -14,6 +14,7 @@
 #include "core/file_io.h"
 #include "core/job_env.h"
 #include "launcher/allocation.h"
+#include "launcher/background_writer.h"
 #include "launcher/job_ledger.h"
 #include "launcher/node_check.h"
 #include "launcher/planner/devices.h"
@@ -30,6 +31,7 @@ namespace adaptive_train {
 namespace {
 
 constexpr double kGiB = 1 << 30;
+constexpr std::chrono::seconds kWriteDeadline{60};
 
 /// What is known before a job exists in the store.
 struct Prepared {
@@ -164,6 +166,8 @@ Result<Plan> PlanRun(const Prepared& run, const Cluster& cluster) {
 RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& ledger,
                  RunStatistics& statistics) {
   Progress progress(stdout, run.config.train.steps);
+  BackgroundWriter
+      writer;  // a shared file system that stalls must not look like a launcher that is gone
   SupervisorEvents events;
   events.on_notice = [&](const std::string& text) { progress.Notice(text); };
   events.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
@@ -171,12 +175,13 @@ RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& 
   };
   events.on_resumed = [&](std::int64_t step) {
     if (step > 0) progress.Notice(fmt::format("resumed from the checkpoint of step {}", step));
-    return run.folder.CutMetrics(step);
+    return writer.Post([&run, step] { return run.folder.CutMetrics(step); });
   };
   events.on_step = [&](std::span<const RankMetrics> ranks) {
     statistics.Add(ranks);
     progress.Step(ranks);
-    return run.folder.AppendMetrics(MetricsLine(ranks));
+    return writer.Post(
+        [&run, line = MetricsLine(ranks)] { return run.folder.AppendMetrics(line); });
   };
   events.on_saved = [&](const Saved& saved) {
     progress.Notice(fmt::format("saved step {}: {}", saved.step, saved.path));
@@ -192,6 +197,13 @@ RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& 
   RunOutcome outcome = supervisor.Run();
   held.Hold();  // a second Ctrl-C must not keep the end from the store
   progress.End();
+  auto written = writer.Finish(kWriteDeadline);
+  if (!written && outcome.code != ExitCode::kDone) {
+    progress.Notice("metrics.jsonl is not complete: " + written.error().message);
+  } else if (!written) {
+    outcome.code = written.error().exit_code;
+    outcome.message = written.error().message;
+  }
   return outcome;
 }
 
