@@ -1,6 +1,8 @@
 # What the bats files of this folder share: a text, a small configuration, the programs of the build under test.
 # shellcheck shell=bash
 
+source "$(dirname "${BASH_SOURCE[0]}")/../small_model.bash"
+: "${ADAPTIVE_TRAIN_BUILD:?the build folder to test, such as build/release}"
 bin=$ADAPTIVE_TRAIN_BUILD/bin
 fakes=$ADAPTIVE_TRAIN_BUILD/lib
 
@@ -9,29 +11,10 @@ fakes=$ADAPTIVE_TRAIN_BUILD/lib
 export UCX_MEM_EVENTS=no UCX_HANDLE_ERRORS=none
 export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0
 
-# make_run_folder: $work with corpus.txt (about 120 kB of generated words) and config.toml, 4 ranks.
+# make_run_folder: $work with the small model, 4 ranks.
 make_run_folder() {
   work=$(mktemp -d "$BATS_TEST_TMPDIR/run.XXXXXX")
-  awk 'BEGIN { srand(7); split("the of training node link rank stage batch step gradient loss time memory cluster", w, " ");
-       while (n < 120000) { word = w[int(rand() * rand() * 14) + 1]; printf "%s%s", word, rand() < .1 ? ".\n" : " "; n += length(word) + 1 } }' >"$work/corpus.txt"
-  cat >"$work/config.toml" <<'TOML'
-[model]
-layers = 2
-heads = 2
-hidden = 32
-sequence = 32
-[data]
-train = "corpus.txt"
-[train]
-steps = 20
-global_batch = 10
-[optimizer]
-warmup_steps = 2
-[parallel]
-data = 4
-[device]
-threads = 1
-TOML
+  write_small_model "$work" '[parallel]' 'data = 4'
   store=file:$work/profiles.db
 }
 

@@ -1,30 +1,15 @@
 # What the bats files share that run training jobs in the box: the corpus, a configuration, jobs and their ends.
 # shellcheck shell=bash
 
+source "$(dirname "${BASH_SOURCE[0]}")/../small_model.bash"
+: "${ADAPTIVE_TRAIN_BUILD:?the build folder to test, such as build/release}"
 fakes=$ADAPTIVE_TRAIN_BUILD/lib
 
 # make_job_home: $home (the box user's, shared by all nodes) with corpus.txt, config.toml and job.sh.
 make_job_home() {
   home=$(box_value BOX_HOME)
   rm -rf "$home"/runs "$home"/fake "$home"/slurm-*.out "$home"/.local
-  awk 'BEGIN { srand(7); split("the of training node link rank stage batch step gradient loss time memory cluster", w, " ");
-       while (n < 120000) { word = w[int(rand() * rand() * 14) + 1]; printf "%s%s", word, rand() < .1 ? ".\n" : " "; n += length(word) + 1 } }' >"$home/corpus.txt"
-  cat >"$home/config.toml" <<'TOML'
-[model]
-layers = 2
-heads = 2
-hidden = 32
-sequence = 32
-[data]
-train = "corpus.txt"
-[train]
-steps = 20
-global_batch = 10
-[optimizer]
-warmup_steps = 2
-[device]
-threads = 1
-TOML
+  write_small_model "$home"
   cat >"$home/job.sh" <<'SH'
 #!/bin/bash
 # The launcher must be the batch shell's last word: its exit code is the job's.
