@@ -45,6 +45,7 @@ echo "4/4 training on the Free On-line Dictionary of Computing (Debian's dict-fo
 zcat /usr/share/dictd/foldoc.dict.dz >"$BOX_HOME/corpus.txt"
 cp examples/quickstart.toml examples/quickstart.job "$BOX_HOME/"
 chown --reference="$BOX_HOME" "$BOX_HOME"/{corpus.txt,quickstart.toml,quickstart.job}
+rm -f "$BOX_HOME"/slurm-*.out # of an earlier cluster that counted its jobs from 1 as well
 job=$("$box" on ctl --user sbatch --parsable -N4 --adaptive-train quickstart.job)
 output=$BOX_HOME/slurm-$job.out
 echo "\$ sbatch -N4 --adaptive-train quickstart.job    # job $job"

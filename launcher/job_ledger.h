@@ -23,6 +23,8 @@ class RunStatistics {
   SummaryRecord Summary() const;
   std::optional<double> ValidationLoss() const { return summary_.validation_loss; }
   std::optional<double> FinalLoss() const { return summary_.final_loss; }
+  /// Steps that this launcher has seen, without those before a resume.
+  std::int64_t Steps() const { return count_; }
   std::optional<double> FirstLoss() const { return first_loss_; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,13 @@
 
 namespace adaptive_train {
 namespace {
+
+/// Prints without failing: a reader that is gone, or a full disk behind the output, must not end a
+/// run.
+template <class... Arguments>
+void Say(std::FILE* out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  std::fputs(fmt::format(format, std::forward<Arguments>(arguments)...).c_str(), out);
+}
 
 constexpr double kGiB = 1 << 30;
 constexpr std::chrono::seconds kWriteDeadline{60};
@@ -66,8 +74,8 @@ Result<std::string> JobOptionsText() {
   auto options = ParseJobOptions(text);
   if (!options) return FailIn(kJobOptionsVariable, options.error());
   if (options->spares > 0)
-    fmt::print("note: spares={} has no effect: this version does not recover lost nodes\n",
-               options->spares);
+    Say(stdout, "note: spares={} has no effect: this version does not recover lost nodes\n",
+        options->spares);
   return FormatJobOptions(*options);
 }
 
@@ -130,13 +138,12 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
   cluster.name = run.allocation.cluster;
   for (const NodeCheck& check : *checks) {
     const Node& node = check.node;
-    fmt::print("  {}: {}, {} of {} cores, {:.1f} GiB, {} GPU{} (snapshot by {})\n", node.name,
-               node.processors.model.empty() ? "unknown processor" : node.processors.model,
-               node.processors.allowed_cores, node.processors.cores,
-               static_cast<double>(node.memory.total_bytes) / kGiB, node.gpus.size(),
-               node.gpus.size() == 1 ? "" : "s",
-               node.source == "prolog" ? "the prolog" : "the user");
-    if (!check.note.empty()) fmt::print("    note: {}\n", check.note);
+    Say(stdout, "  {}: {}, {} of {} cores, {:.1f} GiB, {} GPU{} (snapshot by {})\n", node.name,
+        node.processors.model.empty() ? "unknown processor" : node.processors.model,
+        node.processors.allowed_cores, node.processors.cores,
+        static_cast<double>(node.memory.total_bytes) / kGiB, node.gpus.size(),
+        node.gpus.size() == 1 ? "" : "s", node.source == "prolog" ? "the prolog" : "the user");
+    if (!check.note.empty()) Say(stdout, "    note: {}\n", check.note);
     cluster.nodes.push_back(node);
   }
   cluster.devices = DevicesOf(cluster.nodes, run.allocation.cpus);
@@ -155,7 +162,7 @@ Result<Plan> PlanRun(const Prepared& run, const Cluster& cluster) {
                {c.train.global_batch, c.train.micro_batch, c.parallel.data, c.device.threads});
   if (!plan) return plan;
   const std::string words = DescribePlan(*plan, cluster, shape);
-  fmt::print("{}", words);
+  Say(stdout, "{}", words);
   std::fflush(stdout);
   auto written = run.folder.Write("plan.json", ToJson(*plan));
   if (written) written = run.folder.Write("plan.txt", words);
@@ -175,6 +182,9 @@ RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& 
   };
   events.on_resumed = [&](std::int64_t step) {
     if (step > 0) progress.Notice(fmt::format("resumed from the checkpoint of step {}", step));
+    if (step >= run.config.train.steps) {
+      progress.Notice(fmt::format("nothing left to do: train.steps = {}", run.config.train.steps));
+    }
     return writer.Post([&run, step] { return run.folder.CutMetrics(step); });
   };
   events.on_step = [&](std::span<const RankMetrics> ranks) {
@@ -211,42 +221,46 @@ void PrintEnd(const Prepared& run, const RunOutcome& outcome, const RunStatistic
               int retries) {
   const SummaryRecord summary = statistics.Summary();
   if (statistics.FirstLoss() && statistics.FinalLoss()) {
-    fmt::print(
+    Say(stdout,
         "loss {:.4f} -> {:.4f} in {} steps, {:.0f} tokens/s, robustness {:.3f}, {} launch retr{}\n",
-        *statistics.FirstLoss(), *statistics.FinalLoss(), summary.steps,
+        *statistics.FirstLoss(), *statistics.FinalLoss(), statistics.Steps(),
         summary.tokens_per_s.value_or(0), summary.robustness.value_or(0), retries,
         retries == 1 ? "y" : "ies");
   }
   if (auto loss = statistics.ValidationLoss()) {
-    fmt::print(
+    Say(stdout,
         "validation loss {:.4f} nats per token (unigram entropy of the validation text: {:.4f})\n",
         *loss, run.unigram_entropy);
   }
-  fmt::print("run folder: {}\n", run.folder.Path());
+  Say(stdout, "run folder: {}\n", run.folder.Path());
   std::fflush(stdout);
   if (outcome.code == ExitCode::kDone) return;
-  fmt::print(stderr, "adaptive-train: {}\n", outcome.message);
+  Say(stderr, "adaptive-train: {}\n", outcome.message);
   if (outcome.failure && outcome.failure->failure.rank >= 0)
-    fmt::print(stderr, "adaptive-train: its log: {}/logs/rank-{}.log\n", run.folder.Path(),
-               outcome.failure->failure.rank);
+    Say(stderr, "adaptive-train: its log: {}/logs/rank-{}.log\n", run.folder.Path(),
+        outcome.failure->failure.rank);
 }
 
 ExitCode Report(const Error& error) {
   std::fflush(stdout);
-  fmt::print(stderr, "adaptive-train: {}\n", error.message);
+  Say(stderr, "adaptive-train: {}\n", error.message);
   return error.exit_code;
 }
 
 }  // namespace
 
 ExitCode RunTraining(const RunRequest& request) {
+  // A reader of our output that goes away, or a file at its limit, is an error like others, not our
+  // end.
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
   HeldSignals held;
   auto run = Prepare(request);
   if (!run) return Report(run.error());
-  fmt::print("adaptive-train {}: {} on {}, run folder {}\n", ADAPTIVE_TRAIN_VERSION,
-             run->allocation.in_slurm ? fmt::format("job {}", run->allocation.job_id)
-                                      : std::string("local run"),
-             run->allocation.cluster, run->folder.Path());
+  Say(stdout, "adaptive-train {}: {} on {}, run folder {}\n", ADAPTIVE_TRAIN_VERSION,
+      run->allocation.in_slurm ? fmt::format("job {}", run->allocation.job_id)
+                               : std::string("local run"),
+      run->allocation.cluster, run->folder.Path());
   auto ledger = JobLedger::Begin(
       run->store, {&run->allocation, run->folder.Path(), ToToml(run->config), run->options});
   if (!ledger) return Report(ledger.error());

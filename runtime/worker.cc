@@ -159,7 +159,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
 int Main() {
   // The launcher decides what a signal means; a rank that took it for itself would look like a
   // failure.
-  for (int s : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) ::signal(s, SIG_IGN);
+  for (int s : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ}) ::signal(s, SIG_IGN);
   const Identity self = ReadIdentity();
   if (self.rank < 0 || self.control.empty() || self.run_dir.empty()) {
     std::fprintf(stderr, "adaptive-train-worker: is started by adaptive-train run, not by hand\n");

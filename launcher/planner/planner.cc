@@ -162,6 +162,11 @@ Result<Plan> MakePlan(const Cluster& cluster, const ModelShape& model, const Pla
   }
   auto sized = SetMicroBatches(model, request, plan);
   if (!sized) return tl::unexpected(sized.error());
+  if (request.threads && *request.threads > devices.front().threads) {
+    plan.why.push_back(fmt::format(
+        "device.threads = {} is more than the {} CPUs that {} offers a rank: they take turns",
+        *request.threads, devices.front().threads, devices.front().node));
+  }
   const auto [low, high] = std::minmax_element(speeds.begin(), speeds.end());
   plan.why.push_back(
       *low == *high

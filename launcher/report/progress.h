@@ -2,6 +2,7 @@
 // steps elsewhere.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <span>
@@ -23,11 +24,14 @@ class Progress {
   void End();
 
  private:
+  void Put(const std::string& text);
+
   std::FILE* out_;
   const std::int64_t total_;
   const std::int64_t every_;  // steps per line
   const bool terminal_;
   bool open_line_ = false;
+  std::chrono::steady_clock::time_point drawn_;
 };
 
 }  // namespace adaptive_train
