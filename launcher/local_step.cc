@@ -1,4 +1,5 @@
-// Ranks on this machine without Slurm: forked here, their PMIx served by the launcher itself.
+// Ranks on this machine without Slurm: a process of ours serves their PMIx, starts them and tells
+// how they end.
 #include <fmt/format.h>
 #include <pmix.h>
 #include <pmix_server.h>
@@ -12,6 +13,8 @@
 #include <filesystem>
 #include <future>
 
+#include "core/file_io.h"
+#include "launcher/programs.h"
 #include "launcher/step.h"
 
 namespace adaptive_train {
@@ -104,42 +107,25 @@ Result<void> Register(const char* name, Call call) {
   return {};
 }
 
-/// The PMIx server of this process: started once, it serves until the process ends.
-class PmixServer {
- public:
-  static Result<std::unique_ptr<PmixServer>> Start() {
-    std::string folder =
-        (std::filesystem::temp_directory_path() / "adaptive-train-pmix-XXXXXX").string();
-    if (::mkdtemp(folder.data()) == nullptr)
-      return Fail(fmt::format("{}: {}", folder, std::strerror(errno)), ExitCode::kPreflight);
-    std::unique_ptr<PmixServer> self(new PmixServer(folder));
-    static pmix_server_module_t module{};
-    module.client_connected = OnClient;
-    module.client_finalized = OnClient;
-    module.abort = OnAbort;
-    module.fence_nb = OnFence;
-    module.direct_modex = OnDirectModex;
-    Infos infos(1);
-    infos.Add(PMIX_SERVER_TMPDIR, folder);
-    const pmix_status_t status = PMIx_server_init(&module, infos.Data(), infos.Size());
-    if (status != PMIX_SUCCESS)
-      return Fail(fmt::format("PMIx_server_init: {}", PMIx_Error_string(status)),
-                  ExitCode::kRankFailure);
-    return self;
-  }
-  ~PmixServer() {
-    // No PMIx_server_finalize: in 4.2.2 it crashes after ranks were killed inside a fence, and the
-    // launcher's process ends soon. What it would have removed is removed here.
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  PmixServer(const PmixServer&) = delete;
-  PmixServer& operator=(const PmixServer&) = delete;
-
- private:
-  explicit PmixServer(std::string folder) : folder_(std::move(folder)) {}
-  std::string folder_;
-};
+/// Starts the PMIx server of this process; it serves until the process ends. There is no way back:
+/// in 4.2.2 PMIx_server_finalize crashes, and deregistering hangs at times, after ranks were killed
+/// inside a fence, and a second PMIx_server_init in one process fails. Hence a process for each
+/// step.
+Result<void> StartServer(const std::string& folder) {
+  static pmix_server_module_t module{};
+  module.client_connected = OnClient;
+  module.client_finalized = OnClient;
+  module.abort = OnAbort;
+  module.fence_nb = OnFence;
+  module.direct_modex = OnDirectModex;
+  Infos infos(1);
+  infos.Add(PMIX_SERVER_TMPDIR, folder);
+  const pmix_status_t status = PMIx_server_init(&module, infos.Data(), infos.Size());
+  if (status != PMIX_SUCCESS)
+    return Fail(fmt::format("PMIx_server_init: {}", PMIx_Error_string(status)),
+                ExitCode::kRankFailure);
+  return {};
+}
 
 Result<void> RegisterNamespace(const std::string& nspace, int ranks) {
   const std::string host = HostName();
@@ -191,94 +177,112 @@ Result<Environment> PmixEnvironment(const pmix_proc_t& proc, Environment environ
   return environment;
 }
 
-/// The namespace of one step's ranks: a name is used once.
-class Namespace {
- public:
-  static Result<std::unique_ptr<Namespace>> Register(const std::string& name, int ranks) {
-    auto done = RegisterNamespace(name, ranks);
-    if (!done) return tl::unexpected(done.error());
-    return std::unique_ptr<Namespace>(new Namespace(name));
-  }
-  ~Namespace() {
-    // Nothing depends on its success; the wait keeps the server from ending under it.
-    (void)adaptive_train::Register("PMIx_server_deregister_nspace",
-                                   [&](pmix_op_cbfunc_t callback, void* handle) {
-                                     PMIx_server_deregister_nspace(name_.c_str(), callback, handle);
-                                     return PMIX_SUCCESS;
-                                   });
-  }
-  Namespace(const Namespace&) = delete;
-  Namespace& operator=(const Namespace&) = delete;
-  const std::string& Name() const { return name_; }
+/// How the launcher and the step's process speak: one line a rank that ended.
+constexpr const char* kEndLine = "rank {} ended: {}\n";
+constexpr const char* kRankWord = "rank ";
+constexpr const char* kEndedWord = " ended: ";
 
- private:
-  explicit Namespace(std::string name) : name_(std::move(name)) {}
-  std::string name_;
-};
-
+/// A process of ours that serves PMIx and runs the ranks, as srun and slurmstepd do elsewhere.
+/// Ranks die with it, and it with the launcher.
 class LocalStep final : public Step {
  public:
-  LocalStep(std::unique_ptr<Namespace> nspace, std::vector<ChildProcess> ranks)
-      : nspace_(std::move(nspace)), ranks_(std::move(ranks)), seen_(ranks_.size(), false) {}
+  LocalStep(ChildProcess process, std::string folder)
+      : process_(std::move(process)), folder_(std::move(folder)) {}
+  ~LocalStep() override {
+    process_.Signal(SIGKILL);
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
 
   void Poll() override {
-    for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      const auto status = ranks_[i].Poll();
-      if (!status || seen_[i]) continue;
-      seen_[i] = true;
-      ends_.push_back({static_cast<int>(i), DescribeExit(*status)});
+    status_ = process_.Poll();
+    output_ += process_.ReadOutput();
+    trouble_ += process_.ReadErrors();
+    for (auto end = output_.find('\n'); end != std::string::npos; end = output_.find('\n')) {
+      Understand(output_.substr(0, end));
+      output_.erase(0, end + 1);
     }
   }
-  bool Over() const override { return std::find(seen_.begin(), seen_.end(), false) == seen_.end(); }
+  bool Over() const override { return status_.has_value(); }
   std::vector<RankEnd> TakeEnds() override { return std::exchange(ends_, {}); }
-  std::string Trouble() const override { return ""; }
-  void Kill(const std::string&) override {
-    for (ChildProcess& rank : ranks_) rank.Signal(SIGKILL);
+  std::string Trouble() const override {
+    return Printable(trouble_.substr(0, trouble_.find('\n')));
   }
+  void Kill(const std::string&) override { process_.Signal(SIGKILL); }
 
  private:
-  std::unique_ptr<Namespace> nspace_;  // outlives the ranks
-  std::vector<ChildProcess> ranks_;
-  std::vector<bool> seen_;
+  void Understand(const std::string& line) {
+    const auto ended = line.find(kEndedWord);
+    if (line.rfind(kRankWord, 0) != 0 || ended == std::string::npos) return;
+    const int rank = std::atoi(line.c_str() + std::strlen(kRankWord));
+    ends_.push_back({rank, line.substr(ended + std::strlen(kEndedWord))});
+  }
+
+  ChildProcess process_;
+  const std::string folder_;  // of the PMIx server
+  std::string output_, trouble_;
   std::vector<RankEnd> ends_;
+  std::optional<int> status_;
 };
 
-Result<std::unique_ptr<Step>> StartStep(const StepSpec& spec, const std::string& name) {
-  const int size = static_cast<int>(spec.plan->ranks.size());
-  auto nspace = Namespace::Register(name, size);
-  if (!nspace) return tl::unexpected(nspace.error());
+Result<std::unique_ptr<Step>> StartLocalStep(const StepSpec& spec) {
+  auto programs = FindPrograms();
+  if (!programs) return tl::unexpected(programs.error());
+  std::string folder =
+      (std::filesystem::temp_directory_path() / "adaptive-train-pmix-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr)
+    return Fail(fmt::format("{}: {}", folder, std::strerror(errno)), ExitCode::kPreflight);
+  auto process = ChildProcess::Start(
+      {{programs->self, "local-step", "--ranks", std::to_string(spec.plan->ranks.size()),
+        "--run-dir", spec.run_dir, "--worker", spec.worker, "--pmix-folder", folder},
+       spec.environment,
+       ""});
+  if (!process) return tl::unexpected(process.error());
+  return std::make_unique<LocalStep>(std::move(*process), std::move(folder));
+}
+
+Result<std::vector<ChildProcess>> StartRanks(const LocalStepRequest& request) {
+  const std::string nspace = fmt::format("adaptive-train-{}", ::getpid());
+  auto started = StartServer(request.pmix_folder);
+  if (started) started = RegisterNamespace(nspace, request.ranks);
+  if (!started) return tl::unexpected(started.error());
   std::vector<ChildProcess> ranks;
-  for (int rank = 0; rank < size; ++rank) {
+  for (int rank = 0; rank < request.ranks; ++rank) {
     pmix_proc_t proc;
-    PMIX_LOAD_PROCID(&proc, name.c_str(), static_cast<pmix_rank_t>(rank));
-    auto environment = PmixEnvironment(proc, spec.environment);
+    PMIX_LOAD_PROCID(&proc, nspace.c_str(), static_cast<pmix_rank_t>(rank));
+    auto environment = PmixEnvironment(proc, CurrentEnvironment());
     if (!environment) return tl::unexpected(environment.error());
-    auto child = ChildProcess::Start(
-        {{spec.worker}, *environment, fmt::format("{}/logs/rank-{}.log", spec.run_dir, rank)});
+    auto child = ChildProcess::Start({{request.worker},
+                                      *environment,
+                                      fmt::format("{}/logs/rank-{}.log", request.run_dir, rank)});
     if (!child) return tl::unexpected(child.error());
     ranks.push_back(std::move(*child));
   }
-  return std::make_unique<LocalStep>(std::move(*nspace), std::move(ranks));
+  return ranks;
 }
 
 }  // namespace
 
-StepFactory LocalSteps() {
-  // One server for all attempts: PMIx 4.2 does not survive a second PMIx_server_init in one
-  // process.
-  struct Server {
-    std::unique_ptr<PmixServer> pmix;
-    int attempts = 0;
-  };
-  return
-      [server = std::make_shared<Server>()](const StepSpec& spec) -> Result<std::unique_ptr<Step>> {
-        if (!server->pmix) {
-          auto started = PmixServer::Start();
-          if (!started) return tl::unexpected(started.error());
-          server->pmix = std::move(*started);
-        }
-        return StartStep(spec, fmt::format("adaptive-train-{}-{}", ::getpid(), ++server->attempts));
-      };
+StepFactory LocalSteps() { return StartLocalStep; }
+
+void RunLocalStep(const LocalStepRequest& request) {
+  auto ranks = StartRanks(request);
+  if (!ranks) {
+    fmt::print(stderr, "{}\n", ranks.error().message);
+    std::_Exit(ToInt(ExitCode::kRankFailure));
+  }
+  std::vector<bool> ended(ranks->size(), false);
+  while (std::find(ended.begin(), ended.end(), false) != ended.end()) {
+    for (std::size_t i = 0; i < ranks->size(); ++i) {
+      const auto status = (*ranks)[i].Poll();
+      if (!status || ended[i]) continue;
+      ended[i] = true;
+      fmt::print(kEndLine, i, DescribeExit(*status));
+      std::fflush(stdout);
+    }
+    ::usleep(20'000);
+  }
+  std::_Exit(ToInt(ExitCode::kDone));  // not through PMIx: see StartServer
 }
 
 }  // namespace adaptive_train

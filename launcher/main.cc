@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   adaptive_train::AddJobsCommand(app, chosen);
   adaptive_train::AddProbeCommand(app, chosen);
   adaptive_train::AddNodeCheckCommand(app, chosen);
+  adaptive_train::AddLocalStepCommand(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked_for_help) {

@@ -49,8 +49,19 @@ using StepFactory = std::function<Result<std::unique_ptr<Step>>(const StepSpec&)
 
 /// srun in the current allocation (slurm_step.cc).
 StepFactory SlurmSteps();
-/// fork and a PMIx server of our own, on this machine (local_step.cc). The server lives as long as
-/// the factory.
+/// A process of ours with a PMIx server, on this machine (local_step.cc).
 StepFactory LocalSteps();
+
+/// What the process of a local step is told.
+struct LocalStepRequest {
+  int ranks = 0;
+  std::string run_dir;
+  std::string worker;
+  std::string pmix_folder;  // the server's own, empty
+};
+
+/// The body of that process, run by `adaptive-train local-step`: its environment is the ranks'.
+/// Does not return.
+[[noreturn]] void RunLocalStep(const LocalStepRequest& request);
 
 }  // namespace adaptive_train

@@ -7,6 +7,7 @@
 
 #include "launcher/node_check.h"
 #include "launcher/programs.h"
+#include "launcher/step.h"
 
 namespace adaptive_train {
 namespace {
@@ -112,6 +113,18 @@ void AddNodeCheckCommand(CLI::App& app, std::function<int()>& chosen) {
       return 0;
     };
   });
+}
+
+void AddLocalStepCommand(CLI::App& app, std::function<int()>& chosen) {
+  auto request = std::make_shared<LocalStepRequest>();
+  CLI::App* step =
+      app.add_subcommand("local-step", "What `run` starts without Slurm: the ranks and their PMIx");
+  step->group("");  // not for people: left out of the help
+  step->add_option("--ranks", request->ranks)->required();
+  step->add_option("--run-dir", request->run_dir)->required();
+  step->add_option("--worker", request->worker)->required();
+  step->add_option("--pmix-folder", request->pmix_folder)->required();
+  step->callback([request, &chosen] { chosen = [request]() -> int { RunLocalStep(*request); }; });
 }
 
 }  // namespace adaptive_train

@@ -17,4 +17,7 @@ void AddProbeCommand(CLI::App& app, std::function<int()>& chosen);
 /// Adds `node-check`, which `run` starts on every node; its JSON is for the launcher alone.
 void AddNodeCheckCommand(CLI::App& app, std::function<int()>& chosen);
 
+/// Adds `local-step`, which `run` starts where there is no Slurm.
+void AddLocalStepCommand(CLI::App& app, std::function<int()>& chosen);
+
 }  // namespace adaptive_train

@@ -9,7 +9,7 @@ teardown() { kill -9 "$launcher" 2>/dev/null || true; }
   for round in $(seq 40); do
     rm -rf "$work/run"
     train_in_background --train.steps=1000000
-    wait_until 20 pgrep -P "$launcher" -f adaptive-train-worker
+    wait_until 20 started_ranks
     sleep "$((RANDOM % 2)).$((RANDOM % 1000))"
     mapfile -t ranks < <(rank_pids)
     signal=$((RANDOM % 4 == 0 ? 19 : 9))

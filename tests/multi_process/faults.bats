@@ -32,7 +32,7 @@ long_run() {
   for delay in 0.05 0.1 0.15 0.2 0.3 0.5 0.8; do
     rm -rf "$work/run"
     train_in_background --train.steps=100000
-    wait_until 20 pgrep -P "$launcher" -f adaptive-train-worker
+    wait_until 20 started_ranks
     sleep "$delay"
     mapfile -t ranks < <(rank_pids)
     kill -KILL "${ranks[0]}"

@@ -48,7 +48,9 @@ ends_with() {
 steps_done() { [[ $(cat "$work/run/metrics.jsonl" 2>/dev/null | wc -l) -ge $1 ]]; }
 
 # rank_pids: processes of this run's ranks, in the order of the ranks.
-rank_pids() { sort_ranks < <(pgrep -P "$launcher" -f adaptive-train-worker); }
+rank_pids() { sort_ranks < <(started_ranks); }
+# started_ranks: in no order; fails if there is none.
+started_ranks() { pgrep -P "$(pgrep -P "$launcher" -f local-step || echo 0)" -f adaptive-train-worker; }
 sort_ranks() {
   local pid
   while read -r pid; do
