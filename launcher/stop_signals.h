@@ -25,6 +25,7 @@ class HeldSignals {
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
   void Release();
+  /// Holds them back again after Release.
   void Hold();
 
  private:

@@ -97,8 +97,7 @@ void AddProbeCommand(CLI::App& app, std::function<int()>& chosen) {
 void AddNodeCheckCommand(CLI::App& app, std::function<int()>& chosen) {
   auto request = std::make_shared<NodeCheckRequest>();
   CLI::App* check = app.add_subcommand(
-      "node-check",
-      "What `run` starts on every node before the first step; prints one line of JSON");
+      "node-check", "What `run` starts on every node before the first step; prints JSON");
   check->group("");  // not for people: left out of the help
   check->add_option("--job", request->job_id)->required();
   check->add_option("--run-dir", request->run_dir)->required();

@@ -211,8 +211,6 @@ Result<std::unique_ptr<UcxThread>> UcxThread::Start(int rank) {
   auto result = address.get();
   if (!result) return tl::unexpected(result.error());
   self->address_ = std::move(*result);
-  const char* tls = std::getenv("UCX_TLS");
-  self->transports_ = tls != nullptr ? fmt::format("UCX_TLS={}", tls) : "UCX's choice";
   return self;
 }
 

@@ -33,8 +33,6 @@ class UcxThread {
 
   /// This rank's address, to be given to its peers as it is.
   const std::string& Address() const { return address_; }
-  /// Names the transports in use, for the log.
-  const std::string& Transports() const { return transports_; }
   /// The peers' addresses, index = rank. Before the first Send.
   void SetPeers(std::vector<std::string> addresses);
 
@@ -56,7 +54,6 @@ class UcxThread {
 
   std::unique_ptr<State> state_;
   std::string address_;
-  std::string transports_;
 };
 
 }  // namespace adaptive_train
