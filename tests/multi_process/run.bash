@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 
 source "$(dirname "${BASH_SOURCE[0]}")/../small_model.bash"
+source "$(dirname "${BASH_SOURCE[0]}")/../wait_until.bash"
 : "${ADAPTIVE_TRAIN_BUILD:?the build folder to test, such as build/release}"
 bin=$ADAPTIVE_TRAIN_BUILD/bin
 fakes=$ADAPTIVE_TRAIN_BUILD/lib
@@ -56,19 +57,6 @@ sort_ranks() {
   while read -r pid; do
     printf '%s %s\n' "$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^PMIX_RANK=//p')" "$pid"
   done | sort -n | cut -d' ' -f2
-}
-
-# wait_until SECONDS CMD...
-wait_until() {
-  local give_up=$((SECONDS + $1 + 1)) seconds=$1
-  shift
-  until "$@"; do
-    if ((SECONDS >= give_up)); then
-      echo "not within $seconds s: $*" >&2
-      return 1
-    fi
-    sleep 0.05
-  done
 }
 
 all_gone() {

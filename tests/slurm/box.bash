@@ -2,6 +2,7 @@
 # in teardown_file. A file can have a box of its own by exporting ADAPTIVE_TRAIN_BOX before.
 # shellcheck shell=bash
 
+source "$(dirname "${BASH_SOURCE[0]}")/../wait_until.bash"
 box_program=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../box/box")
 
 # box ARG...: bats reads its descriptor 3 until all who hold it are gone, so nobody gets it.
@@ -24,19 +25,6 @@ box_root() { box on "$@"; }
 
 # box_value NAME: one of the values of `box env`, such as BOX_HOME.
 box_value() { box env | sed -n "s/^$1=//p"; }
-
-# wait_until SECONDS CMD...: until CMD succeeds, or fails saying what did not happen.
-wait_until() {
-  local give_up=$((SECONDS + $1 + 1)) seconds=$1
-  shift
-  until "$@"; do
-    if ((SECONDS >= give_up)); then
-      echo "not within $seconds s: $*" >&2
-      return 1
-    fi
-    sleep 0.1
-  done
-}
 
 # node_state NODE: Slurm's word for it, such as idle or down.
 node_state() { box_root ctl sinfo -h -n "$1" -o %T; }
