@@ -154,6 +154,7 @@ const std::vector<Key>& Keys() {
       Integer("model.heads", &C::model, &ModelConfig::heads, 1),
       IntegerOrAuto("model.kv_heads", &C::model, &ModelConfig::kv_heads, 1, 1 << 16),
       Integer("model.hidden", &C::model, &ModelConfig::hidden, 1),
+      IntegerOrAuto("model.ffn", &C::model, &ModelConfig::ffn, 1, 1 << 20),
       Integer("model.sequence", &C::model, &ModelConfig::sequence, 1),
       Integer("model.vocab", &C::model, &ModelConfig::vocab, 2),
       TieEmbeddings(),
@@ -168,6 +169,7 @@ const std::vector<Key>& Keys() {
       Choice("train.precision", &C::train, &TrainConfig::precision, {"fp32", "bf16", "fp16"}),
       Integer("train.seed", &C::train, &TrainConfig::seed, 0),
       Choice("train.recompute", &C::train, &TrainConfig::recompute, {"none", "selective", "full"}),
+      Number("train.dropout", &C::train, &TrainConfig::dropout, 0, 0.99),
       Integer("train.validate_every", &C::train, &TrainConfig::validate_every, 0),
       Integer("train.validation_samples", &C::train, &TrainConfig::validation_samples, 1),
       Choice("optimizer.kind", &C::optimizer, &OptimizerConfig::kind, {"adamw"}),
@@ -190,6 +192,8 @@ const std::vector<Key>& Keys() {
       Choice("compression.values", &C::compression, &CompressionConfig::values, {"fp32", "bf16"}),
       Text("checkpoint.dir", &C::checkpoint, &CheckpointConfig::dir,
            "the path of a folder, or \"auto\" for RUN_DIR/checkpoints"),
+      Text("checkpoint.start", &C::checkpoint, &CheckpointConfig::start,
+           "the path of a checkpoint's folder, or \"none\""),
       Integer("checkpoint.every", &C::checkpoint, &CheckpointConfig::every, 0),
       Integer("checkpoint.keep", &C::checkpoint, &CheckpointConfig::keep, 1),
       Integer("profile.warmup_steps", &C::profile, &ProfileConfig::warmup_steps, 0),
@@ -289,24 +293,29 @@ Result<void> ApplyOverride(Config& config, const ConfigOverride& item) {
   return {};
 }
 
+/// In floating point: dimensions may be too large to count in integers.
+double RoughParameters(const ModelDims& dims) {
+  const auto layers = static_cast<double>(dims.layers), hidden = static_cast<double>(dims.hidden);
+  const double block =
+      static_cast<double>(dims.QkvColumns() + dims.hidden + dims.FfnColumns() + dims.Ffn());
+  return layers * hidden * block + static_cast<double>(dims.vocab + dims.sequence) * hidden;
+}
+
 /// What the keys say together, and what this version cannot do: said here, never ignored.
 Result<void> Check(const Config& c) {
   if (c.data.train.empty()) return Fail("data.train is missing: name the training text");
-  if (c.model.hidden % c.model.heads != 0) {
-    return Fail(fmt::format("model.hidden = {} must be a multiple of model.heads = {}",
-                            c.model.hidden, c.model.heads));
-  }
-  if (c.model.vocab < 256) {
+  const ModelDims dims = DimsOf(c.model);
+  if (auto good = CheckDims(dims); !good) return good;
+  if (c.data.format == "bytes" && c.model.vocab < 256)
     return Fail(fmt::format("model.vocab = {} is too small: bytes need 256", c.model.vocab));
-  }
-  const double parameters =
-      12.0 * static_cast<double>(c.model.layers) * static_cast<double>(c.model.hidden) *
-          static_cast<double>(c.model.hidden) +
-      (static_cast<double>(c.model.vocab) + static_cast<double>(c.model.sequence)) *
-          static_cast<double>(c.model.hidden);
-  if (parameters > 1e12)
+  if (double parameters = RoughParameters(dims); parameters > 1e12)
     return Fail(
         fmt::format("the model would have {:.3g} parameters; the limit is 1e12", parameters));
+  if (c.model.kind != "llama" && dims.KvHeads() != dims.heads) {
+    return Fail(
+        fmt::format("model.kv_heads = {}: {} has as many as model.heads = {}; llama may have fewer",
+                    dims.KvHeads(), c.model.kind, dims.heads));
+  }
   if (c.train.micro_batch && *c.train.micro_batch > c.train.global_batch) {
     return Fail(fmt::format("train.micro_batch = {} must not exceed train.global_batch = {}",
                             *c.train.micro_batch, c.train.global_batch));
@@ -318,13 +327,6 @@ Result<void> Check(const Config& c) {
     const char* text;
   };
   const Limit limits[] = {
-      {c.model.kind != "gpt2", "model.kind: this version trains gpt2 only"},
-      {c.model.kv_heads && *c.model.kv_heads != c.model.heads,
-       "model.kv_heads: gpt2 has as many as model.heads"},
-      {c.data.format != "auto" && c.data.format != "bytes",
-       "data.format: this version reads bytes only"},
-      {c.train.precision != "fp32", "train.precision: this version trains in fp32 only"},
-      {c.train.recompute != "none", "train.recompute: this version keeps all activations (none)"},
       {c.parallel.tensor.value_or(1) != 1,
        "parallel.tensor: this version is data parallel only (1)"},
       {c.parallel.pipeline.value_or(1) != 1,
@@ -343,15 +345,44 @@ Result<void> Check(const Config& c) {
   return {};
 }
 
-/// Data paths of a file are relative to the file, so that a job can start anywhere.
-void ResolvePaths(DataConfig& data, const std::filesystem::path& folder) {
-  for (std::string* path : {&data.train, &data.validation}) {
-    if (path->empty() || *path == "auto") continue;
+/// Paths of what a file reads are relative to the file, so that a job can start anywhere.
+void ResolvePaths(Config& config, const std::filesystem::path& folder) {
+  for (std::string* path : {&config.data.train, &config.data.validation, &config.checkpoint.start}) {
+    if (path->empty() || *path == "auto" || *path == "none") continue;
     *path = (folder / *path).lexically_normal().string();
   }
 }
 
 }  // namespace
+
+ModelDims DimsOf(const ModelConfig& model) {
+  const ModelKind kind = model.kind == "llama"  ? ModelKind::kLlama
+                         : model.kind == "bert" ? ModelKind::kBert
+                                                : ModelKind::kGpt2;
+  return {.layers = model.layers,
+          .heads = model.heads,
+          .hidden = model.hidden,
+          .sequence = model.sequence,
+          .vocab = model.vocab,
+          .tie_embeddings = model.tie_embeddings,
+          .kind = kind,
+          .kv_heads = model.kv_heads.value_or(0),
+          .ffn = model.ffn.value_or(0)};
+}
+
+std::int64_t TextVocab(const ModelConfig& model) {
+  return model.vocab - (model.kind == "bert" ? 1 : 0);
+}
+
+TrainingFormat FormatOf(const TrainConfig& train) {
+  TrainingFormat format;
+  if (train.precision != "fp32")
+    format.precision = train.precision == "bf16" ? Precision::kBf16 : Precision::kFp16;
+  if (train.recompute != "none")
+    format.recompute = train.recompute == "full" ? Recompute::kFull : Recompute::kSelective;
+  format.dropout = train.dropout > 0;
+  return format;
+}
 
 Result<Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides) {
   auto text = ReadFile(path, kMaxConfigBytes);
@@ -366,12 +397,12 @@ Result<Config> LoadConfig(const std::string& path, const std::vector<ConfigOverr
   }
   std::error_code ignored;
   const auto here = std::filesystem::current_path(ignored);
-  ResolvePaths(config.data, (here / path).parent_path());
+  ResolvePaths(config, (here / path).parent_path());
   for (const ConfigOverride& item : overrides) {
     auto done = ApplyOverride(config, item);
     if (!done) return tl::unexpected(done.error());
   }
-  ResolvePaths(config.data, here);
+  ResolvePaths(config, here);
   auto good = Check(config);
   if (!good) return FailIn(path, good.error());
   return config;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/model_shape.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -22,6 +23,7 @@ struct ModelConfig {
   std::int64_t heads = 4;
   AutoInt kv_heads;
   std::int64_t hidden = 128;
+  AutoInt ffn;  // width of the feed-forward
   std::int64_t sequence = 128;
   std::int64_t vocab = 256;
   bool tie_embeddings = true;
@@ -40,6 +42,7 @@ struct TrainConfig {
   std::string precision = "fp32";
   std::int64_t seed = 1337;
   std::string recompute = "none";
+  double dropout = 0;                    // probability
   std::int64_t validate_every = 0;       // steps; 0 = after the last step only
   std::int64_t validation_samples = 64;  // sequences per validation
 };
@@ -68,7 +71,8 @@ struct CompressionConfig {
 };
 
 struct CheckpointConfig {
-  std::string dir = "auto";  // auto: RUN_DIR/checkpoints
+  std::string dir = "auto";    // auto: RUN_DIR/checkpoints
+  std::string start = "none";  // checkpoint whose parameters a new run begins with; none: drawn
   std::int64_t every = 0;    // steps; 0 = only when asked or stopped, and at the end
   std::int64_t keep = 2;
 };
@@ -95,6 +99,14 @@ struct Config {
   ProfileConfig profile;
   DeviceConfig device;
 };
+
+/// The dimensions that a configuration asks for.
+ModelDims DimsOf(const ModelConfig& model);
+/// How it is to be trained, as far as memory depends on it.
+TrainingFormat FormatOf(const TrainConfig& train);
+
+/// Tokens that a text may use: BERT's mask is the last of the vocabulary.
+std::int64_t TextVocab(const ModelConfig& model);
 
 /// One `--section.key=value` of the command line: {"train.steps", "20"}.
 using ConfigOverride = std::pair<std::string, std::string>;

@@ -36,6 +36,9 @@ struct Saved {  // a checkpoint is complete on disk
   std::int64_t step = 0;
   std::string path;
 };
+struct Notice {  // a line for the person who watches
+  std::string text;
+};
 /// Why a rank ends: one clear line's worth.
 struct RankFailure {
   int rank = -1;
@@ -61,8 +64,9 @@ struct Abort {
 // From both.
 struct Heartbeat {};
 
-using ControlMessage = std::variant<Hello, Ready, Wired, Resumed, Metrics, Saved, RankFailure,
-                                    Goodbye, Go, CheckpointNow, Stop, Abort, Heartbeat>;
+using ControlMessage =
+    std::variant<Hello, Ready, Wired, Resumed, Metrics, Saved, Notice, RankFailure, Goodbye, Go,
+                 CheckpointNow, Stop, Abort, Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

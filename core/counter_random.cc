@@ -8,10 +8,6 @@
 namespace adaptive_train {
 namespace {
 
-constexpr int kRounds = 10;
-constexpr std::array<std::uint32_t, 2> kMultipliers{0xD2511F53, 0xCD9E8D57};
-constexpr std::array<std::uint32_t, 2> kWeyl{0x9E3779B9, 0xBB67AE85};  // golden ratio, sqrt(3) - 1
-
 constexpr double kPi = 3.14159265358979323846;
 constexpr double kLn2 = 0.69314718055994530942;
 constexpr double kSqrt2 = 1.41421356237309504880;
@@ -71,15 +67,15 @@ std::array<float, 2> BoxMuller(std::uint32_t radius_bits, std::uint32_t angle_bi
 }  // namespace
 
 PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
-  for (int round = 0; round < kRounds; ++round) {
-    const std::uint64_t product_0 = std::uint64_t{kMultipliers[0]} * counter[0];
-    const std::uint64_t product_1 = std::uint64_t{kMultipliers[1]} * counter[2];
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const std::uint64_t product_0 = std::uint64_t{kPhiloxMultipliers[0]} * counter[0];
+    const std::uint64_t product_1 = std::uint64_t{kPhiloxMultipliers[1]} * counter[2];
     counter = {static_cast<std::uint32_t>(product_1 >> 32) ^ counter[1] ^ key[0],
                static_cast<std::uint32_t>(product_1),
                static_cast<std::uint32_t>(product_0 >> 32) ^ counter[3] ^ key[1],
                static_cast<std::uint32_t>(product_0)};
-    key[0] += kWeyl[0];
-    key[1] += kWeyl[1];
+    key[0] += kPhiloxWeyl[0];
+    key[1] += kPhiloxWeyl[1];
   }
   return counter;
 }
@@ -93,15 +89,14 @@ CounterRandom::CounterRandom(std::uint64_t seed, RandomPurpose purpose) {
   key_ = {mixed[0], mixed[1]};
 }
 
-PhiloxCounter CounterRandom::Block(const RandomPlace& place, std::uint64_t block) const {
+PhiloxCounter CounterRandom::Counter(const RandomPlace& place, std::uint64_t block) {
   assert(block < std::uint64_t{1} << 48);
-  return Philox4x32({static_cast<std::uint32_t>(block), place.step, place.sample,
-                     static_cast<std::uint32_t>(block >> 32) << 16 | place.layer},
-                    key_);
+  return {static_cast<std::uint32_t>(block), place.step, place.sample,
+          static_cast<std::uint32_t>(block >> 32) << 16 | place.layer};
 }
 
 std::uint32_t CounterRandom::Bits(const RandomPlace& place) const {
-  return Block(place, place.element / 4)[place.element % 4];
+  return Philox4x32(Counter(place, place.element / 4), key_)[place.element % 4];
 }
 
 float CounterRandom::Uniform(const RandomPlace& place) const {
@@ -113,7 +108,7 @@ float CounterRandom::Normal(const RandomPlace& place) const {
 }
 
 std::array<float, 4> CounterRandom::Normals(RandomPlace place, std::uint64_t block) const {
-  const PhiloxCounter bits = Block(place, block);
+  const PhiloxCounter bits = Philox4x32(Counter(place, block), key_);
   const std::array<float, 2> low = BoxMuller(bits[0], bits[1]), high = BoxMuller(bits[2], bits[3]);
   return {low[0], low[1], high[0], high[1]};
 }

@@ -14,6 +14,11 @@ namespace adaptive_train {
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr std::array<std::uint32_t, 2> kPhiloxMultipliers{0xD2511F53, 0xCD9E8D57};
+inline constexpr std::array<std::uint32_t, 2> kPhiloxWeyl{0x9E3779B9,   // golden ratio
+                                                          0xBB67AE85};  // sqrt(3) - 1
+
 /// The block function: 128 random bits for a 128-bit counter under a 64-bit key.
 PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key);
 
@@ -23,6 +28,7 @@ enum class RandomPurpose : std::uint32_t {
   kSampleOrder = 2,     // step = epoch
   kDropout = 3,
   kRounding = 4,
+  kMasking = 5,
 };
 
 /// Where a number is used: the same place gives the same number on every rank and in every layout.
@@ -49,9 +55,13 @@ class CounterRandom {
   /// four times quicker than one by one.
   std::array<float, 4> Normals(RandomPlace place, std::uint64_t block) const;
 
- private:
-  PhiloxCounter Block(const RandomPlace& place, std::uint64_t block) const;
+  /// For those who compute many blocks at a time: Bits of elements [4 * block, 4 * block + 4) of
+  /// `place`, whose own element is not read, are Philox4x32(Counter(place, block), key()). The
+  /// counter of the next block has a first word larger by one, unless that wraps around.
+  static PhiloxCounter Counter(const RandomPlace& place, std::uint64_t block);
+  const PhiloxKey& key() const { return key_; }
 
+ private:
   PhiloxKey key_;
 };
 

@@ -1,8 +1,9 @@
-// Counting a GPT-2 model's parameters, products and bytes.
+// Counting a model's parameters, products and bytes.
 #include "core/model_shape.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -14,51 +15,151 @@ constexpr std::int64_t kTokenBytes = 4;
 /// Far above any model that fits a machine, far below overflow of a product of three.
 constexpr std::int64_t kMaxDimension = 1 << 20;
 
-LayerShape Counted(std::string name, std::int64_t parameters, double flops,
-                   std::int64_t activation_bytes) {
+/// Bytes of an activation.
+std::int64_t ScalarBytes(const TrainingFormat& format) {
+  return format.precision == Precision::kFp32 ? 4 : 2;
+}
+
+std::int64_t NormParameters(const ModelDims& dims) {
+  return (Architecture::Of(dims.kind).rms_norm ? 1 : 2) * dims.hidden;
+}
+
+std::int64_t NormBytesPerToken(const ModelDims& dims) {
+  return (Architecture::Of(dims.kind).rms_norm ? 1 : 2) * kFloatBytes;
+}
+
+/// Bytes per token of what a block keeps and could compute again: all of it, and the cheap part.
+std::int64_t KeptBytesPerToken(const ModelDims& dims, std::int64_t scalar) {
+  const std::int64_t residual_sums = Architecture::Of(dims.kind).post_norm ? 2 : 1;
+  return (dims.QkvColumns() + dims.hidden + residual_sums * dims.hidden + dims.FfnColumns()) *
+             scalar +
+         dims.heads * kFloatBytes;
+}
+
+std::int64_t CheapBytesPerToken(const ModelDims& dims, std::int64_t scalar) {
+  const std::int64_t norms = Architecture::Of(dims.kind).post_norm ? 1 : 2;
+  return (norms * dims.hidden + dims.Ffn()) * scalar;
+}
+
+LayerShape Counted(std::string name, const TrainingFormat& format, std::int64_t parameters,
+                   double flops, std::int64_t activation_bytes) {
   LayerShape layer;
   layer.name = std::move(name);
   layer.parameters = parameters;
   layer.forward_flops_per_token = flops;
-  layer.parameter_bytes = parameters * kFloatBytes;
+  layer.parameter_bytes =
+      parameters * (kFloatBytes + (format.precision == Precision::kFp32 ? 0 : ScalarBytes(format)));
   layer.gradient_bytes = parameters * kFloatBytes;
   layer.optimizer_bytes = parameters * 2 * kFloatBytes;
   layer.activation_bytes_per_sample = activation_bytes;
   return layer;
 }
 
-LayerShape Embedding(const ModelDims& dims) {
-  const std::int64_t per_token = dims.hidden * kFloatBytes + kTokenBytes;
-  return Counted("embedding", (dims.vocab + dims.sequence) * dims.hidden, 0,
+LayerShape Embedding(const ModelDims& dims, const TrainingFormat& format) {
+  const bool bert = dims.kind == ModelKind::kBert;
+  const std::int64_t rows =
+      dims.vocab + (Architecture::Of(dims.kind).rotary ? 0 : dims.sequence) + (bert ? 1 : 0);
+  const std::int64_t per_token = (bert ? 2 : 1) * dims.hidden * ScalarBytes(format) + kTokenBytes +
+                                 (bert ? NormBytesPerToken(dims) : 0);
+  return Counted("embedding", format, rows * dims.hidden + (bert ? NormParameters(dims) : 0), 0,
                  dims.sequence * per_token);
 }
 
-LayerShape Block(const ModelDims& dims, std::int64_t index) {
-  const std::int64_t hidden = dims.hidden;
-  const std::int64_t weights = 12 * hidden * hidden;  // qkv 3, projection 1, feed-forward 4 + 4
-  const std::int64_t vectors = 13 * hidden;           // biases 3 + 1 + 4 + 1, two norms of two
+LayerShape Block(const ModelDims& dims, const TrainingFormat& format, std::int64_t index) {
+  const std::int64_t hidden = dims.hidden, scalar = ScalarBytes(format);
+  const std::int64_t weights =
+      hidden * (dims.QkvColumns() + hidden + dims.FfnColumns()) + dims.Ffn() * hidden;
+  const std::int64_t biases =
+      Architecture::Of(dims.kind).biases ? dims.QkvColumns() + dims.FfnColumns() + 2 * hidden : 0;
   const double attention = 4.0 * static_cast<double>(dims.sequence) * static_cast<double>(hidden);
-  // Two norms' outputs, qkv 3, attention, mid, output, two of the feed-forward's 4; two values a
-  // norm, one a head.
-  const std::int64_t per_token = 16 * hidden + 4 + dims.heads;
-  return Counted(fmt::format("h.{}", index), weights + vectors,
-                 2.0 * static_cast<double>(weights) + attention,
-                 dims.sequence * per_token * kFloatBytes);
+  std::int64_t per_token = 2 * NormBytesPerToken(dims) + hidden * scalar;
+  if (format.recompute != Recompute::kFull) per_token += KeptBytesPerToken(dims, scalar);
+  if (format.recompute == Recompute::kNone) per_token += CheapBytesPerToken(dims, scalar);
+  return Counted(fmt::format("h.{}", index), format, weights + biases + 2 * NormParameters(dims),
+                 2.0 * static_cast<double>(weights) + attention, dims.sequence * per_token);
 }
 
-LayerShape Head(const ModelDims& dims) {
+LayerShape Head(const ModelDims& dims, const TrainingFormat& format) {
+  const bool bert = dims.kind == ModelKind::kBert;
   const std::int64_t weight = dims.vocab * dims.hidden;
-  const std::int64_t per_token = (dims.hidden + 2 + dims.vocab + 1) * kFloatBytes + kTokenBytes;
-  return Counted("head", 2 * dims.hidden + (dims.tie_embeddings ? 0 : weight),
-                 2.0 * static_cast<double>(weight), dims.sequence * per_token);
+  const std::int64_t dense = bert ? dims.hidden * dims.hidden : 0;
+  const std::int64_t per_token = (bert ? 4 : 2) * dims.hidden * ScalarBytes(format) +
+                                 NormBytesPerToken(dims) + kFloatBytes + kTokenBytes;
+  const std::int64_t parameters = NormParameters(dims) +
+                                  (bert ? dense + dims.hidden + dims.vocab : 0) +
+                                  (dims.tie_embeddings ? 0 : weight);
+  return Counted("head", format, parameters, 2.0 * static_cast<double>(weight + dense),
+                 dims.sequence * per_token);
+}
+
+std::int64_t WorkspaceBytes(const ModelDims& dims, const TrainingFormat& format) {
+  const std::int64_t scalar = ScalarBytes(format);
+  std::int64_t per_token =
+      (2 * dims.hidden + std::max(dims.QkvColumns(), dims.FfnColumns())) * scalar;
+  if (Architecture::Of(dims.kind).gated) per_token += dims.Ffn() * scalar;
+  if (format.dropout) per_token += dims.hidden * scalar;
+  if (format.recompute == Recompute::kFull) per_token += KeptBytesPerToken(dims, scalar);
+  if (format.recompute != Recompute::kNone) per_token += CheapBytesPerToken(dims, scalar);
+  return dims.sequence * per_token;
+}
+
+/// A rank's process before it has a model: libraries, transports, compiled products. Read off ranks
+/// with a model of next to nothing; tests/bench/memory_prediction holds the sum against what runs
+/// need.
+constexpr std::int64_t kProcessBytes = std::int64_t{28} << 20;
+
+std::int64_t RoundedUp(std::int64_t value, std::int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+/// What kernels/cpu takes for a product on so many rows: one operand as float32 panels, and in 16
+/// bits the other as float32.
+std::int64_t LinearScratch(std::int64_t rows, std::int64_t in, std::int64_t out, bool widens) {
+  constexpr std::int64_t kPanel = 192;
+  const std::int64_t weight = std::max(in * RoundedUp(out, kPanel), out * RoundedUp(in, kPanel));
+  const std::int64_t panels = std::max(weight, rows * RoundedUp(out, kPanel));
+  return (panels + (widens ? rows * std::max(in, out) : 0)) * kFloatBytes;
+}
+
+/// What it takes for the head: a chunk of logits, and the chunk's inputs with their gradients.
+std::int64_t HeadScratch(const ModelDims& dims, std::int64_t rows) {
+  constexpr std::int64_t kChunk = 512, kVocabTile = 384;
+  if (!Architecture::Of(dims.kind).causal) rows = (15 * rows + 99) / 100;
+  const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
+  const std::int64_t chunk = chunks == 0 ? 0 : (rows + chunks - 1) / chunks;
+  return chunk * (2 * dims.hidden + RoundedUp(dims.vocab, kVocabTile)) * kFloatBytes;
 }
 
 }  // namespace
 
+const Architecture& Architecture::Of(ModelKind kind) {
+  static constexpr Architecture kGpt2{.biases = true, .causal = true, .norm_epsilon = 1e-5};
+  static constexpr Architecture kLlama{
+      .rms_norm = true, .rotary = true, .gated = true, .causal = true, .norm_epsilon = 1e-5};
+  static constexpr Architecture kBert{
+      .post_norm = true, .gelu_erf = true, .biases = true, .norm_epsilon = 1e-12};
+  switch (kind) {
+    case ModelKind::kLlama:
+      return kLlama;
+    case ModelKind::kBert:
+      return kBert;
+    default:
+      return kGpt2;
+  }
+}
+
+std::int64_t ModelDims::Ffn() const {
+  if (ffn != 0) return ffn;
+  if (!Architecture::Of(kind).gated) return 4 * hidden;
+  return (8 * hidden / 3 + 255) / 256 * 256;
+}
+
 Result<void> CheckDims(const ModelDims& dims) {
-  const std::array<std::pair<const char*, std::int64_t>, 5> all{{{"layers", dims.layers},
+  const std::array<std::pair<const char*, std::int64_t>, 7> all{{{"layers", dims.layers},
                                                                  {"heads", dims.heads},
+                                                                 {"kv_heads", dims.KvHeads()},
                                                                  {"hidden", dims.hidden},
+                                                                 {"ffn", dims.Ffn()},
                                                                  {"sequence", dims.sequence},
                                                                  {"vocab", dims.vocab}}};
   for (const auto& [key, value] : all) {
@@ -70,18 +171,29 @@ Result<void> CheckDims(const ModelDims& dims) {
     return Fail(fmt::format("model.hidden = {} is not a multiple of model.heads = {}", dims.hidden,
                             dims.heads));
   }
+  if (dims.heads % dims.KvHeads() != 0) {
+    return Fail(fmt::format("model.kv_heads = {} does not divide model.heads = {}", dims.KvHeads(),
+                            dims.heads));
+  }
+  if (Architecture::Of(dims.kind).rotary && dims.HeadSize() % 2 != 0) {
+    return Fail(
+        fmt::format("model.hidden = {} over model.heads = {} gives heads of {}: rotary positions "
+                    "need an even size",
+                    dims.hidden, dims.heads, dims.HeadSize()));
+  }
   return {};
 }
 
-ModelShape ModelShape::Of(const ModelDims& dims) {
+ModelShape ModelShape::Of(const ModelDims& dims, const TrainingFormat& format) {
   ModelShape shape;
   shape.dims = dims;
-  shape.layers.push_back(Embedding(dims));
-  for (std::int64_t i = 0; i < dims.layers; ++i) shape.layers.push_back(Block(dims, i));
-  shape.layers.push_back(Head(dims));
-  shape.workspace_bytes_per_sample = dims.sequence * 6 * dims.hidden * kFloatBytes;
+  shape.format = format;
+  shape.layers.push_back(Embedding(dims, format));
+  for (std::int64_t i = 0; i < dims.layers; ++i) shape.layers.push_back(Block(dims, format, i));
+  shape.layers.push_back(Head(dims, format));
+  shape.workspace_bytes_per_sample = WorkspaceBytes(dims, format);
 
-  shape.total = Counted("total", 0, 0, shape.workspace_bytes_per_sample);
+  shape.total = Counted("total", format, 0, 0, shape.workspace_bytes_per_sample);
   for (const LayerShape& layer : shape.layers) {
     shape.total.parameters += layer.parameters;
     shape.total.forward_flops_per_token += layer.forward_flops_per_token;
@@ -91,6 +203,21 @@ ModelShape ModelShape::Of(const ModelDims& dims) {
     shape.total.activation_bytes_per_sample += layer.activation_bytes_per_sample;
   }
   return shape;
+}
+
+std::int64_t ModelShape::PeakBytes(std::int64_t micro_batch, std::int64_t ranks) const {
+  const std::int64_t rows = micro_batch * dims.sequence;
+  const bool widens = format.precision != Precision::kFp32;
+  const std::int64_t scratch = std::max(
+      {HeadScratch(dims, rows), LinearScratch(rows, dims.hidden, dims.QkvColumns(), widens),
+       LinearScratch(rows, dims.hidden, dims.FfnColumns(), widens),
+       LinearScratch(rows, dims.Ffn(), dims.hidden, widens)});
+  const std::int64_t snapshot = 3 * total.parameters * kFloatBytes / ranks;
+  // Received pieces of the gradients' sums, at worst of all buckets at once.
+  const std::int64_t ring = ranks > 1 ? total.gradient_bytes / ranks : 0;
+  return kProcessBytes + ring + total.parameter_bytes + total.gradient_bytes +
+         total.optimizer_bytes + snapshot + micro_batch * total.activation_bytes_per_sample +
+         scratch;
 }
 
 }  // namespace adaptive_train

@@ -9,7 +9,25 @@
 
 namespace adaptive_train {
 
-/// The dimensions of a GPT-2 model (Radford et al. 2019): learned positions, pre-norm blocks, GELU.
+/// GPT-2 (Radford et al. 2019), Llama (Touvron et al. 2023), BERT (Devlin et al. 2019).
+enum class ModelKind { kGpt2, kLlama, kBert };
+
+/// What the kinds differ in.
+struct Architecture {
+  bool rms_norm = false;    // otherwise layer norm, which has a bias
+  bool post_norm = false;   // norms after the residual sums, otherwise before the branches
+  bool rotary = false;      // positions by rotation, otherwise learned
+  bool gated = false;       // SwiGLU, otherwise GELU
+  bool gelu_erf = false;    // GELU by the error function, otherwise its tanh form
+  bool biases = false;      // of the products
+  bool causal = false;      // predicts the next token; otherwise masked ones from both sides
+  double norm_epsilon = 0;  // added to variances
+
+  /// Lives as long as the program.
+  static const Architecture& Of(ModelKind kind);
+};
+
+/// The dimensions of a model.
 struct ModelDims {
   std::int64_t layers = 0;
   std::int64_t heads = 0;
@@ -17,18 +35,49 @@ struct ModelDims {
   std::int64_t sequence = 0;  // tokens of one sample
   std::int64_t vocab = 0;
   bool tie_embeddings = true;  // the head uses the token embedding's weights
+  ModelKind kind = ModelKind::kGpt2;
+  std::int64_t kv_heads = 0;  // divides heads; 0: as many as heads
+  std::int64_t ffn = 0;       // width of the feed-forward; 0: the kind's own choice
+
+  std::int64_t KvHeads() const { return kv_heads == 0 ? heads : kv_heads; }
+  std::int64_t HeadSize() const { return hidden / heads; }
+  /// 4 hidden; for Llama 8/3 hidden, rounded up to a multiple of 256.
+  std::int64_t Ffn() const;
+  /// Columns of the product that makes queries, keys and values.
+  std::int64_t QkvColumns() const { return (heads + 2 * KvHeads()) * HeadSize(); }
+  /// Columns of the feed-forward's first product: a gated one makes gate and up.
+  std::int64_t FfnColumns() const { return (Architecture::Of(kind).gated ? 2 : 1) * Ffn(); }
 };
 
 /// Fails in one line, naming the key of the configuration, where no such model can be built.
 Result<void> CheckDims(const ModelDims& dims);
 
-/// Counts of one layer, or of all. Bytes are those of float32 training with AdamW.
+/// Of activations, of the weights that products read, and of what crosses stages. Master weights,
+/// gradients and moments are float32 in each.
+enum class Precision { kFp32, kBf16, kFp16 };
+
+/// What backward computes again instead of keeping it (Chen et al. 2016; Korthikanti et al. 2022).
+enum class Recompute {
+  kNone,
+  kSelective,  // outputs of norms and activation functions: cheap to compute, a third or more of
+               // the bytes
+  kFull,       // all but each block's input
+};
+
+/// How a model is trained, as far as its memory depends on it.
+struct TrainingFormat {
+  Precision precision = Precision::kFp32;
+  Recompute recompute = Recompute::kNone;
+  bool dropout = false;
+};
+
+/// Counts of one layer, or of all.
 struct LayerShape {
   std::string name;  // "embedding", "h.0", ..., "head"
   std::int64_t parameters = 0;
   double forward_flops_per_token =
       0;  // 2 per multiply-add of the products; backward costs twice this
-  std::int64_t parameter_bytes = 0;
+  std::int64_t parameter_bytes = 0;  // float32, and the 16-bit copy where there is one
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;              // both moments
   std::int64_t activation_bytes_per_sample = 0;  // kept from forward to backward
@@ -37,15 +86,22 @@ struct LayerShape {
 /// A model as the planner sees it. A value.
 struct ModelShape {
   ModelDims dims;
+  TrainingFormat format;
   std::vector<LayerShape> layers;               // embedding, blocks in order, head
   LayerShape total;                             // name "total"; activations include the workspace
-  std::int64_t workspace_bytes_per_sample = 0;  // of backward, shared by the layers
+  std::int64_t workspace_bytes_per_sample = 0;  // shared by the layers
 
   /// Counts for dimensions that CheckDims accepts. Attention counts all sequence x sequence
   /// products, as is customary, though the causal mask lets kernels leave out nearly half.
-  static ModelShape Of(const ModelDims& dims);
+  static ModelShape Of(const ModelDims& dims, const TrainingFormat& format = {});
 
-  /// Forward and backward: three times the forward products.
+  /// Bytes that a rank needs on a processor at its peak: parameters, gradients, moments, the
+  /// snapshot of checkpoints (of its part, one of `ranks`), activations of a micro-batch, scratch
+  /// of the operations, and the process itself.
+  std::int64_t PeakBytes(std::int64_t micro_batch, std::int64_t ranks) const;
+
+  /// Forward and backward: three times the forward products. What recomputation adds is not
+  /// counted, as is customary.
   double TrainFlopsPerToken() const { return 3 * total.forward_flops_per_token; }
 };
 

@@ -1,62 +1,78 @@
 #include "core/step_metrics.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/json.h"
 
 namespace adaptive_train {
-namespace {
 
-const RankMetrics& Slowest(std::span<const RankMetrics> ranks) {
-  return *std::max_element(
+StepMetrics CombineRanks(std::span<const RankMetrics> ranks) {
+  const RankMetrics& slowest = *std::max_element(
       ranks.begin(), ranks.end(),
       [](const RankMetrics& a, const RankMetrics& b) { return a.compute_s < b.compute_s; });
+  StepMetrics all;
+  all.step = slowest.step;
+  all.tokens = slowest.tokens;
+  all.loss = slowest.loss;
+  all.lr = slowest.lr;
+  all.grad_norm = slowest.grad_norm;
+  all.loss_scale = slowest.loss_scale;
+  all.skipped = slowest.skipped;
+  all.step_s = slowest.step_s;
+  all.compute_s = slowest.compute_s;
+  all.exposed_comm_s = slowest.exposed_comm_s;
+  all.bubble_s = slowest.bubble_s;
+  all.other_s = slowest.other_s;
+  all.density = slowest.density;
+  double flops = 0, peak = 0;
+  for (const RankMetrics& rank : ranks) {
+    flops += rank.flops;
+    peak += rank.product_peak;
+    all.grad_bytes += rank.grad_bytes;
+    all.param_bytes += rank.param_bytes;
+    all.activation_bytes += rank.activation_bytes;
+    all.peak_memory_bytes = std::max(all.peak_memory_bytes, rank.peak_memory_bytes);
+    // With pipeline stages only ranks that hold the head know it.
+    if (rank.validation_loss) all.validation_loss = rank.validation_loss;
+  }
+  if (all.step_s > 0) {
+    all.tokens_per_s = static_cast<double>(all.tokens) / all.step_s;
+    all.tflops = flops / all.step_s / 1e12;
+    all.mfu = peak > 0 ? flops / all.step_s / peak : 0;
+  }
+  return all;
 }
 
-template <class T>
-T Sum(std::span<const RankMetrics> ranks, T RankMetrics::*field) {
-  T sum{};
-  for (const RankMetrics& rank : ranks) sum += rank.*field;
-  return sum;
-}
+double Perplexity(double loss) { return std::exp(loss); }
 
-}  // namespace
-
-double TokensPerSecond(std::span<const RankMetrics> ranks) {
-  const RankMetrics& slowest = Slowest(ranks);
-  return slowest.step_s > 0 ? static_cast<double>(slowest.tokens) / slowest.step_s : 0;
-}
-
-std::string MetricsLine(std::span<const RankMetrics> ranks) {
-  const RankMetrics& first = ranks.front();
-  const RankMetrics& slowest = Slowest(ranks);
-  const double flops = Sum(ranks, &RankMetrics::flops);
-  const double peak = Sum(ranks, &RankMetrics::product_peak);
-  const double rate = slowest.step_s > 0 ? flops / slowest.step_s : 0;
-  std::int64_t memory = 0;
-  for (const RankMetrics& rank : ranks) memory = std::max(memory, rank.peak_memory_bytes);
+std::string MetricsLine(const StepMetrics& step) {
   nlohmann::ordered_json json = {{"format_version", kFormatVersion},
-                                 {"step", first.step},
-                                 {"tokens", first.tokens},
-                                 {"loss", first.loss},
-                                 {"lr", first.lr},
-                                 {"grad_norm", first.grad_norm},
-                                 {"loss_scale", first.loss_scale},
-                                 {"skipped", first.skipped},
-                                 {"step_s", slowest.step_s},
-                                 {"tokens_per_s", TokensPerSecond(ranks)},
-                                 {"tflops", rate / 1e12},
-                                 {"mfu", peak > 0 ? rate / peak : 0},
-                                 {"compute_s", slowest.compute_s},
-                                 {"exposed_comm_s", slowest.exposed_comm_s},
-                                 {"bubble_s", slowest.bubble_s},
-                                 {"other_s", slowest.other_s},
-                                 {"grad_bytes", Sum(ranks, &RankMetrics::grad_bytes)},
-                                 {"param_bytes", Sum(ranks, &RankMetrics::param_bytes)},
-                                 {"activation_bytes", Sum(ranks, &RankMetrics::activation_bytes)},
-                                 {"density", first.density},
-                                 {"peak_memory_bytes", memory}};
-  if (first.validation_loss) json["validation_loss"] = *first.validation_loss;
+                                 {"step", step.step},
+                                 {"tokens", step.tokens},
+                                 {"loss", step.loss},
+                                 {"lr", step.lr},
+                                 {"grad_norm", step.grad_norm},
+                                 {"loss_scale", step.loss_scale},
+                                 {"skipped", step.skipped},
+                                 {"step_s", step.step_s},
+                                 {"tokens_per_s", step.tokens_per_s},
+                                 {"tflops", step.tflops},
+                                 {"mfu", step.mfu},
+                                 {"compute_s", step.compute_s},
+                                 {"exposed_comm_s", step.exposed_comm_s},
+                                 {"bubble_s", step.bubble_s},
+                                 {"other_s", step.other_s},
+                                 {"grad_bytes", step.grad_bytes},
+                                 {"param_bytes", step.param_bytes},
+                                 {"activation_bytes", step.activation_bytes},
+                                 {"density", step.density},
+                                 {"peak_memory_bytes", step.peak_memory_bytes}};
+  if (step.loss_z) json["loss_z"] = *step.loss_z;
+  if (step.validation_loss) {
+    json["validation_loss"] = *step.validation_loss;
+    json["validation_perplexity"] = Perplexity(*step.validation_loss);
+  }
   return json.dump();
 }
 

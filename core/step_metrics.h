@@ -1,5 +1,5 @@
-// What a rank measured in one optimizer step, and the line of metrics.jsonl that all ranks'
-// measurements make.
+// What a rank measured in one optimizer step, what that makes for the whole step, and its line of
+// metrics.jsonl.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +35,42 @@ struct RankMetrics {
   std::optional<double> validation_loss;
 };
 
-/// One line of metrics.jsonl without its newline: bytes and FLOPs summed over ranks, memory of the
-/// largest, step time and its parts of
-/// the rank that computed longest: every step ends in a sum over all ranks, so all take equally
-/// long. `ranks` holds every rank of one step.
-std::string MetricsLine(std::span<const RankMetrics> ranks);
+/// One optimizer step of all ranks. Times in seconds, traffic in bytes.
+struct StepMetrics {
+  std::int64_t step = 0;
+  std::int64_t tokens = 0;  // of the global batch
+  double loss = 0;
+  std::optional<double> loss_z;  // standard deviations above what the steps before led to expect
+  double lr = 0;
+  double grad_norm = 0;
+  double loss_scale = 1;
+  bool skipped = false;
+  double step_s = 0;  // this and its parts: of the rank that computed longest
+  double tokens_per_s = 0;
+  double tflops = 0;  // 1e12 FLOP/s, summed over ranks
+  double mfu = 0;     // against the sum of the devices' measured product peaks; 0 = no peak known
+  double compute_s = 0;
+  double exposed_comm_s = 0;
+  double bubble_s = 0;
+  double other_s = 0;
+  std::int64_t grad_bytes = 0;  // this and the next two: summed over ranks
+  std::int64_t param_bytes = 0;
+  std::int64_t activation_bytes = 0;
+  double density = 1;
+  std::int64_t peak_memory_bytes = 0;  // of the largest rank
+  std::optional<double> validation_loss;
+};
 
-/// Tokens of the global batch per second in the time of the rank that computed longest.
-double TokensPerSecond(std::span<const RankMetrics> ranks);
+/// Puts the ranks of one step together: bytes and FLOPs summed, memory of the largest, step time
+/// and its parts of the rank that computed longest (every step ends in a sum over all ranks, so all
+/// take equally long). `ranks` holds every rank of one step, at least one.
+StepMetrics CombineRanks(std::span<const RankMetrics> ranks);
+
+/// exp(loss): between how many tokens, all equally likely, the model still hesitates. Infinite
+/// where that is past a double.
+double Perplexity(double loss);
+
+/// One line of metrics.jsonl without its newline. A number that is not finite becomes null.
+std::string MetricsLine(const StepMetrics& step);
 
 }  // namespace adaptive_train

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/scalar.h"
+
 namespace adaptive_train::kernels {
 
 /// For step t = 1, 2, ... and g = gradient_scale * gradients[i]:
@@ -11,21 +13,31 @@ namespace adaptive_train::kernels {
 ///   parameter -= lr (first / (1 - beta1^t) / (sqrt(second / (1 - beta2^t)) + epsilon) +
 ///   weight_decay parameter)
 /// where the decay is decoupled and takes the parameter's old value. Gradients are left as they
-/// are.
+/// are. `weights`, where it is not nullptr, receives the parameters rounded to T: the copy that
+/// products use in mixed precision.
 template <class T>
 struct AdamWArguments {
   std::int64_t count = 0;
-  T* parameters = nullptr;
-  const T* gradients = nullptr;
-  T* first_moments = nullptr;
-  T* second_moments = nullptr;
+  Accumulator<T>* parameters = nullptr;
+  const Accumulator<T>* gradients = nullptr;
+  Accumulator<T>* first_moments = nullptr;
+  Accumulator<T>* second_moments = nullptr;
+  T* weights = nullptr;
   std::int64_t step = 1;
   double lr = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  double gradient_scale = 1;  // clipping, without a pass of its own
+  double gradient_scale = 1;  // clipping and the loss scale, without a pass of their own
+};
+
+/// weights[i] = parameters[i] rounded to T.
+template <class T>
+struct RoundArguments {
+  std::int64_t count = 0;
+  const Accumulator<T>* parameters = nullptr;
+  T* weights = nullptr;
 };
 
 }  // namespace adaptive_train::kernels

@@ -1,12 +1,15 @@
-// Contract of the token and position embedding.
+// Contract of the token, position and type embedding.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/scalar.h"
+
 namespace adaptive_train::kernels {
 
-/// output[r, c] = token_weight[tokens[r], c] + position_weight[r mod sequence, c], r in [0, batch *
-/// sequence). Tokens must lie in [0, vocab): who reads them from a file checks them.
+/// output[r, c] = token_weight[tokens[r], c] + position_weight[r mod sequence, c] + type_weight[c],
+/// r in [0, batch * sequence); the last two where they are not nullptr. Tokens must lie in [0,
+/// vocab): who reads them from a file checks them.
 template <class T>
 struct EmbeddingArguments {
   std::int64_t batch = 0;
@@ -15,10 +18,11 @@ struct EmbeddingArguments {
   const std::int32_t* tokens = nullptr;
   const T* token_weight = nullptr;     // [vocab, columns]
   const T* position_weight = nullptr;  // [sequence, columns]
+  const T* type_weight = nullptr;      // [columns]: one type of token
   T* output = nullptr;
 };
 
-/// Adds to d_token_weight and d_position_weight, rows in ascending order.
+/// Adds to the gradients that are not nullptr, rows in ascending order.
 template <class T>
 struct EmbeddingBackwardArguments {
   std::int64_t batch = 0;
@@ -26,8 +30,9 @@ struct EmbeddingBackwardArguments {
   std::int64_t columns = 0;
   const std::int32_t* tokens = nullptr;
   const T* d_output = nullptr;
-  T* d_token_weight = nullptr;
-  T* d_position_weight = nullptr;
+  Accumulator<T>* d_token_weight = nullptr;
+  Accumulator<T>* d_position_weight = nullptr;
+  Accumulator<T>* d_type_weight = nullptr;
 };
 
 }  // namespace adaptive_train::kernels

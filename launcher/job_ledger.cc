@@ -1,8 +1,6 @@
 #include "launcher/job_ledger.h"
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 
 namespace adaptive_train {
 namespace {
@@ -26,42 +24,6 @@ JobState StateOf(ExitCode code) {
 }
 
 }  // namespace
-
-void RunStatistics::Add(std::span<const RankMetrics> ranks) {
-  const auto slowest = std::max_element(
-      ranks.begin(), ranks.end(),
-      [](const RankMetrics& a, const RankMetrics& b) { return a.step_s < b.step_s; });
-  if (!first_loss_) first_loss_ = slowest->loss;
-  summary_.steps = slowest->step;
-  summary_.tokens += slowest->tokens;
-  summary_.final_loss = slowest->loss;
-  if (slowest->validation_loss) summary_.validation_loss = slowest->validation_loss;
-  double flops = 0, peak = 0;
-  for (const RankMetrics& rank : ranks) {
-    summary_.grad_bytes += rank.grad_bytes;
-    summary_.param_bytes += rank.param_bytes;
-    summary_.activation_bytes += rank.activation_bytes;
-    summary_.peak_memory_bytes = std::max(summary_.peak_memory_bytes, rank.peak_memory_bytes);
-    flops += rank.flops;
-    peak += rank.product_peak;
-  }
-  if (peak > 0) sum_mfu_s_ += flops / peak;
-  sum_s_ += slowest->step_s;
-  sum_squares_s_ += slowest->step_s * slowest->step_s;
-  ++count_;
-}
-
-SummaryRecord RunStatistics::Summary() const {
-  SummaryRecord summary = summary_;
-  if (count_ == 0 || sum_s_ <= 0) return summary;
-  const double mean = sum_s_ / static_cast<double>(count_);
-  const double variance = std::max(0.0, sum_squares_s_ / static_cast<double>(count_) - mean * mean);
-  summary.mean_step_s = mean;
-  summary.tokens_per_s = static_cast<double>(summary.tokens) / sum_s_;
-  summary.robustness = 1 - std::sqrt(variance) / mean;
-  if (sum_mfu_s_ > 0) summary.mfu = sum_mfu_s_ / sum_s_;
-  return summary;
-}
 
 Result<JobLedger> JobLedger::Begin(const StoreLocation& location, const Job& job) {
   auto store = ProfileStore::Open(location);

@@ -2,37 +2,18 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "core/cluster.h"
 #include "core/plan.h"
-#include "core/step_metrics.h"
 #include "db/profile_store.h"
 #include "launcher/allocation.h"
 #include "launcher/diagnosis.h"
+#include "launcher/report/run_statistics.h"
 #include "launcher/supervisor.h"
 
 namespace adaptive_train {
-
-/// Sums over the steps of a run. Tokens, bytes and times of the steps this launcher has seen.
-class RunStatistics {
- public:
-  void Add(std::span<const RankMetrics> ranks);
-  SummaryRecord Summary() const;
-  std::optional<double> ValidationLoss() const { return summary_.validation_loss; }
-  std::optional<double> FinalLoss() const { return summary_.final_loss; }
-  /// Steps that this launcher has seen, without those before a resume.
-  std::int64_t Steps() const { return count_; }
-  std::optional<double> FirstLoss() const { return first_loss_; }
-
- private:
-  SummaryRecord summary_;
-  std::optional<double> first_loss_;
-  double sum_s_ = 0, sum_squares_s_ = 0, sum_mfu_s_ = 0;
-  std::int64_t count_ = 0;
-};
 
 /// A store that fails while a run is under way does not end the run: the first error is kept, and
 /// the run's exit code tells of it at the end. One thread; calls may block for the store's busy

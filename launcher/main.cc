@@ -5,6 +5,10 @@
 #include <functional>
 
 #include "core/exit_code.h"
+#include "launcher/commands/data.h"
+#include "launcher/commands/eval.h"
+#include "launcher/commands/export.h"
+#include "launcher/commands/import.h"
 #include "launcher/commands/jobs.h"
 #include "launcher/commands/probe.h"
 #include "launcher/commands/run.h"
@@ -28,7 +32,11 @@ int main(int argc, char** argv) {
   std::function<int()> chosen;
   adaptive_train::AddRunCommand(app, chosen);
   adaptive_train::AddJobsCommand(app, chosen);
+  adaptive_train::AddDataCommand(app, chosen);
   adaptive_train::AddProbeCommand(app, chosen);
+  adaptive_train::AddEvalCommand(app, chosen);
+  adaptive_train::AddExportCommand(app, chosen);
+  adaptive_train::AddImportCommand(app, chosen);
   adaptive_train::AddNodeCheckCommand(app, chosen);
   adaptive_train::AddLocalStepCommand(app, chosen);
   try {

@@ -1,7 +1,7 @@
 // RUN_DIR: everything a run leaves for people, and what its ranks read.
 //
 //   job.json  config.resolved.toml  cluster.json  plan.json  plan.txt  metrics.jsonl
-//   logs/rank-N.log  checkpoints/
+//   tensorboard/  logs/rank-N.log  checkpoints/
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <random>
 
+#include "core/file_io.h"
 #include "core/rank_exit.h"
 #include "launcher/stop_signals.h"
 
@@ -27,6 +28,8 @@ constexpr std::chrono::milliseconds kHearsayTime = kRankSilenceLimit + 2 * kHear
 constexpr std::chrono::milliseconds kEndingDeadline = 4s;
 constexpr std::chrono::milliseconds kFinishingDeadline = 10s;
 constexpr std::chrono::milliseconds kSavingDeadline = 600s;
+/// Of a line that a rank has for the person who watches.
+constexpr std::size_t kMaxNoticeBytes = 1000;
 
 /// 128 bits from the system's generator: what a rank must show to be believed.
 std::string NewToken() {
@@ -251,6 +254,8 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
     OnMetrics(rank, metrics->values);
   } else if (const auto* saved = std::get_if<Saved>(&message)) {
     events_.on_saved(*saved);
+  } else if (const auto* notice = std::get_if<Notice>(&message)) {
+    events_.on_notice(Printable(notice->text, kMaxNoticeBytes));
   } else if (const auto* failure = std::get_if<RankFailure>(&message)) {
     Record(rank).report = *failure;
     Record(rank).report->rank = rank;

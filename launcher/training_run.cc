@@ -15,14 +15,16 @@
 #include "core/file_io.h"
 #include "core/job_env.h"
 #include "launcher/allocation.h"
-#include "launcher/background_writer.h"
 #include "launcher/job_ledger.h"
+#include "launcher/metrics_writer.h"
 #include "launcher/node_check.h"
 #include "launcher/planner/devices.h"
 #include "launcher/planner/planner.h"
 #include "launcher/programs.h"
 #include "launcher/rank_environment.h"
+#include "launcher/report/loss_watch.h"
 #include "launcher/report/progress.h"
+#include "launcher/report/run_statistics.h"
 #include "launcher/run_folder.h"
 #include "launcher/stop_signals.h"
 #include "launcher/supervisor.h"
@@ -50,6 +52,7 @@ struct Prepared {
   Programs programs;
   std::string options;
   double unigram_entropy = 0;
+  std::vector<std::string> data_files;
 };
 
 RunOwner OwnerOf(const Allocation& a) {
@@ -79,10 +82,17 @@ Result<std::string> JobOptionsText() {
   return FormatJobOptions(*options);
 }
 
+struct CheckedData {
+  double unigram_entropy;
+  std::vector<std::string> files;
+  std::string description;
+};
+
 /// The data as this host sees it: there, large enough for one batch; and what a model must beat.
-Result<double> CheckData(const Config& config) {
-  auto data = OpenDatasets(config.data.train, config.data.validation, config.model.sequence,
-                           config.model.vocab, static_cast<std::uint64_t>(config.train.seed));
+Result<CheckedData> CheckData(const Config& config) {
+  auto data = OpenDatasets({config.data.train, config.data.validation, config.data.format,
+                            config.model.sequence, TextVocab(config.model),
+                            static_cast<std::uint64_t>(config.train.seed)});
   if (!data) return Fail(data.error().message, ExitCode::kPreflight);
   if (data->train.samples() < config.train.global_batch) {
     return Fail(fmt::format("data.train: {}: {} samples of {} tokens are fewer than one batch, "
@@ -93,15 +103,12 @@ Result<double> CheckData(const Config& config) {
   }
   auto entropy = data->validation.UnigramEntropy();
   if (!entropy) return Fail(entropy.error().message, ExitCode::kPreflight);
-  return *entropy;
+  return CheckedData{*entropy, FilesOf(*data), data->train.file().Description()};
 }
 
 Result<Prepared> Prepare(const RunRequest& request) {
   auto config = LoadConfig(request.config, request.overrides);
   if (!config) return tl::unexpected(config.error());
-  const ModelConfig& m = config->model;
-  auto dims = CheckDims({m.layers, m.heads, m.hidden, m.sequence, m.vocab, m.tie_embeddings});
-  if (!dims) return tl::unexpected(dims.error());
   auto store = ParseStoreLocation(request.store);
   if (!store) return tl::unexpected(store.error());
   auto options = JobOptionsText();
@@ -110,8 +117,9 @@ Result<Prepared> Prepare(const RunRequest& request) {
   if (!programs) return tl::unexpected(programs.error());
   auto allocation = FindAllocation();
   if (!allocation) return tl::unexpected(allocation.error());
-  auto entropy = CheckData(*config);
-  if (!entropy) return tl::unexpected(entropy.error());
+  auto data = CheckData(*config);
+  if (!data) return tl::unexpected(data.error());
+  Say(stdout, "data.train: {}: {}\n", config->data.train, data->description);
   auto folder = RunFolder::Open(RunDirOf(request, *allocation));
   if (!folder) return tl::unexpected(folder.error());
   if (config->checkpoint.dir == "auto") config->checkpoint.dir = folder->Path() + "/checkpoints";
@@ -120,9 +128,9 @@ Result<Prepared> Prepare(const RunRequest& request) {
   auto written = folder->SetOwner(OwnerOf(*allocation));
   if (written) written = folder->Write("config.resolved.toml", ToToml(*config));
   if (!written) return tl::unexpected(written.error());
-  return Prepared{
-      std::move(*config),   std::move(*allocation), std::move(*store), std::move(*folder),
-      std::move(*programs), std::move(*options),    *entropy};
+  return Prepared{std::move(*config),    std::move(*allocation), std::move(*store),
+                  std::move(*folder),    std::move(*programs),   std::move(*options),
+                  data->unigram_entropy, std::move(data->files)};
 }
 
 Result<Cluster> PhotographCluster(const Prepared& run) {
@@ -130,8 +138,7 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
   request.job_id = run.allocation.job_id;
   request.prolog_expected = !run.options.empty();
   request.run_dir = run.folder.Path();
-  request.readable.push_back(run.config.data.train);
-  if (run.config.data.validation != "auto") request.readable.push_back(run.config.data.validation);
+  request.readable = run.data_files;
   auto checks = CheckAllNodes(run.allocation, request, run.programs.self, run.programs.probe);
   if (!checks) return tl::unexpected(checks.error());
   Cluster cluster;
@@ -154,9 +161,7 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
 
 Result<Plan> PlanRun(const Prepared& run, const Cluster& cluster) {
   const Config& c = run.config;
-  const ModelConfig& m = c.model;
-  const ModelShape shape =
-      ModelShape::Of({m.layers, m.heads, m.hidden, m.sequence, m.vocab, m.tie_embeddings});
+  const ModelShape shape = ModelShape::Of(DimsOf(c.model), FormatOf(c.train));
   auto plan =
       MakePlan(cluster, shape,
                {c.train.global_batch, c.train.micro_batch, c.parallel.data, c.device.threads});
@@ -173,8 +178,8 @@ Result<Plan> PlanRun(const Prepared& run, const Cluster& cluster) {
 RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& ledger,
                  RunStatistics& statistics) {
   Progress progress(stdout, run.config.train.steps);
-  BackgroundWriter
-      writer;  // a shared file system that stalls must not look like a launcher that is gone
+  LossWatch losses;
+  MetricsWriter metrics(run.folder);
   SupervisorEvents events;
   events.on_notice = [&](const std::string& text) { progress.Notice(text); };
   events.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
@@ -185,13 +190,16 @@ RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& 
     if (step >= run.config.train.steps) {
       progress.Notice(fmt::format("nothing left to do: train.steps = {}", run.config.train.steps));
     }
-    return writer.Post([&run, step] { return run.folder.CutMetrics(step); });
+    losses = LossWatch();
+    return metrics.ResumeAfter(step);
   };
   events.on_step = [&](std::span<const RankMetrics> ranks) {
-    statistics.Add(ranks);
-    progress.Step(ranks);
-    return writer.Post(
-        [&run, line = MetricsLine(ranks)] { return run.folder.AppendMetrics(line); });
+    StepMetrics step = CombineRanks(ranks);
+    const auto verdict = losses.Judge(step.loss);
+    if (verdict) step.loss_z = verdict->z;
+    statistics.Add(step, verdict && verdict->spike);
+    progress.Step(step, verdict);
+    return metrics.Add(step);
   };
   events.on_saved = [&](const Saved& saved) {
     progress.Notice(fmt::format("saved step {}: {}", saved.step, saved.path));
@@ -207,9 +215,9 @@ RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& 
   RunOutcome outcome = supervisor.Run();
   held.Hold();  // a second Ctrl-C must not keep the end from the store
   progress.End();
-  auto written = writer.Finish(kWriteDeadline);
+  auto written = metrics.Finish(kWriteDeadline);
   if (!written && outcome.code != ExitCode::kDone) {
-    progress.Notice("metrics.jsonl is not complete: " + written.error().message);
+    progress.Notice("metrics.jsonl and tensorboard/ are not complete: " + written.error().message);
   } else if (!written) {
     outcome.code = written.error().exit_code;
     outcome.message = written.error().message;
@@ -219,19 +227,7 @@ RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& 
 
 void PrintEnd(const Prepared& run, const RunOutcome& outcome, const RunStatistics& statistics,
               int retries) {
-  const SummaryRecord summary = statistics.Summary();
-  if (statistics.FirstLoss() && statistics.FinalLoss()) {
-    Say(stdout,
-        "loss {:.4f} -> {:.4f} in {} steps, {:.0f} tokens/s, robustness {:.3f}, {} launch retr{}\n",
-        *statistics.FirstLoss(), *statistics.FinalLoss(), statistics.Steps(),
-        summary.tokens_per_s.value_or(0), summary.robustness.value_or(0), retries,
-        retries == 1 ? "y" : "ies");
-  }
-  if (auto loss = statistics.ValidationLoss()) {
-    Say(stdout,
-        "validation loss {:.4f} nats per token (unigram entropy of the validation text: {:.4f})\n",
-        *loss, run.unigram_entropy);
-  }
+  Say(stdout, "{}", DescribeRun(statistics, run.unigram_entropy, retries));
   Say(stdout, "run folder: {}\n", run.folder.Path());
   std::fflush(stdout);
   if (outcome.code == ExitCode::kDone) return;

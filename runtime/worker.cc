@@ -5,17 +5,19 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 #include "core/config.h"
+#include "core/evaluation.h"
 #include "core/file_io.h"
 #include "core/limits.h"
 #include "core/plan.h"
-#include "kernels/cpu/cpu_device.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/control/control_channel.h"
 #include "runtime/data/token_dataset.h"
 #include "runtime/fatal_error.h"
+#include "runtime/train/evaluate.h"
 #include "runtime/train/trainer.h"
 #include "runtime/wireup/rendezvous.h"
 
@@ -97,7 +99,6 @@ struct Parts {
   std::optional<Datasets> data;
   std::optional<Rendezvous> rendezvous;
   std::unique_ptr<Communicator> communicator;
-  std::unique_ptr<kernels::cpu::CpuDevice> device;
   std::unique_ptr<Trainer> trainer;
 };
 
@@ -113,20 +114,15 @@ void Load(const Identity& self, Parts& parts) {
   }
   const Config& config = parts.config;
   parts.data.emplace(
-      OrThrow(OpenDatasets(config.data.train, config.data.validation, config.model.sequence,
-                           config.model.vocab, static_cast<std::uint64_t>(config.train.seed)),
+      OrThrow(OpenDatasets({config.data.train, config.data.validation, config.data.format,
+                            config.model.sequence, TextVocab(config.model),
+                            static_cast<std::uint64_t>(config.train.seed)}),
               RankExit::kSetup, "opening the data"));
 }
 
 void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int64_t& step) {
   Load(self, parts);
   parts.communicator = WireUp(control, parts.plan.ranks.size(), parts.rendezvous);
-  const RankPlan& share = parts.plan.ranks[static_cast<std::size_t>(self.rank)];
-  parts.device = std::make_unique<kernels::cpu::CpuDevice>(share.device.threads);
-  const std::string transports = Variable("UCX_TLS");
-  fmt::print("rank {} of {} on {}: {}, UCX transports: {}\n", self.rank, parts.plan.ranks.size(),
-             self.host, parts.device->Description(), transports.empty() ? "auto" : transports);
-  std::fflush(stdout);
   TrainerEvents events;
   events.stop_asked = [&control] { return control.StopAsked(); };
   events.take_checkpoint_asked = [&control] { return control.TakeCheckpointAsked(); };
@@ -137,8 +133,14 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
   events.on_saved = [&control](std::int64_t saved, const std::string& path) {
     control.Send(Saved{saved, path});
   };
-  parts.trainer = std::make_unique<Trainer>(parts.config, parts.plan, self.rank, *parts.device,
-                                            *parts.communicator, *parts.data, std::move(events));
+  events.on_notice = [&control](const std::string& line) { control.Send(Notice{line}); };
+  parts.trainer = Trainer::Make(parts.config, parts.plan, self.rank, *parts.communicator,
+                                *parts.data, std::move(events));
+  const std::string transports = Variable("UCX_TLS");
+  fmt::print("rank {} of {} on {}: {}, UCX transports: {}\n", self.rank, parts.plan.ranks.size(),
+             self.host, parts.trainer->DeviceDescription(),
+             transports.empty() ? "auto" : transports);
+  std::fflush(stdout);
   step = parts.trainer->Resume();
   control.Send(Resumed{step});
   step = parts.trainer->Run();
@@ -154,6 +156,19 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
                             step, ToInt(error.Code())});
   control.reset();
   std::_Exit(ToInt(error.Code()));
+}
+
+/// `adaptive-train-worker evaluate REQUEST`: for adaptive-train eval. Prints the answer.
+int RunEvaluation(const char* text) {
+  const auto request = EvaluationRequestFromJson(text);
+  const Result<Evaluation> evaluation =
+      request ? Evaluate(*request) : Result<Evaluation>(tl::unexpected(request.error()));
+  if (!evaluation) {
+    fmt::print(stderr, "{}\n", evaluation.error().message);
+    return ToInt(RankExit::kSetup);
+  }
+  fmt::print("{}\n", ToJson(*evaluation));
+  return 0;
 }
 
 int Main() {
@@ -192,4 +207,8 @@ int Main() {
 }  // namespace
 }  // namespace adaptive_train
 
-int main() { return adaptive_train::Main(); }
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "evaluate") == 0)
+    return adaptive_train::RunEvaluation(argv[2]);
+  return adaptive_train::Main();
+}

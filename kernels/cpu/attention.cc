@@ -1,134 +1,351 @@
-// Causal attention: one sample and head at a time, a block of queries against the keys it may see.
+// Attention block by block: a run of queries against the keys it may see, a block of keys at a
+// time.
+#include "kernels/attention.h"
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/sgemm.h"
+#include "kernels/cpu/panel.h"
+#include "kernels/cpu/small_product.h"
+#include "kernels/cpu/softmax.h"
 #include "kernels/cpu/thread_pool.h"
-#include "kernels/cpu/vector_math.h"
 
 namespace adaptive_train::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kQueriesPerBlock = 64;
+// Few rows of scores at a time, so that little is computed beyond the diagonal; the keys of a block
+// are made ready once for a run of queries; panels of both fit the second cache. A thread's scratch
+// memory is bounded so, but for the gradients of one head's keys and values, 2 * sequence *
+// head_size.
+constexpr std::int64_t kRows = 24;
+constexpr std::int64_t kQueries = 12 * kRows;
+constexpr std::int64_t kKeys = 512;
 
-/// One sample and head: where its first rows lie, and how far apart its rows are.
+/// One sample's matrices of a query head and of the key and value head that it uses.
+template <class T>
 struct Head {
-  std::int64_t first_qkv, qkv_stride;  // query; key and value follow at part_size each
-  std::int64_t part_size;
-  std::int64_t first_output, output_stride;
-  std::int64_t first_log_sum_exp;
+  T *query, *key, *value;
+  std::int64_t stride;
 };
 
-template <class Arguments>
-Head HeadAt(const Arguments& x, std::int64_t index) {
-  const std::int64_t sample = index / x.heads, head = index % x.heads,
-                     hidden = x.heads * x.head_size;
-  const std::int64_t first_token = sample * x.sequence;
-  return {.first_qkv = first_token * 3 * hidden + head * x.head_size,
-          .qkv_stride = 3 * hidden,
-          .part_size = hidden,
-          .first_output = first_token * hidden + head * x.head_size,
-          .output_stride = hidden,
-          .first_log_sum_exp = index * x.sequence};
+template <class T>
+Head<T> HeadAt(const AttentionShape& shape, T* qkv, std::int64_t sample, std::int64_t head,
+               std::int64_t kv_head) {
+  const std::int64_t heads = shape.heads + 2 * shape.kv_heads;
+  T* first = qkv + sample * shape.sequence * heads * shape.head_size;
+  return {.query = first + head * shape.head_size,
+          .key = first + (shape.heads + kv_head) * shape.head_size,
+          .value = first + (shape.heads + shape.kv_heads + kv_head) * shape.head_size,
+          .stride = heads * shape.head_size};
 }
 
-/// Turns the scores of query `position` into probabilities, those of later keys into 0; returns the
-/// logarithm of the denominator.
-float Softmax(float* scores, std::int64_t position, std::int64_t keys) {
-  const std::int64_t visible = position + 1;
-  const float largest = LargestOf(visible, scores);
-  for (std::int64_t j = 0; j < visible; ++j) scores[j] = Exp(scores[j] - largest);
-  const float sum = SumOf(visible, [=](std::int64_t j) { return scores[j]; });
-  for (std::int64_t j = 0; j < visible; ++j) scores[j] *= 1 / sum;
-  std::fill(scores + visible, scores + keys, 0.0F);
-  return largest + std::log(sum);
+template <class T>
+Head<T> HeadAt(const AttentionShape& shape, T* qkv, std::int64_t sample, std::int64_t head) {
+  return HeadAt(shape, qkv, sample, head, head / (shape.heads / shape.kv_heads));
 }
 
-void ForwardHead(const AttentionArguments<float>& x, const Head& head, float* scores) {
-  const float scale = 1 / std::sqrt(static_cast<float>(x.head_size));
-  const float* query = x.qkv + head.first_qkv;
-  const Operand value{query + 2 * head.part_size, head.qkv_stride};
-  for (std::int64_t first = 0; first < x.sequence; first += kQueriesPerBlock) {
-    const std::int64_t keys = std::min(x.sequence, first + kQueriesPerBlock),
-                       queries = keys - first;
-    Sgemm(queries, keys, x.head_size, scale, {query + first * head.qkv_stride, head.qkv_stride},
-          {query + head.part_size, head.qkv_stride, true}, 0, scores, keys);
-    for (std::int64_t i = 0; i < queries; ++i) {
-      x.log_sum_exp[head.first_log_sum_exp + first + i] =
-          Softmax(scores + i * keys, first + i, keys);
+/// Where a sample's and head's rows of outputs begin; they are heads * head_size apart.
+std::int64_t OutputAt(const AttentionShape& shape, std::int64_t sample, std::int64_t head) {
+  return (sample * shape.sequence * shape.heads + head) * shape.head_size;
+}
+
+float ScoreScale(const AttentionShape& shape) {
+  return 1 / std::sqrt(static_cast<float>(shape.head_size));
+}
+
+/// Consecutive queries or keys.
+struct Range {
+  std::int64_t first, count;
+};
+
+/// The keys that the queries see of the block.
+VisibleEntries VisibleTo(const AttentionShape& shape, const Range& queries, const Range& keys) {
+  if (!shape.causal) return {keys.count, 0, keys.count};
+  return {queries.first + 1 - keys.first, 1, keys.count};
+}
+
+/// Calls body(keys) for the blocks of keys that any of the queries sees.
+template <class Body>
+void ForKeys(const AttentionShape& shape, const Range& queries, const Body& body) {
+  const std::int64_t end = shape.causal ? queries.first + queries.count : shape.sequence;
+  for (std::int64_t first = 0; first < end; first += kKeys)
+    body(Range{first, std::min(kKeys, end - first)});
+}
+
+/// Calls body(row, rows, visible) for a few of the queries at a time; `row` counts from their
+/// first. Those that see none of the keys are left out.
+template <class Body>
+void ForRows(const AttentionShape& shape, const Range& queries, const Range& keys,
+             const Body& body) {
+  for (std::int64_t row = 0; row < queries.count; row += kRows) {
+    const Range rows{queries.first + row, std::min(kRows, queries.count - row)};
+    const VisibleEntries visible = VisibleTo(shape, rows, keys);
+    if (visible.Of(rows.count - 1) > 0) body(row, rows.count, visible);
+  }
+}
+
+/// Rows `range` of a matrix of heads' rows, as a panel of whole vectors.
+template <class T>
+PanelArguments<T> PanelOf(const AttentionShape& shape, const Range& range, T* matrix,
+                          std::int64_t stride, float* panel) {
+  return {.rows = range.count,
+          .columns = shape.head_size,
+          .matrix = matrix + range.first * stride,
+          .matrix_stride = stride,
+          .panel = panel,
+          .panel_stride = PanelSize(shape.head_size)};
+}
+
+template <class T>
+void CopyRows(const AttentionShape& shape, const Range& range, const T* matrix, std::int64_t stride,
+              float* panel, float factor = 1) {
+  WidenArguments<T> copy = PanelOf(shape, range, matrix, stride, panel);
+  copy.factor = factor;
+  Widen<T>(copy);
+}
+
+template <class T>
+void TransposeKeys(const AttentionShape& shape, const Range& keys, const T* matrix,
+                   std::int64_t stride, float* panel) {
+  WidenArguments<T> copy = PanelOf(shape, keys, matrix, stride, panel);
+  copy.panel_stride = kKeys;
+  WidenTransposed<T>(copy);
+}
+
+template <class T>
+void StoreRows(const AttentionShape& shape, const Range& range, const float* panel, T* matrix,
+               std::int64_t stride, float factor) {
+  NarrowArguments<T> copy = PanelOf(shape, range, matrix, stride, const_cast<float*>(panel));
+  copy.factor = factor;
+  Narrow<T>(copy);
+}
+
+/// scores[rows, width] = a[rows, head_size] b, b being transposed keys or values.
+void Scores(const AttentionShape& shape, std::int64_t rows, std::int64_t width, const float* a,
+            const float* b, float* scores) {
+  SmallProduct({.rows = rows,
+                .columns = width,
+                .inner = shape.head_size,
+                .a = a,
+                .a_row = PanelSize(shape.head_size),
+                .b = b,
+                .b_stride = kKeys,
+                .c = scores,
+                .c_stride = kKeys});
+}
+
+/// panel[rows] (+)= scores[rows, keys] of_keys[keys]
+void WeightedSums(const AttentionShape& shape, std::int64_t rows, std::int64_t keys,
+                  const float* scores, const float* of_keys, float* panel, bool accumulate) {
+  const std::int64_t width = PanelSize(shape.head_size);
+  SmallProduct({.rows = rows,
+                .columns = width,
+                .inner = keys,
+                .a = scores,
+                .a_row = kKeys,
+                .b = of_keys,
+                .b_stride = width,
+                .c = panel,
+                .c_stride = width,
+                .accumulate = accumulate});
+}
+
+/// panel[keys] += scores[rows, keys]^T of_rows[rows]
+void AddTransposedSums(const AttentionShape& shape, std::int64_t rows, std::int64_t keys,
+                       const float* scores, const float* of_rows, float* panel) {
+  const std::int64_t width = PanelSize(shape.head_size);
+  SmallProduct({.rows = keys,
+                .columns = width,
+                .inner = rows,
+                .a = scores,
+                .a_row = 1,
+                .a_inner = kKeys,
+                .b = of_rows,
+                .b_stride = width,
+                .c = panel,
+                .c_stride = width,
+                .accumulate = true});
+}
+
+struct ForwardScratch {
+  float *query, *key, *value, *sums, *scores;
+
+  static std::int64_t Size(const AttentionShape& shape) {
+    return 2 * (kQueries + kKeys) * PanelSize(shape.head_size) + kRows * kKeys;
+  }
+  ForwardScratch(const AttentionShape& shape, float* memory) {
+    const std::int64_t width = PanelSize(shape.head_size);
+    query = memory;
+    sums = query + kQueries * width;
+    key = sums + kQueries * width;
+    value = key + kKeys * width;
+    scores = value + kKeys * width;
+  }
+};
+
+template <class T>
+void ForwardQueries(const AttentionArguments<T>& x, std::int64_t sample, std::int64_t head,
+                    const Range& queries, const ForwardScratch& scratch) {
+  const AttentionShape& shape = x.shape;
+  const std::int64_t width = PanelSize(shape.head_size);
+  const Head<const T> of = HeadAt(shape, x.qkv, sample, head);
+  std::array<RunningSoftmax, kQueries> softmax;
+  CopyRows(shape, queries, of.query, of.stride, scratch.query, ScoreScale(shape));
+  ForKeys(shape, queries, [&](const Range& keys) {
+    TransposeKeys(shape, keys, of.key, of.stride, scratch.key);
+    CopyRows(shape, keys, of.value, of.stride, scratch.value);
+    ForRows(shape, queries, keys,
+            [&](std::int64_t row, std::int64_t rows, const VisibleEntries& visible) {
+              const std::int64_t seen = visible.Of(rows - 1), panel = PanelSize(seen);
+              std::array<float, kRows> factors;
+              Scores(shape, rows, panel, scratch.query + row * width, scratch.key, scratch.scores);
+              ExponentialRows({rows, panel, kKeys, visible, scratch.scores},
+                              &softmax[static_cast<std::size_t>(row)], factors.data());
+              float* sums = scratch.sums + row * width;
+              if (keys.first > 0) ScaleRows(rows, shape.head_size, factors.data(), sums, width);
+              WeightedSums(shape, rows, seen, scratch.scores, scratch.value, sums, keys.first > 0);
+            });
+  });
+  std::array<float, kQueries> reciprocals;
+  float* log_sum_exp =
+      x.log_sum_exp + (sample * shape.heads + head) * shape.sequence + queries.first;
+  for (std::int64_t i = 0; i < queries.count; ++i) {
+    const RunningSoftmax& of_row = softmax[static_cast<std::size_t>(i)];
+    reciprocals[static_cast<std::size_t>(i)] = 1 / of_row.denominator;
+    log_sum_exp[i] = of_row.LogSumExp();
+  }
+  ScaleRows(queries.count, shape.head_size, reciprocals.data(), scratch.sums, width);
+  StoreRows(shape, queries, scratch.sums, x.output + OutputAt(shape, sample, head),
+            shape.heads * shape.head_size, 1);
+}
+
+/// Panels of one run of queries and block of keys, and all of a head's gradients of keys and
+/// values.
+struct BackwardScratch {
+  float *key, *key_transposed, *value_transposed, *query, *output, *d_output, *d_query, *scores,
+      *d_scores, *d_key, *d_value;
+
+  static std::int64_t Size(const AttentionShape& shape) {
+    return (3 * kKeys + 3 * kRows + kQueries + 2 * shape.sequence) * PanelSize(shape.head_size) +
+           2 * kRows * kKeys;
+  }
+  BackwardScratch(const AttentionShape& shape, float* memory) {
+    const std::int64_t width = PanelSize(shape.head_size);
+    key = memory;
+    key_transposed = key + kKeys * width;
+    value_transposed = key_transposed + kKeys * width;
+    query = value_transposed + kKeys * width;
+    output = query + kRows * width;
+    d_output = output + kRows * width;
+    d_query = d_output + kRows * width;
+    scores = d_query + kQueries * width;
+    d_scores = scores + kRows * kKeys;
+    d_key = d_scores + kRows * kKeys;
+    d_value = d_key + shape.sequence * width;
+  }
+};
+
+/// Adds the part that some rows of queries and a block of keys have in all gradients.
+template <class T>
+void BackwardRows(const AttentionBackwardArguments<T>& x, std::int64_t sample, std::int64_t head,
+                  const Range& rows, const Range& keys, const VisibleEntries& visible,
+                  float* d_query, const BackwardScratch& scratch) {
+  const AttentionShape& shape = x.shape;
+  const std::int64_t width = PanelSize(shape.head_size), seen = visible.Of(rows.count - 1),
+                     panel = PanelSize(seen);
+  const std::int64_t outputs = OutputAt(shape, sample, head),
+                     output_stride = shape.heads * shape.head_size;
+  const Head<const T> of = HeadAt(shape, x.qkv, sample, head);
+  CopyRows(shape, rows, of.query, of.stride, scratch.query, ScoreScale(shape));
+  CopyRows(shape, rows, x.output + outputs, output_stride, scratch.output);
+  CopyRows(shape, rows, x.d_output + outputs, output_stride, scratch.d_output);
+  std::array<float, kRows> mean_d_p;
+  DotRows(rows.count, shape.head_size, scratch.output, scratch.d_output, width, mean_d_p.data());
+  Scores(shape, rows.count, panel, scratch.query, scratch.key_transposed, scratch.scores);
+  Scores(shape, rows.count, panel, scratch.d_output, scratch.value_transposed, scratch.d_scores);
+  SoftmaxGradientRows({rows.count, panel, kKeys, visible, scratch.scores},
+                      x.log_sum_exp + (sample * shape.heads + head) * shape.sequence + rows.first,
+                      mean_d_p.data(), scratch.d_scores);
+  WeightedSums(shape, rows.count, seen, scratch.d_scores, scratch.key, d_query, keys.first > 0);
+  // The panel of queries carries the scores' scale, which the gradient of keys takes from there.
+  AddTransposedSums(shape, rows.count, seen, scratch.d_scores, scratch.query,
+                    scratch.d_key + keys.first * width);
+  AddTransposedSums(shape, rows.count, seen, scratch.scores, scratch.d_output,
+                    scratch.d_value + keys.first * width);
+}
+
+template <class T>
+void BackwardQueries(const AttentionBackwardArguments<T>& x, std::int64_t sample, std::int64_t head,
+                     const Range& queries, const BackwardScratch& scratch) {
+  const AttentionShape& shape = x.shape;
+  const Head<const T> of = HeadAt(shape, x.qkv, sample, head);
+  const Head<T> d_of = HeadAt(shape, x.d_qkv, sample, head);
+  ForKeys(shape, queries, [&](const Range& keys) {
+    CopyRows(shape, keys, of.key, of.stride, scratch.key);
+    TransposeKeys(shape, keys, of.key, of.stride, scratch.key_transposed);
+    TransposeKeys(shape, keys, of.value, of.stride, scratch.value_transposed);
+    ForRows(shape, queries, keys,
+            [&](std::int64_t row, std::int64_t rows, const VisibleEntries& visible) {
+              BackwardRows(x, sample, head, {queries.first + row, rows}, keys, visible,
+                           scratch.d_query + row * PanelSize(shape.head_size), scratch);
+            });
+  });
+  StoreRows(shape, queries, scratch.d_query, d_of.query, d_of.stride, ScoreScale(shape));
+}
+
+/// The key and value head's gradients are sums over the query heads that use it, in ascending
+/// order.
+template <class T>
+void BackwardHead(const AttentionBackwardArguments<T>& x, std::int64_t sample, std::int64_t kv_head,
+                  const BackwardScratch& scratch) {
+  const AttentionShape& shape = x.shape;
+  const std::int64_t group = shape.heads / shape.kv_heads;
+  std::fill_n(scratch.d_key, 2 * shape.sequence * PanelSize(shape.head_size), 0.0F);
+  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    for (std::int64_t first = 0; first < shape.sequence; first += kQueries) {
+      BackwardQueries(x, sample, head, {first, std::min(kQueries, shape.sequence - first)},
+                      scratch);
     }
-    Sgemm(queries, x.head_size, keys, 1, {scores, keys}, value, 0,
-          x.output + head.first_output + first * head.output_stride, head.output_stride);
   }
-}
-
-/// From scores to probabilities p and from d_p to the gradient of the scores p (d_p - d_output .
-/// output).
-void BackwardRow(const AttentionBackwardArguments<float>& x, const Head& head,
-                 std::int64_t position, std::int64_t keys, float* scores, float* d_scores) {
-  const std::int64_t at = head.first_output + position * head.output_stride, visible = position + 1;
-  const float* output = x.output + at;
-  const float* d_output = x.d_output + at;
-  const float mean_d_p =
-      SumOf(x.head_size, [=](std::int64_t c) { return output[c] * d_output[c]; });
-  const float log_sum_exp = x.log_sum_exp[head.first_log_sum_exp + position];
-  for (std::int64_t j = 0; j < visible; ++j) {
-    scores[j] = Exp(scores[j] - log_sum_exp);
-    d_scores[j] = scores[j] * (d_scores[j] - mean_d_p);
-  }
-  std::fill(scores + visible, scores + keys, 0.0F);
-  std::fill(d_scores + visible, d_scores + keys, 0.0F);
-}
-
-// The last block of queries sees all keys: it comes first and overwrites what the others add to.
-void BackwardHead(const AttentionBackwardArguments<float>& x, const Head& head, float* scores,
-                  float* d_scores) {
-  const float scale = 1 / std::sqrt(static_cast<float>(x.head_size));
-  const float* all_queries = x.qkv + head.first_qkv;
-  const Operand key{all_queries + head.part_size, head.qkv_stride};
-  float* d_qkv = x.d_qkv + head.first_qkv;
-  const std::int64_t blocks = (x.sequence + kQueriesPerBlock - 1) / kQueriesPerBlock;
-  for (std::int64_t block = blocks; block-- > 0;) {
-    const std::int64_t first = block * kQueriesPerBlock;
-    const std::int64_t keys = std::min(x.sequence, first + kQueriesPerBlock),
-                       queries = keys - first;
-    const float beta = block == blocks - 1 ? 0.0F : 1.0F;
-    const Operand query{all_queries + first * head.qkv_stride, head.qkv_stride};
-    const Operand d_output{x.d_output + head.first_output + first * head.output_stride,
-                           head.output_stride};
-    Sgemm(queries, keys, x.head_size, scale, query, {key.data, key.stride, true}, 0, scores, keys);
-    Sgemm(queries, keys, x.head_size, 1, d_output, {key.data + head.part_size, key.stride, true}, 0,
-          d_scores, keys);
-    for (std::int64_t i = 0; i < queries; ++i) {
-      BackwardRow(x, head, first + i, keys, scores + i * keys, d_scores + i * keys);
-    }
-    Sgemm(queries, x.head_size, keys, scale, {d_scores, keys}, key, 0,
-          d_qkv + first * head.qkv_stride, head.qkv_stride);
-    Sgemm(keys, x.head_size, queries, scale, {d_scores, keys, true}, query, beta,
-          d_qkv + head.part_size, head.qkv_stride);
-    Sgemm(keys, x.head_size, queries, 1, {scores, keys, true}, d_output, beta,
-          d_qkv + 2 * head.part_size, head.qkv_stride);
-  }
+  const Head<T> d_of = HeadAt(shape, x.d_qkv, sample, 0, kv_head);
+  StoreRows(shape, {0, shape.sequence}, scratch.d_key, d_of.key, d_of.stride, 1);
+  StoreRows(shape, {0, shape.sequence}, scratch.d_value, d_of.value, d_of.stride, 1);
 }
 
 }  // namespace
 
-void CpuDevice::Attention(const AttentionArguments<float>& x) {
-  const std::int64_t per_thread = kQueriesPerBlock * x.sequence;
-  scratch_.resize(static_cast<std::size_t>(pool_.threads() * per_thread));
-  pool_.For(x.batch * x.heads, [&](std::int64_t index, int thread) {
-    ForwardHead(x, HeadAt(x, index), scratch_.data() + thread * per_thread);
+template <class T>
+void CpuDevice<T>::Attention(const AttentionArguments<T>& x) {
+  const AttentionShape& shape = x.shape;
+  const std::int64_t per_thread = ForwardScratch::Size(shape);
+  const std::int64_t runs = (shape.sequence + kQueries - 1) / kQueries;
+  float* scratch = Scratch(pool_.threads() * per_thread);
+  pool_.For(shape.batch * shape.heads * runs, [&](std::int64_t index, int thread) {
+    const std::int64_t head = index / runs, first = index % runs * kQueries;
+    ForwardQueries(x, head / shape.heads, head % shape.heads,
+                   {first, std::min(kQueries, shape.sequence - first)},
+                   ForwardScratch(shape, scratch + thread * per_thread));
   });
 }
 
-void CpuDevice::AttentionBackward(const AttentionBackwardArguments<float>& x) {
-  const std::int64_t per_thread = 2 * kQueriesPerBlock * x.sequence;
-  scratch_.resize(static_cast<std::size_t>(pool_.threads() * per_thread));
-  pool_.For(x.batch * x.heads, [&](std::int64_t index, int thread) {
-    float* scores = scratch_.data() + thread * per_thread;
-    BackwardHead(x, HeadAt(x, index), scores, scores + kQueriesPerBlock * x.sequence);
+template <class T>
+void CpuDevice<T>::AttentionBackward(const AttentionBackwardArguments<T>& x) {
+  const AttentionShape& shape = x.shape;
+  const std::int64_t per_thread = BackwardScratch::Size(shape);
+  float* scratch = Scratch(pool_.threads() * per_thread);
+  pool_.For(shape.batch * shape.kv_heads, [&](std::int64_t index, int thread) {
+    BackwardHead(x, index / shape.kv_heads, index % shape.kv_heads,
+                 BackwardScratch(shape, scratch + thread * per_thread));
   });
 }
+
+template void CpuDevice<float>::Attention(const AttentionArguments<float>&);
+template void CpuDevice<BFloat16>::Attention(const AttentionArguments<BFloat16>&);
+template void CpuDevice<Float16>::Attention(const AttentionArguments<Float16>&);
+template void CpuDevice<float>::AttentionBackward(const AttentionBackwardArguments<float>&);
+template void CpuDevice<BFloat16>::AttentionBackward(const AttentionBackwardArguments<BFloat16>&);
+template void CpuDevice<Float16>::AttentionBackward(const AttentionBackwardArguments<Float16>&);
 
 }  // namespace adaptive_train::kernels::cpu

@@ -32,14 +32,30 @@ const char* InstructionSet() {
 
 }  // namespace
 
-CpuDevice::CpuDevice(int threads) : pool_(threads) {}
+template <class T>
+CpuDevice<T>::CpuDevice(int threads) : pool_(threads) {}
 
-std::string CpuDevice::Description() const {
+template <class T>
+float* CpuDevice<T>::Scratch(std::int64_t floats) {
+  const auto size = static_cast<std::size_t>(floats);
+  if (scratch_.size() < size) {
+    scratch_ = {};  // first the old one goes
+    scratch_ = Buffer<float>(*this, size);
+  }
+  return scratch_.data();
+}
+
+template <class T>
+std::string CpuDevice<T>::Description() const {
   const dnnl_version_t* version = dnnl_version();
   return "CPU, " + std::to_string(pool_.threads()) +
          (pool_.threads() == 1 ? " thread" : " threads") + ", oneDNN " +
          std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
          std::to_string(version->patch) + ", " + InstructionSet();
 }
+
+template class CpuDevice<float>;
+template class CpuDevice<BFloat16>;
+template class CpuDevice<Float16>;
 
 }  // namespace adaptive_train::kernels::cpu

@@ -1,43 +1,54 @@
-// The processor as a device: products by oneDNN, the rest loops that the compiler vectorizes.
+// The processor as a device: products by oneDNN, the rest in vectors by Highway.
 #pragma once
 
 #include <vector>
 
+#include "kernels/cpu/passes.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/host_device.h"
 
 namespace adaptive_train::kernels::cpu {
 
-/// Work is cut into pieces by its shape alone and each piece is computed by one thread, so results
-/// do not depend on the number of threads.
-class CpuDevice final : public HostDevice<float> {
+/// Arrays of float, BFloat16 or Float16; all arithmetic is in float32. Work is cut into pieces by its shape alone and each
+/// piece is computed by one thread, so results do not depend on the number of threads.
+template <class T>
+class CpuDevice final : public HostDevice<T> {
  public:
   /// Uses `threads` threads, 1 or more, the caller being one of them.
   explicit CpuDevice(int threads);
 
   std::string Description() const override;
 
-  void Matmul(const MatmulArguments<float>& x) override;
-  void BiasBackward(const BiasBackwardArguments<float>& x) override;
-  void LayerNorm(const LayerNormArguments<float>& x) override;
-  void LayerNormBackward(const LayerNormBackwardArguments<float>& x) override;
-  void Gelu(const GeluArguments<float>& x) override;
-  void GeluBackward(const GeluBackwardArguments<float>& x) override;
-  void Attention(const AttentionArguments<float>& x) override;
-  void AttentionBackward(const AttentionBackwardArguments<float>& x) override;
-  void Embedding(const EmbeddingArguments<float>& x) override;
-  void EmbeddingBackward(const EmbeddingBackwardArguments<float>& x) override;
-  void CrossEntropy(const CrossEntropyArguments<float>& x) override;
-  void Add(const AddArguments<float>& x) override;
-  void Scale(const ScaleArguments<float>& x) override;
-  void AdamW(const AdamWArguments<float>& x) override;
-  double Sum(std::int64_t count, const float* values) override;
-  double SquaredNorm(std::int64_t count, const float* values) override;
+  void Matmul(const MatmulArguments<T>& x) override;
+  void WeightGradient(const WeightGradientArguments<T>& x) override;
+  void LayerNorm(const NormArguments<T>& x) override;
+  void LayerNormBackward(const NormBackwardArguments<T>& x) override;
+  void RmsNorm(const NormArguments<T>& x) override;
+  void RmsNormBackward(const NormBackwardArguments<T>& x) override;
+  void Gelu(const GeluArguments<T>& x) override;
+  void GeluBackward(const GeluBackwardArguments<T>& x) override;
+  void Swiglu(const SwigluArguments<T>& x) override;
+  void SwigluBackward(const SwigluBackwardArguments<T>& x) override;
+  void Rope(const RopeArguments<T>& x) override;
+  void Attention(const AttentionArguments<T>& x) override;
+  void AttentionBackward(const AttentionBackwardArguments<T>& x) override;
+  void Embedding(const EmbeddingArguments<T>& x) override;
+  void EmbeddingBackward(const EmbeddingBackwardArguments<T>& x) override;
+  void HeadLoss(const HeadLossArguments<T>& x) override;
+  void Dropout(const DropoutArguments<T>& x) override;
+  void AdamW(const AdamWArguments<T>& x) override;
+  void Round(const RoundArguments<T>& x) override;
+  double Sum(std::int64_t count, const Accumulator<T>* values) override;
+  double SquaredNorm(std::int64_t count, const Accumulator<T>* values) override;
 
  private:
+  /// Room for so many floats, aligned to 64 bytes and uninitialised; the next call's is the same room.
+  float* Scratch(std::int64_t floats);
+
   ThreadPool pool_;
-  std::vector<float> scratch_;   // of attention, an equal part for each thread
+  Buffer<float> scratch_;
   std::vector<double> partial_;  // of the sums, one per piece
+  RopeTable rope_table_;         // of the latest call
 };
 
 }  // namespace adaptive_train::kernels::cpu

@@ -1,4 +1,7 @@
-// AdamW as plain loops.
+// AdamW as plain loops, and rounding, which does nothing to float and double.
+#include "kernels/adamw.h"
+
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/reference/reference_device.h"
@@ -20,10 +23,18 @@ void ReferenceDevice<T>::AdamW(const AdamWArguments<T>& x) {
         (std::sqrt(second / static_cast<T>(second_correction)) + static_cast<T>(x.epsilon));
     x.parameters[i] -=
         static_cast<T>(x.lr) * (direction + static_cast<T>(x.weight_decay) * x.parameters[i]);
+    if (x.weights != nullptr) x.weights[i] = x.parameters[i];
   }
+}
+
+template <class T>
+void ReferenceDevice<T>::Round(const RoundArguments<T>& x) {
+  std::copy(x.parameters, x.parameters + x.count, x.weights);
 }
 
 template void ReferenceDevice<float>::AdamW(const AdamWArguments<float>&);
 template void ReferenceDevice<double>::AdamW(const AdamWArguments<double>&);
+template void ReferenceDevice<float>::Round(const RoundArguments<float>&);
+template void ReferenceDevice<double>::Round(const RoundArguments<double>&);
 
 }  // namespace adaptive_train::kernels::reference

@@ -1,4 +1,6 @@
-// Token and position embedding as plain loops.
+// The embedding as plain loops.
+#include "kernels/embedding.h"
+
 #include "kernels/reference/reference_device.h"
 
 namespace adaptive_train::kernels::reference {
@@ -6,21 +8,25 @@ namespace adaptive_train::kernels::reference {
 template <class T>
 void ReferenceDevice<T>::Embedding(const EmbeddingArguments<T>& x) {
   for (std::int64_t row = 0; row < x.batch * x.sequence; ++row) {
-    const T* token = x.token_weight + x.tokens[row] * x.columns;
-    const T* position = x.position_weight + row % x.sequence * x.columns;
-    for (std::int64_t i = 0; i < x.columns; ++i)
-      x.output[row * x.columns + i] = token[i] + position[i];
+    for (std::int64_t i = 0; i < x.columns; ++i) {
+      T sum = x.token_weight[x.tokens[row] * x.columns + i];
+      if (x.position_weight != nullptr) sum += x.position_weight[row % x.sequence * x.columns + i];
+      if (x.type_weight != nullptr) sum += x.type_weight[i];
+      x.output[row * x.columns + i] = sum;
+    }
   }
 }
 
 template <class T>
 void ReferenceDevice<T>::EmbeddingBackward(const EmbeddingBackwardArguments<T>& x) {
   for (std::int64_t row = 0; row < x.batch * x.sequence; ++row) {
-    T* d_token = x.d_token_weight + x.tokens[row] * x.columns;
-    T* d_position = x.d_position_weight + row % x.sequence * x.columns;
     for (std::int64_t i = 0; i < x.columns; ++i) {
-      d_token[i] += x.d_output[row * x.columns + i];
-      d_position[i] += x.d_output[row * x.columns + i];
+      const T d = x.d_output[row * x.columns + i];
+      if (x.d_token_weight != nullptr) x.d_token_weight[x.tokens[row] * x.columns + i] += d;
+      if (x.d_position_weight != nullptr) {
+        x.d_position_weight[row % x.sequence * x.columns + i] += d;
+      }
+      if (x.d_type_weight != nullptr) x.d_type_weight[i] += d;
     }
   }
 }

@@ -1,4 +1,5 @@
-// Matrix product and bias gradient as plain loops.
+// Matrix products and gradients of weights as plain loops.
+#include "kernels/reference/gelu_functions.h"
 #include "kernels/reference/reference_device.h"
 
 namespace adaptive_train::kernels::reference {
@@ -13,25 +14,32 @@ void ReferenceDevice<T>::Matmul(const MatmulArguments<T>& x) {
         const T b = x.transpose_b ? x.b[column * x.inner + k] : x.b[k * x.columns + column];
         sum += a * b;
       }
+      const std::int64_t at = row * x.columns + column;
       if (x.bias != nullptr) sum += x.bias[column];
-      T& c = x.c[row * x.columns + column];
-      c = x.accumulate ? c + sum : sum;
+      if (x.residual != nullptr) sum += x.residual[at];
+      if (x.gelu_input != nullptr) sum *= GeluDerivative(x.gelu, x.gelu_input[at]);
+      if (x.activated != nullptr) x.activated[at] = GeluOf(x.gelu, sum);
+      x.c[at] = sum;
     }
   }
 }
 
 template <class T>
-void ReferenceDevice<T>::BiasBackward(const BiasBackwardArguments<T>& x) {
+void ReferenceDevice<T>::WeightGradient(const WeightGradientArguments<T>& x) {
   for (std::int64_t row = 0; row < x.rows; ++row) {
-    for (std::int64_t column = 0; column < x.columns; ++column) {
-      x.d_bias[column] += x.d_output[row * x.columns + column];
+    const T* d_output = x.d_output + row * x.out;
+    for (std::int64_t i = 0; i < x.in; ++i) {
+      const T input = x.input[row * x.in + i];
+      for (std::int64_t o = 0; o < x.out; ++o) x.d_weight[i * x.out + o] += input * d_output[o];
     }
+    if (x.d_bias == nullptr) continue;
+    for (std::int64_t o = 0; o < x.out; ++o) x.d_bias[o] += d_output[o];
   }
 }
 
 template void ReferenceDevice<float>::Matmul(const MatmulArguments<float>&);
 template void ReferenceDevice<double>::Matmul(const MatmulArguments<double>&);
-template void ReferenceDevice<float>::BiasBackward(const BiasBackwardArguments<float>&);
-template void ReferenceDevice<double>::BiasBackward(const BiasBackwardArguments<double>&);
+template void ReferenceDevice<float>::WeightGradient(const WeightGradientArguments<float>&);
+template void ReferenceDevice<double>::WeightGradient(const WeightGradientArguments<double>&);
 
 }  // namespace adaptive_train::kernels::reference

@@ -14,12 +14,12 @@ double SumOf(std::int64_t count, const T* values, Term term) {
 }  // namespace
 
 template <class T>
-double ReferenceDevice<T>::Sum(std::int64_t count, const T* values) {
+double ReferenceDevice<T>::Sum(std::int64_t count, const Accumulator<T>* values) {
   return SumOf(count, values, [](double x) { return x; });
 }
 
 template <class T>
-double ReferenceDevice<T>::SquaredNorm(std::int64_t count, const T* values) {
+double ReferenceDevice<T>::SquaredNorm(std::int64_t count, const Accumulator<T>* values) {
   return SumOf(count, values, [](double x) { return x * x; });
 }
 

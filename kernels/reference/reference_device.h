@@ -12,21 +12,26 @@ class ReferenceDevice final : public HostDevice<T> {
   std::string Description() const override;
 
   void Matmul(const MatmulArguments<T>& x) override;
-  void BiasBackward(const BiasBackwardArguments<T>& x) override;
-  void LayerNorm(const LayerNormArguments<T>& x) override;
-  void LayerNormBackward(const LayerNormBackwardArguments<T>& x) override;
+  void WeightGradient(const WeightGradientArguments<T>& x) override;
+  void LayerNorm(const NormArguments<T>& x) override;
+  void LayerNormBackward(const NormBackwardArguments<T>& x) override;
+  void RmsNorm(const NormArguments<T>& x) override;
+  void RmsNormBackward(const NormBackwardArguments<T>& x) override;
   void Gelu(const GeluArguments<T>& x) override;
   void GeluBackward(const GeluBackwardArguments<T>& x) override;
+  void Swiglu(const SwigluArguments<T>& x) override;
+  void SwigluBackward(const SwigluBackwardArguments<T>& x) override;
+  void Rope(const RopeArguments<T>& x) override;
   void Attention(const AttentionArguments<T>& x) override;
   void AttentionBackward(const AttentionBackwardArguments<T>& x) override;
   void Embedding(const EmbeddingArguments<T>& x) override;
   void EmbeddingBackward(const EmbeddingBackwardArguments<T>& x) override;
-  void CrossEntropy(const CrossEntropyArguments<T>& x) override;
-  void Add(const AddArguments<T>& x) override;
-  void Scale(const ScaleArguments<T>& x) override;
+  void HeadLoss(const HeadLossArguments<T>& x) override;
+  void Dropout(const DropoutArguments<T>& x) override;
   void AdamW(const AdamWArguments<T>& x) override;
-  double Sum(std::int64_t count, const T* values) override;
-  double SquaredNorm(std::int64_t count, const T* values) override;
+  void Round(const RoundArguments<T>& x) override;
+  double Sum(std::int64_t count, const Accumulator<T>* values) override;
+  double SquaredNorm(std::int64_t count, const Accumulator<T>* values) override;
 };
 
 }  // namespace adaptive_train::kernels::reference

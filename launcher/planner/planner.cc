@@ -19,13 +19,6 @@ tl::unexpected<Error> NoPlan(std::string why) {
   return Fail("no feasible plan: " + std::move(why), ExitCode::kNoPlan);
 }
 
-std::int64_t MemoryOf(const ModelShape& model, std::int64_t micro_batch) {
-  const LayerShape& t = model.total;
-  // The total's activations hold the workspace already.
-  return t.parameter_bytes + t.gradient_bytes + t.optimizer_bytes +
-         micro_batch * t.activation_bytes_per_sample;
-}
-
 /// The `count` fastest devices in the order of the cluster, or devices shared by several ranks if
 /// there are fewer.
 std::vector<Device> Choose(const Cluster& cluster, std::size_t count,
@@ -57,10 +50,10 @@ std::vector<Device> Choose(const Cluster& cluster, std::size_t count,
 
 /// The largest micro-batch up to the rank's share that fits its memory; 0 if not even one sequence
 /// does.
-std::int64_t LargestMicroBatch(const ModelShape& model, const RankPlan& rank) {
+std::int64_t LargestMicroBatch(const ModelShape& model, const RankPlan& rank, std::int64_t ranks) {
   const double limit = kMemoryShare * static_cast<double>(rank.device.memory_bytes);
   std::int64_t micro_batch = rank.samples;
-  while (micro_batch > 0 && static_cast<double>(MemoryOf(model, micro_batch)) > limit)
+  while (micro_batch > 0 && static_cast<double>(model.PeakBytes(micro_batch, ranks)) > limit)
     micro_batch /= 2;
   return micro_batch;
 }
@@ -88,20 +81,21 @@ Result<std::size_t> CountRanks(const Cluster& cluster, const PlanRequest& reques
 }
 
 Result<void> SetMicroBatches(const ModelShape& model, const PlanRequest& request, Plan& plan) {
+  const auto ranks = static_cast<std::int64_t>(plan.ranks.size());
   for (RankPlan& rank : plan.ranks) {
-    const std::int64_t largest = LargestMicroBatch(model, rank);
+    const std::int64_t largest = LargestMicroBatch(model, rank, ranks);
     const std::int64_t wanted = std::min(request.micro_batch.value_or(largest), rank.samples);
     if (largest == 0 || wanted > largest) {
       return NoPlan(fmt::format(
           "rank {} on {} needs {:.0f} MiB for a micro-batch of {}, {:.0f} % of its {:.0f} MiB may "
           "be used",
           rank.rank, rank.device.node,
-          static_cast<double>(MemoryOf(model, std::max<std::int64_t>(wanted, 1))) / kMiB,
+          static_cast<double>(model.PeakBytes(std::max<std::int64_t>(wanted, 1), ranks)) / kMiB,
           std::max<std::int64_t>(wanted, 1), 100 * kMemoryShare,
           static_cast<double>(rank.device.memory_bytes) / kMiB));
     }
     rank.micro_batch = wanted;
-    plan.memory_bytes = std::max(plan.memory_bytes, MemoryOf(model, wanted));
+    plan.memory_bytes = std::max(plan.memory_bytes, model.PeakBytes(wanted, ranks));
   }
   return {};
 }

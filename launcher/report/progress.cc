@@ -5,12 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace adaptive_train {
 namespace {
 
-constexpr std::int64_t kLines = 20;  // about so many for a whole run
-constexpr std::int64_t kBarWidth = 20;
+constexpr std::int64_t kLeastRows = 20;
+constexpr double kRowSeconds = 30;
+constexpr int kHeaderEvery = 20;         // lines
+constexpr std::size_t kFileWidth = 100;  // characters of a line that goes to no terminal
+constexpr std::size_t kLeastBar = 5, kMostBar = 20, kBarFrame = 3;  // " [" and "]"
 constexpr std::chrono::milliseconds kRedrawPeriod{100};
 
 std::size_t WindowWidth(std::FILE* terminal) {
@@ -20,52 +24,113 @@ std::size_t WindowWidth(std::FILE* terminal) {
   return window.ws_col;
 }
 
-std::string LineOf(std::span<const RankMetrics> ranks, std::int64_t total) {
-  const RankMetrics& slowest = *std::max_element(
-      ranks.begin(), ranks.end(),
-      [](const RankMetrics& a, const RankMetrics& b) { return a.step_s < b.step_s; });
-  std::string line = fmt::format(
-      "step {:>{}}/{}  loss {:.4f}  {:.0f} ms  {:.0f} tokens/s  grad norm {:.3f}  lr {:.2e}",
-      slowest.step, std::to_string(total).size(), total, slowest.loss, 1e3 * slowest.step_s,
-      TokensPerSecond(ranks), slowest.grad_norm, slowest.lr);
-  if (slowest.skipped) line += "  skipped: gradient not finite";
-  if (slowest.validation_loss)
-    line += fmt::format("  validation loss {:.4f}", *slowest.validation_loss);
-  return line;
+/// Characters for the row of a terminal's line: a bar belongs behind it.
+std::size_t RowWidth(std::size_t window) {
+  return window - std::min(window, kLeastBar + kBarFrame);
+}
+
+/// A run that skips every step must not fill a disk with saying so.
+bool WorthSaying(std::int64_t count) { return count <= 10 || count % 100 == 0; }
+
+const char* FromNowOn(std::int64_t count) {
+  return count == 10 ? "; from now on every 100th is reported" : "";
 }
 
 }  // namespace
 
+std::int64_t StepsPerRow(std::int64_t total_steps, double mean_step_s) {
+  const std::int64_t most = std::max<std::int64_t>(1, total_steps / kLeastRows);
+  for (std::int64_t power = 1; power < most; power *= 10) {
+    for (const std::int64_t every : {power, 2 * power, 5 * power})
+      if (static_cast<double>(every) * mean_step_s >= kRowSeconds) return std::min(every, most);
+  }
+  return most;
+}
+
 Progress::Progress(std::FILE* out, std::int64_t total_steps)
     : out_(out),
       total_(total_steps),
-      every_(std::max<std::int64_t>(1, total_steps / kLines)),
+      table_(total_steps),
       terminal_(::isatty(::fileno(out)) == 1) {}
 
-void Progress::Step(std::span<const RankMetrics> ranks) {
-  const RankMetrics& first = ranks.front();
-  const bool worth_a_line =
-      first.skipped || first.validation_loss.has_value() || first.step == 1 || first.step == total_;
-  const std::string line = LineOf(ranks, total_);
+void Progress::Step(const StepMetrics& step, const std::optional<LossVerdict>& verdict) {
+  seconds_ += step.step_s;
+  ++steps_;
+  skipped_ += step.skipped ? 1 : 0;
+  const bool spike = verdict && verdict->spike;
+  spikes_ += spike ? 1 : 0;
+  Row(step, (step.skipped && WorthSaying(skipped_)) || (spike && WorthSaying(spikes_)) ||
+                step.validation_loss.has_value());
+  Remarks(step, verdict);
+}
+
+void Progress::Row(const StepMetrics& step, bool stands_out) {
+  const bool keep = stands_out || step.step == 1 || step.step == total_;
   if (!terminal_) {
-    if (worth_a_line || first.step % every_ == 0) Put(line + "\n");
-  } else if (worth_a_line) {
-    Put("\r\x1b[K" + line + "\n");
+    const std::int64_t every = StepsPerRow(total_, seconds_ / static_cast<double>(steps_));
+    if (!keep && step.step % every != 0) return;
+    Header(kFileWidth, kFileWidth);
+    Put(table_.Row(step, kFileWidth) + "\n");
+    ++lines_since_header_;
+    return;
+  }
+  const std::size_t window = WindowWidth(out_) - 1;  // a row that wraps could not be drawn over
+  const auto now = std::chrono::steady_clock::now();
+  if (keep) {
+    Header(RowWidth(window), window);
+    Put("\r\x1b[K" + table_.Row(step, RowWidth(window)).substr(0, window) + "\n");
+    ++lines_since_header_;
     open_line_ = false;
-  } else if (const auto now = std::chrono::steady_clock::now(); now - drawn_ >= kRedrawPeriod) {
+  } else if (now - drawn_ >= kRedrawPeriod) {
     drawn_ = now;
-    const auto filled = static_cast<std::size_t>(kBarWidth * std::min(first.step, total_) / total_);
-    const std::string bar =
-        "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + "] ";
-    // A line that wraps could not be drawn over.
-    Put("\r\x1b[K" + (bar + line).substr(0, WindowWidth(out_) - 1));
-    open_line_ = true;
+    Header(RowWidth(window), window);
+    Rewrite(step, window);
+  }
+}
+
+void Progress::Rewrite(const StepMetrics& step, std::size_t window) {
+  const std::string row = table_.Row(step, RowWidth(window));
+  const std::size_t room = window - std::min(window, row.size() + kBarFrame);
+  const std::size_t bar = std::min(room, kMostBar);
+  const double done = static_cast<double>(step.step) / static_cast<double>(total_);
+  const auto filled = static_cast<std::size_t>(static_cast<double>(bar) * std::min(1.0, done));
+  const std::string line =
+      row + " [" + std::string(filled, '#') + std::string(bar - filled, '.') + "]";
+  Put("\r\x1b[K" + line.substr(0, window));
+  open_line_ = true;
+}
+
+/// Names the columns at the start, after some lines, and when a terminal's new width changes them.
+void Progress::Header(std::size_t width, std::size_t window) {
+  const std::string header = table_.Header(width);
+  if (header == header_ && lines_since_header_ < kHeaderEvery) return;
+  header_ = header;
+  lines_since_header_ = 0;
+  Put((terminal_ ? "\r\x1b[K" : "") + header.substr(0, window) + "\n");
+  open_line_ = false;
+}
+
+void Progress::Remarks(const StepMetrics& step, const std::optional<LossVerdict>& verdict) {
+  if (step.skipped && WorthSaying(skipped_)) {
+    Notice(
+        fmt::format("step {} skipped: gradient not finite, loss scale {:g} ({} skipped so far{})",
+                    step.step, step.loss_scale, skipped_, FromNowOn(skipped_)));
+  }
+  if (verdict && verdict->spike && WorthSaying(spikes_)) {
+    Notice(fmt::format("loss spike at step {}: {:.4f}, expected {:.4f}, z {:.1f} ({} so far{})",
+                       step.step, step.loss, verdict->expected, verdict->z, spikes_,
+                       FromNowOn(spikes_)));
+  }
+  if (step.validation_loss) {
+    Notice(fmt::format("validation at step {}: loss {:.4f}, perplexity {:.2f}", step.step,
+                       *step.validation_loss, Perplexity(*step.validation_loss)));
   }
 }
 
 void Progress::Notice(const std::string& text) {
   End();
   Put(text + "\n");
+  ++lines_since_header_;
 }
 
 void Progress::End() {

@@ -1,36 +1,52 @@
-// What a person sees while a run trains: a line that is rewritten on a terminal, a line every few
-// steps elsewhere.
+// What a person sees while a run trains: a row that is rewritten on a terminal, a row every few
+// steps elsewhere, and a line for what stands out.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <span>
+#include <optional>
 #include <string>
 
 #include "core/step_metrics.h"
+#include "launcher/report/loss_watch.h"
+#include "launcher/report/step_table.h"
 
 namespace adaptive_train {
+
+/// Steps per row where a run's output goes to a file, from the mean time of its steps: so that a
+/// row comes every half minute, but at least twenty come in a run of `total_steps`. 1, 2 or 5 times
+/// a power of ten, or a twentieth of the run.
+std::int64_t StepsPerRow(std::int64_t total_steps, double mean_step_s);
 
 /// Writes to `out`, flushing each line. One thread.
 class Progress {
  public:
   Progress(std::FILE* out, std::int64_t total_steps);
 
-  void Step(std::span<const RankMetrics> ranks);
-  /// A line of its own between the steps' lines.
+  /// One step of all ranks, in order. `verdict` is what its loss was found to be.
+  void Step(const StepMetrics& step, const std::optional<LossVerdict>& verdict);
+  /// A line of its own between the steps' rows.
   void Notice(const std::string& text);
   /// Leaves the cursor at the start of a line.
   void End();
 
  private:
+  void Row(const StepMetrics& step, bool stands_out);
+  void Rewrite(const StepMetrics& step, std::size_t window);
+  void Header(std::size_t width, std::size_t window);
+  void Remarks(const StepMetrics& step, const std::optional<LossVerdict>& verdict);
   void Put(const std::string& text);
 
   std::FILE* out_;
   const std::int64_t total_;
-  const std::int64_t every_;  // steps per line
+  const StepTable table_;
   const bool terminal_;
-  bool open_line_ = false;
+  bool open_line_ = false;  // the cursor is behind a row that will be rewritten
+  std::string header_;      // the last that was printed
+  int lines_since_header_ = 0;
+  double seconds_ = 0;
+  std::int64_t steps_ = 0, skipped_ = 0, spikes_ = 0;
   std::chrono::steady_clock::time_point drawn_;
 };
 

@@ -1,56 +1,67 @@
-// Checkpoints on disk: written so that a reader finds a whole one or the one before.
-//
-// DIR/step-00000120/ holds
-//   state.bin      parameters, first moments, second moments: three arenas of float32,
-//   little-endian manifest.json  format_version, step, the named ranges of an arena, bytes and XXH3
-//   hash of state.bin DONE           written last; a folder without it is not a checkpoint
+// A run's folder of checkpoints: which there are, which is the newest that holds, and what may go.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <span>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/result.h"
-#include "runtime/model/parameter_layout.h"
+#include "runtime/checkpoint/checkpoint_reader.h"
 
 namespace adaptive_train {
 
-/// Host arenas of layout.size() elements each.
-struct TrainingState {
-  std::int64_t step = 0;     // optimizer steps done
-  std::int64_t updates = 0;  // of those, steps that changed the parameters: AdamW's t
-  std::string identity;      // what must be the same to go on, in words; compared as it is
-  std::span<float> parameters;
-  std::span<float> first_moments;
-  std::span<float> second_moments;
+/// Which run's checkpoints are ours.
+struct CheckpointOwner {
+  std::string identity;                         // see CheckpointStep
+  std::vector<CheckpointParameter> parameters;  // of the whole model
 };
 
-/// One folder of checkpoints. One writer at a time, any number of readers. Everything blocks.
+/// What a folder offers for going on.
+struct NewestCheckpoint {
+  std::optional<std::int64_t> step;     // verified to the last byte
+  std::vector<std::string> refused;     // newer complete ones and what is wrong with each, one line
+  std::vector<std::string> unfinished;  // newer ones without DONE, one line each: a writer stopped
+  std::set<std::int64_t> refused_steps;
+};
+
+/// One writing run at a time, any number of readers. Nothing is kept open. Everything blocks.
 class CheckpointFolder {
  public:
-  /// Keeps the newest `keep` checkpoints.
-  CheckpointFolder(std::string path, std::int64_t keep) : path_(std::move(path)), keep_(keep) {}
+  explicit CheckpointFolder(std::string path) : path_(std::move(path)) {}
 
-  /// Writes a checkpoint and gives its path; then removes those beyond `keep` and half-written
-  /// ones. On failure (full disk) what was there before is untouched.
-  Result<std::string> Write(const ParameterLayout& layout, const TrainingState& state) const;
-  /// The newest complete checkpoint's step; none if there is none.
-  std::optional<std::int64_t> Newest() const;
-  /// Reads the checkpoint of a step into the arenas and sets state.step. Refuses another model's, a
-  /// newer format's, or one whose hash does not fit.
-  Result<void> Read(const ParameterLayout& layout, std::int64_t step, TrainingState& state) const;
+  const std::string& path() const { return path_; }
+  /// DIR/step-00000120.
+  std::string PathOf(std::int64_t step) const;
+  /// Steps of the folders with DONE, ascending; nothing in them has been looked at.
+  Result<std::vector<std::int64_t>> Complete() const;
+
+  /// The newest checkpoint that is the owner's and holds to the last byte; those that are newer
+  /// and refused, by name. Reads the whole checkpoint; deletes nothing. One rank asks, and tells
+  /// the others the step. Fails only where the folder cannot be read.
+  Result<NewestCheckpoint> NewestValid(const CheckpointOwner& owner) const;
+  /// Reads the checkpoint of a step into the arenas of a layout, see CheckpointReader::Read, and
+  /// gives the rest of the state. Refuses what NewestValid refuses, as far as it reads.
+  Result<CheckpointStep> Read(std::int64_t step, const CheckpointOwner& owner,
+                              const ParameterLayout& layout, const TrainingArenas& arenas) const;
+
+  /// Removes the owner's complete checkpoints before `newest` but for the newest keep - 1 of them.
+  /// Steps in `spared` are neither removed nor counted; nor are links, other runs' checkpoints and
+  /// what cannot be read.
+  Result<void> Prune(std::int64_t newest, std::int64_t keep, const CheckpointOwner& owner,
+                     const std::set<std::int64_t>& spared) const;
+  /// Removes what writers that were killed left: unfinished folders of attempts other than this,
+  /// and checkpoints whose removal was cut short.
+  Result<void> RemoveLeftovers(std::uint64_t attempt) const;
+
+  /// DIR/step-00000120.part-<attempt>: where a checkpoint grows before it has its name.
+  std::string PartPathOf(std::int64_t step, std::uint64_t attempt) const;
 
  private:
-  std::string FolderOf(std::int64_t step) const;
-  std::vector<std::int64_t> Complete() const;
-  Result<void> WriteInto(const std::string& folder, const ParameterLayout& layout,
-                         const TrainingState& state) const;
-  void Prune() const;
+  Result<void> Remove(std::int64_t step) const;
 
   std::string path_;
-  std::int64_t keep_;
 };
 
 }  // namespace adaptive_train

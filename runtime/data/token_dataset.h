@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "runtime/data/token_file.h"
@@ -35,6 +36,13 @@ class TokenDataset {
                       std::span<std::int32_t> targets) const;
   /// The window that Sample(global_index) reads.
   std::int64_t WindowOf(std::int64_t global_index) const;
+  /// Where documents begin inside of window `window`: places in [1, sequence) of its tokens,
+  /// ascending; empty where the format keeps no documents. Windows run across documents, as in
+  /// Megatron's GPTDataset; this is what a mask between documents is made of.
+  std::vector<std::int64_t> DocumentStartsIn(std::int64_t window) const;
+
+  /// The open data behind it.
+  const TokenFile& file() const { return *file_; }
 
   /// The entropy of the range's token frequencies in nats per token: what a model reaches that
   /// knows how often each token comes and nothing else. Reads the whole range. Blocking.
@@ -42,7 +50,6 @@ class TokenDataset {
 
  private:
   TokenDataset() = default;
-  Result<void> CheckVocab(std::span<const std::int32_t> tokens, std::int64_t first) const;
 
   std::shared_ptr<const TokenFile> file_;
   std::string what_;
@@ -56,10 +63,21 @@ struct Datasets {
   TokenDataset validation;
 };
 
+/// Every file behind them, for those who check that other nodes see them, too.
+std::vector<std::string> FilesOf(const Datasets& data);
+
+/// What the configuration says about data.
+struct DataSettings {
+  std::string train, validation;  // paths; validation may be "auto"
+  std::string format = "auto";    // data.format, see TokenShard::Open
+  std::int64_t sequence = 0, vocab = 0;
+  std::uint64_t seed = 0;
+};
+
 /// Opens data.train and data.validation; "auto" validation is the last 5 % of train, which training
-/// then leaves out. Errors name key, file and need: "data.train: PATH: 120 bytes, one sample needs
-/// sequence + 1 = 129".
-Result<Datasets> OpenDatasets(const std::string& train, const std::string& validation,
-                              std::int64_t sequence, std::int64_t vocab, std::uint64_t seed);
+/// then leaves out. Where documents are known, the cut moves to the nearest border between two that
+/// leaves validation with 1 to 10 %; without such a border it falls inside a document. Errors name
+/// key, file and need: "data.train: PATH: 120 tokens, one sample needs sequence + 1 = 129".
+Result<Datasets> OpenDatasets(const DataSettings& settings);
 
 }  // namespace adaptive_train

@@ -1,79 +1,131 @@
-// Opening and reading a token file, every failure of the system in one line.
+// Finding shards and reading across their borders.
 #include "runtime/data/token_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <cerrno>
+#include <filesystem>
+#include <iterator>
+#include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "runtime/data/megatron_index.h"
 
 namespace adaptive_train {
 namespace {
 
-std::string Reason(int error) { return std::generic_category().message(error); }
+/// Whether `name` matches `pattern`, whose '*' stand for any text.
+bool Matches(std::string_view pattern, std::string_view name) {
+  const std::size_t star = pattern.find('*');
+  if (star == pattern.npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (std::size_t begin = star; begin <= name.size(); ++begin) {
+    if (Matches(rest, name.substr(begin))) return true;
+  }
+  return false;
+}
+
+/// PREFIX.idx, PREFIX.model and PREFIX.json go with PREFIX.bin.
+bool GoesWithBin(const std::string& path, const std::set<std::string>& all) {
+  const std::filesystem::path name(path);
+  const std::string extension = name.extension().string();
+  if (extension != ".idx" && extension != ".model" && extension != ".json") return false;
+  return all.contains(std::filesystem::path(name).replace_extension(".bin").string());
+}
+
+Result<std::vector<std::string>> ShardsOf(const std::string& path) {
+  const std::filesystem::path pattern(path);
+  std::error_code error;
+  if (pattern.filename().string().find('*') == std::string::npos ||
+      std::filesystem::exists(pattern, error))
+    return std::vector<std::string>{path};
+  const std::filesystem::path folder = pattern.parent_path();
+  std::set<std::string> all;
+  std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, error), end;
+  for (; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (Matches(pattern.filename().string(), name)) all.insert((folder / name).string());
+  }
+  if (error) return Fail(fmt::format("{}: {}", path, error.message()));
+  std::vector<std::string> shards;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(shards),
+               [&](const std::string& file) { return !GoesWithBin(file, all); });
+  if (shards.empty()) return Fail(fmt::format("{}: no file matches", path));
+  return shards;
+}
 
 }  // namespace
 
-// O_NONBLOCK: opening a pipe that nobody writes to must not wait; regular files do not know it.
-Result<TokenFile> TokenFile::Open(const std::string& key, const std::string& path) {
-  const std::string where = key + ": " + path;
-  if (path.empty()) return Fail(key + ": no file named; it takes the path of a text file");
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return Fail(fmt::format("{}: cannot be opened: {}", where, Reason(errno)));
-  TokenFile file(descriptor, 0, where);
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0) return Fail(fmt::format("{}: {}", where, Reason(errno)));
-  if (!S_ISREG(status.st_mode)) return Fail(fmt::format("{}: not a regular file", where));
-  if (status.st_size == 0) return Fail(fmt::format("{}: the file is empty", where));
-  file.size_ = status.st_size;
+Result<TokenFile> TokenFile::Open(const std::string& key, const std::string& path,
+                                  TokenFormat format) {
+  if (path.empty()) return Fail(key + ": no file named; it takes the path of a file of tokens");
+  const Result<std::vector<std::string>> paths = ShardsOf(path);
+  if (!paths) return FailIn(key, paths.error());
+  TokenFile file;
+  file.key_ = key;
+  file.where_ = key + ": " + path;
+  for (const std::string& shard_path : *paths) {
+    Result<TokenShard> shard = TokenShard::Open(shard_path, format);
+    if (!shard) return FailIn(key, shard.error());
+    if (Result<void> added = file.Add(std::move(*shard)); !added) return FailIn(key, added.error());
+  }
   return file;
 }
 
-TokenFile::TokenFile(int descriptor, std::int64_t size, std::string where)
-    : descriptor_(descriptor), size_(size), where_(std::move(where)) {}
-
-TokenFile::TokenFile(TokenFile&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)),
-      size_(other.size_),
-      where_(std::move(other.where_)) {}
-
-TokenFile& TokenFile::operator=(TokenFile&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(size_, other.size_);
-  std::swap(where_, other.where_);
-  return *this;
+Result<void> TokenFile::Add(TokenShard shard) {
+  if (!shards_.empty() && shard.format() != shards_.front().format()) {
+    return Fail(fmt::format("{}: it is {} ({}), but the shards before it are {}; all must be alike",
+                            shard.paths().front(), ToString(shard.format()), shard.reason(),
+                            ToString(shards_.front().format())));
+  }
+  const std::int64_t begin = size();
+  if (shard.size() > kMostTokens - begin)
+    return Fail(fmt::format("{}: more than {} tokens", shard.paths().front(), kMostTokens));
+  first_.push_back(begin + shard.size());
+  for (const std::int64_t start : shard.document_starts())
+    document_starts_.push_back(begin + start);
+  shards_.push_back(std::move(shard));
+  return {};
 }
 
-TokenFile::~TokenFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+std::string TokenFile::Description() const {
+  const TokenShard& shard = shards_.front();
+  std::string text = fmt::format("{} ({}): {} {} tokens", ToString(shard.format()), shard.reason(),
+                                 size(), FactsOf(shard.type()).name);
+  if (!document_starts_.empty()) {
+    text += fmt::format(" in {} document{}", document_starts_.size(),
+                        document_starts_.size() == 1 ? "" : "s");
+  }
+  if (shards_.size() > 1) text += fmt::format(", {} shards", shards_.size());
+  return text;
 }
 
-Result<void> TokenFile::Read(std::int64_t first, std::span<std::int32_t> tokens) const {
-  assert(first >= 0 && first + static_cast<std::int64_t>(tokens.size()) <= size_);
-  std::array<unsigned char, 16384> bytes;
-  std::size_t done = 0;
-  while (done < tokens.size()) {
-    const std::size_t wanted = std::min(bytes.size(), tokens.size() - done);
-    const std::int64_t offset = first + static_cast<std::int64_t>(done);
-    const ssize_t got = ::pread(descriptor_, bytes.data(), wanted, offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      return Fail(fmt::format("{}: reading at byte {} failed: {}", where_, offset, Reason(errno)));
-    if (got == 0) {
-      return Fail(fmt::format(
-          "{}: the file became shorter during the run: it had {} bytes and now ends before byte {}",
-          where_, size_, offset));
-    }
-    std::copy_n(bytes.begin(), got, tokens.begin() + static_cast<std::ptrdiff_t>(done));
-    done += static_cast<std::size_t>(got);
+Result<void> TokenFile::Read(std::int64_t first, std::span<std::int32_t> tokens,
+                             std::int64_t vocab) const {
+  assert(first >= 0 && static_cast<std::int64_t>(tokens.size()) <= size() - first);
+  auto shard = std::upper_bound(first_.begin(), first_.end(), first) - first_.begin() - 1;
+  while (!tokens.empty()) {
+    const auto number = static_cast<std::size_t>(shard);
+    const std::int64_t here =
+        std::min(first_[number + 1] - first, static_cast<std::int64_t>(tokens.size()));
+    const auto piece = tokens.first(static_cast<std::size_t>(here));
+    if (Result<void> read = shards_[number].Read(first - first_[number], piece, vocab); !read)
+      return FailIn(key_, read.error());
+    tokens = tokens.subspan(piece.size());
+    first += here;
+    ++shard;
   }
   return {};
+}
+
+std::int64_t TokenFile::DocumentOf(std::int64_t token) const {
+  assert(token >= 0 && token < size());
+  const auto after = std::upper_bound(document_starts_.begin(), document_starts_.end(), token);
+  return std::max<std::int64_t>(0, after - document_starts_.begin() - 1);
 }
 
 }  // namespace adaptive_train

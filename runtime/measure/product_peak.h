@@ -5,9 +5,9 @@
 
 namespace adaptive_train {
 
-/// FLOP/s of the fastest of several float32 products large enough to be bound by arithmetic. Takes
-/// about 50 ms of the device's time, in the conditions of the moment (quotas and neighbours
-/// included).
-double MeasureProductPeak(kernels::Device<float>& device);
+/// FLOP/s of the fastest of several products large enough to be bound by arithmetic. Takes about 50
+/// ms of the device's time, in the conditions of the moment (quotas and neighbours included).
+template <class T>
+double MeasureProductPeak(kernels::Device<T>& device);
 
 }  // namespace adaptive_train

@@ -1,100 +1,114 @@
-// The layers' passes, each a few operations of the device.
+// The layers' passes, each an operation or two of the device.
 #include "runtime/model/layers.h"
 
 #include <cassert>
 
+#include "runtime/model/scalars.h"
+
 namespace adaptive_train {
 namespace {
 
-const ParameterRange& RangeOf(const ParameterLayout& layout, const std::string& name) {
-  const ParameterRange* range = layout.Find(name);
+const ParameterRange& WeightOf(const ParameterLayout& layout, const std::string& name) {
+  const ParameterRange* range = layout.Find(name + ".weight");
   assert(range != nullptr);
   return *range;
+}
+
+std::int64_t BiasOf(const ParameterLayout& layout, const std::string& name) {
+  const ParameterRange* range = layout.Find(name + ".bias");
+  return range == nullptr ? -1 : range->offset;
 }
 
 }  // namespace
 
 template <class T>
 LinearLayer<T>::LinearLayer(const ParameterLayout& layout, const std::string& name)
-    : in_(RangeOf(layout, name + ".weight").shape[0]),
-      out_(RangeOf(layout, name + ".weight").shape[1]),
-      weight_(RangeOf(layout, name + ".weight").offset),
-      bias_(RangeOf(layout, name + ".bias").offset) {}
+    : in_(WeightOf(layout, name).shape[0]),
+      out_(WeightOf(layout, name).shape[1]),
+      weight_(WeightOf(layout, name).offset),
+      bias_(BiasOf(layout, name)) {}
 
 template <class T>
 void LinearLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input,
-                             T* output) const {
+                             T* output, const Epilogue& epilogue) const {
   memory.device.Matmul({.rows = rows,
                         .columns = out_,
                         .inner = in_,
                         .a = input,
                         .b = memory.parameters + weight_,
-                        .bias = memory.parameters + bias_,
-                        .c = output});
+                        .bias = bias_ < 0 ? nullptr : memory.parameters + bias_,
+                        .residual = epilogue.residual,
+                        .c = output,
+                        .gelu = epilogue.gelu,
+                        .activated = epilogue.activated});
 }
 
 template <class T>
 void LinearLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output,
-                              const T* input, T* d_input) const {
-  memory.device.Matmul({.rows = in_,
-                        .columns = out_,
-                        .inner = rows,
-                        .a = input,
-                        .transpose_a = true,
-                        .b = d_output,
-                        .c = memory.gradients + weight_,
-                        .accumulate = true});
-  memory.device.BiasBackward(
-      {.rows = rows, .columns = out_, .d_output = d_output, .d_bias = memory.gradients + bias_});
+                              const T* input, T* d_input, const Epilogue& epilogue) const {
+  memory.device.WeightGradient({.rows = rows,
+                                .in = in_,
+                                .out = out_,
+                                .input = input,
+                                .d_output = d_output,
+                                .d_weight = memory.gradients + weight_,
+                                .d_bias = bias_ < 0 ? nullptr : memory.gradients + bias_});
   memory.device.Matmul({.rows = rows,
                         .columns = in_,
                         .inner = out_,
                         .a = d_output,
                         .b = memory.parameters + weight_,
                         .transpose_b = true,
-                        .c = d_input});
+                        .residual = epilogue.residual,
+                        .c = d_input,
+                        .gelu = epilogue.gelu,
+                        .gelu_input = epilogue.gelu_input});
 }
 
 template <class T>
-NormLayer<T>::NormLayer(const ParameterLayout& layout, const std::string& name,
+NormLayer<T>::NormLayer(const ParameterLayout& layout, const std::string& name, double epsilon,
                         kernels::DeviceMemory& memory, std::int64_t max_rows)
-    : columns_(RangeOf(layout, name + ".weight").count),
-      weight_(RangeOf(layout, name + ".weight").offset),
-      bias_(RangeOf(layout, name + ".bias").offset),
-      output_(memory, static_cast<std::size_t>(max_rows * columns_)),
-      mean_(memory, static_cast<std::size_t>(max_rows)),
+    : epsilon_(epsilon),
+      columns_(WeightOf(layout, name).count),
+      weight_(WeightOf(layout, name).offset),
+      bias_(BiasOf(layout, name)),
+      mean_(memory, bias_ < 0 ? 0 : static_cast<std::size_t>(max_rows)),
       reciprocal_std_(memory, static_cast<std::size_t>(max_rows)) {}
 
 template <class T>
-void NormLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input) {
-  memory.device.LayerNorm({.rows = rows,
-                           .columns = columns_,
-                           .input = input,
-                           .weight = memory.parameters + weight_,
-                           .bias = memory.parameters + bias_,
-                           .output = output_.data(),
-                           .mean = mean_.data(),
-                           .reciprocal_std = reciprocal_std_.data()});
+void NormLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input,
+                           T* output) {
+  const kernels::NormArguments<T> arguments{.rows = rows,
+                                            .columns = columns_,
+                                            .epsilon = epsilon_,
+                                            .input = input,
+                                            .weight = memory.parameters + weight_,
+                                            .bias = bias_ < 0 ? nullptr : memory.parameters + bias_,
+                                            .output = output,
+                                            .mean = mean_.data(),
+                                            .reciprocal_std = reciprocal_std_.data()};
+  bias_ < 0 ? memory.device.RmsNorm(arguments) : memory.device.LayerNorm(arguments);
 }
 
 template <class T>
 void NormLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output,
-                            const T* input, T* d_input) const {
-  memory.device.LayerNormBackward({.rows = rows,
-                                   .columns = columns_,
-                                   .d_output = d_output,
-                                   .input = input,
-                                   .weight = memory.parameters + weight_,
-                                   .mean = mean_.data(),
-                                   .reciprocal_std = reciprocal_std_.data(),
-                                   .d_input = d_input,
-                                   .d_weight = memory.gradients + weight_,
-                                   .d_bias = memory.gradients + bias_});
+                            const T* input, T* d_input, bool accumulate) const {
+  const kernels::NormBackwardArguments<T> arguments{
+      .rows = rows,
+      .columns = columns_,
+      .d_output = d_output,
+      .input = input,
+      .weight = memory.parameters + weight_,
+      .mean = mean_.data(),
+      .reciprocal_std = reciprocal_std_.data(),
+      .d_input = d_input,
+      .accumulate = accumulate,
+      .d_weight = memory.gradients + weight_,
+      .d_bias = bias_ < 0 ? nullptr : memory.gradients + bias_};
+  bias_ < 0 ? memory.device.RmsNormBackward(arguments) : memory.device.LayerNormBackward(arguments);
 }
 
-template class LinearLayer<float>;
-template class LinearLayer<double>;
-template class NormLayer<float>;
-template class NormLayer<double>;
+ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template class LinearLayer)
+ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template class NormLayer)
 
 }  // namespace adaptive_train

@@ -1,4 +1,4 @@
-// The two layers with parameters that blocks and the head are made of: affine products and norms.
+// The two layers with parameters that blocks and heads are made of: affine products and norms.
 #pragma once
 
 #include <cstddef>
@@ -16,45 +16,59 @@ template <class T>
 struct StageMemory {
   kernels::Device<T>& device;
   const T* parameters;
-  T* gradients;
+  kernels::Accumulator<T>* gradients;
 };
 
-/// output[rows, out] = input[rows, in] weight[in, out] + bias[out]
+/// output[rows, out] = input[rows, in] weight[in, out] + bias[out], the bias where the layout has
+/// one
 template <class T>
 class LinearLayer {
  public:
   /// `name` stands for the ranges name.weight and name.bias of the layout.
   LinearLayer(const ParameterLayout& layout, const std::string& name);
 
-  void Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* output) const;
+  std::int64_t out() const { return out_; }
+
+  /// What the product does on its way to memory, as kernels/matmul.h says.
+  struct Epilogue {
+    const T* residual = nullptr;
+    kernels::GeluForm gelu = kernels::GeluForm::kNone;
+    T* activated = nullptr;
+    const T* gelu_input = nullptr;
+  };
+  void Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* output,
+               const Epilogue& epilogue = {}) const;
   /// Adds to the gradients of weight and bias; overwrites d_input.
   void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input,
-                T* d_input) const;
+                T* d_input, const Epilogue& epilogue = {}) const;
 
  private:
-  std::int64_t in_, out_, weight_, bias_;
+  std::int64_t in_, out_, weight_;
+  std::int64_t bias_;  // -1: none
 };
 
-/// A layer norm that owns its output and what its backward needs.
+/// A layer norm, or an RMS norm where the layout has no bias for it. Owns the statistics that its
+/// backward needs.
 template <class T>
 class NormLayer {
  public:
-  NormLayer(const ParameterLayout& layout, const std::string& name, kernels::DeviceMemory& memory,
-            std::int64_t max_rows);
+  NormLayer(const ParameterLayout& layout, const std::string& name, double epsilon,
+            kernels::DeviceMemory& memory, std::int64_t max_rows);
 
-  void Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input);
-  const T* output() const { return output_.data(); }
-  /// Adds to the gradients of weight and bias, and to d_input.
+  /// output may be input.
+  void Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* output);
+  /// Adds to the gradients of weight and bias. d_input is added to, or overwritten and then may be
+  /// d_output.
   void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input,
-                T* d_input) const;
+                T* d_input, bool accumulate) const;
 
-  std::size_t activation_bytes() const {
-    return output_.bytes() + mean_.bytes() + reciprocal_std_.bytes();
-  }
+  std::size_t bytes() const { return mean_.bytes() + reciprocal_std_.bytes(); }
 
  private:
-  std::int64_t columns_, weight_, bias_;
-  kernels::Buffer<T> output_, mean_, reciprocal_std_;
+  double epsilon_;
+  std::int64_t columns_, weight_;
+  std::int64_t bias_;  // -1: an RMS norm
+  kernels::Buffer<kernels::Accumulator<T>> mean_, reciprocal_std_;
 };
 
 }  // namespace adaptive_train

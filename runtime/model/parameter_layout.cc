@@ -1,4 +1,4 @@
-// Names and order of GPT-2's parameters, and their initial values.
+// Names and order of the models' parameters, and their initial values.
 #include "runtime/model/parameter_layout.h"
 
 #include <algorithm>
@@ -32,22 +32,58 @@ ParameterRange Vector(std::string name, std::int64_t count, InitialValue initial
   return range;
 }
 
+/// The weight of a norm, and its bias where it has one.
+void AppendNorm(std::vector<ParameterRange>& ranges, const Architecture& kind,
+                const std::string& name, std::int64_t columns) {
+  ranges.push_back(Vector(name + ".weight", columns, InitialValue::kOnes));
+  if (!kind.rms_norm) ranges.push_back(Vector(name + ".bias", columns, InitialValue::kZeros));
+}
+
+/// The weight of a product, and its bias where it has one.
+void AppendLinear(std::vector<ParameterRange>& ranges, const Architecture& kind,
+                  const std::string& name, std::int64_t in, std::int64_t out,
+                  double initial_std = kInitialStd) {
+  ranges.push_back(Weight(name + ".weight", in, out, initial_std));
+  if (kind.biases) ranges.push_back(Vector(name + ".bias", out, InitialValue::kZeros));
+}
+
+std::vector<ParameterRange> EmbeddingRanges(const ModelDims& dims) {
+  const Architecture& kind = Architecture::Of(dims.kind);
+  std::vector<ParameterRange> ranges{Weight("wte.weight", dims.vocab, dims.hidden)};
+  if (!kind.rotary) ranges.push_back(Weight("wpe.weight", dims.sequence, dims.hidden));
+  if (dims.kind == ModelKind::kBert) {
+    ranges.push_back(Weight("wtt.weight", 1, dims.hidden));
+    AppendNorm(ranges, kind, "ln_embedding", dims.hidden);
+  }
+  return ranges;
+}
+
 std::vector<ParameterRange> BlockRanges(const ModelDims& dims, std::int64_t block) {
   const std::string h = "h." + std::to_string(block) + ".";
-  const std::int64_t hidden = dims.hidden;
+  const Architecture& kind = Architecture::Of(dims.kind);
   const double residual_std = kInitialStd / std::sqrt(2.0 * static_cast<double>(dims.layers));
-  return {Vector(h + "ln_1.weight", hidden, InitialValue::kOnes),
-          Vector(h + "ln_1.bias", hidden, InitialValue::kZeros),
-          Weight(h + "attn.c_attn.weight", hidden, 3 * hidden),
-          Vector(h + "attn.c_attn.bias", 3 * hidden, InitialValue::kZeros),
-          Weight(h + "attn.c_proj.weight", hidden, hidden, residual_std),
-          Vector(h + "attn.c_proj.bias", hidden, InitialValue::kZeros),
-          Vector(h + "ln_2.weight", hidden, InitialValue::kOnes),
-          Vector(h + "ln_2.bias", hidden, InitialValue::kZeros),
-          Weight(h + "mlp.c_fc.weight", hidden, 4 * hidden),
-          Vector(h + "mlp.c_fc.bias", 4 * hidden, InitialValue::kZeros),
-          Weight(h + "mlp.c_proj.weight", 4 * hidden, hidden, residual_std),
-          Vector(h + "mlp.c_proj.bias", hidden, InitialValue::kZeros)};
+  std::vector<ParameterRange> ranges;
+  AppendNorm(ranges, kind, h + "ln_1", dims.hidden);
+  AppendLinear(ranges, kind, h + "attn.c_attn", dims.hidden, dims.QkvColumns());
+  AppendLinear(ranges, kind, h + "attn.c_proj", dims.hidden, dims.hidden, residual_std);
+  AppendNorm(ranges, kind, h + "ln_2", dims.hidden);
+  AppendLinear(ranges, kind, h + "mlp.c_fc", dims.hidden, dims.FfnColumns());
+  AppendLinear(ranges, kind, h + "mlp.c_proj", dims.Ffn(), dims.hidden, residual_std);
+  return ranges;
+}
+
+std::vector<ParameterRange> HeadRanges(const ModelDims& dims) {
+  const Architecture& kind = Architecture::Of(dims.kind);
+  std::vector<ParameterRange> ranges;
+  if (dims.kind == ModelKind::kBert) {
+    AppendLinear(ranges, kind, "head.dense", dims.hidden, dims.hidden);
+    AppendNorm(ranges, kind, "head.ln", dims.hidden);
+    ranges.push_back(Vector("head.bias", dims.vocab, InitialValue::kZeros));
+  } else {
+    AppendNorm(ranges, kind, "ln_f", dims.hidden);
+  }
+  if (!dims.tie_embeddings) ranges.push_back(Weight("lm_head.weight", dims.vocab, dims.hidden));
+  return ranges;
 }
 
 enum class Place { kEmbedding, kBlock, kHead };
@@ -72,16 +108,13 @@ struct PlacedRange {
 /// The whole model in the order of its arena.
 std::vector<PlacedRange> ModelRanges(const ModelDims& dims) {
   std::vector<PlacedRange> all;
-  all.push_back({Place::kEmbedding, 0, Weight("wte.weight", dims.vocab, dims.hidden)});
-  all.push_back({Place::kEmbedding, 0, Weight("wpe.weight", dims.sequence, dims.hidden)});
-  for (std::int64_t block = 0; block < dims.layers; ++block) {
-    for (ParameterRange& range : BlockRanges(dims, block))
-      all.push_back({Place::kBlock, block, std::move(range)});
-  }
-  all.push_back({Place::kHead, 0, Vector("ln_f.weight", dims.hidden, InitialValue::kOnes)});
-  all.push_back({Place::kHead, 0, Vector("ln_f.bias", dims.hidden, InitialValue::kZeros)});
-  if (!dims.tie_embeddings)
-    all.push_back({Place::kHead, 0, Weight("lm_head.weight", dims.vocab, dims.hidden)});
+  const auto append = [&](Place place, std::int64_t block, std::vector<ParameterRange> ranges) {
+    for (ParameterRange& range : ranges) all.push_back({place, block, std::move(range)});
+  };
+  append(Place::kEmbedding, 0, EmbeddingRanges(dims));
+  for (std::int64_t block = 0; block < dims.layers; ++block)
+    append(Place::kBlock, block, BlockRanges(dims, block));
+  append(Place::kHead, 0, HeadRanges(dims));
   return all;
 }
 

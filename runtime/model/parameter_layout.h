@@ -26,7 +26,7 @@ enum class InitialValue { kZeros, kOnes, kNormal };
 
 /// One parameter. Offsets and counts are in elements.
 struct ParameterRange {
-  std::string name;  // as in GPT-2's checkpoints: wte.weight, h.0.attn.c_attn.weight, ...
+  std::string name;  // after GPT-2's checkpoints: wte.weight, h.0.attn.c_attn.weight, ...
   std::vector<std::int64_t> shape;  // row-major; products take x[rows, in] times weight[in, out]
   std::int64_t offset = 0;          // in this stage's arena
   std::int64_t count = 0;
@@ -43,8 +43,14 @@ struct DecayRun {
   bool decay = false;
 };
 
-/// The arena of one stage: ranges in ascending order without gaps. Order: wte, wpe, blocks, ln_f,
-/// lm_head. With tied embeddings a stage with the head but not the embedding holds a copy of
+/// The arena of one stage: ranges in ascending order without gaps. Every kind of model has the same
+/// names in the same order, less what it lacks (no bias where products or norms have none):
+///   wte, wpe; BERT also wtt (its one token type) and ln_embedding
+///   per block h.N: ln_1, attn.c_attn (queries, keys, values), attn.c_proj, ln_2, mlp.c_fc (gated:
+///   gate, then up), mlp.c_proj; the norms stand before their branch, or after its residual sum
+///   with post_norm ln_f, or BERT's head.dense, head.ln, head.bias[vocab]; lm_head.weight[vocab,
+///   hidden] if the embeddings are not tied
+/// With tied embeddings a stage with the head but not the embedding holds a copy of
 /// wte.weight, last in its arena; both copies' gradients must be added up before the update.
 /// A value; any thread.
 class ParameterLayout {

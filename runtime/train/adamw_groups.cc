@@ -16,6 +16,7 @@ void AdamWStep(kernels::Device<T>& device, const ParameterLayout& layout,
                   .gradients = arenas.gradients.data() + first,
                   .first_moments = arenas.first_moments.data() + first,
                   .second_moments = arenas.second_moments.data() + first,
+                  .weights = arenas.weights.empty() ? nullptr : arenas.weights.data() + first,
                   .step = step,
                   .lr = lr,
                   .beta1 = settings.beta1,
@@ -26,11 +27,13 @@ void AdamWStep(kernels::Device<T>& device, const ParameterLayout& layout,
   }
 }
 
-template void AdamWStep(kernels::Device<float>&, const ParameterLayout&, const AdamWSettings&,
-                        const OptimizerArenas<float>&, std::int64_t, std::int64_t, std::int64_t,
-                        double, double);
-template void AdamWStep(kernels::Device<double>&, const ParameterLayout&, const AdamWSettings&,
-                        const OptimizerArenas<double>&, std::int64_t, std::int64_t, std::int64_t,
-                        double, double);
+#define ADAPTIVE_TRAIN_ADAMW_STEP(T)                                                           \
+  template void AdamWStep(kernels::Device<T>&, const ParameterLayout&, const AdamWSettings&,   \
+                          const OptimizerArenas<T>&, std::int64_t, std::int64_t, std::int64_t, \
+                          double, double);
+ADAPTIVE_TRAIN_ADAMW_STEP(double)
+ADAPTIVE_TRAIN_ADAMW_STEP(float)
+ADAPTIVE_TRAIN_ADAMW_STEP(kernels::BFloat16)
+ADAPTIVE_TRAIN_ADAMW_STEP(kernels::Float16)
 
 }  // namespace adaptive_train

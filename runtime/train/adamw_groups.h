@@ -17,18 +17,21 @@ struct AdamWSettings {
   double weight_decay = 0;
 };
 
-/// Arenas of the stage in the device's memory, all of layout.size() elements.
+/// Arenas of the stage in the device's memory, all of layout.size() elements; `weights`, the copy
+/// that products use in mixed precision, may be empty.
 template <class T>
 struct OptimizerArenas {
-  std::span<T> parameters;
-  std::span<const T> gradients;
-  std::span<T> first_moments;
-  std::span<T> second_moments;
+  using Sum = kernels::Accumulator<T>;
+  std::span<Sum> parameters;
+  std::span<const Sum> gradients;
+  std::span<Sum> first_moments;
+  std::span<Sum> second_moments;
+  std::span<T> weights;
 };
 
 /// Updates elements [begin, end) of the arenas. `step` is 1 for the first update; gradients are
-/// taken times gradient_scale (clipping). Elements do not depend on how the arena is cut into
-/// calls.
+/// taken times gradient_scale (clipping, loss scale). Elements do not depend on how the arena is
+/// cut into calls.
 template <class T>
 void AdamWStep(kernels::Device<T>& device, const ParameterLayout& layout,
                const AdamWSettings& settings, const OptimizerArenas<T>& arenas, std::int64_t begin,

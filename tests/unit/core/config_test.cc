@@ -116,15 +116,21 @@ TEST_F(ConfigTest, RefusesInOneLine) {
   EXPECT_THAT(ErrorOf(data + "[parallel]\ndata = 0\n"),
               HasSubstr("parallel.data must be \"auto\" or an integer from 1"));
   EXPECT_THAT(ErrorOf(data + "[model]\nhidden = 130\n"),
-              HasSubstr("must be a multiple of model.heads"));
-  EXPECT_THAT(ErrorOf(data + "[model]\nvocab = 100\n"), HasSubstr("bytes need 256"));
+              HasSubstr("is not a multiple of model.heads"));
+  EXPECT_THAT(ErrorOf(data + "format = \"bytes\"\n[model]\nvocab = 100\n"),
+              HasSubstr("bytes need 256"));
   EXPECT_THAT(ErrorOf(""), HasSubstr("data.train is missing"));
   EXPECT_THAT(ErrorOf("[data\n"), HasSubstr("line 1"));
   EXPECT_THAT(ErrorOf("format_version = 2\n" + data), HasSubstr("format_version 2 is newer"));
   EXPECT_THAT(ErrorOf(data, {{"train.stepz", "3"}}), HasSubstr("the nearest is train.steps"));
   EXPECT_THAT(ErrorOf(data, {{"train.steps", "3\ny = 4"}}),
               HasSubstr("--train.steps: not a value"));
-  EXPECT_THAT(ErrorOf(data, {{"model.kind", "llama"}}), HasSubstr("this version trains gpt2 only"));
+  EXPECT_THAT(ErrorOf(data, {{"model.kv_heads", "2"}}),
+              HasSubstr("model.kv_heads = 2: gpt2 has as many as model.heads"));
+  EXPECT_THAT(ErrorOf(data, {{"model.kind", "llama"}, {"model.kv_heads", "3"}}),
+              HasSubstr("model.kv_heads = 3 does not divide model.heads"));
+  EXPECT_THAT(ErrorOf(data, {{"parallel.pipeline", "2"}}),
+              HasSubstr("this version is data parallel only"));
 }
 
 TEST_F(ConfigTest, RefusesFilesThatAreNone) {

@@ -28,6 +28,7 @@ TEST(ControlMessage, EveryTypeSurvivesTheWire) {
                                 Resumed{5},
                                 Metrics{},
                                 Saved{9, "/x"},
+                                Notice{"refused"},
                                 RankFailure{1, "h", "op", 2, "why", 3, 12},
                                 Goodbye{4},
                                 Go{},

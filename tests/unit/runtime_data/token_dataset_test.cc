@@ -24,7 +24,7 @@ std::string Counting(std::size_t size) {
 
 std::string ErrorOf(const std::string& train, const std::string& validation,
                     std::int64_t sequence = 128, std::int64_t vocab = 256) {
-  const Result<Datasets> opened = OpenDatasets(train, validation, sequence, vocab, 1);
+  const Result<Datasets> opened = OpenDatasets({train, validation, "auto", sequence, vocab, 1});
   if (opened) return "";
   EXPECT_EQ(ExitCode::kUsage, opened.error().exit_code);
   return opened.error().message;
@@ -32,7 +32,7 @@ std::string ErrorOf(const std::string& train, const std::string& validation,
 
 TEST(TokenDataset, WindowsAreTheTextAndTargetsOneFurtherOn) {
   const TextFile text(Counting(2000)), validation(Counting(100));
-  const Datasets data = OpenDatasets(text.path(), validation.path(), 16, 256, 1).value();
+  const Datasets data = OpenDatasets({text.path(), validation.path(), "auto", 16, 256, 1}).value();
   EXPECT_EQ((2000 - 1) / 16, data.train.samples());
   std::vector<std::int32_t> tokens(16), targets(16);
   for (std::int64_t window = 0; window < data.train.samples(); ++window) {
@@ -46,7 +46,8 @@ TEST(TokenDataset, WindowsAreTheTextAndTargetsOneFurtherOn) {
 
 TEST(TokenDataset, AnEpochVisitsEveryWindowOnceAndTheNextInAnotherOrder) {
   const TextFile text(Counting(1000)), validation(Counting(100));
-  const TokenDataset train = OpenDatasets(text.path(), validation.path(), 10, 256, 5).value().train;
+  const TokenDataset train =
+      OpenDatasets({text.path(), validation.path(), "auto", 10, 256, 5}).value().train;
   ASSERT_EQ(99, train.samples());
   std::vector<std::int64_t> first, second;
   for (std::int64_t i = 0; i < 99; ++i) {
@@ -67,7 +68,7 @@ TEST(TokenDataset, AnEpochVisitsEveryWindowOnceAndTheNextInAnotherOrder) {
 
 TEST(TokenDataset, AutoValidationIsTheLastTwentiethAndTrainingLeavesItOut) {
   const TextFile text(Counting(2000));
-  const Datasets data = OpenDatasets(text.path(), "auto", 16, 256, 1).value();
+  const Datasets data = OpenDatasets({text.path(), "auto", "auto", 16, 256, 1}).value();
   EXPECT_EQ(1900, data.train.tokens());
   EXPECT_EQ(100, data.validation.tokens());
   std::vector<std::int32_t> tokens(16), targets(16);
@@ -80,7 +81,7 @@ TEST(TokenDataset, AutoValidationIsTheLastTwentiethAndTrainingLeavesItOut) {
 TEST(TokenDataset, UnigramEntropyIsThatOfTheFrequencies) {
   const TextFile text(std::string(3000, 'a') + std::string(1000, 'b') + std::string(200000, 'c')),
       one(std::string(200, 'a'));
-  const Datasets data = OpenDatasets(text.path(), one.path(), 16, 256, 1).value();
+  const Datasets data = OpenDatasets({text.path(), one.path(), "auto", 16, 256, 1}).value();
   double expected = 0;
   for (const double count : {3000, 1000, 200000})
     expected -= count / 204000 * std::log(count / 204000);
@@ -90,21 +91,23 @@ TEST(TokenDataset, UnigramEntropyIsThatOfTheFrequencies) {
 
 TEST(TokenDataset, TheSmallestTextHoldsOneSample) {
   const TextFile text(Counting(129)), validation(Counting(129));
-  const Datasets data = OpenDatasets(text.path(), validation.path(), 128, 256, 1).value();
+  const Datasets data = OpenDatasets({text.path(), validation.path(), "auto", 128, 256, 1}).value();
   EXPECT_EQ(1, data.train.samples());
   EXPECT_EQ(0, data.train.WindowOf(12345));
 }
 
 TEST(TokenDataset, ATextThatIsTooShortIsRefusedWithWhatItNeeds) {
   const TextFile enough(Counting(5000)), small(Counting(120)), tail(Counting(1200)), empty("");
-  EXPECT_EQ("data.train: " + small.path() + ": 120 bytes, one sample needs sequence + 1 = 129",
+  EXPECT_EQ("data.train: " + small.path() + ": 120 tokens, one sample needs sequence + 1 = 129",
             ErrorOf(small.path(), "auto"));
-  EXPECT_EQ("data.validation: " + small.path() + ": 120 bytes, one sample needs sequence + 1 = 129",
-            ErrorOf(enough.path(), small.path()));
-  EXPECT_EQ("data.validation: the last 5 % of " + tail.path() +
-                ": 60 bytes, one sample needs sequence + 1 = 129; name a validation file, or train "
-                "on a longer text",
-            ErrorOf(tail.path(), "auto"));
+  EXPECT_EQ(
+      "data.validation: " + small.path() + ": 120 tokens, one sample needs sequence + 1 = 129",
+      ErrorOf(enough.path(), small.path()));
+  EXPECT_EQ(
+      "data.validation: the last 5 % of " + tail.path() +
+          ": 60 tokens, one sample needs sequence + 1 = 129; name a validation file, or train "
+          "on a longer text",
+      ErrorOf(tail.path(), "auto"));
   EXPECT_EQ("data.train: " + empty.path() + ": the file is empty", ErrorOf(empty.path(), "auto"));
 }
 
@@ -117,7 +120,8 @@ TEST(TokenDataset, WhatIsNoReadableFileIsRefusedAtOnce) {
   EXPECT_EQ("data.train: " + testing::TempDir() + ": not a regular file",
             ErrorOf(testing::TempDir(), "auto"));
   EXPECT_EQ("data.train: /dev/zero: not a regular file", ErrorOf("/dev/zero", "auto"));
-  EXPECT_EQ("data.train: no file named; it takes the path of a text file", ErrorOf("", "auto"));
+  EXPECT_EQ("data.train: no file named; it takes the path of a file of tokens",
+            ErrorOf("", "auto"));
   const std::string pipe = text.path() + ".pipe";
   ASSERT_EQ(0, ::mkfifo(pipe.c_str(), 0600));
   EXPECT_EQ("data.train: " + pipe + ": not a regular file", ErrorOf(pipe, "auto"));
@@ -128,18 +132,18 @@ TEST(TokenDataset, AByteBeyondTheVocabularyIsAnErrorWithItsPlace) {
   std::string bytes(1000, 'a');
   bytes[500] = static_cast<char>(200);
   const TextFile text(bytes);
-  const TokenDataset train = OpenDatasets(text.path(), "auto", 16, 128, 1).value().train;
+  const TokenDataset train = OpenDatasets({text.path(), "auto", "auto", 16, 128, 1}).value().train;
   std::vector<std::int32_t> tokens(16), targets(16);
   EXPECT_TRUE(train.Window(0, tokens, targets));
   const std::string expected = "data.train: " + text.path() +
-                               ": byte 500 has the value 200, model.vocab = 128 allows 0 to 127";
+                               ": byte 500 has the token 200, model.vocab = 128 allows 0 to 127";
   EXPECT_EQ(expected, train.Window(500 / 16, tokens, targets).error().message);
   EXPECT_EQ(expected, train.UnigramEntropy().error().message);
 }
 
 TEST(TokenDataset, AFileThatShrinksIsAnErrorNotACrash) {
   const TextFile text(Counting(100000));
-  const TokenDataset train = OpenDatasets(text.path(), "auto", 16, 256, 1).value().train;
+  const TokenDataset train = OpenDatasets({text.path(), "auto", "auto", 16, 256, 1}).value().train;
   text.Resize(1000);
   std::vector<std::int32_t> tokens(16), targets(16);
   EXPECT_TRUE(train.Window(0, tokens, targets));

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <string>
 #include <vector>
 
 #include "core/counter_random.h"
 #include "kernels/buffer.h"
-#include "runtime/model/gpt.h"
+#include "runtime/model/transformer_stage.h"
 
 namespace adaptive_train {
 
@@ -26,13 +26,32 @@ struct TokenBatch {
   }
 };
 
+/// The models of the tests: every kind, one of them with groups of heads and a head of its own.
+inline ModelDims SmallDims(ModelKind kind, bool tied = true) {
+  return {.layers = 3,
+          .heads = 4,
+          .hidden = 8,
+          .sequence = 6,
+          .vocab = 11,
+          .tie_embeddings = tied,
+          .kind = kind,
+          .kv_heads = kind == ModelKind::kLlama ? 2 : 0,
+          .ffn = kind == ModelKind::kLlama ? 10 : 0};
+}
+
+inline std::string NameOf(ModelKind kind) {
+  return kind == ModelKind::kGpt2 ? "Gpt2" : kind == ModelKind::kLlama ? "Llama" : "Bert";
+}
+
+/// A model that predicts masked tokens has targets in some places only.
 inline TokenBatch RandomBatch(const ModelDims& dims, std::int64_t samples) {
   const CounterRandom random(11, RandomPurpose::kSampleOrder);
   TokenBatch batch{samples, dims.sequence, {}, {}};
   for (std::uint32_t i = 0; i < samples * dims.sequence; ++i) {
     batch.tokens.push_back(static_cast<std::int32_t>(random.Bits({.element = i}) % dims.vocab));
-    batch.targets.push_back(
-        static_cast<std::int32_t>(random.Bits({.step = 1, .element = i}) % dims.vocab));
+    const auto target =
+        static_cast<std::int32_t>(random.Bits({.step = 1, .element = i}) % dims.vocab);
+    batch.targets.push_back(Architecture::Of(dims.kind).causal || i % 3 == 0 ? target : -1);
   }
   return batch;
 }
@@ -41,37 +60,43 @@ inline TokenBatch RandomBatch(const ModelDims& dims, std::int64_t samples) {
 /// the gradient counts: normals of 0.3 instead of 0.02, and norms and biases away from 1 and 0.
 template <class T>
 struct SmallStage {
-  SmallStage(const ModelDims& dims, const StageSlice& slice, std::int64_t micro_batch,
+  using Sum = kernels::Accumulator<T>;
+
+  SmallStage(const ModelDims& dims, const StageSlice& slice, const StageOptions& options,
              kernels::Device<T>& device)
       : layout(dims, slice),
         parameters(device, static_cast<std::size_t>(layout.size())),
         gradients(device, static_cast<std::size_t>(layout.size())),
-        stage(dims, slice, micro_batch, device, parameters.span(), gradients.span()) {
+        stage(dims, slice, options, device, parameters.span(), gradients.span()) {
     const CounterRandom random(3, RandomPurpose::kInitialization);
     for (const ParameterRange& range : layout.ranges()) {
       const double center = range.initial == InitialValue::kOnes ? 1 : 0;
       for (std::int64_t i = 0; i < range.count; ++i) {
         const auto element = static_cast<std::uint64_t>(range.global_offset + i);
         parameters.span()[static_cast<std::size_t>(range.offset + i)] =
-            static_cast<T>(static_cast<float>(center + 0.3 * random.Normal({.element = element})));
+            kernels::Rounded<T>(static_cast<Sum>(
+                static_cast<float>(center + 0.3 * random.Normal({.element = element}))));
       }
     }
     gradients.Clear();
   }
 
-  double ForwardBackward(const TokenBatch& batch, double loss_scale, const OnReady& on_ready = {}) {
-    return stage.ForwardBackward(batch.tokens, batch.targets, batch.samples, loss_scale, on_ready);
+  double ForwardBackward(const TokenBatch& batch, double loss_scale, const OnReady& on_ready = {},
+                         const SamplePlace& place = {}) {
+    return stage.ForwardBackward({batch.tokens, batch.targets, batch.samples, place}, loss_scale,
+                                 on_ready);
   }
   double Loss(const TokenBatch& batch) {
-    return stage.Loss(batch.tokens, batch.targets, batch.samples);
+    return stage.Loss({batch.tokens, batch.targets, batch.samples, {}});
   }
   std::vector<double> Gradients() const {
     return {gradients.span().begin(), gradients.span().end()};
   }
 
   ParameterLayout layout;
-  kernels::Buffer<T> parameters, gradients;
-  GptStage<T> stage;
+  kernels::Buffer<T> parameters;
+  kernels::Buffer<Sum> gradients;
+  TransformerStage<T> stage;
 };
 
 }  // namespace adaptive_train

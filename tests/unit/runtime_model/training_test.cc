@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "runtime/train/adamw_groups.h"
+#include "runtime/train/loss_scaler.h"
 #include "runtime/train/lr_schedule.h"
 #include "tests/unit/runtime_model/small_model.h"
 
@@ -15,13 +16,13 @@ namespace {
 constexpr ModelDims kDims{.layers = 2, .heads = 2, .hidden = 32, .sequence = 16, .vocab = 20};
 
 TEST(AdamWStep, DecaysMatricesOnly) {
-  kernels::cpu::CpuDevice device(1);
+  kernels::cpu::CpuDevice<float> device(1);
   const ParameterLayout layout(kDims, StageSlice::Whole(kDims));
   const auto size = static_cast<std::size_t>(layout.size());
   std::vector<float> parameters(size, 1.0F), first(size), second(size);
   const std::vector<float> gradients(size);
-  AdamWStep<float>(device, layout, {.weight_decay = 0.5}, {parameters, gradients, first, second}, 0,
-                   layout.size(), 1, 0.1, 1);
+  AdamWStep<float>(device, layout, {.weight_decay = 0.5},
+                   {parameters, gradients, first, second, {}}, 0, layout.size(), 1, 0.1, 1);
   for (const ParameterRange& range : layout.ranges()) {
     EXPECT_FLOAT_EQ(range.decay ? 0.95F : 1.0F, parameters[static_cast<std::size_t>(range.offset)])
         << range.name;
@@ -31,14 +32,14 @@ TEST(AdamWStep, DecaysMatricesOnly) {
 }
 
 TEST(AdamWStep, ShardsUpdateWhatTheWholeWould) {
-  kernels::cpu::CpuDevice device(1);
-  SmallStage<float> model(kDims, StageSlice::Whole(kDims), 2, device);
+  kernels::cpu::CpuDevice<float> device(1);
+  SmallStage<float> model(kDims, StageSlice::Whole(kDims), {.micro_batch = 2}, device);
   model.ForwardBackward(RandomBatch(kDims, 2), 0.1);
   const auto size = static_cast<std::size_t>(model.layout.size());
   const auto step_in_pieces = [&](std::vector<std::int64_t> bounds) {
     std::vector<float> parameters(model.parameters.span().begin(), model.parameters.span().end()),
         first(size), second(size);
-    const OptimizerArenas<float> arenas{parameters, model.gradients.span(), first, second};
+    const OptimizerArenas<float> arenas{parameters, model.gradients.span(), first, second, {}};
     for (std::size_t i = 1; i < bounds.size(); ++i) {
       AdamWStep<float>(device, model.layout, {.weight_decay = 0.1}, arenas, bounds[i - 1],
                        bounds[i], 1, 0.01, 0.7);
@@ -76,9 +77,23 @@ TEST(LrSchedule, EdgesAreDefined) {
   EXPECT_DOUBLE_EQ(1.5, (LrSchedule{LrShape::kCosine, 3, 20, 10}.At(10)));
 }
 
+TEST(LossScaler, FallsAtOnceAndRisesAfterAWhile) {
+  LossScaler scaler;
+  scaler.Update(false);
+  EXPECT_EQ(LossScaler::kInitial / 2, scaler.scale);
+  for (std::int64_t i = 1; i < LossScaler::kGrowthSteps; ++i) scaler.Update(true);
+  EXPECT_EQ(LossScaler::kInitial / 2, scaler.scale);
+  scaler.Update(true);
+  EXPECT_EQ(LossScaler::kInitial, scaler.scale);
+  for (int i = 0; i < 100; ++i) scaler.Update(false);
+  EXPECT_EQ(LossScaler::kLeast, scaler.scale);
+  for (std::int64_t i = 0; i < 100 * LossScaler::kGrowthSteps; ++i) scaler.Update(true);
+  EXPECT_EQ(LossScaler::kMost, scaler.scale);
+}
+
 TEST(Training, LearnsABatchByHeart) {
-  kernels::cpu::CpuDevice device(1);
-  SmallStage<float> model(kDims, StageSlice::Whole(kDims), 4, device);
+  kernels::cpu::CpuDevice<float> device(1);
+  SmallStage<float> model(kDims, StageSlice::Whole(kDims), {.micro_batch = 4}, device);
   std::vector<float> parameters(model.parameters.size()), first(parameters.size()),
       second(parameters.size());
   InitializeParameters(model.layout, 1, model.parameters.span());
@@ -89,7 +104,7 @@ TEST(Training, LearnsABatchByHeart) {
     model.gradients.Clear();
     model.ForwardBackward(batch, 1 / tokens);
     AdamWStep<float>(device, model.layout, {},
-                     {model.parameters.span(), model.gradients.span(), first, second}, 0,
+                     {model.parameters.span(), model.gradients.span(), first, second, {}}, 0,
                      model.layout.size(), step, 0.01, 1);
   }
   EXPECT_LT(model.Loss(batch) / tokens, 0.1);

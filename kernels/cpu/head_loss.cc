@@ -1,0 +1,240 @@
+// The head chunk by chunk: the rows that have a target are gathered, their logits live in tiles of
+// the vocabulary.
+#include "kernels/head_loss.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/panel.h"
+#include "kernels/cpu/sgemm.h"
+#include "kernels/cpu/softmax.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/tile_end.h"
+
+namespace adaptive_train::kernels::cpu {
+namespace {
+
+// A tile of logits is contiguous: the distance between rows of all logits would often be a power of
+// two, which caches take badly. 384 is a multiple of oneDNN's kernels' widths.
+constexpr std::int64_t kVocabTile = 384;
+constexpr std::int64_t kInputRows = 128;  // of a tile of d_input
+constexpr std::int64_t kInputColumns = 192;
+constexpr std::int64_t kRowsPerPiece = 16;
+
+std::int64_t Pieces(std::int64_t count, std::int64_t piece) { return (count + piece - 1) / piece; }
+
+/// Up to kHeadLossRows rows that have a target, and everything that is computed of them. Arrays of
+/// [tiles, rows] hold a value for each tile of the vocabulary and row.
+template <class T>
+class Chunk {
+ public:
+  /// How many floats of scratch memory a chunk takes, threads' own parts included.
+  static std::int64_t Size(const HeadLossArguments<T>& x, std::int64_t rows, int threads) {
+    return rows * (2 * x.columns + Pieces(x.vocab, kVocabTile) * kVocabTile) +
+           threads * SizePerThread(x);
+  }
+
+  Chunk(const HeadLossArguments<T>& x, const std::int64_t* rows_with_target, std::int64_t rows,
+        ThreadPool& pool, float* scratch)
+      : x_(x),
+        rows_with_target_(rows_with_target),
+        rows_(rows),
+        tiles_(Pieces(x.vocab, kVocabTile)),
+        pool_(pool),
+        input_(scratch),
+        d_input_(input_ + rows * x.columns),
+        logits_(d_input_ + rows * x.columns),
+        of_threads_(logits_ + rows * tiles_ * kVocabTile),
+        softmax_(static_cast<std::size_t>(tiles_ * rows)),
+        factors_(softmax_.size()),
+        target_logits_(static_cast<std::size_t>(rows)) {}
+
+  void Compute() {
+    ForRows([&](std::int64_t row) {
+      Widen<T>({.rows = 1,
+                .columns = x_.columns,
+                .matrix = x_.input + rows_with_target_[row] * x_.columns,
+                .panel = input_ + row * x_.columns});
+    });
+    pool_.For(tiles_, [&](std::int64_t tile, int thread) {
+      ComputeLogits(tile, of_threads_ + thread * SizePerThread(x_));
+    });
+    ForRows([&](std::int64_t row) { ComputeLoss(row); });
+    if (x_.d_input == nullptr) return;
+    pool_.For(tiles_, [&](std::int64_t tile, int) { AddWeightGradient(tile); });
+    const std::int64_t across = Pieces(x_.columns, kInputColumns);
+    pool_.For(Pieces(rows_, kInputRows) * across, [&](std::int64_t index, int thread) {
+      ComputeInputGradient(index / across * kInputRows, index % across * kInputColumns,
+                           of_threads_ + thread * SizePerThread(x_));
+    });
+    ForRows([&](std::int64_t row) {
+      Narrow<T>({.rows = 1,
+                 .columns = x_.columns,
+                 .matrix = x_.d_input + rows_with_target_[row] * x_.columns,
+                 .panel = d_input_ + row * x_.columns});
+    });
+  }
+
+ private:
+  /// A transposed tile of weights and its bias, or the piece of weights of a tile of d_input.
+  static std::int64_t SizePerThread(const HeadLossArguments<T>& x) {
+    return kVocabTile * (std::max(x.columns, kInputColumns) + 1);
+  }
+
+  std::size_t At(std::int64_t tile, std::int64_t row) const {
+    return static_cast<std::size_t>(tile * rows_ + row);
+  }
+  std::int64_t Width(std::int64_t tile) const {
+    return std::min(kVocabTile, x_.vocab - tile * kVocabTile);
+  }
+  float* Logits(std::int64_t tile) { return logits_ + tile * rows_ * kVocabTile; }
+  std::int32_t Target(std::int64_t row) const { return x_.targets[rows_with_target_[row]]; }
+
+  template <class Body>
+  void ForRows(const Body& body) {
+    pool_.ForPieces(rows_, kRowsPerPiece, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) body(row);
+    });
+  }
+
+  /// Calls body(row, logit) for each row whose target is in the tile.
+  template <class Body>
+  void ForTargets(std::int64_t tile, const Body& body) {
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const std::int64_t entry = Target(row) - tile * kVocabTile;
+      if (entry >= 0 && entry < kVocabTile) body(row, Logits(tile)[row * kVocabTile + entry]);
+    }
+  }
+
+  /// The tile's logits, then their exponentials in their place.
+  void ComputeLogits(std::int64_t tile, float* scratch) {
+    const std::int64_t first = tile * kVocabTile, width = Width(tile);
+    float *weight = scratch, *bias = scratch + kVocabTile * x_.columns, *logits = Logits(tile);
+    WidenTransposed<T>({.rows = width,
+                        .columns = x_.columns,
+                        .matrix = x_.weight + first * x_.columns,
+                        .matrix_stride = x_.columns,
+                        .panel = weight,
+                        .panel_stride = kVocabTile});
+    Sgemm(rows_, width, x_.columns, 1, {input_, x_.columns}, {weight, kVocabTile}, 0, logits,
+          kVocabTile);
+    if (x_.bias != nullptr) {
+      Widen<T>({.rows = 1, .columns = width, .matrix = x_.bias + first, .panel = bias});
+      FinishTile<float>({.rows = rows_,
+                         .columns = width,
+                         .tile = logits,
+                         .tile_stride = kVocabTile,
+                         .stride = kVocabTile,
+                         .bias = bias,
+                         .c = logits});
+    }
+    ForTargets(tile, [&](std::int64_t row, float logit) {
+      target_logits_[static_cast<std::size_t>(row)] = logit;
+    });
+    ExponentialRows({rows_, kVocabTile, kVocabTile, {width, 0, width}, logits},
+                    &softmax_[At(tile, 0)], &factors_[At(tile, 0)]);
+  }
+
+  /// From the tiles' sums the row's loss, and what its exponentials are multiplied by to be
+  /// gradients.
+  void ComputeLoss(std::int64_t row) {
+    RunningSoftmax all;
+    for (std::int64_t tile = 0; tile < tiles_; ++tile) {
+      const RunningSoftmax& part = softmax_[At(tile, row)];
+      const float largest = std::max(all.largest, part.largest);
+      all.denominator = all.denominator * std::exp(all.largest - largest) +
+                        part.denominator * std::exp(part.largest - largest);
+      all.largest = largest;
+    }
+    x_.losses[rows_with_target_[row]] =
+        all.LogSumExp() - target_logits_[static_cast<std::size_t>(row)];
+    const float scale = static_cast<float>(x_.gradient_scale) / all.denominator;
+    for (std::int64_t tile = 0; tile < tiles_; ++tile)
+      factors_[At(tile, row)] = scale * std::exp(softmax_[At(tile, row)].largest - all.largest);
+  }
+
+  /// The tile's exponentials become d_logits.
+  void AddWeightGradient(std::int64_t tile) {
+    const std::int64_t first = tile * kVocabTile, width = Width(tile);
+    float* d_logits = Logits(tile);
+    ScaleRows(rows_, width, &factors_[At(tile, 0)], d_logits, kVocabTile);
+    ForTargets(tile, [&](std::int64_t, float& d_logit) {
+      d_logit -= static_cast<float>(x_.gradient_scale);
+    });
+    if (x_.d_bias != nullptr) {
+      const ColumnSums sums{rows_, d_logits, kVocabTile, x_.d_bias + first};
+      for (std::int64_t i = 0; i < width; i += kColumnsPerPiece)
+        AddColumns(sums, i, std::min(width, i + kColumnsPerPiece));
+    }
+    Sgemm(width, x_.columns, rows_, 1, {d_logits, kVocabTile, true}, {input_, x_.columns}, 1,
+          x_.d_weight + first * x_.columns, x_.columns);
+  }
+
+  void ComputeInputGradient(std::int64_t row, std::int64_t column, float* scratch) {
+    const std::int64_t rows = std::min(kInputRows, rows_ - row),
+                       columns = std::min(kInputColumns, x_.columns - column);
+    float* d_input = d_input_ + row * x_.columns + column;
+    for (std::int64_t tile = 0; tile < tiles_; ++tile) {
+      const T* matrix = x_.weight + tile * kVocabTile * x_.columns + column;
+      Sgemm(rows, columns, Width(tile), 1, {Logits(tile) + row * kVocabTile, kVocabTile},
+            WeightInFloat(matrix, Width(tile), columns, scratch), tile == 0 ? 0.0F : 1.0F, d_input,
+            x_.columns);
+    }
+  }
+
+  Operand WeightInFloat(const T* matrix, std::int64_t rows, std::int64_t columns, float* scratch) {
+    if constexpr (std::is_same_v<T, float>) {
+      return {matrix, x_.columns};
+    } else {
+      Widen<T>({.rows = rows,
+                .columns = columns,
+                .matrix = matrix,
+                .matrix_stride = x_.columns,
+                .panel = scratch,
+                .panel_stride = kInputColumns});
+      return {scratch, kInputColumns};
+    }
+  }
+
+  const HeadLossArguments<T>& x_;
+  const std::int64_t* rows_with_target_;
+  const std::int64_t rows_, tiles_;
+  ThreadPool& pool_;
+  float *const input_, *const d_input_, *const logits_, *const of_threads_;
+  std::vector<RunningSoftmax> softmax_;  // [tiles, rows]
+  std::vector<float> factors_;           // [tiles, rows]
+  std::vector<float> target_logits_;     // [rows]
+};
+
+}  // namespace
+
+template <class T>
+void CpuDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
+  std::vector<std::int64_t> with_target;
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    if (x.targets[row] >= 0) {
+      with_target.push_back(row);
+    } else {
+      x.losses[row] = 0;
+      if (x.d_input != nullptr) std::fill_n(x.d_input + row * x.columns, x.columns, T{});
+    }
+  }
+  const auto rows = static_cast<std::int64_t>(with_target.size());
+  if (rows == 0) return;
+  // Chunks of about the same size: a small one would pay for all weights as much as a large one.
+  const std::int64_t chunks = Pieces(rows, kHeadLossRows), per_chunk = Pieces(rows, chunks);
+  float* scratch = Scratch(Chunk<T>::Size(x, per_chunk, pool_.threads()));
+  for (std::int64_t first = 0; first < rows; first += per_chunk) {
+    Chunk<T>(x, with_target.data() + first, std::min(per_chunk, rows - first), pool_, scratch)
+        .Compute();
+  }
+}
+
+template void CpuDevice<float>::HeadLoss(const HeadLossArguments<float>&);
+template void CpuDevice<BFloat16>::HeadLoss(const HeadLossArguments<BFloat16>&);
+template void CpuDevice<Float16>::HeadLoss(const HeadLossArguments<Float16>&);
+
+}  // namespace adaptive_train::kernels::cpu

@@ -1,0 +1,36 @@
+// Panels: pieces of matrices as float32 beside their matrices in float, BFloat16 or Float16.
+#pragma once
+
+#include <cstdint>
+
+namespace adaptive_train::kernels::cpu {
+
+/// A piece of a matrix and a panel of floats, each row-major with rows `stride` elements apart.
+/// They do not overlap.
+template <class T>
+struct PanelArguments {
+  std::int64_t rows = 0;  // of the matrix
+  std::int64_t columns = 0;
+  T* matrix = nullptr;
+  std::int64_t matrix_stride = 0;
+  float* panel = nullptr;
+  std::int64_t panel_stride = 0;
+  float factor = 1;  // what is copied is multiplied by it
+};
+
+template <class T>
+using WidenArguments = PanelArguments<const T>;
+template <class T>
+using NarrowArguments = PanelArguments<T>;
+
+/// The matrix is read and the panel written; the second transposes: the panel has `columns` rows.
+template <class T>
+void Widen(const WidenArguments<T>& x);
+template <class T>
+void WidenTransposed(const WidenArguments<T>& x);
+
+/// The panel is read and the matrix written, rounded to T.
+template <class T>
+void Narrow(const NarrowArguments<T>& x);
+
+}  // namespace adaptive_train::kernels::cpu

@@ -1,0 +1,59 @@
+// Rows of scores to exponentials, and back from their gradients: what attention and the head share.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace adaptive_train::kernels::cpu {
+
+/// A softmax whose scores come block by block (Milakov, Gimelshein 2018): the largest so far, and
+/// the sum of the exponentials of all relative to it.
+struct RunningSoftmax {
+  float largest = std::numeric_limits<float>::lowest();
+  float denominator = 0;
+
+  float LogSumExp() const { return largest + std::log(denominator); }
+};
+
+/// How many entries of each row count: `first` in row 0, `more_per_row` more in each row after it,
+/// but 0 at least and `columns` at most.
+struct VisibleEntries {
+  std::int64_t first;
+  std::int64_t more_per_row;
+  std::int64_t columns;
+
+  std::int64_t Of(std::int64_t row) const {
+    return std::clamp<std::int64_t>(first + row * more_per_row, 0, columns);
+  }
+};
+
+/// Rows `stride` floats apart, of which the first `width` are written; width is a multiple of
+/// kPanelMultiple (kernels/cpu/small_product.h) and no row has more visible entries.
+struct ScoreRows {
+  std::int64_t rows;
+  std::int64_t width;
+  std::int64_t stride;
+  VisibleEntries visible;
+  float* scores;
+};
+
+/// Takes each row into its running softmax: visible scores become exp(score - largest), the others
+/// 0. What was computed with the largest score before is to be multiplied by factors[row].
+void ExponentialRows(const ScoreRows& x, RunningSoftmax* running, float* factors);
+
+/// Visible scores become probabilities p = exp(score - log_sum_exp[row]), visible d_scores, which
+/// are d_p before, become p (d_p - mean_d_p[row]), the gradient of the scores; the others 0.
+void SoftmaxGradientRows(const ScoreRows& x, const float* log_sum_exp, const float* mean_d_p,
+                         float* d_scores);
+
+/// values[row, i] *= factors[row], rows `stride` apart.
+void ScaleRows(std::int64_t rows, std::int64_t columns, const float* factors, float* values,
+               std::int64_t stride);
+
+/// dots[row] = a[row] . b[row], rows `stride` apart.
+void DotRows(std::int64_t rows, std::int64_t columns, const float* a, const float* b,
+             std::int64_t stride, float* dots);
+
+}  // namespace adaptive_train::kernels::cpu

@@ -1,0 +1,43 @@
+// What is done to a product's tile on its way to memory, and sums down the columns of a matrix.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/gelu.h"
+
+namespace adaptive_train::kernels::cpu {
+
+/// What follows a product (kernels/matmul.h), for one tile of sums in float: the other pointers are
+/// to the tile's first elements.
+template <class T>
+struct TileEnd {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  const float* tile = nullptr;
+  std::int64_t tile_stride = 0;
+  std::int64_t stride = 0;  // of the matrices
+  const T* bias = nullptr;
+  const T* residual = nullptr;
+  T* c = nullptr;
+  GeluForm gelu = GeluForm::kNone;
+  T* activated = nullptr;
+  const T* gelu_input = nullptr;
+};
+
+template <class T>
+void FinishTile(const TileEnd<T>& x);
+
+/// sums[column] += the column's sum over the rows, in ascending order.
+struct ColumnSums {
+  std::int64_t rows;
+  const float* values;
+  std::int64_t stride;
+  float* sums;
+};
+
+inline constexpr std::int64_t kColumnsPerPiece = 192;
+
+/// Columns [begin, end), kColumnsPerPiece at most.
+void AddColumns(const ColumnSums& x, std::int64_t begin, std::int64_t end);
+
+}  // namespace adaptive_train::kernels::cpu

@@ -1,0 +1,29 @@
+// Contract of dropout (Srivastava et al. 2014) whose mask depends on where it is used, never on who
+// computes it.
+#pragma once
+
+#include <cstdint>
+
+#include "core/counter_random.h"
+
+namespace adaptive_train::kernels {
+
+/// output[b, e] = residual[b, e] + (kept ? input[b, e] / (1 - probability) : 0), the residual where
+/// it is not nullptr where `kept` is random.Uniform({step, first_sample + b, layer, e}) >=
+/// probability. The gradient's way back is the same operation on it, without residual. output may
+/// be input or residual. probability is in [0, 1).
+template <class T>
+struct DropoutArguments {
+  std::int64_t batch = 0;
+  std::int64_t elements = 0;  // of one sample
+  double probability = 0;
+  CounterRandom random{0, RandomPurpose::kDropout};
+  std::uint32_t step = 0;
+  std::uint32_t first_sample = 0;  // of the step's global batch
+  std::uint16_t layer = 0;
+  const T* input = nullptr;
+  const T* residual = nullptr;
+  T* output = nullptr;
+};
+
+}  // namespace adaptive_train::kernels

@@ -1,0 +1,19 @@
+// adaptive-train data show: what lies behind a name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace adaptive_train {
+
+struct DataShowRequest {
+  std::string path;
+  std::string format = "auto";
+  std::int64_t first_tokens = 64;
+  bool json = false;
+};
+
+/// Prints it to standard output, or one line to standard error; the exit code.
+int RunDataShow(const DataShowRequest& request);
+
+}  // namespace adaptive_train

@@ -1,0 +1,16 @@
+// adaptive-train import: a model of Hugging Face's transformers as a checkpoint to begin with.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace adaptive_train {
+
+/// Adds `import` to `app`; when parsed, `chosen` becomes the function that runs it and gives the
+/// exit code.
+void AddImportCommand(CLI::App& app, std::function<int()>& chosen);
+
+}  // namespace adaptive_train

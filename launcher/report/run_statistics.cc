@@ -1,0 +1,79 @@
+#include "launcher/report/run_statistics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace adaptive_train {
+namespace {
+
+std::string Counted(std::int64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+}  // namespace
+
+void RunStatistics::Add(const StepMetrics& step, bool spike) {
+  if (!first_loss_) first_loss_ = step.loss;
+  summary_.steps = step.step;
+  summary_.tokens += step.tokens;
+  summary_.final_loss = step.loss;
+  summary_.grad_bytes += step.grad_bytes;
+  summary_.param_bytes += step.param_bytes;
+  summary_.activation_bytes += step.activation_bytes;
+  summary_.peak_memory_bytes = std::max(summary_.peak_memory_bytes, step.peak_memory_bytes);
+  if (step.validation_loss) {
+    summary_.validation_loss = step.validation_loss;
+    if (std::isfinite(*step.validation_loss) && (!best_ || *step.validation_loss < best_->loss))
+      best_ = Best{step.step, *step.validation_loss};
+  }
+  sum_mfu_s_ += step.mfu * step.step_s;
+  sum_s_ += step.step_s;
+  sum_squares_s_ += step.step_s * step.step_s;
+  ++count_;
+  skipped_ += step.skipped ? 1 : 0;
+  spikes_ += spike ? 1 : 0;
+}
+
+SummaryRecord RunStatistics::Summary() const {
+  SummaryRecord summary = summary_;
+  if (count_ == 0 || sum_s_ <= 0) return summary;
+  const double mean = sum_s_ / static_cast<double>(count_);
+  const double variance = std::max(0.0, sum_squares_s_ / static_cast<double>(count_) - mean * mean);
+  summary.mean_step_s = mean;
+  summary.tokens_per_s = static_cast<double>(summary.tokens) / sum_s_;
+  summary.robustness = 1 - std::sqrt(variance) / mean;
+  if (sum_mfu_s_ > 0) summary.mfu = sum_mfu_s_ / sum_s_;
+  return summary;
+}
+
+std::string DescribeRun(const RunStatistics& statistics, double unigram_entropy,
+                        int launch_retries) {
+  std::string text;
+  const SummaryRecord summary = statistics.Summary();
+  if (statistics.FirstLoss() && statistics.FinalLoss()) {
+    text += fmt::format("{}: loss {:.4f} -> {:.4f}, {} skipped, {}, {:.0f} tokens/s",
+                        Counted(statistics.Steps(), "step", "steps"), *statistics.FirstLoss(),
+                        *statistics.FinalLoss(), statistics.Skipped(),
+                        Counted(statistics.Spikes(), "loss spike", "loss spikes"),
+                        summary.tokens_per_s.value_or(0));
+    if (summary.mfu) text += fmt::format(", MFU {:.1f}%", 100 * *summary.mfu);
+    text += fmt::format(", robustness {:.3f}, {}\n", summary.robustness.value_or(0),
+                        Counted(launch_retries, "launch retry", "launch retries"));
+  }
+  if (const auto loss = statistics.ValidationLoss()) {
+    text += fmt::format(
+        "validation loss {:.4f} nats per token (unigram entropy of the validation text: {:.4f}), "
+        "perplexity {:.2f}",
+        *loss, unigram_entropy, Perplexity(*loss));
+    if (const auto& best = statistics.BestValidation()) {
+      text += fmt::format("; best {:.4f}, perplexity {:.2f}, at step {}", best->loss,
+                          Perplexity(best->loss), best->step);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,50 @@
+// What a run's steps add up to: its row in the store and the last lines that a person reads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/step_metrics.h"
+#include "db/profile_store.h"
+
+namespace adaptive_train {
+
+/// Sums over the steps that this launcher has seen: after a resume, not those before it. One
+/// thread.
+class RunStatistics {
+ public:
+  /// The lowest validation loss and when it was.
+  struct Best {
+    std::int64_t step = 0;
+    double loss = 0;  // nats per token
+  };
+
+  /// `spike`: the step's loss stood out from those before.
+  void Add(const StepMetrics& step, bool spike);
+
+  SummaryRecord Summary() const;
+  std::int64_t Steps() const { return count_; }
+  std::int64_t Skipped() const { return skipped_; }
+  std::int64_t Spikes() const { return spikes_; }
+  std::optional<double> FirstLoss() const { return first_loss_; }
+  std::optional<double> FinalLoss() const { return summary_.final_loss; }
+  std::optional<double> ValidationLoss() const { return summary_.validation_loss; }
+  /// None where every validation loss so far was no number.
+  const std::optional<Best>& BestValidation() const { return best_; }
+
+ private:
+  SummaryRecord summary_;
+  std::optional<double> first_loss_;
+  std::optional<Best> best_;
+  double sum_s_ = 0, sum_squares_s_ = 0, sum_mfu_s_ = 0;
+  std::int64_t count_ = 0, skipped_ = 0, spikes_ = 0;
+};
+
+/// The run in words: a line on steps and speed, one on validation, each with its newline; empty
+/// where no step was done. `unigram_entropy` is the validation text's, in nats per token: what a
+/// model that knows only how often each token comes would reach.
+std::string DescribeRun(const RunStatistics& statistics, double unigram_entropy,
+                        int launch_retries);
+
+}  // namespace adaptive_train

@@ -1,0 +1,134 @@
+// What the files of a checkpoint say: shards keyed by (parameter, range), and the manifest over
+// them.
+//
+// DIR/step-00000120/ holds, with N from 0:
+//   shard-0000N.bin   float32, little-endian, no header: the pieces of parameters, then those of
+//                     the first moments, then those of the second moments, in the order listed in
+//   shard-0000N.json  the pieces, and the XXH3 hash of every block of the .bin
+//   manifest.json     step, updates, identity, extra numbers, the parameters' shapes; size of each
+//                     shard's .bin and hash of its .json
+//   DONE              hash of manifest.json; written last
+// A hash covers every byte: DONE -> manifest.json -> shard-0000N.json -> blocks of shard-0000N.bin.
+// Nothing in the files depends on how many ranks wrote them or will read them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "runtime/model/parameter_layout.h"
+
+namespace adaptive_train {
+
+/// Version 1 was one state.bin per checkpoint; it is not read any more.
+inline constexpr int kCheckpointFormatVersion = 2;
+/// A .bin is hashed, written and read in blocks of this size; the last one may be shorter.
+inline constexpr std::int64_t kCheckpointBlockBytes = std::int64_t{1} << 20;
+/// A manifest or a shard's index is never larger than this; what is beyond is garbage.
+inline constexpr std::size_t kMaxCheckpointJsonBytes = std::size_t{64} << 20;
+
+/// The three arenas of a training state, in this order everywhere: master parameters, AdamW's
+/// first moments, second moments.
+inline constexpr std::size_t kTrainingArenas = 3;
+inline constexpr std::array<const char*, kTrainingArenas> kTrainingArenaNames = {
+    "parameters", "first_moments", "second_moments"};
+using TrainingArenas = std::array<std::span<float>, kTrainingArenas>;
+using ConstTrainingArenas = std::array<std::span<const float>, kTrainingArenas>;
+
+/// Elements [begin, end) of an arena.
+struct ElementRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+/// What one rank writes of each arena.
+using OwnedRanges = std::array<ElementRange, kTrainingArenas>;
+
+/// A parameter of the whole model.
+struct CheckpointParameter {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t count = 0;  // product of the shape
+
+  bool operator==(const CheckpointParameter&) const = default;
+};
+
+/// Elements [begin, end) of a parameter, counted within it.
+struct CheckpointPiece {
+  std::string name;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  bool operator==(const CheckpointPiece&) const = default;
+};
+
+/// What a training state is besides its arenas.
+struct CheckpointStep {
+  std::int64_t step = 0;     // optimizer steps done
+  std::int64_t updates = 0;  // of those, steps that changed the parameters: AdamW's t
+  std::string identity;      // what must be the same to go on, in words; compared as it is
+  std::map<std::string, double> extra;  // finite numbers by name, such as loss_scale
+};
+
+/// shard-0000N.json.
+struct ShardIndex {
+  std::int64_t step = 0;
+  std::array<std::vector<CheckpointPiece>, kTrainingArenas> pieces;
+  std::vector<std::uint64_t> block_hashes;
+
+  /// Bytes of the .bin.
+  std::int64_t Bytes() const;
+};
+
+/// A shard as the manifest knows it; its number is its place in the list.
+struct ManifestShard {
+  std::int64_t bytes = 0;
+  std::uint64_t index_hash = 0;  // of shard-0000N.json's text
+};
+
+/// manifest.json.
+struct CheckpointManifest {
+  CheckpointStep at;
+  std::vector<CheckpointParameter> parameters;
+  std::vector<ManifestShard> shards;
+};
+
+/// Part `part` of `parts` nearly equal ones of `elements`: what replica `part` writes.
+ElementRange PartOf(std::int64_t elements, std::int64_t part, std::int64_t parts);
+/// The parameters of a layout, for the layout of a whole model.
+std::vector<CheckpointParameter> ParametersOf(const ParameterLayout& layout);
+/// A range of a layout's arena as pieces, ascending.
+std::vector<CheckpointPiece> PiecesOf(const ParameterLayout& layout, ElementRange range);
+
+/// XXH3, 64 bits.
+std::uint64_t HashOf(std::span<const std::byte> bytes);
+std::uint64_t HashOf(std::string_view text);
+
+/// Texts of the files. Fails where `extra` holds a number that JSON cannot.
+Result<std::string> ManifestText(const CheckpointManifest& manifest);
+std::string IndexText(const ShardIndex& index);
+std::string DoneText(std::string_view manifest_text);
+
+/// The texts read again: untrusted; what comes back is consistent in itself (counts fit shapes,
+/// ranges lie in order, one hash per block). `what` names the file in messages.
+Result<CheckpointManifest> ParseManifest(std::string_view text, const std::string& what);
+Result<ShardIndex> ParseIndex(std::string_view text, const std::string& what);
+
+/// Fails unless the shards' pieces cover every element of every parameter in all three arenas
+/// exactly once; the message names parameter, range and shards. Indices in the order of their
+/// numbers.
+Result<void> CheckCoverage(const std::vector<CheckpointParameter>& parameters,
+                           const std::vector<ShardIndex>& indices);
+
+/// "shard-00002" and the like; the extension is the caller's.
+std::string ShardName(std::size_t number);
+/// "step-00000120".
+std::string StepName(std::int64_t step);
+/// The step of such a name, exactly as StepName writes it; -1 for any other name.
+std::int64_t StepOfName(std::string_view name);
+
+}  // namespace adaptive_train

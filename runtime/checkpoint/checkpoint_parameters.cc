@@ -1,0 +1,18 @@
+#include "runtime/checkpoint/checkpoint_parameters.h"
+
+#include "runtime/checkpoint/checkpoint_reader.h"
+
+namespace adaptive_train {
+
+Result<std::int64_t> ReadParameters(const std::string& folder, const ParameterLayout& layout,
+                                    std::span<float> parameters) {
+  auto reader = CheckpointReader::Open(folder);
+  if (!reader) return tl::unexpected(reader.error());
+  auto same = reader->Expect(reader->manifest().at.identity, ParametersOf(layout));
+  if (!same) return tl::unexpected(same.error());
+  auto read = reader->Read(layout, {parameters, {}, {}});
+  if (!read) return tl::unexpected(read.error());
+  return reader->manifest().at.step;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,19 @@
+// A checkpoint's parameters alone: to begin a run with them, to evaluate or to export them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/result.h"
+#include "runtime/model/parameter_layout.h"
+
+namespace adaptive_train {
+
+/// Reads and checks the parameters of the checkpoint in `folder` into `parameters`, the arena of
+/// `layout`, which is a whole model's. Gives the checkpoint's step. Refuses one of other parameters;
+/// what the run was besides does not matter. Blocking; any thread.
+Result<std::int64_t> ReadParameters(const std::string& folder, const ParameterLayout& layout,
+                                    std::span<float> parameters);
+
+}  // namespace adaptive_train

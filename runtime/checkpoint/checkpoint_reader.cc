@@ -1,0 +1,221 @@
+#include "runtime/checkpoint/checkpoint_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "core/file_io.h"
+
+namespace adaptive_train {
+namespace {
+
+/// Bytes of a shard that go to memory.
+struct Transfer {
+  std::int64_t begin;  // in the file
+  std::int64_t end;
+  std::byte* to;
+};
+
+constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
+
+using RequestsByName = std::unordered_multimap<std::string_view, const CheckpointRequest*>;
+
+/// What of a shard the requests want, ascending in the file.
+std::vector<Transfer> TransfersOf(const ShardIndex& index, const RequestsByName& requests) {
+  std::vector<Transfer> transfers;
+  std::int64_t offset = 0;
+  for (std::size_t arena = 0; arena < kTrainingArenas; ++arena) {
+    for (const CheckpointPiece& piece : index.pieces[arena]) {
+      const auto [first, last] = requests.equal_range(piece.name);
+      for (auto found = first; found != last; ++found) {
+        const CheckpointRequest& request = *found->second;
+        if (request.arena != arena) continue;
+        const std::int64_t request_end =
+            request.begin + static_cast<std::int64_t>(request.to.size());
+        const std::int64_t begin = std::max(piece.begin, request.begin);
+        const std::int64_t end = std::min(piece.end, request_end);
+        if (begin >= end) continue;
+        auto* to = reinterpret_cast<std::byte*>(request.to.data() + (begin - request.begin));
+        transfers.push_back(
+            {offset + (begin - piece.begin) * kFloat, offset + (end - piece.begin) * kFloat, to});
+      }
+      offset += (piece.end - piece.begin) * kFloat;
+    }
+  }
+  std::sort(transfers.begin(), transfers.end(),
+            [](const Transfer& a, const Transfer& b) { return a.begin < b.begin; });
+  return transfers;
+}
+
+/// Makes ascending transfers; each block is read and checked once.
+Result<void> Transmit(Result<BlockReader> blocks, const std::vector<Transfer>& transfers) {
+  if (!blocks) return tl::unexpected(blocks.error());
+  std::int64_t read = -1;  // the block that `content` holds
+  std::span<const std::byte> content;
+  for (Transfer transfer : transfers) {
+    while (transfer.begin < transfer.end) {
+      const std::int64_t block = transfer.begin / kCheckpointBlockBytes;
+      if (block != read) {
+        auto next = blocks->Read(static_cast<std::size_t>(block));
+        if (!next) return tl::unexpected(next.error());
+        content = *next;
+        read = block;
+      }
+      const std::int64_t at = transfer.begin - block * kCheckpointBlockBytes;
+      const std::int64_t bytes =
+          std::min(transfer.end - transfer.begin, static_cast<std::int64_t>(content.size()) - at);
+      std::memcpy(transfer.to, content.data() + at, static_cast<std::size_t>(bytes));
+      transfer.begin += bytes;
+      transfer.to += bytes;
+    }
+  }
+  return {};
+}
+
+std::string InWords(const CheckpointParameter* parameter) {
+  if (parameter == nullptr) return "nothing";
+  return fmt::format("{} {}", Printable(parameter->name), parameter->shape);
+}
+
+}  // namespace
+
+std::string CheckpointReader::PathOf(std::size_t shard, const char* extension) const {
+  return folder_ + "/" + ShardName(shard) + extension;
+}
+
+Result<CheckpointReader> CheckpointReader::Open(const std::string& folder) {
+  CheckpointReader reader;
+  reader.folder_ = folder;
+  auto done = ReadCheckpointText(folder + "/DONE");
+  if (!done) return FailAt(folder, "not a complete checkpoint, it has no DONE that can be read");
+  const std::string manifest_path = folder + "/manifest.json";
+  auto text = ReadCheckpointText(manifest_path);
+  if (!text) return tl::unexpected(text.error());
+  // A manifest of another version, too, says so before anything is said of its hash.
+  auto manifest = ParseManifest(*text, manifest_path);
+  if (!manifest) return tl::unexpected(manifest.error());
+  if (*done != DoneText(*text)) return FailAt(manifest_path, "does not fit the hash in DONE");
+  reader.manifest_ = std::move(*manifest);
+  auto opened = reader.OpenShards();
+  if (!opened) return tl::unexpected(opened.error());
+  return reader;
+}
+
+Result<void> CheckpointReader::OpenShards() {
+  for (std::size_t shard = 0; shard < manifest_.shards.size(); ++shard) {
+    const std::string path = PathOf(shard, ".json");
+    auto text = ReadCheckpointText(path);
+    if (!text) return tl::unexpected(text.error());
+    if (HashOf(*text) != manifest_.shards[shard].index_hash)
+      return FailAt(path, "does not fit the hash in manifest.json");
+    auto index = ParseIndex(*text, path);
+    if (!index) return tl::unexpected(index.error());
+    if (index->step != manifest_.at.step)
+      return FailAt(path, fmt::format("is of step {}, manifest.json of step {}", index->step,
+                                      manifest_.at.step));
+    const std::int64_t bytes = manifest_.shards[shard].bytes;
+    if (index->Bytes() != bytes)
+      return FailAt(path,
+                    fmt::format("lists {} bytes, the manifest says {}", index->Bytes(), bytes));
+    auto size = SizeOfFile(PathOf(shard, ".bin"));
+    if (!size) return tl::unexpected(size.error());
+    if (*size != bytes) {
+      return FailAt(PathOf(shard, ".bin"),
+                    fmt::format("{} bytes, the manifest says {}", *size, bytes));
+    }
+    indices_.push_back(std::move(*index));
+  }
+  auto covered = CheckCoverage(manifest_.parameters, indices_);
+  if (!covered) return FailIn(folder_, covered.error());
+  return {};
+}
+
+const CheckpointParameter* CheckpointReader::Find(const std::string& name) const {
+  for (const auto& parameter : manifest_.parameters)
+    if (parameter.name == name) return &parameter;
+  return nullptr;
+}
+
+Result<void> CheckpointReader::Expect(const std::string& identity,
+                                      const std::vector<CheckpointParameter>& parameters) const {
+  const auto& here = manifest_.parameters;
+  for (std::size_t i = 0; i < std::max(here.size(), parameters.size()); ++i) {
+    const auto* there = i < here.size() ? &here[i] : nullptr;
+    const auto* wanted = i < parameters.size() ? &parameters[i] : nullptr;
+    if (there != nullptr && wanted != nullptr && *there == *wanted) continue;
+    return FailAt(folder_, fmt::format("holds another model's parameters: {} where this run has {}",
+                                       InWords(there), InWords(wanted)));
+  }
+  if (manifest_.at.identity != identity) {
+    return FailAt(folder_, fmt::format("was made with \"{}\", this run has \"{}\"; name another "
+                                       "run folder or the same settings",
+                                       Printable(manifest_.at.identity), identity));
+  }
+  return {};
+}
+
+Result<BlockReader> CheckpointReader::OpenBlocks(std::size_t shard) const {
+  const ShardIndex& index = indices_[shard];
+  return BlockReader::Open(PathOf(shard, ".bin"), index.Bytes(), index.block_hashes);
+}
+
+Result<void> CheckpointReader::Verify() const {
+  for (std::size_t shard = 0; shard < indices_.size(); ++shard) {
+    auto blocks = OpenBlocks(shard);
+    if (!blocks) return tl::unexpected(blocks.error());
+    for (std::size_t block = 0; block < blocks->blocks(); ++block) {
+      auto content = blocks->Read(block);
+      if (!content) return tl::unexpected(content.error());
+    }
+  }
+  return {};
+}
+
+Result<void> CheckpointReader::Read(std::span<const CheckpointRequest> requests) const {
+  for (const CheckpointRequest& request : requests) {
+    const CheckpointParameter* parameter = Find(request.name);
+    if (parameter == nullptr)
+      return FailAt(folder_, "has no parameter \"" + Printable(request.name) + "\"");
+    const auto elements = static_cast<std::int64_t>(request.to.size());
+    if (request.arena >= kTrainingArenas || request.begin < 0 ||
+        elements > parameter->count - request.begin) {
+      return FailAt(folder_,
+                    fmt::format("elements [{}, {}) of {} were asked for, it has {}", request.begin,
+                                request.begin + elements, request.name, parameter->count));
+    }
+  }
+  RequestsByName by_name;
+  for (const CheckpointRequest& request : requests) by_name.emplace(request.name, &request);
+  for (std::size_t shard = 0; shard < indices_.size(); ++shard) {
+    const std::vector<Transfer> transfers = TransfersOf(indices_[shard], by_name);
+    if (transfers.empty()) continue;
+    auto read = Transmit(OpenBlocks(shard), transfers);
+    if (!read) return read;
+  }
+  return {};
+}
+
+Result<void> CheckpointReader::Read(const ParameterLayout& layout,
+                                    const TrainingArenas& arenas) const {
+  std::vector<CheckpointRequest> requests;
+  for (std::size_t arena = 0; arena < kTrainingArenas; ++arena) {
+    if (arenas[arena].empty()) continue;
+    for (const ParameterRange& range : layout.ranges()) {
+      const CheckpointParameter wanted{range.name, range.shape, range.count};
+      const CheckpointParameter* there = Find(range.name);
+      if (there == nullptr || *there != wanted) {
+        return FailAt(folder_, fmt::format("has {} where this model has {}", InWords(there),
+                                           InWords(&wanted)));
+      }
+      requests.push_back({arena, range.name, 0,
+                          arenas[arena].subspan(static_cast<std::size_t>(range.offset),
+                                                static_cast<std::size_t>(range.count))});
+    }
+  }
+  return Read(requests);
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,58 @@
+// One complete checkpoint, opened: any range of any parameter, from whatever shards hold it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "runtime/checkpoint/checkpoint_files.h"
+#include "runtime/checkpoint/checkpoint_format.h"
+
+namespace adaptive_train {
+
+/// Where the elements from `begin` on of a parameter in one arena go: as many as `to` holds.
+struct CheckpointRequest {
+  std::size_t arena = 0;  // 0 parameters, 1 first moments, 2 second moments
+  std::string name;
+  std::int64_t begin = 0;
+  std::span<float> to;
+};
+
+/// Everything blocks. Errors are one line that begins with the file they are about. const members
+/// may be called from several threads.
+class CheckpointReader {
+ public:
+  /// Reads a checkpoint's folder: DONE, manifest and shard indices by their hashes, sizes of the
+  /// shards, and that they cover every parameter exactly once. Does not read the shards yet.
+  static Result<CheckpointReader> Open(const std::string& folder);
+
+  const CheckpointManifest& manifest() const { return manifest_; }
+  /// The manifest's entry, or nullptr.
+  const CheckpointParameter* Find(const std::string& name) const;
+
+  /// Fails unless the checkpoint is of a run with these words and these parameters.
+  Result<void> Expect(const std::string& identity,
+                      const std::vector<CheckpointParameter>& parameters) const;
+  /// Reads every byte and checks it.
+  Result<void> Verify() const;
+  /// Reads what is asked for and checks the blocks it lies in. On failure the targets hold
+  /// anything.
+  Result<void> Read(std::span<const CheckpointRequest> requests) const;
+  /// Reads the arenas of a layout whose parameters, in whole, are all in this checkpoint. An
+  /// empty arena is left out (evaluation needs no moments).
+  Result<void> Read(const ParameterLayout& layout, const TrainingArenas& arenas) const;
+
+ private:
+  CheckpointReader() = default;
+  Result<void> OpenShards();
+  std::string PathOf(std::size_t shard, const char* extension) const;
+  Result<BlockReader> OpenBlocks(std::size_t shard) const;
+
+  std::string folder_;
+  CheckpointManifest manifest_;
+  std::vector<ShardIndex> indices_;
+};
+
+}  // namespace adaptive_train

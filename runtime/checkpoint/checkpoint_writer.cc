@@ -1,0 +1,205 @@
+#include "runtime/checkpoint/checkpoint_writer.h"
+
+#include <atomic>
+#include <cassert>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "runtime/checkpoint/checkpoint_files.h"
+#include "runtime/checkpoint/checkpoint_shard.h"
+#include "runtime/checkpoint/checkpoint_snapshot.h"
+#include "runtime/checkpoint/checkpoint_thread.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr std::chrono::seconds kFarewell{10};
+
+enum class Phase {
+  kIdle,
+  kWriting,     // the thread writes the shard
+  kWritten,     // the shard is on disk, others' may not be
+  kCommitting,  // rank 0: the thread makes a checkpoint of the shards
+  kFailed,      // until all ranks know
+  kGivingUp,    // the thread removes the shard
+};
+
+bool IsWork(Phase phase) {
+  return phase == Phase::kWriting || phase == Phase::kCommitting || phase == Phase::kGivingUp;
+}
+
+}  // namespace
+
+/// What the writer and its thread share. The thread owns snapshot and `at` while IsWork(phase), the
+/// writer otherwise.
+struct CheckpointWriter::Work {
+  Work(const CheckpointWriterSettings& chosen, CheckpointSnapshot memory,
+       const ParameterLayout& held)
+      : settings(chosen), folder(chosen.path), snapshot(std::move(memory)) {
+    for (std::size_t arena = 0; arena < kTrainingArenas; ++arena)
+      index.pieces[arena] = PiecesOf(held, chosen.owned[arena]);
+  }
+
+  void Run();
+  Result<void> Do(Phase task);
+  void Tidy(const Result<void>& done);
+  std::size_t Number() const { return static_cast<std::size_t>(settings.rank); }
+
+  const CheckpointWriterSettings settings;
+  const CheckpointFolder folder;
+  CheckpointSnapshot snapshot;
+  ShardIndex index;
+  CheckpointStep at;
+  std::atomic<bool> give_up = false;  // the shard under way is not wanted any more
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  Phase phase = Phase::kIdle;  // guarded by mutex, as all below
+  bool commit_failed = false;
+  bool stopping = false;
+  bool ended = false;
+  std::string failure;
+  std::string warning;
+};
+
+void CheckpointWriter::Work::Run() {
+  GiveWay();
+  if (settings.rank == 0) Tidy(folder.RemoveLeftovers(settings.attempt));
+  std::unique_lock lock(mutex);
+  for (;;) {
+    changed.wait(lock, [this] { return stopping || IsWork(phase); });
+    if (stopping) break;
+    const Phase task = phase;
+    lock.unlock();
+    const Result<void> done = Do(task);
+    lock.lock();
+    if (task == Phase::kWriting && give_up) {
+      phase = Phase::kGivingUp;
+      continue;
+    }
+    commit_failed = task == Phase::kCommitting && !done;
+    if (!done) failure = done.error().message;
+    const Phase next = task == Phase::kWriting ? Phase::kWritten : Phase::kIdle;
+    phase = done ? next : Phase::kFailed;
+    changed.notify_all();
+  }
+  ended = true;
+  changed.notify_all();
+}
+
+Result<void> CheckpointWriter::Work::Do(Phase task) {
+  try {
+    if (task == Phase::kWriting) {
+      return WriteShard(folder, settings.attempt, Number(), index, snapshot.bytes(),
+                        [this] { return give_up.load(); });
+    }
+    if (task == Phase::kCommitting) {
+      auto done = CommitShards(folder, settings.attempt, at, settings.owner,
+                               static_cast<std::size_t>(settings.ranks));
+      if (done) Tidy(folder.Prune(at.step, settings.keep, settings.owner, settings.refused));
+      return done;
+    }
+    if (commit_failed) {
+      Tidy(RemoveFlatFolder(folder.PartPathOf(at.step, settings.attempt)));
+    } else {
+      RemoveShard(folder, settings.attempt, at.step, Number());
+    }
+    return {};
+  } catch (const std::exception& error) {
+    return FailAt(folder.PathOf(at.step), error.what());
+  }
+}
+
+void CheckpointWriter::Work::Tidy(const Result<void>& done) {
+  if (done) return;
+  const std::lock_guard lock(mutex);
+  warning = done.error().message;
+}
+
+Result<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(
+    const CheckpointWriterSettings& settings, const ParameterLayout& held) {
+  auto snapshot = CheckpointSnapshot::Allocate(settings.owned);
+  if (!snapshot) return tl::unexpected(snapshot.error());
+  auto work = std::make_shared<Work>(settings, std::move(*snapshot), held);
+  return std::unique_ptr<CheckpointWriter>(new CheckpointWriter(std::move(work)));
+}
+
+CheckpointWriter::CheckpointWriter(std::shared_ptr<Work> work) : work_(std::move(work)) {
+  const SignalsLeftToOthers signals;
+  thread_ = std::thread([shared = work_] { shared->Run(); });
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  std::unique_lock lock(work_->mutex);
+  work_->stopping = true;
+  work_->give_up = true;
+  work_->changed.notify_all();
+  const bool ended = work_->changed.wait_for(lock, kFarewell, [this] { return work_->ended; });
+  lock.unlock();
+  if (ended) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+}
+
+std::int64_t CheckpointWriter::snapshot_bytes() const {
+  return static_cast<std::int64_t>(work_->snapshot.bytes().size());
+}
+
+std::string CheckpointWriter::PathOf(std::int64_t step) const { return work_->folder.PathOf(step); }
+
+bool CheckpointWriter::Begin(const CheckpointStep& at, const ConstTrainingArenas& arenas) {
+  {
+    const std::lock_guard lock(work_->mutex);
+    if (work_->phase != Phase::kIdle || pending_) return false;
+  }
+  // Idle: the thread touches none of this until the phase changes.
+  work_->at = at;
+  work_->index.step = at.step;
+  work_->give_up = false;
+  work_->snapshot.Take(arenas, work_->settings.copy_threads);
+  pending_ = at.step;
+  const std::lock_guard lock(work_->mutex);
+  work_->phase = Phase::kWriting;
+  work_->changed.notify_all();
+  return true;
+}
+
+CheckpointVotes CheckpointWriter::Votes() const {
+  const std::lock_guard lock(work_->mutex);
+  const Phase phase = work_->phase;
+  return {phase == Phase::kWritten ? 1.0 : 0.0, phase == Phase::kFailed ? 1.0 : 0.0,
+          phase == Phase::kIdle ? 0.0 : 1.0};
+}
+
+CheckpointNews CheckpointWriter::Follow(const CheckpointVotes& sums) {
+  const auto [written, failures, at_work] = sums;
+  CheckpointNews news;
+  const std::lock_guard lock(work_->mutex);
+  Phase& phase = work_->phase;
+  news.warning = std::exchange(work_->warning, "");
+  if (failures > 0) {
+    news.failed = std::exchange(pending_, std::nullopt);
+    news.failure = std::exchange(work_->failure, "");
+    if (phase == Phase::kWriting) work_->give_up = true;
+    if (phase == Phase::kWritten || phase == Phase::kFailed) phase = Phase::kGivingUp;
+  } else if (written == static_cast<double>(work_->settings.ranks)) {
+    assert(phase == Phase::kWritten);
+    phase = work_->settings.rank == 0 ? Phase::kCommitting : Phase::kIdle;
+  } else if (at_work == 0) {
+    news.saved = std::exchange(pending_, std::nullopt);
+    news.ready = true;
+  }
+  work_->changed.notify_all();
+  return news;
+}
+
+bool CheckpointWriter::Wait(std::chrono::milliseconds deadline) {
+  std::unique_lock lock(work_->mutex);
+  return work_->changed.wait_for(lock, deadline, [this] { return !IsWork(work_->phase); });
+}
+
+}  // namespace adaptive_train

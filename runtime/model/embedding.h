@@ -1,0 +1,46 @@
+// The beginning of a model: tokens become rows of the residual stream.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "core/counter_random.h"
+#include "core/model_shape.h"
+#include "kernels/device.h"
+#include "runtime/model/block.h"
+#include "runtime/model/layers.h"
+
+namespace adaptive_train {
+
+/// output = dropout(wte[token] + wpe[position] + wtt), of which a model has what its layout has;
+/// BERT normalises the sum by ln_embedding before dropout. Not thread-safe.
+template <class T>
+class TokenEmbedding {
+ public:
+  TokenEmbedding(const ModelDims& dims, const ParameterLayout& layout, const StageOptions& options,
+                 kernels::DeviceMemory& memory);
+
+  /// tokens are the host's, [batch, sequence].
+  void Forward(const StageMemory<T>& memory, const Pass& pass,
+               std::span<const std::int32_t> tokens);
+  const T* output() const { return output_.data(); }
+  /// Adds to the gradients; d_output is [batch, sequence, hidden] and used up.
+  void Backward(const StageMemory<T>& memory, const Pass& pass, T* d_output);
+
+  std::size_t activation_bytes() const;
+
+ private:
+  void Drop(const StageMemory<T>& memory, const Pass& pass, T* values) const;
+
+  std::int64_t hidden_, sequence_;
+  std::int64_t wte_, wpe_, wtt_;  // offsets; -1: none
+  const CounterRandom random_;
+  kernels::Buffer<std::int32_t> tokens_;
+  std::optional<NormLayer<T>> norm_;
+  kernels::Buffer<T> sum_;  // with the norm only
+  kernels::Buffer<T> output_;
+};
+
+}  // namespace adaptive_train

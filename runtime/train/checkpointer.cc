@@ -1,0 +1,152 @@
+// Agreement of the ranks on what is read and when something is written.
+#include "runtime/train/checkpointer.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "runtime/checkpoint/checkpoint_parameters.h"
+#include "runtime/train/collective.h"
+
+namespace adaptive_train {
+namespace {
+
+/// Between two looks at a writer that all ranks wait for.
+constexpr std::chrono::milliseconds kLook{200};
+
+template <class T>
+T OrThrow(Result<T> result, const char* operation) {
+  if (!result)
+    throw FatalError(RankExit::kCheckpoint, operation, FatalError::kNoPeer, result.error().message);
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+}  // namespace
+
+// Heads are in no parameter's shape, and the others decide which samples the next step takes.
+std::string CheckpointIdentity(const Config& config) {
+  return fmt::format(
+      "model.kind = {}, model.heads = {}, model.sequence = {}, train.global_batch = {}, train.seed "
+      "= {}",
+      config.model.kind, config.model.heads, config.model.sequence, config.train.global_batch,
+      config.train.seed);
+}
+
+Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout,
+                           Communicator& communicator, const TrainerEvents& events, int threads)
+    : config_(config.checkpoint),
+      layout_(layout),
+      communicator_(communicator),
+      events_(events),
+      threads_(threads),
+      folder_(config.checkpoint.dir),
+      owner_{CheckpointIdentity(config), ParametersOf(layout)} {}
+
+std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas) {
+  CheckpointWriterSettings settings;
+  settings.path = config_.dir;
+  settings.keep = config_.keep;
+  settings.rank = communicator_.Rank();
+  settings.ranks = communicator_.Size();
+  settings.copy_threads = threads_;
+  settings.owner = owner_;
+  settings.owned.fill(PartOf(layout_.size(), settings.rank, settings.ranks));
+
+  // Rank 0 decides, the others add nothing to the sum: whether there is a checkpoint, its step, the
+  // attempt in two halves.
+  double decided[4] = {};
+  if (settings.rank == 0) {
+    const NewestCheckpoint newest = OrThrow(folder_.NewestValid(owner_), "looking for checkpoints");
+    for (const std::string& line : newest.refused) events_.on_notice("refused: " + line);
+    for (const std::string& line : newest.unfinished) events_.on_notice("unfinished: " + line);
+    if (!newest.step && !newest.refused.empty()) {
+      throw FatalError(
+          RankExit::kCheckpoint, "resume", FatalError::kNoPeer,
+          fmt::format(
+              "{}; there is no other checkpoint in {}: to begin anew, name another run folder or "
+              "checkpoint.dir",
+              newest.refused.front(), config_.dir));
+    }
+    settings.refused = newest.refused_steps;
+    std::random_device random;
+    decided[0] = newest.step ? 1 : 0;
+    decided[1] = static_cast<double>(newest.step.value_or(0));
+    decided[2] = random();
+    decided[3] = random();
+  }
+  SumOverRanks(communicator_, decided);
+  settings.attempt =
+      static_cast<std::uint64_t>(decided[2]) << 32 | static_cast<std::uint64_t>(decided[3]);
+  writer_ = OrThrow(CheckpointWriter::Create(settings, layout_), "preparing checkpoints");
+  if (decided[0] == 0) {
+    if (config_.start == "none") return std::nullopt;
+    OrThrow(ReadParameters(config_.start, layout_, arenas[0]), "reading checkpoint.start");
+    if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
+    return std::nullopt;
+  }
+  const auto step = static_cast<std::int64_t>(decided[1]);
+  CheckpointStep at = OrThrow(folder_.Read(step, owner_, layout_, arenas), "reading a checkpoint");
+  saved_step_ = step;
+  return at;
+}
+
+void Checkpointer::Tell(const CheckpointNews& news) {
+  if (!news.warning.empty()) events_.on_notice("checkpoint: " + news.warning);
+  if (!news.failure.empty()) events_.on_notice("checkpoint not saved: " + news.failure);
+  if (news.saved) {
+    saved_step_ = *news.saved;
+    if (communicator_.Rank() == 0) events_.on_saved(*news.saved, writer_->PathOf(*news.saved));
+  }
+  ready_ = news.ready;
+}
+
+void Checkpointer::Follow(std::span<const double> votes) {
+  CheckpointVotes sums;
+  std::copy(votes.begin(), votes.end(), sums.begin());
+  Tell(writer_->Follow(sums));
+}
+
+void Checkpointer::BeginIfWanted(const CheckpointStep& at, const TrainingArenas& arenas) {
+  if (!asked_ || !ready_) return;
+  asked_ = false;
+  begun_step_ = at.step;
+  const bool begun = writer_->Begin(at, {arenas[0], arenas[1], arenas[2]});
+  if (!begun)
+    throw FatalError(RankExit::kCheckpoint, "saving", FatalError::kNoPeer,
+                     "the writer is not free");
+}
+
+CheckpointNews Checkpointer::Exchange() {
+  CheckpointVotes votes = writer_->Votes();
+  SumOverRanks(communicator_, votes);
+  CheckpointNews news = writer_->Follow(votes);
+  Tell(news);
+  return news;
+}
+
+std::string Checkpointer::Finish() {
+  std::string failure;
+  while (!ready_) {
+    writer_->Wait(kLook);
+    const CheckpointNews news = Exchange();
+    if (!news.failure.empty()) failure = news.failure;
+  }
+  return failure;
+}
+
+void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arenas) {
+  Exchange();
+  Finish();
+  if (saved_step_ == at.step) return;
+  Ask();
+  BeginIfWanted(at, arenas);
+  ready_ = false;
+  // The rank that failed ends the run, and knows why; the others have done their part.
+  const std::string failure = Finish();
+  if (!failure.empty())
+    throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer, failure);
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,70 @@
+// When a run's state is saved and where it is taken up again: all ranks in step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/config.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/checkpoint/checkpoint_writer.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/model/parameter_layout.h"
+#include "runtime/train/trainer.h"
+
+namespace adaptive_train {
+
+/// Every rank holds the whole arenas and writes its part of them in the background. Resume first;
+/// then in every step Votes into the step's sum and Follow with the sum; Ask when a checkpoint is
+/// due, Begin after Follow. Throws FatalError. One thread.
+class Checkpointer {
+ public:
+  /// Votes that Follow takes, as many as CheckpointVotes has.
+  static constexpr std::size_t kVotes = std::tuple_size_v<CheckpointVotes>;
+
+  /// All must outlive this. `threads` copy the state.
+  Checkpointer(const Config& config, const ParameterLayout& layout, Communicator& communicator,
+               const TrainerEvents& events, int threads);
+
+  /// Reads the newest checkpoint that holds into the arenas. Where there is none, gives nothing and
+  /// reads no more than the parameters of checkpoint.start. Names those that do not hold.
+  std::optional<CheckpointStep> Resume(const TrainingArenas& arenas);
+
+  /// A checkpoint is wanted: of this step, or of the next at which the writer is free.
+  void Ask() { asked_ = true; }
+  CheckpointVotes Votes() const { return writer_->Votes(); }
+  /// Tells of a checkpoint that is complete, or of one that failed: training goes on and the next
+  /// one may succeed.
+  void Follow(std::span<const double> votes);
+  /// Copies the state if a checkpoint is wanted and the writer is free; otherwise does nothing.
+  /// Right after Follow.
+  void BeginIfWanted(const CheckpointStep& at, const TrainingArenas& arenas);
+  /// Saves this state and returns when it is on disk, unless it is there already. Throws on the
+  /// rank that cannot write its part.
+  void SaveNow(const CheckpointStep& at, const TrainingArenas& arenas);
+
+ private:
+  CheckpointNews Exchange();
+  /// Until the writer is free. Why this rank's last part could not be written, empty if it could.
+  std::string Finish();
+  void Tell(const CheckpointNews& news);
+
+  const CheckpointConfig& config_;
+  const ParameterLayout& layout_;
+  Communicator& communicator_;
+  const TrainerEvents& events_;
+  const int threads_;
+  const CheckpointFolder folder_;
+  const CheckpointOwner owner_;
+  std::unique_ptr<CheckpointWriter> writer_;  // from Resume on
+  bool asked_ = false;
+  bool ready_ = true;
+  std::int64_t begun_step_ = -1, saved_step_ = -1;
+};
+
+/// What a run's checkpoints must agree in to be taken up, in words.
+std::string CheckpointIdentity(const Config& config);
+
+}  // namespace adaptive_train

@@ -1,0 +1,277 @@
+// Load, forward, backward, reduce, step, save.
+#include "runtime/train/training_loop.h"
+
+#include <sys/resource.h>
+#include <xxhash.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/measure/product_peak.h"
+#include "runtime/train/adamw_groups.h"
+#include "runtime/train/collective.h"
+
+namespace adaptive_train {
+namespace {
+
+/// Every so many steps the replicas compare a hash of their parameters.
+constexpr std::int64_t kReplicaCheckSteps = 50;
+
+template <class T>
+constexpr bool kScalesLoss = std::is_same_v<T, kernels::Float16>;
+
+LrShape ShapeOf(const std::string& name) {
+  if (name == "constant") return LrShape::kConstant;
+  return name == "linear" ? LrShape::kLinear : LrShape::kCosine;
+}
+
+std::int64_t PeakMemoryBytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+StageOptions OptionsOf(const Config& config, const RankPlan& share) {
+  return {.micro_batch = share.micro_batch,
+          .recompute = FormatOf(config.train).recompute,
+          .dropout = config.train.dropout,
+          .seed = static_cast<std::uint64_t>(config.train.seed)};
+}
+
+}  // namespace
+
+template <class T>
+TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
+                              Communicator& communicator, const Datasets& data,
+                              TrainerEvents events)
+    : config_(config),
+      plan_(plan),
+      share_(plan.ranks[static_cast<std::size_t>(rank)]),
+      communicator_(communicator),
+      data_(data),
+      events_(std::move(events)),
+      dims_(DimsOf(config.model)),
+      layout_(dims_, StageSlice::Whole(dims_)),
+      device_(share_.device.threads),
+      parameters_(device_, static_cast<std::size_t>(layout_.size())),
+      gradients_(device_, parameters_.size()),
+      first_moments_(device_, parameters_.size()),
+      second_moments_(device_, parameters_.size()),
+      weights_(device_, std::is_same_v<T, float> ? 0 : parameters_.size()),
+      stage_(dims_, StageSlice::Whole(dims_), OptionsOf(config, share_), device_, Weights(),
+             gradients_.span()),
+      reducer_(communicator, gradients_.span()),
+      loader_(dims_, data, static_cast<std::uint64_t>(config.train.seed),
+              config.train.global_batch),
+      checkpointer_(config, layout_, communicator, events_, share_.device.threads),
+      schedule_{ShapeOf(config.optimizer.schedule), config.optimizer.lr,
+                config.optimizer.warmup_steps, config.train.steps},
+      product_peak_(MeasureProductPeak(device_)),
+      flops_per_token_(ModelShape::Of(dims_).TrainFlopsPerToken()) {
+  InitializeParameters<float>(layout_, static_cast<std::uint64_t>(config.train.seed),
+                              parameters_.span());
+  first_moments_.Clear();
+  second_moments_.Clear();
+}
+
+template <class T>
+std::span<const T> TrainingLoop<T>::Weights() {
+  if constexpr (std::is_same_v<T, float>) {
+    return parameters_.span();
+  } else {
+    return weights_.span();
+  }
+}
+
+template <class T>
+void TrainingLoop<T>::RoundWeights() {
+  if (weights_.size() == 0) return;
+  device_.Round(
+      {.count = layout_.size(), .parameters = parameters_.data(), .weights = weights_.data()});
+}
+
+template <class T>
+TrainingArenas TrainingLoop<T>::Arenas() {
+  return {parameters_.span(), first_moments_.span(), second_moments_.span()};
+}
+
+template <class T>
+CheckpointStep TrainingLoop<T>::At() const {
+  CheckpointStep at;
+  at.step = step_;
+  at.updates = updates_;
+  at.identity = CheckpointIdentity(config_);
+  if (kScalesLoss<T>)
+    at.extra = {{"loss_scale", scaler_.scale},
+                {"loss_scale_good_steps", static_cast<double>(scaler_.good_steps)}};
+  return at;
+}
+
+template <class T>
+std::int64_t TrainingLoop<T>::Resume() {
+  if (const auto at = checkpointer_.Resume(Arenas())) {
+    step_ = at->step;
+    updates_ = at->updates;
+    // A run that was in another precision so far has no scale yet.
+    if (const auto scale = at->extra.find("loss_scale"); scale != at->extra.end())
+      scaler_.scale = scale->second;
+    if (const auto good = at->extra.find("loss_scale_good_steps"); good != at->extra.end())
+      scaler_.good_steps = static_cast<std::int64_t>(good->second);
+  }
+  RoundWeights();
+  return step_;
+}
+
+template <class T>
+std::int64_t TrainingLoop<T>::Run() {
+  while (step_ < config_.train.steps && !Step()) {
+  }
+  checkpointer_.SaveNow(At(), Arenas());
+  return step_;
+}
+
+/// True: asked to stop.
+template <class T>
+bool TrainingLoop<T>::Step() {
+  StepClock clock;
+  RankMetrics metrics;
+  metrics.step = step_ + 1;
+  const double loss = ForwardBackward(metrics.step, clock);
+  clock.Time(&StepClock::exposed_comm, [&] { Await(reducer_.Finish(CollectiveDeadline())); });
+  const Totals totals = Agree(loss, clock);
+  metrics.loss =
+      totals.loss / static_cast<double>(config_.train.global_batch * loader_.targets_per_sample());
+  clock.Time(&StepClock::compute, [&] { Update(metrics); });
+  ++step_;
+  const std::int64_t every = config_.checkpoint.every;
+  if (totals.save || (every > 0 && step_ % every == 0)) checkpointer_.Ask();
+  checkpointer_.BeginIfWanted(At(), Arenas());
+  metrics.step_s = clock.Total();
+  metrics.compute_s = clock.compute;
+  metrics.exposed_comm_s = clock.exposed_comm;
+  metrics.other_s = metrics.step_s - clock.compute - clock.exposed_comm;
+  if (ValidationDue(step_)) metrics.validation_loss = Validate();
+  if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
+  Fill(metrics);
+  events_.on_step(metrics);
+  return totals.stop;
+}
+
+template <class T>
+double TrainingLoop<T>::ForwardBackward(std::int64_t step, StepClock& clock) {
+  clock.Time(&StepClock::compute, [&] { gradients_.Clear(); });
+  const double targets =
+      static_cast<double>(config_.train.global_batch * loader_.targets_per_sample());
+  const double scale = (kScalesLoss<T> ? scaler_.scale : 1.0) / targets;
+  double loss = 0;
+  for (std::int64_t done = 0; done < share_.samples;) {
+    const std::int64_t batch = std::min(share_.micro_batch, share_.samples - done);
+    const Samples samples = loader_.Training(step, share_.first_sample + done, batch);
+    done += batch;
+    OnReady on_ready;
+    if (done == share_.samples)
+      on_ready = [this](std::size_t begin, std::size_t end) { reducer_.Add(begin, end); };
+    loss += clock.Time(&StepClock::compute,
+                       [&] { return stage_.ForwardBackward(samples, scale, on_ready); });
+  }
+  return loss;
+}
+
+/// All ranks must stop and save after the same step, so what one has been told all learn here.
+template <class T>
+typename TrainingLoop<T>::Totals TrainingLoop<T>::Agree(double loss, StepClock& clock) {
+  std::array<double, 3 + Checkpointer::kVotes> sums = {loss, events_.stop_asked() ? 1.0 : 0.0,
+                                                       events_.take_checkpoint_asked() ? 1.0 : 0.0};
+  const CheckpointVotes votes = checkpointer_.Votes();
+  std::copy(votes.begin(), votes.end(), sums.begin() + 3);
+  clock.Time(&StepClock::exposed_comm, [&] { SumOverRanks(communicator_, sums); });
+  checkpointer_.Follow(std::span(sums).subspan(3));
+  return {sums[0], sums[1] > 0, sums[2] > 0};
+}
+
+template <class T>
+void TrainingLoop<T>::Update(RankMetrics& metrics) {
+  metrics.lr = schedule_.At(metrics.step);
+  metrics.loss_scale = kScalesLoss<T> ? scaler_.scale : 1.0;
+  metrics.grad_norm =
+      std::sqrt(device_.SquaredNorm(layout_.size(), gradients_.data())) / metrics.loss_scale;
+  metrics.skipped = !std::isfinite(metrics.grad_norm);
+  scaler_.Update(!metrics.skipped);
+  if (metrics.skipped) return;
+  const OptimizerConfig& o = config_.optimizer;
+  const double clip = o.clip > 0 && metrics.grad_norm > o.clip ? o.clip / metrics.grad_norm : 1.0;
+  const AdamWSettings settings{o.beta1, o.beta2, 1e-8, o.weight_decay};
+  const OptimizerArenas<T> arenas{parameters_.span(), gradients_.span(), first_moments_.span(),
+                                  second_moments_.span(), weights_.span()};
+  ++updates_;
+  AdamWStep<T>(device_, layout_, settings, arenas, 0, layout_.size(), updates_, metrics.lr,
+               clip / metrics.loss_scale);
+}
+
+template <class T>
+bool TrainingLoop<T>::ValidationDue(std::int64_t step) const {
+  const std::int64_t every = config_.train.validate_every;
+  return step == config_.train.steps || (every > 0 && step % every == 0);
+}
+
+template <class T>
+double TrainingLoop<T>::Validate() {
+  const std::int64_t count = std::min(config_.train.validation_samples, data_.validation.samples());
+  double sum[1] = {0};
+  std::vector<std::int64_t> windows;
+  for (std::int64_t i = share_.rank; i < count; i += communicator_.Size()) {
+    windows.push_back(i);
+    if (static_cast<std::int64_t>(windows.size()) < share_.micro_batch &&
+        i + communicator_.Size() < count)
+      continue;
+    sum[0] += stage_.Loss(loader_.Validation(windows));
+    windows.clear();
+  }
+  SumOverRanks(communicator_, sum);
+  return sum[0] / static_cast<double>(count * loader_.targets_per_sample());
+}
+
+template <class T>
+void TrainingLoop<T>::CheckReplicas() {
+  const auto hash = XXH3_64bits(parameters_.data(), parameters_.bytes());
+  // Two halves per rank: each fits a double exactly, and only its owner adds to a place.
+  std::vector<double> halves(2 * static_cast<std::size_t>(communicator_.Size()), 0.0);
+  halves[2 * static_cast<std::size_t>(share_.rank)] = static_cast<double>(hash >> 32);
+  halves[2 * static_cast<std::size_t>(share_.rank) + 1] = static_cast<double>(hash & 0xffff'ffff);
+  SumOverRanks(communicator_, halves);
+  for (std::size_t rank = 1; 2 * rank < halves.size(); ++rank) {
+    if (halves[2 * rank] == halves[0] && halves[2 * rank + 1] == halves[1]) continue;
+    throw FatalError(RankExit::kDiverged, "comparing replicas", static_cast<int>(rank),
+                     fmt::format("parameters of rank {} on {} differ from rank 0's after step {}",
+                                 rank, plan_.ranks[rank].device.node, step_));
+  }
+}
+
+template <class T>
+void TrainingLoop<T>::Fill(RankMetrics& metrics) {
+  metrics.tokens = config_.train.global_batch * dims_.sequence;
+  metrics.flops = flops_per_token_ * static_cast<double>(share_.samples * dims_.sequence);
+  metrics.product_peak = product_peak_;
+  std::array<std::int64_t, kPurposes> sent{};
+  for (std::size_t p = 0; p < kPurposes; ++p)
+    sent[p] = communicator_.BytesSent(static_cast<Purpose>(p));
+  auto since_last = [&](Purpose p) {
+    return sent[static_cast<std::size_t>(p)] - sent_before_[static_cast<std::size_t>(p)];
+  };
+  metrics.grad_bytes = since_last(Purpose::kGradient);
+  metrics.param_bytes = since_last(Purpose::kParameter);
+  metrics.activation_bytes = since_last(Purpose::kActivation);
+  sent_before_ = sent;
+  metrics.peak_memory_bytes = PeakMemoryBytes();
+}
+
+template class TrainingLoop<float>;
+template class TrainingLoop<kernels::BFloat16>;
+template class TrainingLoop<kernels::Float16>;
+
+}  // namespace adaptive_train

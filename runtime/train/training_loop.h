@@ -1,0 +1,76 @@
+// The training loop of one rank, for arrays of T.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernels/cpu/cpu_device.h"
+#include "runtime/exchange/gradient_reducer.h"
+#include "runtime/model/transformer_stage.h"
+#include "runtime/train/checkpointer.h"
+#include "runtime/train/loss_scaler.h"
+#include "runtime/train/lr_schedule.h"
+#include "runtime/train/sample_loader.h"
+#include "runtime/train/step_clock.h"
+#include "runtime/train/trainer.h"
+
+namespace adaptive_train {
+
+/// Parameters, gradients and moments are float32. With a 16-bit T, products read a copy of the
+/// parameters that every update renews, and with float16 the loss is scaled.
+template <class T>
+class TrainingLoop final : public Trainer {
+ public:
+  TrainingLoop(const Config& config, const Plan& plan, int rank, Communicator& communicator,
+               const Datasets& data, TrainerEvents events);
+
+  std::string DeviceDescription() const override { return device_.Description(); }
+  std::int64_t Resume() override;
+  std::int64_t Run() override;
+
+ private:
+  /// What all ranks must know after a step, as one sum.
+  struct Totals {
+    double loss = 0;
+    bool stop = false;
+    bool save = false;
+  };
+
+  bool Step();
+  double ForwardBackward(std::int64_t step, StepClock& clock);
+  Totals Agree(double loss, StepClock& clock);
+  void Update(RankMetrics& metrics);
+  bool ValidationDue(std::int64_t step) const;
+  double Validate();
+  CheckpointStep At() const;
+  TrainingArenas Arenas();
+  std::span<const T> Weights();
+  void RoundWeights();
+  void CheckReplicas();
+  void Fill(RankMetrics& metrics);
+
+  const Config& config_;
+  const Plan& plan_;
+  const RankPlan& share_;
+  Communicator& communicator_;
+  const Datasets& data_;
+  const TrainerEvents events_;
+  const ModelDims dims_;
+  const ParameterLayout layout_;
+  kernels::cpu::CpuDevice<T> device_;
+  kernels::Buffer<float> parameters_, gradients_, first_moments_, second_moments_;
+  kernels::Buffer<T> weights_;  // empty where T is float: the parameters themselves
+  TransformerStage<T> stage_;
+  GradientReducer reducer_;
+  SampleLoader loader_;
+  Checkpointer checkpointer_;
+  const LrSchedule schedule_;
+  LossScaler scaler_;  // of float16
+  const double product_peak_;
+  const double flops_per_token_;
+  std::array<std::int64_t, kPurposes> sent_before_{};  // byte counts at the end of the last step
+  std::int64_t step_ = 0;                              // optimizer steps done
+  std::int64_t updates_ = 0;                           // of those, without the skipped ones
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,140 @@
+# However a run is stopped, it goes on as if it had not been: the same losses and the same weights, bit for bit.
+load run
+
+setup() { make_run_folder; }
+
+# settings KEY=VALUE...: what every run of the test is started with: steps long enough for checkpoints to be written beside them.
+settings() { settings=(--model.hidden=64 --model.sequence=64 --model.layers=4 "${@/#/--}"); }
+
+# whole: the run that is never stopped, in $work/whole.
+whole() { train "${settings[@]}" --run-dir "$work/whole"; }
+
+# same_run FOLDER: its losses, step by step, and its last state are those of the whole run.
+same_run() {
+  diff <(losses "$work/whole") <(losses "$1")
+  diff -r --exclude=manifest.json --exclude=DONE "$work/whole/checkpoints/step-00000020" "$1/checkpoints/step-00000020"
+}
+
+# stop_until_done SIGNAL TARGET: starts the run again and again, each time ended by the signal to the launcher or to a rank
+# after some steps more, until it is done by itself. Fails after 30 rounds.
+stop_until_done() {
+  local round before status
+  for ((round = 0; round < 30; round++)); do
+    before=$(cat "$work/run/metrics.jsonl" 2>/dev/null | wc -l)
+    train_in_background "${settings[@]}"
+    while kill -0 "$launcher" 2>/dev/null && ! steps_done $((before + 4 + round % 5)); do sleep 0.01; done
+    if [[ $2 == launcher ]]; then
+      kill "-$1" "$launcher" 2>/dev/null || true
+    else
+      kill "-$1" "$(rank_pids 2>/dev/null | tail -n 1)" 2>/dev/null || true
+    fi
+    status=0
+    wait "$launcher" || status=$?
+    if ((status == 0)); then
+      echo "done in round $round"
+      ((round > 0))
+      return
+    fi
+  done
+  return 1
+}
+
+@test "SIGTERM after every few steps: gpt2 in fp32, 4 ranks" {
+  settings train.steps=20
+  whole
+  stop_until_done TERM launcher
+  same_run "$work/run"
+}
+
+@test "SIGKILL of a rank after every few steps: llama in bf16 with dropout" {
+  settings model.kind=llama model.kv_heads=1 train.precision=bf16 train.dropout=0.2 checkpoint.every=2
+  whole
+  stop_until_done KILL rank
+  same_run "$work/run"
+}
+
+@test "SIGKILL of a rank after every few steps: bert in fp16 with full recomputation" {
+  settings model.kind=bert model.vocab=257 train.precision=fp16 train.recompute=full checkpoint.every=1
+  whole
+  stop_until_done KILL rank
+  same_run "$work/run"
+}
+
+@test "a full disk while checkpoints are written: one line each, training goes on; resumed, it is the same run" {
+  settings checkpoint.every=4 checkpoint.keep=9
+  whole
+  mkdir "$work/small"
+  unshare --mount bash -ec '
+    mount -t tmpfs -o size=7m tmpfs "$1"
+    status=0
+    "$2/adaptive-train" run "$3" --run-dir "$1/run" --store "$4" "${@:6}" >"$5" 2>&1 || status=$?
+    cp -r "$1/run" "$1.copy"
+    exit "$status"' _ "$work/small" "$bin" "$work/config.toml" "$store" "$work/out" "${settings[@]}" --checkpoint.dir="$work/small/run/checkpoints" 3>&- && status=0 || status=$?
+  cat "$work/out"
+  ((status == 5))
+  grep -q 'checkpoint not saved: .*No space left on device' "$work/out"
+  mv "$work/small.copy" "$work/run"
+  ls "$work/run/checkpoints"
+  train "${settings[@]}" --checkpoint.dir="$work/run/checkpoints" | grep 'resumed from the checkpoint of step'
+  same_run "$work/run"
+}
+
+# newest_step FOLDER: of its complete checkpoints; when one is written beside training, its step is the next at which the
+# writer is free.
+newest_step() { for done in "$1"/checkpoints/step-????????/DONE; do basename "$(dirname "$done")"; done | sed 's/step-0*//' | sort -n | tail -n 1; }
+
+# spoil FILE HOW
+spoil() {
+  case $2 in
+    truncated) truncate -s -4096 "$1" ;;
+    flipped) printf '\x55' | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") / 2)) conv=notrunc status=none ;;
+    missing) rm "$1" ;;
+  esac
+}
+
+@test "a checkpoint that is torn, truncated, flipped or foreign is refused by name, the one before is used, nothing is deleted" {
+  settings checkpoint.every=8 checkpoint.keep=9
+  whole
+  cp -r "$work/whole" "$work/before"
+  rm -r "$work/before/checkpoints/step-00000020"
+  previous=$(newest_step "$work/before")
+  for how in truncated:shard-00002.bin flipped:shard-00001.bin flipped:manifest.json missing:shard-00003.json truncated:shard-00000.json; do
+    rm -rf "$work/run"
+    cp -r "$work/whole" "$work/run"
+    file=$work/run/checkpoints/step-00000020/${how#*:}
+    spoil "$file" "${how%%:*}"
+    train "${settings[@]}" --checkpoint.dir="$work/run/checkpoints" >"$work/out"
+    grep -q "refused: .*step-00000020.*${how#*:}" "$work/out"
+    grep -q "resumed from the checkpoint of step $previous$" "$work/out"
+    [[ -d $work/run/checkpoints/step-00000020.aside-0 ]]
+    same_run "$work/run"
+  done
+  rm "$work/run/checkpoints/step-00000020/DONE"
+  previous=$(newest_step "$work/run")
+  train "${settings[@]}" --checkpoint.dir="$work/run/checkpoints" >"$work/out"
+  grep -q "resumed from the checkpoint of step $previous$" "$work/out"
+  # Another run's, and nothing else there: said, not begun anew over it.
+  run train "${settings[@]}" --train.seed=5 --checkpoint.dir="$work/run/checkpoints"
+  echo "$output"
+  [[ $status -eq 5 && $output == *"train.seed"* ]]
+}
+
+@test "1, 2, 3 and 4 ranks consume the same data and reach the same loss, resumed across any of them" {
+  settings checkpoint.keep=9
+  train "${settings[@]}" --parallel.data=1 --run-dir "$work/whole"
+  local from to
+  for from in 1 2 3 4; do
+    rm -rf "$work/from"
+    train "${settings[@]}" --parallel.data="$from" --checkpoint.every=7 --run-dir "$work/from"
+    losses_agree "$work/whole" "$work/from"
+    rm -r "$work/from/checkpoints/step-00000020"
+    previous=$(newest_step "$work/from")
+    for to in 1 2 3 4; do
+      rm -rf "$work/run"
+      cp -r "$work/from" "$work/run"
+      train "${settings[@]}" --parallel.data="$to" --checkpoint.dir="$work/run/checkpoints" | grep "resumed from the checkpoint of step $previous$"
+      losses_agree "$work/whole" "$work/run"
+      jq -es '.[-1].tokens == 640' "$work/run/metrics.jsonl"
+    done
+  done
+}

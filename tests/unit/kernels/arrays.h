@@ -1,0 +1,95 @@
+// Test data in double, and its way to a device's scalars and back.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "core/counter_random.h"
+#include "kernels/device.h"
+
+namespace adaptive_train::kernels {
+
+using Array = std::vector<double>;
+using Arrays = std::vector<Array>;
+
+/// Standard normal numbers; another `which`, other numbers.
+inline Array RandomArray(std::int64_t count, std::uint32_t which) {
+  const CounterRandom random(7, RandomPurpose::kInitialization);
+  Array values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = random.Normal({.step = which, .element = i});
+  }
+  return values;
+}
+
+inline std::vector<std::int32_t> RandomTokens(std::int64_t count, std::int64_t vocab) {
+  const CounterRandom random(8, RandomPurpose::kInitialization);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] =
+        static_cast<std::int32_t>(random.Bits({.element = i}) % static_cast<std::uint32_t>(vocab));
+  }
+  return tokens;
+}
+
+/// `value` as an element E holds it.
+template <class E>
+E ToElement(double value) {
+  if constexpr (std::is_same_v<E, double>) {
+    return value;
+  } else {
+    return Rounded<E>(static_cast<float>(value));
+  }
+}
+
+/// What is left of the values once they have been rounded to T.
+template <class T>
+Arrays RoundedTo(Arrays arrays) {
+  for (Array& array : arrays) {
+    for (double& value : array) value = ToFloat(ToElement<T>(value));
+  }
+  return arrays;
+}
+
+/// A buffer of E, which is T or Accumulator<T>, in the device's memory.
+template <class E, class T>
+Buffer<E> ToDevice(Device<T>& device, const Array& values) {
+  std::vector<E> converted;
+  converted.reserve(values.size());
+  for (const double value : values) converted.push_back(ToElement<E>(value));
+  Buffer<E> buffer(device, converted.size());
+  buffer.CopyFromHost(converted);
+  return buffer;
+}
+
+template <class T>
+Buffer<std::int32_t> TokensToDevice(Device<T>& device, const std::vector<std::int32_t>& tokens) {
+  Buffer<std::int32_t> buffer(device, tokens.size());
+  buffer.CopyFromHost(tokens);
+  return buffer;
+}
+
+/// A buffer of NaN: what an operation must write and may not read.
+template <class E, class T>
+Buffer<E> Unread(Device<T>& device, std::int64_t count) {
+  return ToDevice<E>(device, Array(static_cast<std::size_t>(count), std::nan("")));
+}
+
+template <class E>
+Array ToHost(const Buffer<E>& buffer) {
+  std::vector<E> values(buffer.size());
+  buffer.CopyToHost(values);
+  Array array;
+  array.reserve(values.size());
+  for (const E value : values) array.push_back(ToFloat(value));
+  return array;
+}
+
+inline double Dot(const Array& a, const Array& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+}  // namespace adaptive_train::kernels

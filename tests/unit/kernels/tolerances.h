@@ -1,0 +1,106 @@
+// How far an operation of a device may be from the float64 reference: one table for all operations
+// and scalars.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "kernels/scalar.h"
+
+namespace adaptive_train::kernels {
+
+enum class Op {
+  kMatmul,
+  kWeightGradient,
+  kNorm,
+  kNormBackward,
+  kGelu,
+  kGeluBackward,
+  kSwiglu,
+  kSwigluBackward,
+  kRope,
+  kAttention,
+  kAttentionBackward,
+  kEmbedding,
+  kEmbeddingBackward,
+  kHeadLoss,
+  kDropout,
+  kAdamW,
+  kRound,
+  kReduction,
+};
+
+/// |actual - expected| may be up to relative * |expected| + of_largest * max(1, largest |expected|
+/// of the array).
+struct Bound {
+  double relative;
+  double of_largest;
+
+  bool Allows(double expected, double actual, double largest) const {
+    return std::abs(actual - expected) <=
+           relative * std::abs(expected) + of_largest * std::max(1.0, largest);
+  }
+};
+
+/// What float32 arithmetic may cost: sums of a few hundred terms of size 1, unless the line says
+/// otherwise.
+inline double ArithmeticError(Op op) {
+  switch (op) {
+    case Op::kMatmul:
+      return 2e-6;  // errors of a sum grow with the root of its length; GELU's terms are below 1
+    case Op::kWeightGradient:
+      return 2e-6;  // the same sums, over rows
+    case Op::kNorm:
+      return 4e-6;  // a small variance enlarges what its mean lost
+    case Op::kNormBackward:
+      return 6e-6;  // two means and the statistics' own error
+    case Op::kGelu:
+      return 5e-7;  // an exponential and a division
+    case Op::kGeluBackward:
+      return 2e-6;  // slopes up to 1.1, to 5e-7, times gradients
+    case Op::kSwiglu:
+      return 1e-6;  // one exponential and a division
+    case Op::kSwigluBackward:
+      return 2e-6;  // the same, and a sum of two products
+    case Op::kRope:
+      return 1e-6;  // angles are made in double; one rounding of each sine and product
+    case Op::kAttention:
+      return 4e-6;  // an exponential turns the scores' absolute error into a relative one
+    case Op::kAttentionBackward:
+      return 8e-6;  // probabilities as in forward, then a difference and two more sums
+    case Op::kEmbedding:
+      return 5e-7;  // two additions
+    case Op::kEmbeddingBackward:
+      return 3e-6;  // a sum over all rows of one token
+    case Op::kHeadLoss:
+      return 4e-6;  // the logits' absolute error goes into the loss and all gradients
+    case Op::kDropout:
+      return 5e-7;  // one product and one addition
+    case Op::kAdamW:
+      return 2e-6;  // a root and two divisions
+    case Op::kRound:
+      return 0;  // nothing but the rounding
+    case Op::kReduction:
+      return 1e-12;  // sums in double
+  }
+  return 0;
+}
+
+/// For an output that is stored as T: the rounding on the way to memory, and the arithmetic before
+/// it. Sums that are kept in Accumulator<T> have the bound of Accumulator<T>.
+template <class T>
+Bound Tolerance(Op op) {
+  if constexpr (std::is_same_v<T, double>) {
+    return {0, 1e-12};  // another order of the same sums
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return {0x1p-8, ArithmeticError(op)};  // 8 bits of significand: half a unit in the last place
+  } else if constexpr (std::is_same_v<T, Float16>) {
+    return {0x1p-11,
+            ArithmeticError(op) + 0x1p-25};  // 11 bits, and 2^-24 is the smallest step near zero
+  } else {
+    return {0, ArithmeticError(op)};
+  }
+}
+
+}  // namespace adaptive_train::kernels

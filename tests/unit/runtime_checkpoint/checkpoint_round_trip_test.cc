@@ -1,0 +1,130 @@
+// What some number of ranks wrote, any number reads, bit for bit.
+#include <gmock/gmock.h>
+
+#include "tests/unit/runtime_checkpoint/saved_state.h"
+
+namespace adaptive_train {
+namespace {
+
+using testing::ElementsAre;
+
+class RoundTripTest : public CheckpointTest, public testing::WithParamInterface<int> {};
+
+TEST_F(CheckpointTest, AnEmptyOrMissingFolderHasNone) {
+  EXPECT_FALSE(Newest().step);
+  std::filesystem::remove(path_);
+  EXPECT_FALSE(Newest().step);
+  EXPECT_EQ(Save(1, {}), "saved") << "the folder is made";
+}
+
+TEST_P(RoundTripTest, EveryBitAndNumber) {
+  for (const ModelDims& dims : {kSmallDims, kLargeDims}) {
+    const std::int64_t step = 100 + dims.hidden;
+    ASSERT_EQ(Save(step, {.ranks = GetParam(), .attempt = 7}, dims), "saved");
+    const NewestCheckpoint newest = Newest(dims);
+    EXPECT_EQ(newest.step, step);
+    EXPECT_THAT(newest.unfinished, ElementsAre());
+    EXPECT_EQ(Check(step, dims), "whole");
+  }
+}
+
+/// Readers that each hold a part, cut at other places than the writers' parts.
+TEST_P(RoundTripTest, PartsForAnyNumberOfReaders) {
+  const ParameterLayout layout = WholeLayout(kLargeDims);
+  ASSERT_EQ(Save(5, {.ranks = GetParam()}, kLargeDims), "saved");
+  auto reader = CheckpointReader::Open(CheckpointFolder(path_).PathOf(5));
+  ASSERT_TRUE(reader) << reader.error().message;
+  const SavedState written(layout, 5);
+  for (std::int64_t readers = 1; readers <= 4; ++readers) {
+    SavedState read(layout);
+    for (std::int64_t rank = 0; rank < readers; ++rank) {
+      const ElementRange part = PartOf(layout.size(), rank, readers);
+      std::vector<CheckpointRequest> requests;
+      for (std::size_t arena = 0; arena < kTrainingArenas; ++arena) {
+        auto place = static_cast<std::size_t>(part.begin);
+        for (const CheckpointPiece& piece : PiecesOf(layout, part)) {
+          const auto count = static_cast<std::size_t>(piece.end - piece.begin);
+          requests.push_back({arena, piece.name, piece.begin,
+                              std::span(read.arenas[arena]).subspan(place, count)});
+          place += count;
+        }
+      }
+      auto done = reader->Read(requests);
+      ASSERT_TRUE(done) << done.error().message;
+    }
+    EXPECT_EQ(read.arenas, written.arenas);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Writers, RoundTripTest, testing::Values(1, 2, 3, 4));
+
+TEST_F(CheckpointTest, OneRangeOfOneParameter) {
+  ASSERT_EQ(Save(9, {.ranks = 3}), "saved");
+  auto reader = CheckpointReader::Open(CheckpointFolder(path_).PathOf(9));
+  ASSERT_TRUE(reader);
+  std::vector<float> values(701);
+  const CheckpointRequest request{1, "wte.weight", 600, values};
+  ASSERT_TRUE(reader->Read({&request, 1}));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    ASSERT_EQ(values[i], SavedState::ValueAt(9, 1, 600 + static_cast<std::int64_t>(i)));
+  const CheckpointRequest beyond{1, "wte.weight", 256 * 8 - 700, values};
+  EXPECT_THAT(reader->Read({&beyond, 1}).error().message, testing::HasSubstr("it has 2048"));
+  const CheckpointRequest unknown{0, "h.7.ln_1.bias", 0, values};
+  EXPECT_THAT(reader->Read({&unknown, 1}).error().message,
+              testing::HasSubstr("no parameter \"h.7.ln_1.bias\""));
+}
+
+TEST_F(CheckpointTest, EvaluationReadsParametersAlone) {
+  ASSERT_EQ(Save(2, {.ranks = 2}), "saved");
+  const ParameterLayout layout = WholeLayout(kSmallDims);
+  SavedState read(layout);
+  auto reader = CheckpointReader::Open(CheckpointFolder(path_).PathOf(2));
+  ASSERT_TRUE(reader->Read(layout, {read.arenas[0], {}, {}}));
+  EXPECT_EQ(read.arenas[0], SavedState(layout, 2).arenas[0]);
+  EXPECT_EQ(read.arenas[1], SavedState(layout).arenas[1]);
+}
+
+/// Two stages with tied embeddings, the second of them sharded over two ranks: each writes what it
+/// owns, and the second stage's copy of the embedding is nobody's.
+TEST_F(CheckpointTest, StagesAndOptimizerShardsMakeOneCheckpoint) {
+  ModelDims dims = kSmallDims;
+  dims.layers = 3;
+  const ParameterLayout first(dims, {0, 1, true, false}), second(dims, {1, 3, false, true});
+  const std::int64_t copy = second.Find("wte.weight")->offset;
+  const ElementRange whole{0, first.size()};
+  SavingRanks ranks;
+  const SavingRanks::Options options{.ranks = 3};
+  ranks.Add(path_, dims, options, 0, first, {whole, whole, whole});
+  for (std::int64_t half = 0; half < 2; ++half) {
+    const ElementRange part = PartOf(copy, half, 2);
+    // Parameters are cut elsewhere than moments.
+    const ElementRange uneven = half == 0 ? ElementRange{0, 11} : ElementRange{11, copy};
+    ranks.Add(path_, dims, options, 1 + half, second, {uneven, part, part});
+  }
+  const SavedState first_state(first, 4), second_state(second, 4);
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    ASSERT_TRUE(ranks.writers[rank]->Begin(
+        StepOf(4), rank == 0 ? first_state.ConstSpans() : second_state.ConstSpans()));
+  ASSERT_EQ(ranks.Finish(), "saved");
+  EXPECT_EQ(Check(4, dims), "whole");
+  // A stage reads its own layout, the copy of the embedding included.
+  SavedState read(second);
+  auto done = CheckpointFolder(path_).Read(4, OwnerOf(dims), second, read.Spans());
+  ASSERT_TRUE(done) << done.error().message;
+  const SavedState all(WholeLayout(dims), 4);
+  EXPECT_TRUE(
+      std::equal(read.arenas[0].begin() + copy, read.arenas[0].end(), all.arenas[0].begin()));
+}
+
+TEST_F(CheckpointTest, WhatWasSavedIsTheStateAtBegin) {
+  SavingRanks ranks(path_, kLargeDims, {.ranks = 2});
+  SavedState state(WholeLayout(kLargeDims), 1);
+  for (const auto& writer : ranks.writers)
+    ASSERT_TRUE(writer->Begin(StepOf(1), state.ConstSpans()));
+  for (auto& arena : state.arenas) std::fill(arena.begin(), arena.end(), -1.0F);
+  EXPECT_EQ(ranks.Finish(), "saved");
+  EXPECT_EQ(Check(1, kLargeDims), "whole");
+}
+
+}  // namespace
+}  // namespace adaptive_train
