@@ -16,6 +16,8 @@ namespace adaptive_train {
 namespace {
 
 constexpr std::size_t kMaxConfigBytes = 1 << 20;
+/// Random numbers know their step in 32 bits.
+constexpr std::int64_t kMostSteps = 4'000'000'000;
 
 /// One key: how to read it into a Config and how to print it from one.
 struct Key {
@@ -306,8 +308,12 @@ Result<void> Check(const Config& c) {
   if (c.data.train.empty()) return Fail("data.train is missing: name the training text");
   const ModelDims dims = DimsOf(c.model);
   if (auto good = CheckDims(dims); !good) return good;
-  if (c.data.format == "bytes" && c.model.vocab < 256)
-    return Fail(fmt::format("model.vocab = {} is too small: bytes need 256", c.model.vocab));
+  if (c.data.format == "bytes" && TextVocab(c.model) < 256) {
+    return Fail(
+        fmt::format("model.vocab = {} is too small: bytes need 256, with bert 257", c.model.vocab));
+  }
+  if (c.train.steps > kMostSteps)
+    return Fail(fmt::format("train.steps = {}: at most {} are counted", c.train.steps, kMostSteps));
   if (double parameters = RoughParameters(dims); parameters > 1e12)
     return Fail(
         fmt::format("the model would have {:.3g} parameters; the limit is 1e12", parameters));
@@ -347,7 +353,8 @@ Result<void> Check(const Config& c) {
 
 /// Paths of what a file reads are relative to the file, so that a job can start anywhere.
 void ResolvePaths(Config& config, const std::filesystem::path& folder) {
-  for (std::string* path : {&config.data.train, &config.data.validation, &config.checkpoint.start}) {
+  for (std::string* path :
+       {&config.data.train, &config.data.validation, &config.checkpoint.start}) {
     if (path->empty() || *path == "auto" || *path == "none") continue;
     *path = (folder / *path).lexically_normal().string();
   }

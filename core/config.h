@@ -73,7 +73,7 @@ struct CompressionConfig {
 struct CheckpointConfig {
   std::string dir = "auto";    // auto: RUN_DIR/checkpoints
   std::string start = "none";  // checkpoint whose parameters a new run begins with; none: drawn
-  std::int64_t every = 0;    // steps; 0 = only when asked or stopped, and at the end
+  std::int64_t every = 0;      // steps; 0 = only when asked or stopped, and at the end
   std::int64_t keep = 2;
 };
 

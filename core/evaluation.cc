@@ -1,6 +1,7 @@
 #include "core/evaluation.h"
 
 #include <cmath>
+#include <limits>
 
 #include "core/json.h"
 
@@ -42,6 +43,9 @@ Result<EvaluationRequest> EvaluationRequestFromJson(std::string_view text) {
       text, "evaluation request", [](const nlohmann::json& json) -> Result<EvaluationRequest> {
         auto request = json.get<EvaluationRequest>();
         if (auto good = CheckDims(request.dims); !good) return tl::unexpected(good.error());
+        if (request.text_vocab < 1 || request.text_vocab > request.dims.vocab ||
+            request.dims.vocab < 2)
+          return Fail("evaluation request: text_vocab must lie from 1 to the vocabulary");
         if (request.batch < 1 || request.threads < 1 || request.samples < 0)
           return Fail("evaluation request: batch and threads must be 1 or more");
         return request;
@@ -49,9 +53,17 @@ Result<EvaluationRequest> EvaluationRequestFromJson(std::string_view text) {
 }
 
 Result<Evaluation> EvaluationFromJson(std::string_view text) {
-  return ReadJson<Evaluation>(
-      text, "evaluation",
-      [](const nlohmann::json& json) -> Result<Evaluation> { return json.get<Evaluation>(); });
+  return ReadJson<Evaluation>(text, "evaluation",
+                              [](const nlohmann::json& json) -> Result<Evaluation> {
+                                // JSON has no NaN: a loss that is none travels as null.
+                                nlohmann::json numbers = json;
+                                const bool diverged = json.at("loss").is_null();
+                                if (diverged) numbers["loss"] = 0;
+                                auto evaluation = numbers.get<Evaluation>();
+                                if (diverged)
+                                  evaluation.loss = std::numeric_limits<double>::quiet_NaN();
+                                return evaluation;
+                              });
 }
 
 }  // namespace adaptive_train

@@ -14,6 +14,13 @@
 
 namespace adaptive_train {
 
+/// A value in words. Not what it holds where it holds others: their text is made by recursion, as
+/// deep as they are.
+inline std::string InWords(const nlohmann::json& value) {
+  return value.is_structured() ? std::string("an ") + value.type_name()
+                               : Printable(value.dump(), 60);
+}
+
 /// Parses `text`, checks format_version and lets `read` take what it needs; `what` names the
 /// document.
 template <class T, class Read>
@@ -21,7 +28,7 @@ Result<T> ReadJson(std::string_view text, const char* what, Read read) {
   try {
     const auto json = nlohmann::json::parse(text);
     if (!json.is_object()) return Fail(fmt::format("{}: not a JSON object", what));
-    const int version = json.at("format_version").template get<int>();
+    const auto version = json.at("format_version").template get<std::int64_t>();
     if (version < 1 || version > kFormatVersion) {
       return Fail(fmt::format("{}: format_version {} is not one that this program reads (1 to {})",
                               what, version, kFormatVersion));

@@ -88,8 +88,10 @@ LayerShape Head(const ModelDims& dims, const TrainingFormat& format) {
   const std::int64_t parameters = NormParameters(dims) +
                                   (bert ? dense + dims.hidden + dims.vocab : 0) +
                                   (dims.tie_embeddings ? 0 : weight);
-  return Counted("head", format, parameters, 2.0 * static_cast<double>(weight + dense),
-                 dims.sequence * per_token);
+  // Only what is to be predicted needs logits.
+  const double predicted = Architecture::Of(dims.kind).causal ? 1 : 0.15;
+  const double flops = 2.0 * (predicted * static_cast<double>(weight) + static_cast<double>(dense));
+  return Counted("head", format, parameters, flops, dims.sequence * per_token);
 }
 
 std::int64_t WorkspaceBytes(const ModelDims& dims, const TrainingFormat& format) {
@@ -121,13 +123,16 @@ std::int64_t LinearScratch(std::int64_t rows, std::int64_t in, std::int64_t out,
   return (panels + (widens ? rows * std::max(in, out) : 0)) * kFloatBytes;
 }
 
-/// What it takes for the head: a chunk of logits, and the chunk's inputs with their gradients.
-std::int64_t HeadScratch(const ModelDims& dims, std::int64_t rows) {
+/// What it takes for the head: a chunk of logits, the chunk's inputs with their gradients, a tile
+/// of weights a thread.
+std::int64_t HeadScratch(const ModelDims& dims, std::int64_t rows, std::int64_t threads) {
   constexpr std::int64_t kChunk = 512, kVocabTile = 384;
   if (!Architecture::Of(dims.kind).causal) rows = (15 * rows + 99) / 100;
   const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
   const std::int64_t chunk = chunks == 0 ? 0 : (rows + chunks - 1) / chunks;
-  return chunk * (2 * dims.hidden + RoundedUp(dims.vocab, kVocabTile)) * kFloatBytes;
+  return (chunk * (2 * dims.hidden + RoundedUp(dims.vocab, kVocabTile)) +
+          threads * kVocabTile * (dims.hidden + 1)) *
+         kFloatBytes;
 }
 
 }  // namespace
@@ -146,6 +151,13 @@ const Architecture& Architecture::Of(ModelKind kind) {
     default:
       return kGpt2;
   }
+}
+
+std::string IdentityOf(const ModelDims& dims) {
+  const char* kind = dims.kind == ModelKind::kLlama  ? "llama"
+                     : dims.kind == ModelKind::kBert ? "bert"
+                                                     : "gpt2";
+  return fmt::format("model.kind = {}, model.heads = {}", kind, dims.heads);
 }
 
 std::int64_t ModelDims::Ffn() const {
@@ -205,13 +217,15 @@ ModelShape ModelShape::Of(const ModelDims& dims, const TrainingFormat& format) {
   return shape;
 }
 
-std::int64_t ModelShape::PeakBytes(std::int64_t micro_batch, std::int64_t ranks) const {
+std::int64_t ModelShape::PeakBytes(std::int64_t micro_batch, std::int64_t ranks,
+                                   std::int64_t threads) const {
   const std::int64_t rows = micro_batch * dims.sequence;
   const bool widens = format.precision != Precision::kFp32;
-  const std::int64_t scratch = std::max(
-      {HeadScratch(dims, rows), LinearScratch(rows, dims.hidden, dims.QkvColumns(), widens),
-       LinearScratch(rows, dims.hidden, dims.FfnColumns(), widens),
-       LinearScratch(rows, dims.Ffn(), dims.hidden, widens)});
+  const std::int64_t scratch =
+      std::max({HeadScratch(dims, rows, threads),
+                LinearScratch(rows, dims.hidden, dims.QkvColumns(), widens),
+                LinearScratch(rows, dims.hidden, dims.FfnColumns(), widens),
+                LinearScratch(rows, dims.Ffn(), dims.hidden, widens)});
   const std::int64_t snapshot = 3 * total.parameters * kFloatBytes / ranks;
   // Received pieces of the gradients' sums, at worst of all buckets at once.
   const std::int64_t ring = ranks > 1 ? total.gradient_bytes / ranks : 0;

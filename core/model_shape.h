@@ -52,6 +52,9 @@ struct ModelDims {
 /// Fails in one line, naming the key of the configuration, where no such model can be built.
 Result<void> CheckDims(const ModelDims& dims);
 
+/// What no parameter's shape tells of a model: "model.kind = gpt2, model.heads = 4".
+std::string IdentityOf(const ModelDims& dims);
+
 /// Of activations, of the weights that products read, and of what crosses stages. Master weights,
 /// gradients and moments are float32 in each.
 enum class Precision { kFp32, kBf16, kFp16 };
@@ -98,7 +101,7 @@ struct ModelShape {
   /// Bytes that a rank needs on a processor at its peak: parameters, gradients, moments, the
   /// snapshot of checkpoints (of its part, one of `ranks`), activations of a micro-batch, scratch
   /// of the operations, and the process itself.
-  std::int64_t PeakBytes(std::int64_t micro_batch, std::int64_t ranks) const;
+  std::int64_t PeakBytes(std::int64_t micro_batch, std::int64_t ranks, std::int64_t threads) const;
 
   /// Forward and backward: three times the forward products. What recomputation adds is not
   /// counted, as is customary.

@@ -15,9 +15,9 @@ namespace adaptive_train::kernels {
 /// residual.
 ///
 /// With `gelu` other than kNone, and
-///   activated     activated = gelu(c) is stored beside c, computed from c before its rounding to T
-///   gelu_input    c is multiplied by gelu'(gelu_input[rows, columns]): the product is the gradient
-///   of a GELU's output, c
+///   activated     activated = gelu(c) is stored beside c, computed from c as it is stored, after
+///   its rounding to T gelu_input    c is multiplied by gelu'(gelu_input[rows, columns]): the
+///   product is the gradient of a GELU's output, c
 ///                 that of its input. Without bias and residual.
 /// exactly one of the two is given; neither overlaps anything.
 template <class T>

@@ -159,7 +159,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
 }
 
 /// `adaptive-train-worker evaluate REQUEST`: for adaptive-train eval. Prints the answer.
-int RunEvaluation(const char* text) {
+int RunEvaluation(const char* text) try {
   const auto request = EvaluationRequestFromJson(text);
   const Result<Evaluation> evaluation =
       request ? Evaluate(*request) : Result<Evaluation>(tl::unexpected(request.error()));
@@ -169,6 +169,9 @@ int RunEvaluation(const char* text) {
   }
   fmt::print("{}\n", ToJson(*evaluation));
   return 0;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "evaluating: {}\n", error.what());
+  return ToInt(RankExit::kDevice);
 }
 
 int Main() {

@@ -21,27 +21,38 @@ using DoubleTag = hn::ScalableTag<double>;
 using Doubles = hn::Vec<DoubleTag>;
 using DoubleHalfTag = hn::Rebind<float, DoubleTag>;  // as many floats as Doubles has doubles
 
-template <bool kSquared, class Part>
-HWY_INLINE Doubles Add(Doubles sum, const float* from, Part part) {
-  const Doubles value = hn::PromoteTo(DoubleTag(), LoadPart(DoubleHalfTag(), from, part));
+/// As many running sums whatever the vectors' size, so that every instruction set gives the same
+/// bits: each rank computes the gradients' norm for itself. Squares of floats are exact in double,
+/// fused or not.
+constexpr std::int64_t kSums = 16;
+
+template <bool kSquared>
+HWY_INLINE Doubles Add(Doubles sum, const float* from) {
+  const Doubles value = hn::PromoteTo(DoubleTag(), LoadPart(DoubleHalfTag(), from, Whole()));
   return kSquared ? hn::MulAdd(value, value, sum) : hn::Add(sum, value);
 }
 
-/// Four sums side by side, since an addition takes longer than loading its operand.
 template <bool kSquared>
 double SumOfPiece(const float* values, std::int64_t count) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(DoubleTag()));
-  Doubles s0 = hn::Zero(DoubleTag()), s1 = s0, s2 = s0, s3 = s0;
+  constexpr auto kWidth = static_cast<std::int64_t>(hn::MaxLanes(DoubleTag()));
+  Doubles sums[kSums / kWidth];
+  for (Doubles& sum : sums) sum = hn::Zero(DoubleTag());
   std::int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    s0 = Add<kSquared>(s0, values + i, Whole());
-    s1 = Add<kSquared>(s1, values + i + lanes, Whole());
-    s2 = Add<kSquared>(s2, values + i + 2 * lanes, Whole());
-    s3 = Add<kSquared>(s3, values + i + 3 * lanes, Whole());
+  for (; i + kSums <= count; i += kSums) {
+    for (std::int64_t v = 0; v < kSums / kWidth; ++v)
+      sums[v] = Add<kSquared>(sums[v], values + i + v * kWidth);
   }
-  for (; i + lanes <= count; i += lanes) s0 = Add<kSquared>(s0, values + i, Whole());
-  if (i < count) s1 = Add<kSquared>(s1, values + i, First{static_cast<std::size_t>(count - i)});
-  return hn::GetLane(hn::SumOfLanes(DoubleTag(), hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+  double lanes[kSums];
+  for (std::int64_t v = 0; v < kSums / kWidth; ++v)
+    hn::StoreU(sums[v], DoubleTag(), lanes + v * kWidth);
+  for (std::int64_t lane = 0; i < count; ++i, ++lane) {
+    const double value = values[i];
+    lanes[lane] += kSquared ? value * value : value;
+  }
+  for (std::int64_t width = kSums / 2; width > 0; width /= 2) {
+    for (std::int64_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  }
+  return lanes[0];
 }
 
 double SumPiece(const float* values, std::int64_t count) {

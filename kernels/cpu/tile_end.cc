@@ -24,13 +24,15 @@ void FinishAs(const TileEnd<T>& x, std::int64_t begin, std::int64_t end) {
       if (x.bias != nullptr) c = hn::Add(c, Load(x.bias + i, part));
       if (x.residual != nullptr) c = hn::Add(c, Load(x.residual + at + i, part));
       if constexpr (kForm != GeluForm::kNone) {
-        if (x.activated != nullptr) {
-          Store(Gelu<kForm>(c), x.activated + at + i, part);
-        } else {
+        if (x.activated == nullptr)
           c = hn::Mul(c, GeluDerivative<kForm>(Load(x.gelu_input + at + i, part)));
-        }
       }
       Store(c, x.c + at + i, part);
+      if constexpr (kForm != GeluForm::kNone) {
+        // Of what is stored, rounded: recomputation starts from there.
+        if (x.activated != nullptr)
+          Store(Gelu<kForm>(Load(x.c + at + i, part)), x.activated + at + i, part);
+      }
     });
   }
 }

@@ -33,7 +33,7 @@ constexpr const char* kFooter = R"(Examples:
 Train on it with data.train = "data/web" and model.vocab of at least the vocabulary's size.)";
 
 constexpr const char* kBuildFooter =
-    R"(A file named *.jsonl has a document in each line, any other file is one document.
+    R"(A file named *.jsonl or *.ndjson has a document in each line, any other file is one document.
 Written are PREFIX.bin and PREFIX.idx (Megatron's format), PREFIX.model and PREFIX.json.
 Exit codes: 0 done, 2 wrong usage or input, 130 or 143 stopped: nothing was written.)";
 

@@ -57,9 +57,12 @@ Result<Exported> Export(const Arguments& arguments) {
   auto tokenizer = TokenizerOf(model->config.data);
   if (tokenizer) {
     std::error_code error;
-    std::filesystem::copy_file(*tokenizer, arguments.hf + "/tokenizer.model",
-                               std::filesystem::copy_options::overwrite_existing, error);
-    if (error) return Fail(fmt::format("{}/tokenizer.model: {}", arguments.hf, error.message()));
+    std::filesystem::copy_file(*tokenizer, arguments.hf + "/tokenizer.model", error);
+    if (error) {
+      return Fail(fmt::format("{}/tokenizer.model: {}; the model itself is there", arguments.hf,
+                              error.message()),
+                  ExitCode::kPreflight);
+    }
   }
   return Exported{std::move(*model), *step, std::move(tokenizer)};
 }

@@ -64,7 +64,11 @@ Result<ImportedCheckpoint> Import(const Arguments& arguments) {
   auto imported = ImportCheckpoint(arguments.hf, arguments.sequence, arguments.output);
   if (!imported) return imported;
   auto written = WriteFile(config_path, ToToml(ConfigOf(*imported)));
-  if (!written) return tl::unexpected(written.error());
+  if (!written) {
+    // So that the same command works once there is room.
+    std::filesystem::remove_all(imported->path, ignored);
+    return tl::unexpected(written.error());
+  }
   return imported;
 }
 

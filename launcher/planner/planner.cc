@@ -52,10 +52,13 @@ std::vector<Device> Choose(const Cluster& cluster, std::size_t count,
 /// does.
 std::int64_t LargestMicroBatch(const ModelShape& model, const RankPlan& rank, std::int64_t ranks) {
   const double limit = kMemoryShare * static_cast<double>(rank.device.memory_bytes);
-  std::int64_t micro_batch = rank.samples;
-  while (micro_batch > 0 && static_cast<double>(model.PeakBytes(micro_batch, ranks)) > limit)
-    micro_batch /= 2;
-  return micro_batch;
+  std::int64_t fits = 0, too_large = rank.samples + 1;
+  while (too_large - fits > 1) {
+    const std::int64_t middle = fits + (too_large - fits) / 2;
+    const auto bytes = static_cast<double>(model.PeakBytes(middle, ranks, rank.device.threads));
+    (bytes <= limit ? fits : too_large) = middle;
+  }
+  return fits;
 }
 
 Result<std::size_t> CountRanks(const Cluster& cluster, const PlanRequest& request,
@@ -90,12 +93,15 @@ Result<void> SetMicroBatches(const ModelShape& model, const PlanRequest& request
           "rank {} on {} needs {:.0f} MiB for a micro-batch of {}, {:.0f} % of its {:.0f} MiB may "
           "be used",
           rank.rank, rank.device.node,
-          static_cast<double>(model.PeakBytes(std::max<std::int64_t>(wanted, 1), ranks)) / kMiB,
+          static_cast<double>(
+              model.PeakBytes(std::max<std::int64_t>(wanted, 1), ranks, rank.device.threads)) /
+              kMiB,
           std::max<std::int64_t>(wanted, 1), 100 * kMemoryShare,
           static_cast<double>(rank.device.memory_bytes) / kMiB));
     }
     rank.micro_batch = wanted;
-    plan.memory_bytes = std::max(plan.memory_bytes, model.PeakBytes(wanted, ranks));
+    plan.memory_bytes =
+        std::max(plan.memory_bytes, model.PeakBytes(wanted, ranks, rank.device.threads));
   }
   return {};
 }
@@ -136,8 +142,12 @@ Result<Plan> MakePlan(const Cluster& cluster, const ModelShape& model, const Pla
   if (!count) return tl::unexpected(count.error());
   const auto devices = Choose(cluster, *count, plan.why);
   std::vector<double> speeds;
-  for (const Device& device : devices)
-    speeds.push_back(std::min(SpeedOf(cluster, device), static_cast<double>(device.threads)));
+  for (const Device& device : devices) {
+    const double threads = request.threads ? static_cast<double>(*request.threads)
+                                           : static_cast<double>(device.threads);
+    speeds.push_back(
+        std::min({SpeedOf(cluster, device), static_cast<double>(device.threads), threads}));
+  }
   const auto shares = Apportion(request.global_batch, speeds);
   std::int64_t next = 0;
   for (std::size_t i = 0; i < devices.size(); ++i) {

@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "core/file_io.h"
+#include "core/json.h"
 
 namespace adaptive_train {
 namespace {
@@ -54,7 +55,7 @@ Result<T> Parse(std::string_view text, const std::string& what, Read read) {
     const json& version = document.at("format_version");
     if (version != kCheckpointFormatVersion) {
       throw BadContent{fmt::format("format_version {} is not one that this program reads ({})",
-                                   Printable(version.dump()), kCheckpointFormatVersion)};
+                                   InWords(version), kCheckpointFormatVersion)};
     }
     return read(document);
   } catch (const json::exception& error) {

@@ -1,13 +1,20 @@
 #include "runtime/checkpoint/checkpoint_parameters.h"
 
+#include <fmt/format.h>
+
+#include "core/file_io.h"
 #include "runtime/checkpoint/checkpoint_reader.h"
 
 namespace adaptive_train {
 
-Result<std::int64_t> ReadParameters(const std::string& folder, const ParameterLayout& layout,
-                                    std::span<float> parameters) {
+Result<std::int64_t> ReadParameters(const std::string& folder, const std::string& model,
+                                    const ParameterLayout& layout, std::span<float> parameters) {
   auto reader = CheckpointReader::Open(folder);
   if (!reader) return tl::unexpected(reader.error());
+  const std::string& identity = reader->manifest().at.identity;
+  if (!identity.starts_with(model + ","))
+    return Fail(fmt::format("{}: of a run with {}, not {}", folder, Printable(identity), model),
+                ExitCode::kRankFailure);
   auto same = reader->Expect(reader->manifest().at.identity, ParametersOf(layout));
   if (!same) return tl::unexpected(same.error());
   auto read = reader->Read(layout, {parameters, {}, {}});

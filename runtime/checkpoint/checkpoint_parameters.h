@@ -11,9 +11,10 @@
 namespace adaptive_train {
 
 /// Reads and checks the parameters of the checkpoint in `folder` into `parameters`, the arena of
-/// `layout`, which is a whole model's. Gives the checkpoint's step. Refuses one of other parameters;
-/// what the run was besides does not matter. Blocking; any thread.
-Result<std::int64_t> ReadParameters(const std::string& folder, const ParameterLayout& layout,
-                                    std::span<float> parameters);
+/// `layout`, which is a whole model's. Gives the checkpoint's step. Refuses one of other
+/// parameters or of another `model` in the words of IdentityOf; what the run was besides does not
+/// matter. Blocking; any thread.
+Result<std::int64_t> ReadParameters(const std::string& folder, const std::string& model,
+                                    const ParameterLayout& layout, std::span<float> parameters);
 
 }  // namespace adaptive_train

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "runtime/checkpoint/checkpoint_files.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/checkpoint_parameters.h"
 #include "runtime/checkpoint/checkpoint_shard.h"
@@ -15,10 +16,11 @@ namespace adaptive_train {
 namespace {
 
 /// No run has these words: a run starts from an imported checkpoint, it does not resume it.
-constexpr const char* kImportedIdentity = "imported from a Hugging Face folder";
+constexpr const char* kImported = ", imported from a Hugging Face folder";
 
 /// One shard with everything.
-Result<void> WriteFirstCheckpoint(const CheckpointFolder& folder, const ParameterLayout& layout,
+Result<void> WriteFirstCheckpoint(const CheckpointFolder& folder, const std::string& model,
+                                  const ParameterLayout& layout,
                                   const std::vector<float>& parameters) {
   std::vector<float> state(kTrainingArenas * parameters.size());
   std::copy(parameters.begin(), parameters.end(), state.begin());
@@ -29,9 +31,10 @@ Result<void> WriteFirstCheckpoint(const CheckpointFolder& folder, const Paramete
                             [] { return false; });
   if (!written) return written;
   CheckpointStep at;
-  at.identity = kImportedIdentity;
+  at.identity = model + kImported;
   auto committed = CommitShards(folder, attempt, at, {at.identity, ParametersOf(layout)}, 1);
-  if (!committed) RemoveShard(folder, attempt, 0, 0);
+  // The import has failed already: what cannot be removed is left.
+  if (!committed) (void)RemoveFlatFolder(folder.PartPathOf(0, attempt));
   return committed;
 }
 
@@ -41,7 +44,7 @@ Result<std::int64_t> ExportCheckpoint(const std::string& checkpoint, const Model
                                       const std::string& hf_folder) {
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   std::vector<float> parameters(static_cast<std::size_t>(layout.size()));
-  auto step = ReadParameters(checkpoint, layout, parameters);
+  auto step = ReadParameters(checkpoint, IdentityOf(dims), layout, parameters);
   if (!step) return step;
   auto written = WriteHfModel(hf_folder, dims, parameters);
   if (!written) return tl::unexpected(written.error());
@@ -61,7 +64,8 @@ Result<ImportedCheckpoint> ImportCheckpoint(const std::string& hf_folder,
   auto model = ReadHfModel(hf_folder, sequence);
   if (!model) return tl::unexpected(model.error());
   const ParameterLayout layout(model->dims, StageSlice::Whole(model->dims));
-  auto written = WriteFirstCheckpoint(checkpoints, layout, model->parameters);
+  auto written =
+      WriteFirstCheckpoint(checkpoints, IdentityOf(model->dims), layout, model->parameters);
   if (!written) return tl::unexpected(written.error());
   imported.dims = model->dims;
   imported.parameters = layout.size();

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/file_io.h"
+#include "core/json.h"
 
 namespace adaptive_train {
 namespace {
@@ -81,9 +82,8 @@ class HfKeys {
 
  private:
   void Wrong(const char* key, const Json* value, const std::string& allowed) {
-    Refuse(value == nullptr
-               ? fmt::format("{} is missing: {} is needed", key, allowed)
-               : fmt::format("{} = {}: allowed is {}", key, Printable(value->dump(), 60), allowed));
+    Refuse(value == nullptr ? fmt::format("{} is missing: {} is needed", key, allowed)
+                            : fmt::format("{} = {}: allowed is {}", key, InWords(*value), allowed));
   }
 
   const Json& json_;

@@ -86,7 +86,8 @@ Result<void> WriteHfModel(const std::string& folder, const ModelDims& dims,
   }
   auto made = MakeFolder(folder);
   if (!made) return made;
-  for (const char* file : {"config.json", "model.safetensors", "model.safetensors.index.json"}) {
+  for (const char* file :
+       {"config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.model"}) {
     std::error_code ignored;
     if (std::filesystem::exists(folder + "/" + file, ignored)) {
       return Fail(fmt::format("{}: holds {} already; name another folder", folder, file));

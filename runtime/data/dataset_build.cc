@@ -131,7 +131,9 @@ class SampledLines {
   /// Up to a line feed or the trainer's mark; a long line in parts, cut between characters.
   std::string TakeLine() {
     const std::size_t feed = std::min(rest_.find('\n'), rest_.size());
-    const std::size_t mark = std::min(rest_.find(kSentencePieceMark), rest_.size());
+    // Looked for in the line only: the mark is hardly ever there, and the rest of the piece may be
+    // long.
+    const std::size_t mark = std::min(rest_.substr(0, feed).find(kSentencePieceMark), feed);
     std::size_t end = std::min(feed, mark), skip = 0;
     if (end > kMostSentenceBytes) {
       end = kMostSentenceBytes;

@@ -27,8 +27,6 @@ class LinearLayer {
   /// `name` stands for the ranges name.weight and name.bias of the layout.
   LinearLayer(const ParameterLayout& layout, const std::string& name);
 
-  std::int64_t out() const { return out_; }
-
   /// What the product does on its way to memory, as kernels/matmul.h says.
   struct Epilogue {
     const T* residual = nullptr;

@@ -15,6 +15,8 @@ namespace {
 
 /// Between two looks at a writer that all ranks wait for.
 constexpr std::chrono::milliseconds kLook{200};
+/// For what is under way to reach the disk: less than a launcher waits for ranks that save.
+constexpr std::chrono::minutes kFinishDeadline{9};
 
 template <class T>
 T OrThrow(Result<T> result, const char* operation) {
@@ -27,16 +29,15 @@ T OrThrow(Result<T> result, const char* operation) {
 
 // Heads are in no parameter's shape, and the others decide which samples the next step takes.
 std::string CheckpointIdentity(const Config& config) {
-  return fmt::format(
-      "model.kind = {}, model.heads = {}, model.sequence = {}, train.global_batch = {}, train.seed "
-      "= {}",
-      config.model.kind, config.model.heads, config.model.sequence, config.train.global_batch,
-      config.train.seed);
+  return fmt::format("{}, model.sequence = {}, train.global_batch = {}, train.seed = {}",
+                     IdentityOf(DimsOf(config.model)), config.model.sequence,
+                     config.train.global_batch, config.train.seed);
 }
 
 Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout,
                            Communicator& communicator, const TrainerEvents& events, int threads)
     : config_(config.checkpoint),
+      model_(IdentityOf(DimsOf(config.model))),
       layout_(layout),
       communicator_(communicator),
       events_(events),
@@ -82,7 +83,7 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas)
   writer_ = OrThrow(CheckpointWriter::Create(settings, layout_), "preparing checkpoints");
   if (decided[0] == 0) {
     if (config_.start == "none") return std::nullopt;
-    OrThrow(ReadParameters(config_.start, layout_, arenas[0]), "reading checkpoint.start");
+    OrThrow(ReadParameters(config_.start, model_, layout_, arenas[0]), "reading checkpoint.start");
     if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
     return std::nullopt;
   }
@@ -111,7 +112,6 @@ void Checkpointer::Follow(std::span<const double> votes) {
 void Checkpointer::BeginIfWanted(const CheckpointStep& at, const TrainingArenas& arenas) {
   if (!asked_ || !ready_) return;
   asked_ = false;
-  begun_step_ = at.step;
   const bool begun = writer_->Begin(at, {arenas[0], arenas[1], arenas[2]});
   if (!begun)
     throw FatalError(RankExit::kCheckpoint, "saving", FatalError::kNoPeer,
@@ -128,7 +128,13 @@ CheckpointNews Checkpointer::Exchange() {
 
 std::string Checkpointer::Finish() {
   std::string failure;
+  const auto deadline = std::chrono::steady_clock::now() + kFinishDeadline;
   while (!ready_) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer,
+                       fmt::format("{} did not take it within {} minutes", config_.dir,
+                                   kFinishDeadline.count()));
+    }
     writer_->Wait(kLook);
     const CheckpointNews news = Exchange();
     if (!news.failure.empty()) failure = news.failure;

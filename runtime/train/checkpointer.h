@@ -52,6 +52,7 @@ class Checkpointer {
   void Tell(const CheckpointNews& news);
 
   const CheckpointConfig& config_;
+  const std::string model_;  // what no parameter's shape tells
   const ParameterLayout& layout_;
   Communicator& communicator_;
   const TrainerEvents& events_;
@@ -61,7 +62,7 @@ class Checkpointer {
   std::unique_ptr<CheckpointWriter> writer_;  // from Resume on
   bool asked_ = false;
   bool ready_ = true;
-  std::int64_t begun_step_ = -1, saved_step_ = -1;
+  std::int64_t saved_step_ = -1;
 };
 
 /// What a run's checkpoints must agree in to be taken up, in words.

@@ -54,7 +54,8 @@ Result<Evaluation> Evaluate(const EvaluationRequest& request) {
   const ParameterLayout layout(request.dims, StageSlice::Whole(request.dims));
   kernels::cpu::CpuDevice<float> device(static_cast<int>(request.threads));
   kernels::Buffer<float> parameters(device, static_cast<std::size_t>(layout.size()));
-  auto read = ReadParameters(request.checkpoint, layout, parameters.span());
+  auto read =
+      ReadParameters(request.checkpoint, IdentityOf(request.dims), layout, parameters.span());
   if (!read) return tl::unexpected(read.error());
 
   Evaluation evaluation;
@@ -68,8 +69,8 @@ Result<Evaluation> Evaluate(const EvaluationRequest& request) {
   evaluation.targets = evaluation.samples * loader.targets_per_sample();
   kernels::Buffer<float> no_gradients(device, parameters.size());
   TransformerStage<float> stage(request.dims, StageSlice::Whole(request.dims),
-                                {.micro_batch = request.batch}, device, parameters.span(),
-                                no_gradients.span());
+                                {.micro_batch = request.batch, .recompute = Recompute::kFull},
+                                device, parameters.span(), no_gradients.span());
   const auto begin = std::chrono::steady_clock::now();
   try {
     evaluation.loss = SumOfLosses(stage, loader, evaluation.samples, request.batch) /

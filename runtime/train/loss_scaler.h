@@ -5,7 +5,7 @@
 
 namespace adaptive_train {
 
-/// The loss is multiplied by scale() before backward and gradients are divided by it afterwards, so
+/// The loss is multiplied by scale before backward and gradients are divided by it afterwards, so
 /// that small ones do not vanish in float16. A gradient that is not finite halves the scale;
 /// kGrowthSteps good ones in a row double it. Powers of two, so that no rounding comes from it. A
 /// value; part of a run's state.

@@ -24,7 +24,8 @@ struct TrainerEvents {
 };
 
 /// Trains the whole model on this rank's share of every global batch; gradients are summed over all
-/// ranks, every rank makes the same update. Throws FatalError; nothing else leaves it. One thread.
+/// ranks, every rank makes the same update. Throws FatalError, and what a device or a lack of
+/// memory throws. One thread.
 class Trainer {
  public:
   /// Makes the device of plan.ranks[rank] and all arenas. What is passed by reference must outlive

@@ -120,12 +120,21 @@ Arguments Parse(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
     const std::uint64_t number = std::strtoull(argv[i + 1], nullptr, 10);
-    if (name == "--runs") arguments.runs = number;
-    if (name == "--seed") arguments.seed = number;
-    if (name == "--seconds") arguments.seconds = static_cast<double>(number);
-    if (name == "--run") {
+    if (name == "--runs") {
+      arguments.runs = number;
+    } else if (name == "--seed") {
+      arguments.seed = number;
+    } else if (name == "--seconds") {
+      arguments.seconds = static_cast<double>(number);
+    } else if (name == "--run") {
       arguments.first = number;
       arguments.runs = 1;
+    } else {
+      fmt::print(
+          stderr,
+          "unknown option {}; there are --runs, --seed, --seconds and --run, each with a number\n",
+          name);
+      std::exit(2);
     }
   }
   return arguments;

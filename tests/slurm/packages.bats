@@ -46,7 +46,7 @@ switched_on() { sed 's/^#optional /optional /' "$root/$drop_in"; }
 @test "each package holds its part, and no part is in both" {
   holds adaptive-train /usr/bin/adaptive-train{,-worker,-probe} \
     /usr/share/adaptive-train/examples/quickstart.toml '/usr/share/licenses/.*/LICENSE' \
-    /usr/share/man/man1/adaptive-train{,-run,-data,-jobs,-probe,-worker}.1.gz
+    /usr/share/man/man1/adaptive-train{,-run,-data,-eval,-export,-import,-jobs,-probe,-worker}.1.gz
   holds adaptive-train-slurm /usr/lib64/slurm/adaptive_train.so "/$drop_in" \
     '/usr/share/man/man8/adaptive-train-slurm.8.gz' '/usr/share/doc/.*/admin_guide.md'
   [ -z "$(comm -12 <(files adaptive-train | sort) <(files adaptive-train-slurm | sort))" ]

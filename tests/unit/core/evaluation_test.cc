@@ -57,6 +57,14 @@ TEST(EvaluationRequest, RefusesWhatCannotBe) {
   EXPECT_FALSE(EvaluationRequestFromJson("nonsense"));
 }
 
+TEST(Evaluation, OfADivergedModelIsNoNumber) {
+  Evaluation sent;
+  sent.loss = std::nan("");
+  const auto got = EvaluationFromJson(ToJson(sent));
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_TRUE(std::isnan(got->loss));
+}
+
 TEST(Evaluation, ComesBackAndKnowsItsPerplexity) {
   const Evaluation sent{.loss = 2,
                         .unigram_entropy = 3,

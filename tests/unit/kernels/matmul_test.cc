@@ -48,7 +48,7 @@ struct MatmulCase {
          .gelu = gelu,
          .activated = activated.data(),
          .gelu_input = gelu != GeluForm::kNone && backward ? gelu_input.data() : nullptr});
-    return {{Op::kMatmul, ToHost(c)}, {Op::kMatmul, ToHost(activated)}};
+    return {{Op::kMatmul, ToHost(c)}, {Op::kActivated, ToHost(activated)}};
   }
 };
 
@@ -99,6 +99,18 @@ TEST(Matmul, WithAGeluAgreesWithTheReference) {
       ExpectAgreement(a_case);
     }
   });
+}
+
+// What recomputation relies on.
+TEST(Matmul, WithAGeluActivatesWhatItStores) {
+  cpu::CpuDevice<BFloat16> device(1);
+  MatmulCase a_case{.rows = 17, .columns = 31, .inner = 9, .gelu = GeluForm::kTanh};
+  const Outputs outputs = a_case.Run(device, RoundedTo<BFloat16>(a_case.Inputs()));
+  const auto c = ToDevice<BFloat16>(device, outputs[0].values);
+  auto again = Unread<BFloat16>(device, 17 * 31);
+  device.Gelu(
+      {.count = 17 * 31, .form = GeluForm::kTanh, .input = c.data(), .output = again.data()});
+  EXPECT_EQ(ToHost(again), outputs[1].values);
 }
 
 TEST(Matmul, ByHand) {

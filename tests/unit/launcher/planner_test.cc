@@ -67,6 +67,12 @@ TEST(MakePlan, SharesAndThreadsFollowTheQuota) {
   EXPECT_EQ(plan->ranks[3].device.threads, 1);
 }
 
+TEST(MakePlan, SharesFollowTheThreadsThatRanksReallyUse) {
+  auto plan = MakePlan(ClusterOf({2.0, 8.0}, std::int64_t{4} << 30, 8), kModel, {16, {}, {}, 1});
+  ASSERT_TRUE(plan);
+  EXPECT_THAT(SharesOf(*plan), ElementsAre(8, 8));
+}
+
 TEST(MakePlan, FewerSamplesThanDevicesLeavesTheSlowestOut) {
   auto plan = MakePlan(ClusterOf({0.2, 2.0, 1.0}), kModel, {2, {}, {}, {}});
   ASSERT_TRUE(plan);
@@ -86,18 +92,17 @@ TEST(MakePlan, MoreRanksThanDevicesShareNodes) {
 }
 
 TEST(MakePlan, MicroBatchesShrinkUntilTheyFitTheMemory) {
-  const std::int64_t fixed =
-      kModel.total.parameter_bytes + kModel.total.gradient_bytes + kModel.total.optimizer_bytes;
-  const auto memory = static_cast<std::int64_t>(
-      static_cast<double>(fixed + 5 * kModel.total.activation_bytes_per_sample) / 0.9);
+  const auto memory =
+      static_cast<std::int64_t>(static_cast<double>(kModel.PeakBytes(5, 1, 2)) / 0.9) + 1;
   auto plan = MakePlan(ClusterOf({{}}, memory), kModel, {16, {}, {}, {}});
   ASSERT_TRUE(plan) << plan.error().message;
-  EXPECT_EQ(plan->ranks[0].micro_batch, 4);
+  EXPECT_EQ(plan->ranks[0].micro_batch, 5);
   EXPECT_LE(static_cast<double>(plan->memory_bytes), 0.9 * static_cast<double>(memory));
   auto too_much = MakePlan(ClusterOf({{}}, memory), kModel, {16, 8, {}, {}});
   ASSERT_FALSE(too_much);
   EXPECT_EQ(too_much.error().exit_code, ExitCode::kNoPlan);
-  EXPECT_FALSE(MakePlan(ClusterOf({{}}, fixed / 2), kModel, {16, {}, {}, {}}));
+  EXPECT_TRUE(MakePlan(ClusterOf({{}}, memory), kModel, {16, 5, {}, {}}));
+  EXPECT_FALSE(MakePlan(ClusterOf({{}}, kModel.PeakBytes(1, 1, 2) / 2), kModel, {16, {}, {}, {}}));
 }
 
 TEST(MakePlan, RefusesWhatCannotBe) {

@@ -136,6 +136,9 @@ TEST_F(RefusalsTest, OtherVersionsAndGarbage) {
   EXPECT_EQ(Refusal(),
             Of("manifest.json") + ": format_version 3 is not one that this program reads (2)");
   // What the first version left: one state.bin, an empty DONE.
+  // Deeper than a stack is: refused, not fallen over.
+  SealManifest("{\"format_version\": " + std::string(300000, '[') + std::string(300000, ']') + "}");
+  EXPECT_THAT(Refusal(), HasSubstr("format_version an array is not one"));
   Put(Of("manifest.json"), "{\"format_version\": 1, \"step\": 2}");
   Put(Of("DONE"), "");
   EXPECT_THAT(Refusal(), HasSubstr("format_version 1 is not"));

@@ -190,7 +190,8 @@ TEST(ModelMemory, AStageAllocatesWhatTheModelShapeSays) {
   }
 }
 
-TEST(ModelRecompute, GivesTheSameBitsInLessMemory) {
+template <class T>
+void ExpectRecomputationGivesTheSameBits() {
   for (const ModelKind kind : kKinds) {
     for (const double dropout : {0.0, 0.25}) {
       const ModelDims dims = SmallDims(kind);
@@ -199,8 +200,8 @@ TEST(ModelRecompute, GivesTheSameBitsInLessMemory) {
       std::size_t bytes = 0;
       for (const Recompute recompute :
            {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-        kernels::cpu::CpuDevice<float> device(1);
-        SmallStage<float> model(
+        kernels::cpu::CpuDevice<T> device(1);
+        SmallStage<T> model(
             dims, StageSlice::Whole(dims),
             {.micro_batch = 3, .recompute = recompute, .dropout = dropout, .seed = 5}, device);
         model.ForwardBackward(batch, 0.1, {}, {.step = 7, .first_sample = 2});
@@ -215,6 +216,12 @@ TEST(ModelRecompute, GivesTheSameBitsInLessMemory) {
       }
     }
   }
+}
+
+TEST(ModelRecompute, GivesTheSameBitsInLessMemory) {
+  ExpectRecomputationGivesTheSameBits<float>();
+  ExpectRecomputationGivesTheSameBits<kernels::BFloat16>();
+  ExpectRecomputationGivesTheSameBits<kernels::Float16>();
 }
 
 TEST(ModelDropout, FollowsTheSampleAndNotTheMicroBatch) {
