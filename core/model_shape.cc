@@ -79,6 +79,10 @@ LayerShape Block(const ModelDims& dims, const TrainingFormat& format, std::int64
                  2.0 * static_cast<double>(weights) + attention, dims.sequence * per_token);
 }
 
+std::int64_t TargetsPerSample(const ModelDims& dims) {
+  return Architecture::Of(dims.kind).causal ? dims.sequence : MaskedTargets(dims.sequence);
+}
+
 LayerShape Head(const ModelDims& dims, const TrainingFormat& format) {
   const bool bert = dims.kind == ModelKind::kBert;
   const std::int64_t weight = dims.vocab * dims.hidden;
@@ -89,7 +93,8 @@ LayerShape Head(const ModelDims& dims, const TrainingFormat& format) {
                                   (bert ? dense + dims.hidden + dims.vocab : 0) +
                                   (dims.tie_embeddings ? 0 : weight);
   // Only what is to be predicted needs logits.
-  const double predicted = Architecture::Of(dims.kind).causal ? 1 : 0.15;
+  const double predicted =
+      static_cast<double>(TargetsPerSample(dims)) / static_cast<double>(dims.sequence);
   const double flops = 2.0 * (predicted * static_cast<double>(weight) + static_cast<double>(dense));
   return Counted("head", format, parameters, flops, dims.sequence * per_token);
 }
@@ -125,9 +130,9 @@ std::int64_t LinearScratch(std::int64_t rows, std::int64_t in, std::int64_t out,
 
 /// What it takes for the head: a chunk of logits, the chunk's inputs with their gradients, a tile
 /// of weights a thread.
-std::int64_t HeadScratch(const ModelDims& dims, std::int64_t rows, std::int64_t threads) {
+std::int64_t HeadScratch(const ModelDims& dims, std::int64_t micro_batch, std::int64_t threads) {
   constexpr std::int64_t kChunk = 512, kVocabTile = 384;
-  if (!Architecture::Of(dims.kind).causal) rows = (15 * rows + 99) / 100;
+  const std::int64_t rows = micro_batch * TargetsPerSample(dims);
   const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
   const std::int64_t chunk = chunks == 0 ? 0 : (rows + chunks - 1) / chunks;
   return (chunk * (2 * dims.hidden + RoundedUp(dims.vocab, kVocabTile)) +
@@ -153,11 +158,23 @@ const Architecture& Architecture::Of(ModelKind kind) {
   }
 }
 
+const char* ToString(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::kLlama:
+      return "llama";
+    case ModelKind::kBert:
+      return "bert";
+    default:
+      return "gpt2";
+  }
+}
+
 std::string IdentityOf(const ModelDims& dims) {
-  const char* kind = dims.kind == ModelKind::kLlama  ? "llama"
-                     : dims.kind == ModelKind::kBert ? "bert"
-                                                     : "gpt2";
-  return fmt::format("model.kind = {}, model.heads = {}", kind, dims.heads);
+  return fmt::format("model.kind = {}, model.heads = {}", ToString(dims.kind), dims.heads);
+}
+
+std::int64_t MaskedTargets(std::int64_t sequence) {
+  return std::max<std::int64_t>(1, (15 * sequence + 50) / 100);
 }
 
 std::int64_t ModelDims::Ffn() const {
@@ -222,7 +239,7 @@ std::int64_t ModelShape::PeakBytes(std::int64_t micro_batch, std::int64_t ranks,
   const std::int64_t rows = micro_batch * dims.sequence;
   const bool widens = format.precision != Precision::kFp32;
   const std::int64_t scratch =
-      std::max({HeadScratch(dims, rows, threads),
+      std::max({HeadScratch(dims, micro_batch, threads),
                 LinearScratch(rows, dims.hidden, dims.QkvColumns(), widens),
                 LinearScratch(rows, dims.hidden, dims.FfnColumns(), widens),
                 LinearScratch(rows, dims.Ffn(), dims.hidden, widens)});

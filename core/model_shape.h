@@ -12,6 +12,9 @@ namespace adaptive_train {
 /// GPT-2 (Radford et al. 2019), Llama (Touvron et al. 2023), BERT (Devlin et al. 2019).
 enum class ModelKind { kGpt2, kLlama, kBert };
 
+/// As in the configuration: "gpt2", "llama", "bert".
+const char* ToString(ModelKind kind);
+
 /// What the kinds differ in.
 struct Architecture {
   bool rms_norm = false;    // otherwise layer norm, which has a bias
@@ -48,6 +51,10 @@ struct ModelDims {
   /// Columns of the feed-forward's first product: a gated one makes gate and up.
   std::int64_t FfnColumns() const { return (Architecture::Of(kind).gated ? 2 : 1) * Ffn(); }
 };
+
+/// How many tokens of a sample a masked model predicts: 15 %, rounded, at least 1 (Devlin et al.
+/// 2019).
+std::int64_t MaskedTargets(std::int64_t sequence);
 
 /// Fails in one line, naming the key of the configuration, where no such model can be built.
 Result<void> CheckDims(const ModelDims& dims);

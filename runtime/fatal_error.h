@@ -4,9 +4,11 @@
 
 #include <exception>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "core/rank_exit.h"
+#include "core/result.h"
 
 namespace adaptive_train {
 
@@ -34,5 +36,12 @@ class FatalError : public std::exception {
   std::string cause_;
   std::string what_;
 };
+
+/// What a fallible part gives; its failure ends the rank.
+template <class T>
+T OrThrow(Result<T> result, RankExit code, const char* operation) {
+  if (!result) throw FatalError(code, operation, FatalError::kNoPeer, result.error().message);
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
 
 }  // namespace adaptive_train

@@ -56,12 +56,6 @@ Identity ReadIdentity() {
   return self;
 }
 
-template <class T>
-T OrThrow(Result<T> result, RankExit code, const char* operation) {
-  if (!result) throw FatalError(code, operation, FatalError::kNoPeer, result.error().message);
-  return std::move(*result);
-}
-
 /// All ranks' communicator addresses, after the launcher has said that every rank has reached PMIx:
 /// a fence begun earlier can lose a race in Slurm's PMIx plugin and hang.
 std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planned_ranks,

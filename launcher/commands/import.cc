@@ -33,15 +33,11 @@ struct Arguments {
   bool json = false;
 };
 
-const char* NameOf(ModelKind kind) {
-  return kind == ModelKind::kLlama ? "llama" : kind == ModelKind::kBert ? "bert" : "gpt2";
-}
-
 /// The defaults, but for the model and where it begins.
 Config ConfigOf(const ImportedCheckpoint& imported) {
   const ModelDims& dims = imported.dims;
   Config config;
-  config.model.kind = NameOf(dims.kind);
+  config.model.kind = ToString(dims.kind);
   config.model.layers = dims.layers;
   config.model.heads = dims.heads;
   config.model.kv_heads = dims.KvHeads();
@@ -78,13 +74,13 @@ void Print(const Arguments& arguments, const ImportedCheckpoint& imported) {
     const nlohmann::ordered_json json{{"format_version", kFormatVersion},
                                       {"checkpoint", imported.path},
                                       {"config", config},
-                                      {"kind", NameOf(imported.dims.kind)},
+                                      {"kind", ToString(imported.dims.kind)},
                                       {"parameters", imported.parameters},
                                       {"notes", imported.notes}};
     fmt::print("{}\n", json.dump());
     return;
   }
-  fmt::print("model       {}, {} parameters\n", NameOf(imported.dims.kind), imported.parameters);
+  fmt::print("model       {}, {} parameters\n", ToString(imported.dims.kind), imported.parameters);
   for (const std::string& note : imported.notes) fmt::print("left out    {}\n", note);
   fmt::print("checkpoint  {}\n", imported.path);
   fmt::print("next        name data.train in {}, then: adaptive-train run {}\n", config, config);

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "core/model_shape.h"
+
 namespace adaptive_train {
 namespace {
 
@@ -17,7 +19,7 @@ constexpr float kMaskShare = 0.8F, kRandomShare = 0.1F;
 MaskedLanguage::MaskedLanguage(std::int64_t sequence, std::int64_t vocab, std::uint64_t seed)
     : sequence_(sequence),
       vocab_(vocab),
-      targets_(std::max<std::int64_t>(1, (15 * sequence + 50) / 100)),
+      targets_(MaskedTargets(sequence)),
       random_(seed, RandomPurpose::kMasking) {
   assert(sequence >= 1 && vocab >= 2);
 }

@@ -11,11 +11,6 @@ namespace {
 /// Blocks count their dropout layers from 0, two each.
 constexpr std::uint16_t kDropoutLayer = 0xffff;
 
-std::int64_t OffsetOf(const ParameterLayout& layout, const char* name) {
-  const ParameterRange* range = layout.Find(name);
-  return range == nullptr ? -1 : range->offset;
-}
-
 template <class E>
 E* At(E* arena, std::int64_t offset) {
   return offset < 0 ? nullptr : arena + offset;
@@ -28,9 +23,9 @@ TokenEmbedding<T>::TokenEmbedding(const ModelDims& dims, const ParameterLayout& 
                                   const StageOptions& options, kernels::DeviceMemory& memory)
     : hidden_(dims.hidden),
       sequence_(dims.sequence),
-      wte_(OffsetOf(layout, "wte.weight")),
-      wpe_(OffsetOf(layout, "wpe.weight")),
-      wtt_(OffsetOf(layout, "wtt.weight")),
+      wte_(layout.OffsetOf("wte.weight")),
+      wpe_(layout.OffsetOf("wpe.weight")),
+      wtt_(layout.OffsetOf("wtt.weight")),
       random_(options.seed, RandomPurpose::kDropout),
       tokens_(memory, static_cast<std::size_t>(options.micro_batch * dims.sequence)),
       output_(memory, static_cast<std::size_t>(options.micro_batch * dims.sequence * dims.hidden)) {

@@ -6,23 +6,15 @@
 #include "runtime/model/scalars.h"
 
 namespace adaptive_train {
-namespace {
-
-std::int64_t OffsetOf(const ParameterLayout& layout, const char* name) {
-  const ParameterRange* range = layout.Find(name);
-  return range == nullptr ? -1 : range->offset;
-}
-
-}  // namespace
 
 template <class T>
 LanguageHead<T>::LanguageHead(const ModelDims& dims, const ParameterLayout& layout,
                               const StageOptions& options, kernels::DeviceMemory& memory)
     : hidden_(dims.hidden),
       vocab_(dims.vocab),
-      begin_(OffsetOf(layout, dims.kind == ModelKind::kBert ? "head.dense.weight" : "ln_f.weight")),
-      weight_(OffsetOf(layout, dims.tie_embeddings ? "wte.weight" : "lm_head.weight")),
-      bias_(OffsetOf(layout, "head.bias")),
+      begin_(layout.OffsetOf(dims.kind == ModelKind::kBert ? "head.dense.weight" : "ln_f.weight")),
+      weight_(layout.OffsetOf(dims.tie_embeddings ? "wte.weight" : "lm_head.weight")),
+      bias_(layout.OffsetOf("head.bias")),
       norm_(layout, dims.kind == ModelKind::kBert ? "head.ln" : "ln_f",
             Architecture::Of(dims.kind).norm_epsilon, memory, options.micro_batch * dims.sequence) {
   const auto rows = static_cast<std::size_t>(options.micro_batch * dims.sequence);

@@ -14,11 +14,6 @@ const ParameterRange& WeightOf(const ParameterLayout& layout, const std::string&
   return *range;
 }
 
-std::int64_t BiasOf(const ParameterLayout& layout, const std::string& name) {
-  const ParameterRange* range = layout.Find(name + ".bias");
-  return range == nullptr ? -1 : range->offset;
-}
-
 }  // namespace
 
 template <class T>
@@ -26,7 +21,7 @@ LinearLayer<T>::LinearLayer(const ParameterLayout& layout, const std::string& na
     : in_(WeightOf(layout, name).shape[0]),
       out_(WeightOf(layout, name).shape[1]),
       weight_(WeightOf(layout, name).offset),
-      bias_(BiasOf(layout, name)) {}
+      bias_(layout.OffsetOf(name + ".bias")) {}
 
 template <class T>
 void LinearLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input,
@@ -71,7 +66,7 @@ NormLayer<T>::NormLayer(const ParameterLayout& layout, const std::string& name, 
     : epsilon_(epsilon),
       columns_(WeightOf(layout, name).count),
       weight_(WeightOf(layout, name).offset),
-      bias_(BiasOf(layout, name)),
+      bias_(layout.OffsetOf(name + ".bias")),
       mean_(memory, bias_ < 0 ? 0 : static_cast<std::size_t>(max_rows)),
       reciprocal_std_(memory, static_cast<std::size_t>(max_rows)) {}
 

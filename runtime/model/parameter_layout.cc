@@ -151,6 +151,11 @@ const ParameterRange* ParameterLayout::Find(std::string_view name) const {
   return found == ranges_.end() ? nullptr : &*found;
 }
 
+std::int64_t ParameterLayout::OffsetOf(std::string_view name) const {
+  const ParameterRange* range = Find(name);
+  return range == nullptr ? -1 : range->offset;
+}
+
 std::vector<DecayRun> ParameterLayout::DecayRuns(std::int64_t begin, std::int64_t end) const {
   std::vector<DecayRun> runs;
   for (const ParameterRange& range : ranges_) {

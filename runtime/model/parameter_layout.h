@@ -63,6 +63,8 @@ class ParameterLayout {
   std::int64_t size() const { return size_; }
   /// The range of that name, or nullptr.
   const ParameterRange* Find(std::string_view name) const;
+  /// Where the range of that name begins in the arena; -1 if there is none.
+  std::int64_t OffsetOf(std::string_view name) const;
   /// [begin, end) of the arena cut into the longest runs of equal decay.
   std::vector<DecayRun> DecayRuns(std::int64_t begin, std::int64_t end) const;
 

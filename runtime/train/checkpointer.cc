@@ -18,13 +18,6 @@ constexpr std::chrono::milliseconds kLook{200};
 /// For what is under way to reach the disk: less than a launcher waits for ranks that save.
 constexpr std::chrono::minutes kFinishDeadline{9};
 
-template <class T>
-T OrThrow(Result<T> result, const char* operation) {
-  if (!result)
-    throw FatalError(RankExit::kCheckpoint, operation, FatalError::kNoPeer, result.error().message);
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
-
 }  // namespace
 
 // Heads are in no parameter's shape, and the others decide which samples the next step takes.
@@ -59,7 +52,8 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas)
   // attempt in two halves.
   double decided[4] = {};
   if (settings.rank == 0) {
-    const NewestCheckpoint newest = OrThrow(folder_.NewestValid(owner_), "looking for checkpoints");
+    const NewestCheckpoint newest =
+        OrThrow(folder_.NewestValid(owner_), RankExit::kCheckpoint, "looking for checkpoints");
     for (const std::string& line : newest.refused) events_.on_notice("refused: " + line);
     for (const std::string& line : newest.unfinished) events_.on_notice("unfinished: " + line);
     if (!newest.step && !newest.refused.empty()) {
@@ -80,15 +74,18 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas)
   SumOverRanks(communicator_, decided);
   settings.attempt =
       static_cast<std::uint64_t>(decided[2]) << 32 | static_cast<std::uint64_t>(decided[3]);
-  writer_ = OrThrow(CheckpointWriter::Create(settings, layout_), "preparing checkpoints");
+  writer_ = OrThrow(CheckpointWriter::Create(settings, layout_), RankExit::kCheckpoint,
+                    "preparing checkpoints");
   if (decided[0] == 0) {
     if (config_.start == "none") return std::nullopt;
-    OrThrow(ReadParameters(config_.start, model_, layout_, arenas[0]), "reading checkpoint.start");
+    OrThrow(ReadParameters(config_.start, model_, layout_, arenas[0]), RankExit::kCheckpoint,
+            "reading checkpoint.start");
     if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
     return std::nullopt;
   }
   const auto step = static_cast<std::int64_t>(decided[1]);
-  CheckpointStep at = OrThrow(folder_.Read(step, owner_, layout_, arenas), "reading a checkpoint");
+  CheckpointStep at = OrThrow(folder_.Read(step, owner_, layout_, arenas), RankExit::kCheckpoint,
+                              "reading a checkpoint");
   saved_step_ = step;
   return at;
 }

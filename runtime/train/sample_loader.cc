@@ -9,11 +9,6 @@ namespace {
 /// The masks of validation: of a round that no step has.
 constexpr std::uint32_t kValidationRound = 0xffff'ffff;
 
-void OrThrow(const Result<void>& read, const char* operation) {
-  if (!read)
-    throw FatalError(RankExit::kSetup, operation, FatalError::kNoPeer, read.error().message);
-}
-
 }  // namespace
 
 SampleLoader::SampleLoader(const ModelDims& dims, const Datasets& data, std::uint64_t seed,
@@ -38,7 +33,7 @@ Samples SampleLoader::Training(std::int64_t step, std::int64_t first, std::int64
   for (std::int64_t i = 0; i < count; ++i) {
     OrThrow(
         data_.train.Sample((step - 1) * global_batch_ + first + i, At(tokens_, i), At(targets_, i)),
-        "reading training data");
+        RankExit::kSetup, "reading training data");
     if (masked_)
       masked_->Hide(place.step, place.first_sample + static_cast<std::uint32_t>(i), At(tokens_, i),
                     At(targets_, i));
@@ -51,7 +46,7 @@ Samples SampleLoader::Validation(std::span<const std::int64_t> windows) {
   Resize(count);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t window = windows[static_cast<std::size_t>(i)];
-    OrThrow(data_.validation.Window(window, At(tokens_, i), At(targets_, i)),
+    OrThrow(data_.validation.Window(window, At(tokens_, i), At(targets_, i)), RankExit::kSetup,
             "reading validation data");
     if (masked_)
       masked_->Hide(kValidationRound, static_cast<std::uint32_t>(window), At(tokens_, i),
