@@ -78,6 +78,8 @@ struct Node {
   std::string source;    // "prolog" or "user": who ran the probe
   std::string taken_at;  // UTC, ISO 8601
   double probe_seconds = 0;
+  double nic_latency_s = 0;           // of its own card, by its maker; 0: not known
+  std::vector<std::string> switches;  // above the node, from the top down; empty: not known
   PartStatus processors_status, memory_status, nics_status, pci_status, gpus_status;
   Processors processors;
   Memory memory;
@@ -94,12 +96,33 @@ struct Device {
   std::string model;
   std::int64_t memory_bytes = 0;
   int threads = 1;  // CPU threads that the device may use
+  double cpus = 0;  // CPUs that their time adds up to, a quota counted; 0: as many as threads
+  double product_flops = 0;          // FLOP/s of large matrix products; 0: not known
+  double copy_bytes_per_second = 0;  // of its memory; 0: not known
+};
+
+/// A network switch. What it says of speed is the maker's word, not a measurement.
+struct Switch {
+  std::string name;
+  std::string parent;           // empty: at the top
+  double bytes_per_second = 0;  // to the parent; 0: not known
+  double latency_s = 0;         // of passing through
+};
+
+/// One direction between two nodes, or inside one (from == to).
+struct Link {
+  std::string from, to;  // node names
+  double latency_s = 0;
+  double bytes_per_second = 0;
 };
 
 struct Cluster {
-  std::string name;             // Slurm's ClusterName, or the host's name without Slurm
-  std::vector<Node> nodes;      // in the order of the allocation
-  std::vector<Device> devices;  // in the order of nodes
+  std::string name;              // Slurm's ClusterName, or the host's name without Slurm
+  std::vector<Node> nodes;       // in the order of the allocation
+  std::vector<Device> devices;   // in the order of nodes
+  std::vector<Switch> switches;  // none known: empty
+  std::vector<Link>
+      links;  // what is known of single pairs; the others follow from NICs and switches
 };
 
 std::string ToJson(const Node& node);
@@ -107,5 +130,9 @@ std::string ToJson(const Node& node);
 /// format_version.
 Result<Node> NodeFromJson(std::string_view text);
 std::string ToJson(const Cluster& cluster);
+/// Reads a cluster from untrusted text: what ToJson writes, or a description by groups of equal
+/// nodes (docs/formats.md, "Cluster files"). Fails in one line; names are unique, devices and links
+/// name nodes that exist, speeds are finite, those of links positive.
+Result<Cluster> ClusterFromJson(std::string_view text);
 
 }  // namespace adaptive_train

@@ -118,14 +118,15 @@ Key Choice(std::string path, Section Config::*section, std::string Section::*fie
           [=](const Config& c) { return Quoted(c.*section.*field); }};
 }
 
-Key TieEmbeddings() {
-  return {"model.tie_embeddings", "true or false",
-          [](Config& c, const toml::node& n) {
+template <class Section>
+Key Boolean(std::string path, Section Config::*section, bool Section::*field) {
+  return {path, "true or false",
+          [=](Config& c, const toml::node& n) {
             auto v = n.value_exact<bool>();
-            if (v) c.model.tie_embeddings = *v;
+            if (v) c.*section.*field = *v;
             return v.has_value();
           },
-          [](const Config& c) { return std::string(c.model.tie_embeddings ? "true" : "false"); }};
+          [=](const Config& c) { return std::string(c.*section.*field ? "true" : "false"); }};
 }
 
 Key Betas() {
@@ -159,7 +160,7 @@ const std::vector<Key>& Keys() {
       IntegerOrAuto("model.ffn", &C::model, &ModelConfig::ffn, 1, 1 << 20),
       Integer("model.sequence", &C::model, &ModelConfig::sequence, 1),
       Integer("model.vocab", &C::model, &ModelConfig::vocab, 2),
-      TieEmbeddings(),
+      Boolean("model.tie_embeddings", &C::model, &ModelConfig::tie_embeddings),
       Text("data.train", &C::data, &DataConfig::train, "the path of a file"),
       Text("data.validation", &C::data, &DataConfig::validation,
            "the path of a file, or \"auto\" for the last 5 % of data.train"),
@@ -170,7 +171,7 @@ const std::vector<Key>& Keys() {
       IntegerOrAuto("train.micro_batch", &C::train, &TrainConfig::micro_batch, 1, 1 << 20),
       Choice("train.precision", &C::train, &TrainConfig::precision, {"fp32", "bf16", "fp16"}),
       Integer("train.seed", &C::train, &TrainConfig::seed, 0),
-      Choice("train.recompute", &C::train, &TrainConfig::recompute, {"none", "selective", "full"}),
+      Choice("train.recompute", &C::train, &TrainConfig::recompute, {"auto", "none", "selective", "full"}),
       Number("train.dropout", &C::train, &TrainConfig::dropout, 0, 0.99),
       Integer("train.validate_every", &C::train, &TrainConfig::validate_every, 0),
       Integer("train.validation_samples", &C::train, &TrainConfig::validation_samples, 1),
@@ -187,6 +188,7 @@ const std::vector<Key>& Keys() {
       IntegerOrAuto("parallel.pipeline", &C::parallel, &ParallelConfig::pipeline, 1, 1 << 10),
       IntegerOrAuto("parallel.interleave", &C::parallel, &ParallelConfig::interleave, 1, 1 << 10),
       IntegerOrAuto("parallel.shard", &C::parallel, &ParallelConfig::shard, 0, 2),
+      Choice("parallel.shares", &C::parallel, &ParallelConfig::shares, {"auto", "even"}),
       Choice("compression.mode", &C::compression, &CompressionConfig::mode, {"off", "auto"}),
       Number("compression.s_min", &C::compression, &CompressionConfig::s_min, 0, 1),
       Number("compression.s_max", &C::compression, &CompressionConfig::s_max, 0, 1),
@@ -200,6 +202,7 @@ const std::vector<Key>& Keys() {
       Integer("checkpoint.keep", &C::checkpoint, &CheckpointConfig::keep, 1),
       Integer("profile.warmup_steps", &C::profile, &ProfileConfig::warmup_steps, 0),
       Choice("profile.reuse", &C::profile, &ProfileConfig::reuse, {"auto", "never"}),
+      Boolean("profile.online", &C::profile, &ProfileConfig::online),
       Choice("device.kind", &C::device, &DeviceConfig::kind, {"auto", "cpu", "cuda"}),
       IntegerOrAuto("device.threads", &C::device, &DeviceConfig::threads, 1, 4096),
   };
@@ -333,14 +336,8 @@ Result<void> Check(const Config& c) {
     const char* text;
   };
   const Limit limits[] = {
-      {c.parallel.tensor.value_or(1) != 1,
-       "parallel.tensor: this version is data parallel only (1)"},
-      {c.parallel.pipeline.value_or(1) != 1,
-       "parallel.pipeline: this version is data parallel only (1)"},
       {c.parallel.interleave.value_or(1) != 1,
-       "parallel.interleave: this version is data parallel only (1)"},
-      {c.parallel.shard.value_or(0) != 0,
-       "parallel.shard: this version keeps the optimizer whole on every rank (0)"},
+       "parallel.interleave: this version neither plans nor runs interleaved stages (1)"},
       {c.compression.mode != "off",
        "compression.mode: this version exchanges gradients dense (off)"},
       {c.device.kind == "cuda", "device.kind: this version trains on CPUs only (cpu)"},
@@ -385,7 +382,8 @@ TrainingFormat FormatOf(const TrainConfig& train) {
   TrainingFormat format;
   if (train.precision != "fp32")
     format.precision = train.precision == "bf16" ? Precision::kBf16 : Precision::kFp16;
-  if (train.recompute != "none")
+  // "auto" is the planner's choice, which the plan holds.
+  if (train.recompute == "selective" || train.recompute == "full")
     format.recompute = train.recompute == "full" ? Recompute::kFull : Recompute::kSelective;
   format.dropout = train.dropout > 0;
   return format;

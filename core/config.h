@@ -60,6 +60,7 @@ struct OptimizerConfig {
 
 struct ParallelConfig {
   AutoInt data, tensor, pipeline, interleave, shard;
+  std::string shares = "auto";  // even: as many samples for every replica, whatever its speed
 };
 
 struct CompressionConfig {
@@ -78,8 +79,9 @@ struct CheckpointConfig {
 };
 
 struct ProfileConfig {
-  std::int64_t warmup_steps = 3;
+  std::int64_t warmup_steps = 3;  // steps that time the layers; 0 = no step does
   std::string reuse = "auto";
+  bool online = false;  // steps that stay slower later: time the layers and plan once more
 };
 
 struct DeviceConfig {

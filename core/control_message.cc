@@ -1,12 +1,14 @@
 #include "core/control_message.h"
 
+#include <cmath>
+
 #include "core/json.h"
 
 namespace adaptive_train {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hello, token, rank, host, pid, step_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, step)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, step, path)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, step, path, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Notice, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFailure, rank, host, operation, peer, cause, step, exit_code)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Goodbye, step)
@@ -24,6 +26,7 @@ json EmptyObject(const Empty&) {
 json Body(const Ready& m) { return EmptyObject(m); }
 json Body(const Go& m) { return EmptyObject(m); }
 json Body(const CheckpointNow& m) { return EmptyObject(m); }
+json Body(const ProfileNow& m) { return EmptyObject(m); }
 json Body(const Stop& m) { return EmptyObject(m); }
 json Body(const Heartbeat& m) { return EmptyObject(m); }
 json Body(const Hello& m) { return m; }
@@ -85,10 +88,58 @@ Metrics MetricsFrom(const json& body) {
   return m;
 }
 
+json Body(const LayerTimes& m) {
+  json entries = json::array();
+  for (const LayerMeasurement& e : m.entries) {
+    entries.push_back({{"layer", e.layer},
+                       {"micro_batch", e.micro_batch},
+                       {"forward_s", e.forward_s},
+                       {"backward_s", e.backward_s},
+                       {"update_s", e.update_s},
+                       {"gradient_variance", e.gradient_variance},
+                       {"count", e.evidence.count},
+                       {"spread", e.evidence.spread}});
+  }
+  return {{"entries", std::move(entries)}, {"variances", m.variances}};
+}
+
+/// More micro-batches than a profile can count are garbage.
+constexpr std::int64_t kMostMeasurements = 1'000'000'000;
+
+/// Of seconds, variances and spreads, none of which can be negative.
+double Measured(const json& value) {
+  const double number = value.get<double>();
+  if (!std::isfinite(number) || number < 0)
+    throw json::other_error::create(500, "a measured value is not 0 or more", &value);
+  return number;
+}
+
+LayerTimes LayerTimesFrom(const json& body) {
+  LayerTimes m;
+  for (const json& entry : body.at("entries")) {
+    LayerMeasurement e;
+    e.layer = entry.at("layer").get<std::string>();
+    e.micro_batch = entry.at("micro_batch").get<std::int64_t>();
+    e.evidence.count = entry.at("count").get<std::int64_t>();
+    if ((e.layer != "embedding" && e.layer != "block" && e.layer != "head") || e.micro_batch < 1 ||
+        e.evidence.count < 1 || e.evidence.count > kMostMeasurements)
+      throw json::other_error::create(500, "no layer was measured so", &entry);
+    e.forward_s = Measured(entry.at("forward_s"));
+    e.backward_s = Measured(entry.at("backward_s"));
+    e.update_s = Measured(entry.at("update_s"));
+    e.gradient_variance = Measured(entry.at("gradient_variance"));
+    e.evidence.spread = Measured(entry.at("spread"));
+    m.entries.push_back(std::move(e));
+  }
+  for (const json& variance : body.at("variances")) m.variances.push_back(Measured(variance));
+  return m;
+}
+
 /// Names on the wire, in the order of the variant.
-constexpr const char* kTypes[] = {"hello",          "ready",  "wired",   "resumed",  "metrics",
-                                  "saved",          "notice", "failure", "goodbye",  "go",
-                                  "checkpoint_now", "stop",   "abort",   "heartbeat"};
+constexpr const char* kTypes[] = {"hello",       "ready",       "wired", "resumed",
+                                  "metrics",     "layer_times", "saved", "notice",
+                                  "failure",     "goodbye",     "go",    "checkpoint_now",
+                                  "profile_now", "stop",        "abort", "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -100,12 +151,14 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "wired") return Wired{};
     if (type == "resumed") return body.get<Resumed>();
     if (type == "metrics") return MetricsFrom(body);
+    if (type == "layer_times") return LayerTimesFrom(body);
     if (type == "saved") return body.get<Saved>();
     if (type == "notice") return body.get<Notice>();
     if (type == "failure") return body.get<RankFailure>();
     if (type == "goodbye") return body.get<Goodbye>();
     if (type == "go") return Go{};
     if (type == "checkpoint_now") return CheckpointNow{};
+    if (type == "profile_now") return ProfileNow{};
     if (type == "stop") return Stop{};
     if (type == "abort") return body.get<Abort>();
     if (type == "heartbeat") return Heartbeat{};

@@ -9,8 +9,10 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "core/limits.h"
+#include "core/profile.h"
 #include "core/result.h"
 #include "core/step_metrics.h"
 
@@ -32,9 +34,18 @@ struct Resumed {  // the model is in memory
 struct Metrics {
   RankMetrics values;
 };
+/// What a rank measured of its layers in the steps of the profile.
+struct LayerTimes {
+  /// Without device_kind, model and time: the launcher knows them.
+  std::vector<LayerMeasurement> entries;
+  /// Of the gradient, relative to the layer's mean square; index = ModelShape::layers. Empty: not
+  /// measured.
+  std::vector<double> variances;
+};
 struct Saved {  // a checkpoint is complete on disk
   std::int64_t step = 0;
   std::string path;
+  double seconds = 0;  // from the step's end
 };
 struct Notice {  // a line for the person who watches
   std::string text;
@@ -56,6 +67,7 @@ struct Goodbye {
 // From the launcher.
 struct Go {};             // all ranks are ready: fence now
 struct CheckpointNow {};  // save and go on
+struct ProfileNow {};     // measure the layers once more
 struct Stop {};           // save and stop
 struct Abort {
   std::string reason;
@@ -65,8 +77,8 @@ struct Abort {
 struct Heartbeat {};
 
 using ControlMessage =
-    std::variant<Hello, Ready, Wired, Resumed, Metrics, Saved, Notice, RankFailure, Goodbye, Go,
-                 CheckpointNow, Stop, Abort, Heartbeat>;
+    std::variant<Hello, Ready, Wired, Resumed, Metrics, LayerTimes, Saved, Notice, RankFailure,
+                 Goodbye, Go, CheckpointNow, ProfileNow, Stop, Abort, Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

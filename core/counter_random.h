@@ -29,6 +29,7 @@ enum class RandomPurpose : std::uint32_t {
   kDropout = 3,
   kRounding = 4,
   kMasking = 5,
+  kSimulation = 6,
 };
 
 /// Where a number is used: the same place gives the same number on every rank and in every layout.

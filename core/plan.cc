@@ -1,15 +1,18 @@
 #include "core/plan.h"
 
-#include "core/json.h"
+#include "core/json_reader.h"
 
 namespace adaptive_train {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr char kWhat[] = "plan";
 constexpr std::size_t kMaxRanks = 65536;
+constexpr std::int64_t kMaxBatch = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
 
-Json ToJson(const RankPlan& rank) {
+Json ToObject(const RankPlan& rank) {
   return {{"rank", rank.rank},
           {"node", rank.device.node},
           {"device", rank.device.kind},
@@ -17,40 +20,144 @@ Json ToJson(const RankPlan& rank) {
           {"device_model", rank.device.model},
           {"device_memory_bytes", rank.device.memory_bytes},
           {"threads", rank.device.threads},
+          {"cpus", rank.device.cpus},
+          {"stage", rank.stage},
+          {"replica", rank.replica},
+          {"tensor_rank", rank.tensor_rank},
           {"first_sample", rank.first_sample},
           {"samples", rank.samples},
-          {"micro_batch", rank.micro_batch}};
+          {"micro_batch", rank.micro_batch},
+          {"memory_bytes", rank.memory_bytes}};
 }
 
-RankPlan RankFromJson(const nlohmann::json& json) {
+RankPlan ReadRank(const JsonReader& entry) {
   RankPlan rank;
-  json.at("rank").get_to(rank.rank);
-  json.at("node").get_to(rank.device.node);
-  json.at("device").get_to(rank.device.kind);
-  json.at("device_index").get_to(rank.device.index);
-  json.at("device_model").get_to(rank.device.model);
-  json.at("device_memory_bytes").get_to(rank.device.memory_bytes);
-  json.at("threads").get_to(rank.device.threads);
-  json.at("first_sample").get_to(rank.first_sample);
-  json.at("samples").get_to(rank.samples);
-  json.at("micro_batch").get_to(rank.micro_batch);
+  const auto most = static_cast<std::int64_t>(kMaxRanks);
+  entry.Read("rank", rank.rank, 0, most);
+  entry.Read("node", rank.device.node);
+  entry.Read("device", rank.device.kind);
+  entry.Read("device_index", rank.device.index, 0, most);
+  entry.Read("device_model", rank.device.model);
+  entry.Read("device_memory_bytes", rank.device.memory_bytes, 0, kMaxBytes);
+  entry.Read("threads", rank.device.threads, 1, 4096);
+  entry.ReadNumber("cpus", rank.device.cpus);
+  entry.Read("stage", rank.stage, 0, most);
+  entry.Read("replica", rank.replica, 0, most);
+  entry.Read("tensor_rank", rank.tensor_rank, 0, most);
+  entry.Read("first_sample", rank.first_sample, 0, kMaxBatch);
+  entry.Read("samples", rank.samples, 1, kMaxBatch);
+  entry.Read("micro_batch", rank.micro_batch, 1, kMaxBatch);
+  entry.Read("memory_bytes", rank.memory_bytes, 0, kMaxBytes);
   return rank;
 }
 
+Json ToObject(const StagePlan& stage) {
+  return {{"first_layer", stage.first_layer},
+          {"end_layer", stage.end_layer},
+          {"ring", stage.ring},
+          {"compressed_layers", stage.compressed_layers}};
+}
+
+StagePlan ReadStage(const JsonReader& entry) {
+  StagePlan stage;
+  constexpr std::int64_t kMaxLayer = 1 << 20;
+  entry.Read("first_layer", stage.first_layer, 0, kMaxLayer);
+  entry.Read("end_layer", stage.end_layer, 1, kMaxLayer);
+  entry.ReadIntegers("ring", stage.ring, 0, static_cast<std::int64_t>(kMaxRanks));
+  entry.ReadIntegers("compressed_layers", stage.compressed_layers, 0, kMaxLayer);
+  return stage;
+}
+
+Json ToObject(const StepParts& parts) {
+  return {{"compute_s", parts.compute_s},
+          {"bubble_s", parts.bubble_s},
+          {"activations_s", parts.activations_s},
+          {"gradients_s", parts.gradients_s},
+          {"update_s", parts.update_s}};
+}
+
+StepParts ReadParts(const JsonReader& part) {
+  StepParts parts;
+  part.ReadNumber("compute_s", parts.compute_s);
+  part.ReadNumber("bubble_s", parts.bubble_s);
+  part.ReadNumber("activations_s", parts.activations_s);
+  part.ReadNumber("gradients_s", parts.gradients_s);
+  part.ReadNumber("update_s", parts.update_s);
+  return parts;
+}
+
+Json Seconds(const std::optional<double>& seconds) {
+  return seconds ? Json(*seconds) : Json(nullptr);
+}
+
+std::optional<double> ReadSeconds(const JsonReader& entry, const char* key) {
+  if (entry.FindOptional(key) == nullptr) return std::nullopt;
+  double seconds = 0;
+  entry.ReadNumber(key, seconds);
+  return seconds;
+}
+
+Json ToObject(const Alternative& alternative) {
+  return {{"name", alternative.name},
+          {"what", alternative.what},
+          {"step_seconds", Seconds(alternative.step_seconds)}};
+}
+
+Alternative ReadAlternative(const JsonReader& entry) {
+  Alternative alternative;
+  entry.Read("name", alternative.name);
+  entry.Read("what", alternative.what);
+  alternative.step_seconds = ReadSeconds(entry, "step_seconds");
+  return alternative;
+}
+
+tl::unexpected<Error> Inconsistent(const std::string& what) {
+  return Fail(fmt::format("{}: {}", kWhat, what));
+}
+
+Result<void> CheckStages(const Plan& plan) {
+  int next = 0;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    if (stage.first_layer != next || stage.end_layer <= stage.first_layer)
+      return Inconsistent(fmt::format("stage entry {} does not follow the one before", s));
+    next = stage.end_layer;
+    std::vector<bool> seen(static_cast<std::size_t>(plan.data));
+    for (const int replica : stage.ring) {
+      if (replica >= plan.data || seen[static_cast<std::size_t>(replica)])
+        return Inconsistent(fmt::format("stage entry {}: its ring does not fit", s));
+      seen[static_cast<std::size_t>(replica)] = true;
+    }
+    if (!stage.ring.empty() && stage.ring.size() != seen.size())
+      return Inconsistent(fmt::format("stage entry {}: its ring leaves replicas out", s));
+  }
+  return {};
+}
+
 Result<Plan> Checked(Plan plan) {
+  const auto expected = static_cast<std::size_t>(plan.data) *
+                        static_cast<std::size_t>(plan.tensor) * plan.stages.size();
+  if (plan.ranks.empty() || plan.ranks.size() != expected || expected > kMaxRanks)
+    return Inconsistent(fmt::format("{} ranks for {} stages, {} replicas and {} tensor ranks",
+                                    plan.ranks.size(), plan.stages.size(), plan.data, plan.tensor));
+  if (auto stages = CheckStages(plan); !stages) return tl::unexpected(stages.error());
   std::int64_t next = 0;
   for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
     const RankPlan& rank = plan.ranks[i];
-    const bool good = rank.rank == static_cast<int>(i) && rank.first_sample == next &&
-                      rank.samples >= 1 && rank.samples <= plan.global_batch &&
-                      rank.micro_batch >= 1 && rank.device.threads >= 1 &&
-                      rank.device.threads <= 4096;
-    if (!good) return Fail(fmt::format("plan: rank entry {} is inconsistent", i));
-    next += rank.samples;
-  }
-  if (plan.ranks.empty() || plan.ranks.size() > kMaxRanks || next != plan.global_batch) {
-    return Fail(fmt::format("plan: {} ranks share {} samples of a global batch of {}",
-                            plan.ranks.size(), next, plan.global_batch));
+    const auto place = static_cast<std::size_t>(
+        (rank.stage * plan.data + rank.replica) * plan.tensor + rank.tensor_rank);
+    const RankPlan& first =
+        plan.ranks[static_cast<std::size_t>(rank.replica * plan.tensor) % plan.ranks.size()];
+    if (rank.replica == 0 && rank.tensor_rank == 0) next = 0;
+    const bool good = rank.rank == static_cast<int>(i) && place == i && rank.replica < plan.data &&
+                      rank.tensor_rank < plan.tensor && rank.first_sample == next &&
+                      rank.samples == first.samples && rank.samples <= plan.global_batch;
+    if (!good) return Inconsistent(fmt::format("rank entry {} is inconsistent", i));
+    if (rank.tensor_rank == plan.tensor - 1) next += rank.samples;
+    if (rank.replica == plan.data - 1 && rank.tensor_rank == plan.tensor - 1 &&
+        next != plan.global_batch)
+      return Inconsistent(fmt::format("{} replicas share {} samples of a global batch of {}",
+                                      plan.data, next, plan.global_batch));
   }
   return plan;
 }
@@ -58,30 +165,69 @@ Result<Plan> Checked(Plan plan) {
 }  // namespace
 
 std::string ToJson(const Plan& plan) {
-  Json ranks = Json::array();
-  for (const RankPlan& rank : plan.ranks) ranks.push_back(ToJson(rank));
-  Json json = {{"format_version", kFormatVersion},
-               {"global_batch", plan.global_batch},
-               {"memory_bytes", plan.memory_bytes},
-               {"step_seconds", plan.step_seconds ? Json(*plan.step_seconds) : Json(nullptr)},
-               {"ranks", ranks},
-               {"why", plan.why}};
-  return json.dump(2) + "\n";
+  const auto objects = [](const auto& entries) {
+    Json list = Json::array();
+    for (const auto& entry : entries) list.push_back(ToObject(entry));
+    return list;
+  };
+  const Json json = {{"format_version", kFormatVersion},
+                     {"global_batch", plan.global_batch},
+                     {"data", plan.data},
+                     {"tensor", plan.tensor},
+                     {"recompute", static_cast<int>(plan.recompute)},
+                     {"shard", plan.shard},
+                     {"memory_bytes", plan.memory_bytes},
+                     {"step_seconds", Seconds(plan.step_seconds)},
+                     {"bound_seconds", Seconds(plan.bound_seconds)},
+                     {"parts", ToObject(plan.parts)},
+                     {"stages", objects(plan.stages)},
+                     {"ranks", objects(plan.ranks)},
+                     {"alternatives", objects(plan.alternatives)},
+                     {"why", plan.why}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 Result<Plan> PlanFromJson(std::string_view text) {
-  auto plan = ReadJson<Plan>(text, "plan", [](const nlohmann::json& json) -> Result<Plan> {
+  auto plan = ReadJson<Plan>(text, kWhat, [](const nlohmann::json& json) -> Result<Plan> {
     Plan read;
-    json.at("global_batch").get_to(read.global_batch);
-    json.at("memory_bytes").get_to(read.memory_bytes);
-    if (!json.at("step_seconds").is_null())
-      read.step_seconds = json.at("step_seconds").get<double>();
-    for (const auto& rank : json.at("ranks")) read.ranks.push_back(RankFromJson(rank));
-    json.at("why").get_to(read.why);
+    std::string error;
+    const JsonReader reader(json, "", error);
+    const auto most = static_cast<std::int64_t>(kMaxRanks);
+    int recompute = 0;
+    reader.Read("global_batch", read.global_batch, 1, kMaxBatch);
+    reader.Read("data", read.data, 1, most);
+    reader.Read("tensor", read.tensor, 1, most);
+    reader.Read("recompute", recompute, 0, 2);
+    reader.Read("shard", read.shard, 0, 2);
+    reader.Read("memory_bytes", read.memory_bytes, 0, kMaxBytes);
+    read.recompute = static_cast<Recompute>(recompute);
+    read.step_seconds = ReadSeconds(reader, "step_seconds");
+    read.bound_seconds = ReadSeconds(reader, "bound_seconds");
+    read.parts = ReadParts(reader.Part("parts"));
+    const auto list = [&](const char* key, auto& out, auto one) {
+      reader.ReadList(
+          key, [&](const JsonReader& entry) { out.push_back(one(entry)); }, kMaxRanks);
+    };
+    list("stages", read.stages, ReadStage);
+    list("ranks", read.ranks, ReadRank);
+    list("alternatives", read.alternatives, ReadAlternative);
+    reader.ReadTexts("why", read.why);
+    if (!error.empty()) return Inconsistent(error);
     return read;
   });
   if (!plan) return plan;
   return Checked(std::move(*plan));
+}
+
+std::string NotRunnable(const Plan& plan) {
+  if (plan.Pipeline() > 1)
+    return fmt::format("{} pipeline stages (parallel.pipeline)", plan.Pipeline());
+  if (plan.tensor > 1) return fmt::format("{} tensor ranks (parallel.tensor)", plan.tensor);
+  if (plan.shard > 0) return fmt::format("a sharded optimizer (parallel.shard = {})", plan.shard);
+  for (const StagePlan& stage : plan.stages) {
+    if (!stage.compressed_layers.empty()) return "compressed gradients (compression.mode)";
+  }
+  return "";
 }
 
 }  // namespace adaptive_train

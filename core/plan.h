@@ -1,4 +1,5 @@
-// What the planner decided: which rank runs where and on how much of each step's batch, and why.
+// What the planner decided: which rank runs which layers where, on how much of each step's batch,
+// and why.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "core/cluster.h"
+#include "core/model_shape.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -16,23 +18,68 @@ namespace adaptive_train {
 struct RankPlan {
   int rank = 0;
   Device device;                  // device.threads is what this rank uses
+  int stage = 0;                  // of the pipeline
+  int replica = 0;                // data parallel
+  int tensor_rank = 0;            // among the ranks that share the stage's layers
   std::int64_t first_sample = 0;  // of the step's global batch
-  std::int64_t samples = 0;       // sequences per step, 1 or more
+  std::int64_t samples = 0;       // sequences per step of its replica, 1 or more
   std::int64_t micro_batch = 1;   // sequences per forward and backward
+  std::int64_t memory_bytes = 0;  // predicted
 };
 
-/// A plan is a value: printed, saved as plan.json, read by every rank, stored with the job.
+/// A range of ModelShape::layers: [first_layer, end_layer).
+struct StagePlan {
+  int first_layer = 0;
+  int end_layer = 0;
+  std::vector<int> ring;               // replicas in the order in which they exchange gradients
+  std::vector<int> compressed_layers;  // whose gradients are sent compressed
+};
+
+/// Where a predicted step goes, in seconds; the parts add up to the step. docs/planning.md says how
+/// each is computed.
+struct StepParts {
+  double compute_s = 0;
+  double bubble_s = 0;
+  double activations_s = 0;
+  double gradients_s = 0;
+  double update_s = 0;
+};
+
+/// A plan that was not taken.
+struct Alternative {
+  std::string name;                    // "data parallel only"
+  std::string what;                    // "8 replicas", or why it cannot be
+  std::optional<double> step_seconds;  // none: not possible
+};
+
+/// A plan is a value: printed, saved as plan.json, read by every rank, stored with the job. Ranks
+/// are in the order of (stage, replica, tensor rank).
 struct Plan {
-  std::int64_t global_batch = 0;  // sequences per optimizer step; the ranks' samples add up to it
-  std::vector<RankPlan> ranks;    // index = rank
-  std::int64_t memory_bytes = 0;  // predicted, of the rank that needs most
-  std::optional<double> step_seconds;  // predicted; none where nothing was measured yet
-  std::vector<std::string> why;        // one decision a line, in words
+  std::int64_t global_batch =
+      0;         // sequences per optimizer step; the replicas' samples add up to it
+  int data = 1;  // replicas
+  int tensor = 1;
+  Recompute recompute = Recompute::kNone;
+  int shard = 0;  // ZeRO: 0 nothing, 1 moments, 2 moments and gradients
+  std::vector<StagePlan> stages;
+  std::vector<RankPlan> ranks;          // index = rank
+  std::int64_t memory_bytes = 0;        // predicted, of the rank that needs most
+  std::optional<double> step_seconds;   // predicted; none where nothing was measured yet
+  std::optional<double> bound_seconds;  // no plan can be predicted to take less
+  StepParts parts;                      // of step_seconds
+  std::vector<Alternative> alternatives;
+  std::vector<std::string> why;  // one decision a line, in words
+
+  int Pipeline() const { return static_cast<int>(stages.size()); }
 };
 
 std::string ToJson(const Plan& plan);
 /// Reads plan.json (untrusted). Fails in one line; a plan that comes back is consistent: ranks
-/// numbered from 0, samples contiguous and adding up to global_batch.
+/// numbered from 0 in their order, the replicas' samples contiguous and adding up to global_batch,
+/// stages contiguous from layer 0.
 Result<Plan> PlanFromJson(std::string_view text);
+
+/// What of a plan this version's runtime cannot run, as one line; empty if it can.
+std::string NotRunnable(const Plan& plan);
 
 }  // namespace adaptive_train

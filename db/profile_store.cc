@@ -13,6 +13,7 @@
 #include "db/job_rows.h"
 #include "db/migration.h"
 #include "db/open_database.h"
+#include "db/profile_rows.h"
 #include "db/statement.h"
 #include "db/store_error.h"
 
@@ -188,6 +189,26 @@ Result<std::vector<FailureRecord>> ProfileStore::FailuresOf(std::int64_t job_id)
 
 Result<std::vector<LaunchRecord>> ProfileStore::LaunchesOf(std::int64_t job_id) {
   return Transact(false, "reading launches", [&] { return ReadLaunches(*database_, job_id); });
+}
+
+Result<void> ProfileStore::SaveMeasurements(const std::string& cluster, const Profile& profile) {
+  return Transact(true, "storing what was measured",
+                  [&] { return MergeProfile(*database_, cluster, profile); });
+}
+
+Result<Profile> ProfileStore::ProfileOf(const ProfileQuery& query) {
+  return Transact(false, "reading what was measured",
+                  [&]() -> Result<Profile> { return ReadProfile(*database_, query); });
+}
+
+Result<Profile> ProfileStore::MeasurementsOf(const std::string& cluster) {
+  return Transact(false, "reading what was measured",
+                  [&]() -> Result<Profile> { return ReadMeasurements(*database_, cluster); });
+}
+
+Result<std::vector<std::string>> ProfileStore::MeasuredClusters() {
+  return Transact(false, "reading what was measured",
+                  [&]() -> Result<std::vector<std::string>> { return ReadClusters(*database_); });
 }
 
 }  // namespace adaptive_train

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "core/profile.h"
 #include "core/result.h"
 #include "db/records.h"
 #include "db/store_location.h"
@@ -16,6 +18,15 @@ class Database;
 }
 
 namespace adaptive_train {
+
+/// What a job may use of the profiles that earlier jobs left.
+struct ProfileQuery {
+  std::string cluster;
+  std::vector<std::string> nodes;
+  std::vector<std::string> device_kinds;
+  std::string model_key;  // empty: no layers are wanted
+  EpochSeconds now = 0;   // failures are counted as of then
+};
 
 /// One SQLite file, opened. Several processes may have the same file open on one host (WAL).
 ///
@@ -64,6 +75,20 @@ class ProfileStore {
   Result<std::vector<FailureRecord>> FailuresOf(std::int64_t job_id);
   /// In the order of attempts.
   Result<std::vector<LaunchRecord>> LaunchesOf(std::int64_t job_id);
+
+  /// Adds what was measured in `cluster` to what is stored, figure by figure: see
+  /// profile_merge.h. profile.nodes is not looked at: histories come from RecordFailure. A figure
+  /// without a count is refused.
+  Result<void> SaveMeasurements(const std::string& cluster, const Profile& profile);
+  /// What is stored of a cluster's nodes, kinds of devices and a model, as of `now`: links with
+  /// both ends in `nodes`; devices of `device_kinds`, whatever their node; layers of `model_key` on
+  /// them, measured in any cluster; the failures of each of `nodes`, counted less the older they
+  /// are.
+  Result<Profile> ProfileOf(const ProfileQuery& query);
+  /// All links and devices that are stored of a cluster.
+  Result<Profile> MeasurementsOf(const std::string& cluster);
+  /// The clusters that links or devices are stored of, by name.
+  Result<std::vector<std::string>> MeasuredClusters();
 
  private:
   ProfileStore(StoreLocation location, std::chrono::milliseconds busy_timeout,

@@ -1,5 +1,7 @@
 #include "launcher/job_ledger.h"
 
+#include <algorithm>
+
 #include <chrono>
 
 namespace adaptive_train {
@@ -62,9 +64,20 @@ void JobLedger::Planned(const Plan& plan) {
       id_, {ToJson(plan), static_cast<std::int64_t>(plan.ranks.size()), plan.step_seconds, why}));
 }
 
+Profile JobLedger::Known(const ProfileQuery& query) {
+  auto profile = store_.ProfileOf(query);
+  Keep(profile);
+  return profile ? std::move(*profile) : Profile{};
+}
+
+void JobLedger::Measured(const std::string& cluster, const Profile& profile) {
+  Keep(store_.SaveMeasurements(cluster, profile));
+}
+
 void JobLedger::Launched(int attempt, const std::string& outcome, const std::string& reason) {
   LaunchRecord record;
-  record.attempt = attempt;
+  launches_ = std::max(launches_, launches_before_ + attempt);
+  record.attempt = launches_before_ + attempt;
   record.started = Now();
   record.outcome = LaunchOutcomeFromString(outcome).value_or(LaunchOutcome::kFailed);
   record.reason = reason;

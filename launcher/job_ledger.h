@@ -32,6 +32,12 @@ class JobLedger {
 
   void Nodes(const std::vector<Node>& nodes);
   void Planned(const Plan& plan);
+  /// What earlier jobs have left; empty if the store fails.
+  Profile Known(const ProfileQuery& query);
+  /// Keeps what was measured for later jobs.
+  void Measured(const std::string& cluster, const Profile& profile);
+  /// The ranks are about to be launched for another plan or purpose: attempts count from 1 again.
+  void BeginLaunches() { launches_before_ = launches_; }
   void Launched(int attempt, const std::string& outcome, const std::string& reason);
   /// Failures, summary, state and exit code. After it the job is no longer RUNNING.
   void Finish(const RunOutcome& outcome, const RunStatistics& statistics);
@@ -50,6 +56,8 @@ class JobLedger {
 
   ProfileStore store_;
   std::int64_t id_;
+  int launches_ = 0;         // so far, through the whole job
+  int launches_before_ = 0;  // of those, before the present series
   int retries_ = 0;
   std::optional<Error> trouble_;
 };

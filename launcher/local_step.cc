@@ -234,7 +234,8 @@ Result<std::unique_ptr<Step>> StartLocalStep(const StepSpec& spec) {
     return Fail(fmt::format("{}: {}", folder, std::strerror(errno)), ExitCode::kPreflight);
   auto process = ChildProcess::Start(
       {{programs->self, "local-step", "--ranks", std::to_string(spec.plan->ranks.size()),
-        "--run-dir", spec.run_dir, "--worker", spec.worker, "--pmix-folder", folder},
+        "--run-dir", spec.run_dir, "--worker", spec.worker, "--mode", spec.mode,
+        "--pmix-folder", folder},
        spec.environment,
        ""});
   if (!process) return tl::unexpected(process.error());
@@ -252,9 +253,10 @@ Result<std::vector<ChildProcess>> StartRanks(const LocalStepRequest& request) {
     PMIX_LOAD_PROCID(&proc, nspace.c_str(), static_cast<pmix_rank_t>(rank));
     auto environment = PmixEnvironment(proc, CurrentEnvironment());
     if (!environment) return tl::unexpected(environment.error());
-    auto child = ChildProcess::Start({{request.worker},
-                                      *environment,
-                                      fmt::format("{}/logs/rank-{}.log", request.run_dir, rank)});
+    std::vector<std::string> command = {request.worker};
+    if (!request.mode.empty()) command.push_back(request.mode);
+    auto child = ChildProcess::Start(
+        {command, *environment, request.run_dir + RankLog(request.mode, std::to_string(rank))});
     if (!child) return tl::unexpected(child.error());
     ranks.push_back(std::move(*child));
   }

@@ -10,6 +10,8 @@
 #include "launcher/commands/export.h"
 #include "launcher/commands/import.h"
 #include "launcher/commands/jobs.h"
+#include "launcher/commands/links.h"
+#include "launcher/commands/plan.h"
 #include "launcher/commands/probe.h"
 #include "launcher/commands/run.h"
 
@@ -31,7 +33,9 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   std::function<int()> chosen;
   adaptive_train::AddRunCommand(app, chosen);
+  adaptive_train::AddPlanCommand(app, chosen);
   adaptive_train::AddJobsCommand(app, chosen);
+  adaptive_train::AddLinksCommand(app, chosen);
   adaptive_train::AddDataCommand(app, chosen);
   adaptive_train::AddProbeCommand(app, chosen);
   adaptive_train::AddEvalCommand(app, chosen);

@@ -57,6 +57,7 @@ Result<Node> FromProlog(const NodeCheckRequest& request) {
 }
 
 std::string RunDirTrouble(const NodeCheckRequest& request) {
+  if (request.run_dir.empty()) return "";
   auto token = ReadFile(request.run_dir + kTokenFile, 4096);
   if (!token) return "run folder not shared: " + token.error().message;
   if (*token != request.token)
@@ -65,6 +66,15 @@ std::string RunDirTrouble(const NodeCheckRequest& request) {
     return fmt::format("run folder not writable: {}/logs: {}", request.run_dir,
                        std::strerror(errno));
   return "";
+}
+
+/// Slurm's "s0.s1.n3": the switches from the top down, then the node.
+std::vector<std::string> SwitchesOf(const std::string& address) {
+  std::vector<std::string> names;
+  std::stringstream parts(address);
+  for (std::string part; std::getline(parts, part, '.');) names.push_back(Printable(part, 100));
+  if (!names.empty()) names.pop_back();
+  return names;
 }
 
 std::string DataTrouble(const std::string& path) {
@@ -136,6 +146,8 @@ NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& prob
   // Slurm's name for this node, whatever the host calls itself.
   if (const char* name = std::getenv("SLURMD_NODENAME"); name != nullptr) check.node.name = name;
   if (check.node.name.empty()) check.node.name = "this node";
+  if (const char* address = std::getenv("SLURM_TOPOLOGY_ADDR"); address != nullptr)
+    check.node.switches = SwitchesOf(address);
   if (auto trouble = RunDirTrouble(request); !trouble.empty()) check.trouble.push_back(trouble);
   for (const std::string& path : request.readable) {
     if (auto trouble = DataTrouble(path); !trouble.empty()) check.trouble.push_back(trouble);
@@ -176,13 +188,15 @@ Result<std::vector<NodeCheck>> CheckAllNodes(const Allocation& allocation, NodeC
                                              const std::string& self, const std::string& probe) {
   request.token = fmt::format("{:08x}{:08x}", std::random_device{}(), std::random_device{}());
   const std::string token_path = request.run_dir + kTokenFile;
-  auto written = WriteFile(token_path, request.token);
-  if (!written) return tl::unexpected(written.error());
+  if (!request.run_dir.empty()) {
+    auto written = WriteFile(token_path, request.token);
+    if (!written) return tl::unexpected(written.error());
+  }
   Result<std::vector<NodeCheck>> checks;
   if (allocation.in_slurm) {
     std::vector<std::string> command = {
-        self,        "node-check",    "--job",   std::to_string(request.job_id),
-        "--run-dir", request.run_dir, "--token", request.token};
+        self, "node-check", "--job", std::to_string(request.job_id), "--token", request.token};
+    if (!request.run_dir.empty()) command.insert(command.end(), {"--run-dir", request.run_dir});
     if (request.prolog_expected) command.push_back("--prolog-expected");
     for (const std::string& path : request.readable)
       command.insert(command.end(), {"--readable", path});
@@ -192,7 +206,7 @@ Result<std::vector<NodeCheck>> CheckAllNodes(const Allocation& allocation, NodeC
   } else {
     checks = std::vector<NodeCheck>{CheckThisNode(request, probe)};
   }
-  ::unlink(token_path.c_str());
+  if (!request.run_dir.empty()) ::unlink(token_path.c_str());
   if (const auto signal = PendingStopSignal()) return tl::unexpected(StoppedBy(*signal));
   if (!checks) return checks;
   std::string trouble;

@@ -17,7 +17,7 @@ struct NodeCheckRequest {
   std::int64_t job_id = 0;  // 0: no snapshot of a prolog can exist
   bool prolog_expected =
       false;            // the option is on: wait a moment for a prolog that is not done yet
-  std::string run_dir;  // must hold a file `token_file` with the text `token`, and be writable
+  std::string run_dir;  // must hold a file with the text `token` and writable logs; empty: no check
   std::string token;
   std::vector<std::string> readable;  // data files
 };

@@ -220,8 +220,8 @@ Result<std::unique_ptr<Step>> StartSlurmStep(const StepSpec& spec) {
   Environment environment = WithoutInheritedShape(spec.environment);
   environment["SLURM_HOSTFILE"] =
       host_file;  // with --distribution=arbitrary: rank i runs on line i
-  const std::string rank_log = WithoutPatterns(spec.run_dir) + "/logs/rank-%t.log";
-  const std::vector<std::string> command = {"srun",
+  const std::string rank_log = WithoutPatterns(spec.run_dir) + RankLog(spec.mode, "%t");
+  std::vector<std::string> command = {"srun",
                                             "--mpi=pmix",
                                             "--overlap",
                                             "--distribution=arbitrary",
@@ -239,6 +239,7 @@ Result<std::unique_ptr<Step>> StartSlurmStep(const StepSpec& spec) {
                                             "--error=" + rank_log,
                                             "--job-name=adaptive-train",
                                             spec.worker};
+  if (!spec.mode.empty()) command.push_back(spec.mode);
   auto srun = ChildProcess::Start({command, environment, ""});
   if (!srun) return tl::unexpected(srun.error());
   return std::make_unique<SlurmStep>(std::move(*srun), spec.run_dir + "/logs/srun.log");

@@ -17,8 +17,14 @@ struct StepSpec {
   const Plan* plan = nullptr;
   std::string run_dir;      // absolute; rank logs go to RUN_DIR/logs/rank-N.log
   std::string worker;       // absolute path of adaptive-train-worker
+  std::string mode;         // its first argument, and the logs are then RUN_DIR/logs/MODE-N.log
   Environment environment;  // of the ranks, complete but for what Slurm and PMIx add
 };
+
+/// Where a rank's output goes, within the run folder; `rank` is its number or a pattern for it.
+inline std::string RankLog(const std::string& mode, const std::string& rank) {
+  return "/logs/" + (mode.empty() ? "rank" : mode) + "-" + rank + ".log";
+}
 
 /// Something the step learned about a rank's process by itself.
 struct RankEnd {
@@ -57,6 +63,7 @@ struct LocalStepRequest {
   int ranks = 0;
   std::string run_dir;
   std::string worker;
+  std::string mode;         // as in StepSpec
   std::string pmix_folder;  // the server's own, empty
 };
 

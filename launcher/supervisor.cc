@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <cstring>
 #include <random>
 
@@ -63,10 +64,12 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
 
       {S::kTraining, E::kSaveAsked, S::kTraining, &Supervisor::SendSave},
       {S::kTraining, E::kStopAsked, S::kSaving, &Supervisor::SendStop},
+      {S::kTraining, E::kMoveAsked, S::kSaving, &Supervisor::SendMove},
       {S::kTraining, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kTraining, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kTraining, E::kAllLeft, S::kFinishing, &Supervisor::Nothing},
 
+      {S::kSaving, E::kStopAsked, S::kSaving, &Supervisor::NoteStop},  // on the way to a new plan
       {S::kSaving, E::kStopNow, S::kEnding, &Supervisor::EndUnsaved},
       {S::kSaving, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kSaving, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
@@ -105,9 +108,19 @@ RunOutcome Supervisor::Run() {
   StartAttempt();
   PollStep();
   io_.run();
+  if (outcome_.moved) HearLastSignals();
   step_.reset();
   control_.reset();
   return outcome_;
+}
+
+// The event under way is handled to its end first.
+void Supervisor::Move() {
+  boost::asio::post(io_, [this] { Handle(Event::kMoveAsked); });
+}
+
+void Supervisor::MeasureLayers() {
+  if (state_ == State::kTraining) control_->SendAll(ProfileNow{});
 }
 
 void Supervisor::Handle(Event event) {
@@ -220,6 +233,17 @@ void Supervisor::WatchSignals() {
   });
 }
 
+/// What came while the last rank went must not be lost between two plans.
+void Supervisor::HearLastSignals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (int signal : RunSignals()) ::sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  io_.restart();
+  io_.poll();
+  AfterStep();
+}
+
 void Supervisor::OnSignal(int signal) {
   if (signal == SIGUSR1) return Handle(Event::kSaveAsked);
   const bool first = stop_signal_ == 0;
@@ -252,6 +276,8 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
     Record(rank).step = goodbye->step;
   } else if (const auto* metrics = std::get_if<Metrics>(&message)) {
     OnMetrics(rank, metrics->values);
+  } else if (const auto* times = std::get_if<LayerTimes>(&message)) {
+    events_.on_layer_times(rank, *times);
   } else if (const auto* saved = std::get_if<Saved>(&message)) {
     events_.on_saved(*saved);
   } else if (const auto* notice = std::get_if<Notice>(&message)) {
@@ -327,11 +353,19 @@ void Supervisor::SendGo() { control_->SendAll(Go{}); }
 void Supervisor::NoteTraining() { events_.on_launch(attempt_, "ok", ""); }
 
 void Supervisor::SendStop() {
-  if (outcome_.code == ExitCode::kDone) {
-    events_.on_notice(
-        fmt::format("{}: saving, then stopping (once more: stop now)", ::strsignal(stop_signal_)));
-  }
+  NoteStop();
   control_->SendAll(Stop{});
+}
+
+void Supervisor::SendMove() {
+  moving_ = true;
+  control_->SendAll(Stop{});
+}
+
+void Supervisor::NoteStop() {
+  if (outcome_.code != ExitCode::kDone) return;
+  events_.on_notice(
+      fmt::format("{}: saving, then stopping (once more: stop now)", ::strsignal(stop_signal_)));
 }
 
 void Supervisor::SendSave() {
@@ -349,7 +383,7 @@ void Supervisor::ContinueDiagnosis() {
   // The sign was a rank's end that its farewell has explained since; the others may still be
   // saving.
   if (!diagnosis && step_ && !step_->Over()) {
-    return Enter(stop_signal_ == 0 ? State::kTraining : State::kSaving);
+    return Enter(stop_signal_ == 0 && !moving_ ? State::kTraining : State::kSaving);
   }
   if (diagnosis && diagnosis->hearsay && Clock::now() - trouble_since_ < kHearsayTime)
     return ArmTimer(kDiagnosisTime);
@@ -410,8 +444,12 @@ void Supervisor::EndForStop() {
 }
 
 void Supervisor::EndUnsaved() {
-  const bool asked = outcome_.code == ExitCode::kDone;
-  if (asked) {
+  if (outcome_.code == ExitCode::kDone && stop_signal_ == 0) {
+    outcome_.code = ExitCode::kRankFailure;
+    outcome_.message =
+        "the ranks did not save in time on the way to a new plan; what came after the last "
+        "checkpoint is lost";
+  } else if (outcome_.code == ExitCode::kDone) {
     outcome_.code = CodeOfSignal(stop_signal_);
     outcome_.message = "stopped at once; what came after the last checkpoint is lost";
   }
@@ -424,7 +462,9 @@ void Supervisor::EndRanks(const std::string& reason) {
 }
 
 void Supervisor::AfterStep() {
-  if (outcome_.code != ExitCode::kDone || stop_signal_ == 0) return;
+  if (outcome_.code != ExitCode::kDone) return;
+  outcome_.moved = moving_ && stop_signal_ == 0;
+  if (stop_signal_ == 0) return;
   outcome_.code = CodeOfSignal(stop_signal_);
   outcome_.message = fmt::format("stopped by {} after saving", ::strsignal(stop_signal_));
 }

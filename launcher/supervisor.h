@@ -27,6 +27,9 @@ struct RunOutcome {
   std::string message;  // one line for a person; empty when done
   std::optional<Diagnosis> failure;
   std::int64_t last_step = 0;  // completed by all ranks
+  /// Move was asked for and nothing else happened: the state is saved, the ranks are gone, another
+  /// plan may go on from there. They may have been done just then: compare last_step.
+  bool moved = false;
 };
 
 /// What the rest of the launcher wants to know while the ranks run. Called on the supervisor's
@@ -35,19 +38,29 @@ struct SupervisorEvents {
   std::function<void(int attempt, const std::string& outcome, const std::string& reason)> on_launch;
   std::function<Result<void>(std::int64_t step)> on_resumed;
   std::function<Result<void>(std::span<const RankMetrics>)> on_step;
+  std::function<void(int rank, const LayerTimes&)> on_layer_times;
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string&)> on_notice;
 };
 
-/// Runs all ranks of a plan to the end. One object a run; Run blocks; signals (SIGINT, SIGTERM,
+/// Runs all ranks of a plan to the end. One object a plan; Run blocks; signals (SIGINT, SIGTERM,
 /// SIGHUP, SIGUSR1) are handled from construction to destruction, so that one that comes early is
-/// not lost.
+/// not lost; when Run gives `moved` they are held back, so that the next object hears what comes in
+/// between.
 class Supervisor {
  public:
   Supervisor(StepSpec spec, StepFactory start_step, SupervisorEvents events);
   ~Supervisor();
 
   RunOutcome Run();
+
+  // From events only, while the ranks train; otherwise they do nothing.
+
+  /// Lets the ranks save and stop, so that another plan can go on; Run then gives `moved`. A signal
+  /// or a failure on the way comes first.
+  void Move();
+  /// Lets the ranks measure their layers once more.
+  void MeasureLayers();
 
  private:
   enum class State {
@@ -68,6 +81,7 @@ class Supervisor {
     kStopAsked,
     kStopNow,
     kSaveAsked,
+    kMoveAsked,
     kAllLeft,
     kStepOver,
     kTimeout
@@ -89,6 +103,8 @@ class Supervisor {
   void SendGo();
   void NoteTraining();
   void SendStop();
+  void SendMove();
+  void NoteStop();
   void SendSave();
   void BeginDiagnosis();
   void ContinueDiagnosis();
@@ -104,6 +120,7 @@ class Supervisor {
   void EndRanks(const std::string& reason);
   void PollStep();
   void WatchSignals();
+  void HearLastSignals();
   void OnSignal(int signal);
   void OnHello(const Hello& hello);
   void OnMessage(int rank, const ControlMessage& message);
@@ -132,6 +149,7 @@ class Supervisor {
   int attempt_ = 0;
   int signs_ = 0;  // failure signs so far, to order them
   int stop_signal_ = 0;
+  bool moving_ = false;
   bool anyone_said_hello_ = false;
   bool retry_ = false;
   std::string retry_reason_;

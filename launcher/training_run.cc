@@ -6,28 +6,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <optional>
 
-#include "core/file_io.h"
 #include "core/job_env.h"
 #include "launcher/allocation.h"
+#include "launcher/allocation_profile.h"
 #include "launcher/job_ledger.h"
-#include "launcher/metrics_writer.h"
 #include "launcher/node_check.h"
-#include "launcher/planner/devices.h"
-#include "launcher/planner/planner.h"
+#include "launcher/planning.h"
 #include "launcher/programs.h"
-#include "launcher/rank_environment.h"
-#include "launcher/report/loss_watch.h"
-#include "launcher/report/progress.h"
 #include "launcher/report/run_statistics.h"
 #include "launcher/run_folder.h"
+#include "launcher/run_plan.h"
+#include "launcher/run_steps.h"
 #include "launcher/stop_signals.h"
-#include "launcher/supervisor.h"
 #include "runtime/data/token_dataset.h"
 
 namespace adaptive_train {
@@ -41,7 +36,6 @@ void Say(std::FILE* out, fmt::format_string<Arguments...> format, Arguments&&...
 }
 
 constexpr double kGiB = 1 << 30;
-constexpr std::chrono::seconds kWriteDeadline{60};
 
 /// What is known before a job exists in the store.
 struct Prepared {
@@ -50,7 +44,7 @@ struct Prepared {
   StoreLocation store;
   RunFolder folder;
   Programs programs;
-  std::string options;
+  std::optional<JobOptions> options;
   double unigram_entropy = 0;
   std::vector<std::string> data_files;
 };
@@ -71,15 +65,16 @@ std::string RunDirOf(const RunRequest& request, const Allocation& allocation) {
                      fmt::localtime(static_cast<std::time_t>(allocation.submit_time)));
 }
 
-Result<std::string> JobOptionsText() {
+/// Of --adaptive-train; none where the job was submitted without it.
+Result<std::optional<JobOptions>> OptionsOfJob() {
   const char* text = std::getenv(kJobOptionsVariable);
-  if (text == nullptr) return std::string();
+  if (text == nullptr) return std::nullopt;
   auto options = ParseJobOptions(text);
   if (!options) return FailIn(kJobOptionsVariable, options.error());
   if (options->spares > 0)
     Say(stdout, "note: spares={} has no effect: this version does not recover lost nodes\n",
         options->spares);
-  return FormatJobOptions(*options);
+  return *options;
 }
 
 struct CheckedData {
@@ -111,7 +106,7 @@ Result<Prepared> Prepare(const RunRequest& request) {
   if (!config) return tl::unexpected(config.error());
   auto store = ParseStoreLocation(request.store);
   if (!store) return tl::unexpected(store.error());
-  auto options = JobOptionsText();
+  auto options = OptionsOfJob();
   if (!options) return tl::unexpected(options.error());
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
@@ -136,13 +131,12 @@ Result<Prepared> Prepare(const RunRequest& request) {
 Result<Cluster> PhotographCluster(const Prepared& run) {
   NodeCheckRequest request;
   request.job_id = run.allocation.job_id;
-  request.prolog_expected = !run.options.empty();
+  request.prolog_expected = run.options.has_value();
   request.run_dir = run.folder.Path();
   request.readable = run.data_files;
   auto checks = CheckAllNodes(run.allocation, request, run.programs.self, run.programs.probe);
   if (!checks) return tl::unexpected(checks.error());
-  Cluster cluster;
-  cluster.name = run.allocation.cluster;
+  const Cluster cluster = ClusterOf(run.allocation, *checks, run.config);
   for (const NodeCheck& check : *checks) {
     const Node& node = check.node;
     Say(stdout, "  {}: {}, {} of {} cores, {:.1f} GiB, {} GPU{} (snapshot by {})\n", node.name,
@@ -151,78 +145,43 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
         static_cast<double>(node.memory.total_bytes) / kGiB, node.gpus.size(),
         node.gpus.size() == 1 ? "" : "s", node.source == "prolog" ? "the prolog" : "the user");
     if (!check.note.empty()) Say(stdout, "    note: {}\n", check.note);
-    cluster.nodes.push_back(node);
   }
-  cluster.devices = DevicesOf(cluster.nodes, run.allocation.cpus);
   auto written = run.folder.Write("cluster.json", ToJson(cluster));
   if (!written) return tl::unexpected(written.error());
   return cluster;
 }
 
-Result<Plan> PlanRun(const Prepared& run, const Cluster& cluster) {
-  const Config& c = run.config;
-  const ModelShape shape = ModelShape::Of(DimsOf(c.model), FormatOf(c.train));
-  auto plan =
-      MakePlan(cluster, shape,
-               {c.train.global_batch, c.train.micro_batch, c.parallel.data, c.device.threads});
-  if (!plan) return plan;
-  const std::string words = DescribePlan(*plan, cluster, shape);
-  Say(stdout, "{}", words);
-  std::fflush(stdout);
-  auto written = run.folder.Write("plan.json", ToJson(*plan));
-  if (written) written = run.folder.Write("plan.txt", words);
+/// What is stored of these nodes and what is measured of them now; both into profile.json.
+Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLedger& ledger) {
+  const bool reuse = run.config.profile.reuse == "auto" &&
+                     !(run.options && run.options->reuse == JobOptions::Reuse::kNever);
+  Profile stored = ledger.Known(QueryOf(cluster, run.config));
+  if (!reuse) stored = Profile{{}, {}, {}, std::move(stored.nodes)};
+  if (cluster.nodes.size() > 1) {
+    MeasureSite site{run.allocation, cluster, run.programs, run.folder.Path(), {}, {}};
+    site.on_notice = [](const std::string& line) { Say(stdout, "  {}\n", line); };
+    site.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
+      ledger.Launched(attempt, outcome, reason);
+    };
+    auto measured = ProfileAllocation(site, stored, reuse);
+    if (!measured) return tl::unexpected(measured.error());
+    Say(stdout, "{}\n", measured->summary);
+    for (const SlowPart& slow : measured->slow) Say(stdout, "  note: {}\n", slow.line);
+    ledger.Measured(cluster.name, measured->measured);
+    stored = std::move(measured->profile);
+  }
+  auto written = run.folder.Write("profile.json", ToJson(stored));
   if (!written) return tl::unexpected(written.error());
-  return plan;
+  return stored;
 }
 
-RunOutcome Train(Prepared& run, const Plan& plan, HeldSignals& held, JobLedger& ledger,
-                 RunStatistics& statistics) {
-  Progress progress(stdout, run.config.train.steps);
-  LossWatch losses;
-  MetricsWriter metrics(run.folder);
-  SupervisorEvents events;
-  events.on_notice = [&](const std::string& text) { progress.Notice(text); };
-  events.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
-    ledger.Launched(attempt, outcome, reason);
-  };
-  events.on_resumed = [&](std::int64_t step) {
-    if (step > 0) progress.Notice(fmt::format("resumed from the checkpoint of step {}", step));
-    if (step >= run.config.train.steps) {
-      progress.Notice(fmt::format("nothing left to do: train.steps = {}", run.config.train.steps));
-    }
-    losses = LossWatch();
-    return metrics.ResumeAfter(step);
-  };
-  events.on_step = [&](std::span<const RankMetrics> ranks) {
-    StepMetrics step = CombineRanks(ranks);
-    const auto verdict = losses.Judge(step.loss);
-    if (verdict) step.loss_z = verdict->z;
-    statistics.Add(step, verdict && verdict->spike);
-    progress.Step(step, verdict);
-    return metrics.Add(step);
-  };
-  events.on_saved = [&](const Saved& saved) {
-    progress.Notice(fmt::format("saved step {}: {}", saved.step, saved.path));
-  };
-  StepSpec spec;
-  spec.plan = &plan;
-  spec.run_dir = run.folder.Path();
-  spec.worker = run.programs.worker;
-  spec.environment = RankEnvironment(CurrentEnvironment());
-  Supervisor supervisor(spec, run.allocation.in_slurm ? SlurmSteps() : LocalSteps(),
-                        std::move(events));
-  held.Release();
-  RunOutcome outcome = supervisor.Run();
-  held.Hold();  // a second Ctrl-C must not keep the end from the store
-  progress.End();
-  auto written = metrics.Finish(kWriteDeadline);
-  if (!written && outcome.code != ExitCode::kDone) {
-    progress.Notice("metrics.jsonl and tensorboard/ are not complete: " + written.error().message);
-  } else if (!written) {
-    outcome.code = written.error().exit_code;
-    outcome.message = written.error().message;
-  }
-  return outcome;
+Result<Plan> PlanRun(const Prepared& run, const PlanInputs& inputs) {
+  auto plan = PlanFor(inputs);
+  if (!plan) return plan;
+  auto written = WritePlan(run.folder, *plan, inputs);
+  if (!written) return tl::unexpected(written.error());
+  if (auto runs = CheckRunnable(*plan); !runs) return tl::unexpected(runs.error());
+  return plan;
 }
 
 void PrintEnd(const Prepared& run, const RunOutcome& outcome, const RunStatistics& statistics,
@@ -257,8 +216,9 @@ ExitCode RunTraining(const RunRequest& request) {
       run->allocation.in_slurm ? fmt::format("job {}", run->allocation.job_id)
                                : std::string("local run"),
       run->allocation.cluster, run->folder.Path());
-  auto ledger = JobLedger::Begin(
-      run->store, {&run->allocation, run->folder.Path(), ToToml(run->config), run->options});
+  auto ledger =
+      JobLedger::Begin(run->store, {&run->allocation, run->folder.Path(), ToToml(run->config),
+                                    run->options ? FormatJobOptions(*run->options) : ""});
   if (!ledger) return Report(ledger.error());
   RunStatistics statistics;
   // From here on the job is in the store: whatever ends it is recorded there.
@@ -271,10 +231,15 @@ ExitCode RunTraining(const RunRequest& request) {
   auto cluster = PhotographCluster(*run);
   if (!cluster) return end_early(cluster.error());
   ledger->Nodes(cluster->nodes);
-  auto plan = PlanRun(*run, *cluster);
+  auto profile = ProfileNodes(*run, *cluster, *ledger);
+  if (!profile) return end_early(profile.error());
+  const PlanInputs inputs = InputsOf(run->config, std::move(*cluster), std::move(*profile));
+  auto plan = PlanRun(*run, inputs);
   if (!plan) return end_early(plan.error());
   ledger->Planned(*plan);
-  const RunOutcome outcome = Train(*run, *plan, held, *ledger, statistics);
+  const RunOutcome outcome = TrainRun(
+      {run->config, run->allocation, run->programs, inputs, run->folder, *ledger, statistics},
+      std::move(*plan), held);
   ledger->Finish(outcome, statistics);
   PrintEnd(*run, outcome, statistics, ledger->Retries());
   if (ledger->Trouble() && outcome.code == ExitCode::kDone) return Report(*ledger->Trouble());

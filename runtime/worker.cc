@@ -12,11 +12,13 @@
 #include "core/evaluation.h"
 #include "core/file_io.h"
 #include "core/limits.h"
+#include "core/measure_order.h"
 #include "core/plan.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/control/control_channel.h"
 #include "runtime/data/token_dataset.h"
 #include "runtime/fatal_error.h"
+#include "runtime/measure/link_profiler.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/trainer.h"
 #include "runtime/wireup/rendezvous.h"
@@ -124,9 +126,9 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
     step = metrics.step;
     control.Send(Metrics{metrics});
   };
-  events.on_saved = [&control](std::int64_t saved, const std::string& path) {
-    control.Send(Saved{saved, path});
-  };
+  events.take_profile_asked = [&control] { return control.TakeProfileAsked(); };
+  events.on_layer_times = [&control](const LayerTimes& times) { control.Send(times); };
+  events.on_saved = [&control](const Saved& saved) { control.Send(saved); };
   events.on_notice = [&control](const std::string& line) { control.Send(Notice{line}); };
   parts.trainer = Trainer::Make(parts.config, parts.plan, self.rank, *parts.communicator,
                                 *parts.data, std::move(events));
@@ -138,6 +140,26 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
   step = parts.trainer->Resume();
   control.Send(Resumed{step});
   step = parts.trainer->Run();
+}
+
+/// `adaptive-train-worker measure`: rank 0 leaves in the run folder what all have measured.
+void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
+  const std::string text = OrThrow(ReadFile(self.run_dir + "/" + kMeasureOrderFile, kMaxPlanBytes),
+                                   RankExit::kSetup, "reading what to measure");
+  const MeasureOrder order =
+      OrThrow(MeasureOrderFromJson(text), RankExit::kSetup, "reading what to measure");
+  parts.communicator = WireUp(control, order.nodes.size(), parts.rendezvous);
+  Profile profile;
+  try {
+    profile = MeasureNodes(order, *parts.communicator);
+  } catch (const FatalError& error) {
+    // The launcher names the rank that was lost; which measurement found out is told here.
+    control.Send(Notice{fmt::format("{}{} on {}", kMeasureFailureWord, error.what(), self.host)});
+    throw;
+  }
+  if (self.rank == 0)
+    OrThrow(WriteFile(self.run_dir + "/" + kMeasuredFile, ToJson(profile)), RankExit::kSetup,
+            "writing what was measured");
 }
 
 /// Tells the launcher and the log why this rank ends, then ends it.
@@ -168,7 +190,7 @@ int RunEvaluation(const char* text) try {
   return ToInt(RankExit::kDevice);
 }
 
-int Main() {
+int Main(bool measures) {
   // The launcher decides what a signal means; a rank that took it for itself would look like a
   // failure.
   for (int s : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ}) ::signal(s, SIG_IGN);
@@ -187,7 +209,11 @@ int Main() {
   std::int64_t step = 0;
   Parts parts;
   try {
-    Train(self, **control, parts, step);
+    if (measures) {
+      Measure(self, **control, parts);
+    } else {
+      Train(self, **control, parts, step);
+    }
   } catch (const FatalError& error) {
     Fail(self, std::move(*control), step, error);
   } catch (const std::bad_alloc&) {
@@ -207,5 +233,5 @@ int Main() {
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "evaluate") == 0)
     return adaptive_train::RunEvaluation(argv[2]);
-  return adaptive_train::Main();
+  return adaptive_train::Main(argc == 2 && std::strcmp(argv[1], "measure") == 0);
 }

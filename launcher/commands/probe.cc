@@ -100,7 +100,7 @@ void AddNodeCheckCommand(CLI::App& app, std::function<int()>& chosen) {
       "node-check", "What `run` starts on every node before the first step; prints JSON");
   check->group("");  // not for people: left out of the help
   check->add_option("--job", request->job_id)->required();
-  check->add_option("--run-dir", request->run_dir)->required();
+  check->add_option("--run-dir", request->run_dir);
   check->add_option("--token", request->token)->required();
   check->add_flag("--prolog-expected", request->prolog_expected);
   check->add_option("--readable", request->readable);
@@ -122,6 +122,7 @@ void AddLocalStepCommand(CLI::App& app, std::function<int()>& chosen) {
   step->add_option("--ranks", request->ranks)->required();
   step->add_option("--run-dir", request->run_dir)->required();
   step->add_option("--worker", request->worker)->required();
+  step->add_option("--mode", request->mode);
   step->add_option("--pmix-folder", request->pmix_folder)->required();
   step->callback([request, &chosen] { chosen = [request]() -> int { RunLocalStep(*request); }; });
 }

@@ -7,202 +7,258 @@
 #include <map>
 #include <numeric>
 
-#include "launcher/planner/devices.h"
+#include "launcher/planner/comparison.h"
+#include "launcher/planner/layout.h"
+#include "launcher/planner/search.h"
 
 namespace adaptive_train {
 namespace {
 
-constexpr double kMemoryShare = 0.9;  // of a device; the rest is the system's and the transports'
-constexpr double kMiB = 1 << 20;
-
-tl::unexpected<Error> NoPlan(std::string why) {
-  return Fail("no feasible plan: " + std::move(why), ExitCode::kNoPlan);
+/// A layout without pipeline, its replicas in another order: replica d is what replica order[d]
+/// was, and the ring follows their numbers.
+Layout Reordered(const Layout& found, const std::vector<int>& order) {
+  Layout ordered = found;
+  for (int d = 0; d < found.data; ++d) {
+    const int was = order[static_cast<std::size_t>(d)];
+    ordered.shares[static_cast<std::size_t>(d)] = found.shares[static_cast<std::size_t>(was)];
+    for (int t = 0; t < found.tensor; ++t)
+      ordered.devices[found.DeviceIndex(0, d, t)] = found.devices[found.DeviceIndex(0, was, t)];
+  }
+  std::iota(ordered.rings[0].begin(), ordered.rings[0].end(), 0);
+  return ordered;
 }
 
-/// The `count` fastest devices in the order of the cluster, or devices shared by several ranks if
-/// there are fewer.
-std::vector<Device> Choose(const Cluster& cluster, std::size_t count,
-                           std::vector<std::string>& why) {
-  std::vector<std::size_t> order(cluster.devices.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return SpeedOf(cluster, cluster.devices[a]) > SpeedOf(cluster, cluster.devices[b]);
-  });
-  std::vector<std::size_t> ranks_on(cluster.devices.size());
-  for (std::size_t i = 0; i < count; ++i) ++ranks_on[order[i % order.size()]];
-  std::vector<Device> chosen;
-  for (std::size_t d = 0; d < cluster.devices.size(); ++d) {
-    for (std::size_t i = 0; i < ranks_on[d]; ++i) {
-      Device device = cluster.devices[d];
-      device.threads = std::max(1, device.threads / static_cast<int>(ranks_on[d]));
-      device.memory_bytes /= static_cast<std::int64_t>(ranks_on[d]);
-      chosen.push_back(device);
+/// Of devices of one kind, the first in the cluster's order get the larger shares.
+Layout LargestSharesFirst(const PlanProblem& problem, Layout layout) {
+  std::map<int, std::vector<int>> alike;
+  for (int d = 0; d < layout.data; ++d) {
+    const int device = layout.devices[layout.DeviceIndex(0, d, 0)];
+    alike[problem.devices[static_cast<std::size_t>(device)].kind].push_back(d);
+  }
+  const std::vector<ReplicaShare> shares = layout.shares;
+  const auto share = [&](int d) -> const ReplicaShare& {
+    return shares[static_cast<std::size_t>(d)];
+  };
+  for (const auto& [kind, replicas] : alike) {
+    std::vector<int> order = replicas;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return share(a).samples > share(b).samples; });
+    for (std::size_t i = 0; i < order.size(); ++i)
+      layout.shares[static_cast<std::size_t>(replicas[i])] = share(order[i]);
+  }
+  return layout;
+}
+
+/// Ranks are numbered in the order of the gradients' ring, as the ranks' own ring follows their
+/// numbers: in the cluster's order where that is no slower, otherwise from the device that comes
+/// first in the cluster.
+Layout InRingOrder(const PlanProblem& problem, const Layout& found) {
+  if (found.Stages() != 1 || found.data == 1) return found;
+  const auto device = [&](int d) { return found.devices[found.DeviceIndex(0, d, 0)]; };
+  const auto before = [&](int a, int b) { return device(a) < device(b); };
+  std::vector<int> order = found.rings[0];
+  std::sort(order.begin(), order.end(), before);
+  const Layout plain = Reordered(found, order), tidy = LargestSharesFirst(problem, plain);
+  constexpr double kRounding = 1 + 1e-9;
+  const double allowed = kRounding * CostOf(problem, found).step;
+  if (CheckLayout(problem, tidy) && CostOf(problem, tidy).step <= allowed) return tidy;
+  if (CostOf(problem, plain).step <= allowed) return plain;
+  order = found.rings[0];
+  std::rotate(order.begin(), std::min_element(order.begin(), order.end(), before), order.end());
+  return Reordered(found, order);
+}
+
+void AddStages(const Layout& layout, Plan& plan) {
+  for (int s = 0; s < layout.Stages(); ++s) {
+    StagePlan stage;
+    const auto at = static_cast<std::size_t>(s);
+    stage.first_layer = layout.cut[at];
+    stage.end_layer = layout.cut[at + 1];
+    if (at < layout.rings.size()) stage.ring = layout.rings[at];
+    for (int l = stage.first_layer; l < stage.end_layer; ++l) {
+      if (!layout.compressed.empty() && layout.compressed[static_cast<std::size_t>(l)])
+        stage.compressed_layers.push_back(l);
     }
-    if (ranks_on[d] > 1)
-      why.push_back(fmt::format("{} runs {} ranks, which share its CPUs and memory",
-                                cluster.devices[d].node, ranks_on[d]));
-    if (ranks_on[d] == 0)
-      why.push_back(
-          fmt::format("{} is left out: fewer ranks than devices", cluster.devices[d].node));
+    plan.stages.push_back(stage);
   }
-  return chosen;
 }
 
-/// The largest micro-batch up to the rank's share that fits its memory; 0 if not even one sequence
-/// does.
-std::int64_t LargestMicroBatch(const ModelShape& model, const RankPlan& rank, std::int64_t ranks) {
-  const double limit = kMemoryShare * static_cast<double>(rank.device.memory_bytes);
-  std::int64_t fits = 0, too_large = rank.samples + 1;
-  while (too_large - fits > 1) {
-    const std::int64_t middle = fits + (too_large - fits) / 2;
-    const auto bytes = static_cast<double>(model.PeakBytes(middle, ranks, rank.device.threads));
-    (bytes <= limit ? fits : too_large) = middle;
-  }
-  return fits;
-}
-
-Result<std::size_t> CountRanks(const Cluster& cluster, const PlanRequest& request,
-                               std::vector<std::string>& why) {
-  const auto batch = static_cast<std::size_t>(request.global_batch);
-  if (cluster.devices.empty()) return NoPlan("the nodes have no device");
-  if (request.data_parallel) {
-    const auto ranks = static_cast<std::size_t>(*request.data_parallel);
-    if (ranks > batch)
-      return NoPlan(fmt::format(
-          "parallel.data = {} needs train.global_batch of at least that, not {}", ranks, batch));
-    why.push_back(fmt::format("{} ranks: parallel.data says so", ranks));
-    return ranks;
-  }
-  if (batch < cluster.devices.size()) {
-    why.push_back(fmt::format("{} ranks on {} devices: train.global_batch has no more sequences",
-                              batch, cluster.devices.size()));
-    return batch;
-  }
-  why.push_back(
-      fmt::format("{} ranks: one for each device, data parallel", cluster.devices.size()));
-  return cluster.devices.size();
-}
-
-Result<void> SetMicroBatches(const ModelShape& model, const PlanRequest& request, Plan& plan) {
-  const auto ranks = static_cast<std::int64_t>(plan.ranks.size());
-  for (RankPlan& rank : plan.ranks) {
-    const std::int64_t largest = LargestMicroBatch(model, rank, ranks);
-    const std::int64_t wanted = std::min(request.micro_batch.value_or(largest), rank.samples);
-    if (largest == 0 || wanted > largest) {
-      return NoPlan(fmt::format(
-          "rank {} on {} needs {:.0f} MiB for a micro-batch of {}, {:.0f} % of its {:.0f} MiB may "
-          "be used",
-          rank.rank, rank.device.node,
-          static_cast<double>(
-              model.PeakBytes(std::max<std::int64_t>(wanted, 1), ranks, rank.device.threads)) /
-              kMiB,
-          std::max<std::int64_t>(wanted, 1), 100 * kMemoryShare,
-          static_cast<double>(rank.device.memory_bytes) / kMiB));
+void AddRanks(const BuiltProblem& built, const Layout& layout, Plan& plan) {
+  const std::vector<double> memory = MemoryOf(built.problem, layout);
+  for (int s = 0; s < layout.Stages(); ++s) {
+    std::int64_t next = 0;
+    for (int d = 0; d < layout.data; ++d) {
+      const ReplicaShare& share = layout.shares[static_cast<std::size_t>(d)];
+      for (int t = 0; t < layout.tensor; ++t) {
+        const std::size_t at = layout.DeviceIndex(s, d, t);
+        RankPlan rank;
+        rank.rank = static_cast<int>(at);
+        rank.device = built.devices[static_cast<std::size_t>(layout.devices[at])];
+        rank.stage = s;
+        rank.replica = d;
+        rank.tensor_rank = t;
+        rank.first_sample = next;
+        rank.samples = share.samples;
+        rank.micro_batch = share.micro_batch;
+        rank.memory_bytes = static_cast<std::int64_t>(memory[at]);
+        plan.memory_bytes = std::max(plan.memory_bytes, rank.memory_bytes);
+        plan.ranks.push_back(rank);
+      }
+      next += share.samples;
     }
-    rank.micro_batch = wanted;
-    plan.memory_bytes =
-        std::max(plan.memory_bytes, model.PeakBytes(wanted, ranks, rank.device.threads));
   }
-  return {};
+}
+
+/// Seconds as they will pass: a node's bad standing lets its time count more in the choice only.
+StepCost TrueCost(PlanProblem problem, const Layout& layout) {
+  for (ProblemDevice& device : problem.devices) device.standing = 1;
+  return CostOf(problem, layout);
+}
+
+void AddTimes(const BuiltProblem& built, const Layout& layout, double bound, Plan& plan) {
+  if (!built.timed) {
+    plan.why.push_back("step time not predicted: no speed has been measured on these devices yet");
+    return;
+  }
+  const StepCost cost = TrueCost(built.problem, layout);
+  plan.step_seconds = cost.step;
+  plan.parts = {cost.compute, cost.bubble, cost.activations, cost.gradients, cost.update};
+  plan.bound_seconds = bound;
+  plan.why.push_back(fmt::format("predicted step: {:.3f} s; no plan can take less than {:.3f} s",
+                                 cost.step, bound));
+}
+
+void SayWhoIsLeftOut(const BuiltProblem& built, const Layout& layout, Plan& plan) {
+  std::vector<bool> used(built.devices.size());
+  for (const int device : layout.devices) used[static_cast<std::size_t>(device)] = true;
+  constexpr int kNamed = 8;
+  int idle = 0;
+  for (std::size_t d = 0; d < used.size(); ++d) {
+    if (used[d] || ++idle > kNamed) continue;
+    plan.why.push_back(fmt::format("{} is left out: the step is predicted to take no less with it",
+                                   built.devices[d].node));
+  }
+  if (idle > kNamed) plan.why.push_back(fmt::format("{} more devices are left out", idle - kNamed));
+}
+
+void SayShares(const Layout& layout, const PlanRequest& request, Plan& plan) {
+  if (layout.data < 2) return;
+  const auto [low, high] = std::minmax_element(
+      layout.shares.begin(), layout.shares.end(),
+      [](const ReplicaShare& a, const ReplicaShare& b) { return a.samples < b.samples; });
+  if (request.even_shares) {
+    plan.why.push_back("equal shares: parallel.shares = even");
+  } else if (high->samples - low->samples <= 1) {
+    plan.why.push_back("equal shares up to rounding: the replicas are about equally fast");
+  } else {
+    plan.why.push_back(fmt::format("shares follow the replicas' speeds: {} to {} sequences",
+                                   low->samples, high->samples));
+  }
+}
+
+Plan PlanOf(const BuiltProblem& built, const FoundLayout& found, const PlanRequest& request) {
+  Plan plan;
+  plan.global_batch = request.global_batch;
+  plan.data = found.layout.data;
+  plan.tensor = found.layout.tensor;
+  plan.recompute = found.layout.recompute;
+  plan.shard = found.layout.shard;
+  AddStages(found.layout, plan);
+  AddRanks(built, found.layout, plan);
+  SayShares(found.layout, request, plan);
+  SayWhoIsLeftOut(built, found.layout, plan);
+  plan.why.insert(plan.why.end(), built.notes.begin(), built.notes.end());
+  AddTimes(built, found.layout, found.bound, plan);
+  for (const Alternative& other : found.alternatives) {
+    plan.alternatives.push_back(other);
+    if (!built.timed) plan.alternatives.back().step_seconds.reset();
+  }
+  return plan;
+}
+
+/// The layout of a plan in the numbers of a problem: ranks find their devices by name, several on
+/// one device in their order.
+Result<Layout> LayoutOf(const Plan& plan, const BuiltProblem& built) {
+  Layout layout;
+  layout.data = plan.data;
+  layout.tensor = plan.tensor;
+  layout.recompute = plan.recompute;
+  layout.shard = plan.shard;
+  layout.compressed.assign(built.problem.layers.size(), false);
+  layout.cut.push_back(0);
+  for (const StagePlan& stage : plan.stages) {
+    layout.cut.push_back(stage.end_layer);
+    layout.rings.push_back(stage.ring);
+    for (const int l : stage.compressed_layers) {
+      if (static_cast<std::size_t>(l) < layout.compressed.size())
+        layout.compressed[static_cast<std::size_t>(l)] = true;
+    }
+  }
+  std::vector<bool> taken(built.devices.size());
+  for (const RankPlan& rank : plan.ranks) {
+    std::size_t at = 0;
+    const auto is = [&](const Device& device) {
+      return device.node == rank.device.node && device.kind == rank.device.kind &&
+             device.index == rank.device.index;
+    };
+    while (at < taken.size() && (taken[at] || !is(built.devices[at]))) ++at;
+    if (at == taken.size())
+      return Fail(
+          fmt::format("rank {} of the plan has no device on {}", rank.rank, rank.device.node));
+    taken[at] = true;
+    layout.devices.push_back(static_cast<int>(at));
+    if (rank.stage == 0 && rank.tensor_rank == 0)
+      layout.shares.push_back({rank.samples, rank.micro_batch});
+  }
+  return layout;
+}
+
+/// Equal samples for every replica, on all devices unless the request says how many.
+Result<FoundLayout> FindEven(PlanProblem problem) {
+  if (problem.choices.data.empty())
+    problem.choices.data = {static_cast<int>(
+        std::min<std::int64_t>(std::ssize(problem.devices), problem.global_batch))};
+  const Comparison even = EvenStatic(problem);
+  if (!even.layout) return Fail("no feasible plan: " + even.what, ExitCode::kNoPlan);
+  return FoundLayout{*even.layout, *even.cost, LowerBound(problem), {}};
 }
 
 }  // namespace
 
-std::vector<std::int64_t> Apportion(std::int64_t total, const std::vector<double>& weights) {
-  const std::size_t n = weights.size();
-  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  std::vector<std::int64_t> shares(n);
-  std::vector<double> remainder(n);
-  std::int64_t left = total;
-  for (std::size_t i = 0; i < n; ++i) {
-    const double exact = static_cast<double>(total) * weights[i] / sum;
-    shares[i] = std::max<std::int64_t>(1, static_cast<std::int64_t>(exact));
-    remainder[i] = exact - static_cast<double>(shares[i]);
-    left -= shares[i];
+Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
+                            const TrainingFormat& format, const Profile& profile,
+                            const PlanRequest& request) {
+  auto built = BuildProblem(cluster, dims, format, profile, request);
+  if (!built) return tl::unexpected(built.error());
+  if (auto sound = CheckProblem(built->problem); !sound) return tl::unexpected(sound.error());
+  auto found = request.even_shares ? FindEven(built->problem) : FindLayout(built->problem);
+  if (!found) return tl::unexpected(found.error());
+  found->layout = InRingOrder(built->problem, found->layout);
+  Plan plan = PlanOf(*built, *found, request);
+  for (const Comparison& other : {EvenStatic(built->problem), DataParallelOnly(built->problem),
+                                  GreedyColocation(built->problem)}) {
+    Alternative alternative{other.name, other.what, std::nullopt};
+    if (other.cost && built->timed) alternative.step_seconds = other.cost->step;
+    plan.alternatives.push_back(alternative);
   }
-  // What rounding left goes to the largest remainders; what raising to 1 took comes from the
-  // smallest.
-  for (; left != 0; left += left > 0 ? -1 : 1) {
-    std::size_t best = n;
-    for (std::size_t i = 0; i < n; ++i) {
-      if (left < 0 && shares[i] == 1) continue;
-      if (best == n || (left > 0 ? remainder[i] > remainder[best] : remainder[i] < remainder[best]))
-        best = i;
-    }
-    shares[best] += left > 0 ? 1 : -1;
-    remainder[best] -= left > 0 ? 1 : -1;
-  }
-  return shares;
+  return PlannedRun{std::move(plan), std::move(built->problem), std::move(found->layout)};
 }
 
-Result<Plan> MakePlan(const Cluster& cluster, const ModelShape& model, const PlanRequest& request) {
-  Plan plan;
-  plan.global_batch = request.global_batch;
-  auto count = CountRanks(cluster, request, plan.why);
-  if (!count) return tl::unexpected(count.error());
-  const auto devices = Choose(cluster, *count, plan.why);
-  std::vector<double> speeds;
-  for (const Device& device : devices) {
-    const double threads = request.threads ? static_cast<double>(*request.threads)
-                                           : static_cast<double>(device.threads);
-    speeds.push_back(
-        std::min({SpeedOf(cluster, device), static_cast<double>(device.threads), threads}));
-  }
-  const auto shares = Apportion(request.global_batch, speeds);
-  std::int64_t next = 0;
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    RankPlan rank;
-    rank.rank = static_cast<int>(i);
-    rank.device = devices[i];
-    if (request.threads) rank.device.threads = static_cast<int>(*request.threads);
-    // More threads than the quota pays for would only be throttled together.
-    if (!request.threads)
-      rank.device.threads =
-          std::max(1, std::min(rank.device.threads, static_cast<int>(std::ceil(speeds[i]))));
-    rank.first_sample = next;
-    rank.samples = shares[i];
-    next += shares[i];
-    plan.ranks.push_back(rank);
-  }
-  auto sized = SetMicroBatches(model, request, plan);
-  if (!sized) return tl::unexpected(sized.error());
-  if (request.threads && *request.threads > devices.front().threads) {
-    plan.why.push_back(fmt::format(
-        "device.threads = {} is more than the {} CPUs that {} offers a rank: they take turns",
-        *request.threads, devices.front().threads, devices.front().node));
-  }
-  const auto [low, high] = std::minmax_element(speeds.begin(), speeds.end());
-  plan.why.push_back(
-      *low == *high
-          ? "equal shares up to rounding: all devices offer the same number of CPUs"
-          : fmt::format("shares follow the CPUs that each device may use ({:.2f} to {:.2f})", *low,
-                        *high));
-  plan.why.push_back("gradients: dense float32 ring all-reduce, buckets sent while backward runs");
-  plan.why.push_back("step time not predicted: no layer has been measured on these devices yet");
-  return plan;
-}
-
-std::string DescribePlan(const Plan& plan, const Cluster& cluster, const ModelShape& model) {
-  std::string out = fmt::format(
-      "Plan for {} ({} nodes): {:.3f} M parameters, {} sequences of {} tokens a step, {} ranks, "
-      "{:.0f} MiB on the fullest rank\n",
-      cluster.name, cluster.nodes.size(), static_cast<double>(model.total.parameters) / 1e6,
-      plan.global_batch, model.dims.sequence, plan.ranks.size(),
-      static_cast<double>(plan.memory_bytes) / kMiB);
-  constexpr std::size_t kShown = 32;
-  for (std::size_t i = 0; i < std::min(plan.ranks.size(), kShown); ++i) {
-    const RankPlan& rank = plan.ranks[i];
-    out += fmt::format(
-        "  rank {} on {}: {} ({} thread{}), {} sequence{} a step in micro-batches of {}\n",
-        rank.rank, rank.device.node,
-        rank.device.model.empty() ? rank.device.kind : rank.device.model, rank.device.threads,
-        rank.device.threads == 1 ? "" : "s", rank.samples, rank.samples == 1 ? "" : "s",
-        rank.micro_batch);
-  }
-  if (plan.ranks.size() > kShown)
-    out += fmt::format("  and {} more ranks, see plan.json\n", plan.ranks.size() - kShown);
-  for (const std::string& why : plan.why) out += "  - " + why + "\n";
-  return out;
+Result<Plan> PriceAgain(const Plan& plan, const Cluster& cluster, const ModelDims& dims,
+                        const TrainingFormat& format, const Profile& profile,
+                        const PlanRequest& request) {
+  auto built = BuildProblem(cluster, dims, format, profile, request);
+  if (!built) return tl::unexpected(built.error());
+  if (auto sound = CheckProblem(built->problem); !sound) return tl::unexpected(sound.error());
+  auto layout = LayoutOf(plan, *built);
+  if (!layout) return tl::unexpected(layout.error());
+  Plan priced = plan;
+  priced.step_seconds.reset();
+  if (!built->timed) return priced;
+  const StepCost cost = TrueCost(built->problem, *layout);
+  priced.step_seconds = cost.step;
+  priced.parts = {cost.compute, cost.bubble, cost.activations, cost.gradients, cost.update};
+  return priced;
 }
 
 }  // namespace adaptive_train

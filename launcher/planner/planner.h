@@ -1,35 +1,36 @@
-// Cluster + model -> plan. A pure function: no I/O, no clock, no randomness.
+// Cluster + model + what was measured -> plan. A pure function: no I/O, no clock, no randomness.
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
+#include <vector>
 
 #include "core/cluster.h"
 #include "core/model_shape.h"
 #include "core/plan.h"
+#include "core/profile.h"
+#include "launcher/planner/build_problem.h"
+#include "launcher/planner/problem.h"
 
 namespace adaptive_train {
 
-/// What the configuration asks of the planner; none = the planner decides.
-struct PlanRequest {
-  std::int64_t global_batch = 0;              // sequences per step
-  std::optional<std::int64_t> micro_batch;    // sequences
-  std::optional<std::int64_t> data_parallel;  // ranks
-  std::optional<std::int64_t> threads;        // per rank
+/// A plan with the numbers it was made of, for those who want to look closer (the simulator).
+struct PlannedRun {
+  Plan plan;
+  PlanProblem problem;
+  Layout layout;
 };
 
-/// Data parallel over all devices: every rank has the whole model and a share of the batch in
-/// proportion to its device's speed, at least one sequence. More ranks than devices are placed
-/// several on a node. Fails with kNoPlan and what would have to change, if a share or the memory
-/// does not fit.
-Result<Plan> MakePlan(const Cluster& cluster, const ModelShape& model, const PlanRequest& request);
+/// The fastest plan that the request allows, by docs/planning.md; the best plans of other shapes
+/// and of simpler planners stand beside it as alternatives. Fails with kNoPlan, the constraint that
+/// fails and the nearest request that could be met.
+Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
+                            const TrainingFormat& format, const Profile& profile,
+                            const PlanRequest& request);
 
-/// `total` cut into integers of at least 1 that are proportional to `weights` up to rounding
-/// (largest remainder). Needs total >= number of weights.
-std::vector<std::int64_t> Apportion(std::int64_t total, const std::vector<double>& weights);
-
-/// The plan for a person: ranks, shares, memory, why. Several lines.
-std::string DescribePlan(const Plan& plan, const Cluster& cluster, const ModelShape& model);
+/// A plan made earlier, its step predicted anew from what is known now. Fails if its ranks are not
+/// on devices of the cluster.
+Result<Plan> PriceAgain(const Plan& plan, const Cluster& cluster, const ModelDims& dims,
+                        const TrainingFormat& format, const Profile& profile,
+                        const PlanRequest& request);
 
 }  // namespace adaptive_train

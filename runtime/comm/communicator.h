@@ -18,6 +18,9 @@ namespace adaptive_train {
 enum class Purpose : std::uint8_t { kGradient, kParameter, kActivation, kStatistic };
 inline constexpr std::size_t kPurposes = 4;
 
+/// Tags from here to twice this belong to no purpose: for operations that others make for Launch.
+inline constexpr std::uint64_t kForeignTags = std::uint64_t{1} << 62;
+
 /// One rank's end. Every operation returns at once with a Request; buffers are the caller's again
 /// when the Request says so. All ranks must call the collectives of one purpose in the same order.
 /// Threads: one thread calls (the rank's main thread); one thread of its own does the work and
@@ -43,6 +46,11 @@ class Communicator {
   Request AllReduce(Purpose purpose, std::span<float> data);
   Request AllReduce(Purpose purpose, std::span<double> data);
 
+  /// Starts an operation of another's making, on the thread that Thread() names. Its messages bear
+  /// tags from kForeignTags on.
+  Request Launch(std::shared_ptr<Operation> operation);
+  UcxThread* Thread() const { return thread_.get(); }
+
   /// Payload bytes this rank has handed to the transport for a purpose since the start.
   std::int64_t BytesSent(Purpose purpose) const {
     return sent_[static_cast<std::size_t>(purpose)].load();
@@ -53,7 +61,6 @@ class Communicator {
 
   template <class T>
   Request StartAllReduce(Purpose purpose, std::span<T> data);
-  Request Launch(std::shared_ptr<Operation> operation);
 
   const int rank_;
   const int size_;

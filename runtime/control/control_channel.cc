@@ -88,6 +88,7 @@ struct ControlChannel::State {
 
   std::atomic<bool> stop_asked{false};
   std::atomic<bool> checkpoint_asked{false};
+  std::atomic<bool> profile_asked{false};
   std::mutex mutex;
   std::condition_variable changed;
   bool go = false;  // guarded by mutex
@@ -126,6 +127,7 @@ void ControlChannel::State::Obey(const ControlMessage& message) {
     EndProcess(RankExit::kAborted, "the launcher says: " + abort->reason);
   if (std::holds_alternative<Stop>(message)) stop_asked = true;
   if (std::holds_alternative<CheckpointNow>(message)) checkpoint_asked = true;
+  if (std::holds_alternative<ProfileNow>(message)) profile_asked = true;
   if (std::holds_alternative<Go>(message)) {
     std::lock_guard lock(mutex);
     go = true;
@@ -211,5 +213,6 @@ bool ControlChannel::WaitForGo(std::chrono::milliseconds deadline) {
 
 bool ControlChannel::StopAsked() const { return state_->stop_asked; }
 bool ControlChannel::TakeCheckpointAsked() { return state_->checkpoint_asked.exchange(false); }
+bool ControlChannel::TakeProfileAsked() { return state_->profile_asked.exchange(false); }
 
 }  // namespace adaptive_train

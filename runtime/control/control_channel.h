@@ -39,6 +39,8 @@ class ControlChannel {
   bool StopAsked() const;
   /// The launcher has asked to save and go on, since the last call.
   bool TakeCheckpointAsked();
+  /// The launcher has asked to measure the layers, since the last call.
+  bool TakeProfileAsked();
 
  private:
   struct State;

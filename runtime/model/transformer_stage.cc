@@ -73,7 +73,10 @@ template <class T>
 void TransformerStage<T>::Forward(const Pass& pass, std::span<const std::int32_t> tokens) {
   assert(embedding_ && pass.batch >= 0 && pass.batch <= options_.micro_batch);
   pass_ = pass;
-  embedding_->Forward(memory(), pass_, tokens);
+  {
+    LayerClock clock(times_, &PassTimes::forward, LayerPart::kEmbedding);
+    embedding_->Forward(memory(), pass_, tokens);
+  }
   ForwardBlocks();
 }
 
@@ -95,6 +98,7 @@ const T* TransformerStage<T>::BlockInput(std::size_t index) const {
 
 template <class T>
 void TransformerStage<T>::ForwardBlocks() {
+  LayerClock clock(times_, &PassTimes::forward, LayerPart::kBlock);
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     blocks_[i].Forward(memory(), pass_, BlockInput(i), workspace_);
 }
@@ -102,6 +106,7 @@ void TransformerStage<T>::ForwardBlocks() {
 template <class T>
 double TransformerStage<T>::HeadLoss(std::span<const std::int32_t> targets, double loss_scale) {
   assert(head_);
+  LayerClock clock(times_, &PassTimes::forward, LayerPart::kHead);
   return head_->TrainingLoss(memory(), rows(), output(), targets, loss_scale);
 }
 
@@ -116,17 +121,26 @@ void TransformerStage<T>::Backward(const T* d_output, const OnReady& on_ready) {
   };
   T* d_residual = workspace_.d_residual.data();
   if (head_) {
-    head_->Backward(memory(), rows(), output(), d_residual);
+    {
+      LayerClock clock(times_, &PassTimes::backward, LayerPart::kHead);
+      head_->Backward(memory(), rows(), output(), d_residual);
+    }
     ready_from(head_->begin());
   } else {
     device_.CopyWithin(d_residual, d_output,
                        static_cast<std::size_t>(rows() * dims_.hidden) * sizeof(T));
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    blocks_[i].Backward(memory(), pass_, BlockInput(i), workspace_);
+    {
+      LayerClock clock(times_, &PassTimes::backward, LayerPart::kBlock);
+      blocks_[i].Backward(memory(), pass_, BlockInput(i), workspace_);
+    }
     ready_from(blocks_[i].begin());
   }
-  if (embedding_) embedding_->Backward(memory(), pass_, d_residual);
+  if (embedding_) {
+    LayerClock clock(times_, &PassTimes::backward, LayerPart::kEmbedding);
+    embedding_->Backward(memory(), pass_, d_residual);
+  }
   ready_from(0);
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/model_shape.h"
 #include "kernels/device.h"
+#include "runtime/measure/layer_clock.h"
 #include "runtime/model/block.h"
 #include "runtime/model/embedding.h"
 #include "runtime/model/head.h"
@@ -47,6 +48,10 @@ class TransformerStage {
   const ParameterLayout& layout() const { return layout_; }
   /// Device memory that this stage allocated, arenas not included.
   std::size_t activation_bytes() const;
+
+  /// Training passes add their layers' seconds to `times` from here on; nullptr: to nothing. It
+  /// stays the caller's.
+  void TimeInto(PassTimes* times) { times_ = times; }
 
   // The whole model in one stage.
 
@@ -97,6 +102,7 @@ class TransformerStage {
   const std::span<Sum> gradients_;
 
   Pass pass_;  // of the last forward
+  PassTimes* times_ = nullptr;
   std::optional<TokenEmbedding<T>> embedding_;
   kernels::Buffer<T> input_;  // of the first block, without the embedding
   std::vector<TransformerBlock<T>> blocks_;

@@ -95,7 +95,9 @@ void Checkpointer::Tell(const CheckpointNews& news) {
   if (!news.failure.empty()) events_.on_notice("checkpoint not saved: " + news.failure);
   if (news.saved) {
     saved_step_ = *news.saved;
-    if (communicator_.Rank() == 0) events_.on_saved(*news.saved, writer_->PathOf(*news.saved));
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun_;
+    if (communicator_.Rank() == 0)
+      events_.on_saved({*news.saved, writer_->PathOf(*news.saved), taken.count()});
   }
   ready_ = news.ready;
 }
@@ -109,6 +111,7 @@ void Checkpointer::Follow(std::span<const double> votes) {
 void Checkpointer::BeginIfWanted(const CheckpointStep& at, const TrainingArenas& arenas) {
   if (!asked_ || !ready_) return;
   asked_ = false;
+  begun_ = std::chrono::steady_clock::now();
   const bool begun = writer_->Begin(at, {arenas[0], arenas[1], arenas[2]});
   if (!begun)
     throw FatalError(RankExit::kCheckpoint, "saving", FatalError::kNoPeer,

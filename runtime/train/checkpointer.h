@@ -1,6 +1,7 @@
 // When a run's state is saved and where it is taken up again: all ranks in step.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -63,6 +64,7 @@ class Checkpointer {
   bool asked_ = false;
   bool ready_ = true;
   std::int64_t saved_step_ = -1;
+  std::chrono::steady_clock::time_point begun_;  // the last snapshot
 };
 
 /// What a run's checkpoints must agree in to be taken up, in words.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/config.h"
+#include "core/control_message.h"
 #include "core/plan.h"
 #include "core/step_metrics.h"
 #include "runtime/comm/communicator.h"
@@ -18,8 +19,10 @@ namespace adaptive_train {
 struct TrainerEvents {
   std::function<bool()> stop_asked;             // save and stop
   std::function<bool()> take_checkpoint_asked;  // save and go on
+  std::function<bool()> take_profile_asked;     // measure the layers once more
   std::function<void(const RankMetrics&)> on_step;
-  std::function<void(std::int64_t step, const std::string& path)> on_saved;
+  std::function<void(const LayerTimes&)> on_layer_times;
+  std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string& line)> on_notice;  // for the person who watches
 };
 

@@ -36,9 +36,9 @@ std::int64_t PeakMemoryBytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-StageOptions OptionsOf(const Config& config, const RankPlan& share) {
+StageOptions OptionsOf(const Config& config, const Plan& plan, const RankPlan& share) {
   return {.micro_batch = share.micro_batch,
-          .recompute = FormatOf(config.train).recompute,
+          .recompute = plan.recompute,
           .dropout = config.train.dropout,
           .seed = static_cast<std::uint64_t>(config.train.seed)};
 }
@@ -63,7 +63,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       first_moments_(device_, parameters_.size()),
       second_moments_(device_, parameters_.size()),
       weights_(device_, std::is_same_v<T, float> ? 0 : parameters_.size()),
-      stage_(dims_, StageSlice::Whole(dims_), OptionsOf(config, share_), device_, Weights(),
+      stage_(dims_, StageSlice::Whole(dims_), OptionsOf(config, plan, share_), device_, Weights(),
              gradients_.span()),
       reducer_(communicator, gradients_.span()),
       loader_(dims_, data, static_cast<std::uint64_t>(config.train.seed),
@@ -71,12 +71,14 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       checkpointer_(config, layout_, communicator, events_, share_.device.threads),
       schedule_{ShapeOf(config.optimizer.schedule), config.optimizer.lr,
                 config.optimizer.warmup_steps, config.train.steps},
+      profiler_(layout_),
       product_peak_(MeasureProductPeak(device_)),
       flops_per_token_(ModelShape::Of(dims_).TrainFlopsPerToken()) {
   InitializeParameters<float>(layout_, static_cast<std::uint64_t>(config.train.seed),
                               parameters_.span());
   first_moments_.Clear();
   second_moments_.Clear();
+  profiler_.Begin(config.profile.warmup_steps);
 }
 
 template <class T>
@@ -138,6 +140,8 @@ std::int64_t TrainingLoop<T>::Run() {
 /// True: asked to stop.
 template <class T>
 bool TrainingLoop<T>::Step() {
+  if (!profiler_.Active() && events_.take_profile_asked())
+    profiler_.Begin(std::max<std::int64_t>(1, config_.profile.warmup_steps));
   StepClock clock;
   RankMetrics metrics;
   metrics.step = step_ + 1;
@@ -146,7 +150,9 @@ bool TrainingLoop<T>::Step() {
   const Totals totals = Agree(loss, clock);
   metrics.loss =
       totals.loss / static_cast<double>(config_.train.global_batch * loader_.targets_per_sample());
+  const double before_update = clock.compute;
   clock.Time(&StepClock::compute, [&] { Update(metrics); });
+  if (profiler_.Active()) profiler_.AddUpdate(clock.compute - before_update);
   ++step_;
   const std::int64_t every = config_.checkpoint.every;
   if (totals.save || (every > 0 && step_ % every == 0)) checkpointer_.Ask();
@@ -159,12 +165,16 @@ bool TrainingLoop<T>::Step() {
   if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
   Fill(metrics);
   events_.on_step(metrics);
+  if (profiler_.Active()) {
+    if (const auto found = profiler_.EndStep(metrics.skipped)) events_.on_layer_times(*found);
+  }
   return totals.stop;
 }
 
 template <class T>
 double TrainingLoop<T>::ForwardBackward(std::int64_t step, StepClock& clock) {
   clock.Time(&StepClock::compute, [&] { gradients_.Clear(); });
+  if (profiler_.Active()) profiler_.AddUpdate(clock.compute);
   const double targets =
       static_cast<double>(config_.train.global_batch * loader_.targets_per_sample());
   const double scale = (kScalesLoss<T> ? scaler_.scale : 1.0) / targets;
@@ -173,11 +183,27 @@ double TrainingLoop<T>::ForwardBackward(std::int64_t step, StepClock& clock) {
     const std::int64_t batch = std::min(share_.micro_batch, share_.samples - done);
     const Samples samples = loader_.Training(step, share_.first_sample + done, batch);
     done += batch;
-    OnReady on_ready;
-    if (done == share_.samples)
-      on_ready = [this](std::size_t begin, std::size_t end) { reducer_.Add(begin, end); };
     loss += clock.Time(&StepClock::compute,
-                       [&] { return stage_.ForwardBackward(samples, scale, on_ready); });
+                       [&] { return MicroBatch(samples, scale, done == share_.samples); });
+  }
+  return loss;
+}
+
+/// Gradients of the step's last one are exchanged while backward runs, or after it where the layers
+/// are measured.
+template <class T>
+double TrainingLoop<T>::MicroBatch(const Samples& samples, double scale, bool last) {
+  if (!profiler_.Active()) {
+    OnReady on_ready;
+    if (last) on_ready = [this](std::size_t begin, std::size_t end) { reducer_.Add(begin, end); };
+    return stage_.ForwardBackward(samples, scale, on_ready);
+  }
+  stage_.TimeInto(profiler_.NextMicroBatch(samples.batch));
+  const double loss = stage_.ForwardBackward(samples, scale);
+  stage_.TimeInto(nullptr);
+  if (last) {
+    profiler_.TakeGradients(gradients_.span(), kScalesLoss<T> ? 1 / scaler_.scale : 1.0);
+    reducer_.Add(0, gradients_.size());
   }
   return loss;
 }

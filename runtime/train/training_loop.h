@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "runtime/exchange/gradient_reducer.h"
+#include "runtime/measure/layer_profiler.h"
 #include "runtime/model/transformer_stage.h"
 #include "runtime/train/checkpointer.h"
 #include "runtime/train/loss_scaler.h"
@@ -38,6 +39,7 @@ class TrainingLoop final : public Trainer {
 
   bool Step();
   double ForwardBackward(std::int64_t step, StepClock& clock);
+  double MicroBatch(const Samples& samples, double scale, bool last);
   Totals Agree(double loss, StepClock& clock);
   void Update(RankMetrics& metrics);
   bool ValidationDue(std::int64_t step) const;
@@ -66,6 +68,7 @@ class TrainingLoop final : public Trainer {
   Checkpointer checkpointer_;
   const LrSchedule schedule_;
   LossScaler scaler_;  // of float16
+  LayerProfiler profiler_;
   const double product_peak_;
   const double flops_per_token_;
   std::array<std::int64_t, kPurposes> sent_before_{};  // byte counts at the end of the last step

@@ -55,6 +55,8 @@ TEST_F(ConfigTest, WhatIsPrintedReadsBackTheSame) {
                                             {"parallel.data", "3"},
                                             {"data.train", "a \"quoted\\ name"},
                                             {"model.tie_embeddings", "false"},
+                                            {"parallel.shares", "even"},
+                                            {"profile.online", "true"},
                                             {"optimizer.clip", "2"}});
   ASSERT_TRUE(config) << config.error().message;
   const std::string text = ToToml(*config);
@@ -65,6 +67,8 @@ TEST_F(ConfigTest, WhatIsPrintedReadsBackTheSame) {
   EXPECT_DOUBLE_EQ(again->optimizer.beta2, 0.999);
   EXPECT_EQ(again->parallel.data, 3);
   EXPECT_FALSE(again->model.tie_embeddings);
+  EXPECT_EQ(again->parallel.shares, "even");
+  EXPECT_TRUE(again->profile.online);
 }
 
 TEST_F(ConfigTest, TheExampleHasEveryKeyAndIsAccepted) {
@@ -129,8 +133,8 @@ TEST_F(ConfigTest, RefusesInOneLine) {
               HasSubstr("model.kv_heads = 2: gpt2 has as many as model.heads"));
   EXPECT_THAT(ErrorOf(data, {{"model.kind", "llama"}, {"model.kv_heads", "3"}}),
               HasSubstr("model.kv_heads = 3 does not divide model.heads"));
-  EXPECT_THAT(ErrorOf(data, {{"parallel.pipeline", "2"}}),
-              HasSubstr("this version is data parallel only"));
+  EXPECT_THAT(ErrorOf(data, {{"parallel.interleave", "2"}}),
+              HasSubstr("neither plans nor runs interleaved stages"));
 }
 
 TEST_F(ConfigTest, RefusesFilesThatAreNone) {

@@ -27,12 +27,14 @@ TEST(ControlMessage, EveryTypeSurvivesTheWire) {
                                 Wired{},
                                 Resumed{5},
                                 Metrics{},
-                                Saved{9, "/x"},
+                                LayerTimes{},
+                                Saved{9, "/x", 1.5},
                                 Notice{"refused"},
                                 RankFailure{1, "h", "op", 2, "why", 3, 12},
                                 Goodbye{4},
                                 Go{},
                                 CheckpointNow{},
+                                ProfileNow{},
                                 Stop{},
                                 Abort{"because"},
                                 Heartbeat{}};
@@ -64,6 +66,51 @@ TEST(ControlMessage, MetricsKeepNumbersAndLossesThatAreNone) {
   EXPECT_TRUE(back.skipped);
   EXPECT_EQ(back.grad_bytes, std::int64_t{1} << 40);
   EXPECT_EQ(back.validation_loss, 2.5);
+}
+
+LayerTimes MeasuredTimes() {
+  LayerMeasurement block;
+  block.layer = "block";
+  block.micro_batch = 3;
+  block.forward_s = 0.1;
+  block.backward_s = 0.2;
+  block.update_s = 1e-9;
+  block.gradient_variance = 0.25;
+  block.evidence = {.count = 4, .spread = 0.125, .measured_at = 77};
+  return {{block}, {0.5, 0.0, 0.125}};
+}
+
+TEST(ControlMessage, LayerTimesKeepTheirNumbers) {
+  const auto back = std::get<LayerTimes>(RoundTrip(MeasuredTimes()));
+  ASSERT_EQ(back.entries.size(), 1u);
+  const LayerMeasurement& block = back.entries[0];
+  EXPECT_EQ(block.layer, "block");
+  EXPECT_EQ(block.micro_batch, 3);
+  EXPECT_EQ(block.forward_s, 0.1);
+  EXPECT_EQ(block.backward_s, 0.2);
+  EXPECT_EQ(block.update_s, 1e-9);
+  EXPECT_EQ(block.gradient_variance, 0.25);
+  EXPECT_EQ(block.evidence.count, 4);
+  EXPECT_EQ(block.evidence.spread, 0.125);
+  EXPECT_EQ(back.variances, (std::vector<double>{0.5, 0.0, 0.125}));
+}
+
+TEST(ControlMessage, LayerTimesThatCannotBeAreRefused) {
+  const auto refused = [](auto spoil) {
+    LayerTimes times = MeasuredTimes();
+    spoil(times);
+    FrameReader reader;
+    reader.Feed(EncodeFrame(times));
+    return !reader.Next().has_value();
+  };
+  EXPECT_FALSE(refused([](LayerTimes&) {}));
+  EXPECT_TRUE(refused([](LayerTimes& t) { t.entries[0].layer = "everything"; }));
+  EXPECT_TRUE(refused([](LayerTimes& t) { t.entries[0].micro_batch = 0; }));
+  EXPECT_TRUE(refused([](LayerTimes& t) { t.entries[0].forward_s = -1; }));
+  EXPECT_TRUE(refused([](LayerTimes& t) { t.entries[0].backward_s = std::nan(""); }));
+  EXPECT_TRUE(refused([](LayerTimes& t) { t.entries[0].evidence.count = 0; }));
+  EXPECT_TRUE(refused([](LayerTimes& t) { t.entries[0].evidence.count = std::int64_t{1} << 62; }));
+  EXPECT_TRUE(refused([](LayerTimes& t) { t.variances[1] = -0.5; }));
 }
 
 TEST(ControlMessage, SeveralFramesInOnePiece) {

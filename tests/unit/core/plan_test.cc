@@ -11,10 +11,18 @@ Plan TwoRanks() {
   plan.global_batch = 5;
   plan.memory_bytes = 1000;
   plan.why = {"because", "and so"};
+  plan.data = 2;
+  plan.stages = {{.first_layer = 0, .end_layer = 4, .ring = {1, 0}, .compressed_layers = {2}}};
   for (int i = 0; i < 2; ++i) {
     RankPlan rank;
     rank.rank = i;
-    rank.device = {"n" + std::to_string(i), "cpu", 0, "model", 1 << 30, 2};
+    rank.device.node = "n" + std::to_string(i);
+    rank.device.kind = "cpu";
+    rank.device.model = "model";
+    rank.device.memory_bytes = 1 << 30;
+    rank.device.threads = 2;
+    rank.device.cpus = 1.5;
+    rank.replica = i;
     rank.first_sample = i * 3;
     rank.samples = 3 - i;
     rank.micro_batch = 2;
@@ -23,9 +31,35 @@ Plan TwoRanks() {
   return plan;
 }
 
+/// Two stages of two replicas, two tensor ranks each.
+Plan EightRanks() {
+  Plan plan;
+  plan.global_batch = 6;
+  plan.data = 2;
+  plan.tensor = 2;
+  plan.recompute = Recompute::kFull;
+  plan.shard = 1;
+  plan.stages = {{0, 3, {0, 1}, {}}, {3, 8, {}, {}}};
+  for (int i = 0; i < 8; ++i) {
+    RankPlan rank;
+    rank.rank = i;
+    rank.stage = i / 4;
+    rank.replica = i / 2 % 2;
+    rank.tensor_rank = i % 2;
+    rank.first_sample = rank.replica * 4;
+    rank.samples = rank.replica == 0 ? 4 : 2;
+    plan.ranks.push_back(rank);
+  }
+  return plan;
+}
+
 TEST(Plan, ReadsBackWhatWasWritten) {
+  EXPECT_EQ(ToJson(*PlanFromJson(ToJson(EightRanks()))), ToJson(EightRanks()));
   Plan plan = TwoRanks();
   plan.step_seconds = 0.5;
+  plan.bound_seconds = 0.25;
+  plan.parts = {0.1, 0.1, 0.1, 0.1, 0.1};
+  plan.alternatives = {{"even", "2 replicas", 0.75}, {"other", "does not fit", {}}};
   auto back = PlanFromJson(ToJson(plan));
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(ToJson(*back), ToJson(plan));
@@ -44,9 +78,33 @@ TEST(Plan, RefusesWhatIsInconsistent) {
   EXPECT_TRUE(refused([](Plan& p) { p.ranks[0].micro_batch = 0; }));
   EXPECT_TRUE(refused([](Plan& p) { p.ranks[0].device.threads = 0; }));
   EXPECT_TRUE(refused([](Plan& p) { p.ranks.clear(); }));
+  EXPECT_TRUE(refused([](Plan& p) { p.data = 3; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.ranks[1].replica = 0; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.stages[0].first_layer = 1; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.stages[0].ring = {0, 0}; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.stages[0].ring = {0}; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.stages.push_back(p.stages[0]); }));
   EXPECT_TRUE(refused([](Plan& p) {
     p.ranks[0].samples = 6, p.ranks[1].first_sample = 6, p.ranks[1].samples = -1;
   }));
+}
+
+TEST(Plan, RefusesReplicasThatDifferBetweenRanks) {
+  for (std::size_t i = 0; i < 8; ++i) {
+    Plan plan = EightRanks();
+    plan.ranks[i].samples = 3;
+    EXPECT_FALSE(PlanFromJson(ToJson(plan))) << i;
+  }
+}
+
+TEST(Plan, SaysWhatTheRuntimeCannotRun) {
+  Plan plan = TwoRanks();
+  EXPECT_NE(NotRunnable(plan).find("compress"), std::string::npos);
+  plan.stages[0].compressed_layers.clear();
+  EXPECT_EQ(NotRunnable(plan), "");
+  plan.shard = 1;
+  EXPECT_NE(NotRunnable(plan).find("parallel.shard"), std::string::npos);
+  EXPECT_NE(NotRunnable(EightRanks()).find("pipeline"), std::string::npos);
 }
 
 TEST(Plan, RefusesGarbageAndNewerVersions) {

@@ -1,0 +1,51 @@
+#include "core/device_kind.h"
+
+#include <fmt/format.h>
+
+namespace adaptive_train {
+namespace {
+
+const char* NameOf(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16:
+      return "bf16";
+    case Precision::kFp16:
+      return "fp16";
+    default:
+      return "fp32";
+  }
+}
+
+const char* NameOf(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::kSelective:
+      return "selective";
+    case Recompute::kFull:
+      return "full";
+    default:
+      return "none";
+  }
+}
+
+}  // namespace
+
+std::string DeviceKindName(const Device& device) {
+  const std::string name = device.model.empty() ? "unknown " + device.kind : device.model;
+  if (device.kind != "cpu") return name;
+  return fmt::format("{}, {} thread{}{}", name, device.threads, device.threads == 1 ? "" : "s",
+                     device.cpus > 0 && device.cpus < device.threads
+                         ? fmt::format(", {:.2f} CPUs", device.cpus)
+                         : "");
+}
+
+std::string ModelKey(const ModelShape& model) {
+  const ModelDims& d = model.dims;
+  return fmt::format(
+      "{}, hidden {}, ffn {}, heads {}, kv_heads {}, sequence {}, vocab {}, {}, {}, recompute {}, "
+      "dropout {}, version {}",
+      ToString(d.kind), d.hidden, d.Ffn(), d.heads, d.KvHeads(), d.sequence, d.vocab,
+      d.tie_embeddings ? "tied" : "untied", NameOf(model.format.precision),
+      NameOf(model.format.recompute), model.format.dropout ? "on" : "off", ADAPTIVE_TRAIN_VERSION);
+}
+
+}  // namespace adaptive_train

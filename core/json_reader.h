@@ -1,0 +1,150 @@
+// Reads members of JSON objects that nobody vouches for. For .cc files.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+
+namespace adaptive_train {
+
+inline constexpr std::size_t kMaxJsonEntries = 4096;
+inline constexpr std::size_t kMaxJsonText = 1024;
+inline constexpr char kJsonTextRule[] =
+    "not a string of at most 1024 bytes without control characters";
+
+inline bool IsJsonText(const nlohmann::json& json) {
+  if (!json.is_string()) return false;
+  const auto& text = json.get_ref<const std::string&>();
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  return text.size() <= kMaxJsonText && std::none_of(text.begin(), text.end(), is_control);
+}
+
+/// Takes members of an object that nobody vouches for. The first one that is absent or wrong is
+/// kept in `error`; after that nothing more is read, so that a caller looks once, at the end.
+class JsonReader {
+ public:
+  JsonReader(const nlohmann::json& object, std::string where, std::string& error)
+      : object_(object), where_(std::move(where)), error_(error) {
+    if (error_.empty() && !object_.is_object())
+      error_ = (where_.empty() ? "the document" : where_) + ": not an object";
+  }
+
+  void Read(const char* key, std::string& out) const {
+    const nlohmann::json* member = Find(key);
+    if (member == nullptr) return;
+    if (!IsJsonText(*member)) return Refuse(key, kJsonTextRule);
+    out = member->get<std::string>();
+  }
+
+  template <class Integer>
+  void Read(const char* key, Integer& out, std::int64_t smallest, std::int64_t largest) const {
+    const nlohmann::json* member = Find(key);
+    if (member == nullptr) return;
+    // A float or a number beyond 64 bits would be cut silently by get().
+    const bool fits =
+        member->is_number_integer() &&
+        !(member->is_number_unsigned() &&
+          member->get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()});
+    const std::int64_t value = fits ? member->get<std::int64_t>() : 0;
+    if (!fits || value < smallest || value > largest)
+      return Refuse(key, fmt::format("not a whole number from {} to {}", smallest, largest));
+    out = static_cast<Integer>(value);
+  }
+
+  /// A finite number from 0 up, or above 0.
+  void ReadNumber(const char* key, double& out, bool zero_allowed = true) const {
+    const nlohmann::json* member = Find(key);
+    if (member == nullptr) return;
+    const double value = member->is_number() ? member->get<double>() : -1;
+    if (!std::isfinite(value) || value < 0 || (value == 0 && !zero_allowed))
+      return Refuse(key, zero_allowed ? "not a number from 0 up" : "not a number above 0");
+    out = value;
+  }
+
+  void Read(const char* key, bool& out) const {
+    const nlohmann::json* member = Find(key);
+    if (member == nullptr) return;
+    if (!member->is_boolean()) return Refuse(key, "neither true nor false");
+    out = member->get<bool>();
+  }
+
+  /// The member, or nullptr where something is wrong (then `error` says what) or the member is
+  /// null.
+  const nlohmann::json* FindOptional(const char* key) const {
+    const nlohmann::json* member = Find(key);
+    return member == nullptr || member->is_null() ? nullptr : member;
+  }
+
+  /// Calls read_entry(entry reader) for each entry of a list of objects.
+  template <class ReadEntry>
+  void ReadList(const char* key, ReadEntry read_entry, std::size_t most = kMaxJsonEntries) const {
+    const nlohmann::json* list = Find(key);
+    if (list == nullptr) return;
+    if (!list->is_array() || list->size() > most)
+      return Refuse(key, fmt::format("not a list of at most {} entries", most));
+    for (std::size_t i = 0; i < list->size() && error_.empty(); ++i) {
+      read_entry(JsonReader((*list)[i], fmt::format("{}{}[{}]", Place(), key, i), error_));
+    }
+  }
+
+  void ReadTexts(const char* key, std::vector<std::string>& out) const {
+    const nlohmann::json* list = Find(key);
+    if (list == nullptr) return;
+    if (!list->is_array() || list->size() > kMaxJsonEntries)
+      return Refuse(key, fmt::format("not a list of at most {} strings", kMaxJsonEntries));
+    for (const nlohmann::json& entry : *list) {
+      if (!IsJsonText(entry)) return Refuse(key, kJsonTextRule);
+      out.push_back(entry.get<std::string>());
+    }
+  }
+
+  bool Good() const { return error_.empty(); }
+  bool Has(const char* key) const { return object_.contains(key); }
+
+  /// Says what is wrong with a member, unless something else was wrong before.
+  void Refuse(const char* key, std::string_view what) const {
+    if (error_.empty()) error_ = fmt::format("{}{}: {}", Place(), key, what);
+  }
+
+  void ReadIntegers(const char* key, std::vector<int>& out, std::int64_t smallest,
+                    std::int64_t largest) const {
+    const nlohmann::json* list = Find(key);
+    if (list == nullptr) return;
+    if (!list->is_array()) return Refuse(key, "not a list");
+    for (const nlohmann::json& entry : *list) {
+      const bool fits = entry.is_number_integer() && entry >= smallest && entry <= largest;
+      if (!fits)
+        return Refuse(key, fmt::format("not whole numbers from {} to {}", smallest, largest));
+      out.push_back(entry.get<int>());
+    }
+  }
+
+  JsonReader Part(const char* key) const {
+    static const nlohmann::json kNothing = nlohmann::json::object();
+    const nlohmann::json* part = Find(key);
+    return JsonReader(part != nullptr ? *part : kNothing, where_.empty() ? key : where_ + "." + key,
+                      error_);
+  }
+
+ private:
+  const nlohmann::json* Find(const char* key) const {
+    if (!error_.empty()) return nullptr;
+    const auto member = object_.find(key);
+    if (member != object_.end()) return &*member;
+    Refuse(key, "missing");
+    return nullptr;
+  }
+
+  std::string Place() const { return where_.empty() ? "" : where_ + "."; }
+
+  const nlohmann::json& object_;
+  std::string where_;
+  std::string& error_;
+};
+
+}  // namespace adaptive_train

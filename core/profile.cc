@@ -1,0 +1,146 @@
+#include "core/profile.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/json_reader.h"
+
+namespace adaptive_train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kWhat[] = "profile";
+constexpr std::size_t kMaxMeasurements = std::size_t{1} << 24;
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 40;
+
+Json ToObject(const Evidence& evidence) {
+  return {{"count", evidence.count},
+          {"spread", evidence.spread},
+          {"measured_at", evidence.measured_at}};
+}
+
+Json ToObject(const LinkMeasurement& link) {
+  return {{"from", link.from},
+          {"to", link.to},
+          {"latency_s", link.latency_s},
+          {"bytes_per_second", link.bytes_per_second},
+          {"evidence", ToObject(link.evidence)}};
+}
+
+Json ToObject(const DeviceMeasurement& device) {
+  return {{"node", device.node},
+          {"device_kind", device.device_kind},
+          {"product_flops", device.product_flops},
+          {"bytes_per_second", device.bytes_per_second},
+          {"evidence", ToObject(device.evidence)}};
+}
+
+Json ToObject(const LayerMeasurement& layer) {
+  return {{"device_kind", layer.device_kind},
+          {"model", layer.model},
+          {"layer", layer.layer},
+          {"micro_batch", layer.micro_batch},
+          {"forward_s", layer.forward_s},
+          {"backward_s", layer.backward_s},
+          {"update_s", layer.update_s},
+          {"gradient_variance", layer.gradient_variance},
+          {"evidence", ToObject(layer.evidence)}};
+}
+
+Json ToObject(const NodeHistory& node) {
+  return {{"node", node.node}, {"failures", node.failures}};
+}
+
+Evidence ReadEvidence(const JsonReader& entry) {
+  const JsonReader part = entry.Part("evidence");
+  Evidence evidence;
+  part.Read("count", evidence.count, 1, kMaxCount);
+  part.ReadNumber("spread", evidence.spread);
+  part.ReadNumber("measured_at", evidence.measured_at);
+  return evidence;
+}
+
+LinkMeasurement ReadLink(const JsonReader& entry) {
+  LinkMeasurement link;
+  entry.Read("from", link.from);
+  entry.Read("to", link.to);
+  entry.ReadNumber("latency_s", link.latency_s);
+  entry.ReadNumber("bytes_per_second", link.bytes_per_second, false);
+  link.evidence = ReadEvidence(entry);
+  return link;
+}
+
+DeviceMeasurement ReadDevice(const JsonReader& entry) {
+  DeviceMeasurement device;
+  if (entry.Has("node")) entry.Read("node", device.node);
+  entry.Read("device_kind", device.device_kind);
+  entry.ReadNumber("product_flops", device.product_flops, false);
+  entry.ReadNumber("bytes_per_second", device.bytes_per_second, false);
+  device.evidence = ReadEvidence(entry);
+  return device;
+}
+
+LayerMeasurement ReadLayer(const JsonReader& entry) {
+  LayerMeasurement layer;
+  entry.Read("device_kind", layer.device_kind);
+  entry.Read("model", layer.model);
+  entry.Read("layer", layer.layer);
+  entry.Read("micro_batch", layer.micro_batch, 1, std::int64_t{1} << 31);
+  entry.ReadNumber("forward_s", layer.forward_s, false);
+  entry.ReadNumber("backward_s", layer.backward_s, false);
+  entry.ReadNumber("update_s", layer.update_s);
+  entry.ReadNumber("gradient_variance", layer.gradient_variance);
+  layer.evidence = ReadEvidence(entry);
+  return layer;
+}
+
+NodeHistory ReadNode(const JsonReader& entry) {
+  NodeHistory node;
+  entry.Read("node", node.node);
+  entry.ReadNumber("failures", node.failures);
+  return node;
+}
+
+}  // namespace
+
+double Evidence::Confidence(double now) const {
+  if (count < 1) return 0;
+  const double founded = 1.0 - 0.5 / static_cast<double>(count);
+  const double age = std::max(0.0, now - measured_at);
+  return founded / (1.0 + 2.0 * spread) * std::exp2(-age / kConfidenceHalfLife);
+}
+
+std::string ToJson(const Profile& profile) {
+  const auto objects = [](const auto& entries) {
+    Json list = Json::array();
+    for (const auto& entry : entries) list.push_back(ToObject(entry));
+    return list;
+  };
+  const Json json = {{"format_version", kFormatVersion},
+                     {"links", objects(profile.links)},
+                     {"devices", objects(profile.devices)},
+                     {"layers", objects(profile.layers)},
+                     {"nodes", objects(profile.nodes)}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<Profile> ProfileFromJson(std::string_view text) {
+  return ReadJson<Profile>(text, kWhat, [](const nlohmann::json& json) -> Result<Profile> {
+    Profile read;
+    std::string error;
+    const JsonReader reader(json, "", error);
+    const auto list = [&](const char* key, auto& out, auto one) {
+      reader.ReadList(
+          key, [&](const JsonReader& entry) { out.push_back(one(entry)); }, kMaxMeasurements);
+    };
+    list("links", read.links, ReadLink);
+    list("devices", read.devices, ReadDevice);
+    list("layers", read.layers, ReadLayer);
+    list("nodes", read.nodes, ReadNode);
+    if (!error.empty()) return Fail(fmt::format("{}: {}", kWhat, error));
+    return read;
+  });
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,86 @@
+#include "db/profile_merge.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace adaptive_train {
+namespace {
+
+/// What two evidences weigh in a mean.
+struct Weights {
+  double known, fresh;
+
+  Weights(const Evidence& k, const Evidence& f) {
+    const auto n = static_cast<double>(std::min(k.count, kMostCount));
+    const auto m = static_cast<double>(std::min(f.count, kMostCount));
+    known = n / (n + m);
+    fresh = m / (n + m);
+  }
+  double Mean(double k, double f) const {
+    if (k == 0 || f == 0) return k + f;
+    return known * k + fresh * f;
+  }
+};
+
+/// Evidence of the mean of two judged figures: variances within each and between the two add up.
+Evidence MergedEvidence(const Evidence& known, const Evidence& fresh, double known_figure,
+                        double fresh_figure) {
+  const Weights weights(known, fresh);
+  const double mean = weights.Mean(known_figure, fresh_figure);
+  const auto variance = [mean](const Evidence& evidence, double figure) {
+    const double within = evidence.spread * figure;
+    return within * within + (figure - mean) * (figure - mean);
+  };
+  Evidence merged;
+  merged.count = std::min(known.count + fresh.count, kMostCount);
+  merged.spread = std::sqrt(weights.known * variance(known, known_figure) +
+                            weights.fresh * variance(fresh, fresh_figure)) /
+                  mean;
+  merged.measured_at = std::max(known.measured_at, fresh.measured_at);
+  return merged;
+}
+
+}  // namespace
+
+bool Contradicts(double fresh, double known, double known_spread) {
+  return std::abs(fresh - known) > std::max(3 * known_spread, kSameWithin) * known;
+}
+
+LinkMeasurement Merged(const LinkMeasurement& known, const LinkMeasurement& fresh) {
+  if (Contradicts(fresh.bytes_per_second, known.bytes_per_second, known.evidence.spread))
+    return fresh;
+  const Weights weights(known.evidence, fresh.evidence);
+  LinkMeasurement merged = fresh;
+  merged.latency_s = weights.Mean(known.latency_s, fresh.latency_s);
+  merged.bytes_per_second = weights.Mean(known.bytes_per_second, fresh.bytes_per_second);
+  merged.evidence = MergedEvidence(known.evidence, fresh.evidence, known.bytes_per_second,
+                                   fresh.bytes_per_second);
+  return merged;
+}
+
+DeviceMeasurement Merged(const DeviceMeasurement& known, const DeviceMeasurement& fresh) {
+  if (Contradicts(fresh.product_flops, known.product_flops, known.evidence.spread)) return fresh;
+  const Weights weights(known.evidence, fresh.evidence);
+  DeviceMeasurement merged = fresh;
+  merged.product_flops = weights.Mean(known.product_flops, fresh.product_flops);
+  merged.bytes_per_second = weights.Mean(known.bytes_per_second, fresh.bytes_per_second);
+  merged.evidence =
+      MergedEvidence(known.evidence, fresh.evidence, known.product_flops, fresh.product_flops);
+  return merged;
+}
+
+LayerMeasurement Merged(const LayerMeasurement& known, const LayerMeasurement& fresh) {
+  const double known_s = known.forward_s + known.backward_s;
+  const double fresh_s = fresh.forward_s + fresh.backward_s;
+  if (Contradicts(fresh_s, known_s, known.evidence.spread)) return fresh;
+  const Weights weights(known.evidence, fresh.evidence);
+  LayerMeasurement merged = fresh;
+  merged.forward_s = weights.Mean(known.forward_s, fresh.forward_s);
+  merged.backward_s = weights.Mean(known.backward_s, fresh.backward_s);
+  merged.update_s = weights.Mean(known.update_s, fresh.update_s);
+  merged.gradient_variance = weights.Mean(known.gradient_variance, fresh.gradient_variance);
+  merged.evidence = MergedEvidence(known.evidence, fresh.evidence, known_s, fresh_s);
+  return merged;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,284 @@
+#include "db/profile_rows.h"
+
+#include <SQLiteCpp/Database.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <initializer_list>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "db/profile_merge.h"
+#include "db/statement.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr const char* kLinksFrom =
+    "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at FROM link_profiles"
+    " WHERE cluster = ?1 AND from_node = ?2 ORDER BY to_node";
+constexpr const char* kOneLink =
+    "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at FROM link_profiles"
+    " WHERE cluster = ?1 AND from_node = ?2 AND to_node = ?3";
+constexpr const char* kReplaceLink =
+    "INSERT OR REPLACE INTO link_profiles (cluster, from_node, to_node, latency_s,"
+    " bytes_per_second, count, spread, measured_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+constexpr const char* kDevicesOf =
+    "SELECT node, product_flops, bytes_per_second, count, spread, measured_at FROM device_profiles"
+    " WHERE cluster = ?1 AND device_kind = ?2 ORDER BY node";
+constexpr const char* kOneDevice =
+    "SELECT node, product_flops, bytes_per_second, count, spread, measured_at FROM device_profiles"
+    " WHERE cluster = ?1 AND device_kind = ?2 AND node = ?3";
+constexpr const char* kReplaceDevice =
+    "INSERT OR REPLACE INTO device_profiles (cluster, device_kind, node, product_flops,"
+    " bytes_per_second, count, spread, measured_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+constexpr const char* kLayersOf =
+    "SELECT layer, micro_batch, forward_s, backward_s, update_s, gradient_variance, count, spread,"
+    "       measured_at FROM layer_profiles WHERE device_kind = ?1 AND model = ?2"
+    " ORDER BY layer, micro_batch";
+constexpr const char* kOneLayer =
+    "SELECT layer, micro_batch, forward_s, backward_s, update_s, gradient_variance, count, spread,"
+    "       measured_at FROM layer_profiles"
+    " WHERE device_kind = ?1 AND model = ?2 AND layer = ?3 AND micro_batch = ?4";
+constexpr const char* kReplaceLayer =
+    "INSERT OR REPLACE INTO layer_profiles (device_kind, model, layer, micro_batch, forward_s,"
+    " backward_s, update_s, gradient_variance, count, spread, measured_at)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+
+constexpr const char* kNodesOf =
+    "SELECT DISTINCT from_node FROM link_profiles WHERE cluster = ?1 ORDER BY from_node";
+constexpr const char* kKindsOf =
+    "SELECT DISTINCT device_kind FROM device_profiles WHERE cluster = ?1 ORDER BY device_kind";
+constexpr const char* kClusters =
+    "SELECT cluster FROM link_profiles UNION SELECT cluster FROM device_profiles ORDER BY cluster";
+
+constexpr const char* kFailureTimes =
+    "SELECT time FROM failures JOIN jobs ON jobs.id = failures.job_id"
+    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3";
+
+/// A failure this old counts less than a thousandth.
+constexpr double kForgotten = 10 * kConfidenceHalfLife;
+
+bool Speed(double value) { return std::isfinite(value) && value > 0; }
+bool Amount(double value) { return std::isfinite(value) && value >= 0; }
+
+bool Founded(const Evidence& evidence) {
+  return evidence.count >= 1 && Amount(evidence.spread) && Amount(evidence.measured_at);
+}
+bool Sound(const LinkMeasurement& link) {
+  return Founded(link.evidence) && Amount(link.latency_s) && Speed(link.bytes_per_second);
+}
+bool Sound(const DeviceMeasurement& device) {
+  return Founded(device.evidence) && Speed(device.product_flops) && Speed(device.bytes_per_second);
+}
+bool Sound(const LayerMeasurement& layer) {
+  return Founded(layer.evidence) && layer.micro_batch >= 1 && Amount(layer.forward_s) &&
+         Amount(layer.backward_s) && Speed(layer.forward_s + layer.backward_s) &&
+         Amount(layer.update_s) && Amount(layer.gradient_variance);
+}
+
+std::string Name(const LinkMeasurement& link) {
+  return fmt::format("link {} to {}", link.from, link.to);
+}
+std::string Name(const DeviceMeasurement& device) {
+  return fmt::format("device {} of {}", device.device_kind, device.node);
+}
+std::string Name(const LayerMeasurement& layer) {
+  return fmt::format("layer {} of {} on {}", layer.layer, layer.model, layer.device_kind);
+}
+
+LinkMeasurement ReadLink(SQLite::Statement& row, const std::string& from) {
+  LinkMeasurement link;
+  link.from = from;
+  RowReader(row) >> link.to >> link.latency_s >> link.bytes_per_second >> link.evidence.count >>
+      link.evidence.spread >> link.evidence.measured_at;
+  return link;
+}
+
+DeviceMeasurement ReadDevice(SQLite::Statement& row, const std::string& kind) {
+  DeviceMeasurement device;
+  device.device_kind = kind;
+  RowReader(row) >> device.node >> device.product_flops >> device.bytes_per_second >>
+      device.evidence.count >> device.evidence.spread >> device.evidence.measured_at;
+  return device;
+}
+
+LayerMeasurement ReadLayer(SQLite::Statement& row, const std::string& kind,
+                           const std::string& model) {
+  LayerMeasurement layer;
+  layer.device_kind = kind;
+  layer.model = model;
+  RowReader(row) >> layer.layer >> layer.micro_batch >> layer.forward_s >> layer.backward_s >>
+      layer.update_s >> layer.gradient_variance >> layer.evidence.count >> layer.evidence.spread >>
+      layer.evidence.measured_at;
+  return layer;
+}
+
+/// The merging of one kind of figure: `find` reads the stored one, `store` writes the merged one.
+template <class Measurement, class Find, class Store>
+Result<void> MergeAll(const std::vector<Measurement>& fresh, const Find& find, const Store& store) {
+  for (const Measurement& one : fresh) {
+    if (!Sound(one)) {
+      return Fail(fmt::format("profile store: the figures measured for {} are not positive and "
+                              "finite, or nothing stands behind them: they are not stored",
+                              Name(one)),
+                  ExitCode::kStore);
+    }
+    const std::optional<Measurement> known = find(one);
+    store(known && Sound(*known) ? Merged(*known, one) : one);
+  }
+  return {};
+}
+
+Result<void> MergeLinks(SQLite::Database& database, const std::string& cluster,
+                        const std::vector<LinkMeasurement>& links) {
+  SQLite::Statement select(database, kOneLink), replace(database, kReplaceLink);
+  return MergeAll(
+      links,
+      [&](const LinkMeasurement& link) -> std::optional<LinkMeasurement> {
+        select.reset();
+        BindAll(select, cluster, link.from, link.to);
+        if (!select.executeStep()) return std::nullopt;
+        return ReadLink(select, link.from);
+      },
+      [&](const LinkMeasurement& link) {
+        BindAll(replace, cluster, link.from, link.to, link.latency_s, link.bytes_per_second,
+                link.evidence.count, link.evidence.spread, link.evidence.measured_at);
+        replace.exec();
+        replace.reset();
+      });
+}
+
+Result<void> MergeDevices(SQLite::Database& database, const std::string& cluster,
+                          const std::vector<DeviceMeasurement>& devices) {
+  SQLite::Statement select(database, kOneDevice), replace(database, kReplaceDevice);
+  return MergeAll(
+      devices,
+      [&](const DeviceMeasurement& device) -> std::optional<DeviceMeasurement> {
+        select.reset();
+        BindAll(select, cluster, device.device_kind, device.node);
+        if (!select.executeStep()) return std::nullopt;
+        return ReadDevice(select, device.device_kind);
+      },
+      [&](const DeviceMeasurement& device) {
+        BindAll(replace, cluster, device.device_kind, device.node, device.product_flops,
+                device.bytes_per_second, device.evidence.count, device.evidence.spread,
+                device.evidence.measured_at);
+        replace.exec();
+        replace.reset();
+      });
+}
+
+Result<void> MergeLayers(SQLite::Database& database, const std::vector<LayerMeasurement>& layers) {
+  SQLite::Statement select(database, kOneLayer), replace(database, kReplaceLayer);
+  return MergeAll(
+      layers,
+      [&](const LayerMeasurement& layer) -> std::optional<LayerMeasurement> {
+        select.reset();
+        BindAll(select, layer.device_kind, layer.model, layer.layer, layer.micro_batch);
+        if (!select.executeStep()) return std::nullopt;
+        return ReadLayer(select, layer.device_kind, layer.model);
+      },
+      [&](const LayerMeasurement& layer) {
+        BindAll(replace, layer.device_kind, layer.model, layer.layer, layer.micro_batch,
+                layer.forward_s, layer.backward_s, layer.update_s, layer.gradient_variance,
+                layer.evidence.count, layer.evidence.spread, layer.evidence.measured_at);
+        replace.exec();
+        replace.reset();
+      });
+}
+
+double DecayedFailures(SQLite::Statement& times, double now) {
+  double failures = 0;
+  while (times.executeStep()) {
+    const double age = std::max(0.0, now - times.getColumn(0).getDouble());
+    failures += std::exp2(-age / kConfidenceHalfLife);
+  }
+  return failures;
+}
+
+}  // namespace
+
+Result<void> MergeProfile(SQLite::Database& database, const std::string& cluster,
+                          const Profile& profile) {
+  return MergeLinks(database, cluster, profile.links)
+      .and_then([&] { return MergeDevices(database, cluster, profile.devices); })
+      .and_then([&] { return MergeLayers(database, profile.layers); });
+}
+
+Profile ReadProfile(SQLite::Database& database, const ProfileQuery& query) {
+  Profile profile;
+  const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
+  SQLite::Statement links(database, kLinksFrom), failures(database, kFailureTimes);
+  for (const std::string& node : nodes) {
+    links.reset();
+    BindAll(links, query.cluster, node);
+    while (links.executeStep()) {
+      LinkMeasurement link = ReadLink(links, node);
+      if (nodes.count(link.to) != 0 && Sound(link)) profile.links.push_back(std::move(link));
+    }
+    failures.reset();
+    BindAll(failures, node, query.now - kForgotten, query.cluster);
+    const double count = DecayedFailures(failures, query.now);
+    if (count > 0) profile.nodes.push_back({node, count});
+  }
+  SQLite::Statement devices(database, kDevicesOf), layers(database, kLayersOf);
+  for (const std::string& kind :
+       std::set<std::string>(query.device_kinds.begin(), query.device_kinds.end())) {
+    devices.reset();
+    BindAll(devices, query.cluster, kind);
+    while (devices.executeStep()) {
+      DeviceMeasurement device = ReadDevice(devices, kind);
+      if (Sound(device)) profile.devices.push_back(std::move(device));
+    }
+    if (query.model_key.empty()) continue;
+    layers.reset();
+    BindAll(layers, kind, query.model_key);
+    while (layers.executeStep()) {
+      LayerMeasurement layer = ReadLayer(layers, kind, query.model_key);
+      if (Sound(layer)) profile.layers.push_back(std::move(layer));
+    }
+  }
+  return profile;
+}
+
+Profile ReadMeasurements(SQLite::Database& database, const std::string& cluster) {
+  const auto words = [&](const char* sql) {
+    std::vector<std::string> found;
+    SQLite::Statement statement(database, sql);
+    BindAll(statement, cluster);
+    while (statement.executeStep()) found.push_back(statement.getColumn(0).getString());
+    return found;
+  };
+  Profile profile;
+  SQLite::Statement links(database, kLinksFrom), devices(database, kDevicesOf);
+  for (const std::string& node : words(kNodesOf)) {
+    links.reset();
+    BindAll(links, cluster, node);
+    while (links.executeStep()) {
+      LinkMeasurement link = ReadLink(links, node);
+      if (Sound(link)) profile.links.push_back(std::move(link));
+    }
+  }
+  for (const std::string& kind : words(kKindsOf)) {
+    devices.reset();
+    BindAll(devices, cluster, kind);
+    while (devices.executeStep()) {
+      DeviceMeasurement device = ReadDevice(devices, kind);
+      if (Sound(device)) profile.devices.push_back(std::move(device));
+    }
+  }
+  return profile;
+}
+
+std::vector<std::string> ReadClusters(SQLite::Database& database) {
+  std::vector<std::string> clusters;
+  SQLite::Statement statement(database, kClusters);
+  while (statement.executeStep()) clusters.push_back(statement.getColumn(0).getString());
+  return clusters;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,203 @@
+#include "launcher/commands/links.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "core/file_io.h"
+#include "db/profile_store.h"
+#include "launcher/allocation_profile.h"
+#include "launcher/node_check.h"
+#include "launcher/planning.h"
+#include "launcher/report/link_picture.h"
+#include "launcher/report/link_table.h"
+#include "launcher/run_folder.h"
+#include "launcher/stop_signals.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr const char* kFooter =
+    R"(Without --measure: what the profile store holds of a cluster's links and devices, from all jobs so
+far. With --measure, in a Slurm job: measures every pair of the job's nodes now, in rounds of pairs
+that have no node in common, stores the figures and shows them; the step's logs and measure.json go to
+the run folder, which all nodes must share. Without Slurm --measure measures this machine alone.
+--json prints a profile that `adaptive-train plan --profile` reads.
+
+Examples:
+  adaptive-train links
+  adaptive-train links --cluster alpha --svg links.svg
+  salloc -N8 adaptive-train links --measure
+  adaptive-train links --json > profile.json
+
+Exit codes: 0 done, 2 usage, 4 the nodes cannot be measured, 5 a node failed on the way, 6 the store
+is unusable, 130/143 stopped.)";
+
+struct Arguments {
+  std::string store, cluster, picture, run_dir;
+  bool measure = false;
+  bool json = false;
+};
+
+/// What is to be shown.
+struct Shown {
+  std::string cluster;
+  Profile profile;
+};
+
+double EpochNow() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// Words for people, never part of the output proper.
+void Say(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + Printable(word, 60);
+  return text;
+}
+
+/// The cluster that is meant: the one named, the only one, or the one we are on.
+Result<std::string> ChooseCluster(const std::string& named,
+                                  const std::vector<std::string>& stored) {
+  const auto holds = [&](const std::string& name) {
+    return std::find(stored.begin(), stored.end(), name) != stored.end();
+  };
+  if (!named.empty() && !holds(named)) {
+    return Fail(fmt::format("--cluster: nothing is stored of {}; the store knows {}",
+                            Printable(named, 60), Joined(stored)));
+  }
+  if (!named.empty()) return named;
+  if (stored.size() == 1) return stored.front();
+  auto here = FindAllocation();
+  if (here && holds(here->cluster)) return here->cluster;
+  return Fail("the store knows several clusters (" + Joined(stored) + "): name one with --cluster");
+}
+
+Result<Shown> ReadStored(const Arguments& arguments, const StoreLocation& location) {
+  std::error_code error;
+  const bool absent = !std::filesystem::exists(location.path, error) && !error;
+  ProfileStore::OpenOptions options;
+  options.create = false;
+  auto store = absent ? Result<ProfileStore>(Fail("")) : ProfileStore::Open(location, options);
+  if (!store && !absent) return tl::unexpected(store.error());
+  auto clusters = absent ? Result<std::vector<std::string>>(std::vector<std::string>{})
+                         : store->MeasuredClusters();
+  if (!clusters) return tl::unexpected(clusters.error());
+  if (clusters->empty()) {
+    return Fail(fmt::format("no links are stored in {} yet: run a job, or --measure in one",
+                            location.path.string()));
+  }
+  auto cluster = ChooseCluster(arguments.cluster, *clusters);
+  if (!cluster) return tl::unexpected(cluster.error());
+  auto profile = store->MeasurementsOf(*cluster);
+  if (!profile) return tl::unexpected(profile.error());
+  return Shown{*cluster, std::move(*profile)};
+}
+
+std::string RunDirOf(const Arguments& arguments, const Allocation& allocation) {
+  if (!arguments.run_dir.empty()) return arguments.run_dir;
+  return allocation.in_slurm ? fmt::format("runs/links-{}", allocation.job_id) : "runs/links";
+}
+
+/// The nodes of the allocation as they are now.
+Result<Cluster> LookAtNodes(const Allocation& allocation, const Programs& programs,
+                            const std::string& run_dir) {
+  NodeCheckRequest request;
+  request.job_id = allocation.job_id;
+  request.run_dir = run_dir;
+  auto checks = CheckAllNodes(allocation, request, programs.self, programs.probe);
+  if (!checks) return tl::unexpected(checks.error());
+  return ClusterOf(allocation, *checks, Config{});
+}
+
+Result<Shown> MeasureNow(const Arguments& arguments, const StoreLocation& location) {
+  if (!arguments.cluster.empty())
+    return Fail("--cluster names a stored cluster; --measure measures the nodes of this job");
+  auto programs = FindPrograms();
+  if (!programs) return tl::unexpected(programs.error());
+  auto allocation = FindAllocation();
+  if (!allocation) return tl::unexpected(allocation.error());
+  auto store = ProfileStore::Open(location);  // before the work, whose fruits it is to take
+  if (!store) return tl::unexpected(store.error());
+  auto folder = RunFolder::Open(RunDirOf(arguments, *allocation));
+  if (!folder) return tl::unexpected(folder.error());
+  auto cluster = LookAtNodes(*allocation, *programs, folder->Path());
+  if (!cluster) return tl::unexpected(cluster.error());
+  MeasureSite site{*allocation, *cluster, *programs, folder->Path(), Say, {}};
+  auto before = store->MeasurementsOf(cluster->name);
+  if (!before) return tl::unexpected(before.error());
+  auto measured = ProfileAllocation(site, *before, false);
+  if (!measured) return tl::unexpected(measured.error());
+  auto saved = store->SaveMeasurements(cluster->name, measured->measured);
+  if (!saved) return tl::unexpected(saved.error());
+  for (const SlowPart& part : measured->slow) Say("note: " + part.line);
+  Say(measured->summary);
+  return Shown{cluster->name, std::move(measured->measured)};
+}
+
+int Report(const Error& error) {
+  Say("adaptive-train links: " + error.message);
+  return ToInt(error.exit_code);
+}
+
+int Print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0)
+    return ToInt(ExitCode::kDone);
+  return Report(Error{fmt::format("cannot write to standard output: {}", std::strerror(errno))});
+}
+
+int Run(const Arguments& arguments) {
+  HeldSignals held;
+  const auto location = ParseStoreLocation(arguments.store);
+  if (!location) return Report(location.error());
+  const auto shown =
+      arguments.measure ? MeasureNow(arguments, *location) : ReadStored(arguments, *location);
+  if (!shown) return Report(shown.error());
+  const double now = EpochNow();
+  if (!arguments.picture.empty()) {
+    const auto written = WriteFile(
+        arguments.picture,
+        RenderLinkPicture(shown->profile, "Links of " + Printable(shown->cluster, 60), now));
+    if (!written) return Report(written.error());
+  }
+  return Print(arguments.json ? ToJson(shown->profile) : RenderLinkTable(shown->profile, now));
+}
+
+}  // namespace
+
+void AddLinksCommand(CLI::App& app, std::function<int()>& chosen) {
+  auto arguments = std::make_shared<Arguments>();
+  Arguments& a = *arguments;
+  CLI::App* links =
+      app.add_subcommand("links", "Show or measure the links between nodes: a table, a picture");
+  links->footer(kFooter);
+  links->add_flag("--measure", a.measure,
+                  "Measure the nodes of this job now, and store the figures");
+  links->add_option("--cluster", a.cluster, "Of which cluster (default: this one, or the only one)")
+      ->type_name("NAME");
+  links->add_option("--svg", a.picture, "Also draw the matrix into this file")->type_name("FILE");
+  links->add_flag("--json", a.json, "A profile as JSON instead of the table");
+  links
+      ->add_option("--run-dir", a.run_dir,
+                   "Folder of the measuring step (default: runs/links-JOBID)")
+      ->type_name("DIR");
+  links
+      ->add_option("--store", a.store,
+                   "The profile store [~/.local/state/adaptive-train/profiles.db]")
+      ->type_name("file:PATH");
+  links->callback([arguments, &chosen] { chosen = [arguments] { return Run(*arguments); }; });
+}
+
+}  // namespace adaptive_train

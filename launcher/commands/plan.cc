@@ -1,0 +1,178 @@
+#include "launcher/commands/plan.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "core/config.h"
+#include "core/file_io.h"
+#include "db/profile_store.h"
+#include "launcher/commands/overrides.h"
+#include "launcher/planner/plan_words.h"
+#include "launcher/planner/planner.h"
+#include "launcher/planning.h"
+#include "launcher/programs.h"
+#include "launcher/simulator/simulator.h"
+#include "launcher/simulator/timeline_svg.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr const char* kFooter =
+    R"(Plans CONFIG for the nodes of this Slurm job, for this machine without Slurm, or for a cluster
+described by a file: cluster.json of a run folder, or groups of equal nodes as in
+examples/clusters/. Measured speeds come from the profile store, or with --profile from a file
+(profile.json of a run folder). Every key of CONFIG can be given as --section.key=value.
+
+Examples:
+  adaptive-train plan config.toml --why
+  adaptive-train plan config.toml --runnable
+  adaptive-train plan config.toml --cluster examples/clusters/two-switches.json --why
+  adaptive-train plan config.toml --cluster runs/17/cluster.json --profile runs/17/profile.json
+  adaptive-train plan config.toml --parallel.pipeline=4 --simulate timeline.svg
+
+Exit codes: 0 planned, 2 usage, configuration or file, 3 no feasible plan, 4 nodes not to be
+examined, 6 the store is unusable.)";
+
+constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
+
+struct PlanOptions {
+  std::string config;
+  std::string cluster;
+  std::string profile;
+  std::string store;
+  std::string picture;  // empty: no simulation; "-": without picture
+  bool simulate = false;
+  bool json = false;
+  bool why = false;
+  bool runnable = false;
+  std::vector<std::string> extras;
+};
+
+template <class Value>
+Result<Value> ReadDocument(const std::string& path, Result<Value> (*parse)(std::string_view)) {
+  auto text = ReadFile(path, kMaxFileBytes);
+  if (!text) return tl::unexpected(text.error());
+  auto value = parse(*text);
+  if (!value) return FailIn(path, value.error());
+  return value;
+}
+
+Result<Cluster> FindCluster(const PlanOptions& options, const Config& config) {
+  if (!options.cluster.empty()) return ReadDocument<Cluster>(options.cluster, ClusterFromJson);
+  auto programs = FindPrograms();
+  if (!programs) return tl::unexpected(programs.error());
+  auto allocation = FindAllocation();
+  if (!allocation) return tl::unexpected(allocation.error());
+  NodeCheckRequest request;
+  request.job_id = allocation->job_id;
+  auto checks = CheckAllNodes(*allocation, request, programs->self, programs->probe);
+  if (!checks) return tl::unexpected(checks.error());
+  return ClusterOf(*allocation, *checks, config);
+}
+
+/// From the file, or from the store; a cluster of a file without a profile has only its own words,
+/// unless a store is named.
+Result<Profile> FindProfile(const PlanOptions& options, const Cluster& cluster,
+                            const Config& config) {
+  if (!options.profile.empty()) return ReadDocument<Profile>(options.profile, ProfileFromJson);
+  if (!options.cluster.empty() && options.store.empty()) return Profile{};
+  auto location = ParseStoreLocation(options.store);
+  if (!location) return tl::unexpected(location.error());
+  auto store = ProfileStore::Open(*location);
+  if (!store) return tl::unexpected(store.error());
+  return store->ProfileOf(QueryOf(cluster, config));
+}
+
+std::string Simulated(const Simulation& simulation) {
+  const StepCost& p = simulation.parts;
+  return fmt::format(
+      "simulated step {:.4f} s: forward and backward {:.4f}, bubble {:.4f}, activations {:.4f}, "
+      "gradients {:.4f}, optimizer {:.4f}\n",
+      simulation.MedianStep(), p.compute, p.bubble, p.activations, p.gradients, p.update);
+}
+
+Result<void> Show(const PlanOptions& options, const Config& config, const Cluster& cluster,
+                  const PlannedRun& planned) {
+  std::optional<Simulation> simulation;
+  if (options.simulate) simulation = Simulate(planned.problem, planned.layout);
+  if (simulation && !options.picture.empty()) {
+    auto written =
+        WriteFile(options.picture, TimelineSvg(planned.problem, planned.layout, *simulation));
+    if (!written) return written;
+  }
+  if (options.json) {
+    auto json = nlohmann::ordered_json::parse(ToJson(planned.plan));
+    if (simulation) json["simulated_step_seconds"] = simulation->MedianStep();
+    fmt::print("{}\n", json.dump(2));
+    return {};
+  }
+  fmt::print("{}", DescribePlan(planned.plan, cluster,
+                                ModelShape::Of(DimsOf(config.model), FormatOf(config.train))));
+  if (options.why) fmt::print("{}", ExplainPlan(planned.plan));
+  if (simulation) fmt::print("{}", Simulated(*simulation));
+  if (simulation && !options.picture.empty()) fmt::print("timeline: {}\n", options.picture);
+  if (const std::string lacks = NotRunnable(planned.plan); !lacks.empty())
+    fmt::print("note: this version cannot run {}\n", lacks);
+  return {};
+}
+
+Result<void> PlanAndShow(const PlanOptions& options) {
+  auto overrides = ParseOverrides(options.extras);
+  if (!overrides) return tl::unexpected(overrides.error());
+  auto config = LoadConfig(options.config, *overrides);
+  if (!config) return tl::unexpected(config.error());
+  auto cluster = FindCluster(options, *config);
+  if (!cluster) return tl::unexpected(cluster.error());
+  auto profile = FindProfile(options, *cluster, *config);
+  if (!profile) return tl::unexpected(profile.error());
+  PlanRequest request = RequestOf(*config);
+  request.runnable_only = options.runnable;
+  auto planned =
+      MakePlan(*cluster, DimsOf(config->model), FormatOf(config->train), *profile, request);
+  if (!planned) return tl::unexpected(planned.error());
+  return Show(options, *config, *cluster, *planned);
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, std::function<int()>& chosen) {
+  auto options = std::make_shared<PlanOptions>();
+  CLI::App* verb = app.add_subcommand("plan", "Find the fastest plan, and show why");
+  verb->footer(kFooter);
+  verb->allow_extras();
+  verb->add_option("config", options->config, "TOML file with the configuration")
+      ->required()
+      ->type_name("CONFIG");
+  verb->add_option("--cluster", options->cluster, "Plan for this cluster (JSON)")
+      ->type_name("FILE");
+  verb->add_option("--profile", options->profile, "Take measurements from this file (JSON)")
+      ->type_name("FILE");
+  verb->add_option("--store", options->store,
+                   "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")
+      ->type_name("file:PATH");
+  verb->add_flag("--why", options->why,
+                 "Predicted step by part, memory, what binds, what was rejected, gap to the bound");
+  auto* simulate =
+      verb->add_option("--simulate", options->picture,
+                       "Play the step event by event; with FILE, draw its timeline (SVG)")
+          ->type_name("[FILE]")
+          ->expected(0, 1);
+  verb->add_flag("--runnable", options->runnable,
+                 "Only what this version can run: the plan that `run` takes");
+  verb->add_flag("--json", options->json, "The plan as a JSON document");
+  verb->callback([verb, simulate, options, &chosen] {
+    options->extras = verb->remaining();
+    options->simulate = simulate->count() > 0;
+    chosen = [options] {
+      auto done = PlanAndShow(*options);
+      if (done) return 0;
+      fmt::print(stderr, "adaptive-train plan: {}\n", done.error().message);
+      return ToInt(done.error().exit_code);
+    };
+  });
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,385 @@
+#include "launcher/planner/arrangement.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "launcher/planner/layout.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::size_t Index(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+Arrangement::Arrangement(SearchTables& tables, const std::vector<Group>& groups, const Shape& shape)
+    : tables_(tables),
+      groups_(groups),
+      shape_(shape),
+      sums_(tables.Sums(shape.tensor, shape.recompute)),
+      classes_(tables.Classes().size()) {
+  common_bytes_ = tables.CommonBytes(shape.recompute, std::max<std::int64_t>(shape.micro_batch, 1));
+  gradient_sums_.push_back(0);
+  for (const ProblemLayer& layer : tables.Problem().layers) {
+    compressible_ = compressible_ || layer.compressed_bytes > 0;
+    gradient_sums_.push_back(gradient_sums_.back() + layer.gradient_bytes);
+  }
+}
+
+double Arrangement::Set(Placement placement) {
+  placement_ = std::move(placement);
+  seconds_.assign(Index(shape_.stages) * classes_, {});
+  stages_.assign(Index(shape_.stages), {});
+  replicas_.assign(Index(shape_.data), {});
+  for (int s = 0; s < shape_.stages; ++s) {
+    SetLayers(s);
+    SetMembers(s);
+  }
+  for (int d = 0; d < shape_.data; ++d) SetReplica(d);
+  return Rescore();
+}
+
+void Arrangement::SetLayers(int stage) {
+  Stage& out = stages_[Index(stage)];
+  const int begin = placement_.cut[Index(stage)], end = placement_.cut[Index(stage) + 1];
+  const auto b = static_cast<double>(shape_.micro_batch);
+  out.bytes = sums_.Bytes(shape_, begin, end);
+  if (stage + 1 == shape_.stages) out.bytes.kept += tables_.TiedBytes(shape_.stages);
+  out.boundary_bytes = b * tables_.Problem().layers[Index(end - 1)].boundary_bytes;
+  for (std::size_t c = 0; c < classes_; ++c) {
+    const DeviceClass& known = tables_.Classes()[c];
+    ClassSeconds& seconds = seconds_[Index(stage) * classes_ + c];
+    RangeSeconds lines = sums_.Seconds(known.kind, begin, end);
+    for (Line* line : {&lines.forward, &lines.backward}) {
+      line->fixed /= known.standing;
+      line->per_sample /= known.standing;
+    }
+    seconds.lines = lines;
+    seconds.forward = lines.forward.At(b);
+    seconds.backward = lines.backward.At(b);
+    seconds.update =
+        lines.update / known.standing / (shape_.shard >= 1 ? static_cast<double>(shape_.data) : 1);
+  }
+}
+
+double Arrangement::TensorSeconds(int stage, const Group& group, double& amiss) const {
+  if (shape_.tensor == 1) return 0;
+  const LinkSpeed& inside = tables_.Problem().links.At(group.node, group.node);
+  if (inside.bytes_per_second <= 0) {
+    amiss += 1;
+    return 0;
+  }
+  return sums_.TensorTalk(inside, placement_.cut[Index(stage)], placement_.cut[Index(stage) + 1])
+      .At(static_cast<double>(shape_.micro_batch));
+}
+
+void Arrangement::SetMembers(int stage) {
+  Stage& out = stages_[Index(stage)];
+  out.hidden = kInfinity;
+  out.update = out.amiss = 0;
+  nodes_.clear();
+  for (int d = 0; d < shape_.data; ++d) {
+    const Group& group = At(stage, d);
+    const ClassSeconds& seconds = SecondsOf(stage, group);
+    double amiss = 0;
+    out.hidden = std::min(out.hidden, seconds.backward + TensorSeconds(stage, group, amiss));
+    out.update = std::max(out.update, seconds.update);
+    nodes_.push_back(group.node);
+  }
+  if (shape_.data == 1) return;
+  out.ring = tables_.Rings().Speed(nodes_);
+  if (out.ring.bytes_per_second <= 0)
+    out.amiss = 1;
+  else
+    SetExchange(stage);
+}
+
+void Arrangement::SetExchange(int stage) {
+  Stage& out = stages_[Index(stage)];
+  const auto& layers = tables_.Problem().layers;
+  const int begin = placement_.cut[Index(stage)], end = placement_.cut[Index(stage) + 1];
+  double bytes = gradient_sums_[Index(end)] - gradient_sums_[Index(begin)];
+  double first = layers[Index(begin)].gradient_bytes;
+  out.compression = 0;
+  for (int l = compressible_ ? begin : end; l < end; ++l) {
+    const ProblemLayer& layer = layers[Index(l)];
+    if (!WorthCompressing(layer, shape_.data, out.ring)) continue;
+    bytes += layer.compressed_bytes - layer.gradient_bytes;
+    out.compression += layer.compression_s;
+    if (l == begin) first = layer.compressed_bytes;
+  }
+  out.exchange = RingSeconds(shape_.data, out.ring, bytes);
+  out.first = RingSeconds(shape_.data, out.ring, first);
+}
+
+void Arrangement::SetReplica(int replica) {
+  Replica& out = replicas_[Index(replica)];
+  out = {};
+  if (shape_.stages == 1)
+    SetWhole(replica, out);
+  else
+    SetPipeline(replica, out);
+}
+
+void Arrangement::SetPipeline(int replica, Replica& out) const {
+  const LinkTable& links = tables_.Problem().links;
+  const auto b = static_cast<double>(shape_.micro_batch);
+  out.pipeline.most = tables_.Problem().global_batch;
+  for (int s = shape_.stages - 1; s >= 0; --s) {
+    const Group& group = At(s, replica);
+    const Stage& stage = stages_[Index(s)];
+    const ClassSeconds& seconds = SecondsOf(s, group);
+    const double both = seconds.forward + seconds.backward + 2 * TensorSeconds(s, group, out.amiss);
+    out.pipeline.trip += both;
+    if (s + 1 < shape_.stages) {
+      const double transfer =
+          BoundarySeconds(links, group.node, At(s + 1, replica).node, stage.boundary_bytes);
+      if (transfer < kInfinity)
+        out.pipeline.trip += transfer;
+      else
+        out.amiss += 1;
+    }
+    out.pipeline.period =
+        std::max({out.pipeline.period, both, out.pipeline.trip / (shape_.stages - s)});
+    const double alone = common_bytes_ + stage.bytes.kept;
+    const double each = b * stage.bytes.activations;
+    if (alone + each * (shape_.stages - s) <= group.limit) continue;
+    const double most = each > 0 ? std::floor((group.limit - alone) / each) : 0;
+    if (alone > group.limit || most < 1) out.amiss += (alone + each) / group.limit - 1 + 1e-9;
+    out.pipeline.most =
+        std::min(out.pipeline.most, std::max<std::int64_t>(1, static_cast<std::int64_t>(most)));
+  }
+  if (!tables_.Problem().tied) return;
+  out.tied = BoundarySeconds(links, At(0, replica).node, At(shape_.stages - 1, replica).node,
+                             tables_.Problem().tied_bytes);
+  if (out.tied == kInfinity) {
+    out.tied = 0;
+    out.amiss += 1;
+  }
+}
+
+void Arrangement::SetWhole(int replica, Replica& out) const {
+  const Group& group = At(0, replica);
+  const RangeSeconds& lines = SecondsOf(0, group).lines;
+  const std::int64_t batch = tables_.Problem().global_batch;
+  Line talk;
+  if (shape_.tensor > 1) {
+    const LinkSpeed& inside = tables_.Problem().links.At(group.node, group.node);
+    if (inside.bytes_per_second > 0)
+      talk = sums_.TensorTalk(inside, 0, tables_.Layers());
+    else
+      out.amiss += 1;
+  }
+  out.whole.fixed = lines.forward.fixed + lines.backward.fixed + 2 * talk.fixed;
+  out.whole.per_sample = lines.forward.per_sample + lines.backward.per_sample + 2 * talk.per_sample;
+  out.whole.backward_fixed = lines.backward.fixed + talk.fixed;
+  out.whole.backward_per_sample = lines.backward.per_sample + talk.per_sample;
+  const std::int64_t wanted = shape_.micro_batch > 0 ? shape_.micro_batch : batch;
+  const RangeBytes& bytes = stages_[0].bytes;
+  const std::int64_t fits =
+      LargestMicroBatch(tables_, bytes, shape_.recompute, group.limit, std::min(wanted, batch));
+  out.whole.micro_batch = shape_.micro_batch > 0 ? wanted : std::max<std::int64_t>(fits, 1);
+  // A batch of less than a micro-batch is not limited by memory if all of it fits.
+  out.whole.fits =
+      fits == std::min(wanted, batch) ? out.whole.micro_batch : std::max<std::int64_t>(fits, 1);
+  if (fits == 0)
+    out.amiss +=
+        (tables_.CommonBytes(shape_.recompute, 1) + bytes.kept + bytes.activations) / group.limit -
+        1 + 1e-9;
+}
+
+double Arrangement::ShareSamples() {
+  const std::int64_t batch = tables_.Problem().global_batch;
+  if (shape_.stages > 1) {
+    pipelines_.clear();
+    for (const Replica& replica : replicas_) pipelines_.push_back(replica.pipeline);
+    const std::int64_t all = batch / shape_.micro_batch;
+    if (ShareOut(std::span<const PipelineReplica>(pipelines_), all, counts_)) return 0;
+    std::int64_t can = 0;
+    for (const Replica& replica : replicas_) can += std::min(replica.pipeline.most, all);
+    return 1 - static_cast<double>(can) / static_cast<double>(all) + 1e-9;
+  }
+  wholes_.clear();
+  for (const Replica& replica : replicas_) wholes_.push_back(replica.whole);
+  if (!ShareOut(std::span<const WholeReplica>(wholes_), batch, counts_)) return 1;
+  return 0;
+}
+
+double Arrangement::ReplicaSeconds(int replica) const {
+  const std::int64_t count = counts_[Index(replica)];
+  const Replica& known = replicas_[Index(replica)];
+  if (shape_.stages == 1) return known.whole.Seconds(count);
+  return known.pipeline.trip + static_cast<double>(count - 1) * known.pipeline.period;
+}
+
+double Arrangement::Rescore() {
+  double amiss = 0, tied = 0;
+  for (const Replica& replica : replicas_) {
+    amiss += replica.amiss;
+    tied = std::max(tied, replica.tied);
+  }
+  for (const Stage& stage : stages_) amiss += stage.amiss;
+  if (amiss <= 0) amiss = ShareSamples();
+  if (amiss > 0) return score_ = kImpossible * (1 + amiss);
+  double slowest = -1, exchange = -1;
+  double hidden = kInfinity;
+  for (int d = 0; d < shape_.data; ++d) {
+    const double seconds = ReplicaSeconds(d);
+    if (seconds > slowest) slowest = seconds, slowest_replica_ = d;
+    if (shape_.stages == 1 && shape_.data > 1)
+      hidden = std::min(hidden, replicas_[Index(d)].whole.LastBackward(counts_[Index(d)]));
+  }
+  for (int s = 0; s < shape_.stages; ++s) {
+    const Stage& stage = stages_[Index(s)];
+    double seconds = stage.update;
+    if (shape_.data > 1)
+      seconds +=
+          stage.compression +
+          std::max(stage.exchange - (shape_.stages == 1 ? hidden : stage.hidden), stage.first);
+    if (seconds > exchange) exchange = seconds, slowest_stage_ = s;
+  }
+  return score_ = slowest + exchange + tied;
+}
+
+double Arrangement::Polish() {
+  if (shape_.stages > 1 || shape_.data == 1 || score_ >= kImpossible) return score_;
+  const Stage& stage = stages_.front();
+  const double both = ShareBeside({stage.exchange, stage.first}, wholes_, counts_);
+  return score_ = std::min(score_, both + stage.compression + stage.update);
+}
+
+void Arrangement::Save(bool all, std::vector<int> stages, std::vector<int> replicas) {
+  saved_.placement = placement_;
+  saved_.all = all;
+  saved_.score = score_;
+  saved_.slowest_replica = slowest_replica_;
+  saved_.slowest_stage = slowest_stage_;
+  if (all) {
+    saved_.seconds = seconds_;
+    saved_.stages = stages_;
+    saved_.replicas = replicas_;
+    return;
+  }
+  saved_.stages.clear();
+  saved_.replicas.clear();
+  for (int s : stages) saved_.stages.push_back(stages_[Index(s)]);
+  for (int d : replicas) saved_.replicas.push_back(replicas_[Index(d)]);
+  saved_.changed_stages = std::move(stages);
+  saved_.changed_replicas = std::move(replicas);
+}
+
+void Arrangement::Undo() {
+  std::swap(placement_, saved_.placement);
+  score_ = saved_.score;
+  slowest_replica_ = saved_.slowest_replica;
+  slowest_stage_ = saved_.slowest_stage;
+  if (saved_.all) {
+    std::swap(seconds_, saved_.seconds);
+    std::swap(stages_, saved_.stages);
+    std::swap(replicas_, saved_.replicas);
+    return;
+  }
+  // The last one first: a replica that was saved twice gets its oldest state.
+  for (std::size_t i = saved_.stages.size(); i-- > 0;)
+    stages_[Index(saved_.changed_stages[i])] = saved_.stages[i];
+  for (std::size_t i = saved_.replicas.size(); i-- > 0;)
+    replicas_[Index(saved_.changed_replicas[i])] = saved_.replicas[i];
+}
+
+double Arrangement::Swap(int place, int other) {
+  const int stage = place / shape_.data, replica = place % shape_.data;
+  const int other_stage = other / shape_.data, other_replica = other % shape_.data;
+  Save(false, {stage, other_stage}, {replica, other_replica});
+  std::swap(placement_.groups[Index(place)], placement_.groups[Index(other)]);
+  // Within a stage its members stay, within a replica its share of each stage does not.
+  if (stage != other_stage) {
+    SetMembers(stage);
+    SetMembers(other_stage);
+  }
+  SetReplica(replica);
+  if (replica != other_replica) SetReplica(other_replica);
+  return Rescore();
+}
+
+double Arrangement::Replace(int place, int group) {
+  const int stage = place / shape_.data, replica = place % shape_.data;
+  Save(false, {stage}, {replica});
+  placement_.groups[Index(place)] = group;
+  SetMembers(stage);
+  SetReplica(replica);
+  return Rescore();
+}
+
+double Arrangement::MoveCut(int boundary, int layer) {
+  Save(true, {}, {});
+  placement_.cut[Index(boundary)] = layer;
+  for (int s : {boundary - 1, boundary}) {
+    SetLayers(s);
+    SetMembers(s);
+  }
+  for (int d = 0; d < shape_.data; ++d) SetReplica(d);
+  return Rescore();
+}
+
+double Arrangement::SetCuts(const std::vector<int>& cut) {
+  Save(true, {}, {});
+  placement_.cut = cut;
+  for (int s = 0; s < shape_.stages; ++s) {
+    SetLayers(s);
+    SetMembers(s);
+  }
+  for (int d = 0; d < shape_.data; ++d) SetReplica(d);
+  return Rescore();
+}
+
+double Arrangement::SwapStages(int stage, int other) {
+  Save(true, {}, {});
+  for (int d = 0; d < shape_.data; ++d)
+    std::swap(placement_.groups[Index(stage * shape_.data + d)],
+              placement_.groups[Index(other * shape_.data + d)]);
+  SetMembers(stage);
+  SetMembers(other);
+  for (int d = 0; d < shape_.data; ++d) SetReplica(d);
+  return Rescore();
+}
+
+Layout Arrangement::ToLayout() const {
+  Layout layout;
+  layout.data = shape_.data;
+  layout.tensor = shape_.tensor;
+  layout.recompute = shape_.recompute;
+  layout.shard = shape_.shard;
+  layout.cut = placement_.cut;
+  for (int group : placement_.groups)
+    for (int device : groups_[Index(group)].devices) layout.devices.push_back(device);
+  for (int d = 0; d < shape_.data; ++d) {
+    ReplicaShare share{counts_[Index(d)], 1};
+    if (shape_.stages == 1) {
+      const std::int64_t most = replicas_[Index(d)].whole.micro_batch;
+      const std::int64_t batches = (share.samples + most - 1) / most;
+      share.micro_batch = (share.samples + batches - 1) / batches;
+    } else {
+      share.samples *= shape_.micro_batch;
+      share.micro_batch = shape_.micro_batch;
+    }
+    layout.shares.push_back(share);
+  }
+  layout.compressed.assign(tables_.Problem().layers.size(), false);
+  for (int s = 0; s < shape_.stages; ++s) {
+    std::vector<int> nodes, visited;
+    for (int d = 0; d < shape_.data; ++d) nodes.push_back(At(s, d).node);
+    layout.rings.push_back(tables_.Rings().Order(nodes));
+    for (int d : layout.rings.back()) visited.push_back(nodes[Index(d)]);
+    const RingSpeed speed = SpeedOfRing(tables_.Problem().links, visited);
+    for (int l = placement_.cut[Index(s)]; l < placement_.cut[Index(s) + 1]; ++l)
+      layout.compressed[Index(l)] =
+          WorthCompressing(tables_.Problem().layers[Index(l)], shape_.data, speed);
+  }
+  return layout;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,124 @@
+// A layout while it is being searched: groups in places, cuts, and its step kept up to date as they
+// change.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "launcher/planner/groups.h"
+#include "launcher/planner/search_tables.h"
+#include "launcher/planner/shares.h"
+
+namespace adaptive_train {
+
+/// What of an arrangement can be chosen freely.
+struct Placement {
+  std::vector<int> cut;     // as in Layout
+  std::vector<int> groups;  // index = stage x data + replica
+};
+
+/// Scores placements of one shape by the rules of docs/planning.md. A change costs what it touches:
+/// its replicas and its stages. Holds references to tables and groups. Not for several threads.
+class Arrangement {
+ public:
+  Arrangement(SearchTables& tables, const std::vector<Group>& groups, const Shape& shape);
+
+  /// Scores from scratch.
+  double Set(Placement placement);
+  /// Seconds of a step; kImpossible and more, growing with what is amiss, where memory or links do
+  /// not allow it.
+  double Score() const { return score_; }
+  static constexpr double kImpossible = 1e30;
+
+  const Placement& Current() const { return placement_; }
+  const Shape& GetShape() const { return shape_; }
+  const std::vector<Group>& Groups() const { return groups_; }
+
+  /// Each changes the placement and returns the new score; Undo takes the last one back.
+  double Swap(int place, int other);
+  double Replace(int place, int group);
+  double MoveCut(int boundary, int layer);
+  double SetCuts(const std::vector<int>& cut);
+  double SwapStages(int stage, int other);
+  void Undo();
+  /// Shares samples so that more of the exchange hides, where that betters the score; until the
+  /// next change. Costs as much as hundreds of changes.
+  double Polish();
+
+  /// The replica that takes longest, and the stage whose exchange and update do.
+  int SlowestReplica() const { return slowest_replica_; }
+  int SlowestStage() const { return slowest_stage_; }
+
+  /// With rings, shares and compression filled in.
+  Layout ToLayout() const;
+
+ private:
+  struct ClassSeconds {
+    double forward = 0, backward = 0, update = 0;  // forward, backward: of one micro-batch
+    RangeSeconds lines;
+  };
+  struct Stage {
+    RangeBytes bytes;
+    double boundary_bytes = 0;  // of a micro-batch
+    RingSpeed ring;
+    double hidden = 0, update = 0, exchange = 0, compression = 0, first = 0;
+    double amiss = 0;
+  };
+  struct Replica {
+    PipelineReplica pipeline;
+    WholeReplica whole;
+    double tied = 0, amiss = 0;
+  };
+  struct Saved {
+    Placement placement;
+    std::vector<Replica> replicas;
+    std::vector<Stage> stages;
+    std::vector<ClassSeconds> seconds;
+    std::vector<int> changed_replicas, changed_stages;
+    bool all = false;
+    double score = 0;
+    int slowest_replica = 0, slowest_stage = 0;
+  };
+
+  const Group& At(int stage, int replica) const {
+    return groups_[static_cast<std::size_t>(
+        placement_.groups[static_cast<std::size_t>(stage * shape_.data + replica)])];
+  }
+  const ClassSeconds& SecondsOf(int stage, const Group& group) const {
+    return seconds_[static_cast<std::size_t>(stage) * classes_ +
+                    static_cast<std::size_t>(group.device_class)];
+  }
+  void Save(bool all, std::vector<int> stages, std::vector<int> replicas);
+  double Rescore();
+  void SetLayers(int stage);
+  void SetMembers(int stage);
+  void SetExchange(int stage);
+  void SetReplica(int replica);
+  void SetPipeline(int replica, Replica& out) const;
+  void SetWhole(int replica, Replica& out) const;
+  double ShareSamples();
+  double ReplicaSeconds(int replica) const;
+  double TensorSeconds(int stage, const Group& group, double& amiss) const;
+
+  SearchTables& tables_;
+  const std::vector<Group>& groups_;
+  Shape shape_;
+  const LayerSums& sums_;
+  double common_bytes_ = 0;
+  bool compressible_ = false;
+  std::vector<double> gradient_sums_;
+  Placement placement_;
+  std::size_t classes_;
+  std::vector<ClassSeconds> seconds_;  // index = stage x classes + class
+  std::vector<Stage> stages_;
+  std::vector<Replica> replicas_;
+  double score_ = 0;
+  int slowest_replica_ = 0, slowest_stage_ = 0;
+  Saved saved_;
+  std::vector<std::int64_t> counts_;  // micro-batches, or samples of one stage
+  std::vector<PipelineReplica> pipelines_;
+  std::vector<WholeReplica> wholes_;
+  std::vector<int> nodes_;
+};
+
+}  // namespace adaptive_train

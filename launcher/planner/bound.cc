@@ -1,0 +1,449 @@
+#include "launcher/planner/bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "launcher/planner/layout.h"
+#include "launcher/planner/stage_room.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::size_t Index(int i) { return static_cast<std::size_t>(i); }
+
+std::vector<std::pair<int, double>> KindsOf(const std::vector<Group>& groups) {
+  std::vector<std::pair<int, double>> kinds;
+  for (const Group& group : groups) kinds.emplace_back(group.device_class, group.limit);
+  std::sort(kinds.begin(), kinds.end());
+  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+  return kinds;
+}
+
+std::vector<int> KindOf(const std::vector<Group>& groups,
+                        const std::vector<std::pair<int, double>>& kinds) {
+  std::vector<int> kind_of;
+  for (const Group& group : groups) {
+    const std::pair key{group.device_class, group.limit};
+    kind_of.push_back(
+        static_cast<int>(std::lower_bound(kinds.begin(), kinds.end(), key) - kinds.begin()));
+  }
+  return kind_of;
+}
+
+/// Rates of classes by prices of layers: nobody does priced work faster than its best layer.
+std::vector<double> RatesOf(const std::vector<std::vector<double>>& times,
+                            const std::vector<double>& prices) {
+  const double all = std::accumulate(prices.begin(), prices.end(), 0.0);
+  std::vector<double> rates;
+  for (const auto& own : times) {
+    double best = 0;
+    for (std::size_t l = 0; l < prices.size(); ++l)
+      best = std::max(best, own[l] > 0 ? prices[l] / own[l] : prices[l] > 0 ? kInfinity : 0);
+    rates.push_back(best / all);
+  }
+  return rates;
+}
+
+double TogetherOf(const std::vector<double>& rates, const std::vector<int>& count) {
+  double together = 0;
+  for (std::size_t c = 0; c < rates.size(); ++c)
+    if (count[c] > 0) together += count[c] * rates[c];
+  return together;
+}
+
+/// Prices of layers under which all groups together are as slow as a few steps of ascent make
+/// them.
+std::vector<double> FairPrices(const std::vector<std::vector<double>>& times,
+                               const std::vector<int>& count) {
+  const std::size_t layers = times.front().size();
+  std::vector<double> prices(layers);
+  for (std::size_t l = 0; l < layers; ++l) {
+    double speed = 0;
+    for (std::size_t c = 0; c < times.size(); ++c) speed += count[c] / times[c][l];
+    prices[l] = std::isfinite(speed) ? 1 / speed : 0;
+  }
+  std::vector<double> best = prices;
+  double slowest = TogetherOf(RatesOf(times, prices), count);
+  const int steps = static_cast<int>(std::clamp<std::size_t>(20000 / layers, 20, 150));
+  for (int step = 0; step < steps; ++step) {
+    const double by = 0.1 / (1 + 0.1 * step);
+    for (std::size_t c = 0; c < times.size(); ++c) {
+      // What a class does best is worth less.
+      std::size_t favourite = 0;
+      for (std::size_t l = 1; l < layers; ++l)
+        if (prices[l] * times[c][favourite] > prices[favourite] * times[c][l]) favourite = l;
+      if (count[c] > 0) prices[favourite] *= 1 - by;
+    }
+    const double together = TogetherOf(RatesOf(times, prices), count);
+    if (together < slowest) slowest = together, best = prices;
+  }
+  return best;
+}
+
+/// Rates and how many groups have them, highest first.
+using Supply = std::vector<std::pair<double, int>>;
+
+/// The `n` fastest groups.
+Supply FastestOf(const std::vector<double>& rates, const std::vector<int>& count, int n) {
+  Supply order;
+  for (std::size_t c = 0; c < rates.size(); ++c)
+    if (count[c] > 0) order.emplace_back(rates[c], count[c]);
+  std::sort(order.rbegin(), order.rend());
+  Supply fastest;
+  for (const auto& [rate, there] : order) {
+    if (n <= 0) break;
+    fastest.emplace_back(rate, std::min(n, there));
+    n -= there;
+  }
+  return fastest;
+}
+
+/// The least T for which the sum over groups of max(0, rate x T - 1) is `work`.
+double SecondsToFill(const Supply& supply, double work) {
+  if (work <= 0) return 0;
+  double seconds = kInfinity, speed = 0, groups = 0;
+  for (const auto& [rate, count] : supply) {
+    if (seconds * rate <= 1) break;  // too slow to do any of it
+    speed += count * rate;
+    groups += count;
+    seconds = (work + groups) / speed;
+  }
+  return seconds;
+}
+
+}  // namespace
+
+ShapeBound::ShapeBound(SearchTables& tables, const std::vector<Group>& groups)
+    : tables_(tables),
+      groups_(groups),
+      class_count_(tables.Classes().size()),
+      kinds_(KindsOf(groups)),
+      levels_(tables.Problem().links, groups, KindOf(groups, kinds_),
+              static_cast<int>(kinds_.size())) {
+  inside_.latency_s = kInfinity;
+  kind_count_.resize(kinds_.size());
+  for (const int kind : KindOf(groups, kinds_)) ++kind_count_[Index(kind)];
+  for (const Group& group : groups) {
+    ++class_count_[Index(group.device_class)];
+    limits_.push_back(group.limit);
+    const LinkSpeed& own = tables.Problem().links.At(group.node, group.node);
+    inside_.latency_s = std::min(inside_.latency_s, own.latency_s);
+    inside_.bytes_per_second = std::max(inside_.bytes_per_second, own.bytes_per_second);
+  }
+  least_boundary_ = kInfinity;
+  for (int l = 0; l + 1 < tables.Layers(); ++l)
+    least_boundary_ = std::min(least_boundary_, tables.Problem().layers[Index(l)].boundary_bytes);
+  std::sort(limits_.rbegin(), limits_.rend());
+  std::partial_sum(limits_.begin(), limits_.end(), limits_.begin());
+}
+
+std::vector<std::vector<double>> ShapeBound::LayerTimes(const Shape& shape) const {
+  const LayerSums& sums = tables_.Sums(shape.tensor, shape.recompute);
+  const auto b = static_cast<double>(shape.micro_batch);
+  std::vector<std::vector<double>> times;
+  for (const DeviceClass& known : tables_.Classes()) {
+    times.emplace_back();
+    for (int l = 0; l < tables_.Layers(); ++l) {
+      const RangeSeconds lines = sums.Seconds(known.kind, l, l + 1);
+      times.back().push_back((lines.forward.At(b) + lines.backward.At(b)) / known.standing +
+                             2 * sums.TensorTalk(inside_, l, l + 1).At(b));
+    }
+  }
+  return times;
+}
+
+const ShapeBound::Work& ShapeBound::WorkOf(const Shape& shape) {
+  const std::tuple key{shape.recompute, shape.micro_batch};
+  if (auto known = work_.find(key); known != work_.end()) return known->second;
+  Work& work = work_[key];
+  const auto times = LayerTimes(shape);
+  const LayerSums& sums = tables_.Sums(shape.tensor, shape.recompute);
+  const auto b = static_cast<double>(shape.micro_batch);
+  const std::vector<double> prices = FairPrices(times, class_count_);
+  work.rates = RatesOf(times, prices);
+  work.prices.push_back(0);
+  const double all = std::accumulate(prices.begin(), prices.end(), 0.0);
+  for (double price : prices) work.prices.push_back(work.prices.back() + price / all);
+  for (int l = 0; l < tables_.Layers(); ++l) {
+    double least = kInfinity;
+    for (std::size_t c = 0; c < times.size(); ++c) {
+      if (class_count_[c] == 0) continue;
+      const DeviceClass& known = tables_.Classes()[c];
+      const double both = times[c][Index(l)];
+      least = std::min(least, both);
+      const double backward = sums.Seconds(known.kind, l, l + 1).backward.At(b) / known.standing +
+                              sums.TensorTalk(inside_, l, l + 1).At(b);
+      if (both > 0) work.backward_share = std::max(work.backward_share, backward / both);
+    }
+    work.shortest += least;
+  }
+  return work;
+}
+
+ShapeBound::Exchange ShapeBound::ExchangeOf(int members, const RingSpeed& speed) {
+  if (members < 2) return {};
+  if (speed.bytes_per_second <= 0) return {kInfinity, kInfinity, kInfinity};
+  const std::pair key{members, speed.bytes_per_second};
+  if (auto known = exchange_.find(key); known != exchange_.end()) return known->second;
+  Exchange& exchange = exchange_[key];
+  exchange.fixed = RingSeconds(members, speed, 0);
+  exchange.shortest = kInfinity;
+  for (const ProblemLayer& layer : tables_.Problem().layers) {
+    double own = RingSeconds(members, speed, layer.gradient_bytes) - exchange.fixed;
+    double first = own;
+    if (layer.compressed_bytes > 0) {
+      const double sent = RingSeconds(members, speed, layer.compressed_bytes) - exchange.fixed;
+      first = std::min(first, sent);
+      own = std::min(own, sent + layer.compression_s);
+    }
+    exchange.all += own;
+    exchange.shortest = std::min(exchange.shortest, exchange.fixed + first);
+  }
+  return exchange;
+}
+
+double ShapeBound::LeastUpdate(const ShapeRange& range) const {
+  double least = kInfinity;
+  for (std::size_t c = 0; c < class_count_.size(); ++c) {
+    if (class_count_[c] == 0) continue;
+    const DeviceClass& known = tables_.Classes()[c];
+    const LayerSums& sums = tables_.Sums(range.shape.tensor, range.shape.recompute);
+    least = std::min(least, sums.Seconds(known.kind, 0, tables_.Layers()).update / known.standing);
+  }
+  return least / (range.shape.shard >= 1 ? range.shape.data : 1);
+}
+
+bool ShapeBound::FitsTogether(const ShapeRange& range) const {
+  const Shape& shape = range.shape;
+  const RangeBytes bytes =
+      tables_.Sums(shape.tensor, shape.recompute).Bytes(shape, 0, tables_.Layers());
+  // A lone stage may have less in a micro-batch than was asked for.
+  const std::int64_t b = shape.stages == 1 ? 1 : shape.micro_batch;
+  const double replica = shape.stages * tables_.CommonBytes(shape.recompute, b) + bytes.kept +
+                         static_cast<double>(b) * bytes.activations +
+                         tables_.TiedBytes(shape.stages);
+  return range.fewest * replica <= limits_[Index(shape.stages * shape.data) - 1] * (1 + 1e-9);
+}
+
+double ShapeBound::PipelineSeconds(const ShapeRange& range, const Work& work, double hidden) const {
+  const double data = range.shape.data;
+  const double batches =
+      static_cast<double>(tables_.Problem().global_batch / range.shape.micro_batch);
+  const auto supply = FastestOf(work.rates, class_count_, range.shape.stages * range.shape.data);
+  double speed = 0;
+  for (const auto& [rate, count] : supply) speed += count * rate;
+  // Each replica's first micro-batch takes `shortest`, then micro-batches follow as its groups'
+  // rates allow.
+  const double loose = (1 - hidden) * work.shortest + std::max(0.0, batches - data) / speed;
+  // In T seconds a replica does 1 + hidden + the sum over its groups of max(0, rate x T - 1)
+  // micro-batches at most: a group adds a period to the first one's trip, or is as good as idle.
+  return std::max(loose, SecondsToFill(supply, batches - data * (1 + hidden)));
+}
+
+double ShapeBound::RoomSeconds(const Shape& shape, const Work& work, double hidden,
+                               std::int64_t in_flight) const {
+  const LayerSums& sums = tables_.Sums(shape.tensor, shape.recompute);
+  std::vector<GroupKind> kinds;
+  for (std::size_t k = 0; k < kinds_.size(); ++k) {
+    GroupKind kind{kinds_[k].first, kinds_[k].second, kind_count_[k], 0, {}};
+    kind.rate = work.rates[Index(kind.device_class)];
+    for (int s = 0; s < shape.stages; ++s)
+      kind.room.push_back(RoomFor(tables_, sums, shape, kind.limit,
+                                  std::min<std::int64_t>(in_flight, shape.stages - s),
+                                  work.prices));
+    kinds.push_back(std::move(kind));
+  }
+  std::stable_sort(kinds.begin(), kinds.end(),
+                   [](const GroupKind& a, const GroupKind& b) { return a.limit < b.limit; });
+  const double batches = static_cast<double>(tables_.Problem().global_batch / shape.micro_batch);
+  double least = kInfinity;
+  // Replicas with fewer micro-batches than `in_flight` hold less, and do that many at most.
+  for (int small = 0; small <= (in_flight > 1 ? shape.data : 0); ++small) {
+    const int data = shape.data - small;
+    const double rest = batches - small * static_cast<double>(in_flight - 1);
+    double seconds = (1 - hidden) * work.shortest;
+    if (rest > data)
+      seconds += (rest - data) / (data > 0 ? MostRate(kinds, shape.stages, data) : 0);
+    if (data == 0 && rest > 0) seconds = kInfinity;
+    least = std::min(least, seconds);
+  }
+  return least;
+}
+
+double ShapeBound::RoomSeconds(const Shape& shape, const Work& work, double hidden) const {
+  const std::int64_t batches = tables_.Problem().global_batch / shape.micro_batch;
+  const std::int64_t half = batches / shape.data / 2;
+  double seconds = 0;
+  for (std::int64_t in_flight : {std::int64_t{1}, half, std::int64_t{shape.stages}})
+    if (in_flight == 1 || (in_flight > 1 && in_flight <= shape.stages))
+      seconds = std::max(seconds, RoomSeconds(shape, work, hidden, in_flight));
+  return seconds;
+}
+
+double ShapeBound::TransferSeconds(const Shape& shape, int data, std::size_t level) const {
+  const auto& levels = levels_.Levels();
+  const double bytes = static_cast<double>(shape.micro_batch) * least_boundary_;
+  const auto seconds = [&](const RingSpeed& link) {
+    return 2 * (link.latency_s + bytes / link.bytes_per_second);
+  };
+  double all = 0;
+  int counted = 0;  // hops
+  for (std::size_t i = 0; i <= level; ++i) {
+    // Links between islands are slower than the level: of the one below at best.
+    const int together = levels[i].largest / data;
+    const int crossings = (shape.stages + together - 1) / together - 1;
+    if (crossings <= counted) continue;
+    all += i == 0 ? kInfinity : (crossings - counted) * seconds(levels[i - 1].best);
+    counted = crossings;
+  }
+  return all + (shape.stages - 1 - counted) * seconds(levels.back().best);
+}
+
+double ShapeBound::PipelineBound(const ShapeRange& range) {
+  const Shape& shape = range.shape;
+  const Work& work = WorkOf(shape);
+  const double update = LeastUpdate(range) / shape.stages;
+  const Exchange best = ExchangeOf(range.fewest, levels_.BestRing(range.fewest));
+  const double seen = best.fixed + best.all / shape.stages + update;
+  double plain = PipelineSeconds(range, work, 0);
+  double shortened = PipelineSeconds(range, work, work.backward_share);
+  constexpr std::size_t kCloseLook = 64;  // groups; of more there are too many shapes
+  if (range.fewest == shape.data && groups_.size() <= kCloseLook) {
+    plain = std::max(plain, RoomSeconds(shape, work, 0));
+    shortened = std::max(shortened, RoomSeconds(shape, work, work.backward_share));
+  }
+  // Some replica takes at least the mean number of micro-batches, a round trip / stages apart.
+  const double batches = static_cast<double>(tables_.Problem().global_batch / shape.micro_batch);
+  const double trips = 1 + std::max(0.0, batches / shape.data - 1) / shape.stages;
+  double least = kInfinity;
+  // By the level of the slowest of all stages' rings.
+  for (std::size_t i = 0; i < levels_.Levels().size(); ++i) {
+    const LinkLevel& level = levels_.Levels()[i];
+    if (level.largest < range.fewest) break;
+    // A lone replica has no rings: its stages are inside islands of every level.
+    if (shape.data == 1 && i + 1 < levels_.Levels().size()) continue;
+    const double transfers = TransferSeconds(shape, range.fewest, i);
+    const double exposed = update + ExchangeOf(range.fewest, level.best).shortest;
+    least = std::min(least, std::max({(work.shortest + transfers) * trips + exposed,
+                                      transfers + plain + exposed, transfers + shortened + seen}));
+  }
+  return least;
+}
+
+double ShapeBound::WholeSeconds(const ShapeRange& range, const std::vector<int>& members,
+                                const Exchange& exchange) const {
+  const Shape& shape = range.shape;
+  const LayerSums& sums = tables_.Sums(shape.tensor, shape.recompute);
+  const RangeBytes bytes = sums.Bytes(shape, 0, tables_.Layers());
+  const std::int64_t batch = tables_.Problem().global_batch;
+  const Line talk = sums.TensorTalk(inside_, 0, tables_.Layers());
+  struct Kind {
+    double fixed, per_sample, back_fixed, back_per_sample;
+    std::int64_t largest;
+    int count;
+  };
+  std::vector<Kind> kinds;
+  for (std::size_t k = 0; k < members.size(); ++k) {
+    if (members[k] == 0) continue;
+    const DeviceClass& known = tables_.Classes()[Index(kinds_[k].first)];
+    const RangeSeconds lines = sums.Seconds(known.kind, 0, tables_.Layers());
+    const std::int64_t wanted = shape.micro_batch > 0 ? std::min(shape.micro_batch, batch) : batch;
+    const std::int64_t fits =
+        LargestMicroBatch(tables_, bytes, shape.recompute, kinds_[k].second, wanted);
+    if (fits == 0) continue;
+    // More than `fits` samples may go with less in each micro-batch than was asked for.
+    const std::int64_t largest = shape.micro_batch > 0 ? shape.micro_batch : fits;
+    const double back_fixed = lines.backward.fixed / known.standing + talk.fixed;
+    const double back = lines.backward.per_sample / known.standing + talk.per_sample;
+    kinds.push_back({lines.forward.fixed / known.standing + talk.fixed + back_fixed,
+                     lines.forward.per_sample / known.standing + talk.per_sample + back, back_fixed,
+                     back, largest, members[k]});
+  }
+  // Samples that a replica can do if all its time is within `all`, and all but the last backward
+  // within `before`.
+  const auto samples = [&](const Kind& kind, double all, double before) {
+    std::int64_t can = 0, cannot = batch + 1;
+    while (cannot - can > 1) {
+      const std::int64_t n = can + (cannot - can) / 2;
+      const auto m = static_cast<double>((n + kind.largest - 1) / kind.largest);
+      const double seconds = m * kind.fixed + static_cast<double>(n) * kind.per_sample;
+      const double last = kind.back_fixed + kind.back_per_sample * static_cast<double>(n) / m;
+      (seconds <= all && seconds - last <= before ? can : cannot) = n;
+    }
+    return can;
+  };
+  const auto enough = [&](double seconds) {
+    std::vector<std::pair<std::int64_t, int>> can;
+    for (const Kind& kind : kinds)
+      can.emplace_back(
+          samples(kind, seconds - exchange.shortest, seconds - exchange.fixed - exchange.all),
+          kind.count);
+    std::sort(can.rbegin(), can.rend());
+    std::int64_t sum = 0;
+    int left = shape.data;
+    for (const auto& [n, count] : can) {
+      sum += n * std::min(left, count);
+      left -= std::min(left, count);
+    }
+    return sum >= batch;
+  };
+  double high = exchange.fixed + exchange.all + exchange.shortest;
+  for (const Kind& kind : kinds)
+    high = std::max(high, exchange.fixed + exchange.all + exchange.shortest +
+                              static_cast<double>(batch) * (kind.fixed + kind.per_sample));
+  high *= 1 + 1e-9;  // the same sum in another order
+  if (kinds.empty() || !std::isfinite(high) || !enough(high)) return kInfinity;
+  double low = 0;
+  constexpr int kHalvings = 40;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (enough(middle) ? high : low) = middle;
+  }
+  return low;
+}
+
+double ShapeBound::WholeBound(const ShapeRange& range) {
+  const double update = LeastUpdate(range);
+  if (range.shape.data == 1) {
+    std::vector<int> all(kinds_.size(), 1);
+    return WholeSeconds(range, all, {}) + update;
+  }
+  double best = kInfinity;
+  std::vector<int> all(kinds_.size());
+  if (range.fewest == 1)
+    best = WholeSeconds({range.shape, 1}, std::vector<int>(kinds_.size(), 1), {});
+  for (const LinkLevel& level : levels_.Levels()) {
+    const Exchange exchange = ExchangeOf(std::max(range.fewest, 2), level.best);
+    if (exchange.fixed + exchange.all > best) continue;
+    for (const Island& island : level.islands)
+      if (island.groups >= range.fewest)
+        best = std::min(best, WholeSeconds(range, island.members, exchange));
+  }
+  return best + update;
+}
+
+double ShapeBound::Of(const ShapeRange& range) {
+  if (!FitsTogether(range)) return kInfinity;
+  const double seconds = range.shape.stages == 1 ? WholeBound(range) : PipelineBound(range);
+  // Sums of floating point may come out a little long.
+  return seconds * (1 - 1e-9);
+}
+
+double LowerBound(const PlanProblem& problem) {
+  SearchTables tables(problem);
+  double bound = kInfinity;
+  for (int tensor : TensorChoices(problem)) {
+    const auto groups = MakeGroups(tables, tensor);
+    if (groups.empty()) continue;
+    ShapeBound shapes(tables, groups);
+    for (const ShapeRange& range : AllShapes(problem, tensor, static_cast<int>(groups.size())))
+      bound = std::min(bound, shapes.Of(range));
+  }
+  return bound;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,80 @@
+// How fast a step could be at best: a proof that holds for every layout that a problem allows.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "launcher/planner/groups.h"
+#include "launcher/planner/link_levels.h"
+#include "launcher/planner/search_tables.h"
+#include "launcher/planner/shapes.h"
+
+namespace adaptive_train {
+
+/// Seconds that no layout of a shape can go below. Made for one number of tensor ranks. Holds
+/// references to the tables and groups. Not for several threads.
+///
+/// Each term relaxes docs/planning.md: layers of a pipeline may be split at will between the
+/// fastest groups, all its links are as fast as the best ring of that many members, memory is only
+/// added up. What replicas of one stage can do is counted in whole samples.
+class ShapeBound {
+ public:
+  ShapeBound(SearchTables& tables, const std::vector<Group>& groups);
+
+  /// Infinite if the shapes cannot fit the memory.
+  double Of(const ShapeRange& range);
+
+ private:
+  /// How fast classes do the work of one micro-batch, by prices of layers that favour no class
+  /// more than they must: the dual of the linear programme that splits layers at will.
+  struct Work {
+    std::vector<double> rates;   // micro-batches per second of a class; index = class
+    std::vector<double> prices;  // running sums over layers, from 0 to 1
+    double shortest = 0;         // seconds of one micro-batch, each layer where it is fastest
+    double backward_share = 0;   // the largest of a layer's time
+  };
+  struct Exchange {
+    double fixed = 0;     // seconds, whatever is sent
+    double all = 0;       // of all layers, besides
+    double shortest = 0;  // of the layer that is sent soonest, fixed included
+  };
+
+  const Work& WorkOf(const Shape& shape);
+  std::vector<std::vector<double>> LayerTimes(const Shape& shape) const;
+  Exchange ExchangeOf(int members, const RingSpeed& speed);
+  /// Seconds in which replicas of pipelines can do the batch; `hidden` = share of one micro-batch
+  /// on a stage of each replica that does not count.
+  double PipelineSeconds(const ShapeRange& range, const Work& work, double hidden) const;
+  /// The same, where memory keeps groups out of large stages.
+  double RoomSeconds(const Shape& shape, const Work& work, double hidden) const;
+  double RoomSeconds(const Shape& shape, const Work& work, double hidden,
+                     std::int64_t in_flight) const;
+  /// Of one micro-batch through all stages and back if every stage is inside an island of that
+  /// level: a pipeline that does not fit an island crosses over to others.
+  double TransferSeconds(const Shape& shape, int data, std::size_t level) const;
+  double PipelineBound(const ShapeRange& range);
+  double WholeBound(const ShapeRange& range);
+  double WholeSeconds(const ShapeRange& range, const std::vector<int>& members,
+                      const Exchange& exchange) const;
+  double LeastUpdate(const ShapeRange& range) const;
+  bool FitsTogether(const ShapeRange& range) const;
+
+  SearchTables& tables_;
+  const std::vector<Group>& groups_;
+  LinkSpeed inside_;                           // the best inside nodes
+  std::vector<int> class_count_;               // groups of each class
+  std::vector<double> limits_;                 // running sums of the groups' limits, largest first
+  std::vector<std::pair<int, double>> kinds_;  // distinct (class, limit)
+  std::vector<int> kind_count_;                // groups of each
+  LinkLevels levels_;
+  std::map<std::tuple<Recompute, std::int64_t>, Work> work_;
+  std::map<std::pair<int, double>, Exchange> exchange_;  // by members and bandwidth
+  double least_boundary_ = 0;                            // bytes
+};
+
+/// The least of all shapes' bounds: no layout takes fewer seconds. Infinite if none fits.
+double LowerBound(const PlanProblem& problem);
+
+}  // namespace adaptive_train

@@ -1,0 +1,342 @@
+#include "launcher/planner/build_problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "core/device_kind.h"
+#include "launcher/planner/layer_times.h"
+#include "launcher/planner/nominal_links.h"
+
+namespace adaptive_train {
+namespace {
+
+/// A processor of which nothing but its number of CPUs is known.
+constexpr DeviceSpeed kAssumedCpu{30e9, 5e9};
+/// FLOPs of products in the time in which memory copies a byte, where only products are known.
+constexpr double kAssumedIntensity = 60;
+/// Devices of one kind whose product speeds differ by less are equally fast.
+constexpr double kNoise = 0.15;
+/// What a byte costs the processor at each end of a ring over TCP, the sums counted, in copies of a
+/// byte in memory: 0.48 ns on a processor that copies 10.4 GB/s.
+constexpr double kCopiesPerMovedByte = 5;
+/// Each decayed failure makes a node count as this much slower.
+constexpr double kFailureWeight = 0.1;
+
+tl::unexpected<Error> NoPlan(std::string why) {
+  return Fail("no feasible plan: " + std::move(why), ExitCode::kNoPlan);
+}
+
+/// CPUs that the device can really use.
+double CpusOf(const Device& device) {
+  return device.cpus > 0 ? std::min<double>(device.cpus, device.threads) : device.threads;
+}
+
+std::map<std::string, int> IndexOf(const Cluster& cluster) {
+  std::map<std::string, int> index;
+  for (const Node& node : cluster.nodes) index.emplace(node.name, static_cast<int>(index.size()));
+  return index;
+}
+
+/// More threads than the CPUs would only be throttled together.
+int ThreadsOf(const Device& device, const std::optional<std::int64_t>& wanted) {
+  if (wanted) return static_cast<int>(*wanted);
+  return std::max(1, std::min(device.threads, static_cast<int>(std::ceil(CpusOf(device)))));
+}
+
+/// The cluster's devices, or, where more ranks are asked for than there are devices, several of
+/// each: the fastest get more, and share CPUs and memory.
+std::vector<Device> RankDevices(const Cluster& cluster, const PlanRequest& request,
+                                std::vector<std::string>& notes) {
+  const std::size_t devices = cluster.devices.size();
+  const auto wanted = static_cast<std::size_t>(
+      request.data.value_or(1) * request.pipeline.value_or(1) * request.tensor.value_or(1));
+  std::vector<std::size_t> order(devices), ranks_on(devices, 1);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return CpusOf(cluster.devices[a]) > CpusOf(cluster.devices[b]);
+  });
+  for (std::size_t i = devices; i < wanted; ++i) ++ranks_on[order[i % devices]];
+  std::vector<Device> chosen;
+  for (std::size_t d = 0; d < devices; ++d) {
+    Device device = cluster.devices[d];
+    const auto share = static_cast<int>(ranks_on[d]);
+    device.cpus = CpusOf(device) / share;
+    device.threads = std::max(1, device.threads / share);
+    device.memory_bytes /= share;
+    device.product_flops /= share;
+    device.copy_bytes_per_second /= share;
+    if (device.kind == "cpu") device.threads = ThreadsOf(device, request.threads);
+    chosen.insert(chosen.end(), ranks_on[d], device);
+    if (share > 1)
+      notes.push_back(
+          fmt::format("{} runs {} ranks, which share its CPUs and memory", device.node, share));
+  }
+  return chosen;
+}
+
+/// Speeds by kind. Devices of one kind differ in nothing that times depend on.
+class Kinds {
+ public:
+  Kinds(const ModelShape& shape, const Profile& profile, BuiltProblem& built)
+      : shape_(shape), profile_(profile), built_(built) {}
+
+  int Of(const Device& device) {
+    const std::string name = DeviceKindName(device);
+    const double slower = SlownessOf(name, device.node);
+    const auto key = std::make_tuple(name, device.product_flops, slower);
+    const auto [at, is_new] = index_.emplace(key, static_cast<int>(built_.problem.kinds.size()));
+    if (is_new) built_.problem.kinds.push_back(Make(name, device, slower));
+    return at->second;
+  }
+
+ private:
+  /// Mean product speed of a kind over the nodes where it was measured; 0 = nowhere.
+  DeviceSpeed SpeedOf(const std::string& name) const {
+    DeviceSpeed sum;
+    double count = 0;
+    for (const DeviceMeasurement& measured : profile_.devices) {
+      if (measured.device_kind != name) continue;
+      sum.product_flops += measured.product_flops;
+      sum.copy_bytes_per_second += measured.bytes_per_second;
+      ++count;
+    }
+    return count == 0 ? sum
+                      : DeviceSpeed{sum.product_flops / count, sum.copy_bytes_per_second / count};
+  }
+
+  /// How many times slower than its kind a node's device was; 1 where that is within the noise of
+  /// measuring.
+  double SlownessOf(const std::string& name, const std::string& node) const {
+    for (const DeviceMeasurement& measured : profile_.devices) {
+      if (measured.device_kind != name || measured.node != node) continue;
+      const double slower = SpeedOf(name).product_flops / measured.product_flops;
+      return std::abs(slower - 1) < kNoise ? 1 : slower;
+    }
+    return 1;
+  }
+
+  DeviceKind Make(const std::string& name, const Device& device, double slower) {
+    DeviceKind kind;
+    kind.name = name;
+    kind.measured = MeasuredLayers(shape_, profile_, name, ModelKey(shape_), kind.layers);
+    if (kind.measured) {
+      built_.notes.push_back(fmt::format("{}: its layers' times are measured", name));
+    } else {
+      kind.layers = EstimatedLayers(shape_, EstimatedSpeed(name, device));
+    }
+    for (LayerSeconds& layer : kind.layers) {
+      for (double* part : {&layer.forward.fixed, &layer.forward.per_sample, &layer.backward.fixed,
+                           &layer.backward.per_sample, &layer.update})
+        *part *= slower;
+    }
+    kind.transfer_s_per_byte = TransferSeconds(name, device);
+    if (slower != 1)
+      built_.notes.push_back(
+          fmt::format("{}: {:.2f} times as slow as others of its kind", device.node, slower));
+    return kind;
+  }
+
+  /// Where every CPU computes, one of them has to move messages too.
+  double TransferSeconds(const std::string& name, const Device& device) const {
+    if (device.kind != "cpu") return 0;
+    const double cpus = device.cpus > 0 ? device.cpus : device.threads;
+    const double shared = std::clamp(device.threads + 1 - cpus, 0.0, 1.0);
+    double copy = SpeedOf(name).copy_bytes_per_second;
+    if (copy <= 0) copy = device.copy_bytes_per_second;
+    if (copy <= 0) copy = kAssumedCpu.copy_bytes_per_second * CpusOf(device);
+    return shared * kCopiesPerMovedByte / copy;
+  }
+
+  DeviceSpeed EstimatedSpeed(const std::string& name, const Device& device) {
+    DeviceSpeed speed = SpeedOf(name);
+    if (speed.product_flops <= 0) speed = {device.product_flops, device.copy_bytes_per_second};
+    const double cpus = CpusOf(device);
+    if (speed.product_flops <= 0) {
+      built_.timed = false;
+      built_.notes.push_back(
+          fmt::format("{}: not measured; taken as {:.2f} equal CPUs", name, cpus));
+      return {kAssumedCpu.product_flops * cpus, kAssumedCpu.copy_bytes_per_second * cpus};
+    }
+    if (speed.copy_bytes_per_second <= 0)
+      speed.copy_bytes_per_second = speed.product_flops / kAssumedIntensity;
+    built_.notes.push_back(fmt::format(
+        "{}: layer times estimated at {:.0f} % of {:.4g} GFLOP/s, no layer measured yet", name,
+        100 * kEstimatedShare, speed.product_flops / 1e9));
+    return speed;
+  }
+
+  const ModelShape& shape_;
+  const Profile& profile_;
+  BuiltProblem& built_;
+  std::map<std::tuple<std::string, double, double>, int> index_;
+};
+
+void AddDevices(const Cluster& cluster, const ModelShape& shape, const Profile& profile,
+                BuiltProblem& built) {
+  const auto index = IndexOf(cluster);
+  std::map<std::string, double> failures;
+  for (const NodeHistory& node : profile.nodes) failures[node.node] = node.failures;
+  Kinds kinds(shape, profile, built);
+  for (const Device& device : built.devices) {
+    ProblemDevice one;
+    one.kind = kinds.Of(device);
+    one.node = index.at(device.node);
+    one.memory_bytes = static_cast<double>(device.memory_bytes);
+    one.standing = 1 / (1 + kFailureWeight * failures[device.node]);
+    built.problem.devices.push_back(one);
+  }
+  for (const auto& [name, count] : failures) {
+    if (count >= 0.05 && index.contains(name))
+      built.notes.push_back(fmt::format(
+          "{} failed {:.1f} times of late (older ones count less): its time counts {:.2f} times",
+          name, count, 1 + kFailureWeight * count));
+  }
+}
+
+void AddLinks(const Cluster& cluster, const Profile& profile, BuiltProblem& built) {
+  bool assumed = false;
+  const auto index = IndexOf(cluster);
+  PlanProblem& problem = built.problem;
+  problem.links = NominalLinks(cluster, assumed);
+  std::size_t measured = 0;
+  for (const LinkMeasurement& link : profile.links) {
+    const auto from = index.find(link.from), to = index.find(link.to);
+    if (from == index.end() || to == index.end()) continue;
+    problem.links.At(from->second, to->second) = {link.latency_s, link.bytes_per_second};
+    measured += link.from != link.to ? 1 : 0;
+  }
+  const std::size_t nodes = cluster.nodes.size(), pairs = nodes * (nodes - 1);
+  if (pairs > 0 && measured == pairs)
+    built.notes.push_back(fmt::format("links: all {} directions measured", pairs));
+  else if (pairs > 0)
+    built.notes.push_back(fmt::format("links: {} of {} directions measured, the others {}",
+                                      measured, pairs,
+                                      assumed ? "assumed to be gigabit Ethernet where no card's "
+                                                "speed is known"
+                                              : "as cards and switches promise"));
+  for (const Node& node : cluster.nodes) problem.node_names.push_back(node.name);
+}
+
+void AddLayers(const ModelDims& dims, const TrainingFormat& format, const PlanRequest& request,
+               PlanProblem& problem) {
+  const ModelShape shape = ModelShape::Of(dims, format);
+  const double scalar = format.precision == Precision::kFp32 ? 4 : 2;
+  for (std::size_t i = 0; i < shape.layers.size(); ++i) {
+    const LayerShape& layer = shape.layers[i];
+    ProblemLayer one;
+    one.parameter_bytes = static_cast<double>(layer.parameter_bytes);
+    one.gradient_bytes = static_cast<double>(layer.gradient_bytes);
+    one.optimizer_bytes = static_cast<double>(layer.optimizer_bytes);
+    one.splits = i > 0 && i + 1 < shape.layers.size();
+    if (i + 1 < shape.layers.size())
+      one.boundary_bytes = scalar * static_cast<double>(dims.sequence * dims.hidden);
+    problem.layers.push_back(one);
+  }
+  for (std::size_t r = 0; r < kRecomputes; ++r) {
+    TrainingFormat variant = format;
+    variant.recompute = static_cast<Recompute>(r);
+    const ModelShape with = ModelShape::Of(dims, variant);
+    problem.workspace_bytes[r] = static_cast<double>(with.workspace_bytes_per_sample);
+    for (std::size_t i = 0; i < with.layers.size(); ++i)
+      problem.layers[i].activation_bytes[r] =
+          static_cast<double>(with.layers[i].activation_bytes_per_sample);
+  }
+  problem.tied = dims.tie_embeddings;
+  if (problem.tied) problem.tied_bytes = 4.0 * static_cast<double>(dims.vocab * dims.hidden);
+  // What a rank needs besides layers and workspace, read off the prediction for whole models.
+  constexpr std::int64_t kTabulated = 64;
+  const std::int64_t threads = request.threads.value_or(1);
+  for (std::int64_t b = 1; b <= std::min(kTabulated, request.global_batch + 1); ++b) {
+    const std::int64_t rest = shape.PeakBytes(b, 1, threads) - shape.total.parameter_bytes -
+                              shape.total.gradient_bytes - shape.total.optimizer_bytes -
+                              3 * 4 * shape.total.parameters -
+                              b * shape.total.activation_bytes_per_sample;
+    // The head's chunks make it fall here and there; the planner counts on growth.
+    const double before = problem.scratch_bytes.empty() ? 0 : problem.scratch_bytes.back();
+    problem.scratch_bytes.push_back(std::max(before, static_cast<double>(rest)));
+  }
+  // The snapshot is float32, parameter_bytes may hold a 16-bit copy as well.
+  problem.snapshot_share = 12.0 * static_cast<double>(shape.total.parameters) /
+                           static_cast<double>(shape.total.parameter_bytes);
+}
+
+std::vector<int> One(const std::optional<std::int64_t>& wanted, std::vector<int> otherwise) {
+  return wanted ? std::vector<int>{static_cast<int>(*wanted)} : std::move(otherwise);
+}
+
+void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest& request,
+                Choices& choices) {
+  std::map<std::string, int> on_node;
+  int widest = 1;
+  for (const Device& device : cluster.devices) widest = std::max(widest, ++on_node[device.node]);
+  std::vector<int> tensor{1};
+  for (int t = 2; t <= widest && !request.runnable_only; ++t) {
+    if (dims.heads % t == 0 && dims.KvHeads() % t == 0 && dims.Ffn() % t == 0) tensor.push_back(t);
+  }
+  const std::vector<int> one{1}, zero{0};
+  choices.data = One(request.data, {});
+  choices.tensor = One(request.tensor, tensor);
+  choices.pipeline = One(request.pipeline, request.runnable_only ? one : std::vector<int>{});
+  choices.shard = One(request.shard, request.runnable_only ? zero : std::vector<int>{0, 1, 2});
+  if (request.micro_batch) choices.micro_batch = {*request.micro_batch};
+  choices.recompute =
+      request.recompute
+          ? std::vector<Recompute>{*request.recompute}
+          : std::vector<Recompute>{Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+}
+
+}  // namespace
+
+std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<int>& cpus,
+                              std::optional<std::int64_t> threads) {
+  std::vector<Device> devices;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = nodes[i];
+    Device device;
+    device.node = node.name;
+    device.kind = "cpu";
+    device.model = node.processors.model;
+    device.memory_bytes = node.memory.total_bytes;
+    device.threads = std::max(1, node.processors.allowed_threads);
+    if (i < cpus.size() && cpus[i] > 0) device.threads = std::min(device.threads, cpus[i]);
+    const double quota = node.processors.quota_cpus.value_or(device.threads);
+    device.cpus = std::max(1e-3, std::min<double>(device.threads, quota));
+    device.threads = ThreadsOf(device, threads);
+    devices.push_back(device);
+  }
+  return devices;
+}
+
+std::set<std::string> KindsOf(const Cluster& cluster, const PlanRequest& request) {
+  std::vector<std::string> notes;
+  std::set<std::string> kinds;
+  for (const Device& device : RankDevices(cluster, request, notes))
+    kinds.insert(DeviceKindName(device));
+  return kinds;
+}
+
+Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
+                                  const TrainingFormat& format, const Profile& profile,
+                                  const PlanRequest& request) {
+  if (cluster.devices.empty()) return NoPlan("the nodes have no device");
+  if (request.data && *request.data > request.global_batch)
+    return NoPlan(
+        fmt::format("parallel.data = {} needs train.global_batch of at least that, not {}",
+                    *request.data, request.global_batch));
+  BuiltProblem built;
+  built.problem.global_batch = request.global_batch;
+  built.devices = RankDevices(cluster, request, built.notes);
+  AddLayers(dims, format, request, built.problem);
+  AddDevices(cluster, ModelShape::Of(dims, format), profile, built);
+  AddLinks(cluster, profile, built);
+  AddChoices(cluster, dims, request, built.problem.choices);
+  return built;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,55 @@
+// From what is known of a cluster, a model and past measurements to the planner's numbers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/cluster.h"
+#include "core/model_shape.h"
+#include "core/profile.h"
+#include "core/result.h"
+#include "launcher/planner/problem.h"
+
+namespace adaptive_train {
+
+/// What the configuration asks of the planner; none = the planner decides.
+struct PlanRequest {
+  std::int64_t global_batch = 0;            // sequences per step
+  std::optional<std::int64_t> micro_batch;  // sequences
+  std::optional<std::int64_t> data, tensor, pipeline, shard;
+  std::optional<std::int64_t> threads;  // per rank
+  std::optional<Recompute> recompute;   // none: whatever fits and is fastest
+  bool even_shares = false;             // as many samples for every replica
+  bool runnable_only = false;           // nothing that NotRunnable would name
+};
+
+/// The numbers, what each device of them is, and what had to be assumed.
+struct BuiltProblem {
+  PlanProblem problem;
+  std::vector<Device> devices;     // index = ProblemDevice; more than the cluster's where several
+                                   // ranks share one
+  bool timed = true;               // every kind's layers were measured, or follow from measured or
+                                   // given product speeds: seconds mean something
+  std::vector<std::string> notes;  // one line each
+};
+
+/// One CPU device a node. `cpus` is what Slurm allocated on each node, 0 = all that the probe
+/// found; `threads` is what the configuration says, none = as many as the CPUs pay for.
+std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<int>& cpus,
+                              std::optional<std::int64_t> threads);
+
+/// The names (DeviceKindName) of all devices that ranks would have.
+std::set<std::string> KindsOf(const Cluster& cluster, const PlanRequest& request);
+
+/// Gathers all that is known. Layer times: measured ones of the same device kind and model; else
+/// from the device's product speed; else from its CPUs. Links: measured; else as the cluster says
+/// of the pair; else from network cards and switches. Fails with kNoPlan where the request cannot
+/// be met by any layout: no devices, more replicas than samples.
+Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
+                                  const TrainingFormat& format, const Profile& profile,
+                                  const PlanRequest& request);
+
+}  // namespace adaptive_train

@@ -1,0 +1,302 @@
+#include "launcher/planner/layout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace adaptive_train {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double Over(const ProblemLayer& layer, int tensor) { return layer.splits ? 1.0 / tensor : 1.0; }
+
+/// Seconds of a stage's layers on one device kind, as lines over the micro-batch's samples.
+struct StageLines {
+  Line forward, backward;
+  double update = 0;
+};
+
+void Add(Line& sum, const Line& more, double factor) {
+  sum.fixed += factor * more.fixed;
+  sum.per_sample += factor * more.per_sample;
+}
+
+StageLines LinesOf(const PlanProblem& problem, const Layout& layout, int stage, std::size_t kind) {
+  StageLines lines;
+  const double again = problem.recompute_share[static_cast<std::size_t>(layout.recompute)];
+  for (int l = layout.cut[static_cast<std::size_t>(stage)];
+       l < layout.cut[static_cast<std::size_t>(stage) + 1]; ++l) {
+    const auto index = static_cast<std::size_t>(l);
+    const LayerSeconds& seconds = problem.kinds[kind].layers[index];
+    const double over = Over(problem.layers[index], layout.tensor);
+    Add(lines.forward, seconds.forward, over);
+    Add(lines.backward, seconds.backward, over);
+    Add(lines.backward, seconds.forward, over * again);
+    lines.update += over * seconds.update / (layout.shard >= 1 ? layout.data : 1);
+  }
+  return lines;
+}
+
+/// The all-reduces of tensor ranks in one direction of a stage's pass.
+Line TensorLine(const PlanProblem& problem, const Layout& layout, int stage, int node) {
+  Line line;
+  if (layout.tensor == 1) return line;
+  const LinkSpeed& link = problem.links.At(node, node);
+  for (int l = layout.cut[static_cast<std::size_t>(stage)];
+       l < layout.cut[static_cast<std::size_t>(stage) + 1]; ++l) {
+    const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
+    if (!layer.splits) continue;
+    const double rounds = 2.0 * 2 * (layout.tensor - 1);
+    line.fixed += link.bytes_per_second > 0 ? rounds * link.latency_s : kInfinity;
+    if (link.bytes_per_second > 0)
+      line.per_sample += rounds * layer.boundary_bytes / (layout.tensor * link.bytes_per_second);
+  }
+  return line;
+}
+
+/// Everything about times that CostOf needs, computed once per stage and kind.
+class Times {
+ public:
+  Times(const PlanProblem& problem, const Layout& layout) : problem_(problem), layout_(layout) {
+    for (int s = 0; s < layout.Stages(); ++s) {
+      for (std::size_t k = 0; k < problem.kinds.size(); ++k)
+        lines_.push_back(LinesOf(problem, layout, s, k));
+      const std::size_t nodes = layout.tensor > 1 ? problem.links.Nodes() : 0;
+      for (std::size_t n = 0; n < nodes; ++n)
+        tensor_.push_back(TensorLine(problem, layout, s, static_cast<int>(n)));
+    }
+  }
+
+  double Forward(int stage, int replica, double samples) const {
+    return Slowest(stage, replica,
+                   [&](const StageLines& lines) { return lines.forward.At(samples); }) +
+           Tensor(stage, replica, samples);
+  }
+  double Backward(int stage, int replica, double samples) const {
+    return Slowest(stage, replica,
+                   [&](const StageLines& lines) { return lines.backward.At(samples); }) +
+           Tensor(stage, replica, samples);
+  }
+  double Both(int stage, int replica, double samples) const {
+    return Forward(stage, replica, samples) + Backward(stage, replica, samples);
+  }
+  double Update(int stage, int replica) const {
+    return Slowest(stage, replica, [](const StageLines& lines) { return lines.update; });
+  }
+  int Node(int stage, int replica) const { return Device(stage, replica, 0).node; }
+
+ private:
+  const ProblemDevice& Device(int stage, int replica, int rank) const {
+    return problem_.devices[static_cast<std::size_t>(
+        layout_.devices[layout_.DeviceIndex(stage, replica, rank)])];
+  }
+  template <class Of>
+  double Slowest(int stage, int replica, Of of) const {
+    double slowest = 0;
+    for (int t = 0; t < layout_.tensor; ++t) {
+      const ProblemDevice& device = Device(stage, replica, t);
+      const auto line = static_cast<std::size_t>(stage) * problem_.kinds.size() +
+                        static_cast<std::size_t>(device.kind);
+      slowest = std::max(slowest, of(lines_[line]) / device.standing);
+    }
+    return slowest;
+  }
+  double Tensor(int stage, int replica, double samples) const {
+    if (tensor_.empty()) return 0;
+    return tensor_[static_cast<std::size_t>(stage) * problem_.links.Nodes() +
+                   static_cast<std::size_t>(Node(stage, replica))]
+        .At(samples);
+  }
+
+  const PlanProblem& problem_;
+  const Layout& layout_;
+  std::vector<StageLines> lines_;  // index = stage x kinds + kind
+  std::vector<Line> tensor_;       // index = stage x nodes + node; empty without tensor ranks
+};
+
+double LastMicroBatch(const ReplicaShare& share) {
+  return static_cast<double>(share.samples - (share.MicroBatches() - 1) * share.micro_batch);
+}
+
+/// Seconds of a replica's step, and the same as if activations moved in no time.
+struct ReplicaSeconds {
+  double all = 0, without_transfers = 0, busiest = 0;
+};
+
+ReplicaSeconds SecondsOf(const PlanProblem& problem, const Layout& layout, const Times& times,
+                         int replica) {
+  const ReplicaShare& share = layout.shares[static_cast<std::size_t>(replica)];
+  const auto b = static_cast<double>(share.micro_batch);
+  const auto more = static_cast<double>(share.MicroBatches() - 1);
+  const int stages = layout.Stages();
+  ReplicaSeconds seconds;
+  if (stages == 1) {
+    const double all =
+        more * times.Both(0, replica, b) + times.Both(0, replica, LastMicroBatch(share));
+    return {all, all, all};
+  }
+  double trip = 0, period = 0, bare_trip = 0, bare_period = 0;
+  for (int s = stages - 1; s >= 0; --s) {
+    const double both = times.Both(s, replica, b);
+    double transfer = 0;
+    if (s + 1 < stages) {
+      const auto last = static_cast<std::size_t>(layout.cut[static_cast<std::size_t>(s) + 1] - 1);
+      transfer = BoundarySeconds(problem.links, times.Node(s, replica), times.Node(s + 1, replica),
+                                 b * problem.layers[last].boundary_bytes);
+    }
+    trip += both + transfer;
+    bare_trip += both;
+    period = std::max({period, both, trip / (stages - s)});
+    bare_period = std::max({bare_period, both, bare_trip / (stages - s)});
+    seconds.busiest = std::max(seconds.busiest, both * (more + 1));
+  }
+  // Over a link that is not there, one micro-batch would be 0 x infinity.
+  seconds.all = more > 0 ? trip + more * period : trip;
+  seconds.without_transfers = bare_trip + more * bare_period;
+  return seconds;
+}
+
+RingSpeed SpeedOfStage(const PlanProblem& problem, const Layout& layout, const Times& times,
+                       int stage) {
+  std::vector<int> nodes;
+  for (int replica : layout.rings[static_cast<std::size_t>(stage)])
+    nodes.push_back(times.Node(stage, replica));
+  return SpeedOfRing(problem.links, nodes);
+}
+
+double ExchangeSeconds(const PlanProblem& problem, const Layout& layout, const Times& times,
+                       int stage) {
+  if (layout.data == 1) return 0;
+  const RingSpeed speed = SpeedOfStage(problem, layout, times, stage);
+  double bytes = 0, first_bytes = 0, compression = 0;
+  const int begin = layout.cut[static_cast<std::size_t>(stage)];
+  for (int l = begin; l < layout.cut[static_cast<std::size_t>(stage) + 1]; ++l) {
+    const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
+    const bool compressed = layout.compressed[static_cast<std::size_t>(l)];
+    const double sent = compressed ? layer.compressed_bytes : layer.gradient_bytes;
+    if (compressed) compression += layer.compression_s;
+    if (l == begin) first_bytes = sent;
+    bytes += sent;
+  }
+  double hidden = kInfinity;
+  for (int d = 0; d < layout.data; ++d)
+    hidden = std::min(
+        hidden,
+        times.Backward(stage, d, LastMicroBatch(layout.shares[static_cast<std::size_t>(d)])));
+  const double ring = RingSeconds(layout.data, speed, bytes);
+  return std::max(ring - hidden, RingSeconds(layout.data, speed, first_bytes)) + compression;
+}
+
+double TiedSeconds(const PlanProblem& problem, const Layout& layout, const Times& times) {
+  const int last = layout.Stages() - 1;
+  if (!problem.tied || last == 0) return 0;
+  double seconds = 0;
+  for (int d = 0; d < layout.data; ++d)
+    seconds = std::max(seconds, BoundarySeconds(problem.links, times.Node(0, d),
+                                                times.Node(last, d), problem.tied_bytes));
+  return seconds;
+}
+
+}  // namespace
+
+double RingSeconds(int members, const RingSpeed& speed, double bytes) {
+  if (members < 2) return 0;
+  if (speed.bytes_per_second <= 0) return kInfinity;
+  return 2.0 * (members - 1) * (2 * speed.latency_s + bytes / (members * speed.bytes_per_second));
+}
+
+RingSpeed SpeedOfRing(const LinkTable& links, std::span<const int> nodes) {
+  RingSpeed speed{0, kInfinity};
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const LinkSpeed& link = links.At(nodes[i], nodes[i + 1 == nodes.size() ? 0 : i + 1]);
+    speed.latency_s = std::max(speed.latency_s, link.latency_s);
+    speed.bytes_per_second = std::min(speed.bytes_per_second, link.bytes_per_second);
+  }
+  return speed;
+}
+
+bool WorthCompressing(const ProblemLayer& layer, int members, const RingSpeed& speed) {
+  if (layer.compressed_bytes <= 0 || members < 2 || speed.bytes_per_second <= 0) return false;
+  return RingSeconds(members, speed, layer.compressed_bytes) + layer.compression_s <
+         RingSeconds(members, speed, layer.gradient_bytes);
+}
+
+double BoundarySeconds(const LinkTable& links, int from, int to, double bytes) {
+  const LinkSpeed& there = links.At(from, to);
+  const LinkSpeed& back = links.At(to, from);
+  if (there.bytes_per_second <= 0 || back.bytes_per_second <= 0) return kInfinity;
+  return there.latency_s + back.latency_s +
+         bytes * (1 / there.bytes_per_second + 1 / back.bytes_per_second);
+}
+
+double PlanProblem::ScratchBytes(std::int64_t micro_batch) const {
+  if (scratch_bytes.empty()) return 0;
+  const auto count = static_cast<std::int64_t>(scratch_bytes.size());
+  const std::int64_t index = std::max<std::int64_t>(micro_batch, 1) - 1;
+  if (index < count) return scratch_bytes[static_cast<std::size_t>(index)];
+  const double slope = count == 1 ? scratch_bytes[0]
+                                  : scratch_bytes.back() - scratch_bytes[scratch_bytes.size() - 2];
+  return scratch_bytes.back() + slope * static_cast<double>(index - (count - 1));
+}
+
+StepCost CostOf(const PlanProblem& problem, const Layout& layout) {
+  const Times times(problem, layout);
+  StepCost cost;
+  ReplicaSeconds slowest;
+  for (int d = 0; d < layout.data; ++d) {
+    const ReplicaSeconds seconds = SecondsOf(problem, layout, times, d);
+    if (d == 0 || seconds.all > slowest.all) slowest = seconds;
+  }
+  cost.compute = slowest.busiest;
+  cost.bubble = slowest.without_transfers - slowest.busiest;
+  cost.activations = slowest.all - slowest.without_transfers;
+  for (int s = 0; s < layout.Stages(); ++s) {
+    const double exchange = ExchangeSeconds(problem, layout, times, s);
+    double update = 0;
+    for (int d = 0; d < layout.data; ++d) update = std::max(update, times.Update(s, d));
+    if (s > 0 && exchange + update <= cost.gradients + cost.update) continue;
+    cost.gradients = exchange;
+    cost.update = update;
+  }
+  cost.gradients += TiedSeconds(problem, layout, times);
+  cost.step = slowest.all + cost.gradients + cost.update;
+  return cost;
+}
+
+std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
+  const auto recompute = static_cast<std::size_t>(layout.recompute);
+  const double data = layout.data;
+  const double ring_share = layout.data > 1 ? 1 / data : 0;
+  std::vector<double> bytes(layout.devices.size());
+  for (int s = 0; s < layout.Stages(); ++s) {
+    double kept = 0, activations = 0;
+    for (int l = layout.cut[static_cast<std::size_t>(s)];
+         l < layout.cut[static_cast<std::size_t>(s) + 1]; ++l) {
+      const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
+      const double over = Over(layer, layout.tensor);
+      kept += over * (layer.parameter_bytes * (1 + problem.snapshot_share / data) +
+                      layer.gradient_bytes * ((layout.shard == 2 ? 1 / data : 1) + ring_share) +
+                      layer.optimizer_bytes * (layout.shard >= 1 ? 1 / data : 1));
+      activations += over * layer.activation_bytes[recompute];
+    }
+    if (problem.tied && layout.Stages() > 1 && s + 1 == layout.Stages()) {
+      const ProblemLayer& first = problem.layers.front();
+      kept += problem.tied_bytes *
+              (first.parameter_bytes + first.gradient_bytes + first.optimizer_bytes) /
+              first.gradient_bytes;
+    }
+    for (int d = 0; d < layout.data; ++d) {
+      const ReplicaShare& share = layout.shares[static_cast<std::size_t>(d)];
+      const auto b = static_cast<double>(share.micro_batch);
+      const auto at_once =
+          static_cast<double>(std::min<std::int64_t>(share.MicroBatches(), layout.Stages() - s));
+      const double all = problem.base_bytes + problem.ScratchBytes(share.micro_batch) +
+                         b * problem.workspace_bytes[recompute] + kept + b * at_once * activations;
+      for (int t = 0; t < layout.tensor; ++t) bytes[layout.DeviceIndex(s, d, t)] = all;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace adaptive_train

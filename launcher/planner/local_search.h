@@ -1,0 +1,14 @@
+// Betters a placement step by step: moves cuts, swaps groups between places and with idle ones,
+// swaps stages.
+#pragma once
+
+#include "launcher/planner/arrangement.h"
+
+namespace adaptive_train {
+
+/// Improves the arrangement until no single change betters it, then from slightly shaken copies of
+/// the best one (iterated local search), with `evaluations` in all. Leaves the arrangement at the
+/// best placement found and returns its score. Deterministic.
+double Improve(Arrangement& arrangement, std::int64_t evaluations);
+
+}  // namespace adaptive_train

@@ -1,0 +1,196 @@
+#include "launcher/planner/no_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "launcher/planner/search.h"
+#include "launcher/planner/shapes.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+using Reason = std::optional<std::string>;
+
+template <class Value>
+Value Least(const std::vector<Value>& choices) {
+  return choices.empty() ? Value{1} : *std::min_element(choices.begin(), choices.end());
+}
+
+Reason TooManyStages(const PlanProblem& problem) {
+  const auto layers = static_cast<int>(problem.layers.size());
+  const int stages = Least(problem.choices.pipeline);
+  if (stages <= layers) return std::nullopt;
+  return fmt::format(
+      "parallel.pipeline = {} needs a layer for each stage, the model has {}: "
+      "parallel.pipeline = {} or less",
+      stages, layers, layers);
+}
+
+/// Numbers of tensor ranks up to `most` that leave no device of `devices` over.
+std::vector<int> Divisors(int devices, int most) {
+  std::vector<int> divisors;
+  for (int t = 1; t <= most; ++t)
+    if (devices % t == 0) divisors.push_back(t);
+  return divisors;
+}
+
+Reason TooFewDevices(const PlanProblem& problem) {
+  const auto devices = static_cast<int>(problem.devices.size());
+  const int tensor = Least(problem.choices.tensor);
+  std::map<int, int> on_node;
+  for (const ProblemDevice& device : problem.devices) ++on_node[device.node];
+  int fullest = 0, groups = 0;
+  for (const auto& [node, count] : on_node) {
+    fullest = std::max(fullest, count);
+    groups += count / tensor;
+  }
+  const std::int64_t places =
+      std::int64_t{Least(problem.choices.pipeline)} * Least(problem.choices.data);
+  if (groups >= places) return std::nullopt;
+  if (tensor > 1)
+    return fmt::format(
+        "parallel.tensor = {} for {} group{} of devices: {} devices of which {} are on one node at "
+        "most make {}: parallel.tensor = {}",
+        tensor, places, places == 1 ? "" : "s", devices, fullest, groups,
+        fmt::join(Divisors(devices, fullest), " or "));
+  return fmt::format(
+      "parallel.data x parallel.pipeline = {} places, there are {} devices: "
+      "{} places or less",
+      places, devices, devices);
+}
+
+/// The multiples of `unit` next to the batch, at least `least`.
+std::string NearestBatches(std::int64_t batch, std::int64_t unit, std::int64_t least) {
+  const std::int64_t below = batch / unit * unit, above = below + unit;
+  if (below >= least) return fmt::format("{} or {}", below, above);
+  return fmt::format("{}", std::max(above, least));
+}
+
+Reason BatchDoesNotDivide(const PlanProblem& problem) {
+  const std::int64_t batch = problem.global_batch;
+  const int data = Least(problem.choices.data), stages = Least(problem.choices.pipeline);
+  if (data > batch)
+    return fmt::format(
+        "parallel.data = {} needs a sample for each replica, global_batch is {}: "
+        "global_batch {} or more, or parallel.data {} or less",
+        data, batch, data, batch);
+  if (stages < 2 || problem.choices.micro_batch.empty()) return std::nullopt;
+  const auto sizes = PipelineMicroBatches(problem);
+  const std::int64_t b = Least(problem.choices.micro_batch);
+  if (sizes.empty())
+    return fmt::format(
+        "a pipeline needs a micro_batch that divides global_batch, {} does not "
+        "divide {}: global_batch {}",
+        b, batch, NearestBatches(batch, b, b * data));
+  if (sizes.front() * data > batch)
+    return fmt::format(
+        "{} replicas need a micro-batch of {} each, global_batch is {}: "
+        "global_batch {} or more",
+        data, sizes.front(), batch, data * sizes.front());
+  return std::nullopt;
+}
+
+/// Links that are missing, if with them there were a plan.
+Reason Disconnected(const PlanProblem& problem) {
+  PlanProblem linked = problem;
+  int missing = 0, from = 0, to = 0;
+  const auto nodes = static_cast<int>(problem.links.Nodes());
+  for (int a = 0; a < nodes; ++a) {
+    for (int b = 0; b < nodes; ++b) {
+      if (problem.links.At(a, b).bytes_per_second > 0) continue;
+      linked.links.At(a, b).bytes_per_second = 1;
+      if (missing++ == 0) from = a, to = b;
+    }
+  }
+  if (missing == 0 || !FindAnyLayout(linked)) return std::nullopt;
+  const auto name = [&](int node) {
+    const auto index = static_cast<std::size_t>(node);
+    return index < problem.node_names.size() ? problem.node_names[index]
+                                             : fmt::format("node {}", node);
+  };
+  return fmt::format(
+      "{} cannot reach {}{}, and every plan needs such a link: connect them, or ask "
+      "for fewer devices",
+      name(from), name(to), missing > 1 ? fmt::format(" (and {} more pairs)", missing - 1) : "");
+}
+
+/// Whether the problem had a plan if devices had `factor` times their memory.
+std::optional<Layout> WithMemory(PlanProblem problem, double factor) {
+  for (ProblemDevice& device : problem.devices) device.memory_bytes *= factor;
+  return FindAnyLayout(problem);
+}
+
+/// Changes of the request that make a plan, in words.
+std::vector<std::string> Remedies(const PlanProblem& problem) {
+  std::vector<std::string> words;
+  const auto offer = [&](const std::string& what, auto change) {
+    PlanProblem other = problem;
+    change(other.choices);
+    if (auto layout = FindAnyLayout(other))
+      words.push_back(fmt::format("{} ({})", what, WordsOf(*layout)));
+  };
+  const Choices& asked = problem.choices;
+  const auto lacks = [](const auto& list, auto value) {
+    return std::find(list.begin(), list.end(), value) == list.end();
+  };
+  if (lacks(asked.recompute, Recompute::kFull))
+    offer("train.recompute = full", [](Choices& c) { c.recompute = {Recompute::kFull}; });
+  if (lacks(asked.shard, 2)) offer("parallel.shard = 2", [](Choices& c) { c.shard = {2}; });
+  if (!asked.micro_batch.empty() && lacks(asked.micro_batch, std::int64_t{1}))
+    offer("train.micro_batch = 1", [](Choices& c) { c.micro_batch = {1}; });
+  if (!asked.pipeline.empty())
+    offer("parallel.pipeline = auto", [](Choices& c) { c.pipeline.clear(); });
+  if (!asked.data.empty()) offer("parallel.data = auto", [](Choices& c) { c.data.clear(); });
+  if (words.empty())
+    offer("recompute full and shard 2 with any pipeline", [](Choices& c) {
+      c.recompute = {Recompute::kFull};
+      c.shard = {2};
+      c.pipeline.clear();
+      c.data.clear();
+      c.micro_batch.clear();
+    });
+  return words;
+}
+
+std::string TooLittleMemory(const PlanProblem& problem) {
+  double too_little = 1, enough = 2;
+  constexpr double kHopeless = 1 << 20;
+  while (enough < kHopeless && !WithMemory(problem, enough)) too_little = enough, enough *= 2;
+  if (enough >= kHopeless) return "no arrangement of these devices fits the request's choices";
+  constexpr int kHalvings = 5;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (too_little + enough) / 2;
+    (WithMemory(problem, middle) ? enough : too_little) = middle;
+  }
+  const Layout layout = *WithMemory(problem, enough);
+  const auto bytes = MemoryOf(problem, layout);
+  double need = 0, limit = 1;  // of the device that lacks most
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const double own =
+        kMemoryShare * problem.devices[static_cast<std::size_t>(layout.devices[i])].memory_bytes;
+    if (need / limit < bytes[i] / own) need = bytes[i], limit = own;
+  }
+  std::string text = fmt::format(
+      "memory: {} comes nearest and needs {:.1f} MiB on a device of which {:.1f} MiB may be used "
+      "({:.0f} % of it)",
+      WordsOf(layout), need / kMiB, limit / kMiB, 100 * kMemoryShare);
+  const auto remedies = Remedies(problem);
+  if (remedies.empty())
+    return text + "; devices with about that much memory, or more of them, would do";
+  return fmt::format("{}; it would fit with {}", text, fmt::join(remedies, ", or "));
+}
+
+}  // namespace
+
+Error WhyNoPlan(const PlanProblem& problem) {
+  for (auto* reason : {&TooManyStages, &TooFewDevices, &BatchDoesNotDivide, &Disconnected})
+    if (auto words = reason(problem)) return {"no feasible plan: " + *words, ExitCode::kNoPlan};
+  return {"no feasible plan: " + TooLittleMemory(problem), ExitCode::kNoPlan};
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,159 @@
+// What is to be planned, as numbers alone: devices, links, layers, and what may be chosen.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/model_shape.h"
+
+namespace adaptive_train {
+
+inline constexpr std::size_t kRecomputes = 3;  // values of Recompute
+
+/// A quantity that grows with the samples of a micro-batch: fixed + per_sample x samples.
+struct Line {
+  double fixed = 0;
+  double per_sample = 0;
+  double At(double samples) const { return fixed + per_sample * samples; }
+};
+
+/// Seconds that one layer takes on one device of a kind.
+struct LayerSeconds {
+  Line forward;
+  Line backward;      // without recomputation
+  double update = 0;  // of the optimizer, for all of the layer's parameters
+};
+
+/// Devices that are equally fast.
+struct DeviceKind {
+  std::string name;
+  bool measured = false;             // false: estimated from what is known of the processor
+  std::vector<LayerSeconds> layers;  // index = layer
+  /// Of computing, that each byte sent or received takes from a device whose own processor moves
+  /// messages; 0 where another does. The simulator counts it, docs/planning.md does not.
+  double transfer_s_per_byte = 0;
+};
+
+struct ProblemDevice {
+  int kind = 0;
+  int node = 0;
+  double memory_bytes = 0;  // all of it; the plan uses kMemoryShare at most
+  double standing =
+      1;  // 1 = trusted; less where the node failed lately, its time counts 1/standing
+};
+
+struct LinkSpeed {
+  double latency_s = 0;
+  double bytes_per_second = 0;
+};
+
+/// Speeds between nodes in each direction; the diagonal holds the speed between devices of one
+/// node. A square of `nodes` x `nodes`.
+class LinkTable {
+ public:
+  LinkTable() = default;
+  explicit LinkTable(std::size_t nodes, LinkSpeed all = {})
+      : nodes_(nodes), speeds_(nodes * nodes, all) {}
+  std::size_t Nodes() const { return nodes_; }
+  LinkSpeed& At(int from, int to) { return speeds_[Index(from, to)]; }
+  const LinkSpeed& At(int from, int to) const { return speeds_[Index(from, to)]; }
+
+ private:
+  std::size_t Index(int from, int to) const {
+    return static_cast<std::size_t>(from) * nodes_ + static_cast<std::size_t>(to);
+  }
+  std::size_t nodes_ = 0;
+  std::vector<LinkSpeed> speeds_;
+};
+
+/// One layer: embedding, block or head.
+struct ProblemLayer {
+  double parameter_bytes = 0;
+  double gradient_bytes = 0;
+  double optimizer_bytes = 0;
+  std::array<double, kRecomputes> activation_bytes{};  // kept, of one sample; index = Recompute
+  double boundary_bytes = 0;    // of one sample, to the next layer; the last layer's is 0
+  bool splits = false;          // can be split by tensor ranks (blocks)
+  double compressed_bytes = 0;  // of the gradient, if sent compressed; 0 = cannot be
+  double compression_s = 0;     // what that costs a device and step
+};
+
+/// What may be chosen. A list with one entry is a decision already made.
+struct Choices {
+  std::vector<int> data;       // numbers of replicas; empty: any
+  std::vector<int> tensor{1};  // devices of one node that share each layer of a stage
+  std::vector<int> pipeline;   // numbers of stages; empty: any
+  std::vector<std::int64_t>
+      micro_batch;  // samples; empty: any. Pipelines need a divisor of global_batch
+  std::vector<Recompute> recompute{Recompute::kNone};
+  std::vector<int> shard{0};  // ZeRO: 0 nothing, 1 moments, 2 moments and gradients
+};
+
+struct PlanProblem {
+  std::int64_t global_batch = 0;  // samples of one optimizer step
+  std::vector<ProblemLayer> layers;
+  std::vector<DeviceKind> kinds;
+  std::vector<ProblemDevice> devices;
+  LinkTable links;
+  std::vector<std::string> node_names;
+  bool tied = false;      // the last layer uses the first one's parameters
+  double tied_bytes = 0;  // their gradient's bytes
+  double base_bytes = 0;  // of a rank before it has a model
+  std::array<double, kRecomputes> workspace_bytes{};  // of one sample, shared by a rank's layers
+  std::vector<double> scratch_bytes;  // of a rank with a micro-batch of index + 1 samples; larger
+                                      // ones follow the line through the last two, or zero
+  std::array<double, kRecomputes> recompute_share{0, 0.1, 1};  // of forward, done again in backward
+  double snapshot_share = 3;  // bytes of a checkpoint's snapshot / bytes of parameters
+  Choices choices;
+
+  double ScratchBytes(std::int64_t micro_batch) const;
+};
+
+inline constexpr double kMemoryShare = 0.9;  // of a device; the rest is the system's
+
+/// A replica's share of the batch.
+struct ReplicaShare {
+  std::int64_t samples = 0;
+  std::int64_t micro_batch = 1;
+  std::int64_t MicroBatches() const { return (samples + micro_batch - 1) / micro_batch; }
+};
+
+/// A plan in the problem's own indices: `data` replicas of a pipeline of `Stages()` stages, each
+/// stage of a replica on `tensor` devices of one node.
+struct Layout {
+  int data = 1;
+  int tensor = 1;
+  Recompute recompute = Recompute::kNone;
+  int shard = 0;
+  std::vector<int> cut;                 // stage s owns layers [cut[s], cut[s + 1])
+  std::vector<int> devices;             // index DeviceIndex(stage, replica, tensor rank)
+  std::vector<ReplicaShare> shares;     // index = replica
+  std::vector<std::vector<int>> rings;  // [stage]: replicas in the order of the gradients' ring
+  std::vector<bool> compressed;         // index = layer
+
+  int Stages() const { return static_cast<int>(cut.size()) - 1; }
+  std::size_t DeviceIndex(int stage, int replica, int tensor_rank) const {
+    return static_cast<std::size_t>((stage * data + replica) * tensor + tensor_rank);
+  }
+};
+
+/// What a layout costs, by docs/planning.md. Seconds of one optimizer step.
+struct StepCost {
+  double step = 0;         // the sum of the parts
+  double compute = 0;      // forward and backward of the slowest replica's busiest stage
+  double bubble = 0;       // what the other stages and the filling add, activations not counted
+  double activations = 0;  // exposed transfers between stages
+  double gradients = 0;    // exposed exchange of gradients
+  double update = 0;       // of the optimizer
+};
+
+/// Evaluates a layout that is well formed (CheckLayout).
+StepCost CostOf(const PlanProblem& problem, const Layout& layout);
+
+/// Bytes that each device of the layout needs; index as in Layout::devices.
+std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout);
+
+}  // namespace adaptive_train

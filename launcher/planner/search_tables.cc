@@ -1,0 +1,132 @@
+#include "launcher/planner/search_tables.h"
+
+#include <algorithm>
+
+namespace adaptive_train {
+namespace {
+
+void Append(std::vector<Line>& sums, const Line& a, double factor, const Line& b, double b_factor) {
+  const Line& last = sums.back();
+  sums.push_back({last.fixed + factor * a.fixed + b_factor * b.fixed,
+                  last.per_sample + factor * a.per_sample + b_factor * b.per_sample});
+}
+
+void Append(std::vector<double>& sums, double value) { sums.push_back(sums.back() + value); }
+
+template <class Number>
+Number Between(const std::vector<Number>& sums, int begin, int end) {
+  return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)];
+}
+
+Line Between(const std::vector<Line>& sums, int begin, int end) {
+  const Line& high = sums[static_cast<std::size_t>(end)];
+  const Line& low = sums[static_cast<std::size_t>(begin)];
+  return {high.fixed - low.fixed, high.per_sample - low.per_sample};
+}
+
+}  // namespace
+
+LayerSums::LayerSums(const PlanProblem& problem, int tensor, Recompute recompute)
+    : tensor_(tensor), snapshot_share_(problem.snapshot_share) {
+  const double again = problem.recompute_share[static_cast<std::size_t>(recompute)];
+  for (std::vector<double>* sums :
+       {&parameters_, &gradients_, &optimizer_, &activations_, &split_bytes_})
+    sums->push_back(0);
+  split_count_.push_back(0);
+  for (const ProblemLayer& layer : problem.layers) {
+    const double over = layer.splits ? 1.0 / tensor : 1;
+    Append(parameters_, over * layer.parameter_bytes);
+    Append(gradients_, over * layer.gradient_bytes);
+    Append(optimizer_, over * layer.optimizer_bytes);
+    Append(activations_, over * layer.activation_bytes[static_cast<std::size_t>(recompute)]);
+    Append(split_bytes_, layer.splits ? layer.boundary_bytes : 0);
+    split_count_.push_back(split_count_.back() + (layer.splits ? 1 : 0));
+  }
+  for (const DeviceKind& kind : problem.kinds) {
+    KindSums sums{{Line{}}, {Line{}}, {0.0}};
+    for (std::size_t l = 0; l < problem.layers.size(); ++l) {
+      const double over = problem.layers[l].splits ? 1.0 / tensor : 1;
+      const LayerSeconds& seconds = kind.layers[l];
+      Append(sums.forward, seconds.forward, over, {}, 0);
+      Append(sums.backward, seconds.backward, over, seconds.forward, over * again);
+      Append(sums.update, over * seconds.update);
+    }
+    kinds_.push_back(std::move(sums));
+  }
+}
+
+RangeSeconds LayerSums::Seconds(int kind, int begin, int end) const {
+  const KindSums& sums = kinds_[static_cast<std::size_t>(kind)];
+  return {Between(sums.forward, begin, end), Between(sums.backward, begin, end),
+          Between(sums.update, begin, end)};
+}
+
+RangeBytes LayerSums::Bytes(const Shape& shape, int begin, int end) const {
+  const double data = shape.data;
+  const double gradient_copies =
+      (shape.shard == 2 ? 1 / data : 1) + (shape.data > 1 ? 1 / data : 0);
+  return {Between(parameters_, begin, end) * (1 + snapshot_share_ / data) +
+              Between(gradients_, begin, end) * gradient_copies +
+              Between(optimizer_, begin, end) * (shape.shard >= 1 ? 1 / data : 1),
+          Between(activations_, begin, end)};
+}
+
+Line LayerSums::TensorTalk(const LinkSpeed& inside, int begin, int end) const {
+  if (tensor_ == 1) return {};
+  const double rounds = 2.0 * 2 * (tensor_ - 1);
+  return {rounds * inside.latency_s * Between(split_count_, begin, end),
+          rounds * Between(split_bytes_, begin, end) / (tensor_ * inside.bytes_per_second)};
+}
+
+SearchTables::SearchTables(const PlanProblem& problem) : problem_(problem), rings_(problem.links) {
+  for (const ProblemDevice& device : problem.devices) {
+    auto same = std::find_if(classes_.begin(), classes_.end(), [&](const DeviceClass& known) {
+      return known.kind == device.kind && known.standing == device.standing;
+    });
+    if (same == classes_.end()) same = classes_.insert(same, {device.kind, device.standing});
+    class_of_.push_back(static_cast<int>(same - classes_.begin()));
+    limit_.push_back(kMemoryShare * device.memory_bytes);
+  }
+  for (const DeviceClass& known : classes_) {
+    double seconds = 0;
+    for (const LayerSeconds& layer : problem.kinds[static_cast<std::size_t>(known.kind)].layers)
+      seconds += layer.forward.At(1) + layer.backward.At(1);
+    slowness_.push_back(seconds / known.standing);
+  }
+}
+
+const LayerSums& SearchTables::Sums(int tensor, Recompute recompute) {
+  const std::pair key{tensor, recompute};
+  auto found = sums_.find(key);
+  if (found == sums_.end())
+    found = sums_.emplace(key, LayerSums(problem_, tensor, recompute)).first;
+  return found->second;
+}
+
+double SearchTables::CommonBytes(Recompute recompute, std::int64_t micro_batch) const {
+  return problem_.base_bytes + problem_.ScratchBytes(micro_batch) +
+         static_cast<double>(micro_batch) *
+             problem_.workspace_bytes[static_cast<std::size_t>(recompute)];
+}
+
+double SearchTables::TiedBytes(int stages) const {
+  if (!problem_.tied || stages == 1) return 0;
+  const ProblemLayer& first = problem_.layers.front();
+  return problem_.tied_bytes *
+         (first.parameter_bytes + first.gradient_bytes + first.optimizer_bytes) /
+         first.gradient_bytes;
+}
+
+std::int64_t LargestMicroBatch(const SearchTables& tables, const RangeBytes& bytes,
+                               Recompute recompute, double limit, std::int64_t most) {
+  std::int64_t fits = 0, too_large = most + 1;
+  while (too_large - fits > 1) {
+    const std::int64_t middle = fits + (too_large - fits) / 2;
+    const double need = tables.CommonBytes(recompute, middle) + bytes.kept +
+                        static_cast<double>(middle) * bytes.activations;
+    (need <= limit ? fits : too_large) = middle;
+  }
+  return fits;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,107 @@
+// What the search asks again and again, computed once from a problem: device classes, prefix sums
+// over layers, memory limits.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "launcher/planner/problem.h"
+#include "launcher/planner/ring.h"
+
+namespace adaptive_train {
+
+/// One way to lay the work out, before devices are chosen.
+struct Shape {
+  int stages = 1;
+  int data = 1;
+  int tensor = 1;
+  std::int64_t micro_batch = 0;  // one stage: the largest allowed, 0 = what fits
+  Recompute recompute = Recompute::kNone;
+  int shard = 0;
+
+  int Groups() const { return stages * data; }
+  bool operator==(const Shape&) const = default;
+};
+
+/// Seconds of a range of layers on a device class.
+struct RangeSeconds {
+  Line forward, backward;
+  double update = 0;
+};
+
+/// Bytes of a range of layers on one device, by what they depend on.
+struct RangeBytes {
+  double kept = 0;         // parameters, gradients, moments, snapshot, pieces of the exchange
+  double activations = 0;  // of one sample of one micro-batch
+};
+
+/// Prefix sums over the layers for one number of tensor ranks and one recomputation. A value.
+class LayerSums {
+ public:
+  LayerSums(const PlanProblem& problem, int tensor, Recompute recompute);
+
+  /// Of layers [begin, end) on devices of a kind of standing 1, without talk of tensor ranks.
+  RangeSeconds Seconds(int kind, int begin, int end) const;
+  RangeBytes Bytes(const Shape& shape, int begin, int end) const;
+  /// What tensor ranks add to forward, and again to backward, with this link inside their node.
+  Line TensorTalk(const LinkSpeed& inside, int begin, int end) const;
+
+ private:
+  struct KindSums {
+    std::vector<Line> forward, backward;
+    std::vector<double> update;
+  };
+  int tensor_;
+  double snapshot_share_;
+  std::vector<KindSums> kinds_;
+  std::vector<double> parameters_, gradients_, optimizer_, activations_, split_bytes_;
+  std::vector<int> split_count_;
+};
+
+/// Devices that are alike in speed: same kind and standing.
+struct DeviceClass {
+  int kind = 0;
+  double standing = 1;
+};
+
+/// Holds a reference to the problem, which must outlive it and pass CheckProblem. Not for several
+/// threads: sums are made when first asked for.
+class SearchTables {
+ public:
+  explicit SearchTables(const PlanProblem& problem);
+
+  const PlanProblem& Problem() const { return problem_; }
+  int Layers() const { return static_cast<int>(problem_.layers.size()); }
+  const std::vector<DeviceClass>& Classes() const { return classes_; }
+  int ClassOf(int device) const { return class_of_[static_cast<std::size_t>(device)]; }
+  int NodeOf(int device) const { return problem_.devices[static_cast<std::size_t>(device)].node; }
+  double MemoryLimit(int device) const { return limit_[static_cast<std::size_t>(device)]; }
+  const LayerSums& Sums(int tensor, Recompute recompute);
+  RingFinder& Rings() { return rings_; }
+
+  /// Bytes of a device that do not depend on its layers.
+  double CommonBytes(Recompute recompute, std::int64_t micro_batch) const;
+  /// What tied embeddings add to the last stage of a pipeline.
+  double TiedBytes(int stages) const;
+  /// Seconds of a forward and backward pass of the whole model with one sample: how slow a device
+  /// class is.
+  double Slowness(int device_class) const {
+    return slowness_[static_cast<std::size_t>(device_class)];
+  }
+
+ private:
+  const PlanProblem& problem_;
+  std::vector<DeviceClass> classes_;
+  std::vector<int> class_of_;
+  std::vector<double> limit_, slowness_;
+  std::map<std::pair<int, Recompute>, LayerSums> sums_;
+  RingFinder rings_;
+};
+
+/// The largest micro-batch up to `most` whose kept bytes, activations and scratch fit into `limit`;
+/// 0 if none does. For one stage.
+std::int64_t LargestMicroBatch(const SearchTables& tables, const RangeBytes& bytes,
+                               Recompute recompute, double limit, std::int64_t most);
+
+}  // namespace adaptive_train

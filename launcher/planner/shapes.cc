@@ -1,0 +1,110 @@
+#include "launcher/planner/shapes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace adaptive_train {
+namespace {
+
+bool Allows(const std::vector<int>& choices, int value) {
+  return choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end();
+}
+
+/// Ranges of allowed numbers from 1 to `most`, highest first: single numbers, but on many groups
+/// ranges about 8 % wide.
+std::vector<std::pair<int, int>> Ranges(const std::vector<int>& choices, int most, int groups) {
+  constexpr int kFew = 64;
+  const int exact = groups <= kFew ? kFew : kFew / 4, width = groups <= kFew ? 25 : 12;
+  std::vector<std::pair<int, int>> ranges;
+  for (int high = most; high >= 1;) {
+    int low = high <= exact || !choices.empty() ? high : std::max(exact + 1, high - high / width);
+    if (Allows(choices, high)) ranges.push_back({low, high});
+    high = low - 1;
+  }
+  return ranges;
+}
+
+template <class Value>
+std::vector<Value> Distinct(const std::vector<Value>& values) {
+  const std::set<Value> set(values.begin(), values.end());
+  return {set.begin(), set.end()};
+}
+
+}  // namespace
+
+std::vector<int> TensorChoices(const PlanProblem& problem) {
+  return Distinct(problem.choices.tensor);
+}
+
+std::vector<std::int64_t> PipelineMicroBatches(const PlanProblem& problem) {
+  std::vector<std::int64_t> divisors;
+  const std::int64_t batch = problem.global_batch;
+  for (std::int64_t d = 1; d * d <= batch; ++d) {
+    if (batch % d != 0) continue;
+    divisors.push_back(d);
+    if (d * d != batch) divisors.push_back(batch / d);
+  }
+  std::sort(divisors.begin(), divisors.end());
+  const auto& wanted = problem.choices.micro_batch;
+  if (!wanted.empty())
+    std::erase_if(divisors, [&](std::int64_t d) {
+      return std::find(wanted.begin(), wanted.end(), d) == wanted.end();
+    });
+  return divisors;
+}
+
+std::vector<ShapeRange> AllShapes(const PlanProblem& problem, int tensor, int groups) {
+  std::vector<ShapeRange> all;
+  const auto pipeline = PipelineMicroBatches(problem);
+  std::vector<std::int64_t> whole = Distinct(problem.choices.micro_batch);
+  if (whole.empty()) whole.push_back(0);
+  const int layers = static_cast<int>(problem.layers.size());
+  for (int stages = 1; stages <= std::min(layers, groups); ++stages) {
+    if (!Allows(problem.choices.pipeline, stages)) continue;
+    for (const std::int64_t b : stages == 1 ? whole : pipeline) {
+      const std::int64_t batches = stages == 1 ? problem.global_batch : problem.global_batch / b;
+      const int most = static_cast<int>(std::min<std::int64_t>(batches, groups / stages));
+      for (const auto& [low, high] : Ranges(problem.choices.data, most, groups)) {
+        for (Recompute recompute : Distinct(problem.choices.recompute)) {
+          for (int shard : Distinct(problem.choices.shard)) {
+            // One replica has nobody to share with.
+            if (high == 1 && shard != Distinct(problem.choices.shard).front()) continue;
+            all.push_back({{stages, high, tensor, b, recompute, shard}, low});
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::string WordOf(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::kNone:
+      return "none";
+    case Recompute::kSelective:
+      return "selective";
+    case Recompute::kFull:
+      return "full";
+  }
+  return "";
+}
+
+std::string WordsOf(const Layout& layout) {
+  const auto count = [](int n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  std::string words = count(layout.Stages(), "stage") + " x " + count(layout.data, "replica");
+  if (layout.tensor > 1) words += " x " + count(layout.tensor, "tensor rank");
+  std::int64_t micro_batch = 0;
+  for (const ReplicaShare& share : layout.shares)
+    micro_batch = std::max(micro_batch, share.micro_batch);
+  words += fmt::format(", micro-batch {}", micro_batch);
+  if (layout.recompute != Recompute::kNone) words += ", recompute " + WordOf(layout.recompute);
+  if (layout.shard > 0) words += fmt::format(", shard {}", layout.shard);
+  return words;
+}
+
+}  // namespace adaptive_train

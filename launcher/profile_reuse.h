@@ -1,0 +1,52 @@
+// What of the stored links may be believed, and what must be measured again: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/cluster.h"
+#include "core/measure_order.h"
+#include "core/profile.h"
+
+namespace adaptive_train {
+
+/// What to do about the links of an allocation, in indices of its nodes.
+struct ReusePlan {
+  std::vector<RankPair> missing;  // not stored in both directions, or not fresh: to be measured
+  std::vector<RankPair> check;    // one round of the others: is it still so?
+  bool devices = false;           // a node's device or inner link is missing or stale: measure all
+};
+
+/// Splits the pairs of `nodes` by what `stored` holds, at the time `now` (UTC, seconds since 1970).
+/// Without `reuse` all are missing. `turn` picks the round that is checked, so that jobs with
+/// different turns (their ids) check different pairs.
+ReusePlan PlanReuse(const Profile& stored, const std::vector<MeasuredNode>& nodes, double now,
+                    bool reuse, std::int64_t turn);
+
+/// Nodes at an end of a link that was measured now and contradicts (profile_merge.h) what is
+/// stored, in their order.
+std::vector<int> ChangedNodes(const Profile& stored, const Profile& checked,
+                              const std::vector<MeasuredNode>& nodes);
+
+/// All pairs with an end in `changed`, except for those in `done`.
+std::vector<RankPair> PairsOf(const std::vector<int>& changed, int nodes,
+                              const std::vector<RankPair>& done);
+
+/// `known` with each fresh figure merged into it as the store does it.
+Profile WithMeasured(Profile known, const Profile& fresh);
+
+/// A link or a device that is far below its kind.
+struct SlowPart {
+  std::string node;
+  std::string peer;  // the link from `node` to it; empty: the node's device, or most of its links
+  std::string line;  // for people
+};
+
+/// Compares what was measured now with the median of its kind: devices of one kind name, on other
+/// nodes or earlier; links between nodes whose cards are equally fast. Named is what has less than
+/// half of it, where at least 3 others are known. A node whose links are slow for the most part is
+/// named once.
+std::vector<SlowPart> FindSlowParts(const Cluster& cluster, const Profile& stored,
+                                    const Profile& measured);
+
+}  // namespace adaptive_train

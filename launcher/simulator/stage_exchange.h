@@ -1,0 +1,68 @@
+// How the replicas of one stage sum their gradients in a simulated step.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "launcher/simulator/ring_exchange.h"
+#include "launcher/simulator/simulator.h"
+
+namespace adaptive_train {
+
+/// The buckets' rings, the closing agreement and, with a sharded optimizer, the gathering of the
+/// updated parameters, of two replicas or more. One thread: the loop's; at its address as long as
+/// the loop runs. Everything given must outlive it.
+class StageExchange {
+ public:
+  struct Events {
+    std::function<void(int replica)> summed;  // all buckets are
+    std::function<void(int replica)> agreed;
+    std::function<void(int replica)> gathered;
+  };
+
+  /// `members`: the first tensor rank of each replica.
+  StageExchange(const EventLoop& loop, SimulatedLinks& links, const PlanProblem& problem,
+                const Layout& layout, int stage, const SimulationOptions& options,
+                std::span<const Place> members, Events events);
+
+  /// A layer's backward is over for the last time in this step; from the last layer to the first.
+  void LayerDone(int replica, int layer);
+  void Agree(int replica);
+  void Gather(int replica);
+
+  /// When the replica's first bucket left; only after `summed`.
+  double Began(int replica) const { return replicas_[static_cast<std::size_t>(replica)].began; }
+
+ private:
+  struct Replica {
+    int position = 0;  // in the ring
+    double final_bytes = 0;
+    std::size_t started = 0;  // buckets
+    std::size_t summed = 0;
+    std::size_t gathered = 0;
+    double began = 0;
+  };
+
+  double LayerBytes(int layer) const;
+  void MakeBuckets(double bucket, RingPart part, bool coarse);
+  std::unique_ptr<RingExchange> MakeRing(double bytes, RingPart part, bool coarse,
+                                         std::function<void(int replica)> done);
+  void Count(int replica, std::size_t& count, const std::function<void(int)>& all);
+
+  const EventLoop& loop_;
+  SimulatedLinks& links_;
+  const PlanProblem& problem_;
+  const Layout& layout_;
+  const int first_layer_;
+  const Events events_;
+  std::vector<int> order_;     // replicas around the ring
+  std::vector<Place> places_;  // in this order
+  std::vector<Replica> replicas_;
+  std::vector<double> bucket_ends_;  // bytes, counted from the end of the stage's gradients
+  std::vector<std::unique_ptr<RingExchange>> sums_, gathers_;  // index = bucket
+  std::unique_ptr<RingExchange> agreement_;
+};
+
+}  // namespace adaptive_train

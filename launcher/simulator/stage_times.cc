@@ -1,0 +1,75 @@
+#include "launcher/simulator/stage_times.h"
+
+#include <numeric>
+
+namespace adaptive_train {
+
+StageTimes::StageTimes(const PlanProblem& problem, const Layout& layout, int stage, int replica)
+    : problem_(problem),
+      layout_(layout),
+      stage_(stage),
+      replica_(replica),
+      first_(layout.cut[static_cast<std::size_t>(stage)]),
+      end_(layout.cut[static_cast<std::size_t>(stage) + 1]) {}
+
+double StageTimes::Divisor(int layer) const {
+  return problem_.layers[static_cast<std::size_t>(layer)].splits ? layout_.tensor : 1;
+}
+
+/// Two ring all-reduces of the layer's boundary inside the node.
+double StageTimes::TensorSeconds(int layer, double samples) const {
+  const ProblemLayer& l = problem_.layers[static_cast<std::size_t>(layer)];
+  if (!l.splits || layout_.tensor == 1) return 0;
+  const int device = layout_.devices[layout_.DeviceIndex(stage_, replica_, 0)];
+  const int node = problem_.devices[static_cast<std::size_t>(device)].node;
+  const LinkSpeed& link = problem_.links.At(node, node);
+  const double chunk = samples * l.boundary_bytes / layout_.tensor;
+  return 2 * 2 * (layout_.tensor - 1) * (link.latency_s + chunk / link.bytes_per_second);
+}
+
+/// `time` gives a layer's seconds on a device of a kind that is alone with it and trusted.
+template <class LayerTime>
+std::vector<double> StageTimes::OfSlowest(const Chance& chance, int action, LayerTime time) const {
+  std::vector<double> slowest, layers;
+  double longest = -1;
+  for (int rank = 0; rank < layout_.tensor; ++rank) {
+    const int index = layout_.devices[layout_.DeviceIndex(stage_, replica_, rank)];
+    const ProblemDevice& device = problem_.devices[static_cast<std::size_t>(index)];
+    const DeviceKind& kind = problem_.kinds[static_cast<std::size_t>(device.kind)];
+    const double factor = chance.ComputeFactor(index, action) / device.standing;
+    layers.clear();
+    for (int l = first_; l < end_; ++l)
+      layers.push_back(factor * time(kind.layers[static_cast<std::size_t>(l)]) / Divisor(l));
+    const double sum = std::accumulate(layers.begin(), layers.end(), 0.0);
+    if (sum <= longest) continue;
+    longest = sum;
+    slowest.swap(layers);
+  }
+  return slowest;
+}
+
+std::vector<double> StageTimes::Forward(double samples, const Chance& chance, int action) const {
+  auto times =
+      OfSlowest(chance, action, [&](const LayerSeconds& l) { return l.forward.At(samples); });
+  for (int l = first_; l < end_; ++l)
+    times[static_cast<std::size_t>(l - first_)] += TensorSeconds(l, samples);
+  return times;
+}
+
+std::vector<double> StageTimes::Backward(double samples, const Chance& chance, int action) const {
+  const double again = problem_.recompute_share[static_cast<std::size_t>(layout_.recompute)];
+  auto times = OfSlowest(chance, action, [&](const LayerSeconds& l) {
+    return l.backward.At(samples) + again * l.forward.At(samples);
+  });
+  for (int l = first_; l < end_; ++l)
+    times[static_cast<std::size_t>(l - first_)] += TensorSeconds(l, samples);
+  return times;
+}
+
+double StageTimes::Update(const Chance& chance, int action) const {
+  const auto times = OfSlowest(chance, action, [](const LayerSeconds& l) { return l.update; });
+  const double all = std::accumulate(times.begin(), times.end(), 0.0);
+  return layout_.shard >= 1 ? all / layout_.data : all;
+}
+
+}  // namespace adaptive_train

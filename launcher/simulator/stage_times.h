@@ -1,0 +1,40 @@
+// How long a stage of a replica computes, layer by layer.
+#pragma once
+
+#include <vector>
+
+#include "launcher/planner/problem.h"
+#include "launcher/simulator/chance.h"
+
+namespace adaptive_train {
+
+/// Of the `tensor` devices that share a stage of a replica: the slowest one's times, by
+/// docs/planning.md, with the all-reduces inside the node that a split layer's forward and backward
+/// wait for. A value but for the problem and the layout, which must outlive it.
+class StageTimes {
+ public:
+  StageTimes(const PlanProblem& problem, const Layout& layout, int stage, int replica);
+
+  /// Seconds of each of the stage's layers, first to last, for a micro-batch of `samples`.
+  /// `action` numbers the draws of chance within the step.
+  std::vector<double> Forward(double samples, const Chance& chance, int action) const;
+  std::vector<double> Backward(double samples, const Chance& chance, int action) const;
+  /// Of the optimizer.
+  double Update(const Chance& chance, int action) const;
+
+  int FirstLayer() const { return first_; }
+  int EndLayer() const { return end_; }
+
+ private:
+  template <class LayerTime>
+  std::vector<double> OfSlowest(const Chance& chance, int action, LayerTime time) const;
+  double Divisor(int layer) const;
+  double TensorSeconds(int layer, double samples) const;
+
+  const PlanProblem& problem_;
+  const Layout& layout_;
+  const int stage_, replica_;
+  const int first_, end_;
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,113 @@
+#include "runtime/measure/layer_profiler.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <utility>
+
+namespace adaptive_train {
+namespace {
+
+constexpr std::array<const char*, kLayerParts> kNames = {"embedding", "block", "head"};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n == 0 ? 0 : (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+/// Standard deviation over mean; 0 with less than two values.
+double RelativeSpread(const std::vector<double>& values) {
+  const auto n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  if (values.size() < 2 || mean <= 0) return 0;
+  double squares = 0;
+  for (double value : values) squares += (value - mean) * (value - mean);
+  return std::sqrt(squares / (n - 1)) / mean;
+}
+
+}  // namespace
+
+void LayerProfiler::Begin(std::int64_t steps) {
+  steps_ = left_ = steps;
+  step_.clear();
+  update_s_ = 0;
+  counted_.clear();
+  updates_.clear();
+  variance_.reset();
+  if (steps > 0) variance_.emplace(layout_);
+}
+
+PassTimes* LayerProfiler::NextMicroBatch(std::int64_t samples) {
+  step_.push_back({samples, {}});
+  return &step_.back().times;
+}
+
+void LayerProfiler::TakeGradients(std::span<const float> gradients, double scale) {
+  variance_->Take(gradients, scale);
+}
+
+std::optional<LayerTimes> LayerProfiler::EndStep(bool skipped) {
+  const std::vector<MicroBatch> step = std::exchange(step_, {});
+  const double update_s = std::exchange(update_s_, 0);
+  if (skipped) return std::nullopt;
+  variance_->Count();
+  const bool builds_kernels = left_ == steps_ && steps_ > 1;
+  if (!builds_kernels) {
+    counted_.insert(counted_.end(), step.begin(), step.end());
+    updates_.push_back(update_s);
+  }
+  if (--left_ > 0) return std::nullopt;
+  LayerTimes found = Found();
+  Begin(0);
+  return found;
+}
+
+LayerTimes LayerProfiler::Found() const {
+  LayerTimes found;
+  found.variances = variance_->Relative();
+  std::set<std::int64_t> sizes;
+  for (const MicroBatch& batch : counted_) sizes.insert(batch.samples);
+  for (std::int64_t samples : sizes) {
+    for (LayerPart part : {LayerPart::kEmbedding, LayerPart::kBlock, LayerPart::kHead})
+      found.entries.push_back(Measure(part, samples));
+  }
+  return found;
+}
+
+/// Of a block: the mean over all blocks, which are alike, in each micro-batch.
+LayerMeasurement LayerProfiler::Measure(LayerPart part, std::int64_t samples) const {
+  const auto p = static_cast<std::size_t>(part);
+  const std::vector<LayerElements> layers = LayersOf(layout_);
+  const std::vector<double> variances = variance_->Relative();
+  const std::size_t first = part == LayerPart::kEmbedding ? 0
+                            : part == LayerPart::kBlock   ? 1
+                                                          : layers.size() - 1;
+  const std::size_t count =
+      part == LayerPart::kBlock ? std::max<std::size_t>(1, layers.size() - 2) : 1;
+
+  std::vector<double> forward, backward, both;
+  for (const MicroBatch& batch : counted_) {
+    if (batch.samples != samples) continue;
+    forward.push_back(batch.times.forward[p] / static_cast<double>(count));
+    backward.push_back(batch.times.backward[p] / static_cast<double>(count));
+    both.push_back(forward.back() + backward.back());
+  }
+  LayerMeasurement entry;
+  entry.layer = kNames[p];
+  entry.micro_batch = samples;
+  entry.forward_s = Median(forward);
+  entry.backward_s = Median(backward);
+  // The update touches every parameter alike.
+  entry.update_s = Median(updates_) * static_cast<double>(layers[first].size()) /
+                   static_cast<double>(layout_.size());
+  for (std::size_t layer = first; layer < first + count && layer < layers.size(); ++layer)
+    entry.gradient_variance += variances[layer] / static_cast<double>(count);
+  entry.evidence.count = static_cast<std::int64_t>(both.size());
+  entry.evidence.spread = RelativeSpread(both);
+  return entry;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,63 @@
+#include "runtime/measure/link_ping.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "runtime/measure/link_statistics.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr std::uint64_t kPing = 1, kPong = 2, kGreeting = 7;
+/// The first ones open the connection.
+constexpr int kIgnored = 3;
+constexpr int kLeast = 8, kMost = 40;
+/// Long links get fewer.
+constexpr double kMostSeconds = 0.02;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+// Both ends open the connection by themselves before they measure. Were the second one's first
+// message an answer, it would open its side while the first one's is still being accepted, and UCX
+// 1.13 can crash there.
+void LinkPing::Start() {
+  Send(kGreeting, &greeting_, sizeof greeting_, [] {});
+  Receive(kGreeting, &greeted_, sizeof greeted_, [this] { first_ ? Ping() : Pong(); });
+}
+
+void LinkPing::Ping() {
+  const int counted = static_cast<int>(round_trips_.size());
+  const bool enough = counted >= kMost || (counted >= kLeast && Now() - started_ > kMostSeconds);
+  if (enough) {
+    latency_ = BestQuartile(round_trips_) / 2;
+    Finish();
+  }
+  out_ = latency_;
+  sent_ = Now();
+  if (++pings_ == kIgnored) started_ = sent_;
+  if (!enough) Receive(kPong, &in_, sizeof in_, [this] { OnPong(); });
+  Send(kPing, &out_, sizeof out_, [] {});
+}
+
+void LinkPing::OnPong() {
+  if (pings_ > kIgnored) round_trips_.push_back(Now() - sent_);
+  Ping();
+}
+
+void LinkPing::Pong() {
+  Receive(kPing, &in_, sizeof in_, [this] {
+    if (in_ != 0) {
+      if (!std::isfinite(in_) || in_ < 0) return FailWith("the peer sent no latency");
+      latency_ = in_;
+      return Finish();
+    }
+    Send(kPong, &out_, sizeof out_, [] {});
+    Pong();
+  });
+}
+
+}  // namespace adaptive_train

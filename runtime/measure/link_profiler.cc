@@ -1,0 +1,277 @@
+#include "runtime/measure/link_profiler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/limits.h"
+#include "runtime/fatal_error.h"
+#include "runtime/measure/device_speed.h"
+#include "runtime/measure/link_ping.h"
+#include "runtime/measure/link_statistics.h"
+#include "runtime/measure/link_stream.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr double kStreamSeconds = 0.08;
+/// A pair in doubt: longer than the periods of most quotas and of short bursts of others' traffic.
+constexpr double kRepeatSeconds = 0.12;
+/// Beyond this spread a measurement is in doubt.
+constexpr double kWavering = 0.18;
+/// Directions of one link that differ by more than this when measured at once are in doubt.
+constexpr double kUneven = 0.85;
+/// Two measurements this close are the same.
+constexpr double kAgreement = 0.1;
+/// Both directions at once disturb each other if that costs one of them more than this.
+constexpr double kUndisturbed = 0.07;
+/// Of the pairs of the first round; more make all later rounds go in turn.
+constexpr double kMostDisturbed = 0.1;
+constexpr double kDeviceSeconds = 0.2;
+
+constexpr std::chrono::milliseconds kPingDeadline = 10s;
+constexpr std::chrono::milliseconds kStreamDeadline = 15s;
+/// Until the slowest pair of a round is done with all it may do.
+constexpr std::chrono::milliseconds kRoundDeadline = kPingDeadline + 5 * kStreamDeadline;
+
+/// What a rank knows of the link that leads from a peer to itself, as it is sent to rank 0.
+struct Figures {
+  double latency_s = 0;
+  double bytes_per_second = 0;  // 0: not measured
+  double spread = 0;
+};
+
+Deadline In(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
+
+void WaitFor(Request request, std::chrono::milliseconds deadline) {
+  const auto done = request.Wait(In(deadline));
+  if (!done)
+    throw FatalError(RankExit::kTransport, done.error().operation, done.error().peer,
+                     done.error().cause);
+}
+
+/// One rank's part in all rounds.
+class LinkProfiler {
+ public:
+  LinkProfiler(const MeasureOrder& order, Communicator& communicator)
+      : order_(order),
+        communicator_(communicator),
+        in_turn_(order.in_turn),
+        from_(order.nodes.size()) {}
+
+  void Run() {
+    for (std::size_t i = 0; i < order_.rounds.size(); ++i) Round(i);
+  }
+  /// Index = rank; the own entry is free.
+  std::vector<Figures>& From() { return from_; }
+
+ private:
+  /// The other one of this rank's pair in a round.
+  static int PeerOf(const std::vector<RankPair>& round, int rank) {
+    for (const auto& [a, b] : round) {
+      if (a == rank) return b;
+      if (b == rank) return a;
+    }
+    return -1;
+  }
+
+  std::string Name(const char* what, int peer) const {
+    const auto name = [this](int rank) {
+      return order_.nodes[static_cast<std::size_t>(rank)].name;
+    };
+    const int self = communicator_.Rank();
+    return fmt::format("{} of {} - {}", what, name(std::min(self, peer)),
+                       name(std::max(self, peer)));
+  }
+
+  /// Each operation of a rank gets tags of its own; both ends of a pair count alike.
+  LinkEnd End(int peer, std::size_t round, int operation) {
+    const auto number =
+        static_cast<std::uint64_t>(round) * 8 + static_cast<std::uint64_t>(operation);
+    return {communicator_.Thread(), peer, kForeignTags | (number << 8)};
+  }
+
+  /// A line in the rank's log for each round: what it saw of its link, and how long all took.
+  void Round(std::size_t index) {
+    const auto began = std::chrono::steady_clock::now();
+    const int peer = PeerOf(order_.rounds[index], communicator_.Rank());
+    bool doubtful = false, disturbed = false;
+    if (peer >= 0) {
+      Figures& figures = from_[static_cast<std::size_t>(peer)];
+      figures.latency_s = Ping(peer, index);
+      LinkSlope slope = in_turn_ ? InTurn(peer, index, 2, kStreamSeconds)
+                                 : Stream(peer, index, 1, {true, true}, kStreamSeconds);
+      if (!in_turn_ && index == 0) {
+        const LinkSlope alone = InTurn(peer, index, 2, kStreamSeconds);
+        disturbed = slope.bytes_per_second <
+                    alone.bytes_per_second * (1 - std::max(kUndisturbed, 2 * alone.spread));
+        slope = alone;
+      }
+      figures.bytes_per_second = slope.bytes_per_second;
+      figures.spread = slope.spread;
+      doubtful = slope.spread > kWavering;
+    }
+    const bool again = Agree(index, peer, doubtful, disturbed);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    const Figures seen = peer < 0 ? Figures{} : from_[static_cast<std::size_t>(peer)];
+    fmt::print("round {} of {}: {} {:.4g} MB/s, {:.3g} us, spread {:.2f}{}{}; {:.3f} s\n",
+               index + 1, order_.rounds.size(),
+               peer < 0 ? "no peer" : "from " + order_.nodes[static_cast<std::size_t>(peer)].name,
+               seen.bytes_per_second / 1e6, seen.latency_s * 1e6, seen.spread,
+               in_turn_ ? ", in turn" : "", again ? ", repeated" : "", took.count());
+  }
+
+  /// Keeps the rounds in step, and has every rank know which pairs are measured again: those that
+  /// waver, and those whose directions differ when measured at once (what goes one way holds up the
+  /// other's grants). True if this rank's pair was.
+  bool Agree(std::size_t index, int peer, bool doubtful, bool disturbed) {
+    const auto self = static_cast<std::size_t>(communicator_.Rank());
+    const std::size_t size = order_.nodes.size();
+    std::vector<double> votes(2 * size + 1);
+    votes[self] = doubtful ? 1 : 0;
+    if (peer >= 0) votes[size + self] = from_[static_cast<std::size_t>(peer)].bytes_per_second;
+    votes[2 * size] = disturbed ? 1 : 0;
+    Vote(votes, index);
+    const auto in_doubt = [&](const RankPair& pair) {
+      const auto first = static_cast<std::size_t>(pair.first);
+      const auto second = static_cast<std::size_t>(pair.second);
+      const auto [less, more] = std::minmax(votes[size + first], votes[size + second]);
+      return votes[first] + votes[second] > 0 || (!in_turn_ && less < kUneven * more);
+    };
+    const auto& round = order_.rounds[index];
+    const bool any = std::any_of(round.begin(), round.end(), in_doubt);
+    const bool again = peer >= 0 && in_doubt(std::minmax(communicator_.Rank(), peer));
+    if (again) Repeat(peer, index);
+    if (index == 0 && votes[2 * size] > kMostDisturbed * static_cast<double>(2 * round.size()))
+      in_turn_ = true;
+    if (any) {
+      std::vector<double> done(1);
+      Vote(done, index);
+    }
+    return again;
+  }
+
+  void Vote(std::vector<double>& votes, std::size_t index) {
+    const auto done = communicator_.AllReduce(Purpose::kStatistic, std::span<double>(votes))
+                          .Wait(In(kRoundDeadline));
+    if (!done)
+      throw FatalError(
+          RankExit::kTransport,
+          fmt::format("agreement after round {} of {}", index + 1, order_.rounds.size()),
+          done.error().peer, done.error().cause);
+  }
+
+  void Repeat(int peer, std::size_t index) {
+    Figures& figures = from_[static_cast<std::size_t>(peer)];
+    const LinkSlope before{figures.bytes_per_second, figures.spread};
+    const LinkSlope again = InTurn(peer, index, 4, kRepeatSeconds);
+    // Alone and for longer is better than at once in any case.
+    const LinkSlope better = in_turn_ ? Reconciled(before, again, kAgreement) : again;
+    figures.bytes_per_second = better.bytes_per_second;
+    figures.spread = better.spread;
+  }
+
+  double Ping(int peer, std::size_t index) {
+    const auto ping = std::make_shared<LinkPing>(Name("latency", peer), End(peer, index, 0),
+                                                 communicator_.Rank() < peer);
+    WaitFor(communicator_.Launch(ping), kPingDeadline);
+    return ping->Latency();
+  }
+
+  /// Both directions one after the other; uses two numbers of operations.
+  LinkSlope InTurn(int peer, std::size_t index, int operation, double seconds) {
+    const bool first = communicator_.Rank() < peer;
+    const LinkSlope up = Stream(peer, index, operation, {first, !first}, seconds);
+    const LinkSlope down = Stream(peer, index, operation + 1, {!first, first}, seconds);
+    return first ? down : up;
+  }
+
+  LinkSlope Stream(int peer, std::size_t index, int operation, StreamWays ways, double seconds) {
+    const auto stream = std::make_shared<LinkStream>(
+        Name("bandwidth", peer), End(peer, index, operation), communicator_.Rank() < peer, ways,
+        from_[static_cast<std::size_t>(peer)].latency_s, seconds);
+    WaitFor(communicator_.Launch(stream), kStreamDeadline);
+    return stream->Received();
+  }
+
+  const MeasureOrder& order_;
+  Communicator& communicator_;
+  bool in_turn_;
+  std::vector<Figures> from_;
+};
+
+/// What one rank has measured: its incoming links, then its device.
+struct Row {
+  std::vector<Figures> from;
+  DeviceSpeed device;
+};
+
+std::vector<Row> Gather(Communicator& communicator, const Row& own) {
+  const std::size_t size = own.from.size();
+  const auto flat = [](auto& values) { return std::as_writable_bytes(std::span(values)); };
+  std::vector<Row> rows(static_cast<std::size_t>(communicator.Rank() == 0 ? size : 0));
+  Row sent = own;
+  std::vector<Request> requests;
+  const auto pass = [&](Row& row, auto transfer) {
+    requests.push_back(transfer(flat(row.from)));
+    requests.push_back(transfer(std::as_writable_bytes(std::span(&row.device, 1))));
+  };
+  if (communicator.Rank() != 0) {
+    pass(sent, [&](auto bytes) { return communicator.Send(0, Purpose::kStatistic, bytes); });
+  } else {
+    rows[0] = own;
+    for (std::size_t rank = 1; rank < size; ++rank) {
+      rows[rank].from.resize(size);
+      pass(rows[rank], [&](auto bytes) {
+        return communicator.Receive(static_cast<int>(rank), Purpose::kStatistic, bytes);
+      });
+    }
+  }
+  for (Request& request : requests) WaitFor(std::move(request), kRoundDeadline);
+  return rows;
+}
+
+Profile ProfileFrom(const MeasureOrder& order, const std::vector<Row>& rows) {
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  Profile profile;
+  for (std::size_t to = 0; to < rows.size(); ++to) {
+    const MeasuredNode& node = order.nodes[to];
+    for (std::size_t from = 0; from < rows.size(); ++from) {
+      const Figures& f = rows[to].from[from];
+      if (f.bytes_per_second <= 0) continue;
+      profile.links.push_back({order.nodes[from].name, node.name, f.latency_s, f.bytes_per_second,
+                               Evidence{1, f.spread, now}});
+    }
+    const DeviceSpeed& d = rows[to].device;
+    if (d.product_flops <= 0) continue;
+    profile.links.push_back(
+        {node.name, node.name, d.handover_s, d.bytes_per_second, Evidence{1, 0, now}});
+    profile.devices.push_back({node.name, node.device_kind, d.product_flops, d.bytes_per_second,
+                               Evidence{1, d.product_spread, now}});
+  }
+  return profile;
+}
+
+}  // namespace
+
+Profile MeasureNodes(const MeasureOrder& order, Communicator& communicator) {
+  Row own;
+  LinkProfiler links(order, communicator);
+  links.Run();
+  own.from = std::move(links.From());
+  if (order.devices) {
+    const MeasuredNode& self = order.nodes[static_cast<std::size_t>(communicator.Rank())];
+    const auto began = std::chrono::steady_clock::now();
+    own.device = MeasureDevice(self.threads, kDeviceSeconds);
+    fmt::print("device: {:.3f} s\n",
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  }
+  return ProfileFrom(order, Gather(communicator, own));
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,74 @@
+// Whole orders over real processes: every link of 1 to 5 nodes, a peer that dies on the way.
+#include "runtime/measure/link_profiler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/fatal_error.h"
+#include "tests/multi_process/forked_ranks.h"
+
+namespace adaptive_train {
+namespace {
+
+/// All pairs of `size` nodes, one pair a round.
+MeasureOrder EveryPair(int size) {
+  MeasureOrder order;
+  for (int i = 0; i < size; ++i) order.nodes.push_back({"n" + std::to_string(i), "cpu", 1});
+  for (int a = 0; a < size; ++a) {
+    for (int b = a + 1; b < size; ++b) order.rounds.push_back({{a, b}});
+  }
+  return order;
+}
+
+bool Sane(const Profile& profile, std::size_t links, std::size_t devices) {
+  for (const LinkMeasurement& link : profile.links) {
+    if (!(link.bytes_per_second > 1e5) || !std::isfinite(link.bytes_per_second) ||
+        !(link.latency_s > 0) || link.evidence.count != 1 || link.evidence.measured_at < 1e9)
+      return false;
+  }
+  return profile.links.size() == links && profile.devices.size() == devices &&
+         ProfileFromJson(ToJson(profile)).has_value();
+}
+
+class LinkProfilerSizes : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Nodes, LinkProfilerSizes, testing::Values(1, 2, 3, 4));
+
+TEST_P(LinkProfilerSizes, EveryLinkInBothDirectionsAndEveryDevice) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    const Profile profile = MeasureNodes(EveryPair(c.Size()), c);
+    const auto n = static_cast<std::size_t>(c.Size());
+    return c.Rank() == 0 ? Sane(profile, n * n, n) : profile.links.empty();
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(LinkProfiler, OnlyWhatWasOrderedIsMeasured) {
+  Ranks ranks(4, [](Communicator& c) {
+    MeasureOrder order = EveryPair(4);
+    order.rounds = {{{0, 2}, {1, 3}}};
+    order.devices = false;
+    order.in_turn = true;
+    const Profile profile = MeasureNodes(order, c);
+    return c.Rank() == 0 ? Sane(profile, 4, 0) : profile.links.empty();
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(LinkProfiler, APeerThatDiesIsNamedWithThePairAndTheOperation) {
+  Ranks ranks(3, [](Communicator& c) {
+    MeasureOrder order = EveryPair(3);
+    order.rounds = {{{1, 2}}};
+    if (c.Rank() == 2) ::raise(SIGKILL);
+    try {
+      MeasureNodes(order, c);
+    } catch (const FatalError& error) {
+      return error.Peer() == 2 && error.Operation() == "latency of n1 - n2";
+    }
+    return false;
+  });
+  EXPECT_EQ(ranks.Join(1), 0);
+}
+
+}  // namespace
+}  // namespace adaptive_train

@@ -1,0 +1,59 @@
+# Links and devices on one machine: the command without Slurm.
+load run
+
+setup() {
+  work=$(mktemp -d "$BATS_TEST_TMPDIR/links.XXXXXX")
+  store=file:$work/profiles.db
+}
+
+# links ARG...: the command in the work folder.
+links() { (cd "$work" && timeout --kill-after=10 60 "$bin/adaptive-train" links --store "$store" "$@" 3>&-); }
+
+@test "measured here and now: this machine's device, stored and shown again" {
+  links --measure --json >"$work/measured.json"
+  jq -e '.format_version == 1 and (.devices | length) == 1 and .devices[0].product_flops > 1e6
+    and (.links | length) == 1 and .links[0].from == .links[0].to' "$work/measured.json"
+  links --json >"$work/stored.json"
+  cmp "$work/measured.json" "$work/stored.json"
+  links | grep -q ' GFLOP/s, copies '
+  [[ -s $work/runs/links/logs/measure-0.log ]]
+  links --svg "$work/links.svg" && grep -q '^</svg>$' "$work/links.svg"
+}
+
+@test "measuring twice counts twice, or replaces what has changed" {
+  links --measure >/dev/null
+  links --measure >/dev/null
+  links --json | jq -e '.devices[0].evidence.count | . == 1 or . == 2'
+}
+
+@test "a Ctrl-C while measuring ends it with 130 and leaves no process" {
+  # A wide matrix product keeps the rank busy long enough to be met.
+  (cd "$work" && exec "$bin/adaptive-train" links --store "$store" --measure >"$work/out" 2>"$work/err" 3>&-) &
+  launcher=$!
+  wait_until 20 started_ranks
+  mapfile -t ranks < <(started_ranks)
+  kill -INT "$launcher"
+  ends_with 130
+  wait_until 5 all_gone "${ranks[@]}"
+}
+
+@test "a rank that dies while measuring: one line, exit 5" {
+  (cd "$work" && exec "$bin/adaptive-train" links --store "$store" --measure >"$work/out" 2>"$work/err" 3>&-) &
+  launcher=$!
+  wait_until 20 started_ranks
+  kill -KILL "$(started_ranks)"
+  ends_with 5
+  grep -E '^adaptive-train links: measuring the nodes: .*rank 0 on ' "$work/err"
+}
+
+@test "wrong input is refused in one line" {
+  run links
+  [[ $status -eq 2 && $output == "adaptive-train links: no links are stored in $work/profiles.db yet"* ]]
+  run links --cluster x --measure
+  [[ $status -eq 2 && $output == *"--measure measures the nodes of this job"* ]]
+  run links --nonsense
+  [[ $status -eq 2 ]]
+  echo garbage >"$work/profiles.db"
+  run links
+  [[ $status -eq 6 ]]
+}

@@ -1,0 +1,161 @@
+#include "tests/oracle/terms.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace adaptive_train::oracle {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();  // over a link that is not there
+
+const ProblemDevice& DeviceAt(const PlanProblem& problem, int device) {
+  return problem.devices.at(static_cast<std::size_t>(device));
+}
+
+const LayerSeconds& SecondsAt(const PlanProblem& problem, int device, int layer) {
+  const int kind = DeviceAt(problem, device).kind;
+  return problem.kinds.at(static_cast<std::size_t>(kind))
+      .layers.at(static_cast<std::size_t>(layer));
+}
+
+const ProblemLayer& LayerAt(const PlanProblem& problem, int layer) {
+  return problem.layers.at(static_cast<std::size_t>(layer));
+}
+
+double Divisor(const PlanProblem& problem, int device, int layer, int tensor) {
+  const double standing = DeviceAt(problem, device).standing;
+  return LayerAt(problem, layer).splits ? standing * tensor : standing;
+}
+
+/// Two all-reduces of a layer's outputs inside a node.
+double TwoAllReduces(const PlanProblem& problem, int device, int layer, int tensor,
+                     double samples) {
+  if (tensor == 1 || !LayerAt(problem, layer).splits) return 0;
+  const int node = DeviceAt(problem, device).node;
+  const LinkSpeed& link = problem.links.At(node, node);
+  const double bytes = samples * LayerAt(problem, layer).boundary_bytes;
+  if (link.bytes_per_second <= 0) return kNever;
+  return 2 * 2 * (tensor - 1) * (link.latency_s + bytes / (tensor * link.bytes_per_second));
+}
+
+double Share(const PlanProblem& problem, Recompute recompute) {
+  return problem.recompute_share.at(static_cast<std::size_t>(recompute));
+}
+
+double OneWay(const PlanProblem& problem, int from, int to, double bytes) {
+  const LinkSpeed& link = problem.links.At(from, to);
+  return link.bytes_per_second > 0 ? link.latency_s + bytes / link.bytes_per_second : kNever;
+}
+
+double SentBytes(const PlanProblem& problem, int layer, const std::vector<bool>& compressed) {
+  const ProblemLayer& of = LayerAt(problem, layer);
+  return compressed.at(static_cast<std::size_t>(layer)) ? of.compressed_bytes : of.gradient_bytes;
+}
+
+double ScratchOf(const PlanProblem& problem, std::int64_t micro_batch) {
+  const std::vector<double>& known = problem.scratch_bytes;
+  if (known.empty()) return 0;
+  const auto wanted = static_cast<std::size_t>(micro_batch);
+  if (wanted <= known.size()) return known[wanted - 1];
+  const double slope = known.back() - (known.size() == 1 ? 0 : known[known.size() - 2]);
+  return known.back() + slope * static_cast<double>(wanted - known.size());
+}
+
+}  // namespace
+
+double ForwardOf(const PlanProblem& problem, int device, int layer, int tensor, double samples) {
+  const Line& line = SecondsAt(problem, device, layer).forward;
+  return (line.fixed + line.per_sample * samples) / Divisor(problem, device, layer, tensor) +
+         TwoAllReduces(problem, device, layer, tensor, samples);
+}
+
+double BackwardOf(const PlanProblem& problem, int device, int layer, int tensor,
+                  Recompute recompute, double samples) {
+  const LayerSeconds& seconds = SecondsAt(problem, device, layer);
+  const double again =
+      Share(problem, recompute) * (seconds.forward.fixed + seconds.forward.per_sample * samples);
+  const double own = seconds.backward.fixed + seconds.backward.per_sample * samples;
+  return (own + again) / Divisor(problem, device, layer, tensor) +
+         TwoAllReduces(problem, device, layer, tensor, samples);
+}
+
+double UpdateOf(const PlanProblem& problem, int device, int layer, int tensor, int data,
+                int shard) {
+  return SecondsAt(problem, device, layer).update / Divisor(problem, device, layer, tensor) /
+         (shard >= 1 ? data : 1);
+}
+
+double ThereAndBack(const PlanProblem& problem, int node, int other, double bytes) {
+  return OneWay(problem, node, other, bytes) + OneWay(problem, other, node, bytes);
+}
+
+RingLinks LinksOfRing(const PlanProblem& problem, const std::vector<int>& nodes) {
+  RingLinks links;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const LinkSpeed& link = problem.links.At(nodes[i], nodes[(i + 1) % nodes.size()]);
+    links.bytes_per_second = std::min(links.bytes_per_second, link.bytes_per_second);
+    links.latency_s = std::max(links.latency_s, link.latency_s);
+  }
+  return links;
+}
+
+double RingSeconds(const RingLinks& links, int data, double bytes) {
+  if (links.bytes_per_second <= 0) return kNever;
+  return 2 * (data - 1) * (2 * links.latency_s + bytes / (data * links.bytes_per_second));
+}
+
+bool Compresses(const PlanProblem& problem, int layer, const RingLinks& links, int data) {
+  const ProblemLayer& of = LayerAt(problem, layer);
+  if (data == 1 || of.compressed_bytes <= 0) return false;
+  return RingSeconds(links, data, of.compressed_bytes) + of.compression_s <
+         RingSeconds(links, data, of.gradient_bytes);
+}
+
+double ExchangeTerms::Exposed(double backward) const {
+  return std::max(whole - backward, first_layer) + compression;
+}
+
+ExchangeTerms ExchangeOf(const PlanProblem& problem, LayerRange range,
+                         const std::vector<bool>& compressed, const RingLinks& links, int data) {
+  ExchangeTerms terms;
+  if (data == 1) return terms;
+  double bytes = 0;
+  for (int layer = range.first; layer < range.end; ++layer) {
+    bytes += SentBytes(problem, layer, compressed);
+    if (compressed.at(static_cast<std::size_t>(layer)))
+      terms.compression += LayerAt(problem, layer).compression_s;
+  }
+  terms.whole = RingSeconds(links, data, bytes);
+  terms.first_layer = RingSeconds(links, data, SentBytes(problem, range.first, compressed));
+  return terms;
+}
+
+MemoryTerms MemoryOfStage(const PlanProblem& problem, LayerRange range,
+                          const MemoryChoice& choice) {
+  const auto recompute = static_cast<std::size_t>(choice.recompute);
+  const auto samples = static_cast<double>(choice.micro_batch);
+  MemoryTerms terms;
+  for (int layer = range.first; layer < range.end; ++layer) {
+    const ProblemLayer& of = LayerAt(problem, layer);
+    double bytes = of.parameter_bytes;
+    bytes += of.gradient_bytes / (choice.shard == 2 ? choice.data : 1);
+    bytes += of.optimizer_bytes / (choice.shard >= 1 ? choice.data : 1);
+    bytes += problem.snapshot_share * of.parameter_bytes / choice.data;
+    if (choice.data > 1) bytes += of.gradient_bytes / choice.data;
+    const double split = of.splits ? choice.tensor : 1;
+    terms.fixed += bytes / split;
+    terms.in_flight += samples * of.activation_bytes.at(recompute) / split;
+  }
+  terms.fixed += problem.base_bytes + samples * problem.workspace_bytes.at(recompute) +
+                 ScratchOf(problem, choice.micro_batch);
+  const bool last = range.end == static_cast<int>(problem.layers.size());
+  if (problem.tied && choice.stages > 1 && last) {
+    const ProblemLayer& first = problem.layers.front();
+    terms.fixed += problem.tied_bytes *
+                   (first.parameter_bytes + first.gradient_bytes + first.optimizer_bytes) /
+                   first.gradient_bytes;
+  }
+  return terms;
+}
+
+}  // namespace adaptive_train::oracle

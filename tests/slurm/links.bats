@@ -1,0 +1,77 @@
+# Measured links in a Slurm job: bandwidths as limited, stored, checked by the next job, measured anew where they changed.
+load box
+load job
+
+setup_file() {
+  export ADAPTIVE_TRAIN_BOX=${ADAPTIVE_TRAIN_BOX:-/var/tmp/adaptive-train-box}
+  printf '%s\n' 'n1 n2 200mbit' 'n1 n3 50mbit' 'n2 n3 50mbit' >"$BATS_FILE_TMPDIR/links"
+  box_up_once --nodes 3 --links "$BATS_FILE_TMPDIR/links"
+}
+teardown_file() { box_down; }
+setup() {
+  make_job_home
+  box link n1 n2 200mbit
+}
+
+# measure_now: in an allocation of all nodes, with a store of its own.
+measure_now() {
+  box_on ctl bash -c "cd '$home' && salloc --quiet -N3 adaptive-train links --measure --json --store 'file:$home/runs/links.db'"
+}
+# rate FROM TO: Mbit/s.
+rate() {
+  jq --arg a "$1" --arg b "$2" '.links[] | select(.from == $a and .to == $b) | .bytes_per_second * 8e-6' "$home/measured.json"
+}
+between() { awk -v x="$1" -v low="$2" -v high="$3" 'BEGIN { print x; exit !(x > low && x < high) }'; }
+
+@test "every link is near its limit, both ways, and is stored" {
+  mkdir -p "$home/runs" && chown --reference="$home" "$home/runs"
+  measure_now >"$home/measured.json"
+  between "$(rate n1 n2)" 120 240
+  between "$(rate n2 n1)" 120 240
+  between "$(rate n3 n1)" 30 60
+  between "$(rate n2 n3)" 30 60
+  jq -e '[.links[] | select(.from != .to)] | length == 6' "$home/measured.json"
+  jq -e '[.devices[].node] == ["n1","n2","n3"]' "$home/measured.json"
+  box_on ctl adaptive-train links --store "file:$home/runs/links.db" | grep -E '^n1 '
+  [[ -s $(echo "$home"/runs/links-*/logs/measure-2.log) ]]
+}
+
+@test "a second job checks one round only; a link that changed has its nodes measured again" {
+  first=$(submit -N3 -- --train.steps=1)
+  wait_until 90 job_over "$first"
+  grep -F 'links: 3 of 3 pairs measured, 0 checked' "$home/slurm-$first.out"
+  second=$(submit -N3 -- --train.steps=1)
+  wait_until 90 job_over "$second"
+  grep -F 'links: 0 of 3 pairs measured, 1 checked, 2 taken from the store' "$home/slurm-$second.out"
+  # Whichever pair the next jobs check, one of three is the changed one.
+  box link n1 n2 20mbit
+  for _ in 1 2 3; do
+    next=$(submit -N3 -- --train.steps=1)
+    wait_until 90 job_over "$next"
+    grep '^links:' "$home/slurm-$next.out"
+  done
+  grep -hE '^links: [12] of 3 pairs measured, 1 checked' "$home"/slurm-*.out
+  box_on ctl adaptive-train links --json >"$home/measured.json"
+  between "$(rate n1 n2)" 10 30
+}
+
+@test "with reuse=never all is measured each time" {
+  for _ in 1 2; do
+    job=$(box_on ctl sbatch --parsable -N3 --adaptive-train=reuse=never job.sh --train.steps=1)
+    wait_until 90 job_over "$job"
+    grep -F 'links: 3 of 3 pairs measured' "$home/slurm-$job.out"
+  done
+}
+
+@test "a node that dies while it is measured: the node is named, exit 5" {
+  box_on ctl bash -c "cd '$home' && salloc --quiet -N3 adaptive-train links --measure --store 'file:$home/runs/links.db'" \
+    >"$home/out" 2>"$home/err" 3>&- &
+  measuring=$!
+  wait_until 20 worker_pid n3
+  box_root n3 kill -KILL "$(worker_pid n3)"
+  status=0
+  wait "$measuring" || status=$?
+  cat "$home/err"
+  [[ $status -eq 5 ]]
+  grep -E '^adaptive-train links: measuring the nodes: rank 2 on n3 failed' "$home/err"
+}

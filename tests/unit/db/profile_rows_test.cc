@@ -1,0 +1,172 @@
+// Measurements that are stored come back: merged, for the nodes and kinds asked for, with the
+// nodes' failures.
+#include <SQLiteCpp/Database.h>
+
+#include <limits>
+#include <optional>
+
+#include "tests/unit/db/store_fixture.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr double kNow = 2e9;
+
+class ProfileRowsTest : public StoreTest {
+ protected:
+  ProfileRowsTest() {
+    auto opened = ProfileStore::Open(Location());
+    if (!opened) throw std::runtime_error(opened.error().message);
+    store_.emplace(std::move(*opened));
+  }
+  void Save(const Profile& profile, const std::string& cluster = "alpha") {
+    const auto saved = store_->SaveMeasurements(cluster, profile);
+    EXPECT_TRUE(saved) << saved.error().message;
+  }
+  Profile Find(const ProfileQuery& query) {
+    auto profile = store_->ProfileOf(query);
+    EXPECT_TRUE(profile) << profile.error().message;
+    return profile.value_or(Profile{});
+  }
+  void Failed(const std::string& host, double time, const std::string& cluster = "alpha") {
+    JobRecord job = SampleJob();
+    job.cluster = cluster;
+    const auto id = store_->BeginJob(job);
+    ASSERT_TRUE(id);
+    FailureRecord failure;
+    failure.time = time;
+    failure.host = host;
+    failure.kind = "killed";
+    ASSERT_TRUE(store_->RecordFailure(*id, failure));
+  }
+
+  std::optional<ProfileStore> store_;
+};
+
+LinkMeasurement Link(const std::string& from, const std::string& to, double rate) {
+  return {from, to, 1e-4, rate, {1, 0.05, kNow}};
+}
+
+ProfileQuery Query(std::vector<std::string> nodes) {
+  return {"alpha", std::move(nodes), {"cpu"}, "model", kNow};
+}
+
+TEST_F(ProfileRowsTest, AllFiguresComeBackAsTheyWereStored) {
+  Profile profile;
+  profile.links = {{"n1", "n2", 2e-4, 5e6, {3, 0.1, 1234.5}}};
+  profile.devices = {{"n1", "cpu", 1.5e11, 8e9, {2, 0.2, 99.25}}};
+  profile.layers = {{"cpu", "model", "block", 4, 0.5, 1.0, 0.25, 0.125, {5, 0.3, 77}}};
+  Save(profile);
+  const Profile found = Find(Query({"n1", "n2"}));
+  ASSERT_EQ(found.links.size(), 1u);
+  EXPECT_EQ(found.links[0].from, "n1");
+  EXPECT_EQ(found.links[0].to, "n2");
+  EXPECT_EQ(found.links[0].latency_s, 2e-4);
+  EXPECT_EQ(found.links[0].bytes_per_second, 5e6);
+  EXPECT_EQ(found.links[0].evidence.count, 3);
+  EXPECT_EQ(found.links[0].evidence.spread, 0.1);
+  EXPECT_EQ(found.links[0].evidence.measured_at, 1234.5);
+  ASSERT_EQ(found.devices.size(), 1u);
+  EXPECT_EQ(found.devices[0].node, "n1");
+  EXPECT_EQ(found.devices[0].product_flops, 1.5e11);
+  EXPECT_EQ(found.devices[0].bytes_per_second, 8e9);
+  EXPECT_EQ(found.devices[0].evidence.measured_at, 99.25);
+  ASSERT_EQ(found.layers.size(), 1u);
+  EXPECT_EQ(found.layers[0].layer, "block");
+  EXPECT_EQ(found.layers[0].micro_batch, 4);
+  EXPECT_EQ(found.layers[0].forward_s, 0.5);
+  EXPECT_EQ(found.layers[0].backward_s, 1.0);
+  EXPECT_EQ(found.layers[0].update_s, 0.25);
+  EXPECT_EQ(found.layers[0].gradient_variance, 0.125);
+  EXPECT_EQ(found.layers[0].evidence.count, 5);
+}
+
+TEST_F(ProfileRowsTest, OnlyWhatWasAskedForComesBack) {
+  Profile profile;
+  profile.links = {Link("n1", "n2", 1), Link("n2", "n1", 2), Link("n1", "n3", 3),
+                   Link("n1", "n1", 4)};
+  profile.devices = {{"n1", "cpu", 1, 1, {1, 0, 1}},
+                     {"n9", "cpu", 1, 1, {1, 0, 1}},
+                     {"n1", "other", 1, 1, {1, 0, 1}}};
+  profile.layers = {{"cpu", "model", "block", 1, 1, 1, 0, 0, {1, 0, 1}},
+                    {"cpu", "another", "block", 1, 1, 1, 0, 0, {1, 0, 1}},
+                    {"other", "model", "block", 1, 1, 1, 0, 0, {1, 0, 1}}};
+  Save(profile);
+  Save(profile, "beta");
+  const Profile found = Find(Query({"n1", "n2"}));
+  EXPECT_EQ(found.links.size(), 3u);
+  EXPECT_EQ(found.devices.size(), 2u) << "of the kind, whatever the node";
+  EXPECT_EQ(found.layers.size(), 1u);
+  ProfileQuery without_model = Query({"n1"});
+  without_model.model_key.clear();
+  EXPECT_TRUE(Find(without_model).layers.empty());
+}
+
+TEST_F(ProfileRowsTest, ASecondMeasurementIsMerged) {
+  Save({{Link("n1", "n2", 100)}, {}, {}, {}});
+  Save({{Link("n1", "n2", 104)}, {}, {}, {}});
+  const Profile agreed = Find(Query({"n1", "n2"}));
+  EXPECT_DOUBLE_EQ(agreed.links.at(0).bytes_per_second, 102);
+  EXPECT_EQ(agreed.links.at(0).evidence.count, 2);
+  Save({{Link("n1", "n2", 30)}, {}, {}, {}});
+  const Profile replaced = Find(Query({"n1", "n2"}));
+  EXPECT_EQ(replaced.links.at(0).bytes_per_second, 30);
+  EXPECT_EQ(replaced.links.at(0).evidence.count, 1);
+}
+
+TEST_F(ProfileRowsTest, FiguresThatCannotBeAreRefusedAndNothingIsStored) {
+  for (double bad : {0.0, -1.0, std::numeric_limits<double>::infinity(),
+                     std::numeric_limits<double>::quiet_NaN()}) {
+    const auto saved = store_->SaveMeasurements(
+        "alpha", {{Link("n1", "n2", 5), Link("n2", "n1", bad)}, {}, {}, {}});
+    ASSERT_FALSE(saved);
+    EXPECT_EQ(saved.error().exit_code, ExitCode::kStore);
+    EXPECT_NE(saved.error().message.find("link n2 to n1"), std::string::npos);
+  }
+  LinkMeasurement unfounded = Link("n1", "n2", 5);
+  unfounded.evidence.count = 0;
+  EXPECT_FALSE(store_->SaveMeasurements("alpha", {{unfounded}, {}, {}, {}}));
+  EXPECT_TRUE(Find(Query({"n1", "n2"})).links.empty());
+}
+
+TEST_F(ProfileRowsTest, RowsChangedByHandAreLeftOut) {
+  Save({{Link("n1", "n2", 5), Link("n2", "n1", 6)}, {}, {}, {}});
+  SQLite::Database(Location().path.string(), SQLite::OPEN_READWRITE)
+      .exec("UPDATE link_profiles SET bytes_per_second = -1 WHERE from_node = 'n1'");
+  const Profile found = Find(Query({"n1", "n2"}));
+  ASSERT_EQ(found.links.size(), 1u);
+  EXPECT_EQ(found.links[0].from, "n2");
+  Save({{Link("n1", "n2", 7)}, {}, {}, {}});
+  EXPECT_EQ(Find(Query({"n1", "n2"})).links.at(0).bytes_per_second, 7);
+}
+
+TEST_F(ProfileRowsTest, FailuresOfANodeFadeWithTheirAge) {
+  Failed("n1", kNow);
+  Failed("n1", kNow - kConfidenceHalfLife);
+  Failed("n2", kNow - 2 * kConfidenceHalfLife);
+  Failed("n2", kNow, "beta");
+  Failed("n3", kNow - 50 * kConfidenceHalfLife);
+  const Profile found = Find(Query({"n1", "n2", "n3", "n4"}));
+  ASSERT_EQ(found.nodes.size(), 2u);
+  EXPECT_EQ(found.nodes[0].node, "n1");
+  EXPECT_NEAR(found.nodes[0].failures, 1.5, 1e-9);
+  EXPECT_EQ(found.nodes[1].node, "n2");
+  EXPECT_NEAR(found.nodes[1].failures, 0.25, 1e-9);
+}
+
+TEST_F(ProfileRowsTest, EverythingOfAClusterAndWhichThereAre) {
+  Profile profile;
+  profile.links = {Link("n1", "n2", 1), Link("n3", "n3", 2)};
+  profile.devices = {{"n1", "cpu", 1, 1, {1, 0, 1}}, {"n1", "other", 1, 1, {1, 0, 1}}};
+  Save(profile);
+  Save({{Link("m1", "m2", 1)}, {}, {}, {}}, "beta");
+  const auto found = store_->MeasurementsOf("alpha");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->links.size(), 2u);
+  EXPECT_EQ(found->devices.size(), 2u);
+  EXPECT_EQ(store_->MeasuredClusters(), (std::vector<std::string>{"alpha", "beta"}));
+  EXPECT_TRUE(store_->MeasurementsOf("gamma")->links.empty());
+}
+
+}  // namespace
+}  // namespace adaptive_train

@@ -1,0 +1,115 @@
+// Which stored links are believed, which are checked, and what a check that fails leads to.
+#include "launcher/profile_reuse.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <stdexcept>
+
+namespace adaptive_train {
+namespace {
+
+constexpr double kNow = 2e9;
+
+std::vector<MeasuredNode> Nodes(int count) {
+  std::vector<MeasuredNode> nodes;
+  for (int i = 0; i < count; ++i) nodes.push_back({"n" + std::to_string(i), "cpu", 1});
+  return nodes;
+}
+
+Evidence Fresh() { return {1, 0.02, kNow}; }
+
+/// Everything of `nodes` as one job has just measured it.
+Profile Full(const std::vector<MeasuredNode>& nodes) {
+  Profile profile;
+  for (const MeasuredNode& from : nodes) {
+    for (const MeasuredNode& to : nodes)
+      profile.links.push_back({from.name, to.name, 1e-4, 1e8, Fresh()});
+    profile.devices.push_back({from.name, from.device_kind, 1e11, 1e10, Fresh()});
+  }
+  return profile;
+}
+
+LinkMeasurement& LinkOf(Profile& profile, const std::string& from, const std::string& to) {
+  for (LinkMeasurement& link : profile.links) {
+    if (link.from == from && link.to == to) return link;
+  }
+  throw std::runtime_error("no such link");
+}
+
+TEST(PlanReuse, WithoutAnythingStoredAllIsMeasured) {
+  const ReusePlan plan = PlanReuse({}, Nodes(5), kNow, true, 0);
+  EXPECT_EQ(plan.missing.size(), 10u);
+  EXPECT_TRUE(plan.check.empty());
+  EXPECT_TRUE(plan.devices);
+}
+
+TEST(PlanReuse, WhatIsFreshIsCheckedInOneRoundThatTurns) {
+  const auto nodes = Nodes(8);
+  std::set<RankPair> checked;
+  for (int turn = 0; turn < 7; ++turn) {
+    const ReusePlan plan = PlanReuse(Full(nodes), nodes, kNow, true, turn);
+    EXPECT_TRUE(plan.missing.empty());
+    EXPECT_FALSE(plan.devices);
+    EXPECT_EQ(plan.check.size(), 4u);
+    checked.insert(plan.check.begin(), plan.check.end());
+  }
+  EXPECT_EQ(checked.size(), 28u);
+}
+
+TEST(PlanReuse, NeverMeasuresAll) {
+  const ReusePlan plan = PlanReuse(Full(Nodes(4)), Nodes(4), kNow, false, 0);
+  EXPECT_EQ(plan.missing.size(), 6u);
+  EXPECT_TRUE(plan.devices);
+}
+
+TEST(PlanReuse, OneStaleDirectionOrANewNodeIsMeasured) {
+  Profile stored = Full(Nodes(3));
+  LinkOf(stored, "n2", "n1").evidence.measured_at = kNow - 3 * kConfidenceHalfLife;
+  const ReusePlan plan = PlanReuse(stored, Nodes(4), kNow, true, 0);
+  const std::set<RankPair> missing(plan.missing.begin(), plan.missing.end());
+  EXPECT_EQ(missing, (std::set<RankPair>{{0, 3}, {1, 2}, {1, 3}, {2, 3}}));
+  EXPECT_TRUE(plan.devices) << "the new node has none";
+}
+
+TEST(PlanReuse, AnotherKindOfDeviceIsMeasured) {
+  auto nodes = Nodes(3);
+  const Profile stored = Full(nodes);
+  nodes[1].device_kind = "cpu, 0.50 CPUs";
+  const ReusePlan plan = PlanReuse(stored, nodes, kNow, true, 0);
+  EXPECT_TRUE(plan.missing.empty());
+  EXPECT_TRUE(plan.devices);
+}
+
+TEST(ChangedNodes, AreThoseWhoseCheckedLinkContradictsTheStore) {
+  const auto nodes = Nodes(4);
+  const Profile stored = Full(nodes);
+  Profile checked;
+  checked.links = {{"n0", "n1", 1e-4, 1.1e8, Fresh()},
+                   {"n1", "n0", 1e-4, 0.9e8, Fresh()},
+                   {"n2", "n3", 1e-4, 1.0e8, Fresh()},
+                   {"n3", "n2", 1e-4, 0.8e8, Fresh()}};
+  EXPECT_EQ(ChangedNodes(stored, checked, nodes), (std::vector<int>{2, 3}));
+  EXPECT_EQ(PairsOf({2, 3}, 4, {{0, 1}, {2, 3}}),
+            (std::vector<RankPair>{{0, 2}, {0, 3}, {1, 2}, {1, 3}}));
+}
+
+TEST(WithMeasured, MergesWhatIsKnownAndAddsWhatIsNew) {
+  Profile known;
+  known.links = {{"a", "b", 1e-4, 100, Fresh()}, {"b", "a", 1e-4, 100, Fresh()}};
+  known.nodes = {{"a", 2}};
+  Profile fresh;
+  fresh.links = {
+      {"a", "b", 1e-4, 104, Fresh()}, {"b", "a", 1e-4, 50, Fresh()}, {"a", "c", 1e-4, 70, Fresh()}};
+  fresh.devices = {{"a", "cpu", 1, 1, Fresh()}};
+  const Profile both = WithMeasured(known, fresh);
+  ASSERT_EQ(both.links.size(), 3u);
+  EXPECT_DOUBLE_EQ(both.links[0].bytes_per_second, 102);
+  EXPECT_DOUBLE_EQ(both.links[1].bytes_per_second, 50);
+  EXPECT_DOUBLE_EQ(both.links[2].bytes_per_second, 70);
+  EXPECT_EQ(both.devices.size(), 1u);
+  EXPECT_EQ(both.nodes.size(), 1u);
+}
+
+}  // namespace
+}  // namespace adaptive_train

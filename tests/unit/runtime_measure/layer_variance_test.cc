@@ -1,0 +1,155 @@
+// Gradient variance against the paper's equation (2), written out.
+#include "runtime/measure/layer_variance.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "core/counter_random.h"
+
+namespace adaptive_train {
+namespace {
+
+using testing::DoubleNear;
+using testing::Each;
+using testing::SizeIs;
+
+constexpr ModelDims kSmall{.layers = 3, .heads = 2, .hidden = 16, .sequence = 8, .vocab = 20};
+
+/// sigma^2 over the mean of ||g||^2, elements [begin, end), over the steps.
+double Equation2(const std::vector<std::vector<float>>& steps, std::size_t begin, std::size_t end) {
+  const auto n = static_cast<double>(steps.size());
+  double variance = 0, square = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    double mean = 0;
+    for (const auto& g : steps) mean += g[i] / n;
+    for (const auto& g : steps) {
+      variance += (g[i] - mean) * (g[i] - mean) / n;
+      square += static_cast<double>(g[i]) * g[i] / n;
+    }
+  }
+  return variance / square;
+}
+
+/// A gradient of `signal` everywhere plus `noise` times a normal variable of the step.
+std::vector<float> Gradient(std::size_t size, std::uint32_t step, double signal, double noise) {
+  const CounterRandom random(5, RandomPurpose::kInitialization);
+  std::vector<float> g(size);
+  for (std::size_t i = 0; i < size; ++i)
+    g[i] = static_cast<float>(signal + noise * random.Normal({.step = step, .element = i}));
+  return g;
+}
+
+TEST(LayersOf, CutsTheArenaWithoutGaps) {
+  for (bool tied : {true, false}) {
+    ModelDims dims = kSmall;
+    dims.tie_embeddings = tied;
+    const ParameterLayout layout(dims, StageSlice::Whole(dims));
+    const auto layers = LayersOf(layout);
+    ASSERT_THAT(layers, SizeIs(5));
+    std::size_t end = 0;
+    for (const LayerElements& layer : layers) {
+      EXPECT_EQ(layer.begin, end);
+      EXPECT_GT(layer.size(), 0u);
+      end = layer.end;
+    }
+    EXPECT_EQ(end, static_cast<std::size_t>(layout.size()));
+    EXPECT_EQ(layers[1].begin, static_cast<std::size_t>(layout.OffsetOf("h.0.ln_1.weight")));
+    EXPECT_EQ(layers[4].begin, static_cast<std::size_t>(layout.OffsetOf("ln_f.weight")));
+    EXPECT_EQ(layers[1].size(), layers[3].size());
+  }
+}
+
+TEST(LayersOf, AStageHasWhatItHolds) {
+  const auto middle = LayersOf(ParameterLayout(kSmall, {1, 3, false, false}));
+  ASSERT_THAT(middle, SizeIs(4));
+  EXPECT_EQ(middle[0].size(), 0u);
+  EXPECT_EQ(middle[1].size(), middle[2].size());
+  EXPECT_EQ(middle[3].size(), 0u);
+}
+
+TEST(LayerVariance, IsEquation2WhereEveryElementIsLookedAt) {
+  const ParameterLayout layout(kSmall, StageSlice::Whole(kSmall));
+  const auto layers = LayersOf(layout);
+  LayerVariance variance(layout);
+  std::vector<std::vector<float>> steps;
+  for (std::uint32_t step = 0; step < 4; ++step) {
+    steps.push_back(Gradient(static_cast<std::size_t>(layout.size()), step, 0.5, 1));
+    variance.Take(steps.back(), 1);
+    variance.Count();
+  }
+  const auto relative = variance.Relative();
+  ASSERT_THAT(relative, SizeIs(layers.size()));
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    ASSERT_LE(layers[layer].size(), LayerVariance::kSamples);
+    EXPECT_THAT(relative[layer],
+                DoubleNear(Equation2(steps, layers[layer].begin, layers[layer].end), 1e-6));
+  }
+}
+
+TEST(LayerVariance, SamplesOfLargeLayersComeClose) {
+  const ModelDims large{.layers = 1, .heads = 2, .hidden = 128, .sequence = 8, .vocab = 2000};
+  const ParameterLayout layout(large, StageSlice::Whole(large));
+  const auto layers = LayersOf(layout);
+  ASSERT_GT(layers[1].size(), 8 * LayerVariance::kSamples);
+  LayerVariance variance(layout);
+  std::vector<std::vector<float>> steps;
+  for (std::uint32_t step = 0; step < 3; ++step) {
+    steps.push_back(Gradient(static_cast<std::size_t>(layout.size()), step, 0.7, 1));
+    variance.Take(steps.back(), 1);
+    variance.Count();
+  }
+  const double exact = Equation2(steps, layers[1].begin, layers[1].end);
+  EXPECT_THAT(variance.Relative()[1], DoubleNear(exact, 0.02 * exact));
+}
+
+TEST(LayerVariance, SameGradientsHaveNoneAndScaleDoesNotMatter) {
+  const ParameterLayout layout(kSmall, StageSlice::Whole(kSmall));
+  const auto g = Gradient(static_cast<std::size_t>(layout.size()), 1, 0, 1);
+  LayerVariance same(layout), scaled(layout);
+  for (int step = 0; step < 3; ++step) {
+    same.Take(g, 1);
+    same.Count();
+    // Loss scales differ from step to step, and are taken out again.
+    std::vector<float> larger = g;
+    const float scale = static_cast<float>(1 << (4 * step));
+    for (float& value : larger) value *= scale;
+    scaled.Take(larger, 1 / scale);
+    scaled.Count();
+  }
+  EXPECT_THAT(same.Relative(), Each(DoubleNear(0, 1e-12)));
+  EXPECT_THAT(scaled.Relative(), Each(DoubleNear(0, 1e-12)));
+}
+
+TEST(LayerVariance, OneStepOrNoGradientIsNoVariance) {
+  const ParameterLayout layout(kSmall, StageSlice::Whole(kSmall));
+  const auto size = static_cast<std::size_t>(layout.size());
+  LayerVariance one(layout), none(layout);
+  one.Take(Gradient(size, 1, 0, 1), 1);
+  one.Count();
+  EXPECT_THAT(one.Relative(), Each(0));
+  for (int step = 0; step < 2; ++step) {
+    none.Take(std::vector<float>(size), 1);
+    none.Count();
+  }
+  EXPECT_THAT(none.Relative(), Each(0));
+}
+
+TEST(LayerVariance, AStepThatIsNotCountedLeavesNothing) {
+  const ParameterLayout layout(kSmall, StageSlice::Whole(kSmall));
+  const auto size = static_cast<std::size_t>(layout.size());
+  LayerVariance variance(layout), without(layout);
+  for (std::uint32_t step = 0; step < 3; ++step) {
+    without.Take(Gradient(size, step, 1, 1), 1);
+    without.Count();
+    variance.Take(std::vector<float>(size, std::numeric_limits<float>::infinity()), 1);
+    variance.Take(Gradient(size, step, 1, 1), 1);
+    variance.Count();
+  }
+  EXPECT_EQ(variance.Relative(), without.Relative());
+}
+
+}  // namespace
+}  // namespace adaptive_train
