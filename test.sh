@@ -55,7 +55,7 @@ if [[ $long ]]; then
   build tsan
   OMP_NUM_THREADS=1 check tsan -L 'unit|multi_process' -LE 'gpu' || status=1
   check release -L long -LE gpu || status=1
-  check asan -L fuzz || status=1
+  check asan -L 'fuzz|whole_search' || status=1
 fi
 ((status == 0)) && echo "== all passed" || echo "== FAILED"
 exit "$status"

@@ -202,6 +202,7 @@ const std::vector<Key>& Keys() {
       Integer("checkpoint.keep", &C::checkpoint, &CheckpointConfig::keep, 1),
       Integer("profile.warmup_steps", &C::profile, &ProfileConfig::warmup_steps, 0),
       Choice("profile.reuse", &C::profile, &ProfileConfig::reuse, {"auto", "never"}),
+      Boolean("profile.measure", &C::profile, &ProfileConfig::measure),
       Boolean("profile.online", &C::profile, &ProfileConfig::online),
       Choice("device.kind", &C::device, &DeviceConfig::kind, {"auto", "cpu", "cuda"}),
       IntegerOrAuto("device.threads", &C::device, &DeviceConfig::threads, 1, 4096),

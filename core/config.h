@@ -81,6 +81,7 @@ struct CheckpointConfig {
 struct ProfileConfig {
   std::int64_t warmup_steps = 3;  // steps that time the layers; 0 = no step does
   std::string reuse = "auto";
+  bool measure = true;  // links and devices, before the first step
   bool online = false;  // steps that stay slower later: time the layers and plan once more
 };
 

@@ -157,7 +157,9 @@ Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLed
                      !(run.options && run.options->reuse == JobOptions::Reuse::kNever);
   Profile stored = ledger.Known(QueryOf(cluster, run.config));
   if (!reuse) stored = Profile{{}, {}, {}, std::move(stored.nodes)};
-  if (cluster.nodes.size() > 1) {
+  if (cluster.nodes.size() > 1 && !run.config.profile.measure) {
+    Say(stdout, "links and devices: not measured (profile.measure = false)\n");
+  } else if (cluster.nodes.size() > 1) {
     MeasureSite site{run.allocation, cluster, run.programs, run.folder.Path(), {}, {}};
     site.on_notice = [](const std::string& line) { Say(stdout, "  {}\n", line); };
     site.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "launcher/planner/layout.h"
+#include "launcher/planner/rates.h"
 #include "launcher/planner/stage_room.h"
 
 namespace adaptive_train {
@@ -34,85 +35,31 @@ std::vector<int> KindOf(const std::vector<Group>& groups,
   return kind_of;
 }
 
-/// Rates of classes by prices of layers: nobody does priced work faster than its best layer.
-std::vector<double> RatesOf(const std::vector<std::vector<double>>& times,
-                            const std::vector<double>& prices) {
-  const double all = std::accumulate(prices.begin(), prices.end(), 0.0);
-  std::vector<double> rates;
-  for (const auto& own : times) {
-    double best = 0;
-    for (std::size_t l = 0; l < prices.size(); ++l)
-      best = std::max(best, own[l] > 0 ? prices[l] / own[l] : prices[l] > 0 ? kInfinity : 0);
-    rates.push_back(best / all);
-  }
-  return rates;
+/// A group of one device is of its class; in the place of one of several may be one whose slowest
+/// device is slower on the whole, yet faster in some layers.
+std::vector<std::vector<int>> StandsFor(const SearchTables& tables, bool bundled) {
+  const auto count = static_cast<int>(tables.Classes().size());
+  std::vector<std::vector<int>> classes(Index(count));
+  for (int c = 0; c < count; ++c)
+    for (int other = 0; other < count; ++other)
+      if (other == c || (bundled && tables.Slowness(other) >= tables.Slowness(c)))
+        classes[Index(c)].push_back(other);
+  return classes;
 }
 
-double TogetherOf(const std::vector<double>& rates, const std::vector<int>& count) {
-  double together = 0;
-  for (std::size_t c = 0; c < rates.size(); ++c)
-    if (count[c] > 0) together += count[c] * rates[c];
-  return together;
-}
-
-/// Prices of layers under which all groups together are as slow as a few steps of ascent make
-/// them.
-std::vector<double> FairPrices(const std::vector<std::vector<double>>& times,
-                               const std::vector<int>& count) {
-  const std::size_t layers = times.front().size();
-  std::vector<double> prices(layers);
-  for (std::size_t l = 0; l < layers; ++l) {
-    double speed = 0;
-    for (std::size_t c = 0; c < times.size(); ++c) speed += count[c] / times[c][l];
-    prices[l] = std::isfinite(speed) ? 1 / speed : 0;
+/// Samples up to `batch` that a replica can do if all its time is within `all`, and all but the
+/// last backward pass, taken for a mean one, within `before`.
+std::int64_t SamplesWithin(const WholeReplica& replica, std::int64_t batch, double all,
+                           double before) {
+  std::int64_t can = 0, cannot = batch + 1;
+  while (cannot - can > 1) {
+    const std::int64_t n = can + (cannot - can) / 2;
+    const double mean = static_cast<double>(n) / static_cast<double>(replica.Batches(n));
+    const double seconds = replica.Seconds(n);
+    const double last = replica.backward_fixed + replica.backward_per_sample * mean;
+    (seconds <= all && seconds - last <= before ? can : cannot) = n;
   }
-  std::vector<double> best = prices;
-  double slowest = TogetherOf(RatesOf(times, prices), count);
-  const int steps = static_cast<int>(std::clamp<std::size_t>(20000 / layers, 20, 150));
-  for (int step = 0; step < steps; ++step) {
-    const double by = 0.1 / (1 + 0.1 * step);
-    for (std::size_t c = 0; c < times.size(); ++c) {
-      // What a class does best is worth less.
-      std::size_t favourite = 0;
-      for (std::size_t l = 1; l < layers; ++l)
-        if (prices[l] * times[c][favourite] > prices[favourite] * times[c][l]) favourite = l;
-      if (count[c] > 0) prices[favourite] *= 1 - by;
-    }
-    const double together = TogetherOf(RatesOf(times, prices), count);
-    if (together < slowest) slowest = together, best = prices;
-  }
-  return best;
-}
-
-/// Rates and how many groups have them, highest first.
-using Supply = std::vector<std::pair<double, int>>;
-
-/// The `n` fastest groups.
-Supply FastestOf(const std::vector<double>& rates, const std::vector<int>& count, int n) {
-  Supply order;
-  for (std::size_t c = 0; c < rates.size(); ++c)
-    if (count[c] > 0) order.emplace_back(rates[c], count[c]);
-  std::sort(order.rbegin(), order.rend());
-  Supply fastest;
-  for (const auto& [rate, there] : order) {
-    if (n <= 0) break;
-    fastest.emplace_back(rate, std::min(n, there));
-    n -= there;
-  }
-  return fastest;
-}
-
-/// The least T for which the sum over groups of max(0, rate x T - 1) is `work`.
-double SecondsToFill(const Supply& supply, double work) {
-  if (work <= 0) return 0;
-  double seconds = kInfinity, speed = 0, groups = 0;
-  for (const auto& [rate, count] : supply) {
-    if (seconds * rate <= 1) break;  // too slow to do any of it
-    speed += count * rate;
-    groups += count;
-    seconds = (work + groups) / speed;
-  }
-  return seconds;
+  return can;
 }
 
 }  // namespace
@@ -121,6 +68,7 @@ ShapeBound::ShapeBound(SearchTables& tables, const std::vector<Group>& groups)
     : tables_(tables),
       groups_(groups),
       class_count_(tables.Classes().size()),
+      stands_for_(StandsFor(tables, groups.front().devices.size() > 1)),
       kinds_(KindsOf(groups)),
       levels_(tables.Problem().links, groups, KindOf(groups, kinds_),
               static_cast<int>(kinds_.size())) {
@@ -145,12 +93,16 @@ std::vector<std::vector<double>> ShapeBound::LayerTimes(const Shape& shape) cons
   const LayerSums& sums = tables_.Sums(shape.tensor, shape.recompute);
   const auto b = static_cast<double>(shape.micro_batch);
   std::vector<std::vector<double>> times;
-  for (const DeviceClass& known : tables_.Classes()) {
-    times.emplace_back();
-    for (int l = 0; l < tables_.Layers(); ++l) {
-      const RangeSeconds lines = sums.Seconds(known.kind, l, l + 1);
-      times.back().push_back((lines.forward.At(b) + lines.backward.At(b)) / known.standing +
-                             2 * sums.TensorTalk(inside_, l, l + 1).At(b));
+  for (const auto& classes : stands_for_) {
+    std::vector<double>& own = times.emplace_back(tables_.Layers(), kInfinity);
+    for (const int c : classes) {
+      const DeviceClass& known = tables_.Classes()[Index(c)];
+      for (int l = 0; l < tables_.Layers(); ++l) {
+        const RangeSeconds lines = sums.Seconds(known.kind, l, l + 1);
+        own[Index(l)] =
+            std::min(own[Index(l)], (lines.forward.At(b) + lines.backward.At(b)) / known.standing +
+                                        2 * sums.TensorTalk(inside_, l, l + 1).At(b));
+      }
     }
   }
   return times;
@@ -170,17 +122,18 @@ const ShapeBound::Work& ShapeBound::WorkOf(const Shape& shape) {
   for (double price : prices) work.prices.push_back(work.prices.back() + price / all);
   for (int l = 0; l < tables_.Layers(); ++l) {
     double least = kInfinity;
-    for (std::size_t c = 0; c < times.size(); ++c) {
-      if (class_count_[c] == 0) continue;
-      const DeviceClass& known = tables_.Classes()[c];
-      const double both = times[c][Index(l)];
-      least = std::min(least, both);
-      const double backward = sums.Seconds(known.kind, l, l + 1).backward.At(b) / known.standing +
-                              sums.TensorTalk(inside_, l, l + 1).At(b);
-      if (both > 0) work.backward_share = std::max(work.backward_share, backward / both);
-    }
+    for (std::size_t c = 0; c < times.size(); ++c)
+      if (class_count_[c] > 0) least = std::min(least, times[c][Index(l)]);
     work.shortest += least;
+    for (const DeviceClass& known : tables_.Classes()) {
+      const RangeSeconds lines = sums.Seconds(known.kind, l, l + 1);
+      const double both = lines.forward.At(b) + lines.backward.At(b);
+      if (both > 0)
+        work.backward_share = std::max(work.backward_share, lines.backward.At(b) / both);
+    }
   }
+  // The talk of tensor ranks is half forward, half backward, and may take long.
+  if (shape.tensor > 1) work.backward_share = std::max(work.backward_share, 0.5);
   return work;
 }
 
@@ -206,14 +159,27 @@ ShapeBound::Exchange ShapeBound::ExchangeOf(int members, const RingSpeed& speed)
   return exchange;
 }
 
+RangeSeconds ShapeBound::WholeLines(const Shape& shape, int device_class) const {
+  RangeSeconds least{{kInfinity, kInfinity}, {kInfinity, kInfinity}, kInfinity};
+  for (const int c : stands_for_[Index(device_class)]) {
+    const DeviceClass& known = tables_.Classes()[Index(c)];
+    const RangeSeconds own =
+        tables_.Sums(shape.tensor, shape.recompute).Seconds(known.kind, 0, tables_.Layers());
+    for (auto [line, other] :
+         {std::pair{&least.forward, &own.forward}, std::pair{&least.backward, &own.backward}}) {
+      line->fixed = std::min(line->fixed, other->fixed / known.standing);
+      line->per_sample = std::min(line->per_sample, other->per_sample / known.standing);
+    }
+    least.update = std::min(least.update, own.update / known.standing);
+  }
+  return least;
+}
+
 double ShapeBound::LeastUpdate(const ShapeRange& range) const {
   double least = kInfinity;
-  for (std::size_t c = 0; c < class_count_.size(); ++c) {
-    if (class_count_[c] == 0) continue;
-    const DeviceClass& known = tables_.Classes()[c];
-    const LayerSums& sums = tables_.Sums(range.shape.tensor, range.shape.recompute);
-    least = std::min(least, sums.Seconds(known.kind, 0, tables_.Layers()).update / known.standing);
-  }
+  for (std::size_t c = 0; c < class_count_.size(); ++c)
+    if (class_count_[c] > 0)
+      least = std::min(least, WholeLines(range.shape, static_cast<int>(c)).update);
   return least / (range.shape.shard >= 1 ? range.shape.data : 1);
 }
 
@@ -239,9 +205,12 @@ double ShapeBound::PipelineSeconds(const ShapeRange& range, const Work& work, do
   // Each replica's first micro-batch takes `shortest`, then micro-batches follow as its groups'
   // rates allow.
   const double loose = (1 - hidden) * work.shortest + std::max(0.0, batches - data) / speed;
+  // Even a lone micro-batch of the replica whose fastest group is the slowest.
+  const double slowest_first = FastestOf(work.rates, class_count_, range.fewest).back().first;
+  const double lone = (1 - hidden) / slowest_first;
   // In T seconds a replica does 1 + hidden + the sum over its groups of max(0, rate x T - 1)
   // micro-batches at most: a group adds a period to the first one's trip, or is as good as idle.
-  return std::max(loose, SecondsToFill(supply, batches - data * (1 + hidden)));
+  return std::max({loose, lone, SecondsToFill(supply, batches - data * (1 + hidden))});
 }
 
 double ShapeBound::RoomSeconds(const Shape& shape, const Work& work, double hidden,
@@ -334,68 +303,56 @@ double ShapeBound::PipelineBound(const ShapeRange& range) {
   return least;
 }
 
-double ShapeBound::WholeSeconds(const ShapeRange& range, const std::vector<int>& members,
-                                const Exchange& exchange) const {
-  const Shape& shape = range.shape;
+std::vector<ShapeBound::WholeKind> ShapeBound::WholeKinds(const Shape& shape,
+                                                          const std::vector<int>& members) const {
   const LayerSums& sums = tables_.Sums(shape.tensor, shape.recompute);
   const RangeBytes bytes = sums.Bytes(shape, 0, tables_.Layers());
   const std::int64_t batch = tables_.Problem().global_batch;
+  const std::int64_t wanted = shape.micro_batch > 0 ? std::min(shape.micro_batch, batch) : batch;
   const Line talk = sums.TensorTalk(inside_, 0, tables_.Layers());
-  struct Kind {
-    double fixed, per_sample, back_fixed, back_per_sample;
-    std::int64_t largest;
-    int count;
-  };
-  std::vector<Kind> kinds;
+  std::vector<WholeKind> kinds;
   for (std::size_t k = 0; k < members.size(); ++k) {
     if (members[k] == 0) continue;
-    const DeviceClass& known = tables_.Classes()[Index(kinds_[k].first)];
-    const RangeSeconds lines = sums.Seconds(known.kind, 0, tables_.Layers());
-    const std::int64_t wanted = shape.micro_batch > 0 ? std::min(shape.micro_batch, batch) : batch;
     const std::int64_t fits =
         LargestMicroBatch(tables_, bytes, shape.recompute, kinds_[k].second, wanted);
     if (fits == 0) continue;
+    const RangeSeconds lines = WholeLines(shape, kinds_[k].first);
+    WholeReplica replica;
+    replica.backward_fixed = lines.backward.fixed + talk.fixed;
+    replica.backward_per_sample = lines.backward.per_sample + talk.per_sample;
+    replica.fixed = lines.forward.fixed + talk.fixed + replica.backward_fixed;
+    replica.per_sample = lines.forward.per_sample + talk.per_sample + replica.backward_per_sample;
     // More than `fits` samples may go with less in each micro-batch than was asked for.
-    const std::int64_t largest = shape.micro_batch > 0 ? shape.micro_batch : fits;
-    const double back_fixed = lines.backward.fixed / known.standing + talk.fixed;
-    const double back = lines.backward.per_sample / known.standing + talk.per_sample;
-    kinds.push_back({lines.forward.fixed / known.standing + talk.fixed + back_fixed,
-                     lines.forward.per_sample / known.standing + talk.per_sample + back, back_fixed,
-                     back, largest, members[k]});
+    replica.micro_batch = shape.micro_batch > 0 ? shape.micro_batch : fits;
+    kinds.push_back({replica, members[k]});
   }
-  // Samples that a replica can do if all its time is within `all`, and all but the last backward
-  // within `before`.
-  const auto samples = [&](const Kind& kind, double all, double before) {
-    std::int64_t can = 0, cannot = batch + 1;
-    while (cannot - can > 1) {
-      const std::int64_t n = can + (cannot - can) / 2;
-      const auto m = static_cast<double>((n + kind.largest - 1) / kind.largest);
-      const double seconds = m * kind.fixed + static_cast<double>(n) * kind.per_sample;
-      const double last = kind.back_fixed + kind.back_per_sample * static_cast<double>(n) / m;
-      (seconds <= all && seconds - last <= before ? can : cannot) = n;
-    }
-    return can;
-  };
+  return kinds;
+}
+
+double ShapeBound::WholeSeconds(const ShapeRange& range, const std::vector<int>& members,
+                                const Exchange& exchange) const {
+  const std::int64_t batch = tables_.Problem().global_batch;
+  const std::vector<WholeKind> kinds = WholeKinds(range.shape, members);
   const auto enough = [&](double seconds) {
     std::vector<std::pair<std::int64_t, int>> can;
-    for (const Kind& kind : kinds)
-      can.emplace_back(
-          samples(kind, seconds - exchange.shortest, seconds - exchange.fixed - exchange.all),
-          kind.count);
+    for (const WholeKind& kind : kinds)
+      can.emplace_back(SamplesWithin(kind.replica, batch, seconds - exchange.shortest,
+                                     seconds - exchange.fixed - exchange.all),
+                       kind.count);
     std::sort(can.rbegin(), can.rend());
     std::int64_t sum = 0;
-    int left = shape.data;
+    int left = range.shape.data;
     for (const auto& [n, count] : can) {
       sum += n * std::min(left, count);
       left -= std::min(left, count);
     }
     return sum >= batch;
   };
-  double high = exchange.fixed + exchange.all + exchange.shortest;
-  for (const Kind& kind : kinds)
-    high = std::max(high, exchange.fixed + exchange.all + exchange.shortest +
-                              static_cast<double>(batch) * (kind.fixed + kind.per_sample));
-  high *= 1 + 1e-9;  // the same sum in another order
+  double high = exchange.fixed + exchange.all + exchange.shortest, alone = 0;
+  for (const WholeKind& kind : kinds)
+    alone = std::max(alone,
+                     static_cast<double>(batch) * (kind.replica.fixed + kind.replica.per_sample));
+  high = (high + alone) * (1 + 1e-9);  // the same sum in another order
   if (kinds.empty() || !std::isfinite(high) || !enough(high)) return kInfinity;
   double low = 0;
   constexpr int kHalvings = 40;
@@ -437,7 +394,7 @@ double LowerBound(const PlanProblem& problem) {
   SearchTables tables(problem);
   double bound = kInfinity;
   for (int tensor : TensorChoices(problem)) {
-    const auto groups = MakeGroups(tables, tensor);
+    const auto groups = IdealGroups(tables, tensor);
     if (groups.empty()) continue;
     ShapeBound shapes(tables, groups);
     for (const ShapeRange& range : AllShapes(problem, tensor, static_cast<int>(groups.size())))

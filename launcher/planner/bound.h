@@ -10,11 +10,12 @@
 #include "launcher/planner/link_levels.h"
 #include "launcher/planner/search_tables.h"
 #include "launcher/planner/shapes.h"
+#include "launcher/planner/shares.h"
 
 namespace adaptive_train {
 
-/// Seconds that no layout of a shape can go below. Made for one number of tensor ranks. Holds
-/// references to the tables and groups. Not for several threads.
+/// Seconds that no layout of a shape can go below. Made for one number of tensor ranks, with the
+/// IdealGroups of that number. Holds references to the tables and groups. Not for several threads.
 ///
 /// Each term relaxes docs/planning.md: layers of a pipeline may be split at will between the
 /// fastest groups, all its links are as fast as the best ring of that many members, memory is only
@@ -40,6 +41,11 @@ class ShapeBound {
     double all = 0;       // of all layers, besides
     double shortest = 0;  // of the layer that is sent soonest, fixed included
   };
+  /// Groups that each could be a replica of the whole model.
+  struct WholeKind {
+    WholeReplica replica;
+    int count = 0;
+  };
 
   const Work& WorkOf(const Shape& shape);
   std::vector<std::vector<double>> LayerTimes(const Shape& shape) const;
@@ -56,15 +62,20 @@ class ShapeBound {
   double TransferSeconds(const Shape& shape, int data, std::size_t level) const;
   double PipelineBound(const ShapeRange& range);
   double WholeBound(const ShapeRange& range);
+  std::vector<WholeKind> WholeKinds(const Shape& shape, const std::vector<int>& members) const;
   double WholeSeconds(const ShapeRange& range, const std::vector<int>& members,
                       const Exchange& exchange) const;
+  /// Of the whole model, the least that any class in the place of `device_class` takes.
+  RangeSeconds WholeLines(const Shape& shape, int device_class) const;
   double LeastUpdate(const ShapeRange& range) const;
   bool FitsTogether(const ShapeRange& range) const;
 
   SearchTables& tables_;
   const std::vector<Group>& groups_;
-  LinkSpeed inside_;                           // the best inside nodes
-  std::vector<int> class_count_;               // groups of each class
+  LinkSpeed inside_;              // the best inside nodes
+  std::vector<int> class_count_;  // groups of each class
+  /// [class]: classes that the slowest device of a group in its place may have.
+  std::vector<std::vector<int>> stands_for_;
   std::vector<double> limits_;                 // running sums of the groups' limits, largest first
   std::vector<std::pair<int, double>> kinds_;  // distinct (class, limit)
   std::vector<int> kind_count_;                // groups of each

@@ -50,8 +50,8 @@ Layout LargestSharesFirst(const PlanProblem& problem, Layout layout) {
 }
 
 /// Ranks are numbered in the order of the gradients' ring, as the ranks' own ring follows their
-/// numbers: in the cluster's order where that is no slower, otherwise from the device that comes
-/// first in the cluster.
+/// numbers: in the cluster's order where that is no slower by more than kNoise, otherwise from the
+/// device that comes first in the cluster.
 Layout InRingOrder(const PlanProblem& problem, const Layout& found) {
   if (found.Stages() != 1 || found.data == 1) return found;
   const auto device = [&](int d) { return found.devices[found.DeviceIndex(0, d, 0)]; };
@@ -59,8 +59,9 @@ Layout InRingOrder(const PlanProblem& problem, const Layout& found) {
   std::vector<int> order = found.rings[0];
   std::sort(order.begin(), order.end(), before);
   const Layout plain = Reordered(found, order), tidy = LargestSharesFirst(problem, plain);
-  constexpr double kRounding = 1 + 1e-9;
-  const double allowed = kRounding * CostOf(problem, found).step;
+  // What measuring cannot tell apart is not worth an order that surprises people.
+  constexpr double kNoise = 1.01;
+  const double allowed = kNoise * CostOf(problem, found).step;
   if (CheckLayout(problem, tidy) && CostOf(problem, tidy).step <= allowed) return tidy;
   if (CostOf(problem, plain).step <= allowed) return plain;
   order = found.rings[0];

@@ -1,8 +1,10 @@
 #include "launcher/planner/seeds.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "launcher/planner/cuts.h"
 
@@ -27,6 +29,21 @@ std::vector<int> FastestNeighbours(const std::vector<Group>& groups, const std::
   std::vector<int> chosen;
   for (std::size_t i = 0; i < count; ++i) chosen.push_back(tour[(best + i) % n]);
   return chosen;
+}
+
+/// `count` groups on few nodes: on the smallest that holds them all, else on the largest.
+std::vector<int> OnFewNodes(const std::vector<Group>& groups, std::vector<int> order,
+                            std::size_t count) {
+  std::map<int, std::size_t> on_node;
+  for (const Group& group : groups) ++on_node[group.node];
+  const auto rank = [&](int g) {
+    const int node = groups[Index(g)].node;
+    const std::size_t there = on_node[node];
+    return std::tuple{there < count, there < count ? groups.size() - there : there, node};
+  };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return rank(a) < rank(b); });
+  order.resize(count);
+  return order;
 }
 
 /// Consecutive groups make a stage; its replicas are along the tour, so that a replica's stages are
@@ -88,7 +105,8 @@ std::vector<Placement> SeedsOf(SearchTables& tables, const std::vector<Group>& g
                                  orders.by_speed.begin() + static_cast<std::ptrdiff_t>(count));
   const std::vector<int> largest(orders.by_memory.begin(),
                                  orders.by_memory.begin() + static_cast<std::ptrdiff_t>(count));
-  for (const auto& chosen : {fastest, FastestNeighbours(groups, orders.by_tour, count), largest}) {
+  for (const auto& chosen : {fastest, FastestNeighbours(groups, orders.by_tour, count), largest,
+                             OnFewNodes(groups, orders.by_speed, count)}) {
     if (shape.stages == 1) {
       places.insert(chosen);
       continue;

@@ -9,7 +9,8 @@ fakes=$ADAPTIVE_TRAIN_BUILD/lib
 make_job_home() {
   home=$(box_value BOX_HOME)
   rm -rf "$home"/runs "$home"/fake "$home"/slurm-*.out "$home"/.local
-  write_small_model "$home"
+  # What is measured decides ranks and shares: where that is not the subject, nothing is.
+  write_small_model "$home" '[profile]' 'measure = false' 'warmup_steps = 0'
   cat >"$home/job.sh" <<'SH'
 #!/bin/bash
 # The launcher must be the batch shell's last word: its exit code is the job's.

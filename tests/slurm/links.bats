@@ -10,6 +10,7 @@ setup_file() {
 teardown_file() { box_down; }
 setup() {
   make_job_home
+  sed -i 's/^measure = false/measure = true/' "$home/config.toml"
   box link n1 n2 200mbit
 }
 

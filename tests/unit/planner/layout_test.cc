@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "launcher/planner/check_problem.h"
+#include "launcher/planner/groups.h"
 #include "launcher/planner/ring.h"
 #include "launcher/planner/shares.h"
 #include "tests/unit/planner/small_problem.h"
@@ -222,6 +223,52 @@ TEST(ShareOut, CountsTheFixedCostOfMicroBatches) {
   ASSERT_TRUE(ShareOut(std::span<const WholeReplica>(replicas), 12, counts));
   // Four on the first take 14 s, five would take 25; eight on the second take 16.
   EXPECT_THAT(counts, ElementsAre(4, 8));
+}
+
+TEST(ShareOut, FindsCountsThatMemoryAllowsWithGaps) {
+  // Asked for micro-batches of 3 where 2 fit: 1, 2 or 4 samples can be done, 3 cannot.
+  const WholeReplica replica{0, 1, 3, 2};
+  EXPECT_TRUE(replica.Allows(4));
+  EXPECT_FALSE(replica.Allows(3));
+  const std::vector<WholeReplica> replicas{replica, replica, replica};
+  std::vector<std::int64_t> counts;
+  ASSERT_TRUE(ShareOut(std::span<const WholeReplica>(replicas), 9, counts));
+  EXPECT_THAT(counts, testing::UnorderedElementsAre(1, 4, 4));
+  EXPECT_FALSE(ShareOut(std::span<const WholeReplica>(replicas), 11, counts));
+}
+
+TEST(ShareBeside, HidesMoreOfTheExchange) {
+  // The first has micro-batches of 2: with three samples its last pass is over one, with two over
+  // two, and the other has time for one more.
+  const std::vector<WholeReplica> replicas{{0, 3, 2, 2, 0, 2}, {0, 1, 100, 100, 0, 1}};
+  std::vector<std::int64_t> counts{3, 3};
+  EXPECT_DOUBLE_EQ(ShareBeside({20, 1}, replicas, counts), 6 + 20 - 4);
+  EXPECT_THAT(counts, ElementsAre(2, 4));
+}
+
+TEST(ShareBeside, KeepsWhatIsBest) {
+  const WholeReplica replica{0, 3, 2, 2, 0, 1};
+  const std::vector<WholeReplica> replicas{replica, replica};
+  std::vector<std::int64_t> counts{3, 3};
+  EXPECT_DOUBLE_EQ(ShareBeside({20, 1}, replicas, counts), 9 + 20 - 1);
+  EXPECT_THAT(counts, ElementsAre(3, 3));
+}
+
+TEST(AllBundlings, MixedNodesAreBundledInSeveralWays) {
+  // The fastest two have little memory together; equal ones are the slow.
+  PlanProblem problem = ProblemOf({3, 2, 2}, 2, 4);
+  for (ProblemDevice& device : problem.devices) device.node = 0;
+  problem.devices[0].memory_bytes = 100;
+  problem.devices[2].kind = problem.devices[1].kind;
+  problem.choices.tensor = {2};
+  const SearchTables tables(problem);
+  const auto all = AllBundlings(tables, 2);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_THAT(all[0].front().devices, ElementsAre(0, 1));
+  EXPECT_THAT(all[1].front().devices, ElementsAre(1, 2));
+  const auto ideal = IdealGroups(tables, 2);
+  ASSERT_EQ(ideal.size(), 1U);
+  EXPECT_DOUBLE_EQ(ideal.front().limit, kMemoryShare * 1e12);
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+// Clusters of 64 devices: plans that hold together, and how near the bound they are.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "launcher/planner/layout.h"
+#include "launcher/planner/search.h"
+#include "tests/oracle/random_problem.h"
+
+namespace adaptive_train {
+namespace {
+
+TEST(LowerBound, AtSixtyFourDevicesIsWithinFifteenPercentOnAverage) {
+  double sum = 0, worst = 0;
+  constexpr int kSeeds = 20;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const PlanProblem problem = oracle::LargeProblem(seed);
+    const auto found = FindLayout(problem);
+    ASSERT_TRUE(found) << "seed " << seed << ": " << found.error().message;
+    const auto sound = CheckLayout(problem, found->layout);
+    ASSERT_TRUE(sound) << "seed " << seed << ": " << sound.error().message;
+    ASSERT_LE(found->bound, found->cost.step * (1 + 1e-12)) << "seed " << seed;
+    const double gap = found->cost.step / found->bound - 1;
+    sum += gap;
+    worst = std::max(worst, gap);
+  }
+  RecordProperty("mean_gap_percent", std::to_string(100 * sum / kSeeds));
+  std::printf("gap to the bound at 64 devices: mean %.1f %%, worst %.1f %%\n", 100 * sum / kSeeds,
+              100 * worst);
+  EXPECT_LE(sum / kSeeds, 0.15);
+}
+
+}  // namespace
+}  // namespace adaptive_train
