@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -50,18 +49,21 @@ int ThreadsOf(const Device& device, const std::optional<std::int64_t>& wanted) {
 }
 
 /// The cluster's devices, or, where more ranks are asked for than there are devices, several of
-/// each: the fastest get more, and share CPUs and memory.
+/// each processor: the fastest get more, and share CPUs and memory. GPUs are not shared.
 std::vector<Device> RankDevices(const Cluster& cluster, const PlanRequest& request,
                                 std::vector<std::string>& notes) {
   const std::size_t devices = cluster.devices.size();
-  const auto wanted = static_cast<std::size_t>(
-      request.data.value_or(1) * request.pipeline.value_or(1) * request.tensor.value_or(1));
-  std::vector<std::size_t> order(devices), ranks_on(devices, 1);
-  std::iota(order.begin(), order.end(), 0);
+  const auto wanted =
+      static_cast<std::size_t>(request.data.value_or(1) * request.pipeline.value_or(1));
+  std::vector<std::size_t> order, ranks_on(devices, 1);
+  for (std::size_t d = 0; d < devices; ++d) {
+    if (cluster.devices[d].kind == "cpu") order.push_back(d);
+  }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return CpusOf(cluster.devices[a]) > CpusOf(cluster.devices[b]);
   });
-  for (std::size_t i = devices; i < wanted; ++i) ++ranks_on[order[i % devices]];
+  for (std::size_t i = devices; i < wanted && !order.empty(); ++i)
+    ++ranks_on[order[i % order.size()]];
   std::vector<Device> chosen;
   for (std::size_t d = 0; d < devices; ++d) {
     Device device = cluster.devices[d];
@@ -266,6 +268,18 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, const PlanRe
                            static_cast<double>(shape.total.parameter_bytes);
 }
 
+/// Whether so many tensor ranks can share a block.
+bool Splits(const ModelDims& dims, std::int64_t tensor) {
+  return dims.heads % tensor == 0 && dims.KvHeads() % tensor == 0 && dims.Ffn() % tensor == 0;
+}
+
+/// The largest number below that can.
+std::int64_t NearestSplit(const ModelDims& dims, std::int64_t tensor) {
+  tensor = std::min(tensor, dims.heads);
+  while (!Splits(dims, tensor)) --tensor;
+  return tensor;
+}
+
 std::vector<int> One(const std::optional<std::int64_t>& wanted, std::vector<int> otherwise) {
   return wanted ? std::vector<int>{static_cast<int>(*wanted)} : std::move(otherwise);
 }
@@ -277,7 +291,7 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
   for (const Device& device : cluster.devices) widest = std::max(widest, ++on_node[device.node]);
   std::vector<int> tensor{1};
   for (int t = 2; t <= widest && !request.runnable_only; ++t) {
-    if (dims.heads % t == 0 && dims.KvHeads() % t == 0 && dims.Ffn() % t == 0) tensor.push_back(t);
+    if (Splits(dims, t)) tensor.push_back(t);
   }
   const std::vector<int> one{1}, zero{0};
   choices.data = One(request.data, {});
@@ -329,6 +343,12 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
     return NoPlan(
         fmt::format("parallel.data = {} needs train.global_batch of at least that, not {}",
                     *request.data, request.global_batch));
+  if (request.tensor && !Splits(dims, *request.tensor))
+    return NoPlan(
+        fmt::format("parallel.tensor = {} must divide heads, kv_heads and ffn of the "
+                    "model ({}, {}, {}): parallel.tensor = {}",
+                    *request.tensor, dims.heads, dims.KvHeads(), dims.Ffn(),
+                    NearestSplit(dims, *request.tensor)));
   BuiltProblem built;
   built.problem.global_batch = request.global_batch;
   built.devices = RankDevices(cluster, request, built.notes);

@@ -1,7 +1,6 @@
 #include "launcher/planner/no_plan.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -31,12 +30,11 @@ Reason TooManyStages(const PlanProblem& problem) {
       stages, layers, layers);
 }
 
-/// Numbers of tensor ranks up to `most` that leave no device of `devices` over.
-std::vector<int> Divisors(int devices, int most) {
-  std::vector<int> divisors;
-  for (int t = 1; t <= most; ++t)
-    if (devices % t == 0) divisors.push_back(t);
-  return divisors;
+/// Groups of `size` devices that nodes with so many devices make.
+std::int64_t GroupsOf(const std::map<int, int>& on_node, int size) {
+  std::int64_t groups = 0;
+  for (const auto& [node, count] : on_node) groups += count / size;
+  return groups;
 }
 
 Reason TooFewDevices(const PlanProblem& problem) {
@@ -44,20 +42,20 @@ Reason TooFewDevices(const PlanProblem& problem) {
   const int tensor = Least(problem.choices.tensor);
   std::map<int, int> on_node;
   for (const ProblemDevice& device : problem.devices) ++on_node[device.node];
-  int fullest = 0, groups = 0;
-  for (const auto& [node, count] : on_node) {
-    fullest = std::max(fullest, count);
-    groups += count / tensor;
-  }
+  int fullest = 0;
+  for (const auto& [node, count] : on_node) fullest = std::max(fullest, count);
+  const std::int64_t groups = GroupsOf(on_node, tensor);
   const std::int64_t places =
       std::int64_t{Least(problem.choices.pipeline)} * Least(problem.choices.data);
   if (groups >= places) return std::nullopt;
-  if (tensor > 1)
+  int possible = tensor;
+  while (possible > 1 && GroupsOf(on_node, possible) < places) --possible;
+  if (tensor > 1 && devices >= places)
     return fmt::format(
         "parallel.tensor = {} for {} group{} of devices: {} devices of which {} are on one node at "
-        "most make {}: parallel.tensor = {}",
-        tensor, places, places == 1 ? "" : "s", devices, fullest, groups,
-        fmt::join(Divisors(devices, fullest), " or "));
+        "most make {}: parallel.tensor = {}{}",
+        tensor, places, places == 1 ? "" : "s", devices, fullest, groups, possible,
+        possible > 1 ? " or less" : "");
   return fmt::format(
       "parallel.data x parallel.pipeline = {} places, there are {} devices: "
       "{} places or less",

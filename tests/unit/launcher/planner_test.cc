@@ -116,6 +116,23 @@ TEST(MakePlan, MoreRanksThanDevicesShareNodes) {
   EXPECT_EQ(plan->ranks[2].device.threads, 2);
 }
 
+TEST(MakePlan, GpusAreNotShared) {
+  Cluster cluster = ClusterOf({{}}, 400 * kGiB);
+  cluster.devices.clear();
+  for (int i = 0; i < 7; ++i)
+    cluster.devices.push_back({"n1", "cuda", i, "gpu", 40 * kGiB, 1, 0, 1e14, 1e12});
+  PlanRequest request = Batch(8);
+  request.recompute = Recompute::kNone;
+  request.tensor = 2;
+  request.data = 4;
+  auto refused = MakePlan(cluster, kDims, {}, {}, request);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().exit_code, ExitCode::kNoPlan);
+  EXPECT_THAT(refused.error().message, HasSubstr("7"));
+  request.data = 3;
+  EXPECT_TRUE(MakePlan(cluster, kDims, {}, {}, request));
+}
+
 TEST(MakePlan, MicroBatchesShrinkUntilTheyFitTheMemory) {
   const auto memory =
       static_cast<std::int64_t>(static_cast<double>(kModel.PeakBytes(5, 1, 2)) / 0.9) + 4096;

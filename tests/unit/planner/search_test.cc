@@ -128,10 +128,10 @@ TEST(NoPlan, NamesTheDevicesThatTensorRanksLack) {
   for (ProblemDevice& device : problem.devices) device.node = 0;
   problem.choices.tensor = {4};
   problem.choices.data = {2};
-  EXPECT_THAT(WhyNot(problem), HasSubstr("parallel.tensor = 1 or 7"));
+  EXPECT_THAT(WhyNot(problem), HasSubstr("parallel.tensor = 3 or less"));
   problem.choices.tensor = {8};
   problem.choices.data = {};
-  EXPECT_THAT(WhyNot(problem), HasSubstr("parallel.tensor = 8"));
+  EXPECT_THAT(WhyNot(problem), HasSubstr("parallel.tensor = 7 or less"));
 }
 
 TEST(NoPlan, NamesTheBatchThatWouldDivide) {
