@@ -5,6 +5,7 @@
 #include "core/json.h"
 #include "core/json_reader.h"
 #include "core/limits.h"
+#include "core/node_reader.h"
 
 namespace adaptive_train {
 namespace {
@@ -166,15 +167,17 @@ void ReadGpu(const JsonReader& entry, Gpu& gpu) {
   entry.ReadTexts("nvlink_peers", gpu.nvlink_peers);
 }
 
-void ReadNode(const JsonReader& reader, Node& node) {
+}  // namespace
+
+Node ReadNode(const JsonReader& reader) {
+  Node node;
   reader.Read("name", node.name);
   reader.Read("source", node.source);
   reader.Read("taken_at", node.taken_at);
   reader.ReadNumber("probe_seconds", node.probe_seconds);
   // Snapshots of probes do not know the network.
   if (reader.Has("switches")) reader.ReadTexts("switches", node.switches);
-  if (reader.Has("nic_latency_s"))
-    reader.ReadNumber("nic_latency_s", node.nic_latency_s);
+  if (reader.Has("nic_latency_s")) reader.ReadNumber("nic_latency_s", node.nic_latency_s);
   ReadProcessors(reader.Part("processors"), node);
   const JsonReader memory = reader.Part("memory");
   memory.Read("status", node.memory_status.status);
@@ -191,9 +194,8 @@ void ReadNode(const JsonReader& reader, Node& node) {
   const JsonReader gpus = reader.Part("gpus");
   gpus.Read("status", node.gpus_status.status);
   gpus.ReadList("list", [&](const JsonReader& entry) { ReadGpu(entry, node.gpus.emplace_back()); });
+  return node;
 }
-
-}  // namespace
 
 std::string ToJson(const Node& node) { return Text(ToObject(node), -1); }
 
@@ -203,9 +205,8 @@ Result<Node> NodeFromJson(std::string_view text) {
     return Fail(fmt::format("{}: {} bytes long; at most {} are read", kWhat, text.size(),
                             kMaxSnapshotBytes));
   return ReadJson<Node>(text, kWhat, [&](const nlohmann::json& json) -> Result<Node> {
-    Node node;
     std::string error;
-    ReadNode(JsonReader(json, "", error), node);
+    Node node = ReadNode(JsonReader(json, "", error));
     if (!error.empty()) return Fail(fmt::format("{}: {}", kWhat, error));
     return node;
   });

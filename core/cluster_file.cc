@@ -15,12 +15,14 @@
 #include "core/cluster.h"
 #include "core/json_reader.h"
 #include "core/limits.h"
+#include "core/node_reader.h"
 
 namespace adaptive_train {
 namespace {
 
 constexpr char kWhat[] = "cluster";
-constexpr std::int64_t kMaxNodes = 65536;
+constexpr std::int64_t kMaxNodes = 8192;  // the planner has a table of all pairs
+constexpr std::size_t kMaxDevices = 262144;
 constexpr std::size_t kMaxLinks = std::size_t{1} << 24;
 constexpr std::int64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
 constexpr double kGigabit = 1e9 / 8;
@@ -91,17 +93,18 @@ Link ReadLink(const JsonReader& entry) {
   return link;
 }
 
-/// The switches above a leaf, from the top down.
+/// A leaf and the switches above it, from the top down; empty if there is no such leaf.
 std::vector<std::string> Above(const std::string& leaf, const std::vector<Switch>& switches) {
   std::vector<std::string> path;
-  for (std::string name = leaf; !name.empty() && path.size() <= switches.size();) {
-    path.insert(path.begin(), name);
-    std::string parent;
-    for (const Switch& one : switches) {
-      if (one.name == name) parent = one.parent;
-    }
-    name = parent;
+  std::string name = leaf;
+  while (!name.empty() && path.size() <= switches.size()) {
+    const auto found = std::find_if(switches.begin(), switches.end(),
+                                    [&](const Switch& one) { return one.name == name; });
+    if (found == switches.end()) break;
+    path.push_back(name);
+    name = found->parent;
   }
+  std::reverse(path.begin(), path.end());
   return path;
 }
 
@@ -116,6 +119,7 @@ void ReadGroup(const JsonReader& entry, Cluster& cluster) {
   const double latency_us = Optional(entry, "latency_us", 0);
   const double inside = Optional(entry, "inside_gb_per_s", 0) * 1e9;
   const double inside_latency = Optional(entry, "inside_latency_us", 0) * kMicro;
+  const auto path = Above(leaf, cluster.switches);
   const JsonReader part = entry.Part("device");
   Device device;
   double memory_gib = 0, tflops = 0;
@@ -128,10 +132,13 @@ void ReadGroup(const JsonReader& entry, Cluster& cluster) {
   device.copy_bytes_per_second = Optional(part, "copy_gb_per_s", 0) * 1e9;
   if (static_cast<std::int64_t>(cluster.nodes.size()) + nodes > kMaxNodes)
     entry.Refuse("nodes", fmt::format("more than {} in all", kMaxNodes));
+  if (cluster.devices.size() + static_cast<std::size_t>(nodes) * static_cast<std::size_t>(count) >
+      kMaxDevices)
+    entry.Refuse("nodes", fmt::format("more than {} devices in all", kMaxDevices));
+  if (!leaf.empty() && path.empty()) entry.Refuse("switch", "not in the list of switches");
   if (!entry.Good()) return;
   device.memory_bytes = static_cast<std::int64_t>(memory_gib * kGiB);
   device.product_flops = tflops * 1e12;
-  const auto path = Above(leaf, cluster.switches);
   for (int n = 1; n <= nodes; ++n) {
     Node node;
     node.name = prefix + std::to_string(n);
@@ -201,12 +208,8 @@ Result<Cluster> ClusterFromJson(std::string_view text) {
     if (reader.Has("groups")) {
       reader.ReadList("groups", [&](const JsonReader& entry) { ReadGroup(entry, read); });
     } else {
-      for (const nlohmann::json& node : json.at("nodes")) {
-        auto one = NodeFromJson(node.dump());
-        if (!one) return FailIn(kWhat, one.error());
-        read.nodes.push_back(std::move(*one));
-      }
-      reader.ReadList("devices", add(read.devices, ReadDevice), kMaxNodes);
+      reader.ReadList("nodes", add(read.nodes, ReadNode), kMaxNodes);
+      reader.ReadList("devices", add(read.devices, ReadDevice), kMaxDevices);
     }
     if (reader.Has("links")) reader.ReadList("links", add(read.links, ReadLink), kMaxLinks);
     if (!error.empty()) return Fail(fmt::format("{}: {}", kWhat, error));

@@ -16,17 +16,6 @@ const char* NameOf(Precision precision) {
   }
 }
 
-const char* NameOf(Recompute recompute) {
-  switch (recompute) {
-    case Recompute::kSelective:
-      return "selective";
-    case Recompute::kFull:
-      return "full";
-    default:
-      return "none";
-  }
-}
-
 }  // namespace
 
 std::string DeviceKindName(const Device& device) {
@@ -41,11 +30,11 @@ std::string DeviceKindName(const Device& device) {
 std::string ModelKey(const ModelShape& model) {
   const ModelDims& d = model.dims;
   return fmt::format(
-      "{}, hidden {}, ffn {}, heads {}, kv_heads {}, sequence {}, vocab {}, {}, {}, recompute {}, "
-      "dropout {}, version {}",
+      "{}, hidden {}, ffn {}, heads {}, kv_heads {}, sequence {}, vocab {}, {}, {}, dropout {}, "
+      "version {}",
       ToString(d.kind), d.hidden, d.Ffn(), d.heads, d.KvHeads(), d.sequence, d.vocab,
       d.tie_embeddings ? "tied" : "untied", NameOf(model.format.precision),
-      NameOf(model.format.recompute), model.format.dropout ? "on" : "off", ADAPTIVE_TRAIN_VERSION);
+      model.format.dropout ? "on" : "off", ADAPTIVE_TRAIN_VERSION);
 }
 
 }  // namespace adaptive_train

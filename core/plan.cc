@@ -144,14 +144,15 @@ Result<Plan> Checked(Plan plan) {
   std::int64_t next = 0;
   for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
     const RankPlan& rank = plan.ranks[i];
-    const auto place = static_cast<std::size_t>(
-        (rank.stage * plan.data + rank.replica) * plan.tensor + rank.tensor_rank);
+    const std::int64_t place =
+        (std::int64_t{rank.stage} * plan.data + rank.replica) * plan.tensor + rank.tensor_rank;
     const RankPlan& first =
         plan.ranks[static_cast<std::size_t>(rank.replica * plan.tensor) % plan.ranks.size()];
     if (rank.replica == 0 && rank.tensor_rank == 0) next = 0;
-    const bool good = rank.rank == static_cast<int>(i) && place == i && rank.replica < plan.data &&
-                      rank.tensor_rank < plan.tensor && rank.first_sample == next &&
-                      rank.samples == first.samples && rank.samples <= plan.global_batch;
+    const bool good = rank.rank == static_cast<int>(i) && place == static_cast<std::int64_t>(i) &&
+                      rank.replica < plan.data && rank.tensor_rank < plan.tensor &&
+                      rank.first_sample == next && rank.samples == first.samples &&
+                      rank.samples <= plan.global_batch;
     if (!good) return Inconsistent(fmt::format("rank entry {} is inconsistent", i));
     if (rank.tensor_rank == plan.tensor - 1) next += rank.samples;
     if (rank.replica == plan.data - 1 && rank.tensor_rank == plan.tensor - 1 &&

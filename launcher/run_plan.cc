@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -66,9 +67,13 @@ Result<void> CheckRunnable(const Plan& plan) {
 
 std::vector<LayerMeasurement> RecordsOf(const PlanInputs& inputs, const Plan& plan,
                                         const std::vector<LayerTimes>& times) {
-  TrainingFormat format = inputs.format;
-  format.recompute = plan.recompute;
-  return LayerRecords(plan, ModelKey(ModelShape::Of(inputs.dims, format)), times, Now());
+  auto records =
+      LayerRecords(plan, ModelKey(ModelShape::Of(inputs.dims, inputs.format)), times, Now());
+  // Profiles hold times without recomputation; docs/planning.md adds it again.
+  const double again = PlanProblem{}.recompute_share[static_cast<std::size_t>(plan.recompute)];
+  for (LayerMeasurement& record : records)
+    record.backward_s = std::max(record.forward_s, record.backward_s - again * record.forward_s);
+  return records;
 }
 
 PlanSearch SearchFrom(const PlanInputs& inputs, const Plan& plan) {

@@ -163,6 +163,7 @@ Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLed
     MeasureSite site{run.allocation, cluster, run.programs, run.folder.Path(), {}, {}};
     site.on_notice = [](const std::string& line) { Say(stdout, "  {}\n", line); };
     site.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
+      if (attempt == 1) ledger.BeginLaunches();
       ledger.Launched(attempt, outcome, reason);
     };
     auto measured = ProfileAllocation(site, stored, reuse);

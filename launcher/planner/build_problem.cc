@@ -24,6 +24,7 @@ constexpr double kNoise = 0.15;
 /// What a byte costs the processor at each end of a ring over TCP, the sums counted, in copies of a
 /// byte in memory: 0.48 ns on a processor that copies 10.4 GB/s.
 constexpr double kCopiesPerMovedByte = 5;
+constexpr std::int64_t kMostRanks = 65536;
 /// Each decayed failure makes a node count as this much slower.
 constexpr double kFailureWeight = 0.1;
 
@@ -48,19 +49,38 @@ int ThreadsOf(const Device& device, const std::optional<std::int64_t>& wanted) {
   return std::max(1, std::min(device.threads, static_cast<int>(std::ceil(CpusOf(device)))));
 }
 
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+/// Of a kind, over the nodes where it was measured; zeros = nowhere.
+DeviceSpeed MedianSpeed(const Profile& profile, const std::string& name) {
+  std::vector<double> products, copies;
+  for (const DeviceMeasurement& measured : profile.devices) {
+    if (measured.device_kind != name) continue;
+    products.push_back(measured.product_flops);
+    copies.push_back(measured.bytes_per_second);
+  }
+  return {Median(products), Median(copies)};
+}
+
 /// The cluster's devices, or, where more ranks are asked for than there are devices, several of
-/// each processor: the fastest get more, and share CPUs and memory. GPUs are not shared.
+/// each processor: the fastest get more, and share CPUs, memory and measured speed. GPUs are not
+/// shared.
 std::vector<Device> RankDevices(const Cluster& cluster, const PlanRequest& request,
-                                std::vector<std::string>& notes) {
+                                const Profile& profile, std::vector<std::string>& notes) {
   const std::size_t devices = cluster.devices.size();
-  const auto wanted =
-      static_cast<std::size_t>(request.data.value_or(1) * request.pipeline.value_or(1));
+  const auto wanted = static_cast<std::size_t>(
+      std::min(kMostRanks, request.data.value_or(1) * request.pipeline.value_or(1)));
   std::vector<std::size_t> order, ranks_on(devices, 1);
   for (std::size_t d = 0; d < devices; ++d) {
     if (cluster.devices[d].kind == "cpu") order.push_back(d);
   }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return CpusOf(cluster.devices[a]) > CpusOf(cluster.devices[b]);
+    return cluster.devices[a].cpus > cluster.devices[b].cpus;
   });
   for (std::size_t i = devices; i < wanted && !order.empty(); ++i)
     ++ranks_on[order[i % order.size()]];
@@ -68,7 +88,12 @@ std::vector<Device> RankDevices(const Cluster& cluster, const PlanRequest& reque
   for (std::size_t d = 0; d < devices; ++d) {
     Device device = cluster.devices[d];
     const auto share = static_cast<int>(ranks_on[d]);
-    device.cpus = CpusOf(device) / share;
+    if (const DeviceSpeed whole = MedianSpeed(profile, DeviceKindName(device));
+        share > 1 && whole.product_flops > 0) {
+      device.product_flops = whole.product_flops;
+      device.copy_bytes_per_second = whole.copy_bytes_per_second;
+    }
+    device.cpus = (device.cpus > 0 ? device.cpus : device.threads) / share;
     device.threads = std::max(1, device.threads / share);
     device.memory_bytes /= share;
     device.product_flops /= share;
@@ -91,26 +116,15 @@ class Kinds {
   int Of(const Device& device) {
     const std::string name = DeviceKindName(device);
     const double slower = SlownessOf(name, device.node);
-    const auto key = std::make_tuple(name, device.product_flops, slower);
+    const auto key = std::make_tuple(name, device.product_flops, device.copy_bytes_per_second,
+                                     device.cpus, slower);
     const auto [at, is_new] = index_.emplace(key, static_cast<int>(built_.problem.kinds.size()));
     if (is_new) built_.problem.kinds.push_back(Make(name, device, slower));
     return at->second;
   }
 
  private:
-  /// Mean product speed of a kind over the nodes where it was measured; 0 = nowhere.
-  DeviceSpeed SpeedOf(const std::string& name) const {
-    DeviceSpeed sum;
-    double count = 0;
-    for (const DeviceMeasurement& measured : profile_.devices) {
-      if (measured.device_kind != name) continue;
-      sum.product_flops += measured.product_flops;
-      sum.copy_bytes_per_second += measured.bytes_per_second;
-      ++count;
-    }
-    return count == 0 ? sum
-                      : DeviceSpeed{sum.product_flops / count, sum.copy_bytes_per_second / count};
-  }
+  DeviceSpeed SpeedOf(const std::string& name) const { return MedianSpeed(profile_, name); }
 
   /// How many times slower than its kind a node's device was; 1 where that is within the noise of
   /// measuring.
@@ -123,12 +137,19 @@ class Kinds {
     return 1;
   }
 
+  /// Kinds that differ by node only say the same once.
+  void Note(std::string note) {
+    auto& notes = built_.notes;
+    if (std::find(notes.begin(), notes.end(), note) == notes.end())
+      notes.push_back(std::move(note));
+  }
+
   DeviceKind Make(const std::string& name, const Device& device, double slower) {
     DeviceKind kind;
     kind.name = name;
     kind.measured = MeasuredLayers(shape_, profile_, name, ModelKey(shape_), kind.layers);
     if (kind.measured) {
-      built_.notes.push_back(fmt::format("{}: its layers' times are measured", name));
+      Note(fmt::format("{}: its layers' times are measured", name));
     } else {
       kind.layers = EstimatedLayers(shape_, EstimatedSpeed(name, device));
     }
@@ -138,9 +159,10 @@ class Kinds {
         *part *= slower;
     }
     kind.transfer_s_per_byte = TransferSeconds(name, device);
-    if (slower != 1)
-      built_.notes.push_back(
-          fmt::format("{}: {:.2f} times as slow as others of its kind", device.node, slower));
+    if (slower > 1)
+      Note(fmt::format("{}: {:.2f} times as slow as others of its kind", device.node, slower));
+    if (slower < 1)
+      Note(fmt::format("{}: {:.2f} times as fast as others of its kind", device.node, 1 / slower));
     return kind;
   }
 
@@ -161,13 +183,12 @@ class Kinds {
     const double cpus = CpusOf(device);
     if (speed.product_flops <= 0) {
       built_.timed = false;
-      built_.notes.push_back(
-          fmt::format("{}: not measured; taken as {:.2f} equal CPUs", name, cpus));
+      Note(fmt::format("{}: not measured; taken as {:.2f} equal CPUs", name, cpus));
       return {kAssumedCpu.product_flops * cpus, kAssumedCpu.copy_bytes_per_second * cpus};
     }
     if (speed.copy_bytes_per_second <= 0)
       speed.copy_bytes_per_second = speed.product_flops / kAssumedIntensity;
-    built_.notes.push_back(fmt::format(
+    Note(fmt::format(
         "{}: layer times estimated at {:.0f} % of {:.4g} GFLOP/s, no layer measured yet", name,
         100 * kEstimatedShare, speed.product_flops / 1e9));
     return speed;
@@ -176,7 +197,7 @@ class Kinds {
   const ModelShape& shape_;
   const Profile& profile_;
   BuiltProblem& built_;
-  std::map<std::tuple<std::string, double, double>, int> index_;
+  std::map<std::tuple<std::string, double, double, double, double>, int> index_;
 };
 
 void AddDevices(const Cluster& cluster, const ModelShape& shape, const Profile& profile,
@@ -225,7 +246,7 @@ void AddLinks(const Cluster& cluster, const Profile& profile, BuiltProblem& buil
   for (const Node& node : cluster.nodes) problem.node_names.push_back(node.name);
 }
 
-void AddLayers(const ModelDims& dims, const TrainingFormat& format, const PlanRequest& request,
+void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t threads,
                PlanProblem& problem) {
   const ModelShape shape = ModelShape::Of(dims, format);
   const double scalar = format.precision == Precision::kFp32 ? 4 : 2;
@@ -253,8 +274,7 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, const PlanRe
   if (problem.tied) problem.tied_bytes = 4.0 * static_cast<double>(dims.vocab * dims.hidden);
   // What a rank needs besides layers and workspace, read off the prediction for whole models.
   constexpr std::int64_t kTabulated = 64;
-  const std::int64_t threads = request.threads.value_or(1);
-  for (std::int64_t b = 1; b <= std::min(kTabulated, request.global_batch + 1); ++b) {
+  for (std::int64_t b = 1; b <= std::min(kTabulated, problem.global_batch + 1); ++b) {
     const std::int64_t rest = shape.PeakBytes(b, 1, threads) - shape.total.parameter_bytes -
                               shape.total.gradient_bytes - shape.total.optimizer_bytes -
                               3 * 4 * shape.total.parameters -
@@ -330,7 +350,9 @@ std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<
 std::set<std::string> KindsOf(const Cluster& cluster, const PlanRequest& request) {
   std::vector<std::string> notes;
   std::set<std::string> kinds;
-  for (const Device& device : RankDevices(cluster, request, notes))
+  // Whole devices are measured, also where ranks will share them.
+  for (const Device& device : cluster.devices) kinds.insert(DeviceKindName(device));
+  for (const Device& device : RankDevices(cluster, request, {}, notes))
     kinds.insert(DeviceKindName(device));
   return kinds;
 }
@@ -351,8 +373,10 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
                     NearestSplit(dims, *request.tensor)));
   BuiltProblem built;
   built.problem.global_batch = request.global_batch;
-  built.devices = RankDevices(cluster, request, built.notes);
-  AddLayers(dims, format, request, built.problem);
+  built.devices = RankDevices(cluster, request, profile, built.notes);
+  int threads = 1;
+  for (const Device& device : built.devices) threads = std::max(threads, device.threads);
+  AddLayers(dims, format, threads, built.problem);
   AddDevices(cluster, ModelShape::Of(dims, format), profile, built);
   AddLinks(cluster, profile, built);
   AddChoices(cluster, dims, request, built.problem.choices);

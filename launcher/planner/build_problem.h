@@ -41,7 +41,7 @@ struct BuiltProblem {
 std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<int>& cpus,
                               std::optional<std::int64_t> threads);
 
-/// The names (DeviceKindName) of all devices that ranks would have.
+/// The names (DeviceKindName) of the cluster's devices and of those that ranks would have.
 std::set<std::string> KindsOf(const Cluster& cluster, const PlanRequest& request);
 
 /// Gathers all that is known. Layer times: measured ones of the same device kind and model; else

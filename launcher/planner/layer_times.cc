@@ -55,18 +55,11 @@ bool MeasuredLayers(const ModelShape& shape, const Profile& profile, const std::
   for (const char* name : {"embedding", "block", "head"}) {
     if (!points.contains(name) || points[name].weight <= 0) return false;
   }
-  // What was measured with recomputation has it in backward; the rules of docs/planning.md add it.
-  const double again =
-      PlanProblem{}.recompute_share[static_cast<std::size_t>(shape.format.recompute)];
   seconds.clear();
   for (std::size_t i = 0; i < shape.layers.size(); ++i) {
     const Points& p = points[MeasuredName(shape, i)];
-    const Line forward = p.Fit(p.y_forward, p.xy_forward);
-    Line backward = p.Fit(p.y_backward, p.xy_backward);
-    backward.fixed = std::max(0.0, backward.fixed - again * forward.fixed);
-    backward.per_sample =
-        std::max(forward.per_sample, backward.per_sample - again * forward.per_sample);
-    seconds.push_back({forward, backward, p.update / p.weight});
+    seconds.push_back({p.Fit(p.y_forward, p.xy_forward), p.Fit(p.y_backward, p.xy_backward),
+                       p.update / p.weight});
   }
   return true;
 }

@@ -111,9 +111,14 @@ void AddRanks(const BuiltProblem& built, const Layout& layout, Plan& plan) {
 }
 
 /// Seconds as they will pass: a node's bad standing lets its time count more in the choice only.
-StepCost TrueCost(PlanProblem problem, const Layout& layout) {
+PlanProblem Trusting(PlanProblem problem) {
   for (ProblemDevice& device : problem.devices) device.standing = 1;
-  return CostOf(problem, layout);
+  return problem;
+}
+
+bool TrustsAll(const PlanProblem& problem) {
+  return std::all_of(problem.devices.begin(), problem.devices.end(),
+                     [](const ProblemDevice& device) { return device.standing == 1; });
 }
 
 void AddTimes(const BuiltProblem& built, const Layout& layout, double bound, Plan& plan) {
@@ -121,7 +126,9 @@ void AddTimes(const BuiltProblem& built, const Layout& layout, double bound, Pla
     plan.why.push_back("step time not predicted: no speed has been measured on these devices yet");
     return;
   }
-  const StepCost cost = TrueCost(built.problem, layout);
+  const PlanProblem trusting = Trusting(built.problem);
+  const StepCost cost = CostOf(trusting, layout);
+  if (!TrustsAll(built.problem)) bound = LowerBound(trusting);
   plan.step_seconds = cost.step;
   plan.parts = {cost.compute, cost.bubble, cost.activations, cost.gradients, cost.update};
   plan.bound_seconds = bound;
@@ -132,12 +139,14 @@ void AddTimes(const BuiltProblem& built, const Layout& layout, double bound, Pla
 void SayWhoIsLeftOut(const BuiltProblem& built, const Layout& layout, Plan& plan) {
   std::vector<bool> used(built.devices.size());
   for (const int device : layout.devices) used[static_cast<std::size_t>(device)] = true;
+  const bool by_choice =
+      built.timed && built.problem.choices.data.empty() && TrustsAll(built.problem);
   constexpr int kNamed = 8;
   int idle = 0;
   for (std::size_t d = 0; d < used.size(); ++d) {
     if (used[d] || ++idle > kNamed) continue;
-    plan.why.push_back(fmt::format("{} is left out: the step is predicted to take no less with it",
-                                   built.devices[d].node));
+    plan.why.push_back(built.devices[d].node + " is left out" +
+                       (by_choice ? ": no plan with it was found that takes less" : ""));
   }
   if (idle > kNamed) plan.why.push_back(fmt::format("{} more devices are left out", idle - kNamed));
 }
@@ -150,7 +159,7 @@ void SayShares(const Layout& layout, const PlanRequest& request, Plan& plan) {
   if (request.even_shares) {
     plan.why.push_back("equal shares: parallel.shares = even");
   } else if (high->samples - low->samples <= 1) {
-    plan.why.push_back("equal shares up to rounding: the replicas are about equally fast");
+    plan.why.push_back("equal shares up to rounding");
   } else {
     plan.why.push_back(fmt::format("shares follow the replicas' speeds: {} to {} sequences",
                                    low->samples, high->samples));
@@ -172,7 +181,8 @@ Plan PlanOf(const BuiltProblem& built, const FoundLayout& found, const PlanReque
   AddTimes(built, found.layout, found.bound, plan);
   for (const Alternative& other : found.alternatives) {
     plan.alternatives.push_back(other);
-    if (!built.timed) plan.alternatives.back().step_seconds.reset();
+    // With a node in bad standing these seconds are not what would pass.
+    if (!built.timed || !TrustsAll(built.problem)) plan.alternatives.back().step_seconds.reset();
   }
   return plan;
 }
@@ -256,7 +266,7 @@ Result<Plan> PriceAgain(const Plan& plan, const Cluster& cluster, const ModelDim
   Plan priced = plan;
   priced.step_seconds.reset();
   if (!built->timed) return priced;
-  const StepCost cost = TrueCost(built->problem, *layout);
+  const StepCost cost = CostOf(Trusting(built->problem), *layout);
   priced.step_seconds = cost.step;
   priced.parts = {cost.compute, cost.bubble, cost.activations, cost.gradients, cost.update};
   return priced;

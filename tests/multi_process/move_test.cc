@@ -131,8 +131,8 @@ class MoveTest : public testing::Test {
   std::vector<Saved> saved_;
 };
 
-/// The process of a rank of the run folder that ends in `name`.
-pid_t PidOf(const std::string& name, int rank) {
+/// The process of a rank of a run folder. Other tests' ranks may run at the same time.
+pid_t PidOf(const std::string& run_dir, int rank) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());
     if (pid <= 0) continue;
@@ -141,9 +141,7 @@ pid_t PidOf(const std::string& name, int rank) {
     if (!std::getline(comm, word) || word.rfind("adaptive-train-", 0) != 0) continue;
     bool ours = false, right = false;
     while (std::getline(environ, word, '\0')) {
-      const std::string end = "/" + name;
-      ours = ours || (word.rfind("ADAPTIVE_TRAIN_RUN_DIR=", 0) == 0 && word.size() > end.size() &&
-                      word.compare(word.size() - end.size(), end.size(), end) == 0);
+      ours = ours || word == "ADAPTIVE_TRAIN_RUN_DIR=" + run_dir;
       right = right || word == "PMIX_RANK=" + std::to_string(rank);
     }
     if (ours && right) return pid;
@@ -232,13 +230,14 @@ TEST_F(MoveTest, AStopBetweenTwoPlansIsHeardByTheNext) {
 }
 
 TEST_F(MoveTest, ARankLostOnTheWayIsAFailure) {
-  const RunOutcome outcome = Run("run", PlanOf({5, 5}), [](Supervisor& ranks, std::int64_t step) {
-    if (step != 8) return;
-    const pid_t pid = PidOf("run", 1);
-    ASSERT_GT(pid, 0);
-    ranks.Move();
-    ::kill(pid, SIGKILL);
-  });
+  const RunOutcome outcome =
+      Run("run", PlanOf({5, 5}), [this](Supervisor& ranks, std::int64_t step) {
+        if (step != 8) return;
+        const pid_t pid = PidOf(home_.Path() + "/run", 1);
+        ASSERT_GT(pid, 0);
+        ranks.Move();
+        ::kill(pid, SIGKILL);
+      });
   EXPECT_EQ(outcome.code, ExitCode::kRankFailure);
   EXPECT_FALSE(outcome.moved);
   EXPECT_THAT(outcome.message, testing::HasSubstr("rank 1"));

@@ -73,12 +73,18 @@ TEST(ClusterFile, RefusesWhatMakesNoSense) {
               HasSubstr("a1"));
   EXPECT_THAT(ErrorOf(Replaced(kGroups, "\"tflops\": 100", "\"tflops\": -1")), HasSubstr("tflops"));
   EXPECT_THAT(ErrorOf(Replaced(kGroups, "\"nodes\": 2", "\"nodes\": 1000000")),
-              HasSubstr("not a whole number from 1 to 65536"));
+              HasSubstr("not a whole number from 1 to 8192"));
   EXPECT_THAT(ErrorOf(Replaced(kGroups, "{\"name\": \"core\"}",
                                "{\"name\": \"core\", \"parent\": \"s1\"}")),
               HasSubstr("is above itself"));
   EXPECT_THAT(ErrorOf(Replaced(kGroups, "\"parent\": \"core\"", "\"parent\": \"x\"")),
               HasSubstr("its parent x is not in the list"));
+  EXPECT_THAT(ErrorOf(Replaced(kGroups, "\"switch\": \"s1\"", "\"switch\": \"s11\"")),
+              HasSubstr("groups[0].switch: not in the list of switches"));
+  // Deep enough to exhaust a stack that recursion uses.
+  EXPECT_THAT(ErrorOf("{\"format_version\": 1, \"name\": \"x\", \"devices\": [], \"nodes\": [" +
+                      std::string(300000, '[') + std::string(300000, ']') + "]}"),
+              HasSubstr("nodes[0]: not an object"));
   EXPECT_THAT(ErrorOf(Replaced(kGroups, "\"format_version\": 1", "\"format_version\": 9")),
               HasSubstr("format_version 9"));
   for (const char* text : {"", "{", "[]", "{\"format_version\": 1}",

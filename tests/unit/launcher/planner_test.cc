@@ -226,7 +226,7 @@ TEST(MakePlan, ANodeSlowerThanItsKindGetsLess) {
   auto plan = PlanOf(cluster, Batch(10), profile);
   ASSERT_TRUE(plan);
   EXPECT_THAT(SharesOf(*plan), ElementsAre(4, 2, 4));
-  EXPECT_THAT(plan->why, Contains(HasSubstr("n2: 1.67 times as slow as others of its kind")));
+  EXPECT_THAT(plan->why, Contains(HasSubstr("n2: 2.00 times as slow as others of its kind")));
 }
 
 TEST(PriceAgain, IsWhatTheSamePlanCostsWithNewMeasurements) {
