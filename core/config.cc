@@ -190,10 +190,16 @@ const std::vector<Key>& Keys() {
       IntegerOrAuto("parallel.interleave", &C::parallel, &ParallelConfig::interleave, 1, 1 << 10),
       IntegerOrAuto("parallel.shard", &C::parallel, &ParallelConfig::shard, 0, 2),
       Choice("parallel.shares", &C::parallel, &ParallelConfig::shares, {"auto", "even"}),
-      Choice("compression.mode", &C::compression, &CompressionConfig::mode, {"off", "auto"}),
-      Number("compression.s_min", &C::compression, &CompressionConfig::s_min, 0, 1),
-      Number("compression.s_max", &C::compression, &CompressionConfig::s_max, 0, 1),
+      Choice("compression.mode", &C::compression, &CompressionConfig::mode,
+             {"off", "auto", "variance-topk", "topk"}),
+      Number("compression.s_min", &C::compression, &CompressionConfig::s_min, 0, 0.9999),
+      Number("compression.s_max", &C::compression, &CompressionConfig::s_max, 0, 0.9999),
+      Number("compression.density", &C::compression, &CompressionConfig::density, 1e-4, 1),
+      Choice("compression.variance", &C::compression, &CompressionConfig::variance,
+             {"relative", "literal"}),
       Number("compression.beta", &C::compression, &CompressionConfig::beta, 0, 1),
+      Integer("compression.flush_every", &C::compression, &CompressionConfig::flush_every, 0),
+      Choice("compression.flush", &C::compression, &CompressionConfig::flush, {"send", "drop"}),
       Choice("compression.values", &C::compression, &CompressionConfig::values, {"fp32", "bf16"}),
       Text("checkpoint.dir", &C::checkpoint, &CheckpointConfig::dir,
            "the path of a folder, or \"auto\" for RUN_DIR/checkpoints"),
@@ -340,8 +346,6 @@ Result<void> Check(const Config& c) {
   const Limit limits[] = {
       {c.parallel.interleave.value_or(1) != 1,
        "parallel.interleave: this version neither plans nor runs interleaved stages (1)"},
-      {c.compression.mode != "off",
-       "compression.mode: this version exchanges gradients dense (off)"},
       {c.device.kind == "cuda", "device.kind: this version trains on CPUs only (cpu)"},
   };
   for (const Limit& limit : limits) {

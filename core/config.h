@@ -65,9 +65,13 @@ struct ParallelConfig {
 
 struct CompressionConfig {
   std::string mode = "off";
-  double s_min = 0.01;
-  double s_max = 0.3;
+  double s_min = 0.7;  // sparsity: the share of a layer's elements that is not sent
+  double s_max = 0.95;
+  double density = 0.1;               // of topk: the share that is
+  std::string variance = "relative";  // what sets a layer's sparsity
   double beta = 1.0;
+  std::int64_t flush_every = 1000;  // steps; 0 = never
+  std::string flush = "send";
   std::string values = "bf16";
 };
 

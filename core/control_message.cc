@@ -58,7 +58,8 @@ constexpr RealField kReals[] = {{"loss", &RankMetrics::loss},
                                 {"other_s", &RankMetrics::other_s},
                                 {"flops", &RankMetrics::flops},
                                 {"product_peak", &RankMetrics::product_peak},
-                                {"density", &RankMetrics::density}};
+                                {"density", &RankMetrics::density},
+                                {"comm_cpu_s", &RankMetrics::comm_cpu_s}};
 struct CountField {
   const char* name;
   std::int64_t RankMetrics::*field;

@@ -24,18 +24,20 @@ StepMetrics CombineRanks(std::span<const RankMetrics> ranks) {
   all.exposed_comm_s = slowest.exposed_comm_s;
   all.bubble_s = slowest.bubble_s;
   all.other_s = slowest.other_s;
-  all.density = slowest.density;
-  double flops = 0, peak = 0;
+  double flops = 0, peak = 0, density = 0;
   for (const RankMetrics& rank : ranks) {
     flops += rank.flops;
     peak += rank.product_peak;
     all.grad_bytes += rank.grad_bytes;
     all.param_bytes += rank.param_bytes;
     all.activation_bytes += rank.activation_bytes;
+    all.comm_cpu_s = std::max(all.comm_cpu_s, rank.comm_cpu_s);
+    density += rank.density;
     all.peak_memory_bytes = std::max(all.peak_memory_bytes, rank.peak_memory_bytes);
     // With pipeline stages only ranks that hold the head know it.
     if (rank.validation_loss) all.validation_loss = rank.validation_loss;
   }
+  all.density = density / static_cast<double>(ranks.size());
   if (all.step_s > 0) {
     all.tokens_per_s = static_cast<double>(all.tokens) / all.step_s;
     all.tflops = flops / all.step_s / 1e12;
@@ -67,6 +69,7 @@ std::string MetricsLine(const StepMetrics& step) {
                                  {"param_bytes", step.param_bytes},
                                  {"activation_bytes", step.activation_bytes},
                                  {"density", step.density},
+                                 {"comm_cpu_s", step.comm_cpu_s},
                                  {"peak_memory_bytes", step.peak_memory_bytes}};
   if (step.loss_z) json["loss_z"] = *step.loss_z;
   if (step.validation_loss) {

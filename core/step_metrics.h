@@ -30,7 +30,8 @@ struct RankMetrics {
   std::int64_t grad_bytes = 0;
   std::int64_t param_bytes = 0;
   std::int64_t activation_bytes = 0;
-  double density = 1;  // gradient entries exchanged / all
+  double density = 1;     // gradient entries sent / all
+  double comm_cpu_s = 0;  // processor time of the exchange: selecting, packing, transfers
   std::int64_t peak_memory_bytes = 0;
   std::optional<double> validation_loss;
 };
@@ -56,7 +57,8 @@ struct StepMetrics {
   std::int64_t grad_bytes = 0;  // this and the next two: summed over ranks
   std::int64_t param_bytes = 0;
   std::int64_t activation_bytes = 0;
-  double density = 1;
+  double density = 1;                  // mean of the ranks
+  double comm_cpu_s = 0;               // of the rank that spent most
   std::int64_t peak_memory_bytes = 0;  // of the largest rank
   std::optional<double> validation_loss;
 };

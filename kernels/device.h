@@ -16,6 +16,7 @@
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "kernels/scalar.h"
+#include "kernels/sparsify.h"
 #include "kernels/swiglu.h"
 
 namespace adaptive_train::kernels {
@@ -55,6 +56,9 @@ class Device : public DeviceMemory {
   /// value is there.
   virtual double Sum(std::int64_t count, const Accumulator<T>* values) = 0;
   virtual double SquaredNorm(std::int64_t count, const Accumulator<T>* values) = 0;
+  /// Return when the results are there. The results do not depend on the kind of processor.
+  virtual Selected Select(const SelectArguments<T>& arguments) = 0;
+  virtual double Threshold(const ThresholdArguments<T>& arguments) = 0;
 };
 
 }  // namespace adaptive_train::kernels

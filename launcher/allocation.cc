@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <chrono>
 #include <cstdlib>
 
 #include "core/file_io.h"
+#include "core/seconds.h"
 #include "db/launcher_process.h"
 #include "launcher/slurm_step.h"
 
@@ -32,8 +32,7 @@ Allocation ThisMachine() {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   here.cluster = host;
-  here.submit_time =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  here.submit_time = EpochSecondsNow();
   here.job_name = "run";
   here.user = CallingUser();
   here.hosts = {host};

@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <utility>
+
+#include "core/seconds.h"
 
 namespace adaptive_train {
 namespace {
-
-double EpochNow() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 const char* Plural(std::size_t n) { return n == 1 ? "" : "s"; }
 
@@ -40,7 +37,7 @@ Result<AllocationProfile> ProfileAllocation(const MeasureSite& site, const Profi
                                             bool reuse) {
   const std::vector<MeasuredNode> nodes = MeasuredNodes(site.cluster);
   const int size = static_cast<int>(nodes.size());
-  const ReusePlan plan = PlanReuse(stored, nodes, EpochNow(), reuse, site.allocation.job_id);
+  const ReusePlan plan = PlanReuse(stored, nodes, EpochSecondsNow(), reuse, site.allocation.job_id);
   AllocationProfile result;
   std::size_t again = 0;
   if (!plan.missing.empty() || !plan.check.empty() || plan.devices) {

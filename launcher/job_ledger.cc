@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
-#include <chrono>
+#include "core/seconds.h"
 
 namespace adaptive_train {
 namespace {
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 JobState StateOf(ExitCode code) {
   switch (code) {
@@ -42,7 +38,7 @@ Result<JobLedger> JobLedger::Begin(const StoreLocation& location, const Job& job
   record.config = job.config;
   record.options = job.options;
   record.adaptive_train_version = ADAPTIVE_TRAIN_VERSION;
-  record.start_time = Now();
+  record.start_time = EpochSecondsNow();
   auto id = store->BeginJob(record);
   if (!id) return tl::unexpected(id.error());
   return JobLedger(std::move(*store), *id);
@@ -78,7 +74,7 @@ void JobLedger::Launched(int attempt, const std::string& outcome, const std::str
   LaunchRecord record;
   launches_ = std::max(launches_, launches_before_ + attempt);
   record.attempt = launches_before_ + attempt;
-  record.started = Now();
+  record.started = EpochSecondsNow();
   record.outcome = LaunchOutcomeFromString(outcome).value_or(LaunchOutcome::kFailed);
   record.reason = reason;
   retries_ += record.outcome == LaunchOutcome::kRetried ? 1 : 0;
@@ -89,7 +85,7 @@ void JobLedger::Finish(const RunOutcome& outcome, const RunStatistics& statistic
   if (outcome.failure) {
     const RankFailure& f = outcome.failure->failure;
     FailureRecord record;
-    record.time = Now();
+    record.time = EpochSecondsNow();
     if (f.step > 0) record.step = f.step;
     if (f.rank >= 0) record.rank = f.rank;
     record.host = f.host;
@@ -100,7 +96,7 @@ void JobLedger::Finish(const RunOutcome& outcome, const RunStatistics& statistic
     Keep(store_.RecordFailure(id_, record));
   }
   Keep(store_.SaveSummary(id_, statistics.Summary()));
-  Keep(store_.FinishJob(id_, StateOf(outcome.code), ToInt(outcome.code), Now()));
+  Keep(store_.FinishJob(id_, StateOf(outcome.code), ToInt(outcome.code), EpochSecondsNow()));
 }
 
 }  // namespace adaptive_train

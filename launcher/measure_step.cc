@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <filesystem>
 #include <vector>
 
 #include "core/device_kind.h"
 #include "core/file_io.h"
 #include "core/plan.h"
+#include "core/seconds.h"
 #include "launcher/rank_environment.h"
 #include "launcher/stop_signals.h"
 #include "launcher/supervisor.h"
@@ -17,10 +17,6 @@ namespace adaptive_train {
 namespace {
 
 constexpr std::size_t kMaxProfileBytes = std::size_t{1} << 30;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// As far as a step looks at plans: one rank a node.
 Plan OneRankPerNode(const std::vector<MeasuredNode>& nodes) {
@@ -42,7 +38,7 @@ struct StepWatch {
     SupervisorEvents events;
     events.on_launch = [this, &site](int attempt, const std::string& outcome,
                                      const std::string& reason) {
-      if (outcome == "ok") wired_at = Now();
+      if (outcome == "ok") wired_at = SteadySecondsNow();
       if (site.on_launch) site.on_launch(attempt, outcome, reason);
     };
     events.on_notice = [this, &site](const std::string& line) {
@@ -110,7 +106,7 @@ Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task) 
   spec.mode = "measure";
   spec.environment = RankEnvironment(CurrentEnvironment());
   StepWatch watch;
-  const double began = Now();
+  const double began = SteadySecondsNow();
   const RunOutcome outcome =
       Supervisor(spec, site.allocation.in_slurm ? SlurmSteps() : LocalSteps(), watch.Events(site))
           .Run();
@@ -118,7 +114,7 @@ Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task) 
   if (outcome.code != ExitCode::kDone) return tl::unexpected(Failure(outcome, watch));
   auto profile = ReadMeasured(answer);
   if (!profile) return tl::unexpected(profile.error());
-  return Measured{std::move(*profile), Now() - watch.wired_at, watch.wired_at - began};
+  return Measured{std::move(*profile), SteadySecondsNow() - watch.wired_at, watch.wired_at - began};
 }
 
 }  // namespace adaptive_train

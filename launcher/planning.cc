@@ -1,9 +1,9 @@
 #include "launcher/planning.h"
 
-#include <chrono>
 #include <set>
 
 #include "core/device_kind.h"
+#include "core/seconds.h"
 
 namespace adaptive_train {
 
@@ -37,8 +37,7 @@ ProfileQuery QueryOf(const Cluster& cluster, const Config& config) {
   const auto kinds = KindsOf(cluster, RequestOf(config));
   query.device_kinds.assign(kinds.begin(), kinds.end());
   query.model_key = ModelKey(ModelShape::Of(DimsOf(config.model), FormatOf(config.train)));
-  query.now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  query.now = EpochSecondsNow();
   return query;
 }
 

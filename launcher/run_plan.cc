@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "core/device_kind.h"
+#include "core/seconds.h"
 #include "launcher/layer_records.h"
 #include "launcher/planner/planner.h"
 #include "launcher/planning.h"
@@ -17,10 +17,6 @@ namespace {
 
 /// Clusters above this are not planned twice only to say what another version could do.
 constexpr std::size_t kSmallCluster = 64;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 /// What a version that runs every kind of plan could gain, if that is known.
 std::string BetterElsewhere(const PlanInputs& inputs, const Plan& plan) {
@@ -67,8 +63,8 @@ Result<void> CheckRunnable(const Plan& plan) {
 
 std::vector<LayerMeasurement> RecordsOf(const PlanInputs& inputs, const Plan& plan,
                                         const std::vector<LayerTimes>& times) {
-  auto records =
-      LayerRecords(plan, ModelKey(ModelShape::Of(inputs.dims, inputs.format)), times, Now());
+  auto records = LayerRecords(plan, ModelKey(ModelShape::Of(inputs.dims, inputs.format)), times,
+                              EpochSecondsNow());
   // Profiles hold times without recomputation; docs/planning.md adds it again.
   const double again = PlanProblem{}.recompute_share[static_cast<std::size_t>(plan.recompute)];
   for (LayerMeasurement& record : records)

@@ -40,6 +40,8 @@ class CpuDevice final : public HostDevice<T> {
   void Round(const RoundArguments<T>& x) override;
   double Sum(std::int64_t count, const Accumulator<T>* values) override;
   double SquaredNorm(std::int64_t count, const Accumulator<T>* values) override;
+  Selected Select(const SelectArguments<T>& x) override;
+  double Threshold(const ThresholdArguments<T>& x) override;
 
  private:
   /// Room for so many floats, aligned to 64 bytes and uninitialised; the next call's is the same room.
@@ -47,8 +49,9 @@ class CpuDevice final : public HostDevice<T> {
 
   ThreadPool pool_;
   Buffer<float> scratch_;
-  std::vector<double> partial_;  // of the sums, one per piece
-  RopeTable rope_table_;         // of the latest call
+  std::vector<double> partial_;            // of the sums, one per piece
+  std::vector<std::uint32_t> bin_counts_;  // of a threshold's histogram
+  RopeTable rope_table_;                   // of the latest call
 };
 
 }  // namespace adaptive_train::kernels::cpu

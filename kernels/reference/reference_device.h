@@ -32,6 +32,8 @@ class ReferenceDevice final : public HostDevice<T> {
   void Round(const RoundArguments<T>& x) override;
   double Sum(std::int64_t count, const Accumulator<T>* values) override;
   double SquaredNorm(std::int64_t count, const Accumulator<T>* values) override;
+  Selected Select(const SelectArguments<T>& x) override;
+  double Threshold(const ThresholdArguments<T>& x) override;
 };
 
 }  // namespace adaptive_train::kernels::reference

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/seconds.h"
 #include "db/profile_store.h"
 #include "launcher/report/job_table.h"
 #include "launcher/report/job_time.h"
@@ -242,8 +242,7 @@ int Print(const std::string& text) {
 
 int Run(const Arguments& arguments) {
   if (arguments.help_format) return Print(JobFieldList());
-  const double now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double now = EpochSecondsNow();
   const auto request = Understand(arguments, now);
   if (!request) return Report(request.error());
   const auto jobs = List(*request, arguments.json);

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +14,7 @@
 
 #include "core/config.h"
 #include "core/file_io.h"
+#include "core/seconds.h"
 #include "db/profile_store.h"
 #include "launcher/allocation_profile.h"
 #include "launcher/node_check.h"
@@ -54,10 +54,6 @@ struct Shown {
   std::string cluster;
   Profile profile;
 };
-
-double EpochNow() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 /// Words for people, never part of the output proper.
 void Say(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
@@ -165,7 +161,7 @@ int Run(const Arguments& arguments) {
   const auto shown =
       arguments.measure ? MeasureNow(arguments, *location) : ReadStored(arguments, *location);
   if (!shown) return Report(shown.error());
-  const double now = EpochNow();
+  const double now = EpochSecondsNow();
   if (!arguments.picture.empty()) {
     const auto written = WriteFile(
         arguments.picture,

@@ -21,18 +21,6 @@ bool HasDone(const std::string& folder) {
   return ::stat((folder + "/DONE").c_str(), &info) == 0;
 }
 
-/// Opens a checkpoint of ours.
-Result<CheckpointReader> OpenOwn(const std::string& folder, std::int64_t step,
-                                 const CheckpointOwner& owner) {
-  auto reader = CheckpointReader::Open(folder);
-  if (!reader) return reader;
-  auto expected = reader->Expect(owner.identity, owner.parameters);
-  if (!expected) return tl::unexpected(expected.error());
-  const std::int64_t written = reader->manifest().at.step;
-  if (written != step) return FailAt(folder, fmt::format("is in truth of step {}", written));
-  return reader;
-}
-
 }  // namespace
 
 std::string CheckpointFolder::PathOf(std::int64_t step) const {
@@ -74,7 +62,7 @@ Result<NewestCheckpoint> CheckpointFolder::NewestValid(const CheckpointOwner& ow
       newest.unfinished.push_back(PathOf(step) + ": has no DONE, is not used");
       continue;
     }
-    auto reader = OpenOwn(PathOf(step), step, owner);
+    auto reader = Open(step, owner);
     const Result<void> verified = reader ? reader->Verify() : tl::unexpected(reader.error());
     if (verified) {
       newest.step = step;
@@ -86,14 +74,15 @@ Result<NewestCheckpoint> CheckpointFolder::NewestValid(const CheckpointOwner& ow
   return newest;
 }
 
-Result<CheckpointStep> CheckpointFolder::Read(std::int64_t step, const CheckpointOwner& owner,
-                                              const ParameterLayout& layout,
-                                              const TrainingArenas& arenas) const {
-  auto reader = OpenOwn(PathOf(step), step, owner);
-  if (!reader) return tl::unexpected(reader.error());
-  auto read = reader->Read(layout, arenas);
-  if (!read) return tl::unexpected(read.error());
-  return reader->manifest().at;
+Result<CheckpointReader> CheckpointFolder::Open(std::int64_t step,
+                                                const CheckpointOwner& owner) const {
+  auto reader = CheckpointReader::Open(PathOf(step));
+  if (!reader) return reader;
+  auto expected = reader->Expect(owner.identity, owner.parameters);
+  if (!expected) return tl::unexpected(expected.error());
+  const std::int64_t written = reader->manifest().at.step;
+  if (written != step) return FailAt(PathOf(step), fmt::format("is in truth of step {}", written));
+  return reader;
 }
 
 Result<void> CheckpointFolder::Remove(std::int64_t step) const {
@@ -118,7 +107,7 @@ Result<void> CheckpointFolder::Prune(std::int64_t newest, std::int64_t keep,
   std::int64_t kept = 1;  // the newest
   for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
     if (*step >= newest || spared.count(*step) != 0 || !IsOwnFolder(PathOf(*step)) ||
-        !OpenOwn(PathOf(*step), *step, owner))
+        !Open(*step, owner))
       continue;
     if (++kept <= keep) continue;
     auto removed = Remove(*step);

@@ -41,10 +41,8 @@ class CheckpointFolder {
   /// and refused, by name. Reads the whole checkpoint; deletes nothing. One rank asks, and tells
   /// the others the step. Fails only where the folder cannot be read.
   Result<NewestCheckpoint> NewestValid(const CheckpointOwner& owner) const;
-  /// Reads the checkpoint of a step into the arenas of a layout, see CheckpointReader::Read, and
-  /// gives the rest of the state. Refuses what NewestValid refuses, as far as it reads.
-  Result<CheckpointStep> Read(std::int64_t step, const CheckpointOwner& owner,
-                              const ParameterLayout& layout, const TrainingArenas& arenas) const;
+  /// Opens the checkpoint of a step. Refuses what NewestValid refuses, as far as it reads.
+  Result<CheckpointReader> Open(std::int64_t step, const CheckpointOwner& owner) const;
 
   /// Removes the owner's complete checkpoints before `newest` but for the newest keep - 1 of them.
   /// Steps in `spared` are neither removed nor counted; nor are links, other runs' checkpoints and

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "core/file_io.h"
@@ -46,18 +45,23 @@ std::uint64_t HashFrom(const json& value) {
 
 std::string HashText(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
-/// Parses `text`, checks the version and lets `read` make a T of it.
+/// The version of a document, if it is one that is read.
+int VersionOf(const json& document) {
+  const json& version = document.at("format_version");
+  for (int known = kOldestCheckpointFormatVersion; known <= kCheckpointFormatVersion; ++known)
+    if (version == known) return known;
+  throw BadContent{fmt::format("format_version {} is not one that this program reads ({} to {})",
+                               InWords(version), kOldestCheckpointFormatVersion,
+                               kCheckpointFormatVersion)};
+}
+
+/// Parses `text`, checks the version and lets `read` make a T of document and version.
 template <class T, class Read>
 Result<T> Parse(std::string_view text, const std::string& what, Read read) {
   try {
     const json document = json::parse(text);
     if (!document.is_object()) throw BadContent{"not a JSON object"};
-    const json& version = document.at("format_version");
-    if (version != kCheckpointFormatVersion) {
-      throw BadContent{fmt::format("format_version {} is not one that this program reads ({})",
-                                   InWords(version), kCheckpointFormatVersion)};
-    }
-    return read(document);
+    return read(document, VersionOf(document));
   } catch (const json::exception& error) {
     return Fail(what + ": " + Printable(error.what()), ExitCode::kRankFailure);
   } catch (const BadContent& error) {
@@ -109,68 +113,6 @@ CheckpointStep StepFrom(const json& document) {
   return at;
 }
 
-/// Pieces of one parameter in one arena, and which shard each is in.
-struct PlacedPiece {
-  std::int64_t begin;
-  std::int64_t end;
-  std::size_t shard;
-};
-
-Result<void> CheckParameter(const std::string& place, std::int64_t count,
-                            std::vector<PlacedPiece>& pieces) {
-  std::sort(pieces.begin(), pieces.end(), [](const PlacedPiece& a, const PlacedPiece& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.shard < b.shard;
-  });
-  std::int64_t covered = 0;
-  std::size_t last_shard = 0;
-  const auto missing = [&](std::int64_t end) {
-    return Fail(fmt::format("{}: elements [{}, {}) are in no shard", place, covered, end),
-                ExitCode::kRankFailure);
-  };
-  for (const PlacedPiece& piece : pieces) {
-    if (piece.begin > covered) return missing(piece.begin);
-    if (piece.begin < covered) {
-      return Fail(
-          fmt::format("{}: elements [{}, {}) are in {} and again in {}", place, piece.begin,
-                      std::min(covered, piece.end), ShardName(last_shard), ShardName(piece.shard)),
-          ExitCode::kRankFailure);
-    }
-    covered = piece.end;
-    last_shard = piece.shard;
-  }
-  if (covered < count) return missing(count);
-  if (covered > count) {
-    return Fail(fmt::format("{}: {} has elements up to {}, the parameter has {}", place,
-                            ShardName(last_shard), covered, count),
-                ExitCode::kRankFailure);
-  }
-  return {};
-}
-
-Result<void> CheckArena(const std::vector<CheckpointParameter>& parameters,
-                        const std::vector<ShardIndex>& indices, std::size_t arena) {
-  std::unordered_map<std::string_view, std::vector<PlacedPiece>> by_name;
-  for (const CheckpointParameter& parameter : parameters) by_name[parameter.name];
-  for (std::size_t shard = 0; shard < indices.size(); ++shard) {
-    for (const CheckpointPiece& piece : indices[shard].pieces[arena]) {
-      const auto found = by_name.find(piece.name);
-      if (found == by_name.end()) {
-        return Fail(fmt::format("{}: \"{}\" is not a parameter of the manifest", ShardName(shard),
-                                Printable(piece.name)),
-                    ExitCode::kRankFailure);
-      }
-      found->second.push_back({piece.begin, piece.end, shard});
-    }
-  }
-  for (const CheckpointParameter& parameter : parameters) {
-    auto checked =
-        CheckParameter(fmt::format("{} of {}", kTrainingArenaNames[arena], parameter.name),
-                       parameter.count, by_name[parameter.name]);
-    if (!checked) return checked;
-  }
-  return {};
-}
-
 }  // namespace
 
 std::int64_t ShardIndex::Bytes() const {
@@ -193,13 +135,15 @@ std::vector<CheckpointParameter> ParametersOf(const ParameterLayout& layout) {
   return parameters;
 }
 
-std::vector<CheckpointPiece> PiecesOf(const ParameterLayout& layout, ElementRange range) {
+std::vector<CheckpointPiece> PiecesOf(const ParameterLayout& layout, const ElementRanges& ranges) {
   std::vector<CheckpointPiece> pieces;
-  for (const ParameterRange& parameter : layout.ranges()) {
-    const std::int64_t begin = std::max(range.begin, parameter.offset);
-    const std::int64_t end = std::min(range.end, parameter.offset + parameter.count);
-    if (begin < end)
-      pieces.push_back({parameter.name, begin - parameter.offset, end - parameter.offset});
+  for (const ElementRange& range : ranges) {
+    for (const ParameterRange& parameter : layout.ranges()) {
+      const std::int64_t begin = std::max(range.begin, parameter.offset);
+      const std::int64_t end = std::min(range.end, parameter.offset + parameter.count);
+      if (begin < end)
+        pieces.push_back({parameter.name, begin - parameter.offset, end - parameter.offset});
+    }
   }
   return pieces;
 }
@@ -253,7 +197,7 @@ std::string DoneText(std::string_view manifest_text) {
 }
 
 Result<CheckpointManifest> ParseManifest(std::string_view text, const std::string& what) {
-  return Parse<CheckpointManifest>(text, what, [](const json& document) {
+  return Parse<CheckpointManifest>(text, what, [](const json& document, int) {
     CheckpointManifest manifest;
     manifest.at = StepFrom(document);
     std::unordered_set<std::string> names;
@@ -273,11 +217,12 @@ Result<CheckpointManifest> ParseManifest(std::string_view text, const std::strin
 }
 
 Result<ShardIndex> ParseIndex(std::string_view text, const std::string& what) {
-  return Parse<ShardIndex>(text, what, [](const json& document) {
+  return Parse<ShardIndex>(text, what, [](const json& document, int version) {
     ShardIndex index;
     index.step = CountAt(document, "step");
     std::int64_t elements = 0;
-    for (std::size_t arena = 0; arena < kTrainingArenas; ++arena) {
+    const std::size_t arenas = version < 3 ? kResiduals : kTrainingArenas;
+    for (std::size_t arena = 0; arena < arenas; ++arena) {
       for (const json& list : document.at(kTrainingArenaNames[arena])) {
         index.pieces[arena].push_back(PieceFrom(list));
         elements += index.pieces[arena].back().end - index.pieces[arena].back().begin;
@@ -290,15 +235,6 @@ Result<ShardIndex> ParseIndex(std::string_view text, const std::string& what) {
       throw BadContent{fmt::format("{} hashes for {} blocks", index.block_hashes.size(), blocks)};
     return index;
   });
-}
-
-Result<void> CheckCoverage(const std::vector<CheckpointParameter>& parameters,
-                           const std::vector<ShardIndex>& indices) {
-  for (std::size_t arena = 0; arena < kTrainingArenas; ++arena) {
-    auto checked = CheckArena(parameters, indices, arena);
-    if (!checked) return checked;
-  }
-  return {};
 }
 
 std::string ShardName(std::size_t number) { return fmt::format("shard-{:05}", number); }

@@ -3,13 +3,13 @@
 //
 // DIR/step-00000120/ holds, with N from 0:
 //   shard-0000N.bin   float32, little-endian, no header: the pieces of parameters, then those of
-//                     the first moments, then those of the second moments, in the order listed in
+//                     the first moments, of the second moments, of the residuals, as listed in
 //   shard-0000N.json  the pieces, and the XXH3 hash of every block of the .bin
 //   manifest.json     step, updates, identity, extra numbers, the parameters' shapes; size of each
 //                     shard's .bin and hash of its .json
 //   DONE              hash of manifest.json; written last
 // A hash covers every byte: DONE -> manifest.json -> shard-0000N.json -> blocks of shard-0000N.bin.
-// Nothing in the files depends on how many ranks wrote them or will read them.
+// Any number of ranks reads what any number of ranks wrote.
 #pragma once
 
 #include <array>
@@ -25,28 +25,37 @@
 
 namespace adaptive_train {
 
-/// Version 1 was one state.bin per checkpoint; it is not read any more.
-inline constexpr int kCheckpointFormatVersion = 2;
+/// Version 2 had no residuals and is read as one without. Version 1 was one state.bin per
+/// checkpoint; it is not read any more.
+inline constexpr int kCheckpointFormatVersion = 3;
+inline constexpr int kOldestCheckpointFormatVersion = 2;
 /// A .bin is hashed, written and read in blocks of this size; the last one may be shorter.
 inline constexpr std::int64_t kCheckpointBlockBytes = std::int64_t{1} << 20;
 /// A manifest or a shard's index is never larger than this; what is beyond is garbage.
 inline constexpr std::size_t kMaxCheckpointJsonBytes = std::size_t{64} << 20;
 
-/// The three arenas of a training state, in this order everywhere: master parameters, AdamW's
-/// first moments, second moments.
-inline constexpr std::size_t kTrainingArenas = 3;
+/// The arenas of a training state, in this order everywhere: master parameters, AdamW's first
+/// moments, second moments, and the residuals of compressed gradients (error feedback, Seide et al.
+/// 2014), which are empty where nothing is compressed.
+inline constexpr std::size_t kTrainingArenas = 4;
 inline constexpr std::array<const char*, kTrainingArenas> kTrainingArenaNames = {
-    "parameters", "first_moments", "second_moments"};
+    "parameters", "first_moments", "second_moments", "residuals"};
 using TrainingArenas = std::array<std::span<float>, kTrainingArenas>;
 using ConstTrainingArenas = std::array<std::span<const float>, kTrainingArenas>;
+/// Of the arenas before it a checkpoint holds every element exactly once. Residuals differ from
+/// rank to rank, and only their sum means something at another number of ranks: any shard may hold
+/// any of their elements, once, and what several shards hold adds up.
+inline constexpr std::size_t kResiduals = 3;
 
 /// Elements [begin, end) of an arena.
 struct ElementRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
+/// Ascending, without overlaps; gaps are others'.
+using ElementRanges = std::vector<ElementRange>;
 /// What one rank writes of each arena.
-using OwnedRanges = std::array<ElementRange, kTrainingArenas>;
+using OwnedRanges = std::array<ElementRanges, kTrainingArenas>;
 
 /// A parameter of the whole model.
 struct CheckpointParameter {
@@ -101,8 +110,8 @@ struct CheckpointManifest {
 ElementRange PartOf(std::int64_t elements, std::int64_t part, std::int64_t parts);
 /// The parameters of a layout, for the layout of a whole model.
 std::vector<CheckpointParameter> ParametersOf(const ParameterLayout& layout);
-/// A range of a layout's arena as pieces, ascending.
-std::vector<CheckpointPiece> PiecesOf(const ParameterLayout& layout, ElementRange range);
+/// Ranges of a layout's arena as pieces, ascending.
+std::vector<CheckpointPiece> PiecesOf(const ParameterLayout& layout, const ElementRanges& ranges);
 
 /// XXH3, 64 bits.
 std::uint64_t HashOf(std::span<const std::byte> bytes);
@@ -117,12 +126,6 @@ std::string DoneText(std::string_view manifest_text);
 /// ranges lie in order, one hash per block). `what` names the file in messages.
 Result<CheckpointManifest> ParseManifest(std::string_view text, const std::string& what);
 Result<ShardIndex> ParseIndex(std::string_view text, const std::string& what);
-
-/// Fails unless the shards' pieces cover every element of every parameter in all three arenas
-/// exactly once; the message names parameter, range and shards. Indices in the order of their
-/// numbers.
-Result<void> CheckCoverage(const std::vector<CheckpointParameter>& parameters,
-                           const std::vector<ShardIndex>& indices);
 
 /// "shard-00002" and the like; the extension is the caller's.
 std::string ShardName(std::size_t number);

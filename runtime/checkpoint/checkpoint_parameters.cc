@@ -17,7 +17,7 @@ Result<std::int64_t> ReadParameters(const std::string& folder, const std::string
                 ExitCode::kRankFailure);
   auto same = reader->Expect(reader->manifest().at.identity, ParametersOf(layout));
   if (!same) return tl::unexpected(same.error());
-  auto read = reader->Read(layout, {parameters, {}, {}});
+  auto read = reader->Read(layout, {parameters});
   if (!read) return tl::unexpected(read.error());
   return reader->manifest().at.step;
 }

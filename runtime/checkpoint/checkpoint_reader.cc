@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "core/file_io.h"
+#include "runtime/checkpoint/checkpoint_coverage.h"
 
 namespace adaptive_train {
 namespace {
@@ -50,8 +51,32 @@ std::vector<Transfer> TransfersOf(const ShardIndex& index, const RequestsByName&
   return transfers;
 }
 
+/// What happens to the bytes of a shard, whole floats, where they arrive.
+using Arrive = void (*)(std::byte* to, std::span<const std::byte> from);
+
+void Copy(std::byte* to, std::span<const std::byte> from) {
+  std::memcpy(to, from.data(), from.size());
+}
+
+void AddFloats(std::byte* to, std::span<const std::byte> from) {
+  for (std::size_t at = 0; at < from.size(); at += sizeof(float)) {
+    float sum, value;
+    std::memcpy(&sum, to + at, sizeof sum);
+    std::memcpy(&value, from.data() + at, sizeof value);
+    sum += value;
+    std::memcpy(to + at, &sum, sizeof sum);
+  }
+}
+
+RequestsByName ByName(std::span<const CheckpointRequest> requests) {
+  RequestsByName by_name;
+  for (const CheckpointRequest& request : requests) by_name.emplace(request.name, &request);
+  return by_name;
+}
+
 /// Makes ascending transfers; each block is read and checked once.
-Result<void> Transmit(Result<BlockReader> blocks, const std::vector<Transfer>& transfers) {
+Result<void> Transmit(Result<BlockReader> blocks, const std::vector<Transfer>& transfers,
+                      Arrive arrive) {
   if (!blocks) return tl::unexpected(blocks.error());
   std::int64_t read = -1;  // the block that `content` holds
   std::span<const std::byte> content;
@@ -67,7 +92,8 @@ Result<void> Transmit(Result<BlockReader> blocks, const std::vector<Transfer>& t
       const std::int64_t at = transfer.begin - block * kCheckpointBlockBytes;
       const std::int64_t bytes =
           std::min(transfer.end - transfer.begin, static_cast<std::int64_t>(content.size()) - at);
-      std::memcpy(transfer.to, content.data() + at, static_cast<std::size_t>(bytes));
+      arrive(transfer.to,
+             content.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes)));
       transfer.begin += bytes;
       transfer.to += bytes;
     }
@@ -180,42 +206,79 @@ Result<void> CheckpointReader::Read(std::span<const CheckpointRequest> requests)
     if (parameter == nullptr)
       return FailAt(folder_, "has no parameter \"" + Printable(request.name) + "\"");
     const auto elements = static_cast<std::int64_t>(request.to.size());
-    if (request.arena >= kTrainingArenas || request.begin < 0 ||
+    if (request.arena >= kResiduals || request.begin < 0 ||
         elements > parameter->count - request.begin) {
       return FailAt(folder_,
                     fmt::format("elements [{}, {}) of {} were asked for, it has {}", request.begin,
                                 request.begin + elements, request.name, parameter->count));
     }
   }
-  RequestsByName by_name;
-  for (const CheckpointRequest& request : requests) by_name.emplace(request.name, &request);
+  const RequestsByName by_name = ByName(requests);
   for (std::size_t shard = 0; shard < indices_.size(); ++shard) {
     const std::vector<Transfer> transfers = TransfersOf(indices_[shard], by_name);
     if (transfers.empty()) continue;
-    auto read = Transmit(OpenBlocks(shard), transfers);
+    auto read = Transmit(OpenBlocks(shard), transfers, Copy);
     if (!read) return read;
   }
   return {};
 }
 
-Result<void> CheckpointReader::Read(const ParameterLayout& layout,
-                                    const TrainingArenas& arenas) const {
+Result<std::vector<CheckpointRequest>> CheckpointReader::RequestsFor(
+    const ParameterLayout& layout, std::size_t arena, std::span<float> values) const {
   std::vector<CheckpointRequest> requests;
-  for (std::size_t arena = 0; arena < kTrainingArenas; ++arena) {
-    if (arenas[arena].empty()) continue;
-    for (const ParameterRange& range : layout.ranges()) {
-      const CheckpointParameter wanted{range.name, range.shape, range.count};
-      const CheckpointParameter* there = Find(range.name);
-      if (there == nullptr || *there != wanted) {
-        return FailAt(folder_, fmt::format("has {} where this model has {}", InWords(there),
-                                           InWords(&wanted)));
-      }
-      requests.push_back({arena, range.name, 0,
-                          arenas[arena].subspan(static_cast<std::size_t>(range.offset),
-                                                static_cast<std::size_t>(range.count))});
+  for (const ParameterRange& range : layout.ranges()) {
+    const CheckpointParameter wanted{range.name, range.shape, range.count};
+    const CheckpointParameter* there = Find(range.name);
+    if (there == nullptr || *there != wanted) {
+      return FailAt(
+          folder_, fmt::format("has {} where this model has {}", InWords(there), InWords(&wanted)));
     }
+    requests.push_back({arena, range.name, 0,
+                        values.subspan(static_cast<std::size_t>(range.offset),
+                                       static_cast<std::size_t>(range.count))});
   }
-  return Read(requests);
+  return requests;
+}
+
+Result<void> CheckpointReader::Read(const ParameterLayout& layout, const TrainingArenas& arenas,
+                                    const ReadingRank& reading) const {
+  std::vector<CheckpointRequest> requests;
+  for (std::size_t arena = 0; arena < kResiduals; ++arena) {
+    if (arenas[arena].empty()) continue;
+    auto more = RequestsFor(layout, arena, arenas[arena]);
+    if (!more) return tl::unexpected(more.error());
+    requests.insert(requests.end(), more->begin(), more->end());
+  }
+  auto read = Read(requests);
+  if (!read || arenas[kResiduals].empty()) return read;
+  return ReadResiduals(layout, arenas[kResiduals], reading);
+}
+
+Result<void> CheckpointReader::ReadResiduals(const ParameterLayout& layout,
+                                             std::span<float> residuals,
+                                             const ReadingRank& reading) const {
+  auto requests = RequestsFor(layout, kResiduals, residuals);
+  if (!requests) return tl::unexpected(requests.error());
+  const RequestsByName by_name = ByName(*requests);
+  std::fill(residuals.begin(), residuals.end(), 0.0F);
+  const auto first = static_cast<std::size_t>(reading.rank);
+  for (std::size_t shard = first; shard < indices_.size();
+       shard += static_cast<std::size_t>(reading.ranks)) {
+    const std::vector<Transfer> transfers = TransfersOf(indices_[shard], by_name);
+    if (transfers.empty()) continue;
+    // The first are copied: 0 + -0 is 0, and a rank's own must come back as they were.
+    auto read = Transmit(OpenBlocks(shard), transfers, shard == first ? Copy : AddFloats);
+    if (!read) return read;
+  }
+  return {};
+}
+
+std::int64_t CheckpointReader::ResidualElements() const {
+  std::int64_t elements = 0;
+  for (const ShardIndex& index : indices_)
+    for (const CheckpointPiece& piece : index.pieces[kResiduals])
+      elements += piece.end - piece.begin;
+  return elements;
 }
 
 }  // namespace adaptive_train

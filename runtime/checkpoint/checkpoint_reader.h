@@ -14,10 +14,16 @@ namespace adaptive_train {
 
 /// Where the elements from `begin` on of a parameter in one arena go: as many as `to` holds.
 struct CheckpointRequest {
-  std::size_t arena = 0;  // 0 parameters, 1 first moments, 2 second moments
+  std::size_t arena = 0;  // one before kResiduals
   std::string name;
   std::int64_t begin = 0;
   std::span<float> to;
+};
+
+/// Who reads: rank `rank` of `ranks`, all of which hold the same layout.
+struct ReadingRank {
+  std::int64_t rank = 0;
+  std::int64_t ranks = 1;
 };
 
 /// Everything blocks. Errors are one line that begins with the file they are about. const members
@@ -41,12 +47,23 @@ class CheckpointReader {
   /// anything.
   Result<void> Read(std::span<const CheckpointRequest> requests) const;
   /// Reads the arenas of a layout whose parameters, in whole, are all in this checkpoint. An
-  /// empty arena is left out (evaluation needs no moments).
-  Result<void> Read(const ParameterLayout& layout, const TrainingArenas& arenas) const;
+  /// empty arena is left out (evaluation needs no moments). A rank's residuals are the sum of those
+  /// in shards rank, rank + ranks, rank + 2 ranks and so on, added in this order in float32; zero
+  /// where these hold none. So the ranks together get all of them, and as many ranks as wrote the
+  /// checkpoint each get their own back, bit for bit.
+  Result<void> Read(const ParameterLayout& layout, const TrainingArenas& arenas,
+                    const ReadingRank& reading = {}) const;
+  /// Elements of the residuals of all shards; 0 where nothing was compressed.
+  std::int64_t ResidualElements() const;
 
  private:
   CheckpointReader() = default;
   Result<void> OpenShards();
+  Result<std::vector<CheckpointRequest>> RequestsFor(const ParameterLayout& layout,
+                                                     std::size_t arena,
+                                                     std::span<float> values) const;
+  Result<void> ReadResiduals(const ParameterLayout& layout, std::span<float> residuals,
+                             const ReadingRank& reading) const;
   std::string PathOf(std::size_t shard, const char* extension) const;
   Result<BlockReader> OpenBlocks(std::size_t shard) const;
 

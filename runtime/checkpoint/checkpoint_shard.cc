@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/file_io.h"
+#include "runtime/checkpoint/checkpoint_coverage.h"
 #include "runtime/checkpoint/checkpoint_files.h"
 
 namespace adaptive_train {

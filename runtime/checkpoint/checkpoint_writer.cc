@@ -50,7 +50,7 @@ struct CheckpointWriter::Work {
   const CheckpointWriterSettings settings;
   const CheckpointFolder folder;
   CheckpointSnapshot snapshot;
-  ShardIndex index;
+  ShardIndex index;  // of everything owned
   CheckpointStep at;
   std::atomic<bool> give_up = false;  // the shard under way is not wanted any more
 
@@ -92,7 +92,9 @@ void CheckpointWriter::Work::Run() {
 Result<void> CheckpointWriter::Work::Do(Phase task) {
   try {
     if (task == Phase::kWriting) {
-      return WriteShard(folder, settings.attempt, Number(), index, snapshot.bytes(),
+      ShardIndex taken = index;
+      if (!snapshot.has_residuals()) taken.pieces[kResiduals].clear();
+      return WriteShard(folder, settings.attempt, Number(), std::move(taken), snapshot.bytes(),
                         [this] { return give_up.load(); });
     }
     if (task == Phase::kCommitting) {
@@ -146,7 +148,7 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 std::int64_t CheckpointWriter::snapshot_bytes() const {
-  return static_cast<std::int64_t>(work_->snapshot.bytes().size());
+  return static_cast<std::int64_t>(work_->snapshot.capacity());
 }
 
 std::string CheckpointWriter::PathOf(std::int64_t step) const { return work_->folder.PathOf(step); }

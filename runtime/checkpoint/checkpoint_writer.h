@@ -39,7 +39,8 @@ struct CheckpointWriterSettings {
   std::uint64_t attempt = 0;  // the same on all ranks, another one in every run: rank 0 draws it
   int copy_threads = 1;       // of the snapshot
   CheckpointOwner owner;
-  /// What this rank writes of its arenas. Over all ranks every element exactly once.
+  /// What this rank writes of its arenas. Over all ranks every element exactly once, but for the
+  /// residuals: of those each rank writes its own, or nothing.
   OwnedRanges owned;
   /// Steps that NewestValid refused: neither removed nor counted as kept. Rank 0's are used.
   std::set<std::int64_t> refused;
@@ -60,8 +61,8 @@ struct CheckpointNews {
 /// everything that touches the file system.
 class CheckpointWriter {
  public:
-  /// Allocates the snapshot (12 bytes per owned element) and makes its pages. `held` is the layout
-  /// of this rank's arenas. Rank 0 begins with removing what killed writers left.
+  /// Allocates the snapshot (4 bytes per owned element of each arena) and makes its pages. `held`
+  /// is the layout of this rank's arenas. Rank 0 begins with removing what killed writers left.
   static Result<std::unique_ptr<CheckpointWriter>> Create(const CheckpointWriterSettings& settings,
                                                           const ParameterLayout& held);
   /// Gives up what is not complete. Waits for a file system that does not answer for 10 s, then
@@ -75,8 +76,9 @@ class CheckpointWriter {
   /// The folder of a step's checkpoint.
   std::string PathOf(std::int64_t step) const;
 
-  /// Copies this rank's part of the arenas, and has it written in the background. False, with
-  /// nothing done, while a checkpoint is under way: call where `ready` was true.
+  /// Copies this rank's part of the arenas, and has it written in the background; residuals that
+  /// are all zero are left out. False, with nothing done, while a checkpoint is under way: call
+  /// where `ready` was true.
   [[nodiscard]] bool Begin(const CheckpointStep& at, const ConstTrainingArenas& arenas);
   /// Where this rank is. Never blocks.
   CheckpointVotes Votes() const;

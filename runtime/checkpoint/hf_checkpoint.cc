@@ -22,10 +22,11 @@ constexpr const char* kImported = ", imported from a Hugging Face folder";
 Result<void> WriteFirstCheckpoint(const CheckpointFolder& folder, const std::string& model,
                                   const ParameterLayout& layout,
                                   const std::vector<float>& parameters) {
-  std::vector<float> state(kTrainingArenas * parameters.size());
+  std::vector<float> state(kResiduals * parameters.size());
   std::copy(parameters.begin(), parameters.end(), state.begin());
   ShardIndex index;
-  for (auto& pieces : index.pieces) pieces = PiecesOf(layout, {0, layout.size()});
+  for (std::size_t arena = 0; arena < kResiduals; ++arena)
+    index.pieces[arena] = PiecesOf(layout, {{0, layout.size()}});
   const auto attempt = static_cast<std::uint64_t>(::getpid());
   auto written = WriteShard(folder, attempt, 0, index, std::as_bytes(std::span<const float>(state)),
                             [] { return false; });

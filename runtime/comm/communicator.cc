@@ -111,14 +111,19 @@ Request Communicator::Receive(int peer, Purpose purpose, std::span<std::byte> da
       }));
 }
 
-template <class T>
-Request Communicator::StartAllReduce(Purpose purpose, std::span<T> data) {
+CollectiveLane Communicator::NextLane(Purpose purpose) {
   const auto index = static_cast<std::size_t>(purpose);
   const std::uint64_t sequence = collectives_[index]++;
-  typename RingAllReduce<T>::Ring ring{rank_, size_, CollectiveTag(purpose, sequence),
-                                       &sent_[index]};
+  return {thread_.get(), rank_, size_, CollectiveTag(purpose, sequence), &sent_[index], sequence};
+}
+
+double Communicator::ThreadCpuSeconds() const { return thread_->CpuSeconds(); }
+
+template <class T>
+Request Communicator::StartAllReduce(Purpose purpose, std::span<T> data) {
+  const CollectiveLane lane = NextLane(purpose);
   return Launch(std::make_shared<RingAllReduce<T>>(
-      fmt::format("all-reduce {} of {}", sequence, NameOf(purpose)), thread_.get(), ring, data));
+      fmt::format("all-reduce {} of {}", lane.sequence, NameOf(purpose)), lane, data));
 }
 
 Request Communicator::AllReduce(Purpose purpose, std::span<float> data) {

@@ -18,8 +18,19 @@ namespace adaptive_train {
 enum class Purpose : std::uint8_t { kGradient, kParameter, kActivation, kStatistic };
 inline constexpr std::size_t kPurposes = 4;
 
-/// Tags from here to twice this belong to no purpose: for operations that others make for Launch.
+/// Tags from here to twice this belong to no purpose and no lane: for operations between some ranks
+/// only, which choose their tags by themselves.
 inline constexpr std::uint64_t kForeignTags = std::uint64_t{1} << 62;
+
+/// One collective as an operation sees it: who takes part, and tags that no other one has.
+struct CollectiveLane {
+  UcxThread* thread = nullptr;
+  int rank = 0;
+  int size = 1;
+  std::uint64_t tag = 0;                      // the low 16 bits are the operation's own
+  std::atomic<std::int64_t>* sent = nullptr;  // payload bytes of the purpose, counted up
+  std::uint64_t sequence = 0;                 // the purpose's collectives before this one
+};
 
 /// One rank's end. Every operation returns at once with a Request; buffers are the caller's again
 /// when the Request says so. All ranks must call the collectives of one purpose in the same order.
@@ -46,11 +57,16 @@ class Communicator {
   Request AllReduce(Purpose purpose, std::span<float> data);
   Request AllReduce(Purpose purpose, std::span<double> data);
 
+  /// The purpose's next collective, for an operation of another's making; it counts as one of the
+  /// collectives that all ranks must call in the same order.
+  CollectiveLane NextLane(Purpose purpose);
   /// Starts an operation of another's making, on the thread that Thread() names. Its messages bear
-  /// tags from kForeignTags on.
+  /// the tags of a lane that NextLane gave it, or tags from kForeignTags on.
   Request Launch(std::shared_ptr<Operation> operation);
   UcxThread* Thread() const { return thread_.get(); }
 
+  /// Processor time of the communicator's own thread since it was opened. Any thread may ask.
+  double ThreadCpuSeconds() const;
   /// Payload bytes this rank has handed to the transport for a purpose since the start.
   std::int64_t BytesSent(Purpose purpose) const {
     return sent_[static_cast<std::size_t>(purpose)].load();

@@ -1,12 +1,12 @@
 // The ring all-reduce as a state machine on the communicator's thread.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/comm/communicator.h"
 #include "runtime/comm/ucx_thread.h"
 
 namespace adaptive_train {
@@ -17,19 +17,12 @@ template <class T>
 class RingAllReduce final : public Operation,
                             public std::enable_shared_from_this<RingAllReduce<T>> {
  public:
-  struct Ring {
-    int rank = 0;
-    int size = 1;
-    std::uint64_t tag = 0;                      // the low 16 bits are free for the step
-    std::atomic<std::int64_t>* sent = nullptr;  // payload bytes, counted up
-  };
-
-  RingAllReduce(std::string name, UcxThread* thread, Ring ring, std::span<T> data)
-      : Operation(std::move(name)), thread_(thread), ring_(ring), data_(data) {}
+  RingAllReduce(std::string name, const CollectiveLane& lane, std::span<T> data)
+      : Operation(std::move(name)), lane_(lane), data_(data) {}
 
   void Start() override {
-    if (ring_.size == 1 || data_.empty()) return Complete(std::nullopt);
-    scratch_.resize(data_.size() / static_cast<std::size_t>(ring_.size) + 1);
+    if (lane_.size == 1 || data_.empty()) return Complete(std::nullopt);
+    scratch_.resize(data_.size() / static_cast<std::size_t>(lane_.size) + 1);
     Step();
   }
 
@@ -40,33 +33,34 @@ class RingAllReduce final : public Operation,
   }
 
  private:
-  bool Reducing() const { return step_ < ring_.size - 1; }
-  int Right() const { return (ring_.rank + 1) % ring_.size; }
-  int Left() const { return (ring_.rank + ring_.size - 1) % ring_.size; }
+  bool Reducing() const { return step_ < lane_.size - 1; }
+  int Right() const { return (lane_.rank + 1) % lane_.size; }
+  int Left() const { return (lane_.rank + lane_.size - 1) % lane_.size; }
 
   std::span<T> Chunk(int index) const {
     const auto n = data_.size();
-    const auto p = static_cast<std::size_t>(ring_.size);
-    const auto i = static_cast<std::size_t>((index % ring_.size + ring_.size) % ring_.size);
+    const auto p = static_cast<std::size_t>(lane_.size);
+    const auto i = static_cast<std::size_t>((index % lane_.size + lane_.size) % lane_.size);
     return data_.subspan(n * i / p, n * (i + 1) / p - n * i / p);
   }
 
   // In the all-gather half a rank starts from the chunk it has just finished: r+1.
-  std::span<T> Outgoing() const { return Chunk(ring_.rank - step_); }
-  std::span<T> Incoming() const { return Chunk(ring_.rank - step_ - 1); }
+  std::span<T> Outgoing() const { return Chunk(lane_.rank - step_); }
+  std::span<T> Incoming() const { return Chunk(lane_.rank - step_ - 1); }
 
   void Step() {
     pending_ = 2;
-    const std::uint64_t tag = ring_.tag + static_cast<std::uint64_t>(step_);
+    const std::uint64_t tag = lane_.tag + static_cast<std::uint64_t>(step_);
     const auto out = Outgoing();
     const auto in = Incoming();
     auto self = this->shared_from_this();
-    receive_ =
-        thread_->Receive(Left(), tag, Reducing() ? scratch_.data() : in.data(), in.size_bytes(),
-                         [self](const std::string& cause) { self->OnPart(self->Left(), cause); });
-    send_ = thread_->Send(Right(), tag, out.data(), out.size_bytes(),
-                          [self](const std::string& cause) { self->OnPart(self->Right(), cause); });
-    *ring_.sent += static_cast<std::int64_t>(out.size_bytes());
+    receive_ = lane_.thread->Receive(
+        Left(), tag, Reducing() ? scratch_.data() : in.data(), in.size_bytes(),
+        [self](const std::string& cause) { self->OnPart(self->Left(), cause); });
+    send_ = lane_.thread->Send(
+        Right(), tag, out.data(), out.size_bytes(),
+        [self](const std::string& cause) { self->OnPart(self->Right(), cause); });
+    *lane_.sent += static_cast<std::int64_t>(out.size_bytes());
   }
 
   void OnPart(int peer, const std::string& cause) {
@@ -81,7 +75,7 @@ class RingAllReduce final : public Operation,
       const std::size_t n = Incoming().size();
       for (std::size_t i = 0; i < n; ++i) sum[i] += scratch_[i];
     }
-    if (++step_ == 2 * (ring_.size - 1)) return Complete(std::nullopt);
+    if (++step_ == 2 * (lane_.size - 1)) return Complete(std::nullopt);
     Step();
   }
 
@@ -90,12 +84,11 @@ class RingAllReduce final : public Operation,
   }
 
   void CancelParts() {
-    thread_->Cancel(receive_);
-    thread_->Cancel(send_);
+    lane_.thread->Cancel(receive_);
+    lane_.thread->Cancel(send_);
   }
 
-  UcxThread* thread_;
-  const Ring ring_;
+  const CollectiveLane lane_;  // its tag's low bits number the steps
   const std::span<T> data_;
   std::vector<T> scratch_;
   std::shared_ptr<Part> send_, receive_;

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <ucp/api/ucp.h>
 #include <unistd.h>
 
+#include <cassert>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <future>
 #include <mutex>
@@ -18,18 +21,27 @@ namespace adaptive_train {
 
 /// One send or receive. Kept alive by itself (`self`) until UCX has let go of the buffer.
 struct Part {
-  PartDone done;
+  ReceiveDone done;
   void* request = nullptr;
   int peer = -1;
   bool is_send = false;
   bool over = false;
+  std::size_t capacity = 0;  // of a receive's buffer
+  // A receive whose message is there already ends inside the call that starts it.
+  bool starting = false;
+  ucs_status_t early_status = UCS_INPROGRESS;
+  std::size_t early_bytes = 0;
   std::shared_ptr<Part> self;
 
-  void Finish(ucs_status_t status, const std::string& lost) {
+  void Finish(ucs_status_t status, std::size_t bytes, const std::string& lost = "") {
     over = true;
     auto keep = std::move(self);
-    const PartDone call = std::move(done);  // what it captured must not outlive the part's end
-    call(status == UCS_OK ? std::string() : (lost.empty() ? ucs_status_string(status) : lost));
+    const ReceiveDone call = std::move(done);  // what it captured must not outlive the part's end
+    if (status == UCS_OK) return call("", bytes);
+    if (!lost.empty()) return call(lost, 0);
+    if (status == UCS_ERR_MESSAGE_TRUNCATED)
+      return call(fmt::format("the message is longer than {} bytes", capacity), 0);
+    call(ucs_status_string(status), 0);
   }
 };
 
@@ -77,14 +89,19 @@ void OnSent(void* request, ucs_status_t status, void* user) {
   auto* part = static_cast<Part*>(user);
   ucp_request_free(request);
   part->request = nullptr;
-  part->Finish(status, "");
+  part->Finish(status, 0);
 }
 
-void OnReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t*, void* user) {
+void OnReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* user) {
   auto* part = static_cast<Part*>(user);
+  if (part->starting) {
+    part->early_status = status;
+    part->early_bytes = info->length;
+    return;
+  }
   ucp_request_free(request);
   part->request = nullptr;
-  part->Finish(status, "");
+  part->Finish(status, info->length);
 }
 
 std::string UcxFailure(const char* call, ucs_status_t status) {
@@ -240,10 +257,20 @@ void UcxThread::Post(std::function<void()> task) {
   state_->Wake();
 }
 
+double UcxThread::CpuSeconds() const {
+  clockid_t clock{};
+  timespec time{};
+  [[maybe_unused]] const bool known =
+      ::pthread_getcpuclockid(state_->thread.native_handle(), &clock) == 0 &&
+      ::clock_gettime(clock, &time) == 0;
+  assert(known);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* data,
                                       std::size_t bytes, PartDone done) {
   auto part = std::make_shared<Part>();
-  part->done = std::move(done);
+  part->done = [done = std::move(done)](const std::string& cause, std::size_t) { done(cause); };
   part->peer = peer;
   part->is_send = true;
   ucp_ep_h endpoint = state_->Endpoint(peer);
@@ -251,7 +278,7 @@ std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* d
   if (endpoint == nullptr || !lost.empty()) {
     // Later, as promised: a caller is never called back from inside its own call.
     Post([part, cause = lost.empty() ? std::string("the link is closed") : lost] {
-      part->Finish(UCS_ERR_CONNECTION_RESET, cause);
+      part->Finish(UCS_ERR_CONNECTION_RESET, 0, cause);
     });
     return part;
   }
@@ -264,28 +291,52 @@ std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* d
   if (UCS_PTR_IS_PTR(request)) {
     part->request = request;
   } else {
-    Post([part, status = UCS_PTR_STATUS(request)] { part->Finish(status, ""); });
+    Post([part, status = UCS_PTR_STATUS(request)] { part->Finish(status, 0); });
   }
   return part;
 }
 
 std::shared_ptr<Part> UcxThread::Receive(int peer, std::uint64_t tag, void* data, std::size_t bytes,
                                          PartDone done) {
+  return ReceiveUpTo(peer, tag, data, bytes,
+                     [bytes, done = std::move(done)](const std::string& cause, std::size_t came) {
+                       if (!cause.empty() || came == bytes) return done(cause);
+                       done(fmt::format("the message has {} bytes, not {}", came, bytes));
+                     });
+}
+
+std::shared_ptr<Part> UcxThread::ReceiveUpTo(int peer, std::uint64_t tag, void* data,
+                                             std::size_t capacity, ReceiveDone done) {
   auto part = std::make_shared<Part>();
   part->done = std::move(done);
   part->peer = peer;
+  part->capacity = capacity;
+  // A message that is there already would end the receive at once, and UCX before 1.16 then does
+  // not tell its length but to the callback.
   ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = OnReceived;
   param.user_data = part.get();
   part->self = part;
-  void* request = ucp_tag_recv_nbx(state_->worker, data, bytes, tag, ~std::uint64_t{0}, &param);
-  if (UCS_PTR_IS_PTR(request)) {
-    part->request = request;
+  part->starting = true;
+  void* request = ucp_tag_recv_nbx(state_->worker, data, capacity, tag, ~std::uint64_t{0}, &param);
+  part->starting = false;
+  if (!UCS_PTR_IS_PTR(request)) {
+    Post([part, status = UCS_PTR_STATUS(request)] { part->Finish(status, 0); });
+  } else if (part->early_status != UCS_INPROGRESS) {
+    ucp_request_free(request);
+    Post([part] { part->Finish(part->early_status, part->early_bytes); });
   } else {
-    Post([part, status = UCS_PTR_STATUS(request)] { part->Finish(status, ""); });
+    part->request = request;
   }
   return part;
+}
+
+std::optional<std::uint64_t> UcxThread::Unclaimed(std::uint64_t tag, std::uint64_t mask) const {
+  ucp_tag_recv_info_t info{};
+  if (ucp_tag_probe_nb(state_->worker, tag, mask, 0, &info) == nullptr) return std::nullopt;
+  return info.sender_tag;
 }
 
 void UcxThread::Cancel(const std::shared_ptr<Part>& part) {

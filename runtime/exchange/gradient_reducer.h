@@ -2,37 +2,123 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "kernels/buffer.h"
+#include "kernels/device.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/exchange/exchange_policy.h"
+#include "runtime/exchange/gradient_buckets.h"
+#include "runtime/exchange/owner_exchange.h"
 
 namespace adaptive_train {
 
-/// Cuts the gradient arena into buckets from its end, where backward finishes first, and starts the
-/// all-reduce of a bucket as soon as all of it is final. Buckets depend on the arena's size alone,
-/// so all ranks agree on them. One thread; the arena must stay where it is.
+/// What the exchange of one step was, on this rank.
+struct ExchangeFigures {
+  double density = 1;   // elements this rank sent / all
+  double select_s = 0;  // wall-clock time of selecting and packing, in Add
+};
+
+/// Starts the exchange of a bucket of the arena as soon as all of it is final: whole around the
+/// ring or, where sums are sharded, to the owners; or sparse through the owners, as the policy says
+/// of its layer. What is not sent stays in
+/// the rank's residuals and is added to the next step's gradient (error feedback), and so is what
+/// rounding takes from the sums, at their owner: over all ranks and steps
+///   gradients = what the updates got + residuals, but for float32 rounding.
+/// With one rank there is nothing to exchange and the policy is not looked at. One thread; the
+/// arena must stay where it is.
+template <class T>
 class GradientReducer {
  public:
   static constexpr std::size_t kBucketElements = std::size_t{1} << 20;
 
-  GradientReducer(Communicator& communicator, std::span<float> gradients,
-                  std::size_t bucket_elements = kBucketElements);
+  struct Options {
+    bool feedback = false;  // allocates residuals, as many as gradients; a policy may then compress
+    bool sharded = false;   // only a chunk's owner gets its sum
+    std::size_t bucket_elements = kBucketElements;
+  };
 
+  /// What is passed by reference must outlive the reducer.
+  GradientReducer(Communicator& communicator, kernels::Device<T>& device,
+                  const ParameterLayout& layout, std::span<float> gradients,
+                  const Options& options);
+
+  /// How the arena is cut, and who owns what.
+  const std::vector<GradientBucket>& Buckets() const { return buckets_; }
+
+  /// How the next step is exchanged. Between steps.
+  void Follow(ExchangePolicy policy) { policy_ = std::move(policy); }
   /// Gradients in [begin, end) are final in this step. Ranges come from the arena's end to its
-  /// beginning without gaps. Never blocks.
+  /// beginning without gaps. Selects and packs, but never waits for others.
   void Add(std::size_t begin, std::size_t end);
-  /// Waits until every gradient is the sum over all ranks, and is ready for the next step. All of
-  /// the arena must have been added. Fails with the first bucket's error.
+  /// Waits until every gradient is the sum over all ranks, or where sums are sharded the own chunks
+  /// are and the others undefined. All of the arena must have been added.
+  /// Fails with the first bucket's error. Where a rank's gradients were not finite, some sum is not
+  /// either, on all ranks.
   tl::expected<void, CommError> Finish(Deadline deadline);
+  /// After Finish, while the sums are still in the arena: whether the step's update was made. If it
+  /// was skipped, the residuals take back what was sent.
+  void Settle(bool updated);
+  /// Of the step that was settled last.
+  const ExchangeFigures& Figures() const { return settled_; }
+
+  /// Gradients not yet exchanged; empty without feedback.
+  std::span<float> Residuals() { return residuals_.span(); }
+  /// They were written from outside, between steps.
+  void ResidualsRestored() { holds_.assign(buckets_.size(), residuals_.size() > 0); }
+  /// What was held back is lost (the literal form of the paper's equation 5).
+  void ForgetResiduals();
+  /// From now on gradients come `factor` times as large (float16's loss scale).
+  void Rescale(float factor);
 
  private:
+  struct Exchange {
+    std::size_t bucket = 0;
+    Request request;
+    std::shared_ptr<OwnerExchange> owners;  // none: around the ring
+  };
+
+  /// A piece's selected elements, in bitmaps_ and values_.
+  struct Packed {
+    std::uint64_t* bitmap = nullptr;
+    std::byte* values = nullptr;
+  };
+
+  void Start(std::size_t bucket);
+  void StartRing(std::size_t bucket);
+  void StartOwners(std::size_t bucket, double density, kernels::ValueFormat format);
+  std::vector<std::byte> Pack(std::size_t bucket, const GradientChunk& chunk, double density,
+                              kernels::ValueFormat format);
+  void PutBack(const GradientPiece& piece, const Packed& packed, kernels::ValueFormat format);
+  /// nullptr without feedback.
+  float* ResidualsAt(std::size_t place) {
+    return residuals_.size() > 0 ? residuals_.data() + place : nullptr;
+  }
+  double ThresholdOf(const GradientPiece& piece, double density);
+  void KeepRounding(const GradientChunk& own, const OwnerExchange& exchange);
+  void TakeBack(const GradientBucket& bucket, const OwnerExchange& exchange);
+
   Communicator& communicator_;
+  kernels::Device<T>& device_;
   const std::span<float> gradients_;
-  const std::size_t bucket_elements_;
-  std::size_t final_from_;    // [final_from_, size) is final
-  std::size_t started_from_;  // [started_from_, size) is under way
-  std::vector<Request> requests_;
+  const bool sharded_;
+  const std::vector<GradientBucket> buckets_;
+  kernels::Buffer<float> residuals_;
+  std::vector<bool> holds_;  // [buckets]: some residual may not be 0
+  ExchangePolicy policy_;
+  std::size_t final_from_;  // [final_from_, size) is final
+  std::size_t next_ = 0;    // the first bucket that is not under way
+  std::vector<Exchange> exchanges_;
+  ExchangeFigures figures_;    // of this step so far
+  std::int64_t selected_ = 0;  // in this step
+  ExchangeFigures settled_;
+  // Room for one chunk.
+  std::vector<std::uint64_t> bitmaps_;
+  std::vector<std::byte> values_;
+  std::vector<float> sample_;
 };
 
 }  // namespace adaptive_train

@@ -1,7 +1,6 @@
 #include "runtime/measure/device_speed.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
@@ -10,16 +9,13 @@
 #include <thread>
 #include <vector>
 
+#include "core/seconds.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/thread_pool.h"
 #include "runtime/measure/link_statistics.h"
 
 namespace adaptive_train {
 namespace {
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct MeanRate {
   double mean = 0;
@@ -30,10 +26,10 @@ struct MeanRate {
 template <class Call>
 MeanRate RateOf(double seconds, std::size_t least, double work, const Call& call) {
   constexpr std::size_t kParts = 4;
-  std::vector<Arrival> done = {{Now(), 0}};
+  std::vector<Arrival> done = {{SteadySecondsNow(), 0}};
   while (done.size() <= least || done.back().seconds - done.front().seconds < seconds) {
     call();
-    done.push_back({Now(), done.back().bytes + work});
+    done.push_back({SteadySecondsNow(), done.back().bytes + work});
   }
   MeanRate rate;
   rate.mean = done.back().bytes / (done.back().seconds - done.front().seconds);
@@ -94,9 +90,9 @@ double HandoverSeconds() {
   const auto play = [&](int parity, std::vector<double>* times) {
     std::unique_lock lock(mutex);
     for (int i = parity; i < kTurns; i += 2) {
-      const double asked = Now();
+      const double asked = SteadySecondsNow();
       changed.wait(lock, [&] { return turn == i; });
-      if (times != nullptr && i > 0) times->push_back((Now() - asked) / 2);
+      if (times != nullptr && i > 0) times->push_back((SteadySecondsNow() - asked) / 2);
       ++turn;
       changed.notify_one();
     }

@@ -1,15 +1,9 @@
 #include "runtime/measure/layer_variance.h"
 
 #include <algorithm>
-#include <string>
 
 namespace adaptive_train {
 namespace {
-
-/// The number of the block that a parameter belongs to, or -1: "h.12.ln_1.weight" is of 12.
-std::int64_t BlockOf(const std::string& name) {
-  return name.rfind("h.", 0) == 0 ? std::stoll(name.substr(2)) : -1;
-}
 
 /// Bits that look random, the same for the same number (splitmix64; Steele, Lea and Flood 2014).
 std::uint64_t Scatter(std::uint64_t number) {
@@ -33,28 +27,10 @@ std::vector<std::size_t> PlacesIn(const LayerElements& layer) {
 
 }  // namespace
 
-std::vector<LayerElements> LayersOf(const ParameterLayout& layout) {
-  // The arena holds them in this order; what follows the blocks is the head's.
-  std::vector<LayerElements> layers(1);
-  std::int64_t block = -1;
-  bool blocks_over = false;
-  for (const ParameterRange& range : layout.ranges()) {
-    const std::int64_t of = BlockOf(range.name);
-    const auto begin = static_cast<std::size_t>(range.offset);
-    const bool begins_block = of >= 0 && of != block;
-    const bool begins_head = of < 0 && block >= 0 && !blocks_over;
-    if (begins_block || begins_head) layers.push_back({begin, begin});
-    if (begins_block) block = of;
-    blocks_over = blocks_over || begins_head;
-    layers.back().end = begin + static_cast<std::size_t>(range.count);
-  }
-  if (!blocks_over) layers.push_back({layers.back().end, layers.back().end});
-  return layers;
-}
-
 LayerVariance::LayerVariance(const ParameterLayout& layout) {
   for (const LayerElements& elements : LayersOf(layout)) {
     Layer layer;
+    layer.elements = elements.size();
     layer.places = PlacesIn(elements);
     layer.taken.resize(layer.places.size());
     layer.sums.resize(layer.places.size());
@@ -83,15 +59,28 @@ void LayerVariance::Count() {
 std::vector<double> LayerVariance::Relative() const {
   std::vector<double> relative;
   for (const Layer& layer : layers_) {
-    // mean ||g - mean g||^2 = mean ||g||^2 - ||mean g||^2
-    double squares_of_sums = 0;
-    for (double sum : layer.sums) squares_of_sums += sum * sum;
-    const double n = steps_;
-    relative.push_back(steps_ < 2 || layer.squares == 0
-                           ? 0
-                           : std::max(0.0, 1 - squares_of_sums / n / layer.squares));
+    const double mean_square = layer.squares / std::max(1, steps_);
+    relative.push_back(mean_square == 0 ? 0 : VarianceOf(layer) / mean_square);
   }
   return relative;
+}
+
+std::vector<double> LayerVariance::Literal() const {
+  std::vector<double> literal;
+  for (const Layer& layer : layers_) {
+    const auto looked_at = static_cast<double>(std::max<std::size_t>(1, layer.places.size()));
+    literal.push_back(VarianceOf(layer) * static_cast<double>(layer.elements) / looked_at);
+  }
+  return literal;
+}
+
+/// Of the elements looked at: mean ||g - mean g||^2 = mean ||g||^2 - ||mean g||^2.
+double LayerVariance::VarianceOf(const Layer& layer) const {
+  if (steps_ < 2) return 0;
+  double squares_of_sums = 0;
+  for (double sum : layer.sums) squares_of_sums += sum * sum;
+  const double n = steps_;
+  return std::max(0.0, (layer.squares - squares_of_sums / n) / n);
 }
 
 }  // namespace adaptive_train

@@ -11,17 +11,6 @@
 
 namespace adaptive_train {
 
-/// The elements [begin, end) of an arena that belong to one layer.
-struct LayerElements {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-  std::size_t size() const { return end - begin; }
-};
-
-/// The layers of an arena: embedding, blocks in order, head. What a stage does not hold is empty
-/// or, of blocks, not there.
-std::vector<LayerElements> LayersOf(const ParameterLayout& layout);
-
 /// Equation (2) of the framework paper over the steps taken, sigma^2 = mean over t of
 /// ||g_t - mean g||^2, here per parameter and relative to the layer's mean square of g_t: from 0,
 /// the same gradient in each step, to nearly 1, noise alone. As an absolute norm the largest layer
@@ -40,15 +29,21 @@ class LayerVariance {
   void Count();
   /// Of each layer; 0 where less than two steps were taken, or the gradient is 0 throughout.
   std::vector<double> Relative() const;
+  /// Equation (2) as the paper writes it, the layer's whole sum of squares, from the elements that
+  /// were looked at: the largest layer sets the scale. 0 where less than two steps were taken.
+  std::vector<double> Literal() const;
   int steps() const { return steps_; }
 
  private:
   struct Layer {
+    std::size_t elements = 0;
     std::vector<std::size_t> places;  // in the arena
     std::vector<double> taken;        // of the step that was looked at last
     std::vector<double> sums;         // over steps
     double squares = 0;               // over steps and places
   };
+  double VarianceOf(const Layer& layer) const;
+
   std::vector<Layer> layers_;
   int steps_ = 0;
 };

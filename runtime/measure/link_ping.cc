@@ -1,8 +1,8 @@
 #include "runtime/measure/link_ping.h"
 
-#include <chrono>
 #include <cmath>
 
+#include "core/seconds.h"
 #include "runtime/measure/link_statistics.h"
 
 namespace adaptive_train {
@@ -14,10 +14,6 @@ constexpr int kIgnored = 3;
 constexpr int kLeast = 8, kMost = 40;
 /// Long links get fewer.
 constexpr double kMostSeconds = 0.02;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -31,20 +27,21 @@ void LinkPing::Start() {
 
 void LinkPing::Ping() {
   const int counted = static_cast<int>(round_trips_.size());
-  const bool enough = counted >= kMost || (counted >= kLeast && Now() - started_ > kMostSeconds);
+  const bool enough =
+      counted >= kMost || (counted >= kLeast && SteadySecondsNow() - started_ > kMostSeconds);
   if (enough) {
     latency_ = BestQuartile(round_trips_) / 2;
     Finish();
   }
   out_ = latency_;
-  sent_ = Now();
+  sent_ = SteadySecondsNow();
   if (++pings_ == kIgnored) started_ = sent_;
   if (!enough) Receive(kPong, &in_, sizeof in_, [this] { OnPong(); });
   Send(kPing, &out_, sizeof out_, [] {});
 }
 
 void LinkPing::OnPong() {
-  if (pings_ > kIgnored) round_trips_.push_back(Now() - sent_);
+  if (pings_ > kIgnored) round_trips_.push_back(SteadySecondsNow() - sent_);
   Ping();
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/limits.h"
+#include "core/seconds.h"
 #include "runtime/fatal_error.h"
 #include "runtime/measure/device_speed.h"
 #include "runtime/measure/link_ping.h"
@@ -236,8 +237,7 @@ std::vector<Row> Gather(Communicator& communicator, const Row& own) {
 }
 
 Profile ProfileFrom(const MeasureOrder& order, const std::vector<Row>& rows) {
-  const double now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double now = EpochSecondsNow();
   Profile profile;
   for (std::size_t to = 0; to < rows.size(); ++to) {
     const MeasuredNode& node = order.nodes[to];

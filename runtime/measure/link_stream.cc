@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
+
+#include "core/seconds.h"
 
 namespace adaptive_train {
 namespace {
@@ -15,10 +16,6 @@ constexpr double kPassedBytes = 512 << 10;
 constexpr std::size_t kLeastArrivals = 13;
 /// A link too slow for what is above is judged by what it did in this time.
 constexpr double kMostSeconds = 1.5;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Kinds of messages: each way of each end has its own.
 std::uint64_t ChunkKind(bool from_first) { return from_first ? 3 : 4; }
@@ -40,7 +37,7 @@ LinkStream::LinkStream(std::string name, const LinkEnd& end, bool first, StreamW
 
 void LinkStream::Start() {
   sides_left_ = (ways_.send ? 1 : 0) + (ways_.receive ? 1 : 0);
-  began_ = Now();
+  began_ = SteadySecondsNow();
   if (ways_.receive) {
     for (int i = 0; i < kWindow; ++i) ReceiveChunk(kSmallestChunk);
   }
@@ -85,7 +82,7 @@ void LinkStream::OnChunk(std::size_t bytes) {
   --chunks_left_;
   bytes_ += static_cast<double>(bytes);
   if (!enough_) {
-    const Arrival now{Now() - began_, bytes_};
+    const Arrival now{SteadySecondsNow() - began_, bytes_};
     enough_ = Judge(now);
     if (enough_) {
       received_ = SlopeOf(arrivals_);

@@ -118,6 +118,11 @@ std::vector<PlacedRange> ModelRanges(const ModelDims& dims) {
   return all;
 }
 
+/// The number of the block that a parameter belongs to, or -1: "h.12.ln_1.weight" is of 12.
+std::int64_t BlockOf(const std::string& name) {
+  return name.rfind("h.", 0) == 0 ? std::stoll(name.substr(2)) : -1;
+}
+
 }  // namespace
 
 ParameterLayout::ParameterLayout(const ModelDims& dims, const StageSlice& slice) {
@@ -187,6 +192,25 @@ void FillNormal(const CounterRandom& random, std::int64_t global_offset, double 
 }
 
 }  // namespace
+
+std::vector<LayerElements> LayersOf(const ParameterLayout& layout) {
+  // The arena holds them in this order; what follows the blocks is the head's.
+  std::vector<LayerElements> layers(1);
+  std::int64_t block = -1;
+  bool blocks_over = false;
+  for (const ParameterRange& range : layout.ranges()) {
+    const std::int64_t of = BlockOf(range.name);
+    const auto begin = static_cast<std::size_t>(range.offset);
+    const bool begins_block = of >= 0 && of != block;
+    const bool begins_head = of < 0 && block >= 0 && !blocks_over;
+    if (begins_block || begins_head) layers.push_back({begin, begin});
+    if (begins_block) block = of;
+    blocks_over = blocks_over || begins_head;
+    layers.back().end = begin + static_cast<std::size_t>(range.count);
+  }
+  if (!blocks_over) layers.push_back({layers.back().end, layers.back().end});
+  return layers;
+}
 
 template <class T>
 void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed,

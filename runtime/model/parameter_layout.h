@@ -75,6 +75,17 @@ class ParameterLayout {
   std::int64_t size_ = 0;
 };
 
+/// The elements [begin, end) of an arena that belong to one layer.
+struct LayerElements {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::size_t size() const { return end - begin; }
+};
+
+/// The layers of an arena: embedding, blocks in order, head. What a stage does not hold is empty
+/// or, of blocks, not there.
+std::vector<LayerElements> LayersOf(const ParameterLayout& layout);
+
 /// Fills a host arena with the initial values: N(0, 0.02^2) for weights, with the products that
 /// write into the residual stream scaled by 1 / sqrt(2 layers) as in GPT-2. Every element depends
 /// on the seed and its global offset only, so every layout starts from the same model, bit by bit.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <utility>
@@ -27,18 +28,19 @@ std::string CheckpointIdentity(const Config& config) {
                      config.train.global_batch, config.train.seed);
 }
 
-Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout,
+Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
                            Communicator& communicator, const TrainerEvents& events, int threads)
     : config_(config.checkpoint),
       model_(IdentityOf(DimsOf(config.model))),
       layout_(layout),
+      owned_(std::move(owned)),
       communicator_(communicator),
       events_(events),
       threads_(threads),
       folder_(config.checkpoint.dir),
       owner_{CheckpointIdentity(config), ParametersOf(layout)} {}
 
-std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas) {
+CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   CheckpointWriterSettings settings;
   settings.path = config_.dir;
   settings.keep = config_.keep;
@@ -46,8 +48,13 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas)
   settings.ranks = communicator_.Size();
   settings.copy_threads = threads_;
   settings.owner = owner_;
-  settings.owned.fill(PartOf(layout_.size(), settings.rank, settings.ranks));
+  settings.owned.fill(owned_);
+  settings.owned[kResiduals] = residuals ? ElementRanges{{0, layout_.size()}} : ElementRanges{};
+  return settings;
+}
 
+std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas) {
+  CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
   // Rank 0 decides, the others add nothing to the sum: whether there is a checkpoint, its step, the
   // attempt in two halves.
   double decided[4] = {};
@@ -83,11 +90,23 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas)
     if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
     return std::nullopt;
   }
-  const auto step = static_cast<std::int64_t>(decided[1]);
-  CheckpointStep at = OrThrow(folder_.Read(step, owner_, layout_, arenas), RankExit::kCheckpoint,
-                              "reading a checkpoint");
-  saved_step_ = step;
-  return at;
+  saved_step_ = static_cast<std::int64_t>(decided[1]);
+  return Read(saved_step_, arenas);
+}
+
+CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arenas) {
+  constexpr const char* kReading = "reading a checkpoint";
+  const auto reader = OrThrow(folder_.Open(step, owner_), RankExit::kCheckpoint, kReading);
+  const std::int64_t residuals = reader.ResidualElements();
+  if (residuals > 0 && arenas[kResiduals].empty() && communicator_.Rank() == 0) {
+    events_.on_notice(
+        fmt::format("{} holds {} elements of compressed gradients' residuals: dropped, this run "
+                    "does not compress",
+                    folder_.PathOf(step), residuals));
+  }
+  OrThrow(reader.Read(layout_, arenas, {communicator_.Rank(), communicator_.Size()}),
+          RankExit::kCheckpoint, kReading);
+  return reader.manifest().at;
 }
 
 void Checkpointer::Tell(const CheckpointNews& news) {
@@ -112,7 +131,7 @@ void Checkpointer::BeginIfWanted(const CheckpointStep& at, const TrainingArenas&
   if (!asked_ || !ready_) return;
   asked_ = false;
   begun_ = std::chrono::steady_clock::now();
-  const bool begun = writer_->Begin(at, {arenas[0], arenas[1], arenas[2]});
+  const bool begun = writer_->Begin(at, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]});
   if (!begun)
     throw FatalError(RankExit::kCheckpoint, "saving", FatalError::kNoPeer,
                      "the writer is not free");

@@ -17,19 +17,24 @@
 
 namespace adaptive_train {
 
-/// Every rank holds the whole arenas and writes its part of them in the background. Resume first;
-/// then in every step Votes into the step's sum and Follow with the sum; Ask when a checkpoint is
-/// due, Begin after Follow. Throws FatalError. One thread.
+/// Every rank holds the whole arenas and writes in the background what it owns of parameters and
+/// moments, and all of its residuals where the arenas have some: an empty span says that the run
+/// does not compress gradients, the same in all calls. Resume first; then in every step Votes into
+/// the step's sum and Follow with the sum; Ask when a checkpoint is due, Begin after Follow. Throws
+/// FatalError. One thread.
 class Checkpointer {
  public:
   /// Votes that Follow takes, as many as CheckpointVotes has.
   static constexpr std::size_t kVotes = std::tuple_size_v<CheckpointVotes>;
 
-  /// All must outlive this. `threads` copy the state.
-  Checkpointer(const Config& config, const ParameterLayout& layout, Communicator& communicator,
-               const TrainerEvents& events, int threads);
+  /// All that is passed by reference must outlive this. `owned` is what this rank writes of
+  /// parameters and of each moment, over all ranks every element once. `threads` copy the state.
+  Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
+               Communicator& communicator, const TrainerEvents& events, int threads);
 
-  /// Reads the newest checkpoint that holds into the arenas. Where there is none, gives nothing and
+  /// Reads the newest checkpoint that holds into the arenas; of residuals, this rank's part of
+  /// their sum, see CheckpointReader::Read, and zeros where the checkpoint has none. A run that
+  /// does not compress says that it drops them. Where there is no checkpoint, gives nothing and
   /// reads no more than the parameters of checkpoint.start. Names those that do not hold.
   std::optional<CheckpointStep> Resume(const TrainingArenas& arenas);
 
@@ -47,6 +52,8 @@ class Checkpointer {
   void SaveNow(const CheckpointStep& at, const TrainingArenas& arenas);
 
  private:
+  CheckpointWriterSettings Settings(bool residuals) const;
+  CheckpointStep Read(std::int64_t step, const TrainingArenas& arenas);
   CheckpointNews Exchange();
   /// Until the writer is free. Why this rank's last part could not be written, empty if it could.
   std::string Finish();
@@ -55,6 +62,7 @@ class Checkpointer {
   const CheckpointConfig& config_;
   const std::string model_;  // what no parameter's shape tells
   const ParameterLayout& layout_;
+  const ElementRanges owned_;
   Communicator& communicator_;
   const TrainerEvents& events_;
   const int threads_;

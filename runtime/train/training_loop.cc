@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "runtime/measure/product_peak.h"
-#include "runtime/train/adamw_groups.h"
 #include "runtime/train/collective.h"
 
 namespace adaptive_train {
@@ -65,10 +64,15 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       weights_(device_, std::is_same_v<T, float> ? 0 : parameters_.size()),
       stage_(dims_, StageSlice::Whole(dims_), OptionsOf(config, plan, share_), device_, Weights(),
              gradients_.span()),
-      reducer_(communicator, gradients_.span()),
+      compression_(config, layout_, communicator.Size()),
+      sharded_(plan.shard > 0 && communicator.Size() > 1),
+      reducer_(communicator, device_, layout_, gradients_.span(),
+               {.feedback = compression_.MayCompress(), .sharded = sharded_}),
+      optimizer_(device_, layout_, communicator, reducer_.Buckets(), sharded_),
       loader_(dims_, data, static_cast<std::uint64_t>(config.train.seed),
               config.train.global_batch),
-      checkpointer_(config, layout_, communicator, events_, share_.device.threads),
+      checkpointer_(config, layout_, OwnedInCheckpoint(), communicator, events_,
+                    share_.device.threads),
       schedule_{ShapeOf(config.optimizer.schedule), config.optimizer.lr,
                 config.optimizer.warmup_steps, config.train.steps},
       profiler_(layout_),
@@ -76,8 +80,12 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       flops_per_token_(ModelShape::Of(dims_).TrainFlopsPerToken()) {
   InitializeParameters<float>(layout_, static_cast<std::uint64_t>(config.train.seed),
                               parameters_.span());
-  first_moments_.Clear();
-  second_moments_.Clear();
+  for (const ElementRange& range : optimizer_.Owned()) {
+    const auto begin = static_cast<std::size_t>(range.begin);
+    const auto size = static_cast<std::size_t>(range.end - range.begin);
+    for (auto* moments : {&first_moments_, &second_moments_})
+      std::fill_n(moments->data() + begin, size, 0.0f);
+  }
   profiler_.Begin(config.profile.warmup_steps);
 }
 
@@ -97,9 +105,16 @@ void TrainingLoop<T>::RoundWeights() {
       {.count = layout_.size(), .parameters = parameters_.data(), .weights = weights_.data()});
 }
 
+/// Replicas are all alike: each writes a part.
+template <class T>
+std::vector<ElementRange> TrainingLoop<T>::OwnedInCheckpoint() const {
+  if (sharded_) return optimizer_.Owned();
+  return {PartOf(layout_.size(), share_.rank, communicator_.Size())};
+}
+
 template <class T>
 TrainingArenas TrainingLoop<T>::Arenas() {
-  return {parameters_.span(), first_moments_.span(), second_moments_.span()};
+  return {parameters_.span(), first_moments_.span(), second_moments_.span(), reducer_.Residuals()};
 }
 
 template <class T>
@@ -108,9 +123,11 @@ CheckpointStep TrainingLoop<T>::At() const {
   at.step = step_;
   at.updates = updates_;
   at.identity = CheckpointIdentity(config_);
-  if (kScalesLoss<T>)
-    at.extra = {{"loss_scale", scaler_.scale},
-                {"loss_scale_good_steps", static_cast<double>(scaler_.good_steps)}};
+  at.extra = compression_.State();
+  if (kScalesLoss<T>) {
+    at.extra["loss_scale"] = scaler_.scale;
+    at.extra["loss_scale_good_steps"] = static_cast<double>(scaler_.good_steps);
+  }
   return at;
 }
 
@@ -124,6 +141,8 @@ std::int64_t TrainingLoop<T>::Resume() {
       scaler_.scale = scale->second;
     if (const auto good = at->extra.find("loss_scale_good_steps"); good != at->extra.end())
       scaler_.good_steps = static_cast<std::int64_t>(good->second);
+    compression_.Restore(at->extra);
+    reducer_.ResidualsRestored();
   }
   RoundWeights();
   return step_;
@@ -145,6 +164,9 @@ bool TrainingLoop<T>::Step() {
   StepClock clock;
   RankMetrics metrics;
   metrics.step = step_ + 1;
+  const bool measured = profiler_.Active() || compression_.WantsGradients();
+  if (compression_.ResetsBefore(metrics.step)) reducer_.ForgetResiduals();
+  reducer_.Follow(compression_.PolicyOf(metrics.step));
   const double loss = ForwardBackward(metrics.step, clock);
   clock.Time(&StepClock::exposed_comm, [&] { Await(reducer_.Finish(CollectiveDeadline())); });
   const Totals totals = Agree(loss, clock);
@@ -153,6 +175,7 @@ bool TrainingLoop<T>::Step() {
   const double before_update = clock.compute;
   clock.Time(&StepClock::compute, [&] { Update(metrics); });
   if (profiler_.Active()) profiler_.AddUpdate(clock.compute - before_update);
+  clock.Time(&StepClock::exposed_comm, [&] { optimizer_.Finish(); });
   ++step_;
   const std::int64_t every = config_.checkpoint.every;
   if (totals.save || (every > 0 && step_ % every == 0)) checkpointer_.Ask();
@@ -165,6 +188,9 @@ bool TrainingLoop<T>::Step() {
   if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
   Fill(metrics);
   events_.on_step(metrics);
+  const auto decided = compression_.EndStep({metrics.step_s, metrics.exposed_comm_s},
+                                            metrics.skipped, !measured, communicator_);
+  if (decided && share_.rank == 0) events_.on_notice(*decided);
   if (profiler_.Active()) {
     if (const auto found = profiler_.EndStep(metrics.skipped)) events_.on_layer_times(*found);
   }
@@ -189,20 +215,20 @@ double TrainingLoop<T>::ForwardBackward(std::int64_t step, StepClock& clock) {
   return loss;
 }
 
-/// Gradients of the step's last one are exchanged while backward runs, or after it where the layers
-/// are measured.
+/// Gradients of the step's last one are exchanged while backward runs, or after it where something
+/// is to be measured first.
 template <class T>
 double TrainingLoop<T>::MicroBatch(const Samples& samples, double scale, bool last) {
-  if (!profiler_.Active()) {
-    OnReady on_ready;
-    if (last) on_ready = [this](std::size_t begin, std::size_t end) { reducer_.Add(begin, end); };
-    return stage_.ForwardBackward(samples, scale, on_ready);
-  }
-  stage_.TimeInto(profiler_.NextMicroBatch(samples.batch));
-  const double loss = stage_.ForwardBackward(samples, scale);
+  const bool overlap = last && !profiler_.Active() && !compression_.WantsGradients();
+  OnReady on_ready;
+  if (overlap) on_ready = [this](std::size_t begin, std::size_t end) { reducer_.Add(begin, end); };
+  if (profiler_.Active()) stage_.TimeInto(profiler_.NextMicroBatch(samples.batch));
+  const double loss = stage_.ForwardBackward(samples, scale, on_ready);
   stage_.TimeInto(nullptr);
-  if (last) {
-    profiler_.TakeGradients(gradients_.span(), kScalesLoss<T> ? 1 / scaler_.scale : 1.0);
+  if (last && !overlap) {
+    const double to_loss = kScalesLoss<T> ? 1 / scaler_.scale : 1.0;
+    if (profiler_.Active()) profiler_.TakeGradients(gradients_.span(), to_loss);
+    if (compression_.WantsGradients()) compression_.TakeGradients(gradients_.span(), to_loss);
     reducer_.Add(0, gradients_.size());
   }
   return loss;
@@ -224,10 +250,12 @@ template <class T>
 void TrainingLoop<T>::Update(RankMetrics& metrics) {
   metrics.lr = schedule_.At(metrics.step);
   metrics.loss_scale = kScalesLoss<T> ? scaler_.scale : 1.0;
-  metrics.grad_norm =
-      std::sqrt(device_.SquaredNorm(layout_.size(), gradients_.data())) / metrics.loss_scale;
+  metrics.grad_norm = std::sqrt(optimizer_.SquaredNorm(gradients_.span())) / metrics.loss_scale;
   metrics.skipped = !std::isfinite(metrics.grad_norm);
+  reducer_.Settle(!metrics.skipped);
   scaler_.Update(!metrics.skipped);
+  if (kScalesLoss<T> && scaler_.scale != metrics.loss_scale)
+    reducer_.Rescale(static_cast<float>(scaler_.scale / metrics.loss_scale));
   if (metrics.skipped) return;
   const OptimizerConfig& o = config_.optimizer;
   const double clip = o.clip > 0 && metrics.grad_norm > o.clip ? o.clip / metrics.grad_norm : 1.0;
@@ -235,8 +263,7 @@ void TrainingLoop<T>::Update(RankMetrics& metrics) {
   const OptimizerArenas<T> arenas{parameters_.span(), gradients_.span(), first_moments_.span(),
                                   second_moments_.span(), weights_.span()};
   ++updates_;
-  AdamWStep<T>(device_, layout_, settings, arenas, 0, layout_.size(), updates_, metrics.lr,
-               clip / metrics.loss_scale);
+  optimizer_.Step(settings, arenas, updates_, metrics.lr, clip / metrics.loss_scale);
 }
 
 template <class T>
@@ -264,7 +291,8 @@ double TrainingLoop<T>::Validate() {
 
 template <class T>
 void TrainingLoop<T>::CheckReplicas() {
-  const auto hash = XXH3_64bits(parameters_.data(), parameters_.bytes());
+  const std::span<const T> weights = Weights();
+  const auto hash = XXH3_64bits(weights.data(), weights.size_bytes());
   // Two halves per rank: each fits a double exactly, and only its owner adds to a place.
   std::vector<double> halves(2 * static_cast<std::size_t>(communicator_.Size()), 0.0);
   halves[2 * static_cast<std::size_t>(share_.rank)] = static_cast<double>(hash >> 32);
@@ -293,6 +321,10 @@ void TrainingLoop<T>::Fill(RankMetrics& metrics) {
   metrics.param_bytes = since_last(Purpose::kParameter);
   metrics.activation_bytes = since_last(Purpose::kActivation);
   sent_before_ = sent;
+  metrics.density = reducer_.Figures().density;
+  const double comm_cpu_s = communicator_.ThreadCpuSeconds();
+  metrics.comm_cpu_s = comm_cpu_s - comm_cpu_before_ + reducer_.Figures().select_s;
+  comm_cpu_before_ = comm_cpu_s;
   metrics.peak_memory_bytes = PeakMemoryBytes();
 }
 

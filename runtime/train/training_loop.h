@@ -9,8 +9,10 @@
 #include "runtime/measure/layer_profiler.h"
 #include "runtime/model/transformer_stage.h"
 #include "runtime/train/checkpointer.h"
+#include "runtime/train/compression_control.h"
 #include "runtime/train/loss_scaler.h"
 #include "runtime/train/lr_schedule.h"
+#include "runtime/train/optimizer.h"
 #include "runtime/train/sample_loader.h"
 #include "runtime/train/step_clock.h"
 #include "runtime/train/trainer.h"
@@ -45,6 +47,7 @@ class TrainingLoop final : public Trainer {
   bool ValidationDue(std::int64_t step) const;
   double Validate();
   CheckpointStep At() const;
+  std::vector<ElementRange> OwnedInCheckpoint() const;
   TrainingArenas Arenas();
   std::span<const T> Weights();
   void RoundWeights();
@@ -63,7 +66,10 @@ class TrainingLoop final : public Trainer {
   kernels::Buffer<float> parameters_, gradients_, first_moments_, second_moments_;
   kernels::Buffer<T> weights_;  // empty where T is float: the parameters themselves
   TransformerStage<T> stage_;
-  GradientReducer reducer_;
+  CompressionControl compression_;
+  const bool sharded_;
+  GradientReducer<T> reducer_;
+  Optimizer<T> optimizer_;
   SampleLoader loader_;
   Checkpointer checkpointer_;
   const LrSchedule schedule_;
@@ -72,6 +78,7 @@ class TrainingLoop final : public Trainer {
   const double product_peak_;
   const double flops_per_token_;
   std::array<std::int64_t, kPurposes> sent_before_{};  // byte counts at the end of the last step
+  double comm_cpu_before_ = 0;                         // the same of processor time
   std::int64_t step_ = 0;                              // optimizer steps done
   std::int64_t updates_ = 0;                           // of those, without the skipped ones
 };

@@ -48,23 +48,24 @@ struct Arenas {
   }
   ConstTrainingArenas Spans() const { return {arenas[0], arenas[1], arenas[2]}; }
   OwnedRanges Whole() const {
-    const ElementRange all{0, layout.size()};
+    const ElementRanges all{{0, layout.size()}};
     return {all, all, all};
   }
 
   ParameterLayout layout;
-  std::array<std::vector<float>, kTrainingArenas> arenas;
+  std::array<std::vector<float>, 3> arenas;
 };
 
 /// The best of several copies of as many bytes into warm memory.
 double CopySeconds(const Arenas& arenas) {
-  std::vector<float> to(arenas.arenas[0].size() * kTrainingArenas);
+  std::vector<float> to(arenas.arenas[0].size() * arenas.arenas.size());
   double best = 1e9;
   for (int repetition = 0; repetition < 10; ++repetition) {
     const double start = Seconds();
-    for (std::size_t arena = 0; arena < kTrainingArenas; ++arena) {
-      const auto& from = arenas.arenas[arena];
-      std::memcpy(to.data() + arena * from.size(), from.data(), from.size() * sizeof(float));
+    float* next = to.data();
+    for (const auto& from : arenas.arenas) {
+      std::memcpy(next, from.data(), from.size() * sizeof(float));
+      next += from.size();
     }
     best = std::min(best, Seconds() - start);
     benchmark::DoNotOptimize(to.data());

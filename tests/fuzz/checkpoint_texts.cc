@@ -1,5 +1,6 @@
 // A checkpoint's manifest and shard indices: what is accepted is consistent, and reads again as it
 // was written.
+#include "runtime/checkpoint/checkpoint_coverage.h"
 #include "runtime/checkpoint/checkpoint_format.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -20,8 +21,15 @@ ShardIndex SomeIndex() {
   index.pieces[0] = {{"wte.weight", 0, 2100}, {"ln_f.bias", 0, 7}};
   index.pieces[1] = {{"wte.weight", 1000, 2100}};
   index.pieces[2] = {{"wte.weight", 0, 300000}};
+  index.pieces[kResiduals] = {{"wte.weight", 5, 2100}, {"ln_f.bias", 0, 3}};
   index.block_hashes = {1, 2};
   return index;
+}
+
+/// As version 2 has them: without residuals.
+std::string SomeOldIndex() {
+  return R"({"format_version": 2, "step": 7, "parameters": [["ln_f.bias", 0, 7]], )"
+         R"("first_moments": [], "second_moments": [], "block_xxh3": ["0123456789abcdef"]})";
 }
 
 void CheckManifest(std::string_view input) {
@@ -58,8 +66,8 @@ void FuzzOne(std::string_view input) {
 }
 
 std::vector<std::string> FuzzSeeds() {
-  return {ManifestText(SomeManifest()).value(), IndexText(SomeIndex()), "{\"format_version\": 3}",
-          "[]"};
+  return {ManifestText(SomeManifest()).value(), IndexText(SomeIndex()), SomeOldIndex(),
+          "{\"format_version\": 4}", "[]"};
 }
 
 }  // namespace adaptive_train::fuzz

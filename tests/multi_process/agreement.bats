@@ -3,6 +3,9 @@ load run
 
 setup() { make_run_folder; }
 
+# The same layout: what the first run's store tells would let the second plan other shares.
+same_layout=(--parallel.shares=even --train.micro_batch=3)
+
 # same_state FOLDER FOLDER: the checkpoints of step 20, written by as many ranks, hold the same bytes.
 same_state() { diff -r --exclude=manifest.json --exclude=DONE "$1/checkpoints/step-00000020" "$2/checkpoints/step-00000020"; }
 
@@ -33,18 +36,18 @@ same_state() { diff -r --exclude=manifest.json --exclude=DONE "$1/checkpoints/st
 }
 
 @test "the same run twice gives the same bits" {
-  train
-  train --run-dir "$work/again"
+  train "${same_layout[@]}"
+  train "${same_layout[@]}" --run-dir "$work/again"
   diff <(losses "$work/run") <(losses "$work/again")
   same_state "$work/run" "$work/again"
 }
 
 @test "stopped after 12 steps and resumed, also on another number of ranks, equals the run in one go" {
-  train --run-dir "$work/whole"
-  train --checkpoint.every=12 --checkpoint.keep=5 --run-dir "$work/cut"
+  train "${same_layout[@]}" --run-dir "$work/whole"
+  train "${same_layout[@]}" --checkpoint.every=12 --checkpoint.keep=5 --run-dir "$work/cut"
   rm -r "$work/cut/checkpoints/step-00000020"
   cp -r "$work/cut" "$work/other"
-  train --run-dir "$work/cut" --checkpoint.dir="$work/cut/checkpoints"
+  train "${same_layout[@]}" --run-dir "$work/cut" --checkpoint.dir="$work/cut/checkpoints"
   same_state "$work/whole" "$work/cut"
   diff <(losses "$work/whole") <(losses "$work/cut")
   train --run-dir "$work/other" --checkpoint.dir="$work/other/checkpoints" --parallel.data=2

@@ -47,7 +47,7 @@ config_says() { printf '%s\n' "$@" >"$work/config.toml"; }
 
 @test "what this version does not do is refused, not ignored" {
   refused 3 "this version cannot run 2 pipeline stages" --parallel.pipeline=2
-  refused 2 "this version exchanges gradients dense" --compression.mode=auto
+  refused 2 "compression.s_min must not exceed compression.s_max" --compression.s_min=0.96
 }
 
 @test "impossible sizes" {

@@ -4,9 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
-#include "runtime/exchange/gradient_reducer.h"
 #include "tests/multi_process/forked_ranks.h"
 
 namespace adaptive_train {
@@ -106,6 +103,64 @@ TEST(Communicator, SendsBetweenPairsWithoutMixingPurposes) {
   EXPECT_TRUE(ranks.AllGood());
 }
 
+/// All ranks are here, and their links are open.
+bool Meet(Communicator& c) {
+  double one[1] = {1};
+  return c.AllReduce(Purpose::kStatistic, std::span<double>(one))
+      .Wait(In(std::chrono::seconds(60)))
+      .has_value();
+}
+
+/// Rank 0 sends `sent` bytes where rank 1 expects `expected`. Late: they are there before the
+/// receive, as a message that was sent after them is.
+void ExpectLengthError(std::size_t sent, std::size_t expected, bool late, const char* cause) {
+  Ranks ranks(2, [=](Communicator& c) {
+    if (!Meet(c)) return false;
+    std::vector<std::byte> data(c.Rank() == 0 ? sent : expected), after(1);
+    if (c.Rank() == 0) {
+      Request first = c.Send(1, Purpose::kActivation, data);
+      Request second = c.Send(1, Purpose::kParameter, after);
+      return first.Wait(In(std::chrono::seconds(60))) &&
+             second.Wait(In(std::chrono::seconds(60))) && Meet(c);
+    }
+    Request wrong;
+    if (!late) wrong = c.Receive(0, Purpose::kActivation, data);
+    if (!c.Receive(0, Purpose::kParameter, after).Wait(In(std::chrono::seconds(60)))) return false;
+    if (late) wrong = c.Receive(0, Purpose::kActivation, data);
+    const auto done = wrong.Wait(In(std::chrono::seconds(60)));
+    if (!done && done.error().cause != cause)
+      std::fprintf(stderr, "cause: %s\n", done.error().cause.c_str());
+    return !done && done.error().peer == 0 && done.error().cause == cause && Meet(c);
+  });
+  EXPECT_TRUE(ranks.AllGood()) << sent << " bytes for " << expected << (late ? ", late" : "");
+}
+
+TEST(Communicator, AMessageOfAnotherLengthIsAnErrorThatSaysSo) {
+  for (bool late : {false, true}) {
+    ExpectLengthError(10, 100, late, "the message has 10 bytes, not 100");
+    ExpectLengthError(0, 100, late, "the message has 0 bytes, not 100");
+    ExpectLengthError(20'000, 30'000, late, "the message has 20000 bytes, not 30000");
+    ExpectLengthError(3'000'000, 4'000'000, late, "the message has 3000000 bytes, not 4000000");
+    ExpectLengthError(100, 10, late, "the message is longer than 10 bytes");
+    ExpectLengthError(30'000, 20'000, late, "the message is longer than 20000 bytes");
+    ExpectLengthError(4'000'000, 3'000'000, late, "the message is longer than 3000000 bytes");
+  }
+}
+
+TEST(Communicator, CountsItsThreadsProcessorTime) {
+  Ranks ranks(2, [](Communicator& c) {
+    const double before = c.ThreadCpuSeconds();
+    std::vector<float> data(1 << 20);
+    for (int i = 0; i < 10; ++i) {
+      if (!c.AllReduce(Purpose::kGradient, std::span<float>(data))
+               .Wait(In(std::chrono::seconds(60))))
+        return false;
+    }
+    return before > 0 && c.ThreadCpuSeconds() > before;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
 TEST(Communicator, AReceiveThatNothingComesForMissesItsDeadlineAndGivesItsBufferBack) {
   Ranks ranks(2, [](Communicator& c) {
     std::vector<std::byte> data(100);
@@ -146,27 +201,6 @@ TEST(Communicator, AStoppedPeerMissesTheDeadline) {
     return !waited && std::chrono::steady_clock::now() - begin < std::chrono::seconds(10);
   });
   EXPECT_EQ(ranks.Join(0), 0);
-}
-
-TEST(GradientReducer, SumsWhateverTheRangesAreCutInto) {
-  Ranks ranks(3, [](Communicator& c) {
-    std::vector<float> gradients(1003);
-    GradientReducer reducer(c, gradients, 100);
-    for (int step = 0; step < 3; ++step) {
-      std::iota(gradients.begin(), gradients.end(), static_cast<float>(c.Rank()));
-      for (std::size_t end = gradients.size(); end > 0;) {
-        const std::size_t begin = end > 130 ? end - 130 : 0;
-        reducer.Add(begin, end);
-        end = begin;
-      }
-      if (!reducer.Finish(In(std::chrono::seconds(60)))) return false;
-      for (std::size_t i = 0; i < gradients.size(); ++i) {
-        if (gradients[i] != static_cast<float>(3 * i + 3)) return false;
-      }
-    }
-    return true;
-  });
-  EXPECT_TRUE(ranks.AllGood());
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ if not os.environ.get("OPENBLAS_CORETYPE"):
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 
@@ -136,6 +137,8 @@ class Trainer:
         model = Gpt(a, form)
         self.parameters = sum(p.numel() for p in model.parameters())
         self.model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if a.world > 1 else model
+        if a.hook == "fp16" and a.world > 1:
+            self.model.register_comm_hook(None, default_hooks.fp16_compress_hook)
         self.optimizer = optimizer_of(list(model.parameters()), optimizer)
         self.generator = torch.Generator().manual_seed(a.seed + a.rank)
 
@@ -197,6 +200,7 @@ def arguments():
                         ("threads", 1), ("steps", 20), ("warmup", 2), ("tries", 5), ("seed", 1337)):
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     parser.add_argument("--attention", default="best", choices=["best", "masked_fill", "baddbmm", "in_place", "fused"])
+    parser.add_argument("--hook", default="none", choices=["none", "fp16"], help="how DDP sends gradients")
     a = parser.parse_args()
     if a.hidden % a.heads:
         refuse(f"--hidden {a.hidden} is not a multiple of --heads {a.heads}")
@@ -223,7 +227,7 @@ def main():
     median = statistics.median(seconds)
     if a.rank == 0:
         print(json.dumps({
-            "peer": "pytorch", "torch": torch.__version__, "openblas_core": core, "attention": form, "adamw": optimizer,
+            "peer": "pytorch", "torch": torch.__version__, "openblas_core": core, "attention": form, "adamw": optimizer, "hook": a.hook,
             "parameters": trainer.parameters, "world": a.world, "threads": a.threads, "batch": a.batch,
             "sequence": a.sequence, "steps": a.steps, "median_step_ms": round(1e3 * median, 2),
             "median_step_cpu_ms": round(1e3 * statistics.median(cpu_seconds), 2), "keeps_freed_memory": kept,

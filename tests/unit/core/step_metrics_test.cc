@@ -81,6 +81,7 @@ TEST(MetricsLine, HasEveryFieldOfTheContract) {
                            "param_bytes",
                            "activation_bytes",
                            "density",
+                           "comm_cpu_s",
                            "peak_memory_bytes"}) {
     EXPECT_TRUE(json.contains(name)) << name;
   }

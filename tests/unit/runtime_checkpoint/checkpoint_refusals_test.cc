@@ -132,9 +132,9 @@ TEST_F(RefusalsTest, AnotherModel) {
 
 TEST_F(RefusalsTest, OtherVersionsAndGarbage) {
   const std::string manifest = Text(Of("manifest.json"));
-  SealManifest("{\"format_version\": 3}");
+  SealManifest("{\"format_version\": 4}");
   EXPECT_EQ(Refusal(),
-            Of("manifest.json") + ": format_version 3 is not one that this program reads (2)");
+            Of("manifest.json") + ": format_version 4 is not one that this program reads (2 to 3)");
   // What the first version left: one state.bin, an empty DONE.
   // Deeper than a stack is: refused, not fallen over.
   SealManifest("{\"format_version\": " + std::string(300000, '[') + std::string(300000, ']') + "}");

@@ -38,10 +38,10 @@ TEST_P(RoundTripTest, PartsForAnyNumberOfReaders) {
   for (std::int64_t readers = 1; readers <= 4; ++readers) {
     SavedState read(layout);
     for (std::int64_t rank = 0; rank < readers; ++rank) {
-      const ElementRange part = PartOf(layout.size(), rank, readers);
+      const ElementRanges part{PartOf(layout.size(), rank, readers)};
       std::vector<CheckpointRequest> requests;
-      for (std::size_t arena = 0; arena < kTrainingArenas; ++arena) {
-        auto place = static_cast<std::size_t>(part.begin);
+      for (std::size_t arena = 0; arena < kResiduals; ++arena) {
+        auto place = static_cast<std::size_t>(part[0].begin);
         for (const CheckpointPiece& piece : PiecesOf(layout, part)) {
           const auto count = static_cast<std::size_t>(piece.end - piece.begin);
           requests.push_back({arena, piece.name, piece.begin,
@@ -79,9 +79,26 @@ TEST_F(CheckpointTest, EvaluationReadsParametersAlone) {
   const ParameterLayout layout = WholeLayout(kSmallDims);
   SavedState read(layout);
   auto reader = CheckpointReader::Open(CheckpointFolder(path_).PathOf(2));
-  ASSERT_TRUE(reader->Read(layout, {read.arenas[0], {}, {}}));
+  ASSERT_TRUE(reader->Read(layout, {read.arenas[0]}));
   EXPECT_EQ(read.arenas[0], SavedState(layout, 2).arenas[0]);
   EXPECT_EQ(read.arenas[1], SavedState(layout).arenas[1]);
+}
+
+/// Block-cyclic owners: every third block of so many elements, which cut parameters anywhere.
+TEST_F(CheckpointTest, BlocksOfTheArenaDealtOutInTurn) {
+  const ParameterLayout layout = WholeLayout(kLargeDims);
+  for (const std::int64_t block : {700, 4096, 100'000}) {
+    SavingRanks ranks;
+    for (std::int64_t rank = 0; rank < 3; ++rank) {
+      const ElementRanges owned = EveryThirdBlock(layout.size(), block, rank);
+      ranks.Add(path_, kLargeDims, {.ranks = 3}, rank, layout, {owned, owned, owned});
+    }
+    std::int64_t bytes = 0;
+    for (const auto& writer : ranks.writers) bytes += writer->snapshot_bytes();
+    EXPECT_EQ(bytes, layout.size() * 12);
+    ASSERT_EQ(ranks.Save(block, SavedState(layout, block)), "saved");
+    EXPECT_EQ(Check(block, kLargeDims), "whole");
+  }
 }
 
 /// Two stages with tied embeddings, the second of them sharded over two ranks: each writes what it
@@ -91,14 +108,14 @@ TEST_F(CheckpointTest, StagesAndOptimizerShardsMakeOneCheckpoint) {
   dims.layers = 3;
   const ParameterLayout first(dims, {0, 1, true, false}), second(dims, {1, 3, false, true});
   const std::int64_t copy = second.Find("wte.weight")->offset;
-  const ElementRange whole{0, first.size()};
+  const ElementRanges whole{{0, first.size()}};
   SavingRanks ranks;
   const SavingRanks::Options options{.ranks = 3};
   ranks.Add(path_, dims, options, 0, first, {whole, whole, whole});
   for (std::int64_t half = 0; half < 2; ++half) {
-    const ElementRange part = PartOf(copy, half, 2);
+    const ElementRanges part{PartOf(copy, half, 2)};
     // Parameters are cut elsewhere than moments.
-    const ElementRange uneven = half == 0 ? ElementRange{0, 11} : ElementRange{11, copy};
+    const ElementRanges uneven{half == 0 ? ElementRange{0, 11} : ElementRange{11, copy}};
     ranks.Add(path_, dims, options, 1 + half, second, {uneven, part, part});
   }
   const SavedState first_state(first, 4), second_state(second, 4);
@@ -109,7 +126,9 @@ TEST_F(CheckpointTest, StagesAndOptimizerShardsMakeOneCheckpoint) {
   EXPECT_EQ(Check(4, dims), "whole");
   // A stage reads its own layout, the copy of the embedding included.
   SavedState read(second);
-  auto done = CheckpointFolder(path_).Read(4, OwnerOf(dims), second, read.Spans());
+  auto reader = CheckpointFolder(path_).Open(4, OwnerOf(dims));
+  ASSERT_TRUE(reader) << reader.error().message;
+  auto done = reader->Read(second, read.Spans());
   ASSERT_TRUE(done) << done.error().message;
   const SavedState all(WholeLayout(dims), 4);
   EXPECT_TRUE(

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <cmath>
+#include <functional>
 
 #include "tests/unit/runtime_checkpoint/in_child.h"
 #include "tests/unit/runtime_checkpoint/saved_state.h"
@@ -104,11 +105,35 @@ TEST_F(WriterTest, ALinkInTheWayIsNotFollowed) {
 TEST_F(WriterTest, ShardsThatDoNotCoverTheModelAreNotCommitted) {
   const ParameterLayout layout = WholeLayout(kSmallDims);
   SavingRanks ranks;
-  const ElementRange most{0, layout.size() - 1}, whole{0, layout.size()};
+  const ElementRanges most{{0, layout.size() - 1}}, whole{{0, layout.size()}};
   ranks.Add(path_, kSmallDims, {}, 0, layout, {whole, most, whole});
   EXPECT_THAT(ranks.Save(3, SavedState(layout, 3)),
               HasSubstr("first_moments of ln_f.bias: elements [7, 8) are in no shard"));
   EXPECT_THAT(Entries(), ElementsAre());
+}
+
+TEST_F(WriterTest, ABlockThatNobodyOrTwoRanksOwnIsNotCommitted) {
+  const ParameterLayout layout = WholeLayout(kSmallDims);
+  const auto saved_with = [&](const std::function<void(OwnedRanges&)>& change) {
+    SavingRanks ranks;
+    for (std::int64_t rank = 0; rank < 3; ++rank) {
+      const ElementRanges blocks = EveryThirdBlock(layout.size(), 100, rank);
+      OwnedRanges owned{blocks, blocks, blocks};
+      if (rank == 1) change(owned);
+      ranks.Add(path_, kSmallDims, {.ranks = 3}, rank, layout, owned);
+    }
+    return ranks.Save(3, SavedState(layout, 3));
+  };
+  EXPECT_THAT(saved_with([](OwnedRanges& owned) { owned[2].erase(owned[2].begin() + 1); }),
+              HasSubstr("second_moments of wte.weight: elements [400, 500) are in no shard"));
+  EXPECT_THAT(
+      saved_with([](OwnedRanges& owned) {
+        owned[0][1] = {399, 500};
+      }),
+      HasSubstr("parameters of wte.weight: elements [399, 400) are in shard-00000 and again "
+                "in shard-00001"));
+  EXPECT_THAT(Entries(), ElementsAre());
+  EXPECT_EQ(saved_with([](OwnedRanges&) {}), "saved");
 }
 
 TEST_F(WriterTest, NumbersThatNoFileCanHold) {
@@ -200,7 +225,7 @@ TEST_F(WriterTest, AFolderThatMayNotBeWritten) {
 
 TEST_F(WriterTest, MoreMemoryThanThereIs) {
   CheckpointWriterSettings settings;
-  settings.owned = {ElementRange{0, std::int64_t{1} << 46}, {}, {}};
+  settings.owned[0] = {{0, std::int64_t{1} << 46}};
   auto writer = CheckpointWriter::Create(settings, WholeLayout(kSmallDims));
   ASSERT_FALSE(writer);
   EXPECT_THAT(writer.error().message, StartsWith("a checkpoint's snapshot needs"));

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -30,15 +31,17 @@ inline CheckpointOwner OwnerOf(const ModelDims& dims) {
   return {"model.heads = 2", ParametersOf(WholeLayout(dims))};
 }
 
-/// Host arenas of a layout. Every element's bits depend on step, arena and global place.
+/// Host arenas of a layout, without residuals unless a test makes some. Every element's bits depend
+/// on step, arena and global place.
 struct SavedState {
   explicit SavedState(const ParameterLayout& layout) {
-    for (auto& arena : arenas) arena.resize(static_cast<std::size_t>(layout.size()));
+    for (std::size_t arena = 0; arena < kResiduals; ++arena)
+      arenas[arena].resize(static_cast<std::size_t>(layout.size()));
   }
   SavedState(const ParameterLayout& layout, std::int64_t step) : SavedState(layout) {
     for (const ParameterRange& range : layout.ranges()) {
       for (std::int64_t i = 0; i < range.count; ++i) {
-        for (std::size_t arena = 0; arena < kTrainingArenas; ++arena)
+        for (std::size_t arena = 0; arena < kResiduals; ++arena)
           arenas[arena][static_cast<std::size_t>(range.offset + i)] =
               ValueAt(step, arena, range.global_offset + i);
       }
@@ -50,8 +53,10 @@ struct SavedState {
                                                   static_cast<std::int64_t>(arena) * 97 + 1);
     return std::bit_cast<float>(mixed & 0xbfffffffU);
   }
-  TrainingArenas Spans() { return {arenas[0], arenas[1], arenas[2]}; }
-  ConstTrainingArenas ConstSpans() const { return {arenas[0], arenas[1], arenas[2]}; }
+  TrainingArenas Spans() { return {arenas[0], arenas[1], arenas[2], arenas[kResiduals]}; }
+  ConstTrainingArenas ConstSpans() const {
+    return {arenas[0], arenas[1], arenas[2], arenas[kResiduals]};
+  }
 
   std::array<std::vector<float>, kTrainingArenas> arenas;
 };
@@ -74,7 +79,7 @@ class SavingRanks {
   SavingRanks(const std::string& path, const ModelDims& dims, const Options& options) {
     const ParameterLayout layout = WholeLayout(dims);
     for (std::int64_t rank = 0; rank < options.ranks; ++rank) {
-      const ElementRange part = PartOf(layout.size(), rank, options.ranks);
+      const ElementRanges part{PartOf(layout.size(), rank, options.ranks)};
       Add(path, dims, options, rank, layout, {part, part, part});
     }
   }
@@ -139,6 +144,14 @@ class SavingRanks {
   std::vector<std::string> warnings;
 };
 
+/// What rank 0, 1 or 2 owns of an arena that is dealt out in blocks; the last one may be shorter.
+inline ElementRanges EveryThirdBlock(std::int64_t elements, std::int64_t block, std::int64_t rank) {
+  ElementRanges owned;
+  for (std::int64_t begin = rank * block; begin < elements; begin += 3 * block)
+    owned.push_back({begin, std::min(begin + block, elements)});
+  return owned;
+}
+
 /// A folder that is gone with the test.
 class CheckpointTest : public testing::Test {
  protected:
@@ -168,9 +181,12 @@ class CheckpointTest : public testing::Test {
   std::string Check(std::int64_t step, const ModelDims& dims = kSmallDims) const {
     const ParameterLayout layout = WholeLayout(dims);
     SavedState read(layout);
-    auto at = CheckpointFolder(path_).Read(step, OwnerOf(dims), layout, read.Spans());
-    if (!at) return at.error().message;
-    if (at->step != step || at->updates != StepOf(step).updates || at->extra != StepOf(step).extra)
+    auto reader = CheckpointFolder(path_).Open(step, OwnerOf(dims));
+    if (!reader) return reader.error().message;
+    auto done = reader->Read(layout, read.Spans());
+    if (!done) return done.error().message;
+    const CheckpointStep &at = reader->manifest().at, expected = StepOf(step);
+    if (at.step != step || at.updates != expected.updates || at.extra != expected.extra)
       return "another step's numbers";
     return read.arenas == SavedState(layout, step).arenas ? "whole" : "other values";
   }

@@ -1,0 +1,77 @@
+// Selection and its threshold as plain loops.
+#include "kernels/sparsify.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "kernels/reference/reference_device.h"
+
+namespace adaptive_train::kernels::reference {
+namespace {
+
+/// The float next to e whose last bit is odd where e is no float: rounded once more, to fewer bits,
+/// it gives what e itself would give.
+float ToOdd(double e) {
+  const auto nearest = static_cast<float>(e);
+  const auto bits = std::bit_cast<std::uint32_t>(nearest);
+  if (static_cast<double>(nearest) == e || (bits & 1U) != 0 || std::isnan(e)) return nearest;
+  const bool below = std::abs(static_cast<double>(nearest)) < std::abs(e);
+  return std::bit_cast<float>(below ? bits + 1 : bits - 1);
+}
+
+/// Stores e, rounded, as values[k]; returns the value as stored.
+template <class E>
+float Put(E e, ValueFormat format, void* values, std::int64_t k) {
+  if (format == ValueFormat::kFloat32) {
+    return static_cast<float*>(values)[k] = static_cast<float>(e);
+  }
+  return ToFloat(static_cast<BFloat16*>(values)[k] = ToBFloat16(ToOdd(e)));
+}
+
+}  // namespace
+
+template <class T>
+Selected ReferenceDevice<T>::Select(const SelectArguments<T>& x) {
+  Selected selected;
+  std::fill(x.bitmap, x.bitmap + (x.count + 63) / 64, 0);
+  for (std::int64_t i = 0; i < x.count; ++i) {
+    const T old = x.residuals == nullptr ? 0 : x.residuals[i];
+    const T e = x.gradients[i] + old;
+    T unsent = e;
+    selected.finite = selected.finite && std::isfinite(e);
+    if (std::abs(static_cast<double>(e)) >= x.threshold) {
+      const float value = Put(e, x.format, x.values, selected.count++);
+      selected.finite = selected.finite && std::isfinite(value);
+      x.bitmap[i / 64] |= std::uint64_t{1} << (i % 64);
+      unsent = e - value;
+    }
+    if (x.residuals != nullptr) x.residuals[i] = unsent - static_cast<T>(1 - x.keep) * old;
+  }
+  return selected;
+}
+
+/// Exactly the wanted-th largest size.
+template <class T>
+double ReferenceDevice<T>::Threshold(const ThresholdArguments<T>& x) {
+  if (x.wanted <= 0) return std::numeric_limits<double>::infinity();
+  if (x.wanted >= x.count) return 0;
+  std::vector<T> sizes(static_cast<std::size_t>(x.count));
+  for (std::int64_t i = 0; i < x.count; ++i) {
+    const T e = x.residuals == nullptr ? x.gradients[i] : x.gradients[i] + x.residuals[i];
+    sizes[static_cast<std::size_t>(i)] = std::isnan(e) ? 0 : std::abs(e);
+  }
+  const auto nth = sizes.begin() + (x.wanted - 1);
+  std::nth_element(sizes.begin(), nth, sizes.end(), std::greater<>());
+  return static_cast<double>(*nth);
+}
+
+template Selected ReferenceDevice<float>::Select(const SelectArguments<float>&);
+template Selected ReferenceDevice<double>::Select(const SelectArguments<double>&);
+template double ReferenceDevice<float>::Threshold(const ThresholdArguments<float>&);
+template double ReferenceDevice<double>::Threshold(const ThresholdArguments<double>&);
+
+}  // namespace adaptive_train::kernels::reference

@@ -1,0 +1,57 @@
+// Contract of top-k selection with error feedback (Stich, Cordonnier, Jaggi 2018; framework paper,
+// equations 4 and 5).
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/scalar.h"
+
+namespace adaptive_train::kernels {
+
+/// How selected values are sent.
+enum class ValueFormat : std::uint8_t { kFloat32, kBFloat16 };
+
+/// Bytes of one value.
+constexpr std::int64_t BytesOf(ValueFormat format) {
+  return format == ValueFormat::kFloat32 ? 4 : 2;
+}
+
+/// With e[i] = gradients[i] + residuals[i]: selects every i with |e[i]| >= threshold (threshold 0:
+/// all of them), in ascending order, and feeds back what is not sent:
+///   bit i % 64 of bitmap[i / 64] says whether i is selected; the bits past the end are 0
+///   values[k] = e of the k-th selected i, rounded to `format` to nearest even
+///   residuals[i] = e[i] - (the value as sent where i is selected, else 0) - (1 - keep)
+///   residuals[i]
+/// so that with keep = 1 nothing is lost: the difference to a rounded value is exact. With less it
+/// is equation (5) as it stands. NaN is never selected: look at `finite`. What of `values` lies
+/// behind the last selected one is left undefined.
+template <class T>
+struct SelectArguments {
+  std::int64_t count = 0;
+  const Accumulator<T>* gradients = nullptr;
+  Accumulator<T>* residuals = nullptr;  // nullptr: no feedback, e = gradients
+  double threshold = 0;
+  double keep = 1;  // beta of equation (5): 1 is standard error feedback
+  ValueFormat format = ValueFormat::kBFloat16;
+  std::uint64_t* bitmap = nullptr;  // ceil(count / 64) words
+  void* values = nullptr;           // room for count values, aligned to the size of one
+};
+
+struct Selected {
+  std::int64_t count = 0;
+  bool finite = true;  // all e are, and all values as sent
+};
+
+/// The size of e that about `wanted` of the elements reach: a threshold for Select. Never above the
+/// exact wanted-th largest size, so that at least `wanted` elements are selected; below it by less
+/// than 2^-8 of it (2^-134 where it is subnormal). NaN has size 0. wanted <= 0 gives infinity,
+/// wanted >= count gives 0.
+template <class T>
+struct ThresholdArguments {
+  std::int64_t count = 0;  // below 2^32
+  const Accumulator<T>* gradients = nullptr;
+  const Accumulator<T>* residuals = nullptr;  // nullptr: e = gradients
+  std::int64_t wanted = 0;
+};
+
+}  // namespace adaptive_train::kernels

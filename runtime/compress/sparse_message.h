@@ -1,0 +1,105 @@
+// The bytes in which one rank sends the selected elements of a chunk of gradients to another.
+//
+// A chunk is a row of pieces: runs of elements of one parameter each. All ranks know the pieces'
+// lengths from their layout; a message says which elements of each are there, and their values:
+//
+//   header   magic, format version, value format, flags, bucket, pieces, payload bytes, checksum:
+//            XXH3 of all that follows, seeded with XXH3 of the header before the checksum
+//   pieces   per piece: elements sent, bytes of the index, index coding, its parameter
+//   indices  piece after piece: nothing where all or no elements are there, a bitmap, or Rice codes
+//            of the gaps (see index_coding.h), whichever is shortest
+//   values   of all pieces, float32 or bfloat16
+//
+// All numbers are little-endian. A message that says that a value of the chunk is not finite is the
+// header alone, with 0 pieces.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/result.h"
+#include "kernels/sparsify.h"
+#include "runtime/compress/index_coding.h"
+
+namespace adaptive_train {
+
+using kernels::ValueFormat;
+
+/// Lengths of a chunk's pieces in elements, in order; 0 is allowed, at most kMaxPieceLength.
+using PieceLengths = std::span<const std::int64_t>;
+
+/// No message of this chunk is longer, whatever is selected, and one is as long.
+std::size_t MaxMessageBytes(PieceLengths pieces, ValueFormat format);
+
+/// Bytes of the header; its last 8 are the checksum.
+inline constexpr std::size_t kMessageHeaderBytes = 32;
+
+/// What the checksum of a message has to be, which has at least a header.
+std::uint64_t MessageChecksum(std::span<const std::byte> message);
+
+/// Puts a message together piece by piece. Not thread-safe; may be used again after Finish.
+class SparseMessageWriter {
+ public:
+  SparseMessageWriter(std::uint32_t bucket, ValueFormat format)
+      : bucket_(bucket), format_(format) {}
+
+  /// The next piece: `count` of its `length` elements, those whose bits are set in `bitmap`
+  /// (ceil(length / 64) words, zeros past the end; not read where all or no elements are there),
+  /// with their values in ascending order of their places. A value that is not finite makes a
+  /// message that nobody accepts: say NotFinite.
+  void Add(std::int64_t length, const std::uint64_t* bitmap, std::int64_t count,
+           const void* values);
+  /// A chunk with a value that is not finite: the message will carry that word and nothing else.
+  void NotFinite() { finite_ = false; }
+  std::vector<std::byte> Finish();
+
+ private:
+  struct Piece {
+    std::int64_t count = 0;
+    IndexCode index;
+  };
+  void Clear();
+
+  std::uint32_t bucket_;
+  ValueFormat format_;
+  bool finite_ = true;
+  IndexEncoder encoder_;
+  std::vector<Piece> pieces_;
+  std::vector<std::byte> indices_, values_;
+};
+
+/// A message that was found right in every respect: lengths, checksum, coding, every place within
+/// its piece, every value finite. Looks into the caller's bytes, which have to stay as they are. A
+/// value: const functions may be called by several threads.
+class SparseMessage {
+ public:
+  /// Checks all of it against the chunk that is expected. Errors say what is wrong in a few words
+  /// ("the checksum is wrong"). Allocates nothing but one small entry for each expected piece.
+  static Result<SparseMessage> Read(std::span<const std::byte> bytes, std::uint32_t bucket,
+                                    ValueFormat format, PieceLengths pieces);
+
+  /// False: a value of the chunk was not finite, and the message has no elements.
+  bool finite() const { return finite_; }
+  std::int64_t count() const;  // elements sent
+
+  /// sum[i] += value for every element sent, and marks it in `bitmaps`: the chunk's pieces one
+  /// after the other, each in ceil(length / 64) words. `sum` has the chunk's length.
+  void AddTo(std::span<float> sum, std::span<std::uint64_t> bitmaps) const;
+  /// out[i] = value for every element sent, 0 elsewhere.
+  void WriteTo(std::span<float> out) const;
+
+ private:
+  struct Piece {
+    PieceIndex index;
+    const std::byte* values = nullptr;
+  };
+  Result<void> ReadPieces(std::span<const std::byte> payload, PieceLengths pieces);
+
+  ValueFormat format_ = ValueFormat::kBFloat16;
+  bool finite_ = true;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace adaptive_train

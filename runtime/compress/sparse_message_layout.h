@@ -1,0 +1,43 @@
+// How a sparse message lies in its bytes; see sparse_message.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/compress/sparse_message.h"
+
+namespace adaptive_train::sparse_message {
+
+inline constexpr std::uint32_t kMagic = 0x4d535441;  // "ATSM"
+inline constexpr std::uint8_t kFormatVersion = 1;
+inline constexpr std::uint8_t kNotFiniteFlag = 1;
+
+struct Header {
+  std::uint32_t magic = kMagic;
+  std::uint8_t format_version = kFormatVersion;
+  std::uint8_t value_format = 0;
+  std::uint8_t flags = 0;
+  std::uint8_t zero = 0;
+  std::uint32_t bucket = 0;
+  std::uint32_t pieces = 0;
+  std::uint64_t payload_bytes = 0;  // of all after the header
+  std::uint64_t checksum = 0;
+};
+static_assert(sizeof(Header) == kMessageHeaderBytes);
+static_assert(offsetof(Header, checksum) == kMessageHeaderBytes - sizeof(std::uint64_t));
+
+struct PieceEntry {
+  std::uint32_t count = 0;
+  std::uint32_t index_bytes = 0;
+  std::uint8_t coding = 0;
+  std::uint8_t rice_bits = 0;
+  std::uint16_t zero = 0;
+};
+static_assert(sizeof(PieceEntry) == 12);
+
+/// Bytes of as many values.
+inline std::size_t ValueBytes(std::int64_t count, ValueFormat format) {
+  return static_cast<std::size_t>(count * BytesOf(format));
+}
+
+}  // namespace adaptive_train::sparse_message

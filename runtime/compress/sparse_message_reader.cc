@@ -1,0 +1,229 @@
+// Reading sparse messages, of which nothing is believed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "kernels/scalar.h"
+#include "runtime/compress/sparse_message.h"
+#include "runtime/compress/sparse_message_layout.h"
+
+namespace adaptive_train {
+
+using sparse_message::Header;
+using sparse_message::kFormatVersion;
+using sparse_message::kMagic;
+using sparse_message::kNotFiniteFlag;
+using sparse_message::PieceEntry;
+using sparse_message::ValueBytes;
+
+namespace {
+
+template <class T>
+T Load(std::span<const std::byte> bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+tl::unexpected<Error> Refuse(std::string why) {
+  return Fail(std::move(why), ExitCode::kRankFailure);
+}
+
+/// The bits of a value and how they become a float32; a float32 is finite where not all bits of its
+/// exponent are set, and a bfloat16 is its upper half.
+template <ValueFormat format>
+struct Value {
+  using Bits = std::conditional_t<format == ValueFormat::kFloat32, std::uint32_t, std::uint16_t>;
+  static constexpr Bits kExponent = static_cast<Bits>(0x7f80'0000U >> (32 - 8 * sizeof(Bits)));
+
+  static Bits BitsAt(const std::byte* values, std::size_t i) {
+    Bits bits;
+    std::memcpy(&bits, values + i * sizeof bits, sizeof bits);
+    return bits;
+  }
+  static float At(const std::byte* values, std::size_t i) {
+    if constexpr (format == ValueFormat::kFloat32) {
+      return std::bit_cast<float>(BitsAt(values, i));
+    } else {
+      return kernels::ToFloat(kernels::BFloat16{BitsAt(values, i)});
+    }
+  }
+};
+
+/// Calls element(place, value) for all elements of a piece, ascending, and mark(i, bits) with the
+/// bits of word i of its bitmap, in one or several parts.
+template <ValueFormat format, class Element, class Mark>
+void VisitPiece(const PieceIndex& index, const std::byte* values, Element element, Mark mark) {
+  std::size_t next = 0;
+  const auto visit = [&](std::size_t place) {
+    element(place, Value<format>::At(values, next));
+    ++next;
+  };
+  switch (index.coding) {
+    case IndexCoding::kNone: {
+      const auto count = static_cast<std::size_t>(index.count);
+      for (std::size_t i = 0; i < count; ++i) element(i, Value<format>::At(values, i));
+      for (std::size_t i = 0; i < count / 64; ++i) mark(i, ~std::uint64_t{0});
+      if (count % 64 != 0) mark(count / 64, (std::uint64_t{1} << count % 64) - 1);
+      break;
+    }
+    case IndexCoding::kBitmap:
+      for (std::size_t i = 0; 8 * i < index.bytes.size(); ++i) {
+        const std::uint64_t word = LoadWord(index.bytes, 8 * i);
+        mark(i, word);
+        ForEachBit(word, 64 * i, visit);
+      }
+      break;
+    case IndexCoding::kRice:
+      ForEachRicePlace(index, [&](std::size_t place) {
+        visit(place);
+        mark(place / 64, std::uint64_t{1} << place % 64);
+      });
+  }
+}
+
+/// Calls visit(constant) with the format as a constant.
+template <class Visit>
+void WithFormat(ValueFormat format, Visit visit) {
+  if (format == ValueFormat::kFloat32) {
+    visit(std::integral_constant<ValueFormat, ValueFormat::kFloat32>());
+  } else {
+    visit(std::integral_constant<ValueFormat, ValueFormat::kBFloat16>());
+  }
+}
+
+bool AllFinite(std::span<const std::byte> values, ValueFormat format) {
+  bool finite = true;
+  WithFormat(format, [&](auto constant) {
+    using Of = Value<decltype(constant)::value>;
+    typename Of::Bits infinite = 0;  // no early end: this loop vectorizes
+    for (std::size_t i = 0; i < values.size() / sizeof infinite; ++i)
+      infinite |= (Of::BitsAt(values.data(), i) & Of::kExponent) == Of::kExponent;
+    finite = infinite == 0;
+  });
+  return finite;
+}
+
+/// What can be known before the payload is looked at.
+Result<Header> ReadHeader(std::span<const std::byte> bytes) {
+  if (bytes.size() < sizeof(Header))
+    return Refuse(fmt::format("{} bytes are no message", bytes.size()));
+  const auto header = Load<Header>(bytes, 0);
+  if (header.magic != kMagic) return Refuse("no sparse message");
+  if (header.format_version != kFormatVersion)
+    return Refuse(
+        fmt::format("format version {}, expected {}", header.format_version, kFormatVersion));
+  if (header.payload_bytes != bytes.size() - sizeof(Header))
+    return Refuse(fmt::format("{} bytes after the header, which says {}",
+                              bytes.size() - sizeof(Header), header.payload_bytes));
+  if (header.checksum != MessageChecksum(bytes)) return Refuse("the checksum is wrong");
+  return header;
+}
+
+Result<void> CheckExpected(const Header& header, std::uint32_t bucket, ValueFormat format,
+                           std::size_t pieces) {
+  if (header.value_format != static_cast<std::uint8_t>(format))
+    return Refuse(
+        fmt::format("value format {}, expected {}", header.value_format, static_cast<int>(format)));
+  if ((header.flags & ~kNotFiniteFlag) != 0 || header.zero != 0) return Refuse("unknown flags");
+  if (header.bucket != bucket)
+    return Refuse(fmt::format("of bucket {}, expected {}", header.bucket, bucket));
+  if (header.flags == kNotFiniteFlag) pieces = 0;
+  if (header.pieces != pieces)
+    return Refuse(fmt::format("{} pieces, expected {}", header.pieces, pieces));
+  if (header.flags == kNotFiniteFlag && header.payload_bytes != 0)
+    return Refuse("not finite, and yet there are values");
+  if (header.payload_bytes / sizeof(PieceEntry) < pieces) return Refuse("too short for its pieces");
+  return {};
+}
+
+/// The index of a piece as `entry` and the front of `rest` have it.
+Result<PieceIndex> ReadIndex(const PieceEntry& entry, std::int64_t length,
+                             std::span<const std::byte> rest) {
+  if (entry.zero != 0) return Refuse("unknown flags");
+  if (entry.index_bytes > rest.size()) return Refuse("its index is past the end");
+  const PieceIndex index{length, entry.count, static_cast<IndexCoding>(entry.coding),
+                         entry.rice_bits, rest.first(entry.index_bytes)};
+  if (auto right = CheckIndex(index); !right) return Refuse(right.error().message);
+  return index;
+}
+
+}  // namespace
+
+Result<SparseMessage> SparseMessage::Read(std::span<const std::byte> bytes, std::uint32_t bucket,
+                                          ValueFormat format, PieceLengths pieces) {
+  const auto header = ReadHeader(bytes);
+  if (!header) return tl::unexpected(header.error());
+  if (auto expected = CheckExpected(*header, bucket, format, pieces.size()); !expected)
+    return tl::unexpected(expected.error());
+  SparseMessage message;
+  message.format_ = format;
+  message.finite_ = header->flags != kNotFiniteFlag;
+  if (!message.finite_) return message;
+  if (auto right = message.ReadPieces(bytes.subspan(sizeof(Header)), pieces); !right)
+    return tl::unexpected(right.error());
+  return message;
+}
+
+Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, PieceLengths pieces) {
+  pieces_.reserve(pieces.size());
+  auto rest = payload.subspan(pieces.size() * sizeof(PieceEntry));
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto entry = Load<PieceEntry>(payload, i * sizeof(PieceEntry));
+    auto index = ReadIndex(entry, pieces[i], rest);
+    if (!index) return FailIn(fmt::format("piece {}", i), std::move(index.error()));
+    rest = rest.subspan(index->bytes.size());
+    pieces_.push_back({*index});
+  }
+  if (rest.size() != ValueBytes(count(), format_))
+    return Refuse(
+        fmt::format("{} bytes of values, expected {}", rest.size(), ValueBytes(count(), format_)));
+  if (!AllFinite(rest, format_)) return Refuse("a value is not finite");
+  for (Piece& piece : pieces_) {
+    piece.values = rest.data();
+    rest = rest.subspan(ValueBytes(piece.index.count, format_));
+  }
+  return {};
+}
+
+std::int64_t SparseMessage::count() const {
+  std::int64_t count = 0;
+  for (const Piece& piece : pieces_) count += piece.index.count;
+  return count;
+}
+
+void SparseMessage::AddTo(std::span<float> sum, std::span<std::uint64_t> bitmaps) const {
+  float* to = sum.data();
+  std::uint64_t* marks = bitmaps.data();
+  for (const Piece& piece : pieces_) {
+    assert(piece.index.length <= sum.data() + sum.size() - to);
+    WithFormat(format_, [&](auto format) {
+      VisitPiece<decltype(format)::value>(
+          piece.index, piece.values, [to](std::size_t i, float value) { to[i] += value; },
+          [marks](std::size_t i, std::uint64_t bits) { marks[i] |= bits; });
+    });
+    to += piece.index.length;
+    marks += BitmapWords(piece.index.length);
+  }
+  assert(!finite_ || (to == sum.data() + sum.size() && marks == bitmaps.data() + bitmaps.size()));
+}
+
+void SparseMessage::WriteTo(std::span<float> out) const {
+  std::fill(out.begin(), out.end(), 0.0F);
+  float* to = out.data();
+  for (const Piece& piece : pieces_) {
+    assert(piece.index.length <= out.data() + out.size() - to);
+    WithFormat(format_, [&](auto format) {
+      VisitPiece<decltype(format)::value>(
+          piece.index, piece.values, [to](std::size_t i, float value) { to[i] = value; },
+          [](std::size_t, std::uint64_t) {});
+    });
+    to += piece.index.length;
+  }
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,28 @@
+// How far each layer's gradients are compressed in one step.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "kernels/sparsify.h"
+
+namespace adaptive_train {
+
+/// A value. All ranks must follow the same one in the same step.
+struct ExchangePolicy {
+  /// [layers as LayersOf]: the share of each matrix's elements that is sent to the owners of their
+  /// chunks, in (0, 1]; none: the layer is summed whole, in float32, around the ring. Beyond the
+  /// end: none.
+  std::vector<std::optional<double>> density;
+  kernels::ValueFormat format = kernels::ValueFormat::kBFloat16;  // of what goes to the owners
+  /// beta of the framework paper's equation (5), what an unsent element keeps of its residual; 1 is
+  /// standard error feedback.
+  double keep = 1;
+
+  std::optional<double> DensityOf(int layer) const {
+    const auto index = static_cast<std::size_t>(layer);
+    return index < density.size() ? density[index] : std::nullopt;
+  }
+};
+
+}  // namespace adaptive_train

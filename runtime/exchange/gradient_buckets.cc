@@ -1,0 +1,84 @@
+#include "runtime/exchange/gradient_buckets.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace adaptive_train {
+namespace {
+
+/// A cache line of float32, so that no two ranks' chunks share one.
+constexpr std::size_t kChunkAlignment = 16;
+
+/// Runs of the arena that are selected from together: a matrix, or neighbouring vectors.
+std::vector<GradientPiece> RunsOf(const ParameterLayout& layout) {
+  std::vector<GradientPiece> runs;
+  for (const ParameterRange& range : layout.ranges()) {
+    const auto begin = static_cast<std::size_t>(range.offset);
+    const auto end = begin + static_cast<std::size_t>(range.count);
+    const bool matrix = range.shape.size() > 1;
+    if (!matrix && !runs.empty() && !runs.back().matrix) {
+      runs.back().end = end;
+    } else {
+      runs.push_back({begin, end, matrix});
+    }
+  }
+  return runs;
+}
+
+std::vector<GradientPiece> PiecesIn(const std::vector<GradientPiece>& runs, std::size_t begin,
+                                    std::size_t end) {
+  std::vector<GradientPiece> pieces;
+  if (begin == end) return pieces;
+  auto run = std::upper_bound(
+      runs.begin(), runs.end(), begin,
+      [](std::size_t place, const GradientPiece& piece) { return place < piece.end; });
+  for (; run != runs.end() && run->begin < end; ++run)
+    pieces.push_back({std::max(begin, run->begin), std::min(end, run->end), run->matrix});
+  return pieces;
+}
+
+std::size_t ChunkEdge(std::size_t elements, int rank, int ranks) {
+  if (rank == ranks) return elements;
+  const std::size_t edge =
+      elements * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks);
+  return edge / kChunkAlignment * kChunkAlignment;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> GradientChunk::PieceLengths() const {
+  std::vector<std::int64_t> lengths;
+  lengths.reserve(pieces.size());
+  for (const GradientPiece& piece : pieces)
+    lengths.push_back(static_cast<std::int64_t>(piece.size()));
+  return lengths;
+}
+
+std::vector<GradientBucket> CutBuckets(const ParameterLayout& layout, int ranks,
+                                       std::size_t bucket_elements) {
+  assert(ranks > 0 && bucket_elements > 0);
+  const std::vector<GradientPiece> runs = RunsOf(layout);
+  const std::vector<LayerElements> layers = LayersOf(layout);
+  std::vector<GradientBucket> buckets;
+  for (std::size_t layer = layers.size(); layer-- > 0;) {
+    const LayerElements& elements = layers[layer];
+    const std::size_t parts = (elements.size() + bucket_elements - 1) / bucket_elements;
+    for (std::size_t part = parts; part-- > 0;) {
+      GradientBucket bucket;
+      bucket.begin = elements.begin + elements.size() * part / parts;
+      bucket.end = elements.begin + elements.size() * (part + 1) / parts;
+      bucket.layer = static_cast<int>(layer);
+      for (int rank = 0; rank < ranks; ++rank) {
+        GradientChunk chunk;
+        chunk.begin = bucket.begin + ChunkEdge(bucket.size(), rank, ranks);
+        chunk.end = bucket.begin + ChunkEdge(bucket.size(), rank + 1, ranks);
+        chunk.pieces = PiecesIn(runs, chunk.begin, chunk.end);
+        bucket.chunks.push_back(std::move(chunk));
+      }
+      buckets.push_back(std::move(bucket));
+    }
+  }
+  return buckets;
+}
+
+}  // namespace adaptive_train

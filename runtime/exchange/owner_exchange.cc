@@ -1,0 +1,268 @@
+#include "runtime/exchange/owner_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace adaptive_train {
+namespace {
+
+// The low 16 bits of a tag: exchange (1 bit), phase (1), source rank (14).
+constexpr std::uint64_t kExchange = std::uint64_t{1} << 15, kSums = std::uint64_t{1} << 14;
+/// One collective's number further.
+constexpr std::uint64_t kNextLane = std::uint64_t{1} << 16;
+
+/// The values of a piece's selected elements, as they are sent.
+template <class T>
+std::vector<T> Selected(const float* sums, std::span<const std::uint64_t> bitmap) {
+  std::size_t count = 0;
+  for (const std::uint64_t word : bitmap) count += static_cast<std::size_t>(std::popcount(word));
+  std::vector<T> values(count);
+  T* out = values.data();
+  for (const std::uint64_t word : bitmap) {
+    for (std::uint64_t left = word; left != 0; left &= left - 1)
+      *out++ = kernels::Rounded<T>(sums[std::countr_zero(left)]);
+    sums += 64;
+  }
+  return values;
+}
+
+/// Adds the pieces of a chunk's sum to a message; false if a value as sent is not finite.
+template <class T>
+bool AddPieces(SparseMessageWriter& writer, PieceLengths pieces, const float* sums,
+               std::span<const std::uint64_t> bitmap) {
+  bool finite = true;
+  for (const std::int64_t length : pieces) {
+    const auto words = bitmap.first(BitmapWords(length));
+    const std::vector<T> values = Selected<T>(sums, words);
+    for (const T value : values) finite &= std::isfinite(kernels::ToFloat(value));
+    writer.Add(length, words.data(), static_cast<std::int64_t>(values.size()), values.data());
+    sums += length;
+    bitmap = bitmap.subspan(words.size());
+  }
+  return finite;
+}
+
+}  // namespace
+
+std::uint64_t ExchangeTag(const CollectiveLane& lane, ExchangePhase phase, int source) {
+  assert(source < (1 << 14));
+  return lane.tag | kExchange | (phase == ExchangePhase::kSum ? kSums : 0) |
+         static_cast<std::uint64_t>(source);
+}
+
+OwnerExchange::OwnerExchange(std::string name, CollectiveLane lane, OwnerExchangeOrder order)
+    : Operation(std::move(name)),
+      lane_(lane),
+      order_(std::move(order)),
+      begins_(Size() + 1),
+      messages_(Size()),
+      sums_(Size()) {
+  assert(Size() == static_cast<std::size_t>(lane_.size) && order_.messages.size() == Size());
+  for (std::size_t r = 0; r < Size(); ++r) {
+    begins_[r + 1] = begins_[r];
+    for (const std::int64_t length : order_.chunks.pieces[r])
+      begins_[r + 1] += static_cast<std::size_t>(length);
+  }
+  assert(order_.result.size() == begins_.back());
+}
+
+std::span<float> OwnerExchange::Chunk(std::size_t owner) const {
+  return order_.result.subspan(begins_[owner], begins_[owner + 1] - begins_[owner]);
+}
+
+void OwnerExchange::Start() {
+  pending_ = 1;
+  sum_.resize(Chunk(Own()).size());
+  std::size_t words = 0;
+  for (const std::int64_t length : order_.chunks.pieces[Own()]) words += BitmapWords(length);
+  union_.resize(words);
+  // All receives first: a message that nothing waits for is then always one too many.
+  for (std::size_t i = 1; i < Size(); ++i) {
+    const std::size_t peer = (Own() + i) % Size();
+    Receive(ExchangePhase::kMessage, peer);
+    if (order_.gather) Receive(ExchangePhase::kSum, peer);
+  }
+  for (std::size_t i = 1; i < Size(); ++i) {
+    const std::size_t peer = (Own() + i) % Size();
+    Send(ExchangePhase::kMessage, peer, order_.messages[peer]);
+  }
+  AcceptMessage(Own(), order_.messages[Own()]);
+  PartOver();
+}
+
+void OwnerExchange::Receive(ExchangePhase phase, std::size_t peer) {
+  const std::size_t owner = phase == ExchangePhase::kMessage ? Own() : peer;
+  const std::size_t capacity = MaxMessageBytes(order_.chunks.pieces[owner], order_.format);
+  Incoming& incoming = Of(phase)[peer];
+  incoming.buffer = std::make_unique_for_overwrite<std::byte[]>(capacity);
+  ++pending_;
+  const int rank = static_cast<int>(peer);
+  incoming.receive = lane_.thread->ReceiveUpTo(
+      rank, ExchangeTag(lane_, phase, rank), incoming.buffer.get(), capacity,
+      [self = shared_from_this(), phase, peer](const std::string& cause, std::size_t bytes) {
+        self->OnPart(phase, peer, cause, bytes);
+      });
+}
+
+void OwnerExchange::Send(ExchangePhase phase, std::size_t peer, std::span<const std::byte> bytes) {
+  ++pending_;
+  *lane_.sent += static_cast<std::int64_t>(bytes.size());
+  sends_.push_back(lane_.thread->Send(static_cast<int>(peer), ExchangeTag(lane_, phase, lane_.rank),
+                                      bytes.data(), bytes.size(),
+                                      [self = shared_from_this(), peer](const std::string& cause) {
+                                        if (!cause.empty()) {
+                                          self->Note(static_cast<int>(peer), cause);
+                                          self->CancelParts();
+                                        }
+                                        self->PartOver();
+                                      }));
+}
+
+void OwnerExchange::OnPart(ExchangePhase phase, std::size_t peer, const std::string& cause,
+                           std::size_t bytes) {
+  Incoming& incoming = Of(phase)[peer];
+  incoming.receive.reset();
+  if (cause.empty()) {
+    const std::span<const std::byte> came(incoming.buffer.get(), bytes);
+    phase == ExchangePhase::kMessage ? AcceptMessage(peer, came) : AcceptSum(peer, came);
+  } else if (!failure_ || phase == ExchangePhase::kMessage) {  // else CancelSums wanted it so
+    Note(static_cast<int>(peer), About(phase) + ": " + cause);
+    CancelParts();
+  }
+  PartOver();
+}
+
+void OwnerExchange::PartOver() {
+  if (--pending_ > 0) return;
+  if (!failure_) LookForDuplicates();
+  sends_.clear();
+  union_ = {};
+  packed_sum_ = {};
+  Complete(failure_);
+}
+
+void OwnerExchange::AcceptMessage(std::size_t peer, std::span<const std::byte> bytes) {
+  auto message =
+      SparseMessage::Read(bytes, order_.chunks.bucket, order_.format, order_.chunks.pieces[Own()]);
+  if (message) {
+    messages_[peer].message = std::move(*message);
+    AddInOrder();
+  } else {
+    Note(static_cast<int>(peer), About(ExchangePhase::kMessage) + ": " + message.error().message);
+  }
+  if (++arrived_ == Size()) EndOfMessages();
+}
+
+/// As far as the messages go without a gap.
+void OwnerExchange::AddInOrder() {
+  for (; added_ < Size() && messages_[added_].message; ++added_) {
+    const SparseMessage& message = *messages_[added_].message;
+    sum_finite_ &= message.finite();
+    if (sum_finite_) message.AddTo(sum_, union_);
+    messages_[added_] = {};
+  }
+}
+
+void OwnerExchange::EndOfMessages() {
+  // Nobody will get this rank's sum, and those of others may not come either.
+  if (failure_) return CancelSums();
+  if (order_.gather) packed_sum_ = PackedSum();
+  for (const float sum : sum_) sum_finite_ &= std::isfinite(sum);
+  if (!sum_finite_) sum_.clear();
+  if (!order_.gather) return KeepOwnSum();
+  AcceptSum(Own(), packed_sum_);  // the own chunk as all others see it
+  for (std::size_t i = 1; i < Size(); ++i)
+    Send(ExchangePhase::kSum, (Own() + i) % Size(), packed_sum_);
+}
+
+std::vector<std::byte> OwnerExchange::PackedSum() {
+  SparseMessageWriter writer(order_.chunks.bucket, order_.format);
+  if (sum_finite_) {
+    const PieceLengths pieces = order_.chunks.pieces[Own()];
+    sum_finite_ = order_.format == ValueFormat::kFloat32
+                      ? AddPieces<float>(writer, pieces, sum_.data(), union_)
+                      : AddPieces<kernels::BFloat16>(writer, pieces, sum_.data(), union_);
+  }
+  if (!sum_finite_) writer.NotFinite();
+  return writer.Finish();
+}
+
+void OwnerExchange::KeepOwnSum() {
+  if (!sum_finite_) return WriteNotFinite(Own());
+  std::ranges::copy(sum_, Chunk(Own()).begin());
+}
+
+void OwnerExchange::AcceptSum(std::size_t owner, std::span<const std::byte> bytes) {
+  if (failure_) return;
+  const auto message =
+      SparseMessage::Read(bytes, order_.chunks.bucket, order_.format, order_.chunks.pieces[owner]);
+  if (!message)
+    return Note(static_cast<int>(owner),
+                About(ExchangePhase::kSum) + ": " + message.error().message);
+  message->finite() ? message->WriteTo(Chunk(owner)) : WriteNotFinite(owner);
+  sums_[owner].buffer.reset();
+}
+
+void OwnerExchange::WriteNotFinite(std::size_t owner) {
+  finite_ = false;
+  const std::span<float> chunk = Chunk(owner);
+  std::ranges::fill(chunk, 0.0f);
+  if (!chunk.empty()) chunk[0] = std::numeric_limits<float>::quiet_NaN();
+}
+
+void OwnerExchange::Cancel(const std::string& cause) {
+  if (Done()) return;
+  for (const auto phase : {ExchangePhase::kMessage, ExchangePhase::kSum}) {
+    for (std::size_t peer = 0; peer < Size(); ++peer) {
+      if (Of(phase)[peer].receive)
+        Note(static_cast<int>(peer), About(phase) + " has not come: " + cause);
+    }
+  }
+  Note(-1, cause);
+  CancelParts();
+}
+
+/// The first failure counts.
+void OwnerExchange::Note(int peer, const std::string& cause) {
+  if (!failure_) failure_ = CommError{Name(), peer, cause};
+}
+
+std::string OwnerExchange::About(ExchangePhase phase) const {
+  return fmt::format("its {} of bucket {}", phase == ExchangePhase::kMessage ? "message" : "sum",
+                     order_.chunks.bucket);
+}
+
+void OwnerExchange::CancelParts() {
+  if (std::exchange(cancelled_, true)) return;
+  for (const auto& incoming : messages_) lane_.thread->Cancel(incoming.receive);
+  for (const auto& send : sends_) lane_.thread->Cancel(send);
+  CancelSums();
+}
+
+void OwnerExchange::CancelSums() {
+  for (const auto& incoming : sums_) lane_.thread->Cancel(incoming.receive);
+}
+
+/// Receives are there before any message, so one that is left over came twice. A peer's messages
+/// come in the order of their sending: a second one of the first phase is there by now. One of the
+/// second phase can come later; it is seen at the end of the next exchange.
+void OwnerExchange::LookForDuplicates() {
+  for (const std::uint64_t back : {std::uint64_t{0}, std::uint64_t{1}}) {
+    if (back > lane_.sequence) return;
+    const std::uint64_t lane = lane_.tag - back * kNextLane;
+    const auto tag = lane_.thread->Unclaimed(lane | kExchange, ~(kExchange - 1));
+    if (!tag) continue;
+    const auto phase = (*tag & kSums) == 0 ? ExchangePhase::kMessage : ExchangePhase::kSum;
+    return Note(static_cast<int>(*tag & (kSums - 1)),
+                back == 0 ? About(phase) + ": it came twice"
+                          : "a message of the exchange before came twice");
+  }
+}
+
+}  // namespace adaptive_train

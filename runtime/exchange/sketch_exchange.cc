@@ -1,0 +1,208 @@
+// How the messages of a sketch exchange come and go; what is in them: sketch_exchange_rounds.cc.
+#include "runtime/exchange/sketch_exchange.h"
+
+#include <fmt/format.h>
+
+#include <cassert>
+#include <utility>
+
+namespace adaptive_train {
+namespace {
+
+// The low 16 bits of a tag: 0 (1 bit, where OwnerExchange has a 1), phase (3), source rank (12).
+constexpr int kSourceBits = 12;
+constexpr std::uint64_t kSourceMask = (std::uint64_t{1} << kSourceBits) - 1;
+constexpr std::uint64_t kPhaseMask = 7;
+constexpr std::uint64_t kLaneMask = ~(kPhaseMask << kSourceBits | kSourceMask);
+
+}  // namespace
+
+std::uint64_t SketchTag(const CollectiveLane& lane, SketchPhase phase, int source) {
+  assert(static_cast<std::uint64_t>(source) <= kSourceMask);
+  return lane.tag | static_cast<std::uint64_t>(phase) << kSourceBits |
+         static_cast<std::uint64_t>(source);
+}
+
+SketchExchange::SketchExchange(std::string name, CollectiveLane lane, SketchExchangeOrder order)
+    : Operation(std::move(name)),
+      lane_(lane),
+      order_(std::move(order)),
+      word_begins_(Size() + 1),
+      parts_(Size()),
+      totals_(Size()) {
+  assert(Size() == static_cast<std::size_t>(lane_.size));
+  for (std::size_t r = 0; r < Size(); ++r) {
+    word_begins_[r + 1] = word_begins_[r];
+    for (const std::int64_t length : order_.chunks.pieces[r])
+      word_begins_[r + 1] += BitmapWords(length);
+  }
+  assert(order_.bitmap.size() == word_begins_.back());
+}
+
+void SketchExchange::Start() {
+  pending_ = 1;
+  MeasureValues();
+  union_.resize(word_begins_.back());
+  StartRound(SketchPhase::kSelected, std::as_bytes(std::span(order_.bitmap)),
+             std::as_writable_bytes(std::span(union_)));
+  PartOver();
+}
+
+std::size_t SketchExchange::Begin(std::size_t owner) const {
+  if (part_phase_ == SketchPhase::kSelected) return 8 * word_begins_[owner];
+  return 4 * (cells_.size() * owner / Size());
+}
+
+SketchPhase SketchExchange::TotalPhase() const {
+  return static_cast<SketchPhase>(static_cast<int>(part_phase_) + 1);
+}
+
+void SketchExchange::StartRound(SketchPhase part_phase, std::span<const std::byte> parts,
+                                std::span<std::byte> total) {
+  part_phase_ = part_phase;
+  own_parts_ = parts;
+  total_ = total;
+  parts_in_ = totals_in_ = 0;
+  for (std::size_t i = 1; i < Size(); ++i) {
+    const std::size_t peer = (Own() + i) % Size();
+    Receive(part_phase_, peer);
+    Receive(TotalPhase(), peer);
+  }
+  const auto own_part = [this](std::size_t owner) {
+    return SketchMessage{finite_, largest_, own_parts_.subspan(Begin(owner), Bytes(owner))};
+  };
+  for (std::size_t i = 1; i < Size(); ++i) {
+    const std::size_t peer = (Own() + i) % Size();
+    Send(part_phase_, peer,
+         std::make_shared<std::vector<std::byte>>(
+             WriteSketchMessage(Kind(part_phase_), own_part(peer))));
+  }
+  AddPart(own_part(Own()));
+  if (++parts_in_ == Size()) EndOfParts();
+}
+
+void SketchExchange::Receive(SketchPhase phase, std::size_t peer) {
+  const std::size_t capacity = kSketchHeaderBytes + Bytes(phase == part_phase_ ? Own() : peer);
+  Incoming& incoming = Of(phase)[peer];
+  incoming.buffer = std::make_unique_for_overwrite<std::byte[]>(capacity);
+  ++pending_;
+  const int rank = static_cast<int>(peer);
+  incoming.receive = lane_.thread->ReceiveUpTo(
+      rank, SketchTag(lane_, phase, rank), incoming.buffer.get(), capacity,
+      [self = shared_from_this(), phase, peer](const std::string& cause, std::size_t bytes) {
+        self->OnReceived(phase, peer, cause, bytes);
+      });
+}
+
+void SketchExchange::Send(SketchPhase phase, std::size_t peer,
+                          std::shared_ptr<std::vector<std::byte>> bytes) {
+  ++pending_;
+  *lane_.sent += static_cast<std::int64_t>(bytes->size());
+  sends_.push_back(lane_.thread->Send(
+      static_cast<int>(peer), SketchTag(lane_, phase, lane_.rank), bytes->data(), bytes->size(),
+      [self = shared_from_this(), peer, bytes](const std::string& cause) {
+        if (!cause.empty()) {
+          self->Note(static_cast<int>(peer), cause);
+          self->CancelParts();
+        }
+        self->PartOver();
+      }));
+}
+
+void SketchExchange::OnReceived(SketchPhase phase, std::size_t peer, const std::string& cause,
+                                std::size_t bytes) {
+  Incoming& incoming = Of(phase)[peer];
+  incoming.receive.reset();
+  const auto buffer = std::move(incoming.buffer);  // the next round may begin below
+  if (cause.empty()) {
+    Accept(phase, peer, Read(phase, peer, {buffer.get(), bytes}));
+  } else {
+    Accept(phase, peer, Fail(cause, ExitCode::kRankFailure));
+  }
+  PartOver();
+}
+
+void SketchExchange::PartOver() {
+  if (--pending_ > 0) return;
+  if (!failure_) LookForDuplicates();
+  sends_.clear();
+  union_ = {};
+  sketch_.reset();
+  numbers_ = {};
+  cells_ = {};
+  sums_ = {};
+  Complete(failure_);
+}
+
+/// Of one that was cancelled the failure is known already.
+void SketchExchange::Accept(SketchPhase phase, std::size_t peer,
+                            const Result<SketchMessage>& message) {
+  if (!message) Note(static_cast<int>(peer), About(phase) + ": " + message.error().message);
+  if (phase == part_phase_) {
+    part_missing_ |= !message;
+    if (message) AddPart(*message);
+    if (++parts_in_ == Size()) EndOfParts();
+  } else {
+    if (message) KeepTotal(peer, *message);
+    if (++totals_in_ == Size()) EndOfRound();
+  }
+}
+
+void SketchExchange::EndOfParts() {
+  // Nobody will get this rank's total, and those of others may not come either. What is only wrong
+  // with another's total is no reason to keep back the own one: the others wait for it.
+  if (part_missing_ || cancelled_) return CancelReceives(totals_);
+  const auto bytes = std::make_shared<std::vector<std::byte>>(WriteSketchMessage(
+      Kind(TotalPhase()), {finite_, largest_, total_.subspan(Begin(Own()), Bytes(Own()))}));
+  for (std::size_t i = 1; i < Size(); ++i) Send(TotalPhase(), (Own() + i) % Size(), bytes);
+  if (++totals_in_ == Size()) EndOfRound();
+}
+
+void SketchExchange::Cancel(const std::string& cause) {
+  if (Done()) return;
+  for (const auto phase : {part_phase_, TotalPhase()}) {
+    for (std::size_t peer = 0; peer < Size(); ++peer) {
+      if (Of(phase)[peer].receive)
+        Note(static_cast<int>(peer), About(phase) + " has not come: " + cause);
+    }
+  }
+  Note(-1, cause);
+  CancelParts();
+}
+
+/// The first failure counts.
+void SketchExchange::Note(int peer, const std::string& cause) {
+  if (!failure_) failure_ = CommError{Name(), peer, cause};
+}
+
+std::string SketchExchange::About(SketchPhase phase) const {
+  return fmt::format("its {} of bucket {}", NameOf(phase), order_.chunks.bucket);
+}
+
+void SketchExchange::CancelParts() {
+  if (std::exchange(cancelled_, true)) return;
+  CancelReceives(parts_);
+  for (const auto& send : sends_) lane_.thread->Cancel(send);
+  CancelReceives(totals_);
+}
+
+void SketchExchange::CancelReceives(const IncomingOf& incoming) {
+  for (const Incoming& one : incoming) lane_.thread->Cancel(one.receive);
+}
+
+/// All that a right peer sends has been received by now, so what is left over came twice. A second
+/// one of the last phase can come later; an exchange that this lane is earlier to sees it.
+void SketchExchange::LookForDuplicates() {
+  for (const auto lane : {std::optional(lane_.tag), order_.earlier_lane}) {
+    if (!lane) continue;
+    const auto tag = lane_.thread->Unclaimed(*lane, kLaneMask);
+    if (!tag) continue;
+    const auto phase = static_cast<SketchPhase>(*tag >> kSourceBits & kPhaseMask);
+    return Note(static_cast<int>(*tag & kSourceMask),
+                lane == lane_.tag && static_cast<int>(phase) < kSketchPhases
+                    ? About(phase) + ": it came twice"
+                    : "a message of an earlier exchange came twice");
+  }
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,135 @@
+#include "runtime/train/compression_control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/exchange/sparsity.h"
+#include "runtime/train/collective.h"
+
+namespace adaptive_train {
+namespace {
+
+/// A variance needs two steps.
+constexpr std::int64_t kLeastWarmUp = 2;
+
+std::string DensityName(std::size_t layer) { return fmt::format("gradient_density_{}", layer); }
+constexpr const char* kGateName = "compression_pays";
+
+/// Layers with a matrix. Norms and biases alone are sent whole and must not set the others' scale.
+std::vector<std::size_t> LayersWithMatrix(const ParameterLayout& layout) {
+  const std::vector<LayerElements> layers = LayersOf(layout);
+  std::vector<std::size_t> with;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    const bool matrix = std::any_of(
+        layout.ranges().begin(), layout.ranges().end(), [&](const ParameterRange& range) {
+          const auto at = static_cast<std::size_t>(range.offset);
+          return range.shape.size() > 1 && at >= layers[layer].begin && at < layers[layer].end;
+        });
+    if (matrix) with.push_back(layer);
+  }
+  return with;
+}
+
+kernels::ValueFormat FormatOf(const std::string& values) {
+  return values == "fp32" ? kernels::ValueFormat::kFloat32 : kernels::ValueFormat::kBFloat16;
+}
+
+}  // namespace
+
+CompressionControl::CompressionControl(const Config& config, const ParameterLayout& layout,
+                                       int ranks)
+    : config_(config.compression),
+      layers_(LayersOf(layout).size()),
+      judged_(LayersWithMatrix(layout)) {
+  const std::string& mode = config_.mode;
+  mode_ = ranks == 1 || mode == "off" ? Mode::kOff
+          : mode == "topk"            ? Mode::kTopk
+          : mode == "variance-topk"   ? Mode::kVarianceTopk
+                                      : Mode::kAuto;
+  if (mode_ == Mode::kTopk) densities_.assign(layers_, config_.density);
+  if (mode_ == Mode::kVarianceTopk || mode_ == Mode::kAuto) {
+    warm_up_steps_ = warm_up_left_ = std::max(kLeastWarmUp, config.profile.warmup_steps);
+    variance_.emplace(layout);
+  }
+}
+
+ExchangePolicy CompressionControl::PolicyOf(std::int64_t step) const {
+  ExchangePolicy policy;
+  policy.format = FormatOf(config_.values);
+  policy.keep = config_.beta;
+  if (densities_.empty() || (mode_ == Mode::kAuto && !gate_.Compress())) return policy;
+  policy.density.assign(densities_.begin(), densities_.end());
+  // Everything that was held back goes out now and then, so that none of it grows old.
+  const std::int64_t every = config_.flush_every;
+  if (every > 0 && step % every == 0 && config_.flush == "send")
+    std::fill(policy.density.begin(), policy.density.end(), 1.0);
+  return policy;
+}
+
+bool CompressionControl::ResetsBefore(std::int64_t step) const {
+  return MayCompress() && config_.flush == "drop" && config_.flush_every > 0 &&
+         step % config_.flush_every == 0;
+}
+
+void CompressionControl::TakeGradients(std::span<const float> gradients, double scale) {
+  variance_->Take(gradients, scale);
+}
+
+std::optional<std::string> CompressionControl::EndStep(const GateStep& step, bool skipped,
+                                                       bool counts, Communicator& communicator) {
+  if (variance_) {
+    if (skipped) return std::nullopt;
+    variance_->Count();
+    if (--warm_up_left_ > 0) return std::nullopt;
+    return EndWarmUp(communicator);
+  }
+  if (mode_ != Mode::kAuto || skipped || !counts) return std::nullopt;
+  if (!gate_.Deciding()) return gate_.Took(step);
+  double sums[2] = {step.step_s, step.exposed_comm_s};
+  SumOverRanks(communicator, sums);
+  return gate_.Took({sums[0] / communicator.Size(), sums[1] / communicator.Size()});
+}
+
+/// Each rank saw its own samples; the mean over ranks is what all follow.
+std::string CompressionControl::EndWarmUp(Communicator& communicator) {
+  std::vector<double> variances =
+      config_.variance == "literal" ? variance_->Literal() : variance_->Relative();
+  variance_.reset();
+  SumOverRanks(communicator, variances);
+  std::vector<double> judged;
+  for (const std::size_t layer : judged_) judged.push_back(variances[layer] / communicator.Size());
+  const std::vector<double> found = DensitiesOf(judged, {config_.s_min, config_.s_max});
+  densities_.assign(layers_, 1.0);
+  for (std::size_t i = 0; i < found.size(); ++i) densities_[judged_[i]] = found[i];
+  const auto [least, most] = std::minmax_element(found.begin(), found.end());
+  return fmt::format(
+      "gradients: by the variance of {} steps {:.3f} to {:.3f} of the elements of {} layers' "
+      "matrices are to be sent",
+      warm_up_steps_, *least, *most, found.size());
+}
+
+std::map<std::string, double> CompressionControl::State() const {
+  std::map<std::string, double> state;
+  if (mode_ != Mode::kVarianceTopk && mode_ != Mode::kAuto) return state;
+  for (std::size_t layer = 0; layer < densities_.size(); ++layer)
+    state[DensityName(layer)] = densities_[layer];
+  if (mode_ == Mode::kAuto && gate_.Decision()) state[kGateName] = *gate_.Decision() ? 1 : 0;
+  return state;
+}
+
+void CompressionControl::Restore(const std::map<std::string, double>& state) {
+  if (!variance_) return;
+  std::vector<double> densities;
+  for (std::size_t layer = 0; layer < layers_; ++layer) {
+    const auto found = state.find(DensityName(layer));
+    if (found == state.end()) return;
+    densities.push_back(std::clamp(found->second, 0.0, 1.0));
+  }
+  densities_ = std::move(densities);
+  variance_.reset();
+  if (const auto found = state.find(kGateName); found != state.end())
+    gate_.Decide(found->second > 0);
+}
+
+}  // namespace adaptive_train

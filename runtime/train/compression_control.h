@@ -1,0 +1,63 @@
+// How gradients are compressed from step to step: what the configuration asks for, what the warm-up
+// found of the layers, and whether it pays.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/exchange/compression_gate.h"
+#include "runtime/exchange/exchange_policy.h"
+#include "runtime/measure/layer_variance.h"
+
+namespace adaptive_train {
+
+/// Gives every step its ExchangePolicy, the same on all ranks. Warm-up steps are dense; the
+/// variance policy looks at their gradients. Not thread-safe.
+class CompressionControl {
+ public:
+  /// `layout` must outlive this.
+  CompressionControl(const Config& config, const ParameterLayout& layout, int ranks);
+
+  /// Whether any step may be compressed: whether residuals are needed.
+  bool MayCompress() const { return mode_ != Mode::kOff; }
+  /// How step `step` (from 1) is exchanged.
+  ExchangePolicy PolicyOf(std::int64_t step) const;
+  /// Residuals are to be forgotten before this step (the literal form of equation 5).
+  bool ResetsBefore(std::int64_t step) const;
+
+  /// This step's gradients must be looked at on the host before they are exchanged.
+  bool WantsGradients() const { return variance_.has_value(); }
+  void TakeGradients(std::span<const float> gradients, double scale);
+
+  /// After a step: what it took on this rank. `counts` is false where other work was in it. Blocks
+  /// for a sum over ranks at the end of the warm-up and while a decision is under way. Gives a line
+  /// for people when something was decided.
+  std::optional<std::string> EndStep(const GateStep& step, bool skipped, bool counts,
+                                     Communicator& communicator);
+
+  /// What a checkpoint keeps of this, by name; finite numbers.
+  std::map<std::string, double> State() const;
+  void Restore(const std::map<std::string, double>& state);
+
+ private:
+  enum class Mode { kOff, kAuto, kVarianceTopk, kTopk };
+
+  std::string EndWarmUp(Communicator& communicator);
+
+  const CompressionConfig config_;
+  const std::size_t layers_;
+  const std::vector<std::size_t> judged_;  // layers with a matrix
+  Mode mode_;
+  std::int64_t warm_up_steps_ = 0, warm_up_left_ = 0;
+  std::optional<LayerVariance> variance_;  // while warming up
+  std::vector<double> densities_;          // [layers], once known
+  CompressionGate gate_;                   // of auto
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,111 @@
+// How long selection with error feedback takes on one core, against a read-modify-write of the same
+// arrays.
+//
+// selection_bench: 2^25 = 33.5 M floats of normal gradients and residuals, at densities .05, .10
+// and .30. Select reads both (8 bytes an element), writes the residuals back (4), a bitmap (1/8)
+// and the selected values in bfloat16 (2 times the density). The floor, residual = 0.9 residual +
+// gradient, reads the same 8 bytes and writes the same 4. Threshold only reads the 8. They take
+// turns, the residuals are put back before each, untimed, so that the density stays; the medians of
+// the thread's processor time count. The aim is a ratio of at most 1.5.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <ctime>
+#include <functional>
+#include <vector>
+
+#include "core/counter_random.h"
+#include "kernels/cpu/cpu_device.h"
+
+namespace adaptive_train {
+namespace {
+
+using kernels::BFloat16;
+using kernels::Buffer;
+
+constexpr std::int64_t kCount = std::int64_t{1} << 25;
+constexpr int kRounds = 21;
+
+using Device = kernels::cpu::CpuDevice<float>;
+
+double Milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
+}
+
+Buffer<float> Normals(Device& device, std::uint64_t seed) {
+  const CounterRandom random(seed, RandomPurpose::kInitialization);
+  Buffer<float> buffer(device, kCount);
+  std::uint64_t block = 0;
+  for (std::size_t i = 0; i < buffer.size(); ++block) {
+    for (const float value : random.Normals({}, block)) {
+      if (i < buffer.size()) buffer.data()[i++] = value;
+    }
+  }
+  return buffer;
+}
+
+void ReadModifyWrite(const float* __restrict gradients, float* __restrict residuals) {
+  for (std::int64_t i = 0; i < kCount; ++i) residuals[i] = residuals[i] * 0.9F + gradients[i];
+}
+
+/// The medians of the times of all, which take turns.
+std::vector<double> Medians(const std::vector<std::function<void()>>& all,
+                            const std::function<void()>& before) {
+  std::vector<std::vector<double>> times(all.size());
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      before();
+      const double start = Milliseconds();
+      all[i]();
+      times[i].push_back(Milliseconds() - start);
+    }
+  }
+  std::vector<double> medians;
+  for (std::vector<double>& of_one : times) {
+    std::nth_element(of_one.begin(), of_one.begin() + kRounds / 2, of_one.end());
+    medians.push_back(of_one[kRounds / 2]);
+  }
+  return medians;
+}
+
+void Run() {
+  Device device(1);
+  const Buffer<float> gradients = Normals(device, 1), before = Normals(device, 2);
+  Buffer<float> residuals(device, kCount);
+  Buffer<std::uint64_t> bitmap(device, kCount / 64);
+  Buffer<BFloat16> values(device, kCount);
+  const auto put_back = [&] {
+    device.CopyWithin(residuals.data(), before.data(), residuals.bytes());
+  };
+  fmt::print("{:>7} {:>9} {:>8} {:>9} {:>12} {:>6} {:>16}\n", "density", "selected", "rmw ms",
+             "select ms", "threshold ms", "ratio", "threshold ratio");
+  for (const double density : {0.05, 0.10, 0.30}) {
+    kernels::SelectArguments<float> select{.count = kCount,
+                                           .gradients = gradients.data(),
+                                           .residuals = residuals.data(),
+                                           .bitmap = bitmap.data(),
+                                           .values = values.data()};
+    const kernels::ThresholdArguments<float> threshold{
+        .count = kCount,
+        .gradients = gradients.data(),
+        .residuals = before.data(),
+        .wanted = static_cast<std::int64_t>(density * static_cast<double>(kCount))};
+    select.threshold = device.Threshold(threshold);
+    std::int64_t selected = 0;
+    const std::vector<double> ms =
+        Medians({[&] { ReadModifyWrite(gradients.data(), residuals.data()); },
+                 [&] { selected = device.Select(select).count; },
+                 [&] { select.threshold = device.Threshold(threshold); }},
+                put_back);
+    fmt::print("{:>7.2f} {:>9.4f} {:>8.2f} {:>9.2f} {:>12.2f} {:>6.2f} {:>16.2f}\n", density,
+               static_cast<double>(selected) / static_cast<double>(kCount), ms[0], ms[1], ms[2],
+               ms[1] / ms[0], ms[2] / ms[0]);
+  }
+}
+
+}  // namespace
+}  // namespace adaptive_train
+
+int main() { adaptive_train::Run(); }

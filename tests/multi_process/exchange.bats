@@ -1,0 +1,71 @@
+# Compressed gradients and the sharded optimizer: what they send, and that runs with them can be cut and go on.
+load run
+
+setup() { make_run_folder; }
+
+# The same layout: what the first run's store tells would let the second plan other shares.
+same_layout=(--parallel.shares=even --train.micro_batch=3)
+
+# of RUN FILTER: of its metrics, all steps at once.
+of() { jq -es "$2" "$1/metrics.jsonl"; }
+
+@test "topk sends the share asked for, and learns" {
+  train --compression.mode=topk --compression.density=0.1
+  # Norms and biases go whole.
+  of "$work/run" 'all(.[]; .density > 0.09 and .density < 0.25)'
+  train --run-dir "$work/dense"
+  of "$work/run" '(map(.grad_bytes) | add) < 0.3 * '"$(jq -s 'map(.grad_bytes) | add' "$work/dense/metrics.jsonl")"
+  of "$work/run" '.[-1].loss < 0.95 * .[0].loss'
+}
+
+@test "topk of everything in float32 is the whole gradient" {
+  train --compression.mode=topk --compression.density=1 --compression.values=fp32
+  train --run-dir "$work/dense"
+  of "$work/run" 'all(.[]; .density == 1)'
+  losses_agree "$work/run" "$work/dense"
+}
+
+@test "the same compressed run twice gives the same bits, and so does one that was cut" {
+  keys=("${same_layout[@]}" --compression.mode=topk --compression.density=0.1)
+  train "${keys[@]}"
+  train "${keys[@]}" --run-dir "$work/again"
+  diff <(losses "$work/run") <(losses "$work/again")
+  train "${keys[@]}" --checkpoint.every=12 --checkpoint.keep=5 --run-dir "$work/cut"
+  rm -r "$work/cut/checkpoints/step-00000020"
+  cp -r "$work/cut" "$work/other"
+  train "${keys[@]}" --run-dir "$work/cut" --checkpoint.dir="$work/cut/checkpoints"
+  diff <(losses "$work/run") <(losses "$work/cut")
+  # On other ranks, which take over the residuals, it goes on from the same loss.
+  train "${keys[@]}" --run-dir "$work/other" --checkpoint.dir="$work/other/checkpoints" --parallel.data=3
+  of "$work/other" '.[-1].loss < 0.95 * .[0].loss'
+}
+
+@test "variance-topk: dense while it warms up, then as much of each layer as its variance says" {
+  train --compression.mode=variance-topk --profile.warmup_steps=4 >"$work/log" 2>&1
+  of "$work/run" 'all(.[:4][]; .density == 1) and all(.[4:][]; .density > 0.04 and .density < 0.5)'
+  grep -q "by the variance of 4 steps" "$work/log"
+}
+
+@test "auto decides by steps of both kinds, and says what it found" {
+  train --compression.mode=auto --train.steps=60 >"$work/log" 2>&1
+  grep -E "compression (on|off): (a compressed step takes|the exchange takes)" "$work/log"
+}
+
+@test "a sharded optimizer makes the same updates, and its checkpoints are taken up by any other" {
+  train "${same_layout[@]}" --parallel.shard=1
+  train "${same_layout[@]}" --run-dir "$work/whole"
+  losses_agree "$work/run" "$work/whole"
+  of "$work/run" 'all(.[]; .param_bytes > 0 and .grad_bytes > 0)'
+  train "${same_layout[@]}" --parallel.shard=1 --run-dir "$work/cut" --checkpoint.every=12 --checkpoint.keep=5
+  rm -r "$work/cut/checkpoints/step-00000020"
+  cp -r "$work/cut" "$work/other"
+  train "${same_layout[@]}" --parallel.shard=1 --run-dir "$work/cut" --checkpoint.dir="$work/cut/checkpoints"
+  diff <(losses "$work/run") <(losses "$work/cut")
+  train --run-dir "$work/other" --checkpoint.dir="$work/other/checkpoints" --parallel.data=2
+  losses_agree "$work/whole" "$work/other"
+}
+
+@test "sharded and compressed, in bf16" {
+  train --parallel.shard=1 --compression.mode=topk --train.precision=bf16
+  of "$work/run" '.[-1].loss < 0.95 * .[0].loss'
+}

@@ -1,0 +1,226 @@
+// Gradients summed over real processes, whole and sparse: what is sent and what is kept back add up
+// to what there was.
+#include "runtime/exchange/gradient_reducer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "kernels/cpu/cpu_device.h"
+#include "tests/multi_process/forked_ranks.h"
+
+namespace adaptive_train {
+namespace {
+
+using kernels::ValueFormat;
+
+const ModelDims kDims{.layers = 2, .heads = 2, .hidden = 32, .sequence = 16, .vocab = 128};
+
+/// One rank's part of a test: gradients that are drawn anew in each step, and sums kept in double.
+struct Rank {
+  explicit Rank(Communicator& c, bool feedback = true, std::size_t bucket = 3000)
+      : communicator(c),
+        layout(kDims, StageSlice::Whole(kDims)),
+        gradients(static_cast<std::size_t>(layout.size())),
+        reducer(c, device, layout, gradients, {feedback, false, bucket}),
+        given(gradients.size()),
+        got(gradients.size()),
+        random(static_cast<unsigned>(c.Rank() + 1)) {}
+
+  /// Gradients of one step; elements differ in size as those of layers do.
+  void Draw() {
+    std::normal_distribution<float> normal;
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      gradients[i] = normal(random) * (1.0f + static_cast<float>(i % 7));
+  }
+  /// Exchanges what is in `gradients`, in pieces of 1111 elements.
+  bool Exchange() {
+    for (std::size_t end = gradients.size(); end > 0;) {
+      const std::size_t begin = end > 1111 ? end - 1111 : 0;
+      reducer.Add(begin, end);
+      end = begin;
+    }
+    return reducer.Finish(In(std::chrono::seconds(60))).has_value();
+  }
+  /// A step that is made, or skipped and so without effect on the sums but for what stays.
+  bool Step(bool updated = true) {
+    for (std::size_t i = 0; i < gradients.size(); ++i) given[i] += gradients[i];
+    if (!Exchange()) return false;
+    if (updated) {
+      for (std::size_t i = 0; i < gradients.size(); ++i) got[i] += gradients[i];
+    }
+    reducer.Settle(updated);
+    return true;
+  }
+  /// Whether what all gave is what each got and all still hold, within `tolerance` of float32's
+  /// roundings over so many steps.
+  bool Conserved(double tolerance) {
+    std::vector<double> total(given);
+    for (std::size_t i = 0; i < total.size(); ++i)
+      total[i] -= static_cast<double>(reducer.Residuals()[i]);
+    if (!communicator.AllReduce(Purpose::kStatistic, std::span<double>(total))
+             .Wait(In(std::chrono::seconds(60))))
+      return false;
+    for (std::size_t i = 0; i < total.size(); ++i) {
+      if (!(std::abs(total[i] - got[i]) <= tolerance)) return false;
+    }
+    return true;
+  }
+
+  Communicator& communicator;
+  const ParameterLayout layout;
+  kernels::cpu::CpuDevice<float> device{1};
+  std::vector<float> gradients;
+  GradientReducer<float> reducer;
+  std::vector<double> given, got;
+  std::mt19937 random;
+};
+
+ExchangePolicy Sparse(double density, ValueFormat format = ValueFormat::kBFloat16) {
+  return {std::vector<std::optional<double>>(4, density), format, 1};
+}
+
+TEST(GradientReducer, SumsWhateverTheRangesAreCutInto) {
+  Ranks ranks(3, [](Communicator& c) {
+    Rank rank(c, false, 100);
+    for (int step = 0; step < 3; ++step) {
+      for (std::size_t i = 0; i < rank.gradients.size(); ++i)
+        rank.gradients[i] = static_cast<float>(i) + static_cast<float>(c.Rank());
+      if (!rank.Exchange()) return false;
+      for (std::size_t i = 0; i < rank.gradients.size(); ++i) {
+        if (rank.gradients[i] != static_cast<float>(3 * i + 3)) return false;
+      }
+      rank.reducer.Settle(true);
+      if (rank.reducer.Figures().density != 1) return false;
+    }
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+class SparseReducer : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, SparseReducer, testing::Values(1, 2, 3, 4, 7));
+
+TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    Rank rank(c);
+    const int steps = c.Size() == 3 ? 1000 : 130;
+    for (int step = 0; step < steps; ++step) {
+      // Densities change, layers are whole at times, and now and then all goes out.
+      ExchangePolicy policy = Sparse(step % 3 == 0 ? 0.05 : 0.2);
+      if (step % 10 == 4) policy.density[1].reset();
+      if (step % 100 == 99) policy = Sparse(1);
+      rank.reducer.Follow(policy);
+      rank.Draw();
+      if (!rank.Step()) return false;
+    }
+    return rank.Conserved(0.05);
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST_P(SparseReducer, AllRanksGetTheSameBitsAndTheSharesAskedFor) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    Rank rank(c);
+    rank.reducer.Follow(Sparse(0.1));
+    for (int step = 0; step < 5; ++step) {
+      rank.Draw();
+      if (!rank.Step()) return false;
+      if (c.Size() > 1 && std::abs(rank.reducer.Figures().density - 0.13) > 0.04) return false;
+      std::vector<double> sums(2 * rank.gradients.size());
+      for (std::size_t i = 0; i < rank.gradients.size(); ++i) {
+        const double x = static_cast<double>(rank.gradients[i]);
+        sums[2 * i] = x;
+        sums[2 * i + 1] = x * x;
+      }
+      const std::vector<double> own(sums);
+      if (!c.AllReduce(Purpose::kStatistic, std::span<double>(sums))
+               .Wait(In(std::chrono::seconds(60))))
+        return false;
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        if (std::abs(sums[i] - own[i] * c.Size()) > 1e-9 * std::abs(sums[i])) return false;
+      }
+    }
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(GradientReducer, TurningCompressionOffSendsWhatWasHeldBack) {
+  Ranks ranks(4, [](Communicator& c) {
+    Rank rank(c);
+    rank.reducer.Follow(Sparse(0.05));
+    for (int step = 0; step < 20; ++step) {
+      rank.Draw();
+      if (!rank.Step()) return false;
+    }
+    rank.reducer.Follow({});
+    rank.Draw();
+    if (!rank.Step()) return false;
+    for (float residual : rank.reducer.Residuals()) {
+      if (residual != 0) return false;
+    }
+    return rank.Conserved(0.01);
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(GradientReducer, ASkippedStepLosesNothingOfFiniteRanks) {
+  Ranks ranks(3, [](Communicator& c) {
+    Rank rank(c);
+    rank.reducer.Follow(Sparse(0.1));
+    for (int step = 0; step < 30; ++step) {
+      rank.Draw();
+      const bool skipped = step % 5 == 2;
+      if (!skipped) {
+        if (!rank.Step()) return false;
+        continue;
+      }
+      // Rank 1 alone has a gradient that is none: all ranks must see it, in the same place.
+      const std::size_t bad = rank.gradients.size() / 2;
+      if (c.Rank() == 1) {
+        rank.gradients[bad] = std::numeric_limits<float>::infinity();
+        rank.given[bad] = std::numeric_limits<double>::quiet_NaN();
+      }
+      if (!rank.Step(false)) return false;
+      bool seen = false;
+      for (float value : rank.gradients) seen = seen || !std::isfinite(value);
+      if (!seen) return false;
+      for (float residual : rank.reducer.Residuals()) {
+        if (!std::isfinite(residual)) return false;
+      }
+      // Of that one element rank 1 starts anew.
+      if (c.Rank() == 1) rank.given[bad] = 0;
+      rank.got[bad] = rank.given[bad] = 0;
+      rank.reducer.Residuals()[bad] = 0;
+    }
+    return rank.Conserved(0.01);
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(GradientReducer, ResidualsScaleWithTheLoss) {
+  Ranks ranks(2, [](Communicator& c) {
+    Rank rank(c);
+    rank.reducer.Follow(Sparse(0.1));
+    rank.Draw();
+    if (!rank.Step()) return false;
+    const std::vector<float> before(rank.reducer.Residuals().begin(),
+                                    rank.reducer.Residuals().end());
+    rank.reducer.Rescale(0.5f);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (rank.reducer.Residuals()[i] != before[i] / 2) return false;
+    }
+    rank.reducer.ForgetResiduals();
+    for (float residual : rank.reducer.Residuals()) {
+      if (residual != 0) return false;
+    }
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+}  // namespace
+}  // namespace adaptive_train

@@ -1,0 +1,376 @@
+// The exchange through owners between real processes: sums for ranks {1, 2, 3, 4, 7, 8, 16} and
+// sizes from 0, values that are not finite, and a rank that sends what it must not.
+#include "runtime/exchange/owner_exchange.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <new>
+#include <optional>
+
+#include "tests/fakes/faulty_exchange.h"
+#include "tests/multi_process/exchanged_bucket.h"
+#include "tests/multi_process/forked_ranks.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr std::chrono::seconds kLong{100};
+
+/// One bucket under way.
+struct UnderWay {
+  MadeBucket made;
+  std::vector<float> result;
+  std::shared_ptr<OwnerExchange> exchange;
+  Request request;
+};
+
+UnderWay Launch(Communicator& c, const MadeBucket& made, bool gather = true) {
+  UnderWay under{made, std::vector<float>(made.size, -1.0f), nullptr, {}};
+  auto order = made.Order(c.Rank(), c.Size(), under.result);
+  order.gather = gather;
+  under.exchange = std::make_shared<OwnerExchange>(
+      "exchange of gradients", c.NextLane(Purpose::kGradient), std::move(order));
+  under.request = c.Launch(under.exchange);
+  return under;
+}
+
+bool SameBits(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
+/// The bound of Higham, Accuracy and Stability, section 4.2, for float32; integers have none.
+bool NearTheReference(const ExpectedSum& sum, const MadeBucket& made, int ranks) {
+  if (made.integers) return sum.Rounded(made.format) == static_cast<float>(sum.exact);
+  return std::abs(sum.single - sum.exact) <= (ranks - 1) * 1.001 * 0x1p-24 * sum.largest;
+}
+
+/// Every bit of the result and of the own sum. All ranks and all runs are held against the same.
+bool IsRight(Communicator& c, const UnderWay& under) {
+  const MadeBucket& made = under.made;
+  const std::size_t begin = made.Begin(c.Rank(), c.Size()),
+                    end = made.Begin(c.Rank() + 1, c.Size());
+  const auto own = under.exchange->OwnSum();
+  if (!under.exchange->finite() || own.size() != end - begin) return false;
+  for (std::size_t i = 0; i < made.size; ++i) {
+    const ExpectedSum sum(made, c.Size(), i);
+    const bool mine = begin <= i && i < end;
+    if (!NearTheReference(sum, made, c.Size()) ||
+        !SameBits(under.result[i], sum.Rounded(made.format)) ||
+        (mine && !SameBits(own[i - begin], sum.single))) {
+      std::fprintf(stderr, "rank %d: element %zu of %zu at density %g is %.9g, expected %.9g\n",
+                   c.Rank(), i, made.size, made.density, static_cast<double>(under.result[i]),
+                   sum.exact);
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Ends(UnderWay& under) {
+  const auto done = under.request.Wait(In(kLong));
+  if (!done) std::fprintf(stderr, "rank %d: %s\n", done.error().peer, done.error().cause.c_str());
+  return done.has_value();
+}
+
+class Exchange : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Exchange, testing::Values(1, 2, 3, 4, 7, 8, 16));
+
+TEST_P(Exchange, ManyBucketsAtOnceOfAllSizesDensitiesAndFormats) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    for (int run = 0; run < 2; ++run) {
+      // Whoever comes first, the sums are the same.
+      ::usleep(static_cast<useconds_t>(3000 * (run == 0 ? c.Rank() : c.Size() - c.Rank())));
+      std::vector<UnderWay> buckets;
+      std::uint32_t number = 0;
+      for (std::size_t size : {0u, 1u, 7u, 97u, 1009u, 65537u}) {
+        for (double density : {0.0, 0.01, 0.1, 0.5, 1.0}) {
+          for (auto format : {ValueFormat::kFloat32, ValueFormat::kBFloat16}) {
+            for (bool integers : {false, true})
+              buckets.push_back(Launch(c, {number++, size, density, format, integers}));
+          }
+        }
+      }
+      for (UnderWay& under : buckets) {
+        if (!Ends(under) || !IsRight(c, under)) return false;
+      }
+    }
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(OwnerExchange, TenMillionElements) {
+  Ranks ranks(4, [](Communicator& c) {
+    for (const MadeBucket& made : {MadeBucket{1, 10'000'000, 0.1, ValueFormat::kBFloat16},
+                                   MadeBucket{2, 10'000'000, 1, ValueFormat::kFloat32}}) {
+      UnderWay under = Launch(c, made);
+      if (!Ends(under) || !IsRight(c, under)) return false;
+    }
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST_P(Exchange, WithoutGatherOnlyTheOwnersGetTheirSums) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    const MadeBucket made{5, 1009, 0.3, ValueFormat::kBFloat16};
+    UnderWay under = Launch(c, made, false);
+    if (!Ends(under) || !under.exchange->finite()) return false;
+    const std::size_t begin = made.Begin(c.Rank(), c.Size());
+    const std::size_t end = made.Begin(c.Rank() + 1, c.Size());
+    for (std::size_t i = 0; i < made.size; ++i) {
+      const bool mine = begin <= i && i < end;
+      const float expected = mine ? ExpectedSum(made, c.Size(), i).single : -1.0f;
+      if (!SameBits(under.result[i], expected)) return false;
+    }
+    std::int64_t sent = 0;
+    const auto& messages = under.exchange->Order().messages;
+    for (int peer = 0; peer < c.Size(); ++peer) {
+      if (peer != c.Rank())
+        sent += static_cast<std::int64_t>(messages[static_cast<std::size_t>(peer)].size());
+    }
+    return c.BytesSent(Purpose::kGradient) == sent && c.BytesSent(Purpose::kParameter) == 0;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST_P(Exchange, GoesWithRingsOfTheSamePurpose) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    std::vector<std::vector<float>> dense(8, std::vector<float>(5000, 1.0f));
+    std::vector<UnderWay> buckets;
+    std::vector<Request> rings;
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      rings.push_back(c.AllReduce(Purpose::kGradient, dense[i]));
+      buckets.push_back(Launch(c, {i, 1009, 0.3, ValueFormat::kFloat32}));
+    }
+    for (std::size_t i = 0; i < 8; ++i) {
+      if (!Ends(buckets[i]) || !IsRight(c, buckets[i])) return false;
+      if (!rings[i].Wait(In(kLong)) || dense[i][4999] != static_cast<float>(c.Size())) return false;
+    }
+    return c.ThreadCpuSeconds() > 0;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+// Values that are not finite.
+
+/// The first chunk is not finite and all others are right.
+bool FirstChunkIsNot(Communicator& c, const UnderWay& under) {
+  const std::size_t end = under.made.Begin(1, c.Size());
+  if (under.exchange->finite() || under.exchange->OwnSum().empty() != (c.Rank() == 0)) return false;
+  for (std::size_t i = 0; i < under.made.size; ++i) {
+    const float value = under.result[i];
+    if (i == 0 && !std::isnan(value)) return false;
+    if (i > 0 && i < end && value != 0) return false;
+    const ExpectedSum sum(under.made, c.Size(), i);
+    if (i >= end && !SameBits(value, sum.Rounded(under.made.format))) return false;
+  }
+  return true;
+}
+
+/// What rank `from` sends to owner 0 is replaced.
+bool GivesNotFinite(Communicator& c, ValueFormat format,
+                    const std::function<std::vector<std::byte>(PieceLengths)>& message) {
+  UnderWay under{{3, 100, 1, format}, std::vector<float>(100), nullptr, {}};
+  auto order = under.made.Order(c.Rank(), c.Size(), under.result);
+  if (c.Rank() < 2) order.messages[0] = message(order.chunks.pieces[0]);
+  under.exchange =
+      std::make_shared<OwnerExchange>("exchange", c.NextLane(Purpose::kGradient), std::move(order));
+  under.request = c.Launch(under.exchange);
+  return Ends(under) && FirstChunkIsNot(c, under);
+}
+
+/// A message of a chunk whose elements are all the same.
+template <class T>
+std::vector<std::byte> Constant(PieceLengths pieces, T value, ValueFormat format) {
+  SparseMessageWriter writer(3, format);
+  for (const std::int64_t length : pieces) {
+    const std::vector<T> values(static_cast<std::size_t>(length), value);
+    const std::vector<std::uint64_t> bitmap((values.size() + 63) / 64, ~std::uint64_t{0});
+    writer.Add(length, bitmap.data(), length, values.data());
+  }
+  return writer.Finish();
+}
+
+TEST(OwnerExchange, OneRanksValueThatIsNotFiniteIsEverybodysNaN) {
+  Ranks ranks(3, [](Communicator& c) {
+    return GivesNotFinite(c, ValueFormat::kBFloat16, [&](PieceLengths pieces) {
+      if (c.Rank() == 0) return Constant(pieces, kernels::BFloat16{}, ValueFormat::kBFloat16);
+      SparseMessageWriter writer(3, ValueFormat::kBFloat16);
+      writer.NotFinite();
+      return writer.Finish();
+    });
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(OwnerExchange, ASumThatOverflowsIsNaN) {
+  Ranks ranks(3, [](Communicator& c) {
+    return GivesNotFinite(c, ValueFormat::kFloat32, [](PieceLengths pieces) {
+      return Constant(pieces, std::numeric_limits<float>::max(), ValueFormat::kFloat32);
+    });
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(OwnerExchange, ASumThatOverflowsOnlyWhenItIsRoundedIsNaN) {
+  Ranks ranks(3, [](Communicator& c) {
+    // The largest bfloat16 and half of its last bit: the tie goes up, to infinity.
+    return GivesNotFinite(c, ValueFormat::kBFloat16, [&](PieceLengths pieces) {
+      const float value = c.Rank() == 0 ? 0x1.fep127f : 0x1p119f;
+      return Constant(pieces, kernels::ToBFloat16(value), ValueFormat::kBFloat16);
+    });
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(OwnerExchange, WithoutGatherOnlyTheOwnerKnowsOfAValueThatIsNotFinite) {
+  Ranks ranks(3, [](Communicator& c) {
+    std::vector<float> result(100, -1.0f);
+    auto order = MadeBucket{3, 100}.Order(c.Rank(), c.Size(), result);
+    order.gather = false;
+    if (c.Rank() == 1) {
+      SparseMessageWriter writer(3, ValueFormat::kFloat32);
+      writer.NotFinite();
+      order.messages[2] = writer.Finish();
+    }
+    auto exchange = std::make_shared<OwnerExchange>("exchange", c.NextLane(Purpose::kGradient),
+                                                    std::move(order));
+    if (!c.Launch(exchange).Wait(In(kLong))) return false;
+    if (exchange->finite() != (c.Rank() != 2)) return false;
+    return c.Rank() != 2 || (std::isnan(result[66]) && result[67] == 0 && result[65] == -1);
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+// Faults. Rank 2 of 4 does something wrong.
+
+constexpr int kFaulty = 2, kFaultRanks = 4;
+
+/// A count that all forked ranks share.
+class SharedCount {
+ public:
+  SharedCount()
+      : count_(new (::mmap(nullptr, sizeof *count_, PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int>(0)) {}
+  ~SharedCount() { ::munmap(count_, sizeof *count_); }
+  SharedCount(const SharedCount&) = delete;
+  SharedCount& operator=(const SharedCount&) = delete;
+
+  /// Waits until `all` have come here: a rank that leaves would be another one's lost peer.
+  void Meet(int all) {
+    ++*count_;
+    while (*count_ < all) ::usleep(1000);
+  }
+
+ private:
+  std::atomic<int>* count_;
+};
+
+/// True if an error is of this rank and has all these words.
+bool Says(const CommError& error, int peer, const std::vector<std::string>& words) {
+  bool right = error.operation == "exchange of gradients" && error.peer == peer;
+  for (const std::string& word : words) right &= error.cause.find(word) != std::string::npos;
+  if (!right)
+    std::fprintf(stderr, "%s, rank %d: %s\n", error.operation.c_str(), error.peer,
+                 error.cause.c_str());
+  return right;
+}
+
+using Judge = std::function<bool(int rank, const CommError&)>;
+
+/// Two exchanges of which rank 2 spoils the first, and the others' judgement of their first
+/// failure. There must be one.
+void ExpectFailure(const ExchangeFaultOrder& order, std::chrono::seconds deadline,
+                   const Judge& judge) {
+  SharedCount met;
+  Ranks ranks(kFaultRanks, [&](Communicator& c) {
+    const MadeBucket made{7, 1009};
+    if (c.Rank() == kFaulty) {
+      const auto faulty = std::make_shared<FaultyExchange>(c.NextLane(Purpose::kGradient),
+                                                           made.Chunks(kFaultRanks), order);
+      Request spoiled = c.Launch(faulty);
+      UnderWay right = Launch(c, {9, 1009});
+      ::pause();
+    }
+    std::optional<CommError> failure;
+    UnderWay buckets[] = {Launch(c, made), Launch(c, {9, 1009})};
+    for (UnderWay& under : buckets) {
+      const auto done = under.request.Wait(In(deadline));
+      if (!done && !failure) failure = done.error();
+    }
+    met.Meet(kFaultRanks - 1);
+    return failure && judge(c.Rank(), *failure);
+  });
+  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_EQ(ranks.Join(rank), 0) << "rank " << rank;
+}
+
+class ExchangeFaults : public testing::TestWithParam<ExchangePhase> {
+ protected:
+  /// All others name rank 2, the message and the cause.
+  void ExpectNamed(ExchangeFault fault, const std::string& cause,
+                   std::chrono::seconds deadline = kLong) const {
+    const std::string about =
+        GetParam() == ExchangePhase::kMessage ? "its message of bucket 7" : "its sum of bucket 7";
+    ExpectFailure({fault, GetParam(), {}}, deadline, [&](int, const CommError& error) {
+      return Says(error, kFaulty, {about, cause});
+    });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Phases, ExchangeFaults,
+                         testing::Values(ExchangePhase::kMessage, ExchangePhase::kSum));
+
+TEST_P(ExchangeFaults, ACorruptedMessageIsNamed) {
+  ExpectNamed(ExchangeFault::kCorrupted, ": the checksum is wrong");
+}
+TEST_P(ExchangeFaults, ATruncatedMessageIsNamed) {
+  ExpectNamed(ExchangeFault::kTruncated, " bytes after the header, which says ");
+}
+TEST_P(ExchangeFaults, AnEmptyMessageIsNamed) {
+  ExpectNamed(ExchangeFault::kEmpty, ": 0 bytes are no message");
+}
+TEST_P(ExchangeFaults, AMessageThatIsTooLongIsNamed) {
+  ExpectNamed(ExchangeFault::kTooLong, ": the message is longer than ");
+}
+TEST_P(ExchangeFaults, AnotherBucketsMessageIsNamed) {
+  ExpectNamed(ExchangeFault::kOtherBucket, ": of bucket 8, expected 7");
+}
+TEST_P(ExchangeFaults, ASilentRankIsNamed) {
+  ExpectNamed(ExchangeFault::kSilent, " has not come: missed its deadline",
+              std::chrono::seconds(3));
+}
+TEST_P(ExchangeFaults, AMessageThatComesTwiceIsNamedInItsExchangeOrTheNext) {
+  ExpectFailure({ExchangeFault::kTwice, GetParam(), {}}, kLong,
+                [](int, const CommError& error) { return Says(error, kFaulty, {" came twice"}); });
+}
+
+TEST(OwnerExchange, AFaultThatOneRankSeesLeavesTheOthersWithoutItsSum) {
+  ExpectFailure({ExchangeFault::kCorrupted, ExchangePhase::kMessage, 0}, std::chrono::seconds(3),
+                [](int rank, const CommError& error) {
+                  if (rank == 0) return Says(error, kFaulty, {"the checksum is wrong"});
+                  return Says(error, 0, {"its sum of bucket 7 has not come: missed its deadline"});
+                });
+}
+
+TEST(OwnerExchange, AKilledRankIsAnErrorNotAHang) {
+  SharedCount met;
+  Ranks ranks(4, [&](Communicator& c) {
+    const MadeBucket made{0, 100'000, 1};
+    UnderWay first = Launch(c, made);
+    if (!Ends(first)) return false;
+    if (c.Rank() == 2) ::raise(SIGKILL);
+    UnderWay second = Launch(c, made);
+    const auto done = second.request.Wait(In(std::chrono::seconds(3)));
+    met.Meet(3);
+    return !done;
+  });
+  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_EQ(ranks.Join(rank), 0) << "rank " << rank;
+  EXPECT_TRUE(WIFSIGNALED(ranks.Join(2)));
+}
+
+}  // namespace
+}  // namespace adaptive_train

@@ -1,0 +1,169 @@
+// Messages that are damaged, cut, of another bucket, or made to deceive: none is believed, and each
+// refusal says why.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "runtime/compress/sparse_message.h"
+#include "tests/unit/runtime_compress/selection.h"
+
+namespace adaptive_train {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using testing::HasSubstr;
+
+constexpr std::uint32_t kBucket = 3;
+constexpr ValueFormat kFormat = ValueFormat::kBFloat16;
+// Places in a message, from its first byte.
+constexpr std::size_t kVersionAt = 4, kValueFormatAt = 5, kFlagsAt = 6, kBucketAt = 8,
+                      kPiecesAt = 12, kPayloadBytesAt = 16, kChecksumAt = 24;
+constexpr std::size_t kEntryBytes = 12, kCount = 0, kIndexBytes = 4, kCoding = 8, kRiceBits = 9,
+                      kZero = 10;
+
+/// Rice codes, a bitmap, all elements, none.
+std::vector<Selection> Pieces() {
+  return {Select(200, 0.05, 1), Select(60, 0.75, 2), Select(9, 1, 3), Select(7, 0, 4)};
+}
+
+Bytes Message() { return MessageOf(Pieces(), kFormat, kBucket); }
+
+std::string Refusal(const Bytes& bytes) {
+  // A copy of exactly this length, so that a sanitizer sees every step past its end.
+  const Bytes copy(bytes);
+  const auto message = SparseMessage::Read(copy, kBucket, kFormat, LengthsOf(Pieces()));
+  if (message) return "believed";
+  EXPECT_EQ(message.error().exit_code, ExitCode::kRankFailure);
+  EXPECT_EQ(message.error().message.find('\n'), std::string::npos);
+  return message.error().message;
+}
+
+template <class T>
+Bytes With(Bytes bytes, std::size_t offset, T value) {
+  std::memcpy(bytes.data() + offset, &value, sizeof value);
+  return bytes;
+}
+
+constexpr std::size_t EntryAt(std::size_t piece) {
+  return kMessageHeaderBytes + piece * kEntryBytes;
+}
+
+/// The same bytes with a payload length and a checksum that are right.
+Bytes Sealed(Bytes bytes) {
+  bytes = With(std::move(bytes), kPayloadBytesAt, std::uint64_t{bytes.size() - 32});
+  return With(bytes, kChecksumAt, MessageChecksum(bytes));
+}
+
+TEST(SparseMessageRefusals, EveryBitMatters) {
+  const Bytes message = Message();
+  ASSERT_EQ(Refusal(message), "believed");
+  for (std::size_t i = 0; i < message.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      Bytes damaged = message;
+      damaged[i] ^= static_cast<std::byte>(1 << bit);
+      const char* why = i < kVersionAt                            ? "no sparse message"
+                        : i == kVersionAt                         ? "format version"
+                        : i >= kPayloadBytesAt && i < kChecksumAt ? "bytes after the header"
+                                                                  : "the checksum is wrong";
+      EXPECT_THAT(Refusal(damaged), HasSubstr(why)) << "byte " << i << ", bit " << bit;
+    }
+  }
+}
+
+TEST(SparseMessageRefusals, EveryCutAndEveryAddition) {
+  const Bytes message = Message();
+  for (std::size_t size = 0; size < message.size(); ++size) {
+    const Bytes cut(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_THAT(Refusal(cut), HasSubstr(size < kMessageHeaderBytes ? "bytes are no message"
+                                                                   : "bytes after the header"));
+    if (size < kMessageHeaderBytes) continue;
+    EXPECT_NE(Refusal(Sealed(cut)), "believed") << size;
+  }
+  Bytes longer = message;
+  for (int more = 1; more <= 20; ++more) {
+    longer.push_back(std::byte{0});
+    EXPECT_THAT(Refusal(longer), HasSubstr("bytes after the header"));
+    EXPECT_THAT(Refusal(Sealed(longer)), HasSubstr("bytes of values, expected"));
+  }
+}
+
+TEST(SparseMessageRefusals, AnotherBucketsMessage) {
+  EXPECT_EQ(Refusal(MessageOf(Pieces(), kFormat, 4)), "of bucket 4, expected 3");
+  SparseMessageWriter writer(4, kFormat);
+  writer.NotFinite();
+  EXPECT_EQ(Refusal(writer.Finish()), "of bucket 4, expected 3");
+}
+
+TEST(SparseMessageRefusals, AnotherChunksMessage) {
+  EXPECT_EQ(Refusal(MessageOf(Pieces(), ValueFormat::kFloat32, kBucket)),
+            "value format 0, expected 1");
+  std::vector<Selection> pieces = Pieces();
+  pieces.pop_back();
+  EXPECT_EQ(Refusal(MessageOf(pieces, kFormat, kBucket)), "3 pieces, expected 4");
+  pieces.push_back(Select(8, 1, 1));
+  EXPECT_EQ(Refusal(MessageOf(pieces, kFormat, kBucket)), "piece 3: more elements than it has");
+  EXPECT_EQ(Refusal(MessageOf({}, kFormat, kBucket)), "0 pieces, expected 4");
+}
+
+TEST(SparseMessageRefusals, WrongHeadersWithARightChecksum) {
+  const Bytes message = Message();
+  const auto refusal = [&](std::size_t offset, auto value) {
+    return Refusal(Sealed(With(message, offset, value)));
+  };
+  EXPECT_EQ(refusal(kVersionAt, std::uint8_t{2}), "format version 2, expected 1");
+  EXPECT_EQ(refusal(kValueFormatAt, std::uint8_t{7}), "value format 7, expected 1");
+  EXPECT_EQ(refusal(kFlagsAt, std::uint8_t{2}), "unknown flags");
+  EXPECT_EQ(refusal(kFlagsAt + 1, std::uint8_t{1}), "unknown flags");
+  EXPECT_EQ(refusal(kFlagsAt, std::uint8_t{1}), "4 pieces, expected 0");
+  EXPECT_EQ(refusal(kBucketAt, UINT32_MAX), "of bucket 4294967295, expected 3");
+  EXPECT_EQ(refusal(kPiecesAt, UINT32_MAX), "4294967295 pieces, expected 4");
+  const Bytes silent = With(With(message, kFlagsAt, std::uint8_t{1}), kPiecesAt, 0U);
+  EXPECT_EQ(Refusal(Sealed(silent)), "not finite, and yet there are values");
+  const Bytes header(message.begin(), message.begin() + kMessageHeaderBytes + 40);
+  EXPECT_EQ(Refusal(Sealed(header)), "too short for its pieces");
+}
+
+TEST(SparseMessageRefusals, WrongPiecesWithARightChecksum) {
+  const Bytes message = Message();
+  ASSERT_EQ(message[EntryAt(0) + kCoding], std::byte{2});  // Rice
+  ASSERT_EQ(message[EntryAt(1) + kCoding], std::byte{1});  // bitmap
+  const auto refusal = [&](std::size_t piece, std::size_t field, auto value) {
+    return Refusal(Sealed(With(message, EntryAt(piece) + field, value)));
+  };
+  EXPECT_EQ(refusal(0, kCount, UINT32_MAX), "piece 0: more elements than it has");
+  EXPECT_EQ(refusal(0, kCount, 1U), "piece 0: it has another number of gaps");
+  EXPECT_EQ(refusal(0, kIndexBytes, UINT32_MAX), "piece 0: its index is past the end");
+  EXPECT_EQ(refusal(0, kCoding, std::uint8_t{9}), "piece 0: its index coding is unknown");
+  EXPECT_EQ(refusal(0, kRiceBits, std::uint8_t{255}), "piece 0: its Rice parameter is too large");
+  EXPECT_EQ(refusal(1, kCount, 5U), "piece 1: the bitmap has another number of elements");
+  EXPECT_EQ(refusal(1, kIndexBytes, 7U), "piece 1: the bitmap has a wrong length");
+  EXPECT_EQ(refusal(2, kCount, 8U), "piece 2: its index coding is wrong");
+  EXPECT_THAT(refusal(2, kCount, 0U), HasSubstr("bytes of values, expected"));
+  EXPECT_THAT(refusal(3, kCount, 7U), HasSubstr("bytes of values, expected"));
+  EXPECT_EQ(refusal(3, kIndexBytes, 1U), "piece 3: an index where none is needed");
+  EXPECT_EQ(refusal(3, kZero, std::uint16_t{1}), "piece 3: unknown flags");
+}
+
+TEST(SparseMessageRefusals, ValuesThatAreNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const ValueFormat format : {ValueFormat::kFloat32, ValueFormat::kBFloat16}) {
+    for (std::size_t place = 0; place < 40; ++place) {
+      for (const float value : {kInfinity, -kInfinity, std::nanf(""), 3e38F, -0.0F, 1e-40F}) {
+        Selection piece = Select(40, 1, 1);
+        piece.values[place] = value;
+        const auto bytes = MessageOf({piece}, format, kBucket);
+        const std::int64_t lengths[] = {40};
+        const auto message = SparseMessage::Read(bytes, kBucket, format, lengths);
+        ASSERT_EQ(message.has_value(), std::isfinite(value)) << value << " at " << place;
+        if (message) continue;
+        EXPECT_EQ(message.error().message, "a value is not finite");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace adaptive_train
