@@ -191,7 +191,7 @@ const std::vector<Key>& Keys() {
       IntegerOrAuto("parallel.shard", &C::parallel, &ParallelConfig::shard, 0, 2),
       Choice("parallel.shares", &C::parallel, &ParallelConfig::shares, {"auto", "even"}),
       Choice("compression.mode", &C::compression, &CompressionConfig::mode,
-             {"off", "auto", "variance-topk", "topk"}),
+             {"off", "auto", "variance-topk", "topk", "sketch"}),
       Number("compression.s_min", &C::compression, &CompressionConfig::s_min, 0, 0.9999),
       Number("compression.s_max", &C::compression, &CompressionConfig::s_max, 0, 0.9999),
       Number("compression.density", &C::compression, &CompressionConfig::density, 1e-4, 1),

@@ -69,6 +69,7 @@ constexpr CountField kCounts[] = {{"step", &RankMetrics::step},
                                   {"grad_bytes", &RankMetrics::grad_bytes},
                                   {"param_bytes", &RankMetrics::param_bytes},
                                   {"activation_bytes", &RankMetrics::activation_bytes},
+                                  {"unpeeled", &RankMetrics::unpeeled},
                                   {"peak_memory_bytes", &RankMetrics::peak_memory_bytes}};
 
 json Body(const Metrics& m) {

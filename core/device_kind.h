@@ -14,8 +14,8 @@ namespace adaptive_train {
 std::string DeviceKindName(const Device& device);
 
 /// What the time of one layer depends on besides its device and the micro-batch: dimensions,
-/// precision, dropout, and the version of the program. Times are those without recomputation. The number of blocks is not
-/// in it: a block takes as long in a deep model as in a shallow one.
+/// precision, dropout, and the version of the program. Times are those without recomputation. The
+/// number of blocks is not in it: a block takes as long in a deep model as in a shallow one.
 std::string ModelKey(const ModelShape& model);
 
 }  // namespace adaptive_train

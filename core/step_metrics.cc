@@ -24,6 +24,7 @@ StepMetrics CombineRanks(std::span<const RankMetrics> ranks) {
   all.exposed_comm_s = slowest.exposed_comm_s;
   all.bubble_s = slowest.bubble_s;
   all.other_s = slowest.other_s;
+  all.unpeeled = slowest.unpeeled;
   double flops = 0, peak = 0, density = 0;
   for (const RankMetrics& rank : ranks) {
     flops += rank.flops;
@@ -70,6 +71,7 @@ std::string MetricsLine(const StepMetrics& step) {
                                  {"activation_bytes", step.activation_bytes},
                                  {"density", step.density},
                                  {"comm_cpu_s", step.comm_cpu_s},
+                                 {"unpeeled", step.unpeeled},
                                  {"peak_memory_bytes", step.peak_memory_bytes}};
   if (step.loss_z) json["loss_z"] = *step.loss_z;
   if (step.validation_loss) {

@@ -30,8 +30,9 @@ struct RankMetrics {
   std::int64_t grad_bytes = 0;
   std::int64_t param_bytes = 0;
   std::int64_t activation_bytes = 0;
-  double density = 1;     // gradient entries sent / all
-  double comm_cpu_s = 0;  // processor time of the exchange: selecting, packing, transfers
+  double density = 1;         // gradient entries sent / all
+  double comm_cpu_s = 0;      // processor time of the exchange: selecting, packing, transfers
+  std::int64_t unpeeled = 0;  // buckets whose count sketch could not be peeled
   std::int64_t peak_memory_bytes = 0;
   std::optional<double> validation_loss;
 };
@@ -59,6 +60,7 @@ struct StepMetrics {
   std::int64_t activation_bytes = 0;
   double density = 1;                  // mean of the ranks
   double comm_cpu_s = 0;               // of the rank that spent most
+  std::int64_t unpeeled = 0;           // buckets whose count sketch could not be peeled
   std::int64_t peak_memory_bytes = 0;  // of the largest rank
   std::optional<double> validation_loss;
 };

@@ -19,6 +19,10 @@ struct ExchangePolicy {
   /// standard error feedback.
   double keep = 1;
 
+  /// What is compressed goes as a count sketch (TAGC) instead of through the owners, in fixed point
+  /// instead of `format`.
+  bool sketch = false;
+
   std::optional<double> DensityOf(int layer) const {
     const auto index = static_cast<std::size_t>(layer);
     return index < density.size() ? density[index] : std::nullopt;

@@ -1,42 +1,27 @@
 #include "runtime/exchange/gradient_reducer.h"
 
+#include <time.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cassert>
 #include <chrono>
-#include <cmath>
-#include <cstring>
-#include <limits>
 #include <utility>
-
-#include "core/seconds.h"
 
 namespace adaptive_train {
 namespace {
 
-/// Pieces above this size are judged by a sample: one cache line of each kSampleLines.
-constexpr std::size_t kWholeElements = 8192;
-constexpr std::size_t kLineElements = 16;
-constexpr std::size_t kSampleLines = 16;
-
-std::size_t Words(std::size_t elements) { return (elements + 63) / 64; }
-
-/// Which line of the group is looked at: a fixed one would always see the same columns of a matrix.
-std::size_t LineOf(std::size_t group) {
-  static_assert(kSampleLines == 16);
-  return (group * 0x9e3779b97f4a7c15ULL) >> 60;
+double ThreadCpuSecondsNow() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-float ValueAt(kernels::ValueFormat format, const std::byte* values, std::size_t index) {
-  if (format == kernels::ValueFormat::kFloat32) {
-    float value = 0;
-    std::memcpy(&value, values + index * sizeof value, sizeof value);
-    return value;
-  }
-  kernels::BFloat16 value;
-  std::memcpy(&value, values + index * sizeof value, sizeof value);
-  return kernels::ToFloat(value);
+std::size_t Words(const GradientChunk& chunk) {
+  std::size_t words = 0;
+  for (const GradientPiece& piece : chunk.pieces) words += (piece.size() + 63) / 64;
+  return words;
 }
 
 }  // namespace
@@ -51,9 +36,15 @@ GradientReducer<T>::GradientReducer(Communicator& communicator, kernels::Device<
       sharded_(options.sharded),
       buckets_(CutBuckets(layout, communicator.Size(), options.bucket_elements)),
       residuals_(device, options.feedback ? gradients.size() : 0),
+      selection_(device, gradients, residuals_.span()),
       holds_(buckets_.size(), false),
       final_from_(gradients.size()) {
   if (options.feedback) residuals_.Clear();
+}
+
+template <class T>
+std::string GradientReducer<T>::NameOf(const CollectiveLane& lane, std::size_t bucket) const {
+  return fmt::format("exchange {} (gradient bucket {})", lane.sequence, bucket);
 }
 
 template <class T>
@@ -68,10 +59,14 @@ void GradientReducer<T>::Start(std::size_t bucket) {
   const auto density = policy_.DensityOf(buckets_[bucket].layer);
   if (communicator_.Size() == 1 || (!density && !sharded_)) return StartRing(bucket);
   assert(!density || residuals_.size() == gradients_.size());
-  const double from = SteadySecondsNow();
-  StartOwners(bucket, density.value_or(1),
-              density ? policy_.format : kernels::ValueFormat::kFloat32);
-  figures_.select_s += SteadySecondsNow() - from;
+  const double from = ThreadCpuSecondsNow();
+  if (density && policy_.sketch) {
+    StartSketch(bucket, *density);
+  } else {
+    StartOwners(bucket, density.value_or(1),
+                density ? policy_.format : kernels::ValueFormat::kFloat32);
+  }
+  figures_.select_cpu_s += ThreadCpuSecondsNow() - from;
 }
 
 /// What steps before kept back goes with it.
@@ -84,108 +79,61 @@ void GradientReducer<T>::StartRing(std::size_t bucket) {
     for (std::size_t i = 0; i < size; ++i) gradients[i] += residuals[i];
   }
   selected_ += static_cast<std::int64_t>(size);
-  exchanges_.push_back({bucket, communicator_.AllReduce(Purpose::kGradient, gradients), nullptr});
+  exchanges_.push_back(
+      {bucket, communicator_.AllReduce(Purpose::kGradient, gradients), nullptr, nullptr});
 }
 
 template <class T>
 void GradientReducer<T>::StartOwners(std::size_t bucket, double density,
                                      kernels::ValueFormat format) {
+  const CollectiveLane lane = communicator_.NextLane(Purpose::kGradient);
   OwnerExchangeOrder order;
-  order.chunks.bucket = static_cast<std::uint32_t>(bucket);
+  order.chunks.bucket = static_cast<std::uint32_t>(lane.sequence);
   for (const GradientChunk& chunk : buckets_[bucket].chunks) {
+    const SelectedChunk selected = selection_.Select(chunk, density, policy_.keep, format);
+    selected_ += selected.count;
+    SparseMessageWriter writer(order.chunks.bucket, format);
+    for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
+      const SelectedPiece& piece = selected.pieces[i];
+      writer.Add(static_cast<std::int64_t>(chunk.pieces[i].size()), piece.bitmap.data(),
+                 piece.count, piece.values);
+    }
+    if (!selected.finite) writer.NotFinite();
     order.chunks.pieces.push_back(chunk.PieceLengths());
-    order.messages.push_back(Pack(bucket, chunk, density, format));
+    order.messages.push_back(writer.Finish());
   }
   order.format = format;
   order.gather = !sharded_;
   order.result = gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].size());
-  auto owners =
-      std::make_shared<OwnerExchange>(fmt::format("exchange of gradient bucket {}", bucket),
-                                      communicator_.NextLane(Purpose::kGradient), std::move(order));
+  auto owners = std::make_shared<OwnerExchange>(NameOf(lane, bucket), lane, std::move(order));
   holds_[bucket] = residuals_.size() > 0;
   Request request = communicator_.Launch(owners);
-  exchanges_.push_back({bucket, std::move(request), std::move(owners)});
+  exchanges_.push_back({bucket, std::move(request), std::move(owners), nullptr});
 }
 
 template <class T>
-std::vector<std::byte> GradientReducer<T>::Pack(std::size_t bucket, const GradientChunk& chunk,
-                                                double density, kernels::ValueFormat format) {
-  SparseMessageWriter writer(static_cast<std::uint32_t>(bucket), format);
-  const auto value_bytes = static_cast<std::size_t>(kernels::BytesOf(format));
-  std::size_t words = 0;
-  for (const GradientPiece& piece : chunk.pieces) words += Words(piece.size());
-  bitmaps_.resize(words);
-  values_.resize(chunk.size() * value_bytes);
-  std::vector<Packed> packed;
-  bool finite = true;
-  words = 0;
-  for (const GradientPiece& piece : chunk.pieces) {
-    Packed& part = packed.emplace_back();
-    part.bitmap = bitmaps_.data() + words;
-    part.values = values_.data() + (piece.begin - chunk.begin) * value_bytes;
-    words += Words(piece.size());
-    kernels::SelectArguments<T> select;
-    select.count = static_cast<std::int64_t>(piece.size());
-    select.gradients = gradients_.data() + piece.begin;
-    select.residuals = ResidualsAt(piece.begin);
-    select.threshold = ThresholdOf(piece, density);
-    select.keep = policy_.keep;
-    select.format = format;
-    select.bitmap = part.bitmap;
-    select.values = part.values;
-    const kernels::Selected selected = device_.Select(select);
+void GradientReducer<T>::StartSketch(std::size_t bucket, double density) {
+  const CollectiveLane lane = communicator_.NextLane(Purpose::kGradient);
+  SketchExchangeOrder order;
+  order.chunks.bucket = static_cast<std::uint32_t>(bucket);
+  order.step = static_cast<std::int64_t>(lane.sequence);
+  constexpr auto kFormat = kernels::ValueFormat::kFloat32;
+  for (const GradientChunk& chunk : buckets_[bucket].chunks) {
+    const SelectedChunk selected = selection_.Select(chunk, density, policy_.keep, kFormat);
     selected_ += selected.count;
-    finite = finite && selected.finite;
-    writer.Add(select.count, part.bitmap, selected.count, part.values);
-  }
-  if (!finite) {
-    writer.NotFinite();
-    for (std::size_t i = 0; i < packed.size(); ++i) PutBack(chunk.pieces[i], packed[i], format);
-  }
-  return writer.Finish();
-}
-
-/// The chunk's message will hold no values: they go back to the residuals, where they are finite.
-template <class T>
-void GradientReducer<T>::PutBack(const GradientPiece& piece, const Packed& packed,
-                                 kernels::ValueFormat format) {
-  float* residuals = ResidualsAt(piece.begin);
-  if (residuals == nullptr) return;
-  std::size_t taken = 0;
-  for (std::size_t i = 0; i < piece.size(); ++i) {
-    if ((packed.bitmap[i / 64] >> (i % 64) & 1) != 0)
-      residuals[i] += ValueAt(format, packed.values, taken++);
-    if (!std::isfinite(residuals[i])) residuals[i] = 0;
-  }
-}
-
-/// No threshold is kept from step to step: a run that goes on from a checkpoint selects what it
-/// would have selected. The sample makes up for the time of looking anew.
-template <class T>
-double GradientReducer<T>::ThresholdOf(const GradientPiece& piece, double density) {
-  if (!piece.matrix || density >= 1) return 0;
-  kernels::ThresholdArguments<T> threshold;
-  threshold.count = static_cast<std::int64_t>(piece.size());
-  threshold.gradients = gradients_.data() + piece.begin;
-  threshold.residuals = ResidualsAt(piece.begin);
-  if (piece.size() > kWholeElements) {
-    const std::size_t groups = piece.size() / (kLineElements * kSampleLines);
-    sample_.resize(std::max(sample_.size(), groups * kLineElements));
-    for (std::size_t group = 0; group < groups; ++group) {
-      const std::size_t from = (group * kSampleLines + LineOf(group)) * kLineElements;
-      for (std::size_t i = 0; i < kLineElements; ++i)
-        sample_[group * kLineElements + i] =
-            threshold.gradients[from + i] + threshold.residuals[from + i];
+    for (const SelectedPiece& piece : selected.pieces) {
+      order.bitmap.insert(order.bitmap.end(), piece.bitmap.begin(), piece.bitmap.end());
+      for (std::size_t i = 0; i < static_cast<std::size_t>(piece.count); ++i)
+        order.values.push_back(selected.finite ? ValueAt(kFormat, piece.values, i) : 0.0f);
     }
-    threshold.count = static_cast<std::int64_t>(groups * kLineElements);
-    threshold.gradients = sample_.data();
-    threshold.residuals = nullptr;
+    order.finite = order.finite && selected.finite;
+    order.chunks.pieces.push_back(chunk.PieceLengths());
   }
-  threshold.wanted =
-      static_cast<std::int64_t>(std::ceil(density * static_cast<double>(threshold.count)));
-  // Where most elements are 0 those alone are not worth sending.
-  return std::max(device_.Threshold(threshold),
-                  static_cast<double>(std::numeric_limits<float>::denorm_min()));
+  order.result = gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].size());
+  auto sketch = std::make_shared<SketchExchange>(NameOf(lane, bucket), lane, std::move(order));
+  holds_[bucket] = true;
+  Request request = communicator_.Launch(sketch);
+  exchanges_.push_back({bucket, std::move(request), nullptr, std::move(sketch)});
 }
 
 template <class T>
@@ -204,18 +152,15 @@ tl::expected<void, CommError> GradientReducer<T>::Finish(Deadline deadline) {
 template <class T>
 void GradientReducer<T>::Settle(bool updated) {
   for (const Exchange& exchange : exchanges_) {
-    const GradientBucket& bucket = buckets_[exchange.bucket];
-    const auto rank = static_cast<std::size_t>(communicator_.Rank());
-    if (!exchange.owners) {
-      if (!updated || !holds_[exchange.bucket]) continue;
+    if (exchange.owners) {
+      SettleOwners(buckets_[exchange.bucket], *exchange.owners, updated);
+    } else if (exchange.sketch) {
+      figures_.unpeeled += exchange.sketch->unfinished() ? 1 : 0;
+      SettleSketch(buckets_[exchange.bucket], *exchange.sketch, updated);
+    } else if (updated && holds_[exchange.bucket]) {
+      const GradientBucket& bucket = buckets_[exchange.bucket];
       std::fill_n(residuals_.data() + bucket.begin, bucket.size(), 0.0f);
       holds_[exchange.bucket] = false;
-    } else if (residuals_.size() == 0) {
-      continue;
-    } else if (updated) {
-      KeepRounding(bucket.chunks[rank], *exchange.owners);
-    } else {
-      TakeBack(bucket, *exchange.owners);
     }
   }
   exchanges_.clear();
@@ -223,6 +168,38 @@ void GradientReducer<T>::Settle(bool updated) {
   settled_.density = gradients_.empty() ? 1
                                         : static_cast<double>(std::exchange(selected_, 0)) /
                                               static_cast<double>(gradients_.size());
+}
+
+template <class T>
+void GradientReducer<T>::SettleOwners(const GradientBucket& bucket, const OwnerExchange& exchange,
+                                      bool updated) {
+  if (residuals_.size() == 0) return;
+  if (updated) {
+    KeepRounding(bucket.chunks[static_cast<std::size_t>(communicator_.Rank())], exchange);
+  } else {
+    TakeBack(bucket, exchange);
+  }
+}
+
+/// What of this rank's values was not sent: what fixed point took from them, or where the step was
+/// skipped all. Those of a chunk that is not finite are 0 here: they were put back at once.
+template <class T>
+void GradientReducer<T>::SettleSketch(const GradientBucket& bucket, const SketchExchange& exchange,
+                                      bool updated) {
+  const SketchExchangeOrder& order = exchange.Order();
+  const std::uint64_t* bitmap = order.bitmap.data();
+  std::size_t taken = 0;
+  for (const GradientChunk& chunk : bucket.chunks) {
+    for (const GradientPiece& piece : chunk.pieces) {
+      for (std::size_t i = 0; i < piece.size(); ++i) {
+        if ((bitmap[i / 64] >> (i % 64) & 1) == 0) continue;
+        const float value = order.values[taken++];
+        residuals_.data()[piece.begin + i] +=
+            updated ? value - exchange.fixed_point().Sent(value) : value;
+      }
+      bitmap += (piece.size() + 63) / 64;
+    }
+  }
 }
 
 /// What all ranks got less than the sum.
@@ -243,10 +220,8 @@ void GradientReducer<T>::TakeBack(const GradientBucket& bucket, const OwnerExcha
                                           order.chunks.pieces[owner]);
     assert(sent);
     if (!sent->finite()) continue;  // it was put back when it was packed
-    std::size_t words = 0;
-    for (const GradientPiece& piece : chunk.pieces) words += Words(piece.size());
-    bitmaps_.assign(words, 0);
-    sent->AddTo(std::span(residuals_.data() + chunk.begin, chunk.size()), bitmaps_);
+    std::vector<std::uint64_t> places(Words(chunk));
+    sent->AddTo(std::span(residuals_.data() + chunk.begin, chunk.size()), places);
   }
 }
 

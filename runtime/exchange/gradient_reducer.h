@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/buffer.h"
@@ -12,14 +13,17 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/exchange/exchange_policy.h"
 #include "runtime/exchange/gradient_buckets.h"
+#include "runtime/exchange/gradient_selection.h"
 #include "runtime/exchange/owner_exchange.h"
+#include "runtime/exchange/sketch_exchange.h"
 
 namespace adaptive_train {
 
 /// What the exchange of one step was, on this rank.
 struct ExchangeFigures {
-  double density = 1;   // elements this rank sent / all
-  double select_s = 0;  // wall-clock time of selecting and packing, in Add
+  double density = 1;       // elements this rank sent / all
+  double select_cpu_s = 0;  // processor time of selecting and packing, in Add
+  int unpeeled = 0;         // buckets whose sketch could not be peeled
 };
 
 /// Starts the exchange of a bucket of the arena as soon as all of it is final: whole around the
@@ -78,26 +82,18 @@ class GradientReducer {
   struct Exchange {
     std::size_t bucket = 0;
     Request request;
-    std::shared_ptr<OwnerExchange> owners;  // none: around the ring
+    // Neither: around the ring.
+    std::shared_ptr<OwnerExchange> owners;
+    std::shared_ptr<SketchExchange> sketch;
   };
 
-  /// A piece's selected elements, in bitmaps_ and values_.
-  struct Packed {
-    std::uint64_t* bitmap = nullptr;
-    std::byte* values = nullptr;
-  };
-
+  std::string NameOf(const CollectiveLane& lane, std::size_t bucket) const;
   void Start(std::size_t bucket);
   void StartRing(std::size_t bucket);
   void StartOwners(std::size_t bucket, double density, kernels::ValueFormat format);
-  std::vector<std::byte> Pack(std::size_t bucket, const GradientChunk& chunk, double density,
-                              kernels::ValueFormat format);
-  void PutBack(const GradientPiece& piece, const Packed& packed, kernels::ValueFormat format);
-  /// nullptr without feedback.
-  float* ResidualsAt(std::size_t place) {
-    return residuals_.size() > 0 ? residuals_.data() + place : nullptr;
-  }
-  double ThresholdOf(const GradientPiece& piece, double density);
+  void StartSketch(std::size_t bucket, double density);
+  void SettleOwners(const GradientBucket& bucket, const OwnerExchange& exchange, bool updated);
+  void SettleSketch(const GradientBucket& bucket, const SketchExchange& exchange, bool updated);
   void KeepRounding(const GradientChunk& own, const OwnerExchange& exchange);
   void TakeBack(const GradientBucket& bucket, const OwnerExchange& exchange);
 
@@ -107,6 +103,7 @@ class GradientReducer {
   const bool sharded_;
   const std::vector<GradientBucket> buckets_;
   kernels::Buffer<float> residuals_;
+  GradientSelection<T> selection_;
   std::vector<bool> holds_;  // [buckets]: some residual may not be 0
   ExchangePolicy policy_;
   std::size_t final_from_;  // [final_from_, size) is final
@@ -115,10 +112,6 @@ class GradientReducer {
   ExchangeFigures figures_;    // of this step so far
   std::int64_t selected_ = 0;  // in this step
   ExchangeFigures settled_;
-  // Room for one chunk.
-  std::vector<std::uint64_t> bitmaps_;
-  std::vector<std::byte> values_;
-  std::vector<float> sample_;
 };
 
 }  // namespace adaptive_train

@@ -19,7 +19,7 @@ namespace adaptive_train {
 /// How a bucket is cut: chunk r belongs to rank r; a chunk's pieces lie one after the other, and so
 /// do the chunks.
 struct BucketChunks {
-  std::uint32_t bucket = 0;                       // its number in the arena
+  std::uint32_t bucket = 0;  // a number that no other exchange under way or just before bears
   std::vector<std::vector<std::int64_t>> pieces;  // [ranks], lengths in elements
 };
 

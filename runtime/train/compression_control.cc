@@ -45,9 +45,10 @@ CompressionControl::CompressionControl(const Config& config, const ParameterLayo
   const std::string& mode = config_.mode;
   mode_ = ranks == 1 || mode == "off" ? Mode::kOff
           : mode == "topk"            ? Mode::kTopk
+          : mode == "sketch"          ? Mode::kSketch
           : mode == "variance-topk"   ? Mode::kVarianceTopk
                                       : Mode::kAuto;
-  if (mode_ == Mode::kTopk) densities_.assign(layers_, config_.density);
+  if (mode_ == Mode::kTopk || mode_ == Mode::kSketch) densities_.assign(layers_, config_.density);
   if (mode_ == Mode::kVarianceTopk || mode_ == Mode::kAuto) {
     warm_up_steps_ = warm_up_left_ = std::max(kLeastWarmUp, config.profile.warmup_steps);
     variance_.emplace(layout);
@@ -62,8 +63,9 @@ ExchangePolicy CompressionControl::PolicyOf(std::int64_t step) const {
   policy.density.assign(densities_.begin(), densities_.end());
   // Everything that was held back goes out now and then, so that none of it grows old.
   const std::int64_t every = config_.flush_every;
-  if (every > 0 && step % every == 0 && config_.flush == "send")
-    std::fill(policy.density.begin(), policy.density.end(), 1.0);
+  const bool flush = every > 0 && step % every == 0 && config_.flush == "send";
+  if (flush) std::fill(policy.density.begin(), policy.density.end(), 1.0);
+  policy.sketch = mode_ == Mode::kSketch && !flush;  // of everything it would be longer than itself
   return policy;
 }
 

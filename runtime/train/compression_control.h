@@ -46,7 +46,7 @@ class CompressionControl {
   void Restore(const std::map<std::string, double>& state);
 
  private:
-  enum class Mode { kOff, kAuto, kVarianceTopk, kTopk };
+  enum class Mode { kOff, kAuto, kVarianceTopk, kTopk, kSketch };
 
   std::string EndWarmUp(Communicator& communicator);
 

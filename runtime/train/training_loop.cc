@@ -322,8 +322,9 @@ void TrainingLoop<T>::Fill(RankMetrics& metrics) {
   metrics.activation_bytes = since_last(Purpose::kActivation);
   sent_before_ = sent;
   metrics.density = reducer_.Figures().density;
+  metrics.unpeeled = reducer_.Figures().unpeeled;
   const double comm_cpu_s = communicator_.ThreadCpuSeconds();
-  metrics.comm_cpu_s = comm_cpu_s - comm_cpu_before_ + reducer_.Figures().select_s;
+  metrics.comm_cpu_s = comm_cpu_s - comm_cpu_before_ + reducer_.Figures().select_cpu_s;
   comm_cpu_before_ = comm_cpu_s;
   metrics.peak_memory_bytes = PeakMemoryBytes();
 }

@@ -110,6 +110,7 @@ int Main(int rank, int ranks, const fs::path& folder, double density, bool shard
   Barrier(**communicator);
   const double bytes_before = InterfaceBytes();
   const auto payload_before = (*communicator)->BytesSent(Purpose::kGradient);
+  const double cpu_before = (*communicator)->ThreadCpuSeconds();
   std::vector<double> seconds;
   double sent = 0;
   for (int i = 0; i < rounds; ++i) {
@@ -121,10 +122,12 @@ int Main(int rank, int ranks, const fs::path& folder, double density, bool shard
   const double payload =
       static_cast<double>((*communicator)->BytesSent(Purpose::kGradient) - payload_before) *
       per_parameter;
+  const double cpu_s = ((*communicator)->ThreadCpuSeconds() - cpu_before) / rounds;
   Barrier(**communicator);
   std::sort(seconds.begin(), seconds.end());
   if (rank == 0)
-    fmt::print("{} {} {} {}\n", sent, bits, payload, 1000 * seconds[seconds.size() / 2]);
+    fmt::print("{} {} {} {} {}\n", sent, bits, payload, 1000 * seconds[seconds.size() / 2],
+               1000 * cpu_s);
   return 0;
 }
 

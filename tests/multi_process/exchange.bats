@@ -46,6 +46,14 @@ of() { jq -es "$2" "$1/metrics.jsonl"; }
   grep -q "by the variance of 4 steps" "$work/log"
 }
 
+@test "sketch sends what topk sends, otherwise" {
+  train --compression.mode=sketch --compression.density=0.1
+  of "$work/run" 'all(.[]; .density > 0.09 and .density < 0.25 and .unpeeled >= 0) and .[-1].loss < 0.95 * .[0].loss'
+  # Fixed point and bfloat16 round otherwise.
+  train --compression.mode=topk --compression.density=0.1 --run-dir "$work/topk"
+  losses_agree "$work/run" "$work/topk" 1e-2
+}
+
 @test "auto decides by steps of both kinds, and says what it found" {
   train --compression.mode=auto --train.steps=60 >"$work/log" 2>&1
   grep -E "compression (on|off): (a compressed step takes|the exchange takes)" "$work/log"

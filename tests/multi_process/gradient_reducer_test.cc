@@ -79,7 +79,10 @@ struct Rank {
 };
 
 ExchangePolicy Sparse(double density, ValueFormat format = ValueFormat::kBFloat16) {
-  return {std::vector<std::optional<double>>(4, density), format, 1};
+  ExchangePolicy policy;
+  policy.density.assign(4, density);
+  policy.format = format;
+  return policy;
 }
 
 TEST(GradientReducer, SumsWhateverTheRangesAreCutInto) {
@@ -112,6 +115,7 @@ TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
       ExchangePolicy policy = Sparse(step % 3 == 0 ? 0.05 : 0.2);
       if (step % 10 == 4) policy.density[1].reset();
       if (step % 100 == 99) policy = Sparse(1);
+      policy.sketch = step % 5 == 3;
       rank.reducer.Follow(policy);
       rank.Draw();
       if (!rank.Step()) return false;
@@ -170,8 +174,10 @@ TEST(GradientReducer, TurningCompressionOffSendsWhatWasHeldBack) {
 TEST(GradientReducer, ASkippedStepLosesNothingOfFiniteRanks) {
   Ranks ranks(3, [](Communicator& c) {
     Rank rank(c);
-    rank.reducer.Follow(Sparse(0.1));
     for (int step = 0; step < 30; ++step) {
+      ExchangePolicy policy = Sparse(0.1);
+      policy.sketch = step >= 15;
+      rank.reducer.Follow(policy);
       rank.Draw();
       const bool skipped = step % 5 == 2;
       if (!skipped) {

@@ -71,9 +71,9 @@ all_gone() {
 # losses FOLDER: one loss a line.
 losses() { jq -r .loss "$1/metrics.jsonl"; }
 
-# losses_agree FOLDER FOLDER: 20 steps each, within 1e-4 relative.
+# losses_agree FOLDER FOLDER [TOLERANCE]: 20 steps each, within 1e-4 relative.
 losses_agree() {
-  paste <(losses "$1") <(losses "$2") | awk '
+  paste <(losses "$1") <(losses "$2") | awk -v tolerance="${3:-1e-4}" '
     { d = $1 - $2; if (d < 0) d = -d; if (d / $1 > worst) worst = d / $1; n++ }
-    END { printf "%d steps, largest relative difference %.2e\n", n, worst; exit !(n == 20 && worst < 1e-4) }'
+    END { printf "%d steps, largest relative difference %.2e\n", n, worst; exit !(n == 20 && worst < tolerance) }'
 }

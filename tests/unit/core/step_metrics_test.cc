@@ -82,6 +82,7 @@ TEST(MetricsLine, HasEveryFieldOfTheContract) {
                            "activation_bytes",
                            "density",
                            "comm_cpu_s",
+                           "unpeeled",
                            "peak_memory_bytes"}) {
     EXPECT_TRUE(json.contains(name)) << name;
   }
