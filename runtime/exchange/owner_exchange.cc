@@ -128,12 +128,13 @@ void OwnerExchange::OnPart(ExchangePhase phase, std::size_t peer, const std::str
                            std::size_t bytes) {
   Incoming& incoming = Of(phase)[peer];
   incoming.receive.reset();
-  if (cause.empty()) {
-    const std::span<const std::byte> came(incoming.buffer.get(), bytes);
-    phase == ExchangePhase::kMessage ? AcceptMessage(peer, came) : AcceptSum(peer, came);
-  } else if (!failure_ || phase == ExchangePhase::kMessage) {  // else CancelSums wanted it so
-    Note(static_cast<int>(peer), About(phase) + ": " + cause);
-    CancelParts();
+  const std::span<const std::byte> came(incoming.buffer.get(), bytes);
+  if (phase == ExchangePhase::kMessage) {
+    cause.empty() ? AcceptMessage(peer, came) : MessageMissing(peer, cause);
+  } else if (cause.empty()) {
+    AcceptSum(peer, came);
+  } else {
+    Note(static_cast<int>(peer), About(phase) + ": " + cause);  // the first, if it was not this
   }
   PartOver();
 }
@@ -150,12 +151,15 @@ void OwnerExchange::PartOver() {
 void OwnerExchange::AcceptMessage(std::size_t peer, std::span<const std::byte> bytes) {
   auto message =
       SparseMessage::Read(bytes, order_.chunks.bucket, order_.format, order_.chunks.pieces[Own()]);
-  if (message) {
-    messages_[peer].message = std::move(*message);
-    AddInOrder();
-  } else {
-    Note(static_cast<int>(peer), About(ExchangePhase::kMessage) + ": " + message.error().message);
-  }
+  if (!message) return MessageMissing(peer, message.error().message);
+  messages_[peer].message = std::move(*message);
+  AddInOrder();
+  if (++arrived_ == Size()) EndOfMessages();
+}
+
+void OwnerExchange::MessageMissing(std::size_t peer, const std::string& cause) {
+  Note(static_cast<int>(peer), About(ExchangePhase::kMessage) + ": " + cause);
+  message_missing_ = true;
   if (++arrived_ == Size()) EndOfMessages();
 }
 
@@ -170,8 +174,9 @@ void OwnerExchange::AddInOrder() {
 }
 
 void OwnerExchange::EndOfMessages() {
-  // Nobody will get this rank's sum, and those of others may not come either.
-  if (failure_) return CancelSums();
+  // Nobody will get this rank's sum, and those of others may not come either. What is wrong with
+  // another's sum is no reason to keep back the own one: the others wait for it.
+  if (message_missing_) return CancelSums();
   if (order_.gather) packed_sum_ = PackedSum();
   for (const float sum : sum_) sum_finite_ &= std::isfinite(sum);
   if (!sum_finite_) sum_.clear();

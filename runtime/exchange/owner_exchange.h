@@ -89,6 +89,7 @@ class OwnerExchange final : public Operation, public std::enable_shared_from_thi
   void PartOver();
 
   void AcceptMessage(std::size_t peer, std::span<const std::byte> bytes);
+  void MessageMissing(std::size_t peer, const std::string& cause);
   void AcceptSum(std::size_t owner, std::span<const std::byte> bytes);
   void AddInOrder();
   void EndOfMessages();
@@ -115,6 +116,7 @@ class OwnerExchange final : public Operation, public std::enable_shared_from_thi
   std::vector<std::byte> packed_sum_;  // as it is sent
   bool sum_finite_ = true;             // the own chunk
   bool finite_ = true;                 // all chunks seen
+  bool message_missing_ = false;       // one was wrong, or will not come
   bool cancelled_ = false;
   std::optional<CommError> failure_;
 };
