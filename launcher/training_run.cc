@@ -77,6 +77,15 @@ Result<std::optional<JobOptions>> OptionsOfJob() {
   return *options;
 }
 
+/// Who submits the job may forbid what the configuration asks for, not the other way round.
+void HoldCompressionTo(const std::optional<JobOptions>& options, Config& config) {
+  if (!options || options->compress != JobOptions::Compress::kOff) return;
+  if (config.compression.mode == "off") return;
+  Say(stdout, "compression.mode = \"{}\" of the configuration is off: the job has compress=off\n",
+      config.compression.mode);
+  config.compression.mode = "off";
+}
+
 struct CheckedData {
   double unigram_entropy;
   std::vector<std::string> files;
@@ -108,6 +117,7 @@ Result<Prepared> Prepare(const RunRequest& request) {
   if (!store) return tl::unexpected(store.error());
   auto options = OptionsOfJob();
   if (!options) return tl::unexpected(options.error());
+  HoldCompressionTo(*options, *config);
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
   auto allocation = FindAllocation();

@@ -59,6 +59,13 @@ of() { jq -es "$2" "$1/metrics.jsonl"; }
   grep -E "compression (on|off): (a compressed step takes|the exchange takes)" "$work/log"
 }
 
+@test "a job with compress=off compresses nothing, and says so" {
+  export ADAPTIVE_TRAIN_OPTIONS=compress=off
+  train --compression.mode=topk >"$work/log" 2>&1
+  grep -q 'compression.mode = "topk" of the configuration is off: the job has compress=off' "$work/log"
+  of "$work/run" 'all(.[]; .density == 1)'
+}
+
 @test "a sharded optimizer makes the same updates, and its checkpoints are taken up by any other" {
   train "${same_layout[@]}" --parallel.shard=1
   train "${same_layout[@]}" --run-dir "$work/whole"
