@@ -38,6 +38,7 @@ GradientReducer<T>::GradientReducer(Communicator& communicator, kernels::Device<
       residuals_(device, options.feedback ? gradients.size() : 0),
       selection_(device, gradients, residuals_.span()),
       holds_(buckets_.size(), false),
+      sketch_lanes_(buckets_.size()),
       final_from_(gradients.size()) {
   if (options.feedback) residuals_.Clear();
 }
@@ -104,6 +105,7 @@ void GradientReducer<T>::StartOwners(std::size_t bucket, double density,
   }
   order.format = format;
   order.gather = !sharded_;
+  order.keep = residuals_.size() > 0;
   order.result = gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].size());
   auto owners = std::make_shared<OwnerExchange>(NameOf(lane, bucket), lane, std::move(order));
   holds_[bucket] = residuals_.size() > 0;
@@ -117,6 +119,8 @@ void GradientReducer<T>::StartSketch(std::size_t bucket, double density) {
   SketchExchangeOrder order;
   order.chunks.bucket = static_cast<std::uint32_t>(bucket);
   order.step = static_cast<std::int64_t>(lane.sequence);
+  order.earlier_lane = sketch_lanes_[bucket];
+  sketch_lanes_[bucket] = lane.tag;
   constexpr auto kFormat = kernels::ValueFormat::kFloat32;
   for (const GradientChunk& chunk : buckets_[bucket].chunks) {
     const SelectedChunk selected = selection_.Select(chunk, density, policy_.keep, kFormat);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -104,7 +105,8 @@ class GradientReducer {
   const std::vector<GradientBucket> buckets_;
   kernels::Buffer<float> residuals_;
   GradientSelection<T> selection_;
-  std::vector<bool> holds_;  // [buckets]: some residual may not be 0
+  std::vector<bool> holds_;                                 // [buckets]: some residual may not be 0
+  std::vector<std::optional<std::uint64_t>> sketch_lanes_;  // [buckets], the last sketch's tag
   ExchangePolicy policy_;
   std::size_t final_from_;  // [final_from_, size) is final
   std::size_t next_ = 0;    // the first bucket that is not under way

@@ -145,6 +145,10 @@ void OwnerExchange::PartOver() {
   sends_.clear();
   union_ = {};
   packed_sum_ = {};
+  if (!order_.keep) {
+    order_.messages = {};
+    sum_ = {};
+  }
   Complete(failure_);
 }
 
@@ -176,7 +180,7 @@ void OwnerExchange::AddInOrder() {
 void OwnerExchange::EndOfMessages() {
   // Nobody will get this rank's sum, and those of others may not come either. What is wrong with
   // another's sum is no reason to keep back the own one: the others wait for it.
-  if (message_missing_) return CancelSums();
+  if (message_missing_ || cancelled_) return CancelSums();
   if (order_.gather) packed_sum_ = PackedSum();
   for (const float sum : sum_) sum_finite_ &= std::isfinite(sum);
   if (!sum_finite_) sum_.clear();

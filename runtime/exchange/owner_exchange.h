@@ -31,6 +31,8 @@ struct OwnerExchangeOrder {
   std::vector<std::vector<std::byte>> messages;
   /// false: the owners keep the sums, and result is not written but for the own chunk.
   bool gather = true;
+  /// false: messages and OwnSum are given up as soon as the operation is over.
+  bool keep = true;
   std::span<float> result;  // the bucket, the chunks' lengths together
 };
 

@@ -116,12 +116,25 @@ std::map<std::string, double> CompressionControl::State() const {
   if (mode_ != Mode::kVarianceTopk && mode_ != Mode::kAuto) return state;
   for (std::size_t layer = 0; layer < densities_.size(); ++layer)
     state[DensityName(layer)] = densities_[layer];
+  if (densities_.empty()) return state;
+  for (const auto& [name, value] : Settings()) state[name] = value;
   if (mode_ == Mode::kAuto && gate_.Decision()) state[kGateName] = *gate_.Decision() ? 1 : 0;
   return state;
 }
 
+/// What densities were made by: with others they must be found anew.
+std::map<std::string, double> CompressionControl::Settings() const {
+  return {{"gradient_s_min", config_.s_min},
+          {"gradient_s_max", config_.s_max},
+          {"gradient_variance_literal", config_.variance == "literal" ? 1 : 0}};
+}
+
 void CompressionControl::Restore(const std::map<std::string, double>& state) {
   if (!variance_) return;
+  for (const auto& [name, value] : Settings()) {
+    const auto found = state.find(name);
+    if (found == state.end() || found->second != value) return;
+  }
   std::vector<double> densities;
   for (std::size_t layer = 0; layer < layers_; ++layer) {
     const auto found = state.find(DensityName(layer));

@@ -49,6 +49,7 @@ class CompressionControl {
   enum class Mode { kOff, kAuto, kVarianceTopk, kTopk, kSketch };
 
   std::string EndWarmUp(Communicator& communicator);
+  std::map<std::string, double> Settings() const;
 
   const CompressionConfig config_;
   const std::size_t layers_;

@@ -143,6 +143,11 @@ std::int64_t TrainingLoop<T>::Resume() {
       scaler_.good_steps = static_cast<std::int64_t>(good->second);
     compression_.Restore(at->extra);
     reducer_.ResidualsRestored();
+    // Residuals are gradients of the scaled loss; the run may have been in another precision.
+    const auto scaled = at->extra.find("loss_scale");
+    const double then = scaled == at->extra.end() ? 1 : scaled->second;
+    const double now = kScalesLoss<T> ? scaler_.scale : 1;
+    if (now != then) reducer_.Rescale(static_cast<float>(now / then));
   }
   RoundWeights();
   return step_;
@@ -159,11 +164,13 @@ std::int64_t TrainingLoop<T>::Run() {
 /// True: asked to stop.
 template <class T>
 bool TrainingLoop<T>::Step() {
-  if (!profiler_.Active() && events_.take_profile_asked())
-    profiler_.Begin(std::max<std::int64_t>(1, config_.profile.warmup_steps));
   StepClock clock;
   RankMetrics metrics;
   metrics.step = step_ + 1;
+  if (profile_asked_ && !profiler_.Active()) {
+    profiler_.Begin(std::max<std::int64_t>(1, config_.profile.warmup_steps));
+    profile_asked_ = false;
+  }
   const bool measured = profiler_.Active() || compression_.WantsGradients();
   if (compression_.ResetsBefore(metrics.step)) reducer_.ForgetResiduals();
   reducer_.Follow(compression_.PolicyOf(metrics.step));
@@ -191,6 +198,7 @@ bool TrainingLoop<T>::Step() {
   const auto decided = compression_.EndStep({metrics.step_s, metrics.exposed_comm_s},
                                             metrics.skipped, !measured, communicator_);
   if (decided && share_.rank == 0) events_.on_notice(*decided);
+  profile_asked_ = profile_asked_ || totals.profile;
   if (profiler_.Active()) {
     if (const auto found = profiler_.EndStep(metrics.skipped)) events_.on_layer_times(*found);
   }
@@ -234,16 +242,18 @@ double TrainingLoop<T>::MicroBatch(const Samples& samples, double scale, bool la
   return loss;
 }
 
-/// All ranks must stop and save after the same step, so what one has been told all learn here.
+/// All ranks must stop, save and measure layers in the same step, so what one has been told all
+/// learn here.
 template <class T>
 typename TrainingLoop<T>::Totals TrainingLoop<T>::Agree(double loss, StepClock& clock) {
-  std::array<double, 3 + Checkpointer::kVotes> sums = {loss, events_.stop_asked() ? 1.0 : 0.0,
-                                                       events_.take_checkpoint_asked() ? 1.0 : 0.0};
+  std::array<double, 4 + Checkpointer::kVotes> sums = {loss, events_.stop_asked() ? 1.0 : 0.0,
+                                                       events_.take_checkpoint_asked() ? 1.0 : 0.0,
+                                                       events_.take_profile_asked() ? 1.0 : 0.0};
   const CheckpointVotes votes = checkpointer_.Votes();
-  std::copy(votes.begin(), votes.end(), sums.begin() + 3);
+  std::copy(votes.begin(), votes.end(), sums.begin() + 4);
   clock.Time(&StepClock::exposed_comm, [&] { SumOverRanks(communicator_, sums); });
-  checkpointer_.Follow(std::span(sums).subspan(3));
-  return {sums[0], sums[1] > 0, sums[2] > 0};
+  checkpointer_.Follow(std::span(sums).subspan(4));
+  return {sums[0], sums[1] > 0, sums[2] > 0, sums[3] > 0};
 }
 
 template <class T>

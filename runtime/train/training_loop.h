@@ -37,6 +37,7 @@ class TrainingLoop final : public Trainer {
     double loss = 0;
     bool stop = false;
     bool save = false;
+    bool profile = false;
   };
 
   bool Step();
@@ -75,6 +76,7 @@ class TrainingLoop final : public Trainer {
   const LrSchedule schedule_;
   LossScaler scaler_;  // of float16
   LayerProfiler profiler_;
+  bool profile_asked_ = false;
   const double product_peak_;
   const double flops_per_token_;
   std::array<std::int64_t, kPurposes> sent_before_{};  // byte counts at the end of the last step
