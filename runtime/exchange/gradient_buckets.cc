@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "runtime/compress/index_coding.h"
+
 namespace adaptive_train {
 namespace {
 
@@ -52,6 +54,12 @@ std::vector<std::int64_t> GradientChunk::PieceLengths() const {
   for (const GradientPiece& piece : pieces)
     lengths.push_back(static_cast<std::int64_t>(piece.size()));
   return lengths;
+}
+
+std::size_t GradientChunk::Words() const {
+  std::size_t words = 0;
+  for (const std::int64_t length : PieceLengths()) words += BitmapWords(length);
+  return words;
 }
 
 std::vector<GradientBucket> CutBuckets(const ParameterLayout& layout, int ranks,

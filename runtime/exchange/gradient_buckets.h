@@ -25,6 +25,8 @@ struct GradientChunk {
   std::vector<GradientPiece> pieces;
   std::size_t size() const { return end - begin; }
   std::vector<std::int64_t> PieceLengths() const;
+  /// Of its pieces' bitmaps, one after the other.
+  std::size_t Words() const;
 };
 
 /// What is exchanged at once: a part of one layer.

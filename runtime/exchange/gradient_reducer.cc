@@ -18,12 +18,6 @@ double ThreadCpuSecondsNow() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-std::size_t Words(const GradientChunk& chunk) {
-  std::size_t words = 0;
-  for (const GradientPiece& piece : chunk.pieces) words += (piece.size() + 63) / 64;
-  return words;
-}
-
 }  // namespace
 
 template <class T>
@@ -31,7 +25,6 @@ GradientReducer<T>::GradientReducer(Communicator& communicator, kernels::Device<
                                     const ParameterLayout& layout, std::span<float> gradients,
                                     const Options& options)
     : communicator_(communicator),
-      device_(device),
       gradients_(gradients),
       sharded_(options.sharded),
       buckets_(CutBuckets(layout, communicator.Size(), options.bucket_elements)),
@@ -201,7 +194,7 @@ void GradientReducer<T>::SettleSketch(const GradientBucket& bucket, const Sketch
         residuals_.data()[piece.begin + i] +=
             updated ? value - exchange.fixed_point().Sent(value) : value;
       }
-      bitmap += (piece.size() + 63) / 64;
+      bitmap += BitmapWords(static_cast<std::int64_t>(piece.size()));
     }
   }
 }
@@ -224,7 +217,7 @@ void GradientReducer<T>::TakeBack(const GradientBucket& bucket, const OwnerExcha
                                           order.chunks.pieces[owner]);
     assert(sent);
     if (!sent->finite()) continue;  // it was put back when it was packed
-    std::vector<std::uint64_t> places(Words(chunk));
+    std::vector<std::uint64_t> places(chunk.Words());
     sent->AddTo(std::span(residuals_.data() + chunk.begin, chunk.size()), places);
   }
 }

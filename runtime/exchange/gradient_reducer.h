@@ -29,9 +29,9 @@ struct ExchangeFigures {
 
 /// Starts the exchange of a bucket of the arena as soon as all of it is final: whole around the
 /// ring or, where sums are sharded, to the owners; or sparse through the owners, as the policy says
-/// of its layer. What is not sent stays in
-/// the rank's residuals and is added to the next step's gradient (error feedback), and so is what
-/// rounding takes from the sums, at their owner: over all ranks and steps
+/// of its layer. What is not sent stays in the rank's residuals and is added to the next step's
+/// gradient (error feedback), and so is what rounding takes from the sums, at their owner: over all
+/// ranks and steps
 ///   gradients = what the updates got + residuals, but for float32 rounding.
 /// With one rank there is nothing to exchange and the policy is not looked at. One thread; the
 /// arena must stay where it is.
@@ -99,7 +99,6 @@ class GradientReducer {
   void TakeBack(const GradientBucket& bucket, const OwnerExchange& exchange);
 
   Communicator& communicator_;
-  kernels::Device<T>& device_;
   const std::span<float> gradients_;
   const bool sharded_;
   const std::vector<GradientBucket> buckets_;

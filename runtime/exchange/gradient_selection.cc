@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "runtime/compress/index_coding.h"
+
 namespace adaptive_train {
 namespace {
 
@@ -13,8 +15,6 @@ namespace {
 constexpr std::size_t kWholeElements = 8192;
 constexpr std::size_t kLineElements = 16;
 constexpr std::size_t kSampleLines = 16;
-
-std::size_t Words(std::size_t elements) { return (elements + 63) / 64; }
 
 /// Which line of the group is looked at: a fixed one would always see the same columns of a matrix.
 std::size_t LineOf(std::size_t group) {
@@ -40,9 +40,7 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
                                            kernels::ValueFormat format) {
   assert(density >= 1 || !residuals_.empty());
   const auto value_bytes = static_cast<std::size_t>(kernels::BytesOf(format));
-  std::size_t words = 0;
-  for (const GradientPiece& piece : chunk.pieces) words += Words(piece.size());
-  bitmaps_.resize(words);
+  bitmaps_.resize(chunk.Words());
   values_.resize(chunk.size() * value_bytes);
   SelectedChunk all;
   std::uint64_t* bitmap = bitmaps_.data();
@@ -58,10 +56,11 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
     select.bitmap = bitmap;
     select.values = values;
     const kernels::Selected selected = device_.Select(select);
-    all.pieces.push_back({{bitmap, Words(piece.size())}, selected.count, values});
+    const std::size_t words = BitmapWords(select.count);
+    all.pieces.push_back({{bitmap, words}, selected.count, values});
     all.count += selected.count;
     all.finite = all.finite && selected.finite;
-    bitmap += Words(piece.size());
+    bitmap += words;
   }
   for (std::size_t i = 0; !all.finite && i < all.pieces.size(); ++i)
     PutBack(chunk.pieces[i], all.pieces[i], format);

@@ -80,12 +80,19 @@ TEST(LayerVariance, IsEquation2WhereEveryElementIsLookedAt) {
     variance.Take(steps.back(), 1);
     variance.Count();
   }
-  const auto relative = variance.Relative();
+  const auto relative = variance.Relative(), literal = variance.Literal();
   ASSERT_THAT(relative, SizeIs(layers.size()));
+  ASSERT_THAT(literal, SizeIs(layers.size()));
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
     ASSERT_LE(layers[layer].size(), LayerVariance::kSamples);
-    EXPECT_THAT(relative[layer],
-                DoubleNear(Equation2(steps, layers[layer].begin, layers[layer].end), 1e-6));
+    const double expected = Equation2(steps, layers[layer].begin, layers[layer].end);
+    EXPECT_THAT(relative[layer], DoubleNear(expected, 1e-6));
+    double squares = 0;  // the layer's, mean over steps
+    for (const auto& step : steps) {
+      for (std::size_t i = layers[layer].begin; i < layers[layer].end; ++i)
+        squares += static_cast<double>(step[i]) * static_cast<double>(step[i]) / 4;
+    }
+    EXPECT_THAT(literal[layer], DoubleNear(expected * squares, 1e-6 * squares));
   }
 }
 
