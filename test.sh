@@ -1,5 +1,5 @@
 #!/bin/bash
-# All tests: unit and multi_process in release and under the address and undefined-behaviour sanitizers, then slurm on a
+# All tests: unit and multi_process in release and under the address and undefined-behaviour sanitizers, and slurm on a
 # cluster in a box. --long adds the thread sanitizer, lint and the long tests. Run as root on Debian 12; may be run again.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
@@ -18,8 +18,11 @@ esac
   exit 1
 }
 
+# section TITLE...: what comes next, and how many seconds have passed.
+section() { echo "== $* (at $SECONDS s)"; }
+
 build() { # PRESET
-  echo "== build $1"
+  section "build $1"
   local log
   log=$(mktemp)
   if ! { cmake --preset "$1" && cmake --build --preset "$1"; } >"$log" 2>&1; then
@@ -30,32 +33,49 @@ build() { # PRESET
   rm -f "$log"
 }
 
-check() { # PRESET CTEST-ARGUMENT...
-  echo "== test $1: ${*:2}"
-  ctest --test-dir "build/$1" --output-on-failure --no-tests=error "${@:2}"
+# build_rpms: into build/rpm, where tests/slurm/packages.bats takes them from.
+build_rpms() {
+  section "build rpm"
+  if ! packaging/rpm/build --working-tree build/rpm >build/rpm.log 2>&1; then
+    tail -n 40 build/rpm.log >&2
+    echo "test.sh: building the RPM packages failed, see build/rpm.log" >&2
+    return 1
+  fi
 }
 
-echo "== packages"
+failed=()
+check() { # PRESET CTEST-ARGUMENT...
+  section "test $1: ${*:2}"
+  ctest --test-dir "build/$1" --output-on-failure --no-tests=error "${@:2}" || {
+    # The end of what is printed must tell what failed, wherever that was.
+    failed+=("$1: $(cut -d: -f2- "build/$1/Testing/Temporary/LastTestsFailed.log" 2>/dev/null | tr '\n' ' ')")
+  }
+}
+
+section "packages"
 packaging/debian/install-packages
 # The user that tests run as must not matter for where profiles go.
 unset XDG_STATE_HOME ADAPTIVE_TRAIN_OPTIONS
-status=0
 build release
-check release -L 'unit|multi_process' -LE 'gpu|long' -j 2 || status=1
-# The cluster's tests mostly wait: the next build takes what they leave of the processors.
-(renice -n 19 -p "$BASHPID" >/dev/null && build asan) &
-asan_build=$!
-check release -L slurm -LE 'gpu|long' || status=1
-wait "$asan_build"
-check asan -L 'unit|multi_process' -LE 'gpu|long' -j 2 || status=1
+check release -L 'unit|multi_process' -LE 'gpu|long' -j 2
+# The cluster's tests mostly wait: the next builds take what they leave of the processors.
+(renice -n 19 -p "$BASHPID" >/dev/null && build_rpms && build asan) &
+builds=$!
+check release -L slurm -LE 'gpu|long' -E 'slurm.packages'
+wait "$builds"
+ADAPTIVE_TRAIN_RPMS=$PWD/build/rpm check release -R 'slurm.packages'
+check asan -L 'unit|multi_process' -LE 'gpu|long' -j 2
 if [[ $long ]]; then
-  echo "== lint"
+  section "lint"
   packaging/debian/install-packages clang-format clang-tidy
-  tests/lint "$PWD" build/release || status=1
+  tests/lint "$PWD" build/release || failed+=("lint")
   build tsan
-  OMP_NUM_THREADS=1 check tsan -L 'unit|multi_process' -LE 'gpu' || status=1
-  check release -L long -LE gpu || status=1
-  check asan -L 'fuzz|whole_search' || status=1
+  OMP_NUM_THREADS=1 check tsan -L 'unit|multi_process' -LE 'gpu'
+  check release -L long -LE gpu
+  check asan -L 'fuzz|whole_search'
 fi
-((status == 0)) && echo "== all passed" || echo "== FAILED"
-exit "$status"
+if ((${#failed[@]})); then
+  printf '== FAILED %s\n' "${failed[@]}"
+  exit 1
+fi
+section "all passed"
