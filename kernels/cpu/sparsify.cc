@@ -27,9 +27,27 @@ constexpr std::int64_t kBlock = 64;  // elements of a word of the bitmap
 /// A float's size is ordered as its bits without the sign.
 HWY_INLINE Words SizeBits(Floats x) { return ToBits(hn::Abs(x)); }
 
+/// A value of format kFloat4 as it is stored: the bits of a bfloat16.
+struct Float4 {
+  std::uint16_t bits;
+};
+
+/// What the whole pass keeps in registers.
+struct Pass {
+  float threshold;
+  float decay;
+  std::uint32_t smallest, largest;  // of kFloat4's sizes, as a float's bits
+};
+
 /// e rounded to the format of the values; NaN, which is never sent, may become anything.
-HWY_INLINE Floats AsSent(Floats e, const float*) { return e; }
-HWY_INLINE Floats AsSent(Floats e, const BFloat16*) {
+HWY_INLINE Floats AsSent(Floats e, const Pass&, const float*) { return e; }
+HWY_INLINE Floats AsSent(Floats e, const Pass& pass, const Float4*) {
+  const Words sign = SetBits(0x80000000), exponent = SetBits(0x7f800000);
+  const Words power = hn::And(hn::Add(SizeBits(e), SetBits(0x400000)), exponent);
+  const Words size = hn::Min(hn::Max(power, SetBits(pass.smallest)), SetBits(pass.largest));
+  return FromBits(hn::Or(size, hn::And(ToBits(e), sign)));
+}
+HWY_INLINE Floats AsSent(Floats e, const Pass&, const BFloat16*) {
   const Words bits = ToBits(e), odd = hn::And(hn::ShiftRight<16>(bits), SetBits(1));
   const Words rounded = hn::Add(bits, hn::Add(odd, SetBits(0x7fff)));
   return FromBits(hn::And(rounded, SetBits(0xffff0000)));
@@ -62,15 +80,10 @@ HWY_INLINE Words Compressed(Words words, Mask selected, std::size_t bits) {
 
 /// Stores values in their format, from the words that hold them as floats.
 HWY_INLINE void StoreValues(Words sent, float* to) { Store(FromBits(sent), to); }
-HWY_INLINE void StoreValues(Words sent, BFloat16* to) {
+template <class Half>
+HWY_INLINE void StoreValues(Words sent, Half* to) {
   StorePart(LowerHalves(hn::ShiftRight<16>(sent)), HalfTag(), &to->bits, Whole());
 }
-
-/// What the whole pass keeps in registers.
-struct Pass {
-  float threshold;
-  float decay;
-};
 
 /// Selects of one block, appends to `values`, moves it on, and returns the bitmap's word. `largest`
 /// grows to the largest size met.
@@ -88,7 +101,7 @@ HWY_INLINE std::uint64_t SelectBlock(const float* gradients, float* residuals, P
     }
     const auto selected = hn::Ge(hn::Abs(e), threshold);
     largest = hn::Max(largest, SizeBits(e));
-    const Floats sent = AsSent(e, values);
+    const Floats sent = AsSent(e, pass, values);
     std::uint8_t bytes[8] = {};  // as many as Highway wants, of which 16 lanes fill two
     hn::StoreMaskBits(FloatTag(), selected, bytes);
     const std::uint64_t bits = std::uint64_t{bytes[0]} | std::uint64_t{bytes[1]} << 8;
@@ -124,6 +137,7 @@ HWY_INLINE std::uint64_t SelectRest(std::int64_t count, const float* gradients, 
 /// The largest finite size that rounds to a finite value.
 constexpr std::uint32_t kInfinity = 0x7f800000;
 constexpr std::uint32_t LargestSent(const float*) { return kInfinity - 1; }
+constexpr std::uint32_t LargestSent(const Float4*) { return kInfinity - 1; }
 constexpr std::uint32_t LargestSent(const BFloat16*) { return kInfinity - 0x8001; }
 
 template <bool kFeedback, class E>
@@ -151,13 +165,22 @@ Selected SelectFloats(const SelectArguments<float>& x) {
   if (static_cast<double>(threshold) < x.threshold) {
     threshold = std::nextafter(threshold, std::numeric_limits<float>::infinity());
   }
-  const Pass pass{threshold, static_cast<float>(1 - x.keep)};
+  const auto smallest = static_cast<std::uint32_t>(SmallestPower(x.threshold));
+  const Pass pass{threshold, static_cast<float>(1 - x.keep), smallest << 23,
+                  (smallest + kFloat4Powers - 1) << 23};
   const auto with = [&](auto* values) HWY_ATTR {
     return x.residuals != nullptr ? SelectAs<true>(x, pass, values)
                                   : SelectAs<false>(x, pass, values);
   };
-  return x.format == ValueFormat::kFloat32 ? with(static_cast<float*>(x.values))
-                                           : with(static_cast<BFloat16*>(x.values));
+  switch (x.format) {
+    case ValueFormat::kFloat32:
+      return with(static_cast<float*>(x.values));
+    case ValueFormat::kFloat4:
+      return with(static_cast<Float4*>(x.values));
+    case ValueFormat::kBFloat16:
+      break;
+  }
+  return with(static_cast<BFloat16*>(x.values));
 }
 
 /// Bins of sizes are told apart by the leading 16 bits, exponent and 8 of the fraction. Neighbours,

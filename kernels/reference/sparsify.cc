@@ -23,13 +23,21 @@ float ToOdd(double e) {
   return std::bit_cast<float>(below ? bits + 1 : bits - 1);
 }
 
+float ToFloat4(float e, double threshold) {
+  const int smallest = SmallestPower(threshold);
+  const int power = std::clamp(NearestPower(std::abs(e)), smallest, smallest + kFloat4Powers - 1);
+  return std::copysign(std::ldexp(1.0F, power - 127), e);
+}
+
 /// Stores e, rounded, as values[k]; returns the value as stored.
-template <class E>
-float Put(E e, ValueFormat format, void* values, std::int64_t k) {
-  if (format == ValueFormat::kFloat32) {
-    return static_cast<float*>(values)[k] = static_cast<float>(e);
+template <class T, class E>
+float Put(E e, const SelectArguments<T>& x, std::int64_t k) {
+  if (x.format == ValueFormat::kFloat32) {
+    return static_cast<float*>(x.values)[k] = static_cast<float>(e);
   }
-  return ToFloat(static_cast<BFloat16*>(values)[k] = ToBFloat16(ToOdd(e)));
+  const float odd = ToOdd(e);
+  const float rounded = x.format == ValueFormat::kFloat4 ? ToFloat4(odd, x.threshold) : odd;
+  return ToFloat(static_cast<BFloat16*>(x.values)[k] = ToBFloat16(rounded));
 }
 
 }  // namespace
@@ -44,7 +52,7 @@ Selected ReferenceDevice<T>::Select(const SelectArguments<T>& x) {
     T unsent = e;
     selected.finite = selected.finite && std::isfinite(e);
     if (std::abs(static_cast<double>(e)) >= x.threshold) {
-      const float value = Put(e, x.format, x.values, selected.count++);
+      const float value = Put(e, x, selected.count++);
       selected.finite = selected.finite && std::isfinite(value);
       x.bitmap[i / 64] |= std::uint64_t{1} << (i % 64);
       unsent = e - value;

@@ -11,12 +11,32 @@
 
 namespace adaptive_train {
 
+using sparse_message::FormatOfPiece;
 using sparse_message::Header;
 using sparse_message::kNotFiniteFlag;
 using sparse_message::PieceEntry;
 using sparse_message::ValueBytes;
 
+namespace {
+
+/// Powers of two, which are stored as bfloat16: sign, 8 bits of exponent.
+void AppendFloat4(std::span<const kernels::BFloat16> values, int exponent,
+                  std::vector<std::byte>& out) {
+  const auto code = [exponent](kernels::BFloat16 value) {
+    const int above = (value.bits >> 7 & 0xff) - exponent;
+    assert(above >= 0 && above < kernels::kFloat4Powers);
+    return static_cast<unsigned>(value.bits >> 15 << 3 | above);
+  };
+  std::size_t i = 0;
+  for (; i + 2 <= values.size(); i += 2)
+    out.push_back(static_cast<std::byte>(code(values[i]) | code(values[i + 1]) << 4));
+  if (i < values.size()) out.push_back(static_cast<std::byte>(code(values[i])));
+}
+
+}  // namespace
+
 std::size_t MaxMessageBytes(PieceLengths pieces, ValueFormat format) {
+  format = FormatOfPiece(format, 0);
   std::size_t bytes = sizeof(Header) + pieces.size() * sizeof(PieceEntry);
   for (const std::int64_t length : pieces) {
     // All elements need no index; all but one need at most a bitmap.
@@ -36,10 +56,15 @@ std::uint64_t MessageChecksum(std::span<const std::byte> message) {
 }
 
 void SparseMessageWriter::Add(std::int64_t length, const std::uint64_t* bitmap, std::int64_t count,
-                              const void* values) {
-  pieces_.push_back({count, encoder_.AppendTo(indices_, length, bitmap, count)});
+                              const void* values, int exponent) {
+  pieces_.push_back({count, encoder_.AppendTo(indices_, length, bitmap, count), exponent});
+  const ValueFormat format = FormatOfPiece(format_, exponent);
+  if (format == ValueFormat::kFloat4) {
+    const auto* stored = static_cast<const kernels::BFloat16*>(values);
+    return AppendFloat4({stored, static_cast<std::size_t>(count)}, exponent, values_);
+  }
   const auto* bytes = static_cast<const std::byte*>(values);
-  values_.insert(values_.end(), bytes, bytes + ValueBytes(count, format_));
+  values_.insert(values_.end(), bytes, bytes + ValueBytes(count, format));
 }
 
 std::vector<std::byte> SparseMessageWriter::Finish() {
@@ -60,7 +85,8 @@ std::vector<std::byte> SparseMessageWriter::Finish() {
     const PieceEntry entry{.count = static_cast<std::uint32_t>(piece.count),
                            .index_bytes = static_cast<std::uint32_t>(piece.index.bytes),
                            .coding = static_cast<std::uint8_t>(piece.index.coding),
-                           .rice_bits = piece.index.rice_bits};
+                           .rice_bits = piece.index.rice_bits,
+                           .exponent = static_cast<std::uint8_t>(piece.exponent)};
     append(&entry, sizeof entry);
   }
   append(indices_.data(), indices_.size());

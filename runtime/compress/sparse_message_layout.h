@@ -9,7 +9,7 @@
 namespace adaptive_train::sparse_message {
 
 inline constexpr std::uint32_t kMagic = 0x4d535441;  // "ATSM"
-inline constexpr std::uint8_t kFormatVersion = 1;
+inline constexpr std::uint8_t kFormatVersion = 2;
 inline constexpr std::uint8_t kNotFiniteFlag = 1;
 
 struct Header {
@@ -31,13 +31,20 @@ struct PieceEntry {
   std::uint32_t index_bytes = 0;
   std::uint8_t coding = 0;
   std::uint8_t rice_bits = 0;
-  std::uint16_t zero = 0;
+  std::uint8_t exponent = 0;  // of kFloat4, see SparseMessageWriter::Add
+  std::uint8_t zero = 0;
 };
 static_assert(sizeof(PieceEntry) == 12);
 
-/// Bytes of as many values.
+/// Bytes of as many values of a piece.
 inline std::size_t ValueBytes(std::int64_t count, ValueFormat format) {
+  if (format == ValueFormat::kFloat4) return static_cast<std::size_t>(count + 1) / 2;
   return static_cast<std::size_t>(count * BytesOf(format));
+}
+
+/// The format of a piece's values in a message of `format`.
+inline ValueFormat FormatOfPiece(ValueFormat format, int exponent) {
+  return format == ValueFormat::kFloat4 && exponent == 0 ? ValueFormat::kBFloat16 : format;
 }
 
 }  // namespace adaptive_train::sparse_message

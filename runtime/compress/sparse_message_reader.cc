@@ -13,6 +13,7 @@
 
 namespace adaptive_train {
 
+using sparse_message::FormatOfPiece;
 using sparse_message::Header;
 using sparse_message::kFormatVersion;
 using sparse_message::kMagic;
@@ -37,6 +38,8 @@ tl::unexpected<Error> Refuse(std::string why) {
 /// exponent are set, and a bfloat16 is its upper half.
 template <ValueFormat format>
 struct Value {
+  explicit Value(int) {}
+
   using Bits = std::conditional_t<format == ValueFormat::kFloat32, std::uint32_t, std::uint16_t>;
   static constexpr Bits kExponent = static_cast<Bits>(0x7f80'0000U >> (32 - 8 * sizeof(Bits)));
 
@@ -45,7 +48,7 @@ struct Value {
     std::memcpy(&bits, values + i * sizeof bits, sizeof bits);
     return bits;
   }
-  static float At(const std::byte* values, std::size_t i) {
+  float At(const std::byte* values, std::size_t i) const {
     if constexpr (format == ValueFormat::kFloat32) {
       return std::bit_cast<float>(BitsAt(values, i));
     } else {
@@ -54,19 +57,33 @@ struct Value {
   }
 };
 
+template <>
+struct Value<ValueFormat::kFloat4> {
+  explicit Value(int exponent) : exponent_(static_cast<std::uint32_t>(exponent)) {}
+
+  float At(const std::byte* values, std::size_t i) const {
+    const auto code = static_cast<std::uint32_t>(values[i / 2]) >> (i % 2 * 4) & 0xfU;
+    return std::bit_cast<float>((code >> 3) << 31 | (exponent_ + (code & 7U)) << 23);
+  }
+
+ private:
+  std::uint32_t exponent_;
+};
+
 /// Calls element(place, value) for all elements of a piece, ascending, and mark(i, bits) with the
 /// bits of word i of its bitmap, in one or several parts.
 template <ValueFormat format, class Element, class Mark>
-void VisitPiece(const PieceIndex& index, const std::byte* values, Element element, Mark mark) {
+void VisitPiece(const PieceIndex& index, const std::byte* values, Value<format> value,
+                Element element, Mark mark) {
   std::size_t next = 0;
   const auto visit = [&](std::size_t place) {
-    element(place, Value<format>::At(values, next));
+    element(place, value.At(values, next));
     ++next;
   };
   switch (index.coding) {
     case IndexCoding::kNone: {
       const auto count = static_cast<std::size_t>(index.count);
-      for (std::size_t i = 0; i < count; ++i) element(i, Value<format>::At(values, i));
+      for (std::size_t i = 0; i < count; ++i) element(i, value.At(values, i));
       for (std::size_t i = 0; i < count / 64; ++i) mark(i, ~std::uint64_t{0});
       if (count % 64 != 0) mark(count / 64, (std::uint64_t{1} << count % 64) - 1);
       break;
@@ -89,21 +106,28 @@ void VisitPiece(const PieceIndex& index, const std::byte* values, Element elemen
 /// Calls visit(constant) with the format as a constant.
 template <class Visit>
 void WithFormat(ValueFormat format, Visit visit) {
-  if (format == ValueFormat::kFloat32) {
-    visit(std::integral_constant<ValueFormat, ValueFormat::kFloat32>());
-  } else {
-    visit(std::integral_constant<ValueFormat, ValueFormat::kBFloat16>());
+  switch (format) {
+    case ValueFormat::kFloat32:
+      return visit(std::integral_constant<ValueFormat, ValueFormat::kFloat32>());
+    case ValueFormat::kBFloat16:
+      return visit(std::integral_constant<ValueFormat, ValueFormat::kBFloat16>());
+    case ValueFormat::kFloat4:
+      return visit(std::integral_constant<ValueFormat, ValueFormat::kFloat4>());
   }
 }
 
+/// Powers of two that begin at an exponent that was checked are finite.
 bool AllFinite(std::span<const std::byte> values, ValueFormat format) {
   bool finite = true;
+  if (format == ValueFormat::kFloat4) return finite;
   WithFormat(format, [&](auto constant) {
-    using Of = Value<decltype(constant)::value>;
-    typename Of::Bits infinite = 0;  // no early end: this loop vectorizes
-    for (std::size_t i = 0; i < values.size() / sizeof infinite; ++i)
-      infinite |= (Of::BitsAt(values.data(), i) & Of::kExponent) == Of::kExponent;
-    finite = infinite == 0;
+    if constexpr (constant.value != ValueFormat::kFloat4) {
+      using Of = Value<constant.value>;
+      typename Of::Bits infinite = 0;  // no early end: this loop vectorizes
+      for (std::size_t i = 0; i < values.size() / sizeof infinite; ++i)
+        infinite |= (Of::BitsAt(values.data(), i) & Of::kExponent) == Of::kExponent;
+      finite = infinite == 0;
+    }
   });
   return finite;
 }
@@ -171,21 +195,36 @@ Result<SparseMessage> SparseMessage::Read(std::span<const std::byte> bytes, std:
 
 Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, PieceLengths pieces) {
   pieces_.reserve(pieces.size());
+  const int largest = format_ == ValueFormat::kFloat4 ? 255 - kernels::kFloat4Powers : 0;
   auto rest = payload.subspan(pieces.size() * sizeof(PieceEntry));
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto entry = Load<PieceEntry>(payload, i * sizeof(PieceEntry));
     auto index = ReadIndex(entry, pieces[i], rest);
     if (!index) return FailIn(fmt::format("piece {}", i), std::move(index.error()));
+    if (entry.exponent > largest)
+      return Refuse(fmt::format("piece {}: exponent {}, at most {}", i, entry.exponent, largest));
     rest = rest.subspan(index->bytes.size());
-    pieces_.push_back({*index});
+    pieces_.push_back({*index, entry.exponent});
   }
-  if (rest.size() != ValueBytes(count(), format_))
-    return Refuse(
-        fmt::format("{} bytes of values, expected {}", rest.size(), ValueBytes(count(), format_)));
-  if (!AllFinite(rest, format_)) return Refuse("a value is not finite");
+  return ReadValues(rest);
+}
+
+/// What is behind the indices.
+Result<void> SparseMessage::ReadValues(std::span<const std::byte> values) {
+  std::size_t expected = 0;
+  for (const Piece& piece : pieces_)
+    expected += ValueBytes(piece.index.count, FormatOfPiece(format_, piece.exponent));
+  if (values.size() != expected)
+    return Refuse(fmt::format("{} bytes of values, expected {}", values.size(), expected));
   for (Piece& piece : pieces_) {
-    piece.values = rest.data();
-    rest = rest.subspan(ValueBytes(piece.index.count, format_));
+    const ValueFormat format = FormatOfPiece(format_, piece.exponent);
+    const auto own = values.first(ValueBytes(piece.index.count, format));
+    if (!AllFinite(own, format)) return Refuse("a value is not finite");
+    if (format == ValueFormat::kFloat4 && piece.index.count % 2 != 0 &&
+        own.back() >> 4 != std::byte{0})
+      return Refuse("half a byte too much");
+    piece.values = own.data();
+    values = values.subspan(own.size());
   }
   return {};
 }
@@ -201,9 +240,10 @@ void SparseMessage::AddTo(std::span<float> sum, std::span<std::uint64_t> bitmaps
   std::uint64_t* marks = bitmaps.data();
   for (const Piece& piece : pieces_) {
     assert(piece.index.length <= sum.data() + sum.size() - to);
-    WithFormat(format_, [&](auto format) {
-      VisitPiece<decltype(format)::value>(
-          piece.index, piece.values, [to](std::size_t i, float value) { to[i] += value; },
+    WithFormat(FormatOfPiece(format_, piece.exponent), [&](auto format) {
+      VisitPiece<format.value>(
+          piece.index, piece.values, Value<format.value>(piece.exponent),
+          [to](std::size_t i, float value) { to[i] += value; },
           [marks](std::size_t i, std::uint64_t bits) { marks[i] |= bits; });
     });
     to += piece.index.length;
@@ -217,10 +257,10 @@ void SparseMessage::WriteTo(std::span<float> out) const {
   float* to = out.data();
   for (const Piece& piece : pieces_) {
     assert(piece.index.length <= out.data() + out.size() - to);
-    WithFormat(format_, [&](auto format) {
-      VisitPiece<decltype(format)::value>(
-          piece.index, piece.values, [to](std::size_t i, float value) { to[i] = value; },
-          [](std::size_t, std::uint64_t) {});
+    WithFormat(FormatOfPiece(format_, piece.exponent), [&](auto format) {
+      VisitPiece<format.value>(
+          piece.index, piece.values, Value<format.value>(piece.exponent),
+          [to](std::size_t i, float value) { to[i] = value; }, [](std::size_t, std::uint64_t) {});
     });
     to += piece.index.length;
   }

@@ -83,7 +83,7 @@ struct ControlChannel::State {
   FrameReader reader;
   char block[8192];
   std::deque<std::string> outgoing;  // the first is being written
-  Clock::time_point heard = Clock::now();
+  Clock::time_point heard = Clock::now(), ticked = heard;
   bool closing = false;
 
   std::atomic<bool> stop_asked{false};
@@ -161,7 +161,12 @@ void ControlChannel::State::Tick() {
   tick.expires_after(kHeartbeatPeriod);
   tick.async_wait([this](const boost::system::error_code& error) {
     if (error || closing) return;
-    if (Clock::now() - heard > kLauncherSilenceLimit) {
+    // If this side was held up (a suspended machine, a stopped process), what the launcher said
+    // meanwhile may still be unread.
+    const auto now = Clock::now();
+    if (now - ticked > 2 * kHeartbeatPeriod) heard = now;
+    ticked = now;
+    if (now - heard > kLauncherSilenceLimit) {
       LoseLauncher(fmt::format("nothing heard for {} s", kLauncherSilenceLimit.count() / 1000));
     }
     Enqueue(Heartbeat{});
@@ -178,7 +183,7 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::Connect(Settings setting
   state->socket = std::move(*socket);
   boost::system::error_code ignored;
   state->socket.set_option(tcp::no_delay(true), ignored);
-  state->heard = Clock::now();
+  state->heard = state->ticked = Clock::now();
   state->Enqueue(settings.hello);
   state->Read();
   state->Tick();

@@ -52,12 +52,18 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
     select.residuals = ResidualsAt(piece.begin);
     select.threshold = ThresholdOf(piece, density);
     select.keep = keep;
-    select.format = format;
+    const bool powers = format == kernels::ValueFormat::kFloat4 && select.threshold > 0;
+    select.format = powers || format == kernels::ValueFormat::kFloat32
+                        ? format
+                        : kernels::ValueFormat::kBFloat16;
     select.bitmap = bitmap;
     select.values = values;
     const kernels::Selected selected = device_.Select(select);
     const std::size_t words = BitmapWords(select.count);
-    all.pieces.push_back({{bitmap, words}, selected.count, values});
+    all.pieces.push_back({{bitmap, words},
+                          selected.count,
+                          values,
+                          powers ? kernels::SmallestPower(select.threshold) : 0});
     all.count += selected.count;
     all.finite = all.finite && selected.finite;
     bitmap += words;

@@ -17,12 +17,16 @@ constexpr std::uint64_t kExchange = std::uint64_t{1} << 15, kSums = std::uint64_
 /// One collective's number further.
 constexpr std::uint64_t kNextLane = std::uint64_t{1} << 16;
 
+std::size_t CountOf(std::span<const std::uint64_t> bitmap) {
+  std::size_t count = 0;
+  for (const std::uint64_t word : bitmap) count += static_cast<std::size_t>(std::popcount(word));
+  return count;
+}
+
 /// The values of a piece's selected elements, as they are sent.
 template <class T>
 std::vector<T> Selected(const float* sums, std::span<const std::uint64_t> bitmap) {
-  std::size_t count = 0;
-  for (const std::uint64_t word : bitmap) count += static_cast<std::size_t>(std::popcount(word));
-  std::vector<T> values(count);
+  std::vector<T> values(CountOf(bitmap));
   T* out = values.data();
   for (const std::uint64_t word : bitmap) {
     for (std::uint64_t left = word; left != 0; left &= left - 1)
@@ -32,19 +36,37 @@ std::vector<T> Selected(const float* sums, std::span<const std::uint64_t> bitmap
   return values;
 }
 
-/// Adds the pieces of a chunk's sum to a message; false if a value as sent is not finite.
+/// Adds a piece of a chunk's sum to a message; false if a value as sent is not finite.
 template <class T>
-bool AddPieces(SparseMessageWriter& writer, PieceLengths pieces, const float* sums,
-               std::span<const std::uint64_t> bitmap) {
+bool AddPiece(SparseMessageWriter& writer, std::int64_t length, const float* sums,
+              std::span<const std::uint64_t> bitmap) {
+  const std::vector<T> values = Selected<T>(sums, bitmap);
   bool finite = true;
-  for (const std::int64_t length : pieces) {
-    const auto words = bitmap.first(BitmapWords(length));
-    const std::vector<T> values = Selected<T>(sums, words);
-    for (const T value : values) finite &= std::isfinite(kernels::ToFloat(value));
-    writer.Add(length, words.data(), static_cast<std::int64_t>(values.size()), values.data());
-    sums += length;
-    bitmap = bitmap.subspan(words.size());
+  for (const T value : values) finite &= std::isfinite(kernels::ToFloat(value));
+  writer.Add(length, bitmap.data(), static_cast<std::int64_t>(values.size()), values.data());
+  return finite;
+}
+
+/// The same in powers of two, of which `exponent` is the least; takes what is nearer to 0 from
+/// `bitmap`.
+bool AddPowers(SparseMessageWriter& writer, std::int64_t length, const float* sums, int exponent,
+               std::span<std::uint64_t> bitmap) {
+  std::vector<kernels::BFloat16> values(CountOf(bitmap));
+  const int most = exponent + kernels::kFloat4Powers - 1;
+  bool finite = true;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < bitmap.size(); ++i) {
+    ForEachBit(bitmap[i], 64 * i, [&](std::size_t place) {
+      const float sum = sums[place];
+      finite &= std::isfinite(sum);
+      const int power = kernels::NearestPower(std::abs(sum));
+      const unsigned sign = std::signbit(sum) ? 0x8000U : 0;
+      values[count].bits = static_cast<std::uint16_t>(sign | std::min(power, most) << 7);
+      count += power >= exponent ? 1 : 0;
+      if (power < exponent) bitmap[i] &= ~(std::uint64_t{1} << place % 64);
+    });
   }
+  writer.Add(length, bitmap.data(), static_cast<std::int64_t>(count), values.data(), exponent);
   return finite;
 }
 
@@ -82,6 +104,7 @@ void OwnerExchange::Start() {
   std::size_t words = 0;
   for (const std::int64_t length : order_.chunks.pieces[Own()]) words += BitmapWords(length);
   union_.resize(words);
+  exponents_.assign(order_.chunks.pieces[Own()].size(), UINT8_MAX);
   // All receives first: a message that nothing waits for is then always one too many.
   for (std::size_t i = 1; i < Size(); ++i) {
     const std::size_t peer = (Own() + i) % Size();
@@ -172,7 +195,11 @@ void OwnerExchange::AddInOrder() {
   for (; added_ < Size() && messages_[added_].message; ++added_) {
     const SparseMessage& message = *messages_[added_].message;
     sum_finite_ &= message.finite();
-    if (sum_finite_) message.AddTo(sum_, union_);
+    if (sum_finite_) {
+      message.AddTo(sum_, union_);
+      for (std::size_t i = 0; i < exponents_.size(); ++i)
+        exponents_[i] = std::min(exponents_[i], message.ExponentOf(i));
+    }
     messages_[added_] = {};
   }
 }
@@ -192,11 +219,20 @@ void OwnerExchange::EndOfMessages() {
 
 std::vector<std::byte> OwnerExchange::PackedSum() {
   SparseMessageWriter writer(order_.chunks.bucket, order_.format);
-  if (sum_finite_) {
-    const PieceLengths pieces = order_.chunks.pieces[Own()];
-    sum_finite_ = order_.format == ValueFormat::kFloat32
-                      ? AddPieces<float>(writer, pieces, sum_.data(), union_)
-                      : AddPieces<kernels::BFloat16>(writer, pieces, sum_.data(), union_);
+  const PieceLengths pieces = order_.chunks.pieces[Own()];
+  const float* sums = sum_.data();
+  std::span<std::uint64_t> bitmap = union_;
+  for (std::size_t i = 0; sum_finite_ && i < pieces.size(); ++i) {
+    const auto words = bitmap.first(BitmapWords(pieces[i]));
+    if (order_.format == ValueFormat::kFloat32) {
+      sum_finite_ = AddPiece<float>(writer, pieces[i], sums, words);
+    } else if (exponents_[i] == 0) {
+      sum_finite_ = AddPiece<kernels::BFloat16>(writer, pieces[i], sums, words);
+    } else {
+      sum_finite_ = AddPowers(writer, pieces[i], sums, exponents_[i], words);
+    }
+    sums += pieces[i];
+    bitmap = bitmap.subspan(words.size());
   }
   if (!sum_finite_) writer.NotFinite();
   return writer.Finish();

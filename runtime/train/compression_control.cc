@@ -32,7 +32,8 @@ std::vector<std::size_t> LayersWithMatrix(const ParameterLayout& layout) {
 }
 
 kernels::ValueFormat FormatOf(const std::string& values) {
-  return values == "fp32" ? kernels::ValueFormat::kFloat32 : kernels::ValueFormat::kBFloat16;
+  if (values == "fp32") return kernels::ValueFormat::kFloat32;
+  return values == "fp4" ? kernels::ValueFormat::kFloat4 : kernels::ValueFormat::kBFloat16;
 }
 
 }  // namespace

@@ -56,6 +56,20 @@ long_run() {
   ends_with 5
 }
 
+@test "all processes SIGSTOPped for 10 s, as on a suspended machine: the run goes on" {
+  long_run
+  kill -STOP "$launcher" "${ranks[@]}"
+  local before
+  before=$(wc -l <"$work/run/metrics.jsonl")
+  sleep 10
+  kill -CONT "$launcher" "${ranks[@]}"
+  sleep 3
+  kill -0 "$launcher" "${ranks[@]}"
+  (($(wc -l <"$work/run/metrics.jsonl") > before + 1))
+  kill -KILL "$launcher"
+  wait_until 12 all_gone "${ranks[@]}"
+}
+
 @test "a hung fence costs one retry, not the job; retries are in the store" {
   cp "$fakes/libhung_fence.so" "$work/"
   echo 1 >"$work/HUNG_FENCES"

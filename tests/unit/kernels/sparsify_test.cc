@@ -17,7 +17,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr ValueFormat kFormats[] = {ValueFormat::kFloat32, ValueFormat::kBFloat16};
+constexpr ValueFormat kFormats[] = {ValueFormat::kFloat32, ValueFormat::kBFloat16,
+                                    ValueFormat::kFloat4};
 
 /// The smallest float that rounds to infinity in bfloat16, and the one before it.
 const float kTooLarge = std::bit_cast<float>(0x7f7f8000U);
@@ -220,6 +221,36 @@ TEST(Select, KnowsEveryKindOfNumber) {
   }
 }
 
+TEST(Select, RoundsToEightPowersOfTwoFromTheThresholdOn) {
+  const SelectCase<float> a_case{.gradients = {1, -1.4375F, 1.5F, -3, 100, -1000, 0.75F, 0.5F},
+                                 .residuals = std::vector<float>(8),
+                                 .threshold = 0.625,
+                                 .format = ValueFormat::kFloat4};
+  reference::ReferenceDevice<float> oracle;
+  const auto expect = [&](auto& device, const std::string& name) {
+    const auto picked = Select(device, a_case);
+    EXPECT_EQ((std::vector<float>{1, -1, 2, -4, 64, -64, 1}), picked.values) << name;
+    EXPECT_EQ((std::vector<float>{0, -0.4375F, -0.5F, 1, 36, -936, -0.25F, 0.5F}), picked.residuals)
+        << name;
+  };
+  expect(oracle, "reference");
+  OnEveryDevice(expect);
+}
+
+TEST(Float4, PowersAreTheNearestOnes) {
+  EXPECT_EQ(127, NearestPower(1));
+  EXPECT_EQ(127, NearestPower(std::nextafter(1.5F, 0.0F)));
+  EXPECT_EQ(128, NearestPower(1.5F));
+  EXPECT_EQ(0, NearestPower(0));
+  EXPECT_EQ(0, NearestPower(0x1p-128F));
+  EXPECT_EQ(1, NearestPower(0x1p-127F));
+  EXPECT_EQ(255, NearestPower(INFINITY));
+  EXPECT_EQ(126, SmallestPower(0.7));
+  EXPECT_EQ(127, SmallestPower(0.75));
+  EXPECT_EQ(1, SmallestPower(0));
+  EXPECT_EQ(247, SmallestPower(kInfinity));
+}
+
 // The sum in double is exact: float's could hide what rounding lost.
 TEST(Select, LosesNothing) {
   SelectCase<float> a_case{RandomFloats(10007, 3), RandomFloats(10007, 4), 0.7};
@@ -228,7 +259,8 @@ TEST(Select, LosesNothing) {
     a_case.gradients[i] = std::ldexp(a_case.gradients[i], scale);
     a_case.residuals[i] = std::ldexp(a_case.residuals[i], scale);
   }
-  for (const ValueFormat format : kFormats) {
+  // Where kFloat4's largest power ends far below e the difference is no float.
+  for (const ValueFormat format : {ValueFormat::kFloat32, ValueFormat::kBFloat16}) {
     a_case.format = format;
     OnEveryDevice([&](auto& device, const std::string& name) {
       const auto picked = Select(device, a_case);

@@ -1,6 +1,7 @@
 // Random selections, and what a message of them has to bring, in plain loops.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -37,7 +38,17 @@ inline Selection Select(std::int64_t length, double density, std::uint64_t seed,
   return selection;
 }
 
-inline void AddTo(SparseMessageWriter& writer, const Selection& selection, ValueFormat format) {
+/// `selection` with values that are one of eight powers of two, the least 2^(exponent - 127).
+inline Selection Powers(Selection selection, int exponent) {
+  for (float& value : selection.values) {
+    const int which = static_cast<int>(value * 64) & 7;
+    value = std::copysign(std::ldexp(1.0F, exponent - 127 + which), value);
+  }
+  return selection;
+}
+
+inline void AddTo(SparseMessageWriter& writer, const Selection& selection, ValueFormat format,
+                  int exponent = 0) {
   if (format == ValueFormat::kFloat32) {
     writer.Add(selection.length, selection.bitmap.data(), selection.count(),
                selection.values.data());
@@ -45,7 +56,8 @@ inline void AddTo(SparseMessageWriter& writer, const Selection& selection, Value
   }
   std::vector<kernels::BFloat16> rounded;
   for (const float value : selection.values) rounded.push_back(kernels::ToBFloat16(value));
-  writer.Add(selection.length, selection.bitmap.data(), selection.count(), rounded.data());
+  writer.Add(selection.length, selection.bitmap.data(), selection.count(), rounded.data(),
+             exponent);
 }
 
 inline std::vector<std::byte> MessageOf(const std::vector<Selection>& pieces, ValueFormat format,

@@ -11,7 +11,8 @@
 namespace adaptive_train {
 namespace {
 
-constexpr ValueFormat kFormats[] = {ValueFormat::kFloat32, ValueFormat::kBFloat16};
+constexpr ValueFormat kFormats[] = {ValueFormat::kFloat32, ValueFormat::kBFloat16,
+                                    ValueFormat::kFloat4};
 constexpr std::uint32_t kBucket = 3;
 
 /// What AddTo has to make of `sum` and `bitmaps`.
@@ -28,9 +29,9 @@ void PlainAdd(const std::vector<Selection>& pieces, std::vector<float>& sum,
   }
 }
 
-void ExpectRoundTrip(const std::vector<Selection>& pieces, ValueFormat format) {
+void ExpectRead(const std::vector<Selection>& pieces, ValueFormat format,
+                const std::vector<std::byte>& bytes) {
   const auto lengths = LengthsOf(pieces);
-  const auto bytes = MessageOf(pieces, format, kBucket);
   EXPECT_LE(bytes.size(), MaxMessageBytes(lengths, format));
   const auto message = SparseMessage::Read(bytes, kBucket, format, lengths);
   ASSERT_TRUE(message) << message.error().message;
@@ -61,6 +62,34 @@ void ExpectRoundTrip(const std::vector<Selection>& pieces, ValueFormat format) {
   message->AddTo(out, marks);
   EXPECT_TRUE(out == expected);
   EXPECT_TRUE(marks == expected_marks);
+}
+
+void ExpectRoundTrip(const std::vector<Selection>& pieces, ValueFormat format) {
+  ExpectRead(pieces, format, MessageOf(pieces, format, kBucket));
+}
+
+TEST(SparseMessage, RoundTripsOfPowersOfTwo) {
+  for (const int exponent : {1, 120, 247}) {
+    for (const double density : {0.0, 0.05, 0.3, 1.0}) {
+      SparseMessageWriter writer(kBucket, ValueFormat::kFloat4);
+      std::vector<Selection> pieces;
+      for (const std::int64_t length : {0, 1, 2, 63, 64, 997}) {
+        pieces.push_back(Powers(Select(length, density, 21), exponent));
+        AddTo(writer, pieces.back(), ValueFormat::kFloat4, exponent);
+        pieces.push_back(Select(length, density, 22));  // bfloat16 in between
+        AddTo(writer, pieces.back(), ValueFormat::kFloat4);
+      }
+      ExpectRead(pieces, ValueFormat::kFloat4, writer.Finish());
+    }
+  }
+}
+
+TEST(SparseMessage, BitsPerParameterOfPowersOfTwo) {
+  const Selection piece = Powers(Select(262144, 0.3, 5), 120);
+  SparseMessageWriter writer(kBucket, ValueFormat::kFloat4);
+  AddTo(writer, piece, ValueFormat::kFloat4, 120);
+  const double bits = 1 + 4 * static_cast<double>(piece.count()) / 262144;
+  EXPECT_LE(8.0 * static_cast<double>(writer.Finish().size()) / 262144, bits + 0.01);
 }
 
 TEST(SparseMessage, RoundTripsOfOnePiece) {
