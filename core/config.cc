@@ -200,7 +200,7 @@ const std::vector<Key>& Keys() {
       Number("compression.beta", &C::compression, &CompressionConfig::beta, 0, 1),
       Integer("compression.flush_every", &C::compression, &CompressionConfig::flush_every, 0),
       Choice("compression.flush", &C::compression, &CompressionConfig::flush, {"send", "drop"}),
-      Choice("compression.values", &C::compression, &CompressionConfig::values, {"fp32", "bf16", "fp4"}),
+      Choice("compression.values", &C::compression, &CompressionConfig::values, {"fp32", "bf16", "fp8"}),
       Text("checkpoint.dir", &C::checkpoint, &CheckpointConfig::dir,
            "the path of a folder, or \"auto\" for RUN_DIR/checkpoints"),
       Text("checkpoint.start", &C::checkpoint, &CheckpointConfig::start,

@@ -10,26 +10,29 @@
 
 namespace adaptive_train::kernels {
 
-/// How selected values are sent. kFloat4 is a sign and three bits of exponent (E3M0): one of eight
-/// powers of two.
-enum class ValueFormat : std::uint8_t { kFloat32, kBFloat16, kFloat4 };
+/// How selected values are sent. kFloat8 is a sign, five bits of exponent and two of the fraction
+/// (E5M2), with an exponent that begins where it is needed: one of 128 sizes.
+enum class ValueFormat : std::uint8_t { kFloat32, kBFloat16, kFloat8 };
 
-inline constexpr int kFloat4Powers = 8;
+inline constexpr int kFloat8Sizes = 128;
+/// Sizes with two bits of fraction are numbered as a float32's bits without the lowest 21.
+inline constexpr int kFloat8Shift = 21;
 
-/// The power of two, as a float32's biased exponent, that a size is nearest to, the larger one of
-/// two; 0 where the size is nearer to 0 than to 2^-126, 255 where it is infinite or next to it.
-constexpr int NearestPower(float size) {
-  return static_cast<int>((std::bit_cast<std::uint32_t>(size) + 0x40'0000U) >> 23 & 0xffU);
+/// The number of the size that `size` is nearest to, the larger one of two: 0 is 0, 1020 infinity.
+constexpr int NearestSize(float size) {
+  const auto bits = std::bit_cast<std::uint32_t>(size) & 0x7fff'ffffU;
+  return static_cast<int>((bits + (1U << (kFloat8Shift - 1))) >> kFloat8Shift);
 }
 
-/// The smallest of the eight powers where a threshold is given, as a biased exponent: the nearest
-/// to it, or the next from which on all eight are normal and finite.
-constexpr int SmallestPower(double threshold) {
-  const auto size = static_cast<float>(std::min(threshold, 0x1p127));
-  return std::clamp(NearestPower(size), 1, 255 - kFloat4Powers);
+/// The smallest of the 128 sizes where a threshold is given: the nearest to it, or the next from
+/// which on all are normal and finite.
+inline constexpr int kLeastSmallest = 4, kMostSmallest = 1020 - kFloat8Sizes;
+constexpr int SmallestSize(double threshold) {
+  const auto size = static_cast<float>(std::clamp(threshold, 0.0, 0x1p127));
+  return std::clamp(NearestSize(size), kLeastSmallest, kMostSmallest);
 }
 
-/// Bytes of one value as Select stores it; a kFloat4 is stored as the bfloat16 that is equal to it.
+/// Bytes of one value as Select stores it; a kFloat8 is stored as the bfloat16 that is equal to it.
 constexpr std::int64_t BytesOf(ValueFormat format) {
   return format == ValueFormat::kFloat32 ? 4 : 2;
 }
@@ -37,8 +40,8 @@ constexpr std::int64_t BytesOf(ValueFormat format) {
 /// With e[i] = gradients[i] + residuals[i]: selects every i with |e[i]| >= threshold (threshold 0:
 /// all of them), in ascending order, and feeds back what is not sent:
 ///   bit i % 64 of bitmap[i / 64] says whether i is selected; the bits past the end are 0
-///   values[k] = e of the k-th selected i, rounded to `format` to nearest even; to kFloat4: the
-///   nearest of the eight powers from SmallestPower(threshold) on, with its sign
+///   values[k] = e of the k-th selected i, rounded to `format` to nearest even; to kFloat8: the
+///   nearest of the sizes from SmallestSize(threshold) on, with its sign
 ///   residuals[i] = e[i] - (the value as sent where i is selected, else 0) - (1 - keep)
 ///   residuals[i]
 /// so that with keep = 1 nothing is lost: the difference to a rounded value is exact. With less it

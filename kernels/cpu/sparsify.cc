@@ -27,8 +27,8 @@ constexpr std::int64_t kBlock = 64;  // elements of a word of the bitmap
 /// A float's size is ordered as its bits without the sign.
 HWY_INLINE Words SizeBits(Floats x) { return ToBits(hn::Abs(x)); }
 
-/// A value of format kFloat4 as it is stored: the bits of a bfloat16.
-struct Float4 {
+/// A value of format kFloat8 as it is stored: the bits of a bfloat16.
+struct Float8 {
   std::uint16_t bits;
 };
 
@@ -36,16 +36,16 @@ struct Float4 {
 struct Pass {
   float threshold;
   float decay;
-  std::uint32_t smallest, largest;  // of kFloat4's sizes, as a float's bits
+  std::uint32_t smallest, largest;  // of kFloat8's sizes, as a float's bits
 };
 
 /// e rounded to the format of the values; NaN, which is never sent, may become anything.
 HWY_INLINE Floats AsSent(Floats e, const Pass&, const float*) { return e; }
-HWY_INLINE Floats AsSent(Floats e, const Pass& pass, const Float4*) {
-  const Words sign = SetBits(0x80000000), exponent = SetBits(0x7f800000);
-  const Words power = hn::And(hn::Add(SizeBits(e), SetBits(0x400000)), exponent);
-  const Words size = hn::Min(hn::Max(power, SetBits(pass.smallest)), SetBits(pass.largest));
-  return FromBits(hn::Or(size, hn::And(ToBits(e), sign)));
+HWY_INLINE Floats AsSent(Floats e, const Pass& pass, const Float8*) {
+  const Words half = SetBits(1U << (kFloat8Shift - 1)), kept = SetBits(~0U << kFloat8Shift);
+  const Words nearest = hn::And(hn::Add(SizeBits(e), half), kept);
+  const Words size = hn::Min(hn::Max(nearest, SetBits(pass.smallest)), SetBits(pass.largest));
+  return FromBits(hn::Or(size, hn::And(ToBits(e), SetBits(0x80000000))));
 }
 HWY_INLINE Floats AsSent(Floats e, const Pass&, const BFloat16*) {
   const Words bits = ToBits(e), odd = hn::And(hn::ShiftRight<16>(bits), SetBits(1));
@@ -137,7 +137,7 @@ HWY_INLINE std::uint64_t SelectRest(std::int64_t count, const float* gradients, 
 /// The largest finite size that rounds to a finite value.
 constexpr std::uint32_t kInfinity = 0x7f800000;
 constexpr std::uint32_t LargestSent(const float*) { return kInfinity - 1; }
-constexpr std::uint32_t LargestSent(const Float4*) { return kInfinity - 1; }
+constexpr std::uint32_t LargestSent(const Float8*) { return kInfinity - 1; }
 constexpr std::uint32_t LargestSent(const BFloat16*) { return kInfinity - 0x8001; }
 
 template <bool kFeedback, class E>
@@ -165,9 +165,9 @@ Selected SelectFloats(const SelectArguments<float>& x) {
   if (static_cast<double>(threshold) < x.threshold) {
     threshold = std::nextafter(threshold, std::numeric_limits<float>::infinity());
   }
-  const auto smallest = static_cast<std::uint32_t>(SmallestPower(x.threshold));
-  const Pass pass{threshold, static_cast<float>(1 - x.keep), smallest << 23,
-                  (smallest + kFloat4Powers - 1) << 23};
+  const auto smallest = static_cast<std::uint32_t>(SmallestSize(x.threshold));
+  const Pass pass{threshold, static_cast<float>(1 - x.keep), smallest << kFloat8Shift,
+                  (smallest + kFloat8Sizes - 1) << kFloat8Shift};
   const auto with = [&](auto* values) HWY_ATTR {
     return x.residuals != nullptr ? SelectAs<true>(x, pass, values)
                                   : SelectAs<false>(x, pass, values);
@@ -175,8 +175,8 @@ Selected SelectFloats(const SelectArguments<float>& x) {
   switch (x.format) {
     case ValueFormat::kFloat32:
       return with(static_cast<float*>(x.values));
-    case ValueFormat::kFloat4:
-      return with(static_cast<Float4*>(x.values));
+    case ValueFormat::kFloat8:
+      return with(static_cast<Float8*>(x.values));
     case ValueFormat::kBFloat16:
       break;
   }

@@ -23,10 +23,10 @@ float ToOdd(double e) {
   return std::bit_cast<float>(below ? bits + 1 : bits - 1);
 }
 
-float ToFloat4(float e, double threshold) {
-  const int smallest = SmallestPower(threshold);
-  const int power = std::clamp(NearestPower(std::abs(e)), smallest, smallest + kFloat4Powers - 1);
-  return std::copysign(std::ldexp(1.0F, power - 127), e);
+float ToFloat8(float e, double threshold) {
+  const int smallest = SmallestSize(threshold);
+  const int size = std::clamp(NearestSize(e), smallest, smallest + kFloat8Sizes - 1);
+  return std::copysign(std::bit_cast<float>(static_cast<std::uint32_t>(size) << kFloat8Shift), e);
 }
 
 /// Stores e, rounded, as values[k]; returns the value as stored.
@@ -36,7 +36,7 @@ float Put(E e, const SelectArguments<T>& x, std::int64_t k) {
     return static_cast<float*>(x.values)[k] = static_cast<float>(e);
   }
   const float odd = ToOdd(e);
-  const float rounded = x.format == ValueFormat::kFloat4 ? ToFloat4(odd, x.threshold) : odd;
+  const float rounded = x.format == ValueFormat::kFloat8 ? ToFloat8(odd, x.threshold) : odd;
   return ToFloat(static_cast<BFloat16*>(x.values)[k] = ToBFloat16(rounded));
 }
 

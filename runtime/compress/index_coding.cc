@@ -170,17 +170,19 @@ IndexCode IndexEncoder::AppendTo(std::vector<std::byte>& out, std::int64_t lengt
                                  const std::uint64_t* bitmap, std::int64_t count) {
   assert(count >= 0 && count <= length && length <= kMaxPieceLength);
   if (count == 0 || count == length) return {};
+  const std::size_t bitmap_bytes = BytesOfBits(static_cast<std::uint64_t>(length));
+  const auto append_bitmap = [&] {
+    const auto* bytes = reinterpret_cast<const std::byte*>(bitmap);
+    out.insert(out.end(), bytes, bytes + bitmap_bytes);
+    return IndexCode{IndexCoding::kBitmap, 0, bitmap_bytes};
+  };
+  if (count >= length / kBitmapShare) return append_bitmap();
   places_.resize(static_cast<std::size_t>(count) + 1);
   FindPlaces(length, bitmap, places_.data());
   const Places places = Places(places_).first(static_cast<std::size_t>(count));
   const RiceSize rice = BestRice(places);
   const std::size_t begin = out.size();
-  const std::size_t bitmap_bytes = BytesOfBits(static_cast<std::uint64_t>(length));
-  if (rice.bytes() >= bitmap_bytes) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(bitmap);
-    out.insert(out.end(), bytes, bytes + bitmap_bytes);
-    return {IndexCoding::kBitmap, 0, bitmap_bytes};
-  }
+  if (rice.bytes() >= bitmap_bytes) return append_bitmap();
   out.resize(begin + rice.bytes());
   PackRemainders(places, rice.rice_bits, out.data() + begin);
   PackQuotients(places, rice.rice_bits, out.data() + begin + BytesOfBits(rice.remainders));

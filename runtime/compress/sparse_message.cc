@@ -19,18 +19,16 @@ using sparse_message::ValueBytes;
 
 namespace {
 
-/// Powers of two, which are stored as bfloat16: sign, 8 bits of exponent.
-void AppendFloat4(std::span<const kernels::BFloat16> values, int exponent,
+/// Sizes with two bits of fraction, which are stored as bfloat16, with seven.
+void AppendFloat8(std::span<const kernels::BFloat16> values, int smallest,
                   std::vector<std::byte>& out) {
-  const auto code = [exponent](kernels::BFloat16 value) {
-    const int above = (value.bits >> 7 & 0xff) - exponent;
-    assert(above >= 0 && above < kernels::kFloat4Powers);
-    return static_cast<unsigned>(value.bits >> 15 << 3 | above);
-  };
-  std::size_t i = 0;
-  for (; i + 2 <= values.size(); i += 2)
-    out.push_back(static_cast<std::byte>(code(values[i]) | code(values[i + 1]) << 4));
-  if (i < values.size()) out.push_back(static_cast<std::byte>(code(values[i])));
+  std::size_t at = out.size();
+  out.resize(at + values.size());
+  for (const kernels::BFloat16 value : values) {
+    const int above = (value.bits >> 5 & 0x3ff) - smallest;
+    assert(above >= 0 && above < kernels::kFloat8Sizes);
+    out[at++] = static_cast<std::byte>(value.bits >> 15 << 7 | above);
+  }
 }
 
 }  // namespace
@@ -56,12 +54,12 @@ std::uint64_t MessageChecksum(std::span<const std::byte> message) {
 }
 
 void SparseMessageWriter::Add(std::int64_t length, const std::uint64_t* bitmap, std::int64_t count,
-                              const void* values, int exponent) {
-  pieces_.push_back({count, encoder_.AppendTo(indices_, length, bitmap, count), exponent});
-  const ValueFormat format = FormatOfPiece(format_, exponent);
-  if (format == ValueFormat::kFloat4) {
+                              const void* values, int smallest) {
+  pieces_.push_back({count, encoder_.AppendTo(indices_, length, bitmap, count), smallest});
+  const ValueFormat format = FormatOfPiece(format_, smallest);
+  if (format == ValueFormat::kFloat8) {
     const auto* stored = static_cast<const kernels::BFloat16*>(values);
-    return AppendFloat4({stored, static_cast<std::size_t>(count)}, exponent, values_);
+    return AppendFloat8({stored, static_cast<std::size_t>(count)}, smallest, values_);
   }
   const auto* bytes = static_cast<const std::byte*>(values);
   values_.insert(values_.end(), bytes, bytes + ValueBytes(count, format));
@@ -86,7 +84,7 @@ std::vector<std::byte> SparseMessageWriter::Finish() {
                            .index_bytes = static_cast<std::uint32_t>(piece.index.bytes),
                            .coding = static_cast<std::uint8_t>(piece.index.coding),
                            .rice_bits = piece.index.rice_bits,
-                           .exponent = static_cast<std::uint8_t>(piece.exponent)};
+                           .smallest = static_cast<std::uint16_t>(piece.smallest)};
     append(&entry, sizeof entry);
   }
   append(indices_.data(), indices_.size());

@@ -5,12 +5,11 @@
 //
 //   header   magic, format version, value format, flags, bucket, pieces, payload bytes, checksum:
 //            XXH3 of all that follows, seeded with XXH3 of the header before the checksum
-//   pieces   per piece: elements sent, bytes of the index, index coding, its parameter, exponent
+//   pieces   per piece: elements sent, bytes of the index, index coding, its parameter, smallest
 //   indices  piece after piece: nothing where all or no elements are there, a bitmap, or Rice codes
-//            of the gaps (see index_coding.h), whichever is shortest
-//   values   of all pieces, float32, bfloat16, or 4 bits: the sign (bit 3) and a power of two above
-//            the piece's exponent; the first of two lies in a byte's lower half, and half a byte at
-//            the end of a piece is 0
+//            of the gaps (see index_coding.h)
+//   values   of all pieces, float32, bfloat16, or bytes: the sign (bit 7) and how many sizes above
+//            the piece's smallest (kernels/sparsify.h)
 //
 // All numbers are little-endian. A message that says that a value of the chunk is not finite is the
 // header alone, with 0 pieces.
@@ -50,11 +49,11 @@ class SparseMessageWriter {
   /// The next piece: `count` of its `length` elements, those whose bits are set in `bitmap`
   /// (ceil(length / 64) words, zeros past the end; not read where all or no elements are there),
   /// with their values, as kernels::Select stores them, in ascending order of their places. A value
-  /// that is not finite makes a message that nobody accepts: say NotFinite. In a message of kFloat4
-  /// `exponent` is the biased one of the smallest of the eight powers of two that the values are,
-  /// or 0: the piece has bfloat16 values.
+  /// that is not finite makes a message that nobody accepts: say NotFinite. In a message of kFloat8
+  /// `smallest` is the number of the smallest of the 128 sizes that the values are, or 0: the piece
+  /// has bfloat16 values.
   void Add(std::int64_t length, const std::uint64_t* bitmap, std::int64_t count, const void* values,
-           int exponent = 0);
+           int smallest = 0);
   /// A chunk with a value that is not finite: the message will carry that word and nothing else.
   void NotFinite() { finite_ = false; }
   std::vector<std::byte> Finish();
@@ -63,7 +62,7 @@ class SparseMessageWriter {
   struct Piece {
     std::int64_t count = 0;
     IndexCode index;
-    int exponent = 0;
+    int smallest = 0;
   };
   void Clear();
 
@@ -89,7 +88,7 @@ class SparseMessage {
   bool finite() const { return finite_; }
   std::int64_t count() const;  // elements sent
   /// As it was given to SparseMessageWriter::Add.
-  int ExponentOf(std::size_t piece) const { return pieces_[piece].exponent; }
+  int SmallestOf(std::size_t piece) const { return pieces_[piece].smallest; }
 
   /// sum[i] += value for every element sent, and marks it in `bitmaps`: the chunk's pieces one
   /// after the other, each in ceil(length / 64) words. `sum` has the chunk's length.
@@ -100,7 +99,7 @@ class SparseMessage {
  private:
   struct Piece {
     PieceIndex index;
-    int exponent = 0;
+    int smallest = 0;
     const std::byte* values = nullptr;
   };
   Result<void> ReadValues(std::span<const std::byte> values);

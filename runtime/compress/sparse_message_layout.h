@@ -31,20 +31,18 @@ struct PieceEntry {
   std::uint32_t index_bytes = 0;
   std::uint8_t coding = 0;
   std::uint8_t rice_bits = 0;
-  std::uint8_t exponent = 0;  // of kFloat4, see SparseMessageWriter::Add
-  std::uint8_t zero = 0;
+  std::uint16_t smallest = 0;  // of kFloat8, see SparseMessageWriter::Add
 };
 static_assert(sizeof(PieceEntry) == 12);
 
 /// Bytes of as many values of a piece.
 inline std::size_t ValueBytes(std::int64_t count, ValueFormat format) {
-  if (format == ValueFormat::kFloat4) return static_cast<std::size_t>(count + 1) / 2;
-  return static_cast<std::size_t>(count * BytesOf(format));
+  return static_cast<std::size_t>(format == ValueFormat::kFloat8 ? count : count * BytesOf(format));
 }
 
 /// The format of a piece's values in a message of `format`.
-inline ValueFormat FormatOfPiece(ValueFormat format, int exponent) {
-  return format == ValueFormat::kFloat4 && exponent == 0 ? ValueFormat::kBFloat16 : format;
+inline ValueFormat FormatOfPiece(ValueFormat format, int smallest) {
+  return format == ValueFormat::kFloat8 && smallest == 0 ? ValueFormat::kBFloat16 : format;
 }
 
 }  // namespace adaptive_train::sparse_message

@@ -58,16 +58,17 @@ struct Value {
 };
 
 template <>
-struct Value<ValueFormat::kFloat4> {
-  explicit Value(int exponent) : exponent_(static_cast<std::uint32_t>(exponent)) {}
+struct Value<ValueFormat::kFloat8> {
+  explicit Value(int smallest) : smallest_(static_cast<std::uint32_t>(smallest)) {}
 
   float At(const std::byte* values, std::size_t i) const {
-    const auto code = static_cast<std::uint32_t>(values[i / 2]) >> (i % 2 * 4) & 0xfU;
-    return std::bit_cast<float>((code >> 3) << 31 | (exponent_ + (code & 7U)) << 23);
+    const auto code = static_cast<std::uint32_t>(values[i]);
+    return std::bit_cast<float>((code >> 7) << 31 | (smallest_ + (code & 127U))
+                                                        << kernels::kFloat8Shift);
   }
 
  private:
-  std::uint32_t exponent_;
+  std::uint32_t smallest_;
 };
 
 /// Calls element(place, value) for all elements of a piece, ascending, and mark(i, bits) with the
@@ -111,17 +112,17 @@ void WithFormat(ValueFormat format, Visit visit) {
       return visit(std::integral_constant<ValueFormat, ValueFormat::kFloat32>());
     case ValueFormat::kBFloat16:
       return visit(std::integral_constant<ValueFormat, ValueFormat::kBFloat16>());
-    case ValueFormat::kFloat4:
-      return visit(std::integral_constant<ValueFormat, ValueFormat::kFloat4>());
+    case ValueFormat::kFloat8:
+      return visit(std::integral_constant<ValueFormat, ValueFormat::kFloat8>());
   }
 }
 
-/// Powers of two that begin at an exponent that was checked are finite.
+/// Sizes from a smallest on that was checked are finite.
 bool AllFinite(std::span<const std::byte> values, ValueFormat format) {
   bool finite = true;
-  if (format == ValueFormat::kFloat4) return finite;
+  if (format == ValueFormat::kFloat8) return finite;
   WithFormat(format, [&](auto constant) {
-    if constexpr (constant.value != ValueFormat::kFloat4) {
+    if constexpr (constant.value != ValueFormat::kFloat8) {
       using Of = Value<constant.value>;
       typename Of::Bits infinite = 0;  // no early end: this loop vectorizes
       for (std::size_t i = 0; i < values.size() / sizeof infinite; ++i)
@@ -168,7 +169,6 @@ Result<void> CheckExpected(const Header& header, std::uint32_t bucket, ValueForm
 /// The index of a piece as `entry` and the front of `rest` have it.
 Result<PieceIndex> ReadIndex(const PieceEntry& entry, std::int64_t length,
                              std::span<const std::byte> rest) {
-  if (entry.zero != 0) return Refuse("unknown flags");
   if (entry.index_bytes > rest.size()) return Refuse("its index is past the end");
   const PieceIndex index{length, entry.count, static_cast<IndexCoding>(entry.coding),
                          entry.rice_bits, rest.first(entry.index_bytes)};
@@ -195,16 +195,17 @@ Result<SparseMessage> SparseMessage::Read(std::span<const std::byte> bytes, std:
 
 Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, PieceLengths pieces) {
   pieces_.reserve(pieces.size());
-  const int largest = format_ == ValueFormat::kFloat4 ? 255 - kernels::kFloat4Powers : 0;
+  const bool sizes = format_ == ValueFormat::kFloat8;
   auto rest = payload.subspan(pieces.size() * sizeof(PieceEntry));
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto entry = Load<PieceEntry>(payload, i * sizeof(PieceEntry));
     auto index = ReadIndex(entry, pieces[i], rest);
     if (!index) return FailIn(fmt::format("piece {}", i), std::move(index.error()));
-    if (entry.exponent > largest)
-      return Refuse(fmt::format("piece {}: exponent {}, at most {}", i, entry.exponent, largest));
+    if (entry.smallest != 0 && (!sizes || entry.smallest < kernels::kLeastSmallest ||
+                                entry.smallest > kernels::kMostSmallest))
+      return Refuse(fmt::format("piece {}: a smallest size of number {}", i, entry.smallest));
     rest = rest.subspan(index->bytes.size());
-    pieces_.push_back({*index, entry.exponent});
+    pieces_.push_back({*index, entry.smallest});
   }
   return ReadValues(rest);
 }
@@ -213,16 +214,13 @@ Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, Piece
 Result<void> SparseMessage::ReadValues(std::span<const std::byte> values) {
   std::size_t expected = 0;
   for (const Piece& piece : pieces_)
-    expected += ValueBytes(piece.index.count, FormatOfPiece(format_, piece.exponent));
+    expected += ValueBytes(piece.index.count, FormatOfPiece(format_, piece.smallest));
   if (values.size() != expected)
     return Refuse(fmt::format("{} bytes of values, expected {}", values.size(), expected));
   for (Piece& piece : pieces_) {
-    const ValueFormat format = FormatOfPiece(format_, piece.exponent);
+    const ValueFormat format = FormatOfPiece(format_, piece.smallest);
     const auto own = values.first(ValueBytes(piece.index.count, format));
     if (!AllFinite(own, format)) return Refuse("a value is not finite");
-    if (format == ValueFormat::kFloat4 && piece.index.count % 2 != 0 &&
-        own.back() >> 4 != std::byte{0})
-      return Refuse("half a byte too much");
     piece.values = own.data();
     values = values.subspan(own.size());
   }
@@ -240,9 +238,9 @@ void SparseMessage::AddTo(std::span<float> sum, std::span<std::uint64_t> bitmaps
   std::uint64_t* marks = bitmaps.data();
   for (const Piece& piece : pieces_) {
     assert(piece.index.length <= sum.data() + sum.size() - to);
-    WithFormat(FormatOfPiece(format_, piece.exponent), [&](auto format) {
+    WithFormat(FormatOfPiece(format_, piece.smallest), [&](auto format) {
       VisitPiece<format.value>(
-          piece.index, piece.values, Value<format.value>(piece.exponent),
+          piece.index, piece.values, Value<format.value>(piece.smallest),
           [to](std::size_t i, float value) { to[i] += value; },
           [marks](std::size_t i, std::uint64_t bits) { marks[i] |= bits; });
     });
@@ -257,9 +255,9 @@ void SparseMessage::WriteTo(std::span<float> out) const {
   float* to = out.data();
   for (const Piece& piece : pieces_) {
     assert(piece.index.length <= out.data() + out.size() - to);
-    WithFormat(FormatOfPiece(format_, piece.exponent), [&](auto format) {
+    WithFormat(FormatOfPiece(format_, piece.smallest), [&](auto format) {
       VisitPiece<format.value>(
-          piece.index, piece.values, Value<format.value>(piece.exponent),
+          piece.index, piece.values, Value<format.value>(piece.smallest),
           [to](std::size_t i, float value) { to[i] = value; }, [](std::size_t, std::uint64_t) {});
     });
     to += piece.index.length;

@@ -90,7 +90,7 @@ void GradientReducer<T>::StartOwners(std::size_t bucket, double density,
     for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
       const SelectedPiece& piece = selected.pieces[i];
       writer.Add(static_cast<std::int64_t>(chunk.pieces[i].size()), piece.bitmap.data(),
-                 piece.count, piece.values, piece.exponent);
+                 piece.count, piece.values, piece.smallest);
     }
     if (!selected.finite) writer.NotFinite();
     order.chunks.pieces.push_back(chunk.PieceLengths());

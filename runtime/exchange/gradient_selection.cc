@@ -52,8 +52,8 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
     select.residuals = ResidualsAt(piece.begin);
     select.threshold = ThresholdOf(piece, density);
     select.keep = keep;
-    const bool powers = format == kernels::ValueFormat::kFloat4 && select.threshold > 0;
-    select.format = powers || format == kernels::ValueFormat::kFloat32
+    const bool sizes = format == kernels::ValueFormat::kFloat8 && select.threshold > 0;
+    select.format = sizes || format == kernels::ValueFormat::kFloat32
                         ? format
                         : kernels::ValueFormat::kBFloat16;
     select.bitmap = bitmap;
@@ -63,7 +63,7 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
     all.pieces.push_back({{bitmap, words},
                           selected.count,
                           values,
-                          powers ? kernels::SmallestPower(select.threshold) : 0});
+                          sizes ? kernels::SmallestSize(select.threshold) : 0});
     all.count += selected.count;
     all.finite = all.finite && selected.finite;
     bitmap += words;

@@ -16,7 +16,7 @@ struct SelectedPiece {
   std::span<const std::uint64_t> bitmap;  // ceil(length / 64) words
   std::int64_t count = 0;
   const std::byte* values = nullptr;  // in the format asked for
-  int exponent = 0;                   // of kFloat4, as a SparseMessageWriter wants it
+  int smallest = 0;                   // of kFloat8, as a SparseMessageWriter wants it
 };
 
 /// Those of one chunk, valid until the next one is selected.
@@ -39,8 +39,8 @@ class GradientSelection {
       : device_(device), gradients_(gradients), residuals_(residuals) {}
 
   /// About `density` of each matrix's elements, the largest, and all of its vectors'; `keep` as in
-  /// kernels/sparsify.h. Of kFloat4, values of vectors and of pieces of which all is sent stay
-  /// bfloat16: there is no threshold that their powers could begin at.
+  /// kernels/sparsify.h. Of kFloat8, values of vectors and of pieces of which all is sent stay
+  /// bfloat16: there is no threshold that their sizes could begin at.
   SelectedChunk Select(const GradientChunk& chunk, double density, double keep,
                        kernels::ValueFormat format);
 

@@ -47,26 +47,26 @@ bool AddPiece(SparseMessageWriter& writer, std::int64_t length, const float* sum
   return finite;
 }
 
-/// The same in powers of two, of which `exponent` is the least; takes what is nearer to 0 from
+/// The same in the 128 sizes from number `smallest` on; takes what is nearer to 0 from
 /// `bitmap`.
-bool AddPowers(SparseMessageWriter& writer, std::int64_t length, const float* sums, int exponent,
+bool AddFloat8(SparseMessageWriter& writer, std::int64_t length, const float* sums, int smallest,
                std::span<std::uint64_t> bitmap) {
   std::vector<kernels::BFloat16> values(CountOf(bitmap));
-  const int most = exponent + kernels::kFloat4Powers - 1;
+  const int most = smallest + kernels::kFloat8Sizes - 1;
   bool finite = true;
   std::size_t count = 0;
   for (std::size_t i = 0; i < bitmap.size(); ++i) {
     ForEachBit(bitmap[i], 64 * i, [&](std::size_t place) {
       const float sum = sums[place];
       finite &= std::isfinite(sum);
-      const int power = kernels::NearestPower(std::abs(sum));
+      const int size = kernels::NearestSize(sum);
       const unsigned sign = std::signbit(sum) ? 0x8000U : 0;
-      values[count].bits = static_cast<std::uint16_t>(sign | std::min(power, most) << 7);
-      count += power >= exponent ? 1 : 0;
-      if (power < exponent) bitmap[i] &= ~(std::uint64_t{1} << place % 64);
+      values[count].bits = static_cast<std::uint16_t>(sign | std::min(size, most) << 5);
+      count += size >= smallest ? 1 : 0;
+      if (size < smallest) bitmap[i] &= ~(std::uint64_t{1} << place % 64);
     });
   }
-  writer.Add(length, bitmap.data(), static_cast<std::int64_t>(count), values.data(), exponent);
+  writer.Add(length, bitmap.data(), static_cast<std::int64_t>(count), values.data(), smallest);
   return finite;
 }
 
@@ -104,7 +104,7 @@ void OwnerExchange::Start() {
   std::size_t words = 0;
   for (const std::int64_t length : order_.chunks.pieces[Own()]) words += BitmapWords(length);
   union_.resize(words);
-  exponents_.assign(order_.chunks.pieces[Own()].size(), UINT8_MAX);
+  smallest_.assign(order_.chunks.pieces[Own()].size(), kernels::kMostSmallest);
   // All receives first: a message that nothing waits for is then always one too many.
   for (std::size_t i = 1; i < Size(); ++i) {
     const std::size_t peer = (Own() + i) % Size();
@@ -197,8 +197,8 @@ void OwnerExchange::AddInOrder() {
     sum_finite_ &= message.finite();
     if (sum_finite_) {
       message.AddTo(sum_, union_);
-      for (std::size_t i = 0; i < exponents_.size(); ++i)
-        exponents_[i] = std::min(exponents_[i], message.ExponentOf(i));
+      for (std::size_t i = 0; i < smallest_.size(); ++i)
+        smallest_[i] = std::min(smallest_[i], message.SmallestOf(i));
     }
     messages_[added_] = {};
   }
@@ -226,10 +226,10 @@ std::vector<std::byte> OwnerExchange::PackedSum() {
     const auto words = bitmap.first(BitmapWords(pieces[i]));
     if (order_.format == ValueFormat::kFloat32) {
       sum_finite_ = AddPiece<float>(writer, pieces[i], sums, words);
-    } else if (exponents_[i] == 0) {
+    } else if (smallest_[i] == 0) {
       sum_finite_ = AddPiece<kernels::BFloat16>(writer, pieces[i], sums, words);
     } else {
-      sum_finite_ = AddPowers(writer, pieces[i], sums, exponents_[i], words);
+      sum_finite_ = AddFloat8(writer, pieces[i], sums, smallest_[i], words);
     }
     sums += pieces[i];
     bitmap = bitmap.subspan(words.size());

@@ -46,7 +46,7 @@ std::uint64_t ExchangeTag(const CollectiveLane& lane, ExchangePhase phase, int s
 /// 2022, compares it), then an all-gather of the sums: the union of what was selected, rounded to
 /// `format`. The owner adds in the order of the ranks, in float32, so all ranks get the same bits
 /// in every run; what all get, the owner gets too, while OwnSum keeps the sum unrounded. A sum of
-/// kFloat4 values is rounded to the eight powers from the least on that a rank sent; what is nearer
+/// kFloat8 values is rounded to the sizes from the smallest on that a rank sent; what is nearer
 /// to 0 is not sent. If any
 /// rank's message says that its values are not finite, or their sum is not, the chunk's first
 /// element becomes NaN on all ranks and the others 0.
@@ -117,7 +117,7 @@ class OwnerExchange final : public Operation, public std::enable_shared_from_thi
   std::size_t added_ = 0;    // ranks whose message is in the sum
   std::vector<float> sum_;
   std::vector<std::uint64_t> union_;   // what was selected: the pieces one after the other
-  std::vector<int> exponents_;         // [pieces of the own chunk], the least of those that came
+  std::vector<int> smallest_;          // [pieces of the own chunk], the least of those that came
   std::vector<std::byte> packed_sum_;  // as it is sent
   bool sum_finite_ = true;             // the own chunk
   bool finite_ = true;                 // all chunks seen

@@ -33,7 +33,7 @@ std::vector<std::size_t> LayersWithMatrix(const ParameterLayout& layout) {
 
 kernels::ValueFormat FormatOf(const std::string& values) {
   if (values == "fp32") return kernels::ValueFormat::kFloat32;
-  return values == "fp4" ? kernels::ValueFormat::kFloat4 : kernels::ValueFormat::kBFloat16;
+  return values == "fp8" ? kernels::ValueFormat::kFloat8 : kernels::ValueFormat::kBFloat16;
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // How short sparse messages are and what a core pays for them.
 //
-// sparse_message_bench [ROUNDS]: a chunk of 262144 elements at random places, bfloat16 values. Bits
-// per parameter of the whole message, beside the entropy of the places plus 16 bits per value; the
-// best time of each of writing, reading (all checks) and adding, in nanoseconds of the processor
-// per element sent. The floor of adding is the same sum with all places known: `scatter`.
+// sparse_message_bench [ROUNDS]: a chunk of 262144 elements at random places, with values of 16
+// bits (bfloat16) and of 8 (float8). Bits per parameter of the whole message, beside the
+// entropy of the places plus the values' bits; the best time of each of writing, reading (all
+// checks) and adding, in nanoseconds of the processor per element sent. The floor of adding is the
+// same sum with all places known: `scatter`.
 #include <time.h>
 
 #include <algorithm>
@@ -48,7 +49,9 @@ struct Selection {
   std::vector<kernels::BFloat16> values;
 };
 
-Selection Select(double density) {
+constexpr int kSmallest = 500;  // of float8, 1/4
+
+Selection Select(double density, ValueFormat format) {
   std::mt19937_64 engine(7);
   std::bernoulli_distribution selected(density);
   std::normal_distribution<float> normal;
@@ -57,24 +60,27 @@ Selection Select(double density) {
     if (!selected(engine)) continue;
     selection.bitmap[i / 64] |= std::uint64_t{1} << i % 64;
     selection.places.push_back(static_cast<std::uint32_t>(i));
-    selection.values.push_back(kernels::ToBFloat16(normal(engine)));
+    const float value = normal(engine);
+    const int power = static_cast<int>(engine() % 30) - 2;
+    selection.values.push_back(kernels::ToBFloat16(
+        format == ValueFormat::kFloat8 ? std::copysign(std::ldexp(1.25f, power), value) : value));
   }
   return selection;
 }
 
-void Run(double density, int rounds) {
-  const Selection selection = Select(density);
+void Run(double density, ValueFormat format, int rounds) {
+  const Selection selection = Select(density, format);
+  const int bits = format == ValueFormat::kFloat8 ? 8 : 16;
+  const int smallest = format == ValueFormat::kFloat8 ? kSmallest : 0;
   const auto count = static_cast<std::int64_t>(selection.places.size());
   const std::vector<std::int64_t> pieces{kLength};
-  SparseMessageWriter writer(1, ValueFormat::kBFloat16);
+  SparseMessageWriter writer(1, format);
   std::vector<std::byte> bytes;
   const double write = BestNanoseconds(rounds, [&] {
-    writer.Add(kLength, selection.bitmap.data(), count, selection.values.data());
+    writer.Add(kLength, selection.bitmap.data(), count, selection.values.data(), smallest);
     bytes = writer.Finish();
   });
-  const auto read_message = [&] {
-    return SparseMessage::Read(bytes, 1, ValueFormat::kBFloat16, pieces);
-  };
+  const auto read_message = [&] { return SparseMessage::Read(bytes, 1, format, pieces); };
   const double read = BestNanoseconds(rounds, [&] {
     if (!read_message()) std::abort();
   });
@@ -88,9 +94,9 @@ void Run(double density, int rounds) {
       sum[selection.places[i]] += kernels::ToFloat(selection.values[i]);
   });
   const auto each = static_cast<double>(count);
-  std::printf("%7.4f %8.3f %8.3f %8.2f %8.2f %8.2f %8.2f %8.2f\n", each / kLength,
+  std::printf("%6d %7.4f %8.3f %8.3f %8.2f %8.2f %8.2f %8.2f %8.2f\n", bits, each / kLength,
               8.0 * static_cast<double>(bytes.size()) / kLength,
-              EntropyBits(each / kLength) + 16 * each / kLength, write / each, read / each,
+              EntropyBits(each / kLength) + bits * each / kLength, write / each, read / each,
               add / each, put / each, scatter / each);
 }
 
@@ -99,7 +105,11 @@ void Run(double density, int rounds) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 200;
-  std::printf("%7s %8s %8s %8s %8s %8s %8s %8s\n", "density", "bits", "entropy", "write ns",
-              "read ns", "add ns", "put ns", "scatter");
-  for (const double density : {0.30, 0.10, 0.05, 0.0125}) adaptive_train::Run(density, rounds);
+  std::printf("%6s %7s %8s %8s %8s %8s %8s %8s %8s\n", "values", "density", "bits", "entropy",
+              "write ns", "read ns", "add ns", "put ns", "scatter");
+  for (const auto format :
+       {adaptive_train::ValueFormat::kBFloat16, adaptive_train::ValueFormat::kFloat8}) {
+    for (const double density : {0.50, 0.30, 0.10, 0.05, 0.0125})
+      adaptive_train::Run(density, format, rounds);
+  }
 }

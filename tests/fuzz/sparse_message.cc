@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kLengths[] = {200, 0, 65, 1, 9, 128, 7};
 constexpr std::uint32_t kBucket = 3;
 constexpr ValueFormat kFormats[] = {ValueFormat::kFloat32, ValueFormat::kBFloat16,
-                                    ValueFormat::kFloat4};
+                                    ValueFormat::kFloat8};
 constexpr std::size_t kPayloadBytesAt = 16, kChecksumAt = 24;
 
 struct Chunk {
@@ -34,7 +34,7 @@ Chunk EmptyChunk() {
   return chunk;
 }
 
-std::vector<std::byte> Write(const Chunk& chunk, ValueFormat format, int exponent = 0) {
+std::vector<std::byte> Write(const Chunk& chunk, ValueFormat format, int smallest = 0) {
   SparseMessageWriter writer(kBucket, format);
   const float* values = chunk.values.data();
   const std::uint64_t* bitmap = chunk.bitmaps.data();
@@ -50,7 +50,7 @@ std::vector<std::byte> Write(const Chunk& chunk, ValueFormat format, int exponen
     }
     const bool wide = format == ValueFormat::kFloat32;
     writer.Add(length, bitmap, static_cast<std::int64_t>(sent.size()),
-               wide ? static_cast<const void*>(sent.data()) : rounded.data(), exponent);
+               wide ? static_cast<const void*>(sent.data()) : rounded.data(), smallest);
     values += length;
     bitmap += BitmapWords(length);
   }
@@ -117,10 +117,10 @@ std::vector<std::string> FuzzSeeds() {
       }
       for (float& value : chunk.values) value = static_cast<float>(engine() % 1000) - 500;
       add(Write(chunk, format));
-      if (format != ValueFormat::kFloat4) continue;
+      if (format != ValueFormat::kFloat8) continue;
       for (float& value : chunk.values)
-        value = std::ldexp(value < 0 ? -1.0F : 1.0F, static_cast<int>(engine() % 8) - 7);
-      add(Write(chunk, format, 120));
+        value = std::ldexp(value < 0 ? -1.25F : 1.75F, static_cast<int>(engine() % 30) - 2);
+      add(Write(chunk, format, 500));
     }
     SparseMessageWriter writer(kBucket, format);
     writer.NotFinite();

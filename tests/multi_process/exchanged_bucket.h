@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -33,14 +34,14 @@ struct MadeBucket {
   /// As it is sent.
   float Value(int rank, std::size_t i) const {
     const auto low = static_cast<std::int32_t>(Bits(rank, i) & 0xff'ffff);
-    if (format == ValueFormat::kFloat4)
-      return std::ldexp((low & 8) != 0 ? -1.0f : 1.0f, low % kernels::kFloat4Powers - 7);
+    if (format == ValueFormat::kFloat8)
+      return std::ldexp((low & 32) != 0 ? -1.75f : 1.25f, low % 32 - 2);
     if (integers) return static_cast<float>(low % 17 - 8);
     const float value = static_cast<float>(low - 0x80'0000) * 0x1p-23f;
     return format == ValueFormat::kFloat32 ? value : ToFloat(kernels::ToBFloat16(value));
   }
-  /// Of the smallest power of two, biased; 0 in other formats.
-  int Exponent() const { return format == ValueFormat::kFloat4 ? 120 : 0; }
+  /// The number of the smallest of kFloat8's sizes, 1/4; 0 in other formats.
+  int Smallest() const { return format == ValueFormat::kFloat8 ? 500 : 0; }
   /// Of the elements before chunk `rank`.
   std::size_t Begin(int rank, int ranks) const {
     return size * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks);
@@ -70,7 +71,7 @@ struct MadeBucket {
       }
       const bool wide = format == ValueFormat::kFloat32;
       writer.Add(length, bitmap.data(), static_cast<std::int64_t>(full.size()),
-                 wide ? static_cast<const void*>(full.data()) : half.data(), Exponent());
+                 wide ? static_cast<const void*>(full.data()) : half.data(), Smallest());
       begin += static_cast<std::size_t>(length);
     }
     return writer.Finish();
@@ -104,9 +105,12 @@ struct ExpectedSum {
   }
   /// As everybody gets it.
   float Rounded(ValueFormat format) const {
-    if (format == ValueFormat::kFloat4) {
-      const int power = kernels::NearestPower(std::abs(single));
-      return power < 120 ? 0 : std::copysign(std::ldexp(1.0f, std::min(power, 127) - 127), single);
+    if (format == ValueFormat::kFloat8) {
+      const int size = kernels::NearestSize(single), last = 500 + kernels::kFloat8Sizes - 1;
+      const auto bits = static_cast<std::uint32_t>(std::min(size, last));
+      return size < 500
+                 ? 0
+                 : std::copysign(std::bit_cast<float>(bits << kernels::kFloat8Shift), single);
     }
     return format == ValueFormat::kFloat32 ? single : ToFloat(kernels::ToBFloat16(single));
   }

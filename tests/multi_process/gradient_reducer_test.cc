@@ -113,7 +113,7 @@ TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
     for (int step = 0; step < steps; ++step) {
       // Densities change, layers are whole at times, and now and then all goes out.
       ExchangePolicy policy = Sparse(step % 3 == 0 ? 0.05 : 0.2,
-                                     step % 4 < 2 ? ValueFormat::kFloat4 : ValueFormat::kBFloat16);
+                                     step % 4 < 2 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16);
       if (step % 10 == 4) policy.density[1].reset();
       if (step % 100 == 99) policy = Sparse(1);
       policy.sketch = step % 5 == 3;
@@ -180,7 +180,7 @@ TEST(GradientReducer, ASkippedStepLosesNothingOfFiniteRanks) {
       policy.sketch = step >= 15;
       rank.reducer.Follow(policy);
       rank.Draw();
-      policy.format = step >= 20 ? ValueFormat::kFloat4 : ValueFormat::kBFloat16;
+      policy.format = step >= 20 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16;
       const bool skipped = step % 5 == 2;
       if (!skipped) {
         if (!rank.Step()) return false;

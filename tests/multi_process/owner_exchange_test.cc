@@ -44,7 +44,7 @@ bool SameBits(float a, float b) {
 
 /// The bound of Higham, Accuracy and Stability, section 4.2, for float32; integers have none.
 bool NearTheReference(const ExpectedSum& sum, const MadeBucket& made, int ranks) {
-  if (made.integers && made.format != ValueFormat::kFloat4)
+  if (made.integers && made.format != ValueFormat::kFloat8)
     return sum.Rounded(made.format) == static_cast<float>(sum.exact);
   return std::abs(sum.single - sum.exact) <= (ranks - 1) * 1.001 * 0x1p-24 * sum.largest;
 }
@@ -90,7 +90,7 @@ TEST_P(Exchange, ManyBucketsAtOnceOfAllSizesDensitiesAndFormats) {
       for (std::size_t size : {0u, 1u, 7u, 97u, 1009u, 65537u}) {
         for (double density : {0.0, 0.01, 0.1, 0.5, 1.0}) {
           for (auto format :
-               {ValueFormat::kFloat32, ValueFormat::kBFloat16, ValueFormat::kFloat4}) {
+               {ValueFormat::kFloat32, ValueFormat::kBFloat16, ValueFormat::kFloat8}) {
             for (bool integers : {false, true})
               buckets.push_back(Launch(c, {number++, size, density, format, integers}));
           }

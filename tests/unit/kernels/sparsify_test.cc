@@ -18,7 +18,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr ValueFormat kFormats[] = {ValueFormat::kFloat32, ValueFormat::kBFloat16,
-                                    ValueFormat::kFloat4};
+                                    ValueFormat::kFloat8};
 
 /// The smallest float that rounds to infinity in bfloat16, and the one before it.
 const float kTooLarge = std::bit_cast<float>(0x7f7f8000U);
@@ -221,34 +221,38 @@ TEST(Select, KnowsEveryKindOfNumber) {
   }
 }
 
-TEST(Select, RoundsToEightPowersOfTwoFromTheThresholdOn) {
-  const SelectCase<float> a_case{.gradients = {1, -1.4375F, 1.5F, -3, 100, -1000, 0.75F, 0.5F},
-                                 .residuals = std::vector<float>(8),
-                                 .threshold = 0.625,
-                                 .format = ValueFormat::kFloat4};
+TEST(Select, RoundsToSizesFromTheThresholdOn) {
+  const SelectCase<float> a_case{
+      .gradients = {1, -1.125F, 1.375F, -3.25F, 1000, 0.75F, 0.5F, 1e30F},
+      .residuals = std::vector<float>(8),
+      .threshold = 0.625,
+      .format = ValueFormat::kFloat8};
   reference::ReferenceDevice<float> oracle;
   const auto expect = [&](auto& device, const std::string& name) {
     const auto picked = Select(device, a_case);
-    EXPECT_EQ((std::vector<float>{1, -1, 2, -4, 64, -64, 1}), picked.values) << name;
-    EXPECT_EQ((std::vector<float>{0, -0.4375F, -0.5F, 1, 36, -936, -0.25F, 0.5F}), picked.residuals)
+    // 0.625 is the first of 128 sizes, 2^31 the last.
+    EXPECT_EQ((std::vector<float>{1, -1.25F, 1.5F, -3.5F, 1024, 0.75F, 0x1p31F}), picked.values)
+        << name;
+    EXPECT_EQ((std::vector<float>{0, 0.125F, -0.125F, 0.25F, -24, 0, 0.5F, 1e30F - 0x1p31F}),
+              picked.residuals)
         << name;
   };
   expect(oracle, "reference");
   OnEveryDevice(expect);
 }
 
-TEST(Float4, PowersAreTheNearestOnes) {
-  EXPECT_EQ(127, NearestPower(1));
-  EXPECT_EQ(127, NearestPower(std::nextafter(1.5F, 0.0F)));
-  EXPECT_EQ(128, NearestPower(1.5F));
-  EXPECT_EQ(0, NearestPower(0));
-  EXPECT_EQ(0, NearestPower(0x1p-128F));
-  EXPECT_EQ(1, NearestPower(0x1p-127F));
-  EXPECT_EQ(255, NearestPower(INFINITY));
-  EXPECT_EQ(126, SmallestPower(0.7));
-  EXPECT_EQ(127, SmallestPower(0.75));
-  EXPECT_EQ(1, SmallestPower(0));
-  EXPECT_EQ(247, SmallestPower(kInfinity));
+TEST(Float8, SizesAreTheNearestOnes) {
+  EXPECT_EQ(127 * 4, NearestSize(1));
+  EXPECT_EQ(127 * 4, NearestSize(-1));
+  EXPECT_EQ(127 * 4, NearestSize(std::nextafter(1.125F, 0.0F)));
+  EXPECT_EQ(127 * 4 + 1, NearestSize(1.125F));
+  EXPECT_EQ(128 * 4, NearestSize(1.875F));
+  EXPECT_EQ(0, NearestSize(0));
+  EXPECT_EQ(1020, NearestSize(INFINITY));
+  EXPECT_EQ(126 * 4 + 2, SmallestSize(0.75));
+  EXPECT_EQ(kLeastSmallest, SmallestSize(0));
+  EXPECT_EQ(kLeastSmallest, SmallestSize(-1));
+  EXPECT_EQ(kMostSmallest, SmallestSize(kInfinity));
 }
 
 // The sum in double is exact: float's could hide what rounding lost.
@@ -259,7 +263,7 @@ TEST(Select, LosesNothing) {
     a_case.gradients[i] = std::ldexp(a_case.gradients[i], scale);
     a_case.residuals[i] = std::ldexp(a_case.residuals[i], scale);
   }
-  // Where kFloat4's largest power ends far below e the difference is no float.
+  // Where kFloat8's largest size ends far below e the difference is no float.
   for (const ValueFormat format : {ValueFormat::kFloat32, ValueFormat::kBFloat16}) {
     a_case.format = format;
     OnEveryDevice([&](auto& device, const std::string& name) {

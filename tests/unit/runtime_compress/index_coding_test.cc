@@ -46,10 +46,11 @@ Selection Of(std::int64_t length, const std::vector<std::size_t>& places) {
   return selection;
 }
 
-/// The shortest of all codes, by counting; 0 where no index is needed.
+/// The shortest of the codes that are tried, by counting; 0 where no index is needed.
 std::uint64_t ShortestBits(const Selection& selection) {
   if (selection.count() == 0 || selection.count() == selection.length) return 0;
   auto shortest = static_cast<std::uint64_t>(selection.length);
+  if (selection.count() >= selection.length / kBitmapShare) return shortest;
   for (int k = 0; k <= kMaxRiceBits; ++k) {
     std::uint64_t bits = 0, expected = 0;
     for (const std::size_t place : selection.places) {
@@ -112,7 +113,8 @@ TEST(IndexCoding, TheShortestOfEachKind) {
   EXPECT_EQ(Encode(Select(1000, 0, 1)).index.coding, IndexCoding::kNone);
   EXPECT_EQ(Encode(Select(1000, 1, 1)).index.coding, IndexCoding::kNone);
   EXPECT_EQ(Encode(Select(100000, 0.1, 1)).index.coding, IndexCoding::kRice);
-  EXPECT_EQ(Encode(Select(100000, 0.3, 1)).index.coding, IndexCoding::kRice);
+  EXPECT_EQ(Encode(Select(100000, 0.23, 1)).index.coding, IndexCoding::kRice);
+  EXPECT_EQ(Encode(Select(100000, 0.27, 1)).index.coding, IndexCoding::kBitmap);
   EXPECT_EQ(Encode(Select(100000, 0.5, 1)).index.coding, IndexCoding::kBitmap);
   EXPECT_EQ(Encode(Select(100000, 0.9, 1)).index.coding, IndexCoding::kBitmap);
 }

@@ -1,6 +1,7 @@
 // Random selections, and what a message of them has to bring, in plain loops.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -38,17 +39,18 @@ inline Selection Select(std::int64_t length, double density, std::uint64_t seed,
   return selection;
 }
 
-/// `selection` with values that are one of eight powers of two, the least 2^(exponent - 127).
-inline Selection Powers(Selection selection, int exponent) {
+/// `selection` with values of kFloat8, the least of the 128 sizes being number `smallest`.
+inline Selection Sizes(Selection selection, int smallest) {
   for (float& value : selection.values) {
-    const int which = static_cast<int>(value * 64) & 7;
-    value = std::copysign(std::ldexp(1.0F, exponent - 127 + which), value);
+    const auto above = static_cast<std::uint32_t>(value * 64 + 256) % kernels::kFloat8Sizes;
+    const auto size = (static_cast<std::uint32_t>(smallest) + above) << kernels::kFloat8Shift;
+    value = std::copysign(std::bit_cast<float>(size), value);
   }
   return selection;
 }
 
 inline void AddTo(SparseMessageWriter& writer, const Selection& selection, ValueFormat format,
-                  int exponent = 0) {
+                  int smallest = 0) {
   if (format == ValueFormat::kFloat32) {
     writer.Add(selection.length, selection.bitmap.data(), selection.count(),
                selection.values.data());
@@ -57,7 +59,7 @@ inline void AddTo(SparseMessageWriter& writer, const Selection& selection, Value
   std::vector<kernels::BFloat16> rounded;
   for (const float value : selection.values) rounded.push_back(kernels::ToBFloat16(value));
   writer.Add(selection.length, selection.bitmap.data(), selection.count(), rounded.data(),
-             exponent);
+             smallest);
 }
 
 inline std::vector<std::byte> MessageOf(const std::vector<Selection>& pieces, ValueFormat format,

@@ -22,7 +22,7 @@ constexpr ValueFormat kFormat = ValueFormat::kBFloat16;
 constexpr std::size_t kVersionAt = 4, kValueFormatAt = 5, kFlagsAt = 6, kBucketAt = 8,
                       kPiecesAt = 12, kPayloadBytesAt = 16, kChecksumAt = 24;
 constexpr std::size_t kEntryBytes = 12, kCount = 0, kIndexBytes = 4, kCoding = 8, kRiceBits = 9,
-                      kExponent = 10, kZero = 11;
+                      kSmallest = 10;
 
 /// Rice codes, a bitmap, all elements, none.
 std::vector<Selection> Pieces() {
@@ -144,28 +144,24 @@ TEST(SparseMessageRefusals, WrongPiecesWithARightChecksum) {
   EXPECT_THAT(refusal(2, kCount, 0U), HasSubstr("bytes of values, expected"));
   EXPECT_THAT(refusal(3, kCount, 7U), HasSubstr("bytes of values, expected"));
   EXPECT_EQ(refusal(3, kIndexBytes, 1U), "piece 3: an index where none is needed");
-  EXPECT_EQ(refusal(3, kZero, std::uint8_t{1}), "piece 3: unknown flags");
-  EXPECT_EQ(refusal(1, kExponent, std::uint8_t{1}), "piece 1: exponent 1, at most 0");
+  EXPECT_EQ(refusal(1, kSmallest, std::uint16_t{4}), "piece 1: a smallest size of number 4");
 }
 
-TEST(SparseMessageRefusals, WrongPowersOfTwo) {
-  SparseMessageWriter writer(kBucket, ValueFormat::kFloat4);
-  const Selection piece = Powers(Select(9, 1, 3), 100);
-  AddTo(writer, piece, ValueFormat::kFloat4, 100);
+TEST(SparseMessageRefusals, WrongSizes) {
+  SparseMessageWriter writer(kBucket, ValueFormat::kFloat8);
+  AddTo(writer, Sizes(Select(9, 1, 3), 500), ValueFormat::kFloat8, 500);
   const Bytes message = writer.Finish();
-  const auto refusal = [](const Bytes& bytes) -> std::string {
+  const auto refusal = [&](std::uint16_t smallest) -> std::string {
+    const auto bytes = Sealed(With(message, EntryAt(0) + kSmallest, smallest));
     const std::int64_t lengths[] = {9};
-    const auto read = SparseMessage::Read(bytes, kBucket, ValueFormat::kFloat4, lengths);
+    const auto read = SparseMessage::Read(bytes, kBucket, ValueFormat::kFloat8, lengths);
     return read ? "believed" : read.error().message;
   };
-  EXPECT_EQ(refusal(message), "believed");
-  const auto sealed = [&](std::size_t offset, std::uint8_t value) {
-    return refusal(Sealed(With(message, offset, value)));
-  };
-  EXPECT_EQ(sealed(EntryAt(0) + kExponent, 247), "believed");
-  EXPECT_EQ(sealed(EntryAt(0) + kExponent, 248), "piece 0: exponent 248, at most 247");
-  EXPECT_EQ(sealed(EntryAt(0) + kExponent, 0), "5 bytes of values, expected 18");
-  EXPECT_EQ(sealed(message.size() - 1, 0x10), "half a byte too much");
+  for (const std::uint16_t smallest : {4, 500, 892}) EXPECT_EQ(refusal(smallest), "believed");
+  EXPECT_EQ(refusal(3), "piece 0: a smallest size of number 3");
+  EXPECT_EQ(refusal(893), "piece 0: a smallest size of number 893");
+  EXPECT_EQ(refusal(UINT16_MAX), "piece 0: a smallest size of number 65535");
+  EXPECT_EQ(refusal(0), "9 bytes of values, expected 18");
 }
 
 TEST(SparseMessageRefusals, ValuesThatAreNotFinite) {

@@ -12,7 +12,7 @@ namespace adaptive_train {
 namespace {
 
 constexpr ValueFormat kFormats[] = {ValueFormat::kFloat32, ValueFormat::kBFloat16,
-                                    ValueFormat::kFloat4};
+                                    ValueFormat::kFloat8};
 constexpr std::uint32_t kBucket = 3;
 
 /// What AddTo has to make of `sum` and `bitmaps`.
@@ -68,27 +68,27 @@ void ExpectRoundTrip(const std::vector<Selection>& pieces, ValueFormat format) {
   ExpectRead(pieces, format, MessageOf(pieces, format, kBucket));
 }
 
-TEST(SparseMessage, RoundTripsOfPowersOfTwo) {
-  for (const int exponent : {1, 120, 247}) {
+TEST(SparseMessage, RoundTripsOfSizes) {
+  for (const int smallest : {kernels::kLeastSmallest, 500, kernels::kMostSmallest}) {
     for (const double density : {0.0, 0.05, 0.3, 1.0}) {
-      SparseMessageWriter writer(kBucket, ValueFormat::kFloat4);
+      SparseMessageWriter writer(kBucket, ValueFormat::kFloat8);
       std::vector<Selection> pieces;
       for (const std::int64_t length : {0, 1, 2, 63, 64, 997}) {
-        pieces.push_back(Powers(Select(length, density, 21), exponent));
-        AddTo(writer, pieces.back(), ValueFormat::kFloat4, exponent);
+        pieces.push_back(Sizes(Select(length, density, 21), smallest));
+        AddTo(writer, pieces.back(), ValueFormat::kFloat8, smallest);
         pieces.push_back(Select(length, density, 22));  // bfloat16 in between
-        AddTo(writer, pieces.back(), ValueFormat::kFloat4);
+        AddTo(writer, pieces.back(), ValueFormat::kFloat8);
       }
-      ExpectRead(pieces, ValueFormat::kFloat4, writer.Finish());
+      ExpectRead(pieces, ValueFormat::kFloat8, writer.Finish());
     }
   }
 }
 
-TEST(SparseMessage, BitsPerParameterOfPowersOfTwo) {
-  const Selection piece = Powers(Select(262144, 0.3, 5), 120);
-  SparseMessageWriter writer(kBucket, ValueFormat::kFloat4);
-  AddTo(writer, piece, ValueFormat::kFloat4, 120);
-  const double bits = 1 + 4 * static_cast<double>(piece.count()) / 262144;
+TEST(SparseMessage, BitsPerParameterOfSizes) {
+  const Selection piece = Sizes(Select(262144, 0.3, 5), 500);
+  SparseMessageWriter writer(kBucket, ValueFormat::kFloat8);
+  AddTo(writer, piece, ValueFormat::kFloat8, 500);
+  const double bits = 1 + 8 * static_cast<double>(piece.count()) / 262144;
   EXPECT_LE(8.0 * static_cast<double>(writer.Finish().size()) / 262144, bits + 0.01);
 }
 
