@@ -24,9 +24,10 @@ constexpr int NearestSize(float size) {
   return static_cast<int>((bits + (1U << (kFloat8Shift - 1))) >> kFloat8Shift);
 }
 
-/// The smallest of the 128 sizes where a threshold is given: the nearest to it, or the next from
-/// which on all are normal and finite.
+/// From the first to the last of these on all 128 sizes are normal and finite.
 inline constexpr int kLeastSmallest = 4, kMostSmallest = 1020 - kFloat8Sizes;
+
+/// The smallest of the 128 sizes where a threshold is given: the nearest to it within these bounds.
 constexpr int SmallestSize(double threshold) {
   const auto size = static_cast<float>(std::clamp(threshold, 0.0, 0x1p127));
   return std::clamp(NearestSize(size), kLeastSmallest, kMostSmallest);

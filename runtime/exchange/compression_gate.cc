@@ -51,6 +51,7 @@ std::optional<std::string> CompressionGate::Took(const GateStep& step) {
       return dense_.size() < kDenseSteps ? std::nullopt : EndOfDense();
     case Phase::kTrial:
       if (place_ > 0) (CompressedAt(place_) ? round_compressed_s_ : round_dense_s_) += step.step_s;
+      if (CompressedAt(place_)) lost_ += step.step_s / dense_step_s_ - 1;
       ++place_;
       return place_ % kRoundSteps == 1 && place_ > 1 ? EndOfRound() : std::nullopt;
     case Phase::kDecided:
@@ -63,8 +64,12 @@ std::optional<std::string> CompressionGate::Took(const GateStep& step) {
 }
 
 std::optional<std::string> CompressionGate::EndOfDense() {
-  std::vector<double> exposed;
-  for (const GateStep& step : dense_) exposed.push_back(step.exposed_comm_s / step.step_s);
+  std::vector<double> exposed, steps_s;
+  for (const GateStep& step : dense_) {
+    exposed.push_back(step.exposed_comm_s / step.step_s);
+    steps_s.push_back(step.step_s);
+  }
+  dense_step_s_ = Median(steps_s);
   const double share = Median(exposed);
   if (share < kMargin) {
     return Decided(false, fmt::format("the exchange takes {:.1f} % of a dense step beyond backward",
@@ -73,6 +78,7 @@ std::optional<std::string> CompressionGate::EndOfDense() {
   phase_ = Phase::kTrial;
   place_ = 0;
   ratios_.clear();
+  lost_ = 0;
   round_dense_s_ = round_compressed_s_ = 0;
   return std::nullopt;
 }
@@ -82,9 +88,9 @@ std::optional<std::string> CompressionGate::EndOfRound() {
   round_dense_s_ = round_compressed_s_ = 0;
   const auto [least, most] = std::minmax_element(ratios_.begin(), ratios_.end());
   const auto rounds = static_cast<int>(ratios_.size());
-  const bool hopeless = ratios_.front() > kHopeless;
+  const bool dear = lost_ > kBudget && Median(ratios_) > 1;
   const bool agree = rounds >= 2 && (*most < 1 - kMargin || *least > 1 + kMargin);
-  if (!hopeless && !agree && rounds < kMaxRounds) return std::nullopt;
+  if (!dear && !agree && rounds < kMaxRounds) return std::nullopt;
   const double ratio = Median(ratios_);
   return Decided(
       ratio < 1 - kMargin,

@@ -16,15 +16,16 @@ struct GateStep {
 
 /// First a few dense steps: where the exchange is hidden behind backward there is nothing to gain,
 /// and nothing is tried. Otherwise dense and compressed steps in turn, in the order D C C D ..., so
-/// that a drift of the machine counts for both, until the rounds agree or kMaxRounds are over.
-/// Compression goes on only if it saved more than kMargin in the median round. Long after, one more
-/// trial asks whether that still holds. A value; the same calls lead to the same decisions.
+/// that a drift of the machine counts for both, until the rounds agree, kMaxRounds are over, or
+/// what has only cost time so far has cost more than kBudget. Compression goes on only if it saved
+/// more than kMargin in the median round. Long after, one more trial asks whether that still holds.
+/// A value; the same calls lead to the same decisions.
 class CompressionGate {
  public:
   static constexpr int kDenseSteps = 3;                // before anything is tried
   static constexpr int kMaxRounds = 6;                 // of two dense and two compressed steps
   static constexpr double kMargin = 0.03;              // of a step's time
-  static constexpr double kHopeless = 1.25;            // a first round this slow ends the trial
+  static constexpr double kBudget = 2;                 // dense steps that a trial may lose
   static constexpr std::int64_t kStepsBetween = 1000;  // from a decision to the next trial
 
   /// Whether the next step is to be compressed.
@@ -52,6 +53,8 @@ class CompressionGate {
   std::vector<GateStep> dense_;
   int place_ = 0;  // in the trial: step 0 is compressed and not counted, it makes buffers
   double round_dense_s_ = 0, round_compressed_s_ = 0;
+  double dense_step_s_ = 0;     // before the trial
+  double lost_ = 0;             // in it, by compressed steps, in dense ones
   std::vector<double> ratios_;  // compressed / dense, one per round
   std::int64_t steps_since_ = 0;
 };

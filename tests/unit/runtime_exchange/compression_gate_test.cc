@@ -54,6 +54,20 @@ TEST(CompressionGate, GivesUpSoonWhatIsFarSlower) {
   EXPECT_LE(run.lost_s, 3.0);  // 1 % of 300 steps
 }
 
+TEST(CompressionGate, AFirstStepThatIsDearEndsATrialThatDoesNotPay) {
+  CompressionGate gate;
+  int step = 0, compressed = 0;
+  for (; gate.Deciding() && step < 200; ++step) {
+    const bool compress = gate.Compress();
+    // Making buffers takes two steps; then one is as fast as the other, now and then.
+    const double slower = compressed == 0 ? 3.2 : compressed % 2 == 0 ? 1.1 : 0.99;
+    compressed += compress ? 1 : 0;
+    gate.Took({compress ? slower : 1.0, 0.3});
+  }
+  EXPECT_FALSE(gate.Compress());
+  EXPECT_EQ(compressed, 3);
+}
+
 TEST(CompressionGate, ATieIsOff) {
   CompressionGate gate;
   const Trial run = Decide(gate, 1.0, 0.99, 0.3, 0.04);
