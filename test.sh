@@ -48,7 +48,7 @@ check() { # PRESET CTEST-ARGUMENT...
   section "test $1: ${*:2}"
   ctest --test-dir "build/$1" --output-on-failure --no-tests=error "${@:2}" || {
     # The end of what is printed must tell what failed, wherever that was.
-    failed+=("$1: $(cut -d: -f2- "build/$1/Testing/Temporary/LastTestsFailed.log" 2>/dev/null | tr '\n' ' ')")
+    failed+=("$1 ${*:2}: $(cut -d: -f2- "build/$1/Testing/Temporary/LastTestsFailed.log" 2>/dev/null | tr '\n' ' ')")
   }
 }
 

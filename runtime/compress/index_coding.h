@@ -45,6 +45,13 @@ constexpr std::size_t BitmapWords(std::int64_t length) {
   return (static_cast<std::size_t>(length) + 63) / 64;
 }
 
+/// Elements that are set in a bitmap.
+inline std::size_t CountOf(std::span<const std::uint64_t> bitmap) {
+  std::size_t count = 0;
+  for (const std::uint64_t word : bitmap) count += static_cast<std::size_t>(std::popcount(word));
+  return count;
+}
+
 /// How AppendTo coded an index.
 struct IndexCode {
   IndexCoding coding = IndexCoding::kNone;

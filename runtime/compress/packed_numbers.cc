@@ -1,7 +1,6 @@
 #include "runtime/compress/packed_numbers.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cmath>
 
@@ -14,9 +13,7 @@ std::vector<std::int32_t> PackNumbers(std::span<const std::uint64_t> whole,
                                       std::span<const float> values,
                                       const FixedPoint& fixed_point) {
   assert(whole.size() == selected.size());
-  std::size_t count = 0;
-  for (const std::uint64_t word : whole) count += static_cast<std::size_t>(std::popcount(word));
-  std::vector<std::int32_t> numbers(count);
+  std::vector<std::int32_t> numbers(CountOf(whole));
   std::size_t next = 0, taken = 0;
   for (std::size_t word = 0; word < whole.size(); ++word) {
     ForEachBit(whole[word], 0, [&](std::size_t bit) {

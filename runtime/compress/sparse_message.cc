@@ -11,7 +11,6 @@
 
 namespace adaptive_train {
 
-using sparse_message::FormatOfPiece;
 using sparse_message::Header;
 using sparse_message::kNotFiniteFlag;
 using sparse_message::PieceEntry;

@@ -28,6 +28,13 @@ namespace adaptive_train {
 
 using kernels::ValueFormat;
 
+/// The format of a piece's values in a message of `format`: where that is kFloat8, `smallest` is
+/// the number of the smallest of the piece's 128 sizes (kernels/sparsify.h), or 0 for a piece of
+/// bfloat16 values.
+constexpr ValueFormat FormatOfPiece(ValueFormat format, int smallest) {
+  return format == ValueFormat::kFloat8 && smallest == 0 ? ValueFormat::kBFloat16 : format;
+}
+
 /// Lengths of a chunk's pieces in elements, in order; 0 is allowed, at most kMaxPieceLength.
 using PieceLengths = std::span<const std::int64_t>;
 
@@ -49,9 +56,8 @@ class SparseMessageWriter {
   /// The next piece: `count` of its `length` elements, those whose bits are set in `bitmap`
   /// (ceil(length / 64) words, zeros past the end; not read where all or no elements are there),
   /// with their values, as kernels::Select stores them, in ascending order of their places. A value
-  /// that is not finite makes a message that nobody accepts: say NotFinite. In a message of kFloat8
-  /// `smallest` is the number of the smallest of the 128 sizes that the values are, or 0: the piece
-  /// has bfloat16 values.
+  /// that is not finite makes a message that nobody accepts: say NotFinite. `smallest` as for
+  /// FormatOfPiece.
   void Add(std::int64_t length, const std::uint64_t* bitmap, std::int64_t count, const void* values,
            int smallest = 0);
   /// A chunk with a value that is not finite: the message will carry that word and nothing else.

@@ -40,9 +40,4 @@ inline std::size_t ValueBytes(std::int64_t count, ValueFormat format) {
   return static_cast<std::size_t>(format == ValueFormat::kFloat8 ? count : count * BytesOf(format));
 }
 
-/// The format of a piece's values in a message of `format`.
-inline ValueFormat FormatOfPiece(ValueFormat format, int smallest) {
-  return format == ValueFormat::kFloat8 && smallest == 0 ? ValueFormat::kBFloat16 : format;
-}
-
 }  // namespace adaptive_train::sparse_message

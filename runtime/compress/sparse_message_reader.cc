@@ -13,7 +13,6 @@
 
 namespace adaptive_train {
 
-using sparse_message::FormatOfPiece;
 using sparse_message::Header;
 using sparse_message::kFormatVersion;
 using sparse_message::kMagic;
@@ -117,10 +116,9 @@ void WithFormat(ValueFormat format, Visit visit) {
   }
 }
 
-/// Sizes from a smallest on that was checked are finite.
+/// Of kFloat8 all are, from a smallest on that was checked.
 bool AllFinite(std::span<const std::byte> values, ValueFormat format) {
   bool finite = true;
-  if (format == ValueFormat::kFloat8) return finite;
   WithFormat(format, [&](auto constant) {
     if constexpr (constant.value != ValueFormat::kFloat8) {
       using Of = Value<constant.value>;
@@ -195,13 +193,13 @@ Result<SparseMessage> SparseMessage::Read(std::span<const std::byte> bytes, std:
 
 Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, PieceLengths pieces) {
   pieces_.reserve(pieces.size());
-  const bool sizes = format_ == ValueFormat::kFloat8;
+  const bool float8 = format_ == ValueFormat::kFloat8;
   auto rest = payload.subspan(pieces.size() * sizeof(PieceEntry));
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto entry = Load<PieceEntry>(payload, i * sizeof(PieceEntry));
     auto index = ReadIndex(entry, pieces[i], rest);
     if (!index) return FailIn(fmt::format("piece {}", i), std::move(index.error()));
-    if (entry.smallest != 0 && (!sizes || entry.smallest < kernels::kLeastSmallest ||
+    if (entry.smallest != 0 && (!float8 || entry.smallest < kernels::kLeastSmallest ||
                                 entry.smallest > kernels::kMostSmallest))
       return Refuse(fmt::format("piece {}: a smallest size of number {}", i, entry.smallest));
     rest = rest.subspan(index->bytes.size());

@@ -161,8 +161,8 @@ void ControlChannel::State::Tick() {
   tick.expires_after(kHeartbeatPeriod);
   tick.async_wait([this](const boost::system::error_code& error) {
     if (error || closing) return;
-    // If this side was held up (a suspended machine, a stopped process), what the launcher said
-    // meanwhile may still be unread.
+    // If this side was held up (a suspended machine, a stopped process), so may the launcher have
+    // been, and what it said meanwhile may still be unread.
     const auto now = Clock::now();
     if (now - ticked > 2 * kHeartbeatPeriod) heard = now;
     ticked = now;

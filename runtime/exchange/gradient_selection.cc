@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "runtime/compress/index_coding.h"
+#include "runtime/compress/sparse_message.h"
 
 namespace adaptive_train {
 namespace {
@@ -52,18 +52,14 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
     select.residuals = ResidualsAt(piece.begin);
     select.threshold = ThresholdOf(piece, density);
     select.keep = keep;
-    const bool sizes = format == kernels::ValueFormat::kFloat8 && select.threshold > 0;
-    select.format = sizes || format == kernels::ValueFormat::kFloat32
-                        ? format
-                        : kernels::ValueFormat::kBFloat16;
+    const bool float8 = format == kernels::ValueFormat::kFloat8 && select.threshold > 0;
+    const int smallest = float8 ? kernels::SmallestSize(select.threshold) : 0;
+    select.format = FormatOfPiece(format, smallest);
     select.bitmap = bitmap;
     select.values = values;
     const kernels::Selected selected = device_.Select(select);
     const std::size_t words = BitmapWords(select.count);
-    all.pieces.push_back({{bitmap, words},
-                          selected.count,
-                          values,
-                          sizes ? kernels::SmallestSize(select.threshold) : 0});
+    all.pieces.push_back({{bitmap, words}, selected.count, values, smallest});
     all.count += selected.count;
     all.finite = all.finite && selected.finite;
     bitmap += words;

@@ -17,12 +17,6 @@ constexpr std::uint64_t kExchange = std::uint64_t{1} << 15, kSums = std::uint64_
 /// One collective's number further.
 constexpr std::uint64_t kNextLane = std::uint64_t{1} << 16;
 
-std::size_t CountOf(std::span<const std::uint64_t> bitmap) {
-  std::size_t count = 0;
-  for (const std::uint64_t word : bitmap) count += static_cast<std::size_t>(std::popcount(word));
-  return count;
-}
-
 /// The values of a piece's selected elements, as they are sent.
 template <class T>
 std::vector<T> Selected(const float* sums, std::span<const std::uint64_t> bitmap) {
@@ -47,8 +41,7 @@ bool AddPiece(SparseMessageWriter& writer, std::int64_t length, const float* sum
   return finite;
 }
 
-/// The same in the 128 sizes from number `smallest` on; takes what is nearer to 0 from
-/// `bitmap`.
+/// The same in the 128 sizes from number `smallest` on; takes what is nearer to 0 from `bitmap`.
 bool AddFloat8(SparseMessageWriter& writer, std::int64_t length, const float* sums, int smallest,
                std::span<std::uint64_t> bitmap) {
   std::vector<kernels::BFloat16> values(CountOf(bitmap));

@@ -47,9 +47,8 @@ std::uint64_t ExchangeTag(const CollectiveLane& lane, ExchangePhase phase, int s
 /// `format`. The owner adds in the order of the ranks, in float32, so all ranks get the same bits
 /// in every run; what all get, the owner gets too, while OwnSum keeps the sum unrounded. A sum of
 /// kFloat8 values is rounded to the sizes from the smallest on that a rank sent; what is nearer
-/// to 0 is not sent. If any
-/// rank's message says that its values are not finite, or their sum is not, the chunk's first
-/// element becomes NaN on all ranks and the others 0.
+/// to 0 is not sent. If any rank's message says that its values are not finite, or their sum is
+/// not, the chunk's first element becomes NaN on all ranks and the others 0.
 ///
 /// Every message is checked before it is believed. One that does not hold fails the operation and
 /// names its rank; what else is under way may then still arrive, so that every rank finds out for

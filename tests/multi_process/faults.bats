@@ -62,7 +62,10 @@ long_run() {
   local before
   before=$(wc -l <"$work/run/metrics.jsonl")
   sleep 10
-  kill -CONT "$launcher" "${ranks[@]}"
+  # Whoever wakes first has heard nothing for long, and finds nothing unread either.
+  kill -CONT "${ranks[@]}"
+  sleep 2
+  kill -CONT "$launcher"
   sleep 3
   kill -0 "$launcher" "${ranks[@]}"
   (($(wc -l <"$work/run/metrics.jsonl") > before + 1))
