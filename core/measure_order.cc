@@ -43,8 +43,7 @@ std::string ToJson(const MeasureOrder& order) {
   const Json json = {{"format_version", kFormatVersion},
                      {"nodes", nodes},
                      {"rounds", rounds},
-                     {"devices", order.devices},
-                     {"in_turn", order.in_turn}};
+                     {"devices", order.devices}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -70,7 +69,6 @@ Result<MeasureOrder> MeasureOrderFromJson(std::string_view text) {
             },
             2 * kMaxNodes);
         reader.Read("devices", order.devices);
-        reader.Read("in_turn", order.in_turn);
         if (error.empty() && order.nodes.empty()) error = "nodes: none";
         if (!error.empty()) return Fail(fmt::format("{}: {}", kWhat, error));
         return order;

@@ -32,9 +32,6 @@ struct MeasureOrder {
   std::vector<MeasuredNode> nodes;            // index = rank
   std::vector<std::vector<RankPair>> rounds;  // no rank twice in a round; done one after the other
   bool devices = true;                        // also each node's device and its inner link
-  /// True: a round measures one direction after the other. False: both at once, if the first round
-  /// has shown that this does not slow them down.
-  bool in_turn = false;
 };
 
 std::string ToJson(const MeasureOrder& order);

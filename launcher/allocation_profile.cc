@@ -26,8 +26,6 @@ MeasureTask TaskOf(const ReusePlan& plan) {
   task.rounds = RoundsOf(plan.missing);
   if (!plan.check.empty()) task.rounds.push_back(plan.check);
   task.devices = plan.devices;
-  // One round alone cannot find out whether both directions disturb each other.
-  task.in_turn = plan.missing.empty();
   return task;
 }
 

@@ -91,7 +91,6 @@ Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task) 
   order.nodes = MeasuredNodes(site.cluster);
   order.rounds = task.rounds;
   order.devices = task.devices;
-  order.in_turn = task.in_turn;
   const std::string answer = site.run_dir + "/" + kMeasuredFile;
   std::error_code ignored;
   std::filesystem::remove(answer, ignored);  // an older step's must not be taken for this one's

@@ -31,7 +31,6 @@ struct MeasureSite {
 struct MeasureTask {
   MeasureRounds rounds;  // of indices of cluster.nodes
   bool devices = true;   // and the links inside the nodes
-  bool in_turn = false;  // see MeasureOrder
 };
 
 struct Measured {

@@ -19,20 +19,14 @@
 namespace adaptive_train {
 namespace {
 
-constexpr double kStreamSeconds = 0.08;
-/// A pair in doubt: longer than the periods of most quotas and of short bursts of others' traffic.
-constexpr double kRepeatSeconds = 0.12;
-/// Beyond this spread a measurement is in doubt.
+/// Beyond this spread a link is watched for longer; beyond this one it is in doubt even then.
+constexpr double kSteady = 0.1;
 constexpr double kWavering = 0.18;
-/// Directions of one link that differ by more than this when measured at once are in doubt.
-constexpr double kUneven = 0.85;
+/// The longer time outlasts the periods of most quotas and short bursts of others' traffic.
+constexpr StreamJudgement kJudgement{192 << 10, 0.08, 0.24, kSteady};
 /// Two measurements this close are the same.
 constexpr double kAgreement = 0.1;
-/// Both directions at once disturb each other if that costs one of them more than this.
-constexpr double kUndisturbed = 0.07;
-/// Of the pairs of the first round; more make all later rounds go in turn.
-constexpr double kMostDisturbed = 0.1;
-constexpr double kDeviceSeconds = 0.2;
+constexpr double kDeviceSeconds = 0.15;
 
 constexpr std::chrono::milliseconds kPingDeadline = 10s;
 constexpr std::chrono::milliseconds kStreamDeadline = 15s;
@@ -59,10 +53,7 @@ void WaitFor(Request request, std::chrono::milliseconds deadline) {
 class LinkProfiler {
  public:
   LinkProfiler(const MeasureOrder& order, Communicator& communicator)
-      : order_(order),
-        communicator_(communicator),
-        in_turn_(order.in_turn),
-        from_(order.nodes.size()) {}
+      : order_(order), communicator_(communicator), from_(order.nodes.size()) {}
 
   void Run() {
     for (std::size_t i = 0; i < order_.rounds.size(); ++i) Round(i);
@@ -99,63 +90,38 @@ class LinkProfiler {
   /// A line in the rank's log for each round: what it saw of its link, and how long all took.
   void Round(std::size_t index) {
     const auto began = std::chrono::steady_clock::now();
+    const auto self = static_cast<std::size_t>(communicator_.Rank());
     const int peer = PeerOf(order_.rounds[index], communicator_.Rank());
-    bool doubtful = false, disturbed = false;
+    Figures seen;
+    LinkSlope slope;
     if (peer >= 0) {
-      Figures& figures = from_[static_cast<std::size_t>(peer)];
-      figures.latency_s = Ping(peer, index);
-      LinkSlope slope = in_turn_ ? InTurn(peer, index, 2, kStreamSeconds)
-                                 : Stream(peer, index, 1, {true, true}, kStreamSeconds);
-      if (!in_turn_ && index == 0) {
-        const LinkSlope alone = InTurn(peer, index, 2, kStreamSeconds);
-        disturbed = slope.bytes_per_second <
-                    alone.bytes_per_second * (1 - std::max(kUndisturbed, 2 * alone.spread));
-        slope = alone;
-      }
-      figures.bytes_per_second = slope.bytes_per_second;
-      figures.spread = slope.spread;
-      doubtful = slope.spread > kWavering;
+      seen.latency_s = Ping(peer, index);
+      slope = InTurn(peer, index, 1, seen.latency_s, {true, true});
     }
-    const bool again = Agree(index, peer, doubtful, disturbed);
+    std::vector<double> doubts(order_.nodes.size());
+    doubts[self] = slope.spread > kWavering ? 1 : 0;
+    Vote(doubts, index);
+    const bool again = doubts[self] > 0;
+    if (peer >= 0) {
+      const LinkSlope second = InTurn(peer, index, 3, seen.latency_s,
+                                      {again, doubts[static_cast<std::size_t>(peer)] > 0});
+      if (again) slope = Reconciled(slope, second, kAgreement);
+      seen.bytes_per_second = slope.bytes_per_second;
+      seen.spread = slope.spread;
+      from_[static_cast<std::size_t>(peer)] = seen;
+    }
+    // Nobody may begin the next round while a pair of this one is measured again.
+    if (std::any_of(doubts.begin(), doubts.end(), [](double doubt) { return doubt > 0; }))
+      Vote(doubts, index);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-    const Figures seen = peer < 0 ? Figures{} : from_[static_cast<std::size_t>(peer)];
-    fmt::print("round {} of {}: {} {:.4g} MB/s, {:.3g} us, spread {:.2f}{}{}; {:.3f} s\n",
-               index + 1, order_.rounds.size(),
+    fmt::print("round {} of {}: {} {:.4g} MB/s, {:.3g} us, spread {:.2f}{}; {:.3f} s\n", index + 1,
+               order_.rounds.size(),
                peer < 0 ? "no peer" : "from " + order_.nodes[static_cast<std::size_t>(peer)].name,
                seen.bytes_per_second / 1e6, seen.latency_s * 1e6, seen.spread,
-               in_turn_ ? ", in turn" : "", again ? ", repeated" : "", took.count());
+               again ? ", repeated" : "", took.count());
   }
 
-  /// Keeps the rounds in step, and has every rank know which pairs are measured again: those that
-  /// waver, and those whose directions differ when measured at once (what goes one way holds up the
-  /// other's grants). True if this rank's pair was.
-  bool Agree(std::size_t index, int peer, bool doubtful, bool disturbed) {
-    const auto self = static_cast<std::size_t>(communicator_.Rank());
-    const std::size_t size = order_.nodes.size();
-    std::vector<double> votes(2 * size + 1);
-    votes[self] = doubtful ? 1 : 0;
-    if (peer >= 0) votes[size + self] = from_[static_cast<std::size_t>(peer)].bytes_per_second;
-    votes[2 * size] = disturbed ? 1 : 0;
-    Vote(votes, index);
-    const auto in_doubt = [&](const RankPair& pair) {
-      const auto first = static_cast<std::size_t>(pair.first);
-      const auto second = static_cast<std::size_t>(pair.second);
-      const auto [less, more] = std::minmax(votes[size + first], votes[size + second]);
-      return votes[first] + votes[second] > 0 || (!in_turn_ && less < kUneven * more);
-    };
-    const auto& round = order_.rounds[index];
-    const bool any = std::any_of(round.begin(), round.end(), in_doubt);
-    const bool again = peer >= 0 && in_doubt(std::minmax(communicator_.Rank(), peer));
-    if (again) Repeat(peer, index);
-    if (index == 0 && votes[2 * size] > kMostDisturbed * static_cast<double>(2 * round.size()))
-      in_turn_ = true;
-    if (any) {
-      std::vector<double> done(1);
-      Vote(done, index);
-    }
-    return again;
-  }
-
+  /// Sums each rank's entry, so that all know all; keeps the rounds in step.
   void Vote(std::vector<double>& votes, std::size_t index) {
     const auto done = communicator_.AllReduce(Purpose::kStatistic, std::span<double>(votes))
                           .Wait(In(kRoundDeadline));
@@ -166,16 +132,6 @@ class LinkProfiler {
           done.error().peer, done.error().cause);
   }
 
-  void Repeat(int peer, std::size_t index) {
-    Figures& figures = from_[static_cast<std::size_t>(peer)];
-    const LinkSlope before{figures.bytes_per_second, figures.spread};
-    const LinkSlope again = InTurn(peer, index, 4, kRepeatSeconds);
-    // Alone and for longer is better than at once in any case.
-    const LinkSlope better = in_turn_ ? Reconciled(before, again, kAgreement) : again;
-    figures.bytes_per_second = better.bytes_per_second;
-    figures.spread = better.spread;
-  }
-
   double Ping(int peer, std::size_t index) {
     const auto ping = std::make_shared<LinkPing>(Name("latency", peer), End(peer, index, 0),
                                                  communicator_.Rank() < peer);
@@ -183,25 +139,29 @@ class LinkProfiler {
     return ping->Latency();
   }
 
-  /// Both directions one after the other; uses two numbers of operations.
-  LinkSlope InTurn(int peer, std::size_t index, int operation, double seconds) {
-    const bool first = communicator_.Rank() < peer;
-    const LinkSlope up = Stream(peer, index, operation, {first, !first}, seconds);
-    const LinkSlope down = Stream(peer, index, operation + 1, {!first, first}, seconds);
-    return first ? down : up;
-  }
+  /// Which directions of a link to measure, seen from this end.
+  struct Directions {
+    bool incoming, outgoing;
+  };
 
-  LinkSlope Stream(int peer, std::size_t index, int operation, StreamWays ways, double seconds) {
-    const auto stream = std::make_shared<LinkStream>(
-        Name("bandwidth", peer), End(peer, index, operation), communicator_.Rank() < peer, ways,
-        from_[static_cast<std::size_t>(peer)].latency_s, seconds);
-    WaitFor(communicator_.Launch(stream), kStreamDeadline);
-    return stream->Received();
+  /// One direction after the other, the smaller rank's incoming one first; uses two numbers of
+  /// operations. What was seen of the incoming one.
+  LinkSlope InTurn(int peer, std::size_t index, int operation, double latency,
+                   Directions directions) {
+    LinkSlope seen;
+    const bool first = communicator_.Rank() < peer;
+    for (const bool incoming : {first, !first}) {
+      const auto stream = std::make_shared<LinkStream>(
+          Name("bandwidth", peer), End(peer, index, operation++), !incoming, latency, kJudgement);
+      if (!(incoming ? directions.incoming : directions.outgoing)) continue;
+      WaitFor(communicator_.Launch(stream), kStreamDeadline);
+      if (incoming) seen = stream->Received();
+    }
+    return seen;
   }
 
   const MeasureOrder& order_;
   Communicator& communicator_;
-  bool in_turn_;
   std::vector<Figures> from_;
 };
 

@@ -9,8 +9,9 @@ namespace adaptive_train {
 
 /// Does the order's rounds in step with all other ranks, which must call this with the same order;
 /// rank i stands on order.nodes[i]. A round measures disjoint pairs: latency (link_ping.h), then
-/// bandwidth in both directions (link_stream.h), at once or in turn. A pair whose bandwidth wavers
-/// is measured once more, for longer; if it still does, its spread tells. Gives the whole profile
+/// bandwidth in one direction after the other (link_stream.h): both at once hold up each other's
+/// grants. A pair whose bandwidth wavers is measured once more; if it still does, its spread tells.
+/// Gives the whole profile
 /// on rank 0, an empty one elsewhere. Blocks; every wait has a deadline. Throws FatalError with the
 /// pair and the operation when a peer is lost or a deadline missed.
 Profile MeasureNodes(const MeasureOrder& order, Communicator& communicator);

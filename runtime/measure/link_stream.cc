@@ -12,54 +12,45 @@ constexpr int kWindow = 12;  // chunks under way
 constexpr std::size_t kSmallestChunk = 8u << 10, kLargestChunk = 4u << 20;
 /// A chunk should take this long: enough arrivals in a short time, few wake-ups on a fast link.
 constexpr double kChunkSeconds = 0.0015;
-constexpr double kPassedBytes = 512 << 10;
 constexpr std::size_t kLeastArrivals = 13;
 /// A link too slow for what is above is judged by what it did in this time.
 constexpr double kMostSeconds = 1.5;
 
-// Kinds of messages: each way of each end has its own.
-std::uint64_t ChunkKind(bool from_first) { return from_first ? 3 : 4; }
-std::uint64_t GrantKind(bool from_first) { return from_first ? 5 : 6; }
+// Kinds of messages.
+constexpr std::uint64_t kChunk = 3, kGrant = 4;
 
 }  // namespace
 
-LinkStream::LinkStream(std::string name, const LinkEnd& end, bool first, StreamWays ways,
-                       double latency, double seconds)
+LinkStream::LinkStream(std::string name, const LinkEnd& end, bool sends, double latency,
+                       const StreamJudgement& judgement)
     : LinkOperation(std::move(name), end),
-      first_(first),
-      ways_(ways),
+      sends_(sends),
       latency_(latency),
-      seconds_(seconds),
-      chunk_(kSmallestChunk) {
-  if (ways.send) outgoing_.resize(kLargestChunk, std::byte{0x5a});
-  if (ways.receive) incoming_.resize(kLargestChunk);
-}
+      judgement_(judgement),
+      next_look_(judgement.least_seconds),
+      bytes_of_chunks_(kLargestChunk, std::byte{0x5a}),
+      chunk_(kSmallestChunk) {}
 
 void LinkStream::Start() {
-  sides_left_ = (ways_.send ? 1 : 0) + (ways_.receive ? 1 : 0);
   began_ = SteadySecondsNow();
-  if (ways_.receive) {
-    for (int i = 0; i < kWindow; ++i) ReceiveChunk(kSmallestChunk);
+  if (sends_) ReceiveGrant();
+  for (int i = 0; i < kWindow; ++i) {
+    if (sends_)
+      SendChunk(kSmallestChunk);
+    else
+      ReceiveChunk(kSmallestChunk);
   }
-  if (ways_.send) {
-    ReceiveGrant();
-    for (int i = 0; i < kWindow; ++i) SendChunk(kSmallestChunk);
-  }
-}
-
-void LinkStream::SideOver() {
-  if (--sides_left_ == 0) Finish();
 }
 
 // The sender: does what it is granted.
 
 void LinkStream::SendChunk(std::size_t bytes) {
-  Send(ChunkKind(first_), outgoing_.data(), bytes, [] {});
+  Send(kChunk, bytes_of_chunks_.data(), bytes, [] {});
 }
 
 void LinkStream::ReceiveGrant() {
-  Receive(GrantKind(!first_), &granted_, sizeof granted_, [this] {
-    if (granted_ == 0) return SideOver();
+  Receive(kGrant, &granted_, sizeof granted_, [this] {
+    if (granted_ == 0) return Finish();
     if (granted_ > kLargestChunk) return FailWith("the peer granted a chunk that is too large");
     SendChunk(granted_);
     ReceiveGrant();
@@ -70,12 +61,12 @@ void LinkStream::ReceiveGrant() {
 
 void LinkStream::ReceiveChunk(std::size_t bytes) {
   ++chunks_left_;
-  Receive(ChunkKind(!first_), incoming_.data(), bytes, [this, bytes] { OnChunk(bytes); });
+  Receive(kChunk, bytes_of_chunks_.data(), bytes, [this, bytes] { OnChunk(bytes); });
 }
 
 void LinkStream::Grant(std::size_t bytes) {
   grants_.push_back(bytes);
-  Send(GrantKind(first_), &grants_.back(), sizeof grants_.back(), [] {});
+  Send(kGrant, &grants_.back(), sizeof grants_.back(), [] {});
 }
 
 void LinkStream::OnChunk(std::size_t bytes) {
@@ -85,7 +76,6 @@ void LinkStream::OnChunk(std::size_t bytes) {
     const Arrival now{SteadySecondsNow() - began_, bytes_};
     enough_ = Judge(now);
     if (enough_) {
-      received_ = SlopeOf(arrivals_);
       Grant(0);
     } else {
       ChooseSize(now);
@@ -93,22 +83,24 @@ void LinkStream::OnChunk(std::size_t bytes) {
       Grant(chunk_);
     }
   }
-  if (enough_ && chunks_left_ == 0) SideOver();
+  if (enough_ && chunks_left_ == 0) Finish();
 }
 
-/// Keeps the arrival if it counts; true when enough have been seen.
+/// Keeps the arrival if it counts; true when enough have been seen and judged.
 bool LinkStream::Judge(const Arrival& now) {
   const bool late = now.seconds > kMostSeconds;
-  const bool started = bytes_ > kPassedBytes && steady_ > 2 * kWindow;
+  const bool started = bytes_ > judgement_.passed_bytes && steady_ > 2 * kWindow;
   if (!arrivals_.empty() || started || late) arrivals_.push_back(now);
   if (late && arrivals_.size() < 2) {
     // Not even the start has passed: the whole of it must do.
     arrivals_.insert(arrivals_.begin(), recent_.begin(), recent_.end());
     arrivals_.insert(arrivals_.begin(), Arrival{});
-    return true;
   }
-  return late || (arrivals_.size() >= kLeastArrivals &&
-                  now.seconds - arrivals_.front().seconds >= seconds_);
+  const double seen = arrivals_.empty() ? 0 : now.seconds - arrivals_.front().seconds;
+  if (!late && (arrivals_.size() < kLeastArrivals || seen < next_look_)) return false;
+  received_ = SlopeOf(arrivals_);
+  next_look_ = seen + judgement_.least_seconds / 4;
+  return late || received_.spread <= judgement_.spread || seen >= judgement_.most_seconds;
 }
 
 /// Powers of two, so that a rate that wavers does not change them all the time.
@@ -120,11 +112,8 @@ void LinkStream::ChooseSize(const Arrival& now) {
   recent_.pop_front();
   const double rate = (now.bytes - before.bytes) / std::max(1e-9, now.seconds - before.seconds);
   const double wanted = rate * std::max(kChunkSeconds, 4 * latency_ / kWindow);
-  auto fitting = std::bit_floor(static_cast<std::size_t>(
+  const auto fitting = std::bit_floor(static_cast<std::size_t>(
       std::clamp(wanted, static_cast<double>(kSmallestChunk), static_cast<double>(kLargestChunk))));
-  // Both directions at once: grants wait behind the data of the other direction. With half its
-  // chunks, half its rate would be all there ever is.
-  if (ways_.send && granted_ == 2 * fitting) fitting *= 2;
   if (fitting > chunk_) {
     chunk_ *= 2;
     steady_ = 0;

@@ -9,22 +9,24 @@
 
 namespace adaptive_train {
 
-/// Which way bytes go, seen from this end.
-struct StreamWays {
-  bool send = false;
-  bool receive = false;
+/// How a receiver judges a link: it lets `passed_bytes` pass, then looks at what arrives for
+/// `least_seconds` and, while its rate spreads by more than `spread`, for up to `most_seconds`.
+struct StreamJudgement {
+  double passed_bytes = 0;
+  double least_seconds = 0;
+  double most_seconds = 0;
+  double spread = 0;
 };
 
-/// One end of a stream of chunks in one or both directions; the other end is made with the other
-/// ways. The receiver grants each chunk and its size, so that no more than a few are under way and
-/// both ends agree on each one. It lets the first half megabyte pass (a full token bucket and a
-/// connection that starts slowly both lie), then takes the slope of bytes over arrival times.
+/// One end of a stream of chunks in one direction. The receiver grants each chunk and its size, so
+/// that no more than a few are under way and both ends agree on each one. It lets the first of them
+/// pass (a full token bucket and a connection that starts slowly both lie), then takes the slope of
+/// bytes over arrival times.
 class LinkStream final : public LinkOperation {
  public:
-  /// `latency` in seconds: chunks grow until those under way cover it. `seconds` is how long a
-  /// receiver looks at arrivals.
-  LinkStream(std::string name, const LinkEnd& end, bool first, StreamWays ways, double latency,
-             double seconds);
+  /// `latency` in seconds: chunks grow until those under way cover it.
+  LinkStream(std::string name, const LinkEnd& end, bool sends, double latency,
+             const StreamJudgement& judgement);
 
   void Start() override;
 
@@ -39,18 +41,17 @@ class LinkStream final : public LinkOperation {
   void OnChunk(std::size_t bytes);
   bool Judge(const Arrival& now);
   void ChooseSize(const Arrival& now);
-  void SideOver();
 
-  const bool first_;
-  const StreamWays ways_;
+  const bool sends_;
   const double latency_;
-  const double seconds_;
-  int sides_left_ = 0;
+  const StreamJudgement judgement_;
+  double next_look_;                        // seconds of arrivals
+  std::vector<std::byte> bytes_of_chunks_;  // all are the same ones: nobody looks at them
 
-  std::vector<std::byte> outgoing_;
+  // The sender's.
   std::uint64_t granted_ = 0;  // as received: bytes of a further chunk, 0 = no more
 
-  std::vector<std::byte> incoming_;   // chunks overwrite each other: nobody looks at them
+  // The receiver's.
   std::deque<std::uint64_t> grants_;  // sent, kept until the stream is over
   std::size_t chunk_;
   int chunks_left_ = 0;  // granted, not there yet

@@ -48,7 +48,6 @@ TEST(LinkProfiler, OnlyWhatWasOrderedIsMeasured) {
     MeasureOrder order = EveryPair(4);
     order.rounds = {{{0, 2}, {1, 3}}};
     order.devices = false;
-    order.in_turn = true;
     const Profile profile = MeasureNodes(order, c);
     return c.Rank() == 0 ? Sane(profile, 4, 0) : profile.links.empty();
   });

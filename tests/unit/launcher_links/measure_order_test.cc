@@ -11,7 +11,6 @@ TEST(MeasureOrder, ComesBackAsItWasWritten) {
   order.nodes = {{"n1", "EPYC", 4}, {"n2", "Xeon", 8}, {"n3", "Xeon", 8}};
   order.rounds = {{{0, 1}}, {{0, 2}}, {}};
   order.devices = false;
-  order.in_turn = true;
   const auto read = MeasureOrderFromJson(ToJson(order));
   ASSERT_TRUE(read) << read.error().message;
   ASSERT_EQ(read->nodes.size(), 3u);
@@ -20,13 +19,12 @@ TEST(MeasureOrder, ComesBackAsItWasWritten) {
   EXPECT_EQ(read->nodes[1].threads, 8);
   EXPECT_EQ(read->rounds, order.rounds);
   EXPECT_FALSE(read->devices);
-  EXPECT_TRUE(read->in_turn);
 }
 
 std::string Refusal(const std::string& nodes, const std::string& pairs) {
   const auto read =
       MeasureOrderFromJson(R"({"format_version":1,"nodes":[)" + nodes + R"(],"rounds":[{"pairs":)" +
-                           pairs + R"(}],"devices":true,"in_turn":false})");
+                           pairs + R"(}],"devices":true})");
   return read ? "read" : read.error().message;
 }
 
