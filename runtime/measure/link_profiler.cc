@@ -151,9 +151,10 @@ class LinkProfiler {
     LinkSlope seen;
     const bool first = communicator_.Rank() < peer;
     for (const bool incoming : {first, !first}) {
-      const auto stream = std::make_shared<LinkStream>(
-          Name("bandwidth", peer), End(peer, index, operation++), !incoming, latency, kJudgement);
+      const LinkEnd end = End(peer, index, operation++);
       if (!(incoming ? directions.incoming : directions.outgoing)) continue;
+      const auto stream = std::make_shared<LinkStream>(Name("bandwidth", peer), end, !incoming,
+                                                       latency, kJudgement);
       WaitFor(communicator_.Launch(stream), kStreamDeadline);
       if (incoming) seen = stream->Received();
     }

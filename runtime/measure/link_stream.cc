@@ -28,7 +28,7 @@ LinkStream::LinkStream(std::string name, const LinkEnd& end, bool sends, double 
       latency_(latency),
       judgement_(judgement),
       next_look_(judgement.least_seconds),
-      bytes_of_chunks_(kLargestChunk, std::byte{0x5a}),
+      payload_(kLargestChunk, std::byte{0x5a}),
       chunk_(kSmallestChunk) {}
 
 void LinkStream::Start() {
@@ -45,7 +45,7 @@ void LinkStream::Start() {
 // The sender: does what it is granted.
 
 void LinkStream::SendChunk(std::size_t bytes) {
-  Send(kChunk, bytes_of_chunks_.data(), bytes, [] {});
+  Send(kChunk, payload_.data(), bytes, [] {});
 }
 
 void LinkStream::ReceiveGrant() {
@@ -61,7 +61,7 @@ void LinkStream::ReceiveGrant() {
 
 void LinkStream::ReceiveChunk(std::size_t bytes) {
   ++chunks_left_;
-  Receive(kChunk, bytes_of_chunks_.data(), bytes, [this, bytes] { OnChunk(bytes); });
+  Receive(kChunk, payload_.data(), bytes, [this, bytes] { OnChunk(bytes); });
 }
 
 void LinkStream::Grant(std::size_t bytes) {

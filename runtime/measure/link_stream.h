@@ -45,8 +45,8 @@ class LinkStream final : public LinkOperation {
   const bool sends_;
   const double latency_;
   const StreamJudgement judgement_;
-  double next_look_;                        // seconds of arrivals
-  std::vector<std::byte> bytes_of_chunks_;  // all are the same ones: nobody looks at them
+  double next_look_;                // seconds of arrivals
+  std::vector<std::byte> payload_;  // of every chunk: nobody looks at it
 
   // The sender's.
   std::uint64_t granted_ = 0;  // as received: bytes of a further chunk, 0 = no more
