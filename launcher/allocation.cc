@@ -40,6 +40,14 @@ Allocation ThisMachine() {
   return here;
 }
 
+Result<std::optional<JobOptions>> OptionsOfJob() {
+  const char* text = std::getenv(kJobOptionsVariable);
+  if (text == nullptr) return std::nullopt;
+  auto options = ParseJobOptions(text);
+  if (!options) return FailIn(kJobOptionsVariable, options.error());
+  return *options;
+}
+
 }  // namespace
 
 Result<std::vector<int>> ParseCpusPerNode(const std::string& text) {
@@ -67,9 +75,12 @@ Result<std::vector<int>> ParseCpusPerNode(const std::string& text) {
 }
 
 Result<Allocation> FindAllocation() {
-  const std::string id = Variable("SLURM_JOB_ID");
-  if (id.empty()) return ThisMachine();
+  auto options = OptionsOfJob();
+  if (!options) return tl::unexpected(options.error());
   Allocation allocation = ThisMachine();
+  allocation.options = *options;
+  const std::string id = Variable("SLURM_JOB_ID");
+  if (id.empty()) return allocation;
   allocation.in_slurm = true;
   const auto job = Number(id);
   if (!job || *job < 1)

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/job_env.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -18,13 +20,16 @@ struct Allocation {
   double submit_time = 0;  // seconds since 1970; without Slurm: now
   std::string job_name;
   std::string user;
-  std::vector<std::string> hosts;  // in Slurm's order
-  std::vector<int> cpus;           // CPUs allocated on each host; 0 = all that the probe finds
+  std::vector<std::string> hosts;     // in Slurm's order
+  std::vector<int> cpus;              // CPUs allocated on each host; 0 = all that the probe finds
+  std::optional<JobOptions> options;  // of --adaptive-train; none: submitted without it
+
+  int Spares() const { return options ? options->spares : 0; }
 };
 
 /// Reads the SLURM_ variables (untrusted) and, in an allocation, asks Slurm for the hosts' names
 /// and the submit time. Blocks for a few seconds at most. Fails with kPreflight if Slurm does not
-/// answer.
+/// answer, as ParseJobOptions does where the job's options are wrong.
 Result<Allocation> FindAllocation();
 
 /// What SLURM_JOB_CPUS_PER_NODE means: "8(x2),4" is {8, 8, 4}. Fails on anything else or on more

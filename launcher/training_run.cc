@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/job_env.h"
 #include "launcher/allocation.h"
 #include "launcher/allocation_profile.h"
 #include "launcher/job_ledger.h"
@@ -22,6 +21,7 @@
 #include "launcher/run_folder.h"
 #include "launcher/run_plan.h"
 #include "launcher/run_steps.h"
+#include "launcher/spares.h"
 #include "launcher/stop_signals.h"
 #include "runtime/data/token_dataset.h"
 
@@ -44,7 +44,6 @@ struct Prepared {
   StoreLocation store;
   RunFolder folder;
   Programs programs;
-  std::optional<JobOptions> options;
   double unigram_entropy = 0;
   std::vector<std::string> data_files;
 };
@@ -65,21 +64,9 @@ std::string RunDirOf(const RunRequest& request, const Allocation& allocation) {
                      fmt::localtime(static_cast<std::time_t>(allocation.submit_time)));
 }
 
-/// Of --adaptive-train; none where the job was submitted without it.
-Result<std::optional<JobOptions>> OptionsOfJob() {
-  const char* text = std::getenv(kJobOptionsVariable);
-  if (text == nullptr) return std::nullopt;
-  auto options = ParseJobOptions(text);
-  if (!options) return FailIn(kJobOptionsVariable, options.error());
-  if (options->spares > 0)
-    Say(stdout, "note: spares={} has no effect: this version does not recover lost nodes\n",
-        options->spares);
-  return *options;
-}
-
 /// Who submits the job may forbid what the configuration asks for, not the other way round.
-void HoldCompressionTo(const std::optional<JobOptions>& options, Config& config) {
-  if (!options || options->compress != JobOptions::Compress::kOff) return;
+void HoldCompressionTo(const Allocation& allocation, Config& config) {
+  if (!allocation.options || allocation.options->compress != JobOptions::Compress::kOff) return;
   if (config.compression.mode == "off") return;
   Say(stdout, "compression.mode = \"{}\" of the configuration is off: the job has compress=off\n",
       config.compression.mode);
@@ -115,13 +102,11 @@ Result<Prepared> Prepare(const RunRequest& request) {
   if (!config) return tl::unexpected(config.error());
   auto store = ParseStoreLocation(request.store);
   if (!store) return tl::unexpected(store.error());
-  auto options = OptionsOfJob();
-  if (!options) return tl::unexpected(options.error());
-  HoldCompressionTo(*options, *config);
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
   auto allocation = FindAllocation();
   if (!allocation) return tl::unexpected(allocation.error());
+  HoldCompressionTo(*allocation, *config);
   auto data = CheckData(*config);
   if (!data) return tl::unexpected(data.error());
   Say(stdout, "data.train: {}: {}\n", config->data.train, data->description);
@@ -134,14 +119,14 @@ Result<Prepared> Prepare(const RunRequest& request) {
   if (written) written = folder->Write("config.resolved.toml", ToToml(*config));
   if (!written) return tl::unexpected(written.error());
   return Prepared{std::move(*config),    std::move(*allocation), std::move(*store),
-                  std::move(*folder),    std::move(*programs),   std::move(*options),
-                  data->unigram_entropy, std::move(data->files)};
+                  std::move(*folder),    std::move(*programs),   data->unigram_entropy,
+                  std::move(data->files)};
 }
 
 Result<Cluster> PhotographCluster(const Prepared& run) {
   NodeCheckRequest request;
   request.job_id = run.allocation.job_id;
-  request.prolog_expected = run.options.has_value();
+  request.prolog_expected = run.allocation.options.has_value();
   request.run_dir = run.folder.Path();
   request.readable = run.data_files;
   auto checks = CheckAllNodes(run.allocation, request, run.programs.self, run.programs.probe);
@@ -163,8 +148,9 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
 
 /// What is stored of these nodes and what is measured of them now; both into profile.json.
 Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLedger& ledger) {
+  const auto& options = run.allocation.options;
   const bool reuse = run.config.profile.reuse == "auto" &&
-                     !(run.options && run.options->reuse == JobOptions::Reuse::kNever);
+                     !(options && options->reuse == JobOptions::Reuse::kNever);
   Profile stored = ledger.Known(QueryOf(cluster, run.config));
   if (!reuse) stored = Profile{{}, {}, {}, std::move(stored.nodes)};
   if (cluster.nodes.size() > 1 && !run.config.profile.measure) {
@@ -186,6 +172,19 @@ Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLed
   auto written = run.folder.Write("profile.json", ToJson(stored));
   if (!written) return tl::unexpected(written.error());
   return stored;
+}
+
+/// Takes the spares' devices out of the cluster, also in cluster.json: whoever plans again from the
+/// files does without them too.
+Result<void> SetSparesAside(const Prepared& run, const Profile& profile, Cluster& cluster) {
+  auto spares = ChooseSpares(cluster, profile, run.allocation.Spares());
+  if (!spares) return tl::unexpected(spares.error());
+  if (spares->empty()) return {};
+  for (const SpareNode& spare : *spares) Say(stdout, "  kept aside: {}\n", spare.why);
+  Say(stdout,
+      "note: nodes kept aside stay idle; this version does not put them in for lost ones\n");
+  KeepAside(*spares, cluster);
+  return run.folder.Write("cluster.json", ToJson(cluster));
 }
 
 Result<Plan> PlanRun(const Prepared& run, const PlanInputs& inputs) {
@@ -229,9 +228,10 @@ ExitCode RunTraining(const RunRequest& request) {
       run->allocation.in_slurm ? fmt::format("job {}", run->allocation.job_id)
                                : std::string("local run"),
       run->allocation.cluster, run->folder.Path());
+  const auto& options = run->allocation.options;
   auto ledger =
       JobLedger::Begin(run->store, {&run->allocation, run->folder.Path(), ToToml(run->config),
-                                    run->options ? FormatJobOptions(*run->options) : ""});
+                                    options ? FormatJobOptions(*options) : ""});
   if (!ledger) return Report(ledger.error());
   RunStatistics statistics;
   // From here on the job is in the store: whatever ends it is recorded there.
@@ -246,6 +246,8 @@ ExitCode RunTraining(const RunRequest& request) {
   ledger->Nodes(cluster->nodes);
   auto profile = ProfileNodes(*run, *cluster, *ledger);
   if (!profile) return end_early(profile.error());
+  if (auto aside = SetSparesAside(*run, *profile, *cluster); !aside)
+    return end_early(aside.error());
   const PlanInputs inputs = InputsOf(run->config, std::move(*cluster), std::move(*profile));
   auto plan = PlanRun(*run, inputs);
   if (!plan) return end_early(plan.error());

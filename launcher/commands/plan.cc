@@ -16,6 +16,7 @@
 #include "launcher/programs.h"
 #include "launcher/simulator/simulator.h"
 #include "launcher/simulator/timeline_svg.h"
+#include "launcher/spares.h"
 
 namespace adaptive_train {
 namespace {
@@ -48,6 +49,7 @@ struct PlanOptions {
   bool json = false;
   bool why = false;
   bool runnable = false;
+  std::optional<int> spares;  // none: as many as the job keeps
   std::vector<std::string> extras;
 };
 
@@ -60,12 +62,15 @@ Result<Value> ReadDocument(const std::string& path, Result<Value> (*parse)(std::
   return value;
 }
 
-Result<Cluster> FindCluster(const PlanOptions& options, const Config& config) {
+/// Sets `spares`, unless it is given, to what this job keeps.
+Result<Cluster> FindCluster(const PlanOptions& options, const Config& config,
+                            std::optional<int>& spares) {
   if (!options.cluster.empty()) return ReadDocument<Cluster>(options.cluster, ClusterFromJson);
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
   auto allocation = FindAllocation();
   if (!allocation) return tl::unexpected(allocation.error());
+  if (!spares) spares = allocation->Spares();
   NodeCheckRequest request;
   request.job_id = allocation->job_id;
   auto checks = CheckAllNodes(*allocation, request, programs->self, programs->probe);
@@ -124,10 +129,16 @@ Result<void> PlanAndShow(const PlanOptions& options) {
   if (!overrides) return tl::unexpected(overrides.error());
   auto config = LoadConfig(options.config, *overrides);
   if (!config) return tl::unexpected(config.error());
-  auto cluster = FindCluster(options, *config);
+  std::optional<int> count = options.spares;
+  auto cluster = FindCluster(options, *config, count);
   if (!cluster) return tl::unexpected(cluster.error());
   auto profile = FindProfile(options, *cluster, *config);
   if (!profile) return tl::unexpected(profile.error());
+  auto spares = ChooseSpares(*cluster, *profile, count.value_or(0));
+  if (!spares) return tl::unexpected(spares.error());
+  KeepAside(*spares, *cluster);
+  for (const SpareNode& spare : *spares)
+    if (!options.json) fmt::print("kept aside: {}\n", spare.why);
   PlanRequest request = RequestOf(*config);
   request.runnable_only = options.runnable;
   auto planned =
@@ -162,6 +173,10 @@ void AddPlanCommand(CLI::App& app, std::function<int()>& chosen) {
           ->expected(0, 1);
   verb->add_flag("--runnable", options->runnable,
                  "Only what this version can run: the plan that `run` takes");
+  verb->add_option("--spares", options->spares,
+                   "Keep N nodes aside, the worst first (default: as the job does)")
+      ->type_name("N")
+      ->check(CLI::Range(0, kMaxSpares));
   verb->add_flag("--json", options->json, "The plan as a JSON document");
   verb->callback([verb, simulate, options, &chosen] {
     options->extras = verb->remaining();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -222,6 +223,22 @@ void AddDevices(const Cluster& cluster, const ModelShape& shape, const Profile& 
   }
 }
 
+/// Nodes that are kept aside, or that have nothing to train on.
+void NoteIdleNodes(const Cluster& cluster, std::vector<std::string>& notes) {
+  constexpr std::size_t kMostNamed = 8;
+  std::set<std::string> with;
+  for (const Device& device : cluster.devices) with.insert(device.node);
+  std::vector<std::string> idle;
+  for (const Node& node : cluster.nodes)
+    if (!with.contains(node.name)) idle.push_back(node.name);
+  if (idle.empty()) return;
+  const std::size_t all = idle.size();
+  idle.resize(std::min(all, kMostNamed));
+  notes.push_back(
+      fmt::format("kept aside, or without devices: {}{}", fmt::join(idle, ", "),
+                  all > kMostNamed ? fmt::format(" and {} more", all - kMostNamed) : ""));
+}
+
 void AddLinks(const Cluster& cluster, const Profile& profile, BuiltProblem& built) {
   bool assumed = false;
   const auto index = IndexOf(cluster);
@@ -378,6 +395,7 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
   for (const Device& device : built.devices) threads = std::max(threads, device.threads);
   AddLayers(dims, format, threads, built.problem);
   AddDevices(cluster, ModelShape::Of(dims, format), profile, built);
+  NoteIdleNodes(cluster, built.notes);
   AddLinks(cluster, profile, built);
   AddChoices(cluster, dims, request, built.problem.choices);
   return built;

@@ -67,6 +67,13 @@ show_job() {
   tail -n 3 "$home/runs/$1"/logs/* 2>/dev/null || true
 }
 
+# finished_with JOB EXITCODE: waits for its end.
+finished_with() {
+  wait_until 90 job_over "$1"
+  show_job "$1"
+  [[ $(job_field "$1" ExitCode) == "$2" ]]
+}
+
 # losses JOB: one a line.
 losses() { jq -r .loss "$home/runs/$1/metrics.jsonl"; }
 

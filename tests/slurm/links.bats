@@ -76,3 +76,20 @@ between() { awk -v x="$1" -v low="$2" -v high="$3" 'BEGIN { print x; exit !(x > 
   [[ $status -eq 5 ]]
   grep -E '^adaptive-train links: measuring the nodes: rank 2 on n3 failed' "$home/err"
 }
+
+@test "with spares=1 the worst node is measured, named with the reason, and not trained on" {
+  job=$(box_on ctl sbatch --parsable -N3 --adaptive-train=spares=1 job.sh --train.steps=2 --parallel.data=2)
+  finished_with "$job" 0:0
+  aside=$(sed -n 's/^  kept aside: \(n[123]\): its .* slowest, .*/\1/p' "$home/slurm-$job.out")
+  [[ $aside == n[123] ]]
+  jq -e --arg aside "$aside" '[.ranks[].node] == (["n1","n2","n3"] - [$aside])' "$home/runs/$job/plan.json"
+  grep -F "kept aside, or without devices: $aside" "$home/runs/$job/plan.txt"
+  # Planned again from the files that the run left, it stays aside.
+  box_on ctl bash -c "cd '$home' && adaptive-train plan config.toml --runnable --json --parallel.data=2 \
+    --cluster runs/$job/cluster.json --profile runs/$job/profile.json" >"$home/again.json"
+  jq -c '[.ranks[].node]' "$home/again.json"
+  jq -e --arg aside "$aside" '[.ranks[].node] | sort == (["n1","n2","n3"] - [$aside])' "$home/again.json"
+  job=$(box_on ctl sbatch --parsable -N3 --adaptive-train=spares=3 job.sh --train.steps=2)
+  finished_with "$job" 3:0
+  grep -F 'spares=3 leaves none of 3 nodes to train; allowed: 0 to 2' "$home/slurm-$job.out"
+}

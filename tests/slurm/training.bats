@@ -9,12 +9,6 @@ setup_file() {
 teardown_file() { box_down; }
 setup() { make_job_home; }
 
-finished_with() { # JOB EXITCODE
-  wait_until 90 job_over "$1"
-  show_job "$1"
-  [[ $(job_field "$1" ExitCode) == "$2" ]]
-}
-
 @test "4 ranks on 4 nodes and 1 rank on one node agree, with even and uneven batches" {
   four=$(submit -N4 -- --train.global_batch=12)
   finished_with "$four" 0:0

@@ -1,0 +1,102 @@
+// Which nodes are kept aside: the worst first, for the reason that is told.
+#include "launcher/spares.h"
+
+#include <gtest/gtest.h>
+
+namespace adaptive_train {
+namespace {
+
+Cluster FourNodes() {
+  Cluster cluster;
+  cluster.nodes.resize(4);
+  for (int i = 0; i < 4; ++i) {
+    cluster.nodes[static_cast<std::size_t>(i)].name = "n" + std::to_string(i + 1);
+    cluster.devices.emplace_back().node = cluster.nodes[static_cast<std::size_t>(i)].name;
+  }
+  return cluster;
+}
+
+/// Devices n1 to n4 of these speeds, and links of each pair at the slower end's rate.
+Profile Speeds(const std::vector<double>& flops, const std::vector<double>& rates) {
+  Profile profile;
+  for (std::size_t i = 0; i < flops.size(); ++i)
+    profile.devices.push_back({"n" + std::to_string(i + 1), "cpu", flops[i], 1e9, {1, 0, 1}});
+  for (std::size_t i = 0; i < rates.size(); ++i)
+    for (std::size_t j = 0; j < rates.size(); ++j)
+      if (i != j)
+        profile.links.push_back({"n" + std::to_string(i + 1),
+                                 "n" + std::to_string(j + 1),
+                                 1e-4,
+                                 std::min(rates[i], rates[j]),
+                                 {1, 0, 1}});
+  return profile;
+}
+
+std::vector<std::string> NamesOf(const Result<std::vector<SpareNode>>& spares) {
+  std::vector<std::string> names;
+  for (const SpareNode& spare : spares.value()) names.push_back(spare.node);
+  return names;
+}
+
+TEST(ChooseSpares, TheSlowestDeviceThenTheSlowestLinksThenTheLastNode) {
+  const Profile profile = Speeds({1e11, 1e11, 6e10, 1.02e11}, {1e8, 6e7, 1e8, 1e8});
+  const auto spares = ChooseSpares(FourNodes(), profile, 3);
+  EXPECT_EQ(NamesOf(spares), (std::vector<std::string>{"n3", "n2", "n4"}));
+  EXPECT_EQ(spares->at(0).why, "n3: its device is the slowest, 60 GFLOP/s");
+  EXPECT_EQ(spares->at(1).why, "n2: its links are the slowest, 480 Mbit/s in the middle");
+  EXPECT_EQ(spares->at(2).why, "n4: the last of nodes that are alike");
+}
+
+TEST(ChooseSpares, WhatIsFarBelowItsKindComesBeforeFailuresAndThoseBeforeSpeed) {
+  Profile profile = Speeds({1e11, 1e11, 4e10, 1e11}, {});
+  profile.devices[0].device_kind = profile.devices[1].device_kind = "other";
+  profile.devices.push_back({"far", "cpu", 1e11, 1e9, {1, 0, 1}});
+  profile.devices.push_back({"off", "cpu", 1e11, 1e9, {1, 0, 1}});
+  profile.devices[1].product_flops = 9e10;
+  profile.nodes = {{"n1", 1.5}, {"n2", 0.01}, {"elsewhere", 9}};
+  const auto spares = ChooseSpares(FourNodes(), profile, 3);
+  EXPECT_EQ(NamesOf(spares), (std::vector<std::string>{"n3", "n1", "n2"}));
+  EXPECT_EQ(spares->at(0).why, "n3: its device gives 40 GFLOP/s, others of its kind (cpu) 100");
+  EXPECT_EQ(spares->at(1).why, "n1 failed 1.5 times of late (older ones count less)");
+}
+
+TEST(ChooseSpares, ASlowLinkCountsAsLongAsBothItsEndsAreLeft) {
+  Cluster cluster = FourNodes();
+  for (Node& node : cluster.nodes) {
+    node.nics.resize(1);
+    node.nics[0].state = "up";
+    node.nics[0].bits_per_second = 1'000'000'000;
+  }
+  Profile profile = Speeds({}, {1e8, 1e8, 1e8, 1e8});
+  for (LinkMeasurement& link : profile.links)
+    if (link.from == "n1" && link.to == "n2") link.bytes_per_second = 1e7;
+  profile.devices = Speeds({1e11, 9e10, 1e11, 1e11}, {}).devices;
+  const auto spares = ChooseSpares(cluster, profile, 2);
+  // n2 is the slower end; with it gone nothing speaks against n1 any more.
+  EXPECT_EQ(NamesOf(spares), (std::vector<std::string>{"n2", "n4"}));
+  EXPECT_EQ(spares->at(0).why, "n2: links far slower than others of their kind: 1");
+}
+
+TEST(ChooseSpares, WithNothingKnownTheLastNodesGo) {
+  EXPECT_EQ(NamesOf(ChooseSpares(FourNodes(), {}, 2)), (std::vector<std::string>{"n4", "n3"}));
+  EXPECT_TRUE(ChooseSpares(FourNodes(), {}, 0)->empty());
+}
+
+TEST(ChooseSpares, SomeNodeMustBeLeft) {
+  const auto none = ChooseSpares(FourNodes(), {}, 4);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().exit_code, ExitCode::kNoPlan);
+  EXPECT_EQ(none.error().message, "spares=4 leaves none of 4 nodes to train; allowed: 0 to 3");
+}
+
+TEST(KeepAside, TheNodesStayAndTheirDevicesGo) {
+  Cluster cluster = FourNodes();
+  KeepAside({{"n2", ""}, {"n4", ""}}, cluster);
+  EXPECT_EQ(cluster.nodes.size(), 4u);
+  ASSERT_EQ(cluster.devices.size(), 2u);
+  EXPECT_EQ(cluster.devices[0].node, "n1");
+  EXPECT_EQ(cluster.devices[1].node, "n3");
+}
+
+}  // namespace
+}  // namespace adaptive_train
