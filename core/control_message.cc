@@ -10,6 +10,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hello, token, rank, host, pid, step_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, step, path, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Notice, text)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Decision, step, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFailure, rank, host, operation, peer, cause, step, exit_code)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Goodbye, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Abort, reason)
@@ -34,6 +35,7 @@ json Body(const Wired& m) { return EmptyObject(m); }
 json Body(const Resumed& m) { return m; }
 json Body(const Saved& m) { return m; }
 json Body(const Notice& m) { return m; }
+json Body(const Decision& m) { return m; }
 json Body(const RankFailure& m) { return m; }
 json Body(const Goodbye& m) { return m; }
 json Body(const Abort& m) { return m; }
@@ -138,10 +140,10 @@ LayerTimes LayerTimesFrom(const json& body) {
 }
 
 /// Names on the wire, in the order of the variant.
-constexpr const char* kTypes[] = {"hello",       "ready",       "wired", "resumed",
-                                  "metrics",     "layer_times", "saved", "notice",
-                                  "failure",     "goodbye",     "go",    "checkpoint_now",
-                                  "profile_now", "stop",        "abort", "heartbeat"};
+constexpr const char* kTypes[] = {
+    "hello",          "ready",       "wired",    "resumed", "metrics",  "layer_times",
+    "saved",          "notice",      "decision", "failure", "goodbye",  "go",
+    "checkpoint_now", "profile_now", "stop",     "abort",   "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -156,6 +158,7 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "layer_times") return LayerTimesFrom(body);
     if (type == "saved") return body.get<Saved>();
     if (type == "notice") return body.get<Notice>();
+    if (type == "decision") return body.get<Decision>();
     if (type == "failure") return body.get<RankFailure>();
     if (type == "goodbye") return body.get<Goodbye>();
     if (type == "go") return Go{};

@@ -50,6 +50,11 @@ struct Saved {  // a checkpoint is complete on disk
 struct Notice {  // a line for the person who watches
   std::string text;
 };
+/// How gradients are exchanged from here on, and why: rank 0 speaks for all.
+struct Decision {
+  std::int64_t step = 0;  // after it
+  std::string text;       // with its figures, for people
+};
 /// Why a rank ends: one clear line's worth.
 struct RankFailure {
   int rank = -1;
@@ -77,8 +82,8 @@ struct Abort {
 struct Heartbeat {};
 
 using ControlMessage =
-    std::variant<Hello, Ready, Wired, Resumed, Metrics, LayerTimes, Saved, Notice, RankFailure,
-                 Goodbye, Go, CheckpointNow, ProfileNow, Stop, Abort, Heartbeat>;
+    std::variant<Hello, Ready, Wired, Resumed, Metrics, LayerTimes, Saved, Notice, Decision,
+                 RankFailure, Goodbye, Go, CheckpointNow, ProfileNow, Stop, Abort, Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

@@ -48,11 +48,12 @@ struct StepWatch {
         site.on_notice(line);
       }
     };
-    // A measuring rank resumes nothing, does no steps and saves nothing.
+    // A measuring rank resumes nothing, does no steps, decides and saves nothing.
     events.on_resumed = [](std::int64_t) { return Result<void>(); };
     events.on_step = [](std::span<const RankMetrics>) { return Result<void>(); };
     events.on_layer_times = [](int, const LayerTimes&) {};
     events.on_saved = [](const Saved&) {};
+    events.on_decision = [](const Decision&) {};
     return events;
   }
 };

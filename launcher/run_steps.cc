@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "launcher/metrics_writer.h"
 #include "launcher/planner/plan_words.h"
@@ -22,6 +23,16 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kWriteDeadline{60};
 /// Of a checkpoint: float32 parameters and both moments.
 constexpr double kSavedBytesPerParameter = 12;
+
+std::string WordsOf(const Plan& plan, const PlanInputs& inputs) {
+  return DescribePlan(plan, inputs.cluster, ModelShape::Of(inputs.dims, inputs.format));
+}
+
+Result<void> SavePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs) {
+  auto written = folder.Write("plan.json", ToJson(plan));
+  if (written) written = folder.Write("plan.txt", WordsOf(plan, inputs) + ExplainPlan(plan));
+  return written;
+}
 
 /// One run's training, over all plans that it goes through.
 class Training {
@@ -84,6 +95,7 @@ class Training {
     events.on_launch = [this](int attempt, const std::string& outcome, const std::string& reason) {
       run_.ledger.Launched(attempt, outcome, reason);
     };
+    events.on_decision = [this](const Decision& decision) { OnDecision(decision); };
     events.on_resumed = [this](std::int64_t step) { return OnResumed(step); };
     events.on_step = [this](std::span<const RankMetrics> ranks) { return OnStep(ranks); };
     events.on_layer_times = [this](int rank, const LayerTimes& times) {
@@ -103,6 +115,16 @@ class Training {
     if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
     losses_ = LossWatch();
     return metrics_.ResumeAfter(step);
+  }
+
+  /// The plan goes on with what its ranks have decided: in the log, plan.json, plan.txt and the
+  /// store.
+  void OnDecision(const Decision& decision) {
+    progress_.Notice(decision.text);
+    plan_.why.push_back(fmt::format("after step {}: {}", decision.step, decision.text));
+    run_.ledger.Planned(plan_);
+    if (auto written = SavePlan(run_.folder, plan_, run_.inputs); !written)
+      progress_.Notice("plan.json and plan.txt lack it: " + written.error().message);
   }
 
   Result<void> OnStep(std::span<const RankMetrics> ranks) {
@@ -172,13 +194,9 @@ RunOutcome TrainRun(RunParts run, Plan plan, HeldSignals& held) {
 }
 
 Result<void> WritePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs) {
-  const std::string words =
-      DescribePlan(plan, inputs.cluster, ModelShape::Of(inputs.dims, inputs.format));
-  std::fputs(words.c_str(), stdout);
+  std::fputs(WordsOf(plan, inputs).c_str(), stdout);
   std::fflush(stdout);
-  auto written = folder.Write("plan.json", ToJson(plan));
-  if (written) written = folder.Write("plan.txt", words + ExplainPlan(plan));
-  return written;
+  return SavePlan(folder, plan, inputs);
 }
 
 }  // namespace adaptive_train

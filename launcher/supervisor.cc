@@ -282,6 +282,9 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
     events_.on_saved(*saved);
   } else if (const auto* notice = std::get_if<Notice>(&message)) {
     events_.on_notice(Printable(notice->text, kMaxNoticeBytes));
+  } else if (const auto* decision = std::get_if<Decision>(&message)) {
+    if (rank == 0)
+      events_.on_decision({decision->step, Printable(decision->text, kMaxNoticeBytes)});
   } else if (const auto* failure = std::get_if<RankFailure>(&message)) {
     Record(rank).report = *failure;
     Record(rank).report->rank = rank;

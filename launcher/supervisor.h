@@ -41,6 +41,7 @@ struct SupervisorEvents {
   std::function<void(int rank, const LayerTimes&)> on_layer_times;
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string&)> on_notice;
+  std::function<void(const Decision&)> on_decision;
 };
 
 /// Runs all ranks of a plan to the end. One object a plan; Run blocks; signals (SIGINT, SIGTERM,

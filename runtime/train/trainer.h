@@ -24,6 +24,7 @@ struct TrainerEvents {
   std::function<void(const LayerTimes&)> on_layer_times;
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string& line)> on_notice;  // for the person who watches
+  std::function<void(const Decision&)> on_decision;        // on rank 0 only
 };
 
 /// Trains the whole model on this rank's share of every global batch; gradients are summed over all

@@ -197,7 +197,7 @@ bool TrainingLoop<T>::Step() {
   events_.on_step(metrics);
   const auto decided = compression_.EndStep({metrics.step_s, metrics.exposed_comm_s},
                                             metrics.skipped, !measured, communicator_);
-  if (decided && share_.rank == 0) events_.on_notice(*decided);
+  if (decided && share_.rank == 0) events_.on_decision({step_, *decided});
   profile_asked_ = profile_asked_ || totals.profile;
   if (profiler_.Active()) {
     if (const auto found = profiler_.EndStep(metrics.skipped)) events_.on_layer_times(*found);

@@ -54,9 +54,12 @@ of() { jq -es "$2" "$1/metrics.jsonl"; }
   losses_agree "$work/run" "$work/topk" 1e-2
 }
 
-@test "auto decides by steps of both kinds, and says what it found" {
+@test "auto decides by steps of both kinds, and says what it found: in the log, the plan and the store" {
   train --compression.mode=auto --train.steps=60 >"$work/log" 2>&1
-  grep -E "compression (on|off): (a compressed step takes|the exchange takes)" "$work/log"
+  decision=$(grep -E "compression (on|off): (a compressed step takes|the exchange takes)" "$work/log")
+  grep -E "after step [0-9]+: $(sed 's/[().]/\\&/g' <<<"${decision# }")" "$work/run/plan.txt"
+  jq -e --arg decision "${decision# }" '[.why[] | select(endswith($decision))] | length == 1' "$work/run/plan.json"
+  [[ $(sqlite3 "$work/profiles.db" "SELECT why FROM plans ORDER BY sequence DESC LIMIT 1") == *"${decision# }" ]]
 }
 
 @test "a job with compress=off compresses nothing, and says so" {

@@ -80,6 +80,7 @@ class MoveTest : public testing::Test {
     SupervisorEvents events;
     events.on_launch = [](int, const std::string&, const std::string&) {};
     events.on_notice = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
+    events.on_decision = [](const Decision&) {};
     events.on_saved = [this](const Saved& saved) { saved_.push_back(saved); };
     events.on_resumed = [&](std::int64_t step) { return metrics.ResumeAfter(step); };
     events.on_layer_times = [this](int rank, const LayerTimes& times) {

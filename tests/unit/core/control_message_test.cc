@@ -30,6 +30,7 @@ TEST(ControlMessage, EveryTypeSurvivesTheWire) {
                                 LayerTimes{},
                                 Saved{9, "/x", 1.5},
                                 Notice{"refused"},
+                                Decision{7, "compression off"},
                                 RankFailure{1, "h", "op", 2, "why", 3, 12},
                                 Goodbye{4},
                                 Go{},

@@ -1,0 +1,40 @@
+// For tests/bench/gate_harm: a worker of `compression.mode = auto` that exchanges as `off` does in every
+// second block of steps, in the order A D D A, so that a drift of the machine counts for both.
+// Linked in place of two members of CompressionControl.
+#include "runtime/train/compression_control.h"
+
+namespace adaptive_train {
+
+/// Steps; tests/bench/gate_harm counts with it too. The first block holds the warm-up and is auto's.
+constexpr std::int64_t kBlock = 10;
+
+namespace {
+bool dense = false;  // the block of the step that is under way
+}
+
+// A member function is called like a free one whose first parameter is the object.
+ExchangePolicy RealPolicyOf(const CompressionControl* control,
+                            std::int64_t step) asm("__real_" POLICY_OF);
+ExchangePolicy AlternatingPolicyOf(const CompressionControl* control,
+                                   std::int64_t step) asm("__wrap_" POLICY_OF);
+std::optional<std::string> RealEndStep(CompressionControl* control, const GateStep& step,
+                                       bool skipped, bool counts,
+                                       Communicator& communicator) asm("__real_" END_STEP);
+std::optional<std::string> AlternatingEndStep(CompressionControl* control, const GateStep& step,
+                                              bool skipped, bool counts,
+                                              Communicator& communicator) asm("__wrap_" END_STEP);
+
+ExchangePolicy AlternatingPolicyOf(const CompressionControl* control, std::int64_t step) {
+  const std::int64_t place = (step - 1) / kBlock % 4;
+  dense = place == 1 || place == 2;
+  return dense ? ExchangePolicy{} : RealPolicyOf(control, step);
+}
+
+std::optional<std::string> AlternatingEndStep(CompressionControl* control, const GateStep& step,
+                                              bool skipped, bool counts,
+                                              Communicator& communicator) {
+  if (dense) return std::nullopt;
+  return RealEndStep(control, step, skipped, counts, communicator);
+}
+
+}  // namespace adaptive_train
