@@ -31,7 +31,7 @@ constexpr double kDeviceSeconds = 0.15;
 constexpr std::chrono::milliseconds kPingDeadline = 10s;
 constexpr std::chrono::milliseconds kStreamDeadline = 15s;
 /// Until the slowest pair of a round is done with all it may do.
-constexpr std::chrono::milliseconds kRoundDeadline = kPingDeadline + 5 * kStreamDeadline;
+constexpr std::chrono::milliseconds kRoundDeadline = kPingDeadline + 4 * kStreamDeadline;
 
 /// What a rank knows of the link that leads from a peer to itself, as it is sent to rank 0.
 struct Figures {

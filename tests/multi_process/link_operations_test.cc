@@ -15,7 +15,7 @@ LinkEnd End(Communicator& c) { return {c.Thread(), 1 - c.Rank(), kForeignTags | 
 
 std::shared_ptr<LinkStream> Stream(Communicator& c, bool sends) {
   return std::make_shared<LinkStream>("bandwidth of n1 - n2", End(c), sends, 1e-4,
-                                      StreamJudgement{512 << 10, 0.05, 0.1, 0.2});
+                                      StreamJudgement{192 << 10, 0.08, 0.24, 0.1});
 }
 
 /// Opens the connection as a rank's wire-up does: both ends at once.
