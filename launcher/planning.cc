@@ -6,6 +6,20 @@
 #include "core/seconds.h"
 
 namespace adaptive_train {
+namespace {
+
+/// Residuals, their copy in a checkpoint's snapshot, and what is on its way: messages by what they
+/// select, or a sketch's cells and its peeling. The last two were read off runs
+/// (tests/bench/memory_prediction).
+double FeedbackCopies(const CompressionConfig& compression) {
+  constexpr double kResiduals = 2, kMessages = 1.5, kSketch = 1.75;
+  if (compression.mode == "off") return 0;
+  if (compression.mode == "sketch") return kResiduals + kSketch;
+  const double density = compression.mode == "topk" ? compression.density : 1 - compression.s_min;
+  return kResiduals + kMessages * density;
+}
+
+}  // namespace
 
 PlanRequest RequestOf(const Config& config) {
   PlanRequest request;
@@ -18,6 +32,7 @@ PlanRequest RequestOf(const Config& config) {
   request.threads = config.device.threads;
   if (config.train.recompute != "auto") request.recompute = FormatOf(config.train).recompute;
   request.even_shares = config.parallel.shares == "even";
+  request.feedback_copies = FeedbackCopies(config.compression);
   return request;
 }
 

@@ -394,6 +394,7 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
   int threads = 1;
   for (const Device& device : built.devices) threads = std::max(threads, device.threads);
   AddLayers(dims, format, threads, built.problem);
+  built.problem.feedback_copies = request.feedback_copies;
   AddDevices(cluster, ModelShape::Of(dims, format), profile, built);
   NoteIdleNodes(cluster, built.notes);
   AddLinks(cluster, profile, built);

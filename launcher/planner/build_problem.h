@@ -23,6 +23,7 @@ struct PlanRequest {
   std::optional<std::int64_t> threads;  // per rank
   std::optional<Recompute> recompute;   // none: whatever fits and is fastest
   bool even_shares = false;             // as many samples for every replica
+  double feedback_copies = 0;           // of the gradients, that compressing them takes
   bool runnable_only = false;           // nothing that NotRunnable would name
 };
 

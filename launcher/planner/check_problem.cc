@@ -41,8 +41,8 @@ Result<void> CheckLayers(const PlanProblem& problem) {
   }
   if (problem.tied && !(Positive(problem.layers.front().gradient_bytes)))
     return Fail("tied embeddings need a first layer with gradients");
-  bool sound =
-      Sound(problem.tied_bytes) && Sound(problem.base_bytes) && Sound(problem.snapshot_share);
+  bool sound = Sound(problem.tied_bytes) && Sound(problem.base_bytes) &&
+               Sound(problem.snapshot_share) && Sound(problem.feedback_copies);
   for (const auto& list : {problem.workspace_bytes, problem.recompute_share})
     for (double value : list) sound = sound && Sound(value);
   double before = 0;

@@ -267,7 +267,7 @@ StepCost CostOf(const PlanProblem& problem, const Layout& layout) {
 std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
   const auto recompute = static_cast<std::size_t>(layout.recompute);
   const double data = layout.data;
-  const double ring_share = layout.data > 1 ? 1 / data : 0;
+  const double exchange_share = layout.data > 1 ? 1 / data + problem.feedback_copies : 0;
   std::vector<double> bytes(layout.devices.size());
   for (int s = 0; s < layout.Stages(); ++s) {
     double kept = 0, activations = 0;
@@ -276,7 +276,7 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
       const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
       const double over = Over(layer, layout.tensor);
       kept += over * (layer.parameter_bytes * (1 + problem.snapshot_share / data) +
-                      layer.gradient_bytes * ((layout.shard == 2 ? 1 / data : 1) + ring_share) +
+                      layer.gradient_bytes * ((layout.shard == 2 ? 1 / data : 1) + exchange_share) +
                       layer.optimizer_bytes * (layout.shard >= 1 ? 1 / data : 1));
       activations += over * layer.activation_bytes[recompute];
     }

@@ -106,7 +106,8 @@ struct PlanProblem {
   std::vector<double> scratch_bytes;  // of a rank with a micro-batch of index + 1 samples; larger
                                       // ones follow the line through the last two, or zero
   std::array<double, kRecomputes> recompute_share{0, 0.1, 1};  // of forward, done again in backward
-  double snapshot_share = 3;  // bytes of a checkpoint's snapshot / bytes of parameters
+  double snapshot_share = 3;   // bytes of a checkpoint's snapshot / bytes of parameters
+  double feedback_copies = 0;  // of the gradients, for compression; with several replicas only
   Choices choices;
 
   double ScratchBytes(std::int64_t micro_batch) const;

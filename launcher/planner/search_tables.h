@@ -53,7 +53,7 @@ class LayerSums {
     std::vector<double> update;
   };
   int tensor_;
-  double snapshot_share_;
+  double snapshot_share_, feedback_copies_;
   std::vector<KindSums> kinds_;
   std::vector<double> parameters_, gradients_, optimizer_, activations_, split_bytes_;
   std::vector<int> split_count_;

@@ -157,7 +157,7 @@ class Spoiler {
     double* const numbers[] = {&problem_.tied_bytes,         &problem_.base_bytes,
                                &problem_.workspace_bytes[0], &problem_.workspace_bytes[1],
                                &problem_.recompute_share[0], &problem_.recompute_share[1],
-                               &problem_.snapshot_share};
+                               &problem_.snapshot_share,     &problem_.feedback_copies};
     const unsigned choice = Byte();
     double* number = numbers[choice % std::size(numbers)];
     if (choice > 200) number = AnyOf(problem_.scratch_bytes);

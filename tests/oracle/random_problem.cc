@@ -58,6 +58,7 @@ class Builder {
       layer.compressed_bytes = share * layer.gradient_bytes;
       layer.compression_s = layer.gradient_bytes / speed;
     }
+    problem_.feedback_copies = 2;
   }
 
   void Kinds(int count) {

@@ -141,7 +141,7 @@ MemoryTerms MemoryOfStage(const PlanProblem& problem, LayerRange range,
     bytes += of.gradient_bytes / (choice.shard == 2 ? choice.data : 1);
     bytes += of.optimizer_bytes / (choice.shard >= 1 ? choice.data : 1);
     bytes += problem.snapshot_share * of.parameter_bytes / choice.data;
-    if (choice.data > 1) bytes += of.gradient_bytes / choice.data;
+    if (choice.data > 1) bytes += of.gradient_bytes * (1.0 / choice.data + problem.feedback_copies);
     const double split = of.splits ? choice.tensor : 1;
     terms.fixed += bytes / split;
     terms.in_flight += samples * of.activation_bytes.at(recompute) / split;

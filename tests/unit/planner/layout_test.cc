@@ -107,6 +107,11 @@ TEST(MemoryOf, AddsWhatAStageHolds) {
   sharded.shard = 2;
   // Of each layer: parameters, half a snapshot of two, half the gradients and moments, half a ring.
   EXPECT_THAT(MemoryOf(problem, sharded)[0], 1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 50) + 21);
+  // Held back by compression: only where something is exchanged.
+  problem.feedback_copies = 2;
+  EXPECT_THAT(MemoryOf(problem, sharded)[0],
+              1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 50 + 200) + 21);
+  EXPECT_THAT(MemoryOf(problem, Pipeline({0, 2, 3}, 8, 2))[1], 1000 + 6 + 30 + 600 + 2 * 1 * 7);
 }
 
 TEST(ScratchBytes, FollowsTheLineThroughTheLastTwo) {
