@@ -30,8 +30,10 @@ void ReadRound(const JsonReader& entry, std::size_t nodes, std::vector<RankPair>
 std::string ToJson(const MeasureOrder& order) {
   Json nodes = Json::array(), rounds = Json::array();
   for (const MeasuredNode& node : order.nodes)
-    nodes.push_back(
-        {{"name", node.name}, {"device_kind", node.device_kind}, {"threads", node.threads}});
+    nodes.push_back({{"name", node.name},
+                     {"device_kind", node.device_kind},
+                     {"threads", node.threads},
+                     {"device", node.device}});
   for (const auto& round : order.rounds) {
     Json pairs = Json::array();
     for (const auto& [a, b] : round) {
@@ -40,10 +42,7 @@ std::string ToJson(const MeasureOrder& order) {
     }
     rounds.push_back({{"pairs", pairs}});
   }
-  const Json json = {{"format_version", kFormatVersion},
-                     {"nodes", nodes},
-                     {"rounds", rounds},
-                     {"devices", order.devices}};
+  const Json json = {{"format_version", kFormatVersion}, {"nodes", nodes}, {"rounds", rounds}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -60,6 +59,7 @@ Result<MeasureOrder> MeasureOrderFromJson(std::string_view text) {
               entry.Read("name", node.name);
               entry.Read("device_kind", node.device_kind);
               entry.Read("threads", node.threads, 1, 65536);
+              entry.Read("device", node.device);
             },
             kMaxNodes);
         reader.ReadList(
@@ -68,7 +68,6 @@ Result<MeasureOrder> MeasureOrderFromJson(std::string_view text) {
               ReadRound(entry, order.nodes.size(), order.rounds.emplace_back());
             },
             2 * kMaxNodes);
-        reader.Read("devices", order.devices);
         if (error.empty() && order.nodes.empty()) error = "nodes: none";
         if (!error.empty()) return Fail(fmt::format("{}: {}", kWhat, error));
         return order;

@@ -22,6 +22,7 @@ struct MeasuredNode {
   std::string name;
   std::string device_kind;  // under which its device's speed is kept
   int threads = 1;          // that the device may use
+  bool device = true;       // its speed is to be measured, and the link inside the node
 };
 
 /// Two ranks, the smaller one first.
@@ -31,7 +32,6 @@ using RankPair = std::pair<int, int>;
 struct MeasureOrder {
   std::vector<MeasuredNode> nodes;            // index = rank
   std::vector<std::vector<RankPair>> rounds;  // no rank twice in a round; done one after the other
-  bool devices = true;                        // also each node's device and its inner link
 };
 
 std::string ToJson(const MeasureOrder& order);

@@ -38,7 +38,7 @@ Result<AllocationProfile> ProfileAllocation(const MeasureSite& site, const Profi
   const ReusePlan plan = PlanReuse(stored, nodes, EpochSecondsNow(), reuse, site.allocation.job_id);
   AllocationProfile result;
   std::size_t again = 0;
-  if (!plan.missing.empty() || !plan.check.empty() || plan.devices) {
+  if (!plan.missing.empty() || !plan.check.empty() || !plan.devices.empty()) {
     auto done = Measure(site, TaskOf(plan), result);
     if (!done) return tl::unexpected(done.error());
     std::vector<RankPair> known = plan.missing;
@@ -49,18 +49,16 @@ Result<AllocationProfile> ProfileAllocation(const MeasureSite& site, const Profi
     const std::vector<RankPair> doubtful = PairsOf(changed, size, known);
     again = doubtful.size();
     rest.rounds = RoundsOf(doubtful);
-    rest.devices = false;
     if (again > 0) done = Measure(site, rest, result);
     if (!done) return tl::unexpected(done.error());
   }
   const std::size_t all = static_cast<std::size_t>(size) * static_cast<std::size_t>(size - 1) / 2;
   const std::size_t measured = plan.missing.size() + again;
   result.summary = fmt::format(
-      "links: {} of {} pair{} measured, {} checked, {} taken from the store; {} in {:.2f} s and "
-      "{:.2f} s of launching",
+      "links: {} of {} pair{} measured, {} checked, {} taken from the store; {} of {} devices "
+      "measured; in {:.2f} s and {:.2f} s of launching",
       measured, all, Plural(all), plan.check.size(), all - measured - plan.check.size(),
-      plan.devices ? "devices measured" : "devices from the store", result.seconds,
-      result.launch_seconds);
+      plan.devices.size(), size, result.seconds, result.launch_seconds);
   Profile known = stored;
   if (!reuse) known = {{}, {}, {}, stored.nodes};
   result.profile = WithMeasured(std::move(known), result.measured);

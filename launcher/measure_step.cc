@@ -91,7 +91,8 @@ Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task) 
   MeasureOrder order;
   order.nodes = MeasuredNodes(site.cluster);
   order.rounds = task.rounds;
-  order.devices = task.devices;
+  for (MeasuredNode& node : order.nodes) node.device = false;
+  for (const int node : task.devices) order.nodes[static_cast<std::size_t>(node)].device = true;
   const std::string answer = site.run_dir + "/" + kMeasuredFile;
   std::error_code ignored;
   std::filesystem::remove(answer, ignored);  // an older step's must not be taken for this one's

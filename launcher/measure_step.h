@@ -29,8 +29,8 @@ struct MeasureSite {
 
 /// What to measure.
 struct MeasureTask {
-  MeasureRounds rounds;  // of indices of cluster.nodes
-  bool devices = true;   // and the links inside the nodes
+  MeasureRounds rounds;      // of indices of cluster.nodes
+  std::vector<int> devices;  // nodes whose device and inner link are measured
 };
 
 struct Measured {

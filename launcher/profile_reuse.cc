@@ -68,7 +68,7 @@ ReusePlan PlanReuse(const Profile& stored, const std::vector<MeasuredNode>& node
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const int self = static_cast<int>(i);
-    plan.devices = plan.devices || !fresh_link(self, self) || !reuse || !fresh_device(nodes[i]);
+    if (!reuse || !fresh_link(self, self) || !fresh_device(nodes[i])) plan.devices.push_back(self);
   }
   return plan;
 }

@@ -14,7 +14,7 @@ namespace adaptive_train {
 struct ReusePlan {
   std::vector<RankPair> missing;  // not stored in both directions, or not fresh: to be measured
   std::vector<RankPair> check;    // one round of the others: is it still so?
-  bool devices = false;           // a node's device or inner link is missing or stale: measure all
+  std::vector<int> devices;       // nodes whose device or inner link is missing or not fresh
 };
 
 /// Splits the pairs of `nodes` by what `stored` holds, at the time `now` (UTC, seconds since 1970).

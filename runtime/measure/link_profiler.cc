@@ -23,7 +23,7 @@ namespace {
 constexpr double kSteady = 0.1;
 constexpr double kWavering = 0.18;
 /// The longer time outlasts the periods of most quotas and short bursts of others' traffic.
-constexpr StreamJudgement kJudgement{192 << 10, 0.08, 0.24, kSteady};
+constexpr StreamJudgement kJudgement{192 << 10, 0.065, 0.24, kSteady};
 /// Two measurements this close are the same.
 constexpr double kAgreement = 0.1;
 constexpr double kDeviceSeconds = 0.15;
@@ -225,8 +225,8 @@ Profile MeasureNodes(const MeasureOrder& order, Communicator& communicator) {
   LinkProfiler links(order, communicator);
   links.Run();
   own.from = std::move(links.From());
-  if (order.devices) {
-    const MeasuredNode& self = order.nodes[static_cast<std::size_t>(communicator.Rank())];
+  const MeasuredNode& self = order.nodes[static_cast<std::size_t>(communicator.Rank())];
+  if (self.device) {
     const auto began = std::chrono::steady_clock::now();
     own.device = MeasureDevice(self.threads, kDeviceSeconds);
     fmt::print("device: {:.3f} s\n",

@@ -47,9 +47,10 @@ TEST(LinkProfiler, OnlyWhatWasOrderedIsMeasured) {
   Ranks ranks(4, [](Communicator& c) {
     MeasureOrder order = EveryPair(4);
     order.rounds = {{{0, 2}, {1, 3}}};
-    order.devices = false;
+    for (const std::size_t node : {0, 1, 3}) order.nodes[node].device = false;
     const Profile profile = MeasureNodes(order, c);
-    return c.Rank() == 0 ? Sane(profile, 4, 0) : profile.links.empty();
+    return c.Rank() == 0 ? Sane(profile, 5, 1) && profile.devices[0].node == order.nodes[2].name
+                         : profile.links.empty();
   });
   EXPECT_TRUE(ranks.AllGood());
 }

@@ -41,7 +41,7 @@ TEST(PlanReuse, WithoutAnythingStoredAllIsMeasured) {
   const ReusePlan plan = PlanReuse({}, Nodes(5), kNow, true, 0);
   EXPECT_EQ(plan.missing.size(), 10u);
   EXPECT_TRUE(plan.check.empty());
-  EXPECT_TRUE(plan.devices);
+  EXPECT_EQ(plan.devices, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
 TEST(PlanReuse, WhatIsFreshIsCheckedInOneRoundThatTurns) {
@@ -50,7 +50,7 @@ TEST(PlanReuse, WhatIsFreshIsCheckedInOneRoundThatTurns) {
   for (int turn = 0; turn < 7; ++turn) {
     const ReusePlan plan = PlanReuse(Full(nodes), nodes, kNow, true, turn);
     EXPECT_TRUE(plan.missing.empty());
-    EXPECT_FALSE(plan.devices);
+    EXPECT_TRUE(plan.devices.empty());
     EXPECT_EQ(plan.check.size(), 4u);
     checked.insert(plan.check.begin(), plan.check.end());
   }
@@ -60,7 +60,7 @@ TEST(PlanReuse, WhatIsFreshIsCheckedInOneRoundThatTurns) {
 TEST(PlanReuse, NeverMeasuresAll) {
   const ReusePlan plan = PlanReuse(Full(Nodes(4)), Nodes(4), kNow, false, 0);
   EXPECT_EQ(plan.missing.size(), 6u);
-  EXPECT_TRUE(plan.devices);
+  EXPECT_EQ(plan.devices.size(), 4u);
 }
 
 TEST(PlanReuse, OneStaleDirectionOrANewNodeIsMeasured) {
@@ -69,7 +69,7 @@ TEST(PlanReuse, OneStaleDirectionOrANewNodeIsMeasured) {
   const ReusePlan plan = PlanReuse(stored, Nodes(4), kNow, true, 0);
   const std::set<RankPair> missing(plan.missing.begin(), plan.missing.end());
   EXPECT_EQ(missing, (std::set<RankPair>{{0, 3}, {1, 2}, {1, 3}, {2, 3}}));
-  EXPECT_TRUE(plan.devices) << "the new node has none";
+  EXPECT_EQ(plan.devices, std::vector<int>{3}) << "the new node has none";
 }
 
 TEST(PlanReuse, AnotherKindOfDeviceIsMeasured) {
@@ -78,7 +78,7 @@ TEST(PlanReuse, AnotherKindOfDeviceIsMeasured) {
   nodes[1].device_kind = "cpu, 0.50 CPUs";
   const ReusePlan plan = PlanReuse(stored, nodes, kNow, true, 0);
   EXPECT_TRUE(plan.missing.empty());
-  EXPECT_TRUE(plan.devices);
+  EXPECT_EQ(plan.devices, std::vector<int>{1});
 }
 
 TEST(ChangedNodes, AreThoseWhoseCheckedLinkContradictsTheStore) {
