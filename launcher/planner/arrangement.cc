@@ -50,6 +50,7 @@ void Arrangement::SetLayers(int stage) {
   out.bytes = sums_.Bytes(shape_, begin, end);
   if (stage + 1 == shape_.stages) out.bytes.kept += tables_.TiedBytes(shape_.stages);
   out.boundary_bytes = b * tables_.Problem().layers[Index(end - 1)].boundary_bytes;
+  out.talk = sums_.TensorTalk({1, 1}, begin, end);
   for (std::size_t c = 0; c < classes_; ++c) {
     const DeviceClass& known = tables_.Classes()[c];
     ClassSeconds& seconds = seconds_[Index(stage) * classes_ + c];
@@ -73,8 +74,9 @@ double Arrangement::TensorSeconds(int stage, const Group& group, double& amiss) 
     amiss += 1;
     return 0;
   }
-  return sums_.TensorTalk(inside, placement_.cut[Index(stage)], placement_.cut[Index(stage) + 1])
-      .At(static_cast<double>(shape_.micro_batch));
+  const Line& talk = stages_[Index(stage)].talk;
+  return talk.fixed * inside.latency_s +
+         static_cast<double>(shape_.micro_batch) * talk.per_sample / inside.bytes_per_second;
 }
 
 void Arrangement::SetMembers(int stage) {

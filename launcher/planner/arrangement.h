@@ -60,6 +60,7 @@ class Arrangement {
   struct Stage {
     RangeBytes bytes;
     double boundary_bytes = 0;  // of a micro-batch
+    Line talk;                  // of tensor ranks, over a link of 1 s and 1 byte/s
     RingSpeed ring;
     double hidden = 0, update = 0, exchange = 0, compression = 0, first = 0;
     double amiss = 0;

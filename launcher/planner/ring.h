@@ -1,6 +1,7 @@
 // The order in which replicas pass their gradients around: the ring whose slowest link is fastest.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <vector>
@@ -38,7 +39,10 @@ class RingFinder {
   const LinkTable& links_;
   std::vector<int> tour_, position_;
   std::map<std::vector<int>, RingSpeed> known_;
-  std::vector<int> count_;  // of members, index = position in the tour; all 0 between calls
+  // TourSpeed's; all 0 between calls.
+  std::vector<int> count_;              // of members, index = position in the tour
+  std::vector<std::uint64_t> present_;  // bit = position in the tour
+  std::vector<int> sorted_;
 };
 
 }  // namespace adaptive_train
