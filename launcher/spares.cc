@@ -39,13 +39,13 @@ std::string ReasonOf(const Standing& standing, std::size_t criterion) {
       return fmt::format("{}: links far slower than others of their kind: {:.0f}", standing.node,
                          badness);
     case kSlowDevice:
-      return fmt::format("{}: its device is the slowest, {:.3g} GFLOP/s", standing.node,
+      return fmt::format("{}: its device is the slowest, {:.4g} GFLOP/s", standing.node,
                          1e-9 / badness);
     case kSlowRate:
       return fmt::format("{}: its links are the slowest, {} in the middle", standing.node,
                          ShownRate(1 / badness));
     default:
-      return standing.node + ": the last of nodes that are alike";
+      return standing.node + ": the last one, nothing speaks against it";
   }
 }
 
@@ -65,7 +65,7 @@ class Race {
     }
     for (const NodeHistory& history : profile.nodes)
       if (history.failures >= kFailedLately) Add(history.node, kFailures, history.failures);
-    AddSpeeds(profile);
+    AddSpeeds(cluster, profile);
     for (SlowPart& part : FindSlowParts(cluster, {}, profile)) {
       const auto found = standings_.find(part.node);
       if (part.peer.empty() && found != standings_.end()) found->second.trouble = part.line;
@@ -109,11 +109,16 @@ class Race {
     AddToEnds(link, 1);
     slow_links_.push_back(std::move(link));
   }
-  void AddSpeeds(const Profile& profile) {
+  /// As measured; where no device of a node was, as the cluster promises.
+  void AddSpeeds(const Cluster& cluster, const Profile& profile) {
     std::map<std::string, double> flops;
     std::map<std::string, std::vector<double>> rates;
     for (const DeviceMeasurement& device : profile.devices)
       flops[device.node] += device.product_flops;
+    std::map<std::string, double> promised;
+    for (const Device& device : cluster.devices) promised[device.node] += device.product_flops;
+    for (const auto& [node, speed] : promised)
+      if (speed > 0) flops.emplace(node, speed);
     for (const LinkMeasurement& link : profile.links) {
       if (link.from == link.to) continue;
       rates[link.from].push_back(link.bytes_per_second);

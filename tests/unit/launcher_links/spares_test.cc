@@ -44,7 +44,7 @@ TEST(ChooseSpares, TheSlowestDeviceThenTheSlowestLinksThenTheLastNode) {
   EXPECT_EQ(NamesOf(spares), (std::vector<std::string>{"n3", "n2", "n4"}));
   EXPECT_EQ(spares->at(0).why, "n3: its device is the slowest, 60 GFLOP/s");
   EXPECT_EQ(spares->at(1).why, "n2: its links are the slowest, 480 Mbit/s in the middle");
-  EXPECT_EQ(spares->at(2).why, "n4: the last of nodes that are alike");
+  EXPECT_EQ(spares->at(2).why, "n4: the last one, nothing speaks against it");
 }
 
 TEST(ChooseSpares, WhatIsFarBelowItsKindComesBeforeFailuresAndThoseBeforeSpeed) {
@@ -80,6 +80,14 @@ TEST(ChooseSpares, ASlowLinkCountsAsLongAsBothItsEndsAreLeft) {
 TEST(ChooseSpares, WithNothingKnownTheLastNodesGo) {
   EXPECT_EQ(NamesOf(ChooseSpares(FourNodes(), {}, 2)), (std::vector<std::string>{"n4", "n3"}));
   EXPECT_TRUE(ChooseSpares(FourNodes(), {}, 0)->empty());
+}
+
+TEST(ChooseSpares, WhereNothingIsMeasuredThePromisedSpeedCounts) {
+  Cluster cluster = FourNodes();
+  for (Device& device : cluster.devices) device.product_flops = 2e13;
+  cluster.devices[1].product_flops = 5e11;
+  const auto spares = ChooseSpares(cluster, {}, 1);
+  EXPECT_EQ(spares->at(0).why, "n2: its device is the slowest, 500 GFLOP/s");
 }
 
 TEST(ChooseSpares, SomeNodeMustBeLeft) {
