@@ -27,7 +27,9 @@ struct Standing {
   std::array<double, kCriteria> badness{};  // 0: nothing is known against it
 };
 
+/// `criterion` is what told this node from others; kCriteria: nothing did.
 std::string ReasonOf(const Standing& standing, std::size_t criterion) {
+  if (criterion == kCriteria) return standing.node + ": the last one, nothing speaks against it";
   const double badness = standing.badness[criterion];
   switch (criterion) {
     case kTrouble:
@@ -41,11 +43,9 @@ std::string ReasonOf(const Standing& standing, std::size_t criterion) {
     case kSlowDevice:
       return fmt::format("{}: its device is the slowest, {:.4g} GFLOP/s", standing.node,
                          1e-9 / badness);
-    case kSlowRate:
+    default:
       return fmt::format("{}: its links are the slowest, {} in the middle", standing.node,
                          ShownRate(1 / badness));
-    default:
-      return standing.node + ": the last one, nothing speaks against it";
   }
 }
 
