@@ -46,9 +46,11 @@ build_rpms() {
 failed=()
 check() { # PRESET CTEST-ARGUMENT...
   section "test $1: ${*:2}"
+  local last=build/$1/Testing/Temporary
   ctest --test-dir "build/$1" --output-on-failure --no-tests=error "${@:2}" || {
-    # The end of what is printed must tell what failed, wherever that was.
-    failed+=("$1 ${*:2}: $(cut -d: -f2- "build/$1/Testing/Temporary/LastTestsFailed.log" 2>/dev/null | tr '\n' ' ')")
+    # The end of what is printed must tell what failed and how, wherever that was.
+    failed+=("$1 ${*:2}: $(cut -d: -f2- "$last/LastTestsFailed.log" 2>/dev/null | tr '\n' ' ')")
+    failed+=("$(grep -hE -A 16 '^not ok|: Failure$' "$last/LastTest.log" 2>/dev/null | head -n 60)")
   }
 }
 

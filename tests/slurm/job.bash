@@ -46,8 +46,10 @@ start_training() {
   wait_until 60 training "$job" 5
 }
 
+# What a rank's command line begins with; the name of the process, cut to 15 letters, is also the node probe's.
+worker_command='^[^ ]*/adaptive-train-worker'
 # worker_pid NODE: the rank's process on a node, in the node's own numbering.
-worker_pid() { box_root "$1" pgrep -x adaptive-train-; }
+worker_pid() { box_root "$1" pgrep -f "$worker_command"; }
 
 # no_rank_on NODE...: no worker is alive there (one that is only a zombie is not alive).
 no_rank_on() {

@@ -68,8 +68,7 @@ between() { awk -v x="$1" -v low="$2" -v high="$3" 'BEGIN { print x; exit !(x > 
   box_on ctl bash -c "cd '$home' && salloc --quiet -N3 adaptive-train links --measure --store 'file:$home/runs/links.db'" \
     >"$home/out" 2>"$home/err" 3>&- &
   measuring=$!
-  wait_until 20 worker_pid n3
-  box_root n3 kill -KILL "$(worker_pid n3)"
+  wait_until 20 box_root n3 pkill -KILL -f "$worker_command"
   status=0
   wait "$measuring" || status=$?
   cat "$home/err"
