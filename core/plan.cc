@@ -122,6 +122,11 @@ Result<void> CheckStages(const Plan& plan) {
     if (stage.first_layer != next || stage.end_layer <= stage.first_layer)
       return Inconsistent(fmt::format("stage entry {} does not follow the one before", s));
     next = stage.end_layer;
+    const std::vector<int>& compressed = stage.compressed_layers;
+    if (!std::is_sorted(compressed.begin(), compressed.end()) ||
+        (!compressed.empty() &&
+         (compressed.front() < stage.first_layer || compressed.back() >= stage.end_layer)))
+      return Inconsistent(fmt::format("stage entry {}: its compressed layers are not its own", s));
     std::vector<bool> seen(static_cast<std::size_t>(plan.data));
     for (const int replica : stage.ring) {
       if (replica >= plan.data || seen[static_cast<std::size_t>(replica)])
@@ -226,9 +231,6 @@ std::string NotRunnable(const Plan& plan) {
   if (plan.tensor > 1) return fmt::format("{} tensor ranks (parallel.tensor)", plan.tensor);
   if (plan.shard > 1)
     return fmt::format("sharded gradients (parallel.shard = {}; 1 is the most)", plan.shard);
-  for (const StagePlan& stage : plan.stages) {
-    if (!stage.compressed_layers.empty()) return "compressed gradients (compression.mode)";
-  }
   return "";
 }
 

@@ -31,8 +31,9 @@ struct RankPlan {
 struct StagePlan {
   int first_layer = 0;
   int end_layer = 0;
-  std::vector<int> ring;               // replicas in the order in which they exchange gradients
-  std::vector<int> compressed_layers;  // whose gradients are sent compressed
+  std::vector<int> ring;  // replicas in the order in which they exchange gradients
+  std::vector<int>
+      compressed_layers;  // whose gradients go compressed, if the configuration lets them
 };
 
 /// Where a predicted step goes, in seconds; the parts add up to the step. docs/planning.md says how

@@ -13,10 +13,26 @@ namespace {
 /// (tests/bench/memory_prediction).
 double FeedbackCopies(const CompressionConfig& compression) {
   constexpr double kResiduals = 2, kMessages = 1.5, kSketch = 1.75;
-  if (compression.mode == "off") return 0;
   if (compression.mode == "sketch") return kResiduals + kSketch;
   const double density = compression.mode == "topk" ? compression.density : 1 - compression.s_min;
   return kResiduals + kMessages * density;
+}
+
+/// The modes of docs/gradient_exchange.md; where layers differ in density, the middle stands for
+/// all of them until the warm-up has told.
+std::optional<CompressionRequest> CompressionOf(const Config& config) {
+  const CompressionConfig& asked = config.compression;
+  if (asked.mode == "off") return std::nullopt;
+  CompressionRequest request;
+  request.always = asked.mode != "auto";
+  request.sketch = asked.mode == "sketch";
+  const bool fixed = asked.mode == "topk" || asked.mode == "sketch";
+  request.density = fixed ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
+  request.value_bits = asked.values == "fp32" ? 32 : asked.values == "fp8" ? 8 : 16;
+  if (config.parallel.shard.value_or(0) > 0)
+    request.gathered_bits = FormatOf(config.train).precision == Precision::kFp32 ? 32 : 16;
+  request.feedback_copies = FeedbackCopies(asked);
+  return request;
 }
 
 }  // namespace
@@ -32,7 +48,7 @@ PlanRequest RequestOf(const Config& config) {
   request.threads = config.device.threads;
   if (config.train.recompute != "auto") request.recompute = FormatOf(config.train).recompute;
   request.even_shares = config.parallel.shares == "even";
-  request.feedback_copies = FeedbackCopies(config.compression);
+  request.compression = CompressionOf(config);
   return request;
 }
 

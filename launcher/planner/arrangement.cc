@@ -109,7 +109,7 @@ void Arrangement::SetExchange(int stage) {
   out.compression = 0;
   for (int l = compressible_ ? begin : end; l < end; ++l) {
     const ProblemLayer& layer = layers[Index(l)];
-    if (!WorthCompressing(layer, shape_.data, out.ring)) continue;
+    if (!Compresses(tables_.Problem(), l, shape_.data, out.ring)) continue;
     bytes += layer.compressed_bytes - layer.gradient_bytes;
     out.compression += layer.compression_s;
     if (l == begin) first = layer.compressed_bytes;
@@ -378,8 +378,7 @@ Layout Arrangement::ToLayout() const {
     for (int d : layout.rings.back()) visited.push_back(nodes[Index(d)]);
     const RingSpeed speed = SpeedOfRing(tables_.Problem().links, visited);
     for (int l = placement_.cut[Index(s)]; l < placement_.cut[Index(s) + 1]; ++l)
-      layout.compressed[Index(l)] =
-          WorthCompressing(tables_.Problem().layers[Index(l)], shape_.data, speed);
+      layout.compressed[Index(l)] = Compresses(tables_.Problem(), l, shape_.data, speed);
   }
   return layout;
 }

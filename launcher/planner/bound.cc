@@ -150,8 +150,9 @@ ShapeBound::Exchange ShapeBound::ExchangeOf(int members, const RingSpeed& speed)
     double first = own;
     if (layer.compressed_bytes > 0) {
       const double sent = RingSeconds(members, speed, layer.compressed_bytes) - exchange.fixed;
-      first = std::min(first, sent);
-      own = std::min(own, sent + layer.compression_s);
+      const bool always = tables_.Problem().compress_all;
+      first = always ? sent : std::min(first, sent);
+      own = always ? sent + layer.compression_s : std::min(own, sent + layer.compression_s);
     }
     exchange.all += own;
     exchange.shortest = std::min(exchange.shortest, exchange.fixed + first);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -121,8 +122,11 @@ class Kinds {
                                      device.cpus, slower);
     const auto [at, is_new] = index_.emplace(key, static_cast<int>(built_.problem.kinds.size()));
     if (is_new) built_.problem.kinds.push_back(Make(name, device, slower));
+    if (is_new) slowest_copy_ = std::min(slowest_copy_, CopySpeed(name, device) / slower);
     return at->second;
   }
+  /// Bytes per second, of the slowest.
+  double SlowestCopy() const { return slowest_copy_; }
 
  private:
   DeviceSpeed SpeedOf(const std::string& name) const { return MedianSpeed(profile_, name); }
@@ -172,10 +176,16 @@ class Kinds {
     if (device.kind != "cpu") return 0;
     const double cpus = device.cpus > 0 ? device.cpus : device.threads;
     const double shared = std::clamp(device.threads + 1 - cpus, 0.0, 1.0);
+    return shared * kCopiesPerMovedByte / CopySpeed(name, device);
+  }
+
+  /// Measured, else as the cluster says, else as products tell, else assumed.
+  double CopySpeed(const std::string& name, const Device& device) const {
     double copy = SpeedOf(name).copy_bytes_per_second;
     if (copy <= 0) copy = device.copy_bytes_per_second;
+    if (copy <= 0) copy = device.product_flops / kAssumedIntensity;
     if (copy <= 0) copy = kAssumedCpu.copy_bytes_per_second * CpusOf(device);
-    return shared * kCopiesPerMovedByte / copy;
+    return copy;
   }
 
   DeviceSpeed EstimatedSpeed(const std::string& name, const Device& device) {
@@ -199,10 +209,24 @@ class Kinds {
   const Profile& profile_;
   BuiltProblem& built_;
   std::map<std::tuple<std::string, double, double, double, double>, int> index_;
+  double slowest_copy_ = std::numeric_limits<double>::infinity();
 };
 
+/// As many replicas as are asked for, else as there can be; a ring waits for its slowest member.
+void AddCompression(const PlanRequest& request, double slowest_copy, PlanProblem& problem) {
+  const auto most = std::min<std::int64_t>(std::ssize(problem.devices), request.global_batch);
+  const auto members = static_cast<int>(request.data.value_or(most));
+  problem.feedback_copies = request.compression->feedback_copies;
+  problem.compress_all = request.compression->always;
+  for (ProblemLayer& layer : problem.layers) {
+    layer.compressed_bytes = CompressedBytes(*request.compression, members, layer.gradient_bytes);
+    layer.compression_s =
+        CompressionSeconds(*request.compression, members, layer.gradient_bytes, slowest_copy);
+  }
+}
+
 void AddDevices(const Cluster& cluster, const ModelShape& shape, const Profile& profile,
-                BuiltProblem& built) {
+                const PlanRequest& request, BuiltProblem& built) {
   const auto index = IndexOf(cluster);
   std::map<std::string, double> failures;
   for (const NodeHistory& node : profile.nodes) failures[node.node] = node.failures;
@@ -215,6 +239,7 @@ void AddDevices(const Cluster& cluster, const ModelShape& shape, const Profile& 
     one.standing = 1 / (1 + kFailureWeight * failures[device.node]);
     built.problem.devices.push_back(one);
   }
+  if (request.compression) AddCompression(request, kinds.SlowestCopy(), built.problem);
   for (const auto& [name, count] : failures) {
     if (count >= 0.05 && index.contains(name))
       built.notes.push_back(fmt::format(
@@ -394,8 +419,7 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
   int threads = 1;
   for (const Device& device : built.devices) threads = std::max(threads, device.threads);
   AddLayers(dims, format, threads, built.problem);
-  built.problem.feedback_copies = request.feedback_copies;
-  AddDevices(cluster, ModelShape::Of(dims, format), profile, built);
+  AddDevices(cluster, ModelShape::Of(dims, format), profile, request, built);
   NoteIdleNodes(cluster, built.notes);
   AddLinks(cluster, profile, built);
   AddChoices(cluster, dims, request, built.problem.choices);

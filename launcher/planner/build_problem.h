@@ -11,6 +11,7 @@
 #include "core/model_shape.h"
 #include "core/profile.h"
 #include "core/result.h"
+#include "launcher/planner/compression.h"
 #include "launcher/planner/problem.h"
 
 namespace adaptive_train {
@@ -20,11 +21,11 @@ struct PlanRequest {
   std::int64_t global_batch = 0;            // sequences per step
   std::optional<std::int64_t> micro_batch;  // sequences
   std::optional<std::int64_t> data, tensor, pipeline, shard;
-  std::optional<std::int64_t> threads;  // per rank
-  std::optional<Recompute> recompute;   // none: whatever fits and is fastest
-  bool even_shares = false;             // as many samples for every replica
-  double feedback_copies = 0;           // of the gradients, that compressing them takes
-  bool runnable_only = false;           // nothing that NotRunnable would name
+  std::optional<std::int64_t> threads;            // per rank
+  std::optional<Recompute> recompute;             // none: whatever fits and is fastest
+  bool even_shares = false;                       // as many samples for every replica
+  std::optional<CompressionRequest> compression;  // none: gradients are summed whole
+  bool runnable_only = false;                     // nothing that NotRunnable would name
 };
 
 /// The numbers, what each device of them is, and what had to be assumed.

@@ -78,7 +78,7 @@ std::optional<Layout> EvenLayout(const PlanProblem& problem, const Shape& shape)
       nodes.push_back(problem.devices[Index(layout.devices[layout.DeviceIndex(s, d, 0)])].node);
     const RingSpeed speed = SpeedOfRing(problem.links, nodes);
     for (int l = layout.cut[Index(s)]; l < layout.cut[Index(s) + 1]; ++l)
-      layout.compressed[Index(l)] = WorthCompressing(problem.layers[Index(l)], shape.data, speed);
+      layout.compressed[Index(l)] = Compresses(problem, l, shape.data, speed);
   }
   return layout;
 }

@@ -216,8 +216,10 @@ RingSpeed SpeedOfRing(const LinkTable& links, std::span<const int> nodes) {
   return speed;
 }
 
-bool WorthCompressing(const ProblemLayer& layer, int members, const RingSpeed& speed) {
+bool Compresses(const PlanProblem& problem, int layer_index, int members, const RingSpeed& speed) {
+  const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(layer_index)];
   if (layer.compressed_bytes <= 0 || members < 2 || speed.bytes_per_second <= 0) return false;
+  if (problem.compress_all) return true;
   return RingSeconds(members, speed, layer.compressed_bytes) + layer.compression_s <
          RingSeconds(members, speed, layer.gradient_bytes);
 }

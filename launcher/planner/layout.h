@@ -22,9 +22,9 @@ double RingSeconds(int members, const RingSpeed& speed, double bytes);
 /// same node twice in a row counts with its own link.
 RingSpeed SpeedOfRing(const LinkTable& links, std::span<const int> nodes);
 
-/// What `seconds` of compression and `layer`'s compressed bytes do to a ring: true if the layer
-/// alone is summed sooner.
-bool WorthCompressing(const ProblemLayer& layer, int members, const RingSpeed& speed);
+/// Whether a ring's members compress a layer that can be: all do with compress_all, otherwise where
+/// the layer alone is summed sooner, `compression_s` included.
+bool Compresses(const PlanProblem& problem, int layer_index, int members, const RingSpeed& speed);
 
 /// Seconds in which one micro-batch's activations go from one node to the next and their gradients
 /// come back; infinite where they cannot.

@@ -166,6 +166,33 @@ void SayShares(const Layout& layout, const PlanRequest& request, Plan& plan) {
   }
 }
 
+/// Where gradients may be compressed: on how many layers the links are slow enough for that.
+void SayCompression(const PlanProblem& problem, const Layout& layout, Plan& plan) {
+  double before = 0, after = 0, seconds = 0;
+  std::size_t count = 0;
+  for (std::size_t l = 0; l < problem.layers.size(); ++l) {
+    const ProblemLayer& layer = problem.layers[l];
+    if (layer.compressed_bytes <= 0 || layout.data < 2) return;
+    before += layer.gradient_bytes;
+    after += layout.compressed[l] ? layer.compressed_bytes : layer.gradient_bytes;
+    seconds += layout.compressed[l] ? layer.compression_s : 0;
+    count += layout.compressed[l] ? 1 : 0;
+  }
+  const std::string saving =
+      fmt::format("{:.3g} instead of {:.3g} MB to sum, for {:.3g} ms of a device", after / 1e6,
+                  before / 1e6, 1e3 * seconds);
+  if (problem.compress_all)
+    plan.why.push_back("gradients are compressed as asked for: " + saving);
+  else if (count == 0)
+    plan.why.push_back(
+        "compressing gradients gains nothing on these links by what is known: where a step waits "
+        "for them all the same, it is tried");
+  else
+    plan.why.push_back(
+        fmt::format("compressing gradients gains on {} of {} layers: {}; the run tries it there",
+                    count, problem.layers.size(), saving));
+}
+
 Plan PlanOf(const BuiltProblem& built, const FoundLayout& found, const PlanRequest& request) {
   Plan plan;
   plan.global_batch = request.global_batch;
@@ -176,6 +203,7 @@ Plan PlanOf(const BuiltProblem& built, const FoundLayout& found, const PlanReque
   AddStages(found.layout, plan);
   AddRanks(built, found.layout, plan);
   SayShares(found.layout, request, plan);
+  SayCompression(built.problem, found.layout, plan);
   SayWhoIsLeftOut(built, found.layout, plan);
   plan.why.insert(plan.why.end(), built.notes.begin(), built.notes.end());
   AddTimes(built, found.layout, found.bound, plan);

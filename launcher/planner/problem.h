@@ -108,6 +108,7 @@ struct PlanProblem {
   std::array<double, kRecomputes> recompute_share{0, 0.1, 1};  // of forward, done again in backward
   double snapshot_share = 3;   // bytes of a checkpoint's snapshot / bytes of parameters
   double feedback_copies = 0;  // of the gradients, for compression; with several replicas only
+  bool compress_all = false;   // what can be compressed is; false: what is summed sooner so
   Choices choices;
 
   double ScratchBytes(std::int64_t micro_batch) const;

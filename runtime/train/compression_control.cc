@@ -39,10 +39,11 @@ kernels::ValueFormat FormatOf(const std::string& values) {
 }  // namespace
 
 CompressionControl::CompressionControl(const Config& config, const ParameterLayout& layout,
-                                       int ranks)
+                                       int ranks, const std::vector<int>& compressed_layers)
     : config_(config.compression),
       layers_(LayersOf(layout).size()),
-      judged_(LayersWithMatrix(layout)) {
+      judged_(LayersWithMatrix(layout)),
+      chosen_(compressed_layers) {
   const std::string& mode = config_.mode;
   mode_ = ranks == 1 || mode == "off" ? Mode::kOff
           : mode == "topk"            ? Mode::kTopk
@@ -66,6 +67,11 @@ ExchangePolicy CompressionControl::PolicyOf(std::int64_t step) const {
   const std::int64_t every = config_.flush_every;
   const bool flush = every > 0 && step % every == 0 && config_.flush == "send";
   if (flush) std::fill(policy.density.begin(), policy.density.end(), 1.0);
+  if (mode_ == Mode::kAuto && !chosen_.empty()) {
+    for (std::size_t layer = 0; layer < layers_; ++layer)
+      if (!std::binary_search(chosen_.begin(), chosen_.end(), static_cast<int>(layer)))
+        policy.density[layer] = std::nullopt;
+  }
   policy.sketch = mode_ == Mode::kSketch && !flush;  // of everything it would be longer than itself
   return policy;
 }

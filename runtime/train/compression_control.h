@@ -21,8 +21,10 @@ namespace adaptive_train {
 /// variance policy looks at their gradients. Not thread-safe.
 class CompressionControl {
  public:
-  /// `layout` must outlive this.
-  CompressionControl(const Config& config, const ParameterLayout& layout, int ranks);
+  /// `layout` must outlive this. With mode auto only the plan's `compressed_layers` (as LayersOf)
+  /// are compressed; where it names none, what it went by may be wrong, and all of them are tried.
+  CompressionControl(const Config& config, const ParameterLayout& layout, int ranks,
+                     const std::vector<int>& compressed_layers);
 
   /// Whether any step may be compressed: whether residuals are needed.
   bool MayCompress() const { return mode_ != Mode::kOff; }
@@ -54,6 +56,7 @@ class CompressionControl {
   const CompressionConfig config_;
   const std::size_t layers_;
   const std::vector<std::size_t> judged_;  // layers with a matrix
+  const std::vector<int> chosen_;          // of auto, by the plan; empty: all
   Mode mode_;
   std::int64_t warm_up_steps_ = 0, warm_up_left_ = 0;
   std::optional<LayerVariance> variance_;  // while warming up

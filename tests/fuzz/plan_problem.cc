@@ -161,6 +161,7 @@ class Spoiler {
     const unsigned choice = Byte();
     double* number = numbers[choice % std::size(numbers)];
     if (choice > 200) number = AnyOf(problem_.scratch_bytes);
+    if (choice == 200) problem_.compress_all = !problem_.compress_all;
     if (number) *number = Number(*number);
   }
 

@@ -59,6 +59,7 @@ class Builder {
       layer.compression_s = layer.gradient_bytes / speed;
     }
     problem_.feedback_copies = 2;
+    problem_.compress_all = draws_.Chance(0.3);
   }
 
   void Kinds(int count) {

@@ -107,6 +107,7 @@ double RingSeconds(const RingLinks& links, int data, double bytes) {
 bool Compresses(const PlanProblem& problem, int layer, const RingLinks& links, int data) {
   const ProblemLayer& of = LayerAt(problem, layer);
   if (data == 1 || of.compressed_bytes <= 0) return false;
+  if (problem.compress_all) return links.bytes_per_second > 0;
   return RingSeconds(links, data, of.compressed_bytes) + of.compression_s <
          RingSeconds(links, data, of.gradient_bytes);
 }

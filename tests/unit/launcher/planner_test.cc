@@ -229,6 +229,34 @@ TEST(MakePlan, ANodeSlowerThanItsKindGetsLess) {
   EXPECT_THAT(plan->why, Contains(HasSubstr("n2: 2.00 times as slow as others of its kind")));
 }
 
+/// Two equal nodes at so many bytes per second.
+Plan PlanCompressing(double bytes_per_second, const CompressionRequest& compression) {
+  Cluster cluster = ClusterOf({1, 1});
+  cluster.links = {{"n1", "n2", 1e-5, bytes_per_second}, {"n2", "n1", 1e-5, bytes_per_second}};
+  PlanRequest request = Batch(4);
+  request.data = 2;
+  request.runnable_only = true;
+  request.compression = compression;
+  auto made = MakePlan(cluster, kDims, {}, {}, request);
+  EXPECT_TRUE(made);
+  return made ? made->plan : Plan{};
+}
+
+TEST(MakePlan, CompressesWhereLinksAreSlowerThanCompressingIs) {
+  const CompressionRequest where_it_pays{.always = false, .density = 0.1};
+  const Plan slow = PlanCompressing(1e7, where_it_pays);
+  EXPECT_THAT(slow.stages[0].compressed_layers, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(slow.why, Contains(HasSubstr("gains on 4 of 4 layers")));
+  const Plan fast = PlanCompressing(1e11, where_it_pays);
+  EXPECT_THAT(fast.stages[0].compressed_layers, ElementsAre());
+  EXPECT_THAT(fast.why, Contains(HasSubstr("gains nothing")));
+  // Asked for, it is counted also where it does not pay.
+  const Plan asked = PlanCompressing(1e11, {.always = true, .density = 0.1});
+  EXPECT_THAT(asked.stages[0].compressed_layers, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(asked.why, Contains(HasSubstr("as asked for")));
+  EXPECT_EQ(NotRunnable(slow), "");
+}
+
 TEST(PriceAgain, IsWhatTheSamePlanCostsWithNewMeasurements) {
   Cluster cluster = ClusterOf({0.5, 2.0});
   PlanRequest request = Batch(12);

@@ -1,0 +1,47 @@
+// What compressing is expected to send: the figures of docs/gradient_exchange.md.
+#include "launcher/planner/compression.h"
+
+#include <gtest/gtest.h>
+
+namespace adaptive_train {
+namespace {
+
+/// Bits that an element puts on a link, there and back.
+double Bits(const CompressionRequest& request, int members) {
+  return 2 * 8 * CompressedBytes(request, members, 4);
+}
+
+TEST(CompressedBytes, IsWhatTheExchangeWasSeenToSend) {
+  // tests/bench/exchange_bytes, four ranks: 2.1 bits up and 6.4 back at a tenth.
+  EXPECT_NEAR(Bits({.density = 0.1}, 4), 2.1 + 6.4, 0.2);
+  EXPECT_NEAR(Bits({.density = 0.3}, 4), 5.8 + 13.0, 0.6);
+  EXPECT_NEAR(Bits({.density = 0.45, .value_bits = 8}, 4), 4.6 + 7.8, 0.4);
+}
+
+TEST(CompressedBytes, OfEverythingIsEverything) {
+  EXPECT_DOUBLE_EQ(CompressedBytes({.density = 1, .value_bits = 32}, 4, 4000), 4000);
+  EXPECT_DOUBLE_EQ(CompressedBytes({.density = 1, .value_bits = 16}, 4, 4000), 2000);
+}
+
+TEST(CompressedBytes, ShardedOptimizersGatherParametersInstead) {
+  EXPECT_NEAR(Bits({.density = 0.1, .gathered_bits = 32}, 4), 2.1 + 32, 0.1);
+}
+
+TEST(CompressedBytes, ASketchGrowsWithWhatAnyRankSelects) {
+  const CompressionRequest sketch{.sketch = true, .density = 0.1};
+  EXPECT_NEAR(Bits(sketch, 1), 2 * (1 + 1.23 * 32 * 0.1), 1e-9);
+  EXPECT_GT(Bits(sketch, 4), 3 * Bits(sketch, 1) * 0.9);
+}
+
+TEST(CompressionSeconds, FollowsMemoryAndBytes) {
+  const CompressionRequest topk{.density = 0.1};
+  EXPECT_DOUBLE_EQ(CompressionSeconds(topk, 4, 2e6, 1e10),
+                   2 * CompressionSeconds(topk, 4, 1e6, 1e10));
+  EXPECT_DOUBLE_EQ(CompressionSeconds(topk, 4, 1e6, 5e9),
+                   2 * CompressionSeconds(topk, 4, 1e6, 1e10));
+  EXPECT_GT(CompressionSeconds({.sketch = true, .density = 0.1}, 4, 1e6, 1e10),
+            5 * CompressionSeconds(topk, 4, 1e6, 1e10));
+}
+
+}  // namespace
+}  // namespace adaptive_train

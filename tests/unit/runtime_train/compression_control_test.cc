@@ -1,0 +1,52 @@
+#include "runtime/train/compression_control.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace adaptive_train {
+namespace {
+
+const ModelDims kDims{2, 2, 64, 32, 256, true};
+
+/// As a run that goes on from a checkpoint whose gate had found that compressing pays.
+CompressionControl Resumed(const std::string& mode, const ParameterLayout& layout,
+                           const std::vector<int>& compressed_layers) {
+  Config config;
+  config.compression.mode = mode;
+  CompressionControl control(config, layout, 2, compressed_layers);
+  std::map<std::string, double> state = {{"gradient_s_min", config.compression.s_min},
+                                         {"gradient_s_max", config.compression.s_max},
+                                         {"gradient_variance_literal", 0},
+                                         {"compression_pays", 1}};
+  for (std::size_t layer = 0; layer < LayersOf(layout).size(); ++layer)
+    state[fmt::format("gradient_density_{}", layer)] = 0.1 + 0.1 * static_cast<double>(layer);
+  control.Restore(state);
+  return control;
+}
+
+TEST(CompressionControl, AutoCompressesTheLayersOfThePlanAlone) {
+  const ParameterLayout layout(kDims, StageSlice::Whole(kDims));
+  const CompressionControl control = Resumed("auto", layout, {1, 2});
+  const ExchangePolicy policy = control.PolicyOf(5);
+  EXPECT_EQ(policy.DensityOf(0), std::nullopt);
+  EXPECT_DOUBLE_EQ(policy.DensityOf(1).value(), 0.2);
+  EXPECT_DOUBLE_EQ(policy.DensityOf(2).value(), 0.3);
+  EXPECT_EQ(policy.DensityOf(3), std::nullopt);
+}
+
+TEST(CompressionControl, AllAreTriedWhereThePlanNamesNone) {
+  const ParameterLayout layout(kDims, StageSlice::Whole(kDims));
+  const CompressionControl control = Resumed("auto", layout, {});
+  for (int layer = 0; layer < 4; ++layer)
+    EXPECT_TRUE(control.PolicyOf(5).DensityOf(layer)) << layer;
+}
+
+TEST(CompressionControl, WhatIsAskedForIsNotThePlansToChange) {
+  const ParameterLayout layout(kDims, StageSlice::Whole(kDims));
+  const CompressionControl control = Resumed("variance-topk", layout, {1});
+  for (int layer = 0; layer < 4; ++layer)
+    EXPECT_TRUE(control.PolicyOf(5).DensityOf(layer)) << layer;
+}
+
+}  // namespace
+}  // namespace adaptive_train
