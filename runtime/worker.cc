@@ -150,17 +150,18 @@ void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
   const MeasureOrder order =
       OrThrow(MeasureOrderFromJson(text), RankExit::kSetup, "reading what to measure");
   parts.communicator = WireUp(control, order.nodes.size(), parts.rendezvous);
-  Profile profile;
+  NodeFigures figures;
   try {
-    profile = MeasureNodes(order, *parts.communicator);
+    figures = MeasureNodes(order, *parts.communicator);
   } catch (const FatalError& error) {
     // The launcher names the rank that was lost; which measurement found out is told here.
     control.Send(Notice{fmt::format("{}{} on {}", kMeasureFailureWord, error.what(), self.host)});
     throw;
   }
+  if (!figures.congestion.empty()) control.Send(Notice{figures.congestion});
   if (self.rank == 0)
-    OrThrow(WriteFile(self.run_dir + "/" + kMeasuredFile, ToJson(profile)), RankExit::kSetup,
-            "writing what was measured");
+    OrThrow(WriteFile(self.run_dir + "/" + kMeasuredFile, ToJson(figures.profile)),
+            RankExit::kSetup, "writing what was measured");
 }
 
 /// Tells the launcher and the log why this rank ends, then ends it.

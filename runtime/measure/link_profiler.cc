@@ -11,6 +11,7 @@
 #include "core/limits.h"
 #include "core/seconds.h"
 #include "runtime/fatal_error.h"
+#include "runtime/measure/congestion.h"
 #include "runtime/measure/device_speed.h"
 #include "runtime/measure/link_ping.h"
 #include "runtime/measure/link_statistics.h"
@@ -60,6 +61,27 @@ class LinkProfiler {
   }
   /// Index = rank; the own entry is free.
   std::vector<Figures>& From() { return from_; }
+
+  /// Measures one direction with nothing beside it: the one that rank 0 names, others pass none. On
+  /// rank 0 what was seen. All ranks must call this after all rounds, when nobody measures
+  /// anything.
+  LinkSlope Alone(const std::optional<RateInCompany>& chosen) {
+    const std::size_t last = order_.rounds.size();
+    // Ranks count from 1, so that 0 says that there is none.
+    std::vector<double> order(3);
+    if (chosen) order = {chosen->from + 1.0, chosen->to + 1.0, chosen->latency_s};
+    Vote(order, last);
+    const int from = static_cast<int>(order[0]) - 1, to = static_cast<int>(order[1]) - 1;
+    std::vector<double> seen(2);
+    if (from >= 0 && (communicator_.Rank() == from || communicator_.Rank() == to)) {
+      const bool sends = communicator_.Rank() == from;
+      const int peer = sends ? to : from;
+      const LinkSlope slope = Stream(peer, End(peer, last, 0), sends, order[2]);
+      if (!sends) seen = {slope.bytes_per_second, slope.spread};
+    }
+    if (from >= 0) Vote(seen, last);
+    return {seen[0], seen[1]};
+  }
 
  private:
   /// The other one of this rank's pair in a round.
@@ -153,12 +175,18 @@ class LinkProfiler {
     for (const bool incoming : {first, !first}) {
       const LinkEnd end = End(peer, index, operation++);
       if (!(incoming ? directions.incoming : directions.outgoing)) continue;
-      const auto stream = std::make_shared<LinkStream>(Name("bandwidth", peer), end, !incoming,
-                                                       latency, kJudgement);
-      WaitFor(communicator_.Launch(stream), kStreamDeadline);
-      if (incoming) seen = stream->Received();
+      const LinkSlope slope = Stream(peer, end, !incoming, latency);
+      if (incoming) seen = slope;
     }
     return seen;
+  }
+
+  /// What the receiver saw.
+  LinkSlope Stream(int peer, const LinkEnd& end, bool sends, double latency) {
+    const auto stream =
+        std::make_shared<LinkStream>(Name("bandwidth", peer), end, sends, latency, kJudgement);
+    WaitFor(communicator_.Launch(stream), kStreamDeadline);
+    return sends ? LinkSlope{} : stream->Received();
   }
 
   const MeasureOrder& order_;
@@ -218,9 +246,34 @@ Profile ProfileFrom(const MeasureOrder& order, const std::vector<Row>& rows) {
   return profile;
 }
 
+/// Each direction that was measured, with how many pairs its round had.
+std::vector<RateInCompany> RatesInCompany(const MeasureOrder& order, const std::vector<Row>& rows) {
+  std::vector<RateInCompany> rates;
+  for (const auto& round : order.rounds) {
+    for (const auto& [a, b] : round) {
+      for (const auto& [from, to] : {RankPair(a, b), RankPair(b, a)}) {
+        const Figures& seen =
+            rows[static_cast<std::size_t>(to)].from[static_cast<std::size_t>(from)];
+        rates.push_back({from, to, seen.latency_s, seen.bytes_per_second, seen.spread,
+                         static_cast<int>(round.size())});
+      }
+    }
+  }
+  return rates;
+}
+
+std::string Words(const MeasureOrder& order, const RateInCompany& company, double alone) {
+  const auto name = [&](int rank) { return order.nodes[static_cast<std::size_t>(rank)].name; };
+  return fmt::format(
+      "links share something on their way: {} to {} has {:.4g} MB/s while {} pairs are measured at "
+      "once, {:.4g} MB/s alone; what is kept is what links do together",
+      name(company.from), name(company.to), company.bytes_per_second / 1e6, company.pairs,
+      alone / 1e6);
+}
+
 }  // namespace
 
-Profile MeasureNodes(const MeasureOrder& order, Communicator& communicator) {
+NodeFigures MeasureNodes(const MeasureOrder& order, Communicator& communicator) {
   Row own;
   LinkProfiler links(order, communicator);
   links.Run();
@@ -232,7 +285,17 @@ Profile MeasureNodes(const MeasureOrder& order, Communicator& communicator) {
     fmt::print("device: {:.3f} s\n",
                std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
   }
-  return ProfileFrom(order, Gather(communicator, own));
+  const std::vector<Row> rows = Gather(communicator, own);
+  NodeFigures figures;
+  std::optional<RateInCompany> suspect;
+  if (communicator.Rank() == 0) {
+    figures.profile = ProfileFrom(order, rows);
+    suspect = WorthMeasuringAlone(RatesInCompany(order, rows));
+  }
+  const LinkSlope alone = links.Alone(suspect);
+  if (suspect && HeldUp(*suspect, alone.bytes_per_second, alone.spread))
+    figures.congestion = Words(order, *suspect, alone.bytes_per_second);
+  return figures;
 }
 
 }  // namespace adaptive_train

@@ -141,6 +141,15 @@ command_link() {
   limit_link "$@"
 }
 
+command_uplink() {
+  local node
+  change_box
+  (($# > 1)) || usage_error "uplink: expected RATE NODE..., found '$*'"
+  require_rate "$1" uplink
+  for node in "${@:2}"; do require_node "$node"; done
+  second_switch "$@"
+}
+
 command_status() {
   no_more_arguments status "$@"
   require_up

@@ -54,6 +54,25 @@ limit_link() {
   fi
 }
 
+# second_switch RATE NODE...: their cables go into another switch, with one cable between the two.
+second_switch() {
+  local switch=$tag-switch rate=$1 end
+  if ! ip -n "$switch" link show bridge1 >/dev/null 2>&1; then
+    ip -n "$switch" link add bridge1 type bridge && ip -n "$switch" link set bridge1 up &&
+      ip -n "$switch" link add uplink0 type veth peer name uplink1 &&
+      ip -n "$switch" link set uplink0 master bridge0 up &&
+      ip -n "$switch" link set uplink1 master bridge1 up || die "cannot make a second switch"
+  fi
+  [[ $rate != none ]] || rate=$unlimited
+  for end in uplink0 uplink1; do
+    tc -n "$switch" qdisc replace dev "$end" root tbf rate "$rate" burst $burst latency 50ms ||
+      die "cannot limit the uplink (the kernel's tbf is needed)"
+  done
+  for end in "${@:2}"; do
+    ip -n "$switch" link set "$end" master bridge1 || die "cannot move the cable of $end"
+  done
+}
+
 # How the limits lie on a node's eth0: htb 1: with class 1:1 (all the node sends) above 1:2 (what
 # goes to destinations without a limit of their own) and one class per limited destination.
 # While the node itself has no limit there is no 1:2, and htb lets unclassified packets pass.

@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Nodes, LinkProfilerSizes, testing::Values(1, 2, 3, 4));
 
 TEST_P(LinkProfilerSizes, EveryLinkInBothDirectionsAndEveryDevice) {
   Ranks ranks(GetParam(), [](Communicator& c) {
-    const Profile profile = MeasureNodes(EveryPair(c.Size()), c);
+    const Profile profile = MeasureNodes(EveryPair(c.Size()), c).profile;
     const auto n = static_cast<std::size_t>(c.Size());
     return c.Rank() == 0 ? Sane(profile, n * n, n) : profile.links.empty();
   });
@@ -48,7 +48,7 @@ TEST(LinkProfiler, OnlyWhatWasOrderedIsMeasured) {
     MeasureOrder order = EveryPair(4);
     order.rounds = {{{0, 2}, {1, 3}}};
     for (const std::size_t node : {0, 1, 3}) order.nodes[node].device = false;
-    const Profile profile = MeasureNodes(order, c);
+    const Profile profile = MeasureNodes(order, c).profile;
     return c.Rank() == 0 ? Sane(profile, 5, 1) && profile.devices[0].node == order.nodes[2].name
                          : profile.links.empty();
   });

@@ -458,6 +458,9 @@ link n1 n2
 link n1 n2 fast
 link n1 n1 1mbit
 link n1 n9 1mbit
+uplink 1mbit
+uplink fast n1
+uplink 1mbit n9
 status now
 down now
 up --frob

@@ -1,0 +1,41 @@
+# Links that share something: pairs that are measured at once hold up each other, and that is said.
+load box
+load job
+
+setup_file() {
+  export ADAPTIVE_TRAIN_BOX=${ADAPTIVE_TRAIN_BOX:-/var/tmp/adaptive-train-box}
+  box_up_once --nodes 4 --link 100mbit
+}
+teardown_file() { box_down; }
+setup() {
+  make_job_home
+  mkdir -p "$home/runs" && chown --reference="$home" "$home/runs"
+}
+
+# noted TEXT: an allocation's links are measured, and that is in what is printed.
+noted() {
+  rm -f "$home/runs/links.db"
+  box_on ctl bash -c "cd '$home' && salloc --quiet -N4 adaptive-train links --measure --store 'file:$home/runs/links.db'" \
+    >"$home/out" 2>&1 3>&- </dev/null
+  cat "$home/out"
+  grep -qE "$1" "$home/out"
+}
+not_noted() { ! noted "$1"; }
+
+# What else the machine does shows in single measurements: one of several must tell.
+one_of() { # TIMES COMMAND...
+  local left
+  for ((left = $1; left > 0; left--)); do
+    if "${@:2}"; then return 0; fi
+  done
+  return 1
+}
+
+@test "links that share nothing are no faster alone" {
+  one_of 4 not_noted 'links share something'
+}
+
+@test "an uplink that pairs share is noticed" {
+  box uplink 100mbit n3 n4
+  one_of 4 noted 'links share something on their way: n[1-4] to n[1-4] has .* while 2 pairs are measured at once'
+}
