@@ -6,7 +6,7 @@
 namespace adaptive_train {
 namespace {
 
-/// Of the lower of its ends' best rates: a direction below this is suspected first.
+/// Of the lower of its ends' best rates: a direction below this is suspected.
 constexpr double kFarShort = 0.8;
 /// Alone, a link that shares nothing is as fast as it was, give or take this or three spreads.
 constexpr double kSame = 0.25;
@@ -18,17 +18,16 @@ std::optional<RateInCompany> WorthMeasuringAlone(std::span<const RateInCompany> 
   for (const RateInCompany& rate : rates)
     for (const int end : {rate.from, rate.to})
       best[end] = std::max(best[end], rate.bytes_per_second);
-  std::optional<RateInCompany> fastest, shortest;
+  std::optional<RateInCompany> shortest;
   double least = kFarShort;
   for (const RateInCompany& rate : rates) {
     if (rate.pairs < 2 || rate.bytes_per_second <= 0) continue;
-    if (!fastest || rate.bytes_per_second > fastest->bytes_per_second) fastest = rate;
     const double share = rate.bytes_per_second / std::min(best[rate.from], best[rate.to]);
     if (share >= least) continue;
     least = share;
     shortest = rate;
   }
-  return shortest ? shortest : fastest;
+  return shortest;
 }
 
 bool HeldUp(const RateInCompany& in_company, double alone_bytes_per_second, double alone_spread) {

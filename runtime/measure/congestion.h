@@ -9,16 +9,16 @@ namespace adaptive_train {
 /// One direction of a link as it was measured beside others.
 struct RateInCompany {
   int from = 0, to = 0;  // ranks
-  double latency_s = 0;
   double bytes_per_second = 0;
   double spread = 0;
-  int pairs = 1;  // of its round
+  int round = 0;
+  int pairs = 1;  // of that round
 };
 
 /// The direction that is worth measuring once more alone: the one that falls furthest short of what
-/// its two ends did with others, for whatever lies between may be shared; where none falls far
-/// short, the fastest one, which would be the first to feel what all share. None: no round had two
-/// pairs.
+/// both its ends did with others, for what lies between may be shared, or was busy with something
+/// else just then. None: no round had several pairs, or each direction is as fast as its slower
+/// end. Where all pairs are held up alike, this does not tell.
 std::optional<RateInCompany> WorthMeasuringAlone(std::span<const RateInCompany> rates);
 
 /// Whether a rate alone is higher by more than the measurements' own spread explains.

@@ -25,6 +25,8 @@ constexpr double kSteady = 0.1;
 constexpr double kWavering = 0.18;
 /// The longer time outlasts the periods of most quotas and short bursts of others' traffic.
 constexpr StreamJudgement kJudgement{192 << 10, 0.065, 0.24, kSteady};
+/// Of pairs that may share something: long enough for each to get its part of it.
+constexpr StreamJudgement kLongJudgement{192 << 10, 0.24, 0.48, kSteady};
 /// Two measurements this close are the same.
 constexpr double kAgreement = 0.1;
 constexpr double kDeviceSeconds = 0.15;
@@ -62,25 +64,31 @@ class LinkProfiler {
   /// Index = rank; the own entry is free.
   std::vector<Figures>& From() { return from_; }
 
-  /// Measures one direction with nothing beside it: the one that rank 0 names, others pass none. On
-  /// rank 0 what was seen. All ranks must call this after all rounds, when nobody measures
-  /// anything.
-  LinkSlope Alone(const std::optional<RateInCompany>& chosen) {
-    const std::size_t last = order_.rounds.size();
+  /// What came of a second look.
+  struct SecondLook {
+    int round = -1;   // that was done once more; none
+    LinkSlope alone;  // on rank 0
+  };
+
+  /// Measures one direction with nothing beside it, and, if it was held up, its round once more.
+  /// Rank 0 says which one, others pass none. All ranks must call this after all rounds, when
+  /// nobody measures anything.
+  SecondLook LookAgain(const std::optional<RateInCompany>& suspect) {
+    const std::size_t rounds = order_.rounds.size();
+    SecondLook look;
     // Ranks count from 1, so that 0 says that there is none.
-    std::vector<double> order(3);
-    if (chosen) order = {chosen->from + 1.0, chosen->to + 1.0, chosen->latency_s};
-    Vote(order, last);
-    const int from = static_cast<int>(order[0]) - 1, to = static_cast<int>(order[1]) - 1;
-    std::vector<double> seen(2);
-    if (from >= 0 && (communicator_.Rank() == from || communicator_.Rank() == to)) {
-      const bool sends = communicator_.Rank() == from;
-      const int peer = sends ? to : from;
-      const LinkSlope slope = Stream(peer, End(peer, last, 0), sends, order[2]);
-      if (!sends) seen = {slope.bytes_per_second, slope.spread};
-    }
-    if (from >= 0) Vote(seen, last);
-    return {seen[0], seen[1]};
+    std::vector<double> order(2);
+    if (suspect) order = {suspect->from + 1.0, suspect->to + 1.0};
+    Vote(order, rounds);
+    if (order[0] <= 0) return look;
+    look.alone = Alone(static_cast<int>(order[0]) - 1, static_cast<int>(order[1]) - 1);
+    std::vector<double> round(1);
+    if (suspect && HeldUp(*suspect, look.alone.bytes_per_second, look.alone.spread))
+      round = {suspect->round + 1.0};
+    Vote(round, rounds);
+    look.round = static_cast<int>(round[0]) - 1;
+    if (look.round >= 0) RoundInStep(static_cast<std::size_t>(look.round));
+    return look;
   }
 
  private:
@@ -143,6 +151,38 @@ class LinkProfiler {
                again ? ", repeated" : "", took.count());
   }
 
+  /// The bandwidths of a round once more, all pairs in the same direction at once.
+  void RoundInStep(std::size_t index) {
+    const std::size_t number = order_.rounds.size() + 1;
+    const int self = communicator_.Rank(), peer = PeerOf(order_.rounds[index], self);
+    std::vector<double> done(1);
+    for (const bool upwards : {true, false}) {
+      if (peer >= 0) {
+        const bool sends = (self < peer) == upwards;
+        Figures& seen = from_[static_cast<std::size_t>(peer)];
+        const LinkSlope slope =
+            Stream(peer, End(peer, number, upwards ? 0 : 1), sends, seen.latency_s, kLongJudgement);
+        if (!sends) seen.bytes_per_second = slope.bytes_per_second, seen.spread = slope.spread;
+      }
+      Vote(done, index);
+    }
+  }
+
+  /// All ranks get what the receiver saw.
+  LinkSlope Alone(int from, int to) {
+    const std::size_t rounds = order_.rounds.size();
+    const int self = communicator_.Rank();
+    std::vector<double> seen(2);
+    if (self == from || self == to) {
+      const int peer = self == from ? to : from;
+      const double latency = from_[static_cast<std::size_t>(peer)].latency_s;
+      const LinkSlope slope = Stream(peer, End(peer, rounds, 0), self == from, latency);
+      if (self == to) seen = {slope.bytes_per_second, slope.spread};
+    }
+    Vote(seen, rounds);
+    return {seen[0], seen[1]};
+  }
+
   /// Sums each rank's entry, so that all know all; keeps the rounds in step.
   void Vote(std::vector<double>& votes, std::size_t index) {
     const auto done = communicator_.AllReduce(Purpose::kStatistic, std::span<double>(votes))
@@ -182,9 +222,10 @@ class LinkProfiler {
   }
 
   /// What the receiver saw.
-  LinkSlope Stream(int peer, const LinkEnd& end, bool sends, double latency) {
+  LinkSlope Stream(int peer, const LinkEnd& end, bool sends, double latency,
+                   const StreamJudgement& judgement = kJudgement) {
     const auto stream =
-        std::make_shared<LinkStream>(Name("bandwidth", peer), end, sends, latency, kJudgement);
+        std::make_shared<LinkStream>(Name("bandwidth", peer), end, sends, latency, judgement);
     WaitFor(communicator_.Launch(stream), kStreamDeadline);
     return sends ? LinkSlope{} : stream->Received();
   }
@@ -246,29 +287,36 @@ Profile ProfileFrom(const MeasureOrder& order, const std::vector<Row>& rows) {
   return profile;
 }
 
-/// Each direction that was measured, with how many pairs its round had.
+/// Each direction that was measured.
 std::vector<RateInCompany> RatesInCompany(const MeasureOrder& order, const std::vector<Row>& rows) {
   std::vector<RateInCompany> rates;
-  for (const auto& round : order.rounds) {
-    for (const auto& [a, b] : round) {
+  for (std::size_t i = 0; i < order.rounds.size(); ++i) {
+    for (const auto& [a, b] : order.rounds[i]) {
       for (const auto& [from, to] : {RankPair(a, b), RankPair(b, a)}) {
         const Figures& seen =
             rows[static_cast<std::size_t>(to)].from[static_cast<std::size_t>(from)];
-        rates.push_back({from, to, seen.latency_s, seen.bytes_per_second, seen.spread,
-                         static_cast<int>(round.size())});
+        rates.push_back({from, to, seen.bytes_per_second, seen.spread, static_cast<int>(i),
+                         static_cast<int>(order.rounds[i].size())});
       }
     }
   }
   return rates;
 }
 
-std::string Words(const MeasureOrder& order, const RateInCompany& company, double alone) {
+/// What a round that was held up looked like the second time.
+std::string Words(const MeasureOrder& order, const RateInCompany& before, const LinkSlope& alone,
+                  double again) {
   const auto name = [&](int rank) { return order.nodes[static_cast<std::size_t>(rank)].name; };
-  return fmt::format(
-      "links share something on their way: {} to {} has {:.4g} MB/s while {} pairs are measured at "
-      "once, {:.4g} MB/s alone; what is kept is what links do together",
-      name(company.from), name(company.to), company.bytes_per_second / 1e6, company.pairs,
-      alone / 1e6);
+  RateInCompany second = before;
+  second.bytes_per_second = again;
+  const std::string rates = fmt::format(
+      "{} to {} had {:.4g} MB/s while {} pairs were measured at once, {:.4g} MB/s alone and {:.4g} "
+      "MB/s among the {} again",
+      name(before.from), name(before.to), before.bytes_per_second / 1e6, before.pairs,
+      alone.bytes_per_second / 1e6, again / 1e6, before.pairs);
+  return HeldUp(second, alone.bytes_per_second, alone.spread)
+             ? "links share something on their way: " + rates + "; the last is kept"
+             : "something else was on the links: " + rates + ", which is kept";
 }
 
 }  // namespace
@@ -277,7 +325,6 @@ NodeFigures MeasureNodes(const MeasureOrder& order, Communicator& communicator) 
   Row own;
   LinkProfiler links(order, communicator);
   links.Run();
-  own.from = std::move(links.From());
   const MeasuredNode& self = order.nodes[static_cast<std::size_t>(communicator.Rank())];
   if (self.device) {
     const auto began = std::chrono::steady_clock::now();
@@ -285,16 +332,23 @@ NodeFigures MeasureNodes(const MeasureOrder& order, Communicator& communicator) 
     fmt::print("device: {:.3f} s\n",
                std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
   }
-  const std::vector<Row> rows = Gather(communicator, own);
-  NodeFigures figures;
+  const auto gather = [&] {
+    own.from = links.From();
+    return Gather(communicator, own);
+  };
+  std::vector<Row> rows = gather();
   std::optional<RateInCompany> suspect;
-  if (communicator.Rank() == 0) {
-    figures.profile = ProfileFrom(order, rows);
-    suspect = WorthMeasuringAlone(RatesInCompany(order, rows));
-  }
-  const LinkSlope alone = links.Alone(suspect);
-  if (suspect && HeldUp(*suspect, alone.bytes_per_second, alone.spread))
-    figures.congestion = Words(order, *suspect, alone.bytes_per_second);
+  if (communicator.Rank() == 0) suspect = WorthMeasuringAlone(RatesInCompany(order, rows));
+  const LinkProfiler::SecondLook look = links.LookAgain(suspect);
+  if (look.round >= 0) rows = gather();
+  NodeFigures figures;
+  if (communicator.Rank() != 0) return figures;
+  figures.profile = ProfileFrom(order, rows);
+  if (look.round >= 0)
+    figures.congestion = Words(order, *suspect, look.alone,
+                               rows[static_cast<std::size_t>(suspect->to)]
+                                   .from[static_cast<std::size_t>(suspect->from)]
+                                   .bytes_per_second);
   return figures;
 }
 

@@ -12,17 +12,18 @@ namespace adaptive_train {
 /// On rank 0; empty elsewhere.
 struct NodeFigures {
   Profile profile;
-  std::string congestion;  // a line for people where pairs of a round held up each other
+  std::string congestion;  // a line for people where pairs of a round were held up
 };
 
 /// Does the order's rounds in step with all other ranks, which must call this with the same order;
 /// rank i stands on order.nodes[i]. A round measures disjoint pairs: latency (link_ping.h), then
 /// bandwidth in one direction after the other (link_stream.h): both at once hold up each other's
 /// grants. A pair whose bandwidth wavers is measured once more; if it still does, its spread tells.
-/// Where a round had several pairs, one direction is measured at last with nothing beside it
-/// (congestion.h): what it then gains, the pairs took from each other. The profile keeps what pairs
-/// did together, as a run's exchange uses them all at once. Blocks; every wait has a deadline.
-/// Throws FatalError with the pair and the operation when a peer is lost or a deadline missed.
+/// A direction that falls far short of what its ends can do (congestion.h) is measured with nothing
+/// beside it, and, if it gains by that, its round once more: either something else was on the way,
+/// or the round's pairs share something. The profile keeps what pairs do together, as a run's
+/// exchange uses them all at once. Blocks; every wait has a deadline. Throws FatalError with the
+/// pair and the operation when a peer is lost or a deadline missed.
 NodeFigures MeasureNodes(const MeasureOrder& order, Communicator& communicator);
 
 }  // namespace adaptive_train

@@ -37,5 +37,5 @@ one_of() { # TIMES COMMAND...
 
 @test "an uplink that pairs share is noticed" {
   box uplink 100mbit n3 n4
-  one_of 4 noted 'links share something on their way: n[1-4] to n[1-4] has .* while 2 pairs are measured at once'
+  one_of 4 noted 'links share something on their way: n[1-4] to n[1-4] had .* while 2 pairs were measured at once'
 }
