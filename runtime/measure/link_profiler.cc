@@ -29,6 +29,8 @@ constexpr StreamJudgement kJudgement{192 << 10, 0.065, 0.24, kSteady};
 constexpr StreamJudgement kLongJudgement{192 << 10, 0.24, 0.48, kSteady};
 /// Two measurements this close are the same.
 constexpr double kAgreement = 0.1;
+/// Most links are as fast both ways: a direction this far below the other is in doubt.
+constexpr double kLopsided = 0.12;
 constexpr double kDeviceSeconds = 0.15;
 
 constexpr std::chrono::milliseconds kPingDeadline = 10s;
@@ -117,6 +119,21 @@ class LinkProfiler {
     return {communicator_.Thread(), peer, kForeignTags | (number << 8)};
   }
 
+  /// [rank]: whether what it saw of its link is to be measured again. `seen` has each rank's rate
+  /// and spread.
+  static std::vector<bool> InDoubt(const std::vector<RankPair>& round,
+                                   const std::vector<double>& seen) {
+    std::vector<bool> doubts(seen.size() / 2);
+    for (const auto& [a, b] : round) {
+      for (const auto& [self, peer] : {RankPair(a, b), RankPair(b, a)}) {
+        const auto own = 2 * static_cast<std::size_t>(self);
+        const double other_way = seen[2 * static_cast<std::size_t>(peer)];
+        doubts[own / 2] = seen[own + 1] > kWavering || seen[own] < (1 - kLopsided) * other_way;
+      }
+    }
+    return doubts;
+  }
+
   /// A line in the rank's log for each round: what it saw of its link, and how long all took.
   void Round(std::size_t index) {
     const auto began = std::chrono::steady_clock::now();
@@ -128,21 +145,22 @@ class LinkProfiler {
       seen.latency_s = Ping(peer, index);
       slope = InTurn(peer, index, 1, seen.latency_s, {true, true});
     }
-    std::vector<double> doubts(order_.nodes.size());
-    doubts[self] = slope.spread > kWavering ? 1 : 0;
-    Vote(doubts, index);
-    const bool again = doubts[self] > 0;
+    std::vector<double> seen_by_all(2 * order_.nodes.size());
+    seen_by_all[2 * self] = slope.bytes_per_second;
+    seen_by_all[2 * self + 1] = slope.spread;
+    Vote(seen_by_all, index);
+    const std::vector<bool> doubts = InDoubt(order_.rounds[index], seen_by_all);
+    const bool again = doubts[self];
     if (peer >= 0) {
-      const LinkSlope second = InTurn(peer, index, 3, seen.latency_s,
-                                      {again, doubts[static_cast<std::size_t>(peer)] > 0});
+      const LinkSlope second =
+          InTurn(peer, index, 3, seen.latency_s, {again, doubts[static_cast<std::size_t>(peer)]});
       if (again) slope = Reconciled(slope, second, kAgreement);
       seen.bytes_per_second = slope.bytes_per_second;
       seen.spread = slope.spread;
       from_[static_cast<std::size_t>(peer)] = seen;
     }
     // Nobody may begin the next round while a pair of this one is measured again.
-    if (std::any_of(doubts.begin(), doubts.end(), [](double doubt) { return doubt > 0; }))
-      Vote(doubts, index);
+    if (std::find(doubts.begin(), doubts.end(), true) != doubts.end()) Vote(seen_by_all, index);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     fmt::print("round {} of {}: {} {:.4g} MB/s, {:.3g} us, spread {:.2f}{}; {:.3f} s\n", index + 1,
                order_.rounds.size(),

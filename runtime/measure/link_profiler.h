@@ -18,7 +18,8 @@ struct NodeFigures {
 /// Does the order's rounds in step with all other ranks, which must call this with the same order;
 /// rank i stands on order.nodes[i]. A round measures disjoint pairs: latency (link_ping.h), then
 /// bandwidth in one direction after the other (link_stream.h): both at once hold up each other's
-/// grants. A pair whose bandwidth wavers is measured once more; if it still does, its spread tells.
+/// grants. A direction whose rate wavers, or is below that of the other way, is measured once more;
+/// if it still wavers, its spread tells.
 /// A direction that falls far short of what its ends can do (congestion.h) is measured with nothing
 /// beside it, and, if it gains by that, its round once more: either something else was on the way,
 /// or the round's pairs share something. The profile keeps what pairs do together, as a run's
