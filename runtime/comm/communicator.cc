@@ -4,6 +4,7 @@
 
 #include <cassert>
 
+#include "runtime/comm/doubling_all_reduce.h"
 #include "runtime/comm/ring_all_reduce.h"
 #include "runtime/comm/ucx_thread.h"
 
@@ -122,8 +123,10 @@ double Communicator::ThreadCpuSeconds() const { return thread_->CpuSeconds(); }
 template <class T>
 Request Communicator::StartAllReduce(Purpose purpose, std::span<T> data) {
   const CollectiveLane lane = NextLane(purpose);
-  return Launch(std::make_shared<RingAllReduce<T>>(
-      fmt::format("all-reduce {} of {}", lane.sequence, NameOf(purpose)), lane, data));
+  std::string name = fmt::format("all-reduce {} of {}", lane.sequence, NameOf(purpose));
+  if (data.size_bytes() <= kFewBytes)
+    return Launch(std::make_shared<DoublingAllReduce<T>>(std::move(name), lane, data));
+  return Launch(std::make_shared<RingAllReduce<T>>(std::move(name), lane, data));
 }
 
 Request Communicator::AllReduce(Purpose purpose, std::span<float> data) {
