@@ -190,6 +190,7 @@ const std::vector<Key>& Keys() {
       IntegerOrAuto("parallel.interleave", &C::parallel, &ParallelConfig::interleave, 1, 1 << 10),
       IntegerOrAuto("parallel.shard", &C::parallel, &ParallelConfig::shard, 0, 2),
       Choice("parallel.shares", &C::parallel, &ParallelConfig::shares, {"auto", "even"}),
+      Choice("parallel.gather", &C::parallel, &ParallelConfig::gather, {"weights", "int8"}),
       Choice("compression.mode", &C::compression, &CompressionConfig::mode,
              {"off", "auto", "variance-topk", "topk", "sketch"}),
       Number("compression.s_min", &C::compression, &CompressionConfig::s_min, 0, 0.9999),
@@ -200,7 +201,8 @@ const std::vector<Key>& Keys() {
       Number("compression.beta", &C::compression, &CompressionConfig::beta, 0, 1),
       Integer("compression.flush_every", &C::compression, &CompressionConfig::flush_every, 0),
       Choice("compression.flush", &C::compression, &CompressionConfig::flush, {"send", "drop"}),
-      Choice("compression.values", &C::compression, &CompressionConfig::values, {"fp32", "bf16", "fp8"}),
+      Choice("compression.values", &C::compression, &CompressionConfig::values,
+             {"fp32", "bf16", "fp8"}),
       Text("checkpoint.dir", &C::checkpoint, &CheckpointConfig::dir,
            "the path of a folder, or \"auto\" for RUN_DIR/checkpoints"),
       Text("checkpoint.start", &C::checkpoint, &CheckpointConfig::start,
@@ -343,7 +345,13 @@ Result<void> Check(const Config& c) {
     bool beyond;
     const char* text;
   };
+  const bool int8 = c.parallel.gather == "int8";
   const Limit limits[] = {
+      {int8 && c.parallel.shard.value_or(0) < 1,
+       "parallel.gather = int8 needs a sharded optimizer: parallel.shard = 1"},
+      {int8 && c.train.precision == "fp32",
+       "parallel.gather = int8 needs train.precision = bf16 or fp16: in fp32 the weights are the "
+       "parameters themselves"},
       {c.parallel.interleave.value_or(1) != 1,
        "parallel.interleave: this version neither plans nor runs interleaved stages (1)"},
       {c.device.kind == "cuda", "device.kind: this version trains on CPUs only (cpu)"},

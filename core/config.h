@@ -60,7 +60,8 @@ struct OptimizerConfig {
 
 struct ParallelConfig {
   AutoInt data, tensor, pipeline, interleave, shard;
-  std::string shares = "auto";  // even: as many samples for every replica, whatever its speed
+  std::string shares = "auto";     // even: as many samples for every replica, whatever its speed
+  std::string gather = "weights";  // what owners of shards send to all: int8: blocks of 8 bits
 };
 
 struct CompressionConfig {

@@ -29,8 +29,10 @@ std::optional<CompressionRequest> CompressionOf(const Config& config) {
   const bool fixed = asked.mode == "topk" || asked.mode == "sketch";
   request.density = fixed ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
   request.value_bits = asked.values == "fp32" ? 32 : asked.values == "fp8" ? 8 : 16;
-  if (config.parallel.shard.value_or(0) > 0)
+  if (config.parallel.shard.value_or(0) > 0) {
     request.gathered_bits = FormatOf(config.train).precision == Precision::kFp32 ? 32 : 16;
+    if (config.parallel.gather == "int8") request.gathered_bits = 8.25;
+  }
   request.feedback_copies = FeedbackCopies(asked);
   return request;
 }

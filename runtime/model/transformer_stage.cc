@@ -18,6 +18,7 @@ TransformerStage<T>::TransformerStage(const ModelDims& dims, const StageSlice& s
       layout_(dims, slice),
       parameters_(parameters),
       gradients_(gradients),
+      layers_(LayersOf(layout_)),
       workspace_(dims, options, device) {
   assert(static_cast<std::int64_t>(parameters.size()) == layout_.size());
   assert(static_cast<std::int64_t>(gradients.size()) == layout_.size());
@@ -53,6 +54,7 @@ template <class T>
 double TransformerStage<T>::Loss(const Samples& samples) {
   assert(head_);
   Forward({samples.batch, samples.place, 0}, samples.tokens);
+  Need(blocks_.size() + 1);
   return head_->Loss(memory(), rows(), output(), samples.targets);
 }
 
@@ -60,6 +62,7 @@ template <class T>
 void TransformerStage<T>::Logits(const Samples& samples, T* logits) {
   assert(head_);
   Forward({samples.batch, samples.place, 0}, samples.tokens);
+  Need(blocks_.size() + 1);
   head_->Logits(memory(), rows(), output(), logits);
 }
 
@@ -70,9 +73,16 @@ void TransformerStage<T>::ForwardTokens(std::span<const std::int32_t> tokens, st
 }
 
 template <class T>
+void TransformerStage<T>::Need(std::size_t layer) const {
+  const LayerElements& elements = layers_[layer];
+  if (on_needed_ && elements.size() > 0) on_needed_(elements.begin, elements.end);
+}
+
+template <class T>
 void TransformerStage<T>::Forward(const Pass& pass, std::span<const std::int32_t> tokens) {
   assert(embedding_ && pass.batch >= 0 && pass.batch <= options_.micro_batch);
   pass_ = pass;
+  Need(0);
   {
     LayerClock clock(times_, &PassTimes::forward, LayerPart::kEmbedding);
     embedding_->Forward(memory(), pass_, tokens);
@@ -99,13 +109,16 @@ const T* TransformerStage<T>::BlockInput(std::size_t index) const {
 template <class T>
 void TransformerStage<T>::ForwardBlocks() {
   LayerClock clock(times_, &PassTimes::forward, LayerPart::kBlock);
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    Need(i + 1);
     blocks_[i].Forward(memory(), pass_, BlockInput(i), workspace_);
+  }
 }
 
 template <class T>
 double TransformerStage<T>::HeadLoss(std::span<const std::int32_t> targets, double loss_scale) {
   assert(head_);
+  Need(blocks_.size() + 1);
   LayerClock clock(times_, &PassTimes::forward, LayerPart::kHead);
   return head_->TrainingLoss(memory(), rows(), output(), targets, loss_scale);
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/model_shape.h"
@@ -21,6 +22,10 @@ namespace adaptive_train {
 /// Called during backward when the gradients in [begin, end) of the arena are final. The ranges
 /// come from the end of the arena to its beginning, block by block, and cover it exactly once.
 using OnReady = std::function<void(std::size_t begin, std::size_t end)>;
+
+/// Called before a forward pass reads the parameters in [begin, end) of the arena: embedding,
+/// blocks and head in turn, each exactly once in a pass.
+using OnNeeded = std::function<void(std::size_t begin, std::size_t end)>;
 
 /// Tokens and what is to be predicted in their places, both [batch, sequence] in the host's memory;
 /// tokens in [0, vocab), targets below vocab, negative ones counting nothing.
@@ -52,6 +57,9 @@ class TransformerStage {
   /// Training passes add their layers' seconds to `times` from here on; nullptr: to nothing. It
   /// stays the caller's.
   void TimeInto(PassTimes* times) { times_ = times; }
+
+  /// From here on; an empty function: nothing is called.
+  void BeforeReading(OnNeeded on_needed) { on_needed_ = std::move(on_needed); }
 
   // The whole model in one stage.
 
@@ -90,6 +98,8 @@ class TransformerStage {
   StageMemory<T> memory() const { return {device_, parameters_.data(), gradients_.data()}; }
   /// The residual stream before block number `index` of this stage, or after the last.
   const T* BlockInput(std::size_t index) const;
+  /// `layer` counts embedding, blocks and head, also where the stage has none.
+  void Need(std::size_t layer) const;
   void Forward(const Pass& pass, std::span<const std::int32_t> tokens);
   void ForwardBlocks();
 
@@ -100,6 +110,8 @@ class TransformerStage {
   const ParameterLayout layout_;
   const std::span<const T> parameters_;
   const std::span<Sum> gradients_;
+  const std::vector<LayerElements> layers_;
+  OnNeeded on_needed_;
 
   Pass pass_;  // of the last forward
   PassTimes* times_ = nullptr;

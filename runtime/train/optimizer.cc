@@ -9,19 +9,20 @@
 
 #include "runtime/comm/all_gather.h"
 #include "runtime/train/collective.h"
+#include "runtime/train/int8_weights.h"
 
 namespace adaptive_train {
 
 template <class T>
 Optimizer<T>::Optimizer(kernels::Device<T>& device, const ParameterLayout& layout,
                         Communicator& communicator, const std::vector<GradientBucket>& buckets,
-                        bool sharded)
+                        const OptimizerSharding& sharding)
     : device_(device),
       layout_(layout),
       communicator_(communicator),
       buckets_(buckets),
-      sharded_(sharded) {
-  if (!sharded) {
+      sharding_(sharding) {
+  if (!sharding.sharded) {
     owned_.push_back({0, layout.size()});
     return;
   }
@@ -37,14 +38,14 @@ double Optimizer<T>::SquaredNorm(std::span<const float> gradients) {
   double sum[1] = {0};
   for (const ElementRange& range : owned_)
     sum[0] += device_.SquaredNorm(range.end - range.begin, gradients.data() + range.begin);
-  if (sharded_) SumOverRanks(communicator_, sum);
+  if (sharding_.sharded) SumOverRanks(communicator_, sum);
   return sum[0];
 }
 
 template <class T>
 void Optimizer<T>::Step(const AdamWSettings& settings, const OptimizerArenas<T>& arenas,
                         std::int64_t step, double lr, double gradient_scale) {
-  if (!sharded_)
+  if (!sharding_.sharded)
     return AdamWStep<T>(device_, layout_, settings, arenas, 0, layout_.size(), step, lr,
                         gradient_scale);
   // From the arena's beginning: the next forward begins there.
@@ -57,25 +58,64 @@ void Optimizer<T>::Step(const AdamWSettings& settings, const OptimizerArenas<T>&
 }
 
 template <class T>
-Request Optimizer<T>::Gather(const GradientBucket& bucket, const OptimizerArenas<T>& arenas) {
+typename Optimizer<T>::PendingGather Optimizer<T>::Gather(const GradientBucket& bucket,
+                                                          const OptimizerArenas<T>& arenas) {
+  PendingGather gather{&bucket, {}, {}, arenas.weights};
   std::vector<std::span<std::byte>> chunks;
-  for (const GradientChunk& chunk : bucket.chunks) {
-    if constexpr (std::is_same_v<T, float>) {
+  if constexpr (std::is_same_v<T, float>) {
+    for (const GradientChunk& chunk : bucket.chunks)
       chunks.push_back(
           std::as_writable_bytes(arenas.parameters.subspan(chunk.begin, chunk.size())));
-    } else {
+  } else if (sharding_.int8) {
+    for (const GradientChunk& chunk : bucket.chunks)
+      chunks.emplace_back(gather.packed.emplace_back(PackedBytes<T>(chunk)));
+    const auto own = static_cast<std::size_t>(communicator_.Rank());
+    PackWeights<T>(bucket.chunks[own], arenas.parameters, arenas.weights, chunks[own]);
+  } else {
+    for (const GradientChunk& chunk : bucket.chunks)
       chunks.push_back(std::as_writable_bytes(arenas.weights.subspan(chunk.begin, chunk.size())));
-    }
   }
+  gather.request = Launch(bucket, std::move(chunks));
+  return gather;
+}
+
+template <class T>
+Request Optimizer<T>::Launch(const GradientBucket& bucket,
+                             std::vector<std::span<std::byte>> chunks) {
   return communicator_.Launch(std::make_shared<AllGather>(
       fmt::format("all-gather of parameters {} to {}", bucket.begin, bucket.end),
       communicator_.NextLane(Purpose::kParameter), std::move(chunks)));
 }
 
 template <class T>
-void Optimizer<T>::Finish() {
-  for (Request& gather : gathers_) Await(gather.Wait(CollectiveDeadline()));
-  gathers_.clear();
+void Optimizer<T>::FinishUpTo(std::size_t end) {
+  while (!gathers_.empty() && gathers_.front().bucket->begin < end) {
+    PendingGather& gather = gathers_.front();
+    Await(gather.request.Wait(CollectiveDeadline()));
+    if constexpr (!std::is_same_v<T, float>) {
+      // The owner unpacks its own as well: all compute with the same weights.
+      for (std::size_t rank = 0; rank < gather.packed.size(); ++rank)
+        UnpackWeights<T>(gather.bucket->chunks[rank], gather.packed[rank], gather.weights);
+    }
+    gathers_.pop_front();
+  }
+}
+
+template <class T>
+void Optimizer<T>::Round(std::span<const float> parameters, std::span<T> weights) {
+  if constexpr (!std::is_same_v<T, float>) {
+    device_.Round(
+        {.count = layout_.size(), .parameters = parameters.data(), .weights = weights.data()});
+    if (!sharding_.int8) return;
+    std::vector<std::byte> packed;
+    for (const GradientBucket& bucket : buckets_) {
+      for (const GradientChunk& chunk : bucket.chunks) {
+        packed.resize(PackedBytes<T>(chunk));
+        PackWeights<T>(chunk, parameters, weights, packed);
+        UnpackWeights<T>(chunk, packed, weights);
+      }
+    }
+  }
 }
 
 template class Optimizer<float>;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,11 @@
 
 namespace adaptive_train {
 
+struct OptimizerSharding {
+  bool sharded = false;
+  bool int8 = false;  // weights are gathered as int8_weights.h packs them; not in float32
+};
+
 /// AdamW. Replicated, every rank makes every update. Sharded (ZeRO stage 1; Rajbhandari et al.,
 /// 2020), a rank updates the chunks it owns and the new weights are gathered from their owners, so
 /// that each keeps moments of its own chunks only: what is outside of them is not touched, and
@@ -21,7 +27,7 @@ class Optimizer {
  public:
   /// All must outlive this. `buckets` cut the arena as the gradients' exchange does.
   Optimizer(kernels::Device<T>& device, const ParameterLayout& layout, Communicator& communicator,
-            const std::vector<GradientBucket>& buckets, bool sharded);
+            const std::vector<GradientBucket>& buckets, const OptimizerSharding& sharding);
 
   /// What this rank updates, ascending.
   const std::vector<ElementRange>& Owned() const { return owned_; }
@@ -29,22 +35,39 @@ class Optimizer {
   /// Of the whole gradient. Sharded, it blocks for a sum over ranks. Throws FatalError.
   double SquaredNorm(std::span<const float> gradients);
   /// Update number `step` from 1, with gradients times `gradient_scale`. Sharded, it starts the
-  /// gathering of what the next forward reads: the weights, or in float32 the parameters.
+  /// gathering of what the next forward reads: the weights, or in float32 the parameters. Until
+  /// they are there nobody may read those of other owners, nor call this again.
   void Step(const AdamWSettings& settings, const OptimizerArenas<T>& arenas, std::int64_t step,
             double lr, double gradient_scale);
-  /// Waits until the weights of all owners are there. Throws FatalError.
-  void Finish();
+  /// Makes the weights from whole parameters, as gathering them from all owners would. Not while
+  /// they are on their way.
+  void Round(std::span<const float> parameters, std::span<T> weights);
+  /// Waits until the weights before element `end` of the arena are there, from whatever owner: a
+  /// forward pass that asks layer by layer runs while later layers are on their way. Throws
+  /// FatalError.
+  void FinishUpTo(std::size_t end);
+  /// All of them.
+  void Finish() { FinishUpTo(static_cast<std::size_t>(layout_.size())); }
 
  private:
-  Request Gather(const GradientBucket& bucket, const OptimizerArenas<T>& arenas);
+  /// Of one bucket.
+  struct PendingGather {
+    const GradientBucket* bucket = nullptr;
+    Request request;
+    std::vector<std::vector<std::byte>> packed;  // [ranks], of int8
+    std::span<T> weights;                        // the arena that these are for
+  };
+
+  PendingGather Gather(const GradientBucket& bucket, const OptimizerArenas<T>& arenas);
+  Request Launch(const GradientBucket& bucket, std::vector<std::span<std::byte>> chunks);
 
   kernels::Device<T>& device_;
   const ParameterLayout& layout_;
   Communicator& communicator_;
   const std::vector<GradientBucket>& buckets_;
-  const bool sharded_;
+  const OptimizerSharding sharding_;
   std::vector<ElementRange> owned_;
-  std::vector<Request> gathers_;
+  std::deque<PendingGather> gathers_;  // in the order of the arena
 };
 
 }  // namespace adaptive_train

@@ -68,7 +68,8 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       sharded_(plan.shard > 0 && communicator.Size() > 1),
       reducer_(communicator, device_, layout_, gradients_.span(),
                {.feedback = compression_.MayCompress(), .sharded = sharded_}),
-      optimizer_(device_, layout_, communicator, reducer_.Buckets(), sharded_),
+      optimizer_(device_, layout_, communicator, reducer_.Buckets(),
+                 {.sharded = sharded_, .int8 = sharded_ && config.parallel.gather == "int8"}),
       loader_(dims_, data, static_cast<std::uint64_t>(config.train.seed),
               config.train.global_batch),
       checkpointer_(config, layout_, OwnedInCheckpoint(), communicator, events_,
@@ -86,6 +87,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
     for (auto* moments : {&first_moments_, &second_moments_})
       std::fill_n(moments->data() + begin, size, 0.0f);
   }
+  if (sharded_) stage_.BeforeReading([this](std::size_t, std::size_t end) { WaitForWeights(end); });
   profiler_.Begin(config.profile.warmup_steps);
 }
 
@@ -96,13 +98,6 @@ std::span<const T> TrainingLoop<T>::Weights() {
   } else {
     return weights_.span();
   }
-}
-
-template <class T>
-void TrainingLoop<T>::RoundWeights() {
-  if (weights_.size() == 0) return;
-  device_.Round(
-      {.count = layout_.size(), .parameters = parameters_.data(), .weights = weights_.data()});
 }
 
 /// Replicas are all alike: each writes a part.
@@ -149,7 +144,7 @@ std::int64_t TrainingLoop<T>::Resume() {
     const double now = kScalesLoss<T> ? scaler_.scale : 1;
     if (now != then) reducer_.Rescale(static_cast<float>(now / then));
   }
-  RoundWeights();
+  optimizer_.Round(parameters_.span(), weights_.span());
   return step_;
 }
 
@@ -157,6 +152,7 @@ template <class T>
 std::int64_t TrainingLoop<T>::Run() {
   while (step_ < config_.train.steps && !Step()) {
   }
+  optimizer_.Finish();
   checkpointer_.SaveNow(At(), Arenas());
   return step_;
 }
@@ -172,6 +168,7 @@ bool TrainingLoop<T>::Step() {
     profile_asked_ = false;
   }
   const bool measured = profiler_.Active() || compression_.WantsGradients();
+  if (measured) clock.Time(&StepClock::exposed_comm, [&] { optimizer_.Finish(); });
   if (compression_.ResetsBefore(metrics.step)) reducer_.ForgetResiduals();
   reducer_.Follow(compression_.PolicyOf(metrics.step));
   const double loss = ForwardBackward(metrics.step, clock);
@@ -182,7 +179,6 @@ bool TrainingLoop<T>::Step() {
   const double before_update = clock.compute;
   clock.Time(&StepClock::compute, [&] { Update(metrics); });
   if (profiler_.Active()) profiler_.AddUpdate(clock.compute - before_update);
-  clock.Time(&StepClock::exposed_comm, [&] { optimizer_.Finish(); });
   ++step_;
   const std::int64_t every = config_.checkpoint.every;
   if (totals.save || (every > 0 && step_ % every == 0)) checkpointer_.Ask();
@@ -192,7 +188,10 @@ bool TrainingLoop<T>::Step() {
   metrics.exposed_comm_s = clock.exposed_comm;
   metrics.other_s = metrics.step_s - clock.compute - clock.exposed_comm;
   if (ValidationDue(step_)) metrics.validation_loss = Validate();
-  if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
+  if (step_ % kReplicaCheckSteps == 0) {
+    optimizer_.Finish();
+    CheckReplicas();
+  }
   Fill(metrics);
   events_.on_step(metrics);
   const auto decided = compression_.EndStep({metrics.step_s, metrics.exposed_comm_s},
@@ -217,10 +216,21 @@ double TrainingLoop<T>::ForwardBackward(std::int64_t step, StepClock& clock) {
     const std::int64_t batch = std::min(share_.micro_batch, share_.samples - done);
     const Samples samples = loader_.Training(step, share_.first_sample + done, batch);
     done += batch;
+    waited_s_ = 0;
     loss += clock.Time(&StepClock::compute,
                        [&] { return MicroBatch(samples, scale, done == share_.samples); });
+    clock.compute -= waited_s_;
+    clock.exposed_comm += waited_s_;
   }
   return loss;
+}
+
+/// The last step's gathering goes on beside the forward pass of the layers before.
+template <class T>
+void TrainingLoop<T>::WaitForWeights(std::size_t end) {
+  const auto from = StepClock::Steady::now();
+  optimizer_.FinishUpTo(end);
+  waited_s_ += std::chrono::duration<double>(StepClock::Steady::now() - from).count();
 }
 
 /// Gradients of the step's last one are exchanged while backward runs, or after it where something

@@ -42,6 +42,7 @@ class TrainingLoop final : public Trainer {
 
   bool Step();
   double ForwardBackward(std::int64_t step, StepClock& clock);
+  void WaitForWeights(std::size_t end);
   double MicroBatch(const Samples& samples, double scale, bool last);
   Totals Agree(double loss, StepClock& clock);
   void Update(RankMetrics& metrics);
@@ -51,7 +52,6 @@ class TrainingLoop final : public Trainer {
   std::vector<ElementRange> OwnedInCheckpoint() const;
   TrainingArenas Arenas();
   std::span<const T> Weights();
-  void RoundWeights();
   void CheckReplicas();
   void Fill(RankMetrics& metrics);
 
@@ -77,6 +77,7 @@ class TrainingLoop final : public Trainer {
   LossScaler scaler_;  // of float16
   LayerProfiler profiler_;
   bool profile_asked_ = false;
+  double waited_s_ = 0;  // in forward passes, for weights of other owners
   const double product_peak_;
   const double flops_per_token_;
   std::array<std::int64_t, kPurposes> sent_before_{};  // byte counts at the end of the last step

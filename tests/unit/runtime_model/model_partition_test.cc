@@ -1,6 +1,7 @@
 // However a batch or a model is cut, losses and gradients stay what they are.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -44,6 +45,36 @@ TEST(ModelPartition, ForwardAloneLeavesGradientsAlone) {
   EXPECT_GT(model.Loss(batch), 0);
   EXPECT_EQ(std::vector<double>(model.gradients.size(), 0.0), model.Gradients());
   EXPECT_EQ(0, model.Loss(batch.Part(0, 0)));
+}
+
+TEST(ModelPartition, ParametersAreAskedForBeforeTheyAreRead) {
+  kernels::reference::ReferenceDevice<double> device;
+  for (const ModelKind kind : kKinds) {
+    for (const bool tied : {true, false}) {
+      const ModelDims dims = SmallDims(kind, tied);
+      const TokenBatch batch = RandomBatch(dims, 2);
+      SmallStage<double> model(dims, StageSlice::Whole(dims), {.micro_batch = 2}, device);
+      const double expected = model.ForwardBackward(batch, 0.01);
+      // As if all of them were still on their way.
+      const std::vector<double> there(model.parameters.span().begin(),
+                                      model.parameters.span().end());
+      std::size_t next = 0;
+      model.stage.BeforeReading([&](std::size_t begin, std::size_t end) {
+        EXPECT_EQ(begin, next);
+        next = end;
+        for (std::size_t i = begin; i < end; ++i) model.parameters.span()[i] = there[i];
+      });
+      const auto gone = [&] {
+        next = 0;
+        std::fill(model.parameters.span().begin(), model.parameters.span().end(), NAN);
+      };
+      gone();
+      EXPECT_EQ(model.ForwardBackward(batch, 0.01), expected);
+      EXPECT_EQ(next, there.size());
+      gone();
+      EXPECT_TRUE(std::isfinite(model.Loss(batch)));
+    }
+  }
 }
 
 /// Adds a stage's gradients to where they lie in the whole model; a tied copy lands on its
