@@ -151,6 +151,7 @@ ShapeBound::Exchange ShapeBound::ExchangeOf(int members, const RingSpeed& speed)
     if (layer.compressed_bytes > 0) {
       const double sent = RingSeconds(members, speed, layer.compressed_bytes) - exchange.fixed;
       const bool always = tables_.Problem().compress_all;
+      exchange.compression += always ? layer.compression_s : 0;
       first = always ? sent : std::min(first, sent);
       own = always ? sent + layer.compression_s : std::min(own, sent + layer.compression_s);
     }
@@ -297,7 +298,8 @@ double ShapeBound::PipelineBound(const ShapeRange& range) {
     // A lone replica has no rings: its stages are inside islands of every level.
     if (shape.data == 1 && i + 1 < levels_.Levels().size()) continue;
     const double transfers = TransferSeconds(shape, range.fewest, i);
-    const double exposed = update + ExchangeOf(range.fewest, level.best).shortest;
+    const Exchange exchange = ExchangeOf(range.fewest, level.best);
+    const double exposed = update + exchange.shortest + exchange.compression / shape.stages;
     least = std::min(least, std::max({(work.shortest + transfers) * trips + exposed,
                                       transfers + plain + exposed, transfers + shortened + seen}));
   }
@@ -337,9 +339,10 @@ double ShapeBound::WholeSeconds(const ShapeRange& range, const std::vector<int>&
   const auto enough = [&](double seconds) {
     std::vector<std::pair<std::int64_t, int>> can;
     for (const WholeKind& kind : kinds)
-      can.emplace_back(SamplesWithin(kind.replica, batch, seconds - exchange.shortest,
-                                     seconds - exchange.fixed - exchange.all),
-                       kind.count);
+      can.emplace_back(
+          SamplesWithin(kind.replica, batch, seconds - exchange.shortest - exchange.compression,
+                        seconds - exchange.fixed - exchange.all),
+          kind.count);
     std::sort(can.rbegin(), can.rend());
     std::int64_t sum = 0;
     int left = range.shape.data;

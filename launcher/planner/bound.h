@@ -37,9 +37,10 @@ class ShapeBound {
     double backward_share = 0;   // the largest of a layer's time
   };
   struct Exchange {
-    double fixed = 0;     // seconds, whatever is sent
-    double all = 0;       // of all layers, besides
-    double shortest = 0;  // of the layer that is sent soonest, fixed included
+    double fixed = 0;        // seconds, whatever is sent
+    double all = 0;          // of all layers, besides
+    double shortest = 0;     // of the layer that is sent soonest, fixed included
+    double compression = 0;  // of `all`, what is compressed whatever it saves
   };
   /// Groups that each could be a replica of the whole model.
   struct WholeKind {

@@ -59,7 +59,7 @@ class Builder {
       layer.compression_s = layer.gradient_bytes / speed;
     }
     problem_.feedback_copies = 2;
-    problem_.compress_all = draws_.Chance(0.3);
+    problem_.compress_all = share < 0.1;  // no draw of its own: seeds mean what they did
   }
 
   void Kinds(int count) {
