@@ -1,5 +1,8 @@
 #include "core/plan.h"
 
+#include <algorithm>
+#include <map>
+
 #include "core/json_reader.h"
 
 namespace adaptive_train {
@@ -55,7 +58,11 @@ Json ToObject(const StagePlan& stage) {
   return {{"first_layer", stage.first_layer},
           {"end_layer", stage.end_layer},
           {"ring", stage.ring},
-          {"compressed_layers", stage.compressed_layers}};
+          {"compressed_layers", stage.compressed_layers},
+          {"all_reduce",
+           {{"doubling_bytes", stage.all_reduce.doubling_bytes},
+            {"halving_bytes", stage.all_reduce.halving_bytes},
+            {"node_first", stage.all_reduce.node_first}}}};
 }
 
 StagePlan ReadStage(const JsonReader& entry) {
@@ -65,6 +72,10 @@ StagePlan ReadStage(const JsonReader& entry) {
   entry.Read("end_layer", stage.end_layer, 1, kMaxLayer);
   entry.ReadIntegers("ring", stage.ring, 0, static_cast<std::int64_t>(kMaxRanks));
   entry.ReadIntegers("compressed_layers", stage.compressed_layers, 0, kMaxLayer);
+  const JsonReader all_reduce = entry.Part("all_reduce");
+  all_reduce.Read("doubling_bytes", stage.all_reduce.doubling_bytes, 0, kMaxBytes);
+  all_reduce.Read("halving_bytes", stage.all_reduce.halving_bytes, 0, kMaxBytes);
+  all_reduce.Read("node_first", stage.all_reduce.node_first);
   return stage;
 }
 
@@ -139,6 +150,20 @@ Result<void> CheckStages(const Plan& plan) {
   return {};
 }
 
+Result<void> CheckNodes(const Plan& plan) {
+  for (int s = 0; s < plan.Pipeline(); ++s) {
+    if (!plan.stages[static_cast<std::size_t>(s)].all_reduce.node_first) continue;
+    const auto nodes = RanksByNode(plan, s);
+    const bool even = std::all_of(nodes.begin(), nodes.end(), [&](const std::vector<int>& ranks) {
+      return ranks.size() == nodes.front().size();
+    });
+    if (nodes.size() < 2 || !even)
+      return Inconsistent(
+          fmt::format("stage entry {}: sums cannot begin inside nodes of unequally many ranks", s));
+  }
+  return {};
+}
+
 Result<Plan> Checked(Plan plan) {
   const auto expected = static_cast<std::size_t>(plan.data) *
                         static_cast<std::size_t>(plan.tensor) * plan.stages.size();
@@ -165,10 +190,23 @@ Result<Plan> Checked(Plan plan) {
       return Inconsistent(fmt::format("{} replicas share {} samples of a global batch of {}",
                                       plan.data, next, plan.global_batch));
   }
+  if (auto nodes = CheckNodes(plan); !nodes) return tl::unexpected(nodes.error());
   return plan;
 }
 
 }  // namespace
+
+std::vector<std::vector<int>> RanksByNode(const Plan& plan, int stage) {
+  std::vector<std::vector<int>> nodes;
+  std::map<std::string, std::size_t> place;
+  for (const RankPlan& rank : plan.ranks) {
+    if (rank.stage != stage || rank.tensor_rank != 0) continue;
+    const auto [at, is_new] = place.try_emplace(rank.device.node, nodes.size());
+    if (is_new) nodes.emplace_back();
+    nodes[at->second].push_back(rank.rank);
+  }
+  return nodes;
+}
 
 std::string ToJson(const Plan& plan) {
   const auto objects = [](const auto& entries) {

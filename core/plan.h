@@ -27,6 +27,13 @@ struct RankPlan {
   std::int64_t memory_bytes = 0;  // predicted
 };
 
+/// How the replicas of a stage sum what is neither compressed nor sharded, by its size.
+struct AllReducePlan {
+  std::int64_t doubling_bytes = 16384;  // up to so many by recursive doubling
+  std::int64_t halving_bytes = 0;       // others, up to so many, by recursive halving
+  bool node_first = false;              // the rest inside nodes first; false: around one ring
+};
+
 /// A range of ModelShape::layers: [first_layer, end_layer).
 struct StagePlan {
   int first_layer = 0;
@@ -34,6 +41,7 @@ struct StagePlan {
   std::vector<int> ring;  // replicas in the order in which they exchange gradients
   std::vector<int>
       compressed_layers;  // whose gradients go compressed, if the configuration lets them
+  AllReducePlan all_reduce;
 };
 
 /// Where a predicted step goes, in seconds; the parts add up to the step. docs/planning.md says how
@@ -79,6 +87,10 @@ std::string ToJson(const Plan& plan);
 /// numbered from 0 in their order, the replicas' samples contiguous and adding up to global_batch,
 /// stages contiguous from layer 0.
 Result<Plan> PlanFromJson(std::string_view text);
+
+/// The ranks of a stage's first tensor ranks, by the nodes they are on; nodes in the order of their
+/// first rank.
+std::vector<std::vector<int>> RanksByNode(const Plan& plan, int stage);
 
 /// What of a plan this version's runtime cannot run, as one line; empty if it can.
 std::string NotRunnable(const Plan& plan);

@@ -19,6 +19,7 @@
 #include "runtime/data/token_dataset.h"
 #include "runtime/fatal_error.h"
 #include "runtime/measure/link_profiler.h"
+#include "runtime/train/all_reduce_ways.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/trainer.h"
 #include "runtime/wireup/rendezvous.h"
@@ -119,6 +120,7 @@ void Load(const Identity& self, Parts& parts) {
 void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int64_t& step) {
   Load(self, parts);
   parts.communicator = WireUp(control, parts.plan.ranks.size(), parts.rendezvous);
+  parts.communicator->Follow(WaysOf(parts.plan));
   TrainerEvents events;
   events.stop_asked = [&control] { return control.StopAsked(); };
   events.take_checkpoint_asked = [&control] { return control.TakeCheckpointAsked(); };

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "launcher/planner/all_reduce_choice.h"
 #include "launcher/planner/comparison.h"
 #include "launcher/planner/layout.h"
 #include "launcher/planner/search.h"
@@ -166,6 +167,26 @@ void SayShares(const Layout& layout, const PlanRequest& request, Plan& plan) {
   }
 }
 
+/// How stages sum, from their ranks' links; said where that is not one ring.
+void AddAllReduce(const BuiltProblem& built, const Layout& layout, Plan& plan) {
+  if (layout.data < 2) return;
+  for (int s = 0; s < layout.Stages(); ++s) {
+    std::vector<int> nodes;
+    for (int d = 0; d < layout.data; ++d) {
+      const int device = layout.devices[layout.DeviceIndex(s, d, 0)];
+      nodes.push_back(built.problem.devices[static_cast<std::size_t>(device)].node);
+    }
+    AllReducePlan& choice = plan.stages[static_cast<std::size_t>(s)].all_reduce;
+    choice = ChooseAllReduce(built.problem.links, nodes);
+    if (!choice.node_first && choice.halving_bytes == 0) continue;
+    plan.why.push_back(fmt::format(
+        "stage {} sums up to {} bytes by recursive doubling, up to {} by halving, what is larger "
+        "{}",
+        s, choice.doubling_bytes, std::max(choice.doubling_bytes, choice.halving_bytes),
+        choice.node_first ? "inside nodes first" : "around one ring"));
+  }
+}
+
 /// Where gradients may be compressed: on how many layers the links are slow enough for that.
 void SayCompression(const PlanProblem& problem, const Layout& layout, Plan& plan) {
   double before = 0, after = 0, seconds = 0;
@@ -203,6 +224,7 @@ Plan PlanOf(const BuiltProblem& built, const FoundLayout& found, const PlanReque
   AddStages(found.layout, plan);
   AddRanks(built, found.layout, plan);
   SayShares(found.layout, request, plan);
+  AddAllReduce(built, found.layout, plan);
   SayCompression(built.problem, found.layout, plan);
   SayWhoIsLeftOut(built, found.layout, plan);
   plan.why.insert(plan.why.end(), built.notes.begin(), built.notes.end());

@@ -15,7 +15,7 @@ enum class RingPart { kHalf, kAll };
 
 /// In each of D-1 phases (twice that for both halves) every member sends one D-th of the bytes to
 /// its right neighbour and takes as much from its left one; it begins a phase when both parts of
-/// the one before are over (Patarasuk and Yuan 2009; runtime/comm/ring_all_reduce.h). A message
+/// the one before are over (Patarasuk and Yuan 2009; runtime/comm/stepped_all_reduce.h). A message
 /// begins when both its ends are there. One thread: the loop's; at its address from Ready to the
 /// last Done.
 class RingExchange {

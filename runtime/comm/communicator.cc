@@ -4,7 +4,8 @@
 
 #include <cassert>
 
-#include "runtime/comm/doubling_all_reduce.h"
+#include "runtime/comm/bitwise_all_reduce.h"
+#include "runtime/comm/node_first_all_reduce.h"
 #include "runtime/comm/ring_all_reduce.h"
 #include "runtime/comm/ucx_thread.h"
 
@@ -124,8 +125,14 @@ template <class T>
 Request Communicator::StartAllReduce(Purpose purpose, std::span<T> data) {
   const CollectiveLane lane = NextLane(purpose);
   std::string name = fmt::format("all-reduce {} of {}", lane.sequence, NameOf(purpose));
-  if (data.size_bytes() <= kFewBytes)
+  const auto bytes = static_cast<std::int64_t>(data.size_bytes());
+  if (bytes <= ways_.doubling_bytes)
     return Launch(std::make_shared<DoublingAllReduce<T>>(std::move(name), lane, data));
+  if (bytes <= ways_.halving_bytes)
+    return Launch(std::make_shared<HalvingAllReduce<T>>(std::move(name), lane, data));
+  if (!ways_.nodes.empty())
+    return Launch(
+        std::make_shared<NodeFirstAllReduce<T>>(std::move(name), lane, data, ways_.nodes));
   return Launch(std::make_shared<RingAllReduce<T>>(std::move(name), lane, data));
 }
 

@@ -7,16 +7,13 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
 #include "runtime/comm/request.h"
 
 namespace adaptive_train {
-
-/// Up to so many bytes are summed by recursive doubling: on 16 ranks with links of 200 Mbit/s both
-/// ways take about as long.
-inline constexpr std::size_t kFewBytes = 16384;
 
 /// Each purpose has its own tags, so that no message is taken for another, and its own byte count.
 enum class Purpose : std::uint8_t { kGradient, kParameter, kActivation, kStatistic };
@@ -25,6 +22,17 @@ inline constexpr std::size_t kPurposes = 4;
 /// Tags from here to twice this belong to no purpose and no lane: for operations between some ranks
 /// only, which choose their tags by themselves.
 inline constexpr std::uint64_t kForeignTags = std::uint64_t{1} << 62;
+
+/// How numbers are summed over all ranks, by their size. A value; the same on all ranks.
+struct AllReduceWays {
+  /// Up to so many bytes by recursive doubling. By default: on 16 ranks with links of 200 Mbit/s it
+  /// takes about as long as a ring.
+  std::int64_t doubling_bytes = 16384;
+  std::int64_t halving_bytes = 0;  // others, up to so many, by recursive halving
+  /// The ranks of each node, two nodes or more of equally many: the rest inside nodes first. Empty:
+  /// around one ring.
+  std::vector<std::vector<int>> nodes = {};
+};
 
 /// One collective as an operation sees it: who takes part, and tags that no other one has.
 struct CollectiveLane {
@@ -52,13 +60,15 @@ class Communicator {
   /// Who may be reached where: index = rank, one for each rank. Once, before the first operation.
   void Connect(std::vector<std::string> addresses);
 
+  /// From here on; while no sum is under way.
+  void Follow(AllReduceWays ways) { ways_ = std::move(ways); }
+  const AllReduceWays& Ways() const { return ways_; }
+
   Request Send(int peer, Purpose purpose, std::span<const std::byte> data);
   Request Receive(int peer, Purpose purpose, std::span<std::byte> data);
 
-  /// data[i] becomes the sum of all ranks' data[i]. Every rank gets the same bits, whatever its
-  /// processor. On a ring each sum is made once, by the owner of its chunk, and passed on
-  /// (reduce-scatter, then all-gather; 2 n (P-1)/P values sent per rank, Patarasuk and Yuan 2009);
-  /// few numbers, whose time is latency, go by recursive doubling (doubling_all_reduce.h).
+  /// data[i] becomes the sum of all ranks' data[i], by the way that AllReduceWays says. Every rank
+  /// gets the same bits, whatever its processor.
   Request AllReduce(Purpose purpose, std::span<float> data);
   Request AllReduce(Purpose purpose, std::span<double> data);
 
@@ -85,6 +95,7 @@ class Communicator {
 
   const int rank_;
   const int size_;
+  AllReduceWays ways_;
   std::unique_ptr<UcxThread> thread_;
   std::atomic<std::int64_t> sent_[kPurposes] = {};
   std::uint64_t collectives_[kPurposes] = {};    // started so far

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/measure/product_peak.h"
+#include "runtime/train/all_reduce_ways.h"
 #include "runtime/train/collective.h"
 
 namespace adaptive_train {
@@ -119,6 +120,7 @@ CheckpointStep TrainingLoop<T>::At() const {
   at.updates = updates_;
   at.identity = CheckpointIdentity(config_);
   at.extra = compression_.State();
+  at.extra.merge(KeptWays(communicator_.Ways(), communicator_.Size()));
   if (kScalesLoss<T>) {
     at.extra["loss_scale"] = scaler_.scale;
     at.extra["loss_scale_good_steps"] = static_cast<double>(scaler_.good_steps);
@@ -137,6 +139,7 @@ std::int64_t TrainingLoop<T>::Resume() {
     if (const auto good = at->extra.find("loss_scale_good_steps"); good != at->extra.end())
       scaler_.good_steps = static_cast<std::int64_t>(good->second);
     compression_.Restore(at->extra);
+    communicator_.Follow(WaysAfter(at->extra, plan_));
     reducer_.ResidualsRestored();
     // Residuals are gradients of the scaled loss; the run may have been in another precision.
     const auto scaled = at->extra.find("loss_scale");

@@ -12,28 +12,54 @@ namespace {
 class AllReduce : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, AllReduce, testing::Values(1, 2, 3, 4, 6, 7));
 
-TEST_P(AllReduce, SumsExactlyForAllSizes) {
+/// Each algorithm for all sizes. `per_node` ranks a node, which ranks take in turns.
+AllReduceWays Doubling() { return {.doubling_bytes = std::int64_t{1} << 40}; }
+AllReduceWays Halving() { return {.doubling_bytes = 0, .halving_bytes = std::int64_t{1} << 40}; }
+AllReduceWays Ring() { return {.doubling_bytes = 0}; }
+AllReduceWays NodeFirst(int size, int per_node) {
+  AllReduceWays ways = Ring();
+  ways.nodes.resize(static_cast<std::size_t>(size / per_node));
+  for (int rank = 0; rank < size; ++rank)
+    ways.nodes[static_cast<std::size_t>(rank) % ways.nodes.size()].push_back(rank);
+  return ways;
+}
+std::vector<AllReduceWays> AllWays(int size) {
+  std::vector<AllReduceWays> all = {{}, Doubling(), Halving(), Ring()};
+  for (int per_node = 2; per_node < size; ++per_node)
+    if (size % per_node == 0) all.push_back(NodeFirst(size, per_node));
+  return all;
+}
+
+bool SumsExactly(Communicator& c) {
+  for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{1000},
+                        (std::size_t{1} << 20) + 3}) {
+    std::vector<float> data(n);
+    for (std::size_t i = 0; i < n; ++i)
+      data[i] = static_cast<float>(static_cast<int>(i % 1000) * (c.Rank() + 1));
+    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))))
+      return false;
+    const int factor = c.Size() * (c.Size() + 1) / 2;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (data[i] != static_cast<float>(static_cast<int>(i % 1000) * factor)) return false;
+    }
+  }
+  return true;
+}
+
+TEST_P(AllReduce, SumsExactlyForAllSizesInAllWays) {
   Ranks ranks(GetParam(), [](Communicator& c) {
-    for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{1000},
-                          (std::size_t{1} << 20) + 3}) {
-      std::vector<float> data(n);
-      for (std::size_t i = 0; i < n; ++i)
-        data[i] = static_cast<float>(static_cast<int>(i % 1000) * (c.Rank() + 1));
-      if (!c.AllReduce(Purpose::kGradient, std::span<float>(data))
-               .Wait(In(std::chrono::seconds(60))))
-        return false;
-      const int factor = c.Size() * (c.Size() + 1) / 2;
-      for (std::size_t i = 0; i < n; ++i) {
-        if (data[i] != static_cast<float>(static_cast<int>(i % 1000) * factor)) return false;
-      }
+    for (const AllReduceWays& ways : AllWays(c.Size())) {
+      c.Follow(ways);
+      if (!SumsExactly(c)) return false;
     }
     return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
 
-void ExpectTheSameBits(int size, std::size_t count) {
-  Ranks ranks(size, [count](Communicator& c) {
+void ExpectTheSameBits(int size, std::size_t count, const AllReduceWays& ways) {
+  Ranks ranks(size, [count, &ways](Communicator& c) {
+    c.Follow(ways);
     std::vector<float> data(count);
     for (std::size_t i = 0; i < data.size(); ++i)
       data[i] = 1.0f / static_cast<float>(i * 7 + static_cast<std::size_t>(c.Rank()) * 13 + 1);
@@ -54,8 +80,7 @@ void ExpectTheSameBits(int size, std::size_t count) {
 }
 
 TEST_P(AllReduce, GivesAllRanksTheSameBits) {
-  ExpectTheSameBits(GetParam(), 10007);  // on a ring
-  ExpectTheSameBits(GetParam(), 500);    // by doubling
+  for (const AllReduceWays& ways : AllWays(GetParam())) ExpectTheSameBits(GetParam(), 10007, ways);
 }
 
 TEST_P(AllReduce, RunsManyAtOnceInBothPrecisions) {
@@ -87,6 +112,28 @@ TEST_P(AllReduce, CountsThePayloadOfTheRing) {
       return false;
     return c.BytesSent(Purpose::kGradient) == 2 * (c.Size() - 1) * 10'000 * 4 &&
            c.BytesSent(Purpose::kParameter) == 0;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+/// Bytes that a rank sent for a sum of `count` float32 numbers.
+std::int64_t PayloadOf(Communicator& c, const AllReduceWays& ways, std::size_t count) {
+  c.Follow(ways);
+  const std::int64_t before = c.BytesSent(Purpose::kGradient);
+  std::vector<float> data(count);
+  if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))))
+    return -1;
+  return c.BytesSent(Purpose::kGradient) - before;
+}
+
+TEST(AllReduceWays, SendWhatTheoryAsksFor) {
+  Ranks ranks(8, [](Communicator& c) {
+    const std::size_t n = 8000;
+    return PayloadOf(c, Ring(), n) == 2 * 4 * 7000 && PayloadOf(c, Halving(), n) == 2 * 4 * 7000 &&
+           PayloadOf(c, Doubling(), n) == 3 * 4 * 8000 &&
+           // Half of it inside nodes of two, and of the other half three quarters between four.
+           PayloadOf(c, NodeFirst(8, 2), n) == 4 * (2 * 4000 + 2 * 3000) &&
+           PayloadOf(c, NodeFirst(8, 4), n) == 4 * (2 * 6000 + 2 * 1000);
   });
   EXPECT_TRUE(ranks.AllGood());
 }

@@ -12,7 +12,11 @@ Plan TwoRanks() {
   plan.memory_bytes = 1000;
   plan.why = {"because", "and so"};
   plan.data = 2;
-  plan.stages = {{.first_layer = 0, .end_layer = 4, .ring = {1, 0}, .compressed_layers = {2}}};
+  plan.stages = {{.first_layer = 0,
+                  .end_layer = 4,
+                  .ring = {1, 0},
+                  .compressed_layers = {2},
+                  .all_reduce = {1024, 4096, false}}};
   for (int i = 0; i < 2; ++i) {
     RankPlan rank;
     rank.rank = i;
@@ -39,7 +43,7 @@ Plan EightRanks() {
   plan.tensor = 2;
   plan.recompute = Recompute::kFull;
   plan.shard = 1;
-  plan.stages = {{0, 3, {0, 1}, {}}, {3, 8, {}, {}}};
+  plan.stages = {{0, 3, {0, 1}, {}, {}}, {3, 8, {}, {}, {}}};
   for (int i = 0; i < 8; ++i) {
     RankPlan rank;
     rank.rank = i;
@@ -89,6 +93,16 @@ TEST(Plan, RefusesWhatIsInconsistent) {
   EXPECT_TRUE(refused([](Plan& p) {
     p.ranks[0].samples = 6, p.ranks[1].first_sample = 6, p.ranks[1].samples = -1;
   }));
+}
+
+TEST(Plan, KnowsWhichRanksShareNodes) {
+  Plan plan = TwoRanks();
+  EXPECT_EQ(RanksByNode(plan, 0), (std::vector<std::vector<int>>{{0}, {1}}));
+  plan.stages[0].all_reduce.node_first = true;
+  EXPECT_TRUE(PlanFromJson(ToJson(plan)));
+  plan.ranks[1].device.node = plan.ranks[0].device.node;
+  EXPECT_EQ(RanksByNode(plan, 0), (std::vector<std::vector<int>>{{0, 1}}));
+  EXPECT_FALSE(PlanFromJson(ToJson(plan))) << "one node alone has nothing to sum with others";
 }
 
 TEST(Plan, RefusesReplicasThatDifferBetweenRanks) {

@@ -1,0 +1,24 @@
+// How a run's ranks sum what is neither compressed nor sharded: as the plan says, and on after a
+// checkpoint as before it.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "core/plan.h"
+#include "runtime/comm/communicator.h"
+
+namespace adaptive_train {
+
+/// What the plan says of its first stage.
+AllReduceWays WaysOf(const Plan& plan);
+
+/// What a checkpoint keeps of them, by name: another plan may have other ways, which add in another
+/// order, and a run that goes on with as many ranks gets the same bits only with these.
+std::map<std::string, double> KeptWays(const AllReduceWays& ways, int ranks);
+
+/// Those of a checkpoint; those of the plan where it has none, was written by another number of
+/// ranks, or sums began inside nodes that do not have equally many ranks now.
+AllReduceWays WaysAfter(const std::map<std::string, double>& kept, const Plan& plan);
+
+}  // namespace adaptive_train
