@@ -348,7 +348,7 @@ Result<void> Check(const Config& c) {
   const bool int8 = c.parallel.gather == "int8";
   const Limit limits[] = {
       {int8 && c.parallel.shard.value_or(0) < 1,
-       "parallel.gather = int8 needs a sharded optimizer: parallel.shard = 1"},
+       "parallel.gather = int8 needs a sharded optimizer: parallel.shard = 1 or 2"},
       {int8 && c.train.precision == "fp32",
        "parallel.gather = int8 needs train.precision = bf16 or fp16: in fp32 the weights are the "
        "parameters themselves"},

@@ -47,10 +47,10 @@ LayerShape Counted(std::string name, const TrainingFormat& format, std::int64_t 
   layer.name = std::move(name);
   layer.parameters = parameters;
   layer.forward_flops_per_token = flops;
-  layer.parameter_bytes =
-      parameters * (kFloatBytes + (format.precision == Precision::kFp32 ? 0 : ScalarBytes(format)));
+  const bool masters = format.precision != Precision::kFp32;
+  layer.parameter_bytes = parameters * (masters ? ScalarBytes(format) : kFloatBytes);
   layer.gradient_bytes = parameters * kFloatBytes;
-  layer.optimizer_bytes = parameters * 2 * kFloatBytes;
+  layer.optimizer_bytes = parameters * (masters ? 3 : 2) * kFloatBytes;
   layer.activation_bytes_per_sample = activation_bytes;
   return layer;
 }

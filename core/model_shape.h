@@ -87,9 +87,9 @@ struct LayerShape {
   std::int64_t parameters = 0;
   double forward_flops_per_token =
       0;  // 2 per multiply-add of the products; backward costs twice this
-  std::int64_t parameter_bytes = 0;  // float32, and the 16-bit copy where there is one
+  std::int64_t parameter_bytes = 0;  // as passes read them
   std::int64_t gradient_bytes = 0;
-  std::int64_t optimizer_bytes = 0;              // both moments
+  std::int64_t optimizer_bytes = 0;  // both moments, and float32 masters of 16-bit parameters
   std::int64_t activation_bytes_per_sample = 0;  // kept from forward to backward
 };
 

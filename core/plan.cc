@@ -267,8 +267,6 @@ std::string NotRunnable(const Plan& plan) {
   if (plan.Pipeline() > 1)
     return fmt::format("{} pipeline stages (parallel.pipeline)", plan.Pipeline());
   if (plan.tensor > 1) return fmt::format("{} tensor ranks (parallel.tensor)", plan.tensor);
-  if (plan.shard > 1)
-    return fmt::format("sharded gradients (parallel.shard = {}; 1 is the most)", plan.shard);
   return "";
 }
 

@@ -21,6 +21,9 @@ class DeviceMemory {
   virtual void CopyToHost(void* to, const void* from, std::size_t bytes) = 0;
   virtual void CopyWithin(void* to, const void* from, std::size_t bytes) = 0;
   virtual void Clear(void* memory, std::size_t bytes) = 0;
+  /// Like Clear, for what will not be used soon: whole pages are given back to the system until
+  /// they are touched again, where the device can do that.
+  virtual void Release(void* memory, std::size_t bytes) = 0;
 };
 
 /// Owns `size` elements in a device's memory, uninitialised at first. Movable; must not outlive the
@@ -56,6 +59,10 @@ class Buffer {
 
   void Clear() {
     if (size_ > 0) memory_->Clear(data_, bytes());
+  }
+  /// Elements [begin, end).
+  void Release(std::size_t begin, std::size_t end) {
+    if (begin < end) memory_->Release(data_ + begin, (end - begin) * sizeof(E));
   }
   /// Fills the first host.size() elements.
   void CopyFromHost(std::span<const E> host) {

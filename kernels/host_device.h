@@ -5,6 +5,7 @@
 #include <new>
 
 #include "kernels/device.h"
+#include "kernels/host_memory.h"
 
 namespace adaptive_train::kernels {
 
@@ -26,6 +27,7 @@ class HostDevice : public Device<T> {
     std::memmove(to, from, bytes);
   }
   void Clear(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
+  void Release(void* memory, std::size_t bytes) override { ReleasePages(memory, bytes); }
 
  private:
   static constexpr std::align_val_t kAlignment{64};

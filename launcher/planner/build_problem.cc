@@ -325,7 +325,7 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
     const double before = problem.scratch_bytes.empty() ? 0 : problem.scratch_bytes.back();
     problem.scratch_bytes.push_back(std::max(before, static_cast<double>(rest)));
   }
-  // The snapshot is float32, parameter_bytes may hold a 16-bit copy as well.
+  // The snapshot is float32, parameters may have 16 bits.
   problem.snapshot_share = 12.0 * static_cast<double>(shape.total.parameters) /
                            static_cast<double>(shape.total.parameter_bytes);
 }

@@ -242,6 +242,24 @@ double PlanProblem::ScratchBytes(std::int64_t micro_batch) const {
   return scratch_bytes.back() + slope * static_cast<double>(index - (count - 1));
 }
 
+double PlanProblem::PassingGradientBytes(int ranks) const {
+  double largest = 0, next = 0;
+  for (const ProblemLayer& layer : layers) {
+    const double bytes = Over(layer, ranks) * layer.gradient_bytes;
+    next = std::max(next, std::min(bytes, largest));
+    largest = std::max(largest, bytes);
+  }
+  return largest + (tied ? next : 0);
+}
+
+double PlanProblem::ExchangeCopies(int shard, int replicas) const {
+  if (replicas == 1) return 0;
+  if (shard == 0) return 1.0 / replicas + feedback_copies;
+  double all = 0;
+  for (const ProblemLayer& layer : layers) all += layer.gradient_bytes;
+  return 2 * std::min(1.0, kOnTheirWayBytes / std::max(1.0, all)) + feedback_copies;
+}
+
 StepCost CostOf(const PlanProblem& problem, const Layout& layout) {
   const Times times(problem, layout);
   StepCost cost;
@@ -269,19 +287,22 @@ StepCost CostOf(const PlanProblem& problem, const Layout& layout) {
 std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
   const auto recompute = static_cast<std::size_t>(layout.recompute);
   const double data = layout.data;
-  const double exchange_share = layout.data > 1 ? 1 / data + problem.feedback_copies : 0;
+  const double copies = problem.ExchangeCopies(layout.shard, layout.data);
+  const double passing = problem.PassingGradientBytes(layout.tensor);
   std::vector<double> bytes(layout.devices.size());
   for (int s = 0; s < layout.Stages(); ++s) {
-    double kept = 0, activations = 0;
+    double kept = 0, gradients = 0, activations = 0;
     for (int l = layout.cut[static_cast<std::size_t>(s)];
          l < layout.cut[static_cast<std::size_t>(s) + 1]; ++l) {
       const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
       const double over = Over(layer, layout.tensor);
       kept += over * (layer.parameter_bytes * (1 + problem.snapshot_share / data) +
-                      layer.gradient_bytes * ((layout.shard == 2 ? 1 / data : 1) + exchange_share) +
+                      layer.gradient_bytes * copies +
                       layer.optimizer_bytes * (layout.shard >= 1 ? 1 / data : 1));
+      gradients += over * layer.gradient_bytes;
       activations += over * layer.activation_bytes[recompute];
     }
+    kept += layout.shard == 2 ? std::min(gradients, gradients / data + passing) : gradients;
     if (problem.tied && layout.Stages() > 1 && s + 1 == layout.Stages()) {
       const ProblemLayer& first = problem.layers.front();
       kept += problem.tied_bytes *

@@ -112,8 +112,17 @@ struct PlanProblem {
   Choices choices;
 
   double ScratchBytes(std::int64_t micro_batch) const;
+  /// Sharded gradients that stand whole on a rank, one of `ranks` tensor ranks, for a while: the
+  /// largest layer's until they are on their way to their owners, and the tied embeddings', which
+  /// are not final before the pass ends.
+  double PassingGradientBytes(int ranks) const;
+  /// Of a stage's gradients, how many copies stand on a rank for their exchange: pieces of a ring's
+  /// sums, or packed, received and summed chunks of sharded ones, of which so many are on their way
+  /// at most (kOnTheirWay of runtime/train/training_loop.cc); and what feedback takes.
+  double ExchangeCopies(int shard, int replicas) const;
 };
 
+inline constexpr double kOnTheirWayBytes = 16 << 20;
 inline constexpr double kMemoryShare = 0.9;  // of a device; the rest is the system's
 
 /// A replica's share of the batch.

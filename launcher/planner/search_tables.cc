@@ -29,7 +29,9 @@ Line Between(const std::vector<Line>& sums, int begin, int end) {
 LayerSums::LayerSums(const PlanProblem& problem, int tensor, Recompute recompute)
     : tensor_(tensor),
       snapshot_share_(problem.snapshot_share),
-      feedback_copies_(problem.feedback_copies) {
+      passing_gradients_(problem.PassingGradientBytes(tensor)),
+      feedback_copies_(problem.feedback_copies),
+      sharded_copies_(problem.ExchangeCopies(1, 2)) {
   const double again = problem.recompute_share[static_cast<std::size_t>(recompute)];
   for (std::vector<double>* sums :
        {&parameters_, &gradients_, &optimizer_, &activations_, &split_bytes_})
@@ -65,11 +67,14 @@ RangeSeconds LayerSums::Seconds(int kind, int begin, int end) const {
 
 RangeBytes LayerSums::Bytes(const Shape& shape, int begin, int end) const {
   const double data = shape.data;
-  const double gradient_copies =
-      (shape.shard == 2 ? 1 / data : 1) + (shape.data > 1 ? 1 / data + feedback_copies_ : 0);
-  return {Between(parameters_, begin, end) * (1 + snapshot_share_ / data) +
-              Between(gradients_, begin, end) * gradient_copies +
-              Between(optimizer_, begin, end) * (shape.shard >= 1 ? 1 / data : 1),
+  const double whole = Between(gradients_, begin, end);
+  const double gradients =
+      shape.shard == 2 ? std::min(whole, whole / data + passing_gradients_) : whole;
+  const double copies = shape.data == 1    ? 0
+                        : shape.shard == 0 ? 1 / data + feedback_copies_
+                                           : sharded_copies_;
+  return {gradients + Between(parameters_, begin, end) * (1 + snapshot_share_ / data) +
+              whole * copies + Between(optimizer_, begin, end) * (shape.shard >= 1 ? 1 / data : 1),
           Between(activations_, begin, end)};
 }
 

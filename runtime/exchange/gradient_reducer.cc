@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 namespace adaptive_train {
@@ -25,14 +26,17 @@ GradientReducer<T>::GradientReducer(Communicator& communicator, kernels::Device<
                                     const ParameterLayout& layout, std::span<float> gradients,
                                     const Options& options)
     : communicator_(communicator),
+      device_(device),
       gradients_(gradients),
       sharded_(options.sharded),
+      release_(options.release),
       buckets_(CutBuckets(layout, communicator.Size(), options.bucket_elements)),
       residuals_(device, options.feedback ? gradients.size() : 0),
       selection_(device, gradients, residuals_.span()),
       holds_(buckets_.size(), false),
       sketch_lanes_(buckets_.size()),
       final_from_(gradients.size()) {
+  assert(sharded_ || !release_);
   if (options.feedback) residuals_.Clear();
 }
 
@@ -49,7 +53,15 @@ void GradientReducer<T>::Add(std::size_t begin, [[maybe_unused]] std::size_t end
 }
 
 template <class T>
+void GradientReducer<T>::AddNothing() {
+  nothing_ = true;
+  Add(0, gradients_.size());
+  nothing_ = false;
+}
+
+template <class T>
 void GradientReducer<T>::Start(std::size_t bucket) {
+  added_ += static_cast<std::int64_t>(buckets_[bucket].size());
   const auto density = policy_.DensityOf(buckets_[bucket].layer);
   if (communicator_.Size() == 1 || (!density && !sharded_)) return StartRing(bucket);
   assert(!density || residuals_.size() == gradients_.size());
@@ -57,8 +69,7 @@ void GradientReducer<T>::Start(std::size_t bucket) {
   if (density && policy_.sketch) {
     StartSketch(bucket, *density);
   } else {
-    StartOwners(bucket, density.value_or(1),
-                density ? policy_.format : kernels::ValueFormat::kFloat32);
+    StartOwners(bucket, density);
   }
   figures_.select_cpu_s += ThreadCpuSecondsNow() - from;
 }
@@ -74,18 +85,18 @@ void GradientReducer<T>::StartRing(std::size_t bucket) {
   }
   selected_ += static_cast<std::int64_t>(size);
   exchanges_.push_back(
-      {bucket, communicator_.AllReduce(Purpose::kGradient, gradients), nullptr, nullptr});
+      {bucket, communicator_.AllReduce(Purpose::kGradient, gradients), true, nullptr, nullptr});
 }
 
 template <class T>
-void GradientReducer<T>::StartOwners(std::size_t bucket, double density,
-                                     kernels::ValueFormat format) {
+void GradientReducer<T>::StartOwners(std::size_t bucket, std::optional<double> density) {
+  const auto format = density ? policy_.format : kernels::ValueFormat::kFloat32;
   const CollectiveLane lane = communicator_.NextLane(Purpose::kGradient);
   OwnerExchangeOrder order;
+  bool finite = true;
   order.chunks.bucket = static_cast<std::uint32_t>(lane.sequence);
   for (const GradientChunk& chunk : buckets_[bucket].chunks) {
-    const SelectedChunk selected = selection_.Select(chunk, density, policy_.keep, format);
-    selected_ += selected.count;
+    const SelectedChunk selected = Select(chunk, density.value_or(1), format);
     SparseMessageWriter writer(order.chunks.bucket, format);
     for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
       const SelectedPiece& piece = selected.pieces[i];
@@ -93,17 +104,21 @@ void GradientReducer<T>::StartOwners(std::size_t bucket, double density,
                  piece.count, piece.values, piece.smallest);
     }
     if (!selected.finite) writer.NotFinite();
+    finite = finite && selected.finite;
     order.chunks.pieces.push_back(chunk.PieceLengths());
     order.messages.push_back(writer.Finish());
   }
   order.format = format;
   order.gather = !sharded_;
-  order.keep = residuals_.size() > 0;
+  // A skipped step drops what is summed whole, as a ring would, but not what steps before kept
+  // back.
+  order.keep = residuals_.size() > 0 && (density || holds_[bucket]);
   order.result = gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].size());
+  if (release_) ReleaseOthers(buckets_[bucket]);  // the messages have it
   auto owners = std::make_shared<OwnerExchange>(NameOf(lane, bucket), lane, std::move(order));
-  holds_[bucket] = residuals_.size() > 0;
+  holds_[bucket] = owners->Order().keep || (!finite && residuals_.size() > 0);
   Request request = communicator_.Launch(owners);
-  exchanges_.push_back({bucket, std::move(request), std::move(owners), nullptr});
+  exchanges_.push_back({bucket, std::move(request), !density, std::move(owners), nullptr});
 }
 
 template <class T>
@@ -116,8 +131,7 @@ void GradientReducer<T>::StartSketch(std::size_t bucket, double density) {
   sketch_lanes_[bucket] = lane.tag;
   constexpr auto kFormat = kernels::ValueFormat::kFloat32;
   for (const GradientChunk& chunk : buckets_[bucket].chunks) {
-    const SelectedChunk selected = selection_.Select(chunk, density, policy_.keep, kFormat);
-    selected_ += selected.count;
+    const SelectedChunk selected = Select(chunk, density, kFormat);
     for (const SelectedPiece& piece : selected.pieces) {
       order.bitmap.insert(order.bitmap.end(), piece.bitmap.begin(), piece.bitmap.end());
       for (std::size_t i = 0; i < static_cast<std::size_t>(piece.count); ++i)
@@ -130,16 +144,71 @@ void GradientReducer<T>::StartSketch(std::size_t bucket, double density) {
   auto sketch = std::make_shared<SketchExchange>(NameOf(lane, bucket), lane, std::move(order));
   holds_[bucket] = true;
   Request request = communicator_.Launch(sketch);
-  exchanges_.push_back({bucket, std::move(request), nullptr, std::move(sketch)});
+  exchanges_.push_back({bucket, std::move(request), false, nullptr, std::move(sketch)});
+}
+
+template <class T>
+SelectedChunk GradientReducer<T>::Select(const GradientChunk& chunk, double density,
+                                         kernels::ValueFormat format) {
+  SelectedChunk selected = nothing_ ? selection_.Nothing(chunk)
+                                    : selection_.Select(chunk, density, policy_.keep, format);
+  selected_ += selected.count;
+  return selected;
+}
+
+template <class T>
+void GradientReducer<T>::ReleaseOthers(const GradientBucket& bucket) {
+  const GradientChunk& own = OwnChunk(bucket);
+  const auto release = [&](std::size_t begin, std::size_t end) {
+    device_.Release(gradients_.data() + begin, (end - begin) * sizeof(float));
+  };
+  release(bucket.begin, own.begin);
+  release(own.end, bucket.end);
+}
+
+template <class T>
+tl::expected<void, CommError> GradientReducer<T>::Limit(std::size_t elements, Deadline deadline) {
+  std::size_t on_their_way = 0;
+  for (std::size_t i = over_; i < exchanges_.size(); ++i)
+    on_their_way += buckets_[exchanges_[i].bucket].size();
+  tl::expected<void, CommError> outcome;
+  for (; over_ < exchanges_.size() && (!outcome || on_their_way > elements); ++over_) {
+    Exchange& exchange = exchanges_[over_];
+    const GradientBucket& bucket = buckets_[exchange.bucket];
+    auto done = exchange.request.Wait(outcome ? deadline : std::chrono::steady_clock::now());
+    if (!done && outcome) outcome = done;
+    if (release_ && exchange.sketch) ReleaseOthers(bucket);  // all ranks get its sums
+    on_their_way -= bucket.size();
+  }
+  return outcome;
+}
+
+template <class T>
+tl::expected<void, CommError> GradientReducer<T>::FinishMicroBatch(Deadline deadline) {
+  assert(release_ && next_ == buckets_.size());
+  auto outcome = Limit(0, deadline);
+  if (!outcome) return outcome;
+  SettleExchanges(true);
+  std::size_t place = 0;
+  for (const GradientBucket& bucket : buckets_) {
+    const GradientChunk& own = OwnChunk(bucket);
+    sums_.resize(std::max(sums_.size(), place + own.size()));
+    for (std::size_t i = own.begin; i < own.end; ++i) sums_[place++] += gradients_[i];
+  }
+  device_.Release(gradients_.data(), gradients_.size_bytes());
+  next_ = 0;
+  final_from_ = gradients_.size();
+  return outcome;
 }
 
 template <class T>
 tl::expected<void, CommError> GradientReducer<T>::Finish(Deadline deadline) {
   assert(next_ == buckets_.size());
-  tl::expected<void, CommError> outcome;
-  for (Exchange& exchange : exchanges_) {
-    auto done = exchange.request.Wait(outcome ? deadline : std::chrono::steady_clock::now());
-    if (!done && outcome) outcome = done;
+  auto outcome = Limit(0, deadline);
+  std::size_t place = 0;
+  for (std::size_t b = 0; b < buckets_.size() && !sums_.empty(); ++b) {
+    const GradientChunk& own = OwnChunk(buckets_[b]);
+    for (std::size_t i = own.begin; i < own.end; ++i) gradients_[i] += sums_[place++];
   }
   next_ = 0;
   final_from_ = gradients_.size();
@@ -148,9 +217,31 @@ tl::expected<void, CommError> GradientReducer<T>::Finish(Deadline deadline) {
 
 template <class T>
 void GradientReducer<T>::Settle(bool updated) {
+  SettleExchanges(updated);
+  if (!updated && residuals_.size() > 0) TakeBackSums();
+  sums_.clear();
+  settled_ = std::exchange(figures_, {});
+  const std::int64_t added = std::exchange(added_, 0), selected = std::exchange(selected_, 0);
+  settled_.density = added == 0 ? 1 : static_cast<double>(selected) / static_cast<double>(added);
+}
+
+/// Those of micro-batches before the last: their owner has them, and tries again.
+template <class T>
+void GradientReducer<T>::TakeBackSums() {
+  std::size_t place = 0;
+  for (std::size_t b = 0; b < buckets_.size() && !sums_.empty(); ++b) {
+    const GradientChunk& own = OwnChunk(buckets_[b]);
+    for (std::size_t i = own.begin; i < own.end; ++i, ++place)
+      if (std::isfinite(sums_[place])) residuals_.data()[i] += sums_[place];
+  }
+}
+
+template <class T>
+void GradientReducer<T>::SettleExchanges(bool updated) {
   for (const Exchange& exchange : exchanges_) {
     if (exchange.owners) {
       SettleOwners(buckets_[exchange.bucket], *exchange.owners, updated);
+      if (updated && exchange.whole) holds_[exchange.bucket] = false;
     } else if (exchange.sketch) {
       figures_.unpeeled += exchange.sketch->unfinished() ? 1 : 0;
       SettleSketch(buckets_[exchange.bucket], *exchange.sketch, updated);
@@ -161,21 +252,15 @@ void GradientReducer<T>::Settle(bool updated) {
     }
   }
   exchanges_.clear();
-  settled_ = std::exchange(figures_, {});
-  settled_.density = gradients_.empty() ? 1
-                                        : static_cast<double>(std::exchange(selected_, 0)) /
-                                              static_cast<double>(gradients_.size());
+  over_ = 0;
 }
 
 template <class T>
 void GradientReducer<T>::SettleOwners(const GradientBucket& bucket, const OwnerExchange& exchange,
                                       bool updated) {
-  if (residuals_.size() == 0) return;
-  if (updated) {
-    KeepRounding(bucket.chunks[static_cast<std::size_t>(communicator_.Rank())], exchange);
-  } else {
-    TakeBack(bucket, exchange);
-  }
+  if (!exchange.Order().keep) return;
+  if (!updated) return TakeBack(bucket, exchange);
+  if (!sharded_) KeepRounding(OwnChunk(bucket), exchange);  // an owner's own sum is not rounded
 }
 
 /// What of this rank's values was not sent: what fixed point took from them, or where the step was

@@ -43,6 +43,10 @@ class GradientReducer {
   struct Options {
     bool feedback = false;  // allocates residuals, as many as gradients; a policy may then compress
     bool sharded = false;   // only a chunk's owner gets its sum
+    /// With sharded: gradients of chunks of other owners leave the arena when they are on their way
+    /// (ZeRO stage 2; Rajbhandari et al., 2020), so that it never holds all of them. A step may
+    /// then exchange the gradients of several micro-batches one after the other.
+    bool release = false;
     std::size_t bucket_elements = kBucketElements;
   };
 
@@ -59,6 +63,15 @@ class GradientReducer {
   /// Gradients in [begin, end) are final in this step. Ranges come from the arena's end to its
   /// beginning without gaps. Selects and packs, but never waits for others.
   void Add(std::size_t begin, std::size_t end);
+  /// Instead of all of a micro-batch's Adds, on a rank that has none left while others have.
+  void AddNothing();
+  /// Waits until at most so many elements are on their way, which bounds the memory of a sharded
+  /// exchange that is slower than backward. Fails as Finish does.
+  tl::expected<void, CommError> Limit(std::size_t elements, Deadline deadline);
+  /// With `release`, after all of the arena was added for a micro-batch that is not the step's last
+  /// one: waits, puts the own chunks' sums aside until Finish, and empties the arena for the next.
+  /// All ranks must do so equally often.
+  tl::expected<void, CommError> FinishMicroBatch(Deadline deadline);
   /// Waits until every gradient is the sum over all ranks, or where sums are sharded the own chunks
   /// are and the others undefined. All of the arena must have been added.
   /// Fails with the first bucket's error. Where a rank's gradients were not finite, some sum is not
@@ -83,6 +96,7 @@ class GradientReducer {
   struct Exchange {
     std::size_t bucket = 0;
     Request request;
+    bool whole = false;  // leaves no residual behind
     // Neither: around the ring.
     std::shared_ptr<OwnerExchange> owners;
     std::shared_ptr<SketchExchange> sketch;
@@ -91,16 +105,24 @@ class GradientReducer {
   std::string NameOf(const CollectiveLane& lane, std::size_t bucket) const;
   void Start(std::size_t bucket);
   void StartRing(std::size_t bucket);
-  void StartOwners(std::size_t bucket, double density, kernels::ValueFormat format);
+  void StartOwners(std::size_t bucket, std::optional<double> density);
   void StartSketch(std::size_t bucket, double density);
+  SelectedChunk Select(const GradientChunk& chunk, double density, kernels::ValueFormat format);
+  void ReleaseOthers(const GradientBucket& bucket);
+  const GradientChunk& OwnChunk(const GradientBucket& bucket) const {
+    return bucket.chunks[static_cast<std::size_t>(communicator_.Rank())];
+  }
+  void SettleExchanges(bool updated);
+  void TakeBackSums();
   void SettleOwners(const GradientBucket& bucket, const OwnerExchange& exchange, bool updated);
   void SettleSketch(const GradientBucket& bucket, const SketchExchange& exchange, bool updated);
   void KeepRounding(const GradientChunk& own, const OwnerExchange& exchange);
   void TakeBack(const GradientBucket& bucket, const OwnerExchange& exchange);
 
   Communicator& communicator_;
+  kernels::Device<T>& device_;
   const std::span<float> gradients_;
-  const bool sharded_;
+  const bool sharded_, release_;
   const std::vector<GradientBucket> buckets_;
   kernels::Buffer<float> residuals_;
   GradientSelection<T> selection_;
@@ -109,9 +131,12 @@ class GradientReducer {
   ExchangePolicy policy_;
   std::size_t final_from_;  // [final_from_, size) is final
   std::size_t next_ = 0;    // the first bucket that is not under way
+  bool nothing_ = false;    // this rank adds nothing in this micro-batch
   std::vector<Exchange> exchanges_;
-  ExchangeFigures figures_;    // of this step so far
-  std::int64_t selected_ = 0;  // in this step
+  std::size_t over_ = 0;     // of exchanges_, from the first
+  std::vector<float> sums_;  // of the own chunks, over the step's micro-batches before this one
+  ExchangeFigures figures_;  // of this step so far
+  std::int64_t selected_ = 0, added_ = 0;  // elements in this step
   ExchangeFigures settled_;
 };
 

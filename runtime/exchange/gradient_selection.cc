@@ -69,6 +69,19 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
   return all;
 }
 
+template <class T>
+SelectedChunk GradientSelection<T>::Nothing(const GradientChunk& chunk) {
+  bitmaps_.assign(chunk.Words(), 0);
+  SelectedChunk all;
+  const std::uint64_t* bitmap = bitmaps_.data();
+  for (const GradientPiece& piece : chunk.pieces) {
+    const std::size_t words = BitmapWords(static_cast<std::int64_t>(piece.size()));
+    all.pieces.push_back({.bitmap = {bitmap, words}, .count = 0, .values = values_.data()});
+    bitmap += words;
+  }
+  return all;
+}
+
 /// No value of the chunk will be sent: they go back to the residuals, where they are finite.
 template <class T>
 void GradientSelection<T>::PutBack(const GradientPiece& piece, const SelectedPiece& selected,

@@ -44,6 +44,9 @@ class GradientSelection {
   SelectedChunk Select(const GradientChunk& chunk, double density, double keep,
                        kernels::ValueFormat format);
 
+  /// None of the chunk's elements, whatever they are; residuals stay as they are.
+  SelectedChunk Nothing(const GradientChunk& chunk);
+
  private:
   double ThresholdOf(const GradientPiece& piece, double density);
   void PutBack(const GradientPiece& piece, const SelectedPiece& selected,

@@ -45,15 +45,11 @@ PassTimes* LayerProfiler::NextMicroBatch(std::int64_t samples) {
   return &step_.back().times;
 }
 
-void LayerProfiler::TakeGradients(std::span<const float> gradients, double scale) {
-  variance_->Take(gradients, scale);
-}
-
 std::optional<LayerTimes> LayerProfiler::EndStep(bool skipped) {
   const std::vector<MicroBatch> step = std::exchange(step_, {});
   const double update_s = std::exchange(update_s_, 0);
+  skipped ? variance_->Drop() : variance_->Count();
   if (skipped) return std::nullopt;
-  variance_->Count();
   const bool builds_kernels = left_ == steps_ && steps_ > 1;
   if (!builds_kernels) {
     counted_.insert(counted_.end(), step.begin(), step.end());

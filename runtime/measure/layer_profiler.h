@@ -2,6 +2,7 @@
 // and how much its gradient changes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -31,9 +32,12 @@ class LayerProfiler {
 
   /// Where the stage adds the times of a micro-batch of `samples`; valid until the next call.
   PassTimes* NextMicroBatch(std::int64_t samples);
-  /// The step's gradient, on the host, before it is summed over ranks; times `scale` it is that of
-  /// the loss.
-  void TakeGradients(std::span<const float> gradients, double scale);
+  /// Elements [begin, end) of the step's gradient, or of a micro-batch's part of it, on the host,
+  /// before they are summed over ranks; times `scale` they are those of the loss.
+  void TakeGradients(std::span<const float> gradients, std::size_t begin, std::size_t end,
+                     double scale) {
+    variance_->Take(gradients, begin, end, scale);
+  }
   /// Work of the step that touches every parameter once: the optimizer, clearing gradients.
   void AddUpdate(double seconds) { update_s_ += seconds; }
   /// A step that was skipped counts for nothing and is followed by one more. Gives what was found

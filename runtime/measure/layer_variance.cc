@@ -38,10 +38,14 @@ LayerVariance::LayerVariance(const ParameterLayout& layout) {
   }
 }
 
-void LayerVariance::Take(std::span<const float> gradients, double scale) {
+void LayerVariance::Take(std::span<const float> gradients, std::size_t begin, std::size_t end,
+                         double scale) {
   for (Layer& layer : layers_) {
-    for (std::size_t i = 0; i < layer.places.size(); ++i)
-      layer.taken[i] = scale * static_cast<double>(gradients[layer.places[i]]);
+    const auto first = std::lower_bound(layer.places.begin(), layer.places.end(), begin);
+    const auto last = std::lower_bound(first, layer.places.end(), end);
+    for (auto place = first; place != last; ++place)
+      layer.taken[static_cast<std::size_t>(place - layer.places.begin())] +=
+          scale * static_cast<double>(gradients[*place]);
   }
 }
 
@@ -54,6 +58,11 @@ void LayerVariance::Count() {
       layer.squares += g * g;
     }
   }
+  Drop();
+}
+
+void LayerVariance::Drop() {
+  for (Layer& layer : layers_) std::fill(layer.taken.begin(), layer.taken.end(), 0.0);
 }
 
 std::vector<double> LayerVariance::Relative() const {

@@ -22,11 +22,14 @@ class LayerVariance {
 
   explicit LayerVariance(const ParameterLayout& layout);
 
-  /// Looks at one step's gradient, on the host, as it is before it is summed over ranks, times
-  /// `scale`.
-  void Take(std::span<const float> gradients, double scale);
-  /// Counts the step that was looked at last. Without it the next Take replaces that step.
+  /// Looks at elements [begin, end) of a step's gradient, on the host, as they are before they are
+  /// summed over ranks, times `scale`. What is looked at several times in a step adds up, as
+  /// micro-batches do.
+  void Take(std::span<const float> gradients, std::size_t begin, std::size_t end, double scale);
+  /// The step is over, and counts.
   void Count();
+  /// It is over and counts for nothing.
+  void Drop();
   /// Of each layer; 0 where less than two steps were taken, or the gradient is 0 throughout.
   std::vector<double> Relative() const;
   /// Equation (2) as the paper writes it, the layer's whole sum of squares, from the elements that
@@ -38,13 +41,13 @@ class LayerVariance {
   struct Layer {
     std::size_t elements = 0;
     std::vector<std::size_t> places;  // in the arena
-    std::vector<double> taken;        // of the step that was looked at last
+    std::vector<double> taken;        // of this step so far
     std::vector<double> sums;         // over steps
     double squares = 0;               // over steps and places
   };
   double VarianceOf(const Layer& layer) const;
 
-  std::vector<Layer> layers_;
+  std::vector<Layer> layers_;  // places ascend in each, and from one to the next
   int steps_ = 0;
 };
 

@@ -66,7 +66,8 @@ class TransformerStage {
   /// Returns the sum of the token losses in nats and adds loss_scale times the gradient of that sum
   /// to the gradients. With loss_scale = 1 / (targets of the global batch) the sum over
   /// micro-batches and ranks is the gradient of the global mean, however many samples each has.
-  /// Pass on_ready with the last micro-batch of a step only.
+  /// Pass on_ready with the last micro-batch of a step, or with each where gradients are taken away
+  /// when they are ready.
   double ForwardBackward(const Samples& samples, double loss_scale, const OnReady& on_ready = {});
   /// Returns the sum of the token losses in nats, without dropout.
   double Loss(const Samples& samples);

@@ -81,15 +81,11 @@ bool CompressionControl::ResetsBefore(std::int64_t step) const {
          step % config_.flush_every == 0;
 }
 
-void CompressionControl::TakeGradients(std::span<const float> gradients, double scale) {
-  variance_->Take(gradients, scale);
-}
-
 std::optional<std::string> CompressionControl::EndStep(const GateStep& step, bool skipped,
                                                        bool counts, Communicator& communicator) {
   if (variance_) {
+    skipped ? variance_->Drop() : variance_->Count();
     if (skipped) return std::nullopt;
-    variance_->Count();
     if (--warm_up_left_ > 0) return std::nullopt;
     return EndWarmUp(communicator);
   }

@@ -2,6 +2,7 @@
 // found of the layers, and whether it pays.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -35,7 +36,11 @@ class CompressionControl {
 
   /// This step's gradients must be looked at on the host before they are exchanged.
   bool WantsGradients() const { return variance_.has_value(); }
-  void TakeGradients(std::span<const float> gradients, double scale);
+  /// Elements [begin, end), times `scale`; those of micro-batches add up.
+  void TakeGradients(std::span<const float> gradients, std::size_t begin, std::size_t end,
+                     double scale) {
+    variance_->Take(gradients, begin, end, scale);
+  }
 
   /// After a step: what it took on this rank. `counts` is false where other work was in it. Blocks
   /// for a sum over ranks at the end of the warm-up and while a decision is under way. Gives a line

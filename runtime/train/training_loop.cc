@@ -22,6 +22,9 @@ namespace {
 /// Every so many steps the replicas compare a hash of their parameters.
 constexpr std::int64_t kReplicaCheckSteps = 50;
 
+/// So many elements may be on their way to their owners before backward waits.
+constexpr std::size_t kOnTheirWay = 4 * GradientReducer<float>::kBucketElements;
+
 template <class T>
 constexpr bool kScalesLoss = std::is_same_v<T, kernels::Float16>;
 
@@ -41,6 +44,15 @@ StageOptions OptionsOf(const Config& config, const Plan& plan, const RankPlan& s
           .recompute = plan.recompute,
           .dropout = config.train.dropout,
           .seed = static_cast<std::uint64_t>(config.train.seed)};
+}
+
+/// Each micro-batch's gradients are sent off where they are sharded; ranks have unequal shares.
+std::int64_t ExchangesOf(const Plan& plan) {
+  std::int64_t most = 1;
+  if (plan.shard < 2) return most;
+  for (const RankPlan& rank : plan.ranks)
+    most = std::max(most, (rank.samples + rank.micro_batch - 1) / rank.micro_batch);
+  return most;
 }
 
 }  // namespace
@@ -67,8 +79,10 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
              gradients_.span()),
       compression_(config, layout_, communicator.Size(), plan.stages.front().compressed_layers),
       sharded_(plan.shard > 0 && communicator.Size() > 1),
+      releases_(sharded_ && plan.shard > 1),
+      exchanges_(ExchangesOf(plan)),
       reducer_(communicator, device_, layout_, gradients_.span(),
-               {.feedback = compression_.MayCompress(), .sharded = sharded_}),
+               {.feedback = compression_.MayCompress(), .sharded = sharded_, .release = releases_}),
       optimizer_(device_, layout_, communicator, reducer_.Buckets(),
                  {.sharded = sharded_, .int8 = sharded_ && config.parallel.gather == "int8"}),
       loader_(dims_, data, static_cast<std::uint64_t>(config.train.seed),
@@ -148,7 +162,25 @@ std::int64_t TrainingLoop<T>::Resume() {
     if (now != then) reducer_.Rescale(static_cast<float>(now / then));
   }
   optimizer_.Round(parameters_.span(), weights_.span());
+  if (sharded_) ReleaseOthersState();
   return step_;
+}
+
+/// Of chunks of other owners nobody here reads the moments, nor parameters that weights were
+/// rounded from.
+template <class T>
+void TrainingLoop<T>::ReleaseOthersState() {
+  std::size_t begin = 0;
+  const auto release_to = [&](std::size_t end) {
+    first_moments_.Release(begin, end);
+    second_moments_.Release(begin, end);
+    if (!std::is_same_v<T, float>) parameters_.Release(begin, end);
+  };
+  for (const ElementRange& owned : optimizer_.Owned()) {
+    release_to(static_cast<std::size_t>(owned.begin));
+    begin = static_cast<std::size_t>(owned.end);
+  }
+  release_to(parameters_.size());
 }
 
 template <class T>
@@ -170,7 +202,7 @@ bool TrainingLoop<T>::Step() {
     profiler_.Begin(std::max<std::int64_t>(1, config_.profile.warmup_steps));
     profile_asked_ = false;
   }
-  const bool measured = profiler_.Active() || compression_.WantsGradients();
+  const bool measured = Measured();
   if (measured) clock.Time(&StepClock::exposed_comm, [&] { optimizer_.Finish(); });
   if (compression_.ResetsBefore(metrics.step)) reducer_.ForgetResiduals();
   reducer_.Follow(compression_.PolicyOf(metrics.step));
@@ -209,12 +241,14 @@ bool TrainingLoop<T>::Step() {
 
 template <class T>
 double TrainingLoop<T>::ForwardBackward(std::int64_t step, StepClock& clock) {
-  clock.Time(&StepClock::compute, [&] { gradients_.Clear(); });
+  clock.Time(&StepClock::compute,
+             [&] { releases_ ? gradients_.Release(0, gradients_.size()) : gradients_.Clear(); });
   if (profiler_.Active()) profiler_.AddUpdate(clock.compute);
   const double targets =
       static_cast<double>(config_.train.global_batch * loader_.targets_per_sample());
   const double scale = (kScalesLoss<T> ? scaler_.scale : 1.0) / targets;
   double loss = 0;
+  std::int64_t exchanged = 0;
   for (std::int64_t done = 0; done < share_.samples;) {
     const std::int64_t batch = std::min(share_.micro_batch, share_.samples - done);
     const Samples samples = loader_.Training(step, share_.first_sample + done, batch);
@@ -224,35 +258,78 @@ double TrainingLoop<T>::ForwardBackward(std::int64_t step, StepClock& clock) {
                        [&] { return MicroBatch(samples, scale, done == share_.samples); });
     clock.compute -= waited_s_;
     clock.exposed_comm += waited_s_;
+    if (releases_ && ++exchanged < exchanges_) FinishMicroBatch(clock);
+  }
+  while (releases_ && exchanged < exchanges_) {
+    clock.Time(&StepClock::compute, [&] { reducer_.AddNothing(); });
+    if (++exchanged < exchanges_) FinishMicroBatch(clock);
   }
   return loss;
+}
+
+template <class T>
+void TrainingLoop<T>::FinishMicroBatch(StepClock& clock) {
+  clock.Time(&StepClock::exposed_comm,
+             [&] { Await(reducer_.FinishMicroBatch(CollectiveDeadline())); });
+}
+
+/// Of a pass, time that is not its own.
+template <class T>
+template <class Wait>
+void TrainingLoop<T>::Waiting(Wait wait) {
+  const auto from = StepClock::Steady::now();
+  wait();
+  waited_s_ += std::chrono::duration<double>(StepClock::Steady::now() - from).count();
 }
 
 /// The last step's gathering goes on beside the forward pass of the layers before.
 template <class T>
 void TrainingLoop<T>::WaitForWeights(std::size_t end) {
-  const auto from = StepClock::Steady::now();
-  optimizer_.FinishUpTo(end);
-  waited_s_ += std::chrono::duration<double>(StepClock::Steady::now() - from).count();
+  Waiting([&] { optimizer_.FinishUpTo(end); });
 }
 
-/// Gradients of the step's last one are exchanged while backward runs, or after it where something
-/// is to be measured first.
 template <class T>
 double TrainingLoop<T>::MicroBatch(const Samples& samples, double scale, bool last) {
-  const bool overlap = last && !profiler_.Active() && !compression_.WantsGradients();
-  OnReady on_ready;
-  if (overlap) on_ready = [this](std::size_t begin, std::size_t end) { reducer_.Add(begin, end); };
   if (profiler_.Active()) stage_.TimeInto(profiler_.NextMicroBatch(samples.batch));
-  const double loss = stage_.ForwardBackward(samples, scale, on_ready);
+  const double loss = stage_.ForwardBackward(samples, scale, Exchange(last));
   stage_.TimeInto(nullptr);
-  if (last && !overlap) {
-    const double to_loss = kScalesLoss<T> ? 1 / scaler_.scale : 1.0;
-    if (profiler_.Active()) profiler_.TakeGradients(gradients_.span(), to_loss);
-    if (compression_.WantsGradients()) compression_.TakeGradients(gradients_.span(), to_loss);
-    reducer_.Add(0, gradients_.size());
+  if (last && Measured() && !releases_) {
+    TakeGradients(0, gradients_.size());
+    for (const GradientBucket& bucket : reducer_.Buckets()) AddGradients(bucket.begin, bucket.end);
   }
   return loss;
+}
+
+/// Gradients of the step's last micro-batch, or sharded ones of each, are exchanged while backward
+/// runs; where something is to be measured, after it, or sharded ones while it waits.
+template <class T>
+OnReady TrainingLoop<T>::Exchange(bool last) {
+  if (releases_) {
+    return [this](std::size_t begin, std::size_t end) {
+      if (Measured()) TakeGradients(begin, end);
+      AddGradients(begin, end);
+    };
+  }
+  if (!last || Measured()) return {};
+  return [this](std::size_t begin, std::size_t end) { AddGradients(begin, end); };
+}
+
+/// Packed gradients of a sharded exchange take memory until they are with their owners.
+template <class T>
+void TrainingLoop<T>::AddGradients(std::size_t begin, std::size_t end) {
+  reducer_.Add(begin, end);
+  if (!sharded_) return;
+  Waiting([&] {
+    Await(reducer_.Limit(releases_ && Measured() ? 0 : kOnTheirWay, CollectiveDeadline()));
+  });
+}
+
+template <class T>
+void TrainingLoop<T>::TakeGradients(std::size_t begin, std::size_t end) {
+  const double to_loss = kScalesLoss<T> ? 1 / scaler_.scale : 1.0;
+  if (profiler_.Active()) profiler_.TakeGradients(gradients_.span(), begin, end, to_loss);
+  if (compression_.WantsGradients())
+    compression_.TakeGradients(gradients_.span(), begin, end, to_loss);
 }
 
 /// All ranks must stop, save and measure layers in the same step, so what one has been told all

@@ -42,8 +42,15 @@ class TrainingLoop final : public Trainer {
 
   bool Step();
   double ForwardBackward(std::int64_t step, StepClock& clock);
+  void FinishMicroBatch(StepClock& clock);
   void WaitForWeights(std::size_t end);
   double MicroBatch(const Samples& samples, double scale, bool last);
+  OnReady Exchange(bool last);
+  void AddGradients(std::size_t begin, std::size_t end);
+  void TakeGradients(std::size_t begin, std::size_t end);
+  bool Measured() const { return profiler_.Active() || compression_.WantsGradients(); }
+  template <class Wait>
+  void Waiting(Wait wait);
   Totals Agree(double loss, StepClock& clock);
   void Update(RankMetrics& metrics);
   bool ValidationDue(std::int64_t step) const;
@@ -53,6 +60,7 @@ class TrainingLoop final : public Trainer {
   TrainingArenas Arenas();
   std::span<const T> Weights();
   void CheckReplicas();
+  void ReleaseOthersState();
   void Fill(RankMetrics& metrics);
 
   const Config& config_;
@@ -68,7 +76,9 @@ class TrainingLoop final : public Trainer {
   kernels::Buffer<T> weights_;  // empty where T is float: the parameters themselves
   TransformerStage<T> stage_;
   CompressionControl compression_;
-  const bool sharded_;
+  const bool sharded_;            // the optimizer is
+  const bool releases_;           // gradients are as well
+  const std::int64_t exchanges_;  // of gradients in a step
   GradientReducer<T> reducer_;
   Optimizer<T> optimizer_;
   SampleLoader loader_;
@@ -77,7 +87,7 @@ class TrainingLoop final : public Trainer {
   LossScaler scaler_;  // of float16
   LayerProfiler profiler_;
   bool profile_asked_ = false;
-  double waited_s_ = 0;  // in forward passes, for weights of other owners
+  double waited_s_ = 0;  // in passes: for weights of other owners, for room for gradients
   const double product_peak_;
   const double flops_per_token_;
   std::array<std::int64_t, kPurposes> sent_before_{};  // byte counts at the end of the last step

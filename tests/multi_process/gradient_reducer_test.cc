@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "kernels/cpu/cpu_device.h"
@@ -24,7 +25,7 @@ struct Rank {
       : communicator(c),
         layout(kDims, StageSlice::Whole(kDims)),
         gradients(static_cast<std::size_t>(layout.size())),
-        reducer(c, device, layout, gradients, {feedback, false, bucket}),
+        reducer(c, device, layout, gradients, {.feedback = feedback, .bucket_elements = bucket}),
         given(gradients.size()),
         got(gradients.size()),
         random(static_cast<unsigned>(c.Rank() + 1)) {}
@@ -226,6 +227,114 @@ TEST(GradientReducer, ResidualsScaleWithTheLoss) {
       if (residual != 0) return false;
     }
     return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+/// One rank of an exchange of several micro-batches a step, whose gradients leave the arena.
+struct ShardedRank {
+  ShardedRank(Communicator& c, bool feedback)
+      : communicator(c),
+        layout(kDims, StageSlice::Whole(kDims)),
+        gradients(static_cast<std::size_t>(layout.size())),
+        reducer(c, device, layout, gradients,
+                {.feedback = feedback, .sharded = true, .release = true, .bucket_elements = 3000}),
+        given(gradients.size()),
+        random(static_cast<unsigned>(c.Rank() + 1)) {
+    for (const GradientBucket& bucket : reducer.Buckets()) {
+      const GradientChunk& chunk = bucket.chunks[static_cast<std::size_t>(c.Rank())];
+      for (std::size_t i = chunk.begin; i < chunk.end; ++i) own.push_back(i);
+    }
+  }
+
+  /// One backward after the other adds to what is in the arena, which has to be 0 by then. Rank r
+  /// has r + 1 of the `micro_batches`, the last one at most all of them.
+  bool Step(int micro_batches, bool updated = true) {
+    std::normal_distribution<float> normal;
+    for (int m = 0; m < micro_batches; ++m) {
+      if (m <= communicator.Rank()) {
+        for (std::size_t end = gradients.size(); end > 0;) {
+          const std::size_t begin = end > 1111 ? end - 1111 : 0;
+          for (std::size_t i = begin; i < end; ++i) {
+            const float g = normal(random);
+            gradients[i] += g;
+            given[i] += static_cast<double>(g);
+          }
+          reducer.Add(begin, end);
+          if (!reducer.Limit(4000, Soon())) return false;
+          end = begin;
+        }
+      } else {
+        reducer.AddNothing();
+      }
+      if (m + 1 < micro_batches && !reducer.FinishMicroBatch(Soon())) return false;
+    }
+    if (!reducer.Finish(Soon())) return false;
+    if (!OthersAreGone()) return false;
+    if (updated) {
+      for (const std::size_t i : own) got[i] += static_cast<double>(gradients[i]);
+    }
+    reducer.Settle(updated);
+    std::fill(gradients.begin(), gradients.end(), 0.0f);
+    return true;
+  }
+  bool OthersAreGone() const {
+    std::vector<bool> mine(gradients.size());
+    for (const std::size_t i : own) mine[i] = true;
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      if (!mine[i] && gradients[i] != 0) return false;
+    return true;
+  }
+  /// Owners got what all gave, less what all still hold.
+  bool Conserved(double tolerance) {
+    std::vector<double> total(given);
+    for (std::size_t i = 0; i < reducer.Residuals().size(); ++i)
+      total[i] -= static_cast<double>(reducer.Residuals()[i]);
+    if (!communicator.AllReduce(Purpose::kStatistic, std::span<double>(total)).Wait(Soon()))
+      return false;
+    for (const std::size_t i : own)
+      if (!(std::abs(total[i] - got[i]) <= tolerance)) return false;
+    return true;
+  }
+  static Deadline Soon() { return In(std::chrono::seconds(60)); }
+
+  Communicator& communicator;
+  const ParameterLayout layout;
+  kernels::cpu::CpuDevice<float> device{1};
+  std::vector<float> gradients;
+  GradientReducer<float> reducer;
+  std::vector<std::size_t> own;
+  std::vector<double> given;
+  std::map<std::size_t, double> got;
+  std::mt19937 random;
+};
+
+class ShardedGradients : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ShardedGradients, testing::Values(2, 3, 4, 7));
+
+TEST_P(ShardedGradients, OwnersGetTheSumsOfAllMicroBatchesAndOthersKeepNothing) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    ShardedRank rank(c, false);
+    for (int step = 0; step < 10; ++step)
+      if (!rank.Step(1 + step % c.Size())) return false;
+    return rank.reducer.Figures().density <= 1 && rank.Conserved(1e-4);
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST_P(ShardedGradients, WhatIsSentAndWhatIsKeptAddUpOverMicroBatchesAndSkippedSteps) {
+  Ranks ranks(GetParam(), [](Communicator& c) {
+    ShardedRank rank(c, true);
+    for (int step = 0; step < 60; ++step) {
+      ExchangePolicy policy =
+          Sparse(0.1, step % 4 < 2 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16);
+      // A skipped step drops what is summed whole.
+      if (step % 14 == 4) policy.density[1].reset();
+      policy.sketch = step % 5 == 3;
+      rank.reducer.Follow(policy);
+      if (!rank.Step(1 + step % 3, step % 7 != 5)) return false;
+    }
+    return rank.Conserved(0.02);
   });
   EXPECT_TRUE(ranks.AllGood());
 }

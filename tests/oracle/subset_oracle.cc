@@ -23,36 +23,34 @@ class Search {
     for (const std::size_t most_labels : {kFewLabels, std::numeric_limits<std::size_t>::max()})
       for (const int tensor : Allowed(problem_.choices.tensor, devices)) {
         const Groups groups(problem_, tensor);
-        if (most_labels == kFewLabels) SearchSingleStages(groups);
-        SearchPipelines(groups, most_labels);
+        for (const int shard : problem_.choices.shard) {
+          if (most_labels == kFewLabels) SearchSingleStages(groups, shard);
+          SearchPipelines(groups, shard, most_labels);
+        }
       }
     return best_;
   }
 
  private:
-  /// More of it costs nothing by docs/planning.md: less memory and a shorter update.
-  int Shard() const {
-    return *std::max_element(problem_.choices.shard.begin(), problem_.choices.shard.end());
-  }
   /// Stages times replicas.
   int Places(const Groups& groups) const {
     return static_cast<int>(problem_.devices.size()) / groups.tensor();
   }
 
-  void SearchSingleStages(const Groups& groups) {
+  void SearchSingleStages(const Groups& groups, int shard) {
     if (Allowed(problem_.choices.pipeline, 1).empty()) return;
     std::vector<std::int64_t> requests = problem_.choices.micro_batch;
     if (requests.empty()) requests = {0};
-    Exchanges exchanges(problem_, groups, Shard());
+    Exchanges exchanges(problem_, groups, shard);
     for (const int data : Allowed(problem_.choices.data, Places(groups)))
       for (const Recompute recompute : problem_.choices.recompute)
         for (const std::int64_t requested : requests)
-          SingleStageSearch(problem_, groups, exchanges, data, Shard(), recompute, requested, best_)
+          SingleStageSearch(problem_, groups, exchanges, data, shard, recompute, requested, best_)
               .Run();
   }
 
-  void SearchPipelines(const Groups& groups, std::size_t most_labels) {
-    Exchanges exchanges(problem_, groups, Shard());
+  void SearchPipelines(const Groups& groups, int shard, std::size_t most_labels) {
+    Exchanges exchanges(problem_, groups, shard);
     const int most_stages = std::min(Places(groups), static_cast<int>(problem_.layers.size()));
     for (const Recompute recompute : problem_.choices.recompute)
       for (const std::int64_t micro_batch : PipelineMicroBatches(problem_)) {
@@ -61,7 +59,7 @@ class Search {
           for (const int data : Allowed(problem_.choices.data, Places(groups) / stages))
             if (stages > 1)
               PipelineSearch(problem_, groups, times, exchanges,
-                             {stages, data, Shard(), recompute, micro_batch}, best_)
+                             {stages, data, shard, recompute, micro_batch}, best_)
                   .Run(most_labels);
       }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 namespace adaptive_train::oracle {
 namespace {
@@ -131,22 +132,37 @@ ExchangeTerms ExchangeOf(const PlanProblem& problem, LayerRange range,
   return terms;
 }
 
+/// A replica's part of `gradients` and what passes, at most all of them.
+double ShardedGradients(const PlanProblem& problem, double gradients, const MemoryChoice& choice) {
+  std::vector<double> whole;
+  for (const ProblemLayer& of : problem.layers)
+    whole.push_back(of.gradient_bytes / (of.splits ? choice.tensor : 1));
+  std::sort(whole.rbegin(), whole.rend());
+  double passing = whole.front();
+  if (problem.tied && whole.size() > 1) passing += whole[1];
+  return std::min(gradients, gradients / choice.data + passing);
+}
+
 MemoryTerms MemoryOfStage(const PlanProblem& problem, LayerRange range,
                           const MemoryChoice& choice) {
   const auto recompute = static_cast<std::size_t>(choice.recompute);
   const auto samples = static_cast<double>(choice.micro_batch);
   MemoryTerms terms;
+  double all = 0, gradients = 0;
+  for (const ProblemLayer& of : problem.layers) all += of.gradient_bytes;
+  const double share = choice.shard == 0 ? 1.0 / choice.data : 2 * std::min(1.0, 16777216 / all);
   for (int layer = range.first; layer < range.end; ++layer) {
     const ProblemLayer& of = LayerAt(problem, layer);
     double bytes = of.parameter_bytes;
-    bytes += of.gradient_bytes / (choice.shard == 2 ? choice.data : 1);
     bytes += of.optimizer_bytes / (choice.shard >= 1 ? choice.data : 1);
     bytes += problem.snapshot_share * of.parameter_bytes / choice.data;
-    if (choice.data > 1) bytes += of.gradient_bytes * (1.0 / choice.data + problem.feedback_copies);
+    if (choice.data > 1) bytes += of.gradient_bytes * (share + problem.feedback_copies);
     const double split = of.splits ? choice.tensor : 1;
     terms.fixed += bytes / split;
+    gradients += of.gradient_bytes / split;
     terms.in_flight += samples * of.activation_bytes.at(recompute) / split;
   }
+  terms.fixed += choice.shard == 2 ? ShardedGradients(problem, gradients, choice) : gradients;
   terms.fixed += problem.base_bytes + samples * problem.workspace_bytes.at(recompute) +
                  ScratchOf(problem, choice.micro_batch);
   const bool last = range.end == static_cast<int>(problem.layers.size());

@@ -105,13 +105,25 @@ TEST(MemoryOf, AddsWhatAStageHolds) {
                           1000 + 6 + 30 + 600 + 2 * 1 * 7));
   Layout sharded = Replicas({{4, 1}, {4, 1}}, 3);
   sharded.shard = 2;
-  // Of each layer: parameters, half a snapshot of two, half the gradients and moments, half a ring.
-  EXPECT_THAT(MemoryOf(problem, sharded)[0], 1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 50) + 21);
+  // Of each layer: parameters, half a snapshot of two, half the gradients and moments, what is on
+  // its way twice; and one layer's gradients that are not yet.
+  EXPECT_THAT(MemoryOf(problem, sharded)[0],
+              1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 200) + 100 + 21);
   // Held back by compression: only where something is exchanged.
   problem.feedback_copies = 2;
   EXPECT_THAT(MemoryOf(problem, sharded)[0],
-              1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 50 + 200) + 21);
+              1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 200 + 200) + 100 + 21);
   EXPECT_THAT(MemoryOf(problem, Pipeline({0, 2, 3}, 8, 2))[1], 1000 + 6 + 30 + 600 + 2 * 1 * 7);
+}
+
+TEST(PassingGradientBytes, AreTheLargestLayersAndWhatIsTied) {
+  PlanProblem problem = ProblemOf({1, 1}, 3, 8);
+  problem.layers[1].gradient_bytes = 300;
+  EXPECT_EQ(problem.PassingGradientBytes(1), 300);
+  problem.tied = true;
+  EXPECT_EQ(problem.PassingGradientBytes(1), 400);
+  problem.layers[1].splits = true;
+  EXPECT_EQ(problem.PassingGradientBytes(4), 200);
 }
 
 TEST(ScratchBytes, FollowsTheLineThroughTheLastTwo) {

@@ -27,7 +27,7 @@ struct LayerProfilerTest : testing::Test {
     }
     std::vector<float> gradients(static_cast<std::size_t>(layout.size()), 1 + value);
     value = 1 - value;
-    profiler.TakeGradients(gradients, 1);
+    profiler.TakeGradients(gradients, 0, gradients.size(), 1);
     profiler.AddUpdate(0.5);
     profiler.AddUpdate(0.5);
     return profiler.EndStep(skipped);

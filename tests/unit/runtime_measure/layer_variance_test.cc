@@ -70,6 +70,10 @@ TEST(LayersOf, AStageHasWhatItHolds) {
   EXPECT_EQ(middle[3].size(), 0u);
 }
 
+void TakeWhole(LayerVariance& variance, const std::vector<float>& gradient) {
+  variance.Take(gradient, 0, gradient.size(), 1);
+}
+
 TEST(LayerVariance, IsEquation2WhereEveryElementIsLookedAt) {
   const ParameterLayout layout(kSmall, StageSlice::Whole(kSmall));
   const auto layers = LayersOf(layout);
@@ -77,7 +81,7 @@ TEST(LayerVariance, IsEquation2WhereEveryElementIsLookedAt) {
   std::vector<std::vector<float>> steps;
   for (std::uint32_t step = 0; step < 4; ++step) {
     steps.push_back(Gradient(static_cast<std::size_t>(layout.size()), step, 0.5, 1));
-    variance.Take(steps.back(), 1);
+    TakeWhole(variance, steps.back());
     variance.Count();
   }
   const auto relative = variance.Relative(), literal = variance.Literal();
@@ -105,7 +109,7 @@ TEST(LayerVariance, SamplesOfLargeLayersComeClose) {
   std::vector<std::vector<float>> steps;
   for (std::uint32_t step = 0; step < 3; ++step) {
     steps.push_back(Gradient(static_cast<std::size_t>(layout.size()), step, 0.7, 1));
-    variance.Take(steps.back(), 1);
+    TakeWhole(variance, steps.back());
     variance.Count();
   }
   const double exact = Equation2(steps, layers[1].begin, layers[1].end);
@@ -117,13 +121,13 @@ TEST(LayerVariance, SameGradientsHaveNoneAndScaleDoesNotMatter) {
   const auto g = Gradient(static_cast<std::size_t>(layout.size()), 1, 0, 1);
   LayerVariance same(layout), scaled(layout);
   for (int step = 0; step < 3; ++step) {
-    same.Take(g, 1);
+    TakeWhole(same, g);
     same.Count();
     // Loss scales differ from step to step, and are taken out again.
     std::vector<float> larger = g;
     const float scale = static_cast<float>(1 << (4 * step));
     for (float& value : larger) value *= scale;
-    scaled.Take(larger, 1 / scale);
+    scaled.Take(larger, 0, larger.size(), 1 / scale);
     scaled.Count();
   }
   EXPECT_THAT(same.Relative(), Each(DoubleNear(0, 1e-12)));
@@ -134,14 +138,32 @@ TEST(LayerVariance, OneStepOrNoGradientIsNoVariance) {
   const ParameterLayout layout(kSmall, StageSlice::Whole(kSmall));
   const auto size = static_cast<std::size_t>(layout.size());
   LayerVariance one(layout), none(layout);
-  one.Take(Gradient(size, 1, 0, 1), 1);
+  TakeWhole(one, Gradient(size, 1, 0, 1));
   one.Count();
   EXPECT_THAT(one.Relative(), Each(0));
   for (int step = 0; step < 2; ++step) {
-    none.Take(std::vector<float>(size), 1);
+    TakeWhole(none, std::vector<float>(size));
     none.Count();
   }
   EXPECT_THAT(none.Relative(), Each(0));
+}
+
+TEST(LayerVariance, APartAtATimeIsTheWholeAndMicroBatchesAddUp) {
+  const ParameterLayout layout(kSmall, StageSlice::Whole(kSmall));
+  const auto size = static_cast<std::size_t>(layout.size());
+  LayerVariance whole(layout), parts(layout), halves(layout);
+  for (std::uint32_t step = 0; step < 3; ++step) {
+    const auto g = Gradient(size, step, 1, 1);
+    TakeWhole(whole, g);
+    whole.Count();
+    for (std::size_t end = size; end > 0; end -= std::min<std::size_t>(end, 37))
+      parts.Take(g, end - std::min<std::size_t>(end, 37), end, 1);
+    parts.Count();
+    for (int micro_batch = 0; micro_batch < 2; ++micro_batch) halves.Take(g, 0, size, 0.5);
+    halves.Count();
+  }
+  EXPECT_EQ(parts.Relative(), whole.Relative());
+  EXPECT_EQ(halves.Relative(), whole.Relative());
 }
 
 TEST(LayerVariance, AStepThatIsNotCountedLeavesNothing) {
@@ -149,10 +171,11 @@ TEST(LayerVariance, AStepThatIsNotCountedLeavesNothing) {
   const auto size = static_cast<std::size_t>(layout.size());
   LayerVariance variance(layout), without(layout);
   for (std::uint32_t step = 0; step < 3; ++step) {
-    without.Take(Gradient(size, step, 1, 1), 1);
+    TakeWhole(without, Gradient(size, step, 1, 1));
     without.Count();
-    variance.Take(std::vector<float>(size, std::numeric_limits<float>::infinity()), 1);
-    variance.Take(Gradient(size, step, 1, 1), 1);
+    TakeWhole(variance, std::vector<float>(size, std::numeric_limits<float>::infinity()));
+    variance.Drop();
+    TakeWhole(variance, Gradient(size, step, 1, 1));
     variance.Count();
   }
   EXPECT_EQ(variance.Relative(), without.Relative());

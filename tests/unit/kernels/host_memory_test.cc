@@ -1,0 +1,71 @@
+// Pages that are given back.
+#include "kernels/host_memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace adaptive_train::kernels {
+namespace {
+
+struct HostMemoryTest : testing::Test {
+  static constexpr std::size_t kPages = 64;
+
+  HostMemoryTest()
+      : page(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))),
+        memory(static_cast<unsigned char*>(::mmap(nullptr, kPages * page, PROT_READ | PROT_WRITE,
+                                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+               kPages * page) {
+    ::madvise(memory.data(), memory.size(), MADV_NOHUGEPAGE);
+    std::ranges::fill(memory, static_cast<unsigned char>(7));
+  }
+  ~HostMemoryTest() override { ::munmap(memory.data(), memory.size()); }
+
+  std::size_t PagesThere() const {
+    std::vector<unsigned char> there(kPages);
+    EXPECT_EQ(::mincore(memory.data(), memory.size(), there.data()), 0);
+    return static_cast<std::size_t>(
+        std::ranges::count_if(there, [](unsigned char byte) { return (byte & 1) != 0; }));
+  }
+  /// 0 in [begin, end), 7 everywhere else.
+  void ExpectClear(std::size_t begin, std::size_t end) const {
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < memory.size(); ++i)
+      wrong += memory[i] != (i >= begin && i < end ? 0 : 7) ? 1 : 0;
+    EXPECT_EQ(wrong, 0u) << begin << " to " << end;
+  }
+
+  const std::size_t page;
+  const std::span<unsigned char> memory;
+};
+
+TEST_F(HostMemoryTest, WholePagesLeaveAndEdgesAreCleared) {
+  const std::size_t begin = 2 * page + 100, end = 10 * page + 5;
+  ReleasePages(memory.data() + begin, end - begin);
+  EXPECT_EQ(PagesThere(), kPages - 7);
+  ExpectClear(begin, end);
+}
+
+TEST_F(HostMemoryTest, LessThanAPageIsCleared) {
+  for (const auto& [begin, size] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {0, 0}, {page - 3, 6}, {5, 1}, {page + 1, page}, {0, page - 1}}) {
+    std::ranges::fill(memory, static_cast<unsigned char>(7));
+    ReleasePages(memory.data() + begin, size);
+    EXPECT_EQ(PagesThere(), kPages);
+    ExpectClear(begin, begin + size);
+  }
+}
+
+TEST_F(HostMemoryTest, PagesThatMayNotLeaveAreCleared) {
+  ASSERT_EQ(::mlock(memory.data(), 4 * page), 0);  // anybody may lock 64 kB
+  ReleasePages(memory.data() + 1, 3 * page);
+  EXPECT_EQ(PagesThere(), kPages);
+  ExpectClear(1, 3 * page + 1);
+}
+
+}  // namespace
+}  // namespace adaptive_train::kernels
