@@ -40,3 +40,19 @@ one_of() { # TIMES COMMAND...
   box uplink 100mbit n3 n4
   one_of 4 noted 'links share something on their way: n[1-4] to n[1-4] had .* while 2 pairs were measured at once'
 }
+
+# sent_by NODE: bytes that have left its network card.
+sent_by() { box_root "$1" cat /sys/class/net/eth0/statistics/tx_bytes; }
+
+@test "ranks that share nodes sum inside them first" {
+  before=$(sent_by n1)
+  job=$(submit -N2 -w n1,n2 --ntasks-per-node=2 -- --profile.measure=true --parallel.data=4 --parallel.shares=even \
+    --train.global_batch=8 --model.hidden=128 --model.layers=4)
+  wait_until 90 job_over "$job"
+  after=$(sent_by n1)
+  cat "$home/slurm-$job.out"
+  jq -e '.stages[0].all_reduce.node_first' "$home/runs/$job/plan.json"
+  grep -q 'what is larger inside nodes first' "$home/runs/$job/plan.txt"
+  # Two ranks' payload is 3 n: a third of it leaves the node, around one ring half of it would.
+  jq -es --argjson left $((after - before)) 'length == 20 and $left / (map(.grad_bytes) | add / 2) < 0.42' "$home/runs/$job/metrics.jsonl"
+}
