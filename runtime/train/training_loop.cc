@@ -241,8 +241,10 @@ bool TrainingLoop<T>::Step() {
 
 template <class T>
 double TrainingLoop<T>::ForwardBackward(std::int64_t step, StepClock& clock) {
-  clock.Time(&StepClock::compute,
-             [&] { releases_ ? gradients_.Release(0, gradients_.size()) : gradients_.Clear(); });
+  clock.Time(&StepClock::compute, [&] {
+    if (releases_) gradients_.Release(0, gradients_.size());
+    stage_.BeginGradients(releases_);
+  });
   if (profiler_.Active()) profiler_.AddUpdate(clock.compute);
   const double targets =
       static_cast<double>(config_.train.global_batch * loader_.targets_per_sample());
@@ -271,6 +273,7 @@ template <class T>
 void TrainingLoop<T>::FinishMicroBatch(StepClock& clock) {
   clock.Time(&StepClock::exposed_comm,
              [&] { Await(reducer_.FinishMicroBatch(CollectiveDeadline())); });
+  stage_.BeginGradients(true);
 }
 
 /// Of a pass, time that is not its own.
