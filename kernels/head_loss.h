@@ -18,8 +18,8 @@ inline constexpr std::int64_t kHeadLossRows = 512;
 ///
 /// Where d_input is not nullptr, with d_logits[r, v] = gradient_scale * (softmax(logits[r])[v] - (v
 /// == targets[r])), zero in rows whose target is negative:
-///   d_input = d_logits weight, overwritten; d_weight += d_logits^T input, or overwritten and never
-///   read without `accumulate`; d_bias += sum over rows of d_logits
+///   d_input = d_logits weight, overwritten; d_weight += d_logits^T input; d_bias += sum over rows
+///   of d_logits
 /// Nothing overlaps.
 template <class T>
 struct HeadLossArguments {
@@ -34,7 +34,6 @@ struct HeadLossArguments {
   double gradient_scale = 0;
   T* d_input = nullptr;
   Accumulator<T>* d_weight = nullptr;
-  bool accumulate = true;
   Accumulator<T>* d_bias = nullptr;  // nullptr if bias is
 };
 

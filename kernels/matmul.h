@@ -37,8 +37,7 @@ struct MatmulArguments {
   const T* gelu_input = nullptr;
 };
 
-/// d_weight[in, out] += input[rows, in]^T d_output[rows, out]; without `accumulate` d_weight is
-///   overwritten and never read
+/// d_weight[in, out] += input[rows, in]^T d_output[rows, out]
 /// d_bias[out] += sum over rows of d_output, rows in ascending order, where d_bias is not nullptr
 template <class T>
 struct WeightGradientArguments {
@@ -48,7 +47,6 @@ struct WeightGradientArguments {
   const T* input = nullptr;
   const T* d_output = nullptr;
   Accumulator<T>* d_weight = nullptr;
-  bool accumulate = true;
   Accumulator<T>* d_bias = nullptr;
 };
 

@@ -37,11 +37,9 @@ class Chunk {
            threads * SizePerThread(x);
   }
 
-  /// Adds to the gradient of weights, or overwrites it.
-  Chunk(const HeadLossArguments<T>& x, bool accumulate, const std::int64_t* rows_with_target,
-        std::int64_t rows, ThreadPool& pool, float* scratch)
+  Chunk(const HeadLossArguments<T>& x, const std::int64_t* rows_with_target, std::int64_t rows,
+        ThreadPool& pool, float* scratch)
       : x_(x),
-        accumulate_(accumulate),
         rows_with_target_(rows_with_target),
         rows_(rows),
         tiles_(Pieces(x.vocab, kVocabTile)),
@@ -171,8 +169,8 @@ class Chunk {
       for (std::int64_t i = 0; i < width; i += kColumnsPerPiece)
         AddColumns(sums, i, std::min(width, i + kColumnsPerPiece));
     }
-    Sgemm(width, x_.columns, rows_, 1, {d_logits, kVocabTile, true}, {input_, x_.columns},
-          accumulate_ ? 1.0F : 0.0F, x_.d_weight + first * x_.columns, x_.columns);
+    Sgemm(width, x_.columns, rows_, 1, {d_logits, kVocabTile, true}, {input_, x_.columns}, 1,
+          x_.d_weight + first * x_.columns, x_.columns);
   }
 
   void ComputeInputGradient(std::int64_t row, std::int64_t column, float* scratch) {
@@ -202,7 +200,6 @@ class Chunk {
   }
 
   const HeadLossArguments<T>& x_;
-  const bool accumulate_;
   const std::int64_t* rows_with_target_;
   const std::int64_t rows_, tiles_;
   ThreadPool& pool_;
@@ -226,16 +223,12 @@ void CpuDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
     }
   }
   const auto rows = static_cast<std::int64_t>(with_target.size());
-  if (rows == 0) {
-    if (x.d_weight != nullptr && !x.accumulate) std::fill_n(x.d_weight, x.vocab * x.columns, 0.0F);
-    return;
-  }
+  if (rows == 0) return;
   // Chunks of about the same size: a small one would pay for all weights as much as a large one.
   const std::int64_t chunks = Pieces(rows, kHeadLossRows), per_chunk = Pieces(rows, chunks);
   float* scratch = Scratch(Chunk<T>::Size(x, per_chunk, pool_.threads()));
   for (std::int64_t first = 0; first < rows; first += per_chunk) {
-    Chunk<T>(x, x.accumulate || first > 0, with_target.data() + first,
-             std::min(per_chunk, rows - first), pool_, scratch)
+    Chunk<T>(x, with_target.data() + first, std::min(per_chunk, rows - first), pool_, scratch)
         .Compute();
   }
 }

@@ -149,8 +149,8 @@ void CpuDevice<T>::WeightGradient(const WeightGradientArguments<T>& x) {
   const Panels d_output =
       CutIntoPanels(pool_, x.rows, x.out, x.d_output, false, scratch + FloatsOf<T>(size_input));
   ForTiles(pool_, x.in, x.out, [&](const Tile& tile, int) {
-    Sgemm(tile.rows, tile.columns, x.rows, 1, {input + tile.row, x.in, true}, d_output.Of(tile),
-          x.accumulate ? 1.0F : 0.0F, x.d_weight + tile.row * x.out + tile.column, x.out);
+    Sgemm(tile.rows, tile.columns, x.rows, 1, {input + tile.row, x.in, true}, d_output.Of(tile), 1,
+          x.d_weight + tile.row * x.out + tile.column, x.out);
   });
   if (x.d_bias == nullptr) return;
   pool_.ForPieces(x.out, kTileColumns, [&](std::int64_t begin, std::int64_t end) {

@@ -40,7 +40,6 @@ void AddGradients(const HeadLossArguments<T>& x, const T* input, const std::vect
 template <class T>
 void ReferenceDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
   const T scale = static_cast<T>(x.gradient_scale);
-  if (x.d_weight != nullptr && !x.accumulate) std::fill_n(x.d_weight, x.vocab * x.columns, T{0});
   std::vector<T> logits(static_cast<std::size_t>(x.vocab));
   for (std::int64_t row = 0; row < x.rows; ++row) {
     const T* input = x.input + row * x.columns;

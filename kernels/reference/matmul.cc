@@ -1,6 +1,4 @@
 // Matrix products and gradients of weights as plain loops.
-#include <algorithm>
-
 #include "kernels/reference/gelu_functions.h"
 #include "kernels/reference/reference_device.h"
 
@@ -28,7 +26,6 @@ void ReferenceDevice<T>::Matmul(const MatmulArguments<T>& x) {
 
 template <class T>
 void ReferenceDevice<T>::WeightGradient(const WeightGradientArguments<T>& x) {
-  if (!x.accumulate) std::fill_n(x.d_weight, x.in * x.out, T{0});
   for (std::int64_t row = 0; row < x.rows; ++row) {
     const T* d_output = x.d_output + row * x.out;
     for (std::int64_t i = 0; i < x.in; ++i) {

@@ -72,7 +72,6 @@ double LanguageHead<T>::HeadLoss(const StageMemory<T>& memory, std::int64_t rows
                           .gradient_scale = gradient_scale,
                           .d_input = d_normal,
                           .d_weight = training ? memory.gradients + weight_ : nullptr,
-                          .accumulate = memory.accumulate,
                           .d_bias = training && bias_ >= 0 ? memory.gradients + bias_ : nullptr});
   return memory.device.Sum(rows, losses_.data());
 }

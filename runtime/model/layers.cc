@@ -47,7 +47,6 @@ void LinearLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, c
                                 .input = input,
                                 .d_output = d_output,
                                 .d_weight = memory.gradients + weight_,
-                                .accumulate = memory.accumulate,
                                 .d_bias = bias_ < 0 ? nullptr : memory.gradients + bias_});
   memory.device.Matmul({.rows = rows,
                         .columns = in_,

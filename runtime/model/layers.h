@@ -17,7 +17,6 @@ struct StageMemory {
   kernels::Device<T>& device;
   const T* parameters;
   kernels::Accumulator<T>* gradients;
-  bool accumulate = true;  // false: gradients of products' weights are overwritten, not added to
 };
 
 /// output[rows, out] = input[rows, in] weight[in, out] + bias[out], the bias where the layout has
@@ -37,7 +36,7 @@ class LinearLayer {
   };
   void Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* output,
                const Epilogue& epilogue = {}) const;
-  /// Adds to the gradients of weight and bias, but for memory.accumulate; overwrites d_input.
+  /// Adds to the gradients of weight and bias; overwrites d_input.
   void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input,
                 T* d_input, const Epilogue& epilogue = {}) const;
 

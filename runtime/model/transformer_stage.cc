@@ -6,28 +6,6 @@
 #include "runtime/model/scalars.h"
 
 namespace adaptive_train {
-namespace {
-
-/// Runs of the arena whose gradients passes add to: vectors, and tables of embeddings unless the
-/// head's product overwrites the first, `tied` one before.
-std::vector<LayerElements> AddedTo(const ParameterLayout& layout, bool tied) {
-  std::vector<LayerElements> runs;
-  for (const ParameterRange& range : layout.ranges()) {
-    const bool table = range.name == "wpe.weight" || range.name == "wtt.weight" ||
-                       (range.name == "wte.weight" && !tied);
-    if (range.shape.size() > 1 && !table) continue;
-    const auto begin = static_cast<std::size_t>(range.offset);
-    const auto end = begin + static_cast<std::size_t>(range.count);
-    if (!runs.empty() && runs.back().end == begin) {
-      runs.back().end = end;
-    } else {
-      runs.push_back({begin, end});
-    }
-  }
-  return runs;
-}
-
-}  // namespace
 
 template <class T>
 TransformerStage<T>::TransformerStage(const ModelDims& dims, const StageSlice& slice,
@@ -41,7 +19,6 @@ TransformerStage<T>::TransformerStage(const ModelDims& dims, const StageSlice& s
       parameters_(parameters),
       gradients_(gradients),
       layers_(LayersOf(layout_)),
-      added_to_(AddedTo(layout_, slice.has_head && dims.tie_embeddings)),
       workspace_(dims, options, device) {
   assert(static_cast<std::int64_t>(parameters.size()) == layout_.size());
   assert(static_cast<std::int64_t>(gradients.size()) == layout_.size());
@@ -178,15 +155,6 @@ void TransformerStage<T>::Backward(const T* d_output, const OnReady& on_ready) {
     embedding_->Backward(memory(), pass_, d_residual);
   }
   ready_from(0);
-  accumulate_ = true;
-}
-
-template <class T>
-void TransformerStage<T>::BeginGradients(bool zero) {
-  accumulate_ = false;
-  if (zero) return;
-  for (const LayerElements& run : added_to_)
-    device_.Clear(gradients_.data() + run.begin, run.size() * sizeof(Sum));
 }
 
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template class TransformerStage)

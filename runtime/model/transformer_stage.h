@@ -61,11 +61,6 @@ class TransformerStage {
   /// From here on; an empty function: nothing is called.
   void BeforeReading(OnNeeded on_needed) { on_needed_ = std::move(on_needed); }
 
-  /// The next micro-batch's gradients do not add to what is in the arena, whatever that is: what
-  /// passes add to is cleared here, what products write is overwritten by them. `zero`: the arena
-  /// is known to hold zeros, and is left untouched here.
-  void BeginGradients(bool zero = false);
-
   // The whole model in one stage.
 
   /// Returns the sum of the token losses in nats and adds loss_scale times the gradient of that sum
@@ -101,9 +96,7 @@ class TransformerStage {
 
  private:
   std::int64_t rows() const { return pass_.batch * dims_.sequence; }
-  StageMemory<T> memory() const {
-    return {device_, parameters_.data(), gradients_.data(), accumulate_};
-  }
+  StageMemory<T> memory() const { return {device_, parameters_.data(), gradients_.data()}; }
   /// The residual stream before block number `index` of this stage, or after the last.
   const T* BlockInput(std::size_t index) const;
   /// `layer` counts embedding, blocks and head, also where the stage has none.
@@ -119,9 +112,7 @@ class TransformerStage {
   const std::span<const T> parameters_;
   const std::span<Sum> gradients_;
   const std::vector<LayerElements> layers_;
-  const std::vector<LayerElements> added_to_;  // what no product overwrites
   OnNeeded on_needed_;
-  bool accumulate_ = true;
 
   Pass pass_;  // of the last forward
   PassTimes* times_ = nullptr;

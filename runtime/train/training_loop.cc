@@ -241,10 +241,8 @@ bool TrainingLoop<T>::Step() {
 
 template <class T>
 double TrainingLoop<T>::ForwardBackward(std::int64_t step, StepClock& clock) {
-  clock.Time(&StepClock::compute, [&] {
-    if (releases_) gradients_.Release(0, gradients_.size());
-    stage_.BeginGradients(releases_);
-  });
+  clock.Time(&StepClock::compute,
+             [&] { releases_ ? gradients_.Release(0, gradients_.size()) : gradients_.Clear(); });
   if (profiler_.Active()) profiler_.AddUpdate(clock.compute);
   const double targets =
       static_cast<double>(config_.train.global_batch * loader_.targets_per_sample());
@@ -273,7 +271,6 @@ template <class T>
 void TrainingLoop<T>::FinishMicroBatch(StepClock& clock) {
   clock.Time(&StepClock::exposed_comm,
              [&] { Await(reducer_.FinishMicroBatch(CollectiveDeadline())); });
-  stage_.BeginGradients(true);
 }
 
 /// Of a pass, time that is not its own.

@@ -6,10 +6,10 @@
 // The floor is what nobody gets below with the same products and the same memory:
 // - every product of the step by bare oneDNN, one call each on one thread, over THREADS; attention's
 //   counted by half, as far as the causal mask lets them be
-// - the bytes that AdamW and the norm of the gradients move, and that norms, residual
+// - the bytes that AdamW, the norm of the gradients and clearing them move, and that norms, residual
 //   sums and activation functions read and write, at the speed of a large plain copy
 //
-// A step is: forward, backward, norm, AdamW. Prints a table, and a line of JSON for
+// A step is: clear gradients, forward, backward, norm, AdamW. Prints a table, and a line of JSON for
 // scripts.
 #include <fmt/format.h>
 
@@ -104,7 +104,7 @@ double BytesOf(const ModelDims& d, std::int64_t batch, std::int64_t parameters) 
   const double ends =
       rows * (2 * hidden + 2 * hidden + 2 * hidden + 4 * hidden);  // embedding and back, final norm
   const double floats = static_cast<double>(d.layers) * block + ends;
-  return 4 * floats + static_cast<double>(parameters) * (28 + 4);
+  return 4 * floats + static_cast<double>(parameters) * (28 + 4 + 4);
 }
 
 struct Floor {
@@ -152,7 +152,7 @@ std::vector<double> TimeSteps(const ModelDims& dims, std::int64_t batch, int thr
   std::vector<double> seconds;
   for (int step = 1; step <= steps; ++step) {
     const double start = Seconds();
-    stage.BeginGradients();
+    gradients.Clear();
     stage.ForwardBackward({tokens, tokens, batch, {}}, 1.0 / static_cast<double>(tokens.size()));
     const double norm = device.SquaredNorm(layout.size(), gradients.data());
     AdamWStep<float>(device, layout, {.weight_decay = 0.1},

@@ -18,7 +18,6 @@ struct HeadLossCase {
   std::int64_t rows, columns, vocab;
   bool has_bias = false, gradients = true;
   std::int64_t rows_without_target = 0;  // every so many; 0: none
-  bool accumulate = true;
   double gradient_scale = 3;
 
   Arrays Inputs() const {
@@ -38,9 +37,7 @@ struct HeadLossCase {
     const auto input = ToDevice<T>(device, in[0]), weight = ToDevice<T>(device, in[1]),
                bias = ToDevice<T>(device, in[2]);
     const auto targets = TokensToDevice(device, Targets());
-    auto losses = Unread<Sum>(device, rows),
-         d_weight = accumulate || !gradients ? ToDevice<Sum>(device, in[3])
-                                             : Unread<Sum>(device, vocab * columns),
+    auto losses = Unread<Sum>(device, rows), d_weight = ToDevice<Sum>(device, in[3]),
          d_bias = ToDevice<Sum>(device, in[4]);
     auto d_input = Unread<T>(device, gradients ? rows * columns : 0);
     device.HeadLoss({.rows = rows,
@@ -54,7 +51,6 @@ struct HeadLossCase {
                      .gradient_scale = gradient_scale,
                      .d_input = gradients ? d_input.data() : nullptr,
                      .d_weight = gradients ? d_weight.data() : nullptr,
-                     .accumulate = accumulate,
                      .d_bias = gradients && has_bias ? d_bias.data() : nullptr});
     return {{Op::kHeadLoss, ToHost(losses), true},
             {Op::kHeadLoss, ToHost(d_input)},
@@ -77,9 +73,7 @@ TEST(HeadLoss, AgreesWithTheReference) {
       for (const bool gradients : {false, true}) {
         for (const std::int64_t without_target : {0, 1, 3}) {
           SCOPED_TRACE(testing::Message() << rows << " rows, vocabulary " << vocab);
-          for (const bool accumulate : {false, true})
-            ExpectAgreement(HeadLossCase{rows, columns, vocab, has_bias, gradients, without_target,
-                                         accumulate});
+          ExpectAgreement(HeadLossCase{rows, columns, vocab, has_bias, gradients, without_target});
         }
       }
     }

@@ -155,7 +155,6 @@ TEST(Matmul, GeluAndItsDerivativeByDefinition) {
 struct WeightGradientCase {
   std::int64_t rows, in, out;
   bool has_bias = true;
-  bool accumulate = true;
 
   Arrays Inputs() const {
     return {RandomArray(rows * in, 1), RandomArray(rows * out, 2), RandomArray(in * out, 3),
@@ -164,8 +163,7 @@ struct WeightGradientCase {
   template <class T>
   Outputs Run(Device<T>& device, const Arrays& arrays) const {
     const auto input = ToDevice<T>(device, arrays[0]), d_output = ToDevice<T>(device, arrays[1]);
-    auto d_weight = accumulate ? ToDevice<Accumulator<T>>(device, arrays[2])
-                               : Unread<Accumulator<T>>(device, in * out),
+    auto d_weight = ToDevice<Accumulator<T>>(device, arrays[2]),
          d_bias = ToDevice<Accumulator<T>>(device, arrays[3]);
     device.WeightGradient({.rows = rows,
                            .in = in,
@@ -173,7 +171,6 @@ struct WeightGradientCase {
                            .input = input.data(),
                            .d_output = d_output.data(),
                            .d_weight = d_weight.data(),
-                           .accumulate = accumulate,
                            .d_bias = has_bias ? d_bias.data() : nullptr});
     return {{Op::kWeightGradient, ToHost(d_weight), true},
             {Op::kWeightGradient, ToHost(d_bias), true}};
@@ -183,8 +180,7 @@ struct WeightGradientCase {
 TEST(WeightGradient, AgreesWithTheReference) {
   for (const auto& [rows, in, out] : kShapes) {
     for (const bool has_bias : {false, true})
-      for (const bool accumulate : {false, true})
-        ExpectAgreement(WeightGradientCase{rows, in, out, has_bias, accumulate});
+      ExpectAgreement(WeightGradientCase{rows, in, out, has_bias});
   }
 }
 

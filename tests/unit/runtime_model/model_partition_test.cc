@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
@@ -37,45 +36,6 @@ TEST(ModelPartition, UnevenMicroBatchesAddUpToTheWholeBatch) {
   loss += parts.ForwardBackward(batch.Part(5, 2), 0.01);
   EXPECT_NEAR(expected, loss, 1e-12 * expected);
   ExpectNear(whole.Gradients(), parts.Gradients(), 1e-13);
-}
-
-template <class T>
-void ExpectNothingOfBefore(kernels::Device<T>& device, const ModelDims& dims, Recompute recompute) {
-  using Sum = kernels::Accumulator<T>;
-  const StageOptions options{.micro_batch = 2, .recompute = recompute};
-  SmallStage<T> expected(dims, StageSlice::Whole(dims), options, device);
-  SmallStage<T> model(dims, StageSlice::Whole(dims), options, device);
-  TokenBatch batch = RandomBatch(dims, 4);
-  for (const bool no_targets : {false, true}) {
-    if (no_targets) std::ranges::fill(batch.targets, -1);
-    expected.gradients.Clear();
-    std::ranges::fill(model.gradients.span(), std::numeric_limits<Sum>::quiet_NaN());
-    model.stage.BeginGradients();
-    for (const std::int64_t first : {0, 2}) {
-      expected.ForwardBackward(batch.Part(first, 2), 0.01);
-      model.ForwardBackward(batch.Part(first, 2), 0.01);
-    }
-    EXPECT_EQ(expected.Gradients(), model.Gradients());
-    // Of an arena that holds zeros nothing needs to be cleared.
-    model.gradients.Clear();
-    model.stage.BeginGradients(true);
-    for (const std::int64_t first : {0, 2}) model.ForwardBackward(batch.Part(first, 2), 0.01);
-    EXPECT_EQ(expected.Gradients(), model.Gradients());
-  }
-}
-
-TEST(ModelPartition, GradientsThatBeginHaveNothingOfWhatWasThere) {
-  kernels::reference::ReferenceDevice<double> reference;
-  kernels::cpu::CpuDevice<float> floats(2);
-  kernels::cpu::CpuDevice<kernels::BFloat16> halves(1);
-  for (const ModelKind kind : kKinds) {
-    for (const bool tied : {true, false}) {
-      SCOPED_TRACE(testing::Message() << static_cast<int>(kind) << " tied " << tied);
-      ExpectNothingOfBefore(reference, SmallDims(kind, tied), Recompute::kNone);
-      ExpectNothingOfBefore(floats, SmallDims(kind, tied), Recompute::kSelective);
-      ExpectNothingOfBefore(halves, SmallDims(kind, tied), Recompute::kFull);
-    }
-  }
 }
 
 TEST(ModelPartition, ForwardAloneLeavesGradientsAlone) {
