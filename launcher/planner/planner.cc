@@ -179,11 +179,14 @@ void AddAllReduce(const BuiltProblem& built, const Layout& layout, Plan& plan) {
     AllReducePlan& choice = plan.stages[static_cast<std::size_t>(s)].all_reduce;
     choice = ChooseAllReduce(built.problem.links, nodes);
     if (!choice.node_first && choice.halving_bytes == 0) continue;
-    plan.why.push_back(fmt::format(
-        "stage {} sums up to {} bytes by recursive doubling, up to {} by halving, what is larger "
-        "{}",
-        s, choice.doubling_bytes, std::max(choice.doubling_bytes, choice.halving_bytes),
-        choice.node_first ? "inside nodes first" : "around one ring"));
+    const std::string halving =
+        choice.halving_bytes > choice.doubling_bytes
+            ? fmt::format("up to {} by recursive halving, ", choice.halving_bytes)
+            : "";
+    plan.why.push_back(
+        fmt::format("stage {} sums up to {} bytes by recursive doubling, {}what is larger {}", s,
+                    choice.doubling_bytes, halving,
+                    choice.node_first ? "inside nodes first" : "around one ring"));
   }
 }
 

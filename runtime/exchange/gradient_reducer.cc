@@ -233,6 +233,7 @@ void GradientReducer<T>::TakeBackSums() {
     const GradientChunk& own = OwnChunk(buckets_[b]);
     for (std::size_t i = own.begin; i < own.end; ++i, ++place)
       if (std::isfinite(sums_[place])) residuals_.data()[i] += sums_[place];
+    holds_[b] = true;
   }
 }
 
