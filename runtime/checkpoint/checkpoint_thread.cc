@@ -1,6 +1,5 @@
 #include "runtime/checkpoint/checkpoint_thread.h"
 
-#include <linux/ioprio.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -16,8 +15,10 @@ void GiveWay() {
   ::sched_setscheduler(0, SCHED_BATCH, &parameter);
   // Linux counts niceness per thread.
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
-  constexpr int kLowest = 7;
-  ::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, kLowest));
+  // The numbers of ioprio_set(2): <linux/ioprio.h> cannot be included in C++, as newer ones have a
+  // parameter called "class".
+  constexpr int kWhoProcess = 1, kBestEffort = 2, kClassShift = 13, kLowest = 7;
+  ::syscall(SYS_ioprio_set, kWhoProcess, 0, kBestEffort << kClassShift | kLowest);
 }
 
 }  // namespace adaptive_train
