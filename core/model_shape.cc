@@ -119,24 +119,43 @@ std::int64_t RoundedUp(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
 
-/// What kernels/cpu takes for a product on so many rows: one operand as float32 panels, and in 16
-/// bits the other as float32.
-std::int64_t LinearScratch(std::int64_t rows, std::int64_t in, std::int64_t out, bool widens) {
-  constexpr std::int64_t kPanel = 192;
-  const std::int64_t weight = std::max(in * RoundedUp(out, kPanel), out * RoundedUp(in, kPanel));
-  const std::int64_t panels = std::max(weight, rows * RoundedUp(out, kPanel));
-  return (panels + (widens ? rows * std::max(in, out) : 0)) * kFloatBytes;
+// kernels/cpu/panels.h
+constexpr std::int64_t kPanelColumns = 192, kPanelRows = 384;
+
+std::int64_t StripRows(std::int64_t rows, std::int64_t columns, std::int64_t threads) {
+  const std::int64_t across = RoundedUp(columns, kPanelColumns) / kPanelColumns;
+  const std::int64_t down = threads == 1 ? 1 : (4 * threads + across - 1) / across;
+  return std::clamp<std::int64_t>(RoundedUp((rows + down - 1) / down, 48), 48, 1024);
 }
 
-/// What it takes for the head: a chunk of logits, the chunk's inputs with their gradients, a tile
-/// of weights a thread.
+/// What kernels/cpu takes for a product of [rows, inner] and [inner, columns]: a panel and a strip
+/// of sums a thread, and in 16 bits the first operand as float32.
+std::int64_t ProductScratch(std::int64_t rows, std::int64_t inner, std::int64_t columns,
+                            std::int64_t threads, bool widens) {
+  return threads * kPanelColumns * (kPanelRows + StripRows(rows, columns, threads)) +
+         (widens ? rows * inner : 0);
+}
+
+/// The same of a linear layer's products: forward, the gradient of its input, and that of its
+/// weights, for which the input is transposed.
+std::int64_t LinearScratch(std::int64_t rows, std::int64_t in, std::int64_t out,
+                           std::int64_t threads, bool widens) {
+  return std::max({ProductScratch(rows, in, out, threads, widens),
+                   ProductScratch(rows, out, in, threads, widens),
+                   threads * kPanelColumns * kPanelRows + rows * in}) *
+         kFloatBytes;
+}
+
+/// What it takes for the head: a chunk of logits, the chunk's inputs with their gradients and as
+/// panels, a tile of weights a thread.
 std::int64_t HeadScratch(const ModelDims& dims, std::int64_t micro_batch, std::int64_t threads) {
   constexpr std::int64_t kChunk = 512, kVocabTile = 384;
   const std::int64_t rows = micro_batch * TargetsPerSample(dims);
   const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
   const std::int64_t chunk = chunks == 0 ? 0 : (rows + chunks - 1) / chunks;
-  return (chunk * (2 * dims.hidden + RoundedUp(dims.vocab, kVocabTile)) +
-          threads * kVocabTile * (dims.hidden + 1)) *
+  const std::int64_t panels = RoundedUp(dims.hidden, kPanelColumns);
+  return (chunk * (2 * dims.hidden + panels + RoundedUp(dims.vocab, kVocabTile)) +
+          threads * kVocabTile * (std::max(dims.hidden, kPanelColumns) + 1)) *
          kFloatBytes;
 }
 
@@ -240,9 +259,9 @@ std::int64_t ModelShape::PeakBytes(std::int64_t micro_batch, std::int64_t ranks,
   const bool widens = format.precision != Precision::kFp32;
   const std::int64_t scratch =
       std::max({HeadScratch(dims, micro_batch, threads),
-                LinearScratch(rows, dims.hidden, dims.QkvColumns(), widens),
-                LinearScratch(rows, dims.hidden, dims.FfnColumns(), widens),
-                LinearScratch(rows, dims.Ffn(), dims.hidden, widens)});
+                LinearScratch(rows, dims.hidden, dims.QkvColumns(), threads, widens),
+                LinearScratch(rows, dims.hidden, dims.FfnColumns(), threads, widens),
+                LinearScratch(rows, dims.Ffn(), dims.hidden, threads, widens)});
   const std::int64_t snapshot = 3 * total.parameters * kFloatBytes / ranks;
   // Received pieces of the gradients' sums, at worst of all buckets at once.
   const std::int64_t ring = ranks > 1 ? total.gradient_bytes / ranks : 0;

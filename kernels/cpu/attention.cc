@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/panel.h"
-#include "kernels/cpu/small_product.h"
+#include "kernels/cpu/product.h"
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/thread_pool.h"
 
@@ -125,48 +125,48 @@ void StoreRows(const AttentionShape& shape, const Range& range, const float* pan
 /// scores[rows, width] = a[rows, head_size] b, b being transposed keys or values.
 void Scores(const AttentionShape& shape, std::int64_t rows, std::int64_t width, const float* a,
             const float* b, float* scores) {
-  SmallProduct({.rows = rows,
-                .columns = width,
-                .inner = shape.head_size,
-                .a = a,
-                .a_row = PanelSize(shape.head_size),
-                .b = b,
-                .b_stride = kKeys,
-                .c = scores,
-                .c_stride = kKeys});
+  Product({.rows = rows,
+           .columns = width,
+           .inner = shape.head_size,
+           .a = a,
+           .a_row = PanelSize(shape.head_size),
+           .b = b,
+           .b_stride = kKeys,
+           .c = scores,
+           .c_stride = kKeys});
 }
 
 /// panel[rows] (+)= scores[rows, keys] of_keys[keys]
 void WeightedSums(const AttentionShape& shape, std::int64_t rows, std::int64_t keys,
                   const float* scores, const float* of_keys, float* panel, bool accumulate) {
   const std::int64_t width = PanelSize(shape.head_size);
-  SmallProduct({.rows = rows,
-                .columns = width,
-                .inner = keys,
-                .a = scores,
-                .a_row = kKeys,
-                .b = of_keys,
-                .b_stride = width,
-                .c = panel,
-                .c_stride = width,
-                .accumulate = accumulate});
+  Product({.rows = rows,
+           .columns = width,
+           .inner = keys,
+           .a = scores,
+           .a_row = kKeys,
+           .b = of_keys,
+           .b_stride = width,
+           .c = panel,
+           .c_stride = width,
+           .accumulate = accumulate});
 }
 
 /// panel[keys] += scores[rows, keys]^T of_rows[rows]
 void AddTransposedSums(const AttentionShape& shape, std::int64_t rows, std::int64_t keys,
                        const float* scores, const float* of_rows, float* panel) {
   const std::int64_t width = PanelSize(shape.head_size);
-  SmallProduct({.rows = keys,
-                .columns = width,
-                .inner = rows,
-                .a = scores,
-                .a_row = 1,
-                .a_inner = kKeys,
-                .b = of_rows,
-                .b_stride = width,
-                .c = panel,
-                .c_stride = width,
-                .accumulate = true});
+  Product({.rows = keys,
+           .columns = width,
+           .inner = rows,
+           .a = scores,
+           .a_row = 1,
+           .a_inner = kKeys,
+           .b = of_rows,
+           .b_stride = width,
+           .c = panel,
+           .c_stride = width,
+           .accumulate = true});
 }
 
 struct ForwardScratch {

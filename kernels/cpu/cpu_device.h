@@ -1,4 +1,4 @@
-// The processor as a device: products by oneDNN, the rest in vectors by Highway.
+// The processor as a device, in vectors by Highway.
 #pragma once
 
 #include <vector>

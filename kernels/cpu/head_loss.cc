@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/panel.h"
-#include "kernels/cpu/sgemm.h"
+#include "kernels/cpu/panels.h"
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tile_end.h"
@@ -18,13 +17,9 @@ namespace adaptive_train::kernels::cpu {
 namespace {
 
 // A tile of logits is contiguous: the distance between rows of all logits would often be a power of
-// two, which caches take badly. 384 is a multiple of oneDNN's kernels' widths.
-constexpr std::int64_t kVocabTile = 384;
-constexpr std::int64_t kInputRows = 128;  // of a tile of d_input
-constexpr std::int64_t kInputColumns = 192;
+// two, which caches take badly.
+constexpr std::int64_t kVocabTile = kPanelRows;
 constexpr std::int64_t kRowsPerPiece = 16;
-
-std::int64_t Pieces(std::int64_t count, std::int64_t piece) { return (count + piece - 1) / piece; }
 
 /// Up to kHeadLossRows rows that have a target, and everything that is computed of them. Arrays of
 /// [tiles, rows] hold a value for each tile of the vocabulary and row.
@@ -33,8 +28,8 @@ class Chunk {
  public:
   /// How many floats of scratch memory a chunk takes, threads' own parts included.
   static std::int64_t Size(const HeadLossArguments<T>& x, std::int64_t rows, int threads) {
-    return rows * (2 * x.columns + Pieces(x.vocab, kVocabTile) * kVocabTile) +
-           threads * SizePerThread(x);
+    return 2 * rows * x.columns + InputPanelsSize(x, rows) +
+           rows * Pieces(x.vocab, kVocabTile) * kVocabTile + threads * SizePerThread(x);
   }
 
   Chunk(const HeadLossArguments<T>& x, const std::int64_t* rows_with_target, std::int64_t rows,
@@ -46,7 +41,8 @@ class Chunk {
         pool_(pool),
         input_(scratch),
         d_input_(input_ + rows * x.columns),
-        logits_(d_input_ + rows * x.columns),
+        input_panels_(d_input_ + rows * x.columns),
+        logits_(input_panels_ + InputPanelsSize(x, rows)),
         of_threads_(logits_ + rows * tiles_ * kVocabTile),
         softmax_(static_cast<std::size_t>(tiles_ * rows)),
         factors_(softmax_.size()),
@@ -64,11 +60,15 @@ class Chunk {
     });
     ForRows([&](std::int64_t row) { ComputeLoss(row); });
     if (x_.d_input == nullptr) return;
+    pool_.For(Pieces(x_.columns, kPanelColumns), [&](std::int64_t panel, int) {
+      const std::int64_t column = panel * kPanelColumns;
+      SecondOperand<float>{input_, rows_, x_.columns}.Pack(
+          0, rows_, column, std::min(kPanelColumns, x_.columns - column),
+          input_panels_ + rows_ * column);
+    });
     pool_.For(tiles_, [&](std::int64_t tile, int) { AddWeightGradient(tile); });
-    const std::int64_t across = Pieces(x_.columns, kInputColumns);
-    pool_.For(Pieces(rows_, kInputRows) * across, [&](std::int64_t index, int thread) {
-      ComputeInputGradient(index / across * kInputRows, index % across * kInputColumns,
-                           of_threads_ + thread * SizePerThread(x_));
+    ForStrips(pool_, rows_, x_.columns, [&](const Strip& strip, int thread) {
+      ComputeInputGradient(strip, of_threads_ + thread * SizePerThread(x_));
     });
     ForRows([&](std::int64_t row) {
       Narrow<T>({.rows = 1,
@@ -79,9 +79,12 @@ class Chunk {
   }
 
  private:
-  /// A transposed tile of weights and its bias, or the piece of weights of a tile of d_input.
+  /// A tile of weights as panels and its bias, or a strip's panels of weights.
   static std::int64_t SizePerThread(const HeadLossArguments<T>& x) {
-    return kVocabTile * (std::max(x.columns, kInputColumns) + 1);
+    return kVocabTile * (std::max(x.columns, kStripColumns) + 1);
+  }
+  static std::int64_t InputPanelsSize(const HeadLossArguments<T>& x, std::int64_t rows) {
+    return rows * Pieces(x.columns, kPanelColumns) * kPanelColumns;
   }
 
   std::size_t At(std::int64_t tile, std::int64_t row) const {
@@ -113,14 +116,16 @@ class Chunk {
   void ComputeLogits(std::int64_t tile, float* scratch) {
     const std::int64_t first = tile * kVocabTile, width = Width(tile);
     float *weight = scratch, *bias = scratch + kVocabTile * x_.columns, *logits = Logits(tile);
-    WidenTransposed<T>({.rows = width,
-                        .columns = x_.columns,
-                        .matrix = x_.weight + first * x_.columns,
-                        .matrix_stride = x_.columns,
-                        .panel = weight,
-                        .panel_stride = kVocabTile});
-    Sgemm(rows_, width, x_.columns, 1, {input_, x_.columns}, {weight, kVocabTile}, 0, logits,
-          kVocabTile);
+    SecondOperand<T>{x_.weight, x_.columns, x_.vocab, true}.Pack(0, x_.columns, first, width,
+                                                                 weight);
+    MultiplyPanels({.rows = rows_,
+                    .columns = width,
+                    .inner = x_.columns,
+                    .a = input_,
+                    .a_row = x_.columns,
+                    .b = weight,
+                    .c = logits,
+                    .c_stride = kVocabTile});
     if (x_.bias != nullptr) {
       Widen<T>({.rows = 1, .columns = width, .matrix = x_.bias + first, .panel = bias});
       FinishTile<float>({.rows = rows_,
@@ -169,33 +174,31 @@ class Chunk {
       for (std::int64_t i = 0; i < width; i += kColumnsPerPiece)
         AddColumns(sums, i, std::min(width, i + kColumnsPerPiece));
     }
-    Sgemm(width, x_.columns, rows_, 1, {d_logits, kVocabTile, true}, {input_, x_.columns}, 1,
-          x_.d_weight + first * x_.columns, x_.columns);
+    MultiplyPanels({.rows = width,
+                    .columns = x_.columns,
+                    .inner = rows_,
+                    .a = d_logits,
+                    .a_row = 1,
+                    .a_inner = kVocabTile,
+                    .b = input_panels_,
+                    .c = x_.d_weight + first * x_.columns,
+                    .c_stride = x_.columns,
+                    .accumulate = true});
   }
 
-  void ComputeInputGradient(std::int64_t row, std::int64_t column, float* scratch) {
-    const std::int64_t rows = std::min(kInputRows, rows_ - row),
-                       columns = std::min(kInputColumns, x_.columns - column);
-    float* d_input = d_input_ + row * x_.columns + column;
+  void ComputeInputGradient(const Strip& strip, float* panels) {
+    const SecondOperand<T> weight{x_.weight, x_.vocab, x_.columns};
     for (std::int64_t tile = 0; tile < tiles_; ++tile) {
-      const T* matrix = x_.weight + tile * kVocabTile * x_.columns + column;
-      Sgemm(rows, columns, Width(tile), 1, {Logits(tile) + row * kVocabTile, kVocabTile},
-            WeightInFloat(matrix, Width(tile), columns, scratch), tile == 0 ? 0.0F : 1.0F, d_input,
-            x_.columns);
-    }
-  }
-
-  Operand WeightInFloat(const T* matrix, std::int64_t rows, std::int64_t columns, float* scratch) {
-    if constexpr (std::is_same_v<T, float>) {
-      return {matrix, x_.columns};
-    } else {
-      Widen<T>({.rows = rows,
-                .columns = columns,
-                .matrix = matrix,
-                .matrix_stride = x_.columns,
-                .panel = scratch,
-                .panel_stride = kInputColumns});
-      return {scratch, kInputColumns};
+      weight.Pack(tile * kVocabTile, Width(tile), strip.column, strip.columns, panels);
+      MultiplyPanels({.rows = strip.rows,
+                      .columns = strip.columns,
+                      .inner = Width(tile),
+                      .a = Logits(tile) + strip.row * kVocabTile,
+                      .a_row = kVocabTile,
+                      .b = panels,
+                      .c = d_input_ + strip.row * x_.columns + strip.column,
+                      .c_stride = x_.columns,
+                      .accumulate = tile > 0});
     }
   }
 
@@ -203,7 +206,7 @@ class Chunk {
   const std::int64_t* rows_with_target_;
   const std::int64_t rows_, tiles_;
   ThreadPool& pool_;
-  float *const input_, *const d_input_, *const logits_, *const of_threads_;
+  float *const input_, *const d_input_, *const input_panels_, *const logits_, *const of_threads_;
   std::vector<RunningSoftmax> softmax_;  // [tiles, rows]
   std::vector<float> factors_;           // [tiles, rows]
   std::vector<float> target_logits_;     // [rows]

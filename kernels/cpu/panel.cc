@@ -42,7 +42,7 @@ void NarrowRows(const NarrowArguments<T>& x, std::int64_t begin, std::int64_t en
 }
 
 constexpr std::int64_t kSquare = 4;
-constexpr std::int64_t kTransposedColumns = 16;  // of one run down the rows: a cache line of floats
+constexpr std::int64_t kTransposedColumns = 16;  // at a time: a cache line of floats
 
 #if HWY_TARGET != HWY_SCALAR
 /// A square of `from` into one of `to`.
@@ -90,16 +90,16 @@ void TransposeFloats(std::int64_t rows, std::int64_t columns, const float* from,
   }
 }
 
-/// Sixteen columns at a time, down all rows, so that what is written stays in the nearest cache.
-/// 16-bit numbers go by way of a few widened rows.
+/// Sixteen rows at a time, along all columns, so that what is read is read in one go: the panel is
+/// in a near cache, the matrix is not. 16-bit numbers go by way of a few widened rows.
 template <class T>
 void TransposeRows(const WidenArguments<T>& x, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kRows = 16;
   float widened[kRows * kTransposedColumns];
-  for (std::int64_t column = 0; column < x.columns; column += kTransposedColumns) {
-    const std::int64_t columns = std::min(kTransposedColumns, x.columns - column);
-    for (std::int64_t row = begin; row < end; row += kRows) {
-      const std::int64_t rows = std::min(kRows, end - row);
+  for (std::int64_t row = begin; row < end; row += kRows) {
+    const std::int64_t rows = std::min(kRows, end - row);
+    for (std::int64_t column = 0; column < x.columns; column += kTransposedColumns) {
+      const std::int64_t columns = std::min(kTransposedColumns, x.columns - column);
       const T* from = x.matrix + row * x.matrix_stride + column;
       float* to = x.panel + column * x.panel_stride + row;
       if constexpr (std::is_same_v<T, float>) {

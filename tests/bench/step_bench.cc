@@ -12,6 +12,8 @@
 // A step is: clear gradients, forward, backward, norm, AdamW. Prints a table, and a line of JSON for
 // scripts.
 #include <fmt/format.h>
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -22,7 +24,6 @@
 
 #include "core/counter_random.h"
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/sgemm.h"
 #include "runtime/model/transformer_stage.h"
 #include "runtime/train/adamw_groups.h"
 
@@ -81,9 +82,9 @@ double ProductSeconds(const Product& p) {
   const std::vector<float> a(size(p.rows, p.inner), 0.5F), b(size(p.inner, p.columns), 0.25F);
   std::vector<float> c(size(p.rows, p.columns));
   return Best(8, [&] {
-    kernels::cpu::Sgemm(
-        p.rows, p.columns, p.inner, 1, {a.data(), p.transpose_a ? p.rows : p.inner, p.transpose_a},
-        {b.data(), p.transpose_b ? p.inner : p.columns, p.transpose_b}, 0, c.data(), p.columns);
+    dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.rows, p.columns, p.inner, 1,
+               a.data(), p.transpose_a ? p.rows : p.inner, b.data(),
+               p.transpose_b ? p.inner : p.columns, 0, c.data(), p.columns);
   });
 }
 
@@ -164,6 +165,7 @@ std::vector<double> TimeSteps(const ModelDims& dims, std::int64_t batch, int thr
 }
 
 int Main(int argc, char** argv) {
+  omp_set_num_threads(1);  // of oneDNN
   std::int64_t numbers[] = {6, 6, 384, 256, 8192, 4, 1, 20};
   for (int i = 1; i < argc && i <= 8; ++i) numbers[i - 1] = std::atoll(argv[i]);
   const ModelDims dims{.layers = numbers[0],

@@ -101,6 +101,19 @@ TEST(Matmul, WithAGeluAgreesWithTheReference) {
   });
 }
 
+// Nodes with different processors train one model.
+TEST(Matmul, ProcessorsWithFusedProductsAgreeBitForBit) {
+  const MatmulCase a_case{.rows = 200, .columns = 451, .inner = 900};
+  const Arrays inputs = RoundedTo<float>(a_case.Inputs());
+  std::vector<Array> products;
+  OnEveryInstructionSet([&](const std::string& name) {
+    if (!name.starts_with("AVX") && !name.starts_with("NEON")) return;  // these fuse
+    cpu::CpuDevice<float> device(1);
+    products.push_back(a_case.Run(device, inputs)[0].values);
+    EXPECT_EQ(products.front(), products.back()) << name;
+  });
+}
+
 // What recomputation relies on.
 TEST(Matmul, WithAGeluActivatesWhatItStores) {
   cpu::CpuDevice<BFloat16> device(1);

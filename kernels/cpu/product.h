@@ -1,4 +1,4 @@
-// Products of panels that fit the cache, without packing: attention's inner products.
+// Matrix products of what lies in the caches.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,10 @@ inline constexpr std::int64_t PanelSize(std::int64_t count) {
 
 /// c[rows, columns] = a[rows, inner] b[inner, columns], added to c with `accumulate`. a's element
 /// (i, k) lies at a[i * a_row + k * a_inner], so a may be a transposed matrix; b and c are
-/// row-major, and columns is a multiple of kPanelMultiple.
-struct SmallProductArguments {
+/// row-major. b is read, for nothing, up to PanelSize(columns) in each row; c is not touched past
+/// its columns. What is not in the first-level cache should be in the second: pieces of some
+/// hundred rows and columns, with the rows of b or of a transposed a side by side.
+struct ProductArguments {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t inner = 0;
@@ -29,6 +31,11 @@ struct SmallProductArguments {
   bool accumulate = false;
 };
 
-void SmallProduct(const SmallProductArguments& x);
+/// Each sum is made in ascending order of k, fused where the processor can: processors that can
+/// agree bit for bit, however a product is cut into pieces.
+void Product(const ProductArguments& x);
+
+/// The instructions that Product uses here: "AVX-512", "AVX2", ...
+const char* ProductInstructions();
 
 }  // namespace adaptive_train::kernels::cpu

@@ -1,0 +1,144 @@
+// A block of sums in registers, six rows by four vectors where there are registers for it, over a
+// piece of b that stays in the first-level cache (Goto and van de Geijn, 2008).
+#include "kernels/cpu/product.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/product.cc"
+#include <hwy/foreach_target.h>
+
+#include "kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace adaptive_train::kernels::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr int kBlockRows = 6;
+// Lower targets have more. The sums stand in an array, so vectors must have a size that the
+// compiler knows.
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM_A64
+constexpr int kBlockVectors = 4;  // 24 sums, 4 of b and one of a: 32 registers
+#else
+constexpr int kBlockVectors = 2;  // 12 sums, 2 of b and one of a: 16 registers
+#endif
+/// Rows of b at a time: with four vectors of AVX-512 they take 32 KiB.
+constexpr std::int64_t kInnerAtATime = 128;
+
+/// kVectors vectors of c, or where part is First, one that is not whole.
+template <int kRows, int kVectors, class Part>
+void Block(const ProductArguments& x, std::int64_t row, std::int64_t column, Part part) {
+  const auto lanes = static_cast<std::int64_t>(Lanes());
+  const float* a = x.a + row * x.a_row;
+  const float* b = x.b + column;
+  float* c = x.c + row * x.c_stride + column;
+  Floats sums[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v)
+      sums[i][v] = x.accumulate ? Load(c + i * x.c_stride + v * lanes, part) : Zero();
+  }
+  for (std::int64_t k = 0; k < x.inner; ++k) {
+    Floats of_b[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) of_b[v] = Load(b + k * x.b_stride + v * lanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      const Floats of_a = Set(a[i * x.a_row + k * x.a_inner]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sums[i][v] = hn::MulAdd(of_a, of_b[v], sums[i][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) Store(sums[i][v], c + i * x.c_stride + v * lanes, part);
+  }
+}
+
+/// The rows that are left below whole blocks.
+template <int kRows, int kVectors, class Part>
+void LastRows(const ProductArguments& x, std::int64_t row, std::int64_t column, Part part) {
+  if constexpr (kRows > 0) {
+    if (x.rows - row == kRows) return Block<kRows, kVectors>(x, row, column, part);
+    LastRows<kRows - 1, kVectors>(x, row, column, part);
+  }
+}
+
+template <int kVectors, class Part>
+void Column(const ProductArguments& x, std::int64_t column, Part part) {
+  std::int64_t row = 0;
+  for (; row + kBlockRows <= x.rows; row += kBlockRows)
+    Block<kBlockRows, kVectors>(x, row, column, part);
+  LastRows<kBlockRows - 1, kVectors>(x, row, column, part);
+}
+
+/// The vectors that are left beside whole blocks.
+template <int kVectors>
+void LastColumns(const ProductArguments& x, std::int64_t column) {
+  const auto lanes = static_cast<std::int64_t>(Lanes());
+  if constexpr (kVectors == 0) {
+    if (column < x.columns)
+      Column<1>(x, column, First{static_cast<std::size_t>(x.columns - column)});
+  } else {
+    if (column + kVectors * lanes <= x.columns) {
+      Column<kVectors>(x, column, Whole());
+      column += kVectors * lanes;
+    }
+    LastColumns<kVectors - 1>(x, column);
+  }
+}
+
+void MultiplyPiece(const ProductArguments& x) {
+  const auto lanes = static_cast<std::int64_t>(Lanes());
+  std::int64_t column = 0;
+  for (; column + kBlockVectors * lanes <= x.columns; column += kBlockVectors * lanes)
+    Column<kBlockVectors>(x, column, Whole());
+  LastColumns<kBlockVectors - 1>(x, column);
+}
+
+void Multiply(const ProductArguments& x) {
+  ProductArguments piece = x;
+  std::int64_t k = 0;
+  do {
+    piece.inner = std::min(kInnerAtATime, x.inner - k);
+    piece.a = x.a + k * x.a_inner;
+    piece.b = x.b + k * x.b_stride;
+    MultiplyPiece(piece);
+    piece.accumulate = true;
+    k += kInnerAtATime;
+  } while (k < x.inner);
+}
+
+const char* Instructions() {
+  switch (HWY_TARGET) {
+    case HWY_AVX3:
+      return "AVX-512";
+    case HWY_AVX2:
+      return "AVX2";
+    case HWY_SSE4:
+      return "SSE4";
+    default:
+      return hwy::TargetName(HWY_TARGET);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace adaptive_train::kernels::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace adaptive_train::kernels::cpu {
+namespace {
+HWY_EXPORT(Multiply);
+HWY_EXPORT(Instructions);
+}  // namespace
+
+void Product(const ProductArguments& x) { HWY_DYNAMIC_DISPATCH(Multiply)(x); }
+const char* ProductInstructions() { return HWY_DYNAMIC_DISPATCH(Instructions)(); }
+
+}  // namespace adaptive_train::kernels::cpu
+#endif
