@@ -153,11 +153,7 @@ Result<void> CheckStages(const Plan& plan) {
 Result<void> CheckNodes(const Plan& plan) {
   for (int s = 0; s < plan.Pipeline(); ++s) {
     if (!plan.stages[static_cast<std::size_t>(s)].all_reduce.node_first) continue;
-    const auto nodes = RanksByNode(plan, s);
-    const bool even = std::all_of(nodes.begin(), nodes.end(), [&](const std::vector<int>& ranks) {
-      return ranks.size() == nodes.front().size();
-    });
-    if (nodes.size() < 2 || !even)
+    if (EvenRanksByNode(plan, s).empty())
       return Inconsistent(
           fmt::format("stage entry {}: sums cannot begin inside nodes of unequally many ranks", s));
   }
@@ -205,6 +201,15 @@ std::vector<std::vector<int>> RanksByNode(const Plan& plan, int stage) {
     if (is_new) nodes.emplace_back();
     nodes[at->second].push_back(rank.rank);
   }
+  return nodes;
+}
+
+std::vector<std::vector<int>> EvenRanksByNode(const Plan& plan, int stage) {
+  auto nodes = RanksByNode(plan, stage);
+  const bool even = std::all_of(nodes.begin(), nodes.end(), [&](const std::vector<int>& ranks) {
+    return ranks.size() == nodes.front().size();
+  });
+  if (nodes.size() < 2 || !even) nodes.clear();
   return nodes;
 }
 

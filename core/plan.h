@@ -91,6 +91,9 @@ Result<Plan> PlanFromJson(std::string_view text);
 /// The ranks of a stage's first tensor ranks, by the nodes they are on; nodes in the order of their
 /// first rank.
 std::vector<std::vector<int>> RanksByNode(const Plan& plan, int stage);
+/// The same where sums can begin inside nodes: there are two or more and each has as many ranks.
+/// Otherwise empty.
+std::vector<std::vector<int>> EvenRanksByNode(const Plan& plan, int stage);
 
 /// What of a plan this version's runtime cannot run, as one line; empty if it can.
 std::string NotRunnable(const Plan& plan);

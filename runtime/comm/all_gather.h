@@ -1,93 +1,74 @@
-// The all-gather of chunks that lie in one array, as an operation on the communicator's thread.
+// The all-gather of chunks, straight from their owners or by way of one rank of each node.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/comm/ucx_thread.h"
+#include "runtime/comm/direct_collective.h"
 
 namespace adaptive_train {
 
-/// Every rank's array becomes the same: chunk r as rank r has it. Each chunk goes straight from its
-/// owner to all, and is received in its place: (P-1) of the own chunk sent, as on a ring, in one
-/// phase instead of P-1.
-class AllGather final : public Operation, public std::enable_shared_from_this<AllGather> {
+/// Every member's chunks become the same: chunk r as member r has it. Each chunk goes straight from
+/// its owner to all and is received in its place: (P-1) of the own chunk sent, as on a ring, in one
+/// phase instead of P-1. With nodes, N of m ranks, it goes to the owner's own node and to the rank
+/// of the same place on each other one, which passes it on there as soon as it has come: a node
+/// sends n (N-1)/N to others instead of m times that.
+class AllGather final : public DirectCollective {
  public:
-  /// `chunks`, [ranks], may be of different lengths, or empty; they belong to the operation until
-  /// it is over.
-  AllGather(std::string name, const CollectiveLane& lane, std::vector<std::span<std::byte>> chunks)
-      : Operation(std::move(name)), lane_(lane), chunks_(std::move(chunks)) {
-    assert(chunks_.size() == static_cast<std::size_t>(lane_.size));
-  }
-
-  void Start() override {
-    pending_ = 1;  // this call itself
-    const auto own = static_cast<std::size_t>(lane_.rank);
-    for (std::size_t i = 1; i < chunks_.size(); ++i) Receive((own + i) % chunks_.size());
-    for (std::size_t i = 1; i < chunks_.size(); ++i) Send((own + i) % chunks_.size(), chunks_[own]);
-    OnPart(-1, "");
-  }
-
-  void Cancel(const std::string& cause) override {
-    if (Done()) return;
-    Note(-1, cause);
-    CancelParts();
+  /// `chunks`, [members], may be of different lengths, or empty; they belong to the operation until
+  /// it is over. `nodes`: the members of each, equally many, or empty.
+  AllGather(std::string name, const CollectiveLane& lane, std::vector<std::span<std::byte>> chunks,
+            const std::vector<std::vector<int>>& nodes = {})
+      : DirectCollective(std::move(name), lane), chunks_(std::move(chunks)) {
+    assert(chunks_.size() == Size());
+    if (nodes.empty()) return;
+    sources_.resize(Size());
+    const int own = lane.rank;
+    const auto& inside = *std::ranges::find_if(
+        nodes, [&](const auto& members) { return std::ranges::count(members, own) > 0; });
+    const auto place = static_cast<std::size_t>(std::ranges::find(inside, own) - inside.begin());
+    for (const auto& members : nodes) {
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        const auto member = static_cast<std::size_t>(members[i]);
+        sources_[member] = static_cast<std::size_t>(&members == &inside ? members[i] : inside[i]);
+        if (&members != &inside && i == place) {
+          sources_[member] = member;
+          elsewhere_.push_back(member);
+        }
+      }
+    }
+    for (const int member : inside)
+      if (member != own) beside_.push_back(static_cast<std::size_t>(member));
   }
 
  private:
-  std::uint64_t TagOf(std::size_t source) const { return lane_.tag + source; }
-
-  void Receive(std::size_t peer) {
-    if (chunks_[peer].empty()) return;
-    ++pending_;
-    const int rank = static_cast<int>(peer);
-    parts_.push_back(
-        lane_.thread->Receive(rank, TagOf(peer), chunks_[peer].data(), chunks_[peer].size(),
-                              [self = shared_from_this(), rank](const std::string& cause) {
-                                self->OnPart(rank, cause);
-                              }));
-  }
-
-  void Send(std::size_t peer, std::span<const std::byte> chunk) {
-    if (chunk.empty()) return;
-    ++pending_;
-    *lane_.sent += static_cast<std::int64_t>(chunk.size());
-    const int rank = static_cast<int>(peer);
-    parts_.push_back(lane_.thread->Send(
-        rank, TagOf(static_cast<std::size_t>(lane_.rank)), chunk.data(), chunk.size(),
-        [self = shared_from_this(), rank](const std::string& cause) {
-          self->OnPart(rank, cause);
-        }));
-  }
-
-  void OnPart(int peer, const std::string& cause) {
-    if (!cause.empty() && !failure_) {
-      Note(peer, cause);
-      CancelParts();
+  void Begin() override {
+    for (std::size_t i = 1; i < Size(); ++i) {
+      const std::size_t owner = (Own() + i) % Size();
+      Receive(sources_.empty() ? owner : sources_[owner], owner, chunks_[owner]);
     }
-    if (--pending_ == 0) Complete(failure_);
+    if (sources_.empty()) {
+      for (std::size_t i = 1; i < Size(); ++i) Send((Own() + i) % Size(), Own(), chunks_[Own()]);
+      return;
+    }
+    for (const std::size_t member : elsewhere_) Send(member, Own(), chunks_[Own()]);
+    for (const std::size_t member : beside_) Send(member, Own(), chunks_[Own()]);
   }
 
-  void Note(int peer, const std::string& cause) {
-    if (!failure_) failure_ = CommError{Name(), peer, cause};
+  void Received(std::size_t owner) override {
+    if (std::ranges::count(elsewhere_, owner) == 0) return;
+    for (const std::size_t member : beside_) Send(member, owner, chunks_[owner]);
   }
 
-  void CancelParts() {
-    for (const auto& part : parts_) lane_.thread->Cancel(part);
-  }
-
-  const CollectiveLane lane_;
   const std::vector<std::span<std::byte>> chunks_;
-  std::vector<std::shared_ptr<Part>> parts_;
-  std::size_t pending_ = 0;
-  std::optional<CommError> failure_;
+  std::vector<std::size_t> sources_;    // [members], who sends their chunks to this one; or empty
+  std::vector<std::size_t> elsewhere_;  // the members of the same place on other nodes
+  std::vector<std::size_t> beside_;     // the others on this node
 };
 
 }  // namespace adaptive_train

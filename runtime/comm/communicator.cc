@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cassert>
 
 #include "runtime/comm/bitwise_all_reduce.h"
@@ -62,6 +63,16 @@ class Transfer final : public Operation, public std::enable_shared_from_this<Tra
 
 }  // namespace
 
+CollectiveLane CollectiveLane::Among(const std::vector<int>& ranks) const {
+  const auto own = std::ranges::find(ranks, RankOf(static_cast<std::size_t>(rank)));
+  assert(own != ranks.end());
+  CollectiveLane lane = *this;
+  lane.rank = static_cast<int>(own - ranks.begin());
+  lane.size = static_cast<int>(ranks.size());
+  lane.members = &ranks;
+  return lane;
+}
+
 Communicator::Communicator(int rank, int size)
     : rank_(rank),
       size_(size),
@@ -116,7 +127,12 @@ Request Communicator::Receive(int peer, Purpose purpose, std::span<std::byte> da
 CollectiveLane Communicator::NextLane(Purpose purpose) {
   const auto index = static_cast<std::size_t>(purpose);
   const std::uint64_t sequence = collectives_[index]++;
-  return {thread_.get(), rank_, size_, CollectiveTag(purpose, sequence), &sent_[index], sequence};
+  return {.thread = thread_.get(),
+          .rank = rank_,
+          .size = size_,
+          .tag = CollectiveTag(purpose, sequence),
+          .sent = &sent_[index],
+          .sequence = sequence};
 }
 
 double Communicator::ThreadCpuSeconds() const { return thread_->CpuSeconds(); }

@@ -37,11 +37,19 @@ struct AllReduceWays {
 /// One collective as an operation sees it: who takes part, and tags that no other one has.
 struct CollectiveLane {
   UcxThread* thread = nullptr;
-  int rank = 0;
+  int rank = 0;  // this rank's number among the members
   int size = 1;
   std::uint64_t tag = 0;                      // the low 16 bits are the operation's own
   std::atomic<std::int64_t>* sent = nullptr;  // payload bytes of the purpose, counted up
   std::uint64_t sequence = 0;                 // the purpose's collectives before this one
+  const std::vector<int>* members = nullptr;  // their ranks; nullptr: all, in order
+
+  int RankOf(std::size_t member) const {
+    return members == nullptr ? static_cast<int>(member) : (*members)[member];
+  }
+  /// The same lane among some ranks only, this one among them. Lanes among disjoint ranks do not
+  /// disturb each other. `ranks` must outlive the operation.
+  CollectiveLane Among(const std::vector<int>& ranks) const;
 };
 
 /// One rank's end. Every operation returns at once with a Request; buffers are the caller's again

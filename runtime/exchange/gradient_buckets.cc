@@ -39,11 +39,9 @@ std::vector<GradientPiece> PiecesIn(const std::vector<GradientPiece>& runs, std:
   return pieces;
 }
 
-std::size_t ChunkEdge(std::size_t elements, int rank, int ranks) {
-  if (rank == ranks) return elements;
-  const std::size_t edge =
-      elements * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks);
-  return edge / kChunkAlignment * kChunkAlignment;
+std::size_t ChunkEdge(std::size_t elements, std::size_t chunk, std::size_t chunks) {
+  if (chunk == chunks) return elements;
+  return elements * chunk / chunks / kChunkAlignment * kChunkAlignment;
 }
 
 }  // namespace
@@ -62,9 +60,10 @@ std::size_t GradientChunk::Words() const {
   return words;
 }
 
-std::vector<GradientBucket> CutBuckets(const ParameterLayout& layout, int ranks,
+std::vector<GradientBucket> CutBuckets(const ParameterLayout& layout,
+                                       const std::vector<int>& owners,
                                        std::size_t bucket_elements) {
-  assert(ranks > 0 && bucket_elements > 0);
+  assert(!owners.empty() && bucket_elements > 0);
   const std::vector<GradientPiece> runs = RunsOf(layout);
   const std::vector<LayerElements> layers = LayersOf(layout);
   std::vector<GradientBucket> buckets;
@@ -76,12 +75,12 @@ std::vector<GradientBucket> CutBuckets(const ParameterLayout& layout, int ranks,
       bucket.begin = elements.begin + elements.size() * part / parts;
       bucket.end = elements.begin + elements.size() * (part + 1) / parts;
       bucket.layer = static_cast<int>(layer);
-      for (int rank = 0; rank < ranks; ++rank) {
-        GradientChunk chunk;
-        chunk.begin = bucket.begin + ChunkEdge(bucket.size(), rank, ranks);
-        chunk.end = bucket.begin + ChunkEdge(bucket.size(), rank + 1, ranks);
+      bucket.chunks.resize(owners.size());
+      for (std::size_t place = 0; place < owners.size(); ++place) {
+        GradientChunk& chunk = bucket.chunks[static_cast<std::size_t>(owners[place])];
+        chunk.begin = bucket.begin + ChunkEdge(bucket.size(), place, owners.size());
+        chunk.end = bucket.begin + ChunkEdge(bucket.size(), place + 1, owners.size());
         chunk.pieces = PiecesIn(runs, chunk.begin, chunk.end);
-        bucket.chunks.push_back(std::move(chunk));
       }
       buckets.push_back(std::move(bucket));
     }

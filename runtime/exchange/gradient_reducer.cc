@@ -10,6 +10,9 @@
 #include <cmath>
 #include <utility>
 
+#include "runtime/comm/all_gather.h"
+#include "runtime/comm/reduce_scatter.h"
+
 namespace adaptive_train {
 namespace {
 
@@ -30,10 +33,13 @@ GradientReducer<T>::GradientReducer(Communicator& communicator, kernels::Device<
       gradients_(gradients),
       sharded_(options.sharded),
       release_(options.release),
-      buckets_(CutBuckets(layout, communicator.Size(), options.bucket_elements)),
+      groups_(RankGroups::Of(options.nodes, communicator.Rank(), communicator.Size())),
+      buckets_(CutBuckets(layout, groups_.all, options.bucket_elements)),
       residuals_(device, options.feedback ? gradients.size() : 0),
       selection_(device, gradients, residuals_.span()),
       holds_(buckets_.size(), false),
+      others_restored_(buckets_.size(), false),
+      owner_lanes_(buckets_.size()),
       sketch_lanes_(buckets_.size()),
       final_from_(gradients.size()) {
   assert(sharded_ || !release_);
@@ -50,6 +56,11 @@ void GradientReducer<T>::Add(std::size_t begin, [[maybe_unused]] std::size_t end
   assert(end == final_from_ && begin <= end);
   final_from_ = begin;
   while (next_ < buckets_.size() && buckets_[next_].begin >= final_from_) Start(next_++);
+  for (std::size_t i = over_; i < exchanges_.size(); ++i) {
+    while (exchanges_[i].stage != exchanges_[i].last && exchanges_[i].request.Test() &&
+           Continue(exchanges_[i], std::chrono::steady_clock::now())) {
+    }
+  }
 }
 
 template <class T>
@@ -61,17 +72,12 @@ void GradientReducer<T>::AddNothing() {
 
 template <class T>
 void GradientReducer<T>::Start(std::size_t bucket) {
-  added_ += static_cast<std::int64_t>(buckets_[bucket].size());
   const auto density = policy_.DensityOf(buckets_[bucket].layer);
   if (communicator_.Size() == 1 || (!density && !sharded_)) return StartRing(bucket);
   assert(!density || residuals_.size() == gradients_.size());
-  const double from = ThreadCpuSecondsNow();
-  if (density && policy_.sketch) {
-    StartSketch(bucket, *density);
-  } else {
-    StartOwners(bucket, density);
-  }
-  figures_.select_cpu_s += ThreadCpuSecondsNow() - from;
+  if (NodeFirst()) return StartInside(bucket, density);
+  Exchange& exchange = exchanges_.emplace_back(Exchange{.bucket = bucket});
+  StartBetween(exchange, communicator_.NextLane(Purpose::kGradient), density);
 }
 
 /// What steps before kept back goes with it.
@@ -84,18 +90,117 @@ void GradientReducer<T>::StartRing(std::size_t bucket) {
     for (std::size_t i = 0; i < size; ++i) gradients[i] += residuals[i];
   }
   selected_ += static_cast<std::int64_t>(size);
-  exchanges_.push_back(
-      {bucket, communicator_.AllReduce(Purpose::kGradient, gradients), true, nullptr, nullptr});
+  added_ += static_cast<std::int64_t>(size);
+  exchanges_.push_back({.bucket = bucket,
+                        .request = communicator_.AllReduce(Purpose::kGradient, gradients),
+                        .whole = true});
+}
+
+/// What some owners have of a bucket, whose chunks lie together.
+template <class T>
+std::span<float> GradientReducer<T>::Together(const GradientBucket& bucket,
+                                              const std::vector<int>& owners) const {
+  const std::size_t begin = bucket.chunks[static_cast<std::size_t>(owners.front())].begin;
+  const std::size_t end = bucket.chunks[static_cast<std::size_t>(owners.back())].end;
+  return gradients_.subspan(begin, end - begin);
+}
+
+/// [places], what the ranks of each place have.
+template <class T>
+std::vector<std::span<float>> GradientReducer<T>::Parts(const GradientBucket& bucket) const {
+  std::vector<std::span<float>> parts;
+  for (const std::vector<int>& owners : groups_.places) parts.push_back(Together(bucket, owners));
+  return parts;
+}
+
+/// Where this rank selects nothing, a checkpoint that was written by other nodes may have given it
+/// residuals: the ranks that do select there get them.
+template <class T>
+void GradientReducer<T>::AddOthersResiduals(std::size_t bucket) {
+  const std::span<const float> own = Together(buckets_[bucket], groups_.between);
+  const auto own_begin = static_cast<std::size_t>(own.data() - gradients_.data());
+  const auto add = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      gradients_[i] += std::exchange(residuals_.data()[i], 0.0f);
+  };
+  add(buckets_[bucket].begin, own_begin);
+  add(own_begin + own.size(), buckets_[bucket].end);
+  others_restored_[bucket] = false;
+}
+
+/// Takes the lanes of all stages at once: all ranks take them in the order of the buckets.
+template <class T>
+void GradientReducer<T>::StartInside(std::size_t bucket, std::optional<double> density) {
+  if (others_restored_[bucket]) AddOthersResiduals(bucket);
+  const CollectiveLane inside = communicator_.NextLane(Purpose::kGradient);
+  Exchange& exchange = exchanges_.emplace_back(Exchange{.bucket = bucket});
+  exchange.stage = Stage::kInside;
+  exchange.last = sharded_ ? Stage::kBetween : Stage::kOut;
+  exchange.density = density;
+  exchange.between = communicator_.NextLane(Purpose::kGradient);
+  exchange.out = communicator_.NextLane(Purpose::kGradient);
+  exchange.request = communicator_.Launch(std::make_shared<ReduceScatter>(
+      NameOf(inside, bucket), inside.Among(groups_.inside), Parts(buckets_[bucket])));
 }
 
 template <class T>
-void GradientReducer<T>::StartOwners(std::size_t bucket, std::optional<double> density) {
+void GradientReducer<T>::StartOut(Exchange& exchange) {
+  std::vector<std::span<std::byte>> parts;
+  for (const std::span<float> part : Parts(buckets_[exchange.bucket]))
+    parts.push_back(std::as_writable_bytes(part));
+  exchange.request = communicator_.Launch(std::make_shared<AllGather>(
+      NameOf(exchange.out, exchange.bucket), exchange.out.Among(groups_.inside), std::move(parts)));
+}
+
+/// Waits for the exchange's stage and starts the next one; false if there is none, or it failed.
+template <class T>
+bool GradientReducer<T>::Continue(Exchange& exchange, Deadline deadline) {
+  if (exchange.failure) return false;
+  if (const auto done = exchange.request.Wait(deadline); !done) {
+    exchange.failure = done.error();
+    return false;
+  }
+  if (exchange.stage == exchange.last) return false;
+  const GradientBucket& bucket = buckets_[exchange.bucket];
+  if (exchange.stage == Stage::kBetween) {
+    exchange.stage = Stage::kOut;
+    StartOut(exchange);
+    return true;
+  }
+  exchange.stage = Stage::kBetween;
+  if (release_) {
+    const std::span<const float> part = Together(bucket, groups_.between);
+    const auto begin = static_cast<std::size_t>(part.data() - gradients_.data());
+    ReleaseAround(bucket, begin, begin + part.size());
+  }
+  StartBetween(exchange, exchange.between, exchange.density);
+  return true;
+}
+
+template <class T>
+void GradientReducer<T>::StartBetween(Exchange& exchange, const CollectiveLane& lane,
+                                      std::optional<double> density) {
+  const double from = ThreadCpuSecondsNow();
+  added_ += static_cast<std::int64_t>(Together(buckets_[exchange.bucket], Owners()).size());
+  if (density && policy_.sketch) {
+    StartSketch(exchange, lane.Among(Owners()), *density);
+  } else {
+    StartOwners(exchange, lane.Among(Owners()), density);
+  }
+  figures_.select_cpu_s += ThreadCpuSecondsNow() - from;
+}
+
+template <class T>
+void GradientReducer<T>::StartOwners(Exchange& exchange, const CollectiveLane& lane,
+                                     std::optional<double> density) {
+  const GradientBucket& bucket = buckets_[exchange.bucket];
   const auto format = density ? policy_.format : kernels::ValueFormat::kFloat32;
-  const CollectiveLane lane = communicator_.NextLane(Purpose::kGradient);
   OwnerExchangeOrder order;
   bool finite = true;
   order.chunks.bucket = static_cast<std::uint32_t>(lane.sequence);
-  for (const GradientChunk& chunk : buckets_[bucket].chunks) {
+  order.earlier_lane = std::exchange(owner_lanes_[exchange.bucket], lane.tag);
+  for (const int owner : Owners()) {
+    const GradientChunk& chunk = bucket.chunks[static_cast<std::size_t>(owner)];
     const SelectedChunk selected = Select(chunk, density.value_or(1), format);
     SparseMessageWriter writer(order.chunks.bucket, format);
     for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
@@ -112,25 +217,27 @@ void GradientReducer<T>::StartOwners(std::size_t bucket, std::optional<double> d
   order.gather = !sharded_;
   // A skipped step drops what is summed whole, as a ring would, but not what steps before kept
   // back.
-  order.keep = residuals_.size() > 0 && (density || holds_[bucket]);
-  order.result = gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].size());
-  if (release_) ReleaseOthers(buckets_[bucket]);  // the messages have it
-  auto owners = std::make_shared<OwnerExchange>(NameOf(lane, bucket), lane, std::move(order));
-  holds_[bucket] = owners->Order().keep || (!finite && residuals_.size() > 0);
-  Request request = communicator_.Launch(owners);
-  exchanges_.push_back({bucket, std::move(request), !density, std::move(owners), nullptr});
+  order.keep = residuals_.size() > 0 && (density || holds_[exchange.bucket]);
+  order.result = Together(bucket, Owners());
+  if (release_) ReleaseOthers(bucket);  // the messages have it
+  exchange.whole = !density;
+  exchange.owners =
+      std::make_shared<OwnerExchange>(NameOf(lane, exchange.bucket), lane, std::move(order));
+  holds_[exchange.bucket] = exchange.owners->Order().keep || (!finite && residuals_.size() > 0);
+  exchange.request = communicator_.Launch(exchange.owners);
 }
 
 template <class T>
-void GradientReducer<T>::StartSketch(std::size_t bucket, double density) {
-  const CollectiveLane lane = communicator_.NextLane(Purpose::kGradient);
+void GradientReducer<T>::StartSketch(Exchange& exchange, const CollectiveLane& lane,
+                                     double density) {
+  const GradientBucket& bucket = buckets_[exchange.bucket];
   SketchExchangeOrder order;
-  order.chunks.bucket = static_cast<std::uint32_t>(bucket);
+  order.chunks.bucket = static_cast<std::uint32_t>(exchange.bucket);
   order.step = static_cast<std::int64_t>(lane.sequence);
-  order.earlier_lane = sketch_lanes_[bucket];
-  sketch_lanes_[bucket] = lane.tag;
+  order.earlier_lane = std::exchange(sketch_lanes_[exchange.bucket], lane.tag);
   constexpr auto kFormat = kernels::ValueFormat::kFloat32;
-  for (const GradientChunk& chunk : buckets_[bucket].chunks) {
+  for (const int owner : Owners()) {
+    const GradientChunk& chunk = bucket.chunks[static_cast<std::size_t>(owner)];
     const SelectedChunk selected = Select(chunk, density, kFormat);
     for (const SelectedPiece& piece : selected.pieces) {
       order.bitmap.insert(order.bitmap.end(), piece.bitmap.begin(), piece.bitmap.end());
@@ -140,45 +247,53 @@ void GradientReducer<T>::StartSketch(std::size_t bucket, double density) {
     order.finite = order.finite && selected.finite;
     order.chunks.pieces.push_back(chunk.PieceLengths());
   }
-  order.result = gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].size());
-  auto sketch = std::make_shared<SketchExchange>(NameOf(lane, bucket), lane, std::move(order));
-  holds_[bucket] = true;
-  Request request = communicator_.Launch(sketch);
-  exchanges_.push_back({bucket, std::move(request), false, nullptr, std::move(sketch)});
+  order.result = Together(bucket, Owners());
+  exchange.sketch =
+      std::make_shared<SketchExchange>(NameOf(lane, exchange.bucket), lane, std::move(order));
+  holds_[exchange.bucket] = true;
+  exchange.request = communicator_.Launch(exchange.sketch);
 }
 
 template <class T>
 SelectedChunk GradientReducer<T>::Select(const GradientChunk& chunk, double density,
                                          kernels::ValueFormat format) {
-  SelectedChunk selected = nothing_ ? selection_.Nothing(chunk)
-                                    : selection_.Select(chunk, density, policy_.keep, format);
+  // Inside a node the others may have something.
+  SelectedChunk selected = nothing_ && !NodeFirst()
+                               ? selection_.Nothing(chunk)
+                               : selection_.Select(chunk, density, policy_.keep, format);
   selected_ += selected.count;
   return selected;
 }
 
 template <class T>
-void GradientReducer<T>::ReleaseOthers(const GradientBucket& bucket) {
-  const GradientChunk& own = OwnChunk(bucket);
-  const auto release = [&](std::size_t begin, std::size_t end) {
-    device_.Release(gradients_.data() + begin, (end - begin) * sizeof(float));
+void GradientReducer<T>::ReleaseAround(const GradientBucket& bucket, std::size_t begin,
+                                       std::size_t end) {
+  const auto release = [&](std::size_t from, std::size_t to) {
+    device_.Release(gradients_.data() + from, (to - from) * sizeof(float));
   };
-  release(bucket.begin, own.begin);
-  release(own.end, bucket.end);
+  release(bucket.begin, begin);
+  release(end, bucket.end);
 }
 
+/// Stage by stage, so that an exchange's next one goes on while others' are waited for.
 template <class T>
 tl::expected<void, CommError> GradientReducer<T>::Limit(std::size_t elements, Deadline deadline) {
-  std::size_t on_their_way = 0;
+  std::size_t on_their_way = 0, last = over_;
   for (std::size_t i = over_; i < exchanges_.size(); ++i)
     on_their_way += buckets_[exchanges_[i].bucket].size();
+  for (; last < exchanges_.size() && on_their_way > elements; ++last)
+    on_their_way -= buckets_[exchanges_[last].bucket].size();
   tl::expected<void, CommError> outcome;
-  for (; over_ < exchanges_.size() && (!outcome || on_their_way > elements); ++over_) {
-    Exchange& exchange = exchanges_[over_];
-    const GradientBucket& bucket = buckets_[exchange.bucket];
-    auto done = exchange.request.Wait(outcome ? deadline : std::chrono::steady_clock::now());
-    if (!done && outcome) outcome = done;
-    if (release_ && exchange.sketch) ReleaseOthers(bucket);  // all ranks get its sums
-    on_their_way -= bucket.size();
+  for (const Stage stage : {Stage::kInside, Stage::kBetween, Stage::kOut}) {
+    for (std::size_t i = over_; i < (outcome ? last : exchanges_.size()); ++i) {
+      Exchange& exchange = exchanges_[i];
+      if (exchange.stage > stage) continue;
+      Continue(exchange, outcome ? deadline : std::chrono::steady_clock::now());
+      if (exchange.failure && outcome) outcome = tl::unexpected(*exchange.failure);
+    }
+  }
+  for (; over_ < last; ++over_) {  // all ranks got a sketch's sums
+    if (release_ && exchanges_[over_].sketch) ReleaseOthers(buckets_[exchanges_[over_].bucket]);
   }
   return outcome;
 }
@@ -272,8 +387,8 @@ void GradientReducer<T>::SettleSketch(const GradientBucket& bucket, const Sketch
   const SketchExchangeOrder& order = exchange.Order();
   const std::uint64_t* bitmap = order.bitmap.data();
   std::size_t taken = 0;
-  for (const GradientChunk& chunk : bucket.chunks) {
-    for (const GradientPiece& piece : chunk.pieces) {
+  for (const int owner : Owners()) {
+    for (const GradientPiece& piece : bucket.chunks[static_cast<std::size_t>(owner)].pieces) {
       for (std::size_t i = 0; i < piece.size(); ++i) {
         if ((bitmap[i / 64] >> (i % 64) & 1) == 0) continue;
         const float value = order.values[taken++];
@@ -297,15 +412,21 @@ void GradientReducer<T>::KeepRounding(const GradientChunk& own, const OwnerExcha
 template <class T>
 void GradientReducer<T>::TakeBack(const GradientBucket& bucket, const OwnerExchange& exchange) {
   const OwnerExchangeOrder& order = exchange.Order();
-  for (std::size_t owner = 0; owner < bucket.chunks.size(); ++owner) {
-    const GradientChunk& chunk = bucket.chunks[owner];
-    const auto sent = SparseMessage::Read(order.messages[owner], order.chunks.bucket, order.format,
-                                          order.chunks.pieces[owner]);
+  for (std::size_t i = 0; i < Owners().size(); ++i) {
+    const GradientChunk& chunk = bucket.chunks[static_cast<std::size_t>(Owners()[i])];
+    const auto sent = SparseMessage::Read(order.messages[i], order.chunks.bucket, order.format,
+                                          order.chunks.pieces[i]);
     assert(sent);
     if (!sent->finite()) continue;  // it was put back when it was packed
     std::vector<std::uint64_t> places(chunk.Words());
     sent->AddTo(std::span(residuals_.data() + chunk.begin, chunk.size()), places);
   }
+}
+
+template <class T>
+void GradientReducer<T>::ResidualsRestored() {
+  holds_.assign(buckets_.size(), residuals_.size() > 0);
+  others_restored_.assign(buckets_.size(), residuals_.size() > 0 && NodeFirst());
 }
 
 template <class T>

@@ -16,6 +16,7 @@
 #include "runtime/exchange/gradient_buckets.h"
 #include "runtime/exchange/gradient_selection.h"
 #include "runtime/exchange/owner_exchange.h"
+#include "runtime/exchange/rank_groups.h"
 #include "runtime/exchange/sketch_exchange.h"
 
 namespace adaptive_train {
@@ -30,8 +31,11 @@ struct ExchangeFigures {
 /// Starts the exchange of a bucket of the arena as soon as all of it is final: whole around the
 /// ring or, where sums are sharded, to the owners; or sparse through the owners, as the policy says
 /// of its layer. What is not sent stays in the rank's residuals and is added to the next step's
-/// gradient (error feedback), and so is what rounding takes from the sums, at their owner: over all
-/// ranks and steps
+/// gradient (error feedback), and so is what rounding takes from the sums, at their owner. Where
+/// Communicator::Ways says so, what goes to owners begins inside nodes: their ranks add up their
+/// gradients, each for one part of the bucket, and exchange the node's sums of that part with the
+/// ranks of the same place on other nodes. What is selected and held back is then the node's. Over
+/// all ranks and steps
 ///   gradients = what the updates got + residuals, but for float32 rounding.
 /// With one rank there is nothing to exchange and the policy is not looked at. One thread; the
 /// arena must stay where it is.
@@ -48,6 +52,8 @@ class GradientReducer {
     /// then exchange the gradients of several micro-batches one after the other.
     bool release = false;
     std::size_t bucket_elements = kBucketElements;
+    /// The ranks of each node, equally many; empty if they are not, or do not share nodes.
+    std::vector<std::vector<int>> nodes = {};
   };
 
   /// What is passed by reference must outlive the reducer.
@@ -86,29 +92,51 @@ class GradientReducer {
   /// Gradients not yet exchanged; empty without feedback.
   std::span<float> Residuals() { return residuals_.span(); }
   /// They were written from outside, between steps.
-  void ResidualsRestored() { holds_.assign(buckets_.size(), residuals_.size() > 0); }
+  void ResidualsRestored();
   /// What was held back is lost (the literal form of the paper's equation 5).
   void ForgetResiduals();
   /// From now on gradients come `factor` times as large (float16's loss scale).
   void Rescale(float factor);
 
  private:
+  /// What an exchange is at: sums inside the node, sums over the nodes, handing them out inside the
+  /// node. Where it does not begin inside nodes it has the second stage only.
+  enum class Stage : std::uint8_t { kInside, kBetween, kOut };
+
   struct Exchange {
     std::size_t bucket = 0;
-    Request request;
+    Stage stage = Stage::kBetween, last = Stage::kBetween;
+    Request request = {};  // of the stage
+    std::optional<CommError> failure = std::nullopt;
     bool whole = false;  // leaves no residual behind
     // Neither: around the ring.
-    std::shared_ptr<OwnerExchange> owners;
-    std::shared_ptr<SketchExchange> sketch;
+    std::shared_ptr<OwnerExchange> owners = nullptr;
+    std::shared_ptr<SketchExchange> sketch = nullptr;
+    // Of later stages.
+    std::optional<double> density = std::nullopt;
+    CollectiveLane between = {}, out = {};
   };
 
   std::string NameOf(const CollectiveLane& lane, std::size_t bucket) const;
   void Start(std::size_t bucket);
   void StartRing(std::size_t bucket);
-  void StartOwners(std::size_t bucket, std::optional<double> density);
-  void StartSketch(std::size_t bucket, double density);
+  void StartInside(std::size_t bucket, std::optional<double> density);
+  void StartBetween(Exchange& exchange, const CollectiveLane& lane, std::optional<double> density);
+  void StartOwners(Exchange& exchange, const CollectiveLane& lane, std::optional<double> density);
+  void StartSketch(Exchange& exchange, const CollectiveLane& lane, double density);
+  void StartOut(Exchange& exchange);
+  bool Continue(Exchange& exchange, Deadline deadline);
   SelectedChunk Select(const GradientChunk& chunk, double density, kernels::ValueFormat format);
-  void ReleaseOthers(const GradientBucket& bucket);
+  bool NodeFirst() const { return groups_.Places() > 0 && !communicator_.Ways().nodes.empty(); }
+  /// The owners that this rank sends to, in the order of their chunks.
+  const std::vector<int>& Owners() const { return NodeFirst() ? groups_.between : groups_.all; }
+  std::span<float> Together(const GradientBucket& bucket, const std::vector<int>& owners) const;
+  std::vector<std::span<float>> Parts(const GradientBucket& bucket) const;
+  void AddOthersResiduals(std::size_t bucket);
+  void ReleaseAround(const GradientBucket& bucket, std::size_t begin, std::size_t end);
+  void ReleaseOthers(const GradientBucket& bucket) {
+    ReleaseAround(bucket, OwnChunk(bucket).begin, OwnChunk(bucket).end);
+  }
   const GradientChunk& OwnChunk(const GradientBucket& bucket) const {
     return bucket.chunks[static_cast<std::size_t>(communicator_.Rank())];
   }
@@ -123,11 +151,13 @@ class GradientReducer {
   kernels::Device<T>& device_;
   const std::span<float> gradients_;
   const bool sharded_, release_;
+  const RankGroups groups_;
   const std::vector<GradientBucket> buckets_;
   kernels::Buffer<float> residuals_;
   GradientSelection<T> selection_;
-  std::vector<bool> holds_;                                 // [buckets]: some residual may not be 0
-  std::vector<std::optional<std::uint64_t>> sketch_lanes_;  // [buckets], the last sketch's tag
+  std::vector<bool> holds_;            // [buckets]: some residual may not be 0
+  std::vector<bool> others_restored_;  // [buckets]: one of a part that others select from, too
+  std::vector<std::optional<std::uint64_t>> owner_lanes_, sketch_lanes_;  // [buckets], the last tag
   ExchangePolicy policy_;
   std::size_t final_from_;  // [final_from_, size) is final
   std::size_t next_ = 0;    // the first bucket that is not under way

@@ -14,8 +14,6 @@ namespace {
 
 // The low 16 bits of a tag: exchange (1 bit), phase (1), source rank (14).
 constexpr std::uint64_t kExchange = std::uint64_t{1} << 15, kSums = std::uint64_t{1} << 14;
-/// One collective's number further.
-constexpr std::uint64_t kNextLane = std::uint64_t{1} << 16;
 
 /// The values of a piece's selected elements, as they are sent.
 template <class T>
@@ -118,9 +116,9 @@ void OwnerExchange::Receive(ExchangePhase phase, std::size_t peer) {
   Incoming& incoming = Of(phase)[peer];
   incoming.buffer = std::make_unique_for_overwrite<std::byte[]>(capacity);
   ++pending_;
-  const int rank = static_cast<int>(peer);
   incoming.receive = lane_.thread->ReceiveUpTo(
-      rank, ExchangeTag(lane_, phase, rank), incoming.buffer.get(), capacity,
+      lane_.RankOf(peer), ExchangeTag(lane_, phase, static_cast<int>(peer)), incoming.buffer.get(),
+      capacity,
       [self = shared_from_this(), phase, peer](const std::string& cause, std::size_t bytes) {
         self->OnPart(phase, peer, cause, bytes);
       });
@@ -129,11 +127,11 @@ void OwnerExchange::Receive(ExchangePhase phase, std::size_t peer) {
 void OwnerExchange::Send(ExchangePhase phase, std::size_t peer, std::span<const std::byte> bytes) {
   ++pending_;
   *lane_.sent += static_cast<std::int64_t>(bytes.size());
-  sends_.push_back(lane_.thread->Send(static_cast<int>(peer), ExchangeTag(lane_, phase, lane_.rank),
+  sends_.push_back(lane_.thread->Send(lane_.RankOf(peer), ExchangeTag(lane_, phase, lane_.rank),
                                       bytes.data(), bytes.size(),
                                       [self = shared_from_this(), peer](const std::string& cause) {
                                         if (!cause.empty()) {
-                                          self->Note(static_cast<int>(peer), cause);
+                                          self->Note(self->lane_.RankOf(peer), cause);
                                           self->CancelParts();
                                         }
                                         self->PartOver();
@@ -150,7 +148,7 @@ void OwnerExchange::OnPart(ExchangePhase phase, std::size_t peer, const std::str
   } else if (cause.empty()) {
     AcceptSum(peer, came);
   } else {
-    Note(static_cast<int>(peer), About(phase) + ": " + cause);  // the first, if it was not this
+    Note(lane_.RankOf(peer), About(phase) + ": " + cause);  // the first, if it was not this
   }
   PartOver();
 }
@@ -178,7 +176,7 @@ void OwnerExchange::AcceptMessage(std::size_t peer, std::span<const std::byte> b
 }
 
 void OwnerExchange::MessageMissing(std::size_t peer, const std::string& cause) {
-  Note(static_cast<int>(peer), About(ExchangePhase::kMessage) + ": " + cause);
+  Note(lane_.RankOf(peer), About(ExchangePhase::kMessage) + ": " + cause);
   message_missing_ = true;
   if (++arrived_ == Size()) EndOfMessages();
 }
@@ -241,8 +239,7 @@ void OwnerExchange::AcceptSum(std::size_t owner, std::span<const std::byte> byte
   const auto message =
       SparseMessage::Read(bytes, order_.chunks.bucket, order_.format, order_.chunks.pieces[owner]);
   if (!message)
-    return Note(static_cast<int>(owner),
-                About(ExchangePhase::kSum) + ": " + message.error().message);
+    return Note(lane_.RankOf(owner), About(ExchangePhase::kSum) + ": " + message.error().message);
   message->finite() ? message->WriteTo(Chunk(owner)) : WriteNotFinite(owner);
   sums_[owner].buffer.reset();
 }
@@ -259,7 +256,7 @@ void OwnerExchange::Cancel(const std::string& cause) {
   for (const auto phase : {ExchangePhase::kMessage, ExchangePhase::kSum}) {
     for (std::size_t peer = 0; peer < Size(); ++peer) {
       if (Of(phase)[peer].receive)
-        Note(static_cast<int>(peer), About(phase) + " has not come: " + cause);
+        Note(lane_.RankOf(peer), About(phase) + " has not come: " + cause);
     }
   }
   Note(-1, cause);
@@ -267,8 +264,8 @@ void OwnerExchange::Cancel(const std::string& cause) {
 }
 
 /// The first failure counts.
-void OwnerExchange::Note(int peer, const std::string& cause) {
-  if (!failure_) failure_ = CommError{Name(), peer, cause};
+void OwnerExchange::Note(int rank, const std::string& cause) {
+  if (!failure_) failure_ = CommError{Name(), rank, cause};
 }
 
 std::string OwnerExchange::About(ExchangePhase phase) const {
@@ -289,17 +286,16 @@ void OwnerExchange::CancelSums() {
 
 /// Receives are there before any message, so one that is left over came twice. A peer's messages
 /// come in the order of their sending: a second one of the first phase is there by now. One of the
-/// second phase can come later; it is seen at the end of the next exchange.
+/// second phase can come later; an exchange that this lane is earlier to sees it.
 void OwnerExchange::LookForDuplicates() {
-  for (const std::uint64_t back : {std::uint64_t{0}, std::uint64_t{1}}) {
-    if (back > lane_.sequence) return;
-    const std::uint64_t lane = lane_.tag - back * kNextLane;
-    const auto tag = lane_.thread->Unclaimed(lane | kExchange, ~(kExchange - 1));
+  for (const auto lane : {std::optional(lane_.tag), order_.earlier_lane}) {
+    if (!lane) continue;
+    const auto tag = lane_.thread->Unclaimed(*lane | kExchange, ~(kExchange - 1));
     if (!tag) continue;
     const auto phase = (*tag & kSums) == 0 ? ExchangePhase::kMessage : ExchangePhase::kSum;
-    return Note(static_cast<int>(*tag & (kSums - 1)),
-                back == 0 ? About(phase) + ": it came twice"
-                          : "a message of the exchange before came twice");
+    return Note(lane_.RankOf(*tag & (kSums - 1)),
+                lane == lane_.tag ? About(phase) + ": it came twice"
+                                  : "a message of an earlier exchange came twice");
   }
 }
 

@@ -16,30 +16,34 @@
 
 namespace adaptive_train {
 
-/// How a bucket is cut: chunk r belongs to rank r; a chunk's pieces lie one after the other, and so
-/// do the chunks.
+/// How a bucket is cut: chunk r belongs to member r of the lane; a chunk's pieces lie one after the
+/// other, and so do the chunks.
 struct BucketChunks {
   std::uint32_t bucket = 0;  // a number that no other exchange under way or just before bears
-  std::vector<std::vector<std::int64_t>> pieces;  // [ranks], lengths in elements
+  std::vector<std::vector<std::int64_t>> pieces;  // [members], lengths in elements
 };
 
 /// What one rank brings to the exchange of one bucket.
 struct OwnerExchangeOrder {
   BucketChunks chunks;
   ValueFormat format = ValueFormat::kBFloat16;  // of both phases
-  /// [ranks], what this rank sends to each owner, itself too: SparseMessage's bytes.
+  /// [members], what this rank sends to each owner, itself too: SparseMessage's bytes.
   std::vector<std::vector<std::byte>> messages;
   /// false: the owners keep the sums, and result is not written but for the own chunk.
   bool gather = true;
   /// false: messages and OwnSum are given up as soon as the operation is over.
   bool keep = true;
   std::span<float> result;  // the bucket, the chunks' lengths together
+  /// The tag of a lane of an earlier OwnerExchange, if one is to be looked into for a sum that came
+  /// twice. It has begun on this rank.
+  std::optional<std::uint64_t> earlier_lane;
 };
 
 /// The two messages that each rank sends each other one: its part of a chunk, and its chunk's sum.
 enum class ExchangePhase : std::uint8_t { kMessage, kSum };
 
-/// The tag that `source` sends under. At most 16384 ranks. No step of a ring bears such a tag.
+/// The tag that member `source` sends under. At most 16384 of them. No step of a ring bears such a
+/// tag.
 std::uint64_t ExchangeTag(const CollectiveLane& lane, ExchangePhase phase, int source);
 
 /// Reduce-scatter straight to the owners, k (P-1)/P entries sent per rank (Li et al., Ok-Topk,
@@ -52,8 +56,9 @@ std::uint64_t ExchangeTag(const CollectiveLane& lane, ExchangePhase phase, int s
 ///
 /// Every message is checked before it is believed. One that does not hold fails the operation and
 /// names its rank; what else is under way may then still arrive, so that every rank finds out for
-/// itself. A message that came twice fails this exchange, or the purpose's next one if that is
-/// where it is seen; it is never taken for another. Whose message has not come is named by Cancel.
+/// itself. A message that came twice fails this exchange, or one that this lane is earlier to if
+/// that is where it is seen; it is never taken for another. Whose message has not come is named by
+/// Cancel.
 ///
 /// Runs on the communicator's thread. The order's buffers must stay until the operation is over.
 class OwnerExchange final : public Operation, public std::enable_shared_from_this<OwnerExchange> {
@@ -62,6 +67,8 @@ class OwnerExchange final : public Operation, public std::enable_shared_from_thi
 
   void Start() override;
   void Cancel(const std::string& cause) override;
+
+  std::uint64_t LaneTag() const { return lane_.tag; }
 
   // After Done():
   const OwnerExchangeOrder& Order() const { return order_; }
@@ -100,7 +107,7 @@ class OwnerExchange final : public Operation, public std::enable_shared_from_thi
   void KeepOwnSum();
   void WriteNotFinite(std::size_t owner);
 
-  void Note(int peer, const std::string& cause);
+  void Note(int rank, const std::string& cause);
   std::string About(ExchangePhase phase) const;
   void CancelParts();
   void CancelSums();

@@ -86,9 +86,9 @@ void SketchExchange::Receive(SketchPhase phase, std::size_t peer) {
   Incoming& incoming = Of(phase)[peer];
   incoming.buffer = std::make_unique_for_overwrite<std::byte[]>(capacity);
   ++pending_;
-  const int rank = static_cast<int>(peer);
   incoming.receive = lane_.thread->ReceiveUpTo(
-      rank, SketchTag(lane_, phase, rank), incoming.buffer.get(), capacity,
+      lane_.RankOf(peer), SketchTag(lane_, phase, static_cast<int>(peer)), incoming.buffer.get(),
+      capacity,
       [self = shared_from_this(), phase, peer](const std::string& cause, std::size_t bytes) {
         self->OnReceived(phase, peer, cause, bytes);
       });
@@ -99,10 +99,10 @@ void SketchExchange::Send(SketchPhase phase, std::size_t peer,
   ++pending_;
   *lane_.sent += static_cast<std::int64_t>(bytes->size());
   sends_.push_back(lane_.thread->Send(
-      static_cast<int>(peer), SketchTag(lane_, phase, lane_.rank), bytes->data(), bytes->size(),
+      lane_.RankOf(peer), SketchTag(lane_, phase, lane_.rank), bytes->data(), bytes->size(),
       [self = shared_from_this(), peer, bytes](const std::string& cause) {
         if (!cause.empty()) {
-          self->Note(static_cast<int>(peer), cause);
+          self->Note(self->lane_.RankOf(peer), cause);
           self->CancelParts();
         }
         self->PartOver();
@@ -137,7 +137,7 @@ void SketchExchange::PartOver() {
 /// Of one that was cancelled the failure is known already.
 void SketchExchange::Accept(SketchPhase phase, std::size_t peer,
                             const Result<SketchMessage>& message) {
-  if (!message) Note(static_cast<int>(peer), About(phase) + ": " + message.error().message);
+  if (!message) Note(lane_.RankOf(peer), About(phase) + ": " + message.error().message);
   if (phase == part_phase_) {
     part_missing_ |= !message;
     if (message) AddPart(*message);
@@ -163,7 +163,7 @@ void SketchExchange::Cancel(const std::string& cause) {
   for (const auto phase : {part_phase_, TotalPhase()}) {
     for (std::size_t peer = 0; peer < Size(); ++peer) {
       if (Of(phase)[peer].receive)
-        Note(static_cast<int>(peer), About(phase) + " has not come: " + cause);
+        Note(lane_.RankOf(peer), About(phase) + " has not come: " + cause);
     }
   }
   Note(-1, cause);
@@ -198,7 +198,7 @@ void SketchExchange::LookForDuplicates() {
     const auto tag = lane_.thread->Unclaimed(*lane, kLaneMask);
     if (!tag) continue;
     const auto phase = static_cast<SketchPhase>(*tag >> kSourceBits & kPhaseMask);
-    return Note(static_cast<int>(*tag & kSourceMask),
+    return Note(lane_.RankOf(*tag & kSourceMask),
                 lane == lane_.tag && static_cast<int>(phase) < kSketchPhases
                     ? About(phase) + ": it came twice"
                     : "a message of an earlier exchange came twice");

@@ -43,11 +43,8 @@ AllReduceWays WaysAfter(const std::map<std::string, double>& kept, const Plan& p
   ways.doubling_bytes = static_cast<std::int64_t>(doubling);
   ways.halving_bytes = static_cast<std::int64_t>(halving);
   if (nodes == 0) return ways;
-  ways.nodes = RanksByNode(plan, 0);
-  const bool even = std::all_of(ways.nodes.begin(), ways.nodes.end(), [&](const auto& ranks) {
-    return ranks.size() == ways.nodes.front().size();
-  });
-  return even && static_cast<double>(ways.nodes.size()) == nodes ? ways : WaysOf(plan);
+  ways.nodes = EvenRanksByNode(plan, 0);
+  return static_cast<double>(ways.nodes.size()) == nodes ? ways : WaysOf(plan);
 }
 
 }  // namespace adaptive_train

@@ -84,7 +84,7 @@ Request Optimizer<T>::Launch(const GradientBucket& bucket,
                              std::vector<std::span<std::byte>> chunks) {
   return communicator_.Launch(std::make_shared<AllGather>(
       fmt::format("all-gather of parameters {} to {}", bucket.begin, bucket.end),
-      communicator_.NextLane(Purpose::kParameter), std::move(chunks)));
+      communicator_.NextLane(Purpose::kParameter), std::move(chunks), communicator_.Ways().nodes));
 }
 
 template <class T>

@@ -19,16 +19,39 @@ using kernels::ValueFormat;
 
 const ModelDims kDims{.layers = 2, .heads = 2, .hidden = 32, .sequence = 16, .vocab = 128};
 
+/// How many ranks, and how many of them share a node: rank r is on node r modulo the nodes.
+struct Setting {
+  int ranks, per_node = 1;
+
+  std::vector<std::vector<int>> Nodes() const {
+    if (per_node == 1) return {};
+    std::vector<std::vector<int>> nodes(static_cast<std::size_t>(ranks / per_node));
+    for (int rank = 0; rank < ranks; ++rank)
+      nodes[static_cast<std::size_t>(rank) % nodes.size()].push_back(rank);
+    return nodes;
+  }
+};
+
+std::string NameOf(const testing::TestParamInfo<Setting>& info) {
+  const Setting& setting = info.param;
+  return std::to_string(setting.ranks) +
+         (setting.per_node == 1 ? "" : "By" + std::to_string(setting.per_node));
+}
+
 /// One rank's part of a test: gradients that are drawn anew in each step, and sums kept in double.
 struct Rank {
-  explicit Rank(Communicator& c, bool feedback = true, std::size_t bucket = 3000)
+  explicit Rank(Communicator& c, bool feedback = true, std::size_t bucket = 3000,
+                const std::vector<std::vector<int>>& nodes = {})
       : communicator(c),
         layout(kDims, StageSlice::Whole(kDims)),
         gradients(static_cast<std::size_t>(layout.size())),
-        reducer(c, device, layout, gradients, {.feedback = feedback, .bucket_elements = bucket}),
+        reducer(c, device, layout, gradients,
+                {.feedback = feedback, .bucket_elements = bucket, .nodes = nodes}),
         given(gradients.size()),
         got(gradients.size()),
-        random(static_cast<unsigned>(c.Rank() + 1)) {}
+        random(static_cast<unsigned>(c.Rank() + 1)) {
+    c.Follow({.nodes = nodes});
+  }
 
   /// Gradients of one step; elements differ in size as those of layers do.
   void Draw() {
@@ -104,12 +127,15 @@ TEST(GradientReducer, SumsWhateverTheRangesAreCutInto) {
   EXPECT_TRUE(ranks.AllGood());
 }
 
-class SparseReducer : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, SparseReducer, testing::Values(1, 2, 3, 4, 7));
+class SparseReducer : public testing::TestWithParam<Setting> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, SparseReducer,
+                         testing::Values(Setting{1}, Setting{2}, Setting{3}, Setting{4}, Setting{7},
+                                         Setting{4, 2}, Setting{6, 2}, Setting{6, 3}),
+                         NameOf);
 
 TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
-    Rank rank(c);
+  Ranks ranks(GetParam().ranks, [](Communicator& c) {
+    Rank rank(c, true, 3000, GetParam().Nodes());
     const int steps = c.Size() == 3 ? 1000 : 130;
     for (int step = 0; step < steps; ++step) {
       // Densities change, layers are whole at times, and now and then all goes out.
@@ -128,8 +154,8 @@ TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
 }
 
 TEST_P(SparseReducer, AllRanksGetTheSameBitsAndTheSharesAskedFor) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
-    Rank rank(c);
+  Ranks ranks(GetParam().ranks, [](Communicator& c) {
+    Rank rank(c, true, 3000, GetParam().Nodes());
     rank.reducer.Follow(Sparse(0.1));
     for (int step = 0; step < 5; ++step) {
       rank.Draw();
@@ -150,6 +176,42 @@ TEST_P(SparseReducer, AllRanksGetTheSameBitsAndTheSharesAskedFor) {
       }
     }
     return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+// A checkpoint that was written on other nodes.
+TEST(GradientReducer, ResidualsOfWhatOthersOnTheNodeSelectAreNotLost) {
+  Ranks ranks(4, [](Communicator& c) {
+    Rank rank(c, true, 3000, Setting{4, 2}.Nodes());
+    for (std::size_t i = 0; i < rank.gradients.size(); ++i) {
+      rank.reducer.Residuals()[i] = static_cast<float>(i % 5) + static_cast<float>(c.Rank());
+      rank.given[i] = static_cast<double>(rank.reducer.Residuals()[i]);
+    }
+    rank.reducer.ResidualsRestored();
+    rank.reducer.Follow(Sparse(0.1));
+    for (int step = 0; step < 5; ++step) {
+      rank.Draw();
+      if (!rank.Step()) return false;
+    }
+    return rank.Conserved(0.01);
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(GradientReducer, ALostRankEndsTheExchangeInsideNodes) {
+  Ranks ranks(4, [](Communicator& c) {
+    Rank rank(c, true, 3000, Setting{4, 2}.Nodes());
+    rank.reducer.Follow(Sparse(0.1));
+    rank.Draw();
+    if (c.Rank() == 3) return true;  // and its process ends
+    for (std::size_t end = rank.gradients.size(); end > 0;) {
+      const std::size_t begin = end > 1111 ? end - 1111 : 0;
+      rank.reducer.Add(begin, end);
+      end = begin;
+    }
+    const auto done = rank.reducer.Finish(In(std::chrono::seconds(3)));
+    return !done && !done.error().cause.empty();
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -233,14 +295,19 @@ TEST(GradientReducer, ResidualsScaleWithTheLoss) {
 
 /// One rank of an exchange of several micro-batches a step, whose gradients leave the arena.
 struct ShardedRank {
-  ShardedRank(Communicator& c, bool feedback)
+  ShardedRank(Communicator& c, bool feedback, const Setting& setting)
       : communicator(c),
         layout(kDims, StageSlice::Whole(kDims)),
         gradients(static_cast<std::size_t>(layout.size())),
         reducer(c, device, layout, gradients,
-                {.feedback = feedback, .sharded = true, .release = true, .bucket_elements = 3000}),
+                {.feedback = feedback,
+                 .sharded = true,
+                 .release = true,
+                 .bucket_elements = 3000,
+                 .nodes = setting.Nodes()}),
         given(gradients.size()),
         random(static_cast<unsigned>(c.Rank() + 1)) {
+    c.Follow({.nodes = setting.Nodes()});
     for (const GradientBucket& bucket : reducer.Buckets()) {
       const GradientChunk& chunk = bucket.chunks[static_cast<std::size_t>(c.Rank())];
       for (std::size_t i = chunk.begin; i < chunk.end; ++i) own.push_back(i);
@@ -309,12 +376,15 @@ struct ShardedRank {
   std::mt19937 random;
 };
 
-class ShardedGradients : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, ShardedGradients, testing::Values(2, 3, 4, 7));
+class ShardedGradients : public testing::TestWithParam<Setting> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ShardedGradients,
+                         testing::Values(Setting{2}, Setting{3}, Setting{4}, Setting{7},
+                                         Setting{4, 2}, Setting{6, 3}),
+                         NameOf);
 
 TEST_P(ShardedGradients, OwnersGetTheSumsOfAllMicroBatchesAndOthersKeepNothing) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
-    ShardedRank rank(c, false);
+  Ranks ranks(GetParam().ranks, [](Communicator& c) {
+    ShardedRank rank(c, false, GetParam());
     for (int step = 0; step < 10; ++step)
       if (!rank.Step(1 + step % c.Size())) return false;
     return rank.reducer.Figures().density <= 1 && rank.Conserved(1e-4);
@@ -323,8 +393,8 @@ TEST_P(ShardedGradients, OwnersGetTheSumsOfAllMicroBatchesAndOthersKeepNothing) 
 }
 
 TEST_P(ShardedGradients, WhatIsSentAndWhatIsKeptAddUpOverMicroBatchesAndSkippedSteps) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
-    ShardedRank rank(c, true);
+  Ranks ranks(GetParam().ranks, [](Communicator& c) {
+    ShardedRank rank(c, true, GetParam());
     for (int step = 0; step < 60; ++step) {
       ExchangePolicy policy =
           Sparse(0.1, step % 4 < 2 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16);

@@ -28,10 +28,12 @@ struct UnderWay {
   Request request;
 };
 
-UnderWay Launch(Communicator& c, const MadeBucket& made, bool gather = true) {
+UnderWay Launch(Communicator& c, const MadeBucket& made, bool gather = true,
+                std::optional<std::uint64_t> earlier_lane = std::nullopt) {
   UnderWay under{made, std::vector<float>(made.size, -1.0f), nullptr, {}};
   auto order = made.Order(c.Rank(), c.Size(), under.result);
   order.gather = gather;
+  order.earlier_lane = earlier_lane;
   under.exchange = std::make_shared<OwnerExchange>(
       "exchange of gradients", c.NextLane(Purpose::kGradient), std::move(order));
   under.request = c.Launch(under.exchange);
@@ -300,9 +302,10 @@ void ExpectFailure(const ExchangeFaultOrder& order, std::chrono::seconds deadlin
       ::pause();
     }
     std::optional<CommError> failure;
-    UnderWay buckets[] = {Launch(c, made), Launch(c, {9, 1009})};
-    for (UnderWay& under : buckets) {
-      const auto done = under.request.Wait(In(deadline));
+    UnderWay first = Launch(c, made);
+    UnderWay second = Launch(c, {9, 1009}, true, first.exchange->LaneTag());
+    for (UnderWay* under : {&first, &second}) {
+      const auto done = under->request.Wait(In(deadline));
       if (!done && !failure) failure = done.error();
     }
     met.Meet(kFaultRanks - 1);

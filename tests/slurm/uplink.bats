@@ -56,3 +56,18 @@ sent_by() { box_root "$1" cat /sys/class/net/eth0/statistics/tx_bytes; }
   # Two ranks' payload is 3 n: a third of it leaves the node, around one ring half of it would.
   jq -es --argjson left $((after - before)) 'length == 20 and $left / (map(.grad_bytes) | add / 2) < 0.42' "$home/runs/$job/metrics.jsonl"
 }
+
+@test "ranks that share nodes add up inside them what is compressed" {
+  before=$(sent_by n1)
+  job=$(submit -N2 -w n1,n2 --ntasks-per-node=2 -- --profile.measure=true --parallel.data=4 --parallel.shares=even \
+    --train.global_batch=8 --model.hidden=128 --model.layers=4 --compression.mode=topk --compression.density=0.3)
+  wait_until 90 job_over "$job"
+  after=$(sent_by n1)
+  cat "$home/slurm-$job.out"
+  jq -e '.stages[0].all_reduce.node_first' "$home/runs/$job/plan.json"
+  # With n parameters, 1 + 16 x .3 bits each go up and 1 + 16 x .51 down (what either of two nodes selects): of each, half
+  # leaves the node, 7.5 n bits in all. Straight between four ranks 19 n bits would.
+  parameters=$(sed -n 's/.* \([0-9.]*\) M parameters.*/\1/p' "$home/slurm-$job.out" | head -n 1)
+  jq -es --argjson left $((after - before)) --argjson n "$parameters" \
+    'length == 20 and $left * 8 / 20 / ($n * 1e6) < 13' "$home/runs/$job/metrics.jsonl"
+}

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/exchange/rank_groups.h"
+
 namespace adaptive_train {
 namespace {
 
 ModelDims Small() { return {.layers = 3, .heads = 2, .hidden = 20, .sequence = 7, .vocab = 31}; }
+
+std::vector<int> Ranks(int ranks) { return RankGroups::Of({}, 0, ranks).all; }
 
 class CutBucketsOf : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, CutBucketsOf, testing::Values(1, 2, 3, 4, 7, 16));
@@ -14,7 +18,7 @@ TEST_P(CutBucketsOf, BucketsChunksAndPiecesCoverTheArenaOnce) {
   const ModelDims dims = Small();
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   for (const std::size_t most : {std::size_t{17}, std::size_t{1000}, std::size_t{1} << 20}) {
-    const auto buckets = CutBuckets(layout, GetParam(), most);
+    const auto buckets = CutBuckets(layout, Ranks(GetParam()), most);
     auto end = static_cast<std::size_t>(layout.size());
     for (const GradientBucket& bucket : buckets) {
       EXPECT_EQ(bucket.end, end);
@@ -43,7 +47,7 @@ TEST(CutBuckets, NoBucketHasTwoLayersAndNoPieceTwoMatrices) {
   const ModelDims dims = Small();
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   const auto layers = LayersOf(layout);
-  for (const GradientBucket& bucket : CutBuckets(layout, 3, 500)) {
+  for (const GradientBucket& bucket : CutBuckets(layout, Ranks(3), 500)) {
     const LayerElements& layer = layers[static_cast<std::size_t>(bucket.layer)];
     EXPECT_GE(bucket.begin, layer.begin);
     EXPECT_LE(bucket.end, layer.end);
@@ -64,7 +68,7 @@ TEST(CutBuckets, NoBucketHasTwoLayersAndNoPieceTwoMatrices) {
 TEST(CutBuckets, OwnersShareEveryBucketEvenly) {
   const ModelDims dims{.layers = 2, .heads = 2, .hidden = 128, .sequence = 64, .vocab = 512};
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
-  for (const GradientBucket& bucket : CutBuckets(layout, 4, 100000)) {
+  for (const GradientBucket& bucket : CutBuckets(layout, Ranks(4), 100000)) {
     if (bucket.size() < 1000) continue;
     for (const GradientChunk& chunk : bucket.chunks)
       EXPECT_NEAR(static_cast<double>(chunk.size()), static_cast<double>(bucket.size()) / 4, 32);

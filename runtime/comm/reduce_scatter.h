@@ -1,0 +1,55 @@
+// The reduce-scatter of parts, straight to their owners.
+#pragma once
+
+#include <cassert>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/comm/direct_collective.h"
+
+namespace adaptive_train {
+
+/// Part r of member r becomes the sum over all members, added in their order, so that it has the
+/// same bits in every run; a member's other parts stay as they are. (P-1)/P of the whole sent, in
+/// one phase; takes room for P-1 copies of the own part.
+class ReduceScatter final : public DirectCollective {
+ public:
+  /// `parts`, [members], may be of different lengths, or empty; they belong to the operation until
+  /// it is over.
+  ReduceScatter(std::string name, const CollectiveLane& lane, std::vector<std::span<float>> parts)
+      : DirectCollective(std::move(name), lane), parts_(std::move(parts)), received_(Size()) {
+    assert(parts_.size() == Size());
+  }
+
+ private:
+  void Begin() override {
+    for (std::size_t i = 1; i < Size(); ++i) {
+      const std::size_t member = (Own() + i) % Size();
+      received_[member].resize(parts_[Own()].size());
+      Receive(member, member, std::as_writable_bytes(std::span(received_[member])));
+    }
+    for (std::size_t i = 1; i < Size(); ++i) {
+      const std::size_t member = (Own() + i) % Size();
+      Send(member, Own(), std::as_bytes(parts_[member]));
+    }
+  }
+
+  void End() override {
+    const std::span<float> own = parts_[Own()];
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      float sum = 0;
+      for (std::size_t member = 0; member < Size(); ++member)
+        sum += member == Own() ? own[i] : received_[member][i];
+      own[i] = sum;
+    }
+    received_ = {};
+  }
+
+  const std::vector<std::span<float>> parts_;
+  std::vector<std::vector<float>> received_;  // [members]; the own one is empty
+};
+
+}  // namespace adaptive_train
