@@ -110,10 +110,10 @@ std::int64_t WorkspaceBytes(const ModelDims& dims, const TrainingFormat& format)
   return dims.sequence * per_token;
 }
 
-/// A rank's process before it has a model: libraries, transports, compiled products. Read off ranks
+/// A rank's process before it has a model: libraries and transports. Read off ranks
 /// with a model of next to nothing; tests/bench/memory_prediction holds the sum against what runs
 /// need.
-constexpr std::int64_t kProcessBytes = std::int64_t{28} << 20;
+constexpr std::int64_t kProcessBytes = std::int64_t{20} << 20;
 
 std::int64_t RoundedUp(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;

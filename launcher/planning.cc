@@ -12,7 +12,7 @@ namespace {
 /// select, or a sketch's cells and its peeling. The last two were read off runs
 /// (tests/bench/memory_prediction).
 double FeedbackCopies(const CompressionConfig& compression) {
-  constexpr double kResiduals = 2, kMessages = 1.5, kSketch = 1.75;
+  constexpr double kResiduals = 2, kMessages = 1.5, kSketch = 2.5;
   if (compression.mode == "sketch") return kResiduals + kSketch;
   const double density = compression.mode == "topk" ? compression.density : 1 - compression.s_min;
   return kResiduals + kMessages * density;
@@ -34,6 +34,7 @@ std::optional<CompressionRequest> CompressionOf(const Config& config) {
     if (config.parallel.gather == "int8") request.gathered_bits = 8.25;
   }
   request.feedback_copies = FeedbackCopies(asked);
+  request.from_start = asked.mode == "topk";
   return request;
 }
 

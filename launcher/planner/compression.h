@@ -12,6 +12,7 @@ struct CompressionRequest {
   /// Sharded optimizers get their sums by gathering parameters of so many bits; 0: not sharded.
   double gathered_bits = 0;
   double feedback_copies = 0;  // of the gradients, that it takes in memory
+  bool from_start = false;     // no step's gradients go whole, but for vectors
 };
 
 /// Bytes that a ring would have to sum for a layer of `gradient_bytes` (float32), to put as much on

@@ -257,7 +257,9 @@ double PlanProblem::ExchangeCopies(int shard, int replicas) const {
   if (shard == 0) return 1.0 / replicas + feedback_copies;
   double all = 0;
   for (const ProblemLayer& layer : layers) all += layer.gradient_bytes;
-  return 2 * std::min(1.0, kOnTheirWayBytes / std::max(1.0, all)) + feedback_copies;
+  // Messages that are packed and received, or a chunk's sums alone, of one in two ranks at most.
+  const double each = compress_from_start ? 0.5 : 2;
+  return each * std::min(1.0, kOnTheirWayBytes / std::max(1.0, all)) + feedback_copies;
 }
 
 StepCost CostOf(const PlanProblem& problem, const Layout& layout) {

@@ -109,6 +109,7 @@ struct PlanProblem {
   double snapshot_share = 3;   // bytes of a checkpoint's snapshot / bytes of parameters
   double feedback_copies = 0;  // of the gradients, for compression; with several replicas only
   bool compress_all = false;   // what can be compressed is; false: what is summed sooner so
+  bool compress_from_start = false;  // nothing large is ever exchanged whole
   Choices choices;
 
   double ScratchBytes(std::int64_t micro_batch) const;
@@ -118,7 +119,8 @@ struct PlanProblem {
   double PassingGradientBytes(int ranks) const;
   /// Of a stage's gradients, how many copies stand on a rank for their exchange: pieces of a ring's
   /// sums, or packed, received and summed chunks of sharded ones, of which so many are on their way
-  /// at most (kOnTheirWay of runtime/train/training_loop.cc); and what feedback takes.
+  /// at most (kOnTheirWay of runtime/train/training_loop.cc); and what feedback takes, in which
+  /// compressed messages are counted.
   double ExchangeCopies(int shard, int replicas) const;
 };
 

@@ -113,6 +113,10 @@ TEST(MemoryOf, AddsWhatAStageHolds) {
   problem.feedback_copies = 2;
   EXPECT_THAT(MemoryOf(problem, sharded)[0],
               1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 200 + 200) + 100 + 21);
+  // Where messages, counted there, are all that goes, a chunk's sums are whole at most.
+  problem.compress_from_start = true;
+  EXPECT_THAT(MemoryOf(problem, sharded)[0],
+              1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 50 + 200) + 100 + 21);
   EXPECT_THAT(MemoryOf(problem, Pipeline({0, 2, 3}, 8, 2))[1], 1000 + 6 + 30 + 600 + 2 * 1 * 7);
 }
 
