@@ -17,9 +17,9 @@ constexpr std::string_view kNames[] = {"HOME",
                                        "LD_LIBRARY_PATH",
                                        "LD_PRELOAD",
                                        "MALLOC_ARENA_MAX"};
-constexpr std::string_view kPrefixes[] = {
-    "SLURM_", "SLURMD_", "_SLURM_SPANK_", "PMIX_", "LC_",   "UCX_",   "UCS_",  "OMP_", "GOMP_",
-    "DNNL_",  "ONEDNN_", "CUDA_",         "NCCL_", "ASAN_", "UBSAN_", "TSAN_", "LSAN_"};
+constexpr std::string_view kPrefixes[] = {"SLURM_", "SLURMD_", "_SLURM_SPANK_", "PMIX_", "LC_",
+                                          "UCX_",   "UCS_",    "OMP_",          "GOMP_", "CUDA_",
+                                          "NCCL_",  "ASAN_",   "UBSAN_",        "TSAN_", "LSAN_"};
 
 bool Allowed(std::string_view name) {
   if (std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames)) return true;
