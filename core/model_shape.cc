@@ -142,7 +142,7 @@ std::int64_t LinearScratch(std::int64_t rows, std::int64_t in, std::int64_t out,
                            std::int64_t threads, bool widens) {
   return std::max({ProductScratch(rows, in, out, threads, widens),
                    ProductScratch(rows, out, in, threads, widens),
-                   threads * kPanelColumns * kPanelRows + rows * in}) *
+                   threads * kPanelColumns * kPanelRows + (rows + 16) * in}) *
          kFloatBytes;
 }
 

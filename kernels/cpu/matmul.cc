@@ -24,7 +24,10 @@ struct FirstOperand {
   bool transposed = false;
 
   bool InPlace() const { return std::is_same_v<T, float> && !transposed; }
-  std::int64_t ScratchSize() const { return InPlace() ? 0 : rows * inner; }
+  /// From row to row. What is transposed has a cache line between rows: `inner` is then the rows of
+  /// a batch, often a multiple of a page, and rows that far apart are in each other's way.
+  std::int64_t Stride() const { return transposed ? inner + 16 : inner; }
+  std::int64_t ScratchSize() const { return InPlace() ? 0 : rows * Stride(); }
 
   const float* InFloat(ThreadPool& pool, float* scratch) const {
     if constexpr (std::is_same_v<T, float>) {
@@ -53,19 +56,19 @@ struct FirstOperand {
                           .columns = std::min(kRows, rows - row),
                           .matrix = values + k * rows + row,
                           .matrix_stride = rows,
-                          .panel = to + row * inner + k,
-                          .panel_stride = inner});
+                          .panel = to + row * Stride() + k,
+                          .panel_stride = Stride()});
     });
   }
 };
 
 /// Of a strip; b and where the sums go are still to be said.
-ProductArguments ProductOf(const Strip& strip, const float* a, std::int64_t inner) {
+ProductArguments ProductOf(const Strip& strip, const float* a, std::int64_t a_row) {
   ProductArguments product;
   product.rows = strip.rows;
   product.columns = strip.columns;
-  product.a = a + strip.row * inner;
-  product.a_row = inner;
+  product.a = a + strip.row * a_row;
+  product.a_row = a_row;
   return product;
 }
 
@@ -93,10 +96,10 @@ constexpr auto kNothing = [](auto...) {};
 
 /// `sums` has room for the strip's.
 template <class T>
-void MatmulStrip(const MatmulArguments<T>& x, const float* a, const Strip& strip, float* panels,
-                 float* sums) {
+void MatmulStrip(const MatmulArguments<T>& x, const float* a, std::int64_t a_row,
+                 const Strip& strip, float* panels, float* sums) {
   const SecondOperand<T> b{x.b, x.inner, x.columns, x.transpose_b};
-  ProductArguments product = ProductOf(strip, a, x.inner);
+  ProductArguments product = ProductOf(strip, a, a_row);
   if constexpr (std::is_same_v<T, float>) {
     if (x.bias == nullptr && x.residual == nullptr && x.gelu == GeluForm::kNone) {
       product.c = x.c + strip.row * x.columns + strip.column;
@@ -123,7 +126,7 @@ void CpuDevice<T>::Matmul(const MatmulArguments<T>& x) {
   const float* a = first.InFloat(pool_, of_threads + pool_.threads() * size);
   ForStrips(pool_, x.rows, x.columns, [&](const Strip& strip, int thread) {
     float* panels = of_threads + thread * size;
-    MatmulStrip(x, a, strip, panels, panels + kStripPanels);
+    MatmulStrip(x, a, first.Stride(), strip, panels, panels + kStripPanels);
   });
 }
 
@@ -135,7 +138,7 @@ void CpuDevice<T>::WeightGradient(const WeightGradientArguments<T>& x) {
   const float* input = first.InFloat(pool_, of_threads + pool_.threads() * kStripPanels);
   // Without any input there still is a bias.
   ForStrips(pool_, std::max<std::int64_t>(x.in, 1), x.out, [&](const Strip& strip, int thread) {
-    ProductArguments product = ProductOf(strip, input, x.rows);
+    ProductArguments product = ProductOf(strip, input, first.Stride());
     product.rows = std::min(strip.rows, x.in - strip.row);
     product.c = x.d_weight + strip.row * x.out + strip.column;
     product.c_stride = x.out;
