@@ -9,8 +9,9 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// Arrays of float, BFloat16 or Float16; all arithmetic is in float32. Work is cut into pieces by its shape alone and each
-/// piece is computed by one thread, so results do not depend on the number of threads.
+/// Arrays of float, BFloat16 or Float16; all arithmetic is in float32. Work is cut into pieces by
+/// its shape alone, or where what comes out is the same however it is cut, and each piece is
+/// computed by one thread, so results do not depend on the number of threads.
 template <class T>
 class CpuDevice final : public HostDevice<T> {
  public:
