@@ -120,19 +120,20 @@ std::int64_t RoundedUp(std::int64_t value, std::int64_t step) {
 }
 
 // kernels/cpu/panels.h
-constexpr std::int64_t kPanelColumns = 192, kPanelRows = 384;
+constexpr std::int64_t kPanelColumns = 64, kStripColumns = 384, kPanelRows = 384;
 
 std::int64_t StripRows(std::int64_t rows, std::int64_t columns, std::int64_t threads) {
-  const std::int64_t across = RoundedUp(columns, kPanelColumns) / kPanelColumns;
-  const std::int64_t down = threads == 1 ? 1 : (4 * threads + across - 1) / across;
+  const std::int64_t across =
+      std::max<std::int64_t>(1, RoundedUp(columns, kStripColumns) / kStripColumns);
+  const std::int64_t down = threads == 1 ? 1 : (2 * threads + across - 1) / across;
   return std::clamp<std::int64_t>(RoundedUp((rows + down - 1) / down, 48), 48, 1024);
 }
 
-/// What kernels/cpu takes for a product of [rows, inner] and [inner, columns]: a panel and a strip
+/// What kernels/cpu takes for a product of [rows, inner] and [inner, columns]: panels and a strip
 /// of sums a thread, and in 16 bits the first operand as float32.
 std::int64_t ProductScratch(std::int64_t rows, std::int64_t inner, std::int64_t columns,
                             std::int64_t threads, bool widens) {
-  return threads * kPanelColumns * (kPanelRows + StripRows(rows, columns, threads)) +
+  return threads * kStripColumns * (kPanelRows + StripRows(rows, columns, threads)) +
          (widens ? rows * inner : 0);
 }
 
@@ -142,7 +143,7 @@ std::int64_t LinearScratch(std::int64_t rows, std::int64_t in, std::int64_t out,
                            std::int64_t threads, bool widens) {
   return std::max({ProductScratch(rows, in, out, threads, widens),
                    ProductScratch(rows, out, in, threads, widens),
-                   threads * kPanelColumns * kPanelRows + (rows + 16) * in}) *
+                   threads * kStripColumns * kPanelRows + (rows + 16) * in}) *
          kFloatBytes;
 }
 
@@ -155,7 +156,7 @@ std::int64_t HeadScratch(const ModelDims& dims, std::int64_t micro_batch, std::i
   const std::int64_t chunk = chunks == 0 ? 0 : (rows + chunks - 1) / chunks;
   const std::int64_t panels = RoundedUp(dims.hidden, kPanelColumns);
   return (chunk * (2 * dims.hidden + panels + RoundedUp(dims.vocab, kVocabTile)) +
-          threads * kVocabTile * (std::max(dims.hidden, kPanelColumns) + 1)) *
+          threads * kVocabTile * (std::max(dims.hidden, kStripColumns) + 1)) *
          kFloatBytes;
 }
 

@@ -1,4 +1,4 @@
-// How products are cut: strips of as many columns as a panel has, and operands packed into panels.
+// How products are cut: into strips of a few panels' columns, and operands into panels.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Strip {
   std::int64_t row, rows, column, columns;
 };
 
-/// How many rows strips have. Panels serve all rows of its strip, so strips are as high as leaves
+/// How many rows strips have. Panels serve all rows of their strip, so strips are as high as leaves
 /// enough of them for the threads, and sums of a strip in the second-level cache. What a product's
 /// sums are does not depend on it (kernels/cpu/product.h).
 inline std::int64_t StripRows(std::int64_t rows, std::int64_t columns, int threads) {
