@@ -119,21 +119,23 @@ std::int64_t RoundedUp(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
 
-// kernels/cpu/panels.h
-constexpr std::int64_t kPanelColumns = 64, kStripColumns = 384, kPanelRows = 384;
+// kernels/cpu/panels.h; what is packed for a matrix unit, in numbers of 16 bits, needs more than
+// panels of floats.
+constexpr std::int64_t kStripColumns = 384, kPanelRows = 384, kRowsAtATime = 192;
+constexpr std::int64_t kStripPackedSize = (kStripColumns + kRowsAtATime) * kPanelRows * 3 / 2;
 
 std::int64_t StripRows(std::int64_t rows, std::int64_t columns, std::int64_t threads) {
   const std::int64_t across =
       std::max<std::int64_t>(1, RoundedUp(columns, kStripColumns) / kStripColumns);
   const std::int64_t down = threads == 1 ? 1 : (2 * threads + across - 1) / across;
-  return std::clamp<std::int64_t>(RoundedUp((rows + down - 1) / down, 48), 48, 1024);
+  return std::clamp<std::int64_t>(RoundedUp((rows + down - 1) / down, 96), 96, 1024);
 }
 
-/// What kernels/cpu takes for a product of [rows, inner] and [inner, columns]: panels and a strip
-/// of sums a thread, and in 16 bits the first operand as float32.
+/// What kernels/cpu takes for a product of [rows, inner] and [inner, columns]: packed operands and
+/// a strip of sums a thread, and in 16 bits, where vectors multiply, the first operand as float32.
 std::int64_t ProductScratch(std::int64_t rows, std::int64_t inner, std::int64_t columns,
                             std::int64_t threads, bool widens) {
-  return threads * kStripColumns * (kPanelRows + StripRows(rows, columns, threads)) +
+  return threads * (kStripPackedSize + kStripColumns * StripRows(rows, columns, threads)) +
          (widens ? rows * inner : 0);
 }
 
@@ -143,20 +145,19 @@ std::int64_t LinearScratch(std::int64_t rows, std::int64_t in, std::int64_t out,
                            std::int64_t threads, bool widens) {
   return std::max({ProductScratch(rows, in, out, threads, widens),
                    ProductScratch(rows, out, in, threads, widens),
-                   threads * kStripColumns * kPanelRows + (rows + 16) * in}) *
+                   threads * kStripPackedSize + (rows + 16) * in}) *
          kFloatBytes;
 }
 
-/// What it takes for the head: a chunk of logits, the chunk's inputs with their gradients and as
-/// panels, a tile of weights a thread.
+/// What it takes for the head: a chunk of logits, the chunk's inputs with their gradients, packed
+/// operands a thread.
 std::int64_t HeadScratch(const ModelDims& dims, std::int64_t micro_batch, std::int64_t threads) {
   constexpr std::int64_t kChunk = 512, kVocabTile = 384;
   const std::int64_t rows = micro_batch * TargetsPerSample(dims);
   const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
   const std::int64_t chunk = chunks == 0 ? 0 : (rows + chunks - 1) / chunks;
-  const std::int64_t panels = RoundedUp(dims.hidden, kPanelColumns);
-  return (chunk * (2 * dims.hidden + panels + RoundedUp(dims.vocab, kVocabTile)) +
-          threads * kVocabTile * (std::max(dims.hidden, kStripColumns) + 1)) *
+  return (chunk * (2 * dims.hidden + RoundedUp(dims.vocab, kVocabTile)) +
+          threads * (kStripPackedSize + kVocabTile)) *
          kFloatBytes;
 }
 

@@ -1,12 +1,13 @@
 // The processor's name and threads.
 #include "kernels/cpu/cpu_device.h"
 
+#include "kernels/cpu/amx_product.h"
 #include "kernels/cpu/product.h"
 
 namespace adaptive_train::kernels::cpu {
 
 template <class T>
-CpuDevice<T>::CpuDevice(int threads) : pool_(threads) {}
+CpuDevice<T>::CpuDevice(int threads) : pool_(threads), amx_(AmxAvailable()) {}
 
 template <class T>
 float* CpuDevice<T>::Scratch(std::int64_t floats) {
@@ -21,7 +22,8 @@ float* CpuDevice<T>::Scratch(std::int64_t floats) {
 template <class T>
 std::string CpuDevice<T>::Description() const {
   return "CPU, " + std::to_string(pool_.threads()) +
-         (pool_.threads() == 1 ? " thread" : " threads") + ", " + ProductInstructions();
+         (pool_.threads() == 1 ? " thread" : " threads") + ", " + ProductInstructions() +
+         (amx_ ? ", AMX" : "");
 }
 
 template class CpuDevice<float>;

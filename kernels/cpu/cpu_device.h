@@ -15,7 +15,8 @@ namespace adaptive_train::kernels::cpu {
 template <class T>
 class CpuDevice final : public HostDevice<T> {
  public:
-  /// Uses `threads` threads, 1 or more, the caller being one of them.
+  /// Uses `threads` threads, 1 or more, the caller being one of them, and for products the
+  /// processor's matrix unit if it has one that this process may use.
   explicit CpuDevice(int threads);
 
   std::string Description() const override;
@@ -45,10 +46,12 @@ class CpuDevice final : public HostDevice<T> {
   double Threshold(const ThresholdArguments<T>& x) override;
 
  private:
-  /// Room for so many floats, aligned to 64 bytes and uninitialised; the next call's is the same room.
+  /// Room for so many floats, aligned to 64 bytes and uninitialised; the next call's is the same
+  /// room.
   float* Scratch(std::int64_t floats);
 
   ThreadPool pool_;
+  const bool amx_;
   Buffer<float> scratch_;
   std::vector<double> partial_;            // of the sums, one per piece
   std::vector<std::uint32_t> bin_counts_;  // of a threshold's histogram

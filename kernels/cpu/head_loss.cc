@@ -18,7 +18,8 @@ namespace {
 
 // A tile of logits is contiguous: the distance between rows of all logits would often be a power of
 // two, which caches take badly.
-constexpr std::int64_t kVocabTile = kPanelRows;
+constexpr std::int64_t kVocabTile = kStripColumns;
+static_assert(kVocabTile == kPanelRows, "a tile is one piece of the sums over the vocabulary");
 constexpr std::int64_t kRowsPerPiece = 16;
 
 /// Up to kHeadLossRows rows that have a target, and everything that is computed of them. Arrays of
@@ -28,21 +29,21 @@ class Chunk {
  public:
   /// How many floats of scratch memory a chunk takes, threads' own parts included.
   static std::int64_t Size(const HeadLossArguments<T>& x, std::int64_t rows, int threads) {
-    return 2 * rows * x.columns + InputPanelsSize(x, rows) +
-           rows * Pieces(x.vocab, kVocabTile) * kVocabTile + threads * SizePerThread(x);
+    return RowsSize(x, rows) + rows * Pieces(x.vocab, kVocabTile) * kVocabTile +
+           threads * kSizePerThread;
   }
 
   Chunk(const HeadLossArguments<T>& x, const std::int64_t* rows_with_target, std::int64_t rows,
-        ThreadPool& pool, float* scratch)
+        ThreadPool& pool, bool amx, float* scratch)
       : x_(x),
         rows_with_target_(rows_with_target),
         rows_(rows),
         tiles_(Pieces(x.vocab, kVocabTile)),
         pool_(pool),
+        amx_(amx),
         input_(scratch),
         d_input_(input_ + rows * x.columns),
-        input_panels_(d_input_ + rows * x.columns),
-        logits_(input_panels_ + InputPanelsSize(x, rows)),
+        logits_(scratch + RowsSize(x, rows)),
         of_threads_(logits_ + rows * tiles_ * kVocabTile),
         softmax_(static_cast<std::size_t>(tiles_ * rows)),
         factors_(softmax_.size()),
@@ -56,19 +57,15 @@ class Chunk {
                 .panel = input_ + row * x_.columns});
     });
     pool_.For(tiles_, [&](std::int64_t tile, int thread) {
-      ComputeLogits(tile, of_threads_ + thread * SizePerThread(x_));
+      ComputeLogits(tile, of_threads_ + thread * kSizePerThread);
     });
     ForRows([&](std::int64_t row) { ComputeLoss(row); });
     if (x_.d_input == nullptr) return;
-    pool_.For(Pieces(x_.columns, kPanelColumns), [&](std::int64_t panel, int) {
-      const std::int64_t column = panel * kPanelColumns;
-      SecondOperand<float>{input_, rows_, x_.columns}.Pack(
-          0, rows_, column, std::min(kPanelColumns, x_.columns - column),
-          input_panels_ + rows_ * column);
+    pool_.For(tiles_, [&](std::int64_t tile, int thread) {
+      AddWeightGradient(tile, of_threads_ + thread * kSizePerThread);
     });
-    pool_.For(tiles_, [&](std::int64_t tile, int) { AddWeightGradient(tile); });
     ForStrips(pool_, rows_, x_.columns, [&](const Strip& strip, int thread) {
-      ComputeInputGradient(strip, of_threads_ + thread * SizePerThread(x_));
+      ComputeInputGradient(strip, of_threads_ + thread * kSizePerThread);
     });
     ForRows([&](std::int64_t row) {
       Narrow<T>({.rows = 1,
@@ -79,12 +76,12 @@ class Chunk {
   }
 
  private:
-  /// A tile of weights as panels and its bias, or a strip's panels of weights.
-  static std::int64_t SizePerThread(const HeadLossArguments<T>& x) {
-    return kVocabTile * (std::max(x.columns, kStripColumns) + 1);
-  }
-  static std::int64_t InputPanelsSize(const HeadLossArguments<T>& x, std::int64_t rows) {
-    return rows * Pieces(x.columns, kPanelColumns) * kPanelColumns;
+  /// What a product's strip takes, and a tile's bias.
+  static constexpr std::int64_t kSizePerThread = kStripPackedSize + kVocabTile;
+
+  /// Inputs and their gradients; a multiple of what a cache line holds.
+  static std::int64_t RowsSize(const HeadLossArguments<T>& x, std::int64_t rows) {
+    return 2 * PanelSize(rows * x.columns);
   }
 
   std::size_t At(std::int64_t tile, std::int64_t row) const {
@@ -115,17 +112,15 @@ class Chunk {
   /// The tile's logits, then their exponentials in their place.
   void ComputeLogits(std::int64_t tile, float* scratch) {
     const std::int64_t first = tile * kVocabTile, width = Width(tile);
-    float *weight = scratch, *bias = scratch + kVocabTile * x_.columns, *logits = Logits(tile);
-    SecondOperand<T>{x_.weight, x_.columns, x_.vocab, true}.Pack(0, x_.columns, first, width,
-                                                                 weight);
-    MultiplyPanels({.rows = rows_,
-                    .columns = width,
-                    .inner = x_.columns,
-                    .a = input_,
-                    .a_row = x_.columns,
-                    .b = weight,
-                    .c = logits,
-                    .c_stride = kVocabTile});
+    float *logits = Logits(tile), *bias = scratch + kStripPackedSize;
+    MultiplyStrip(StripProduct<float, T>{.strip = {0, rows_, first, width},
+                                         .inner = x_.columns,
+                                         .a = Input(),
+                                         .b = {x_.weight, x_.columns, true},
+                                         .c = logits,
+                                         .c_stride = kVocabTile,
+                                         .amx = amx_,
+                                         .packed = scratch});
     if (x_.bias != nullptr) {
       Widen<T>({.rows = 1, .columns = width, .matrix = x_.bias + first, .panel = bias});
       FinishTile<float>({.rows = rows_,
@@ -162,7 +157,7 @@ class Chunk {
   }
 
   /// The tile's exponentials become d_logits.
-  void AddWeightGradient(std::int64_t tile) {
+  void AddWeightGradient(std::int64_t tile, float* scratch) {
     const std::int64_t first = tile * kVocabTile, width = Width(tile);
     float* d_logits = Logits(tile);
     ScaleRows(rows_, width, &factors_[At(tile, 0)], d_logits, kVocabTile);
@@ -170,43 +165,50 @@ class Chunk {
       d_logit -= static_cast<float>(x_.gradient_scale);
     });
     if (x_.d_bias != nullptr) {
-      const ColumnSums sums{rows_, d_logits, kVocabTile, x_.d_bias + first};
-      for (std::int64_t i = 0; i < width; i += kColumnsPerPiece)
-        AddColumns(sums, i, std::min(width, i + kColumnsPerPiece));
+      AddColumns<float>({.rows = rows_,
+                         .columns = width,
+                         .values = d_logits,
+                         .stride = kVocabTile,
+                         .sums = x_.d_bias + first});
     }
-    MultiplyPanels({.rows = width,
-                    .columns = x_.columns,
-                    .inner = rows_,
-                    .a = d_logits,
-                    .a_row = 1,
-                    .a_inner = kVocabTile,
-                    .b = input_panels_,
-                    .c = x_.d_weight + first * x_.columns,
-                    .c_stride = x_.columns,
-                    .accumulate = true});
+    for (std::int64_t column = 0; column < x_.columns; column += kStripColumns) {
+      MultiplyStrip(StripProduct<float, float>{
+          .strip = {0, width, column, std::min(kStripColumns, x_.columns - column)},
+          .inner = rows_,
+          .a = {d_logits, kVocabTile, true},
+          .b = Input(),
+          .c = x_.d_weight + first * x_.columns + column,
+          .c_stride = x_.columns,
+          .accumulate = true,
+          .amx = amx_,
+          .packed = scratch});
+    }
   }
 
-  void ComputeInputGradient(const Strip& strip, float* panels) {
-    const SecondOperand<T> weight{x_.weight, x_.vocab, x_.columns};
+  void ComputeInputGradient(const Strip& strip, float* scratch) {
     for (std::int64_t tile = 0; tile < tiles_; ++tile) {
-      weight.Pack(tile * kVocabTile, Width(tile), strip.column, strip.columns, panels);
-      MultiplyPanels({.rows = strip.rows,
-                      .columns = strip.columns,
-                      .inner = Width(tile),
-                      .a = Logits(tile) + strip.row * kVocabTile,
-                      .a_row = kVocabTile,
-                      .b = panels,
-                      .c = d_input_ + strip.row * x_.columns + strip.column,
-                      .c_stride = x_.columns,
-                      .accumulate = tile > 0});
+      MultiplyStrip(
+          StripProduct<float, T>{.strip = strip,
+                                 .inner = Width(tile),
+                                 .a = {Logits(tile), kVocabTile},
+                                 .b = {x_.weight + tile * kVocabTile * x_.columns, x_.columns},
+                                 .c = d_input_ + strip.row * x_.columns + strip.column,
+                                 .c_stride = x_.columns,
+                                 .accumulate = tile > 0,
+                                 .amx = amx_,
+                                 .packed = scratch});
     }
   }
+
+  /// [rows, columns]: floats that hold numbers of type T.
+  Operand<float> Input() const { return {input_, x_.columns, false, kAmxParts<T>}; }
 
   const HeadLossArguments<T>& x_;
   const std::int64_t* rows_with_target_;
   const std::int64_t rows_, tiles_;
   ThreadPool& pool_;
-  float *const input_, *const d_input_, *const input_panels_, *const logits_, *const of_threads_;
+  const bool amx_;
+  float *const input_, *const d_input_, *const logits_, *const of_threads_;
   std::vector<RunningSoftmax> softmax_;  // [tiles, rows]
   std::vector<float> factors_;           // [tiles, rows]
   std::vector<float> target_logits_;     // [rows]
@@ -231,7 +233,7 @@ void CpuDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
   const std::int64_t chunks = Pieces(rows, kHeadLossRows), per_chunk = Pieces(rows, chunks);
   float* scratch = Scratch(Chunk<T>::Size(x, per_chunk, pool_.threads()));
   for (std::int64_t first = 0; first < rows; first += per_chunk) {
-    Chunk<T>(x, with_target.data() + first, std::min(per_chunk, rows - first), pool_, scratch)
+    Chunk<T>(x, with_target.data() + first, std::min(per_chunk, rows - first), pool_, amx_, scratch)
         .Compute();
   }
 }

@@ -12,10 +12,8 @@
 namespace adaptive_train::kernels::cpu {
 namespace {
 
-static_assert(kColumnsPerPiece >= kPanelColumns, "sums down a panel's columns are one piece");
-
-/// A product's first operand, [rows, inner], or transposed [inner, rows], as float32 row by row: in
-/// its own place, or in scratch memory.
+/// A product's first operand, [rows, inner], or transposed [inner, rows], for vectors: as float32
+/// row by row, in its own place or in scratch memory.
 template <class T>
 struct FirstOperand {
   const T* values;
@@ -29,9 +27,9 @@ struct FirstOperand {
   std::int64_t Stride() const { return transposed ? inner + 16 : inner; }
   std::int64_t ScratchSize() const { return InPlace() ? 0 : rows * Stride(); }
 
-  const float* InFloat(ThreadPool& pool, float* scratch) const {
+  Operand<float> InFloat(ThreadPool& pool, float* scratch) const {
     if constexpr (std::is_same_v<T, float>) {
-      if (!transposed) return values;
+      if (!transposed) return {values, inner};
     }
     if (transposed) {
       Transpose(pool, scratch);
@@ -43,7 +41,7 @@ struct FirstOperand {
                   .panel = scratch + begin});
       });
     }
-    return scratch;
+    return {scratch, Stride()};
   }
 
  private:
@@ -61,16 +59,6 @@ struct FirstOperand {
     });
   }
 };
-
-/// Of a strip; b and where the sums go are still to be said.
-ProductArguments ProductOf(const Strip& strip, const float* a, std::int64_t a_row) {
-  ProductArguments product;
-  product.rows = strip.rows;
-  product.columns = strip.columns;
-  product.a = a + strip.row * a_row;
-  product.a_row = a_row;
-  return product;
-}
 
 /// What follows the sums of a part of a strip.
 template <class T>
@@ -92,27 +80,66 @@ void Finish(const MatmulArguments<T>& x, const Strip& part, const float* sums) {
                  .gelu_input = moved(x.gelu_input, at)});
 }
 
-constexpr auto kNothing = [](auto...) {};
-
 /// `sums` has room for the strip's.
-template <class T>
-void MatmulStrip(const MatmulArguments<T>& x, const float* a, std::int64_t a_row,
-                 const Strip& strip, float* panels, float* sums) {
-  const SecondOperand<T> b{x.b, x.inner, x.columns, x.transpose_b};
-  ProductArguments product = ProductOf(strip, a, a_row);
+template <class T, class A>
+void MatmulStrip(const MatmulArguments<T>& x, StripProduct<A, T> product, float* sums) {
+  const Strip& strip = product.strip;
   if constexpr (std::is_same_v<T, float>) {
     if (x.bias == nullptr && x.residual == nullptr && x.gelu == GeluForm::kNone) {
       product.c = x.c + strip.row * x.columns + strip.column;
       product.c_stride = x.columns;
-      return MultiplyStrip(product, b, strip.column, panels, kNothing, kNothing);
+      return MultiplyStrip(product);
     }
   }
   product.c = sums;
   product.c_stride = kStripColumns;
   MultiplyStrip(
-      product, b, strip.column, panels, kNothing, [&](std::int64_t row, std::int64_t rows) {
+      product, [](std::int64_t, std::int64_t) {},
+      [&](std::int64_t row, std::int64_t rows) {
         Finish(x, {strip.row + row, rows, strip.column, strip.columns}, sums + row * kStripColumns);
       });
+}
+
+template <class T, class A>
+void MatmulStrips(ThreadPool& pool, const MatmulArguments<T>& x, const Operand<A>& a, bool amx,
+                  float* of_threads, std::int64_t per_thread) {
+  const Operand<T> b{x.b, x.transpose_b ? x.inner : x.columns, x.transpose_b};
+  ForStrips(pool, x.rows, x.columns, [&](const Strip& strip, int thread) {
+    float* packed = of_threads + thread * per_thread;
+    MatmulStrip<T, A>(
+        x, {.strip = strip, .inner = x.inner, .a = a, .b = b, .amx = amx, .packed = packed},
+        packed + kStripPackedSize);
+  });
+}
+
+template <class T, class A>
+void WeightGradientStrips(ThreadPool& pool, const WeightGradientArguments<T>& x,
+                          const Operand<A>& input, bool amx, float* of_threads) {
+  const Operand<T> d_output{x.d_output, x.out};
+  // Without any input there still is a bias.
+  ForStrips(pool, std::max<std::int64_t>(x.in, 1), x.out, [&](Strip strip, int thread) {
+    const bool first_rows = strip.row == 0;
+    strip.rows = std::min(strip.rows, x.in - strip.row);
+    MultiplyStrip(
+        StripProduct<A, T>{.strip = strip,
+                           .inner = x.rows,
+                           .a = input,
+                           .b = d_output,
+                           .c = x.d_weight + strip.row * x.out + strip.column,
+                           .c_stride = x.out,
+                           .accumulate = true,
+                           .amx = amx,
+                           .packed = of_threads + thread * kStripPackedSize},
+        [&](std::int64_t row, std::int64_t rows) {
+          if (x.d_bias == nullptr || !first_rows) return;
+          AddColumns<T>({.rows = rows,
+                         .columns = strip.columns,
+                         .values = d_output.At(row, strip.column),
+                         .stride = x.out,
+                         .sums = x.d_bias + strip.column});
+        },
+        [](std::int64_t, std::int64_t) {});
+  });
 }
 
 }  // namespace
@@ -120,40 +147,28 @@ void MatmulStrip(const MatmulArguments<T>& x, const float* a, std::int64_t a_row
 template <class T>
 void CpuDevice<T>::Matmul(const MatmulArguments<T>& x) {
   const FirstOperand<T> first{x.a, x.rows, x.inner, x.transpose_a};
-  const std::int64_t size =
-      kStripPanels + StripRows(x.rows, x.columns, pool_.threads()) * kStripColumns;
-  float* of_threads = Scratch(pool_.threads() * size + first.ScratchSize());
-  const float* a = first.InFloat(pool_, of_threads + pool_.threads() * size);
-  ForStrips(pool_, x.rows, x.columns, [&](const Strip& strip, int thread) {
-    float* panels = of_threads + thread * size;
-    MatmulStrip(x, a, first.Stride(), strip, panels, panels + kStripPanels);
-  });
+  const std::int64_t per_thread =
+      kStripPackedSize + StripRows(x.rows, x.columns, pool_.threads()) * kStripColumns;
+  const std::int64_t of_threads = pool_.threads() * per_thread;
+  float* scratch = Scratch(of_threads + (amx_ ? 0 : first.ScratchSize()));
+  if (amx_) {
+    const Operand<T> a{x.a, x.transpose_a ? x.rows : x.inner, x.transpose_a};
+    MatmulStrips(pool_, x, a, amx_, scratch, per_thread);
+  } else {
+    MatmulStrips(pool_, x, first.InFloat(pool_, scratch + of_threads), amx_, scratch, per_thread);
+  }
 }
 
 template <class T>
 void CpuDevice<T>::WeightGradient(const WeightGradientArguments<T>& x) {
   const FirstOperand<T> first{x.input, x.in, x.rows, true};
-  const SecondOperand<T> d_output{x.d_output, x.rows, x.out};
-  float* of_threads = Scratch(first.ScratchSize() + pool_.threads() * kStripPanels);
-  const float* input = first.InFloat(pool_, of_threads + pool_.threads() * kStripPanels);
-  // Without any input there still is a bias.
-  ForStrips(pool_, std::max<std::int64_t>(x.in, 1), x.out, [&](const Strip& strip, int thread) {
-    ProductArguments product = ProductOf(strip, input, first.Stride());
-    product.rows = std::min(strip.rows, x.in - strip.row);
-    product.c = x.d_weight + strip.row * x.out + strip.column;
-    product.c_stride = x.out;
-    product.accumulate = true;
-    const bool first_rows = x.d_bias != nullptr && strip.row == 0;
-    MultiplyStrip(
-        product, d_output, strip.column, of_threads + thread * kStripPanels,
-        [&](const float* panels, std::int64_t depth) {
-          for (std::int64_t i = 0; first_rows && i < strip.columns; i += kPanelColumns) {
-            AddColumns({depth, panels + i * depth, kPanelColumns, x.d_bias + strip.column + i}, 0,
-                       std::min(kPanelColumns, strip.columns - i));
-          }
-        },
-        kNothing);
-  });
+  const std::int64_t of_threads = pool_.threads() * kStripPackedSize;
+  float* scratch = Scratch(of_threads + (amx_ ? 0 : first.ScratchSize()));
+  if (amx_) {
+    WeightGradientStrips(pool_, x, Operand<T>{x.input, x.in, true}, amx_, scratch);
+  } else {
+    WeightGradientStrips(pool_, x, first.InFloat(pool_, scratch + of_threads), amx_, scratch);
+  }
 }
 
 template void CpuDevice<float>::Matmul(const MatmulArguments<float>&);

@@ -1,9 +1,12 @@
-// How products are cut: into strips of a few panels' columns, and operands into panels.
+// How products are cut: into strips of a few panels' columns, and operands into panels for vectors
+// (product.h) or tiles for a matrix unit (amx_product.h).
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
+#include "kernels/cpu/amx_product.h"
 #include "kernels/cpu/panel.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/thread_pool.h"
@@ -17,7 +20,6 @@ inline constexpr std::int64_t kPanelColumns = 64;
 /// Of a product in one piece, and rows of the panels that are packed for it just before they are
 /// used: they stay in the second-level cache.
 inline constexpr std::int64_t kStripColumns = 6 * kPanelColumns, kPanelRows = 384;
-inline constexpr std::int64_t kStripPanels = kPanelRows * kStripColumns;  // floats
 
 inline std::int64_t Pieces(std::int64_t count, std::int64_t piece) {
   return (count + piece - 1) / piece;
@@ -32,7 +34,7 @@ struct Strip {
 /// enough of them for the threads, and sums of a strip in the second-level cache. What a product's
 /// sums are does not depend on it (kernels/cpu/product.h).
 inline std::int64_t StripRows(std::int64_t rows, std::int64_t columns, int threads) {
-  constexpr std::int64_t kMostRows = 1024, kMultiple = 48, kPerThread = 2;
+  constexpr std::int64_t kMostRows = 1024, kMultiple = 96, kPerThread = 2;
   const std::int64_t wanted = threads == 1 ? 1 : kPerThread * threads;
   const std::int64_t down =
       Pieces(wanted, std::max<std::int64_t>(1, Pieces(columns, kStripColumns)));
@@ -50,71 +52,157 @@ void ForStrips(ThreadPool& pool, std::int64_t rows, std::int64_t columns, const 
   });
 }
 
-/// A product's second operand, [inner, columns], or transposed [columns, inner].
+/// A matrix that is multiplied: element (i, j) of the first operand, [rows, inner], or the second,
+/// [inner, columns], lies in its row i, or transposed in its row j; rows are `stride` apart.
 template <class T>
-struct SecondOperand {
-  const T* values;
-  std::int64_t inner;
-  std::int64_t columns;
+struct Operand {
+  const T* values = nullptr;
+  std::int64_t stride = 0;
   bool transposed = false;
+  int parts = kAmxParts<T>;  // fewer where floats hold numbers of a smaller type
 
-  /// Packs rows [k, k + depth) of columns [column, column + width), panel after panel.
-  void Pack(std::int64_t k, std::int64_t depth, std::int64_t column, std::int64_t width,
-            float* panels) const {
-    for (std::int64_t i = 0; i < width; i += kPanelColumns) {
-      const std::int64_t here = std::min(kPanelColumns, width - i);
-      WidenArguments<T> copy{.panel = panels + i * depth, .panel_stride = kPanelColumns};
-      copy.rows = transposed ? here : depth;
-      copy.columns = transposed ? depth : here;
-      copy.matrix_stride = transposed ? inner : columns;
-      copy.matrix = values + (transposed ? (column + i) * inner + k : k * columns + column + i);
-      transposed ? WidenTransposed<T>(copy) : Widen<T>(copy);
-    }
+  const T* At(std::int64_t i, std::int64_t j) const {
+    return values + (transposed ? j * stride + i : i * stride + j);
   }
 };
+
+/// Packs rows [k, k + depth) of columns [column, column + width) of b, panel after panel.
+template <class T>
+void PackPanels(const Operand<T>& b, std::int64_t k, std::int64_t depth, std::int64_t column,
+                std::int64_t width, float* panels) {
+  for (std::int64_t i = 0; i < width; i += kPanelColumns) {
+    const std::int64_t here = std::min(kPanelColumns, width - i);
+    WidenArguments<T> copy{.panel = panels + i * depth, .panel_stride = kPanelColumns};
+    copy.rows = b.transposed ? here : depth;
+    copy.columns = b.transposed ? depth : here;
+    copy.matrix_stride = b.stride;
+    copy.matrix = b.At(k, column + i);
+    b.transposed ? WidenTransposed<T>(copy) : Widen<T>(copy);
+  }
+}
 
 /// So many rows of the first operand stay in the second-level cache while panels go by.
 inline constexpr std::int64_t kRowsAtATime = 192;
 
 /// A product whose b is panels of product.inner rows.
 inline void MultiplyPanels(const ProductArguments& product) {
-  ProductArguments piece = product;
-  piece.b_stride = kPanelColumns;
-  for (std::int64_t row = 0; row < product.rows; row += kRowsAtATime) {
-    piece.rows = std::min(kRowsAtATime, product.rows - row);
-    piece.a = product.a + row * product.a_row;
-    for (std::int64_t i = 0; i < product.columns; i += kPanelColumns) {
-      piece.columns = std::min(kPanelColumns, product.columns - i);
-      piece.b = product.b + i * product.inner;
-      piece.c = product.c + row * product.c_stride + i;
-      Product(piece);
-    }
+  ProductArguments panel = product;
+  panel.b_stride = kPanelColumns;
+  for (std::int64_t i = 0; i < product.columns; i += kPanelColumns) {
+    panel.columns = std::min(kPanelColumns, product.columns - i);
+    panel.b = product.b + i * product.inner;
+    panel.c = product.c + i;
+    Product(panel);
   }
 }
 
-/// Computes a strip of a product, some rows at a time. `product` says all but inner and b; `panels`
-/// has room for kStripPanels floats. packed(panels, depth) is called after each piece of b was
-/// packed, ready(row, rows) when so many of the strip's rows have their sums, still in the cache.
-template <class T, class Packed, class Ready>
-void MultiplyStrip(ProductArguments product, const SecondOperand<T>& b, std::int64_t column,
-                   float* panels, const Packed& packed, const Ready& ready) {
-  const ProductArguments strip = product;
-  product.b = panels;
+/// Floats of the memory that a strip's operands are packed in: panels of b, or tiles of both.
+inline constexpr std::int64_t kStripPackedSize =
+    (AmxPackedSize(kStripColumns, kPanelRows, kAmxParts<float>) +
+     AmxPackedSize(kRowsAtATime, kPanelRows, kAmxParts<float>)) /
+    2;
+static_assert(kPanelRows % kAmxDepth == 0, "sums do not depend on pieces of whole tiles");
+static_assert(kStripPackedSize >= kPanelRows * kStripColumns);
+
+/// Rows and columns `strip` of a product. c is the strip's first sum.
+template <class A, class B>
+struct StripProduct {
+  Strip strip;
+  std::int64_t inner = 0;
+  Operand<A> a;
+  Operand<B> b;
+  float* c = nullptr;
+  std::int64_t c_stride = 0;
+  bool accumulate = false;
+  bool amx = false;         // without it a is of floats
+  float* packed = nullptr;  // room for kStripPackedSize, aligned to 64 bytes
+};
+
+/// A piece of a strip: some of its rows, and `depth` of k.
+struct StripPiece {
+  std::int64_t row, rows, k, depth;
+};
+
+template <class A, class B>
+void PackStrip(const StripProduct<A, B>& x, std::int64_t k, std::int64_t depth) {
+  const Strip& strip = x.strip;
+  if (!x.amx) return PackPanels(x.b, k, depth, strip.column, strip.columns, x.packed);
+  AmxPackSecond<B>({.matrix = x.b.At(k, strip.column),
+                    .stride = x.b.stride,
+                    .along = x.b.transposed,
+                    .lines = strip.columns,
+                    .depth = depth,
+                    .parts = x.b.parts},
+                   reinterpret_cast<std::uint16_t*>(x.packed));
+}
+
+/// On tiles: packs the piece of a, and multiplies.
+template <class A, class B>
+void MultiplyTiles(const StripProduct<A, B>& x, const StripPiece& piece, float* c,
+                   bool accumulate) {
+  auto* b = reinterpret_cast<std::uint16_t*>(x.packed);
+  std::uint16_t* a = b + AmxPackedSize(x.strip.columns, piece.depth, x.b.parts);
+  AmxPackFirst<A>({.matrix = x.a.At(x.strip.row + piece.row, piece.k),
+                   .stride = x.a.stride,
+                   .along = !x.a.transposed,
+                   .lines = piece.rows,
+                   .depth = piece.depth,
+                   .parts = x.a.parts},
+                  a);
+  AmxProduct({.rows = piece.rows,
+              .columns = x.strip.columns,
+              .inner = piece.depth,
+              .a = a,
+              .a_parts = x.a.parts,
+              .b = b,
+              .b_parts = x.b.parts,
+              .c = c,
+              .c_stride = x.c_stride,
+              .accumulate = accumulate});
+}
+
+template <class A, class B>
+void MultiplyPiece(const StripProduct<A, B>& x, const StripPiece& piece) {
+  float* c = x.c + piece.row * x.c_stride;
+  const bool accumulate = x.accumulate || piece.k > 0;
+  if (x.amx) return MultiplyTiles(x, piece, c, accumulate);
+  if constexpr (std::is_same_v<A, float>) {
+    MultiplyPanels({.rows = piece.rows,
+                    .columns = x.strip.columns,
+                    .inner = piece.depth,
+                    .a = x.a.At(x.strip.row + piece.row, piece.k),
+                    .a_row = x.a.transposed ? 1 : x.a.stride,
+                    .a_inner = x.a.transposed ? x.a.stride : 1,
+                    .b = x.packed,
+                    .c = c,
+                    .c_stride = x.c_stride,
+                    .accumulate = accumulate});
+  }
+}
+
+/// Computes a strip of a product, some rows at a time. packed(k, depth) is called after each piece
+/// of b was packed, while it is in the cache, ready(row, rows) when so many of the strip's rows
+/// have their sums.
+template <class A, class B, class Packed, class Ready>
+void MultiplyStrip(const StripProduct<A, B>& x, const Packed& packed, const Ready& ready) {
   std::int64_t k = 0;
   do {
-    product.inner = std::min(kPanelRows, b.inner - k);
-    b.Pack(k, product.inner, column, product.columns, panels);
-    packed(panels, product.inner);
-    for (std::int64_t row = 0; row < strip.rows; row += kRowsAtATime) {
-      product.rows = std::min(kRowsAtATime, strip.rows - row);
-      product.a = strip.a + row * strip.a_row + k * strip.a_inner;
-      product.c = strip.c + row * strip.c_stride;
-      MultiplyPanels(product);
-      if (k + kPanelRows >= b.inner) ready(row, product.rows);
+    const std::int64_t depth = std::min(kPanelRows, x.inner - k);
+    PackStrip(x, k, depth);
+    packed(k, depth);
+    for (std::int64_t row = 0; row < x.strip.rows; row += kRowsAtATime) {
+      const std::int64_t rows = std::min(kRowsAtATime, x.strip.rows - row);
+      MultiplyPiece(x, {row, rows, k, depth});
+      if (k + kPanelRows >= x.inner) ready(row, rows);
     }
-    product.accumulate = true;
     k += kPanelRows;
-  } while (k < b.inner);
+  } while (k < x.inner);
+}
+
+template <class A, class B>
+void MultiplyStrip(const StripProduct<A, B>& x) {
+  constexpr auto kNothing = [](std::int64_t, std::int64_t) {};
+  MultiplyStrip(x, kNothing, kNothing);
 }
 
 }  // namespace adaptive_train::kernels::cpu

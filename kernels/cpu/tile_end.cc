@@ -1,6 +1,8 @@
 // Vector by vector over the tile's rows.
 #include "kernels/cpu/tile_end.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/piece_functions.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -49,17 +51,26 @@ void FinishRows(const TileEnd<T>& x, std::int64_t begin, std::int64_t end) {
   }
 }
 
-void AddColumnsOf(const ColumnSums& x, std::int64_t begin, std::int64_t end) {
-  float sums[kColumnsPerPiece] = {};
-  for (std::int64_t row = 0; row < x.rows; ++row) {
-    const float* values = x.values + row * x.stride + begin;
-    ForVectors(0, end - begin, [&](std::int64_t i, auto part) HWY_ATTR {
-      Store(hn::Add(Load(sums + i, part), Load(values + i, part)), sums + i, part);
-    });
+/// Few enough columns at a time for their sums to stay in the first-level cache.
+template <class T>
+void AddColumnsOf(const ColumnSums<T>& x, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kColumns = 384;
+  for (std::int64_t first = begin; first < end; first += kColumns) {
+    const std::int64_t columns = std::min(kColumns, end - first);
+    float sums[kColumns] = {};
+    for (std::int64_t row = 0; row < x.rows; ++row) {
+      const T* values = x.values + row * x.stride + first;
+      ForVectors(0, columns, [&](std::int64_t i, auto part) HWY_ATTR {
+        Store(hn::Add(Load(sums + i, part), Load(values + i, part)), sums + i, part);
+      });
+    }
+    for (std::int64_t i = 0; i < columns; ++i) x.sums[first + i] += sums[i];
   }
-  for (std::int64_t i = begin; i < end; ++i) x.sums[i] += sums[i - begin];
 }
 
+PieceFunctions<ColumnSums> ColumnFunctions() {
+  return {AddColumnsOf<float>, AddColumnsOf<BFloat16>, AddColumnsOf<Float16>};
+}
 PieceFunctions<TileEnd> FinishFunctions() {
   return {FinishRows<float>, FinishRows<BFloat16>, FinishRows<Float16>};
 }
@@ -73,7 +84,7 @@ HWY_AFTER_NAMESPACE();
 namespace adaptive_train::kernels::cpu {
 namespace {
 HWY_EXPORT(FinishFunctions);
-HWY_EXPORT(AddColumnsOf);
+HWY_EXPORT(ColumnFunctions);
 }  // namespace
 
 template <class T>
@@ -81,13 +92,17 @@ void FinishTile(const TileEnd<T>& x) {
   HWY_DYNAMIC_DISPATCH(FinishFunctions)().template On<T>()(x, 0, x.rows);
 }
 
-void AddColumns(const ColumnSums& x, std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(AddColumnsOf)(x, begin, end);
+template <class T>
+void AddColumns(const ColumnSums<T>& x) {
+  HWY_DYNAMIC_DISPATCH(ColumnFunctions)().template On<T>()(x, 0, x.columns);
 }
 
 template void FinishTile<float>(const TileEnd<float>&);
 template void FinishTile<BFloat16>(const TileEnd<BFloat16>&);
 template void FinishTile<Float16>(const TileEnd<Float16>&);
+template void AddColumns<float>(const ColumnSums<float>&);
+template void AddColumns<BFloat16>(const ColumnSums<BFloat16>&);
+template void AddColumns<Float16>(const ColumnSums<Float16>&);
 
 }  // namespace adaptive_train::kernels::cpu
 #endif

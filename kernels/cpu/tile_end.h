@@ -28,16 +28,16 @@ template <class T>
 void FinishTile(const TileEnd<T>& x);
 
 /// sums[column] += the column's sum over the rows, in ascending order.
+template <class T>
 struct ColumnSums {
-  std::int64_t rows;
-  const float* values;
-  std::int64_t stride;
-  float* sums;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  const T* values = nullptr;
+  std::int64_t stride = 0;
+  float* sums = nullptr;
 };
 
-inline constexpr std::int64_t kColumnsPerPiece = 192;
-
-/// Columns [begin, end), kColumnsPerPiece at most.
-void AddColumns(const ColumnSums& x, std::int64_t begin, std::int64_t end);
+template <class T>
+void AddColumns(const ColumnSums<T>& x);
 
 }  // namespace adaptive_train::kernels::cpu

@@ -2,13 +2,15 @@
 // run.
 //
 // products_bench [threads]: for each shape GFLOP/s of one whole dnnl_sgemm on one thread, of the
-// device's operation on arrays of float and of bfloat16, and float's ratio to oneDNN. Then
-// attention's and the head's times forward and backward, and their GFLOP/s. The best of several
-// repetitions counts, taken in turns.
+// device's operation on arrays of float in vectors alone, of float and of bfloat16 with all that
+// the processor has, and ratios to oneDNN. Then attention's and the head's times forward and
+// backward, and their GFLOP/s. The best of several repetitions counts, taken in turns.
 #include <fmt/core.h>
+#include <hwy/highway.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 
+#include <hwy/highway.h>
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -127,9 +129,10 @@ class Operands {
   std::vector<Accumulator<T>> d_weight_;
 };
 
-void CompareProducts(int threads, CpuDevice<float>& device, CpuDevice<BFloat16>& narrow) {
-  fmt::print("{:<10}{:>6}{:>6}{:>7}{:>10}{:>10}{:>10}{:>8}   GFLOP/s\n", "product", "rows", "in",
-             "out", "oneDNN", "float", "bfloat16", "ratio");
+void CompareProducts(int threads, CpuDevice<float>& vectors, CpuDevice<float>& device,
+                     CpuDevice<BFloat16>& narrow) {
+  fmt::print("{:<10}{:>6}{:>6}{:>7}{:>10}{:>10}{:>10}{:>10}   GFLOP/s{:>10}{:>10}\n", "product",
+             "rows", "in", "out", "oneDNN", "vectors", "float", "bfloat16", "vectors", "float");
   std::vector<Shape> shapes;
   for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{384, 1152},
                                 {384, 384},
@@ -146,14 +149,15 @@ void CompareProducts(int threads, CpuDevice<float>& device, CpuDevice<BFloat16>&
   for (const Shape& shape : shapes) {
     Operands<float> operands(shape);
     Operands<BFloat16> narrow_operands(shape);
-    const std::vector<double> seconds =
-        BestSeconds(threads, {[&] { operands.Bare(); }, [&] { operands.OnDevice(device); },
-                              [&] { narrow_operands.OnDevice(narrow); }});
+    const std::vector<double> seconds = BestSeconds(
+        threads, {[&] { operands.Bare(); }, [&] { operands.OnDevice(vectors); },
+                  [&] { operands.OnDevice(device); }, [&] { narrow_operands.OnDevice(narrow); }});
     const double flops = 2e-9 * static_cast<double>(shape.rows * shape.in * shape.out);
     const char* const names[] = {"forward", "d_input", "d_weight"};
-    fmt::print("{:<10}{:>6}{:>6}{:>7}{:>10.1f}{:>10.1f}{:>10.1f}{:>8.3f}\n",
+    fmt::print("{:<10}{:>6}{:>6}{:>7}{:>10.1f}{:>10.1f}{:>10.1f}{:>10.1f}{:>20.3f}{:>10.3f}\n",
                names[static_cast<int>(shape.product)], shape.rows, shape.in, shape.out,
-               flops / seconds[0], flops / seconds[1], flops / seconds[2], seconds[0] / seconds[1]);
+               flops / seconds[0], flops / seconds[1], flops / seconds[2], flops / seconds[3],
+               seconds[0] / seconds[1], seconds[0] / seconds[2]);
   }
 }
 
@@ -224,10 +228,14 @@ void TimeHead(int threads, CpuDevice<T>& device, const char* scalar, std::int64_
 
 void Run(int threads) {
   omp_set_num_threads(1);
+  // Highway has no words for matrix units.
+  hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & HWY_TARGETS);
+  CpuDevice<float> vectors(threads);
+  hwy::SetSupportedTargetsForTest(0);
   CpuDevice<float> device(threads);
   CpuDevice<BFloat16> narrow(threads);
   fmt::print("{}\n\n", device.Description());
-  CompareProducts(threads, device, narrow);
+  CompareProducts(threads, vectors, device, narrow);
   fmt::print("\n");
   for (const kernels::AttentionShape& shape : {kernels::AttentionShape{4, 256, 6, 6, 64, true},
                                                kernels::AttentionShape{4, 256, 12, 12, 64, true},
@@ -235,6 +243,7 @@ void Run(int threads) {
     TimeAttention(threads, device, "float", shape);
     TimeAttention(threads, narrow, "bfloat16", shape);
   }
+  TimeHead(threads, vectors, "vectors", 1024, 384, 8192);
   TimeHead(threads, device, "float", 1024, 384, 8192);
   TimeHead(threads, narrow, "bfloat16", 1024, 384, 8192);
   TimeHead(threads, device, "float", 1024, 768, 50257);

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <string>
 
+#include "kernels/cpu/amx_product.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/reference/reference_device.h"
 #include "tests/unit/kernels/arrays.h"
@@ -25,7 +26,7 @@ struct Output {
 using Outputs = std::vector<Output>;
 
 /// Calls body(name) with each instruction set that this processor has and the kernels are compiled
-/// for.
+/// for, and with its matrix unit.
 template <class Body>
 void OnEveryInstructionSet(const Body& body) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
@@ -33,6 +34,7 @@ void OnEveryInstructionSet(const Body& body) {
     body(std::string(hwy::TargetName(target)));
   }
   hwy::SetSupportedTargetsForTest(0);
+  if (cpu::AmxAvailable()) body(std::string("AMX"));
 }
 
 inline void ExpectWithin(const Bound& bound, const Array& expected, const Array& actual,
