@@ -18,8 +18,7 @@ namespace {
 
 // A tile of logits is contiguous: the distance between rows of all logits would often be a power of
 // two, which caches take badly.
-constexpr std::int64_t kVocabTile = kStripColumns;
-static_assert(kVocabTile == kPanelRows, "a tile is one piece of the sums over the vocabulary");
+constexpr std::int64_t kVocabTile = kPanelRows;
 constexpr std::int64_t kRowsPerPiece = 16;
 
 /// Up to kHeadLossRows rows that have a target, and everything that is computed of them. Arrays of
