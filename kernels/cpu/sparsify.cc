@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/sparse.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/sparsify.cc"
@@ -230,16 +231,18 @@ HWY_EXPORT(SelectFloats);
 HWY_EXPORT(ThresholdOfFloats);
 }  // namespace
 
+Selected Select(const SelectArguments<float>& x) { return HWY_DYNAMIC_DISPATCH(SelectFloats)(x); }
+
 template <class T>
 Selected CpuDevice<T>::Select(const SelectArguments<T>& x) {
-  return HWY_DYNAMIC_DISPATCH(SelectFloats)({.count = x.count,
-                                             .gradients = x.gradients,
-                                             .residuals = x.residuals,
-                                             .threshold = x.threshold,
-                                             .keep = x.keep,
-                                             .format = x.format,
-                                             .bitmap = x.bitmap,
-                                             .values = x.values});
+  return cpu::Select({.count = x.count,
+                      .gradients = x.gradients,
+                      .residuals = x.residuals,
+                      .threshold = x.threshold,
+                      .keep = x.keep,
+                      .format = x.format,
+                      .bitmap = x.bitmap,
+                      .values = x.values});
 }
 
 template <class T>

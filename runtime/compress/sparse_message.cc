@@ -21,12 +21,13 @@ namespace {
 /// Sizes with two bits of fraction, which are stored as bfloat16, with seven.
 void AppendFloat8(std::span<const kernels::BFloat16> values, int smallest,
                   std::vector<std::byte>& out) {
-  std::size_t at = out.size();
+  const std::size_t at = out.size();
   out.resize(at + values.size());
-  for (const kernels::BFloat16 value : values) {
-    const int above = (value.bits >> 5 & 0x3ff) - smallest;
+  std::byte* to = out.data() + at;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const int above = (values[i].bits >> 5 & 0x3ff) - smallest;
     assert(above >= 0 && above < kernels::kFloat8Sizes);
-    out[at++] = static_cast<std::byte>(value.bits >> 15 << 7 | above);
+    to[i] = static_cast<std::byte>(values[i].bits >> 15 << 7 | above);
   }
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "kernels/cpu/sparse.h"
 #include "kernels/sparsify.h"
 #include "runtime/compress/index_coding.h"
 
@@ -108,6 +109,7 @@ class SparseMessage {
     int smallest = 0;
     const std::byte* values = nullptr;
   };
+  kernels::cpu::ExpandArguments Expansion(const Piece& piece, float* to) const;
   Result<void> ReadValues(std::span<const std::byte> values);
   Result<void> ReadPieces(std::span<const std::byte> payload, PieceLengths pieces);
 

@@ -70,37 +70,24 @@ struct Value<ValueFormat::kFloat8> {
   std::uint32_t smallest_;
 };
 
-/// Calls element(place, value) for all elements of a piece, ascending, and mark(i, bits) with the
-/// bits of word i of its bitmap, in one or several parts.
+/// Calls element(place, value) for all elements of a piece that has no bitmap, ascending, and
+/// mark(i, bits) with the bits of word i of what would be one, in one or several parts.
 template <ValueFormat format, class Element, class Mark>
 void VisitPiece(const PieceIndex& index, const std::byte* values, Value<format> value,
                 Element element, Mark mark) {
-  std::size_t next = 0;
-  const auto visit = [&](std::size_t place) {
-    element(place, value.At(values, next));
-    ++next;
-  };
-  switch (index.coding) {
-    case IndexCoding::kNone: {
-      const auto count = static_cast<std::size_t>(index.count);
-      for (std::size_t i = 0; i < count; ++i) element(i, value.At(values, i));
-      for (std::size_t i = 0; i < count / 64; ++i) mark(i, ~std::uint64_t{0});
-      if (count % 64 != 0) mark(count / 64, (std::uint64_t{1} << count % 64) - 1);
-      break;
-    }
-    case IndexCoding::kBitmap:
-      for (std::size_t i = 0; 8 * i < index.bytes.size(); ++i) {
-        const std::uint64_t word = LoadWord(index.bytes, 8 * i);
-        mark(i, word);
-        ForEachBit(word, 64 * i, visit);
-      }
-      break;
-    case IndexCoding::kRice:
-      ForEachRicePlace(index, [&](std::size_t place) {
-        visit(place);
-        mark(place / 64, std::uint64_t{1} << place % 64);
-      });
+  if (index.coding == IndexCoding::kNone) {
+    const auto count = static_cast<std::size_t>(index.count);
+    for (std::size_t i = 0; i < count; ++i) element(i, value.At(values, i));
+    for (std::size_t i = 0; i < count / 64; ++i) mark(i, ~std::uint64_t{0});
+    if (count % 64 != 0) mark(count / 64, (std::uint64_t{1} << count % 64) - 1);
+    return;
   }
+  std::size_t next = 0;
+  ForEachRicePlace(index, [&](std::size_t place) {
+    element(place, value.At(values, next));
+    mark(place / 64, std::uint64_t{1} << place % 64);
+    ++next;
+  });
 }
 
 /// Calls visit(constant) with the format as a constant.
@@ -231,17 +218,33 @@ std::int64_t SparseMessage::count() const {
   return count;
 }
 
+kernels::cpu::ExpandArguments SparseMessage::Expansion(const Piece& piece, float* to) const {
+  return {.count = piece.index.length,
+          .bitmap = piece.index.bytes.data(),
+          .value_count = piece.index.count,
+          .values = piece.values,
+          .format = FormatOfPiece(format_, piece.smallest),
+          .smallest = piece.smallest,
+          .to = to};
+}
+
 void SparseMessage::AddTo(std::span<float> sum, std::span<std::uint64_t> bitmaps) const {
   float* to = sum.data();
   std::uint64_t* marks = bitmaps.data();
   for (const Piece& piece : pieces_) {
     assert(piece.index.length <= sum.data() + sum.size() - to);
-    WithFormat(FormatOfPiece(format_, piece.smallest), [&](auto format) {
-      VisitPiece<format.value>(
-          piece.index, piece.values, Value<format.value>(piece.smallest),
-          [to](std::size_t i, float value) { to[i] += value; },
-          [marks](std::size_t i, std::uint64_t bits) { marks[i] |= bits; });
-    });
+    if (piece.index.coding == IndexCoding::kBitmap) {
+      AddExpanded(Expansion(piece, to));
+      for (std::size_t i = 0; i < BitmapWords(piece.index.length); ++i)
+        marks[i] |= LoadWord(piece.index.bytes, 8 * i);
+    } else {
+      WithFormat(FormatOfPiece(format_, piece.smallest), [&](auto format) {
+        VisitPiece<format.value>(
+            piece.index, piece.values, Value<format.value>(piece.smallest),
+            [to](std::size_t i, float value) { to[i] += value; },
+            [marks](std::size_t i, std::uint64_t bits) { marks[i] |= bits; });
+      });
+    }
     to += piece.index.length;
     marks += BitmapWords(piece.index.length);
   }
@@ -249,15 +252,20 @@ void SparseMessage::AddTo(std::span<float> sum, std::span<std::uint64_t> bitmaps
 }
 
 void SparseMessage::WriteTo(std::span<float> out) const {
-  std::fill(out.begin(), out.end(), 0.0F);
+  if (!finite_) std::ranges::fill(out, 0.0F);
   float* to = out.data();
   for (const Piece& piece : pieces_) {
     assert(piece.index.length <= out.data() + out.size() - to);
-    WithFormat(FormatOfPiece(format_, piece.smallest), [&](auto format) {
-      VisitPiece<format.value>(
-          piece.index, piece.values, Value<format.value>(piece.smallest),
-          [to](std::size_t i, float value) { to[i] = value; }, [](std::size_t, std::uint64_t) {});
-    });
+    if (piece.index.coding == IndexCoding::kBitmap) {
+      Expand(Expansion(piece, to));
+    } else {
+      std::fill_n(to, piece.index.length, 0.0F);
+      WithFormat(FormatOfPiece(format_, piece.smallest), [&](auto format) {
+        VisitPiece<format.value>(
+            piece.index, piece.values, Value<format.value>(piece.smallest),
+            [to](std::size_t i, float value) { to[i] = value; }, [](std::size_t, std::uint64_t) {});
+      });
+    }
     to += piece.index.length;
   }
 }

@@ -15,50 +15,11 @@ namespace {
 // The low 16 bits of a tag: exchange (1 bit), phase (1), source rank (14).
 constexpr std::uint64_t kExchange = std::uint64_t{1} << 15, kSums = std::uint64_t{1} << 14;
 
-/// The values of a piece's selected elements, as they are sent.
-template <class T>
-std::vector<T> Selected(const float* sums, std::span<const std::uint64_t> bitmap) {
-  std::vector<T> values(CountOf(bitmap));
-  T* out = values.data();
-  for (const std::uint64_t word : bitmap) {
-    for (std::uint64_t left = word; left != 0; left &= left - 1)
-      *out++ = kernels::Rounded<T>(sums[std::countr_zero(left)]);
-    sums += 64;
-  }
-  return values;
-}
-
-/// Adds a piece of a chunk's sum to a message; false if a value as sent is not finite.
-template <class T>
-bool AddPiece(SparseMessageWriter& writer, std::int64_t length, const float* sums,
-              std::span<const std::uint64_t> bitmap) {
-  const std::vector<T> values = Selected<T>(sums, bitmap);
-  bool finite = true;
-  for (const T value : values) finite &= std::isfinite(kernels::ToFloat(value));
-  writer.Add(length, bitmap.data(), static_cast<std::int64_t>(values.size()), values.data());
-  return finite;
-}
-
-/// The same in the 128 sizes from number `smallest` on; takes what is nearer to 0 from `bitmap`.
-bool AddFloat8(SparseMessageWriter& writer, std::int64_t length, const float* sums, int smallest,
-               std::span<std::uint64_t> bitmap) {
-  std::vector<kernels::BFloat16> values(CountOf(bitmap));
-  const int most = smallest + kernels::kFloat8Sizes - 1;
-  bool finite = true;
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < bitmap.size(); ++i) {
-    ForEachBit(bitmap[i], 64 * i, [&](std::size_t place) {
-      const float sum = sums[place];
-      finite &= std::isfinite(sum);
-      const int size = kernels::NearestSize(sum);
-      const unsigned sign = std::signbit(sum) ? 0x8000U : 0;
-      values[count].bits = static_cast<std::uint16_t>(sign | std::min(size, most) << 5);
-      count += size >= smallest ? 1 : 0;
-      if (size < smallest) bitmap[i] &= ~(std::uint64_t{1} << place % 64);
-    });
-  }
-  writer.Add(length, bitmap.data(), static_cast<std::int64_t>(count), values.data(), smallest);
-  return finite;
+/// From this size on floats are sent in the 128 sizes from number `smallest` on; what is nearer to
+/// 0 is not.
+double ThresholdOf(int smallest) {
+  const std::uint32_t number = static_cast<std::uint32_t>(smallest) << kernels::kFloat8Shift;
+  return static_cast<double>(std::bit_cast<float>(number - (1U << (kernels::kFloat8Shift - 1))));
 }
 
 }  // namespace
@@ -199,8 +160,11 @@ void OwnerExchange::EndOfMessages() {
   // Nobody will get this rank's sum, and those of others may not come either. What is wrong with
   // another's sum is no reason to keep back the own one: the others wait for it.
   if (message_missing_ || cancelled_) return CancelSums();
-  if (order_.gather) packed_sum_ = PackedSum();
-  for (const float sum : sum_) sum_finite_ &= std::isfinite(sum);
+  if (order_.gather) {
+    packed_sum_ = PackedSum();
+  } else {
+    for (const float sum : sum_) sum_finite_ &= std::isfinite(sum);
+  }
   if (!sum_finite_) sum_.clear();
   if (!order_.gather) return KeepOwnSum();
   AcceptSum(Own(), packed_sum_);  // the own chunk as all others see it
@@ -208,20 +172,29 @@ void OwnerExchange::EndOfMessages() {
     Send(ExchangePhase::kSum, (Own() + i) % Size(), packed_sum_);
 }
 
+/// Pieces of which every element came are sent whole; of others, what is not zero.
 std::vector<std::byte> OwnerExchange::PackedSum() {
   SparseMessageWriter writer(order_.chunks.bucket, order_.format);
   const PieceLengths pieces = order_.chunks.pieces[Own()];
   const float* sums = sum_.data();
   std::span<std::uint64_t> bitmap = union_;
+  std::vector<float> values;  // room for any format
   for (std::size_t i = 0; sum_finite_ && i < pieces.size(); ++i) {
     const auto words = bitmap.first(BitmapWords(pieces[i]));
-    if (order_.format == ValueFormat::kFloat32) {
-      sum_finite_ = AddPiece<float>(writer, pieces[i], sums, words);
-    } else if (smallest_[i] == 0) {
-      sum_finite_ = AddPiece<kernels::BFloat16>(writer, pieces[i], sums, words);
-    } else {
-      sum_finite_ = AddFloat8(writer, pieces[i], sums, smallest_[i], words);
-    }
+    values.resize(std::max(values.size(), static_cast<std::size_t>(pieces[i])));
+    const bool whole = CountOf(words) == static_cast<std::size_t>(pieces[i]);
+    kernels::SelectArguments<float> select;
+    select.count = pieces[i];
+    select.gradients = sums;
+    select.threshold = smallest_[i] != 0 ? ThresholdOf(smallest_[i])
+                       : whole           ? 0
+                                         : std::numeric_limits<float>::denorm_min();
+    select.format = FormatOfPiece(order_.format, smallest_[i]);
+    select.bitmap = words.data();
+    select.values = values.data();
+    const kernels::Selected selected = kernels::cpu::Select(select);
+    sum_finite_ = selected.finite;
+    writer.Add(pieces[i], words.data(), selected.count, values.data(), smallest_[i]);
     sums += pieces[i];
     bitmap = bitmap.subspan(words.size());
   }
