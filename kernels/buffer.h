@@ -12,8 +12,9 @@ namespace adaptive_train::kernels {
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
-  /// Uninitialised memory, aligned to 64 bytes; throws std::bad_alloc. 0 bytes give nullptr.
-  virtual void* Allocate(std::size_t bytes) = 0;
+  /// Uninitialised memory, aligned to 64 bytes; throws std::bad_alloc. 0 bytes give nullptr. Parts
+  /// of it will be released, or never be touched, where it is `sparse`: its pages are small then.
+  virtual void* Allocate(std::size_t bytes, bool sparse) = 0;
   virtual void Free(void* memory) noexcept = 0;
   /// Copies and clearing come in the order of the device's operations. CopyToHost returns when the
   /// bytes are there; the source of CopyFromHost may be reused on return.
@@ -34,8 +35,10 @@ class Buffer {
 
  public:
   Buffer() = default;
-  Buffer(DeviceMemory& memory, std::size_t size)
-      : memory_(&memory), data_(static_cast<E*>(memory.Allocate(size * sizeof(E)))), size_(size) {}
+  Buffer(DeviceMemory& memory, std::size_t size, bool sparse = false)
+      : memory_(&memory),
+        data_(static_cast<E*>(memory.Allocate(size * sizeof(E), sparse))),
+        size_(size) {}
   Buffer(Buffer&& other) noexcept { *this = std::move(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(memory_, other.memory_);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstring>
-#include <new>
 
 #include "kernels/device.h"
 #include "kernels/host_memory.h"
@@ -13,10 +12,8 @@ namespace adaptive_train::kernels {
 template <class T>
 class HostDevice : public Device<T> {
  public:
-  void* Allocate(std::size_t bytes) override {
-    return bytes == 0 ? nullptr : ::operator new(bytes, kAlignment);
-  }
-  void Free(void* memory) noexcept override { ::operator delete(memory, kAlignment); }
+  void* Allocate(std::size_t bytes, bool sparse) override { return AllocatePages(bytes, sparse); }
+  void Free(void* memory) noexcept override { FreePages(memory); }
   void CopyFromHost(void* to, const void* from, std::size_t bytes) override {
     std::memcpy(to, from, bytes);
   }
@@ -28,9 +25,6 @@ class HostDevice : public Device<T> {
   }
   void Clear(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
   void Release(void* memory, std::size_t bytes) override { ReleasePages(memory, bytes); }
-
- private:
-  static constexpr std::align_val_t kAlignment{64};
 };
 
 }  // namespace adaptive_train::kernels

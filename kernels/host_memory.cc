@@ -4,9 +4,34 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 namespace adaptive_train::kernels {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+/// Of x86-64 and of Arm with small pages of 4 KiB; elsewhere the system's are larger, and it does
+/// not give any.
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+}  // namespace
+
+void* AllocatePages(std::size_t bytes, bool sparse) {
+  if (bytes == 0) return nullptr;
+  const bool large = bytes >= 2 * kHugePage;
+  void* memory = nullptr;
+  if (::posix_memalign(&memory, large ? kHugePage : kAlignment, bytes) != 0) throw std::bad_alloc();
+  // Only a hint, which may have to take back one to an earlier owner of the addresses. Of whole
+  // huge pages: what is behind them would take more memory than it uses.
+  if (large) {
+    ::madvise(memory, bytes / kHugePage * kHugePage, sparse ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+  }
+  return memory;
+}
+
+void FreePages(void* memory) noexcept { std::free(memory); }
 
 void ReleasePages(void* memory, std::size_t bytes) {
   static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));

@@ -72,12 +72,12 @@ class TrainingLoop final : public Trainer {
   const ModelDims dims_;
   const ParameterLayout layout_;
   kernels::cpu::CpuDevice<T> device_;
+  const bool sharded_;   // the optimizer is
+  const bool releases_;  // gradients are as well
   kernels::Buffer<float> parameters_, gradients_, first_moments_, second_moments_;
   kernels::Buffer<T> weights_;  // empty where T is float: the parameters themselves
   TransformerStage<T> stage_;
   CompressionControl compression_;
-  const bool sharded_;            // the optimizer is
-  const bool releases_;           // gradients are as well
   const std::int64_t exchanges_;  // of gradients in a step
   GradientReducer<T> reducer_;
   Optimizer<T> optimizer_;

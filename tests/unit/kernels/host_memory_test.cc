@@ -1,4 +1,4 @@
-// Pages that are given back.
+// Pages that are taken, large or small, and given back.
 #include "kernels/host_memory.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <new>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace adaptive_train::kernels {
@@ -67,6 +72,44 @@ TEST_F(HostMemoryTest, PagesThatMayNotLeaveAreCleared) {
   ReleasePages(memory.data() + 1, 3 * page);
   EXPECT_EQ(PagesThere(), kPages);
   ExpectClear(1, 3 * page + 1);
+}
+
+/// What the kernel was told of the mapping that an address lies in: two letters each, see smaps in
+/// proc(5).
+std::string FlagsAt(const void* address) {
+  std::ifstream smaps("/proc/self/smaps");
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  bool inside = false;
+  for (std::string line; std::getline(smaps, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%zx-%zx ", &begin, &end) == 2) inside = begin <= at && at < end;
+    if (inside && line.starts_with("VmFlags:")) return line;
+  }
+  return {};
+}
+
+TEST(AllocatePages, AsksForHugePagesThatAreFilled) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage"))
+    GTEST_SKIP() << "this kernel has no transparent huge pages";
+  constexpr std::size_t kHuge = std::size_t{2} << 20;
+  auto* const large = static_cast<char*>(AllocatePages(2 * kHuge + 100, false));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large) % kHuge, 0u);
+  EXPECT_NE(FlagsAt(large).find(" hg"), std::string::npos);
+  EXPECT_NE(FlagsAt(large + 2 * kHuge - 1).find(" hg"), std::string::npos);
+  FreePages(large);
+  void* const sparse = AllocatePages(2 * kHuge + 100, true);  // perhaps in the same place
+  EXPECT_EQ(FlagsAt(sparse).find(" hg"), std::string::npos);
+  FreePages(sparse);
+}
+
+TEST(AllocatePages, AlignsEverything) {
+  EXPECT_EQ(AllocatePages(0, false), nullptr);
+  for (const std::size_t bytes : {1u, 63u, 4096u, 3u << 20}) {
+    void* const memory = AllocatePages(bytes, false);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0u);
+    FreePages(memory);
+  }
+  EXPECT_THROW(AllocatePages(std::size_t{1} << 60, false), std::bad_alloc);
 }
 
 }  // namespace
