@@ -89,7 +89,7 @@ std::optional<std::string> CompressionGate::EndOfRound() {
   const auto [least, most] = std::minmax_element(ratios_.begin(), ratios_.end());
   const auto rounds = static_cast<int>(ratios_.size());
   const bool dear = lost_ > kBudget && Median(ratios_) > 1;
-  const bool agree = rounds >= 2 && (*most < 1 - kMargin || *least > 1 + kMargin);
+  const bool agree = rounds >= 2 && (*most < 1 - kMargin || *least > 1);
   if (!dear && !agree && rounds < kMaxRounds) return std::nullopt;
   const double ratio = Median(ratios_);
   return Decided(

@@ -22,9 +22,10 @@ struct GateStep {
 /// A value; the same calls lead to the same decisions.
 class CompressionGate {
  public:
-  static constexpr int kDenseSteps = 3;                // before anything is tried
-  static constexpr int kMaxRounds = 6;                 // of two dense and two compressed steps
-  static constexpr double kMargin = 0.03;              // of a step's time
+  static constexpr int kDenseSteps = 3;  // before anything is tried
+  static constexpr int kMaxRounds = 6;   // of two dense and two compressed steps
+  /// Of a step's time. Less is within what a trial of a few steps can be wrong by.
+  static constexpr double kMargin = 0.1;
   static constexpr double kBudget = 2;                 // dense steps that a trial may lose
   static constexpr std::int64_t kStepsBetween = 1000;  // from a decision to the next trial
 
