@@ -3,9 +3,6 @@ load run
 
 setup() { make_run_folder; }
 
-# The same layout: what the first run's store tells would let the second plan other shares.
-same_layout=(--parallel.shares=even --train.micro_batch=3)
-
 # same_state FOLDER FOLDER: the checkpoints of step 20, written by as many ranks, hold the same bytes.
 same_state() { diff -r --exclude=manifest.json --exclude=DONE "$1/checkpoints/step-00000020" "$2/checkpoints/step-00000020"; }
 

@@ -3,9 +3,6 @@ load run
 
 setup() { make_run_folder; }
 
-# The same layout: what the first run's store tells would let the second plan other shares.
-same_layout=(--parallel.shares=even --train.micro_batch=3)
-
 # of RUN FILTER: of its metrics, all steps at once.
 of() { jq -es "$2" "$1/metrics.jsonl"; }
 

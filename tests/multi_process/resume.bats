@@ -4,7 +4,7 @@ load run
 setup() { make_run_folder; }
 
 # settings KEY=VALUE...: what every run of the test is started with: steps long enough for checkpoints to be written beside them.
-settings() { settings=(--model.hidden=64 --model.sequence=64 --model.layers=4 "${@/#/--}"); }
+settings() { settings=("${same_layout[@]}" --model.hidden=64 --model.sequence=64 --model.layers=4 "${@/#/--}"); }
 
 # whole: the run that is never stopped, in $work/whole.
 whole() { train "${settings[@]}" --run-dir "$work/whole"; }

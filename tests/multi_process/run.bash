@@ -68,6 +68,10 @@ all_gone() {
   return 0
 }
 
+# What keeps the layout, and with it the bits: by what the first run's store tells, the second may get other shares.
+# shellcheck disable=SC2034
+same_layout=(--parallel.shares=even --train.micro_batch=3)
+
 # losses FOLDER: one loss a line.
 losses() { jq -r .loss "$1/metrics.jsonl"; }
 
