@@ -16,23 +16,6 @@ using sparse_message::kNotFiniteFlag;
 using sparse_message::PieceEntry;
 using sparse_message::ValueBytes;
 
-namespace {
-
-/// Sizes with two bits of fraction, which are stored as bfloat16, with seven.
-void AppendFloat8(std::span<const kernels::BFloat16> values, int smallest,
-                  std::vector<std::byte>& out) {
-  const std::size_t at = out.size();
-  out.resize(at + values.size());
-  std::byte* to = out.data() + at;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const int above = (values[i].bits >> 5 & 0x3ff) - smallest;
-    assert(above >= 0 && above < kernels::kFloat8Sizes);
-    to[i] = static_cast<std::byte>(values[i].bits >> 15 << 7 | above);
-  }
-}
-
-}  // namespace
-
 std::size_t MaxMessageBytes(PieceLengths pieces, ValueFormat format) {
   format = FormatOfPiece(format, 0);
   std::size_t bytes = sizeof(Header) + pieces.size() * sizeof(PieceEntry);
@@ -55,11 +38,13 @@ std::uint64_t MessageChecksum(std::span<const std::byte> message) {
 
 void SparseMessageWriter::Add(std::int64_t length, const std::uint64_t* bitmap, std::int64_t count,
                               const void* values, int smallest) {
-  pieces_.push_back({count, encoder_.AppendTo(indices_, length, bitmap, count), smallest});
+  Piece& piece = pieces_.emplace_back(
+      Piece{count, encoder_.AppendTo(indices_, length, bitmap, count), smallest});
   const ValueFormat format = FormatOfPiece(format_, smallest);
   if (format == ValueFormat::kFloat8) {
     const auto* stored = static_cast<const kernels::BFloat16*>(values);
-    return AppendFloat8({stored, static_cast<std::size_t>(count)}, smallest, values_);
+    piece.packing = packer_.AppendTo(values_, {stored, static_cast<std::size_t>(count)}, smallest);
+    return;
   }
   const auto* bytes = static_cast<const std::byte*>(values);
   values_.insert(values_.end(), bytes, bytes + ValueBytes(count, format));
@@ -80,11 +65,14 @@ std::vector<std::byte> SparseMessageWriter::Finish() {
   };
   append(&header, sizeof header);
   for (const Piece& piece : pieces_) {
-    const PieceEntry entry{.count = static_cast<std::uint32_t>(piece.count),
-                           .index_bytes = static_cast<std::uint32_t>(piece.index.bytes),
-                           .coding = static_cast<std::uint8_t>(piece.index.coding),
-                           .rice_bits = piece.index.rice_bits,
-                           .smallest = static_cast<std::uint16_t>(piece.smallest)};
+    const PieceEntry entry{
+        .count = static_cast<std::uint32_t>(piece.count),
+        .index_bytes = static_cast<std::uint32_t>(piece.index.bytes),
+        .escapes = piece.packing.escapes,
+        .smallest = static_cast<std::uint16_t>(piece.smallest),
+        .coding = static_cast<std::uint8_t>(piece.index.coding),
+        .rice_bits = piece.index.rice_bits,
+        .code_bits = static_cast<std::uint8_t>(piece.smallest == 0 ? 0 : piece.packing.bits)};
     append(&entry, sizeof entry);
   }
   append(indices_.data(), indices_.size());

@@ -5,11 +5,13 @@
 //
 //   header   magic, format version, value format, flags, bucket, pieces, payload bytes, checksum:
 //            XXH3 of all that follows, seeded with XXH3 of the header before the checksum
-//   pieces   per piece: elements sent, bytes of the index, index coding, its parameter, smallest
+//   pieces   per piece: elements sent, bytes of the index, index coding, its parameter, smallest,
+//            how its values are packed
 //   indices  piece after piece: nothing where all or no elements are there, a bitmap, or Rice codes
 //            of the gaps (see index_coding.h)
-//   values   of all pieces, float32, bfloat16, or bytes: the sign (bit 7) and how many sizes above
-//            the piece's smallest (kernels/sparsify.h)
+//   values   of all pieces, float32, bfloat16, or codes of the sign and how many sizes above the
+//            piece's smallest (kernels/sparsify.h), of as many bits as the piece needs
+//            (size_codes.h)
 //
 // All numbers are little-endian. A message that says that a value of the chunk is not finite is the
 // header alone, with 0 pieces.
@@ -24,6 +26,7 @@
 #include "kernels/cpu/sparse.h"
 #include "kernels/sparsify.h"
 #include "runtime/compress/index_coding.h"
+#include "runtime/compress/size_codes.h"
 
 namespace adaptive_train {
 
@@ -70,6 +73,7 @@ class SparseMessageWriter {
     std::int64_t count = 0;
     IndexCode index;
     int smallest = 0;
+    CodePacking packing = {};  // of kFloat8
   };
   void Clear();
 
@@ -77,17 +81,22 @@ class SparseMessageWriter {
   ValueFormat format_;
   bool finite_ = true;
   IndexEncoder encoder_;
+  CodePacker packer_;
   std::vector<Piece> pieces_;
   std::vector<std::byte> indices_, values_;
 };
 
 /// A message that was found right in every respect: lengths, checksum, coding, every place within
-/// its piece, every value finite. Looks into the caller's bytes, which have to stay as they are. A
-/// value: const functions may be called by several threads.
+/// its piece, every value finite. Looks into the caller's bytes, which have to stay as they are.
+/// const functions may be called by several threads.
 class SparseMessage {
  public:
+  SparseMessage(SparseMessage&&) = default;
+  SparseMessage& operator=(SparseMessage&&) = default;
+
   /// Checks all of it against the chunk that is expected. Errors say what is wrong in a few words
-  /// ("the checksum is wrong"). Allocates nothing but one small entry for each expected piece.
+  /// ("the checksum is wrong"). Allocates one small entry for each expected piece, and of kFloat8 a
+  /// byte for each element sent.
   static Result<SparseMessage> Read(std::span<const std::byte> bytes, std::uint32_t bucket,
                                     ValueFormat format, PieceLengths pieces);
 
@@ -107,15 +116,19 @@ class SparseMessage {
   struct Piece {
     PieceIndex index;
     int smallest = 0;
-    const std::byte* values = nullptr;
+    CodePacking packing = {};           // of kFloat8
+    const std::byte* values = nullptr;  // of kFloat8 in codes_
   };
+  SparseMessage() = default;
   kernels::cpu::ExpandArguments Expansion(const Piece& piece, float* to) const;
+  static std::size_t ValueBytesOf(const Piece& piece, ValueFormat format);
   Result<void> ReadValues(std::span<const std::byte> values);
   Result<void> ReadPieces(std::span<const std::byte> payload, PieceLengths pieces);
 
   ValueFormat format_ = ValueFormat::kBFloat16;
   bool finite_ = true;
   std::vector<Piece> pieces_;
+  std::vector<std::byte> codes_;  // of kFloat8, a byte each
 };
 
 }  // namespace adaptive_train

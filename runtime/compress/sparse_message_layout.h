@@ -9,7 +9,7 @@
 namespace adaptive_train::sparse_message {
 
 inline constexpr std::uint32_t kMagic = 0x4d535441;  // "ATSM"
-inline constexpr std::uint8_t kFormatVersion = 2;
+inline constexpr std::uint8_t kFormatVersion = 3;
 inline constexpr std::uint8_t kNotFiniteFlag = 1;
 
 struct Header {
@@ -29,15 +29,18 @@ static_assert(offsetof(Header, checksum) == kMessageHeaderBytes - sizeof(std::ui
 struct PieceEntry {
   std::uint32_t count = 0;
   std::uint32_t index_bytes = 0;
+  std::uint32_t escapes = 0;   // of kFloat8, see size_codes.h
+  std::uint16_t smallest = 0;  // of kFloat8, see SparseMessageWriter::Add
   std::uint8_t coding = 0;
   std::uint8_t rice_bits = 0;
-  std::uint16_t smallest = 0;  // of kFloat8, see SparseMessageWriter::Add
+  std::uint8_t code_bits = 0;  // of kFloat8
+  std::uint8_t zeros[3] = {};
 };
-static_assert(sizeof(PieceEntry) == 12);
+static_assert(sizeof(PieceEntry) == 20);
 
-/// Bytes of as many values of a piece.
+/// Bytes of as many values of a piece, which are not kFloat8.
 inline std::size_t ValueBytes(std::int64_t count, ValueFormat format) {
-  return static_cast<std::size_t>(format == ValueFormat::kFloat8 ? count : count * BytesOf(format));
+  return static_cast<std::size_t>(count * BytesOf(format));
 }
 
 }  // namespace adaptive_train::sparse_message

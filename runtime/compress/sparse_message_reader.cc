@@ -103,6 +103,11 @@ void WithFormat(ValueFormat format, Visit visit) {
   }
 }
 
+/// What UnpackCodes wants.
+std::size_t RoomForCodes(std::int64_t count) {
+  return static_cast<std::size_t>((count + kCodesAtOnce - 1) / kCodesAtOnce * kCodesAtOnce);
+}
+
 /// Of kFloat8 all are, from a smallest on that was checked.
 bool AllFinite(std::span<const std::byte> values, ValueFormat format) {
   bool finite = true;
@@ -151,6 +156,25 @@ Result<void> CheckExpected(const Header& header, std::uint32_t bucket, ValueForm
   return {};
 }
 
+/// What `entry` says of its values, which are codes of sizes or not.
+Result<void> CheckSizes(const PieceEntry& entry, ValueFormat format) {
+  const auto* zeros = std::begin(entry.zeros);
+  if (std::any_of(zeros, std::end(entry.zeros), [](std::uint8_t byte) { return byte != 0; }))
+    return Refuse("unknown flags");
+  if (FormatOfPiece(format, entry.smallest) != ValueFormat::kFloat8) {
+    if (entry.smallest != 0 || entry.code_bits != 0 || entry.escapes != 0)
+      return Refuse("sizes where there are none");
+    return {};
+  }
+  if (entry.smallest < kernels::kLeastSmallest || entry.smallest > kernels::kMostSmallest)
+    return Refuse(fmt::format("a smallest size of number {}", entry.smallest));
+  if (entry.code_bits < kLeastCodeBits || entry.code_bits > kMostCodeBits)
+    return Refuse(fmt::format("codes of {} bits", entry.code_bits));
+  if (entry.escapes > (entry.code_bits == kMostCodeBits ? 0 : entry.count))
+    return Refuse(fmt::format("{} escapes", entry.escapes));
+  return {};
+}
+
 /// The index of a piece as `entry` and the front of `rest` have it.
 Result<PieceIndex> ReadIndex(const PieceEntry& entry, std::int64_t length,
                              std::span<const std::byte> rest) {
@@ -180,34 +204,49 @@ Result<SparseMessage> SparseMessage::Read(std::span<const std::byte> bytes, std:
 
 Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, PieceLengths pieces) {
   pieces_.reserve(pieces.size());
-  const bool float8 = format_ == ValueFormat::kFloat8;
   auto rest = payload.subspan(pieces.size() * sizeof(PieceEntry));
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto entry = Load<PieceEntry>(payload, i * sizeof(PieceEntry));
     auto index = ReadIndex(entry, pieces[i], rest);
     if (!index) return FailIn(fmt::format("piece {}", i), std::move(index.error()));
-    if (entry.smallest != 0 && (!float8 || entry.smallest < kernels::kLeastSmallest ||
-                                entry.smallest > kernels::kMostSmallest))
-      return Refuse(fmt::format("piece {}: a smallest size of number {}", i, entry.smallest));
+    if (auto right = CheckSizes(entry, format_); !right)
+      return FailIn(fmt::format("piece {}", i), std::move(right.error()));
     rest = rest.subspan(index->bytes.size());
-    pieces_.push_back({*index, entry.smallest});
+    pieces_.push_back({*index, entry.smallest, {entry.code_bits, entry.escapes}});
   }
   return ReadValues(rest);
 }
 
+std::size_t SparseMessage::ValueBytesOf(const Piece& piece, ValueFormat format) {
+  return format == ValueFormat::kFloat8 ? PackedCodeBytes(piece.index.count, piece.packing)
+                                        : ValueBytes(piece.index.count, format);
+}
+
 /// What is behind the indices.
 Result<void> SparseMessage::ReadValues(std::span<const std::byte> values) {
-  std::size_t expected = 0;
-  for (const Piece& piece : pieces_)
-    expected += ValueBytes(piece.index.count, FormatOfPiece(format_, piece.smallest));
+  std::size_t expected = 0, codes = 0;
+  for (const Piece& piece : pieces_) {
+    const ValueFormat format = FormatOfPiece(format_, piece.smallest);
+    expected += ValueBytesOf(piece, format);
+    if (format == ValueFormat::kFloat8) codes += RoomForCodes(piece.index.count);
+  }
   if (values.size() != expected)
     return Refuse(fmt::format("{} bytes of values, expected {}", values.size(), expected));
+  codes_.resize(codes);
+  std::byte* to = codes_.data();
   for (Piece& piece : pieces_) {
     const ValueFormat format = FormatOfPiece(format_, piece.smallest);
-    const auto own = values.first(ValueBytes(piece.index.count, format));
-    if (!AllFinite(own, format)) return Refuse("a value is not finite");
-    piece.values = own.data();
+    const auto own = values.first(ValueBytesOf(piece, format));
     values = values.subspan(own.size());
+    if (format != ValueFormat::kFloat8) {
+      if (!AllFinite(own, format)) return Refuse("a value is not finite");
+      piece.values = own.data();
+      continue;
+    }
+    if (!UnpackCodes(own, piece.index.count, piece.packing, to))
+      return Refuse("its values are not packed as it says");
+    piece.values = to;
+    to += RoomForCodes(piece.index.count);
   }
   return {};
 }

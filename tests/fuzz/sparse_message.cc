@@ -118,9 +118,11 @@ std::vector<std::string> FuzzSeeds() {
       for (float& value : chunk.values) value = static_cast<float>(engine() % 1000) - 500;
       add(Write(chunk, format));
       if (format != ValueFormat::kFloat8) continue;
-      for (float& value : chunk.values)
-        value = std::ldexp(value < 0 ? -1.25F : 1.75F, static_cast<int>(engine() % 30) - 2);
-      add(Write(chunk, format, 500));
+      for (const unsigned octaves : {2, 4, 30}) {  // codes of 5, 6 and 8 bits
+        for (float& value : chunk.values)
+          value = std::ldexp(value < 0 ? -1.25F : 1.75F, static_cast<int>(engine() % octaves) - 2);
+        add(Write(chunk, format, 500));
+      }
     }
     SparseMessageWriter writer(kBucket, format);
     writer.NotFinite();

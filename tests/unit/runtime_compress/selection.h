@@ -39,10 +39,14 @@ inline Selection Select(std::int64_t length, double density, std::uint64_t seed,
   return selection;
 }
 
-/// `selection` with values of kFloat8, the least of the 128 sizes being number `smallest`.
-inline Selection Sizes(Selection selection, int smallest) {
-  for (float& value : selection.values) {
-    const auto above = static_cast<std::uint32_t>(value * 64 + 256) % kernels::kFloat8Sizes;
+/// `selection` with values of kFloat8: any of the `sizes` from number `smallest` on, and one in 50
+/// up to twice as large a number above it.
+inline Selection Sizes(Selection selection, int smallest,
+                       std::uint32_t sizes = kernels::kFloat8Sizes / 2) {
+  for (std::size_t i = 0; i < selection.values.size(); ++i) {
+    float& value = selection.values[i];
+    const auto above =
+        static_cast<std::uint32_t>(value * 64 + 256) % sizes + (i % 50 == 7 ? sizes : 0);
     const auto size = (static_cast<std::uint32_t>(smallest) + above) << kernels::kFloat8Shift;
     value = std::copysign(std::bit_cast<float>(size), value);
   }

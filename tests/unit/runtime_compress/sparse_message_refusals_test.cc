@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "runtime/compress/sparse_message.h"
 #include "tests/unit/runtime_compress/selection.h"
@@ -21,8 +23,8 @@ constexpr ValueFormat kFormat = ValueFormat::kBFloat16;
 // Places in a message, from its first byte.
 constexpr std::size_t kVersionAt = 4, kValueFormatAt = 5, kFlagsAt = 6, kBucketAt = 8,
                       kPiecesAt = 12, kPayloadBytesAt = 16, kChecksumAt = 24;
-constexpr std::size_t kEntryBytes = 12, kCount = 0, kIndexBytes = 4, kCoding = 8, kRiceBits = 9,
-                      kSmallest = 10;
+constexpr std::size_t kEntryBytes = 20, kCount = 0, kIndexBytes = 4, kEscapes = 8, kSmallest = 12,
+                      kCoding = 14, kRiceBits = 15, kCodeBits = 16, kZeros = 17;
 
 /// Rice codes, a bitmap, all elements, none.
 std::vector<Selection> Pieces() {
@@ -113,7 +115,7 @@ TEST(SparseMessageRefusals, WrongHeadersWithARightChecksum) {
   const auto refusal = [&](std::size_t offset, auto value) {
     return Refusal(Sealed(With(message, offset, value)));
   };
-  EXPECT_EQ(refusal(kVersionAt, std::uint8_t{1}), "format version 1, expected 2");
+  EXPECT_EQ(refusal(kVersionAt, std::uint8_t{1}), "format version 1, expected 3");
   EXPECT_EQ(refusal(kValueFormatAt, std::uint8_t{7}), "value format 7, expected 1");
   EXPECT_EQ(refusal(kFlagsAt, std::uint8_t{2}), "unknown flags");
   EXPECT_EQ(refusal(kFlagsAt + 1, std::uint8_t{1}), "unknown flags");
@@ -144,24 +146,64 @@ TEST(SparseMessageRefusals, WrongPiecesWithARightChecksum) {
   EXPECT_THAT(refusal(2, kCount, 0U), HasSubstr("bytes of values, expected"));
   EXPECT_THAT(refusal(3, kCount, 7U), HasSubstr("bytes of values, expected"));
   EXPECT_EQ(refusal(3, kIndexBytes, 1U), "piece 3: an index where none is needed");
-  EXPECT_EQ(refusal(1, kSmallest, std::uint16_t{4}), "piece 1: a smallest size of number 4");
+  EXPECT_EQ(refusal(1, kSmallest, std::uint16_t{4}), "piece 1: sizes where there are none");
+  EXPECT_EQ(refusal(1, kCodeBits, std::uint8_t{8}), "piece 1: sizes where there are none");
+  EXPECT_EQ(refusal(1, kEscapes, 1U), "piece 1: sizes where there are none");
+  for (const std::size_t zero : {0, 1, 2})
+    EXPECT_EQ(refusal(3, kZeros + zero, std::uint8_t{1}), "piece 3: unknown flags");
+}
+
+/// Why a message of one piece of sizes, all of whose elements are sent, is refused.
+std::string RefusalOfSizes(const Bytes& bytes, std::int64_t length) {
+  const Bytes copy = Sealed(bytes);
+  const auto read = SparseMessage::Read(copy, kBucket, ValueFormat::kFloat8, {&length, 1});
+  return read ? "believed" : read.error().message;
+}
+
+Bytes MessageOfSizes(const Selection& piece) {
+  SparseMessageWriter writer(kBucket, ValueFormat::kFloat8);
+  AddTo(writer, piece, ValueFormat::kFloat8, 500);
+  return writer.Finish();
 }
 
 TEST(SparseMessageRefusals, WrongSizes) {
-  SparseMessageWriter writer(kBucket, ValueFormat::kFloat8);
-  AddTo(writer, Sizes(Select(9, 1, 3), 500), ValueFormat::kFloat8, 500);
-  const Bytes message = writer.Finish();
-  const auto refusal = [&](std::uint16_t smallest) -> std::string {
-    const auto bytes = Sealed(With(message, EntryAt(0) + kSmallest, smallest));
-    const std::int64_t lengths[] = {9};
-    const auto read = SparseMessage::Read(bytes, kBucket, ValueFormat::kFloat8, lengths);
-    return read ? "believed" : read.error().message;
+  const Bytes message = MessageOfSizes(Sizes(Select(9, 1, 3), 500));
+  const auto refusal = [&](std::uint16_t smallest) {
+    return RefusalOfSizes(With(message, EntryAt(0) + kSmallest, smallest), 9);
   };
   for (const std::uint16_t smallest : {4, 500, 892}) EXPECT_EQ(refusal(smallest), "believed");
   EXPECT_EQ(refusal(3), "piece 0: a smallest size of number 3");
   EXPECT_EQ(refusal(893), "piece 0: a smallest size of number 893");
   EXPECT_EQ(refusal(UINT16_MAX), "piece 0: a smallest size of number 65535");
-  EXPECT_EQ(refusal(0), "9 bytes of values, expected 18");
+  EXPECT_EQ(refusal(0), "piece 0: sizes where there are none");
+}
+
+TEST(SparseMessageRefusals, WrongPackingOfSizes) {
+  constexpr std::int64_t kLength = 129;
+  Selection piece = Select(kLength, 1, 3);
+  std::ranges::fill(piece.values, 0.25f);  // size number 500
+  piece.values[128] = 64;                  // 32 above it: an escape of 4 bits
+  const Bytes message = MessageOfSizes(piece);
+  ASSERT_EQ(message[EntryAt(0) + kCodeBits], std::byte{4});
+  ASSERT_EQ(message[EntryAt(0) + kEscapes], std::byte{1});
+  constexpr std::size_t kCodes = EntryAt(1), kLast = kCodes + 64;
+  ASSERT_EQ(message.size(), kCodes + 96 + 1);
+  const auto refusal = [&](std::size_t place, auto value) {
+    return RefusalOfSizes(With(message, place, value), kLength);
+  };
+  for (const std::uint8_t bits : {0, 3, 9, 255})
+    EXPECT_EQ(refusal(EntryAt(0) + kCodeBits, bits),
+              "piece 0: codes of " + std::to_string(bits) + " bits");
+  EXPECT_EQ(refusal(EntryAt(0) + kCodeBits, std::uint8_t{5}), "97 bytes of values, expected 121");
+  EXPECT_EQ(refusal(EntryAt(0) + kCodeBits, std::uint8_t{8}), "piece 0: 1 escapes");
+  EXPECT_EQ(refusal(EntryAt(0) + kEscapes, 130U), "piece 0: 130 escapes");
+  EXPECT_EQ(refusal(EntryAt(0) + kEscapes, 2U), "97 bytes of values, expected 98");
+  constexpr auto kOtherwise = "its values are not packed as it says";
+  EXPECT_EQ(refusal(kCodes, std::uint8_t{0x07}), kOtherwise);  // one escape more
+  EXPECT_EQ(refusal(kLast, std::uint8_t{0x00}), kOtherwise);   // one less
+  EXPECT_EQ(refusal(kLast, std::uint8_t{0x17}), kOtherwise);   // behind the last
+  EXPECT_EQ(refusal(kLast + 31, std::uint8_t{0x80}), kOtherwise);
+  EXPECT_EQ(refusal(kCodes, std::uint8_t{0x06}), "believed");
 }
 
 TEST(SparseMessageRefusals, ValuesThatAreNotFinite) {

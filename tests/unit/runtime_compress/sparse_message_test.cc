@@ -71,25 +71,34 @@ void ExpectRoundTrip(const std::vector<Selection>& pieces, ValueFormat format) {
 TEST(SparseMessage, RoundTripsOfSizes) {
   for (const int smallest : {kernels::kLeastSmallest, 500, kernels::kMostSmallest}) {
     for (const double density : {0.0, 0.05, 0.3, 1.0}) {
-      SparseMessageWriter writer(kBucket, ValueFormat::kFloat8);
-      std::vector<Selection> pieces;
-      for (const std::int64_t length : {0, 1, 2, 63, 64, 997}) {
-        pieces.push_back(Sizes(Select(length, density, 21), smallest));
-        AddTo(writer, pieces.back(), ValueFormat::kFloat8, smallest);
-        pieces.push_back(Select(length, density, 22));  // bfloat16 in between
-        AddTo(writer, pieces.back(), ValueFormat::kFloat8);
+      for (const std::uint32_t sizes : {1, 4, 7, 15, 20, 31, 50, 64}) {
+        SparseMessageWriter writer(kBucket, ValueFormat::kFloat8);
+        std::vector<Selection> pieces;
+        for (const std::int64_t length : {0, 1, 2, 63, 64, 997}) {
+          pieces.push_back(Sizes(Select(length, density, 21), smallest, sizes));
+          AddTo(writer, pieces.back(), ValueFormat::kFloat8, smallest);
+          pieces.push_back(Select(length, density, 22));  // bfloat16 in between
+          AddTo(writer, pieces.back(), ValueFormat::kFloat8);
+        }
+        ExpectRead(pieces, ValueFormat::kFloat8, writer.Finish());
       }
-      ExpectRead(pieces, ValueFormat::kFloat8, writer.Finish());
     }
   }
 }
 
 TEST(SparseMessage, BitsPerParameterOfSizes) {
-  const Selection piece = Sizes(Select(262144, 0.3, 5), 500);
-  SparseMessageWriter writer(kBucket, ValueFormat::kFloat8);
-  AddTo(writer, piece, ValueFormat::kFloat8, 500);
-  const double bits = 1 + 8 * static_cast<double>(piece.count()) / 262144;
-  EXPECT_LE(8.0 * static_cast<double>(writer.Finish().size()) / 262144, bits + 0.01);
+  struct Bound {
+    std::uint32_t sizes;
+    double bits;  // of a value, one in 50 of which is an escape
+  };
+  for (const Bound& bound : {Bound{7, 4.2}, {15, 5.2}, {31, 6.2}, {60, 7.2}, {64, 8}}) {
+    const Selection piece = Sizes(Select(262144, 0.3, 5), 500, bound.sizes);
+    SparseMessageWriter writer(kBucket, ValueFormat::kFloat8);
+    AddTo(writer, piece, ValueFormat::kFloat8, 500);
+    const double bits = 1 + bound.bits * static_cast<double>(piece.count()) / 262144;
+    EXPECT_LE(8.0 * static_cast<double>(writer.Finish().size()) / 262144, bits + 0.01)
+        << bound.sizes;
+  }
 }
 
 TEST(SparseMessage, RoundTripsOfOnePiece) {
