@@ -28,7 +28,8 @@ std::optional<CompressionRequest> CompressionOf(const Config& config) {
   request.sketch = asked.mode == "sketch";
   const bool fixed = asked.mode == "topk" || asked.mode == "sketch";
   request.density = fixed ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
-  request.value_bits = asked.values == "fp32" ? 32 : asked.values == "fp8" ? 8 : 16;
+  constexpr double kPackedSizeBits = 5.7;  // of fp8, read off tests/bench/exchange_speed
+  request.value_bits = asked.values == "fp32" ? 32 : asked.values == "fp8" ? kPackedSizeBits : 16;
   if (config.parallel.shard.value_or(0) > 0) {
     request.gathered_bits = FormatOf(config.train).precision == Precision::kFp32 ? 32 : 16;
     if (config.parallel.gather == "int8") request.gathered_bits = 8.25;

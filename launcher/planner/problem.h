@@ -149,7 +149,9 @@ struct Layout {
 
   int Stages() const { return static_cast<int>(cut.size()) - 1; }
   std::size_t DeviceIndex(int stage, int replica, int tensor_rank) const {
-    return static_cast<std::size_t>((stage * data + replica) * tensor + tensor_rank);
+    const auto of_stage = static_cast<std::size_t>(stage) * static_cast<std::size_t>(data);
+    return (of_stage + static_cast<std::size_t>(replica)) * static_cast<std::size_t>(tensor) +
+           static_cast<std::size_t>(tensor_rank);
   }
 };
 

@@ -39,6 +39,30 @@ std::vector<GradientPiece> PiecesIn(const std::vector<GradientPiece>& runs, std:
   return pieces;
 }
 
+/// A layer, or a part of it: the tokens' matrix may be ready before what lies beside it.
+struct LayerPart {
+  std::size_t begin = 0, end = 0;
+  int layer = 0;
+};
+
+std::vector<LayerPart> PartsOf(const ParameterLayout& layout) {
+  std::vector<LayerPart> parts;
+  const ParameterRange* tokens = layout.Find("wte.weight");
+  const auto offset = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->offset);
+  const auto count = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->count);
+  int layer = 0;
+  for (const LayerElements& elements : LayersOf(layout)) {
+    std::size_t begin = elements.begin;
+    for (const std::size_t end : {offset, offset + count, elements.end}) {
+      if (end <= begin || end > elements.end) continue;
+      parts.push_back({begin, end, layer});
+      begin = end;
+    }
+    ++layer;
+  }
+  return parts;
+}
+
 std::size_t ChunkEdge(std::size_t elements, std::size_t chunk, std::size_t chunks) {
   if (chunk == chunks) return elements;
   return elements * chunk / chunks / kChunkAlignment * kChunkAlignment;
@@ -65,16 +89,16 @@ std::vector<GradientBucket> CutBuckets(const ParameterLayout& layout,
                                        std::size_t bucket_elements) {
   assert(!owners.empty() && bucket_elements > 0);
   const std::vector<GradientPiece> runs = RunsOf(layout);
-  const std::vector<LayerElements> layers = LayersOf(layout);
+  const std::vector<LayerPart> layers = PartsOf(layout);
   std::vector<GradientBucket> buckets;
-  for (std::size_t layer = layers.size(); layer-- > 0;) {
-    const LayerElements& elements = layers[layer];
-    const std::size_t parts = (elements.size() + bucket_elements - 1) / bucket_elements;
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    const std::size_t size = layer->end - layer->begin;
+    const std::size_t parts = (size + bucket_elements - 1) / bucket_elements;
     for (std::size_t part = parts; part-- > 0;) {
       GradientBucket bucket;
-      bucket.begin = elements.begin + elements.size() * part / parts;
-      bucket.end = elements.begin + elements.size() * (part + 1) / parts;
-      bucket.layer = static_cast<int>(layer);
+      bucket.begin = layer->begin + size * part / parts;
+      bucket.end = layer->begin + size * (part + 1) / parts;
+      bucket.layer = layer->layer;
       bucket.chunks.resize(owners.size());
       for (std::size_t place = 0; place < owners.size(); ++place) {
         GradientChunk& chunk = bucket.chunks[static_cast<std::size_t>(owners[place])];

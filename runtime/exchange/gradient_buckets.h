@@ -39,10 +39,11 @@ struct GradientBucket {
 };
 
 /// Buckets of at most `bucket_elements` from the arena's end, where backward finishes first, to its
-/// beginning. Chunks lie in the order of `owners`, which is a permutation of the ranks. Every rank
-/// has a chunk of every bucket (block-cyclic ownership), so that no owner has all of a parameter
-/// that is selected from more than others. Depends on its arguments alone, so all ranks agree.
-/// Chunks begin at multiples of 16 elements from their bucket's begin.
+/// beginning; none has a part of the tokens' matrix and something else. Chunks lie in the order of
+/// `owners`, which is a permutation of the ranks. Every rank has a chunk of every bucket
+/// (block-cyclic ownership), so that no owner has all of a parameter that is selected from more
+/// than others. Depends on its arguments alone, so all ranks agree. Chunks begin at multiples of 16
+/// elements from their bucket's begin.
 std::vector<GradientBucket> CutBuckets(const ParameterLayout& layout,
                                        const std::vector<int>& owners, std::size_t bucket_elements);
 

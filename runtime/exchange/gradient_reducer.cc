@@ -55,12 +55,43 @@ template <class T>
 void GradientReducer<T>::Add(std::size_t begin, [[maybe_unused]] std::size_t end) {
   assert(end == final_from_ && begin <= end);
   final_from_ = begin;
-  while (next_ < buckets_.size() && buckets_[next_].begin >= final_from_) Start(next_++);
+  for (; next_ < buckets_.size() && buckets_[next_].begin >= final_from_; ++next_) {
+    if (!IsEarly(buckets_[next_])) Start(next_);
+  }
   for (std::size_t i = over_; i < exchanges_.size(); ++i) {
     while (exchanges_[i].stage != exchanges_[i].last && exchanges_[i].request.Test() &&
            Continue(exchanges_[i], std::chrono::steady_clock::now())) {
     }
   }
+}
+
+/// What is held back must be selected from by the rank that holds it.
+template <class T>
+bool GradientReducer<T>::MayGoEarly(std::size_t begin, std::size_t end) const {
+  const auto compressed = [&](const GradientBucket& bucket) {
+    if (bucket.end <= begin || end <= bucket.begin) return true;
+    const auto density = policy_.DensityOf(bucket.layer);
+    return density && *density < 1;
+  };
+  return communicator_.Size() > 1 && !release_ && !NodeFirst() && policy_.keep == 1 &&
+         std::ranges::all_of(buckets_, compressed);
+}
+
+template <class T>
+std::span<float> GradientReducer<T>::AddEarly(std::size_t begin, std::size_t end) {
+  assert(MayGoEarly(begin, end) && end <= final_from_ && early_begin_ == early_end_);
+  early_begin_ = begin;
+  early_end_ = end;
+  for (std::size_t i = next_; i < buckets_.size(); ++i)
+    if (IsEarly(buckets_[i])) Start(i);
+  return residuals_.span().subspan(begin, end - begin);
+}
+
+template <class T>
+void GradientReducer<T>::StepOver() {
+  next_ = 0;
+  final_from_ = gradients_.size();
+  early_begin_ = early_end_ = 0;
 }
 
 template <class T>
@@ -311,8 +342,7 @@ tl::expected<void, CommError> GradientReducer<T>::FinishMicroBatch(Deadline dead
     for (std::size_t i = own.begin; i < own.end; ++i) sums_[place++] += gradients_[i];
   }
   device_.Release(gradients_.data(), gradients_.size_bytes());
-  next_ = 0;
-  final_from_ = gradients_.size();
+  StepOver();
   return outcome;
 }
 
@@ -325,8 +355,7 @@ tl::expected<void, CommError> GradientReducer<T>::Finish(Deadline deadline) {
     const GradientChunk& own = OwnChunk(buckets_[b]);
     for (std::size_t i = own.begin; i < own.end; ++i) gradients_[i] += sums_[place++];
   }
-  next_ = 0;
-  final_from_ = gradients_.size();
+  StepOver();
   return outcome;
 }
 

@@ -69,6 +69,13 @@ class GradientReducer {
   /// Gradients in [begin, end) are final in this step. Ranges come from the arena's end to its
   /// beginning without gaps. Selects and packs, but never waits for others.
   void Add(std::size_t begin, std::size_t end);
+  /// Whether gradients in [begin, end), whole buckets, may go before their turn in this step: they
+  /// are compressed, and what is held back of them comes again.
+  bool MayGoEarly(std::size_t begin, std::size_t end) const;
+  /// Such gradients are final but for what comes last, and go now; Add will pass over them. What
+  /// comes last is to be added to what is returned, for the next step: the residuals of [begin,
+  /// end). Once a step.
+  std::span<float> AddEarly(std::size_t begin, std::size_t end);
   /// Instead of all of a micro-batch's Adds, on a rank that has none left while others have.
   void AddNothing();
   /// Waits until at most so many elements are on their way, which bounds the memory of a sharded
@@ -118,6 +125,10 @@ class GradientReducer {
   };
 
   std::string NameOf(const CollectiveLane& lane, std::size_t bucket) const;
+  bool IsEarly(const GradientBucket& bucket) const {
+    return early_begin_ <= bucket.begin && bucket.end <= early_end_;
+  }
+  void StepOver();
   void Start(std::size_t bucket);
   void StartRing(std::size_t bucket);
   void StartInside(std::size_t bucket, std::optional<double> density);
@@ -159,9 +170,10 @@ class GradientReducer {
   std::vector<bool> others_restored_;  // [buckets]: one of a part that others select from, too
   std::vector<std::optional<std::uint64_t>> owner_lanes_, sketch_lanes_;  // [buckets], the last tag
   ExchangePolicy policy_;
-  std::size_t final_from_;  // [final_from_, size) is final
-  std::size_t next_ = 0;    // the first bucket that is not under way
-  bool nothing_ = false;    // this rank adds nothing in this micro-batch
+  std::size_t final_from_;                       // [final_from_, size) is final
+  std::size_t next_ = 0;                         // the first bucket that Add has not come to
+  std::size_t early_begin_ = 0, early_end_ = 0;  // under way before their turn
+  bool nothing_ = false;                         // this rank adds nothing in this micro-batch
   std::vector<Exchange> exchanges_;
   std::size_t over_ = 0;     // of exchanges_, from the first
   std::vector<float> sums_;  // of the own chunks, over the step's micro-batches before this one

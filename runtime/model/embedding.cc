@@ -54,7 +54,8 @@ void TokenEmbedding<T>::Forward(const StageMemory<T>& memory, const Pass& pass,
 }
 
 template <class T>
-void TokenEmbedding<T>::Backward(const StageMemory<T>& memory, const Pass& pass, T* d_output) {
+void TokenEmbedding<T>::Backward(const StageMemory<T>& memory, const Pass& pass, T* d_output,
+                                 kernels::Accumulator<T>* d_token_weight) {
   Drop(memory, pass, d_output);
   if (norm_)
     norm_->Backward(memory, pass.batch * sequence_, d_output, sum_.data(), d_output, false);
@@ -63,7 +64,7 @@ void TokenEmbedding<T>::Backward(const StageMemory<T>& memory, const Pass& pass,
                                    .columns = hidden_,
                                    .tokens = tokens_.data(),
                                    .d_output = d_output,
-                                   .d_token_weight = memory.gradients + wte_,
+                                   .d_token_weight = d_token_weight,
                                    .d_position_weight = At(memory.gradients, wpe_),
                                    .d_type_weight = At(memory.gradients, wtt_)});
 }

@@ -26,8 +26,10 @@ class TokenEmbedding {
   void Forward(const StageMemory<T>& memory, const Pass& pass,
                std::span<const std::int32_t> tokens);
   const T* output() const { return output_.data(); }
-  /// Adds to the gradients; d_output is [batch, sequence, hidden] and used up.
-  void Backward(const StageMemory<T>& memory, const Pass& pass, T* d_output);
+  /// Adds to the gradients, those of wte at `d_token_weight`; d_output is [batch, sequence, hidden]
+  /// and used up.
+  void Backward(const StageMemory<T>& memory, const Pass& pass, T* d_output,
+                kernels::Accumulator<T>* d_token_weight);
 
   std::size_t activation_bytes() const;
 

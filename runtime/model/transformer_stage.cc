@@ -43,10 +43,11 @@ std::size_t TransformerStage<T>::activation_bytes() const {
 
 template <class T>
 double TransformerStage<T>::ForwardBackward(const Samples& samples, double loss_scale,
-                                            const OnReady& on_ready) {
+                                            const OnReady& on_ready,
+                                            const OnHeadReady& on_head_ready) {
   ForwardTokens(samples.tokens, samples.batch, samples.place);
   const double loss = HeadLoss(samples.targets, loss_scale);
-  Backward(nullptr, on_ready);
+  Backward(nullptr, on_ready, on_head_ready);
   return loss;
 }
 
@@ -124,7 +125,8 @@ double TransformerStage<T>::HeadLoss(std::span<const std::int32_t> targets, doub
 }
 
 template <class T>
-void TransformerStage<T>::Backward(const T* d_output, const OnReady& on_ready) {
+void TransformerStage<T>::Backward(const T* d_output, const OnReady& on_ready,
+                                   const OnHeadReady& on_head_ready) {
   assert((d_output == nullptr) == head_.has_value());
   auto not_ready_from = static_cast<std::size_t>(layout_.size());
   const auto ready_from = [&](std::int64_t begin) {
@@ -132,6 +134,8 @@ void TransformerStage<T>::Backward(const T* d_output, const OnReady& on_ready) {
     if (on_ready && first < not_ready_from) on_ready(first, not_ready_from);
     not_ready_from = first;
   };
+  const ParameterRange* wte = layout_.Find("wte.weight");
+  Sum* d_token_weight = wte == nullptr ? nullptr : gradients_.data() + wte->offset;
   T* d_residual = workspace_.d_residual.data();
   if (head_) {
     {
@@ -139,6 +143,11 @@ void TransformerStage<T>::Backward(const T* d_output, const OnReady& on_ready) {
       head_->Backward(memory(), rows(), output(), d_residual);
     }
     ready_from(head_->begin());
+    if (on_head_ready && wte != nullptr && embedding_ && dims_.tie_embeddings) {
+      const auto begin = static_cast<std::size_t>(wte->offset);
+      Sum* elsewhere = on_head_ready(begin, begin + static_cast<std::size_t>(wte->count));
+      if (elsewhere != nullptr) d_token_weight = elsewhere;
+    }
   } else {
     device_.CopyWithin(d_residual, d_output,
                        static_cast<std::size_t>(rows() * dims_.hidden) * sizeof(T));
@@ -152,7 +161,7 @@ void TransformerStage<T>::Backward(const T* d_output, const OnReady& on_ready) {
   }
   if (embedding_) {
     LayerClock clock(times_, &PassTimes::backward, LayerPart::kEmbedding);
-    embedding_->Backward(memory(), pass_, d_residual);
+    embedding_->Backward(memory(), pass_, d_residual, d_token_weight);
   }
   ready_from(0);
 }

@@ -44,6 +44,11 @@ class TransformerStage {
  public:
   using Sum = kernels::Accumulator<T>;
 
+  /// Called during backward, where embedding and head share a matrix, when the head has added its
+  /// part to that matrix's gradient, [begin, end) of the arena. Returns where the embedding is to
+  /// add its own part: at end - begin elements of the device's memory, or nullptr: to the arena.
+  using OnHeadReady = std::function<Sum*(std::size_t begin, std::size_t end)>;
+
   /// `parameters` and `gradients` are arenas of layout().size() elements in the device's memory;
   /// they and the device belong to the caller and outlive the stage. Throws std::bad_alloc.
   TransformerStage(const ModelDims& dims, const StageSlice& slice, const StageOptions& options,
@@ -68,7 +73,8 @@ class TransformerStage {
   /// micro-batches and ranks is the gradient of the global mean, however many samples each has.
   /// Pass on_ready with the last micro-batch of a step, or with each where gradients are taken away
   /// when they are ready.
-  double ForwardBackward(const Samples& samples, double loss_scale, const OnReady& on_ready = {});
+  double ForwardBackward(const Samples& samples, double loss_scale, const OnReady& on_ready = {},
+                         const OnHeadReady& on_head_ready = {});
   /// Returns the sum of the token losses in nats, without dropout.
   double Loss(const Samples& samples);
   /// Writes logits[batch, sequence, vocab], the device's memory, without dropout. samples.targets
@@ -90,7 +96,8 @@ class TransformerStage {
   double HeadLoss(std::span<const std::int32_t> targets, double loss_scale);
   /// d_output is the gradient with respect to output(), or nullptr with the head. Adds to the
   /// gradients.
-  void Backward(const T* d_output, const OnReady& on_ready = {});
+  void Backward(const T* d_output, const OnReady& on_ready = {},
+                const OnHeadReady& on_head_ready = {});
   /// The gradient with respect to the input activations; valid until the next Backward.
   const T* d_input() const { return workspace_.d_residual.data(); }
 

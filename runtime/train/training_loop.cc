@@ -295,10 +295,12 @@ void TrainingLoop<T>::WaitForWeights(std::size_t end) {
 template <class T>
 double TrainingLoop<T>::MicroBatch(const Samples& samples, double scale, bool last) {
   if (profiler_.Active()) stage_.TimeInto(profiler_.NextMicroBatch(samples.batch));
-  const double loss = stage_.ForwardBackward(samples, scale, Exchange(last));
+  early_ = {};
+  const double loss = stage_.ForwardBackward(samples, scale, Exchange(last), HeadExchange(last));
   stage_.TimeInto(nullptr);
   if (last && Measured() && !releases_) {
-    TakeGradients(0, gradients_.size());
+    TakeGradients(0, early_.begin);
+    TakeGradients(early_.end, gradients_.size());
     for (const GradientBucket& bucket : reducer_.Buckets()) AddGradients(bucket.begin, bucket.end);
   }
   return loss;
@@ -316,6 +318,23 @@ OnReady TrainingLoop<T>::Exchange(bool last) {
   }
   if (!last || Measured()) return {};
   return [this](std::size_t begin, std::size_t end) { AddGradients(begin, end); };
+}
+
+/// The matrix that embedding and head share would be exchanged last, and be waited for with no
+/// backward beside it; what the head adds to it is ready first, and what the embedding adds can
+/// wait for the next step. A float16 that overflows would spoil that one, too.
+template <class T>
+typename TransformerStage<T>::OnHeadReady TrainingLoop<T>::HeadExchange(bool last) {
+  if (!last || releases_ || kScalesLoss<T>) return {};
+  return [this](std::size_t begin, std::size_t end) -> float* {
+    if (!reducer_.MayGoEarly(begin, end)) return nullptr;
+    if (Measured()) TakeGradients(begin, end);
+    const std::span<float> rest = reducer_.AddEarly(begin, end);
+    early_ = {begin, end};
+    // Layers are timed with nothing beside them.
+    if (Measured()) Waiting([&] { Await(reducer_.Limit(0, CollectiveDeadline())); });
+    return rest.data();
+  };
 }
 
 /// Packed gradients of a sharded exchange take memory until they are with their owners.

@@ -46,6 +46,7 @@ class TrainingLoop final : public Trainer {
   void WaitForWeights(std::size_t end);
   double MicroBatch(const Samples& samples, double scale, bool last);
   OnReady Exchange(bool last);
+  typename TransformerStage<T>::OnHeadReady HeadExchange(bool last);
   void AddGradients(std::size_t begin, std::size_t end);
   void TakeGradients(std::size_t begin, std::size_t end);
   bool Measured() const { return profiler_.Active() || compression_.WantsGradients(); }
@@ -88,6 +89,9 @@ class TrainingLoop final : public Trainer {
   LayerProfiler profiler_;
   bool profile_asked_ = false;
   double waited_s_ = 0;  // in passes: for weights of other owners, for room for gradients
+  struct {
+    std::size_t begin = 0, end = 0;
+  } early_;  // of this micro-batch's gradients, what went before its turn
   const double product_peak_;
   const double flops_per_token_;
   std::array<std::int64_t, kPurposes> sent_before_{};  // byte counts at the end of the last step

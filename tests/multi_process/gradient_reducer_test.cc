@@ -68,6 +68,28 @@ struct Rank {
     }
     return reducer.Finish(In(std::chrono::seconds(60))).has_value();
   }
+  /// The elements of the tokens' matrix, the first of the arena.
+  std::size_t Tokens() const { return static_cast<std::size_t>(layout.Find("wte.weight")->count); }
+  /// A step of which the tokens' matrix goes first; what comes last of it is drawn as well. False
+  /// where it may not.
+  bool EarlyStep(bool updated = true) {
+    if (!reducer.MayGoEarly(0, Tokens())) return false;
+    for (std::size_t i = 0; i < gradients.size(); ++i) given[i] += gradients[i];
+    const std::span<float> rest = reducer.AddEarly(0, Tokens());
+    if (rest.size() != Tokens()) return false;
+    std::normal_distribution<float> normal;
+    for (std::size_t i = 0; i < rest.size(); i += 3) {
+      const float last = normal(random);
+      rest[i] += last;
+      given[i] += static_cast<double>(last);
+    }
+    if (!Exchange()) return false;
+    if (updated) {
+      for (std::size_t i = 0; i < gradients.size(); ++i) got[i] += gradients[i];
+    }
+    reducer.Settle(updated);
+    return true;
+  }
   /// A step that is made, or skipped and so without effect on the sums but for what stays.
   bool Step(bool updated = true) {
     for (std::size_t i = 0; i < gradients.size(); ++i) given[i] += gradients[i];
@@ -176,6 +198,42 @@ TEST_P(SparseReducer, AllRanksGetTheSameBitsAndTheSharesAskedFor) {
       }
     }
     return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST_P(SparseReducer, WhatGoesEarlyAndWhatComesLastOfItAddUp) {
+  Ranks ranks(GetParam().ranks, [](Communicator& c) {
+    Rank rank(c, true, 3000, GetParam().Nodes());
+    const bool may = c.Size() > 1 && GetParam().per_node == 1;
+    for (int step = 0; step < 60; ++step) {
+      ExchangePolicy policy =
+          Sparse(0.1, step % 4 < 2 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16);
+      policy.sketch = step % 5 == 3;
+      if (step % 7 == 4) policy.density[1].reset();  // of another layer
+      const bool early = may && step % 3 != 0;
+      rank.reducer.Follow(policy);
+      rank.Draw();
+      if (rank.reducer.MayGoEarly(0, rank.Tokens()) != may) return false;
+      const bool updated = c.Size() == 1 || step % 7 != 5;  // what is summed whole is dropped
+      if (!(early ? rank.EarlyStep(updated) : rank.Step(updated))) return false;
+    }
+    return rank.Conserved(0.02);
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(GradientReducer, OnlyWhatIsCompressedAndKeptMayGoEarly) {
+  Ranks ranks(2, [](Communicator& c) {
+    Rank rank(c);
+    const auto may = [&](const ExchangePolicy& policy) {
+      rank.reducer.Follow(policy);
+      return rank.reducer.MayGoEarly(0, rank.Tokens());
+    };
+    ExchangePolicy whole_layer = Sparse(0.1), forgetful = Sparse(0.1);
+    whole_layer.density[0].reset();
+    forgetful.keep = 0.9;
+    return may(Sparse(0.1)) && !may({}) && !may(Sparse(1)) && !may(whole_layer) && !may(forgetful);
   });
   EXPECT_TRUE(ranks.AllGood());
 }

@@ -51,6 +51,8 @@ TEST(CutBuckets, NoBucketHasTwoLayersAndNoPieceTwoMatrices) {
     const LayerElements& layer = layers[static_cast<std::size_t>(bucket.layer)];
     EXPECT_GE(bucket.begin, layer.begin);
     EXPECT_LE(bucket.end, layer.end);
+    const auto tokens = static_cast<std::size_t>(layout.Find("wte.weight")->count);
+    EXPECT_TRUE(bucket.end <= tokens || bucket.begin >= tokens);
     for (const GradientChunk& chunk : bucket.chunks) {
       for (const GradientPiece& piece : chunk.pieces) {
         for (const ParameterRange& range : layout.ranges()) {

@@ -156,6 +156,35 @@ TEST(ModelReady, RangesCoverTheArenaOnceFromItsEndAndAreFinalWhenAnnounced) {
   }
 }
 
+TEST(ModelReady, WhatTheEmbeddingAddsToASharedMatrixGoesWhereItIsTold) {
+  for (const bool tied : {true, false}) {
+    kernels::reference::ReferenceDevice<double> device;
+    const TokenBatch batch = RandomBatch(Dims(tied), 2);
+    const Samples samples{batch.tokens, batch.targets, batch.samples, {}};
+    SmallStage<double> model(Dims(tied), StageSlice::Whole(Dims(tied)), {.micro_batch = 2}, device);
+    model.stage.ForwardBackward(samples, 1);
+    const std::vector<double> whole = model.Gradients();
+    model.gradients.Clear();
+    model.stage.ForwardBackward(samples, 1, {}, [](std::size_t, std::size_t) { return nullptr; });
+    EXPECT_EQ(whole, model.Gradients());
+    model.gradients.Clear();
+    std::vector<double> of_head, of_embedding;
+    const double* matrix = model.gradients.data();  // the first in the arena
+    model.stage.ForwardBackward(samples, 1, {}, [&](std::size_t begin, std::size_t end) {
+      EXPECT_EQ(0U, begin);
+      of_head.assign(matrix, matrix + end);
+      of_embedding.resize(end);
+      return of_embedding.data();
+    });
+    std::vector<double> both = model.Gradients();
+    EXPECT_EQ(tied ? model.layout.Find("wte.weight")->count : 0,
+              static_cast<std::int64_t>(of_head.size()));
+    EXPECT_TRUE(std::ranges::equal(of_head, std::span(both).first(of_head.size())));
+    for (std::size_t i = 0; i < of_head.size(); ++i) both[i] += of_embedding[i];
+    for (std::size_t i = 0; i < both.size(); ++i) EXPECT_NEAR(whole[i], both[i], 1e-12) << i;
+  }
+}
+
 TEST(ModelReady, StagesWithoutEndsOrBlocksCoverTheirArenasToo) {
   const ModelDims dims = Dims(true);
   kernels::reference::ReferenceDevice<double> device;
