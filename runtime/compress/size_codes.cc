@@ -105,10 +105,10 @@ bool Unpack(std::span<const std::byte> packed, std::int64_t count, std::byte* co
       escapes |= TopBits(TooLarge(size, kBits)) << 8 * i;
     }
     std::memcpy(codes, words.data(), sizeof words);
-    if (std::popcount(escapes) > end - escaped) return false;
-    for (; escapes != 0; escapes &= escapes - 1) codes[std::countr_zero(escapes)] = *escaped++;
     for (std::int64_t i = count - block * kCodesAtOnce; i < kCodesAtOnce; ++i)
       behind |= static_cast<std::uint64_t>(codes[i]);
+    if (std::popcount(escapes) > end - escaped) return false;
+    for (; escapes != 0; escapes &= escapes - 1) codes[std::countr_zero(escapes)] = *escaped++;
   }
   return escaped == end && behind == 0;
 }

@@ -73,7 +73,7 @@ bool GradientReducer<T>::MayGoEarly(std::size_t begin, std::size_t end) const {
     const auto density = policy_.DensityOf(bucket.layer);
     return density && *density < 1;
   };
-  return communicator_.Size() > 1 && !release_ && !NodeFirst() && policy_.keep == 1 &&
+  return communicator_.Size() > 1 && !sharded_ && !NodeFirst() && policy_.keep == 1 &&
          std::ranges::all_of(buckets_, compressed);
 }
 
@@ -362,7 +362,13 @@ tl::expected<void, CommError> GradientReducer<T>::Finish(Deadline deadline) {
 template <class T>
 void GradientReducer<T>::Settle(bool updated) {
   SettleExchanges(updated);
-  if (!updated && residuals_.size() > 0) TakeBackSums();
+  if (!updated && residuals_.size() > 0) {
+    TakeBackSums();
+    // What came last of what went early may be the reason for the skip; it must not be that of all
+    // steps to come.
+    for (float& residual : residuals_.span())
+      if (!std::isfinite(residual)) residual = 0;
+  }
   sums_.clear();
   settled_ = std::exchange(figures_, {});
   const std::int64_t added = std::exchange(added_, 0), selected = std::exchange(selected_, 0);

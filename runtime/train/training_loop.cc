@@ -322,10 +322,11 @@ OnReady TrainingLoop<T>::Exchange(bool last) {
 
 /// The matrix that embedding and head share would be exchanged last, and be waited for with no
 /// backward beside it; what the head adds to it is ready first, and what the embedding adds can
-/// wait for the next step. A float16 that overflows would spoil that one, too.
+/// wait for the next step, unless that one begins with nothing held back. Of what is sharded there
+/// is a bound to how much may be on its way.
 template <class T>
 typename TransformerStage<T>::OnHeadReady TrainingLoop<T>::HeadExchange(bool last) {
-  if (!last || releases_ || kScalesLoss<T>) return {};
+  if (!last || sharded_ || compression_.ResetsBefore(step_ + 2)) return {};
   return [this](std::size_t begin, std::size_t end) -> float* {
     if (!reducer_.MayGoEarly(begin, end)) return nullptr;
     if (Measured()) TakeGradients(begin, end);

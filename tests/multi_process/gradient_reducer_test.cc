@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -219,6 +220,24 @@ TEST_P(SparseReducer, WhatGoesEarlyAndWhatComesLastOfItAddUp) {
       if (!(early ? rank.EarlyStep(updated) : rank.Step(updated))) return false;
     }
     return rank.Conserved(0.02);
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(GradientReducer, WhatComesLastAndIsNotFiniteSpoilsNoLaterStep) {
+  Ranks ranks(2, [](Communicator& c) {
+    Rank rank(c);
+    rank.reducer.Follow(Sparse(0.1));
+    rank.Draw();
+    const std::span<float> rest = rank.reducer.AddEarly(0, rank.Tokens());
+    if (c.Rank() == 1) rest[5] = std::numeric_limits<float>::infinity();
+    if (!rank.Exchange()) return false;
+    rank.reducer.Settle(false);  // for other elements of that backward
+    rank.reducer.Follow({});
+    rank.Draw();
+    if (!rank.Exchange()) return false;
+    rank.reducer.Settle(true);
+    return std::ranges::all_of(rank.gradients, [](float x) { return std::isfinite(x); });
   });
   EXPECT_TRUE(ranks.AllGood());
 }

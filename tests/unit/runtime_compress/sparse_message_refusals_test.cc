@@ -203,6 +203,9 @@ TEST(SparseMessageRefusals, WrongPackingOfSizes) {
   EXPECT_EQ(refusal(kLast, std::uint8_t{0x00}), kOtherwise);   // one less
   EXPECT_EQ(refusal(kLast, std::uint8_t{0x17}), kOtherwise);   // behind the last
   EXPECT_EQ(refusal(kLast + 31, std::uint8_t{0x80}), kOtherwise);
+  // An escape behind the last, which nothing misses.
+  const Bytes escape = With(message, kLast, std::uint8_t{0x70});
+  EXPECT_EQ(RefusalOfSizes(With(escape, kLast + 32, std::uint8_t{0}), kLength), kOtherwise);
   EXPECT_EQ(refusal(kCodes, std::uint8_t{0x06}), "believed");
 }
 
