@@ -18,7 +18,7 @@ constexpr std::size_t kWords = 8;  // of a block
 using Block = std::array<std::uint64_t, kWords>;
 static_assert(sizeof(Block) == kCodesAtOnce);
 
-std::int64_t Blocks(std::int64_t count) { return (count + kCodesAtOnce - 1) / kCodesAtOnce; }
+std::int64_t Blocks(std::int64_t count) { return RoomForCodes(count) / kCodesAtOnce; }
 
 /// The same byte eight times.
 constexpr std::uint64_t Bytes(std::uint64_t byte) { return byte * 0x0101'0101'0101'0101ULL; }
@@ -183,7 +183,7 @@ CodePacking CodePacker::AppendTo(std::vector<std::byte>& out,
                                  std::span<const kernels::BFloat16> values, int smallest) {
   const auto count = static_cast<std::int64_t>(values.size());
   const std::int64_t blocks = Blocks(count);
-  const auto room = static_cast<std::size_t>(blocks * kCodesAtOnce);
+  const auto room = static_cast<std::size_t>(RoomForCodes(count));
   codes_.resize(std::max(codes_.size(), room));
   const std::span codes = std::span(codes_).first(room);
   CodesOf(values, smallest, codes);

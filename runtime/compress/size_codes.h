@@ -21,6 +21,11 @@ namespace adaptive_train {
 inline constexpr int kLeastCodeBits = 4, kMostCodeBits = 8;
 inline constexpr std::int64_t kCodesAtOnce = 64;
 
+/// `count` rounded up to a multiple of kCodesAtOnce: bytes of memory for as many codes.
+inline std::int64_t RoomForCodes(std::int64_t count) {
+  return (count + kCodesAtOnce - 1) / kCodesAtOnce * kCodesAtOnce;
+}
+
 /// How some codes are packed.
 struct CodePacking {
   int bits = kMostCodeBits;
@@ -46,9 +51,9 @@ class CodePacker {
   std::vector<std::byte> codes_, escaped_;
 };
 
-/// The codes as bytes; `codes` has their count rounded up to a multiple of kCodesAtOnce, the last
-/// ones are undefined. `packed` has PackedCodeBytes. False: the codes have not as many escapes as
-/// was said, or there is something behind the last one.
+/// The codes as bytes; `codes` has RoomForCodes, of which what is past the last code is undefined.
+/// `packed` has PackedCodeBytes. False: the codes have not as many escapes as was said, or there is
+/// something behind the last one.
 bool UnpackCodes(std::span<const std::byte> packed, std::int64_t count, const CodePacking& packing,
                  std::byte* codes);
 

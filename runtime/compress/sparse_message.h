@@ -88,7 +88,7 @@ class SparseMessageWriter {
 
 /// A message that was found right in every respect: lengths, checksum, coding, every place within
 /// its piece, every value finite. Looks into the caller's bytes, which have to stay as they are.
-/// const functions may be called by several threads.
+/// Its const functions may be called by several threads.
 class SparseMessage {
  public:
   SparseMessage(SparseMessage&&) = default;

@@ -103,11 +103,6 @@ void WithFormat(ValueFormat format, Visit visit) {
   }
 }
 
-/// What UnpackCodes wants.
-std::size_t RoomForCodes(std::int64_t count) {
-  return static_cast<std::size_t>((count + kCodesAtOnce - 1) / kCodesAtOnce * kCodesAtOnce);
-}
-
 /// Of kFloat8 all are, from a smallest on that was checked.
 bool AllFinite(std::span<const std::byte> values, ValueFormat format) {
   bool finite = true;
@@ -224,7 +219,8 @@ std::size_t SparseMessage::ValueBytesOf(const Piece& piece, ValueFormat format) 
 
 /// What is behind the indices.
 Result<void> SparseMessage::ReadValues(std::span<const std::byte> values) {
-  std::size_t expected = 0, codes = 0;
+  std::size_t expected = 0;
+  std::int64_t codes = 0;
   for (const Piece& piece : pieces_) {
     const ValueFormat format = FormatOfPiece(format_, piece.smallest);
     expected += ValueBytesOf(piece, format);
@@ -232,7 +228,7 @@ Result<void> SparseMessage::ReadValues(std::span<const std::byte> values) {
   }
   if (values.size() != expected)
     return Refuse(fmt::format("{} bytes of values, expected {}", values.size(), expected));
-  codes_.resize(codes);
+  codes_.resize(static_cast<std::size_t>(codes));
   std::byte* to = codes_.data();
   for (Piece& piece : pieces_) {
     const ValueFormat format = FormatOfPiece(format_, piece.smallest);

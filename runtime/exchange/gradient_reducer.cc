@@ -88,7 +88,7 @@ std::span<float> GradientReducer<T>::AddEarly(std::size_t begin, std::size_t end
 }
 
 template <class T>
-void GradientReducer<T>::StepOver() {
+void GradientReducer<T>::BeginAnew() {
   next_ = 0;
   final_from_ = gradients_.size();
   early_begin_ = early_end_ = 0;
@@ -342,7 +342,7 @@ tl::expected<void, CommError> GradientReducer<T>::FinishMicroBatch(Deadline dead
     for (std::size_t i = own.begin; i < own.end; ++i) sums_[place++] += gradients_[i];
   }
   device_.Release(gradients_.data(), gradients_.size_bytes());
-  StepOver();
+  BeginAnew();
   return outcome;
 }
 
@@ -355,7 +355,7 @@ tl::expected<void, CommError> GradientReducer<T>::Finish(Deadline deadline) {
     const GradientChunk& own = OwnChunk(buckets_[b]);
     for (std::size_t i = own.begin; i < own.end; ++i) gradients_[i] += sums_[place++];
   }
-  StepOver();
+  BeginAnew();
   return outcome;
 }
 

@@ -91,7 +91,7 @@ class GradientReducer {
   /// either, on all ranks.
   tl::expected<void, CommError> Finish(Deadline deadline);
   /// After Finish, while the sums are still in the arena: whether the step's update was made. If it
-  /// was skipped, the residuals take back what was sent.
+  /// was skipped, the residuals take back what was sent, and what of them is not finite is 0.
   void Settle(bool updated);
   /// Of the step that was settled last.
   const ExchangeFigures& Figures() const { return settled_; }
@@ -128,7 +128,7 @@ class GradientReducer {
   bool IsEarly(const GradientBucket& bucket) const {
     return early_begin_ <= bucket.begin && bucket.end <= early_end_;
   }
-  void StepOver();
+  void BeginAnew();
   void Start(std::size_t bucket);
   void StartRing(std::size_t bucket);
   void StartInside(std::size_t bucket, std::optional<double> density);
