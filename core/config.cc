@@ -192,7 +192,7 @@ const std::vector<Key>& Keys() {
       Choice("parallel.shares", &C::parallel, &ParallelConfig::shares, {"auto", "even"}),
       Choice("parallel.gather", &C::parallel, &ParallelConfig::gather, {"weights", "int8"}),
       Choice("compression.mode", &C::compression, &CompressionConfig::mode,
-             {"off", "auto", "variance-topk", "topk", "sketch"}),
+             {"off", "auto", "variance-topk", "global-topk", "topk", "sketch"}),
       Number("compression.s_min", &C::compression, &CompressionConfig::s_min, 0, 0.9999),
       Number("compression.s_max", &C::compression, &CompressionConfig::s_max, 0, 0.9999),
       Number("compression.density", &C::compression, &CompressionConfig::density, 1e-4, 1),

@@ -68,7 +68,7 @@ struct CompressionConfig {
   std::string mode = "off";
   double s_min = 0.7;  // sparsity: the share of a layer's elements that is not sent
   double s_max = 0.95;
-  double density = 0.1;               // of topk: the share that is
+  double density = 0.1;               // of topk, global-topk, sketch: the share that is
   std::string variance = "relative";  // what sets a layer's sparsity
   double beta = 1.0;
   std::int64_t flush_every = 1000;  // steps; 0 = never

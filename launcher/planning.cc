@@ -8,13 +8,19 @@
 namespace adaptive_train {
 namespace {
 
+/// Whether `density` says how much is sent, and not the range of sparsities.
+bool HasDensity(const CompressionConfig& compression) {
+  return compression.mode == "topk" || compression.mode == "global-topk" ||
+         compression.mode == "sketch";
+}
+
 /// Residuals, their copy in a checkpoint's snapshot, and what is on its way: messages by what they
 /// select, or a sketch's cells and its peeling. The last two were read off runs
 /// (tests/bench/memory_prediction).
 double FeedbackCopies(const CompressionConfig& compression) {
   constexpr double kResiduals = 2, kMessages = 1.5, kSketch = 2.5;
   if (compression.mode == "sketch") return kResiduals + kSketch;
-  const double density = compression.mode == "topk" ? compression.density : 1 - compression.s_min;
+  const double density = HasDensity(compression) ? compression.density : 1 - compression.s_min;
   return kResiduals + kMessages * density;
 }
 
@@ -26,8 +32,7 @@ std::optional<CompressionRequest> CompressionOf(const Config& config) {
   CompressionRequest request;
   request.always = asked.mode != "auto";
   request.sketch = asked.mode == "sketch";
-  const bool fixed = asked.mode == "topk" || asked.mode == "sketch";
-  request.density = fixed ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
+  request.density = HasDensity(asked) ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
   constexpr double kPackedSizeBits = 5.7;  // of fp8, read off tests/bench/exchange_speed
   request.value_bits = asked.values == "fp32" ? 32 : asked.values == "fp8" ? kPackedSizeBits : 16;
   if (config.parallel.shard.value_or(0) > 0) {

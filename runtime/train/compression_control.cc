@@ -49,11 +49,15 @@ CompressionControl::CompressionControl(const Config& config, const ParameterLayo
           : mode == "topk"            ? Mode::kTopk
           : mode == "sketch"          ? Mode::kSketch
           : mode == "variance-topk"   ? Mode::kVarianceTopk
+          : mode == "global-topk"     ? Mode::kGlobalTopk
                                       : Mode::kAuto;
   if (mode_ == Mode::kTopk || mode_ == Mode::kSketch) densities_.assign(layers_, config_.density);
-  if (mode_ == Mode::kVarianceTopk || mode_ == Mode::kAuto) {
-    warm_up_steps_ = warm_up_left_ = std::max(kLeastWarmUp, config.profile.warmup_steps);
-    variance_.emplace(layout);
+  if (!WarmsUp()) return;
+  warm_up_steps_ = warm_up_left_ = std::max(kLeastWarmUp, config.profile.warmup_steps);
+  if (mode_ == Mode::kGlobalTopk) {
+    warm_up_.emplace(std::in_place_type<LayerMagnitudes>, layout);
+  } else {
+    warm_up_.emplace(std::in_place_type<LayerVariance>, layout);
   }
 }
 
@@ -83,8 +87,8 @@ bool CompressionControl::ResetsBefore(std::int64_t step) const {
 
 std::optional<std::string> CompressionControl::EndStep(const GateStep& step, bool skipped,
                                                        bool counts, Communicator& communicator) {
-  if (variance_) {
-    skipped ? variance_->Drop() : variance_->Count();
+  if (warm_up_) {
+    std::visit([&](auto& layers) { skipped ? layers.Drop() : layers.Count(); }, *warm_up_);
     if (skipped) return std::nullopt;
     if (--warm_up_left_ > 0) return std::nullopt;
     return EndWarmUp(communicator);
@@ -97,26 +101,48 @@ std::optional<std::string> CompressionControl::EndStep(const GateStep& step, boo
 }
 
 /// Each rank saw its own samples; the mean over ranks is what all follow.
-std::string CompressionControl::EndWarmUp(Communicator& communicator) {
+std::vector<double> CompressionControl::Found(const LayerVariance& layers,
+                                              Communicator& communicator) const {
   std::vector<double> variances =
-      config_.variance == "literal" ? variance_->Literal() : variance_->Relative();
-  variance_.reset();
+      config_.variance == "literal" ? layers.Literal() : layers.Relative();
   SumOverRanks(communicator, variances);
   std::vector<double> judged;
   for (const std::size_t layer : judged_) judged.push_back(variances[layer] / communicator.Size());
-  const std::vector<double> found = DensitiesOf(judged, {config_.s_min, config_.s_max});
+  return DensitiesOf(judged, {config_.s_min, config_.s_max});
+}
+
+std::vector<double> CompressionControl::Found(const LayerMagnitudes& layers,
+                                              Communicator& communicator) const {
+  constexpr std::size_t kClasses = LayerMagnitudes::kClasses;
+  std::vector<double> counts;
+  for (const std::size_t layer : judged_) {
+    const std::span<const double> of_layer = layers.CountsOf(layer);
+    counts.insert(counts.end(), of_layer.begin(), of_layer.end());
+  }
+  SumOverRanks(communicator, counts);
+  std::vector<std::span<const double>> by_layer;
+  for (std::size_t i = 0; i < judged_.size(); ++i)
+    by_layer.push_back(std::span(counts).subspan(i * kClasses, kClasses));
+  return DensitiesAboveThreshold(by_layer, config_.density);
+}
+
+std::string CompressionControl::EndWarmUp(Communicator& communicator) {
+  const std::vector<double> found =
+      std::visit([&](const auto& layers) { return Found(layers, communicator); }, *warm_up_);
+  warm_up_.reset();
   densities_.assign(layers_, 1.0);
   for (std::size_t i = 0; i < found.size(); ++i) densities_[judged_[i]] = found[i];
   const auto [least, most] = std::minmax_element(found.begin(), found.end());
   return fmt::format(
-      "gradients: by the variance of {} steps {:.3f} to {:.3f} of the elements of {} layers' "
-      "matrices are to be sent",
-      warm_up_steps_, *least, *most, found.size());
+      "gradients: by {} of {} steps {:.3f} to {:.3f} of the elements of {} layers' matrices are to "
+      "be sent",
+      mode_ == Mode::kGlobalTopk ? "one threshold" : "the variance", warm_up_steps_, *least, *most,
+      found.size());
 }
 
 std::map<std::string, double> CompressionControl::State() const {
   std::map<std::string, double> state;
-  if (mode_ != Mode::kVarianceTopk && mode_ != Mode::kAuto) return state;
+  if (!WarmsUp()) return state;
   for (std::size_t layer = 0; layer < densities_.size(); ++layer)
     state[DensityName(layer)] = densities_[layer];
   if (densities_.empty()) return state;
@@ -127,13 +153,14 @@ std::map<std::string, double> CompressionControl::State() const {
 
 /// What densities were made by: with others they must be found anew.
 std::map<std::string, double> CompressionControl::Settings() const {
+  if (mode_ == Mode::kGlobalTopk) return {{"gradient_global_density", config_.density}};
   return {{"gradient_s_min", config_.s_min},
           {"gradient_s_max", config_.s_max},
           {"gradient_variance_literal", config_.variance == "literal" ? 1 : 0}};
 }
 
 void CompressionControl::Restore(const std::map<std::string, double>& state) {
-  if (!variance_) return;
+  if (!warm_up_) return;
   for (const auto& [name, value] : Settings()) {
     const auto found = state.find(name);
     if (found == state.end() || found->second != value) return;
@@ -145,7 +172,7 @@ void CompressionControl::Restore(const std::map<std::string, double>& state) {
     densities.push_back(std::clamp(found->second, 0.0, 1.0));
   }
   densities_ = std::move(densities);
-  variance_.reset();
+  warm_up_.reset();
   if (const auto found = state.find(kGateName); found != state.end())
     gate_.Decide(found->second > 0);
 }

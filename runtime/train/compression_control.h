@@ -8,18 +8,20 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/config.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/exchange/compression_gate.h"
 #include "runtime/exchange/exchange_policy.h"
+#include "runtime/measure/layer_magnitudes.h"
 #include "runtime/measure/layer_variance.h"
 
 namespace adaptive_train {
 
-/// Gives every step its ExchangePolicy, the same on all ranks. Warm-up steps are dense; the
-/// variance policy looks at their gradients. Not thread-safe.
+/// Gives every step its ExchangePolicy, the same on all ranks. Where layers are to differ, warm-up
+/// steps are dense, and their gradients are looked at. Not thread-safe.
 class CompressionControl {
  public:
   /// `layout` must outlive this. With mode auto only the plan's `compressed_layers` (as LayersOf)
@@ -35,11 +37,11 @@ class CompressionControl {
   bool ResetsBefore(std::int64_t step) const;
 
   /// This step's gradients must be looked at on the host before they are exchanged.
-  bool WantsGradients() const { return variance_.has_value(); }
+  bool WantsGradients() const { return warm_up_.has_value(); }
   /// Elements [begin, end), times `scale`; those of micro-batches add up.
   void TakeGradients(std::span<const float> gradients, std::size_t begin, std::size_t end,
                      double scale) {
-    variance_->Take(gradients, begin, end, scale);
+    std::visit([&](auto& layers) { layers.Take(gradients, begin, end, scale); }, *warm_up_);
   }
 
   /// After a step: what it took on this rank. `counts` is false where other work was in it. Blocks
@@ -53,9 +55,14 @@ class CompressionControl {
   void Restore(const std::map<std::string, double>& state);
 
  private:
-  enum class Mode { kOff, kAuto, kVarianceTopk, kTopk, kSketch };
+  enum class Mode { kOff, kAuto, kVarianceTopk, kGlobalTopk, kTopk, kSketch };
 
+  bool WarmsUp() const {
+    return mode_ == Mode::kAuto || mode_ == Mode::kVarianceTopk || mode_ == Mode::kGlobalTopk;
+  }
   std::string EndWarmUp(Communicator& communicator);
+  std::vector<double> Found(const LayerVariance& layers, Communicator& communicator) const;
+  std::vector<double> Found(const LayerMagnitudes& layers, Communicator& communicator) const;
   std::map<std::string, double> Settings() const;
 
   const CompressionConfig config_;
@@ -64,9 +71,9 @@ class CompressionControl {
   const std::vector<int> chosen_;          // of auto, by the plan; empty: all
   Mode mode_;
   std::int64_t warm_up_steps_ = 0, warm_up_left_ = 0;
-  std::optional<LayerVariance> variance_;  // while warming up
-  std::vector<double> densities_;          // [layers], once known
-  CompressionGate gate_;                   // of auto
+  std::optional<std::variant<LayerVariance, LayerMagnitudes>> warm_up_;  // until it is over
+  std::vector<double> densities_;                                        // [layers], once known
+  CompressionGate gate_;                                                 // of auto
 };
 
 }  // namespace adaptive_train

@@ -43,6 +43,18 @@ of() { jq -es "$2" "$1/metrics.jsonl"; }
   grep -q "by the variance of 4 steps" "$work/log"
 }
 
+@test "global-topk: dense while it warms up, then by one threshold, so that layers differ; a cut run goes on alike" {
+  keys=("${same_layout[@]}" --compression.mode=global-topk --compression.density=0.2 --profile.warmup_steps=4)
+  train "${keys[@]}" >"$work/log" 2>&1
+  of "$work/run" 'all(.[:4][]; .density == 1) and all(.[4:][]; .density > 0.1 and .density < 0.4) and .[-1].loss < 0.95 * .[0].loss'
+  read -r least most <<<"$(sed -nE 's/.*by one threshold of 4 steps ([0-9.]+) to ([0-9.]+) of.*/\1 \2/p' "$work/log")"
+  awk -v least="$least" -v most="$most" 'BEGIN { exit !(least >= 0.02 && least < 0.2 && most > 0.2 && most <= 1) }'
+  train "${keys[@]}" --checkpoint.every=12 --checkpoint.keep=5 --run-dir "$work/cut"
+  rm -r "$work/cut/checkpoints/step-00000020"
+  train "${keys[@]}" --run-dir "$work/cut" --checkpoint.dir="$work/cut/checkpoints"
+  diff <(losses "$work/run") <(losses "$work/cut")
+}
+
 @test "sketch sends what topk sends, otherwise" {
   train --compression.mode=sketch --compression.density=0.1
   of "$work/run" 'all(.[]; .density > 0.09 and .density < 0.25 and .unpeeled >= 0) and .[-1].loss < 0.95 * .[0].loss'

@@ -88,7 +88,7 @@ TEST(LayerVariance, IsEquation2WhereEveryElementIsLookedAt) {
   ASSERT_THAT(relative, SizeIs(layers.size()));
   ASSERT_THAT(literal, SizeIs(layers.size()));
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-    ASSERT_LE(layers[layer].size(), LayerVariance::kSamples);
+    ASSERT_LE(layers[layer].size(), LayerSamples::kMost);
     const double expected = Equation2(steps, layers[layer].begin, layers[layer].end);
     EXPECT_THAT(relative[layer], DoubleNear(expected, 1e-6));
     double squares = 0;  // the layer's, mean over steps
@@ -104,7 +104,7 @@ TEST(LayerVariance, SamplesOfLargeLayersComeClose) {
   const ModelDims large{.layers = 1, .heads = 2, .hidden = 128, .sequence = 8, .vocab = 2000};
   const ParameterLayout layout(large, StageSlice::Whole(large));
   const auto layers = LayersOf(layout);
-  ASSERT_GT(layers[1].size(), 8 * LayerVariance::kSamples);
+  ASSERT_GT(layers[1].size(), 8 * LayerSamples::kMost);
   LayerVariance variance(layout);
   std::vector<std::vector<float>> steps;
   for (std::uint32_t step = 0; step < 3; ++step) {

@@ -48,5 +48,32 @@ TEST(CompressionControl, WhatIsAskedForIsNotThePlansToChange) {
     EXPECT_TRUE(control.PolicyOf(5).DensityOf(layer)) << layer;
 }
 
+/// Densities found by one threshold for all layers are taken up where the same are asked for.
+TEST(CompressionControl, OneThresholdsDensitiesHoldForThatDensityAlone) {
+  const ParameterLayout layout(kDims, StageSlice::Whole(kDims));
+  Config config;
+  config.compression.mode = "global-topk";
+  config.compression.density = 0.25;
+  std::map<std::string, double> state = {{"gradient_global_density", 0.25}};
+  for (std::size_t layer = 0; layer < LayersOf(layout).size(); ++layer)
+    state[fmt::format("gradient_density_{}", layer)] = 0.1 + 0.1 * static_cast<double>(layer);
+  CompressionControl control(config, layout, 2, {});
+  EXPECT_TRUE(control.WantsGradients());
+  control.Restore(state);
+  EXPECT_FALSE(control.WantsGradients());
+  EXPECT_DOUBLE_EQ(control.PolicyOf(5).DensityOf(2).value(), 0.3);
+  EXPECT_EQ(control.State(), state);
+
+  config.compression.density = 0.2;
+  CompressionControl other(config, layout, 2, {});
+  other.Restore(state);
+  EXPECT_TRUE(other.WantsGradients());
+  EXPECT_EQ(other.PolicyOf(5).DensityOf(2), std::nullopt);
+  config.compression.mode = "variance-topk";
+  CompressionControl anew(config, layout, 2, {});
+  anew.Restore(state);
+  EXPECT_TRUE(anew.WantsGradients());
+}
+
 }  // namespace
 }  // namespace adaptive_train
