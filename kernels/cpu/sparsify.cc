@@ -212,8 +212,16 @@ void CountSizes(const ThresholdArguments<float>& x, std::uint32_t* counts) {
 double ThresholdOfFloats(const ThresholdArguments<float>& x, std::vector<std::uint32_t>& counts) {
   counts.assign(std::size_t{1} << (kBinBits + kColumnBits), 0);
   CountSizes(x, counts.data());
+  constexpr std::size_t kGroup = 64;
   std::int64_t above = 0;
   std::size_t i = counts.size();
+  for (; i > 0; i -= kGroup) {  // most bins are empty
+    const std::uint32_t* group = counts.data() + i - kGroup;
+    std::uint32_t sum = 0;
+    for (std::size_t bin = 0; bin < kGroup; ++bin) sum += group[bin];
+    if (above + sum >= x.wanted) break;
+    above += sum;
+  }
   while (above < x.wanted && i > 0) above += counts[--i];
   const auto bin = static_cast<std::uint32_t>(i >> kColumnBits);
   return static_cast<double>(std::bit_cast<float>(bin << kUncountedBits));

@@ -16,10 +16,14 @@ constexpr std::size_t kWholeElements = 8192;
 constexpr std::size_t kLineElements = 16;
 constexpr std::size_t kSampleLines = 16;
 
-/// Which line of the group is looked at: a fixed one would always see the same columns of a matrix.
+/// The processor does not foresee which lines come next.
+constexpr std::size_t kAhead = 16;
+
+/// Where the line of the group is that is looked at: a fixed one would always see the same columns
+/// of a matrix.
 std::size_t LineOf(std::size_t group) {
   static_assert(kSampleLines == 16);
-  return (group * 0x9e3779b97f4a7c15ULL) >> 60;
+  return (group * kSampleLines + ((group * 0x9e3779b97f4a7c15ULL) >> 60)) * kLineElements;
 }
 
 }  // namespace
@@ -109,7 +113,9 @@ double GradientSelection<T>::ThresholdOf(const GradientPiece& piece, double dens
     const std::size_t groups = piece.size() / (kLineElements * kSampleLines);
     sample_.resize(std::max(sample_.size(), groups * kLineElements));
     for (std::size_t group = 0; group < groups; ++group) {
-      const std::size_t from = (group * kSampleLines + LineOf(group)) * kLineElements;
+      const std::size_t from = LineOf(group), ahead = LineOf(group + kAhead);
+      __builtin_prefetch(threshold.gradients + ahead);
+      __builtin_prefetch(threshold.residuals + ahead);
       for (std::size_t i = 0; i < kLineElements; ++i)
         sample_[group * kLineElements + i] =
             threshold.gradients[from + i] + threshold.residuals[from + i];
