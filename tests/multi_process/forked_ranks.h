@@ -46,6 +46,7 @@ inline std::string ReadText(int fd) {
   for (int r = 0; r < size; ++r) addresses.push_back(ReadText(fd));
   (*communicator)->Connect(addresses);
   const bool good = body(**communicator);
+  communicator->reset();  // flushes: leaving at once could cut off what others have not received
   std::_Exit(good ? 0 : 1);
 }
 
