@@ -101,8 +101,8 @@ std::optional<std::string> CompressionControl::EndStep(const GateStep& step, boo
 }
 
 /// Each rank saw its own samples; the mean over ranks is what all follow.
-std::vector<double> CompressionControl::Found(const LayerVariance& layers,
-                                              Communicator& communicator) const {
+std::vector<double> CompressionControl::DensitiesFrom(const LayerVariance& layers,
+                                                      Communicator& communicator) const {
   std::vector<double> variances =
       config_.variance == "literal" ? layers.Literal() : layers.Relative();
   SumOverRanks(communicator, variances);
@@ -111,8 +111,8 @@ std::vector<double> CompressionControl::Found(const LayerVariance& layers,
   return DensitiesOf(judged, {config_.s_min, config_.s_max});
 }
 
-std::vector<double> CompressionControl::Found(const LayerMagnitudes& layers,
-                                              Communicator& communicator) const {
+std::vector<double> CompressionControl::DensitiesFrom(const LayerMagnitudes& layers,
+                                                      Communicator& communicator) const {
   constexpr std::size_t kClasses = LayerMagnitudes::kClasses;
   std::vector<double> counts;
   for (const std::size_t layer : judged_) {
@@ -127,8 +127,8 @@ std::vector<double> CompressionControl::Found(const LayerMagnitudes& layers,
 }
 
 std::string CompressionControl::EndWarmUp(Communicator& communicator) {
-  const std::vector<double> found =
-      std::visit([&](const auto& layers) { return Found(layers, communicator); }, *warm_up_);
+  const std::vector<double> found = std::visit(
+      [&](const auto& layers) { return DensitiesFrom(layers, communicator); }, *warm_up_);
   warm_up_.reset();
   densities_.assign(layers_, 1.0);
   for (std::size_t i = 0; i < found.size(); ++i) densities_[judged_[i]] = found[i];

@@ -61,8 +61,9 @@ class CompressionControl {
     return mode_ == Mode::kAuto || mode_ == Mode::kVarianceTopk || mode_ == Mode::kGlobalTopk;
   }
   std::string EndWarmUp(Communicator& communicator);
-  std::vector<double> Found(const LayerVariance& layers, Communicator& communicator) const;
-  std::vector<double> Found(const LayerMagnitudes& layers, Communicator& communicator) const;
+  std::vector<double> DensitiesFrom(const LayerVariance& layers, Communicator& communicator) const;
+  std::vector<double> DensitiesFrom(const LayerMagnitudes& layers,
+                                    Communicator& communicator) const;
   std::map<std::string, double> Settings() const;
 
   const CompressionConfig config_;
