@@ -8,7 +8,8 @@ namespace adaptive_train {
 namespace {
 
 std::size_t ClassOf(double value) {
-  return std::bit_cast<std::uint32_t>(std::abs(static_cast<float>(value))) >> (23 - 3);
+  constexpr int kUncountedBits = 23 - LayerMagnitudes::kFractionBits;
+  return std::bit_cast<std::uint32_t>(std::abs(static_cast<float>(value))) >> kUncountedBits;
 }
 
 }  // namespace

@@ -13,9 +13,10 @@ namespace adaptive_train {
 /// thread-safe.
 class LayerMagnitudes {
  public:
-  /// One class is one exponent of float32 and the first three bits of its fraction, so sizes within
-  /// a class differ by an eighth at most. Classes ascend with size.
-  static constexpr std::size_t kClasses = std::size_t{1} << (8 + 3);
+  /// One class is one exponent of float32, eight bits, and the first bits of its fraction, so sizes
+  /// within a class differ by an eighth at most. Classes ascend with size.
+  static constexpr int kFractionBits = 3;
+  static constexpr std::size_t kClasses = std::size_t{1} << (8 + kFractionBits);
 
   explicit LayerMagnitudes(const ParameterLayout& layout);
 
