@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/multi_process/forked_ranks.h"
+#include "tests/multi_process/shared_count.h"
 
 namespace adaptive_train {
 namespace {
@@ -237,15 +238,17 @@ TEST(Communicator, AReceiveThatNothingComesForMissesItsDeadlineAndGivesItsBuffer
 }
 
 TEST(Communicator, AKilledPeerIsAnErrorNotAHang) {
-  Ranks ranks(4, [](Communicator& c) {
+  SharedCount ended;
+  Ranks ranks(4, [&](Communicator& c) {
     std::vector<float> data(100000, 1.0f);
-    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30))))
-      return false;
+    const auto whole =
+        c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30)));
+    ended.Meet(4);
     if (c.Rank() == 2) ::raise(SIGKILL);
     for (int i = 0; i < 1000; ++i) {
       if (!c.AllReduce(Purpose::kGradient, std::span<float>(data))
                .Wait(In(std::chrono::seconds(3))))
-        return true;
+        return whole.has_value();
     }
     return false;
   });

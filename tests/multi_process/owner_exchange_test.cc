@@ -3,17 +3,15 @@
 #include "runtime/exchange/owner_exchange.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
-#include <atomic>
 #include <cmath>
 #include <limits>
-#include <new>
 #include <optional>
 
 #include "tests/fakes/faulty_exchange.h"
 #include "tests/multi_process/exchanged_bucket.h"
 #include "tests/multi_process/forked_ranks.h"
+#include "tests/multi_process/shared_count.h"
 
 namespace adaptive_train {
 namespace {
@@ -255,26 +253,6 @@ TEST(OwnerExchange, WithoutGatherOnlyTheOwnerKnowsOfAValueThatIsNotFinite) {
 
 constexpr int kFaulty = 2, kFaultRanks = 4;
 
-/// A count that all forked ranks share.
-class SharedCount {
- public:
-  SharedCount()
-      : count_(new (::mmap(nullptr, sizeof *count_, PROT_READ | PROT_WRITE,
-                           MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int>(0)) {}
-  ~SharedCount() { ::munmap(count_, sizeof *count_); }
-  SharedCount(const SharedCount&) = delete;
-  SharedCount& operator=(const SharedCount&) = delete;
-
-  /// Waits until `all` have come here: a rank that leaves would be another one's lost peer.
-  void Meet(int all) {
-    ++*count_;
-    while (*count_ < all) ::usleep(1000);
-  }
-
- private:
-  std::atomic<int>* count_;
-};
-
 /// True if an error is of this rank and has all these words.
 bool Says(const CommError& error, int peer, const std::vector<std::string>& words) {
   bool right = error.operation == "exchange of gradients" && error.peer == peer;
@@ -362,16 +340,17 @@ TEST(OwnerExchange, AFaultThatOneRankSeesLeavesTheOthersWithoutItsSum) {
 }
 
 TEST(OwnerExchange, AKilledRankIsAnErrorNotAHang) {
-  SharedCount met;
+  SharedCount ended, met;
   Ranks ranks(4, [&](Communicator& c) {
     const MadeBucket made{0, 100'000, 1};
     UnderWay first = Launch(c, made);
-    if (!Ends(first)) return false;
+    const bool whole = Ends(first);
+    ended.Meet(4);
     if (c.Rank() == 2) ::raise(SIGKILL);
     UnderWay second = Launch(c, made);
     const auto done = second.request.Wait(In(std::chrono::seconds(3)));
     met.Meet(3);
-    return !done;
+    return whole && !done;
   });
   for (std::size_t rank : {0u, 1u, 3u}) EXPECT_EQ(ranks.Join(rank), 0) << "rank " << rank;
   EXPECT_TRUE(WIFSIGNALED(ranks.Join(2)));
