@@ -38,6 +38,10 @@ if(ADAPTIVE_TRAIN_SANITIZE)
     # checks, at every access, take a fifth of the build's time.
     add_compile_options(-fno-sanitize=null,vptr,object-size -fno-sanitize-recover=undefined)
   endif()
+  if(ADAPTIVE_TRAIN_SANITIZE MATCHES "thread")
+    # GCC warns that this sanitizer does not follow fences. Asio has them beside its locks, which it does follow.
+    add_compile_options(-Wno-tsan)
+  endif()
 endif()
 
 # adaptive_train_unit_test(NAME SOURCES a_test.cc ... LIBS lib ... [LABELS label ...])
@@ -54,5 +58,7 @@ function(adaptive_train_unit_test name)
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest_main GTest::gmock)
   # The libraries under test are optimised; tests, and the few sources that a test compiles itself, need only be built soon.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
-  gtest_discover_tests(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} DISCOVERY_TIMEOUT 60)
+  # UCX reads its variables as it is loaded. Its memory hooks crash under the thread sanitizer as threads end.
+  gtest_discover_tests(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+    ENVIRONMENT "UCX_MEM_EVENTS=no" DISCOVERY_TIMEOUT 60)
 endfunction()
