@@ -95,7 +95,7 @@ void SketchExchange::Receive(SketchPhase phase, std::size_t peer) {
 }
 
 void SketchExchange::Send(SketchPhase phase, std::size_t peer,
-                          std::shared_ptr<std::vector<std::byte>> bytes) {
+                          const std::shared_ptr<std::vector<std::byte>>& bytes) {
   ++pending_;
   *lane_.sent += static_cast<std::int64_t>(bytes->size());
   sends_.push_back(lane_.thread->Send(

@@ -103,7 +103,8 @@ class SketchExchange final : public Operation, public std::enable_shared_from_th
   void StartRound(SketchPhase part_phase, std::span<const std::byte> parts,
                   std::span<std::byte> total);
   void Receive(SketchPhase phase, std::size_t peer);
-  void Send(SketchPhase phase, std::size_t peer, std::shared_ptr<std::vector<std::byte>> bytes);
+  void Send(SketchPhase phase, std::size_t peer,
+            const std::shared_ptr<std::vector<std::byte>>& bytes);
   void OnReceived(SketchPhase phase, std::size_t peer, const std::string& cause, std::size_t bytes);
   void PartOver();
 
