@@ -291,7 +291,7 @@ Result<void> ReadTable(Config& config, const toml::table& table) {
 Result<void> ApplyOverride(Config& config, const ConfigOverride& item) {
   const auto& [path, text] = item;
   // "128", "true" and "[0.9, 0.95]" are TOML values; a bare word is text.
-  auto parsed = [&]() -> toml::table {
+  auto parsed = [&text = text]() -> toml::table {
     try {
       return toml::parse("v = " + text);
     } catch (const toml::parse_error&) {

@@ -35,7 +35,7 @@ struct SineCosine {
 /// Sine and cosine of `turns` full turns, turns in [0, 1): a Taylor series within an eighth of a
 /// turn of the nearest quarter.
 SineCosine OfTurns(double turns) {
-  const int quarter = static_cast<int>(turns * 4 + 0.5);
+  const int quarter = static_cast<int>(std::lround(turns * 4));
   const double angle = (turns - quarter * 0.25) * (2 * kPi), a2 = angle * angle;
   double sine = 1, cosine = 1;
   for (int k = 16; k >= 2; k -= 2) {

@@ -19,7 +19,7 @@ const char* NameOf(Precision precision) {
 }  // namespace
 
 std::string DeviceKindName(const Device& device) {
-  const std::string name = device.model.empty() ? "unknown " + device.kind : device.model;
+  std::string name = device.model.empty() ? "unknown " + device.kind : device.model;
   if (device.kind != "cpu") return name;
   return fmt::format("{}, {} thread{}{}", name, device.threads, device.threads == 1 ? "" : "s",
                      device.cpus > 0 && device.cpus < device.threads

@@ -37,6 +37,7 @@ constexpr std::array kOutcomeNames = {std::string_view("ok"), std::string_view("
 const std::vector<JobState>& AllJobStates() {
   static const std::vector<JobState> kAll = [] {
     std::vector<JobState> all;
+    all.reserve(std::size(kStateNames));
     for (const StateName& entry : kStateNames) all.push_back(entry.state);
     return all;
   }();

@@ -13,8 +13,6 @@
 
 #include "launcher/stop_signals.h"
 
-extern char** environ;
-
 namespace adaptive_train {
 namespace {
 
@@ -23,6 +21,7 @@ constexpr int kCannotExecute = 127;
 /// exec's argument forms: pointers into strings that the caller keeps.
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
   for (std::string& s : strings) pointers.push_back(s.data());
   pointers.push_back(nullptr);
   return pointers;
@@ -89,7 +88,7 @@ Result<ChildProcess> ChildProcess::Start(const Options& options) {
   std::vector<std::string> assignments;
   for (const auto& [name, value] :
        options.environment ? *options.environment : CurrentEnvironment()) {
-    assignments.push_back(name + "=" + value);
+    assignments.push_back(fmt::format("{}={}", name, value));
   }
   Pipes pipes;
   if (!options.output_file.empty()) {

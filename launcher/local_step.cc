@@ -232,12 +232,12 @@ Result<std::unique_ptr<Step>> StartLocalStep(const StepSpec& spec) {
       (std::filesystem::temp_directory_path() / "adaptive-train-pmix-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr)
     return Fail(fmt::format("{}: {}", folder, std::strerror(errno)), ExitCode::kPreflight);
-  auto process = ChildProcess::Start(
-      {{programs->self, "local-step", "--ranks", std::to_string(spec.plan->ranks.size()),
-        "--run-dir", spec.run_dir, "--worker", spec.worker, "--mode", spec.mode,
-        "--pmix-folder", folder},
-       spec.environment,
-       ""});
+  auto process =
+      ChildProcess::Start({{programs->self, "local-step", "--ranks",
+                            std::to_string(spec.plan->ranks.size()), "--run-dir", spec.run_dir,
+                            "--worker", spec.worker, "--mode", spec.mode, "--pmix-folder", folder},
+                           spec.environment,
+                           ""});
   if (!process) return tl::unexpected(process.error());
   return std::make_unique<LocalStep>(std::move(*process), std::move(folder));
 }

@@ -222,23 +222,23 @@ Result<std::unique_ptr<Step>> StartSlurmStep(const StepSpec& spec) {
       host_file;  // with --distribution=arbitrary: rank i runs on line i
   const std::string rank_log = WithoutPatterns(spec.run_dir) + RankLog(spec.mode, "%t");
   std::vector<std::string> command = {"srun",
-                                            "--mpi=pmix",
-                                            "--overlap",
-                                            "--distribution=arbitrary",
-                                            fmt::format("--nodes={}", distinct.size()),
-                                            fmt::format("--ntasks={}", spec.plan->ranks.size()),
-                                            "--no-kill",
-                                            "--kill-on-bad-exit=0",
-                                            "--cpu-bind=none",
-                                            "--mem=0",
-                                            "--input=none",
-                                            "--wait=0",  // rank 0 saves when the others have left
-                                            "--open-mode=append",
-                                            "--export=ALL",
-                                            "--output=" + rank_log,
-                                            "--error=" + rank_log,
-                                            "--job-name=adaptive-train",
-                                            spec.worker};
+                                      "--mpi=pmix",
+                                      "--overlap",
+                                      "--distribution=arbitrary",
+                                      fmt::format("--nodes={}", distinct.size()),
+                                      fmt::format("--ntasks={}", spec.plan->ranks.size()),
+                                      "--no-kill",
+                                      "--kill-on-bad-exit=0",
+                                      "--cpu-bind=none",
+                                      "--mem=0",
+                                      "--input=none",
+                                      "--wait=0",  // rank 0 saves when the others have left
+                                      "--open-mode=append",
+                                      "--export=ALL",
+                                      "--output=" + rank_log,
+                                      "--error=" + rank_log,
+                                      "--job-name=adaptive-train",
+                                      spec.worker};
   if (!spec.mode.empty()) command.push_back(spec.mode);
   auto srun = ChildProcess::Start({command, environment, ""});
   if (!srun) return tl::unexpected(srun.error());

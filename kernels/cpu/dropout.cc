@@ -76,7 +76,7 @@ HWY_INLINE void RandomWords(PhiloxCounter first, const PhiloxRoundKeys& keys,
     Round(key, b0, b1, b2, b3);
   }
   StoreWords(a0, a1, a2, a3, words);
-  StoreWords(b0, b1, b2, b3, words + 4 * kBlocksPerState);
+  StoreWords(b0, b1, b2, b3, words + std::size_t{4} * kBlocksPerState);
 }
 #endif
 
@@ -98,7 +98,7 @@ void DropoutPiece(const DropoutPass<T>& pass, std::int64_t begin, std::int64_t e
                               .sample = x.first_sample + static_cast<std::uint32_t>(pass.sample),
                               .layer = x.layer},
                              static_cast<std::uint64_t>(begin / 4));
-  constexpr std::int64_t kNumbers = 4 * kBlocksAtATime;
+  constexpr std::int64_t kNumbers = std::int64_t{4} * kBlocksAtATime;
   for (std::int64_t first = begin; first < end; first += kNumbers) {
     HWY_ALIGN std::uint32_t words[kNumbers];
     RandomWords(counter, pass.keys, words);

@@ -1,11 +1,11 @@
-// For tests/bench/gate_harm: a worker of `compression.mode = auto` that exchanges as `off` does in every
-// second block of steps, in the order A D D A, so that a drift of the machine counts for both.
-// Linked in place of two members of CompressionControl.
+// For tests/bench/gate_harm: a worker of `compression.mode = auto` that exchanges as `off` does in
+// every second block of steps, in the order A D D A, so that a drift of the machine counts for
+// both. Linked in place of two members of CompressionControl.
 #include "runtime/train/compression_control.h"
 
 namespace adaptive_train {
 
-/// Steps; tests/bench/gate_harm counts with it too. The first block holds the warm-up and is auto's.
+/// Steps; tests/bench/gate_harm counts with it too. The first block has the warm-up and is auto's.
 constexpr std::int64_t kBlock = 10;
 
 namespace {

@@ -1,16 +1,17 @@
-// What a whole training step of GPT-2 takes on the processor, against its floor, measured in the same run.
+// What a whole training step of GPT-2 takes on the processor, against its floor, measured in the
+// same run.
 //
-// usage: step_bench [LAYERS HEADS HIDDEN SEQUENCE VOCAB BATCH THREADS STEPS]
-// default:          6      6     384    256      8192  4     1       20
+// usage: step_bench [LAYERS HEADS HIDDEN SEQUENCE VOCAB BATCH THREADS STEPS], by default
+//        step_bench 6 6 384 256 8192 4 1 20
 //
 // The floor is what nobody gets below with the same products and the same memory:
-// - every product of the step by bare oneDNN, one call each on one thread, over THREADS; attention's
-//   counted by half, as far as the causal mask lets them be
-// - the bytes that AdamW, the norm of the gradients and clearing them move, and that norms, residual
-//   sums and activation functions read and write, at the speed of a large plain copy
+// - every product of the step by bare oneDNN, one call each on one thread, over THREADS;
+//   attention's counted by half, as far as the causal mask lets them be
+// - the bytes that AdamW, the norm of the gradients and clearing them move, and that norms,
+//   residual sums and activation functions read and write, at the speed of a large plain copy
 //
-// A step is: clear gradients, forward, backward, norm, AdamW. Prints a table, and a line of JSON for
-// scripts.
+// A step is: clear gradients, forward, backward, norm, AdamW. Prints a table, and a line of JSON
+// for scripts.
 #include <fmt/format.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>

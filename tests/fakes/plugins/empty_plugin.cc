@@ -1,5 +1,5 @@
-// A SPANK plugin whose prolog and epilog do nothing: what Slurm itself spends on any plugin that has these hooks. For
-// tests/bench/idle_cost; never installed.
+// A SPANK plugin whose prolog and epilog do nothing: what Slurm itself spends on any plugin that
+// has these hooks. For tests/bench/idle_cost; never installed.
 extern "C" {
 #include <slurm/spank.h>
 }
