@@ -33,6 +33,12 @@ constexpr int SmallestSize(double threshold) {
   return std::clamp(NearestSize(size), kLeastSmallest, kMostSmallest);
 }
 
+/// The largest of the 128 sizes from number `smallest` on: what is larger is sent as this.
+constexpr float LargestSize(int smallest) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(smallest + kFloat8Sizes - 1)
+                              << kFloat8Shift);
+}
+
 /// Bytes of one value as Select stores it; a kFloat8 is stored as the bfloat16 that is equal to it.
 constexpr std::int64_t BytesOf(ValueFormat format) {
   return format == ValueFormat::kFloat32 ? 4 : 2;

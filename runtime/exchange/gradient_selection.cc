@@ -1,6 +1,7 @@
 #include "runtime/exchange/gradient_selection.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstring>
@@ -24,6 +25,20 @@ constexpr std::size_t kAhead = 16;
 std::size_t LineOf(std::size_t group) {
   static_assert(kSampleLines == 16);
   return (group * kSampleLines + ((group * 0x9e3779b97f4a7c15ULL) >> 60)) * kLineElements;
+}
+
+/// Of the largest element to the threshold, for the 128 sizes to do as values: 24 of their 32
+/// octaves. The others are for elements that were not looked at.
+constexpr double kWidest = 0x1p24;
+
+/// The largest magnitude, NaN if there is one: as bits it is the largest.
+double LargestOf(const float* gradients, const float* residuals, std::int64_t count) {
+  std::uint32_t largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float e = residuals == nullptr ? gradients[i] : gradients[i] + residuals[i];
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(e) & 0x7fff'ffffU);
+  }
+  return static_cast<double>(std::bit_cast<float>(largest));
 }
 
 }  // namespace
@@ -54,9 +69,11 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
     select.count = static_cast<std::int64_t>(piece.size());
     select.gradients = gradients_.data() + piece.begin;
     select.residuals = ResidualsAt(piece.begin);
-    select.threshold = ThresholdOf(piece, density);
+    const Threshold threshold = ThresholdOf(piece, density);
+    select.threshold = threshold.least;
     select.keep = keep;
-    const bool float8 = format == kernels::ValueFormat::kFloat8 && select.threshold > 0;
+    const bool float8 = format == kernels::ValueFormat::kFloat8 && threshold.least > 0 &&
+                        threshold.largest <= kWidest * threshold.least;
     const int smallest = float8 ? kernels::SmallestSize(select.threshold) : 0;
     select.format = FormatOfPiece(format, smallest);
     select.bitmap = bitmap;
@@ -103,8 +120,9 @@ void GradientSelection<T>::PutBack(const GradientPiece& piece, const SelectedPie
 /// No threshold is kept from step to step: a run that goes on from a checkpoint selects what it
 /// would have selected. The sample makes up for the time of looking anew.
 template <class T>
-double GradientSelection<T>::ThresholdOf(const GradientPiece& piece, double density) {
-  if (!piece.matrix || density >= 1) return 0;
+typename GradientSelection<T>::Threshold GradientSelection<T>::ThresholdOf(
+    const GradientPiece& piece, double density) {
+  if (!piece.matrix || density >= 1) return {};
   kernels::ThresholdArguments<T> threshold;
   threshold.count = static_cast<std::int64_t>(piece.size());
   threshold.gradients = gradients_.data() + piece.begin;
@@ -127,8 +145,9 @@ double GradientSelection<T>::ThresholdOf(const GradientPiece& piece, double dens
   threshold.wanted =
       static_cast<std::int64_t>(std::ceil(density * static_cast<double>(threshold.count)));
   // Where most elements are 0 those alone are not worth sending.
-  return std::max(device_.Threshold(threshold),
-                  static_cast<double>(std::numeric_limits<float>::denorm_min()));
+  return {std::max(device_.Threshold(threshold),
+                   static_cast<double>(std::numeric_limits<float>::denorm_min())),
+          LargestOf(threshold.gradients, threshold.residuals, threshold.count)};
 }
 
 template class GradientSelection<float>;

@@ -40,7 +40,9 @@ class GradientSelection {
 
   /// About `density` of each matrix's elements, the largest, and all of its vectors'; `keep` as in
   /// kernels/sparsify.h. Of kFloat8, values of vectors and of pieces of which all is sent stay
-  /// bfloat16: there is no threshold that their sizes could begin at.
+  /// bfloat16: there is no threshold that their sizes could begin at. So do those of pieces that
+  /// are nearly all 0, as rows of tokens that did not occur: sizes from their threshold on would
+  /// end below what is worth sending.
   SelectedChunk Select(const GradientChunk& chunk, double density, double keep,
                        kernels::ValueFormat format);
 
@@ -48,7 +50,12 @@ class GradientSelection {
   SelectedChunk Nothing(const GradientChunk& chunk);
 
  private:
-  double ThresholdOf(const GradientPiece& piece, double density);
+  /// From which magnitude on a piece's elements are sent, and the largest that was looked at.
+  struct Threshold {
+    double least = 0, largest = 0;
+  };
+
+  Threshold ThresholdOf(const GradientPiece& piece, double density);
   void PutBack(const GradientPiece& piece, const SelectedPiece& selected,
                kernels::ValueFormat format);
   float* ResidualsAt(std::size_t place) {

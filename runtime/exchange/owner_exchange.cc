@@ -22,6 +22,13 @@ double ThresholdOf(int smallest) {
   return static_cast<double>(std::bit_cast<float>(number - (1U << (kernels::kFloat8Shift - 1))));
 }
 
+/// Whether the 128 sizes from `smallest` on reach as far as the sums do: not where a rank with
+/// next to nothing to send began with sizes that are far too small for the others.
+bool SizesReach(int smallest, std::span<const float> sums) {
+  const float largest = kernels::LargestSize(smallest);
+  return std::ranges::all_of(sums, [largest](float sum) { return std::abs(sum) <= largest; });
+}
+
 }  // namespace
 
 std::uint64_t ExchangeTag(const CollectiveLane& lane, ExchangePhase phase, int source) {
@@ -181,8 +188,10 @@ std::vector<std::byte> OwnerExchange::PackedSum() {
   std::vector<float> values;  // room for any format
   for (std::size_t i = 0; sum_finite_ && i < pieces.size(); ++i) {
     const auto words = bitmap.first(BitmapWords(pieces[i]));
-    values.resize(std::max(values.size(), static_cast<std::size_t>(pieces[i])));
-    const bool whole = CountOf(words) == static_cast<std::size_t>(pieces[i]);
+    const auto length = static_cast<std::size_t>(pieces[i]);
+    if (smallest_[i] != 0 && !SizesReach(smallest_[i], {sums, length})) smallest_[i] = 0;
+    values.resize(std::max(values.size(), length));
+    const bool whole = CountOf(words) == length;
     kernels::SelectArguments<float> select;
     select.count = pieces[i];
     select.gradients = sums;

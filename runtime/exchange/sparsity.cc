@@ -38,16 +38,18 @@ std::vector<double> DensitiesOf(std::span<const double> variances, const Sparsit
 
 std::vector<double> DensitiesAboveThreshold(std::span<const std::span<const double>> counts,
                                             double density) {
-  constexpr double kLeastPart = 0.1;
+  constexpr double kLeastPart = 0.1, kRounding = 1e-9;
   std::vector<double> densities;
   if (counts.empty()) return densities;
+  if (density >= 1) return std::vector<double>(counts.size(), 1.0);
   const Threshold threshold = ThresholdOf(counts, density);
   for (const std::span<const double> layer : counts) {
     const auto in = layer.begin() + static_cast<std::ptrdiff_t>(threshold.in);
     const double sent = std::accumulate(in + 1, layer.end(), threshold.share * *in);
     const double elements = std::accumulate(layer.begin(), layer.end(), 0.0);
     const double above = elements > 0 ? sent / elements : 0;
-    densities.push_back(std::clamp(above, kLeastPart * density, 1.0));
+    // A layer of which all is above the threshold is to be whole, however the sums were rounded.
+    densities.push_back(above > 1 - kRounding ? 1 : std::max(above, kLeastPart * density));
   }
   return densities;
 }

@@ -219,6 +219,9 @@ bool TrainingLoop<T>::Step() {
   clock.Time(&StepClock::compute, [&] { Update(metrics); });
   if (profiler_.Active()) profiler_.AddUpdate(clock.compute - before_update);
   ++step_;
+  // Before a checkpoint, which is to hold what the step has taught.
+  const auto decided = compression_.EndStep({clock.Total(), clock.exposed_comm}, metrics.skipped,
+                                            !measured, communicator_);
   const std::int64_t every = config_.checkpoint.every;
   if (totals.save || (every > 0 && step_ % every == 0)) checkpointer_.Ask();
   checkpointer_.BeginIfWanted(At(), Arenas());
@@ -233,8 +236,6 @@ bool TrainingLoop<T>::Step() {
   }
   Fill(metrics);
   events_.on_step(metrics);
-  const auto decided = compression_.EndStep({metrics.step_s, metrics.exposed_comm_s},
-                                            metrics.skipped, !measured, communicator_);
   if (decided && share_.rank == 0) events_.on_decision({step_, *decided});
   profile_asked_ = profile_asked_ || totals.profile;
   if (profiler_.Active()) {

@@ -49,10 +49,14 @@ of() { jq -es "$2" "$1/metrics.jsonl"; }
   of "$work/run" 'all(.[:4][]; .density == 1) and all(.[4:][]; .density > 0.1 and .density < 0.4) and .[-1].loss < 0.95 * .[0].loss'
   read -r least most <<<"$(sed -nE 's/.*by one threshold of 4 steps ([0-9.]+) to ([0-9.]+) of.*/\1 \2/p' "$work/log")"
   awk -v least="$least" -v most="$most" 'BEGIN { exit !(least >= 0.02 && least < 0.2 && most > 0.2 && most <= 1) }'
-  train "${keys[@]}" --checkpoint.every=12 --checkpoint.keep=5 --run-dir "$work/cut"
-  rm -r "$work/cut/checkpoints/step-00000020"
-  train "${keys[@]}" --run-dir "$work/cut" --checkpoint.dir="$work/cut/checkpoints"
-  diff <(losses "$work/run") <(losses "$work/cut")
+  # Cut after the last step of the warm-up, and later.
+  for every in 4 12; do
+    train "${keys[@]}" --checkpoint.every=$every --checkpoint.keep=9 --run-dir "$work/cut"
+    find "$work/cut/checkpoints" -mindepth 1 -maxdepth 1 ! -name "step-000000$(printf %02d "$every")" -exec rm -r {} +
+    train "${keys[@]}" --run-dir "$work/cut" --checkpoint.dir="$work/cut/checkpoints"
+    diff <(losses "$work/run") <(losses "$work/cut")
+    rm -r "$work/cut"
+  done
 }
 
 @test "sketch sends what topk sends, otherwise" {

@@ -16,9 +16,10 @@ same_run() {
 }
 
 # stop_until_done SIGNAL TARGET: starts the run again and again, each time ended by the signal to the launcher or to a rank
-# after some steps more, until it is done by itself. Fails after 30 rounds.
+# after some steps more, until it is done by itself. Fails after 30 rounds. A run that was done before it was stopped, as on
+# a machine with other work, shows nothing and is begun anew.
 stop_until_done() {
-  local round before status
+  local round before status stopped=0
   for ((round = 0; round < 30; round++)); do
     before=$(cat "$work/run/metrics.jsonl" 2>/dev/null | wc -l)
     train_in_background "${settings[@]}"
@@ -30,10 +31,13 @@ stop_until_done() {
     fi
     status=0
     wait "$launcher" || status=$?
-    if ((status == 0)); then
-      echo "done in round $round"
-      ((round > 0))
+    if ((status != 0)); then
+      ((++stopped))
+    elif ((stopped > 0)); then
+      echo "done after $stopped stops"
       return
+    else
+      rm -r "$work/run"
     fi
   done
   return 1

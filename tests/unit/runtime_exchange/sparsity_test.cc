@@ -45,6 +45,12 @@ TEST(DensitiesAboveThreshold, AThresholdWithinAClassTakesTheSameShareOfEveryLaye
   EXPECT_NEAR(densities[1], 55.0 / 60, 1e-12);
 }
 
+TEST(DensitiesAboveThreshold, ALayerThatIsAboveTheThresholdIsWholeHoweverSumsAreRounded) {
+  const double small[] = {1000, 0, 0, 0}, large[] = {0, 0.1, 0.2, 0.3};
+  const std::span<const double> layers[] = {small, large};
+  EXPECT_EQ(DensitiesAboveThreshold(layers, 0.5)[1], 1);
+}
+
 TEST(DensitiesAboveThreshold, NoLayerSendsNothing) {
   const double small[] = {100, 0}, large[] = {0, 100}, empty[] = {0, 0};
   const std::span<const double> layers[] = {small, large, empty};
@@ -57,7 +63,7 @@ TEST(DensitiesAboveThreshold, NoLayerSendsNothing) {
 TEST(DensitiesAboveThreshold, DensityOneIsEverythingAndNoLayersNoDensities) {
   const double one[] = {0.1, 0.2, 0.3}, other[] = {0, 0, 0.7};
   const std::span<const double> layers[] = {one, other};
-  for (const double density : DensitiesAboveThreshold(layers, 1)) EXPECT_NEAR(density, 1, 1e-12);
+  EXPECT_EQ(DensitiesAboveThreshold(layers, 1), (std::vector<double>{1, 1}));
   EXPECT_TRUE(DensitiesAboveThreshold({}, 0.5).empty());
 }
 
