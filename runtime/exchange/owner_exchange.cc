@@ -25,8 +25,10 @@ double ThresholdOf(int smallest) {
 /// Whether the 128 sizes from `smallest` on reach as far as the sums do: not where a rank with
 /// next to nothing to send began with sizes that are far too small for the others.
 bool SizesReach(int smallest, std::span<const float> sums) {
-  const float largest = kernels::LargestSize(smallest);
-  return std::ranges::all_of(sums, [largest](float sum) { return std::abs(sum) <= largest; });
+  std::uint32_t largest = 0;  // as bits, which compare as magnitudes do
+  for (const float sum : sums)
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(sum) & 0x7fff'ffffU);
+  return std::bit_cast<float>(largest) <= kernels::LargestSize(smallest);
 }
 
 }  // namespace
