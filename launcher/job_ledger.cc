@@ -46,6 +46,7 @@ Result<JobLedger> JobLedger::Begin(const StoreLocation& location, const Job& job
 
 void JobLedger::Nodes(const std::vector<Node>& nodes) {
   std::vector<NodeRecord> records;
+  records.reserve(nodes.size());
   for (const Node& node : nodes) {
     records.push_back({node.name, node.source, node.processors.model, node.processors.allowed_cores,
                        node.memory.total_bytes, ToJson(node)});
