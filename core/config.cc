@@ -290,7 +290,8 @@ Result<void> ReadTable(Config& config, const toml::table& table) {
 
 Result<void> ApplyOverride(Config& config, const ConfigOverride& item) {
   const auto& [path, text] = item;
-  // "128", "true" and "[0.9, 0.95]" are TOML values; a bare word is text.
+  // "128", "true" and "[0.9, 0.95]" are TOML values; a bare word is text. Clang before 16 captures
+  // no structured binding by itself.
   auto parsed = [&text = text]() -> toml::table {
     try {
       return toml::parse("v = " + text);

@@ -27,9 +27,9 @@ std::size_t LineOf(std::size_t group) {
   return (group * kSampleLines + ((group * 0x9e3779b97f4a7c15ULL) >> 60)) * kLineElements;
 }
 
-/// Of the largest element to the threshold, for the 128 sizes to do as values: 24 of their 32
-/// octaves. The others are for elements that were not looked at.
-constexpr double kWidest = 0x1p24;
+/// How many times the threshold the largest element looked at may be for kFloat8: 24 of the 32
+/// octaves of its sizes. The others are for elements that were not looked at.
+constexpr double kLargestToThreshold = 0x1p24;
 
 /// The largest magnitude, NaN if there is one: as bits it is the largest.
 double LargestOf(const float* gradients, const float* residuals, std::int64_t count) {
@@ -73,7 +73,7 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
     select.threshold = threshold.least;
     select.keep = keep;
     const bool float8 = format == kernels::ValueFormat::kFloat8 && threshold.least > 0 &&
-                        threshold.largest <= kWidest * threshold.least;
+                        threshold.largest <= kLargestToThreshold * threshold.least;
     const int smallest = float8 ? kernels::SmallestSize(select.threshold) : 0;
     select.format = FormatOfPiece(format, smallest);
     select.bitmap = bitmap;
