@@ -17,7 +17,7 @@
 
 #include "core/exit_code.h"
 #include "launcher/commands/data_show.h"
-#include "launcher/stop_signals.h"
+#include "launcher/steps/stop_signals.h"
 #include "runtime/data/dataset_build.h"
 
 namespace adaptive_train {

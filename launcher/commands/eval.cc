@@ -10,9 +10,9 @@
 #include "core/evaluation.h"
 #include "core/exit_code.h"
 #include "core/file_io.h"
-#include "launcher/child_process.h"
-#include "launcher/programs.h"
-#include "launcher/saved_model.h"
+#include "launcher/commands/saved_model.h"
+#include "launcher/steps/child_process.h"
+#include "launcher/steps/programs.h"
 
 namespace adaptive_train {
 namespace {

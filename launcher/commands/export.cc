@@ -10,7 +10,7 @@
 
 #include "core/format_version.h"
 #include "core/model_shape.h"
-#include "launcher/saved_model.h"
+#include "launcher/commands/saved_model.h"
 #include "runtime/checkpoint/hf_checkpoint.h"
 
 namespace adaptive_train {

@@ -1,4 +1,5 @@
 #include "launcher/commands/links.h"
+#include "launcher/nodes/slow_parts.h"
 
 #include <fmt/format.h>
 
@@ -16,13 +17,13 @@
 #include "core/file_io.h"
 #include "core/seconds.h"
 #include "db/profile_store.h"
-#include "launcher/allocation_profile.h"
-#include "launcher/node_check.h"
-#include "launcher/planning.h"
+#include "launcher/measure/allocation_profile.h"
+#include "launcher/nodes/node_check.h"
 #include "launcher/report/link_picture.h"
 #include "launcher/report/link_table.h"
-#include "launcher/run_folder.h"
-#include "launcher/stop_signals.h"
+#include "launcher/run/plan_request.h"
+#include "launcher/run/run_folder.h"
+#include "launcher/steps/stop_signals.h"
 
 namespace adaptive_train {
 namespace {

@@ -10,13 +10,13 @@
 #include "core/file_io.h"
 #include "db/profile_store.h"
 #include "launcher/commands/overrides.h"
+#include "launcher/nodes/spares.h"
 #include "launcher/planner/plan_words.h"
 #include "launcher/planner/planner.h"
-#include "launcher/planning.h"
-#include "launcher/programs.h"
+#include "launcher/run/plan_request.h"
 #include "launcher/simulator/simulator.h"
 #include "launcher/simulator/timeline_svg.h"
-#include "launcher/spares.h"
+#include "launcher/steps/programs.h"
 
 namespace adaptive_train {
 namespace {

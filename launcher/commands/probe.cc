@@ -5,9 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "launcher/node_check.h"
-#include "launcher/programs.h"
-#include "launcher/step.h"
+#include "launcher/nodes/node_check.h"
+#include "launcher/steps/job_step.h"
+#include "launcher/steps/programs.h"
 
 namespace adaptive_train {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "launcher/commands/overrides.h"
-#include "launcher/training_run.h"
+#include "launcher/run/job_run.h"
 
 namespace adaptive_train {
 namespace {

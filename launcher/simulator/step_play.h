@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "core/pipeline_schedule.h"
 #include "launcher/simulator/chance.h"
 #include "launcher/simulator/event_loop.h"
-#include "launcher/simulator/schedule.h"
 #include "launcher/simulator/simulated_links.h"
 #include "launcher/simulator/simulator.h"
 #include "launcher/simulator/stage_exchange.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/control_message.h"
-#include "runtime/measure/layer_clock.h"
 #include "runtime/measure/layer_variance.h"
+#include "runtime/model/layer_clock.h"
 #include "runtime/model/parameter_layout.h"
 
 namespace adaptive_train {

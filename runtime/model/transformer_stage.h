@@ -11,10 +11,10 @@
 
 #include "core/model_shape.h"
 #include "kernels/device.h"
-#include "runtime/measure/layer_clock.h"
 #include "runtime/model/block.h"
 #include "runtime/model/embedding.h"
 #include "runtime/model/head.h"
+#include "runtime/model/layer_clock.h"
 #include "runtime/model/parameter_layout.h"
 
 namespace adaptive_train {

@@ -14,11 +14,11 @@
 #include "core/config.h"
 #include "core/file_io.h"
 #include "launcher/commands/probe.h"
-#include "launcher/metrics_writer.h"
-#include "launcher/programs.h"
-#include "launcher/rank_environment.h"
-#include "launcher/stop_signals.h"
-#include "launcher/supervisor.h"
+#include "launcher/run/metrics_writer.h"
+#include "launcher/steps/programs.h"
+#include "launcher/steps/rank_environment.h"
+#include "launcher/steps/stop_signals.h"
+#include "launcher/steps/supervisor.h"
 #include "tests/unit/launcher/temporary_folder.h"
 
 namespace adaptive_train {
@@ -90,7 +90,7 @@ class MoveTest : public testing::Test {
       if (on_step) on_step(*running, ranks.front().step);
       return metrics.Add(CombineRanks(ranks));
     };
-    StepSpec spec;
+    JobStepSpec spec;
     spec.plan = &plan;
     spec.run_dir = folder.Path();
     spec.worker = FindPrograms().value().worker;

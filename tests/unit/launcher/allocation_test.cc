@@ -1,5 +1,5 @@
 // What Slurm's variables say.
-#include "launcher/allocation.h"
+#include "launcher/nodes/allocation.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Writes on a thread of their own: order, failures, stalls.
-#include "launcher/background_writer.h"
+#include "launcher/run/background_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

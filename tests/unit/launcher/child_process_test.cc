@@ -1,12 +1,12 @@
 // Programs run beside the launcher: output, ends, deadlines, groups.
-#include "launcher/child_process.h"
+#include "launcher/steps/child_process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include "launcher/stop_signals.h"
+#include "launcher/steps/stop_signals.h"
 
 namespace adaptive_train {
 namespace {

@@ -1,5 +1,5 @@
 // The control channel's server against real sockets: strangers, late ranks, garbage, silence.
-#include "launcher/control_server.h"
+#include "launcher/steps/control_server.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Which rank failed first, from signs that come in any order.
-#include "launcher/diagnosis.h"
+#include "launcher/steps/diagnosis.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // What a run leaves for each step, over a resume and on a file system that fails.
-#include "launcher/metrics_writer.h"
+#include "launcher/run/metrics_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

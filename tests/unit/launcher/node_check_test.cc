@@ -1,5 +1,5 @@
 // What one node says of itself and of the shared paths.
-#include "launcher/node_check.h"
+#include "launcher/nodes/node_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

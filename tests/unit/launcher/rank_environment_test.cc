@@ -1,5 +1,5 @@
 // The allow-list of variables that ranks get.
-#include "launcher/rank_environment.h"
+#include "launcher/steps/rank_environment.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Whether another plan is moved to: gain against cost, prediction errors, drift, and when it is
 // asked.
-#include "launcher/replan.h"
+#include "launcher/run/replan_decision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <chrono>
 #include <thread>
 
-#include "launcher/layer_records.h"
-#include "launcher/replanner.h"
+#include "launcher/measure/layer_records.h"
+#include "launcher/run/replanner.h"
 
 namespace adaptive_train {
 namespace {
@@ -156,31 +156,32 @@ LayerTimes TimesOf(double block_s) {
 
 TEST(ReplanWatch, DecidesOnceAfterTheWarmUp) {
   ReplanWatch watch({.ranks = 2, .after_warmup = true, .on_drift = false});
-  for (int step = 0; step < 20; ++step) EXPECT_EQ(watch.Step(9), ReplanStep::kGoOn);
+  for (int step = 0; step < 20; ++step) EXPECT_EQ(watch.AfterStep(9), ReplanAction::kGoOn);
   EXPECT_FALSE(watch.Measured(1, TimesOf(1)));
-  for (int step = 0; step < 20; ++step) EXPECT_EQ(watch.Step(9), ReplanStep::kGoOn);
+  for (int step = 0; step < 20; ++step) EXPECT_EQ(watch.AfterStep(9), ReplanAction::kGoOn);
   EXPECT_TRUE(watch.Measured(0, TimesOf(2)));
   EXPECT_EQ(watch.Times()[0].entries[1].forward_s, 2);
-  for (double step_s : {1.0, 9.0, 2.0, 0.1}) EXPECT_EQ(watch.Step(step_s), ReplanStep::kGoOn);
-  EXPECT_EQ(watch.Step(3.0), ReplanStep::kDecide);
+  for (double step_s : {1.0, 9.0, 2.0, 0.1})
+    EXPECT_EQ(watch.AfterStep(step_s), ReplanAction::kGoOn);
+  EXPECT_EQ(watch.AfterStep(3.0), ReplanAction::kDecide);
   EXPECT_EQ(watch.MeasuredStep(), 2.0);
-  for (int step = 0; step < 500; ++step) EXPECT_EQ(watch.Step(9), ReplanStep::kGoOn);
+  for (int step = 0; step < 500; ++step) EXPECT_EQ(watch.AfterStep(9), ReplanAction::kGoOn);
 }
 
 TEST(ReplanWatch, APlanThatWasMovedToIsNotLeftUnlessStepsDrift) {
   ReplanWatch stays({.ranks = 1, .after_warmup = false, .on_drift = false});
   EXPECT_TRUE(stays.Measured(0, TimesOf(1)));
-  for (int step = 0; step < 500; ++step) EXPECT_EQ(stays.Step(1 + step), ReplanStep::kGoOn);
+  for (int step = 0; step < 500; ++step) EXPECT_EQ(stays.AfterStep(1 + step), ReplanAction::kGoOn);
 
   ReplanWatch watch({.ranks = 1, .after_warmup = false, .on_drift = true});
   EXPECT_TRUE(watch.Measured(0, TimesOf(1)));
-  for (int step = 0; step < 100; ++step) EXPECT_EQ(watch.Step(1), ReplanStep::kGoOn);
-  ReplanStep last = ReplanStep::kGoOn;
-  for (int step = 0; step < 200 && last == ReplanStep::kGoOn; ++step) last = watch.Step(2);
-  EXPECT_EQ(last, ReplanStep::kMeasure);
+  for (int step = 0; step < 100; ++step) EXPECT_EQ(watch.AfterStep(1), ReplanAction::kGoOn);
+  ReplanAction last = ReplanAction::kGoOn;
+  for (int step = 0; step < 200 && last == ReplanAction::kGoOn; ++step) last = watch.AfterStep(2);
+  EXPECT_EQ(last, ReplanAction::kMeasure);
   EXPECT_TRUE(watch.Measured(0, TimesOf(2)));
-  for (int step = 0; step < 4; ++step) EXPECT_EQ(watch.Step(2), ReplanStep::kGoOn);
-  EXPECT_EQ(watch.Step(2), ReplanStep::kDecide);
+  for (int step = 0; step < 4; ++step) EXPECT_EQ(watch.AfterStep(2), ReplanAction::kGoOn);
+  EXPECT_EQ(watch.AfterStep(2), ReplanAction::kDecide);
 }
 
 TEST(Replanner, SearchesBesideTrainingAndAnswersOnce) {
@@ -192,7 +193,7 @@ TEST(Replanner, SearchesBesideTrainingAndAnswersOnce) {
   });
   EXPECT_TRUE(replanner.Measured(0, TimesOf(1)));
   for (int step = 0; step < 20; ++step) {
-    const auto answer = replanner.Step(1, 1000, kTenSeconds);
+    const auto answer = replanner.AfterStep(1, 1000, kTenSeconds);
     EXPECT_FALSE(answer.move_to || answer.measure_layers);
     EXPECT_EQ(answer.line, "");
   }
@@ -200,13 +201,13 @@ TEST(Replanner, SearchesBesideTrainingAndAnswersOnce) {
   std::optional<Plan> found;
   for (int look = 0; look < 1000 && !found; ++look) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    auto answer = replanner.Step(1, 1000, kTenSeconds);
+    auto answer = replanner.AfterStep(1, 1000, kTenSeconds);
     EXPECT_EQ(answer.line.empty(), !answer.move_to);
     found = answer.move_to;
   }
   ASSERT_TRUE(found);
   EXPECT_EQ(found->ranks[0].samples, 3);
-  EXPECT_FALSE(replanner.Step(1, 1000, kTenSeconds).move_to);
+  EXPECT_FALSE(replanner.AfterStep(1, 1000, kTenSeconds).move_to);
 }
 
 TEST(Replanner, APlannerThatFindsNothingIsTold) {
@@ -217,7 +218,7 @@ TEST(Replanner, APlannerThatFindsNothingIsTold) {
   std::string line;
   for (int look = 0; look < 1000 && line.empty(); ++look) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    line = replanner.Step(1, 1000, kTenSeconds).line;
+    line = replanner.AfterStep(1, 1000, kTenSeconds).line;
   }
   EXPECT_EQ(line, "the plan stays: no feasible plan: too large");
 }

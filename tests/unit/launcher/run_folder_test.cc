@@ -1,5 +1,5 @@
 // Run folders: one launcher at a time, metrics that can be cut back, owners.
-#include "launcher/run_folder.h"
+#include "launcher/run/run_folder.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // Of a run's folder, a folder of checkpoints, or a checkpoint: which checkpoint, which
 // configuration.
-#include "launcher/saved_model.h"
+#include "launcher/commands/saved_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Every pair once, in rounds without a node twice, and no more rounds than needed.
-#include "launcher/link_rounds.h"
+#include "launcher/measure/link_rounds.h"
 
 #include <gtest/gtest.h>
 

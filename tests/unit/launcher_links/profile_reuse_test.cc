@@ -1,5 +1,5 @@
 // Which stored links are believed, which are checked, and what a check that fails leads to.
-#include "launcher/profile_reuse.h"
+#include "launcher/measure/profile_reuse.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,8 @@
 // Links and devices far below their kind are named, others are not.
 #include <gtest/gtest.h>
 
-#include "launcher/profile_reuse.h"
+#include "launcher/measure/profile_reuse.h"
+#include "launcher/nodes/slow_parts.h"
 
 namespace adaptive_train {
 namespace {

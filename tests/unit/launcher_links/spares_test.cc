@@ -1,5 +1,5 @@
 // Which nodes are kept aside: the worst first, for the reason that is told.
-#include "launcher/spares.h"
+#include "launcher/nodes/spares.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The stage's times: every part is in them, together they are no more than the pass, and results do
 // not depend on being timed.
-#include "runtime/measure/layer_clock.h"
+#include "runtime/model/layer_clock.h"
 
 #include <gtest/gtest.h>
 

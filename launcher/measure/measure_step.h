@@ -1,0 +1,52 @@
+// One step over the allocation that measures links and devices: what the ranks do is
+// runtime/measure/link_profiler.h.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "core/cluster.h"
+#include "core/measure_order.h"
+#include "core/profile.h"
+#include "core/result.h"
+#include "launcher/measure/link_rounds.h"
+#include "launcher/nodes/allocation.h"
+#include "launcher/steps/programs.h"
+
+namespace adaptive_train {
+
+/// Where to measure.
+struct MeasureSite {
+  const Allocation& allocation;
+  const Cluster& cluster;  // of the allocation; its order of nodes gives the ranks
+  const Programs& programs;
+  std::string run_dir;  // absolute, seen by all nodes, with logs/ in it
+  /// Lines for the person who watches; may be empty.
+  std::function<void(const std::string&)> on_notice;
+  /// Each attempt to launch, as in SupervisorEvents; may be empty.
+  std::function<void(int attempt, const std::string& outcome, const std::string& reason)> on_launch;
+};
+
+/// What to measure.
+struct MeasureTask {
+  MeasureRounds rounds;      // of indices of cluster.nodes
+  std::vector<int> devices;  // nodes whose device and inner link are measured
+};
+
+struct Measured {
+  Profile profile;
+  double seconds = 0;  // from all ranks wired up to the step's end
+  double launch_seconds = 0;
+};
+
+/// The nodes as a measuring step numbers and names them, with the device of each.
+std::vector<MeasuredNode> MeasuredNodes(const Cluster& cluster);
+
+/// Runs the step: one process a node, in Slurm by srun, otherwise on this machine. A launch that
+/// hangs is tried again (kMaxLaunchRetries). Writes measure.json and measured.json in the run
+/// folder. Blocks for the seconds it takes. Fails with kRankFailure in one line that names pair and
+/// operation if a node is lost; with 130 or 143 if a signal asked to stop. Held signals
+/// (stop_signals.h) stay held.
+Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task);
+
+}  // namespace adaptive_train

@@ -1,0 +1,116 @@
+#include "launcher/measure/profile_reuse.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "db/profile_merge.h"
+#include "launcher/measure/link_rounds.h"
+
+namespace adaptive_train {
+namespace {
+
+using NamePair = std::pair<std::string, std::string>;
+
+std::map<NamePair, const LinkMeasurement*> ByNames(const Profile& profile) {
+  std::map<NamePair, const LinkMeasurement*> links;
+  for (const LinkMeasurement& link : profile.links) links[{link.from, link.to}] = &link;
+  return links;
+}
+
+/// Adds `fresh` to `known`: merged with the one of the same key, or as a new one.
+template <class Measurement, class Key>
+void MergeInto(std::vector<Measurement>& known, const std::vector<Measurement>& fresh, Key key) {
+  std::map<decltype(key(known.front())), std::size_t> places;
+  for (std::size_t i = 0; i < known.size(); ++i) places[key(known[i])] = i;
+  for (const Measurement& one : fresh) {
+    const auto [place, is_new] = places.emplace(key(one), known.size());
+    if (is_new) {
+      known.push_back(one);
+    } else {
+      known[place->second] = Merged(known[place->second], one);
+    }
+  }
+}
+
+}  // namespace
+
+ReusePlan PlanReuse(const Profile& stored, const std::vector<MeasuredNode>& nodes, double now,
+                    bool reuse, std::int64_t turn) {
+  const auto links = ByNames(stored);
+  const auto fresh_link = [&](int from, int to) {
+    const auto link = links.find(
+        {nodes[static_cast<std::size_t>(from)].name, nodes[static_cast<std::size_t>(to)].name});
+    return reuse && link != links.end() &&
+           link->second->evidence.Confidence(now) >= kFreshConfidence;
+  };
+  const auto fresh_device = [&](const MeasuredNode& node) {
+    return std::any_of(
+        stored.devices.begin(), stored.devices.end(), [&](const DeviceMeasurement& device) {
+          return device.node == node.name && device.device_kind == node.device_kind &&
+                 device.evidence.Confidence(now) >= kFreshConfidence;
+        });
+  };
+  ReusePlan plan;
+  const MeasureRounds rounds = AllPairs(static_cast<int>(nodes.size()));
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    const bool checked = i == static_cast<std::size_t>(turn) % rounds.size();
+    for (const RankPair& pair : rounds[i]) {
+      if (!fresh_link(pair.first, pair.second) || !fresh_link(pair.second, pair.first)) {
+        plan.missing.push_back(pair);
+      } else if (checked) {
+        plan.check.push_back(pair);
+      }
+    }
+  }
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const int self = static_cast<int>(i);
+    if (!reuse || !fresh_link(self, self) || !fresh_device(nodes[i])) plan.devices.push_back(self);
+  }
+  return plan;
+}
+
+std::vector<int> ChangedNodes(const Profile& stored, const Profile& checked,
+                              const std::vector<MeasuredNode>& nodes) {
+  std::map<std::string, int> numbers;
+  for (std::size_t i = 0; i < nodes.size(); ++i) numbers[nodes[i].name] = static_cast<int>(i);
+  const auto known = ByNames(stored);
+  std::set<int> changed;
+  for (const LinkMeasurement& link : checked.links) {
+    const auto before = known.find({link.from, link.to});
+    if (link.from == link.to || before == known.end()) continue;
+    const LinkMeasurement& old = *before->second;
+    if (Contradicts(link.bytes_per_second, old.bytes_per_second, old.evidence.spread))
+      changed.insert({numbers.at(link.from), numbers.at(link.to)});
+  }
+  return {changed.begin(), changed.end()};
+}
+
+std::vector<RankPair> PairsOf(const std::vector<int>& changed, int nodes,
+                              const std::vector<RankPair>& done) {
+  std::set<RankPair> pairs;
+  for (int a : changed) {
+    for (int b = 0; b < nodes; ++b) {
+      if (a != b) pairs.emplace(std::min(a, b), std::max(a, b));
+    }
+  }
+  for (const RankPair& pair : done) pairs.erase(pair);
+  return {pairs.begin(), pairs.end()};
+}
+
+Profile WithMeasured(Profile known, const Profile& fresh) {
+  MergeInto(known.links, fresh.links,
+            [](const LinkMeasurement& link) { return NamePair(link.from, link.to); });
+  MergeInto(known.devices, fresh.devices, [](const DeviceMeasurement& device) {
+    return NamePair(device.node, device.device_kind);
+  });
+  MergeInto(known.layers, fresh.layers, [](const LayerMeasurement& layer) {
+    return std::tuple(layer.device_kind, layer.model, layer.layer, layer.micro_batch);
+  });
+  return known;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,169 @@
+#include "launcher/nodes/spares.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "core/exit_code.h"
+#include "launcher/nodes/slow_parts.h"
+#include "launcher/report/link_table.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr double kAlike = 0.05;
+/// Fewer failures are forgotten, as they are in the planner's notes.
+constexpr double kFailedLately = 0.05;
+
+/// What speaks against a node; what matters most comes first.
+enum Criterion : std::size_t { kTrouble, kFailures, kSlowLinks, kSlowDevice, kSlowRate, kCriteria };
+
+struct Standing {
+  std::string node;
+  std::string trouble;                      // where it is far below its kind: the line about it
+  std::array<double, kCriteria> badness{};  // 0: nothing is known against it
+};
+
+/// `criterion` is what told this node from others; kCriteria: nothing did.
+std::string ReasonOf(const Standing& standing, std::size_t criterion) {
+  if (criterion == kCriteria) return standing.node + ": the last one, nothing speaks against it";
+  const double badness = standing.badness[criterion];
+  switch (criterion) {
+    case kTrouble:
+      return standing.trouble;
+    case kFailures:
+      return fmt::format("{} failed {:.1f} times of late (older ones count less)", standing.node,
+                         badness);
+    case kSlowLinks:
+      return fmt::format("{}: links far slower than others of their kind: {:.0f}", standing.node,
+                         badness);
+    case kSlowDevice:
+      return fmt::format("{}: its device is the slowest, {:.4g} GFLOP/s", standing.node,
+                         1e-9 / badness);
+    default:
+      return fmt::format("{}: its links are the slowest, {} in the middle", standing.node,
+                         ShownRate(1 / badness));
+  }
+}
+
+double MedianOf(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Nodes leave it one after the other, the worst first.
+class Race {
+ public:
+  Race(const Cluster& cluster, const Profile& profile) {
+    for (const Node& node : cluster.nodes) {
+      standings_[node.name].node = node.name;
+      left_.push_back(&standings_[node.name]);
+    }
+    for (const NodeHistory& history : profile.nodes)
+      if (history.failures >= kFailedLately) Add(history.node, kFailures, history.failures);
+    AddSpeeds(cluster, profile);
+    for (SlowPart& part : FindSlowParts(cluster, {}, profile)) {
+      const auto found = standings_.find(part.node);
+      if (part.peer.empty() && found != standings_.end()) found->second.trouble = part.line;
+      if (part.peer.empty())
+        Add(part.node, kTrouble, 1);
+      else
+        AddSlowLink(std::move(part));
+    }
+  }
+
+  SpareNode TakeWorst() {
+    std::vector<Standing*> worst = left_;
+    std::size_t decisive = kCriteria;
+    for (std::size_t criterion = 0; criterion < kCriteria; ++criterion) {
+      std::vector<Standing*> next = WorstBy(criterion, worst);
+      if (decisive == kCriteria && next.size() < worst.size()) decisive = criterion;
+      worst = std::move(next);
+    }
+    Standing* taken = worst.back();
+    SpareNode spare{taken->node, ReasonOf(*taken, decisive)};
+    left_.erase(std::find(left_.begin(), left_.end(), taken));
+    std::erase_if(slow_links_, [&](const SlowPart& link) {
+      const bool gone = link.node == taken->node || link.peer == taken->node;
+      if (gone) AddToEnds(link, -1);
+      return gone;
+    });
+    return spare;
+  }
+
+ private:
+  /// Profiles also know nodes that are not in the cluster.
+  void Add(const std::string& node, Criterion criterion, double badness) {
+    const auto found = standings_.find(node);
+    if (found != standings_.end()) found->second.badness[criterion] += badness;
+  }
+  void AddToEnds(const SlowPart& link, double badness) {
+    Add(link.node, kSlowLinks, badness);
+    Add(link.peer, kSlowLinks, badness);
+  }
+  void AddSlowLink(SlowPart link) {
+    AddToEnds(link, 1);
+    slow_links_.push_back(std::move(link));
+  }
+  /// As measured; where no device of a node was, as the cluster promises.
+  void AddSpeeds(const Cluster& cluster, const Profile& profile) {
+    std::map<std::string, double> flops;
+    std::map<std::string, std::vector<double>> rates;
+    for (const DeviceMeasurement& device : profile.devices)
+      flops[device.node] += device.product_flops;
+    std::map<std::string, double> promised;
+    for (const Device& device : cluster.devices) promised[device.node] += device.product_flops;
+    for (const auto& [node, speed] : promised)
+      if (speed > 0) flops.emplace(node, speed);
+    for (const LinkMeasurement& link : profile.links) {
+      if (link.from == link.to) continue;
+      rates[link.from].push_back(link.bytes_per_second);
+      rates[link.to].push_back(link.bytes_per_second);
+    }
+    for (const auto& [node, speed] : flops) Add(node, kSlowDevice, 1 / speed);
+    for (const auto& [node, speeds] : rates) Add(node, kSlowRate, 1 / MedianOf(speeds));
+  }
+
+  static std::vector<Standing*> WorstBy(std::size_t criterion,
+                                        const std::vector<Standing*>& standings) {
+    double highest = 0;
+    for (const Standing* standing : standings)
+      highest = std::max(highest, standing->badness[criterion]);
+    std::vector<Standing*> worst = standings;
+    std::erase_if(worst, [&](const Standing* standing) {
+      return standing->badness[criterion] < (1 - kAlike) * highest;
+    });
+    return worst;
+  }
+
+  std::map<std::string, Standing> standings_;
+  std::vector<Standing*> left_;       // in the order of the allocation
+  std::vector<SlowPart> slow_links_;  // between nodes that are left
+};
+
+}  // namespace
+
+Result<std::vector<SpareNode>> ChooseSpares(const Cluster& cluster, const Profile& profile,
+                                            int count) {
+  const int nodes = static_cast<int>(cluster.nodes.size());
+  std::vector<SpareNode> spares;
+  if (count <= 0) return spares;
+  if (count >= nodes)
+    return Fail(fmt::format("spares={} leaves none of {} node{} to train; allowed: 0 to {}", count,
+                            nodes, nodes == 1 ? "" : "s", nodes - 1),
+                ExitCode::kNoPlan);
+  Race race(cluster, profile);
+  for (int i = 0; i < count; ++i) spares.push_back(race.TakeWorst());
+  return spares;
+}
+
+void KeepAside(const std::vector<SpareNode>& spares, Cluster& cluster) {
+  for (const SpareNode& spare : spares)
+    std::erase_if(cluster.devices, [&](const Device& device) { return device.node == spare.node; });
+}
+
+}  // namespace adaptive_train

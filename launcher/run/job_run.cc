@@ -1,0 +1,266 @@
+#include "launcher/run/job_run.h"
+#include "launcher/nodes/slow_parts.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+
+#include "launcher/measure/allocation_profile.h"
+#include "launcher/nodes/allocation.h"
+#include "launcher/nodes/node_check.h"
+#include "launcher/nodes/spares.h"
+#include "launcher/report/run_statistics.h"
+#include "launcher/run/job_ledger.h"
+#include "launcher/run/plan_inputs.h"
+#include "launcher/run/plan_request.h"
+#include "launcher/run/run_folder.h"
+#include "launcher/run/training.h"
+#include "launcher/steps/programs.h"
+#include "launcher/steps/stop_signals.h"
+#include "runtime/data/token_dataset.h"
+
+namespace adaptive_train {
+namespace {
+
+/// Prints without failing: a reader that is gone, or a full disk behind the output, must not end a
+/// run.
+template <class... Arguments>
+void Say(std::FILE* out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  std::fputs(fmt::format(format, std::forward<Arguments>(arguments)...).c_str(), out);
+}
+
+constexpr double kGiB = 1 << 30;
+
+/// What is known before a job exists in the store.
+struct Prepared {
+  Config config;
+  Allocation allocation;
+  StoreLocation store;
+  RunFolder folder;
+  Programs programs;
+  double unigram_entropy = 0;
+  std::vector<std::string> data_files;
+};
+
+RunOwner OwnerOf(const Allocation& a) {
+  return {a.cluster, a.job_id, a.restart_count, a.submit_time};
+}
+
+std::string RunDirOf(const RunRequest& request, const Allocation& allocation) {
+  if (!request.run_dir.empty()) return request.run_dir;
+  if (!allocation.in_slurm)
+    return fmt::format("runs/{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)));
+  const std::string plain = fmt::format("runs/{}", allocation.job_id);
+  if (RunFolder::MayBelongTo(plain, OwnerOf(allocation))) return plain;
+  // A cluster that was set up anew counts its jobs from 1 again: never take up a stranger's
+  // checkpoints.
+  return fmt::format("{}-{:%Y%m%d-%H%M%S}", plain,
+                     fmt::localtime(static_cast<std::time_t>(allocation.submit_time)));
+}
+
+/// Who submits the job may forbid what the configuration asks for, not the other way round.
+void HoldCompressionTo(const Allocation& allocation, Config& config) {
+  if (!allocation.options || allocation.options->compress != JobOptions::Compress::kOff) return;
+  if (config.compression.mode == "off") return;
+  Say(stdout, "compression.mode = \"{}\" of the configuration is off: the job has compress=off\n",
+      config.compression.mode);
+  config.compression.mode = "off";
+}
+
+struct CheckedData {
+  double unigram_entropy;
+  std::vector<std::string> files;
+  std::string description;
+};
+
+/// The data as this host sees it: there, large enough for one batch; and what a model must beat.
+Result<CheckedData> CheckData(const Config& config) {
+  auto data = OpenDatasets({config.data.train, config.data.validation, config.data.format,
+                            config.model.sequence, TextVocab(config.model),
+                            static_cast<std::uint64_t>(config.train.seed)});
+  if (!data) return Fail(data.error().message, ExitCode::kPreflight);
+  if (data->train.samples() < config.train.global_batch) {
+    return Fail(fmt::format("data.train: {}: {} samples of {} tokens are fewer than one batch, "
+                            "train.global_batch = {}",
+                            config.data.train, data->train.samples(), config.model.sequence,
+                            config.train.global_batch),
+                ExitCode::kPreflight);
+  }
+  auto entropy = data->validation.UnigramEntropy();
+  if (!entropy) return Fail(entropy.error().message, ExitCode::kPreflight);
+  return CheckedData{*entropy, FilesOf(*data), data->train.file().Description()};
+}
+
+Result<Prepared> Prepare(const RunRequest& request) {
+  auto config = LoadConfig(request.config, request.overrides);
+  if (!config) return tl::unexpected(config.error());
+  auto store = ParseStoreLocation(request.store);
+  if (!store) return tl::unexpected(store.error());
+  auto programs = FindPrograms();
+  if (!programs) return tl::unexpected(programs.error());
+  auto allocation = FindAllocation();
+  if (!allocation) return tl::unexpected(allocation.error());
+  HoldCompressionTo(*allocation, *config);
+  auto data = CheckData(*config);
+  if (!data) return tl::unexpected(data.error());
+  Say(stdout, "data.train: {}: {}\n", config->data.train, data->description);
+  auto folder = RunFolder::Open(RunDirOf(request, *allocation));
+  if (!folder) return tl::unexpected(folder.error());
+  if (config->checkpoint.dir == "auto") config->checkpoint.dir = folder->Path() + "/checkpoints";
+  config->checkpoint.dir =
+      std::filesystem::absolute(config->checkpoint.dir).lexically_normal().string();
+  auto written = folder->SetOwner(OwnerOf(*allocation));
+  if (written) written = folder->Write("config.resolved.toml", ToToml(*config));
+  if (!written) return tl::unexpected(written.error());
+  return Prepared{std::move(*config),    std::move(*allocation), std::move(*store),
+                  std::move(*folder),    std::move(*programs),   data->unigram_entropy,
+                  std::move(data->files)};
+}
+
+Result<Cluster> PhotographCluster(const Prepared& run) {
+  NodeCheckRequest request;
+  request.job_id = run.allocation.job_id;
+  request.prolog_expected = run.allocation.options.has_value();
+  request.run_dir = run.folder.Path();
+  request.readable = run.data_files;
+  auto checks = CheckAllNodes(run.allocation, request, run.programs.self, run.programs.probe);
+  if (!checks) return tl::unexpected(checks.error());
+  const Cluster cluster = ClusterOf(run.allocation, *checks, run.config);
+  for (const NodeCheck& check : *checks) {
+    const Node& node = check.node;
+    Say(stdout, "  {}: {}, {} of {} cores, {:.1f} GiB, {} GPU{} (snapshot by {})\n", node.name,
+        node.processors.model.empty() ? "unknown processor" : node.processors.model,
+        node.processors.allowed_cores, node.processors.cores,
+        static_cast<double>(node.memory.total_bytes) / kGiB, node.gpus.size(),
+        node.gpus.size() == 1 ? "" : "s", node.source == "prolog" ? "the prolog" : "the user");
+    if (!check.note.empty()) Say(stdout, "    note: {}\n", check.note);
+  }
+  auto written = run.folder.Write("cluster.json", ToJson(cluster));
+  if (!written) return tl::unexpected(written.error());
+  return cluster;
+}
+
+/// What is stored of these nodes and what is measured of them now; both into profile.json.
+Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLedger& ledger) {
+  const auto& options = run.allocation.options;
+  const bool reuse = run.config.profile.reuse == "auto" &&
+                     !(options && options->reuse == JobOptions::Reuse::kNever);
+  Profile stored = ledger.Known(QueryOf(cluster, run.config));
+  if (!reuse) stored = Profile{{}, {}, {}, std::move(stored.nodes)};
+  if (cluster.nodes.size() > 1 && !run.config.profile.measure) {
+    Say(stdout, "links and devices: not measured (profile.measure = false)\n");
+  } else if (cluster.nodes.size() > 1) {
+    MeasureSite site{run.allocation, cluster, run.programs, run.folder.Path(), {}, {}};
+    site.on_notice = [](const std::string& line) { Say(stdout, "  {}\n", line); };
+    site.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
+      if (attempt == 1) ledger.BeginLaunches();
+      ledger.Launched(attempt, outcome, reason);
+    };
+    auto measured = ProfileAllocation(site, stored, reuse);
+    if (!measured) return tl::unexpected(measured.error());
+    Say(stdout, "{}\n", measured->summary);
+    for (const SlowPart& slow : measured->slow) Say(stdout, "  note: {}\n", slow.line);
+    ledger.Measured(cluster.name, measured->measured);
+    stored = std::move(measured->profile);
+  }
+  auto written = run.folder.Write("profile.json", ToJson(stored));
+  if (!written) return tl::unexpected(written.error());
+  return stored;
+}
+
+/// Takes the spares' devices out of the cluster, also in cluster.json: whoever plans again from the
+/// files does without them too.
+Result<void> SetSparesAside(const Prepared& run, const Profile& profile, Cluster& cluster) {
+  auto spares = ChooseSpares(cluster, profile, run.allocation.Spares());
+  if (!spares) return tl::unexpected(spares.error());
+  if (spares->empty()) return {};
+  for (const SpareNode& spare : *spares) Say(stdout, "  kept aside: {}\n", spare.why);
+  Say(stdout,
+      "note: nodes kept aside stay idle; this version does not put them in for lost ones\n");
+  KeepAside(*spares, cluster);
+  return run.folder.Write("cluster.json", ToJson(cluster));
+}
+
+Result<Plan> PlanRun(const Prepared& run, const PlanInputs& inputs) {
+  auto plan = PlanFor(inputs);
+  if (!plan) return plan;
+  auto written = WritePlan(run.folder, *plan, inputs);
+  if (!written) return tl::unexpected(written.error());
+  if (auto runs = CheckRunnable(*plan); !runs) return tl::unexpected(runs.error());
+  return plan;
+}
+
+void PrintEnd(const Prepared& run, const RunOutcome& outcome, const RunStatistics& statistics,
+              int retries) {
+  Say(stdout, "{}", DescribeRun(statistics, run.unigram_entropy, retries));
+  Say(stdout, "run folder: {}\n", run.folder.Path());
+  std::fflush(stdout);
+  if (outcome.code == ExitCode::kDone) return;
+  Say(stderr, "adaptive-train: {}\n", outcome.message);
+  if (outcome.failure && outcome.failure->failure.rank >= 0)
+    Say(stderr, "adaptive-train: its log: {}/logs/rank-{}.log\n", run.folder.Path(),
+        outcome.failure->failure.rank);
+}
+
+ExitCode Report(const Error& error) {
+  std::fflush(stdout);
+  Say(stderr, "adaptive-train: {}\n", error.message);
+  return error.exit_code;
+}
+
+}  // namespace
+
+ExitCode RunTraining(const RunRequest& request) {
+  // A reader of our output that goes away, or a file at its limit, is an error like others, not our
+  // end.
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
+  HeldSignals held;
+  auto run = Prepare(request);
+  if (!run) return Report(run.error());
+  Say(stdout, "adaptive-train {}: {} on {}, run folder {}\n", ADAPTIVE_TRAIN_VERSION,
+      run->allocation.in_slurm ? fmt::format("job {}", run->allocation.job_id)
+                               : std::string("local run"),
+      run->allocation.cluster, run->folder.Path());
+  const auto& options = run->allocation.options;
+  auto ledger =
+      JobLedger::Begin(run->store, {&run->allocation, run->folder.Path(), ToToml(run->config),
+                                    options ? FormatJobOptions(*options) : ""});
+  if (!ledger) return Report(ledger.error());
+  RunStatistics statistics;
+  // From here on the job is in the store: whatever ends it is recorded there.
+  auto end_early = [&](const Error& error) {
+    RunOutcome outcome;
+    outcome.code = error.exit_code;
+    ledger->Finish(outcome, statistics);
+    return Report(error);
+  };
+  auto cluster = PhotographCluster(*run);
+  if (!cluster) return end_early(cluster.error());
+  ledger->Nodes(cluster->nodes);
+  auto profile = ProfileNodes(*run, *cluster, *ledger);
+  if (!profile) return end_early(profile.error());
+  if (auto aside = SetSparesAside(*run, *profile, *cluster); !aside)
+    return end_early(aside.error());
+  const PlanInputs inputs = InputsOf(run->config, std::move(*cluster), std::move(*profile));
+  auto plan = PlanRun(*run, inputs);
+  if (!plan) return end_early(plan.error());
+  ledger->Planned(*plan);
+  const RunOutcome outcome = TrainRun(
+      {run->config, run->allocation, run->programs, inputs, run->folder, *ledger, statistics},
+      std::move(*plan), held);
+  ledger->Finish(outcome, statistics);
+  PrintEnd(*run, outcome, statistics, ledger->Retries());
+  if (ledger->Trouble() && outcome.code == ExitCode::kDone) return Report(*ledger->Trouble());
+  if (ledger->Trouble()) Report(*ledger->Trouble());
+  return outcome.code;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,89 @@
+#include "launcher/run/plan_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/device_kind.h"
+#include "core/seconds.h"
+#include "launcher/measure/layer_records.h"
+#include "launcher/measure/profile_reuse.h"
+#include "launcher/planner/planner.h"
+#include "launcher/run/plan_request.h"
+
+namespace adaptive_train {
+namespace {
+
+/// Clusters above this are not planned twice only to say what another version could do.
+constexpr std::size_t kSmallCluster = 64;
+
+/// What a version that runs every kind of plan could gain, if that is known.
+std::string BetterElsewhere(const PlanInputs& inputs, const Plan& plan) {
+  if (!inputs.request.runnable_only || inputs.request.even_shares || !plan.step_seconds ||
+      inputs.cluster.devices.size() > kSmallCluster)
+    return "";
+  PlanRequest free = inputs.request;
+  free.runnable_only = false;
+  auto best = MakePlan(inputs.cluster, inputs.dims, inputs.format, inputs.profile, free);
+  constexpr double kWorthTelling = 0.98;
+  if (!best || !best->plan.step_seconds ||
+      *best->plan.step_seconds > kWorthTelling * *plan.step_seconds)
+    return "";
+  const std::string lacks = NotRunnable(best->plan);
+  if (lacks.empty()) return "";
+  return fmt::format("{:.3f} s would be possible with {}, which this version cannot run",
+                     *best->plan.step_seconds, lacks);
+}
+
+}  // namespace
+
+PlanInputs InputsOf(const Config& config, Cluster cluster, Profile profile) {
+  PlanInputs inputs{std::move(cluster), DimsOf(config.model), FormatOf(config.train),
+                    std::move(profile), RequestOf(config)};
+  inputs.request.runnable_only = true;
+  return inputs;
+}
+
+Result<Plan> PlanFor(const PlanInputs& inputs) {
+  auto made = MakePlan(inputs.cluster, inputs.dims, inputs.format, inputs.profile, inputs.request);
+  if (!made) return tl::unexpected(made.error());
+  if (std::string better = BetterElsewhere(inputs, made->plan); !better.empty())
+    made->plan.why.push_back(std::move(better));
+  return std::move(made->plan);
+}
+
+Result<void> CheckRunnable(const Plan& plan) {
+  const std::string lacks = NotRunnable(plan);
+  if (lacks.empty()) return {};
+  return Fail("planned, but this version cannot run " + lacks +
+                  ": leave the key at \"auto\", or see the plan with adaptive-train plan",
+              ExitCode::kNoPlan);
+}
+
+std::vector<LayerMeasurement> RecordsOf(const PlanInputs& inputs, const Plan& plan,
+                                        const std::vector<LayerTimes>& times) {
+  auto records = LayerRecords(plan, ModelKey(ModelShape::Of(inputs.dims, inputs.format)), times,
+                              EpochSecondsNow());
+  // Profiles hold times without recomputation; docs/planning.md adds it again.
+  const double again = PlanProblem{}.recompute_share[static_cast<std::size_t>(plan.recompute)];
+  for (LayerMeasurement& record : records)
+    record.backward_s = std::max(record.forward_s, record.backward_s - again * record.forward_s);
+  return records;
+}
+
+PlanSearch SearchFrom(const PlanInputs& inputs, const Plan& plan) {
+  return [inputs, plan](const std::vector<LayerTimes>& times) -> Result<PlanPair> {
+    PlanInputs with = inputs;
+    Profile fresh;
+    fresh.layers = RecordsOf(inputs, plan, times);
+    with.profile = WithMeasured(std::move(with.profile), fresh);
+    auto now = PriceAgain(plan, with.cluster, with.dims, with.format, with.profile, with.request);
+    if (!now) return tl::unexpected(now.error());
+    auto candidate = PlanFor(with);
+    if (!candidate) return tl::unexpected(candidate.error());
+    return PlanPair{std::move(*now), std::move(*candidate)};
+  };
+}
+
+}  // namespace adaptive_train

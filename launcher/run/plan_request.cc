@@ -1,0 +1,84 @@
+#include "launcher/run/plan_request.h"
+
+#include <set>
+
+#include "core/device_kind.h"
+#include "core/seconds.h"
+
+namespace adaptive_train {
+namespace {
+
+/// Whether `density` says how much is sent, and not the range of sparsities.
+bool HasDensity(const CompressionConfig& compression) {
+  return compression.mode == "topk" || compression.mode == "global-topk" ||
+         compression.mode == "sketch";
+}
+
+/// Residuals, their copy in a checkpoint's snapshot, and what is on its way: messages by what they
+/// select, or a sketch's cells and its peeling. The last two were read off runs
+/// (tests/bench/memory_prediction).
+double FeedbackCopies(const CompressionConfig& compression) {
+  constexpr double kResiduals = 2, kMessages = 1.5, kSketch = 2.5;
+  if (compression.mode == "sketch") return kResiduals + kSketch;
+  const double density = HasDensity(compression) ? compression.density : 1 - compression.s_min;
+  return kResiduals + kMessages * density;
+}
+
+/// The modes of docs/gradient_exchange.md; where layers differ in density, the middle stands for
+/// all of them until the warm-up has told.
+std::optional<CompressionRequest> CompressionOf(const Config& config) {
+  const CompressionConfig& asked = config.compression;
+  if (asked.mode == "off") return std::nullopt;
+  CompressionRequest request;
+  request.always = asked.mode != "auto";
+  request.sketch = asked.mode == "sketch";
+  request.density = HasDensity(asked) ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
+  constexpr double kPackedSizeBits = 5.7;  // of fp8, read off tests/bench/exchange_speed
+  request.value_bits = asked.values == "fp32" ? 32 : asked.values == "fp8" ? kPackedSizeBits : 16;
+  if (config.parallel.shard.value_or(0) > 0) {
+    request.gathered_bits = FormatOf(config.train).precision == Precision::kFp32 ? 32 : 16;
+    if (config.parallel.gather == "int8") request.gathered_bits = 8.25;
+  }
+  request.feedback_copies = FeedbackCopies(asked);
+  request.from_start = asked.mode == "topk";
+  return request;
+}
+
+}  // namespace
+
+PlanRequest RequestOf(const Config& config) {
+  PlanRequest request;
+  request.global_batch = config.train.global_batch;
+  request.micro_batch = config.train.micro_batch;
+  request.data = config.parallel.data;
+  request.tensor = config.parallel.tensor;
+  request.pipeline = config.parallel.pipeline;
+  request.shard = config.parallel.shard;
+  request.threads = config.device.threads;
+  if (config.train.recompute != "auto") request.recompute = FormatOf(config.train).recompute;
+  request.even_shares = config.parallel.shares == "even";
+  request.compression = CompressionOf(config);
+  return request;
+}
+
+Cluster ClusterOf(const Allocation& allocation, const std::vector<NodeCheck>& checks,
+                  const Config& config) {
+  Cluster cluster;
+  cluster.name = allocation.cluster;
+  for (const NodeCheck& check : checks) cluster.nodes.push_back(check.node);
+  cluster.devices = DevicesOf(cluster.nodes, allocation.cpus, config.device.threads);
+  return cluster;
+}
+
+ProfileQuery QueryOf(const Cluster& cluster, const Config& config) {
+  ProfileQuery query;
+  query.cluster = cluster.name;
+  for (const Node& node : cluster.nodes) query.nodes.push_back(node.name);
+  const auto kinds = KindsOf(cluster, RequestOf(config));
+  query.device_kinds.assign(kinds.begin(), kinds.end());
+  query.model_key = ModelKey(ModelShape::Of(DimsOf(config.model), FormatOf(config.train)));
+  query.now = EpochSecondsNow();
+  return query;
+}
+
+}  // namespace adaptive_train

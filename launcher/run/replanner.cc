@@ -1,0 +1,58 @@
+#include "launcher/run/replanner.h"
+
+#include <signal.h>
+
+#include <utility>
+
+#include "launcher/steps/stop_signals.h"
+
+namespace adaptive_train {
+namespace {
+
+/// A signal that this thread took would be missed by whoever waits for it.
+void LeaveSignalsToOthers() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (int signal : RunSignals()) ::sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+}  // namespace
+
+Replanner::Answer Replanner::AfterStep(double step_s, std::int64_t remaining_steps,
+                                       const MovingCost& cost) {
+  Answer answer;
+  switch (watch_.AfterStep(step_s)) {
+    case ReplanAction::kMeasure:
+      answer.measure_layers = true;
+      answer.line = "steps have been slower for long: measuring the layers again";
+      break;
+    case ReplanAction::kDecide:
+      searching_ = std::async(std::launch::async, [search = search_, times = watch_.Times()] {
+        LeaveSignalsToOthers();
+        return search(times);
+      });
+      break;
+    case ReplanAction::kGoOn:
+      break;
+  }
+  const bool found = searching_.valid() &&
+                     searching_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  return found ? Judge(remaining_steps, cost) : answer;
+}
+
+Replanner::Answer Replanner::Judge(std::int64_t remaining_steps, const MovingCost& cost) {
+  Answer answer;
+  Result<PlanPair> plans = searching_.get();
+  if (!plans) {
+    answer.line = "the plan stays: " + plans.error().message;
+    return answer;
+  }
+  ReplanDecision decision =
+      DecideReplan(plans->now, watch_.MeasuredStep(), plans->candidate, remaining_steps, cost);
+  answer.line = std::move(decision.line);
+  if (decision.adopt) answer.move_to = std::move(plans->candidate);
+  return answer;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,114 @@
+#include "launcher/run/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include "core/file_io.h"
+#include "core/json.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr std::size_t kMaxOwnerBytes = 1 << 16;
+constexpr std::size_t kMaxMetricsBytes = std::size_t{4} << 30;
+
+tl::unexpected<Error> FailErrno(const std::string& path, ExitCode code) {
+  return Fail(path + ": " + std::strerror(errno), code);
+}
+
+}  // namespace
+
+Result<RunFolder> RunFolder::Open(const std::string& path) {
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
+  if (error) return Fail(path + ": " + error.message(), ExitCode::kPreflight);
+  auto made = MakeFolder(absolute + "/logs");
+  if (!made) return FailIn("run folder", made.error());
+  const std::string lock_path = absolute + "/.lock";
+  const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (lock < 0) return FailErrno("run folder: " + lock_path, ExitCode::kPreflight);
+  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    const int why = errno;
+    ::close(lock);
+    if (why == EWOULDBLOCK)
+      return Fail("run folder: " + absolute +
+                      " is in use by another adaptive-train run; name another with --run-dir",
+                  ExitCode::kPreflight);
+    return Fail("run folder: " + lock_path + ": " + std::strerror(why), ExitCode::kPreflight);
+  }
+  return RunFolder(absolute, lock);
+}
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+bool RunFolder::MayBelongTo(const std::string& path, const RunOwner& owner) {
+  auto text = ReadFile(path + "/job.json", kMaxOwnerBytes);
+  if (!text) return true;
+  auto same = ReadJson<bool>(*text, "job.json", [&](const nlohmann::json& json) -> Result<bool> {
+    const bool number = json.at("cluster") == owner.cluster && json.at("job_id") == owner.job_id;
+    return number && (owner.restart_count > 0 || json.at("submit_time") == owner.submit_time);
+  });
+  return same.value_or(false);
+}
+
+Result<void> RunFolder::SetOwner(const RunOwner& owner) const {
+  const nlohmann::ordered_json json = {{"format_version", kFormatVersion},
+                                       {"cluster", owner.cluster},
+                                       {"job_id", owner.job_id},
+                                       {"restart_count", owner.restart_count},
+                                       {"submit_time", owner.submit_time}};
+  return Write("job.json", json.dump(2) + "\n");
+}
+
+Result<void> RunFolder::Write(const std::string& name, std::string_view text) const {
+  return WriteFile(path_ + "/" + name, text);
+}
+
+Result<void> RunFolder::AppendMetrics(const std::string& line) {
+  const std::string path = path_ + "/metrics.jsonl";
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd < 0) return FailErrno(path, ExitCode::kRankFailure);
+  const off_t before = ::lseek(fd, 0, SEEK_END);
+  const std::string text = line + "\n";
+  const ssize_t n = ::write(fd, text.data(), text.size());
+  Result<void> done;
+  if (n != static_cast<ssize_t>(text.size())) {
+    if (n >= 0) errno = ENOSPC;
+    done = FailErrno(path, ExitCode::kRankFailure);
+    if (::ftruncate(fd, before) != 0) done = FailErrno(path, ExitCode::kRankFailure);
+  }
+  ::close(fd);
+  return done;
+}
+
+Result<void> RunFolder::CutMetrics(std::int64_t step) {
+  const std::string path = path_ + "/metrics.jsonl";
+  if (::access(path.c_str(), F_OK) != 0) return {};
+  auto text = ReadFile(path, kMaxMetricsBytes);
+  if (!text) return tl::unexpected(text.error());
+  std::string kept;
+  std::stringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    // A line that is no JSON is the rest of a launcher that was killed while writing.
+    if (json.is_object() && json.contains("step") && json["step"].is_number_integer() &&
+        json["step"] <= step)
+      kept += line + "\n";
+  }
+  if (kept == *text) return {};
+  return WriteFile(path, kept);
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,202 @@
+#include "launcher/run/training.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launcher/measure/profile_reuse.h"
+#include "launcher/planner/plan_words.h"
+#include "launcher/report/loss_watch.h"
+#include "launcher/report/progress.h"
+#include "launcher/run/metrics_writer.h"
+#include "launcher/steps/rank_environment.h"
+
+namespace adaptive_train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kWriteDeadline{60};
+/// Of a checkpoint: float32 parameters and both moments.
+constexpr double kSavedBytesPerParameter = 12;
+
+std::string WordsOf(const Plan& plan, const PlanInputs& inputs) {
+  return DescribePlan(plan, inputs.cluster, ModelShape::Of(inputs.dims, inputs.format));
+}
+
+Result<void> SavePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs) {
+  auto written = folder.Write("plan.json", ToJson(plan));
+  if (written) written = folder.Write("plan.txt", WordsOf(plan, inputs) + ExplainPlan(plan));
+  return written;
+}
+
+/// One run's training, over all plans that it goes through.
+class Training {
+ public:
+  Training(RunParts run, Plan plan)
+      : run_(run),
+        plan_(std::move(plan)),
+        profile_(run.inputs.profile),
+        progress_(stdout, run.config.train.steps),
+        metrics_(run.folder) {}
+
+  RunOutcome Run(HeldSignals& held) {
+    RunOutcome outcome = TrainByPlan(held);
+    while (outcome.moved && next_ && outcome.last_step < run_.config.train.steps) {
+      plan_ = std::move(*next_);
+      next_.reset();
+      may_move_after_warmup_ = false;
+      if (auto written = WritePlan(run_.folder, plan_, run_.inputs); !written) {
+        outcome.code = written.error().exit_code;
+        outcome.message = written.error().message;
+        break;
+      }
+      run_.ledger.Planned(plan_);
+      outcome = TrainByPlan(held);
+    }
+    progress_.End();
+    Finish(outcome);
+    return outcome;
+  }
+
+ private:
+  RunOutcome TrainByPlan(HeldSignals& held) {
+    PlanInputs inputs = run_.inputs;
+    inputs.profile = profile_;
+    replanner_ =
+        std::make_unique<Replanner>(ReplanWatch::Settings{.ranks = plan_.ranks.size(),
+                                                          .after_warmup = may_move_after_warmup_,
+                                                          .on_drift = run_.config.profile.online},
+                                    SearchFrom(inputs, plan_));
+    JobStepSpec spec;
+    spec.plan = &plan_;
+    spec.run_dir = run_.folder.Path();
+    spec.worker = run_.programs.worker;
+    spec.environment = RankEnvironment(CurrentEnvironment());
+    run_.ledger.BeginLaunches();
+    launched_ = Clock::now();
+    Supervisor supervisor(spec, run_.allocation.in_slurm ? SlurmSteps() : LocalSteps(), Events());
+    supervisor_ = &supervisor;
+    held.Release();
+    RunOutcome outcome = supervisor.Run();
+    held.Hold();  // a second Ctrl-C must not keep the end from the store
+    supervisor_ = nullptr;
+    replanner_.reset();
+    return outcome;
+  }
+
+  SupervisorEvents Events() {
+    SupervisorEvents events;
+    events.on_notice = [this](const std::string& text) { progress_.Notice(text); };
+    events.on_launch = [this](int attempt, const std::string& outcome, const std::string& reason) {
+      run_.ledger.Launched(attempt, outcome, reason);
+    };
+    events.on_decision = [this](const Decision& decision) { OnDecision(decision); };
+    events.on_resumed = [this](std::int64_t step) { return OnResumed(step); };
+    events.on_step = [this](std::span<const RankMetrics> ranks) { return OnStep(ranks); };
+    events.on_layer_times = [this](int rank, const LayerTimes& times) {
+      if (replanner_->Measured(rank, times)) KeepLayerTimes();
+    };
+    events.on_saved = [this](const Saved& saved) {
+      last_save_s_ = saved.seconds;
+      progress_.Notice(fmt::format("saved step {}: {}", saved.step, saved.path));
+    };
+    return events;
+  }
+
+  Result<void> OnResumed(std::int64_t step) {
+    const std::int64_t steps = run_.config.train.steps;
+    last_launch_s_ = std::chrono::duration<double>(Clock::now() - launched_).count();
+    if (step > 0) progress_.Notice(fmt::format("resumed from the checkpoint of step {}", step));
+    if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
+    losses_ = LossWatch();
+    return metrics_.ResumeAfter(step);
+  }
+
+  /// The plan goes on with what its ranks have decided: in the log, plan.json, plan.txt and the
+  /// store.
+  void OnDecision(const Decision& decision) {
+    progress_.Notice(decision.text);
+    plan_.why.push_back(fmt::format("after step {}: {}", decision.step, decision.text));
+    run_.ledger.Planned(plan_);
+    if (auto written = SavePlan(run_.folder, plan_, run_.inputs); !written)
+      progress_.Notice("plan.json and plan.txt lack it: " + written.error().message);
+  }
+
+  Result<void> OnStep(std::span<const RankMetrics> ranks) {
+    StepMetrics step = CombineRanks(ranks);
+    const auto verdict = losses_.Judge(step.loss);
+    if (verdict) step.loss_z = verdict->z;
+    run_.statistics.Add(step, verdict && verdict->spike);
+    progress_.Step(step, verdict);
+    Act(replanner_->AfterStep(step.step_s, run_.config.train.steps - step.step, Cost()));
+    return metrics_.Add(step);
+  }
+
+  MovingCost Cost() const {
+    const auto parameters = static_cast<double>(ModelShape::Of(run_.inputs.dims).total.parameters);
+    return EstimateMovingCost(last_save_s_, kSavedBytesPerParameter * parameters, last_launch_s_);
+  }
+
+  void Act(Replanner::Answer answer) {
+    if (!answer.line.empty()) progress_.Notice(answer.line);
+    if (answer.measure_layers) supervisor_->MeasureLayers();
+    if (!answer.move_to) return;
+    next_ = std::move(answer.move_to);
+    next_->why.push_back(answer.line);
+    supervisor_->Move();
+  }
+
+  /// For the next job, and for this run's next plan.
+  void KeepLayerTimes() {
+    Profile fresh;
+    fresh.layers = RecordsOf(run_.inputs, plan_, replanner_->Times());
+    run_.ledger.Measured(run_.inputs.cluster.name, fresh);
+    profile_ = WithMeasured(std::move(profile_), fresh);
+    if (auto written = run_.folder.Write("profile.json", ToJson(profile_)); !written)
+      progress_.Notice("profile.json is not complete: " + written.error().message);
+  }
+
+  void Finish(RunOutcome& outcome) {
+    auto written = metrics_.Finish(kWriteDeadline);
+    if (written) return;
+    if (outcome.code != ExitCode::kDone) {
+      progress_.Notice("metrics.jsonl and tensorboard/ are not complete: " +
+                       written.error().message);
+      return;
+    }
+    outcome.code = written.error().exit_code;
+    outcome.message = written.error().message;
+  }
+
+  RunParts run_;
+  Plan plan_;
+  std::optional<Plan> next_;  // moved to when the ranks have stopped
+  Profile profile_;           // with what this run's ranks have measured
+  Progress progress_;
+  LossWatch losses_;
+  MetricsWriter metrics_;
+  std::unique_ptr<Replanner> replanner_;
+  Supervisor* supervisor_ = nullptr;
+  bool may_move_after_warmup_ = true;
+  Clock::time_point launched_;
+  std::optional<double> last_save_s_, last_launch_s_;
+};
+
+}  // namespace
+
+RunOutcome TrainRun(RunParts run, Plan plan, HeldSignals& held) {
+  return Training(run, std::move(plan)).Run(held);
+}
+
+Result<void> WritePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs) {
+  std::fputs(WordsOf(plan, inputs).c_str(), stdout);
+  std::fflush(stdout);
+  return SavePlan(folder, plan, inputs);
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,37 @@
+// The training of a run: its plan's ranks from launch to end, and on to a better plan where one is
+// found.
+#pragma once
+
+#include "core/config.h"
+#include "core/plan.h"
+#include "launcher/nodes/allocation.h"
+#include "launcher/report/run_statistics.h"
+#include "launcher/run/job_ledger.h"
+#include "launcher/run/plan_inputs.h"
+#include "launcher/run/run_folder.h"
+#include "launcher/steps/programs.h"
+#include "launcher/steps/stop_signals.h"
+#include "launcher/steps/supervisor.h"
+
+namespace adaptive_train {
+
+/// What training needs of a run. All outlive it.
+struct RunParts {
+  const Config& config;
+  const Allocation& allocation;
+  const Programs& programs;
+  const PlanInputs& inputs;
+  RunFolder& folder;
+  JobLedger& ledger;
+  RunStatistics& statistics;
+};
+
+/// Trains by `plan`; what the ranks measure of their layers goes to the store and to profile.json,
+/// and a plan that is enough better is moved to: saved, stopped, started anew. Blocks until the run
+/// is over. `held` is released while ranks run.
+RunOutcome TrainRun(RunParts run, Plan plan, HeldSignals& held);
+
+/// Writes plan.json, what the ranks go by, and plan.txt.
+Result<void> WritePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs);
+
+}  // namespace adaptive_train

@@ -1,0 +1,74 @@
+// One attempt at running all ranks: in Slurm or on this machine.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/result.h"
+#include "launcher/steps/child_process.h"
+
+namespace adaptive_train {
+
+/// What a step is made of. The step copies what it keeps.
+struct JobStepSpec {
+  const Plan* plan = nullptr;
+  std::string run_dir;      // absolute; rank logs go to RUN_DIR/logs/rank-N.log
+  std::string worker;       // absolute path of adaptive-train-worker
+  std::string mode;         // its first argument, and the logs are then RUN_DIR/logs/MODE-N.log
+  Environment environment;  // of the ranks, complete but for what Slurm and PMIx add
+};
+
+/// Where a rank's output goes, within the run folder; `rank` is its number or a pattern for it.
+inline std::string RankLog(const std::string& mode, const std::string& rank) {
+  return "/logs/" + (mode.empty() ? "rank" : mode) + "-" + rank + ".log";
+}
+
+/// Something the step learned about a rank's process by itself.
+struct RankEnd {
+  int rank = -1;
+  std::string how;  // "killed by signal 9 (Killed)"
+};
+
+/// Running ranks. One thread. The destructor makes sure that no process of the step on this machine
+/// is left; ranks elsewhere end at the latest when they have missed the launcher for
+/// kLauncherSilenceLimit.
+class JobStep {
+ public:
+  virtual ~JobStep() = default;
+  /// Looks, without blocking, at what became of the processes.
+  virtual void Poll() = 0;
+  /// Everything this step started on this machine has ended.
+  virtual bool Over() const = 0;
+  /// Ranks that ended since the last call, as far as the step can tell.
+  virtual std::vector<RankEnd> TakeEnds() = 0;
+  /// What went wrong with the step as a whole, one line; empty if nothing is known.
+  virtual std::string Trouble() const = 0;
+  /// Kills all ranks, everywhere, without waiting. `step_id` is what the ranks said in their hello.
+  virtual void Kill(const std::string& step_id) = 0;
+};
+
+/// Starts one attempt; the one before must be gone. The factory outlives its steps.
+using JobStepFactory = std::function<Result<std::unique_ptr<JobStep>>(const JobStepSpec&)>;
+
+/// srun in the current allocation (slurm_step.cc).
+JobStepFactory SlurmSteps();
+/// A process of ours with a PMIx server, on this machine (local_step.cc).
+JobStepFactory LocalSteps();
+
+/// What the process of a local step is told.
+struct LocalStepRequest {
+  int ranks = 0;
+  std::string run_dir;
+  std::string worker;
+  std::string mode;         // as in JobStepSpec
+  std::string pmix_folder;  // the server's own, empty
+};
+
+/// The body of that process, run by `adaptive-train local-step`: its environment is the ranks'.
+/// Does not return.
+[[noreturn]] void RunLocalStep(const LocalStepRequest& request);
+
+}  // namespace adaptive_train

@@ -1,0 +1,290 @@
+// Ranks on this machine without Slurm: a process of ours serves their PMIx, starts them and tells
+// how they end.
+#include <fmt/format.h>
+#include <pmix.h>
+#include <pmix_server.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <future>
+
+#include "core/file_io.h"
+#include "launcher/steps/job_step.h"
+#include "launcher/steps/programs.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr std::chrono::seconds kServerDeadline{10};
+
+std::string HostName() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// What the server library asks of its host. All ranks are local, so a fence that the library has
+// collected is complete, and there is no other server to ask for a rank's data.
+
+void FreeData(void* data) { std::free(data); }
+
+pmix_status_t OnFence(const pmix_proc_t*, std::size_t, const pmix_info_t*, std::size_t, char* data,
+                      std::size_t bytes, pmix_modex_cbfunc_t done, void* handle) {
+  if (done != nullptr) done(PMIX_SUCCESS, data, bytes, handle, FreeData, data);
+  return PMIX_SUCCESS;
+}
+
+pmix_status_t OnDirectModex(const pmix_proc_t*, const pmix_info_t*, std::size_t,
+                            pmix_modex_cbfunc_t, void*) {
+  return PMIX_ERR_NOT_FOUND;
+}
+
+pmix_status_t OnClient(const pmix_proc_t*, void*, pmix_op_cbfunc_t done, void* handle) {
+  if (done != nullptr) done(PMIX_SUCCESS, handle);
+  return PMIX_SUCCESS;
+}
+
+pmix_status_t OnAbort(const pmix_proc_t*, void*, int, const char*, pmix_proc_t*, std::size_t,
+                      pmix_op_cbfunc_t done, void* handle) {
+  if (done != nullptr) done(PMIX_SUCCESS, handle);
+  return PMIX_SUCCESS;
+}
+
+/// A list of PMIx infos with its clean-up.
+class Infos {
+ public:
+  explicit Infos(std::size_t n) : n_(n) { PMIX_INFO_CREATE(data_, n_); }
+  ~Infos() { PMIX_INFO_FREE(data_, n_); }
+  Infos(const Infos&) = delete;
+  Infos& operator=(const Infos&) = delete;
+
+  void Add(const char* key, const void* value, pmix_data_type_t type) {
+    PMIX_INFO_LOAD(&data_[used_++], key, value, type);
+  }
+  void Add(const char* key, const std::string& value) { Add(key, value.c_str(), PMIX_STRING); }
+  void Add(const char* key, std::uint32_t value) { Add(key, &value, PMIX_UINT32); }
+  pmix_info_t* Data() { return data_; }
+  std::size_t Size() const { return used_; }
+
+ private:
+  std::size_t n_;
+  std::size_t used_ = 0;
+  pmix_info_t* data_ = nullptr;
+};
+
+/// Calls one of the library's asynchronous registrations and waits for it.
+template <class Call>
+Result<void> Register(const char* name, Call call) {
+  // Owned by the callback, which comes even if we have stopped waiting.
+  auto* promise = new std::promise<pmix_status_t>();
+  auto outcome = promise->get_future();
+  pmix_op_cbfunc_t done = [](pmix_status_t status, void* handle) {
+    std::unique_ptr<std::promise<pmix_status_t>> owned(
+        static_cast<std::promise<pmix_status_t>*>(handle));
+    owned->set_value(status);
+  };
+  const pmix_status_t started = call(done, promise);
+  if (started == PMIX_OPERATION_SUCCEEDED) {
+    delete promise;
+    return {};
+  }
+  if (started != PMIX_SUCCESS) {
+    delete promise;
+    return Fail(fmt::format("{}: {}", name, PMIx_Error_string(started)), ExitCode::kRankFailure);
+  }
+  if (outcome.wait_for(kServerDeadline) != std::future_status::ready) {
+    return Fail(fmt::format("{} did not end within {} s", name, kServerDeadline.count()),
+                ExitCode::kRankFailure);
+  }
+  const pmix_status_t status = outcome.get();
+  if (status != PMIX_SUCCESS)
+    return Fail(fmt::format("{}: {}", name, PMIx_Error_string(status)), ExitCode::kRankFailure);
+  return {};
+}
+
+/// Starts the PMIx server of this process; it serves until the process ends. There is no way back:
+/// in 4.2.2 PMIx_server_finalize crashes, and deregistering hangs at times, after ranks were killed
+/// inside a fence, and a second PMIx_server_init in one process fails. Hence a process for each
+/// step.
+Result<void> StartServer(const std::string& folder) {
+  static pmix_server_module_t module{};
+  module.client_connected = OnClient;
+  module.client_finalized = OnClient;
+  module.abort = OnAbort;
+  module.fence_nb = OnFence;
+  module.direct_modex = OnDirectModex;
+  Infos infos(1);
+  infos.Add(PMIX_SERVER_TMPDIR, folder);
+  const pmix_status_t status = PMIx_server_init(&module, infos.Data(), infos.Size());
+  if (status != PMIX_SUCCESS)
+    return Fail(fmt::format("PMIx_server_init: {}", PMIx_Error_string(status)),
+                ExitCode::kRankFailure);
+  return {};
+}
+
+Result<void> RegisterNamespace(const std::string& nspace, int ranks) {
+  const std::string host = HostName();
+  std::string list;
+  for (int r = 0; r < ranks; ++r) list += (r ? "," : "") + std::to_string(r);
+  char* nodes = nullptr;
+  char* procs = nullptr;
+  PMIx_generate_regex(host.c_str(), &nodes);
+  PMIx_generate_ppn(list.c_str(), &procs);
+  const auto n = static_cast<std::uint32_t>(ranks);
+  Infos infos(9);
+  infos.Add(PMIX_UNIV_SIZE, n);
+  infos.Add(PMIX_JOB_SIZE, n);
+  infos.Add(PMIX_LOCAL_SIZE, n);
+  infos.Add(PMIX_NODE_SIZE, n);
+  infos.Add(PMIX_JOB_NUM_APPS, std::uint32_t{1});
+  infos.Add(PMIX_LOCAL_PEERS, list);
+  infos.Add(PMIX_NODE_MAP, nodes, PMIX_REGEX);
+  infos.Add(PMIX_PROC_MAP, procs, PMIX_REGEX);
+  infos.Add(PMIX_JOBID, nspace);
+  auto done = Register("PMIx_server_register_nspace", [&](pmix_op_cbfunc_t callback, void* handle) {
+    return PMIx_server_register_nspace(nspace.c_str(), ranks, infos.Data(), infos.Size(), callback,
+                                       handle);
+  });
+  std::free(nodes);
+  std::free(procs);
+  return done;
+}
+
+/// The variables by which rank `proc` finds the server, added to `environment`.
+Result<Environment> PmixEnvironment(const pmix_proc_t& proc, Environment environment) {
+  auto registered = Register("PMIx_server_register_client", [&](pmix_op_cbfunc_t callback,
+                                                                void* handle) {
+    return PMIx_server_register_client(&proc, ::getuid(), ::getgid(), nullptr, callback, handle);
+  });
+  if (!registered) return tl::unexpected(registered.error());
+  char** variables = nullptr;
+  const pmix_status_t status = PMIx_server_setup_fork(&proc, &variables);
+  if (status != PMIX_SUCCESS)
+    return Fail(fmt::format("PMIx_server_setup_fork: {}", PMIx_Error_string(status)),
+                ExitCode::kRankFailure);
+  for (char** v = variables; v != nullptr && *v != nullptr; ++v) {
+    const std::string text(*v);
+    const auto equals = text.find('=');
+    if (equals != std::string::npos) environment[text.substr(0, equals)] = text.substr(equals + 1);
+    std::free(*v);
+  }
+  std::free(variables);
+  return environment;
+}
+
+/// How the launcher and the step's process speak: one line a rank that ended.
+constexpr const char* kEndLine = "rank {} ended: {}\n";
+constexpr const char* kRankWord = "rank ";
+constexpr const char* kEndedWord = " ended: ";
+
+/// A process of ours that serves PMIx and runs the ranks, as srun and slurmstepd do elsewhere.
+/// Ranks die with it, and it with the launcher.
+class LocalStep final : public JobStep {
+ public:
+  LocalStep(ChildProcess process, std::string folder)
+      : process_(std::move(process)), folder_(std::move(folder)) {}
+  ~LocalStep() override {
+    process_.Signal(SIGKILL);
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  void Poll() override {
+    status_ = process_.Poll();
+    output_ += process_.ReadOutput();
+    trouble_ += process_.ReadErrors();
+    for (auto end = output_.find('\n'); end != std::string::npos; end = output_.find('\n')) {
+      Understand(output_.substr(0, end));
+      output_.erase(0, end + 1);
+    }
+  }
+  bool Over() const override { return status_.has_value(); }
+  std::vector<RankEnd> TakeEnds() override { return std::exchange(ends_, {}); }
+  std::string Trouble() const override {
+    return Printable(trouble_.substr(0, trouble_.find('\n')));
+  }
+  void Kill(const std::string&) override { process_.Signal(SIGKILL); }
+
+ private:
+  void Understand(const std::string& line) {
+    const auto ended = line.find(kEndedWord);
+    if (line.rfind(kRankWord, 0) != 0 || ended == std::string::npos) return;
+    const int rank = std::atoi(line.c_str() + std::strlen(kRankWord));
+    ends_.push_back({rank, line.substr(ended + std::strlen(kEndedWord))});
+  }
+
+  ChildProcess process_;
+  const std::string folder_;  // of the PMIx server
+  std::string output_, trouble_;
+  std::vector<RankEnd> ends_;
+  std::optional<int> status_;
+};
+
+Result<std::unique_ptr<JobStep>> StartLocalStep(const JobStepSpec& spec) {
+  auto programs = FindPrograms();
+  if (!programs) return tl::unexpected(programs.error());
+  std::string folder =
+      (std::filesystem::temp_directory_path() / "adaptive-train-pmix-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr)
+    return Fail(fmt::format("{}: {}", folder, std::strerror(errno)), ExitCode::kPreflight);
+  auto process =
+      ChildProcess::Start({{programs->self, "local-step", "--ranks",
+                            std::to_string(spec.plan->ranks.size()), "--run-dir", spec.run_dir,
+                            "--worker", spec.worker, "--mode", spec.mode, "--pmix-folder", folder},
+                           spec.environment,
+                           ""});
+  if (!process) return tl::unexpected(process.error());
+  return std::make_unique<LocalStep>(std::move(*process), std::move(folder));
+}
+
+Result<std::vector<ChildProcess>> StartRanks(const LocalStepRequest& request) {
+  const std::string nspace = fmt::format("adaptive-train-{}", ::getpid());
+  auto started = StartServer(request.pmix_folder);
+  if (started) started = RegisterNamespace(nspace, request.ranks);
+  if (!started) return tl::unexpected(started.error());
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    pmix_proc_t proc;
+    PMIX_LOAD_PROCID(&proc, nspace.c_str(), static_cast<pmix_rank_t>(rank));
+    auto environment = PmixEnvironment(proc, CurrentEnvironment());
+    if (!environment) return tl::unexpected(environment.error());
+    std::vector<std::string> command = {request.worker};
+    if (!request.mode.empty()) command.push_back(request.mode);
+    auto child = ChildProcess::Start(
+        {command, *environment, request.run_dir + RankLog(request.mode, std::to_string(rank))});
+    if (!child) return tl::unexpected(child.error());
+    ranks.push_back(std::move(*child));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+JobStepFactory LocalSteps() { return StartLocalStep; }
+
+void RunLocalStep(const LocalStepRequest& request) {
+  auto ranks = StartRanks(request);
+  if (!ranks) {
+    fmt::print(stderr, "{}\n", ranks.error().message);
+    std::_Exit(ToInt(ExitCode::kRankFailure));
+  }
+  std::vector<bool> ended(ranks->size(), false);
+  while (std::find(ended.begin(), ended.end(), false) != ended.end()) {
+    for (std::size_t i = 0; i < ranks->size(); ++i) {
+      const auto status = (*ranks)[i].Poll();
+      if (!status || ended[i]) continue;
+      ended[i] = true;
+      fmt::print(kEndLine, i, DescribeExit(*status));
+      std::fflush(stdout);
+    }
+    ::usleep(20'000);
+  }
+  std::_Exit(ToInt(ExitCode::kDone));  // not through PMIx: see StartServer
+}
+
+}  // namespace adaptive_train

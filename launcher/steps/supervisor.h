@@ -1,0 +1,160 @@
+// The life of a job's ranks as a transition table: launch, wire up, train, save, diagnose, end.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/exit_code.h"
+#include "core/plan.h"
+#include "core/step_metrics.h"
+#include "launcher/steps/control_server.h"
+#include "launcher/steps/diagnosis.h"
+#include "launcher/steps/job_step.h"
+
+namespace adaptive_train {
+
+/// How the ranks' run ended.
+struct RunOutcome {
+  ExitCode code = ExitCode::kDone;
+  std::string message;  // one line for a person; empty when done
+  std::optional<Diagnosis> failure;
+  std::int64_t last_step = 0;  // completed by all ranks
+  /// Move was asked for and nothing else happened: the state is saved, the ranks are gone, another
+  /// plan may go on from there. They may have been done just then: compare last_step.
+  bool moved = false;
+};
+
+/// What the rest of the launcher wants to know while the ranks run. Called on the supervisor's
+/// thread; an error from on_step ends the run, saving first; one from on_resumed ends it at once.
+struct SupervisorEvents {
+  std::function<void(int attempt, const std::string& outcome, const std::string& reason)> on_launch;
+  std::function<Result<void>(std::int64_t step)> on_resumed;
+  std::function<Result<void>(std::span<const RankMetrics>)> on_step;
+  std::function<void(int rank, const LayerTimes&)> on_layer_times;
+  std::function<void(const Saved&)> on_saved;
+  std::function<void(const std::string&)> on_notice;
+  std::function<void(const Decision&)> on_decision;
+};
+
+/// Runs all ranks of a plan to the end. One object a plan; Run blocks; signals (SIGINT, SIGTERM,
+/// SIGHUP, SIGUSR1) are handled from construction to destruction, so that one that comes early is
+/// not lost; when Run gives `moved` they are held back, so that the next object hears what comes in
+/// between.
+class Supervisor {
+ public:
+  Supervisor(JobStepSpec spec, JobStepFactory start_step, SupervisorEvents events);
+  ~Supervisor();
+
+  RunOutcome Run();
+
+  // From events only, while the ranks train; otherwise they do nothing.
+
+  /// Lets the ranks save and stop, so that another plan can go on; Run then gives `moved`. A signal
+  /// or a failure on the way comes first.
+  void Move();
+  /// Lets the ranks measure their layers once more.
+  void MeasureLayers();
+
+ private:
+  enum class State {
+    kLaunching,
+    kWiring,
+    kTraining,
+    kSaving,
+    kFinishing,
+    kDiagnosing,
+    kEnding,
+    kOver
+  };
+  enum class Event {
+    kAllReady,
+    kAllWired,
+    kWireupFailed,
+    kTrouble,
+    kStopAsked,
+    kStopNow,
+    kSaveAsked,
+    kMoveAsked,
+    kAllLeft,
+    kStepOver,
+    kTimeout
+  };
+  struct Transition {
+    State from;
+    Event event;
+    State to;
+    void (Supervisor::*action)();
+  };
+  static const std::vector<Transition>& Table();
+
+  void Handle(Event event);
+  void Enter(State state);
+  void ArmTimer(std::chrono::milliseconds after);
+
+  // Actions of the table.
+  void Nothing() {}
+  void SendGo();
+  void NoteTraining();
+  void SendStop();
+  void SendMove();
+  void NoteStop();
+  void SendSave();
+  void BeginDiagnosis();
+  void ContinueDiagnosis();
+  void EndForRetry();
+  void EndForFailure();
+  void EndForStop();
+  void EndUnsaved();
+  void AfterStep();
+  void EndLingering();
+  void AfterEnding();
+
+  void StartAttempt();
+  void EndRanks(const std::string& reason);
+  void PollStep();
+  void WatchSignals();
+  void HearLastSignals();
+  void OnSignal(int signal);
+  void OnHello(const Hello& hello);
+  void OnMessage(int rank, const ControlMessage& message);
+  void OnClosed(int rank, const std::string& why);
+  void OnResumed(int rank, const Resumed& resumed);
+  void OnMetrics(int rank, const RankMetrics& metrics);
+  void Fault(int rank, int RankRecord::*order);
+  void CountAll();
+  void FailRun(const Error& error);
+  RankRecord& Record(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  JobStepSpec spec_;
+  JobStepFactory start_step_;
+  SupervisorEvents events_;
+  boost::asio::io_context io_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer timer_, poll_;
+  std::unique_ptr<ControlServer> control_;
+  std::unique_ptr<JobStep> step_;
+  std::vector<RankRecord> ranks_;
+  std::map<std::int64_t, std::map<int, RankMetrics>>
+      metrics_;  // steps that not all ranks have reported
+  State state_ = State::kLaunching;
+  RunOutcome outcome_;
+  std::string step_id_;
+  int attempt_ = 0;
+  int signs_ = 0;  // failure signs so far, to order them
+  int stop_signal_ = 0;
+  bool moving_ = false;
+  bool anyone_said_hello_ = false;
+  bool retry_ = false;
+  std::string retry_reason_;
+  std::chrono::steady_clock::time_point trouble_since_;
+};
+
+}  // namespace adaptive_train
