@@ -118,6 +118,19 @@ Key Choice(std::string path, Section Config::*section, std::string Section::*fie
           [=](const Config& c) { return Quoted(c.*section.*field); }};
 }
 
+/// One of the names of an enumeration in orders.h.
+template <class Section, class Enum>
+Key Choice(std::string path, Section Config::*section, Enum Section::*field) {
+  return {path, fmt::format("one of \"{}\"", fmt::join(NamesOf<Enum>(), "\", \"")),
+          [=](Config& c, const toml::node& n) {
+            const auto name = n.value_exact<std::string>();
+            const auto choice = name ? ChoiceOf<Enum>(*name) : std::nullopt;
+            if (choice) c.*section.*field = *choice;
+            return choice.has_value();
+          },
+          [=](const Config& c) { return Quoted(NameOf(c.*section.*field)); }};
+}
+
 template <class Section>
 Key Boolean(std::string path, Section Config::*section, bool Section::*field) {
   return {path, "true or false",
@@ -181,8 +194,7 @@ const std::vector<Key>& Keys() {
       Betas(),
       Number("optimizer.weight_decay", &C::optimizer, &OptimizerConfig::weight_decay, 0, 10),
       Integer("optimizer.warmup_steps", &C::optimizer, &OptimizerConfig::warmup_steps, 0),
-      Choice("optimizer.schedule", &C::optimizer, &OptimizerConfig::schedule,
-             {"constant", "linear", "cosine"}),
+      Choice("optimizer.schedule", &C::optimizer, &OptimizerConfig::schedule),
       Number("optimizer.clip", &C::optimizer, &OptimizerConfig::clip, 0, 1e6),
       IntegerOrAuto("parallel.data", &C::parallel, &ParallelConfig::data, 1, 1 << 16),
       IntegerOrAuto("parallel.tensor", &C::parallel, &ParallelConfig::tensor, 1, 1 << 10),
@@ -190,19 +202,16 @@ const std::vector<Key>& Keys() {
       IntegerOrAuto("parallel.interleave", &C::parallel, &ParallelConfig::interleave, 1, 1 << 10),
       IntegerOrAuto("parallel.shard", &C::parallel, &ParallelConfig::shard, 0, 2),
       Choice("parallel.shares", &C::parallel, &ParallelConfig::shares, {"auto", "even"}),
-      Choice("parallel.gather", &C::parallel, &ParallelConfig::gather, {"weights", "int8"}),
-      Choice("compression.mode", &C::compression, &CompressionConfig::mode,
-             {"off", "auto", "variance-topk", "global-topk", "topk", "sketch"}),
-      Number("compression.s_min", &C::compression, &CompressionConfig::s_min, 0, 0.9999),
-      Number("compression.s_max", &C::compression, &CompressionConfig::s_max, 0, 0.9999),
-      Number("compression.density", &C::compression, &CompressionConfig::density, 1e-4, 1),
-      Choice("compression.variance", &C::compression, &CompressionConfig::variance,
-             {"relative", "literal"}),
-      Number("compression.beta", &C::compression, &CompressionConfig::beta, 0, 1),
-      Integer("compression.flush_every", &C::compression, &CompressionConfig::flush_every, 0),
-      Choice("compression.flush", &C::compression, &CompressionConfig::flush, {"send", "drop"}),
-      Choice("compression.values", &C::compression, &CompressionConfig::values,
-             {"fp32", "bf16", "fp8"}),
+      Choice("parallel.gather", &C::parallel, &ParallelConfig::gather),
+      Choice("compression.mode", &C::compression, &CompressionOrders::mode),
+      Number("compression.s_min", &C::compression, &CompressionOrders::s_min, 0, 0.9999),
+      Number("compression.s_max", &C::compression, &CompressionOrders::s_max, 0, 0.9999),
+      Number("compression.density", &C::compression, &CompressionOrders::density, 1e-4, 1),
+      Choice("compression.variance", &C::compression, &CompressionOrders::variance),
+      Number("compression.beta", &C::compression, &CompressionOrders::beta, 0, 1),
+      Integer("compression.flush_every", &C::compression, &CompressionOrders::flush_every, 0),
+      Choice("compression.flush", &C::compression, &CompressionOrders::flush),
+      Choice("compression.values", &C::compression, &CompressionOrders::values),
       Text("checkpoint.dir", &C::checkpoint, &CheckpointConfig::dir,
            "the path of a folder, or \"auto\" for RUN_DIR/checkpoints"),
       Text("checkpoint.start", &C::checkpoint, &CheckpointConfig::start,
@@ -346,7 +355,7 @@ Result<void> Check(const Config& c) {
     bool beyond;
     const char* text;
   };
-  const bool int8 = c.parallel.gather == "int8";
+  const bool int8 = c.parallel.gather == GatherFormat::kInt8;
   const Limit limits[] = {
       {int8 && c.parallel.shard.value_or(0) < 1,
        "parallel.gather = int8 needs a sharded optimizer: parallel.shard = 1 or 2"},
@@ -387,6 +396,10 @@ ModelDims DimsOf(const ModelConfig& model) {
           .kind = kind,
           .kv_heads = model.kv_heads.value_or(0),
           .ffn = model.ffn.value_or(0)};
+}
+
+ExchangeOrders OrdersOf(const Config& config) {
+  return {config.compression, config.parallel.gather};
 }
 
 std::int64_t TextVocab(const ModelConfig& model) {

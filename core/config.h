@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/model_shape.h"
+#include "core/orders.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -54,26 +55,14 @@ struct OptimizerConfig {
   double beta2 = 0.95;
   double weight_decay = 0.1;
   std::int64_t warmup_steps = 10;
-  std::string schedule = "cosine";
+  LrShape schedule = LrShape::kCosine;
   double clip = 1.0;  // global gradient norm; 0 = off
 };
 
 struct ParallelConfig {
   AutoInt data, tensor, pipeline, interleave, shard;
-  std::string shares = "auto";     // even: as many samples for every replica, whatever its speed
-  std::string gather = "weights";  // what owners of shards send to all: int8: blocks of 8 bits
-};
-
-struct CompressionConfig {
-  std::string mode = "off";
-  double s_min = 0.7;  // sparsity: the share of a layer's elements that is not sent
-  double s_max = 0.95;
-  double density = 0.1;               // of topk, global-topk, sketch: the share that is
-  std::string variance = "relative";  // what sets a layer's sparsity
-  double beta = 1.0;
-  std::int64_t flush_every = 1000;  // steps; 0 = never
-  std::string flush = "send";
-  std::string values = "bf16";
+  std::string shares = "auto";  // even: as many samples for every replica, whatever its speed
+  GatherFormat gather = GatherFormat::kWeights;
 };
 
 struct CheckpointConfig {
@@ -102,7 +91,7 @@ struct Config {
   TrainConfig train;
   OptimizerConfig optimizer;
   ParallelConfig parallel;
-  CompressionConfig compression;
+  CompressionOrders compression;
   CheckpointConfig checkpoint;
   ProfileConfig profile;
   DeviceConfig device;
@@ -112,6 +101,9 @@ struct Config {
 ModelDims DimsOf(const ModelConfig& model);
 /// How it is to be trained, as far as memory depends on it.
 TrainingFormat FormatOf(const TrainConfig& train);
+
+/// What a configuration orders of the exchange.
+ExchangeOrders OrdersOf(const Config& config);
 
 /// Tokens that a text may use: BERT's mask is the last of the vocabulary.
 std::int64_t TextVocab(const ModelConfig& model);

@@ -122,6 +122,51 @@ Alternative ReadAlternative(const JsonReader& entry) {
   return alternative;
 }
 
+Json ToObject(const ExchangeOrders& orders) {
+  const CompressionOrders& c = orders.compression;
+  return {{"gather", NameOf(orders.gather)},
+          {"compression",
+           {{"mode", NameOf(c.mode)},
+            {"s_min", c.s_min},
+            {"s_max", c.s_max},
+            {"density", c.density},
+            {"variance", NameOf(c.variance)},
+            {"beta", c.beta},
+            {"flush_every", c.flush_every},
+            {"flush", NameOf(c.flush)},
+            {"values", NameOf(c.values)}}}};
+}
+
+/// A name that is none of the choices' is an error of the reader.
+template <class Choice>
+void ReadChoice(const JsonReader& part, const char* key, Choice& choice) {
+  std::string name;
+  part.Read(key, name);
+  const auto found = ChoiceOf<Choice>(name);
+  if (found) {
+    choice = *found;
+  } else {
+    part.Refuse(key, fmt::format("must be one of {}", fmt::join(NamesOf<Choice>(), ", ")));
+  }
+}
+
+ExchangeOrders ReadOrders(const JsonReader& part) {
+  ExchangeOrders orders;
+  ReadChoice(part, "gather", orders.gather);
+  const JsonReader compression = part.Part("compression");
+  CompressionOrders& c = orders.compression;
+  ReadChoice(compression, "mode", c.mode);
+  compression.ReadNumber("s_min", c.s_min);
+  compression.ReadNumber("s_max", c.s_max);
+  compression.ReadNumber("density", c.density);
+  ReadChoice(compression, "variance", c.variance);
+  compression.ReadNumber("beta", c.beta);
+  compression.Read("flush_every", c.flush_every, 0, std::int64_t{1} << 40);
+  ReadChoice(compression, "flush", c.flush);
+  ReadChoice(compression, "values", c.values);
+  return orders;
+}
+
 tl::unexpected<Error> Inconsistent(const std::string& what) {
   return Fail(fmt::format("{}: {}", kWhat, what));
 }
@@ -153,7 +198,8 @@ Result<void> CheckStages(const Plan& plan) {
 Result<void> CheckNodes(const Plan& plan) {
   for (int s = 0; s < plan.Pipeline(); ++s) {
     if (!plan.stages[static_cast<std::size_t>(s)].all_reduce.node_first) continue;
-    if (EvenRanksByNode(plan, s).empty())
+    const int first = s * plan.data * plan.tensor;
+    if (EvenMembersByNode(plan, GroupsOf(plan, first).data).empty())
       return Inconsistent(
           fmt::format("stage entry {}: sums cannot begin inside nodes of unequally many ranks", s));
   }
@@ -192,22 +238,40 @@ Result<Plan> Checked(Plan plan) {
 
 }  // namespace
 
-std::vector<std::vector<int>> RanksByNode(const Plan& plan, int stage) {
+GroupMembers GroupsOf(const Plan& plan, int rank) {
+  const RankPlan& own = plan.ranks[static_cast<std::size_t>(rank)];
+  const auto at_end = [&](const RankPlan& some) {
+    return some.stage == 0 || some.stage == plan.Pipeline() - 1;
+  };
+  GroupMembers groups;
+  for (const RankPlan& other : plan.ranks) {
+    const bool stage = other.stage == own.stage, replica = other.replica == own.replica,
+               part = other.tensor_rank == own.tensor_rank;
+    if (stage && part) groups.data.push_back(other.rank);
+    if (stage && replica) groups.tensor.push_back(other.rank);
+    if (replica && part) groups.pipeline.push_back(other.rank);
+    if (replica && part && (at_end(other) == at_end(own)) && (stage || at_end(own)))
+      groups.embedding_head.push_back(other.rank);
+  }
+  return groups;
+}
+
+std::vector<std::vector<int>> MembersByNode(const Plan& plan, const std::vector<int>& members) {
   std::vector<std::vector<int>> nodes;
   std::map<std::string, std::size_t> place;
-  for (const RankPlan& rank : plan.ranks) {
-    if (rank.stage != stage || rank.tensor_rank != 0) continue;
+  for (std::size_t number = 0; number < members.size(); ++number) {
+    const RankPlan& rank = plan.ranks[static_cast<std::size_t>(members[number])];
     const auto [at, is_new] = place.try_emplace(rank.device.node, nodes.size());
     if (is_new) nodes.emplace_back();
-    nodes[at->second].push_back(rank.rank);
+    nodes[at->second].push_back(static_cast<int>(number));
   }
   return nodes;
 }
 
-std::vector<std::vector<int>> EvenRanksByNode(const Plan& plan, int stage) {
-  auto nodes = RanksByNode(plan, stage);
-  const bool even = std::all_of(nodes.begin(), nodes.end(), [&](const std::vector<int>& ranks) {
-    return ranks.size() == nodes.front().size();
+std::vector<std::vector<int>> EvenMembersByNode(const Plan& plan, const std::vector<int>& members) {
+  auto nodes = MembersByNode(plan, members);
+  const bool even = std::all_of(nodes.begin(), nodes.end(), [&](const std::vector<int>& some) {
+    return some.size() == nodes.front().size();
   });
   if (nodes.size() < 2 || !even) nodes.clear();
   return nodes;
@@ -225,6 +289,7 @@ std::string ToJson(const Plan& plan) {
                      {"tensor", plan.tensor},
                      {"recompute", static_cast<int>(plan.recompute)},
                      {"shard", plan.shard},
+                     {"orders", ToObject(plan.orders)},
                      {"memory_bytes", plan.memory_bytes},
                      {"step_seconds", Seconds(plan.step_seconds)},
                      {"bound_seconds", Seconds(plan.bound_seconds)},
@@ -248,6 +313,7 @@ Result<Plan> PlanFromJson(std::string_view text) {
     reader.Read("tensor", read.tensor, 1, most);
     reader.Read("recompute", recompute, 0, 2);
     reader.Read("shard", read.shard, 0, 2);
+    if (reader.Has("orders")) read.orders = ReadOrders(reader.Part("orders"));
     reader.Read("memory_bytes", read.memory_bytes, 0, kMaxBytes);
     read.recompute = static_cast<Recompute>(recompute);
     read.step_seconds = ReadSeconds(reader, "step_seconds");

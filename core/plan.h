@@ -10,6 +10,7 @@
 
 #include "core/cluster.h"
 #include "core/model_shape.h"
+#include "core/orders.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -70,6 +71,7 @@ struct Plan {
   int tensor = 1;
   Recompute recompute = Recompute::kNone;
   int shard = 0;  // ZeRO: 0 nothing, 1 moments, 2 moments and gradients
+  ExchangeOrders orders;
   std::vector<StagePlan> stages;
   std::vector<RankPlan> ranks;          // index = rank
   std::int64_t memory_bytes = 0;        // predicted, of the rank that needs most
@@ -88,12 +90,21 @@ std::string ToJson(const Plan& plan);
 /// stages contiguous from layer 0.
 Result<Plan> PlanFromJson(std::string_view text);
 
-/// The ranks of a stage's first tensor ranks, by the nodes they are on; nodes in the order of their
-/// first rank.
-std::vector<std::vector<int>> RanksByNode(const Plan& plan, int stage);
-/// The same where sums can begin inside nodes: there are two or more and each has as many ranks.
+/// Whom one rank shares something with: ranks, ascending, itself among them.
+struct GroupMembers {
+  std::vector<int> data;            // the same part of the same layers, other samples
+  std::vector<int> tensor;          // the other parts of the same layers
+  std::vector<int> pipeline;        // the other stages of the same samples
+  std::vector<int> embedding_head;  // first and last stage of those, which may share a matrix
+};
+GroupMembers GroupsOf(const Plan& plan, int rank);
+
+/// Members of a group by the nodes they are on, as numbers within the group; nodes in the order of
+/// their first member.
+std::vector<std::vector<int>> MembersByNode(const Plan& plan, const std::vector<int>& members);
+/// The same where sums can begin inside nodes: there are two or more and each has as many members.
 /// Otherwise empty.
-std::vector<std::vector<int>> EvenRanksByNode(const Plan& plan, int stage);
+std::vector<std::vector<int>> EvenMembersByNode(const Plan& plan, const std::vector<int>& members);
 
 /// What of a plan this version's runtime cannot run, as one line; empty if it can.
 std::string NotRunnable(const Plan& plan);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/adamw.h"
+#include "kernels/arena.h"
 #include "kernels/attention.h"
 #include "kernels/buffer.h"
 #include "kernels/dropout.h"
@@ -56,9 +57,24 @@ class Device : public DeviceMemory {
   /// value is there.
   virtual double Sum(std::int64_t count, const Accumulator<T>* values) = 0;
   virtual double SquaredNorm(std::int64_t count, const Accumulator<T>* values) = 0;
+  // kernels/arena.h. Hash returns when the value is there.
+  virtual void AddInto(std::int64_t count, const Accumulator<T>* from, Accumulator<T>* into) = 0;
+  virtual void AddDifference(std::int64_t count, const Accumulator<T>* more,
+                             const Accumulator<T>* less, Accumulator<T>* into) = 0;
+  virtual void Scale(std::int64_t count, Accumulator<T> factor, Accumulator<T>* values) = 0;
+  virtual void ClearNotFinite(std::int64_t count, Accumulator<T>* values) = 0;
+  virtual std::uint64_t Hash(const void* memory, std::size_t bytes) = 0;
+  virtual void PackInt8(std::int64_t count, const Accumulator<T>* values, std::byte* packed) = 0;
+  virtual void UnpackInt8(std::int64_t count, const std::byte* packed, T* values) = 0;
   /// Return when the results are there. The results do not depend on the kind of processor.
   virtual Selected Select(const SelectArguments<T>& arguments) = 0;
   virtual double Threshold(const ThresholdArguments<T>& arguments) = 0;
+  /// Returns how many values there were.
+  virtual std::int64_t AddSelected(const AddSelectedArguments<T>& arguments) = 0;
+  virtual void Sample(const SampleArguments<T>& arguments) = 0;
+  /// The largest magnitude of gradients + residuals (nullptr: gradients); NaN if there is one.
+  virtual double Largest(std::int64_t count, const Accumulator<T>* gradients,
+                         const Accumulator<T>* residuals) = 0;
 };
 
 }  // namespace adaptive_train::kernels

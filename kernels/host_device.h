@@ -1,4 +1,4 @@
-// The memory side of devices that compute in the host's own memory.
+// What devices that compute in the host's own memory share: the memory, and passes over arenas.
 #pragma once
 
 #include <cstring>
@@ -25,6 +25,19 @@ class HostDevice : public Device<T> {
   }
   void Clear(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
   void Release(void* memory, std::size_t bytes) override { ReleasePages(memory, bytes); }
+
+  void AddInto(std::int64_t count, const Accumulator<T>* from, Accumulator<T>* into) override;
+  void AddDifference(std::int64_t count, const Accumulator<T>* more, const Accumulator<T>* less,
+                     Accumulator<T>* into) override;
+  void Scale(std::int64_t count, Accumulator<T> factor, Accumulator<T>* values) override;
+  void ClearNotFinite(std::int64_t count, Accumulator<T>* values) override;
+  std::uint64_t Hash(const void* memory, std::size_t bytes) override;
+  void PackInt8(std::int64_t count, const Accumulator<T>* values, std::byte* packed) override;
+  void UnpackInt8(std::int64_t count, const std::byte* packed, T* values) override;
+  std::int64_t AddSelected(const AddSelectedArguments<T>& x) override;
+  void Sample(const SampleArguments<T>& x) override;
+  double Largest(std::int64_t count, const Accumulator<T>* gradients,
+                 const Accumulator<T>* residuals) override;
 };
 
 }  // namespace adaptive_train::kernels

@@ -83,4 +83,27 @@ struct ThresholdArguments {
   std::int64_t wanted = 0;
 };
 
+/// Adds selected values where they were selected from: into[i] += the k-th value, where bit i of the
+/// bitmap is the k-th that is set.
+template <class T>
+struct AddSelectedArguments {
+  std::int64_t count = 0;
+  const std::uint64_t* bitmap = nullptr;  // as SelectArguments has it
+  ValueFormat format = ValueFormat::kFloat32;
+  const void* values = nullptr;
+  Accumulator<T>* into = nullptr;
+};
+
+/// Some elements that stand for all of a long range: sample[k] = e of a cache line of 16 elements in
+/// each 256. Which line it is changes from group to group: a fixed one would always see the same
+/// columns of a matrix.
+template <class T>
+struct SampleArguments {
+  std::int64_t count = 0;
+  const Accumulator<T>* gradients = nullptr;
+  const Accumulator<T>* residuals = nullptr;  // not nullptr
+  Accumulator<T>* sample = nullptr;           // room for SampledOf(count)
+};
+constexpr std::int64_t SampledOf(std::int64_t count) { return count / 256 * 16; }
+
 }  // namespace adaptive_train::kernels

@@ -19,7 +19,6 @@
 #include "runtime/data/token_dataset.h"
 #include "runtime/fatal_error.h"
 #include "runtime/measure/link_profiler.h"
-#include "runtime/train/all_reduce_ways.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/trainer.h"
 #include "runtime/wireup/rendezvous.h"
@@ -78,7 +77,8 @@ std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planne
   communicator->Connect(OrThrow(rendezvous->Exchange(communicator->Address(), kFenceDeadline),
                                 RankExit::kWireup, "PMIx exchange"));
   double one[1] = {1};
-  auto summed = communicator->AllReduce(Purpose::kStatistic, std::span<double>(one))
+  auto summed = communicator->World()
+                    .AllReduce(Purpose::kStatistic, std::span<double>(one))
                     .Wait(std::chrono::steady_clock::now() + kFenceDeadline);
   if (!summed)
     throw FatalError(RankExit::kWireup, "first " + summed.error().operation, summed.error().peer,
@@ -120,7 +120,6 @@ void Load(const Identity& self, Parts& parts) {
 void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int64_t& step) {
   Load(self, parts);
   parts.communicator = WireUp(control, parts.plan.ranks.size(), parts.rendezvous);
-  parts.communicator->Follow(WaysOf(parts.plan));
   TrainerEvents events;
   events.stop_asked = [&control] { return control.StopAsked(); };
   events.take_checkpoint_asked = [&control] { return control.TakeCheckpointAsked(); };
@@ -154,7 +153,7 @@ void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
   parts.communicator = WireUp(control, order.nodes.size(), parts.rendezvous);
   NodeFigures figures;
   try {
-    figures = MeasureNodes(order, *parts.communicator);
+    figures = MeasureNodes(order, parts.communicator->World());
   } catch (const FatalError& error) {
     // The launcher names the rank that was lost; which measurement found out is told here.
     control.Send(Notice{fmt::format("{}{} on {}", kMeasureFailureWord, error.what(), self.host)});

@@ -68,10 +68,10 @@ std::string RunDirOf(const RunRequest& request, const Allocation& allocation) {
 /// Who submits the job may forbid what the configuration asks for, not the other way round.
 void HoldCompressionTo(const Allocation& allocation, Config& config) {
   if (!allocation.options || allocation.options->compress != JobOptions::Compress::kOff) return;
-  if (config.compression.mode == "off") return;
+  if (config.compression.mode == CompressionMode::kOff) return;
   Say(stdout, "compression.mode = \"{}\" of the configuration is off: the job has compress=off\n",
-      config.compression.mode);
-  config.compression.mode = "off";
+      NameOf(config.compression.mode));
+  config.compression.mode = CompressionMode::kOff;
 }
 
 struct CheckedData {

@@ -40,7 +40,7 @@ std::string BetterElsewhere(const PlanInputs& inputs, const Plan& plan) {
 
 PlanInputs InputsOf(const Config& config, Cluster cluster, Profile profile) {
   PlanInputs inputs{std::move(cluster), DimsOf(config.model), FormatOf(config.train),
-                    std::move(profile), RequestOf(config)};
+                    std::move(profile), RequestOf(config),    OrdersOf(config)};
   inputs.request.runnable_only = true;
   return inputs;
 }
@@ -50,6 +50,7 @@ Result<Plan> PlanFor(const PlanInputs& inputs) {
   if (!made) return tl::unexpected(made.error());
   if (std::string better = BetterElsewhere(inputs, made->plan); !better.empty())
     made->plan.why.push_back(std::move(better));
+  made->plan.orders = inputs.orders;
   return std::move(made->plan);
 }
 
@@ -80,6 +81,7 @@ PlanSearch SearchFrom(const PlanInputs& inputs, const Plan& plan) {
     with.profile = WithMeasured(std::move(with.profile), fresh);
     auto now = PriceAgain(plan, with.cluster, with.dims, with.format, with.profile, with.request);
     if (!now) return tl::unexpected(now.error());
+    now->orders = inputs.orders;
     auto candidate = PlanFor(with);
     if (!candidate) return tl::unexpected(candidate.error());
     return PlanPair{std::move(*now), std::move(*candidate)};

@@ -24,6 +24,7 @@ struct PlanInputs {
   TrainingFormat format;
   Profile profile;
   PlanRequest request;
+  ExchangeOrders orders;  // carried into every plan
 };
 
 /// The inputs of a configuration. The request asks for nothing that the runtime cannot run, unless

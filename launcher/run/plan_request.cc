@@ -9,17 +9,18 @@ namespace adaptive_train {
 namespace {
 
 /// Whether `density` says how much is sent, and not the range of sparsities.
-bool HasDensity(const CompressionConfig& compression) {
-  return compression.mode == "topk" || compression.mode == "global-topk" ||
-         compression.mode == "sketch";
+bool HasDensity(const CompressionOrders& compression) {
+  return compression.mode == CompressionMode::kTopk ||
+         compression.mode == CompressionMode::kGlobalTopk ||
+         compression.mode == CompressionMode::kSketch;
 }
 
 /// Residuals, their copy in a checkpoint's snapshot, and what is on its way: messages by what they
 /// select, or a sketch's cells and its peeling. The last two were read off runs
 /// (tests/bench/memory_prediction).
-double FeedbackCopies(const CompressionConfig& compression) {
+double FeedbackCopies(const CompressionOrders& compression) {
   constexpr double kResiduals = 2, kMessages = 1.5, kSketch = 2.5;
-  if (compression.mode == "sketch") return kResiduals + kSketch;
+  if (compression.mode == CompressionMode::kSketch) return kResiduals + kSketch;
   const double density = HasDensity(compression) ? compression.density : 1 - compression.s_min;
   return kResiduals + kMessages * density;
 }
@@ -27,20 +28,22 @@ double FeedbackCopies(const CompressionConfig& compression) {
 /// The modes of docs/gradient_exchange.md; where layers differ in density, the middle stands for
 /// all of them until the warm-up has told.
 std::optional<CompressionRequest> CompressionOf(const Config& config) {
-  const CompressionConfig& asked = config.compression;
-  if (asked.mode == "off") return std::nullopt;
+  const CompressionOrders& asked = config.compression;
+  if (asked.mode == CompressionMode::kOff) return std::nullopt;
   CompressionRequest request;
-  request.always = asked.mode != "auto";
-  request.sketch = asked.mode == "sketch";
+  request.always = asked.mode != CompressionMode::kAuto;
+  request.sketch = asked.mode == CompressionMode::kSketch;
   request.density = HasDensity(asked) ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
   constexpr double kPackedSizeBits = 5.7;  // of fp8, read off tests/bench/exchange_speed
-  request.value_bits = asked.values == "fp32" ? 32 : asked.values == "fp8" ? kPackedSizeBits : 16;
+  request.value_bits = asked.values == ValueEncoding::kFp32  ? 32
+                       : asked.values == ValueEncoding::kFp8 ? kPackedSizeBits
+                                                             : 16;
   if (config.parallel.shard.value_or(0) > 0) {
     request.gathered_bits = FormatOf(config.train).precision == Precision::kFp32 ? 32 : 16;
-    if (config.parallel.gather == "int8") request.gathered_bits = 8.25;
+    if (config.parallel.gather == GatherFormat::kInt8) request.gathered_bits = 8.25;
   }
   request.feedback_copies = FeedbackCopies(asked);
-  request.from_start = asked.mode == "topk";
+  request.from_start = asked.mode == CompressionMode::kTopk;
   return request;
 }
 

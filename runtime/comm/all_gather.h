@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/comm/direct_collective.h"
+#include "runtime/comm/message_operation.h"
 
 namespace adaptive_train {
 
@@ -18,13 +18,13 @@ namespace adaptive_train {
 /// phase instead of P-1. With nodes, N of m ranks, it goes to the owner's own node and to the rank
 /// of the same place on each other one, which passes it on there as soon as it has come: a node
 /// sends n (N-1)/N to others instead of m times that.
-class AllGather final : public DirectCollective {
+class AllGather final : public CollectiveOperation {
  public:
   /// `chunks`, [members], may be of different lengths, or empty; they belong to the operation until
   /// it is over. `nodes`: the members of each, equally many, or empty.
   AllGather(std::string name, const CollectiveLane& lane, std::vector<std::span<std::byte>> chunks,
             const std::vector<std::vector<int>>& nodes = {})
-      : DirectCollective(std::move(name), lane), chunks_(std::move(chunks)) {
+      : CollectiveOperation(std::move(name), lane), chunks_(std::move(chunks)) {
     assert(chunks_.size() == Size());
     if (nodes.empty()) return;
     sources_.resize(Size());
@@ -50,19 +50,26 @@ class AllGather final : public DirectCollective {
   void Begin() override {
     for (std::size_t i = 1; i < Size(); ++i) {
       const std::size_t owner = (Own() + i) % Size();
-      Receive(sources_.empty() ? owner : sources_[owner], owner, chunks_[owner]);
+      if (chunks_[owner].empty()) continue;
+      ReceiveFrom(sources_.empty() ? owner : sources_[owner], Lane().tag + owner, chunks_[owner],
+                  [this, owner] { PassOn(owner); });
     }
     if (sources_.empty()) {
-      for (std::size_t i = 1; i < Size(); ++i) Send((Own() + i) % Size(), Own(), chunks_[Own()]);
+      for (std::size_t i = 1; i < Size(); ++i) HandOut((Own() + i) % Size(), Own());
       return;
     }
-    for (const std::size_t member : elsewhere_) Send(member, Own(), chunks_[Own()]);
-    for (const std::size_t member : beside_) Send(member, Own(), chunks_[Own()]);
+    for (const std::size_t member : elsewhere_) HandOut(member, Own());
+    for (const std::size_t member : beside_) HandOut(member, Own());
   }
 
-  void Received(std::size_t owner) override {
+  /// What is empty is neither sent nor received.
+  void HandOut(std::size_t member, std::size_t owner) {
+    if (!chunks_[owner].empty()) SendTo(member, Lane().tag + owner, chunks_[owner]);
+  }
+
+  void PassOn(std::size_t owner) {
     if (std::ranges::count(elsewhere_, owner) == 0) return;
-    for (const std::size_t member : beside_) Send(member, owner, chunks_[owner]);
+    for (const std::size_t member : beside_) HandOut(member, owner);
   }
 
   const std::vector<std::span<std::byte>> chunks_;

@@ -8,19 +8,19 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/comm/direct_collective.h"
+#include "runtime/comm/message_operation.h"
 
 namespace adaptive_train {
 
 /// Part r of member r becomes the sum over all members, added in their order, so that it has the
 /// same bits in every run; a member's other parts stay as they are. (P-1)/P of the whole sent, in
 /// one phase; takes room for P-1 copies of the own part.
-class ReduceScatter final : public DirectCollective {
+class ReduceScatter final : public CollectiveOperation {
  public:
   /// `parts`, [members], may be of different lengths, or empty; they belong to the operation until
   /// it is over.
   ReduceScatter(std::string name, const CollectiveLane& lane, std::vector<std::span<float>> parts)
-      : DirectCollective(std::move(name), lane), parts_(std::move(parts)), received_(Size()) {
+      : CollectiveOperation(std::move(name), lane), parts_(std::move(parts)), received_(Size()) {
     assert(parts_.size() == Size());
   }
 
@@ -29,15 +29,18 @@ class ReduceScatter final : public DirectCollective {
     for (std::size_t i = 1; i < Size(); ++i) {
       const std::size_t member = (Own() + i) % Size();
       received_[member].resize(parts_[Own()].size());
-      Receive(member, member, std::as_writable_bytes(std::span(received_[member])));
+      if (received_[member].empty()) continue;
+      ReceiveFrom(member, Lane().tag + member, std::as_writable_bytes(std::span(received_[member])));
     }
     for (std::size_t i = 1; i < Size(); ++i) {
       const std::size_t member = (Own() + i) % Size();
-      Send(member, Own(), std::as_bytes(parts_[member]));
+      if (!parts_[member].empty())
+        SendTo(member, Lane().tag + Own(), std::as_bytes(parts_[member]));
     }
   }
 
   void End() override {
+    if (Failed()) return;
     const std::span<float> own = parts_[Own()];
     for (std::size_t i = 0; i < own.size(); ++i) {
       float sum = 0;

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "core/rank_exit.h"
-#include "runtime/comm/ucx_thread.h"
+#include "runtime/comm/executor.h"
 
 namespace adaptive_train {
 namespace {
@@ -18,21 +18,21 @@ Request& Request::operator=(Request&& other) noexcept {
   if (this != &other) {
     Release();
     operation_ = std::move(other.operation_);
-    thread_ = other.thread_;
+    executor_ = other.executor_;
   }
   return *this;
 }
 
 void Request::Cancel() {
   if (Test()) return;
-  thread_->Post([operation = operation_] { operation->Cancel("cancelled"); });
+  executor_->Post([operation = operation_] { operation->Cancel("cancelled"); });
 }
 
 tl::expected<void, CommError> Request::Wait(Deadline deadline) {
   if (!operation_) return {};
   auto operation = operation_;
   if (!operation->WaitUntil(deadline)) {
-    thread_->Post([operation] { operation->Cancel("missed its deadline"); });
+    executor_->Post([operation] { operation->Cancel("missed its deadline"); });
     Release();
   }
   operation_.reset();

@@ -22,7 +22,7 @@ struct CommError {
 using Deadline = std::chrono::steady_clock::time_point;
 
 /// What the communicator's thread and the waiting thread share about one operation. The completion
-/// happens once, on the communicator's thread.
+/// happens once, on the executor's thread.
 class Operation {
  public:
   explicit Operation(std::string name) : name_(std::move(name)) {}
@@ -32,7 +32,7 @@ class Operation {
 
   const std::string& Name() const { return name_; }
 
-  // On the communicator's thread.
+  // On the executor's thread.
   virtual void Start() = 0;
   /// Lets go of all buffers soon: every part under way ends, then the operation completes.
   virtual void Cancel(const std::string& cause) = 0;
@@ -68,7 +68,7 @@ class Operation {
   std::optional<CommError> failure_;
 };
 
-class UcxThread;
+class Executor;
 
 /// The starter's handle. The operation's buffers belong to the communicator until Wait or Test has
 /// said that it is over; the destructor cancels and waits for that, so that no buffer is written to
@@ -76,8 +76,8 @@ class UcxThread;
 class Request {
  public:
   Request() = default;
-  Request(std::shared_ptr<Operation> operation, UcxThread* thread)
-      : operation_(std::move(operation)), thread_(thread) {}
+  Request(std::shared_ptr<Operation> operation, Executor* executor)
+      : operation_(std::move(operation)), executor_(executor) {}
   Request(Request&&) noexcept = default;
   Request& operator=(Request&& other) noexcept;
   ~Request() { Release(); }
@@ -95,7 +95,7 @@ class Request {
   void Release();
 
   std::shared_ptr<Operation> operation_;
-  UcxThread* thread_ = nullptr;
+  Executor* executor_ = nullptr;
 };
 
 }  // namespace adaptive_train

@@ -1,17 +1,15 @@
-// All-reduces that go step by step, as state machines on the communicator's thread.
+// All-reduces that go step by step, as state machines on the executor's thread.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/comm/ucx_thread.h"
+#include "runtime/comm/message_operation.h"
 
 namespace adaptive_train {
 
@@ -20,25 +18,13 @@ namespace adaptive_train {
 /// made on one rank and passed on, or be of the same two numbers wherever it is made: then all
 /// ranks get the same bits.
 template <class T>
-class SteppedAllReduce : public Operation,
-                         public std::enable_shared_from_this<SteppedAllReduce<T>> {
+class SteppedAllReduce : public CollectiveOperation {
  public:
   SteppedAllReduce(std::string name, const CollectiveLane& lane, std::span<T> data)
-      : Operation(std::move(name)), lane_(lane), data_(data) {}
-
-  void Start() override {
-    if (lane_.size == 1 || data_.empty()) return Complete(std::nullopt);
-    Step();
-  }
-
-  void Cancel(const std::string& cause) override {
-    if (Done()) return;
-    NoteFailure(-1, cause);
-    CancelParts();
-  }
+      : CollectiveOperation(std::move(name), lane), data_(data) {}
 
  protected:
-  /// What this rank does in one step; with neither of the ranks it does nothing.
+  /// What this rank does in one step; with neither of the members it does nothing.
   struct Move {
     int to = -1;
     std::span<T> out;
@@ -47,8 +33,8 @@ class SteppedAllReduce : public Operation,
     bool adds = false;  // what comes is added
   };
 
-  int Rank() const { return lane_.rank; }
-  int Size() const { return lane_.size; }
+  int Rank() const { return Lane().rank; }
+  int Size() const { return Lane().size; }
   std::span<T> Data() const { return data_; }
   /// Chunk `index`, taken modulo `chunks`, of some numbers that are cut as evenly as can be.
   static std::span<T> Chunk(std::span<T> numbers, int index, int chunks) {
@@ -70,60 +56,42 @@ class SteppedAllReduce : public Operation,
   virtual int Steps() const = 0;
   virtual Move MoveOf(int step) const = 0;
 
+  void Begin() override {
+    if (Size() > 1 && !data_.empty()) Step();
+  }
+
+  /// The next step in which this rank does something; none is left: the operation ends by itself.
   void Step() {
     for (move_ = {}; step_ < Steps(); ++step_) {
       move_ = MoveOf(step_);
       if (move_.to >= 0 || move_.from >= 0) break;
     }
-    if (step_ == Steps()) return Complete(std::nullopt);
-    const std::uint64_t tag = lane_.tag + static_cast<std::uint64_t>(step_);
-    pending_ = (move_.to >= 0 ? 1 : 0) + (move_.from >= 0 ? 1 : 0);
-    const auto part = [this](int peer) {
-      return [self = this->shared_from_this(), peer](const std::string& cause) {
-        self->OnPart(peer, cause);
-      };
-    };
+    if (step_ == Steps()) return;
+    const std::uint64_t tag = Lane().tag + static_cast<std::uint64_t>(step_);
+    halves_ = (move_.to >= 0 ? 1 : 0) + (move_.from >= 0 ? 1 : 0);
     if (move_.from >= 0) {
       if (move_.adds) scratch_.resize(std::max(scratch_.size(), move_.in.size()));
-      receive_ =
-          lane_.thread->Receive(move_.from, tag, move_.adds ? scratch_.data() : move_.in.data(),
-                                move_.in.size_bytes(), part(move_.from));
+      const std::span<T> in = move_.adds ? std::span(scratch_).first(move_.in.size()) : move_.in;
+      ReceiveFrom(static_cast<std::size_t>(move_.from), tag, std::as_writable_bytes(in),
+                  [this] { HalfOver(); });
     }
     if (move_.to < 0) return;
-    *lane_.sent += static_cast<std::int64_t>(move_.out.size_bytes());
-    send_ =
-        lane_.thread->Send(move_.to, tag, move_.out.data(), move_.out.size_bytes(), part(move_.to));
+    SendTo(static_cast<std::size_t>(move_.to), tag, std::as_bytes(move_.out),
+           [this] { HalfOver(); });
   }
 
-  void OnPart(int peer, const std::string& cause) {
-    if (!cause.empty() && !failure_) {
-      NoteFailure(peer, cause);
-      CancelParts();
-    }
-    if (--pending_ > 0) return;
-    if (failure_) return Complete(failure_);
+  void HalfOver() {
+    if (--halves_ > 0) return;
     for (std::size_t i = 0; move_.adds && i < move_.in.size(); ++i) move_.in[i] += scratch_[i];
     ++step_;
     Step();
   }
 
-  void NoteFailure(int peer, const std::string& cause) {
-    if (!failure_) failure_ = CommError{Name(), peer, cause};
-  }
-
-  void CancelParts() {
-    lane_.thread->Cancel(receive_);
-    lane_.thread->Cancel(send_);
-  }
-
-  const CollectiveLane lane_;  // its tag's low bits number the steps
   const std::span<T> data_;
   std::vector<T> scratch_;
-  std::shared_ptr<Part> send_, receive_;
   Move move_;
-  int step_ = 0;
-  int pending_ = 0;
-  std::optional<CommError> failure_;
+  int step_ = 0;  // the low bits of the lane's tag number them
+  int halves_ = 0;
 };
 
 }  // namespace adaptive_train

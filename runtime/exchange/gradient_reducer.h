@@ -6,18 +6,13 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "kernels/buffer.h"
 #include "kernels/device.h"
-#include "runtime/comm/communicator.h"
-#include "runtime/exchange/exchange_policy.h"
-#include "runtime/exchange/gradient_buckets.h"
-#include "runtime/exchange/gradient_selection.h"
-#include "runtime/exchange/owner_exchange.h"
-#include "runtime/exchange/rank_groups.h"
-#include "runtime/exchange/sketch_exchange.h"
+#include "runtime/comm/group.h"
+#include "runtime/exchange/bucket_sum.h"
+#include "runtime/exchange/reducer_state.h"
 
 namespace adaptive_train {
 
@@ -32,40 +27,29 @@ struct ExchangeFigures {
 /// ring or, where sums are sharded, to the owners; or sparse through the owners, as the policy says
 /// of its layer. What is not sent stays in the rank's residuals and is added to the next step's
 /// gradient (error feedback), and so is what rounding takes from the sums, at their owner. Where
-/// Communicator::Ways says so, what goes to owners begins inside nodes: their ranks add up their
+/// Group::Ways says so, what goes to owners begins inside nodes: their ranks add up their
 /// gradients, each for one part of the bucket, and exchange the node's sums of that part with the
 /// ranks of the same place on other nodes. What is selected and held back is then the node's. Over
 /// all ranks and steps
 ///   gradients = what the updates got + residuals, but for float32 rounding.
-/// With one rank there is nothing to exchange and the policy is not looked at. One thread; the
+/// A bucket is a BucketSum on its way. With one rank there is nothing to exchange and the policy is not looked at. One thread; the
 /// arena must stay where it is.
 template <class T>
 class GradientReducer {
  public:
-  static constexpr std::size_t kBucketElements = std::size_t{1} << 20;
-
-  struct Options {
-    bool feedback = false;  // allocates residuals, as many as gradients; a policy may then compress
-    bool sharded = false;   // only a chunk's owner gets its sum
-    /// With sharded: gradients of chunks of other owners leave the arena when they are on their way
-    /// (ZeRO stage 2; Rajbhandari et al., 2020), so that it never holds all of them. A step may
-    /// then exchange the gradients of several micro-batches one after the other.
-    bool release = false;
-    std::size_t bucket_elements = kBucketElements;
-    /// The ranks of each node, equally many; empty if they are not, or do not share nodes.
-    std::vector<std::vector<int>> nodes = {};
-  };
+  static constexpr std::size_t kBucketElements = ReducerOptions::kBucketElements;
+  using Options = ReducerOptions;
 
   /// What is passed by reference must outlive the reducer.
-  GradientReducer(Communicator& communicator, kernels::Device<T>& device,
+  GradientReducer(Group& group, kernels::Device<T>& device,
                   const ParameterLayout& layout, std::span<float> gradients,
                   const Options& options);
 
   /// How the arena is cut, and who owns what.
-  const std::vector<GradientBucket>& Buckets() const { return buckets_; }
+  const std::vector<GradientBucket>& Buckets() const { return state_.buckets; }
 
   /// How the next step is exchanged. Between steps.
-  void Follow(ExchangePolicy policy) { policy_ = std::move(policy); }
+  void SetPolicy(ExchangePolicy policy) { state_.policy = std::move(policy); }
   /// Gradients in [begin, end) are final in this step. Ranges come from the arena's end to its
   /// beginning without gaps. Selects and packs, but never waits for others.
   void Add(std::size_t begin, std::size_t end);
@@ -97,7 +81,7 @@ class GradientReducer {
   const ExchangeFigures& Figures() const { return settled_; }
 
   /// Gradients not yet exchanged; empty without feedback.
-  std::span<float> Residuals() { return residuals_.span(); }
+  std::span<float> Residuals() { return state_.residuals.span(); }
   /// They were written from outside, between steps.
   void ResidualsRestored();
   /// What was held back is lost (the literal form of the paper's equation 5).
@@ -112,73 +96,41 @@ class GradientReducer {
 
   struct Exchange {
     std::size_t bucket = 0;
+    std::unique_ptr<BucketSum<T>> sum;
     Stage stage = Stage::kBetween, last = Stage::kBetween;
     Request request = {};  // of the stage
     std::optional<CommError> failure = std::nullopt;
-    bool whole = false;  // leaves no residual behind
-    // Neither: around the ring.
-    std::shared_ptr<OwnerExchange> owners = nullptr;
-    std::shared_ptr<SketchExchange> sketch = nullptr;
-    // Of later stages.
-    std::optional<double> density = std::nullopt;
-    CollectiveLane between = {}, out = {};
+    CollectiveLane between = {}, out = {};  // of later stages
   };
 
-  std::string NameOf(const CollectiveLane& lane, std::size_t bucket) const;
+  const GradientBucket& BucketOf(const Exchange& exchange) const {
+    return state_.buckets[exchange.bucket];
+  }
   bool IsEarly(const GradientBucket& bucket) const {
     return early_begin_ <= bucket.begin && bucket.end <= early_end_;
   }
   void BeginAnew();
   void Start(std::size_t bucket);
-  void StartRing(std::size_t bucket);
-  void StartInside(std::size_t bucket, std::optional<double> density);
-  void StartBetween(Exchange& exchange, const CollectiveLane& lane, std::optional<double> density);
-  void StartOwners(Exchange& exchange, const CollectiveLane& lane, std::optional<double> density);
-  void StartSketch(Exchange& exchange, const CollectiveLane& lane, double density);
+  void StartInside(Exchange& exchange);
+  void StartBetween(Exchange& exchange, const CollectiveLane& lane);
   void StartOut(Exchange& exchange);
   bool Continue(Exchange& exchange, Deadline deadline);
-  SelectedChunk Select(const GradientChunk& chunk, double density, kernels::ValueFormat format);
-  bool NodeFirst() const { return groups_.Places() > 0 && !communicator_.Ways().nodes.empty(); }
-  /// The owners that this rank sends to, in the order of their chunks.
-  const std::vector<int>& Owners() const { return NodeFirst() ? groups_.between : groups_.all; }
-  std::span<float> Together(const GradientBucket& bucket, const std::vector<int>& owners) const;
   std::vector<std::span<float>> Parts(const GradientBucket& bucket) const;
   void AddOthersResiduals(std::size_t bucket);
-  void ReleaseAround(const GradientBucket& bucket, std::size_t begin, std::size_t end);
-  void ReleaseOthers(const GradientBucket& bucket) {
-    ReleaseAround(bucket, OwnChunk(bucket).begin, OwnChunk(bucket).end);
-  }
-  const GradientChunk& OwnChunk(const GradientBucket& bucket) const {
-    return bucket.chunks[static_cast<std::size_t>(communicator_.Rank())];
-  }
   void SettleExchanges(bool updated);
   void TakeBackSums();
-  void SettleOwners(const GradientBucket& bucket, const OwnerExchange& exchange, bool updated);
-  void SettleSketch(const GradientBucket& bucket, const SketchExchange& exchange, bool updated);
-  void KeepRounding(const GradientChunk& own, const OwnerExchange& exchange);
-  void TakeBack(const GradientBucket& bucket, const OwnerExchange& exchange);
+  /// Calls visit(own chunk, its place in sums_) for each bucket.
+  template <class Visit>
+  void ForEachOwn(const Visit& visit);
 
-  Communicator& communicator_;
-  kernels::Device<T>& device_;
-  const std::span<float> gradients_;
-  const bool sharded_, release_;
-  const RankGroups groups_;
-  const std::vector<GradientBucket> buckets_;
-  kernels::Buffer<float> residuals_;
-  GradientSelection<T> selection_;
-  std::vector<bool> holds_;            // [buckets]: some residual may not be 0
-  std::vector<bool> others_restored_;  // [buckets]: one of a part that others select from, too
-  std::vector<std::optional<std::uint64_t>> owner_lanes_, sketch_lanes_;  // [buckets], the last tag
-  ExchangePolicy policy_;
+  ReducerState<T> state_;
   std::size_t final_from_;                       // [final_from_, size) is final
   std::size_t next_ = 0;                         // the first bucket that Add has not come to
   std::size_t early_begin_ = 0, early_end_ = 0;  // under way before their turn
-  bool nothing_ = false;                         // this rank adds nothing in this micro-batch
   std::vector<Exchange> exchanges_;
-  std::size_t over_ = 0;     // of exchanges_, from the first
-  std::vector<float> sums_;  // of the own chunks, over the step's micro-batches before this one
-  ExchangeFigures figures_;  // of this step so far
-  std::int64_t selected_ = 0, added_ = 0;  // elements in this step
+  std::size_t over_ = 0;          // of exchanges_, from the first
+  kernels::Buffer<float> sums_;   // of the own chunks, over the step's micro-batches before this one
+  bool has_sums_ = false;
   ExchangeFigures settled_;
 };
 

@@ -1,7 +1,6 @@
 #include "runtime/exchange/gradient_selection.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstring>
@@ -12,34 +11,12 @@
 namespace adaptive_train {
 namespace {
 
-/// Pieces above this size are judged by a sample: one cache line of each kSampleLines.
+/// Pieces above this size are judged by a sample.
 constexpr std::size_t kWholeElements = 8192;
-constexpr std::size_t kLineElements = 16;
-constexpr std::size_t kSampleLines = 16;
-
-/// The processor does not foresee which lines come next.
-constexpr std::size_t kAhead = 16;
-
-/// Where the line of the group is that is looked at: a fixed one would always see the same columns
-/// of a matrix.
-std::size_t LineOf(std::size_t group) {
-  static_assert(kSampleLines == 16);
-  return (group * kSampleLines + ((group * 0x9e3779b97f4a7c15ULL) >> 60)) * kLineElements;
-}
 
 /// How many times the threshold the largest element looked at may be for kFloat8: 24 of the 32
 /// octaves of its sizes. The others are for elements that were not looked at.
 constexpr double kLargestToThreshold = 0x1p24;
-
-/// The largest magnitude, NaN if there is one: as bits it is the largest.
-double LargestOf(const float* gradients, const float* residuals, std::int64_t count) {
-  std::uint32_t largest = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float e = residuals == nullptr ? gradients[i] : gradients[i] + residuals[i];
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(e) & 0x7fff'ffffU);
-  }
-  return static_cast<double>(std::bit_cast<float>(largest));
-}
 
 }  // namespace
 
@@ -109,12 +86,13 @@ void GradientSelection<T>::PutBack(const GradientPiece& piece, const SelectedPie
                                    kernels::ValueFormat format) {
   float* residuals = ResidualsAt(piece.begin);
   if (residuals == nullptr) return;
-  std::size_t taken = 0;
-  for (std::size_t i = 0; i < piece.size(); ++i) {
-    if ((selected.bitmap[i / 64] >> (i % 64) & 1) != 0)
-      residuals[i] += ValueAt(format, selected.values, taken++);
-    if (!std::isfinite(residuals[i])) residuals[i] = 0;
-  }
+  const auto count = static_cast<std::int64_t>(piece.size());
+  device_.AddSelected({.count = count,
+                       .bitmap = selected.bitmap.data(),
+                       .format = format,
+                       .values = selected.values,
+                       .into = residuals});
+  device_.ClearNotFinite(count, residuals);
 }
 
 /// No threshold is kept from step to step: a run that goes on from a checkpoint selects what it
@@ -128,17 +106,13 @@ typename GradientSelection<T>::Threshold GradientSelection<T>::ThresholdOf(
   threshold.gradients = gradients_.data() + piece.begin;
   threshold.residuals = ResidualsAt(piece.begin);
   if (piece.size() > kWholeElements) {
-    const std::size_t groups = piece.size() / (kLineElements * kSampleLines);
-    sample_.resize(std::max(sample_.size(), groups * kLineElements));
-    for (std::size_t group = 0; group < groups; ++group) {
-      const std::size_t from = LineOf(group), ahead = LineOf(group + kAhead);
-      __builtin_prefetch(threshold.gradients + ahead);
-      __builtin_prefetch(threshold.residuals + ahead);
-      for (std::size_t i = 0; i < kLineElements; ++i)
-        sample_[group * kLineElements + i] =
-            threshold.gradients[from + i] + threshold.residuals[from + i];
-    }
-    threshold.count = static_cast<std::int64_t>(groups * kLineElements);
+    const std::int64_t sampled = kernels::SampledOf(threshold.count);
+    sample_.resize(std::max(sample_.size(), static_cast<std::size_t>(sampled)));
+    device_.Sample({.count = threshold.count,
+                    .gradients = threshold.gradients,
+                    .residuals = threshold.residuals,
+                    .sample = sample_.data()});
+    threshold.count = sampled;
     threshold.gradients = sample_.data();
     threshold.residuals = nullptr;
   }
@@ -147,7 +121,7 @@ typename GradientSelection<T>::Threshold GradientSelection<T>::ThresholdOf(
   // Where most elements are 0 those alone are not worth sending.
   return {std::max(device_.Threshold(threshold),
                    static_cast<double>(std::numeric_limits<float>::denorm_min())),
-          LargestOf(threshold.gradients, threshold.residuals, threshold.count)};
+          device_.Largest(threshold.count, threshold.gradients, threshold.residuals)};
 }
 
 template class GradientSelection<float>;

@@ -40,13 +40,12 @@ std::uint64_t ExchangeTag(const CollectiveLane& lane, ExchangePhase phase, int s
 }
 
 OwnerExchange::OwnerExchange(std::string name, CollectiveLane lane, OwnerExchangeOrder order)
-    : Operation(std::move(name)),
-      lane_(lane),
+    : CollectiveOperation(std::move(name), lane),
       order_(std::move(order)),
       begins_(Size() + 1),
       messages_(Size()),
       sums_(Size()) {
-  assert(Size() == static_cast<std::size_t>(lane_.size) && order_.messages.size() == Size());
+  assert(order_.chunks.pieces.size() == Size() && order_.messages.size() == Size());
   for (std::size_t r = 0; r < Size(); ++r) {
     begins_[r + 1] = begins_[r];
     for (const std::int64_t length : order_.chunks.pieces[r])
@@ -59,8 +58,7 @@ std::span<float> OwnerExchange::Chunk(std::size_t owner) const {
   return order_.result.subspan(begins_[owner], begins_[owner + 1] - begins_[owner]);
 }
 
-void OwnerExchange::Start() {
-  pending_ = 1;
+void OwnerExchange::Begin() {
   sum_.resize(Chunk(Own()).size());
   std::size_t words = 0;
   for (const std::int64_t length : order_.chunks.pieces[Own()]) words += BitmapWords(length);
@@ -69,47 +67,31 @@ void OwnerExchange::Start() {
   // All receives first: a message that nothing waits for is then always one too many.
   for (std::size_t i = 1; i < Size(); ++i) {
     const std::size_t peer = (Own() + i) % Size();
-    Receive(ExchangePhase::kMessage, peer);
-    if (order_.gather) Receive(ExchangePhase::kSum, peer);
+    ReceiveMessage(ExchangePhase::kMessage, peer);
+    if (order_.gather) ReceiveMessage(ExchangePhase::kSum, peer);
   }
   for (std::size_t i = 1; i < Size(); ++i) {
     const std::size_t peer = (Own() + i) % Size();
-    Send(ExchangePhase::kMessage, peer, order_.messages[peer]);
+    SendTo(peer, ExchangeTag(Lane(), ExchangePhase::kMessage, Lane().rank), order_.messages[peer]);
   }
   AcceptMessage(Own(), order_.messages[Own()]);
-  PartOver();
 }
 
-void OwnerExchange::Receive(ExchangePhase phase, std::size_t peer) {
+void OwnerExchange::ReceiveMessage(ExchangePhase phase, std::size_t peer) {
   const std::size_t owner = phase == ExchangePhase::kMessage ? Own() : peer;
   const std::size_t capacity = MaxMessageBytes(order_.chunks.pieces[owner], order_.format);
   Incoming& incoming = Of(phase)[peer];
   incoming.buffer = std::make_unique_for_overwrite<std::byte[]>(capacity);
-  ++pending_;
-  incoming.receive = lane_.thread->ReceiveUpTo(
-      lane_.RankOf(peer), ExchangeTag(lane_, phase, static_cast<int>(peer)), incoming.buffer.get(),
-      capacity,
-      [self = shared_from_this(), phase, peer](const std::string& cause, std::size_t bytes) {
-        self->OnPart(phase, peer, cause, bytes);
-      });
+  incoming.receive =
+      ReceiveUpTo(Lane().RankOf(peer), ExchangeTag(Lane(), phase, static_cast<int>(peer)),
+                  {incoming.buffer.get(), capacity},
+                  [this, phase, peer](const std::string& cause, std::size_t bytes) {
+                    OnReceived(phase, peer, cause, bytes);
+                  });
 }
 
-void OwnerExchange::Send(ExchangePhase phase, std::size_t peer, std::span<const std::byte> bytes) {
-  ++pending_;
-  *lane_.sent += static_cast<std::int64_t>(bytes.size());
-  sends_.push_back(lane_.thread->Send(lane_.RankOf(peer), ExchangeTag(lane_, phase, lane_.rank),
-                                      bytes.data(), bytes.size(),
-                                      [self = shared_from_this(), peer](const std::string& cause) {
-                                        if (!cause.empty()) {
-                                          self->Note(self->lane_.RankOf(peer), cause);
-                                          self->CancelParts();
-                                        }
-                                        self->PartOver();
-                                      }));
-}
-
-void OwnerExchange::OnPart(ExchangePhase phase, std::size_t peer, const std::string& cause,
-                           std::size_t bytes) {
+void OwnerExchange::OnReceived(ExchangePhase phase, std::size_t peer, const std::string& cause,
+                               std::size_t bytes) {
   Incoming& incoming = Of(phase)[peer];
   incoming.receive.reset();
   const std::span<const std::byte> came(incoming.buffer.get(), bytes);
@@ -118,22 +100,18 @@ void OwnerExchange::OnPart(ExchangePhase phase, std::size_t peer, const std::str
   } else if (cause.empty()) {
     AcceptSum(peer, came);
   } else {
-    Note(lane_.RankOf(peer), About(phase) + ": " + cause);  // the first, if it was not this
+    Note(Lane().RankOf(peer), About(phase) + ": " + cause);  // the first, if it was not this
   }
-  PartOver();
 }
 
-void OwnerExchange::PartOver() {
-  if (--pending_ > 0) return;
-  if (!failure_) LookForDuplicates();
-  sends_.clear();
+void OwnerExchange::End() {
+  if (!Failed()) LookForDuplicates();
   union_ = {};
   packed_sum_ = {};
   if (!order_.keep) {
     order_.messages = {};
     sum_ = {};
   }
-  Complete(failure_);
 }
 
 void OwnerExchange::AcceptMessage(std::size_t peer, std::span<const std::byte> bytes) {
@@ -146,7 +124,7 @@ void OwnerExchange::AcceptMessage(std::size_t peer, std::span<const std::byte> b
 }
 
 void OwnerExchange::MessageMissing(std::size_t peer, const std::string& cause) {
-  Note(lane_.RankOf(peer), About(ExchangePhase::kMessage) + ": " + cause);
+  Note(Lane().RankOf(peer), About(ExchangePhase::kMessage) + ": " + cause);
   message_missing_ = true;
   if (++arrived_ == Size()) EndOfMessages();
 }
@@ -168,7 +146,7 @@ void OwnerExchange::AddInOrder() {
 void OwnerExchange::EndOfMessages() {
   // Nobody will get this rank's sum, and those of others may not come either. What is wrong with
   // another's sum is no reason to keep back the own one: the others wait for it.
-  if (message_missing_ || cancelled_) return CancelSums();
+  if (message_missing_ || Cancelled()) return CancelSums();
   if (order_.gather) {
     packed_sum_ = PackedSum();
   } else {
@@ -178,7 +156,7 @@ void OwnerExchange::EndOfMessages() {
   if (!order_.gather) return KeepOwnSum();
   AcceptSum(Own(), packed_sum_);  // the own chunk as all others see it
   for (std::size_t i = 1; i < Size(); ++i)
-    Send(ExchangePhase::kSum, (Own() + i) % Size(), packed_sum_);
+    SendTo((Own() + i) % Size(), ExchangeTag(Lane(), ExchangePhase::kSum, Lane().rank), packed_sum_);
 }
 
 /// Pieces of which every element came are sent whole; of others, what is not zero.
@@ -219,11 +197,11 @@ void OwnerExchange::KeepOwnSum() {
 }
 
 void OwnerExchange::AcceptSum(std::size_t owner, std::span<const std::byte> bytes) {
-  if (failure_) return;
+  if (Failed()) return;
   const auto message =
       SparseMessage::Read(bytes, order_.chunks.bucket, order_.format, order_.chunks.pieces[owner]);
   if (!message)
-    return Note(lane_.RankOf(owner), About(ExchangePhase::kSum) + ": " + message.error().message);
+    return Note(Lane().RankOf(owner), About(ExchangePhase::kSum) + ": " + message.error().message);
   message->finite() ? message->WriteTo(Chunk(owner)) : WriteNotFinite(owner);
   sums_[owner].buffer.reset();
 }
@@ -235,21 +213,13 @@ void OwnerExchange::WriteNotFinite(std::size_t owner) {
   if (!chunk.empty()) chunk[0] = std::numeric_limits<float>::quiet_NaN();
 }
 
-void OwnerExchange::Cancel(const std::string& cause) {
-  if (Done()) return;
+void OwnerExchange::NoteMissing(const std::string& cause) {
   for (const auto phase : {ExchangePhase::kMessage, ExchangePhase::kSum}) {
     for (std::size_t peer = 0; peer < Size(); ++peer) {
       if (Of(phase)[peer].receive)
-        Note(lane_.RankOf(peer), About(phase) + " has not come: " + cause);
+        Note(Lane().RankOf(peer), About(phase) + " has not come: " + cause);
     }
   }
-  Note(-1, cause);
-  CancelParts();
-}
-
-/// The first failure counts.
-void OwnerExchange::Note(int rank, const std::string& cause) {
-  if (!failure_) failure_ = CommError{Name(), rank, cause};
 }
 
 std::string OwnerExchange::About(ExchangePhase phase) const {
@@ -257,28 +227,21 @@ std::string OwnerExchange::About(ExchangePhase phase) const {
                      order_.chunks.bucket);
 }
 
-void OwnerExchange::CancelParts() {
-  if (std::exchange(cancelled_, true)) return;
-  for (const auto& incoming : messages_) lane_.thread->Cancel(incoming.receive);
-  for (const auto& send : sends_) lane_.thread->Cancel(send);
-  CancelSums();
-}
-
 void OwnerExchange::CancelSums() {
-  for (const auto& incoming : sums_) lane_.thread->Cancel(incoming.receive);
+  for (const auto& incoming : sums_) CancelPart(incoming.receive);
 }
 
 /// Receives are there before any message, so one that is left over came twice. A peer's messages
 /// come in the order of their sending: a second one of the first phase is there by now. One of the
 /// second phase can come later; an exchange that this lane is earlier to sees it.
 void OwnerExchange::LookForDuplicates() {
-  for (const auto lane : {std::optional(lane_.tag), order_.earlier_lane}) {
+  for (const auto lane : {std::optional(Lane().tag), order_.earlier_lane}) {
     if (!lane) continue;
-    const auto tag = lane_.thread->Unclaimed(*lane | kExchange, ~(kExchange - 1));
+    const auto tag = transport().Unclaimed(*lane | kExchange, ~(kExchange - 1));
     if (!tag) continue;
     const auto phase = (*tag & kSums) == 0 ? ExchangePhase::kMessage : ExchangePhase::kSum;
-    return Note(lane_.RankOf(*tag & (kSums - 1)),
-                lane == lane_.tag ? About(phase) + ": it came twice"
+    return Note(Lane().RankOf(*tag & (kSums - 1)),
+                lane == Lane().tag ? About(phase) + ": it came twice"
                                   : "a message of an earlier exchange came twice");
   }
 }

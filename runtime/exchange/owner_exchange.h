@@ -10,8 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/comm/ucx_thread.h"
+#include "runtime/comm/message_operation.h"
 #include "runtime/compress/sparse_message.h"
 
 namespace adaptive_train {
@@ -60,15 +59,12 @@ std::uint64_t ExchangeTag(const CollectiveLane& lane, ExchangePhase phase, int s
 /// that is where it is seen; it is never taken for another. Whose message has not come is named by
 /// Cancel.
 ///
-/// Runs on the communicator's thread. The order's buffers must stay until the operation is over.
-class OwnerExchange final : public Operation, public std::enable_shared_from_this<OwnerExchange> {
+/// Runs on the executor's thread. The order's buffers must stay until the operation is over.
+class OwnerExchange final : public CollectiveOperation {
  public:
   OwnerExchange(std::string name, CollectiveLane lane, OwnerExchangeOrder order);
 
-  void Start() override;
-  void Cancel(const std::string& cause) override;
-
-  std::uint64_t LaneTag() const { return lane_.tag; }
+  std::uint64_t LaneTag() const { return Lane().tag; }
 
   // After Done():
   const OwnerExchangeOrder& Order() const { return order_; }
@@ -86,17 +82,18 @@ class OwnerExchange final : public Operation, public std::enable_shared_from_thi
     std::optional<SparseMessage> message;
   };
 
-  std::size_t Size() const { return order_.chunks.pieces.size(); }
-  std::size_t Own() const { return static_cast<std::size_t>(lane_.rank); }
+  void Begin() override;
+  void End() override;
+  void NoteMissing(const std::string& cause) override;
+
   std::span<float> Chunk(std::size_t owner) const;
   std::vector<Incoming>& Of(ExchangePhase phase) {
     return phase == ExchangePhase::kMessage ? messages_ : sums_;
   }
 
-  void Receive(ExchangePhase phase, std::size_t peer);
-  void Send(ExchangePhase phase, std::size_t peer, std::span<const std::byte> bytes);
-  void OnPart(ExchangePhase phase, std::size_t peer, const std::string& cause, std::size_t bytes);
-  void PartOver();
+  void ReceiveMessage(ExchangePhase phase, std::size_t peer);
+  void OnReceived(ExchangePhase phase, std::size_t peer, const std::string& cause,
+                  std::size_t bytes);
 
   void AcceptMessage(std::size_t peer, std::span<const std::byte> bytes);
   void MessageMissing(std::size_t peer, const std::string& cause);
@@ -107,18 +104,13 @@ class OwnerExchange final : public Operation, public std::enable_shared_from_thi
   void KeepOwnSum();
   void WriteNotFinite(std::size_t owner);
 
-  void Note(int rank, const std::string& cause);
   std::string About(ExchangePhase phase) const;
-  void CancelParts();
   void CancelSums();
   void LookForDuplicates();
 
-  const CollectiveLane lane_;
   OwnerExchangeOrder order_;
   std::vector<std::size_t> begins_;        // [ranks + 1], the chunks in the bucket
   std::vector<Incoming> messages_, sums_;  // [ranks]; the own entry has no buffer
-  std::vector<std::shared_ptr<Part>> sends_;
-  std::size_t pending_ = 0;  // parts under way, and Start itself
   std::size_t arrived_ = 0;  // messages, right or wrong, the own one too
   std::size_t added_ = 0;    // ranks whose message is in the sum
   std::vector<float> sum_;
@@ -128,8 +120,6 @@ class OwnerExchange final : public Operation, public std::enable_shared_from_thi
   bool sum_finite_ = true;             // the own chunk
   bool finite_ = true;                 // all chunks seen
   bool message_missing_ = false;       // one was wrong, or will not come
-  bool cancelled_ = false;
-  std::optional<CommError> failure_;
 };
 
 }  // namespace adaptive_train

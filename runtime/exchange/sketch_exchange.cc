@@ -24,13 +24,12 @@ std::uint64_t SketchTag(const CollectiveLane& lane, SketchPhase phase, int sourc
 }
 
 SketchExchange::SketchExchange(std::string name, CollectiveLane lane, SketchExchangeOrder order)
-    : Operation(std::move(name)),
-      lane_(lane),
+    : CollectiveOperation(std::move(name), lane),
       order_(std::move(order)),
       word_begins_(Size() + 1),
       parts_(Size()),
       totals_(Size()) {
-  assert(Size() == static_cast<std::size_t>(lane_.size));
+  assert(order_.chunks.pieces.size() == Size());
   for (std::size_t r = 0; r < Size(); ++r) {
     word_begins_[r + 1] = word_begins_[r];
     for (const std::int64_t length : order_.chunks.pieces[r])
@@ -39,16 +38,14 @@ SketchExchange::SketchExchange(std::string name, CollectiveLane lane, SketchExch
   assert(order_.bitmap.size() == word_begins_.back());
 }
 
-void SketchExchange::Start() {
-  pending_ = 1;
+void SketchExchange::Begin() {
   MeasureValues();
   union_.resize(word_begins_.back());
   StartRound(SketchPhase::kSelected, std::as_bytes(std::span(order_.bitmap)),
              std::as_writable_bytes(std::span(union_)));
-  PartOver();
 }
 
-std::size_t SketchExchange::Begin(std::size_t owner) const {
+std::size_t SketchExchange::BeginOf(std::size_t owner) const {
   if (part_phase_ == SketchPhase::kSelected) return 8 * word_begins_[owner];
   return 4 * (cells_.size() * owner / Size());
 }
@@ -65,15 +62,15 @@ void SketchExchange::StartRound(SketchPhase part_phase, std::span<const std::byt
   parts_in_ = totals_in_ = 0;
   for (std::size_t i = 1; i < Size(); ++i) {
     const std::size_t peer = (Own() + i) % Size();
-    Receive(part_phase_, peer);
-    Receive(TotalPhase(), peer);
+    ReceiveMessage(part_phase_, peer);
+    ReceiveMessage(TotalPhase(), peer);
   }
   const auto own_part = [this](std::size_t owner) {
-    return SketchMessage{finite_, largest_, own_parts_.subspan(Begin(owner), Bytes(owner))};
+    return SketchMessage{finite_, largest_, own_parts_.subspan(BeginOf(owner), Bytes(owner))};
   };
   for (std::size_t i = 1; i < Size(); ++i) {
     const std::size_t peer = (Own() + i) % Size();
-    Send(part_phase_, peer,
+    SendMessage(part_phase_, peer,
          std::make_shared<std::vector<std::byte>>(
              WriteSketchMessage(Kind(part_phase_), own_part(peer))));
   }
@@ -81,32 +78,22 @@ void SketchExchange::StartRound(SketchPhase part_phase, std::span<const std::byt
   if (++parts_in_ == Size()) EndOfParts();
 }
 
-void SketchExchange::Receive(SketchPhase phase, std::size_t peer) {
+void SketchExchange::ReceiveMessage(SketchPhase phase, std::size_t peer) {
   const std::size_t capacity = kSketchHeaderBytes + Bytes(phase == part_phase_ ? Own() : peer);
   Incoming& incoming = Of(phase)[peer];
   incoming.buffer = std::make_unique_for_overwrite<std::byte[]>(capacity);
-  ++pending_;
-  incoming.receive = lane_.thread->ReceiveUpTo(
-      lane_.RankOf(peer), SketchTag(lane_, phase, static_cast<int>(peer)), incoming.buffer.get(),
-      capacity,
-      [self = shared_from_this(), phase, peer](const std::string& cause, std::size_t bytes) {
-        self->OnReceived(phase, peer, cause, bytes);
-      });
+  incoming.receive =
+      ReceiveUpTo(Lane().RankOf(peer), SketchTag(Lane(), phase, static_cast<int>(peer)),
+                  {incoming.buffer.get(), capacity},
+                  [this, phase, peer](const std::string& cause, std::size_t bytes) {
+                    OnReceived(phase, peer, cause, bytes);
+                  });
 }
 
-void SketchExchange::Send(SketchPhase phase, std::size_t peer,
-                          const std::shared_ptr<std::vector<std::byte>>& bytes) {
-  ++pending_;
-  *lane_.sent += static_cast<std::int64_t>(bytes->size());
-  sends_.push_back(lane_.thread->Send(
-      lane_.RankOf(peer), SketchTag(lane_, phase, lane_.rank), bytes->data(), bytes->size(),
-      [self = shared_from_this(), peer, bytes](const std::string& cause) {
-        if (!cause.empty()) {
-          self->Note(self->lane_.RankOf(peer), cause);
-          self->CancelParts();
-        }
-        self->PartOver();
-      }));
+void SketchExchange::SendMessage(SketchPhase phase, std::size_t peer,
+                                 const std::shared_ptr<std::vector<std::byte>>& bytes) {
+  // The message is kept until it has left.
+  SendTo(peer, SketchTag(Lane(), phase, Lane().rank), *bytes, [bytes] {});
 }
 
 void SketchExchange::OnReceived(SketchPhase phase, std::size_t peer, const std::string& cause,
@@ -119,25 +106,21 @@ void SketchExchange::OnReceived(SketchPhase phase, std::size_t peer, const std::
   } else {
     Accept(phase, peer, Fail(cause, ExitCode::kRankFailure));
   }
-  PartOver();
 }
 
-void SketchExchange::PartOver() {
-  if (--pending_ > 0) return;
-  if (!failure_) LookForDuplicates();
-  sends_.clear();
+void SketchExchange::End() {
+  if (!Failed()) LookForDuplicates();
   union_ = {};
   sketch_.reset();
   numbers_ = {};
   cells_ = {};
   sums_ = {};
-  Complete(failure_);
 }
 
 /// Of one that was cancelled the failure is known already.
 void SketchExchange::Accept(SketchPhase phase, std::size_t peer,
                             const Result<SketchMessage>& message) {
-  if (!message) Note(lane_.RankOf(peer), About(phase) + ": " + message.error().message);
+  if (!message) Note(Lane().RankOf(peer), About(phase) + ": " + message.error().message);
   if (phase == part_phase_) {
     part_missing_ |= !message;
     if (message) AddPart(*message);
@@ -151,55 +134,40 @@ void SketchExchange::Accept(SketchPhase phase, std::size_t peer,
 void SketchExchange::EndOfParts() {
   // Nobody will get this rank's total, and those of others may not come either. What is only wrong
   // with another's total is no reason to keep back the own one: the others wait for it.
-  if (part_missing_ || cancelled_) return CancelReceives(totals_);
+  if (part_missing_ || Cancelled()) return CancelReceives(totals_);
   const auto bytes = std::make_shared<std::vector<std::byte>>(WriteSketchMessage(
-      Kind(TotalPhase()), {finite_, largest_, total_.subspan(Begin(Own()), Bytes(Own()))}));
-  for (std::size_t i = 1; i < Size(); ++i) Send(TotalPhase(), (Own() + i) % Size(), bytes);
+      Kind(TotalPhase()), {finite_, largest_, total_.subspan(BeginOf(Own()), Bytes(Own()))}));
+  for (std::size_t i = 1; i < Size(); ++i) SendMessage(TotalPhase(), (Own() + i) % Size(), bytes);
   if (++totals_in_ == Size()) EndOfRound();
 }
 
-void SketchExchange::Cancel(const std::string& cause) {
-  if (Done()) return;
+void SketchExchange::NoteMissing(const std::string& cause) {
   for (const auto phase : {part_phase_, TotalPhase()}) {
     for (std::size_t peer = 0; peer < Size(); ++peer) {
       if (Of(phase)[peer].receive)
-        Note(lane_.RankOf(peer), About(phase) + " has not come: " + cause);
+        Note(Lane().RankOf(peer), About(phase) + " has not come: " + cause);
     }
   }
-  Note(-1, cause);
-  CancelParts();
-}
-
-/// The first failure counts.
-void SketchExchange::Note(int peer, const std::string& cause) {
-  if (!failure_) failure_ = CommError{Name(), peer, cause};
 }
 
 std::string SketchExchange::About(SketchPhase phase) const {
   return fmt::format("its {} of bucket {}", NameOf(phase), order_.chunks.bucket);
 }
 
-void SketchExchange::CancelParts() {
-  if (std::exchange(cancelled_, true)) return;
-  CancelReceives(parts_);
-  for (const auto& send : sends_) lane_.thread->Cancel(send);
-  CancelReceives(totals_);
-}
-
 void SketchExchange::CancelReceives(const IncomingOf& incoming) {
-  for (const Incoming& one : incoming) lane_.thread->Cancel(one.receive);
+  for (const Incoming& one : incoming) CancelPart(one.receive);
 }
 
 /// All that a right peer sends has been received by now, so what is left over came twice. A second
 /// one of the last phase can come later; an exchange that this lane is earlier to sees it.
 void SketchExchange::LookForDuplicates() {
-  for (const auto lane : {std::optional(lane_.tag), order_.earlier_lane}) {
+  for (const auto lane : {std::optional(Lane().tag), order_.earlier_lane}) {
     if (!lane) continue;
-    const auto tag = lane_.thread->Unclaimed(*lane, kLaneMask);
+    const auto tag = transport().Unclaimed(*lane, kLaneMask);
     if (!tag) continue;
     const auto phase = static_cast<SketchPhase>(*tag >> kSourceBits & kPhaseMask);
-    return Note(lane_.RankOf(*tag & kSourceMask),
-                lane == lane_.tag && static_cast<int>(phase) < kSketchPhases
+    return Note(Lane().RankOf(*tag & kSourceMask),
+                lane == Lane().tag && static_cast<int>(phase) < kSketchPhases
                     ? About(phase) + ": it came twice"
                     : "a message of an earlier exchange came twice");
   }

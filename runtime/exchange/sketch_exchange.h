@@ -10,8 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/comm/ucx_thread.h"
+#include "runtime/comm/message_operation.h"
 #include "runtime/compress/count_sketch.h"
 #include "runtime/compress/fixed_point.h"
 #include "runtime/compress/sketch_message.h"
@@ -63,17 +62,14 @@ std::uint64_t SketchTag(const CollectiveLane& lane, SketchPhase phase, int sourc
 /// one's lane as earlier; it is never taken for another. Whose message has not come is named by
 /// Cancel.
 ///
-/// Runs on the communicator's thread. The order's result must stay until the operation is over.
-class SketchExchange final : public Operation, public std::enable_shared_from_this<SketchExchange> {
+/// Runs on the executor's thread. The order's result must stay until the operation is over.
+class SketchExchange final : public CollectiveOperation {
  public:
   SketchExchange(std::string name, CollectiveLane lane, SketchExchangeOrder order);
 
-  void Start() override;
-  void Cancel(const std::string& cause) override;
-
   // After Done(), if it went well:
   const SketchExchangeOrder& Order() const { return order_; }
-  std::uint64_t LaneTag() const { return lane_.tag; }
+  std::uint64_t LaneTag() const { return Lane().tag; }
   /// The same on all ranks.
   bool finite() const { return finite_; }
   /// The sketch could not be peeled, and the numbers were summed without it. The same on all ranks.
@@ -89,10 +85,12 @@ class SketchExchange final : public Operation, public std::enable_shared_from_th
   };
   using IncomingOf = std::vector<Incoming>;  // [ranks]; the own entry stays empty
 
-  std::size_t Size() const { return order_.chunks.pieces.size(); }
-  std::size_t Own() const { return static_cast<std::size_t>(lane_.rank); }
-  std::size_t Begin(std::size_t owner) const;  // of its range of the round, in bytes
-  std::size_t Bytes(std::size_t owner) const { return Begin(owner + 1) - Begin(owner); }
+  void Begin() override;
+  void End() override;
+  void NoteMissing(const std::string& cause) override;
+
+  std::size_t BeginOf(std::size_t owner) const;  // its range of the round, in bytes
+  std::size_t Bytes(std::size_t owner) const { return BeginOf(owner + 1) - BeginOf(owner); }
   SketchMessageKind Kind(SketchPhase phase) const {
     return {phase, order_.chunks.bucket, order_.step};
   }
@@ -102,11 +100,10 @@ class SketchExchange final : public Operation, public std::enable_shared_from_th
   void MeasureValues();
   void StartRound(SketchPhase part_phase, std::span<const std::byte> parts,
                   std::span<std::byte> total);
-  void Receive(SketchPhase phase, std::size_t peer);
-  void Send(SketchPhase phase, std::size_t peer,
-            const std::shared_ptr<std::vector<std::byte>>& bytes);
+  void ReceiveMessage(SketchPhase phase, std::size_t peer);
+  void SendMessage(SketchPhase phase, std::size_t peer,
+                   const std::shared_ptr<std::vector<std::byte>>& bytes);
   void OnReceived(SketchPhase phase, std::size_t peer, const std::string& cause, std::size_t bytes);
-  void PartOver();
 
   void Accept(SketchPhase phase, std::size_t peer, const Result<SketchMessage>& message);
   Result<SketchMessage> Read(SketchPhase phase, std::size_t peer,
@@ -121,13 +118,10 @@ class SketchExchange final : public Operation, public std::enable_shared_from_th
   void WriteResult();
   void WriteNotFinite();
 
-  void Note(int peer, const std::string& cause);
   std::string About(SketchPhase phase) const;
-  void CancelParts();
   void CancelReceives(const IncomingOf& incoming);
   void LookForDuplicates();
 
-  const CollectiveLane lane_;
   SketchExchangeOrder order_;
   std::vector<std::size_t> word_begins_;  // [ranks + 1], the chunks in the bitmap
   bool finite_ = true;                    // as far as known
@@ -147,11 +141,7 @@ class SketchExchange final : public Operation, public std::enable_shared_from_th
   IncomingOf parts_, totals_;
   std::size_t parts_in_ = 0, totals_in_ = 0;  // messages, right or wrong, the own ones too
 
-  std::vector<std::shared_ptr<Part>> sends_;
-  std::size_t pending_ = 0;    // parts under way, and Start itself
   bool part_missing_ = false;  // one came and did not hold
-  bool cancelled_ = false;
-  std::optional<CommError> failure_;
 };
 
 }  // namespace adaptive_train

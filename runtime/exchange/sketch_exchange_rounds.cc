@@ -77,7 +77,7 @@ std::string SketchExchange::Wrong(SketchPhase phase, std::size_t owner,
   if (PastTheEnd(order_.chunks.pieces[owner], message.payload)) return "elements past the end";
   if (phase == SketchPhase::kSelected) return "";
   if (!order_.finite) return "it does not say that this rank's values are not finite";
-  if (!Includes(message.payload, own_parts_.subspan(Begin(owner), Bytes(owner))))
+  if (!Includes(message.payload, own_parts_.subspan(BeginOf(owner), Bytes(owner))))
     return "elements of this rank are missing";
   if (message.largest < largest_) return "its largest value is below one of this rank's";
   return "";
@@ -86,7 +86,7 @@ std::string SketchExchange::Wrong(SketchPhase phase, std::size_t owner,
 void SketchExchange::AddPart(const SketchMessage& message) {
   finite_ &= message.finite;
   if (!message.finite) return;
-  const auto total = total_.subspan(Begin(Own()), Bytes(Own()));
+  const auto total = total_.subspan(BeginOf(Own()), Bytes(Own()));
   if (part_phase_ == SketchPhase::kSelected) {
     largest_ = std::max(largest_, message.largest);
     Fold<std::uint64_t>(total, message.payload, std::bit_or());
@@ -99,11 +99,11 @@ void SketchExchange::KeepTotal(std::size_t owner, const SketchMessage& message) 
   finite_ &= message.finite;
   if (!message.finite) return;
   largest_ = std::max(largest_, message.largest);
-  std::ranges::copy(message.payload, total_.subspan(Begin(owner)).begin());
+  std::ranges::copy(message.payload, total_.subspan(BeginOf(owner)).begin());
 }
 
 void SketchExchange::EndOfRound() {
-  if (failure_) return;
+  if (Failed()) return;
   if (!finite_) return WriteNotFinite();
   if (part_phase_ == SketchPhase::kSelected) return SumNumbers();
   if (unfinished_) {
@@ -117,7 +117,7 @@ void SketchExchange::EndOfRound() {
 }
 
 void SketchExchange::SumNumbers() {
-  fixed_point_.emplace(largest_, lane_.size);
+  fixed_point_.emplace(largest_, Lane().size);
   numbers_ = PackNumbers(union_, order_.bitmap, order_.values, *fixed_point_);
   sketch_.emplace(numbers_.size(), SketchSeed(order_.chunks.bucket, order_.step));
   unfinished_ = !sketch_->peels();

@@ -20,9 +20,9 @@ constexpr double kMostSeconds = 0.02;
 // Both ends open the connection by themselves before they measure. Were the second one's first
 // message an answer, it would open its side while the first one's is still being accepted, and UCX
 // 1.13 can crash there.
-void LinkPing::Start() {
-  Send(kGreeting, &greeting_, sizeof greeting_, [] {});
-  Receive(kGreeting, &greeted_, sizeof greeted_, [this] { first_ ? Ping() : Pong(); });
+void LinkPing::Begin() {
+  SendKind(kGreeting, &greeting_, sizeof greeting_, {});
+  ReceiveKind(kGreeting, &greeted_, sizeof greeted_, [this] { first_ ? Ping() : Pong(); });
 }
 
 void LinkPing::Ping() {
@@ -31,13 +31,12 @@ void LinkPing::Ping() {
       counted >= kMost || (counted >= kLeast && SteadySecondsNow() - started_ > kMostSeconds);
   if (enough) {
     latency_ = BestQuartile(round_trips_) / 2;
-    Finish();
   }
   out_ = latency_;
   sent_ = SteadySecondsNow();
   if (++pings_ == kIgnored) started_ = sent_;
-  if (!enough) Receive(kPong, &in_, sizeof in_, [this] { OnPong(); });
-  Send(kPing, &out_, sizeof out_, [] {});
+  if (!enough) ReceiveKind(kPong, &in_, sizeof in_, [this] { OnPong(); });
+  SendKind(kPing, &out_, sizeof out_, {});
 }
 
 void LinkPing::OnPong() {
@@ -46,13 +45,13 @@ void LinkPing::OnPong() {
 }
 
 void LinkPing::Pong() {
-  Receive(kPing, &in_, sizeof in_, [this] {
+  ReceiveKind(kPing, &in_, sizeof in_, [this] {
     if (in_ != 0) {
-      if (!std::isfinite(in_) || in_ < 0) return FailWith("the peer sent no latency");
+      if (!std::isfinite(in_) || in_ < 0) return FailWithPeer("the peer sent no latency");
       latency_ = in_;
-      return Finish();
+      return;
     }
-    Send(kPong, &out_, sizeof out_, [] {});
+    SendKind(kPong, &out_, sizeof out_, {});
     Pong();
   });
 }

@@ -14,12 +14,11 @@ class LinkPing final : public LinkOperation {
   LinkPing(std::string name, const LinkEnd& end, bool first)
       : LinkOperation(std::move(name), end), first_(first) {}
 
-  void Start() override;
-
   /// After Done() without failure: half a round trip of an 8-byte message, best quartile. Seconds.
   double Latency() const { return latency_; }
 
  private:
+  void Begin() override;
   void Ping();
   void Pong();
   void OnPong();

@@ -11,6 +11,7 @@
 #include "core/limits.h"
 #include "core/seconds.h"
 #include "runtime/fatal_error.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/measure/congestion.h"
 #include "runtime/measure/device_speed.h"
 #include "runtime/measure/link_ping.h"
@@ -57,8 +58,8 @@ void WaitFor(Request request, std::chrono::milliseconds deadline) {
 /// One rank's part in all rounds.
 class LinkProfiler {
  public:
-  LinkProfiler(const MeasureOrder& order, Communicator& communicator)
-      : order_(order), communicator_(communicator), from_(order.nodes.size()) {}
+  LinkProfiler(const MeasureOrder& order, Group& group)
+      : order_(order), group_(group), from_(order.nodes.size()) {}
 
   void Run() {
     for (std::size_t i = 0; i < order_.rounds.size(); ++i) Round(i);
@@ -107,7 +108,7 @@ class LinkProfiler {
     const auto name = [this](int rank) {
       return order_.nodes[static_cast<std::size_t>(rank)].name;
     };
-    const int self = communicator_.Rank();
+    const int self = group_.Rank();
     return fmt::format("{} of {} - {}", what, name(std::min(self, peer)),
                        name(std::max(self, peer)));
   }
@@ -116,7 +117,7 @@ class LinkProfiler {
   LinkEnd End(int peer, std::size_t round, int operation) {
     const auto number =
         static_cast<std::uint64_t>(round) * 8 + static_cast<std::uint64_t>(operation);
-    return {communicator_.Thread(), peer, kForeignTags | (number << 8)};
+    return {&group_.communicator().transport(), peer, kForeignTags | (number << 8)};
   }
 
   /// [rank]: whether what it saw of its link is to be measured again. `seen` has each rank's rate
@@ -137,8 +138,8 @@ class LinkProfiler {
   /// A line in the rank's log for each round: what it saw of its link, and how long all took.
   void Round(std::size_t index) {
     const auto began = std::chrono::steady_clock::now();
-    const auto self = static_cast<std::size_t>(communicator_.Rank());
-    const int peer = PeerOf(order_.rounds[index], communicator_.Rank());
+    const auto self = static_cast<std::size_t>(group_.Rank());
+    const int peer = PeerOf(order_.rounds[index], group_.Rank());
     Figures seen;
     LinkSlope slope;
     if (peer >= 0) {
@@ -172,7 +173,7 @@ class LinkProfiler {
   /// The bandwidths of a round once more, all pairs in the same direction at once.
   void RoundInStep(std::size_t index) {
     const std::size_t number = order_.rounds.size() + 1;
-    const int self = communicator_.Rank(), peer = PeerOf(order_.rounds[index], self);
+    const int self = group_.Rank(), peer = PeerOf(order_.rounds[index], self);
     std::vector<double> done(1);
     for (const bool upwards : {true, false}) {
       if (peer >= 0) {
@@ -189,7 +190,7 @@ class LinkProfiler {
   /// All ranks get what the receiver saw.
   LinkSlope Alone(int from, int to) {
     const std::size_t rounds = order_.rounds.size();
-    const int self = communicator_.Rank();
+    const int self = group_.Rank();
     std::vector<double> seen(2);
     if (self == from || self == to) {
       const int peer = self == from ? to : from;
@@ -203,7 +204,7 @@ class LinkProfiler {
 
   /// Sums each rank's entry, so that all know all; keeps the rounds in step.
   void Vote(std::vector<double>& votes, std::size_t index) {
-    const auto done = communicator_.AllReduce(Purpose::kStatistic, std::span<double>(votes))
+    const auto done = group_.AllReduce(Purpose::kStatistic, std::span<double>(votes))
                           .Wait(In(kRoundDeadline));
     if (!done)
       throw FatalError(
@@ -214,8 +215,8 @@ class LinkProfiler {
 
   double Ping(int peer, std::size_t index) {
     const auto ping = std::make_shared<LinkPing>(Name("latency", peer), End(peer, index, 0),
-                                                 communicator_.Rank() < peer);
-    WaitFor(communicator_.Launch(ping), kPingDeadline);
+                                                 group_.Rank() < peer);
+    WaitFor(group_.Launch(ping), kPingDeadline);
     return ping->Latency();
   }
 
@@ -229,7 +230,7 @@ class LinkProfiler {
   LinkSlope InTurn(int peer, std::size_t index, int operation, double latency,
                    Directions directions) {
     LinkSlope seen;
-    const bool first = communicator_.Rank() < peer;
+    const bool first = group_.Rank() < peer;
     for (const bool incoming : {first, !first}) {
       const LinkEnd end = End(peer, index, operation++);
       if (!(incoming ? directions.incoming : directions.outgoing)) continue;
@@ -244,12 +245,12 @@ class LinkProfiler {
                    const StreamJudgement& judgement = kJudgement) {
     const auto stream =
         std::make_shared<LinkStream>(Name("bandwidth", peer), end, sends, latency, judgement);
-    WaitFor(communicator_.Launch(stream), kStreamDeadline);
+    WaitFor(group_.Launch(stream), kStreamDeadline);
     return sends ? LinkSlope{} : stream->Received();
   }
 
   const MeasureOrder& order_;
-  Communicator& communicator_;
+  Group& group_;
   std::vector<Figures> from_;
 };
 
@@ -259,24 +260,24 @@ struct Row {
   DeviceSpeed device;
 };
 
-std::vector<Row> Gather(Communicator& communicator, const Row& own) {
+std::vector<Row> Gather(Group& group, const Row& own) {
   const std::size_t size = own.from.size();
   const auto flat = [](auto& values) { return std::as_writable_bytes(std::span(values)); };
-  std::vector<Row> rows(static_cast<std::size_t>(communicator.Rank() == 0 ? size : 0));
+  std::vector<Row> rows(static_cast<std::size_t>(group.Rank() == 0 ? size : 0));
   Row sent = own;
   std::vector<Request> requests;
   const auto pass = [&](Row& row, auto transfer) {
     requests.push_back(transfer(flat(row.from)));
     requests.push_back(transfer(std::as_writable_bytes(std::span(&row.device, 1))));
   };
-  if (communicator.Rank() != 0) {
-    pass(sent, [&](auto bytes) { return communicator.Send(0, Purpose::kStatistic, bytes); });
+  if (group.Rank() != 0) {
+    pass(sent, [&](auto bytes) { return group.Send(0, Purpose::kStatistic, bytes); });
   } else {
     rows[0] = own;
     for (std::size_t rank = 1; rank < size; ++rank) {
       rows[rank].from.resize(size);
       pass(rows[rank], [&](auto bytes) {
-        return communicator.Receive(static_cast<int>(rank), Purpose::kStatistic, bytes);
+        return group.Receive(static_cast<int>(rank), Purpose::kStatistic, bytes);
       });
     }
   }
@@ -339,11 +340,11 @@ std::string Words(const MeasureOrder& order, const RateInCompany& before, const 
 
 }  // namespace
 
-NodeFigures MeasureNodes(const MeasureOrder& order, Communicator& communicator) {
+NodeFigures MeasureNodes(const MeasureOrder& order, Group& group) {
   Row own;
-  LinkProfiler links(order, communicator);
+  LinkProfiler links(order, group);
   links.Run();
-  const MeasuredNode& self = order.nodes[static_cast<std::size_t>(communicator.Rank())];
+  const MeasuredNode& self = order.nodes[static_cast<std::size_t>(group.Rank())];
   if (self.device) {
     const auto began = std::chrono::steady_clock::now();
     own.device = MeasureDevice(self.threads, kDeviceSeconds);
@@ -352,15 +353,15 @@ NodeFigures MeasureNodes(const MeasureOrder& order, Communicator& communicator) 
   }
   const auto gather = [&] {
     own.from = links.From();
-    return Gather(communicator, own);
+    return Gather(group, own);
   };
   std::vector<Row> rows = gather();
   std::optional<RateInCompany> suspect;
-  if (communicator.Rank() == 0) suspect = WorthMeasuringAlone(RatesInCompany(order, rows));
+  if (group.Rank() == 0) suspect = WorthMeasuringAlone(RatesInCompany(order, rows));
   const LinkProfiler::SecondLook look = links.LookAgain(suspect);
   if (look.round >= 0) rows = gather();
   NodeFigures figures;
-  if (communicator.Rank() != 0) return figures;
+  if (group.Rank() != 0) return figures;
   figures.profile = ProfileFrom(order, rows);
   if (look.round >= 0)
     figures.congestion = Words(order, *suspect, look.alone,

@@ -5,7 +5,7 @@
 
 #include "core/measure_order.h"
 #include "core/profile.h"
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/group.h"
 
 namespace adaptive_train {
 
@@ -25,6 +25,6 @@ struct NodeFigures {
 /// or the round's pairs share something. The profile keeps what pairs do together, as a run's
 /// exchange uses them all at once. Blocks; every wait has a deadline. Throws FatalError with the
 /// pair and the operation when a peer is lost or a deadline missed.
-NodeFigures MeasureNodes(const MeasureOrder& order, Communicator& communicator);
+NodeFigures MeasureNodes(const MeasureOrder& order, Group& group);
 
 }  // namespace adaptive_train

@@ -31,7 +31,7 @@ LinkStream::LinkStream(std::string name, const LinkEnd& end, bool sends, double 
       payload_(kLargestChunk, std::byte{0x5a}),
       chunk_(kSmallestChunk) {}
 
-void LinkStream::Start() {
+void LinkStream::Begin() {
   began_ = SteadySecondsNow();
   if (sends_) ReceiveGrant();
   for (int i = 0; i < kWindow; ++i) {
@@ -45,13 +45,13 @@ void LinkStream::Start() {
 // The sender: does what it is granted.
 
 void LinkStream::SendChunk(std::size_t bytes) {
-  Send(kChunk, payload_.data(), bytes, [] {});
+  SendKind(kChunk, payload_.data(), bytes, {});
 }
 
 void LinkStream::ReceiveGrant() {
-  Receive(kGrant, &granted_, sizeof granted_, [this] {
-    if (granted_ == 0) return Finish();
-    if (granted_ > kLargestChunk) return FailWith("the peer granted a chunk that is too large");
+  ReceiveKind(kGrant, &granted_, sizeof granted_, [this] {
+    if (granted_ == 0) return;
+    if (granted_ > kLargestChunk) return FailWithPeer("the peer granted a chunk that is too large");
     SendChunk(granted_);
     ReceiveGrant();
   });
@@ -60,17 +60,15 @@ void LinkStream::ReceiveGrant() {
 // The receiver.
 
 void LinkStream::ReceiveChunk(std::size_t bytes) {
-  ++chunks_left_;
-  Receive(kChunk, payload_.data(), bytes, [this, bytes] { OnChunk(bytes); });
+  ReceiveKind(kChunk, payload_.data(), bytes, [this, bytes] { OnChunk(bytes); });
 }
 
 void LinkStream::Grant(std::size_t bytes) {
   grants_.push_back(bytes);
-  Send(kGrant, &grants_.back(), sizeof grants_.back(), [] {});
+  SendKind(kGrant, &grants_.back(), sizeof grants_.back(), {});
 }
 
 void LinkStream::OnChunk(std::size_t bytes) {
-  --chunks_left_;
   bytes_ += static_cast<double>(bytes);
   if (!enough_) {
     const Arrival now{SteadySecondsNow() - began_, bytes_};
@@ -83,7 +81,6 @@ void LinkStream::OnChunk(std::size_t bytes) {
       Grant(chunk_);
     }
   }
-  if (enough_ && chunks_left_ == 0) Finish();
 }
 
 /// Keeps the arrival if it counts; true when enough have been seen and judged.

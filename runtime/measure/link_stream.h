@@ -28,12 +28,11 @@ class LinkStream final : public LinkOperation {
   LinkStream(std::string name, const LinkEnd& end, bool sends, double latency,
              const StreamJudgement& judgement);
 
-  void Start() override;
-
   /// After Done() without failure, at the receiver.
   const LinkSlope& Received() const { return received_; }
 
  private:
+  void Begin() override;
   void SendChunk(std::size_t bytes);
   void ReceiveGrant();
   void ReceiveChunk(std::size_t bytes);
@@ -54,7 +53,6 @@ class LinkStream final : public LinkOperation {
   // The receiver's.
   std::deque<std::uint64_t> grants_;  // sent, kept until the stream is over
   std::size_t chunk_;
-  int chunks_left_ = 0;  // granted, not there yet
   int steady_ = 0;       // chunks since their size grew
   bool enough_ = false;
   double began_ = 0;

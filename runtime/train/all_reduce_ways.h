@@ -6,19 +6,19 @@
 #include <string>
 
 #include "core/plan.h"
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/group.h"
 
 namespace adaptive_train {
 
-/// What the plan says of its first stage.
-AllReduceWays WaysOf(const Plan& plan);
+/// What the plan says of the replicas of a rank's stage, its data group.
+AllReduceWays WaysOf(const Plan& plan, int rank);
 
 /// What a checkpoint keeps of them, by name: another plan may have other ways, which add in another
-/// order, and a run that goes on with as many ranks gets the same bits only with these.
-std::map<std::string, double> KeptWays(const AllReduceWays& ways, int ranks);
+/// order, and a run that goes on with as many members gets the same bits only with these.
+std::map<std::string, double> KeptWays(const AllReduceWays& ways, int members);
 
 /// Those of a checkpoint; those of the plan where it has none, was written by another number of
-/// ranks, or sums began inside nodes that do not have equally many ranks now.
-AllReduceWays WaysAfter(const std::map<std::string, double>& kept, const Plan& plan);
+/// members, or sums began inside nodes that do not have equally many of them now.
+AllReduceWays WaysAfter(const std::map<std::string, double>& kept, const Plan& plan, int rank);
 
 }  // namespace adaptive_train

@@ -29,12 +29,12 @@ std::string CheckpointIdentity(const Config& config) {
 }
 
 Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
-                           Communicator& communicator, const TrainerEvents& events, int threads)
+                           Group& group, const TrainerEvents& events, int threads)
     : config_(config.checkpoint),
       model_(IdentityOf(DimsOf(config.model))),
       layout_(layout),
       owned_(std::move(owned)),
-      communicator_(communicator),
+      group_(group),
       events_(events),
       threads_(threads),
       folder_(config.checkpoint.dir),
@@ -44,8 +44,8 @@ CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   CheckpointWriterSettings settings;
   settings.path = config_.dir;
   settings.keep = config_.keep;
-  settings.rank = communicator_.Rank();
-  settings.ranks = communicator_.Size();
+  settings.rank = group_.Rank();
+  settings.ranks = group_.Size();
   settings.copy_threads = threads_;
   settings.owner = owner_;
   settings.owned.fill(owned_);
@@ -53,7 +53,8 @@ CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   return settings;
 }
 
-std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas) {
+std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
+                                                   const ElementRanges& held) {
   CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
   // Rank 0 decides, the others add nothing to the sum: whether there is a checkpoint, its step, the
   // attempt in two halves.
@@ -78,33 +79,34 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas)
     decided[2] = random();
     decided[3] = random();
   }
-  SumOverRanks(communicator_, decided);
+  SumOverRanks(group_, decided);
   settings.attempt =
       static_cast<std::uint64_t>(decided[2]) << 32 | static_cast<std::uint64_t>(decided[3]);
   writer_ = OrThrow(CheckpointWriter::Create(settings, layout_), RankExit::kCheckpoint,
                     "preparing checkpoints");
   if (decided[0] == 0) {
     if (config_.start == "none") return std::nullopt;
-    OrThrow(ReadParameters(config_.start, model_, layout_, arenas[0]), RankExit::kCheckpoint,
+    OrThrow(ReadParameters(config_.start, model_, layout_, held, arenas[0]), RankExit::kCheckpoint,
             "reading checkpoint.start");
     if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
     return std::nullopt;
   }
   saved_step_ = static_cast<std::int64_t>(decided[1]);
-  return Read(saved_step_, arenas);
+  return Read(saved_step_, arenas, held);
 }
 
-CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arenas) {
+CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arenas,
+                                  const ElementRanges& held) {
   constexpr const char* kReading = "reading a checkpoint";
   const auto reader = OrThrow(folder_.Open(step, owner_), RankExit::kCheckpoint, kReading);
   const std::int64_t residuals = reader.ResidualElements();
-  if (residuals > 0 && arenas[kResiduals].empty() && communicator_.Rank() == 0) {
+  if (residuals > 0 && arenas[kResiduals].empty() && group_.Rank() == 0) {
     events_.on_notice(
         fmt::format("{} holds {} elements of compressed gradients' residuals: dropped, this run "
                     "does not compress",
                     folder_.PathOf(step), residuals));
   }
-  OrThrow(reader.Read(layout_, arenas, {communicator_.Rank(), communicator_.Size()}),
+  OrThrow(reader.Read(layout_, arenas, {group_.Rank(), group_.Size(), held}),
           RankExit::kCheckpoint, kReading);
   return reader.manifest().at;
 }
@@ -115,7 +117,7 @@ void Checkpointer::Tell(const CheckpointNews& news) {
   if (news.saved) {
     saved_step_ = *news.saved;
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun_;
-    if (communicator_.Rank() == 0)
+    if (group_.Rank() == 0)
       events_.on_saved({*news.saved, writer_->PathOf(*news.saved), taken.count()});
   }
   ready_ = news.ready;
@@ -139,7 +141,7 @@ void Checkpointer::BeginIfWanted(const CheckpointStep& at, const TrainingArenas&
 
 CheckpointNews Checkpointer::Exchange() {
   CheckpointVotes votes = writer_->Votes();
-  SumOverRanks(communicator_, votes);
+  SumOverRanks(group_, votes);
   CheckpointNews news = writer_->Follow(votes);
   Tell(news);
   return news;

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <span>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/group.h"
 #include "runtime/fatal_error.h"
 
 namespace adaptive_train {
@@ -26,8 +26,8 @@ inline void Await(const tl::expected<void, CommError>& outcome) {
 }
 
 /// numbers[i] becomes the sum over all ranks. Blocks.
-inline void SumOverRanks(Communicator& communicator, std::span<double> numbers) {
-  Await(communicator.AllReduce(Purpose::kStatistic, numbers).Wait(CollectiveDeadline()));
+inline void SumOverRanks(Group& group, std::span<double> numbers) {
+  Await(group.AllReduce(Purpose::kStatistic, numbers).Wait(CollectiveDeadline()));
 }
 
 }  // namespace adaptive_train

@@ -31,30 +31,32 @@ std::vector<std::size_t> LayersWithMatrix(const ParameterLayout& layout) {
   return with;
 }
 
-kernels::ValueFormat FormatOf(const std::string& values) {
-  if (values == "fp32") return kernels::ValueFormat::kFloat32;
-  return values == "fp8" ? kernels::ValueFormat::kFloat8 : kernels::ValueFormat::kBFloat16;
+kernels::ValueFormat FormatOf(ValueEncoding values) {
+  switch (values) {
+    case ValueEncoding::kFp32:
+      return kernels::ValueFormat::kFloat32;
+    case ValueEncoding::kFp8:
+      return kernels::ValueFormat::kFloat8;
+    default:
+      return kernels::ValueFormat::kBFloat16;
+  }
 }
 
 }  // namespace
 
-CompressionControl::CompressionControl(const Config& config, const ParameterLayout& layout,
-                                       int ranks, const std::vector<int>& compressed_layers)
-    : config_(config.compression),
+CompressionControl::CompressionControl(const CompressionOrders& orders, std::int64_t warm_up_steps,
+                                       const ParameterLayout& layout, int ranks,
+                                       const std::vector<int>& compressed_layers)
+    : orders_(orders),
+      mode_(ranks == 1 ? CompressionMode::kOff : orders.mode),
       layers_(LayersOf(layout).size()),
       judged_(LayersWithMatrix(layout)),
       chosen_(compressed_layers) {
-  const std::string& mode = config_.mode;
-  mode_ = ranks == 1 || mode == "off" ? Mode::kOff
-          : mode == "topk"            ? Mode::kTopk
-          : mode == "sketch"          ? Mode::kSketch
-          : mode == "variance-topk"   ? Mode::kVarianceTopk
-          : mode == "global-topk"     ? Mode::kGlobalTopk
-                                      : Mode::kAuto;
-  if (mode_ == Mode::kTopk || mode_ == Mode::kSketch) densities_.assign(layers_, config_.density);
+  if (mode_ == CompressionMode::kTopk || mode_ == CompressionMode::kSketch)
+    densities_.assign(layers_, orders_.density);
   if (!WarmsUp()) return;
-  warm_up_steps_ = warm_up_left_ = std::max(kLeastWarmUp, config.profile.warmup_steps);
-  if (mode_ == Mode::kGlobalTopk) {
+  warm_up_steps_ = warm_up_left_ = std::max(kLeastWarmUp, warm_up_steps);
+  if (mode_ == CompressionMode::kGlobalTopk) {
     warm_up_.emplace(std::in_place_type<LayerMagnitudes>, layout);
   } else {
     warm_up_.emplace(std::in_place_type<LayerVariance>, layout);
@@ -63,72 +65,73 @@ CompressionControl::CompressionControl(const Config& config, const ParameterLayo
 
 ExchangePolicy CompressionControl::PolicyOf(std::int64_t step) const {
   ExchangePolicy policy;
-  policy.format = FormatOf(config_.values);
-  policy.keep = config_.beta;
-  if (densities_.empty() || (mode_ == Mode::kAuto && !gate_.Compress())) return policy;
+  policy.format = FormatOf(orders_.values);
+  policy.keep = orders_.beta;
+  if (densities_.empty() || (mode_ == CompressionMode::kAuto && !gate_.Compress())) return policy;
   policy.density.assign(densities_.begin(), densities_.end());
   // Everything that was held back goes out now and then, so that none of it grows old.
-  const std::int64_t every = config_.flush_every;
-  const bool flush = every > 0 && step % every == 0 && config_.flush == "send";
+  const std::int64_t every = orders_.flush_every;
+  const bool flush = every > 0 && step % every == 0 && orders_.flush == ResidualFlush::kSend;
   if (flush) std::fill(policy.density.begin(), policy.density.end(), 1.0);
-  if (mode_ == Mode::kAuto && !chosen_.empty()) {
+  if (mode_ == CompressionMode::kAuto && !chosen_.empty()) {
     for (std::size_t layer = 0; layer < layers_; ++layer)
       if (!std::binary_search(chosen_.begin(), chosen_.end(), static_cast<int>(layer)))
         policy.density[layer] = std::nullopt;
   }
-  policy.sketch = mode_ == Mode::kSketch && !flush;  // of everything it would be longer than itself
+  policy.sketch =
+      mode_ == CompressionMode::kSketch && !flush;  // of everything it would be longer than itself
   return policy;
 }
 
 bool CompressionControl::ResetsBefore(std::int64_t step) const {
-  return MayCompress() && config_.flush == "drop" && config_.flush_every > 0 &&
-         step % config_.flush_every == 0;
+  return MayCompress() && orders_.flush == ResidualFlush::kDrop && orders_.flush_every > 0 &&
+         step % orders_.flush_every == 0;
 }
 
 std::optional<std::string> CompressionControl::EndStep(const GateStep& step, bool skipped,
-                                                       bool counts, Communicator& communicator) {
+                                                       bool counts, Group& group) {
   if (warm_up_) {
     std::visit([&](auto& layers) { skipped ? layers.Drop() : layers.Count(); }, *warm_up_);
     if (skipped) return std::nullopt;
     if (--warm_up_left_ > 0) return std::nullopt;
-    return EndWarmUp(communicator);
+    return EndWarmUp(group);
   }
-  if (mode_ != Mode::kAuto || skipped || !counts) return std::nullopt;
+  if (mode_ != CompressionMode::kAuto || skipped || !counts) return std::nullopt;
   if (!gate_.Deciding()) return gate_.Took(step);
   double sums[2] = {step.step_s, step.exposed_comm_s};
-  SumOverRanks(communicator, sums);
-  return gate_.Took({sums[0] / communicator.Size(), sums[1] / communicator.Size()});
+  SumOverRanks(group, sums);
+  return gate_.Took({sums[0] / group.Size(), sums[1] / group.Size()});
 }
 
 /// Each rank saw its own samples; the mean over ranks is what all follow.
 std::vector<double> CompressionControl::DensitiesFrom(const LayerVariance& layers,
-                                                      Communicator& communicator) const {
+                                                      Group& group) const {
   std::vector<double> variances =
-      config_.variance == "literal" ? layers.Literal() : layers.Relative();
-  SumOverRanks(communicator, variances);
+      orders_.variance == VarianceMeasure::kLiteral ? layers.Literal() : layers.Relative();
+  SumOverRanks(group, variances);
   std::vector<double> judged;
-  for (const std::size_t layer : judged_) judged.push_back(variances[layer] / communicator.Size());
-  return DensitiesOf(judged, {config_.s_min, config_.s_max});
+  for (const std::size_t layer : judged_) judged.push_back(variances[layer] / group.Size());
+  return DensitiesOf(judged, {orders_.s_min, orders_.s_max});
 }
 
 std::vector<double> CompressionControl::DensitiesFrom(const LayerMagnitudes& layers,
-                                                      Communicator& communicator) const {
+                                                      Group& group) const {
   constexpr std::size_t kClasses = LayerMagnitudes::kClasses;
   std::vector<double> counts;
   for (const std::size_t layer : judged_) {
     const std::span<const double> of_layer = layers.CountsOf(layer);
     counts.insert(counts.end(), of_layer.begin(), of_layer.end());
   }
-  SumOverRanks(communicator, counts);
+  SumOverRanks(group, counts);
   std::vector<std::span<const double>> by_layer;
   for (std::size_t i = 0; i < judged_.size(); ++i)
     by_layer.push_back(std::span(counts).subspan(i * kClasses, kClasses));
-  return DensitiesAboveThreshold(by_layer, config_.density);
+  return DensitiesAboveThreshold(by_layer, orders_.density);
 }
 
-std::string CompressionControl::EndWarmUp(Communicator& communicator) {
-  const std::vector<double> found = std::visit(
-      [&](const auto& layers) { return DensitiesFrom(layers, communicator); }, *warm_up_);
+std::string CompressionControl::EndWarmUp(Group& group) {
+  const std::vector<double> found =
+      std::visit([&](const auto& layers) { return DensitiesFrom(layers, group); }, *warm_up_);
   warm_up_.reset();
   densities_.assign(layers_, 1.0);
   for (std::size_t i = 0; i < found.size(); ++i) densities_[judged_[i]] = found[i];
@@ -136,8 +139,8 @@ std::string CompressionControl::EndWarmUp(Communicator& communicator) {
   return fmt::format(
       "gradients: by {} of {} steps {:.3f} to {:.3f} of the elements of {} layers' matrices are to "
       "be sent",
-      mode_ == Mode::kGlobalTopk ? "one threshold" : "the variance", warm_up_steps_, *least, *most,
-      found.size());
+      mode_ == CompressionMode::kGlobalTopk ? "one threshold" : "the variance", warm_up_steps_,
+      *least, *most, found.size());
 }
 
 std::map<std::string, double> CompressionControl::State() const {
@@ -147,16 +150,17 @@ std::map<std::string, double> CompressionControl::State() const {
     state[DensityName(layer)] = densities_[layer];
   if (densities_.empty()) return state;
   for (const auto& [name, value] : Settings()) state[name] = value;
-  if (mode_ == Mode::kAuto && gate_.Decision()) state[kGateName] = *gate_.Decision() ? 1 : 0;
+  if (mode_ == CompressionMode::kAuto && gate_.Decision())
+    state[kGateName] = *gate_.Decision() ? 1 : 0;
   return state;
 }
 
 /// What densities were made by: with others they must be found anew.
 std::map<std::string, double> CompressionControl::Settings() const {
-  if (mode_ == Mode::kGlobalTopk) return {{"gradient_global_density", config_.density}};
-  return {{"gradient_s_min", config_.s_min},
-          {"gradient_s_max", config_.s_max},
-          {"gradient_variance_literal", config_.variance == "literal" ? 1 : 0}};
+  if (mode_ == CompressionMode::kGlobalTopk) return {{"gradient_global_density", orders_.density}};
+  return {{"gradient_s_min", orders_.s_min},
+          {"gradient_s_max", orders_.s_max},
+          {"gradient_variance_literal", orders_.variance == VarianceMeasure::kLiteral ? 1 : 0}};
 }
 
 void CompressionControl::Restore(const std::map<std::string, double>& state) {

@@ -6,15 +6,12 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/scalar.h"
+#include "kernels/device.h"
 #include "runtime/exchange/gradient_buckets.h"
 
 namespace adaptive_train {
 
-/// Values of a matrix that share a float32 scale, the largest over 127: 8.25 bits a value.
-inline constexpr std::size_t kInt8Block = 128;
-
-/// Bytes of a chunk's packed weights: its matrices in blocks, its vectors, which are few and of
+/// Bytes of a chunk's packed weights: its matrices in blocks of kernels/arena.h, 8.25 bits a value, its vectors, which are few and of
 /// another size than what lies beside them, as they are in T. Blocks begin anew with each piece.
 template <class T>
 std::size_t PackedBytes(const GradientChunk& chunk);
@@ -22,12 +19,13 @@ std::size_t PackedBytes(const GradientChunk& chunk);
 /// `out` has PackedBytes. `masters` and `weights` are whole arenas: matrices are packed from the
 /// masters, so that nothing is rounded twice. A block with a value that is not finite becomes NaN.
 template <class T>
-void PackWeights(const GradientChunk& chunk, std::span<const float> masters,
-                 std::span<const T> weights, std::span<std::byte> out);
+void PackWeights(kernels::Device<T>& device, const GradientChunk& chunk,
+                 std::span<const float> masters, std::span<const T> weights,
+                 std::span<std::byte> out);
 
 /// Writes the chunk's part of the arena `weights`, the same bits wherever it is done.
 template <class T>
-void UnpackWeights(const GradientChunk& chunk, std::span<const std::byte> packed,
-                   std::span<T> weights);
+void UnpackWeights(kernels::Device<T>& device, const GradientChunk& chunk,
+                   std::span<const std::byte> packed, std::span<T> weights);
 
 }  // namespace adaptive_train

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace adaptive_train {
+#include "core/orders.h"
 
-enum class LrShape { kConstant, kLinear, kCosine };
+namespace adaptive_train {
 
 struct LrSchedule {
   LrShape shape = LrShape::kCosine;

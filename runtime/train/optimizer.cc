@@ -1,33 +1,25 @@
 #include "runtime/train/optimizer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <memory>
 #include <type_traits>
 #include <utility>
 
-#include "runtime/comm/all_gather.h"
 #include "runtime/train/collective.h"
 #include "runtime/train/int8_weights.h"
 
 namespace adaptive_train {
 
 template <class T>
-Optimizer<T>::Optimizer(kernels::Device<T>& device, const ParameterLayout& layout,
-                        Communicator& communicator, const std::vector<GradientBucket>& buckets,
+Optimizer<T>::Optimizer(kernels::Device<T>& device, const ParameterLayout& layout, Group& group,
+                        const std::vector<GradientBucket>& buckets,
                         const OptimizerSharding& sharding)
-    : device_(device),
-      layout_(layout),
-      communicator_(communicator),
-      buckets_(buckets),
-      sharding_(sharding) {
+    : device_(device), layout_(layout), group_(group), buckets_(buckets), sharding_(sharding) {
   if (!sharding.sharded) {
     owned_.push_back({0, layout.size()});
     return;
   }
   for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
-    const GradientChunk& own = bucket->chunks[static_cast<std::size_t>(communicator.Rank())];
+    const GradientChunk& own = bucket->chunks[static_cast<std::size_t>(group.Rank())];
     if (own.size() > 0)
       owned_.push_back({static_cast<std::int64_t>(own.begin), static_cast<std::int64_t>(own.end)});
   }
@@ -35,11 +27,10 @@ Optimizer<T>::Optimizer(kernels::Device<T>& device, const ParameterLayout& layou
 
 template <class T>
 double Optimizer<T>::SquaredNorm(std::span<const float> gradients) {
-  double sum[1] = {0};
+  double sum = 0;
   for (const ElementRange& range : owned_)
-    sum[0] += device_.SquaredNorm(range.end - range.begin, gradients.data() + range.begin);
-  if (sharding_.sharded) SumOverRanks(communicator_, sum);
-  return sum[0];
+    sum += device_.SquaredNorm(range.end - range.begin, gradients.data() + range.begin);
+  return sum;
 }
 
 template <class T>
@@ -50,7 +41,7 @@ void Optimizer<T>::Step(const AdamWSettings& settings, const OptimizerArenas<T>&
                         gradient_scale);
   // From the arena's beginning: the next forward begins there.
   for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) {
-    const GradientChunk& own = bucket->chunks[static_cast<std::size_t>(communicator_.Rank())];
+    const GradientChunk& own = bucket->chunks[static_cast<std::size_t>(group_.Rank())];
     AdamWStep<T>(device_, layout_, settings, arenas, static_cast<std::int64_t>(own.begin),
                  static_cast<std::int64_t>(own.end), step, lr, gradient_scale);
     gathers_.push_back(Gather(*bucket, arenas));
@@ -69,22 +60,14 @@ typename Optimizer<T>::PendingGather Optimizer<T>::Gather(const GradientBucket& 
   } else if (sharding_.int8) {
     for (const GradientChunk& chunk : bucket.chunks)
       chunks.emplace_back(gather.packed.emplace_back(PackedBytes<T>(chunk)));
-    const auto own = static_cast<std::size_t>(communicator_.Rank());
-    PackWeights<T>(bucket.chunks[own], arenas.parameters, arenas.weights, chunks[own]);
+    const auto own = static_cast<std::size_t>(group_.Rank());
+    PackWeights<T>(device_, bucket.chunks[own], arenas.parameters, arenas.weights, chunks[own]);
   } else {
     for (const GradientChunk& chunk : bucket.chunks)
       chunks.push_back(std::as_writable_bytes(arenas.weights.subspan(chunk.begin, chunk.size())));
   }
-  gather.request = Launch(bucket, std::move(chunks));
+  gather.request = group_.AllGather(Purpose::kParameter, std::move(chunks));
   return gather;
-}
-
-template <class T>
-Request Optimizer<T>::Launch(const GradientBucket& bucket,
-                             std::vector<std::span<std::byte>> chunks) {
-  return communicator_.Launch(std::make_shared<AllGather>(
-      fmt::format("all-gather of parameters {} to {}", bucket.begin, bucket.end),
-      communicator_.NextLane(Purpose::kParameter), std::move(chunks), communicator_.Ways().nodes));
 }
 
 template <class T>
@@ -95,27 +78,24 @@ void Optimizer<T>::FinishUpTo(std::size_t end) {
     if constexpr (!std::is_same_v<T, float>) {
       // The owner unpacks its own as well: all compute with the same weights.
       for (std::size_t rank = 0; rank < gather.packed.size(); ++rank)
-        UnpackWeights<T>(gather.bucket->chunks[rank], gather.packed[rank], gather.weights);
+        UnpackWeights<T>(device_, gather.bucket->chunks[rank], gather.packed[rank], gather.weights);
     }
     gathers_.pop_front();
   }
 }
 
 template <class T>
-void Optimizer<T>::Round(std::span<const float> parameters, std::span<T> weights) {
+void Optimizer<T>::MakeWeights(const OptimizerArenas<T>& arenas) {
   if constexpr (!std::is_same_v<T, float>) {
-    device_.Round(
-        {.count = layout_.size(), .parameters = parameters.data(), .weights = weights.data()});
-    if (!sharding_.int8) return;
-    std::vector<std::byte> packed;
-    for (const GradientBucket& bucket : buckets_) {
-      for (const GradientChunk& chunk : bucket.chunks) {
-        packed.resize(PackedBytes<T>(chunk));
-        PackWeights<T>(chunk, parameters, weights, packed);
-        UnpackWeights<T>(chunk, packed, weights);
-      }
-    }
+    for (const ElementRange& range : owned_)
+      device_.Round({.count = range.end - range.begin,
+                     .parameters = arenas.parameters.data() + range.begin,
+                     .weights = arenas.weights.data() + range.begin});
   }
+  if (!sharding_.sharded) return;
+  for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket)
+    gathers_.push_back(Gather(*bucket, arenas));
+  Finish();
 }
 
 template class Optimizer<float>;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/checkpoint_format.h"
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/group.h"
 #include "runtime/exchange/gradient_buckets.h"
 #include "runtime/train/adamw_groups.h"
 
@@ -26,22 +26,23 @@ template <class T>
 class Optimizer {
  public:
   /// All must outlive this. `buckets` cut the arena as the gradients' exchange does.
-  Optimizer(kernels::Device<T>& device, const ParameterLayout& layout, Communicator& communicator,
+  Optimizer(kernels::Device<T>& device, const ParameterLayout& layout, Group& group,
             const std::vector<GradientBucket>& buckets, const OptimizerSharding& sharding);
 
   /// What this rank updates, ascending.
   const std::vector<ElementRange>& Owned() const { return owned_; }
 
-  /// Of the whole gradient. Sharded, it blocks for a sum over ranks. Throws FatalError.
+  /// Of the gradients of what this rank updates.
   double SquaredNorm(std::span<const float> gradients);
   /// Update number `step` from 1, with gradients times `gradient_scale`. Sharded, it starts the
   /// gathering of what the next forward reads: the weights, or in float32 the parameters. Until
   /// they are there nobody may read those of other owners, nor call this again.
   void Step(const AdamWSettings& settings, const OptimizerArenas<T>& arenas, std::int64_t step,
             double lr, double gradient_scale);
-  /// Makes the weights from whole parameters, as gathering them from all owners would. Not while
-  /// they are on their way.
-  void Round(std::span<const float> parameters, std::span<T> weights);
+  /// Makes the weights from the parameters at the start of a run, where those of other owners need
+  /// not be there: sharded, they are gathered as after a Step, and this waits for them. All ranks
+  /// call it. Throws FatalError.
+  void MakeWeights(const OptimizerArenas<T>& arenas);
   /// Waits until the weights before element `end` of the arena are there, from whatever owner: a
   /// forward pass that asks layer by layer runs while later layers are on their way. Throws
   /// FatalError.
@@ -59,11 +60,10 @@ class Optimizer {
   };
 
   PendingGather Gather(const GradientBucket& bucket, const OptimizerArenas<T>& arenas);
-  Request Launch(const GradientBucket& bucket, std::vector<std::span<std::byte>> chunks);
 
   kernels::Device<T>& device_;
   const ParameterLayout& layout_;
-  Communicator& communicator_;
+  Group& group_;
   const std::vector<GradientBucket>& buckets_;
   const OptimizerSharding sharding_;
   std::vector<ElementRange> owned_;

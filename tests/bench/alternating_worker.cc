@@ -19,10 +19,10 @@ ExchangePolicy AlternatingPolicyOf(const CompressionControl* control,
                                    std::int64_t step) asm("__wrap_" POLICY_OF);
 std::optional<std::string> RealEndStep(CompressionControl* control, const GateStep& step,
                                        bool skipped, bool counts,
-                                       Communicator& communicator) asm("__real_" END_STEP);
+                                       Group& group) asm("__real_" END_STEP);
 std::optional<std::string> AlternatingEndStep(CompressionControl* control, const GateStep& step,
                                               bool skipped, bool counts,
-                                              Communicator& communicator) asm("__wrap_" END_STEP);
+                                              Group& group) asm("__wrap_" END_STEP);
 
 ExchangePolicy AlternatingPolicyOf(const CompressionControl* control, std::int64_t step) {
   const std::int64_t place = (step - 1) / kBlock % 4;
@@ -31,10 +31,9 @@ ExchangePolicy AlternatingPolicyOf(const CompressionControl* control, std::int64
 }
 
 std::optional<std::string> AlternatingEndStep(CompressionControl* control, const GateStep& step,
-                                              bool skipped, bool counts,
-                                              Communicator& communicator) {
+                                              bool skipped, bool counts, Group& group) {
   if (dense) return std::nullopt;
-  return RealEndStep(control, step, skipped, counts, communicator);
+  return RealEndStep(control, step, skipped, counts, group);
 }
 
 }  // namespace adaptive_train

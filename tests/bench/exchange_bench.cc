@@ -62,7 +62,7 @@ void Meet(Communicator& communicator, const fs::path& folder) {
 
 void Barrier(Communicator& communicator) {
   double nothing[1] = {0};
-  if (!communicator.AllReduce(Purpose::kStatistic, std::span<double>(nothing)).Wait(Soon()))
+  if (!communicator.World().AllReduce(Purpose::kStatistic, std::span<double>(nothing)).Wait(Soon()))
     Refuse("a rank is lost");
 }
 
@@ -91,11 +91,11 @@ int Main(int rank, int ranks, const fs::path& folder, double density, bool shard
   std::mt19937 random(static_cast<unsigned>(rank));
   std::normal_distribution<float> normal;
   for (float& value : drawn) value = normal(random);
-  GradientReducer<float> reducer(**communicator, device, layout, gradients,
+  GradientReducer<float> reducer((*communicator)->World(), device, layout, gradients,
                                  {.feedback = density > 0, .sharded = sharded});
   ExchangePolicy policy;
   if (density > 0) policy.density.assign(LayersOf(layout).size(), density);
-  reducer.Follow(policy);
+  reducer.SetPolicy(policy);
 
   const auto round = [&] {
     gradients = drawn;
@@ -110,7 +110,7 @@ int Main(int rank, int ranks, const fs::path& folder, double density, bool shard
   Barrier(**communicator);
   const double bytes_before = InterfaceBytes();
   const auto payload_before = (*communicator)->BytesSent(Purpose::kGradient);
-  const double cpu_before = (*communicator)->ThreadCpuSeconds();
+  const double cpu_before = (*communicator)->CpuSeconds();
   std::vector<double> seconds;
   double sent = 0;
   for (int i = 0; i < rounds; ++i) {
@@ -122,7 +122,7 @@ int Main(int rank, int ranks, const fs::path& folder, double density, bool shard
   const double payload =
       static_cast<double>((*communicator)->BytesSent(Purpose::kGradient) - payload_before) *
       per_parameter;
-  const double cpu_s = ((*communicator)->ThreadCpuSeconds() - cpu_before) / rounds;
+  const double cpu_s = ((*communicator)->CpuSeconds() - cpu_before) / rounds;
   Barrier(**communicator);
   std::sort(seconds.begin(), seconds.end());
   if (rank == 0)

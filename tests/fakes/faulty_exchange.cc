@@ -40,7 +40,7 @@ void FaultyExchange::Start() {
 
 void FaultyExchange::Cancel(const std::string&) {
   if (Done()) return;
-  for (const auto& part : parts_) lane_.thread->Cancel(part);
+  for (const auto& part : parts_) lane_.transport->Cancel(part);
 }
 
 void FaultyExchange::Receive(ExchangePhase phase, int peer) {
@@ -48,7 +48,7 @@ void FaultyExchange::Receive(ExchangePhase phase, int peer) {
   buffers_.emplace_back(
       MaxMessageBytes(chunks_.pieces[static_cast<std::size_t>(owner)], ValueFormat::kFloat32));
   ++pending_;
-  parts_.push_back(lane_.thread->ReceiveUpTo(
+  parts_.push_back(lane_.transport->ReceiveUpTo(
       peer, ExchangeTag(lane_, phase, peer), buffers_.back().data(), buffers_.back().size(),
       [self = shared_from_this()](const std::string&, std::size_t) { self->PartOver(); }));
 }
@@ -80,7 +80,7 @@ void FaultyExchange::Send(ExchangePhase phase, int peer) {
 void FaultyExchange::SendOnce(ExchangePhase phase, int peer, std::vector<std::byte> bytes) {
   buffers_.push_back(std::move(bytes));
   ++pending_;
-  parts_.push_back(lane_.thread->Send(
+  parts_.push_back(lane_.transport->Send(
       peer, ExchangeTag(lane_, phase, lane_.rank), buffers_.back().data(), buffers_.back().size(),
       [self = shared_from_this()](const std::string&) { self->PartOver(); }));
 }

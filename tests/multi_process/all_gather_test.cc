@@ -22,7 +22,7 @@ std::vector<std::span<std::byte>> Cut(std::vector<float>& data,
   return chunks;
 }
 
-Request Gather(Communicator& c, std::vector<std::span<std::byte>> chunks,
+Request Gather(Group& c, std::vector<std::span<std::byte>> chunks,
                const std::vector<std::vector<int>>& nodes = {}) {
   return c.Launch(std::make_shared<AllGather>("all-gather", c.NextLane(Purpose::kParameter),
                                               std::move(chunks), nodes));
@@ -39,7 +39,7 @@ std::vector<std::vector<int>> Nodes(int ranks, int count) {
 class AllGatherOf : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, AllGatherOf, testing::Values(1, 2, 3, 4, 7));
 
-bool EveryoneGetsAll(Communicator& c, const std::vector<std::vector<int>>& nodes) {
+bool EveryoneGetsAll(Group& c, const std::vector<std::vector<int>>& nodes) {
   for (const std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{100003}}) {
     std::vector<std::size_t> lengths;
     std::size_t size = 0;
@@ -67,7 +67,7 @@ bool EveryoneGetsAll(Communicator& c, const std::vector<std::vector<int>>& nodes
 }
 
 TEST_P(AllGatherOf, EveryoneGetsEveryOwnersChunk) {
-  Ranks ranks(GetParam(), [](Communicator& c) { return EveryoneGetsAll(c, {}); });
+  Ranks ranks(GetParam(), [](Group& c) { return EveryoneGetsAll(c, {}); });
   EXPECT_TRUE(ranks.AllGood());
 }
 
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(RanksAndNodes, AllGatherByNodes,
 
 TEST_P(AllGatherByNodes, EveryoneGetsEveryOwnersChunk) {
   const auto nodes = Nodes(GetParam().first, GetParam().second);
-  Ranks ranks(GetParam().first, [&](Communicator& c) { return EveryoneGetsAll(c, nodes); });
+  Ranks ranks(GetParam().first, [&](Group& c) { return EveryoneGetsAll(c, nodes); });
   EXPECT_TRUE(ranks.AllGood());
 }
 
@@ -86,12 +86,12 @@ TEST_P(AllGatherByNodes, EveryoneGetsEveryOwnersChunk) {
 // two each.
 TEST(AllGather, PassesOnInsideNodesWhatOneRankOfThemReceived) {
   const auto nodes = Nodes(9, 3);
-  Ranks ranks(9, [&](Communicator& c) {
+  Ranks ranks(9, [&](Group& c) {
     std::vector<float> data(900);
     if (!Gather(c, Cut(data, std::vector<std::size_t>(9, 100)), nodes)
              .Wait(In(std::chrono::seconds(60))))
       return false;
-    return c.BytesSent(Purpose::kParameter) == 400 * (2 + 2 + 2 * 2);
+    return c.communicator().BytesSent(Purpose::kParameter) == 400 * (2 + 2 + 2 * 2);
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -100,7 +100,7 @@ class ReduceScatterOf : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, ReduceScatterOf, testing::Values(1, 2, 3, 4, 7));
 
 TEST_P(ReduceScatterOf, OwnersGetTheSumsAndTheRestStays) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
+  Ranks ranks(GetParam(), [](Group& c) {
     for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{10007}}) {
       std::vector<float> data(length * static_cast<std::size_t>(c.Size()));
       std::vector<std::span<float>> parts;
@@ -125,7 +125,7 @@ TEST_P(ReduceScatterOf, OwnersGetTheSumsAndTheRestStays) {
 }
 
 TEST(AllGather, AChunkOfAnotherLengthIsAnErrorThatNamesItsRank) {
-  Ranks ranks(2, [](Communicator& c) {
+  Ranks ranks(2, [](Group& c) {
     std::vector<float> data(20);
     const std::size_t own = c.Rank() == 1 ? 9 : 10;
     std::vector<std::size_t> lengths = {10, c.Rank() == 1 ? own : 10};
@@ -136,7 +136,7 @@ TEST(AllGather, AChunkOfAnotherLengthIsAnErrorThatNamesItsRank) {
 }
 
 TEST(AllGather, ASilentRankIsMissedAtTheDeadline) {
-  Ranks ranks(2, [](Communicator& c) {
+  Ranks ranks(2, [](Group& c) {
     std::vector<float> data(20);
     if (c.Rank() == 1) {
       std::this_thread::sleep_for(std::chrono::seconds(3));

@@ -35,7 +35,7 @@ class CheckpointerTest : public testing::Test {
 
 /// One rank's arenas and its Checkpointer; the blocks of 100 elements are dealt out in turn.
 struct SavingRank {
-  SavingRank(const Config& config, Communicator& c, bool compress)
+  SavingRank(const Config& config, Group& c, bool compress)
       : layout(DimsOf(config.model), StageSlice::Whole(DimsOf(config.model))),
         checkpointer(config, layout, Owned(c), c, events, 1) {
     events.on_saved = [](const Saved&) {};
@@ -43,11 +43,14 @@ struct SavingRank {
     for (std::size_t arena = 0; arena < (compress ? kTrainingArenas : kResiduals); ++arena)
       arenas[arena].assign(static_cast<std::size_t>(layout.size()), 7.0F);
   }
-  ElementRanges Owned(Communicator& c) const {
+  ElementRanges Owned(Group& c) const {
     ElementRanges owned;
     for (std::int64_t begin = 100 * c.Rank(); begin < layout.size(); begin += 100 * c.Size())
       owned.push_back({begin, std::min(begin + 100, layout.size())});
     return owned;
+  }
+  std::optional<CheckpointStep> Resume() {
+    return checkpointer.Resume(Spans(), {{0, layout.size()}});
   }
   TrainingArenas Spans() { return {arenas[0], arenas[1], arenas[2], arenas[3]}; }
   /// All ranks' state is the same, their residuals are not.
@@ -83,21 +86,21 @@ struct SavingRank {
   Checkpointer checkpointer;
 };
 
-bool SaveStepFive(const Config& config, Communicator& c, bool compress) {
+bool SaveStepFive(const Config& config, Group& c, bool compress) {
   SavingRank rank(config, c, compress);
-  if (rank.checkpointer.Resume(rank.Spans())) return false;
+  if (rank.Resume()) return false;
   rank.Fill(c.Rank());
   rank.checkpointer.SaveNow({5, 5, CheckpointIdentity(config), {}}, rank.Spans());
   return rank.notice == kNoNotice;
 }
 
 TEST_F(CheckpointerTest, EachRankTakesUpItsResidualsAndThoseOfRanksThatAreGone) {
-  Ranks four(4, [&](Communicator& c) { return SaveStepFive(config_, c, true); });
+  Ranks four(4, [&](Group& c) { return SaveStepFive(config_, c, true); });
   ASSERT_TRUE(four.AllGood());
   for (const int size : {4, 3, 1, 5}) {
-    Ranks ranks(size, [&](Communicator& c) {
+    Ranks ranks(size, [&](Group& c) {
       SavingRank rank(config_, c, true);
-      const auto at = rank.checkpointer.Resume(rank.Spans());
+      const auto at = rank.Resume();
       std::vector<int> taken;
       for (int shard = c.Rank(); shard < 4; shard += size) taken.push_back(shard);
       return at && at->step == 5 && rank.StateIsWhole() && rank.ResidualsAreOf(taken) &&
@@ -108,11 +111,11 @@ TEST_F(CheckpointerTest, EachRankTakesUpItsResidualsAndThoseOfRanksThatAreGone) 
 }
 
 TEST_F(CheckpointerTest, ARunThatDoesNotCompressSaysOnceThatItDropsThem) {
-  Ranks two(2, [&](Communicator& c) { return SaveStepFive(config_, c, true); });
+  Ranks two(2, [&](Group& c) { return SaveStepFive(config_, c, true); });
   ASSERT_TRUE(two.AllGood());
-  Ranks ranks(2, [&](Communicator& c) {
+  Ranks ranks(2, [&](Group& c) {
     SavingRank rank(config_, c, false);
-    const auto at = rank.checkpointer.Resume(rank.Spans());
+    const auto at = rank.Resume();
     const std::string expected = config_.checkpoint.dir + "/step-00000005 holds " +
                                  std::to_string(2 * rank.layout.size()) +
                                  " elements of compressed gradients' residuals: dropped, this run "
@@ -124,11 +127,11 @@ TEST_F(CheckpointerTest, ARunThatDoesNotCompressSaysOnceThatItDropsThem) {
 }
 
 TEST_F(CheckpointerTest, ARunThatBeginsToCompressBeginsWithZeros) {
-  Ranks two(2, [&](Communicator& c) { return SaveStepFive(config_, c, false); });
+  Ranks two(2, [&](Group& c) { return SaveStepFive(config_, c, false); });
   ASSERT_TRUE(two.AllGood());
-  Ranks ranks(2, [&](Communicator& c) {
+  Ranks ranks(2, [&](Group& c) {
     SavingRank rank(config_, c, true);
-    const auto at = rank.checkpointer.Resume(rank.Spans());
+    const auto at = rank.Resume();
     return at && rank.StateIsWhole() && rank.ResidualsAreOf({}) && rank.notice == kNoNotice;
   });
   EXPECT_TRUE(ranks.AllGood());

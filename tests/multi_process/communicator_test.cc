@@ -31,7 +31,7 @@ std::vector<AllReduceWays> AllWays(int size) {
   return all;
 }
 
-bool SumsExactly(Communicator& c) {
+bool SumsExactly(Group& c) {
   for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{1000},
                         (std::size_t{1} << 20) + 3}) {
     std::vector<float> data(n);
@@ -48,9 +48,9 @@ bool SumsExactly(Communicator& c) {
 }
 
 TEST_P(AllReduce, SumsExactlyForAllSizesInAllWays) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
+  Ranks ranks(GetParam(), [](Group& c) {
     for (const AllReduceWays& ways : AllWays(c.Size())) {
-      c.Follow(ways);
+      c.SetWays(ways);
       if (!SumsExactly(c)) return false;
     }
     return true;
@@ -59,8 +59,8 @@ TEST_P(AllReduce, SumsExactlyForAllSizesInAllWays) {
 }
 
 void ExpectTheSameBits(int size, std::size_t count, const AllReduceWays& ways) {
-  Ranks ranks(size, [count, &ways](Communicator& c) {
-    c.Follow(ways);
+  Ranks ranks(size, [count, &ways](Group& c) {
+    c.SetWays(ways);
     std::vector<float> data(count);
     for (std::size_t i = 0; i < data.size(); ++i)
       data[i] = 1.0f / static_cast<float>(i * 7 + static_cast<std::size_t>(c.Rank()) * 13 + 1);
@@ -85,7 +85,7 @@ TEST_P(AllReduce, GivesAllRanksTheSameBits) {
 }
 
 TEST_P(AllReduce, RunsManyAtOnceInBothPrecisions) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
+  Ranks ranks(GetParam(), [](Group& c) {
     std::vector<std::vector<float>> floats(
         20, std::vector<float>(5000, static_cast<float>(c.Rank() + 1)));
     std::vector<double> doubles(77, c.Rank() + 1.0);
@@ -107,28 +107,28 @@ TEST_P(AllReduce, RunsManyAtOnceInBothPrecisions) {
 }
 
 TEST_P(AllReduce, CountsThePayloadOfTheRing) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
+  Ranks ranks(GetParam(), [](Group& c) {
     std::vector<float> data(static_cast<std::size_t>(c.Size()) * 10'000);
     if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))))
       return false;
-    return c.BytesSent(Purpose::kGradient) == 2 * (c.Size() - 1) * 10'000 * 4 &&
-           c.BytesSent(Purpose::kParameter) == 0;
+    return c.communicator().BytesSent(Purpose::kGradient) == 2 * (c.Size() - 1) * 10'000 * 4 &&
+           c.communicator().BytesSent(Purpose::kParameter) == 0;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
 
 /// Bytes that a rank sent for a sum of `count` float32 numbers.
-std::int64_t PayloadOf(Communicator& c, const AllReduceWays& ways, std::size_t count) {
-  c.Follow(ways);
-  const std::int64_t before = c.BytesSent(Purpose::kGradient);
+std::int64_t PayloadOf(Group& c, const AllReduceWays& ways, std::size_t count) {
+  c.SetWays(ways);
+  const std::int64_t before = c.communicator().BytesSent(Purpose::kGradient);
   std::vector<float> data(count);
   if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))))
     return -1;
-  return c.BytesSent(Purpose::kGradient) - before;
+  return c.communicator().BytesSent(Purpose::kGradient) - before;
 }
 
 TEST(AllReduceWays, SendWhatTheoryAsksFor) {
-  Ranks ranks(8, [](Communicator& c) {
+  Ranks ranks(8, [](Group& c) {
     const std::size_t n = 8000;
     return PayloadOf(c, Ring(), n) == 2 * 4 * 7000 && PayloadOf(c, Halving(), n) == 2 * 4 * 7000 &&
            PayloadOf(c, Doubling(), n) == 3 * 4 * 8000 &&
@@ -140,19 +140,19 @@ TEST(AllReduceWays, SendWhatTheoryAsksFor) {
 }
 
 TEST(AllReduceOfFew, CountsThePayloadOfDoubling) {
-  Ranks ranks(6, [](Communicator& c) {
+  Ranks ranks(6, [](Group& c) {
     std::vector<float> data(100);
     if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))))
       return false;
     // Ranks 4 and 5 hand in what they have; the four others double twice, two of them hand out.
     const std::int64_t times = c.Rank() >= 4 ? 1 : c.Rank() < 2 ? 3 : 2;
-    return c.BytesSent(Purpose::kGradient) == times * 400;
+    return c.communicator().BytesSent(Purpose::kGradient) == times * 400;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
 
 TEST(Communicator, SendsBetweenPairsWithoutMixingPurposes) {
-  Ranks ranks(3, [](Communicator& c) {
+  Ranks ranks(3, [](Group& c) {
     std::vector<std::byte> a(300000, std::byte(c.Rank())), b(10, std::byte(c.Rank() + 100)),
         from(300000), other(10);
     const int right = (c.Rank() + 1) % 3, left = (c.Rank() + 2) % 3;
@@ -169,7 +169,7 @@ TEST(Communicator, SendsBetweenPairsWithoutMixingPurposes) {
 }
 
 /// All ranks are here, and their links are open.
-bool Meet(Communicator& c) {
+bool Meet(Group& c) {
   double one[1] = {1};
   return c.AllReduce(Purpose::kStatistic, std::span<double>(one))
       .Wait(In(std::chrono::seconds(60)))
@@ -179,7 +179,7 @@ bool Meet(Communicator& c) {
 /// Rank 0 sends `sent` bytes where rank 1 expects `expected`. Late: they are there before the
 /// receive, as a message that was sent after them is.
 void ExpectLengthError(std::size_t sent, std::size_t expected, bool late, const char* cause) {
-  Ranks ranks(2, [=](Communicator& c) {
+  Ranks ranks(2, [=](Group& c) {
     if (!Meet(c)) return false;
     std::vector<std::byte> data(c.Rank() == 0 ? sent : expected), after(1);
     if (c.Rank() == 0) {
@@ -213,21 +213,21 @@ TEST(Communicator, AMessageOfAnotherLengthIsAnErrorThatSaysSo) {
 }
 
 TEST(Communicator, CountsItsThreadsProcessorTime) {
-  Ranks ranks(2, [](Communicator& c) {
-    const double before = c.ThreadCpuSeconds();
+  Ranks ranks(2, [](Group& c) {
+    const double before = c.communicator().CpuSeconds();
     std::vector<float> data(1 << 20);
     for (int i = 0; i < 10; ++i) {
       if (!c.AllReduce(Purpose::kGradient, std::span<float>(data))
                .Wait(In(std::chrono::seconds(60))))
         return false;
     }
-    return before > 0 && c.ThreadCpuSeconds() > before;
+    return before > 0 && c.communicator().CpuSeconds() > before;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
 
 TEST(Communicator, AReceiveThatNothingComesForMissesItsDeadlineAndGivesItsBufferBack) {
-  Ranks ranks(2, [](Communicator& c) {
+  Ranks ranks(2, [](Group& c) {
     std::vector<std::byte> data(100);
     auto waited =
         c.Receive(1 - c.Rank(), Purpose::kActivation, data).Wait(In(std::chrono::seconds(1)));
@@ -239,7 +239,7 @@ TEST(Communicator, AReceiveThatNothingComesForMissesItsDeadlineAndGivesItsBuffer
 
 TEST(Communicator, AKilledPeerIsAnErrorNotAHang) {
   SharedCount ended;
-  Ranks ranks(4, [&](Communicator& c) {
+  Ranks ranks(4, [&](Group& c) {
     std::vector<float> data(100000, 1.0f);
     const auto whole =
         c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30)));
@@ -257,7 +257,7 @@ TEST(Communicator, AKilledPeerIsAnErrorNotAHang) {
 }
 
 TEST(Communicator, AStoppedPeerMissesTheDeadline) {
-  Ranks ranks(2, [](Communicator& c) {
+  Ranks ranks(2, [](Group& c) {
     std::vector<float> data(1 << 20, 1.0f);
     if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30))))
       return false;

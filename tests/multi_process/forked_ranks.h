@@ -19,7 +19,7 @@
 namespace adaptive_train {
 
 /// What a rank does; true: it is content. What it throws ends it as a crash.
-using Body = std::function<bool(Communicator&)>;
+using Body = std::function<bool(Group&)>;
 
 inline Deadline In(std::chrono::seconds time) { return std::chrono::steady_clock::now() + time; }
 
@@ -51,7 +51,7 @@ constexpr unsigned kRankSeconds = 280;
   std::vector<std::string> addresses;
   for (int r = 0; r < size; ++r) addresses.push_back(ReadText(fd));
   (*communicator)->Connect(addresses);
-  const bool good = body(**communicator);
+  const bool good = body((*communicator)->World());
   communicator->reset();  // flushes: leaving at once could cut off what others have not received
   std::_Exit(good ? 0 : 1);
 }

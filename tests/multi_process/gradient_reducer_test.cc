@@ -41,9 +41,9 @@ std::string NameOf(const testing::TestParamInfo<Setting>& info) {
 
 /// One rank's part of a test: gradients that are drawn anew in each step, and sums kept in double.
 struct Rank {
-  explicit Rank(Communicator& c, bool feedback = true, std::size_t bucket = 3000,
+  explicit Rank(Group& c, bool feedback = true, std::size_t bucket = 3000,
                 const std::vector<std::vector<int>>& nodes = {})
-      : communicator(c),
+      : group(c),
         layout(kDims, StageSlice::Whole(kDims)),
         gradients(static_cast<std::size_t>(layout.size())),
         reducer(c, device, layout, gradients,
@@ -51,7 +51,7 @@ struct Rank {
         given(gradients.size()),
         got(gradients.size()),
         random(static_cast<unsigned>(c.Rank() + 1)) {
-    c.Follow({.nodes = nodes});
+    c.SetWays({.nodes = nodes});
   }
 
   /// Gradients of one step; elements differ in size as those of layers do.
@@ -107,7 +107,7 @@ struct Rank {
     std::vector<double> total(given);
     for (std::size_t i = 0; i < total.size(); ++i)
       total[i] -= static_cast<double>(reducer.Residuals()[i]);
-    if (!communicator.AllReduce(Purpose::kStatistic, std::span<double>(total))
+    if (!group.AllReduce(Purpose::kStatistic, std::span<double>(total))
              .Wait(In(std::chrono::seconds(60))))
       return false;
     for (std::size_t i = 0; i < total.size(); ++i) {
@@ -116,7 +116,7 @@ struct Rank {
     return true;
   }
 
-  Communicator& communicator;
+  Group& group;
   const ParameterLayout layout;
   kernels::cpu::CpuDevice<float> device{1};
   std::vector<float> gradients;
@@ -133,7 +133,7 @@ ExchangePolicy Sparse(double density, ValueFormat format = ValueFormat::kBFloat1
 }
 
 TEST(GradientReducer, SumsWhateverTheRangesAreCutInto) {
-  Ranks ranks(3, [](Communicator& c) {
+  Ranks ranks(3, [](Group& c) {
     Rank rank(c, false, 100);
     for (int step = 0; step < 3; ++step) {
       for (std::size_t i = 0; i < rank.gradients.size(); ++i)
@@ -151,7 +151,7 @@ TEST(GradientReducer, SumsWhateverTheRangesAreCutInto) {
 }
 
 TEST(GradientReducer, SizesThatDoNotReachTheLargestGiveWayToBFloat16) {
-  Ranks ranks(3, [](Communicator& c) {
+  Ranks ranks(3, [](Group& c) {
     Rank rank(c);
     // Of the tokens' matrix few rows are not 0; of all else two ranks have next to nothing to give.
     for (std::size_t i = 0; i < rank.gradients.size(); ++i) {
@@ -159,7 +159,7 @@ TEST(GradientReducer, SizesThatDoNotReachTheLargestGiveWayToBFloat16) {
       rank.gradients[i] = token ? (i / 32 % 20 == 0 ? 1.0f : 0.0f) : c.Rank() == 1 ? 1.0f : 1e-15f;
     }
     const std::vector<float> drawn = rank.gradients;
-    rank.reducer.Follow(Sparse(0.5, ValueFormat::kFloat8));
+    rank.reducer.SetPolicy(Sparse(0.5, ValueFormat::kFloat8));
     if (!rank.Step()) return false;
     for (std::size_t i = 0; i < drawn.size(); ++i) {
       const float sum = i < rank.Tokens() ? 3 * drawn[i] : 1;
@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, SparseReducer,
                          NameOf);
 
 TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
-  Ranks ranks(GetParam().ranks, [](Communicator& c) {
+  Ranks ranks(GetParam().ranks, [](Group& c) {
     Rank rank(c, true, 3000, GetParam().Nodes());
     const int steps = c.Size() == 3 ? 1000 : 130;
     for (int step = 0; step < steps; ++step) {
@@ -187,7 +187,7 @@ TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
       if (step % 10 == 4) policy.density[1].reset();
       if (step % 100 == 99) policy = Sparse(1);
       policy.sketch = step % 5 == 3;
-      rank.reducer.Follow(policy);
+      rank.reducer.SetPolicy(policy);
       rank.Draw();
       if (!rank.Step()) return false;
     }
@@ -197,9 +197,9 @@ TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
 }
 
 TEST_P(SparseReducer, AllRanksGetTheSameBitsAndTheSharesAskedFor) {
-  Ranks ranks(GetParam().ranks, [](Communicator& c) {
+  Ranks ranks(GetParam().ranks, [](Group& c) {
     Rank rank(c, true, 3000, GetParam().Nodes());
-    rank.reducer.Follow(Sparse(0.1));
+    rank.reducer.SetPolicy(Sparse(0.1));
     for (int step = 0; step < 5; ++step) {
       rank.Draw();
       if (!rank.Step()) return false;
@@ -224,7 +224,7 @@ TEST_P(SparseReducer, AllRanksGetTheSameBitsAndTheSharesAskedFor) {
 }
 
 TEST_P(SparseReducer, WhatGoesEarlyAndWhatComesLastOfItAddUp) {
-  Ranks ranks(GetParam().ranks, [](Communicator& c) {
+  Ranks ranks(GetParam().ranks, [](Group& c) {
     Rank rank(c, true, 3000, GetParam().Nodes());
     const bool may = c.Size() > 1 && GetParam().per_node == 1;
     for (int step = 0; step < 60; ++step) {
@@ -233,7 +233,7 @@ TEST_P(SparseReducer, WhatGoesEarlyAndWhatComesLastOfItAddUp) {
       policy.sketch = step % 5 == 3;
       if (step % 7 == 4) policy.density[1].reset();  // of another layer
       const bool early = may && step % 3 != 0;
-      rank.reducer.Follow(policy);
+      rank.reducer.SetPolicy(policy);
       rank.Draw();
       if (rank.reducer.MayGoEarly(0, rank.Tokens()) != may) return false;
       const bool updated = c.Size() == 1 || step % 7 != 5;  // what is summed whole is dropped
@@ -245,15 +245,15 @@ TEST_P(SparseReducer, WhatGoesEarlyAndWhatComesLastOfItAddUp) {
 }
 
 TEST(GradientReducer, WhatComesLastAndIsNotFiniteSpoilsNoLaterStep) {
-  Ranks ranks(2, [](Communicator& c) {
+  Ranks ranks(2, [](Group& c) {
     Rank rank(c);
-    rank.reducer.Follow(Sparse(0.1));
+    rank.reducer.SetPolicy(Sparse(0.1));
     rank.Draw();
     const std::span<float> rest = rank.reducer.AddEarly(0, rank.Tokens());
     if (c.Rank() == 1) rest[5] = std::numeric_limits<float>::infinity();
     if (!rank.Exchange()) return false;
     rank.reducer.Settle(false);  // for other elements of that backward
-    rank.reducer.Follow({});
+    rank.reducer.SetPolicy({});
     rank.Draw();
     if (!rank.Exchange()) return false;
     rank.reducer.Settle(true);
@@ -263,10 +263,10 @@ TEST(GradientReducer, WhatComesLastAndIsNotFiniteSpoilsNoLaterStep) {
 }
 
 TEST(GradientReducer, OnlyWhatIsCompressedAndKeptMayGoEarly) {
-  Ranks ranks(2, [](Communicator& c) {
+  Ranks ranks(2, [](Group& c) {
     Rank rank(c);
     const auto may = [&](const ExchangePolicy& policy) {
-      rank.reducer.Follow(policy);
+      rank.reducer.SetPolicy(policy);
       return rank.reducer.MayGoEarly(0, rank.Tokens());
     };
     ExchangePolicy whole_layer = Sparse(0.1), forgetful = Sparse(0.1);
@@ -279,14 +279,14 @@ TEST(GradientReducer, OnlyWhatIsCompressedAndKeptMayGoEarly) {
 
 // A checkpoint that was written on other nodes.
 TEST(GradientReducer, ResidualsOfWhatOthersOnTheNodeSelectAreNotLost) {
-  Ranks ranks(4, [](Communicator& c) {
+  Ranks ranks(4, [](Group& c) {
     Rank rank(c, true, 3000, Setting{4, 2}.Nodes());
     for (std::size_t i = 0; i < rank.gradients.size(); ++i) {
       rank.reducer.Residuals()[i] = static_cast<float>(i % 5) + static_cast<float>(c.Rank());
       rank.given[i] = static_cast<double>(rank.reducer.Residuals()[i]);
     }
     rank.reducer.ResidualsRestored();
-    rank.reducer.Follow(Sparse(0.1));
+    rank.reducer.SetPolicy(Sparse(0.1));
     for (int step = 0; step < 5; ++step) {
       rank.Draw();
       if (!rank.Step()) return false;
@@ -297,9 +297,9 @@ TEST(GradientReducer, ResidualsOfWhatOthersOnTheNodeSelectAreNotLost) {
 }
 
 TEST(GradientReducer, ALostRankEndsTheExchangeInsideNodes) {
-  Ranks ranks(4, [](Communicator& c) {
+  Ranks ranks(4, [](Group& c) {
     Rank rank(c, true, 3000, Setting{4, 2}.Nodes());
-    rank.reducer.Follow(Sparse(0.1));
+    rank.reducer.SetPolicy(Sparse(0.1));
     rank.Draw();
     if (c.Rank() == 3) return true;  // and its process ends
     for (std::size_t end = rank.gradients.size(); end > 0;) {
@@ -314,14 +314,14 @@ TEST(GradientReducer, ALostRankEndsTheExchangeInsideNodes) {
 }
 
 TEST(GradientReducer, TurningCompressionOffSendsWhatWasHeldBack) {
-  Ranks ranks(4, [](Communicator& c) {
+  Ranks ranks(4, [](Group& c) {
     Rank rank(c);
-    rank.reducer.Follow(Sparse(0.05));
+    rank.reducer.SetPolicy(Sparse(0.05));
     for (int step = 0; step < 20; ++step) {
       rank.Draw();
       if (!rank.Step()) return false;
     }
-    rank.reducer.Follow({});
+    rank.reducer.SetPolicy({});
     rank.Draw();
     if (!rank.Step()) return false;
     for (float residual : rank.reducer.Residuals()) {
@@ -333,12 +333,12 @@ TEST(GradientReducer, TurningCompressionOffSendsWhatWasHeldBack) {
 }
 
 TEST(GradientReducer, ASkippedStepLosesNothingOfFiniteRanks) {
-  Ranks ranks(3, [](Communicator& c) {
+  Ranks ranks(3, [](Group& c) {
     Rank rank(c);
     for (int step = 0; step < 30; ++step) {
       ExchangePolicy policy = Sparse(0.1);
       policy.sketch = step >= 15;
-      rank.reducer.Follow(policy);
+      rank.reducer.SetPolicy(policy);
       rank.Draw();
       policy.format = step >= 20 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16;
       const bool skipped = step % 5 == 2;
@@ -370,9 +370,9 @@ TEST(GradientReducer, ASkippedStepLosesNothingOfFiniteRanks) {
 }
 
 TEST(GradientReducer, ResidualsScaleWithTheLoss) {
-  Ranks ranks(2, [](Communicator& c) {
+  Ranks ranks(2, [](Group& c) {
     Rank rank(c);
-    rank.reducer.Follow(Sparse(0.1));
+    rank.reducer.SetPolicy(Sparse(0.1));
     rank.Draw();
     if (!rank.Step()) return false;
     const std::vector<float> before(rank.reducer.Residuals().begin(),
@@ -392,8 +392,8 @@ TEST(GradientReducer, ResidualsScaleWithTheLoss) {
 
 /// One rank of an exchange of several micro-batches a step, whose gradients leave the arena.
 struct ShardedRank {
-  ShardedRank(Communicator& c, bool feedback, const Setting& setting)
-      : communicator(c),
+  ShardedRank(Group& c, bool feedback, const Setting& setting)
+      : group(c),
         layout(kDims, StageSlice::Whole(kDims)),
         gradients(static_cast<std::size_t>(layout.size())),
         reducer(c, device, layout, gradients,
@@ -404,7 +404,7 @@ struct ShardedRank {
                  .nodes = setting.Nodes()}),
         given(gradients.size()),
         random(static_cast<unsigned>(c.Rank() + 1)) {
-    c.Follow({.nodes = setting.Nodes()});
+    c.SetWays({.nodes = setting.Nodes()});
     for (const GradientBucket& bucket : reducer.Buckets()) {
       const GradientChunk& chunk = bucket.chunks[static_cast<std::size_t>(c.Rank())];
       for (std::size_t i = chunk.begin; i < chunk.end; ++i) own.push_back(i);
@@ -416,7 +416,7 @@ struct ShardedRank {
   bool Step(int micro_batches, bool updated = true) {
     std::normal_distribution<float> normal;
     for (int m = 0; m < micro_batches; ++m) {
-      if (m <= communicator.Rank()) {
+      if (m <= group.Rank()) {
         for (std::size_t end = gradients.size(); end > 0;) {
           const std::size_t begin = end > 1111 ? end - 1111 : 0;
           for (std::size_t i = begin; i < end; ++i) {
@@ -454,7 +454,7 @@ struct ShardedRank {
     std::vector<double> total(given);
     for (std::size_t i = 0; i < reducer.Residuals().size(); ++i)
       total[i] -= static_cast<double>(reducer.Residuals()[i]);
-    if (!communicator.AllReduce(Purpose::kStatistic, std::span<double>(total)).Wait(Soon()))
+    if (!group.AllReduce(Purpose::kStatistic, std::span<double>(total)).Wait(Soon()))
       return false;
     for (const std::size_t i : own)
       if (!(std::abs(total[i] - got[i]) <= tolerance)) return false;
@@ -462,7 +462,7 @@ struct ShardedRank {
   }
   static Deadline Soon() { return In(std::chrono::seconds(60)); }
 
-  Communicator& communicator;
+  Group& group;
   const ParameterLayout layout;
   kernels::cpu::CpuDevice<float> device{1};
   std::vector<float> gradients;
@@ -480,7 +480,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ShardedGradients,
                          NameOf);
 
 TEST_P(ShardedGradients, OwnersGetTheSumsOfAllMicroBatchesAndOthersKeepNothing) {
-  Ranks ranks(GetParam().ranks, [](Communicator& c) {
+  Ranks ranks(GetParam().ranks, [](Group& c) {
     ShardedRank rank(c, false, GetParam());
     for (int step = 0; step < 10; ++step)
       if (!rank.Step(1 + step % c.Size())) return false;
@@ -490,7 +490,7 @@ TEST_P(ShardedGradients, OwnersGetTheSumsOfAllMicroBatchesAndOthersKeepNothing) 
 }
 
 TEST_P(ShardedGradients, WhatIsSentAndWhatIsKeptAddUpOverMicroBatchesAndSkippedSteps) {
-  Ranks ranks(GetParam().ranks, [](Communicator& c) {
+  Ranks ranks(GetParam().ranks, [](Group& c) {
     ShardedRank rank(c, true, GetParam());
     for (int step = 0; step < 60; ++step) {
       ExchangePolicy policy =
@@ -498,7 +498,7 @@ TEST_P(ShardedGradients, WhatIsSentAndWhatIsKeptAddUpOverMicroBatchesAndSkippedS
       // A skipped step drops what is summed whole.
       if (step % 14 == 4) policy.density[1].reset();
       policy.sketch = step % 5 == 3;
-      rank.reducer.Follow(policy);
+      rank.reducer.SetPolicy(policy);
       if (!rank.Step(1 + step % 3, step % 7 != 5)) return false;
     }
     return rank.Conserved(0.02);

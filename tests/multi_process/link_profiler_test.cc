@@ -35,7 +35,7 @@ class LinkProfilerSizes : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Nodes, LinkProfilerSizes, testing::Values(1, 2, 3, 4));
 
 TEST_P(LinkProfilerSizes, EveryLinkInBothDirectionsAndEveryDevice) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
+  Ranks ranks(GetParam(), [](Group& c) {
     const Profile profile = MeasureNodes(EveryPair(c.Size()), c).profile;
     const auto n = static_cast<std::size_t>(c.Size());
     return c.Rank() == 0 ? Sane(profile, n * n, n) : profile.links.empty();
@@ -44,7 +44,7 @@ TEST_P(LinkProfilerSizes, EveryLinkInBothDirectionsAndEveryDevice) {
 }
 
 TEST(LinkProfiler, OnlyWhatWasOrderedIsMeasured) {
-  Ranks ranks(4, [](Communicator& c) {
+  Ranks ranks(4, [](Group& c) {
     MeasureOrder order = EveryPair(4);
     order.rounds = {{{0, 2}, {1, 3}}};
     for (const std::size_t node : {0, 1, 3}) order.nodes[node].device = false;
@@ -56,7 +56,7 @@ TEST(LinkProfiler, OnlyWhatWasOrderedIsMeasured) {
 }
 
 TEST(LinkProfiler, APeerThatDiesIsNamedWithThePairAndTheOperation) {
-  Ranks ranks(3, [](Communicator& c) {
+  Ranks ranks(3, [](Group& c) {
     MeasureOrder order = EveryPair(3);
     order.rounds = {{{1, 2}}};
     if (c.Rank() == 2) ::raise(SIGKILL);

@@ -26,7 +26,7 @@ struct UnderWay {
   Request request;
 };
 
-UnderWay Launch(Communicator& c, const MadeBucket& made, bool gather = true,
+UnderWay Launch(Group& c, const MadeBucket& made, bool gather = true,
                 std::optional<std::uint64_t> earlier_lane = std::nullopt) {
   UnderWay under{made, std::vector<float>(made.size, -1.0f), nullptr, {}};
   auto order = made.Order(c.Rank(), c.Size(), under.result);
@@ -50,7 +50,7 @@ bool NearTheReference(const ExpectedSum& sum, const MadeBucket& made, int ranks)
 }
 
 /// Every bit of the result and of the own sum. All ranks and all runs are held against the same.
-bool IsRight(Communicator& c, const UnderWay& under) {
+bool IsRight(Group& c, const UnderWay& under) {
   const MadeBucket& made = under.made;
   const std::size_t begin = made.Begin(c.Rank(), c.Size()),
                     end = made.Begin(c.Rank() + 1, c.Size());
@@ -81,7 +81,7 @@ class Exchange : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Exchange, testing::Values(1, 2, 3, 4, 7, 8, 16));
 
 TEST_P(Exchange, ManyBucketsAtOnceOfAllSizesDensitiesAndFormats) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
+  Ranks ranks(GetParam(), [](Group& c) {
     for (int run = 0; run < 2; ++run) {
       // Whoever comes first, the sums are the same.
       ::usleep(static_cast<useconds_t>(3000 * (run == 0 ? c.Rank() : c.Size() - c.Rank())));
@@ -106,7 +106,7 @@ TEST_P(Exchange, ManyBucketsAtOnceOfAllSizesDensitiesAndFormats) {
 }
 
 TEST(OwnerExchange, TenMillionElements) {
-  Ranks ranks(4, [](Communicator& c) {
+  Ranks ranks(4, [](Group& c) {
     for (const MadeBucket& made : {MadeBucket{1, 10'000'000, 0.1, ValueFormat::kBFloat16},
                                    MadeBucket{2, 10'000'000, 1, ValueFormat::kFloat32}}) {
       UnderWay under = Launch(c, made);
@@ -118,7 +118,7 @@ TEST(OwnerExchange, TenMillionElements) {
 }
 
 TEST_P(Exchange, WithoutGatherOnlyTheOwnersGetTheirSums) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
+  Ranks ranks(GetParam(), [](Group& c) {
     const MadeBucket made{5, 1009, 0.3, ValueFormat::kBFloat16};
     UnderWay under = Launch(c, made, false);
     if (!Ends(under) || !under.exchange->finite()) return false;
@@ -135,13 +135,13 @@ TEST_P(Exchange, WithoutGatherOnlyTheOwnersGetTheirSums) {
       if (peer != c.Rank())
         sent += static_cast<std::int64_t>(messages[static_cast<std::size_t>(peer)].size());
     }
-    return c.BytesSent(Purpose::kGradient) == sent && c.BytesSent(Purpose::kParameter) == 0;
+    return c.communicator().BytesSent(Purpose::kGradient) == sent && c.communicator().BytesSent(Purpose::kParameter) == 0;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
 
 TEST_P(Exchange, GoesWithRingsOfTheSamePurpose) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
+  Ranks ranks(GetParam(), [](Group& c) {
     std::vector<std::vector<float>> dense(8, std::vector<float>(5000, 1.0f));
     std::vector<UnderWay> buckets;
     std::vector<Request> rings;
@@ -153,7 +153,7 @@ TEST_P(Exchange, GoesWithRingsOfTheSamePurpose) {
       if (!Ends(buckets[i]) || !IsRight(c, buckets[i])) return false;
       if (!rings[i].Wait(In(kLong)) || dense[i][4999] != static_cast<float>(c.Size())) return false;
     }
-    return c.ThreadCpuSeconds() > 0;
+    return c.communicator().CpuSeconds() > 0;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -161,7 +161,7 @@ TEST_P(Exchange, GoesWithRingsOfTheSamePurpose) {
 // Values that are not finite.
 
 /// The first chunk is not finite and all others are right.
-bool FirstChunkIsNot(Communicator& c, const UnderWay& under) {
+bool FirstChunkIsNot(Group& c, const UnderWay& under) {
   const std::size_t end = under.made.Begin(1, c.Size());
   if (under.exchange->finite() || under.exchange->OwnSum().empty() != (c.Rank() == 0)) return false;
   for (std::size_t i = 0; i < under.made.size; ++i) {
@@ -175,7 +175,7 @@ bool FirstChunkIsNot(Communicator& c, const UnderWay& under) {
 }
 
 /// What rank `from` sends to owner 0 is replaced.
-bool GivesNotFinite(Communicator& c, ValueFormat format,
+bool GivesNotFinite(Group& c, ValueFormat format,
                     const std::function<std::vector<std::byte>(PieceLengths)>& message) {
   UnderWay under{{3, 100, 1, format}, std::vector<float>(100), nullptr, {}};
   auto order = under.made.Order(c.Rank(), c.Size(), under.result);
@@ -199,7 +199,7 @@ std::vector<std::byte> Constant(PieceLengths pieces, T value, ValueFormat format
 }
 
 TEST(OwnerExchange, OneRanksValueThatIsNotFiniteIsEverybodysNaN) {
-  Ranks ranks(3, [](Communicator& c) {
+  Ranks ranks(3, [](Group& c) {
     return GivesNotFinite(c, ValueFormat::kBFloat16, [&](PieceLengths pieces) {
       if (c.Rank() == 0) return Constant(pieces, kernels::BFloat16{}, ValueFormat::kBFloat16);
       SparseMessageWriter writer(3, ValueFormat::kBFloat16);
@@ -211,7 +211,7 @@ TEST(OwnerExchange, OneRanksValueThatIsNotFiniteIsEverybodysNaN) {
 }
 
 TEST(OwnerExchange, ASumThatOverflowsIsNaN) {
-  Ranks ranks(3, [](Communicator& c) {
+  Ranks ranks(3, [](Group& c) {
     return GivesNotFinite(c, ValueFormat::kFloat32, [](PieceLengths pieces) {
       return Constant(pieces, std::numeric_limits<float>::max(), ValueFormat::kFloat32);
     });
@@ -220,7 +220,7 @@ TEST(OwnerExchange, ASumThatOverflowsIsNaN) {
 }
 
 TEST(OwnerExchange, ASumThatOverflowsOnlyWhenItIsRoundedIsNaN) {
-  Ranks ranks(3, [](Communicator& c) {
+  Ranks ranks(3, [](Group& c) {
     // The largest bfloat16 and half of its last bit: the tie goes up, to infinity.
     return GivesNotFinite(c, ValueFormat::kBFloat16, [&](PieceLengths pieces) {
       const float value = c.Rank() == 0 ? 0x1.fep127f : 0x1p119f;
@@ -231,7 +231,7 @@ TEST(OwnerExchange, ASumThatOverflowsOnlyWhenItIsRoundedIsNaN) {
 }
 
 TEST(OwnerExchange, WithoutGatherOnlyTheOwnerKnowsOfAValueThatIsNotFinite) {
-  Ranks ranks(3, [](Communicator& c) {
+  Ranks ranks(3, [](Group& c) {
     std::vector<float> result(100, -1.0f);
     auto order = MadeBucket{3, 100}.Order(c.Rank(), c.Size(), result);
     order.gather = false;
@@ -270,7 +270,7 @@ using Judge = std::function<bool(int rank, const CommError&)>;
 void ExpectFailure(const ExchangeFaultOrder& order, std::chrono::seconds deadline,
                    const Judge& judge) {
   SharedCount met;
-  Ranks ranks(kFaultRanks, [&](Communicator& c) {
+  Ranks ranks(kFaultRanks, [&](Group& c) {
     const MadeBucket made{7, 1009};
     if (c.Rank() == kFaulty) {
       const auto faulty = std::make_shared<FaultyExchange>(c.NextLane(Purpose::kGradient),
@@ -341,7 +341,7 @@ TEST(OwnerExchange, AFaultThatOneRankSeesLeavesTheOthersWithoutItsSum) {
 
 TEST(OwnerExchange, AKilledRankIsAnErrorNotAHang) {
   SharedCount ended, met;
-  Ranks ranks(4, [&](Communicator& c) {
+  Ranks ranks(4, [&](Group& c) {
     const MadeBucket made{0, 100'000, 1};
     UnderWay first = Launch(c, made);
     const bool whole = Ends(first);

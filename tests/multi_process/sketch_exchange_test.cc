@@ -75,7 +75,7 @@ struct UnderWay {
   Request request;
 };
 
-UnderWay Launch(Communicator& c, const MadeBucket& made, std::int64_t step = 0,
+UnderWay Launch(Group& c, const MadeBucket& made, std::int64_t step = 0,
                 const std::function<void(SketchExchangeOrder&)>& change = nullptr) {
   UnderWay under{made, std::vector<float>(made.size, -1.0f), nullptr, {}};
   auto order = OrderOf(made, c.Rank(), c.Size(), step);
@@ -98,7 +98,7 @@ bool SameBits(float a, float b) {
 }
 
 /// Every bit of the result. All ranks and all runs are held against the same.
-bool IsRight(Communicator& c, const UnderWay& under, const Expected& expected) {
+bool IsRight(Group& c, const UnderWay& under, const Expected& expected) {
   const SketchExchange& exchange = *under.exchange;
   if (!exchange.finite() || exchange.fixed_point().quantum() != expected.fixed_point.quantum())
     return false;
@@ -132,7 +132,7 @@ TEST_P(Exchange, ManyBucketsAtOnceOfAllSizesAndDensities) {
       expected.emplace_back(buckets.back(), GetParam());
     }
   }
-  Ranks ranks(GetParam(), [&](Communicator& c) {
+  Ranks ranks(GetParam(), [&](Group& c) {
     for (int run = 0; run < 2; ++run) {
       // Whoever comes first, the sums are the same.
       ::usleep(static_cast<useconds_t>(3000 * (run == 0 ? c.Rank() : c.Size() - c.Rank())));
@@ -152,7 +152,7 @@ TEST_P(Exchange, ASketchThatCannotBePeeledIsReplacedAndTheSumsAreTheSame) {
   const Expected expected(made, GetParam());
   const std::int64_t failing = StepOf(made, GetParam(), false);
   const std::int64_t working = StepOf(made, GetParam(), true);
-  Ranks ranks(GetParam(), [&](Communicator& c) {
+  Ranks ranks(GetParam(), [&](Group& c) {
     UnderWay failed = Launch(c, made, failing), well = Launch(c, made, working);
     return Ends(failed) && Ends(well) && failed.exchange->unfinished() &&
            !well.exchange->unfinished() && IsRight(c, failed, expected) &&
@@ -165,7 +165,7 @@ TEST_P(Exchange, SendsWhatTheHeaderSays) {
   const MadeBucket made{5, 4096, 0.1};
   const auto keys = Expected(made, GetParam()).selected;
   const std::int64_t step = StepOf(made, GetParam(), true);
-  Ranks ranks(GetParam(), [&](Communicator& c) {
+  Ranks ranks(GetParam(), [&](Group& c) {
     const auto all = static_cast<std::size_t>(c.Size());
     UnderWay under = Launch(c, made, step);
     if (!Ends(under)) return false;
@@ -183,8 +183,8 @@ TEST_P(Exchange, SendsWhatTheHeaderSays) {
     // A part for each other rank, and the total for each.
     const std::size_t bytes = 4 * (all - 1) * kSketchHeaderBytes + 8 * (words - own_words) +
                               4 * (cells - own_cells) + (all - 1) * (8 * own_words + 4 * own_cells);
-    return c.BytesSent(Purpose::kGradient) == static_cast<std::int64_t>(bytes) &&
-           c.BytesSent(Purpose::kParameter) == 0;
+    return c.communicator().BytesSent(Purpose::kGradient) == static_cast<std::int64_t>(bytes) &&
+           c.communicator().BytesSent(Purpose::kParameter) == 0;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -196,7 +196,7 @@ TEST(SketchExchange, AMillionElements) {
     buckets.push_back({static_cast<std::uint32_t>(buckets.size()), 1'000'003, density});
     expected.emplace_back(buckets.back(), 4);
   }
-  Ranks ranks(4, [&](Communicator& c) {
+  Ranks ranks(4, [&](Group& c) {
     for (std::size_t i = 0; i < buckets.size(); ++i) {
       UnderWay under = Launch(c, buckets[i]);
       if (!Ends(under) || !IsRight(c, under, expected[i]) || under.exchange->unfinished())
@@ -209,7 +209,7 @@ TEST(SketchExchange, AMillionElements) {
 
 TEST(SketchExchange, WhatIsNotSentGoesBackExactly) {
   MadeBucket made{3, 1009, 0.5};
-  Ranks ranks(3, [&](Communicator& c) {
+  Ranks ranks(3, [&](Group& c) {
     UnderWay under = Launch(c, made, 1, [](SketchExchangeOrder& order) {
       for (std::size_t i = 0; i < order.values.size(); ++i)
         order.values[i] = std::ldexp(order.values[i], -static_cast<int>(i % 40));
@@ -228,7 +228,7 @@ TEST(SketchExchange, WhatIsNotSentGoesBackExactly) {
 }
 
 TEST_P(Exchange, GoesWithRingsAndOwnersOfTheSamePurpose) {
-  Ranks ranks(GetParam(), [](Communicator& c) {
+  Ranks ranks(GetParam(), [](Group& c) {
     std::vector<std::vector<float>> dense(8, std::vector<float>(5000, 1.0f));
     std::vector<std::vector<float>> sparse(8, std::vector<float>(1009));
     std::vector<UnderWay> buckets;
@@ -257,7 +257,7 @@ TEST_P(Exchange, GoesWithRingsAndOwnersOfTheSamePurpose) {
 
 /// True if all of three ranks get NaN and zeros where those from one on change their orders.
 bool AllGetNaN(const std::function<void(SketchExchangeOrder&)>& change, int changed_from = 1) {
-  Ranks ranks(3, [&](Communicator& c) {
+  Ranks ranks(3, [&](Group& c) {
     const bool changed = c.Rank() >= changed_from;
     UnderWay under = Launch(c, {3, 100, 0.5}, 0, changed ? change : nullptr);
     if (!Ends(under) || under.exchange->finite() || !std::isnan(under.result[0])) return false;
@@ -342,14 +342,14 @@ class FaultySketch final : public Operation, public std::enable_shared_from_this
     Over();
   }
   void Cancel(const std::string&) override {
-    for (const auto& part : parts_) lane_.thread->Cancel(part);
+    for (const auto& part : parts_) lane_.transport->Cancel(part);
   }
 
  private:
   void Receive(SketchPhase phase, int peer) {
     const auto buffer = std::make_shared<std::vector<std::byte>>(1 << 16);
     ++pending_;
-    parts_.push_back(lane_.thread->ReceiveUpTo(
+    parts_.push_back(lane_.transport->ReceiveUpTo(
         peer, SketchTag(lane_, phase, peer), buffer->data(), buffer->size(),
         [self = shared_from_this(), buffer](const std::string&, std::size_t) { self->Over(); }));
   }
@@ -362,7 +362,7 @@ class FaultySketch final : public Operation, public std::enable_shared_from_this
   void SendOnce(SketchPhase phase, int peer, bool now) {
     const auto bytes = std::make_shared<std::vector<std::byte>>(Made(phase, peer, now));
     ++pending_;
-    parts_.push_back(lane_.thread->Send(
+    parts_.push_back(lane_.transport->Send(
         peer, SketchTag(lane_, phase, lane_.rank), bytes->data(), bytes->size(),
         [self = shared_from_this(), bytes](const std::string&) { self->Over(); }));
   }
@@ -442,7 +442,7 @@ bool Says(const CommError& error, int peer, const std::string& words) {
 /// others' judgement of their first failure. There must be one.
 void ExpectFailure(const FaultOrder& fault, std::chrono::seconds deadline, const Judge& judge) {
   SharedCount met;
-  Ranks ranks(kFaultRanks, [&](Communicator& c) {
+  Ranks ranks(kFaultRanks, [&](Group& c) {
     if (c.Rank() == kFaulty) {
       Request spoiled =
           c.Launch(std::make_shared<FaultySketch>(c.NextLane(Purpose::kGradient), fault));
@@ -542,7 +542,7 @@ TEST(SketchExchange, AFaultThatOneRankSeesLeavesTheOthersWithoutItsSum) {
 
 TEST(SketchExchange, AKilledRankIsAnErrorNotAHang) {
   SharedCount ended, met;
-  Ranks ranks(4, [&](Communicator& c) {
+  Ranks ranks(4, [&](Group& c) {
     const MadeBucket made{0, 100'000, 0.5};
     UnderWay first = Launch(c, made);
     const bool whole = Ends(first);

@@ -97,11 +97,11 @@ TEST(Plan, RefusesWhatIsInconsistent) {
 
 TEST(Plan, KnowsWhichRanksShareNodes) {
   Plan plan = TwoRanks();
-  EXPECT_EQ(RanksByNode(plan, 0), (std::vector<std::vector<int>>{{0}, {1}}));
+  EXPECT_EQ(MembersByNode(plan, GroupsOf(plan, 0).data), (std::vector<std::vector<int>>{{0}, {1}}));
   plan.stages[0].all_reduce.node_first = true;
   EXPECT_TRUE(PlanFromJson(ToJson(plan)));
   plan.ranks[1].device.node = plan.ranks[0].device.node;
-  EXPECT_EQ(RanksByNode(plan, 0), (std::vector<std::vector<int>>{{0, 1}}));
+  EXPECT_EQ(MembersByNode(plan, GroupsOf(plan, 0).data), (std::vector<std::vector<int>>{{0, 1}}));
   EXPECT_FALSE(PlanFromJson(ToJson(plan))) << "one node alone has nothing to sum with others";
 }
 
@@ -128,6 +128,43 @@ TEST(Plan, RefusesGarbageAndNewerVersions) {
     ASSERT_FALSE(plan) << text;
     EXPECT_EQ(plan.error().message.find('\n'), std::string::npos);
   }
+}
+
+/// Two stages of three replicas of two tensor ranks: rank = (stage * 3 + replica) * 2 + tensor rank.
+TEST(GroupsOf, AreWhatTheRanksShare) {
+  Plan plan;
+  plan.data = 3;
+  plan.tensor = 2;
+  plan.stages.resize(2);
+  for (int rank = 0; rank < 12; ++rank) {
+    RankPlan entry;
+    entry.rank = rank;
+    entry.stage = rank / 6;
+    entry.replica = rank / 2 % 3;
+    entry.tensor_rank = rank % 2;
+    entry.device.node = rank % 6 < 4 ? "a" : "b";
+    plan.ranks.push_back(entry);
+  }
+  const GroupMembers groups = GroupsOf(plan, 9);
+  EXPECT_EQ(groups.data, (std::vector<int>{7, 9, 11}));
+  EXPECT_EQ(groups.tensor, (std::vector<int>{8, 9}));
+  EXPECT_EQ(groups.pipeline, (std::vector<int>{3, 9}));
+  EXPECT_EQ(groups.embedding_head, (std::vector<int>{3, 9}));
+  EXPECT_EQ(MembersByNode(plan, groups.data), (std::vector<std::vector<int>>{{0, 1}, {2}}));
+  EXPECT_TRUE(EvenMembersByNode(plan, groups.data).empty());
+}
+
+TEST(GroupsOf, AMiddleStageSharesNoEmbedding) {
+  Plan plan;
+  plan.stages.resize(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    RankPlan entry;
+    entry.rank = entry.stage = rank;
+    plan.ranks.push_back(entry);
+  }
+  EXPECT_EQ(GroupsOf(plan, 0).embedding_head, (std::vector<int>{0, 2}));
+  EXPECT_EQ(GroupsOf(plan, 1).embedding_head, (std::vector<int>{1}));
+  EXPECT_EQ(GroupsOf(plan, 2).embedding_head, (std::vector<int>{0, 2}));
 }
 
 }  // namespace

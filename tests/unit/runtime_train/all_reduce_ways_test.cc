@@ -29,18 +29,18 @@ Plan PlanOn(const std::vector<std::string>& nodes) {
 
 TEST(AllReduceWays, AreThePlans) {
   Plan plan = PlanOn({"b", "a", "b", "a"});
-  EXPECT_EQ(WaysOf(plan).doubling_bytes, 4096);
-  EXPECT_EQ(WaysOf(plan).halving_bytes, 65536);
-  EXPECT_THAT(WaysOf(plan).nodes, IsEmpty());
+  EXPECT_EQ(WaysOf(plan, 0).doubling_bytes, 4096);
+  EXPECT_EQ(WaysOf(plan, 0).halving_bytes, 65536);
+  EXPECT_THAT(WaysOf(plan, 0).nodes, IsEmpty());
   plan.stages[0].all_reduce.node_first = true;
-  EXPECT_THAT(WaysOf(plan).nodes, ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3)));
+  EXPECT_THAT(WaysOf(plan, 0).nodes, ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3)));
 }
 
 TEST(AllReduceWays, StayAfterACheckpoint) {
   Plan before = PlanOn({"a", "a", "b", "b"}), after = before;
   before.stages[0].all_reduce = {1024, 0, true};
-  const auto kept = KeptWays(WaysOf(before), 4);
-  const AllReduceWays ways = WaysAfter(kept, after);
+  const auto kept = KeptWays(WaysOf(before, 0), 4);
+  const AllReduceWays ways = WaysAfter(kept, after, 0);
   EXPECT_EQ(ways.doubling_bytes, 1024);
   EXPECT_EQ(ways.halving_bytes, 0);
   EXPECT_THAT(ways.nodes, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
@@ -49,9 +49,9 @@ TEST(AllReduceWays, StayAfterACheckpoint) {
 TEST(AllReduceWays, AreThePlansWhereTheCheckpointsDoNotFit) {
   Plan plan = PlanOn({"a", "a", "b", "b"});
   plan.stages[0].all_reduce.node_first = true;
-  const auto kept = KeptWays(WaysOf(plan), 4);
+  const auto kept = KeptWays(WaysOf(plan, 0), 4);
   const auto is_plans = [](const std::map<std::string, double>& numbers, const Plan& now) {
-    const AllReduceWays ways = WaysAfter(numbers, now), planned = WaysOf(now);
+    const AllReduceWays ways = WaysAfter(numbers, now, 0), planned = WaysOf(now, 0);
     return ways.doubling_bytes == planned.doubling_bytes &&
            ways.halving_bytes == planned.halving_bytes && ways.nodes == planned.nodes;
   };

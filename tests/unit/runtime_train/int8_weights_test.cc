@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/counter_random.h"
+#include "kernels/cpu/cpu_device.h"
 
 namespace adaptive_train {
 namespace {
@@ -30,10 +31,11 @@ struct Arenas {
     }
   }
   std::vector<BFloat16> RoundTrip(const GradientChunk& chunk) const {
+    kernels::cpu::CpuDevice<BFloat16> device(1);
     std::vector<std::byte> packed(PackedBytes<BFloat16>(chunk));
-    PackWeights<BFloat16>(chunk, masters, weights, packed);
+    PackWeights<BFloat16>(device, chunk, masters, weights, packed);
     std::vector<BFloat16> out(weights.size(), BFloat16{0x1234});
-    UnpackWeights<BFloat16>(chunk, packed, out);
+    UnpackWeights<BFloat16>(device, chunk, packed, out);
     return out;
   }
   std::vector<float> masters;
@@ -44,8 +46,8 @@ TEST(Int8Weights, AreWithinHalfAStepOfTheirBlocksLargest) {
   const Arenas arenas(2000);
   const GradientChunk chunk = Chunk(48, 1000);
   const auto out = arenas.RoundTrip(chunk);
-  for (std::size_t begin = 48; begin < 1048; begin += kInt8Block) {
-    const std::size_t end = std::min<std::size_t>(1048, begin + kInt8Block);
+  for (std::size_t begin = 48; begin < 1048; begin += kernels::kInt8Block) {
+    const std::size_t end = std::min<std::size_t>(1048, begin + kernels::kInt8Block);
     float largest = 0;
     for (std::size_t i = begin; i < end; ++i)
       largest = std::max(largest, std::abs(arenas.masters[i]));

@@ -1,4 +1,4 @@
-#include "runtime/comm/ucx_thread.h"
+#include "runtime/comm/ucx_transport.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -12,15 +12,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <chrono>
 #include <deque>
 #include <future>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace adaptive_train {
+namespace {
 
 /// One send or receive. Kept alive by itself (`self`) until UCX has let go of the buffer.
-struct Part {
+struct UcxPart final : Part {
   ReceiveDone done;
   void* request = nullptr;
   int peer = -1;
@@ -31,7 +34,7 @@ struct Part {
   bool starting = false;
   ucs_status_t early_status = UCS_INPROGRESS;
   std::size_t early_bytes = 0;
-  std::shared_ptr<Part> self;
+  std::shared_ptr<UcxPart> self;
 
   void Finish(ucs_status_t status, std::size_t bytes, const std::string& lost = "") {
     over = true;
@@ -45,26 +48,34 @@ struct Part {
   }
 };
 
-struct UcxThread::State {
+/// The thread and what it owns.
+class UcxThread final : public Transport {
+ public:
+  UcxThread() = default;
+  ~UcxThread() override;
+  UcxThread(const UcxThread&) = delete;
+  UcxThread& operator=(const UcxThread&) = delete;
+
+  /// Blocks until the thread has opened the transports.
+  Result<void> Start();
+
+  void Post(std::function<void()> task) override;
+  double CpuSeconds() const override;
+  const std::string& Address() const override { return address_; }
+  void SetPeers(std::vector<std::string> addresses) override;
+  std::shared_ptr<Part> Send(int peer, std::uint64_t tag, const void* data, std::size_t bytes,
+                             PartDone done) override;
+  std::shared_ptr<Part> ReceiveUpTo(int peer, std::uint64_t tag, void* data, std::size_t capacity,
+                                    ReceiveDone done) override;
+  std::optional<std::uint64_t> Unclaimed(std::uint64_t tag, std::uint64_t mask) const override;
+  void Cancel(const std::shared_ptr<Part>& part) override;
+
+ private:
   struct Peer {
     std::string address;
     ucp_ep_h endpoint = nullptr;
     std::string lost;  // why the link is gone; empty = it is not
   };
-
-  int rank = 0;
-  std::thread thread;
-  int wake_fd = -1;
-
-  std::mutex mutex;
-  std::deque<std::function<void()>> tasks;  // guarded by mutex
-  bool stop = false;                        // guarded by mutex
-
-  // The thread's own.
-  ucp_context_h context = nullptr;
-  ucp_worker_h worker = nullptr;
-  int worker_fd = -1;
-  std::vector<Peer> peers;
 
   Result<std::string> Open();
   void Loop();
@@ -75,25 +86,37 @@ struct UcxThread::State {
   void Wake() const {
     const std::uint64_t one = 1;
     // EAGAIN means that a wake-up is pending already.
-    [[maybe_unused]] const ssize_t n = ::write(wake_fd, &one, sizeof one);
+    [[maybe_unused]] const ssize_t n = ::write(wake_fd_, &one, sizeof one);
   }
-};
 
-namespace {
+  std::string address_;
+  mutable std::thread thread_;  // mutable: asking for its clock is no change
+  int wake_fd_ = -1;
+
+  std::mutex mutex_;
+  std::deque<std::function<void()>> tasks_;  // guarded by mutex_
+  bool stop_ = false;                        // guarded by mutex_
+
+  // The thread's own.
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  int worker_fd_ = -1;
+  std::vector<Peer> peers_;
+};
 
 void OnPeerError(void* arg, ucp_ep_h, ucs_status_t status) {
   *static_cast<std::string*>(arg) = ucs_status_string(status);
 }
 
 void OnSent(void* request, ucs_status_t status, void* user) {
-  auto* part = static_cast<Part*>(user);
+  auto* part = static_cast<UcxPart*>(user);
   ucp_request_free(request);
   part->request = nullptr;
   part->Finish(status, 0);
 }
 
 void OnReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* user) {
-  auto* part = static_cast<Part*>(user);
+  auto* part = static_cast<UcxPart*>(user);
   if (part->starting) {
     part->early_status = status;
     part->early_bytes = info->length;
@@ -108,9 +131,7 @@ std::string UcxFailure(const char* call, ucs_status_t status) {
   return fmt::format("{}: {}", call, ucs_status_string(status));
 }
 
-}  // namespace
-
-Result<std::string> UcxThread::State::Open() {
+Result<std::string> UcxThread::Open() {
   auto fail = [](const char* call, ucs_status_t status) {
     return Fail(UcxFailure(call, status), ExitCode::kRankFailure);
   };
@@ -123,52 +144,52 @@ Result<std::string> UcxThread::State::Open() {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
-  status = ucp_init(&params, config, &context);
+  status = ucp_init(&params, config, &context_);
   ucp_config_release(config);
   if (status != UCS_OK) return fail("ucp_init", status);
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker_params.thread_mode = UCS_THREAD_MODE_SINGLE;
-  status = ucp_worker_create(context, &worker_params, &worker);
+  status = ucp_worker_create(context_, &worker_params, &worker_);
   if (status != UCS_OK) return fail("ucp_worker_create", status);
-  status = ucp_worker_get_efd(worker, &worker_fd);
+  status = ucp_worker_get_efd(worker_, &worker_fd_);
   if (status != UCS_OK) return fail("ucp_worker_get_efd", status);
   ucp_address_t* address = nullptr;
   std::size_t length = 0;
-  status = ucp_worker_get_address(worker, &address, &length);
+  status = ucp_worker_get_address(worker_, &address, &length);
   if (status != UCS_OK) return fail("ucp_worker_get_address", status);
   std::string text(reinterpret_cast<const char*>(address), length);
-  ucp_worker_release_address(worker, address);
+  ucp_worker_release_address(worker_, address);
   return text;
 }
 
-bool UcxThread::State::RunTasks() {
+bool UcxThread::RunTasks() {
   std::deque<std::function<void()>> now;
   bool stopping = false;
   {
-    std::lock_guard lock(mutex);
-    now.swap(tasks);
-    stopping = stop;
+    std::lock_guard lock(mutex_);
+    now.swap(tasks_);
+    stopping = stop_;
   }
   for (auto& task : now) task();
   return !stopping;
 }
 
-void UcxThread::State::Loop() {
+void UcxThread::Loop() {
   while (RunTasks()) {
-    while (ucp_worker_progress(worker) != 0) {
+    while (ucp_worker_progress(worker_) != 0) {
     }
     // Events that came since the last progress make arm refuse: then progress again.
-    if (ucp_worker_arm(worker) == UCS_ERR_BUSY) continue;
-    pollfd fds[2] = {{worker_fd, POLLIN, 0}, {wake_fd, POLLIN, 0}};
+    if (ucp_worker_arm(worker_) == UCS_ERR_BUSY) continue;
+    pollfd fds[2] = {{worker_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
     if (::poll(fds, 2, -1) > 0 && (fds[1].revents & POLLIN) != 0) {
       std::uint64_t count = 0;
-      [[maybe_unused]] const ssize_t n = ::read(wake_fd, &count, sizeof count);
+      [[maybe_unused]] const ssize_t n = ::read(wake_fd_, &count, sizeof count);
     }
   }
 }
 
-void UcxThread::State::CloseEndpoint(Peer& peer, bool force) {
+void UcxThread::CloseEndpoint(Peer& peer, bool force) {
   if (peer.endpoint == nullptr) return;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -180,19 +201,19 @@ void UcxThread::State::CloseEndpoint(Peer& peer, bool force) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   while (ucp_request_check_status(request) == UCS_INPROGRESS &&
          std::chrono::steady_clock::now() < until) {
-    if (ucp_worker_progress(worker) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (ucp_worker_progress(worker_) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   ucp_request_free(request);
 }
 
-void UcxThread::State::Close() {
-  for (Peer& peer : peers) CloseEndpoint(peer, !peer.lost.empty());
-  if (worker != nullptr) ucp_worker_destroy(worker);
-  if (context != nullptr) ucp_cleanup(context);
+void UcxThread::Close() {
+  for (Peer& peer : peers_) CloseEndpoint(peer, !peer.lost.empty());
+  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (context_ != nullptr) ucp_cleanup(context_);
 }
 
-ucp_ep_h UcxThread::State::Endpoint(int index) {
-  Peer& peer = peers[static_cast<std::size_t>(index)];
+ucp_ep_h UcxThread::Endpoint(int index) {
+  Peer& peer = peers_[static_cast<std::size_t>(index)];
   if (peer.endpoint != nullptr || !peer.lost.empty()) return peer.endpoint;
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
@@ -200,7 +221,7 @@ ucp_ep_h UcxThread::State::Endpoint(int index) {
   params.address = reinterpret_cast<const ucp_address_t*>(peer.address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {OnPeerError, &peer.lost};
-  const ucs_status_t status = ucp_ep_create(worker, &params, &peer.endpoint);
+  const ucs_status_t status = ucp_ep_create(worker_, &params, &peer.endpoint);
   if (status != UCS_OK) {
     peer.lost = UcxFailure("ucp_ep_create", status);
     peer.endpoint = nullptr;
@@ -208,60 +229,56 @@ ucp_ep_h UcxThread::State::Endpoint(int index) {
   return peer.endpoint;
 }
 
-UcxThread::UcxThread(int rank) : state_(std::make_unique<State>()) { state_->rank = rank; }
-
-Result<std::unique_ptr<UcxThread>> UcxThread::Start(int rank) {
-  std::unique_ptr<UcxThread> self(new UcxThread(rank));
-  State& state = *self->state_;
-  state.wake_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (state.wake_fd < 0)
+Result<void> UcxThread::Start() {
+  wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd_ < 0)
     return Fail(fmt::format("eventfd: {}", std::strerror(errno)), ExitCode::kRankFailure);
   std::promise<Result<std::string>> opened;
   auto address = opened.get_future();
-  state.thread = std::thread([&state, &opened] {
-    auto result = state.Open();
+  thread_ = std::thread([this, &opened] {
+    auto result = Open();
     const bool good = result.has_value();
     opened.set_value(std::move(result));
-    if (good) state.Loop();
-    state.Close();
+    if (good) Loop();
+    Close();
   });
   auto result = address.get();
   if (!result) return tl::unexpected(result.error());
-  self->address_ = std::move(*result);
-  return self;
+  address_ = std::move(*result);
+  return {};
 }
 
 UcxThread::~UcxThread() {
   {
-    std::lock_guard lock(state_->mutex);
-    state_->stop = true;
+    std::lock_guard lock(mutex_);
+    stop_ = true;
   }
-  if (state_->wake_fd >= 0) state_->Wake();
-  if (state_->thread.joinable()) state_->thread.join();
-  if (state_->wake_fd >= 0) ::close(state_->wake_fd);
+  if (wake_fd_ >= 0) Wake();
+  if (thread_.joinable()) thread_.join();
+  if (wake_fd_ >= 0) ::close(wake_fd_);
 }
 
 void UcxThread::SetPeers(std::vector<std::string> addresses) {
   Post([this, addresses = std::move(addresses)]() mutable {
-    state_->peers.resize(addresses.size());
+    peers_.resize(addresses.size());
     for (std::size_t i = 0; i < addresses.size(); ++i)
-      state_->peers[i].address = std::move(addresses[i]);
+      peers_[i].address = std::move(addresses[i]);
   });
 }
 
 void UcxThread::Post(std::function<void()> task) {
   {
-    std::lock_guard lock(state_->mutex);
-    state_->tasks.push_back(std::move(task));
+    std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
   }
-  state_->Wake();
+  Wake();
 }
 
 double UcxThread::CpuSeconds() const {
   clockid_t clock{};
   timespec time{};
   [[maybe_unused]] const bool known =
-      ::pthread_getcpuclockid(state_->thread.native_handle(), &clock) == 0 &&
+      ::pthread_getcpuclockid(thread_.native_handle(), &clock) == 0 &&
       ::clock_gettime(clock, &time) == 0;
   assert(known);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
@@ -269,12 +286,12 @@ double UcxThread::CpuSeconds() const {
 
 std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* data,
                                       std::size_t bytes, PartDone done) {
-  auto part = std::make_shared<Part>();
+  auto part = std::make_shared<UcxPart>();
   part->done = [done = std::move(done)](const std::string& cause, std::size_t) { done(cause); };
   part->peer = peer;
   part->is_send = true;
-  ucp_ep_h endpoint = state_->Endpoint(peer);
-  const std::string& lost = state_->peers[static_cast<std::size_t>(peer)].lost;
+  ucp_ep_h endpoint = Endpoint(peer);
+  const std::string& lost = peers_[static_cast<std::size_t>(peer)].lost;
   if (endpoint == nullptr || !lost.empty()) {
     // Later, as promised: a caller is never called back from inside its own call.
     Post([part, cause = lost.empty() ? std::string("the link is closed") : lost] {
@@ -296,18 +313,9 @@ std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* d
   return part;
 }
 
-std::shared_ptr<Part> UcxThread::Receive(int peer, std::uint64_t tag, void* data, std::size_t bytes,
-                                         PartDone done) {
-  return ReceiveUpTo(peer, tag, data, bytes,
-                     [bytes, done = std::move(done)](const std::string& cause, std::size_t came) {
-                       if (!cause.empty() || came == bytes) return done(cause);
-                       done(fmt::format("the message has {} bytes, not {}", came, bytes));
-                     });
-}
-
 std::shared_ptr<Part> UcxThread::ReceiveUpTo(int peer, std::uint64_t tag, void* data,
                                              std::size_t capacity, ReceiveDone done) {
-  auto part = std::make_shared<Part>();
+  auto part = std::make_shared<UcxPart>();
   part->done = std::move(done);
   part->peer = peer;
   part->capacity = capacity;
@@ -320,7 +328,7 @@ std::shared_ptr<Part> UcxThread::ReceiveUpTo(int peer, std::uint64_t tag, void* 
   param.user_data = part.get();
   part->self = part;
   part->starting = true;
-  void* request = ucp_tag_recv_nbx(state_->worker, data, capacity, tag, ~std::uint64_t{0}, &param);
+  void* request = ucp_tag_recv_nbx(worker_, data, capacity, tag, ~std::uint64_t{0}, &param);
   part->starting = false;
   if (!UCS_PTR_IS_PTR(request)) {
     Post([part, status = UCS_PTR_STATUS(request)] { part->Finish(status, 0); });
@@ -335,22 +343,31 @@ std::shared_ptr<Part> UcxThread::ReceiveUpTo(int peer, std::uint64_t tag, void* 
 
 std::optional<std::uint64_t> UcxThread::Unclaimed(std::uint64_t tag, std::uint64_t mask) const {
   ucp_tag_recv_info_t info{};
-  if (ucp_tag_probe_nb(state_->worker, tag, mask, 0, &info) == nullptr) return std::nullopt;
+  if (ucp_tag_probe_nb(worker_, tag, mask, 0, &info) == nullptr) return std::nullopt;
   return info.sender_tag;
 }
 
-void UcxThread::Cancel(const std::shared_ptr<Part>& part) {
+void UcxThread::Cancel(const std::shared_ptr<Part>& of_ours) {
+  auto part = std::static_pointer_cast<UcxPart>(of_ours);
   // Not at once: the caller may be inside a UCX callback, where the worker must not be progressed.
-  Post([this, part] {
+  Post([this, part = std::move(part)] {
     if (!part || part->over || part->request == nullptr) return;
     if (!part->is_send) {
-      ucp_request_cancel(state_->worker, part->request);
+      ucp_request_cancel(worker_, part->request);
       return;
     }
-    State::Peer& peer = state_->peers[static_cast<std::size_t>(part->peer)];
+    Peer& peer = peers_[static_cast<std::size_t>(part->peer)];
     if (peer.lost.empty()) peer.lost = "the link was closed to cancel a send";
-    state_->CloseEndpoint(peer, true);
+    CloseEndpoint(peer, true);
   });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> OpenUcx() {
+  auto transport = std::make_unique<UcxThread>();
+  if (auto started = transport->Start(); !started) return tl::unexpected(started.error());
+  return transport;
 }
 
 }  // namespace adaptive_train

@@ -1,0 +1,71 @@
+// What ranks are told to do beside their place and share: choices that a configuration names and a
+// plan carries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace adaptive_train {
+
+/// docs/gradient_exchange.md says what each does.
+enum class CompressionMode : std::uint8_t {
+  kOff,
+  kAuto,
+  kVarianceTopk,
+  kGlobalTopk,
+  kTopk,
+  kSketch
+};
+/// As what selected values are sent.
+enum class ValueEncoding : std::uint8_t { kFp32, kBf16, kFp8 };
+/// What sets a layer's sparsity.
+enum class VarianceMeasure : std::uint8_t { kRelative, kLiteral };
+/// What becomes of residuals every so many steps.
+enum class ResidualFlush : std::uint8_t { kSend, kDrop };
+/// What owners of shards send to all.
+enum class GatherFormat : std::uint8_t { kWeights, kInt8 };
+/// How the learning rate goes on after the warm-up.
+enum class LrShape : std::uint8_t { kConstant, kLinear, kCosine };
+
+/// The choices' names in configurations and plans, by value.
+template <class Choice>
+std::span<const std::string_view> NamesOf();
+
+template <class Choice>
+std::string NameOf(Choice choice) {
+  return std::string(NamesOf<Choice>()[static_cast<std::size_t>(choice)]);
+}
+
+/// None: no choice has this name.
+template <class Choice>
+std::optional<Choice> ChoiceOf(std::string_view name) {
+  const auto names = NamesOf<Choice>();
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == name) return static_cast<Choice>(i);
+  return std::nullopt;
+}
+
+/// How gradients are compressed.
+struct CompressionOrders {
+  CompressionMode mode = CompressionMode::kOff;
+  double s_min = 0.7;  // sparsity: the share of a layer's elements that is not sent
+  double s_max = 0.95;
+  double density = 0.1;  // of topk, global-topk, sketch: the share that is
+  VarianceMeasure variance = VarianceMeasure::kRelative;
+  double beta = 1.0;                // of residuals, what an unsent element keeps
+  std::int64_t flush_every = 1000;  // steps; 0 = never
+  ResidualFlush flush = ResidualFlush::kSend;
+  ValueEncoding values = ValueEncoding::kBf16;
+};
+
+/// The orders of all ranks of a plan.
+struct ExchangeOrders {
+  CompressionOrders compression;
+  GatherFormat gather = GatherFormat::kWeights;
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,55 @@
+// Tagged messages between the ranks of a job: what the collectives on the host are made of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/executor.h"
+
+namespace adaptive_train {
+
+/// Outcome of one point-to-point part: empty = well, otherwise the cause.
+using PartDone = std::function<void(const std::string& cause)>;
+/// The same of a receive, and how long the message was, in bytes; 0 if it failed.
+using ReceiveDone = std::function<void(const std::string& cause, std::size_t bytes)>;
+
+/// One send or receive under way, so that it can be cancelled.
+struct Part {
+  virtual ~Part() = default;
+};
+
+/// An executor that carries messages. Ranks are those of the whole job. Threads: Address from any
+/// thread; SetPeers once, before the first Send; all others only from tasks on the executor's own
+/// thread. Nothing here blocks.
+class Transport : public Executor {
+ public:
+  /// This rank's address, to be given to its peers as it is: opaque bytes.
+  virtual const std::string& Address() const = 0;
+  /// The peers' addresses, index = rank.
+  virtual void SetPeers(std::vector<std::string> addresses) = 0;
+
+  // Send and the receives call `done` exactly once, later, on this thread. The buffer belongs to
+  // the transport until then.
+
+  virtual std::shared_ptr<Part> Send(int peer, std::uint64_t tag, const void* data,
+                                     std::size_t bytes, PartDone done) = 0;
+  /// A message of any length up to `capacity` bytes; a longer one is a failure that says so. The
+  /// tag alone chooses the message; `peer` is who must have sent it.
+  virtual std::shared_ptr<Part> ReceiveUpTo(int peer, std::uint64_t tag, void* data,
+                                            std::size_t capacity, ReceiveDone done) = 0;
+  /// A message of exactly so many bytes: a shorter or longer one is a failure that says so.
+  std::shared_ptr<Part> Receive(int peer, std::uint64_t tag, void* data, std::size_t bytes,
+                                PartDone done);
+  /// The tag of a message that has come and that no receive has asked for, among those whose tags
+  /// equal `tag` in the bits of `mask`.
+  virtual std::optional<std::uint64_t> Unclaimed(std::uint64_t tag, std::uint64_t mask) const = 0;
+  /// Ends a part early. A send is ended by closing the link to its peer.
+  virtual void Cancel(const std::shared_ptr<Part>& part) = 0;
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,83 @@
+// A bucket that goes through the owners of its chunks.
+#include <cassert>
+#include <utility>
+
+#include "runtime/exchange/bucket_sum.h"
+
+namespace adaptive_train {
+
+template <class T>
+Request OwnerSum<T>::Start(const CollectiveLane& lane) {
+  ReducerState<T>& state = this->state_;
+  OwnerExchangeOrder order;
+  order.chunks.bucket = static_cast<std::uint32_t>(lane.sequence);
+  order.earlier_lane = std::exchange(this->Kept().owner_lane, lane.tag);
+  order.format = density_ ? state.policy.format : kernels::ValueFormat::kFloat32;
+  order.gather = !state.options.sharded;
+  // A skipped step drops what is summed whole, as a ring would, but not what steps before kept
+  // back.
+  order.keep = state.Feedback() && (density_ || this->Kept().holds);
+  order.result = state.Together(this->Bucket(), state.Owners());
+  bool finite = true;
+  Pack(order, &finite);
+  if (state.options.release) state.ReleaseOthers(this->Bucket());  // the messages have it
+  this->Kept().holds = order.keep || (!finite && state.Feedback());
+  exchange_ = std::make_shared<OwnerExchange>(state.NameOf(lane, this->number_), lane,
+                                              std::move(order));
+  return state.group.Launch(exchange_);
+}
+
+template <class T>
+void OwnerSum<T>::Pack(OwnerExchangeOrder& order, bool* finite) {
+  for (const int owner : this->state_.Owners()) {
+    const GradientChunk& chunk = this->Bucket().chunks[static_cast<std::size_t>(owner)];
+    const SelectedChunk selected =
+        this->state_.Select(chunk, density_.value_or(1), order.format);
+    SparseMessageWriter writer(order.chunks.bucket, order.format);
+    for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
+      const SelectedPiece& piece = selected.pieces[i];
+      writer.Add(static_cast<std::int64_t>(chunk.pieces[i].size()), piece.bitmap.data(),
+                 piece.count, piece.values, piece.smallest);
+    }
+    if (!selected.finite) writer.NotFinite();
+    *finite = *finite && selected.finite;
+    order.chunks.pieces.push_back(chunk.PieceLengths());
+    order.messages.push_back(writer.Finish());
+  }
+}
+
+/// What all ranks got less than the sum. An owner's own sum of a sharded bucket is not rounded.
+template <class T>
+void OwnerSum<T>::Settle() {
+  ReducerState<T>& state = this->state_;
+  if (exchange_->Order().keep && !state.options.sharded) {
+    const GradientChunk& own = state.OwnChunk(this->Bucket());
+    const std::span<const float> sum = exchange_->OwnSum();
+    state.device.AddDifference(static_cast<std::int64_t>(sum.size()), sum.data(),
+                               state.gradients.data() + own.begin,
+                               state.residuals.data() + own.begin);
+  }
+  if (!density_) this->Kept().holds = false;
+}
+
+template <class T>
+void OwnerSum<T>::TakeBack() {
+  const OwnerExchangeOrder& order = exchange_->Order();
+  if (!order.keep) return;
+  const std::vector<int>& owners = this->state_.Owners();
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    const GradientChunk& chunk = this->Bucket().chunks[static_cast<std::size_t>(owners[i])];
+    const auto sent = SparseMessage::Read(order.messages[i], order.chunks.bucket, order.format,
+                                          order.chunks.pieces[i]);
+    assert(sent);
+    if (!sent->finite()) continue;  // it was put back when it was packed
+    std::vector<std::uint64_t> places(chunk.Words());
+    sent->AddTo(this->state_.residuals.span().subspan(chunk.begin, chunk.size()), places);
+  }
+}
+
+template class OwnerSum<float>;
+template class OwnerSum<kernels::BFloat16>;
+template class OwnerSum<kernels::Float16>;
+
+}  // namespace adaptive_train

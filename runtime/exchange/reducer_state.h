@@ -1,0 +1,88 @@
+// What the exchanges of all buckets share on one rank, and what stays of each from step to step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/buffer.h"
+#include "kernels/device.h"
+#include "runtime/comm/group.h"
+#include "runtime/exchange/exchange_policy.h"
+#include "runtime/exchange/gradient_buckets.h"
+#include "runtime/exchange/gradient_selection.h"
+#include "runtime/exchange/rank_groups.h"
+
+namespace adaptive_train {
+
+/// What is decided once.
+struct ReducerOptions {
+  static constexpr std::size_t kBucketElements = std::size_t{1} << 20;
+
+  bool feedback = false;  // allocates residuals, as many as gradients; a policy may then compress
+  bool sharded = false;   // only a chunk's owner gets its sum
+  /// With sharded: gradients of chunks of other owners leave the arena when they are on their way
+  /// (ZeRO stage 2; Rajbhandari et al., 2020), so that it never holds all of them. A step may then
+  /// exchange the gradients of several micro-batches one after the other.
+  bool release = false;
+  std::size_t bucket_elements = kBucketElements;
+  /// The members of each node, equally many; empty if they are not, or do not share nodes.
+  std::vector<std::vector<int>> nodes = {};
+};
+
+/// What was sent so far in a step.
+struct ExchangeCounts {
+  std::int64_t added = 0, selected = 0;  // elements
+  double select_cpu_s = 0;               // processor time of selecting and packing
+  int unpeeled = 0;                      // buckets whose sketch could not be peeled
+};
+
+/// Not thread-safe. What is passed by reference must outlive it.
+template <class T>
+struct ReducerState {
+  ReducerState(Group& data, kernels::Device<T>& computes, const ParameterLayout& layout,
+               std::span<float> gradient_arena, const ReducerOptions& asked);
+
+  /// Of one bucket, from step to step.
+  struct Kept {
+    bool holds = false;            // some residual may not be 0
+    bool others_restored = false;  // one of a part that others select from, too
+    std::optional<std::uint64_t> owner_lane, sketch_lane;  // the last tag
+  };
+
+  bool Feedback() const { return residuals.size() > 0; }
+  /// Sums begin inside nodes.
+  bool NodeFirst() const { return groups.Places() > 0 && !group.Ways().nodes.empty(); }
+  /// The owners that this rank sends to, in the order of their chunks.
+  const std::vector<int>& Owners() const { return NodeFirst() ? groups.between : groups.all; }
+  const GradientChunk& OwnChunk(const GradientBucket& bucket) const {
+    return bucket.chunks[static_cast<std::size_t>(group.Rank())];
+  }
+  /// What some owners have of a bucket, whose chunks lie together.
+  std::span<float> Together(const GradientBucket& bucket, const std::vector<int>& owners) const;
+  SelectedChunk Select(const GradientChunk& chunk, double density, kernels::ValueFormat format);
+  /// Lets go of a bucket's gradients outside of [begin, end).
+  void ReleaseAround(const GradientBucket& bucket, std::size_t begin, std::size_t end);
+  void ReleaseOthers(const GradientBucket& bucket) {
+    ReleaseAround(bucket, OwnChunk(bucket).begin, OwnChunk(bucket).end);
+  }
+  std::string NameOf(const CollectiveLane& lane, std::size_t bucket) const;
+
+  Group& group;
+  kernels::Device<T>& device;
+  const std::span<float> gradients;
+  const ReducerOptions options;
+  const RankGroups groups;
+  const std::vector<GradientBucket> buckets;
+  kernels::Buffer<float> residuals;
+  GradientSelection<T> selection;
+  std::vector<Kept> kept;  // [buckets]
+  ExchangePolicy policy;
+  bool adds_nothing = false;  // this rank has no gradients in this micro-batch
+  ExchangeCounts counts;
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,229 @@
+#include "runtime/train/step_exchange.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include "runtime/train/all_reduce_ways.h"
+#include "runtime/train/collective.h"
+
+namespace adaptive_train {
+namespace {
+
+/// So many elements may be on their way to their owners before backward waits.
+constexpr std::size_t kOnTheirWay = 4 * ReducerOptions::kBucketElements;
+
+template <class T>
+constexpr bool kScalesLoss = std::is_same_v<T, kernels::Float16>;
+
+/// Each micro-batch's gradients are sent off where they are sharded; ranks have unequal shares.
+std::int64_t ExchangesOf(const Plan& plan) {
+  std::int64_t most = 1;
+  if (plan.shard < 2) return most;
+  for (const RankPlan& rank : plan.ranks)
+    most = std::max(most, (rank.samples + rank.micro_batch - 1) / rank.micro_batch);
+  return most;
+}
+
+}  // namespace
+
+template <class T>
+StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const RankPlan& own,
+                              Groups& groups, RankState<T>& state, LayerProfiler& profiler,
+                              StepMeasure& measure)
+    : config_(config.optimizer),
+      plan_(plan),
+      rank_(own.rank),
+      group_(groups.data),
+      state_(state),
+      profiler_(profiler),
+      measure_(measure),
+      compression_(plan.orders.compression, config.profile.warmup_steps, state.layout,
+                   groups.data.Size(),
+                   plan.stages[static_cast<std::size_t>(own.stage)].compressed_layers),
+      exchanges_(ExchangesOf(plan)),
+      reducer_(groups.data, state.device, state.layout, state.gradients.span(),
+               {.feedback = compression_.MayCompress(),
+                .sharded = state.sharding.optimizer,
+                .release = state.sharding.gradients,
+                .nodes = EvenMembersByNode(plan, groups.data.Members())}),
+      optimizer_(state.device, state.layout, groups.data, reducer_.Buckets(),
+                 {.sharded = state.sharding.optimizer,
+                  .int8 = state.sharding.optimizer && plan.orders.gather == GatherFormat::kInt8}),
+      schedule_{config.optimizer.schedule, config.optimizer.lr, config.optimizer.warmup_steps,
+                config.train.steps} {
+  group_.SetWays(WaysOf(plan, own.rank));
+}
+
+template <class T>
+double StepExchange<T>::LossScale() const {
+  return kScalesLoss<T> ? scaler_.scale : 1.0;
+}
+
+template <class T>
+void StepExchange<T>::Begin(std::int64_t step) {
+  step_ = step;
+  exchanged_ = 0;
+  // What is measured has nothing beside it.
+  if (Measured()) WaitForAllWeights();
+  if (compression_.ResetsBefore(step)) reducer_.ForgetResiduals();
+  reducer_.SetPolicy(compression_.PolicyOf(step));
+  measure_.As(Activity::kCompute, [&] { state_.ClearGradients(); });
+  if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute));
+}
+
+/// The last step's gathering goes on beside the forward pass of the layers before.
+template <class T>
+void StepExchange<T>::WaitForWeights(std::size_t end) {
+  measure_.As(Activity::kExposedComm, [&] { optimizer_.FinishUpTo(end); });
+}
+
+/// Gradients of the step's last micro-batch, or sharded ones of each, are exchanged while backward
+/// runs; where something is to be measured, after it, or sharded ones while it waits.
+template <class T>
+OnReady StepExchange<T>::OnGradients(bool last) {
+  early_ = {};
+  if (state_.sharding.gradients) {
+    return [this](std::size_t begin, std::size_t end) {
+      if (Measured()) TakeGradients(begin, end);
+      AddGradients(begin, end);
+    };
+  }
+  if (!last || Measured()) return {};
+  return [this](std::size_t begin, std::size_t end) { AddGradients(begin, end); };
+}
+
+/// The matrix that embedding and head share would be exchanged last, and be waited for with no
+/// backward beside it; what the head adds to it is ready first, and what the embedding adds can
+/// wait for the next step, unless that one begins with nothing held back. Of what is sharded there
+/// is a bound to how much may be on its way.
+template <class T>
+typename TransformerStage<T>::OnHeadReady StepExchange<T>::OnHeadGradients(bool last) {
+  if (!last || state_.sharding.optimizer || compression_.ResetsBefore(step_ + 1)) return {};
+  return [this](std::size_t begin, std::size_t end) -> float* {
+    if (!reducer_.MayGoEarly(begin, end)) return nullptr;
+    if (Measured()) TakeGradients(begin, end);
+    const std::span<float> rest = reducer_.AddEarly(begin, end);
+    early_ = {begin, end};
+    // Layers are timed with nothing beside them.
+    if (Measured())
+      measure_.As(Activity::kExposedComm, [&] { Await(reducer_.Limit(0, CollectiveDeadline())); });
+    return rest.data();
+  };
+}
+
+template <class T>
+void StepExchange<T>::EndMicroBatch(bool last) {
+  if (last && Measured() && !state_.sharding.gradients) {
+    TakeGradients(0, early_.begin);
+    TakeGradients(early_.end, state_.gradients.size());
+    for (const GradientBucket& bucket : reducer_.Buckets()) AddGradients(bucket.begin, bucket.end);
+  }
+  FinishMicroBatch();
+}
+
+template <class T>
+void StepExchange<T>::FinishMicroBatch() {
+  if (!state_.sharding.gradients || ++exchanged_ >= exchanges_) return;
+  measure_.As(Activity::kExposedComm,
+              [&] { Await(reducer_.FinishMicroBatch(CollectiveDeadline())); });
+}
+
+template <class T>
+void StepExchange<T>::Finish() {
+  while (state_.sharding.gradients && exchanged_ < exchanges_) {
+    measure_.As(Activity::kCompute, [&] { reducer_.AddNothing(); });
+    FinishMicroBatch();
+  }
+  measure_.As(Activity::kExposedComm, [&] { Await(reducer_.Finish(CollectiveDeadline())); });
+}
+
+/// Packed gradients of a sharded exchange take memory until they are with their owners.
+template <class T>
+void StepExchange<T>::AddGradients(std::size_t begin, std::size_t end) {
+  reducer_.Add(begin, end);
+  if (!state_.sharding.optimizer) return;
+  const std::size_t most = state_.sharding.gradients && Measured() ? 0 : kOnTheirWay;
+  measure_.As(Activity::kExposedComm, [&] { Await(reducer_.Limit(most, CollectiveDeadline())); });
+}
+
+template <class T>
+void StepExchange<T>::TakeGradients(std::size_t begin, std::size_t end) {
+  const double to_loss = 1 / LossScale();
+  if (profiler_.Active()) profiler_.TakeGradients(state_.gradients.span(), begin, end, to_loss);
+  if (compression_.WantsGradients())
+    compression_.TakeGradients(state_.gradients.span(), begin, end, to_loss);
+}
+
+/// Of the whole gradient.
+template <class T>
+double StepExchange<T>::SquaredNorm() {
+  double sum[1] = {optimizer_.SquaredNorm(state_.gradients.span())};
+  if (state_.sharding.optimizer)
+    measure_.As(Activity::kExposedComm, [&] { SumOverRanks(group_, sum); });
+  return sum[0];
+}
+
+template <class T>
+void StepExchange<T>::Update(RankMetrics& metrics) {
+  const double before = measure_.SecondsOf(Activity::kCompute);
+  UpdateState(metrics);
+  if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
+}
+
+template <class T>
+void StepExchange<T>::UpdateState(RankMetrics& metrics) {
+  metrics.lr = schedule_.At(metrics.step);
+  metrics.loss_scale = LossScale();
+  metrics.grad_norm = std::sqrt(SquaredNorm()) / metrics.loss_scale;
+  metrics.skipped = !std::isfinite(metrics.grad_norm);
+  reducer_.Settle(!metrics.skipped);
+  scaler_.Update(!metrics.skipped);
+  if (LossScale() != metrics.loss_scale)
+    reducer_.Rescale(static_cast<float>(LossScale() / metrics.loss_scale));
+  if (metrics.skipped) return;
+  const OptimizerConfig& o = config_;
+  const double clip = o.clip > 0 && metrics.grad_norm > o.clip ? o.clip / metrics.grad_norm : 1.0;
+  const AdamWSettings settings{o.beta1, o.beta2, 1e-8, o.weight_decay};
+  ++updates_;
+  optimizer_.Step(settings, state_.OfUpdate(), updates_, metrics.lr, clip / metrics.loss_scale);
+}
+
+template <class T>
+std::optional<std::string> StepExchange<T>::EndStep(bool skipped, bool measured) {
+  const GateStep took{measure_.Seconds(), measure_.SecondsOf(Activity::kExposedComm)};
+  return compression_.EndStep(took, skipped, !measured, group_);
+}
+
+template <class T>
+std::map<std::string, double> StepExchange<T>::Kept() const {
+  std::map<std::string, double> kept = compression_.State();
+  kept.merge(KeptWays(group_.Ways(), group_.Size()));
+  if (kScalesLoss<T>) {
+    kept["loss_scale"] = scaler_.scale;
+    kept["loss_scale_good_steps"] = static_cast<double>(scaler_.good_steps);
+  }
+  return kept;
+}
+
+template <class T>
+void StepExchange<T>::Restore(std::int64_t updates, const std::map<std::string, double>& kept) {
+  updates_ = updates;
+  // A run that was in another precision so far has no scale yet.
+  const auto scale = kept.find("loss_scale"), good = kept.find("loss_scale_good_steps");
+  if (scale != kept.end()) scaler_.scale = scale->second;
+  if (good != kept.end()) scaler_.good_steps = static_cast<std::int64_t>(good->second);
+  compression_.Restore(kept);
+  group_.SetWays(WaysAfter(kept, plan_, rank_));
+  reducer_.ResidualsRestored();
+  // Residuals are gradients of the scaled loss; the run may have been in another precision.
+  const double then = scale == kept.end() ? 1 : scale->second;
+  if (LossScale() != then) reducer_.Rescale(static_cast<float>(LossScale() / then));
+}
+
+template class StepExchange<float>;
+template class StepExchange<kernels::BFloat16>;
+template class StepExchange<kernels::Float16>;
+
+}  // namespace adaptive_train

@@ -1,0 +1,100 @@
+// What becomes of a rank's gradients in a step: exchanged while backward runs, judged, and made an
+// update of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "core/plan.h"
+#include "core/step_metrics.h"
+#include "runtime/comm/groups.h"
+#include "runtime/exchange/gradient_reducer.h"
+#include "runtime/measure/layer_profiler.h"
+#include "runtime/model/transformer_stage.h"
+#include "runtime/train/compression_control.h"
+#include "runtime/train/loss_scaler.h"
+#include "runtime/train/lr_schedule.h"
+#include "runtime/train/optimizer.h"
+#include "runtime/train/rank_state.h"
+#include "runtime/train/step_measure.h"
+
+namespace adaptive_train {
+
+/// Reducer, optimizer and compression of one rank. Begin a step; for each micro-batch pass
+/// OnGradients and OnHeadGradients to backward and EndMicroBatch after it; then Finish, Update and
+/// EndStep. Throws FatalError. Not thread-safe.
+template <class T>
+class StepExchange {
+ public:
+  /// What is passed by reference must outlive this.
+  StepExchange(const Config& config, const Plan& plan, const RankPlan& own, Groups& groups,
+               RankState<T>& state, LayerProfiler& profiler, StepMeasure& measure);
+
+  const Optimizer<T>& optimizer() const { return optimizer_; }
+  /// Gradients that compression holds back; empty where none is.
+  std::span<float> Residuals() { return reducer_.Residuals(); }
+  double LossScale() const;
+  const ExchangeFigures& Figures() const { return reducer_.Figures(); }
+  /// This step's gradients are looked at on the host, and exchanged after backward.
+  bool Measured() const { return profiler_.Active() || compression_.WantsGradients(); }
+
+  /// Of the whole step, before anything else of it.
+  void Begin(std::int64_t step);
+  OnReady OnGradients(bool last);
+  typename TransformerStage<T>::OnHeadReady OnHeadGradients(bool last);
+  void EndMicroBatch(bool last);
+  /// After this rank's last micro-batch: takes part in what others still exchange, waits for all
+  /// sums.
+  void Finish();
+  /// Norm, clipping, update and learning rate of the step; fills these into `metrics`.
+  void Update(RankMetrics& metrics);
+  /// After the step. Gives a line for people where something was decided.
+  std::optional<std::string> EndStep(bool skipped, bool measured);
+
+  /// Before weights up to element `end` are read: waits for those that others own.
+  void WaitForWeights(std::size_t end);
+  void WaitForAllWeights() { WaitForWeights(state_.Size()); }
+
+  std::int64_t Updates() const { return updates_; }
+  /// What a checkpoint keeps of this, by name; finite numbers.
+  std::map<std::string, double> Kept() const;
+  /// After arenas and residuals were read.
+  void Restore(std::int64_t updates, const std::map<std::string, double>& kept);
+  /// Makes the weights from the owners' parameters. Before the first step.
+  void MakeWeights() { optimizer_.MakeWeights(state_.OfUpdate()); }
+
+ private:
+  void AddGradients(std::size_t begin, std::size_t end);
+  void TakeGradients(std::size_t begin, std::size_t end);
+  void FinishMicroBatch();
+  double SquaredNorm();
+  void UpdateState(RankMetrics& metrics);
+
+  const OptimizerConfig& config_;
+  const Plan& plan_;
+  const int rank_;
+  Group& group_;  // data
+  RankState<T>& state_;
+  LayerProfiler& profiler_;
+  StepMeasure& measure_;
+  CompressionControl compression_;
+  const std::int64_t exchanges_;  // of gradients in a step
+  GradientReducer<T> reducer_;
+  Optimizer<T> optimizer_;
+  const LrSchedule schedule_;
+  LossScaler scaler_;           // of float16
+  std::int64_t step_ = 0;       // that is under way
+  std::int64_t exchanged_ = 0;  // micro-batches of it
+  std::int64_t updates_ = 0;    // steps without the skipped ones
+  struct {
+    std::size_t begin = 0, end = 0;
+  } early_;  // of this micro-batch's gradients, what went before its turn
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,52 @@
+#include "runtime/train/step_measure.h"
+
+#include <sys/resource.h>
+
+namespace adaptive_train {
+namespace {
+
+std::int64_t PeakMemoryBytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace
+
+void StepMeasure::Begin() {
+  begin_ = since_ = Clock::now();
+  now_ = Activity::kOther;
+  seconds_ = {};
+}
+
+Activity StepMeasure::Switch(Activity activity) {
+  const auto time = Clock::now();
+  seconds_[static_cast<std::size_t>(now_)] += std::chrono::duration<double>(time - since_).count();
+  since_ = time;
+  return std::exchange(now_, activity);
+}
+
+double StepMeasure::SecondsOf(Activity activity) {
+  Switch(now_);
+  return seconds_[static_cast<std::size_t>(activity)];
+}
+
+double StepMeasure::Seconds() const {
+  return std::chrono::duration<double>(Clock::now() - begin_).count();
+}
+
+void StepMeasure::Fill(RankMetrics& metrics, double select_cpu_s) {
+  const auto since_last = [this](Purpose purpose) {
+    std::int64_t& before = sent_before_[static_cast<std::size_t>(purpose)];
+    const std::int64_t now = communicator_.BytesSent(purpose);
+    return now - std::exchange(before, now);
+  };
+  metrics.grad_bytes = since_last(Purpose::kGradient);
+  metrics.param_bytes = since_last(Purpose::kParameter);
+  metrics.activation_bytes = since_last(Purpose::kActivation);
+  const double comm_cpu_s = communicator_.CpuSeconds();
+  metrics.comm_cpu_s = comm_cpu_s - std::exchange(comm_cpu_before_, comm_cpu_s) + select_cpu_s;
+  metrics.peak_memory_bytes = PeakMemoryBytes();
+}
+
+}  // namespace adaptive_train
