@@ -116,22 +116,6 @@ TEST_P(ModelGradients, TheProcessorAgreesWithFloat64InEveryPrecision) {
   ExpectAgreesWithFloat64<kernels::Float16>(dims, 2e-3);
 }
 
-/// What Llama's relatives have beyond the kind's own, with heads that are wider or narrower together
-/// than the residual stream.
-ModelDims RelativeDims(bool wide) {
-  ModelDims dims = SmallDims(ModelKind::kLlama, false);
-  dims.layers = 2;
-  dims.heads = wide ? 4 : 2;
-  dims.kv_heads = wide ? 2 : 1;
-  dims.head_size = wide ? 4 : 2;
-  dims.attention_bias = wide ? AttentionBias::kAll : AttentionBias::kQkv;
-  dims.norm_epsilon = 1e-2;
-  dims.rope_base = 50;
-  dims.rope_scaling = {
-      .factor = 4, .low_freq_factor = 0.5, .high_freq_factor = 2, .original_sequence = 8};
-  return dims;
-}
-
 TEST(LlamasRelatives, Float64AgreesWithCentralDifferencesInEveryParameter) {
   for (const bool wide : {false, true}) {
     const ModelDims dims = RelativeDims(wide);
