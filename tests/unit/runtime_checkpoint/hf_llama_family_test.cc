@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -26,8 +25,7 @@ using testing::HasSubstr;
 using Json = nlohmann::json;
 
 Json LoadFixture(const std::string& name) {
-  const auto path = std::filesystem::path(__FILE__).parent_path() / "fixtures" / (name + ".json");
-  std::ifstream file(path);
+  std::ifstream file(SOURCE_DIR "/tests/unit/runtime_checkpoint/fixtures/" + name + ".json");
   return Json::parse(file);
 }
 
