@@ -93,6 +93,26 @@ Key Number(std::string path, Section Config::*section, double Section::*field, d
 }
 
 template <class Section>
+Key NumberOrAuto(std::string path, Section Config::*section, std::optional<double> Section::*field,
+                 double least, double most) {
+  return {path, fmt::format("\"auto\" or a number from {} to {}", least, most),
+          [=](Config& c, const toml::node& n) {
+            if (n.value_exact<std::string>() == "auto") {
+              c.*section.*field = std::nullopt;
+              return true;
+            }
+            auto v = n.value<double>();
+            if (!v || !(*v >= least && *v <= most)) return false;
+            c.*section.*field = *v;
+            return true;
+          },
+          [=](const Config& c) {
+            const std::optional<double>& v = c.*section.*field;
+            return v ? Real(*v) : std::string("\"auto\"");
+          }};
+}
+
+template <class Section>
 Key Text(std::string path, Section Config::*section, std::string Section::*field,
          std::string allowed) {
   return {path, allowed,
@@ -174,6 +194,19 @@ const std::vector<Key>& Keys() {
       Integer("model.sequence", &C::model, &ModelConfig::sequence, 1),
       Integer("model.vocab", &C::model, &ModelConfig::vocab, 2),
       Boolean("model.tie_embeddings", &C::model, &ModelConfig::tie_embeddings),
+      IntegerOrAuto("model.head_size", &C::model, &ModelConfig::head_size, 1, 1 << 16),
+      Choice("model.attention_bias", &C::model, &ModelConfig::attention_bias,
+             {"auto", "none", "qkv", "all"}),
+      NumberOrAuto("model.norm_epsilon", &C::model, &ModelConfig::norm_epsilon, 1e-30, 0.1),
+      Number("model.rope_base", &C::model, &ModelConfig::rope_base, 1, 1e12),
+      Choice("model.rope_scaling", &C::model, &ModelConfig::rope_scaling, {"none", "llama3"}),
+      Number("model.rope_factor", &C::model, &ModelConfig::rope_factor, 1, 1e6),
+      Number("model.rope_low_freq_factor", &C::model, &ModelConfig::rope_low_freq_factor, 1e-6,
+             1e6),
+      Number("model.rope_high_freq_factor", &C::model, &ModelConfig::rope_high_freq_factor, 1e-6,
+             1e6),
+      Integer("model.rope_original_sequence", &C::model, &ModelConfig::rope_original_sequence, 1),
+      Integer("model.sliding_window", &C::model, &ModelConfig::sliding_window, 0),
       Text("data.train", &C::data, &DataConfig::train, "the path of a file"),
       Text("data.validation", &C::data, &DataConfig::validation,
            "the path of a file, or \"auto\" for the last 5 % of data.train"),
@@ -321,8 +354,8 @@ Result<void> ApplyOverride(Config& config, const ConfigOverride& item) {
 /// In floating point: dimensions may be too large to count in integers.
 double RoughParameters(const ModelDims& dims) {
   const auto layers = static_cast<double>(dims.layers), hidden = static_cast<double>(dims.hidden);
-  const double block =
-      static_cast<double>(dims.QkvColumns() + dims.hidden + dims.FfnColumns() + dims.Ffn());
+  const double block = static_cast<double>(dims.QkvColumns() + dims.AttentionColumns() +
+                                           dims.FfnColumns() + dims.Ffn());
   return layers * hidden * block + static_cast<double>(dims.vocab + dims.sequence) * hidden;
 }
 
@@ -381,6 +414,22 @@ void ResolvePaths(Config& config, const std::filesystem::path& folder) {
   }
 }
 
+AttentionBias BiasOf(const std::string& text) {
+  for (const AttentionBias bias :
+       {AttentionBias::kNone, AttentionBias::kQkv, AttentionBias::kAll}) {
+    if (text == ToString(bias)) return bias;
+  }
+  return AttentionBias::kOfKind;
+}
+
+RopeScaling ScalingOf(const ModelConfig& model) {
+  if (model.rope_scaling == "none") return {};
+  return {.factor = model.rope_factor,
+          .low_freq_factor = model.rope_low_freq_factor,
+          .high_freq_factor = model.rope_high_freq_factor,
+          .original_sequence = model.rope_original_sequence};
+}
+
 }  // namespace
 
 ModelDims DimsOf(const ModelConfig& model) {
@@ -395,7 +444,38 @@ ModelDims DimsOf(const ModelConfig& model) {
           .tie_embeddings = model.tie_embeddings,
           .kind = kind,
           .kv_heads = model.kv_heads.value_or(0),
-          .ffn = model.ffn.value_or(0)};
+          .ffn = model.ffn.value_or(0),
+          .head_size = model.head_size.value_or(0),
+          .attention_bias = BiasOf(model.attention_bias),
+          .norm_epsilon = model.norm_epsilon.value_or(0),
+          .rope_base = model.rope_base,
+          .rope_scaling = ScalingOf(model),
+          .sliding_window = model.sliding_window};
+}
+
+ModelConfig ConfigOf(const ModelDims& dims) {
+  ModelConfig model;
+  model.kind = ToString(dims.kind);
+  model.layers = dims.layers;
+  model.heads = dims.heads;
+  model.kv_heads = dims.KvHeads();
+  model.hidden = dims.hidden;
+  model.ffn = dims.Ffn();
+  model.sequence = dims.sequence;
+  model.vocab = dims.vocab;
+  model.tie_embeddings = dims.tie_embeddings;
+  if (dims.head_size != 0) model.head_size = dims.head_size;
+  model.attention_bias = ToString(dims.attention_bias);
+  if (dims.norm_epsilon != 0) model.norm_epsilon = dims.norm_epsilon;
+  model.rope_base = dims.rope_base;
+  model.sliding_window = dims.sliding_window;
+  if (dims.rope_scaling.factor == 1) return model;
+  model.rope_scaling = "llama3";
+  model.rope_factor = dims.rope_scaling.factor;
+  model.rope_low_freq_factor = dims.rope_scaling.low_freq_factor;
+  model.rope_high_freq_factor = dims.rope_scaling.high_freq_factor;
+  model.rope_original_sequence = dims.rope_scaling.original_sequence;
+  return model;
 }
 
 ExchangeOrders OrdersOf(const Config& config) {

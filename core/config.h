@@ -28,6 +28,17 @@ struct ModelConfig {
   std::int64_t sequence = 128;
   std::int64_t vocab = 256;
   bool tie_embeddings = true;
+  // Of llama, but for norm_epsilon.
+  AutoInt head_size;
+  std::string attention_bias = "auto";
+  std::optional<double> norm_epsilon;  // none = "auto"
+  double rope_base = kRopeBase;
+  std::string rope_scaling = "none";
+  double rope_factor = 8;  // what follows is of rope_scaling = "llama3"
+  double rope_low_freq_factor = 1;
+  double rope_high_freq_factor = 4;
+  std::int64_t rope_original_sequence = 8192;  // tokens
+  std::int64_t sliding_window = 0;             // tokens; 0 = none
 };
 
 struct DataConfig {
@@ -99,6 +110,8 @@ struct Config {
 
 /// The dimensions that a configuration asks for.
 ModelDims DimsOf(const ModelConfig& model);
+/// The configuration that asks for these dimensions: DimsOf gives them again.
+ModelConfig ConfigOf(const ModelDims& dims);
 /// How it is to be trained, as far as memory depends on it.
 TrainingFormat FormatOf(const TrainConfig& train);
 

@@ -29,10 +29,14 @@ std::string DeviceKindName(const Device& device) {
 
 std::string ModelKey(const ModelShape& model) {
   const ModelDims& d = model.dims;
+  std::string attention;
+  if (d.head_size != 0) attention += fmt::format(", head_size {}", d.head_size);
+  if (d.attention_bias != AttentionBias::kOfKind)
+    attention += fmt::format(", attention_bias {}", ToString(d.attention_bias));
   return fmt::format(
-      "{}, hidden {}, ffn {}, heads {}, kv_heads {}, sequence {}, vocab {}, {}, {}, dropout {}, "
+      "{}, hidden {}, ffn {}, heads {}, kv_heads {}{}, sequence {}, vocab {}, {}, {}, dropout {}, "
       "version {}",
-      ToString(d.kind), d.hidden, d.Ffn(), d.heads, d.KvHeads(), d.sequence, d.vocab,
+      ToString(d.kind), d.hidden, d.Ffn(), d.heads, d.KvHeads(), attention, d.sequence, d.vocab,
       d.tie_embeddings ? "tied" : "untied", NameOf(model.format.precision),
       model.format.dropout ? "on" : "off", ADAPTIVE_TRAIN_VERSION);
 }

@@ -10,8 +10,15 @@ namespace adaptive_train {
 NLOHMANN_JSON_SERIALIZE_ENUM(ModelKind, {{ModelKind::kGpt2, "gpt2"},
                                          {ModelKind::kLlama, "llama"},
                                          {ModelKind::kBert, "bert"}})
+NLOHMANN_JSON_SERIALIZE_ENUM(AttentionBias, {{AttentionBias::kOfKind, "auto"},
+                                             {AttentionBias::kNone, "none"},
+                                             {AttentionBias::kQkv, "qkv"},
+                                             {AttentionBias::kAll, "all"}})
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RopeScaling, factor, low_freq_factor, high_freq_factor,
+                                   original_sequence)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ModelDims, layers, heads, hidden, sequence, vocab,
-                                   tie_embeddings, kind, kv_heads, ffn)
+                                   tie_embeddings, kind, kv_heads, ffn, head_size, attention_bias,
+                                   norm_epsilon, rope_base, rope_scaling, sliding_window)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EvaluationRequest, dims, checkpoint, data, format, text_vocab,
                                    samples, batch, threads, seed)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Evaluation, loss, unigram_entropy, targets, samples, seconds,

@@ -31,7 +31,8 @@ std::int64_t NormBytesPerToken(const ModelDims& dims) {
 /// Bytes per token of what a block keeps and could compute again: all of it, and the cheap part.
 std::int64_t KeptBytesPerToken(const ModelDims& dims, std::int64_t scalar) {
   const std::int64_t residual_sums = Architecture::Of(dims.kind).post_norm ? 2 : 1;
-  return (dims.QkvColumns() + dims.hidden + residual_sums * dims.hidden + dims.FfnColumns()) *
+  return (dims.QkvColumns() + dims.AttentionColumns() + residual_sums * dims.hidden +
+          dims.FfnColumns()) *
              scalar +
          dims.heads * kFloatBytes;
 }
@@ -68,10 +69,12 @@ LayerShape Embedding(const ModelDims& dims, const TrainingFormat& format) {
 LayerShape Block(const ModelDims& dims, const TrainingFormat& format, std::int64_t index) {
   const std::int64_t hidden = dims.hidden, scalar = ScalarBytes(format);
   const std::int64_t weights =
-      hidden * (dims.QkvColumns() + hidden + dims.FfnColumns()) + dims.Ffn() * hidden;
-  const std::int64_t biases =
-      Architecture::Of(dims.kind).biases ? dims.QkvColumns() + dims.FfnColumns() + 2 * hidden : 0;
-  const double attention = 4.0 * static_cast<double>(dims.sequence) * static_cast<double>(hidden);
+      hidden * (dims.QkvColumns() + dims.AttentionColumns() + dims.FfnColumns() + dims.Ffn());
+  const std::int64_t biases = (dims.HasQkvBias() ? dims.QkvColumns() : 0) +
+                              (dims.HasProjectionBias() ? hidden : 0) +
+                              (Architecture::Of(dims.kind).biases ? dims.FfnColumns() + hidden : 0);
+  const double attention =
+      4.0 * static_cast<double>(dims.sequence) * static_cast<double>(dims.AttentionColumns());
   std::int64_t per_token = 2 * NormBytesPerToken(dims) + hidden * scalar;
   if (format.recompute != Recompute::kFull) per_token += KeptBytesPerToken(dims, scalar);
   if (format.recompute == Recompute::kNone) per_token += CheapBytesPerToken(dims, scalar);
@@ -101,8 +104,9 @@ LayerShape Head(const ModelDims& dims, const TrainingFormat& format) {
 
 std::int64_t WorkspaceBytes(const ModelDims& dims, const TrainingFormat& format) {
   const std::int64_t scalar = ScalarBytes(format);
-  std::int64_t per_token =
-      (2 * dims.hidden + std::max(dims.QkvColumns(), dims.FfnColumns())) * scalar;
+  std::int64_t per_token = (dims.hidden + std::max(dims.hidden, dims.AttentionColumns()) +
+                            std::max(dims.QkvColumns(), dims.FfnColumns())) *
+                           scalar;
   if (Architecture::Of(dims.kind).gated) per_token += dims.Ffn() * scalar;
   if (format.dropout) per_token += dims.hidden * scalar;
   if (format.recompute == Recompute::kFull) per_token += KeptBytesPerToken(dims, scalar);
@@ -190,8 +194,31 @@ const char* ToString(ModelKind kind) {
   }
 }
 
+const char* ToString(AttentionBias bias) {
+  switch (bias) {
+    case AttentionBias::kNone:
+      return "none";
+    case AttentionBias::kQkv:
+      return "qkv";
+    case AttentionBias::kAll:
+      return "all";
+    default:
+      return "auto";
+  }
+}
+
 std::string IdentityOf(const ModelDims& dims) {
-  return fmt::format("model.kind = {}, model.heads = {}", ToString(dims.kind), dims.heads);
+  std::string words = fmt::format("model.kind = {}", ToString(dims.kind));
+  if (dims.NormEpsilon() != Architecture::Of(dims.kind).norm_epsilon)
+    words += fmt::format(", model.norm_epsilon = {}", dims.NormEpsilon());
+  if (dims.rope_base != kRopeBase) words += fmt::format(", model.rope_base = {}", dims.rope_base);
+  if (const RopeScaling& rope = dims.rope_scaling; rope.factor != 1) {
+    words += fmt::format(
+        ", model.rope_scaling = llama3 by {} from {} tokens, low_freq_factor {}, high_freq_factor "
+        "{}",
+        rope.factor, rope.original_sequence, rope.low_freq_factor, rope.high_freq_factor);
+  }
+  return words + fmt::format(", model.heads = {}", dims.heads);
 }
 
 std::int64_t MaskedTargets(std::int64_t sequence) {
@@ -203,6 +230,94 @@ std::int64_t ModelDims::Ffn() const {
   if (!Architecture::Of(kind).gated) return 4 * hidden;
   return (8 * hidden / 3 + 255) / 256 * 256;
 }
+
+bool ModelDims::HasQkvBias() const {
+  if (attention_bias == AttentionBias::kOfKind) return Architecture::Of(kind).biases;
+  return attention_bias != AttentionBias::kNone;
+}
+
+bool ModelDims::HasProjectionBias() const {
+  if (attention_bias == AttentionBias::kOfKind) return Architecture::Of(kind).biases;
+  return attention_bias == AttentionBias::kAll;
+}
+
+double ModelDims::NormEpsilon() const {
+  return norm_epsilon == 0 ? Architecture::Of(kind).norm_epsilon : norm_epsilon;
+}
+
+namespace {
+
+Result<void> CheckHeads(const ModelDims& dims) {
+  if (dims.head_size < 0 || dims.head_size > kMaxDimension / dims.heads) {
+    return Fail(fmt::format(
+        "model.head_size = {}: allowed are 1 to {}, for at most {} with model.heads = {}",
+        dims.head_size, kMaxDimension / dims.heads, kMaxDimension, dims.heads));
+  }
+  if (dims.head_size == 0 && dims.hidden % dims.heads != 0) {
+    return Fail(fmt::format("model.hidden = {} is not a multiple of model.heads = {}", dims.hidden,
+                            dims.heads));
+  }
+  if (dims.heads % dims.KvHeads() != 0) {
+    return Fail(fmt::format("model.kv_heads = {} does not divide model.heads = {}", dims.KvHeads(),
+                            dims.heads));
+  }
+  if (Architecture::Of(dims.kind).rotary && dims.HeadSize() % 2 != 0 && dims.head_size != 0) {
+    return Fail(
+        fmt::format("model.head_size = {}: rotary positions need an even size", dims.head_size));
+  }
+  if (Architecture::Of(dims.kind).rotary && dims.HeadSize() % 2 != 0) {
+    return Fail(
+        fmt::format("model.hidden = {} over model.heads = {} gives heads of {}: rotary positions "
+                    "need an even size",
+                    dims.hidden, dims.heads, dims.HeadSize()));
+  }
+  return {};
+}
+
+/// What only Llama's relatives choose.
+Result<void> CheckKind(const ModelDims& dims) {
+  if (dims.kind == ModelKind::kLlama) return {};
+  const ModelDims plain{.kind = dims.kind};
+  const std::pair<const char*, bool> keys[] = {
+      {"head_size", dims.head_size != plain.head_size},
+      {"attention_bias", dims.attention_bias != plain.attention_bias},
+      {"rope_base", dims.rope_base != plain.rope_base},
+      {"rope_scaling", dims.rope_scaling.factor != plain.rope_scaling.factor},
+      {"sliding_window", dims.sliding_window != plain.sliding_window}};
+  for (const auto& [key, set] : keys) {
+    if (set)
+      return Fail(fmt::format("model.{} is set: only model.kind = llama has it, not {}", key,
+                              ToString(dims.kind)));
+  }
+  return {};
+}
+
+Result<void> CheckRope(const ModelDims& dims) {
+  constexpr double kMostBase = 1e12, kMostFactor = 1e6;
+  if (!(dims.rope_base >= 1 && dims.rope_base <= kMostBase)) {
+    return Fail(
+        fmt::format("model.rope_base = {}: allowed are 1 to {}", dims.rope_base, kMostBase));
+  }
+  const RopeScaling& rope = dims.rope_scaling;
+  if (!(rope.factor >= 1 && rope.factor <= kMostFactor)) {
+    return Fail(
+        fmt::format("model.rope_factor = {}: allowed are 1 to {}", rope.factor, kMostFactor));
+  }
+  if (!(rope.low_freq_factor > 0 && rope.low_freq_factor < rope.high_freq_factor &&
+        rope.high_freq_factor <= kMostFactor)) {
+    return Fail(
+        fmt::format("model.rope_low_freq_factor = {}: must lie between 0 and "
+                    "model.rope_high_freq_factor = {}, which may be {} at most",
+                    rope.low_freq_factor, rope.high_freq_factor, kMostFactor));
+  }
+  if (rope.original_sequence < 1 || rope.original_sequence > (std::int64_t{1} << 40)) {
+    return Fail(fmt::format("model.rope_original_sequence = {}: allowed are 1 to 2^40",
+                            rope.original_sequence));
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<void> CheckDims(const ModelDims& dims) {
   const std::array<std::pair<const char*, std::int64_t>, 7> all{{{"layers", dims.layers},
@@ -217,19 +332,20 @@ Result<void> CheckDims(const ModelDims& dims) {
       return Fail(fmt::format("model.{} = {}: allowed are 1 to {}", key, value, kMaxDimension));
     }
   }
-  if (dims.hidden % dims.heads != 0) {
-    return Fail(fmt::format("model.hidden = {} is not a multiple of model.heads = {}", dims.hidden,
-                            dims.heads));
+  for (const auto check : {CheckHeads, CheckKind, CheckRope}) {
+    auto good = check(dims);
+    if (!good) return good;
   }
-  if (dims.heads % dims.KvHeads() != 0) {
-    return Fail(fmt::format("model.kv_heads = {} does not divide model.heads = {}", dims.KvHeads(),
-                            dims.heads));
+  constexpr double kMostEpsilon = 0.1;
+  if (!(dims.norm_epsilon >= 0 && dims.norm_epsilon <= kMostEpsilon)) {
+    return Fail(fmt::format("model.norm_epsilon = {}: allowed are numbers above 0 up to {}",
+                            dims.norm_epsilon, kMostEpsilon));
   }
-  if (Architecture::Of(dims.kind).rotary && dims.HeadSize() % 2 != 0) {
+  if (dims.sliding_window < 0 || (dims.sliding_window > 0 && dims.sliding_window < dims.sequence)) {
     return Fail(
-        fmt::format("model.hidden = {} over model.heads = {} gives heads of {}: rotary positions "
-                    "need an even size",
-                    dims.hidden, dims.heads, dims.HeadSize()));
+        fmt::format("model.sliding_window = {}: a sequence that is longer than the window is not "
+                    "supported; allowed is model.sequence up to the window, not {}",
+                    dims.sliding_window, dims.sequence));
   }
   return {};
 }
@@ -262,6 +378,7 @@ std::int64_t ModelShape::PeakBytes(std::int64_t micro_batch, std::int64_t ranks,
   const std::int64_t scratch =
       std::max({HeadScratch(dims, micro_batch, threads),
                 LinearScratch(rows, dims.hidden, dims.QkvColumns(), threads, widens),
+                LinearScratch(rows, dims.AttentionColumns(), dims.hidden, threads, widens),
                 LinearScratch(rows, dims.hidden, dims.FfnColumns(), threads, widens),
                 LinearScratch(rows, dims.Ffn(), dims.hidden, threads, widens)});
   const std::int64_t snapshot = 3 * total.parameters * kFloatBytes / ranks;

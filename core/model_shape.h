@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "core/rope_scaling.h"
 
 namespace adaptive_train {
 
@@ -30,26 +31,48 @@ struct Architecture {
   static const Architecture& Of(ModelKind kind);
 };
 
+/// Which of attention's products have biases.
+enum class AttentionBias {
+  kOfKind,  // as the kind has it: gpt2 and bert all, llama none
+  kNone,
+  kQkv,  // queries, keys and values
+  kAll,  // and the output
+};
+
+/// As in the configuration: "auto", "none", "qkv", "all".
+const char* ToString(AttentionBias bias);
+
 /// The dimensions of a model.
 struct ModelDims {
   std::int64_t layers = 0;
   std::int64_t heads = 0;
-  std::int64_t hidden = 0;    // a multiple of heads
+  std::int64_t hidden = 0;    // a multiple of heads, unless head_size says otherwise
   std::int64_t sequence = 0;  // tokens of one sample
   std::int64_t vocab = 0;
   bool tie_embeddings = true;  // the head uses the token embedding's weights
   ModelKind kind = ModelKind::kGpt2;
-  std::int64_t kv_heads = 0;  // divides heads; 0: as many as heads
-  std::int64_t ffn = 0;       // width of the feed-forward; 0: the kind's own choice
+  std::int64_t kv_heads = 0;   // divides heads; 0: as many as heads
+  std::int64_t ffn = 0;        // width of the feed-forward; 0: the kind's own choice
+  std::int64_t head_size = 0;  // 0: hidden / heads
+  AttentionBias attention_bias = AttentionBias::kOfKind;
+  double norm_epsilon = 0;  // added to variances; 0: the kind's own choice
+  double rope_base = kRopeBase;
+  RopeScaling rope_scaling = {};
+  std::int64_t sliding_window = 0;  // tokens that attention sees, at least sequence; 0: all
 
   std::int64_t KvHeads() const { return kv_heads == 0 ? heads : kv_heads; }
-  std::int64_t HeadSize() const { return hidden / heads; }
+  std::int64_t HeadSize() const { return head_size == 0 ? hidden / heads : head_size; }
+  /// Columns of attention's output, before its projection to hidden.
+  std::int64_t AttentionColumns() const { return heads * HeadSize(); }
   /// 4 hidden; for Llama 8/3 hidden, rounded up to a multiple of 256.
   std::int64_t Ffn() const;
   /// Columns of the product that makes queries, keys and values.
   std::int64_t QkvColumns() const { return (heads + 2 * KvHeads()) * HeadSize(); }
   /// Columns of the feed-forward's first product: a gated one makes gate and up.
   std::int64_t FfnColumns() const { return (Architecture::Of(kind).gated ? 2 : 1) * Ffn(); }
+  bool HasQkvBias() const;
+  bool HasProjectionBias() const;  // of attention's output
+  double NormEpsilon() const;
 };
 
 /// How many tokens of a sample a masked model predicts: 15 %, rounded, at least 1 (Devlin et al.
@@ -59,7 +82,8 @@ std::int64_t MaskedTargets(std::int64_t sequence);
 /// Fails in one line, naming the key of the configuration, where no such model can be built.
 Result<void> CheckDims(const ModelDims& dims);
 
-/// What no parameter's shape tells of a model: "model.kind = gpt2, model.heads = 4".
+/// What no parameter's shape tells of a model: "model.kind = gpt2, model.heads = 4". What is as
+/// the kind has it is left out; heads come last, so that no model's words begin another's.
 std::string IdentityOf(const ModelDims& dims);
 
 /// Of activations, of the weights that products read, and of what crosses stages. Master weights,

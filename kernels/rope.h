@@ -4,12 +4,13 @@
 
 #include <cstdint>
 
+#include "core/rope_scaling.h"
+
 namespace adaptive_train::kernels {
 
-inline constexpr double kRopeBase = 10000;
-
 /// In place, for each row r at position p = r mod sequence, each of the first rotated_heads of its
-/// `heads` heads, and i in [0, head_size / 2), with angle t = p * base^(-2 i / head_size):
+/// `heads` heads, and i in [0, head_size / 2), with angle t = p * RopeRate(base, scaling, head_size,
+/// i):
 ///   (x[i], x[i + head_size / 2]) becomes (x[i] cos t - x[i + head_size / 2] sin t, x[i + head_size
 ///   / 2] cos t + x[i] sin t)
 /// `inverse` turns by -t: the gradient's way back. values is [rows, heads, head_size]; head_size is
@@ -22,6 +23,7 @@ struct RopeArguments {
   std::int64_t rotated_heads = 0;
   std::int64_t head_size = 0;
   double base = kRopeBase;
+  RopeScaling scaling = {};
   bool inverse = false;
   T* values = nullptr;
 };

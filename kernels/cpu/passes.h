@@ -25,6 +25,7 @@ struct RopeTable {
   std::int64_t sequence = 0;
   std::int64_t head_size = 0;
   double base = 0;
+  RopeScaling scaling = {};
   std::vector<float> cosine;
   std::vector<float> sine;
 };

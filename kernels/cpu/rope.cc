@@ -56,31 +56,35 @@ namespace {
 
 HWY_EXPORT(RopePieces);
 
-void Fill(RopeTable& table, std::int64_t sequence, std::int64_t head_size, double base) {
-  if (table.sequence == sequence && table.head_size == head_size && table.base == base) return;
-  const std::int64_t half = head_size / 2;
-  table.cosine.resize(static_cast<std::size_t>(sequence * half));
+template <class T>
+void Fill(RopeTable& table, const RopeArguments<T>& x) {
+  if (table.sequence == x.sequence && table.head_size == x.head_size && table.base == x.base &&
+      table.scaling == x.scaling) {
+    return;
+  }
+  const std::int64_t half = x.head_size / 2;
+  table.cosine.resize(static_cast<std::size_t>(x.sequence * half));
   table.sine.resize(table.cosine.size());
   for (std::int64_t i = 0; i < half; ++i) {
-    const double frequency =
-        std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(head_size));
-    for (std::int64_t position = 0; position < sequence; ++position) {
+    const double rate = RopeRate(x.base, x.scaling, x.head_size, i);
+    for (std::int64_t position = 0; position < x.sequence; ++position) {
       const auto at = static_cast<std::size_t>(position * half + i);
-      const double angle = static_cast<double>(position) * frequency;
+      const double angle = static_cast<double>(position) * rate;
       table.cosine[at] = static_cast<float>(std::cos(angle));
       table.sine[at] = static_cast<float>(std::sin(angle));
     }
   }
-  table.sequence = sequence;
-  table.head_size = head_size;
-  table.base = base;
+  table.sequence = x.sequence;
+  table.head_size = x.head_size;
+  table.base = x.base;
+  table.scaling = x.scaling;
 }
 
 }  // namespace
 
 template <class T>
 void CpuDevice<T>::Rope(const RopeArguments<T>& x) {
-  Fill(rope_table_, x.sequence, x.head_size, x.base);
+  Fill(rope_table_, x);
   const RopePass<T> pass{x, rope_table_};
   const auto rows = HWY_DYNAMIC_DISPATCH(RopePieces)().template On<T>();
   pool_.ForPieces(x.rows, RowsPerPiece(x.rotated_heads * x.head_size),

@@ -15,8 +15,7 @@ void ReferenceDevice<T>::Rope(const RopeArguments<T>& x) {
       T* values = x.values + (row * x.heads + head) * x.head_size;
       for (std::int64_t i = 0; i < half; ++i) {
         const double angle =
-            static_cast<double>(row % x.sequence) *
-            std::pow(x.base, -2.0 * static_cast<double>(i) / static_cast<double>(x.head_size));
+            static_cast<double>(row % x.sequence) * RopeRate(x.base, x.scaling, x.head_size, i);
         const T cosine = static_cast<T>(std::cos(angle));
         const T sine = static_cast<T>(x.inverse ? -std::sin(angle) : std::sin(angle));
         const T low = values[i], high = values[i + half];

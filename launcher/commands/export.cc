@@ -17,8 +17,9 @@ namespace adaptive_train {
 namespace {
 
 constexpr const char* kFooter =
-    R"(Writes model.safetensors and config.json with the names of GPT2LMHeadModel, LlamaForCausalLM or
-BertForMaskedLM. Of a run's folder the newest checkpoint is taken. A sentencepiece model that `data
+    R"(Writes model.safetensors and config.json with the names of GPT2LMHeadModel, BertForMaskedLM or,
+of kind = llama, LlamaForCausalLM, MistralForCausalLM (with a sliding window) or Qwen2ForCausalLM (with
+biases of queries, keys and values alone). Of a run's folder the newest checkpoint is taken. A sentencepiece model that `data
 build` put beside the training data goes along as tokenizer.model.
 
 Examples:

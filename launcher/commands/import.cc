@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* kFooter =
     R"(Reads config.json and model.safetensors, or the shards of model.safetensors.index.json, of a gpt2,
-llama or bert model; writes DIR/step-00000000, a checkpoint, and DIR/config.toml, whose [model] section
-is filled in and whose checkpoint.start names it. Name data.train there before you run it.
+llama, mistral, qwen2 or bert model; writes DIR/step-00000000, a checkpoint, and DIR/config.toml, whose
+[model] section is filled in and whose checkpoint.start names it. Name data.train there before you run it.
 
 Examples:
   adaptive-train import --hf my-model --output start
@@ -34,18 +34,9 @@ struct Arguments {
 };
 
 /// The defaults, but for the model and where it begins.
-Config ConfigOf(const ImportedCheckpoint& imported) {
-  const ModelDims& dims = imported.dims;
+Config ConfigFor(const ImportedCheckpoint& imported) {
   Config config;
-  config.model.kind = ToString(dims.kind);
-  config.model.layers = dims.layers;
-  config.model.heads = dims.heads;
-  config.model.kv_heads = dims.KvHeads();
-  config.model.hidden = dims.hidden;
-  config.model.ffn = dims.Ffn();
-  config.model.sequence = dims.sequence;
-  config.model.vocab = dims.vocab;
-  config.model.tie_embeddings = dims.tie_embeddings;
+  config.model = ConfigOf(imported.dims);
   config.data.train = "corpus.txt";
   config.checkpoint.start = std::filesystem::path(imported.path).filename().string();
   return config;
@@ -59,7 +50,7 @@ Result<ImportedCheckpoint> Import(const Arguments& arguments) {
   }
   auto imported = ImportCheckpoint(arguments.hf, arguments.sequence, arguments.output);
   if (!imported) return imported;
-  auto written = WriteFile(config_path, ToToml(ConfigOf(*imported)));
+  auto written = WriteFile(config_path, ToToml(ConfigFor(*imported)));
   if (!written) {
     // So that the same command works once there is room.
     std::filesystem::remove_all(imported->path, ignored);

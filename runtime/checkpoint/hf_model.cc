@@ -29,9 +29,9 @@ bool MayHaveMoreRows(const std::string& name) {
 /// elements of the largest matrices.
 Result<void> CheckSize(const ModelDims& dims, const HfWeights& weights) {
   const auto hidden = static_cast<double>(dims.hidden);
-  const double least =
-      static_cast<double>(dims.layers) * hidden * (hidden + static_cast<double>(dims.Ffn())) +
-      static_cast<double>(dims.vocab) * hidden;
+  const double least = static_cast<double>(dims.layers) * hidden *
+                           static_cast<double>(dims.AttentionColumns() + dims.Ffn()) +
+                       static_cast<double>(dims.vocab) * hidden;
   if (least <= weights.Elements()) return {};
   return Fail(
       fmt::format("a model of more than {:.3g} parameters; the tensors have {:.3g} elements", least,
@@ -52,16 +52,16 @@ Result<void> ReadTensor(HfWeights& weights, const HfTensor& tensor, std::span<fl
   return {};
 }
 
-std::vector<std::string> Notes(const HfConfig& config, std::int64_t sequence,
-                               const HfWeights& weights) {
+std::vector<std::string> Notes(const HfConfig& config, const HfWeights& weights) {
   std::vector<std::string> notes;
   if (config.token_types > 1) {
     notes.push_back(
         fmt::format("token types: row 0 of {} is added to every token, the others are left out",
                     config.token_types));
   }
-  if (sequence < config.dims.sequence) {
-    notes.push_back(fmt::format("positions: the first {} of {}", sequence, config.dims.sequence));
+  if (config.dims.sequence < config.positions) {
+    notes.push_back(
+        fmt::format("positions: the first {} of {}", config.dims.sequence, config.positions));
   }
   auto unread = weights.Unread();
   if (unread.empty()) return notes;
@@ -83,6 +83,12 @@ Result<void> WriteHfModel(const std::string& folder, const ModelDims& dims,
     return Fail(fmt::format(
         "model.kv_heads = {}: only llama has fewer than model.heads = {} in transformers",
         dims.KvHeads(), dims.heads));
+  }
+  if (dims.sliding_window > 0 && dims.HasProjectionBias()) {
+    return Fail(fmt::format(
+        "model.sliding_window = {}: no model of transformers has it beside model.attention_bias = "
+        "all; allowed are none and qkv",
+        dims.sliding_window));
   }
   auto made = MakeFolder(folder);
   if (!made) return made;
@@ -110,15 +116,10 @@ Result<HfModel> ReadHfModel(const std::string& folder, std::optional<std::int64_
   const std::string config_path = folder + "/config.json";
   auto text = ReadFile(config_path, kMaxConfigBytes);
   if (!text) return tl::unexpected(text.error());
-  auto config = ParseHfConfig(*text);
+  auto config = ParseHfConfig(*text, sequence);
   if (!config) return FailIn(config_path, config.error());
   HfModel model;
   model.dims = config->dims;
-  model.dims.sequence = sequence.value_or(config->dims.sequence);
-  if (model.dims.sequence < 1 || model.dims.sequence > config->dims.sequence) {
-    return Fail(fmt::format("{}: a sequence of {}: allowed are 1 to {}", config_path,
-                            model.dims.sequence, config->dims.sequence));
-  }
   auto weights = HfWeights::Open(folder);
   if (!weights) return tl::unexpected(weights.error());
 
@@ -131,7 +132,7 @@ Result<HfModel> ReadHfModel(const std::string& folder, std::optional<std::int64_
     auto read = ReadTensor(*weights, tensor, model.parameters);
     if (!read) return tl::unexpected(read.error());
   }
-  model.notes = Notes(*config, model.dims.sequence, *weights);
+  model.notes = Notes(*config, *weights);
   return model;
 }
 

@@ -87,11 +87,11 @@ Columns ColumnsOf(const ModelDims& dims, Part part, std::int64_t all) {
   const std::int64_t keys = dims.KvHeads() * dims.HeadSize();
   switch (part) {
     case Part::kQueries:
-      return {0, dims.hidden};
+      return {0, dims.AttentionColumns()};
     case Part::kKeys:
-      return {dims.hidden, keys};
+      return {dims.AttentionColumns(), keys};
     case Part::kValues:
-      return {dims.hidden + keys, keys};
+      return {dims.AttentionColumns() + keys, keys};
     case Part::kGate:
       return {0, dims.Ffn()};
     case Part::kUp:

@@ -1,6 +1,7 @@
 // Which tensors of a Hugging Face model are which part of our parameters.
 //
-// The names are those of transformers' GPT2LMHeadModel, LlamaForCausalLM and BertForMaskedLM.
+// The names are those of transformers' GPT2LMHeadModel, LlamaForCausalLM (which MistralForCausalLM
+// and Qwen2ForCausalLM share) and BertForMaskedLM.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ template <class T>
 KeptActivations<T>::KeptActivations(const ModelDims& dims, std::int64_t rows,
                                     kernels::DeviceMemory& memory)
     : qkv(memory, Elements(rows, dims.QkvColumns())),
-      attention(memory, Elements(rows, dims.hidden)),
+      attention(memory, Elements(rows, dims.AttentionColumns())),
       log_sum_exp(memory, Elements(rows, dims.heads)),
       mid(memory, Elements(rows, dims.hidden)),
       fc(memory, Elements(rows, dims.FfnColumns())),
@@ -63,7 +63,8 @@ template <class T>
 BlockWorkspace<T>::BlockWorkspace(const ModelDims& dims, const StageOptions& options,
                                   kernels::DeviceMemory& memory)
     : d_residual(memory, Elements(RowsOf(dims, options), dims.hidden)),
-      d_narrow(memory, Elements(RowsOf(dims, options), dims.hidden)),
+      d_narrow(memory,
+               Elements(RowsOf(dims, options), std::max(dims.hidden, dims.AttentionColumns()))),
       d_wide(memory,
              Elements(RowsOf(dims, options), std::max(dims.QkvColumns(), dims.FfnColumns()))),
       d_gated(memory,
@@ -89,10 +90,10 @@ TransformerBlock<T>::TransformerBlock(const ModelDims& dims, const ParameterLayo
       block_(block),
       random_(options.seed, RandomPurpose::kDropout),
       begin_(layout.Find(NameOf(block, "ln_1.weight"))->offset),
-      ln_1_(layout, NameOf(block, "ln_1"), kind_.norm_epsilon, memory, RowsOf(dims, options)),
+      ln_1_(layout, NameOf(block, "ln_1"), dims.NormEpsilon(), memory, RowsOf(dims, options)),
       c_attn_(layout, NameOf(block, "attn.c_attn")),
       attention_c_proj_(layout, NameOf(block, "attn.c_proj")),
-      ln_2_(layout, NameOf(block, "ln_2"), kind_.norm_epsilon, memory, RowsOf(dims, options)),
+      ln_2_(layout, NameOf(block, "ln_2"), dims.NormEpsilon(), memory, RowsOf(dims, options)),
       c_fc_(layout, NameOf(block, "mlp.c_fc")),
       mlp_c_proj_(layout, NameOf(block, "mlp.c_proj")),
       output_(memory, Elements(RowsOf(dims, options), dims.hidden)) {
@@ -167,6 +168,8 @@ void TransformerBlock<T>::Rotate(const View& view, T* qkv, bool inverse) const {
                            .heads = dims_.heads + 2 * dims_.KvHeads(),
                            .rotated_heads = dims_.heads + dims_.KvHeads(),
                            .head_size = dims_.HeadSize(),
+                           .base = dims_.rope_base,
+                           .scaling = dims_.rope_scaling,
                            .inverse = inverse,
                            .values = qkv});
 }

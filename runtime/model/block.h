@@ -42,7 +42,7 @@ struct KeptActivations {
   std::size_t bytes() const;
 
   kernels::Buffer<T> qkv;                                // [rows, QkvColumns]
-  kernels::Buffer<T> attention;                          // [rows, hidden]
+  kernels::Buffer<T> attention;                          // [rows, AttentionColumns]
   kernels::Buffer<kernels::Accumulator<T>> log_sum_exp;  // [rows, heads]
   kernels::Buffer<T> mid;  // [rows, hidden]: the residual sum after attention
   kernels::Buffer<T> fc;   // [rows, FfnColumns]
@@ -68,7 +68,7 @@ struct BlockWorkspace {
 
   kernels::Buffer<T>
       d_residual;  // [rows, hidden]: gradient of the residual stream, goes down the blocks
-  kernels::Buffer<T> d_narrow;  // [rows, hidden]
+  kernels::Buffer<T> d_narrow;  // [rows, max(hidden, AttentionColumns)]
   kernels::Buffer<T> d_wide;    // [rows, max(QkvColumns, FfnColumns)]
   kernels::Buffer<T> d_gated;   // [rows, Ffn], gated only
   kernels::Buffer<T> branch;    // [rows, hidden], with dropout only: a branch before or behind it

@@ -30,7 +30,7 @@ TokenEmbedding<T>::TokenEmbedding(const ModelDims& dims, const ParameterLayout& 
       tokens_(memory, static_cast<std::size_t>(options.micro_batch * dims.sequence)),
       output_(memory, static_cast<std::size_t>(options.micro_batch * dims.sequence * dims.hidden)) {
   if (layout.Find("ln_embedding.weight") == nullptr) return;
-  norm_.emplace(layout, "ln_embedding", Architecture::Of(dims.kind).norm_epsilon, memory,
+  norm_.emplace(layout, "ln_embedding", dims.NormEpsilon(), memory,
                 options.micro_batch * dims.sequence);
   sum_ = {memory, output_.size()};
 }

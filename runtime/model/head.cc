@@ -15,8 +15,8 @@ LanguageHead<T>::LanguageHead(const ModelDims& dims, const ParameterLayout& layo
       begin_(layout.OffsetOf(dims.kind == ModelKind::kBert ? "head.dense.weight" : "ln_f.weight")),
       weight_(layout.OffsetOf(dims.tie_embeddings ? "wte.weight" : "lm_head.weight")),
       bias_(layout.OffsetOf("head.bias")),
-      norm_(layout, dims.kind == ModelKind::kBert ? "head.ln" : "ln_f",
-            Architecture::Of(dims.kind).norm_epsilon, memory, options.micro_batch * dims.sequence) {
+      norm_(layout, dims.kind == ModelKind::kBert ? "head.ln" : "ln_f", dims.NormEpsilon(), memory,
+            options.micro_batch * dims.sequence) {
   const auto rows = static_cast<std::size_t>(options.micro_batch * dims.sequence);
   const std::size_t elements = rows * static_cast<std::size_t>(hidden_);
   if (dims.kind == ModelKind::kBert) {

@@ -40,11 +40,10 @@ void AppendNorm(std::vector<ParameterRange>& ranges, const Architecture& kind,
 }
 
 /// The weight of a product, and its bias where it has one.
-void AppendLinear(std::vector<ParameterRange>& ranges, const Architecture& kind,
-                  const std::string& name, std::int64_t in, std::int64_t out,
-                  double initial_std = kInitialStd) {
+void AppendLinear(std::vector<ParameterRange>& ranges, bool bias, const std::string& name,
+                  std::int64_t in, std::int64_t out, double initial_std = kInitialStd) {
   ranges.push_back(Weight(name + ".weight", in, out, initial_std));
-  if (kind.biases) ranges.push_back(Vector(name + ".bias", out, InitialValue::kZeros));
+  if (bias) ranges.push_back(Vector(name + ".bias", out, InitialValue::kZeros));
 }
 
 std::vector<ParameterRange> EmbeddingRanges(const ModelDims& dims) {
@@ -64,11 +63,12 @@ std::vector<ParameterRange> BlockRanges(const ModelDims& dims, std::int64_t bloc
   const double residual_std = kInitialStd / std::sqrt(2.0 * static_cast<double>(dims.layers));
   std::vector<ParameterRange> ranges;
   AppendNorm(ranges, kind, h + "ln_1", dims.hidden);
-  AppendLinear(ranges, kind, h + "attn.c_attn", dims.hidden, dims.QkvColumns());
-  AppendLinear(ranges, kind, h + "attn.c_proj", dims.hidden, dims.hidden, residual_std);
+  AppendLinear(ranges, dims.HasQkvBias(), h + "attn.c_attn", dims.hidden, dims.QkvColumns());
+  AppendLinear(ranges, dims.HasProjectionBias(), h + "attn.c_proj", dims.AttentionColumns(),
+               dims.hidden, residual_std);
   AppendNorm(ranges, kind, h + "ln_2", dims.hidden);
-  AppendLinear(ranges, kind, h + "mlp.c_fc", dims.hidden, dims.FfnColumns());
-  AppendLinear(ranges, kind, h + "mlp.c_proj", dims.Ffn(), dims.hidden, residual_std);
+  AppendLinear(ranges, kind.biases, h + "mlp.c_fc", dims.hidden, dims.FfnColumns());
+  AppendLinear(ranges, kind.biases, h + "mlp.c_proj", dims.Ffn(), dims.hidden, residual_std);
   return ranges;
 }
 
@@ -76,7 +76,7 @@ std::vector<ParameterRange> HeadRanges(const ModelDims& dims) {
   const Architecture& kind = Architecture::Of(dims.kind);
   std::vector<ParameterRange> ranges;
   if (dims.kind == ModelKind::kBert) {
-    AppendLinear(ranges, kind, "head.dense", dims.hidden, dims.hidden);
+    AppendLinear(ranges, kind.biases, "head.dense", dims.hidden, dims.hidden);
     AppendNorm(ranges, kind, "head.ln", dims.hidden);
     ranges.push_back(Vector("head.bias", dims.vocab, InitialValue::kZeros));
   } else {

@@ -18,6 +18,16 @@ std::vector<std::string> FuzzSeeds() {
     dims.kind = kind;
     seeds.push_back(HfConfigText(dims));
   }
+  for (const bool biases : {false, true}) {
+    ModelDims dims{.layers = 2, .heads = 4, .hidden = 8, .sequence = 6, .vocab = 11};
+    dims.kind = ModelKind::kLlama;
+    dims.head_size = 4;
+    dims.rope_base = 5e5;
+    dims.rope_scaling.factor = 8;
+    dims.sliding_window = 6;
+    if (biases) dims.attention_bias = AttentionBias::kQkv;
+    seeds.push_back(HfConfigText(dims));
+  }
   return seeds;
 }
 

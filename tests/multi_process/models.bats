@@ -33,6 +33,23 @@ field() { jq -r ".$1" "$work/answer.json"; }
   [[ ${#lines[@]} == 1 && $output == *shard-00000.bin* ]]
 }
 
+@test "what Llama's relatives have comes back from export and import, and a run goes on with it" {
+  local relative=(--model.kind=llama --model.attention_bias=qkv --model.head_size=10 --model.rope_base=500 --model.norm_epsilon=1e-3
+    --model.rope_scaling=llama3 --model.rope_original_sequence=16)
+  train "${relative[@]}" --parallel.data=2
+  "$bin/adaptive-train" export "$work/run" --hf "$work/hf"
+  jq -e '.model_type == "qwen2" and .head_dim == 10 and .rope_theta == 500 and .rms_norm_eps == 0.001
+    and .rope_scaling.rope_type == "llama3" and .rope_scaling.original_max_position_embeddings == 16' "$work/hf/config.json"
+  "$bin/adaptive-train" import --hf "$work/hf" --output "$work/start"
+  "$bin/adaptive-train" eval "$work/run" --data "$work/other.txt" --samples 5 --json | jq .loss >"$work/trained"
+  "$bin/adaptive-train" eval "$work/start" --data "$work/other.txt" --samples 5 --json | jq .loss >"$work/imported"
+  cmp "$work/trained" "$work/imported"
+  # The same parameters in another model are refused.
+  run train --model.kind=llama --model.attention_bias=qkv --model.head_size=10 --model.norm_epsilon=1e-3 --parallel.data=1 \
+    --run-dir "$work/again" --checkpoint.start="$work/start/step-00000000"
+  [[ $status -ne 0 && $output == *model.rope_base\ =\ 500* ]]
+}
+
 @test "export, import, and a run that begins with it: the same model" {
   local kind
   for kind in gpt2 llama; do

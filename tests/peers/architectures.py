@@ -1,8 +1,9 @@
-"""The three architectures in plain PyTorch, written from their papers: what the engine's models are checked against.
+"""The architectures in plain PyTorch, written from their papers: what the engine's models are checked against.
 
 Parameters are a dictionary by adaptive-train's names, each weight of a product as [in, out]. The scalar type is that of
 the parameters. Nothing here is tuned: clear first.
 """
+import math
 from dataclasses import dataclass
 
 import torch
@@ -19,15 +20,32 @@ class Dims:
     kv_heads: int
     ffn: int
     tie_embeddings: bool = True
+    head_size: int = 0  # 0: hidden / heads
+    attention_bias: str = "auto"  # auto | none | qkv | all
+    norm_epsilon: float = 0.0  # 0: the kind's own
+    rope_base: float = 10000.0
+    rope_scaling: dict | None = None  # of Llama 3, by config.json's keys
+    sliding_window: int = 0  # positions that a position sees, its own among them; 0: all
 
     @property
-    def head_size(self):
-        return self.hidden // self.heads
+    def head(self):
+        return self.head_size or self.hidden // self.heads
+
+    @property
+    def biases(self):
+        """Of queries, keys and values; of attention's output."""
+        if self.attention_bias == "auto":
+            return (self.kind != "llama",) * 2
+        return self.attention_bias != "none", self.attention_bias == "all"
+
+    @property
+    def epsilon(self):
+        return self.norm_epsilon or (1e-12 if self.kind == "bert" else 1e-5)
 
 
 def parameter_shapes(dims):
     """Names and shapes in the order of adaptive-train's arena."""
-    h, qkv = dims.hidden, (dims.heads + 2 * dims.kv_heads) * dims.head_size
+    h, qkv = dims.hidden, (dims.heads + 2 * dims.kv_heads) * dims.head
     biases, norm_biases = dims.kind != "llama", dims.kind != "llama"
     shapes = {}
 
@@ -36,9 +54,9 @@ def parameter_shapes(dims):
         if norm_biases:
             shapes[name + ".bias"] = (h,)
 
-    def linear(name, rows, columns):
+    def linear(name, rows, columns, bias=biases):
         shapes[name + ".weight"] = (rows, columns)
-        if biases:
+        if bias:
             shapes[name + ".bias"] = (columns,)
 
     shapes["wte.weight"] = (dims.vocab, h)
@@ -49,8 +67,8 @@ def parameter_shapes(dims):
         norm("ln_embedding")
     for n in range(dims.layers):
         norm(f"h.{n}.ln_1")
-        linear(f"h.{n}.attn.c_attn", h, qkv)
-        linear(f"h.{n}.attn.c_proj", h, h)
+        linear(f"h.{n}.attn.c_attn", h, qkv, dims.biases[0])
+        linear(f"h.{n}.attn.c_proj", dims.heads * dims.head, h, dims.biases[1])
         norm(f"h.{n}.ln_2")
         linear(f"h.{n}.mlp.c_fc", h, dims.ffn * (2 if dims.kind == "llama" else 1))
         linear(f"h.{n}.mlp.c_proj", dims.ffn, h)
@@ -83,10 +101,21 @@ def gelu_erf(x):
     return 0.5 * x * (1 + torch.erf(x / 2**0.5))
 
 
-def rotate(x, base=10000.0):
+def stretched(rates, scaling):
+    """Llama 3's: of wavelengths that fill the first sequence less than once only a part is left, of short ones all."""
+    if scaling is None:
+        return rates
+    wavelengths = 2 * math.pi / rates
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    smooth = (scaling["original_max_position_embeddings"] / wavelengths - low) / (high - low)
+    smooth = smooth.clamp(0, 1)
+    return rates * (smooth + (1 - smooth) / scaling["factor"])
+
+
+def rotate(x, base, scaling):
     """Rotary positions in half-split order. x is [batch, heads, positions, head_size]."""
     half = x.shape[-1] // 2
-    rates = base ** (-torch.arange(half, dtype=x.dtype) / half)
+    rates = stretched(base ** (-torch.arange(half, dtype=x.dtype) / half), scaling)
     angles = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] * rates
     first, second = x[..., :half], x[..., half:]
     cosine, sine = torch.cos(angles), torch.sin(angles)
@@ -97,17 +126,20 @@ def attention(dims, qkv):
     """qkv is [batch, positions, columns]: queries, keys, values."""
     batch, positions, _ = qkv.shape
     counts = [dims.heads, dims.kv_heads, dims.kv_heads]
-    parts = torch.split(qkv, [count * dims.head_size for count in counts], -1)
-    q, k, v = (part.view(batch, positions, count, dims.head_size).transpose(1, 2) for part, count in zip(parts, counts))
+    parts = torch.split(qkv, [count * dims.head for count in counts], -1)
+    q, k, v = (part.view(batch, positions, count, dims.head).transpose(1, 2) for part, count in zip(parts, counts))
     if dims.kind == "llama":
-        q, k = rotate(q), rotate(k)
+        q, k = (rotate(part, dims.rope_base, dims.rope_scaling) for part in (q, k))
     group = dims.heads // dims.kv_heads  # queries' heads that share one head of keys and values, side by side
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-    scores = q @ k.transpose(-1, -2) / dims.head_size**0.5
+    scores = q @ k.transpose(-1, -2) / dims.head**0.5
     if dims.kind != "bert":
         future = torch.ones(positions, positions, dtype=torch.bool).triu(1)
         scores = scores.masked_fill(future, float("-inf"))
-    return (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(batch, positions, dims.hidden)
+    if dims.sliding_window:
+        past = torch.ones(positions, positions, dtype=torch.bool).tril(-dims.sliding_window)
+        scores = scores.masked_fill(past, float("-inf"))
+    return (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(batch, positions, dims.heads * dims.head)
 
 
 def linear(p, name, x):
@@ -117,8 +149,8 @@ def linear(p, name, x):
 
 def norm(dims, p, name, x):
     if dims.kind == "llama":
-        return rms_norm(x, p[name + ".weight"], 1e-5)
-    return layer_norm(x, p[name + ".weight"], p[name + ".bias"], 1e-12 if dims.kind == "bert" else 1e-5)
+        return rms_norm(x, p[name + ".weight"], dims.epsilon)
+    return layer_norm(x, p[name + ".weight"], p[name + ".bias"], dims.epsilon)
 
 
 def feed_forward(dims, p, block, x):

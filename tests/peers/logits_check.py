@@ -21,7 +21,7 @@ import torch
 import architectures
 from architectures import Dims
 
-KINDS = ("gpt2", "llama", "bert")
+KINDS = ("gpt2", "llama", "mistral", "qwen2", "bert")
 
 
 def read_safetensors(path, scalar):
@@ -47,11 +47,26 @@ def dims_of(config):
     if kind == "gpt2":
         heads, hidden = config["n_head"], config["n_embd"]
         return Dims(kind, config["n_layer"], heads, hidden, config["n_positions"], config["vocab_size"], heads,
-                    config["n_inner"] or 4 * hidden, config["tie_word_embeddings"])
+                    config["n_inner"] or 4 * hidden, config["tie_word_embeddings"],
+                    norm_epsilon=config["layer_norm_epsilon"])
     heads = config["num_attention_heads"]
-    return Dims(kind, config["num_hidden_layers"], heads, config["hidden_size"], config["max_position_embeddings"],
-                config["vocab_size"], config.get("num_key_value_heads", heads), config["intermediate_size"],
-                config["tie_word_embeddings"])
+    dims = Dims("bert" if kind == "bert" else "llama", config["num_hidden_layers"], heads, config["hidden_size"],
+                config["max_position_embeddings"], config["vocab_size"], config.get("num_key_value_heads", heads),
+                config["intermediate_size"], config["tie_word_embeddings"])
+    if kind == "bert":
+        dims.norm_epsilon = config["layer_norm_eps"]
+        return dims
+    rope = config.get("rope_parameters") or {"rope_theta": config["rope_theta"], **(config["rope_scaling"] or {})}
+    rope_type = rope.get("rope_type", "default")
+    if rope_type not in ("default", "llama3"):
+        raise SystemExit(f"rope_type {rope_type}: known are default, llama3")
+    dims.norm_epsilon, dims.rope_base = config["rms_norm_eps"], rope["rope_theta"]
+    dims.rope_scaling = rope if rope_type == "llama3" else None
+    dims.head_size = config.get("head_dim") or 0
+    dims.attention_bias = "qkv" if kind == "qwen2" else "all" if config.get("attention_bias") else "none"
+    if kind == "mistral" or config.get("use_sliding_window"):
+        dims.sliding_window = config.get("sliding_window") or 0
+    return dims
 
 
 def gpt2_parameters(dims, theirs):
@@ -65,6 +80,11 @@ def llama_parameters(dims, theirs):
     for n in range(dims.layers):
         layer, h = f"model.layers.{n}.", f"h.{n}."
         joined = lambda *names: torch.cat([theirs[layer + name + ".weight"] for name in names]).T  # noqa: E731
+        if dims.biases[0]:
+            biases = [theirs[f"{layer}self_attn.{part}_proj.bias"] for part in "qkv"]
+            ours[h + "attn.c_attn.bias"] = torch.cat(biases)
+        if dims.biases[1]:
+            ours[h + "attn.c_proj.bias"] = theirs[layer + "self_attn.o_proj.bias"]
         ours[h + "ln_1.weight"] = theirs[layer + "input_layernorm.weight"]
         ours[h + "attn.c_attn.weight"] = joined("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
         ours[h + "attn.c_proj.weight"] = joined("self_attn.o_proj")

@@ -71,6 +71,48 @@ TEST_F(ConfigTest, WhatIsPrintedReadsBackTheSame) {
   EXPECT_TRUE(again->profile.online);
 }
 
+TEST_F(ConfigTest, LlamasRelativesAreSaidInFullAndComeBack) {
+  auto config = LoadConfig(File(kMinimal), {{"model.kind", "llama"},
+                                            {"model.kv_heads", "2"},
+                                            {"model.head_size", "48"},
+                                            {"model.attention_bias", "qkv"},
+                                            {"model.norm_epsilon", "1e-6"},
+                                            {"model.rope_base", "500000"},
+                                            {"model.rope_scaling", "llama3"},
+                                            {"model.rope_factor", "32"},
+                                            {"model.rope_original_sequence", "64"},
+                                            {"model.sliding_window", "128"}});
+  ASSERT_TRUE(config) << config.error().message;
+  auto again = LoadConfig(File(ToToml(*config)), {});
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(ToToml(*again), ToToml(*config));
+  const ModelDims dims = DimsOf(again->model);
+  EXPECT_EQ(dims.HeadSize(), 48);
+  EXPECT_TRUE(dims.HasQkvBias());
+  EXPECT_FALSE(dims.HasProjectionBias());
+  EXPECT_EQ(dims.NormEpsilon(), 1e-6);
+  EXPECT_EQ(dims.rope_base, 500000);
+  EXPECT_EQ(dims.rope_scaling, (RopeScaling{32, 1, 4, 64}));
+  EXPECT_EQ(dims.sliding_window, 128);
+  again->model.kv_heads = dims.KvHeads();
+  again->model.ffn = dims.Ffn();
+  Config same = *again;
+  same.model = ConfigOf(dims);
+  EXPECT_EQ(ToToml(same), ToToml(*again));
+}
+
+TEST_F(ConfigTest, WhatLlamasRelativesCannotBeIsTold) {
+  const std::string data = "[data]\ntrain = \"text\"\n[model]\nkind = \"llama\"\n";
+  EXPECT_THAT(ErrorOf(data, {{"model.sliding_window", "100"}}),
+              HasSubstr("model.sliding_window = 100: a sequence that is longer"));
+  EXPECT_THAT(ErrorOf(data, {{"model.rope_scaling", "yarn"}}),
+              HasSubstr("model.rope_scaling must be one of \"none\", \"llama3\""));
+  EXPECT_THAT(ErrorOf(data, {{"model.norm_epsilon", "0"}}),
+              HasSubstr("model.norm_epsilon must be \"auto\" or a number from"));
+  EXPECT_THAT(ErrorOf(data, {{"model.kind", "gpt2"}, {"model.attention_bias", "qkv"}}),
+              HasSubstr("model.attention_bias is set: only model.kind = llama has it, not gpt2"));
+}
+
 TEST_F(ConfigTest, TheExampleHasEveryKeyAndIsAccepted) {
   const std::string example = std::string(SOURCE_DIR) + "/examples/quickstart.toml";
   auto config = LoadConfig(example, {});

@@ -44,6 +44,9 @@ TEST(ModelKey, TellsApartWhatChangesALayersTime) {
   EXPECT_TRUE(differs(with(&ModelDims::tie_embeddings, false)));
   EXPECT_TRUE(differs(with(&ModelDims::kind, ModelKind::kLlama)));
   EXPECT_TRUE(differs(with(&ModelDims::ffn, 1024)));
+  EXPECT_TRUE(differs(with(&ModelDims::head_size, 32)));
+  EXPECT_TRUE(differs(with(&ModelDims::attention_bias, AttentionBias::kQkv)));
+  EXPECT_FALSE(differs(with(&ModelDims::rope_base, 5e5)));
   EXPECT_TRUE(differs(dims, {.precision = Precision::kBf16}));
   EXPECT_TRUE(differs(dims, {.precision = Precision::kFp16}));
   EXPECT_FALSE(differs(dims, {.recompute = Recompute::kSelective}));

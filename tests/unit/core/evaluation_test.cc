@@ -21,7 +21,13 @@ EvaluationRequest Request() {
                   .tie_embeddings = false,
                   .kind = ModelKind::kLlama,
                   .kv_heads = 2,
-                  .ffn = 48};
+                  .ffn = 48,
+                  .head_size = 6,
+                  .attention_bias = AttentionBias::kQkv,
+                  .norm_epsilon = 1e-6,
+                  .rope_base = 5e5,
+                  .rope_scaling = {.factor = 4, .original_sequence = 8},
+                  .sliding_window = 20};
   request.checkpoint = "/a \"b\"";
   request.data = "x.bin";
   request.format = "megatron";
@@ -40,6 +46,12 @@ TEST(EvaluationRequest, ComesBackAsItWas) {
   EXPECT_EQ(ToJson(sent), ToJson(*got));
   EXPECT_EQ(ModelKind::kLlama, got->dims.kind);
   EXPECT_EQ(48, got->dims.Ffn());
+  EXPECT_EQ(6, got->dims.HeadSize());
+  EXPECT_EQ(AttentionBias::kQkv, got->dims.attention_bias);
+  EXPECT_EQ(1e-6, got->dims.norm_epsilon);
+  EXPECT_EQ(5e5, got->dims.rope_base);
+  EXPECT_EQ(sent.dims.rope_scaling, got->dims.rope_scaling);
+  EXPECT_EQ(20, got->dims.sliding_window);
   EXPECT_EQ("/a \"b\"", got->checkpoint);
   EXPECT_EQ(7, got->samples);
 }
@@ -48,7 +60,7 @@ TEST(EvaluationRequest, RefusesWhatCannotBe) {
   EvaluationRequest request = Request();
   request.dims.heads = 5;
   EXPECT_THAT(EvaluationRequestFromJson(ToJson(request)).error().message,
-              HasSubstr("is not a multiple of model.heads"));
+              HasSubstr("does not divide model.heads"));
   request = Request();
   request.batch = 0;
   EXPECT_THAT(EvaluationRequestFromJson(ToJson(request)).error().message,

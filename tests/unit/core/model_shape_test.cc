@@ -44,6 +44,73 @@ TEST(ModelShape, TotalIsTheSumOfLayersAndWorkspace) {
   EXPECT_EQ(bytes, shape.total.activation_bytes_per_sample);
 }
 
+constexpr ModelDims kLlama{.layers = 2,
+                           .heads = 2,
+                           .hidden = 8,
+                           .sequence = 6,
+                           .vocab = 11,
+                           .kind = ModelKind::kLlama,
+                           .ffn = 12};
+
+TEST(ModelShape, HeadsOfAnotherSizeAndBiasesCount) {
+  ModelDims dims = kLlama;
+  const LayerShape plain = ModelShape::Of(dims).layers[1];
+  dims.head_size = 6;  // 12 columns of attention where there were 8
+  const LayerShape wider = ModelShape::Of(dims).layers[1];
+  EXPECT_EQ(plain.parameters + 8 * (3 * 4 + 4), wider.parameters);
+  EXPECT_DOUBLE_EQ(plain.forward_flops_per_token + 2 * 8 * (3 * 4 + 4) + 4 * 6 * 4,
+                   wider.forward_flops_per_token);
+  EXPECT_EQ(plain.activation_bytes_per_sample + 4 * 6 * (3 * 4 + 4),
+            wider.activation_bytes_per_sample);
+  dims.attention_bias = AttentionBias::kQkv;
+  EXPECT_EQ(wider.parameters + 36, ModelShape::Of(dims).layers[1].parameters);
+  dims.attention_bias = AttentionBias::kAll;
+  EXPECT_EQ(wider.parameters + 36 + 8, ModelShape::Of(dims).layers[1].parameters);
+}
+
+TEST(IdentityOf, IsAsItWasUnlessTheKindsOwnIsLeft) {
+  EXPECT_EQ("model.kind = gpt2, model.heads = 12", IdentityOf(kGpt2Small));
+  ModelDims dims = kLlama;
+  EXPECT_EQ("model.kind = llama, model.heads = 2", IdentityOf(dims));
+  dims.norm_epsilon = 1e-5;
+  EXPECT_EQ("model.kind = llama, model.heads = 2", IdentityOf(dims));
+  dims.norm_epsilon = 1e-6;
+  dims.rope_base = 5e5;
+  EXPECT_EQ(
+      "model.kind = llama, model.norm_epsilon = 1e-06, model.rope_base = 500000, model.heads = 2",
+      IdentityOf(dims));
+  dims.rope_scaling.factor = 8;
+  EXPECT_NE(std::string::npos, IdentityOf(dims).find("model.rope_scaling = llama3 by 8 from 8192"));
+}
+
+TEST(CheckDims, RefusesWhatLlamasRelativesCannotBe) {
+  const auto error = [](auto change, ModelDims dims = kLlama) {
+    change(dims);
+    const auto checked = CheckDims(dims);
+    return checked ? "accepted" : checked.error().message;
+  };
+  EXPECT_EQ("accepted", error([](ModelDims& dims) { dims.head_size = 6; }));
+  EXPECT_EQ("model.head_size = 3: rotary positions need an even size",
+            error([](ModelDims& dims) { dims.head_size = 3; }));
+  EXPECT_EQ(
+      "model.head_size = 1048576: allowed are 1 to 524288, for at most 1048576 with model.heads = "
+      "2",
+      error([](ModelDims& dims) { dims.head_size = 1 << 20; }));
+  EXPECT_EQ("model.rope_base = 0.5: allowed are 1 to 1000000000000",
+            error([](ModelDims& dims) { dims.rope_base = 0.5; }));
+  EXPECT_EQ("model.norm_epsilon = 0.2: allowed are numbers above 0 up to 0.1",
+            error([](ModelDims& dims) { dims.norm_epsilon = 0.2; }));
+  EXPECT_EQ("accepted", error([](ModelDims& dims) { dims.sliding_window = 6; }));
+  EXPECT_EQ(
+      "model.sliding_window = 5: a sequence that is longer than the window is not supported; "
+      "allowed is model.sequence up to the window, not 6",
+      error([](ModelDims& dims) { dims.sliding_window = 5; }));
+  EXPECT_EQ("model.head_size is set: only model.kind = llama has it, not gpt2",
+            error([](ModelDims& dims) { dims.head_size = 64; }, kGpt2Small));
+  EXPECT_EQ("model.rope_base is set: only model.kind = llama has it, not gpt2",
+            error([](ModelDims& dims) { dims.rope_base = 500; }, kGpt2Small));
+}
+
 TEST(CheckDims, NamesTheKeyAndWhatIsAllowed) {
   EXPECT_TRUE(CheckDims(kGpt2Small));
   ModelDims dims = kGpt2Small;

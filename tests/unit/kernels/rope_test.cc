@@ -13,6 +13,7 @@ struct RopeCase {
   std::int64_t rows, sequence, heads, rotated_heads, head_size;
   double base = kRopeBase;
   bool inverse = false;
+  RopeScaling scaling = {};
 
   Arrays Inputs() const { return {RandomArray(rows * heads * head_size, 1)}; }
 
@@ -31,10 +32,15 @@ struct RopeCase {
             .rotated_heads = rotated_heads,
             .head_size = head_size,
             .base = base,
+            .scaling = scaling,
             .inverse = inverse,
             .values = values.data()};
   }
 };
+
+/// Of four turns with base 20 the first stays, the second is between, the others are slower.
+constexpr RopeScaling kStretched{
+    .factor = 8, .low_freq_factor = 1, .high_freq_factor = 2, .original_sequence = 16};
 
 TEST(Rope, AgreesWithTheReference) {
   for (const bool inverse : {false, true}) {
@@ -44,6 +50,7 @@ TEST(Rope, AgreesWithTheReference) {
     ExpectAgreement(RopeCase{0, 4, 2, 2, 8, 500, inverse});
     ExpectAgreement(RopeCase{6, 3, 4, 0, 8, 500, inverse});
     ExpectAgreement(RopeCase{514, 257, 7, 5, 16, 500, inverse});
+    ExpectAgreement(RopeCase{514, 257, 7, 5, 16, 5e5, inverse, kStretched});
   }
 }
 
@@ -52,11 +59,22 @@ TEST(Rope, AnglesFollowEveryCallsShape) {
   reference::ReferenceDevice<double> oracle;
   for (const RopeCase& a_case :
        {RopeCase{8, 8, 1, 1, 4}, RopeCase{8, 4, 1, 1, 4}, RopeCase{8, 8, 1, 1, 4, 77.0},
+        RopeCase{8, 8, 1, 1, 8, 77.0}, RopeCase{8, 8, 1, 1, 8, 77.0, false, kStretched},
         RopeCase{8, 8, 1, 1, 8, 77.0}, RopeCase{8, 8, 1, 1, 4}}) {
     const Arrays in = a_case.Inputs();
     ExpectWithin(Tolerance<float>(Op::kRope), a_case.Run(oracle, in)[0].values,
                  a_case.Run(device, in)[0].values, "after another shape");
   }
+}
+
+// The second figure is what transformers' llama3 rope gives, in float32.
+TEST(Rope, ScalingSlowsTheSlowTurnsOnly) {
+  const auto rate = [](std::int64_t i) { return RopeRate(20, kStretched, 8, i); };
+  EXPECT_EQ(rate(0), 1);
+  EXPECT_NEAR(rate(1), 0.14358066022396088, 1e-7);
+  EXPECT_DOUBLE_EQ(rate(2), 1 / std::sqrt(20.0) / 8);
+  EXPECT_DOUBLE_EQ(rate(3), std::pow(20.0, -0.75) / 8);
+  EXPECT_EQ(RopeRate(20, {}, 8, 3), std::pow(20.0, -0.75));
 }
 
 TEST(Rope, InverseTurnsBack) {

@@ -47,7 +47,8 @@ inline ModelDims FixtureDims(const nlohmann::json& json) {
 }
 
 inline Fixture Fixture::Load(const std::string& name) {
-  const auto path = std::filesystem::path(__FILE__).parent_path() / "fixtures" / (name + ".json");
+  const std::filesystem::path path =
+      SOURCE_DIR "/tests/unit/runtime_model/fixtures/" + name + ".json";
   std::ifstream file(path);
   if (!file) throw std::runtime_error(path.string() + " cannot be read");
   const nlohmann::json json = nlohmann::json::parse(file);

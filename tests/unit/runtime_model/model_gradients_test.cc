@@ -116,6 +116,50 @@ TEST_P(ModelGradients, TheProcessorAgreesWithFloat64InEveryPrecision) {
   ExpectAgreesWithFloat64<kernels::Float16>(dims, 2e-3);
 }
 
+TEST(LlamasRelatives, Float64AgreesWithCentralDifferencesInEveryParameter) {
+  for (const bool wide : {false, true}) {
+    const ModelDims dims = RelativeDims(wide);
+    kernels::reference::ReferenceDevice<double> device;
+    SmallStage<double> model(dims, StageSlice::Whole(dims), {.micro_batch = 3, .dropout = 0.2},
+                             device);
+    const TokenBatch batch = RandomBatch(dims, 3);
+    model.ForwardBackward(batch, 0.5);
+    ExpectCentralDifferences(model, 0.5, [&] {
+      model.stage.ForwardTokens(batch.tokens, 3, {});
+      return model.stage.HeadLoss(batch.targets, 0);
+    });
+  }
+}
+
+TEST(LlamasRelatives, TheProcessorAgreesWithFloat64InEveryPrecision) {
+  for (const bool wide : {false, true}) {
+    ModelDims dims = RelativeDims(wide);
+    dims.hidden = 48;
+    dims.head_size = wide ? 32 : 10;
+    dims.ffn = 0;
+    dims.sequence = 33;
+    dims.vocab = 61;
+    ExpectAgreesWithFloat64<float>(dims, 1e-5);
+    ExpectAgreesWithFloat64<kernels::BFloat16>(dims, 2e-2);
+    ExpectAgreesWithFloat64<kernels::Float16>(dims, 2e-3);
+  }
+}
+
+/// Wider heads need wider buffers, also where blocks are computed again.
+TEST(LlamasRelatives, RecomputationChangesNothing) {
+  const ModelDims dims = RelativeDims(true);
+  const TokenBatch batch = RandomBatch(dims, 3);
+  kernels::reference::ReferenceDevice<double> device;
+  SmallStage<double> kept(dims, StageSlice::Whole(dims), {.micro_batch = 3}, device);
+  kept.ForwardBackward(batch, 1);
+  for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
+    SmallStage<double> again(dims, StageSlice::Whole(dims),
+                             {.micro_batch = 3, .recompute = recompute}, device);
+    again.ForwardBackward(batch, 1);
+    EXPECT_EQ(kept.Gradients(), again.Gradients());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, ModelGradients,
                          testing::Combine(testing::Values(ModelKind::kGpt2, ModelKind::kLlama,
                                                           ModelKind::kBert),

@@ -232,18 +232,19 @@ TEST(ModelPartition, TheProcessorGivesTheSameBitsAgainAndWithAnyNumberOfThreads)
 }
 
 TEST(ModelMemory, AStageAllocatesWhatTheModelShapeSays) {
-  for (const ModelKind kind : kKinds) {
+  std::vector<ModelDims> models{RelativeDims(false), RelativeDims(true)};
+  for (const ModelKind kind : kKinds) models.push_back(SmallDims(kind, false));
+  for (const ModelDims& dims : models) {
     for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
       for (const double dropout : {0.0, 0.1}) {
         kernels::cpu::CpuDevice<kernels::BFloat16> device(1);
-        const ModelDims dims = SmallDims(kind, false);
         SmallStage<kernels::BFloat16> model(
             dims, StageSlice::Whole(dims),
             {.micro_batch = 3, .recompute = recompute, .dropout = dropout}, device);
         const ModelShape shape = ModelShape::Of(dims, {Precision::kBf16, recompute, dropout > 0});
         EXPECT_EQ(static_cast<std::size_t>(3 * shape.total.activation_bytes_per_sample),
                   model.stage.activation_bytes())
-            << NameOf(kind) << " " << static_cast<int>(recompute) << " " << dropout;
+            << NameOf(dims.kind) << " " << static_cast<int>(recompute) << " " << dropout;
         EXPECT_EQ(shape.total.parameters, model.layout.size());
       }
     }

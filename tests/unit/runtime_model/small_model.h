@@ -39,6 +39,22 @@ inline ModelDims SmallDims(ModelKind kind, bool tied = true) {
           .ffn = kind == ModelKind::kLlama ? 10 : 0};
 }
 
+/// What Llama's relatives have beyond the kind's own, with heads that are wider or narrower together
+/// than the residual stream.
+inline ModelDims RelativeDims(bool wide) {
+  ModelDims dims = SmallDims(ModelKind::kLlama, false);
+  dims.layers = 2;
+  dims.heads = wide ? 4 : 2;
+  dims.kv_heads = wide ? 2 : 1;
+  dims.head_size = wide ? 4 : 2;
+  dims.attention_bias = wide ? AttentionBias::kAll : AttentionBias::kQkv;
+  dims.norm_epsilon = 1e-2;
+  dims.rope_base = 50;
+  dims.rope_scaling = {
+      .factor = 4, .low_freq_factor = 0.5, .high_freq_factor = 2, .original_sequence = 8};
+  return dims;
+}
+
 inline std::string NameOf(ModelKind kind) {
   return kind == ModelKind::kGpt2 ? "Gpt2" : kind == ModelKind::kLlama ? "Llama" : "Bert";
 }
