@@ -12,7 +12,7 @@
 #include "launcher/commands/overrides.h"
 #include "launcher/nodes/spares.h"
 #include "launcher/planner/plan_words.h"
-#include "launcher/planner/planner.h"
+#include "launcher/run/plan_inputs.h"
 #include "launcher/run/plan_request.h"
 #include "launcher/simulator/simulator.h"
 #include "launcher/simulator/timeline_svg.h"
@@ -22,14 +22,14 @@ namespace adaptive_train {
 namespace {
 
 constexpr const char* kFooter =
-    R"(Plans CONFIG for the nodes of this Slurm job, for this machine without Slurm, or for a cluster
+    R"(Plans CONFIG as `run` would, for the nodes of this Slurm job, for this machine without Slurm, or for a cluster
 described by a file: cluster.json of a run folder, or groups of equal nodes as in
 examples/clusters/. Measured speeds come from the profile store, or with --profile from a file
 (profile.json of a run folder). Every key of CONFIG can be given as --section.key=value.
 
 Examples:
   adaptive-train plan config.toml --why
-  adaptive-train plan config.toml --runnable
+  adaptive-train plan config.toml --ideal
   adaptive-train plan config.toml --cluster examples/clusters/two-switches.json --why
   adaptive-train plan config.toml --cluster runs/17/cluster.json --profile runs/17/profile.json
   adaptive-train plan config.toml --parallel.pipeline=4 --simulate timeline.svg
@@ -48,7 +48,7 @@ struct PlanOptions {
   bool simulate = false;
   bool json = false;
   bool why = false;
-  bool runnable = false;
+  bool ideal = false;
   std::optional<int> spares;  // none: as many as the job keeps
   std::vector<std::string> extras;
 };
@@ -139,12 +139,11 @@ Result<void> PlanAndShow(const PlanOptions& options) {
   KeepAside(*spares, *cluster);
   for (const SpareNode& spare : *spares)
     if (!options.json) fmt::print("kept aside: {}\n", spare.why);
-  PlanRequest request = RequestOf(*config);
-  request.runnable_only = options.runnable;
-  auto planned =
-      MakePlan(*cluster, DimsOf(config->model), FormatOf(config->train), *profile, request);
+  PlanInputs inputs = InputsOf(*config, std::move(*cluster), std::move(*profile));
+  if (options.ideal) inputs.request.runnable_only = false;
+  auto planned = PlanAndProblemFor(inputs);
   if (!planned) return tl::unexpected(planned.error());
-  return Show(options, *config, *cluster, *planned);
+  return Show(options, *config, inputs.cluster, *planned);
 }
 
 }  // namespace
@@ -171,8 +170,8 @@ void AddPlanCommand(CLI::App& app, std::function<int()>& chosen) {
                        "Play the step event by event; with FILE, draw its timeline (SVG)")
           ->type_name("[FILE]")
           ->expected(0, 1);
-  verb->add_flag("--runnable", options->runnable,
-                 "Only what this version can run: the plan that `run` takes");
+  verb->add_flag("--ideal", options->ideal,
+                 "Also what this version cannot run yet: stages, tensor ranks, sharding");
   verb->add_option("--spares", options->spares,
                    "Keep N nodes aside, the worst first (default: as the job does)")
       ->type_name("N")

@@ -401,7 +401,7 @@ double LowerBound(const PlanProblem& problem) {
     const auto groups = IdealGroups(tables, tensor);
     if (groups.empty()) continue;
     ShapeBound shapes(tables, groups);
-    for (const ShapeRange& range : AllShapes(problem, tensor, static_cast<int>(groups.size())))
+    for (const ShapeRange& range : AllShapes(problem, tensor, groups))
       bound = std::min(bound, shapes.Of(range));
   }
   return bound;

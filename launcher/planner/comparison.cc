@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -53,7 +54,22 @@ std::vector<ReplicaShare> EvenShares(std::int64_t batch, int data, std::int64_t 
   return shares;
 }
 
-/// The factorisation's layout, or none if tensor ranks would be on two nodes.
+/// Devices in their order, without those that are left over on a node for which no whole group of
+/// tensor ranks remains.
+std::vector<int> InWholeGroups(const PlanProblem& problem, int tensor) {
+  std::vector<int> devices;
+  std::map<int, std::vector<int>> group;  // by node, not whole yet
+  for (std::size_t i = 0; i < problem.devices.size(); ++i) {
+    auto& open = group[problem.devices[i].node];
+    open.push_back(static_cast<int>(i));
+    if (open.size() < Index(tensor)) continue;
+    devices.insert(devices.end(), open.begin(), open.end());
+    open.clear();
+  }
+  return devices;
+}
+
+/// The factorisation's layout, or none if there are too few devices.
 std::optional<Layout> EvenLayout(const PlanProblem& problem, const Shape& shape) {
   Layout layout;
   layout.data = shape.data;
@@ -61,12 +77,9 @@ std::optional<Layout> EvenLayout(const PlanProblem& problem, const Shape& shape)
   layout.recompute = shape.recompute;
   layout.shard = shape.shard;
   layout.cut = EvenBlocks(problem, shape.stages);
+  layout.devices = InWholeGroups(problem, shape.tensor);
+  if (layout.devices.size() < Index(shape.Groups() * shape.tensor)) return std::nullopt;
   layout.devices.resize(Index(shape.Groups() * shape.tensor));
-  std::iota(layout.devices.begin(), layout.devices.end(), 0);
-  for (std::size_t i = 0; i < layout.devices.size(); ++i) {
-    const std::size_t first = i - i % Index(shape.tensor);
-    if (problem.devices[i].node != problem.devices[first].node) return std::nullopt;
-  }
   layout.shares = EvenShares(problem.global_batch, shape.data, shape.micro_batch, shape.stages > 1);
   std::vector<int> ring(Index(shape.data));
   std::iota(ring.begin(), ring.end(), 0);

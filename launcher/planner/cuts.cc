@@ -3,8 +3,16 @@
 #include <algorithm>
 #include <limits>
 
+#include "launcher/planner/layout.h"
+
 namespace adaptive_train {
 namespace {
+
+/// What a stage may take at most.
+struct Limits {
+  double seconds = 0;   // of a micro-batch
+  double exchange = 0;  // seconds of the gradients' exchange that do not hide
+};
 
 class Cutter {
  public:
@@ -23,7 +31,12 @@ class Cutter {
     common_ = tables.CommonBytes(shape.recompute, shape.micro_batch);
     const std::int64_t batches = tables.Problem().global_batch / shape.micro_batch;
     at_once_ = (batches + shape.data - 1) / shape.data;
+    SetRings(groups, places);
+    SetGradients();
   }
+
+  /// Of the replica with most.
+  std::int64_t MicroBatches() const { return at_once_; }
 
   /// How long the stage's replicas need for a micro-batch of these layers, together: the harmonic
   /// mean, since slow ones can get fewer.
@@ -51,8 +64,45 @@ class Cutter {
            limit_[static_cast<std::size_t>(stage)];
   }
 
-  /// Cuts with each stage within `seconds`; empty if there are none.
-  std::vector<int> Within(double seconds) const {
+  /// E of docs/planning.md, as if every stage had the slowest one's choice of compressed layers.
+  double Exchange(int stage, int begin, int end) const {
+    if (shape_.data == 1) return 0;
+    const std::size_t classes = tables_.Classes().size();
+    double hidden = std::numeric_limits<double>::infinity();
+    for (std::size_t c = 0; c < classes; ++c) {
+      if (members_[static_cast<std::size_t>(stage) * classes + c] == 0) continue;
+      const DeviceClass& known = tables_.Classes()[c];
+      const Line backward = sums_.Seconds(known.kind, begin, end).backward;
+      hidden =
+          std::min(hidden, backward.At(static_cast<double>(shape_.micro_batch)) / known.standing);
+    }
+    const RingSpeed& ring = rings_[static_cast<std::size_t>(stage)];
+    return std::max(RingSeconds(shape_.data, ring, Between(sent_, begin, end)) - hidden,
+                    RingSeconds(shape_.data, ring, Between(sent_, begin, begin + 1))) +
+           Between(compression_, begin, end);
+  }
+
+  double Exchange(const std::vector<int>& cut) const {
+    double most = 0;
+    for (int s = 0; s < shape_.stages; ++s)
+      most = std::max(most, Exchange(s, cut[static_cast<std::size_t>(s)],
+                                     cut[static_cast<std::size_t>(s) + 1]));
+    return most;
+  }
+
+  /// Of the layer with most, were it a stage of its own: no cuts have less.
+  double LeastExchange() const {
+    double most = 0;
+    for (int l = 0; l < tables_.Layers(); ++l) {
+      double least = std::numeric_limits<double>::infinity();
+      for (int s = 0; s < shape_.stages; ++s) least = std::min(least, Exchange(s, l, l + 1));
+      most = std::max(most, least);
+    }
+    return most;
+  }
+
+  /// Cuts with each stage within the limits; empty if there are none.
+  std::vector<int> Within(const Limits& limits) const {
     const int layers = tables_.Layers();
     std::vector<int> cut{0};
     for (int stage = 0; stage < shape_.stages; ++stage) {
@@ -60,7 +110,10 @@ class Cutter {
       int reach = begin, beyond = most + 1;
       while (beyond - reach > 1) {
         const int middle = reach + (beyond - reach) / 2;
-        const bool within = Fits(stage, begin, middle) && Seconds(stage, begin, middle) <= seconds;
+        const bool within = Fits(stage, begin, middle) &&
+                            Seconds(stage, begin, middle) <= limits.seconds &&
+                            (limits.exchange == std::numeric_limits<double>::infinity() ||
+                             Exchange(stage, begin, middle) <= limits.exchange);
         (within ? reach : beyond) = middle;
       }
       if (reach == begin) return {};
@@ -71,14 +124,82 @@ class Cutter {
   }
 
  private:
+  static double Between(const std::vector<double>& sums, int begin, int end) {
+    return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)];
+  }
+
+  void SetRings(const std::vector<Group>& groups, const std::vector<int>& places) {
+    if (shape_.data == 1) return;
+    std::vector<int> nodes(static_cast<std::size_t>(shape_.data));
+    for (auto first = places.begin(); first != places.end(); first += shape_.data) {
+      std::transform(first, first + shape_.data, nodes.begin(),
+                     [&](int g) { return groups[static_cast<std::size_t>(g)].node; });
+      rings_.push_back(tables_.Rings().Speed(nodes));
+    }
+  }
+
+  void SetGradients() {
+    sent_.push_back(0);
+    compression_.push_back(0);
+    RingSpeed slowest{0, std::numeric_limits<double>::infinity()};
+    for (const RingSpeed& ring : rings_) {
+      slowest.latency_s = std::max(slowest.latency_s, ring.latency_s);
+      slowest.bytes_per_second = std::min(slowest.bytes_per_second, ring.bytes_per_second);
+    }
+    for (int l = 0; l < tables_.Layers(); ++l) {
+      const ProblemLayer& layer = tables_.Problem().layers[static_cast<std::size_t>(l)];
+      const bool compressed = shape_.data > 1 && layer.compressed_bytes > 0 &&
+                              Compresses(tables_.Problem(), l, shape_.data, slowest);
+      sent_.push_back(sent_.back() + (compressed ? layer.compressed_bytes : layer.gradient_bytes));
+      compression_.push_back(compression_.back() + (compressed ? layer.compression_s : 0));
+    }
+  }
+
   SearchTables& tables_;
   const Shape& shape_;
   const LayerSums& sums_;
-  std::vector<double> members_;  // index = stage x classes + class
-  std::vector<double> limit_;    // index = stage; bytes
+  std::vector<double> members_;             // index = stage x classes + class
+  std::vector<double> limit_;               // index = stage; bytes
+  std::vector<RingSpeed> rings_;            // index = stage; none for one replica
+  std::vector<double> sent_, compression_;  // running sums over layers: bytes, seconds
   double common_ = 0;
   std::int64_t at_once_ = 1;
 };
+
+/// Cuts with the least of `part` within limits, found by bisection between `low` and what `best`
+/// has, which is `high`; `best` if there are no others.
+std::vector<int> Least(const Cutter& cutter, Limits limits, double Limits::*part, double low,
+                       double high, std::vector<int> best) {
+  constexpr int kHalvings = 24;
+  for (int i = 0; i < kHalvings && high > low * (1 + 1e-6); ++i) {
+    const double middle = limits.*part = (low + high) / 2;
+    if (auto cut = cutter.Within(limits); cut.empty()) {
+      low = middle;
+    } else {
+      best = std::move(cut);
+      high = middle;
+    }
+  }
+  return best;
+}
+
+/// `cut`, of which no stage takes more than `seconds`, or cuts with busier stages and less exchange
+/// if a step is expected to take less with them.
+std::vector<int> LessExchange(const Cutter& cutter, double seconds, std::vector<int> cut) {
+  const double more = static_cast<double>(cutter.MicroBatches() - 1);
+  const double least = cutter.LeastExchange();
+  double exchange = cutter.Exchange(cut), best = more * seconds + exchange;
+  for (const double busier : {1.05, 1.15, 1.3, 1.5, 2.0, 3.0}) {
+    const double each = busier * seconds;
+    if (more * each + least >= best * (1 - 1e-6)) break;
+    auto other = Least(cutter, {each, exchange}, &Limits::exchange, least, exchange, cut);
+    exchange = std::min(exchange, cutter.Exchange(other));
+    if (more * each + exchange >= best) continue;
+    best = more * each + exchange;
+    cut = std::move(other);
+  }
+  return cut;
+}
 
 }  // namespace
 
@@ -96,20 +217,16 @@ std::vector<int> BestCuts(SearchTables& tables, const std::vector<Group>& groups
   double high = 0;
   for (int s = 0; s < shape.stages; ++s)
     high = std::max(high, cutter.Seconds(s, 0, tables.Layers()));
-  std::vector<int> best = cutter.Within(high * (1 + 1e-9));
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  high *= 1 + 1e-9;
+  std::vector<int> best = cutter.Within({high, kInfinity});
   if (best.empty()) return best;
-  double low = 0;
-  constexpr int kHalvings = 24;
-  for (int i = 0; i < kHalvings; ++i) {
-    const double middle = (low + high) / 2;
-    if (auto cut = cutter.Within(middle); cut.empty()) {
-      low = middle;
-    } else {
-      best = std::move(cut);
-      high = middle;
-    }
-  }
-  return best;
+  best = Least(cutter, {high, kInfinity}, &Limits::seconds, 0, high, std::move(best));
+  double seconds = 0;
+  for (int s = 0; s < shape.stages; ++s)
+    seconds = std::max(seconds, cutter.Seconds(s, best[static_cast<std::size_t>(s)],
+                                               best[static_cast<std::size_t>(s) + 1]));
+  return LessExchange(cutter, seconds, std::move(best));
 }
 
 }  // namespace adaptive_train

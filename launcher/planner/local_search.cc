@@ -53,6 +53,15 @@ class LocalSearch {
     return arrangement_.Set(placement);
   }
 
+  double MoveStages() {
+    bool better = true;
+    while (better && left_ > 0) {
+      better = SwapSlowestStage();
+      better |= MoveCuts();
+    }
+    return arrangement_.Score();
+  }
+
  private:
   static constexpr int kAllPairs = 40;  // places up to which every pair is tried
 
@@ -131,6 +140,17 @@ class LocalSearch {
     return better;
   }
 
+  /// The stage with the longest exchange may have better links elsewhere.
+  bool SwapSlowestStage() {
+    bool better = false;
+    for (int other = 0; other < shape_.stages && left_ > 0; ++other) {
+      if (other == arrangement_.SlowestStage()) continue;
+      const double before = arrangement_.Score();
+      better |= Keep(before, arrangement_.SwapStages(arrangement_.SlowestStage(), other));
+    }
+    return better;
+  }
+
   bool SwapAllPairs() {
     bool better = false;
     for (int a = 0; a < Places() && left_ > 0; ++a) {
@@ -155,7 +175,8 @@ class LocalSearch {
 
   bool SwapSomePairs() {
     bool better = false;
-    const std::int64_t until = std::max<std::int64_t>(0, left_ - 20 * Places());
+    // Half of what is left is for cuts and for other starts.
+    const std::int64_t until = left_ - std::min<std::int64_t>(left_ / 2 + 1, 20 * Places());
     for (int tries = 0; left_ > until && tries < 60 * Places(); ++tries) {
       const int place = PromisingPlace();
       const int with = sequence_.Below(Places() + static_cast<int>(idle_.size()));
@@ -211,6 +232,10 @@ class LocalSearch {
 
 double Improve(Arrangement& arrangement, std::int64_t evaluations) {
   return LocalSearch(arrangement, evaluations).Run();
+}
+
+double ImproveStages(Arrangement& arrangement, std::int64_t evaluations) {
+  return LocalSearch(arrangement, evaluations).MoveStages();
 }
 
 }  // namespace adaptive_train

@@ -11,4 +11,7 @@ namespace adaptive_train {
 /// best placement found and returns its score. Deterministic.
 double Improve(Arrangement& arrangement, std::int64_t evaluations);
 
+/// The same with cuts and whole stages alone, until none betters it.
+double ImproveStages(Arrangement& arrangement, std::int64_t evaluations);
+
 }  // namespace adaptive_train

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "launcher/planner/all_reduce_choice.h"
 #include "launcher/planner/comparison.h"
 #include "launcher/planner/layout.h"
+#include "launcher/planner/no_plan.h"
 #include "launcher/planner/search.h"
 
 namespace adaptive_train {
@@ -137,17 +139,40 @@ void AddTimes(const BuiltProblem& built, const Layout& layout, double bound, Pla
                                  cost.step, bound));
 }
 
+/// Why a device that the layout does not use is left out: what forbids it comes before what a
+/// search did not find.
+std::string WhyLeftOut(const BuiltProblem& built, const Layout& layout,
+                       const std::vector<bool>& used, double least_bytes, std::size_t device) {
+  const ProblemDevice& own = built.problem.devices[device];
+  const double usable = kMemoryShare * own.memory_bytes;
+  constexpr double kMiB = 1 << 20;
+  if (usable < least_bytes)
+    return fmt::format(
+        ": {:.0f} MiB of its memory may be used, no rank of this plan needs less than {:.0f}",
+        usable / kMiB, least_bytes / kMiB);
+  int left = 0;  // on its node
+  for (std::size_t other = 0; other < used.size(); ++other)
+    left += !used[other] && built.problem.devices[other].node == own.node ? 1 : 0;
+  if (left < layout.tensor)
+    return fmt::format(": {} left over on its node, a group of tensor ranks needs {}", left,
+                       layout.tensor);
+  if (!built.problem.choices.data.empty())
+    return fmt::format(": parallel.data = {} takes no more devices", layout.data);
+  if (own.standing < 1) return ": its node failed lately";
+  return built.timed ? ": no plan with it was found that takes less" : "";
+}
+
 void SayWhoIsLeftOut(const BuiltProblem& built, const Layout& layout, Plan& plan) {
   std::vector<bool> used(built.devices.size());
   for (const int device : layout.devices) used[static_cast<std::size_t>(device)] = true;
-  const bool by_choice =
-      built.timed && built.problem.choices.data.empty() && TrustsAll(built.problem);
+  const std::vector<double> bytes = MemoryOf(built.problem, layout);
+  const double least = *std::min_element(bytes.begin(), bytes.end());
   constexpr int kNamed = 8;
   int idle = 0;
   for (std::size_t d = 0; d < used.size(); ++d) {
     if (used[d] || ++idle > kNamed) continue;
     plan.why.push_back(built.devices[d].node + " is left out" +
-                       (by_choice ? ": no plan with it was found that takes less" : ""));
+                       WhyLeftOut(built, layout, used, least, d));
   }
   if (idle > kNamed) plan.why.push_back(fmt::format("{} more devices are left out", idle - kNamed));
 }
@@ -277,11 +302,30 @@ Result<Layout> LayoutOf(const Plan& plan, const BuiltProblem& built) {
   return layout;
 }
 
+/// Numbers of replicas that take all devices, as many as nodes have for whole tensor groups.
+std::vector<int> ReplicasOnAllDevices(const PlanProblem& problem) {
+  std::map<int, int> on_node;
+  for (const ProblemDevice& device : problem.devices) ++on_node[device.node];
+  std::vector<int> stages = problem.choices.pipeline;
+  if (stages.empty()) {
+    stages.resize(problem.layers.size());
+    std::iota(stages.begin(), stages.end(), 1);
+  }
+  std::set<int> replicas;
+  for (const int tensor : problem.choices.tensor) {
+    std::int64_t groups = 0;
+    for (const auto& [node, count] : on_node) groups += count / tensor;
+    for (const int count : stages)
+      replicas.insert(static_cast<int>(std::min(groups / count, problem.global_batch)));
+  }
+  replicas.erase(0);
+  return {replicas.begin(), replicas.end()};
+}
+
 /// Equal samples for every replica, on all devices unless the request says how many.
 Result<FoundLayout> FindEven(PlanProblem problem) {
-  if (problem.choices.data.empty())
-    problem.choices.data = {static_cast<int>(
-        std::min<std::int64_t>(std::ssize(problem.devices), problem.global_batch))};
+  if (problem.choices.data.empty()) problem.choices.data = ReplicasOnAllDevices(problem);
+  if (problem.choices.data.empty()) return tl::unexpected(WhyNoPlan(problem));
   const Comparison even = EvenStatic(problem);
   if (!even.layout) return Fail("no feasible plan: " + even.what, ExitCode::kNoPlan);
   return FoundLayout{*even.layout, *even.cost, LowerBound(problem), {}};

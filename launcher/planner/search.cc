@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <memory>
-#include <set>
-#include <tuple>
 
+#include "launcher/planner/candidates.h"
 #include "launcher/planner/comparison.h"
 #include "launcher/planner/layout.h"
 #include "launcher/planner/local_search.h"
 #include "launcher/planner/no_plan.h"
-#include "launcher/planner/seeds.h"
 
 namespace adaptive_train {
 namespace {
@@ -21,12 +17,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Evaluations in all, weighed by what one costs: fewer of larger problems.
 struct Effort {
-  std::size_t seeded = 0;       // shapes that get first placements
+  SeedEffort seeding;
   std::size_t improved = 0;     // shapes that get local search
   std::int64_t short_run = 0;   // evaluations of a shape's local search
   std::int64_t middle_run = 0;  // of the better ones
   std::int64_t long_run = 0;    // of each of the best few
-  int rounds = 0;               // of neighbours of the best shapes
 };
 
 Effort EffortFor(const PlanProblem& problem) {
@@ -34,154 +29,33 @@ Effort EffortFor(const PlanProblem& problem) {
   const auto scaled = [&](double at_8, double power, double least) {
     return std::max(least, at_8 / std::pow(std::max(1.0, n / 8), power));
   };
-  return {static_cast<std::size_t>(scaled(4000, 0.6, 100)),
+  constexpr double kDescents = 6e6;  // evaluations of one group's, of all seeds
+  const double seeded = scaled(4000, 0.6, 100);
+  return {{static_cast<std::size_t>(seeded), static_cast<std::int64_t>(kDescents / seeded), 4},
           static_cast<std::size_t>(scaled(150, 0.5, 12)),
           static_cast<std::int64_t>(scaled(1500, 0.25, 100)),
           static_cast<std::int64_t>(scaled(8000, 0.4, 300)),
-          static_cast<std::int64_t>(scaled(30000, 0.4, 1000)),
-          4};
+          static_cast<std::int64_t>(scaled(30000, 0.4, 1000))};
 }
-
-/// Everything that belongs to one way to bundle devices to tensor ranks.
-struct Side {
-  std::vector<Group> groups;
-  GroupOrders orders;
-};
-
-/// A shape and the best placement of it so far.
-struct Candidate {
-  Shape shape;
-  const Side* side = nullptr;
-  Placement placement;
-  double score = kInfinity;
-  std::vector<Placement> others;  // the next best to start from
-};
 
 class Search {
  public:
   Search(const PlanProblem& problem, const Effort& effort)
-      : problem_(problem), tables_(problem), effort_(effort) {}
+      : problem_(problem),
+        tables_(problem),
+        effort_(effort),
+        candidates_(tables_, effort.seeding),
+        all_(candidates_.All()) {}
 
   std::optional<FoundLayout> Run() {
-    CollectShapes();
-    Seed();
-    if (candidates_.empty()) return std::nullopt;
+    candidates_.Seed();
+    if (all_.empty()) return std::nullopt;
     ImproveAll();
-    if (candidates_.front().score >= Arrangement::kImpossible) return std::nullopt;
+    if (all_.front().score >= Arrangement::kImpossible) return std::nullopt;
     return Answer();
   }
 
  private:
-  struct Bounded {
-    double bound;
-    ShapeRange range;
-    const Side* side;
-  };
-
-  void CollectShapes() {
-    for (int tensor : TensorChoices(problem_)) {
-      const auto ideal = IdealGroups(tables_, tensor);
-      if (ideal.empty()) continue;
-      std::vector<const Side*> sides;
-      for (auto& groups : AllBundlings(tables_, tensor)) {
-        GroupOrders orders = OrdersOf(tables_, groups);
-        sides_.push_back(std::make_unique<Side>(Side{std::move(groups), std::move(orders)}));
-        sides.push_back(sides_.back().get());
-      }
-      ShapeBound bound(tables_, ideal);
-      for (const ShapeRange& range : AllShapes(problem_, tensor, static_cast<int>(ideal.size()))) {
-        const double seconds = bound.Of(range);
-        bound_ = std::min(bound_, seconds);
-        if (!std::isfinite(seconds)) continue;
-        for (const Side* side : sides) shapes_.push_back({seconds, range, side});
-      }
-    }
-    std::stable_sort(shapes_.begin(), shapes_.end(),
-                     [](const Bounded& a, const Bounded& b) { return a.bound < b.bound; });
-  }
-
-  /// The best first placement of shapes, most promising first, until no other can win or the
-  /// effort is spent; then, of more shapes than that, neighbours of the best.
-  void Seed() {
-    constexpr std::size_t kAlways = 40;
-    is_seeded_.assign(shapes_.size(), false);
-    std::size_t seeded = 0;
-    for (std::size_t i = 0; i < shapes_.size(); ++i) {
-      // Some are looked at only to be shown beside the winner.
-      if (shapes_[i].bound >= best_seed_ && seeded >= kAlways) return;
-      if (seeded >= effort_.seeded && std::isfinite(best_seed_)) break;
-      ++seeded;
-      SeedOne(i);
-    }
-    if (seeded == shapes_.size()) return;
-    SeedFamilies();
-    for (int round = 0; round < effort_.rounds; ++round) SeedNeighbours();
-  }
-
-  void SeedOne(std::size_t index) {
-    if (is_seeded_[index]) return;
-    is_seeded_[index] = true;
-    const Bounded& bounded = shapes_[index];
-    Candidate candidate{bounded.range.shape, bounded.side, {}, kInfinity, {}};
-    Arrangement arrangement(tables_, candidate.side->groups, candidate.shape);
-    std::vector<std::pair<double, Placement>> seeds;
-    for (Placement& seed :
-         SeedsOf(tables_, candidate.side->groups, candidate.side->orders, candidate.shape))
-      if (const double score = arrangement.Set(seed); std::isfinite(score))
-        seeds.emplace_back(score, std::move(seed));
-    if (seeds.empty()) return;
-    std::stable_sort(seeds.begin(), seeds.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    candidate.score = seeds.front().first;
-    candidate.placement = std::move(seeds.front().second);
-    constexpr std::size_t kSeeds = 5;
-    for (std::size_t i = 1; i < std::min(seeds.size(), kSeeds); ++i)
-      candidate.others.push_back(std::move(seeds[i].second));
-    best_seed_ = std::min(best_seed_, candidate.score);
-    candidates_.push_back(std::move(candidate));
-  }
-
-  /// The best bound of each number of tensor ranks, kind of recomputation and about as many stages:
-  /// bounds know little of what memory and links allow.
-  void SeedFamilies() {
-    std::set<std::tuple<int, Recompute, int>> known;
-    for (std::size_t i = 0; i < shapes_.size() && shapes_[i].bound < best_seed_; ++i) {
-      const Shape& shape = shapes_[i].range.shape;
-      if (known.insert({shape.tensor, shape.recompute, std::ilogb(shape.stages)}).second)
-        SeedOne(i);
-    }
-  }
-
-  /// What is one decision away from the best candidates, with the numbers of replicas that promise
-  /// most.
-  void SeedNeighbours() {
-    constexpr std::size_t kExpanded = 4, kReplicas = 2;
-    Sort();
-    std::vector<Shape> centres;
-    for (std::size_t i = 0; i < std::min(kExpanded, candidates_.size()); ++i)
-      centres.push_back(candidates_[i].shape);
-    std::map<std::tuple<int, int, std::int64_t, Recompute, int>, std::size_t> looked;
-    for (std::size_t i = 0; i < shapes_.size() && shapes_[i].bound < best_seed_; ++i) {
-      const Shape& shape = shapes_[i].range.shape;
-      if (std::none_of(centres.begin(), centres.end(),
-                       [&](const Shape& centre) { return Near(shape, centre); }))
-        continue;
-      auto& count =
-          looked[{shape.tensor, shape.stages, shape.micro_batch, shape.recompute, shape.shard}];
-      if (count++ < kReplicas) SeedOne(i);
-    }
-  }
-
-  static bool Near(const Shape& shape, const Shape& centre) {
-    const auto near = [](auto a, auto b) { return a <= 2 * b && b <= 2 * a; };
-    const int differ = (shape.tensor != centre.tensor) + (shape.stages != centre.stages) +
-                       (shape.micro_batch != centre.micro_batch) +
-                       (shape.recompute != centre.recompute) + (shape.shard != centre.shard);
-    const int apart = std::abs(shape.stages - centre.stages);
-    return differ <= 1 && near(shape.tensor, centre.tensor) && near(shape.stages, centre.stages) &&
-           (apart <= 2 || apart % 4 == 0) && near(shape.micro_batch, centre.micro_batch);
-  }
-
   void Better(Candidate& candidate, std::int64_t evaluations) {
     Arrangement arrangement(tables_, candidate.side->groups, candidate.shape);
     arrangement.Set(candidate.placement);
@@ -190,38 +64,48 @@ class Search {
     candidate.placement = arrangement.Current();
   }
 
-  void Sort() {
-    std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.score < b.score; });
-  }
-
   void ImproveAll() {
     constexpr std::size_t kBestFew = 6;
     ImproveBest(effort_.improved, effort_.short_run);
+    TryOtherReplicas();
     StartAgain(std::max(kBestFew, effort_.improved / 4));
     ImproveBest(std::max(kBestFew, effort_.improved / 4), effort_.middle_run);
     ImproveBest(kBestFew, effort_.long_run);
-    Sort();
+    candidates_.Sort();
+  }
+
+  /// Numbers of replicas around those of the best shapes: until now one stood for its range.
+  void TryOtherReplicas() {
+    constexpr int kRounds = 2;
+    constexpr std::size_t kCentres = 4;
+    constexpr double kMostGain = 0.9;
+    for (int round = 0; round < kRounds; ++round) {
+      const std::size_t fresh = candidates_.SeedReplicas(kCentres);
+      if (fresh == 0) return;
+      double best = kInfinity;
+      for (const Candidate& candidate : all_) best = std::min(best, candidate.score);
+      for (std::size_t i = all_.size() - fresh; i < all_.size(); ++i)
+        if (all_[i].score * kMostGain < best) Better(all_[i], effort_.short_run);
+    }
   }
 
   /// The nearest minimum of the best first placement need not be the lowest.
   void StartAgain(std::size_t count) {
-    Sort();
-    for (std::size_t i = 0; i < std::min(count, candidates_.size()); ++i) {
-      for (const Placement& other : candidates_[i].others) {
-        Candidate again{candidates_[i].shape, candidates_[i].side, other, kInfinity, {}};
+    candidates_.Sort();
+    for (std::size_t i = 0; i < std::min(count, all_.size()); ++i) {
+      for (const Placement& other : all_[i].others) {
+        Candidate again{all_[i].shape, all_[i].side, other, kInfinity, {}};
         Better(again, effort_.short_run);
-        if (again.score >= candidates_[i].score) continue;
-        candidates_[i].score = again.score;
-        candidates_[i].placement = std::move(again.placement);
+        if (again.score >= all_[i].score) continue;
+        all_[i].score = again.score;
+        all_[i].placement = std::move(again.placement);
       }
     }
   }
 
   void ImproveBest(std::size_t count, std::int64_t evaluations) {
-    Sort();
-    for (std::size_t i = 0; i < std::min(count, candidates_.size()); ++i)
-      Better(candidates_[i], evaluations);
+    candidates_.Sort();
+    for (std::size_t i = 0; i < std::min(count, all_.size()); ++i) Better(all_[i], evaluations);
   }
 
   Layout LayoutOf(const Candidate& candidate) {
@@ -233,16 +117,16 @@ class Search {
 
   FoundLayout Answer() {
     FoundLayout found;
-    found.layout = LayoutOf(candidates_.front());
+    found.layout = LayoutOf(all_.front());
     found.cost = CostOf(problem_, found.layout);
-    found.bound = bound_;
+    found.bound = candidates_.Bound();
     AddAlternatives(found);
     return found;
   }
 
   /// The best candidate that differs from the winner in each one decision.
   void AddAlternatives(FoundLayout& found) {
-    const Shape& won = candidates_.front().shape;
+    const Shape& won = all_.front().shape;
     struct Difference {
       const char* name;
       bool (*differs)(const Shape&, const Shape&);
@@ -263,7 +147,7 @@ class Search {
         {"other shard", [](const Shape& a, const Shape& b) { return a.shard != b.shard; }}};
     std::vector<const Candidate*> taken;
     for (const Difference& difference : kDifferences) {
-      for (const Candidate& candidate : candidates_) {
+      for (const Candidate& candidate : all_) {
         if (candidate.score >= Arrangement::kImpossible) break;
         if (!difference.differs(candidate.shape, won)) continue;
         if (std::find(taken.begin(), taken.end(), &candidate) != taken.end()) break;
@@ -283,12 +167,8 @@ class Search {
   const PlanProblem& problem_;
   SearchTables tables_;
   Effort effort_;
-  std::vector<std::unique_ptr<Side>> sides_;
-  std::vector<Bounded> shapes_;
-  std::vector<bool> is_seeded_;  // index = shape
-  double best_seed_ = kInfinity;
-  std::vector<Candidate> candidates_;
-  double bound_ = kInfinity;
+  Candidates candidates_;
+  std::vector<Candidate>& all_;
 };
 
 /// Whichever is better: simpler planners are lucky now and then.
@@ -313,7 +193,7 @@ Result<FoundLayout> FindLayout(const PlanProblem& problem) {
 }
 
 std::optional<Layout> FindAnyLayout(const PlanProblem& problem) {
-  auto found = Search(problem, {60, 6, 200, 0, 0, 1}).Run();
+  auto found = Search(problem, {{60, 1000, 1}, 6, 200, 0, 0}).Run();
   if (!found) return std::nullopt;
   return std::move(found->layout);
 }

@@ -60,6 +60,18 @@ std::vector<int> StageByStage(SearchTables& tables, const std::vector<Group>& gr
   return order;
 }
 
+/// The same groups for stages from both ends inwards: embedding and head, whose gradients are
+/// large, go where the first groups are, and near each other.
+std::vector<int> FromBothEnds(const Shape& shape, const std::vector<int>& places) {
+  std::vector<int> folded(places.size());
+  for (int s = 0; s < shape.stages; ++s) {
+    const int to = s % 2 == 0 ? s / 2 : shape.stages - 1 - s / 2;
+    std::copy_n(places.begin() + std::ptrdiff_t{s} * shape.data, shape.data,
+                folded.begin() + std::ptrdiff_t{to} * shape.data);
+  }
+  return folded;
+}
+
 /// Consecutive groups make a replica.
 std::vector<int> ReplicaByReplica(const Shape& shape, const std::vector<int>& order) {
   std::vector<int> places(order.size());
@@ -113,7 +125,9 @@ std::vector<Placement> SeedsOf(SearchTables& tables, const std::vector<Group>& g
     }
     for (std::vector<int> order :
          {In(orders.by_speed, chosen), In(orders.by_tour, chosen), In(orders.by_memory, chosen)}) {
-      places.insert(StageByStage(tables, groups, shape, order));
+      auto stages = StageByStage(tables, groups, shape, order);
+      places.insert(FromBothEnds(shape, stages));
+      places.insert(std::move(stages));
       places.insert(ReplicaByReplica(shape, order));
       std::reverse(order.begin(), order.end());
       places.insert(StageByStage(tables, groups, shape, order));

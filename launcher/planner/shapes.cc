@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace adaptive_train {
@@ -12,14 +13,39 @@ bool Allows(const std::vector<int>& choices, int value) {
   return choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end();
 }
 
+/// Numbers of groups that are as fast as the slowest of them or faster.
+std::vector<int> FastGroups(const std::vector<Group>& groups) {
+  std::map<double, int> of_slowness;
+  for (const Group& group : groups) ++of_slowness[group.slowness];
+  std::vector<int> counts;
+  for (const auto& [slowness, count] : of_slowness)
+    counts.push_back(count + (counts.empty() ? 0 : counts.back()));
+  return counts;
+}
+
+/// Numbers of replicas that promise more than the next higher ones: the fewest with which none has
+/// more than so many of `units` micro-batches, and as many as fast groups make.
+std::set<int> PromisingReplicas(std::int64_t units, int stages,
+                                const std::vector<int>& fast_groups) {
+  constexpr std::int64_t kFew = 24;  // of more, one more or less is within a range's width
+  std::set<int> numbers;
+  for (std::int64_t each = 1; each <= std::min(kFew, units); ++each)
+    numbers.insert(static_cast<int>((units + each - 1) / each));
+  for (const int count : fast_groups) numbers.insert(count / stages);
+  return numbers;
+}
+
 /// Ranges of allowed numbers from 1 to `most`, highest first: single numbers, but on many groups
-/// ranges about 8 % wide.
-std::vector<std::pair<int, int>> Ranges(const std::vector<int>& choices, int most, int groups) {
+/// ranges about 8 % wide, of which none has a promising number below its highest.
+std::vector<std::pair<int, int>> Ranges(const std::vector<int>& choices, int most, int groups,
+                                        const std::set<int>& promising) {
   constexpr int kFew = 64;
   const int exact = groups <= kFew ? kFew : kFew / 4, width = groups <= kFew ? 25 : 12;
   std::vector<std::pair<int, int>> ranges;
   for (int high = most; high >= 1;) {
     int low = high <= exact || !choices.empty() ? high : std::max(exact + 1, high - high / width);
+    const auto next = promising.lower_bound(high);
+    if (next != promising.begin()) low = std::max(low, *std::prev(next) + 1);
     if (Allows(choices, high)) ranges.push_back({low, high});
     high = low - 1;
   }
@@ -55,18 +81,22 @@ std::vector<std::int64_t> PipelineMicroBatches(const PlanProblem& problem) {
   return divisors;
 }
 
-std::vector<ShapeRange> AllShapes(const PlanProblem& problem, int tensor, int groups) {
+std::vector<ShapeRange> AllShapes(const PlanProblem& problem, int tensor,
+                                  const std::vector<Group>& groups) {
   std::vector<ShapeRange> all;
+  const auto count = static_cast<int>(groups.size());
+  const auto fast_groups = FastGroups(groups);
   const auto pipeline = PipelineMicroBatches(problem);
   std::vector<std::int64_t> whole = Distinct(problem.choices.micro_batch);
   if (whole.empty()) whole.push_back(0);
   const int layers = static_cast<int>(problem.layers.size());
-  for (int stages = 1; stages <= std::min(layers, groups); ++stages) {
+  for (int stages = 1; stages <= std::min(layers, count); ++stages) {
     if (!Allows(problem.choices.pipeline, stages)) continue;
     for (const std::int64_t b : stages == 1 ? whole : pipeline) {
       const std::int64_t batches = stages == 1 ? problem.global_batch : problem.global_batch / b;
-      const int most = static_cast<int>(std::min<std::int64_t>(batches, groups / stages));
-      for (const auto& [low, high] : Ranges(problem.choices.data, most, groups)) {
+      const int most = static_cast<int>(std::min<std::int64_t>(batches, count / stages));
+      for (const auto& [low, high] : Ranges(problem.choices.data, most, count,
+                                            PromisingReplicas(batches, stages, fast_groups))) {
         for (Recompute recompute : Distinct(problem.choices.recompute)) {
           for (int shard : Distinct(problem.choices.shard)) {
             // One replica has nobody to share with.

@@ -10,15 +10,16 @@
 namespace adaptive_train {
 
 /// All shapes with data between `fewest` and shape.data: on many devices neighbouring numbers of
-/// replicas are judged together.
+/// replicas are judged together, by the highest, which promises most.
 struct ShapeRange {
   Shape shape;
   int fewest = 1;
 };
 
 /// Every shape that the choices, the number of devices and the batch allow is in one range.
-/// `groups` = number of groups of `tensor` devices.
-std::vector<ShapeRange> AllShapes(const PlanProblem& problem, int tensor, int groups);
+/// `groups` = those of `tensor` devices.
+std::vector<ShapeRange> AllShapes(const PlanProblem& problem, int tensor,
+                                  const std::vector<Group>& groups);
 
 /// Numbers of tensor ranks to look at: those chosen, without repeats.
 std::vector<int> TensorChoices(const PlanProblem& problem);

@@ -9,7 +9,6 @@
 #include "core/seconds.h"
 #include "launcher/measure/layer_records.h"
 #include "launcher/measure/profile_reuse.h"
-#include "launcher/planner/planner.h"
 #include "launcher/run/plan_request.h"
 
 namespace adaptive_train {
@@ -45,12 +44,18 @@ PlanInputs InputsOf(const Config& config, Cluster cluster, Profile profile) {
   return inputs;
 }
 
-Result<Plan> PlanFor(const PlanInputs& inputs) {
+Result<PlannedRun> PlanAndProblemFor(const PlanInputs& inputs) {
   auto made = MakePlan(inputs.cluster, inputs.dims, inputs.format, inputs.profile, inputs.request);
   if (!made) return tl::unexpected(made.error());
   if (std::string better = BetterElsewhere(inputs, made->plan); !better.empty())
     made->plan.why.push_back(std::move(better));
   made->plan.orders = inputs.orders;
+  return made;
+}
+
+Result<Plan> PlanFor(const PlanInputs& inputs) {
+  auto made = PlanAndProblemFor(inputs);
+  if (!made) return tl::unexpected(made.error());
   return std::move(made->plan);
 }
 
@@ -58,7 +63,7 @@ Result<void> CheckRunnable(const Plan& plan) {
   const std::string lacks = NotRunnable(plan);
   if (lacks.empty()) return {};
   return Fail("planned, but this version cannot run " + lacks +
-                  ": leave the key at \"auto\", or see the plan with adaptive-train plan",
+                  ": leave the key at \"auto\", or see the plan with adaptive-train plan --ideal",
               ExitCode::kNoPlan);
 }
 

@@ -1,5 +1,5 @@
-// How a run comes to its plan: what is stored and measured of its nodes, then the planner, within
-// what the runtime can run.
+// How `run` and `plan` come to a plan: what is stored and measured of the nodes, then the planner,
+// within what the runtime can run.
 #pragma once
 
 #include <functional>
@@ -13,6 +13,7 @@
 #include "core/profile.h"
 #include "core/result.h"
 #include "launcher/planner/build_problem.h"
+#include "launcher/planner/planner.h"
 #include "launcher/run/replanner.h"
 
 namespace adaptive_train {
@@ -31,8 +32,11 @@ struct PlanInputs {
 /// the configuration does.
 PlanInputs InputsOf(const Config& config, Cluster cluster, Profile profile);
 
-/// The plan to run. Where a plan that this version cannot run would be faster, a line of `why` says
+/// The plan to run, and the planner's numbers behind it. Where a plan that this version cannot run would be faster, a line of `why` says
 /// so. Fails with kNoPlan.
+Result<PlannedRun> PlanAndProblemFor(const PlanInputs& inputs);
+
+/// The plan alone.
 Result<Plan> PlanFor(const PlanInputs& inputs);
 
 /// A configuration that asks for what the runtime cannot run: an error that says what, with

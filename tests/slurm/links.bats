@@ -84,7 +84,7 @@ between() { awk -v x="$1" -v low="$2" -v high="$3" 'BEGIN { print x; exit !(x > 
   jq -e --arg aside "$aside" '[.ranks[].node] == (["n1","n2","n3"] - [$aside])' "$home/runs/$job/plan.json"
   grep -F "kept aside, or without devices: $aside" "$home/runs/$job/plan.txt"
   # Planned again from the files that the run left, it stays aside.
-  box_on ctl bash -c "cd '$home' && adaptive-train plan config.toml --runnable --json --parallel.data=2 \
+  box_on ctl bash -c "cd '$home' && adaptive-train plan config.toml --json --parallel.data=2 \
     --cluster runs/$job/cluster.json --profile runs/$job/profile.json" >"$home/again.json"
   jq -c '[.ranks[].node]' "$home/again.json"
   jq -e --arg aside "$aside" '[.ranks[].node] | sort == (["n1","n2","n3"] - [$aside])' "$home/again.json"

@@ -295,5 +295,42 @@ TEST(DescribePlan, SaysWhereAndWhy) {
   EXPECT_THAT(words, HasSubstr("not measured; taken as 2.00 equal CPUs"));
 }
 
+TEST(Planner, EvenSharesTakeAllDevicesInWholeTensorGroups) {
+  Cluster cluster = ClusterOf({{}, {}});
+  cluster.devices.clear();
+  for (const char* node : {"n1", "n2"}) {
+    for (int i = 0; i < 3; ++i) {
+      Device device;
+      device.node = node;
+      device.index = i;
+      device.memory_bytes = 4 * kGiB;
+      device.product_flops = 1e11;
+      cluster.devices.push_back(device);
+    }
+  }
+  PlanRequest request = Batch(8);
+  request.even_shares = true;
+  request.tensor = 2;
+  const auto plan = PlanOf(cluster, request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->tensor, 2);
+  EXPECT_THAT(plan->why, Contains(HasSubstr("n1 is left out: 1 left over on its node")));
+  for (std::size_t rank = 0; rank < plan->ranks.size(); rank += 2)
+    EXPECT_EQ(plan->ranks[rank].device.node, plan->ranks[rank + 1].device.node);
+}
+
+TEST(Planner, TheReasonForANodeLeftOutIsTheTrueOne) {
+  Cluster cluster = ClusterOf({{}, {}, {}});
+  cluster.devices[1].memory_bytes = kGiB / 1024;
+  const auto small = PlanOf(cluster, Batch(8));
+  ASSERT_TRUE(small) << small.error().message;
+  EXPECT_THAT(small->why, Contains(HasSubstr("n2 is left out: 1 MiB of its memory may be used")));
+  PlanRequest two = Batch(8);
+  two.data = 2;
+  const auto asked = PlanOf(ClusterOf({{}, {}, {}}), two);
+  ASSERT_TRUE(asked) << asked.error().message;
+  EXPECT_THAT(asked->why, Contains(HasSubstr("is left out: parallel.data = 2 takes no more")));
+}
+
 }  // namespace
 }  // namespace adaptive_train
