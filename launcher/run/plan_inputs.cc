@@ -82,7 +82,7 @@ PlanSearch SearchFrom(const PlanInputs& inputs, const Plan& plan) {
     if (!now) return tl::unexpected(now.error());
     auto candidate = PlanFor(with);
     if (!candidate) return tl::unexpected(candidate.error());
-    return PlanPair{std::move(*now), std::move(*candidate)};
+    return PlanPair{std::move(*now), std::move(*candidate), LayerError(fresh.layers)};
   };
 }
 
