@@ -435,6 +435,7 @@ template <class T>
 void TrainingLoop<T>::Fill(RankMetrics& metrics) {
   metrics.tokens = config_.train.global_batch * dims_.sequence;
   metrics.flops = flops_per_token_ * static_cast<double>(share_.samples * dims_.sequence);
+  product_peak_ = RaisedPeak(product_peak_, metrics.flops, metrics.compute_s);
   metrics.product_peak = product_peak_;
   std::array<std::int64_t, kPurposes> sent{};
   for (std::size_t p = 0; p < kPurposes; ++p)

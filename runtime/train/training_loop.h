@@ -92,7 +92,7 @@ class TrainingLoop final : public Trainer {
   struct {
     std::size_t begin = 0, end = 0;
   } early_;  // of this micro-batch's gradients, what went before its turn
-  const double product_peak_;
+  double product_peak_;  // FLOP/s; raised by steps that are faster
   const double flops_per_token_;
   std::array<std::int64_t, kPurposes> sent_before_{};  // byte counts at the end of the last step
   double comm_cpu_before_ = 0;                         // the same of processor time
