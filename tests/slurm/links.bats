@@ -57,13 +57,12 @@ between() { awk -v x="$1" -v low="$2" -v high="$3" 'BEGIN { print x; exit !(x > 
 }
 
 @test "stored device speeds are checked: wrong ones make no shares, and are gone after the next job" {
-  first=$(submit -N3 -- --train.steps=1)
+  first=$(submit -N3 -- --train.steps=1 --parallel.data=3)
   wait_until 90 job_over "$first"
   grep -E '^links: .*; 3 of 3 devices measured, 0 checked' "$home/slurm-$first.out"
-  store=$(find "$home" -name '*.db' | head -n 1)
   # One sample each, taken as certain: the second node an eighth as fast, the third three times as fast.
-  sqlite3 "$store" "UPDATE device_profiles SET spread = 0, count = 1, product_flops = product_flops * CASE node WHEN 'n2' THEN .125 WHEN 'n3' THEN 3 ELSE 1 END"
-  second=$(submit -N3 -- --train.steps=1)
+  box_on ctl sqlite3 "$home/.local/state/adaptive-train/profiles.db" "UPDATE device_profiles SET spread = 0, count = 1, product_flops = product_flops * CASE node WHEN 'n2' THEN .125 WHEN 'n3' THEN 3 ELSE 1 END"
+  second=$(submit -N3 -- --train.steps=1 --parallel.data=3)
   wait_until 90 job_over "$second"
   grep -E '^links: .*; 0 of 3 devices measured, 3 checked, 3 in doubt measured twice' "$home/slurm-$second.out"
   jq -c '[.devices[] | {node, product_flops, evidence}]' "$home/runs/$second/profile.json"
