@@ -13,8 +13,8 @@ namespace adaptive_train {
 
 /// How well a figure is founded. Kept as a running mean over jobs.
 struct Evidence {
-  std::int64_t count = 0;  // measurements that went into it
-  double spread = 0;       // relative standard deviation, between them and within each
+  std::int64_t count = 0;  // measurements that went into it, each on an occasion of its own
+  double spread = 0;       // relative standard deviation of one, between them and within each
   double measured_at = 0;  // the last one, UTC seconds since 1970
 
   /// 0 to 1: rises with the count, falls with the spread, halves every kConfidenceHalfLife.

@@ -42,8 +42,13 @@ Evidence MergedEvidence(const Evidence& known, const Evidence& fresh, double kno
 
 }  // namespace
 
-bool Contradicts(double fresh, double known, double known_spread) {
-  return std::abs(fresh - known) > std::max(3 * known_spread, kSameWithin) * known;
+bool Contradicts(double fresh, double known, double spread) {
+  return std::abs(fresh - known) > std::max(3 * spread, kSameWithin) * known;
+}
+
+bool Contradicts(const DeviceMeasurement& fresh, const DeviceMeasurement& known) {
+  return Contradicts(fresh.product_flops, known.product_flops,
+                     std::hypot(known.evidence.spread, fresh.evidence.spread));
 }
 
 LinkMeasurement Merged(const LinkMeasurement& known, const LinkMeasurement& fresh) {
@@ -58,21 +63,25 @@ LinkMeasurement Merged(const LinkMeasurement& known, const LinkMeasurement& fres
   return merged;
 }
 
+DeviceMeasurement Joined(const DeviceMeasurement& first, const DeviceMeasurement& second) {
+  const Weights weights(first.evidence, second.evidence);
+  DeviceMeasurement joined = second;
+  joined.product_flops = weights.Mean(first.product_flops, second.product_flops);
+  joined.bytes_per_second = weights.Mean(first.bytes_per_second, second.bytes_per_second);
+  joined.evidence =
+      MergedEvidence(first.evidence, second.evidence, first.product_flops, second.product_flops);
+  return joined;
+}
+
 DeviceMeasurement Merged(const DeviceMeasurement& known, const DeviceMeasurement& fresh) {
-  if (Contradicts(fresh.product_flops, known.product_flops, known.evidence.spread)) return fresh;
-  const Weights weights(known.evidence, fresh.evidence);
-  DeviceMeasurement merged = fresh;
-  merged.product_flops = weights.Mean(known.product_flops, fresh.product_flops);
-  merged.bytes_per_second = weights.Mean(known.bytes_per_second, fresh.bytes_per_second);
-  merged.evidence =
-      MergedEvidence(known.evidence, fresh.evidence, known.product_flops, fresh.product_flops);
-  return merged;
+  return Contradicts(fresh, known) ? fresh : Joined(known, fresh);
 }
 
 LayerMeasurement Merged(const LayerMeasurement& known, const LayerMeasurement& fresh) {
   const double known_s = known.forward_s + known.backward_s;
   const double fresh_s = fresh.forward_s + fresh.backward_s;
-  if (Contradicts(fresh_s, known_s, known.evidence.spread)) return fresh;
+  if (Contradicts(fresh_s, known_s, std::hypot(known.evidence.spread, fresh.evidence.spread)))
+    return fresh;
   const Weights weights(known.evidence, fresh.evidence);
   LayerMeasurement merged = fresh;
   merged.forward_s = weights.Mean(known.forward_s, fresh.forward_s);

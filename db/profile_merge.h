@@ -11,9 +11,15 @@ inline constexpr double kSameWithin = 0.15;
 /// A mean over more measurements would follow a slow change too late.
 inline constexpr std::int64_t kMostCount = 20;
 
-/// True if `fresh` differs from the known figure by more than 3 of its spreads and by more than
+/// True if `fresh` differs from the known figure by more than 3 spreads and by more than
 /// kSameWithin: the thing has changed.
-bool Contradicts(double fresh, double known, double known_spread);
+bool Contradicts(double fresh, double known, double spread);
+/// By the product, and by the spreads of both: a figure that wavers contradicts nothing.
+bool Contradicts(const DeviceMeasurement& fresh, const DeviceMeasurement& known);
+
+/// Two measurements of one device by one job: their mean, weighted by the counts, with the spread
+/// within and between both, however far apart they are.
+DeviceMeasurement Joined(const DeviceMeasurement& first, const DeviceMeasurement& second);
 
 // Both of the same thing. Where `fresh` contradicts `known` (a link by its bandwidth, a device by
 // its product, a layer by forward and backward together), the fresh one alone; else the mean of

@@ -18,7 +18,7 @@ Result<void> Measure(const MeasureSite& site, const MeasureTask& task, Allocatio
   if (!measured) return tl::unexpected(measured.error());
   result.seconds += measured->seconds;
   result.launch_seconds += measured->launch_seconds;
-  result.measured = WithMeasured(std::move(result.measured), measured->profile);
+  result.measured = BothLooks(std::move(result.measured), measured->profile);
   return {};
 }
 
@@ -27,7 +27,38 @@ MeasureTask TaskOf(const ReusePlan& plan) {
   task.rounds = RoundsOf(plan.missing);
   if (!plan.check.empty()) task.rounds.push_back(plan.check);
   task.devices = plan.devices;
+  task.devices.insert(task.devices.end(), plan.check_devices.begin(), plan.check_devices.end());
   return task;
+}
+
+/// What the first step leaves in doubt: all links of nodes whose checked link has changed, and
+/// devices of a kind that do not agree.
+MeasureTask DoubtsAfter(const ReusePlan& plan, const Profile& stored, const Profile& measured,
+                        const std::vector<MeasuredNode>& nodes, bool reuse) {
+  std::vector<RankPair> known = plan.missing;
+  known.insert(known.end(), plan.check.begin(), plan.check.end());
+  const std::vector<int> changed =
+      reuse ? ChangedNodes(stored, measured, nodes) : std::vector<int>{};
+  MeasureTask doubts;
+  doubts.rounds = RoundsOf(PairsOf(changed, static_cast<int>(nodes.size()), known));
+  doubts.devices = DoubtfulDevices(stored, measured, nodes);
+  return doubts;
+}
+
+std::string SummaryOf(const ReusePlan& plan, const MeasureTask& doubts, std::size_t nodes,
+                      const AllocationProfile& result) {
+  const std::size_t all = nodes * (nodes - 1) / 2;
+  std::size_t measured = plan.missing.size();
+  for (const auto& round : doubts.rounds) measured += round.size();
+  const std::string again =
+      doubts.devices.empty() ? ""
+                             : fmt::format(", {} in doubt measured twice", doubts.devices.size());
+  return fmt::format(
+      "links: {} of {} pair{} measured, {} checked, {} taken from the store; {} of {} devices "
+      "measured, {} checked{}; in {:.2f} s and {:.2f} s of launching",
+      measured, all, Plural(all), plan.check.size(), all - measured - plan.check.size(),
+      plan.devices.size(), nodes, plan.check_devices.size(), again, result.seconds,
+      result.launch_seconds);
 }
 
 }  // namespace
@@ -35,31 +66,17 @@ MeasureTask TaskOf(const ReusePlan& plan) {
 Result<AllocationProfile> ProfileAllocation(const MeasureSite& site, const Profile& stored,
                                             bool reuse) {
   const std::vector<MeasuredNode> nodes = MeasuredNodes(site.cluster);
-  const int size = static_cast<int>(nodes.size());
   const ReusePlan plan = PlanReuse(stored, nodes, EpochSecondsNow(), reuse, site.allocation.job_id);
   AllocationProfile result;
-  std::size_t again = 0;
-  if (!plan.missing.empty() || !plan.check.empty() || !plan.devices.empty()) {
+  MeasureTask doubts;
+  if (!nodes.empty()) {
     auto done = Measure(site, TaskOf(plan), result);
     if (!done) return tl::unexpected(done.error());
-    std::vector<RankPair> known = plan.missing;
-    known.insert(known.end(), plan.check.begin(), plan.check.end());
-    const std::vector<int> changed =
-        reuse ? ChangedNodes(stored, result.measured, nodes) : std::vector<int>{};
-    MeasureTask rest;
-    const std::vector<RankPair> doubtful = PairsOf(changed, size, known);
-    again = doubtful.size();
-    rest.rounds = RoundsOf(doubtful);
-    if (again > 0) done = Measure(site, rest, result);
+    doubts = DoubtsAfter(plan, stored, result.measured, nodes, reuse);
+    if (!doubts.rounds.empty() || !doubts.devices.empty()) done = Measure(site, doubts, result);
     if (!done) return tl::unexpected(done.error());
   }
-  const std::size_t all = static_cast<std::size_t>(size) * static_cast<std::size_t>(size - 1) / 2;
-  const std::size_t measured = plan.missing.size() + again;
-  result.summary = fmt::format(
-      "links: {} of {} pair{} measured, {} checked, {} taken from the store; {} of {} devices "
-      "measured; in {:.2f} s and {:.2f} s of launching",
-      measured, all, Plural(all), plan.check.size(), all - measured - plan.check.size(),
-      plan.devices.size(), size, result.seconds, result.launch_seconds);
+  result.summary = SummaryOf(plan, doubts, nodes.size(), result);
   Profile known = stored;
   if (!reuse) known = {{}, {}, {}, stored.nodes};
   result.profile = WithMeasured(std::move(known), result.measured);

@@ -25,9 +25,10 @@ struct AllocationProfile {
 };
 
 /// Takes what `stored` (ProfileStore::ProfileOf for these nodes) holds where it is fresh, checks
-/// one round of pairs, and measures what is missing; where a checked link has changed, all links of
-/// its nodes (a second step). Without `reuse` measures everything. One step even where nothing is
-/// missing. Fails as MeasureLinks does.
+/// one round of pairs and all devices, and measures what is missing. In a second step: where a
+/// checked link has changed, all links of its nodes; devices that DoubtfulDevices names. Without
+/// `reuse` measures everything. One step even where nothing is missing. Fails as MeasureLinks
+/// does.
 Result<AllocationProfile> ProfileAllocation(const MeasureSite& site, const Profile& stored,
                                             bool reuse);
 

@@ -78,4 +78,14 @@ std::vector<LayerMeasurement> LayerRecords(const Plan& plan, const std::string& 
   return all;
 }
 
+double LayerError(std::span<const LayerMeasurement> records) {
+  double worst = 0;
+  for (const LayerMeasurement& record : records) {
+    if (record.layer != "block" || record.evidence.count < 1) continue;
+    worst = std::max(
+        worst, record.evidence.spread / std::sqrt(static_cast<double>(record.evidence.count)));
+  }
+  return worst;
+}
+
 }  // namespace adaptive_train

@@ -18,6 +18,10 @@ namespace adaptive_train {
 std::vector<LayerMeasurement> LayerRecords(const Plan& plan, const std::string& model,
                                            std::span<const LayerTimes> times, double now);
 
+/// How uncertain these times are: the largest relative standard error of a whole block's, over kinds
+/// of devices and micro-batches. 0 without a block.
+double LayerError(std::span<const LayerMeasurement> records);
+
 /// Relative gradient variance of each layer, mean over the ranks that have measured it; index =
 /// ModelShape::layers.
 std::vector<double> MeanVariances(std::span<const LayerTimes> times);

@@ -22,8 +22,9 @@ std::map<NamePair, const LinkMeasurement*> ByNames(const Profile& profile) {
 }
 
 /// Adds `fresh` to `known`: merged with the one of the same key, or as a new one.
-template <class Measurement, class Key>
-void MergeInto(std::vector<Measurement>& known, const std::vector<Measurement>& fresh, Key key) {
+template <class Measurement, class Key, class Merge>
+void MergeInto(std::vector<Measurement>& known, const std::vector<Measurement>& fresh, Key key,
+               Merge merge) {
   std::map<decltype(key(known.front())), std::size_t> places;
   for (std::size_t i = 0; i < known.size(); ++i) places[key(known[i])] = i;
   for (const Measurement& one : fresh) {
@@ -31,9 +32,38 @@ void MergeInto(std::vector<Measurement>& known, const std::vector<Measurement>& 
     if (is_new) {
       known.push_back(one);
     } else {
-      known[place->second] = Merged(known[place->second], one);
+      known[place->second] = merge(known[place->second], one);
     }
   }
+}
+
+template <class DeviceMerge>
+Profile Together(Profile known, const Profile& fresh, DeviceMerge merge_devices) {
+  const auto merge = [](const auto& a, const auto& b) { return Merged(a, b); };
+  MergeInto(
+      known.links, fresh.links,
+      [](const LinkMeasurement& link) { return NamePair(link.from, link.to); }, merge);
+  MergeInto(
+      known.devices, fresh.devices,
+      [](const DeviceMeasurement& device) { return NamePair(device.node, device.device_kind); },
+      merge_devices);
+  MergeInto(
+      known.layers, fresh.layers,
+      [](const LayerMeasurement& layer) {
+        return std::tuple(layer.device_kind, layer.model, layer.layer, layer.micro_batch);
+      },
+      merge);
+  return known;
+}
+
+/// Of the devices of a kind; 0 of none.
+double MedianProduct(const Profile& profile, const std::string& kind) {
+  std::vector<double> products;
+  for (const DeviceMeasurement& device : profile.devices)
+    if (device.device_kind == kind) products.push_back(device.product_flops);
+  if (products.empty()) return 0;
+  std::sort(products.begin(), products.end());
+  return (products[(products.size() - 1) / 2] + products[products.size() / 2]) / 2;
 }
 
 }  // namespace
@@ -68,7 +98,8 @@ ReusePlan PlanReuse(const Profile& stored, const std::vector<MeasuredNode>& node
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const int self = static_cast<int>(i);
-    if (!reuse || !fresh_link(self, self) || !fresh_device(nodes[i])) plan.devices.push_back(self);
+    const bool fresh = reuse && fresh_link(self, self) && fresh_device(nodes[i]);
+    (fresh ? plan.check_devices : plan.devices).push_back(self);
   }
   return plan;
 }
@@ -101,16 +132,33 @@ std::vector<RankPair> PairsOf(const std::vector<int>& changed, int nodes,
   return {pairs.begin(), pairs.end()};
 }
 
+std::vector<int> DoubtfulDevices(const Profile& stored, const Profile& measured,
+                                 const std::vector<MeasuredNode>& nodes) {
+  std::map<NamePair, const DeviceMeasurement*> known;
+  for (const DeviceMeasurement& device : stored.devices)
+    known[{device.node, device.device_kind}] = &device;
+  std::set<std::string> kinds;
+  for (const DeviceMeasurement& device : measured.devices) {
+    const auto before = known.find({device.node, device.device_kind});
+    if (device.evidence.spread > kSameWithin ||
+        Contradicts(device.product_flops, MedianProduct(measured, device.device_kind), 0) ||
+        (before != known.end() && Contradicts(device, *before->second)))
+      kinds.insert(device.device_kind);
+  }
+  std::vector<int> doubtful;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (kinds.contains(nodes[i].device_kind)) doubtful.push_back(static_cast<int>(i));
+  return doubtful;
+}
+
 Profile WithMeasured(Profile known, const Profile& fresh) {
-  MergeInto(known.links, fresh.links,
-            [](const LinkMeasurement& link) { return NamePair(link.from, link.to); });
-  MergeInto(known.devices, fresh.devices, [](const DeviceMeasurement& device) {
-    return NamePair(device.node, device.device_kind);
-  });
-  MergeInto(known.layers, fresh.layers, [](const LayerMeasurement& layer) {
-    return std::tuple(layer.device_kind, layer.model, layer.layer, layer.micro_batch);
-  });
-  return known;
+  return Together(std::move(known), fresh,
+                  [](const auto& a, const auto& b) { return Merged(a, b); });
+}
+
+Profile BothLooks(Profile first, const Profile& second) {
+  return Together(std::move(first), second,
+                  [](const auto& a, const auto& b) { return Joined(a, b); });
 }
 
 }  // namespace adaptive_train

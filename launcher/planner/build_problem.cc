@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/device_kind.h"
+#include "launcher/planner/device_slowness.h"
 #include "launcher/planner/layer_times.h"
 #include "launcher/planner/nominal_links.h"
 
@@ -21,8 +22,6 @@ namespace {
 constexpr DeviceSpeed kAssumedCpu{30e9, 5e9};
 /// FLOPs of products in the time in which memory copies a byte, where only products are known.
 constexpr double kAssumedIntensity = 60;
-/// Devices of one kind whose product speeds differ by less are equally fast.
-constexpr double kNoise = 0.15;
 /// What a byte costs the processor at each end of a ring over TCP, the sums counted, in copies of a
 /// byte in memory: 0.48 ns on a processor that copies 10.4 GB/s.
 constexpr double kCopiesPerMovedByte = 5;
@@ -117,7 +116,11 @@ class Kinds {
 
   int Of(const Device& device) {
     const std::string name = DeviceKindName(device);
-    const double slower = SlownessOf(name, device.node);
+    const Slowness slowness = SlownessOf(profile_, name, device.node);
+    const double slower = slowness.shown;
+    if (slower == 1 && std::abs(std::log(slowness.measured)) > std::log1p(kSameSpeed))
+      Note(fmt::format(
+          "{}: measured speeds of such devices differ, but not for sure: taken as equal", name));
     const auto key = std::make_tuple(name, device.product_flops, device.copy_bytes_per_second,
                                      device.cpus, slower);
     const auto [at, is_new] = index_.emplace(key, static_cast<int>(built_.problem.kinds.size()));
@@ -130,17 +133,6 @@ class Kinds {
 
  private:
   DeviceSpeed SpeedOf(const std::string& name) const { return MedianSpeed(profile_, name); }
-
-  /// How many times slower than its kind a node's device was; 1 where that is within the noise of
-  /// measuring.
-  double SlownessOf(const std::string& name, const std::string& node) const {
-    for (const DeviceMeasurement& measured : profile_.devices) {
-      if (measured.device_kind != name || measured.node != node) continue;
-      const double slower = SpeedOf(name).product_flops / measured.product_flops;
-      return std::abs(slower - 1) < kNoise ? 1 : slower;
-    }
-    return 1;
-  }
 
   /// Kinds that differ by node only say the same once.
   void Note(std::string note) {

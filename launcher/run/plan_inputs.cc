@@ -89,7 +89,7 @@ PlanSearch SearchFrom(const PlanInputs& inputs, const Plan& plan) {
     now->orders = inputs.orders;
     auto candidate = PlanFor(with);
     if (!candidate) return tl::unexpected(candidate.error());
-    return PlanPair{std::move(*now), std::move(*candidate)};
+    return PlanPair{std::move(*now), std::move(*candidate), LayerError(fresh.layers)};
   };
 }
 

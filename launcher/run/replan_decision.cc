@@ -14,14 +14,6 @@ constexpr double kSaveBytesPerSecond = 100e6;
 /// Until the ranks of a step have started, wired themselves up and made their model.
 constexpr double kLaunchSeconds = 15;
 
-template <class Values>
-double Median(const Values& values) {
-  std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
-  const std::size_t n = sorted.size();
-  return n == 0 ? 0 : (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
-}
-
 auto PlaceAndShare(const RankPlan& rank) {
   return std::tie(rank.device.node, rank.device.kind, rank.device.index, rank.device.threads,
                   rank.stage, rank.replica, rank.tensor_rank, rank.first_sample, rank.samples,
@@ -34,6 +26,11 @@ auto LayersAndExchange(const StagePlan& stage) {
 
 std::string Source(bool measured) { return measured ? "measured" : "estimated"; }
 
+/// "0.21 s a step (+-3.0 %)".
+std::string Words(const StepTimes& steps) {
+  return fmt::format("{:.3g} s a step (+-{:.1f} %)", steps.median_s, 100 * steps.error);
+}
+
 /// What each step of the candidate will take, and how much better it must be.
 struct Expectation {
   double step_s = 0;
@@ -41,23 +38,23 @@ struct Expectation {
   std::string words;
 };
 
-Expectation Expect(const Plan& now, double measured_s, double candidate_s) {
+Expectation Expect(const Plan& now, const StepTimes& measured, double candidate_s) {
   Expectation expected;
   if (!now.step_seconds || *now.step_seconds <= 0) {
     expected.step_s = candidate_s;
     expected.words = fmt::format(
-        "{:.3g} s a step measured, no prediction for this plan; {:.3g} s "
+        "{} measured, no prediction for this plan; {:.3g} s "
         "predicted for the other",
-        measured_s, candidate_s);
+        Words(measured), candidate_s);
     return expected;
   }
-  const double ratio = measured_s / *now.step_seconds;
+  const double ratio = measured.median_s / *now.step_seconds;
   expected.step_s = candidate_s * std::max(1.0, ratio);
   expected.margin = kLeastGain + std::abs(ratio - 1) / 2;
   expected.words = fmt::format(
-      "{:.3g} s a step measured, {:.3g} s predicted for this plan; {:.3g} s predicted for the "
+      "{} measured, {:.3g} s predicted for this plan; {:.3g} s predicted for the "
       "other, taken as {:.3g} s",
-      measured_s, *now.step_seconds, candidate_s, expected.step_s);
+      Words(measured), *now.step_seconds, candidate_s, expected.step_s);
   return expected;
 }
 
@@ -86,74 +83,43 @@ bool SameLayout(const Plan& a, const Plan& b) {
                     });
 }
 
-ReplanDecision DecideReplan(const Plan& now, double measured_step_s, const Plan& candidate,
-                            std::int64_t remaining_steps, const MovingCost& cost) {
+ReplanDecision DecideReplan(const Plan& now, const StepTimes& measured, const Plan& candidate,
+                            double layer_error, std::int64_t remaining_steps,
+                            const MovingCost& cost) {
   if (SameLayout(now, candidate)) {
-    return {false, fmt::format("the plan stays: with what was measured ({:.3g} s a step) the "
+    return {false, fmt::format("the plan stays: with what was measured, {}, the "
                                "planner finds the same again",
-                               measured_step_s)};
+                               Words(measured))};
   }
   if (!candidate.step_seconds)
     return {false, "the plan stays: the other plan's step cannot be predicted"};
-  const Expectation expected = Expect(now, measured_step_s, *candidate.step_seconds);
-  const double gain = measured_step_s - expected.step_s;
+  const Expectation expected = Expect(now, measured, *candidate.step_seconds);
+  const double margin = expected.margin + kSureErrors * std::hypot(measured.error, layer_error);
+  const double gain = measured.median_s - expected.step_s;
   const double all = gain * static_cast<double>(remaining_steps);
-  const bool sure = gain > expected.margin * measured_step_s;
+  const bool sure = gain > margin * measured.median_s;
   const bool pays = all > cost.Seconds();
   std::string line = fmt::format(
       "{}: {}; {:+.1f} % a step, at least {:.1f} % asked for; {:+.3g} s over the {} steps left, "
       "moving costs {:.3g} s (saving and reading {:.3g} s, {}; launching {:.3g} s, {})",
       sure && pays ? "moving to another plan" : "the plan stays", expected.words,
-      100 * gain / measured_step_s, 100 * expected.margin, all, remaining_steps, cost.Seconds(),
+      100 * gain / measured.median_s, 100 * margin, all, remaining_steps, cost.Seconds(),
       2 * cost.save_s, Source(cost.save_measured), cost.launch_s, Source(cost.launch_measured));
   return {sure && pays, std::move(line)};
 }
 
-bool DriftWatch::Add(double step_s) {
-  last_.push_back(step_s);
-  if (last_.size() > kWindow) last_.pop_front();
-  if (last_.size() < kWindow) return false;
-  const double median = Median(last_);
-  if (!reference_) {
-    reference_ = median;
-    return false;
-  }
-  slow_ = median > kSlower * *reference_ ? slow_ + 1 : 0;
-  if (slow_ < kPatience) return false;
-  *this = DriftWatch();
-  return true;
+MoveVerdict JudgeMove(const StepTimes& before, const StepTimes& after, std::int64_t remaining_steps,
+                      const MovingCost& cost) {
+  const std::string both = fmt::format("{} after it, {} before", Words(after), Words(before));
+  if (after.median_s < before.median_s) return {false, "the move made steps faster: " + both};
+  const double gain = (after.median_s - before.median_s) * static_cast<double>(remaining_steps);
+  if (gain <= cost.Seconds())
+    return {false, fmt::format("the move made steps no faster: {}; going back would gain {:.3g} s "
+                               "over the {} steps left and cost {:.3g} s: this plan stays",
+                               both, gain, remaining_steps, cost.Seconds())};
+  return {true, fmt::format("going back to the plan before: the move made steps no faster: {}; "
+                            "{:+.3g} s over the {} steps left, moving costs {:.3g} s",
+                            both, gain, remaining_steps, cost.Seconds())};
 }
-
-ReplanWatch::ReplanWatch(const Settings& settings)
-    : settings_(settings),
-      times_(settings.ranks),
-      measured_(settings.ranks),
-      decides_(settings.after_warmup) {}
-
-bool ReplanWatch::Measured(int rank, const LayerTimes& times) {
-  const auto index = static_cast<std::size_t>(rank);
-  times_[index] = times;
-  measured_[index] = true;
-  if (!std::all_of(measured_.begin(), measured_.end(), [](bool done) { return done; }))
-    return false;
-  measured_.assign(measured_.size(), false);
-  judged_.clear();
-  complete_ = true;
-  return true;
-}
-
-ReplanAction ReplanWatch::AfterStep(double step_s) {
-  if (complete_) {
-    judged_.push_back(step_s);
-    if (judged_.size() < kJudgedSteps) return ReplanAction::kGoOn;
-    complete_ = false;
-    return std::exchange(decides_, false) ? ReplanAction::kDecide : ReplanAction::kGoOn;
-  }
-  if (!settings_.on_drift || !drift_.Add(step_s)) return ReplanAction::kGoOn;
-  decides_ = true;
-  return ReplanAction::kMeasure;
-}
-
-double ReplanWatch::MeasuredStep() const { return Median(judged_); }
 
 }  // namespace adaptive_train

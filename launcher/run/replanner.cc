@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "launcher/steps/stop_signals.h"
@@ -33,6 +34,8 @@ Replanner::Answer Replanner::AfterStep(double step_s, std::int64_t remaining_ste
         return search(times);
       });
       break;
+    case ReplanAction::kCompare:
+      return Compare(remaining_steps, cost);
     case ReplanAction::kGoOn:
       break;
   }
@@ -48,10 +51,28 @@ Replanner::Answer Replanner::Judge(std::int64_t remaining_steps, const MovingCos
     answer.line = "the plan stays: " + plans.error().message;
     return answer;
   }
-  ReplanDecision decision =
-      DecideReplan(plans->now, watch_.MeasuredStep(), plans->candidate, remaining_steps, cost);
+  if (std::any_of(history_.left.begin(), history_.left.end(),
+                  [&](const Plan& left) { return SameLayout(left, plans->candidate); })) {
+    answer.line =
+        "the plan stays: the planner finds the plan that this run has left because its steps were "
+        "no faster";
+    return answer;
+  }
+  answer.left = watch_.MeasuredSteps();
+  ReplanDecision decision = DecideReplan(plans->now, answer.left, plans->candidate,
+                                         plans->layer_error, remaining_steps, cost);
   answer.line = std::move(decision.line);
   if (decision.adopt) answer.move_to = std::move(plans->candidate);
+  return answer;
+}
+
+Replanner::Answer Replanner::Compare(std::int64_t remaining_steps, const MovingCost& cost) const {
+  Answer answer;
+  if (!history_.before) return answer;
+  MoveVerdict verdict = JudgeMove(*history_.before, watch_.MeasuredSteps(), remaining_steps, cost);
+  answer.go_back = verdict.go_back;
+  answer.compared = true;
+  answer.line = std::move(verdict.line);
   return answer;
 }
 

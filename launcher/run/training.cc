@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "launcher/measure/profile_reuse.h"
 #include "launcher/planner/plan_words.h"
@@ -47,7 +48,7 @@ class Training {
   RunOutcome Run(HeldSignals& held) {
     RunOutcome outcome = TrainByPlan(held);
     while (outcome.moved && next_ && outcome.last_step < run_.config.train.steps) {
-      plan_ = std::move(*next_);
+      left_ = std::exchange(plan_, std::move(*next_));
       next_.reset();
       may_move_after_warmup_ = false;
       if (auto written = WritePlan(run_.folder, plan_, run_.inputs); !written) {
@@ -65,13 +66,7 @@ class Training {
 
  private:
   RunOutcome TrainByPlan(HeldSignals& held) {
-    PlanInputs inputs = run_.inputs;
-    inputs.profile = profile_;
-    replanner_ =
-        std::make_unique<Replanner>(ReplanWatch::Settings{.ranks = plan_.ranks.size(),
-                                                          .after_warmup = may_move_after_warmup_,
-                                                          .on_drift = run_.config.profile.online},
-                                    SearchFrom(inputs, plan_));
+    replanner_ = NewReplanner();
     JobStepSpec spec;
     spec.plan = &plan_;
     spec.run_dir = run_.folder.Path();
@@ -87,6 +82,18 @@ class Training {
     supervisor_ = nullptr;
     replanner_.reset();
     return outcome;
+  }
+
+  std::unique_ptr<Replanner> NewReplanner() const {
+    PlanInputs inputs = run_.inputs;
+    inputs.profile = profile_;
+    ReplanWatch::Settings settings;
+    settings.ranks = plan_.ranks.size();
+    settings.after_warmup = may_move_after_warmup_;
+    settings.on_drift = run_.config.profile.online;
+    settings.moved = history_.before.has_value();
+    settings.warms_up = run_.config.profile.warmup_steps > 0;
+    return std::make_unique<Replanner>(settings, SearchFrom(inputs, plan_), history_);
   }
 
   SupervisorEvents Events() {
@@ -121,10 +128,7 @@ class Training {
   /// store.
   void OnDecision(const Decision& decision) {
     progress_.Notice(decision.text);
-    plan_.why.push_back(fmt::format("after step {}: {}", decision.step, decision.text));
-    run_.ledger.Planned(plan_);
-    if (auto written = SavePlan(run_.folder, plan_, run_.inputs); !written)
-      progress_.Notice("plan.json and plan.txt lack it: " + written.error().message);
+    KeepWhy(fmt::format("after step {}: {}", decision.step, decision.text));
   }
 
   Result<void> OnStep(std::span<const RankMetrics> ranks) {
@@ -145,10 +149,27 @@ class Training {
   void Act(Replanner::Answer answer) {
     if (!answer.line.empty()) progress_.Notice(answer.line);
     if (answer.measure_layers) supervisor_->MeasureLayers();
-    if (!answer.move_to) return;
-    next_ = std::move(answer.move_to);
+    if (answer.compared && !answer.go_back) KeepWhy(answer.line);
+    if (answer.move_to) {
+      history_.before = answer.left;
+      next_ = std::move(answer.move_to);
+    } else if (answer.go_back) {
+      history_.before.reset();
+      history_.left.push_back(plan_);
+      next_ = left_;
+    } else {
+      return;
+    }
     next_->why.push_back(answer.line);
     supervisor_->Move();
+  }
+
+  /// One more line of what the plan is for: in plan.json, plan.txt and the store.
+  void KeepWhy(std::string line) {
+    plan_.why.push_back(std::move(line));
+    run_.ledger.Planned(plan_);
+    if (auto written = SavePlan(run_.folder, plan_, run_.inputs); !written)
+      progress_.Notice("plan.json and plan.txt lack it: " + written.error().message);
   }
 
   /// For the next job, and for this run's next plan.
@@ -176,7 +197,9 @@ class Training {
   RunParts run_;
   Plan plan_;
   std::optional<Plan> next_;  // moved to when the ranks have stopped
-  Profile profile_;           // with what this run's ranks have measured
+  Plan left_;                 // the one before plan_, once there is one
+  PlanHistory history_;
+  Profile profile_;  // with what this run's ranks have measured
   Progress progress_;
   LossWatch losses_;
   MetricsWriter metrics_;

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/seconds.h"
@@ -17,69 +19,69 @@
 namespace adaptive_train {
 namespace {
 
-struct MeanRate {
-  double mean = 0;
-  double spread = 0;  // judged by the quarters of the calls; 0 where they are too few
+/// Repeats `call`, which does `work`, for `seconds`, but at least once: work per second.
+template <class Call>
+double RateOf(double seconds, double work, const Call& call) {
+  const double begin = SteadySecondsNow();
+  double done = 0, now = begin;
+  do {
+    call();
+    done += work;
+    now = SteadySecondsNow();
+  } while (now - begin < seconds);
+  return done / std::max(1e-9, now - begin);
+}
+
+/// A float32 product large enough to be bound by arithmetic.
+class Product {
+ public:
+  explicit Product(int threads)
+      : device_(threads), a_(device_, kSize), b_(device_, kSize), c_(device_, kSize) {
+    a_.Clear();
+    b_.Clear();
+    product_.rows = product_.columns = product_.inner = kSide;
+    product_.a = a_.data();
+    product_.b = b_.data();
+    product_.c = c_.data();
+    device_.Matmul(product_);  // builds the kernel
+  }
+  /// FLOP/s.
+  double Rate(double seconds) {
+    return RateOf(seconds, 2.0 * kSide * kSize, [this] { device_.Matmul(product_); });
+  }
+
+ private:
+  static constexpr std::int64_t kSide = 512, kSize = kSide * kSide;
+  kernels::cpu::CpuDevice<float> device_;
+  kernels::Buffer<float> a_, b_, c_;
+  kernels::MatmulArguments<float> product_;
 };
 
-/// Repeats `call`, which does `work`, for `seconds`, but `least` times.
-template <class Call>
-MeanRate RateOf(double seconds, std::size_t least, double work, const Call& call) {
-  constexpr std::size_t kParts = 4;
-  std::vector<Arrival> done = {{SteadySecondsNow(), 0}};
-  while (done.size() <= least || done.back().seconds - done.front().seconds < seconds) {
-    call();
-    done.push_back({SteadySecondsNow(), done.back().bytes + work});
-  }
-  MeanRate rate;
-  rate.mean = done.back().bytes / (done.back().seconds - done.front().seconds);
-  if (done.size() <= kParts) return rate;
-  double squares = 0;
-  const std::size_t last = done.size() - 1;
-  for (std::size_t part = 0; part < kParts; ++part) {
-    const Arrival& begin = done[last * part / kParts];
-    const Arrival& end = done[last * (part + 1) / kParts];
-    const double off =
-        (end.bytes - begin.bytes) / std::max(1e-9, end.seconds - begin.seconds) / rate.mean - 1;
-    squares += off * off;
-  }
-  // Of the mean of the parts: sqrt(kParts) steadier than each.
-  rate.spread = std::sqrt(squares / (kParts - 1) / kParts);
-  return rate;
-}
-
-MeanRate ProductRate(int threads, double seconds) {
-  constexpr std::int64_t kSide = 512;
-  kernels::cpu::CpuDevice<float> device(threads);
-  kernels::Buffer<float> a(device, kSide * kSide), b(device, kSide * kSide),
-      c(device, kSide * kSide);
-  a.Clear();
-  b.Clear();
-  kernels::MatmulArguments<float> product;
-  product.rows = product.columns = product.inner = kSide;
-  product.a = a.data();
-  product.b = b.data();
-  product.c = c.data();
-  device.Matmul(product);  // builds the kernel
-  return RateOf(seconds, 4, 2.0 * kSide * kSide * kSide, [&] { device.Matmul(product); });
-}
-
-double CopyRate(int threads, double seconds) {
-  // Beyond the caches of most processors, and little of a node's memory.
-  constexpr std::size_t kBytes = 32u << 20;
-  const auto count = static_cast<std::size_t>(threads);
-  const std::size_t share = kBytes / count;
-  const auto from = std::make_unique<char[]>(kBytes);
-  const auto to = std::make_unique<char[]>(kBytes);
-  kernels::cpu::ThreadPool pool(threads);
-  const auto copy = [&] {
-    pool.For(static_cast<std::int64_t>(count), [&](std::int64_t part, int) {
-      const std::size_t begin = share * static_cast<std::size_t>(part);
-      std::memcpy(to.get() + begin, from.get() + begin, share);
+/// A copy of more than the caches of most processors hold, and little of a node's memory.
+class Copy {
+ public:
+  explicit Copy(int threads)
+      : pool_(threads),
+        parts_(static_cast<std::size_t>(threads)),
+        from_(std::make_unique<char[]>(kBytes)),
+        to_(std::make_unique<char[]>(kBytes)) {}
+  /// Bytes per second.
+  double Rate(double seconds) {
+    const std::size_t share = kBytes / parts_;
+    return RateOf(seconds, static_cast<double>(share * parts_), [this, share] {
+      pool_.For(static_cast<std::int64_t>(parts_), [this, share](std::int64_t part, int) {
+        const std::size_t begin = share * static_cast<std::size_t>(part);
+        std::memcpy(to_.get() + begin, from_.get() + begin, share);
+      });
     });
-  };
-  return RateOf(seconds, 1, static_cast<double>(share * count), copy).mean;
-}
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 32u << 20;
+  kernels::cpu::ThreadPool pool_;
+  const std::size_t parts_;
+  const std::unique_ptr<char[]> from_, to_;
+};
 
 /// Two threads that wake each other in turn.
 double HandoverSeconds() {
@@ -107,8 +109,29 @@ double HandoverSeconds() {
 }  // namespace
 
 DeviceSpeed MeasureDevice(int threads, double seconds) {
-  const MeanRate product = ProductRate(threads, 0.7 * seconds);
-  return {product.mean, product.spread, CopyRate(threads, 0.3 * seconds), HandoverSeconds()};
+  Product product(threads);
+  Copy copy(threads);
+  std::vector<double> products, copies;
+  for (int burst = 0; burst < kDeviceBursts; ++burst) {
+    products.push_back(product.Rate(0.7 * seconds / kDeviceBursts));
+    copies.push_back(copy.Rate(0.3 * seconds / kDeviceBursts));
+  }
+  const RepeatedRate flops = RepeatedRateOf(std::move(products));
+  return {flops.median, flops.spread, RepeatedRateOf(std::move(copies)).median, HandoverSeconds()};
+}
+
+RepeatedRate RepeatedRateOf(std::vector<double> rates) {
+  RepeatedRate rate;
+  if (rates.empty()) return rate;
+  std::sort(rates.begin(), rates.end());
+  const std::size_t n = rates.size();
+  rate.median = (rates[(n - 1) / 2] + rates[n / 2]) / 2;
+  if (n < 2 || rate.median <= 0) return rate;
+  const double mean = std::accumulate(rates.begin(), rates.end(), 0.0) / static_cast<double>(n);
+  double squares = 0;
+  for (const double one : rates) squares += (one - mean) * (one - mean);
+  rate.spread = std::sqrt(squares / static_cast<double>(n - 1)) / rate.median;
+  return rate;
 }
 
 }  // namespace adaptive_train

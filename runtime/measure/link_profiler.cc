@@ -32,7 +32,8 @@ constexpr StreamJudgement kLongJudgement{192 << 10, 0.24, 0.48, kSteady};
 constexpr double kAgreement = 0.1;
 /// Most links are as fast both ways: a direction this far below the other is in doubt.
 constexpr double kLopsided = 0.12;
-constexpr double kDeviceSeconds = 0.15;
+/// Bursts that each outlast a period of most quotas.
+constexpr double kDeviceSeconds = 0.75;
 
 constexpr std::chrono::milliseconds kPingDeadline = 10s;
 constexpr std::chrono::milliseconds kStreamDeadline = 15s;

@@ -148,6 +148,7 @@ void TrainingLoop<T>::Report(RankMetrics& metrics) {
   if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
   metrics.tokens = config_.train.global_batch * dims_.sequence;
   metrics.flops = flops_per_token_ * static_cast<double>(own_.samples * dims_.sequence);
+  product_peak_ = RaisedPeak(product_peak_, metrics.flops, metrics.compute_s);
   metrics.product_peak = product_peak_;
   metrics.density = exchange_.Figures().density;
   metrics.unpeeled = exchange_.Figures().unpeeled;

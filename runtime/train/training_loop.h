@@ -69,7 +69,7 @@ class TrainingLoop final : public Trainer {
   StepExchange<T> exchange_;
   StageRunner<T> runner_;
   Checkpointer checkpointer_;
-  const double product_peak_;
+  double product_peak_;  // FLOP/s; raised by steps that are faster
   const double flops_per_token_;
   bool profile_asked_ = false;
   std::int64_t step_ = 0;  // optimizer steps done

@@ -1,4 +1,4 @@
-# The text and the models on 4 ranks of one machine that tests/bench/learning and tests/bench/gate_harm train.
+# The text and the models on 4 ranks of one machine that tests/bench/learning, gate_harm and replan_harm train.
 # shellcheck shell=bash
 
 # write_learning_model FOLDER BUILD STEPS [SIZE]: config.toml, and the tokens of the English text that it names. SIZE is "small"

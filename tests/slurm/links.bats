@@ -56,6 +56,20 @@ between() { awk -v x="$1" -v low="$2" -v high="$3" 'BEGIN { print x; exit !(x > 
   between "$(rate n1 n2)" 10 30
 }
 
+@test "stored device speeds are checked: wrong ones make no shares, and are gone after the next job" {
+  first=$(submit -N3 -- --train.steps=1 --parallel.data=3)
+  wait_until 90 job_over "$first"
+  grep -E '^links: .*; 3 of 3 devices measured, 0 checked' "$home/slurm-$first.out"
+  # One sample each, taken as certain: the second node an eighth as fast, the third three times as fast.
+  box_on ctl sqlite3 "$home/.local/state/adaptive-train/profiles.db" "UPDATE device_profiles SET spread = 0, count = 1, product_flops = product_flops * CASE node WHEN 'n2' THEN .125 WHEN 'n3' THEN 3 ELSE 1 END"
+  second=$(submit -N3 -- --train.steps=1 --parallel.data=3)
+  wait_until 90 job_over "$second"
+  grep -E '^links: .*; 0 of 3 devices measured, 3 checked, 3 in doubt measured twice' "$home/slurm-$second.out"
+  jq -c '[.devices[] | {node, product_flops, evidence}]' "$home/runs/$second/profile.json"
+  jq -e '[.devices[].product_flops] | max < 4 * min' "$home/runs/$second/profile.json"
+  jq -e '[.ranks[].samples] | sort == [3,3,4]' "$home/runs/$second/plan.json"
+}
+
 @test "with reuse=never all is measured each time" {
   for _ in 1 2; do
     job=$(box_on ctl sbatch --parsable -N3 --adaptive-train=reuse=never job.sh --train.steps=1)

@@ -60,5 +60,26 @@ TEST(Merged, ADeviceIsJudgedByItsProduct) {
   EXPECT_DOUBLE_EQ(Merged(known, {"n1", "cpu", 50, 10, {1, 0, 2}}).product_flops, 50);
 }
 
+TEST(Merged, AFigureThatWaversContradictsNothing) {
+  const DeviceMeasurement known{"n1", "cpu", 100, 10, {4, 0.02, 1}};
+  const DeviceMeasurement merged = Merged(known, {"n1", "cpu", 50, 10, {1, 0.4, 2}});
+  EXPECT_DOUBLE_EQ(merged.product_flops, 90);
+  EXPECT_EQ(merged.evidence.count, 5);
+  EXPECT_GT(merged.evidence.spread, 0.2);
+  const LayerMeasurement layer{"cpu", "m", "block", 2, 1.0, 2.0, 0.5, 0, {4, 0.02, 1}};
+  LayerMeasurement slow = layer;
+  slow.forward_s = 3, slow.backward_s = 6, slow.evidence = {1, 0.9, 2};
+  EXPECT_DOUBLE_EQ(Merged(layer, slow).forward_s, 1.4);
+}
+
+TEST(Joined, TwoMeasurementsOfOneJobThatDifferMakeAWideSpread) {
+  const DeviceMeasurement joined =
+      Joined({"n1", "cpu", 12, 10, {1, 0, 1}}, {"n1", "cpu", 4, 10, {1, 0, 2}});
+  EXPECT_DOUBLE_EQ(joined.product_flops, 8);
+  EXPECT_DOUBLE_EQ(joined.evidence.spread, 0.5);
+  EXPECT_EQ(joined.evidence.count, 2);
+  EXPECT_EQ(joined.evidence.measured_at, 2);
+}
+
 }  // namespace
 }  // namespace adaptive_train

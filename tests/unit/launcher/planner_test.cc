@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/device_kind.h"
+#include "launcher/planner/device_slowness.h"
 #include "launcher/planner/plan_words.h"
 
 namespace adaptive_train {
@@ -219,7 +220,7 @@ TEST(MakePlan, ANodeSlowerThanItsKindGetsLess) {
   const Cluster cluster = ClusterOf({{}, {}, {}});
   const std::string kind = DeviceKindName(cluster.devices[0]);
   Profile profile;
-  const Evidence evidence{1, 0, 1e9};
+  const Evidence evidence{2, 0.05, 1e9};
   profile.devices = {{"n1", kind, 1e11, 1e10, evidence},
                      {"n2", kind, 0.5e11, 0.5e10, evidence},
                      {"n3", kind, 1e11, 1e10, evidence}};
@@ -227,6 +228,47 @@ TEST(MakePlan, ANodeSlowerThanItsKindGetsLess) {
   ASSERT_TRUE(plan);
   EXPECT_THAT(SharesOf(*plan), ElementsAre(4, 2, 4));
   EXPECT_THAT(plan->why, Contains(HasSubstr("n2: 2.00 times as slow as others of its kind")));
+}
+
+/// Four devices of one kind as one measurement each found them beside others' work.
+Profile NoisyDevices(const std::string& kind, const Evidence& evidence) {
+  Profile profile;
+  int node = 0;
+  for (const double gflops : {12.3, 4.7, 4.0, 10.5})
+    profile.devices.push_back({"n" + std::to_string(++node), kind, gflops * 1e9, 1e10, evidence});
+  return profile;
+}
+
+TEST(MakePlan, OneSampleOfEachNodeMakesNoDifference) {
+  const Cluster cluster = ClusterOf({{}, {}, {}, {}});
+  const std::string kind = DeviceKindName(cluster.devices[0]);
+  for (const Evidence& unsure : {Evidence{1, 0.0, 1e9}, Evidence{2, 0.4, 1e9}}) {
+    auto plan = PlanOf(cluster, Batch(16), NoisyDevices(kind, unsure));
+    ASSERT_TRUE(plan);
+    EXPECT_THAT(SharesOf(*plan), ElementsAre(4, 4, 4, 4));
+    EXPECT_THAT(plan->why, Contains(HasSubstr("differ, but not for sure: taken as equal")));
+  }
+  // Seen again and again, with little between the times, it is so.
+  auto plan = PlanOf(cluster, Batch(16), NoisyDevices(kind, {8, 0.1, 1e9}));
+  ASSERT_TRUE(plan);
+  EXPECT_GT(SharesOf(*plan)[0], SharesOf(*plan)[2]);
+}
+
+TEST(SlownessOf, NeedsOccasionsAndDistanceBeyondTheSpread) {
+  const auto shown = [](double own_flops, const Evidence& own) {
+    Profile profile;
+    for (const char* node : {"a", "b", "c"})
+      profile.devices.push_back({node, "cpu", 1e11, 1e10, {4, 0.05, 0}});
+    profile.devices.push_back({"d", "cpu", own_flops, 1e10, own});
+    return SlownessOf(profile, "cpu", "d").shown;
+  };
+  EXPECT_EQ(shown(0.5e11, {1, 0, 0}), 1) << "seen once";
+  EXPECT_DOUBLE_EQ(shown(0.5e11, {2, 0.05, 0}), 2);
+  EXPECT_DOUBLE_EQ(shown(2e11, {2, 0.05, 0}), 0.5);
+  EXPECT_EQ(shown(0.9e11, {20, 0, 0}), 1) << "too close";
+  EXPECT_EQ(shown(0.5e11, {2, 0.8, 0}), 1) << "wavers";
+  EXPECT_DOUBLE_EQ(shown(0.5e11, {20, 0.3, 0}), 2) << "wavers, but was seen often";
+  EXPECT_EQ(SlownessOf({}, "cpu", "d").shown, 1);
 }
 
 /// Two equal nodes at so many bytes per second.

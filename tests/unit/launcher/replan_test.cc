@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "launcher/measure/layer_records.h"
@@ -41,6 +42,12 @@ Plan PlanWith(std::vector<std::int64_t> shares, std::optional<double> step_s) {
 
 const MovingCost kTenSeconds{2, 6, true, true};
 
+/// Steps and layers that were seen without any spread.
+ReplanDecision DecideReplan(const Plan& now, double measured_s, const Plan& candidate,
+                            std::int64_t remaining_steps, const MovingCost& cost) {
+  return DecideReplan(now, StepTimes{measured_s, 0}, candidate, 0, remaining_steps, cost);
+}
+
 TEST(MovingCost, TakesWhatWasMeasuredAndSaysWhatIsEstimated) {
   const MovingCost estimated = EstimateMovingCost({}, 1e9, {});
   EXPECT_GT(estimated.Seconds(), 2 * estimated.save_s);
@@ -57,11 +64,12 @@ TEST(DecideReplan, AdoptsWhatPaysOverTheRemainingSteps) {
   EXPECT_FALSE(DecideReplan(now, 1.0, other, 20, kTenSeconds).adopt);
   const ReplanDecision decision = DecideReplan(now, 1.0, other, 21, kTenSeconds);
   EXPECT_TRUE(decision.adopt);
-  EXPECT_THAT(decision.line,
-              AllOf(HasSubstr("moving to another plan: 1 s a step measured, 1 s predicted"),
-                    HasSubstr("0.5 s predicted for the other"), HasSubstr("+50.0 %"),
-                    HasSubstr("+10.5 s over the 21 steps left"), HasSubstr("moving costs 10 s"),
-                    HasSubstr("launching 6 s, measured")));
+  EXPECT_THAT(
+      decision.line,
+      AllOf(HasSubstr("moving to another plan: 1 s a step (+-0.0 %) measured, 1 s predicted"),
+            HasSubstr("0.5 s predicted for the other"), HasSubstr("+50.0 %"),
+            HasSubstr("+10.5 s over the 21 steps left"), HasSubstr("moving costs 10 s"),
+            HasSubstr("launching 6 s, measured")));
 }
 
 TEST(DecideReplan, AsksForMoreWhereThePredictionWasWrong) {
@@ -78,6 +86,46 @@ TEST(DecideReplan, AsksForMoreWhereThePredictionWasWrong) {
   // Without a prediction a clear gain is asked for.
   EXPECT_FALSE(DecideReplan(PlanWith({2, 2}, {}), 1.1, other, many, kTenSeconds).adopt);
   EXPECT_TRUE(DecideReplan(PlanWith({2, 2}, {}), 1.2, other, many, kTenSeconds).adopt);
+}
+
+TEST(DecideReplan, AsksForMoreWhereFiguresAreUncertain) {
+  const std::int64_t many = 1'000'000;
+  const Plan now = PlanWith({2, 2}, 1.0), other = PlanWith({3, 1}, 0.8);
+  EXPECT_TRUE(DecideReplan(now, StepTimes{1.0, 0.05}, other, 0.05, many, kTenSeconds).adopt);
+  const auto steps = DecideReplan(now, StepTimes{1.0, 0.08}, other, 0, many, kTenSeconds);
+  EXPECT_FALSE(steps.adopt);
+  EXPECT_THAT(steps.line, AllOf(HasSubstr("1 s a step (+-8.0 %) measured"),
+                                HasSubstr("at least 21.0 % asked for")));
+  const auto layers = DecideReplan(now, StepTimes{1.0, 0.0}, other, 0.08, many, kTenSeconds);
+  EXPECT_FALSE(layers.adopt);
+}
+
+TEST(JudgeMove, GoesBackWhereStepsAreNoFasterAndThatPays) {
+  const StepTimes before{0.21, 0.02};
+  const MoveVerdict slower = JudgeMove(before, {0.27, 0.03}, 1000, kTenSeconds);
+  EXPECT_TRUE(slower.go_back);
+  EXPECT_THAT(slower.line, AllOf(HasSubstr("going back to the plan before"),
+                                 HasSubstr("0.27 s a step (+-3.0 %) after it"),
+                                 HasSubstr("0.21 s a step (+-2.0 %) before"),
+                                 HasSubstr("+60 s over the 1000 steps left")));
+  const MoveVerdict faster = JudgeMove(before, {0.2, 0.03}, 1000, kTenSeconds);
+  EXPECT_FALSE(faster.go_back);
+  EXPECT_THAT(faster.line, HasSubstr("the move made steps faster"));
+  // 100 steps would gain 6 s, moving costs 10.
+  const MoveVerdict late = JudgeMove(before, {0.27, 0.03}, 100, kTenSeconds);
+  EXPECT_FALSE(late.go_back);
+  EXPECT_THAT(late.line, AllOf(HasSubstr("no faster"), HasSubstr("this plan stays")));
+}
+
+TEST(StepTimesOf, TakesTheMedianAndASpreadThatLonelySlowStepsDoNotMove) {
+  const StepTimes even = StepTimesOf(std::vector<double>{1, 1, 1, 9, 1});
+  EXPECT_EQ(even.median_s, 1);
+  EXPECT_EQ(even.error, 0);
+  const StepTimes wavering = StepTimesOf(std::vector<double>{0.8, 0.9, 1.0, 1.1, 1.2});
+  EXPECT_EQ(wavering.median_s, 1);
+  EXPECT_NEAR(wavering.error, 0.1 * 1.4826 * 1.2533 / std::sqrt(5.0), 1e-12);
+  EXPECT_EQ(StepTimesOf(std::vector<double>{2, 4}).error, 0);
+  EXPECT_EQ(StepTimesOf({}).median_s, 0);
 }
 
 TEST(DecideReplan, StaysWithTheSameLayoutOrWithoutAPrediction) {
@@ -154,6 +202,30 @@ LayerTimes TimesOf(double block_s) {
           {0.5, 0.2, 0.4, 0.3}};
 }
 
+/// All answers to so many steps of `step_s`, but one, are to go on; the last is returned.
+ReplanAction LastAnswer(ReplanWatch& watch, double step_s, std::size_t steps) {
+  for (std::size_t step = 1; step < steps; ++step)
+    EXPECT_EQ(watch.AfterStep(step_s), ReplanAction::kGoOn) << step;
+  return watch.AfterStep(step_s);
+}
+
+TEST(ReplanWatch, AMoveIsComparedOnceAndNotLookedFurtherThan) {
+  ReplanWatch watch({.ranks = 1, .after_warmup = false, .on_drift = false, .moved = true});
+  for (int step = 0; step < 50; ++step) EXPECT_EQ(watch.AfterStep(9), ReplanAction::kGoOn);
+  EXPECT_TRUE(watch.Measured(0, TimesOf(1)));
+  EXPECT_EQ(LastAnswer(watch, 3, ReplanWatch::kJudgedSteps), ReplanAction::kCompare);
+  EXPECT_EQ(watch.MeasuredSteps().median_s, 3);
+  for (int step = 0; step < 500; ++step) EXPECT_EQ(watch.AfterStep(9), ReplanAction::kGoOn);
+}
+
+TEST(ReplanWatch, AMoveIsComparedAlsoWhereNoLayersAreMeasured) {
+  ReplanWatch watch({.ranks = 1, .after_warmup = false, .moved = true, .warms_up = false});
+  for (std::int64_t step = 0; step < ReplanWatch::kFirstSteps; ++step)
+    EXPECT_EQ(watch.AfterStep(9), ReplanAction::kGoOn);
+  EXPECT_EQ(LastAnswer(watch, 3, ReplanWatch::kJudgedSteps), ReplanAction::kCompare);
+  EXPECT_EQ(watch.MeasuredSteps().median_s, 3);
+}
+
 TEST(ReplanWatch, DecidesOnceAfterTheWarmUp) {
   ReplanWatch watch({.ranks = 2, .after_warmup = true, .on_drift = false});
   for (int step = 0; step < 20; ++step) EXPECT_EQ(watch.AfterStep(9), ReplanAction::kGoOn);
@@ -161,10 +233,10 @@ TEST(ReplanWatch, DecidesOnceAfterTheWarmUp) {
   for (int step = 0; step < 20; ++step) EXPECT_EQ(watch.AfterStep(9), ReplanAction::kGoOn);
   EXPECT_TRUE(watch.Measured(0, TimesOf(2)));
   EXPECT_EQ(watch.Times()[0].entries[1].forward_s, 2);
-  for (double step_s : {1.0, 9.0, 2.0, 0.1})
+  for (double step_s : {1.0, 9.0, 2.0, 0.1, 3.0, 1.0, 2.0, 9.0, 2.0})
     EXPECT_EQ(watch.AfterStep(step_s), ReplanAction::kGoOn);
   EXPECT_EQ(watch.AfterStep(3.0), ReplanAction::kDecide);
-  EXPECT_EQ(watch.MeasuredStep(), 2.0);
+  EXPECT_EQ(watch.MeasuredSteps().median_s, 2.0);
   for (int step = 0; step < 500; ++step) EXPECT_EQ(watch.AfterStep(9), ReplanAction::kGoOn);
 }
 
@@ -180,8 +252,7 @@ TEST(ReplanWatch, APlanThatWasMovedToIsNotLeftUnlessStepsDrift) {
   for (int step = 0; step < 200 && last == ReplanAction::kGoOn; ++step) last = watch.AfterStep(2);
   EXPECT_EQ(last, ReplanAction::kMeasure);
   EXPECT_TRUE(watch.Measured(0, TimesOf(2)));
-  for (int step = 0; step < 4; ++step) EXPECT_EQ(watch.AfterStep(2), ReplanAction::kGoOn);
-  EXPECT_EQ(watch.AfterStep(2), ReplanAction::kDecide);
+  EXPECT_EQ(LastAnswer(watch, 2, ReplanWatch::kJudgedSteps), ReplanAction::kDecide);
 }
 
 TEST(Replanner, SearchesBesideTrainingAndAnswersOnce) {
@@ -208,6 +279,40 @@ TEST(Replanner, SearchesBesideTrainingAndAnswersOnce) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->ranks[0].samples, 3);
   EXPECT_FALSE(replanner.AfterStep(1, 1000, kTenSeconds).move_to);
+}
+
+TEST(Replanner, AMoveThatMadeStepsSlowerIsTakenBack) {
+  PlanHistory history;
+  history.before = StepTimes{1, 0.01};
+  Replanner replanner({.ranks = 1, .after_warmup = false, .moved = true}, {}, history);
+  EXPECT_TRUE(replanner.Measured(0, TimesOf(1)));
+  Replanner::Answer answer;
+  for (std::size_t step = 0; step < ReplanWatch::kJudgedSteps; ++step) {
+    EXPECT_FALSE(answer.go_back || answer.compared);
+    answer = replanner.AfterStep(2, 1000, kTenSeconds);
+  }
+  EXPECT_TRUE(answer.go_back);
+  EXPECT_FALSE(answer.move_to);
+  EXPECT_THAT(answer.line, HasSubstr("going back to the plan before"));
+}
+
+TEST(Replanner, APlanThatWasLeftAsNoFasterIsNotMovedToAgain) {
+  PlanHistory history;
+  history.left = {PlanWith({3, 1}, 0.7)};
+  Replanner replanner(
+      {.ranks = 1},
+      [](const std::vector<LayerTimes>&) -> Result<PlanPair> {
+        return PlanPair{PlanWith({2, 2}, 1.0), PlanWith({3, 1}, 0.1)};
+      },
+      history);
+  EXPECT_TRUE(replanner.Measured(0, TimesOf(1)));
+  Replanner::Answer answer;
+  for (int look = 0; look < 1000 && answer.line.empty(); ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    answer = replanner.AfterStep(1, 1000, kTenSeconds);
+  }
+  EXPECT_FALSE(answer.move_to);
+  EXPECT_THAT(answer.line, HasSubstr("has left because its steps were no faster"));
 }
 
 TEST(Replanner, APlannerThatFindsNothingIsTold) {
@@ -243,6 +348,14 @@ TEST(LayerRecords, JoinsRanksOfOneKindAndKeepsKindsApart) {
   EXPECT_EQ(slow.model, "a model");
   EXPECT_THAT(slow.evidence.spread, DoubleNear(1.0 / 3, 1e-12));  // 6 and 12 around 9
   EXPECT_THAT(slow.gradient_variance, DoubleEq(0.3));             // of both blocks
+}
+
+TEST(LayerError, IsTheStandardErrorOfTheLeastCertainBlock) {
+  const std::vector<LayerMeasurement> records = {Entry("embedding", 1, 1, 1, 0.9),
+                                                 Entry("block", 1, 1, 4, 0.1),
+                                                 Entry("block", 1, 1, 16, 0.4)};
+  EXPECT_DOUBLE_EQ(LayerError(records), 0.1);
+  EXPECT_EQ(LayerError({}), 0);
 }
 
 TEST(LayerRecords, MeanVariancesLeaveOutRanksThatMeasuredNone) {

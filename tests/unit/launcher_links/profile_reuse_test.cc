@@ -51,6 +51,7 @@ TEST(PlanReuse, WhatIsFreshIsCheckedInOneRoundThatTurns) {
     const ReusePlan plan = PlanReuse(Full(nodes), nodes, kNow, true, turn);
     EXPECT_TRUE(plan.missing.empty());
     EXPECT_TRUE(plan.devices.empty());
+    EXPECT_EQ(plan.check_devices.size(), 8u) << "each checks its own";
     EXPECT_EQ(plan.check.size(), 4u);
     checked.insert(plan.check.begin(), plan.check.end());
   }
@@ -70,6 +71,7 @@ TEST(PlanReuse, OneStaleDirectionOrANewNodeIsMeasured) {
   const std::set<RankPair> missing(plan.missing.begin(), plan.missing.end());
   EXPECT_EQ(missing, (std::set<RankPair>{{0, 3}, {1, 2}, {1, 3}, {2, 3}}));
   EXPECT_EQ(plan.devices, std::vector<int>{3}) << "the new node has none";
+  EXPECT_EQ(plan.check_devices, (std::vector<int>{0, 1, 2}));
 }
 
 TEST(PlanReuse, AnotherKindOfDeviceIsMeasured) {
@@ -92,6 +94,39 @@ TEST(ChangedNodes, AreThoseWhoseCheckedLinkContradictsTheStore) {
   EXPECT_EQ(ChangedNodes(stored, checked, nodes), (std::vector<int>{2, 3}));
   EXPECT_EQ(PairsOf({2, 3}, 4, {{0, 1}, {2, 3}}),
             (std::vector<RankPair>{{0, 2}, {0, 3}, {1, 2}, {1, 3}}));
+}
+
+TEST(DoubtfulDevices, AreAllOfAKindThatDoNotAgree) {
+  auto nodes = Nodes(4);
+  nodes[3].device_kind = "another";
+  const Profile stored = Full(nodes);
+  EXPECT_EQ(DoubtfulDevices(stored, stored, nodes), std::vector<int>{});
+  const std::vector<int> kind = {0, 1, 2};
+  // One that the store knows otherwise, and so do the others of its kind.
+  Profile measured = stored;
+  measured.devices[1].product_flops = 0.5e11;
+  EXPECT_EQ(DoubtfulDevices(stored, measured, nodes), kind);
+  EXPECT_EQ(DoubtfulDevices({}, measured, nodes), kind);
+  // All alike, and otherwise than stored: nodes of a kind may have changed together.
+  for (int i : kind) measured.devices[static_cast<std::size_t>(i)].product_flops = 0.5e11;
+  EXPECT_EQ(DoubtfulDevices(stored, measured, nodes), kind);
+  EXPECT_EQ(DoubtfulDevices({}, measured, nodes), std::vector<int>{});
+  // One that wavers while it is measured.
+  measured = stored;
+  measured.devices[3].evidence.spread = 0.3;
+  EXPECT_EQ(DoubtfulDevices(stored, measured, nodes), std::vector<int>{3});
+}
+
+TEST(BothLooks, OfADeviceBothCountHoweverFarApart) {
+  Profile first, second;
+  first.devices = {{"a", "cpu", 12, 1, Fresh()}, {"b", "cpu", 5, 1, Fresh()}};
+  second.devices = {{"a", "cpu", 4, 1, Fresh()}};
+  const Profile both = BothLooks(first, second);
+  ASSERT_EQ(both.devices.size(), 2u);
+  EXPECT_DOUBLE_EQ(both.devices[0].product_flops, 8);
+  EXPECT_EQ(both.devices[0].evidence.count, 2);
+  EXPECT_GT(both.devices[0].evidence.spread, 0.5);
+  EXPECT_EQ(both.devices[1].evidence.count, 1);
 }
 
 TEST(WithMeasured, MergesWhatIsKnownAndAddsWhatIsNew) {
