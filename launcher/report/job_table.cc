@@ -75,6 +75,7 @@ const std::vector<JobField>& Fields() {
       {"ParamBytes", 15, false, Sum<&SummaryRecord::param_bytes>},
       {"PeakMemory", 15, false, Sum<&SummaryRecord::peak_memory_bytes>},
       {"Ranks", 5, false, [](Job job, double) { return Number(job.row.ranks); }},
+      {"Reason", 40, true, [](Job job, double) { return job.row.reason; }},
       {"Restarts", 8, false, [](Job job, double) { return Number(job.row.job.restart_count); }},
       {"Retries", 7, false, [](Job job, double) { return Number(job.row.launch_retries); }},
       {"Robustness", 10, false, Mean<&SummaryRecord::robustness, 4>},

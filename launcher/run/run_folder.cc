@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -29,6 +30,7 @@ Result<RunFolder> RunFolder::Open(const std::string& path) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
   if (error) return Fail(path + ": " + error.message(), ExitCode::kPreflight);
+  const bool is_new = !std::filesystem::exists(absolute, error);
   auto made = MakeFolder(absolute + "/logs");
   if (!made) return FailIn("run folder", made.error());
   const std::string lock_path = absolute + "/.lock";
@@ -43,11 +45,11 @@ Result<RunFolder> RunFolder::Open(const std::string& path) {
                   ExitCode::kPreflight);
     return Fail("run folder: " + lock_path + ": " + std::strerror(why), ExitCode::kPreflight);
   }
-  return RunFolder(absolute, lock);
+  return RunFolder(absolute, lock, is_new);
 }
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), made_(other.made_) {}
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
@@ -74,6 +76,23 @@ Result<void> RunFolder::SetOwner(const RunOwner& owner) const {
 
 Result<void> RunFolder::Write(const std::string& name, std::string_view text) const {
   return WriteFile(path_ + "/" + name, text);
+}
+
+void RunFolder::RemoveIfUnused() const {
+  namespace fs = std::filesystem;
+  constexpr const char* kOfEveryStart[] = {"job.json", "config.resolved.toml", "cluster.json",
+                                           "profile.json", ".lock"};
+  std::error_code error;
+  if (!made_ || !fs::is_empty(path_ + "/logs", error)) return;
+  const auto known = [&](const fs::path& name) {
+    return name == "logs" || std::find(std::begin(kOfEveryStart), std::end(kOfEveryStart), name) !=
+                                 std::end(kOfEveryStart);
+  };
+  for (const auto& entry : fs::directory_iterator(path_, error))
+    if (!known(entry.path().filename())) return;
+  for (const char* name : kOfEveryStart) fs::remove(path_ + "/" + name, error);
+  fs::remove(path_ + "/logs", error);
+  fs::remove(path_, error);
 }
 
 Result<void> RunFolder::AppendMetrics(const std::string& line) {
