@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <numeric>
 
+#include "core/edit_distance.h"
 #include "launcher/report/job_time.h"
 
 namespace adaptive_train {
@@ -100,21 +100,6 @@ std::string Lower(std::string_view text) {
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return std::tolower(c); });
   return lower;
-}
-
-/// Levenshtein's: how many letters to insert, delete or change.
-std::size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
 }
 
 Result<const JobField*> FindField(std::string_view name) {

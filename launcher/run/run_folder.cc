@@ -98,6 +98,10 @@ void RunFolder::RemoveIfUnused() const {
 Result<void> RunFolder::AppendMetrics(const std::string& line) {
   const std::string path = path_ + "/metrics.jsonl";
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd < 0 && errno == ENOENT) {
+    return Fail("run folder: " + path_ + " was removed while its run went on",
+                ExitCode::kRankFailure);
+  }
   if (fd < 0) return FailErrno(path, ExitCode::kRankFailure);
   const off_t before = ::lseek(fd, 0, SEEK_END);
   const std::string text = line + "\n";

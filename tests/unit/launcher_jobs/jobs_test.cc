@@ -135,7 +135,7 @@ TEST_F(JobsTest, NamedJobsWhoeversAndWhenever) {
   EXPECT_EQ(Names("-j 4"), "");
   EXPECT_EQ(Names("-j L" + std::to_string(local) + " -S now-1day"), "");
   for (const char* id :
-       {"0", "-1", "L", "L0", "x", "41_2", "41.0", "41x", "99999999999999999999"}) {
+       {"0", "-1", "L", "L0", "x", "41_", "41_x", "L4_1", "41.0", "41x", "99999999999999999999"}) {
     EXPECT_EQ(Names(std::string("--jobs=") + id),
               std::string("adaptive-train jobs: --jobs: '") + id +
                   "' is no job: allowed are ids of Slurm jobs (1234), of arrays and their "
