@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <optional>
 
+#include "core/file_io.h"
 #include "launcher/measure/allocation_profile.h"
 #include "launcher/nodes/allocation.h"
 #include "launcher/nodes/node_check.h"
@@ -99,8 +101,19 @@ Result<CheckedData> CheckData(const Config& config) {
   return CheckedData{*entropy, FilesOf(*data), data->train.file().Description()};
 }
 
+/// srun starts as many launchers as it has tasks; each would train by itself.
+Result<void> CheckCalledOnce() {
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (tasks == nullptr || std::atoi(tasks) <= 1) return {};
+  return Fail(
+      fmt::format("srun called `adaptive-train run` {} times: call it once, without srun, "
+                  "in a batch script or under salloc; it starts the ranks itself",
+                  Printable(tasks, 20)));
+}
+
 /// What must be known to record a run: its configuration, and where it is.
 Result<Prepared> Prepare(const RunRequest& request) {
+  if (auto once = CheckCalledOnce(); !once) return tl::unexpected(once.error());
   auto config = LoadConfig(request.config, request.overrides);
   if (!config) return tl::unexpected(config.error());
   auto allocation = FindAllocation();

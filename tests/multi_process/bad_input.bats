@@ -69,6 +69,11 @@ config_says() { printf '%s\n' "$@" >"$work/config.toml"; }
   [[ ${#lines[@]} == 1 ]]
 }
 
+@test "srun that calls the launcher once a task is told to call it once" {
+  SLURM_STEP_NUM_TASKS=2 refused 2 "call it once, without srun"
+  SLURM_STEP_NUM_TASKS=1 train --train.steps=1
+}
+
 @test "init writes a configuration that is read as it is, and overwrites nothing" {
   "$bin/adaptive-train" init "$work/new.toml" | grep "adaptive-train run $work/new.toml"
   "$bin/adaptive-train" plan "$work/new.toml" --data.train="$work/corpus.txt" --store "$store" >/dev/null
