@@ -17,7 +17,8 @@ constexpr const char* kFindJobs =
     "run_dir, config, options,"
     "       adaptive_train_version, start_time, launcher_host, launcher_boot_id, "
     "launcher_pid_namespace, launcher_pid,"
-    "       launcher_start_ticks, state, end_time, exit_code,"
+    "       launcher_start_ticks, state, end_time, exit_code, reason, array_job_id, array_task_id,"
+    "       coalesce(uid, ''),"
     "       coalesce((SELECT ranks FROM plans WHERE job_id = jobs.id ORDER BY sequence DESC LIMIT "
     "1), 0),"
     "       (SELECT count(*) FROM failures WHERE job_id = jobs.id),"
@@ -25,7 +26,9 @@ constexpr const char* kFindJobs =
     "       (SELECT count(*) FROM launches WHERE job_id = jobs.id AND outcome = 'retried')"
     "  FROM jobs"
     " WHERE (?2 IS NULL OR instr(?2, ?1 || (CASE WHEN slurm_job_id > 0 THEN slurm_job_id ELSE 'L' "
-    "|| jobs.id END) || ?1))"
+    "|| jobs.id END) || ?1)"
+    "        OR instr(?2, ?1 || array_job_id || ?1)"
+    "        OR instr(?2, ?1 || array_job_id || '_' || array_task_id || ?1))"
     "   AND (?3 IS NULL OR instr(?3, ?1 || user || ?1))"
     "   AND (?4 IS NULL OR end_time IS NULL OR end_time >= ?4)"
     "   AND (?5 IS NULL OR start_time <= ?5)"
@@ -77,8 +80,8 @@ Result<JobRow> ReadJobRow(SQLite::Statement& statement) {
       job.restart_count >> job.submit_time >> job.user >> job.name >> job.run_dir >> job.config >>
       job.options >> job.adaptive_train_version >> job.start_time >> launcher.host >>
       launcher.boot_id >> launcher.pid_namespace >> launcher.pid >> launcher.start_ticks >> state >>
-      row.end_time >> row.exit_code >> row.ranks >> row.failures >> row.launches >>
-      row.launch_retries;
+      row.end_time >> row.exit_code >> row.reason >> job.array_job_id >> job.array_task_id >>
+      job.uid >> row.ranks >> row.failures >> row.launches >> row.launch_retries;
   const auto known = JobStateFromString(state);
   if (!known) return UnknownWord(row.id, "state", state);
   row.state = *known;
@@ -106,7 +109,8 @@ void ReadSummary(SQLite::Statement& statement, JobRow& row) {
 
 Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, const JobQuery& query) {
   const auto ids = ListedUnlessEmpty(query.ids, [](const JobKey& key) {
-    return fmt::format("{}{}", key.local ? "L" : "", key.id);
+    const std::string task = key.task ? fmt::format("_{}", *key.task) : "";
+    return fmt::format("{}{}{}", key.local ? "L" : "", key.id, task);
   });
   const auto users =
       query.all_users

@@ -105,4 +105,18 @@ Result<OpenedDatabase> OpenDatabase(const StoreLocation& location, milliseconds 
   return OpenedDatabase{StoreLocation{*path}, std::move(database)};
 }
 
+Result<OpenedDatabase> OpenMemoryDatabase(const std::vector<Migration>& migrations) {
+  const char* path = ":memory:";
+  std::unique_ptr<SQLite::Database> database;
+  try {
+    database = std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE);
+    database->exec(kSettings);
+    Migrate(*database, migrations);
+  } catch (const SQLite::Exception& exception) {
+    return tl::unexpected(
+        StoreError(path, "making a store in memory", milliseconds(0), exception, database.get()));
+  }
+  return OpenedDatabase{StoreLocation{path}, std::move(database)};
+}
+
 }  // namespace adaptive_train

@@ -26,4 +26,7 @@ Result<OpenedDatabase> OpenDatabase(const StoreLocation& location,
                                     std::chrono::milliseconds busy_timeout, bool create,
                                     const std::vector<Migration>& migrations);
 
+/// One without a file; its location's path is ":memory:".
+Result<OpenedDatabase> OpenMemoryDatabase(const std::vector<Migration>& migrations);
+
 }  // namespace adaptive_train

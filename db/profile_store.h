@@ -10,6 +10,7 @@
 
 #include "core/profile.h"
 #include "core/result.h"
+#include "db/ledger_entry.h"
 #include "db/records.h"
 #include "db/store_location.h"
 
@@ -51,6 +52,9 @@ class ProfileStore {
     return Open(location, OpenOptions{});
   }
 
+  /// A store without a file: what is written into it ends with it.
+  static Result<ProfileStore> InMemory();
+
   ProfileStore(ProfileStore&&) noexcept;
   ProfileStore& operator=(ProfileStore&&) noexcept;
   ~ProfileStore();
@@ -59,15 +63,20 @@ class ProfileStore {
   Result<std::int64_t> BeginJob(const JobRecord& job);
   /// Stores the nodes of the job in this order, in place of those stored before.
   Result<void> SaveNodes(std::int64_t job_id, const std::vector<NodeRecord>& nodes);
-  /// Appends a plan. Gives its sequence number within the job, from 0.
-  Result<std::int64_t> SavePlan(std::int64_t job_id, const PlanRecord& plan);
+  /// Appends a plan.
+  Result<void> SavePlan(std::int64_t job_id, const PlanRecord& plan);
   /// Stores one attempt to launch; the same attempt again replaces the first record.
   Result<void> RecordLaunch(std::int64_t job_id, const LaunchRecord& launch);
   Result<void> RecordFailure(std::int64_t job_id, const FailureRecord& failure);
   /// Stores the summary, in place of one stored before.
   Result<void> SaveSummary(std::int64_t job_id, const SummaryRecord& summary);
-  /// Ends a job. `state` is neither kRunning nor kLost.
-  Result<void> FinishJob(std::int64_t job_id, JobState state, int exit_code, EpochSeconds end_time);
+  Result<void> FinishJob(std::int64_t job_id, const JobEnd& end);
+  /// Any of the above, or SaveMeasurements.
+  Result<void> Record(std::int64_t job_id, const LedgerEntry& entry);
+  /// Adds what a ledger tells of a run to the row with its uid, or to a new row. Entries that are in
+  /// the store already are passed over, as are figures that SaveMeasurements refuses. Gives how many
+  /// were new.
+  Result<std::int64_t> TakeIn(const RunLedger& run);
 
   /// Jobs in the order of their start times, all read in one moment.
   Result<std::vector<JobRow>> FindJobs(const JobQuery& query);

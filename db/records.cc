@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <random>
 
 namespace adaptive_train {
 namespace {
@@ -73,8 +74,17 @@ std::optional<LaunchOutcome> LaunchOutcomeFromString(std::string_view name) {
 }
 
 std::string ShownJobId(const JobRow& row) {
-  return row.job.slurm_job_id > 0 ? std::to_string(row.job.slurm_job_id)
-                                  : fmt::format("L{}", row.id);
+  const JobRecord& job = row.job;
+  if (job.array_job_id && job.array_task_id)
+    return fmt::format("{}_{}", *job.array_job_id, *job.array_task_id);
+  return job.slurm_job_id > 0 ? std::to_string(job.slurm_job_id) : fmt::format("L{}", row.id);
+}
+
+std::string NewRunUid() {
+  std::random_device device;
+  std::string uid;
+  for (int i = 0; i < 4; ++i) uid += fmt::format("{:08x}", device());
+  return uid;
 }
 
 }  // namespace adaptive_train

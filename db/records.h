@@ -42,10 +42,11 @@ std::optional<JobState> JobStateFromString(std::string_view name);
 /// a batch script that runs the launcher several times gets one row for each, told apart by the run
 /// number the store assigns.
 struct JobRecord {
-  std::string cluster;             // Slurm's ClusterName, or the host's name without Slurm
-  std::int64_t slurm_job_id = 0;   // 0: a local run without Slurm
-  std::int64_t restart_count = 0;  // SLURM_RESTART_COUNT
-  EpochSeconds submit_time = 0;    // of a local run: its start
+  std::string cluster;            // Slurm's ClusterName, or the host's name without Slurm
+  std::int64_t slurm_job_id = 0;  // 0: a local run without Slurm
+  std::optional<std::int64_t> array_job_id, array_task_id;  // both or none: a task of an array
+  std::int64_t restart_count = 0;                           // SLURM_RESTART_COUNT
+  EpochSeconds submit_time = 0;                             // of a local run: its start
   std::string user;
   std::string name;
   std::string run_dir;  // absolute path
@@ -54,7 +55,11 @@ struct JobRecord {
   std::string adaptive_train_version;
   EpochSeconds start_time = 0;
   std::optional<LauncherProcess> launcher;  // none: the process that calls BeginJob
+  std::string uid;                          // NewRunUid(); empty: the run writes no ledger
 };
+
+/// 32 hexadecimal digits that no other run has.
+std::string NewRunUid();
 
 struct NodeRecord {
   std::string name;
@@ -96,6 +101,14 @@ struct FailureRecord {
   std::string cause;
 };
 
+/// How a job ended. `state` is neither kRunning nor kLost.
+struct JobEnd {
+  JobState state = JobState::kCompleted;
+  int exit_code = 0;
+  EpochSeconds end_time = 0;
+  std::string reason;  // what was wrong, one line; empty where all went well
+};
+
 /// What a run came to. A value that is not a number (a loss that diverged) is stored as none.
 struct SummaryRecord {
   std::int64_t steps = 0;
@@ -120,6 +133,7 @@ struct JobRow {
   JobState state = JobState::kRunning;  // as stored
   std::optional<EpochSeconds> end_time;
   std::optional<std::int64_t> exit_code;
+  std::string reason;              // of the end, one line; may be empty
   std::int64_t ranks = 0;          // of the last plan; 0 without one
   std::vector<std::string> nodes;  // names, in the order they were saved in
   std::optional<SummaryRecord> summary;
@@ -128,15 +142,17 @@ struct JobRow {
   std::int64_t launch_retries = 0;  // launches with outcome "retried"
 };
 
-/// How people name a job: a Slurm job id, or the store's id of a local run.
+/// How people name a job: a Slurm job id, an array's id (all its tasks), a task of an array, or the
+/// store's id of a local run.
 struct JobKey {
   bool local = false;
   std::int64_t id = 0;
+  std::optional<std::int64_t> task = std::nullopt;  // of the array `id`
 
   bool operator==(const JobKey&) const = default;
 };
 
-/// "123" for a Slurm job, "L12" for a local run.
+/// "123" for a Slurm job, "120_3" for a task of an array, "L12" for a local run.
 std::string ShownJobId(const JobRow& row);
 
 /// Which jobs are wanted: all conditions must hold; an empty list is no condition, except for

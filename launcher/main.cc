@@ -3,12 +3,16 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
 
+#include "core/edit_distance.h"
 #include "core/exit_code.h"
+#include "core/file_io.h"
 #include "launcher/commands/data.h"
 #include "launcher/commands/eval.h"
 #include "launcher/commands/export.h"
 #include "launcher/commands/import.h"
+#include "launcher/commands/init.h"
 #include "launcher/commands/jobs.h"
 #include "launcher/commands/links.h"
 #include "launcher/commands/plan.h"
@@ -24,6 +28,20 @@ constexpr const char* kFooter = R"(Examples:
 
 adaptive-train VERB --help tells more about each.)";
 
+/// Empty where `word` is a verb or an option.
+std::string NearestVerb(const CLI::App& app, const std::string& word) {
+  if (word.empty() || word.front() == '-') return "";
+  std::string nearest;
+  std::size_t least = word.size() + 1;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (verb->get_name() == word) return "";
+    if (verb->get_group().empty()) continue;  // not for people
+    const std::size_t distance = adaptive_train::EditDistance(verb->get_name(), word);
+    if (nearest.empty() || distance < least) nearest = verb->get_name(), least = distance;
+  }
+  return nearest;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -32,6 +50,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", ADAPTIVE_TRAIN_VERSION);
   app.require_subcommand(1);
   std::function<int()> chosen;
+  adaptive_train::AddInitCommand(app, chosen);
   adaptive_train::AddRunCommand(app, chosen);
   adaptive_train::AddPlanCommand(app, chosen);
   adaptive_train::AddJobsCommand(app, chosen);
@@ -48,6 +67,14 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);
   } catch (const CLI::ParseError& error) {
+    const std::string word = argc > 1 ? argv[1] : "";
+    if (const std::string nearest = NearestVerb(app, word); !nearest.empty()) {
+      fmt::print(stderr,
+                 "adaptive-train: there is no verb '{}': the nearest is {} (adaptive-train --help "
+                 "lists what there is)\n",
+                 adaptive_train::Printable(word, 40), nearest);
+      return adaptive_train::ToInt(adaptive_train::ExitCode::kUsage);
+    }
     fmt::print(stderr, "adaptive-train: {} (adaptive-train --help lists what there is)\n",
                error.what());
     return adaptive_train::ToInt(adaptive_train::ExitCode::kUsage);

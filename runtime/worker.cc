@@ -47,7 +47,9 @@ Identity ReadIdentity() {
   Identity self;
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
-  self.host = host;
+  // Slurm's name for the node, which the launcher and the store know, may be another.
+  const std::string node = Variable("SLURMD_NODENAME");
+  self.host = node.empty() ? host : node;
   const std::string rank = Variable("PMIX_RANK");
   self.rank = rank.empty() ? -1 : std::atoi(rank.c_str());
   self.run_dir = Variable("ADAPTIVE_TRAIN_RUN_DIR");

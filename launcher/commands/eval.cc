@@ -1,5 +1,7 @@
 #include "launcher/commands/eval.h"
 
+#include "launcher/report/step_table.h"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -82,7 +84,7 @@ int RunEval(EvalOptions options) {
       "loss        {:.4f} nats per token over {} tokens in {} samples (unigram entropy of the "
       "text: {:.4f})\n",
       e.loss, e.targets, e.samples, e.unigram_entropy);
-  fmt::print("perplexity  {:.3f}\ncomputed    {:.1f} s, {:.0f} tokens/s, {}\n", e.Perplexity(),
+  fmt::print("perplexity  {}\ncomputed    {:.1f} s, {:.0f} tokens/s, {}\n", ShownPerplexity(e.loss),
              e.seconds, static_cast<double>(e.samples * request.dims.sequence) / e.seconds,
              e.device);
   return 0;

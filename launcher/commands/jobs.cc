@@ -11,7 +11,6 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,7 +18,8 @@
 #include <vector>
 
 #include "core/seconds.h"
-#include "db/profile_store.h"
+#include "db/known_store.h"
+#include "launcher/commands/store_notes.h"
 #include "launcher/report/job_table.h"
 #include "launcher/report/job_time.h"
 
@@ -32,11 +32,12 @@ A job is in the time from -S to -E if it ran at any moment of it. -s looks at th
 now: RUNNING (R), COMPLETED (CD), FAILED (F), CANCELLED (CA), TIMEOUT (TO), NODE_FAIL (NF),
 OUT_OF_MEMORY (OOM), PREEMPTED (PR), REQUEUED (RQ), LOST (LO: its launcher ended without saying so).
 Times: YYYY-MM-DD[THH:MM[:SS]], MM/DD[/YY][-HH:MM[:SS]], HH:MM[:SS], today, noon, now-2days.
-Local runs without Slurm have ids such as L12.
+Tasks of an array have ids such as 1230_4, local runs without Slurm such as L12.
 
 Examples:
   adaptive-train jobs
   adaptive-train jobs -j 1234,L12
+  adaptive-train jobs -j 1230_4 -o JobID,State,ExitCode,Reason%100
   adaptive-train jobs -a -S now-7days -s F,NF -o JobID,User,State,ExitCode,NodeList%40
   adaptive-train jobs -S 2026-01-01 -n -P -o JobID,ValLoss
   adaptive-train jobs -j 1234 --json
@@ -53,7 +54,7 @@ struct Arguments {
 
 /// The command line understood.
 struct Request {
-  StoreLocation location;
+  std::string store;  // as typed
   JobQuery query;
   std::vector<JobState> states;  // as shown; empty: all
   std::vector<JobColumn> columns;
@@ -81,11 +82,18 @@ Result<JobKey> ParseJobKey(const std::string& word) {
   key.local = word.front() == 'L' || word.front() == 'l';
   const char* begin = word.data() + (key.local ? 1 : 0);
   const char* end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(begin, end, key.id);
-  if (error == std::errc() && stop == end && key.id > 0) return key;
+  const auto id = std::from_chars(begin, end, key.id);
+  const char* stop = id.ptr;
+  bool well = id.ec == std::errc() && key.id > 0;
+  if (well && !key.local && stop != end && *stop == '_') {
+    const auto task = std::from_chars(stop + 1, end, key.task.emplace());
+    well = task.ec == std::errc() && *key.task >= 0;
+    stop = task.ptr;
+  }
+  if (well && stop == end) return key;
   return Fail(fmt::format(
-      "--jobs: '{}' is no job: allowed are ids of Slurm jobs (1234; for a task of an array its "
-      "SLURM_JOB_ID) and of local runs (L12)",
+      "--jobs: '{}' is no job: allowed are ids of Slurm jobs (1234), of arrays and their tasks "
+      "(1230, 1230_4), and of local runs (L12)",
       word.substr(0, 40)));
 }
 
@@ -168,9 +176,7 @@ Result<void> ParseStates(const Arguments& arguments, Request& request) {
 
 Result<Request> Understand(const Arguments& arguments, double now) {
   Request request;
-  auto location = ParseStoreLocation(arguments.store);
-  if (!location) return tl::unexpected(location.error());
-  request.location = *location;
+  request.store = arguments.store;
   auto ids = ParseList<JobKey>(arguments.jobs, "--jobs", ParseJobKey);
   if (!ids) return tl::unexpected(ids.error());
   request.query.ids = std::move(*ids);
@@ -201,15 +207,11 @@ bool IsWanted(const ListedJob& job, const Request& request) {
 }
 
 Result<std::vector<ListedJob>> List(const Request& request, bool with_details) {
-  std::error_code error;
-  // Nothing was stored yet: an empty table, as from sacct, and no file is made for it.
-  if (!std::filesystem::exists(request.location.path, error) && !error)
-    return std::vector<ListedJob>{};
-  ProfileStore::OpenOptions options;
-  options.create = false;
-  auto store = ProfileStore::Open(request.location, options);
-  if (!store) return tl::unexpected(store.error());
-  auto rows = store->FindJobs(request.query);
+  auto known = ReadKnownStore(request.store);
+  if (!known) return tl::unexpected(known.error());
+  TellNotes(*known, "jobs");
+  ProfileStore& store = known->store;
+  auto rows = store.FindJobs(request.query);
   if (!rows) return tl::unexpected(rows.error());
   std::vector<ListedJob> jobs;
   for (JobRow& row : *rows) {
@@ -217,9 +219,9 @@ Result<std::vector<ListedJob>> List(const Request& request, bool with_details) {
     job.state = ShownState(job.row);
     if (!IsWanted(job, request)) continue;
     if (with_details) {
-      auto failures = store->FailuresOf(job.row.id);
+      auto failures = store.FailuresOf(job.row.id);
       if (!failures) return tl::unexpected(failures.error());
-      auto launches = store->LaunchesOf(job.row.id);
+      auto launches = store.LaunchesOf(job.row.id);
       if (!launches) return tl::unexpected(launches.error());
       job.failures = std::move(*failures);
       job.launches = std::move(*launches);

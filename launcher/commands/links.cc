@@ -16,7 +16,8 @@
 #include "core/config.h"
 #include "core/file_io.h"
 #include "core/seconds.h"
-#include "db/profile_store.h"
+#include "db/known_store.h"
+#include "launcher/commands/store_notes.h"
 #include "launcher/measure/allocation_profile.h"
 #include "launcher/nodes/node_check.h"
 #include "launcher/report/link_picture.h"
@@ -82,23 +83,20 @@ Result<std::string> ChooseCluster(const std::string& named,
   return Fail("the store knows several clusters (" + Joined(stored) + "): name one with --cluster");
 }
 
-Result<Shown> ReadStored(const Arguments& arguments, const StoreLocation& location) {
-  std::error_code error;
-  const bool absent = !std::filesystem::exists(location.path, error) && !error;
-  ProfileStore::OpenOptions options;
-  options.create = false;
-  auto store = absent ? Result<ProfileStore>(Fail("")) : ProfileStore::Open(location, options);
-  if (!store && !absent) return tl::unexpected(store.error());
-  auto clusters = absent ? Result<std::vector<std::string>>(std::vector<std::string>{})
-                         : store->MeasuredClusters();
+Result<Shown> ReadStored(const Arguments& arguments) {
+  auto known = ReadKnownStore(arguments.store);
+  if (!known) return tl::unexpected(known.error());
+  TellNotes(*known, "links");
+  auto clusters = known->store.MeasuredClusters();
   if (!clusters) return tl::unexpected(clusters.error());
   if (clusters->empty()) {
+    const auto location = ParseStoreLocation(arguments.store);
     return Fail(fmt::format("no links are stored in {} yet: run a job, or --measure in one",
-                            location.path.string()));
+                            location ? location->path.string() : "a store"));
   }
   auto cluster = ChooseCluster(arguments.cluster, *clusters);
   if (!cluster) return tl::unexpected(cluster.error());
-  auto profile = store->MeasurementsOf(*cluster);
+  auto profile = known->store.MeasurementsOf(*cluster);
   if (!profile) return tl::unexpected(profile.error());
   return Shown{*cluster, std::move(*profile)};
 }
@@ -119,26 +117,30 @@ Result<Cluster> LookAtNodes(const Allocation& allocation, const Programs& progra
   return ClusterOf(allocation, *checks, Config{});
 }
 
-Result<Shown> MeasureNow(const Arguments& arguments, const StoreLocation& location) {
+Result<Shown> MeasureNow(const Arguments& arguments) {
   if (!arguments.cluster.empty())
     return Fail("--cluster names a stored cluster; --measure measures the nodes of this job");
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
   auto allocation = FindAllocation();
   if (!allocation) return tl::unexpected(allocation.error());
-  auto store = ProfileStore::Open(location);  // before the work, whose fruits it is to take
-  if (!store) return tl::unexpected(store.error());
+  auto known = OpenKnownStore(arguments.store);  // before the work, whose fruits it is to take
+  if (!known) return tl::unexpected(known.error());
+  TellNotes(*known, "links");
   auto folder = RunFolder::Open(RunDirOf(arguments, *allocation));
   if (!folder) return tl::unexpected(folder.error());
   auto cluster = LookAtNodes(*allocation, *programs, folder->Path());
   if (!cluster) return tl::unexpected(cluster.error());
   MeasureSite site{*allocation, *cluster, *programs, folder->Path(), Say, {}};
-  auto before = store->MeasurementsOf(cluster->name);
+  auto before = known->store.MeasurementsOf(cluster->name);
   if (!before) return tl::unexpected(before.error());
   auto measured = ProfileAllocation(site, *before, false);
   if (!measured) return tl::unexpected(measured.error());
-  auto saved = store->SaveMeasurements(cluster->name, measured->measured);
-  if (!saved) return tl::unexpected(saved.error());
+  auto saved = known->store.SaveMeasurements(cluster->name, measured->measured);
+  if (!saved && !arguments.store.empty()) return tl::unexpected(saved.error());
+  if (!saved || known->trouble)
+    Say("adaptive-train links: warning: the figures are shown, and not stored" +
+        (saved ? "" : ": " + saved.error().message));
   for (const SlowPart& part : measured->slow) Say("note: " + part.line);
   Say(measured->summary);
   return Shown{cluster->name, std::move(measured->measured)};
@@ -157,10 +159,7 @@ int Print(const std::string& text) {
 
 int Run(const Arguments& arguments) {
   HeldSignals held;
-  const auto location = ParseStoreLocation(arguments.store);
-  if (!location) return Report(location.error());
-  const auto shown =
-      arguments.measure ? MeasureNow(arguments, *location) : ReadStored(arguments, *location);
+  const auto shown = arguments.measure ? MeasureNow(arguments) : ReadStored(arguments);
   if (!shown) return Report(shown.error());
   const double now = EpochSecondsNow();
   if (!arguments.picture.empty()) {

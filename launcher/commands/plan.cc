@@ -8,8 +8,9 @@
 
 #include "core/config.h"
 #include "core/file_io.h"
-#include "db/profile_store.h"
+#include "db/known_store.h"
 #include "launcher/commands/overrides.h"
+#include "launcher/commands/store_notes.h"
 #include "launcher/nodes/spares.h"
 #include "launcher/planner/plan_words.h"
 #include "launcher/run/plan_inputs.h"
@@ -35,7 +36,7 @@ Examples:
   adaptive-train plan config.toml --parallel.pipeline=4 --simulate timeline.svg
 
 Exit codes: 0 planned, 2 usage, configuration or file, 3 no feasible plan, 4 nodes not to be
-examined, 6 the store is unusable.)";
+examined, 6 the store that --store names is unusable.)";
 
 constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
 
@@ -84,11 +85,14 @@ Result<Profile> FindProfile(const PlanOptions& options, const Cluster& cluster,
                             const Config& config) {
   if (!options.profile.empty()) return ReadDocument<Profile>(options.profile, ProfileFromJson);
   if (!options.cluster.empty() && options.store.empty()) return Profile{};
-  auto location = ParseStoreLocation(options.store);
-  if (!location) return tl::unexpected(location.error());
-  auto store = ProfileStore::Open(*location);
-  if (!store) return tl::unexpected(store.error());
-  return store->ProfileOf(QueryOf(cluster, config));
+  auto known = OpenKnownStore(options.store);
+  if (!known) return tl::unexpected(known.error());
+  TellNotes(*known, "plan");
+  auto profile = known->store.ProfileOf(QueryOf(cluster, config));
+  if (profile || !options.store.empty()) return profile;
+  fmt::print(stderr, "adaptive-train plan: warning: {}; planned without it\n",
+             profile.error().message);
+  return Profile{};
 }
 
 std::string Simulated(const Simulation& simulation) {

@@ -22,7 +22,7 @@ Examples:
   adaptive-train run config.toml --run-dir runs/first --store file:/var/tmp/profiles.db
 
 Exit codes: 0 done, 2 usage or configuration, 3 no feasible plan, 4 a check before the start failed,
-5 a rank failed, 6 the store is unusable, 130/143 stopped after saving.)";
+5 a rank failed, 6 the store that --store names is unusable, 130/143 stopped after saving.)";
 
 struct Arguments {
   RunRequest request;
@@ -40,8 +40,9 @@ void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
   run->add_option("config", arguments->request.config, "TOML file with the configuration")
       ->required()
       ->type_name("CONFIG");
-  run->add_option("--run-dir", arguments->request.run_dir,
-                  "Folder of this run (default: runs/JOBID, or runs/TIME without Slurm)")
+  run->add_option(
+         "--run-dir", arguments->request.run_dir,
+         "Folder of this run (default: runs/JOBID, runs/ARRAY_TASK or, without Slurm, runs/TIME)")
       ->type_name("DIR")
       ->take_last();
   run->add_option("--store", arguments->request.store,

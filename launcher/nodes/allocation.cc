@@ -50,6 +50,11 @@ Result<std::optional<JobOptions>> OptionsOfJob() {
 
 }  // namespace
 
+std::string Allocation::ShownId() const {
+  return array_job_id && array_task_id ? fmt::format("{}_{}", *array_job_id, *array_task_id)
+                                       : std::to_string(job_id);
+}
+
 Result<std::vector<int>> ParseCpusPerNode(const std::string& text) {
   constexpr std::int64_t kMost = 65536;
   const auto bad =
@@ -86,6 +91,9 @@ Result<Allocation> FindAllocation() {
   if (!job || *job < 1)
     return Fail("SLURM_JOB_ID=\"" + Printable(id, 40) + "\" is not a job id", ExitCode::kPreflight);
   allocation.job_id = *job;
+  const auto array = Number(Variable("SLURM_ARRAY_JOB_ID"));
+  const auto task = Number(Variable("SLURM_ARRAY_TASK_ID"));
+  if (array && task) allocation.array_job_id = array, allocation.array_task_id = task;
   allocation.restart_count = Number(Variable("SLURM_RESTART_COUNT")).value_or(0);
   if (auto name = Variable("SLURM_CLUSTER_NAME"); !name.empty())
     allocation.cluster = Printable(name, 100);

@@ -16,6 +16,7 @@ struct Allocation {
   bool in_slurm = false;
   std::string cluster;  // Slurm's ClusterName, or this host's name
   std::int64_t job_id = 0;
+  std::optional<std::int64_t> array_job_id, array_task_id;  // both or none: a task of an array
   std::int64_t restart_count = 0;
   double submit_time = 0;  // seconds since 1970; without Slurm: now
   std::string job_name;
@@ -25,6 +26,8 @@ struct Allocation {
   std::optional<JobOptions> options;  // of --adaptive-train; none: submitted without it
 
   int Spares() const { return options ? options->spares : 0; }
+  /// "120", or "118_3" for a task of an array.
+  std::string ShownId() const;
 };
 
 /// Reads the SLURM_ variables (untrusted) and, in an allocation, asks Slurm for the hosts' names

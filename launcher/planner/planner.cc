@@ -167,14 +167,34 @@ void SayWhoIsLeftOut(const BuiltProblem& built, const Layout& layout, Plan& plan
   for (const int device : layout.devices) used[static_cast<std::size_t>(device)] = true;
   const std::vector<double> bytes = MemoryOf(built.problem, layout);
   const double least = *std::min_element(bytes.begin(), bytes.end());
-  constexpr int kNamed = 8;
-  int idle = 0;
+  struct Devices {
+    int all = 0, idle = 0;
+    std::size_t first_idle = 0;
+  };
+  std::map<std::string, Devices> nodes;
   for (std::size_t d = 0; d < used.size(); ++d) {
-    if (used[d] || ++idle > kNamed) continue;
-    plan.why.push_back(built.devices[d].node + " is left out" +
-                       WhyLeftOut(built, layout, used, least, d));
+    Devices& devices = nodes[built.devices[d].node];
+    ++devices.all;
+    if (!used[d] && devices.idle++ == 0) devices.first_idle = d;
   }
-  if (idle > kNamed) plan.why.push_back(fmt::format("{} more devices are left out", idle - kNamed));
+  constexpr int kNamed = 8;
+  int named = 0, more = 0;
+  for (const auto& [node, devices] : nodes) {
+    if (devices.idle == 0) continue;
+    if (++named > kNamed) {
+      more += devices.idle;
+      continue;
+    }
+    const bool whole = devices.idle == devices.all;
+    const std::string who = whole
+                                ? node + " is"
+                                : fmt::format("{} of {} devices of {} {}", devices.idle,
+                                              devices.all, node, devices.idle == 1 ? "is" : "are");
+    plan.why.push_back(who + " left out" +
+                       WhyLeftOut(built, layout, used, least, devices.first_idle));
+  }
+  if (more > 0)
+    plan.why.push_back(fmt::format("{} more device{} left out", more, more == 1 ? " is" : "s are"));
 }
 
 void SayShares(const Layout& layout, const PlanRequest& request, Plan& plan) {

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <numeric>
 
+#include "core/edit_distance.h"
 #include "launcher/report/job_time.h"
 
 namespace adaptive_train {
@@ -75,6 +75,7 @@ const std::vector<JobField>& Fields() {
       {"ParamBytes", 15, false, Sum<&SummaryRecord::param_bytes>},
       {"PeakMemory", 15, false, Sum<&SummaryRecord::peak_memory_bytes>},
       {"Ranks", 5, false, [](Job job, double) { return Number(job.row.ranks); }},
+      {"Reason", 40, true, [](Job job, double) { return job.row.reason; }},
       {"Restarts", 8, false, [](Job job, double) { return Number(job.row.job.restart_count); }},
       {"Retries", 7, false, [](Job job, double) { return Number(job.row.launch_retries); }},
       {"Robustness", 10, false, Mean<&SummaryRecord::robustness, 4>},
@@ -99,21 +100,6 @@ std::string Lower(std::string_view text) {
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return std::tolower(c); });
   return lower;
-}
-
-/// Levenshtein's: how many letters to insert, delete or change.
-std::size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
 }
 
 Result<const JobField*> FindField(std::string_view name) {

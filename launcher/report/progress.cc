@@ -7,13 +7,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "launcher/report/job_time.h"
+
 namespace adaptive_train {
 namespace {
 
 constexpr std::int64_t kLeastRows = 20;
 constexpr double kRowSeconds = 30;
-constexpr int kHeaderEvery = 20;         // lines
-constexpr std::size_t kFileWidth = 100;  // characters of a line that goes to no terminal
+constexpr int kHeaderEvery = 20;            // lines
+constexpr std::size_t kFileWidth = 108;     // characters of a line that goes to no terminal
+constexpr std::size_t kTimeLeftWidth = 17;  // "  D-HH:MM:SS left"
 constexpr std::size_t kLeastBar = 5, kMostBar = 20, kBarFrame = 3;  // " [" and "]"
 constexpr std::chrono::milliseconds kRedrawPeriod{100};
 
@@ -69,8 +72,8 @@ void Progress::Row(const StepMetrics& step, bool stands_out) {
   if (!terminal_) {
     const std::int64_t every = StepsPerRow(total_, seconds_ / static_cast<double>(steps_));
     if (!keep && step.step % every != 0) return;
-    Header(kFileWidth, kFileWidth);
-    Put(table_.Row(step, kFileWidth) + "\n");
+    Header(kFileWidth - kTimeLeftWidth, kFileWidth);
+    Put(table_.Row(step, kFileWidth - kTimeLeftWidth) + TimeLeft(step.step) + "\n");
     ++lines_since_header_;
     return;
   }
@@ -94,10 +97,18 @@ void Progress::Rewrite(const StepMetrics& step, std::size_t window) {
   const std::size_t bar = std::min(room, kMostBar);
   const double done = static_cast<double>(step.step) / static_cast<double>(total_);
   const auto filled = static_cast<std::size_t>(static_cast<double>(bar) * std::min(1.0, done));
-  const std::string line =
-      row + " [" + std::string(filled, '#') + std::string(bar - filled, '.') + "]";
+  std::string line = row + " [" + std::string(filled, '#') + std::string(bar - filled, '.') + "]";
+  const std::string left = TimeLeft(step.step);
+  if (line.size() + left.size() <= window) line += left;
   Put("\r\x1b[K" + line.substr(0, window));
   open_line_ = true;
+}
+
+/// By the mean time of the steps so far.
+std::string Progress::TimeLeft(std::int64_t step) const {
+  if (step >= total_) return "";
+  const double mean_step_s = seconds_ / static_cast<double>(steps_);
+  return "  " + ShownSpan(mean_step_s * static_cast<double>(total_ - step)) + " left";
 }
 
 /// Names the columns at the start, after some lines, and when a terminal's new width changes them.
@@ -122,8 +133,8 @@ void Progress::Remarks(const StepMetrics& step, const std::optional<LossVerdict>
                        FromNowOn(spikes_)));
   }
   if (step.validation_loss) {
-    Notice(fmt::format("validation at step {}: loss {:.4f}, perplexity {:.2f}", step.step,
-                       *step.validation_loss, Perplexity(*step.validation_loss)));
+    Notice(fmt::format("validation at step {}: loss {:.4f}, perplexity {}", step.step,
+                       *step.validation_loss, ShownPerplexity(*step.validation_loss)));
   }
 }
 

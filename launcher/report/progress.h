@@ -34,6 +34,7 @@ class Progress {
  private:
   void Row(const StepMetrics& step, bool stands_out);
   void Rewrite(const StepMetrics& step, std::size_t window);
+  std::string TimeLeft(std::int64_t step) const;
   void Header(std::size_t width, std::size_t window);
   void Remarks(const StepMetrics& step, const std::optional<LossVerdict>& verdict);
   void Put(const std::string& text);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "launcher/report/step_table.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -65,11 +67,11 @@ std::string DescribeRun(const RunStatistics& statistics, double unigram_entropy,
   if (const auto loss = statistics.ValidationLoss()) {
     text += fmt::format(
         "validation loss {:.4f} nats per token (unigram entropy of the validation text: {:.4f}), "
-        "perplexity {:.2f}",
-        *loss, unigram_entropy, Perplexity(*loss));
+        "perplexity {}",
+        *loss, unigram_entropy, ShownPerplexity(*loss));
     if (const auto& best = statistics.BestValidation()) {
-      text += fmt::format("; best {:.4f}, perplexity {:.2f}, at step {}", best->loss,
-                          Perplexity(best->loss), best->step);
+      text += fmt::format("; best {:.4f}, perplexity {}, at step {}", best->loss,
+                          ShownPerplexity(best->loss), best->step);
     }
     text += '\n';
   }

@@ -99,4 +99,11 @@ std::string StepTable::Row(const StepMetrics& step, std::size_t width) const {
   return line;
 }
 
+std::string ShownPerplexity(double loss) {
+  constexpr double kLarge = 1e6;
+  const double perplexity = Perplexity(loss);
+  return perplexity < kLarge ? fmt::format("{:.2f}", perplexity)
+                             : fmt::format("{:.3g}", perplexity);
+}
+
 }  // namespace adaptive_train

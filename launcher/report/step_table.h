@@ -9,6 +9,9 @@
 
 namespace adaptive_train {
 
+/// exp(loss) in a few characters, also of a model that has not learnt a thing.
+std::string ShownPerplexity(double loss);
+
 /// Columns: step/total, tokens so far, loss, norm (of the gradient, before clipping), lr, ms of the
 /// step, tokens/s, TFLOP/s, MFU, GiB (peak memory of the largest rank). With a total of up to six
 /// digits all of them take at most 91 characters; on a shorter line the ones that matter least are

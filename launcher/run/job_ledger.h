@@ -1,4 +1,4 @@
-// One job's rows in the profile store, as the launcher fills them in.
+// One job's records, as the launcher makes them: in the profile store, or in RUN/ledger.jsonl.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,8 @@
 
 #include "core/cluster.h"
 #include "core/plan.h"
-#include "db/profile_store.h"
+#include "db/known_store.h"
+#include "db/ledger_file.h"
 #include "launcher/nodes/allocation.h"
 #include "launcher/report/run_statistics.h"
 #include "launcher/steps/diagnosis.h"
@@ -15,21 +16,25 @@
 
 namespace adaptive_train {
 
-/// A store that fails while a run is under way does not end the run: the first error is kept, and
-/// the run's exit code tells of it at the end. One thread; calls may block for the store's busy
+/// Records a run in the store or, from the first trouble with it on, in RUN/ledger.jsonl, which the
+/// next store that opens takes in. Trouble is told on stderr and never ends a run; only a store that
+/// was named is refused, and only by Begin. One thread; calls may block for the store's busy
 /// timeout.
 class JobLedger {
  public:
   struct Job {
     const Allocation* allocation = nullptr;
-    std::string run_dir;
+    std::string run_dir;  // absolute; need not exist yet
     std::string config;
     std::string options;
+    std::string store;  // as typed; empty: the default one
   };
 
-  /// Opens the store and begins the job. Fails with kStore.
-  static Result<JobLedger> Begin(const StoreLocation& location, const Job& job);
+  /// Opens the store and begins the job. Fails with kUsage or kStore where a store was named.
+  static Result<JobLedger> Begin(const Job& job);
 
+  /// The run folder is there: ledger.jsonl may be written.
+  void FolderIsOpen();
   void Nodes(const std::vector<Node>& nodes);
   void Planned(const Plan& plan);
   /// What earlier jobs have left; empty if the store fails.
@@ -39,27 +44,29 @@ class JobLedger {
   /// The ranks are about to be launched for another plan or purpose: attempts count from 1 again.
   void BeginLaunches() { launches_before_ = launches_; }
   void Launched(int attempt, const std::string& outcome, const std::string& reason);
-  /// Failures, summary, state and exit code. After it the job is no longer RUNNING.
+  /// Failures, summary, state, exit code and reason. After it the job is no longer RUNNING.
   void Finish(const RunOutcome& outcome, const RunStatistics& statistics);
 
   /// Launches that had to be repeated so far.
   int Retries() const { return retries_; }
-  /// The first error that a call above met; none if all is stored.
-  const std::optional<Error>& Trouble() const { return trouble_; }
 
  private:
-  JobLedger(ProfileStore store, std::int64_t id) : store_(std::move(store)), id_(id) {}
-  template <class T>
-  void Keep(const Result<T>& result) {
-    if (!result && !trouble_) trouble_ = result.error();
-  }
+  JobLedger(KnownStore known, JobRecord job)
+      : store_(std::move(known.store)), job_(std::move(job)), file_(job_) {}
+  void Keep(LedgerEntry entry);
+  /// From here on ledger.jsonl is written instead of the store.
+  void LeaveStore(const Error& why);
+  /// After something went into the file: told once where it failed, listed once where it did not.
+  void AfterWriting(const Result<void>& written);
 
   ProfileStore store_;
-  std::int64_t id_;
+  JobRecord job_;
+  std::optional<std::int64_t> id_;  // in the store; none: the file is written
+  LedgerFile file_;
+  bool listed_ = false, told_ = false;
   int launches_ = 0;         // so far, through the whole job
   int launches_before_ = 0;  // of those, before the present series
   int retries_ = 0;
-  std::optional<Error> trouble_;
 };
 
 }  // namespace adaptive_train

@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <optional>
 
+#include "core/file_io.h"
 #include "launcher/measure/allocation_profile.h"
 #include "launcher/nodes/allocation.h"
 #include "launcher/nodes/node_check.h"
@@ -38,15 +40,16 @@ void Say(std::FILE* out, fmt::format_string<Arguments...> format, Arguments&&...
 
 constexpr double kGiB = 1 << 30;
 
-/// What is known before a job exists in the store.
+/// A run from the moment on that it can be recorded; the members below `run_dir` are there once it
+/// is ready.
 struct Prepared {
   Config config;
   Allocation allocation;
-  StoreLocation store;
-  RunFolder folder;
-  Programs programs;
+  std::string run_dir;  // absolute
+  std::optional<RunFolder> folder = std::nullopt;
+  Programs programs = {};
   double unigram_entropy = 0;
-  std::vector<std::string> data_files;
+  std::vector<std::string> data_files = {};
 };
 
 RunOwner OwnerOf(const Allocation& a) {
@@ -57,7 +60,7 @@ std::string RunDirOf(const RunRequest& request, const Allocation& allocation) {
   if (!request.run_dir.empty()) return request.run_dir;
   if (!allocation.in_slurm)
     return fmt::format("runs/{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)));
-  const std::string plain = fmt::format("runs/{}", allocation.job_id);
+  const std::string plain = "runs/" + allocation.ShownId();
   if (RunFolder::MayBelongTo(plain, OwnerOf(allocation))) return plain;
   // A cluster that was set up anew counts its jobs from 1 again: never take up a stranger's
   // checkpoints.
@@ -98,37 +101,57 @@ Result<CheckedData> CheckData(const Config& config) {
   return CheckedData{*entropy, FilesOf(*data), data->train.file().Description()};
 }
 
+/// srun starts as many launchers as it has tasks; each would train by itself.
+Result<void> CheckCalledOnce() {
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (tasks == nullptr || std::atoi(tasks) <= 1) return {};
+  return Fail(
+      fmt::format("srun called `adaptive-train run` {} times: call it once, without srun, "
+                  "in a batch script or under salloc; it starts the ranks itself",
+                  Printable(tasks, 20)));
+}
+
+/// What must be known to record a run: its configuration, and where it is.
 Result<Prepared> Prepare(const RunRequest& request) {
+  if (auto once = CheckCalledOnce(); !once) return tl::unexpected(once.error());
   auto config = LoadConfig(request.config, request.overrides);
   if (!config) return tl::unexpected(config.error());
-  auto store = ParseStoreLocation(request.store);
-  if (!store) return tl::unexpected(store.error());
-  auto programs = FindPrograms();
-  if (!programs) return tl::unexpected(programs.error());
   auto allocation = FindAllocation();
   if (!allocation) return tl::unexpected(allocation.error());
   HoldCompressionTo(*allocation, *config);
-  auto data = CheckData(*config);
-  if (!data) return tl::unexpected(data.error());
-  Say(stdout, "data.train: {}: {}\n", config->data.train, data->description);
-  auto folder = RunFolder::Open(RunDirOf(request, *allocation));
-  if (!folder) return tl::unexpected(folder.error());
-  if (config->checkpoint.dir == "auto") config->checkpoint.dir = folder->Path() + "/checkpoints";
+  std::error_code error;
+  const std::string run_dir = RunDirOf(request, *allocation);
+  const auto absolute = std::filesystem::absolute(run_dir, error).lexically_normal();
+  if (error) return Fail(run_dir + ": " + error.message(), ExitCode::kPreflight);
+  if (config->checkpoint.dir == "auto") config->checkpoint.dir = absolute / "checkpoints";
   config->checkpoint.dir =
       std::filesystem::absolute(config->checkpoint.dir).lexically_normal().string();
-  auto written = folder->SetOwner(OwnerOf(*allocation));
-  if (written) written = folder->Write("config.resolved.toml", ToToml(*config));
-  if (!written) return tl::unexpected(written.error());
-  return Prepared{std::move(*config),    std::move(*allocation), std::move(*store),
-                  std::move(*folder),    std::move(*programs),   data->unigram_entropy,
-                  std::move(data->files)};
+  return Prepared{std::move(*config), std::move(*allocation), absolute.string()};
+}
+
+/// What this host can check, and the run folder.
+Result<void> MakeReady(Prepared& run) {
+  auto programs = FindPrograms();
+  if (!programs) return tl::unexpected(programs.error());
+  run.programs = std::move(*programs);
+  auto data = CheckData(run.config);
+  if (!data) return tl::unexpected(data.error());
+  Say(stdout, "data.train: {}: {}\n", run.config.data.train, data->description);
+  run.unigram_entropy = data->unigram_entropy;
+  run.data_files = std::move(data->files);
+  auto folder = RunFolder::Open(run.run_dir);
+  if (!folder) return tl::unexpected(folder.error());
+  run.folder.emplace(std::move(*folder));
+  auto written = run.folder->SetOwner(OwnerOf(run.allocation));
+  if (written) written = run.folder->Write("config.resolved.toml", ToToml(run.config));
+  return written;
 }
 
 Result<Cluster> PhotographCluster(const Prepared& run) {
   NodeCheckRequest request;
   request.job_id = run.allocation.job_id;
   request.prolog_expected = run.allocation.options.has_value();
-  request.run_dir = run.folder.Path();
+  request.run_dir = run.folder->Path();
   request.readable = run.data_files;
   auto checks = CheckAllNodes(run.allocation, request, run.programs.self, run.programs.probe);
   if (!checks) return tl::unexpected(checks.error());
@@ -142,7 +165,7 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
         node.gpus.size() == 1 ? "" : "s", node.source == "prolog" ? "the prolog" : "the user");
     if (!check.note.empty()) Say(stdout, "    note: {}\n", check.note);
   }
-  auto written = run.folder.Write("cluster.json", ToJson(cluster));
+  auto written = run.folder->Write("cluster.json", ToJson(cluster));
   if (!written) return tl::unexpected(written.error());
   return cluster;
 }
@@ -157,7 +180,7 @@ Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLed
   if (cluster.nodes.size() > 1 && !run.config.profile.measure) {
     Say(stdout, "links and devices: not measured (profile.measure = false)\n");
   } else if (cluster.nodes.size() > 1) {
-    MeasureSite site{run.allocation, cluster, run.programs, run.folder.Path(), {}, {}};
+    MeasureSite site{run.allocation, cluster, run.programs, run.folder->Path(), {}, {}};
     site.on_notice = [](const std::string& line) { Say(stdout, "  {}\n", line); };
     site.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
       if (attempt == 1) ledger.BeginLaunches();
@@ -170,7 +193,7 @@ Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLed
     ledger.Measured(cluster.name, measured->measured);
     stored = std::move(measured->profile);
   }
-  auto written = run.folder.Write("profile.json", ToJson(stored));
+  auto written = run.folder->Write("profile.json", ToJson(stored));
   if (!written) return tl::unexpected(written.error());
   return stored;
 }
@@ -185,13 +208,13 @@ Result<void> SetSparesAside(const Prepared& run, const Profile& profile, Cluster
   Say(stdout,
       "note: nodes kept aside stay idle; this version does not put them in for lost ones\n");
   KeepAside(*spares, cluster);
-  return run.folder.Write("cluster.json", ToJson(cluster));
+  return run.folder->Write("cluster.json", ToJson(cluster));
 }
 
 Result<Plan> PlanRun(const Prepared& run, const PlanInputs& inputs) {
   auto plan = PlanFor(inputs);
   if (!plan) return plan;
-  auto written = WritePlan(run.folder, *plan, inputs);
+  auto written = WritePlan(*run.folder, *plan, inputs);
   if (!written) return tl::unexpected(written.error());
   if (auto runs = CheckRunnable(*plan); !runs) return tl::unexpected(runs.error());
   return plan;
@@ -200,12 +223,12 @@ Result<Plan> PlanRun(const Prepared& run, const PlanInputs& inputs) {
 void PrintEnd(const Prepared& run, const RunOutcome& outcome, const RunStatistics& statistics,
               int retries) {
   Say(stdout, "{}", DescribeRun(statistics, run.unigram_entropy, retries));
-  Say(stdout, "run folder: {}\n", run.folder.Path());
+  Say(stdout, "run folder: {}\n", run.folder->Path());
   std::fflush(stdout);
   if (outcome.code == ExitCode::kDone) return;
   Say(stderr, "adaptive-train: {}\n", outcome.message);
   if (outcome.failure && outcome.failure->failure.rank >= 0)
-    Say(stderr, "adaptive-train: its log: {}/logs/rank-{}.log\n", run.folder.Path(),
+    Say(stderr, "adaptive-train: its log: {}/logs/rank-{}.log\n", run.folder->Path(),
         outcome.failure->failure.rank);
 }
 
@@ -213,6 +236,35 @@ ExitCode Report(const Error& error) {
   std::fflush(stdout);
   Say(stderr, "adaptive-train: {}\n", error.message);
   return error.exit_code;
+}
+
+/// A local run that never came to a plan has nothing to leave behind.
+void RemoveUnusedFolder(Prepared& run) {
+  if (run.folder && !run.allocation.in_slurm) run.folder->RemoveIfUnused();
+}
+
+/// From the checks to the end of training. An error ended the run before its ranks were launched.
+Result<RunOutcome> PlanAndTrain(Prepared& run, JobLedger& ledger, RunStatistics& statistics,
+                                HeldSignals& held) {
+  if (auto ready = MakeReady(run); !ready) return tl::unexpected(ready.error());
+  Say(stdout, "adaptive-train {}: {} on {}, run folder {}\n", ADAPTIVE_TRAIN_VERSION,
+      run.allocation.in_slurm ? "job " + run.allocation.ShownId() : std::string("local run"),
+      run.allocation.cluster, run.folder->Path());
+  ledger.FolderIsOpen();
+  auto cluster = PhotographCluster(run);
+  if (!cluster) return tl::unexpected(cluster.error());
+  ledger.Nodes(cluster->nodes);
+  auto profile = ProfileNodes(run, *cluster, ledger);
+  if (!profile) return tl::unexpected(profile.error());
+  if (auto aside = SetSparesAside(run, *profile, *cluster); !aside)
+    return tl::unexpected(aside.error());
+  const PlanInputs inputs = InputsOf(run.config, std::move(*cluster), std::move(*profile));
+  auto plan = PlanRun(run, inputs);
+  if (!plan) return tl::unexpected(plan.error());
+  ledger.Planned(*plan);
+  return TrainRun(
+      {run.config, run.allocation, run.programs, inputs, *run.folder, ledger, statistics},
+      std::move(*plan), held);
 }
 
 }  // namespace
@@ -225,42 +277,24 @@ ExitCode RunTraining(const RunRequest& request) {
   HeldSignals held;
   auto run = Prepare(request);
   if (!run) return Report(run.error());
-  Say(stdout, "adaptive-train {}: {} on {}, run folder {}\n", ADAPTIVE_TRAIN_VERSION,
-      run->allocation.in_slurm ? fmt::format("job {}", run->allocation.job_id)
-                               : std::string("local run"),
-      run->allocation.cluster, run->folder.Path());
   const auto& options = run->allocation.options;
-  auto ledger =
-      JobLedger::Begin(run->store, {&run->allocation, run->folder.Path(), ToToml(run->config),
-                                    options ? FormatJobOptions(*options) : ""});
+  auto ledger = JobLedger::Begin({&run->allocation, run->run_dir, ToToml(run->config),
+                                  options ? FormatJobOptions(*options) : "", request.store});
   if (!ledger) return Report(ledger.error());
+  // From here on the run is recorded: whatever ends it is.
   RunStatistics statistics;
-  // From here on the job is in the store: whatever ends it is recorded there.
-  auto end_early = [&](const Error& error) {
-    RunOutcome outcome;
-    outcome.code = error.exit_code;
-    ledger->Finish(outcome, statistics);
-    return Report(error);
-  };
-  auto cluster = PhotographCluster(*run);
-  if (!cluster) return end_early(cluster.error());
-  ledger->Nodes(cluster->nodes);
-  auto profile = ProfileNodes(*run, *cluster, *ledger);
-  if (!profile) return end_early(profile.error());
-  if (auto aside = SetSparesAside(*run, *profile, *cluster); !aside)
-    return end_early(aside.error());
-  const PlanInputs inputs = InputsOf(run->config, std::move(*cluster), std::move(*profile));
-  auto plan = PlanRun(*run, inputs);
-  if (!plan) return end_early(plan.error());
-  ledger->Planned(*plan);
-  const RunOutcome outcome = TrainRun(
-      {run->config, run->allocation, run->programs, inputs, run->folder, *ledger, statistics},
-      std::move(*plan), held);
-  ledger->Finish(outcome, statistics);
-  PrintEnd(*run, outcome, statistics, ledger->Retries());
-  if (ledger->Trouble() && outcome.code == ExitCode::kDone) return Report(*ledger->Trouble());
-  if (ledger->Trouble()) Report(*ledger->Trouble());
-  return outcome.code;
+  const auto outcome = PlanAndTrain(*run, *ledger, statistics, held);
+  if (!outcome) {
+    RunOutcome early;
+    early.code = outcome.error().exit_code;
+    early.message = outcome.error().message;
+    ledger->Finish(early, statistics);
+    RemoveUnusedFolder(*run);
+    return Report(outcome.error());
+  }
+  ledger->Finish(*outcome, statistics);
+  PrintEnd(*run, *outcome, statistics, ledger->Retries());
+  return outcome->code;
 }
 
 }  // namespace adaptive_train

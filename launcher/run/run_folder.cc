@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -29,6 +30,7 @@ Result<RunFolder> RunFolder::Open(const std::string& path) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
   if (error) return Fail(path + ": " + error.message(), ExitCode::kPreflight);
+  const bool is_new = !std::filesystem::exists(absolute, error);
   auto made = MakeFolder(absolute + "/logs");
   if (!made) return FailIn("run folder", made.error());
   const std::string lock_path = absolute + "/.lock";
@@ -43,11 +45,11 @@ Result<RunFolder> RunFolder::Open(const std::string& path) {
                   ExitCode::kPreflight);
     return Fail("run folder: " + lock_path + ": " + std::strerror(why), ExitCode::kPreflight);
   }
-  return RunFolder(absolute, lock);
+  return RunFolder(absolute, lock, is_new);
 }
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), made_(other.made_) {}
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
@@ -76,9 +78,30 @@ Result<void> RunFolder::Write(const std::string& name, std::string_view text) co
   return WriteFile(path_ + "/" + name, text);
 }
 
+void RunFolder::RemoveIfUnused() const {
+  namespace fs = std::filesystem;
+  constexpr const char* kOfEveryStart[] = {"job.json", "config.resolved.toml", "cluster.json",
+                                           "profile.json", ".lock"};
+  std::error_code error;
+  if (!made_ || !fs::is_empty(path_ + "/logs", error)) return;
+  const auto known = [&](const fs::path& name) {
+    return name == "logs" || std::find(std::begin(kOfEveryStart), std::end(kOfEveryStart), name) !=
+                                 std::end(kOfEveryStart);
+  };
+  for (const auto& entry : fs::directory_iterator(path_, error))
+    if (!known(entry.path().filename())) return;
+  for (const char* name : kOfEveryStart) fs::remove(path_ + "/" + name, error);
+  fs::remove(path_ + "/logs", error);
+  fs::remove(path_, error);
+}
+
 Result<void> RunFolder::AppendMetrics(const std::string& line) {
   const std::string path = path_ + "/metrics.jsonl";
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd < 0 && errno == ENOENT) {
+    return Fail("run folder: " + path_ + " was removed while its run went on",
+                ExitCode::kRankFailure);
+  }
   if (fd < 0) return FailErrno(path, ExitCode::kRankFailure);
   const off_t before = ::lseek(fd, 0, SEEK_END);
   const std::string text = line + "\n";

@@ -1,7 +1,7 @@
 // RUN_DIR: everything a run leaves for people, and what its ranks read.
 //
 //   job.json  config.resolved.toml  cluster.json  plan.json  plan.txt  metrics.jsonl
-//   tensorboard/  logs/rank-N.log  checkpoints/
+//   ledger.jsonl  tensorboard/  logs/rank-N.log  checkpoints/
 #pragma once
 
 #include <cstdint>
@@ -36,15 +36,20 @@ class RunFolder {
   static bool MayBelongTo(const std::string& path, const RunOwner& owner);
   Result<void> SetOwner(const RunOwner& owner) const;
   Result<void> Write(const std::string& name, std::string_view text) const;
+  /// Removes the folder if this launcher made it and it holds no more than what every start writes:
+  /// no plan, no ledger, no logs.
+  void RemoveIfUnused() const;
   /// Appends one line to metrics.jsonl; half a line of a full disk is taken back.
   Result<void> AppendMetrics(const std::string& line);
   /// Drops the lines of steps beyond `step`: they will be done again.
   Result<void> CutMetrics(std::int64_t step);
 
  private:
-  RunFolder(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
+  RunFolder(std::string path, int lock, bool made)
+      : path_(std::move(path)), lock_(lock), made_(made) {}
   std::string path_;
   int lock_;
+  bool made_;  // by this launcher
 };
 
 }  // namespace adaptive_train

@@ -223,8 +223,8 @@ std::string TimelineSvg(const PlanProblem& problem, const Layout& layout,
     const auto node = static_cast<std::size_t>(problem.devices[device].node);
     std::string label = fmt::format("{} {}", rank, problem.node_names[node]);
     if (layout.Stages() > 1)
-      label += fmt::format(" stage {}",
-                           rank / static_cast<std::size_t>(layout.data * layout.tensor) + 1);
+      label +=
+          fmt::format(" stage {}", rank / static_cast<std::size_t>(layout.data * layout.tensor));
     labels.push_back(std::move(label));
   }
   return TimelineSvg(

@@ -272,7 +272,9 @@ Result<void> CheckOutput(const BuildRequest& request) {
     if (!request.overwrite && !reused && std::filesystem::exists(path, error))
       return Fail(fmt::format("{}: it exists; choose another --output, or give --overwrite", path));
   }
-  return {};
+  // Before the vocabulary is trained, which takes long.
+  const auto folder = std::filesystem::path(request.output).parent_path();
+  return folder.empty() ? Result<void>{} : MakeFolder(folder.string());
 }
 
 }  // namespace

@@ -188,9 +188,11 @@ Result<void> TokenShard::ReadAs(std::int64_t first, std::span<std::int32_t> toke
     for (std::size_t i = 0; i < piece.size(); ++i) {
       const auto token = static_cast<std::int64_t>(piece[i]);
       if (token < 0 || token >= vocab) {
-        return Fail(fmt::format("{}: byte {} has the token {}, model.vocab = {} allows 0 to {}",
+        const std::string hint =
+            token < 0 ? "" : fmt::format(": set model.vocab to {} or more", token + 1);
+        return Fail(fmt::format("{}: byte {} has the token {}, model.vocab = {} allows 0 to {}{}",
                                 file_.path(), place + static_cast<std::int64_t>(i * sizeof(T)),
-                                token, vocab, vocab - 1));
+                                token, vocab, vocab - 1, hint));
       }
       tokens[i] = static_cast<std::int32_t>(token);
     }

@@ -63,8 +63,23 @@ config_says() { printf '%s\n' "$@" >"$work/config.toml"; }
   refused 2 "--train.steps needs a value" --train.steps
   run -2 "$bin/adaptive-train" trian
   [[ ${#lines[@]} == 1 ]]
+  run -2 "$bin/adaptive-train" rnu
+  [[ $output == "adaptive-train: there is no verb 'rnu': the nearest is run "* ]]
   run -2 "$bin/adaptive-train"
   [[ ${#lines[@]} == 1 ]]
+}
+
+@test "srun that calls the launcher once a task is told to call it once" {
+  SLURM_STEP_NUM_TASKS=2 refused 2 "call it once, without srun"
+  SLURM_STEP_NUM_TASKS=1 train --train.steps=1
+}
+
+@test "init writes a configuration that is read as it is, and overwrites nothing" {
+  "$bin/adaptive-train" init "$work/new.toml" | grep "adaptive-train run $work/new.toml"
+  "$bin/adaptive-train" plan "$work/new.toml" --data.train="$work/corpus.txt" --store "$store" >/dev/null
+  run -2 "$bin/adaptive-train" init "$work/new.toml"
+  [[ $output == "adaptive-train init: $work/new.toml: it exists"* ]]
+  cmp <(sed 's/new.toml/quickstart.toml/g' "$work/new.toml") "$BATS_TEST_DIRNAME/../../examples/quickstart.toml"
 }
 
 @test "empty data, data smaller than a sample or than a batch, unreadable and missing data" {

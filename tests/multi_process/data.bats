@@ -44,6 +44,8 @@ files() { (cd "$work" && echo set*); }
 
 @test "text as bytes; several inputs; documents without text are left out" {
   : >empty.txt
+  data build corpus.txt --tokenizer bytes --output new/folder/set >out
+  [[ -s new/folder/set.bin ]]
   data build corpus.txt empty.txt docs.jsonl --tokenizer bytes --output set >out
   grep -q 'documents, vocabulary of 257 (bytes); 256 ends a document' out
   grep -q '1 documents without text were left out' out

@@ -118,8 +118,8 @@ TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
   ASSERT_TRUE(store_->SaveNodes(id, {{"old", "user", "cpu", 1, 1, "{}"}}));
   ASSERT_TRUE(store_->SaveNodes(
       id, {{"n2", "prolog", "EPYC", 8, 1 << 30, "{\"a\":1}"}, {"n1", "user", "EPYC", 4, 5, "{}"}}));
-  EXPECT_EQ(store_->SavePlan(id, {"{}", 4, 0.25, "even nodes"}).value_or(-1), 0);
-  EXPECT_EQ(store_->SavePlan(id, {"{}", 3, std::nullopt, "n3 died"}).value_or(-1), 1);
+  EXPECT_TRUE(store_->SavePlan(id, {"{}", 4, 0.25, "even nodes"}));
+  EXPECT_TRUE(store_->SavePlan(id, {"{}", 3, std::nullopt, "n3 died"}));
   ASSERT_TRUE(store_->RecordLaunch(id, {2, 1021, LaunchOutcome::kOk, ""}));
   ASSERT_TRUE(store_->RecordLaunch(id, {1, 1011, LaunchOutcome::kRetried, "the fence hung"}));
   ASSERT_TRUE(store_->RecordFailure(
@@ -129,7 +129,7 @@ TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
   SummaryRecord summary{20, 40960, 3.5, 3.75, 1e4, 0.5, 0.97, 0.41, 1, 2, 3, 4};
   ASSERT_TRUE(store_->SaveSummary(id, SummaryRecord{}));
   ASSERT_TRUE(store_->SaveSummary(id, summary));
-  ASSERT_TRUE(store_->FinishJob(id, JobState::kFailed, 5, 1040.25));
+  ASSERT_TRUE(store_->FinishJob(id, {JobState::kFailed, 5, 1040.25, "rank 1 was killed"}));
 
   const JobRow row = Find(EveryJob()).at(0);
   EXPECT_EQ(row.nodes, (std::vector<std::string>{"n2", "n1"}));
@@ -140,6 +140,7 @@ TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
   EXPECT_EQ(row.state, JobState::kFailed);
   EXPECT_EQ(row.exit_code, 5);
   EXPECT_EQ(row.end_time, 1040.25);
+  EXPECT_EQ(row.reason, "rank 1 was killed");
   ASSERT_TRUE(row.summary);
   EXPECT_EQ(row.summary->steps, 20);
   EXPECT_EQ(row.summary->tokens, 40960);
@@ -197,7 +198,7 @@ TEST_F(ProfileStoreTest, AJobThatIsNotThereIsNamedAndNothingIsStored) {
   expect_unknown(store_->RecordLaunch(9, {}));
   expect_unknown(store_->RecordFailure(9, {}));
   expect_unknown(store_->SaveSummary(9, {}));
-  expect_unknown(store_->FinishJob(9, JobState::kCompleted, 0, 1));
+  expect_unknown(store_->FinishJob(9, {JobState::kCompleted, 0, 1, ""}));
   EXPECT_TRUE(store_->FailuresOf(9)->empty());
   EXPECT_TRUE(store_->LaunchesOf(9)->empty());
 }
@@ -236,8 +237,8 @@ TEST_F(ProfileStoreTest, FindsByUserIdStateAndTime) {
   };
   const std::int64_t a = begin("ann", 12, 300), b = begin("bob", 123, 100),
                      c = begin("ann", 0, 200);
-  ASSERT_TRUE(store_->FinishJob(b, JobState::kCompleted, 0, 150));
-  ASSERT_TRUE(store_->FinishJob(c, JobState::kNodeFail, 5, 250));
+  ASSERT_TRUE(store_->FinishJob(b, {JobState::kCompleted, 0, 150, ""}));
+  ASSERT_TRUE(store_->FinishJob(c, {JobState::kNodeFail, 5, 250, ""}));
 
   EXPECT_EQ(FindIds(EveryJob()), (Ids{b, c, a}));
   EXPECT_EQ(FindIds(JobQuery{}), Ids{});

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include "core/device_kind.h"
 #include "launcher/planner/device_slowness.h"
@@ -103,6 +104,18 @@ TEST(MakePlan, FewerSamplesThanDevicesLeavesTheSlowestOut) {
   ASSERT_GE(plan->ranks.size(), 1u);
   for (const RankPlan& rank : plan->ranks) EXPECT_NE(rank.device.node, "n1");
   EXPECT_THAT(testing::PrintToString(plan->why), HasSubstr("n1 is left out"));
+}
+
+TEST(MakePlan, ANodeIsNamedOnceHoweverManyDevicesAreLeftOut) {
+  Cluster cluster = ClusterOf({0.2, 2.0, 1.0});
+  cluster.devices.push_back(cluster.devices.front());
+  cluster.devices.back().index = 1;
+  auto plan = PlanOf(cluster, Batch(2));
+  ASSERT_TRUE(plan);
+  const auto named = std::count_if(plan->why.begin(), plan->why.end(), [](const auto& line) {
+    return line.find("n1 is left out") != std::string::npos;
+  });
+  EXPECT_EQ(named, 1) << testing::PrintToString(plan->why);
 }
 
 TEST(MakePlan, MoreRanksThanDevicesShareNodes) {

@@ -61,5 +61,36 @@ TEST_F(RunFolderTest, KnowsWhoseItIs) {
   EXPECT_FALSE(RunFolder::MayBelongTo(path_, {"other", 7, 1, 1000.0}));
 }
 
+TEST_F(RunFolderTest, RemovedWhileItsRunGoesOnIsToldByName) {
+  auto folder = RunFolder::Open(path_);
+  ASSERT_TRUE(folder);
+  std::filesystem::remove_all(path_);
+  const auto appended = folder->AppendMetrics("{}");
+  ASSERT_FALSE(appended);
+  EXPECT_EQ(appended.error().message,
+            "run folder: " + path_ + " was removed while its run went on");
+}
+
+TEST_F(RunFolderTest, AStartThatCameToNothingLeavesNoFolderOfItsOwn) {
+  const auto start = [&] {
+    auto folder = RunFolder::Open(path_);
+    EXPECT_TRUE(folder->SetOwner({}));
+    EXPECT_TRUE(folder->Write("config.resolved.toml", "\n"));
+    return folder;
+  };
+  start()->RemoveIfUnused();
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  auto used = start();
+  ASSERT_TRUE(used->Write("plan.json", "{}"));
+  used->RemoveIfUnused();
+  EXPECT_TRUE(std::filesystem::exists(path_ + "/job.json"));
+}
+
+TEST_F(RunFolderTest, AFolderThatWasThereBeforeStays) {
+  std::filesystem::create_directories(path_);
+  RunFolder::Open(path_)->RemoveIfUnused();
+  EXPECT_TRUE(std::filesystem::exists(path_));
+}
+
 }  // namespace
 }  // namespace adaptive_train

@@ -61,8 +61,9 @@ class JobsTest : public ::testing::Test {
     job.launcher = launcher;
     const std::int64_t id = store->BeginJob(job).value();
     if (state != JobState::kRunning) {
-      EXPECT_TRUE(
-          store->FinishJob(id, state, state == JobState::kCompleted ? 0 : 5, job.start_time + 1));
+      const bool well = state == JobState::kCompleted;
+      EXPECT_TRUE(store->FinishJob(
+          id, {state, well ? 0 : 5, job.start_time + 1, well ? "" : "rank 1 was killed"}));
     }
     return id;
   }
@@ -134,11 +135,11 @@ TEST_F(JobsTest, NamedJobsWhoeversAndWhenever) {
   EXPECT_EQ(Names("-j 4"), "");
   EXPECT_EQ(Names("-j L" + std::to_string(local) + " -S now-1day"), "");
   for (const char* id :
-       {"0", "-1", "L", "L0", "x", "41_2", "41.0", "41x", "99999999999999999999"}) {
+       {"0", "-1", "L", "L0", "x", "41_", "41_x", "L4_1", "41.0", "41x", "99999999999999999999"}) {
     EXPECT_EQ(Names(std::string("--jobs=") + id),
               std::string("adaptive-train jobs: --jobs: '") + id +
-                  "' is no job: allowed are ids of Slurm jobs (1234; for a task of an array its "
-                  "SLURM_JOB_ID) and of local runs (L12)\n");
+                  "' is no job: allowed are ids of Slurm jobs (1234), of arrays and their "
+                  "tasks (1230, 1230_4), and of local runs (L12)\n");
   }
   EXPECT_NE(Names("-j 1,,2").find("'1,,2' has an empty word"), std::string::npos);
 }

@@ -73,8 +73,8 @@ TEST(TimelineSvgTest, NamesTheRanksOfALayout) {
   problem.node_names = {"red", "green", "blue", "black"};
   const Layout layout = EvenLayout(problem, 2, 2, 1);
   const std::string svg = TimelineSvg(problem, layout, Simulate(problem, layout));
-  EXPECT_THAT(svg, HasSubstr(">0 red stage 1<"));
-  EXPECT_THAT(svg, HasSubstr(">3 black stage 2<"));
+  EXPECT_THAT(svg, HasSubstr(">0 red stage 0<"));
+  EXPECT_THAT(svg, HasSubstr(">3 black stage 1<"));
 }
 
 }  // namespace

@@ -1,0 +1,154 @@
+#include "db/job_writes.h"
+
+#include <SQLiteCpp/Database.h>
+#include <fmt/format.h>
+
+#include "db/profile_rows.h"
+#include "db/statement.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr const char* kInsertJob =
+    "INSERT INTO jobs (cluster, slurm_job_id, restart_count, submit_time, user, name, run_dir, "
+    "config, options,"
+    "                  adaptive_train_version, start_time, state, launcher_host, launcher_boot_id,"
+    "                  launcher_pid_namespace, launcher_pid, launcher_start_ticks, array_job_id,"
+    "                  array_task_id, uid, run_number)"
+    " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,"
+    "        nullif(?20, ''),"
+    "        coalesce(max(run_number) + 1, 0)"
+    "   FROM jobs WHERE cluster = ?1 AND slurm_job_id = ?2 AND restart_count = ?3 AND submit_time "
+    "= ?4";
+
+constexpr const char* kFinishJob =
+    "UPDATE jobs SET state = ?2, exit_code = ?3, end_time = ?4, reason = ?5 WHERE id = ?1";
+
+constexpr const char* kDeleteNodes = "DELETE FROM nodes WHERE job_id = ?1";
+constexpr const char* kInsertNode =
+    "INSERT INTO nodes (job_id, position, name, source, cpu_model, cores, memory_bytes, snapshot)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+constexpr const char* kInsertPlan =
+    "INSERT INTO plans (job_id, sequence, plan, ranks, predicted_step_s, why)"
+    " SELECT ?1, coalesce(max(sequence) + 1, 0), ?2, ?3, ?4, ?5 FROM plans WHERE job_id = ?1";
+
+constexpr const char* kReplaceLaunch =
+    "INSERT OR REPLACE INTO launches (job_id, attempt, started, outcome, reason) VALUES (?1, ?2, "
+    "?3, ?4, ?5)";
+
+constexpr const char* kInsertFailure =
+    "INSERT INTO failures (job_id, time, step, rank, host, kind, operation, peer, cause)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+constexpr const char* kReplaceSummary =
+    "INSERT OR REPLACE INTO summaries (job_id, steps, tokens, final_loss, validation_loss, "
+    "tokens_per_s, mean_step_s,"
+    "                                  robustness, mfu, grad_bytes, param_bytes, activation_bytes, "
+    "peak_memory_bytes)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+
+constexpr const char* kFindByUid = "SELECT id FROM jobs WHERE uid = ?1";
+constexpr const char* kEntriesTaken = "SELECT entries FROM ledgers WHERE uid = ?1";
+constexpr const char* kReplaceLedger =
+    "INSERT OR REPLACE INTO ledgers (uid, entries) VALUES (?1, ?2)";
+
+template <class... Values>
+int Execute(SQLite::Database& database, const char* sql, const Values&... values) {
+  SQLite::Statement statement(database, sql);
+  BindAll(statement, values...);
+  return statement.exec();
+}
+
+/// The only number that `sql` finds; none where it finds nothing.
+std::optional<std::int64_t> FindNumber(SQLite::Database& database, const char* sql,
+                                       const std::string& key) {
+  SQLite::Statement statement(database, sql);
+  BindAll(statement, key);
+  if (!statement.executeStep()) return std::nullopt;
+  return statement.getColumn(0).getInt64();
+}
+
+}  // namespace
+
+std::int64_t InsertJob(SQLite::Database& database, const JobRecord& job) {
+  const LauncherProcess launcher = job.launcher ? *job.launcher : ThisProcess();
+  Execute(database, kInsertJob, job.cluster, job.slurm_job_id, job.restart_count, job.submit_time,
+          job.user, job.name, job.run_dir, job.config, job.options, job.adaptive_train_version,
+          job.start_time, ToString(JobState::kRunning), launcher.host, launcher.boot_id,
+          launcher.pid_namespace, launcher.pid, launcher.start_ticks, job.array_job_id,
+          job.array_task_id, job.uid);
+  return database.getLastInsertRowid();
+}
+
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
+                      const std::vector<NodeRecord>& nodes) {
+  Execute(database, kDeleteNodes, job_id);
+  SQLite::Statement insert(database, kInsertNode);
+  std::int64_t position = 0;
+  for (const NodeRecord& node : nodes) {
+    BindAll(insert, job_id, position++, node.name, node.source, node.cpu_model, node.cores,
+            node.memory_bytes, node.snapshot);
+    insert.exec();
+    insert.reset();
+  }
+  return {};
+}
+
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const PlanRecord& plan) {
+  Execute(database, kInsertPlan, job_id, plan.plan, plan.ranks, plan.predicted_step_s, plan.why);
+  return {};
+}
+
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const LaunchRecord& launch) {
+  Execute(database, kReplaceLaunch, job_id, launch.attempt, launch.started,
+          ToString(launch.outcome), launch.reason);
+  return {};
+}
+
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
+                      const FailureRecord& failure) {
+  Execute(database, kInsertFailure, job_id, failure.time, failure.step, failure.rank, failure.host,
+          failure.kind, failure.operation, failure.peer, failure.cause);
+  return {};
+}
+
+Result<void> WriteRow(SQLite::Database& database, std::int64_t, const MeasuredRecord& measured) {
+  return MergeProfile(database, measured.cluster, measured.profile);
+}
+
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
+                      const SummaryRecord& summary) {
+  Execute(database, kReplaceSummary, job_id, summary.steps, summary.tokens, summary.final_loss,
+          summary.validation_loss, summary.tokens_per_s, summary.mean_step_s, summary.robustness,
+          summary.mfu, summary.grad_bytes, summary.param_bytes, summary.activation_bytes,
+          summary.peak_memory_bytes);
+  return {};
+}
+
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const JobEnd& end) {
+  const int changed = Execute(database, kFinishJob, job_id, ToString(end.state),
+                              std::int64_t{end.exit_code}, end.end_time, end.reason);
+  if (changed == 1) return {};
+  return Fail(fmt::format("profile store: job {} to end is not in the store", job_id),
+              ExitCode::kStore);
+}
+
+Result<std::int64_t> WriteLedger(SQLite::Database& database, const RunLedger& run) {
+  const std::string& uid = run.job.uid;
+  const std::int64_t known = FindNumber(database, kEntriesTaken, uid).value_or(0);
+  const auto stored = FindNumber(database, kFindByUid, uid);
+  const std::int64_t job_id = stored ? *stored : InsertJob(database, run.job);
+  std::int64_t taken = 0, last = known;
+  for (const NumberedEntry& one : run.entries) {
+    if (one.number <= last) continue;
+    // A figure that the store refuses must not keep all that follows it out for good.
+    (void)std::visit([&](const auto& row) { return WriteRow(database, job_id, row); }, one.entry);
+    last = one.number;
+    ++taken;
+  }
+  if (taken > 0) Execute(database, kReplaceLedger, uid, last);
+  return taken;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,37 @@
+// Writes the rows of a job into an open database.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/result.h"
+#include "db/ledger_entry.h"
+
+namespace SQLite {
+class Database;
+}
+
+namespace adaptive_train {
+
+// All throw SQLite::Exception; to be run in one transaction.
+
+/// Gives the id of the new row, in state RUNNING.
+std::int64_t InsertJob(SQLite::Database& database, const JobRecord& job);
+
+/// One for each alternative of LedgerEntry. What it means to write it again is in ProfileStore.
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
+                      const std::vector<NodeRecord>& nodes);
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const PlanRecord& plan);
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const LaunchRecord& launch);
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
+                      const FailureRecord& failure);
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
+                      const MeasuredRecord& measured);
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
+                      const SummaryRecord& summary);
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const JobEnd& end);
+
+/// What ProfileStore::TakeIn does.
+Result<std::int64_t> WriteLedger(SQLite::Database& database, const RunLedger& run);
+
+}  // namespace adaptive_train

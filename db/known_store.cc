@@ -1,0 +1,109 @@
+#include "db/known_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "db/launcher_process.h"
+#include "db/ledger_file.h"
+#include "db/ledger_list.h"
+#include "db/store_location.h"
+
+namespace adaptive_train {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<ProfileStore> OpenTyped(const std::string& typed, const ProfileStore::OpenOptions& options) {
+  return ParseStoreLocation(typed).and_then(
+      [&](const StoreLocation& location) { return ProfileStore::Open(location, options); });
+}
+
+/// A ledger that is removed with its run folder is taken off the list. One whose file system is not
+/// mounted here stays on it.
+void TellMissing(KnownStore& known, const ListedLedger& listed) {
+  std::error_code error;
+  const bool gone = fs::exists(listed.ledger.parent_path().parent_path(), error);
+  if (gone) UnlistLedger(listed.uid);
+  known.notes.push_back(
+      fmt::format("ledger {}: {}", listed.ledger.string(),
+                  gone ? "removed before a store took it in" : "not to be reached from this host"));
+}
+
+/// Every ledger once: those that are listed, and `more`.
+std::vector<fs::path> LedgersToRead(KnownStore& known, const std::vector<fs::path>& more) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (const fs::path& path : more)
+    if (fs::exists(path, error)) paths.push_back(path.lexically_normal());
+  for (const ListedLedger& one : ListedLedgers()) {
+    if (fs::exists(one.ledger, error)) {
+      paths.push_back(one.ledger);
+    } else {
+      TellMissing(known, one);
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  return paths;
+}
+
+/// Takes in all runs of a ledger. Gives the uids of those that add nothing any more.
+std::vector<std::string> TakeIn(KnownStore& known, const fs::path& path) {
+  std::vector<std::string> complete;
+  auto content = ReadLedger(path);
+  if (!content) {
+    known.notes.push_back(content.error().message);
+    return complete;
+  }
+  known.notes.insert(known.notes.end(), content->notes.begin(), content->notes.end());
+  for (const RunLedger& run : content->runs) {
+    auto taken = known.store.TakeIn(run);
+    if (!taken) {
+      known.notes.push_back(
+          fmt::format("ledger {}: not taken in: {}", path.string(), taken.error().message));
+      continue;
+    }
+    if (*taken > 0)
+      known.notes.push_back(fmt::format("ledger {}: {} entries taken in", path.string(), *taken));
+    if (run.Ended() || IsGone(*run.job.launcher)) complete.push_back(run.job.uid);
+  }
+  return complete;
+}
+
+}  // namespace
+
+Result<KnownStore> OpenKnownStore(const std::string& typed, const std::vector<fs::path>& more,
+                                  const ProfileStore::OpenOptions& options) {
+  auto store = OpenTyped(typed, options);
+  std::optional<Error> trouble;
+  if (!store && !typed.empty()) return tl::unexpected(store.error());
+  if (!store) {
+    trouble = store.error();
+    store = ProfileStore::InMemory();
+    if (!store) return tl::unexpected(store.error());
+  }
+  KnownStore known{std::move(*store), std::move(trouble), {}};
+  for (const fs::path& path : LedgersToRead(known, more))
+    for (const std::string& uid : TakeIn(known, path))
+      if (!known.trouble) UnlistLedger(uid);
+  if (known.trouble) known.notes.clear();  // nothing is kept of what was read
+  return known;
+}
+
+Result<KnownStore> ReadKnownStore(const std::string& typed) {
+  const auto location = ParseStoreLocation(typed);
+  if (!location && !typed.empty()) return tl::unexpected(location.error());
+  std::error_code error;
+  const bool exists = location && fs::exists(location->path, error);
+  if (location && !exists && !error && (!typed.empty() || ListedLedgers().empty())) {
+    return ProfileStore::InMemory().map([](ProfileStore store) {
+      return KnownStore{std::move(store), std::nullopt, {}};
+    });
+  }
+  auto known = OpenKnownStore(typed);
+  if (known && known->trouble && exists) return tl::unexpected(*known->trouble);
+  return known;
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,16 @@
+#include "launcher/commands/store_notes.h"
+
+#include <fmt/format.h>
+
+namespace adaptive_train {
+
+void TellNotes(const KnownStore& known, std::string_view verb) {
+  if (known.trouble) {
+    fmt::print(stderr, "adaptive-train {}: warning: {}; using what the runs' ledgers tell\n", verb,
+               known.trouble->message);
+  }
+  for (const std::string& note : known.notes)
+    fmt::print(stderr, "adaptive-train {}: {}\n", verb, note);
+}
+
+}  // namespace adaptive_train

@@ -1,0 +1,13 @@
+// What a command tells of the store that it has opened.
+#pragma once
+
+#include <string_view>
+
+#include "db/known_store.h"
+
+namespace adaptive_train {
+
+/// Prints on stderr, a line each: why the default store is not in use, and what was taken in.
+void TellNotes(const KnownStore& known, std::string_view verb);
+
+}  // namespace adaptive_train

@@ -1,0 +1,62 @@
+# The store never fails a run: trouble with the default one is a warning, and the ledger keeps what it would have got.
+bats_require_minimum_version 1.5.0
+source "$BATS_TEST_DIRNAME/run.bash"
+
+setup() {
+  make_run_folder
+  export XDG_STATE_HOME=$work/state
+  default=$work/state/adaptive-train/profiles.db
+}
+
+# run_here ARG...: with the default store.
+run_here() { timeout --kill-after=10 120 "$bin/adaptive-train" run "$work/config.toml" --run-dir "$work/run" "$@" 3>&-; }
+jobs() { "$bin/adaptive-train" jobs -a -n -P "$@"; }
+
+@test "a default store that cannot be used is a warning; the next one that opens takes the run in, once" {
+  mkdir -p "$default"
+  run_here --train.steps=3 2>"$work/err"
+  grep "^adaptive-train: warning: profile store $default: this is a folder.*recorded in $work/run/ledger.jsonl" "$work/err"
+  jq -es 'all(.[]; .format_version == 1) and .[0].job.run_dir and .[-1].end.state == "COMPLETED"' "$work/run/ledger.jsonl"
+  "$bin/adaptive-train" plan "$work/config.toml" >/dev/null 2>"$work/err"
+  grep '^adaptive-train plan: warning: profile store' "$work/err"
+  [[ $(ls "$work/state/adaptive-train/ledgers" | wc -l) == 1 ]]
+  rmdir "$default"
+  [[ $(jobs -o State,ExitCode,Steps 2>"$work/err") == "COMPLETED|0:0|3" ]]
+  grep "ledger $work/run/ledger.jsonl: .* entries taken in" "$work/err"
+  run_here --train.steps=5
+  [[ $(jobs -o Steps) == 3$'\n'5 ]]
+  [[ -z $(ls "$work/state/adaptive-train/ledgers") ]]
+}
+
+@test "a store that is busy when training ends does not fail it" {
+  run_here --train.steps=1
+  "$bin/adaptive-train" run "$work/config.toml" --run-dir "$work/run" --train.steps=1000000 >"$work/out" 2>"$work/err" 3>&- &
+  launcher=$!
+  wait_until 60 steps_done 20
+  coproc LOCK { sqlite3 "$default" 2>&1; }
+  echo "BEGIN IMMEDIATE; SELECT 'locked';" >&"${LOCK[1]}"
+  read -r -t 10 answer <&"${LOCK[0]}"
+  [[ $answer == locked ]]
+  kill -INT "$launcher"
+  ends_with 130
+  grep 'adaptive-train: warning: .*another process has locked the store' "$work/err"
+  eval "exec ${LOCK[1]}>&-"
+  wait "$LOCK_PID"
+  [[ $(jobs -o State) == COMPLETED$'\n'CANCELLED ]]
+}
+
+@test "a store that is named refuses before anything starts" {
+  run -6 run_here --store "file:/proc/x.db"
+  [[ ! -e $work/run ]]
+  run -6 "$bin/adaptive-train" plan "$work/config.toml" --store file:/proc/x.db
+}
+
+@test "what ends a run before its folder is there is told by jobs; no empty folder is left" {
+  cd "$work"
+  run -4 "$bin/adaptive-train" run config.toml --data.train="$work/nowhere.txt"
+  [[ $(jobs -o State,ExitCode,Reason) == "FAILED|4:0|data.train: $work/nowhere.txt: "* ]]
+  run -3 "$bin/adaptive-train" run config.toml --model.hidden=8192 --model.heads=64 --model.layers=96
+  [[ $(jobs -o Reason | tail -1) != "" ]]
+  [[ -z $(ls runs) ]]
+  "$bin/adaptive-train" jobs -a --json | jq -e '.jobs[0].reason | startswith("data.train")'
+}
