@@ -63,7 +63,9 @@ Identity ReadIdentity() {
 /// a fence begun earlier can lose a race in Slurm's PMIx plugin and hang.
 std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planned_ranks,
                                      std::optional<Rendezvous>& rendezvous) {
-  rendezvous.emplace(OrThrow(Rendezvous::Join(kPmixInitDeadline), RankExit::kWireup, "PMIx_Init"));
+  const LaunchDeadlines& deadlines = control.Deadlines();
+  rendezvous.emplace(
+      OrThrow(Rendezvous::Join(deadlines.pmix_init), RankExit::kWireup, "PMIx_Init"));
   if (static_cast<std::size_t>(rendezvous->Size()) != planned_ranks) {
     throw FatalError(
         RankExit::kSetup, "wire-up", FatalError::kNoPeer,
@@ -72,14 +74,14 @@ std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planne
   auto communicator = OrThrow(Communicator::Open(rendezvous->Rank(), rendezvous->Size()),
                               RankExit::kWireup, "opening UCX");
   control.Send(Ready{});
-  if (!control.WaitForGo(kHelloDeadline))
+  if (!control.WaitForGo())
     throw FatalError(RankExit::kWireup, "waiting for all ranks", FatalError::kNoPeer,
                      "missed its deadline");
-  communicator->Connect(OrThrow(rendezvous->Exchange(communicator->Address(), kFenceDeadline),
+  communicator->Connect(OrThrow(rendezvous->Exchange(communicator->Address(), deadlines.fence),
                                 RankExit::kWireup, "PMIx exchange"));
   double one[1] = {1};
   auto summed = communicator->AllReduce(Purpose::kStatistic, std::span<double>(one))
-                    .Wait(std::chrono::steady_clock::now() + kFenceDeadline);
+                    .Wait(std::chrono::steady_clock::now() + deadlines.fence);
   if (!summed)
     throw FatalError(RankExit::kWireup, "first " + summed.error().operation, summed.error().peer,
                      summed.error().cause);
@@ -204,7 +206,7 @@ int Main(bool measures) {
     return ToInt(RankExit::kSetup);
   }
   auto control = ControlChannel::Connect(
-      {self.control, {self.token, self.rank, self.host, ::getpid(), self.step_id}});
+      {self.control, self.token, {self.rank, self.host, ::getpid(), self.step_id, "", ""}});
   if (!control) {
     std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: %s\n", self.rank, self.host.c_str(),
                  control.error().message.c_str());
