@@ -11,6 +11,7 @@
 #include "core/config.h"
 #include "core/evaluation.h"
 #include "core/file_io.h"
+#include "core/file_limit.h"
 #include "core/limits.h"
 #include "core/measure_order.h"
 #include "core/plan.h"
@@ -21,6 +22,7 @@
 #include "runtime/measure/link_profiler.h"
 #include "runtime/train/all_reduce_ways.h"
 #include "runtime/train/evaluate.h"
+#include "runtime/train/save_clock.h"
 #include "runtime/train/trainer.h"
 #include "runtime/wireup/rendezvous.h"
 
@@ -119,20 +121,44 @@ void Load(const Identity& self, Parts& parts) {
               RankExit::kSetup, "opening the data"));
 }
 
+/// A rank may come to talk to every other, each over sockets of its own.
+void TellFileLimit(const Identity& self, ControlChannel& control, std::size_t ranks) {
+  constexpr std::size_t kOtherFiles = 128;
+  const std::size_t allowed = RaiseFileLimit();
+  if (allowed >= 2 * ranks + kOtherFiles) return;
+  const std::string line = fmt::format(
+      "rank {} on {} may open {} files, and {} ranks can need {}: raise the limit (ulimit -Hn) if "
+      "connections fail",
+      self.rank, self.host, allowed, ranks, 2 * ranks + kOtherFiles);
+  fmt::print("{}\n", line);
+  if (self.rank == 0) control.Send(Notice{line});
+}
+
 void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int64_t& step) {
   Load(self, parts);
+  TellFileLimit(self, control, parts.plan.ranks.size());
   parts.communicator = WireUp(control, parts.plan.ranks.size(), parts.rendezvous);
   parts.communicator->Follow(WaysOf(parts.plan));
+  // All ranks learn in the step's sum what rank 0 asks for.
+  SaveClock clock(self.rank == 0 ? parts.config.checkpoint.every_minutes : 0,
+                  SaveClock::Clock::now());
   TrainerEvents events;
   events.stop_asked = [&control] { return control.StopAsked(); };
-  events.take_checkpoint_asked = [&control] { return control.TakeCheckpointAsked(); };
+  events.take_checkpoint_asked = [&] {
+    const bool due = clock.Due(SaveClock::Clock::now());
+    return control.TakeCheckpointAsked() || due;
+  };
   events.on_step = [&](const RankMetrics& metrics) {
     step = metrics.step;
     control.Send(Metrics{metrics});
   };
   events.take_profile_asked = [&control] { return control.TakeProfileAsked(); };
   events.on_layer_times = [&control](const LayerTimes& times) { control.Send(times); };
-  events.on_saved = [&control](const Saved& saved) { control.Send(saved); };
+  events.on_saved = [&](const Saved& saved) {
+    clock.Saved(SaveClock::Clock::now() - std::chrono::duration_cast<SaveClock::Clock::duration>(
+                                              std::chrono::duration<double>(saved.seconds)));
+    control.Send(saved);
+  };
   events.on_notice = [&control](const std::string& line) { control.Send(Notice{line}); };
   events.on_decision = [&control](const Decision& decision) { control.Send(decision); };
   parts.trainer = Trainer::Make(parts.config, parts.plan, self.rank, *parts.communicator,

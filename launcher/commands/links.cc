@@ -23,6 +23,7 @@
 #include "launcher/report/link_table.h"
 #include "launcher/run/plan_request.h"
 #include "launcher/run/run_folder.h"
+#include "launcher/steps/slurm_step.h"
 #include "launcher/steps/stop_signals.h"
 
 namespace adaptive_train {
@@ -126,6 +127,8 @@ Result<Shown> MeasureNow(const Arguments& arguments, const StoreLocation& locati
   if (!programs) return tl::unexpected(programs.error());
   auto allocation = FindAllocation();
   if (!allocation) return tl::unexpected(allocation.error());
+  if (auto pmix = allocation->in_slurm ? CheckPmixPlugin() : Result<void>(); !pmix)
+    return tl::unexpected(pmix.error());
   auto store = ProfileStore::Open(location);  // before the work, whose fruits it is to take
   if (!store) return tl::unexpected(store.error());
   auto folder = RunFolder::Open(RunDirOf(arguments, *allocation));

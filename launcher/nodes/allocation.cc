@@ -85,6 +85,12 @@ Result<Allocation> FindAllocation() {
   const auto job = Number(id);
   if (!job || *job < 1)
     return Fail("SLURM_JOB_ID=\"" + Printable(id, 40) + "\" is not a job id", ExitCode::kPreflight);
+  if (Number(Variable("SLURM_HET_SIZE")).value_or(1) > 1)
+    return Fail(
+        fmt::format("job {} is a heterogeneous job of {} components, and ranks would run in the "
+                    "first one only: submit one component; its nodes may be uneven",
+                    id, Variable("SLURM_HET_SIZE")),
+        ExitCode::kPreflight);
   allocation.job_id = *job;
   allocation.restart_count = Number(Variable("SLURM_RESTART_COUNT")).value_or(0);
   if (auto name = Variable("SLURM_CLUSTER_NAME"); !name.empty())

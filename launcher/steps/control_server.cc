@@ -5,6 +5,7 @@
 #include <deque>
 #include <vector>
 
+#include "core/file_limit.h"
 #include "core/token_proof.h"
 #include "launcher/steps/local_addresses.h"
 
@@ -14,6 +15,9 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
+
+/// Logs, pipes, the store: what the launcher has open beside its ranks' connections.
+constexpr std::size_t kOtherFiles = 128;
 
 }  // namespace
 
@@ -103,6 +107,14 @@ Result<std::unique_ptr<ControlServer>> ControlServer::Listen(asio::io_context& i
                                                              Settings settings, Events events) {
   std::unique_ptr<ControlServer> self(
       new ControlServer(io, std::move(settings), std::move(events)));
+  const auto needed =
+      static_cast<std::size_t>(self->settings_.ranks) + kMostStrangers + kOtherFiles;
+  if (const std::size_t allowed = RaiseFileLimit(); allowed < needed)
+    return Fail(
+        fmt::format("control channel: {} ranks need {} open files here, and the limit is {}: "
+                    "raise it (ulimit -Hn, or LimitNOFILE of slurmd)",
+                    self->settings_.ranks, needed, allowed),
+        ExitCode::kPreflight);
   auto addresses = LocalAddresses(self->settings_.interface, self->settings_.first_rank);
   if (!addresses) return tl::unexpected(addresses.error());
   if (auto bound = self->Bind(); !bound) return tl::unexpected(bound.error());

@@ -174,6 +174,9 @@ void Supervisor::StartAttempt() {
   events.on_message = [this](int rank, const ControlMessage& message) { OnMessage(rank, message); };
   events.on_closed = [this](int rank, const std::string& why) { OnClosed(rank, why); };
   events.on_silent = [this](int rank) { Fault(rank, &RankRecord::order_silent); };
+  if (size > kMostRanks)
+    return FailRun(
+        {fmt::format("{} ranks: at most {} can run together", size, kMostRanks), ExitCode::kUsage});
   auto control = Listen(token, std::move(events));
   if (!control) return FailRun(control.error());
   control_ = std::move(*control);

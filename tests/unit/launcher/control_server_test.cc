@@ -7,6 +7,7 @@
 #include <functional>
 #include <thread>
 
+#include "core/file_limit.h"
 #include "core/token_proof.h"
 #include "runtime/control/find_launcher.h"
 
@@ -262,7 +263,8 @@ TEST_F(ControlServerTest, TheTokenIsNeverOnTheWireAndATranscriptIsOfNoUse) {
 TEST_F(ControlServerTest, AThousandStrangersDoNotKeepRanksOut) {
   constexpr int kRanks = 16, kStrangers = 1000;
   Listen(kRanks);
-  std::atomic<int> connected{0}, ended{0};
+  ASSERT_GT(RaiseFileLimit(), kStrangers + 200u);
+  std::atomic<int> strangers{0}, connected{0}, ended{0};
   std::atomic<bool> over{false};
   std::thread crowd([&] {
     asio::io_context io;
@@ -270,10 +272,12 @@ TEST_F(ControlServerTest, AThousandStrangersDoNotKeepRanksOut) {
     for (int i = 0; i < kStrangers && !over; ++i) {
       boost::system::error_code error;
       sockets.emplace_back(io).connect(Endpoint(), error);
+      ++strangers;
       if (i % 7 == 0) asio::write(sockets.back(), asio::buffer("\0\0\1", 3), error);
     }
     while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   });
+  EXPECT_TRUE(ServeUntil([&] { return strangers == kStrangers; }));
   std::vector<std::thread> ranks;
   std::vector<std::unique_ptr<asio::io_context>> contexts;
   std::vector<FoundLauncher> launchers;
@@ -369,6 +373,51 @@ TEST(FindLauncher, AnImpostorAloneIsNamed) {
   ASSERT_FALSE(found);
   EXPECT_NE(found.error().message.find("does not know the token"), std::string::npos)
       << found.error().message;
+}
+
+TEST_F(ControlServerTest, ListensWithinItsPortsAndSaysWhenTheyAreTaken) {
+  const int port = Endpoint().port();
+  ControlServer::Settings settings;
+  settings.ranks = 1;
+  settings.ports = {port, port};
+  const auto taken = ControlServer::Listen(io_, settings, {});
+  ASSERT_FALSE(taken);
+  EXPECT_NE(taken.error().message.find("launch.ports"), std::string::npos) << taken.error().message;
+  server_.reset();
+  const auto free = ControlServer::Listen(io_, settings, {});
+  ASSERT_TRUE(free) << free.error().message;
+  EXPECT_NE((*free)->Addresses().find(":" + std::to_string(port)), std::string::npos);
+}
+
+TEST_F(ControlServerTest, ATooLowFileLimitIsTold) {
+  ControlServer::Settings settings;
+  settings.ranks = std::numeric_limits<int>::max();
+  const auto server = ControlServer::Listen(io_, settings, {});
+  ASSERT_FALSE(server);
+  EXPECT_EQ(server.error().exit_code, ExitCode::kPreflight);
+  EXPECT_NE(server.error().message.find("open files"), std::string::npos);
+}
+
+TEST_F(ControlServerTest, NamesTheInterfacesWhereTheOneAskedForIsNotThere) {
+  ControlServer::Settings settings;
+  settings.ranks = 1;
+  settings.interface = "none0";
+  const auto none = ControlServer::Listen(io_, settings, {});
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("there are: "), std::string::npos);
+  settings.interface = "lo";
+  const auto loopback = ControlServer::Listen(io_, settings, {});
+  ASSERT_TRUE(loopback) << loopback.error().message;
+  EXPECT_EQ((*loopback)->Addresses().rfind("127.0.0.1:", 0), 0u) << (*loopback)->Addresses();
+}
+
+TEST_F(ControlServerTest, TheAddressThatReachesTheFirstRankComesFirst) {
+  ControlServer::Settings settings;
+  settings.ranks = 1;
+  settings.first_rank = "127.0.0.1";
+  const auto server = ControlServer::Listen(io_, settings, {});
+  ASSERT_TRUE(server) << server.error().message;
+  EXPECT_EQ((*server)->Addresses().rfind("127.0.0.1:", 0), 0u) << (*server)->Addresses();
 }
 
 TEST(FindLauncher, BadAddressesAreNamed) {
