@@ -12,6 +12,7 @@
 #include "core/edit_distance.h"
 #include "core/file_io.h"
 #include "core/format_version.h"
+#include "core/launch_settings.h"
 
 namespace adaptive_train {
 namespace {
@@ -223,6 +224,7 @@ const std::vector<Key>& Keys() {
       Number("train.dropout", &C::train, &TrainConfig::dropout, 0, 0.99),
       Integer("train.validate_every", &C::train, &TrainConfig::validate_every, 0),
       Integer("train.validation_samples", &C::train, &TrainConfig::validation_samples, 1),
+      Integer("train.skip_limit", &C::train, &TrainConfig::skip_limit, 0),
       Choice("optimizer.kind", &C::optimizer, &OptimizerConfig::kind, {"adamw"}),
       Number("optimizer.lr", &C::optimizer, &OptimizerConfig::lr, 0, 10),
       Betas(),
@@ -251,11 +253,20 @@ const std::vector<Key>& Keys() {
       Text("checkpoint.start", &C::checkpoint, &CheckpointConfig::start,
            "the path of a checkpoint's folder, or \"none\""),
       Integer("checkpoint.every", &C::checkpoint, &CheckpointConfig::every, 0),
+      Number("checkpoint.every_minutes", &C::checkpoint, &CheckpointConfig::every_minutes, 0, 1e6),
       Integer("checkpoint.keep", &C::checkpoint, &CheckpointConfig::keep, 1),
       Integer("profile.warmup_steps", &C::profile, &ProfileConfig::warmup_steps, 0),
       Choice("profile.reuse", &C::profile, &ProfileConfig::reuse, {"auto", "never"}),
       Boolean("profile.measure", &C::profile, &ProfileConfig::measure),
       Boolean("profile.online", &C::profile, &ProfileConfig::online),
+      IntegerOrAuto("launch.hello_seconds", &C::launch, &LaunchConfig::hello_seconds, 1, 86400),
+      IntegerOrAuto("launch.fence_seconds", &C::launch, &LaunchConfig::fence_seconds, 1, 86400),
+      IntegerOrAuto("launch.short_step_seconds", &C::launch, &LaunchConfig::short_step_seconds, 1,
+                    86400),
+      Text("launch.interface", &C::launch, &LaunchConfig::interface,
+           "the name of a network interface, or \"auto\" for all"),
+      Text("launch.ports", &C::launch, &LaunchConfig::ports,
+           "\"auto\", or \"FIRST-LAST\" with ports from 1 to 65535"),
       Choice("device.kind", &C::device, &DeviceConfig::kind, {"auto", "cpu", "cuda"}),
       IntegerOrAuto("device.threads", &C::device, &DeviceConfig::threads, 1, 4096),
   };
@@ -354,6 +365,7 @@ Result<void> Check(const Config& c) {
     return Fail(
         fmt::format("model.vocab = {} is too small: bytes need 256, with bert 257", c.model.vocab));
   }
+  if (auto ports = ParsePorts(c.launch.ports); !ports) return tl::unexpected(ports.error());
   if (c.train.steps > kMostSteps)
     return Fail(fmt::format("train.steps = {}: at most {} are counted", c.train.steps, kMostSteps));
   if (double parameters = RoughParameters(dims); parameters > 1e12)

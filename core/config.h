@@ -57,6 +57,7 @@ struct TrainConfig {
   double dropout = 0;                    // probability
   std::int64_t validate_every = 0;       // steps; 0 = after the last step only
   std::int64_t validation_samples = 64;  // sequences per validation
+  std::int64_t skip_limit = 50;          // skipped steps in a row that end the run; 0 = none do
 };
 
 struct OptimizerConfig {
@@ -79,7 +80,8 @@ struct ParallelConfig {
 struct CheckpointConfig {
   std::string dir = "auto";    // auto: RUN_DIR/checkpoints
   std::string start = "none";  // checkpoint whose parameters a new run begins with; none: drawn
-  std::int64_t every = 0;      // steps; 0 = only when asked or stopped, and at the end
+  std::int64_t every = 0;     // steps; 0 = only by the clock, when asked or stopped, and at the end
+  double every_minutes = 10;  // a save also so long after the last; 0 = never
   std::int64_t keep = 2;
 };
 
@@ -88,6 +90,15 @@ struct ProfileConfig {
   std::string reuse = "auto";
   bool measure = true;  // links and devices, before the first step
   bool online = false;  // steps that stay slower later: time the layers and plan once more
+};
+
+/// How ranks are started and find their launcher. Deadlines: none = by the number of ranks.
+struct LaunchConfig {
+  AutoInt hello_seconds;           // from the start of a step to the last rank's hello
+  AutoInt fence_seconds;           // one PMIx fence, and the first sum
+  AutoInt short_step_seconds;      // one command on every node
+  std::string interface = "auto";  // whose addresses ranks connect to; auto: all
+  std::string ports = "auto";      // "FIRST-LAST" that the launcher listens on; auto: any
 };
 
 struct DeviceConfig {
@@ -105,6 +116,7 @@ struct Config {
   CompressionOrders compression;
   CheckpointConfig checkpoint;
   ProfileConfig profile;
+  LaunchConfig launch;
   DeviceConfig device;
 };
 

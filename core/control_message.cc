@@ -6,7 +6,9 @@
 
 namespace adaptive_train {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hello, token, rank, host, pid, step_id)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Challenge, nonce)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hello, rank, host, pid, step_id, nonce, proof)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Welcome, proof, pmix_init_ms, go_ms, fence_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, step, path, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Notice, text)
@@ -30,7 +32,9 @@ json Body(const CheckpointNow& m) { return EmptyObject(m); }
 json Body(const ProfileNow& m) { return EmptyObject(m); }
 json Body(const Stop& m) { return EmptyObject(m); }
 json Body(const Heartbeat& m) { return EmptyObject(m); }
+json Body(const Challenge& m) { return m; }
 json Body(const Hello& m) { return m; }
+json Body(const Welcome& m) { return m; }
 json Body(const Wired& m) { return EmptyObject(m); }
 json Body(const Resumed& m) { return m; }
 json Body(const Saved& m) { return m; }
@@ -141,16 +145,18 @@ LayerTimes LayerTimesFrom(const json& body) {
 
 /// Names on the wire, in the order of the variant.
 constexpr const char* kTypes[] = {
-    "hello",          "ready",       "wired",    "resumed", "metrics",  "layer_times",
-    "saved",          "notice",      "decision", "failure", "goodbye",  "go",
-    "checkpoint_now", "profile_now", "stop",     "abort",   "heartbeat"};
+    "challenge",      "hello",       "welcome", "ready",    "wired",    "resumed", "metrics",
+    "layer_times",    "saved",       "notice",  "decision", "failure",  "goodbye", "go",
+    "checkpoint_now", "profile_now", "stop",    "abort",    "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
   try {
     const json body = json::parse(text);
     const auto type = body.at("type").get<std::string>();
+    if (type == "challenge") return body.get<Challenge>();
     if (type == "hello") return body.get<Hello>();
+    if (type == "welcome") return body.get<Welcome>();
     if (type == "ready") return Ready{};
     if (type == "wired") return Wired{};
     if (type == "resumed") return body.get<Resumed>();

@@ -1,7 +1,8 @@
 // What ranks and launcher say to each other over the control channel, and how it looks on the wire.
 //
 // A frame is a 4-byte big-endian length and that many bytes of JSON with a "type". Both sides are
-// untrusted to each other until the rank's hello has shown the job's token.
+// untrusted to each other until hello and welcome have proved that they know the job's token
+// (core/token_proof.h). The launcher begins with a challenge.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,19 @@
 
 namespace adaptive_train {
 
+// From the launcher, before it knows who has connected.
+struct Challenge {
+  std::string nonce;  // drawn for this connection alone
+};
+
 // From a rank.
 struct Hello {
-  std::string token;
   int rank = -1;
   std::string host;
   std::int64_t pid = 0;
   std::string step_id;  // Slurm's JOB.STEP, empty without Slurm
+  std::string nonce;    // drawn for this connection alone
+  std::string proof;    // that the rank knows the token
 };
 struct Ready {};  // PMIx_Init is done
 struct Wired {};  // every rank's address is known and a first sum over all ranks has come back
@@ -70,6 +77,11 @@ struct Goodbye {
 };  // the rank ends as asked, after optimizer step `step`
 
 // From the launcher.
+struct Welcome {      // the rank is believed
+  std::string proof;  // that the launcher knows the token
+  // How long this rank waits for PMIx_Init, for Go, and for a fence.
+  std::int64_t pmix_init_ms = 0, go_ms = 0, fence_ms = 0;
+};
 struct Go {};             // all ranks are ready: fence now
 struct CheckpointNow {};  // save and go on
 struct ProfileNow {};     // measure the layers once more
@@ -81,9 +93,9 @@ struct Abort {
 // From both.
 struct Heartbeat {};
 
-using ControlMessage =
-    std::variant<Hello, Ready, Wired, Resumed, Metrics, LayerTimes, Saved, Notice, Decision,
-                 RankFailure, Goodbye, Go, CheckpointNow, ProfileNow, Stop, Abort, Heartbeat>;
+using ControlMessage = std::variant<Challenge, Hello, Welcome, Ready, Wired, Resumed, Metrics,
+                                    LayerTimes, Saved, Notice, Decision, RankFailure, Goodbye, Go,
+                                    CheckpointNow, ProfileNow, Stop, Abort, Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

@@ -16,14 +16,22 @@ inline constexpr std::chrono::milliseconds kRankSilenceLimit = 6s;
 /// A rank that has not heard its launcher for this long ends itself.
 inline constexpr std::chrono::milliseconds kLauncherSilenceLimit = 8s;
 
+// Of a launch with few ranks: core/launch_settings.h has them grow.
 /// From the start of a step to the hello of every rank.
 inline constexpr std::chrono::milliseconds kHelloDeadline = 60s;
+/// From the first rank's hello to the last rank's end of PMIx_Init.
+inline constexpr std::chrono::milliseconds kHelloSpread = 10s;
 /// PMIx_Init, one fence, one get.
 inline constexpr std::chrono::milliseconds kPmixInitDeadline = 30s;
 inline constexpr std::chrono::milliseconds kFenceDeadline = 5s;
+/// One command on every node of an allocation.
+inline constexpr std::chrono::milliseconds kShortStepDeadline = 60s;
 /// A hung fence cannot be retried in its namespace, so the launcher starts the step anew, this
 /// often at most.
 inline constexpr int kMaxLaunchRetries = 2;
+
+/// More ranks than this cannot train: message tags count no further.
+inline constexpr std::size_t kMostRanks = 4096;
 
 /// How long job_prolog waits for the probe, unless plugstack.conf says otherwise.
 inline constexpr std::chrono::milliseconds kProbeDeadline = 2s;
@@ -33,5 +41,7 @@ inline constexpr std::size_t kMaxSnapshotBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kMaxOptionBytes = 1024;
 /// One message on the control channel.
 inline constexpr std::size_t kMaxControlMessageBytes = std::size_t{1} << 20;
+/// All that may come from someone who has not proved to be a rank.
+inline constexpr std::size_t kMaxStrangerBytes = 4096;
 
 }  // namespace adaptive_train

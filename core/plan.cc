@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/json_reader.h"
+#include "core/limits.h"
 
 namespace adaptive_train {
 namespace {
@@ -335,6 +336,8 @@ Result<Plan> PlanFromJson(std::string_view text) {
 }
 
 std::string NotRunnable(const Plan& plan) {
+  if (plan.ranks.size() > kMostRanks)
+    return fmt::format("{} ranks (at most {})", plan.ranks.size(), kMostRanks);
   if (plan.Pipeline() > 1)
     return fmt::format("{} pipeline stages (parallel.pipeline)", plan.Pipeline());
   if (plan.tensor > 1) return fmt::format("{} tensor ranks (parallel.tensor)", plan.tensor);

@@ -11,6 +11,7 @@
 #include "core/config.h"
 #include "core/evaluation.h"
 #include "core/file_io.h"
+#include "core/file_limit.h"
 #include "core/limits.h"
 #include "core/measure_order.h"
 #include "core/plan.h"
@@ -20,6 +21,7 @@
 #include "runtime/fatal_error.h"
 #include "runtime/measure/link_profiler.h"
 #include "runtime/train/evaluate.h"
+#include "runtime/train/save_clock.h"
 #include "runtime/train/trainer.h"
 #include "runtime/wireup/rendezvous.h"
 
@@ -64,7 +66,9 @@ Identity ReadIdentity() {
 /// a fence begun earlier can lose a race in Slurm's PMIx plugin and hang.
 std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planned_ranks,
                                      std::optional<Rendezvous>& rendezvous) {
-  rendezvous.emplace(OrThrow(Rendezvous::Join(kPmixInitDeadline), RankExit::kWireup, "PMIx_Init"));
+  const LaunchDeadlines& deadlines = control.Deadlines();
+  rendezvous.emplace(
+      OrThrow(Rendezvous::Join(deadlines.pmix_init), RankExit::kWireup, "PMIx_Init"));
   if (static_cast<std::size_t>(rendezvous->Size()) != planned_ranks) {
     throw FatalError(
         RankExit::kSetup, "wire-up", FatalError::kNoPeer,
@@ -73,15 +77,15 @@ std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planne
   auto communicator = OrThrow(Communicator::Open(rendezvous->Rank(), rendezvous->Size()),
                               RankExit::kWireup, "opening UCX");
   control.Send(Ready{});
-  if (!control.WaitForGo(kHelloDeadline))
+  if (!control.WaitForGo())
     throw FatalError(RankExit::kWireup, "waiting for all ranks", FatalError::kNoPeer,
                      "missed its deadline");
-  communicator->Connect(OrThrow(rendezvous->Exchange(communicator->Address(), kFenceDeadline),
+  communicator->Connect(OrThrow(rendezvous->Exchange(communicator->Address(), deadlines.fence),
                                 RankExit::kWireup, "PMIx exchange"));
   double one[1] = {1};
   auto summed = communicator->World()
                     .AllReduce(Purpose::kStatistic, std::span<double>(one))
-                    .Wait(std::chrono::steady_clock::now() + kFenceDeadline);
+                    .Wait(std::chrono::steady_clock::now() + deadlines.fence);
   if (!summed)
     throw FatalError(RankExit::kWireup, "first " + summed.error().operation, summed.error().peer,
                      summed.error().cause);
@@ -119,19 +123,43 @@ void Load(const Identity& self, Parts& parts) {
               RankExit::kSetup, "opening the data"));
 }
 
+/// A rank may come to talk to every other, each over sockets of its own.
+void TellFileLimit(const Identity& self, ControlChannel& control, std::size_t ranks) {
+  constexpr std::size_t kOtherFiles = 128;
+  const std::size_t allowed = RaiseFileLimit();
+  if (allowed >= 2 * ranks + kOtherFiles) return;
+  const std::string line = fmt::format(
+      "rank {} on {} may open {} files, and {} ranks can need {}: raise the limit (ulimit -Hn) if "
+      "connections fail",
+      self.rank, self.host, allowed, ranks, 2 * ranks + kOtherFiles);
+  fmt::print("{}\n", line);
+  if (self.rank == 0) control.Send(Notice{line});
+}
+
 void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int64_t& step) {
   Load(self, parts);
+  TellFileLimit(self, control, parts.plan.ranks.size());
   parts.communicator = WireUp(control, parts.plan.ranks.size(), parts.rendezvous);
+  // All ranks learn in the step's sum what rank 0 asks for.
+  SaveClock clock(self.rank == 0 ? parts.config.checkpoint.every_minutes : 0,
+                  SaveClock::Clock::now());
   TrainerEvents events;
   events.stop_asked = [&control] { return control.StopAsked(); };
-  events.take_checkpoint_asked = [&control] { return control.TakeCheckpointAsked(); };
+  events.take_checkpoint_asked = [&] {
+    const bool due = clock.Due(SaveClock::Clock::now());
+    return control.TakeCheckpointAsked() || due;
+  };
   events.on_step = [&](const RankMetrics& metrics) {
     step = metrics.step;
     control.Send(Metrics{metrics});
   };
   events.take_profile_asked = [&control] { return control.TakeProfileAsked(); };
   events.on_layer_times = [&control](const LayerTimes& times) { control.Send(times); };
-  events.on_saved = [&control](const Saved& saved) { control.Send(saved); };
+  events.on_saved = [&](const Saved& saved) {
+    clock.Saved(SaveClock::Clock::now() - std::chrono::duration_cast<SaveClock::Clock::duration>(
+                                              std::chrono::duration<double>(saved.seconds)));
+    control.Send(saved);
+  };
   events.on_notice = [&control](const std::string& line) { control.Send(Notice{line}); };
   events.on_decision = [&control](const Decision& decision) { control.Send(decision); };
   parts.trainer = Trainer::Make(parts.config, parts.plan, self.rank, *parts.communicator,
@@ -205,7 +233,7 @@ int Main(bool measures) {
     return ToInt(RankExit::kSetup);
   }
   auto control = ControlChannel::Connect(
-      {self.control, {self.token, self.rank, self.host, ::getpid(), self.step_id}});
+      {self.control, self.token, {self.rank, self.host, ::getpid(), self.step_id, "", ""}});
   if (!control) {
     std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: %s\n", self.rank, self.host.c_str(),
                  control.error().message.c_str());

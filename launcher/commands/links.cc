@@ -24,6 +24,7 @@
 #include "launcher/report/link_table.h"
 #include "launcher/run/plan_request.h"
 #include "launcher/run/run_folder.h"
+#include "launcher/steps/slurm_step.h"
 #include "launcher/steps/stop_signals.h"
 
 namespace adaptive_train {
@@ -124,6 +125,8 @@ Result<Shown> MeasureNow(const Arguments& arguments) {
   if (!programs) return tl::unexpected(programs.error());
   auto allocation = FindAllocation();
   if (!allocation) return tl::unexpected(allocation.error());
+  if (auto pmix = allocation->in_slurm ? CheckPmixPlugin() : Result<void>(); !pmix)
+    return tl::unexpected(pmix.error());
   auto known = OpenKnownStore(arguments.store);  // before the work, whose fruits it is to take
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "links");

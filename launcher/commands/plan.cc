@@ -74,6 +74,7 @@ Result<Cluster> FindCluster(const PlanOptions& options, const Config& config,
   if (!spares) spares = allocation->Spares();
   NodeCheckRequest request;
   request.job_id = allocation->job_id;
+  request.launch = config.launch;
   auto checks = CheckAllNodes(*allocation, request, programs->self, programs->probe);
   if (!checks) return tl::unexpected(checks.error());
   return ClusterOf(*allocation, *checks, config);

@@ -10,12 +10,14 @@
 #include "core/plan.h"
 #include "core/seconds.h"
 #include "launcher/steps/rank_environment.h"
+#include "launcher/steps/slurm_step.h"
 #include "launcher/steps/stop_signals.h"
 #include "launcher/steps/supervisor.h"
 
 namespace adaptive_train {
 namespace {
 
+constexpr const char* kHere = "127.0.0.1";
 constexpr std::size_t kMaxProfileBytes = std::size_t{1} << 30;
 
 /// As far as a step looks at plans: one rank a node.
@@ -106,6 +108,8 @@ Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task) 
   spec.worker = site.programs.worker;
   spec.mode = "measure";
   spec.environment = RankEnvironment(CurrentEnvironment());
+  spec.launch = site.launch;
+  spec.first_rank = site.allocation.in_slurm ? AddressOfNode(order.nodes[0].name) : kHere;
   StepWatch watch;
   const double began = SteadySecondsNow();
   const RunOutcome outcome =

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/cluster.h"
+#include "core/config.h"
 #include "core/measure_order.h"
 #include "core/profile.h"
 #include "core/result.h"
@@ -25,6 +26,7 @@ struct MeasureSite {
   std::function<void(const std::string&)> on_notice;
   /// Each attempt to launch, as in SupervisorEvents; may be empty.
   std::function<void(int attempt, const std::string& outcome, const std::string& reason)> on_launch;
+  LaunchConfig launch = {};
 };
 
 /// What to measure.

@@ -90,6 +90,12 @@ Result<Allocation> FindAllocation() {
   const auto job = Number(id);
   if (!job || *job < 1)
     return Fail("SLURM_JOB_ID=\"" + Printable(id, 40) + "\" is not a job id", ExitCode::kPreflight);
+  if (Number(Variable("SLURM_HET_SIZE")).value_or(1) > 1)
+    return Fail(
+        fmt::format("job {} is a heterogeneous job of {} components, and ranks would run in the "
+                    "first one only: submit one component; its nodes may be uneven",
+                    id, Variable("SLURM_HET_SIZE")),
+        ExitCode::kPreflight);
   allocation.job_id = *job;
   const auto array = Number(Variable("SLURM_ARRAY_JOB_ID"));
   const auto task = Number(Variable("SLURM_ARRAY_TASK_ID"));

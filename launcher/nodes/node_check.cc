@@ -13,6 +13,7 @@
 #include "core/file_io.h"
 #include "core/job_env.h"
 #include "core/json.h"
+#include "core/launch_settings.h"
 #include "core/limits.h"
 #include "launcher/steps/child_process.h"
 #include "launcher/steps/slurm_step.h"
@@ -200,7 +201,8 @@ Result<std::vector<NodeCheck>> CheckAllNodes(const Allocation& allocation, NodeC
     if (request.prolog_expected) command.push_back("--prolog-expected");
     for (const std::string& path : request.readable)
       command.insert(command.end(), {"--readable", path});
-    auto lines = RunOnEveryHost(allocation.hosts.size(), command);
+    auto lines = RunOnEveryHost(allocation.hosts.size(), command,
+                                DeadlinesOf(request.launch, allocation.hosts.size()).short_step);
     checks = lines ? InOrder(allocation, *lines)
                    : Result<std::vector<NodeCheck>>(tl::unexpected(lines.error()));
   } else {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/cluster.h"
+#include "core/config.h"
 #include "core/result.h"
 #include "launcher/nodes/allocation.h"
 
@@ -20,6 +21,7 @@ struct NodeCheckRequest {
   std::string run_dir;  // must hold a file with the text `token` and writable logs; empty: no check
   std::string token;
   std::vector<std::string> readable;  // data files
+  LaunchConfig launch = {};           // how long the short step may take
 };
 
 /// One node's answer. `trouble` is empty or one line for each check that failed.

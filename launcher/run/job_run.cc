@@ -25,6 +25,7 @@
 #include "launcher/run/run_folder.h"
 #include "launcher/run/training.h"
 #include "launcher/steps/programs.h"
+#include "launcher/steps/slurm_step.h"
 #include "launcher/steps/stop_signals.h"
 #include "runtime/data/token_dataset.h"
 
@@ -134,6 +135,7 @@ Result<void> MakeReady(Prepared& run) {
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
   run.programs = std::move(*programs);
+  if (auto pmix = run.allocation.in_slurm ? CheckPmixPlugin() : Result<void>(); !pmix) return pmix;
   auto data = CheckData(run.config);
   if (!data) return tl::unexpected(data.error());
   Say(stdout, "data.train: {}: {}\n", run.config.data.train, data->description);
@@ -153,6 +155,7 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
   request.prolog_expected = run.allocation.options.has_value();
   request.run_dir = run.folder->Path();
   request.readable = run.data_files;
+  request.launch = run.config.launch;
   auto checks = CheckAllNodes(run.allocation, request, run.programs.self, run.programs.probe);
   if (!checks) return tl::unexpected(checks.error());
   const Cluster cluster = ClusterOf(run.allocation, *checks, run.config);
@@ -181,6 +184,7 @@ Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLed
     Say(stdout, "links and devices: not measured (profile.measure = false)\n");
   } else if (cluster.nodes.size() > 1) {
     MeasureSite site{run.allocation, cluster, run.programs, run.folder->Path(), {}, {}};
+    site.launch = run.config.launch;
     site.on_notice = [](const std::string& line) { Say(stdout, "  {}\n", line); };
     site.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
       if (attempt == 1) ledger.BeginLaunches();

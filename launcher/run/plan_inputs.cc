@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/device_kind.h"
+#include "core/limits.h"
 #include "core/seconds.h"
 #include "launcher/measure/layer_records.h"
 #include "launcher/measure/profile_reuse.h"
@@ -60,6 +61,10 @@ Result<Plan> PlanFor(const PlanInputs& inputs) {
 }
 
 Result<void> CheckRunnable(const Plan& plan) {
+  if (plan.ranks.size() > kMostRanks)
+    return Fail(
+        fmt::format("{} ranks: at most {} can train together; set parallel.data to that or less",
+                    plan.ranks.size(), kMostRanks));
   const std::string lacks = NotRunnable(plan);
   if (lacks.empty()) return {};
   return Fail("planned, but this version cannot run " + lacks +

@@ -14,7 +14,9 @@
 #include "launcher/report/loss_watch.h"
 #include "launcher/report/progress.h"
 #include "launcher/run/metrics_writer.h"
+#include "launcher/run/skip_watch.h"
 #include "launcher/steps/rank_environment.h"
+#include "launcher/steps/slurm_step.h"
 
 namespace adaptive_train {
 namespace {
@@ -22,6 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kWriteDeadline{60};
+constexpr const char* kHere = "127.0.0.1";
 /// Of a checkpoint: float32 parameters and both moments.
 constexpr double kSavedBytesPerParameter = 12;
 
@@ -43,6 +46,7 @@ class Training {
         plan_(std::move(plan)),
         profile_(run.inputs.profile),
         progress_(stdout, run.config.train.steps),
+        skips_(run.config.train.skip_limit),
         metrics_(run.folder) {}
 
   RunOutcome Run(HeldSignals& held) {
@@ -72,6 +76,8 @@ class Training {
     spec.run_dir = run_.folder.Path();
     spec.worker = run_.programs.worker;
     spec.environment = RankEnvironment(CurrentEnvironment());
+    spec.launch = run_.config.launch;
+    spec.first_rank = run_.allocation.in_slurm ? AddressOfNode(plan_.ranks[0].device.node) : kHere;
     run_.ledger.BeginLaunches();
     launched_ = Clock::now();
     Supervisor supervisor(spec, run_.allocation.in_slurm ? SlurmSteps() : LocalSteps(), Events());
@@ -138,7 +144,8 @@ class Training {
     run_.statistics.Add(step, verdict && verdict->spike);
     progress_.Step(step, verdict);
     Act(replanner_->AfterStep(step.step_s, run_.config.train.steps - step.step, Cost()));
-    return metrics_.Add(step);
+    if (auto added = metrics_.Add(step); !added) return added;
+    return skips_.See(step.step, step.skipped);
   }
 
   MovingCost Cost() const {
@@ -184,6 +191,7 @@ class Training {
 
   void Finish(RunOutcome& outcome) {
     auto written = metrics_.Finish(kWriteDeadline);
+    if (written && outcome.code == ExitCode::kDone) written = skips_.AtEnd();
     if (written) return;
     if (outcome.code != ExitCode::kDone) {
       progress_.Notice("metrics.jsonl and tensorboard/ are not complete: " +
@@ -202,6 +210,7 @@ class Training {
   Profile profile_;  // with what this run's ranks have measured
   Progress progress_;
   LossWatch losses_;
+  SkipWatch skips_;
   MetricsWriter metrics_;
   std::unique_ptr<Replanner> replanner_;
   Supervisor* supervisor_ = nullptr;

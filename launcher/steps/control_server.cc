@@ -1,57 +1,35 @@
 #include "launcher/steps/control_server.h"
 
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 
 #include <deque>
 #include <vector>
 
+#include "core/file_limit.h"
+#include "core/token_proof.h"
+#include "launcher/steps/local_addresses.h"
+
 namespace adaptive_train {
 namespace {
-
-/// Who connects and says nothing is let go after this time; so many may wait at once beside the
-/// ranks.
-constexpr std::chrono::seconds kGreetingDeadline{10};
-constexpr std::size_t kMostStrangers = 64;
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-/// The IPv4 addresses of interfaces that are up, loopback last.
-std::vector<std::string> LocalAddresses() {
-  std::vector<std::string> outside, loopback;
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return {"127.0.0.1"};
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET ||
-        (entry->ifa_flags & IFF_UP) == 0)
-      continue;
-    const auto* in = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
-    const auto text = asio::ip::address_v4(ntohl(in->sin_addr.s_addr)).to_string();
-    ((entry->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : outside).push_back(text);
-  }
-  ::freeifaddrs(list);
-  outside.insert(outside.end(), loopback.begin(), loopback.end());
-  return outside;
-}
-
-/// Compares without telling by its duration where the difference is.
-bool SameToken(const std::string& a, const std::string& b) {
-  if (a.size() != b.size()) return false;
-  unsigned char difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
-  return difference == 0;
-}
+/// Logs, pipes, the store: what the launcher has open beside its ranks' connections.
+constexpr std::size_t kOtherFiles = 128;
 
 }  // namespace
 
 class ControlServer::Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, ControlServer* server)
-      : socket_(std::move(socket)), server_(server) {}
+  Connection(tcp::socket socket, ControlServer* server, std::uint64_t its_number)
+      : number(its_number), socket_(std::move(socket)), server_(server) {}
+
+  void Begin() {
+    Send(challenge);
+    Read();
+  }
 
   void Read() {
     socket_.async_read_some(
@@ -62,6 +40,9 @@ class ControlServer::Connection : public std::enable_shared_from_this<Connection
             return self->server_->Closed(
                 self, error == asio::error::eof ? "the process ended" : error.message());
           self->heard = Clock::now();
+          self->bytes_ += n;
+          if (self->rank < 0 && self->bytes_ > kMaxStrangerBytes)
+            return self->server_->Closed(self, "a stranger that says too much");
           self->reader_.Feed(std::string_view(self->block_, n));
           self->Deliver();
         });
@@ -79,6 +60,9 @@ class ControlServer::Connection : public std::enable_shared_from_this<Connection
     socket_.close(ignored);
   }
 
+  const std::uint64_t number;
+  const Challenge challenge{NewNonce()};
+  const Clock::time_point accepted = Clock::now();
   int rank = -1;  // known after the hello
   Clock::time_point heard = Clock::now();
   bool silence_told = false;
@@ -111,58 +95,108 @@ class ControlServer::Connection : public std::enable_shared_from_this<Connection
   tcp::socket socket_;
   ControlServer* server_;
   FrameReader reader_;
+  std::size_t bytes_ = 0;  // received
   char block_[16384];
   std::deque<std::string> outgoing_;  // the first is being written
 };
 
-ControlServer::ControlServer(asio::io_context& io, int ranks, std::string token, Events events)
-    : acceptor_(io),
-      tick_(io),
-      size_(ranks),
-      token_(std::move(token)),
-      events_(std::move(events)) {}
+ControlServer::ControlServer(asio::io_context& io, Settings settings, Events events)
+    : acceptor_(io), tick_(io), settings_(std::move(settings)), events_(std::move(events)) {}
 
-Result<std::unique_ptr<ControlServer>> ControlServer::Listen(asio::io_context& io, int ranks,
-                                                             std::string token, Events events) {
+Result<std::unique_ptr<ControlServer>> ControlServer::Listen(asio::io_context& io,
+                                                             Settings settings, Events events) {
   std::unique_ptr<ControlServer> self(
-      new ControlServer(io, ranks, std::move(token), std::move(events)));
-  boost::system::error_code error;
-  self->acceptor_.open(tcp::v4(), error);
-  if (!error) self->acceptor_.bind(tcp::endpoint(tcp::v4(), 0), error);
-  if (!error) self->acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  if (error)
-    return Fail("control channel: cannot listen: " + error.message(), ExitCode::kPreflight);
-  for (const std::string& address : LocalAddresses()) {
-    self->addresses_ += fmt::format("{}{}:{}", self->addresses_.empty() ? "" : ",", address,
-                                    self->acceptor_.local_endpoint().port());
+      new ControlServer(io, std::move(settings), std::move(events)));
+  const auto needed =
+      static_cast<std::size_t>(self->settings_.ranks) + kMostStrangers + kOtherFiles;
+  if (const std::size_t allowed = RaiseFileLimit(); allowed < needed)
+    return Fail(
+        fmt::format("control channel: {} ranks need {} open files here, and the limit is {}: "
+                    "raise it (ulimit -Hn, or LimitNOFILE of slurmd)",
+                    self->settings_.ranks, needed, allowed),
+        ExitCode::kPreflight);
+  auto addresses = LocalAddresses(self->settings_.interface, self->settings_.first_rank);
+  if (!addresses) return tl::unexpected(addresses.error());
+  if (auto bound = self->Bind(); !bound) return tl::unexpected(bound.error());
+  const auto port = self->acceptor_.local_endpoint().port();
+  const bool only_v4 = self->acceptor_.local_endpoint().address().is_v4();
+  for (const asio::ip::address& address : *addresses) {
+    if (only_v4 && address.is_v6()) continue;
+    if (!self->addresses_.empty()) self->addresses_ += ",";
+    const std::string host = address.to_string();
+    self->addresses_ += fmt::format("{}:{}", address.is_v6() ? "[" + host + "]" : host, port);
   }
   self->Accept();
   self->Tick();
   return self;
 }
 
+/// One socket for IPv4 and IPv6, or for IPv4 where this host has no other.
+Result<void> ControlServer::Bind() {
+  boost::system::error_code error;
+  acceptor_.open(tcp::v6(), error);
+  if (!error) acceptor_.set_option(asio::ip::v6_only(false), error);
+  const auto family = error ? tcp::v4() : tcp::v6();
+  if (error) {
+    acceptor_.close(error);
+    acceptor_.open(family, error);
+  }
+  const PortRange& ports = settings_.ports;
+  if (!error && ports.first > 0) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  for (int port = ports.first; !error; ++port) {
+    acceptor_.bind(tcp::endpoint(family, static_cast<unsigned short>(port)), error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (!error) return {};
+    if (error != asio::error::address_in_use || port >= ports.last) break;
+    error.clear();
+  }
+  const std::string where =
+      ports.first == 0 ? ""
+                       : fmt::format(" on ports {} to {} (launch.ports)", ports.first, ports.last);
+  return Fail(fmt::format("control channel: cannot listen{}: {}", where, error.message()),
+              ExitCode::kPreflight);
+}
+
 ControlServer::~ControlServer() {
   for (auto& [rank, connection] : ranks_) connection->Drop();
-  for (const auto& connection : strangers_) connection->Drop();
+  for (auto& [number, connection] : strangers_) connection->Drop();
 }
 
 void ControlServer::Accept() {
   acceptor_.async_accept([this, alive = std::weak_ptr<bool>(alive_)](
                              const boost::system::error_code& error, tcp::socket socket) {
     if (error == asio::error::operation_aborted || alive.expired()) return;
-    // Out of descriptors, or a crowd of strangers: the next tick accepts again.
-    const std::size_t most = static_cast<std::size_t>(size_) + kMostStrangers;
-    if (error || strangers_.size() >= most) {
-      accepting_ = false;
-      return;
+    if (!error) {
+      TakeIn(std::move(socket));
+      return Accept();
     }
-    boost::system::error_code ignored;
-    socket.set_option(tcp::no_delay(true), ignored);
-    auto connection = std::make_shared<Connection>(std::move(socket), this);
-    strangers_.insert(connection);
-    connection->Read();
+    // Out of descriptors: a stranger gives its own back; without one, the next tick accepts again.
+    accepting_ = !strangers_.empty();
+    if (!accepting_) return;
+    DropOldestStranger();
     Accept();
   });
+}
+
+void ControlServer::TakeIn(tcp::socket socket) {
+  const std::size_t missing = static_cast<std::size_t>(settings_.ranks) - ranks_.size();
+  if (strangers_.size() >= kMostStrangers + missing) DropOldestStranger();
+  boost::system::error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  auto connection = std::make_shared<Connection>(std::move(socket), this, ++connections_);
+  strangers_[connections_] = connection;
+  connection->Begin();
+}
+
+void ControlServer::DropOldestStranger() {
+  strangers_.begin()->second->Drop();
+  strangers_.erase(strangers_.begin());
+}
+
+void ControlServer::DropLateStrangers() {
+  while (!strangers_.empty() &&
+         Clock::now() - strangers_.begin()->second->accepted > kGreetingDeadline)
+    DropOldestStranger();
 }
 
 /// Ranks that have been silent for too long and were not told of before.
@@ -188,11 +222,7 @@ void ControlServer::Tick() {
       [this, alive = std::weak_ptr<bool>(alive_)](const boost::system::error_code& error) {
         if (error || alive.expired()) return;
         SendAll(Heartbeat{});
-        for (auto it = strangers_.begin(); it != strangers_.end();) {
-          const bool mute = Clock::now() - (*it)->heard > kGreetingDeadline;
-          if (mute) (*it)->Drop();
-          it = mute ? strangers_.erase(it) : std::next(it);
-        }
+        DropLateStrangers();
         if (!std::exchange(accepting_, true)) Accept();
         const std::vector<int> silent = LookForSilence();
         Tick();
@@ -200,15 +230,24 @@ void ControlServer::Tick() {
       });
 }
 
+bool ControlServer::Believes(const Connection& connection, const Hello& hello) const {
+  return SameProof(hello.proof, ProofOf(settings_.token, connection.challenge, hello)) &&
+         hello.rank >= 0 && hello.rank < settings_.ranks && !Connected(hello.rank);
+}
+
 void ControlServer::Greet(const std::shared_ptr<Connection>& connection,
                           const ControlMessage& first) {
-  strangers_.erase(connection);
+  strangers_.erase(connection->number);
   const auto* hello = std::get_if<Hello>(&first);
-  const bool good = hello != nullptr && SameToken(hello->token, token_) && hello->rank >= 0 &&
-                    hello->rank < size_ && !Connected(hello->rank);
-  if (!good) return connection->Drop();  // a stranger, or a rank of an attempt that is over
+  // A stranger, or a rank of an attempt that is over.
+  if (hello == nullptr || !Believes(*connection, *hello)) return connection->Drop();
   connection->rank = hello->rank;
   ranks_[hello->rank] = connection;
+  const LaunchDeadlines& deadlines = settings_.deadlines;
+  Welcome welcome{"", deadlines.pmix_init.count(), deadlines.hello.count(),
+                  deadlines.fence.count()};
+  welcome.proof = ProofOf(settings_.token, connection->challenge, *hello, welcome);
+  connection->Send(welcome);
   events_.on_hello(*hello);
 }
 
@@ -220,7 +259,7 @@ void ControlServer::Dispatch(const std::shared_ptr<Connection>& connection,
 
 void ControlServer::Closed(const std::shared_ptr<Connection>& connection, const std::string& why) {
   const int rank = connection->rank;
-  strangers_.erase(connection);
+  strangers_.erase(connection->number);
   connection->Drop();
   if (rank < 0) return;
   ranks_.erase(rank);

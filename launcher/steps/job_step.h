@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/config.h"
 #include "core/plan.h"
 #include "core/result.h"
 #include "launcher/steps/child_process.h"
@@ -19,6 +20,8 @@ struct JobStepSpec {
   std::string worker;       // absolute path of adaptive-train-worker
   std::string mode;         // its first argument, and the logs are then RUN_DIR/logs/MODE-N.log
   Environment environment;  // of the ranks, complete but for what Slurm and PMIx add
+  LaunchConfig launch = {};
+  std::string first_rank = {};  // IP address of the first rank's host; empty: not known
 };
 
 /// Where a rank's output goes, within the run folder; `rank` is its number or a pattern for it.

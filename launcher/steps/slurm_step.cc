@@ -15,7 +15,8 @@ namespace adaptive_train {
 namespace {
 
 constexpr std::chrono::seconds kScontrolDeadline{20};
-constexpr std::chrono::seconds kShortStepDeadline{60};
+constexpr std::chrono::seconds kPluginDeadline{20};
+constexpr std::chrono::seconds kNameDeadline{5};
 /// After its step was killed srun may wait for a node that is gone; nobody waits for srun longer
 /// than this.
 constexpr std::chrono::seconds kSrunGrace{2};
@@ -30,20 +31,6 @@ Result<std::string> Scontrol(std::vector<std::string> arguments) {
                 ExitCode::kPreflight);
   }
   return done->output;
-}
-
-/// srun's own variables that an outer sbatch or salloc has set and that would bend the shape we ask
-/// for.
-Environment WithoutInheritedShape(Environment environment) {
-  for (const char* name :
-       {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
-        "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET", "SLURM_NTASKS_PER_GPU",
-        "SLURM_DISTRIBUTION", "SLURM_CPUS_PER_TASK", "SLURM_CPU_BIND", "SLURM_MEM_PER_NODE",
-        "SLURM_MEM_PER_CPU", "SLURM_HOSTFILE", "SLURM_EXACT", "SLURM_OVERCOMMIT",
-        "SLURM_ARBITRARY_NODELIST"}) {
-    environment.erase(name);
-  }
-  return environment;
 }
 
 /// "2", "0-2,4": the task numbers of srun's messages.
@@ -152,6 +139,84 @@ class SlurmStep final : public JobStep {
 
 }  // namespace
 
+Environment WithoutInheritedShape(Environment environment) {
+  for (const char* name : {"SLURM_NTASKS",
+                           "SLURM_NPROCS",
+                           "SLURM_NTASKS_PER_NODE",
+                           "SLURM_TASKS_PER_NODE",
+                           "SLURM_NTASKS_PER_CORE",
+                           "SLURM_NTASKS_PER_SOCKET",
+                           "SLURM_NTASKS_PER_GPU",
+                           "SLURM_NTASKS_PER_TRES",
+                           "SLURM_DISTRIBUTION",
+                           "SLURM_CPUS_PER_TASK",
+                           "SLURM_CPUS_PER_GPU",
+                           "SLURM_CPU_BIND",
+                           "SLURM_MEM_BIND",
+                           "SLURM_MEM_PER_NODE",
+                           "SLURM_MEM_PER_CPU",
+                           "SLURM_MEM_PER_GPU",
+                           "SLURM_TRES_PER_TASK",
+                           "SLURM_GRES",
+                           "SLURM_GPUS",
+                           "SLURM_GPUS_PER_NODE",
+                           "SLURM_GPUS_PER_SOCKET",
+                           "SLURM_GPUS_PER_TASK",
+                           "SLURM_GPU_BIND",
+                           "SLURM_HINT",
+                           "SLURM_CORE_SPEC",
+                           "SLURM_THREAD_SPEC",
+                           "SLURM_THREADS_PER_CORE",
+                           "SLURM_EXCLUSIVE",
+                           "SLURM_SPREAD_JOB",
+                           "SLURM_USE_MIN_NODES",
+                           "SLURM_HOSTFILE",
+                           "SLURM_EXACT",
+                           "SLURM_WHOLE",
+                           "SLURM_OVERCOMMIT",
+                           "SLURM_ARBITRARY_NODELIST",
+                           "SLURM_MULTI_PROG",
+                           "SLURM_LABELIO",
+                           "SLURM_UNBUFFEREDIO",
+                           "SLURM_TIMELIMIT",
+                           "SLURM_IMMEDIATE",
+                           "SLURM_RELATIVE"}) {
+    environment.erase(name);
+  }
+  return environment;
+}
+
+bool NamesPlugin(const std::string& list, const std::string& plugin) {
+  std::stringstream words(list);
+  for (std::string word; words >> word;) {
+    if (word == plugin) return true;
+  }
+  return false;
+}
+
+Result<void> CheckPmixPlugin() {
+  auto done = RunCommand({{"srun", "--mpi=list"}, std::nullopt, ""}, kPluginDeadline);
+  if (!done) return tl::unexpected(Error{done.error().message, ExitCode::kPreflight});
+  // Older srun lists on standard error.
+  if (NamesPlugin(done->output + "\n" + done->errors, "pmix")) return {};
+  return Fail("Slurm has no pmix plugin, by which ranks find each other: srun --mpi=list says: " +
+                  Printable(done->output + " " + done->errors, 300),
+              ExitCode::kPreflight);
+}
+
+std::string AddressOfNode(const std::string& node) {
+  auto text = Scontrol({"show", "node", "-o", node});
+  if (!text) return "";
+  const std::string key = " NodeAddr=";
+  const auto at = text->find(key);
+  if (at == std::string::npos) return "";
+  const auto begin = at + key.size();
+  const std::string name = text->substr(begin, text->find(' ', begin) - begin);
+  // A program of its own, as a name service that hangs must not hold the launcher.
+  auto found = RunCommand({{"getent", "ahosts", name}, std::nullopt, ""}, kNameDeadline);
+  return found && found->Ok() ? found->output.substr(0, found->output.find_first_of(" \t\n")) : "";
+}
+
 Result<std::vector<std::string>> ExpandHosts(const std::string& node_list) {
   auto text = Scontrol({"show", "hostnames", node_list});
   if (!text) return tl::unexpected(text.error());
@@ -178,7 +243,8 @@ Result<double> SubmitTime(std::int64_t job_id) {
   return static_cast<double>(std::mktime(&local));
 }
 
-Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command) {
+Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
+                                   std::chrono::milliseconds deadline) {
   const auto n = std::to_string(hosts);
   std::vector<std::string> srun = {"srun",
                                    "--overlap",
@@ -192,8 +258,7 @@ Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::str
                                    "--mem=0",
                                    "--label"};
   srun.insert(srun.end(), command.begin(), command.end());
-  auto done =
-      RunCommand({srun, WithoutInheritedShape(CurrentEnvironment()), ""}, kShortStepDeadline);
+  auto done = RunCommand({srun, WithoutInheritedShape(CurrentEnvironment()), ""}, deadline);
   if (!done) return tl::unexpected(done.error());
   if (!done->Ok()) {
     return Fail(fmt::format("the short step on all nodes failed ({}): {}",

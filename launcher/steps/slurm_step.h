@@ -2,6 +2,7 @@
 // scancel.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,21 @@ Result<double> SubmitTime(std::int64_t job_id);
 
 /// Runs `command` once on each of the allocation's `hosts` hosts, in one short step, and gives back its
 /// standard output: lines "TASK: text" with tasks numbered from 0 in no particular order. Fails
-/// with kPreflight if a host does not run it in time.
-Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command);
+/// with kPreflight if a host does not run it within `deadline`.
+Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
+                                   std::chrono::milliseconds deadline);
+
+/// Fails with kPreflight unless srun has the plugin by which ranks find each other. Runs srun.
+Result<void> CheckPmixPlugin();
+/// Whether the output of `srun --mpi=list` names the plugin.
+bool NamesPlugin(const std::string& list, const std::string& plugin);
+
+/// The IP address by which Slurm reaches a node; empty if it cannot be told. Runs scontrol and
+/// getent, for 25 s at most.
+std::string AddressOfNode(const std::string& node);
+
+/// Without srun's own variables that an outer sbatch, salloc or srun has set and that would bend
+/// the shape we ask for.
+Environment WithoutInheritedShape(Environment environment);
 
 }  // namespace adaptive_train

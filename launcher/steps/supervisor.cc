@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cstring>
-#include <random>
 
 #include "core/file_io.h"
 #include "core/rank_exit.h"
+#include "core/token_proof.h"
 #include "launcher/steps/stop_signals.h"
 
 namespace adaptive_train {
@@ -18,10 +18,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPollPeriod{50};
-/// From the first rank's hello to the last rank's end of PMIx_Init.
-constexpr std::chrono::milliseconds kHelloSpread = 10s;
-/// From "go" to every rank's "wired": a fence, the gets, the first sum.
-constexpr std::chrono::milliseconds kWiringDeadline = 2 * kFenceDeadline + 2s;
 /// After the first sign of failure others may follow that explain it.
 constexpr std::chrono::milliseconds kDiagnosisTime = 1s;
 /// A rank that is only accused by a peer will be silent for this long before it is certain.
@@ -31,12 +27,6 @@ constexpr std::chrono::milliseconds kFinishingDeadline = 10s;
 constexpr std::chrono::milliseconds kSavingDeadline = 600s;
 /// Of a line that a rank has for the person who watches.
 constexpr std::size_t kMaxNoticeBytes = 1000;
-
-/// 128 bits from the system's generator: what a rank must show to be believed.
-std::string NewToken() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
 
 ExitCode CodeOfSignal(int signal) {
   return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
@@ -93,6 +83,7 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
 
 Supervisor::Supervisor(JobStepSpec spec, JobStepFactory start_step, SupervisorEvents events)
     : spec_(std::move(spec)),
+      deadlines_(DeadlinesOf(spec_.launch, spec_.plan->ranks.size())),
       start_step_(std::move(start_step)),
       events_(std::move(events)),
       signals_(io_),
@@ -138,9 +129,9 @@ void Supervisor::Enter(State state) {
   state_ = state;
   switch (state) {
     case State::kLaunching:
-      return ArmTimer(kHelloDeadline);
+      return ArmTimer(deadlines_.hello);
     case State::kWiring:
-      return ArmTimer(kWiringDeadline);
+      return ArmTimer(deadlines_.Wiring());
     case State::kSaving:
       return ArmTimer(kSavingDeadline);
     case State::kFinishing:
@@ -175,15 +166,18 @@ void Supervisor::StartAttempt() {
   anyone_said_hello_ = false;
   retry_ = false;
   state_ = State::kLaunching;
-  ArmTimer(kHelloDeadline);
+  ArmTimer(deadlines_.hello);
 
-  const std::string token = NewToken();
+  const std::string token = NewNonce();
   ControlServer::Events events;
   events.on_hello = [this](const Hello& hello) { OnHello(hello); };
   events.on_message = [this](int rank, const ControlMessage& message) { OnMessage(rank, message); };
   events.on_closed = [this](int rank, const std::string& why) { OnClosed(rank, why); };
   events.on_silent = [this](int rank) { Fault(rank, &RankRecord::order_silent); };
-  auto control = ControlServer::Listen(io_, static_cast<int>(size), token, std::move(events));
+  if (size > kMostRanks)
+    return FailRun(
+        {fmt::format("{} ranks: at most {} can run together", size, kMostRanks), ExitCode::kUsage});
+  auto control = Listen(token, std::move(events));
   if (!control) return FailRun(control.error());
   control_ = std::move(*control);
   JobStepSpec spec = spec_;
@@ -193,6 +187,20 @@ void Supervisor::StartAttempt() {
   auto step = start_step_(spec);
   if (!step) return FailRun(step.error());
   step_ = std::move(*step);
+}
+
+Result<std::unique_ptr<ControlServer>> Supervisor::Listen(const std::string& token,
+                                                          ControlServer::Events events) {
+  ControlServer::Settings settings;
+  settings.ranks = static_cast<int>(ranks_.size());
+  settings.token = token;
+  settings.deadlines = deadlines_;
+  settings.interface = spec_.launch.interface;
+  settings.first_rank = spec_.first_rank;
+  auto ports = ParsePorts(spec_.launch.ports);
+  if (!ports) return tl::unexpected(ports.error());
+  settings.ports = *ports;
+  return ControlServer::Listen(io_, std::move(settings), std::move(events));
 }
 
 /// The launcher itself cannot go on: nothing to diagnose in a rank.
@@ -259,7 +267,7 @@ void Supervisor::OnHello(const Hello& hello) {
   if (!hello.step_id.empty()) step_id_ = hello.step_id;
   // Ranks of one step start together: the others have little time left.
   if (std::exchange(anyone_said_hello_, true)) return;
-  if (state_ == State::kLaunching) ArmTimer(kHelloSpread);
+  if (state_ == State::kLaunching) ArmTimer(deadlines_.spread);
 }
 
 void Supervisor::OnMessage(int rank, const ControlMessage& message) {

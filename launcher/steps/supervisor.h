@@ -118,6 +118,8 @@ class Supervisor {
   void AfterEnding();
 
   void StartAttempt();
+  Result<std::unique_ptr<ControlServer>> Listen(const std::string& token,
+                                                ControlServer::Events events);
   void EndRanks(const std::string& reason);
   void PollStep();
   void WatchSignals();
@@ -134,6 +136,7 @@ class Supervisor {
   RankRecord& Record(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
   JobStepSpec spec_;
+  const LaunchDeadlines deadlines_;
   JobStepFactory start_step_;
   SupervisorEvents events_;
   boost::asio::io_context io_;

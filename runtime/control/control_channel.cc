@@ -15,6 +15,7 @@
 
 #include "core/limits.h"
 #include "core/rank_exit.h"
+#include "runtime/control/find_launcher.h"
 
 namespace adaptive_train {
 namespace {
@@ -23,8 +24,6 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-/// For one address; all of them together get twice that.
-constexpr std::chrono::seconds kConnectDeadline{4};
 constexpr std::chrono::seconds kFarewellDeadline{1};
 
 /// Ends the process from any thread, also if its log is on a file system that hangs: then by
@@ -34,43 +33,6 @@ constexpr std::chrono::seconds kFarewellDeadline{1};
   std::fprintf(stderr, "adaptive-train-worker: %s; the rank ends\n", why.c_str());
   std::fflush(stderr);
   std::_Exit(ToInt(code));
-}
-
-Result<tcp::endpoint> ParseEndpoint(const std::string& text) {
-  const auto colon = text.rfind(':');
-  boost::system::error_code error;
-  const auto address = asio::ip::make_address(text.substr(0, colon), error);
-  const int port = colon == std::string::npos ? 0 : std::atoi(text.c_str() + colon + 1);
-  if (error || port < 1 || port > 65535) {
-    return Fail("launcher address \"" + text + "\" is not IP:PORT", ExitCode::kRankFailure);
-  }
-  return tcp::endpoint(address, static_cast<unsigned short>(port));
-}
-
-/// The first address that answers.
-Result<tcp::socket> ConnectAny(asio::io_context& io, const std::string& addresses) {
-  std::string tried;
-  const auto give_up = Clock::now() + 2 * kConnectDeadline;
-  for (std::size_t begin = 0; begin < addresses.size() && Clock::now() < give_up;) {
-    const auto comma = std::min(addresses.find(',', begin), addresses.size());
-    auto endpoint = ParseEndpoint(addresses.substr(begin, comma - begin));
-    if (!endpoint) return tl::unexpected(endpoint.error());
-    begin = comma + 1;
-    tcp::socket socket(io);
-    boost::system::error_code outcome = asio::error::timed_out;
-    socket.async_connect(*endpoint,
-                         [&](const boost::system::error_code& error) { outcome = error; });
-    io.restart();
-    io.run_for(kConnectDeadline);
-    if (!outcome) return socket;
-    tried += fmt::format("{}{}:{}: {}", tried.empty() ? "" : ", ", endpoint->address().to_string(),
-                         endpoint->port(), outcome.message());
-    boost::system::error_code ignored;
-    socket.close(ignored);
-    io.restart();
-    io.run_for(std::chrono::milliseconds(100));  // lets the cancelled connect finish
-  }
-  return Fail("no launcher at " + tried, ExitCode::kRankFailure);
 }
 
 }  // namespace
@@ -85,6 +47,7 @@ struct ControlChannel::State {
   std::deque<std::string> outgoing;  // the first is being written
   Clock::time_point heard = Clock::now(), ticked = heard;
   bool closing = false;
+  LaunchDeadlines deadlines;
 
   std::atomic<bool> stop_asked{false};
   std::atomic<bool> checkpoint_asked{false};
@@ -94,6 +57,7 @@ struct ControlChannel::State {
   bool go = false;  // guarded by mutex
 
   void Read();
+  bool ObeyAll();
   void Write();
   void Enqueue(const ControlMessage& message);
   void Close();
@@ -112,14 +76,21 @@ void ControlChannel::State::Read() {
                                                         : error.message());
         heard = Clock::now();
         reader.Feed(std::string_view(block, n));
-        for (;;) {
-          auto message = reader.Next();
-          if (!message) return LoseLauncher(message.error().message);
-          if (!*message) break;
-          Obey(**message);
-        }
-        Read();
+        if (ObeyAll()) Read();
       });
+}
+
+/// What has come so far; false: it is no language of ours.
+bool ControlChannel::State::ObeyAll() {
+  for (;;) {
+    auto message = reader.Next();
+    if (!message) {
+      LoseLauncher(message.error().message);
+      return false;
+    }
+    if (!*message) return true;
+    Obey(**message);
+  }
 }
 
 void ControlChannel::State::Obey(const ControlMessage& message) {
@@ -178,13 +149,15 @@ ControlChannel::ControlChannel(std::unique_ptr<State> state) : state_(std::move(
 
 Result<std::unique_ptr<ControlChannel>> ControlChannel::Connect(Settings settings) {
   auto state = std::make_unique<State>();
-  auto socket = ConnectAny(state->io, settings.addresses);
-  if (!socket) return tl::unexpected(socket.error());
-  state->socket = std::move(*socket);
-  boost::system::error_code ignored;
-  state->socket.set_option(tcp::no_delay(true), ignored);
+  auto launcher =
+      FindLauncher(state->io, settings.addresses, settings.token, std::move(settings.hello));
+  if (!launcher) return tl::unexpected(launcher.error());
+  state->socket = std::move(launcher->socket);
+  state->reader = std::move(launcher->reader);
+  state->deadlines = launcher->deadlines;
   state->heard = state->ticked = Clock::now();
-  state->Enqueue(settings.hello);
+  if (!state->ObeyAll())
+    return Fail("the launcher ended its greeting with garbage", ExitCode::kRankFailure);
   state->Read();
   state->Tick();
   state->io.restart();
@@ -211,9 +184,11 @@ void ControlChannel::Send(ControlMessage message) {
   });
 }
 
-bool ControlChannel::WaitForGo(std::chrono::milliseconds deadline) {
+const LaunchDeadlines& ControlChannel::Deadlines() const { return state_->deadlines; }
+
+bool ControlChannel::WaitForGo() {
   std::unique_lock lock(state_->mutex);
-  return state_->changed.wait_for(lock, deadline, [this] { return state_->go; });
+  return state_->changed.wait_for(lock, state_->deadlines.hello, [this] { return state_->go; });
 }
 
 bool ControlChannel::StopAsked() const { return state_->stop_asked; }

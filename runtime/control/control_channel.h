@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/control_message.h"
+#include "core/launch_settings.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -20,11 +21,13 @@ namespace adaptive_train {
 class ControlChannel {
  public:
   struct Settings {
-    std::string addresses;  // "10.0.0.1:4711,192.168.0.1:4711": tried in this order
-    Hello hello;
+    std::string addresses;  // "10.0.0.1:4711,[fd00::1]:4711": tried in this order
+    std::string token;      // which both sides prove to know; it is not sent
+    Hello hello;            // but for nonce and proof
   };
 
-  /// Connects (each address gets a few seconds) and says hello.
+  /// Connects to the first address (each gets a few seconds) where someone proves to be the
+  /// launcher, and proves to be the rank. Obeys nobody before.
   static Result<std::unique_ptr<ControlChannel>> Connect(Settings settings);
   /// Sends what is queued, for a second at most, and closes.
   ~ControlChannel();
@@ -32,9 +35,11 @@ class ControlChannel {
   /// Queues a message; never blocks.
   void Send(ControlMessage message);
 
-  /// Blocks until the launcher says that all ranks are ready. False: it did not within the
-  /// deadline.
-  bool WaitForGo(std::chrono::milliseconds deadline);
+  /// How long this rank waits for what, as the launcher says.
+  const LaunchDeadlines& Deadlines() const;
+  /// Blocks until the launcher says that all ranks are ready. False: it did not within
+  /// Deadlines().hello.
+  bool WaitForGo();
   /// The launcher has asked to save and stop.
   bool StopAsked() const;
   /// The launcher has asked to save and go on, since the last call.

@@ -139,3 +139,8 @@ config_says() { printf '%s\n' "$@" >"$work/config.toml"; }
   refused 6 "/proc" --store file:/proc/x.db
   refused 2 "ftp" --store ftp:somewhere
 }
+
+@test "a run that only skips steps does not end as done: train.skip_limit" {
+  diverging=(--train.precision=fp16 --optimizer.lr=10 --optimizer.warmup_steps=0 --optimizer.clip=0 --optimizer.schedule=constant)
+  refused 5 "5 steps in a row were skipped" "${diverging[@]}" --train.steps=1000 --train.skip_limit=5
+}

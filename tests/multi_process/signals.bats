@@ -83,3 +83,11 @@ saved_step() { ls "$work/run/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; 
   ends_with 130
   [[ $("$work/bin/adaptive-train" jobs -a --store "$store" -n -P -o State,ExitCode) == "CANCELLED|130:0" ]]
 }
+
+@test "saved by the clock alone: checkpoint.every_minutes" {
+  train_in_background --train.steps=100000 --checkpoint.every=0 --checkpoint.every_minutes=0.01
+  wait_until 60 saved_by_itself
+  kill -TERM "$launcher"
+  ends_with 143
+}
+saved_by_itself() { [[ $(grep -c '^saved step' "$work/out") -ge 2 ]]; }

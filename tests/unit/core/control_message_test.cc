@@ -22,7 +22,9 @@ ControlMessage RoundTrip(const ControlMessage& message) {
 }
 
 TEST(ControlMessage, EveryTypeSurvivesTheWire) {
-  const ControlMessage all[] = {Hello{"token", 3, "n1", 42, "7.0"},
+  const ControlMessage all[] = {Challenge{"nonce"},
+                                Hello{3, "n1", 42, "7.0", "nonce", "proof"},
+                                Welcome{"proof", 1, 2, 3},
                                 Ready{},
                                 Wired{},
                                 Resumed{5},
@@ -44,8 +46,9 @@ TEST(ControlMessage, EveryTypeSurvivesTheWire) {
 }
 
 TEST(ControlMessage, KeepsItsFields) {
-  const auto hello = std::get<Hello>(RoundTrip(Hello{"to\"ken\n", 3, "n1", 42, "7.0"}));
-  EXPECT_EQ(hello.token, "to\"ken\n");
+  const auto hello = std::get<Hello>(RoundTrip(Hello{3, "n\"1\n", 42, "7.0", "nonce", "proof"}));
+  EXPECT_EQ(hello.host, "n\"1\n");
+  EXPECT_EQ(hello.proof, "proof");
   EXPECT_EQ(hello.rank, 3);
   const auto failure = std::get<RankFailure>(RoundTrip(RankFailure{1, "h", "op", 2, "why", 3, 12}));
   EXPECT_EQ(failure.peer, 2);

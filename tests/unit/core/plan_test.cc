@@ -1,6 +1,8 @@
 // plan.json: what is written reads back; what is inconsistent is refused.
 #include "core/plan.h"
 
+#include "core/limits.h"
+
 #include <gtest/gtest.h>
 
 namespace adaptive_train {
@@ -119,6 +121,10 @@ TEST(Plan, SaysWhatTheRuntimeCannotRun) {
   plan.shard = 2;
   EXPECT_EQ(NotRunnable(plan), "");
   EXPECT_NE(NotRunnable(EightRanks()).find("pipeline"), std::string::npos);
+  plan.ranks.resize(kMostRanks);
+  EXPECT_EQ(NotRunnable(plan), "");
+  plan.ranks.resize(kMostRanks + 1);
+  EXPECT_NE(NotRunnable(plan).find("at most 4096"), std::string::npos);
 }
 
 TEST(Plan, RefusesGarbageAndNewerVersions) {

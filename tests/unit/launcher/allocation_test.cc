@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 namespace adaptive_train {
 namespace {
 
@@ -17,6 +19,18 @@ TEST(ParseCpusPerNode, RefusesAllElse) {
                            "8(x99999999999)", "8(x70000)", "999999999999"}) {
     EXPECT_FALSE(ParseCpusPerNode(text)) << text;
   }
+}
+
+TEST(FindAllocation, RefusesAHeterogeneousJobByName) {
+  ::setenv("SLURM_JOB_ID", "17", 1);
+  ::setenv("SLURM_HET_SIZE", "2", 1);
+  const auto allocation = FindAllocation();
+  ::unsetenv("SLURM_JOB_ID");
+  ::unsetenv("SLURM_HET_SIZE");
+  ASSERT_FALSE(allocation);
+  EXPECT_EQ(allocation.error().exit_code, ExitCode::kPreflight);
+  EXPECT_NE(allocation.error().message.find("heterogeneous job of 2 components"), std::string::npos)
+      << allocation.error().message;
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+#include "core/launch_settings.h"
+
+#include <charconv>
+
+namespace adaptive_train {
+namespace {
+
+/// Of what a rank adds to each deadline. Generous: on 4 nodes a launch takes 0.4 s, and a fence 1 ms.
+constexpr std::chrono::milliseconds kHelloPerRank{20};
+constexpr std::chrono::milliseconds kSpreadPerRank{10};
+constexpr std::chrono::milliseconds kPmixInitPerRank{10};
+constexpr std::chrono::milliseconds kFencePerRank{5};
+constexpr std::chrono::milliseconds kShortStepPerNode{50};
+
+bool ReadPort(std::string_view text, int& port) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, port);
+  return error == std::errc() && stop == end && port >= 1 && port <= 65535;
+}
+
+}  // namespace
+
+LaunchDeadlines DeadlinesOf(const LaunchConfig& launch, std::size_t ranks) {
+  const auto grown = [ranks](std::chrono::milliseconds least, std::chrono::milliseconds each) {
+    return least + each * static_cast<std::int64_t>(ranks);
+  };
+  const auto set = [](const AutoInt& seconds, std::chrono::milliseconds otherwise) {
+    return seconds ? std::chrono::milliseconds(1000 * *seconds) : otherwise;
+  };
+  LaunchDeadlines deadlines;
+  deadlines.hello = set(launch.hello_seconds, grown(kHelloDeadline, kHelloPerRank));
+  deadlines.spread = grown(kHelloSpread, kSpreadPerRank);
+  deadlines.pmix_init = grown(kPmixInitDeadline, kPmixInitPerRank);
+  if (launch.hello_seconds) {  // asked to wait longer, or not so long, for a slow start
+    deadlines.spread = std::max(deadlines.spread, deadlines.hello);
+    deadlines.pmix_init = deadlines.hello;
+  }
+  deadlines.fence = set(launch.fence_seconds, grown(kFenceDeadline, kFencePerRank));
+  deadlines.short_step =
+      set(launch.short_step_seconds, grown(kShortStepDeadline, kShortStepPerNode));
+  return deadlines;
+}
+
+Result<PortRange> ParsePorts(const std::string& text) {
+  if (text == "auto") return PortRange{};
+  PortRange range;
+  const auto dash = text.find('-');
+  if (dash == std::string::npos || !ReadPort(std::string_view(text).substr(0, dash), range.first) ||
+      !ReadPort(std::string_view(text).substr(dash + 1), range.last) || range.first > range.last)
+    return Fail("launch.ports must be \"auto\" or \"FIRST-LAST\" with ports from 1 to 65535");
+  return range;
+}
+
+}  // namespace adaptive_train

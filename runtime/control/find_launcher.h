@@ -1,0 +1,30 @@
+// How a rank finds its launcher among several addresses, and how both prove to be who they are.
+#pragma once
+
+#include <utility>  // Boost 1.74 uses std::exchange without it
+
+#include <boost/asio.hpp>
+#include <string>
+
+#include "core/control_message.h"
+#include "core/launch_settings.h"
+#include "core/result.h"
+
+namespace adaptive_train {
+
+/// A connection whose both ends have proved that they know the token.
+struct FoundLauncher {
+  boost::asio::ip::tcp::socket socket;
+  FrameReader reader;  // with what came behind the welcome
+  LaunchDeadlines deadlines;
+};
+
+/// Tries `addresses` ("10.0.0.1:4711,[fd00::1]:4711") in their order; who answers but does not prove
+/// to know `token` is left alone. Where one closed the connection early, as a crowded launcher does,
+/// all are tried again. `hello` gets a nonce and a proof. Runs `io`, which nobody else may use.
+/// Blocks for half a minute at most. Fails with kRankFailure, in one line that tells of each
+/// address.
+Result<FoundLauncher> FindLauncher(boost::asio::io_context& io, const std::string& addresses,
+                                   const std::string& token, Hello hello);
+
+}  // namespace adaptive_train
