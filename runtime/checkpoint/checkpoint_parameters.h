@@ -6,15 +6,17 @@
 #include <string>
 
 #include "core/result.h"
+#include "runtime/checkpoint/checkpoint_format.h"
 #include "runtime/model/parameter_layout.h"
 
 namespace adaptive_train {
 
-/// Reads and checks the parameters of the checkpoint in `folder` into `parameters`, the arena of
-/// `layout`, which is a whole model's. Gives the checkpoint's step. Refuses one of other
+/// Reads and checks `ranges` of the parameters of the checkpoint in `folder` into `parameters`, the
+/// arena of `layout`, which is a whole model's; other elements are not touched. Gives the checkpoint's step. Refuses one of other
 /// parameters or of another `model` in the words of IdentityOf; what the run was besides does not
 /// matter. Blocking; any thread.
 Result<std::int64_t> ReadParameters(const std::string& folder, const std::string& model,
-                                    const ParameterLayout& layout, std::span<float> parameters);
+                                    const ParameterLayout& layout, const ElementRanges& ranges,
+                                    std::span<float> parameters);
 
 }  // namespace adaptive_train

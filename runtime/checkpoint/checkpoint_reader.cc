@@ -224,8 +224,8 @@ Result<void> CheckpointReader::Read(std::span<const CheckpointRequest> requests)
 }
 
 Result<std::vector<CheckpointRequest>> CheckpointReader::RequestsFor(
-    const ParameterLayout& layout, std::size_t arena, std::span<float> values) const {
-  std::vector<CheckpointRequest> requests;
+    const ParameterLayout& layout, std::size_t arena, std::span<float> values,
+    const ElementRanges& ranges) const {
   for (const ParameterRange& range : layout.ranges()) {
     const CheckpointParameter wanted{range.name, range.shape, range.count};
     const CheckpointParameter* there = Find(range.name);
@@ -233,9 +233,13 @@ Result<std::vector<CheckpointRequest>> CheckpointReader::RequestsFor(
       return FailAt(
           folder_, fmt::format("has {} where this model has {}", InWords(there), InWords(&wanted)));
     }
-    requests.push_back({arena, range.name, 0,
-                        values.subspan(static_cast<std::size_t>(range.offset),
-                                       static_cast<std::size_t>(range.count))});
+  }
+  std::vector<CheckpointRequest> requests;
+  for (const CheckpointPiece& piece : PiecesOf(layout, ranges)) {
+    requests.push_back(
+        {arena, piece.name, piece.begin,
+         values.subspan(static_cast<std::size_t>(layout.OffsetOf(piece.name) + piece.begin),
+                        static_cast<std::size_t>(piece.end - piece.begin))});
   }
   return requests;
 }
@@ -245,7 +249,7 @@ Result<void> CheckpointReader::Read(const ParameterLayout& layout, const Trainin
   std::vector<CheckpointRequest> requests;
   for (std::size_t arena = 0; arena < kResiduals; ++arena) {
     if (arenas[arena].empty()) continue;
-    auto more = RequestsFor(layout, arena, arenas[arena]);
+    auto more = RequestsFor(layout, arena, arenas[arena], reading.ranges);
     if (!more) return tl::unexpected(more.error());
     requests.insert(requests.end(), more->begin(), more->end());
   }
@@ -257,7 +261,7 @@ Result<void> CheckpointReader::Read(const ParameterLayout& layout, const Trainin
 Result<void> CheckpointReader::ReadResiduals(const ParameterLayout& layout,
                                              std::span<float> residuals,
                                              const ReadingRank& reading) const {
-  auto requests = RequestsFor(layout, kResiduals, residuals);
+  auto requests = RequestsFor(layout, kResiduals, residuals, {{0, layout.size()}});
   if (!requests) return tl::unexpected(requests.error());
   const RequestsByName by_name = ByName(*requests);
   std::fill(residuals.begin(), residuals.end(), 0.0F);

@@ -20,10 +20,18 @@ struct CheckpointRequest {
   std::span<float> to;
 };
 
-/// Who reads: rank `rank` of `ranks`, all of which hold the same layout.
+/// Who reads: rank `rank` of `ranks`, all of which hold the same layout, what of the arenas before
+/// kResiduals.
 struct ReadingRank {
   std::int64_t rank = 0;
   std::int64_t ranks = 1;
+  ElementRanges ranges;
+
+  /// A rank that holds all of a layout.
+  static ReadingRank OfAll(const ParameterLayout& layout, std::int64_t rank = 0,
+                           std::int64_t ranks = 1) {
+    return {rank, ranks, {{0, layout.size()}}};
+  }
 };
 
 /// Everything blocks. Errors are one line that begins with the file they are about. const members
@@ -46,13 +54,14 @@ class CheckpointReader {
   /// Reads what is asked for and checks the blocks it lies in. On failure the targets hold
   /// anything.
   Result<void> Read(std::span<const CheckpointRequest> requests) const;
-  /// Reads the arenas of a layout whose parameters, in whole, are all in this checkpoint. An
-  /// empty arena is left out (evaluation needs no moments). A rank's residuals are the sum of those
+  /// Reads the reader's ranges of the arenas of a layout whose parameters, in whole, are all in
+  /// this checkpoint; elements outside of the ranges are not touched. An empty arena is left out
+  /// (evaluation needs no moments). A rank's residuals are the sum of those
   /// in shards rank, rank + ranks, rank + 2 ranks and so on, added in this order in float32; zero
   /// where these hold none. So the ranks together get all of them, and as many ranks as wrote the
   /// checkpoint each get their own back, bit for bit.
   Result<void> Read(const ParameterLayout& layout, const TrainingArenas& arenas,
-                    const ReadingRank& reading = {}) const;
+                    const ReadingRank& reading) const;
   /// Elements of the residuals of all shards; 0 where nothing was compressed.
   std::int64_t ResidualElements() const;
 
@@ -60,8 +69,8 @@ class CheckpointReader {
   CheckpointReader() = default;
   Result<void> OpenShards();
   Result<std::vector<CheckpointRequest>> RequestsFor(const ParameterLayout& layout,
-                                                     std::size_t arena,
-                                                     std::span<float> values) const;
+                                                     std::size_t arena, std::span<float> values,
+                                                     const ElementRanges& ranges) const;
   Result<void> ReadResiduals(const ParameterLayout& layout, std::span<float> residuals,
                              const ReadingRank& reading) const;
   std::string PathOf(std::size_t shard, const char* extension) const;

@@ -45,7 +45,8 @@ Result<std::int64_t> ExportCheckpoint(const std::string& checkpoint, const Model
                                       const std::string& hf_folder) {
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   std::vector<float> parameters(static_cast<std::size_t>(layout.size()));
-  auto step = ReadParameters(checkpoint, IdentityOf(dims), layout, parameters);
+  auto step =
+      ReadParameters(checkpoint, IdentityOf(dims), layout, {{0, layout.size()}}, parameters);
   if (!step) return step;
   auto written = WriteHfModel(hf_folder, dims, parameters);
   if (!written) return tl::unexpected(written.error());

@@ -215,11 +215,20 @@ std::vector<LayerElements> LayersOf(const ParameterLayout& layout) {
 template <class T>
 void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed,
                           std::span<T> parameters) {
+  InitializeParameters(layout, seed, 0, layout.size(), parameters);
+}
+
+template <class T>
+void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed, std::int64_t begin,
+                          std::int64_t end, std::span<T> parameters) {
   assert(static_cast<std::int64_t>(parameters.size()) == layout.size());
   const CounterRandom random(seed, RandomPurpose::kInitialization);
   for (const ParameterRange& range : layout.ranges()) {
-    const std::span<T> values = parameters.subspan(static_cast<std::size_t>(range.offset),
-                                                   static_cast<std::size_t>(range.count));
+    const std::int64_t first = std::max(begin, range.offset);
+    const std::int64_t last = std::min(end, range.offset + range.count);
+    if (first >= last) continue;
+    const std::span<T> values =
+        parameters.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
     switch (range.initial) {
       case InitialValue::kZeros:
         std::fill(values.begin(), values.end(), T{0});
@@ -228,7 +237,7 @@ void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed,
         std::fill(values.begin(), values.end(), T{1});
         break;
       case InitialValue::kNormal:
-        FillNormal(random, range.global_offset, range.initial_std, values);
+        FillNormal(random, range.global_offset + (first - range.offset), range.initial_std, values);
         break;
     }
   }
@@ -236,5 +245,9 @@ void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed,
 
 template void InitializeParameters(const ParameterLayout&, std::uint64_t, std::span<float>);
 template void InitializeParameters(const ParameterLayout&, std::uint64_t, std::span<double>);
+template void InitializeParameters(const ParameterLayout&, std::uint64_t, std::int64_t,
+                                   std::int64_t, std::span<float>);
+template void InitializeParameters(const ParameterLayout&, std::uint64_t, std::int64_t,
+                                   std::int64_t, std::span<double>);
 
 }  // namespace adaptive_train

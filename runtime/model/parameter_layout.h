@@ -92,5 +92,9 @@ std::vector<LayerElements> LayersOf(const ParameterLayout& layout);
 template <class T>
 void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed,
                           std::span<T> parameters);
+/// The same for elements [begin, end) of the arena alone; the others are not touched.
+template <class T>
+void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed, std::int64_t begin,
+                          std::int64_t end, std::span<T> parameters);
 
 }  // namespace adaptive_train

@@ -53,7 +53,8 @@ CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   return settings;
 }
 
-std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas) {
+std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
+                                                   const ElementRanges& held) {
   CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
   // Rank 0 decides, the others add nothing to the sum: whether there is a checkpoint, its step, the
   // attempt in two halves.
@@ -85,16 +86,17 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas)
                     "preparing checkpoints");
   if (decided[0] == 0) {
     if (config_.start == "none") return std::nullopt;
-    OrThrow(ReadParameters(config_.start, model_, layout_, arenas[0]), RankExit::kCheckpoint,
+    OrThrow(ReadParameters(config_.start, model_, layout_, held, arenas[0]), RankExit::kCheckpoint,
             "reading checkpoint.start");
     if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
     return std::nullopt;
   }
   saved_step_ = static_cast<std::int64_t>(decided[1]);
-  return Read(saved_step_, arenas);
+  return Read(saved_step_, arenas, held);
 }
 
-CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arenas) {
+CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arenas,
+                                  const ElementRanges& held) {
   constexpr const char* kReading = "reading a checkpoint";
   const auto reader = OrThrow(folder_.Open(step, owner_), RankExit::kCheckpoint, kReading);
   const std::int64_t residuals = reader.ResidualElements();
@@ -104,7 +106,7 @@ CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arena
                     "does not compress",
                     folder_.PathOf(step), residuals));
   }
-  OrThrow(reader.Read(layout_, arenas, {communicator_.Rank(), communicator_.Size()}),
+  OrThrow(reader.Read(layout_, arenas, {communicator_.Rank(), communicator_.Size(), held}),
           RankExit::kCheckpoint, kReading);
   return reader.manifest().at;
 }

@@ -17,7 +17,7 @@
 
 namespace adaptive_train {
 
-/// Every rank holds the whole arenas and writes in the background what it owns of parameters and
+/// Every rank has the arenas of the whole model and writes in the background what it owns of parameters and
 /// moments, and all of its residuals where the arenas have some: an empty span says that the run
 /// does not compress gradients, the same in all calls. Resume first; then in every step Votes into
 /// the step's sum and Follow with the sum; Ask when a checkpoint is due, Begin after Follow. Throws
@@ -32,11 +32,12 @@ class Checkpointer {
   Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
                Communicator& communicator, const TrainerEvents& events, int threads);
 
-  /// Reads the newest checkpoint that holds into the arenas; of residuals, this rank's part of
+  /// Reads the newest checkpoint that holds into the arenas: `held` of parameters and moments, the
+  /// rest of which is not touched; of residuals, this rank's part of
   /// their sum, see CheckpointReader::Read, and zeros where the checkpoint has none. A run that
   /// does not compress says that it drops them. Where there is no checkpoint, gives nothing and
   /// reads no more than the parameters of checkpoint.start. Names those that do not hold.
-  std::optional<CheckpointStep> Resume(const TrainingArenas& arenas);
+  std::optional<CheckpointStep> Resume(const TrainingArenas& arenas, const ElementRanges& held);
 
   /// A checkpoint is wanted: of this step, or of the next at which the writer is free.
   void Ask() { asked_ = true; }
@@ -53,7 +54,7 @@ class Checkpointer {
 
  private:
   CheckpointWriterSettings Settings(bool residuals) const;
-  CheckpointStep Read(std::int64_t step, const TrainingArenas& arenas);
+  CheckpointStep Read(std::int64_t step, const TrainingArenas& arenas, const ElementRanges& held);
   CheckpointNews Exchange();
   /// Until the writer is free. Why this rank's last part could not be written, empty if it could.
   std::string Finish();

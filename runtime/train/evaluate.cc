@@ -54,8 +54,8 @@ Result<Evaluation> Evaluate(const EvaluationRequest& request) {
   const ParameterLayout layout(request.dims, StageSlice::Whole(request.dims));
   kernels::cpu::CpuDevice<float> device(static_cast<int>(request.threads));
   kernels::Buffer<float> parameters(device, static_cast<std::size_t>(layout.size()));
-  auto read =
-      ReadParameters(request.checkpoint, IdentityOf(request.dims), layout, parameters.span());
+  auto read = ReadParameters(request.checkpoint, IdentityOf(request.dims), layout,
+                             {{0, layout.size()}}, parameters.span());
   if (!read) return tl::unexpected(read.error());
 
   Evaluation evaluation;

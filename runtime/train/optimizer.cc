@@ -102,20 +102,17 @@ void Optimizer<T>::FinishUpTo(std::size_t end) {
 }
 
 template <class T>
-void Optimizer<T>::Round(std::span<const float> parameters, std::span<T> weights) {
+void Optimizer<T>::MakeWeights(const OptimizerArenas<T>& arenas) {
   if constexpr (!std::is_same_v<T, float>) {
-    device_.Round(
-        {.count = layout_.size(), .parameters = parameters.data(), .weights = weights.data()});
-    if (!sharding_.int8) return;
-    std::vector<std::byte> packed;
-    for (const GradientBucket& bucket : buckets_) {
-      for (const GradientChunk& chunk : bucket.chunks) {
-        packed.resize(PackedBytes<T>(chunk));
-        PackWeights<T>(chunk, parameters, weights, packed);
-        UnpackWeights<T>(chunk, packed, weights);
-      }
-    }
+    for (const ElementRange& range : owned_)
+      device_.Round({.count = range.end - range.begin,
+                     .parameters = arenas.parameters.data() + range.begin,
+                     .weights = arenas.weights.data() + range.begin});
   }
+  if (!sharding_.sharded) return;
+  for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket)
+    gathers_.push_back(Gather(*bucket, arenas));
+  Finish();
 }
 
 template class Optimizer<float>;

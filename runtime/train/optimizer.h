@@ -39,9 +39,10 @@ class Optimizer {
   /// they are there nobody may read those of other owners, nor call this again.
   void Step(const AdamWSettings& settings, const OptimizerArenas<T>& arenas, std::int64_t step,
             double lr, double gradient_scale);
-  /// Makes the weights from whole parameters, as gathering them from all owners would. Not while
-  /// they are on their way.
-  void Round(std::span<const float> parameters, std::span<T> weights);
+  /// Makes the weights from the parameters at the start of a run, where those of other owners need
+  /// not be there: sharded, they are gathered as after a Step, and this waits for them. All ranks
+  /// call it. Throws FatalError.
+  void MakeWeights(const OptimizerArenas<T>& arenas);
   /// Waits until the weights before element `end` of the arena are there, from whatever owner: a
   /// forward pass that asks layer by layer runs while later layers are on their way. Throws
   /// FatalError.

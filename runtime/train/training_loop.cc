@@ -98,9 +98,10 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       profiler_(layout_),
       product_peak_(MeasureProductPeak(device_)),
       flops_per_token_(ModelShape::Of(dims_).TrainFlopsPerToken()) {
-  InitializeParameters<float>(layout_, static_cast<std::uint64_t>(config.train.seed),
-                              parameters_.span());
+  // What others own stays untouched: memory that is not touched is not there.
   for (const ElementRange& range : optimizer_.Owned()) {
+    InitializeParameters<float>(layout_, static_cast<std::uint64_t>(config.train.seed), range.begin,
+                                range.end, parameters_.span());
     const auto begin = static_cast<std::size_t>(range.begin);
     const auto size = static_cast<std::size_t>(range.end - range.begin);
     for (auto* moments : {&first_moments_, &second_moments_})
@@ -132,6 +133,12 @@ TrainingArenas TrainingLoop<T>::Arenas() {
 }
 
 template <class T>
+OptimizerArenas<T> TrainingLoop<T>::ArenasOfUpdate() {
+  return {parameters_.span(), gradients_.span(), first_moments_.span(), second_moments_.span(),
+          weights_.span()};
+}
+
+template <class T>
 CheckpointStep TrainingLoop<T>::At() const {
   CheckpointStep at;
   at.step = step_;
@@ -148,7 +155,7 @@ CheckpointStep TrainingLoop<T>::At() const {
 
 template <class T>
 std::int64_t TrainingLoop<T>::Resume() {
-  if (const auto at = checkpointer_.Resume(Arenas())) {
+  if (const auto at = checkpointer_.Resume(Arenas(), optimizer_.Owned())) {
     step_ = at->step;
     updates_ = at->updates;
     // A run that was in another precision so far has no scale yet.
@@ -165,26 +172,8 @@ std::int64_t TrainingLoop<T>::Resume() {
     const double now = kScalesLoss<T> ? scaler_.scale : 1;
     if (now != then) reducer_.Rescale(static_cast<float>(now / then));
   }
-  optimizer_.Round(parameters_.span(), weights_.span());
-  if (sharded_) ReleaseOthersState();
+  optimizer_.MakeWeights(ArenasOfUpdate());
   return step_;
-}
-
-/// Of chunks of other owners nobody here reads the moments, nor parameters that weights were
-/// rounded from.
-template <class T>
-void TrainingLoop<T>::ReleaseOthersState() {
-  std::size_t begin = 0;
-  const auto release_to = [&](std::size_t end) {
-    first_moments_.Release(begin, end);
-    second_moments_.Release(begin, end);
-    if (!std::is_same_v<T, float>) parameters_.Release(begin, end);
-  };
-  for (const ElementRange& owned : optimizer_.Owned()) {
-    release_to(static_cast<std::size_t>(owned.begin));
-    begin = static_cast<std::size_t>(owned.end);
-  }
-  release_to(parameters_.size());
 }
 
 template <class T>
@@ -385,10 +374,8 @@ void TrainingLoop<T>::Update(RankMetrics& metrics) {
   const OptimizerConfig& o = config_.optimizer;
   const double clip = o.clip > 0 && metrics.grad_norm > o.clip ? o.clip / metrics.grad_norm : 1.0;
   const AdamWSettings settings{o.beta1, o.beta2, 1e-8, o.weight_decay};
-  const OptimizerArenas<T> arenas{parameters_.span(), gradients_.span(), first_moments_.span(),
-                                  second_moments_.span(), weights_.span()};
   ++updates_;
-  optimizer_.Step(settings, arenas, updates_, metrics.lr, clip / metrics.loss_scale);
+  optimizer_.Step(settings, ArenasOfUpdate(), updates_, metrics.lr, clip / metrics.loss_scale);
 }
 
 template <class T>

@@ -59,9 +59,9 @@ class TrainingLoop final : public Trainer {
   CheckpointStep At() const;
   std::vector<ElementRange> OwnedInCheckpoint() const;
   TrainingArenas Arenas();
+  OptimizerArenas<T> ArenasOfUpdate();
   std::span<const T> Weights();
   void CheckReplicas();
-  void ReleaseOthersState();
   void Fill(RankMetrics& metrics);
 
   const Config& config_;

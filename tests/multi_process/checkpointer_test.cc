@@ -49,6 +49,9 @@ struct SavingRank {
       owned.push_back({begin, std::min(begin + 100, layout.size())});
     return owned;
   }
+  std::optional<CheckpointStep> Resume() {
+    return checkpointer.Resume(Spans(), {{0, layout.size()}});
+  }
   TrainingArenas Spans() { return {arenas[0], arenas[1], arenas[2], arenas[3]}; }
   /// All ranks' state is the same, their residuals are not.
   void Fill(int rank) {
@@ -85,7 +88,7 @@ struct SavingRank {
 
 bool SaveStepFive(const Config& config, Communicator& c, bool compress) {
   SavingRank rank(config, c, compress);
-  if (rank.checkpointer.Resume(rank.Spans())) return false;
+  if (rank.Resume()) return false;
   rank.Fill(c.Rank());
   rank.checkpointer.SaveNow({5, 5, CheckpointIdentity(config), {}}, rank.Spans());
   return rank.notice == kNoNotice;
@@ -97,7 +100,7 @@ TEST_F(CheckpointerTest, EachRankTakesUpItsResidualsAndThoseOfRanksThatAreGone) 
   for (const int size : {4, 3, 1, 5}) {
     Ranks ranks(size, [&](Communicator& c) {
       SavingRank rank(config_, c, true);
-      const auto at = rank.checkpointer.Resume(rank.Spans());
+      const auto at = rank.Resume();
       std::vector<int> taken;
       for (int shard = c.Rank(); shard < 4; shard += size) taken.push_back(shard);
       return at && at->step == 5 && rank.StateIsWhole() && rank.ResidualsAreOf(taken) &&
@@ -112,7 +115,7 @@ TEST_F(CheckpointerTest, ARunThatDoesNotCompressSaysOnceThatItDropsThem) {
   ASSERT_TRUE(two.AllGood());
   Ranks ranks(2, [&](Communicator& c) {
     SavingRank rank(config_, c, false);
-    const auto at = rank.checkpointer.Resume(rank.Spans());
+    const auto at = rank.Resume();
     const std::string expected = config_.checkpoint.dir + "/step-00000005 holds " +
                                  std::to_string(2 * rank.layout.size()) +
                                  " elements of compressed gradients' residuals: dropped, this run "
@@ -128,7 +131,7 @@ TEST_F(CheckpointerTest, ARunThatBeginsToCompressBeginsWithZeros) {
   ASSERT_TRUE(two.AllGood());
   Ranks ranks(2, [&](Communicator& c) {
     SavingRank rank(config_, c, true);
-    const auto at = rank.checkpointer.Resume(rank.Spans());
+    const auto at = rank.Resume();
     return at && rank.StateIsWhole() && rank.ResidualsAreOf({}) && rank.notice == kNoNotice;
   });
   EXPECT_TRUE(ranks.AllGood());

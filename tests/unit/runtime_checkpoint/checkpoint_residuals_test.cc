@@ -58,7 +58,7 @@ class ResidualsTest : public CheckpointTest {
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       SavedState state(layout_);
       state.arenas[kResiduals].assign(Elements(), 7.0F);
-      auto read = reader->Read(layout_, state.Spans(), {rank, ranks});
+      auto read = reader->Read(layout_, state.Spans(), ReadingRank::OfAll(layout_, rank, ranks));
       if (!read) throw std::runtime_error(read.error().message);
       residuals.push_back(std::move(state.arenas[kResiduals]));
       state.arenas[kResiduals].clear();

@@ -79,7 +79,7 @@ TEST_F(CheckpointTest, EvaluationReadsParametersAlone) {
   const ParameterLayout layout = WholeLayout(kSmallDims);
   SavedState read(layout);
   auto reader = CheckpointReader::Open(CheckpointFolder(path_).PathOf(2));
-  ASSERT_TRUE(reader->Read(layout, {read.arenas[0]}));
+  ASSERT_TRUE(reader->Read(layout, {read.arenas[0]}, ReadingRank::OfAll(layout)));
   EXPECT_EQ(read.arenas[0], SavedState(layout, 2).arenas[0]);
   EXPECT_EQ(read.arenas[1], SavedState(layout).arenas[1]);
 }
@@ -128,7 +128,7 @@ TEST_F(CheckpointTest, StagesAndOptimizerShardsMakeOneCheckpoint) {
   SavedState read(second);
   auto reader = CheckpointFolder(path_).Open(4, OwnerOf(dims));
   ASSERT_TRUE(reader) << reader.error().message;
-  auto done = reader->Read(second, read.Spans());
+  auto done = reader->Read(second, read.Spans(), ReadingRank::OfAll(second));
   ASSERT_TRUE(done) << done.error().message;
   const SavedState all(WholeLayout(dims), 4);
   EXPECT_TRUE(

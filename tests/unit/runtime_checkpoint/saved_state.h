@@ -183,7 +183,7 @@ class CheckpointTest : public testing::Test {
     SavedState read(layout);
     auto reader = CheckpointFolder(path_).Open(step, OwnerOf(dims));
     if (!reader) return reader.error().message;
-    auto done = reader->Read(layout, read.Spans());
+    auto done = reader->Read(layout, read.Spans(), ReadingRank::OfAll(layout));
     if (!done) return done.error().message;
     const CheckpointStep &at = reader->manifest().at, expected = StepOf(step);
     if (at.step != step || at.updates != expected.updates || at.extra != expected.extra)

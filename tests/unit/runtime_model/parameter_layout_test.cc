@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -23,6 +24,23 @@ std::vector<float> Initial(const ParameterLayout& layout, std::uint64_t seed = 1
 std::span<const float> ValuesOf(const std::vector<float>& arena, const ParameterRange& range) {
   return std::span(arena).subspan(static_cast<std::size_t>(range.offset),
                                   static_cast<std::size_t>(range.count));
+}
+
+TEST(ParameterLayout, ARangeOfInitialValuesIsThatOfTheWhole) {
+  const ParameterLayout layout(Dims(), StageSlice::Whole(Dims()));
+  const std::vector<float> whole = Initial(layout);
+  for (const std::int64_t step : {1, 7, 1000}) {
+    std::vector<float> pieces(whole.size());
+    for (std::int64_t begin = 0; begin < layout.size(); begin += step) {
+      const std::int64_t end = std::min(begin + step, layout.size());
+      InitializeParameters(layout, 1337, begin, end, std::span(pieces));
+    }
+    EXPECT_EQ(whole, pieces) << step;
+  }
+  std::vector<float> one(whole.size(), 9.0F);
+  InitializeParameters(layout, 1337, 50, 53, std::span(one));
+  EXPECT_EQ(9.0F, one[49]);
+  EXPECT_EQ(9.0F, one[53]);
 }
 
 TEST(ParameterLayout, RangesLieEndToEndInTheOrderOfTheModel) {
