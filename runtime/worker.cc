@@ -130,6 +130,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
   };
   events.take_profile_asked = [&control] { return control.TakeProfileAsked(); };
   events.on_layer_times = [&control](const LayerTimes& times) { control.Send(times); };
+  events.on_saving = [&control](const Saving& saving) { control.Send(saving); };
   events.on_saved = [&control](const Saved& saved) { control.Send(saved); };
   events.on_notice = [&control](const std::string& line) { control.Send(Notice{line}); };
   events.on_decision = [&control](const Decision& decision) { control.Send(decision); };

@@ -76,6 +76,7 @@ class Training {
     spec.plan = &plan_;
     spec.run_dir = run_.folder.Path();
     spec.worker = run_.programs.worker;
+    spec.saving_patience = std::chrono::seconds(run_.config.checkpoint.patience_s);
     spec.environment = RankEnvironment(CurrentEnvironment());
     run_.ledger.BeginLaunches();
     launched_ = Clock::now();

@@ -43,7 +43,7 @@ Result<std::vector<std::int64_t>> CheckpointFolder::Complete() const {
   return steps;
 }
 
-Result<NewestCheckpoint> CheckpointFolder::NewestValid(const CheckpointOwner& owner) const {
+Result<NewestCheckpoint> CheckpointFolder::NewestValid(const Judge& judge) const {
   auto names = NamesIn(path_);
   if (!names) return tl::unexpected(names.error());
   std::set<std::pair<std::int64_t, std::string>, std::greater<>> by_step;
@@ -62,13 +62,12 @@ Result<NewestCheckpoint> CheckpointFolder::NewestValid(const CheckpointOwner& ow
       newest.unfinished.push_back(PathOf(step) + ": has no DONE, is not used");
       continue;
     }
-    auto reader = Open(step, owner);
-    const Result<void> verified = reader ? reader->Verify() : tl::unexpected(reader.error());
-    if (verified) {
+    const Result<void> taken = judge(step);
+    if (taken) {
       newest.step = step;
       return newest;
     }
-    newest.refused.push_back(verified.error().message);
+    newest.refused.push_back(taken.error().message);
     newest.refused_steps.insert(step);
   }
   return newest;

@@ -10,14 +10,14 @@
 
 #include "runtime/checkpoint/checkpoint_parameters.h"
 #include "runtime/train/collective.h"
+#include "runtime/train/joint_work.h"
+#include "runtime/train/stall_watch.h"
 
 namespace adaptive_train {
 namespace {
 
 /// Between two looks at a writer that all ranks wait for.
 constexpr std::chrono::milliseconds kLook{200};
-/// For what is under way to reach the disk: less than a launcher waits for ranks that save.
-constexpr std::chrono::minutes kFinishDeadline{9};
 
 }  // namespace
 
@@ -31,6 +31,7 @@ std::string CheckpointIdentity(const Config& config) {
 Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
                            Communicator& communicator, const TrainerEvents& events, int threads)
     : config_(config.checkpoint),
+      patience_(config.checkpoint.patience_s),
       model_(IdentityOf(DimsOf(config.model))),
       layout_(layout),
       owned_(std::move(owned)),
@@ -53,62 +54,115 @@ CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   return settings;
 }
 
+/// A step of the folder, or none, from rank 0 to all: its own on rank 0, which alone adds to the sum.
+std::optional<std::int64_t> Checkpointer::Announce(std::optional<std::int64_t> step) {
+  double sums[2] = {step ? 1.0 : 0.0, static_cast<double>(step.value_or(0))};
+  SumOverRanks(communicator_, sums);
+  if (sums[0] == 0) return std::nullopt;
+  return static_cast<std::int64_t>(sums[1]);
+}
+
+/// Every rank reads its part of the checkpoint; all get the same answer.
+Result<void> Checkpointer::Verify(std::int64_t step) {
+  const std::int64_t rank = communicator_.Rank(), ranks = communicator_.Size();
+  return DoJointly(communicator_, patience_, "verifying a checkpoint", [&](auto& done) {
+    auto reader = folder_.Open(step, owner_);
+    if (!reader) return Result<void>(tl::unexpected(reader.error()));
+    reader->OnBlock([&done] { ++done; });
+    return reader->Verify(rank, ranks);
+  });
+}
+
+/// Rank 0 looks through the folder and asks all to verify what it finds; the others are told the
+/// result's step alone.
+NewestCheckpoint Checkpointer::FindNewest() {
+  if (communicator_.Rank() == 0) {
+    const auto judge = [this](std::int64_t step) {
+      Announce(step);
+      return Verify(step);
+    };
+    NewestCheckpoint newest =
+        OrThrow(folder_.NewestValid(judge), RankExit::kCheckpoint, "looking for checkpoints");
+    Announce(std::nullopt);
+    Announce(newest.step);
+    return newest;
+  }
+  while (const auto step = Announce(std::nullopt)) (void)Verify(*step);  // rank 0 counts the result
+  NewestCheckpoint newest;
+  newest.step = Announce(std::nullopt);
+  return newest;
+}
+
 std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
                                                    const ElementRanges& held) {
+  const NewestCheckpoint newest = FindNewest();
+  if (communicator_.Rank() == 0) TellOf(newest);
   CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
-  // Rank 0 decides, the others add nothing to the sum: whether there is a checkpoint, its step, the
-  // attempt in two halves.
-  double decided[4] = {};
-  if (settings.rank == 0) {
-    const NewestCheckpoint newest =
-        OrThrow(folder_.NewestValid(owner_), RankExit::kCheckpoint, "looking for checkpoints");
-    for (const std::string& line : newest.refused) events_.on_notice("refused: " + line);
-    for (const std::string& line : newest.unfinished) events_.on_notice("unfinished: " + line);
-    if (!newest.step && !newest.refused.empty()) {
-      throw FatalError(
-          RankExit::kCheckpoint, "resume", FatalError::kNoPeer,
-          fmt::format(
-              "{}; there is no other checkpoint in {}: to begin anew, name another run folder or "
-              "checkpoint.dir",
-              newest.refused.front(), config_.dir));
-    }
-    settings.refused = newest.refused_steps;
-    std::random_device random;
-    decided[0] = newest.step ? 1 : 0;
-    decided[1] = static_cast<double>(newest.step.value_or(0));
-    decided[2] = random();
-    decided[3] = random();
-  }
-  SumOverRanks(communicator_, decided);
-  settings.attempt =
-      static_cast<std::uint64_t>(decided[2]) << 32 | static_cast<std::uint64_t>(decided[3]);
+  settings.refused = newest.refused_steps;
+  settings.attempt = DrawAttempt();
   writer_ = OrThrow(CheckpointWriter::Create(settings, layout_), RankExit::kCheckpoint,
                     "preparing checkpoints");
-  if (decided[0] == 0) {
-    if (config_.start == "none") return std::nullopt;
-    OrThrow(ReadParameters(config_.start, model_, layout_, held, arenas[0]), RankExit::kCheckpoint,
-            "reading checkpoint.start");
-    if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
-    return std::nullopt;
+  if (newest.step) {
+    saved_step_ = *newest.step;
+    return Read(saved_step_, arenas, held);
   }
-  saved_step_ = static_cast<std::int64_t>(decided[1]);
-  return Read(saved_step_, arenas, held);
+  if (config_.start == "none") return std::nullopt;
+  OrThrow(DoJointly(communicator_, patience_, "reading checkpoint.start",
+                    [&](auto& done) -> Result<void> {
+                      auto read = ReadParameters(config_.start, model_, layout_, held, arenas[0],
+                                                 [&done] { ++done; });
+                      if (!read) return tl::unexpected(read.error());
+                      return {};
+                    }),
+          RankExit::kCheckpoint, "reading checkpoint.start");
+  if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
+  return std::nullopt;
+}
+
+/// Throws where there are checkpoints and none is taken: nothing is begun anew over them.
+void Checkpointer::TellOf(const NewestCheckpoint& newest) {
+  for (const std::string& line : newest.refused) events_.on_notice("refused: " + line);
+  for (const std::string& line : newest.unfinished) events_.on_notice("unfinished: " + line);
+  if (newest.step || newest.refused.empty()) return;
+  throw FatalError(
+      RankExit::kCheckpoint, "resume", FatalError::kNoPeer,
+      fmt::format("{}; there is no other checkpoint in {}: to begin anew, name another run folder "
+                  "or checkpoint.dir",
+                  newest.refused.front(), config_.dir));
+}
+
+/// Rank 0's, in two halves that a sum of doubles keeps exactly.
+std::uint64_t Checkpointer::DrawAttempt() {
+  double halves[2] = {};
+  if (communicator_.Rank() == 0) {
+    std::random_device random;
+    for (double& half : halves) half = random();
+  }
+  SumOverRanks(communicator_, halves);
+  return static_cast<std::uint64_t>(halves[0]) << 32 | static_cast<std::uint64_t>(halves[1]);
 }
 
 CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arenas,
                                   const ElementRanges& held) {
   constexpr const char* kReading = "reading a checkpoint";
-  const auto reader = OrThrow(folder_.Open(step, owner_), RankExit::kCheckpoint, kReading);
-  const std::int64_t residuals = reader.ResidualElements();
+  std::int64_t residuals = 0;
+  CheckpointStep at;
+  const auto read = [&](auto& done) {
+    auto reader = folder_.Open(step, owner_);
+    if (!reader) return Result<void>(tl::unexpected(reader.error()));
+    reader->OnBlock([&done] { ++done; });
+    residuals = reader->ResidualElements();
+    at = reader->manifest().at;
+    return reader->Read(layout_, arenas, {communicator_.Rank(), communicator_.Size(), held});
+  };
+  OrThrow(DoJointly(communicator_, patience_, kReading, read), RankExit::kCheckpoint, kReading);
   if (residuals > 0 && arenas[kResiduals].empty() && communicator_.Rank() == 0) {
     events_.on_notice(
         fmt::format("{} holds {} elements of compressed gradients' residuals: dropped, this run "
                     "does not compress",
                     folder_.PathOf(step), residuals));
   }
-  OrThrow(reader.Read(layout_, arenas, {communicator_.Rank(), communicator_.Size(), held}),
-          RankExit::kCheckpoint, kReading);
-  return reader.manifest().at;
+  return at;
 }
 
 void Checkpointer::Tell(const CheckpointNews& news) {
@@ -149,15 +203,16 @@ CheckpointNews Checkpointer::Exchange() {
 
 std::string Checkpointer::Finish() {
   std::string failure;
-  const auto deadline = std::chrono::steady_clock::now() + kFinishDeadline;
+  StallWatch watch(patience_);
   while (!ready_) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer,
-                       fmt::format("{} did not take it within {} minutes", config_.dir,
-                                   kFinishDeadline.count()));
-    }
     writer_->Wait(kLook);
     const CheckpointNews news = Exchange();
+    if (communicator_.Rank() == 0) events_.on_saving({static_cast<std::int64_t>(news.blocks)});
+    if (!ready_ && watch.Stalled(news.blocks)) {
+      throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer,
+                       fmt::format("{} took nothing for {} s (checkpoint.patience_s)", config_.dir,
+                                   patience_.count()));
+    }
     if (!news.failure.empty()) failure = news.failure;
   }
   return failure;

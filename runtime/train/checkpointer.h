@@ -36,7 +36,9 @@ class Checkpointer {
   /// rest of which is not touched; of residuals, this rank's part of
   /// their sum, see CheckpointReader::Read, and zeros where the checkpoint has none. A run that
   /// does not compress says that it drops them. Where there is no checkpoint, gives nothing and
-  /// reads no more than the parameters of checkpoint.start. Names those that do not hold.
+  /// reads no more than the parameters of checkpoint.start. Names those that do not hold. Every rank
+  /// verifies a part of the checkpoint; the wait for each other ends where nothing is read for
+  /// checkpoint.patience_s.
   std::optional<CheckpointStep> Resume(const TrainingArenas& arenas, const ElementRanges& held);
 
   /// A checkpoint is wanted: of this step, or of the next at which the writer is free.
@@ -49,11 +51,16 @@ class Checkpointer {
   /// Right after Follow.
   void BeginIfWanted(const CheckpointStep& at, const TrainingArenas& arenas);
   /// Saves this state and returns when it is on disk, unless it is there already. Throws on the
-  /// rank that cannot write its part.
+  /// rank that cannot write its part, and where nothing is written for checkpoint.patience_s.
   void SaveNow(const CheckpointStep& at, const TrainingArenas& arenas);
 
  private:
   CheckpointWriterSettings Settings(bool residuals) const;
+  std::optional<std::int64_t> Announce(std::optional<std::int64_t> step);
+  Result<void> Verify(std::int64_t step);
+  NewestCheckpoint FindNewest();
+  void TellOf(const NewestCheckpoint& newest);
+  std::uint64_t DrawAttempt();
   CheckpointStep Read(std::int64_t step, const TrainingArenas& arenas, const ElementRanges& held);
   CheckpointNews Exchange();
   /// Until the writer is free. Why this rank's last part could not be written, empty if it could.
@@ -61,6 +68,7 @@ class Checkpointer {
   void Tell(const CheckpointNews& news);
 
   const CheckpointConfig& config_;
+  const std::chrono::seconds patience_;
   const std::string model_;  // what no parameter's shape tells
   const ParameterLayout& layout_;
   const ElementRanges owned_;

@@ -190,8 +190,16 @@ class CheckpointTest : public testing::Test {
       return "another step's numbers";
     return read.arenas == SavedState(layout, step).arenas ? "whole" : "other values";
   }
+  /// Takes what is the owner's and holds to the last byte.
+  CheckpointFolder::Judge JudgeOf(const CheckpointOwner& owner) const {
+    return [this, owner](std::int64_t step) -> Result<void> {
+      auto reader = CheckpointFolder(path_).Open(step, owner);
+      if (!reader) return tl::unexpected(reader.error());
+      return reader->Verify();
+    };
+  }
   NewestCheckpoint Newest(const ModelDims& dims = kSmallDims) const {
-    auto newest = CheckpointFolder(path_).NewestValid(OwnerOf(dims));
+    auto newest = CheckpointFolder(path_).NewestValid(JudgeOf(OwnerOf(dims)));
     if (!newest) throw std::runtime_error(newest.error().message);
     return *newest;
   }
