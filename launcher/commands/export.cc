@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kFooter =
     R"(Writes model.safetensors and config.json with the names of GPT2LMHeadModel, LlamaForCausalLM or
-BertForMaskedLM. Of a run's folder the newest checkpoint is taken. A sentencepiece model that `data
+BertForMaskedLM. Of a run's folder the newest checkpoint that holds is taken. A sentencepiece model that `data
 build` put beside the training data goes along as tokenizer.model.
 
 Examples:
@@ -52,6 +52,8 @@ std::optional<std::string> TokenizerOf(const DataConfig& data) {
 Result<Exported> Export(const Arguments& arguments) {
   auto model = FindSavedModel(arguments.path, arguments.config);
   if (!model) return tl::unexpected(model.error());
+  for (const std::string& line : model->refused)
+    fmt::print(stderr, "adaptive-train export: refused: {}\n", line);
   auto step = ExportCheckpoint(model->checkpoint, DimsOf(model->config.model), arguments.hf);
   if (!step) return tl::unexpected(step.error());
   auto tokenizer = TokenizerOf(model->config.data);
