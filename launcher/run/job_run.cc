@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <optional>
 
+#include "core/file_io.h"
 #include "launcher/measure/allocation_profile.h"
 #include "launcher/nodes/allocation.h"
 #include "launcher/nodes/node_check.h"
@@ -36,6 +38,12 @@ void Say(std::FILE* out, fmt::format_string<Arguments...> format, Arguments&&...
   std::fputs(fmt::format(format, std::forward<Arguments>(arguments)...).c_str(), out);
 }
 
+void SayLine(const std::string& line) { Say(stdout, "{}\n", line); }
+
+/// A requeued job may find the lock of its launcher that died with its node: file servers keep it
+/// for a lease, 90 s by NFS's default.
+constexpr std::chrono::seconds kRequeuePatience{120};
+
 constexpr double kGiB = 1 << 30;
 
 /// What is known before a job exists in the store.
@@ -44,6 +52,7 @@ struct Prepared {
   Allocation allocation;
   StoreLocation store;
   RunFolder folder;
+  FolderLock checkpoints;
   Programs programs;
   double unigram_entropy = 0;
   std::vector<std::string> data_files;
@@ -98,6 +107,13 @@ Result<CheckedData> CheckData(const Config& config) {
   return CheckedData{*entropy, FilesOf(*data), data->train.file().Description()};
 }
 
+/// Another run that has the same checkpoint.dir would remove what this one is writing.
+Result<FolderLock> LockCheckpoints(const std::string& folder, std::chrono::seconds patience) {
+  auto made = MakeFolder(folder);
+  if (!made) return FailIn("checkpoint.dir", made.error());
+  return FolderLock::Take({folder, "checkpoint.dir", "give each run its own", patience, SayLine});
+}
+
 Result<Prepared> Prepare(const RunRequest& request) {
   auto config = LoadConfig(request.config, request.overrides);
   if (!config) return tl::unexpected(config.error());
@@ -111,17 +127,20 @@ Result<Prepared> Prepare(const RunRequest& request) {
   auto data = CheckData(*config);
   if (!data) return tl::unexpected(data.error());
   Say(stdout, "data.train: {}: {}\n", config->data.train, data->description);
-  auto folder = RunFolder::Open(RunDirOf(request, *allocation));
+  const auto patience = allocation->restart_count > 0 ? kRequeuePatience : std::chrono::seconds{0};
+  auto folder = RunFolder::Open(RunDirOf(request, *allocation), patience, SayLine);
   if (!folder) return tl::unexpected(folder.error());
   if (config->checkpoint.dir == "auto") config->checkpoint.dir = folder->Path() + "/checkpoints";
   config->checkpoint.dir =
       std::filesystem::absolute(config->checkpoint.dir).lexically_normal().string();
+  auto checkpoints = LockCheckpoints(config->checkpoint.dir, patience);
+  if (!checkpoints) return tl::unexpected(checkpoints.error());
   auto written = folder->SetOwner(OwnerOf(*allocation));
   if (written) written = folder->Write("config.resolved.toml", ToToml(*config));
   if (!written) return tl::unexpected(written.error());
-  return Prepared{std::move(*config),    std::move(*allocation), std::move(*store),
-                  std::move(*folder),    std::move(*programs),   data->unigram_entropy,
-                  std::move(data->files)};
+  return Prepared{std::move(*config),    std::move(*allocation),  std::move(*store),
+                  std::move(*folder),    std::move(*checkpoints), std::move(*programs),
+                  data->unigram_entropy, std::move(data->files)};
 }
 
 Result<Cluster> PhotographCluster(const Prepared& run) {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,32 +24,17 @@ tl::unexpected<Error> FailErrno(const std::string& path, ExitCode code) {
 
 }  // namespace
 
-Result<RunFolder> RunFolder::Open(const std::string& path) {
+Result<RunFolder> RunFolder::Open(const std::string& path, std::chrono::milliseconds patience,
+                                  std::function<void(const std::string&)> on_notice) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
   if (error) return Fail(path + ": " + error.message(), ExitCode::kPreflight);
   auto made = MakeFolder(absolute + "/logs");
   if (!made) return FailIn("run folder", made.error());
-  const std::string lock_path = absolute + "/.lock";
-  const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (lock < 0) return FailErrno("run folder: " + lock_path, ExitCode::kPreflight);
-  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    const int why = errno;
-    ::close(lock);
-    if (why == EWOULDBLOCK)
-      return Fail("run folder: " + absolute +
-                      " is in use by another adaptive-train run; name another with --run-dir",
-                  ExitCode::kPreflight);
-    return Fail("run folder: " + lock_path + ": " + std::strerror(why), ExitCode::kPreflight);
-  }
-  return RunFolder(absolute, lock);
-}
-
-RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
-
-RunFolder::~RunFolder() {
-  if (lock_ >= 0) ::close(lock_);
+  auto lock = FolderLock::Take(
+      {absolute, "run folder", "name another with --run-dir", patience, std::move(on_notice)});
+  if (!lock) return tl::unexpected(lock.error());
+  return RunFolder(absolute, std::move(*lock));
 }
 
 bool RunFolder::MayBelongTo(const std::string& path, const RunOwner& owner) {
