@@ -105,9 +105,9 @@ Result<void> CheckpointFolder::Prune(std::int64_t newest, std::int64_t keep,
   if (!steps) return tl::unexpected(steps.error());
   std::int64_t kept = 1;  // the newest
   for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
-    if (*step >= newest || spared.count(*step) != 0 || !IsOwnFolder(PathOf(*step)) ||
-        !Open(*step, owner))
-      continue;
+    if (*step >= newest || spared.count(*step) != 0 || !IsOwnFolder(PathOf(*step))) continue;
+    const auto reader = Open(*step, owner);
+    if (!reader || !ChangesOf(reader->manifest().at.settings, owner.order).empty()) continue;
     if (++kept <= keep) continue;
     auto removed = Remove(*step);
     if (!removed) return removed;

@@ -17,6 +17,8 @@ namespace adaptive_train {
 struct CheckpointOwner {
   std::string identity;                         // see CheckpointStep
   std::vector<CheckpointParameter> parameters;  // of the whole model
+  /// What sets this run's samples apart from those of another run of the same model.
+  CheckpointSettings order = {};
 };
 
 /// What a folder offers for going on.

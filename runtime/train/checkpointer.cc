@@ -2,12 +2,16 @@
 #include "runtime/train/checkpointer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <iterator>
 #include <random>
 #include <utility>
 
+#include "core/exit_code.h"
 #include "runtime/checkpoint/checkpoint_parameters.h"
 #include "runtime/train/collective.h"
 #include "runtime/train/joint_work.h"
@@ -18,18 +22,63 @@ namespace {
 
 /// Between two looks at a writer that all ranks wait for.
 constexpr std::chrono::milliseconds kLook{200};
+/// Numbers of samples are whole below this in a double.
+constexpr double kMostSamples = 1e15;
 
 }  // namespace
 
-// Heads are in no parameter's shape, and the others decide which samples the next step takes.
+// Heads and sequence are in no parameter's shape.
 std::string CheckpointIdentity(const Config& config) {
-  return fmt::format("{}, model.sequence = {}, train.global_batch = {}, train.seed = {}",
-                     IdentityOf(DimsOf(config.model)), config.model.sequence,
-                     config.train.global_batch, config.train.seed);
+  return fmt::format("{}, model.sequence = {}", IdentityOf(DimsOf(config.model)),
+                     config.model.sequence);
 }
 
+CheckpointSettings SettingsOf(const Config& config, const std::string& data) {
+  const OptimizerConfig& o = config.optimizer;
+  const auto words = [](const auto& value) { return fmt::format("{}", value); };
+  return {{"data.train", data},
+          {"train.global_batch", words(config.train.global_batch)},
+          {"train.seed", words(config.train.seed)},
+          {"train.steps", words(config.train.steps)},
+          {"train.precision", config.train.precision},
+          {"train.dropout", words(config.train.dropout)},
+          {"optimizer.kind", o.kind},
+          {"optimizer.lr", words(o.lr)},
+          {"optimizer.betas", fmt::format("[{}, {}]", o.beta1, o.beta2)},
+          {"optimizer.weight_decay", words(o.weight_decay)},
+          {"optimizer.warmup_steps", words(o.warmup_steps)},
+          {"optimizer.schedule", o.schedule},
+          {"optimizer.clip", words(o.clip)}};
+}
+
+namespace {
+
+bool ChangesOrder(const SettingChange& change) {
+  return std::find(std::begin(kOrderSettings), std::end(kOrderSettings), change.name) !=
+         std::end(kOrderSettings);
+}
+
+CheckpointSettings OrderOf(const CheckpointSettings& settings) {
+  CheckpointSettings order;
+  for (const char* name : kOrderSettings) order[name] = settings.at(name);
+  return order;
+}
+
+/// Samples that the run has done: earlier programs did not write it, and had one size of batches.
+double SamplesOf(const CheckpointStep& at, std::int64_t global_batch) {
+  if (const auto found = at.extra.find("samples"); found != at.extra.end()) return found->second;
+  const auto written = at.settings.find("train.global_batch");
+  if (written != at.settings.end())
+    std::from_chars(written->second.data(), written->second.data() + written->second.size(),
+                    global_batch);
+  return static_cast<double>(at.step) * static_cast<double>(global_batch);
+}
+
+}  // namespace
+
 Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
-                           Communicator& communicator, const TrainerEvents& events, int threads)
+                           Communicator& communicator, const TrainerEvents& events, int threads,
+                           const std::string& data)
     : config_(config.checkpoint),
       patience_(config.checkpoint.patience_s),
       model_(IdentityOf(DimsOf(config.model))),
@@ -39,7 +88,9 @@ Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, 
       events_(events),
       threads_(threads),
       folder_(config.checkpoint.dir),
-      owner_{CheckpointIdentity(config), ParametersOf(layout)} {}
+      global_batch_(config.train.global_batch),
+      run_settings_(SettingsOf(config, data)),
+      owner_{CheckpointIdentity(config), ParametersOf(layout), OrderOf(run_settings_)} {}
 
 CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   CheckpointWriterSettings settings;
@@ -68,9 +119,30 @@ Result<void> Checkpointer::Verify(std::int64_t step) {
   return DoJointly(communicator_, patience_, "verifying a checkpoint", [&](auto& done) {
     auto reader = folder_.Open(step, owner_);
     if (!reader) return Result<void>(tl::unexpected(reader.error()));
+    const Result<void> expected = rank == 0 ? ExpectOrder(*reader) : Result<void>();
+    if (!expected) return expected;
     reader->OnBlock([&done] { ++done; });
     return reader->Verify(rank, ranks);
   });
+}
+
+/// Fails where samples would come in another order than the checkpoint's run had them.
+Result<void> Checkpointer::ExpectOrder(const CheckpointReader& reader) const {
+  const CheckpointStep& at = reader.manifest().at;
+  const auto& accepted = config_.accept;
+  std::vector<std::string> lines, names;
+  for (const SettingChange& change : ChangesOf(at.settings, run_settings_)) {
+    if (!ChangesOrder(change) ||
+        std::find(accepted.begin(), accepted.end(), change.name) != accepted.end())
+      continue;
+    lines.push_back(Describe(change));
+    names.push_back("\"" + change.name + "\"");
+  }
+  if (lines.empty()) return {};
+  return Fail(fmt::format("{}: {}: samples would come in another order; to go on all the same, set "
+                          "checkpoint.accept = [{}]",
+                          folder_.PathOf(at.step), fmt::join(lines, "; "), fmt::join(names, ", ")),
+              ExitCode::kRankFailure);
 }
 
 /// Rank 0 looks through the folder and asks all to verify what it finds; the others are told the
@@ -162,6 +234,16 @@ CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arena
                     "does not compress",
                     folder_.PathOf(step), residuals));
   }
+  if (communicator_.Rank() == 0) {
+    for (const SettingChange& change : ChangesOf(at.settings, run_settings_))
+      events_.on_notice("changed since the checkpoint: " + Describe(change));
+  }
+  const double samples = SamplesOf(at, global_batch_);
+  if (!(samples >= 0 && samples < kMostSamples)) {
+    throw FatalError(RankExit::kCheckpoint, kReading, FatalError::kNoPeer,
+                     fmt::format("{}: no run has done {} samples", folder_.PathOf(step), samples));
+  }
+  at.extra["samples"] = samples;
   return at;
 }
 
@@ -187,7 +269,10 @@ void Checkpointer::BeginIfWanted(const CheckpointStep& at, const TrainingArenas&
   if (!asked_ || !ready_) return;
   asked_ = false;
   begun_ = std::chrono::steady_clock::now();
-  const bool begun = writer_->Begin(at, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]});
+  CheckpointStep described = at;
+  described.settings = run_settings_;
+  const bool begun =
+      writer_->Begin(described, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]});
   if (!begun)
     throw FatalError(RankExit::kCheckpoint, "saving", FatalError::kNoPeer,
                      "the writer is not free");

@@ -15,6 +15,7 @@
 #include "runtime/measure/product_peak.h"
 #include "runtime/train/all_reduce_ways.h"
 #include "runtime/train/collective.h"
+#include "runtime/train/data_fingerprint.h"
 
 namespace adaptive_train {
 namespace {
@@ -92,7 +93,9 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       loader_(dims_, data, static_cast<std::uint64_t>(config.train.seed),
               config.train.global_batch),
       checkpointer_(config, layout_, OwnedInCheckpoint(), communicator, events_,
-                    share_.device.threads),
+                    share_.device.threads,
+                    OrThrow(FingerprintOf(data.train, dims_.sequence), RankExit::kSetup,
+                            "reading training data")),
       schedule_{ShapeOf(config.optimizer.schedule), config.optimizer.lr,
                 config.optimizer.warmup_steps, config.train.steps},
       profiler_(layout_),
@@ -145,6 +148,7 @@ CheckpointStep TrainingLoop<T>::At() const {
   at.updates = updates_;
   at.identity = CheckpointIdentity(config_);
   at.extra = compression_.State();
+  at.extra["samples"] = static_cast<double>(loader_.SamplesBefore(step_ + 1));
   at.extra.merge(KeptWays(communicator_.Ways(), communicator_.Size()));
   if (kScalesLoss<T>) {
     at.extra["loss_scale"] = scaler_.scale;
@@ -158,6 +162,7 @@ std::int64_t TrainingLoop<T>::Resume() {
   if (const auto at = checkpointer_.Resume(Arenas(), optimizer_.Owned())) {
     step_ = at->step;
     updates_ = at->updates;
+    loader_.GoOnAfter(step_, static_cast<std::int64_t>(at->extra.at("samples")));
     // A run that was in another precision so far has no scale yet.
     if (const auto scale = at->extra.find("loss_scale"); scale != at->extra.end())
       scaler_.scale = scale->second;

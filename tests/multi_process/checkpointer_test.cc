@@ -41,9 +41,10 @@ class CheckpointerTest : public testing::Test {
 
 /// One rank's arenas and its Checkpointer; a hundred blocks or fewer are dealt out in turn.
 struct SavingRank {
-  SavingRank(const Config& config, Communicator& c, bool compress)
+  SavingRank(const Config& config, Communicator& c, bool compress,
+             const std::string& data = "a text")
       : layout(DimsOf(config.model), StageSlice::Whole(DimsOf(config.model))),
-        checkpointer(config, layout, Owned(c), c, events, 1) {
+        checkpointer(config, layout, Owned(c), c, events, 1, data) {
     events.on_saving = [this](const Saving& saving) { blocks = saving.blocks; };
     events.on_saved = [](const Saved&) {};
     events.on_notice = [this](const std::string& line) { notice += line; };
@@ -99,7 +100,7 @@ bool SaveStepFive(const Config& config, Communicator& c, bool compress) {
   SavingRank rank(config, c, compress);
   if (rank.Resume()) return false;
   rank.Fill(c.Rank());
-  rank.checkpointer.SaveNow({5, 5, CheckpointIdentity(config), {}}, rank.Spans());
+  rank.checkpointer.SaveNow({5, 5, CheckpointIdentity(config), {}, {}}, rank.Spans());
   return rank.notice == kNoNotice;
 }
 
@@ -146,6 +147,48 @@ TEST_F(CheckpointerTest, ARunThatBeginsToCompressBeginsWithZeros) {
   EXPECT_TRUE(ranks.AllGood());
 }
 
+/// What becomes of a run that goes on with these settings: its notice, or why it is refused.
+std::string ResumedWith(const Config& config, Communicator& c, const std::string& data) {
+  SavingRank rank(config, c, false, data);
+  try {
+    const auto at = rank.Resume();
+    return at && at->extra.at("samples") == 5 * 16 ? rank.notice : "another state";
+  } catch (const FatalError& error) {
+    return error.Cause();
+  }
+}
+
+TEST_F(CheckpointerTest, SettingsThatChangedAreToldAndRefusedWhereTheOrderOfSamplesDoes) {
+  Ranks writer(1, [&](Communicator& c) { return SaveStepFive(config_, c, false); });
+  ASSERT_TRUE(writer.AllGood());
+  Ranks reader(1, [&](Communicator& c) {
+    Config changed = config_;
+    changed.optimizer.lr = 0.5;
+    bool good = ResumedWith(config_, c, "a text") == kNoNotice &&
+                ResumedWith(changed, c, "a text") ==
+                    "changed since the checkpoint: optimizer.lr = 0.5, was 0.001";
+    const std::string grown = ResumedWith(config_, c, "a text and more");
+    good &= grown.find(
+                "data.train = a text and more, was a text: samples would come in another "
+                "order; to go on all the same, set checkpoint.accept = [\"data.train\"]") !=
+            std::string::npos;
+    changed = config_;
+    changed.train.seed = 5;
+    changed.train.global_batch = 7;
+    changed.checkpoint.accept = {"train.seed"};
+    good &= ResumedWith(changed, c, "a text")
+                .find(
+                    "set checkpoint.accept = "
+                    "[\"train.global_batch\"]") != std::string::npos;
+    changed.checkpoint.accept = {"train.seed", "train.global_batch"};
+    good &= ResumedWith(changed, c, "a text") ==
+            "changed since the checkpoint: train.global_batch = 7, was 16"
+            "changed since the checkpoint: train.seed = 5, was 1337";
+    return good;
+  });
+  EXPECT_TRUE(reader.AllGood());
+}
+
 /// Bytes that this process has read from files and sockets.
 std::int64_t BytesRead() {
   std::ifstream io("/proc/self/io");
@@ -172,7 +215,7 @@ TEST_F(CheckpointerTest, EachRankReadsItsPartOfTheCheckpointOnly) {
     const std::int64_t read = BytesRead() - before;
     const std::int64_t whole = rank.layout.size() * 12;
     std::fprintf(stderr, "rank %d has read %ld of %ld bytes\n", c.Rank(), static_cast<long>(read),
-                static_cast<long>(whole));
+                 static_cast<long>(whole));
     return at && before >= 0 && read < whole;
   });
   EXPECT_TRUE(readers.AllGood());
