@@ -183,6 +183,34 @@ Key Betas() {
           }};
 }
 
+/// One setting may stand without brackets.
+Key AcceptedSettings() {
+  return {"checkpoint.accept", fmt::format("a list of \"{}\"", fmt::join(kOrderSettings, "\", \"")),
+          [](Config& c, const toml::node& n) {
+            toml::array list;
+            if (const toml::array* a = n.as_array()) {
+              list = *a;
+            } else {
+              list.push_back(n.value_or(std::string()));
+            }
+            c.checkpoint.accept.clear();
+            for (const toml::node& entry : list) {
+              const auto name = entry.value_exact<std::string>();
+              if (!name || std::find(std::begin(kOrderSettings), std::end(kOrderSettings), *name) ==
+                               std::end(kOrderSettings))
+                return false;
+              c.checkpoint.accept.push_back(*name);
+            }
+            return true;
+          },
+          [](const Config& c) {
+            std::string text = "[";
+            for (const std::string& name : c.checkpoint.accept)
+              text += (text.size() > 1 ? ", " : "") + Quoted(name);
+            return text + "]";
+          }};
+}
+
 /// Every key, in the order in which it is printed.
 const std::vector<Key>& Keys() {
   using C = Config;
@@ -255,6 +283,8 @@ const std::vector<Key>& Keys() {
       Integer("checkpoint.every", &C::checkpoint, &CheckpointConfig::every, 0),
       Number("checkpoint.every_minutes", &C::checkpoint, &CheckpointConfig::every_minutes, 0, 1e6),
       Integer("checkpoint.keep", &C::checkpoint, &CheckpointConfig::keep, 1),
+      Integer("checkpoint.patience_s", &C::checkpoint, &CheckpointConfig::patience_s, 1),
+      AcceptedSettings(),
       Integer("profile.warmup_steps", &C::profile, &ProfileConfig::warmup_steps, 0),
       Choice("profile.reuse", &C::profile, &ProfileConfig::reuse, {"auto", "never"}),
       Boolean("profile.measure", &C::profile, &ProfileConfig::measure),

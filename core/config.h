@@ -83,7 +83,13 @@ struct CheckpointConfig {
   std::int64_t every = 0;     // steps; 0 = only by the clock, when asked or stopped, and at the end
   double every_minutes = 10;  // a save also so long after the last; 0 = never
   std::int64_t keep = 2;
+  std::int64_t patience_s = 540;  // without a block written or read: a save or resume is given up
+  std::vector<std::string>
+      accept;  // settings that may differ from the checkpoint's, of kOrderSettings
 };
+
+/// Settings that checkpoint.accept may name: those on which the order of the samples depends.
+inline constexpr const char* kOrderSettings[] = {"data.train", "train.global_batch", "train.seed"};
 
 struct ProfileConfig {
   std::int64_t warmup_steps = 3;  // steps that time the layers; 0 = no step does

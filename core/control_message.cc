@@ -10,6 +10,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Challenge, nonce)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hello, rank, host, pid, step_id, nonce, proof)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Welcome, proof, pmix_init_ms, go_ms, fence_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saving, blocks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, step, path, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Notice, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Decision, step, text)
@@ -37,6 +38,7 @@ json Body(const Hello& m) { return m; }
 json Body(const Welcome& m) { return m; }
 json Body(const Wired& m) { return EmptyObject(m); }
 json Body(const Resumed& m) { return m; }
+json Body(const Saving& m) { return m; }
 json Body(const Saved& m) { return m; }
 json Body(const Notice& m) { return m; }
 json Body(const Decision& m) { return m; }
@@ -145,9 +147,9 @@ LayerTimes LayerTimesFrom(const json& body) {
 
 /// Names on the wire, in the order of the variant.
 constexpr const char* kTypes[] = {
-    "challenge",      "hello",       "welcome", "ready",    "wired",    "resumed", "metrics",
-    "layer_times",    "saved",       "notice",  "decision", "failure",  "goodbye", "go",
-    "checkpoint_now", "profile_now", "stop",    "abort",    "heartbeat"};
+    "challenge", "hello",          "welcome",     "ready",   "wired",    "resumed", "metrics",
+    "layer_times", "saving",       "saved",       "notice",  "decision", "failure", "goodbye",
+    "go",        "checkpoint_now", "profile_now", "stop",    "abort",    "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -162,6 +164,7 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "resumed") return body.get<Resumed>();
     if (type == "metrics") return MetricsFrom(body);
     if (type == "layer_times") return LayerTimesFrom(body);
+    if (type == "saving") return body.get<Saving>();
     if (type == "saved") return body.get<Saved>();
     if (type == "notice") return body.get<Notice>();
     if (type == "decision") return body.get<Decision>();

@@ -54,6 +54,9 @@ struct Saved {  // a checkpoint is complete on disk
   std::string path;
   double seconds = 0;  // from the step's end
 };
+struct Saving {             // the ranks wait for a checkpoint that they write
+  std::int64_t blocks = 0;  // written by all of them so far; grows while the file system takes some
+};
 struct Notice {  // a line for the person who watches
   std::string text;
 };
@@ -93,9 +96,10 @@ struct Abort {
 // From both.
 struct Heartbeat {};
 
-using ControlMessage = std::variant<Challenge, Hello, Welcome, Ready, Wired, Resumed, Metrics,
-                                    LayerTimes, Saved, Notice, Decision, RankFailure, Goodbye, Go,
-                                    CheckpointNow, ProfileNow, Stop, Abort, Heartbeat>;
+using ControlMessage =
+    std::variant<Challenge, Hello, Welcome, Ready, Wired, Resumed, Metrics, LayerTimes, Saving, Saved,
+                 Notice, Decision, RankFailure, Goodbye, Go, CheckpointNow, ProfileNow, Stop, Abort,
+                 Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

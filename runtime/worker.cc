@@ -155,6 +155,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
   };
   events.take_profile_asked = [&control] { return control.TakeProfileAsked(); };
   events.on_layer_times = [&control](const LayerTimes& times) { control.Send(times); };
+  events.on_saving = [&control](const Saving& saving) { control.Send(saving); };
   events.on_saved = [&](const Saved& saved) {
     clock.Saved(SaveClock::Clock::now() - std::chrono::duration_cast<SaveClock::Clock::duration>(
                                               std::chrono::duration<double>(saved.seconds)));

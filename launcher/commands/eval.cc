@@ -62,7 +62,14 @@ Result<std::string> RunWorker(const std::string& worker, const EvaluationRequest
 
 int RunEval(EvalOptions options) {
   auto model = FindSavedModel(options.model, options.config);
-  if (!model) return Report(model.error());
+  if (!model) {
+    Error error = model.error();
+    // What cannot be read is all one here, be it the checkpoint or the text.
+    if (error.exit_code == ExitCode::kRankFailure) error.exit_code = ExitCode::kPreflight;
+    return Report(error);
+  }
+  for (const std::string& line : model->refused)
+    fmt::print(stderr, "adaptive-train eval: refused: {}\n", line);
   auto programs = FindPrograms();
   if (!programs) return Report(programs.error());
   EvaluationRequest& request = options.request;

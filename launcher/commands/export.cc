@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kFooter =
     R"(Writes model.safetensors and config.json with the names of GPT2LMHeadModel, BertForMaskedLM or,
 of kind = llama, LlamaForCausalLM, MistralForCausalLM (with a sliding window) or Qwen2ForCausalLM (with
-biases of queries, keys and values alone). Of a run's folder the newest checkpoint is taken. A sentencepiece model that `data
+biases of queries, keys and values alone). Of a run's folder the newest checkpoint that holds is taken. A sentencepiece model that `data
 build` put beside the training data goes along as tokenizer.model.
 
 Examples:
@@ -53,6 +53,8 @@ std::optional<std::string> TokenizerOf(const DataConfig& data) {
 Result<Exported> Export(const Arguments& arguments) {
   auto model = FindSavedModel(arguments.path, arguments.config);
   if (!model) return tl::unexpected(model.error());
+  for (const std::string& line : model->refused)
+    fmt::print(stderr, "adaptive-train export: refused: {}\n", line);
   auto step = ExportCheckpoint(model->checkpoint, DimsOf(model->config.model), arguments.hf);
   if (!step) return tl::unexpected(step.error());
   auto tokenizer = TokenizerOf(model->config.data);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/checkpoint/checkpoint_reader.h"
 
 namespace adaptive_train {
 namespace {
@@ -16,17 +17,31 @@ bool Exists(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-/// The newest checkpoint of a folder of them.
-Result<std::string> NewestIn(const fs::path& folder) {
+/// A checkpoint's folder, and the newer ones that do not hold.
+struct Found {
+  std::string checkpoint;
+  std::vector<std::string> refused;
+};
+
+/// The newest checkpoint of a folder of them that holds.
+Result<Found> NewestIn(const fs::path& folder) {
   const CheckpointFolder checkpoints(folder.string());
-  auto steps = checkpoints.Complete();
-  if (!steps) return tl::unexpected(steps.error());
-  if (steps->empty()) return Fail(fmt::format("{}: holds no complete checkpoint", folder.string()));
-  return checkpoints.PathOf(steps->back());
+  const auto judge = [&](std::int64_t step) -> Result<void> {
+    auto reader = CheckpointReader::Open(checkpoints.PathOf(step));
+    if (!reader) return tl::unexpected(reader.error());
+    return reader->Verify();
+  };
+  auto newest = checkpoints.NewestValid(judge);
+  if (!newest) return tl::unexpected(newest.error());
+  if (newest->step) return Found{checkpoints.PathOf(*newest->step), std::move(newest->refused)};
+  if (!newest->refused.empty())
+    return Fail(newest->refused.front() + "; there is no other checkpoint in " + folder.string(),
+                ExitCode::kRankFailure);
+  return Fail(fmt::format("{}: holds no complete checkpoint", folder.string()));
 }
 
-Result<std::string> CheckpointOf(const fs::path& path) {
-  if (Exists(path / "manifest.json")) return path.string();
+Result<Found> CheckpointOf(const fs::path& path) {
+  if (Exists(path / "manifest.json")) return Found{path.string(), {}};
   if (!Exists(path / "config.resolved.toml")) return NewestIn(path);
   const fs::path own = path / "checkpoints";
   if (Exists(own)) return NewestIn(own);
@@ -55,14 +70,14 @@ Result<SavedModel> FindSavedModel(const std::string& path, const std::string& co
   if (!fs::is_directory(place, error)) {
     return Fail(fmt::format("{}: not a folder; allowed are a run's folder and a checkpoint", path));
   }
-  auto checkpoint = CheckpointOf(place);
-  if (!checkpoint) return tl::unexpected(checkpoint.error());
+  auto found = CheckpointOf(place);
+  if (!found) return tl::unexpected(found.error());
   Result<std::string> file = config;
-  if (config.empty()) file = ConfigOf(place, *checkpoint);
+  if (config.empty()) file = ConfigOf(place, found->checkpoint);
   if (!file) return tl::unexpected(file.error());
   auto loaded = LoadConfig(*file, {});
   if (!loaded) return tl::unexpected(loaded.error());
-  return SavedModel{std::move(*checkpoint), std::move(*loaded)};
+  return SavedModel{std::move(found->checkpoint), std::move(*loaded), std::move(found->refused)};
 }
 
 }  // namespace adaptive_train

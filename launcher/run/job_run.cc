@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -39,6 +40,12 @@ void Say(std::FILE* out, fmt::format_string<Arguments...> format, Arguments&&...
   std::fputs(fmt::format(format, std::forward<Arguments>(arguments)...).c_str(), out);
 }
 
+void SayLine(const std::string& line) { Say(stdout, "{}\n", line); }
+
+/// A requeued job may find the lock of its launcher that died with its node: file servers keep it
+/// for a lease, 90 s by NFS's default.
+constexpr std::chrono::seconds kRequeuePatience{120};
+
 constexpr double kGiB = 1 << 30;
 
 /// A run from the moment on that it can be recorded; the members below `run_dir` are there once it
@@ -48,6 +55,7 @@ struct Prepared {
   Allocation allocation;
   std::string run_dir;  // absolute
   std::optional<RunFolder> folder = std::nullopt;
+  std::optional<FolderLock> checkpoints = std::nullopt;
   Programs programs = {};
   double unigram_entropy = 0;
   std::vector<std::string> data_files = {};
@@ -112,6 +120,13 @@ Result<void> CheckCalledOnce() {
                   Printable(tasks, 20)));
 }
 
+/// Another run that has the same checkpoint.dir would remove what this one is writing.
+Result<FolderLock> LockCheckpoints(const std::string& folder, std::chrono::seconds patience) {
+  auto made = MakeFolder(folder);
+  if (!made) return FailIn("checkpoint.dir", made.error());
+  return FolderLock::Take({folder, "checkpoint.dir", "give each run its own", patience, SayLine});
+}
+
 /// What must be known to record a run: its configuration, and where it is.
 Result<Prepared> Prepare(const RunRequest& request) {
   if (auto once = CheckCalledOnce(); !once) return tl::unexpected(once.error());
@@ -141,9 +156,14 @@ Result<void> MakeReady(Prepared& run) {
   Say(stdout, "data.train: {}: {}\n", run.config.data.train, data->description);
   run.unigram_entropy = data->unigram_entropy;
   run.data_files = std::move(data->files);
-  auto folder = RunFolder::Open(run.run_dir);
+  const auto patience =
+      run.allocation.restart_count > 0 ? kRequeuePatience : std::chrono::seconds{0};
+  auto folder = RunFolder::Open(run.run_dir, patience, SayLine);
   if (!folder) return tl::unexpected(folder.error());
   run.folder.emplace(std::move(*folder));
+  auto checkpoints = LockCheckpoints(run.config.checkpoint.dir, patience);
+  if (!checkpoints) return tl::unexpected(checkpoints.error());
+  run.checkpoints.emplace(std::move(*checkpoints));
   auto written = run.folder->SetOwner(OwnerOf(run.allocation));
   if (written) written = run.folder->Write("config.resolved.toml", ToToml(run.config));
   return written;

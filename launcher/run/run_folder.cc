@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,33 +25,18 @@ tl::unexpected<Error> FailErrno(const std::string& path, ExitCode code) {
 
 }  // namespace
 
-Result<RunFolder> RunFolder::Open(const std::string& path) {
+Result<RunFolder> RunFolder::Open(const std::string& path, std::chrono::milliseconds patience,
+                                  std::function<void(const std::string&)> on_notice) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
   if (error) return Fail(path + ": " + error.message(), ExitCode::kPreflight);
   const bool is_new = !std::filesystem::exists(absolute, error);
   auto made = MakeFolder(absolute + "/logs");
   if (!made) return FailIn("run folder", made.error());
-  const std::string lock_path = absolute + "/.lock";
-  const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (lock < 0) return FailErrno("run folder: " + lock_path, ExitCode::kPreflight);
-  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    const int why = errno;
-    ::close(lock);
-    if (why == EWOULDBLOCK)
-      return Fail("run folder: " + absolute +
-                      " is in use by another adaptive-train run; name another with --run-dir",
-                  ExitCode::kPreflight);
-    return Fail("run folder: " + lock_path + ": " + std::strerror(why), ExitCode::kPreflight);
-  }
-  return RunFolder(absolute, lock, is_new);
-}
-
-RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)), made_(other.made_) {}
-
-RunFolder::~RunFolder() {
-  if (lock_ >= 0) ::close(lock_);
+  auto lock = FolderLock::Take(
+      {absolute, "run folder", "name another with --run-dir", patience, std::move(on_notice)});
+  if (!lock) return tl::unexpected(lock.error());
+  return RunFolder(absolute, std::move(*lock), is_new);
 }
 
 bool RunFolder::MayBelongTo(const std::string& path, const RunOwner& owner) {
@@ -84,6 +68,9 @@ void RunFolder::RemoveIfUnused() const {
                                            "profile.json", ".lock"};
   std::error_code error;
   if (!made_ || !fs::is_empty(path_ + "/logs", error)) return;
+  // The folder of checkpoints may be there for its lock alone.
+  fs::remove(path_ + "/checkpoints/.lock", error);
+  fs::remove(path_ + "/checkpoints", error);
   const auto known = [&](const fs::path& name) {
     return name == "logs" || std::find(std::begin(kOfEveryStart), std::end(kOfEveryStart), name) !=
                                  std::end(kOfEveryStart);

@@ -4,11 +4,15 @@
 //   ledger.jsonl  tensorboard/  logs/rank-N.log  checkpoints/
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/result.h"
+#include "launcher/run/folder_lock.h"
 
 namespace adaptive_train {
 
@@ -23,12 +27,12 @@ struct RunOwner {
 /// One run folder, held by one launcher at a time (a lock that ends with the process). One thread.
 class RunFolder {
  public:
-  /// Creates the folder and logs/ where missing and takes the lock. Fails with kPreflight if the
-  /// folder cannot be written or another launcher holds it.
-  static Result<RunFolder> Open(const std::string& path);
-  RunFolder(RunFolder&& other) noexcept;
-  RunFolder& operator=(RunFolder&&) = delete;
-  ~RunFolder();
+  /// Creates the folder and logs/ where missing and takes the lock; another launcher's is waited for
+  /// as long as `patience`. Fails with kPreflight if the folder cannot be written or another
+  /// launcher holds it. Blocks.
+  static Result<RunFolder> Open(
+      const std::string& path, std::chrono::milliseconds patience = {},
+      std::function<void(const std::string&)> on_notice = [](const std::string&) {});
 
   const std::string& Path() const { return path_; }  // absolute
   /// False if the folder is known to be another job's. A requeued job (restart_count above 0) has a
@@ -45,10 +49,10 @@ class RunFolder {
   Result<void> CutMetrics(std::int64_t step);
 
  private:
-  RunFolder(std::string path, int lock, bool made)
-      : path_(std::move(path)), lock_(lock), made_(made) {}
+  RunFolder(std::string path, FolderLock lock, bool made)
+      : path_(std::move(path)), lock_(std::move(lock)), made_(made) {}
   std::string path_;
-  int lock_;
+  FolderLock lock_;
   bool made_;  // by this launcher
 };
 

@@ -75,6 +75,7 @@ class Training {
     spec.plan = &plan_;
     spec.run_dir = run_.folder.Path();
     spec.worker = run_.programs.worker;
+    spec.saving_patience = std::chrono::seconds(run_.config.checkpoint.patience_s);
     spec.environment = RankEnvironment(CurrentEnvironment());
     spec.launch = run_.config.launch;
     spec.first_rank = run_.allocation.in_slurm ? AddressOfNode(plan_.ranks[0].device.node) : kHere;

@@ -1,6 +1,7 @@
 // One attempt at running all ranks: in Slurm or on this machine.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,9 +17,10 @@ namespace adaptive_train {
 /// What a step is made of. The step copies what it keeps.
 struct JobStepSpec {
   const Plan* plan = nullptr;
-  std::string run_dir;      // absolute; rank logs go to RUN_DIR/logs/rank-N.log
-  std::string worker;       // absolute path of adaptive-train-worker
-  std::string mode;         // its first argument, and the logs are then RUN_DIR/logs/MODE-N.log
+  std::string run_dir;  // absolute; rank logs go to RUN_DIR/logs/rank-N.log
+  std::string worker;   // absolute path of adaptive-train-worker
+  std::string mode;     // its first argument, and the logs are then RUN_DIR/logs/MODE-N.log
+  std::chrono::seconds saving_patience{540};  // the configuration's checkpoint.patience_s
   Environment environment;  // of the ranks, complete but for what Slurm and PMIx add
   LaunchConfig launch = {};
   std::string first_rank = {};  // IP address of the first rank's host; empty: not known

@@ -24,7 +24,9 @@ constexpr std::chrono::milliseconds kDiagnosisTime = 1s;
 constexpr std::chrono::milliseconds kHearsayTime = kRankSilenceLimit + 2 * kHeartbeatPeriod;
 constexpr std::chrono::milliseconds kEndingDeadline = 4s;
 constexpr std::chrono::milliseconds kFinishingDeadline = 10s;
-constexpr std::chrono::milliseconds kSavingDeadline = 600s;
+/// Ranks give a checkpoint up after checkpoint.patience_s without a block and say so within this,
+/// or within that time again where it is shorter.
+constexpr std::chrono::milliseconds kSavingGrace = 60s;
 /// Of a line that a rank has for the person who watches.
 constexpr std::size_t kMaxNoticeBytes = 1000;
 
@@ -133,7 +135,7 @@ void Supervisor::Enter(State state) {
     case State::kWiring:
       return ArmTimer(deadlines_.Wiring());
     case State::kSaving:
-      return ArmTimer(kSavingDeadline);
+      return AwaitSaving();
     case State::kFinishing:
       return ArmTimer(kFinishingDeadline);
     case State::kEnding:
@@ -161,6 +163,7 @@ void Supervisor::StartAttempt() {
   ranks_.assign(size, RankRecord{});
   for (std::size_t i = 0; i < size; ++i) ranks_[i].host = spec_.plan->ranks[i].device.node;
   metrics_.clear();
+  blocks_written_ = 0;
   step_id_.clear();
   signs_ = 0;
   anyone_said_hello_ = false;
@@ -286,6 +289,8 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
     OnMetrics(rank, metrics->values);
   } else if (const auto* times = std::get_if<LayerTimes>(&message)) {
     events_.on_layer_times(rank, *times);
+  } else if (const auto* saving = std::get_if<Saving>(&message)) {
+    OnSaving(rank, *saving);
   } else if (const auto* saved = std::get_if<Saved>(&message)) {
     events_.on_saved(*saved);
   } else if (const auto* notice = std::get_if<Notice>(&message)) {
@@ -313,6 +318,18 @@ void Supervisor::OnResumed(int rank, const Resumed& resumed) {
   outcome_.last_step = resumed.step;
   auto done = events_.on_resumed(resumed.step);
   if (!done) FailRun(done.error());
+}
+
+/// A state that is being written is not given up as long as the file system takes some of it.
+void Supervisor::OnSaving(int rank, const Saving& saving) {
+  if (rank != 0 || saving.blocks == blocks_written_) return;
+  blocks_written_ = saving.blocks;
+  if (state_ == State::kSaving) AwaitSaving();
+}
+
+void Supervisor::AwaitSaving() {
+  const std::chrono::milliseconds patience = spec_.saving_patience;
+  ArmTimer(patience + std::min(patience, kSavingGrace));
 }
 
 void Supervisor::CountAll() {
@@ -348,6 +365,7 @@ void Supervisor::OnMetrics(int rank, const RankMetrics& metrics) {
   for (const auto& [r, values] : of_step) all.push_back(values);
   outcome_.last_step = metrics.step;
   metrics_.erase(metrics_.begin(), metrics_.upper_bound(metrics.step));
+  if (state_ == State::kSaving) AwaitSaving();  // the step that they were asked in is done
   auto done = events_.on_step(all);
   if (!done && state_ == State::kTraining) {
     // The ranks still hold the state: let them save it before the run ends with this error.

@@ -129,6 +129,8 @@ class Supervisor {
   void OnMessage(int rank, const ControlMessage& message);
   void OnClosed(int rank, const std::string& why);
   void OnResumed(int rank, const Resumed& resumed);
+  void OnSaving(int rank, const Saving& saving);
+  void AwaitSaving();
   void OnMetrics(int rank, const RankMetrics& metrics);
   void Fault(int rank, int RankRecord::*order);
   void CountAll();
@@ -151,7 +153,8 @@ class Supervisor {
   RunOutcome outcome_;
   std::string step_id_;
   int attempt_ = 0;
-  int signs_ = 0;  // failure signs so far, to order them
+  std::int64_t blocks_written_ = 0;  // of checkpoints, as rank 0 has said last
+  int signs_ = 0;                    // failure signs so far, to order them
   int stop_signal_ = 0;
   bool moving_ = false;
   bool anyone_said_hello_ = false;

@@ -54,7 +54,10 @@ class NewFile {
     if (!direct_)
       ::sync_file_range(fd_, size_, static_cast<off_t>(appended), SYNC_FILE_RANGE_WRITE);
     size_ += static_cast<off_t>(appended);
-    return true;
+    unsynced_ = direct_ ? 0 : unsynced_ + appended;
+    if (unsynced_ < kMostUnsynced) return true;
+    unsynced_ = 0;
+    return ::fdatasync(fd_) == 0;
   }
   /// Makes the content last, and closes; false with errno where it fails.
   bool Finish() {
@@ -66,6 +69,8 @@ class NewFile {
  private:
   /// What direct writes' memory, length and place must be multiples of nearly everywhere.
   static constexpr std::size_t kSector = 4096;
+  /// Who waits for the file sees it grow, so it must grow on disk and not in the cache alone.
+  static constexpr std::size_t kMostUnsynced = std::size_t{64} << 20;
 
   void WriteThroughCache() {
     ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_DIRECT);
@@ -75,6 +80,7 @@ class NewFile {
   int fd_;
   bool direct_;
   off_t size_ = 0;
+  std::size_t unsynced_ = 0;
 };
 
 using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;

@@ -23,7 +23,7 @@ Result<std::string> ReadCheckpointText(const std::string& path);
 Result<void> WriteCheckpointText(const std::string& path, std::string_view text);
 
 /// Writes `bytes` to a new temporary file beside `path` in blocks of kCheckpointBlockBytes, hashes
-/// each, syncs, renames it over `path` and syncs the folder. Between blocks it asks `stop`. Gives
+/// each, syncs, renames it over `path` and syncs the folder. After each block it asks `stop`. Gives
 /// the hashes. On failure the temporary file is removed. Blocks. Cheapest where `bytes` begin at a
 /// multiple of the page size.
 Result<std::vector<std::uint64_t>> WriteBlocks(const std::string& path,

@@ -43,7 +43,7 @@ Result<std::vector<std::int64_t>> CheckpointFolder::Complete() const {
   return steps;
 }
 
-Result<NewestCheckpoint> CheckpointFolder::NewestValid(const CheckpointOwner& owner) const {
+Result<NewestCheckpoint> CheckpointFolder::NewestValid(const Judge& judge) const {
   auto names = NamesIn(path_);
   if (!names) return tl::unexpected(names.error());
   std::set<std::pair<std::int64_t, std::string>, std::greater<>> by_step;
@@ -62,13 +62,12 @@ Result<NewestCheckpoint> CheckpointFolder::NewestValid(const CheckpointOwner& ow
       newest.unfinished.push_back(PathOf(step) + ": has no DONE, is not used");
       continue;
     }
-    auto reader = Open(step, owner);
-    const Result<void> verified = reader ? reader->Verify() : tl::unexpected(reader.error());
-    if (verified) {
+    const Result<void> taken = judge(step);
+    if (taken) {
       newest.step = step;
       return newest;
     }
-    newest.refused.push_back(verified.error().message);
+    newest.refused.push_back(taken.error().message);
     newest.refused_steps.insert(step);
   }
   return newest;
@@ -106,9 +105,9 @@ Result<void> CheckpointFolder::Prune(std::int64_t newest, std::int64_t keep,
   if (!steps) return tl::unexpected(steps.error());
   std::int64_t kept = 1;  // the newest
   for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
-    if (*step >= newest || spared.count(*step) != 0 || !IsOwnFolder(PathOf(*step)) ||
-        !Open(*step, owner))
-      continue;
+    if (*step >= newest || spared.count(*step) != 0 || !IsOwnFolder(PathOf(*step))) continue;
+    const auto reader = Open(*step, owner);
+    if (!reader || !ChangesOf(reader->manifest().at.settings, owner.order).empty()) continue;
     if (++kept <= keep) continue;
     auto removed = Remove(*step);
     if (!removed) return removed;

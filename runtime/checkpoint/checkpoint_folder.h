@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,11 +17,13 @@ namespace adaptive_train {
 struct CheckpointOwner {
   std::string identity;                         // see CheckpointStep
   std::vector<CheckpointParameter> parameters;  // of the whole model
+  /// What sets this run's samples apart from those of another run of the same model.
+  CheckpointSettings order = {};
 };
 
 /// What a folder offers for going on.
 struct NewestCheckpoint {
-  std::optional<std::int64_t> step;     // verified to the last byte
+  std::optional<std::int64_t> step;     // taken
   std::vector<std::string> refused;     // newer complete ones and what is wrong with each, one line
   std::vector<std::string> unfinished;  // newer ones without DONE, one line each: a writer stopped
   std::set<std::int64_t> refused_steps;
@@ -37,11 +40,14 @@ class CheckpointFolder {
   /// Steps of the folders with DONE, ascending; nothing in them has been looked at.
   Result<std::vector<std::int64_t>> Complete() const;
 
-  /// The newest checkpoint that is the owner's and holds to the last byte; those that are newer
-  /// and refused, by name. Reads the whole checkpoint; deletes nothing. One rank asks, and tells
-  /// the others the step. Fails only where the folder cannot be read.
-  Result<NewestCheckpoint> NewestValid(const CheckpointOwner& owner) const;
-  /// Opens the checkpoint of a step. Refuses what NewestValid refuses, as far as it reads.
+  /// Says of the checkpoint of a step whether it is to be taken; otherwise, in one line, why not.
+  using Judge = std::function<Result<void>(std::int64_t step)>;
+  /// The newest complete checkpoint that the judge takes; those that are newer and refused, by name.
+  /// Reads none of them itself, asks from the newest on, deletes nothing. Fails only where the
+  /// folder cannot be read.
+  Result<NewestCheckpoint> NewestValid(const Judge& judge) const;
+  /// Opens the checkpoint of a step. Refuses one that is not the owner's, and what is wrong with all
+  /// files but the shards' content, see CheckpointReader::Verify.
   Result<CheckpointReader> Open(std::int64_t step, const CheckpointOwner& owner) const;
 
   /// Removes the owner's complete checkpoints before `newest` but for the newest keep - 1 of them.

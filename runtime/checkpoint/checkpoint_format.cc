@@ -110,6 +110,11 @@ CheckpointStep StepFrom(const json& document) {
     if (!value.is_number()) throw BadContent{"extra: " + Printable(name) + " is not a number"};
     at.extra[name] = value.get<double>();
   }
+  if (document.contains("settings")) {
+    document.at("settings").get_to(at.settings);
+  } else {
+    at.settings = TakeSettings(at.identity);
+  }
   return at;
 }
 
@@ -172,6 +177,7 @@ Result<std::string> ManifestText(const CheckpointManifest& manifest) {
                                  {"step", manifest.at.step},
                                  {"updates", manifest.at.updates},
                                  {"identity", manifest.at.identity},
+                                 {"settings", manifest.at.settings},
                                  {"extra", std::move(extra)},
                                  {"shards", std::move(shards)},
                                  {"parameters", std::move(parameters)}};

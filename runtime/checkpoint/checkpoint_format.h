@@ -5,7 +5,7 @@
 //   shard-0000N.bin   float32, little-endian, no header: the pieces of parameters, then those of
 //                     the first moments, of the second moments, of the residuals, as listed in
 //   shard-0000N.json  the pieces, and the XXH3 hash of every block of the .bin
-//   manifest.json     step, updates, identity, extra numbers, the parameters' shapes; size of each
+//   manifest.json     step, updates, identity, settings, extra numbers, the parameters' shapes; size of each
 //                     shard's .bin and hash of its .json
 //   DONE              hash of manifest.json; written last
 // A hash covers every byte: DONE -> manifest.json -> shard-0000N.json -> blocks of shard-0000N.bin.
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "runtime/checkpoint/checkpoint_settings.h"
 #include "runtime/model/parameter_layout.h"
 
 namespace adaptive_train {
@@ -81,6 +82,7 @@ struct CheckpointStep {
   std::int64_t updates = 0;  // of those, steps that changed the parameters: AdamW's t
   std::string identity;      // what must be the same to go on, in words; compared as it is
   std::map<std::string, double> extra;  // finite numbers by name, such as loss_scale
+  CheckpointSettings settings = {};     // what else the run was made with
 };
 
 /// shard-0000N.json.

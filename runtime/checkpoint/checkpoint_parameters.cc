@@ -9,7 +9,8 @@ namespace adaptive_train {
 
 Result<std::int64_t> ReadParameters(const std::string& folder, const std::string& model,
                                     const ParameterLayout& layout, const ElementRanges& ranges,
-                                    std::span<float> parameters) {
+                                    std::span<float> parameters,
+                                    const std::function<void()>& on_block) {
   auto reader = CheckpointReader::Open(folder);
   if (!reader) return tl::unexpected(reader.error());
   const std::string& identity = reader->manifest().at.identity;
@@ -18,6 +19,7 @@ Result<std::int64_t> ReadParameters(const std::string& folder, const std::string
                 ExitCode::kRankFailure);
   auto same = reader->Expect(reader->manifest().at.identity, ParametersOf(layout));
   if (!same) return tl::unexpected(same.error());
+  reader->OnBlock(on_block);
   auto read = reader->Read(layout, {parameters}, {0, 1, ranges});
   if (!read) return tl::unexpected(read.error());
   return reader->manifest().at.step;

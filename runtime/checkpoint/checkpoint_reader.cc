@@ -13,46 +13,7 @@
 namespace adaptive_train {
 namespace {
 
-/// Bytes of a shard that go to memory.
-struct Transfer {
-  std::int64_t begin;  // in the file
-  std::int64_t end;
-  std::byte* to;
-};
-
 constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
-
-using RequestsByName = std::unordered_multimap<std::string_view, const CheckpointRequest*>;
-
-/// What of a shard the requests want, ascending in the file.
-std::vector<Transfer> TransfersOf(const ShardIndex& index, const RequestsByName& requests) {
-  std::vector<Transfer> transfers;
-  std::int64_t offset = 0;
-  for (std::size_t arena = 0; arena < kTrainingArenas; ++arena) {
-    for (const CheckpointPiece& piece : index.pieces[arena]) {
-      const auto [first, last] = requests.equal_range(piece.name);
-      for (auto found = first; found != last; ++found) {
-        const CheckpointRequest& request = *found->second;
-        if (request.arena != arena) continue;
-        const std::int64_t request_end =
-            request.begin + static_cast<std::int64_t>(request.to.size());
-        const std::int64_t begin = std::max(piece.begin, request.begin);
-        const std::int64_t end = std::min(piece.end, request_end);
-        if (begin >= end) continue;
-        auto* to = reinterpret_cast<std::byte*>(request.to.data() + (begin - request.begin));
-        transfers.push_back(
-            {offset + (begin - piece.begin) * kFloat, offset + (end - piece.begin) * kFloat, to});
-      }
-      offset += (piece.end - piece.begin) * kFloat;
-    }
-  }
-  std::sort(transfers.begin(), transfers.end(),
-            [](const Transfer& a, const Transfer& b) { return a.begin < b.begin; });
-  return transfers;
-}
-
-/// What happens to the bytes of a shard, whole floats, where they arrive.
-using Arrive = void (*)(std::byte* to, std::span<const std::byte> from);
 
 void Copy(std::byte* to, std::span<const std::byte> from) {
   std::memcpy(to, from.data(), from.size());
@@ -68,37 +29,10 @@ void AddFloats(std::byte* to, std::span<const std::byte> from) {
   }
 }
 
-RequestsByName ByName(std::span<const CheckpointRequest> requests) {
-  RequestsByName by_name;
+auto ByName(std::span<const CheckpointRequest> requests) {
+  std::unordered_multimap<std::string_view, const CheckpointRequest*> by_name;
   for (const CheckpointRequest& request : requests) by_name.emplace(request.name, &request);
   return by_name;
-}
-
-/// Makes ascending transfers; each block is read and checked once.
-Result<void> Transmit(Result<BlockReader> blocks, const std::vector<Transfer>& transfers,
-                      Arrive arrive) {
-  if (!blocks) return tl::unexpected(blocks.error());
-  std::int64_t read = -1;  // the block that `content` holds
-  std::span<const std::byte> content;
-  for (Transfer transfer : transfers) {
-    while (transfer.begin < transfer.end) {
-      const std::int64_t block = transfer.begin / kCheckpointBlockBytes;
-      if (block != read) {
-        auto next = blocks->Read(static_cast<std::size_t>(block));
-        if (!next) return tl::unexpected(next.error());
-        content = *next;
-        read = block;
-      }
-      const std::int64_t at = transfer.begin - block * kCheckpointBlockBytes;
-      const std::int64_t bytes =
-          std::min(transfer.end - transfer.begin, static_cast<std::int64_t>(content.size()) - at);
-      arrive(transfer.to,
-             content.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes)));
-      transfer.begin += bytes;
-      transfer.to += bytes;
-    }
-  }
-  return {};
 }
 
 std::string InWords(const CheckpointParameter* parameter) {
@@ -188,13 +122,80 @@ Result<BlockReader> CheckpointReader::OpenBlocks(std::size_t shard) const {
   return BlockReader::Open(PathOf(shard, ".bin"), index.Bytes(), index.block_hashes);
 }
 
-Result<void> CheckpointReader::Verify() const {
+Result<void> CheckpointReader::Verify(std::int64_t part, std::int64_t parts) const {
+  std::int64_t all = 0;
+  for (const ShardIndex& index : indices_)
+    all += static_cast<std::int64_t>(index.block_hashes.size());
+  const ElementRange own = PartOf(all, part, parts);
+  std::int64_t first = 0;  // of the shard's blocks, among those of all shards
   for (std::size_t shard = 0; shard < indices_.size(); ++shard) {
+    const auto here = static_cast<std::int64_t>(indices_[shard].block_hashes.size());
+    const std::int64_t begin = std::max(own.begin, first), end = std::min(own.end, first + here);
+    first += here;
+    if (begin >= end) continue;
     auto blocks = OpenBlocks(shard);
     if (!blocks) return tl::unexpected(blocks.error());
-    for (std::size_t block = 0; block < blocks->blocks(); ++block) {
-      auto content = blocks->Read(block);
+    for (std::int64_t block = begin; block < end; ++block) {
+      auto content = blocks->Read(static_cast<std::size_t>(block - (first - here)));
       if (!content) return tl::unexpected(content.error());
+      on_block_();
+    }
+  }
+  return {};
+}
+
+/// What of a shard the requests want, ascending in the file.
+std::vector<CheckpointReader::Transfer> CheckpointReader::TransfersOf(
+    const ShardIndex& index, const RequestsByName& requests) {
+  std::vector<Transfer> transfers;
+  std::int64_t offset = 0;
+  for (std::size_t arena = 0; arena < kTrainingArenas; ++arena) {
+    for (const CheckpointPiece& piece : index.pieces[arena]) {
+      const auto [first, last] = requests.equal_range(piece.name);
+      for (auto found = first; found != last; ++found) {
+        const CheckpointRequest& request = *found->second;
+        if (request.arena != arena) continue;
+        const std::int64_t request_end =
+            request.begin + static_cast<std::int64_t>(request.to.size());
+        const std::int64_t begin = std::max(piece.begin, request.begin);
+        const std::int64_t end = std::min(piece.end, request_end);
+        if (begin >= end) continue;
+        auto* to = reinterpret_cast<std::byte*>(request.to.data() + (begin - request.begin));
+        transfers.push_back(
+            {offset + (begin - piece.begin) * kFloat, offset + (end - piece.begin) * kFloat, to});
+      }
+      offset += (piece.end - piece.begin) * kFloat;
+    }
+  }
+  std::sort(transfers.begin(), transfers.end(),
+            [](const Transfer& a, const Transfer& b) { return a.begin < b.begin; });
+  return transfers;
+}
+
+/// Makes ascending transfers; each block is read and checked once.
+Result<void> CheckpointReader::Transmit(std::size_t shard, const std::vector<Transfer>& transfers,
+                                        Arrive arrive) const {
+  auto blocks = OpenBlocks(shard);
+  if (!blocks) return tl::unexpected(blocks.error());
+  std::int64_t read = -1;  // the block that `content` holds
+  std::span<const std::byte> content;
+  for (Transfer transfer : transfers) {
+    while (transfer.begin < transfer.end) {
+      const std::int64_t block = transfer.begin / kCheckpointBlockBytes;
+      if (block != read) {
+        auto next = blocks->Read(static_cast<std::size_t>(block));
+        if (!next) return tl::unexpected(next.error());
+        content = *next;
+        read = block;
+        on_block_();
+      }
+      const std::int64_t at = transfer.begin - block * kCheckpointBlockBytes;
+      const std::int64_t bytes =
+          std::min(transfer.end - transfer.begin, static_cast<std::int64_t>(content.size()) - at);
+      arrive(transfer.to,
+             content.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes)));
+      transfer.begin += bytes;
+      transfer.to += bytes;
     }
   }
   return {};
@@ -217,7 +218,7 @@ Result<void> CheckpointReader::Read(std::span<const CheckpointRequest> requests)
   for (std::size_t shard = 0; shard < indices_.size(); ++shard) {
     const std::vector<Transfer> transfers = TransfersOf(indices_[shard], by_name);
     if (transfers.empty()) continue;
-    auto read = Transmit(OpenBlocks(shard), transfers, Copy);
+    auto read = Transmit(shard, transfers, Copy);
     if (!read) return read;
   }
   return {};
@@ -271,7 +272,7 @@ Result<void> CheckpointReader::ReadResiduals(const ParameterLayout& layout,
     const std::vector<Transfer> transfers = TransfersOf(indices_[shard], by_name);
     if (transfers.empty()) continue;
     // The first are copied: 0 + -0 is 0, and a rank's own must come back as they were.
-    auto read = Transmit(OpenBlocks(shard), transfers, shard == first ? Copy : AddFloats);
+    auto read = Transmit(shard, transfers, shard == first ? Copy : AddFloats);
     if (!read) return read;
   }
   return {};

@@ -1,9 +1,14 @@
 // One complete checkpoint, opened: any range of any parameter, from whatever shards hold it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
@@ -49,8 +54,11 @@ class CheckpointReader {
   /// Fails unless the checkpoint is of a run with these words and these parameters.
   Result<void> Expect(const std::string& identity,
                       const std::vector<CheckpointParameter>& parameters) const;
-  /// Reads every byte and checks it.
-  Result<void> Verify() const;
+  /// Calls `on_block` after each block that is read, so that others see reading go on.
+  void OnBlock(std::function<void()> on_block) { on_block_ = std::move(on_block); }
+  /// Reads part `part` of `parts` nearly equal ones of the shards' blocks and checks it: all parts
+  /// together are every byte.
+  Result<void> Verify(std::int64_t part = 0, std::int64_t parts = 1) const;
   /// Reads what is asked for and checks the blocks it lies in. On failure the targets hold
   /// anything.
   Result<void> Read(std::span<const CheckpointRequest> requests) const;
@@ -66,7 +74,18 @@ class CheckpointReader {
   std::int64_t ResidualElements() const;
 
  private:
+  /// Bytes of a shard that go to memory.
+  struct Transfer {
+    std::int64_t begin;  // in the file
+    std::int64_t end;
+    std::byte* to;
+  };
+  /// What happens to the bytes of a shard, whole floats, where they arrive.
+  using Arrive = void (*)(std::byte* to, std::span<const std::byte> from);
+  using RequestsByName = std::unordered_multimap<std::string_view, const CheckpointRequest*>;
+
   CheckpointReader() = default;
+  static std::vector<Transfer> TransfersOf(const ShardIndex& index, const RequestsByName& requests);
   Result<void> OpenShards();
   Result<std::vector<CheckpointRequest>> RequestsFor(const ParameterLayout& layout,
                                                      std::size_t arena, std::span<float> values,
@@ -75,10 +94,13 @@ class CheckpointReader {
                              const ReadingRank& reading) const;
   std::string PathOf(std::size_t shard, const char* extension) const;
   Result<BlockReader> OpenBlocks(std::size_t shard) const;
+  Result<void> Transmit(std::size_t shard, const std::vector<Transfer>& transfers,
+                        Arrive arrive) const;
 
   std::string folder_;
   CheckpointManifest manifest_;
   std::vector<ShardIndex> indices_;
+  std::function<void()> on_block_ = [] {};
 };
 
 }  // namespace adaptive_train

@@ -52,7 +52,8 @@ struct CheckpointWriter::Work {
   CheckpointSnapshot snapshot;
   ShardIndex index;  // of everything owned
   CheckpointStep at;
-  std::atomic<bool> give_up = false;  // the shard under way is not wanted any more
+  std::atomic<bool> give_up = false;     // the shard under way is not wanted any more
+  std::atomic<std::int64_t> blocks = 0;  // written so far
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -95,7 +96,10 @@ Result<void> CheckpointWriter::Work::Do(Phase task) {
       ShardIndex taken = index;
       if (!snapshot.has_residuals()) taken.pieces[kResiduals].clear();
       return WriteShard(folder, settings.attempt, Number(), std::move(taken), snapshot.bytes(),
-                        [this] { return give_up.load(); });
+                        [this] {
+                          ++blocks;
+                          return give_up.load();
+                        });
     }
     if (task == Phase::kCommitting) {
       auto done = CommitShards(folder, settings.attempt, at, settings.owner,
@@ -174,12 +178,13 @@ CheckpointVotes CheckpointWriter::Votes() const {
   const std::lock_guard lock(work_->mutex);
   const Phase phase = work_->phase;
   return {phase == Phase::kWritten ? 1.0 : 0.0, phase == Phase::kFailed ? 1.0 : 0.0,
-          phase == Phase::kIdle ? 0.0 : 1.0};
+          phase == Phase::kIdle ? 0.0 : 1.0, static_cast<double>(work_->blocks)};
 }
 
 CheckpointNews CheckpointWriter::Follow(const CheckpointVotes& sums) {
-  const auto [written, failures, at_work] = sums;
+  const auto [written, failures, at_work, blocks] = sums;
   CheckpointNews news;
+  news.blocks = blocks;
   const std::lock_guard lock(work_->mutex);
   Phase& phase = work_->phase;
   news.warning = std::exchange(work_->warning, "");

@@ -46,13 +46,15 @@ struct CheckpointWriterSettings {
   std::set<std::int64_t> refused;
 };
 
-/// To be summed over ranks, element by element: shards on disk, failures, ranks at work.
-using CheckpointVotes = std::array<double, 3>;
+/// To be summed over ranks, element by element: shards on disk, failures, ranks at work, blocks
+/// written since the run began.
+using CheckpointVotes = std::array<double, 4>;
 
 struct CheckpointNews {
   std::optional<std::int64_t> saved;   // this step's checkpoint is complete
   std::optional<std::int64_t> failed;  // this step's was given up; those before are untouched
   bool ready = false;                  // Begin may be called
+  double blocks = 0;                   // written by all ranks so far; stands still with them
   std::string failure;                 // one line, on each rank that failed; the others' is empty
   std::string warning;                 // one line about what could not be removed; mostly empty
 };

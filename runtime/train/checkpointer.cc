@@ -2,35 +2,85 @@
 #include "runtime/train/checkpointer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <iterator>
 #include <random>
 #include <utility>
 
+#include "core/exit_code.h"
 #include "runtime/checkpoint/checkpoint_parameters.h"
 #include "runtime/train/collective.h"
+#include "runtime/train/joint_work.h"
+#include "runtime/train/stall_watch.h"
 
 namespace adaptive_train {
 namespace {
 
 /// Between two looks at a writer that all ranks wait for.
 constexpr std::chrono::milliseconds kLook{200};
-/// For what is under way to reach the disk: less than a launcher waits for ranks that save.
-constexpr std::chrono::minutes kFinishDeadline{9};
+/// Numbers of samples are whole below this in a double.
+constexpr double kMostSamples = 1e15;
 
 }  // namespace
 
-// Heads are in no parameter's shape, and the others decide which samples the next step takes.
+// Heads and sequence are in no parameter's shape.
 std::string CheckpointIdentity(const Config& config) {
-  return fmt::format("{}, model.sequence = {}, train.global_batch = {}, train.seed = {}",
-                     IdentityOf(DimsOf(config.model)), config.model.sequence,
-                     config.train.global_batch, config.train.seed);
+  return fmt::format("{}, model.sequence = {}", IdentityOf(DimsOf(config.model)),
+                     config.model.sequence);
 }
 
+CheckpointSettings SettingsOf(const Config& config, const std::string& data) {
+  const OptimizerConfig& o = config.optimizer;
+  const auto words = [](const auto& value) { return fmt::format("{}", value); };
+  return {{"data.train", data},
+          {"train.global_batch", words(config.train.global_batch)},
+          {"train.seed", words(config.train.seed)},
+          {"train.steps", words(config.train.steps)},
+          {"train.precision", config.train.precision},
+          {"train.dropout", words(config.train.dropout)},
+          {"optimizer.kind", o.kind},
+          {"optimizer.lr", words(o.lr)},
+          {"optimizer.betas", fmt::format("[{}, {}]", o.beta1, o.beta2)},
+          {"optimizer.weight_decay", words(o.weight_decay)},
+          {"optimizer.warmup_steps", words(o.warmup_steps)},
+          {"optimizer.schedule", NameOf(o.schedule)},
+          {"optimizer.clip", words(o.clip)}};
+}
+
+namespace {
+
+bool ChangesOrder(const SettingChange& change) {
+  return std::find(std::begin(kOrderSettings), std::end(kOrderSettings), change.name) !=
+         std::end(kOrderSettings);
+}
+
+CheckpointSettings OrderOf(const CheckpointSettings& settings) {
+  CheckpointSettings order;
+  for (const char* name : kOrderSettings) order[name] = settings.at(name);
+  return order;
+}
+
+/// Samples that the run has done: earlier programs did not write it, and had one size of batches.
+double SamplesOf(const CheckpointStep& at, std::int64_t global_batch) {
+  if (const auto found = at.extra.find("samples"); found != at.extra.end()) return found->second;
+  const auto written = at.settings.find("train.global_batch");
+  if (written != at.settings.end())
+    std::from_chars(written->second.data(), written->second.data() + written->second.size(),
+                    global_batch);
+  return static_cast<double>(at.step) * static_cast<double>(global_batch);
+}
+
+}  // namespace
+
 Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
-                           Group& group, const TrainerEvents& events, int threads)
+                           Group& group, const TrainerEvents& events, int threads,
+                           const std::string& data)
     : config_(config.checkpoint),
+      patience_(config.checkpoint.patience_s),
       model_(IdentityOf(DimsOf(config.model))),
       layout_(layout),
       owned_(std::move(owned)),
@@ -38,7 +88,9 @@ Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, 
       events_(events),
       threads_(threads),
       folder_(config.checkpoint.dir),
-      owner_{CheckpointIdentity(config), ParametersOf(layout)} {}
+      global_batch_(config.train.global_batch),
+      run_settings_(SettingsOf(config, data)),
+      owner_{CheckpointIdentity(config), ParametersOf(layout), OrderOf(run_settings_)} {}
 
 CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   CheckpointWriterSettings settings;
@@ -53,62 +105,146 @@ CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   return settings;
 }
 
+/// A step of the folder, or none, from rank 0 to all: its own on rank 0, which alone adds to the sum.
+std::optional<std::int64_t> Checkpointer::Announce(std::optional<std::int64_t> step) {
+  double sums[2] = {step ? 1.0 : 0.0, static_cast<double>(step.value_or(0))};
+  SumOverRanks(group_, sums);
+  if (sums[0] == 0) return std::nullopt;
+  return static_cast<std::int64_t>(sums[1]);
+}
+
+/// Every rank reads its part of the checkpoint; all get the same answer.
+Result<void> Checkpointer::Verify(std::int64_t step) {
+  const std::int64_t rank = group_.Rank(), ranks = group_.Size();
+  return DoJointly(group_, patience_, "verifying a checkpoint", [&](auto& done) {
+    auto reader = folder_.Open(step, owner_);
+    if (!reader) return Result<void>(tl::unexpected(reader.error()));
+    const Result<void> expected = rank == 0 ? ExpectOrder(*reader) : Result<void>();
+    if (!expected) return expected;
+    reader->OnBlock([&done] { ++done; });
+    return reader->Verify(rank, ranks);
+  });
+}
+
+/// Fails where samples would come in another order than the checkpoint's run had them.
+Result<void> Checkpointer::ExpectOrder(const CheckpointReader& reader) const {
+  const CheckpointStep& at = reader.manifest().at;
+  const auto& accepted = config_.accept;
+  std::vector<std::string> lines, names;
+  for (const SettingChange& change : ChangesOf(at.settings, run_settings_)) {
+    if (!ChangesOrder(change) ||
+        std::find(accepted.begin(), accepted.end(), change.name) != accepted.end())
+      continue;
+    lines.push_back(Describe(change));
+    names.push_back("\"" + change.name + "\"");
+  }
+  if (lines.empty()) return {};
+  return Fail(fmt::format("{}: {}: samples would come in another order; to go on all the same, set "
+                          "checkpoint.accept = [{}]",
+                          folder_.PathOf(at.step), fmt::join(lines, "; "), fmt::join(names, ", ")),
+              ExitCode::kRankFailure);
+}
+
+/// Rank 0 looks through the folder and asks all to verify what it finds; the others are told the
+/// result's step alone.
+NewestCheckpoint Checkpointer::FindNewest() {
+  if (group_.Rank() == 0) {
+    const auto judge = [this](std::int64_t step) {
+      Announce(step);
+      return Verify(step);
+    };
+    NewestCheckpoint newest =
+        OrThrow(folder_.NewestValid(judge), RankExit::kCheckpoint, "looking for checkpoints");
+    Announce(std::nullopt);
+    Announce(newest.step);
+    return newest;
+  }
+  while (const auto step = Announce(std::nullopt)) (void)Verify(*step);  // rank 0 counts the result
+  NewestCheckpoint newest;
+  newest.step = Announce(std::nullopt);
+  return newest;
+}
+
 std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
                                                    const ElementRanges& held) {
+  const NewestCheckpoint newest = FindNewest();
+  if (group_.Rank() == 0) TellOf(newest);
   CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
-  // Rank 0 decides, the others add nothing to the sum: whether there is a checkpoint, its step, the
-  // attempt in two halves.
-  double decided[4] = {};
-  if (settings.rank == 0) {
-    const NewestCheckpoint newest =
-        OrThrow(folder_.NewestValid(owner_), RankExit::kCheckpoint, "looking for checkpoints");
-    for (const std::string& line : newest.refused) events_.on_notice("refused: " + line);
-    for (const std::string& line : newest.unfinished) events_.on_notice("unfinished: " + line);
-    if (!newest.step && !newest.refused.empty()) {
-      throw FatalError(
-          RankExit::kCheckpoint, "resume", FatalError::kNoPeer,
-          fmt::format(
-              "{}; there is no other checkpoint in {}: to begin anew, name another run folder or "
-              "checkpoint.dir",
-              newest.refused.front(), config_.dir));
-    }
-    settings.refused = newest.refused_steps;
-    std::random_device random;
-    decided[0] = newest.step ? 1 : 0;
-    decided[1] = static_cast<double>(newest.step.value_or(0));
-    decided[2] = random();
-    decided[3] = random();
-  }
-  SumOverRanks(group_, decided);
-  settings.attempt =
-      static_cast<std::uint64_t>(decided[2]) << 32 | static_cast<std::uint64_t>(decided[3]);
+  settings.refused = newest.refused_steps;
+  settings.attempt = DrawAttempt();
   writer_ = OrThrow(CheckpointWriter::Create(settings, layout_), RankExit::kCheckpoint,
                     "preparing checkpoints");
-  if (decided[0] == 0) {
-    if (config_.start == "none") return std::nullopt;
-    OrThrow(ReadParameters(config_.start, model_, layout_, held, arenas[0]), RankExit::kCheckpoint,
-            "reading checkpoint.start");
-    if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
-    return std::nullopt;
+  if (newest.step) {
+    saved_step_ = *newest.step;
+    return Read(saved_step_, arenas, held);
   }
-  saved_step_ = static_cast<std::int64_t>(decided[1]);
-  return Read(saved_step_, arenas, held);
+  if (config_.start == "none") return std::nullopt;
+  OrThrow(DoJointly(group_, patience_, "reading checkpoint.start",
+                    [&](auto& done) -> Result<void> {
+                      auto read = ReadParameters(config_.start, model_, layout_, held, arenas[0],
+                                                 [&done] { ++done; });
+                      if (!read) return tl::unexpected(read.error());
+                      return {};
+                    }),
+          RankExit::kCheckpoint, "reading checkpoint.start");
+  if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
+  return std::nullopt;
+}
+
+/// Throws where there are checkpoints and none is taken: nothing is begun anew over them.
+void Checkpointer::TellOf(const NewestCheckpoint& newest) {
+  for (const std::string& line : newest.refused) events_.on_notice("refused: " + line);
+  for (const std::string& line : newest.unfinished) events_.on_notice("unfinished: " + line);
+  if (newest.step || newest.refused.empty()) return;
+  throw FatalError(
+      RankExit::kCheckpoint, "resume", FatalError::kNoPeer,
+      fmt::format("{}; there is no other checkpoint in {}: to begin anew, name another run folder "
+                  "or checkpoint.dir",
+                  newest.refused.front(), config_.dir));
+}
+
+/// Rank 0's, in two halves that a sum of doubles keeps exactly.
+std::uint64_t Checkpointer::DrawAttempt() {
+  double halves[2] = {};
+  if (group_.Rank() == 0) {
+    std::random_device random;
+    for (double& half : halves) half = random();
+  }
+  SumOverRanks(group_, halves);
+  return static_cast<std::uint64_t>(halves[0]) << 32 | static_cast<std::uint64_t>(halves[1]);
 }
 
 CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arenas,
                                   const ElementRanges& held) {
   constexpr const char* kReading = "reading a checkpoint";
-  const auto reader = OrThrow(folder_.Open(step, owner_), RankExit::kCheckpoint, kReading);
-  const std::int64_t residuals = reader.ResidualElements();
+  std::int64_t residuals = 0;
+  CheckpointStep at;
+  const auto read = [&](auto& done) {
+    auto reader = folder_.Open(step, owner_);
+    if (!reader) return Result<void>(tl::unexpected(reader.error()));
+    reader->OnBlock([&done] { ++done; });
+    residuals = reader->ResidualElements();
+    at = reader->manifest().at;
+    return reader->Read(layout_, arenas, {group_.Rank(), group_.Size(), held});
+  };
+  OrThrow(DoJointly(group_, patience_, kReading, read), RankExit::kCheckpoint, kReading);
   if (residuals > 0 && arenas[kResiduals].empty() && group_.Rank() == 0) {
     events_.on_notice(
         fmt::format("{} holds {} elements of compressed gradients' residuals: dropped, this run "
                     "does not compress",
                     folder_.PathOf(step), residuals));
   }
-  OrThrow(reader.Read(layout_, arenas, {group_.Rank(), group_.Size(), held}),
-          RankExit::kCheckpoint, kReading);
-  return reader.manifest().at;
+  if (group_.Rank() == 0) {
+    for (const SettingChange& change : ChangesOf(at.settings, run_settings_))
+      events_.on_notice("changed since the checkpoint: " + Describe(change));
+  }
+  const double samples = SamplesOf(at, global_batch_);
+  if (!(samples >= 0 && samples < kMostSamples)) {
+    throw FatalError(RankExit::kCheckpoint, kReading, FatalError::kNoPeer,
+                     fmt::format("{}: no run has done {} samples", folder_.PathOf(step), samples));
+  }
+  at.extra["samples"] = samples;
+  return at;
 }
 
 void Checkpointer::Tell(const CheckpointNews& news) {
@@ -133,7 +269,10 @@ void Checkpointer::BeginIfWanted(const CheckpointStep& at, const TrainingArenas&
   if (!asked_ || !ready_) return;
   asked_ = false;
   begun_ = std::chrono::steady_clock::now();
-  const bool begun = writer_->Begin(at, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]});
+  CheckpointStep described = at;
+  described.settings = run_settings_;
+  const bool begun =
+      writer_->Begin(described, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]});
   if (!begun)
     throw FatalError(RankExit::kCheckpoint, "saving", FatalError::kNoPeer,
                      "the writer is not free");
@@ -149,15 +288,16 @@ CheckpointNews Checkpointer::Exchange() {
 
 std::string Checkpointer::Finish() {
   std::string failure;
-  const auto deadline = std::chrono::steady_clock::now() + kFinishDeadline;
+  StallWatch watch(patience_);
   while (!ready_) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer,
-                       fmt::format("{} did not take it within {} minutes", config_.dir,
-                                   kFinishDeadline.count()));
-    }
     writer_->Wait(kLook);
     const CheckpointNews news = Exchange();
+    if (group_.Rank() == 0) events_.on_saving({static_cast<std::int64_t>(news.blocks)});
+    if (!ready_ && watch.Stalled(news.blocks)) {
+      throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer,
+                       fmt::format("{} took nothing for {} s (checkpoint.patience_s)", config_.dir,
+                                   patience_.count()));
+    }
     if (!news.failure.empty()) failure = news.failure;
   }
   return failure;

@@ -29,14 +29,20 @@ class Checkpointer {
 
   /// All that is passed by reference must outlive this. `owned` is what this rank writes of
   /// parameters and of each moment, over all ranks every element once. `threads` copy the state.
+  /// `data` is the training text's fingerprint.
   Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
-               Group& group, const TrainerEvents& events, int threads);
+               Group& group, const TrainerEvents& events, int threads,
+               const std::string& data);
 
   /// Reads the newest checkpoint that holds into the arenas: `held` of parameters and moments, the
   /// rest of which is not touched; of residuals, this rank's part of
   /// their sum, see CheckpointReader::Read, and zeros where the checkpoint has none. A run that
   /// does not compress says that it drops them. Where there is no checkpoint, gives nothing and
-  /// reads no more than the parameters of checkpoint.start. Names those that do not hold.
+  /// reads no more than the parameters of checkpoint.start. Names those that do not hold. Every rank
+  /// verifies a part of the checkpoint. Settings that are not the checkpoint's are told; those of
+  /// kOrderSettings make it refused, unless checkpoint.accept names them. `extra` of what is given
+  /// has "samples", those that the run has done. The wait for each other ends where nothing is read for
+  /// checkpoint.patience_s.
   std::optional<CheckpointStep> Resume(const TrainingArenas& arenas, const ElementRanges& held);
 
   /// A checkpoint is wanted: of this step, or of the next at which the writer is free.
@@ -49,11 +55,17 @@ class Checkpointer {
   /// Right after Follow.
   void BeginIfWanted(const CheckpointStep& at, const TrainingArenas& arenas);
   /// Saves this state and returns when it is on disk, unless it is there already. Throws on the
-  /// rank that cannot write its part.
+  /// rank that cannot write its part, and where nothing is written for checkpoint.patience_s.
   void SaveNow(const CheckpointStep& at, const TrainingArenas& arenas);
 
  private:
   CheckpointWriterSettings Settings(bool residuals) const;
+  std::optional<std::int64_t> Announce(std::optional<std::int64_t> step);
+  Result<void> Verify(std::int64_t step);
+  NewestCheckpoint FindNewest();
+  Result<void> ExpectOrder(const CheckpointReader& reader) const;
+  void TellOf(const NewestCheckpoint& newest);
+  std::uint64_t DrawAttempt();
   CheckpointStep Read(std::int64_t step, const TrainingArenas& arenas, const ElementRanges& held);
   CheckpointNews Exchange();
   /// Until the writer is free. Why this rank's last part could not be written, empty if it could.
@@ -61,6 +73,7 @@ class Checkpointer {
   void Tell(const CheckpointNews& news);
 
   const CheckpointConfig& config_;
+  const std::chrono::seconds patience_;
   const std::string model_;  // what no parameter's shape tells
   const ParameterLayout& layout_;
   const ElementRanges owned_;
@@ -68,6 +81,8 @@ class Checkpointer {
   const TrainerEvents& events_;
   const int threads_;
   const CheckpointFolder folder_;
+  const std::int64_t global_batch_;
+  const CheckpointSettings run_settings_;
   const CheckpointOwner owner_;
   std::unique_ptr<CheckpointWriter> writer_;  // from Resume on
   bool asked_ = false;
@@ -78,5 +93,7 @@ class Checkpointer {
 
 /// What a run's checkpoints must agree in to be taken up, in words.
 std::string CheckpointIdentity(const Config& config);
+/// What a run's checkpoints tell of it besides; `data` is the training text's fingerprint.
+CheckpointSettings SettingsOf(const Config& config, const std::string& data);
 
 }  // namespace adaptive_train

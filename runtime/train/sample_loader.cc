@@ -27,13 +27,17 @@ void SampleLoader::Resize(std::int64_t count) {
   targets_.resize(tokens_.size());
 }
 
+void SampleLoader::GoOnAfter(std::int64_t step, std::int64_t samples) {
+  steps_before_ = step;
+  samples_before_ = samples;
+}
+
 Samples SampleLoader::Training(std::int64_t step, std::int64_t first, std::int64_t count) {
   Resize(count);
   const SamplePlace place{static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(first)};
   for (std::int64_t i = 0; i < count; ++i) {
-    OrThrow(
-        data_.train.Sample((step - 1) * global_batch_ + first + i, At(tokens_, i), At(targets_, i)),
-        RankExit::kSetup, "reading training data");
+    OrThrow(data_.train.Sample(SamplesBefore(step) + first + i, At(tokens_, i), At(targets_, i)),
+            RankExit::kSetup, "reading training data");
     if (masked_)
       masked_->Hide(place.step, place.first_sample + static_cast<std::uint32_t>(i), At(tokens_, i),
                     At(targets_, i));

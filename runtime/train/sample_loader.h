@@ -27,6 +27,13 @@ class SampleLoader {
     return masked_ ? masked_->targets_per_sample() : sequence_;
   }
 
+  /// The next step, `step` + 1, begins with sample number `samples` of the run, counted from 0: a
+  /// run goes on whose batches so far were of another size.
+  void GoOnAfter(std::int64_t step, std::int64_t samples);
+  /// Samples of the run before step 1, 2, ...
+  std::int64_t SamplesBefore(std::int64_t step) const {
+    return samples_before_ + (step - 1 - steps_before_) * global_batch_;
+  }
   /// Samples [first, first + count) of the global batch of step 1, 2, ...; valid until the next
   /// call.
   Samples Training(std::int64_t step, std::int64_t first, std::int64_t count);
@@ -40,6 +47,7 @@ class SampleLoader {
   void Resize(std::int64_t count);
 
   std::int64_t sequence_, global_batch_;
+  std::int64_t steps_before_ = 0, samples_before_ = 0;  // that GoOnAfter was told
   const Datasets& data_;
   std::optional<MaskedLanguage> masked_;
   std::vector<std::int32_t> tokens_, targets_;

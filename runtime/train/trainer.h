@@ -22,6 +22,7 @@ struct TrainerEvents {
   std::function<bool()> take_profile_asked;     // measure the layers once more
   std::function<void(const RankMetrics&)> on_step;
   std::function<void(const LayerTimes&)> on_layer_times;
+  std::function<void(const Saving&)> on_saving;  // on rank 0 only, while ranks wait for the disk
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string& line)> on_notice;  // for the person who watches
   std::function<void(const Decision&)> on_decision;        // on rank 0 only

@@ -10,6 +10,7 @@
 #include "kernels/make_device.h"
 #include "runtime/measure/product_peak.h"
 #include "runtime/train/collective.h"
+#include "runtime/train/data_fingerprint.h"
 
 namespace adaptive_train {
 namespace {
@@ -54,7 +55,9 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       exchange_(config, plan, own_, groups_, state_, profiler_, measure_),
       runner_(plan, own_, stage_, loader_, profiler_, measure_),
       checkpointer_(config, layout_, OwnedInCheckpoint(), groups_.world, events_,
-                    own_.device.threads),
+                    own_.device.threads,
+                    OrThrow(FingerprintOf(data.train, dims_.sequence), RankExit::kSetup,
+                            "reading training data")),
       product_peak_(MeasureProductPeak(*device_)),
       flops_per_token_(ModelShape::Of(dims_).TrainFlopsPerToken()) {
   state_.Initialize(static_cast<std::uint64_t>(config.train.seed), exchange_.optimizer().Owned());
@@ -68,6 +71,7 @@ template <class T>
 std::int64_t TrainingLoop<T>::Resume() {
   if (const auto at = checkpointer_.Resume(Arenas(), exchange_.optimizer().Owned())) {
     step_ = at->step;
+    loader_.GoOnAfter(step_, static_cast<std::int64_t>(at->extra.at("samples")));
     exchange_.Restore(at->updates, at->extra);
   }
   exchange_.MakeWeights();
@@ -213,6 +217,7 @@ CheckpointStep TrainingLoop<T>::At() const {
   at.updates = exchange_.Updates();
   at.identity = CheckpointIdentity(config_);
   at.extra = exchange_.Kept();
+  at.extra["samples"] = static_cast<double>(loader_.SamplesBefore(step_ + 1));
   return at;
 }
 

@@ -100,6 +100,8 @@ config_says() { printf '%s\n' "$@" >"$work/config.toml"; }
   train_in_background --train.steps=100000
   wait_until 60 steps_done 2
   refused 4 "is in use by another adaptive-train run"
+  # Another run folder, the same folder of checkpoints: it would remove what the first is writing.
+  refused 4 "checkpoint.dir: $work/run/checkpoints is in use by another adaptive-train run" --run-dir "$work/other" --checkpoint.dir="$work/run/checkpoints"
   kill -INT "$launcher"
   ends_with 130
 }

@@ -5,12 +5,18 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "runtime/fatal_error.h"
+#include "runtime/train/joint_work.h"
 #include "tests/multi_process/forked_ranks.h"
 
 namespace adaptive_train {
@@ -33,11 +39,12 @@ class CheckpointerTest : public testing::Test {
   Config config_;
 };
 
-/// One rank's arenas and its Checkpointer; the blocks of 100 elements are dealt out in turn.
+/// One rank's arenas and its Checkpointer; a hundred blocks or fewer are dealt out in turn.
 struct SavingRank {
-  SavingRank(const Config& config, Group& c, bool compress)
+  SavingRank(const Config& config, Group& c, bool compress, const std::string& data = "a text")
       : layout(DimsOf(config.model), StageSlice::Whole(DimsOf(config.model))),
-        checkpointer(config, layout, Owned(c), c, events, 1) {
+        checkpointer(config, layout, Owned(c), c, events, 1, data) {
+    events.on_saving = [this](const Saving& saving) { blocks = saving.blocks; };
     events.on_saved = [](const Saved&) {};
     events.on_notice = [this](const std::string& line) { notice += line; };
     for (std::size_t arena = 0; arena < (compress ? kTrainingArenas : kResiduals); ++arena)
@@ -45,8 +52,9 @@ struct SavingRank {
   }
   ElementRanges Owned(Group& c) const {
     ElementRanges owned;
-    for (std::int64_t begin = 100 * c.Rank(); begin < layout.size(); begin += 100 * c.Size())
-      owned.push_back({begin, std::min(begin + 100, layout.size())});
+    const std::int64_t block = std::max<std::int64_t>(100, layout.size() / 100 + 1);
+    for (std::int64_t begin = block * c.Rank(); begin < layout.size(); begin += block * c.Size())
+      owned.push_back({begin, std::min(begin + block, layout.size())});
     return owned;
   }
   std::optional<CheckpointStep> Resume() {
@@ -80,6 +88,7 @@ struct SavingRank {
   }
 
   std::string notice;
+  std::int64_t blocks = 0;  // written, as rank 0 has heard last
   TrainerEvents events;
   const ParameterLayout layout;
   std::array<std::vector<float>, kTrainingArenas> arenas;
@@ -90,7 +99,7 @@ bool SaveStepFive(const Config& config, Group& c, bool compress) {
   SavingRank rank(config, c, compress);
   if (rank.Resume()) return false;
   rank.Fill(c.Rank());
-  rank.checkpointer.SaveNow({5, 5, CheckpointIdentity(config), {}}, rank.Spans());
+  rank.checkpointer.SaveNow({5, 5, CheckpointIdentity(config), {}, {}}, rank.Spans());
   return rank.notice == kNoNotice;
 }
 
@@ -135,6 +144,134 @@ TEST_F(CheckpointerTest, ARunThatBeginsToCompressBeginsWithZeros) {
     return at && rank.StateIsWhole() && rank.ResidualsAreOf({}) && rank.notice == kNoNotice;
   });
   EXPECT_TRUE(ranks.AllGood());
+}
+
+/// What becomes of a run that goes on with these settings: its notice, or why it is refused.
+std::string ResumedWith(const Config& config, Group& c, const std::string& data) {
+  SavingRank rank(config, c, false, data);
+  try {
+    const auto at = rank.Resume();
+    return at && at->extra.at("samples") == 5 * 16 ? rank.notice : "another state";
+  } catch (const FatalError& error) {
+    return error.Cause();
+  }
+}
+
+TEST_F(CheckpointerTest, SettingsThatChangedAreToldAndRefusedWhereTheOrderOfSamplesDoes) {
+  Ranks writer(1, [&](Group& c) { return SaveStepFive(config_, c, false); });
+  ASSERT_TRUE(writer.AllGood());
+  Ranks reader(1, [&](Group& c) {
+    Config changed = config_;
+    changed.optimizer.lr = 0.5;
+    bool good = ResumedWith(config_, c, "a text") == kNoNotice &&
+                ResumedWith(changed, c, "a text") ==
+                    "changed since the checkpoint: optimizer.lr = 0.5, was 0.001";
+    const std::string grown = ResumedWith(config_, c, "a text and more");
+    good &= grown.find(
+                "data.train = a text and more, was a text: samples would come in another "
+                "order; to go on all the same, set checkpoint.accept = [\"data.train\"]") !=
+            std::string::npos;
+    changed = config_;
+    changed.train.seed = 5;
+    changed.train.global_batch = 7;
+    changed.checkpoint.accept = {"train.seed"};
+    good &= ResumedWith(changed, c, "a text")
+                .find(
+                    "set checkpoint.accept = "
+                    "[\"train.global_batch\"]") != std::string::npos;
+    changed.checkpoint.accept = {"train.seed", "train.global_batch"};
+    good &= ResumedWith(changed, c, "a text") ==
+            "changed since the checkpoint: train.global_batch = 7, was 16"
+            "changed since the checkpoint: train.seed = 5, was 1337";
+    return good;
+  });
+  EXPECT_TRUE(reader.AllGood());
+}
+
+/// Bytes that this process has read from files and sockets.
+std::int64_t BytesRead() {
+  std::ifstream io("/proc/self/io");
+  std::string name;
+  std::int64_t bytes = -1;
+  io >> name >> bytes;
+  return name == "rchar:" ? bytes : -1;
+}
+
+TEST_F(CheckpointerTest, EachRankReadsItsPartOfTheCheckpointOnly) {
+  constexpr int kRanks = 4;
+  // Large against the blocks of 1 MiB, as parts end inside of them.
+  config_.model.hidden = 512;
+  config_.model.layers = 2;
+  const auto own = [](const ParameterLayout& layout, Group& c) -> ElementRanges {
+    return {PartOf(layout.size(), c.Rank(), c.Size())};
+  };
+  Ranks writers(kRanks, [&](Group& c) { return SaveStepFive(config_, c, false); });
+  ASSERT_TRUE(writers.AllGood());
+  Ranks readers(kRanks, [&](Group& c) {
+    SavingRank rank(config_, c, false);
+    const std::int64_t before = BytesRead();
+    const auto at = rank.checkpointer.Resume(rank.Spans(), own(rank.layout, c));
+    const std::int64_t read = BytesRead() - before;
+    const std::int64_t whole = rank.layout.size() * 12;
+    std::fprintf(stderr, "rank %d has read %ld of %ld bytes\n", c.Rank(), static_cast<long>(read),
+                 static_cast<long>(whole));
+    return at && before >= 0 && read < whole;
+  });
+  EXPECT_TRUE(readers.AllGood());
+}
+
+TEST_F(CheckpointerTest, AnotherRanksPartThatIsDamagedIsRefusedByAllAndNamedByRankZero) {
+  Ranks four(4, [&](Group& c) { return SaveStepFive(config_, c, false); });
+  ASSERT_TRUE(four.AllGood());
+  const std::string shard = config_.checkpoint.dir + "/step-00000005/shard-00003.bin";
+  std::fstream(shard, std::ios::in | std::ios::out).write("damage", 6);
+  Ranks ranks(4, [&](Group& c) {
+    SavingRank rank(config_, c, false);
+    try {
+      rank.Resume();
+    } catch (const FatalError& error) {
+      return c.Rank() == 0 && rank.notice.starts_with("refused: " + shard) &&
+             error.Cause().starts_with(shard);
+    } catch (const std::exception&) {
+    }
+    return c.Rank() > 0;
+  });
+  EXPECT_EQ(ranks.Join(0), 0);
+}
+
+TEST(JointWork, IsWaitedForAsLongAsItMovesAndEndsAlikeForAll) {
+  Ranks ranks(3, [](Group& c) {
+    const auto outcome =
+        DoJointly(c, std::chrono::seconds(2), "a test", [&](auto& done) -> Result<void> {
+          // Rank 1 alone has something to do, for longer than patience.
+          for (int i = 0; c.Rank() == 1 && i < 150; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(30));
+            ++done;
+          }
+          if (c.Rank() > 0) return Fail("rank " + std::to_string(c.Rank()) + " has failed");
+          return {};
+        });
+    return !outcome && outcome.error().message == "rank 1 has failed";
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST(JointWork, ThatStandsStillIsGivenUp) {
+  Ranks ranks(2, [](Group& c) {
+    try {
+      (void)DoJointly(c, std::chrono::seconds(1), "a test", [&](auto& done) -> Result<void> {
+        ++done;
+        if (c.Rank() == 1) ::pause();
+        return {};
+      });
+    } catch (const FatalError& error) {
+      return error.Cause() == "nothing moved for 1 s (checkpoint.patience_s)";
+    }
+    return false;
+  });
+  // The ranks find out in the same look, or one of them by the other's end.
+  const bool first = ranks.Join(0) == 0, second = ranks.Join(1) == 0;
+  EXPECT_TRUE(first || second);
 }
 
 }  // namespace

@@ -162,3 +162,23 @@ within_plan() {
   within_plan "$work/run"
   diff <(losses "$work/whole" | tail -n 2) <(losses "$work/run")
 }
+
+@test "a run that goes on with other data, optimizer or batch is told so, and refused where samples would come in another order" {
+  settings train.steps=8
+  train "${settings[@]}"
+  train "${settings[@]}" --train.steps=12 --optimizer.lr=0.0005 >"$work/out"
+  grep -q 'changed since the checkpoint: optimizer.lr = 0.0005, was 0.001$' "$work/out"
+  grep -q 'changed since the checkpoint: train.steps = 12, was 8$' "$work/out"
+  head -c 20000 "$work/corpus.txt" >"$work/more"
+  cat "$work/more" >>"$work/corpus.txt"
+  run train "${settings[@]}" --train.steps=12
+  echo "$output"
+  [[ $status -eq 5 && $output == *"data.train = "*"set checkpoint.accept = [\"data.train\"]"* ]]
+  run train "${settings[@]}" --train.steps=16 --train.global_batch=20 --checkpoint.accept=data.train
+  echo "$output"
+  [[ $status -eq 5 && $output == *"set checkpoint.accept = [\"train.global_batch\"]"* ]]
+  train "${settings[@]}" --train.steps=16 --train.global_batch=20 --checkpoint.accept='["data.train", "train.global_batch"]' >"$work/out"
+  grep -q 'resumed from the checkpoint of step 12$' "$work/out"
+  # 12 steps of 10 and 4 of 20.
+  jq -e '.extra.samples == 200' "$work/run/checkpoints/step-00000016/manifest.json"
+}

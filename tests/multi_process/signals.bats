@@ -91,3 +91,31 @@ saved_step() { ls "$work/run/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; 
   ends_with 143
 }
 saved_by_itself() { [[ $(grep -c '^saved step' "$work/out") -ge 2 ]]; }
+
+slow_save=(--model.hidden=384 --model.heads=8 --model.sequence=16 --parallel.data=3 --train.steps=100000 --checkpoint.patience_s=3)
+
+# slow_disk MILLISECONDS: what every block of a checkpoint takes from now on.
+slow_disk() {
+  [[ -e $work/libslow_disk.so ]] || cp "$fakes/libslow_disk.so" "$work"
+  echo "$1" >"$work/SLOW_DISK"
+}
+
+@test "the last save is waited for as long as the file system takes some of it" {
+  # 3 ranks x 10 blocks x 0.8 s: longer than twice the patience.
+  slow_disk 800
+  LD_PRELOAD=$work/libslow_disk.so train_in_background "${slow_save[@]}"
+  wait_until 60 steps_done 1
+  kill -TERM "$launcher"
+  ends_with 143
+  grep -q 'saved step' "$work/out"
+  grep -q 'stopped by Terminated after saving' "$work/err"
+}
+
+@test "a last save of which nothing is written for checkpoint.patience_s is given up" {
+  slow_disk 100000
+  LD_PRELOAD=$work/libslow_disk.so train_in_background "${slow_save[@]}"
+  wait_until 60 steps_done 1
+  kill -TERM "$launcher"
+  ends_with 5
+  grep -q 'took nothing for 3 s (checkpoint.patience_s)' "$work/err"
+}

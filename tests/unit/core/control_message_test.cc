@@ -30,6 +30,7 @@ TEST(ControlMessage, EveryTypeSurvivesTheWire) {
                                 Resumed{5},
                                 Metrics{},
                                 LayerTimes{},
+                                Saving{12},
                                 Saved{9, "/x", 1.5},
                                 Notice{"refused"},
                                 Decision{7, "compression off"},

@@ -8,6 +8,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
+#include <vector>
+
+#include "runtime/checkpoint/checkpoint_shard.h"
 
 namespace adaptive_train {
 namespace {
@@ -23,9 +27,20 @@ class SavedModels : public testing::Test {
   ~SavedModels() override { std::filesystem::remove_all(root_); }
 
   std::string At(const std::string& path) const { return root_ + "/" + path; }
+  /// A whole one, of one small parameter.
   void Checkpoint(const std::string& path) const {
-    std::filesystem::create_directories(At(path));
-    for (const char* file : {"/manifest.json", "/DONE"}) std::ofstream(At(path + file)) << "{}";
+    const std::filesystem::path at = At(path);
+    const CheckpointFolder folder(at.parent_path().string());
+    CheckpointStep step;
+    step.step = StepOfName(at.filename().string());
+    ShardIndex index;
+    index.step = step.step;
+    for (std::size_t arena = 0; arena < kResiduals; ++arena)
+      index.pieces[arena] = {{"wte.weight", 0, 4}};
+    const std::vector<float> state(kResiduals * 4, 1.0F);
+    ASSERT_TRUE(
+        WriteShard(folder, 1, 0, index, std::as_bytes(std::span(state)), [] { return false; }));
+    ASSERT_TRUE(CommitShards(folder, 1, step, {"", {{"wte.weight", {4}, 4}}}, 1));
   }
   void Configure(const std::string& path, const std::string& more = "") const {
     std::filesystem::create_directories(std::filesystem::path(At(path)).parent_path());
@@ -46,6 +61,24 @@ TEST_F(SavedModels, ARunsFolderGivesItsNewestCheckpoint) {
   ASSERT_TRUE(model) << model.error().message;
   EXPECT_EQ(model->checkpoint, At("run/checkpoints/step-00000010"));
   EXPECT_EQ(model->config.model.layers, 7);
+}
+
+TEST_F(SavedModels, ADamagedNewestCheckpointGivesWayToAnOlderOneThatHolds) {
+  Configure("run/config.resolved.toml");
+  Checkpoint("run/checkpoints/step-00000009");
+  Checkpoint("run/checkpoints/step-00000010");
+  const std::string shard = At("run/checkpoints/step-00000010/shard-00000.bin");
+  std::fstream(shard, std::ios::in | std::ios::out).write("damage", 6);
+  auto model = FindSavedModel(At("run"), "");
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->checkpoint, At("run/checkpoints/step-00000009"));
+  ASSERT_EQ(model->refused.size(), 1U);
+  EXPECT_THAT(model->refused[0], HasSubstr(shard));
+  std::filesystem::remove_all(At("run/checkpoints/step-00000009"));
+  model = FindSavedModel(At("run"), "");
+  ASSERT_FALSE(model);
+  EXPECT_THAT(model.error().message, HasSubstr(shard));
+  EXPECT_THAT(model.error().message, HasSubstr("there is no other checkpoint"));
 }
 
 TEST_F(SavedModels, CheckpointsElsewhereAreFoundByTheConfiguration) {

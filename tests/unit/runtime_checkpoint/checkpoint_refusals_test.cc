@@ -125,7 +125,7 @@ TEST_F(RefusalsTest, AnotherModel) {
                                    "[256, 8] where this run has wte.weight [256, 16]");
   CheckpointOwner owner = OwnerOf(kSmallDims);
   owner.identity = "model.heads = 4";
-  const auto refused = CheckpointFolder(path_).NewestValid(owner)->refused;
+  const auto refused = CheckpointFolder(path_).NewestValid(JudgeOf(owner))->refused;
   ASSERT_EQ(refused.size(), 2U);
   EXPECT_THAT(refused[0], HasSubstr("was made with \"model.heads = 2\", this run has"));
 }

@@ -73,6 +73,22 @@ TEST_F(WriterTest, KeepsTheNewest) {
   for (const std::int64_t step : {2, 10}) EXPECT_EQ(Check(step), "whole");
 }
 
+TEST_F(WriterTest, LeavesWhatARunWithOtherSamplesWrote) {
+  ASSERT_EQ(Save(1, {.order = {{"train.seed", "5"}}}), "saved");
+  for (const std::int64_t step : {2, 3, 4})
+    ASSERT_EQ(Save(step, {.keep = 1, .order = {{"train.seed", "6"}}}), "saved");
+  EXPECT_THAT(Entries(), ElementsAre("step-00000001", "step-00000004"));
+}
+
+TEST_F(WriterTest, CountsTheBlocksThatAreWritten) {
+  SavingRanks ranks(path_, kLargeDims, {.ranks = 2});
+  ASSERT_EQ(ranks.Save(1, SavedState(WholeLayout(kLargeDims), 1)), "saved");
+  const double first = ranks.Agree()[0].blocks;
+  EXPECT_GE(first * kCheckpointBlockBytes, WholeLayout(kLargeDims).size() * 12);
+  ASSERT_EQ(ranks.Save(2, SavedState(WholeLayout(kLargeDims), 2)), "saved");
+  EXPECT_EQ(ranks.Agree()[1].blocks, 2 * first);
+}
+
 TEST_F(WriterTest, OneRanksFailureEndsItForAllAndTheNextAttemptWorks) {
   SavingRanks ranks(path_, kSmallDims, {.keep = 1, .ranks = 3});
   const SavedState first(WholeLayout(kSmallDims), 1), second(WholeLayout(kSmallDims), 2);

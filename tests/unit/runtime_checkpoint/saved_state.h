@@ -74,6 +74,7 @@ class SavingRanks {
     std::int64_t ranks = 1;
     std::uint64_t attempt = 1;
     std::set<std::int64_t> refused = {};
+    CheckpointSettings order = {};
   };
 
   SavingRanks(const std::string& path, const ModelDims& dims, const Options& options) {
@@ -95,6 +96,7 @@ class SavingRanks {
     settings.ranks = options.ranks;
     settings.attempt = options.attempt;
     settings.owner = OwnerOf(dims);
+    settings.owner.order = order_ = options.order;
     settings.owned = owned;
     settings.refused = options.refused;
     settings.copy_threads = 2;
@@ -135,13 +137,18 @@ class SavingRanks {
 
   /// All ranks hold the same state.
   std::string Save(std::int64_t step, const SavedState& state) {
+    CheckpointStep at = StepOf(step);
+    at.settings = order_;
     for (const auto& writer : writers)
-      if (!writer->Begin(StepOf(step), state.ConstSpans())) return "Begin refused";
+      if (!writer->Begin(at, state.ConstSpans())) return "Begin refused";
     return Finish();
   }
 
   std::vector<std::unique_ptr<CheckpointWriter>> writers;
   std::vector<std::string> warnings;
+
+ private:
+  CheckpointSettings order_;
 };
 
 /// What rank 0, 1 or 2 owns of an arena that is dealt out in blocks; the last one may be shorter.
@@ -190,8 +197,16 @@ class CheckpointTest : public testing::Test {
       return "another step's numbers";
     return read.arenas == SavedState(layout, step).arenas ? "whole" : "other values";
   }
+  /// Takes what is the owner's and holds to the last byte.
+  CheckpointFolder::Judge JudgeOf(const CheckpointOwner& owner) const {
+    return [this, owner](std::int64_t step) -> Result<void> {
+      auto reader = CheckpointFolder(path_).Open(step, owner);
+      if (!reader) return tl::unexpected(reader.error());
+      return reader->Verify();
+    };
+  }
   NewestCheckpoint Newest(const ModelDims& dims = kSmallDims) const {
-    auto newest = CheckpointFolder(path_).NewestValid(OwnerOf(dims));
+    auto newest = CheckpointFolder(path_).NewestValid(JudgeOf(OwnerOf(dims)));
     if (!newest) throw std::runtime_error(newest.error().message);
     return *newest;
   }
