@@ -7,6 +7,7 @@
 #include <array>
 #include <cassert>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -188,8 +189,9 @@ Result<void> TokenShard::ReadAs(std::int64_t first, std::span<std::int32_t> toke
     for (std::size_t i = 0; i < piece.size(); ++i) {
       const auto token = static_cast<std::int64_t>(piece[i]);
       if (token < 0 || token >= vocab) {
-        const std::string hint =
-            token < 0 ? "" : fmt::format(": set model.vocab to {} or more", token + 1);
+        const std::string hint = token < 0 || token > std::numeric_limits<std::int32_t>::max()
+                                     ? ""
+                                     : fmt::format(": set model.vocab to {} or more", token + 1);
         return Fail(fmt::format("{}: byte {} has the token {}, model.vocab = {} allows 0 to {}{}",
                                 file_.path(), place + static_cast<std::int64_t>(i * sizeof(T)),
                                 token, vocab, vocab - 1, hint));

@@ -218,9 +218,11 @@ TEST_F(DatasetBuildTest, WhatFailsLeavesNothingBehindAndTheOldSetStays) {
   EXPECT_EQ("the inputs have no text: there is nothing to write", ErrorOf(request));
   request.inputs = {folder_ + "/set.bin"};
   EXPECT_EQ(folder_ + "/set.bin: it is an input; choose another --output", ErrorOf(request));
-  request.output = folder_ + "/missing/set";
   request.inputs = {good};
-  EXPECT_EQ(folder_ + "/missing/set.bin: No such file or directory", ErrorOf(request));
+  request.output = folder_ + "/a.txt/set";
+  EXPECT_EQ(folder_ + "/a.txt: Not a directory", ErrorOf(request));
+  request.output = folder_ + "/missing/set";
+  EXPECT_EQ("", ErrorOf(request));
 }
 
 TEST_F(DatasetBuildTest, StoppingLeavesNothingBehind) {

@@ -136,7 +136,8 @@ TEST(TokenDataset, AByteBeyondTheVocabularyIsAnErrorWithItsPlace) {
   std::vector<std::int32_t> tokens(16), targets(16);
   EXPECT_TRUE(train.Window(0, tokens, targets));
   const std::string expected = "data.train: " + text.path() +
-                               ": byte 500 has the token 200, model.vocab = 128 allows 0 to 127";
+                               ": byte 500 has the token 200, model.vocab = 128 allows 0 to 127: "
+                               "set model.vocab to 201 or more";
   EXPECT_EQ(expected, train.Window(500 / 16, tokens, targets).error().message);
   EXPECT_EQ(expected, train.UnigramEntropy().error().message);
 }

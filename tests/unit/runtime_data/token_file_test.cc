@@ -81,7 +81,7 @@ TEST_F(TokenFileTest, AStarTakesShardsInTheOrderOfTheirNames) {
   Tokens tokens(5);
   EXPECT_EQ("data.train: " + folder_ +
                 "/part_3.txt: byte 0 has the token 101, model.vocab = 101 "
-                "allows 0 to 100",
+                "allows 0 to 100: set model.vocab to 102 or more",
             file.Read(0, tokens, 101).error().message);
 }
 

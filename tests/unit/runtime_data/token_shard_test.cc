@@ -141,11 +141,15 @@ TEST(TokenShard, TokensPastTheVocabularyAreNamedWithFileAndByte) {
   const TokenShard megatron = TokenShard::Open(files.prefix(), TokenFormat::kAuto).value();
   Tokens one(1), two(2);
   EXPECT_TRUE(megatron.Read(0, one, 6));
-  EXPECT_EQ(files.token_path() + ": byte 0 has the token 5, model.vocab = 5 allows 0 to 4",
+  EXPECT_EQ(files.token_path() +
+                ": byte 0 has the token 5, model.vocab = 5 allows 0 to 4: set "
+                "model.vocab to 6 or more",
             megatron.Read(0, one, 5).error().message);
   EXPECT_EQ(files.token_path() + ": byte 4 has the token -2, model.vocab = 1000 allows 0 to 999",
             megatron.Read(0, two, 1000).error().message);
-  EXPECT_EQ(files.token_path() + ": byte 8 has the token 300, model.vocab = 300 allows 0 to 299",
+  EXPECT_EQ(files.token_path() +
+                ": byte 8 has the token 300, model.vocab = 300 allows 0 to 299: set "
+                "model.vocab to 301 or more",
             megatron.Read(2, one, 300).error().message);
   const TokenShard shard = TokenShard::Open(llmc.path(), TokenFormat::kAuto).value();
   EXPECT_EQ(llmc.path() +
