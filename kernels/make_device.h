@@ -14,4 +14,8 @@ namespace adaptive_train::kernels {
 template <class T>
 Result<std::unique_ptr<Device<T>>> MakeDevice(const adaptive_train::Device& device);
 
+/// The processor, with so many threads.
+template <class T>
+std::unique_ptr<Device<T>> MakeCpuDevice(int threads);
+
 }  // namespace adaptive_train::kernels

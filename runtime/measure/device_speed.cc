@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/seconds.h"
-#include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/make_device.h"
 #include "runtime/measure/link_statistics.h"
 
 namespace adaptive_train {
@@ -36,23 +36,26 @@ double RateOf(double seconds, double work, const Call& call) {
 class Product {
  public:
   explicit Product(int threads)
-      : device_(threads), a_(device_, kSize), b_(device_, kSize), c_(device_, kSize) {
+      : device_(kernels::MakeCpuDevice<float>(threads)),
+        a_(*device_, kSize),
+        b_(*device_, kSize),
+        c_(*device_, kSize) {
     a_.Clear();
     b_.Clear();
     product_.rows = product_.columns = product_.inner = kSide;
     product_.a = a_.data();
     product_.b = b_.data();
     product_.c = c_.data();
-    device_.Matmul(product_);  // builds the kernel
+    device_->Matmul(product_);  // builds the kernel
   }
   /// FLOP/s.
   double Rate(double seconds) {
-    return RateOf(seconds, 2.0 * kSide * kSize, [this] { device_.Matmul(product_); });
+    return RateOf(seconds, 2.0 * kSide * kSize, [this] { device_->Matmul(product_); });
   }
 
  private:
   static constexpr std::int64_t kSide = 512, kSize = kSide * kSide;
-  kernels::cpu::CpuDevice<float> device_;
+  const std::unique_ptr<kernels::Device<float>> device_;
   kernels::Buffer<float> a_, b_, c_;
   kernels::MatmulArguments<float> product_;
 };

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/cpu_device.h"
+#include "kernels/make_device.h"
 #include "runtime/checkpoint/checkpoint_parameters.h"
 #include "runtime/data/token_dataset.h"
 #include "runtime/fatal_error.h"
@@ -52,7 +52,8 @@ Result<Evaluation> Evaluate(const EvaluationRequest& request) {
   auto entropy = text->UnigramEntropy();
   if (!entropy) return tl::unexpected(entropy.error());
   const ParameterLayout layout(request.dims, StageSlice::Whole(request.dims));
-  kernels::cpu::CpuDevice<float> device(static_cast<int>(request.threads));
+  const auto computes = kernels::MakeCpuDevice<float>(static_cast<int>(request.threads));
+  kernels::Device<float>& device = *computes;
   kernels::Buffer<float> parameters(device, static_cast<std::size_t>(layout.size()));
   auto read = ReadParameters(request.checkpoint, IdentityOf(request.dims), layout,
                              {{0, layout.size()}}, parameters.span());

@@ -1,0 +1,121 @@
+// Groups made from a plan: what their members share at the same time does not mix.
+#include "runtime/comm/groups.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "tests/multi_process/forked_ranks.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr int kStages = 2, kReplicas = 2, kTensor = 2, kRanks = kStages * kReplicas * kTensor;
+
+/// Ranks in the order of (stage, replica, tensor rank).
+Plan TwoByTwoByTwo() {
+  Plan plan;
+  plan.data = kReplicas;
+  plan.tensor = kTensor;
+  plan.stages.resize(kStages);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    RankPlan entry;
+    entry.rank = rank;
+    entry.stage = rank / (kReplicas * kTensor);
+    entry.replica = rank / kTensor % kReplicas;
+    entry.tensor_rank = rank % kTensor;
+    plan.ranks.push_back(entry);
+  }
+  return plan;
+}
+
+/// What the members' numbers add up to where member m of the group brings `times` (rank + 1).
+float SumOf(const Group& group, float times) {
+  const auto& ranks = group.Members();
+  return std::accumulate(ranks.begin(), ranks.end(), 0.0f, [&](float sum, int rank) {
+    return sum + times * static_cast<float>(rank + 1);
+  });
+}
+
+bool AllAre(const std::vector<float>& numbers, float expected, const char* what) {
+  for (const float number : numbers) {
+    if (number == expected) continue;
+    std::fprintf(stderr, "%s: %g instead of %g\n", what, number, expected);
+    return false;
+  }
+  return true;
+}
+
+/// In all groups at once, with sizes for which recursive doubling and rings are taken.
+bool SumsInAllGroups(Groups& groups, std::size_t count) {
+  Group* const all[] = {&groups.world, &groups.data, &groups.tensor, &groups.pipeline,
+                        &groups.embedding_head};
+  std::vector<std::vector<float>> numbers;
+  std::vector<Request> requests;
+  const auto own = static_cast<float>(groups.world.Rank() + 1);
+  for (std::size_t i = 0; i < std::size(all); ++i)
+    numbers.emplace_back(count, static_cast<float>(i + 1) * own);
+  for (std::size_t i = 0; i < std::size(all); ++i)
+    requests.push_back(all[i]->AllReduce(Purpose::kGradient, std::span<float>(numbers[i])));
+  for (std::size_t i = 0; i < std::size(all); ++i) {
+    if (!requests[i].Wait(In(std::chrono::seconds(60)))) return false;
+    if (!AllAre(numbers[i], SumOf(*all[i], static_cast<float>(i + 1)), "sum")) return false;
+  }
+  return true;
+}
+
+TEST(Groups, SumsOfAllGroupsAtOnceAreTheirMembersOwn) {
+  Ranks ranks(kRanks, [](Group& world) {
+    const Plan plan = TwoByTwoByTwo();
+    Groups groups(world.communicator(), plan);
+    for (int round = 0; round < 5; ++round) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{100}, std::size_t{20000}})
+        if (!SumsInAllGroups(groups, count)) return false;
+    }
+    return true;
+  });
+  for (std::size_t rank = 0; rank < kRanks; ++rank) EXPECT_EQ(ranks.Join(rank), 0) << rank;
+}
+
+TEST(Groups, WhatGoesDownAPipelineComesFromTheStageBefore) {
+  Ranks ranks(kRanks, [](Group& world) {
+    const Plan plan = TwoByTwoByTwo();
+    Groups groups(world.communicator(), plan);
+    Group& pipeline = groups.pipeline;
+    std::vector<float> sent(1000, static_cast<float>(world.Rank())), received(1000);
+    for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
+      Request request = pipeline.Rank() == 0
+                            ? pipeline.Send(1, Purpose::kActivation, std::as_bytes(std::span(sent)))
+                            : pipeline.Receive(0, Purpose::kActivation,
+                                               std::as_writable_bytes(std::span(received)));
+      if (!request.Wait(In(std::chrono::seconds(60)))) return false;
+    }
+    return pipeline.Rank() == 0 ||
+           AllAre(received, static_cast<float>(pipeline.RankOf(0)), "activation");
+  });
+  for (std::size_t rank = 0; rank < kRanks; ++rank) EXPECT_EQ(ranks.Join(rank), 0) << rank;
+}
+
+TEST(Groups, PartsAndChunksAreNumberedWithinTheGroup) {
+  Ranks ranks(kRanks, [](Group& world) {
+    const Plan plan = TwoByTwoByTwo();
+    Groups groups(world.communicator(), plan);
+    Group& tensor = groups.tensor;
+    std::vector<float> parts(2 * 50, static_cast<float>(world.Rank() + 1));
+    const auto half = [&](std::size_t member) { return std::span(parts).subspan(50 * member, 50); };
+    if (!tensor.ReduceScatter(Purpose::kGradient, {half(0), half(1)})
+             .Wait(In(std::chrono::seconds(60))))
+      return false;
+    if (!tensor
+             .AllGather(Purpose::kParameter,
+                        {std::as_writable_bytes(half(0)), std::as_writable_bytes(half(1))})
+             .Wait(In(std::chrono::seconds(60))))
+      return false;
+    return AllAre(parts, SumOf(tensor, 1), "gathered");
+  });
+  for (std::size_t rank = 0; rank < kRanks; ++rank) EXPECT_EQ(ranks.Join(rank), 0) << rank;
+}
+
+}  // namespace
+}  // namespace adaptive_train
