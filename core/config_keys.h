@@ -1,0 +1,25 @@
+// The keys of a configuration: how each is read and printed. For config.cc alone.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <toml++/toml.h>
+
+#include "core/config.h"
+
+namespace adaptive_train {
+
+/// One key: how to read it into a Config and how to print it from one.
+struct ConfigKey {
+  std::string path;                                      // "train.steps"
+  std::string allowed;                                   // "an integer, 1 or more"
+  std::function<bool(Config&, const toml::node&)> read;  // false: not allowed
+  std::function<std::string(const Config&)> print;
+};
+
+/// Every key, in the order in which it is printed.
+const std::vector<ConfigKey>& ConfigKeys();
+
+}  // namespace adaptive_train
