@@ -11,6 +11,9 @@
 namespace adaptive_train {
 namespace {
 
+/// Keys that name no largest value.
+constexpr std::int64_t kMostInteger = std::int64_t{1} << 40;
+
 std::string Quoted(const std::string& text) {
   std::string out = "\"";
   for (char c : text) {
@@ -30,11 +33,13 @@ std::string Real(double value) { return nlohmann::json(value).dump(); }
 
 template <class Section>
 ConfigKey Integer(std::string path, Section Config::*section, std::int64_t Section::*field,
-                  std::int64_t least) {
-  return {path, fmt::format("an integer, {} or more", least),
+                  std::int64_t least, std::int64_t most = kMostInteger) {
+  return {path,
+          most == kMostInteger ? fmt::format("an integer, {} or more", least)
+                               : fmt::format("an integer from {} to {}", least, most),
           [=](Config& c, const toml::node& n) {
             auto v = n.value_exact<std::int64_t>();
-            if (!v || *v < least || *v > (std::int64_t{1} << 40)) return false;
+            if (!v || *v < least || *v > most) return false;
             c.*section.*field = *v;
             return true;
           },
@@ -251,9 +256,9 @@ const std::vector<ConfigKey>& ConfigKeys() {
       Choice("parallel.shares", &C::parallel, &ParallelConfig::shares, {"auto", "even"}),
       Choice("parallel.gather", &C::parallel, &ParallelConfig::gather),
       Choice("compression.mode", &C::compression, &CompressionOrders::mode),
-      Number("compression.s_min", &C::compression, &CompressionOrders::s_min, 0, 0.9999),
-      Number("compression.s_max", &C::compression, &CompressionOrders::s_max, 0, 0.9999),
-      Number("compression.density", &C::compression, &CompressionOrders::density, 1e-4, 1),
+      Number("compression.s_min", &C::compression, &CompressionOrders::s_min, 0, kMostSparsity),
+      Number("compression.s_max", &C::compression, &CompressionOrders::s_max, 0, kMostSparsity),
+      Number("compression.density", &C::compression, &CompressionOrders::density, kLeastDensity, 1),
       Choice("compression.variance", &C::compression, &CompressionOrders::variance),
       Number("compression.beta", &C::compression, &CompressionOrders::beta, 0, 1),
       Integer("compression.flush_every", &C::compression, &CompressionOrders::flush_every, 0),
@@ -266,7 +271,8 @@ const std::vector<ConfigKey>& ConfigKeys() {
       Integer("checkpoint.every", &C::checkpoint, &CheckpointConfig::every, 0),
       Number("checkpoint.every_minutes", &C::checkpoint, &CheckpointConfig::every_minutes, 0, 1e6),
       Integer("checkpoint.keep", &C::checkpoint, &CheckpointConfig::keep, 1),
-      Integer("checkpoint.patience_s", &C::checkpoint, &CheckpointConfig::patience_s, 1),
+      Integer("checkpoint.patience_s", &C::checkpoint, &CheckpointConfig::patience_s, 1,
+              10'000'000),
       AcceptedSettings(),
       Integer("profile.warmup_steps", &C::profile, &ProfileConfig::warmup_steps, 0),
       Choice("profile.reuse", &C::profile, &ProfileConfig::reuse, {"auto", "never"}),

@@ -49,6 +49,9 @@ std::optional<Choice> ChoiceOf(std::string_view name) {
   return std::nullopt;
 }
 
+/// With more sparsity, or less density, next to nothing would ever be sent.
+inline constexpr double kMostSparsity = 0.9999, kLeastDensity = 1e-4;
+
 /// How gradients are compressed.
 struct CompressionOrders {
   CompressionMode mode = CompressionMode::kOff;

@@ -164,6 +164,11 @@ ExchangeOrders ReadOrders(const JsonReader& part) {
   compression.ReadNumber("beta", c.beta);
   compression.Read("flush_every", c.flush_every, 0, std::int64_t{1} << 40);
   ReadChoice(compression, "flush", c.flush);
+  if (c.s_max > kMostSparsity || c.s_min > c.s_max)
+    compression.Refuse("s_max", fmt::format("not from s_min to {}", kMostSparsity));
+  if (c.density < kLeastDensity || c.density > 1)
+    compression.Refuse("density", fmt::format("not from {} to 1", kLeastDensity));
+  if (c.beta > 1) compression.Refuse("beta", "not from 0 to 1");
   ReadChoice(compression, "values", c.values);
   return orders;
 }
@@ -199,10 +204,12 @@ Result<void> CheckStages(const Plan& plan) {
 Result<void> CheckNodes(const Plan& plan) {
   for (int s = 0; s < plan.Pipeline(); ++s) {
     if (!plan.stages[static_cast<std::size_t>(s)].all_reduce.node_first) continue;
-    const int first = s * plan.data * plan.tensor;
-    if (EvenMembersByNode(plan, GroupsOf(plan, first).data).empty())
+    for (int part = 0; part < plan.tensor; ++part) {
+      const int first = s * plan.data * plan.tensor + part;
+      if (!EvenMembersByNode(plan, GroupsOf(plan, first).data).empty()) continue;
       return Inconsistent(
           fmt::format("stage entry {}: sums cannot begin inside nodes of unequally many ranks", s));
+    }
   }
   return {};
 }

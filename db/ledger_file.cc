@@ -61,10 +61,14 @@ Result<void> LedgerFile::Write() {
   if (descriptor_ < 0) {
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (descriptor_ < 0) return FailErrno(path_);
+  }
+  // A disk that is full just now may have room later: no entry stands before the run's first line.
+  if (!begun_) {
     if (EndsInsideALine(descriptor_)) {
       if (auto ended = WriteLine(""); !ended) return ended;
     }
     if (auto begun = WriteLine(LedgerLine(job_)); !begun) return begun;
+    begun_ = true;
   }
   for (LedgerEntry& entry : std::exchange(waiting_, {})) {
     auto done = WriteLine(LedgerLine(job_.uid, {++written_, std::move(entry)}));

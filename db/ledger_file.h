@@ -27,7 +27,7 @@ class LedgerFile {
   /// Waits until all is on the disk.
   Result<void> Sync();
   /// True if the file holds an entry.
-  bool Written() const { return descriptor_ >= 0; }
+  bool Written() const { return begun_; }
 
  private:
   Result<void> Write();
@@ -38,6 +38,7 @@ class LedgerFile {
   std::vector<LedgerEntry> waiting_;
   std::int64_t written_ = 0;  // entries
   int descriptor_ = -1;
+  bool begun_ = false;  // the run's first line is written
 };
 
 /// A ledger read back: each run that began in it, in the order of the file.

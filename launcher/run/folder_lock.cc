@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "launcher/steps/stop_signals.h"
+
 namespace adaptive_train {
 namespace {
 
@@ -20,12 +22,13 @@ tl::unexpected<Error> FailErrno(const FolderLockRequest& request, int error) {
               ExitCode::kPreflight);
 }
 
-/// What the last try said, 0 once it is taken.
+/// What the last try said, 0 once it is taken; ECANCELED where a held signal asks to stop.
 int TryUntil(int file, const FolderLockRequest& request) {
   const auto give_up = std::chrono::steady_clock::now() + request.patience;
   for (bool told = false;; told = true) {
     if (::flock(file, LOCK_EX | LOCK_NB) == 0) return 0;
     const int error = errno;
+    if (PendingStopSignal()) return ECANCELED;
     if (error == EINTR) continue;
     if (error != EWOULDBLOCK || std::chrono::steady_clock::now() >= give_up) return error;
     if (!told) {
@@ -47,6 +50,8 @@ Result<FolderLock> FolderLock::Take(const FolderLockRequest& request) {
   FolderLock lock(file);
   const int error = TryUntil(file, request);
   if (error == 0) return lock;
+  if (const auto signal = PendingStopSignal(); signal && error == ECANCELED)
+    return tl::unexpected(StoppedBy(*signal));
   if (error == EWOULDBLOCK) {
     return Fail(fmt::format("{}: {} is in use by another adaptive-train run; {}", request.what,
                             request.folder, request.advice),

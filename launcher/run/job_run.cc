@@ -120,6 +120,12 @@ Result<void> CheckCalledOnce() {
                   Printable(tasks, 20)));
 }
 
+/// Whether both name one folder that is there, by whatever path.
+bool IsSameFolder(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error);
+}
+
 /// Another run that has the same checkpoint.dir would remove what this one is writing.
 Result<FolderLock> LockCheckpoints(const std::string& folder, std::chrono::seconds patience) {
   auto made = MakeFolder(folder);
@@ -146,7 +152,7 @@ Result<Prepared> Prepare(const RunRequest& request) {
 }
 
 /// What this host can check, and the run folder.
-Result<void> MakeReady(Prepared& run) {
+Result<void> MakeReady(Prepared& run, JobLedger& ledger) {
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
   run.programs = std::move(*programs);
@@ -161,9 +167,12 @@ Result<void> MakeReady(Prepared& run) {
   auto folder = RunFolder::Open(run.run_dir, patience, SayLine);
   if (!folder) return tl::unexpected(folder.error());
   run.folder.emplace(std::move(*folder));
-  auto checkpoints = LockCheckpoints(run.config.checkpoint.dir, patience);
-  if (!checkpoints) return tl::unexpected(checkpoints.error());
-  run.checkpoints.emplace(std::move(*checkpoints));
+  ledger.FolderIsOpen();
+  if (!IsSameFolder(run.config.checkpoint.dir, run.run_dir)) {
+    auto checkpoints = LockCheckpoints(run.config.checkpoint.dir, patience);
+    if (!checkpoints) return tl::unexpected(checkpoints.error());
+    run.checkpoints.emplace(std::move(*checkpoints));
+  }
   auto written = run.folder->SetOwner(OwnerOf(run.allocation));
   if (written) written = run.folder->Write("config.resolved.toml", ToToml(run.config));
   return written;
@@ -270,11 +279,10 @@ void RemoveUnusedFolder(Prepared& run) {
 /// From the checks to the end of training. An error ended the run before its ranks were launched.
 Result<RunOutcome> PlanAndTrain(Prepared& run, JobLedger& ledger, RunStatistics& statistics,
                                 HeldSignals& held) {
-  if (auto ready = MakeReady(run); !ready) return tl::unexpected(ready.error());
+  if (auto ready = MakeReady(run, ledger); !ready) return tl::unexpected(ready.error());
   Say(stdout, "adaptive-train {}: {} on {}, run folder {}\n", ADAPTIVE_TRAIN_VERSION,
       run.allocation.in_slurm ? "job " + run.allocation.ShownId() : std::string("local run"),
       run.allocation.cluster, run.folder->Path());
-  ledger.FolderIsOpen();
   auto cluster = PhotographCluster(run);
   if (!cluster) return tl::unexpected(cluster.error());
   ledger.Nodes(cluster->nodes);

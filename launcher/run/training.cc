@@ -125,6 +125,7 @@ class Training {
   Result<void> OnResumed(std::int64_t step) {
     const std::int64_t steps = run_.config.train.steps;
     last_launch_s_ = std::chrono::duration<double>(Clock::now() - launched_).count();
+    if (!resumed_) resumed_ = step > 0;
     if (step > 0) progress_.Notice(fmt::format("resumed from the checkpoint of step {}", step));
     if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
     losses_ = LossWatch();
@@ -192,7 +193,9 @@ class Training {
 
   void Finish(RunOutcome& outcome) {
     auto written = metrics_.Finish(kWriteDeadline);
-    if (written && outcome.code == ExitCode::kDone) written = skips_.AtEnd();
+    // A run that goes on has learned before; its last step may well be a skipped one.
+    if (written && outcome.code == ExitCode::kDone && !resumed_.value_or(false))
+      written = skips_.AtEnd();
     if (written) return;
     if (outcome.code != ExitCode::kDone) {
       progress_.Notice("metrics.jsonl and tensorboard/ are not complete: " +
@@ -212,6 +215,7 @@ class Training {
   Progress progress_;
   LossWatch losses_;
   SkipWatch skips_;
+  std::optional<bool> resumed_;  // from a checkpoint, when this run began
   MetricsWriter metrics_;
   std::unique_ptr<Replanner> replanner_;
   Supervisor* supervisor_ = nullptr;

@@ -25,7 +25,8 @@ std::unique_ptr<BucketSum<T>> MakeSum(ReducerState<T>& state, std::size_t bucket
   assert(!density || state.Feedback());
   if (state.group.Size() == 1 || (!density && !state.options.sharded))
     return std::make_unique<RingSum<T>>(state, bucket);
-  if (density && state.policy.sketch) return std::make_unique<SketchSum<T>>(state, bucket, *density);
+  if (density && state.policy.sketch)
+    return std::make_unique<SketchSum<T>>(state, bucket, *density);
   return std::make_unique<OwnerSum<T>>(state, bucket, density);
 }
 
@@ -157,9 +158,9 @@ void GradientReducer<T>::StartOut(Exchange& exchange) {
   std::vector<std::span<std::byte>> parts;
   for (const std::span<float> part : Parts(BucketOf(exchange)))
     parts.push_back(std::as_writable_bytes(part));
-  exchange.request = state_.group.Launch(std::make_shared<AllGather>(
-      state_.NameOf(exchange.out, exchange.bucket), exchange.out.Among(state_.groups.inside),
-      std::move(parts)));
+  exchange.request = state_.group.Launch(
+      std::make_shared<AllGather>(state_.NameOf(exchange.out, exchange.bucket),
+                                  exchange.out.Among(state_.groups.inside), std::move(parts)));
 }
 
 /// Waits for the exchange's stage and starts the next one; false if there is none, or it failed.
@@ -228,13 +229,12 @@ tl::expected<void, CommError> GradientReducer<T>::FinishMicroBatch(Deadline dead
   auto outcome = Limit(0, deadline);
   if (!outcome) return outcome;
   SettleExchanges(true);
-  if (!has_sums_) {
+  if (sums_.size() == 0) {
     std::size_t all = 0;
     ForEachOwn([&](const GradientChunk& own, std::size_t /*place*/) { all += own.size(); });
     sums_ = kernels::Buffer<float>(state_.device, all);
-    sums_.Clear();
-    has_sums_ = true;
   }
+  if (!std::exchange(has_sums_, true)) sums_.Clear();
   ForEachOwn([&](const GradientChunk& own, std::size_t place) {
     state_.device.AddInto(static_cast<std::int64_t>(own.size()),
                           state_.gradients.data() + own.begin, sums_.data() + place);
@@ -268,14 +268,13 @@ void GradientReducer<T>::Settle(bool updated) {
     state_.device.ClearNotFinite(static_cast<std::int64_t>(state_.residuals.size()),
                                  state_.residuals.data());
   }
-  sums_ = {};
   has_sums_ = false;
   const ExchangeCounts counts = std::exchange(state_.counts, {});
   settled_.select_cpu_s = counts.select_cpu_s;
   settled_.unpeeled = counts.unpeeled;
-  settled_.density = counts.added == 0 ? 1
-                                       : static_cast<double>(counts.selected) /
-                                             static_cast<double>(counts.added);
+  settled_.density = counts.added == 0
+                         ? 1
+                         : static_cast<double>(counts.selected) / static_cast<double>(counts.added);
 }
 
 /// Those of micro-batches before the last: their owner has them, and tries again.

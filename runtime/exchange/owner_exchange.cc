@@ -156,7 +156,8 @@ void OwnerExchange::EndOfMessages() {
   if (!order_.gather) return KeepOwnSum();
   AcceptSum(Own(), packed_sum_);  // the own chunk as all others see it
   for (std::size_t i = 1; i < Size(); ++i)
-    SendTo((Own() + i) % Size(), ExchangeTag(Lane(), ExchangePhase::kSum, Lane().rank), packed_sum_);
+    SendTo((Own() + i) % Size(), ExchangeTag(Lane(), ExchangePhase::kSum, Lane().rank),
+           packed_sum_);
 }
 
 /// Pieces of which every element came are sent whole; of others, what is not zero.
@@ -240,9 +241,11 @@ void OwnerExchange::LookForDuplicates() {
     const auto tag = transport().Unclaimed(*lane | kExchange, ~(kExchange - 1));
     if (!tag) continue;
     const auto phase = (*tag & kSums) == 0 ? ExchangePhase::kMessage : ExchangePhase::kSum;
-    return Note(Lane().RankOf(*tag & (kSums - 1)),
-                lane == Lane().tag ? About(phase) + ": it came twice"
-                                  : "a message of an earlier exchange came twice");
+    const std::size_t source = *tag & (kSums - 1);
+    if (source >= Size()) return Note(-1, "a message came that no member sent");
+    return Note(Lane().RankOf(source), lane == Lane().tag
+                                           ? About(phase) + ": it came twice"
+                                           : "a message of an earlier exchange came twice");
   }
 }
 

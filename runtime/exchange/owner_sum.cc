@@ -22,8 +22,8 @@ Request OwnerSum<T>::Start(const CollectiveLane& lane) {
   Pack(order, &finite);
   if (state.options.release) state.ReleaseOthers(this->Bucket());  // the messages have it
   this->Kept().holds = order.keep || (!finite && state.Feedback());
-  exchange_ = std::make_shared<OwnerExchange>(state.NameOf(lane, this->number_), lane,
-                                              std::move(order));
+  exchange_ =
+      std::make_shared<OwnerExchange>(state.NameOf(lane, this->number_), lane, std::move(order));
   return state.group.Launch(exchange_);
 }
 
@@ -31,8 +31,7 @@ template <class T>
 void OwnerSum<T>::Pack(OwnerExchangeOrder& order, bool* finite) {
   for (const int owner : this->state_.Owners()) {
     const GradientChunk& chunk = this->Bucket().chunks[static_cast<std::size_t>(owner)];
-    const SelectedChunk selected =
-        this->state_.Select(chunk, density_.value_or(1), order.format);
+    const SelectedChunk selected = this->state_.Select(chunk, density_.value_or(1), order.format);
     SparseMessageWriter writer(order.chunks.bucket, order.format);
     for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
       const SelectedPiece& piece = selected.pieces[i];
@@ -62,6 +61,7 @@ void OwnerSum<T>::Settle() {
 
 template <class T>
 void OwnerSum<T>::TakeBack() {
+  if (!exchange_) return;  // it failed before it was sent
   const OwnerExchangeOrder& order = exchange_->Order();
   if (!order.keep) return;
   const std::vector<int>& owners = this->state_.Owners();

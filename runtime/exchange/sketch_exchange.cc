@@ -71,8 +71,8 @@ void SketchExchange::StartRound(SketchPhase part_phase, std::span<const std::byt
   for (std::size_t i = 1; i < Size(); ++i) {
     const std::size_t peer = (Own() + i) % Size();
     SendMessage(part_phase_, peer,
-         std::make_shared<std::vector<std::byte>>(
-             WriteSketchMessage(Kind(part_phase_), own_part(peer))));
+                std::make_shared<std::vector<std::byte>>(
+                    WriteSketchMessage(Kind(part_phase_), own_part(peer))));
   }
   AddPart(own_part(Own()));
   if (++parts_in_ == Size()) EndOfParts();
@@ -166,10 +166,11 @@ void SketchExchange::LookForDuplicates() {
     const auto tag = transport().Unclaimed(*lane, kLaneMask);
     if (!tag) continue;
     const auto phase = static_cast<SketchPhase>(*tag >> kSourceBits & kPhaseMask);
-    return Note(Lane().RankOf(*tag & kSourceMask),
-                lane == Lane().tag && static_cast<int>(phase) < kSketchPhases
-                    ? About(phase) + ": it came twice"
-                    : "a message of an earlier exchange came twice");
+    const std::size_t source = *tag & (kSourceMask);
+    if (source >= Size()) return Note(-1, "a message came that no member sent");
+    return Note(Lane().RankOf(source), lane == Lane().tag && static_cast<int>(phase) < kSketchPhases
+                                           ? About(phase) + ": it came twice"
+                                           : "a message of an earlier exchange came twice");
   }
 }
 

@@ -16,8 +16,8 @@ Request SketchSum<T>::Start(const CollectiveLane& lane) {
   order.result = state.Together(this->Bucket(), state.Owners());
   Select(order);
   this->Kept().holds = true;
-  exchange_ = std::make_shared<SketchExchange>(state.NameOf(lane, this->number_), lane,
-                                               std::move(order));
+  exchange_ =
+      std::make_shared<SketchExchange>(state.NameOf(lane, this->number_), lane, std::move(order));
   return state.group.Launch(exchange_);
 }
 
@@ -38,9 +38,10 @@ void SketchSum<T>::Select(SketchExchangeOrder& order) {
 }
 
 /// What fixed point took from this rank's values. Those of a chunk that is not finite are 0 here:
-/// they were put back at once.
+/// they were put back at once. A sum that is not finite held nothing of anyone.
 template <class T>
 void SketchSum<T>::Settle() {
+  if (!exchange_->finite()) return TakeBack();
   this->state_.counts.unpeeled += exchange_->unfinished() ? 1 : 0;
   std::vector<float> rest = exchange_->Order().values;
   for (float& value : rest) value -= exchange_->fixed_point().Sent(value);
@@ -49,6 +50,7 @@ void SketchSum<T>::Settle() {
 
 template <class T>
 void SketchSum<T>::TakeBack() {
+  if (!exchange_) return;  // it failed before it was sent
   this->state_.counts.unpeeled += exchange_->unfinished() ? 1 : 0;
   AddToResiduals(exchange_->Order().values);
 }
@@ -62,12 +64,12 @@ void SketchSum<T>::AddToResiduals(const std::vector<float>& values) {
     const GradientChunk& chunk = this->Bucket().chunks[static_cast<std::size_t>(owner)];
     for (const GradientPiece& piece : chunk.pieces) {
       const auto length = static_cast<std::int64_t>(piece.size());
-      next += this->state_.device.AddSelected(
-          {.count = length,
-           .bitmap = bitmap,
-           .format = kernels::ValueFormat::kFloat32,
-           .values = next,
-           .into = this->state_.residuals.data() + piece.begin});
+      next +=
+          this->state_.device.AddSelected({.count = length,
+                                           .bitmap = bitmap,
+                                           .format = kernels::ValueFormat::kFloat32,
+                                           .values = next,
+                                           .into = this->state_.residuals.data() + piece.begin});
       bitmap += BitmapWords(length);
     }
   }

@@ -42,7 +42,9 @@ double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exc
 
 template <class T>
 double StageRunner<T>::Forward(const MicroBatch& micro_batch, std::int64_t step, double scale) {
-  const Samples samples = loader_.Training(step, micro_batch.first_sample, micro_batch.samples);
+  const Samples samples = measure_.As(Activity::kOther, [&] {
+    return loader_.Training(step, micro_batch.first_sample, micro_batch.samples);
+  });
   if (profiler_.Active()) stage_.TimeInto(profiler_.NextMicroBatch(samples.batch));
   stage_.ForwardTokens(samples.tokens, samples.batch, samples.place);
   return stage_.HeadLoss(samples.targets, scale);

@@ -35,6 +35,11 @@ double StepMeasure::Seconds() const {
   return std::chrono::duration<double>(Clock::now() - begin_).count();
 }
 
+void StepMeasure::BeginCounting() {
+  RankMetrics before_the_first;
+  Fill(before_the_first, 0);
+}
+
 void StepMeasure::Fill(RankMetrics& metrics, double select_cpu_s) {
   const auto since_last = [this](Purpose purpose) {
     std::int64_t& before = sent_before_[static_cast<std::size_t>(purpose)];

@@ -40,8 +40,10 @@ class StepMeasure {
   double SecondsOf(Activity activity);
   double Seconds() const;
 
-  /// The step's times, the bytes since the last call, the communicator's processor time beside
-  /// `select_cpu_s` of this rank's own, and the process's largest memory.
+  /// What was sent so far belongs to no step.
+  void BeginCounting();
+  /// The bytes since the last call, the communicator's processor time beside `select_cpu_s` of this
+  /// rank's own, and the process's largest memory.
   void Fill(RankMetrics& metrics, double select_cpu_s);
 
  private:

@@ -75,6 +75,7 @@ std::int64_t TrainingLoop<T>::Resume() {
     exchange_.Restore(at->updates, at->extra);
   }
   exchange_.MakeWeights();
+  measure_.BeginCounting();
   return step_;
 }
 
