@@ -1,5 +1,4 @@
 #include "launcher/commands/links.h"
-#include "launcher/nodes/slow_parts.h"
 
 #include <fmt/format.h>
 
@@ -20,6 +19,7 @@
 #include "launcher/commands/store_notes.h"
 #include "launcher/measure/allocation_profile.h"
 #include "launcher/nodes/node_check.h"
+#include "launcher/nodes/slow_parts.h"
 #include "launcher/report/link_picture.h"
 #include "launcher/report/link_table.h"
 #include "launcher/run/plan_request.h"

@@ -1,11 +1,11 @@
 #include "launcher/measure/allocation_profile.h"
-#include "launcher/nodes/slow_parts.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "core/seconds.h"
+#include "launcher/nodes/slow_parts.h"
 
 namespace adaptive_train {
 namespace {

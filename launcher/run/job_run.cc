@@ -1,5 +1,4 @@
 #include "launcher/run/job_run.h"
-#include "launcher/nodes/slow_parts.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -18,6 +17,7 @@
 #include "launcher/measure/allocation_profile.h"
 #include "launcher/nodes/allocation.h"
 #include "launcher/nodes/node_check.h"
+#include "launcher/nodes/slow_parts.h"
 #include "launcher/nodes/spares.h"
 #include "launcher/report/run_statistics.h"
 #include "launcher/run/job_ledger.h"
