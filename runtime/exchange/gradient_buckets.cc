@@ -40,13 +40,13 @@ std::vector<GradientPiece> PiecesIn(const std::vector<GradientPiece>& runs, std:
 }
 
 /// A layer, or a part of it: the tokens' matrix may be ready before what lies beside it.
-struct LayerPart {
+struct PieceOfLayer {
   std::size_t begin = 0, end = 0;
   int layer = 0;
 };
 
-std::vector<LayerPart> PartsOf(const ParameterLayout& layout) {
-  std::vector<LayerPart> parts;
+std::vector<PieceOfLayer> PartsOf(const ParameterLayout& layout) {
+  std::vector<PieceOfLayer> parts;
   const ParameterRange* tokens = layout.Find("wte.weight");
   const auto offset = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->offset);
   const auto count = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->count);
@@ -89,7 +89,7 @@ std::vector<GradientBucket> CutBuckets(const ParameterLayout& layout,
                                        std::size_t bucket_elements) {
   assert(!owners.empty() && bucket_elements > 0);
   const std::vector<GradientPiece> runs = RunsOf(layout);
-  const std::vector<LayerPart> layers = PartsOf(layout);
+  const std::vector<PieceOfLayer> layers = PartsOf(layout);
   std::vector<GradientBucket> buckets;
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
     const std::size_t size = layer->end - layer->begin;
