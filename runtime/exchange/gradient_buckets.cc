@@ -38,13 +38,13 @@ std::vector<GradientPiece> PiecesIn(const std::vector<GradientPiece>& runs, std:
 }
 
 /// A layer, or a part of it: the tokens' matrix may be ready before what lies beside it.
-struct LayerPart {
+struct PieceOfLayer {
   std::size_t begin = 0, end = 0;
   int layer = 0;
 };
 
-std::vector<LayerPart> PartsOf(const ParameterLayout& layout) {
-  std::vector<LayerPart> parts;
+std::vector<PieceOfLayer> PartsOf(const ParameterLayout& layout) {
+  std::vector<PieceOfLayer> parts;
   const ParameterRange* tokens = layout.Find("wte.weight");
   const auto offset = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->offset);
   const auto count = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->count);
@@ -85,8 +85,8 @@ GradientBuckets::GradientBuckets(const ParameterLayout& layout, std::vector<int>
   rule_.places = static_cast<std::int64_t>(owners_.size());
   for (std::size_t place = 0; place < owners_.size(); ++place)
     places_[static_cast<std::size_t>(owners_[place])] = static_cast<std::int64_t>(place);
-  const std::vector<LayerPart> parts = PartsOf(layout);
-  for (const LayerPart& part : parts)
+  const std::vector<PieceOfLayer> parts = PartsOf(layout);
+  for (const PieceOfLayer& part : parts)
     rule_.part_ends.push_back(static_cast<std::int64_t>(part.end));
   for (std::size_t part = parts.size(); part-- > 0;) {
     const ElementRanges cut = rule_.BucketsOf(part);
