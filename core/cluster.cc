@@ -1,5 +1,8 @@
 #include "core/cluster.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <limits>
 
 #include "core/json.h"
@@ -67,6 +70,16 @@ Json ToObject(const PartStatus& status, const std::vector<Entry>& entries) {
   return {{"status", status.status}, {"list", list}};
 }
 
+Json ToObject(const Memory& memory, const PartStatus& status) {
+  Json limits = Json::array();
+  for (const MemoryLimit& limit : memory.limits)
+    limits.push_back({{"bytes", limit.bytes}, {"by", limit.by}});
+  return {{"status", status.status},
+          {"total_bytes", memory.total_bytes},
+          {"available_bytes", memory.available_bytes},
+          {"limits", limits}};
+}
+
 Json ToObject(const Node& node) {
   return {{"format_version", kFormatVersion},
           {"name", node.name},
@@ -76,10 +89,7 @@ Json ToObject(const Node& node) {
           {"nic_latency_s", node.nic_latency_s},
           {"switches", node.switches},
           {"processors", ToObject(node, node.processors)},
-          {"memory",
-           {{"status", node.memory_status.status},
-            {"total_bytes", node.memory.total_bytes},
-            {"available_bytes", node.memory.available_bytes}}},
+          {"memory", ToObject(node.memory, node.memory_status)},
           {"nics", ToObject(node.nics_status, node.nics)},
           {"pci", ToObject(node.pci_status, node.pci)},
           {"gpus", ToObject(node.gpus_status, node.gpus)}};
@@ -169,6 +179,26 @@ void ReadGpu(const JsonReader& entry, Gpu& gpu) {
 
 }  // namespace
 
+MemoryLimit UsableMemory(const Memory& memory) {
+  MemoryLimit least{memory.total_bytes, ""};
+  const auto reduce = [&least](std::int64_t bytes, const std::string& by) {
+    if (bytes > 0 && (least.bytes == 0 || bytes < least.bytes)) least = {bytes, by};
+  };
+  for (const MemoryLimit& limit : memory.limits) reduce(limit.bytes, limit.by);
+  const std::int64_t step = std::max<std::int64_t>(1, memory.total_bytes / 64);
+  reduce(memory.available_bytes / step * step, "what is free");
+  return least;
+}
+
+std::string DescribeMemory(const Memory& memory) {
+  constexpr double kGiB = 1 << 30;
+  const MemoryLimit usable = UsableMemory(memory);
+  const auto total = static_cast<double>(memory.total_bytes) / kGiB;
+  if (usable.by.empty()) return fmt::format("{:.1f} GiB", total);
+  return fmt::format("{:.1f} GiB of {:.1f} GiB: {}", static_cast<double>(usable.bytes) / kGiB,
+                     total, usable.by);
+}
+
 Node ReadNode(const JsonReader& reader) {
   Node node;
   reader.Read("name", node.name);
@@ -184,6 +214,14 @@ Node ReadNode(const JsonReader& reader) {
   memory.Read("total_bytes", node.memory.total_bytes, 0, std::numeric_limits<std::int64_t>::max());
   memory.Read("available_bytes", node.memory.available_bytes, 0,
               std::numeric_limits<std::int64_t>::max());
+  // Earlier programs knew no limits.
+  if (memory.Has("limits")) {
+    memory.ReadList("limits", [&](const JsonReader& entry) {
+      MemoryLimit& limit = node.memory.limits.emplace_back();
+      entry.Read("bytes", limit.bytes, 1, std::numeric_limits<std::int64_t>::max());
+      entry.Read("by", limit.by);
+    });
+  }
   const JsonReader nics = reader.Part("nics");
   nics.Read("status", node.nics_status.status);
   nics.ReadList("list", [&](const JsonReader& entry) { ReadNic(entry, node.nics.emplace_back()); });

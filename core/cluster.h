@@ -38,10 +38,24 @@ struct Processors {
   std::vector<Cache> caches;
 };
 
+/// Less of a node's memory than the node has, and what says so.
+struct MemoryLimit {
+  std::int64_t bytes = 0;
+  std::string by;  // "the job's --mem", "control group /job_7", "what is free"; empty: nothing
+};
+
 struct Memory {
   std::int64_t total_bytes = 0;
-  std::int64_t available_bytes = 0;  // at the time of the snapshot
+  std::int64_t available_bytes = 0;  // at the time of the snapshot; 0: not known
+  std::vector<MemoryLimit> limits;   // on the job that looks; a prolog's snapshot knows none
 };
+
+/// What a job may use: the least of what the node has, what is free and what limits allow, and which
+/// of these it is. What is free counts in steps of a 64th of the node's memory, so that nodes alike
+/// stay alike.
+MemoryLimit UsableMemory(const Memory& memory);
+/// "8.0 GiB of 64.0 GiB: the job's --mem", or "64.0 GiB" where nothing limits it.
+std::string DescribeMemory(const Memory& memory);
 
 struct Nic {
   std::string name;                             // eth0, ib0, mlx5_0

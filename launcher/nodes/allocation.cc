@@ -116,6 +116,9 @@ Result<Allocation> FindAllocation() {
                             allocation.hosts.size(), allocation.cpus.size()),
                 ExitCode::kPreflight);
   }
+  auto memory = FindJobMemory();
+  if (!memory) return tl::unexpected(memory.error());
+  allocation.memory = *memory;
   auto submitted = SubmitTime(allocation.job_id);
   if (!submitted) return tl::unexpected(submitted.error());
   allocation.submit_time = *submitted;

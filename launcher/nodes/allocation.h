@@ -8,6 +8,7 @@
 
 #include "core/job_env.h"
 #include "core/result.h"
+#include "launcher/nodes/memory_limits.h"
 
 namespace adaptive_train {
 
@@ -23,6 +24,7 @@ struct Allocation {
   std::string user;
   std::vector<std::string> hosts;     // in Slurm's order
   std::vector<int> cpus;              // CPUs allocated on each host; 0 = all that the probe finds
+  JobMemory memory;                   // what the job asked for
   std::optional<JobOptions> options;  // of --adaptive-train; none: submitted without it
 
   int Spares() const { return options ? options->spares : 0; }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -15,6 +16,7 @@
 #include "core/json.h"
 #include "core/launch_settings.h"
 #include "core/limits.h"
+#include "launcher/nodes/memory_limits.h"
 #include "launcher/steps/child_process.h"
 #include "launcher/steps/slurm_step.h"
 #include "launcher/steps/stop_signals.h"
@@ -24,6 +26,7 @@ namespace {
 
 constexpr const char* kTokenFile = "/.adaptive-train-shared";
 constexpr std::chrono::seconds kProbeAsUserDeadline{10};
+constexpr int kMostGpus = 1024;
 
 /// The last line that is a whole snapshot: the probe prints what it has as it gets it.
 Result<Node> LastSnapshot(const std::string& text, const std::string& where) {
@@ -129,7 +132,8 @@ Result<Node> RunProbe(const std::string& probe) {
   return LastSnapshot(done->output, probe);
 }
 
-NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& probe) {
+NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& probe,
+                        const std::string& root) {
   NodeCheck check;
   auto snapshot = FromProlog(request);
   if (snapshot) {
@@ -149,6 +153,10 @@ NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& prob
   if (check.node.name.empty()) check.node.name = "this node";
   if (const char* address = std::getenv("SLURM_TOPOLOGY_ADDR"); address != nullptr)
     check.node.switches = SwitchesOf(address);
+  check.node.memory.limits.clear();  // a probe cannot know them
+  if (auto limit = ControlGroupLimit(root)) check.node.memory.limits.push_back(std::move(*limit));
+  if (const char* gpus = std::getenv("SLURM_GPUS_ON_NODE"); gpus != nullptr)
+    check.job_gpus = std::clamp(std::atoi(gpus), 0, kMostGpus);
   if (auto trouble = RunDirTrouble(request); !trouble.empty()) check.trouble.push_back(trouble);
   for (const std::string& path : request.readable) {
     if (auto trouble = DataTrouble(path); !trouble.empty()) check.trouble.push_back(trouble);
@@ -164,6 +172,7 @@ std::string ToJson(const NodeCheck& check) {
       {"format_version", kFormatVersion},
       {"name", check.node.name},
       {"snapshot", nlohmann::ordered_json::parse(ToJson(check.node))},
+      {"job_gpus", check.job_gpus},
       {"note", Printable(check.note, kShort)},
       {"trouble", trouble}};
   return json.dump(0, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -174,6 +183,7 @@ Result<NodeCheck> NodeCheckFromJson(std::string_view text) {
                              [](const nlohmann::json& json) -> Result<NodeCheck> {
                                NodeCheck check;
                                json.at("note").get_to(check.note);
+                               json.at("job_gpus").get_to(check.job_gpus);
                                json.at("trouble").get_to(check.trouble);
                                auto node = NodeFromJson(json.at("snapshot").dump());
                                // Without a snapshot only the name and the trouble count.

@@ -26,14 +26,17 @@ struct NodeCheckRequest {
 
 /// One node's answer. `trouble` is empty or one line for each check that failed.
 struct NodeCheck {
-  Node node;
+  Node node;         // with the control group's limit on its memory
+  int job_gpus = 0;  // that the job has on this node, as Slurm says
   std::string note;  // how the snapshot came about, if not from the prolog
   std::vector<std::string> trouble;
 };
 
 /// Checks this node. Takes the prolog's snapshot, or runs `probe` as the user where there is none,
-/// and says so.
-NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& probe);
+/// and says so. A prolog runs outside of the job's control group: its limit is read here, from files
+/// below `root`.
+NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& probe,
+                        const std::string& root = "");
 
 /// JSON in short lines: srun cuts long ones of several nodes into each other.
 std::string ToJson(const NodeCheck& check);

@@ -371,7 +371,7 @@ std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<
     device.node = node.name;
     device.kind = "cpu";
     device.model = node.processors.model;
-    device.memory_bytes = node.memory.total_bytes;
+    device.memory_bytes = UsableMemory(node.memory).bytes;
     device.threads = std::max(1, node.processors.allowed_threads);
     if (i < cpus.size() && cpus[i] > 0) device.threads = std::min(device.threads, cpus[i]);
     const double quota = node.processors.quota_cpus.value_or(device.threads);
@@ -380,6 +380,31 @@ std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<
     devices.push_back(device);
   }
   return devices;
+}
+
+std::vector<std::string> MemoryNotes(const Cluster& cluster) {
+  constexpr std::size_t kMostLines = 4;
+  struct Nodes {
+    std::size_t count = 0;
+    const Node* least = nullptr;
+  };
+  std::map<std::string, Nodes> by_cause;
+  for (const Node& node : cluster.nodes) {
+    const MemoryLimit usable = UsableMemory(node.memory);
+    if (usable.by.empty()) continue;
+    Nodes& nodes = by_cause[usable.by];
+    ++nodes.count;
+    if (nodes.least == nullptr || usable.bytes < UsableMemory(nodes.least->memory).bytes)
+      nodes.least = &node;
+  }
+  std::vector<std::string> notes;
+  for (const auto& [cause, nodes] : by_cause) {
+    if (notes.size() == kMostLines) break;
+    notes.push_back(
+        fmt::format("memory of {}: {}{}", nodes.least->name, DescribeMemory(nodes.least->memory),
+                    nodes.count > 1 ? fmt::format(", as on {} more", nodes.count - 1) : ""));
+  }
+  return notes;
 }
 
 std::set<std::string> KindsOf(const Cluster& cluster, const PlanRequest& request) {
@@ -413,6 +438,7 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
   for (const Device& device : built.devices) threads = std::max(threads, device.threads);
   AddLayers(dims, format, threads, built.problem);
   AddDevices(cluster, ModelShape::Of(dims, format), profile, request, built);
+  for (std::string& note : MemoryNotes(cluster)) built.notes.push_back(std::move(note));
   NoteIdleNodes(cluster, built.notes);
   AddLinks(cluster, profile, built);
   AddChoices(cluster, dims, request, built.problem.choices);

@@ -43,6 +43,10 @@ struct BuiltProblem {
 std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<int>& cpus,
                               std::optional<std::int64_t> threads);
 
+/// Where plans have less than a node's memory, and why: a line for each cause, with the node that has
+/// least.
+std::vector<std::string> MemoryNotes(const Cluster& cluster);
+
 /// The names (DeviceKindName) of the cluster's devices and of those that ranks would have.
 std::set<std::string> KindsOf(const Cluster& cluster, const PlanRequest& request);
 

@@ -342,6 +342,13 @@ std::vector<int> ReplicasOnAllDevices(const PlanProblem& problem) {
   return {replicas.begin(), replicas.end()};
 }
 
+/// Where memory is what lacks: what holds the job to less of it than the nodes have.
+Error WithMemoryNotes(Error error, const Cluster& cluster) {
+  if (error.message.find("memory") == std::string::npos) return error;
+  for (const std::string& note : MemoryNotes(cluster)) error.message += "; " + note;
+  return error;
+}
+
 /// Equal samples for every replica, on all devices unless the request says how many.
 Result<FoundLayout> FindEven(PlanProblem problem) {
   if (problem.choices.data.empty()) problem.choices.data = ReplicasOnAllDevices(problem);
@@ -360,7 +367,7 @@ Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
   if (!built) return tl::unexpected(built.error());
   if (auto sound = CheckProblem(built->problem); !sound) return tl::unexpected(sound.error());
   auto found = request.even_shares ? FindEven(built->problem) : FindLayout(built->problem);
-  if (!found) return tl::unexpected(found.error());
+  if (!found) return tl::unexpected(WithMemoryNotes(found.error(), cluster));
   found->layout = InRingOrder(built->problem, found->layout);
   Plan plan = PlanOf(*built, *found, request);
   for (const Comparison& other : {EvenStatic(built->problem), DataParallelOnly(built->problem),

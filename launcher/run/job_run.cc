@@ -46,8 +46,6 @@ void SayLine(const std::string& line) { Say(stdout, "{}\n", line); }
 /// for a lease, 90 s by NFS's default.
 constexpr std::chrono::seconds kRequeuePatience{120};
 
-constexpr double kGiB = 1 << 30;
-
 /// A run from the moment on that it can be recorded; the members below `run_dir` are there once it
 /// is ready.
 struct Prepared {
@@ -190,11 +188,11 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
   const Cluster cluster = ClusterOf(run.allocation, *checks, run.config);
   for (const NodeCheck& check : *checks) {
     const Node& node = check.node;
-    Say(stdout, "  {}: {}, {} of {} cores, {:.1f} GiB, {} GPU{} (snapshot by {})\n", node.name,
+    Say(stdout, "  {}: {}, {} of {} cores, {}, {} GPU{} (snapshot by {})\n", node.name,
         node.processors.model.empty() ? "unknown processor" : node.processors.model,
-        node.processors.allowed_cores, node.processors.cores,
-        static_cast<double>(node.memory.total_bytes) / kGiB, node.gpus.size(),
-        node.gpus.size() == 1 ? "" : "s", node.source == "prolog" ? "the prolog" : "the user");
+        node.processors.allowed_cores, node.processors.cores, DescribeMemory(node.memory),
+        node.gpus.size(), node.gpus.size() == 1 ? "" : "s",
+        node.source == "prolog" ? "the prolog" : "the user");
     if (!check.note.empty()) Say(stdout, "    note: {}\n", check.note);
   }
   auto written = run.folder->Write("cluster.json", ToJson(cluster));

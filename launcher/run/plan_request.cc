@@ -68,7 +68,14 @@ Cluster ClusterOf(const Allocation& allocation, const std::vector<NodeCheck>& ch
                   const Config& config) {
   Cluster cluster;
   cluster.name = allocation.cluster;
-  for (const NodeCheck& check : checks) cluster.nodes.push_back(check.node);
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    Node node = checks[i].node;
+    // Before the control group's: where Slurm enforces what was asked for they are the same.
+    const int cpus = i < allocation.cpus.size() ? allocation.cpus[i] : 0;
+    if (const auto limit = LimitOf(allocation.memory, cpus, checks[i].job_gpus))
+      node.memory.limits.insert(node.memory.limits.begin(), *limit);
+    cluster.nodes.push_back(std::move(node));
+  }
   cluster.devices = DevicesOf(cluster.nodes, allocation.cpus, config.device.threads);
   return cluster;
 }

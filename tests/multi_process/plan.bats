@@ -15,3 +15,37 @@ plan() { "$bin/adaptive-train" plan "$examples/gpt-1.3b.toml" --cluster "$exampl
   "$bin/adaptive-train" plan "$examples/gpt-1.3b.toml" --cluster "$examples/clusters/two-switches.json" --parallel.pipeline=2 |
     grep -F 'note: this version cannot run'
 }
+
+# with_memory BYTES COMMAND...: in a control group that has so much, or, where none may be made, in a mount namespace where
+# the own group's file says so.
+with_memory() {
+  local bytes=$1 mount=/sys/fs/cgroup/memory file=memory.limit_in_bytes group
+  group=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
+  if [[ -z $group ]]; then
+    mount=/sys/fs/cgroup file=memory.max
+    group=$(sed -n 's/^0:://p' /proc/self/cgroup)
+  fi
+  local child=$mount$group/adaptive-train-test.$$ status=0
+  shift
+  if mkdir "$child" 2>/dev/null && echo "$bytes" >"$child/$file" && bash -c "echo \$\$ >'$child/cgroup.procs'"; then
+    bash -c "echo \$\$ >'$child/cgroup.procs' && exec \"\$@\"" with_memory "$@" || status=$?
+    rmdir "$child"
+    return $status
+  fi
+  rmdir "$child" 2>/dev/null
+  echo "$bytes" >"$BATS_TEST_TMPDIR/limit"
+  unshare --user --map-root-user --mount \
+    bash -c "mount --bind '$BATS_TEST_TMPDIR/limit' '$mount$group/$file' && exec \"\$@\"" with_memory "$@"
+}
+
+@test "a plan has no more memory than its control group" {
+  make_run_folder
+  with_memory 299999232 "$bin/adaptive-train" plan "$work/config.toml" --store "$store" | tee "$work/out"
+  grep -E 'memory of .*: 0\.3 GiB of [0-9.]+ GiB: control group .*' "$work/out"
+  with_memory 299999232 "$bin/adaptive-train" plan "$work/config.toml" --store "$store" --json >"$work/plan.json"
+  # Ranks that share the node share its memory.
+  jq -e '[.ranks[].device_memory_bytes] == [74999808, 74999808, 74999808, 74999808]' "$work/plan.json"
+  run with_memory 8388608 "$bin/adaptive-train" plan "$work/config.toml" --store "$store"
+  echo "$output"
+  [[ $status -eq 3 && $output == *'GiB: control group '* ]]
+}

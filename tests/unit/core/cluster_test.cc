@@ -31,7 +31,7 @@ Node FullNode() {
                      120,
                      12.5,
                      {{1, 32768, 64}, {3, 268435456, 8}}};
-  node.memory = {1'099'511'627'776, 1'000'000'000'000};
+  node.memory = {1'099'511'627'776, 1'000'000'000'000, {{500'000'000'000, "the job's --mem"}}};
   node.nics = {{"eth0", "ethernet", "up", 100'000'000'000, "0000:3b:00.0", "10.0.0.1"},
                {"ib0", "infiniband", "unknown", std::nullopt, "", "fe80::1"}};
   node.pci = {{"0000:3b:00.0", "Ethernet", "MT2892", 1, "0000:3a:00.0"},
@@ -45,6 +45,29 @@ Node FullNode() {
                 {"0000:5b:00.0", "0000:5b:00.0"}}};
   node.gpus_status.status = "GPU 1: fell off the bus";
   return node;
+}
+
+TEST(UsableMemory, IsTheLeastOfAll) {
+  constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+  Memory memory{64 * kGiB, 0, {}};
+  EXPECT_EQ(UsableMemory(memory).bytes, 64 * kGiB);
+  EXPECT_EQ(DescribeMemory(memory), "64.0 GiB");
+  memory.limits = {{8 * kGiB, "the job's --mem"}, {8 * kGiB, "control group /job_7"}};
+  EXPECT_EQ(DescribeMemory(memory), "8.0 GiB of 64.0 GiB: the job's --mem");
+  memory.available_bytes = 5 * kGiB + 7;
+  EXPECT_EQ(UsableMemory(memory).bytes, 5 * kGiB);  // in steps of a 64th
+  EXPECT_EQ(DescribeMemory(memory), "5.0 GiB of 64.0 GiB: what is free");
+  memory.limits = {{128 * kGiB, "the job's --mem"}};
+  memory.available_bytes = 0;  // not known
+  EXPECT_EQ(UsableMemory(memory).bytes, 64 * kGiB);
+}
+
+TEST(NodeJson, OfEarlierProgramsHasNoLimits) {
+  auto json = nlohmann::json::parse(ToJson(FullNode()));
+  json["memory"].erase("limits");
+  const auto read = NodeFromJson(json.dump());
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_TRUE(read->memory.limits.empty());
 }
 
 TEST(NodeJson, KeepsEverything) {
@@ -61,6 +84,9 @@ TEST(NodeJson, KeepsEverything) {
   ASSERT_EQ(read->processors.caches.size(), 2U);
   EXPECT_EQ(read->processors.caches[1].bytes, 268435456);
   EXPECT_EQ(read->memory.total_bytes, 1'099'511'627'776);
+  ASSERT_EQ(read->memory.limits.size(), 1u);
+  EXPECT_EQ(read->memory.limits[0].bytes, 500'000'000'000);
+  EXPECT_EQ(read->memory.limits[0].by, "the job's --mem");
   ASSERT_EQ(read->nics.size(), 2U);
   EXPECT_EQ(read->nics[0].bits_per_second, 100'000'000'000);
   EXPECT_EQ(read->nics[1].bits_per_second, std::nullopt);

@@ -51,6 +51,22 @@ TEST_F(NodeCheckTest, TakesTheProbesLastWholeDocument) {
   EXPECT_EQ(check.node.memory.total_bytes, 5);
 }
 
+TEST_F(NodeCheckTest, TheControlGroupsLimitIsReadHereAndSurvivesTheWay) {
+  std::filesystem::create_directories(folder_ + "/proc/self");
+  std::filesystem::create_directories(folder_ + "/sys/fs/cgroup/job_7");
+  std::ofstream(folder_ + "/proc/self/mountinfo")
+      << "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+  std::ofstream(folder_ + "/proc/self/cgroup") << "0::/job_7\n";
+  std::ofstream(folder_ + "/sys/fs/cgroup/job_7/memory.max") << "3\n";
+  ::setenv("SLURM_GPUS_ON_NODE", "2", 1);
+  const auto back = NodeCheckFromJson(ToJson(CheckThisNode({}, folder_ + "/probe", folder_)));
+  ::unsetenv("SLURM_GPUS_ON_NODE");
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->job_gpus, 2);
+  EXPECT_EQ(UsableMemory(back->node.memory).bytes, 3);
+  EXPECT_EQ(UsableMemory(back->node.memory).by, "control group /job_7");
+}
+
 TEST_F(NodeCheckTest, SurvivesTheWayToTheLauncherInShortLines) {
   NodeCheck check = Check();
   check.note = std::string(5000, 'x');

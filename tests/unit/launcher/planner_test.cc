@@ -163,6 +163,23 @@ TEST(MakePlan, MicroBatchesShrinkUntilTheyFitTheMemory) {
   EXPECT_FALSE(PlanOf(ClusterOf({{}}, kModel.PeakBytes(1, 1, 2) / 2), Batch(16)));
 }
 
+TEST(MakePlan, SaysWhatLimitsMemory) {
+  const auto limited = [](std::int64_t bytes) {
+    Cluster cluster = ClusterOf({{}, {}});
+    for (Node& node : cluster.nodes) node.memory.limits = {{bytes, "the job's --mem"}};
+    cluster.devices = DevicesOf(cluster.nodes, {}, {});
+    return PlanOf(cluster, Batch(16));
+  };
+  const auto plan = limited(kGiB);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->ranks[0].device.memory_bytes, kGiB);
+  EXPECT_THAT(plan->why, Contains("memory of n1: 1.0 GiB of 4.0 GiB: the job's --mem, as on 1 "
+                                  "more"));
+  const auto too_little = limited(kGiB / 8192);
+  ASSERT_FALSE(too_little);
+  EXPECT_THAT(too_little.error().message, HasSubstr("of 4.0 GiB: the job's --mem"));
+}
+
 TEST(MakePlan, MemoryIsWhatModelsArePredictedToNeed) {
   PlanRequest request = Batch(6);
   request.micro_batch = 3;
