@@ -34,8 +34,8 @@ struct ReplanDecision {
 /// True: the ranks do the same in the same places.
 bool SameLayout(const Plan& a, const Plan& b);
 
-/// Judges `candidate` against the plan that runs. `now` is that plan as the planner prices it
-/// today, with what has been measured (step_seconds none: it could not). The candidate's predicted
+/// Judges `candidate` against the plan that runs. `now` is that plan as the planner prices it today
+/// by what has been measured; without step_seconds where it could not. The candidate's predicted
 /// step is taken to be as much too short as the present plan's prediction turned out to be, never
 /// too long. It is adopted if the gain over the remaining steps exceeds the cost of moving and the
 /// gain of each step a margin: a share of the measured step of kLeastGain, more by half of the

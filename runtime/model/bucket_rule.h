@@ -1,5 +1,5 @@
-// Who owns which part of an arena: a rule of a few numbers, the same for the exchange of gradients,
-// the sharded optimizer and the files of a checkpoint.
+// Who owns which part of an arena: a rule of a few numbers, the same for the exchange of gradients
+// and the sharded optimizer.
 #pragma once
 
 #include <cstddef>
