@@ -17,4 +17,12 @@ std::vector<ScheduledAction> OneForwardOneBackward(int stages, int stage, int mi
   return actions;
 }
 
+int MostInFlight(std::span<const ScheduledAction> schedule, int chunk) {
+  int held = 0, most = 0;
+  for (const ScheduledAction& action : schedule) {
+    if (action.chunk == chunk) most = std::max(most, held += action.backward ? -1 : 1);
+  }
+  return most;
+}
+
 }  // namespace adaptive_train

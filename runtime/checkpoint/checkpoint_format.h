@@ -22,6 +22,7 @@
 
 #include "core/result.h"
 #include "runtime/checkpoint/checkpoint_settings.h"
+#include "runtime/model/bucket_rule.h"
 #include "runtime/model/parameter_layout.h"
 
 namespace adaptive_train {
@@ -48,13 +49,6 @@ using ConstTrainingArenas = std::array<std::span<const float>, kTrainingArenas>;
 /// any of their elements, once, and what several shards hold adds up.
 inline constexpr std::size_t kResiduals = 3;
 
-/// Elements [begin, end) of an arena.
-struct ElementRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-/// Ascending, without overlaps; gaps are others'.
-using ElementRanges = std::vector<ElementRange>;
 /// What one rank writes of each arena.
 using OwnedRanges = std::array<ElementRanges, kTrainingArenas>;
 

@@ -33,6 +33,7 @@ class BucketSum {
  protected:
   BucketSum(ReducerState<T>& state, std::size_t number) : state_(state), number_(number) {}
   const GradientBucket& Bucket() const { return state_.buckets[number_]; }
+  GradientChunk ChunkOf(int owner) const { return state_.buckets.ChunkOf(Bucket(), owner); }
   typename ReducerState<T>::Kept& Kept() { return state_.kept[number_]; }
 
   ReducerState<T>& state_;

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "runtime/compress/index_coding.h"
 
 namespace adaptive_train {
 namespace {
-
-/// A cache line of float32, so that no two ranks' chunks share one.
-constexpr std::size_t kChunkAlignment = 16;
 
 /// Runs of the arena that are selected from together: a matrix, or neighbouring vectors.
 std::vector<GradientPiece> RunsOf(const ParameterLayout& layout) {
@@ -40,13 +38,13 @@ std::vector<GradientPiece> PiecesIn(const std::vector<GradientPiece>& runs, std:
 }
 
 /// A layer, or a part of it: the tokens' matrix may be ready before what lies beside it.
-struct LayerPart {
+struct PieceOfLayer {
   std::size_t begin = 0, end = 0;
   int layer = 0;
 };
 
-std::vector<LayerPart> PartsOf(const ParameterLayout& layout) {
-  std::vector<LayerPart> parts;
+std::vector<PieceOfLayer> PartsOf(const ParameterLayout& layout) {
+  std::vector<PieceOfLayer> parts;
   const ParameterRange* tokens = layout.Find("wte.weight");
   const auto offset = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->offset);
   const auto count = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->count);
@@ -61,11 +59,6 @@ std::vector<LayerPart> PartsOf(const ParameterLayout& layout) {
     ++layer;
   }
   return parts;
-}
-
-std::size_t ChunkEdge(std::size_t elements, std::size_t chunk, std::size_t chunks) {
-  if (chunk == chunks) return elements;
-  return elements * chunk / chunks / kChunkAlignment * kChunkAlignment;
 }
 
 }  // namespace
@@ -84,32 +77,38 @@ std::size_t GradientChunk::Words() const {
   return words;
 }
 
-std::vector<GradientBucket> CutBuckets(const ParameterLayout& layout,
-                                       const std::vector<int>& owners,
-                                       std::size_t bucket_elements) {
-  assert(!owners.empty() && bucket_elements > 0);
-  const std::vector<GradientPiece> runs = RunsOf(layout);
-  const std::vector<LayerPart> layers = PartsOf(layout);
-  std::vector<GradientBucket> buckets;
-  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
-    const std::size_t size = layer->end - layer->begin;
-    const std::size_t parts = (size + bucket_elements - 1) / bucket_elements;
-    for (std::size_t part = parts; part-- > 0;) {
-      GradientBucket bucket;
-      bucket.begin = layer->begin + size * part / parts;
-      bucket.end = layer->begin + size * (part + 1) / parts;
-      bucket.layer = layer->layer;
-      bucket.chunks.resize(owners.size());
-      for (std::size_t place = 0; place < owners.size(); ++place) {
-        GradientChunk& chunk = bucket.chunks[static_cast<std::size_t>(owners[place])];
-        chunk.begin = bucket.begin + ChunkEdge(bucket.size(), place, owners.size());
-        chunk.end = bucket.begin + ChunkEdge(bucket.size(), place + 1, owners.size());
-        chunk.pieces = PiecesIn(runs, chunk.begin, chunk.end);
-      }
-      buckets.push_back(std::move(bucket));
-    }
+GradientBuckets::GradientBuckets(const ParameterLayout& layout, std::vector<int> owners,
+                                 std::size_t bucket_elements)
+    : owners_(std::move(owners)), places_(owners_.size()), runs_(RunsOf(layout)) {
+  assert(!owners_.empty() && bucket_elements > 0);
+  rule_.bucket_elements = static_cast<std::int64_t>(bucket_elements);
+  rule_.places = static_cast<std::int64_t>(owners_.size());
+  for (std::size_t place = 0; place < owners_.size(); ++place)
+    places_[static_cast<std::size_t>(owners_[place])] = static_cast<std::int64_t>(place);
+  const std::vector<PieceOfLayer> parts = PartsOf(layout);
+  for (const PieceOfLayer& part : parts)
+    rule_.part_ends.push_back(static_cast<std::int64_t>(part.end));
+  for (std::size_t part = parts.size(); part-- > 0;) {
+    const ElementRanges cut = rule_.BucketsOf(part);
+    for (auto range = cut.rbegin(); range != cut.rend(); ++range)
+      buckets_.push_back({static_cast<std::size_t>(range->begin),
+                          static_cast<std::size_t>(range->end), parts[part].layer});
   }
-  return buckets;
+}
+
+ElementRange GradientBuckets::RangeOf(const GradientBucket& bucket, int rank) const {
+  const ElementRange whole{static_cast<std::int64_t>(bucket.begin),
+                           static_cast<std::int64_t>(bucket.end)};
+  return rule_.ChunkOf(whole, places_[static_cast<std::size_t>(rank)]);
+}
+
+GradientChunk GradientBuckets::ChunkOf(const GradientBucket& bucket, int rank) const {
+  const ElementRange range = RangeOf(bucket, rank);
+  GradientChunk chunk;
+  chunk.begin = static_cast<std::size_t>(range.begin);
+  chunk.end = static_cast<std::size_t>(range.end);
+  chunk.pieces = PiecesIn(runs_, chunk.begin, chunk.end);
+  return chunk;
 }
 
 }  // namespace adaptive_train

@@ -1,11 +1,12 @@
 // How the gradient arena is cut for the exchange: layers into buckets, buckets into one chunk per
-// rank, chunks into pieces of one parameter each.
+// rank (BucketRule), chunks into pieces of one parameter each.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "runtime/model/bucket_rule.h"
 #include "runtime/model/parameter_layout.h"
 
 namespace adaptive_train {
@@ -33,18 +34,43 @@ struct GradientChunk {
 struct GradientBucket {
   std::size_t begin = 0;
   std::size_t end = 0;
-  int layer = 0;                      // its place in LayersOf
-  std::vector<GradientChunk> chunks;  // [ranks]; chunk r is owned by rank r
+  int layer = 0;  // its place in LayersOf
   std::size_t size() const { return end - begin; }
 };
 
 /// Buckets of at most `bucket_elements` from the arena's end, where backward finishes first, to its
-/// beginning; none has a part of the tokens' matrix and something else. Chunks lie in the order of
-/// `owners`, which is a permutation of the ranks. Every rank has a chunk of every bucket
-/// (block-cyclic ownership), so that no owner has all of a parameter that is selected from more
-/// than others. Depends on its arguments alone, so all ranks agree. Chunks begin at multiples of 16
-/// elements from their bucket's begin.
-std::vector<GradientBucket> CutBuckets(const ParameterLayout& layout,
-                                       const std::vector<int>& owners, std::size_t bucket_elements);
+/// beginning; none has a part of the tokens' matrix and something else. Every rank has a chunk of
+/// every bucket (block-cyclic ownership), so that no owner has all of a parameter that is selected
+/// from more than others. Which chunk is a rule and not stored: memory does not grow with ranks
+/// times buckets. Depends on its arguments alone, so all ranks agree. A value; any thread.
+class GradientBuckets {
+ public:
+  /// Chunks lie in the order of `owners`, which is a permutation of the ranks.
+  GradientBuckets(const ParameterLayout& layout, std::vector<int> owners,
+                  std::size_t bucket_elements);
+
+  std::size_t size() const { return buckets_.size(); }
+  const GradientBucket& operator[](std::size_t bucket) const { return buckets_[bucket]; }
+  auto begin() const { return buckets_.begin(); }
+  auto end() const { return buckets_.end(); }
+  auto rbegin() const { return buckets_.rbegin(); }
+  auto rend() const { return buckets_.rend(); }
+
+  int Ranks() const { return static_cast<int>(owners_.size()); }
+  /// The rank that owns the chunks of each place.
+  const std::vector<int>& owners() const { return owners_; }
+  const BucketRule& rule() const { return rule_; }
+  /// What a rank owns of a bucket.
+  GradientChunk ChunkOf(const GradientBucket& bucket, int rank) const;
+  /// The same without its pieces.
+  ElementRange RangeOf(const GradientBucket& bucket, int rank) const;
+
+ private:
+  BucketRule rule_;
+  std::vector<int> owners_;
+  std::vector<std::int64_t> places_;  // [ranks]
+  std::vector<GradientPiece> runs_;   // of the arena, ascending
+  std::vector<GradientBucket> buckets_;
+};
 
 }  // namespace adaptive_train

@@ -218,7 +218,7 @@ template <class Visit>
 void GradientReducer<T>::ForEachOwn(const Visit& visit) {
   std::size_t place = 0;
   for (const GradientBucket& bucket : Buckets()) {
-    const GradientChunk& own = state_.OwnChunk(bucket);
+    const GradientChunk own = state_.OwnChunk(bucket);
     visit(own, place);
     place += own.size();
   }

@@ -46,7 +46,7 @@ class GradientReducer {
                   const Options& options);
 
   /// How the arena is cut, and who owns what.
-  const std::vector<GradientBucket>& Buckets() const { return state_.buckets; }
+  const GradientBuckets& Buckets() const { return state_.buckets; }
 
   /// How the next step is exchanged. Between steps.
   void SetPolicy(ExchangePolicy policy) { state_.policy = std::move(policy); }

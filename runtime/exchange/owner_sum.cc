@@ -29,7 +29,7 @@ Request OwnerSum<T>::Start(const CollectiveLane& lane) {
 template <class T>
 void OwnerSum<T>::Pack(OwnerExchangeOrder& order) {
   for (const int owner : this->state_.Owners()) {
-    const GradientChunk& chunk = this->Bucket().chunks[static_cast<std::size_t>(owner)];
+    const GradientChunk chunk = this->ChunkOf(owner);
     const SelectedChunk selected = this->state_.Select(chunk, density_.value_or(1), order.format);
     SparseMessageWriter writer(order.chunks.bucket, order.format);
     for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
@@ -74,7 +74,7 @@ void OwnerSum<T>::TakeBack() {
   if (!order.keep) return;
   const std::vector<int>& owners = this->state_.Owners();
   for (std::size_t i = 0; i < owners.size(); ++i) {
-    const GradientChunk& chunk = this->Bucket().chunks[static_cast<std::size_t>(owners[i])];
+    const GradientChunk chunk = this->ChunkOf(owners[i]);
     const auto sent = SparseMessage::Read(order.messages[i], order.chunks.bucket, order.format,
                                           order.chunks.pieces[i]);
     assert(sent);

@@ -13,7 +13,7 @@ ReducerState<T>::ReducerState(Group& data, kernels::Device<T>& computes,
       gradients(gradient_arena),
       options(asked),
       groups(RankGroups::Of(asked.nodes, data.Rank(), data.Size())),
-      buckets(CutBuckets(layout, groups.all, asked.bucket_elements)),
+      buckets(layout, groups.all, asked.bucket_elements),
       residuals(computes, asked.feedback ? gradient_arena.size() : 0),
       selection(computes, gradient_arena, residuals.span()),
       kept(buckets.size()) {
@@ -23,8 +23,8 @@ ReducerState<T>::ReducerState(Group& data, kernels::Device<T>& computes,
 template <class T>
 std::span<float> ReducerState<T>::Together(const GradientBucket& bucket,
                                            const std::vector<int>& owners) const {
-  const std::size_t begin = bucket.chunks[static_cast<std::size_t>(owners.front())].begin;
-  const std::size_t end = bucket.chunks[static_cast<std::size_t>(owners.back())].end;
+  const auto begin = static_cast<std::size_t>(buckets.RangeOf(bucket, owners.front()).begin);
+  const auto end = static_cast<std::size_t>(buckets.RangeOf(bucket, owners.back()).end);
   return gradients.subspan(begin, end - begin);
 }
 

@@ -58,8 +58,8 @@ struct ReducerState {
   bool NodeFirst() const { return groups.Places() > 0 && !group.Ways().nodes.empty(); }
   /// The owners that this rank sends to, in the order of their chunks.
   const std::vector<int>& Owners() const { return NodeFirst() ? groups.between : groups.all; }
-  const GradientChunk& OwnChunk(const GradientBucket& bucket) const {
-    return bucket.chunks[static_cast<std::size_t>(group.Rank())];
+  GradientChunk OwnChunk(const GradientBucket& bucket) const {
+    return buckets.ChunkOf(bucket, group.Rank());
   }
   /// What some owners have of a bucket, whose chunks lie together.
   std::span<float> Together(const GradientBucket& bucket, const std::vector<int>& owners) const;
@@ -67,7 +67,8 @@ struct ReducerState {
   /// Lets go of a bucket's gradients outside of [begin, end).
   void ReleaseAround(const GradientBucket& bucket, std::size_t begin, std::size_t end);
   void ReleaseOthers(const GradientBucket& bucket) {
-    ReleaseAround(bucket, OwnChunk(bucket).begin, OwnChunk(bucket).end);
+    const ElementRange own = buckets.RangeOf(bucket, group.Rank());
+    ReleaseAround(bucket, static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.end));
   }
   /// Takes a bucket's sum that is not finite out of the arena: the micro-batches after this one add
   /// to what was summed before it, and the step tells at its end.
@@ -79,7 +80,7 @@ struct ReducerState {
   const std::span<float> gradients;
   const ReducerOptions options;
   const RankGroups groups;
-  const std::vector<GradientBucket> buckets;
+  const GradientBuckets buckets;
   kernels::Buffer<float> residuals;
   GradientSelection<T> selection;
   std::vector<Kept> kept;  // [buckets]

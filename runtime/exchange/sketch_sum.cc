@@ -25,7 +25,7 @@ template <class T>
 void SketchSum<T>::Select(SketchExchangeOrder& order) {
   constexpr auto kFormat = kernels::ValueFormat::kFloat32;
   for (const int owner : this->state_.Owners()) {
-    const GradientChunk& chunk = this->Bucket().chunks[static_cast<std::size_t>(owner)];
+    const GradientChunk chunk = this->ChunkOf(owner);
     const SelectedChunk selected = this->state_.Select(chunk, density_, kFormat);
     for (const SelectedPiece& piece : selected.pieces) {
       order.bitmap.insert(order.bitmap.end(), piece.bitmap.begin(), piece.bitmap.end());
@@ -64,7 +64,7 @@ void SketchSum<T>::AddToResiduals(const std::vector<float>& values) {
   const std::uint64_t* bitmap = exchange_->Order().bitmap.data();
   const float* next = values.data();
   for (const int owner : this->state_.Owners()) {
-    const GradientChunk& chunk = this->Bucket().chunks[static_cast<std::size_t>(owner)];
+    const GradientChunk chunk = this->ChunkOf(owner);
     for (const GradientPiece& piece : chunk.pieces) {
       const auto length = static_cast<std::int64_t>(piece.size());
       next +=

@@ -46,7 +46,7 @@ PassTimes* LayerProfiler::NextMicroBatch(std::int64_t samples) {
 }
 
 std::optional<LayerTimes> LayerProfiler::EndStep(bool skipped) {
-  const std::vector<MicroBatch> step = std::exchange(step_, {});
+  const std::deque<MicroBatch> step = std::exchange(step_, {});
   const double update_s = std::exchange(update_s_, 0);
   skipped ? variance_->Drop() : variance_->Count();
   if (skipped) return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -30,7 +31,7 @@ class LayerProfiler {
 
   // In each measured step.
 
-  /// Where the stage adds the times of a micro-batch of `samples`; valid until the next call.
+  /// Where the stage adds the times of a micro-batch of `samples`; valid until the step ends.
   PassTimes* NextMicroBatch(std::int64_t samples);
   /// Elements [begin, end) of the step's gradient, or of a micro-batch's part of it, on the host,
   /// before they are summed over ranks; times `scale` they are those of the loss.
@@ -54,7 +55,7 @@ class LayerProfiler {
 
   const ParameterLayout& layout_;
   std::int64_t steps_ = 0, left_ = 0;
-  std::vector<MicroBatch> step_;           // of the present step
+  std::deque<MicroBatch> step_;            // of the present step
   double update_s_ = 0;                    // of the present step
   std::vector<MicroBatch> counted_;        // of those before
   std::vector<double> updates_;            // seconds, one a counted step

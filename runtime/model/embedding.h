@@ -1,7 +1,6 @@
 // The beginning of a model: tokens become rows of the residual stream.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -9,29 +8,26 @@
 #include "core/counter_random.h"
 #include "core/model_shape.h"
 #include "kernels/device.h"
-#include "runtime/model/block.h"
 #include "runtime/model/layers.h"
+#include "runtime/model/micro_batch_state.h"
+#include "runtime/model/pass.h"
 
 namespace adaptive_train {
 
 /// output = dropout(wte[token] + wpe[position] + wtt), of which a model has what its layout has;
-/// BERT normalises the sum by ln_embedding before dropout. Not thread-safe.
+/// BERT normalises the sum by ln_embedding before dropout. Any thread; of a state, one.
 template <class T>
 class TokenEmbedding {
  public:
-  TokenEmbedding(const ModelDims& dims, const ParameterLayout& layout, const StageOptions& options,
-                 kernels::DeviceMemory& memory);
+  TokenEmbedding(const ModelDims& dims, const ParameterLayout& layout, const StageOptions& options);
 
-  /// tokens are the host's, [batch, sequence].
-  void Forward(const StageMemory<T>& memory, const Pass& pass,
-               std::span<const std::int32_t> tokens);
-  const T* output() const { return output_.data(); }
+  /// Leaves its output in the state. tokens are the host's, [batch, sequence].
+  void Forward(const StageMemory<T>& memory, const Pass& pass, std::span<const std::int32_t> tokens,
+               EmbeddingState<T>& state) const;
   /// Adds to the gradients, those of wte at `d_token_weight`; d_output is [batch, sequence, hidden]
   /// and used up.
   void Backward(const StageMemory<T>& memory, const Pass& pass, T* d_output,
-                kernels::Accumulator<T>* d_token_weight);
-
-  std::size_t activation_bytes() const;
+                kernels::Accumulator<T>* d_token_weight, const EmbeddingState<T>& state) const;
 
  private:
   void Drop(const StageMemory<T>& memory, const Pass& pass, T* values) const;
@@ -39,10 +35,7 @@ class TokenEmbedding {
   std::int64_t hidden_, sequence_;
   std::int64_t wte_, wpe_, wtt_;  // offsets; -1: none
   const CounterRandom random_;
-  kernels::Buffer<std::int32_t> tokens_;
-  std::optional<NormLayer<T>> norm_;
-  kernels::Buffer<T> sum_;  // with the norm only
-  kernels::Buffer<T> output_;
+  std::optional<NormLayer<T>> norm_;  // BERT
 };
 
 }  // namespace adaptive_train

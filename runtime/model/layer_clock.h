@@ -4,12 +4,10 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
+
+#include "runtime/model/parameter_layout.h"
 
 namespace adaptive_train {
-
-enum class LayerPart : std::uint8_t { kEmbedding, kBlock, kHead };
-inline constexpr std::size_t kLayerParts = 3;
 
 /// Seconds of one micro-batch; those of all blocks together.
 struct PassTimes {

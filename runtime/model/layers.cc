@@ -61,18 +61,15 @@ void LinearLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, c
 }
 
 template <class T>
-NormLayer<T>::NormLayer(const ParameterLayout& layout, const std::string& name, double epsilon,
-                        kernels::DeviceMemory& memory, std::int64_t max_rows)
+NormLayer<T>::NormLayer(const ParameterLayout& layout, const std::string& name, double epsilon)
     : epsilon_(epsilon),
       columns_(WeightOf(layout, name).count),
       weight_(WeightOf(layout, name).offset),
-      bias_(layout.OffsetOf(name + ".bias")),
-      mean_(memory, bias_ < 0 ? 0 : static_cast<std::size_t>(max_rows)),
-      reciprocal_std_(memory, static_cast<std::size_t>(max_rows)) {}
+      bias_(layout.OffsetOf(name + ".bias")) {}
 
 template <class T>
 void NormLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input,
-                           T* output) {
+                           T* output, NormStatistics<T>& statistics) const {
   const kernels::NormArguments<T> arguments{.rows = rows,
                                             .columns = columns_,
                                             .epsilon = epsilon_,
@@ -80,22 +77,23 @@ void NormLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, cons
                                             .weight = memory.parameters + weight_,
                                             .bias = bias_ < 0 ? nullptr : memory.parameters + bias_,
                                             .output = output,
-                                            .mean = mean_.data(),
-                                            .reciprocal_std = reciprocal_std_.data()};
+                                            .mean = statistics.mean.data(),
+                                            .reciprocal_std = statistics.reciprocal_std.data()};
   bias_ < 0 ? memory.device.RmsNorm(arguments) : memory.device.LayerNorm(arguments);
 }
 
 template <class T>
 void NormLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output,
-                            const T* input, T* d_input, bool accumulate) const {
+                            const T* input, T* d_input, bool accumulate,
+                            const NormStatistics<T>& statistics) const {
   const kernels::NormBackwardArguments<T> arguments{
       .rows = rows,
       .columns = columns_,
       .d_output = d_output,
       .input = input,
       .weight = memory.parameters + weight_,
-      .mean = mean_.data(),
-      .reciprocal_std = reciprocal_std_.data(),
+      .mean = statistics.mean.data(),
+      .reciprocal_std = statistics.reciprocal_std.data(),
       .d_input = d_input,
       .accumulate = accumulate,
       .d_weight = memory.gradients + weight_,

@@ -1,11 +1,11 @@
 // The two layers with parameters that blocks and heads are made of: affine products and norms.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "kernels/device.h"
+#include "runtime/model/micro_batch_state.h"
 #include "runtime/model/parameter_layout.h"
 
 namespace adaptive_train {
@@ -45,28 +45,24 @@ class LinearLayer {
   std::int64_t bias_;  // -1: none
 };
 
-/// A layer norm, or an RMS norm where the layout has no bias for it. Owns the statistics that its
-/// backward needs.
+/// A layer norm, or an RMS norm where the layout has no bias for it.
 template <class T>
 class NormLayer {
  public:
-  NormLayer(const ParameterLayout& layout, const std::string& name, double epsilon,
-            kernels::DeviceMemory& memory, std::int64_t max_rows);
+  NormLayer(const ParameterLayout& layout, const std::string& name, double epsilon);
 
   /// output may be input.
-  void Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* output);
+  void Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* output,
+               NormStatistics<T>& statistics) const;
   /// Adds to the gradients of weight and bias. d_input is added to, or overwritten and then may be
-  /// d_output.
+  /// d_output. The statistics are those of the input's Forward.
   void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input,
-                T* d_input, bool accumulate) const;
-
-  std::size_t bytes() const { return mean_.bytes() + reciprocal_std_.bytes(); }
+                T* d_input, bool accumulate, const NormStatistics<T>& statistics) const;
 
  private:
   double epsilon_;
   std::int64_t columns_, weight_;
   std::int64_t bias_;  // -1: an RMS norm
-  kernels::Buffer<kernels::Accumulator<T>> mean_, reciprocal_std_;
 };
 
 }  // namespace adaptive_train

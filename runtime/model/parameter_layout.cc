@@ -86,60 +86,58 @@ std::vector<ParameterRange> HeadRanges(const ModelDims& dims) {
   return ranges;
 }
 
-enum class Place { kEmbedding, kBlock, kHead };
-
-struct PlacedRange {
-  Place place;
-  std::int64_t block;  // of kBlock
-  ParameterRange range;
-
-  bool IsIn(const StageSlice& slice) const {
-    switch (place) {
-      case Place::kEmbedding:
-        return slice.has_embedding;
-      case Place::kBlock:
-        return block >= slice.first_block && block < slice.last_block;
-      default:
-        return slice.has_head;
-    }
-  }
-};
-
 /// The whole model in the order of its arena.
-std::vector<PlacedRange> ModelRanges(const ModelDims& dims) {
-  std::vector<PlacedRange> all;
-  const auto append = [&](Place place, std::int64_t block, std::vector<ParameterRange> ranges) {
-    for (ParameterRange& range : ranges) all.push_back({place, block, std::move(range)});
+std::vector<ParameterRange> ModelRanges(const ModelDims& dims) {
+  std::vector<ParameterRange> all;
+  const auto append = [&](LayerPart part, std::int64_t block, std::vector<ParameterRange> ranges) {
+    for (ParameterRange& range : ranges) {
+      range.part = part;
+      range.block = block;
+      all.push_back(std::move(range));
+    }
   };
-  append(Place::kEmbedding, 0, EmbeddingRanges(dims));
+  append(LayerPart::kEmbedding, 0, EmbeddingRanges(dims));
   for (std::int64_t block = 0; block < dims.layers; ++block)
-    append(Place::kBlock, block, BlockRanges(dims, block));
-  append(Place::kHead, 0, HeadRanges(dims));
+    append(LayerPart::kBlock, block, BlockRanges(dims, block));
+  append(LayerPart::kHead, 0, HeadRanges(dims));
   return all;
-}
-
-/// The number of the block that a parameter belongs to, or -1: "h.12.ln_1.weight" is of 12.
-std::int64_t BlockOf(const std::string& name) {
-  return name.rfind("h.", 0) == 0 ? std::stoll(name.substr(2)) : -1;
 }
 
 }  // namespace
 
-ParameterLayout::ParameterLayout(const ModelDims& dims, const StageSlice& slice) {
-  assert(0 <= slice.first_block && slice.first_block <= slice.last_block &&
-         slice.last_block <= dims.layers);
+bool StageSlice::Holds(LayerPart part, std::int64_t block) const {
+  switch (part) {
+    case LayerPart::kEmbedding:
+      return has_embedding;
+    case LayerPart::kBlock:
+      return block >= first_block && block < last_block;
+    default:
+      return has_head;
+  }
+}
+
+ParameterLayout::ParameterLayout(const ModelDims& dims, std::span<const StageSlice> chunks) {
+  const auto any_holds = [&](LayerPart part, std::int64_t block) {
+    return std::any_of(chunks.begin(), chunks.end(),
+                       [&](const StageSlice& chunk) { return chunk.Holds(part, block); });
+  };
+  assert(std::all_of(chunks.begin(), chunks.end(), [&](const StageSlice& chunk) {
+    return 0 <= chunk.first_block && chunk.first_block <= chunk.last_block &&
+           chunk.last_block <= dims.layers;
+  }));
   std::int64_t global_offset = 0;
-  for (PlacedRange& placed : ModelRanges(dims)) {
-    ParameterRange& range = placed.range;
+  for (ParameterRange& range : ModelRanges(dims)) {
     range.count = 1;
     for (const std::int64_t length : range.shape) range.count *= length;
     range.global_offset = global_offset;
     global_offset += range.count;
-    if (placed.IsIn(slice)) Append(std::move(range));
+    if (any_holds(range.part, range.block)) Append(std::move(range));
   }
-  if (slice.has_head && !slice.has_embedding && dims.tie_embeddings) {
+  if (any_holds(LayerPart::kHead, 0) && !any_holds(LayerPart::kEmbedding, 0) &&
+      dims.tie_embeddings) {
     ParameterRange copy = Weight("wte.weight", dims.vocab, dims.hidden);
     copy.count = dims.vocab * dims.hidden;
+    copy.part = LayerPart::kHead;
     Append(std::move(copy));
   }
 }
@@ -194,21 +192,37 @@ void FillNormal(const CounterRandom& random, std::int64_t global_offset, double 
 }  // namespace
 
 std::vector<LayerElements> LayersOf(const ParameterLayout& layout) {
-  // The arena holds them in this order; what follows the blocks is the head's.
   std::vector<LayerElements> layers(1);
-  std::int64_t block = -1;
-  bool blocks_over = false;
+  const ParameterRange* before = nullptr;
   for (const ParameterRange& range : layout.ranges()) {
-    const std::int64_t of = BlockOf(range.name);
     const auto begin = static_cast<std::size_t>(range.offset);
-    const bool begins_block = of >= 0 && of != block;
-    const bool begins_head = of < 0 && block >= 0 && !blocks_over;
+    const LayerPart part = before == nullptr ? LayerPart::kEmbedding : before->part;
+    const bool begins_block = range.part == LayerPart::kBlock &&
+                              (part != LayerPart::kBlock || before->block != range.block);
+    const bool begins_head = range.part == LayerPart::kHead && part != LayerPart::kHead;
     if (begins_block || begins_head) layers.push_back({begin, begin});
-    if (begins_block) block = of;
-    blocks_over = blocks_over || begins_head;
     layers.back().end = begin + static_cast<std::size_t>(range.count);
+    before = &range;
   }
-  if (!blocks_over) layers.push_back({layers.back().end, layers.back().end});
+  const bool has_head = before != nullptr && before->part == LayerPart::kHead;
+  if (!has_head) layers.push_back({layers.back().end, layers.back().end});
+  return layers;
+}
+
+std::vector<LayerElements> LayersOf(const ParameterLayout& layout, const StageSlice& chunk) {
+  std::vector<LayerElements> layers(
+      static_cast<std::size_t>(2 + chunk.last_block - chunk.first_block));
+  for (const ParameterRange& range : layout.ranges()) {
+    if (!chunk.Holds(range.part, range.block)) continue;
+    const auto begin = static_cast<std::size_t>(range.offset);
+    LayerElements& layer =
+        range.part == LayerPart::kEmbedding ? layers.front()
+        : range.part == LayerPart::kHead
+            ? layers.back()
+            : layers[static_cast<std::size_t>(1 + range.block - chunk.first_block)];
+    if (layer.size() == 0) layer.begin = begin;
+    layer.end = begin + static_cast<std::size_t>(range.count);
+  }
   return layers;
 }
 

@@ -2,6 +2,7 @@
 // gradients and optimizer state.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,12 +13,19 @@
 
 namespace adaptive_train {
 
-/// The part of a model that one stage holds: blocks [first_block, last_block) and maybe the ends.
+enum class LayerPart : std::uint8_t { kEmbedding, kBlock, kHead };
+inline constexpr std::size_t kLayerParts = 3;
+
+/// The part of a model that one stage, or one chunk of it, holds: blocks [first_block, last_block)
+/// and maybe the ends.
 struct StageSlice {
   std::int64_t first_block = 0;
   std::int64_t last_block = 0;
   bool has_embedding = false;
   bool has_head = false;
+
+  /// `block` is read of kBlock only.
+  bool Holds(LayerPart part, std::int64_t block) const;
 
   static StageSlice Whole(const ModelDims& dims) { return {0, dims.layers, true, true}; }
 };
@@ -34,6 +42,8 @@ struct ParameterRange {
   bool decay = false;              // takes weight decay: matrices do, vectors do not
   InitialValue initial = InitialValue::kZeros;
   double initial_std = 0;  // of kNormal
+  LayerPart part = LayerPart::kEmbedding;
+  std::int64_t block = 0;  // of kBlock
 };
 
 /// A run of the arena whose elements all take weight decay, or all do not.
@@ -43,20 +53,24 @@ struct DecayRun {
   bool decay = false;
 };
 
-/// The arena of one stage: ranges in ascending order without gaps. Every kind of model has the same
+/// The arena of one rank: ranges in ascending order without gaps. Every kind of model has the same
 /// names in the same order, less what it lacks (no bias where products or norms have none):
 ///   wte, wpe; BERT also wtt (its one token type) and ln_embedding
 ///   per block h.N: ln_1, attn.c_attn (queries, keys, values), attn.c_proj, ln_2, mlp.c_fc (gated:
 ///   gate, then up), mlp.c_proj; the norms stand before their branch, or after its residual sum
 ///   with post_norm ln_f, or BERT's head.dense, head.ln, head.bias[vocab]; lm_head.weight[vocab,
 ///   hidden] if the embeddings are not tied
-/// With tied embeddings a stage with the head but not the embedding holds a copy of
-/// wte.weight, last in its arena; both copies' gradients must be added up before the update.
+/// With tied embeddings a rank with the head but not the embedding holds a copy of wte.weight, last
+/// in its arena, which counts as the head's; both copies' gradients must be added up before the
+/// update. A rank with both ends holds it once, also where they are of different chunks.
 /// A value; any thread.
 class ParameterLayout {
  public:
   /// For dimensions that CheckDims accepts and a slice that lies in them.
-  ParameterLayout(const ModelDims& dims, const StageSlice& slice);
+  ParameterLayout(const ModelDims& dims, const StageSlice& slice)
+      : ParameterLayout(dims, std::span(&slice, 1)) {}
+  /// The chunks that one rank holds of a model; they do not overlap.
+  ParameterLayout(const ModelDims& dims, std::span<const StageSlice> chunks);
 
   const std::vector<ParameterRange>& ranges() const { return ranges_; }
   /// Elements of the arena.
@@ -82,9 +96,11 @@ struct LayerElements {
   std::size_t size() const { return end - begin; }
 };
 
-/// The layers of an arena: embedding, blocks in order, head. What a stage does not hold is empty
+/// The layers of an arena: embedding, blocks in order, head. What a rank does not hold is empty
 /// or, of blocks, not there.
 std::vector<LayerElements> LayersOf(const ParameterLayout& layout);
+/// Those of one of its chunks: 2 + blocks.
+std::vector<LayerElements> LayersOf(const ParameterLayout& layout, const StageSlice& chunk);
 
 /// Fills a host arena with the initial values: N(0, 0.02^2) for weights, with the products that
 /// write into the residual stream scaled by 1 / sqrt(2 layers) as in GPT-2. Every element depends

@@ -10,67 +10,46 @@ namespace adaptive_train {
 template <class T>
 TransformerStage<T>::TransformerStage(const ModelDims& dims, const StageSlice& slice,
                                       const StageOptions& options, kernels::Device<T>& device,
-                                      std::span<const T> parameters, std::span<Sum> gradients)
+                                      const StageArenas<T>& arenas, StageWorkspace<T>& workspace)
     : dims_(dims),
       slice_(slice),
       options_(options),
       device_(device),
-      layout_(dims, slice),
-      parameters_(parameters),
-      gradients_(gradients),
-      layers_(LayersOf(layout_)),
-      workspace_(dims, options, device) {
-  assert(static_cast<std::int64_t>(parameters.size()) == layout_.size());
-  assert(static_cast<std::int64_t>(gradients.size()) == layout_.size());
-  if (slice.has_embedding) {
-    embedding_.emplace(dims, layout_, options, device);
-  } else {
-    input_ = {device, static_cast<std::size_t>(options.micro_batch * dims.sequence * dims.hidden)};
-  }
+      arenas_(arenas),
+      workspace_(workspace),
+      layers_(LayersOf(arenas.layout, slice)) {
+  assert(static_cast<std::int64_t>(arenas.parameters.size()) == layout().size());
+  assert(static_cast<std::int64_t>(arenas.gradients.size()) == layout().size());
+  assert(workspace.head || !slice.has_head);
+  if (slice.has_embedding) embedding_.emplace(dims, layout(), options);
   blocks_.reserve(static_cast<std::size_t>(slice.last_block - slice.first_block));
   for (std::int64_t block = slice.first_block; block < slice.last_block; ++block)
-    blocks_.emplace_back(dims, layout_, block, options, device);
-  if (slice.has_head) head_.emplace(dims, layout_, options, device);
+    blocks_.emplace_back(dims, layout(), block, options);
+  if (slice.has_head) head_.emplace(dims, layout());
 }
 
 template <class T>
-std::size_t TransformerStage<T>::activation_bytes() const {
-  std::size_t bytes = input_.bytes() + workspace_.bytes();
-  if (embedding_) bytes += embedding_->activation_bytes();
-  for (const TransformerBlock<T>& block : blocks_) bytes += block.activation_bytes();
-  return head_ ? bytes + head_->activation_bytes() : bytes;
-}
-
-template <class T>
-double TransformerStage<T>::ForwardBackward(const Samples& samples, double loss_scale,
-                                            const OnReady& on_ready,
+double TransformerStage<T>::ForwardBackward(MicroBatchState<T>& state, const Samples& samples,
+                                            double loss_scale, const OnReady& on_ready,
                                             const OnHeadReady& on_head_ready) {
-  ForwardTokens(samples.tokens, samples.batch, samples.place);
-  const double loss = HeadLoss(samples.targets, loss_scale);
-  Backward(nullptr, on_ready, on_head_ready);
+  ForwardTokens(state, {samples.batch, samples.place, options_.dropout}, samples.tokens);
+  const double loss = HeadLoss(state, samples.targets, loss_scale);
+  Backward(state, nullptr, on_ready, on_head_ready);
   return loss;
 }
 
 template <class T>
-double TransformerStage<T>::Loss(const Samples& samples) {
-  assert(head_);
-  Forward({samples.batch, samples.place, 0}, samples.tokens);
-  Need(blocks_.size() + 1);
-  return head_->Loss(memory(), rows(), output(), samples.targets);
+double TransformerStage<T>::Loss(MicroBatchState<T>& state, const Samples& samples) {
+  ForwardTokens(state, {samples.batch, samples.place, 0}, samples.tokens);
+  return HeadLoss(state, samples.targets);
 }
 
 template <class T>
-void TransformerStage<T>::Logits(const Samples& samples, T* logits) {
+void TransformerStage<T>::Logits(MicroBatchState<T>& state, const Samples& samples, T* logits) {
   assert(head_);
-  Forward({samples.batch, samples.place, 0}, samples.tokens);
+  ForwardTokens(state, {samples.batch, samples.place, 0}, samples.tokens);
   Need(blocks_.size() + 1);
-  head_->Logits(memory(), rows(), output(), logits);
-}
-
-template <class T>
-void TransformerStage<T>::ForwardTokens(std::span<const std::int32_t> tokens, std::int64_t batch,
-                                        const SamplePlace& place) {
-  Forward({batch, place, options_.dropout}, tokens);
+  head_->Logits(Memory(), Rows(state), state.output(), logits, *state.head, *workspace_.head);
 }
 
 template <class T>
@@ -80,90 +59,111 @@ void TransformerStage<T>::Need(std::size_t layer) const {
 }
 
 template <class T>
-void TransformerStage<T>::Forward(const Pass& pass, std::span<const std::int32_t> tokens) {
+void TransformerStage<T>::Ready(std::size_t layer, const OnReady& on_ready) const {
+  const LayerElements& elements = layers_[layer];
+  if (on_ready && elements.size() > 0) on_ready(elements.begin, elements.end);
+}
+
+template <class T>
+const T* TransformerStage<T>::ForwardTokens(MicroBatchState<T>& state, const Pass& pass,
+                                            std::span<const std::int32_t> tokens) {
   assert(embedding_ && pass.batch >= 0 && pass.batch <= options_.micro_batch);
-  pass_ = pass;
+  state.pass = pass;
   Need(0);
   {
-    LayerClock clock(times_, &PassTimes::forward, LayerPart::kEmbedding);
-    embedding_->Forward(memory(), pass_, tokens);
+    LayerClock clock(state.times, &PassTimes::forward, LayerPart::kEmbedding);
+    embedding_->Forward(Memory(), pass, tokens, *state.embedding);
   }
-  ForwardBlocks();
+  ForwardBlocks(state);
+  return state.output();
 }
 
 template <class T>
-void TransformerStage<T>::ForwardActivations(const T* input, std::int64_t batch,
-                                             const SamplePlace& place) {
-  assert(!embedding_ && batch >= 0 && batch <= options_.micro_batch);
-  pass_ = {batch, place, options_.dropout};
-  device_.CopyWithin(input_.data(), input,
-                     static_cast<std::size_t>(rows() * dims_.hidden) * sizeof(T));
-  ForwardBlocks();
+const T* TransformerStage<T>::ForwardActivations(MicroBatchState<T>& state, const Pass& pass,
+                                                 const T* input) {
+  assert(!embedding_ && pass.batch >= 0 && pass.batch <= options_.micro_batch);
+  state.pass = pass;
+  if (input != state.input.data())
+    device_.CopyWithin(state.input.data(), input, BoundaryBytes(state));
+  ForwardBlocks(state);
+  return state.output();
 }
 
 template <class T>
-const T* TransformerStage<T>::BlockInput(std::size_t index) const {
-  if (index > 0) return blocks_[index - 1].output();
-  return embedding_ ? embedding_->output() : input_.data();
-}
-
-template <class T>
-void TransformerStage<T>::ForwardBlocks() {
-  LayerClock clock(times_, &PassTimes::forward, LayerPart::kBlock);
+void TransformerStage<T>::ForwardBlocks(MicroBatchState<T>& state) {
+  LayerClock clock(state.times, &PassTimes::forward, LayerPart::kBlock);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     Need(i + 1);
-    blocks_[i].Forward(memory(), pass_, BlockInput(i), workspace_);
+    blocks_[i].Forward(Memory(), state.pass, state.BlockInput(i), state.blocks[i],
+                       workspace_.block);
   }
 }
 
 template <class T>
-double TransformerStage<T>::HeadLoss(std::span<const std::int32_t> targets, double loss_scale) {
+double TransformerStage<T>::HeadLoss(MicroBatchState<T>& state,
+                                     std::span<const std::int32_t> targets, double loss_scale) {
   assert(head_);
   Need(blocks_.size() + 1);
-  LayerClock clock(times_, &PassTimes::forward, LayerPart::kHead);
-  return head_->TrainingLoss(memory(), rows(), output(), targets, loss_scale);
+  LayerClock clock(state.times, &PassTimes::forward, LayerPart::kHead);
+  return head_->TrainingLoss(Memory(), Rows(state), state.output(), targets, loss_scale,
+                             *state.head, *workspace_.head);
 }
 
 template <class T>
-void TransformerStage<T>::Backward(const T* d_output, const OnReady& on_ready,
-                                   const OnHeadReady& on_head_ready) {
-  assert((d_output == nullptr) == head_.has_value());
-  auto not_ready_from = static_cast<std::size_t>(layout_.size());
-  const auto ready_from = [&](std::int64_t begin) {
-    const auto first = static_cast<std::size_t>(begin);
-    if (on_ready && first < not_ready_from) on_ready(first, not_ready_from);
-    not_ready_from = first;
-  };
-  const ParameterRange* wte = layout_.Find("wte.weight");
-  Sum* d_token_weight = wte == nullptr ? nullptr : gradients_.data() + wte->offset;
-  T* d_residual = workspace_.d_residual.data();
-  if (head_) {
-    {
-      LayerClock clock(times_, &PassTimes::backward, LayerPart::kHead);
-      head_->Backward(memory(), rows(), output(), d_residual);
-    }
-    ready_from(head_->begin());
-    if (on_head_ready && wte != nullptr && embedding_ && dims_.tie_embeddings) {
-      const auto begin = static_cast<std::size_t>(wte->offset);
-      Sum* elsewhere = on_head_ready(begin, begin + static_cast<std::size_t>(wte->count));
-      if (elsewhere != nullptr) d_token_weight = elsewhere;
-    }
-  } else {
-    device_.CopyWithin(d_residual, d_output,
-                       static_cast<std::size_t>(rows() * dims_.hidden) * sizeof(T));
+double TransformerStage<T>::HeadLoss(MicroBatchState<T>& state,
+                                     std::span<const std::int32_t> targets) {
+  assert(head_);
+  Need(blocks_.size() + 1);
+  return head_->Loss(Memory(), Rows(state), state.output(), targets, *state.head, *workspace_.head);
+}
+
+template <class T>
+void TransformerStage<T>::HeadBackward(MicroBatchState<T>& state) {
+  LayerClock clock(state.times, &PassTimes::backward, LayerPart::kHead);
+  head_->Backward(Memory(), Rows(state), state.output(), workspace_.block.d_residual.data(),
+                  *state.head);
+}
+
+/// Where the embedding adds the gradient of its matrix, once the head has added its own.
+template <class T>
+typename TransformerStage<T>::Sum* TransformerStage<T>::TokenGradient(
+    const OnHeadReady& on_head_ready) const {
+  if (!embedding_) return nullptr;
+  const ParameterRange& wte = *layout().Find("wte.weight");
+  if (on_head_ready && head_ && dims_.tie_embeddings) {
+    const auto begin = static_cast<std::size_t>(wte.offset);
+    Sum* elsewhere = on_head_ready(begin, begin + static_cast<std::size_t>(wte.count));
+    if (elsewhere != nullptr) return elsewhere;
   }
+  return arenas_.gradients.data() + wte.offset;
+}
+
+template <class T>
+const T* TransformerStage<T>::Backward(MicroBatchState<T>& state, const T* d_output,
+                                       const OnReady& on_ready, const OnHeadReady& on_head_ready) {
+  assert((d_output == nullptr) == head_.has_value());
+  T* d_residual = workspace_.block.d_residual.data();
+  if (head_) {
+    HeadBackward(state);
+  } else {
+    device_.CopyWithin(d_residual, d_output, BoundaryBytes(state));
+  }
+  Ready(blocks_.size() + 1, on_ready);
+  Sum* d_token_weight = TokenGradient(on_head_ready);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     {
-      LayerClock clock(times_, &PassTimes::backward, LayerPart::kBlock);
-      blocks_[i].Backward(memory(), pass_, BlockInput(i), workspace_);
+      LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock);
+      blocks_[i].Backward(Memory(), state.pass, state.BlockInput(i), state.blocks[i],
+                          workspace_.block);
     }
-    ready_from(blocks_[i].begin());
+    Ready(i + 1, on_ready);
   }
   if (embedding_) {
-    LayerClock clock(times_, &PassTimes::backward, LayerPart::kEmbedding);
-    embedding_->Backward(memory(), pass_, d_residual, d_token_weight);
+    LayerClock clock(state.times, &PassTimes::backward, LayerPart::kEmbedding);
+    embedding_->Backward(Memory(), state.pass, d_residual, d_token_weight, *state.embedding);
   }
-  ready_from(0);
+  Ready(0, on_ready);
+  return d_residual;
 }
 
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template class TransformerStage)

@@ -14,13 +14,16 @@
 #include "runtime/model/block.h"
 #include "runtime/model/embedding.h"
 #include "runtime/model/head.h"
-#include "runtime/model/layer_clock.h"
+#include "runtime/model/micro_batch_state.h"
 #include "runtime/model/parameter_layout.h"
+#include "runtime/model/pass.h"
+#include "runtime/model/stage_workspace.h"
 
 namespace adaptive_train {
 
 /// Called during backward when the gradients in [begin, end) of the arena are final. The ranges
-/// come from the end of the arena to its beginning, block by block, and cover it exactly once.
+/// come from the end of the stage's part of the arena to its beginning, block by block, and cover
+/// it exactly once.
 using OnReady = std::function<void(std::size_t begin, std::size_t end)>;
 
 /// Called before a forward pass reads the parameters in [begin, end) of the arena: embedding,
@@ -36,9 +39,20 @@ struct Samples {
   SamplePlace place;
 };
 
-/// One stage with the activations of one micro-batch. Not thread-safe. Activations at the boundary
-/// are [batch, sequence, hidden] in the device's memory. `batch` may change from call to call, up
-/// to micro_batch; 0 is allowed.
+/// What passes read and add to: arenas of layout.size() elements in the device's memory. All owned
+/// by the caller.
+template <class T>
+struct StageArenas {
+  const ParameterLayout& layout;
+  std::span<const T> parameters;
+  std::span<kernels::Accumulator<T>> gradients;
+};
+
+/// One stage of a model, or one chunk of a rank that has several: it knows its weights, and leaves
+/// what a micro-batch's backward needs in that micro-batch's state, so that as many may be in
+/// flight as there are states. Not thread-safe. Activations at the boundary are
+/// [batch, sequence, hidden] in the device's memory. `batch` may change from call to call, up to
+/// micro_batch; 0 is allowed.
 template <class T>
 class TransformerStage {
  public:
@@ -49,19 +63,21 @@ class TransformerStage {
   /// add its own part: at end - begin elements of the device's memory, or nullptr: to the arena.
   using OnHeadReady = std::function<Sum*(std::size_t begin, std::size_t end)>;
 
-  /// `parameters` and `gradients` are arenas of layout().size() elements in the device's memory;
-  /// they and the device belong to the caller and outlive the stage. Throws std::bad_alloc.
+  /// The arenas' layout has `slice`, and maybe other chunks. Arenas, device and workspace belong to
+  /// the caller and outlive the stage; the workspace is of the same dimensions and options, and has
+  /// a head's part where the slice has the head.
   TransformerStage(const ModelDims& dims, const StageSlice& slice, const StageOptions& options,
-                   kernels::Device<T>& device, std::span<const T> parameters,
-                   std::span<Sum> gradients);
+                   kernels::Device<T>& device, const StageArenas<T>& arenas,
+                   StageWorkspace<T>& workspace);
 
-  const ParameterLayout& layout() const { return layout_; }
-  /// Device memory that this stage allocated, arenas not included.
-  std::size_t activation_bytes() const;
-
-  /// Training passes add their layers' seconds to `times` from here on; nullptr: to nothing. It
-  /// stays the caller's.
-  void TimeInto(PassTimes* times) { times_ = times; }
+  const ParameterLayout& layout() const { return arenas_.layout; }
+  const StageSlice& slice() const { return slice_; }
+  /// Of what goes from this stage to the next, and back.
+  std::size_t BoundaryBytes(const MicroBatchState<T>& state) const {
+    return static_cast<std::size_t>(Rows(state) * dims_.hidden) * sizeof(T);
+  }
+  /// For one micro-batch in flight; must not outlive the device. Throws std::bad_alloc.
+  MicroBatchState<T> NewState() const { return {dims_, slice_, options_, device_}; }
 
   /// From here on; an empty function: nothing is called.
   void BeforeReading(OnNeeded on_needed) { on_needed_ = std::move(on_needed); }
@@ -73,61 +89,65 @@ class TransformerStage {
   /// micro-batches and ranks is the gradient of the global mean, however many samples each has.
   /// Pass on_ready with the last micro-batch of a step, or with each where gradients are taken away
   /// when they are ready.
-  double ForwardBackward(const Samples& samples, double loss_scale, const OnReady& on_ready = {},
-                         const OnHeadReady& on_head_ready = {});
+  double ForwardBackward(MicroBatchState<T>& state, const Samples& samples, double loss_scale,
+                         const OnReady& on_ready = {}, const OnHeadReady& on_head_ready = {});
   /// Returns the sum of the token losses in nats, without dropout.
-  double Loss(const Samples& samples);
+  double Loss(MicroBatchState<T>& state, const Samples& samples);
   /// Writes logits[batch, sequence, vocab], the device's memory, without dropout. samples.targets
   /// is not read.
-  void Logits(const Samples& samples, T* logits);
+  void Logits(MicroBatchState<T>& state, const Samples& samples, T* logits);
 
   // Its parts, for stages of a pipeline: one of the two Forwards, then with the head HeadLoss, then
-  // Backward.
+  // Backward of the same state. Other states' passes may come between them. Gradients are added in
+  // the order of the calls: for the same bits as one micro-batch after another, micro-batches go
+  // backward in their order, and where head and embedding share a matrix HeadLoss comes directly
+  // before Backward.
 
-  /// With the embedding.
-  void ForwardTokens(std::span<const std::int32_t> tokens, std::int64_t batch,
-                     const SamplePlace& place);
-  /// Without: `input` is the output() of the stage before, and is copied.
-  void ForwardActivations(const T* input, std::int64_t batch, const SamplePlace& place);
-  /// What the next stage takes; valid until the next forward.
-  const T* output() const { return BlockInput(blocks_.size()); }
+  /// With the embedding. Gives state.output(), the input of the next stage.
+  const T* ForwardTokens(MicroBatchState<T>& state, const Pass& pass,
+                         std::span<const std::int32_t> tokens);
+  /// Without: `input` is the output of the stage before, and is copied unless it is
+  /// state.input.data().
+  const T* ForwardActivations(MicroBatchState<T>& state, const Pass& pass, const T* input);
 
-  /// The sum of the token losses; Backward will start from loss_scale times its gradient.
-  double HeadLoss(std::span<const std::int32_t> targets, double loss_scale);
-  /// d_output is the gradient with respect to output(), or nullptr with the head. Adds to the
-  /// gradients.
-  void Backward(const T* d_output, const OnReady& on_ready = {},
-                const OnHeadReady& on_head_ready = {});
-  /// The gradient with respect to the input activations; valid until the next Backward.
-  const T* d_input() const { return workspace_.d_residual.data(); }
+  /// The sum of the token losses; Backward will start from loss_scale times its gradient, and that
+  /// of the head's matrix has been added on return.
+  double HeadLoss(MicroBatchState<T>& state, std::span<const std::int32_t> targets,
+                  double loss_scale);
+  /// The same without any gradient.
+  double HeadLoss(MicroBatchState<T>& state, std::span<const std::int32_t> targets);
+  /// d_output is the gradient with respect to the output, or nullptr with the head; it may be
+  /// state.output(). Adds to the gradients. Gives the gradient with respect to the input
+  /// activations, valid until the next Backward on the same workspace.
+  const T* Backward(MicroBatchState<T>& state, const T* d_output, const OnReady& on_ready = {},
+                    const OnHeadReady& on_head_ready = {});
 
  private:
-  std::int64_t rows() const { return pass_.batch * dims_.sequence; }
-  StageMemory<T> memory() const { return {device_, parameters_.data(), gradients_.data()}; }
-  /// The residual stream before block number `index` of this stage, or after the last.
-  const T* BlockInput(std::size_t index) const;
+  std::int64_t Rows(const MicroBatchState<T>& state) const {
+    return state.pass.batch * dims_.sequence;
+  }
+  StageMemory<T> Memory() const {
+    return {device_, arenas_.parameters.data(), arenas_.gradients.data()};
+  }
   /// `layer` counts embedding, blocks and head, also where the stage has none.
   void Need(std::size_t layer) const;
-  void Forward(const Pass& pass, std::span<const std::int32_t> tokens);
-  void ForwardBlocks();
+  void Ready(std::size_t layer, const OnReady& on_ready) const;
+  void ForwardBlocks(MicroBatchState<T>& state);
+  void HeadBackward(MicroBatchState<T>& state);
+  Sum* TokenGradient(const OnHeadReady& on_head_ready) const;
 
   const ModelDims dims_;
   const StageSlice slice_;
   const StageOptions options_;
   kernels::Device<T>& device_;
-  const ParameterLayout layout_;
-  const std::span<const T> parameters_;
-  const std::span<Sum> gradients_;
-  const std::vector<LayerElements> layers_;
+  const StageArenas<T> arenas_;
+  StageWorkspace<T>& workspace_;
+  std::vector<LayerElements> layers_;
   OnNeeded on_needed_;
 
-  Pass pass_;  // of the last forward
-  PassTimes* times_ = nullptr;
   std::optional<TokenEmbedding<T>> embedding_;
-  kernels::Buffer<T> input_;  // of the first block, without the embedding
   std::vector<TransformerBlock<T>> blocks_;
   std::optional<LanguageHead<T>> head_;
-  BlockWorkspace<T> workspace_;
 };
 
 }  // namespace adaptive_train

@@ -33,12 +33,13 @@ Result<TokenDataset> OpenText(const EvaluationRequest& request) {
 /// The sum of the losses of windows [0, count).
 double SumOfLosses(TransformerStage<float>& stage, SampleLoader& loader, std::int64_t count,
                    std::int64_t batch) {
+  MicroBatchState<float> state = stage.NewState();
   double loss = 0;
   std::vector<std::int64_t> windows;
   for (std::int64_t i = 0; i < count; ++i) {
     windows.push_back(i);
     if (static_cast<std::int64_t>(windows.size()) < batch && i + 1 < count) continue;
-    loss += stage.Loss(loader.Validation(windows));
+    loss += stage.Loss(state, loader.Validation(windows));
     windows.clear();
   }
   return loss;
@@ -69,9 +70,10 @@ Result<Evaluation> Evaluate(const EvaluationRequest& request) {
   SampleLoader loader(request.dims, data, static_cast<std::uint64_t>(request.seed), 1);
   evaluation.targets = evaluation.samples * loader.targets_per_sample();
   kernels::Buffer<float> no_gradients(device, parameters.size());
-  TransformerStage<float> stage(request.dims, StageSlice::Whole(request.dims),
-                                {.micro_batch = request.batch, .recompute = Recompute::kFull},
-                                device, parameters.span(), no_gradients.span());
+  const StageOptions options{.micro_batch = request.batch, .recompute = Recompute::kFull};
+  StageWorkspace<float> workspace(request.dims, true, options, device);
+  TransformerStage<float> stage(request.dims, StageSlice::Whole(request.dims), options, device,
+                                {layout, parameters.span(), no_gradients.span()}, workspace);
   const auto begin = std::chrono::steady_clock::now();
   try {
     evaluation.loss = SumOfLosses(stage, loader, evaluation.samples, request.batch) /

@@ -11,17 +11,15 @@ namespace adaptive_train {
 
 template <class T>
 Optimizer<T>::Optimizer(kernels::Device<T>& device, const ParameterLayout& layout, Group& group,
-                        const std::vector<GradientBucket>& buckets,
-                        const OptimizerSharding& sharding)
+                        const GradientBuckets& buckets, const OptimizerSharding& sharding)
     : device_(device), layout_(layout), group_(group), buckets_(buckets), sharding_(sharding) {
   if (!sharding.sharded) {
     owned_.push_back({0, layout.size()});
     return;
   }
   for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
-    const GradientChunk& own = bucket->chunks[static_cast<std::size_t>(group.Rank())];
-    if (own.size() > 0)
-      owned_.push_back({static_cast<std::int64_t>(own.begin), static_cast<std::int64_t>(own.end)});
+    const ElementRange own = buckets.RangeOf(*bucket, group.Rank());
+    if (own.size() > 0) owned_.push_back(own);
   }
 }
 
@@ -41,9 +39,8 @@ void Optimizer<T>::Step(const AdamWSettings& settings, const OptimizerArenas<T>&
                         gradient_scale);
   // From the arena's beginning: the next forward begins there.
   for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) {
-    const GradientChunk& own = bucket->chunks[static_cast<std::size_t>(group_.Rank())];
-    AdamWStep<T>(device_, layout_, settings, arenas, static_cast<std::int64_t>(own.begin),
-                 static_cast<std::int64_t>(own.end), step, lr, gradient_scale);
+    const ElementRange own = buckets_.RangeOf(*bucket, group_.Rank());
+    AdamWStep<T>(device_, layout_, settings, arenas, own.begin, own.end, step, lr, gradient_scale);
     gathers_.push_back(Gather(*bucket, arenas));
   }
 }
@@ -53,18 +50,20 @@ typename Optimizer<T>::PendingGather Optimizer<T>::Gather(const GradientBucket& 
                                                           const OptimizerArenas<T>& arenas) {
   PendingGather gather{&bucket, {}, {}, arenas.weights};
   std::vector<std::span<std::byte>> chunks;
-  if constexpr (std::is_same_v<T, float>) {
-    for (const GradientChunk& chunk : bucket.chunks)
-      chunks.push_back(
-          std::as_writable_bytes(arenas.parameters.subspan(chunk.begin, chunk.size())));
-  } else if (sharding_.int8) {
-    for (const GradientChunk& chunk : bucket.chunks)
+  for (int rank = 0; rank < buckets_.Ranks(); ++rank) {
+    const ElementRange range = buckets_.RangeOf(bucket, rank);
+    const auto begin = static_cast<std::size_t>(range.begin);
+    const auto size = static_cast<std::size_t>(range.size());
+    if constexpr (std::is_same_v<T, float>) {
+      chunks.push_back(std::as_writable_bytes(arenas.parameters.subspan(begin, size)));
+    } else if (sharding_.int8) {
+      const GradientChunk chunk = buckets_.ChunkOf(bucket, rank);
       chunks.emplace_back(gather.packed.emplace_back(PackedBytes<T>(chunk)));
-    const auto own = static_cast<std::size_t>(group_.Rank());
-    PackWeights<T>(device_, bucket.chunks[own], arenas.parameters, arenas.weights, chunks[own]);
-  } else {
-    for (const GradientChunk& chunk : bucket.chunks)
-      chunks.push_back(std::as_writable_bytes(arenas.weights.subspan(chunk.begin, chunk.size())));
+      if (rank == group_.Rank())
+        PackWeights<T>(device_, chunk, arenas.parameters, arenas.weights, chunks.back());
+    } else {
+      chunks.push_back(std::as_writable_bytes(arenas.weights.subspan(begin, size)));
+    }
   }
   gather.request = group_.AllGather(Purpose::kParameter, std::move(chunks));
   return gather;
@@ -78,7 +77,8 @@ void Optimizer<T>::FinishUpTo(std::size_t end) {
     if constexpr (!std::is_same_v<T, float>) {
       // The owner unpacks its own as well: all compute with the same weights.
       for (std::size_t rank = 0; rank < gather.packed.size(); ++rank)
-        UnpackWeights<T>(device_, gather.bucket->chunks[rank], gather.packed[rank], gather.weights);
+        UnpackWeights<T>(device_, buckets_.ChunkOf(*gather.bucket, static_cast<int>(rank)),
+                         gather.packed[rank], gather.weights);
     }
     gathers_.pop_front();
   }

@@ -27,7 +27,7 @@ class Optimizer {
  public:
   /// All must outlive this. `buckets` cut the arena as the gradients' exchange does.
   Optimizer(kernels::Device<T>& device, const ParameterLayout& layout, Group& group,
-            const std::vector<GradientBucket>& buckets, const OptimizerSharding& sharding);
+            const GradientBuckets& buckets, const OptimizerSharding& sharding);
 
   /// What this rank updates, ascending.
   const std::vector<ElementRange>& Owned() const { return owned_; }
@@ -64,7 +64,7 @@ class Optimizer {
   kernels::Device<T>& device_;
   const ParameterLayout& layout_;
   Group& group_;
-  const std::vector<GradientBucket>& buckets_;
+  const GradientBuckets& buckets_;
   const OptimizerSharding sharding_;
   std::vector<ElementRange> owned_;
   std::deque<PendingGather> gathers_;  // in the order of the arena

@@ -1,61 +1,120 @@
 #include "runtime/train/stage_runner.h"
 
 #include <algorithm>
+#include <cassert>
+#include <utility>
 
 namespace adaptive_train {
-namespace {
-
-int MicroBatchesOf(const RankPlan& own) {
-  return static_cast<int>((own.samples + own.micro_batch - 1) / own.micro_batch);
-}
-
-}  // namespace
 
 template <class T>
-StageRunner<T>::StageRunner(const Plan& plan, const RankPlan& own, TransformerStage<T>& stage,
+StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, RankState<T>& state,
                             SampleLoader& loader, LayerProfiler& profiler, StepMeasure& measure)
-    : stage_(stage),
+    : options_(work.options),
+      schedule_(work.schedule),
+      device_(state.device),
       loader_(loader),
       profiler_(profiler),
       measure_(measure),
-      schedule_(OneForwardOneBackward(plan.Pipeline(), own.stage, MicroBatchesOf(own))) {
+      workspace_(work.dims, work.chunks.back().has_head, work.options, state.device) {
+  assert(work.chunks.front().has_embedding && work.chunks.back().has_head);
   for (std::int64_t done = 0; done < own.samples; done += own.micro_batch)
     micro_batches_.push_back(
         {own.first_sample + done, std::min(own.micro_batch, own.samples - done)});
+  for (const StageSlice& slice : work.chunks) {
+    const int in_flight = MostInFlight(schedule_, static_cast<int>(chunks_.size()));
+    Chunk chunk{{work.dims,
+                 slice,
+                 work.options,
+                 state.device,
+                 {state.layout, state.Weights(), state.gradients.span()},
+                 workspace_},
+                {}};
+    for (int i = 0; i < std::max(1, in_flight); ++i) chunk.states.push_back(chunk.stage.NewState());
+    chunks_.push_back(std::move(chunk));
+  }
+}
+
+template <class T>
+void StageRunner<T>::BeforeReading(const OnNeeded& on_needed) {
+  for (Chunk& chunk : chunks_) chunk.stage.BeforeReading(on_needed);
+}
+
+template <class T>
+std::size_t StageRunner<T>::activation_bytes() const {
+  std::size_t bytes = workspace_.bytes();
+  for (const Chunk& chunk : chunks_) {
+    for (const MicroBatchState<T>& state : chunk.states) bytes += state.bytes();
+  }
+  return bytes;
 }
 
 template <class T>
 double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exchange) {
   double loss = 0;
   for (const ScheduledAction& action : schedule_) {
-    const auto number = static_cast<std::size_t>(action.micro_batch);
     measure_.As(Activity::kCompute, [&] {
       if (action.backward) {
-        Backward(number + 1 == micro_batches_.size(), exchange);
+        Backward(action, exchange);
       } else {
-        loss += Forward(micro_batches_[number], step, scale);
+        loss += Forward(action, step, scale);
       }
     });
   }
   return loss;
 }
 
+/// Gives the losses with the head, otherwise 0.
 template <class T>
-double StageRunner<T>::Forward(const MicroBatch& micro_batch, std::int64_t step, double scale) {
-  const Samples samples = measure_.As(Activity::kOther, [&] {
-    return loader_.Training(step, micro_batch.first_sample, micro_batch.samples);
-  });
-  if (profiler_.Active()) stage_.TimeInto(profiler_.NextMicroBatch(samples.batch));
-  stage_.ForwardTokens(samples.tokens, samples.batch, samples.place);
-  return stage_.HeadLoss(samples.targets, scale);
+double StageRunner<T>::Forward(const ScheduledAction& action, std::int64_t step, double scale) {
+  const auto chunk = static_cast<std::size_t>(action.chunk);
+  const auto number = static_cast<std::size_t>(action.micro_batch);
+  const MicroBatch& micro_batch = micro_batches_[number];
+  TransformerStage<T>& stage = chunks_[chunk].stage;
+  MicroBatchState<T>& state = StateOf(chunk, number);
+  Samples samples;
+  if (stage.slice().has_embedding || stage.slice().has_head) {
+    samples = measure_.As(Activity::kOther, [&] {
+      return loader_.Training(step, micro_batch.first_sample, micro_batch.samples);
+    });
+  }
+  if (chunk > 0) {
+    MicroBatchState<T>& before = StateOf(chunk - 1, number);
+    state.times = before.times;
+    stage.ForwardActivations(state, before.pass, before.output());
+  } else {
+    if (profiler_.Active()) state.times = profiler_.NextMicroBatch(samples.batch);
+    stage.ForwardTokens(state, {samples.batch, samples.place, options_.dropout}, samples.tokens);
+  }
+  return stage.slice().has_head ? stage.HeadLoss(state, samples.targets, scale) : 0;
 }
 
 template <class T>
-void StageRunner<T>::Backward(bool last, StepExchange<T>& exchange) {
+void StageRunner<T>::Backward(const ScheduledAction& action, StepExchange<T>& exchange) {
+  const auto chunk = static_cast<std::size_t>(action.chunk);
+  const auto number = static_cast<std::size_t>(action.micro_batch);
+  TransformerStage<T>& stage = chunks_[chunk].stage;
+  MicroBatchState<T>& state = StateOf(chunk, number);
+  const bool last = number + 1 == micro_batches_.size();
   const OnReady on_gradients = exchange.OnGradients(last);
-  stage_.Backward(nullptr, on_gradients, exchange.OnHeadGradients(last));
-  stage_.TimeInto(nullptr);
-  exchange.EndMicroBatch(last);
+  const T* d_input = stage.Backward(state, stage.slice().has_head ? nullptr : state.output(),
+                                    on_gradients, exchange.OnHeadGradients(last));
+  state.times = nullptr;
+  if (chunk == 0) return exchange.EndMicroBatch(last);
+  // The output that the next chunk has used up makes room for its gradient.
+  device_.CopyWithin(StateOf(chunk - 1, number).output(), d_input, stage.BoundaryBytes(state));
+}
+
+template <class T>
+double StageRunner<T>::Loss(const Samples& samples) {
+  const Pass pass{samples.batch, samples.place, 0};
+  const T* hidden = nullptr;
+  for (Chunk& chunk : chunks_) {
+    MicroBatchState<T>& state = chunk.states.front();
+    hidden = chunk.stage.slice().has_embedding
+                 ? chunk.stage.ForwardTokens(state, pass, samples.tokens)
+                 : chunk.stage.ForwardActivations(state, pass, hidden);
+  }
+  return chunks_.back().stage.HeadLoss(chunks_.back().states.front(), samples.targets);
 }
 
 template class StageRunner<float>;

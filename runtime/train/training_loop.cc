@@ -18,11 +18,17 @@ namespace {
 /// Every so many steps the replicas compare a hash of their parameters.
 constexpr std::int64_t kReplicaCheckSteps = 50;
 
-StageOptions OptionsOf(const Config& config, const Plan& plan, const RankPlan& own) {
-  return {.micro_batch = own.micro_batch,
-          .recompute = plan.recompute,
-          .dropout = config.train.dropout,
-          .seed = static_cast<std::uint64_t>(config.train.seed)};
+StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own) {
+  const ModelDims dims = DimsOf(config.model);
+  const std::int64_t micro_batches = (own.samples + own.micro_batch - 1) / own.micro_batch;
+  return {.dims = dims,
+          .options = {.micro_batch = own.micro_batch,
+                      .recompute = plan.recompute,
+                      .dropout = config.train.dropout,
+                      .seed = static_cast<std::uint64_t>(config.train.seed)},
+          .chunks = {StageSlice::Whole(dims)},
+          .schedule =
+              OneForwardOneBackward(plan.Pipeline(), own.stage, static_cast<int>(micro_batches))};
 }
 
 Sharding ShardingOf(const Plan& plan, const Group& data) {
@@ -46,14 +52,12 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       groups_(communicator, plan),
       device_(OrThrow(kernels::MakeDevice<T>(own_.device), RankExit::kDevice, "device")),
       state_(*device_, layout_, ShardingOf(plan, groups_.data)),
-      stage_(dims_, StageSlice::Whole(dims_), OptionsOf(config, plan, own_), *device_,
-             state_.Weights(), state_.gradients.span()),
       loader_(dims_, data, static_cast<std::uint64_t>(config.train.seed),
               config.train.global_batch),
       profiler_(layout_),
       measure_(communicator),
       exchange_(config, plan, own_, groups_, state_, profiler_, measure_),
-      runner_(plan, own_, stage_, loader_, profiler_, measure_),
+      runner_(WorkOf(config, plan, own_), own_, state_, loader_, profiler_, measure_),
       checkpointer_(config, layout_, OwnedInCheckpoint(), groups_.world, events_,
                     own_.device.threads,
                     OrThrow(FingerprintOf(data.train, dims_.sequence), RankExit::kSetup,
@@ -62,7 +66,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       flops_per_token_(ModelShape::Of(dims_).TrainFlopsPerToken()) {
   state_.Initialize(static_cast<std::uint64_t>(config.train.seed), exchange_.optimizer().Owned());
   if (state_.sharding.optimizer)
-    stage_.BeforeReading(
+    runner_.BeforeReading(
         [this](std::size_t /*begin*/, std::size_t end) { exchange_.WaitForWeights(end); });
   profiler_.Begin(config.profile.warmup_steps);
 }
@@ -183,7 +187,7 @@ double TrainingLoop<T>::Validate() {
     windows.push_back(i);
     if (static_cast<std::int64_t>(windows.size()) < own_.micro_batch && i + replicas.Size() < count)
       continue;
-    sum[0] += stage_.Loss(loader_.Validation(windows));
+    sum[0] += runner_.Loss(loader_.Validation(windows));
     windows.clear();
   }
   SumOverRanks(groups_.world, sum);

@@ -9,7 +9,6 @@
 #include "kernels/device.h"
 #include "runtime/comm/groups.h"
 #include "runtime/measure/layer_profiler.h"
-#include "runtime/model/transformer_stage.h"
 #include "runtime/train/checkpointer.h"
 #include "runtime/train/rank_state.h"
 #include "runtime/train/sample_loader.h"
@@ -62,7 +61,6 @@ class TrainingLoop final : public Trainer {
   Groups groups_;
   const std::unique_ptr<kernels::Device<T>> device_;
   RankState<T> state_;
-  TransformerStage<T> stage_;
   SampleLoader loader_;
   LayerProfiler profiler_;
   StepMeasure measure_;

@@ -144,8 +144,11 @@ std::vector<double> TimeSteps(const ModelDims& dims, std::int64_t batch, int thr
   InitializeParameters(layout, 1, parameters.span());
   first.Clear();
   second.Clear();
-  TransformerStage<float> stage(dims, StageSlice::Whole(dims), {.micro_batch = batch}, device,
-                                parameters.span(), gradients.span());
+  const StageOptions options{.micro_batch = batch};
+  StageWorkspace<float> workspace(dims, true, options, device);
+  TransformerStage<float> stage(dims, StageSlice::Whole(dims), options, device,
+                                {layout, parameters.span(), gradients.span()}, workspace);
+  MicroBatchState<float> state = stage.NewState();
   const CounterRandom random(1, RandomPurpose::kSampleOrder);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch * dims.sequence));
   for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -155,7 +158,8 @@ std::vector<double> TimeSteps(const ModelDims& dims, std::int64_t batch, int thr
   for (int step = 1; step <= steps; ++step) {
     const double start = Seconds();
     gradients.Clear();
-    stage.ForwardBackward({tokens, tokens, batch, {}}, 1.0 / static_cast<double>(tokens.size()));
+    stage.ForwardBackward(state, {tokens, tokens, batch, {}},
+                          1.0 / static_cast<double>(tokens.size()));
     const double norm = device.SquaredNorm(layout.size(), gradients.data());
     AdamWStep<float>(device, layout, {.weight_decay = 0.1},
                      {parameters.span(), gradients.span(), first.span(), second.span(), {}}, 0,

@@ -32,7 +32,7 @@ struct ShardedRank {
         random(static_cast<unsigned>(c.Rank() + 1)) {
     c.SetWays({.nodes = setting.Nodes()});
     for (const GradientBucket& bucket : reducer.Buckets()) {
-      const GradientChunk& chunk = bucket.chunks[static_cast<std::size_t>(c.Rank())];
+      const GradientChunk chunk = reducer.Buckets().ChunkOf(bucket, c.Rank());
       for (std::size_t i = chunk.begin; i < chunk.end; ++i) own.push_back(i);
     }
   }

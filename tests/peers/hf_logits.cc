@@ -25,10 +25,13 @@ Result<nlohmann::json> LogitsOf(const char* folder, const std::vector<std::int32
   }
   kernels::cpu::CpuDevice<float> device(1);
   std::vector<float> gradients(model->parameters.size());
-  TransformerStage<float> stage(dims, StageSlice::Whole(dims), {}, device, model->parameters,
-                                gradients);
+  const ParameterLayout layout(dims, StageSlice::Whole(dims));
+  StageWorkspace<float> workspace(dims, true, {}, device);
+  TransformerStage<float> stage(dims, StageSlice::Whole(dims), {}, device,
+                                {layout, model->parameters, gradients}, workspace);
+  MicroBatchState<float> state = stage.NewState();
   std::vector<float> logits(static_cast<std::size_t>(sequence * dims.vocab));
-  stage.Logits({tokens, {}, 1, {}}, logits.data());
+  stage.Logits(state, {tokens, {}, 1, {}}, logits.data());
   nlohmann::json rows = nlohmann::json::array();
   for (auto row = logits.begin(); row != logits.end(); row += dims.vocab)
     rows.push_back(std::vector<float>(row, row + dims.vocab));

@@ -46,10 +46,13 @@ std::vector<double> LogitsOf(const HfModel& model, const std::vector<std::int32_
                              kernels::Device<T>& device) {
   const std::vector<T> parameters(model.parameters.begin(), model.parameters.end());
   std::vector<T> gradients(parameters.size());
-  TransformerStage<T> stage(model.dims, StageSlice::Whole(model.dims), {}, device, parameters,
-                            gradients);
+  const ParameterLayout layout(model.dims, StageSlice::Whole(model.dims));
+  StageWorkspace<T> workspace(model.dims, true, {}, device);
+  TransformerStage<T> stage(model.dims, StageSlice::Whole(model.dims), {}, device,
+                            {layout, parameters, gradients}, workspace);
+  MicroBatchState<T> state = stage.NewState();
   std::vector<T> logits(tokens.size() * static_cast<std::size_t>(model.dims.vocab));
-  stage.Logits({tokens, {}, 1, {}}, logits.data());
+  stage.Logits(state, {tokens, {}, 1, {}}, logits.data());
   return {logits.begin(), logits.end()};
 }
 

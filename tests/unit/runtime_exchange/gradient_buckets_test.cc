@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/exchange/rank_groups.h"
+#include "tests/unit/allocated_bytes.h"
 
 namespace adaptive_train {
 namespace {
@@ -11,23 +12,23 @@ ModelDims Small() { return {.layers = 3, .heads = 2, .hidden = 20, .sequence = 7
 
 std::vector<int> Ranks(int ranks) { return RankGroups::Of({}, 0, ranks).all; }
 
-class CutBucketsOf : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, CutBucketsOf, testing::Values(1, 2, 3, 4, 7, 16));
+class GradientBucketsOf : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GradientBucketsOf, testing::Values(1, 2, 3, 4, 7, 16));
 
-TEST_P(CutBucketsOf, BucketsChunksAndPiecesCoverTheArenaOnce) {
+TEST_P(GradientBucketsOf, BucketsChunksAndPiecesCoverTheArenaOnce) {
   const ModelDims dims = Small();
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   for (const std::size_t most : {std::size_t{17}, std::size_t{1000}, std::size_t{1} << 20}) {
-    const auto buckets = CutBuckets(layout, Ranks(GetParam()), most);
+    const GradientBuckets buckets(layout, Ranks(GetParam()), most);
     auto end = static_cast<std::size_t>(layout.size());
     for (const GradientBucket& bucket : buckets) {
       EXPECT_EQ(bucket.end, end);
       EXPECT_GT(bucket.size(), 0u);
       EXPECT_LE(bucket.size(), most);
       end = bucket.begin;
-      ASSERT_EQ(bucket.chunks.size(), static_cast<std::size_t>(GetParam()));
       std::size_t at = bucket.begin;
-      for (const GradientChunk& chunk : bucket.chunks) {
+      for (int rank = 0; rank < GetParam(); ++rank) {
+        const GradientChunk chunk = buckets.ChunkOf(bucket, rank);
         EXPECT_EQ(chunk.begin, at);
         for (const GradientPiece& piece : chunk.pieces) {
           EXPECT_EQ(piece.begin, at);
@@ -43,17 +44,19 @@ TEST_P(CutBucketsOf, BucketsChunksAndPiecesCoverTheArenaOnce) {
   }
 }
 
-TEST(CutBuckets, NoBucketHasTwoLayersAndNoPieceTwoMatrices) {
+TEST(GradientBuckets, NoBucketHasTwoLayersAndNoPieceTwoMatrices) {
   const ModelDims dims = Small();
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   const auto layers = LayersOf(layout);
-  for (const GradientBucket& bucket : CutBuckets(layout, Ranks(3), 500)) {
+  const GradientBuckets buckets(layout, Ranks(3), 500);
+  for (const GradientBucket& bucket : buckets) {
     const LayerElements& layer = layers[static_cast<std::size_t>(bucket.layer)];
     EXPECT_GE(bucket.begin, layer.begin);
     EXPECT_LE(bucket.end, layer.end);
     const auto tokens = static_cast<std::size_t>(layout.Find("wte.weight")->count);
     EXPECT_TRUE(bucket.end <= tokens || bucket.begin >= tokens);
-    for (const GradientChunk& chunk : bucket.chunks) {
+    for (int rank = 0; rank < 3; ++rank) {
+      const GradientChunk chunk = buckets.ChunkOf(bucket, rank);
       for (const GradientPiece& piece : chunk.pieces) {
         for (const ParameterRange& range : layout.ranges()) {
           const auto begin = static_cast<std::size_t>(range.offset);
@@ -67,14 +70,33 @@ TEST(CutBuckets, NoBucketHasTwoLayersAndNoPieceTwoMatrices) {
   }
 }
 
-TEST(CutBuckets, OwnersShareEveryBucketEvenly) {
+TEST(GradientBuckets, OwnersShareEveryBucketEvenly) {
   const ModelDims dims{.layers = 2, .heads = 2, .hidden = 128, .sequence = 64, .vocab = 512};
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
-  for (const GradientBucket& bucket : CutBuckets(layout, Ranks(4), 100000)) {
+  const GradientBuckets buckets(layout, Ranks(4), 100000);
+  for (const GradientBucket& bucket : buckets) {
     if (bucket.size() < 1000) continue;
-    for (const GradientChunk& chunk : bucket.chunks)
-      EXPECT_NEAR(static_cast<double>(chunk.size()), static_cast<double>(bucket.size()) / 4, 32);
+    for (int rank = 0; rank < 4; ++rank)
+      EXPECT_NEAR(static_cast<double>(buckets.RangeOf(bucket, rank).size()),
+                  static_cast<double>(bucket.size()) / 4, 32);
   }
+}
+
+/// 6.7 billion parameters, 6,500 buckets. What is kept for a thousand ranks is more by two numbers
+/// for each of them, not by something for each of their 6.5 million chunks.
+TEST(GradientBuckets, AThousandRanksTakeNoMoreMemoryThanTwo) {
+  const ModelDims dims{.layers = 32, .heads = 32, .hidden = 4096, .sequence = 2048, .vocab = 50257};
+  const ParameterLayout layout(dims, StageSlice::Whole(dims));
+  const auto bytes_for = [&](int ranks) {
+    const std::size_t before = AllocatedBytes();
+    const GradientBuckets buckets(layout, Ranks(ranks), std::size_t{1} << 20);
+    EXPECT_GT(buckets.size(), 6000U);
+    EXPECT_GT(buckets.ChunkOf(buckets[0], ranks - 1).size(), 0U);
+    return AllocatedBytes() - before;
+  };
+  const std::size_t two = bytes_for(2);
+  EXPECT_GT(two, 6000 * sizeof(GradientBucket)) << "allocations are counted";
+  EXPECT_LT(bytes_for(1000), two + 1000 * 32);
 }
 
 }  // namespace

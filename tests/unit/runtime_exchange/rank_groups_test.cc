@@ -32,11 +32,12 @@ TEST(RankGroups, WhatAPlacesRanksOwnLiesTogether) {
   const ModelDims dims{.layers = 1, .heads = 2, .hidden = 32, .sequence = 16, .vocab = 64};
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   const RankGroups groups = RankGroups::Of({{0, 1}, {2, 3}}, 0, 4);
-  for (const GradientBucket& bucket : CutBuckets(layout, groups.all, 3000)) {
+  const GradientBuckets buckets(layout, groups.all, 3000);
+  for (const GradientBucket& bucket : buckets) {
     std::size_t next = bucket.begin;
     for (const std::vector<int>& owners : groups.places) {
       for (const int owner : owners) {
-        const GradientChunk& chunk = bucket.chunks[static_cast<std::size_t>(owner)];
+        const GradientChunk chunk = buckets.ChunkOf(bucket, owner);
         EXPECT_EQ(chunk.begin, next);
         next = chunk.end;
       }

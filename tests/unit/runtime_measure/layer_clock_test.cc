@@ -24,7 +24,7 @@ TEST(LayerClock, EveryPartIsTimedWithinThePass) {
   SmallStage<float> stage(kDims, StageSlice::Whole(kDims), {.micro_batch = 4}, device);
   const TokenBatch batch = RandomBatch(kDims, 4);
   PassTimes times;
-  stage.stage.TimeInto(&times);
+  stage.state.times = &times;
   const auto begin = std::chrono::steady_clock::now();
   stage.ForwardBackward(batch, 1);
   const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - begin;
@@ -40,7 +40,7 @@ TEST(LayerClock, EveryPartIsTimedWithinThePass) {
   stage.ForwardBackward(batch, 1);
   EXPECT_GT(SumOf(times), once);
   const double twice = SumOf(times);
-  stage.stage.TimeInto(nullptr);
+  stage.state.times = nullptr;
   stage.ForwardBackward(batch, 1);
   EXPECT_EQ(SumOf(times), twice);
 }
@@ -50,7 +50,7 @@ TEST(LayerClock, ResultsDoNotDependOnBeingTimed) {
   SmallStage<float> timed(kDims, StageSlice::Whole(kDims), {.micro_batch = 4}, device);
   SmallStage<float> plain(kDims, StageSlice::Whole(kDims), {.micro_batch = 4}, device);
   PassTimes times;
-  timed.stage.TimeInto(&times);
+  timed.state.times = &times;
   const TokenBatch batch = RandomBatch(kDims, 3);
   EXPECT_EQ(timed.ForwardBackward(batch, 0.5), plain.ForwardBackward(batch, 0.5));
   EXPECT_EQ(timed.Gradients(), plain.Gradients());

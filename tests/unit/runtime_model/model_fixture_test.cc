@@ -17,13 +17,16 @@ TEST_P(ModelFixture, LossAndGradientsAreThoseOfPyTorch) {
   const Fixture fixture = Fixture::Load(GetParam());
   kernels::reference::ReferenceDevice<double> device;
   std::vector<double> gradients(fixture.parameters.size());
-  TransformerStage<double> stage(fixture.dims, StageSlice::Whole(fixture.dims),
-                                 {.micro_batch = fixture.batch}, device, fixture.parameters,
-                                 gradients);
+  const ParameterLayout layout(fixture.dims, StageSlice::Whole(fixture.dims));
+  const StageOptions options{.micro_batch = fixture.batch};
+  StageWorkspace<double> workspace(fixture.dims, true, options, device);
+  TransformerStage<double> stage(fixture.dims, StageSlice::Whole(fixture.dims), options, device,
+                                 {layout, fixture.parameters, gradients}, workspace);
+  MicroBatchState<double> state = stage.NewState();
   const double loss =
-      stage.ForwardBackward({fixture.tokens, fixture.targets, fixture.batch, {}}, 1);
+      stage.ForwardBackward(state, {fixture.tokens, fixture.targets, fixture.batch, {}}, 1);
   EXPECT_NEAR(fixture.loss_sum, loss, 1e-11 * fixture.loss_sum);
-  for (const ParameterRange& range : stage.layout().ranges()) {
+  for (const ParameterRange& range : layout.ranges()) {
     double worst = 0, largest = 0;
     for (auto i = static_cast<std::size_t>(range.offset);
          i < static_cast<std::size_t>(range.offset + range.count); ++i) {

@@ -68,8 +68,8 @@ TEST_P(ModelGradients, Float64AgreesWithCentralDifferencesUnderDropout) {
   const TokenBatch batch = RandomBatch(Dims(), 3);
   model.ForwardBackward(batch, 0.5);
   ExpectCentralDifferences(model, 0.5, [&] {
-    model.stage.ForwardTokens(batch.tokens, 3, {});
-    return model.stage.HeadLoss(batch.targets, 0);
+    model.stage.ForwardTokens(model.state, {.batch = 3, .dropout = 0.2}, batch.tokens);
+    return model.stage.HeadLoss(model.state, batch.targets, 0);
   });
 }
 
@@ -125,8 +125,8 @@ TEST(LlamasRelatives, Float64AgreesWithCentralDifferencesInEveryParameter) {
     const TokenBatch batch = RandomBatch(dims, 3);
     model.ForwardBackward(batch, 0.5);
     ExpectCentralDifferences(model, 0.5, [&] {
-      model.stage.ForwardTokens(batch.tokens, 3, {});
-      return model.stage.HeadLoss(batch.targets, 0);
+      model.stage.ForwardTokens(model.state, {.batch = 3, .dropout = 0.2}, batch.tokens);
+      return model.stage.HeadLoss(model.state, batch.targets, 0);
     });
   }
 }

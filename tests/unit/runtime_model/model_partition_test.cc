@@ -100,11 +100,10 @@ TEST_P(ModelStages, TwoStagesComputeWhatOneDoes) {
 
   SmallStage<double> first(dims, {0, cut, true, false}, {.micro_batch = 2}, device),
       second(dims, {cut, 3, false, true}, {.micro_batch = 2}, device);
-  first.stage.ForwardTokens(batch.tokens, 2, {});
-  second.stage.ForwardActivations(first.stage.output(), 2, {});
-  const double loss = second.stage.HeadLoss(batch.targets, 0.05);
-  second.stage.Backward(nullptr);
-  first.stage.Backward(second.stage.d_input());
+  const double* hidden = first.stage.ForwardTokens(first.state, {.batch = 2}, batch.tokens);
+  second.stage.ForwardActivations(second.state, {.batch = 2}, hidden);
+  const double loss = second.stage.HeadLoss(second.state, batch.targets, 0.05);
+  first.stage.Backward(first.state, second.stage.Backward(second.state, nullptr));
 
   EXPECT_DOUBLE_EQ(expected, loss);
   std::vector<double> gradients(whole.gradients.size());
@@ -162,20 +161,22 @@ TEST(ModelReady, WhatTheEmbeddingAddsToASharedMatrixGoesWhereItIsTold) {
     const TokenBatch batch = RandomBatch(Dims(tied), 2);
     const Samples samples{batch.tokens, batch.targets, batch.samples, {}};
     SmallStage<double> model(Dims(tied), StageSlice::Whole(Dims(tied)), {.micro_batch = 2}, device);
-    model.stage.ForwardBackward(samples, 1);
+    model.stage.ForwardBackward(model.state, samples, 1);
     const std::vector<double> whole = model.Gradients();
     model.gradients.Clear();
-    model.stage.ForwardBackward(samples, 1, {}, [](std::size_t, std::size_t) { return nullptr; });
+    model.stage.ForwardBackward(model.state, samples, 1, {},
+                                [](std::size_t, std::size_t) { return nullptr; });
     EXPECT_EQ(whole, model.Gradients());
     model.gradients.Clear();
     std::vector<double> of_head, of_embedding;
     const double* matrix = model.gradients.data();  // the first in the arena
-    model.stage.ForwardBackward(samples, 1, {}, [&](std::size_t begin, std::size_t end) {
-      EXPECT_EQ(0U, begin);
-      of_head.assign(matrix, matrix + end);
-      of_embedding.resize(end);
-      return of_embedding.data();
-    });
+    model.stage.ForwardBackward(model.state, samples, 1, {},
+                                [&](std::size_t begin, std::size_t end) {
+                                  EXPECT_EQ(0U, begin);
+                                  of_head.assign(matrix, matrix + end);
+                                  of_embedding.resize(end);
+                                  return of_embedding.data();
+                                });
     std::vector<double> both = model.Gradients();
     EXPECT_EQ(tied ? model.layout.Find("wte.weight")->count : 0,
               static_cast<std::int64_t>(of_head.size()));
@@ -193,13 +194,14 @@ TEST(ModelReady, StagesWithoutEndsOrBlocksCoverTheirArenasToo) {
       middle(dims, {0, 2, false, false}, {.micro_batch = 1}, device),
       last(dims, {2, 3, false, true}, {.micro_batch = 1}, device);
   const auto step = [&](const OnReady& a, const OnReady& b, const OnReady& c) {
-    first.stage.ForwardTokens(batch.tokens, 1, {});
-    middle.stage.ForwardActivations(first.stage.output(), 1, {});
-    last.stage.ForwardActivations(middle.stage.output(), 1, {});
-    last.stage.HeadLoss(batch.targets, 1);
-    last.stage.Backward(nullptr, c);
-    middle.stage.Backward(last.stage.d_input(), b);
-    first.stage.Backward(middle.stage.d_input(), a);
+    const Pass pass{.batch = 1};
+    const double* hidden = first.stage.ForwardTokens(first.state, pass, batch.tokens);
+    hidden = middle.stage.ForwardActivations(middle.state, pass, hidden);
+    last.stage.ForwardActivations(last.state, pass, hidden);
+    last.stage.HeadLoss(last.state, batch.targets, 1);
+    const double* d_hidden = last.stage.Backward(last.state, nullptr, c);
+    d_hidden = middle.stage.Backward(middle.state, d_hidden, b);
+    first.stage.Backward(first.state, d_hidden, a);
   };
   step({}, {}, {});
   const std::vector<double> a = first.Gradients(), b = middle.Gradients(), c = last.Gradients();
@@ -243,7 +245,7 @@ TEST(ModelMemory, AStageAllocatesWhatTheModelShapeSays) {
             {.micro_batch = 3, .recompute = recompute, .dropout = dropout}, device);
         const ModelShape shape = ModelShape::Of(dims, {Precision::kBf16, recompute, dropout > 0});
         EXPECT_EQ(static_cast<std::size_t>(3 * shape.total.activation_bytes_per_sample),
-                  model.stage.activation_bytes())
+                  model.ActivationBytes())
             << NameOf(dims.kind) << " " << static_cast<int>(recompute) << " " << dropout;
         EXPECT_EQ(shape.total.parameters, model.layout.size());
       }
@@ -271,9 +273,9 @@ void ExpectRecomputationGivesTheSameBits() {
         } else {
           EXPECT_EQ(expected, model.Gradients())
               << NameOf(kind) << " " << static_cast<int>(recompute);
-          EXPECT_LT(model.stage.activation_bytes(), bytes);
+          EXPECT_LT(model.ActivationBytes(), bytes);
         }
-        bytes = model.stage.activation_bytes();
+        bytes = model.ActivationBytes();
       }
     }
   }

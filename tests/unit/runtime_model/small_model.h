@@ -72,7 +72,7 @@ inline TokenBatch RandomBatch(const ModelDims& dims, std::int64_t samples) {
   return batch;
 }
 
-/// A stage with arenas of its own. Parameters are larger than a new model's, so that every path of
+/// A stage with arenas, workspace and one micro-batch's state of its own. Parameters are larger than a new model's, so that every path of
 /// the gradient counts: normals of 0.3 instead of 0.02, and norms and biases away from 1 and 0.
 template <class T>
 struct SmallStage {
@@ -83,7 +83,10 @@ struct SmallStage {
       : layout(dims, slice),
         parameters(device, static_cast<std::size_t>(layout.size())),
         gradients(device, static_cast<std::size_t>(layout.size())),
-        stage(dims, slice, options, device, parameters.span(), gradients.span()) {
+        workspace(dims, slice.has_head, options, device),
+        stage(dims, slice, options, device, {layout, parameters.span(), gradients.span()},
+              workspace),
+        state(stage.NewState()) {
     const CounterRandom random(3, RandomPurpose::kInitialization);
     for (const ParameterRange& range : layout.ranges()) {
       const double center = range.initial == InitialValue::kOnes ? 1 : 0;
@@ -99,12 +102,13 @@ struct SmallStage {
 
   double ForwardBackward(const TokenBatch& batch, double loss_scale, const OnReady& on_ready = {},
                          const SamplePlace& place = {}) {
-    return stage.ForwardBackward({batch.tokens, batch.targets, batch.samples, place}, loss_scale,
-                                 on_ready);
+    return stage.ForwardBackward(state, {batch.tokens, batch.targets, batch.samples, place},
+                                 loss_scale, on_ready);
   }
   double Loss(const TokenBatch& batch) {
-    return stage.Loss({batch.tokens, batch.targets, batch.samples, {}});
+    return stage.Loss(state, {batch.tokens, batch.targets, batch.samples, {}});
   }
+  std::size_t ActivationBytes() const { return workspace.bytes() + state.bytes(); }
   std::vector<double> Gradients() const {
     return {gradients.span().begin(), gradients.span().end()};
   }
@@ -112,7 +116,9 @@ struct SmallStage {
   ParameterLayout layout;
   kernels::Buffer<T> parameters;
   kernels::Buffer<Sum> gradients;
+  StageWorkspace<T> workspace;
   TransformerStage<T> stage;
+  MicroBatchState<T> state;
 };
 
 }  // namespace adaptive_train

@@ -1,0 +1,113 @@
+// What the forward pass of one micro-batch leaves for its backward pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/model_shape.h"
+#include "kernels/buffer.h"
+#include "kernels/scalar.h"
+#include "runtime/model/layer_clock.h"
+#include "runtime/model/parameter_layout.h"
+#include "runtime/model/pass.h"
+
+namespace adaptive_train {
+
+// All buffers are in the device's memory. Row counts are those of a micro-batch.
+
+/// Of one norm.
+template <class T>
+struct NormStatistics {
+  NormStatistics(const ModelDims& dims, std::int64_t rows, kernels::DeviceMemory& memory);
+  std::size_t bytes() const { return mean.bytes() + reciprocal_std.bytes(); }
+
+  kernels::Buffer<kernels::Accumulator<T>> mean;            // [rows]; not of an RMS norm
+  kernels::Buffer<kernels::Accumulator<T>> reciprocal_std;  // [rows]
+};
+
+/// Activations that backward needs and that are dear to compute again.
+template <class T>
+struct KeptActivations {
+  KeptActivations(const ModelDims& dims, std::int64_t rows, kernels::DeviceMemory& memory);
+  std::size_t bytes() const;
+
+  kernels::Buffer<T> qkv;                                // [rows, QkvColumns]
+  kernels::Buffer<T> attention;                          // [rows, AttentionColumns]
+  kernels::Buffer<kernels::Accumulator<T>> log_sum_exp;  // [rows, heads]
+  kernels::Buffer<T> mid;  // [rows, hidden]: the residual sum after attention
+  kernels::Buffer<T> fc;   // [rows, FfnColumns]
+  kernels::Buffer<T> sum;  // [rows, hidden], post-norm: the second residual sum
+};
+
+/// Those that are cheap: outputs of norms and of the activation function.
+template <class T>
+struct CheapActivations {
+  CheapActivations(const ModelDims& dims, std::int64_t rows, kernels::DeviceMemory& memory);
+  std::size_t bytes() const;
+
+  kernels::Buffer<T> norm_1, norm_2;  // [rows, hidden]; the second with pre-norm only
+  kernels::Buffer<T> activated;       // [rows, Ffn]
+};
+
+template <class T>
+struct BlockState {
+  BlockState(const ModelDims& dims, const StageOptions& options, kernels::DeviceMemory& memory);
+  std::size_t bytes() const;
+
+  NormStatistics<T> ln_1, ln_2;
+  std::optional<KeptActivations<T>> kept;    // without full recomputation
+  std::optional<CheapActivations<T>> cheap;  // without any
+  kernels::Buffer<T> output;                 // [rows, hidden]
+};
+
+template <class T>
+struct EmbeddingState {
+  EmbeddingState(const ModelDims& dims, const StageOptions& options, kernels::DeviceMemory& memory);
+  std::size_t bytes() const;
+
+  kernels::Buffer<std::int32_t> tokens;   // [rows]
+  std::optional<NormStatistics<T>> norm;  // BERT
+  kernels::Buffer<T> sum;                 // [rows, hidden], with the norm only
+  kernels::Buffer<T> output;              // [rows, hidden]
+};
+
+template <class T>
+struct HeadState {
+  HeadState(const ModelDims& dims, const StageOptions& options, kernels::DeviceMemory& memory);
+  std::size_t bytes() const;
+
+  NormStatistics<T> norm;
+  kernels::Buffer<T> dense_output, activated;  // [rows, hidden], BERT
+  kernels::Buffer<T> d_normal;                 // [rows, hidden]: the norm's output's gradient
+};
+
+/// Of one micro-batch in flight through one stage, or one chunk of it: Forward fills it, Backward
+/// of the same pass reads it, then it may serve another micro-batch. Not thread-safe.
+template <class T>
+struct MicroBatchState {
+  /// Throws std::bad_alloc.
+  MicroBatchState(const ModelDims& dims, const StageSlice& slice, const StageOptions& options,
+                  kernels::DeviceMemory& memory);
+  /// Of the device's memory.
+  std::size_t bytes() const;
+
+  /// The residual stream before block number `index` of the stage, or after the last:
+  /// [batch, sequence, hidden].
+  const T* BlockInput(std::size_t index) const;
+  /// What the stage gives to the next. Without the head no backward reads it: once the next stage
+  /// has it, the gradient that comes back may take its place.
+  T* output();
+  const T* output() const { return BlockInput(blocks.size()); }
+
+  Pass pass;  // of the last forward
+  PassTimes* times =
+      nullptr;  // the caller's; passes add their layers' seconds, nullptr: to nothing
+  std::optional<EmbeddingState<T>> embedding;
+  kernels::Buffer<T> input;  // [rows, hidden]: of the first block, without the embedding
+  std::vector<BlockState<T>> blocks;
+  std::optional<HeadState<T>> head;
+};
+
+}  // namespace adaptive_train

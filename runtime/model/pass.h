@@ -1,0 +1,34 @@
+// What one pass over a micro-batch is about: how the stage is trained, which samples, what dropout.
+#pragma once
+
+#include <cstdint>
+
+#include "core/model_shape.h"
+
+namespace adaptive_train {
+
+/// How a stage is trained, beyond the model itself.
+struct StageOptions {
+  std::int64_t micro_batch = 1;  // samples, at most
+  Recompute recompute = Recompute::kNone;
+  double dropout = 0;      // probability, of the embedding's and each branch's output
+  std::uint64_t seed = 0;  // of dropout
+
+  /// Tokens of a micro-batch, at most.
+  std::int64_t Rows(const ModelDims& dims) const { return micro_batch * dims.sequence; }
+};
+
+/// Which samples of which step are computed: what dropout depends on.
+struct SamplePlace {
+  std::uint32_t step = 0;
+  std::uint32_t first_sample = 0;  // of the step's global batch
+};
+
+/// One pass over one micro-batch. `dropout` is 0 outside of training.
+struct Pass {
+  std::int64_t batch = 0;
+  SamplePlace place = {};
+  double dropout = 0;
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,57 @@
+// Memory that all micro-batches and all chunks of a rank share: what does not outlive a layer's
+// forward or backward.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "core/model_shape.h"
+#include "kernels/buffer.h"
+#include "runtime/model/micro_batch_state.h"
+
+namespace adaptive_train {
+
+// All buffers are in the device's memory. Row counts are those of a micro-batch.
+
+/// Of the blocks' backward passes, and the activations that are computed again.
+template <class T>
+struct BlockWorkspace {
+  BlockWorkspace(const ModelDims& dims, const StageOptions& options, kernels::DeviceMemory& memory);
+  std::size_t bytes() const;
+
+  kernels::Buffer<T>
+      d_residual;  // [rows, hidden]: gradient of the residual stream, goes down the blocks
+  kernels::Buffer<T> d_narrow;  // [rows, max(hidden, AttentionColumns)]
+  kernels::Buffer<T> d_wide;    // [rows, max(QkvColumns, FfnColumns)]
+  kernels::Buffer<T> d_gated;   // [rows, Ffn], gated only
+  kernels::Buffer<T> branch;    // [rows, hidden], with dropout only: a branch before or behind it
+  std::optional<KeptActivations<T>> kept;    // with full recomputation
+  std::optional<CheapActivations<T>> cheap;  // with either
+};
+
+/// Of the head's loss.
+template <class T>
+struct HeadWorkspace {
+  HeadWorkspace(const ModelDims& dims, const StageOptions& options, kernels::DeviceMemory& memory);
+  std::size_t bytes() const { return normal.bytes() + losses.bytes() + targets.bytes(); }
+
+  kernels::Buffer<T> normal;                        // [rows, hidden]
+  kernels::Buffer<kernels::Accumulator<T>> losses;  // [rows]
+  kernels::Buffer<std::int32_t> targets;            // [rows]
+};
+
+/// Of one rank. Not thread-safe.
+template <class T>
+struct StageWorkspace {
+  /// Throws std::bad_alloc.
+  StageWorkspace(const ModelDims& dims, bool has_head, const StageOptions& options,
+                 kernels::DeviceMemory& memory);
+  /// Of the device's memory.
+  std::size_t bytes() const { return block.bytes() + (head ? head->bytes() : 0); }
+
+  BlockWorkspace<T> block;
+  std::optional<HeadWorkspace<T>> head;
+};
+
+}  // namespace adaptive_train

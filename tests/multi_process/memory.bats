@@ -1,0 +1,27 @@
+# Ranks stay within the memory that the plan says.
+load run
+
+setup() { make_run_folder; }
+
+# settings KEY=VALUE...: what every run of the test is started with.
+settings() { settings=("${same_layout[@]}" --model.hidden=64 --model.sequence=64 --model.layers=4 "${@/#/--}"); }
+
+# within_plan FOLDER: no rank's peak memory (ru_maxrss, from its first instruction on) was more than 10 % above the plan's.
+within_plan() {
+  jq -es --slurpfile plan "$1/plan.json" '(map(.peak_memory_bytes) | max) as $peak | $plan[0].memory_bytes as $said |
+    "\($said / 1048576 | round) MiB said, \($peak / 1048576 | round) MiB used", $peak < 1.1 * $said' "$1/metrics.jsonl"
+}
+
+@test "sharded ranks start and resume within the memory of the plan, not in that of unsharded ones" {
+  settings train.precision=bf16 parallel.shard=2 model.hidden=512 model.heads=8 model.sequence=16 checkpoint.keep=9 train.steps=4
+  train "${settings[@]}" --run-dir "$work/whole"
+  within_plan "$work/whole"
+  train "${settings[@]}" --checkpoint.every=2
+  rm -r "$work/run/checkpoints/step-00000004"
+  # Of this run the file keeps only what the ranks that take it up report.
+  train "${settings[@]}" | grep 'resumed from the checkpoint of step 2$'
+  tail -n 2 "$work/run/metrics.jsonl" >"$work/last"
+  mv "$work/last" "$work/run/metrics.jsonl"
+  within_plan "$work/run"
+  diff <(losses "$work/whole" | tail -n 2) <(losses "$work/run")
+}
