@@ -20,7 +20,8 @@ class BucketSum {
   virtual ~BucketSum() = default;
   /// Adds what steps before kept back, selects and packs, and sends. Never waits for others.
   virtual Request Start(const CollectiveLane& lane) = 0;
-  /// The step's update was made: what of this rank's gradients is not in it stays in the residuals.
+  /// The step's update was made, or will be after other micro-batches: what of this rank's
+  /// gradients is not in it stays in the residuals. Of a sum that is not finite that is all.
   virtual void Settle() = 0;
   /// The update was skipped: the residuals take back what they gave.
   virtual void TakeBack() = 0;
@@ -62,9 +63,10 @@ class OwnerSum final : public BucketSum<T> {
   void TakeBack() override;
 
  private:
-  void Pack(OwnerExchangeOrder& order, bool* finite);
+  void Pack(OwnerExchangeOrder& order);
 
   const std::optional<double> density_;
+  bool finite_ = true;  // what this rank sends; else its residuals have it again
   std::shared_ptr<OwnerExchange> exchange_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "runtime/comm/all_gather.h"
@@ -252,6 +253,13 @@ tl::expected<void, CommError> GradientReducer<T>::Finish(Deadline deadline) {
     ForEachOwn([&](const GradientChunk& own, std::size_t place) {
       state_.device.AddInto(static_cast<std::int64_t>(own.size()), sums_.data() + place,
                             state_.gradients.data() + own.begin);
+    });
+  }
+  if (std::exchange(state_.not_finite, false)) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    ForEachOwn([&](const GradientChunk& own, std::size_t place) {
+      if (place == 0 && own.size() > 0)
+        state_.device.Scale(1, nan, state_.gradients.data() + own.begin);
     });
   }
   BeginAnew();

@@ -134,7 +134,7 @@ void OwnerExchange::AddInOrder() {
   for (; added_ < Size() && messages_[added_].message; ++added_) {
     const SparseMessage& message = *messages_[added_].message;
     sum_finite_ &= message.finite();
-    if (sum_finite_) {
+    if (message.finite() && (sum_finite_ || !order_.gather)) {
       message.AddTo(sum_, union_);
       for (std::size_t i = 0; i < smallest_.size(); ++i)
         smallest_[i] = std::min(smallest_[i], message.SmallestOf(i));
@@ -152,8 +152,8 @@ void OwnerExchange::EndOfMessages() {
   } else {
     for (const float sum : sum_) sum_finite_ &= std::isfinite(sum);
   }
-  if (!sum_finite_) sum_.clear();
   if (!order_.gather) return KeepOwnSum();
+  if (!sum_finite_) sum_.clear();
   AcceptSum(Own(), packed_sum_);  // the own chunk as all others see it
   for (std::size_t i = 1; i < Size(); ++i)
     SendTo((Own() + i) % Size(), ExchangeTag(Lane(), ExchangePhase::kSum, Lane().rank),

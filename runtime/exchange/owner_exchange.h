@@ -68,7 +68,8 @@ class OwnerExchange final : public CollectiveOperation {
 
   // After Done():
   const OwnerExchangeOrder& Order() const { return order_; }
-  /// The sums of this rank's chunk before they were rounded; empty if a value was not finite.
+  /// The sums of this rank's chunk before they were rounded. If a value was not finite: empty, or
+  /// without `gather` the sums of those ranks' values that were.
   std::span<const float> OwnSum() const { return sum_; }
   /// No chunk that this rank knows of holds a value that is not: all of them, or without `gather`
   /// the own one. With `gather` all ranks say the same.

@@ -18,17 +18,16 @@ Request OwnerSum<T>::Start(const CollectiveLane& lane) {
   // back.
   order.keep = state.Feedback() && (density_ || this->Kept().holds);
   order.result = state.Together(this->Bucket(), state.Owners());
-  bool finite = true;
-  Pack(order, &finite);
+  Pack(order);
   if (state.options.release) state.ReleaseOthers(this->Bucket());  // the messages have it
-  this->Kept().holds = order.keep || (!finite && state.Feedback());
+  this->Kept().holds = order.keep || (!finite_ && state.Feedback());
   exchange_ =
       std::make_shared<OwnerExchange>(state.NameOf(lane, this->number_), lane, std::move(order));
   return state.group.Launch(exchange_);
 }
 
 template <class T>
-void OwnerSum<T>::Pack(OwnerExchangeOrder& order, bool* finite) {
+void OwnerSum<T>::Pack(OwnerExchangeOrder& order) {
   for (const int owner : this->state_.Owners()) {
     const GradientChunk chunk = this->ChunkOf(owner);
     const SelectedChunk selected = this->state_.Select(chunk, density_.value_or(1), order.format);
@@ -39,24 +38,33 @@ void OwnerSum<T>::Pack(OwnerExchangeOrder& order, bool* finite) {
                  piece.count, piece.values, piece.smallest);
     }
     if (!selected.finite) writer.NotFinite();
-    *finite = *finite && selected.finite;
+    finite_ = finite_ && selected.finite;
     order.chunks.pieces.push_back(chunk.PieceLengths());
     order.messages.push_back(writer.Finish());
   }
 }
 
-/// What all ranks got less than the sum. An owner's own sum of a sharded bucket is not rounded.
+/// What all ranks got less than the sum. An owner's own sum of a sharded bucket is not rounded; if
+/// it is not finite, the owner alone knows, and holds back what the others sent.
 template <class T>
 void OwnerSum<T>::Settle() {
   ReducerState<T>& state = this->state_;
-  if (exchange_->Order().keep && !state.options.sharded) {
-    const GradientChunk own = state.OwnChunk(this->Bucket());
-    const std::span<const float> sum = exchange_->OwnSum();
+  const GradientChunk own = state.OwnChunk(this->Bucket());
+  const std::span<const float> sum = exchange_->OwnSum();
+  if (state.options.sharded && !exchange_->finite()) {
+    if (exchange_->Order().keep) {
+      const auto count = static_cast<std::int64_t>(sum.size());
+      float* const residuals = state.residuals.data() + own.begin;
+      state.device.AddInto(count, sum.data(), residuals);
+      state.device.ClearNotFinite(count, residuals);
+    }
+    state.PutOffNotFinite(this->Bucket());
+  } else if (exchange_->Order().keep && !state.options.sharded) {
     state.device.AddDifference(static_cast<std::int64_t>(sum.size()), sum.data(),
                                state.gradients.data() + own.begin,
                                state.residuals.data() + own.begin);
   }
-  if (!density_) this->Kept().holds = false;
+  if (!density_ && finite_ && exchange_->finite()) this->Kept().holds = false;
 }
 
 template <class T>

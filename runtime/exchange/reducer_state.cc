@@ -50,6 +50,13 @@ void ReducerState<T>::ReleaseAround(const GradientBucket& bucket, std::size_t be
 }
 
 template <class T>
+void ReducerState<T>::PutOffNotFinite(const GradientBucket& bucket) {
+  const GradientChunk own = OwnChunk(bucket);
+  device.Clear(gradients.data() + own.begin, own.size() * sizeof(float));
+  not_finite = true;
+}
+
+template <class T>
 std::string ReducerState<T>::NameOf(const CollectiveLane& lane, std::size_t bucket) const {
   return fmt::format("exchange {} (gradient bucket {})", lane.sequence, bucket);
 }

@@ -70,6 +70,9 @@ struct ReducerState {
     const ElementRange own = buckets.RangeOf(bucket, group.Rank());
     ReleaseAround(bucket, static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.end));
   }
+  /// Takes a bucket's sum that is not finite out of the arena: the micro-batches after this one add
+  /// to what was summed before it, and the step tells at its end.
+  void PutOffNotFinite(const GradientBucket& bucket);
   std::string NameOf(const CollectiveLane& lane, std::size_t bucket) const;
 
   Group& group;
@@ -83,6 +86,7 @@ struct ReducerState {
   std::vector<Kept> kept;  // [buckets]
   ExchangePolicy policy;
   bool adds_nothing = false;  // this rank has no gradients in this micro-batch
+  bool not_finite = false;    // a sum of a micro-batch before this one was not
   ExchangeCounts counts;
 };
 

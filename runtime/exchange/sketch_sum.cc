@@ -41,7 +41,10 @@ void SketchSum<T>::Select(SketchExchangeOrder& order) {
 /// they were put back at once. A sum that is not finite held nothing of anyone.
 template <class T>
 void SketchSum<T>::Settle() {
-  if (!exchange_->finite()) return TakeBack();
+  if (!exchange_->finite()) {
+    this->state_.PutOffNotFinite(this->Bucket());
+    return TakeBack();
+  }
   this->state_.counts.unpeeled += exchange_->unfinished() ? 1 : 0;
   std::vector<float> rest = exchange_->Order().values;
   for (float& value : rest) value -= exchange_->fixed_point().Sent(value);

@@ -55,11 +55,12 @@ bool EveryoneGetsAll(Group& c, const std::vector<std::vector<int>>& nodes) {
         data[at + i] = static_cast<float>(r * 1000) + static_cast<float>(i % 997);
       at += length;
     }
-    if (!Gather(c, Cut(data, lengths), nodes).Wait(In(std::chrono::seconds(60)))) return false;
+    RANK_REQUIRE(Gather(c, Cut(data, lengths), nodes).Wait(In(std::chrono::seconds(60))));
     at = 0;
     for (int r = 0; r < c.Size(); ++r) {
       for (std::size_t i = 0; i < lengths[static_cast<std::size_t>(r)]; ++i, ++at) {
-        if (data[at] != static_cast<float>(r * 1000) + static_cast<float>(i % 997)) return false;
+        RANK_REQUIRE(data[at] == static_cast<float>(r * 1000) + static_cast<float>(i % 997),
+                     data[at], static_cast<float>(r * 1000) + static_cast<float>(i % 997));
       }
     }
   }
@@ -88,10 +89,11 @@ TEST(AllGather, PassesOnInsideNodesWhatOneRankOfThemReceived) {
   const auto nodes = Nodes(9, 3);
   Ranks ranks(9, [&](Group& c) {
     std::vector<float> data(900);
-    if (!Gather(c, Cut(data, std::vector<std::size_t>(9, 100)), nodes)
-             .Wait(In(std::chrono::seconds(60))))
-      return false;
-    return c.communicator().BytesSent(Purpose::kParameter) == 400 * (2 + 2 + 2 * 2);
+    RANK_REQUIRE(Gather(c, Cut(data, std::vector<std::size_t>(9, 100)), nodes)
+                     .Wait(In(std::chrono::seconds(60))));
+    RANK_REQUIRE(c.communicator().BytesSent(Purpose::kParameter) == 400 * (2 + 2 + 2 * 2),
+                 c.communicator().BytesSent(Purpose::kParameter), 400 * (2 + 2 + 2 * 2));
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -111,12 +113,12 @@ TEST_P(ReduceScatterOf, OwnersGetTheSumsAndTheRestStays) {
       const std::vector<float> before(data);
       auto sum =
           std::make_shared<ReduceScatter>("reduce-scatter", c.NextLane(Purpose::kGradient), parts);
-      if (!c.Launch(std::move(sum)).Wait(In(std::chrono::seconds(60)))) return false;
+      RANK_REQUIRE(c.Launch(std::move(sum)).Wait(In(std::chrono::seconds(60))));
       for (std::size_t i = 0; i < data.size(); ++i) {
         const bool own = i / length == static_cast<std::size_t>(c.Rank());
         const auto n = static_cast<float>(c.Size());
         const float all = n * static_cast<float>(i % 1013) + n * (n - 1) / 2;
-        if (data[i] != (own ? all : before[i])) return false;
+        RANK_REQUIRE(data[i] == (own ? all : before[i]), data[i], (own ? all : before[i]));
       }
     }
     return true;
@@ -130,7 +132,10 @@ TEST(AllGather, AChunkOfAnotherLengthIsAnErrorThatNamesItsRank) {
     const std::size_t own = c.Rank() == 1 ? 9 : 10;
     std::vector<std::size_t> lengths = {10, c.Rank() == 1 ? own : 10};
     const auto done = Gather(c, Cut(data, lengths)).Wait(In(std::chrono::seconds(30)));
-    return c.Rank() == 1 || (!done && done.error().peer == 1);
+    if (c.Rank() == 1) return true;
+    RANK_REQUIRE(!done);
+    RANK_REQUIRE(done.error().peer == 1, done.error().peer, done.error().cause);
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -143,7 +148,9 @@ TEST(AllGather, ASilentRankIsMissedAtTheDeadline) {
       return true;
     }
     const auto done = Gather(c, Cut(data, {10, 10})).Wait(In(std::chrono::seconds(1)));
-    return !done;
+    RANK_REQUIRE(!done);
+    RANK_REQUIRE(done.error().cause == kMissed, done.error().cause);
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }

@@ -37,11 +37,12 @@ bool SumsExactly(Group& c) {
     std::vector<float> data(n);
     for (std::size_t i = 0; i < n; ++i)
       data[i] = static_cast<float>(static_cast<int>(i % 1000) * (c.Rank() + 1));
-    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))))
-      return false;
+    RANK_REQUIRE(
+        c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))));
     const int factor = c.Size() * (c.Size() + 1) / 2;
     for (std::size_t i = 0; i < n; ++i) {
-      if (data[i] != static_cast<float>(static_cast<int>(i % 1000) * factor)) return false;
+      RANK_REQUIRE(data[i] == static_cast<float>(static_cast<int>(i % 1000) * factor), data[i],
+                   static_cast<float>(static_cast<int>(i % 1000) * factor));
     }
   }
   return true;
@@ -51,7 +52,7 @@ TEST_P(AllReduce, SumsExactlyForAllSizesInAllWays) {
   Ranks ranks(GetParam(), [](Group& c) {
     for (const AllReduceWays& ways : AllWays(c.Size())) {
       c.SetWays(ways);
-      if (!SumsExactly(c)) return false;
+      RANK_REQUIRE(SumsExactly(c));
     }
     return true;
   });
@@ -64,16 +65,15 @@ void ExpectTheSameBits(int size, std::size_t count, const AllReduceWays& ways) {
     std::vector<float> data(count);
     for (std::size_t i = 0; i < data.size(); ++i)
       data[i] = 1.0f / static_cast<float>(i * 7 + static_cast<std::size_t>(c.Rank()) * 13 + 1);
-    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))))
-      return false;
+    RANK_REQUIRE(
+        c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))));
     // Everybody's bits against rank 0's: sums of x and of x squared fit only if all x are one.
     for (std::size_t i = 0; i < data.size(); i += 97) {
       const double x = data[i];
       double sums[2] = {x, x * x};
-      if (!c.AllReduce(Purpose::kStatistic, std::span<double>(sums))
-               .Wait(In(std::chrono::seconds(60))))
-        return false;
-      if (sums[0] != x * c.Size()) return false;
+      RANK_REQUIRE(c.AllReduce(Purpose::kStatistic, std::span<double>(sums))
+                       .Wait(In(std::chrono::seconds(60))));
+      RANK_REQUIRE(sums[0] == x * c.Size(), sums[0], x * c.Size());
     }
     return true;
   });
@@ -94,14 +94,15 @@ TEST_P(AllReduce, RunsManyAtOnceInBothPrecisions) {
       requests.push_back(c.AllReduce(Purpose::kGradient, std::span<float>(data)));
     requests.push_back(c.AllReduce(Purpose::kStatistic, std::span<double>(doubles)));
     for (Request& request : requests) {
-      if (!request.Wait(In(std::chrono::seconds(60)))) return false;
+      RANK_REQUIRE(request.Wait(In(std::chrono::seconds(60))));
     }
     const double sum = c.Size() * (c.Size() + 1) / 2.0;
     for (const auto& data : floats) {
-      if (data.front() != static_cast<float>(sum) || data.back() != static_cast<float>(sum))
-        return false;
+      RANK_REQUIRE(data.front() == static_cast<float>(sum), data.front(), static_cast<float>(sum));
+      RANK_REQUIRE(data.back() == static_cast<float>(sum), data.back(), static_cast<float>(sum));
     }
-    return doubles[76] == sum;
+    RANK_REQUIRE(doubles[76] == sum, doubles[76], sum);
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -109,10 +110,13 @@ TEST_P(AllReduce, RunsManyAtOnceInBothPrecisions) {
 TEST_P(AllReduce, CountsThePayloadOfTheRing) {
   Ranks ranks(GetParam(), [](Group& c) {
     std::vector<float> data(static_cast<std::size_t>(c.Size()) * 10'000);
-    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))))
-      return false;
-    return c.communicator().BytesSent(Purpose::kGradient) == 2 * (c.Size() - 1) * 10'000 * 4 &&
-           c.communicator().BytesSent(Purpose::kParameter) == 0;
+    RANK_REQUIRE(
+        c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))));
+    RANK_REQUIRE(c.communicator().BytesSent(Purpose::kGradient) == 2 * (c.Size() - 1) * 10'000 * 4,
+                 c.communicator().BytesSent(Purpose::kGradient), 2 * (c.Size() - 1) * 10'000 * 4);
+    RANK_REQUIRE(c.communicator().BytesSent(Purpose::kParameter) == 0,
+                 c.communicator().BytesSent(Purpose::kParameter));
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -130,11 +134,17 @@ std::int64_t PayloadOf(Group& c, const AllReduceWays& ways, std::size_t count) {
 TEST(AllReduceWays, SendWhatTheoryAsksFor) {
   Ranks ranks(8, [](Group& c) {
     const std::size_t n = 8000;
-    return PayloadOf(c, Ring(), n) == 2 * 4 * 7000 && PayloadOf(c, Halving(), n) == 2 * 4 * 7000 &&
-           PayloadOf(c, Doubling(), n) == 3 * 4 * 8000 &&
-           // Half of it inside nodes of two, and of the other half three quarters between four.
-           PayloadOf(c, NodeFirst(8, 2), n) == 4 * (2 * 4000 + 2 * 3000) &&
-           PayloadOf(c, NodeFirst(8, 4), n) == 4 * (2 * 6000 + 2 * 1000);
+    // Half of it inside nodes of two, and of the other half three quarters between four.
+    RANK_REQUIRE(PayloadOf(c, Ring(), n) == 2 * 4 * 7000, PayloadOf(c, Ring(), n), 2 * 4 * 7000);
+    RANK_REQUIRE(PayloadOf(c, Halving(), n) == 2 * 4 * 7000, PayloadOf(c, Halving(), n),
+                 2 * 4 * 7000);
+    RANK_REQUIRE(PayloadOf(c, Doubling(), n) == 3 * 4 * 8000, PayloadOf(c, Doubling(), n),
+                 3 * 4 * 8000);
+    RANK_REQUIRE(PayloadOf(c, NodeFirst(8, 2), n) == 4 * (2 * 4000 + 2 * 3000),
+                 PayloadOf(c, NodeFirst(8, 2), n), 4 * (2 * 4000 + 2 * 3000));
+    RANK_REQUIRE(PayloadOf(c, NodeFirst(8, 4), n) == 4 * (2 * 6000 + 2 * 1000),
+                 PayloadOf(c, NodeFirst(8, 4), n), 4 * (2 * 6000 + 2 * 1000));
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -142,11 +152,13 @@ TEST(AllReduceWays, SendWhatTheoryAsksFor) {
 TEST(AllReduceOfFew, CountsThePayloadOfDoubling) {
   Ranks ranks(6, [](Group& c) {
     std::vector<float> data(100);
-    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))))
-      return false;
+    RANK_REQUIRE(
+        c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))));
     // Ranks 4 and 5 hand in what they have; the four others double twice, two of them hand out.
     const std::int64_t times = c.Rank() >= 4 ? 1 : c.Rank() < 2 ? 3 : 2;
-    return c.communicator().BytesSent(Purpose::kGradient) == times * 400;
+    RANK_REQUIRE(c.communicator().BytesSent(Purpose::kGradient) == times * 400,
+                 c.communicator().BytesSent(Purpose::kGradient), times * 400);
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -161,7 +173,7 @@ TEST(Communicator, SendsBetweenPairsWithoutMixingPurposes) {
     Request send_b = c.Send(right, Purpose::kParameter, b);
     Request receive_a = c.Receive(left, Purpose::kActivation, from);
     for (Request* r : {&receive_b, &send_a, &send_b, &receive_a}) {
-      if (!r->Wait(In(std::chrono::seconds(60)))) return false;
+      RANK_REQUIRE(r->Wait(In(std::chrono::seconds(60))));
     }
     return from[299999] == std::byte(left) && other[9] == std::byte(left + 100);
   });
@@ -171,31 +183,36 @@ TEST(Communicator, SendsBetweenPairsWithoutMixingPurposes) {
 /// All ranks are here, and their links are open.
 bool Meet(Group& c) {
   double one[1] = {1};
-  return c.AllReduce(Purpose::kStatistic, std::span<double>(one))
-      .Wait(In(std::chrono::seconds(60)))
-      .has_value();
+  RANK_REQUIRE(c.AllReduce(Purpose::kStatistic, std::span<double>(one))
+                   .Wait(In(std::chrono::seconds(60)))
+                   .has_value());
+  return true;
 }
 
 /// Rank 0 sends `sent` bytes where rank 1 expects `expected`. Late: they are there before the
 /// receive, as a message that was sent after them is.
 void ExpectLengthError(std::size_t sent, std::size_t expected, bool late, const char* cause) {
   Ranks ranks(2, [=](Group& c) {
-    if (!Meet(c)) return false;
+    RANK_REQUIRE(Meet(c));
     std::vector<std::byte> data(c.Rank() == 0 ? sent : expected), after(1);
     if (c.Rank() == 0) {
       Request first = c.Send(1, Purpose::kActivation, data);
       Request second = c.Send(1, Purpose::kParameter, after);
-      return first.Wait(In(std::chrono::seconds(60))) &&
-             second.Wait(In(std::chrono::seconds(60))) && Meet(c);
+      RANK_REQUIRE(first.Wait(In(std::chrono::seconds(60))));
+      RANK_REQUIRE(second.Wait(In(std::chrono::seconds(60))));
+      RANK_REQUIRE(Meet(c));
+      return true;
     }
     Request wrong;
     if (!late) wrong = c.Receive(0, Purpose::kActivation, data);
-    if (!c.Receive(0, Purpose::kParameter, after).Wait(In(std::chrono::seconds(60)))) return false;
+    RANK_REQUIRE(c.Receive(0, Purpose::kParameter, after).Wait(In(std::chrono::seconds(60))));
     if (late) wrong = c.Receive(0, Purpose::kActivation, data);
     const auto done = wrong.Wait(In(std::chrono::seconds(60)));
-    if (!done && done.error().cause != cause)
-      std::fprintf(stderr, "cause: %s\n", done.error().cause.c_str());
-    return !done && done.error().peer == 0 && done.error().cause == cause && Meet(c);
+    RANK_REQUIRE(!done);
+    RANK_REQUIRE(done.error().peer == 0, done.error().peer);
+    RANK_REQUIRE(done.error().cause == cause, done.error().cause, cause);
+    RANK_REQUIRE(Meet(c));
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood()) << sent << " bytes for " << expected << (late ? ", late" : "");
 }
@@ -217,11 +234,12 @@ TEST(Communicator, CountsItsThreadsProcessorTime) {
     const double before = c.communicator().CpuSeconds();
     std::vector<float> data(1 << 20);
     for (int i = 0; i < 10; ++i) {
-      if (!c.AllReduce(Purpose::kGradient, std::span<float>(data))
-               .Wait(In(std::chrono::seconds(60))))
-        return false;
+      RANK_REQUIRE(c.AllReduce(Purpose::kGradient, std::span<float>(data))
+                       .Wait(In(std::chrono::seconds(60))));
     }
-    return before > 0 && c.communicator().CpuSeconds() > before;
+    RANK_REQUIRE(before > 0, before);
+    RANK_REQUIRE(c.communicator().CpuSeconds() > before, c.communicator().CpuSeconds(), before);
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -231,8 +249,10 @@ TEST(Communicator, AReceiveThatNothingComesForMissesItsDeadlineAndGivesItsBuffer
     std::vector<std::byte> data(100);
     auto waited =
         c.Receive(1 - c.Rank(), Purpose::kActivation, data).Wait(In(std::chrono::seconds(1)));
-    return !waited && waited.error().operation == "receive of activations" &&
-           waited.error().cause == "missed its deadline";
+    RANK_REQUIRE(!waited);
+    RANK_REQUIRE(waited.error().operation == "receive of activations", waited.error().operation);
+    RANK_REQUIRE(waited.error().cause == kMissed, waited.error().cause);
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -245,29 +265,35 @@ TEST(Communicator, AKilledPeerIsAnErrorNotAHang) {
         c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30)));
     ended.Meet(4);
     if (c.Rank() == 2) ::raise(SIGKILL);
+    RANK_REQUIRE(whole);
     for (int i = 0; i < 1000; ++i) {
-      if (!c.AllReduce(Purpose::kGradient, std::span<float>(data))
-               .Wait(In(std::chrono::seconds(3))))
-        return whole.has_value();
+      const auto done =
+          c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(3)));
+      if (done) continue;
+      return true;
     }
-    return false;
+    RANK_REQUIRE(!"sums went on without rank 2");
+    return true;
   });
-  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_EQ(ranks.Join(rank), 0) << "rank " << rank;
+  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_TRUE(ranks.Good(rank));
   EXPECT_TRUE(WIFSIGNALED(ranks.Join(2)));
 }
 
 TEST(Communicator, AStoppedPeerMissesTheDeadline) {
   Ranks ranks(2, [](Group& c) {
     std::vector<float> data(1 << 20, 1.0f);
-    if (!c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30))))
-      return false;
+    RANK_REQUIRE(
+        c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(30))));
     if (c.Rank() == 1) ::raise(SIGSTOP);
     const auto begin = std::chrono::steady_clock::now();
     auto waited =
         c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(2)));
-    return !waited && std::chrono::steady_clock::now() - begin < std::chrono::seconds(10);
+    RANK_REQUIRE(!waited);
+    RANK_REQUIRE(waited.error().cause == kMissed, waited.error().cause);
+    RANK_REQUIRE(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60));
+    return true;
   });
-  EXPECT_EQ(ranks.Join(0), 0);
+  EXPECT_TRUE(ranks.Good(0));
 }
 
 }  // namespace

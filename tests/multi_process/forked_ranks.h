@@ -1,6 +1,8 @@
-// Ranks as forked processes that exchange their addresses through their parent.
+// Ranks as forked processes that exchange their addresses through their parent, and tell it why they
+// are not content.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -9,19 +11,36 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
 
+/// In a function that returns bool: where the condition does not hold, the place, the condition and
+/// the values that follow it go to stderr, and from a rank's process to the parent's failure; the
+/// function returns false. A condition may be a tl::expected, whose error is told as well.
+#define RANK_REQUIRE(condition, ...)                                           \
+  do {                                                                         \
+    if (const auto& required = (condition); !required)                         \
+      return ::adaptive_train::Unmet(__FILE__, __LINE__, #condition,           \
+                                     ::adaptive_train::WhyNot(required),       \
+                                     #__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); \
+  } while (false)
+
 namespace adaptive_train {
 
-/// What a rank does; true: it is content. What it throws ends it as a crash.
+/// What a rank does; true: it is content. Where it is not, or throws, its parent is told why.
 using Body = std::function<bool(Group&)>;
 
 inline Deadline In(std::chrono::seconds time) { return std::chrono::steady_clock::now() + time; }
+
+/// What is said of an operation whose deadline passed.
+inline const std::string kMissed = "missed its deadline";
 
 inline void WriteText(int fd, const std::string& text) {
   const auto size = static_cast<std::uint32_t>(text.size());
@@ -35,6 +54,44 @@ inline std::string ReadText(int fd) {
   if (::recv(fd, &size, sizeof size, MSG_WAITALL) != sizeof size) return "";
   std::string text(size, 0);
   return ::recv(fd, text.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size) ? text : "";
+}
+
+/// In a rank's process: its number, and where its parent reads reasons. In others -1.
+inline int own_rank = -1, reasons_fd = -1;
+
+template <class T>
+std::string WhyNot(const T& outcome) {
+  if constexpr (requires { outcome.error().operation; }) {
+    const CommError& error = outcome.error();
+    return error.operation + ", rank " + std::to_string(error.peer) + ": " + error.cause;
+  } else if constexpr (requires { outcome.error().message; }) {
+    return outcome.error().message;
+  } else {
+    return "";
+  }
+}
+
+/// Gives `reason` to stderr and to the parent.
+inline void TellReason(const std::string& reason) {
+  const std::string line = (own_rank < 0 ? "" : "rank " + std::to_string(own_rank) + ": ") + reason;
+  std::fprintf(stderr, "%s\n", line.c_str());
+  if (reasons_fd >= 0) WriteText(reasons_fd, line);
+}
+
+/// False, after the reason was told; what RANK_REQUIRE calls.
+template <class... Values>
+bool Unmet(const char* file, int line, const char* condition, const std::string& why,
+           const char* names, const Values&... values) {
+  std::ostringstream reason;
+  reason.precision(9);
+  reason << file << ':' << line << ": not " << condition;
+  if (!why.empty()) reason << ": " << why;
+  if constexpr (sizeof...(values) > 0) {
+    reason << "; " << names << " =";
+    ((reason << ' ' << values), ...);
+  }
+  TellReason(reason.str());
+  return false;
 }
 
 /// What a rank may take, less than CTest gives its test: under the thread sanitizer, on two
@@ -51,7 +108,14 @@ constexpr unsigned kRankSeconds = 280;
   std::vector<std::string> addresses;
   for (int r = 0; r < size; ++r) addresses.push_back(ReadText(fd));
   (*communicator)->Connect(addresses);
-  const bool good = body((*communicator)->World());
+  own_rank = rank;
+  reasons_fd = fd;
+  bool good = false;
+  try {
+    good = body((*communicator)->World());
+  } catch (const std::exception& error) {
+    TellReason(std::string("threw ") + error.what());
+  }
   communicator->reset();  // flushes: leaving at once could cut off what others have not received
   std::_Exit(good ? 0 : 1);
 }
@@ -92,11 +156,27 @@ class Ranks {
     pids[rank] = -1;
     return status;
   }
+  /// Waits for the end of a rank; true if its body has given true, else why it has not.
+  testing::AssertionResult Good(std::size_t rank) {
+    const int status = Join(rank);
+    if (status == 0) return testing::AssertionSuccess();
+    auto failure = testing::AssertionFailure() << "rank " << rank;
+    if (WIFSIGNALED(status)) failure << " was killed by signal " << WTERMSIG(status);
+    if (WIFEXITED(status)) failure << " ended with " << WEXITSTATUS(status);
+    for (std::string reason; !(reason = ReadText(fds_[rank])).empty();) failure << '\n' << reason;
+    return failure;
+  }
   /// Waits for all; true if each body has given true.
-  bool AllGood() {
+  testing::AssertionResult AllGood() {
+    auto failure = testing::AssertionFailure();
     bool good = true;
-    for (std::size_t rank = 0; rank < pids.size(); ++rank) good = Join(rank) == 0 && good;
-    return good;
+    for (std::size_t rank = 0; rank < pids.size(); ++rank) {
+      if (const auto outcome = Good(rank); !outcome) {
+        failure << outcome.message() << '\n';
+        good = false;
+      }
+    }
+    return good ? testing::AssertionSuccess() : failure;
   }
   std::vector<pid_t> pids;
 

@@ -39,11 +39,7 @@ float SumOf(const Group& group, float times) {
 }
 
 bool AllAre(const std::vector<float>& numbers, float expected, const char* what) {
-  for (const float number : numbers) {
-    if (number == expected) continue;
-    std::fprintf(stderr, "%s: %g instead of %g\n", what, number, expected);
-    return false;
-  }
+  for (const float number : numbers) RANK_REQUIRE(number == expected, what, number, expected);
   return true;
 }
 
@@ -59,8 +55,8 @@ bool SumsInAllGroups(Groups& groups, std::size_t count) {
   for (std::size_t i = 0; i < std::size(all); ++i)
     requests.push_back(all[i]->AllReduce(Purpose::kGradient, std::span<float>(numbers[i])));
   for (std::size_t i = 0; i < std::size(all); ++i) {
-    if (!requests[i].Wait(In(std::chrono::seconds(60)))) return false;
-    if (!AllAre(numbers[i], SumOf(*all[i], static_cast<float>(i + 1)), "sum")) return false;
+    RANK_REQUIRE(requests[i].Wait(In(std::chrono::seconds(60))));
+    RANK_REQUIRE(AllAre(numbers[i], SumOf(*all[i], static_cast<float>(i + 1)), "sum"));
   }
   return true;
 }
@@ -71,11 +67,11 @@ TEST(Groups, SumsOfAllGroupsAtOnceAreTheirMembersOwn) {
     Groups groups(world.communicator(), plan);
     for (int round = 0; round < 5; ++round) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{100}, std::size_t{20000}})
-        if (!SumsInAllGroups(groups, count)) return false;
+        RANK_REQUIRE(SumsInAllGroups(groups, count));
     }
     return true;
   });
-  for (std::size_t rank = 0; rank < kRanks; ++rank) EXPECT_EQ(ranks.Join(rank), 0) << rank;
+  EXPECT_TRUE(ranks.AllGood());
 }
 
 TEST(Groups, WhatGoesDownAPipelineComesFromTheStageBefore) {
@@ -89,12 +85,12 @@ TEST(Groups, WhatGoesDownAPipelineComesFromTheStageBefore) {
                             ? pipeline.Send(1, Purpose::kActivation, std::as_bytes(std::span(sent)))
                             : pipeline.Receive(0, Purpose::kActivation,
                                                std::as_writable_bytes(std::span(received)));
-      if (!request.Wait(In(std::chrono::seconds(60)))) return false;
+      RANK_REQUIRE(request.Wait(In(std::chrono::seconds(60))));
     }
     return pipeline.Rank() == 0 ||
            AllAre(received, static_cast<float>(pipeline.RankOf(0)), "activation");
   });
-  for (std::size_t rank = 0; rank < kRanks; ++rank) EXPECT_EQ(ranks.Join(rank), 0) << rank;
+  EXPECT_TRUE(ranks.AllGood());
 }
 
 TEST(Groups, PartsAndChunksAreNumberedWithinTheGroup) {
@@ -104,17 +100,15 @@ TEST(Groups, PartsAndChunksAreNumberedWithinTheGroup) {
     Group& tensor = groups.tensor;
     std::vector<float> parts(2 * 50, static_cast<float>(world.Rank() + 1));
     const auto half = [&](std::size_t member) { return std::span(parts).subspan(50 * member, 50); };
-    if (!tensor.ReduceScatter(Purpose::kGradient, {half(0), half(1)})
-             .Wait(In(std::chrono::seconds(60))))
-      return false;
-    if (!tensor
-             .AllGather(Purpose::kParameter,
-                        {std::as_writable_bytes(half(0)), std::as_writable_bytes(half(1))})
-             .Wait(In(std::chrono::seconds(60))))
-      return false;
+    RANK_REQUIRE(tensor.ReduceScatter(Purpose::kGradient, {half(0), half(1)})
+                     .Wait(In(std::chrono::seconds(60))));
+    RANK_REQUIRE(tensor
+                     .AllGather(Purpose::kParameter,
+                                {std::as_writable_bytes(half(0)), std::as_writable_bytes(half(1))})
+                     .Wait(In(std::chrono::seconds(60))));
     return AllAre(parts, SumOf(tensor, 1), "gathered");
   });
-  for (std::size_t rank = 0; rank < kRanks; ++rank) EXPECT_EQ(ranks.Join(rank), 0) << rank;
+  EXPECT_TRUE(ranks.AllGood());
 }
 
 }  // namespace

@@ -23,12 +23,16 @@ MeasureOrder EveryPair(int size) {
 
 bool Sane(const Profile& profile, std::size_t links, std::size_t devices) {
   for (const LinkMeasurement& link : profile.links) {
-    if (!(link.bytes_per_second > 1e5) || !std::isfinite(link.bytes_per_second) ||
-        !(link.latency_s > 0) || link.evidence.count != 1 || link.evidence.measured_at < 1e9)
-      return false;
+    RANK_REQUIRE(link.bytes_per_second > 1e5, link.bytes_per_second);
+    RANK_REQUIRE(std::isfinite(link.bytes_per_second));
+    RANK_REQUIRE(link.latency_s > 0, link.latency_s);
+    RANK_REQUIRE(link.evidence.count == 1, link.evidence.count);
+    RANK_REQUIRE(link.evidence.measured_at >= 1e9, link.evidence.measured_at);
   }
-  return profile.links.size() == links && profile.devices.size() == devices &&
-         ProfileFromJson(ToJson(profile)).has_value();
+  RANK_REQUIRE(profile.links.size() == links, profile.links.size(), links);
+  RANK_REQUIRE(profile.devices.size() == devices, profile.devices.size(), devices);
+  RANK_REQUIRE(ProfileFromJson(ToJson(profile)));
+  return true;
 }
 
 class LinkProfilerSizes : public testing::TestWithParam<int> {};
@@ -38,7 +42,9 @@ TEST_P(LinkProfilerSizes, EveryLinkInBothDirectionsAndEveryDevice) {
   Ranks ranks(GetParam(), [](Group& c) {
     const Profile profile = MeasureNodes(EveryPair(c.Size()), c).profile;
     const auto n = static_cast<std::size_t>(c.Size());
-    return c.Rank() == 0 ? Sane(profile, n * n, n) : profile.links.empty();
+    if (c.Rank() == 0) return Sane(profile, n * n, n);
+    RANK_REQUIRE(profile.links.empty());
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -49,8 +55,12 @@ TEST(LinkProfiler, OnlyWhatWasOrderedIsMeasured) {
     order.rounds = {{{0, 2}, {1, 3}}};
     for (const std::size_t node : {0, 1, 3}) order.nodes[node].device = false;
     const Profile profile = MeasureNodes(order, c).profile;
-    return c.Rank() == 0 ? Sane(profile, 5, 1) && profile.devices[0].node == order.nodes[2].name
-                         : profile.links.empty();
+    if (c.Rank() > 0) {
+      RANK_REQUIRE(profile.links.empty());
+      return true;
+    }
+    RANK_REQUIRE(profile.devices[0].node == order.nodes[2].name, profile.devices[0].node);
+    return Sane(profile, 5, 1);
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -63,11 +73,14 @@ TEST(LinkProfiler, APeerThatDiesIsNamedWithThePairAndTheOperation) {
     try {
       MeasureNodes(order, c);
     } catch (const FatalError& error) {
-      return error.Peer() == 2 && error.Operation() == "latency of n1 - n2";
+      RANK_REQUIRE(error.Peer() == 2, error.Peer());
+      RANK_REQUIRE(error.Operation() == "latency of n1 - n2", error.Operation());
+      return true;
     }
-    return false;
+    RANK_REQUIRE(!"measured without rank 2");
+    return true;
   });
-  EXPECT_EQ(ranks.Join(1), 0);
+  EXPECT_TRUE(ranks.Good(1));
 }
 
 }  // namespace

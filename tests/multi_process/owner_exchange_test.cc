@@ -55,26 +55,22 @@ bool IsRight(Group& c, const UnderWay& under) {
   const std::size_t begin = made.Begin(c.Rank(), c.Size()),
                     end = made.Begin(c.Rank() + 1, c.Size());
   const auto own = under.exchange->OwnSum();
-  if (!under.exchange->finite() || own.size() != end - begin) return false;
+  RANK_REQUIRE(under.exchange->finite());
+  RANK_REQUIRE(own.size() == end - begin, own.size(), end - begin);
   for (std::size_t i = 0; i < made.size; ++i) {
     const ExpectedSum sum(made, c.Size(), i);
     const bool mine = begin <= i && i < end;
-    if (!NearTheReference(sum, made, c.Size()) ||
-        !SameBits(under.result[i], sum.Rounded(made.format)) ||
-        (mine && !SameBits(own[i - begin], sum.single))) {
-      std::fprintf(stderr, "rank %d: element %zu of %zu at density %g is %.9g, expected %.9g\n",
-                   c.Rank(), i, made.size, made.density, static_cast<double>(under.result[i]),
-                   sum.exact);
-      return false;
-    }
+    RANK_REQUIRE(NearTheReference(sum, made, c.Size()), i, made.size, made.density, sum.exact);
+    RANK_REQUIRE(SameBits(under.result[i], sum.Rounded(made.format)), i, made.size, made.density,
+                 under.result[i], sum.exact);
+    RANK_REQUIRE(!mine || SameBits(own[i - begin], sum.single), i, own[i - begin], sum.single);
   }
   return true;
 }
 
 bool Ends(UnderWay& under) {
-  const auto done = under.request.Wait(In(kLong));
-  if (!done) std::fprintf(stderr, "rank %d: %s\n", done.error().peer, done.error().cause.c_str());
-  return done.has_value();
+  RANK_REQUIRE(under.request.Wait(In(kLong)));
+  return true;
 }
 
 class Exchange : public testing::TestWithParam<int> {};
@@ -97,7 +93,8 @@ TEST_P(Exchange, ManyBucketsAtOnceOfAllSizesDensitiesAndFormats) {
         }
       }
       for (UnderWay& under : buckets) {
-        if (!Ends(under) || !IsRight(c, under)) return false;
+        RANK_REQUIRE(Ends(under));
+        RANK_REQUIRE(IsRight(c, under));
       }
     }
     return true;
@@ -110,7 +107,8 @@ TEST(OwnerExchange, TenMillionElements) {
     for (const MadeBucket& made : {MadeBucket{1, 10'000'000, 0.1, ValueFormat::kBFloat16},
                                    MadeBucket{2, 10'000'000, 1, ValueFormat::kFloat32}}) {
       UnderWay under = Launch(c, made);
-      if (!Ends(under) || !IsRight(c, under)) return false;
+      RANK_REQUIRE(Ends(under));
+      RANK_REQUIRE(IsRight(c, under));
     }
     return true;
   });
@@ -121,13 +119,14 @@ TEST_P(Exchange, WithoutGatherOnlyTheOwnersGetTheirSums) {
   Ranks ranks(GetParam(), [](Group& c) {
     const MadeBucket made{5, 1009, 0.3, ValueFormat::kBFloat16};
     UnderWay under = Launch(c, made, false);
-    if (!Ends(under) || !under.exchange->finite()) return false;
+    RANK_REQUIRE(Ends(under));
+    RANK_REQUIRE(under.exchange->finite());
     const std::size_t begin = made.Begin(c.Rank(), c.Size());
     const std::size_t end = made.Begin(c.Rank() + 1, c.Size());
     for (std::size_t i = 0; i < made.size; ++i) {
       const bool mine = begin <= i && i < end;
       const float expected = mine ? ExpectedSum(made, c.Size(), i).single : -1.0f;
-      if (!SameBits(under.result[i], expected)) return false;
+      RANK_REQUIRE(SameBits(under.result[i], expected));
     }
     std::int64_t sent = 0;
     const auto& messages = under.exchange->Order().messages;
@@ -135,7 +134,11 @@ TEST_P(Exchange, WithoutGatherOnlyTheOwnersGetTheirSums) {
       if (peer != c.Rank())
         sent += static_cast<std::int64_t>(messages[static_cast<std::size_t>(peer)].size());
     }
-    return c.communicator().BytesSent(Purpose::kGradient) == sent && c.communicator().BytesSent(Purpose::kParameter) == 0;
+    RANK_REQUIRE(c.communicator().BytesSent(Purpose::kGradient) == sent,
+                 c.communicator().BytesSent(Purpose::kGradient), sent);
+    RANK_REQUIRE(c.communicator().BytesSent(Purpose::kParameter) == 0,
+                 c.communicator().BytesSent(Purpose::kParameter));
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -150,10 +153,14 @@ TEST_P(Exchange, GoesWithRingsOfTheSamePurpose) {
       buckets.push_back(Launch(c, {i, 1009, 0.3, ValueFormat::kFloat32}));
     }
     for (std::size_t i = 0; i < 8; ++i) {
-      if (!Ends(buckets[i]) || !IsRight(c, buckets[i])) return false;
-      if (!rings[i].Wait(In(kLong)) || dense[i][4999] != static_cast<float>(c.Size())) return false;
+      RANK_REQUIRE(Ends(buckets[i]));
+      RANK_REQUIRE(IsRight(c, buckets[i]));
+      RANK_REQUIRE(rings[i].Wait(In(kLong)));
+      RANK_REQUIRE(dense[i][4999] == static_cast<float>(c.Size()), dense[i][4999],
+                   static_cast<float>(c.Size()));
     }
-    return c.communicator().CpuSeconds() > 0;
+    RANK_REQUIRE(c.communicator().CpuSeconds() > 0, c.communicator().CpuSeconds());
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -163,13 +170,15 @@ TEST_P(Exchange, GoesWithRingsOfTheSamePurpose) {
 /// The first chunk is not finite and all others are right.
 bool FirstChunkIsNot(Group& c, const UnderWay& under) {
   const std::size_t end = under.made.Begin(1, c.Size());
-  if (under.exchange->finite() || under.exchange->OwnSum().empty() != (c.Rank() == 0)) return false;
+  RANK_REQUIRE(!under.exchange->finite());
+  RANK_REQUIRE(under.exchange->OwnSum().empty() == (c.Rank() == 0),
+               under.exchange->OwnSum().empty(), (c.Rank() == 0));
   for (std::size_t i = 0; i < under.made.size; ++i) {
     const float value = under.result[i];
-    if (i == 0 && !std::isnan(value)) return false;
-    if (i > 0 && i < end && value != 0) return false;
+    RANK_REQUIRE(!(i == 0 && !std::isnan(value)));
+    RANK_REQUIRE(!(i > 0 && i < end && value != 0));
     const ExpectedSum sum(under.made, c.Size(), i);
-    if (i >= end && !SameBits(value, sum.Rounded(under.made.format))) return false;
+    RANK_REQUIRE(!(i >= end && !SameBits(value, sum.Rounded(under.made.format))));
   }
   return true;
 }
@@ -183,7 +192,9 @@ bool GivesNotFinite(Group& c, ValueFormat format,
   under.exchange =
       std::make_shared<OwnerExchange>("exchange", c.NextLane(Purpose::kGradient), std::move(order));
   under.request = c.Launch(under.exchange);
-  return Ends(under) && FirstChunkIsNot(c, under);
+  RANK_REQUIRE(Ends(under));
+  RANK_REQUIRE(FirstChunkIsNot(c, under));
+  return true;
 }
 
 /// A message of a chunk whose elements are all the same.
@@ -242,9 +253,11 @@ TEST(OwnerExchange, WithoutGatherOnlyTheOwnerKnowsOfAValueThatIsNotFinite) {
     }
     auto exchange = std::make_shared<OwnerExchange>("exchange", c.NextLane(Purpose::kGradient),
                                                     std::move(order));
-    if (!c.Launch(exchange).Wait(In(kLong))) return false;
-    if (exchange->finite() != (c.Rank() != 2)) return false;
-    return c.Rank() != 2 || (std::isnan(result[66]) && result[67] == 0 && result[65] == -1);
+    RANK_REQUIRE(c.Launch(exchange).Wait(In(kLong)));
+    RANK_REQUIRE(exchange->finite() == (c.Rank() != 2), exchange->finite(), (c.Rank() != 2));
+    RANK_REQUIRE(c.Rank() != 2 || (std::isnan(result[66]) && result[67] == 0 && result[65] == -1),
+                 result[65], result[66], result[67]);
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -255,12 +268,11 @@ constexpr int kFaulty = 2, kFaultRanks = 4;
 
 /// True if an error is of this rank and has all these words.
 bool Says(const CommError& error, int peer, const std::vector<std::string>& words) {
-  bool right = error.operation == "exchange of gradients" && error.peer == peer;
-  for (const std::string& word : words) right &= error.cause.find(word) != std::string::npos;
-  if (!right)
-    std::fprintf(stderr, "%s, rank %d: %s\n", error.operation.c_str(), error.peer,
-                 error.cause.c_str());
-  return right;
+  RANK_REQUIRE(error.operation == "exchange of gradients", error.operation);
+  RANK_REQUIRE(error.peer == peer, error.peer, peer, error.cause);
+  for (const std::string& word : words)
+    RANK_REQUIRE(error.cause.find(word) != std::string::npos, word, error.cause);
+  return true;
 }
 
 using Judge = std::function<bool(int rank, const CommError&)>;
@@ -287,9 +299,11 @@ void ExpectFailure(const ExchangeFaultOrder& order, std::chrono::seconds deadlin
       if (!done && !failure) failure = done.error();
     }
     met.Meet(kFaultRanks - 1);
-    return failure && judge(c.Rank(), *failure);
+    RANK_REQUIRE(failure);
+    RANK_REQUIRE(judge(c.Rank(), *failure));
+    return true;
   });
-  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_EQ(ranks.Join(rank), 0) << "rank " << rank;
+  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_TRUE(ranks.Good(rank));
 }
 
 class ExchangeFaults : public testing::TestWithParam<ExchangePhase> {
@@ -350,9 +364,12 @@ TEST(OwnerExchange, AKilledRankIsAnErrorNotAHang) {
     UnderWay second = Launch(c, made);
     const auto done = second.request.Wait(In(std::chrono::seconds(3)));
     met.Meet(3);
-    return whole && !done;
+    RANK_REQUIRE(whole);
+    RANK_REQUIRE(!done);
+    RANK_REQUIRE(done.error().peer == 2, done.error().peer, done.error().cause);
+    return true;
   });
-  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_EQ(ranks.Join(rank), 0) << "rank " << rank;
+  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_TRUE(ranks.Good(rank));
   EXPECT_TRUE(WIFSIGNALED(ranks.Join(2)));
 }
 

@@ -88,9 +88,8 @@ UnderWay Launch(Group& c, const MadeBucket& made, std::int64_t step = 0,
 }
 
 bool Ends(UnderWay& under) {
-  const auto done = under.request.Wait(In(kLong));
-  if (!done) std::fprintf(stderr, "rank %d: %s\n", done.error().peer, done.error().cause.c_str());
-  return done.has_value();
+  RANK_REQUIRE(under.request.Wait(In(kLong)));
+  return true;
 }
 
 bool SameBits(float a, float b) {
@@ -98,16 +97,14 @@ bool SameBits(float a, float b) {
 }
 
 /// Every bit of the result. All ranks and all runs are held against the same.
-bool IsRight(Group& c, const UnderWay& under, const Expected& expected) {
+bool IsRight(const UnderWay& under, const Expected& expected) {
   const SketchExchange& exchange = *under.exchange;
-  if (!exchange.finite() || exchange.fixed_point().quantum() != expected.fixed_point.quantum())
-    return false;
+  RANK_REQUIRE(exchange.finite());
+  RANK_REQUIRE(exchange.fixed_point().quantum() == expected.fixed_point.quantum(),
+               exchange.fixed_point().quantum(), expected.fixed_point.quantum());
   for (std::size_t i = 0; i < under.made.size; ++i) {
-    if (SameBits(under.result[i], expected.values[i])) continue;
-    std::fprintf(stderr, "rank %d: element %zu of %zu at density %g is %.9g, expected %.9g\n",
-                 c.Rank(), i, under.made.size, under.made.density,
-                 static_cast<double>(under.result[i]), static_cast<double>(expected.values[i]));
-    return false;
+    RANK_REQUIRE(SameBits(under.result[i], expected.values[i]), i, under.made.size,
+                 under.made.density, under.result[i], expected.values[i]);
   }
   return true;
 }
@@ -139,7 +136,8 @@ TEST_P(Exchange, ManyBucketsAtOnceOfAllSizesAndDensities) {
       std::vector<UnderWay> under;
       for (const MadeBucket& made : buckets) under.push_back(Launch(c, made, 7 * run));
       for (std::size_t i = 0; i < buckets.size(); ++i) {
-        if (!Ends(under[i]) || !IsRight(c, under[i], expected[i])) return false;
+        RANK_REQUIRE(Ends(under[i]));
+        RANK_REQUIRE(IsRight(under[i], expected[i]));
       }
     }
     return true;
@@ -154,9 +152,13 @@ TEST_P(Exchange, ASketchThatCannotBePeeledIsReplacedAndTheSumsAreTheSame) {
   const std::int64_t working = StepOf(made, GetParam(), true);
   Ranks ranks(GetParam(), [&](Group& c) {
     UnderWay failed = Launch(c, made, failing), well = Launch(c, made, working);
-    return Ends(failed) && Ends(well) && failed.exchange->unfinished() &&
-           !well.exchange->unfinished() && IsRight(c, failed, expected) &&
-           IsRight(c, well, expected);
+    RANK_REQUIRE(Ends(failed));
+    RANK_REQUIRE(Ends(well));
+    RANK_REQUIRE(failed.exchange->unfinished());
+    RANK_REQUIRE(!well.exchange->unfinished());
+    RANK_REQUIRE(IsRight(failed, expected));
+    RANK_REQUIRE(IsRight(well, expected));
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -168,7 +170,7 @@ TEST_P(Exchange, SendsWhatTheHeaderSays) {
   Ranks ranks(GetParam(), [&](Group& c) {
     const auto all = static_cast<std::size_t>(c.Size());
     UnderWay under = Launch(c, made, step);
-    if (!Ends(under)) return false;
+    RANK_REQUIRE(Ends(under));
     const auto chunks = made.Chunks(c.Size());
     std::size_t words = 0, own_words = 0;
     for (std::size_t r = 0; r < all; ++r) {
@@ -183,8 +185,11 @@ TEST_P(Exchange, SendsWhatTheHeaderSays) {
     // A part for each other rank, and the total for each.
     const std::size_t bytes = 4 * (all - 1) * kSketchHeaderBytes + 8 * (words - own_words) +
                               4 * (cells - own_cells) + (all - 1) * (8 * own_words + 4 * own_cells);
-    return c.communicator().BytesSent(Purpose::kGradient) == static_cast<std::int64_t>(bytes) &&
-           c.communicator().BytesSent(Purpose::kParameter) == 0;
+    RANK_REQUIRE(c.communicator().BytesSent(Purpose::kGradient) == static_cast<std::int64_t>(bytes),
+                 c.communicator().BytesSent(Purpose::kGradient), static_cast<std::int64_t>(bytes));
+    RANK_REQUIRE(c.communicator().BytesSent(Purpose::kParameter) == 0,
+                 c.communicator().BytesSent(Purpose::kParameter));
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -199,8 +204,9 @@ TEST(SketchExchange, AMillionElements) {
   Ranks ranks(4, [&](Group& c) {
     for (std::size_t i = 0; i < buckets.size(); ++i) {
       UnderWay under = Launch(c, buckets[i]);
-      if (!Ends(under) || !IsRight(c, under, expected[i]) || under.exchange->unfinished())
-        return false;
+      RANK_REQUIRE(Ends(under));
+      RANK_REQUIRE(IsRight(under, expected[i]));
+      RANK_REQUIRE(!under.exchange->unfinished());
     }
     return true;
   });
@@ -214,15 +220,17 @@ TEST(SketchExchange, WhatIsNotSentGoesBackExactly) {
       for (std::size_t i = 0; i < order.values.size(); ++i)
         order.values[i] = std::ldexp(order.values[i], -static_cast<int>(i % 40));
     });
-    if (!Ends(under)) return false;
+    RANK_REQUIRE(Ends(under));
     bool some_left = false;
     for (const float value : under.exchange->Order().values) {
       const float sent = under.exchange->fixed_point().Sent(value), left = value - sent;
-      if (static_cast<double>(sent) + static_cast<double>(left) != static_cast<double>(value))
-        return false;
+      RANK_REQUIRE(
+          static_cast<double>(sent) + static_cast<double>(left) == static_cast<double>(value),
+          static_cast<double>(sent) + static_cast<double>(left), static_cast<double>(value));
       some_left |= left != 0;
     }
-    return some_left;
+    RANK_REQUIRE(some_left);
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -241,14 +249,15 @@ TEST_P(Exchange, GoesWithRingsAndOwnersOfTheSamePurpose) {
           MadeBucket{i, 1009, 0.3}.Order(c.Rank(), c.Size(), sparse[i]))));
     }
     for (UnderWay& under : buckets) {
-      if (!Ends(under) || !IsRight(c, under, Expected(under.made, c.Size()))) return false;
+      RANK_REQUIRE(Ends(under));
+      RANK_REQUIRE(IsRight(under, Expected(under.made, c.Size())));
     }
     for (Request& other : others) {
-      const auto done = other.Wait(In(kLong));
-      if (!done) std::fprintf(stderr, "%s\n", done.error().cause.c_str());
-      if (!done) return false;
+      RANK_REQUIRE(other.Wait(In(kLong)));
     }
-    return dense[7][4999] == static_cast<float>(c.Size());
+    RANK_REQUIRE(dense[7][4999] == static_cast<float>(c.Size()), dense[7][4999],
+                 static_cast<float>(c.Size()));
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }
@@ -256,11 +265,14 @@ TEST_P(Exchange, GoesWithRingsAndOwnersOfTheSamePurpose) {
 // Values that are not finite.
 
 /// True if all of three ranks get NaN and zeros where those from one on change their orders.
-bool AllGetNaN(const std::function<void(SketchExchangeOrder&)>& change, int changed_from = 1) {
+testing::AssertionResult AllGetNaN(const std::function<void(SketchExchangeOrder&)>& change,
+                                   int changed_from = 1) {
   Ranks ranks(3, [&](Group& c) {
     const bool changed = c.Rank() >= changed_from;
     UnderWay under = Launch(c, {3, 100, 0.5}, 0, changed ? change : nullptr);
-    if (!Ends(under) || under.exchange->finite() || !std::isnan(under.result[0])) return false;
+    RANK_REQUIRE(Ends(under));
+    RANK_REQUIRE(!under.exchange->finite());
+    RANK_REQUIRE(std::isnan(under.result[0]));
     return std::all_of(under.result.begin() + 1, under.result.end(),
                        [](float value) { return value == 0; });
   });
@@ -430,12 +442,10 @@ class FaultySketch final : public Operation, public std::enable_shared_from_this
 using Judge = std::function<bool(int rank, const CommError&)>;
 
 bool Says(const CommError& error, int peer, const std::string& words) {
-  const bool right = error.operation == "exchange of gradients" && error.peer == peer &&
-                     error.cause.find(words) != std::string::npos;
-  if (!right)
-    std::fprintf(stderr, "%s, rank %d: %s\n", error.operation.c_str(), error.peer,
-                 error.cause.c_str());
-  return right;
+  RANK_REQUIRE(error.operation == "exchange of gradients", error.operation);
+  RANK_REQUIRE(error.peer == peer, error.peer, peer, error.cause);
+  RANK_REQUIRE(error.cause.find(words) != std::string::npos, words, error.cause);
+  return true;
 }
 
 /// An exchange that rank 2 spoils, a right one that has the first as its earlier one, and the
@@ -457,9 +467,11 @@ void ExpectFailure(const FaultOrder& fault, std::chrono::seconds deadline, const
     const auto done_second = second.request.Wait(In(deadline));
     if (done) done = done_second;
     met.Meet(kFaultRanks - 1);
-    return !done && judge(c.Rank(), done.error());
+    RANK_REQUIRE(!done);
+    RANK_REQUIRE(judge(c.Rank(), done.error()));
+    return true;
   });
-  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_EQ(ranks.Join(rank), 0) << "rank " << rank;
+  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_TRUE(ranks.Good(rank));
 }
 
 class SketchFaults : public testing::TestWithParam<SketchPhase> {
@@ -551,9 +563,12 @@ TEST(SketchExchange, AKilledRankIsAnErrorNotAHang) {
     UnderWay second = Launch(c, made, 1);
     const auto done = second.request.Wait(In(std::chrono::seconds(3)));
     met.Meet(3);
-    return whole && !done;
+    RANK_REQUIRE(whole);
+    RANK_REQUIRE(!done);
+    RANK_REQUIRE(done.error().peer == 2, done.error().peer, done.error().cause);
+    return true;
   });
-  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_EQ(ranks.Join(rank), 0) << "rank " << rank;
+  for (std::size_t rank : {0u, 1u, 3u}) EXPECT_TRUE(ranks.Good(rank));
   EXPECT_TRUE(WIFSIGNALED(ranks.Join(2)));
 }
 
