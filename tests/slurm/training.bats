@@ -87,6 +87,16 @@ setup() { make_job_home; }
   jq -e '[.ranks[].node] == ["n1","n2"]' "$home/runs/$job/plan.json"
 }
 
+@test "a plan has no more memory than the job asked for" {
+  job=$(submit -N2 --mem=300M -- --train.steps=2)
+  finished_with "$job" 0:0
+  grep -E 'memory of .*: 0\.3 GiB of [0-9.]+ GiB: the job.s --mem' "$home/slurm-$job.out"
+  jq -e '[.ranks[].device_memory_bytes] == [314572800, 314572800]' "$home/runs/$job/plan.json"
+  job=$(submit -N2 --mem=8M -- --train.steps=2)
+  finished_with "$job" 3:0
+  grep -F "the job's --mem" "$home/slurm-$job.out"
+}
+
 @test "scancel --signal=TERM --batch saves and ends with 143" {
   start_training
   box_on ctl scancel --batch --signal=TERM "$job"
