@@ -48,7 +48,7 @@ void Arrangement::SetLayers(int stage) {
   const int begin = placement_.cut[Index(stage)], end = placement_.cut[Index(stage) + 1];
   const auto b = static_cast<double>(shape_.micro_batch);
   out.bytes = sums_.Bytes(shape_, begin, end);
-  if (stage + 1 == shape_.stages) out.bytes.kept += tables_.TiedBytes(shape_.stages);
+  out.bytes.kept += tables_.Problem().BoundaryBytes(stage, shape_.stages, shape_.micro_batch);
   out.boundary_bytes = b * tables_.Problem().layers[Index(end - 1)].boundary_bytes;
   out.talk = sums_.TensorTalk({1, 1}, begin, end);
   for (std::size_t c = 0; c < classes_; ++c) {

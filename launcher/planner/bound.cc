@@ -191,9 +191,10 @@ bool ShapeBound::FitsTogether(const ShapeRange& range) const {
       tables_.Sums(shape.tensor, shape.recompute).Bytes(shape, 0, tables_.Layers());
   // A lone stage may have less in a micro-batch than was asked for.
   const std::int64_t b = shape.stages == 1 ? 1 : shape.micro_batch;
-  const double replica = shape.stages * tables_.CommonBytes(shape.recompute, b) + bytes.kept +
-                         static_cast<double>(b) * bytes.activations +
-                         tables_.TiedBytes(shape.stages);
+  double replica = shape.stages * tables_.CommonBytes(shape.recompute, b) + bytes.kept +
+                   static_cast<double>(b) * bytes.activations;
+  for (int stage = 0; stage < shape.stages; ++stage)
+    replica += tables_.Problem().BoundaryBytes(stage, shape.stages, b);
   return range.fewest * replica <= limits_[Index(shape.stages * shape.data) - 1] * (1 + 1e-9);
 }
 

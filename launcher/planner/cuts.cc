@@ -56,10 +56,11 @@ class Cutter {
 
   bool Fits(int stage, int begin, int end) const {
     const RangeBytes bytes = sums_.Bytes(shape_, begin, end);
-    const double tied = stage + 1 == shape_.stages ? tables_.TiedBytes(shape_.stages) : 0;
+    const double boundary =
+        tables_.Problem().BoundaryBytes(stage, shape_.stages, shape_.micro_batch);
     const auto held = static_cast<double>(
         std::min<std::int64_t>(at_once_, static_cast<std::int64_t>(shape_.stages - stage)));
-    return common_ + tied + bytes.kept +
+    return common_ + boundary + bytes.kept +
                static_cast<double>(shape_.micro_batch) * held * bytes.activations <=
            limit_[static_cast<std::size_t>(stage)];
   }

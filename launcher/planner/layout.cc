@@ -242,6 +242,18 @@ double PlanProblem::ScratchBytes(std::int64_t micro_batch) const {
   return scratch_bytes.back() + slope * static_cast<double>(index - (count - 1));
 }
 
+double PlanProblem::BoundaryBytes(int stage, int stages, std::int64_t micro_batch) const {
+  if (stages == 1) return 0;
+  const bool is_first = stage == 0, is_last = stage + 1 == stages;
+  const ProblemLayer& first = layers.front();
+  const int neighbours = is_first || is_last ? 1 : 2;
+  double bytes = 4.0 * neighbours * static_cast<double>(micro_batch) * first.boundary_bytes;
+  if (tied && is_first) bytes += tied_bytes;
+  if (tied && is_last)
+    bytes += tied_bytes * (first.parameter_bytes + first.gradient_bytes) / first.gradient_bytes;
+  return bytes;
+}
+
 double PlanProblem::PassingGradientBytes(int ranks) const {
   double largest = 0, next = 0;
   for (const ProblemLayer& layer : layers) {
@@ -305,18 +317,13 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
       activations += over * layer.activation_bytes[recompute];
     }
     kept += layout.shard == 2 ? std::min(gradients, gradients / data + passing) : gradients;
-    if (problem.tied && layout.Stages() > 1 && s + 1 == layout.Stages()) {
-      const ProblemLayer& first = problem.layers.front();
-      kept += problem.tied_bytes *
-              (first.parameter_bytes + first.gradient_bytes + first.optimizer_bytes) /
-              first.gradient_bytes;
-    }
     for (int d = 0; d < layout.data; ++d) {
       const ReplicaShare& share = layout.shares[static_cast<std::size_t>(d)];
       const auto b = static_cast<double>(share.micro_batch);
       const auto at_once =
           static_cast<double>(std::min<std::int64_t>(share.MicroBatches(), layout.Stages() - s));
       const double all = problem.base_bytes + problem.ScratchBytes(share.micro_batch) +
+                         problem.BoundaryBytes(s, layout.Stages(), share.micro_batch) +
                          b * problem.workspace_bytes[recompute] + kept + b * at_once * activations;
       for (int t = 0; t < layout.tensor; ++t) bytes[layout.DeviceIndex(s, d, t)] = all;
     }

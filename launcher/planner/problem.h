@@ -113,6 +113,10 @@ struct PlanProblem {
   Choices choices;
 
   double ScratchBytes(std::int64_t micro_batch) const;
+  /// What a stage of a pipeline holds for the other ones: of each neighbour two messages from it and
+  /// two to it; with tied embeddings the last stage a copy of the weights and its gradient, which the
+  /// first one receives.
+  double BoundaryBytes(int stage, int stages, std::int64_t micro_batch) const;
   /// Sharded gradients that stand whole on a rank, one of `ranks` tensor ranks, for a while: the
   /// largest layer's until they are on their way to their owners, and the tied embeddings', which
   /// are not final before the pass ends.

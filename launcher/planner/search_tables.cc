@@ -116,14 +116,6 @@ double SearchTables::CommonBytes(Recompute recompute, std::int64_t micro_batch) 
              problem_.workspace_bytes[static_cast<std::size_t>(recompute)];
 }
 
-double SearchTables::TiedBytes(int stages) const {
-  if (!problem_.tied || stages == 1) return 0;
-  const ProblemLayer& first = problem_.layers.front();
-  return problem_.tied_bytes *
-         (first.parameter_bytes + first.gradient_bytes + first.optimizer_bytes) /
-         first.gradient_bytes;
-}
-
 std::int64_t LargestMicroBatch(const SearchTables& tables, const RangeBytes& bytes,
                                Recompute recompute, double limit, std::int64_t most) {
   std::int64_t fits = 0, too_large = most + 1;

@@ -83,8 +83,6 @@ class SearchTables {
 
   /// Bytes of a device that do not depend on its layers.
   double CommonBytes(Recompute recompute, std::int64_t micro_batch) const;
-  /// What tied embeddings add to the last stage of a pipeline.
-  double TiedBytes(int stages) const;
   /// Seconds of a forward and backward pass of the whole model with one sample: how slow a device
   /// class is.
   double Slowness(int device_class) const {

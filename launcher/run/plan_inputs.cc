@@ -30,6 +30,7 @@ std::string BetterElsewhere(const PlanInputs& inputs, const Plan& plan) {
   if (!best || !best->plan.step_seconds ||
       *best->plan.step_seconds > kWorthTelling * *plan.step_seconds)
     return "";
+  best->plan.orders = inputs.orders;
   const std::string lacks = NotRunnable(best->plan);
   if (lacks.empty()) return "";
   return fmt::format("{:.3f} s would be possible with {}, which this version cannot run",

@@ -46,7 +46,7 @@ Result<std::int64_t> ExportCheckpoint(const std::string& checkpoint, const Model
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   std::vector<float> parameters(static_cast<std::size_t>(layout.size()));
   auto step =
-      ReadParameters(checkpoint, IdentityOf(dims), layout, {{0, layout.size()}}, parameters);
+      ReadParameters(checkpoint, dims, layout, {{0, layout.size()}}, parameters);
   if (!step) return step;
   auto written = WriteHfModel(hf_folder, dims, parameters);
   if (!written) return tl::unexpected(written.error());

@@ -116,6 +116,11 @@ bool StageSlice::Holds(LayerPart part, std::int64_t block) const {
   }
 }
 
+StageSlice StageSlice::OfLayers(const ModelDims& dims, std::int64_t first, std::int64_t end) {
+  return {std::clamp<std::int64_t>(first - 1, 0, dims.layers),
+          std::clamp<std::int64_t>(end - 1, 0, dims.layers), first == 0, end == dims.layers + 2};
+}
+
 ParameterLayout::ParameterLayout(const ModelDims& dims, std::span<const StageSlice> chunks) {
   const auto any_holds = [&](LayerPart part, std::int64_t block) {
     return std::any_of(chunks.begin(), chunks.end(),
@@ -139,7 +144,17 @@ ParameterLayout::ParameterLayout(const ModelDims& dims, std::span<const StageSli
     copy.count = dims.vocab * dims.hidden;
     copy.part = LayerPart::kHead;
     Append(std::move(copy));
+    has_copy_ = true;
   }
+}
+
+ParameterLayout ParameterLayout::WithoutCopy() const {
+  ParameterLayout without = *this;
+  if (!has_copy_) return without;
+  without.size_ -= ranges_.back().count;
+  without.ranges_.pop_back();
+  without.has_copy_ = false;
+  return without;
 }
 
 void ParameterLayout::Append(ParameterRange range) {

@@ -28,6 +28,8 @@ struct StageSlice {
   bool Holds(LayerPart part, std::int64_t block) const;
 
   static StageSlice Whole(const ModelDims& dims) { return {0, dims.layers, true, true}; }
+  /// Layers [first, end) of ModelShape::layers: embedding, blocks, head.
+  static StageSlice OfLayers(const ModelDims& dims, std::int64_t first, std::int64_t end);
 };
 
 enum class InitialValue { kZeros, kOnes, kNormal };
@@ -61,8 +63,9 @@ struct DecayRun {
 ///   with post_norm ln_f, or BERT's head.dense, head.ln, head.bias[vocab]; lm_head.weight[vocab,
 ///   hidden] if the embeddings are not tied
 /// With tied embeddings a rank with the head but not the embedding holds a copy of wte.weight, last
-/// in its arena, which counts as the head's; both copies' gradients must be added up before the
-/// update. A rank with both ends holds it once, also where they are of different chunks.
+/// in its arena, which counts as the head's. The rank with the embedding has its state: it gets the
+/// copy's gradient and gives the new weights (TiedEmbedding). A rank with both ends holds the
+/// matrix once, also where they are of different chunks.
 /// A value; any thread.
 class ParameterLayout {
  public:
@@ -73,6 +76,11 @@ class ParameterLayout {
   ParameterLayout(const ModelDims& dims, std::span<const StageSlice> chunks);
 
   const std::vector<ParameterRange>& ranges() const { return ranges_; }
+  /// The copy of the tied matrix, or nullptr.
+  const ParameterRange* Copy() const { return has_copy_ ? &ranges_.back() : nullptr; }
+  /// The same layout less the copy: what this rank has gradients to exchange, moments and
+  /// checkpoints of.
+  ParameterLayout WithoutCopy() const;
   /// Elements of the arena.
   std::int64_t size() const { return size_; }
   /// The range of that name, or nullptr.
@@ -87,6 +95,7 @@ class ParameterLayout {
 
   std::vector<ParameterRange> ranges_;
   std::int64_t size_ = 0;
+  bool has_copy_ = false;
 };
 
 /// The elements [begin, end) of an arena that belong to one layer.

@@ -77,20 +77,22 @@ double SamplesOf(const CheckpointStep& at, std::int64_t global_batch) {
 }  // namespace
 
 Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
-                           Group& group, const TrainerEvents& events, int threads,
-                           const std::string& data)
+                           Group& world, const Group& replicas, const TrainerEvents& events,
+                           int threads, const std::string& data)
     : config_(config.checkpoint),
       patience_(config.checkpoint.patience_s),
-      model_(IdentityOf(DimsOf(config.model))),
+      dims_(DimsOf(config.model)),
       layout_(layout),
       owned_(std::move(owned)),
-      group_(group),
+      group_(world),
+      replicas_(replicas),
       events_(events),
       threads_(threads),
       folder_(config.checkpoint.dir),
       global_batch_(config.train.global_batch),
       run_settings_(SettingsOf(config, data)),
-      owner_{CheckpointIdentity(config), ParametersOf(layout), OrderOf(run_settings_)} {}
+      owner_{CheckpointIdentity(config), ParametersOf({dims_, StageSlice::Whole(dims_)}),
+             OrderOf(run_settings_)} {}
 
 CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   CheckpointWriterSettings settings;
@@ -181,7 +183,7 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
   if (config_.start == "none") return std::nullopt;
   OrThrow(DoJointly(group_, patience_, "reading checkpoint.start",
                     [&](auto& done) -> Result<void> {
-                      auto read = ReadParameters(config_.start, model_, layout_, held, arenas[0],
+                      auto read = ReadParameters(config_.start, dims_, layout_, held, arenas[0],
                                                  [&done] { ++done; });
                       if (!read) return tl::unexpected(read.error());
                       return {};
@@ -225,7 +227,7 @@ CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arena
     reader->OnBlock([&done] { ++done; });
     residuals = reader->ResidualElements();
     at = reader->manifest().at;
-    return reader->Read(layout_, arenas, {group_.Rank(), group_.Size(), held});
+    return reader->Read(layout_, arenas, {replicas_.Rank(), replicas_.Size(), held});
   };
   OrThrow(DoJointly(group_, patience_, kReading, read), RankExit::kCheckpoint, kReading);
   if (residuals > 0 && arenas[kResiduals].empty() && group_.Rank() == 0) {

@@ -17,7 +17,7 @@
 
 namespace adaptive_train {
 
-/// Every rank has the arenas of the whole model and writes in the background what it owns of parameters and
+/// Every rank has the arenas of its stage, which its replicas share, and writes in the background what it owns of parameters and
 /// moments, and all of its residuals where the arenas have some: an empty span says that the run
 /// does not compress gradients, the same in all calls. Resume first; then in every step Votes into
 /// the step's sum and Follow with the sum; Ask when a checkpoint is due, Begin after Follow. Throws
@@ -31,7 +31,7 @@ class Checkpointer {
   /// parameters and of each moment, over all ranks every element once. `threads` copy the state.
   /// `data` is the training text's fingerprint.
   Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
-               Group& group, const TrainerEvents& events, int threads,
+               Group& world, const Group& replicas, const TrainerEvents& events, int threads,
                const std::string& data);
 
   /// Reads the newest checkpoint that holds into the arenas: `held` of parameters and moments, the
@@ -74,10 +74,11 @@ class Checkpointer {
 
   const CheckpointConfig& config_;
   const std::chrono::seconds patience_;
-  const std::string model_;  // what no parameter's shape tells
+  const ModelDims dims_;
   const ParameterLayout& layout_;
   const ElementRanges owned_;
-  Group& group_;
+  Group& group_;  // world
+  const Group& replicas_;
   const TrainerEvents& events_;
   const int threads_;
   const CheckpointFolder folder_;

@@ -21,7 +21,8 @@ struct Sharding {
   bool gradients = false;  // nor are gradients, once they are with their owners (ZeRO-2)
 };
 
-/// Parameters, gradients and moments are float32. With a 16-bit T, products read a copy of the
+/// Parameters, gradients and moments are float32. Weights and gradients are of the whole layout,
+/// moments and float32 masters of what is trained here. With a 16-bit T, products read a copy of the
 /// parameters that every update renews. Memory that is not touched is not there: of a sharded arena
 /// only the own chunks are. Not thread-safe.
 template <class T>
@@ -31,17 +32,20 @@ struct RankState {
             const Sharding& shared)
       : device(computes),
         layout(arena_layout),
+        trained(arena_layout.WithoutCopy()),
         sharding(shared),
-        parameters(computes, Size(), shared.optimizer && !kOwnWeights),
+        parameters(computes, kOwnWeights ? Size() : TrainedSize(),
+                   shared.optimizer && !kOwnWeights),
         gradients(computes, Size(), shared.gradients),
-        first_moments(computes, Size(), shared.optimizer),
-        second_moments(computes, Size(), shared.optimizer),
+        first_moments(computes, TrainedSize(), shared.optimizer),
+        second_moments(computes, TrainedSize(), shared.optimizer),
         rounded(computes, kOwnWeights ? 0 : Size()) {}
 
   /// The state before the first step, of what this rank owns.
   void Initialize(std::uint64_t seed, const std::vector<ElementRange>& owned) {
     for (const ElementRange& range : owned) {
-      InitializeParameters<float>(layout, seed, range.begin, range.end, parameters.span());
+      InitializeParameters<float>(trained, seed, range.begin, range.end,
+                                  parameters.span().first(TrainedSize()));
       const std::size_t bytes = static_cast<std::size_t>(range.end - range.begin) * sizeof(float);
       device.Clear(first_moments.data() + range.begin, bytes);
       device.Clear(second_moments.data() + range.begin, bytes);
@@ -61,19 +65,31 @@ struct RankState {
       return rounded.span();
     }
   }
+  std::span<T> WritableWeights() {
+    if constexpr (kOwnWeights) {
+      return parameters.span();
+    } else {
+      return rounded.span();
+    }
+  }
+  // Of the layout `trained`.
+  std::span<float> TrainedGradients() { return gradients.span().first(TrainedSize()); }
   OptimizerArenas<T> OfUpdate() {
-    return {parameters.span(), gradients.span(), first_moments.span(), second_moments.span(),
-            rounded.span()};
+    return {parameters.span().first(TrainedSize()), TrainedGradients(), first_moments.span(),
+            second_moments.span(), rounded.span().first(kOwnWeights ? 0 : TrainedSize())};
   }
   TrainingArenas OfCheckpoint(std::span<float> residuals) {
-    return {parameters.span(), first_moments.span(), second_moments.span(), residuals};
+    return {parameters.span().first(TrainedSize()), first_moments.span(), second_moments.span(),
+            residuals};
   }
 
   static constexpr bool kOwnWeights = std::is_same_v<T, float>;
   std::size_t Size() const { return static_cast<std::size_t>(layout.size()); }
+  std::size_t TrainedSize() const { return static_cast<std::size_t>(trained.size()); }
 
   kernels::Device<T>& device;
   const ParameterLayout& layout;
+  const ParameterLayout trained;  // all but the copy of a tied matrix, which is last
   const Sharding sharding;
   kernels::Buffer<float> parameters, gradients, first_moments, second_moments;
   kernels::Buffer<T> rounded;  // empty where T is float: the parameters themselves

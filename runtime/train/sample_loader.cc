@@ -34,7 +34,7 @@ void SampleLoader::GoOnAfter(std::int64_t step, std::int64_t samples) {
 
 Samples SampleLoader::Training(std::int64_t step, std::int64_t first, std::int64_t count) {
   Resize(count);
-  const SamplePlace place{static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(first)};
+  const SamplePlace place = PlaceOf(step, first);
   for (std::int64_t i = 0; i < count; ++i) {
     OrThrow(data_.train.Sample(SamplesBefore(step) + first + i, At(tokens_, i), At(targets_, i)),
             RankExit::kSetup, "reading training data");

@@ -34,6 +34,10 @@ class SampleLoader {
   std::int64_t SamplesBefore(std::int64_t step) const {
     return samples_before_ + (step - 1 - steps_before_) * global_batch_;
   }
+  /// Sample `first` of the global batch of step 1, 2, ..., as passes name it.
+  static SamplePlace PlaceOf(std::int64_t step, std::int64_t first) {
+    return {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(first)};
+  }
   /// Samples [first, first + count) of the global batch of step 1, 2, ...; valid until the next
   /// call.
   Samples Training(std::int64_t step, std::int64_t first, std::int64_t count);

@@ -36,21 +36,23 @@ StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const Rank
       plan_(plan),
       rank_(own.rank),
       group_(groups.data),
+      pipeline_(groups.pipeline),
       state_(state),
       profiler_(profiler),
       measure_(measure),
-      compression_(plan.orders.compression, config.profile.warmup_steps, state.layout,
+      compression_(plan.orders.compression, config.profile.warmup_steps, state.trained,
                    groups.data.Size(),
                    plan.stages[static_cast<std::size_t>(own.stage)].compressed_layers),
       exchanges_(ExchangesOf(plan)),
-      reducer_(groups.data, state.device, state.layout, state.gradients.span(),
+      reducer_(groups.data, state.device, state.trained, state.TrainedGradients(),
                {.feedback = compression_.MayCompress(),
                 .sharded = state.sharding.optimizer,
                 .release = state.sharding.gradients,
                 .nodes = EvenMembersByNode(plan, groups.data.Members())}),
-      optimizer_(state.device, state.layout, groups.data, reducer_.Buckets(),
+      optimizer_(state.device, state.trained, groups.data, reducer_.Buckets(),
                  {.sharded = state.sharding.optimizer,
                   .int8 = state.sharding.optimizer && plan.orders.gather == GatherFormat::kInt8}),
+      tied_(config.model.tie_embeddings, groups, state, measure),
       schedule_{config.optimizer.schedule, config.optimizer.lr, config.optimizer.warmup_steps,
                 config.train.steps} {
   group_.SetWays(WaysOf(plan, own.rank));
@@ -69,6 +71,7 @@ void StepExchange<T>::Begin(std::int64_t step) {
   if (Measured()) WaitForAllWeights();
   if (compression_.ResetsBefore(step)) reducer_.ForgetResiduals();
   reducer_.SetPolicy(compression_.PolicyOf(step));
+  tied_.Begin();
   measure_.As(Activity::kCompute, [&] { state_.ClearGradients(); });
   if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute));
 }
@@ -77,6 +80,21 @@ void StepExchange<T>::Begin(std::int64_t step) {
 template <class T>
 void StepExchange<T>::WaitForWeights(std::size_t end) {
   measure_.As(Activity::kExposedComm, [&] { optimizer_.FinishUpTo(end); });
+  if (state_.layout.Copy() != nullptr && end > state_.TrainedSize()) tied_.WaitForWeights();
+}
+
+template <class T>
+void StepExchange<T>::MakeWeights() {
+  optimizer_.MakeWeights(state_.OfUpdate());
+  SendWeights();
+  tied_.WaitForWeights();
+}
+
+template <class T>
+void StepExchange<T>::SendWeights() {
+  if (!tied_.Active()) return;
+  WaitForWeights(std::min(tied_.End(), state_.TrainedSize()));
+  tied_.SendWeights();
 }
 
 /// Gradients of the step's last micro-batch, or sharded ones of each, are exchanged while backward
@@ -84,14 +102,14 @@ void StepExchange<T>::WaitForWeights(std::size_t end) {
 template <class T>
 OnReady StepExchange<T>::OnGradients(bool last) {
   early_ = {};
-  if (state_.sharding.gradients) {
-    return [this](std::size_t begin, std::size_t end) {
-      if (Measured()) TakeGradients(begin, end);
-      AddGradients(begin, end);
-    };
-  }
-  if (!last || Measured()) return {};
-  return [this](std::size_t begin, std::size_t end) { AddGradients(begin, end); };
+  const bool exchanged = state_.sharding.gradients || (last && !Measured());
+  if (!exchanged && !(last && tied_.Active())) return {};
+  return [this, last, exchanged](std::size_t begin, std::size_t end) {
+    if (last) tied_.OnGradients(begin, end);
+    if (!exchanged) return;
+    if (Measured()) TakeGradients(begin, end);
+    AddGradients(begin, end);
+  };
 }
 
 /// The matrix that embedding and head share would be exchanged last, and be waited for with no
@@ -117,7 +135,7 @@ template <class T>
 void StepExchange<T>::EndMicroBatch(bool last) {
   if (last && Measured() && !state_.sharding.gradients) {
     TakeGradients(0, early_.begin);
-    TakeGradients(early_.end, state_.gradients.size());
+    TakeGradients(early_.end, state_.TrainedSize());
     for (const GradientBucket& bucket : reducer_.Buckets()) AddGradients(bucket.begin, bucket.end);
   }
   FinishMicroBatch();
@@ -142,6 +160,8 @@ void StepExchange<T>::Finish() {
 /// Packed gradients of a sharded exchange take memory until they are with their owners.
 template <class T>
 void StepExchange<T>::AddGradients(std::size_t begin, std::size_t end) {
+  end = std::min(end, state_.TrainedSize());
+  if (begin >= end) return;
   reducer_.Add(begin, end);
   if (!state_.sharding.optimizer) return;
   const std::size_t most = state_.sharding.gradients && Measured() ? 0 : kOnTheirWay;
@@ -150,18 +170,22 @@ void StepExchange<T>::AddGradients(std::size_t begin, std::size_t end) {
 
 template <class T>
 void StepExchange<T>::TakeGradients(std::size_t begin, std::size_t end) {
+  end = std::min(end, state_.TrainedSize());
+  if (begin >= end) return;
   const double to_loss = 1 / LossScale();
-  if (profiler_.Active()) profiler_.TakeGradients(state_.gradients.span(), begin, end, to_loss);
-  if (compression_.WantsGradients())
-    compression_.TakeGradients(state_.gradients.span(), begin, end, to_loss);
+  const std::span<const float> gradients = state_.TrainedGradients();
+  if (profiler_.Active()) profiler_.TakeGradients(gradients, begin, end, to_loss);
+  if (compression_.WantsGradients()) compression_.TakeGradients(gradients, begin, end, to_loss);
 }
 
-/// Of the whole gradient.
+/// Of the whole model's gradient: all ranks clip alike.
 template <class T>
 double StepExchange<T>::SquaredNorm() {
-  double sum[1] = {optimizer_.SquaredNorm(state_.gradients.span())};
-  if (state_.sharding.optimizer)
-    measure_.As(Activity::kExposedComm, [&] { SumOverRanks(group_, sum); });
+  double sum[1] = {optimizer_.SquaredNorm(state_.TrainedGradients())};
+  measure_.As(Activity::kExposedComm, [&] {
+    if (state_.sharding.optimizer) SumOverRanks(group_, sum);
+    if (pipeline_.Size() > 1) SumOverRanks(pipeline_, sum);
+  });
   return sum[0];
 }
 
@@ -187,7 +211,9 @@ void StepExchange<T>::UpdateState(RankMetrics& metrics) {
   const double clip = o.clip > 0 && metrics.grad_norm > o.clip ? o.clip / metrics.grad_norm : 1.0;
   const AdamWSettings settings{o.beta1, o.beta2, 1e-8, o.weight_decay};
   ++updates_;
+  tied_.WaitForWeights();
   optimizer_.Step(settings, state_.OfUpdate(), updates_, metrics.lr, clip / metrics.loss_scale);
+  SendWeights();
 }
 
 template <class T>

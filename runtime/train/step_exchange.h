@@ -23,6 +23,7 @@
 #include "runtime/train/optimizer.h"
 #include "runtime/train/rank_state.h"
 #include "runtime/train/step_measure.h"
+#include "runtime/train/tied_embedding.h"
 
 namespace adaptive_train {
 
@@ -59,7 +60,10 @@ class StepExchange {
 
   /// Before weights up to element `end` are read: waits for those that others own.
   void WaitForWeights(std::size_t end);
-  void WaitForAllWeights() { WaitForWeights(state_.Size()); }
+  void WaitForAllWeights() {
+    WaitForWeights(state_.Size());
+    tied_.WaitForWeights();
+  }
 
   std::int64_t Updates() const { return updates_; }
   /// What a checkpoint keeps of this, by name; finite numbers.
@@ -67,11 +71,13 @@ class StepExchange {
   /// After arenas and residuals were read.
   void Restore(std::int64_t updates, const std::map<std::string, double>& kept);
   /// Makes the weights from the owners' parameters. Before the first step.
-  void MakeWeights() { optimizer_.MakeWeights(state_.OfUpdate()); }
+  void MakeWeights();
 
  private:
+  // Of [begin, end) what is trained here.
   void AddGradients(std::size_t begin, std::size_t end);
   void TakeGradients(std::size_t begin, std::size_t end);
+  void SendWeights();
   void FinishMicroBatch();
   double SquaredNorm();
   void UpdateState(RankMetrics& metrics);
@@ -80,6 +86,7 @@ class StepExchange {
   const Plan& plan_;
   const int rank_;
   Group& group_;  // data
+  Group& pipeline_;
   RankState<T>& state_;
   LayerProfiler& profiler_;
   StepMeasure& measure_;
@@ -87,6 +94,7 @@ class StepExchange {
   const std::int64_t exchanges_;  // of gradients in a step
   GradientReducer<T> reducer_;
   Optimizer<T> optimizer_;
+  TiedEmbedding<T> tied_;
   const LrSchedule schedule_;
   LossScaler scaler_;           // of float16
   std::int64_t step_ = 0;       // that is under way

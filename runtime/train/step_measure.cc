@@ -40,6 +40,10 @@ void StepMeasure::BeginCounting() {
   Fill(before_the_first, 0);
 }
 
+void StepMeasure::Forget(Purpose purpose) {
+  sent_before_[static_cast<std::size_t>(purpose)] = communicator_.BytesSent(purpose);
+}
+
 void StepMeasure::Fill(RankMetrics& metrics, double select_cpu_s) {
   const auto since_last = [this](Purpose purpose) {
     std::int64_t& before = sent_before_[static_cast<std::size_t>(purpose)];

@@ -42,6 +42,8 @@ class StepMeasure {
 
   /// What was sent so far belongs to no step.
   void BeginCounting();
+  /// The same of one purpose.
+  void Forget(Purpose purpose);
   /// The bytes since the last call, the communicator's processor time beside `select_cpu_s` of this
   /// rank's own, and the process's largest memory.
   void Fill(RankMetrics& metrics, double select_cpu_s);

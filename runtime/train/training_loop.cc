@@ -18,7 +18,21 @@ namespace {
 /// Every so many steps the replicas compare a hash of their parameters.
 constexpr std::int64_t kReplicaCheckSteps = 50;
 
-StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own) {
+const StagePlan& StageOf(const Plan& plan, const RankPlan& own) {
+  return plan.stages[static_cast<std::size_t>(own.stage)];
+}
+
+/// Of the layers of a stage, forward and backward.
+double FlopsPerToken(const ModelDims& dims, const StagePlan& stage) {
+  const ModelShape shape = ModelShape::Of(dims);
+  double flops = 0;
+  for (int layer = stage.first_layer; layer < stage.end_layer; ++layer)
+    flops += 3 * shape.layers[static_cast<std::size_t>(layer)].forward_flops_per_token;
+  return flops;
+}
+
+StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
+                 const StageSlice& slice) {
   const ModelDims dims = DimsOf(config.model);
   const std::int64_t micro_batches = (own.samples + own.micro_batch - 1) / own.micro_batch;
   return {.dims = dims,
@@ -26,7 +40,7 @@ StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own) {
                       .recompute = plan.recompute,
                       .dropout = config.train.dropout,
                       .seed = static_cast<std::uint64_t>(config.train.seed)},
-          .chunks = {StageSlice::Whole(dims)},
+          .chunks = {slice},
           .schedule =
               OneForwardOneBackward(plan.Pipeline(), own.stage, static_cast<int>(micro_batches))};
 }
@@ -48,24 +62,27 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       data_(data),
       events_(std::move(events)),
       dims_(DimsOf(config.model)),
-      layout_(dims_, StageSlice::Whole(dims_)),
+      slice_(StageSlice::OfLayers(dims_, StageOf(plan, own_).first_layer,
+                                  StageOf(plan, own_).end_layer)),
+      layout_(dims_, slice_),
       groups_(communicator, plan),
       device_(OrThrow(kernels::MakeDevice<T>(own_.device), RankExit::kDevice, "device")),
       state_(*device_, layout_, ShardingOf(plan, groups_.data)),
       loader_(dims_, data, static_cast<std::uint64_t>(config.train.seed),
               config.train.global_batch),
-      profiler_(layout_),
+      profiler_(state_.trained),
       measure_(communicator),
       exchange_(config, plan, own_, groups_, state_, profiler_, measure_),
-      runner_(WorkOf(config, plan, own_), own_, state_, loader_, profiler_, measure_),
-      checkpointer_(config, layout_, OwnedInCheckpoint(), groups_.world, events_,
-                    own_.device.threads,
+      runner_(WorkOf(config, plan, own_, slice_), own_, groups_.pipeline, state_, loader_,
+              profiler_, measure_),
+      checkpointer_(config, state_.trained, OwnedInCheckpoint(), groups_.world, groups_.data,
+                    events_, own_.device.threads,
                     OrThrow(FingerprintOf(data.train, dims_.sequence), RankExit::kSetup,
                             "reading training data")),
       product_peak_(MeasureProductPeak(*device_)),
-      flops_per_token_(ModelShape::Of(dims_).TrainFlopsPerToken()) {
+      flops_per_token_(FlopsPerToken(dims_, StageOf(plan, own_))) {
   state_.Initialize(static_cast<std::uint64_t>(config.train.seed), exchange_.optimizer().Owned());
-  if (state_.sharding.optimizer)
+  if (state_.sharding.optimizer || layout_.Copy() != nullptr)
     runner_.BeforeReading(
         [this](std::size_t /*begin*/, std::size_t end) { exchange_.WaitForWeights(end); });
   profiler_.Begin(config.profile.warmup_steps);
@@ -153,8 +170,6 @@ void TrainingLoop<T>::Report(RankMetrics& metrics) {
   metrics.bubble_s = measure_.SecondsOf(Activity::kBubble);
   metrics.other_s = measure_.SecondsOf(Activity::kOther);
   metrics.step_s = metrics.compute_s + metrics.exposed_comm_s + metrics.bubble_s + metrics.other_s;
-  if (ValidationDue()) metrics.validation_loss = Validate();
-  if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
   metrics.tokens = config_.train.global_batch * dims_.sequence;
   metrics.flops = flops_per_token_ * static_cast<double>(own_.samples * dims_.sequence);
   product_peak_ = RaisedPeak(product_peak_, metrics.flops, metrics.compute_s);
@@ -162,6 +177,8 @@ void TrainingLoop<T>::Report(RankMetrics& metrics) {
   metrics.density = exchange_.Figures().density;
   metrics.unpeeled = exchange_.Figures().unpeeled;
   measure_.Fill(metrics, exchange_.Figures().select_cpu_s);
+  if (ValidationDue()) metrics.validation_loss = Validate();
+  if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
   events_.on_step(metrics);
 }
 
@@ -190,6 +207,7 @@ double TrainingLoop<T>::Validate() {
     sum[0] += runner_.Loss(loader_.Validation(windows));
     windows.clear();
   }
+  measure_.Forget(Purpose::kActivation);
   SumOverRanks(groups_.world, sum);
   return sum[0] / static_cast<double>(count * loader_.targets_per_sample());
 }
@@ -230,7 +248,7 @@ CheckpointStep TrainingLoop<T>::At() const {
 template <class T>
 std::vector<ElementRange> TrainingLoop<T>::OwnedInCheckpoint() const {
   if (state_.sharding.optimizer) return exchange_.optimizer().Owned();
-  return {PartOf(layout_.size(), groups_.data.Rank(), groups_.data.Size())};
+  return {PartOf(state_.trained.size(), groups_.data.Rank(), groups_.data.Size())};
 }
 
 template class TrainingLoop<float>;

@@ -57,6 +57,7 @@ class TrainingLoop final : public Trainer {
   const Datasets& data_;
   const TrainerEvents events_;
   const ModelDims dims_;
+  const StageSlice slice_;
   const ParameterLayout layout_;
   Groups groups_;
   const std::unique_ptr<kernels::Device<T>> device_;
@@ -67,8 +68,8 @@ class TrainingLoop final : public Trainer {
   StepExchange<T> exchange_;
   StageRunner<T> runner_;
   Checkpointer checkpointer_;
-  double product_peak_;  // FLOP/s; raised by steps that are faster
-  const double flops_per_token_;
+  double product_peak_;           // FLOP/s; raised by steps that are faster
+  const double flops_per_token_;  // of this rank's stage
   bool profile_asked_ = false;
   std::int64_t step_ = 0;  // optimizer steps done
 };

@@ -43,7 +43,7 @@ class CheckpointerTest : public testing::Test {
 struct SavingRank {
   SavingRank(const Config& config, Group& c, bool compress, const std::string& data = "a text")
       : layout(DimsOf(config.model), StageSlice::Whole(DimsOf(config.model))),
-        checkpointer(config, layout, Owned(c), c, events, 1, data) {
+        checkpointer(config, layout, Owned(c), c, c, events, 1, data) {
     events.on_saving = [this](const Saving& saving) { blocks = saving.blocks; };
     events.on_saved = [](const Saved&) {};
     events.on_notice = [this](const std::string& line) { notice += line; };

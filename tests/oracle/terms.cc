@@ -143,6 +143,23 @@ double ShardedGradients(const PlanProblem& problem, double gradients, const Memo
   return std::min(gradients, gradients / choice.data + passing);
 }
 
+/// Messages from and to the stages beside this one, and what tied embeddings take at both ends.
+double AtTheEnds(const PlanProblem& problem, LayerRange range, const MemoryChoice& choice,
+                 double samples) {
+  if (choice.stages == 1) return 0;
+  const ProblemLayer& embedding = problem.layers.front();
+  const double message = samples * embedding.boundary_bytes;
+  const double copy =
+      problem.tied_bytes * (1 + embedding.parameter_bytes / embedding.gradient_bytes);
+  double bytes = 0;
+  if (range.first > 0) bytes += 4 * message;
+  if (range.end < static_cast<int>(problem.layers.size())) bytes += 4 * message;
+  if (!problem.tied) return bytes;
+  if (range.first == 0) bytes += problem.tied_bytes;
+  if (range.end == static_cast<int>(problem.layers.size())) bytes += copy;
+  return bytes;
+}
+
 MemoryTerms MemoryOfStage(const PlanProblem& problem, LayerRange range,
                           const MemoryChoice& choice) {
   const auto recompute = static_cast<std::size_t>(choice.recompute);
@@ -165,13 +182,7 @@ MemoryTerms MemoryOfStage(const PlanProblem& problem, LayerRange range,
   terms.fixed += choice.shard == 2 ? ShardedGradients(problem, gradients, choice) : gradients;
   terms.fixed += problem.base_bytes + samples * problem.workspace_bytes.at(recompute) +
                  ScratchOf(problem, choice.micro_batch);
-  const bool last = range.end == static_cast<int>(problem.layers.size());
-  if (problem.tied && choice.stages > 1 && last) {
-    const ProblemLayer& first = problem.layers.front();
-    terms.fixed += problem.tied_bytes *
-                   (first.parameter_bytes + first.gradient_bytes + first.optimizer_bytes) /
-                   first.gradient_bytes;
-  }
+  terms.fixed += AtTheEnds(problem, range, choice, samples);
   return terms;
 }
 

@@ -120,7 +120,12 @@ TEST(Plan, SaysWhatTheRuntimeCannotRun) {
   EXPECT_EQ(NotRunnable(plan), "");
   plan.shard = 2;
   EXPECT_EQ(NotRunnable(plan), "");
-  EXPECT_NE(NotRunnable(EightRanks()).find("pipeline"), std::string::npos);
+  Plan staged = EightRanks();
+  staged.tensor = 1;
+  EXPECT_EQ(NotRunnable(staged), "");
+  staged.orders.compression.mode = CompressionMode::kTopk;
+  EXPECT_NE(NotRunnable(staged).find("compression.mode"), std::string::npos);
+  EXPECT_NE(NotRunnable(EightRanks()).find("parallel.tensor"), std::string::npos);
   plan.ranks.resize(kMostRanks);
   EXPECT_EQ(NotRunnable(plan), "");
   plan.ranks.resize(kMostRanks + 1);

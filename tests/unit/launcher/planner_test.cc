@@ -84,7 +84,7 @@ TEST(MakePlan, SharesAndThreadsFollowTheQuota) {
 TEST(MakePlan, EvenSharesWhereTheConfigurationSaysSo) {
   PlanRequest request = Batch(16);
   request.even_shares = true;
-  auto plan = PlanOf(ClusterOf({2.0, 1.0, 0.5, 0.5}), request);
+  auto plan = PlanOf(ClusterOf({2.0, 1.0, 0.75, 0.75}), request);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_THAT(SharesOf(*plan), ElementsAre(4, 4, 4, 4));
   EXPECT_THAT(plan->why, Contains(HasSubstr("parallel.shares = even")));

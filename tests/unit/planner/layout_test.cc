@@ -99,10 +99,11 @@ TEST(MemoryOf, AddsWhatAStageHolds) {
   problem.workspace_bytes = {3, 3, 3};
   problem.scratch_bytes = {10, 30};
   problem.snapshot_share = 2;
-  // Two micro-batches of 2 on the first stage, one on the second.
+  // Two micro-batches of 2 on the first stage, one on the second; four messages of two samples.
+  const double messages = 4 * 2 * 10;
   EXPECT_THAT(MemoryOf(problem, Pipeline({0, 2, 3}, 8, 2)),
-              ElementsAre(1000 + 6 + 30 + 2 * (100 + 100 + 200 + 200) + 2 * 2 * 14,
-                          1000 + 6 + 30 + 600 + 2 * 1 * 7));
+              ElementsAre(1000 + 6 + 30 + 2 * (100 + 100 + 200 + 200) + 2 * 2 * 14 + messages,
+                          1000 + 6 + 30 + 600 + 2 * 1 * 7 + messages));
   Layout sharded = Replicas({{4, 1}, {4, 1}}, 3);
   sharded.shard = 2;
   // Of each layer: parameters, half a snapshot of two, half the gradients and moments, what is on
@@ -117,7 +118,20 @@ TEST(MemoryOf, AddsWhatAStageHolds) {
   problem.compress_from_start = true;
   EXPECT_THAT(MemoryOf(problem, sharded)[0],
               1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 50 + 200) + 100 + 21);
-  EXPECT_THAT(MemoryOf(problem, Pipeline({0, 2, 3}, 8, 2))[1], 1000 + 6 + 30 + 600 + 2 * 1 * 7);
+  EXPECT_THAT(MemoryOf(problem, Pipeline({0, 2, 3}, 8, 2))[1],
+              1000 + 6 + 30 + 600 + 2 * 1 * 7 + messages);
+}
+
+TEST(BoundaryBytes, AreMessagesAndWhatIsTied) {
+  PlanProblem problem = ProblemOf({1, 1, 1}, 3, 8);
+  EXPECT_EQ(problem.BoundaryBytes(0, 1, 2), 0);
+  EXPECT_EQ(problem.BoundaryBytes(0, 3, 2), 4 * 2 * 10);
+  EXPECT_EQ(problem.BoundaryBytes(1, 3, 2), 8 * 2 * 10);
+  problem.tied = true;
+  problem.tied_bytes = 40;
+  EXPECT_EQ(problem.BoundaryBytes(0, 3, 2), 4 * 2 * 10 + 40) << "the copy's gradient arrives here";
+  EXPECT_EQ(problem.BoundaryBytes(1, 3, 2), 8 * 2 * 10);
+  EXPECT_EQ(problem.BoundaryBytes(2, 3, 2), 4 * 2 * 10 + 80) << "a copy and its gradient";
 }
 
 TEST(PassingGradientBytes, AreTheLargestLayersAndWhatIsTied) {

@@ -52,8 +52,11 @@ TEST(FindLayout, LeavesOutADeviceThatOnlyHoldsBack) {
 TEST(FindLayout, PutsStagesOnTheFastLinks) {
   // The model fits no device whole, activations are large; fast links are 0-2 and 1-3.
   PlanProblem problem = ProblemOf({1, 1, 1, 1}, 2, 8);
-  for (ProblemDevice& device : problem.devices) device.memory_bytes = 200;
-  for (ProblemLayer& layer : problem.layers) layer.gradient_bytes = 1;
+  for (ProblemDevice& device : problem.devices) device.memory_bytes = 200'000;
+  for (ProblemLayer& layer : problem.layers) {
+    layer.parameter_bytes = 100'000;
+    layer.gradient_bytes = 1;
+  }
   problem.layers[0].boundary_bytes = 1000;
   problem.links = LinkTable(4, {0, 50});
   problem.links.At(0, 2) = problem.links.At(2, 0) = {0, 1e9};

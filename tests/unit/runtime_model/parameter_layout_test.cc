@@ -81,6 +81,33 @@ TEST(ParameterLayout, StagesCoverTheModelOnceExceptForTheTiedCopy) {
   }
 }
 
+TEST(StageSlice, LayersOfAPlanAreEmbeddingBlocksAndHead) {
+  const ModelDims dims = Dims();
+  const auto slice = [&](std::int64_t first, std::int64_t end) {
+    const StageSlice of = StageSlice::OfLayers(dims, first, end);
+    return std::tuple(of.first_block, of.last_block, of.has_embedding, of.has_head);
+  };
+  const std::int64_t all = dims.layers + 2;
+  EXPECT_EQ(slice(0, all), std::tuple(0, dims.layers, true, true));
+  EXPECT_EQ(slice(0, 1), std::tuple(0, 0, true, false)) << "the embedding alone";
+  EXPECT_EQ(slice(1, 3), std::tuple(0, 2, false, false));
+  EXPECT_EQ(slice(3, all), std::tuple(2, dims.layers, false, true));
+  EXPECT_EQ(slice(all - 1, all), std::tuple(dims.layers, dims.layers, false, true)) << "the head";
+}
+
+TEST(ParameterLayout, LeavesOutTheTiedCopyWhereItIsAskedTo) {
+  const ParameterLayout last(Dims(), StageSlice{3, 4, false, true});
+  ASSERT_NE(last.Copy(), nullptr);
+  EXPECT_EQ(last.Copy()->name, "wte.weight");
+  const ParameterLayout without = last.WithoutCopy();
+  EXPECT_EQ(without.size(), last.Copy()->offset) << "the copy is last";
+  EXPECT_EQ(without.Copy(), nullptr);
+  EXPECT_EQ(without.Find("wte.weight"), nullptr);
+  const ParameterLayout whole(Dims(), StageSlice::Whole(Dims()));
+  EXPECT_EQ(whole.Copy(), nullptr);
+  EXPECT_EQ(whole.WithoutCopy().size(), whole.size());
+}
+
 TEST(ParameterLayout, DecayRunsCoverWhatTheyAreAskedForAndAreAsLongAsCanBe) {
   const ParameterLayout layout(Dims(), StageSlice::Whole(Dims()));
   for (const auto& [begin, end] :
