@@ -44,6 +44,47 @@ if(ADAPTIVE_TRAIN_SANITIZE)
   endif()
 endif()
 
+# Two means against compiling the same templates again and again. Headers that most sources parse are precompiled: with the
+# flags of libraries, and with those of tests. And sources of a library are compiled several at once (unity builds).
+# Off, every source is compiled by itself: it shows that it includes what it uses, and an edited one is built sooner.
+option(ADAPTIVE_TRAIN_FAST_BUILD "Precompile common headers, compile several sources at once" ON)
+set(common_headers <algorithm> <array> <chrono> <cstdint> <filesystem> <functional> <map> <memory> <mutex> <optional> <set> <span>
+  <string> <string_view> <thread> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp> <tl/expected.hpp>)
+if(ADAPTIVE_TRAIN_FAST_BUILD)
+  file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/precompiled_headers.cc" CONTENT "")
+  add_library(precompiled_headers STATIC "${CMAKE_BINARY_DIR}/precompiled_headers.cc")
+  target_link_libraries(precompiled_headers PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+  target_precompile_headers(precompiled_headers PRIVATE ${common_headers})
+endif()
+
+# adaptive_train_precompile(TARGET...): libraries that use fmt take the common headers. Sources with flags of their own cannot:
+# set SKIP_PRECOMPILE_HEADERS for them.
+function(adaptive_train_precompile)
+  if(ADAPTIVE_TRAIN_FAST_BUILD)
+    foreach(target IN LISTS ARGN)
+      target_precompile_headers(${target} REUSE_FROM precompiled_headers)
+    endforeach()
+  endif()
+endfunction()
+
+# adaptive_train_unite(TARGET...): the same, and several sources at once. Sources that use the same names for different things
+# set SKIP_UNITY_BUILD_INCLUSION.
+function(adaptive_train_unite)
+  adaptive_train_precompile(${ARGN})
+  if(ADAPTIVE_TRAIN_FAST_BUILD)
+    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
+endfunction()
+
+# adaptive_train_test_headers(): what adaptive_train_unit_test reuses. Its flags are those of a test, so it is a program, too.
+function(adaptive_train_test_headers)
+  file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/precompiled_test_headers.cc" CONTENT "int main() {}\n")
+  add_executable(precompiled_test_headers EXCLUDE_FROM_ALL "${CMAKE_BINARY_DIR}/precompiled_test_headers.cc")
+  target_link_libraries(precompiled_test_headers PRIVATE fmt::fmt nlohmann_json::nlohmann_json GTest::gtest GTest::gmock)
+  target_compile_options(precompiled_test_headers PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+  target_precompile_headers(precompiled_test_headers PRIVATE ${common_headers} <gmock/gmock.h> <gtest/gtest.h>)
+endfunction()
+
 # adaptive_train_unit_test(NAME SOURCES a_test.cc ... LIBS lib ... [LABELS label ...] [COMPUTE])
 # One GoogleTest program; every TEST in it becomes a CTest of its own, labelled `unit` unless LABELS says otherwise.
 # COMPUTE marks programs that only compute or go by the time that steps take: they parse nothing, start no thread and
@@ -66,6 +107,10 @@ function(adaptive_train_unit_test name)
     add_dependencies(compute_tests ${name})
   endif()
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest_main GTest::gmock)
+  if(ADAPTIVE_TRAIN_FAST_BUILD)
+    target_link_libraries(${name} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+    target_precompile_headers(${name} REUSE_FROM precompiled_test_headers)
+  endif()
   # The libraries under test are optimised; tests, and the few sources that a test compiles itself, need only be built soon.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
   # UCX reads its variables as it is loaded. Its memory hooks crash under the thread sanitizer as threads end.

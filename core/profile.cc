@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kWhat[] = "profile";
+constexpr char kProfileText[] = "profile";
 constexpr std::size_t kMaxMeasurements = std::size_t{1} << 24;
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 40;
 
@@ -126,7 +126,7 @@ std::string ToJson(const Profile& profile) {
 }
 
 Result<Profile> ProfileFromJson(std::string_view text) {
-  return ReadJson<Profile>(text, kWhat, [](const nlohmann::json& json) -> Result<Profile> {
+  return ReadJson<Profile>(text, kProfileText, [](const nlohmann::json& json) -> Result<Profile> {
     Profile read;
     std::string error;
     const JsonReader reader(json, "", error);
@@ -138,7 +138,7 @@ Result<Profile> ProfileFromJson(std::string_view text) {
     list("devices", read.devices, ReadDevice);
     list("layers", read.layers, ReadLayer);
     list("nodes", read.nodes, ReadNode);
-    if (!error.empty()) return Fail(fmt::format("{}: {}", kWhat, error));
+    if (!error.empty()) return Fail(fmt::format("{}: {}", kProfileText, error));
     return read;
   });
 }

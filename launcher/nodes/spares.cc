@@ -49,7 +49,7 @@ std::string ReasonOf(const Standing& standing, std::size_t criterion) {
   }
 }
 
-double MedianOf(std::vector<double> values) {
+double MedianRate(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -125,7 +125,7 @@ class Race {
       rates[link.to].push_back(link.bytes_per_second);
     }
     for (const auto& [node, speed] : flops) Add(node, kSlowDevice, 1 / speed);
-    for (const auto& [node, speeds] : rates) Add(node, kSlowRate, 1 / MedianOf(speeds));
+    for (const auto& [node, speeds] : rates) Add(node, kSlowRate, 1 / MedianRate(speeds));
   }
 
   static std::vector<Standing*> WorstBy(std::size_t criterion,

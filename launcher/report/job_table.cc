@@ -147,7 +147,7 @@ Result<JobColumn> ParseColumn(std::string_view text) {
 bool ContinuesCharacter(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 /// Stored texts are not trusted: what could move the cursor or break a line becomes '?'.
-std::string Printable(std::string text) {
+std::string OneLineOf(std::string text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     // U+0080 to U+009F are control characters as well, two bytes long in UTF-8.
@@ -226,7 +226,7 @@ std::string RenderJobTable(const std::vector<ListedJob>& jobs,
   for (const ListedJob& job : jobs) {
     std::vector<std::string> cells;
     for (const JobColumn& column : columns) {
-      const std::string cell = Printable(column.field->show(job, now));
+      const std::string cell = OneLineOf(column.field->show(job, now));
       cells.push_back(style == JobTableStyle::kAligned ? Aligned(cell, column, "+") : cell);
     }
     text += Line(cells, style);

@@ -19,7 +19,7 @@ namespace adaptive_train {
 namespace {
 
 /// Between two looks at each other.
-constexpr std::chrono::milliseconds kLook{200};
+constexpr std::chrono::milliseconds kBetweenLooks{200};
 /// Of an error's line; the rest is cut off.
 constexpr std::size_t kMostText = 1000;
 
@@ -32,7 +32,7 @@ struct Running {
 
   bool WaitUntilOver() {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, kLook, [this] { return outcome.has_value(); });
+    return changed.wait_for(lock, kBetweenLooks, [this] { return outcome.has_value(); });
   }
 };
 
