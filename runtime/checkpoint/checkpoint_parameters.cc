@@ -7,20 +7,22 @@
 
 namespace adaptive_train {
 
-Result<std::int64_t> ReadParameters(const std::string& folder, const std::string& model,
+Result<std::int64_t> ReadParameters(const std::string& folder, const ModelDims& dims,
                                     const ParameterLayout& layout, const ElementRanges& ranges,
                                     std::span<float> parameters,
                                     const std::function<void()>& on_block) {
   auto reader = CheckpointReader::Open(folder);
   if (!reader) return tl::unexpected(reader.error());
   const std::string& identity = reader->manifest().at.identity;
+  const std::string model = IdentityOf(dims);
   if (!identity.starts_with(model + ","))
     return Fail(fmt::format("{}: of a run with {}, not {}", folder, Printable(identity), model),
                 ExitCode::kRankFailure);
-  auto same = reader->Expect(reader->manifest().at.identity, ParametersOf(layout));
+  const ParameterLayout whole(dims, StageSlice::Whole(dims));
+  auto same = reader->Expect(identity, ParametersOf(whole));
   if (!same) return tl::unexpected(same.error());
   reader->OnBlock(on_block);
-  auto read = reader->Read(layout, {parameters}, {0, 1, ranges});
+  auto read = reader->Read({BlocksOf(layout), ranges}, {parameters});
   if (!read) return tl::unexpected(read.error());
   return reader->manifest().at.step;
 }

@@ -76,21 +76,24 @@ double SamplesOf(const CheckpointStep& at, std::int64_t global_batch) {
 
 }  // namespace
 
-Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
-                           Group& group, const TrainerEvents& events, int threads,
-                           const std::string& data)
+Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, ArenaShare share,
+                           Group& group, Group& data, const TrainerEvents& events, int threads,
+                           const std::string& text)
     : config_(config.checkpoint),
       patience_(config.checkpoint.patience_s),
-      model_(IdentityOf(DimsOf(config.model))),
+      dims_(DimsOf(config.model)),
       layout_(layout),
-      owned_(std::move(owned)),
+      share_(std::move(share)),
       group_(group),
+      data_(data),
       events_(events),
       threads_(threads),
       folder_(config.checkpoint.dir),
       global_batch_(config.train.global_batch),
-      run_settings_(SettingsOf(config, data)),
-      owner_{CheckpointIdentity(config), ParametersOf(layout), OrderOf(run_settings_)} {}
+      run_settings_(SettingsOf(config, text)),
+      owner_{CheckpointIdentity(config),
+             ParametersOf(ParameterLayout(dims_, StageSlice::Whole(dims_))),
+             OrderOf(run_settings_)} {}
 
 CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   CheckpointWriterSettings settings;
@@ -100,8 +103,10 @@ CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   settings.ranks = group_.Size();
   settings.copy_threads = threads_;
   settings.owner = owner_;
-  settings.owned.fill(owned_);
-  settings.owned[kResiduals] = residuals ? ElementRanges{{0, layout_.size()}} : ElementRanges{};
+  settings.arena = {BlocksOf(layout_), share_.rule};
+  settings.place = share_.place;
+  settings.arena_of = data_.RankOf(0);
+  settings.residuals = residuals;
   return settings;
 }
 
@@ -172,8 +177,8 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
   CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
   settings.refused = newest.refused_steps;
   settings.attempt = DrawAttempt();
-  writer_ = OrThrow(CheckpointWriter::Create(settings, layout_), RankExit::kCheckpoint,
-                    "preparing checkpoints");
+  writer_ =
+      OrThrow(CheckpointWriter::Create(settings), RankExit::kCheckpoint, "preparing checkpoints");
   if (newest.step) {
     saved_step_ = *newest.step;
     return Read(saved_step_, arenas, held);
@@ -181,7 +186,7 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
   if (config_.start == "none") return std::nullopt;
   OrThrow(DoJointly(group_, patience_, "reading checkpoint.start",
                     [&](auto& done) -> Result<void> {
-                      auto read = ReadParameters(config_.start, model_, layout_, held, arenas[0],
+                      auto read = ReadParameters(config_.start, dims_, layout_, held, arenas[0],
                                                  [&done] { ++done; });
                       if (!read) return tl::unexpected(read.error());
                       return {};
@@ -225,7 +230,7 @@ CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arena
     reader->OnBlock([&done] { ++done; });
     residuals = reader->ResidualElements();
     at = reader->manifest().at;
-    return reader->Read(layout_, arenas, {group_.Rank(), group_.Size(), held});
+    return reader->Read({BlocksOf(layout_), held, data_.Rank(), data_.Size()}, arenas);
   };
   OrThrow(DoJointly(group_, patience_, kReading, read), RankExit::kCheckpoint, kReading);
   if (residuals > 0 && arenas[kResiduals].empty() && group_.Rank() == 0) {

@@ -17,9 +17,9 @@
 
 namespace adaptive_train {
 
-/// Every rank has the arenas of the whole model and writes in the background what it owns of parameters and
-/// moments, and all of its residuals where the arenas have some: an empty span says that the run
-/// does not compress gradients, the same in all calls. Resume first; then in every step Votes into
+/// Every rank has the arenas of a part of the model and writes in the background its share of
+/// parameters and moments, and all of its residuals where the arenas have some: an empty span says
+/// that the run does not compress gradients, the same in all calls. Resume first; then in every step Votes into
 /// the step's sum and Follow with the sum; Ask when a checkpoint is due, Begin after Follow. Throws
 /// FatalError. One thread.
 class Checkpointer {
@@ -27,12 +27,12 @@ class Checkpointer {
   /// Votes that Follow takes, as many as CheckpointVotes has.
   static constexpr std::size_t kVotes = std::tuple_size_v<CheckpointVotes>;
 
-  /// All that is passed by reference must outlive this. `owned` is what this rank writes of
-  /// parameters and of each moment, over all ranks every element once. `threads` copy the state.
-  /// `data` is the training text's fingerprint.
-  Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
-               Group& group, const TrainerEvents& events, int threads,
-               const std::string& data);
+  /// All that is passed by reference must outlive this. `group` are all ranks, `data` those that
+  /// hold the same layout and share out writing it by the same rule: `share` is this rank's part of
+  /// parameters and of each moment. `threads` copy the state. `text` is the training text's
+  /// fingerprint.
+  Checkpointer(const Config& config, const ParameterLayout& layout, ArenaShare share, Group& group,
+               Group& data, const TrainerEvents& events, int threads, const std::string& text);
 
   /// Reads the newest checkpoint that holds into the arenas: `held` of parameters and moments, the
   /// rest of which is not touched; of residuals, this rank's part of
@@ -74,10 +74,11 @@ class Checkpointer {
 
   const CheckpointConfig& config_;
   const std::chrono::seconds patience_;
-  const std::string model_;  // what no parameter's shape tells
+  const ModelDims dims_;
   const ParameterLayout& layout_;
-  const ElementRanges owned_;
+  const ArenaShare share_;
   Group& group_;
+  Group& data_;
   const TrainerEvents& events_;
   const int threads_;
   const CheckpointFolder folder_;

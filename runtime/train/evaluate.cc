@@ -56,8 +56,8 @@ Result<Evaluation> Evaluate(const EvaluationRequest& request) {
   const auto computes = kernels::MakeCpuDevice<float>(static_cast<int>(request.threads));
   kernels::Device<float>& device = *computes;
   kernels::Buffer<float> parameters(device, static_cast<std::size_t>(layout.size()));
-  auto read = ReadParameters(request.checkpoint, IdentityOf(request.dims), layout,
-                             {{0, layout.size()}}, parameters.span());
+  auto read = ReadParameters(request.checkpoint, request.dims, layout, {{0, layout.size()}},
+                             parameters.span());
   if (!read) return tl::unexpected(read.error());
 
   Evaluation evaluation;

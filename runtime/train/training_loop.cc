@@ -58,7 +58,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       measure_(communicator),
       exchange_(config, plan, own_, groups_, state_, profiler_, measure_),
       runner_(WorkOf(config, plan, own_), own_, state_, loader_, profiler_, measure_),
-      checkpointer_(config, layout_, OwnedInCheckpoint(), groups_.world, events_,
+      checkpointer_(config, layout_, ShareOfCheckpoint(), groups_.world, groups_.data, events_,
                     own_.device.threads,
                     OrThrow(FingerprintOf(data.train, dims_.sequence), RankExit::kSetup,
                             "reading training data")),
@@ -228,9 +228,9 @@ CheckpointStep TrainingLoop<T>::At() const {
 
 /// Replicas that are not sharded are all alike: each writes a part.
 template <class T>
-std::vector<ElementRange> TrainingLoop<T>::OwnedInCheckpoint() const {
-  if (state_.sharding.optimizer) return exchange_.optimizer().Owned();
-  return {PartOf(layout_.size(), groups_.data.Rank(), groups_.data.Size())};
+ArenaShare TrainingLoop<T>::ShareOfCheckpoint() const {
+  if (state_.sharding.optimizer) return exchange_.optimizer().Share();
+  return {BucketRule::Whole(layout_.size(), groups_.data.Size()), groups_.data.Rank()};
 }
 
 template class TrainingLoop<float>;
