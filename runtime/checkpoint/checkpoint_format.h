@@ -5,8 +5,8 @@
 //   shard-0000N.bin   float32, little-endian, no header: a part of the parameters, then of the
 //                     first moments, of the second moments, of the residuals, as described in
 //   shard-0000N.json  the parts (checkpoint_index.h), and the XXH3 hash of every block of the .bin
-//   manifest.json     step, updates, identity, settings, extra numbers, the parameters' shapes; size of each
-//                     shard's .bin and hash of its .json
+//   manifest.json     step, updates, identity, settings, extra numbers, the parameters' shapes;
+//                     size of each shard's .bin and hash of its .json
 //   DONE              hash of manifest.json; written last
 // A hash covers every byte: DONE -> manifest.json -> shard-0000N.json -> blocks of shard-0000N.bin.
 // Any number of ranks reads what any number of ranks wrote.
@@ -27,8 +27,8 @@
 
 namespace adaptive_train {
 
-/// Versions 2 and 3 listed the pieces of every shard; 2 had no residuals and is read as one without.
-/// Version 1 was one state.bin per checkpoint; it is not read any more.
+/// Versions 2 and 3 listed the pieces of every shard; 2 had no residuals and is read as one
+/// without. Version 1 was one state.bin per checkpoint; it is not read any more.
 inline constexpr int kCheckpointFormatVersion = 4;
 inline constexpr int kOldestCheckpointFormatVersion = 2;
 /// A .bin is hashed, written and read in blocks of this size; the last one may be shorter.

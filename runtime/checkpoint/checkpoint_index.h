@@ -2,8 +2,8 @@
 //
 //   format_version  4
 //   step            of the checkpoint
-//   arena_of        number of the shard whose `arena` describes this one's: the lowest rank with the
-//                   same arena, or the shard itself
+//   arena_of        number of the shard whose `arena` describes this one's: that of the lowest rank
+//                   with the same arena, which may be the shard itself
 //   arena           only in that shard's index:
 //     blocks        of the arena in its order: "NAME" is a parameter in whole; {"name", "rows":
 //                   [begin, end], "columns": [[begin, end], ...], "copy": true} a strided block of

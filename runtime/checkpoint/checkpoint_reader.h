@@ -48,13 +48,13 @@ class CheckpointReader {
   /// Reads part `part` of `parts` nearly equal ones of the shards' blocks and checks it: all parts
   /// together are every byte.
   Result<void> Verify(std::int64_t part = 0, std::int64_t parts = 1) const;
-  /// Reads the reader's ranges of the arenas, from whatever blocks they are in, and checks the blocks
-  /// of the files; elements outside of the ranges are not touched. An empty arena is left out
-  /// (evaluation needs no moments). On failure the arenas hold anything. Residuals are read into the
-  /// whole arena: the sum in float32 of those of shards rank, rank + ranks, rank + 2 ranks and so
-  /// on, in this order and counted among the shards of the same arena; zero where these hold none.
-  /// So the ranks together get all of them, and as many ranks as wrote the checkpoint each get their
-  /// own back, bit for bit.
+  /// Reads the reader's ranges of the arenas, from whatever blocks they are in, and checks the
+  /// blocks of the files; elements outside of the ranges are not touched. An empty arena is left
+  /// out (evaluation needs no moments). On failure the arenas hold anything. Residuals are read
+  /// into the whole arena: the sum in float32 of those of shards rank, rank + ranks, rank + 2 ranks
+  /// and so on, in this order and counted among the shards of the same arena; zero where these hold
+  /// none. So the ranks together get all of them, and as many ranks as wrote the checkpoint each
+  /// get their own back, bit for bit.
   Result<void> Read(const ReadingRank& reading, const TrainingArenas& arenas) const;
   /// Elements of the residuals of all shards; 0 where nothing was compressed.
   std::int64_t ResidualElements() const;

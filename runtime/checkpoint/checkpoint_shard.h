@@ -14,8 +14,8 @@
 namespace adaptive_train {
 
 /// Writes shard `number` of index.step into the folder in which the attempt's checkpoint grows,
-/// which it makes where it is missing. `bytes` are what the index says, in its order; its hashes are
-/// filled in here. Between blocks it asks `stop`. On failure the shard's files are removed.
+/// which it makes where it is missing. `bytes` are what the index says, in its order; its hashes
+/// are filled in here. Between blocks it asks `stop`. On failure the shard's files are removed.
 /// Blocks.
 Result<void> WriteShard(const CheckpointFolder& folder, std::uint64_t attempt, std::size_t number,
                         ShardIndex index, std::span<const std::byte> bytes,

@@ -21,7 +21,8 @@ struct HeldRectangle {
 /// [parameters], each list in any order; every rectangle lies within its parameter.
 using HeldRectangles = std::vector<std::vector<HeldRectangle>>;
 
-/// Fails where two rectangles of a parameter overlap. `of` begins the messages: "first_moments of ".
+/// Fails where two rectangles of a parameter overlap. `of` begins the messages: "first_moments of
+/// ".
 Result<void> CheckNoneTwice(const std::vector<CheckpointParameter>& parameters,
                             HeldRectangles& held, const std::string& of);
 /// Fails also where an element of a parameter is in no rectangle.

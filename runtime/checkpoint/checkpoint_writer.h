@@ -39,8 +39,8 @@ struct CheckpointWriterSettings {
   std::uint64_t attempt = 0;  // the same on all ranks, another one in every run: rank 0 draws it
   int copy_threads = 1;       // of the snapshot
   CheckpointOwner owner;
-  /// What this rank's arenas hold, the same on all ranks that share out writing it, and its place in
-  /// the rule.
+  /// What this rank's arenas hold, the same on all ranks that share out writing it, and its place
+  /// in the rule.
   CheckpointArena arena;
   std::int64_t place = 0;
   std::int64_t arena_of = 0;  // the lowest of these ranks, which describes the arena for all
@@ -67,8 +67,8 @@ struct CheckpointNews {
 class CheckpointWriter {
  public:
   /// Allocates the snapshot (4 bytes per element written of each arena) and makes its pages. Rank 0
-  /// begins with removing what killed writers left. Fails without the memory, and where the arena is
-  /// not of the owner's model.
+  /// begins with removing what killed writers left. Fails without the memory, and where the arena
+  /// is not of the owner's model.
   static Result<std::unique_ptr<CheckpointWriter>> Create(const CheckpointWriterSettings& settings);
   /// Gives up what is not complete. Waits for a file system that does not answer for 10 s, then
   /// leaves the thread to itself.

@@ -110,7 +110,8 @@ CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   return settings;
 }
 
-/// A step of the folder, or none, from rank 0 to all: its own on rank 0, which alone adds to the sum.
+/// A step of the folder, or none, from rank 0 to all: its own on rank 0, which alone adds to the
+/// sum.
 std::optional<std::int64_t> Checkpointer::Announce(std::optional<std::int64_t> step) {
   double sums[2] = {step ? 1.0 : 0.0, static_cast<double>(step.value_or(0))};
   SumOverRanks(group_, sums);

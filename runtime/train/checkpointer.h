@@ -19,9 +19,9 @@ namespace adaptive_train {
 
 /// Every rank has the arenas of a part of the model and writes in the background its share of
 /// parameters and moments, and all of its residuals where the arenas have some: an empty span says
-/// that the run does not compress gradients, the same in all calls. Resume first; then in every step Votes into
-/// the step's sum and Follow with the sum; Ask when a checkpoint is due, Begin after Follow. Throws
-/// FatalError. One thread.
+/// that the run does not compress gradients, the same in all calls. Resume first; then in every
+/// step Votes into the step's sum and Follow with the sum; Ask when a checkpoint is due, Begin
+/// after Follow. Throws FatalError. One thread.
 class Checkpointer {
  public:
   /// Votes that Follow takes, as many as CheckpointVotes has.
@@ -38,11 +38,11 @@ class Checkpointer {
   /// rest of which is not touched; of residuals, this rank's part of
   /// their sum, see CheckpointReader::Read, and zeros where the checkpoint has none. A run that
   /// does not compress says that it drops them. Where there is no checkpoint, gives nothing and
-  /// reads no more than the parameters of checkpoint.start. Names those that do not hold. Every rank
-  /// verifies a part of the checkpoint. Settings that are not the checkpoint's are told; those of
-  /// kOrderSettings make it refused, unless checkpoint.accept names them. `extra` of what is given
-  /// has "samples", those that the run has done. The wait for each other ends where nothing is read for
-  /// checkpoint.patience_s.
+  /// reads no more than the parameters of checkpoint.start. Names those that do not hold. Every
+  /// rank verifies a part of the checkpoint. Settings that are not the checkpoint's are told; those
+  /// of kOrderSettings make it refused, unless checkpoint.accept names them. `extra` of what is
+  /// given has "samples", those that the run has done. The wait for each other ends where nothing
+  /// is read for checkpoint.patience_s.
   std::optional<CheckpointStep> Resume(const TrainingArenas& arenas, const ElementRanges& held);
 
   /// A checkpoint is wanted: of this step, or of the next at which the writer is free.

@@ -90,14 +90,14 @@ void FuzzOne(std::string_view input) {
 }
 
 std::vector<std::string> FuzzSeeds() {
-  return {
-      ManifestText(SomeManifest()).value(),
-      IndexText(SomeIndex()),
-      SomeOldIndex(),
-      R"({"format_version": 3, "step": 7, "parameters": [["wte.weight", 0, 2000]], "first_moments": [], )"
-      R"("second_moments": [], "residuals": [["wte.weight", 5, 7]], "block_xxh3": ["0123456789abcdef"]})",
-      "{\"format_version\": 5}",
-      "[]"};
+  return {ManifestText(SomeManifest()).value(),
+          IndexText(SomeIndex()),
+          SomeOldIndex(),
+          R"({"format_version": 3, "step": 7, "parameters": [["wte.weight", 0, 2000]], )"
+          R"("first_moments": [], "second_moments": [], "residuals": [["wte.weight", 5, 7]], )"
+          R"("block_xxh3": ["0123456789abcdef"]})",
+          "{\"format_version\": 5}",
+          "[]"};
 }
 
 }  // namespace adaptive_train::fuzz

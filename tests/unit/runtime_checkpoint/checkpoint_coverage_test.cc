@@ -14,7 +14,8 @@ std::string Outcome(const std::vector<ShardIndex>& shards) {
   return checked ? "covered" : checked.error().message;
 }
 
-/// Two arenas that split `w` by columns and have `b` twice; the first is shared out over two shards.
+/// Two arenas that split `w` by columns and have `b` twice; the first is shared out over two
+/// shards.
 class CoverageTest : public testing::Test {
  protected:
   CoverageTest() {
@@ -87,7 +88,8 @@ TEST_F(CoverageTest, NumbersThatAreNotTheRules) {
   EXPECT_EQ(Outcome(), "shard-00000: a rule for 10 elements, the arena has 9");
 }
 
-/// As formats 2 and 3 list pieces: two shards that have half of each arena and all residuals of some.
+/// As formats 2 and 3 list pieces: two shards that have half of each arena and all residuals of
+/// some.
 class ListedCoverageTest : public testing::Test {
  protected:
   ListedCoverageTest() {

@@ -33,7 +33,7 @@ class ResidualsTest : public CheckpointTest {
     SavingRanks writers;
     const CheckpointArena arena{BlocksOf(layout_), BucketRule::Whole(layout_.size(), size)};
     for (std::int64_t rank = 0; rank < size; ++rank)
-      writers.Add(path_, kLargeDims, {.ranks = size}, arena, 0, true);
+      writers.Add(path_, kLargeDims, {.ranks = size}, arena, {0, rank}, true);
     return writers;
   }
   std::string SaveWith(SavingRanks& writers, std::int64_t step, const Residuals& residuals) const {

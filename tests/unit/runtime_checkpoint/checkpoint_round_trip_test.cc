@@ -83,7 +83,7 @@ TEST_F(CheckpointTest, BucketsSharedOutByARule) {
     SavingRanks ranks;
     const BucketRule rule{{layout.size() / 2, layout.size()}, block, 3};
     for (int rank = 0; rank < 3; ++rank)
-      ranks.Add(path_, kLargeDims, {.ranks = 3}, {BlocksOf(layout), rule}, 0);
+      ranks.Add(path_, kLargeDims, {.ranks = 3}, {BlocksOf(layout), rule}, {0, rank});
     std::int64_t bytes = 0;
     for (const auto& writer : ranks.writers) bytes += writer->snapshot_bytes();
     EXPECT_EQ(bytes, layout.size() * 12);
@@ -101,9 +101,9 @@ TEST_F(CheckpointTest, StagesAndOptimizerShardsMakeOneCheckpoint) {
   const std::int64_t copy = second.Find("wte.weight")->offset;
   SavingRanks ranks;
   const SavingRanks::Options options{.ranks = 3};
-  ranks.Add(path_, dims, options, {BlocksOf(first), BucketRule::Whole(first.size(), 1)}, 0);
+  ranks.Add(path_, dims, options, {BlocksOf(first), BucketRule::Whole(first.size(), 1)}, {0, 0});
   const CheckpointArena shared{BlocksOf(second), BucketRule::Whole(second.size(), 2)};
-  for (int half = 0; half < 2; ++half) ranks.Add(path_, dims, options, shared, 1);
+  for (int half = 0; half < 2; ++half) ranks.Add(path_, dims, options, shared, {1, half});
   const SavedState first_state(first, 4), second_state(second, 4);
   for (std::size_t rank = 0; rank < 3; ++rank)
     ASSERT_TRUE(ranks.writers[rank]->Begin(

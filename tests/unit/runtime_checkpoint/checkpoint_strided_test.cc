@@ -69,24 +69,26 @@ class StridedTest : public CheckpointTest {
   ArenaMap MapOf(const std::vector<ParameterBlock>& blocks) const {
     return ArenaMap::Of(ModelPlaces(parameters_), blocks).value();
   }
-  /// Each arena's ranks share it out by buckets, so that parts end anywhere. Residuals are those of
-  /// parameters, plus the rank.
+  /// One replica's ranks after the other's. Each arena's ranks share it out by buckets, so that
+  /// parts end anywhere. All residuals of a replica are its number, from 1.
   std::string SaveBy(const Layout& layout, std::int64_t step, bool residuals = false) const {
     SavingRanks ranks;
     std::vector<SavedState> states;
     const auto arenas = ArenasOf(kDims, layout);
-    const auto count = static_cast<std::int64_t>(arenas.size()) * layout.data;
-    for (const auto& blocks : arenas) {
+    const auto count = static_cast<std::int64_t>(arenas.size());
+    const SavingRanks::Options options{.ranks = count * layout.data};
+    for (std::int64_t rank = 0; rank < options.ranks; ++rank) {
+      const std::int64_t replica = rank / count, arena = rank % count;
+      const auto& blocks = arenas[static_cast<std::size_t>(arena)];
       const ArenaMap map = MapOf(blocks);
       const BucketRule rule{{map.size() / 3, map.size()}, 5000, layout.data};
-      const auto first = static_cast<std::int64_t>(ranks.writers.size());
-      for (std::int64_t member = 0; member < layout.data; ++member) {
-        ranks.Add(path_, kDims, {.ranks = count}, {blocks, rule}, first, residuals);
-        SavedState& state = states.emplace_back(map, step);
-        if (residuals)
-          state.arenas[kResiduals].assign(static_cast<std::size_t>(map.size()),
-                                          static_cast<float>(1 + member));
-      }
+      // Owners are in another order than ranks.
+      const std::int64_t place = layout.data - 1 - replica;
+      ranks.Add(path_, kDims, options, {blocks, rule}, {arena, place}, residuals);
+      SavedState& state = states.emplace_back(map, step);
+      if (residuals)
+        state.arenas[kResiduals].assign(static_cast<std::size_t>(map.size()),
+                                        static_cast<float>(1 + replica));
     }
     for (std::size_t rank = 0; rank < states.size(); ++rank)
       if (!ranks.writers[rank]->Begin(StepOf(step), states[rank].ConstSpans()))
@@ -206,6 +208,9 @@ TEST(IndexSize, OfAModelOnAThousandRanksIsAFewNumbersPerRank) {
         hashes += 19 * index.block_hashes.size();
       }
     }
+    const CheckpointManifest manifest{StepOf(1), parameters,
+                                      std::vector<ManifestShard>(1000, {80'000'000, ~0ULL})};
+    bytes += ManifestText(manifest).value().size();
     EXPECT_GT(elements, 6'600'000'000);
     const auto covered = CheckCoverage(parameters, shards);
     EXPECT_TRUE(covered) << covered.error().message;

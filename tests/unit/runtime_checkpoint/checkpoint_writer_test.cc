@@ -122,7 +122,7 @@ TEST_F(WriterTest, ShardsThatDoNotCoverTheModelAreNotCommitted) {
   CheckpointArena arena{BlocksOf(layout), BucketRule::Whole(layout.size(), 1)};
   arena.blocks.back().copy = true;
   SavingRanks ranks;
-  ranks.Add(path_, kSmallDims, {}, arena, 0);
+  ranks.Add(path_, kSmallDims, {}, arena, {0, 0});
   EXPECT_THAT(ranks.Save(3, SavedState(layout, 3)),
               HasSubstr("ln_f.bias: 8 of 8 elements are in no shard"));
   EXPECT_THAT(Entries(), ElementsAre());
@@ -134,7 +134,9 @@ TEST_F(WriterTest, APlaceThatNobodyOrTwoRanksHaveIsNotCommitted) {
     SavingRanks ranks;
     const CheckpointArena arena{BlocksOf(layout), {{layout.size()}, 100, places}};
     for (int rank = 0; rank < 3; ++rank)
-      ranks.Add(path_, kSmallDims, {.ranks = 3}, arena, rank == 2 ? last_arena : 0);
+      ranks.Add(
+          path_, kSmallDims, {.ranks = 3}, arena,
+          rank == 2 ? SavingRanks::Share{last_arena, 2 - last_arena} : SavingRanks::Share{0, rank});
     return ranks.Save(3, SavedState(layout, 3));
   };
   EXPECT_THAT(saved_with(4, 0), HasSubstr("1 of 4 places of shard-00000's arena are in no shard"));

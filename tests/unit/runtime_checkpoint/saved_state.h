@@ -96,14 +96,19 @@ class SavingRanks {
     const ParameterLayout layout = WholeLayout(dims);
     const BucketRule rule = BucketRule::Whole(layout.size(), options.ranks);
     for (std::int64_t rank = 0; rank < options.ranks; ++rank)
-      Add(path, dims, options, {BlocksOf(layout), rule}, 0);
+      Add(path, dims, options, {BlocksOf(layout), rule}, {0, rank});
   }
   /// No ranks yet: see Add.
   SavingRanks() = default;
 
-  /// The next rank, which shares its arena with the ranks from `arena_of` on.
+  /// Which rank describes a rank's arena, and its place in the rule.
+  struct Share {
+    std::int64_t arena_of = 0;
+    std::int64_t place = 0;
+  };
+  /// The next rank.
   void Add(const std::string& path, const ModelDims& dims, const Options& options,
-           const CheckpointArena& arena, std::int64_t arena_of, bool residuals = false) {
+           const CheckpointArena& arena, const Share& share, bool residuals = false) {
     CheckpointWriterSettings settings;
     settings.path = path;
     settings.keep = options.keep;
@@ -113,8 +118,8 @@ class SavingRanks {
     settings.owner = OwnerOf(dims);
     settings.owner.order = order_ = options.order;
     settings.arena = arena;
-    settings.arena_of = arena_of;
-    settings.place = settings.rank - arena_of;
+    settings.arena_of = share.arena_of;
+    settings.place = share.place;
     settings.residuals = residuals;
     settings.refused = options.refused;
     settings.copy_threads = 2;
