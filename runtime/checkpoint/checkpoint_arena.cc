@@ -26,13 +26,13 @@ Result<Block> Place(const ModelPlaces& places, const ParameterBlock& block) {
   placed.rows = block.rows.size() == 0 ? ElementRange{0, parameter->rows} : block.rows;
   placed.columns = block.columns.empty() ? ElementRanges{{0, parameter->columns}} : block.columns;
   if (placed.rows.begin < 0 || placed.rows.size() < 0 || placed.rows.end > parameter->rows)
-    return refuse(fmt::format("has {} rows, not [{}, {})", parameter->rows, placed.rows.begin,
+    return refuse(fmt::format("has rows [0, {}), not [{}, {})", parameter->rows, placed.rows.begin,
                               placed.rows.end));
   std::int64_t last = 0;
   for (const ElementRange& range : placed.columns) {
     if (range.begin < last || range.size() < 0 || range.end > parameter->columns)
-      return refuse(fmt::format("has {} columns, not [{}, {}) after {} others", parameter->columns,
-                                range.begin, range.end, last));
+      return refuse(fmt::format("has columns [{}, {}) left, not [{}, {})", last, parameter->columns,
+                                range.begin, range.end));
     placed.column_offsets.push_back(placed.width);
     placed.width += range.size();
     last = range.end;

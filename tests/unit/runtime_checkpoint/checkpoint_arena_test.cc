@@ -53,10 +53,10 @@ TEST(ArenaMap, CopiesAreLeftOutOfWhatIsWritten) {
 
 TEST(ArenaMap, BlocksThatAreNotInTheModelAreRefused) {
   EXPECT_EQ(Refusal({"v"}), "\"v\" is not a parameter of the model");
-  EXPECT_EQ(Refusal({"w", {2, 4}}), "\"w\" has 3 rows, not [2, 4)");
-  EXPECT_EQ(Refusal({"b", {0, 2}}), "\"b\" has 1 rows, not [0, 2)");
-  EXPECT_EQ(Refusal({"w", {}, {{0, 9}}}), "\"w\" has 8 columns, not [0, 9) after 0 others");
-  EXPECT_EQ(Refusal({"w", {}, {{0, 3}, {2, 4}}}), "\"w\" has 8 columns, not [2, 4) after 3 others");
+  EXPECT_EQ(Refusal({"w", {2, 4}}), "\"w\" has rows [0, 3), not [2, 4)");
+  EXPECT_EQ(Refusal({"b", {0, 2}}), "\"b\" has rows [0, 1), not [0, 2)");
+  EXPECT_EQ(Refusal({"w", {}, {{0, 9}}}), "\"w\" has columns [0, 8) left, not [0, 9)");
+  EXPECT_EQ(Refusal({"w", {}, {{0, 3}, {2, 4}}}), "\"w\" has columns [3, 8) left, not [2, 4)");
   EXPECT_EQ(Refusal({"none", {0, 1}}), "taken") << "it has a row of no columns";
 }
 

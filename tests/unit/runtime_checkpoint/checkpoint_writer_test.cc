@@ -153,7 +153,7 @@ TEST_F(WriterTest, AnArenaThatIsNotOfTheModelIsRefusedAtOnce) {
   const auto writer = CheckpointWriter::Create(settings);
   ASSERT_FALSE(writer);
   EXPECT_EQ(writer.error().message,
-            "checkpoints: \"wte.weight\" has 8 columns, not [0, 9) after 0 others");
+            "checkpoints: \"wte.weight\" has columns [0, 8) left, not [0, 9)");
 }
 
 TEST_F(WriterTest, NumbersThatNoFileCanHold) {
