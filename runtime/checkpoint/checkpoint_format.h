@@ -1,12 +1,12 @@
-// What the files of a checkpoint say: shards keyed by (parameter, range), and the manifest over
+// What the files of a checkpoint say: shards keyed by parameter and place, and the manifest over
 // them.
 //
 // DIR/step-00000120/ holds, with N from 0:
-//   shard-0000N.bin   float32, little-endian, no header: the pieces of parameters, then those of
-//                     the first moments, of the second moments, of the residuals, as listed in
-//   shard-0000N.json  the pieces, and the XXH3 hash of every block of the .bin
-//   manifest.json     step, updates, identity, settings, extra numbers, the parameters' shapes; size of each
-//                     shard's .bin and hash of its .json
+//   shard-0000N.bin   float32, little-endian, no header: a part of the parameters, then of the
+//                     first moments, of the second moments, of the residuals, as described in
+//   shard-0000N.json  the parts (checkpoint_index.h), and the XXH3 hash of every block of the .bin
+//   manifest.json     step, updates, identity, settings, extra numbers, the parameters' shapes;
+//                     size of each shard's .bin and hash of its .json
 //   DONE              hash of manifest.json; written last
 // A hash covers every byte: DONE -> manifest.json -> shard-0000N.json -> blocks of shard-0000N.bin.
 // Any number of ranks reads what any number of ranks wrote.
@@ -27,12 +27,14 @@
 
 namespace adaptive_train {
 
-/// Version 2 had no residuals and is read as one without. Version 1 was one state.bin per
-/// checkpoint; it is not read any more.
-inline constexpr int kCheckpointFormatVersion = 3;
+/// Versions 2 and 3 listed the pieces of every shard; 2 had no residuals and is read as one
+/// without. Version 1 was one state.bin per checkpoint; it is not read any more.
+inline constexpr int kCheckpointFormatVersion = 4;
 inline constexpr int kOldestCheckpointFormatVersion = 2;
 /// A .bin is hashed, written and read in blocks of this size; the last one may be shorter.
 inline constexpr std::int64_t kCheckpointBlockBytes = std::int64_t{1} << 20;
+/// Counts stay below this, so that no sum or product of sizes in bytes can overflow.
+inline constexpr std::int64_t kMaxCheckpointCount = std::int64_t{1} << 53;
 /// A manifest or a shard's index is never larger than this; what is beyond is garbage.
 inline constexpr std::size_t kMaxCheckpointJsonBytes = std::size_t{64} << 20;
 
@@ -61,15 +63,6 @@ struct CheckpointParameter {
   bool operator==(const CheckpointParameter&) const = default;
 };
 
-/// Elements [begin, end) of a parameter, counted within it.
-struct CheckpointPiece {
-  std::string name;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-
-  bool operator==(const CheckpointPiece&) const = default;
-};
-
 /// What a training state is besides its arenas.
 struct CheckpointStep {
   std::int64_t step = 0;     // optimizer steps done
@@ -77,16 +70,6 @@ struct CheckpointStep {
   std::string identity;      // what must be the same to go on, in words; compared as it is
   std::map<std::string, double> extra;  // finite numbers by name, such as loss_scale
   CheckpointSettings settings = {};     // what else the run was made with
-};
-
-/// shard-0000N.json.
-struct ShardIndex {
-  std::int64_t step = 0;
-  std::array<std::vector<CheckpointPiece>, kTrainingArenas> pieces;
-  std::vector<std::uint64_t> block_hashes;
-
-  /// Bytes of the .bin.
-  std::int64_t Bytes() const;
 };
 
 /// A shard as the manifest knows it; its number is its place in the list.
@@ -102,12 +85,10 @@ struct CheckpointManifest {
   std::vector<ManifestShard> shards;
 };
 
-/// Part `part` of `parts` nearly equal ones of `elements`: what replica `part` writes.
+/// Part `part` of `parts` nearly equal ones of `elements`.
 ElementRange PartOf(std::int64_t elements, std::int64_t part, std::int64_t parts);
 /// The parameters of a layout, for the layout of a whole model.
 std::vector<CheckpointParameter> ParametersOf(const ParameterLayout& layout);
-/// Ranges of a layout's arena as pieces, ascending.
-std::vector<CheckpointPiece> PiecesOf(const ParameterLayout& layout, const ElementRanges& ranges);
 
 /// XXH3, 64 bits.
 std::uint64_t HashOf(std::span<const std::byte> bytes);
@@ -115,13 +96,11 @@ std::uint64_t HashOf(std::string_view text);
 
 /// Texts of the files. Fails where `extra` holds a number that JSON cannot.
 Result<std::string> ManifestText(const CheckpointManifest& manifest);
-std::string IndexText(const ShardIndex& index);
 std::string DoneText(std::string_view manifest_text);
 
-/// The texts read again: untrusted; what comes back is consistent in itself (counts fit shapes,
-/// ranges lie in order, one hash per block). `what` names the file in messages.
+/// The text read again: untrusted; what comes back is consistent in itself (counts fit shapes).
+/// `what` names the file in messages.
 Result<CheckpointManifest> ParseManifest(std::string_view text, const std::string& what);
-Result<ShardIndex> ParseIndex(std::string_view text, const std::string& what);
 
 /// "shard-00002" and the like; the extension is the caller's.
 std::string ShardName(std::size_t number);

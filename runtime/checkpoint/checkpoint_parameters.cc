@@ -13,15 +13,16 @@ Result<std::int64_t> ReadParameters(const std::string& folder, const ModelDims& 
                                     const std::function<void()>& on_block) {
   auto reader = CheckpointReader::Open(folder);
   if (!reader) return tl::unexpected(reader.error());
-  const std::string model = IdentityOf(dims);
   const std::string& identity = reader->manifest().at.identity;
+  const std::string model = IdentityOf(dims);
   if (!identity.starts_with(model + ","))
     return Fail(fmt::format("{}: of a run with {}, not {}", folder, Printable(identity), model),
                 ExitCode::kRankFailure);
-  auto same = reader->Expect(identity, ParametersOf({dims, StageSlice::Whole(dims)}));
+  const ParameterLayout whole(dims, StageSlice::Whole(dims));
+  auto same = reader->Expect(identity, ParametersOf(whole));
   if (!same) return tl::unexpected(same.error());
   reader->OnBlock(on_block);
-  auto read = reader->Read(layout, {parameters}, {0, 1, ranges});
+  auto read = reader->Read({BlocksOf(layout), ranges}, {parameters});
   if (!read) return tl::unexpected(read.error());
   return reader->manifest().at.step;
 }

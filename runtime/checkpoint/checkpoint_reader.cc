@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <unordered_map>
 
@@ -19,20 +20,36 @@ void Copy(std::byte* to, std::span<const std::byte> from) {
   std::memcpy(to, from.data(), from.size());
 }
 
+/// Where nothing is yet, what comes is copied: 0 + -0 is 0, and a rank's own must come back as it
+/// was.
 void AddFloats(std::byte* to, std::span<const std::byte> from) {
   for (std::size_t at = 0; at < from.size(); at += sizeof(float)) {
     float sum, value;
     std::memcpy(&sum, to + at, sizeof sum);
     std::memcpy(&value, from.data() + at, sizeof value);
-    sum += value;
+    sum = std::bit_cast<std::uint32_t>(sum) == 0 ? value : sum + value;
     std::memcpy(to + at, &sum, sizeof sum);
   }
 }
 
-auto ByName(std::span<const CheckpointRequest> requests) {
-  std::unordered_multimap<std::string_view, const CheckpointRequest*> by_name;
-  for (const CheckpointRequest& request : requests) by_name.emplace(request.name, &request);
-  return by_name;
+/// The elements that a reader wants, by their places in the model; each is in its arena once.
+std::vector<ArenaRun> ByPlace(std::vector<ArenaRun> runs) {
+  std::sort(runs.begin(), runs.end(),
+            [](const ArenaRun& a, const ArenaRun& b) { return a.place < b.place; });
+  return runs;
+}
+
+/// The pieces that an index of formats 2 and 3 lists.
+std::vector<ArenaRun> ListedRuns(const ModelPlaces& places,
+                                 const std::vector<ListedPiece>& pieces) {
+  std::vector<ArenaRun> runs;
+  std::int64_t begin = 0;
+  for (const ListedPiece& piece : pieces) {
+    const std::int64_t count = piece.end - piece.begin;
+    runs.push_back({begin, places.Find(piece.name)->begin + piece.begin, count});
+    begin += count;
+  }
+  return runs;
 }
 
 std::string InWords(const CheckpointParameter* parameter) {
@@ -93,12 +110,6 @@ Result<void> CheckpointReader::OpenShards() {
   return {};
 }
 
-const CheckpointParameter* CheckpointReader::Find(const std::string& name) const {
-  for (const auto& parameter : manifest_.parameters)
-    if (parameter.name == name) return &parameter;
-  return nullptr;
-}
-
 Result<void> CheckpointReader::Expect(const std::string& identity,
                                       const std::vector<CheckpointParameter>& parameters) const {
   const auto& here = manifest_.parameters;
@@ -144,31 +155,52 @@ Result<void> CheckpointReader::Verify(std::int64_t part, std::int64_t parts) con
   return {};
 }
 
-/// What of a shard the requests want, ascending in the file.
-std::vector<CheckpointReader::Transfer> CheckpointReader::TransfersOf(
-    const ShardIndex& index, const RequestsByName& requests) {
-  std::vector<Transfer> transfers;
-  std::int64_t offset = 0;
-  for (std::size_t arena = 0; arena < kTrainingArenas; ++arena) {
-    for (const CheckpointPiece& piece : index.pieces[arena]) {
-      const auto [first, last] = requests.equal_range(piece.name);
-      for (auto found = first; found != last; ++found) {
-        const CheckpointRequest& request = *found->second;
-        if (request.arena != arena) continue;
-        const std::int64_t request_end =
-            request.begin + static_cast<std::int64_t>(request.to.size());
-        const std::int64_t begin = std::max(piece.begin, request.begin);
-        const std::int64_t end = std::min(piece.end, request_end);
-        if (begin >= end) continue;
-        auto* to = reinterpret_cast<std::byte*>(request.to.data() + (begin - request.begin));
-        transfers.push_back(
-            {offset + (begin - piece.begin) * kFloat, offset + (end - piece.begin) * kFloat, to});
-      }
-      offset += (piece.end - piece.begin) * kFloat;
+/// An arena's elements in a shard's file, in its order. The coverage was checked.
+std::vector<ArenaRun> CheckpointReader::RunsIn(const ModelPlaces& places, std::size_t shard,
+                                               std::size_t arena) const {
+  const ShardIndex& index = indices_[shard];
+  if (index.listed) return ListedRuns(places, (*index.listed)[arena]);
+  const CheckpointArena& held = *indices_[static_cast<std::size_t>(index.arena_of)].arena;
+  const ArenaMap map = *ArenaMap::Of(places, held.blocks);
+  if (arena == kResiduals)
+    return map.RunsOf(index.residuals > 0 ? ElementRanges{{0, map.size()}} : ElementRanges{});
+  return map.RunsOf(map.WithoutCopies(held.rule.OwnedBy(index.place)));
+}
+
+/// Appends what of `runs`, which lie in the file from byte `offset` on, is wanted in `arena`.
+void CheckpointReader::AppendTransfers(std::vector<Transfer>& transfers, std::int64_t offset,
+                                       const std::vector<ArenaRun>& runs,
+                                       const std::vector<ArenaRun>& wanted,
+                                       std::span<float> arena) {
+  for (const ArenaRun& run : runs) {
+    auto want = std::partition_point(wanted.begin(), wanted.end(), [&](const ArenaRun& w) {
+      return w.place + w.count <= run.place;
+    });
+    for (; want != wanted.end() && want->place < run.place + run.count; ++want) {
+      const std::int64_t begin = std::max(run.place, want->place);
+      const std::int64_t end = std::min(run.place + run.count, want->place + want->count);
+      auto* to = reinterpret_cast<std::byte*>(arena.data() + want->begin + (begin - want->place));
+      transfers.push_back(
+          {offset + (begin - run.place) * kFloat, offset + (end - run.place) * kFloat, to});
     }
+    offset += run.count * kFloat;
   }
-  std::sort(transfers.begin(), transfers.end(),
-            [](const Transfer& a, const Transfer& b) { return a.begin < b.begin; });
+}
+
+/// What of a shard's parameters and moments is wanted, ascending in the file.
+std::vector<CheckpointReader::Transfer> CheckpointReader::StateTransfers(
+    const ModelPlaces& places, std::size_t shard, const std::vector<ArenaRun>& wanted,
+    const TrainingArenas& arenas) const {
+  const ShardIndex& index = indices_[shard];
+  std::vector<Transfer> transfers;
+  std::vector<ArenaRun> runs;
+  std::int64_t offset = 0;
+  for (std::size_t arena = 0; arena < kResiduals; ++arena) {
+    // The same for all three unless they are listed.
+    if (arena == 0 || index.listed) runs = RunsIn(places, shard, arena);
+    if (!arenas[arena].empty()) AppendTransfers(transfers, offset, runs, wanted, arenas[arena]);
+    offset += index.ElementsOf(arena) * kFloat;
+  }
   return transfers;
 }
 
@@ -201,78 +233,43 @@ Result<void> CheckpointReader::Transmit(std::size_t shard, const std::vector<Tra
   return {};
 }
 
-Result<void> CheckpointReader::Read(std::span<const CheckpointRequest> requests) const {
-  for (const CheckpointRequest& request : requests) {
-    const CheckpointParameter* parameter = Find(request.name);
-    if (parameter == nullptr)
-      return FailAt(folder_, "has no parameter \"" + Printable(request.name) + "\"");
-    const auto elements = static_cast<std::int64_t>(request.to.size());
-    if (request.arena >= kResiduals || request.begin < 0 ||
-        elements > parameter->count - request.begin) {
-      return FailAt(folder_,
-                    fmt::format("elements [{}, {}) of {} were asked for, it has {}", request.begin,
-                                request.begin + elements, request.name, parameter->count));
-    }
+Result<void> CheckpointReader::Read(const ReadingRank& reading,
+                                    const TrainingArenas& arenas) const {
+  const ModelPlaces places(manifest_.parameters);
+  const auto held = ArenaMap::Of(places, reading.blocks);
+  if (!held) return FailIn(folder_, held.error());
+  for (const std::span<float> arena : arenas) {
+    const auto size = static_cast<std::int64_t>(arena.size());
+    if (size > 0 && size != held->size())
+      return FailAt(folder_, fmt::format("its model has {} elements where this run has {}",
+                                         held->size(), size));
   }
-  const RequestsByName by_name = ByName(requests);
+  const std::vector<ArenaRun> wanted = ByPlace(held->RunsOf(reading.ranges));
   for (std::size_t shard = 0; shard < indices_.size(); ++shard) {
-    const std::vector<Transfer> transfers = TransfersOf(indices_[shard], by_name);
+    const std::vector<Transfer> transfers = StateTransfers(places, shard, wanted, arenas);
     if (transfers.empty()) continue;
     auto read = Transmit(shard, transfers, Copy);
     if (!read) return read;
   }
-  return {};
+  if (arenas[kResiduals].empty()) return {};
+  const std::vector<ArenaRun> all = ByPlace(held->RunsOf({{0, held->size()}}));
+  return ReadResiduals(places, all, reading, arenas[kResiduals]);
 }
 
-Result<std::vector<CheckpointRequest>> CheckpointReader::RequestsFor(
-    const ParameterLayout& layout, std::size_t arena, std::span<float> values,
-    const ElementRanges& ranges) const {
-  for (const ParameterRange& range : layout.ranges()) {
-    const CheckpointParameter wanted{range.name, range.shape, range.count};
-    const CheckpointParameter* there = Find(range.name);
-    if (there == nullptr || *there != wanted) {
-      return FailAt(
-          folder_, fmt::format("has {} where this model has {}", InWords(there), InWords(&wanted)));
-    }
-  }
-  std::vector<CheckpointRequest> requests;
-  for (const CheckpointPiece& piece : PiecesOf(layout, ranges)) {
-    requests.push_back(
-        {arena, piece.name, piece.begin,
-         values.subspan(static_cast<std::size_t>(layout.OffsetOf(piece.name) + piece.begin),
-                        static_cast<std::size_t>(piece.end - piece.begin))});
-  }
-  return requests;
-}
-
-Result<void> CheckpointReader::Read(const ParameterLayout& layout, const TrainingArenas& arenas,
-                                    const ReadingRank& reading) const {
-  std::vector<CheckpointRequest> requests;
-  for (std::size_t arena = 0; arena < kResiduals; ++arena) {
-    if (arenas[arena].empty()) continue;
-    auto more = RequestsFor(layout, arena, arenas[arena], reading.ranges);
-    if (!more) return tl::unexpected(more.error());
-    requests.insert(requests.end(), more->begin(), more->end());
-  }
-  auto read = Read(requests);
-  if (!read || arenas[kResiduals].empty()) return read;
-  return ReadResiduals(layout, arenas[kResiduals], reading);
-}
-
-Result<void> CheckpointReader::ReadResiduals(const ParameterLayout& layout,
-                                             std::span<float> residuals,
-                                             const ReadingRank& reading) const {
-  auto requests = RequestsFor(layout, kResiduals, residuals, {{0, layout.size()}});
-  if (!requests) return tl::unexpected(requests.error());
-  const RequestsByName by_name = ByName(*requests);
+Result<void> CheckpointReader::ReadResiduals(const ModelPlaces& places,
+                                             const std::vector<ArenaRun>& wanted,
+                                             const ReadingRank& reading,
+                                             std::span<float> residuals) const {
   std::fill(residuals.begin(), residuals.end(), 0.0F);
-  const auto first = static_cast<std::size_t>(reading.rank);
-  for (std::size_t shard = first; shard < indices_.size();
-       shard += static_cast<std::size_t>(reading.ranks)) {
-    const std::vector<Transfer> transfers = TransfersOf(indices_[shard], by_name);
+  std::unordered_map<std::int64_t, std::int64_t> seen;  // shards of each arena
+  for (std::size_t shard = 0; shard < indices_.size(); ++shard) {
+    const ShardIndex& index = indices_[shard];
+    if (seen[index.arena_of]++ % reading.ranks != reading.rank) continue;
+    const std::int64_t offset = index.Bytes() - index.ElementsOf(kResiduals) * kFloat;
+    std::vector<Transfer> transfers;
+    AppendTransfers(transfers, offset, RunsIn(places, shard, kResiduals), wanted, residuals);
     if (transfers.empty()) continue;
-    // The first are copied: 0 + -0 is 0, and a rank's own must come back as they were.
-    auto read = Transmit(shard, transfers, shard == first ? Copy : AddFloats);
+    auto read = Transmit(shard, transfers, AddFloats);
     if (!read) return read;
   }
   return {};
@@ -280,9 +277,7 @@ Result<void> CheckpointReader::ReadResiduals(const ParameterLayout& layout,
 
 std::int64_t CheckpointReader::ResidualElements() const {
   std::int64_t elements = 0;
-  for (const ShardIndex& index : indices_)
-    for (const CheckpointPiece& piece : index.pieces[kResiduals])
-      elements += piece.end - piece.begin;
+  for (const ShardIndex& index : indices_) elements += index.ElementsOf(kResiduals);
   return elements;
 }
 

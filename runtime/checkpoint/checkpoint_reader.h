@@ -1,4 +1,4 @@
-// One complete checkpoint, opened: any range of any parameter, from whatever shards hold it.
+// One complete checkpoint, opened: any block of any parameter, from whatever shards hold it.
 #pragma once
 
 #include <cstddef>
@@ -6,36 +6,27 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/result.h"
 #include "runtime/checkpoint/checkpoint_files.h"
-#include "runtime/checkpoint/checkpoint_format.h"
+#include "runtime/checkpoint/checkpoint_index.h"
 
 namespace adaptive_train {
 
-/// Where the elements from `begin` on of a parameter in one arena go: as many as `to` holds.
-struct CheckpointRequest {
-  std::size_t arena = 0;  // one before kResiduals
-  std::string name;
-  std::int64_t begin = 0;
-  std::span<float> to;
-};
-
-/// Who reads: rank `rank` of `ranks`, all of which hold the same layout, what of the arenas before
-/// kResiduals.
+/// Who reads: the blocks of a rank's arenas, and those elements of them that it wants of the arenas
+/// before kResiduals. It is rank `rank` of `ranks` that hold the same blocks.
 struct ReadingRank {
+  std::vector<ParameterBlock> blocks;
+  ElementRanges ranges;
   std::int64_t rank = 0;
   std::int64_t ranks = 1;
-  ElementRanges ranges;
 
-  /// A rank that holds all of a layout.
+  /// A rank that wants all of a layout.
   static ReadingRank OfAll(const ParameterLayout& layout, std::int64_t rank = 0,
                            std::int64_t ranks = 1) {
-    return {rank, ranks, {{0, layout.size()}}};
+    return {BlocksOf(layout), {{0, layout.size()}}, rank, ranks};
   }
 };
 
@@ -48,8 +39,6 @@ class CheckpointReader {
   static Result<CheckpointReader> Open(const std::string& folder);
 
   const CheckpointManifest& manifest() const { return manifest_; }
-  /// The manifest's entry, or nullptr.
-  const CheckpointParameter* Find(const std::string& name) const;
 
   /// Fails unless the checkpoint is of a run with these words and these parameters.
   Result<void> Expect(const std::string& identity,
@@ -59,17 +48,14 @@ class CheckpointReader {
   /// Reads part `part` of `parts` nearly equal ones of the shards' blocks and checks it: all parts
   /// together are every byte.
   Result<void> Verify(std::int64_t part = 0, std::int64_t parts = 1) const;
-  /// Reads what is asked for and checks the blocks it lies in. On failure the targets hold
-  /// anything.
-  Result<void> Read(std::span<const CheckpointRequest> requests) const;
-  /// Reads the reader's ranges of the arenas of a layout whose parameters, in whole, are all in
-  /// this checkpoint; elements outside of the ranges are not touched. An empty arena is left out
-  /// (evaluation needs no moments). A rank's residuals are the sum of those
-  /// in shards rank, rank + ranks, rank + 2 ranks and so on, added in this order in float32; zero
-  /// where these hold none. So the ranks together get all of them, and as many ranks as wrote the
-  /// checkpoint each get their own back, bit for bit.
-  Result<void> Read(const ParameterLayout& layout, const TrainingArenas& arenas,
-                    const ReadingRank& reading) const;
+  /// Reads the reader's ranges of the arenas, from whatever blocks they are in, and checks the
+  /// blocks of the files; elements outside of the ranges are not touched. An empty arena is left
+  /// out (evaluation needs no moments). On failure the arenas hold anything. Residuals are read
+  /// into the whole arena: the sum in float32 of those of shards rank, rank + ranks, rank + 2 ranks
+  /// and so on, in this order and counted among the shards of the same arena; zero where these hold
+  /// none. So the ranks together get all of them, and as many ranks as wrote the checkpoint each
+  /// get their own back, bit for bit.
+  Result<void> Read(const ReadingRank& reading, const TrainingArenas& arenas) const;
   /// Elements of the residuals of all shards; 0 where nothing was compressed.
   std::int64_t ResidualElements() const;
 
@@ -82,16 +68,19 @@ class CheckpointReader {
   };
   /// What happens to the bytes of a shard, whole floats, where they arrive.
   using Arrive = void (*)(std::byte* to, std::span<const std::byte> from);
-  using RequestsByName = std::unordered_multimap<std::string_view, const CheckpointRequest*>;
 
   CheckpointReader() = default;
-  static std::vector<Transfer> TransfersOf(const ShardIndex& index, const RequestsByName& requests);
   Result<void> OpenShards();
-  Result<std::vector<CheckpointRequest>> RequestsFor(const ParameterLayout& layout,
-                                                     std::size_t arena, std::span<float> values,
-                                                     const ElementRanges& ranges) const;
-  Result<void> ReadResiduals(const ParameterLayout& layout, std::span<float> residuals,
-                             const ReadingRank& reading) const;
+  static void AppendTransfers(std::vector<Transfer>& transfers, std::int64_t offset,
+                              const std::vector<ArenaRun>& runs,
+                              const std::vector<ArenaRun>& wanted, std::span<float> arena);
+  std::vector<ArenaRun> RunsIn(const ModelPlaces& places, std::size_t shard,
+                               std::size_t arena) const;
+  std::vector<Transfer> StateTransfers(const ModelPlaces& places, std::size_t shard,
+                                       const std::vector<ArenaRun>& wanted,
+                                       const TrainingArenas& arenas) const;
+  Result<void> ReadResiduals(const ModelPlaces& places, const std::vector<ArenaRun>& wanted,
+                             const ReadingRank& reading, std::span<float> residuals) const;
   std::string PathOf(std::size_t shard, const char* extension) const;
   Result<BlockReader> OpenBlocks(std::size_t shard) const;
   Result<void> Transmit(std::size_t shard, const std::vector<Transfer>& transfers,

@@ -9,12 +9,12 @@
 
 #include "core/result.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
-#include "runtime/checkpoint/checkpoint_format.h"
+#include "runtime/checkpoint/checkpoint_index.h"
 
 namespace adaptive_train {
 
 /// Writes shard `number` of index.step into the folder in which the attempt's checkpoint grows,
-/// which it makes where it is missing. `bytes` are the pieces of the index in its order; its hashes
+/// which it makes where it is missing. `bytes` are what the index says, in its order; its hashes
 /// are filled in here. Between blocks it asks `stop`. On failure the shard's files are removed.
 /// Blocks.
 Result<void> WriteShard(const CheckpointFolder& folder, std::uint64_t attempt, std::size_t number,

@@ -35,12 +35,11 @@ bool IsWork(Phase phase) {
 /// What the writer and its thread share. The thread owns snapshot and `at` while IsWork(phase), the
 /// writer otherwise.
 struct CheckpointWriter::Work {
-  Work(const CheckpointWriterSettings& chosen, CheckpointSnapshot memory,
-       const ParameterLayout& held)
-      : settings(chosen), folder(chosen.path), snapshot(std::move(memory)) {
-    for (std::size_t arena = 0; arena < kTrainingArenas; ++arena)
-      index.pieces[arena] = PiecesOf(held, chosen.owned[arena]);
-  }
+  Work(const CheckpointWriterSettings& chosen, CheckpointSnapshot memory, ShardIndex described)
+      : settings(chosen),
+        folder(chosen.path),
+        snapshot(std::move(memory)),
+        index(std::move(described)) {}
 
   void Run();
   Result<void> Do(Phase task);
@@ -50,7 +49,7 @@ struct CheckpointWriter::Work {
   const CheckpointWriterSettings settings;
   const CheckpointFolder folder;
   CheckpointSnapshot snapshot;
-  ShardIndex index;  // of everything owned
+  ShardIndex index;  // with all residuals
   CheckpointStep at;
   std::atomic<bool> give_up = false;     // the shard under way is not wanted any more
   std::atomic<std::int64_t> blocks = 0;  // written so far
@@ -94,7 +93,7 @@ Result<void> CheckpointWriter::Work::Do(Phase task) {
   try {
     if (task == Phase::kWriting) {
       ShardIndex taken = index;
-      if (!snapshot.has_residuals()) taken.pieces[kResiduals].clear();
+      if (!snapshot.has_residuals()) taken.residuals = 0;
       return WriteShard(folder, settings.attempt, Number(), std::move(taken), snapshot.bytes(),
                         [this] {
                           ++blocks;
@@ -125,10 +124,22 @@ void CheckpointWriter::Work::Tidy(const Result<void>& done) {
 }
 
 Result<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(
-    const CheckpointWriterSettings& settings, const ParameterLayout& held) {
-  auto snapshot = CheckpointSnapshot::Allocate(settings.owned);
+    const CheckpointWriterSettings& settings) {
+  const CheckpointArena& arena = settings.arena;
+  const auto map = ArenaMap::Of(ModelPlaces(settings.owner.parameters), arena.blocks);
+  if (!map) return FailIn("checkpoints", map.error());
+  assert(arena.rule.size() == map->size());
+  const ElementRanges state = map->WithoutCopies(arena.rule.OwnedBy(settings.place));
+  const ElementRanges all = settings.residuals ? ElementRanges{{0, map->size()}} : ElementRanges{};
+  auto snapshot = CheckpointSnapshot::Allocate({state, state, state, all});
   if (!snapshot) return tl::unexpected(snapshot.error());
-  auto work = std::make_shared<Work>(settings, std::move(*snapshot), held);
+  ShardIndex index;
+  index.arena_of = settings.arena_of;
+  if (settings.arena_of == settings.rank) index.arena = arena;
+  index.place = settings.place;
+  for (const ElementRange& range : state) index.elements += range.size();
+  index.residuals = map->size();
+  auto work = std::make_shared<Work>(settings, std::move(*snapshot), std::move(index));
   return std::unique_ptr<CheckpointWriter>(new CheckpointWriter(std::move(work)));
 }
 

@@ -27,7 +27,7 @@
 
 #include "core/result.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
-#include "runtime/checkpoint/checkpoint_format.h"
+#include "runtime/checkpoint/checkpoint_index.h"
 
 namespace adaptive_train {
 
@@ -39,9 +39,12 @@ struct CheckpointWriterSettings {
   std::uint64_t attempt = 0;  // the same on all ranks, another one in every run: rank 0 draws it
   int copy_threads = 1;       // of the snapshot
   CheckpointOwner owner;
-  /// What this rank writes of its arenas. Over all ranks every element exactly once, but for the
-  /// residuals: of those each rank writes its own, or nothing.
-  OwnedRanges owned;
+  /// What this rank's arenas hold, the same on all ranks that share out writing it, and its place
+  /// in the rule.
+  CheckpointArena arena;
+  std::int64_t place = 0;
+  std::int64_t arena_of = 0;  // the lowest of these ranks, which describes the arena for all
+  bool residuals = false;     // whether there are any; each rank writes all of its own
   /// Steps that NewestValid refused: neither removed nor counted as kept. Rank 0's are used.
   std::set<std::int64_t> refused;
 };
@@ -63,10 +66,10 @@ struct CheckpointNews {
 /// everything that touches the file system.
 class CheckpointWriter {
  public:
-  /// Allocates the snapshot (4 bytes per owned element of each arena) and makes its pages. `held`
-  /// is the layout of this rank's arenas. Rank 0 begins with removing what killed writers left.
-  static Result<std::unique_ptr<CheckpointWriter>> Create(const CheckpointWriterSettings& settings,
-                                                          const ParameterLayout& held);
+  /// Allocates the snapshot (4 bytes per element written of each arena) and makes its pages. Rank 0
+  /// begins with removing what killed writers left. Fails without the memory, and where the arena
+  /// is not of the owner's model.
+  static Result<std::unique_ptr<CheckpointWriter>> Create(const CheckpointWriterSettings& settings);
   /// Gives up what is not complete. Waits for a file system that does not answer for 10 s, then
   /// leaves the thread to itself.
   ~CheckpointWriter();

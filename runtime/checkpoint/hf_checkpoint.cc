@@ -24,12 +24,9 @@ Result<void> WriteFirstCheckpoint(const CheckpointFolder& folder, const std::str
                                   const std::vector<float>& parameters) {
   std::vector<float> state(kResiduals * parameters.size());
   std::copy(parameters.begin(), parameters.end(), state.begin());
-  ShardIndex index;
-  for (std::size_t arena = 0; arena < kResiduals; ++arena)
-    index.pieces[arena] = PiecesOf(layout, {{0, layout.size()}});
   const auto attempt = static_cast<std::uint64_t>(::getpid());
-  auto written = WriteShard(folder, attempt, 0, index, std::as_bytes(std::span<const float>(state)),
-                            [] { return false; });
+  auto written = WriteShard(folder, attempt, 0, ShardIndex::OfAll(0, layout),
+                            std::as_bytes(std::span<const float>(state)), [] { return false; });
   if (!written) return written;
   CheckpointStep at;
   at.identity = model + kImported;
@@ -45,8 +42,7 @@ Result<std::int64_t> ExportCheckpoint(const std::string& checkpoint, const Model
                                       const std::string& hf_folder) {
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   std::vector<float> parameters(static_cast<std::size_t>(layout.size()));
-  auto step =
-      ReadParameters(checkpoint, dims, layout, {{0, layout.size()}}, parameters);
+  auto step = ReadParameters(checkpoint, dims, layout, {{0, layout.size()}}, parameters);
   if (!step) return step;
   auto written = WriteHfModel(hf_folder, dims, parameters);
   if (!written) return tl::unexpected(written.error());

@@ -99,7 +99,7 @@ GradientBuckets::GradientBuckets(const ParameterLayout& layout, std::vector<int>
 ElementRange GradientBuckets::RangeOf(const GradientBucket& bucket, int rank) const {
   const ElementRange whole{static_cast<std::int64_t>(bucket.begin),
                            static_cast<std::int64_t>(bucket.end)};
-  return rule_.ChunkOf(whole, places_[static_cast<std::size_t>(rank)]);
+  return rule_.ChunkOf(whole, PlaceOf(rank));
 }
 
 GradientChunk GradientBuckets::ChunkOf(const GradientBucket& bucket, int rank) const {

@@ -60,6 +60,8 @@ class GradientBuckets {
   /// The rank that owns the chunks of each place.
   const std::vector<int>& owners() const { return owners_; }
   const BucketRule& rule() const { return rule_; }
+  /// A rank's place in the rule.
+  std::int64_t PlaceOf(int rank) const { return places_[static_cast<std::size_t>(rank)]; }
   /// What a rank owns of a bucket.
   GradientChunk ChunkOf(const GradientBucket& bucket, int rank) const;
   /// The same without its pieces.

@@ -76,22 +76,23 @@ double SamplesOf(const CheckpointStep& at, std::int64_t global_batch) {
 
 }  // namespace
 
-Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
-                           Group& world, const Group& replicas, const TrainerEvents& events,
-                           int threads, const std::string& data)
+Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, ArenaShare share,
+                           Group& group, Group& data, const TrainerEvents& events, int threads,
+                           const std::string& text)
     : config_(config.checkpoint),
       patience_(config.checkpoint.patience_s),
       dims_(DimsOf(config.model)),
       layout_(layout),
-      owned_(std::move(owned)),
-      group_(world),
-      replicas_(replicas),
+      share_(std::move(share)),
+      group_(group),
+      data_(data),
       events_(events),
       threads_(threads),
       folder_(config.checkpoint.dir),
       global_batch_(config.train.global_batch),
-      run_settings_(SettingsOf(config, data)),
-      owner_{CheckpointIdentity(config), ParametersOf({dims_, StageSlice::Whole(dims_)}),
+      run_settings_(SettingsOf(config, text)),
+      owner_{CheckpointIdentity(config),
+             ParametersOf(ParameterLayout(dims_, StageSlice::Whole(dims_))),
              OrderOf(run_settings_)} {}
 
 CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
@@ -102,12 +103,15 @@ CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   settings.ranks = group_.Size();
   settings.copy_threads = threads_;
   settings.owner = owner_;
-  settings.owned.fill(owned_);
-  settings.owned[kResiduals] = residuals ? ElementRanges{{0, layout_.size()}} : ElementRanges{};
+  settings.arena = {BlocksOf(layout_), share_.rule};
+  settings.place = share_.place;
+  settings.arena_of = data_.RankOf(0);
+  settings.residuals = residuals;
   return settings;
 }
 
-/// A step of the folder, or none, from rank 0 to all: its own on rank 0, which alone adds to the sum.
+/// A step of the folder, or none, from rank 0 to all: its own on rank 0, which alone adds to the
+/// sum.
 std::optional<std::int64_t> Checkpointer::Announce(std::optional<std::int64_t> step) {
   double sums[2] = {step ? 1.0 : 0.0, static_cast<double>(step.value_or(0))};
   SumOverRanks(group_, sums);
@@ -174,8 +178,8 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
   CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
   settings.refused = newest.refused_steps;
   settings.attempt = DrawAttempt();
-  writer_ = OrThrow(CheckpointWriter::Create(settings, layout_), RankExit::kCheckpoint,
-                    "preparing checkpoints");
+  writer_ =
+      OrThrow(CheckpointWriter::Create(settings), RankExit::kCheckpoint, "preparing checkpoints");
   if (newest.step) {
     saved_step_ = *newest.step;
     return Read(saved_step_, arenas, held);
@@ -227,7 +231,7 @@ CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arena
     reader->OnBlock([&done] { ++done; });
     residuals = reader->ResidualElements();
     at = reader->manifest().at;
-    return reader->Read(layout_, arenas, {replicas_.Rank(), replicas_.Size(), held});
+    return reader->Read({BlocksOf(layout_), held, data_.Rank(), data_.Size()}, arenas);
   };
   OrThrow(DoJointly(group_, patience_, kReading, read), RankExit::kCheckpoint, kReading);
   if (residuals > 0 && arenas[kResiduals].empty() && group_.Rank() == 0) {

@@ -17,32 +17,32 @@
 
 namespace adaptive_train {
 
-/// Every rank has the arenas of its stage, which its replicas share, and writes in the background what it owns of parameters and
-/// moments, and all of its residuals where the arenas have some: an empty span says that the run
-/// does not compress gradients, the same in all calls. Resume first; then in every step Votes into
-/// the step's sum and Follow with the sum; Ask when a checkpoint is due, Begin after Follow. Throws
-/// FatalError. One thread.
+/// Every rank has the arenas of a part of the model and writes in the background its share of
+/// parameters and moments, and all of its residuals where the arenas have some: an empty span says
+/// that the run does not compress gradients, the same in all calls. Resume first; then in every
+/// step Votes into the step's sum and Follow with the sum; Ask when a checkpoint is due, Begin
+/// after Follow. Throws FatalError. One thread.
 class Checkpointer {
  public:
   /// Votes that Follow takes, as many as CheckpointVotes has.
   static constexpr std::size_t kVotes = std::tuple_size_v<CheckpointVotes>;
 
-  /// All that is passed by reference must outlive this. `owned` is what this rank writes of
-  /// parameters and of each moment, over all ranks every element once. `threads` copy the state.
-  /// `data` is the training text's fingerprint.
-  Checkpointer(const Config& config, const ParameterLayout& layout, ElementRanges owned,
-               Group& world, const Group& replicas, const TrainerEvents& events, int threads,
-               const std::string& data);
+  /// All that is passed by reference must outlive this. `group` are all ranks, `data` those that
+  /// hold the same layout and share out writing it by the same rule: `share` is this rank's part of
+  /// parameters and of each moment. `threads` copy the state. `text` is the training text's
+  /// fingerprint.
+  Checkpointer(const Config& config, const ParameterLayout& layout, ArenaShare share, Group& group,
+               Group& data, const TrainerEvents& events, int threads, const std::string& text);
 
   /// Reads the newest checkpoint that holds into the arenas: `held` of parameters and moments, the
   /// rest of which is not touched; of residuals, this rank's part of
   /// their sum, see CheckpointReader::Read, and zeros where the checkpoint has none. A run that
   /// does not compress says that it drops them. Where there is no checkpoint, gives nothing and
-  /// reads no more than the parameters of checkpoint.start. Names those that do not hold. Every rank
-  /// verifies a part of the checkpoint. Settings that are not the checkpoint's are told; those of
-  /// kOrderSettings make it refused, unless checkpoint.accept names them. `extra` of what is given
-  /// has "samples", those that the run has done. The wait for each other ends where nothing is read for
-  /// checkpoint.patience_s.
+  /// reads no more than the parameters of checkpoint.start. Names those that do not hold. Every
+  /// rank verifies a part of the checkpoint. Settings that are not the checkpoint's are told; those
+  /// of kOrderSettings make it refused, unless checkpoint.accept names them. `extra` of what is
+  /// given has "samples", those that the run has done. The wait for each other ends where nothing
+  /// is read for checkpoint.patience_s.
   std::optional<CheckpointStep> Resume(const TrainingArenas& arenas, const ElementRanges& held);
 
   /// A checkpoint is wanted: of this step, or of the next at which the writer is free.
@@ -76,9 +76,9 @@ class Checkpointer {
   const std::chrono::seconds patience_;
   const ModelDims dims_;
   const ParameterLayout& layout_;
-  const ElementRanges owned_;
-  Group& group_;  // world
-  const Group& replicas_;
+  const ArenaShare share_;
+  Group& group_;
+  Group& data_;
   const TrainerEvents& events_;
   const int threads_;
   const CheckpointFolder folder_;

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/checkpoint/checkpoint_format.h"
+#include "runtime/checkpoint/checkpoint_arena.h"
 #include "runtime/comm/group.h"
 #include "runtime/exchange/gradient_buckets.h"
 #include "runtime/train/adamw_groups.h"
@@ -31,6 +31,8 @@ class Optimizer {
 
   /// What this rank updates, ascending.
   const std::vector<ElementRange>& Owned() const { return owned_; }
+  /// The same by the rule of the buckets, of a sharded one.
+  ArenaShare Share() const { return {buckets_.rule(), buckets_.PlaceOf(group_.Rank())}; }
 
   /// Of the gradients of what this rank updates.
   double SquaredNorm(std::span<const float> gradients);

@@ -75,7 +75,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       exchange_(config, plan, own_, groups_, state_, profiler_, measure_),
       runner_(WorkOf(config, plan, own_, slice_), own_, groups_.pipeline, state_, loader_,
               profiler_, measure_),
-      checkpointer_(config, state_.trained, OwnedInCheckpoint(), groups_.world, groups_.data,
+      checkpointer_(config, state_.trained, ShareOfCheckpoint(), groups_.world, groups_.data,
                     events_, own_.device.threads,
                     OrThrow(FingerprintOf(data.train, dims_.sequence), RankExit::kSetup,
                             "reading training data")),
@@ -246,9 +246,9 @@ CheckpointStep TrainingLoop<T>::At() const {
 
 /// Replicas that are not sharded are all alike: each writes a part.
 template <class T>
-std::vector<ElementRange> TrainingLoop<T>::OwnedInCheckpoint() const {
-  if (state_.sharding.optimizer) return exchange_.optimizer().Owned();
-  return {PartOf(state_.trained.size(), groups_.data.Rank(), groups_.data.Size())};
+ArenaShare TrainingLoop<T>::ShareOfCheckpoint() const {
+  if (state_.sharding.optimizer) return exchange_.optimizer().Share();
+  return {BucketRule::Whole(state_.trained.size(), groups_.data.Size()), groups_.data.Rank()};
 }
 
 template class TrainingLoop<float>;

@@ -49,7 +49,7 @@ class TrainingLoop final : public Trainer {
   double Targets() const;  // of a global batch
   CheckpointStep At() const;
   TrainingArenas Arenas() { return state_.OfCheckpoint(exchange_.Residuals()); }
-  std::vector<ElementRange> OwnedInCheckpoint() const;
+  ArenaShare ShareOfCheckpoint() const;
 
   const Config& config_;
   const Plan& plan_;

@@ -107,8 +107,8 @@ void BackgroundWrite(benchmark::State& state) {
   CheckpointWriterSettings settings;
   settings.path = path;
   settings.owner = {"bench", ParametersOf(arenas.layout)};
-  settings.owned = arenas.Whole();
-  auto writer = CheckpointWriter::Create(settings, arenas.layout);
+  settings.arena = {BlocksOf(arenas.layout), BucketRule::Whole(arenas.layout.size(), 1)};
+  auto writer = CheckpointWriter::Create(settings);
   if (!writer) return state.SkipWithError(writer.error().message.c_str());
   std::int64_t step = 0;
   double cpu = 0, begin = 0;

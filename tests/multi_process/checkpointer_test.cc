@@ -10,11 +10,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "runtime/exchange/gradient_buckets.h"
 #include "runtime/fatal_error.h"
 #include "runtime/train/joint_work.h"
 #include "tests/multi_process/forked_ranks.h"
@@ -39,23 +41,25 @@ class CheckpointerTest : public testing::Test {
   Config config_;
 };
 
-/// One rank's arenas and its Checkpointer; a hundred blocks or fewer are dealt out in turn.
+/// One rank's arenas and its Checkpointer; a hundred buckets or fewer are shared out, the last rank
+/// first.
 struct SavingRank {
   SavingRank(const Config& config, Group& c, bool compress, const std::string& data = "a text")
       : layout(DimsOf(config.model), StageSlice::Whole(DimsOf(config.model))),
-        checkpointer(config, layout, Owned(c), c, c, events, 1, data) {
+        buckets(layout, OwnersOf(c),
+                static_cast<std::size_t>(std::max<std::int64_t>(100, layout.size() / 100 + 1))),
+        share{buckets.rule(), buckets.PlaceOf(c.Rank())},
+        checkpointer(config, layout, share, c, c, events, 1, data) {
     events.on_saving = [this](const Saving& saving) { blocks = saving.blocks; };
     events.on_saved = [](const Saved&) {};
     events.on_notice = [this](const std::string& line) { notice += line; };
     for (std::size_t arena = 0; arena < (compress ? kTrainingArenas : kResiduals); ++arena)
       arenas[arena].assign(static_cast<std::size_t>(layout.size()), 7.0F);
   }
-  ElementRanges Owned(Group& c) const {
-    ElementRanges owned;
-    const std::int64_t block = std::max<std::int64_t>(100, layout.size() / 100 + 1);
-    for (std::int64_t begin = block * c.Rank(); begin < layout.size(); begin += block * c.Size())
-      owned.push_back({begin, std::min(begin + block, layout.size())});
-    return owned;
+  static std::vector<int> OwnersOf(Group& c) {
+    std::vector<int> owners(static_cast<std::size_t>(c.Size()));
+    std::iota(owners.rbegin(), owners.rend(), 0);
+    return owners;
   }
   std::optional<CheckpointStep> Resume() {
     return checkpointer.Resume(Spans(), {{0, layout.size()}});
@@ -71,11 +75,18 @@ struct SavingRank {
     return static_cast<float>(i % 4096) * 0.5F + static_cast<float>(1000 * arena) +
            static_cast<float>(100'000 * rank);
   }
-  bool StateIsWhole() const {
-    for (std::size_t arena = 0; arena < kResiduals; ++arena)
-      for (std::size_t i = 0; i < arenas[arena].size(); ++i)
-        RANK_REQUIRE(arenas[arena][i] == ValueAt(arena, 0, i), arenas[arena][i],
-                     ValueAt(arena, 0, i));
+  bool StateIsWhole() const { return StateIsThereIn({{0, layout.size()}}); }
+  /// Whether the state is in these ranges, and outside of them what was there before.
+  bool StateIsThereIn(const ElementRanges& ranges) const {
+    for (std::size_t arena = 0; arena < kResiduals; ++arena) {
+      std::vector<float> expected(arenas[arena].size(), 7.0F);
+      for (const ElementRange& range : ranges)
+        for (auto i = static_cast<std::size_t>(range.begin);
+             i < static_cast<std::size_t>(range.end); ++i)
+          expected[i] = ValueAt(arena, 0, i);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        RANK_REQUIRE(arenas[arena][i] == expected[i], arenas[arena][i], expected[i]);
+    }
     return true;
   }
   /// Whether the residuals are the sum of those of these ranks.
@@ -93,6 +104,8 @@ struct SavingRank {
   TrainerEvents events;
   const ParameterLayout layout;
   std::array<std::vector<float>, kTrainingArenas> arenas;
+  const GradientBuckets buckets;
+  const ArenaShare share;
   Checkpointer checkpointer;
 };
 
@@ -154,6 +167,28 @@ TEST_F(CheckpointerTest, ARunThatBeginsToCompressBeginsWithZeros) {
     return at && rank.StateIsWhole() && rank.ResidualsAreOf({}) && rank.notice == kNoNotice;
   });
   EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST_F(CheckpointerTest, WhatShardedRanksSavedAnyNumberReadsShardedOrNot) {
+  const std::string folder = config_.checkpoint.dir;
+  for (const int writers : {1, 3, 4}) {
+    config_.checkpoint.dir = folder + "/" + std::to_string(writers);
+    Ranks saving(writers, [&](Group& c) { return SaveStepFive(config_, c, false); });
+    ASSERT_TRUE(saving.AllGood()) << writers;
+    for (const int readers : {1, 2, 3, 5}) {
+      for (const bool sharded : {true, false}) {
+        Ranks ranks(readers, [&](Group& c) {
+          SavingRank rank(config_, c, false);
+          const ElementRanges held = sharded ? rank.share.rule.OwnedBy(rank.share.place)
+                                             : ElementRanges{{0, rank.layout.size()}};
+          RANK_REQUIRE(rank.checkpointer.Resume(rank.Spans(), held));
+          return rank.StateIsThereIn(held);
+        });
+        EXPECT_TRUE(ranks.AllGood()) << writers << " to " << readers << ", sharded " << sharded;
+      }
+    }
+  }
+  config_.checkpoint.dir = folder;
 }
 
 /// What becomes of a run that goes on with these settings: its notice, or why it is refused.

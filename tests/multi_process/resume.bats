@@ -123,20 +123,20 @@ spoil() {
   [[ $status -eq 5 && $output == *"train.seed"* ]]
 }
 
-@test "1, 2, 3 and 4 ranks consume the same data and reach the same loss, resumed across any of them" {
+@test "1, 2, 3 and 4 ranks consume the same data and reach the same loss, resumed across any of them, sharded or not" {
   settings checkpoint.keep=9
   train "${settings[@]}" --parallel.data=1 --run-dir "$work/whole"
   local from to
   for from in 1 2 3 4; do
     rm -rf "$work/from"
-    train "${settings[@]}" --parallel.data="$from" --checkpoint.every=7 --run-dir "$work/from"
+    train "${settings[@]}" --parallel.data="$from" --parallel.shard=$((from % 3)) --checkpoint.every=7 --run-dir "$work/from"
     losses_agree "$work/whole" "$work/from"
     rm -r "$work/from/checkpoints/step-00000020"
     previous=$(newest_step "$work/from")
     for to in 1 2 3 4; do
       rm -rf "$work/run"
       cp -r "$work/from" "$work/run"
-      train "${settings[@]}" --parallel.data="$to" --checkpoint.dir="$work/run/checkpoints" | grep "resumed from the checkpoint of step $previous$"
+      train "${settings[@]}" --parallel.data="$to" --parallel.shard=$(((from + to) % 3)) --checkpoint.dir="$work/run/checkpoints" | grep "resumed from the checkpoint of step $previous$"
       losses_agree "$work/whole" "$work/run"
       jq -es '.[-1].tokens == 640' "$work/run/metrics.jsonl"
     done

@@ -35,8 +35,8 @@ class SavedModels : public testing::Test {
     step.step = StepOfName(at.filename().string());
     ShardIndex index;
     index.step = step.step;
-    for (std::size_t arena = 0; arena < kResiduals; ++arena)
-      index.pieces[arena] = {{"wte.weight", 0, 4}};
+    index.arena = CheckpointArena{{{"wte.weight"}}, BucketRule::Whole(4, 1)};
+    index.elements = 4;
     const std::vector<float> state(kResiduals * 4, 1.0F);
     ASSERT_TRUE(
         WriteShard(folder, 1, 0, index, std::as_bytes(std::span(state)), [] { return false; }));

@@ -31,11 +31,9 @@ class ResidualsTest : public CheckpointTest {
   SavingRanks WritersOf(std::size_t ranks) const {
     const auto size = static_cast<std::int64_t>(ranks);
     SavingRanks writers;
-    for (std::int64_t rank = 0; rank < size; ++rank) {
-      const ElementRanges part{PartOf(layout_.size(), rank, size)};
-      writers.Add(path_, kLargeDims, {.ranks = size}, rank, layout_,
-                  {part, part, part, ElementRanges{{0, layout_.size()}}});
-    }
+    const CheckpointArena arena{BlocksOf(layout_), BucketRule::Whole(layout_.size(), size)};
+    for (std::int64_t rank = 0; rank < size; ++rank)
+      writers.Add(path_, kLargeDims, {.ranks = size}, arena, {0, rank}, true);
     return writers;
   }
   std::string SaveWith(SavingRanks& writers, std::int64_t step, const Residuals& residuals) const {
@@ -58,7 +56,7 @@ class ResidualsTest : public CheckpointTest {
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       SavedState state(layout_);
       state.arenas[kResiduals].assign(Elements(), 7.0F);
-      auto read = reader->Read(layout_, state.Spans(), ReadingRank::OfAll(layout_, rank, ranks));
+      auto read = reader->Read(ReadingRank::OfAll(layout_, rank, ranks), state.Spans());
       if (!read) throw std::runtime_error(read.error().message);
       residuals.push_back(std::move(state.arenas[kResiduals]));
       state.arenas[kResiduals].clear();
@@ -159,13 +157,6 @@ TEST_F(ResidualsTest, ARunWithoutThemReadsTheRestAndIsToldHowManyThereAre) {
     EXPECT_TRUE(SameBits(of_rank, std::vector<float>(Elements(), 0.0F)));
 }
 
-TEST_F(ResidualsTest, ByRequestTheyCannotBeRead) {
-  ASSERT_EQ(Save(1, Draw(1)), "saved");
-  std::vector<float> values(3);
-  const CheckpointRequest request{kResiduals, "wte.weight", 0, values};
-  EXPECT_FALSE(CheckpointFolder(path_).Open(1, OwnerOf(kLargeDims))->Read({&request, 1}));
-}
-
 /// Bytes of a shard that are residuals, by rank 1 of two, whose part of the state is written first.
 TEST_F(ResidualsTest, FlippedOrTornResidualsAreRefused) {
   for (const std::int64_t step : {1, 2}) ASSERT_EQ(Save(step, Draw(2)), "saved");
@@ -189,35 +180,6 @@ TEST_F(ResidualsTest, FlippedOrTornResidualsAreRefused) {
   }
   std::ofstream(path, std::ios::binary) << bytes;
   EXPECT_EQ(Newest(kLargeDims).step, 2);
-}
-
-std::string Replaced(std::string text, const std::string& what, const std::string& by) {
-  const std::size_t at = text.find(what);
-  if (at == std::string::npos) throw std::runtime_error("no " + what + " in " + text);
-  return text.replace(at, what.size(), by);
-}
-
-TEST_F(ResidualsTest, VersionTwoIsReadAsOneWithoutThem) {
-  ASSERT_EQ(CheckpointTest::Save(1, {.ranks = 2}, kLargeDims), "saved");
-  auto manifest = ParseManifest(ReadFile(PathOf(1, "manifest.json"), 1 << 20).value(), "manifest");
-  ASSERT_TRUE(manifest);
-  for (std::size_t shard = 0; shard < 2; ++shard) {
-    const std::string path = PathOf(1, ShardName(shard) + ".json");
-    std::string text = Replaced(ReadFile(path, 1 << 20).value(), "\"residuals\":[],", "");
-    EXPECT_THAT(ParseIndex(text, "index").error().message, HasSubstr("residuals"))
-        << "version 3 has them, if only to say that there are none";
-    text = Replaced(text, "\"format_version\":3", "\"format_version\":2");
-    std::ofstream(path, std::ios::binary) << text;
-    manifest->shards[shard].index_hash = HashOf(text);
-  }
-  const std::string text =
-      Replaced(ManifestText(*manifest).value(), "\"format_version\": 3", "\"format_version\": 2");
-  std::ofstream(PathOf(1, "manifest.json"), std::ios::binary) << text;
-  std::ofstream(PathOf(1, "DONE"), std::ios::binary) << DoneText(text);
-  EXPECT_EQ(Newest(kLargeDims).step, 1);
-  EXPECT_EQ(Check(1, kLargeDims), "whole");
-  EXPECT_EQ(ElementsIn(1), 0);
-  EXPECT_TRUE(SameBits(ReadBy(1, 1)[0], std::vector<float>(Elements(), 0.0F)));
 }
 
 }  // namespace

@@ -39,17 +39,7 @@ TEST_P(RoundTripTest, PartsForAnyNumberOfReaders) {
     SavedState read(layout);
     for (std::int64_t rank = 0; rank < readers; ++rank) {
       const ElementRanges part{PartOf(layout.size(), rank, readers)};
-      std::vector<CheckpointRequest> requests;
-      for (std::size_t arena = 0; arena < kResiduals; ++arena) {
-        auto place = static_cast<std::size_t>(part[0].begin);
-        for (const CheckpointPiece& piece : PiecesOf(layout, part)) {
-          const auto count = static_cast<std::size_t>(piece.end - piece.begin);
-          requests.push_back({arena, piece.name, piece.begin,
-                              std::span(read.arenas[arena]).subspan(place, count)});
-          place += count;
-        }
-      }
-      auto done = reader->Read(requests);
+      auto done = reader->Read({BlocksOf(layout), part}, read.Spans());
       ASSERT_TRUE(done) << done.error().message;
     }
     EXPECT_EQ(read.arenas, written.arenas);
@@ -62,16 +52,18 @@ TEST_F(CheckpointTest, OneRangeOfOneParameter) {
   ASSERT_EQ(Save(9, {.ranks = 3}), "saved");
   auto reader = CheckpointReader::Open(CheckpointFolder(path_).PathOf(9));
   ASSERT_TRUE(reader);
-  std::vector<float> values(701);
-  const CheckpointRequest request{1, "wte.weight", 600, values};
-  ASSERT_TRUE(reader->Read({&request, 1}));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    ASSERT_EQ(values[i], SavedState::ValueAt(9, 1, 600 + static_cast<std::int64_t>(i)));
-  const CheckpointRequest beyond{1, "wte.weight", 256 * 8 - 700, values};
-  EXPECT_THAT(reader->Read({&beyond, 1}).error().message, testing::HasSubstr("it has 2048"));
-  const CheckpointRequest unknown{0, "h.7.ln_1.bias", 0, values};
-  EXPECT_THAT(reader->Read({&unknown, 1}).error().message,
-              testing::HasSubstr("no parameter \"h.7.ln_1.bias\""));
+  std::vector<float> moments(256 * 8, -1.0F);
+  ASSERT_TRUE(reader->Read({{{"wte.weight"}}, {{600, 1301}}}, Only(1, moments)));
+  for (std::size_t i = 0; i < moments.size(); ++i) {
+    const auto place = static_cast<std::int64_t>(i);
+    const bool asked = 600 <= place && place < 1301;
+    ASSERT_EQ(moments[i], asked ? SavedState::ValueAt(9, 1, place) : -1.0F);
+  }
+  moments.pop_back();
+  EXPECT_EQ(reader->Read({{{"wte.weight"}}, {}}, Only(1, moments)).error().message,
+            path_ + "/step-00000009: its model has 2048 elements where this run has 2047");
+  EXPECT_EQ(reader->Read({{{"h.7.ln_1.bias"}}, {}}, Only(1, moments)).error().message,
+            path_ + "/step-00000009: \"h.7.ln_1.bias\" is not a parameter of the model");
 }
 
 TEST_F(CheckpointTest, EvaluationReadsParametersAlone) {
@@ -79,20 +71,19 @@ TEST_F(CheckpointTest, EvaluationReadsParametersAlone) {
   const ParameterLayout layout = WholeLayout(kSmallDims);
   SavedState read(layout);
   auto reader = CheckpointReader::Open(CheckpointFolder(path_).PathOf(2));
-  ASSERT_TRUE(reader->Read(layout, {read.arenas[0]}, ReadingRank::OfAll(layout)));
+  ASSERT_TRUE(reader->Read(ReadingRank::OfAll(layout), {read.arenas[0]}));
   EXPECT_EQ(read.arenas[0], SavedState(layout, 2).arenas[0]);
   EXPECT_EQ(read.arenas[1], SavedState(layout).arenas[1]);
 }
 
-/// Block-cyclic owners: every third block of so many elements, which cut parameters anywhere.
-TEST_F(CheckpointTest, BlocksOfTheArenaDealtOutInTurn) {
+/// Block-cyclic owners, which cut parameters anywhere.
+TEST_F(CheckpointTest, BucketsSharedOutByARule) {
   const ParameterLayout layout = WholeLayout(kLargeDims);
   for (const std::int64_t block : {700, 4096, 100'000}) {
     SavingRanks ranks;
-    for (std::int64_t rank = 0; rank < 3; ++rank) {
-      const ElementRanges owned = EveryThirdBlock(layout.size(), block, rank);
-      ranks.Add(path_, kLargeDims, {.ranks = 3}, rank, layout, {owned, owned, owned});
-    }
+    const BucketRule rule{{layout.size() / 2, layout.size()}, block, 3};
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.Add(path_, kLargeDims, {.ranks = 3}, {BlocksOf(layout), rule}, {0, rank});
     std::int64_t bytes = 0;
     for (const auto& writer : ranks.writers) bytes += writer->snapshot_bytes();
     EXPECT_EQ(bytes, layout.size() * 12);
@@ -108,16 +99,11 @@ TEST_F(CheckpointTest, StagesAndOptimizerShardsMakeOneCheckpoint) {
   dims.layers = 3;
   const ParameterLayout first(dims, {0, 1, true, false}), second(dims, {1, 3, false, true});
   const std::int64_t copy = second.Find("wte.weight")->offset;
-  const ElementRanges whole{{0, first.size()}};
   SavingRanks ranks;
   const SavingRanks::Options options{.ranks = 3};
-  ranks.Add(path_, dims, options, 0, first, {whole, whole, whole});
-  for (std::int64_t half = 0; half < 2; ++half) {
-    const ElementRanges part{PartOf(copy, half, 2)};
-    // Parameters are cut elsewhere than moments.
-    const ElementRanges uneven{half == 0 ? ElementRange{0, 11} : ElementRange{11, copy}};
-    ranks.Add(path_, dims, options, 1 + half, second, {uneven, part, part});
-  }
+  ranks.Add(path_, dims, options, {BlocksOf(first), BucketRule::Whole(first.size(), 1)}, {0, 0});
+  const CheckpointArena shared{BlocksOf(second), BucketRule::Whole(second.size(), 2)};
+  for (int half = 0; half < 2; ++half) ranks.Add(path_, dims, options, shared, {1, half});
   const SavedState first_state(first, 4), second_state(second, 4);
   for (std::size_t rank = 0; rank < 3; ++rank)
     ASSERT_TRUE(ranks.writers[rank]->Begin(
@@ -128,7 +114,7 @@ TEST_F(CheckpointTest, StagesAndOptimizerShardsMakeOneCheckpoint) {
   SavedState read(second);
   auto reader = CheckpointFolder(path_).Open(4, OwnerOf(dims));
   ASSERT_TRUE(reader) << reader.error().message;
-  auto done = reader->Read(second, read.Spans(), ReadingRank::OfAll(second));
+  auto done = reader->Read(ReadingRank::OfAll(second), read.Spans());
   ASSERT_TRUE(done) << done.error().message;
   const SavedState all(WholeLayout(dims), 4);
   EXPECT_TRUE(

@@ -11,6 +11,14 @@
 namespace adaptive_train {
 namespace {
 
+/// What rank 0, 1 or 2 owns of an arena that is dealt out in blocks; the last one may be shorter.
+ElementRanges EveryThirdBlock(std::int64_t elements, std::int64_t block, std::int64_t rank) {
+  ElementRanges owned;
+  for (std::int64_t begin = rank * block; begin < elements; begin += 3 * block)
+    owned.push_back({begin, std::min(begin + block, elements)});
+  return owned;
+}
+
 /// Arenas that take several threads, and blocks of which rank 1 of three owns every third.
 class SnapshotTest : public testing::Test {
  protected:

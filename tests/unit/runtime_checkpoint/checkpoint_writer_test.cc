@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include <cmath>
-#include <functional>
 
 #include "tests/unit/runtime_checkpoint/in_child.h"
 #include "tests/unit/runtime_checkpoint/saved_state.h"
@@ -120,36 +119,41 @@ TEST_F(WriterTest, ALinkInTheWayIsNotFollowed) {
 
 TEST_F(WriterTest, ShardsThatDoNotCoverTheModelAreNotCommitted) {
   const ParameterLayout layout = WholeLayout(kSmallDims);
+  CheckpointArena arena{BlocksOf(layout), BucketRule::Whole(layout.size(), 1)};
+  arena.blocks.back().copy = true;
   SavingRanks ranks;
-  const ElementRanges most{{0, layout.size() - 1}}, whole{{0, layout.size()}};
-  ranks.Add(path_, kSmallDims, {}, 0, layout, {whole, most, whole});
+  ranks.Add(path_, kSmallDims, {}, arena, {0, 0});
   EXPECT_THAT(ranks.Save(3, SavedState(layout, 3)),
-              HasSubstr("first_moments of ln_f.bias: elements [7, 8) are in no shard"));
+              HasSubstr("ln_f.bias: 8 of 8 elements are in no shard"));
   EXPECT_THAT(Entries(), ElementsAre());
 }
 
-TEST_F(WriterTest, ABlockThatNobodyOrTwoRanksOwnIsNotCommitted) {
+TEST_F(WriterTest, APlaceThatNobodyOrTwoRanksHaveIsNotCommitted) {
   const ParameterLayout layout = WholeLayout(kSmallDims);
-  const auto saved_with = [&](const std::function<void(OwnedRanges&)>& change) {
+  const auto saved_with = [&](std::int64_t places, std::int64_t last_arena) {
     SavingRanks ranks;
-    for (std::int64_t rank = 0; rank < 3; ++rank) {
-      const ElementRanges blocks = EveryThirdBlock(layout.size(), 100, rank);
-      OwnedRanges owned{blocks, blocks, blocks};
-      if (rank == 1) change(owned);
-      ranks.Add(path_, kSmallDims, {.ranks = 3}, rank, layout, owned);
-    }
+    const CheckpointArena arena{BlocksOf(layout), {{layout.size()}, 100, places}};
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.Add(
+          path_, kSmallDims, {.ranks = 3}, arena,
+          rank == 2 ? SavingRanks::Share{last_arena, 2 - last_arena} : SavingRanks::Share{0, rank});
     return ranks.Save(3, SavedState(layout, 3));
   };
-  EXPECT_THAT(saved_with([](OwnedRanges& owned) { owned[2].erase(owned[2].begin() + 1); }),
-              HasSubstr("second_moments of wte.weight: elements [400, 500) are in no shard"));
-  EXPECT_THAT(
-      saved_with([](OwnedRanges& owned) {
-        owned[0][1] = {399, 500};
-      }),
-      HasSubstr("parameters of wte.weight: elements [399, 400) are in shard-00000 and again "
-                "in shard-00001"));
+  EXPECT_THAT(saved_with(4, 0), HasSubstr("1 of 4 places of shard-00000's arena are in no shard"));
+  EXPECT_THAT(saved_with(2, 2), HasSubstr("1 of 2 places of shard-00002's arena are in no shard"));
+  EXPECT_THAT(saved_with(3, 1), HasSubstr("shard-00002: arena_of is 1, which has no arena"));
   EXPECT_THAT(Entries(), ElementsAre());
-  EXPECT_EQ(saved_with([](OwnedRanges&) {}), "saved");
+  EXPECT_EQ(saved_with(3, 0), "saved");
+}
+
+TEST_F(WriterTest, AnArenaThatIsNotOfTheModelIsRefusedAtOnce) {
+  CheckpointWriterSettings settings;
+  settings.owner = OwnerOf(kSmallDims);
+  settings.arena = {{{"wte.weight", {}, {{0, 9}}}}, BucketRule::Whole(256 * 9, 1)};
+  const auto writer = CheckpointWriter::Create(settings);
+  ASSERT_FALSE(writer);
+  EXPECT_EQ(writer.error().message,
+            "checkpoints: \"wte.weight\" has columns [0, 8) left, not [0, 9)");
 }
 
 TEST_F(WriterTest, NumbersThatNoFileCanHold) {
@@ -241,8 +245,10 @@ TEST_F(WriterTest, AFolderThatMayNotBeWritten) {
 
 TEST_F(WriterTest, MoreMemoryThanThereIs) {
   CheckpointWriterSettings settings;
-  settings.owned[0] = {{0, std::int64_t{1} << 46}};
-  auto writer = CheckpointWriter::Create(settings, WholeLayout(kSmallDims));
+  constexpr std::int64_t kElements = std::int64_t{1} << 46;
+  settings.owner.parameters = {{"w", {kElements}, kElements}};
+  settings.arena = {{{"w"}}, BucketRule::Whole(kElements, 1)};
+  auto writer = CheckpointWriter::Create(settings);
   ASSERT_FALSE(writer);
   EXPECT_THAT(writer.error().message, StartsWith("a checkpoint's snapshot needs"));
 }

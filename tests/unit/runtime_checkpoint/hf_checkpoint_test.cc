@@ -41,8 +41,8 @@ TEST_F(HfCheckpoint, AnImportIsACheckpointOfStepZeroWithoutMoments) {
   EXPECT_EQ(reader->manifest().at.updates, 0);
   const ParameterLayout layout(imported->dims, StageSlice::Whole(imported->dims));
   std::vector<float> parameters(parameters_.size()), first(parameters_.size(), 1.0F), second(first);
-  auto read = reader->Read(layout, {std::span(parameters), std::span(first), std::span(second)},
-                           ReadingRank::OfAll(layout));
+  auto read = reader->Read(ReadingRank::OfAll(layout),
+                           {std::span(parameters), std::span(first), std::span(second)});
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(parameters, parameters_);
   EXPECT_THAT(first, testing::Each(0.0F));

@@ -39,12 +39,20 @@ struct SavedState {
       arenas[arena].resize(static_cast<std::size_t>(layout.size()));
   }
   SavedState(const ParameterLayout& layout, std::int64_t step) : SavedState(layout) {
-    for (const ParameterRange& range : layout.ranges()) {
-      for (std::int64_t i = 0; i < range.count; ++i) {
-        for (std::size_t arena = 0; arena < kResiduals; ++arena)
-          arenas[arena][static_cast<std::size_t>(range.offset + i)] =
-              ValueAt(step, arena, range.global_offset + i);
-      }
+    for (const ParameterRange& range : layout.ranges())
+      Fill({range.offset, range.global_offset, range.count}, step);
+  }
+  /// Of any blocks of a model.
+  SavedState(const ArenaMap& map, std::int64_t step) {
+    for (std::size_t arena = 0; arena < kResiduals; ++arena)
+      arenas[arena].resize(static_cast<std::size_t>(map.size()));
+    for (const ArenaRun& run : map.RunsOf({{0, map.size()}})) Fill(run, step);
+  }
+  void Fill(const ArenaRun& run, std::int64_t step) {
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      for (std::size_t arena = 0; arena < kResiduals; ++arena)
+        arenas[arena][static_cast<std::size_t>(run.begin + i)] =
+            ValueAt(step, arena, run.place + i);
     }
   }
   /// Any bits but those of infinities and NaNs, with which == would not compare bits.
@@ -61,12 +69,19 @@ struct SavedState {
   std::array<std::vector<float>, kTrainingArenas> arenas;
 };
 
+/// One of the arenas, the others empty.
+inline TrainingArenas Only(std::size_t arena, std::span<float> values) {
+  TrainingArenas arenas;
+  arenas[arena] = values;
+  return arenas;
+}
+
 inline CheckpointStep StepOf(std::int64_t step) {
   return {step, step - step / 3, "model.heads = 2", {{"loss_scale", 65536.0}, {"odd", 0.1}}};
 }
 
-/// As many ranks as writers, summing their votes. All hold `layout`, and write equal parts of it
-/// unless `owned` says otherwise.
+/// As many ranks as writers, summing their votes. Made with options they all hold the whole model,
+/// and write equal parts of it.
 class SavingRanks {
  public:
   struct Options {
@@ -79,28 +94,36 @@ class SavingRanks {
 
   SavingRanks(const std::string& path, const ModelDims& dims, const Options& options) {
     const ParameterLayout layout = WholeLayout(dims);
-    for (std::int64_t rank = 0; rank < options.ranks; ++rank) {
-      const ElementRanges part{PartOf(layout.size(), rank, options.ranks)};
-      Add(path, dims, options, rank, layout, {part, part, part});
-    }
+    const BucketRule rule = BucketRule::Whole(layout.size(), options.ranks);
+    for (std::int64_t rank = 0; rank < options.ranks; ++rank)
+      Add(path, dims, options, {BlocksOf(layout), rule}, {0, rank});
   }
   /// No ranks yet: see Add.
   SavingRanks() = default;
 
+  /// Which rank describes a rank's arena, and its place in the rule.
+  struct Share {
+    std::int64_t arena_of = 0;
+    std::int64_t place = 0;
+  };
+  /// The next rank.
   void Add(const std::string& path, const ModelDims& dims, const Options& options,
-           std::int64_t rank, const ParameterLayout& held, const OwnedRanges& owned) {
+           const CheckpointArena& arena, const Share& share, bool residuals = false) {
     CheckpointWriterSettings settings;
     settings.path = path;
     settings.keep = options.keep;
-    settings.rank = rank;
+    settings.rank = static_cast<std::int64_t>(writers.size());
     settings.ranks = options.ranks;
     settings.attempt = options.attempt;
     settings.owner = OwnerOf(dims);
     settings.owner.order = order_ = options.order;
-    settings.owned = owned;
+    settings.arena = arena;
+    settings.arena_of = share.arena_of;
+    settings.place = share.place;
+    settings.residuals = residuals;
     settings.refused = options.refused;
     settings.copy_threads = 2;
-    auto writer = CheckpointWriter::Create(settings, held);
+    auto writer = CheckpointWriter::Create(settings);
     if (!writer) throw std::runtime_error(writer.error().message);
     writers.push_back(std::move(*writer));
   }
@@ -151,14 +174,6 @@ class SavingRanks {
   CheckpointSettings order_;
 };
 
-/// What rank 0, 1 or 2 owns of an arena that is dealt out in blocks; the last one may be shorter.
-inline ElementRanges EveryThirdBlock(std::int64_t elements, std::int64_t block, std::int64_t rank) {
-  ElementRanges owned;
-  for (std::int64_t begin = rank * block; begin < elements; begin += 3 * block)
-    owned.push_back({begin, std::min(begin + block, elements)});
-  return owned;
-}
-
 /// A folder that is gone with the test.
 class CheckpointTest : public testing::Test {
  protected:
@@ -190,7 +205,7 @@ class CheckpointTest : public testing::Test {
     SavedState read(layout);
     auto reader = CheckpointFolder(path_).Open(step, OwnerOf(dims));
     if (!reader) return reader.error().message;
-    auto done = reader->Read(layout, read.Spans(), ReadingRank::OfAll(layout));
+    auto done = reader->Read(ReadingRank::OfAll(layout), read.Spans());
     if (!done) return done.error().message;
     const CheckpointStep &at = reader->manifest().at, expected = StepOf(step);
     if (at.step != step || at.updates != expected.updates || at.extra != expected.extra)
