@@ -257,7 +257,7 @@ TEST_F(JobsTest, JsonTellsLaunchesAndFailures) {
 TEST_F(JobsTest, StoresThatCannotBeUsedEndWithTheirCode) {
   std::filesystem::create_directories(Path().parent_path());
   std::ofstream(Path()) << "no database at all, and longer than a header";
-  const Outcome corrupt = Jobs("");
+  const Outcome corrupt = Jobs("--store file:" + Path().string());
   EXPECT_EQ(corrupt.exit_code, 6);
   EXPECT_EQ(corrupt.out, "");
   EXPECT_EQ(corrupt.err.find("adaptive-train jobs: profile store " + Path().string() +
@@ -268,6 +268,31 @@ TEST_F(JobsTest, StoresThatCannotBeUsedEndWithTheirCode) {
   EXPECT_EQ(Jobs("--store unix:/run/x.sock").exit_code, 6);
   EXPECT_EQ(Jobs("--store /tmp/x.db").exit_code, 2);
   EXPECT_EQ(Jobs("--store file:" + (folder_ / "none.db").string()).exit_code, 0);
+}
+
+TEST_F(JobsTest, AnUnusableDefaultStoreIsAWarning) {
+  std::filesystem::create_directories(Path().parent_path());
+  std::ofstream(Path()) << "no database at all, and longer than a header";
+  const Outcome outcome = Jobs("-n");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err.find("adaptive-train jobs: warning: profile store " + Path().string() +
+                             ": the file is corrupt"),
+            0u)
+      << outcome.err;
+}
+
+TEST_F(JobsTest, ADefaultStoreThatCannotBeReadToItsEndIsAWarning) {
+  Store("mine", Me(), 7, 0);
+  const auto size = std::filesystem::file_size(Path());
+  std::fstream file(Path(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(4096);
+  file << std::string(size - 4096, 'z');
+  file.close();
+  const Outcome outcome = Jobs("-a -n");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err.find("adaptive-train jobs: warning: profile store"), 0u) << outcome.err;
+  EXPECT_EQ(Jobs("--store file:" + Path().string()).exit_code, 6);
 }
 
 TEST_F(JobsTest, OutputThatCannotBeWrittenIsAnError) {
