@@ -2,6 +2,7 @@
 #include "tests/unit/odd_documents.h"
 
 #include "core/cluster.h"
+#include "core/control_message.h"
 #include "core/evaluation.h"
 #include "core/measure_order.h"
 #include "core/plan.h"
@@ -65,6 +66,18 @@ TEST(OddDocuments, OfAMeasureOrder) {
   order.nodes = {{"n1", "EPYC", 4, true}, {"n2", "Xeon", 8, false}};
   order.rounds = {{{0, 1}}};
   ExpectOddDocumentsRefused(ToJson(order), MeasureOrderFromJson);
+}
+
+TEST(OddDocuments, OfAControlMessage) {
+  const std::string frame = EncodeFrame(Hello{3, "n1", 42, "7.0", "nonce", "proof"});
+  for (std::size_t size = 0; size + 4 < frame.size(); ++size) {
+    FrameReader reader;
+    reader.Feed(std::string("\0\0\0", 3) + static_cast<char>(size) + frame.substr(4, size));
+    const auto message = reader.Next();
+    ASSERT_FALSE(message);
+    EXPECT_EQ(message.error().message.find("json.exception"), std::string::npos)
+        << message.error().message;
+  }
 }
 
 TEST(OddDocuments, OfAnEvaluation) {
