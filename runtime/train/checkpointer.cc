@@ -116,7 +116,7 @@ std::optional<std::int64_t> Checkpointer::Announce(std::optional<std::int64_t> s
 /// Every rank reads its part of the checkpoint; all get the same answer.
 Result<void> Checkpointer::Verify(std::int64_t step) {
   const std::int64_t rank = group_.Rank(), ranks = group_.Size();
-  return DoJointly(group_, patience_, "verifying a checkpoint", [&](auto& done) {
+  return DoJointly(group_, patience_, "verifying a checkpoint", [=, this](auto& done) {
     auto reader = folder_.Open(step, owner_);
     if (!reader) return Result<void>(tl::unexpected(reader.error()));
     const Result<void> expected = rank == 0 ? ExpectOrder(*reader) : Result<void>();
@@ -180,8 +180,8 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
   }
   if (config_.start == "none") return std::nullopt;
   OrThrow(DoJointly(group_, patience_, "reading checkpoint.start",
-                    [&](auto& done) -> Result<void> {
-                      auto read = ReadParameters(config_.start, model_, layout_, held, arenas[0],
+                    [this, held, parameters = arenas[0]](auto& done) -> Result<void> {
+                      auto read = ReadParameters(config_.start, model_, layout_, held, parameters,
                                                  [&done] { ++done; });
                       if (!read) return tl::unexpected(read.error());
                       return {};
@@ -217,17 +217,23 @@ std::uint64_t Checkpointer::DrawAttempt() {
 CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arenas,
                                   const ElementRanges& held) {
   constexpr const char* kReading = "reading a checkpoint";
-  std::int64_t residuals = 0;
-  CheckpointStep at;
-  const auto read = [&](auto& done) {
+  struct Found {
+    std::int64_t residuals = 0;
+    CheckpointStep at;
+  };
+  const auto found = std::make_shared<Found>();
+  const ReadingRank reading{group_.Rank(), group_.Size(), held};
+  const auto read = [this, step, arenas, reading, found](auto& done) {
     auto reader = folder_.Open(step, owner_);
     if (!reader) return Result<void>(tl::unexpected(reader.error()));
     reader->OnBlock([&done] { ++done; });
-    residuals = reader->ResidualElements();
-    at = reader->manifest().at;
-    return reader->Read(layout_, arenas, {group_.Rank(), group_.Size(), held});
+    found->residuals = reader->ResidualElements();
+    found->at = reader->manifest().at;
+    return reader->Read(layout_, arenas, reading);
   };
   OrThrow(DoJointly(group_, patience_, kReading, read), RankExit::kCheckpoint, kReading);
+  CheckpointStep at = std::move(found->at);
+  const std::int64_t residuals = found->residuals;
   if (residuals > 0 && arenas[kResiduals].empty() && group_.Rank() == 0) {
     events_.on_notice(
         fmt::format("{} holds {} elements of compressed gradients' residuals: dropped, this run "
