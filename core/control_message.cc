@@ -147,9 +147,9 @@ LayerTimes LayerTimesFrom(const json& body) {
 
 /// Names on the wire, in the order of the variant.
 constexpr const char* kTypes[] = {
-    "challenge", "hello",          "welcome",     "ready",   "wired",    "resumed", "metrics",
-    "layer_times", "saving",       "saved",       "notice",  "decision", "failure", "goodbye",
-    "go",        "checkpoint_now", "profile_now", "stop",    "abort",    "heartbeat"};
+    "challenge",   "hello",          "welcome",     "ready",  "wired",    "resumed",  "metrics",
+    "layer_times", "saving",         "saved",       "notice", "decision", "failure",  "goodbye",
+    "go",          "checkpoint_now", "profile_now", "stop",   "abort",    "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -178,7 +178,7 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "heartbeat") return Heartbeat{};
     return Fail("control message of unknown type " + Printable(type, 40), ExitCode::kRankFailure);
   } catch (const json::exception& error) {
-    return Fail("control message: " + Printable(error.what()), ExitCode::kRankFailure);
+    return Fail("control message: " + InWords(error), ExitCode::kRankFailure);
   }
 }
 

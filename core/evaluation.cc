@@ -1,76 +1,162 @@
 #include "core/evaluation.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
-#include "core/json.h"
+#include "core/json_reader.h"
 
 namespace adaptive_train {
 
-NLOHMANN_JSON_SERIALIZE_ENUM(ModelKind, {{ModelKind::kGpt2, "gpt2"},
-                                         {ModelKind::kLlama, "llama"},
-                                         {ModelKind::kBert, "bert"}})
-NLOHMANN_JSON_SERIALIZE_ENUM(AttentionBias, {{AttentionBias::kOfKind, "auto"},
-                                             {AttentionBias::kNone, "none"},
-                                             {AttentionBias::kQkv, "qkv"},
-                                             {AttentionBias::kAll, "all"}})
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RopeScaling, factor, low_freq_factor, high_freq_factor,
-                                   original_sequence)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ModelDims, layers, heads, hidden, sequence, vocab,
-                                   tie_embeddings, kind, kv_heads, ffn, head_size, attention_bias,
-                                   norm_epsilon, rope_base, rope_scaling, sliding_window)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EvaluationRequest, dims, checkpoint, data, format, text_vocab,
-                                   samples, batch, threads, seed)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Evaluation, loss, unigram_entropy, targets, samples, seconds,
-                                   data, device)
-
 namespace {
 
-template <class T>
-std::string Text(const T& value) {
-  nlohmann::json json = value;
-  json["format_version"] = kFormatVersion;
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+using Json = nlohmann::json;
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+Json ToObject(const RopeScaling& rope) {
+  return {{"factor", rope.factor},
+          {"low_freq_factor", rope.low_freq_factor},
+          {"high_freq_factor", rope.high_freq_factor},
+          {"original_sequence", rope.original_sequence}};
+}
+
+Json ToObject(const ModelDims& dims) {
+  return {{"layers", dims.layers},
+          {"heads", dims.heads},
+          {"hidden", dims.hidden},
+          {"sequence", dims.sequence},
+          {"vocab", dims.vocab},
+          {"tie_embeddings", dims.tie_embeddings},
+          {"kind", ToString(dims.kind)},
+          {"kv_heads", dims.kv_heads},
+          {"ffn", dims.ffn},
+          {"head_size", dims.head_size},
+          {"attention_bias", ToString(dims.attention_bias)},
+          {"norm_epsilon", dims.norm_epsilon},
+          {"rope_base", dims.rope_base},
+          {"rope_scaling", ToObject(dims.rope_scaling)},
+          {"sliding_window", dims.sliding_window}};
+}
+
+std::string Text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// One of `allowed` by its name.
+template <class Choice>
+void ReadChoice(const JsonReader& reader, const char* key, std::initializer_list<Choice> allowed,
+                Choice& choice) {
+  std::string name;
+  reader.Read(key, name);
+  std::vector<std::string> names;
+  for (const Choice one : allowed) {
+    names.push_back(ToString(one));
+    if (names.back() != name) continue;
+    choice = one;
+    return;
+  }
+  reader.Refuse(key, fmt::format("must be one of {}", fmt::join(names, ", ")));
+}
+
+ModelDims ReadDims(const JsonReader& reader) {
+  ModelDims dims;
+  reader.Read("layers", dims.layers, 0, kMost);
+  reader.Read("heads", dims.heads, 0, kMost);
+  reader.Read("hidden", dims.hidden, 0, kMost);
+  reader.Read("sequence", dims.sequence, 0, kMost);
+  reader.Read("vocab", dims.vocab, 0, kMost);
+  reader.Read("tie_embeddings", dims.tie_embeddings);
+  ReadChoice(reader, "kind", {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}, dims.kind);
+  reader.Read("kv_heads", dims.kv_heads, 0, kMost);
+  reader.Read("ffn", dims.ffn, 0, kMost);
+  reader.Read("head_size", dims.head_size, 0, kMost);
+  ReadChoice(
+      reader, "attention_bias",
+      {AttentionBias::kOfKind, AttentionBias::kNone, AttentionBias::kQkv, AttentionBias::kAll},
+      dims.attention_bias);
+  reader.ReadNumber("norm_epsilon", dims.norm_epsilon);
+  reader.ReadNumber("rope_base", dims.rope_base);
+  const JsonReader rope = reader.Part("rope_scaling");
+  rope.ReadNumber("factor", dims.rope_scaling.factor);
+  rope.ReadNumber("low_freq_factor", dims.rope_scaling.low_freq_factor);
+  rope.ReadNumber("high_freq_factor", dims.rope_scaling.high_freq_factor);
+  rope.Read("original_sequence", dims.rope_scaling.original_sequence, 0, kMost);
+  reader.Read("sliding_window", dims.sliding_window, 0, kMost);
+  return dims;
 }
 
 }  // namespace
 
 double Evaluation::Perplexity() const { return std::exp(loss); }
 
-std::string ToJson(const EvaluationRequest& request) { return Text(request); }
+std::string ToJson(const EvaluationRequest& request) {
+  return Text({{"format_version", kFormatVersion},
+               {"dims", ToObject(request.dims)},
+               {"checkpoint", request.checkpoint},
+               {"data", request.data},
+               {"format", request.format},
+               {"text_vocab", request.text_vocab},
+               {"samples", request.samples},
+               {"batch", request.batch},
+               {"threads", request.threads},
+               {"seed", request.seed}});
+}
 
 std::string ToJson(const Evaluation& evaluation) {
-  nlohmann::json json = nlohmann::json::parse(Text(evaluation));
-  json["perplexity"] = evaluation.Perplexity();
-  return json.dump();
+  return Text({{"format_version", kFormatVersion},
+               {"loss", evaluation.loss},
+               {"perplexity", evaluation.Perplexity()},
+               {"unigram_entropy", evaluation.unigram_entropy},
+               {"targets", evaluation.targets},
+               {"samples", evaluation.samples},
+               {"seconds", evaluation.seconds},
+               {"data", evaluation.data},
+               {"device", evaluation.device}});
 }
 
 Result<EvaluationRequest> EvaluationRequestFromJson(std::string_view text) {
   return ReadJson<EvaluationRequest>(
-      text, "evaluation request", [](const nlohmann::json& json) -> Result<EvaluationRequest> {
-        auto request = json.get<EvaluationRequest>();
+      text, "evaluation request", [](const Json& json) -> Result<EvaluationRequest> {
+        EvaluationRequest request;
+        std::string error;
+        const JsonReader reader(json, "", error);
+        request.dims = ReadDims(reader.Part("dims"));
+        reader.ReadAnyText("checkpoint", request.checkpoint);
+        reader.ReadAnyText("data", request.data);
+        reader.Read("format", request.format);
+        reader.Read("text_vocab", request.text_vocab, 1, kMost);
+        reader.Read("samples", request.samples, 0, kMost);
+        reader.Read("batch", request.batch, 1, kMost);
+        reader.Read("threads", request.threads, 1, kMost);
+        reader.Read("seed", request.seed, std::numeric_limits<std::int64_t>::min(), kMost);
+        if (!error.empty()) return Fail("evaluation request: " + error);
         if (auto good = CheckDims(request.dims); !good) return tl::unexpected(good.error());
-        if (request.text_vocab < 1 || request.text_vocab > request.dims.vocab ||
-            request.dims.vocab < 2)
+        if (request.text_vocab > request.dims.vocab || request.dims.vocab < 2)
           return Fail("evaluation request: text_vocab must lie from 1 to the vocabulary");
-        if (request.batch < 1 || request.threads < 1 || request.samples < 0)
-          return Fail("evaluation request: batch and threads must be 1 or more");
         return request;
       });
 }
 
 Result<Evaluation> EvaluationFromJson(std::string_view text) {
-  return ReadJson<Evaluation>(text, "evaluation",
-                              [](const nlohmann::json& json) -> Result<Evaluation> {
-                                // JSON has no NaN: a loss that is none travels as null.
-                                nlohmann::json numbers = json;
-                                const bool diverged = json.at("loss").is_null();
-                                if (diverged) numbers["loss"] = 0;
-                                auto evaluation = numbers.get<Evaluation>();
-                                if (diverged)
-                                  evaluation.loss = std::numeric_limits<double>::quiet_NaN();
-                                return evaluation;
-                              });
+  return ReadJson<Evaluation>(text, "evaluation", [](const Json& json) -> Result<Evaluation> {
+    Evaluation evaluation;
+    std::string error;
+    const JsonReader reader(json, "", error);
+    // JSON has no NaN: a loss that is none travels as null.
+    evaluation.loss = std::numeric_limits<double>::quiet_NaN();
+    if (reader.FindOptional("loss") != nullptr) reader.ReadReal("loss", evaluation.loss);
+    reader.ReadReal("unigram_entropy", evaluation.unigram_entropy);
+    reader.Read("targets", evaluation.targets, 0, kMost);
+    reader.Read("samples", evaluation.samples, 0, kMost);
+    reader.ReadReal("seconds", evaluation.seconds);
+    reader.ReadAnyText("data", evaluation.data);
+    reader.ReadAnyText("device", evaluation.device);
+    if (!error.empty()) return Fail("evaluation: " + error);
+    return evaluation;
+  });
 }
 
 }  // namespace adaptive_train

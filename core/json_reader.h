@@ -41,6 +41,14 @@ class JsonReader {
     out = member->get<std::string>();
   }
 
+  /// A string of any length with any characters, such as a whole file's text.
+  void ReadAnyText(const char* key, std::string& out) const {
+    const nlohmann::json* member = Find(key);
+    if (member == nullptr) return;
+    if (!member->is_string()) return Refuse(key, "not a string");
+    out = member->get<std::string>();
+  }
+
   template <class Integer>
   void Read(const char* key, Integer& out, std::int64_t smallest, std::int64_t largest) const {
     const nlohmann::json* member = Find(key);
@@ -64,6 +72,14 @@ class JsonReader {
     if (!std::isfinite(value) || value < 0 || (value == 0 && !zero_allowed))
       return Refuse(key, zero_allowed ? "not a number from 0 up" : "not a number above 0");
     out = value;
+  }
+
+  /// A finite number, negative ones too.
+  void ReadReal(const char* key, double& out) const {
+    const nlohmann::json* member = Find(key);
+    if (member == nullptr) return;
+    if (!member->is_number()) return Refuse(key, "not a number");
+    out = member->get<double>();
   }
 
   void Read(const char* key, bool& out) const {
@@ -99,6 +115,17 @@ class JsonReader {
       return Refuse(key, fmt::format("not a list of at most {} strings", kMaxJsonEntries));
     for (const nlohmann::json& entry : *list) {
       if (!IsJsonText(entry)) return Refuse(key, kJsonTextRule);
+      out.push_back(entry.get<std::string>());
+    }
+  }
+
+  /// Strings of any length with any characters, such as paths.
+  void ReadAnyTexts(const char* key, std::vector<std::string>& out) const {
+    const nlohmann::json* list = Find(key);
+    if (list == nullptr) return;
+    if (!list->is_array()) return Refuse(key, "not a list of strings");
+    for (const nlohmann::json& entry : *list) {
+      if (!entry.is_string()) return Refuse(key, "not a list of strings");
       out.push_back(entry.get<std::string>());
     }
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/json_reader.h"
+#include "core/profile_reader.h"
 
 namespace adaptive_train {
 namespace {
@@ -95,7 +96,7 @@ LayerMeasurement ReadLayer(const JsonReader& entry) {
   return layer;
 }
 
-NodeHistory ReadNode(const JsonReader& entry) {
+NodeHistory ReadHistory(const JsonReader& entry) {
   NodeHistory node;
   entry.Read("node", node.node);
   entry.ReadNumber("failures", node.failures);
@@ -125,19 +126,23 @@ std::string ToJson(const Profile& profile) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+Profile ReadProfile(const JsonReader& reader) {
+  Profile read;
+  const auto list = [&](const char* key, auto& out, auto one) {
+    reader.ReadList(
+        key, [&](const JsonReader& entry) { out.push_back(one(entry)); }, kMaxMeasurements);
+  };
+  list("links", read.links, ReadLink);
+  list("devices", read.devices, ReadDevice);
+  list("layers", read.layers, ReadLayer);
+  list("nodes", read.nodes, ReadHistory);
+  return read;
+}
+
 Result<Profile> ProfileFromJson(std::string_view text) {
   return ReadJson<Profile>(text, kProfileText, [](const nlohmann::json& json) -> Result<Profile> {
-    Profile read;
     std::string error;
-    const JsonReader reader(json, "", error);
-    const auto list = [&](const char* key, auto& out, auto one) {
-      reader.ReadList(
-          key, [&](const JsonReader& entry) { out.push_back(one(entry)); }, kMaxMeasurements);
-    };
-    list("links", read.links, ReadLink);
-    list("devices", read.devices, ReadDevice);
-    list("layers", read.layers, ReadLayer);
-    list("nodes", read.nodes, ReadNode);
+    Profile read = ReadProfile(JsonReader(json, "", error));
     if (!error.empty()) return Fail(fmt::format("{}: {}", kProfileText, error));
     return read;
   });

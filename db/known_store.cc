@@ -95,15 +95,13 @@ Result<KnownStore> ReadKnownStore(const std::string& typed) {
   const auto location = ParseStoreLocation(typed);
   if (!location && !typed.empty()) return tl::unexpected(location.error());
   std::error_code error;
-  const bool exists = location && fs::exists(location->path, error);
-  if (location && !exists && !error && (!typed.empty() || ListedLedgers().empty())) {
+  const bool absent = location && !fs::exists(location->path, error) && !error;
+  if (absent && (!typed.empty() || ListedLedgers().empty())) {
     return ProfileStore::InMemory().map([](ProfileStore store) {
       return KnownStore{std::move(store), std::nullopt, {}};
     });
   }
-  auto known = OpenKnownStore(typed);
-  if (known && known->trouble && exists) return tl::unexpected(*known->trouble);
-  return known;
+  return OpenKnownStore(typed);
 }
 
 }  // namespace adaptive_train

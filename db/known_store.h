@@ -29,8 +29,7 @@ Result<KnownStore> OpenKnownStore(const std::string& typed,
                                   const ProfileStore::OpenOptions& options = {});
 
 /// The same for a command that only shows what is stored. Makes no file unless the default store has
-/// ledgers to take in; without one, gives an empty store in memory. Fails also where the default
-/// store is a file that cannot be used.
+/// ledgers to take in; without one, gives an empty store in memory.
 Result<KnownStore> ReadKnownStore(const std::string& typed);
 
 }  // namespace adaptive_train

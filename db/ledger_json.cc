@@ -3,29 +3,40 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <concepts>
+#include <limits>
 
-#include "core/json.h"
+#include "core/json_reader.h"
+#include "core/profile_reader.h"
 
 namespace adaptive_train {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using ReadJsonValue = nlohmann::json;
+
+/// Of a run; more are garbage.
+constexpr std::size_t kMostNodes = 65536;
 
 template <class T>
 Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-template <class T>
-std::optional<T> Optional(const ReadJsonValue& json, const char* key) {
-  const ReadJsonValue& value = json.at(key);
-  return value.is_null() ? std::nullopt : std::optional<T>(value.get<T>());
+void Take(const JsonReader& from, const char* key, std::string& value) {
+  from.ReadAnyText(key, value);
 }
 
+void Take(const JsonReader& from, const char* key, double& value) { from.ReadReal(key, value); }
+
+template <std::integral Integer>
+void Take(const JsonReader& from, const char* key, Integer& value) {
+  from.Read(key, value, std::numeric_limits<Integer>::min(), std::numeric_limits<Integer>::max());
+}
+
+/// None where the member is null.
 template <class T>
-void Take(const ReadJsonValue& json, const char* key, T& value) {
-  json.at(key).get_to(value);
+void Take(const JsonReader& from, const char* key, std::optional<T>& value) {
+  if (from.FindOptional(key) != nullptr) Take(from, key, value.emplace());
 }
 
 Json ToLedger(const LauncherProcess& launcher) {
@@ -53,12 +64,12 @@ Json ToLedger(const JobRecord& job) {
           {"launcher", ToLedger(job.launcher.value_or(LauncherProcess{}))}};
 }
 
-JobRecord JobFromLedger(const ReadJsonValue& json) {
+JobRecord JobFromLedger(const JsonReader& json) {
   JobRecord job;
   Take(json, "cluster", job.cluster);
   Take(json, "slurm_job_id", job.slurm_job_id);
-  job.array_job_id = Optional<std::int64_t>(json, "array_job_id");
-  job.array_task_id = Optional<std::int64_t>(json, "array_task_id");
+  Take(json, "array_job_id", job.array_job_id);
+  Take(json, "array_task_id", job.array_task_id);
   Take(json, "restart_count", job.restart_count);
   Take(json, "submit_time", job.submit_time);
   Take(json, "user", job.user);
@@ -68,7 +79,7 @@ JobRecord JobFromLedger(const ReadJsonValue& json) {
   Take(json, "options", job.options);
   Take(json, "adaptive_train_version", job.adaptive_train_version);
   Take(json, "start_time", job.start_time);
-  const ReadJsonValue& from = json.at("launcher");
+  const JsonReader from = json.Part("launcher");
   LauncherProcess& launcher = job.launcher.emplace();
   Take(from, "host", launcher.host);
   Take(from, "boot_id", launcher.boot_id);
@@ -91,9 +102,9 @@ Json ToLedger(const std::vector<NodeRecord>& nodes) {
   return array;
 }
 
-LedgerEntry NodesFromLedger(const ReadJsonValue& json) {
+LedgerEntry NodesFromLedger(const JsonReader& json) {
   std::vector<NodeRecord> nodes;
-  for (const ReadJsonValue& one : json) {
+  const auto read_node = [&](const JsonReader& one) {
     NodeRecord& node = nodes.emplace_back();
     Take(one, "name", node.name);
     Take(one, "source", node.source);
@@ -101,7 +112,8 @@ LedgerEntry NodesFromLedger(const ReadJsonValue& json) {
     Take(one, "cores", node.cores);
     Take(one, "memory_bytes", node.memory_bytes);
     Take(one, "snapshot", node.snapshot);
-  }
+  };
+  json.ReadList("nodes", read_node, kMostNodes);
   return nodes;
 }
 
@@ -112,11 +124,11 @@ Json ToLedger(const PlanRecord& plan) {
           {"why", plan.why}};
 }
 
-LedgerEntry PlanFromLedger(const ReadJsonValue& json) {
+LedgerEntry PlanFromLedger(const JsonReader& json) {
   PlanRecord plan;
   Take(json, "plan", plan.plan);
   Take(json, "ranks", plan.ranks);
-  plan.predicted_step_s = Optional<double>(json, "predicted_step_s");
+  Take(json, "predicted_step_s", plan.predicted_step_s);
   Take(json, "why", plan.why);
   return plan;
 }
@@ -128,12 +140,13 @@ Json ToLedger(const LaunchRecord& launch) {
           {"reason", launch.reason}};
 }
 
-LedgerEntry LaunchFromLedger(const ReadJsonValue& json) {
+LedgerEntry LaunchFromLedger(const JsonReader& json) {
   LaunchRecord launch;
   Take(json, "attempt", launch.attempt);
   Take(json, "started", launch.started);
-  launch.outcome = LaunchOutcomeFromString(json.at("outcome").get<std::string>())
-                       .value_or(LaunchOutcome::kFailed);
+  std::string outcome;
+  Take(json, "outcome", outcome);
+  launch.outcome = LaunchOutcomeFromString(outcome).value_or(LaunchOutcome::kFailed);
   Take(json, "reason", launch.reason);
   return launch;
 }
@@ -144,11 +157,11 @@ Json ToLedger(const FailureRecord& failure) {
           {"peer", failure.peer}, {"cause", failure.cause}};
 }
 
-LedgerEntry FailureFromLedger(const ReadJsonValue& json) {
+LedgerEntry FailureFromLedger(const JsonReader& json) {
   FailureRecord failure;
   Take(json, "time", failure.time);
-  failure.step = Optional<std::int64_t>(json, "step");
-  failure.rank = Optional<std::int64_t>(json, "rank");
+  Take(json, "step", failure.step);
+  Take(json, "rank", failure.rank);
   Take(json, "host", failure.host);
   Take(json, "kind", failure.kind);
   Take(json, "operation", failure.operation);
@@ -161,10 +174,11 @@ Json ToLedger(const MeasuredRecord& measured) {
   return {{"cluster", measured.cluster}, {"profile", Json::parse(ToJson(measured.profile))}};
 }
 
-Result<LedgerEntry> MeasuredFromLedger(const ReadJsonValue& json) {
-  auto profile = ProfileFromJson(json.at("profile").dump());
-  if (!profile) return tl::unexpected(profile.error());
-  return MeasuredRecord{json.at("cluster").get<std::string>(), std::move(*profile)};
+LedgerEntry MeasuredFromLedger(const JsonReader& json) {
+  MeasuredRecord measured;
+  Take(json, "cluster", measured.cluster);
+  measured.profile = ReadProfile(json.Part("profile"));
+  return measured;
 }
 
 Json ToLedger(const SummaryRecord& summary) {
@@ -182,16 +196,16 @@ Json ToLedger(const SummaryRecord& summary) {
           {"peak_memory_bytes", summary.peak_memory_bytes}};
 }
 
-LedgerEntry SummaryFromLedger(const ReadJsonValue& json) {
+LedgerEntry SummaryFromLedger(const JsonReader& json) {
   SummaryRecord summary;
   Take(json, "steps", summary.steps);
   Take(json, "tokens", summary.tokens);
-  summary.final_loss = Optional<double>(json, "final_loss");
-  summary.validation_loss = Optional<double>(json, "validation_loss");
-  summary.tokens_per_s = Optional<double>(json, "tokens_per_s");
-  summary.mean_step_s = Optional<double>(json, "mean_step_s");
-  summary.robustness = Optional<double>(json, "robustness");
-  summary.mfu = Optional<double>(json, "mfu");
+  Take(json, "final_loss", summary.final_loss);
+  Take(json, "validation_loss", summary.validation_loss);
+  Take(json, "tokens_per_s", summary.tokens_per_s);
+  Take(json, "mean_step_s", summary.mean_step_s);
+  Take(json, "robustness", summary.robustness);
+  Take(json, "mfu", summary.mfu);
   Take(json, "grad_bytes", summary.grad_bytes);
   Take(json, "param_bytes", summary.param_bytes);
   Take(json, "activation_bytes", summary.activation_bytes);
@@ -206,13 +220,14 @@ Json ToLedger(const JobEnd& end) {
           {"reason", end.reason}};
 }
 
-Result<LedgerEntry> EndFromLedger(const ReadJsonValue& json) {
-  const auto word = json.at("state").get<std::string>();
+LedgerEntry EndFromLedger(const JsonReader& json) {
+  std::string word;
+  Take(json, "state", word);
   const auto state = JobStateFromString(word);
   if (!state || *state == JobState::kRunning || *state == JobState::kLost)
-    return Fail(fmt::format("no job ends in the state {}", Printable(word, 40)));
+    json.Refuse("state", "no job ends in the state " + Printable(word, 40));
   JobEnd end;
-  end.state = *state;
+  end.state = state.value_or(JobState::kFailed);
   Take(json, "exit_code", end.exit_code);
   Take(json, "end_time", end.end_time);
   Take(json, "reason", end.reason);
@@ -224,15 +239,16 @@ constexpr const char* kMembers[] = {"nodes",    "plan",    "launch", "failure",
                                     "measured", "summary", "end"};
 static_assert(std::size(kMembers) == std::variant_size_v<LedgerEntry>);
 
-Result<LedgerEntry> EntryFromLedger(const ReadJsonValue& json) {
-  if (json.contains("nodes")) return NodesFromLedger(json.at("nodes"));
-  if (json.contains("plan")) return PlanFromLedger(json.at("plan"));
-  if (json.contains("launch")) return LaunchFromLedger(json.at("launch"));
-  if (json.contains("failure")) return FailureFromLedger(json.at("failure"));
-  if (json.contains("measured")) return MeasuredFromLedger(json.at("measured"));
-  if (json.contains("summary")) return SummaryFromLedger(json.at("summary"));
-  if (json.contains("end")) return EndFromLedger(json.at("end"));
-  return Fail("it holds nothing that a ledger holds");
+LedgerEntry EntryFromLedger(const JsonReader& json) {
+  if (json.Has("nodes")) return NodesFromLedger(json);
+  if (json.Has("plan")) return PlanFromLedger(json.Part("plan"));
+  if (json.Has("launch")) return LaunchFromLedger(json.Part("launch"));
+  if (json.Has("failure")) return FailureFromLedger(json.Part("failure"));
+  if (json.Has("measured")) return MeasuredFromLedger(json.Part("measured"));
+  if (json.Has("summary")) return SummaryFromLedger(json.Part("summary"));
+  if (json.Has("end")) return EndFromLedger(json.Part("end"));
+  json.Refuse("number", "the line holds nothing that a ledger holds");
+  return {};
 }
 
 std::string OneLine(const std::string& uid, std::int64_t number, const char* member, Json content) {
@@ -256,21 +272,22 @@ std::string LedgerLine(const std::string& uid, const NumberedEntry& entry) {
 }
 
 Result<ReadLine> ReadLedgerLine(std::string_view line) {
-  return ReadJson<ReadLine>(line, "ledger", [](const ReadJsonValue& json) -> Result<ReadLine> {
+  return ReadJson<ReadLine>(line, "ledger", [](const nlohmann::json& json) -> Result<ReadLine> {
+    std::string error;
+    const JsonReader reader(json, "", error);
     ReadLine read;
-    read.uid = json.at("run").get<std::string>();
-    if (!IsUid(read.uid)) return Fail("run: not 32 hexadecimal digits");
-    const auto number = json.at("number").get<std::int64_t>();
+    std::int64_t number = 0;
+    reader.Read("run", read.uid);
+    if (!IsUid(read.uid)) reader.Refuse("run", "not 32 hexadecimal digits");
+    reader.Read("number", number, 0, std::numeric_limits<std::int64_t>::max());
     if (number == 0) {
-      JobRecord job = JobFromLedger(json.at("job"));
+      JobRecord job = JobFromLedger(reader.Part("job"));
       job.uid = read.uid;
       read.content = std::move(job);
-      return read;
+    } else {
+      read.content = NumberedEntry{number, EntryFromLedger(reader)};
     }
-    if (number < 0) return Fail("number: below 0");
-    auto entry = EntryFromLedger(json);
-    if (!entry) return tl::unexpected(entry.error());
-    read.content = NumberedEntry{number, std::move(*entry)};
+    if (!error.empty()) return Fail("ledger: " + error);
     return read;
   });
 }

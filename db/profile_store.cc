@@ -62,34 +62,9 @@ Result<std::int64_t> ProfileStore::BeginJob(const JobRecord& job) {
                   [&]() -> Result<std::int64_t> { return InsertJob(*database_, job); });
 }
 
-Result<void> ProfileStore::SaveNodes(std::int64_t job_id, const std::vector<NodeRecord>& nodes) {
-  return Transact(true, "storing the nodes", [&] { return WriteRow(*database_, job_id, nodes); });
-}
-
-Result<void> ProfileStore::SavePlan(std::int64_t job_id, const PlanRecord& plan) {
-  return Transact(true, "storing the plan", [&] { return WriteRow(*database_, job_id, plan); });
-}
-
-Result<void> ProfileStore::RecordLaunch(std::int64_t job_id, const LaunchRecord& launch) {
-  return Transact(true, "storing a launch", [&] { return WriteRow(*database_, job_id, launch); });
-}
-
-Result<void> ProfileStore::RecordFailure(std::int64_t job_id, const FailureRecord& failure) {
-  return Transact(true, "storing a failure", [&] { return WriteRow(*database_, job_id, failure); });
-}
-
-Result<void> ProfileStore::SaveSummary(std::int64_t job_id, const SummaryRecord& summary) {
-  return Transact(true, "storing the summary",
-                  [&] { return WriteRow(*database_, job_id, summary); });
-}
-
-Result<void> ProfileStore::FinishJob(std::int64_t job_id, const JobEnd& end) {
-  assert(end.state != JobState::kRunning && end.state != JobState::kLost);
-  return Transact(true, "storing the end of a job",
-                  [&] { return WriteRow(*database_, job_id, end); });
-}
-
 Result<void> ProfileStore::Record(std::int64_t job_id, const LedgerEntry& entry) {
+  [[maybe_unused]] const auto* end = std::get_if<JobEnd>(&entry);
+  assert(end == nullptr || (end->state != JobState::kRunning && end->state != JobState::kLost));
   return Transact(true, "storing what a run records", [&] {
     return std::visit([&](const auto& row) { return WriteRow(*database_, job_id, row); }, entry);
   });

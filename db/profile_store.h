@@ -59,19 +59,11 @@ class ProfileStore {
   ProfileStore& operator=(ProfileStore&&) noexcept;
   ~ProfileStore();
 
-  /// Stores a job that starts, in state RUNNING. Gives its id, which the calls below take.
+  /// Stores a job that starts, in state RUNNING. Gives its id, which Record takes.
   Result<std::int64_t> BeginJob(const JobRecord& job);
-  /// Stores the nodes of the job in this order, in place of those stored before.
-  Result<void> SaveNodes(std::int64_t job_id, const std::vector<NodeRecord>& nodes);
-  /// Appends a plan.
-  Result<void> SavePlan(std::int64_t job_id, const PlanRecord& plan);
-  /// Stores one attempt to launch; the same attempt again replaces the first record.
-  Result<void> RecordLaunch(std::int64_t job_id, const LaunchRecord& launch);
-  Result<void> RecordFailure(std::int64_t job_id, const FailureRecord& failure);
-  /// Stores the summary, in place of one stored before.
-  Result<void> SaveSummary(std::int64_t job_id, const SummaryRecord& summary);
-  Result<void> FinishJob(std::int64_t job_id, const JobEnd& end);
-  /// Any of the above, or SaveMeasurements.
+  /// Stores what a run records. Nodes, in this order, and a summary replace those stored before, a
+  /// launch the one with its attempt's number; plans and failures are appended; figures are stored
+  /// as SaveMeasurements does. A job's end is neither kRunning nor kLost.
   Result<void> Record(std::int64_t job_id, const LedgerEntry& entry);
   /// Adds what a ledger tells of a run to the row with its uid, or to a new row. Entries that are in
   /// the store already are passed over, as are figures that SaveMeasurements refuses. Gives how many
@@ -86,7 +78,7 @@ class ProfileStore {
   Result<std::vector<LaunchRecord>> LaunchesOf(std::int64_t job_id);
 
   /// Adds what was measured in `cluster` to what is stored, figure by figure: see
-  /// profile_merge.h. profile.nodes is not looked at: histories come from RecordFailure. A figure
+  /// profile_merge.h. profile.nodes is not looked at: histories come from recorded failures. A figure
   /// without a count is refused.
   Result<void> SaveMeasurements(const std::string& cluster, const Profile& profile);
   /// What is stored of a cluster's nodes, kinds of devices and a model, as of `now`: links with

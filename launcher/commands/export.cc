@@ -82,7 +82,7 @@ void Print(const Arguments& arguments, const Exported& exported) {
                                 {"hf", arguments.hf},
                                 {"tokenizer", nullptr}};
     if (exported.tokenizer) json["tokenizer"] = *exported.tokenizer;
-    fmt::print("{}\n", json.dump());
+    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
   fmt::print("checkpoint  {} (step {})\n", exported.model.checkpoint, exported.step);

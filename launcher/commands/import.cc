@@ -68,7 +68,7 @@ void Print(const Arguments& arguments, const ImportedCheckpoint& imported) {
                                       {"kind", ToString(imported.dims.kind)},
                                       {"parameters", imported.parameters},
                                       {"notes", imported.notes}};
-    fmt::print("{}\n", json.dump());
+    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
   fmt::print("model       {}, {} parameters\n", ToString(imported.dims.kind), imported.parameters);

@@ -42,7 +42,8 @@ Examples:
   adaptive-train jobs -S 2026-01-01 -n -P -o JobID,ValLoss
   adaptive-train jobs -j 1234 --json
 
-Exit codes: 0 done (also when there are no such jobs), 2 usage, 6 the store is unusable.)";
+Exit codes: 0 done (also when there are no such jobs), 2 usage, 6 the store that --store
+names is unusable.)";
 
 /// The command line as it was typed.
 struct Arguments {
@@ -206,11 +207,8 @@ bool IsWanted(const ListedJob& job, const Request& request) {
   return job.state != JobState::kLost || job.row.job.start_time >= request.query.start.value_or(0);
 }
 
-Result<std::vector<ListedJob>> List(const Request& request, bool with_details) {
-  auto known = ReadKnownStore(request.store);
-  if (!known) return tl::unexpected(known.error());
-  TellNotes(*known, "jobs");
-  ProfileStore& store = known->store;
+Result<std::vector<ListedJob>> List(ProfileStore& store, const Request& request,
+                                    bool with_details) {
   auto rows = store.FindJobs(request.query);
   if (!rows) return tl::unexpected(rows.error());
   std::vector<ListedJob> jobs;
@@ -231,6 +229,17 @@ Result<std::vector<ListedJob>> List(const Request& request, bool with_details) {
   return jobs;
 }
 
+/// What the store has, or with a warning what can be shown without the default one.
+Result<std::vector<ListedJob>> ListKnown(const Request& request, bool with_details) {
+  auto known = ReadKnownStore(request.store);
+  if (!known) return tl::unexpected(known.error());
+  TellNotes(*known, "jobs");
+  auto jobs = List(known->store, request, with_details);
+  if (jobs || !request.store.empty()) return jobs;
+  TellTrouble(jobs.error(), "jobs");
+  return std::vector<ListedJob>{};
+}
+
 int Report(const Error& error) {
   fmt::print(stderr, "adaptive-train jobs: {}\n", error.message);
   return ToInt(error.exit_code);
@@ -247,7 +256,7 @@ int Run(const Arguments& arguments) {
   const double now = EpochSecondsNow();
   const auto request = Understand(arguments, now);
   if (!request) return Report(request.error());
-  const auto jobs = List(*request, arguments.json);
+  const auto jobs = ListKnown(*request, arguments.json);
   if (!jobs) return Report(jobs.error());
   if (arguments.json) return Print(RenderJobsJson(*jobs, now));
   return Print(RenderJobTable(*jobs, request->columns, request->style, !arguments.no_header, now));

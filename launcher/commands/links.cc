@@ -16,9 +16,9 @@
 #include "core/file_io.h"
 #include "core/seconds.h"
 #include "db/known_store.h"
+#include "launcher/commands/overrides.h"
 #include "launcher/commands/store_notes.h"
 #include "launcher/measure/allocation_profile.h"
-#include "launcher/nodes/node_check.h"
 #include "launcher/nodes/slow_parts.h"
 #include "launcher/report/link_picture.h"
 #include "launcher/report/link_table.h"
@@ -35,19 +35,23 @@ constexpr const char* kFooter =
 far. With --measure, in a Slurm job: measures every pair of the job's nodes now, in rounds of pairs
 that have no node in common, stores the figures and shows them; the step's logs and measure.json go to
 the run folder, which all nodes must share. Without Slurm --measure measures this machine alone.
+With CONFIG the step is launched as a run of it would be: [launch] and device.threads count. Every
+key of CONFIG can be given as --section.key=value.
 --json prints a profile that `adaptive-train plan --profile` reads.
 
 Examples:
   adaptive-train links
   adaptive-train links --cluster alpha --svg links.svg
   salloc -N8 adaptive-train links --measure
+  salloc -N8 adaptive-train links --measure config.toml --launch.ports=40000-40100
   adaptive-train links --json > profile.json
 
 Exit codes: 0 done, 2 usage, 4 the nodes cannot be measured, 5 a node failed on the way, 6 the store
-is unusable, 130/143 stopped.)";
+that --store names is unusable, 130/143 stopped.)";
 
 struct Arguments {
-  std::string store, cluster, picture, run_dir;
+  std::string store, cluster, picture, run_dir, config;
+  std::vector<std::string> extras;  // --section.key=value
   bool measure = false;
   bool json = false;
 };
@@ -84,17 +88,25 @@ Result<std::string> ChooseCluster(const std::string& named,
   return Fail("the store knows several clusters (" + Joined(stored) + "): name one with --cluster");
 }
 
+/// What there is to say where nothing is stored.
+tl::unexpected<Error> NothingStored(const Arguments& arguments, bool trouble) {
+  const auto location = ParseStoreLocation(arguments.store);
+  if (trouble || !location)
+    return Fail("no links are known without the store: name another with --store, or --measure");
+  return Fail(fmt::format("no links are stored in {} yet: run a job, or --measure in one",
+                          location->path.string()));
+}
+
 Result<Shown> ReadStored(const Arguments& arguments) {
   auto known = ReadKnownStore(arguments.store);
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "links");
   auto clusters = known->store.MeasuredClusters();
-  if (!clusters) return tl::unexpected(clusters.error());
-  if (clusters->empty()) {
-    const auto location = ParseStoreLocation(arguments.store);
-    return Fail(fmt::format("no links are stored in {} yet: run a job, or --measure in one",
-                            location ? location->path.string() : "a store"));
-  }
+  const bool readable = clusters.has_value();
+  if (!readable && !arguments.store.empty()) return tl::unexpected(clusters.error());
+  if (!readable) TellTrouble(clusters.error(), "links");
+  if (!readable || clusters->empty())
+    return NothingStored(arguments, !readable || known->trouble.has_value());
   auto cluster = ChooseCluster(arguments.cluster, *clusters);
   if (!cluster) return tl::unexpected(cluster.error());
   auto profile = known->store.MeasurementsOf(*cluster);
@@ -107,20 +119,41 @@ std::string RunDirOf(const Arguments& arguments, const Allocation& allocation) {
   return allocation.in_slurm ? fmt::format("runs/links-{}", allocation.job_id) : "runs/links";
 }
 
-/// The nodes of the allocation as they are now.
-Result<Cluster> LookAtNodes(const Allocation& allocation, const Programs& programs,
-                            const std::string& run_dir) {
-  NodeCheckRequest request;
-  request.job_id = allocation.job_id;
-  request.run_dir = run_dir;
-  auto checks = CheckAllNodes(allocation, request, programs.self, programs.probe);
-  if (!checks) return tl::unexpected(checks.error());
-  return ClusterOf(allocation, *checks, Config{});
+/// What the figures are merged with and judged by: the store's own, or none where the default store
+/// cannot be read.
+Result<Profile> MeasuredBefore(const Arguments& arguments, ProfileStore& store,
+                               const std::string& cluster) {
+  auto before = store.MeasurementsOf(cluster);
+  if (before || !arguments.store.empty()) return before;
+  TellTrouble(before.error(), "links");
+  return Profile{};
+}
+
+Result<void> Store(const Arguments& arguments, KnownStore& known, const std::string& cluster,
+                   const Profile& measured) {
+  auto saved = known.store.SaveMeasurements(cluster, measured);
+  if (!saved && !arguments.store.empty()) return saved;
+  if (!saved || known.trouble)
+    Say("adaptive-train links: warning: the figures are shown, and not stored" +
+        (saved ? "" : ": " + saved.error().message));
+  return {};
+}
+
+/// How the step is launched, and with how many threads it measures: as a run of CONFIG would.
+Result<Config> ConfigFor(const Arguments& arguments) {
+  auto overrides = ParseOverrides(arguments.extras);
+  if (!overrides) return tl::unexpected(overrides.error());
+  if (!arguments.config.empty()) return LoadConfig(arguments.config, *overrides);
+  if (overrides->empty()) return Config{};
+  return Fail(fmt::format("--{} changes a key of CONFIG: name a configuration",
+                          Printable(overrides->front().first, 80)));
 }
 
 Result<Shown> MeasureNow(const Arguments& arguments) {
   if (!arguments.cluster.empty())
     return Fail("--cluster names a stored cluster; --measure measures the nodes of this job");
+  auto config = ConfigFor(arguments);
+  if (!config) return tl::unexpected(config.error());
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
   auto allocation = FindAllocation();
@@ -132,21 +165,20 @@ Result<Shown> MeasureNow(const Arguments& arguments) {
   TellNotes(*known, "links");
   auto folder = RunFolder::Open(RunDirOf(arguments, *allocation));
   if (!folder) return tl::unexpected(folder.error());
-  auto cluster = LookAtNodes(*allocation, *programs, folder->Path());
-  if (!cluster) return tl::unexpected(cluster.error());
-  MeasureSite site{*allocation, *cluster, *programs, folder->Path(), Say, {}};
-  auto before = known->store.MeasurementsOf(cluster->name);
+  auto seen = SeeNodes(*config, *allocation, *programs, folder->Path());
+  if (!seen) return tl::unexpected(seen.error());
+  const std::string& cluster = seen->cluster.name;
+  auto before = MeasuredBefore(arguments, known->store, cluster);
   if (!before) return tl::unexpected(before.error());
+  MeasureSite site{*allocation, seen->cluster, *programs, folder->Path(), Say, {}};
+  site.launch = config->launch;
   auto measured = ProfileAllocation(site, *before, false);
   if (!measured) return tl::unexpected(measured.error());
-  auto saved = known->store.SaveMeasurements(cluster->name, measured->measured);
-  if (!saved && !arguments.store.empty()) return tl::unexpected(saved.error());
-  if (!saved || known->trouble)
-    Say("adaptive-train links: warning: the figures are shown, and not stored" +
-        (saved ? "" : ": " + saved.error().message));
+  if (auto stored = Store(arguments, *known, cluster, measured->measured); !stored)
+    return tl::unexpected(stored.error());
   for (const SlowPart& part : measured->slow) Say("note: " + part.line);
   Say(measured->summary);
-  return Shown{cluster->name, std::move(measured->measured)};
+  return Shown{cluster, std::move(measured->measured)};
 }
 
 int Report(const Error& error) {
@@ -160,8 +192,16 @@ int Print(const std::string& text) {
   return Report(Error{fmt::format("cannot write to standard output: {}", std::strerror(errno))});
 }
 
+Result<void> CheckGoTogether(const Arguments& arguments) {
+  auto overrides = ParseOverrides(arguments.extras);
+  if (!overrides) return tl::unexpected(overrides.error());
+  if (arguments.measure || (arguments.config.empty() && overrides->empty())) return {};
+  return Fail("CONFIG and its keys say how to measure: they go with --measure");
+}
+
 int Run(const Arguments& arguments) {
   HeldSignals held;
+  if (auto fits = CheckGoTogether(arguments); !fits) return Report(fits.error());
   const auto shown = arguments.measure ? MeasureNow(arguments) : ReadStored(arguments);
   if (!shown) return Report(shown.error());
   const double now = EpochSecondsNow();
@@ -196,7 +236,14 @@ void AddLinksCommand(CLI::App& app, std::function<int()>& chosen) {
       ->add_option("--store", a.store,
                    "The profile store [~/.local/state/adaptive-train/profiles.db]")
       ->type_name("file:PATH");
-  links->callback([arguments, &chosen] { chosen = [arguments] { return Run(*arguments); }; });
+  links
+      ->add_option("config", a.config, "With --measure: launch as a run of this configuration does")
+      ->type_name("CONFIG");
+  links->allow_extras();
+  links->callback([links, arguments, &chosen] {
+    arguments->extras = links->remaining();
+    chosen = [arguments] { return Run(*arguments); };
+  });
 }
 
 }  // namespace adaptive_train

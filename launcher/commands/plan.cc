@@ -11,7 +11,6 @@
 #include "db/known_store.h"
 #include "launcher/commands/overrides.h"
 #include "launcher/commands/store_notes.h"
-#include "launcher/nodes/spares.h"
 #include "launcher/planner/plan_words.h"
 #include "launcher/run/plan_inputs.h"
 #include "launcher/run/plan_request.h"
@@ -72,12 +71,9 @@ Result<Cluster> FindCluster(const PlanOptions& options, const Config& config,
   auto allocation = FindAllocation();
   if (!allocation) return tl::unexpected(allocation.error());
   if (!spares) spares = allocation->Spares();
-  NodeCheckRequest request;
-  request.job_id = allocation->job_id;
-  request.launch = config.launch;
-  auto checks = CheckAllNodes(*allocation, request, programs->self, programs->probe);
-  if (!checks) return tl::unexpected(checks.error());
-  return ClusterOf(*allocation, *checks, config);
+  auto seen = SeeNodes(config, *allocation, *programs);
+  if (!seen) return tl::unexpected(seen.error());
+  return std::move(seen->cluster);
 }
 
 /// From the file, or from the store; a cluster of a file without a profile has only its own words,
@@ -139,12 +135,12 @@ Result<void> PlanAndShow(const PlanOptions& options) {
   if (!cluster) return tl::unexpected(cluster.error());
   auto profile = FindProfile(options, *cluster, *config);
   if (!profile) return tl::unexpected(profile.error());
-  auto spares = ChooseSpares(*cluster, *profile, count.value_or(0));
-  if (!spares) return tl::unexpected(spares.error());
-  KeepAside(*spares, *cluster);
-  for (const SpareNode& spare : *spares)
+  auto gathered =
+      GatherInputs(*config, std::move(*cluster), std::move(*profile), count.value_or(0));
+  if (!gathered) return tl::unexpected(gathered.error());
+  for (const SpareNode& spare : gathered->spares)
     if (!options.json) fmt::print("kept aside: {}\n", spare.why);
-  PlanInputs inputs = InputsOf(*config, std::move(*cluster), std::move(*profile));
+  PlanInputs& inputs = gathered->inputs;
   if (options.ideal) inputs.request.runnable_only = false;
   auto planned = PlanAndProblemFor(inputs);
   if (!planned) return tl::unexpected(planned.error());

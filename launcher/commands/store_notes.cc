@@ -13,4 +13,9 @@ void TellNotes(const KnownStore& known, std::string_view verb) {
     fmt::print(stderr, "adaptive-train {}: {}\n", verb, note);
 }
 
+void TellTrouble(const Error& error, std::string_view verb) {
+  fmt::print(stderr, "adaptive-train {}: warning: {}; going on without what it holds\n", verb,
+             error.message);
+}
+
 }  // namespace adaptive_train

@@ -13,9 +13,10 @@
 
 #include "core/file_io.h"
 #include "core/job_env.h"
-#include "core/json.h"
+#include "core/json_reader.h"
 #include "core/launch_settings.h"
 #include "core/limits.h"
+#include "core/node_reader.h"
 #include "launcher/nodes/memory_limits.h"
 #include "launcher/steps/child_process.h"
 #include "launcher/steps/slurm_step.h"
@@ -179,20 +180,25 @@ std::string ToJson(const NodeCheck& check) {
 }
 
 Result<NodeCheck> NodeCheckFromJson(std::string_view text) {
-  return ReadJson<NodeCheck>(text, "node check",
-                             [](const nlohmann::json& json) -> Result<NodeCheck> {
-                               NodeCheck check;
-                               json.at("note").get_to(check.note);
-                               json.at("job_gpus").get_to(check.job_gpus);
-                               json.at("trouble").get_to(check.trouble);
-                               auto node = NodeFromJson(json.at("snapshot").dump());
-                               // Without a snapshot only the name and the trouble count.
-                               if (node) check.node = std::move(*node);
-                               if (!node && check.trouble.empty())
-                                 return tl::unexpected(node.error());
-                               json.at("name").get_to(check.node.name);
-                               return check;
-                             });
+  return ReadJson<NodeCheck>(
+      text, "node check", [](const nlohmann::json& json) -> Result<NodeCheck> {
+        NodeCheck check;
+        std::string error, no_snapshot, name;
+        const JsonReader reader(json, "", error);
+        reader.Read("name", name);
+        reader.ReadAnyText("note", check.note);
+        reader.Read("job_gpus", check.job_gpus, 0, kMostGpus);
+        reader.ReadTexts("trouble", check.trouble);
+        if (!reader.Has("snapshot")) reader.Refuse("snapshot", "missing");
+        if (!error.empty()) return Fail("node check: " + error);
+        // Without a snapshot only the name and the trouble count.
+        Node node = ReadNode(JsonReader(json["snapshot"], "snapshot", no_snapshot));
+        if (!no_snapshot.empty() && check.trouble.empty())
+          return Fail("node check: " + no_snapshot);
+        if (no_snapshot.empty()) check.node = std::move(node);
+        check.node.name = name;
+        return check;
+      });
 }
 
 Result<std::vector<NodeCheck>> CheckAllNodes(const Allocation& allocation, NodeCheckRequest request,

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/device_kind.h"
+#include "core/limits.h"
 #include "launcher/planner/device_slowness.h"
 #include "launcher/planner/layer_times.h"
 #include "launcher/planner/nominal_links.h"
@@ -25,7 +26,8 @@ constexpr double kAssumedIntensity = 60;
 /// What a byte costs the processor at each end of a ring over TCP, the sums counted, in copies of a
 /// byte in memory: 0.48 ns on a processor that copies 10.4 GB/s.
 constexpr double kCopiesPerMovedByte = 5;
-constexpr std::int64_t kMostRanks = 65536;
+/// On devices of which each has several.
+constexpr std::int64_t kMostSharing = 65536;
 /// Each decayed failure makes a node count as this much slower.
 constexpr double kFailureWeight = 0.1;
 
@@ -75,7 +77,7 @@ std::vector<Device> RankDevices(const Cluster& cluster, const PlanRequest& reque
                                 const Profile& profile, std::vector<std::string>& notes) {
   const std::size_t devices = cluster.devices.size();
   const auto wanted = static_cast<std::size_t>(
-      std::min(kMostRanks, request.data.value_or(1) * request.pipeline.value_or(1)));
+      std::min(kMostSharing, request.data.value_or(1) * request.pipeline.value_or(1)));
   std::vector<std::size_t> order, ranks_on(devices, 1);
   for (std::size_t d = 0; d < devices; ++d) {
     if (cluster.devices[d].kind == "cpu") order.push_back(d);
@@ -355,6 +357,10 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
   const bool no_stages = request.runnable_only && request.compression;
   choices.pipeline = One(request.pipeline, no_stages ? one : std::vector<int>{});
   choices.shard = One(request.shard, request.runnable_only ? zero : std::vector<int>{0, 1, 2});
+  // Who asks for more is refused by name (CheckRunnable).
+  const auto asked = static_cast<std::size_t>(
+      request.data.value_or(1) * request.pipeline.value_or(1) * request.tensor.value_or(1));
+  if (request.runnable_only && asked <= kMostRanks) choices.most_ranks = kMostRanks;
   if (request.micro_batch) choices.micro_batch = {*request.micro_batch};
   choices.recompute =
       request.recompute

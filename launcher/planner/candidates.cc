@@ -172,9 +172,10 @@ std::size_t Candidates::SeedReplicas(std::size_t count) {
     const auto& asked = tables_.Problem().choices.data;
     const std::int64_t units =
         tables_.Problem().global_batch / std::max<std::int64_t>(1, centre.micro_batch);
-    const int most = static_cast<int>(
-        std::min<std::int64_t>(centre.stages == 1 ? tables_.Problem().global_batch : units,
-                               static_cast<std::int64_t>(side->groups.size()) / centre.stages));
+    const int most = static_cast<int>(std::min(
+        {centre.stages == 1 ? tables_.Problem().global_batch : units,
+         static_cast<std::int64_t>(side->groups.size()) / centre.stages,
+         std::int64_t{tables_.Problem().choices.MostReplicas(centre.stages, centre.tensor)}}));
     for (int apart = 1; apart <= std::max(1, centre.data / 8); apart *= 2) {
       for (const int data : {centre.data - apart, centre.data + apart}) {
         if (data < 1 || data > most) continue;

@@ -28,6 +28,8 @@ Result<void> CheckCut(const PlanProblem& problem, const Layout& layout) {
 
 Result<void> CheckDevices(const PlanProblem& problem, const Layout& layout) {
   const std::size_t wanted = Index(layout.Stages()) * Index(layout.data) * Index(layout.tensor);
+  if (wanted > problem.choices.most_ranks)
+    return Fail(fmt::format("{} ranks; at most {} may be", wanted, problem.choices.most_ranks));
   if (layout.devices.size() != wanted)
     return Fail(fmt::format("{} devices are given for {} places", layout.devices.size(), wanted));
   std::vector<bool> used(problem.devices.size());

@@ -114,8 +114,11 @@ bool EvenStages(const PlanProblem& problem, int stages) {
          (problem.devices.size() <= kFew && problem.layers.size() <= kFew) || blocks % stages == 0;
 }
 
-std::vector<int> EvenData(const PlanProblem& problem, std::int64_t batches, int most) {
-  most = static_cast<int>(std::min<std::int64_t>(most, batches));
+/// Numbers of replicas up to `groups` for a shape without them, which has so many batches.
+std::vector<int> EvenData(const PlanProblem& problem, std::int64_t batches, int groups, int stages,
+                          int tensor) {
+  const int most = static_cast<int>(
+      std::min<std::int64_t>({groups, batches, problem.choices.MostReplicas(stages, tensor)}));
   std::set<int> data;
   for (int d : problem.choices.data)
     if (d <= most) data.insert(d);
@@ -213,7 +216,7 @@ Comparison EvenStatic(const PlanProblem& problem) {
       if (!EvenStages(problem, stages)) continue;
       for (std::int64_t b : EvenMicroBatches(problem, stages)) {
         const std::int64_t batches = stages == 1 ? problem.global_batch : problem.global_batch / b;
-        for (int data : EvenData(problem, batches, devices / tensor / stages))
+        for (int data : EvenData(problem, batches, devices / tensor / stages, stages, tensor))
           OfferEven(problem, {stages, data, tensor, b, Recompute::kNone, 0}, best);
       }
     }
@@ -234,7 +237,7 @@ Comparison DataParallelOnly(const PlanProblem& problem) {
   const auto orders = OrdersOf(tables, groups);
   auto sizes = problem.choices.micro_batch;
   if (sizes.empty()) sizes.push_back(0);
-  for (int data : EvenData(problem, problem.global_batch, static_cast<int>(groups.size())))
+  for (int data : EvenData(problem, problem.global_batch, static_cast<int>(groups.size()), 1, 1))
     for (Recompute recompute : problem.choices.recompute)
       for (int shard : problem.choices.shard)
         for (std::int64_t b : sizes)
@@ -257,7 +260,8 @@ Comparison GreedyColocation(const PlanProblem& problem) {
     if (stages == 1 && problem.choices.micro_batch.empty()) sizes = {0};
     for (std::int64_t b : sizes) {
       const std::int64_t batches = stages == 1 ? problem.global_batch : problem.global_batch / b;
-      const auto data = EvenData(problem, batches, static_cast<int>(groups.size()) / stages);
+      const auto data =
+          EvenData(problem, batches, static_cast<int>(groups.size()) / stages, stages, tensor);
       if (data.empty()) continue;
       std::vector<Shape> shapes;
       for (Recompute recompute : problem.choices.recompute)

@@ -158,6 +158,9 @@ std::string WhyLeftOut(const BuiltProblem& built, const Layout& layout,
                        layout.tensor);
   if (!built.problem.choices.data.empty())
     return fmt::format(": parallel.data = {} takes no more devices", layout.data);
+  const Choices& choices = built.problem.choices;
+  if (layout.data == choices.MostReplicas(layout.Stages(), layout.tensor))
+    return fmt::format(": at most {} ranks can train together", choices.most_ranks);
   if (own.standing < 1) return ": its node failed lately";
   return built.timed ? ": no plan with it was found that takes less" : "";
 }
@@ -336,7 +339,9 @@ std::vector<int> ReplicasOnAllDevices(const PlanProblem& problem) {
     std::int64_t groups = 0;
     for (const auto& [node, count] : on_node) groups += count / tensor;
     for (const int count : stages)
-      replicas.insert(static_cast<int>(std::min(groups / count, problem.global_batch)));
+      replicas.insert(
+          static_cast<int>(std::min({groups / count, problem.global_batch,
+                                     std::int64_t{problem.choices.MostReplicas(count, tensor)}})));
   }
   replicas.erase(0);
   return {replicas.begin(), replicas.end()};

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,12 @@ struct Choices {
       micro_batch;  // samples; empty: any. Pipelines need a divisor of global_batch
   std::vector<Recompute> recompute{Recompute::kNone};
   std::vector<int> shard{0};  // ZeRO: 0 nothing, 1 moments, 2 moments and gradients
+  std::size_t most_ranks = std::numeric_limits<int>::max();  // stages x replicas x tensor ranks
+
+  /// Replicas of so many stages and tensor ranks that these ranks make.
+  int MostReplicas(int stages, int tensor_ranks) const {
+    return static_cast<int>(most_ranks / static_cast<std::size_t>(stages * tensor_ranks));
+  }
 };
 
 struct PlanProblem {

@@ -94,7 +94,8 @@ std::vector<ShapeRange> AllShapes(const PlanProblem& problem, int tensor,
     if (!Allows(problem.choices.pipeline, stages)) continue;
     for (const std::int64_t b : stages == 1 ? whole : pipeline) {
       const std::int64_t batches = stages == 1 ? problem.global_batch : problem.global_batch / b;
-      const int most = static_cast<int>(std::min<std::int64_t>(batches, count / stages));
+      const int most = static_cast<int>(std::min<std::int64_t>(
+          {batches, count / stages, problem.choices.MostReplicas(stages, tensor)}));
       for (const auto& [low, high] : Ranges(problem.choices.data, most, count,
                                             PromisingReplicas(batches, stages, fast_groups))) {
         for (Recompute recompute : Distinct(problem.choices.recompute)) {

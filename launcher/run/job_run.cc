@@ -18,7 +18,6 @@
 #include "launcher/nodes/allocation.h"
 #include "launcher/nodes/node_check.h"
 #include "launcher/nodes/slow_parts.h"
-#include "launcher/nodes/spares.h"
 #include "launcher/report/run_statistics.h"
 #include "launcher/run/job_ledger.h"
 #include "launcher/run/plan_inputs.h"
@@ -177,16 +176,10 @@ Result<void> MakeReady(Prepared& run, JobLedger& ledger) {
 }
 
 Result<Cluster> PhotographCluster(const Prepared& run) {
-  NodeCheckRequest request;
-  request.job_id = run.allocation.job_id;
-  request.prolog_expected = run.allocation.options.has_value();
-  request.run_dir = run.folder->Path();
-  request.readable = run.data_files;
-  request.launch = run.config.launch;
-  auto checks = CheckAllNodes(run.allocation, request, run.programs.self, run.programs.probe);
-  if (!checks) return tl::unexpected(checks.error());
-  const Cluster cluster = ClusterOf(run.allocation, *checks, run.config);
-  for (const NodeCheck& check : *checks) {
+  auto seen =
+      SeeNodes(run.config, run.allocation, run.programs, run.folder->Path(), run.data_files);
+  if (!seen) return tl::unexpected(seen.error());
+  for (const NodeCheck& check : seen->checks) {
     const Node& node = check.node;
     Say(stdout, "  {}: {}, {} of {} cores, {}, {} GPU{} (snapshot by {})\n", node.name,
         node.processors.model.empty() ? "unknown processor" : node.processors.model,
@@ -195,9 +188,9 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
         node.source == "prolog" ? "the prolog" : "the user");
     if (!check.note.empty()) Say(stdout, "    note: {}\n", check.note);
   }
-  auto written = run.folder->Write("cluster.json", ToJson(cluster));
+  auto written = run.folder->Write("cluster.json", ToJson(seen->cluster));
   if (!written) return tl::unexpected(written.error());
-  return cluster;
+  return std::move(seen->cluster);
 }
 
 /// What is stored of these nodes and what is measured of them now; both into profile.json.
@@ -229,17 +222,20 @@ Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLed
   return stored;
 }
 
-/// Takes the spares' devices out of the cluster, also in cluster.json: whoever plans again from the
-/// files does without them too.
-Result<void> SetSparesAside(const Prepared& run, const Profile& profile, Cluster& cluster) {
-  auto spares = ChooseSpares(cluster, profile, run.allocation.Spares());
-  if (!spares) return tl::unexpected(spares.error());
-  if (spares->empty()) return {};
-  for (const SpareNode& spare : *spares) Say(stdout, "  kept aside: {}\n", spare.why);
+/// What the plan is made from. Spares are out of the cluster, also in cluster.json: whoever plans
+/// again from the files does without them too.
+Result<PlanInputs> Gather(const Prepared& run, Cluster cluster, Profile profile) {
+  auto gathered =
+      GatherInputs(run.config, std::move(cluster), std::move(profile), run.allocation.Spares());
+  if (!gathered) return tl::unexpected(gathered.error());
+  PlanInputs& inputs = gathered->inputs;
+  if (gathered->spares.empty()) return std::move(inputs);
+  for (const SpareNode& spare : gathered->spares) Say(stdout, "  kept aside: {}\n", spare.why);
   Say(stdout,
       "note: nodes kept aside stay idle; this version does not put them in for lost ones\n");
-  KeepAside(*spares, cluster);
-  return run.folder->Write("cluster.json", ToJson(cluster));
+  auto written = run.folder->Write("cluster.json", ToJson(inputs.cluster));
+  if (!written) return tl::unexpected(written.error());
+  return std::move(inputs);
 }
 
 Result<Plan> PlanRun(const Prepared& run, const PlanInputs& inputs) {
@@ -286,14 +282,13 @@ Result<RunOutcome> PlanAndTrain(Prepared& run, JobLedger& ledger, RunStatistics&
   ledger.Nodes(cluster->nodes);
   auto profile = ProfileNodes(run, *cluster, ledger);
   if (!profile) return tl::unexpected(profile.error());
-  if (auto aside = SetSparesAside(run, *profile, *cluster); !aside)
-    return tl::unexpected(aside.error());
-  const PlanInputs inputs = InputsOf(run.config, std::move(*cluster), std::move(*profile));
-  auto plan = PlanRun(run, inputs);
+  const auto inputs = Gather(run, std::move(*cluster), std::move(*profile));
+  if (!inputs) return tl::unexpected(inputs.error());
+  auto plan = PlanRun(run, *inputs);
   if (!plan) return tl::unexpected(plan.error());
   ledger.Planned(*plan);
   return TrainRun(
-      {run.config, run.allocation, run.programs, inputs, *run.folder, ledger, statistics},
+      {run.config, run.allocation, run.programs, *inputs, *run.folder, ledger, statistics},
       std::move(*plan), held);
 }
 

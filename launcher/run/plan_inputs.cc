@@ -46,6 +46,15 @@ PlanInputs InputsOf(const Config& config, Cluster cluster, Profile profile) {
   return inputs;
 }
 
+Result<GatheredInputs> GatherInputs(const Config& config, Cluster cluster, Profile profile,
+                                    int spares) {
+  auto chosen = ChooseSpares(cluster, profile, spares);
+  if (!chosen) return tl::unexpected(chosen.error());
+  KeepAside(*chosen, cluster);
+  return GatheredInputs{InputsOf(config, std::move(cluster), std::move(profile)),
+                        std::move(*chosen)};
+}
+
 Result<PlannedRun> PlanAndProblemFor(const PlanInputs& inputs) {
   auto made = MakePlan(inputs.cluster, inputs.dims, inputs.format, inputs.profile, inputs.request);
   if (!made) return tl::unexpected(made.error());

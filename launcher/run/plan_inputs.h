@@ -12,6 +12,7 @@
 #include "core/plan.h"
 #include "core/profile.h"
 #include "core/result.h"
+#include "launcher/nodes/spares.h"
 #include "launcher/planner/build_problem.h"
 #include "launcher/planner/planner.h"
 #include "launcher/run/replanner.h"
@@ -31,6 +32,17 @@ struct PlanInputs {
 /// The inputs of a configuration. The request asks for nothing that the runtime cannot run, unless
 /// the configuration does.
 PlanInputs InputsOf(const Config& config, Cluster cluster, Profile profile);
+
+/// Inputs, and the nodes that they do without.
+struct GatheredInputs {
+  PlanInputs inputs;  // spares have no devices in the cluster
+  std::vector<SpareNode> spares;
+};
+
+/// The inputs of `run` and of `plan`: InputsOf with `spares` nodes kept aside. Fails as ChooseSpares
+/// does.
+Result<GatheredInputs> GatherInputs(const Config& config, Cluster cluster, Profile profile,
+                                    int spares);
 
 /// The plan to run, and the planner's numbers behind it. Where a plan that this version cannot run would be faster, a line of `why` says
 /// so. Fails with kNoPlan.

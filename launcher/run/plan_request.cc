@@ -1,6 +1,7 @@
 #include "launcher/run/plan_request.h"
 
 #include <set>
+#include <utility>
 
 #include "core/device_kind.h"
 #include "core/seconds.h"
@@ -78,6 +79,21 @@ Cluster ClusterOf(const Allocation& allocation, const std::vector<NodeCheck>& ch
   }
   cluster.devices = DevicesOf(cluster.nodes, allocation.cpus, config.device.threads);
   return cluster;
+}
+
+Result<SeenNodes> SeeNodes(const Config& config, const Allocation& allocation,
+                           const Programs& programs, const std::string& run_dir,
+                           const std::vector<std::string>& readable) {
+  NodeCheckRequest request;
+  request.job_id = allocation.job_id;
+  request.prolog_expected = allocation.options.has_value();
+  request.run_dir = run_dir;
+  request.readable = readable;
+  request.launch = config.launch;
+  auto checks = CheckAllNodes(allocation, request, programs.self, programs.probe);
+  if (!checks) return tl::unexpected(checks.error());
+  Cluster cluster = ClusterOf(allocation, *checks, config);
+  return SeenNodes{std::move(*checks), std::move(cluster)};
 }
 
 ProfileQuery QueryOf(const Cluster& cluster, const Config& config) {

@@ -55,7 +55,8 @@ Result<void> RunFolder::SetOwner(const RunOwner& owner) const {
                                        {"job_id", owner.job_id},
                                        {"restart_count", owner.restart_count},
                                        {"submit_time", owner.submit_time}};
-  return Write("job.json", json.dump(2) + "\n");
+  return Write("job.json",
+               json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 Result<void> RunFolder::Write(const std::string& name, std::string_view text) const {

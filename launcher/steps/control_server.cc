@@ -132,23 +132,31 @@ Result<std::unique_ptr<ControlServer>> ControlServer::Listen(asio::io_context& i
 }
 
 /// One socket for IPv4 and IPv6, or for IPv4 where this host has no other.
-Result<void> ControlServer::Bind() {
-  boost::system::error_code error;
+boost::system::error_code ControlServer::ListenOn(int port) {
+  boost::system::error_code error, ignored;
+  acceptor_.close(ignored);
   acceptor_.open(tcp::v6(), error);
   if (!error) acceptor_.set_option(asio::ip::v6_only(false), error);
   const auto family = error ? tcp::v4() : tcp::v6();
   if (error) {
-    acceptor_.close(error);
+    acceptor_.close(ignored);
     acceptor_.open(family, error);
   }
+  if (!error && port > 0) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor_.bind(tcp::endpoint(family, static_cast<unsigned short>(port)), error);
+  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  return error;
+}
+
+/// The first port of the range that is free. Two launchers may bind one and the same: the second
+/// learns of the first as it listens, and needs a new socket for the next port.
+Result<void> ControlServer::Bind() {
   const PortRange& ports = settings_.ports;
-  if (!error && ports.first > 0) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-  for (int port = ports.first; !error; ++port) {
-    acceptor_.bind(tcp::endpoint(family, static_cast<unsigned short>(port)), error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  boost::system::error_code error;
+  for (int port = ports.first; port <= ports.last; ++port) {
+    error = ListenOn(port);
     if (!error) return {};
-    if (error != asio::error::address_in_use || port >= ports.last) break;
-    error.clear();
+    if (error != asio::error::address_in_use) break;
   }
   const std::string where =
       ports.first == 0 ? ""

@@ -64,6 +64,7 @@ class ControlServer {
   class Connection;
 
   ControlServer(boost::asio::io_context& io, Settings settings, Events events);
+  boost::system::error_code ListenOn(int port);
   Result<void> Bind();
   void Accept();
   void TakeIn(boost::asio::ip::tcp::socket socket);

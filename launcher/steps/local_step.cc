@@ -4,18 +4,17 @@
 #include <pmix.h>
 #include <pmix_server.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <future>
 
 #include "core/file_io.h"
 #include "launcher/steps/job_step.h"
 #include "launcher/steps/programs.h"
+#include "launcher/steps/step_folder.h"
 
 namespace adaptive_train {
 namespace {
@@ -186,13 +185,9 @@ constexpr const char* kEndedWord = " ended: ";
 /// Ranks die with it, and it with the launcher.
 class LocalStep final : public JobStep {
  public:
-  LocalStep(ChildProcess process, std::string folder)
-      : process_(std::move(process)), folder_(std::move(folder)) {}
-  ~LocalStep() override {
-    process_.Signal(SIGKILL);
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
+  LocalStep(ChildProcess process, StepFolder folder)
+      : folder_(std::move(folder)), process_(std::move(process)) {}
+  ~LocalStep() override { process_.Signal(SIGKILL); }
 
   void Poll() override {
     status_ = process_.Poll();
@@ -218,8 +213,8 @@ class LocalStep final : public JobStep {
     ends_.push_back({rank, line.substr(ended + std::strlen(kEndedWord))});
   }
 
+  StepFolder folder_;  // of the PMIx server
   ChildProcess process_;
-  const std::string folder_;  // of the PMIx server
   std::string output_, trouble_;
   std::vector<RankEnd> ends_;
   std::optional<int> status_;
@@ -228,18 +223,16 @@ class LocalStep final : public JobStep {
 Result<std::unique_ptr<JobStep>> StartLocalStep(const JobStepSpec& spec) {
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
-  std::string folder =
-      (std::filesystem::temp_directory_path() / "adaptive-train-pmix-XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr)
-    return Fail(fmt::format("{}: {}", folder, std::strerror(errno)), ExitCode::kPreflight);
-  auto process =
-      ChildProcess::Start({{programs->self, "local-step", "--ranks",
-                            std::to_string(spec.plan->ranks.size()), "--run-dir", spec.run_dir,
-                            "--worker", spec.worker, "--mode", spec.mode, "--pmix-folder", folder},
-                           spec.environment,
-                           ""});
+  auto folder = StepFolder::Make();
+  if (!folder) return tl::unexpected(folder.error());
+  auto process = ChildProcess::Start(
+      {{programs->self, "local-step", "--ranks", std::to_string(spec.plan->ranks.size()),
+        "--run-dir", spec.run_dir, "--worker", spec.worker, "--mode", spec.mode, "--pmix-folder",
+        folder->Path()},
+       spec.environment,
+       ""});
   if (!process) return tl::unexpected(process.error());
-  return std::make_unique<LocalStep>(std::move(*process), std::move(folder));
+  return std::make_unique<LocalStep>(std::move(*process), std::move(*folder));
 }
 
 Result<std::vector<ChildProcess>> StartRanks(const LocalStepRequest& request) {

@@ -61,7 +61,7 @@ Result<T> Parse(std::string_view text, const std::string& what, Read read) {
     if (!document.is_object()) throw BadContent{"not a JSON object"};
     return read(document, VersionOf(document));
   } catch (const nlohmann::json::exception& error) {
-    return Fail(what + ": " + Printable(error.what()), ExitCode::kRankFailure);
+    return Fail(what + ": " + InWords(error), ExitCode::kRankFailure);
   } catch (const BadContent& error) {
     return Fail(what + ": " + error.why, ExitCode::kRankFailure);
   }

@@ -325,7 +325,7 @@ Result<HfConfig> ParseHfConfig(std::string_view text, std::optional<std::int64_t
     if (!good) return tl::unexpected(good.error());
     return config;
   } catch (const Json::exception& error) {
-    return Fail(Printable(error.what()));
+    return Fail(InWords(error));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/file_io.h"
+#include "core/json.h"
 
 namespace adaptive_train {
 namespace {
@@ -26,7 +27,7 @@ Result<std::map<std::string, std::string>> ParseIndex(const std::string& text) {
       files[tensor] = file.get<std::string>();
     }
   } catch (const nlohmann::json::exception& error) {
-    return Fail(Printable(error.what()));
+    return Fail(InWords(error));
   }
   if (files.empty()) return Fail("weight_map is empty");
   return files;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/file_io.h"
+#include "core/json.h"
 #include "runtime/checkpoint/safetensors.h"
 
 namespace adaptive_train {
@@ -134,7 +135,7 @@ Result<SafetensorsEntries> ParseSafetensorsHeader(std::string_view header,
       entries.emplace(name, std::move(*entry));
     }
   } catch (const Json::exception& error) {
-    return Fail(fmt::format("the header is not JSON: {}", Printable(error.what())));
+    return FailIn("the header", Error{InWords(error)});
   }
   auto covered = CheckCover(entries, data_bytes);
   if (!covered) return tl::unexpected(covered.error());

@@ -1,7 +1,9 @@
 // A DatasetRecord as JSON.
 #include "runtime/data/dataset_record.h"
 
-#include "core/json.h"
+#include <limits>
+
+#include "core/json_reader.h"
 
 namespace adaptive_train {
 
@@ -29,22 +31,21 @@ Result<DatasetRecord> DatasetRecordFromJson(std::string_view text) {
   return ReadJson<DatasetRecord>(
       text, "data set", [](const nlohmann::json& json) -> Result<DatasetRecord> {
         DatasetRecord record;
-        json.at("tokenizer").get_to(record.tokenizer);
-        json.at("normalization").get_to(record.normalization);
-        json.at("vocab_size").get_to(record.vocab_size);
-        json.at("end_of_document").get_to(record.end_of_document);
-        json.at("documents").get_to(record.documents);
-        json.at("empty_documents").get_to(record.empty_documents);
-        json.at("tokens").get_to(record.tokens);
-        json.at("unknown_tokens").get_to(record.unknown_tokens);
-        json.at("text_bytes").get_to(record.text_bytes);
-        json.at("token_type").get_to(record.token_type);
-        json.at("sources").get_to(record.sources);
-        if (record.vocab_size < 1 || record.vocab_size > kMaxVocab || record.tokens < 1 ||
-            record.documents < 0 || record.empty_documents < 0 || record.unknown_tokens < 0 ||
-            record.text_bytes < 0)
-          return Fail(
-              "data set: its counts cannot be; vocab_size is 1 to 2^31, there is a token at least");
+        constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+        std::string error;
+        const JsonReader reader(json, "", error);
+        reader.Read("tokenizer", record.tokenizer);
+        reader.Read("normalization", record.normalization);
+        reader.Read("vocab_size", record.vocab_size, 1, kMaxVocab);
+        reader.Read("end_of_document", record.end_of_document, 0, kMaxVocab - 1);
+        reader.Read("documents", record.documents, 0, kMost);
+        reader.Read("empty_documents", record.empty_documents, 0, kMost);
+        reader.Read("tokens", record.tokens, 1, kMost);
+        reader.Read("unknown_tokens", record.unknown_tokens, 0, kMost);
+        reader.Read("text_bytes", record.text_bytes, 0, kMost);
+        reader.Read("token_type", record.token_type);
+        reader.ReadAnyTexts("sources", record.sources);
+        if (!error.empty()) return Fail("data set: " + error);
         return record;
       });
 }

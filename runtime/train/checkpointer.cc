@@ -122,7 +122,7 @@ std::optional<std::int64_t> Checkpointer::Announce(std::optional<std::int64_t> s
 /// Every rank reads its part of the checkpoint; all get the same answer.
 Result<void> Checkpointer::Verify(std::int64_t step) {
   const std::int64_t rank = group_.Rank(), ranks = group_.Size();
-  return DoJointly(group_, patience_, "verifying a checkpoint", [&](auto& done) {
+  return DoJointly(group_, patience_, "verifying a checkpoint", [=, this](auto& done) {
     auto reader = folder_.Open(step, owner_);
     if (!reader) return Result<void>(tl::unexpected(reader.error()));
     const Result<void> expected = rank == 0 ? ExpectOrder(*reader) : Result<void>();
@@ -186,8 +186,8 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
   }
   if (config_.start == "none") return std::nullopt;
   OrThrow(DoJointly(group_, patience_, "reading checkpoint.start",
-                    [&](auto& done) -> Result<void> {
-                      auto read = ReadParameters(config_.start, dims_, layout_, held, arenas[0],
+                    [this, held, parameters = arenas[0]](auto& done) -> Result<void> {
+                      auto read = ReadParameters(config_.start, dims_, layout_, held, parameters,
                                                  [&done] { ++done; });
                       if (!read) return tl::unexpected(read.error());
                       return {};
@@ -223,17 +223,23 @@ std::uint64_t Checkpointer::DrawAttempt() {
 CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arenas,
                                   const ElementRanges& held) {
   constexpr const char* kReading = "reading a checkpoint";
-  std::int64_t residuals = 0;
-  CheckpointStep at;
-  const auto read = [&](auto& done) {
+  struct Found {
+    std::int64_t residuals = 0;
+    CheckpointStep at;
+  };
+  const auto found = std::make_shared<Found>();
+  const ReadingRank reading{BlocksOf(layout_), held, data_.Rank(), data_.Size()};
+  const auto read = [this, step, arenas, reading, found](auto& done) {
     auto reader = folder_.Open(step, owner_);
     if (!reader) return Result<void>(tl::unexpected(reader.error()));
     reader->OnBlock([&done] { ++done; });
-    residuals = reader->ResidualElements();
-    at = reader->manifest().at;
-    return reader->Read({BlocksOf(layout_), held, data_.Rank(), data_.Size()}, arenas);
+    found->residuals = reader->ResidualElements();
+    found->at = reader->manifest().at;
+    return reader->Read(reading, arenas);
   };
   OrThrow(DoJointly(group_, patience_, kReading, read), RankExit::kCheckpoint, kReading);
+  CheckpointStep at = std::move(found->at);
+  const std::int64_t residuals = found->residuals;
   if (residuals > 0 && arenas[kResiduals].empty() && group_.Rank() == 0) {
     events_.on_notice(
         fmt::format("{} holds {} elements of compressed gradients' residuals: dropped, this run "

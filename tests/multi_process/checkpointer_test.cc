@@ -18,7 +18,6 @@
 
 #include "runtime/exchange/gradient_buckets.h"
 #include "runtime/fatal_error.h"
-#include "runtime/train/joint_work.h"
 #include "tests/multi_process/forked_ranks.h"
 
 namespace adaptive_train {
@@ -288,45 +287,6 @@ TEST_F(CheckpointerTest, AnotherRanksPartThatIsDamagedIsRefusedByAllAndNamedByRa
   });
   // The others wait for a launcher that would end them.
   EXPECT_TRUE(ranks.Good(0));
-}
-
-TEST(JointWork, IsWaitedForAsLongAsItMovesAndEndsAlikeForAll) {
-  Ranks ranks(3, [](Group& c) {
-    const auto outcome =
-        DoJointly(c, std::chrono::seconds(2), "a test", [&](auto& done) -> Result<void> {
-          // Rank 1 alone has something to do, for longer than patience.
-          for (int i = 0; c.Rank() == 1 && i < 150; ++i) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(30));
-            ++done;
-          }
-          if (c.Rank() > 0) return Fail("rank " + std::to_string(c.Rank()) + " has failed");
-          return {};
-        });
-    RANK_REQUIRE(!outcome);
-    RANK_REQUIRE(outcome.error().message == "rank 1 has failed", outcome.error().message);
-    return true;
-  });
-  EXPECT_TRUE(ranks.AllGood());
-}
-
-TEST(JointWork, ThatStandsStillIsGivenUp) {
-  Ranks ranks(2, [](Group& c) {
-    try {
-      (void)DoJointly(c, std::chrono::seconds(1), "a test", [&](auto& done) -> Result<void> {
-        ++done;
-        if (c.Rank() == 1) ::pause();
-        return {};
-      });
-    } catch (const FatalError& error) {
-      RANK_REQUIRE(error.Cause() == "nothing moved for 1 s (checkpoint.patience_s)", error.Cause());
-      return true;
-    }
-    RANK_REQUIRE(!"ended without a failure");
-    return true;
-  });
-  // The ranks find out in the same look, or one of them by the other's end.
-  const bool first = ranks.Join(0) == 0, second = ranks.Join(1) == 0;
-  EXPECT_TRUE(first || second);
 }
 
 }  // namespace

@@ -47,6 +47,30 @@ long_run() {
   wait_until 12 all_gone "${ranks[@]}"
 }
 
+@test "what a SIGKILLed launcher left in the temporary folder goes at the next start" {
+  mkdir "$work/tmp"
+  export TMPDIR=$work/tmp
+  long_run
+  kill -KILL "$launcher"
+  wait_until 12 all_gone "${ranks[@]}"
+  [[ $(ls -A "$work/tmp") == adaptive-train-step-* ]]
+  rm -rf "$work/run"
+  train --train.steps=2
+  ls -A "$work/tmp"
+  [[ -z $(ls -A "$work/tmp") ]]
+}
+
+@test "a local step that is SIGKILLed leaves no rank and nothing in the temporary folder" {
+  mkdir "$work/tmp"
+  export TMPDIR=$work/tmp
+  long_run
+  kill -KILL "$(pgrep -P "$launcher" -f local-step)"
+  ends_with 5
+  wait_until 12 all_gone "${ranks[@]}"
+  ls -A "$work/tmp"
+  [[ -z $(ls -A "$work/tmp") ]]
+}
+
 @test "a launcher that is SIGSTOPped: the ranks end themselves" {
   long_run
   kill -STOP "$launcher"

@@ -20,6 +20,14 @@ links() { (cd "$work" && timeout --kill-after=10 60 "$bin/adaptive-train" links 
   links --svg "$work/links.svg" && grep -q '^</svg>$' "$work/links.svg"
 }
 
+@test "measuring keeps to [launch] of a configuration and of the command line" {
+  printf '[data]\ntrain = "none"\n[launch]\ninterface = "none0"\n' >"$work/config.toml"
+  run links --measure config.toml
+  ((status == 4))
+  [[ $output == *'launch.interface: "none0" is not up'* ]]
+  links --measure config.toml --launch.interface=lo >/dev/null
+}
+
 # What is in doubt is looked at twice, and what contradicts the store replaces it: counts differ from run to run.
 @test "measuring again is kept: as more evidence, or instead of what it contradicts" {
   links --measure >/dev/null

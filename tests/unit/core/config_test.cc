@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace adaptive_train {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 class ConfigTest : public testing::Test {
@@ -111,6 +113,36 @@ TEST_F(ConfigTest, WhatLlamasRelativesCannotBeIsTold) {
               HasSubstr("model.norm_epsilon must be \"auto\" or a number from"));
   EXPECT_THAT(ErrorOf(data, {{"model.kind", "gpt2"}, {"model.attention_bias", "qkv"}}),
               HasSubstr("model.attention_bias is set: only model.kind = llama has it, not gpt2"));
+}
+
+TEST_F(ConfigTest, TheGuideNamesEveryKeyUnderItsSection) {
+  std::ifstream file(std::string(SOURCE_DIR) + "/docs/configuration.md");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::istringstream lines(ToToml(Config{}));
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("[")) section = line;
+    const auto equals = line.find(" = ");
+    if (equals == std::string::npos || section.empty()) continue;
+    const auto at = text.find("\n## " + section);
+    ASSERT_NE(at, std::string::npos) << section;
+    EXPECT_THAT(text.substr(at, text.find("\n## ", at + 1) - at),
+                ContainsRegex("`" + line.substr(0, equals) + "[` ]"))
+        << section;
+  }
+}
+
+TEST_F(ConfigTest, TheGuidesExamplesAreAccepted) {
+  std::ifstream file(std::string(SOURCE_DIR) + "/docs/configuration.md");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  int examples = 0;
+  for (auto at = text.find("```toml\n"); at != std::string::npos; at = text.find("```toml\n", at)) {
+    at += 8;
+    const std::string example = text.substr(at, text.find("```", at) - at);
+    EXPECT_EQ(ErrorOf(example, {{"data.train", "text"}}), "accepted") << example;
+    ++examples;
+  }
+  EXPECT_GE(examples, 3);
 }
 
 TEST_F(ConfigTest, TheExampleHasEveryKeyAndIsAccepted) {

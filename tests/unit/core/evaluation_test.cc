@@ -64,7 +64,7 @@ TEST(EvaluationRequest, RefusesWhatCannotBe) {
   request = Request();
   request.batch = 0;
   EXPECT_THAT(EvaluationRequestFromJson(ToJson(request)).error().message,
-              HasSubstr("batch and threads"));
+              HasSubstr("batch: not a whole number from 1"));
   EXPECT_FALSE(EvaluationRequestFromJson("{}"));
   EXPECT_FALSE(EvaluationRequestFromJson("nonsense"));
 }

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <sys/mount.h>
 
+#include <regex>
+
 #include "db/known_store.h"
 #include "db/ledger_file.h"
 #include "db/ledger_json.h"
@@ -11,6 +13,7 @@
 #include "db/open_database.h"
 #include "tests/unit/db/fuse_mount.h"
 #include "tests/unit/db/store_fixture.h"
+#include "tests/unit/odd_documents.h"
 
 namespace adaptive_train {
 namespace {
@@ -240,6 +243,34 @@ TEST_F(LedgerTest, TasksOfAnArrayAreFoundByArrayByTaskAndByJob) {
   EXPECT_EQ(found({false, 14}), "12_3 ");
   EXPECT_EQ(found({false, 12, 4}), "");
   EXPECT_EQ(found({true, 12}), "");
+}
+
+TEST(LedgerLine, OddLinesAreRefusedInOneLine) {
+  JobRecord job = SampleJob();
+  job.uid = NewRunUid();
+  ExpectOddDocumentsRefused(LedgerLine(job), ReadLedgerLine);
+  MeasuredRecord measured{"alpha", {}};
+  measured.profile.links = {{"n1", "n2", 1e-5, 1e9, {1, 0.01, 1000}}};
+  SummaryRecord summary;
+  summary.final_loss = 3.5;
+  const LedgerEntry entries[] = {
+      std::vector<NodeRecord>{{"n1", "user", "cpu", 2, 1 << 30, "{}"}},
+      PlanRecord{"{}", 2, 0.5, "even"},
+      LaunchRecord{1, 1011, LaunchOutcome::kOk, ""},
+      FailureRecord{1030, 12, 1, "n1", "killed", "all_reduce", "rank 0", "SIGKILL"},
+      measured,
+      summary,
+      JobEnd{JobState::kFailed, 5, 1040, "rank 1 was killed"}};
+  std::int64_t number = 0;
+  for (const LedgerEntry& entry : entries)
+    ExpectOddDocumentsRefused(LedgerLine(job.uid, {++number, entry}), ReadLedgerLine);
+}
+
+TEST(LedgerLine, AMemberOfAnotherTypeIsNamed) {
+  const std::string line = LedgerLine(NewRunUid(), {1, PlanRecord{"{}", 2, 0.5, "even"}});
+  const auto read = ReadLedgerLine(std::regex_replace(line, std::regex("\"even\""), "7"));
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message, "ledger: plan.why: not a string");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class ProfileRowsTest : public StoreTest {
     failure.time = time;
     failure.host = host;
     failure.kind = "killed";
-    ASSERT_TRUE(store_->RecordFailure(*id, failure));
+    ASSERT_TRUE(store_->Record(*id, failure));
   }
 
   std::optional<ProfileStore> store_;

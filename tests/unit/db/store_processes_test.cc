@@ -116,8 +116,8 @@ std::string StoreJobs(const StoreLocation& location, const std::string& name, in
     const NodeRecord node{"", "user", "cpu", 1, 1, "{}"};
     std::vector<NodeRecord> nodes(3, node);
     for (std::size_t n = 0; n < nodes.size(); ++n) nodes[n].name = std::to_string(n);
-    if (const auto saved = store->SaveNodes(*id, nodes); !saved) return saved.error().message;
-    if (const auto plan = store->SavePlan(*id, {}); !plan) return plan.error().message;
+    if (const auto saved = store->Record(*id, nodes); !saved) return saved.error().message;
+    if (const auto plan = store->Record(*id, PlanRecord{}); !plan) return plan.error().message;
   }
   return "";
 }
@@ -164,10 +164,10 @@ TEST_F(StoreProcesses, ManyOpenANewStoreAndWriteAtOnce) {
   while (true) {
     const auto id = store->BeginJob(job);
     if (!id || write(told, &*id, sizeof *id) != sizeof *id) _exit(1);
-    if (!store->SaveNodes(
-            *id, {{"a", "user", "", 1, 1, std::string(9000, 'a')}, {"b", "user", "", 1, 1, ""}}))
+    if (!store->Record(*id, std::vector<NodeRecord>{{"a", "user", "", 1, 1, std::string(9000, 'a')},
+                                                    {"b", "user", "", 1, 1, ""}}))
       _exit(1);
-    if (!store->SavePlan(*id, {std::string(9000, 'p'), 2, 0.5, "why"})) _exit(1);
+    if (!store->Record(*id, PlanRecord{std::string(9000, 'p'), 2, 0.5, "why"})) _exit(1);
   }
 }
 

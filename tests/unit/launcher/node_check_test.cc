@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/unit/odd_documents.h"
+
 namespace adaptive_train {
 namespace {
 
@@ -99,6 +101,15 @@ TEST_F(NodeCheckTest, AProbeThatFailsIsTroubleInOneLine) {
     EXPECT_EQ(check.trouble[0].find('\n'), std::string::npos);
     EXPECT_TRUE(NodeCheckFromJson(ToJson(check)));
   }
+}
+
+TEST(NodeCheckJson, OddAnswersAreRefusedInOneLine) {
+  NodeCheck check;
+  check.node.name = "n9";
+  check.note = "probed as the user";
+  ExpectOddDocumentsRefused(ToJson(check), NodeCheckFromJson);
+  check.trouble = {"data not readable"};
+  ExpectOddDocumentsRefused(ToJson(check), NodeCheckFromJson);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/device_kind.h"
+#include "core/limits.h"
 #include "launcher/planner/device_slowness.h"
 #include "launcher/planner/plan_words.h"
 
@@ -402,6 +403,28 @@ TEST(Planner, TheReasonForANodeLeftOutIsTheTrueOne) {
   const auto asked = PlanOf(ClusterOf({{}, {}, {}}), two);
   ASSERT_TRUE(asked) << asked.error().message;
   EXPECT_THAT(asked->why, Contains(HasSubstr("is left out: parallel.data = 2 takes no more")));
+}
+
+TEST(Planner, ALargerClusterThanRanksCanTrainTogetherIsUsedInPart) {
+  const auto cluster = ClusterFromJson(
+      R"({"format_version": 1, "name": "large", "switches": [{"name": "core"}],
+          "groups": [{"prefix": "a", "nodes": 5, "switch": "core", "nic_gbit_per_s": 400,
+            "latency_us": 1, "device": {"kind": "cpu", "model": "x", "count": 1000,
+            "memory_gib": 64, "tflops": 1, "copy_gb_per_s": 100}}]})");
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  PlanRequest request = Batch(16384);
+  request.runnable_only = true;
+  request.even_shares = true;
+  request.micro_batch = 1;
+  request.recompute = Recompute::kNone;
+  const auto made = MakePlan(*cluster, kDims, {}, {}, request);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->plan.ranks.size(), kMostRanks);
+  EXPECT_EQ(NotRunnable(made->plan), "");
+  EXPECT_THAT(made->plan.why, Contains(HasSubstr("at most 4096 ranks can train together")));
+  // Who asks for more is told so by name.
+  request.data = kMostRanks + 1;
+  EXPECT_EQ(MakePlan(*cluster, kDims, {}, {}, request)->plan.ranks.size(), kMostRanks + 1);
 }
 
 }  // namespace

@@ -62,8 +62,8 @@ class JobsTest : public ::testing::Test {
     const std::int64_t id = store->BeginJob(job).value();
     if (state != JobState::kRunning) {
       const bool well = state == JobState::kCompleted;
-      EXPECT_TRUE(store->FinishJob(
-          id, {state, well ? 0 : 5, job.start_time + 1, well ? "" : "rank 1 was killed"}));
+      EXPECT_TRUE(store->Record(
+          id, JobEnd{state, well ? 0 : 5, job.start_time + 1, well ? "" : "rank 1 was killed"}));
     }
     return id;
   }
@@ -245,8 +245,8 @@ TEST_F(JobsTest, JsonTellsLaunchesAndFailures) {
   {
     auto store = ProfileStore::Open(StoreLocation{Path()});
     ASSERT_TRUE(store);
-    ASSERT_TRUE(store->RecordLaunch(id, {1, 1, LaunchOutcome::kRetried, "the fence hung"}));
-    ASSERT_TRUE(store->RecordFailure(id, {1, 2, 3, "n1", "killed", "", "", ""}));
+    ASSERT_TRUE(store->Record(id, LaunchRecord{1, 1, LaunchOutcome::kRetried, "the fence hung"}));
+    ASSERT_TRUE(store->Record(id, FailureRecord{1, 2, 3, "n1", "killed", "", "", ""}));
   }
   const auto job = nlohmann::json::parse(Jobs("--json").out)["jobs"][0];
   EXPECT_EQ(job["launches"][0]["reason"], "the fence hung");
@@ -257,7 +257,7 @@ TEST_F(JobsTest, JsonTellsLaunchesAndFailures) {
 TEST_F(JobsTest, StoresThatCannotBeUsedEndWithTheirCode) {
   std::filesystem::create_directories(Path().parent_path());
   std::ofstream(Path()) << "no database at all, and longer than a header";
-  const Outcome corrupt = Jobs("");
+  const Outcome corrupt = Jobs("--store file:" + Path().string());
   EXPECT_EQ(corrupt.exit_code, 6);
   EXPECT_EQ(corrupt.out, "");
   EXPECT_EQ(corrupt.err.find("adaptive-train jobs: profile store " + Path().string() +
@@ -268,6 +268,31 @@ TEST_F(JobsTest, StoresThatCannotBeUsedEndWithTheirCode) {
   EXPECT_EQ(Jobs("--store unix:/run/x.sock").exit_code, 6);
   EXPECT_EQ(Jobs("--store /tmp/x.db").exit_code, 2);
   EXPECT_EQ(Jobs("--store file:" + (folder_ / "none.db").string()).exit_code, 0);
+}
+
+TEST_F(JobsTest, AnUnusableDefaultStoreIsAWarning) {
+  std::filesystem::create_directories(Path().parent_path());
+  std::ofstream(Path()) << "no database at all, and longer than a header";
+  const Outcome outcome = Jobs("-n");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err.find("adaptive-train jobs: warning: profile store " + Path().string() +
+                             ": the file is corrupt"),
+            0u)
+      << outcome.err;
+}
+
+TEST_F(JobsTest, ADefaultStoreThatCannotBeReadToItsEndIsAWarning) {
+  Store("mine", Me(), 7, 0);
+  const auto size = std::filesystem::file_size(Path());
+  std::fstream file(Path(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(4096);
+  file << std::string(size - 4096, 'z');
+  file.close();
+  const Outcome outcome = Jobs("-a -n");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err.find("adaptive-train jobs: warning: profile store"), 0u) << outcome.err;
+  EXPECT_EQ(Jobs("--store file:" + Path().string()).exit_code, 6);
 }
 
 TEST_F(JobsTest, OutputThatCannotBeWrittenIsAnError) {

@@ -42,14 +42,15 @@ class LinksTest : public ::testing::Test {
     ASSERT_TRUE(store->SaveMeasurements(cluster, profile));
   }
 
-  Outcome Links(const std::string& arguments) const {
+  Outcome Links(const std::string& arguments, bool named = true) const {
     CLI::App app("adaptive-train", "adaptive-train");
     app.require_subcommand(1);
     std::function<int()> chosen;
     AddLinksCommand(app, chosen);
     Outcome outcome;
     try {
-      app.parse("links --store file:" + (folder_ / "profiles.db").string() + " " + arguments);
+      const std::string store = " --store file:" + (folder_ / "profiles.db").string() + " ";
+      app.parse("links" + (named ? store : " ") + arguments);
     } catch (const CLI::ParseError& error) {
       return {2, "", error.what()};
     }
@@ -119,6 +120,20 @@ TEST_F(LinksTest, WrongInputIsRefused) {
   const Outcome outcome = Links("");
   EXPECT_EQ(outcome.exit_code, 6);
   EXPECT_EQ(outcome.err.find("adaptive-train links: profile store"), 0u) << outcome.err;
+  EXPECT_EQ(Links("--launch.ports=1-2").exit_code, 2);
+  EXPECT_EQ(Links("config.toml").exit_code, 2);
+  EXPECT_EQ(Links("--measure --launch.ports=1-2").exit_code, 2);
+}
+
+TEST_F(LinksTest, AnUnusableDefaultStoreIsAWarning) {
+  setenv("XDG_STATE_HOME", folder_.c_str(), 1);
+  std::filesystem::create_directories(folder_ / "adaptive-train");
+  std::ofstream(folder_ / "adaptive-train/profiles.db") << "this is no database, however long";
+  const Outcome outcome = Links("", false);
+  unsetenv("XDG_STATE_HOME");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.err.find("adaptive-train links: warning: profile store"), 0u) << outcome.err;
+  EXPECT_NE(outcome.err.find("no links are known without the store"), std::string::npos);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "core/limits.h"
 #include "launcher/planner/layout.h"
 #include "launcher/planner/search.h"
 #include "tests/oracle/random_problem.h"
@@ -28,6 +29,26 @@ TEST(LowerBound, AtSixtyFourDevicesIsWithinFifteenPercentOnAverage) {
   std::printf("gap to the bound at 64 devices: mean %.1f %%, worst %.1f %%\n", 100 * sum / kSeeds,
               100 * worst);
   EXPECT_LE(sum / kSeeds, 0.15);
+}
+
+TEST(FindLayout, OfFiveThousandDevicesKeepsToWhatCanTrainTogether) {
+  // Slow devices on fast links: each one more pays.
+  PlanProblem problem;
+  problem.global_batch = 20000;
+  problem.layers.resize(2);
+  for (ProblemLayer& layer : problem.layers) layer.parameter_bytes = layer.gradient_bytes = 100;
+  problem.kinds.push_back({"slow", true, {{{0, 1}, {0, 2}, 0}, {{0, 1}, {0, 2}, 0}}, 0});
+  for (int d = 0; d < 5000; ++d) problem.devices.push_back({0, d / 1000, 1e12, 1});
+  problem.links = LinkTable(5, {0, 1e12});
+  problem.node_names = {"a", "b", "c", "d", "e"};
+  problem.choices.pipeline = {1};
+  problem.choices.micro_batch = {1};
+  problem.choices.most_ranks = kMostRanks;
+  const auto found = FindLayout(problem);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_TRUE(CheckLayout(problem, found->layout));
+  EXPECT_LE(found->layout.data, 4096);
+  EXPECT_GE(found->layout.data, 4000);  // as many micro-batches each
 }
 
 }  // namespace

@@ -174,6 +174,27 @@ TEST(FindLayout, DisconnectedHalvesAreNotMixed) {
   EXPECT_EQ(found->layout.devices.size(), 3U);
 }
 
+TEST(FindLayout, KeepsToTheMostRanks) {
+  PlanProblem problem = ProblemOf({1, 2, 1, 2, 1, 2, 1, 2}, 4, 16);
+  for (const std::size_t most : {1, 3, 4, 7}) {
+    problem.choices.most_ranks = most;
+    const auto found = FindLayout(problem);
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_LE(found->layout.devices.size(), most);
+    for (const Comparison& other :
+         {EvenStatic(problem), DataParallelOnly(problem), GreedyColocation(problem)}) {
+      ASSERT_TRUE(other.layout) << other.what;
+      EXPECT_LE(other.layout->devices.size(), most) << other.name;
+    }
+  }
+  // The fastest of them are taken.
+  problem.choices.most_ranks = 4;
+  problem.choices.pipeline = {1};
+  auto devices = FindLayout(problem)->layout.devices;
+  std::sort(devices.begin(), devices.end());
+  EXPECT_EQ(devices, (std::vector<int>{1, 3, 5, 7}));
+}
+
 TEST(FindLayout, TenThousandLayers) {
   PlanProblem problem = ProblemOf({4, 3, 2}, 10000, 6);
   for (ProblemDevice& device : problem.devices) device.memory_bytes = 1.2e6;

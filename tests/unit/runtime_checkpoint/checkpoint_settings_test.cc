@@ -46,5 +46,15 @@ TEST(CheckpointSettings, DifferOnlyWhereBothAreKnown) {
   EXPECT_EQ(Describe(changes[0]), "train.seed = 5, was 4");
 }
 
+TEST(CheckpointSettings, ACutManifestIsRefusedInOurWords) {
+  const std::string text = ManifestText(Manifest()).value();
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, text.size() / 2}) {
+    const auto read = ParseManifest(text.substr(0, size), "manifest.json");
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().message.find("manifest.json: not JSON: parse error"), 0u)
+        << read.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace adaptive_train

@@ -12,6 +12,7 @@
 
 #include "runtime/data/token_file.h"
 #include "runtime/data/tokenizer.h"
+#include "tests/unit/odd_documents.h"
 
 namespace adaptive_train {
 namespace {
@@ -267,6 +268,18 @@ TEST(Tokenizer, BytesThereAndBack) {
   EXPECT_EQ((std::vector<std::int32_t>{97, 255}), tokens);
   tokens.push_back(256);
   EXPECT_EQ("a\xff<256>", tokenizer->Decode(tokens));
+}
+
+TEST(DatasetRecordJson, OddRecordsAreRefusedInOneLine) {
+  DatasetRecord record{"bytes", "none", 257, 256, 3, 0, 1000, 0, 990, "uint16", {"/a.txt"}};
+  ExpectOddDocumentsRefused(ToJson(record), DatasetRecordFromJson);
+}
+
+TEST(DatasetRecordJson, AMemberOfAnotherTypeIsNamed) {
+  const auto read = DatasetRecordFromJson(R"({"format_version": 1, "tokenizer": 5})");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message,
+            "data set: tokenizer: not a string of at most 1024 bytes without control characters");
 }
 
 }  // namespace
