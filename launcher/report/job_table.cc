@@ -1,4 +1,4 @@
-// How the rows of `adaptive-train jobs` look: fields, widths, sacct's table and parsable forms.
+// Formats the rows of `adaptive-train jobs`: fields, widths, sacct's table and parsable forms.
 #include "launcher/report/job_table.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace adaptive_train {
 
-/// What a column may show.
+/// The value that a column shows.
 struct JobField {
   std::string_view name;
   std::size_t width;
@@ -37,7 +37,7 @@ std::string Moment(const std::optional<double>& time) {
   return time ? ShownTime(*time) : "Unknown";
 }
 
-/// A number of the summary; blank as long as there is none.
+/// A number from the summary; blank if there is none.
 template <std::int64_t SummaryRecord::*member>
 std::string Sum(const ListedJob& job, double) {
   return job.row.summary ? Number((*job.row.summary).*member) : "";
@@ -146,7 +146,7 @@ Result<JobColumn> ParseColumn(std::string_view text) {
 
 bool ContinuesCharacter(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-/// Stored texts are not trusted: what could move the cursor or break a line becomes '?'.
+/// Stored texts are not trusted: characters that move the cursor or break a line become '?'.
 std::string Printable(std::string text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
