@@ -62,7 +62,7 @@ Result<EvaluationRequest> EvaluationRequestFromJson(std::string_view text) {
 Result<Evaluation> EvaluationFromJson(std::string_view text) {
   return ReadJson<Evaluation>(text, "evaluation",
                               [](const nlohmann::json& json) -> Result<Evaluation> {
-                                // JSON has no NaN: a loss that is none travels as null.
+                                // JSON has no NaN: a loss that is NaN becomes null.
                                 nlohmann::json numbers = json;
                                 const bool diverged = json.at("loss").is_null();
                                 if (diverged) numbers["loss"] = 0;
