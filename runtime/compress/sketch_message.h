@@ -1,12 +1,12 @@
-// The bytes that ranks send each other when they exchange a bucket as a count sketch.
+// The byte format of the messages that exchange a bucket as a count sketch.
 //
 //   header   magic, format version, phase, flags, bucket, the largest magnitude, step, payload
 //            bytes, checksum: XXH3 of all that follows, seeded with XXH3 of the header before the
 //            checksum
 //   payload  words of a bitmap (64 bits) or cells (32 bits)
 //
-// All numbers are little-endian. A message that says that a value of the bucket is not finite is
-// the header alone.
+// All numbers are little-endian. A message about a bucket with a value that is not finite is the
+// header alone.
 #pragma once
 
 #include <cstddef>

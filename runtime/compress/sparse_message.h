@@ -1,19 +1,20 @@
-// The bytes in which one rank sends the selected elements of a chunk of gradients to another.
+// The byte format of the selected elements of a chunk of gradients, from one rank to another.
 //
-// A chunk is a row of pieces: runs of elements of one parameter each. All ranks know the pieces'
-// lengths from their layout; a message says which elements of each are there, and their values:
+// A chunk is a sequence of pieces: runs of elements of one parameter each. All ranks know the
+// pieces' lengths from their layout. A message says which elements of each are sent, and their
+// values:
 //
 //   header   magic, format version, value format, flags, bucket, pieces, payload bytes, checksum:
 //            XXH3 of all that follows, seeded with XXH3 of the header before the checksum
 //   pieces   per piece: elements sent, bytes of the index, index coding, its parameter, smallest,
 //            how its values are packed
-//   indices  piece after piece: nothing where all or no elements are there, a bitmap, or Rice codes
-//            of the gaps (see index_coding.h)
-//   values   of all pieces, float32, bfloat16, or codes of the sign and how many sizes above the
-//            piece's smallest (kernels/sparsify.h), of as many bits as the piece needs
+//   indices  piece after piece: nothing if all or no elements are sent, a bitmap, or Rice codes of
+//            the gaps (see index_coding.h)
+//   values   of all pieces: float32, bfloat16, or codes of the sign and of the size relative to the
+//            piece's smallest (kernels/sparsify.h), with as many bits as the piece needs
 //            (size_codes.h)
 //
-// All numbers are little-endian. A message that says that a value of the chunk is not finite is the
+// All numbers are little-endian. A message about a chunk with a value that is not finite is the
 // header alone, with 0 pieces.
 #pragma once
 
