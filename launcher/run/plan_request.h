@@ -1,5 +1,4 @@
-// What `run` and `plan` both need for a plan: the cluster as it is, and what the configuration
-// asks.
+// The inputs of a plan for `run` and `plan`: the current cluster, and the configuration's request.
 #pragma once
 
 #include <string>
@@ -16,15 +15,15 @@
 
 namespace adaptive_train {
 
-/// What the configuration leaves to the planner and what it does not.
+/// What the configuration fixes and what it leaves to the planner.
 PlanRequest RequestOf(const Config& config);
 
 /// The nodes' snapshots as a cluster with its CPU devices, each with the threads that a rank gets.
 Cluster ClusterOf(const Allocation& allocation, const std::vector<NodeCheck>& checks,
                   const Config& config);
 
-/// What to ask the store for: all nodes and kinds of devices of the cluster, with as many threads
-/// as ranks may get there, and the configuration's model.
+/// The store's query: all nodes and device kinds of the cluster, with the threads that ranks may
+/// get, and the configuration's model.
 ProfileQuery QueryOf(const Cluster& cluster, const Config& config);
 
 }  // namespace adaptive_train
