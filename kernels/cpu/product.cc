@@ -16,8 +16,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int kBlockRows = 6;
-// Lower targets are better. The sums are an array, so vectors must have a size that the compiler
-// knows.
+// Lower target numbers have more registers. The sums are an array, so vectors must have a size that
+// the compiler knows.
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM_A64
 constexpr int kBlockVectors = 4;  // 24 sums, 4 of b and one of a: 32 registers
 #else
