@@ -20,7 +20,8 @@ links() { (cd "$work" && timeout --kill-after=10 60 "$bin/adaptive-train" links 
   links --svg "$work/links.svg" && grep -q '^</svg>$' "$work/links.svg"
 }
 
-# What is in doubt is looked at twice, and what contradicts the store replaces it: counts differ from run to run.
+# Doubtful figures are measured twice, and contradictions replace the store's: counts differ from
+# run to run.
 @test "measuring again is kept: as more evidence, or instead of what it contradicts" {
   links --measure >/dev/null
   links --json >"$work/first.json"
