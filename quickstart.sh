@@ -1,7 +1,7 @@
 #!/bin/bash
-# The main job on this machine: installs what is missing, builds, boots a 4-node Slurm cluster in a box, trains a small
-# GPT on English text by `sbatch --adaptive-train`, and shows the plan, the falling loss and the stored profile.
-# Run as root on Debian 12; may be run again. The run folder stays, all else ends with this script.
+# The main use case on this machine: installs missing packages, builds, and boots a 4-node Slurm cluster in a box.
+# It trains a small GPT on English text by `sbatch --adaptive-train`, and shows the plan, the falling loss and the
+# stored profile. Run as root on Debian 12; may be run again. The run folder stays; everything else ends with this script.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 box=tests/box/box

@@ -1,7 +1,7 @@
 #!/bin/bash
-# All tests: unit and multi_process in release, those of parsing, threads and faults under the address and
-# undefined-behaviour sanitizers as well, and slurm on a cluster in a box. --long adds the thread sanitizer, lint, the
-# long tests, and the other tests under the sanitizers. Run as root on Debian 12; may be run again.
+# All tests: unit and multi_process in release, and slurm on a cluster in a box. Tests of parsing, threads and faults
+# also run under the address and undefined-behaviour sanitizers. --long adds the thread sanitizer, lint, the long tests,
+# and the other tests under the sanitizers. Run as root on Debian 12; may be run again.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 

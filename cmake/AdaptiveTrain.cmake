@@ -1,4 +1,4 @@
-# What every target of the project shares: language level, warnings, sanitizers, where outputs go.
+# Shared by every target: language level, warnings, sanitizers, output folders.
 include(GNUInstallDirs)
 
 set(CMAKE_CXX_STANDARD 20)
@@ -25,7 +25,7 @@ pkg_check_modules(PMIX REQUIRED IMPORTED_TARGET pmix)
 option(ADAPTIVE_TRAIN_WERROR "Warnings are errors; packagers with other compilers may switch it off" ON)
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow $<$<BOOL:${ADAPTIVE_TRAIN_WERROR}>:-Werror>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC 12 sees overlaps in std::string that are not there (its bug 105651).
+  # GCC 12 reports overlaps in std::string that do not exist (GCC bug 105651).
   add_compile_options(-Wno-restrict)
 endif()
 include_directories("${CMAKE_SOURCE_DIR}")
@@ -34,12 +34,13 @@ if(ADAPTIVE_TRAIN_SANITIZE)
   add_compile_options(-fsanitize=${ADAPTIVE_TRAIN_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${ADAPTIVE_TRAIN_SANITIZE})
   if(ADAPTIVE_TRAIN_SANITIZE MATCHES "undefined")
-    # The address sanitizer stops at null pointers and past an object's end too, and few types here are polymorphic: these
-    # checks, at every access, take a fifth of the build's time.
+    # The address sanitizer also stops at null pointers and past an object's end, and few types here
+    # are polymorphic. These checks, at every access, take a fifth of the build's time.
     add_compile_options(-fno-sanitize=null,vptr,object-size -fno-sanitize-recover=undefined)
   endif()
   if(ADAPTIVE_TRAIN_SANITIZE MATCHES "thread")
-    # GCC warns that this sanitizer does not follow fences. Asio has them beside its locks, which it does follow.
+    # GCC warns that this sanitizer does not follow fences. Asio uses them only beside locks, which
+    # it follows.
     add_compile_options(-Wno-tsan)
   endif()
 endif()
@@ -113,7 +114,8 @@ function(adaptive_train_unit_test name)
   endif()
   # The libraries under test are optimised; tests, and the few sources that a test compiles itself, need only be built soon.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
-  # UCX reads its variables as it is loaded. Its memory hooks crash under the thread sanitizer as threads end.
+  # UCX reads its variables when it is loaded. Its memory hooks crash under the thread sanitizer
+  # when threads end.
   gtest_discover_tests(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
     ENVIRONMENT "UCX_MEM_EVENTS=no" DISCOVERY_TIMEOUT 60)
 endfunction()

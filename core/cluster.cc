@@ -121,7 +121,7 @@ Json ToObject(const Link& link) {
           {"bytes_per_second", link.bytes_per_second}};
 }
 
-/// Names come from kernels and drivers: what is not UTF-8 is replaced, never thrown about.
+/// Names come from kernels and drivers, so invalid UTF-8 is replaced instead of throwing.
 std::string Text(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
@@ -205,7 +205,7 @@ Node ReadNode(const JsonReader& reader) {
   reader.Read("source", node.source);
   reader.Read("taken_at", node.taken_at);
   reader.ReadNumber("probe_seconds", node.probe_seconds);
-  // Snapshots of probes do not know the network.
+  // Snapshots of probes have no network.
   if (reader.Has("switches")) reader.ReadTexts("switches", node.switches);
   if (reader.Has("nic_latency_s")) reader.ReadNumber("nic_latency_s", node.nic_latency_s);
   ReadProcessors(reader.Part("processors"), node);
@@ -214,7 +214,7 @@ Node ReadNode(const JsonReader& reader) {
   memory.Read("total_bytes", node.memory.total_bytes, 0, std::numeric_limits<std::int64_t>::max());
   memory.Read("available_bytes", node.memory.available_bytes, 0,
               std::numeric_limits<std::int64_t>::max());
-  // Earlier programs knew no limits.
+  // Earlier versions wrote no limits.
   if (memory.Has("limits")) {
     memory.ReadList("limits", [&](const JsonReader& entry) {
       MemoryLimit& limit = node.memory.limits.emplace_back();

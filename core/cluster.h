@@ -1,5 +1,4 @@
-// What a cluster is to us: nodes with processors, memory, network cards and GPUs, as the probe
-// photographed them.
+// A cluster: nodes with processors, memory, network cards and GPUs, as the probe found them.
 #pragma once
 
 #include <cstdint>
@@ -38,30 +37,30 @@ struct Processors {
   std::vector<Cache> caches;
 };
 
-/// Less of a node's memory than the node has, and what says so.
+/// A limit on memory below the node's own, with its origin.
 struct MemoryLimit {
   std::int64_t bytes = 0;
-  std::string by;  // "the job's --mem", "control group /job_7", "what is free"; empty: nothing
+  std::string by;  // "the job's --mem", "control group /job_7", "what is free"; empty: none
 };
 
 struct Memory {
   std::int64_t total_bytes = 0;
-  std::int64_t available_bytes = 0;  // at the time of the snapshot; 0: not known
-  std::vector<MemoryLimit> limits;   // on the job that looks; a prolog's snapshot knows none
+  std::int64_t available_bytes = 0;  // at the time of the snapshot; 0: unknown
+  std::vector<MemoryLimit> limits;   // of the job that took the snapshot; a prolog's has none
 };
 
-/// What a job may use: the least of what the node has, what is free and what limits allow, and which
-/// of these it is. What is free counts in steps of a 64th of the node's memory, so that nodes alike
-/// stay alike.
+/// The memory that a job may use, and which limit applies: the least of the node's memory, the free
+/// memory and the limits. Free memory is rounded to a 64th of the node's memory, so that equal
+/// nodes stay equal.
 MemoryLimit UsableMemory(const Memory& memory);
-/// "8.0 GiB of 64.0 GiB: the job's --mem", or "64.0 GiB" where nothing limits it.
+/// "8.0 GiB of 64.0 GiB: the job's --mem", or "64.0 GiB" without a limit.
 std::string DescribeMemory(const Memory& memory);
 
 struct Nic {
   std::string name;                             // eth0, ib0, mlx5_0
   std::string kind;                             // ethernet, infiniband, other
   std::string state;                            // up, down, unknown
-  std::optional<std::int64_t> bits_per_second;  // none: the driver does not say
+  std::optional<std::int64_t> bits_per_second;  // none: unknown to the driver
   std::string pci;                              // 0000:3b:00.0 or empty
   std::string address;  // first IPv4, or IPv6 if that is all there is; may be empty
 };
@@ -82,18 +81,18 @@ struct Gpu {
   std::int64_t memory_bytes = 0;
   int numa_node = -1;
   std::vector<std::string>
-      nvlink_peers;  // PCI addresses at the other end of active links, one entry a link
+      nvlink_peers;  // PCI addresses at the other end of active links, one entry per link
 };
 
-/// One node's snapshot. JSON with format_version; unknown members are ignored, a newer version is
+/// One node's snapshot. JSON with format_version: unknown members are ignored, a newer version is
 /// refused.
 struct Node {
   std::string name;
   std::string source;    // "prolog" or "user": who ran the probe
   std::string taken_at;  // UTC, ISO 8601
   double probe_seconds = 0;
-  double nic_latency_s = 0;           // of its own card, by its maker; 0: not known
-  std::vector<std::string> switches;  // above the node, from the top down; empty: not known
+  double nic_latency_s = 0;           // nominal, of its own card; 0: unknown
+  std::vector<std::string> switches;  // above the node, from the top down; empty: unknown
   PartStatus processors_status, memory_status, nics_status, pci_status, gpus_status;
   Processors processors;
   Memory memory;
@@ -102,25 +101,25 @@ struct Node {
   std::vector<Gpu> gpus;
 };
 
-/// What a rank runs on: one CPU device a node (all cores it may use), or one GPU.
+/// What a rank runs on: one CPU device per node (all cores it may use), or one GPU.
 struct Device {
   std::string node;
   std::string kind;  // "cpu" or "cuda"
   int index = 0;
   std::string model;
   std::int64_t memory_bytes = 0;
-  int threads = 1;  // CPU threads that the device may use
-  double cpus = 0;  // CPUs that their time adds up to, a quota counted; 0: as many as threads
-  double product_flops = 0;          // FLOP/s of large matrix products; 0: not known
-  double copy_bytes_per_second = 0;  // of its memory; 0: not known
+  int threads = 1;                   // CPU threads that the device may use
+  double cpus = 0;                   // CPU time per second, quotas included; 0: as many as threads
+  double product_flops = 0;          // FLOP/s of large matrix products; 0: unknown
+  double copy_bytes_per_second = 0;  // of its memory; 0: unknown
 };
 
-/// A network switch. What it says of speed is the maker's word, not a measurement.
+/// A network switch. Its speeds are nominal, not measured.
 struct Switch {
   std::string name;
   std::string parent;           // empty: at the top
-  double bytes_per_second = 0;  // to the parent; 0: not known
-  double latency_s = 0;         // of passing through
+  double bytes_per_second = 0;  // to the parent; 0: unknown
+  double latency_s = 0;         // of the switch itself
 };
 
 /// One direction between two nodes, or inside one (from == to).
@@ -134,19 +133,18 @@ struct Cluster {
   std::string name;              // Slurm's ClusterName, or the host's name without Slurm
   std::vector<Node> nodes;       // in the order of the allocation
   std::vector<Device> devices;   // in the order of nodes
-  std::vector<Switch> switches;  // none known: empty
-  std::vector<Link>
-      links;  // what is known of single pairs; the others follow from NICs and switches
+  std::vector<Switch> switches;  // empty if none are known
+  std::vector<Link> links;       // given pairs; all others follow from NICs and switches
 };
 
 std::string ToJson(const Node& node);
-/// Reads one snapshot from untrusted text. Fails in one line on garbage, wrong types, a newer
+/// Reads one snapshot from untrusted text. Fails in one line on garbage, wrong types or a newer
 /// format_version.
 Result<Node> NodeFromJson(std::string_view text);
 std::string ToJson(const Cluster& cluster);
-/// Reads a cluster from untrusted text: what ToJson writes, or a description by groups of equal
-/// nodes (docs/formats.md, "Cluster files"). Fails in one line; names are unique, devices and links
-/// name nodes that exist, speeds are finite, those of links positive.
+/// Reads a cluster from untrusted text: the output of ToJson, or a description by groups of equal
+/// nodes (docs/formats.md, "Cluster files"). Names must be unique, devices and links must refer to
+/// existing nodes, and speeds must be finite (those of links positive). Fails in one line.
 Result<Cluster> ClusterFromJson(std::string_view text);
 
 }  // namespace adaptive_train

@@ -30,7 +30,7 @@ constexpr double kMicro = 1e-6;
 constexpr double kGiB = 1 << 30;
 constexpr double kMostGib = 1e6, kMostGbit = 1e6;
 
-/// Units are such that no machine has more; what is beyond would overflow in ours.
+/// No machine has more in these units; larger numbers would overflow after conversion.
 constexpr double kMost = 1e15;
 
 void ReadGiven(const JsonReader& reader, const char* key, double& out, double most = kMost) {
@@ -66,7 +66,7 @@ Device ReadDevice(const JsonReader& entry) {
   return device;
 }
 
-/// Speeds in our own unit or, where people write, in Gbit/s and microseconds.
+/// Speeds are in our own units, or in Gbit/s and microseconds for people.
 void ReadSpeed(const JsonReader& entry, bool needed, double& bytes_per_second, double& latency_s) {
   if (entry.Has("gbit_per_s")) {
     ReadGiven(entry, "gbit_per_s", bytes_per_second);
@@ -157,7 +157,7 @@ void ReadGroup(const JsonReader& entry, Cluster& cluster) {
       cluster.devices.push_back(device);
     }
     if (inside > 0) cluster.links.push_back({node.name, node.name, inside_latency, inside});
-    // The latency of a node's own card, kept where the links of pairs are made (NominalLink).
+    // The latency of a node's own card is kept for NominalLinks.
     node.nic_latency_s = latency_us * kMicro;
     cluster.nodes.push_back(std::move(node));
   }

@@ -19,7 +19,7 @@ namespace adaptive_train {
 namespace {
 
 constexpr std::size_t kMaxConfigBytes = 1 << 20;
-/// Random numbers know their step in 32 bits.
+/// Random numbers store the step in 32 bits.
 constexpr std::int64_t kMostSteps = 4'000'000'000;
 
 const ConfigKey* FindKey(const std::string& path) {
@@ -78,8 +78,8 @@ Result<void> ReadTable(Config& config, const toml::table& table) {
 
 Result<void> ApplyOverride(Config& config, const ConfigOverride& item) {
   const auto& [path, text] = item;
-  // "128", "true" and "[0.9, 0.95]" are TOML values; a bare word is text. Clang before 16 captures
-  // no structured binding by itself.
+  // "128", "true" and "[0.9, 0.95]" are TOML values; a bare word is text. The capture has a name
+  // since Clang before 16 cannot capture a structured binding.
   auto parsed = [&text = text]() -> toml::table {
     try {
       return toml::parse("v = " + text);
@@ -97,7 +97,7 @@ Result<void> ApplyOverride(Config& config, const ConfigOverride& item) {
   return {};
 }
 
-/// In floating point: dimensions may be too large to count in integers.
+/// In floating point, since dimensions may be too large for integers.
 double RoughParameters(const ModelDims& dims) {
   const auto layers = static_cast<double>(dims.layers), hidden = static_cast<double>(dims.hidden);
   const double block = static_cast<double>(dims.QkvColumns() + dims.AttentionColumns() +
@@ -105,7 +105,7 @@ double RoughParameters(const ModelDims& dims) {
   return layers * hidden * block + static_cast<double>(dims.vocab + dims.sequence) * hidden;
 }
 
-/// What the keys say together, and what this version cannot do: said here, never ignored.
+/// Checks combinations of keys, and refuses what this version cannot do.
 Result<void> Check(const Config& c) {
   if (c.data.train.empty()) return Fail("data.train is missing: name the training text");
   const ModelDims dims = DimsOf(c.model);
@@ -152,7 +152,7 @@ Result<void> Check(const Config& c) {
   return {};
 }
 
-/// Paths of what a file reads are relative to the file, so that a job can start anywhere.
+/// Paths in a file are relative to the file, so that a job can start anywhere.
 void ResolvePaths(Config& config, const std::filesystem::path& folder) {
   for (std::string* path :
        {&config.data.train, &config.data.validation, &config.checkpoint.start}) {
@@ -237,7 +237,7 @@ TrainingFormat FormatOf(const TrainConfig& train) {
   TrainingFormat format;
   if (train.precision != "fp32")
     format.precision = train.precision == "bf16" ? Precision::kBf16 : Precision::kFp16;
-  // "auto" is the planner's choice, which the plan holds.
+  // "auto" is left to the planner, and the plan holds its choice.
   if (train.recompute == "selective" || train.recompute == "full")
     format.recompute = train.recompute == "full" ? Recompute::kFull : Recompute::kSelective;
   format.dropout = train.dropout > 0;

@@ -1,4 +1,4 @@
-// The run's configuration: every key of examples/quickstart.toml, read from TOML and the command
+// The configuration of a run: every key of examples/quickstart.toml, read from TOML and the command
 // line.
 #pragma once
 
@@ -28,13 +28,13 @@ struct ModelConfig {
   std::int64_t sequence = 128;
   std::int64_t vocab = 256;
   bool tie_embeddings = true;
-  // Of llama, but for norm_epsilon.
+  // The next keys are for llama only, except norm_epsilon.
   AutoInt head_size;
   std::string attention_bias = "auto";
   std::optional<double> norm_epsilon;  // none = "auto"
   double rope_base = kRopeBase;
   std::string rope_scaling = "none";
-  double rope_factor = 8;  // what follows is of rope_scaling = "llama3"
+  double rope_factor = 8;  // this and the next three: for rope_scaling = "llama3"
   double rope_low_freq_factor = 1;
   double rope_high_freq_factor = 4;
   std::int64_t rope_original_sequence = 8192;  // tokens
@@ -57,7 +57,7 @@ struct TrainConfig {
   double dropout = 0;                    // probability
   std::int64_t validate_every = 0;       // steps; 0 = after the last step only
   std::int64_t validation_samples = 64;  // sequences per validation
-  std::int64_t skip_limit = 50;          // skipped steps in a row that end the run; 0 = none do
+  std::int64_t skip_limit = 50;          // skipped steps in a row that end the run; 0 = never
 };
 
 struct OptimizerConfig {
@@ -73,32 +73,31 @@ struct OptimizerConfig {
 
 struct ParallelConfig {
   AutoInt data, tensor, pipeline, interleave, shard;
-  std::string shares = "auto";  // even: as many samples for every replica, whatever its speed
+  std::string shares = "auto";  // even: the same number of samples for every replica
   GatherFormat gather = GatherFormat::kWeights;
 };
 
 struct CheckpointConfig {
   std::string dir = "auto";    // auto: RUN_DIR/checkpoints
-  std::string start = "none";  // checkpoint whose parameters a new run begins with; none: drawn
-  std::int64_t every = 0;     // steps; 0 = only by the clock, when asked or stopped, and at the end
-  double every_minutes = 10;  // a save also so long after the last; 0 = never
+  std::string start = "none";  // checkpoint with a new run's first parameters; none: random
+  std::int64_t every = 0;     // steps; 0 = only by the clock, on request, on a stop, and at the end
+  double every_minutes = 10;  // longest time between saves; 0 = no limit
   std::int64_t keep = 2;
-  std::int64_t patience_s = 540;  // without a block written or read: a save or resume is given up
-  std::vector<std::string>
-      accept;  // settings that may differ from the checkpoint's, of kOrderSettings
+  std::int64_t patience_s = 540;  // time without progress after which a save or resume is given up
+  std::vector<std::string> accept;  // those of kOrderSettings that may differ from the checkpoint's
 };
 
-/// Settings that checkpoint.accept may name: those on which the order of the samples depends.
+/// Settings that checkpoint.accept may name. The order of the samples depends on them.
 inline constexpr const char* kOrderSettings[] = {"data.train", "train.global_batch", "train.seed"};
 
 struct ProfileConfig {
-  std::int64_t warmup_steps = 3;  // steps that time the layers; 0 = no step does
+  std::int64_t warmup_steps = 3;  // first steps, in which layers are timed; 0 = none
   std::string reuse = "auto";
   bool measure = true;  // links and devices, before the first step
-  bool online = false;  // steps that stay slower later: time the layers and plan once more
+  bool online = false;  // if steps become slower for good: time the layers and plan again
 };
 
-/// How ranks are started and find their launcher. Deadlines: none = by the number of ranks.
+/// How ranks start and find their launcher. Deadlines: none = derived from the number of ranks.
 struct LaunchConfig {
   AutoInt hello_seconds;           // from the start of a step to the last rank's hello
   AutoInt fence_seconds;           // one PMIx fence, and the first sum
@@ -130,27 +129,27 @@ struct Config {
 ModelDims DimsOf(const ModelConfig& model);
 /// The configuration that asks for these dimensions: DimsOf gives them again.
 ModelConfig ConfigOf(const ModelDims& dims);
-/// How it is to be trained, as far as memory depends on it.
+/// The training format, as far as memory depends on it.
 TrainingFormat FormatOf(const TrainConfig& train);
 
-/// What a configuration orders of the exchange.
+/// The configuration's orders for the exchange.
 ExchangeOrders OrdersOf(const Config& config);
 
-/// Tokens that a text may use: BERT's mask is the last of the vocabulary.
+/// The tokens that a text may use: all but BERT's mask, the last of the vocabulary.
 std::int64_t TextVocab(const ModelConfig& model);
 
 /// One `--section.key=value` of the command line: {"train.steps", "20"}.
 using ConfigOverride = std::pair<std::string, std::string>;
 
-/// Reads the TOML file at `path`, then applies `overrides` in their order, then checks the whole.
-/// Relative data paths are taken from the file's folder when it comes from the file, and from the
-/// working directory when it comes from the command line. Errors (one line, exit code 2): a missing
-/// or unreadable file, a syntax error with its line, an unknown key with the nearest one, a wrong
-/// type or value with what is allowed, sizes that cannot be, and what this version does not do yet.
+/// Reads the TOML file at `path`, applies `overrides` in order, then checks the result. Relative
+/// data paths start at the file's folder if they come from the file, and at the working directory
+/// if they come from the command line. Errors (one line, exit code 2): a missing or unreadable
+/// file, or a syntax error with its line. An unknown key, with the nearest one. A wrong type or
+/// value, with what is allowed. Impossible sizes, and what this version cannot do yet.
 Result<Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides);
 
-/// The configuration as TOML with every key, as config.resolved.toml holds it. LoadConfig reads it
-/// back to the same value.
+/// The configuration as TOML with every key, as in config.resolved.toml. LoadConfig reads it back
+/// to the same value.
 std::string ToToml(const Config& config);
 
 }  // namespace adaptive_train

@@ -11,7 +11,7 @@
 namespace adaptive_train {
 namespace {
 
-/// Keys that name no largest value.
+/// The maximum of keys without one of their own.
 constexpr std::int64_t kMostInteger = std::int64_t{1} << 40;
 
 std::string Quoted(const std::string& text) {
@@ -27,8 +27,8 @@ std::string Quoted(const std::string& text) {
   return out + '"';
 }
 
-/// The shortest text that reads back to the same double, always with a point or an exponent: JSON's
-/// form is TOML's.
+/// The shortest text that reads back to the same double, always with a point or an exponent. JSON's
+/// form is valid TOML.
 std::string Real(double value) { return nlohmann::json(value).dump(); }
 
 template <class Section>
@@ -127,7 +127,7 @@ ConfigKey Choice(std::string path, Section Config::*section, std::string Section
           [=](const Config& c) { return Quoted(c.*section.*field); }};
 }
 
-/// One of the names of an enumeration in orders.h.
+/// A key whose value is a name of an enumeration in orders.h.
 template <class Section, class Enum>
 ConfigKey Choice(std::string path, Section Config::*section, Enum Section::*field) {
   return {path, fmt::format("one of \"{}\"", fmt::join(NamesOf<Enum>(), "\", \"")),
@@ -170,7 +170,7 @@ ConfigKey Betas() {
           }};
 }
 
-/// One setting may stand without brackets.
+/// A single setting may stand without brackets.
 ConfigKey AcceptedSettings() {
   return {"checkpoint.accept", fmt::format("a list of \"{}\"", fmt::join(kOrderSettings, "\", \"")),
           [](Config& c, const toml::node& n) {

@@ -11,7 +11,7 @@
 
 namespace adaptive_train {
 
-/// One key: how to read it into a Config and how to print it from one.
+/// One key, and how to read it into a Config and print it from one.
 struct ConfigKey {
   std::string path;                                      // "train.steps"
   std::string allowed;                                   // "an integer, 1 or more"

@@ -23,13 +23,13 @@ bool Contains(const std::vector<std::string>& words, std::string_view word) {
 }
 
 struct Mount {
-  std::string root;  // of the hierarchy, as seen here
+  std::string root;  // of the hierarchy, as visible here
   std::string point;
   bool is_v2;
 };
 
-/// The mounted hierarchies that can hold such limits. A line of mountinfo is
-/// "36 35 98:0 ROOT POINT options [tags] - TYPE source OPTIONS"; version 1 names its controllers in
+/// The mounted hierarchies that may hold limits of the controller. A line of mountinfo is "36 35
+/// 98:0 ROOT POINT options [tags] - TYPE source OPTIONS"; version 1 names its controllers in
 /// OPTIONS.
 std::vector<Mount> MountsOf(std::string_view controller, const std::string& mountinfo) {
   std::vector<Mount> mounts;
@@ -72,8 +72,7 @@ std::vector<ControlGroup> ControlGroupsOf(std::string_view controller, const std
   std::vector<ControlGroup> found;
   for (const Mount& mount : MountsOf(controller, text("/proc/self/mountinfo"))) {
     std::optional<std::string> group = GroupIn(mount, controller, groups);
-    if (!group || group->find("..") != std::string::npos)
-      group = "";  // outside of what is mounted here
+    if (!group || group->find("..") != std::string::npos) group = "";  // outside the mounted part
     for (;;) {
       found.push_back({root + mount.point + *group, group->empty() ? "/" : *group, mount.is_v2});
       if (group->empty()) break;

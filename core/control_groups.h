@@ -1,4 +1,4 @@
-// The control groups that this process is in, version 1 and 2.
+// The control groups of this process, version 1 and 2.
 #pragma once
 
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace adaptive_train {
 
-/// One group of a hierarchy in which a controller's limits can stand.
+/// One group of a hierarchy, where limits of a controller may be set.
 struct ControlGroup {
-  std::string folder;  // with the group's files, ROOT before it
+  std::string folder;  // the group's folder, including ROOT
   std::string name;    // below the mount: "/", "/slurm/job_7"
   bool is_v2 = false;
 };
 
-/// This process's group and all above it that can be seen, from the inside out, in every mounted
-/// hierarchy that can hold limits of `controller` ("cpu", "memory"), by what
-/// ROOT/proc/self/{cgroup,mountinfo} say. Empty: no control groups.
+/// This process's group and all visible groups above it, innermost first. Covers every mounted
+/// hierarchy that may hold limits of `controller` ("cpu", "memory"), according to
+/// ROOT/proc/self/{cgroup,mountinfo}. Empty: no control groups.
 std::vector<ControlGroup> ControlGroupsOf(std::string_view controller,
                                           const std::string& root = "");
 

@@ -1,4 +1,4 @@
-// Philox4x32-10, and normals from it by arithmetic that is the same on every machine.
+// Philox4x32-10, and normal numbers from it by arithmetic that is the same on every machine.
 #include "core/counter_random.h"
 
 #include <bit>
@@ -32,8 +32,8 @@ struct SineCosine {
   double sine, cosine;
 };
 
-/// Sine and cosine of `turns` full turns, turns in [0, 1): a Taylor series within an eighth of a
-/// turn of the nearest quarter.
+/// Sine and cosine of `turns` full turns, with turns in [0, 1). A Taylor series within an eighth of
+/// a turn of the nearest quarter.
 SineCosine OfTurns(double turns) {
   const int quarter = static_cast<int>(std::lround(turns * 4));
   const double angle = (turns - quarter * 0.25) * (2 * kPi), a2 = angle * angle;
@@ -80,8 +80,8 @@ PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
   return counter;
 }
 
-// The purpose goes through the block function with the seed, so that no two pairs share a key by
-// arithmetic.
+// The block function combines the purpose with the seed, so that no two pairs share a key
+// arithmetically.
 CounterRandom::CounterRandom(std::uint64_t seed, RandomPurpose purpose) {
   const PhiloxCounter mixed =
       Philox4x32({static_cast<std::uint32_t>(purpose), 0, 0, 0},

@@ -1,9 +1,10 @@
-// Randomness by counter: every number is a pure function of where it is used, never of who draws
-// it.
+// Counter-based random numbers: every number is a pure function of where it is used, never of which
+// rank draws it.
 //
-// Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
-// SC 2011. Only integer arithmetic and the four basic operations (and square root) of IEEE doubles
-// are used, so a place has the same bits on every machine, whatever its mathematics library.
+// Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+// 2011. It uses only integer arithmetic and the four basic operations (and square root) of IEEE
+// doubles. The same place therefore has the same bits on every machine, whatever its mathematics
+// library.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@ inline constexpr std::array<std::uint32_t, 2> kPhiloxWeyl{0x9E3779B9,   // golde
 /// The block function: 128 random bits for a 128-bit counter under a 64-bit key.
 PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key);
 
-/// What random numbers are for; two purposes never share numbers under one seed.
+/// The purpose of random numbers. Two purposes never share numbers under one seed.
 enum class RandomPurpose : std::uint32_t {
   kInitialization = 1,  // element = global offset of the parameter
   kSampleOrder = 2,     // step = epoch
@@ -32,7 +33,7 @@ enum class RandomPurpose : std::uint32_t {
   kSimulation = 6,
 };
 
-/// Where a number is used: the same place gives the same number on every rank and in every layout.
+/// Where a number is used. The same place gives the same number on every rank and in every layout.
 /// The fields together are the Philox counter, hence their widths.
 struct RandomPlace {
   std::uint32_t step = 0;    // optimizer step, or epoch
@@ -52,13 +53,13 @@ class CounterRandom {
   float Uniform(const RandomPlace& place) const;
   /// Standard normal (Box and Muller 1958), |x| below 6.7.
   float Normal(const RandomPlace& place) const;
-  /// The normals of elements [4 * block, 4 * block + 4) of `place`, whose own element is not read;
-  /// four times quicker than one by one.
+  /// The normals of elements [4 * block, 4 * block + 4) of `place`, whose own element is ignored;
+  /// four times as fast as one by one.
   std::array<float, 4> Normals(RandomPlace place, std::uint64_t block) const;
 
-  /// For those who compute many blocks at a time: Bits of elements [4 * block, 4 * block + 4) of
-  /// `place`, whose own element is not read, are Philox4x32(Counter(place, block), key()). The
-  /// counter of the next block has a first word larger by one, unless that wraps around.
+  /// For code that computes many blocks at a time: Bits of elements [4 * block, 4 * block + 4) of
+  /// `place` are Philox4x32(Counter(place, block), key()). The element of `place` itself is
+  /// ignored. The next block's counter has a first word larger by one, unless that wraps around.
   static PhiloxCounter Counter(const RandomPlace& place, std::uint64_t block);
   const PhiloxKey& key() const { return key_; }
 

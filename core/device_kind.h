@@ -1,5 +1,5 @@
-// Under which names measured times are kept: the kind of a device, and what of a model the times of
-// its layers depend on.
+// The names under which measured times are stored: the kind of a device, and the properties of a
+// model that affect the times of its layers.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace adaptive_train {
 
-/// "AMD EPYC 9354, 1 thread, 0.56 CPUs": devices of one kind are taken to be equally fast. The CPUs
-/// are named where they are fewer than the threads: a quota, or other ranks, slow those down.
+/// "AMD EPYC 9354, 1 thread, 0.56 CPUs": devices of one kind count as equally fast. The CPUs are
+/// given if fewer than the threads, because of a quota or other ranks.
 std::string DeviceKindName(const Device& device);
 
-/// What the time of one layer depends on besides its device and the micro-batch: dimensions,
-/// precision, dropout, and the version of the program. Times are those without recomputation. The
-/// number of blocks is not in it: a block takes as long in a deep model as in a shallow one.
+/// What the time of a layer depends on besides device and micro-batch: dimensions, precision,
+/// dropout, and the program's version. Times exclude recomputation. The number of blocks is left
+/// out: a block takes as long in a deep model as in a shallow one.
 std::string ModelKey(const ModelShape& model);
 
 }  // namespace adaptive_train

@@ -1,4 +1,4 @@
-// How far two words are from each other, to name the nearest where one is unknown.
+// The distance between two words, to suggest the nearest known one.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace adaptive_train {
 
-/// Levenshtein's: how many letters to insert, delete or change.
+/// Levenshtein distance: the number of letters to insert, delete or change.
 inline std::size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

@@ -83,7 +83,7 @@ Result<void> WriteFile(const std::string& path, std::string_view text) {
   const auto folder = std::filesystem::path(path).parent_path();
   Descriptor directory(
       ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // EINVAL: some network file systems cannot sync a folder; the rename stands all the same.
+  // Some network file systems cannot sync a folder (EINVAL); the rename still holds.
   if (directory.Get() >= 0 && ::fsync(directory.Get()) != 0 && errno != EINVAL)
     return FailErrno(path);
   return {};

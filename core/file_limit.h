@@ -1,12 +1,12 @@
-// How many files and sockets this process may have open at once.
+// The limit of files and sockets that this process may have open.
 #pragma once
 
 #include <cstddef>
 
 namespace adaptive_train {
 
-/// Raises the soft limit to the hard one, which processes started from here on inherit; gives what
-/// is allowed now.
+/// Raises the soft limit to the hard one. Processes started later inherit it. Returns the new
+/// limit.
 std::size_t RaiseFileLimit();
 
 }  // namespace adaptive_train

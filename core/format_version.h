@@ -1,4 +1,4 @@
-// The version that every file we write carries: newer is refused, older is read or migrated.
+// The version in every file we write: a newer one is refused, an older one is read or migrated.
 #pragma once
 
 namespace adaptive_train {

@@ -13,8 +13,7 @@ constexpr std::size_t kShownBytes = 48;
 constexpr std::string_view kAllowed =
     "reuse=auto|never, spares=0..1024, compress=auto|off, log=info|debug, separated by commas";
 
-/// `text` between quotes, fit for one line: anything but plain ASCII is escaped, and what is long
-/// is cut.
+/// `text` in quotes, fit for one line: everything but plain ASCII is escaped, long text is cut.
 std::string Shown(std::string_view text) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string out = "\"";
@@ -35,7 +34,7 @@ std::string Shown(std::string_view text) {
   return out + '"';
 }
 
-/// The first character that no option can contain; they would only make trouble in logs and shells.
+/// The first character that no option contains: such characters cause trouble in logs and shells.
 std::optional<std::size_t> FindForbidden(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -52,7 +51,7 @@ tl::unexpected<Error> BadValue(std::string_view key, std::string_view value,
               "; allowed: " + std::string(allowed));
 }
 
-/// Sets `out` to the value whose word is given; words are in the order of the enumeration.
+/// Sets `out` to the value with the given word; words are in the order of the enumeration.
 template <class Value>
 Result<void> SetWord(std::string_view key, std::string_view given,
                      const std::array<std::string_view, 2>& words, Value& out) {
@@ -94,7 +93,7 @@ Result<void> SetOption(std::size_t key, std::string_view value, JobOptions& opti
   }
 }
 
-/// One `key=value`; `seen` remembers which keys were there before.
+/// Reads one `key=value`; `seen` records the keys so far.
 Result<void> ReadItem(std::string_view item, std::array<bool, kKeys.size()>& seen,
                       JobOptions& options) {
   if (item.empty()) return Fail("empty item; allowed: " + std::string(kAllowed));

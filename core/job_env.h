@@ -1,5 +1,5 @@
-// What a job carries from its submission to its nodes: the options of --adaptive-train, and where a
-// node's snapshot lies.
+// What a job carries from submission to its nodes: the options of --adaptive-train, and the path of
+// a node's snapshot.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,20 @@
 
 namespace adaptive_train {
 
-/// The options of `--adaptive-train=key=value,...`; without a value an option has the first one
-/// listed.
+/// The options of `--adaptive-train=key=value,...`; the first listed value is the default.
 struct JobOptions {
   enum class Reuse {
     kAuto,
     kNever
-  };  // stored profiles of links and layers: where fresh, or not at all
+  };  // stored profiles of links and layers: used where fresh, or never
   enum class Compress {
     kAuto,
     kOff
-  };  // gradient compression: where the plan gains by it, or not at all
+  };  // gradient compression: used where the plan gains from it, or never
   enum class Log { kInfo, kDebug };
 
   Reuse reuse = Reuse::kAuto;
-  int spares = 0;  // nodes kept aside for failures, 0 to kMaxSpares
+  int spares = 0;  // nodes kept for failures, 0 to kMaxSpares
   Compress compress = Compress::kAuto;
   Log log = Log::kInfo;
 
@@ -33,24 +32,23 @@ struct JobOptions {
 
 inline constexpr int kMaxSpares = 1024;
 
-/// Environment of sbatch, salloc and srun: turns the option on with this value. Environment of the
-/// job: the normalized options that it runs with; absent where the option is off.
+/// For sbatch, salloc and srun: turns the option on with this value. Inside the job: the normalized
+/// options of the job; absent if the option is off.
 inline constexpr char kJobOptionsVariable[] = "ADAPTIVE_TRAIN_OPTIONS";
 
-/// Reads the text behind `--adaptive-train=`, which comes from users and is believed in nothing.
-/// Empty text and
-/// "(null)", which Slurm makes of an absent value, are the defaults. Fails in one line that names
-/// the offending part (escaped, shortened) and says what is allowed.
+/// Parses the text after `--adaptive-train=`, which is untrusted. Empty text and "(null)", which
+/// Slurm passes for an absent value, mean the defaults. Fails in one line that names the wrong part
+/// (escaped, shortened) and says what is allowed.
 Result<JobOptions> ParseJobOptions(std::string_view text);
 
-/// All keys with their values, in one fixed order: "reuse=auto,spares=0,compress=auto,log=info".
+/// All keys with their values, in a fixed order: "reuse=auto,spares=0,compress=auto,log=info".
 std::string FormatJobOptions(const JobOptions& options);
 
-/// The folder that holds one folder for each job on this node, and the name of the snapshot in it.
+/// The folder with one folder per job on this node, and the name of the snapshot in it.
 inline constexpr char kSnapshotRoot[] = "/run/adaptive-train";
 inline constexpr char kSnapshotFile[] = "node.json";
 
-/// Where the prolog leaves this node's snapshot for a job: /run/adaptive-train/JOBID/node.json.
+/// The path of this node's snapshot from the prolog: /run/adaptive-train/JOBID/node.json.
 std::string SnapshotPath(std::uint32_t job_id);
 
 }  // namespace adaptive_train

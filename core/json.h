@@ -1,5 +1,5 @@
-// Reading untrusted JSON: every failure of the library becomes one line of ours. For .cc files of
-// rooms that speak JSON.
+// Reads untrusted JSON: turns every failure of the library into a one-line error. For .cc files of
+// rooms that use JSON.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,8 +14,8 @@
 
 namespace adaptive_train {
 
-/// A value in words. Not what it holds where it holds others: their text is made by recursion, as
-/// deep as they are.
+/// A value in words. Containers are not printed: their text is made recursively, as deep as they
+/// are nested.
 inline std::string InWords(const nlohmann::json& value) {
   return value.is_structured() ? std::string("an ") + value.type_name()
                                : Printable(value.dump(), 60);

@@ -1,4 +1,4 @@
-// Reads members of JSON objects that nobody vouches for. For .cc files.
+// Reads members of untrusted JSON objects. For .cc files.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ inline bool IsJsonText(const nlohmann::json& json) {
   return text.size() <= kMaxJsonText && std::none_of(text.begin(), text.end(), is_control);
 }
 
-/// Takes members of an object that nobody vouches for. The first one that is absent or wrong is
-/// kept in `error`; after that nothing more is read, so that a caller looks once, at the end.
+/// Reads members of an untrusted object. The first member that is missing or wrong sets `error`,
+/// and nothing more is read after that. A caller therefore checks once, at the end.
 class JsonReader {
  public:
   JsonReader(const nlohmann::json& object, std::string where, std::string& error)
@@ -53,7 +53,7 @@ class JsonReader {
   void Read(const char* key, Integer& out, std::int64_t smallest, std::int64_t largest) const {
     const nlohmann::json* member = Find(key);
     if (member == nullptr) return;
-    // A float or a number beyond 64 bits would be cut silently by get().
+    // get() would silently truncate a float or a number beyond 64 bits.
     const bool fits =
         member->is_number_integer() &&
         !(member->is_number_unsigned() &&
@@ -64,7 +64,7 @@ class JsonReader {
     out = static_cast<Integer>(value);
   }
 
-  /// A finite number from 0 up, or above 0.
+  /// A finite number that is 0 or more, or above 0.
   void ReadNumber(const char* key, double& out, bool zero_allowed = true) const {
     const nlohmann::json* member = Find(key);
     if (member == nullptr) return;
@@ -89,8 +89,7 @@ class JsonReader {
     out = member->get<bool>();
   }
 
-  /// The member, or nullptr where something is wrong (then `error` says what) or the member is
-  /// null.
+  /// The member, or nullptr if it is null or something is wrong (then `error` says what).
   const nlohmann::json* FindOptional(const char* key) const {
     const nlohmann::json* member = Find(key);
     return member == nullptr || member->is_null() ? nullptr : member;
@@ -133,7 +132,7 @@ class JsonReader {
   bool Good() const { return error_.empty(); }
   bool Has(const char* key) const { return object_.contains(key); }
 
-  /// Says what is wrong with a member, unless something else was wrong before.
+  /// Reports an error in a member, unless there was an earlier error.
   void Refuse(const char* key, std::string_view what) const {
     if (error_.empty()) error_ = fmt::format("{}{}: {}", Place(), key, what);
   }

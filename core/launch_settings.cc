@@ -5,7 +5,8 @@
 namespace adaptive_train {
 namespace {
 
-/// Of what a rank adds to each deadline. Generous: on 4 nodes a launch takes 0.4 s, and a fence 1 ms.
+/// The time that each rank adds to a deadline. Generous: on 4 nodes a launch takes 0.4 s, and a
+/// fence 1 ms.
 constexpr std::chrono::milliseconds kHelloPerRank{20};
 constexpr std::chrono::milliseconds kSpreadPerRank{10};
 constexpr std::chrono::milliseconds kPmixInitPerRank{10};
@@ -31,7 +32,7 @@ LaunchDeadlines DeadlinesOf(const LaunchConfig& launch, std::size_t ranks) {
   deadlines.hello = set(launch.hello_seconds, grown(kHelloDeadline, kHelloPerRank));
   deadlines.spread = grown(kHelloSpread, kSpreadPerRank);
   deadlines.pmix_init = grown(kPmixInitDeadline, kPmixInitPerRank);
-  if (launch.hello_seconds) {  // asked to wait longer, or not so long, for a slow start
+  if (launch.hello_seconds) {  // a configured deadline covers these two as well
     deadlines.spread = std::max(deadlines.spread, deadlines.hello);
     deadlines.pmix_init = deadlines.hello;
   }

@@ -1,5 +1,4 @@
-// What [launch] of the configuration comes to for a given number of ranks: deadlines, and the ports
-// of the control channel.
+// Derives deadlines and the ports of the control channel from [launch] and the number of ranks.
 #pragma once
 
 #include <chrono>
@@ -12,25 +11,26 @@
 
 namespace adaptive_train {
 
-/// How long each part of a launch may take. More ranks take longer: Slurm starts them by a tree, but
-/// one launcher greets them all, and a fence visits each of them.
+/// Deadlines of the parts of a launch. More ranks take longer: Slurm starts them in a tree, but one
+/// launcher greets them all, and a fence visits each of them.
 struct LaunchDeadlines {
   std::chrono::milliseconds hello = kHelloDeadline;  // start of the step to the last hello
   std::chrono::milliseconds spread = kHelloSpread;   // first hello to the last PMIx_Init
   std::chrono::milliseconds pmix_init = kPmixInitDeadline;
-  std::chrono::milliseconds fence = kFenceDeadline;           // also of the first sum
+  std::chrono::milliseconds fence = kFenceDeadline;           // also for the first sum
   std::chrono::milliseconds short_step = kShortStepDeadline;  // one command on every node
 
   /// From "go" to every rank's "wired": a fence, the gets, the first sum.
   std::chrono::milliseconds Wiring() const { return 2 * fence + 2s; }
 };
 
-/// `ranks`: or nodes, for a command on each of them. Keys that are set are taken as they are.
+/// `ranks` is the number of ranks, or of nodes for a command on each. Configured keys are used as
+/// they are.
 LaunchDeadlines DeadlinesOf(const LaunchConfig& launch, std::size_t ranks);
 
 /// Ports that the launcher may listen on.
 struct PortRange {
-  int first = 0, last = 0;  // 0: any that is free
+  int first = 0, last = 0;  // 0: any free port
 };
 
 /// "auto" or "FIRST-LAST", 1 to 65535.

@@ -11,37 +11,37 @@ using std::chrono_literals::operator""s;
 
 /// A rank and its launcher send each other something at least this often.
 inline constexpr std::chrono::milliseconds kHeartbeatPeriod = 1s;
-/// The launcher takes a rank that was silent for this long for lost.
+/// The launcher considers a rank lost after this much silence.
 inline constexpr std::chrono::milliseconds kRankSilenceLimit = 6s;
-/// A rank that has not heard its launcher for this long ends itself.
+/// A rank that has not heard from its launcher for this long ends itself.
 inline constexpr std::chrono::milliseconds kLauncherSilenceLimit = 8s;
 
-// Of a launch with few ranks: core/launch_settings.h has them grow.
-/// From the start of a step to the hello of every rank.
+// Deadlines for few ranks; core/launch_settings.h extends them for more. This one is from the start
+// of a step to the hello of every rank.
 inline constexpr std::chrono::milliseconds kHelloDeadline = 60s;
 /// From the first rank's hello to the last rank's end of PMIx_Init.
 inline constexpr std::chrono::milliseconds kHelloSpread = 10s;
-/// PMIx_Init, one fence, one get.
+/// One PMIx_Init; one fence; one get.
 inline constexpr std::chrono::milliseconds kPmixInitDeadline = 30s;
 inline constexpr std::chrono::milliseconds kFenceDeadline = 5s;
 /// One command on every node of an allocation.
 inline constexpr std::chrono::milliseconds kShortStepDeadline = 60s;
-/// A hung fence cannot be retried in its namespace, so the launcher starts the step anew, this
-/// often at most.
+/// A hung fence cannot be retried in its namespace, so the launcher starts a new step, at most this
+/// often.
 inline constexpr int kMaxLaunchRetries = 2;
 
-/// More ranks than this cannot train: message tags count no further.
+/// The limit of ranks: message tags have no room for more.
 inline constexpr std::size_t kMostRanks = 4096;
 
 /// How long job_prolog waits for the probe, unless plugstack.conf says otherwise.
 inline constexpr std::chrono::milliseconds kProbeDeadline = 2s;
-/// A node snapshot is never larger than this; what is beyond is garbage.
+/// A node snapshot is never larger; anything larger is garbage.
 inline constexpr std::size_t kMaxSnapshotBytes = std::size_t{1} << 20;
-/// Text of --adaptive-train=... is never longer than this.
+/// The text of --adaptive-train=... is never longer.
 inline constexpr std::size_t kMaxOptionBytes = 1024;
 /// One message on the control channel.
 inline constexpr std::size_t kMaxControlMessageBytes = std::size_t{1} << 20;
-/// All that may come from someone who has not proved to be a rank.
+/// The most data accepted from a connection that has not proved to be a rank.
 inline constexpr std::size_t kMaxStrangerBytes = 4096;
 
 }  // namespace adaptive_train

@@ -1,4 +1,4 @@
-// Counting a model's parameters, products and bytes.
+// Counts a model's parameters, products and bytes.
 #include "core/model_shape.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ std::int64_t NormBytesPerToken(const ModelDims& dims) {
   return (Architecture::Of(dims.kind).rms_norm ? 1 : 2) * kFloatBytes;
 }
 
-/// Bytes per token of what a block keeps and could compute again: all of it, and the cheap part.
+/// Bytes per token that a block keeps and could recompute: all of them, and the cheap part.
 std::int64_t KeptBytesPerToken(const ModelDims& dims, std::int64_t scalar) {
   const std::int64_t residual_sums = Architecture::Of(dims.kind).post_norm ? 2 : 1;
   return (dims.QkvColumns() + dims.AttentionColumns() + residual_sums * dims.hidden +
@@ -95,7 +95,7 @@ LayerShape Head(const ModelDims& dims, const TrainingFormat& format) {
   const std::int64_t parameters = NormParameters(dims) +
                                   (bert ? dense + dims.hidden + dims.vocab : 0) +
                                   (dims.tie_embeddings ? 0 : weight);
-  // Only what is to be predicted needs logits.
+  // Only targets need logits.
   const double predicted =
       static_cast<double>(TargetsPerSample(dims)) / static_cast<double>(dims.sequence);
   const double flops = 2.0 * (predicted * static_cast<double>(weight) + static_cast<double>(dense));
@@ -114,17 +114,16 @@ std::int64_t WorkspaceBytes(const ModelDims& dims, const TrainingFormat& format)
   return dims.sequence * per_token;
 }
 
-/// A rank's process before it has a model: libraries and transports. Read off ranks
-/// with a model of next to nothing; tests/bench/memory_prediction holds the sum against what runs
-/// need.
+/// The size of a rank's process before it has a model: libraries and transports, measured with tiny
+/// models. tests/bench/memory_prediction compares the sum with what runs need.
 constexpr std::int64_t kProcessBytes = std::int64_t{20} << 20;
 
 std::int64_t RoundedUp(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
 
-// kernels/cpu/panels.h; what is packed for a matrix unit, in numbers of 16 bits, needs more than
-// panels of floats.
+// As in kernels/cpu/panels.h. Packed 16-bit parts for a matrix unit need more than panels of
+// floats.
 constexpr std::int64_t kStripColumns = 384, kPanelRows = 384, kRowsAtATime = 192;
 constexpr std::int64_t kStripPackedSize = (kStripColumns + kRowsAtATime) * kPanelRows * 3 / 2;
 
@@ -135,16 +134,17 @@ std::int64_t StripRows(std::int64_t rows, std::int64_t columns, std::int64_t thr
   return std::clamp<std::int64_t>(RoundedUp((rows + down - 1) / down, 96), 96, 1024);
 }
 
-/// What kernels/cpu takes for a product of [rows, inner] and [inner, columns]: packed operands and
-/// a strip of sums a thread, and in 16 bits, where vectors multiply, the first operand as float32.
+/// The scratch of kernels/cpu for a product of [rows, inner] and [inner, columns]. Each thread has
+/// packed operands and a strip of sums. With 16-bit scalars on vectors, the first operand is copied
+/// as float32.
 std::int64_t ProductScratch(std::int64_t rows, std::int64_t inner, std::int64_t columns,
                             std::int64_t threads, bool widens) {
   return threads * (kStripPackedSize + kStripColumns * StripRows(rows, columns, threads)) +
          (widens ? rows * inner : 0);
 }
 
-/// The same of a linear layer's products: forward, the gradient of its input, and that of its
-/// weights, for which the input is transposed.
+/// The scratch of a linear layer's products: forward, the gradient of its input, and that of its
+/// weights, which transposes the input.
 std::int64_t LinearScratch(std::int64_t rows, std::int64_t in, std::int64_t out,
                            std::int64_t threads, bool widens) {
   return std::max({ProductScratch(rows, in, out, threads, widens),
@@ -153,8 +153,8 @@ std::int64_t LinearScratch(std::int64_t rows, std::int64_t in, std::int64_t out,
          kFloatBytes;
 }
 
-/// What it takes for the head: a chunk of logits, the chunk's inputs with their gradients, packed
-/// operands a thread.
+/// The scratch of the head: a chunk of logits, the chunk's inputs with their gradients, and packed
+/// operands per thread.
 std::int64_t HeadScratch(const ModelDims& dims, std::int64_t micro_batch, std::int64_t threads) {
   constexpr std::int64_t kChunk = 512, kVocabTile = 384;
   const std::int64_t rows = micro_batch * TargetsPerSample(dims);
@@ -274,7 +274,7 @@ Result<void> CheckHeads(const ModelDims& dims) {
   return {};
 }
 
-/// What only Llama's relatives choose.
+/// Checks the settings that only Llama's relatives may choose.
 Result<void> CheckKind(const ModelDims& dims) {
   if (dims.kind == ModelKind::kLlama) return {};
   const ModelDims plain{.kind = dims.kind};
@@ -382,7 +382,7 @@ std::int64_t ModelShape::PeakBytes(std::int64_t micro_batch, std::int64_t ranks,
                 LinearScratch(rows, dims.hidden, dims.FfnColumns(), threads, widens),
                 LinearScratch(rows, dims.Ffn(), dims.hidden, threads, widens)});
   const std::int64_t snapshot = 3 * total.parameters * kFloatBytes / ranks;
-  // Received pieces of the gradients' sums, at worst of all buckets at once.
+  // Received pieces of the gradients' sums, in the worst case of all buckets at once.
   const std::int64_t ring = ranks > 1 ? total.gradient_bytes / ranks : 0;
   return kProcessBytes + ring + total.parameter_bytes + total.gradient_bytes +
          total.optimizer_bytes + snapshot + micro_batch * total.activation_bytes_per_sample +

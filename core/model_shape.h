@@ -1,4 +1,4 @@
-// What a model of given dimensions is made of: parameters, FLOPs and bytes, layer by layer.
+// A model of given dimensions: parameters, FLOPs and bytes, layer by layer.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class ModelKind { kGpt2, kLlama, kBert };
 /// As in the configuration: "gpt2", "llama", "bert".
 const char* ToString(ModelKind kind);
 
-/// What the kinds differ in.
+/// The differences between the kinds.
 struct Architecture {
   bool rms_norm = false;    // otherwise layer norm, which has a bias
   bool post_norm = false;   // norms after the residual sums, otherwise before the branches
@@ -33,10 +33,10 @@ struct Architecture {
 
 /// Which of attention's products have biases.
 enum class AttentionBias {
-  kOfKind,  // as the kind has it: gpt2 and bert all, llama none
+  kOfKind,  // the kind's default: gpt2 and bert all, llama none
   kNone,
   kQkv,  // queries, keys and values
-  kAll,  // and the output
+  kAll,  // and the output's projection
 };
 
 /// As in the configuration: "auto", "none", "qkv", "all".
@@ -52,13 +52,13 @@ struct ModelDims {
   bool tie_embeddings = true;  // the head uses the token embedding's weights
   ModelKind kind = ModelKind::kGpt2;
   std::int64_t kv_heads = 0;   // divides heads; 0: as many as heads
-  std::int64_t ffn = 0;        // width of the feed-forward; 0: the kind's own choice
+  std::int64_t ffn = 0;        // width of the feed-forward; 0: the kind's default
   std::int64_t head_size = 0;  // 0: hidden / heads
   AttentionBias attention_bias = AttentionBias::kOfKind;
-  double norm_epsilon = 0;  // added to variances; 0: the kind's own choice
+  double norm_epsilon = 0;  // added to variances; 0: the kind's default
   double rope_base = kRopeBase;
   RopeScaling rope_scaling = {};
-  std::int64_t sliding_window = 0;  // tokens that attention sees, at least sequence; 0: all
+  std::int64_t sliding_window = 0;  // tokens that attention sees, at least `sequence`; 0: all
 
   std::int64_t KvHeads() const { return kv_heads == 0 ? heads : kv_heads; }
   std::int64_t HeadSize() const { return head_size == 0 ? hidden / heads : head_size; }
@@ -66,31 +66,32 @@ struct ModelDims {
   std::int64_t AttentionColumns() const { return heads * HeadSize(); }
   /// 4 hidden; for Llama 8/3 hidden, rounded up to a multiple of 256.
   std::int64_t Ffn() const;
-  /// Columns of the product that makes queries, keys and values.
+  /// Columns of the product that computes queries, keys and values.
   std::int64_t QkvColumns() const { return (heads + 2 * KvHeads()) * HeadSize(); }
-  /// Columns of the feed-forward's first product: a gated one makes gate and up.
+  /// Columns of the feed-forward's first product; a gated one computes gate and up.
   std::int64_t FfnColumns() const { return (Architecture::Of(kind).gated ? 2 : 1) * Ffn(); }
   bool HasQkvBias() const;
   bool HasProjectionBias() const;  // of attention's output
   double NormEpsilon() const;
 };
 
-/// How many tokens of a sample a masked model predicts: 15 %, rounded, at least 1 (Devlin et al.
-/// 2019).
+/// The number of a sample's tokens that a masked model predicts: 15 %, rounded, at least 1 (Devlin
+/// et al. 2019).
 std::int64_t MaskedTargets(std::int64_t sequence);
 
-/// Fails in one line, naming the key of the configuration, where no such model can be built.
+/// Fails in one line, naming the configuration's key, if no such model can be built.
 Result<void> CheckDims(const ModelDims& dims);
 
-/// What no parameter's shape tells of a model: "model.kind = gpt2, model.heads = 4". What is as
-/// the kind has it is left out; heads come last, so that no model's words begin another's.
+/// The properties of a model that no parameter's shape shows: "model.kind = gpt2, model.heads = 4".
+/// Defaults of the kind are left out. Heads come last, so that no identity is the prefix of
+/// another.
 std::string IdentityOf(const ModelDims& dims);
 
-/// Of activations, of the weights that products read, and of what crosses stages. Master weights,
-/// gradients and moments are float32 in each.
+/// The precision of activations, of the weights that products read, and of what crosses stages.
+/// Master weights, gradients and moments are always float32.
 enum class Precision { kFp32, kBf16, kFp16 };
 
-/// What backward computes again instead of keeping it (Chen et al. 2016; Korthikanti et al. 2022).
+/// What backward recomputes instead of keeping it (Chen et al. 2016; Korthikanti et al. 2022).
 enum class Recompute {
   kNone,
   kSelective,  // outputs of norms and activation functions: cheap to compute, a third or more of
@@ -111,7 +112,7 @@ struct LayerShape {
   std::int64_t parameters = 0;
   double forward_flops_per_token =
       0;  // 2 per multiply-add of the products; backward costs twice this
-  std::int64_t parameter_bytes = 0;  // as passes read them
+  std::int64_t parameter_bytes = 0;  // as forward and backward read them
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;  // both moments, and float32 masters of 16-bit parameters
   std::int64_t activation_bytes_per_sample = 0;  // kept from forward to backward
@@ -126,16 +127,16 @@ struct ModelShape {
   std::int64_t workspace_bytes_per_sample = 0;  // shared by the layers
 
   /// Counts for dimensions that CheckDims accepts. Attention counts all sequence x sequence
-  /// products, as is customary, though the causal mask lets kernels leave out nearly half.
+  /// products, as is customary, though the causal mask lets kernels skip nearly half.
   static ModelShape Of(const ModelDims& dims, const TrainingFormat& format = {});
 
-  /// Bytes that a rank needs on a processor at its peak: parameters, gradients, moments, the
-  /// snapshot of checkpoints (of its part, one of `ranks`), activations of a micro-batch, scratch
-  /// of the operations, and the process itself.
+  /// The peak memory of a rank on a CPU: parameters, gradients, moments, and the checkpoint
+  /// snapshot of its part (one of `ranks`). Added are activations of a micro-batch, scratch of the
+  /// operations, and the process itself.
   std::int64_t PeakBytes(std::int64_t micro_batch, std::int64_t ranks, std::int64_t threads) const;
 
-  /// Forward and backward: three times the forward products. What recomputation adds is not
-  /// counted, as is customary.
+  /// Forward and backward: three times the forward products. As is customary, recomputation is not
+  /// counted.
   double TrainFlopsPerToken() const { return 3 * total.forward_flops_per_token; }
 };
 

@@ -1,4 +1,4 @@
-// A node's snapshot inside of other documents. For .cc files.
+// Reads a node's snapshot inside other documents. For .cc files.
 #pragma once
 
 #include "core/cluster.h"
@@ -6,7 +6,7 @@
 
 namespace adaptive_train {
 
-/// Reads what ToJson(Node) writes; what is wrong stands in the reader's error.
+/// Reads the output of ToJson(Node); errors are in the reader's `error`.
 Node ReadNode(const JsonReader& reader);
 
 }  // namespace adaptive_train

@@ -1,5 +1,5 @@
-// What ranks are told to do beside their place and share: choices that a configuration names and a
-// plan carries.
+// Orders to ranks besides their place and share: choices that the configuration names and the plan
+// carries.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace adaptive_train {
 
-/// docs/gradient_exchange.md says what each does.
+/// docs/gradient_exchange.md describes the modes.
 enum class CompressionMode : std::uint8_t {
   kOff,
   kAuto,
@@ -20,18 +20,18 @@ enum class CompressionMode : std::uint8_t {
   kTopk,
   kSketch
 };
-/// As what selected values are sent.
+/// The format in which selected values are sent.
 enum class ValueEncoding : std::uint8_t { kFp32, kBf16, kFp8 };
-/// What sets a layer's sparsity.
+/// The measure that sets a layer's sparsity.
 enum class VarianceMeasure : std::uint8_t { kRelative, kLiteral };
-/// What becomes of residuals every so many steps.
+/// What happens to residuals at regular intervals.
 enum class ResidualFlush : std::uint8_t { kSend, kDrop };
-/// What owners of shards send to all.
+/// What the owners of shards send to all.
 enum class GatherFormat : std::uint8_t { kWeights, kInt8 };
-/// How the learning rate goes on after the warm-up.
+/// The shape of the learning rate after the warm-up.
 enum class LrShape : std::uint8_t { kConstant, kLinear, kCosine };
 
-/// The choices' names in configurations and plans, by value.
+/// The names of the choices in configurations and plans, indexed by value.
 template <class Choice>
 std::span<const std::string_view> NamesOf();
 
@@ -57,9 +57,9 @@ struct CompressionOrders {
   CompressionMode mode = CompressionMode::kOff;
   double s_min = 0.7;  // sparsity: the share of a layer's elements that is not sent
   double s_max = 0.95;
-  double density = 0.1;  // of topk, global-topk, sketch: the share that is
+  double density = 0.1;  // of topk, global-topk, sketch: the share that is sent
   VarianceMeasure variance = VarianceMeasure::kRelative;
-  double beta = 1.0;                // of residuals, what an unsent element keeps
+  double beta = 1.0;                // the share of a residual that an unsent element keeps
   std::int64_t flush_every = 1000;  // steps; 0 = never
   ResidualFlush flush = ResidualFlush::kSend;
   ValueEncoding values = ValueEncoding::kBf16;

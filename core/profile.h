@@ -1,5 +1,4 @@
-// What was measured of links, devices and layers, by this job or by earlier ones, and how far it is
-// to be trusted.
+// Measurements of links, devices and layers, from this job or earlier ones, with their confidence.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +10,17 @@
 
 namespace adaptive_train {
 
-/// How well a figure is founded. Kept as a running mean over jobs.
+/// How reliable a figure is. Figures are running means over jobs.
 struct Evidence {
-  std::int64_t count = 0;  // measurements that went into it, each on an occasion of its own
-  double spread = 0;       // relative standard deviation of one, between them and within each
+  std::int64_t count = 0;  // measurements in the mean, each at a different time
+  double spread = 0;       // relative standard deviation of one, between and within measurements
   double measured_at = 0;  // the last one, UTC seconds since 1970
 
-  /// 0 to 1: rises with the count, falls with the spread, halves every kConfidenceHalfLife.
+  /// From 0 to 1: rises with the count, falls with the spread, halves every kConfidenceHalfLife.
   double Confidence(double now) const;
 };
 inline constexpr double kConfidenceHalfLife = 7 * 86400.0;  // seconds
-/// What has less is measured anew.
+/// A figure with less confidence is measured again.
 inline constexpr double kFreshConfidence = 0.3;
 
 /// One direction of a link between two nodes, or inside one (from == to).
@@ -47,14 +46,14 @@ struct LayerMeasurement {
 
 /// One node's device without a model.
 struct DeviceMeasurement {
-  std::string node;  // where it was measured; empty: stands for its kind
+  std::string node;  // empty: stands for its kind
   std::string device_kind;
   double product_flops = 0;     // FLOP/s of a large float32 matrix product
-  double bytes_per_second = 0;  // copied, read and written counted once
+  double bytes_per_second = 0;  // of copying; a copied byte counts once
   Evidence evidence;
 };
 
-/// How a node has behaved: failures that jobs had there, each counted less the longer ago it is.
+/// The failures that jobs had on a node, each counted less the older it is.
 struct NodeHistory {
   std::string node;
   double failures = 0;  // decayed count; halves every kConfidenceHalfLife
@@ -70,7 +69,7 @@ struct Profile {
 
 std::string ToJson(const Profile& profile);
 /// Reads a profile from untrusted text. Fails in one line on garbage, times or speeds that are not
-/// finite or not positive, a newer format_version.
+/// finite or not positive, or a newer format_version.
 Result<Profile> ProfileFromJson(std::string_view text);
 
 }  // namespace adaptive_train

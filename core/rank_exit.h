@@ -1,4 +1,4 @@
-// Exit codes of adaptive-train-worker: what the launcher and the rank's log show when a rank ends.
+// Exit codes of adaptive-train-worker, as shown by the launcher and the rank's log.
 #pragma once
 
 namespace adaptive_train {
@@ -12,7 +12,7 @@ enum class RankExit : int {
   kCheckpoint = 14,    // a checkpoint could not be written or read
   kDevice = 15,        // a kernel or the device's library failed
   kDiverged = 16,      // replicas hold different parameters
-  kAborted = 17,       // the launcher said: end at once
+  kAborted = 17,       // the launcher ordered an immediate end
 };
 
 constexpr int ToInt(RankExit code) { return static_cast<int>(code); }

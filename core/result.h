@@ -11,7 +11,7 @@
 namespace adaptive_train {
 
 /// Why an operation failed. `message` is one line: what was wrong, where, what is allowed or what
-/// to do. `exit_code` is what the program ends with if nobody handles the error.
+/// to do. `exit_code` is the program's exit code if nobody handles the error.
 struct Error {
   std::string message;
   ExitCode exit_code = ExitCode::kUsage;
@@ -22,12 +22,12 @@ struct Error {
 template <class T>
 using Result = tl::expected<T, Error>;
 
-/// Makes the failing side of a Result.
+/// Creates the failing side of a Result.
 inline tl::unexpected<Error> Fail(std::string message, ExitCode code = ExitCode::kUsage) {
   return tl::unexpected<Error>(Error{std::move(message), code});
 }
 
-/// Puts where it happened in front of a message: "PATH: message".
+/// Prefixes a message with its place: "PATH: message".
 inline tl::unexpected<Error> FailIn(const std::string& where, Error error) {
   error.message = where + ": " + error.message;
   return tl::unexpected<Error>(std::move(error));

@@ -10,7 +10,7 @@ inline double EpochSecondsNow() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Since an unnamed moment; never set back.
+/// Since an unspecified time; never set back.
 inline double SteadySecondsNow() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -1,4 +1,4 @@
-// What a rank measured in one optimizer step, what that makes for the whole step, and its line of
+// A rank's measurements of one optimizer step, their combination for all ranks, and the line of
 // metrics.jsonl.
 #pragma once
 
@@ -11,7 +11,8 @@
 
 namespace adaptive_train {
 
-/// One rank, one optimizer step. Times in seconds, traffic as payload bytes this rank sent.
+/// One rank, one optimizer step. Times are in seconds, traffic is payload bytes that this rank
+/// sent.
 struct RankMetrics {
   std::int64_t step = 0;    // 1 is the first
   std::int64_t tokens = 0;  // of the whole global batch
@@ -19,7 +20,7 @@ struct RankMetrics {
   double lr = 0;
   double grad_norm = 0;  // before clipping
   double loss_scale = 1;
-  bool skipped = false;  // true: the gradient was not finite and the update left out
+  bool skipped = false;  // true: the gradient was not finite and the update was skipped
   double step_s = 0;
   double compute_s = 0;  // the parts add up to step_s
   double exposed_comm_s = 0;
@@ -42,7 +43,7 @@ struct StepMetrics {
   std::int64_t step = 0;
   std::int64_t tokens = 0;  // of the global batch
   double loss = 0;
-  std::optional<double> loss_z;  // standard deviations above what the steps before led to expect
+  std::optional<double> loss_z;  // standard deviations above the trend of the steps before
   double lr = 0;
   double grad_norm = 0;
   double loss_scale = 1;
@@ -59,22 +60,22 @@ struct StepMetrics {
   std::int64_t param_bytes = 0;
   std::int64_t activation_bytes = 0;
   double density = 1;                  // mean of the ranks
-  double comm_cpu_s = 0;               // of the rank that spent most
+  double comm_cpu_s = 0;               // of the rank with most
   std::int64_t unpeeled = 0;           // buckets whose count sketch could not be peeled
   std::int64_t peak_memory_bytes = 0;  // of the largest rank
   std::optional<double> validation_loss;
 };
 
-/// Puts the ranks of one step together: bytes and FLOPs summed, memory of the largest, step time
-/// and its parts of the rank that computed longest (every step ends in a sum over all ranks, so all
-/// take equally long). `ranks` holds every rank of one step, at least one.
+/// Combines the ranks of one step. Bytes and FLOPs are summed; memory is the largest rank's. Step
+/// time and its parts are of the rank that computed longest: every step ends in a sum over all
+/// ranks, so all take equally long. `ranks` holds every rank of one step, at least one.
 StepMetrics CombineRanks(std::span<const RankMetrics> ranks);
 
-/// exp(loss): between how many tokens, all equally likely, the model still hesitates. Infinite
-/// where that is past a double.
+/// exp(loss): the number of equally likely tokens among which the model is undecided. Infinite if
+/// too large for a double.
 double Perplexity(double loss);
 
-/// One line of metrics.jsonl without its newline. A number that is not finite becomes null.
+/// One line of metrics.jsonl without its line end. A number that is not finite becomes null.
 std::string MetricsLine(const StepMetrics& step);
 
 }  // namespace adaptive_train

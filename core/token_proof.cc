@@ -23,7 +23,7 @@ std::string Hex(const unsigned char* bytes, std::size_t n) {
   return text;
 }
 
-/// Each part with its length, so that no two lists of parts are the same text.
+/// Includes each part's length, so that different lists of parts never give the same text.
 std::string KeyedHash(const std::string& token, std::initializer_list<std::string> parts) {
   std::string text;
   for (const std::string& part : parts) text += std::to_string(part.size()) + ":" + part;

@@ -1,5 +1,5 @@
-// Which file systems are shared between hosts: there SQLite's locks and WAL do not hold, and a
-// store would break.
+// Detects file systems that hosts share. SQLite's locks and WAL do not work there, and a store
+// would be corrupted.
 #include "db/file_system.h"
 
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ struct KnownType {
   std::string_view name;
 };
 
-// statfs(2) and the kernel's magic.h name some; the others are what these file systems report.
+// statfs(2) and the kernel's magic.h name some; the others are what these file systems return.
 constexpr std::array kNetworkTypes = {
     KnownType{0x6969, "nfs"},          KnownType{0x517B, "smb"},
     KnownType{0xFF534D42, "cifs"},     KnownType{0xFE534D42, "smb3"},
@@ -36,7 +36,7 @@ constexpr std::array kNetworkTypes = {
     KnownType{0xBACBACBC, "vmhgfs"},   KnownType{0x786F4256, "vboxsf"},
 };
 
-// Names in the mount table, for what has no magic of its own or stands behind another one.
+// Names in the mount table, for file systems without a magic number or behind another one.
 constexpr std::array<std::string_view, 16> kNetworkMounts = {
     "nfs",  "nfs4",   "cifs",  "smb3",     "lustre", "gpfs", "mmfs",  "beegfs",
     "ceph", "wekafs", "panfs", "orangefs", "dvs",    "afs",  "pvfs2", "virtiofs"};
@@ -90,7 +90,7 @@ Result<std::string> NetworkFileSystemOf(const std::filesystem::path& path) {
   mountinfo << file.rdbuf();
   const std::string mount_type =
       MountTypeOf(mountinfo.str(), major(entry.st_dev), minor(entry.st_dev));
-  // f_type is signed where the magic numbers are 32 bits wide without a sign.
+  // f_type is signed on some systems; the magic numbers are unsigned 32-bit values.
   const auto f_type = static_cast<std::uint64_t>(static_cast<std::uint32_t>(file_system.f_type));
   return NetworkFileSystemName(f_type, mount_type);
 }

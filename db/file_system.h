@@ -1,5 +1,5 @@
-// Which file systems are shared between hosts: there SQLite's locks and WAL do not hold, and a
-// store would break.
+// Detects file systems that hosts share. SQLite's locks and WAL do not work there, and a store
+// would be corrupted.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,18 @@
 
 namespace adaptive_train {
 
-/// The name of the network file system that statfs calls `f_type` and the mount table calls
-/// `mount_type` ("" where unknown); empty for a local one. FUSE is taken for a network file system
-/// except for the kinds known to be local: it is better to ask for another path than to lose a
-/// store.
+/// The name of a network file system with statfs type `f_type` and mount table type `mount_type`
+/// ("" if unknown); empty for a local one. FUSE counts as a network file system except for kinds
+/// known to be local: asking for another path is better than losing a store.
 std::string NetworkFileSystemName(std::uint64_t f_type, std::string_view mount_type);
 
-/// The mount type (the word behind " - ") that the text of /proc/self/mountinfo gives for the
-/// device; empty where the device is not in it.
+/// The device's mount type (the word behind " - ") in the text of /proc/self/mountinfo; empty if
+/// the device is not listed.
 std::string MountTypeOf(std::string_view mountinfo, unsigned major, unsigned minor);
 
-/// The name of the network file system that the existing `path` lies on, empty for a local one.
-/// Fails with ExitCode::kStore where the file system cannot be asked. May block as long as a hung
-/// network mount does.
+/// The name of the network file system that holds the existing `path`; empty for a local one. Fails
+/// with ExitCode::kStore if the file system cannot be queried. May block as long as a hung network
+/// mount does.
 Result<std::string> NetworkFileSystemOf(const std::filesystem::path& path);
 
 }  // namespace adaptive_train

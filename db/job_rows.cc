@@ -11,7 +11,7 @@
 namespace adaptive_train {
 namespace {
 
-// A list is bound as one text whose words are set off by ?1 on both sides; an absent list is NULL.
+// A list is bound as one text with ?1 before and after each word; an absent list is NULL.
 constexpr const char* kFindJobs =
     "SELECT jobs.id, run_number, cluster, slurm_job_id, restart_count, submit_time, user, name, "
     "run_dir, config, options,"

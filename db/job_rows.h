@@ -13,8 +13,8 @@ class Database;
 
 namespace adaptive_train {
 
-// All throw SQLite::Exception; inside one transaction they see one moment. They fail with
-// ExitCode::kStore where a stored word is none of ours.
+// All throw SQLite::Exception. Called inside one transaction, they see one consistent state. They
+// fail with ExitCode::kStore if a stored word is unknown.
 Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, const JobQuery& query);
 Result<std::vector<LaunchRecord>> ReadLaunches(SQLite::Database& database, std::int64_t job_id);
 std::vector<FailureRecord> ReadFailures(SQLite::Database& database, std::int64_t job_id);

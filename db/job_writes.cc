@@ -60,7 +60,7 @@ int Execute(SQLite::Database& database, const char* sql, const Values&... values
   return statement.exec();
 }
 
-/// The only number that `sql` finds; none where it finds nothing.
+/// The only number that `sql` selects, or none.
 std::optional<std::int64_t> FindNumber(SQLite::Database& database, const char* sql,
                                        const std::string& key) {
   SQLite::Statement statement(database, sql);
@@ -142,7 +142,7 @@ Result<std::int64_t> WriteLedger(SQLite::Database& database, const RunLedger& ru
   std::int64_t taken = 0, last = known;
   for (const NumberedEntry& one : run.entries) {
     if (one.number <= last) continue;
-    // A figure that the store refuses must not keep all that follows it out for good.
+    // A figure that the store refuses must not block the entries after it.
     (void)std::visit([&](const auto& row) { return WriteRow(database, job_id, row); }, one.entry);
     last = one.number;
     ++taken;

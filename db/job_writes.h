@@ -13,12 +13,12 @@ class Database;
 
 namespace adaptive_train {
 
-// All throw SQLite::Exception; to be run in one transaction.
+// All throw SQLite::Exception and must be called inside one transaction.
 
-/// Gives the id of the new row, in state RUNNING.
+/// Returns the id of the new row, in state RUNNING.
 std::int64_t InsertJob(SQLite::Database& database, const JobRecord& job);
 
-/// One for each alternative of LedgerEntry. What it means to write it again is in ProfileStore.
+/// One overload for each alternative of LedgerEntry. ProfileStore says what a second write does.
 Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
                       const std::vector<NodeRecord>& nodes);
 Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const PlanRecord& plan);
@@ -31,7 +31,7 @@ Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
                       const SummaryRecord& summary);
 Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const JobEnd& end);
 
-/// What ProfileStore::TakeIn does.
+/// Implements ProfileStore::TakeIn.
 Result<std::int64_t> WriteLedger(SQLite::Database& database, const RunLedger& run);
 
 }  // namespace adaptive_train

@@ -19,8 +19,8 @@ Result<ProfileStore> OpenTyped(const std::string& typed, const ProfileStore::Ope
       [&](const StoreLocation& location) { return ProfileStore::Open(location, options); });
 }
 
-/// A ledger that is removed with its run folder is taken off the list. One whose file system is not
-/// mounted here stays on it.
+/// A ledger that was removed with its run folder is taken off the list. A ledger stays listed if
+/// its file system is not mounted here.
 void TellMissing(KnownStore& known, const ListedLedger& listed) {
   std::error_code error;
   const bool gone = fs::exists(listed.ledger.parent_path().parent_path(), error);
@@ -30,7 +30,7 @@ void TellMissing(KnownStore& known, const ListedLedger& listed) {
                   gone ? "removed before a store took it in" : "not to be reached from this host"));
 }
 
-/// Every ledger once: those that are listed, and `more`.
+/// Every ledger once: the listed ones and `more`.
 std::vector<fs::path> LedgersToRead(KnownStore& known, const std::vector<fs::path>& more) {
   std::vector<fs::path> paths;
   std::error_code error;
@@ -48,7 +48,7 @@ std::vector<fs::path> LedgersToRead(KnownStore& known, const std::vector<fs::pat
   return paths;
 }
 
-/// Takes in all runs of a ledger. Gives the uids of those that add nothing any more.
+/// Takes in all runs of a ledger. Returns the uids of runs that will add nothing more.
 std::vector<std::string> TakeIn(KnownStore& known, const fs::path& path) {
   std::vector<std::string> complete;
   auto content = ReadLedger(path);
@@ -87,7 +87,7 @@ Result<KnownStore> OpenKnownStore(const std::string& typed, const std::vector<fs
   for (const fs::path& path : LedgersToRead(known, more))
     for (const std::string& uid : TakeIn(known, path))
       if (!known.trouble) UnlistLedger(uid);
-  if (known.trouble) known.notes.clear();  // nothing is kept of what was read
+  if (known.trouble) known.notes.clear();  // the failed store keeps nothing of what was read
   return known;
 }
 

@@ -1,4 +1,4 @@
-// Opens the store that a command is to use, with what ledgers hold for it.
+// Opens the store for a command and takes in ledgers that were written while it was unusable.
 #pragma once
 
 #include <filesystem>
@@ -11,19 +11,19 @@
 
 namespace adaptive_train {
 
-/// A store with all that is known.
+/// A store that includes the entries of all readable ledgers.
 struct KnownStore {
   ProfileStore store;
-  /// Why the default store is not in use; then `store` is one in memory that holds what the listed
-  /// ledgers tell.
+  /// Why the default store is not in use. `store` is then in memory, filled from the listed
+  /// ledgers.
   std::optional<Error> trouble;
-  std::vector<std::string> notes;  // what was taken in, and what could not be; for people
+  std::vector<std::string> notes;  // for people: what was taken in and what could not be
 };
 
-/// Opens the store that `typed` means (ParseStoreLocation) and takes in the listed ledgers and
-/// those of `more`. A ledger whose run has ended, or whose launcher surely is gone, is taken off the
-/// list once it is in a store with a file. Fails only where a store is named: kUsage, kStore. Blocks
-/// as ProfileStore::Open does, and for the reading of the ledgers.
+/// Opens the store that `typed` names (ParseStoreLocation) and takes in the listed ledgers and
+/// `more`. A ledger is unlisted once it is in a store with a file and its run has ended or its
+/// launcher is certainly gone. Fails only if a store is named: kUsage, kStore. Blocks as
+/// ProfileStore::Open does, and while it reads the ledgers.
 Result<KnownStore> OpenKnownStore(const std::string& typed,
                                   const std::vector<std::filesystem::path>& more = {},
                                   const ProfileStore::OpenOptions& options = {});

@@ -1,4 +1,4 @@
-// Which process launched a job, precisely enough to tell later whether it still lives.
+// Identifies the process that launched a job, precisely enough to tell later whether it lives.
 #include "db/launcher_process.h"
 
 #include <pwd.h>
@@ -33,7 +33,7 @@ std::string PidNamespace() {
   return length > 0 ? std::string(target.data(), static_cast<std::size_t>(length)) : "";
 }
 
-/// State letter and start time from /proc/PID/stat; none where there is no such process to be seen.
+/// State letter and start time from /proc/PID/stat; none if the process cannot be seen.
 struct ProcessStat {
   char state = '?';
   std::int64_t start_ticks = 0;
@@ -44,8 +44,8 @@ std::optional<ProcessStat> ReadStat(std::int64_t pid) {
   std::stringstream text;
   text << file.rdbuf();
   const std::string line = text.str();
-  // The second field is the program's name in parentheses and may hold anything: go on behind the
-  // last ')'.
+  // The second field is the program's name in parentheses, which may contain anything. Parsing
+  // continues behind the last ')'.
   const std::size_t name_end = line.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(line.substr(name_end + 1));
@@ -81,8 +81,7 @@ bool IsGone(const LauncherProcess& process) {
   if (process.pid_namespace != PidNamespace()) return false;
   const auto stat = ReadStat(process.pid);
   if (!stat) {
-    // /proc may be missing or hide the processes of others (hidepid): only the kernel's "no such
-    // process" counts.
+    // /proc may be missing or hide other users' processes (hidepid), so only ESRCH counts.
     return kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == ESRCH;
   }
   return stat->state == 'Z' || stat->state == 'X' || stat->start_ticks != process.start_ticks;

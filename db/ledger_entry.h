@@ -1,4 +1,4 @@
-// What a run records after its beginning: what a store's rows and a ledger's lines are made of.
+// What a run records after its start: the content of a store's rows and a ledger's lines.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace adaptive_train {
 
-/// Figures of links, devices and layers that a run measured.
+/// Measurements of links, devices and layers from a run.
 struct MeasuredRecord {
   std::string cluster;
   Profile profile;
@@ -19,13 +19,13 @@ struct MeasuredRecord {
 using LedgerEntry = std::variant<std::vector<NodeRecord>, PlanRecord, LaunchRecord, FailureRecord,
                                  MeasuredRecord, SummaryRecord, JobEnd>;
 
-/// An entry and its place among those of its run, from 1.
+/// An entry with its number within its run, from 1.
 struct NumberedEntry {
   std::int64_t number = 0;
   LedgerEntry entry;
 };
 
-/// One run as a ledger tells it.
+/// One run as read from a ledger.
 struct RunLedger {
   JobRecord job;  // uid and launcher are set
   std::vector<NumberedEntry> entries;

@@ -21,7 +21,7 @@ tl::unexpected<Error> FailErrno(const std::filesystem::path& path) {
   return Fail(fmt::format("ledger {}: {}", path.string(), std::strerror(errno)), ExitCode::kStore);
 }
 
-/// True if the file ends inside of a line: a launcher was killed while it wrote.
+/// True if the file ends within a line: a launcher was killed while writing.
 bool EndsInsideALine(int descriptor) {
   const off_t size = ::lseek(descriptor, 0, SEEK_END);
   char last = '\n';
@@ -62,7 +62,8 @@ Result<void> LedgerFile::Write() {
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (descriptor_ < 0) return FailErrno(path_);
   }
-  // A disk that is full just now may have room later: no entry stands before the run's first line.
+  // Retried with each entry, since a full disk may have room later. No entry may precede the run's
+  // first line.
   if (!begun_) {
     if (EndsInsideALine(descriptor_)) {
       if (auto ended = WriteLine(""); !ended) return ended;

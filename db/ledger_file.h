@@ -1,4 +1,4 @@
-// RUN/ledger.jsonl: what a run would have stored, where its store was in trouble.
+// RUN/ledger.jsonl: what a run would have stored while its store could not be used.
 #pragma once
 
 #include <filesystem>
@@ -10,21 +10,21 @@
 
 namespace adaptive_train {
 
-/// Appends the entries of one run to a ledger. Nothing is on the disk before the first entry, and
-/// before Open. One thread; blocks as file writes do. Errors: ExitCode::kStore, one line that
-/// names the file; a line is in the file as a whole or not at all.
+/// Appends the entries of one run to a ledger. Nothing is written before Open and the first entry.
+/// One thread; blocks as file writes do. Errors: ExitCode::kStore, one line that names the file. A
+/// line is in the file completely or not at all.
 class LedgerFile {
  public:
-  /// `job` has a uid.
+  /// `job` must have a uid.
   explicit LedgerFile(JobRecord job) : job_(std::move(job)) {}
   LedgerFile(LedgerFile&& other) noexcept;
   LedgerFile& operator=(LedgerFile&&) = delete;
   ~LedgerFile();
 
-  /// Names the file, in a folder that exists, and writes the entries that were waiting for it.
+  /// Sets the file, in a folder that exists, and writes the entries that were waiting for it.
   Result<void> Open(const std::filesystem::path& path);
   Result<void> Append(LedgerEntry entry);
-  /// Waits until all is on the disk.
+  /// Waits until everything is on disk.
   Result<void> Sync();
   /// True if the file holds an entry.
   bool Written() const { return begun_; }
@@ -41,14 +41,14 @@ class LedgerFile {
   bool begun_ = false;  // the run's first line is written
 };
 
-/// A ledger read back: each run that began in it, in the order of the file.
+/// The content of a ledger: each run that began in it, in file order.
 struct LedgerContent {
   std::vector<RunLedger> runs;
-  std::vector<std::string> notes;  // lines that were left out, and why
+  std::vector<std::string> notes;  // lines that were skipped, and why
 };
 
-/// Reads untrusted text. Lines that cannot be read are left out and told in the notes: the last one
-/// is torn where the launcher was killed while writing it.
+/// Reads untrusted text. Unreadable lines are skipped and listed in the notes: the last line is cut
+/// short if the launcher was killed while writing it.
 Result<LedgerContent> ReadLedger(const std::filesystem::path& path);
 
 }  // namespace adaptive_train

@@ -234,7 +234,7 @@ LedgerEntry EndFromLedger(const JsonReader& json) {
   return end;
 }
 
-/// In the order of LedgerEntry's alternatives: the member that holds each.
+/// The JSON member for each alternative of LedgerEntry, in order.
 constexpr const char* kMembers[] = {"nodes",    "plan",    "launch", "failure",
                                     "measured", "summary", "end"};
 static_assert(std::size(kMembers) == std::variant_size_v<LedgerEntry>);

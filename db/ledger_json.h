@@ -10,13 +10,13 @@
 
 namespace adaptive_train {
 
-/// The first line of a run, number 0. One line without its end. Bytes that are no UTF-8 become
-/// U+FFFD, numbers that are none null.
+/// The first line of a run, number 0, without a line end. Invalid UTF-8 becomes U+FFFD; non-finite
+/// numbers become null.
 std::string LedgerLine(const JobRecord& job);
 /// A later line of the run `uid`.
 std::string LedgerLine(const std::string& uid, const NumberedEntry& entry);
 
-/// A line read back.
+/// A parsed line.
 struct ReadLine {
   std::string uid;
   std::variant<JobRecord, NumberedEntry> content;

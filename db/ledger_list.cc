@@ -30,7 +30,7 @@ Result<void> ListLedger(const std::string& uid, const fs::path& ledger) {
   const bool listed_before = fs::exists(folder);
   auto done = MakeFolder(folder.string());
   if (done && !listed_before) {
-    std::error_code ignored;  // the folder above may be open to others; ours holds names only
+    std::error_code ignored;  // best effort: these files hold only paths
     fs::permissions(folder, fs::perms::owner_all, ignored);
   }
   if (done) done = WriteFile((folder / uid).string(), ledger.string() + "\n");
@@ -46,7 +46,7 @@ std::vector<ListedLedger> ListedLedgers() {
   for (fs::directory_iterator file(folder, error), end; !error && file != end;
        file.increment(error)) {
     const std::string uid = file->path().filename().string();
-    if (uid.size() != kUidLength) continue;  // a file that is being written has a longer name
+    if (uid.size() != kUidLength) continue;  // a file that is still being written has a longer name
     auto text = ReadFile(file->path().string(), kMaxPathBytes);
     if (!text || text->empty() || text->front() != '/' || text->back() != '\n') continue;
     ledgers.push_back({uid, text->substr(0, text->size() - 1)});
@@ -57,7 +57,7 @@ std::vector<ListedLedger> ListedLedgers() {
 }
 
 void UnlistLedger(const std::string& uid) {
-  std::error_code ignored;  // somebody else may have taken it off
+  std::error_code ignored;  // another process may have unlisted it
   fs::remove(LedgerListFolder() / uid, ignored);
 }
 

@@ -16,7 +16,7 @@ void Migrate(SQLite::Database& database, const std::vector<Migration>& migration
   for (const Migration& step : migrations) {
     if (UserVersion(database) >= step.user_version) continue;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
-    // Another process may have done this step between the look above and our lock.
+    // Another process may have done this step since the check above.
     if (UserVersion(database) >= step.user_version) continue;
     database.exec(step.sql);
     database.exec("PRAGMA user_version = " + std::to_string(step.user_version));

@@ -16,17 +16,15 @@ struct Migration {
   std::string sql;
 };
 
-/// The steps that db/schema holds, in order; the last one's version is what this program reads and
-/// writes.
+/// The steps of db/schema, in order. The last version is the one this program reads and writes.
 const std::vector<Migration>& SchemaMigrations();
 
-/// The schema version that a file is at; 0 for one without tables.
+/// The schema version of a file; 0 without tables.
 int UserVersion(SQLite::Database& database);
 
-/// Applies the steps that the file lacks, each in a write transaction of its own that looks at the
-/// version once more, so that several processes may do this at once. Waits for other writers as
-/// long as the busy timeout says. Throws SQLite::Exception; the steps done so far stay, the failing
-/// one leaves no trace.
+/// Applies the missing steps. Each runs in its own write transaction that checks the version again,
+/// so several processes may migrate at once. Waits for other writers up to the busy timeout. Throws
+/// SQLite::Exception; completed steps stay, the failing one leaves no trace.
 void Migrate(SQLite::Database& database, const std::vector<Migration>& migrations);
 
 }  // namespace adaptive_train

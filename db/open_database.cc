@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Marks the file as ours ("ATps"); 0001.sql sets the same number.
+// Identifies our files ("ATps"); 0001.sql sets the same number.
 constexpr int kApplicationId = 0x41547073;
 constexpr const char* kApplicationIdQuery = "PRAGMA application_id";
 constexpr const char* kTableCount = "SELECT count(*) FROM sqlite_master";
@@ -26,16 +26,15 @@ constexpr const char* kJournalMode = "PRAGMA journal_mode";
 constexpr const char* kUseWal = "PRAGMA journal_mode = WAL";
 constexpr const char* kSettings = "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL;";
 
-/// While set, closing the database leaves the WAL as it is instead of writing it back into the
-/// file.
+/// While set, closing the database leaves the WAL instead of writing it back into the file.
 void KeepWalOnClose(SQLite::Database& database, bool keep) {
   sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep ? 1 : 0, nullptr);
 }
 
-/// Is this file ours, of a schema we know, and undamaged? Only reads.
+/// Checks that this is our file, with a known schema and undamaged. Only reads.
 Result<void> CheckContent(SQLite::Database& database, const std::filesystem::path& path,
                           int newest_version) {
-  // One moment for all looks: another process may be making this file's tables just now.
+  // One transaction for all checks: another process may be creating this file's tables.
   SQLite::Transaction moment(database);
   const int version = UserVersion(database);
   const int application_id = database.execAndGet(kApplicationIdQuery).getInt();
@@ -64,7 +63,7 @@ Result<void> CheckContent(SQLite::Database& database, const std::filesystem::pat
   return {};
 }
 
-/// Turns on WAL. SQLite does not wait by itself where two processes do this to a new file at once.
+/// Turns on WAL. SQLite does not wait by itself if two processes do this to a new file at once.
 void UseWal(SQLite::Database& database, milliseconds busy_timeout) {
   const auto deadline = std::chrono::steady_clock::now() + busy_timeout;
   while (database.execAndGet(kJournalMode).getString() != "wal") {

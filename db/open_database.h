@@ -20,13 +20,13 @@ struct OpenedDatabase {
   std::unique_ptr<SQLite::Database> database;
 };
 
-/// What ProfileStore::Open does, for any series of migrations. The file is first changed after all
-/// checks passed.
+/// Implements ProfileStore::Open for any list of migrations. The file is not changed before all
+/// checks have passed.
 Result<OpenedDatabase> OpenDatabase(const StoreLocation& location,
                                     std::chrono::milliseconds busy_timeout, bool create,
                                     const std::vector<Migration>& migrations);
 
-/// One without a file; its location's path is ":memory:".
+/// A database without a file; its location's path is ":memory:".
 Result<OpenedDatabase> OpenMemoryDatabase(const std::vector<Migration>& migrations);
 
 }  // namespace adaptive_train

@@ -6,7 +6,7 @@
 namespace adaptive_train {
 namespace {
 
-/// What two evidences weigh in a mean.
+/// The weights of two pieces of evidence in a mean.
 struct Weights {
   double known, fresh;
 
@@ -22,7 +22,7 @@ struct Weights {
   }
 };
 
-/// Evidence of the mean of two judged figures: variances within each and between the two add up.
+/// Evidence for the mean of two figures: the variances within each and between the two add up.
 Evidence MergedEvidence(const Evidence& known, const Evidence& fresh, double known_figure,
                         double fresh_figure) {
   const Weights weights(known, fresh);

@@ -117,7 +117,7 @@ LayerMeasurement ReadLayer(SQLite::Statement& row, const std::string& kind,
   return layer;
 }
 
-/// The merging of one kind of figure: `find` reads the stored one, `store` writes the merged one.
+/// Merges one kind of figure: `find` reads the stored one, `store` writes the merged one.
 template <class Measurement, class Find, class Store>
 Result<void> MergeAll(const std::vector<Measurement>& fresh, const Find& find, const Store& store) {
   for (const Measurement& one : fresh) {

@@ -1,4 +1,4 @@
-// Reads and writes the rows of what was measured in an open database.
+// Reads and writes the rows of measurements in an open database.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace adaptive_train {
 
-// All throw SQLite::Exception; to be run in one transaction.
+// All throw SQLite::Exception and must be called inside one transaction.
 
-/// Merges each figure with its row (profile_merge.h). Fails on a figure that is not finite or not
-/// positive, or that nothing stands behind (count 0).
+/// Merges each figure with its row (profile_merge.h). Fails on a figure that is not finite, not
+/// positive or without measurements (count 0).
 Result<void> MergeProfile(SQLite::Database& database, const std::string& cluster,
                           const Profile& profile);
 
-// Rows that cannot be right (changed by hand) are left out.
+// Skips invalid rows (edited by hand).
 Profile ReadProfile(SQLite::Database& database, const ProfileQuery& query);
 /// All links and devices of a cluster.
 Profile ReadMeasurements(SQLite::Database& database, const std::string& cluster);

@@ -1,5 +1,4 @@
-// The profile store: what past jobs were, how they were planned, what they measured and how they
-// failed.
+// The profile store: past jobs, their plans, measurements and failures.
 #include "db/profile_store.h"
 
 #include <SQLiteCpp/Database.h>
@@ -45,7 +44,7 @@ template <class Body>
 auto ProfileStore::Transact(bool writes, const char* doing, const Body& body) -> decltype(body()) {
   try {
     using Behavior = SQLite::TransactionBehavior;
-    // A writer takes its lock at the start: to wait for it later, from a read, is a deadlock that
+    // A writer takes its lock at the start. Upgrading later from a read would be a deadlock, which
     // SQLite refuses.
     SQLite::Transaction transaction(*database_, writes ? Behavior::IMMEDIATE : Behavior::DEFERRED);
     auto result = body();

@@ -1,5 +1,4 @@
-// The profile store: what past jobs were, how they were planned, what they measured and how they
-// failed.
+// The profile store: past jobs, their plans, measurements and failures.
 #pragma once
 
 #include <chrono>
@@ -20,13 +19,13 @@ class Database;
 
 namespace adaptive_train {
 
-/// What a job may use of the profiles that earlier jobs left.
+/// Selects what a job may use of earlier jobs' profiles.
 struct ProfileQuery {
   std::string cluster;
   std::vector<std::string> nodes;
   std::vector<std::string> device_kinds;
-  std::string model_key;  // empty: no layers are wanted
-  EpochSeconds now = 0;   // failures are counted as of then
+  std::string model_key;  // empty: no layers
+  EpochSeconds now = 0;   // the time as of which failures are weighted
 };
 
 /// One SQLite file, opened. Several processes may have the same file open on one host (WAL).
@@ -43,16 +42,16 @@ class ProfileStore {
     bool create = true;                            // false: a file that does not exist is an error
   };
 
-  /// Opens the store and brings its schema up to date; makes missing folders (0700) and the file
-  /// (0600). Refuses network file systems, files of a newer schema or of another program, and
-  /// corrupt files; a file that is refused stays as it is. Checks the whole file, so its time grows
-  /// with the file's size.
+  /// Opens the store and brings its schema up to date. Creates missing folders (0700) and the file
+  /// (0600). Refuses network file systems, files with a newer schema or of another program, and
+  /// corrupt files; a refused file is not changed. Checks the whole file, so its time grows with
+  /// the file's size.
   static Result<ProfileStore> Open(const StoreLocation& location, const OpenOptions& options);
   static Result<ProfileStore> Open(const StoreLocation& location) {
     return Open(location, OpenOptions{});
   }
 
-  /// A store without a file: what is written into it ends with it.
+  /// A store without a file: its content ends with the object.
   static Result<ProfileStore> InMemory();
 
   ProfileStore(ProfileStore&&) noexcept;
@@ -65,37 +64,37 @@ class ProfileStore {
   /// launch the one with its attempt's number; plans and failures are appended; figures are stored
   /// as SaveMeasurements does. A job's end is neither kRunning nor kLost.
   Result<void> Record(std::int64_t job_id, const LedgerEntry& entry);
-  /// Adds what a ledger tells of a run to the row with its uid, or to a new row. Entries that are in
-  /// the store already are passed over, as are figures that SaveMeasurements refuses. Gives how many
-  /// were new.
+  /// Adds a ledger's entries for a run to the row with its uid, or to a new row. Skips entries that
+  /// are in the store already and figures that SaveMeasurements refuses. Returns the number of new
+  /// entries.
   Result<std::int64_t> TakeIn(const RunLedger& run);
 
-  /// Jobs in the order of their start times, all read in one moment.
+  /// Jobs in the order of their start times, read in one transaction.
   Result<std::vector<JobRow>> FindJobs(const JobQuery& query);
-  /// In the order of time; empty for a job that is not in the store.
+  /// In order of time; empty for a job that is not in the store.
   Result<std::vector<FailureRecord>> FailuresOf(std::int64_t job_id);
-  /// In the order of attempts.
+  /// In order of attempts.
   Result<std::vector<LaunchRecord>> LaunchesOf(std::int64_t job_id);
 
   /// Adds what was measured in `cluster` to what is stored, figure by figure: see
   /// profile_merge.h. profile.nodes is not looked at: histories come from recorded failures. A figure
   /// without a count is refused.
   Result<void> SaveMeasurements(const std::string& cluster, const Profile& profile);
-  /// What is stored of a cluster's nodes, kinds of devices and a model, as of `now`: links with
-  /// both ends in `nodes`; devices of `device_kinds`, whatever their node; layers of `model_key` on
-  /// them, measured in any cluster; the failures of each of `nodes`, counted less the older they
-  /// are.
+  /// What is stored for a cluster's nodes, device kinds and a model, as of `now`. Contains links
+  /// with both ends in `nodes`; devices of `device_kinds`, whatever their node; layers of
+  /// `model_key` on these kinds, measured in any cluster. Also the failures of each of `nodes`,
+  /// weighted less the older they are.
   Result<Profile> ProfileOf(const ProfileQuery& query);
-  /// All links and devices that are stored of a cluster.
+  /// All stored links and devices of a cluster.
   Result<Profile> MeasurementsOf(const std::string& cluster);
-  /// The clusters that links or devices are stored of, by name.
+  /// The clusters that have stored links or devices, by name.
   Result<std::vector<std::string>> MeasuredClusters();
 
  private:
   ProfileStore(StoreLocation location, std::chrono::milliseconds busy_timeout,
                std::unique_ptr<SQLite::Database> database);
 
-  /// Runs `body`, which gives a Result, in one transaction that is kept only if all went well.
+  /// Runs `body`, which returns a Result, in one transaction that commits only if all went well.
   template <class Body>
   auto Transact(bool writes, const char* doing, const Body& body) -> decltype(body());
 

@@ -1,5 +1,5 @@
-// What the profile store keeps, as plain structs: one for each table, and the rows that queries
-// give back.
+// The content of the profile store as plain structs: one for each table, and the rows that queries
+// return.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace adaptive_train {
 /// All times here are UTC in seconds since 1970, with fractions.
 using EpochSeconds = double;
 
-/// How a job stands. Only kLost is never stored: it is what a kRunning row is shown as once its
-/// launcher is gone.
+/// The state of a job. kLost is never stored: a kRunning row is shown as kLost once its launcher is
+/// gone.
 enum class JobState {
   kRunning,
   kCompleted,
@@ -32,15 +32,15 @@ enum class JobState {
 
 /// All states in the order of the enumeration.
 const std::vector<JobState>& AllJobStates();
-/// "NODE_FAIL" and "NF", in Slurm's words.
+/// Slurm's long and short words, such as "NODE_FAIL" and "NF".
 std::string_view ToString(JobState state);
 std::string_view ShortName(JobState state);
-/// Takes long and short names in any case; none where the name is unknown.
+/// Accepts long and short names in any case; none if the name is unknown.
 std::optional<JobState> JobStateFromString(std::string_view name);
 
-/// One run of the launcher. (cluster, slurm_job_id, restart_count, submit_time) name the Slurm job;
-/// a batch script that runs the launcher several times gets one row for each, told apart by the run
-/// number the store assigns.
+/// One run of the launcher. (cluster, slurm_job_id, restart_count, submit_time) identify the Slurm
+/// job. A batch script that runs the launcher several times gets one row each, distinguished by the
+/// run number that the store assigns.
 struct JobRecord {
   std::string cluster;            // Slurm's ClusterName, or the host's name without Slurm
   std::int64_t slurm_job_id = 0;  // 0: a local run without Slurm
@@ -58,12 +58,12 @@ struct JobRecord {
   std::string uid;                          // NewRunUid(); empty: the run writes no ledger
 };
 
-/// 32 hexadecimal digits that no other run has.
+/// 32 random hexadecimal digits, unique to the run.
 std::string NewRunUid();
 
 struct NodeRecord {
   std::string name;
-  std::string source;  // "prolog" or "user": who ran the probe
+  std::string source;  // who ran the probe: "prolog" or "user"
   std::string cpu_model;
   std::int64_t cores = 0;  // physical cores the job may use
   std::int64_t memory_bytes = 0;
@@ -77,7 +77,7 @@ struct PlanRecord {
   std::string why;  // why this plan, one line
 };
 
-/// Outcome of one attempt to start the ranks of a step.
+/// The outcome of one attempt to start the ranks of a job step.
 enum class LaunchOutcome { kOk, kRetried, kFailed };
 /// "ok", "retried", "failed".
 std::string_view ToString(LaunchOutcome outcome);
@@ -87,17 +87,17 @@ struct LaunchRecord {
   std::int64_t attempt = 0;  // counted from 1 through the whole job
   EpochSeconds started = 0;
   LaunchOutcome outcome = LaunchOutcome::kOk;
-  std::string reason;  // why it was retried or failed; empty where it went well
+  std::string reason;  // why it was retried or failed; empty on success
 };
 
 struct FailureRecord {
   EpochSeconds time = 0;
   std::optional<std::int64_t> step;  // optimizer step; none before the first
-  std::optional<std::int64_t> rank;  // none: not tied to one rank
+  std::optional<std::int64_t> rank;  // none: no single rank
   std::string host;
   std::string kind;       // killed, silent, transport, device, ...
   std::string operation;  // what the rank was doing, e.g. "all_reduce"
-  std::string peer;       // whom it was doing that with; may be empty
+  std::string peer;       // the other side of the operation; may be empty
   std::string cause;
 };
 
@@ -106,10 +106,10 @@ struct JobEnd {
   JobState state = JobState::kCompleted;
   int exit_code = 0;
   EpochSeconds end_time = 0;
-  std::string reason;  // what was wrong, one line; empty where all went well
+  std::string reason;  // the error in one line; empty on success
 };
 
-/// What a run came to. A value that is not a number (a loss that diverged) is stored as none.
+/// The results of a run. A value that is not a number (a diverged loss) is stored as none.
 struct SummaryRecord {
   std::int64_t steps = 0;
   std::int64_t tokens = 0;
@@ -125,7 +125,7 @@ struct SummaryRecord {
   std::int64_t peak_memory_bytes = 0;  // of the largest rank
 };
 
-/// One job as FindJobs gives it back.
+/// One job as FindJobs returns it.
 struct JobRow {
   std::int64_t id = 0;
   std::int64_t run_number = 0;          // 0 for the first run of the launcher in a Slurm job
@@ -155,8 +155,7 @@ struct JobKey {
 /// "123" for a Slurm job, "120_3" for a task of an array, "L12" for a local run.
 std::string ShownJobId(const JobRow& row);
 
-/// Which jobs are wanted: all conditions must hold; an empty list is no condition, except for
-/// `users`.
+/// Selects jobs: all conditions must hold. An empty list is no condition, except for `users`.
 struct JobQuery {
   std::vector<JobKey> ids;
   bool all_users = false;

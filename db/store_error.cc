@@ -1,4 +1,4 @@
-// What an exception from SQLite means to a person: one line that names the file and what to do.
+// Turns an exception from SQLite into one line for people: the file, and what to do.
 #include "db/store_error.h"
 
 #include <SQLiteCpp/Database.h>
@@ -24,8 +24,8 @@ int LastErrnoOf(sqlite3* handle, int which_file) {
   return system_errno;
 }
 
-/// What the operating system said, 0 where it said nothing. SQLite forgets it where a commit fails,
-/// its files do not.
+/// The operating system's errno, or 0. SQLite loses it if a commit fails, but the open files keep
+/// it.
 int SystemErrno(int code, SQLite::Database* database) {
   if (database == nullptr || (code != SQLITE_IOERR && code != SQLITE_CANTOPEN)) return 0;
   sqlite3* handle = database->getHandle();
@@ -36,8 +36,8 @@ int SystemErrno(int code, SQLite::Database* database) {
 }
 
 bool IsDiskFull(int code, int extended_code, int system_errno) {
-  // SQLite says FULL for ENOSPC only; a quota, a file size limit, or no room for the -shm file are
-  // told as I/O errors.
+  // SQLite says FULL only for ENOSPC. It reports a quota, a file size limit, or no room for the
+  // -shm file as I/O errors.
   return code == SQLITE_FULL || extended_code == SQLITE_IOERR_SHMSIZE ||
          (code == SQLITE_IOERR &&
           (system_errno == ENOSPC || system_errno == EDQUOT || system_errno == EFBIG));

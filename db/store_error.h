@@ -1,4 +1,4 @@
-// What an exception from SQLite means to a person: one line that names the file and what to do.
+// Turns an exception from SQLite into one line for people: the file, and what to do.
 #pragma once
 
 #include <chrono>
@@ -14,11 +14,11 @@ class Exception;
 
 namespace adaptive_train {
 
-/// The line for a damaged file, also where quick_check found it.
+/// The error for a damaged file, also if quick_check found the damage.
 Error CorruptStore(const std::filesystem::path& path, const std::string& what);
 
-/// Translates `exception`, thrown while `doing` ("storing a plan") with the file at `path`;
-/// `database` is the one it happened to, null where opening it failed.
+/// Translates `exception`, thrown while `doing` ("storing a plan") with the file at `path`.
+/// `database` is the affected one, or null if opening failed.
 Error StoreError(const std::filesystem::path& path, const std::string& doing,
                  std::chrono::milliseconds busy_timeout, const SQLite::Exception& exception,
                  SQLite::Database* database);

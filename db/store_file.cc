@@ -1,4 +1,4 @@
-// The checks and folders that a store's file needs before SQLite may see it.
+// Checks a store's file and creates its folders before SQLite opens it.
 #include "db/store_file.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ Result<void> CheckLocal(const fs::path& store, const fs::path& path) {
                   path.string(), *network));
 }
 
-/// The file itself, if it is there.
+/// Checks the file itself if it exists.
 Result<void> CheckFile(const fs::path& path, const fs::file_status& status) {
   if (fs::is_directory(status))
     return Refuse(path,
@@ -52,8 +52,8 @@ Result<void> CheckFile(const fs::path& path, const fs::file_status& status) {
   return CheckWritable(path, path, R_OK | W_OK).and_then([&] { return CheckLocal(path, path); });
 }
 
-/// The nearest folder above the file that exists: there the file and SQLite's -wal and -shm files
-/// go.
+/// Checks the nearest existing folder above the file, which will hold SQLite's -wal and -shm files
+/// too.
 Result<void> CheckFolder(const fs::path& path) {
   fs::path folder = path.parent_path();
   struct stat entry {};
@@ -63,7 +63,7 @@ Result<void> CheckFolder(const fs::path& path) {
     folder = folder.parent_path();
   }
   if (!S_ISDIR(entry.st_mode)) return Refuse(path, folder.string() + " is not a folder");
-  // The network is looked at first: there even root may be denied writing, and the name says more.
+  // The network check comes first: there even root may be denied writing, and its error says more.
   return CheckLocal(path, folder).and_then([&] {
     return CheckWritable(path, folder, R_OK | W_OK | X_OK);
   });

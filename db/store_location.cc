@@ -1,4 +1,4 @@
-// Where a profile store lies: what --store means.
+// The location of a profile store: the meaning of --store.
 #include "db/store_location.h"
 
 #include <pwd.h>

@@ -1,4 +1,4 @@
-// Where a profile store lies: what --store means.
+// The location of a profile store: the meaning of --store.
 #pragma once
 
 #include <filesystem>
@@ -8,16 +8,14 @@
 
 namespace adaptive_train {
 
-/// A store in a file of its own. (A shared one behind adaptive-traind is refused by
-/// ParseStoreLocation.)
+/// A store in its own file. (ParseStoreLocation refuses a shared store behind adaptive-traind.)
 struct StoreLocation {
   std::filesystem::path path;  // absolute
 };
 
-/// Reads "file:PATH" ("~/" and relative paths allowed); the empty text means
-/// $XDG_STATE_HOME/adaptive-train/profiles.db, or ~/.local/state/adaptive-train/profiles.db.
-/// Touches no file. Anything else is an error with ExitCode::kUsage, "unix:PATH" with
-/// ExitCode::kStore.
+/// Parses "file:PATH" ("~/" and relative paths allowed). The empty text means
+/// $XDG_STATE_HOME/adaptive-train/profiles.db or ~/.local/state/adaptive-train/profiles.db. Touches
+/// no file. "unix:PATH" is an error with ExitCode::kStore, anything else one with ExitCode::kUsage.
 Result<StoreLocation> ParseStoreLocation(std::string_view text);
 
 }  // namespace adaptive_train

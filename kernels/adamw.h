@@ -11,10 +11,10 @@ namespace adaptive_train::kernels {
 ///   first  = beta1 first  + (1 - beta1) g
 ///   second = beta2 second + (1 - beta2) g^2
 ///   parameter -= lr (first / (1 - beta1^t) / (sqrt(second / (1 - beta2^t)) + epsilon) +
-///   weight_decay parameter)
-/// where the decay is decoupled and takes the parameter's old value. Gradients are left as they
-/// are. `weights`, where it is not nullptr, receives the parameters rounded to T: the copy that
-/// products use in mixed precision.
+///                    weight_decay parameter)
+/// The decay is decoupled and uses the parameter's old value. Gradients are not changed. `weights`,
+/// unless nullptr, receives the parameters rounded to T: the copy that products use in mixed
+/// precision.
 template <class T>
 struct AdamWArguments {
   std::int64_t count = 0;
@@ -29,7 +29,7 @@ struct AdamWArguments {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  double gradient_scale = 1;  // clipping and the loss scale, without a pass of their own
+  double gradient_scale = 1;  // clipping and the loss scale, without an extra pass
 };
 
 /// weights[i] = parameters[i] rounded to T.

@@ -1,4 +1,4 @@
-// Passes over arenas: what is done to whole ranges of gradients, residuals and weights.
+// Passes over arenas: operations on whole ranges of gradients, residuals and weights.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace adaptive_train::kernels {
 
-// The methods of Device, element by element and in no particular order, for counts of 0 or more.
-// Ranges that are read and ranges that are written must not overlap unless they are the same.
+// The methods of Device, applied element by element in no particular order, for counts of 0 or
+// more. Ranges that are read must not overlap ranges that are written unless they are the same.
 //
 //   AddInto         into[i] += from[i]
 //   AddDifference   into[i] += more[i] - less[i]
@@ -15,10 +15,10 @@ namespace adaptive_train::kernels {
 //   ClearNotFinite  values[i] = 0 where it is NaN or infinite
 //   Hash            XXH3 (64 bits) of the bytes
 //
-// PackInt8 cuts the values into blocks of kInt8Block, the last one shorter, and writes of each the
-// scale s = max |v| / 127 as a float, then round(v / s) as one byte a value (Dettmers et al. 2022,
-// section 2.1, by blocks). A block with a value that is not finite has the scale NaN. UnpackInt8
-// writes s * byte, rounded to T.
+// PackInt8 cuts the values into blocks of kInt8Block; the last block may be shorter. Each block
+// starts with its scale s = max |v| / 127 as a float. One byte per value follows: round(v / s)
+// (block-wise quantization: Dettmers et al. 2022, section 2.1). The scale is NaN if any value of
+// the block is not finite. UnpackInt8 writes s * byte, rounded to T.
 
 inline constexpr std::size_t kInt8Block = 128;
 

@@ -22,10 +22,10 @@ struct AttentionShape {
 /// For each sample and head, with query, key and value rows of head_size entries:
 ///   scores[i, j] = query[i] . key[j] / sqrt(head_size)
 ///   output[i] = sum over visible j of softmax(scores[i])[j] * value[j]
-/// qkv is [batch, sequence, heads + 2 kv_heads, head_size]: queries, then keys, then values; output
-/// is [batch, sequence, heads, head_size]. Only the logarithm of each softmax's denominator is kept
-/// for backward, which computes the probabilities anew (Dao et al. 2022); no sequence x sequence
-/// array is. Nothing overlaps.
+/// qkv is [batch, sequence, heads + 2 kv_heads, head_size]: queries, then keys, then values. output
+/// is [batch, sequence, heads, head_size]. Forward keeps only the logarithm of each softmax's
+/// denominator, and backward recomputes the probabilities from it (Dao et al. 2022). No sequence x
+/// sequence array is stored. Nothing overlaps.
 template <class T>
 struct AttentionArguments {
   AttentionShape shape;
@@ -34,7 +34,7 @@ struct AttentionArguments {
   Accumulator<T>* log_sum_exp = nullptr;  // [batch, heads, sequence], of the scores
 };
 
-/// Overwrites d_qkv, which has qkv's shape. output and log_sum_exp are those of forward.
+/// Overwrites d_qkv, which has qkv's shape. output and log_sum_exp come from forward.
 template <class T>
 struct AttentionBackwardArguments {
   AttentionShape shape;

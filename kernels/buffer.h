@@ -1,4 +1,4 @@
-// Memory of a device and the owner of a piece of it.
+// Device memory, and the owner of a piece of it.
 #pragma once
 
 #include <cstddef>
@@ -8,22 +8,23 @@
 
 namespace adaptive_train::kernels {
 
-/// Where a device's operations read and write. Not thread-safe.
+/// The memory that a device's operations read and write. Not thread-safe.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
-  /// Uninitialised memory, aligned to 64 bytes; throws std::bad_alloc. 0 bytes give nullptr. Parts
-  /// of it will be released, or never be touched, where it is `sparse`: its pages are small then.
+  /// Returns uninitialised memory, aligned to 64 bytes, or nullptr for 0 bytes; throws
+  /// std::bad_alloc. `sparse` memory has small pages: parts of it will be released or never
+  /// touched.
   virtual void* Allocate(std::size_t bytes, bool sparse) = 0;
   virtual void Free(void* memory) noexcept = 0;
-  /// Copies and clearing come in the order of the device's operations. CopyToHost returns when the
+  /// Copies and clearing run in order with the device's operations. CopyToHost returns when the
   /// bytes are there; the source of CopyFromHost may be reused on return.
   virtual void CopyFromHost(void* to, const void* from, std::size_t bytes) = 0;
   virtual void CopyToHost(void* to, const void* from, std::size_t bytes) = 0;
   virtual void CopyWithin(void* to, const void* from, std::size_t bytes) = 0;
   virtual void Clear(void* memory, std::size_t bytes) = 0;
-  /// Like Clear, for what will not be used soon: whole pages are given back to the system until
-  /// they are touched again, where the device can do that.
+  /// Like Clear, for memory that will not be used soon: where the device can, whole pages return to
+  /// the system until they are touched again.
   virtual void Release(void* memory, std::size_t bytes) = 0;
 };
 
@@ -56,14 +57,14 @@ class Buffer {
   const E* data() const { return data_; }
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return size_ * sizeof(E); }
-  /// Only of use on the host where the device's memory is the host's.
+  /// Usable on the host only if the device's memory is host memory.
   std::span<E> span() { return {data_, size_}; }
   std::span<const E> span() const { return {data_, size_}; }
 
   void Clear() {
     if (size_ > 0) memory_->Clear(data_, bytes());
   }
-  /// Elements [begin, end).
+  /// Releases elements [begin, end).
   void Release(std::size_t begin, std::size_t end) {
     if (begin < end) memory_->Release(data_ + begin, (end - begin) * sizeof(E));
   }

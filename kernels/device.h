@@ -1,4 +1,4 @@
-// What a model is computed on: one method per operation, whose contract stands in the operation's
+// The interface of a compute device: one method per operation, whose contract is in the operation's
 // header.
 #pragma once
 
@@ -23,14 +23,13 @@
 namespace adaptive_train::kernels {
 
 /// A device whose arrays hold scalars of type T and whose sums are kept in Accumulator<T>. Matrices
-/// are dense and row-major; counts are 0 or more, and 0 is no special case for the caller. All
-/// pointers are to the device's memory. Operations run in the order of the calls; one thread calls
-/// at a time. The same calls on the same kind of processor give the same bits, however many threads
-/// the device uses.
+/// are dense and row-major; counts may be 0. All pointers point into the device's memory.
+/// Operations run in the order of the calls; only one thread calls at a time. The same calls on the
+/// same kind of processor give the same bits, however many threads the device uses.
 template <class T>
 class Device : public DeviceMemory {
  public:
-  /// One line for people: what computes, and with what.
+  /// One line for people: the device and what it uses.
   virtual std::string Description() const = 0;
 
   virtual void Matmul(const MatmulArguments<T>& arguments) = 0;
@@ -52,12 +51,12 @@ class Device : public DeviceMemory {
   virtual void Dropout(const DropoutArguments<T>& arguments) = 0;
   virtual void AdamW(const AdamWArguments<T>& arguments) = 0;
   virtual void Round(const RoundArguments<T>& arguments) = 0;
-  /// The sum of the values, and that of their squares. Both add up in double, in an order that
-  /// depends on the count alone; 0 elements give 0, NaN and infinity are passed on. Return when the
-  /// value is there.
+  /// The sum of the values, and the sum of their squares. Both accumulate in double, in an order
+  /// that depends on the count alone. 0 elements give 0; NaN and infinity propagate. Both return
+  /// when the value is there.
   virtual double Sum(std::int64_t count, const Accumulator<T>* values) = 0;
   virtual double SquaredNorm(std::int64_t count, const Accumulator<T>* values) = 0;
-  // kernels/arena.h. Hash returns when the value is there.
+  // Contracts are in kernels/arena.h. Hash returns when the value is there.
   virtual void AddInto(std::int64_t count, const Accumulator<T>* from, Accumulator<T>* into) = 0;
   virtual void AddDifference(std::int64_t count, const Accumulator<T>* more,
                              const Accumulator<T>* less, Accumulator<T>* into) = 0;
@@ -66,13 +65,14 @@ class Device : public DeviceMemory {
   virtual std::uint64_t Hash(const void* memory, std::size_t bytes) = 0;
   virtual void PackInt8(std::int64_t count, const Accumulator<T>* values, std::byte* packed) = 0;
   virtual void UnpackInt8(std::int64_t count, const std::byte* packed, T* values) = 0;
-  /// Return when the results are there. The results do not depend on the kind of processor.
+  /// Both return when the results are there, which do not depend on the kind of processor.
   virtual Selected Select(const SelectArguments<T>& arguments) = 0;
   virtual double Threshold(const ThresholdArguments<T>& arguments) = 0;
-  /// Returns how many values there were.
+  /// Returns the number of values.
   virtual std::int64_t AddSelected(const AddSelectedArguments<T>& arguments) = 0;
   virtual void Sample(const SampleArguments<T>& arguments) = 0;
-  /// The largest magnitude of gradients + residuals (nullptr: gradients); NaN if there is one.
+  /// The largest magnitude of gradients + residuals (of gradients if residuals is nullptr); NaN if
+  /// any value is NaN.
   virtual double Largest(std::int64_t count, const Accumulator<T>* gradients,
                          const Accumulator<T>* residuals) = 0;
 };

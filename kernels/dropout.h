@@ -1,5 +1,5 @@
-// Contract of dropout (Srivastava et al. 2014) whose mask depends on where it is used, never on who
-// computes it.
+// Contract of dropout (Srivastava et al. 2014). The mask depends on where it is used, never on
+// which rank computes it.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace adaptive_train::kernels {
 
-/// output[b, e] = residual[b, e] + (kept ? input[b, e] / (1 - probability) : 0), the residual where
-/// it is not nullptr where `kept` is random.Uniform({step, first_sample + b, layer, e}) >=
-/// probability. The gradient's way back is the same operation on it, without residual. output may
-/// be input or residual. probability is in [0, 1).
+/// output[b, e] = residual[b, e] + (kept ? input[b, e] / (1 - probability) : 0), without the
+/// residual if it is nullptr. An element is `kept` if random.Uniform({step, first_sample + b,
+/// layer, e}) >= probability. Backward is the same operation on the gradient, without residual.
+/// output may be input or residual. probability is in [0, 1).
 template <class T>
 struct DropoutArguments {
   std::int64_t batch = 0;

@@ -8,8 +8,8 @@
 namespace adaptive_train::kernels {
 
 /// output[r, c] = token_weight[tokens[r], c] + position_weight[r mod sequence, c] + type_weight[c],
-/// r in [0, batch * sequence); the last two where they are not nullptr. Tokens must lie in [0,
-/// vocab): who reads them from a file checks them.
+/// for r in [0, batch * sequence). The last two terms are left out where they are nullptr. Tokens
+/// must lie in [0, vocab): the code that reads them from a file checks them.
 template <class T>
 struct EmbeddingArguments {
   std::int64_t batch = 0;
@@ -22,7 +22,7 @@ struct EmbeddingArguments {
   T* output = nullptr;
 };
 
-/// Adds to the gradients that are not nullptr, rows in ascending order.
+/// Adds to those gradients that are not nullptr, rows in ascending order.
 template <class T>
 struct EmbeddingBackwardArguments {
   std::int64_t batch = 0;

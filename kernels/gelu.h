@@ -1,5 +1,5 @@
-// Contract of the Gaussian error linear unit (Hendrycks, Gimpel 2016). Products apply it on the way
-// to memory (matmul.h).
+// Contract of the Gaussian error linear unit (Hendrycks, Gimpel 2016). Matrix products can apply it
+// before they store their result (matmul.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Contract of a language model's last step: logits, softmax, cross-entropy and all its gradients in
-// one, chunk by chunk.
+// Contract of a language model's last step in one operation, chunk by chunk: logits, softmax,
+// cross-entropy and all their gradients.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,15 @@ inline constexpr std::int64_t kHeadLossRows = 512;
 
 /// logits[r, v] = input[r] . weight[v] + bias[v]
 /// losses[r] = log(sum over v of exp(logits[r, v])) - logits[r, targets[r]], in nats; 0 where
-/// targets[r] < 0 Targets lie below vocab. NaN or +infinity among a row's logits makes its loss not
-/// finite.
+///             targets[r] < 0
+/// Targets lie below vocab. NaN or +infinity in a row's logits makes its loss not finite.
 ///
-/// Where d_input is not nullptr, with d_logits[r, v] = gradient_scale * (softmax(logits[r])[v] - (v
-/// == targets[r])), zero in rows whose target is negative:
-///   d_input = d_logits weight, overwritten; d_weight += d_logits^T input; d_bias += sum over rows
-///   of d_logits
+/// If d_input is not nullptr, gradients are computed as well. With
+///   d_logits[r, v] = gradient_scale * (softmax(logits[r])[v] - (v == targets[r])),
+/// which is zero in rows with a negative target:
+///   d_input   = d_logits weight (overwritten)
+///   d_weight += d_logits^T input
+///   d_bias   += sum over rows of d_logits
 /// Nothing overlaps.
 template <class T>
 struct HeadLossArguments {

@@ -1,4 +1,4 @@
-// kernels/arena.h on the host: loops that the memory's speed bounds.
+// kernels/arena.h on the host: loops that are bound by memory bandwidth.
 #include <xxhash.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void PackBlock(std::span<const Sum> values, std::byte* out) {
     finite &= std::isfinite(value);
   }
   const float scale = finite ? largest / kLargest : std::numeric_limits<float>::quiet_NaN();
-  // Of tiny values the scale may be 0 or lose bits; what it cannot hold is 0.
+  // The scale of tiny values may be 0 or subnormal; their steps are then 0.
   const float times = finite && scale >= std::numeric_limits<float>::min() ? 1 / scale : 0;
   std::memcpy(out, &scale, sizeof scale);
   out += sizeof scale;

@@ -1,4 +1,4 @@
-// What devices that compute in the host's own memory share: the memory, and passes over arenas.
+// The common base of devices that compute in host memory: the memory and the passes over arenas.
 #pragma once
 
 #include <cstring>
@@ -8,7 +8,7 @@
 
 namespace adaptive_train::kernels {
 
-/// Operations are finished when their call returns; buffers may be read and written directly.
+/// Operations are complete when their call returns; buffers may be read and written directly.
 template <class T>
 class HostDevice : public Device<T> {
  public:

@@ -12,8 +12,8 @@ namespace adaptive_train::kernels {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-/// Of x86-64 and of Arm with small pages of 4 KiB; elsewhere the system's are larger, and it does
-/// not give any.
+/// The size on x86-64, and on Arm with 4 KiB pages. Where the system's huge pages are larger, it
+/// grants none.
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
@@ -23,8 +23,8 @@ void* AllocatePages(std::size_t bytes, bool sparse) {
   const bool large = bytes >= 2 * kHugePage;
   void* memory = nullptr;
   if (::posix_memalign(&memory, large ? kHugePage : kAlignment, bytes) != 0) throw std::bad_alloc();
-  // Only a hint, which may have to take back one to an earlier owner of the addresses. Of whole
-  // huge pages: what is behind them would take more memory than it uses.
+  // This is only a hint. MADV_NOHUGEPAGE may undo the hint of an earlier owner of the addresses.
+  // Only whole huge pages are covered: a tail would take more memory than it uses.
   if (large) {
     ::madvise(memory, bytes / kHugePage * kHugePage, sparse ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
   }
@@ -39,8 +39,8 @@ void ReleasePages(void* memory, std::size_t bytes) {
   const auto from = reinterpret_cast<std::uintptr_t>(begin);
   const std::uintptr_t first = (from + page - 1) / page * page;
   const std::uintptr_t last = (from + bytes) / page * page;
-  // Private anonymous pages read as 0 once they are gone (madvise(2), MADV_DONTNEED). Locked ones
-  // do not go.
+  // Private anonymous pages read as 0 after MADV_DONTNEED (madvise(2)), which fails on locked
+  // pages.
   if (first >= last ||
       ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) != 0) {
     std::memset(begin, 0, bytes);

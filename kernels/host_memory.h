@@ -5,14 +5,13 @@
 
 namespace adaptive_train::kernels {
 
-/// As DeviceMemory::Allocate. What is not sparse lies in huge pages as far as it fills them, where
-/// the system has some to give: walks over matrices, row by row, would often wait for the address
-/// of a small page.
+/// As DeviceMemory::Allocate. Memory that is not sparse lies in whole huge pages where the system
+/// has some to give. Walking a matrix row by row would miss the TLB often with small pages.
 void* AllocatePages(std::size_t bytes, bool sparse);
 void FreePages(void* memory) noexcept;
 
-/// `bytes` from `memory` on, of a heap's or an anonymous mapping's memory, become 0; those of them
-/// that are whole pages leave the process until they are touched again.
+/// Sets `bytes` from `memory` on to 0, in the memory of a heap or an anonymous mapping. Whole pages
+/// among them leave the process until they are touched again.
 void ReleasePages(void* memory, std::size_t bytes);
 
 }  // namespace adaptive_train::kernels

@@ -1,4 +1,4 @@
-// What a selection from an arena needs beside Select and Threshold, on the host.
+// Selection from an arena on the host: what is needed besides Select and Threshold.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -10,10 +10,10 @@ namespace adaptive_train::kernels {
 namespace {
 
 constexpr std::int64_t kLine = 16, kGroup = 256;
-/// The processor does not foresee which lines come next.
+/// How many lines ahead to prefetch: the hardware prefetcher cannot predict hashed lines.
 constexpr std::int64_t kAhead = 16;
 
-/// Where the line of a group is that is looked at.
+/// The start of the cache line that represents a group.
 std::int64_t LineOf(std::int64_t group) {
   const auto hash = static_cast<std::uint64_t>(group) * 0x9e3779b97f4a7c15ULL;
   return group * kGroup + static_cast<std::int64_t>(hash >> 60) * kLine;
@@ -59,7 +59,7 @@ void HostDevice<T>::Sample(const SampleArguments<T>& x) {
 template <class T>
 double HostDevice<T>::Largest(std::int64_t count, const Accumulator<T>* gradients,
                               const Accumulator<T>* residuals) {
-  // Magnitudes compare as their bits do, and NaN has the largest.
+  // Magnitudes compare like their bits, and NaN compares largest.
   using Bits = std::conditional_t<sizeof(Accumulator<T>) == 8, std::uint64_t, std::uint32_t>;
   constexpr Bits kMagnitude = ~Bits{0} >> 1;
   Bits largest = 0;

@@ -9,12 +9,12 @@
 
 namespace adaptive_train::kernels {
 
-/// What computes for a rank on `device` of the plan, with as many threads as it says. Fails in one
-/// line where this program has no such device. For T float, BFloat16 or Float16.
+/// The device of a rank: `device` of the plan, with the plan's number of threads. Fails in one line
+/// if this program has no such device. T is float, BFloat16 or Float16.
 template <class T>
 Result<std::unique_ptr<Device<T>>> MakeDevice(const adaptive_train::Device& device);
 
-/// The processor, with so many threads.
+/// The CPU with `threads` threads.
 template <class T>
 std::unique_ptr<Device<T>> MakeCpuDevice(int threads);
 

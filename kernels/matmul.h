@@ -1,5 +1,4 @@
-// Contracts of the matrix products: with what follows a product on its way to memory, and of
-// gradients of weights.
+// Contracts of matrix products with their epilogues, and of the gradients of weights.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +8,15 @@
 
 namespace adaptive_train::kernels {
 
-/// c[rows, columns] = op(a)[rows, inner] op(b)[inner, columns] + bias[columns] + residual[rows,
-/// columns] A transposed operand is stored the other way round: a as [inner, rows], b as [columns,
-/// inner]. inner = 0 makes the product zero. c overlaps nothing else, except that it may be
-/// residual.
+/// c[rows, columns] = op(a)[rows, inner] op(b)[inner, columns] + bias[columns] +
+///                    residual[rows, columns]
+/// A transposed operand is stored the other way round: a as [inner, rows], b as [columns, inner].
+/// inner = 0 makes the product zero. c overlaps nothing else, except that it may be residual.
 ///
-/// With `gelu` other than kNone, and
-///   activated     activated = gelu(c) is stored beside c, computed from c as it is stored, after
-///   its rounding to T gelu_input    c is multiplied by gelu'(gelu_input[rows, columns]): the
-///   product is the gradient of a GELU's output, c
-///                 that of its input. Without bias and residual.
-/// exactly one of the two is given; neither overlaps anything.
+/// If `gelu` is not kNone, exactly one of these two is given, and it overlaps nothing:
+///   activated   receives gelu(c), computed from c after its rounding to T.
+///   gelu_input  [rows, columns]: c is multiplied by gelu'(gelu_input). The product is then the
+///               gradient of a GELU's output, and c that of its input. No bias or residual then.
 template <class T>
 struct MatmulArguments {
   std::int64_t rows = 0;
@@ -38,7 +35,7 @@ struct MatmulArguments {
 };
 
 /// d_weight[in, out] += input[rows, in]^T d_output[rows, out]
-/// d_bias[out] += sum over rows of d_output, rows in ascending order, where d_bias is not nullptr
+/// d_bias[out] += sum over rows of d_output, rows in ascending order; skipped if d_bias is nullptr
 template <class T>
 struct WeightGradientArguments {
   std::int64_t rows = 0;

@@ -8,11 +8,11 @@
 
 namespace adaptive_train::kernels {
 
-/// LayerNorm: output[r, c] = (input[r, c] - mean[r]) * reciprocal_std[r] * weight[c] + bias[c]
-/// with the row's mean and 1 / sqrt(variance + epsilon), variance over all columns.
-/// RmsNorm: output[r, c] = input[r, c] * reciprocal_std[r] * weight[c], reciprocal_std = 1 /
-/// sqrt(mean of squares + epsilon); bias and mean are not touched. The statistics are kept for
-/// backward. columns is 1 or more. output may be input.
+/// LayerNorm: output[r, c] = (input[r, c] - mean[r]) * reciprocal_std[r] * weight[c] + bias[c],
+///   reciprocal_std[r] = 1 / sqrt(variance + epsilon), with the row's mean and variance
+/// RmsNorm:   output[r, c] = input[r, c] * reciprocal_std[r] * weight[c],
+///   reciprocal_std[r] = 1 / sqrt(mean of squares + epsilon); bias and mean are not touched
+/// The statistics are kept for backward. columns is 1 or more. output may be input.
 template <class T>
 struct NormArguments {
   std::int64_t rows = 0;
@@ -26,10 +26,10 @@ struct NormArguments {
   Accumulator<T>* reciprocal_std = nullptr;  // [rows]
 };
 
-/// Adds to d_weight[columns] and, for LayerNorm, d_bias[columns], rows in ascending order within a
-/// fixed cut by the shape. d_input[rows, columns] is added to with `accumulate`, otherwise
-/// overwritten and never read; it may be d_output if not accumulated. Nothing else overlaps. input,
-/// mean and reciprocal_std are those of forward.
+/// Adds to d_weight[columns] and, for LayerNorm, d_bias[columns]. Rows are summed in ascending
+/// order within pieces that the shape alone determines. `accumulate` adds to d_input[rows,
+/// columns]; otherwise it is overwritten without being read, and may be d_output. Nothing else
+/// overlaps. input, mean and reciprocal_std are those of forward.
 template <class T>
 struct NormBackwardArguments {
   std::int64_t rows = 0;

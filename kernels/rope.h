@@ -8,12 +8,12 @@
 
 namespace adaptive_train::kernels {
 
-/// In place, for each row r at position p = r mod sequence, each of the first rotated_heads of its
-/// `heads` heads, and i in [0, head_size / 2), with angle t = p * RopeRate(base, scaling, head_size,
-/// i):
-///   (x[i], x[i + head_size / 2]) becomes (x[i] cos t - x[i + head_size / 2] sin t, x[i + head_size
-///   / 2] cos t + x[i] sin t)
-/// `inverse` turns by -t: the gradient's way back. values is [rows, heads, head_size]; head_size is
+/// Rotates in place. For each row r at position p = r mod sequence, the first rotated_heads of its
+/// `heads` heads, and i in [0, head_size / 2):
+///   t = p * RopeRate(base, scaling, head_size, i)
+///   x[i]                 becomes  x[i] cos t - x[i + head_size / 2] sin t
+///   x[i + head_size / 2] becomes  x[i + head_size / 2] cos t + x[i] sin t
+/// `inverse` rotates by -t, which is backward. values is [rows, heads, head_size]; head_size is
 /// even.
 template <class T>
 struct RopeArguments {

@@ -34,8 +34,8 @@ Float16 ToFloat16(float value) {
     return with_sign(ShiftedRounded(bits - (kExponentGap << 23), kDroppedBits));
   }
   const std::uint32_t exponent = bits >> 23;
-  // Subnormals count in 2^-24; below half of that nothing is left (and float32's own subnormals are
-  // far below).
+  // Subnormals are multiples of 2^-24; a value below half of that rounds to 0. Subnormals of
+  // float32 are far below.
   if (exponent < kExponentGap - 11) return with_sign(0);
   const std::uint32_t fraction = (bits & 0x7f'ffffU) | 0x80'0000U;
   return with_sign(ShiftedRounded(fraction, kExponentGap + 14 - exponent));

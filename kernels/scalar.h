@@ -1,5 +1,5 @@
-// The scalars that models are computed in: float64 for the oracle, float32, and the two 16-bit
-// formats of mixed precision.
+// The scalar types of models: float64 for the oracle, float32, and the two 16-bit formats of mixed
+// precision.
 #pragma once
 
 #include <bit>
@@ -18,8 +18,8 @@ struct Float16 {
   std::uint16_t bits;
 };
 
-/// What sums are kept in where operands are T: gradients of parameters, statistics of norms,
-/// losses, master weights.
+/// The type of sums over operands of type T: gradients of parameters, statistics of norms, losses,
+/// master weights.
 template <class T>
 using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 

@@ -1,11 +1,11 @@
-// Contract of the gated unit of Llama's feed-forward (Shazeer 2020).
+// Contract of the gated unit of Llama's feed-forward layer (Shazeer 2020).
 #pragma once
 
 #include <cstdint>
 
 namespace adaptive_train::kernels {
 
-/// output[r, c] = silu(input[r, 0, c]) * input[r, 1, c], silu(x) = x / (1 + exp(-x)); input is
+/// output[r, c] = silu(input[r, 0, c]) * input[r, 1, c], with silu(x) = x / (1 + exp(-x)). input is
 /// [rows, 2, columns]: gate, then up. Nothing overlaps.
 template <class T>
 struct SwigluArguments {

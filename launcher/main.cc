@@ -28,14 +28,14 @@ constexpr const char* kFooter = R"(Examples:
 
 adaptive-train VERB --help tells more about each.)";
 
-/// Empty where `word` is a verb or an option.
+/// The verb nearest to `word`; empty if `word` is a verb or an option.
 std::string NearestVerb(const CLI::App& app, const std::string& word) {
   if (word.empty() || word.front() == '-') return "";
   std::string nearest;
   std::size_t least = word.size() + 1;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (verb->get_name() == word) return "";
-    if (verb->get_group().empty()) continue;  // not for people
+    if (verb->get_group().empty()) continue;  // hidden from people
     const std::size_t distance = adaptive_train::EditDistance(verb->get_name(), word);
     if (nearest.empty() || distance < least) nearest = verb->get_name(), least = distance;
   }

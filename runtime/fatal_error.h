@@ -1,5 +1,6 @@
-// A failure that ends the rank: device, transport, a lost peer, a full disk. Thrown anywhere on the
-// rank's main thread, caught once, in worker.cc, which reports it and exits with a documented code.
+// A failure that ends the rank: device, transport, a lost peer, a full disk. It may be thrown
+// anywhere on the rank's main thread. worker.cc catches it, reports it and exits with a documented
+// code.
 #pragma once
 
 #include <exception>
@@ -37,7 +38,7 @@ class FatalError : public std::exception {
   std::string what_;
 };
 
-/// What a fallible part gives; its failure ends the rank.
+/// The result of an operation whose failure ends the rank.
 template <class T>
 T OrThrow(Result<T> result, RankExit code, const char* operation) {
   if (!result) throw FatalError(code, operation, FatalError::kNoPeer, result.error().message);

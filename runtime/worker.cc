@@ -1,4 +1,4 @@
-// adaptive-train-worker: one rank. Wires itself up, trains its share of the plan, reports, ends.
+// adaptive-train-worker: one rank. Wires up, trains its share of the plan, reports, ends.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::size_t kMaxPlanBytes = 64u << 20;
 
-/// Who this rank is, from the environment that the launcher and the PMIx server made.
+/// This rank's identity, from the environment set by the launcher and the PMIx server.
 struct Identity {
   int rank = -1;
   std::string host;
@@ -49,7 +49,7 @@ Identity ReadIdentity() {
   Identity self;
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
-  // Slurm's name for the node, which the launcher and the store know, may be another.
+  // Slurm's name for the node, used by the launcher and the store, may differ from the host's.
   const std::string node = Variable("SLURMD_NODENAME");
   self.host = node.empty() ? host : node;
   const std::string rank = Variable("PMIX_RANK");
@@ -62,8 +62,8 @@ Identity ReadIdentity() {
   return self;
 }
 
-/// All ranks' communicator addresses, after the launcher has said that every rank has reached PMIx:
-/// a fence begun earlier can lose a race in Slurm's PMIx plugin and hang.
+/// All ranks' communicator addresses. Waits until the launcher reports that every rank has reached
+/// PMIx: a fence begun earlier can lose a race in Slurm's PMIx plugin and hang.
 std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planned_ranks,
                                      std::optional<Rendezvous>& rendezvous) {
   const LaunchDeadlines& deadlines = control.Deadlines();
@@ -93,9 +93,8 @@ std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planne
   return communicator;
 }
 
-/// What a rank is made of, in the order in which it comes to be. Kept outside of Train, so that a
-/// failure is reported before anything is taken down: PMIx and UCX may hang on what has just
-/// failed.
+/// The parts of a rank in the order of their creation. They live outside Train, so that a failure
+/// is reported before anything is destroyed: PMIx and UCX may hang on what has just failed.
 struct Parts {
   Config config;
   Plan plan;
@@ -123,7 +122,7 @@ void Load(const Identity& self, Parts& parts) {
               RankExit::kSetup, "opening the data"));
 }
 
-/// A rank may come to talk to every other, each over sockets of its own.
+/// A rank may connect to every other rank, with several sockets each.
 void TellFileLimit(const Identity& self, ControlChannel& control, std::size_t ranks) {
   constexpr std::size_t kOtherFiles = 128;
   const std::size_t allowed = RaiseFileLimit();
@@ -140,7 +139,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
   Load(self, parts);
   TellFileLimit(self, control, parts.plan.ranks.size());
   parts.communicator = WireUp(control, parts.plan.ranks.size(), parts.rendezvous);
-  // All ranks learn in the step's sum what rank 0 asks for.
+  // All ranks learn rank 0's request from the step's sum.
   SaveClock clock(self.rank == 0 ? parts.config.checkpoint.every_minutes : 0,
                   SaveClock::Clock::now());
   TrainerEvents events;
@@ -175,7 +174,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
   step = parts.trainer->Run();
 }
 
-/// `adaptive-train-worker measure`: rank 0 leaves in the run folder what all have measured.
+/// `adaptive-train-worker measure`: rank 0 leaves all measurements in the run folder.
 void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
   const std::string text = OrThrow(ReadFile(self.run_dir + "/" + kMeasureOrderFile, kMaxPlanBytes),
                                    RankExit::kSetup, "reading what to measure");
@@ -186,7 +185,7 @@ void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
   try {
     figures = MeasureNodes(order, parts.communicator->World());
   } catch (const FatalError& error) {
-    // The launcher names the rank that was lost; which measurement found out is told here.
+    // The launcher names the lost rank; this notice names the failed measurement.
     control.Send(Notice{fmt::format("{}{} on {}", kMeasureFailureWord, error.what(), self.host)});
     throw;
   }
@@ -225,8 +224,7 @@ int RunEvaluation(const char* text) try {
 }
 
 int Main(bool measures) {
-  // The launcher decides what a signal means; a rank that took it for itself would look like a
-  // failure.
+  // The launcher decides what a signal means. A rank that reacted to one would look like a failure.
   for (int s : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ}) ::signal(s, SIG_IGN);
   const Identity self = ReadIdentity();
   if (self.rank < 0 || self.control.empty() || self.run_dir.empty()) {

@@ -1,4 +1,4 @@
-// What an administrator writes behind the plugin's name in plugstack.conf.
+// The plugin's arguments in plugstack.conf.
 #pragma once
 
 #include <chrono>
@@ -10,16 +10,16 @@ namespace adaptive_train::plugin {
 
 struct Arguments {
   std::string probe;                   // absolute path of adaptive-train-probe
-  std::chrono::milliseconds deadline;  // for the probe, from its start to its last word
+  std::chrono::milliseconds deadline;  // for the probe, from its start to its last output
 };
 
 struct ArgumentsResult {
-  Arguments arguments;                // defaults in the place of what could not be used
+  Arguments arguments;                // defaults for arguments that could not be used
   std::vector<std::string> problems;  // one line for each argument that could not be used
 };
 
-/// Reads `probe=PATH` and `deadline=SECONDS` (0.1 to 60); a bad one is reported and its default
-/// holds.
+/// Parses `probe=PATH` and `deadline=SECONDS` (0.1 to 60). An invalid one is reported and keeps its
+/// default.
 ArgumentsResult ParseArguments(std::span<const char* const> words);
 
 }  // namespace adaptive_train::plugin

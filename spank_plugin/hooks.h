@@ -1,4 +1,4 @@
-// What the plugin does in each of Slurm's processes. plugin.cc calls these and keeps their
+// The plugin's actions in each of Slurm's processes. plugin.cc calls these and keeps their
 // exceptions from Slurm.
 #pragma once
 
@@ -7,11 +7,11 @@
 
 namespace adaptive_train::plugin {
 
-// on_submit.cc: in sbatch, salloc and srun, as the user. The option is registered, checked, and
-// told to the job.
+// on_submit.cc: in sbatch, salloc and srun, as the user. Registers and checks the option, and
+// passes it to the job.
 int OnSubmitInit(spank_t spank);
 int OnSubmitPostOptions();
-/// Checks the text of one --adaptive-train; non-zero refuses the submission.
+/// Checks the value of one --adaptive-train; non-zero refuses the submission.
 int OnSubmitOption(const char* text);
 
 // on_node.cc: in slurmd and in its prolog and epilog processes, as root. Never fails a job: always
@@ -23,7 +23,7 @@ int OnJobEpilog(spank_t spank);
 // on_task.cc: in slurmstepd, as root, once for each step. Never fails a step: always 0.
 int OnTaskInit(spank_t spank);
 int OnTaskPostOptions(spank_t spank);
-/// Remembers the option of a step; what cannot be read is as if it were not given.
+/// Records the option of a step. An unreadable value counts as not given.
 int OnTaskOption(const char* text);
 
 }  // namespace adaptive_train::plugin

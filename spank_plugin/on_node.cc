@@ -1,5 +1,5 @@
-// The plugin in slurmd and its prolog and epilog: photographs the node for a job that asks for it,
-// and forgets the picture with the job. Whatever goes wrong is one line of slurmd's log; -1 would
+// The plugin in slurmd and its prolog and epilog: takes a snapshot of the node for a job that asks
+// for it, and removes it with the job. Any error is one line in slurmd's log; returning -1 would
 // drain the node and hold the job.
 #include <unistd.h>
 
@@ -18,12 +18,12 @@
 namespace adaptive_train::plugin {
 namespace {
 
-/// The kernel's overflow user and group, named nobody. Not looked up by name: a name service that
-/// hangs would hold the job.
+/// The kernel's overflow user and group, named nobody. They are not looked up by name: a hanging
+/// name service would hold the job.
 constexpr ProbeIdentity kNobody{65534, 65534};
 
-/// The environment of the probe: nothing of slurmd's, nothing of the user's. A node's name comes
-/// from slurm.conf.
+/// The environment of the probe: nothing from slurmd or the user. The node's name comes from
+/// slurm.conf.
 std::vector<std::string> ProbeEnvironment(std::uint32_t job_id) {
   std::vector<std::string> environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C",
                                           "SLURM_SCRIPT_CONTEXT=prolog_slurmd",
@@ -33,7 +33,8 @@ std::vector<std::string> ProbeEnvironment(std::uint32_t job_id) {
   return environment;
 }
 
-/// The job of this prolog or epilog; logs and gives 0, which is no job, if Slurm does not say.
+/// The job of this prolog or epilog. Logs an error and returns 0, which is no job, if Slurm does
+/// not say.
 std::uint32_t JobId(spank_t spank) {
   std::uint32_t job_id = 0;
   const spank_err_t error = spank_get_item(spank, S_JOB_ID, &job_id);

@@ -1,5 +1,5 @@
-// The plugin in sbatch, salloc and srun: a bad option is refused before anything is queued, a good
-// one is told to the job.
+// The plugin in sbatch, salloc and srun: refuses an invalid option before anything is queued, and
+// passes a valid one to the job.
 #include <cstdlib>
 #include <new>
 
@@ -10,17 +10,17 @@
 namespace adaptive_train::plugin {
 namespace {
 
-/// Slurm's option callback has no place for a pointer of ours, so what it learns lies here.
+/// Slurm's option callback takes no pointer of ours, so its results are stored here.
 struct Submission {
   bool on = false;
-  bool bad_environment = false;  // ADAPTIVE_TRAIN_OPTIONS was refused, and said so
-  bool handed_to_slurm = false;  // kSlurmOptionVariable was set by us
+  bool bad_environment = false;  // ADAPTIVE_TRAIN_OPTIONS was refused, with a message
+  bool handed_to_slurm = false;  // we have set kSlurmOptionVariable
   JobOptions options;
 } submission;
 
-/// Hands ADAPTIVE_TRAIN_OPTIONS to Slurm as its own variable for our option, so that from here on
-/// it makes no difference where the option came from: a command line overrides it, and prolog,
-/// steps and tasks learn of it.
+/// Passes ADAPTIVE_TRAIN_OPTIONS to Slurm as its own variable for our option. From here on the
+/// origin of the option makes no difference: a command line overrides it, and prolog, steps and
+/// tasks see it.
 void TakeEnvironment() {
   const char* text = std::getenv(kJobOptionsVariable);
   if (text == nullptr || *text == '\0') return;
@@ -29,7 +29,7 @@ void TakeEnvironment() {
     slurm_error("%s: %s", kJobOptionsVariable, options.error().message.c_str());
     submission.bad_environment = true;
   }
-  // Slurm repeats a refused value to the terminal; the user's text may not be fit for that.
+  // Slurm prints a refused value to the terminal, for which the user's text may be unsafe.
   const std::string handed = options ? FormatJobOptions(*options) : "refused";
   submission.handed_to_slurm = std::getenv(kSlurmOptionVariable) == nullptr;
   if (setenv(kSlurmOptionVariable, handed.c_str(), 0) != 0) throw std::bad_alloc();
@@ -56,7 +56,7 @@ int OnSubmitOption(const char* text) {
 }
 
 int OnSubmitPostOptions() {
-  // Left in place, Slurm's variable would overrule ADAPTIVE_TRAIN_OPTIONS in every srun of the job.
+  // Left in place, Slurm's variable would override ADAPTIVE_TRAIN_OPTIONS in every srun of the job.
   if (submission.handed_to_slurm) unsetenv(kSlurmOptionVariable);
   if (!submission.on) return 0;
   if (setenv(kJobOptionsVariable, FormatJobOptions(submission.options).c_str(), 1) != 0)

@@ -1,5 +1,5 @@
-// The plugin in slurmstepd: batch script and tasks find the job's options in their environment,
-// whatever --export says.
+// The plugin in slurmstepd: puts the job's options into the environment of the batch script and
+// tasks, whatever --export says.
 #include "core/job_env.h"
 #include "core/limits.h"
 #include "spank_plugin/hooks.h"
@@ -8,7 +8,7 @@
 namespace adaptive_train::plugin {
 namespace {
 
-/// What Slurm's option callback, which has no place for a pointer of ours, learned about this step.
+/// The results of Slurm's option callback for this step, since it takes no pointer of ours.
 struct Step {
   bool on = false;
   JobOptions options;
@@ -34,7 +34,7 @@ int OnTaskOption(const char* text) {
 }
 
 int OnTaskPostOptions(spank_t spank) {
-  // With --export=NONE the option itself does not come to the batch script's node, only Slurm's
+  // With --export=NONE the option itself does not reach the batch script's node, only Slurm's
   // variable for it.
   char text[kMaxOptionBytes + 1];
   if (!step.on && spank_getenv(spank, kSlurmOptionVariable, text, sizeof text) == ESPANK_SUCCESS)

@@ -7,12 +7,12 @@ namespace {
 
 constexpr int kOptionalArgument = 2;
 
-/// Slurm calls this for each time the option is given; `remote` is set in slurmstepd.
+/// Slurm calls this each time the option is given; `remote` is set in slurmstepd.
 int OptionCallback(int, const char* text, int remote) {
   return remote != 0 ? OnTaskOption(text) : OnSubmitOption(text);
 }
 
-/// Slurm's table wants writable text.
+/// Slurm's table needs writable text.
 char option_name[] = "adaptive-train";
 char option_argument[] = "key=value,...";
 char option_usage[] =

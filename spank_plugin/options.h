@@ -1,4 +1,4 @@
-// The --adaptive-train option as Slurm is told of it.
+// The --adaptive-train option as registered with Slurm.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ namespace adaptive_train::plugin {
 inline constexpr char kSlurmOptionVariable[] =
     "SLURM_SPANK__SLURM_SPANK_OPTION_adaptive_train_adaptive_train";
 
-/// Registers the option; call from slurm_spank_init in each context that is to know it.
+/// Registers the option; call from slurm_spank_init in each context that needs it.
 void RegisterOption(spank_t spank);
 
-/// The option's text in a prolog or epilog; nothing where the option is off. May be "(null)", see
+/// The option's text in a prolog or epilog; none if the option is off. May be "(null)", see
 /// core/job_env.h.
 std::optional<std::string> OptionInJobScript(spank_t spank);
 
-/// An option's argument, which is NULL where none was given.
+/// An option's argument; Slurm passes NULL if none was given.
 inline std::string_view OptionText(const char* text) {
   return text == nullptr ? std::string_view() : text;
 }

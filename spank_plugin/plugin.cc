@@ -1,6 +1,6 @@
 // The symbols that Slurm looks up. Each hook finds out in which of Slurm's processes it runs and
-// calls what on_*.cc has for it; no exception gets out, because one that reaches slurmd's prolog
-// drains the node.
+// calls the function in on_*.cc. No exception may escape: one that reaches slurmd's prolog drains
+// the node.
 #include <exception>
 #include <span>
 
@@ -16,7 +16,7 @@ std::span<const char* const> Words(int count, char** words) {
              : std::span<const char* const>(words, static_cast<std::size_t>(count));
 }
 
-/// Runs a hook's body; an exception becomes one line of the log and `failed`.
+/// Runs a hook's body. An exception becomes one line in the log and the result `failed`.
 template <class Body>
 int Guarded(const char* hook, int failed, Body body) {
   try {
@@ -38,7 +38,7 @@ bool IsSubmission(spank_context_t context) {
 #pragma GCC visibility push(default)
 extern "C" {
 
-// In C++ a namespace-scope const is local to its file unless it was declared extern before.
+// A namespace-scope const has internal linkage in C++ unless it was declared extern before.
 extern const char plugin_name[];
 extern const char plugin_type[];
 extern const unsigned int plugin_version;

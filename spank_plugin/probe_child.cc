@@ -17,7 +17,7 @@ namespace {
 constexpr rlim_t kAddressSpaceBytes = rlim_t{16} << 30;  // NVML reserves far more than it uses
 constexpr rlim_t kFileBytes = 1 << 20;
 constexpr rlim_t kOpenFiles = 1024;
-constexpr rlim_t kProcesses = 1024;  // counts all of nobody's on this node
+constexpr rlim_t kProcesses = 1024;  // includes all of nobody's on this node
 
 [[noreturn]] void ReportAndExit(int descriptor, const char* step) {
   LaunchFailure failure{{}, errno};

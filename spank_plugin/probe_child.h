@@ -1,4 +1,4 @@
-// What becomes of a forked process on its way to being the probe: no rights, no open files, limits.
+// How a forked process becomes the probe: without rights or open files, and with limits.
 #pragma once
 
 #include <sys/resource.h>
@@ -8,8 +8,8 @@
 
 namespace adaptive_train::plugin {
 
-/// All that the child needs, made ready before the fork: after it only async-signal-safe calls are
-/// made. Descriptors must be above 3.
+/// Everything that the child needs, prepared before the fork: after it only async-signal-safe calls
+/// are allowed. Descriptors must be above 3.
 struct Launch {
   const char* path;
   char* const* argv;
@@ -17,10 +17,10 @@ struct Launch {
   int null, output, complaint, failure;
   rlim_t cpu_seconds;
   const ProbeIdentity* run_as;  // nullptr: as the caller
-  pid_t parent;                 // whose death ends the probe
+  pid_t parent;                 // its death ends the probe
 };
 
-/// What the child writes to Launch::failure, before it exits, when it could not become the probe.
+/// What the child writes to Launch::failure before it exits if it could not become the probe.
 struct LaunchFailure {
   char step[32];
   int error;  // errno

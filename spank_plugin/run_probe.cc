@@ -21,12 +21,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kEndDeadline{500};  // for killed processes to be gone
+constexpr std::chrono::milliseconds kEndDeadline{500};  // until killed processes are gone
 constexpr std::size_t kMaxComplaintBytes = 1024;        // of the probe's stderr
 constexpr std::size_t kShownComplaintBytes = 160;
-constexpr int kFirstFreeDescriptor = 10;  // below lies what the child rearranges
+constexpr int kFirstFreeDescriptor = 10;  // the child rearranges those below
 
-/// A pipe out of the way of the descriptors 0 to 3, which are free in some of Slurm's processes.
+/// A pipe outside descriptors 0 to 3, which are free in some of Slurm's processes.
 struct Pipe {
   Descriptor read, write;
 };
@@ -46,8 +46,8 @@ bool Open(Pipe& pipe) {
          ::fcntl(pipe.read.Get(), F_SETFL, O_NONBLOCK) == 0;
 }
 
-/// Takes what is there now, keeping the first `limit` bytes; closes the pipe at its end. The total
-/// that ever came.
+/// Reads what is available, keeping the first `limit` bytes, and closes the pipe at its end.
+/// Returns the total received so far.
 std::size_t Drain(Descriptor& pipe, std::string& kept, std::size_t limit) {
   if (!pipe.IsOpen()) return 0;
   char block[65536];
@@ -61,7 +61,7 @@ std::size_t Drain(Descriptor& pipe, std::string& kept, std::size_t limit) {
   return static_cast<std::size_t>(n);
 }
 
-/// A running probe; whatever happens to the caller, its process group does not outlive this.
+/// A running probe. Its process group never outlives this object, whatever happens to the caller.
 class Child {
  public:
   explicit Child(const ProbeRequest& request)
@@ -71,7 +71,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   Result<void> Start();
-  /// Listens until the probe has ended, said too much, or the deadline is over; then ends it.
+  /// Reads until the probe has ended, written too much, or missed the deadline; then ends it.
   void Listen();
   ProbeOutcome Judge() const;
 
@@ -130,8 +130,8 @@ Result<void> Child::Start() {
 
 void Child::Listen() {
   while (!ended_ && MayGoOn()) Wait();
-  // What the probe wrote before its end may still lie in the pipes; a process that it left may hold
-  // them open.
+  // The probe's last output may still be in the pipes, and a process that it started may hold them
+  // open.
   while (ended_ && MayGoOn() && Hear()) {
   }
   if (::read(failure_pipe_.read.Get(), &failure_, sizeof failure_) !=
@@ -144,24 +144,24 @@ bool Child::MayGoOn() const {
   return output_bytes_ <= request_.max_output_bytes && Clock::now() < give_up_;
 }
 
-/// Takes what lies in the pipes now; false if there was nothing.
+/// Reads what is in the pipes; false if there was nothing.
 bool Child::Hear() {
   const std::size_t said = Drain(output_pipe_.read, output_, request_.max_output_bytes);
   output_bytes_ += said;
   return Drain(complaint_pipe_.read, complaint_, kMaxComplaintBytes) + said > 0;
 }
 
-/// One round: sleeps until something is said, a pipe ends or a moment is over.
+/// One round: sleeps until there is output, a pipe ends, or a short time is over.
 void Child::Wait() {
   pollfd pipes[] = {{output_pipe_.read.Get(), POLLIN, 0}, {complaint_pipe_.read.Get(), POLLIN, 0}};
   const bool silent = !output_pipe_.read.IsOpen() && !complaint_pipe_.read.IsOpen();
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(give_up_ - Clock::now());
-  // Pipes end with the probe unless a process that it started holds them, hence the look at the
-  // probe now and then.
+  // Pipes end with the probe unless a process that it started holds them open, so the probe is
+  // checked at intervals.
   const auto pause = std::min(left, std::chrono::milliseconds(silent ? 1 : 20));
   ::poll(pipes, 2, static_cast<int>(std::max<std::int64_t>(pause.count(), 0)));
   Hear();
-  // WNOWAIT: until the group is killed the pid must not become somebody else's.
+  // WNOWAIT: the pid must not be reused until the group is killed.
   how_ = {};
   ended_ = ::waitid(P_PID, static_cast<id_t>(pid_), &how_, WEXITED | WNOHANG | WNOWAIT) != 0 ||
            how_.si_pid == pid_;
@@ -171,13 +171,13 @@ void Child::End() {
   if (pid_ <= 0) return;
   const auto deadline = Clock::now() + kEndDeadline;
   ::kill(-pid_, SIGKILL);
-  ::kill(pid_, SIGKILL);  // it may not have come to setsid
+  ::kill(pid_, SIGKILL);  // it may not have reached setsid
   Reap(pid_, deadline);
   pid_ = -1;
   strays_.End(request_.run_as ? request_.run_as->user : ::geteuid(), deadline);
 }
 
-/// The first line that the probe wrote to stderr, fit for a log.
+/// The first line of the probe's stderr, made safe for a log.
 std::string Child::Complaint() const {
   std::string line = complaint_.substr(0, std::min(complaint_.find('\n'), kShownComplaintBytes));
   std::replace_if(
@@ -189,7 +189,7 @@ std::string Child::Complaint() const {
   return line.empty() ? line : ": " + line;
 }
 
-/// What went wrong with the process, or nothing.
+/// What went wrong with the process; empty if nothing.
 std::string Child::Problem() const {
   if (failure_.error != 0)
     return std::string("did not start: ") + failure_.step + ": " + std::strerror(failure_.error);

@@ -1,5 +1,5 @@
-// Runs the probe as a child that cannot hold, harm or outlive its caller, and keeps the last
-// complete thing it said.
+// Runs the probe as a child that cannot block, harm or outlive its caller, and keeps its last
+// complete document.
 #pragma once
 
 #include <sys/types.h>
@@ -21,25 +21,24 @@ struct ProbeIdentity {
 struct ProbeRequest {
   std::string path;                      // absolute
   std::chrono::milliseconds deadline;    // from now to the probe's end
-  std::size_t max_output_bytes;          // more than this is refused altogether
-  std::vector<std::string> environment;  // NAME=VALUE; all that the probe gets
+  std::size_t max_output_bytes;          // more than this discards all
+  std::vector<std::string> environment;  // NAME=VALUE; the probe's whole environment
   std::optional<ProbeIdentity> run_as;   // needs root; none: as the caller
 };
 
 struct ProbeOutcome {
   std::string document;  // the last complete line that looks like a JSON object, without its
                          // newline; empty: none
-  std::string
-      problem;  // empty, or in one line what went wrong; a document may be there all the same
+  std::string problem;   // empty, or one line on what went wrong, also beside a document
 };
 
 /// Blocks for the deadline and at most half a second more. When it returns, the probe and
-/// everything it started are gone, also what moved to another session; only a process that the
-/// kernel cannot end may stay. The caller's other children are left alone. Every process signal
-/// disposition of the caller is untouched. One call at a time.
+/// everything it started are gone, including processes in other sessions. Only a process that the
+/// kernel cannot end may remain. The caller's other children and its signal dispositions are not
+/// touched. One call at a time.
 ProbeOutcome RunProbe(const ProbeRequest& request);
 
-/// The last line of `output` that ends with a newline, begins with '{', ends with '}' and holds no
+/// The last line of `output` that ends with a line end, begins with '{', ends with '}' and has no
 /// NUL; or empty.
 std::string_view LastDocument(std::string_view output);
 

@@ -1,4 +1,4 @@
-// A time as an administrator writes it.
+// A time in the form that an administrator writes.
 #pragma once
 
 #include <chrono>

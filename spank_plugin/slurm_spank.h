@@ -1,4 +1,4 @@
-// Slurm's plugin interface as C++ sees it.
+// Slurm's plugin interface for C++.
 #pragma once
 
 extern "C" {

@@ -20,7 +20,7 @@ tl::unexpected<Error> FailErrno(const std::string& path, int error) {
   return Fail(path + ": " + std::strerror(error));
 }
 
-/// Opens a folder below `parent` (or AT_FDCWD) that nobody but us can have prepared.
+/// Opens a folder below `parent` (or AT_FDCWD) that only we can have prepared.
 Result<Descriptor> OpenFolder(int parent, const std::string& name, const std::string& path) {
   Descriptor folder(::openat(parent, name.c_str(), kFolderFlags));
   if (!folder.IsOpen()) return FailErrno(path, errno);
@@ -36,13 +36,13 @@ Result<Descriptor> MakeFolder(int parent, const std::string& name, const std::st
   const bool made = ::mkdirat(parent, name.c_str(), 0755) == 0;
   if (!made && errno != EEXIST) return FailErrno(path, errno);
   auto folder = OpenFolder(parent, name, path);
-  // Against a umask that is stricter than what readers need.
+  // The umask may be stricter than readers need.
   if (folder && made && ::fchmod(folder->Get(), 0755) != 0) return FailErrno(path, errno);
   return folder;
 }
 
 Result<void> WriteFileIn(int folder, std::string_view text, const std::string& path) {
-  ::unlinkat(folder, kTemporaryFile, 0);  // of a prolog that was killed
+  ::unlinkat(folder, kTemporaryFile, 0);  // left by a prolog that was killed
   Descriptor file(
       ::openat(folder, kTemporaryFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!file.IsOpen() || ::fchmod(file.Get(), 0644) != 0) return FailErrno(path, errno);
@@ -66,14 +66,14 @@ Result<void> WriteSnapshot(const std::string& root, std::uint32_t job_id, std::s
   const auto folder = MakeFolder(root_folder->Get(), name, path);
   if (!folder) return tl::unexpected<Error>(folder.error());
   auto written = WriteFileIn(folder->Get(), text, path + "/" + kSnapshotFile);
-  // Not even an older picture stays: the job would take it for this one.
+  // Removes an older snapshot as well: the job would take it for its own.
   if (!written) static_cast<void>(RemoveSnapshot(root, job_id));
   return written;
 }
 
 Result<void> RemoveSnapshot(const std::string& root, std::uint32_t job_id) {
   const auto root_folder = OpenFolder(AT_FDCWD, root, root);
-  if (!root_folder) return {};  // WriteSnapshot has refused it, so nothing of ours is in there
+  if (!root_folder) return {};  // WriteSnapshot refuses such a root, so it holds nothing of ours
   const std::string name = std::to_string(job_id);
   const std::string path = root + "/" + name;
   struct stat info {};

@@ -17,7 +17,7 @@
 namespace adaptive_train::plugin {
 namespace {
 
-/// A file of /proc; empty where it cannot be read.
+/// A file of /proc; empty if it cannot be read.
 std::string ReadProc(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
@@ -48,8 +48,8 @@ std::set<pid_t> Children() {
   return children;
 }
 
-/// Whether the real user of a process is `user`. The owner of its /proc folder would not do: that
-/// is root's for some.
+/// Whether `user` is the real user of a process. The owner of its /proc folder is root for some
+/// processes.
 bool BelongsTo(pid_t pid, uid_t user) {
   const std::string status = ReadProc("/proc/" + std::to_string(pid) + "/status");
   const std::size_t place = status.find("\nUid:\t");
@@ -67,8 +67,8 @@ Strays::Strays() : before_(Children()) {
 Strays::~Strays() { ::prctl(PR_SET_CHILD_SUBREAPER, was_subreaper_); }
 
 void Strays::End(uid_t user, std::chrono::steady_clock::time_point deadline) {
-  // Each round ends the orphans that the last one made; a process that forks faster than that meets
-  // the deadline.
+  // Each round ends the orphans of the previous one. A process that forks faster is stopped by the
+  // deadline.
   for (bool found = true; found && std::chrono::steady_clock::now() < deadline;) {
     found = false;
     std::set<pid_t> strays = Children();

@@ -1,4 +1,4 @@
-// Finds and ends what a child process left behind, even where it moved to a session of its own.
+// Finds and ends what a child process left behind, even in sessions of its own.
 #pragma once
 
 #include <sys/types.h>
@@ -8,9 +8,9 @@
 
 namespace adaptive_train::plugin {
 
-/// While it lives, orphans among this process's descendants become its children
-/// (PR_SET_CHILD_SUBREAPER) instead of init's. Make it before the child is started. Not for use by
-/// two threads at once.
+/// During its lifetime, orphans among this process's descendants become its children
+/// (PR_SET_CHILD_SUBREAPER) instead of init's. Create it before the child is started. Only one
+/// thread at a time may use it.
 class Strays {
  public:
   Strays();
@@ -18,8 +18,8 @@ class Strays {
   Strays(const Strays&) = delete;
   Strays& operator=(const Strays&) = delete;
 
-  /// Kills and reaps the children that appeared since the constructor and run as `user`, and what
-  /// they leave, until there are none or `deadline` is over.
+  /// Kills and reaps the children that appeared since the constructor and run as `user`, and their
+  /// descendants, until there are none or `deadline` has passed.
   void End(uid_t user, std::chrono::steady_clock::time_point deadline);
 
  private:
@@ -27,7 +27,7 @@ class Strays {
   int was_subreaper_ = 0;
 };
 
-/// Waits for a child until `deadline` and reaps it. False if it is still there then.
+/// Waits for a child until `deadline` and reaps it. False if it still runs then.
 bool Reap(pid_t child, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace adaptive_train::plugin

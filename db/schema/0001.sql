@@ -1,10 +1,10 @@
--- The first schema of the profile store. Times are UTC in seconds since 1970 (REAL); texts that say
--- nothing are ''. A column is NULL only where the value was never known (or was not a number).
+-- The first schema of the profile store. Times are UTC in seconds since 1970 (REAL); a text without
+-- content is ''. A column is NULL only if the value was never known (or was not a number).
 
 PRAGMA application_id = 0x41547073;  -- "ATps": tells our files from those of other programs
 
 CREATE TABLE jobs (
-  id                     INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again: local runs show it
+  id                     INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused: names local runs
   cluster                TEXT    NOT NULL,
   slurm_job_id           INTEGER NOT NULL CHECK (slurm_job_id >= 0),  -- 0: a local run
   restart_count          INTEGER NOT NULL CHECK (restart_count >= 0),
@@ -20,7 +20,7 @@ CREATE TABLE jobs (
   end_time               REAL,
   state                  TEXT    NOT NULL,
   exit_code              INTEGER,
-  launcher_host          TEXT    NOT NULL,  -- the process, told apart from later ones
+  launcher_host          TEXT    NOT NULL,  -- identifies the process
   launcher_boot_id       TEXT    NOT NULL,
   launcher_pid_namespace TEXT    NOT NULL,
   launcher_pid           INTEGER NOT NULL,

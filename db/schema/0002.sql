@@ -1,5 +1,6 @@
--- What jobs measured: one row a thing, the running mean of its figures (profile_merge.h). Seconds,
--- bytes per second, FLOP/s; measured_at is the last time, UTC seconds since 1970.
+-- What jobs measured: one row per thing, with the running mean of its figures (profile_merge.h).
+-- Units are seconds, bytes per second and FLOP/s; measured_at is the last time, in UTC seconds
+-- since 1970.
 
 CREATE TABLE link_profiles (
   cluster          TEXT    NOT NULL,

@@ -1,5 +1,5 @@
--- Why a job ended as it did, which task of an array it was, and which ledgers (docs/formats.md) were
--- taken in.
+-- Why a job ended, which task of an array it was, and which ledgers (docs/formats.md) were taken
+-- in.
 
 ALTER TABLE jobs ADD COLUMN reason TEXT NOT NULL DEFAULT '';  -- one line; '' while it runs or where all went well
 ALTER TABLE jobs ADD COLUMN array_job_id INTEGER;             -- NULL: no task of an array
@@ -11,5 +11,5 @@ CREATE INDEX jobs_by_array ON jobs (array_job_id);
 
 CREATE TABLE ledgers (
   uid     TEXT PRIMARY KEY,  -- of the run that wrote it
-  entries INTEGER NOT NULL   -- so many of its entries are in this store
+  entries INTEGER NOT NULL   -- the number of its entries in this store
 ) WITHOUT ROWID;

@@ -1,4 +1,4 @@
-// Tiles of 16 by 16 sums, two by two; intrinsics, since Highway has no words for tiles.
+// Tiles of 16 by 16 sums, two by two. Intrinsics are used, since Highway does not cover tiles.
 #include "kernels/cpu/amx_product.h"
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 namespace adaptive_train::kernels::cpu {
 
 #if defined(__x86_64__)
-// Functions are compiled for their instructions one by one: nothing of the standard library's that
-// they call may be, since the linker could take it for all processors.
+// Only these functions are compiled for AMX, one by one. They must not call inline functions of the
+// standard library: the linker could then use that copy on every processor.
 #define AMX_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,amx-tile,amx-bf16")))
 
 namespace {
 
-/// Leaf 7 of cpuid: the processor's side of it.
+/// Whether the processor has AMX (leaf 7 of cpuid).
 bool ProcessorHasAmx() {
   constexpr unsigned kBFloat16 = 1u << 22, kTiles = 1u << 24;
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -30,7 +30,7 @@ bool ProcessorHasAmx() {
          (d & (kBFloat16 | kTiles)) == (kBFloat16 | kTiles);
 }
 
-/// Linux keeps the tiles' 8 KiB for processes that ask for them
+/// Linux grants the 8 KiB of tile registers only to processes that ask for them
 /// (Documentation/arch/x86/xstate.rst).
 bool KernelGrantsTiles() {
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
@@ -55,8 +55,8 @@ AMX_TARGET inline __mmask16 FirstLanes(std::int64_t count) {
   return static_cast<__mmask16>(count >= kAmxSide ? 0xffffu : count <= 0 ? 0 : (1u << count) - 1);
 }
 
-/// What of x the next part holds, as a float. The last one holds all that is left, and keeps what
-/// is no number.
+/// The next bfloat16 part of x, as a float. The last part holds all that remains, and keeps NaN and
+/// infinity.
 AMX_TARGET inline __m512 Part(__m512 x, bool last) {
   __m512i bits = _mm512_castps_si512(x);
   if (!last) bits = _mm512_add_epi32(bits, _mm512_set1_epi32(0x8000));
@@ -64,8 +64,8 @@ AMX_TARGET inline __m512 Part(__m512 x, bool last) {
       _mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(kHighHalf))));
 }
 
-/// Row `row` of kParts tiles: lane i has numbers i of both, `low` in its low half. Operands agree
-/// that k and k + 16 stand together.
+/// Writes row `row` of kParts tiles: lane i holds the i-th numbers of `low` and `high`, `low` in
+/// the low half. Both operands pair k with k + 16.
 template <int kParts>
 AMX_TARGET inline void StorePairs(__m512 low, __m512 high, std::int64_t row, std::uint16_t* tiles) {
 #pragma GCC unroll 3
@@ -80,7 +80,7 @@ AMX_TARGET inline void StorePairs(__m512 low, __m512 high, std::int64_t row, std
   }
 }
 
-/// A tile's 16 rows of 16 pairs become its columns.
+/// Transposes a tile of 16 rows of 16 pairs.
 AMX_TARGET void TransposeTile(std::uint16_t* tile) {
   __m512i r[16], t[16];
 #pragma GCC unroll 16
@@ -114,15 +114,15 @@ AMX_TARGET void TransposeTile(std::uint16_t* tile) {
   }
 }
 
-/// Brings 16 numbers to the first-level cache: a matrix's rows are too far apart for the processor
-/// to see what comes next.
+/// Prefetches 16 numbers to the first-level cache: a matrix's rows are too far apart for the
+/// hardware prefetcher.
 template <class T>
 AMX_TARGET inline void Prefetch(const T* from) {
   _mm_prefetch(reinterpret_cast<const char*>(from), _MM_HINT_T0);
 }
 
-/// The tiles of up to 16 lines and 32 of k: a row of tiles for each line, or one for each pair of
-/// k, whichever way the matrix lies. What the next tiles that way are made of is prefetched.
+/// Packs the tiles of up to 16 lines and 32 of k. A tile row is a line or a pair of k, depending on
+/// how the matrix is stored. The input of the next tiles in that direction is prefetched.
 template <class T, int kParts>
 AMX_TARGET void PackTiles(const AmxPackArguments<T>& x, std::int64_t line, std::int64_t k,
                           std::uint16_t* tiles) {
@@ -151,7 +151,7 @@ AMX_TARGET void PackTiles(const AmxPackArguments<T>& x, std::int64_t line, std::
   }
 }
 
-/// Tiles whose rows are lines where `rows_are_lines` (of a first operand), else pairs of k.
+/// Packs tiles whose rows are lines if `rows_are_lines` (a first operand), else pairs of k.
 template <class T, int kParts>
 AMX_TARGET void PackParts(const AmxPackArguments<T>& x, bool rows_are_lines, std::uint16_t* tiles) {
   const std::int64_t steps = (x.depth + kAmxDepth - 1) / kAmxDepth,
@@ -178,7 +178,7 @@ void Pack(const AmxPackArguments<T>& x, bool rows_are_lines, std::uint16_t* tile
   }
 }
 
-/// Tiles 0 to 3 are sums, 4 and 5 of the first operand, 6 and 7 of the second: all of 16 rows of 64
+/// Tiles 0 to 3 hold sums, 4 and 5 the first operand, 6 and 7 the second. All have 16 rows of 64
 /// bytes.
 struct alignas(64) TileShapes {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -186,7 +186,7 @@ struct alignas(64) TileShapes {
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-/// Sums [32, 32] of `steps` times 32 of k.
+/// Sums [32, 32] over `steps` times 32 of k.
 template <int kAParts, int kBParts>
 AMX_TARGET inline void Block(const std::uint16_t* a, std::int64_t a_block, const std::uint16_t* b,
                              std::int64_t b_block, std::int64_t steps, float* c,
@@ -261,7 +261,7 @@ AMX_TARGET void MultiplyParts(const AmxProductArguments& x) {
       }
     }
   }
-  // Who runs on this processor next need not have the tiles saved.
+  // The next thread on this processor then need not have the tiles saved.
   _tile_release();
 }
 

@@ -1,7 +1,7 @@
 // Matrix products on the matrix unit of x86-64 processors that have one (AMX). It multiplies
-// bfloat16 numbers and adds up in float32, sixteen times as fast as vectors multiply floats; so
-// floats are split into bfloat16 numbers: Henry, Tang and Heinecke, "Leveraging the bfloat16
-// Artificial Intelligence Datatype For Higher-Precision Computations" (2019).
+// bfloat16 numbers and accumulates in float32, sixteen times as fast as vectors multiply floats.
+// Floats are therefore split into bfloat16 parts (Henry, Tang and Heinecke, "Leveraging the
+// bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations", 2019).
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,14 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// Whether this processor has the unit, Highway may use all that it has (tests say otherwise), and
-/// the kernel grants this process the registers, which the first call asks for. Any thread.
+/// Whether this processor has AMX, Highway may use all that the processor has (tests can restrict
+/// it), and the kernel grants this process the registers. The first call asks the kernel for them.
+/// Any thread may call.
 bool AmxAvailable();
 
-/// Of how many bfloat16 numbers a T is the sum: 24 bits of significand are three times 8. Exact
-/// down to parts of 2^-126, below which the unit takes numbers for zero; floats that round to
-/// 2^128 (from 3.3895e38) have infinite and undefined parts, as non-finite ones have.
+/// The number of bfloat16 parts whose sum is a T: a float's 24 bits of significand are three times
+/// 8. The split is exact down to parts of 2^-126; the unit treats smaller numbers as zero. Floats
+/// that round to 2^128 (from 3.3895e38) get infinite and undefined parts, as do non-finite ones.
 template <class T>
 inline constexpr int kAmxParts = 3;
 template <>
@@ -24,12 +25,13 @@ inline constexpr int kAmxParts<Float16> = 2;
 template <>
 inline constexpr int kAmxParts<BFloat16> = 1;
 
-/// What a tile holds: 16 rows of the first operand, or columns of the second, by 32 of k.
+/// The shape of a tile: 16 rows of the first operand, or columns of the second, by 32 of k.
 inline constexpr std::int64_t kAmxSide = 16, kAmxDepth = 32;
 inline constexpr std::int64_t kAmxTile = kAmxSide * kAmxDepth;
 
 /// A part of an operand: `lines` rows of a first operand or columns of a second, and `depth` of k.
-/// Along: k runs along the matrix's rows, whose distance is `stride`; else down its columns.
+/// If `along`, k runs along the matrix's rows, which are `stride` apart; otherwise down its
+/// columns.
 template <class T>
 struct AmxPackArguments {
   const T* matrix = nullptr;
@@ -40,21 +42,21 @@ struct AmxPackArguments {
   int parts = kAmxParts<T>;
 };
 
-/// Bfloat16 numbers of such a part: [lines / 16][depth / 32][parts][kAmxTile], both rounded up, the
-/// lines to an even number of tiles.
+/// The size of a packed part in bfloat16 numbers: [lines / 16][depth / 32][parts][kAmxTile]. Both
+/// are rounded up, the lines to an even number of tiles.
 inline constexpr std::int64_t AmxPackedSize(std::int64_t lines, std::int64_t depth, int parts) {
   return (lines + 2 * kAmxSide - 1) / (2 * kAmxSide) * 2 * ((depth + kAmxDepth - 1) / kAmxDepth) *
          parts * kAmxTile;
 }
 
-/// Packs tiles of a first and of a second operand; what is past the matrix is zero.
+/// Pack tiles of a first and of a second operand. Numbers past the matrix are zero.
 template <class T>
 void AmxPackFirst(const AmxPackArguments<T>& x, std::uint16_t* tiles);
 template <class T>
 void AmxPackSecond(const AmxPackArguments<T>& x, std::uint16_t* tiles);
 
-/// c[rows, columns] = a b of packed operands, added to c with `accumulate`; c is not touched past
-/// its columns. Of products of parts those are left out that are below 2^-24 of the whole.
+/// c[rows, columns] = a b of packed operands; `accumulate` adds to c. c is not touched past its
+/// columns. Products of parts that are below 2^-24 of the whole are left out.
 struct AmxProductArguments {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -68,9 +70,9 @@ struct AmxProductArguments {
   bool accumulate = false;
 };
 
-/// Sums do not depend on how rows and columns are cut into pieces, nor on cuts of k at multiples of
-/// kAmxDepth. They are other sums than vectors make: of 32 products at a time. AmxAvailable() was
-/// true.
+/// The sums do not depend on how rows and columns are cut into pieces, nor on cuts of k at
+/// multiples of kAmxDepth. They differ from the vectors' sums, since 32 products are added at a
+/// time. Requires AmxAvailable().
 void AmxProduct(const AmxProductArguments& x);
 
 }  // namespace adaptive_train::kernels::cpu

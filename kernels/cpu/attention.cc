@@ -1,5 +1,4 @@
-// Attention block by block: a run of queries against the keys it may see, a block of keys at a
-// time.
+// Attention block by block: a run of queries against the visible keys, one block of keys at a time.
 #include "kernels/attention.h"
 
 #include <algorithm>
@@ -15,15 +14,15 @@
 namespace adaptive_train::kernels::cpu {
 namespace {
 
-// Few rows of scores at a time, so that little is computed beyond the diagonal; the keys of a block
-// are made ready once for a run of queries; panels of both fit the second cache. A thread's scratch
-// memory is bounded so, but for the gradients of one head's keys and values, 2 * sequence *
-// head_size.
+// Few rows of scores at a time, so that little is computed beyond the diagonal. A block of keys is
+// packed once for a run of queries, and the panels of both fit into the second-level cache. This
+// bounds a thread's scratch memory. The exception is the gradients of one head's keys and values, 2
+// * sequence * head_size.
 constexpr std::int64_t kRows = 24;
 constexpr std::int64_t kQueries = 12 * kRows;
 constexpr std::int64_t kKeys = 512;
 
-/// One sample's matrices of a query head and of the key and value head that it uses.
+/// One sample's matrices for a query head and the key and value head that it uses.
 template <class T>
 struct Head {
   T *query, *key, *value;
@@ -46,7 +45,7 @@ Head<T> HeadAt(const AttentionShape& shape, T* qkv, std::int64_t sample, std::in
   return HeadAt(shape, qkv, sample, head, head / (shape.heads / shape.kv_heads));
 }
 
-/// Where a sample's and head's rows of outputs begin; they are heads * head_size apart.
+/// The start of a sample's and head's output rows, which are heads * head_size apart.
 std::int64_t OutputAt(const AttentionShape& shape, std::int64_t sample, std::int64_t head) {
   return (sample * shape.sequence * shape.heads + head) * shape.head_size;
 }
@@ -60,13 +59,13 @@ struct Range {
   std::int64_t first, count;
 };
 
-/// The keys that the queries see of the block.
+/// The keys of the block that each query sees.
 VisibleEntries VisibleTo(const AttentionShape& shape, const Range& queries, const Range& keys) {
   if (!shape.causal) return {keys.count, 0, keys.count};
   return {queries.first + 1 - keys.first, 1, keys.count};
 }
 
-/// Calls body(keys) for the blocks of keys that any of the queries sees.
+/// Calls body(keys) for each block of keys that any of the queries sees.
 template <class Body>
 void ForKeys(const AttentionShape& shape, const Range& queries, const Body& body) {
   const std::int64_t end = shape.causal ? queries.first + queries.count : shape.sequence;
@@ -74,8 +73,8 @@ void ForKeys(const AttentionShape& shape, const Range& queries, const Body& body
     body(Range{first, std::min(kKeys, end - first)});
 }
 
-/// Calls body(row, rows, visible) for a few of the queries at a time; `row` counts from their
-/// first. Those that see none of the keys are left out.
+/// Calls body(row, rows, visible) for a few of the queries at a time; `row` is counted from the
+/// first query. Queries that see none of the keys are skipped.
 template <class Body>
 void ForRows(const AttentionShape& shape, const Range& queries, const Range& keys,
              const Body& body) {
@@ -86,7 +85,7 @@ void ForRows(const AttentionShape& shape, const Range& queries, const Range& key
   }
 }
 
-/// Rows `range` of a matrix of heads' rows, as a panel of whole vectors.
+/// Rows `range` of one head's matrix, as a panel of whole vectors.
 template <class T>
 PanelArguments<T> PanelOf(const AttentionShape& shape, const Range& range, T* matrix,
                           std::int64_t stride, float* panel) {
@@ -122,7 +121,7 @@ void StoreRows(const AttentionShape& shape, const Range& range, const float* pan
   Narrow<T>(copy);
 }
 
-/// scores[rows, width] = a[rows, head_size] b, b being transposed keys or values.
+/// scores[rows, width] = a[rows, head_size] b, where b is transposed keys or values.
 void Scores(const AttentionShape& shape, std::int64_t rows, std::int64_t width, const float* a,
             const float* b, float* scores) {
   Product({.rows = rows,
@@ -221,8 +220,8 @@ void ForwardQueries(const AttentionArguments<T>& x, std::int64_t sample, std::in
             shape.heads * shape.head_size, 1);
 }
 
-/// Panels of one run of queries and block of keys, and all of a head's gradients of keys and
-/// values.
+/// Panels of one run of queries and one block of keys, and the gradients of all of a head's keys
+/// and values.
 struct BackwardScratch {
   float *key, *key_transposed, *value_transposed, *query, *output, *d_output, *d_query, *scores,
       *d_scores, *d_key, *d_value;
@@ -247,7 +246,7 @@ struct BackwardScratch {
   }
 };
 
-/// Adds the part that some rows of queries and a block of keys have in all gradients.
+/// Adds what some rows of queries and a block of keys contribute to all gradients.
 template <class T>
 void BackwardRows(const AttentionBackwardArguments<T>& x, std::int64_t sample, std::int64_t head,
                   const Range& rows, const Range& keys, const VisibleEntries& visible,
@@ -269,7 +268,7 @@ void BackwardRows(const AttentionBackwardArguments<T>& x, std::int64_t sample, s
                       x.log_sum_exp + (sample * shape.heads + head) * shape.sequence + rows.first,
                       mean_d_p.data(), scratch.d_scores);
   WeightedSums(shape, rows.count, seen, scratch.d_scores, scratch.key, d_query, keys.first > 0);
-  // The panel of queries carries the scores' scale, which the gradient of keys takes from there.
+  // The panel of queries includes the scale of the scores, so the gradient of keys does too.
   AddTransposedSums(shape, rows.count, seen, scratch.d_scores, scratch.query,
                     scratch.d_key + keys.first * width);
   AddTransposedSums(shape, rows.count, seen, scratch.scores, scratch.d_output,
@@ -295,7 +294,7 @@ void BackwardQueries(const AttentionBackwardArguments<T>& x, std::int64_t sample
   StoreRows(shape, queries, scratch.d_query, d_of.query, d_of.stride, ScoreScale(shape));
 }
 
-/// The key and value head's gradients are sums over the query heads that use it, in ascending
+/// The gradients of a key and value head are sums over the query heads that use it, in ascending
 /// order.
 template <class T>
 void BackwardHead(const AttentionBackwardArguments<T>& x, std::int64_t sample, std::int64_t kv_head,

@@ -13,7 +13,7 @@ template <class T>
 float* CpuDevice<T>::Scratch(std::int64_t floats) {
   const auto size = static_cast<std::size_t>(floats);
   if (scratch_.size() < size) {
-    scratch_ = {};  // first the old one goes
+    scratch_ = {};  // frees the old memory first
     scratch_ = Buffer<float>(*this, size);
   }
   return scratch_.data();

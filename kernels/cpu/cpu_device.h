@@ -1,4 +1,4 @@
-// The processor as a device, in vectors by Highway.
+// The CPU as a device, vectorized with Highway.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,14 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// Arrays of float, BFloat16 or Float16; all arithmetic is in float32. Work is cut into pieces by
-/// its shape alone, or where what comes out is the same however it is cut, and each piece is
-/// computed by one thread, so results do not depend on the number of threads.
+/// Arrays of float, BFloat16 or Float16; all arithmetic is in float32. Results do not depend on the
+/// number of threads: one thread computes each piece of work. How work is cut into pieces depends
+/// on the shape alone, or does not affect the result.
 template <class T>
 class CpuDevice final : public HostDevice<T> {
  public:
-  /// Uses `threads` threads, 1 or more, the caller being one of them, and for products the
-  /// processor's matrix unit if it has one that this process may use.
+  /// Uses `threads` threads, 1 or more, including the caller. Products use the processor's matrix
+  /// unit if it has one that this process may use.
   explicit CpuDevice(int threads);
 
   std::string Description() const override;
@@ -46,8 +46,7 @@ class CpuDevice final : public HostDevice<T> {
   double Threshold(const ThresholdArguments<T>& x) override;
 
  private:
-  /// Room for so many floats, aligned to 64 bytes and uninitialised; the next call's is the same
-  /// room.
+  /// Room for `floats` floats, aligned to 64 bytes and uninitialised. The next call reuses it.
   float* Scratch(std::int64_t floats);
 
   ThreadPool pool_;

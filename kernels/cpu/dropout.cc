@@ -1,4 +1,4 @@
-// Dropout with four random numbers from each Philox block, and several blocks at a time.
+// Dropout with four random numbers from each Philox block, several blocks at a time.
 #include "kernels/dropout.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace adaptive_train::kernels::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// Lane j of a state's four words, in the lower half of 64 bits, is a block's counter; what the
-/// upper halves hold does not matter, for the product of even 32-bit lanes does not read them.
+/// Lane j of each of the four words belongs to one block's counter and uses the lower half of 64
+/// bits. The upper halves do not matter: the product of even 32-bit lanes ignores them.
 using BlockTag = hn::ScalableTag<std::uint64_t>;
 using Blocks = hn::Vec<BlockTag>;
 
@@ -53,7 +53,7 @@ HWY_INLINE void Round(const PhiloxKey& key, Blocks& w0, Blocks& w1, Blocks& w2, 
   w3 = product_0;
 }
 
-/// Stores the words block after block.
+/// Stores the words in the order of their blocks.
 HWY_INLINE void StoreWords(Blocks w0, Blocks w1, Blocks w2, Blocks w3, std::uint32_t* words) {
   const BlockTag tag;
   const Blocks low = hn::Set(tag, 0xffffffff);
@@ -62,8 +62,8 @@ HWY_INLINE void StoreWords(Blocks w0, Blocks w1, Blocks w2, Blocks w3, std::uint
                         reinterpret_cast<std::uint64_t*>(words));
 }
 
-/// The words of kBlocksAtATime blocks, that of counter `first` and those that follow it. Two states
-/// side by side, since a round waits for the one before it.
+/// The words of kBlocksAtATime blocks, from counter `first` on. Two states run side by side, since
+/// each round waits for the one before it.
 HWY_INLINE void RandomWords(PhiloxCounter first, const PhiloxRoundKeys& keys,
                             std::uint32_t* words) {
   const BlockTag tag;
@@ -80,8 +80,8 @@ HWY_INLINE void RandomWords(PhiloxCounter first, const PhiloxRoundKeys& keys,
 }
 #endif
 
-/// Elements [begin, end) of one sample, begin a multiple of kElementsPerPiece: no counter's first
-/// word wraps around.
+/// Handles elements [begin, end) of one sample. begin is a multiple of kElementsPerPiece, so that
+/// no counter's first word wraps around.
 template <class T>
 void DropoutPiece(const DropoutPass<T>& pass, std::int64_t begin, std::int64_t end) {
   const DropoutArguments<T>& x = pass.x;
@@ -89,8 +89,8 @@ void DropoutPiece(const DropoutPass<T>& pass, std::int64_t begin, std::int64_t e
   const T* input = x.input + at;
   const T* residual = x.residual == nullptr ? nullptr : x.residual + at;
   T* output = x.output + at;
-  // Uniform(...) is k * 2^-24 with an integer k, which is at least the probability if and only if k
-  // is at least this.
+  // Uniform(...) is k * 2^-24 with an integer k. It is at least the probability exactly if k is at
+  // least this threshold.
   const Words threshold = SetBits(static_cast<std::uint32_t>(std::ceil(x.probability * 0x1p24)));
   const Floats scale = Set(static_cast<float>(1 / (1 - x.probability)));
   PhiloxCounter counter =

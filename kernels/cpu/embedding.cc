@@ -1,4 +1,4 @@
-// Embedding, a row at a time; its gradient, columns shared out among the threads.
+// The embedding row by row; its gradient is split among the threads by columns.
 #include "kernels/embedding.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void EmbeddingRows(const EmbeddingArguments<T>& x, std::int64_t begin, std::int6
   }
 }
 
-// Every column has a sum of its own, so that any cut of the columns gives the same bits.
+// Each column has its own sum, so any cut of the columns gives the same bits.
 template <class T>
 void BackwardColumns(const EmbeddingBackwardArguments<T>& x, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = 0; row < x.batch * x.sequence; ++row) {
@@ -84,7 +84,7 @@ void CpuDevice<T>::Embedding(const EmbeddingArguments<T>& x) {
 
 template <class T>
 void CpuDevice<T>::EmbeddingBackward(const EmbeddingBackwardArguments<T>& x) {
-  constexpr std::int64_t kLine = 64;  // columns; whole cache lines of every T
+  constexpr std::int64_t kLine = 64;  // columns: whole cache lines for every T
   const auto columns = HWY_DYNAMIC_DISPATCH(EmbeddingBackward)().template On<T>();
   const std::int64_t share = (x.columns + pool_.threads() - 1) / pool_.threads();
   pool_.ForPieces(x.columns, std::max(kLine, (share + kLine - 1) / kLine * kLine),

@@ -1,5 +1,5 @@
-// Values back to their places, a vector of elements at a time: each lane takes the value whose
-// number is the bits set below it.
+// Puts values back in their places, a vector of elements at a time. Each lane takes the value whose
+// number is the count of bits set below the lane.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kWord = 64;  // elements of a word of the bitmap
 
-/// For each byte and bit of it, how many bits below are set.
+/// For each byte and each of its bits, the number of bits set below that bit.
 constexpr auto kBelow = [] {
   std::array<std::array<std::uint8_t, 8>, 256> below{};
   for (unsigned byte = 0; byte < 256; ++byte) {
@@ -30,10 +30,10 @@ constexpr auto kBelow = [] {
   return below;
 }();
 
-/// Which of the next values each lane takes.
+/// The index of the value that each lane takes.
 HWY_INLINE Words Sources(std::uint64_t bits) {
   const hn::Rebind<std::uint8_t, WordTag> bytes;
-#if HWY_TARGET != HWY_SCALAR  // which cannot combine
+#if HWY_TARGET != HWY_SCALAR  // HWY_SCALAR cannot combine
   if constexpr (hn::MaxLanes(WordTag()) > 8) {
     const hn::Half<decltype(bytes)> eight;
     const auto first = static_cast<std::uint8_t>(std::popcount(bits & 0xff));
@@ -45,7 +45,7 @@ HWY_INLINE Words Sources(std::uint64_t bits) {
   return hn::PromoteTo(WordTag(), hn::LoadU(bytes, kBelow[bits & 0xff].data()));
 }
 
-/// Value `i` and those after it, as many as there are lanes; `format` as a constant.
+/// Loads value `i` and those after it, one per lane.
 template <ValueFormat format>
 HWY_INLINE Floats Values(const std::byte* values, std::int64_t i, Words smallest) {
   if constexpr (format == ValueFormat::kFloat32) {
@@ -88,7 +88,7 @@ void ExpandAs(const ExpandArguments& x) {
   const std::uint64_t mask = (std::uint64_t{1} << lanes) - 1;
   const Words smallest = SetBits(static_cast<std::uint32_t>(x.smallest));
   std::int64_t i = 0, next = 0;
-  // As long as a whole vector of values may be read from any lane's.
+  // Stops where a whole vector of values could no longer be read from any position.
   for (; i + kWord <= x.count && next + kWord <= x.value_count; i += kWord) {
     std::uint64_t word;
     std::memcpy(&word, x.bitmap + i / 8, sizeof word);

@@ -1,5 +1,5 @@
-// The head chunk by chunk: the rows that have a target are gathered, their logits live in tiles of
-// the vocabulary.
+// The head chunk by chunk. Rows that have a target are gathered; their logits are stored in tiles
+// of the vocabulary.
 #include "kernels/head_loss.h"
 
 #include <algorithm>
@@ -16,17 +16,17 @@
 namespace adaptive_train::kernels::cpu {
 namespace {
 
-// A tile of logits is contiguous: the distance between rows of all logits would often be a power of
-// two, which caches take badly.
+// A tile of logits is contiguous. With full-width rows the distance between rows would often be a
+// power of two, which causes cache conflicts.
 constexpr std::int64_t kVocabTile = kPanelRows;
 constexpr std::int64_t kRowsPerPiece = 16;
 
-/// Up to kHeadLossRows rows that have a target, and everything that is computed of them. Arrays of
+/// Up to kHeadLossRows rows that have a target, and all that is computed for them. Arrays of
 /// [tiles, rows] hold a value for each tile of the vocabulary and row.
 template <class T>
 class Chunk {
  public:
-  /// How many floats of scratch memory a chunk takes, threads' own parts included.
+  /// The scratch memory of a chunk in floats, including the threads' own parts.
   static std::int64_t Size(const HeadLossArguments<T>& x, std::int64_t rows, int threads) {
     return RowsSize(x, rows) + rows * Pieces(x.vocab, kVocabTile) * kVocabTile +
            threads * kSizePerThread;
@@ -75,10 +75,10 @@ class Chunk {
   }
 
  private:
-  /// What a product's strip takes, and a tile's bias.
+  /// Room for a product's strip and a tile's bias.
   static constexpr std::int64_t kSizePerThread = kStripPackedSize + kVocabTile;
 
-  /// Inputs and their gradients; a multiple of what a cache line holds.
+  /// The size of inputs or their gradients, rounded up to whole cache lines.
   static std::int64_t RowsSize(const HeadLossArguments<T>& x, std::int64_t rows) {
     return 2 * PanelSize(rows * x.columns);
   }
@@ -108,7 +108,7 @@ class Chunk {
     }
   }
 
-  /// The tile's logits, then their exponentials in their place.
+  /// Computes the tile's logits, then replaces them by their exponentials.
   void ComputeLogits(std::int64_t tile, float* scratch) {
     const std::int64_t first = tile * kVocabTile, width = Width(tile);
     float *logits = Logits(tile), *bias = scratch + kStripPackedSize;
@@ -137,7 +137,7 @@ class Chunk {
                     &softmax_[At(tile, 0)], &factors_[At(tile, 0)]);
   }
 
-  /// From the tiles' sums the row's loss, and what its exponentials are multiplied by to be
+  /// From the tiles' sums, computes the row's loss and the factors that turn its exponentials into
   /// gradients.
   void ComputeLoss(std::int64_t row) {
     RunningSoftmax all;
@@ -155,7 +155,7 @@ class Chunk {
       factors_[At(tile, row)] = scale * std::exp(softmax_[At(tile, row)].largest - all.largest);
   }
 
-  /// The tile's exponentials become d_logits.
+  /// Turns the tile's exponentials into d_logits.
   void AddWeightGradient(std::int64_t tile, float* scratch) {
     const std::int64_t first = tile * kVocabTile, width = Width(tile);
     float* d_logits = Logits(tile);
@@ -228,7 +228,7 @@ void CpuDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
   }
   const auto rows = static_cast<std::int64_t>(with_target.size());
   if (rows == 0) return;
-  // Chunks of about the same size: a small one would pay for all weights as much as a large one.
+  // Chunks have about the same size: a small one would read all weights for few rows.
   const std::int64_t chunks = Pieces(rows, kHeadLossRows), per_chunk = Pieces(rows, chunks);
   float* scratch = Scratch(Chunk<T>::Size(x, per_chunk, pool_.threads()));
   for (std::int64_t first = 0; first < rows; first += per_chunk) {

@@ -1,5 +1,4 @@
-// Matrix products, strip by strip; what follows a product is done to each strip while it is in the
-// cache.
+// Matrix products strip by strip. The epilogue is applied to each strip while it is in the cache.
 #include "kernels/matmul.h"
 
 #include <algorithm>
@@ -12,8 +11,8 @@
 namespace adaptive_train::kernels::cpu {
 namespace {
 
-/// A product's first operand, [rows, inner], or transposed [inner, rows], for vectors: as float32
-/// row by row, in its own place or in scratch memory.
+/// The first operand of a vector product, [rows, inner] or transposed [inner, rows], as float32
+/// rows: in place if it is float32 already, else in scratch memory.
 template <class T>
 struct FirstOperand {
   const T* values;
@@ -22,8 +21,8 @@ struct FirstOperand {
   bool transposed = false;
 
   bool InPlace() const { return std::is_same_v<T, float> && !transposed; }
-  /// From row to row. What is transposed has a cache line between rows: `inner` is then the rows of
-  /// a batch, often a multiple of a page, and rows that far apart are in each other's way.
+  /// The distance between rows. A transposed copy gets one cache line of padding: its
+  /// `inner` is the rows of a batch, often a multiple of a page, which would cause cache conflicts.
   std::int64_t Stride() const { return transposed ? inner + 16 : inner; }
   std::int64_t ScratchSize() const { return InPlace() ? 0 : rows * Stride(); }
 
@@ -60,7 +59,7 @@ struct FirstOperand {
   }
 };
 
-/// What follows the sums of a part of a strip.
+/// Applies the epilogue to a part of a strip.
 template <class T>
 void Finish(const MatmulArguments<T>& x, const Strip& part, const float* sums) {
   const std::int64_t at = part.row * x.columns + part.column;
@@ -80,7 +79,7 @@ void Finish(const MatmulArguments<T>& x, const Strip& part, const float* sums) {
                  .gelu_input = moved(x.gelu_input, at)});
 }
 
-/// `sums` has room for the strip's.
+/// Requires room for the strip's sums in `sums`.
 template <class T, class A>
 void MatmulStrip(const MatmulArguments<T>& x, StripProduct<A, T> product, float* sums) {
   const Strip& strip = product.strip;
@@ -116,7 +115,7 @@ template <class T, class A>
 void WeightGradientStrips(ThreadPool& pool, const WeightGradientArguments<T>& x,
                           const Operand<A>& input, bool amx, float* of_threads) {
   const Operand<T> d_output{x.d_output, x.out};
-  // Without any input there still is a bias.
+  // With no input columns there still is a bias.
   ForStrips(pool, std::max<std::int64_t>(x.in, 1), x.out, [&](Strip strip, int thread) {
     const bool first_rows = strip.row == 0;
     strip.rows = std::min(strip.rows, x.in - strip.row);

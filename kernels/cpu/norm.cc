@@ -1,4 +1,4 @@
-// LayerNorm and RmsNorm: a row is read from memory once, in backward too.
+// LayerNorm and RmsNorm: each row is read from memory once, also in backward.
 #include "kernels/norm.h"
 
 #include <algorithm>
@@ -58,8 +58,8 @@ void NormRows(const NormArguments<T>& x, std::int64_t begin, std::int64_t end) {
 }
 
 /// With n = (input - mean) * reciprocal_std and g = d_output * weight:
-///   d_input = reciprocal_std * (g - mean(g) - n * mean(g * n)), for RmsNorm without mean(g)
-/// d_weight and d_bias get d_output * n and d_output.
+///   d_input = reciprocal_std * (g - mean(g) - n * mean(g * n)); RmsNorm has no mean(g) term
+///   d_weight += d_output * n and d_bias += d_output, summed over rows
 template <Norm kNorm, class T>
 void BackwardRow(const NormBackwardArguments<T>& x, std::int64_t row, float* d_weight,
                  float* d_bias) {
@@ -114,7 +114,7 @@ PieceFunctions<NormArguments> RmsNormForward() { return ForwardOf<Norm::kRms>();
 PieceFunctions<NormBackwardPass> LayerNormBackward() { return BackwardOf<Norm::kLayer>(); }
 PieceFunctions<NormBackwardPass> RmsNormBackward() { return BackwardOf<Norm::kRms>(); }
 
-/// sum[i] += the partial sums of column i, `stride` apart, in their order.
+/// sum[i] += the partial sums of column i, which are `stride` apart, in order.
 void AddPartial(const float* partial, std::int64_t pieces, std::int64_t stride,
                 std::int64_t columns, float* sum) {
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
@@ -148,14 +148,14 @@ void Forward(ThreadPool& pool, const PieceFunctions<NormArguments>& functions,
                  [&](std::int64_t begin, std::int64_t end) { rows(x, begin, end); });
 }
 
-// Every piece sums its rows' gradients of weights by itself; few pieces, so that adding their sums
-// up costs little beside the rows.
+// Every piece sums its rows' gradients of weights separately. There are few pieces, so that adding
+// up their sums costs little.
 std::int64_t RowsPerBackwardPiece(std::int64_t rows) {
   constexpr std::int64_t kFewestRows = 32, kMostPieces = 64;
   return std::max(kFewestRows, (rows + kMostPieces - 1) / kMostPieces);
 }
 
-/// The partial sums' size in floats: [pieces, 2, columns].
+/// The size of the partial sums in floats: [pieces, 2, columns].
 template <class T>
 std::int64_t PartialSize(const NormBackwardArguments<T>& x) {
   const std::int64_t rows_per_piece = RowsPerBackwardPiece(x.rows);

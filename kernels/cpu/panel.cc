@@ -45,7 +45,7 @@ constexpr std::int64_t kSquare = 4;
 constexpr std::int64_t kTransposedColumns = 16;  // at a time: a cache line of floats
 
 #if HWY_TARGET != HWY_SCALAR
-/// A square of `from` into one of `to`.
+/// Transposes a square of `from` into `to`.
 HWY_INLINE void TransposeSquare(const float* from, std::int64_t from_stride, float* to,
                                 std::int64_t to_stride) {
   const hn::CappedTag<float, kSquare> four;
@@ -90,8 +90,8 @@ void TransposeFloats(std::int64_t rows, std::int64_t columns, const float* from,
   }
 }
 
-/// Sixteen rows at a time, along all columns, so that what is read is read in one go: the panel is
-/// in a near cache, the matrix is not. 16-bit numbers go by way of a few widened rows.
+/// Sixteen rows at a time along all columns, so that the matrix is read sequentially: the panel is
+/// in a near cache, the matrix is not. 16-bit numbers are first widened a few rows at a time.
 template <class T>
 void TransposeRows(const WidenArguments<T>& x, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kRows = 16;

@@ -1,11 +1,11 @@
-// Panels: pieces of matrices as float32 beside their matrices in float, BFloat16 or Float16.
+// Panels: pieces of float, BFloat16 or Float16 matrices, copied as float32.
 #pragma once
 
 #include <cstdint>
 
 namespace adaptive_train::kernels::cpu {
 
-/// A piece of a matrix and a panel of floats, each row-major with rows `stride` elements apart.
+/// A piece of a matrix and a panel of floats, each row-major with its own distance between rows.
 /// They do not overlap.
 template <class T>
 struct PanelArguments {
@@ -15,7 +15,7 @@ struct PanelArguments {
   std::int64_t matrix_stride = 0;
   float* panel = nullptr;
   std::int64_t panel_stride = 0;
-  float factor = 1;  // what is copied is multiplied by it
+  float factor = 1;  // applied to every copied element
 };
 
 template <class T>
@@ -23,13 +23,13 @@ using WidenArguments = PanelArguments<const T>;
 template <class T>
 using NarrowArguments = PanelArguments<T>;
 
-/// The matrix is read and the panel written; the second transposes: the panel has `columns` rows.
+/// Copy the matrix to the panel; the second one transposes, and its panel has `columns` rows.
 template <class T>
 void Widen(const WidenArguments<T>& x);
 template <class T>
 void WidenTransposed(const WidenArguments<T>& x);
 
-/// The panel is read and the matrix written, rounded to T.
+/// Copies the panel to the matrix, rounded to T.
 template <class T>
 void Narrow(const NarrowArguments<T>& x);
 

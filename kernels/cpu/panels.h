@@ -1,5 +1,5 @@
-// How products are cut: into strips of a few panels' columns, and operands into panels for vectors
-// (product.h) or tiles for a matrix unit (amx_product.h).
+// How products are split: results into strips of a few panels' columns, operands into panels for
+// vectors (product.h) or tiles for a matrix unit (amx_product.h).
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// Columns of a panel, which holds its rows side by side: in a matrix they may be a multiple of a
-/// page apart, which caches and the processor's look-ahead take badly. As wide as what registers
-/// hold of a product's sums, or a multiple.
+/// The columns of a panel: the width of a product's block of sums in registers, or a multiple of
+/// it. A panel stores its rows side by side. In the matrix they may be a multiple of a page apart,
+/// which causes cache conflicts and defeats the hardware prefetcher.
 inline constexpr std::int64_t kPanelColumns = 64;
-/// Of a product in one piece, and rows of the panels that are packed for it just before they are
-/// used: they stay in the second-level cache.
+/// The columns of a strip, and the rows of the panels packed for it just before use: these panels
+/// stay in the second-level cache.
 inline constexpr std::int64_t kStripColumns = 6 * kPanelColumns, kPanelRows = 384;
 
 inline std::int64_t Pieces(std::int64_t count, std::int64_t piece) {
@@ -30,9 +30,9 @@ struct Strip {
   std::int64_t row, rows, column, columns;
 };
 
-/// How many rows strips have. Panels serve all rows of their strip, so strips are as high as leaves
-/// enough of them for the threads, and sums of a strip in the second-level cache. What a product's
-/// sums are does not depend on it (kernels/cpu/product.h).
+/// The number of rows of a strip. Panels serve all rows of their strip, so strips are as high as
+/// possible. Two things limit them: every thread needs some, and a strip's sums must stay in the
+/// second-level cache. The sums do not depend on this choice (kernels/cpu/product.h).
 inline std::int64_t StripRows(std::int64_t rows, std::int64_t columns, int threads) {
   constexpr std::int64_t kMostRows = 1024, kMultiple = 96, kPerThread = 2;
   const std::int64_t wanted = threads == 1 ? 1 : kPerThread * threads;
@@ -41,7 +41,7 @@ inline std::int64_t StripRows(std::int64_t rows, std::int64_t columns, int threa
   return std::clamp(Pieces(Pieces(rows, down), kMultiple) * kMultiple, kMultiple, kMostRows);
 }
 
-/// Calls body(strip, thread) for strips that cover a matrix, those of a column one after the other.
+/// Calls body(strip, thread) for strips that cover a matrix, column of strips by column.
 template <class Body>
 void ForStrips(ThreadPool& pool, std::int64_t rows, std::int64_t columns, const Body& body) {
   const std::int64_t each = StripRows(rows, columns, pool.threads()), down = Pieces(rows, each);
@@ -52,8 +52,8 @@ void ForStrips(ThreadPool& pool, std::int64_t rows, std::int64_t columns, const 
   });
 }
 
-/// A matrix that is multiplied: element (i, j) of the first operand, [rows, inner], or the second,
-/// [inner, columns], lies in its row i, or transposed in its row j; rows are `stride` apart.
+/// An operand of a product. Element (i, j) of the first operand [rows, inner] or the second [inner,
+/// columns] lies in row i, or in row j if `transposed`. Rows are `stride` apart.
 template <class T>
 struct Operand {
   const T* values = nullptr;
@@ -81,10 +81,10 @@ void PackPanels(const Operand<T>& b, std::int64_t k, std::int64_t depth, std::in
   }
 }
 
-/// So many rows of the first operand stay in the second-level cache while panels go by.
+/// The rows of the first operand that stay in the second-level cache while panels are multiplied.
 inline constexpr std::int64_t kRowsAtATime = 192;
 
-/// A product whose b is panels of product.inner rows.
+/// Multiplies by a b that is packed in panels of product.inner rows.
 inline void MultiplyPanels(const ProductArguments& product) {
   ProductArguments panel = product;
   panel.b_stride = kPanelColumns;
@@ -96,7 +96,7 @@ inline void MultiplyPanels(const ProductArguments& product) {
   }
 }
 
-/// Floats of the memory that a strip's operands are packed in: panels of b, or tiles of both.
+/// The size in floats of the memory for a strip's packed operands: panels of b, or tiles of both.
 inline constexpr std::int64_t kStripPackedSize =
     (AmxPackedSize(kStripColumns, kPanelRows, kAmxParts<float>) +
      AmxPackedSize(kRowsAtATime, kPanelRows, kAmxParts<float>)) /
@@ -104,7 +104,7 @@ inline constexpr std::int64_t kStripPackedSize =
 static_assert(kPanelRows % kAmxDepth == 0, "sums do not depend on pieces of whole tiles");
 static_assert(kStripPackedSize >= kPanelRows * kStripColumns);
 
-/// Rows and columns `strip` of a product. c is the strip's first sum.
+/// The rows and columns `strip` of a product. c is the strip's first sum.
 template <class A, class B>
 struct StripProduct {
   Strip strip;
@@ -114,7 +114,7 @@ struct StripProduct {
   float* c = nullptr;
   std::int64_t c_stride = 0;
   bool accumulate = false;
-  bool amx = false;         // without it a is of floats
+  bool amx = false;         // requires float a if false
   float* packed = nullptr;  // room for kStripPackedSize, aligned to 64 bytes
 };
 
@@ -136,7 +136,7 @@ void PackStrip(const StripProduct<A, B>& x, std::int64_t k, std::int64_t depth) 
                    reinterpret_cast<std::uint16_t*>(x.packed));
 }
 
-/// On tiles: packs the piece of a, and multiplies.
+/// Packs the piece of a into tiles, and multiplies.
 template <class A, class B>
 void MultiplyTiles(const StripProduct<A, B>& x, const StripPiece& piece, float* c,
                    bool accumulate) {
@@ -180,9 +180,9 @@ void MultiplyPiece(const StripProduct<A, B>& x, const StripPiece& piece) {
   }
 }
 
-/// Computes a strip of a product, some rows at a time. packed(k, depth) is called after each piece
-/// of b was packed, while it is in the cache, ready(row, rows) when so many of the strip's rows
-/// have their sums.
+/// Computes a strip of a product, some rows at a time. Calls packed(k, depth) after each piece of b
+/// is packed, while it is in the cache. Calls ready(row, rows) when those rows of the strip have
+/// their sums.
 template <class A, class B, class Packed, class Ready>
 void MultiplyStrip(const StripProduct<A, B>& x, const Packed& packed, const Ready& ready) {
   std::int64_t k = 0;

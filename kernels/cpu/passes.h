@@ -1,4 +1,4 @@
-// What the pieces of an operation share beside its arguments.
+// Data that the pieces of an operation share in addition to its arguments.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// The gradients of a norm's weight and bias, summed piece by piece.
+/// The gradients of a norm's weight and bias, summed per piece.
 template <class T>
 struct NormBackwardPass {
   const NormBackwardArguments<T>& x;

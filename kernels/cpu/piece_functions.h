@@ -1,5 +1,4 @@
-// How an operation that Highway compiled for several instruction sets is called for several
-// scalars.
+// Calls of operations that Highway compiled for several instruction sets, for several scalars.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +10,12 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// Rows of a piece that is large against the cost of handing it out.
+/// Rows per piece of work: large enough that handing out a piece costs little.
 inline std::int64_t RowsPerPiece(std::int64_t columns) {
   return std::max<std::int64_t>(1, kElementsPerPiece / std::max<std::int64_t>(1, columns));
 }
 
-/// The function that computes units [begin, end) of an operation on arrays of T, for each T.
+/// For each T, the function that computes units [begin, end) of an operation on arrays of T.
 /// Arguments<T> is the operation's own, or a struct of it and what the pieces share.
 template <template <class> class Arguments>
 struct PieceFunctions {

@@ -1,5 +1,5 @@
-// A block of sums in registers, six rows by four vectors where there are registers for it, over a
-// piece of b that stays in the first-level cache (Goto and van de Geijn, 2008).
+// Products by register blocking (Goto and van de Geijn, 2008). A block of sums stays in registers,
+// six rows by four vectors if there are enough; a piece of b stays in the first-level cache.
 #include "kernels/cpu/product.h"
 
 #include <algorithm>
@@ -16,18 +16,18 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int kBlockRows = 6;
-// Lower targets have more. The sums stand in an array, so vectors must have a size that the
-// compiler knows.
+// Lower target numbers have more registers. The sums are an array, so vectors must have a size that
+// the compiler knows.
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM_A64
 constexpr int kBlockVectors = 4;  // 24 sums, 4 of b and one of a: 32 registers
 #else
 constexpr int kBlockVectors = 2;  // 12 sums, 2 of b and one of a: 16 registers
 #endif
-/// Of a piece of b, which takes two thirds of the first-level cache of 48 KiB where vectors have 64
-/// bytes, three quarters of 32 KiB where they have 32.
+/// The size of a piece of b. It takes two thirds of a 48 KiB first-level cache with 64-byte
+/// vectors, and three quarters of a 32 KiB cache with 32-byte vectors.
 constexpr std::int64_t kPieceBytes = 32768, kMostRows = 384;
 
-/// kVectors vectors of c, or where part is First, one that is not whole.
+/// Computes kVectors vectors of c, or a single partial vector if Part is First.
 template <int kRows, int kVectors, class Part>
 void Block(const ProductArguments& x, std::int64_t row, std::int64_t column, Part part) {
   const auto lanes = static_cast<std::int64_t>(Lanes());
@@ -59,7 +59,7 @@ void Block(const ProductArguments& x, std::int64_t row, std::int64_t column, Par
   }
 }
 
-/// The rows that are left below whole blocks.
+/// Computes the rows below the last whole block.
 template <int kRows, int kVectors, class Part>
 void LastRows(const ProductArguments& x, std::int64_t row, std::int64_t column, Part part) {
   if constexpr (kRows > 0) {
@@ -76,7 +76,7 @@ void Column(const ProductArguments& x, std::int64_t column, Part part) {
   LastRows<kBlockRows - 1, kVectors>(x, row, column, part);
 }
 
-/// The vectors that are left beside whole blocks.
+/// Computes the vectors to the right of the last whole block.
 template <int kVectors>
 void LastColumns(const ProductArguments& x, std::int64_t column) {
   const auto lanes = static_cast<std::int64_t>(Lanes());

@@ -1,22 +1,22 @@
-// Matrix products of what lies in the caches.
+// Matrix products of operands that are in the caches.
 #pragma once
 
 #include <cstdint>
 
 namespace adaptive_train::kernels::cpu {
 
-/// Panels' rows are this many floats or a multiple: whole vectors on every processor.
+/// Panel rows are a multiple of this many floats: whole vectors on every processor.
 inline constexpr std::int64_t kPanelMultiple = 16;
 
 inline constexpr std::int64_t PanelSize(std::int64_t count) {
   return (count + kPanelMultiple - 1) / kPanelMultiple * kPanelMultiple;
 }
 
-/// c[rows, columns] = a[rows, inner] b[inner, columns], added to c with `accumulate`. a's element
-/// (i, k) lies at a[i * a_row + k * a_inner], so a may be a transposed matrix; b and c are
-/// row-major. b is read, for nothing, up to PanelSize(columns) in each row; c is not touched past
-/// its columns. What is not in the first-level cache should be in the second: pieces of some
-/// hundred rows and columns, with the rows of b or of a transposed a side by side.
+/// c[rows, columns] = a[rows, inner] b[inner, columns]; `accumulate` adds to c. Element (i, k) of a
+/// is at a[i * a_row + k * a_inner], so a may be transposed; b and c are row-major. Each row of b
+/// is read up to PanelSize(columns), though the surplus is unused; c is not touched past its
+/// columns. Operands should be in the second-level cache if not in the first: pieces of some
+/// hundred rows and columns. Rows of b, or of a transposed a, should be contiguous.
 struct ProductArguments {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -31,11 +31,11 @@ struct ProductArguments {
   bool accumulate = false;
 };
 
-/// Each sum is made in ascending order of k, fused where the processor can: processors that can
-/// agree bit for bit, however a product is cut into pieces.
+/// Each sum is accumulated in ascending order of k, with fused multiply-add if available.
+/// Processors that have it agree bit for bit, however a product is cut into pieces.
 void Product(const ProductArguments& x);
 
-/// The instructions that Product uses here: "AVX-512", "AVX2", ...
+/// The instruction set that Product uses here: "AVX-512", "AVX2", ...
 const char* ProductInstructions();
 
 }  // namespace adaptive_train::kernels::cpu

@@ -19,11 +19,11 @@ namespace {
 
 using DoubleTag = hn::ScalableTag<double>;
 using Doubles = hn::Vec<DoubleTag>;
-using DoubleHalfTag = hn::Rebind<float, DoubleTag>;  // as many floats as Doubles has doubles
+using DoubleHalfTag = hn::Rebind<float, DoubleTag>;  // as many floats as DoubleTag has doubles
 
-/// As many running sums whatever the vectors' size, so that every instruction set gives the same
-/// bits: each rank computes the gradients' norm for itself. Squares of floats are exact in double,
-/// fused or not.
+/// The number of running sums is independent of the vector size, so that every instruction set
+/// gives the same bits: each rank computes the gradient norm by itself. Squares of floats are exact
+/// in double, fused or not.
 constexpr std::int64_t kSums = 16;
 
 template <bool kSquared>

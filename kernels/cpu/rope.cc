@@ -1,4 +1,4 @@
-// Rotary position embedding with angles that are computed once.
+// Rotary position embedding from a table of cosines and sines.
 #include "kernels/rope.h"
 
 #include <cmath>

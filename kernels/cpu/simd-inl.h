@@ -1,14 +1,14 @@
-// Vectors of float32 over arrays of float, BFloat16 or Float16, and the functions that operations
-// need of them.
+// Vectors of float32 over arrays of float, BFloat16 or Float16, and vector functions for
+// operations.
 //
 // Highway compiles a file that includes this once for each instruction set and chooses at run time.
-// Such a file includes hwy/foreach_target.h first, after naming itself in HWY_TARGET_INCLUDE, and
-// keeps what calls this between HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() in namespace
-// adaptive_train::kernels::cpu::HWY_NAMESPACE. Lambdas there carry HWY_ATTR, or they are compiled
-// for the oldest processor. Vectors may have no size that the compiler knows, so they live in local
+// Such a file first names itself in HWY_TARGET_INCLUDE and includes hwy/foreach_target.h. Code that
+// uses this header stands between HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() in namespace
+// adaptive_train::kernels::cpu::HWY_NAMESPACE. Lambdas there need HWY_ATTR, or they are compiled
+// for the oldest processor. Vectors may have no size known to the compiler, so they live in local
 // variables, never in arrays or structs.
 
-// In place of #pragma once: the file is read once for each instruction set.
+// This guard replaces #pragma once: the file is read once for each instruction set.
 #if defined(ADAPTIVE_TRAIN_KERNELS_CPU_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef ADAPTIVE_TRAIN_KERNELS_CPU_SIMD_INL_H
 #undef ADAPTIVE_TRAIN_KERNELS_CPU_SIMD_INL_H
@@ -42,15 +42,14 @@ HWY_INLINE std::size_t Lanes() { return hn::Lanes(FloatTag()); }
 HWY_INLINE Floats Set(float value) { return hn::Set(FloatTag(), value); }
 HWY_INLINE Floats Zero() { return hn::Zero(FloatTag()); }
 
-/// How much of a vector there is to load or store: all of it, or the first `count` lanes, fewer
-/// than all.
+/// How much of a vector to load or store: all of it, or only the first `count` lanes.
 struct Whole {};
 struct First {
   std::size_t count;
 };
 
-/// Calls body(i, part) for i = begin, begin + Lanes(), ... below end; `part` is Whole, in the end
-/// First if fewer are left.
+/// Calls body(i, part) for i = begin, begin + Lanes(), ... below end. `part` is Whole, or First for
+/// a last vector with fewer lanes.
 template <class Body>
 HWY_INLINE void ForVectors(std::int64_t begin, std::int64_t end, const Body& body) {
   const auto lanes = static_cast<std::int64_t>(Lanes());
@@ -67,8 +66,8 @@ template <class D>
 HWY_INLINE void StorePart(hn::Vec<D> vector, D tag, hn::TFromD<D>* to, Whole) {
   hn::StoreU(vector, tag, to);
 }
-// No byte beyond the part is touched: by masks where instructions have them, otherwise by way of
-// the stack.
+// No byte beyond the part is touched: masked instructions are used where safe, otherwise a buffer
+// on the stack.
 #if HWY_MEM_OPS_MIGHT_FAULT
 template <class D>
 HWY_INLINE hn::Vec<D> LoadPart(D tag, const hn::TFromD<D>* from, First part) {
@@ -93,7 +92,7 @@ HWY_INLINE void StorePart(hn::Vec<D> vector, D tag, hn::TFromD<D>* to, First par
 }
 #endif
 
-/// Zero in the lanes that the part leaves out, which sums need where zeros loaded do not stay zero.
+/// Zeroes the lanes outside the part. Sums need this where loaded zeros do not stay zero.
 HWY_INLINE Floats Keep(Floats x, Whole) { return x; }
 HWY_INLINE Floats Keep(Floats x, First part) {
   return hn::IfThenElseZero(hn::FirstN(FloatTag(), part.count), x);
@@ -104,8 +103,8 @@ HWY_INLINE Words ToBits(Floats x) { return hn::BitCast(WordTag(), x); }
 HWY_INLINE Words SetBits(std::uint32_t bits) { return hn::Set(WordTag(), bits); }
 HWY_INLINE Halves LowerHalves(Words words) { return hn::TruncateTo(HalfTag(), words); }
 
-/// 16-bit formats to float32, exactly, and back with ties to even: what ToFloat and Rounded of
-/// kernels/scalar.h do.
+/// 16-bit formats to float32, exactly, and back with ties to even, like ToFloat and Rounded of
+/// kernels/scalar.h.
 HWY_INLINE Floats Decode(Halves halves, const BFloat16*) {
   return FromBits(hn::ShiftLeft<16>(hn::PromoteTo(WordTag(), halves)));
 }
@@ -116,8 +115,8 @@ HWY_INLINE Halves Encode(Floats x, const BFloat16*) {
                                     hn::Or(upper, SetBits(0x40)), hn::ShiftRight<16>(rounded)));
 }
 #if (HWY_ARCH_X86 && HWY_TARGET >= HWY_SSE4) || HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-// No instruction converts, and Highway's own code neither rounds to nearest nor knows infinity and
-// NaN.
+// No instruction converts here, and Highway's own code neither rounds to nearest nor handles
+// infinity and NaN.
 HWY_INLINE Floats Decode(Halves halves, const Float16*) {
   const Words bits = hn::PromoteTo(WordTag(), halves), magnitude = hn::And(bits, SetBits(0x7fff));
   const Words sign = hn::ShiftLeft<16>(hn::Xor(bits, magnitude));
@@ -169,13 +168,13 @@ HWY_INLINE void Store(Floats x, T* to, Part part = {}) {
   StorePart(Encode(x, to), HalfTag(), &to->bits, part);
 }
 
-/// Over a vector's lanes, in an order that is the same in every call.
+/// The sum of a vector's lanes, always in the same order.
 HWY_INLINE float SumOf(Floats x) { return hn::GetLane(hn::SumOfLanes(FloatTag(), x)); }
 HWY_INLINE float LargestOf(Floats x) { return hn::GetLane(hn::MaxOfLanes(FloatTag(), x)); }
 
-/// The sum of term(i, part) over [0, count), all lanes; `part` as in ForVectors. Four sums stand
-/// side by side, since an addition takes longer than loading its operands; their order depends on
-/// the count alone.
+/// The sum of term(i, part) over [0, count) and all lanes; `part` is as in ForVectors. Four sums
+/// run side by side, since an addition takes longer than loading its operands. Their order depends
+/// on the count alone.
 template <class Term>
 HWY_INLINE float SumOf(std::int64_t count, const Term& term) {
   const auto lanes = static_cast<std::int64_t>(Lanes());
@@ -192,9 +191,9 @@ HWY_INLINE float SumOf(std::int64_t count, const Term& term) {
   return SumOf(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
 }
 
-/// exp(x) to within 2 units in the last place: infinity above 88.72, 0 where it would be subnormal
-/// (below -87.33), NaN kept. exp(x) = 2^n exp(r), |r| <= ln(2)/2, with the minimax polynomial 1 + r
-/// + r^2 q(r).
+/// exp(x) to within 2 units in the last place: infinity above 88.72, 0 where the result would be
+/// subnormal (below -87.33), NaN kept. exp(x) = 2^n exp(r) with |r| <= ln(2)/2, and exp(r) is the
+/// minimax polynomial 1 + r + r^2 q(r).
 HWY_INLINE Floats Exp(Floats x) {
   // Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
   const Floats rounder = Set(12582912.0F), rounded = hn::MulAdd(x, Set(1.44269504F), rounder);
@@ -222,7 +221,7 @@ HWY_INLINE Floats SiluDerivative(Floats x) {
   return hn::Mul(s, hn::MulAdd(x, hn::Sub(Set(1), s), Set(1)));
 }
 
-/// x, or the nearer end of [-limit, limit]; NaN kept.
+/// x clamped to [-limit, limit]; NaN kept.
 HWY_INLINE Floats Within(Floats x, float limit) {
   return hn::IfThenElse(hn::Gt(hn::Abs(x), Set(limit)), hn::CopySign(Set(limit), x), x);
 }
@@ -230,9 +229,9 @@ HWY_INLINE Floats Within(Floats x, float limit) {
 /// exp(-x^2 / 2), which is sqrt(2 pi) times the standard normal density.
 HWY_INLINE Floats Bell(Floats x) { return Exp(hn::Mul(hn::Mul(Set(-0.5F), x), x)); }
 
-/// The standard normal distribution at x, given bell = Bell(x), to 2e-7 and in the lower tail
-/// relative to its value: with t = |x| / sqrt(2), erfc(t) exp(t^2) is a minimax polynomial of z = 1
-/// / (1 + 0.4 t).
+/// The standard normal distribution function at x, given bell = Bell(x), to within 2e-7; in the
+/// lower tail that error is relative. With t = |x| / sqrt(2), erfc(t) exp(t^2) is a minimax
+/// polynomial of z = 1 / (1 + 0.4 t).
 HWY_INLINE Floats NormalCdf(Floats x, Floats bell) {
   const Floats z = hn::Div(Set(1), hn::MulAdd(Set(0.28284271F), hn::Abs(x), Set(1)));
   Floats p = hn::MulAdd(Set(0.0376194540746F), z, Set(-0.12301348805F));
@@ -248,8 +247,8 @@ HWY_INLINE Floats NormalCdf(Floats x, Floats bell) {
 }
 
 /// The forms of kernels/gelu.h and their derivatives, to about 2e-7 relative to the larger of 1 and
-/// the value. The tanh form is computed as x sigmoid(2 u), which is the same: (1 + tanh(u)) / 2 = 1
-/// / (1 + exp(-2 u)).
+/// the value. The tanh form is computed as x sigmoid(2 u), since (1 + tanh(u)) / 2 = 1 / (1 +
+/// exp(-2 u)).
 template <GeluForm kForm>
 HWY_INLINE Floats Gelu(Floats x) {
   if constexpr (kForm == GeluForm::kTanh) {
@@ -265,7 +264,8 @@ HWY_INLINE Floats Gelu(Floats x) {
 template <GeluForm kForm>
 HWY_INLINE Floats GeluDerivative(Floats x) {
   if constexpr (kForm == GeluForm::kTanh) {
-    // Beyond 10 it is 0 or 1 in float32; within, no power of x and no exponential overflows.
+    // Beyond 10 the sigmoid is 0 or 1 in float32; within, no power of x and no exponential
+    // overflows.
     x = Within(x, 10);
     const Floats x2 = hn::Mul(x, x);
     const Floats slope = hn::MulAdd(Set(static_cast<float>(-2 * kGeluRootTwoOverPi * kGeluCubic)),

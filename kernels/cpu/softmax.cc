@@ -1,4 +1,4 @@
-// Each row twice: once for its largest score, once for the exponentials and their sum.
+// Reads each row twice: for its largest score, then for the exponentials and their sum.
 #include "kernels/cpu/softmax.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -12,8 +12,8 @@ namespace adaptive_train::kernels::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// NaN may be passed over; the exponentials find it. Not below the lowest finite number, which
-/// -infinity can be subtracted from.
+/// May miss NaN; the exponentials find it. The result is at least the lowest finite number, so that
+/// -infinity can be subtracted from it.
 float LargestOfRow(std::int64_t count, const float* scores) {
   const Floats lowest = Set(std::numeric_limits<float>::lowest());
   Floats largest = lowest;
@@ -42,7 +42,7 @@ void Exponentials(const ScoreRows& x, RunningSoftmax* running, float* factors) {
     const std::int64_t visible = x.visible.Of(row);
     RunningSoftmax& softmax = running[row];
     const float of_row = LargestOfRow(visible, scores);
-    // A comparison with NaN is false: NaN, once there, stays.
+    // A comparison with NaN is false, so NaN persists.
     const float largest = of_row > softmax.largest ? of_row : softmax.largest;
     const Floats shift = Set(largest);
     Floats sum = Zero();

@@ -1,4 +1,4 @@
-// Rows of scores to exponentials, and back from their gradients: what attention and the head share.
+// Rows of scores to exponentials, and gradients back to scores, for attention and the head.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// A softmax whose scores come block by block (Milakov, Gimelshein 2018): the largest so far, and
-/// the sum of the exponentials of all relative to it.
+/// A softmax whose scores come block by block (Milakov, Gimelshein 2018): the largest score so far,
+/// and the sum of all exponentials relative to it.
 struct RunningSoftmax {
   float largest = std::numeric_limits<float>::lowest();
   float denominator = 0;
@@ -17,8 +17,8 @@ struct RunningSoftmax {
   float LogSumExp() const { return largest + std::log(denominator); }
 };
 
-/// How many entries of each row count: `first` in row 0, `more_per_row` more in each row after it,
-/// but 0 at least and `columns` at most.
+/// The number of visible entries per row: `first` in row 0 and `more_per_row` more in each row
+/// after it, clamped to [0, columns].
 struct VisibleEntries {
   std::int64_t first;
   std::int64_t more_per_row;
@@ -29,8 +29,8 @@ struct VisibleEntries {
   }
 };
 
-/// Rows `stride` floats apart, of which the first `width` are written; width is a multiple of
-/// kPanelMultiple (kernels/cpu/small_product.h) and no row has more visible entries.
+/// Rows that are `stride` floats apart, of which the first `width` entries are written. width is a
+/// multiple of kPanelMultiple (kernels/cpu/product.h); no row has more visible entries.
 struct ScoreRows {
   std::int64_t rows;
   std::int64_t width;
@@ -39,12 +39,12 @@ struct ScoreRows {
   float* scores;
 };
 
-/// Takes each row into its running softmax: visible scores become exp(score - largest), the others
-/// 0. What was computed with the largest score before is to be multiplied by factors[row].
+/// Adds each row to its running softmax: visible scores become exp(score - largest), the others 0.
+/// Multiply what was computed with the previous largest score by factors[row].
 void ExponentialRows(const ScoreRows& x, RunningSoftmax* running, float* factors);
 
-/// Visible scores become probabilities p = exp(score - log_sum_exp[row]), visible d_scores, which
-/// are d_p before, become p (d_p - mean_d_p[row]), the gradient of the scores; the others 0.
+/// Visible scores become probabilities p = exp(score - log_sum_exp[row]). Visible d_scores hold d_p
+/// on entry and become p (d_p - mean_d_p[row]), the gradient of the scores. All others become 0.
 void SoftmaxGradientRows(const ScoreRows& x, const float* log_sum_exp, const float* mean_d_p,
                          float* d_scores);
 

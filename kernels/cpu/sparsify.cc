@@ -1,5 +1,5 @@
-// Selection with error feedback in one pass, and its threshold from a histogram of sizes. The
-// calling thread does all of it: it is the one that communicates.
+// Selection with error feedback in one pass, and its threshold from a histogram of sizes. All of it
+// runs on the calling thread, which also communicates.
 #include "kernels/sparsify.h"
 
 #include <algorithm>
@@ -23,9 +23,9 @@ namespace adaptive_train::kernels::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr std::int64_t kBlock = 64;  // elements of a word of the bitmap
+constexpr std::int64_t kBlock = 64;  // elements per word of the bitmap
 
-/// A float's size is ordered as its bits without the sign.
+/// The sizes of floats are ordered like their bits without the sign.
 HWY_INLINE Words SizeBits(Floats x) { return ToBits(hn::Abs(x)); }
 
 /// A value of format kFloat8 as it is stored: the bits of a bfloat16.
@@ -33,14 +33,14 @@ struct Float8 {
   std::uint16_t bits;
 };
 
-/// What the whole pass keeps in registers.
+/// Values that the whole pass keeps in registers.
 struct Pass {
   float threshold;
   float decay;
   std::uint32_t smallest, largest;  // of kFloat8's sizes, as a float's bits
 };
 
-/// e rounded to the format of the values; NaN, which is never sent, may become anything.
+/// e rounded to the format of the values. NaN is never sent, so its result does not matter.
 HWY_INLINE Floats AsSent(Floats e, const Pass&, const float*) { return e; }
 HWY_INLINE Floats AsSent(Floats e, const Pass& pass, const Float8*) {
   const Words half = SetBits(1U << (kFloat8Shift - 1)), kept = SetBits(~0U << kFloat8Shift);
@@ -54,8 +54,8 @@ HWY_INLINE Floats AsSent(Floats e, const Pass&, const BFloat16*) {
   return FromBits(hn::And(rounded, SetBits(0xffff0000)));
 }
 
-/// The places of a byte's set bits, the lowest first. A table of our own: compilers copy Highway's,
-/// which is local to a function, to the stack for each vector.
+/// The positions of a byte's set bits, lowest first. Highway's table is local to a function, and
+/// compilers copy it to the stack for each vector.
 constexpr auto kPlaces = [] {
   std::array<std::array<std::uint8_t, 8>, 256> places{};
   for (unsigned byte = 0; byte < 256; ++byte) {
@@ -67,10 +67,10 @@ constexpr auto kPlaces = [] {
   return places;
 }();
 
-/// The selected lanes first, in their order.
+/// Moves the selected lanes to the front, in order.
 template <class Mask>
 HWY_INLINE Words Compressed(Words words, Mask selected, std::size_t bits) {
-  if constexpr (hn::MaxLanes(WordTag()) > 8) {  // AVX-512, which has an instruction
+  if constexpr (hn::MaxLanes(WordTag()) > 8) {  // AVX-512 has an instruction for it
     return hn::Compress(words, hn::RebindMask(WordTag(), selected));
   } else {
     const hn::Rebind<std::uint8_t, WordTag> bytes;
@@ -79,15 +79,15 @@ HWY_INLINE Words Compressed(Words words, Mask selected, std::size_t bits) {
   }
 }
 
-/// Stores values in their format, from the words that hold them as floats.
+/// Stores values in their format; the words hold them as float bits.
 HWY_INLINE void StoreValues(Words sent, float* to) { Store(FromBits(sent), to); }
 template <class Half>
 HWY_INLINE void StoreValues(Words sent, Half* to) {
   StorePart(LowerHalves(hn::ShiftRight<16>(sent)), HalfTag(), &to->bits, Whole());
 }
 
-/// Selects of one block, appends to `values`, moves it on, and returns the bitmap's word. `largest`
-/// grows to the largest size met.
+/// Selects from one block, appends to `values`, advances it, and returns the bitmap's word.
+/// `largest` grows to the largest size seen.
 template <bool kFeedback, class E>
 HWY_INLINE std::uint64_t SelectBlock(const float* gradients, float* residuals, Pass pass,
                                      E*& values, Words& largest) {
@@ -103,11 +103,11 @@ HWY_INLINE std::uint64_t SelectBlock(const float* gradients, float* residuals, P
     const auto selected = hn::Ge(hn::Abs(e), threshold);
     largest = hn::Max(largest, SizeBits(e));
     const Floats sent = AsSent(e, pass, values);
-    std::uint8_t bytes[8] = {};  // as many as Highway wants, of which 16 lanes fill two
+    std::uint8_t bytes[8] = {};  // Highway reads 8; 16 lanes fill two
     hn::StoreMaskBits(FloatTag(), selected, bytes);
     const std::uint64_t bits = std::uint64_t{bytes[0]} | std::uint64_t{bytes[1]} << 8;
     word |= bits << i;
-    // A whole vector: what is too much, the next one overwrites.
+    // Stores a whole vector; the next one overwrites the surplus.
     StoreValues(Compressed(ToBits(sent), selected, bits), values);
     values += std::popcount(bits);
     if constexpr (kFeedback) {
@@ -118,7 +118,7 @@ HWY_INLINE std::uint64_t SelectBlock(const float* gradients, float* residuals, P
   return word;
 }
 
-/// The last, shorter block: by way of the stack, filled up with zeros that come after all others.
+/// Handles the last, shorter block in a copy on the stack, padded with zeros behind all others.
 template <bool kFeedback, class E>
 HWY_INLINE std::uint64_t SelectRest(std::int64_t count, const float* gradients, float* residuals,
                                     Pass pass, E*& values, Words& largest) {
@@ -184,9 +184,8 @@ Selected SelectFloats(const SelectArguments<float>& x) {
   return with(static_cast<BFloat16*>(x.values));
 }
 
-/// Bins of sizes are told apart by the leading 16 bits, exponent and 8 of the fraction. Neighbours,
-/// which are often alike, count in different columns: an addition to memory waits for the one
-/// before it.
+/// A bin of sizes is the leading 16 bits: exponent and 8 bits of the fraction. Neighbours are often
+/// alike and count in different columns, since an addition to memory waits for the one before it.
 constexpr int kBinBits = 16, kColumnBits = 1;
 constexpr int kUncountedBits = 31 - kBinBits;
 
@@ -208,7 +207,7 @@ void CountSizes(const ThresholdArguments<float>& x, std::uint32_t* counts) {
   });
 }
 
-/// The lower end of the bin that holds the wanted-th largest.
+/// The lower end of the bin that holds the wanted-th largest size.
 double ThresholdOfFloats(const ThresholdArguments<float>& x, std::vector<std::uint32_t>& counts) {
   counts.assign(std::size_t{1} << (kBinBits + kColumnBits), 0);
   CountSizes(x, counts.data());

@@ -1,4 +1,4 @@
-// Opening work, joining it, and waiting for those who joined.
+// Opens work, lets threads join it, and waits for those that joined.
 #include "kernels/cpu/thread_pool.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 namespace adaptive_train::kernels::cpu {
 namespace {
 
-/// Threads started in its scope inherit a mask that leaves every signal to the others.
+/// Threads started in its scope inherit a mask that leaves every signal to other threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -1,4 +1,4 @@
-// The processor device's threads: they share out independent pieces of work and sleep in between.
+// The threads of the CPU device: they share independent pieces of work and sleep in between.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// Elements of a piece of element by element work: large against the cost of handing it out.
+/// Elements per piece of elementwise work: large enough that handing out a piece costs little.
 inline constexpr std::int64_t kElementsPerPiece = 16384;
 
-/// Waiting threads block and never spin, since ranks and their communication may share processors;
-/// a thread that has not woken up when the work is done is not waited for. The threads take no
-/// signals. One thread calls at a time.
+/// Waiting threads block and never spin, since ranks and their communication may share processors.
+/// A thread that has not woken up when the work is done is not waited for. The threads take no
+/// signals. Only one thread calls at a time.
 class ThreadPool {
  public:
-  /// Starts threads - 1 of them; the caller is the other one.
+  /// Starts threads - 1 threads; the caller is the remaining one.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -29,10 +29,10 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  /// Calls body(index, thread) once for every index in [0, count), thread in [0, threads()), and
-  /// returns when all have ended. Which thread takes which index is left to chance: a body must
-  /// write nothing that another one reads. The first exception of a body is thrown again here, the
-  /// rest left out.
+  /// Calls body(index, thread) once for every index in [0, count), with thread in [0, threads()),
+  /// and returns when all have ended. Any thread may take any index, so a body must write nothing
+  /// that another one reads. The first exception of a body is rethrown here, and the rest is
+  /// skipped.
   template <class Body>
   void For(std::int64_t count, const Body& body) {
     if (workers_.empty() || count <= 1) {
@@ -61,11 +61,11 @@ class ThreadPool {
   std::condition_variable work_comes_, work_ends_;
   bool stopping_ = false;
   bool open_ = false;        // workers may still join the work
-  std::uint64_t round_ = 0;  // number of the work, so that nobody joins twice
+  std::uint64_t round_ = 0;  // number of the work, so that no thread joins it twice
   int working_ = 0;          // workers that joined and have not ended
   std::exception_ptr failure_;
 
-  // Written before the work opens, read by those who joined it.
+  // Written before the work opens, read by the threads that join it.
   Task task_;
   std::int64_t count_ = 0;
   std::atomic<std::int64_t> next_ = 0;

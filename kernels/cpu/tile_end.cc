@@ -1,4 +1,4 @@
-// Vector by vector over the tile's rows.
+// Applies epilogues vector by vector over the rows of a tile.
 #include "kernels/cpu/tile_end.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void FinishAs(const TileEnd<T>& x, std::int64_t begin, std::int64_t end) {
       }
       Store(c, x.c + at + i, part);
       if constexpr (kForm != GeluForm::kNone) {
-        // Of what is stored, rounded: recomputation starts from there.
+        // Computed from the rounded values as stored, since recomputation starts from those.
         if (x.activated != nullptr)
           Store(Gelu<kForm>(Load(x.c + at + i, part)), x.activated + at + i, part);
       }
@@ -51,7 +51,7 @@ void FinishRows(const TileEnd<T>& x, std::int64_t begin, std::int64_t end) {
   }
 }
 
-/// Few enough columns at a time for their sums to stay in the first-level cache.
+/// So few columns at a time that their sums stay in the first-level cache.
 template <class T>
 void AddColumnsOf(const ColumnSums<T>& x, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kColumns = 384;

@@ -1,4 +1,4 @@
-// What is done to a product's tile on its way to memory, and sums down the columns of a matrix.
+// The epilogue of a product's tile, and sums down the columns of a matrix.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// What follows a product (kernels/matmul.h), for one tile of sums in float: the other pointers are
-/// to the tile's first elements.
+/// The epilogue of a product (kernels/matmul.h) for one tile of float sums. The other pointers
+/// point to the tile's first elements.
 template <class T>
 struct TileEnd {
   std::int64_t rows = 0;

@@ -8,7 +8,7 @@ namespace adaptive_train::kernels::reference {
 
 namespace {
 
-/// A query's place: sample, query head and position; and where its rows lie.
+/// A query's sample, head and position, and where its rows lie.
 struct Query {
   const AttentionShape& shape;
   std::int64_t sample, head, position;

@@ -25,7 +25,7 @@ void Normalize(const NormArguments<T>& x, std::int64_t row, T mean) {
 }
 
 // With n = (input - mean) * reciprocal_std and g = d_output * weight:
-// d_input = reciprocal_std * (g - mean(g) - n * mean(g * n)). What has no mean has no mean(g).
+// d_input = reciprocal_std * (g - mean(g) - n * mean(g * n)). Without a mean, mean(g) drops out.
 template <class T>
 void Backward(const NormBackwardArguments<T>& x, std::int64_t row, bool has_mean) {
   const T columns = static_cast<T>(x.columns);

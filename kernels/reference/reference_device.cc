@@ -1,4 +1,4 @@
-// What the oracle says of itself.
+// The oracle's description of itself.
 #include "kernels/reference/reference_device.h"
 
 namespace adaptive_train::kernels::reference {

@@ -13,8 +13,8 @@
 namespace adaptive_train::kernels::reference {
 namespace {
 
-/// The float next to e whose last bit is odd where e is no float: rounded once more, to fewer bits,
-/// it gives what e itself would give.
+/// If e is not a float, returns the neighbouring float whose last bit is odd (round to odd).
+/// Rounding that to fewer bits then gives the same as rounding e itself.
 float ToOdd(double e) {
   const auto nearest = static_cast<float>(e);
   const auto bits = std::bit_cast<std::uint32_t>(nearest);

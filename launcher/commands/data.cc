@@ -1,4 +1,4 @@
-// Making and showing training data from the command line.
+// Creates and shows training data from the command line.
 #include "launcher/commands/data.h"
 
 #include <fmt/format.h>
@@ -37,7 +37,8 @@ constexpr const char* kBuildFooter =
 Written are PREFIX.bin and PREFIX.idx (Megatron's format), PREFIX.model and PREFIX.json.
 Exit codes: 0 done, 2 wrong usage or input, 130 or 143 stopped: nothing was written.)";
 
-/// On a terminal a line that is rewritten, elsewhere a line for each tenth; to standard error.
+/// Progress on standard error: on a terminal one line that is rewritten, elsewhere a line for each
+/// tenth.
 class BuildLine {
  public:
   void Show(const BuildProgress& progress) {
@@ -95,7 +96,7 @@ struct BuildArguments {
                     *model = nullptr;
 };
 
-/// Options that would have no effect are refused, not ignored.
+/// Refuses options that would have no effect.
 Result<void> CheckBuild(const BuildArguments& a) {
   const bool bytes = a.request.tokenizer == "bytes";
   if (bytes && a.model->count() > 0)

@@ -1,4 +1,4 @@
-// adaptive-train data: makes training data of text, and shows what a data set holds.
+// adaptive-train data: turns text into training data, and shows what a data set holds.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,8 @@ class App;
 
 namespace adaptive_train {
 
-/// Adds `data` with its `build` and `show` to `app`; when parsed, `chosen` becomes the function
-/// that runs what was asked for and gives the exit code (0, 2 wrong usage or input, 130 or 143
-/// stopped).
+/// Adds `data` with its `build` and `show` to `app`. When parsed, `chosen` becomes the function
+/// that runs the verb and returns the exit code: 0, 2 wrong usage or input, 130 or 143 stopped.
 void AddDataCommand(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace adaptive_train

@@ -1,4 +1,4 @@
-// What a data set is, for people and as JSON.
+// Shows a data set, for people and as JSON.
 #include "launcher/commands/data_show.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ bool Exists(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
-/// A data set, what its builder wrote about it, and its vocabulary where there is one.
+/// A data set, its builder's record of it, and its vocabulary if there is one.
 struct Shown {
   TokenFile file;
   std::optional<DatasetRecord> record;
@@ -48,7 +48,8 @@ Result<std::optional<DatasetRecord>> ReadRecord(const std::string& path) {
   return std::move(*record);
 }
 
-/// Only Megatron's files have a name for more than one file, behind which a record can lie.
+/// Only Megatron's data sets have a prefix that names several files and may have a builder's
+/// record.
 std::string PrefixOf(const TokenFile& file) {
   const TokenShard& shard = file.shards().front();
   if (file.shards().size() > 1 || shard.format() != TokenFormat::kMegatron) return "";

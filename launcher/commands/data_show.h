@@ -1,4 +1,4 @@
-// adaptive-train data show: what lies behind a name.
+// adaptive-train data show: the content of a data set.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct DataShowRequest {
   bool json = false;
 };
 
-/// Prints it to standard output, or one line to standard error; the exit code.
+/// Prints it to standard output, or one line to standard error. Returns the exit code.
 int RunDataShow(const DataShowRequest& request);
 
 }  // namespace adaptive_train

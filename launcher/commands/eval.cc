@@ -38,7 +38,7 @@ int Report(const Error& error) {
   return ToInt(error.exit_code);
 }
 
-/// The worker's answer; its own one line where it failed. Ctrl-C ends the worker with us.
+/// The worker's answer, or its error line. Ctrl-C ends the worker with us.
 Result<std::string> RunWorker(const std::string& worker, const EvaluationRequest& request) {
   ChildProcess::Options options;
   options.command = {worker, "evaluate", ToJson(request)};
@@ -64,7 +64,7 @@ int RunEval(EvalOptions options) {
   auto model = FindSavedModel(options.model, options.config);
   if (!model) {
     Error error = model.error();
-    // What cannot be read is all one here, be it the checkpoint or the text.
+    // All unreadable input has one exit code, whether checkpoint or text.
     if (error.exit_code == ExitCode::kRankFailure) error.exit_code = ExitCode::kPreflight;
     return Report(error);
   }

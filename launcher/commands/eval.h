@@ -9,8 +9,8 @@ class App;
 
 namespace adaptive_train {
 
-/// Adds `eval` to `app`; when parsed, `chosen` becomes the function that runs it and gives the exit
-/// code.
+/// Adds `eval` to `app`. When parsed, `chosen` becomes the function that runs it and returns the
+/// exit code.
 void AddEvalCommand(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace adaptive_train

@@ -40,7 +40,7 @@ struct Exported {
   std::optional<std::string> tokenizer;  // where it came from
 };
 
-/// What `data build PREFIX` leaves beside PREFIX.bin.
+/// The tokenizer that `data build PREFIX` leaves beside PREFIX.bin.
 std::optional<std::string> TokenizerOf(const DataConfig& data) {
   std::filesystem::path path = data.train;
   if (path.extension() == ".bin" || path.extension() == ".idx") path.replace_extension();

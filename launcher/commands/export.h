@@ -1,4 +1,4 @@
-// adaptive-train export: a trained model as Hugging Face's transformers reads it.
+// adaptive-train export: a trained model in the format of Hugging Face's transformers.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@ class App;
 
 namespace adaptive_train {
 
-/// Adds `export` to `app`; when parsed, `chosen` becomes the function that runs it and gives the
+/// Adds `export` to `app`. When parsed, `chosen` becomes the function that runs it and returns the
 /// exit code.
 void AddExportCommand(CLI::App& app, std::function<int()>& chosen);
 

@@ -33,7 +33,7 @@ struct Arguments {
   bool json = false;
 };
 
-/// The defaults, but for the model and where it begins.
+/// The defaults, except for the model and its starting checkpoint.
 Config ConfigFor(const ImportedCheckpoint& imported) {
   Config config;
   config.model = ConfigOf(imported.dims);
@@ -52,7 +52,7 @@ Result<ImportedCheckpoint> Import(const Arguments& arguments) {
   if (!imported) return imported;
   auto written = WriteFile(config_path, ToToml(ConfigFor(*imported)));
   if (!written) {
-    // So that the same command works once there is room.
+    // The same command then works once there is room.
     std::filesystem::remove_all(imported->path, ignored);
     return tl::unexpected(written.error());
   }

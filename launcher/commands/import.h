@@ -1,4 +1,4 @@
-// adaptive-train import: a model of Hugging Face's transformers as a checkpoint to begin with.
+// adaptive-train import: a model of Hugging Face's transformers as a checkpoint to start from.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@ class App;
 
 namespace adaptive_train {
 
-/// Adds `import` to `app`; when parsed, `chosen` becomes the function that runs it and gives the
+/// Adds `import` to `app`. When parsed, `chosen` becomes the function that runs it and returns the
 /// exit code.
 void AddImportCommand(CLI::App& app, std::function<int()>& chosen);
 

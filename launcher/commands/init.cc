@@ -28,7 +28,7 @@ Examples:
 
 Exit codes: 0 done, 2 usage, or the file exists or cannot be written.)";
 
-/// The example's own name, as its comments have it, becomes the new file's.
+/// Replaces the example's file name in its comments by the new file's.
 std::string TextFor(const std::string& path) {
   constexpr std::string_view kExample = "quickstart.toml";
   std::string text(EveryKeyToml());
@@ -40,7 +40,7 @@ std::string TextFor(const std::string& path) {
 }
 
 Result<void> WriteNew(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "wxe");  // x: only where there is none
+  std::FILE* file = std::fopen(path.c_str(), "wxe");  // x: never overwrites
   if (file == nullptr && errno == EEXIST)
     return Fail(path + ": it exists and is left as it is: name another file");
   if (file == nullptr) return Fail(path + ": " + std::strerror(errno));

@@ -9,7 +9,7 @@ class App;
 
 namespace adaptive_train {
 
-/// Adds the verb; `chosen` is set to what it does once it was typed.
+/// Adds `init` to `app`. When parsed, `chosen` becomes the function that runs it.
 void AddInitCommand(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace adaptive_train

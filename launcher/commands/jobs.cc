@@ -1,5 +1,5 @@
-// adaptive-train jobs: lists what the profile store knows of past and running jobs, with sacct's
-// habits.
+// adaptive-train jobs: lists past and running jobs from the profile store, following sacct's
+// conventions.
 #include "launcher/commands/jobs.h"
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ Examples:
 Exit codes: 0 done (also when there are no such jobs), 2 usage, 6 the store that --store
 names is unusable.)";
 
-/// The command line as it was typed.
+/// The command line as typed.
 struct Arguments {
   std::vector<std::string> jobs, users, states;
   std::string start, end, format, store;
@@ -53,7 +53,7 @@ struct Arguments {
        help_format = false;
 };
 
-/// The command line understood.
+/// The parsed command line.
 struct Request {
   std::string store;  // as typed
   JobQuery query;
@@ -62,7 +62,7 @@ struct Request {
   JobTableStyle style = JobTableStyle::kAligned;
 };
 
-/// Splits each text at its commas. An empty word is refused.
+/// Splits each text at its commas. Refuses empty words.
 Result<std::vector<std::string>> Words(const std::vector<std::string>& texts, const char* option) {
   std::vector<std::string> words;
   for (const std::string& text : texts) {
@@ -137,7 +137,7 @@ Result<std::optional<double>> ParseTime(const std::string& text, const char* opt
   return *time;
 }
 
-/// sacct's window: from midnight on, or all times where jobs are named.
+/// sacct's window: from midnight on, or all times if jobs are named.
 Result<void> ParseWindow(const Arguments& arguments, double now, JobQuery& query) {
   const auto start = ParseTime(arguments.start, "--starttime", now);
   if (!start) return tl::unexpected(start.error());
@@ -153,7 +153,7 @@ Result<void> ParseWindow(const Arguments& arguments, double now, JobQuery& query
   return {};
 }
 
-/// sacct's choice: the caller's own jobs, or anybody's where jobs are named.
+/// sacct's selection: the caller's own jobs, or anybody's if jobs are named.
 Result<void> ParseUsers(const Arguments& arguments, JobQuery& query) {
   auto users = ParseList<std::string>(
       arguments.users, "--user",
@@ -171,7 +171,7 @@ Result<void> ParseStates(const Arguments& arguments, Request& request) {
   request.states = *states;
   request.query.states = *states;
   const bool lost = std::find(states->begin(), states->end(), JobState::kLost) != states->end();
-  if (lost) request.query.states.push_back(JobState::kRunning);  // what lost rows are stored as
+  if (lost) request.query.states.push_back(JobState::kRunning);  // how lost rows are stored
   return {};
 }
 
@@ -198,7 +198,7 @@ JobState ShownState(const JobRow& row) {
   return lost ? JobState::kLost : row.state;
 }
 
-/// A row that was never ended is in every later window; once it is known to be lost, its start
+/// A row that never ended is in every later window. Once it is known to be lost, only its start
 /// counts.
 bool IsWanted(const ListedJob& job, const Request& request) {
   const auto& states = request.states;

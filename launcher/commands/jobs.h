@@ -1,5 +1,5 @@
-// adaptive-train jobs: lists what the profile store knows of past and running jobs, with sacct's
-// habits.
+// adaptive-train jobs: lists past and running jobs from the profile store, following sacct's
+// conventions.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,9 @@ class App;
 
 namespace adaptive_train {
 
-/// Adds the `jobs` subcommand to `app`. When the command line is parsed and names it, `chosen`
-/// becomes the function that runs it: it prints the table to standard output, or one line to
-/// standard error, and returns the exit code (0, 2 usage, 6 store). `chosen` must outlive the
-/// parsing of `app`.
+/// Adds `jobs` to `app`. When parsed, `chosen` becomes the function that prints the table to
+/// standard output, or one line to standard error. It returns the exit code: 0, 2 usage, 6 store.
+/// `chosen` must outlive the parsing of `app`.
 void AddJobsCommand(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace adaptive_train

@@ -56,13 +56,13 @@ struct Arguments {
   bool json = false;
 };
 
-/// What is to be shown.
+/// What to show.
 struct Shown {
   std::string cluster;
   Profile profile;
 };
 
-/// Words for people, never part of the output proper.
+/// A line for people on standard error, never part of the output proper.
 void Say(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
 
 std::string Joined(const std::vector<std::string>& words) {
@@ -71,7 +71,7 @@ std::string Joined(const std::vector<std::string>& words) {
   return text;
 }
 
-/// The cluster that is meant: the one named, the only one, or the one we are on.
+/// The selected cluster: the one named, the only one, or the one of this host.
 Result<std::string> ChooseCluster(const std::string& named,
                                   const std::vector<std::string>& stored) {
   const auto holds = [&](const std::string& name) {
@@ -160,7 +160,7 @@ Result<Shown> MeasureNow(const Arguments& arguments) {
   if (!allocation) return tl::unexpected(allocation.error());
   if (auto pmix = allocation->in_slurm ? CheckPmixPlugin() : Result<void>(); !pmix)
     return tl::unexpected(pmix.error());
-  auto known = OpenKnownStore(arguments.store);  // before the work, whose fruits it is to take
+  auto known = OpenKnownStore(arguments.store);  // first, so that no work is lost
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "links");
   auto folder = RunFolder::Open(RunDirOf(arguments, *allocation));

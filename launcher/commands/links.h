@@ -1,5 +1,5 @@
-// adaptive-train links: what is known of the links between nodes, as a table and a picture;
-// measures them in a job.
+// adaptive-train links: shows the links between nodes as a table and a picture, and measures them
+// in a job.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@ class App;
 
 namespace adaptive_train {
 
-/// Adds the verb to `app`; when it was typed, `chosen` becomes what runs it and gives the exit
-/// code.
+/// Adds `links` to `app`. When parsed, `chosen` becomes the function that runs it and returns the
+/// exit code.
 void AddLinksCommand(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace adaptive_train

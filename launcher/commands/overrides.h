@@ -9,8 +9,8 @@
 
 namespace adaptive_train {
 
-/// "--train.steps=20" and "--train.steps 20", as the command line left them over. What is no
-/// override is a usage error.
+/// Parses "--train.steps=20" and "--train.steps 20", as left over by the command line parser.
+/// Anything else is a usage error.
 Result<std::vector<ConfigOverride>> ParseOverrides(const std::vector<std::string>& extras);
 
 }  // namespace adaptive_train

@@ -44,12 +44,12 @@ struct PlanOptions {
   std::string cluster;
   std::string profile;
   std::string store;
-  std::string picture;  // empty: no simulation; "-": without picture
+  std::string picture;  // empty: no simulation; "-": no picture
   bool simulate = false;
   bool json = false;
   bool why = false;
   bool ideal = false;
-  std::optional<int> spares;  // none: as many as the job keeps
+  std::optional<int> spares;  // none: the job's number of spares
   std::vector<std::string> extras;
 };
 
@@ -62,7 +62,7 @@ Result<Value> ReadDocument(const std::string& path, Result<Value> (*parse)(std::
   return value;
 }
 
-/// Sets `spares`, unless it is given, to what this job keeps.
+/// Sets `spares`, unless given, to the job's number of spares.
 Result<Cluster> FindCluster(const PlanOptions& options, const Config& config,
                             std::optional<int>& spares) {
   if (!options.cluster.empty()) return ReadDocument<Cluster>(options.cluster, ClusterFromJson);
@@ -76,8 +76,8 @@ Result<Cluster> FindCluster(const PlanOptions& options, const Config& config,
   return std::move(seen->cluster);
 }
 
-/// From the file, or from the store; a cluster of a file without a profile has only its own words,
-/// unless a store is named.
+/// From the file, or from the store. A cluster file without a profile stands alone, unless a store
+/// is named.
 Result<Profile> FindProfile(const PlanOptions& options, const Cluster& cluster,
                             const Config& config) {
   if (!options.profile.empty()) return ReadDocument<Profile>(options.profile, ProfileFromJson);

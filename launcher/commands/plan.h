@@ -1,4 +1,4 @@
-// adaptive-train plan: what `run` would do, and why, without doing it.
+// adaptive-train plan: shows what `run` would do, and why, without doing it.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@ class App;
 
 namespace adaptive_train {
 
-/// Adds the verb; `chosen` becomes what it does.
+/// Adds `plan` to `app`. When parsed, `chosen` becomes the function that runs it.
 void AddPlanCommand(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace adaptive_train

@@ -37,7 +37,7 @@ std::string Speed(const Nic& nic) {
              : "speed unknown";
 }
 
-/// For people: a line a thing; a part that is missing says why.
+/// For people, one line per thing. A missing part gives its reason.
 void Print(const Node& node) {
   fmt::print("node       {} ({}, {:.0f} ms)\n", node.name, node.taken_at, 1e3 * node.probe_seconds);
   if (node.processors_status.Ok()) PrintProcessors(node);
@@ -98,7 +98,7 @@ void AddNodeCheckCommand(CLI::App& app, std::function<int()>& chosen) {
   auto request = std::make_shared<NodeCheckRequest>();
   CLI::App* check = app.add_subcommand(
       "node-check", "What `run` starts on every node before the first step; prints JSON");
-  check->group("");  // not for people: left out of the help
+  check->group("");  // hidden from the help: not for people
   check->add_option("--job", request->job_id)->required();
   check->add_option("--run-dir", request->run_dir);
   check->add_option("--token", request->token)->required();
@@ -118,7 +118,7 @@ void AddLocalStepCommand(CLI::App& app, std::function<int()>& chosen) {
   auto request = std::make_shared<LocalStepRequest>();
   CLI::App* step =
       app.add_subcommand("local-step", "What `run` starts without Slurm: the ranks and their PMIx");
-  step->group("");  // not for people: left out of the help
+  step->group("");  // hidden from the help: not for people
   step->add_option("--ranks", request->ranks)->required();
   step->add_option("--run-dir", request->run_dir)->required();
   step->add_option("--worker", request->worker)->required();

@@ -1,5 +1,5 @@
-// adaptive-train probe: shows what the probe sees on this node. node-check: what the launcher runs
-// on every node.
+// adaptive-train probe shows what the probe sees on this node. node-check and local-step are
+// started by the launcher.
 #pragma once
 
 #include <functional>
@@ -10,14 +10,14 @@ class App;
 
 namespace adaptive_train {
 
-/// Adds `probe` to `app`; when parsed, `chosen` becomes the function that runs it and gives the
+/// Adds `probe` to `app`. When parsed, `chosen` becomes the function that runs it and returns the
 /// exit code.
 void AddProbeCommand(CLI::App& app, std::function<int()>& chosen);
 
-/// Adds `node-check`, which `run` starts on every node; its JSON is for the launcher alone.
+/// Adds `node-check`, which `run` starts on every node. Its JSON is for the launcher alone.
 void AddNodeCheckCommand(CLI::App& app, std::function<int()>& chosen);
 
-/// Adds `local-step`, which `run` starts where there is no Slurm.
+/// Adds `local-step`, which `run` starts without Slurm.
 void AddLocalStepCommand(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace adaptive_train

@@ -17,13 +17,13 @@ bool Exists(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-/// A checkpoint's folder, and the newer ones that do not hold.
+/// A checkpoint's folder, and the newer ones that are damaged.
 struct Found {
   std::string checkpoint;
   std::vector<std::string> refused;
 };
 
-/// The newest checkpoint of a folder of them that holds.
+/// The newest undamaged checkpoint in a folder of checkpoints.
 Result<Found> NewestIn(const fs::path& folder) {
   const CheckpointFolder checkpoints(folder.string());
   const auto judge = [&](std::int64_t step) -> Result<void> {

@@ -1,4 +1,4 @@
-// Where a trained model is: a checkpoint, and the configuration that says what its parameters mean.
+// Finds a trained model: a checkpoint, and the configuration that describes its parameters.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ namespace adaptive_train {
 struct SavedModel {
   std::string checkpoint;  // its folder
   Config config;           // model.* are its dimensions
-  /// Newer checkpoints of the folder that do not hold, one line each.
+  /// Newer checkpoints in the folder that are damaged, one line each.
   std::vector<std::string> refused;
 };
 
-/// `path` is a run's folder, a folder of checkpoints, or a checkpoint; of several checkpoints the
-/// newest counts that holds to its last byte. The configuration is config.resolved.toml of the run's folder, or config.toml
-/// beside an imported checkpoint, unless `config` names another file. Fails, in one line, where
-/// either is missing or no checkpoint holds. A checkpoint that `path` names itself is not looked
-/// into. Blocking.
+/// `path` is a run's folder, a folder of checkpoints, or a checkpoint. Of several checkpoints the
+/// newest one that verifies completely is used. The configuration is `config` if given, else
+/// config.resolved.toml of the run's folder or config.toml beside an imported checkpoint. Fails in
+/// one line if either is missing or no checkpoint is intact. A checkpoint named by `path` is not
+/// verified. Blocking.
 Result<SavedModel> FindSavedModel(const std::string& path, const std::string& config);
 
 }  // namespace adaptive_train

@@ -1,4 +1,4 @@
-// What a command tells of the store that it has opened.
+// What a command reports about the store that it opened.
 #pragma once
 
 #include <string_view>

@@ -12,7 +12,7 @@ namespace {
 
 const char* Plural(std::size_t n) { return n == 1 ? "" : "s"; }
 
-/// Runs a step and adds it to what was measured so far.
+/// Runs a step and adds its results to those measured so far.
 Result<void> Measure(const MeasureSite& site, const MeasureTask& task, AllocationProfile& result) {
   auto measured = MeasureLinks(site, task);
   if (!measured) return tl::unexpected(measured.error());
@@ -32,7 +32,7 @@ MeasureTask TaskOf(const ReusePlan& plan) {
 }
 
 /// What the first step leaves in doubt: all links of nodes whose checked link has changed, and
-/// devices of a kind that do not agree.
+/// devices of a kind that disagree.
 MeasureTask DoubtsAfter(const ReusePlan& plan, const Profile& stored, const Profile& measured,
                         const std::vector<MeasuredNode>& nodes, bool reuse) {
   std::vector<RankPair> known = plan.missing;

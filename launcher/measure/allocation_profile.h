@@ -1,5 +1,4 @@
-// The profile that a plan for this allocation is made from: what is stored where it is fresh, the
-// rest measured now.
+// The profile for this allocation's plan: stored figures where fresh, the rest measured now.
 #pragma once
 
 #include <string>
@@ -14,20 +13,19 @@
 namespace adaptive_train {
 
 struct AllocationProfile {
-  /// `stored` with what was measured merged into it; without `reuse`, of `stored` the failures
-  /// only.
+  /// `stored` merged with what was measured. Without `reuse`, only the failures come from `stored`.
   Profile profile;
-  Profile measured;    // this alone: for ProfileStore::SaveMeasurements
-  double seconds = 0;  // that measuring took, without the launches
+  Profile measured;    // new figures only, for ProfileStore::SaveMeasurements
+  double seconds = 0;  // spent measuring, without the launches
   double launch_seconds = 0;
-  std::string summary;         // one line: what was taken, checked, measured, in what time
-  std::vector<SlowPart> slow;  // far below their kind
+  std::string summary;         // one line: what was reused, checked and measured, and the time
+  std::vector<SlowPart> slow;  // far slower than their kind
 };
 
-/// Takes what `stored` (ProfileStore::ProfileOf for these nodes) holds where it is fresh, checks
-/// one round of pairs and all devices, and measures what is missing. In a second step: where a
-/// checked link has changed, all links of its nodes; devices that DoubtfulDevices names. Without
-/// `reuse` measures everything. One step even where nothing is missing. Fails as MeasureLinks
+/// Reuses what is fresh in `stored` (ProfileStore::ProfileOf for these nodes), checks one round of
+/// pairs and all devices, and measures what is missing. A second step measures all links of nodes
+/// whose checked link has changed, and the devices that DoubtfulDevices names. Without `reuse`
+/// everything is measured. There is one step even if nothing is missing. Fails as MeasureLinks
 /// does.
 Result<AllocationProfile> ProfileAllocation(const MeasureSite& site, const Profile& stored,
                                             bool reuse);

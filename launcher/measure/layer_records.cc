@@ -29,7 +29,7 @@ LayerMeasurement Joined(const LayerMeasurement& a, const LayerMeasurement& b) {
   return joined;
 }
 
-/// Of "embedding", "block" or "head".
+/// The variance of "embedding", "block" or "head".
 double VarianceOf(const std::string& layer, const std::vector<double>& variances) {
   if (variances.size() < 3) return 0;
   if (layer == "embedding") return variances.front();
@@ -47,7 +47,7 @@ std::vector<double> MeanVariances(std::span<const LayerTimes> times) {
   for (const LayerTimes& of_rank : times) {
     if (of_rank.variances.empty()) continue;
     if (mean.empty()) mean.resize(of_rank.variances.size());
-    // The count of layers comes from another process.
+    // The number of layers comes from another process.
     if (mean.size() != of_rank.variances.size()) continue;
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += of_rank.variances[i];
     ++ranks;

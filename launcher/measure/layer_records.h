@@ -1,4 +1,4 @@
-// What the ranks measured of their layers, as a profile keeps it.
+// Turns the ranks' measurements of their layers into records of a profile.
 #pragma once
 
 #include <span>
@@ -11,18 +11,18 @@
 
 namespace adaptive_train {
 
-/// One entry for each kind of device, layer and micro-batch: times are means over the ranks of that
-/// kind, weighted by what each has measured, and the spread is that of all their measurements;
-/// gradient_variance is the mean over all ranks (over all blocks for "block"). `times` has an
-/// element for each rank of `plan`; `model` is ModelKey's, `now` UTC seconds since 1970.
+/// One record for each kind of device, layer and micro-batch. Times are means over the ranks of
+/// that kind, weighted by how much each has measured; the spread is over all their measurements.
+/// gradient_variance is the mean over all ranks (for "block" also over all blocks). `times` has an
+/// element for each rank of `plan`; `model` is ModelKey's; `now` is UTC seconds since 1970.
 std::vector<LayerMeasurement> LayerRecords(const Plan& plan, const std::string& model,
                                            std::span<const LayerTimes> times, double now);
 
-/// How uncertain these times are: the largest relative standard error of a whole block's, over kinds
+/// The uncertainty of these times: the largest relative standard error of a whole block, over kinds
 /// of devices and micro-batches. 0 without a block.
 double LayerError(std::span<const LayerMeasurement> records);
 
-/// Relative gradient variance of each layer, mean over the ranks that have measured it; index =
+/// The relative gradient variance of each layer, averaged over the ranks that measured it; index =
 /// ModelShape::layers.
 std::vector<double> MeanVariances(std::span<const LayerTimes> times);
 

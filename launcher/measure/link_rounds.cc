@@ -8,7 +8,7 @@ namespace adaptive_train {
 
 MeasureRounds AllPairs(int nodes) {
   if (nodes < 2) return {};
-  const int seats = nodes + nodes % 2;  // an odd number plays against an empty seat
+  const int seats = nodes + nodes % 2;  // an odd number adds an empty seat
   MeasureRounds rounds(static_cast<std::size_t>(seats - 1));
   for (int r = 0; r < seats - 1; ++r) {
     for (int i = 0; i < seats / 2; ++i) {

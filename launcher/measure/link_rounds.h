@@ -1,4 +1,4 @@
-// In which order the links of an allocation are measured: rounds of disjoint pairs.
+// The order in which the links of an allocation are measured: rounds of disjoint pairs.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@ namespace adaptive_train {
 
 using MeasureRounds = std::vector<std::vector<RankPair>>;
 
-/// Every pair of `nodes` once, in nodes - 1 rounds (nodes rounds where their number is odd: one
-/// sits out in each), by the circle method: one stands still, the others walk round.
+/// Every pair of `nodes` once, by the circle method: one node stays, the others rotate. This takes
+/// nodes - 1 rounds. An odd number takes `nodes` rounds, and one node sits out in each.
 MeasureRounds AllPairs(int nodes);
 
-/// The given pairs, each once, in few rounds: a pair goes to the first round that has neither of
-/// its ends yet.
+/// Each given pair once, in few rounds: a pair goes into the first round that contains neither of
+/// its nodes.
 MeasureRounds RoundsOf(const std::vector<RankPair>& pairs);
 
 }  // namespace adaptive_train

@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kHere = "127.0.0.1";
 constexpr std::size_t kMaxProfileBytes = std::size_t{1} << 30;
 
-/// As far as a step looks at plans: one rank a node.
+/// A plan as far as a job step needs one: one rank per node.
 Plan OneRankPerNode(const std::vector<MeasuredNode>& nodes) {
   Plan plan;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -31,10 +31,10 @@ Plan OneRankPerNode(const std::vector<MeasuredNode>& nodes) {
   return plan;
 }
 
-/// What the supervisor tells while the step runs.
+/// What the supervisor reports while the step runs.
 struct StepWatch {
   double wired_at = 0;
-  std::string told_by_rank;  // the first failure as a rank saw it: which pair, which operation
+  std::string told_by_rank;  // the first failure as a rank saw it: pair and operation
 
   SupervisorEvents Events(const MeasureSite& site) {
     SupervisorEvents events;
@@ -50,7 +50,7 @@ struct StepWatch {
         site.on_notice(line);
       }
     };
-    // A measuring rank resumes nothing, does no steps, decides and saves nothing.
+    // A measuring rank resumes nothing, trains no steps, decides and saves nothing.
     events.on_resumed = [](std::int64_t) { return Result<void>(); };
     events.on_step = [](std::span<const RankMetrics>) { return Result<void>(); };
     events.on_layer_times = [](int, const LayerTimes&) {};
@@ -97,7 +97,7 @@ Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task) 
   for (const int node : task.devices) order.nodes[static_cast<std::size_t>(node)].device = true;
   const std::string answer = site.run_dir + "/" + kMeasuredFile;
   std::error_code ignored;
-  std::filesystem::remove(answer, ignored);  // an older step's must not be taken for this one's
+  std::filesystem::remove(answer, ignored);  // an earlier step may have left one
   auto written = WriteFile(site.run_dir + "/" + kMeasureOrderFile, ToJson(order));
   if (!written) return tl::unexpected(written.error());
 

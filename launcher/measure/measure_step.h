@@ -1,4 +1,4 @@
-// One step over the allocation that measures links and devices: what the ranks do is
+// One job step over the allocation that measures links and devices. Its ranks run
 // runtime/measure/link_profiler.h.
 #pragma once
 
@@ -19,12 +19,12 @@ namespace adaptive_train {
 /// Where to measure.
 struct MeasureSite {
   const Allocation& allocation;
-  const Cluster& cluster;  // of the allocation; its order of nodes gives the ranks
+  const Cluster& cluster;  // of the allocation; ranks follow its order of nodes
   const Programs& programs;
-  std::string run_dir;  // absolute, seen by all nodes, with logs/ in it
-  /// Lines for the person who watches; may be empty.
+  std::string run_dir;  // absolute, visible to all nodes, with logs/ in it
+  /// Receives lines for the person who watches; may be empty.
   std::function<void(const std::string&)> on_notice;
-  /// Each attempt to launch, as in SupervisorEvents; may be empty.
+  /// Receives each launch attempt, as in SupervisorEvents; may be empty.
   std::function<void(int attempt, const std::string& outcome, const std::string& reason)> on_launch;
   LaunchConfig launch = {};
 };
@@ -37,17 +37,17 @@ struct MeasureTask {
 
 struct Measured {
   Profile profile;
-  double seconds = 0;  // from all ranks wired up to the step's end
+  double seconds = 0;  // from all ranks wired up to the end of the step
   double launch_seconds = 0;
 };
 
-/// The nodes as a measuring step numbers and names them, with the device of each.
+/// The nodes with their devices, as a measuring step numbers and names them.
 std::vector<MeasuredNode> MeasuredNodes(const Cluster& cluster);
 
-/// Runs the step: one process a node, in Slurm by srun, otherwise on this machine. A launch that
-/// hangs is tried again (kMaxLaunchRetries). Writes measure.json and measured.json in the run
-/// folder. Blocks for the seconds it takes. Fails with kRankFailure in one line that names pair and
-/// operation if a node is lost; with 130 or 143 if a signal asked to stop. Held signals
+/// Runs the step with one process per node, in Slurm by srun, otherwise on this machine. A launch
+/// that hangs is tried again (kMaxLaunchRetries). Writes measure.json and measured.json in the run
+/// folder. Blocks until the step ends. If a node is lost, fails with kRankFailure in one line that
+/// names pair and operation; if a signal asked to stop, with 130 or 143. Held signals
 /// (stop_signals.h) stay held.
 Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task);
 

@@ -21,7 +21,7 @@ std::map<NamePair, const LinkMeasurement*> ByNames(const Profile& profile) {
   return links;
 }
 
-/// Adds `fresh` to `known`: merged with the one of the same key, or as a new one.
+/// Adds `fresh` to `known`: merged with the entry of the same key, or as a new one.
 template <class Measurement, class Key, class Merge>
 void MergeInto(std::vector<Measurement>& known, const std::vector<Measurement>& fresh, Key key,
                Merge merge) {
@@ -56,7 +56,7 @@ Profile Together(Profile known, const Profile& fresh, DeviceMerge merge_devices)
   return known;
 }
 
-/// Of the devices of a kind; 0 of none.
+/// The median over the devices of a kind; 0 if there are none.
 double MedianProduct(const Profile& profile, const std::string& kind) {
   std::vector<double> products;
   for (const DeviceMeasurement& device : profile.devices)

@@ -19,7 +19,7 @@ std::string Variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-/// A decimal number that fills the whole text.
+/// A decimal number that is the whole text.
 std::optional<std::int64_t> Number(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

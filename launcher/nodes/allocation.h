@@ -12,7 +12,7 @@
 
 namespace adaptive_train {
 
-/// Who and where we are. Without Slurm: one host, job_id 0.
+/// The job and its nodes. Without Slurm: one host, job_id 0.
 struct Allocation {
   bool in_slurm = false;
   std::string cluster;  // Slurm's ClusterName, or this host's name
@@ -24,7 +24,7 @@ struct Allocation {
   std::string user;
   std::vector<std::string> hosts;     // in Slurm's order
   std::vector<int> cpus;              // CPUs allocated on each host; 0 = all that the probe finds
-  JobMemory memory;                   // what the job asked for
+  JobMemory memory;                   // requested by the job
   std::optional<JobOptions> options;  // of --adaptive-train; none: submitted without it
 
   int Spares() const { return options ? options->spares : 0; }
@@ -34,11 +34,11 @@ struct Allocation {
 
 /// Reads the SLURM_ variables (untrusted) and, in an allocation, asks Slurm for the hosts' names
 /// and the submit time. Blocks for a few seconds at most. Fails with kPreflight if Slurm does not
-/// answer, as ParseJobOptions does where the job's options are wrong.
+/// answer. Fails as ParseJobOptions does if the job's options are invalid.
 Result<Allocation> FindAllocation();
 
-/// What SLURM_JOB_CPUS_PER_NODE means: "8(x2),4" is {8, 8, 4}. Fails on anything else or on more
-/// than 65536 nodes.
+/// Parses SLURM_JOB_CPUS_PER_NODE: "8(x2),4" is {8, 8, 4}. Fails on anything else or on more than
+/// 65536 nodes.
 Result<std::vector<int>> ParseCpusPerNode(const std::string& text);
 
 }  // namespace adaptive_train

@@ -11,10 +11,10 @@ namespace adaptive_train {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-/// More than any node has: kernels and Slurm write numbers beyond it for "no limit".
+/// More than any node has: kernels and Slurm write larger numbers for "no limit".
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 50;
 
-/// How many bytes a unit stands for; 0: it is none. Slurm counts in MiB where no unit is given.
+/// The bytes of a unit; 0 if unknown. Slurm counts in MiB without a unit.
 std::int64_t UnitOf(std::string_view unit) {
   if (unit.empty() || unit == "M") return kMiB;
   if (unit == "K") return kMiB >> 10;
@@ -29,7 +29,7 @@ Result<std::int64_t> MemoryOf(const char* variable) {
   return ParseMemory(variable, text);
 }
 
-/// Of one group, in bytes; 0: no limit.
+/// The limit of one group in bytes; 0: no limit.
 std::int64_t LimitIn(const ControlGroup& group) {
   const std::string file = group.folder + (group.is_v2 ? "/memory.max" : "/memory.limit_in_bytes");
   const std::string text = ReadFile(file, 4096).value_or("");  // "max", or no file at the top

@@ -1,4 +1,4 @@
-// What holds a job to less memory than its nodes have: what it asked Slurm for, and control groups.
+// Limits of a job's memory below that of its nodes: its request to Slurm, and control groups.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,27 @@
 
 namespace adaptive_train {
 
-/// What the job was given, in bytes; 0: nothing was said, or no limit.
+/// The job's memory in bytes; 0: not specified, or no limit.
 struct JobMemory {
   std::int64_t per_node = 0;  // --mem
   std::int64_t per_cpu = 0;   // --mem-per-cpu
   std::int64_t per_gpu = 0;   // --mem-per-gpu
 };
 
-/// What SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU or SLURM_MEM_PER_GPU means: "500" and "500M" are 500
-/// MiB; K, G and T likewise. "0" and what no machine has are 0. Fails on all else; `variable` names
-/// it.
+/// Parses SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU or SLURM_MEM_PER_GPU. "500" and "500M" are 500 MiB;
+/// K, G and T likewise. "0" and sizes that no machine has become 0. Anything else is an error that
+/// names `variable`.
 Result<std::int64_t> ParseMemory(const std::string& variable, const std::string& text);
 
-/// Reads the three variables (untrusted: they only ever take away). Fails with kPreflight.
+/// Reads the three variables. They are untrusted, but can only lower a limit. Fails with
+/// kPreflight.
 Result<JobMemory> FindJobMemory();
 
-/// The least that the job has on a node where it has so many CPUs and GPUs. None: no limit is known,
-/// or what it is counted by.
+/// The smallest limit of the job on a node with this many CPUs and GPUs. None if no limit is known,
+/// or the number it depends on.
 std::optional<MemoryLimit> LimitOf(const JobMemory& memory, int cpus, int gpus);
 
-/// The tightest limit of this process's control groups, from its own up to the top that it can see,
+/// The tightest limit of this process's control groups, from its own up to the highest visible one,
 /// versions 1 and 2. None: no limit.
 std::optional<MemoryLimit> ControlGroupLimit(const std::string& root = "");
 

@@ -29,7 +29,7 @@ constexpr const char* kTokenFile = "/.adaptive-train-shared";
 constexpr std::chrono::seconds kProbeAsUserDeadline{10};
 constexpr int kMostGpus = 1024;
 
-/// The last line that is a whole snapshot: the probe prints what it has as it gets it.
+/// The last line that is a complete snapshot: the probe prints more as it learns more.
 Result<Node> LastSnapshot(const std::string& text, const std::string& where) {
   Result<Node> best = Fail(where + ": no snapshot in it", ExitCode::kPreflight);
   std::stringstream lines(text);
@@ -45,11 +45,11 @@ Result<Node> LastSnapshot(const std::string& text, const std::string& where) {
   return best;
 }
 
-/// The prolog's snapshot; an error says why there is none that can be used.
+/// The prolog's snapshot; the error says why there is none.
 Result<Node> FromProlog(const NodeCheckRequest& request) {
   if (request.job_id == 0) return Fail("not in a Slurm job");
   const std::string path = SnapshotPath(static_cast<std::uint32_t>(request.job_id));
-  // Slurm starts the batch script when the first node's prolog is done; others may still be at it.
+  // Slurm starts the batch script after the first node's prolog; others may still be running.
   const auto until =
       std::chrono::steady_clock::now() + (request.prolog_expected ? kProbeDeadline : 0ms);
   while (::access(path.c_str(), R_OK) != 0 && std::chrono::steady_clock::now() < until)
@@ -89,8 +89,8 @@ std::string DataTrouble(const std::string& path) {
   return "";
 }
 
-/// The answers in the order of the hosts. Lines are "TASK: text", tasks in any order among each
-/// other; text before a task's first "{" is a login banner's.
+/// The answers in the order of the hosts. Lines are "TASK: text", with tasks mixed in any order.
+/// Text before a task's first "{" is a login banner.
 Result<std::vector<NodeCheck>> InOrder(const Allocation& allocation, const std::string& lines) {
   std::vector<NodeCheck> checks(allocation.hosts.size());
   std::vector<bool> seen(checks.size());
@@ -154,7 +154,7 @@ NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& prob
   if (check.node.name.empty()) check.node.name = "this node";
   if (const char* address = std::getenv("SLURM_TOPOLOGY_ADDR"); address != nullptr)
     check.node.switches = SwitchesOf(address);
-  check.node.memory.limits.clear();  // a probe cannot know them
+  check.node.memory.limits.clear();  // unknown to a probe
   if (auto limit = ControlGroupLimit(root)) check.node.memory.limits.push_back(std::move(*limit));
   if (const char* gpus = std::getenv("SLURM_GPUS_ON_NODE"); gpus != nullptr)
     check.job_gpus = std::clamp(std::atoi(gpus), 0, kMostGpus);
@@ -166,7 +166,7 @@ NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& prob
 }
 
 std::string ToJson(const NodeCheck& check) {
-  constexpr std::size_t kShort = 600;  // bytes; srun passes lines of up to 1024 on in one piece
+  constexpr std::size_t kShort = 600;  // bytes; srun forwards lines of up to 1024 in one piece
   std::vector<std::string> trouble;
   for (const std::string& line : check.trouble) trouble.push_back(Printable(line, kShort));
   const nlohmann::ordered_json json = {

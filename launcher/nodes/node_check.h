@@ -1,5 +1,4 @@
-// What the launcher must know of every node before the first step: its snapshot, and whether it
-// sees the shared paths.
+// Checks every node before the first step: its snapshot, and access to the shared paths.
 #pragma once
 
 #include <string>
@@ -13,11 +12,11 @@
 
 namespace adaptive_train {
 
-/// What is to be looked at.
+/// What to check.
 struct NodeCheckRequest {
-  std::int64_t job_id = 0;  // 0: no snapshot of a prolog can exist
+  std::int64_t job_id = 0;  // 0: there cannot be a snapshot from a prolog
   bool prolog_expected =
-      false;            // the option is on: wait a moment for a prolog that is not done yet
+      false;            // the option is on: wait a moment for a prolog that is still running
   std::string run_dir;  // must hold a file with the text `token` and writable logs; empty: no check
   std::string token;
   std::vector<std::string> readable;  // data files
@@ -27,27 +26,27 @@ struct NodeCheckRequest {
 /// One node's answer. `trouble` is empty or one line for each check that failed.
 struct NodeCheck {
   Node node;         // with the control group's limit on its memory
-  int job_gpus = 0;  // that the job has on this node, as Slurm says
-  std::string note;  // how the snapshot came about, if not from the prolog
+  int job_gpus = 0;  // the job's GPUs on this node, according to Slurm
+  std::string note;  // the origin of the snapshot, if not the prolog
   std::vector<std::string> trouble;
 };
 
-/// Checks this node. Takes the prolog's snapshot, or runs `probe` as the user where there is none,
-/// and says so. A prolog runs outside of the job's control group: its limit is read here, from files
-/// below `root`.
+/// Checks this node. Uses the prolog's snapshot, or else runs `probe` as the user and says so. A
+/// prolog runs outside the job's control group: the group's limit is read here, from files below
+/// `root`.
 NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& probe,
                         const std::string& root = "");
 
-/// JSON in short lines: srun cuts long ones of several nodes into each other.
+/// JSON in short lines: srun mixes long ones of several nodes.
 std::string ToJson(const NodeCheck& check);
 Result<NodeCheck> NodeCheckFromJson(std::string_view text);
 
-/// Runs the probe program to its end as the calling user and reads its last complete document.
+/// Runs the probe as the calling user and reads its last complete document.
 Result<Node> RunProbe(const std::string& probe);
 
-/// Checks every node of the allocation in one short step (`self` is the adaptive-train program), in
-/// the order of the allocation. Writes and removes the token file. Fails with kPreflight and every
-/// node's trouble.
+/// Checks every node of the allocation in one short step, and returns the answers in its order.
+/// `self` is the adaptive-train program. Writes and removes the token file. Fails with kPreflight
+/// and every node's trouble.
 Result<std::vector<NodeCheck>> CheckAllNodes(const Allocation& allocation, NodeCheckRequest request,
                                              const std::string& self, const std::string& probe);
 

@@ -23,7 +23,7 @@ std::optional<double> MedianOf(std::vector<double> values) {
   return *middle;
 }
 
-/// The speed that the fastest card of a node claims; 0 where none does.
+/// The nominal speed of a node's fastest card; 0 if unknown.
 std::map<std::string, std::int64_t> CardSpeeds(const Cluster& cluster) {
   std::map<std::string, std::int64_t> speeds;
   for (const Node& node : cluster.nodes) {
@@ -68,7 +68,7 @@ class LinkKinds {
       }
     }
   }
-  /// Of the links of its kind, itself among them; none where too few others are known.
+  /// The median of the links of its kind, including itself; none if too few others are known.
   std::optional<double> Usual(const LinkMeasurement& link) const {
     const auto kind = Known(link) ? figures_.find(KindOf(link)) : figures_.end();
     if (kind == figures_.end() || kind->second.size() <= kLeastOthers) return std::nullopt;

@@ -15,19 +15,19 @@ namespace adaptive_train {
 namespace {
 
 constexpr double kAlike = 0.05;
-/// Fewer failures are forgotten, as they are in the planner's notes.
+/// A lower failure count is ignored, as in the planner's notes.
 constexpr double kFailedLately = 0.05;
 
-/// What speaks against a node; what matters most comes first.
+/// Reasons against a node, the most important first.
 enum Criterion : std::size_t { kTrouble, kFailures, kSlowLinks, kSlowDevice, kSlowRate, kCriteria };
 
 struct Standing {
   std::string node;
-  std::string trouble;                      // where it is far below its kind: the line about it
+  std::string trouble;                      // the line about being far slower than its kind
   std::array<double, kCriteria> badness{};  // 0: nothing is known against it
 };
 
-/// `criterion` is what told this node from others; kCriteria: nothing did.
+/// `criterion` is what distinguished this node from the others; kCriteria: nothing.
 std::string ReasonOf(const Standing& standing, std::size_t criterion) {
   if (criterion == kCriteria) return standing.node + ": the last one, nothing speaks against it";
   const double badness = standing.badness[criterion];
@@ -55,7 +55,7 @@ double MedianRate(std::vector<double> values) {
   return *middle;
 }
 
-/// Nodes leave it one after the other, the worst first.
+/// Nodes leave it in turn, the worst first.
 class Race {
  public:
   Race(const Cluster& cluster, const Profile& profile) {
@@ -96,7 +96,7 @@ class Race {
   }
 
  private:
-  /// Profiles also know nodes that are not in the cluster.
+  /// Profiles may contain nodes outside the cluster.
   void Add(const std::string& node, Criterion criterion, double badness) {
     const auto found = standings_.find(node);
     if (found != standings_.end()) found->second.badness[criterion] += badness;
@@ -109,7 +109,7 @@ class Race {
     AddToEnds(link, 1);
     slow_links_.push_back(std::move(link));
   }
-  /// As measured; where no device of a node was, as the cluster promises.
+  /// As measured; if no device of a node was, as the cluster states.
   void AddSpeeds(const Cluster& cluster, const Profile& profile) {
     std::map<std::string, double> flops;
     std::map<std::string, std::vector<double>> rates;
@@ -141,7 +141,7 @@ class Race {
   }
 
   std::map<std::string, Standing> standings_;
-  std::vector<Standing*> left_;       // in the order of the allocation
+  std::vector<Standing*> left_;       // in allocation order
   std::vector<SlowPart> slow_links_;  // between nodes that are left
 };
 

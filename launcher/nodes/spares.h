@@ -1,4 +1,4 @@
-// Which nodes of an allocation the plan does without: pure functions.
+// Chooses the nodes of an allocation that become spares: pure functions.
 #pragma once
 
 #include <string>
@@ -10,21 +10,21 @@
 
 namespace adaptive_train {
 
-/// A node that is kept aside, and why this one.
+/// A spare, and why it was chosen.
 struct SpareNode {
   std::string node;
   std::string why;  // for people: "n3: its device is the slowest, 12.3 GFLOP/s"
 };
 
-/// Picks `count` nodes, one after the other the worst of those left: what is far below its kind
-/// (FindSlowParts) before what failed most of late, then the node with the most links far below
-/// their kind, the slowest device, the slowest links (median); of equals the last one in the
-/// allocation. Within 5 % of each other nodes are equal, and what is not known is not held against
-/// a node. Fails with kNoPlan where no node would be left to train.
+/// Picks `count` nodes, each the worst of those left. Criteria in order: far slower than its kind
+/// (FindSlowParts), most recent failures, most slow links, slowest device, slowest links (median).
+/// Among equals the last one in the allocation is picked. Nodes within 5 % of each other are equal,
+/// and missing figures do not count against a node. Fails with kNoPlan if no node would be left to
+/// train.
 Result<std::vector<SpareNode>> ChooseSpares(const Cluster& cluster, const Profile& profile,
                                             int count);
 
-/// The nodes stay known, and so do their links; without devices no plan uses them.
+/// The nodes and their links stay in the cluster. Without devices no plan uses them.
 void KeepAside(const std::vector<SpareNode>& spares, Cluster& cluster);
 
 }  // namespace adaptive_train

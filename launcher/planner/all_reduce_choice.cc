@@ -22,7 +22,7 @@ struct Message {
   double bytes = 0;
 };
 
-/// Of messages that are all sent at once.
+/// The time of messages that are all sent at once.
 double StepSeconds(const LinkTable& links, std::span<const int> nodes,
                    const std::vector<Message>& messages) {
   const auto node = [&](int rank) { return nodes[static_cast<std::size_t>(rank)]; };
@@ -59,8 +59,8 @@ std::vector<int> Numbered(std::size_t count) {
   return numbers;
 }
 
-/// Of ranks whose numbers differ in one bit; ranks beyond the largest power of two hand theirs in
-/// before and get the sums after.
+/// An exchange between ranks whose numbers differ in one bit. Ranks beyond the largest power of two
+/// hand in their values first and receive the sums afterwards.
 double Bitwise(AllReduceWay way, const LinkTable& links, std::span<const int> nodes, double bytes) {
   const int size = static_cast<int>(nodes.size());
   const int core = static_cast<int>(std::bit_floor(nodes.size()));

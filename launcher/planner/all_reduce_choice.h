@@ -1,4 +1,4 @@
-// By which algorithm ranks sum their gradients, from what their links were measured to do.
+// Chooses the all-reduce algorithm for gradients from the measured links.
 #pragma once
 
 #include <span>
@@ -10,18 +10,18 @@ namespace adaptive_train {
 
 enum class AllReduceWay { kRing, kDoubling, kHalving, kNodeFirst };
 
-/// Seconds to sum `bytes` over ranks on these nodes (index = rank; a node stands for each of its
-/// ranks). A message takes its link's latency, and its bytes at the link's speed over the number of
-/// messages that leave or reach one of its ends from other nodes at once; a step takes as long as
-/// its slowest message. Infinite where a message's link is not there, and for kNodeFirst where
-/// nodes do not have equally many ranks, several each.
+/// Seconds to sum `bytes` over ranks on these nodes (index = rank; several ranks may share a node).
+/// A message takes its link's latency plus its bytes at a share of the link's speed. The share
+/// counts the messages that leave or enter one of its end nodes at the same time. A step takes as
+/// long as its slowest message. Infinite if a link is missing, and for kNodeFirst unless all nodes
+/// have equally many ranks, at least two.
 double AllReduceSeconds(AllReduceWay way, const LinkTable& links, std::span<const int> nodes,
                         double bytes);
 
-/// A ring for all sizes, but for those that another way is predicted to sum in nine tenths of its
-/// time or less. Sizes are powers of 4, so that what two measurements say alike gives one choice:
-/// ways differ in the order of additions, and so in the last bits of sums. Ranks of one node keep
-/// what AllReducePlan has by default.
+/// A ring, except for sizes that another way is predicted to sum in at most nine tenths of its
+/// time. Sizes are powers of 4, so that measurements that agree lead to the same choice: each way
+/// adds in another order, which changes the last bits of sums. Ranks of one node keep the default
+/// of AllReducePlan.
 AllReducePlan ChooseAllReduce(const LinkTable& links, std::span<const int> nodes);
 
 }  // namespace adaptive_train

@@ -185,7 +185,7 @@ void Arrangement::SetWhole(int replica, Replica& out) const {
   const std::int64_t fits =
       LargestMicroBatch(tables_, bytes, shape_.recompute, group.limit, std::min(wanted, batch));
   out.whole.micro_batch = shape_.micro_batch > 0 ? wanted : std::max<std::int64_t>(fits, 1);
-  // A batch of less than a micro-batch is not limited by memory if all of it fits.
+  // A batch smaller than a micro-batch is not limited by memory if all of it fits.
   out.whole.fits =
       fits == std::min(wanted, batch) ? out.whole.micro_batch : std::max<std::int64_t>(fits, 1);
   if (fits == 0)
@@ -285,7 +285,7 @@ void Arrangement::Undo() {
     std::swap(replicas_, saved_.replicas);
     return;
   }
-  // The last one first: a replica that was saved twice gets its oldest state.
+  // In reverse, so that a replica that was saved twice gets its oldest state.
   for (std::size_t i = saved_.stages.size(); i-- > 0;)
     stages_[Index(saved_.changed_stages[i])] = saved_.stages[i];
   for (std::size_t i = saved_.replicas.size(); i-- > 0;)
@@ -297,7 +297,7 @@ double Arrangement::Swap(int place, int other) {
   const int other_stage = other / shape_.data, other_replica = other % shape_.data;
   Save(false, {stage, other_stage}, {replica, other_replica});
   std::swap(placement_.groups[Index(place)], placement_.groups[Index(other)]);
-  // Within a stage its members stay, within a replica its share of each stage does not.
+  // A swap within a stage keeps its members; a swap within a replica changes its shares.
   if (stage != other_stage) {
     SetMembers(stage);
     SetMembers(other_stage);

@@ -1,5 +1,4 @@
-// A layout while it is being searched: groups in places, cuts, and its step kept up to date as they
-// change.
+// A layout during the search: groups in places, cuts, and a step time that is kept up to date.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +10,22 @@
 
 namespace adaptive_train {
 
-/// What of an arrangement can be chosen freely.
+/// The freely chosen part of an arrangement.
 struct Placement {
   std::vector<int> cut;     // as in Layout
   std::vector<int> groups;  // index = stage x data + replica
 };
 
-/// Scores placements of one shape by the rules of docs/planning.md. A change costs what it touches:
-/// its replicas and its stages. Holds references to tables and groups. Not for several threads.
+/// Scores placements of one shape by docs/planning.md. A change costs only what it touches: its
+/// replicas and stages. Holds references to tables and groups. Not thread-safe.
 class Arrangement {
  public:
   Arrangement(SearchTables& tables, const std::vector<Group>& groups, const Shape& shape);
 
   /// Scores from scratch.
   double Set(Placement placement);
-  /// Seconds of a step; kImpossible and more, growing with what is amiss, where memory or links do
-  /// not allow it.
+  /// Seconds of a step. kImpossible or more if memory or links do not allow the placement, growing
+  /// with the amount that is missing.
   double Score() const { return score_; }
   static constexpr double kImpossible = 1e30;
 
@@ -34,22 +33,22 @@ class Arrangement {
   const Shape& GetShape() const { return shape_; }
   const std::vector<Group>& Groups() const { return groups_; }
 
-  /// Each changes the placement and returns the new score; Undo takes the last one back.
+  /// Each changes the placement and returns the new score; Undo reverts the last change.
   double Swap(int place, int other);
   double Replace(int place, int group);
   double MoveCut(int boundary, int layer);
   double SetCuts(const std::vector<int>& cut);
   double SwapStages(int stage, int other);
   void Undo();
-  /// Shares samples so that more of the exchange hides, where that betters the score; until the
-  /// next change. Costs as much as hundreds of changes.
+  /// Redistributes samples so that more of the exchange is hidden, if that improves the score. The
+  /// result lasts until the next change. Costs as much as hundreds of changes.
   double Polish();
 
-  /// The replica that takes longest, and the stage whose exchange and update do.
+  /// The replica with the longest time, and the stage with the longest exchange and update.
   int SlowestReplica() const { return slowest_replica_; }
   int SlowestStage() const { return slowest_stage_; }
 
-  /// With rings, shares and compression filled in.
+  /// The layout including rings, shares and compression.
   Layout ToLayout() const;
 
  private:
@@ -60,7 +59,7 @@ class Arrangement {
   struct Stage {
     RangeBytes bytes;
     double boundary_bytes = 0;  // of a micro-batch
-    Line talk;                  // of tensor ranks, over a link of 1 s and 1 byte/s
+    Line talk;                  // between tensor ranks, over a link of 1 s and 1 byte/s
     RingSpeed ring;
     double hidden = 0, update = 0, exchange = 0, compression = 0, first = 0;
     double amiss = 0;

@@ -35,8 +35,8 @@ std::vector<int> KindOf(const std::vector<Group>& groups,
   return kind_of;
 }
 
-/// A group of one device is of its class; in the place of one of several may be one whose slowest
-/// device is slower on the whole, yet faster in some layers.
+/// The classes that may stand behind a group. A group of one device has its own class. The slowest
+/// device of a larger group may be slower in total, yet faster in some layers.
 std::vector<std::vector<int>> StandsFor(const SearchTables& tables, bool bundled) {
   const auto count = static_cast<int>(tables.Classes().size());
   std::vector<std::vector<int>> classes(Index(count));
@@ -47,8 +47,8 @@ std::vector<std::vector<int>> StandsFor(const SearchTables& tables, bool bundled
   return classes;
 }
 
-/// Samples up to `batch` that a replica can do if all its time is within `all`, and all but the
-/// last backward pass, taken for a mean one, within `before`.
+/// The most samples up to `batch` that a replica can do. All its time must be within `all`, and all
+/// but the last backward pass, taken as an average one, within `before`.
 std::int64_t SamplesWithin(const WholeReplica& replica, std::int64_t batch, double all,
                            double before) {
   std::int64_t can = 0, cannot = batch + 1;
@@ -132,7 +132,7 @@ const ShapeBound::Work& ShapeBound::WorkOf(const Shape& shape) {
         work.backward_share = std::max(work.backward_share, lines.backward.At(b) / both);
     }
   }
-  // The talk of tensor ranks is half forward, half backward, and may take long.
+  // Communication between tensor ranks is half forward, half backward, and may take long.
   if (shape.tensor > 1) work.backward_share = std::max(work.backward_share, 0.5);
   return work;
 }
@@ -189,7 +189,7 @@ bool ShapeBound::FitsTogether(const ShapeRange& range) const {
   const Shape& shape = range.shape;
   const RangeBytes bytes =
       tables_.Sums(shape.tensor, shape.recompute).Bytes(shape, 0, tables_.Layers());
-  // A lone stage may have less in a micro-batch than was asked for.
+  // A lone stage may put fewer samples into a micro-batch than requested.
   const std::int64_t b = shape.stages == 1 ? 1 : shape.micro_batch;
   double replica = shape.stages * tables_.CommonBytes(shape.recompute, b) + bytes.kept +
                    static_cast<double>(b) * bytes.activations;
@@ -205,14 +205,13 @@ double ShapeBound::PipelineSeconds(const ShapeRange& range, const Work& work, do
   const auto supply = FastestOf(work.rates, class_count_, range.shape.stages * range.shape.data);
   double speed = 0;
   for (const auto& [rate, count] : supply) speed += count * rate;
-  // Each replica's first micro-batch takes `shortest`, then micro-batches follow as its groups'
-  // rates allow.
+  // Each replica's first micro-batch takes `shortest`; the rest follow at the groups' rates.
   const double loose = (1 - hidden) * work.shortest + std::max(0.0, batches - data) / speed;
-  // Even a lone micro-batch of the replica whose fastest group is the slowest.
+  // A lower bound from one micro-batch on the replica whose fastest group is the slowest.
   const double slowest_first = FastestOf(work.rates, class_count_, range.fewest).back().first;
   const double lone = (1 - hidden) / slowest_first;
-  // In T seconds a replica does 1 + hidden + the sum over its groups of max(0, rate x T - 1)
-  // micro-batches at most: a group adds a period to the first one's trip, or is as good as idle.
+  // In T seconds a replica does at most 1 + hidden + the sum over its groups of max(0, rate x T -
+  // 1) micro-batches. Each group adds a period to the first trip, or is idle.
   return std::max({loose, lone, SecondsToFill(supply, batches - data * (1 + hidden))});
 }
 
@@ -233,7 +232,7 @@ double ShapeBound::RoomSeconds(const Shape& shape, const Work& work, double hidd
                    [](const GroupKind& a, const GroupKind& b) { return a.limit < b.limit; });
   const double batches = static_cast<double>(tables_.Problem().global_batch / shape.micro_batch);
   double least = kInfinity;
-  // Replicas with fewer micro-batches than `in_flight` hold less, and do that many at most.
+  // Replicas with fewer micro-batches than `in_flight` hold less and do at most that many.
   for (int small = 0; small <= (in_flight > 1 ? shape.data : 0); ++small) {
     const int data = shape.data - small;
     const double rest = batches - small * static_cast<double>(in_flight - 1);
@@ -265,7 +264,7 @@ double ShapeBound::TransferSeconds(const Shape& shape, int data, std::size_t lev
   double all = 0;
   int counted = 0;  // hops
   for (std::size_t i = 0; i <= level; ++i) {
-    // Links between islands are slower than the level: of the one below at best.
+    // Links between islands are slower than this level: at best as fast as the level below.
     const int together = levels[i].largest / data;
     const int crossings = (shape.stages + together - 1) / together - 1;
     if (crossings <= counted) continue;
@@ -288,11 +287,12 @@ double ShapeBound::PipelineBound(const ShapeRange& range) {
     plain = std::max(plain, RoomSeconds(shape, work, 0));
     shortened = std::max(shortened, RoomSeconds(shape, work, work.backward_share));
   }
-  // Some replica takes at least the mean number of micro-batches, a round trip / stages apart.
+  // Some replica takes at least the mean number of micro-batches; they are a round trip / stages
+  // apart.
   const double batches = static_cast<double>(tables_.Problem().global_batch / shape.micro_batch);
   const double trips = 1 + std::max(0.0, batches / shape.data - 1) / shape.stages;
   double least = kInfinity;
-  // By the level of the slowest of all stages' rings.
+  // One case for each level of the slowest of all stages' rings.
   for (std::size_t i = 0; i < levels_.Levels().size(); ++i) {
     const LinkLevel& level = levels_.Levels()[i];
     if (level.largest < range.fewest) break;
@@ -326,7 +326,7 @@ std::vector<ShapeBound::WholeKind> ShapeBound::WholeKinds(const Shape& shape,
     replica.backward_per_sample = lines.backward.per_sample + talk.per_sample;
     replica.fixed = lines.forward.fixed + talk.fixed + replica.backward_fixed;
     replica.per_sample = lines.forward.per_sample + talk.per_sample + replica.backward_per_sample;
-    // More than `fits` samples may go with less in each micro-batch than was asked for.
+    // More than `fits` samples are possible with fewer in each micro-batch than requested.
     replica.micro_batch = shape.micro_batch > 0 ? shape.micro_batch : fits;
     kinds.push_back({replica, members[k]});
   }
@@ -391,7 +391,7 @@ double ShapeBound::WholeBound(const ShapeRange& range) {
 double ShapeBound::Of(const ShapeRange& range) {
   if (!FitsTogether(range)) return kInfinity;
   const double seconds = range.shape.stages == 1 ? WholeBound(range) : PipelineBound(range);
-  // Sums of floating point may come out a little long.
+  // Floating point sums may be slightly too large.
   return seconds * (1 - 1e-9);
 }
 

@@ -1,4 +1,4 @@
-// How fast a step could be at best: a proof that holds for every layout that a problem allows.
+// A lower bound of the step time that holds for every layout a problem allows.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace adaptive_train {
 
-/// Seconds that no layout of a shape can go below. Made for one number of tensor ranks, with the
-/// IdealGroups of that number. Holds references to the tables and groups. Not for several threads.
+/// Seconds that no layout of a shape can go below. One object serves one number of tensor ranks,
+/// with the IdealGroups of that number. Holds references to the tables and groups. Not thread-safe.
 ///
-/// Each term relaxes docs/planning.md: layers of a pipeline may be split at will between the
-/// fastest groups, all its links are as fast as the best ring of that many members, memory is only
-/// added up. What replicas of one stage can do is counted in whole samples.
+/// Each term relaxes docs/planning.md. A pipeline's layers may be split in any way between the
+/// fastest groups, and all its links are as fast as the best ring of that many members. Memory is
+/// only summed. The work that replicas of one stage can do is counted in whole samples.
 class ShapeBound {
  public:
   ShapeBound(SearchTables& tables, const std::vector<Group>& groups);
@@ -28,8 +28,8 @@ class ShapeBound {
   double Of(const ShapeRange& range);
 
  private:
-  /// How fast classes do the work of one micro-batch, by prices of layers that favour no class
-  /// more than they must: the dual of the linear programme that splits layers at will.
+  /// Rates at which classes do the work of one micro-batch, for prices of layers that are fair to
+  /// all classes. This is the dual of the linear programme that splits layers freely.
   struct Work {
     std::vector<double> rates;   // micro-batches per second of a class; index = class
     std::vector<double> prices;  // running sums over layers, from 0 to 1
@@ -42,7 +42,7 @@ class ShapeBound {
     double shortest = 0;     // of the layer that is sent soonest, fixed included
     double compression = 0;  // of `all`, what is compressed whatever it saves
   };
-  /// Groups that each could be a replica of the whole model.
+  /// Groups that could each hold a replica of the whole model.
   struct WholeKind {
     WholeReplica replica;
     int count = 0;
@@ -51,22 +51,22 @@ class ShapeBound {
   const Work& WorkOf(const Shape& shape);
   std::vector<std::vector<double>> LayerTimes(const Shape& shape) const;
   Exchange ExchangeOf(int members, const RingSpeed& speed);
-  /// Seconds in which replicas of pipelines can do the batch; `hidden` = share of one micro-batch
-  /// on a stage of each replica that does not count.
+  /// Seconds in which pipeline replicas can do the batch. `hidden` is the share of one micro-batch
+  /// on a stage of each replica that is not counted.
   double PipelineSeconds(const ShapeRange& range, const Work& work, double hidden) const;
-  /// The same, where memory keeps groups out of large stages.
+  /// The same, taking into account that memory keeps groups out of large stages.
   double RoomSeconds(const Shape& shape, const Work& work, double hidden) const;
   double RoomSeconds(const Shape& shape, const Work& work, double hidden,
                      std::int64_t in_flight) const;
-  /// Of one micro-batch through all stages and back if every stage is inside an island of that
-  /// level: a pipeline that does not fit an island crosses over to others.
+  /// The transfers of one micro-batch through all stages and back, if every stage is inside an
+  /// island of that level. A pipeline that does not fit into an island crosses to others.
   double TransferSeconds(const Shape& shape, int data, std::size_t level) const;
   double PipelineBound(const ShapeRange& range);
   double WholeBound(const ShapeRange& range);
   std::vector<WholeKind> WholeKinds(const Shape& shape, const std::vector<int>& members) const;
   double WholeSeconds(const ShapeRange& range, const std::vector<int>& members,
                       const Exchange& exchange) const;
-  /// Of the whole model, the least that any class in the place of `device_class` takes.
+  /// The whole model's lines, the least over the classes that may stand behind `device_class`.
   RangeSeconds WholeLines(const Shape& shape, int device_class) const;
   double LeastUpdate(const ShapeRange& range) const;
   bool FitsTogether(const ShapeRange& range) const;
@@ -75,7 +75,7 @@ class ShapeBound {
   const std::vector<Group>& groups_;
   LinkSpeed inside_;              // the best inside nodes
   std::vector<int> class_count_;  // groups of each class
-  /// [class]: classes that the slowest device of a group in its place may have.
+  /// [class]: the possible classes of the slowest device of a group of this class.
   std::vector<std::vector<int>> stands_for_;
   std::vector<double> limits_;                 // running sums of the groups' limits, largest first
   std::vector<std::pair<int, double>> kinds_;  // distinct (class, limit)

@@ -19,12 +19,12 @@
 namespace adaptive_train {
 namespace {
 
-/// A processor of which nothing but its number of CPUs is known.
+/// The assumed speed of one CPU if nothing but the number of CPUs is known.
 constexpr DeviceSpeed kAssumedCpu{30e9, 5e9};
-/// FLOPs of products in the time in which memory copies a byte, where only products are known.
+/// FLOPs of products in the time in which memory copies a byte, if only products are known.
 constexpr double kAssumedIntensity = 60;
-/// What a byte costs the processor at each end of a ring over TCP, the sums counted, in copies of a
-/// byte in memory: 0.48 ns on a processor that copies 10.4 GB/s.
+/// CPU time per byte at each end of a TCP ring, including the sums, in copies of a byte in memory.
+/// It is 0.48 ns on a processor that copies 10.4 GB/s.
 constexpr double kCopiesPerMovedByte = 5;
 /// On devices of which each has several.
 constexpr std::int64_t kMostSharing = 65536;
@@ -35,7 +35,7 @@ tl::unexpected<Error> NoPlan(std::string why) {
   return Fail("no feasible plan: " + std::move(why), ExitCode::kNoPlan);
 }
 
-/// CPUs that the device can really use.
+/// The CPUs that the device can actually use.
 double CpusOf(const Device& device) {
   return device.cpus > 0 ? std::min<double>(device.cpus, device.threads) : device.threads;
 }
@@ -46,7 +46,7 @@ std::map<std::string, int> IndexOf(const Cluster& cluster) {
   return index;
 }
 
-/// More threads than the CPUs would only be throttled together.
+/// More threads than CPUs would only be throttled together.
 int ThreadsOf(const Device& device, const std::optional<std::int64_t>& wanted) {
   if (wanted) return static_cast<int>(*wanted);
   return std::max(1, std::min(device.threads, static_cast<int>(std::ceil(CpusOf(device)))));
@@ -59,7 +59,7 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/// Of a kind, over the nodes where it was measured; zeros = nowhere.
+/// The median over the nodes where a kind was measured; zeros if nowhere.
 DeviceSpeed MedianSpeed(const Profile& profile, const std::string& name) {
   std::vector<double> products, copies;
   for (const DeviceMeasurement& measured : profile.devices) {
@@ -70,9 +70,9 @@ DeviceSpeed MedianSpeed(const Profile& profile, const std::string& name) {
   return {Median(products), Median(copies)};
 }
 
-/// The cluster's devices, or, where more ranks are asked for than there are devices, several of
-/// each processor: the fastest get more, and share CPUs, memory and measured speed. GPUs are not
-/// shared.
+/// The cluster's devices. If more ranks than devices are requested, several ranks share each
+/// processor: the fastest processors get more, and split CPUs, memory and measured speed. GPUs are
+/// not shared.
 std::vector<Device> RankDevices(const Cluster& cluster, const PlanRequest& request,
                                 const Profile& profile, std::vector<std::string>& notes) {
   const std::size_t devices = cluster.devices.size();
@@ -110,7 +110,7 @@ std::vector<Device> RankDevices(const Cluster& cluster, const PlanRequest& reque
   return chosen;
 }
 
-/// Speeds by kind. Devices of one kind differ in nothing that times depend on.
+/// Speeds by kind. Devices of one kind are equal in everything that affects times.
 class Kinds {
  public:
   Kinds(const ModelShape& shape, const Profile& profile, BuiltProblem& built)
@@ -130,13 +130,13 @@ class Kinds {
     if (is_new) slowest_copy_ = std::min(slowest_copy_, CopySpeed(name, device) / slower);
     return at->second;
   }
-  /// Bytes per second, of the slowest.
+  /// Bytes per second of the slowest device.
   double SlowestCopy() const { return slowest_copy_; }
 
  private:
   DeviceSpeed SpeedOf(const std::string& name) const { return MedianSpeed(profile_, name); }
 
-  /// Kinds that differ by node only say the same once.
+  /// Adds the note once if kinds differ only by node.
   void Note(std::string note) {
     auto& notes = built_.notes;
     if (std::find(notes.begin(), notes.end(), note) == notes.end())
@@ -165,7 +165,7 @@ class Kinds {
     return kind;
   }
 
-  /// Where every CPU computes, one of them has to move messages too.
+  /// If every CPU computes, one of them has to move messages as well.
   double TransferSeconds(const std::string& name, const Device& device) const {
     if (device.kind != "cpu") return 0;
     const double cpus = device.cpus > 0 ? device.cpus : device.threads;
@@ -173,7 +173,7 @@ class Kinds {
     return shared * kCopiesPerMovedByte / CopySpeed(name, device);
   }
 
-  /// Measured, else as the cluster says, else as products tell, else assumed.
+  /// The copy speed: measured, else given by the cluster, else derived from products, else assumed.
   double CopySpeed(const std::string& name, const Device& device) const {
     double copy = SpeedOf(name).copy_bytes_per_second;
     if (copy <= 0) copy = device.copy_bytes_per_second;
@@ -206,7 +206,8 @@ class Kinds {
   double slowest_copy_ = std::numeric_limits<double>::infinity();
 };
 
-/// As many replicas as are asked for, else as there can be; a ring waits for its slowest member.
+/// Assumes the requested number of replicas, else the most possible. A ring waits for its slowest
+/// member.
 void AddCompression(const PlanRequest& request, double slowest_copy, PlanProblem& problem) {
   const auto most = std::min<std::int64_t>(std::ssize(problem.devices), request.global_batch);
   const auto members = static_cast<int>(request.data.value_or(most));
@@ -243,7 +244,7 @@ void AddDevices(const Cluster& cluster, const ModelShape& shape, const Profile& 
   }
 }
 
-/// Nodes that are kept aside, or that have nothing to train on.
+/// Notes nodes that are spares or have no device to train on.
 void NoteIdleNodes(const Cluster& cluster, std::vector<std::string>& notes) {
   constexpr std::size_t kMostNamed = 8;
   std::set<std::string> with;
@@ -309,28 +310,28 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
   }
   problem.tied = dims.tie_embeddings;
   if (problem.tied) problem.tied_bytes = 4.0 * static_cast<double>(dims.vocab * dims.hidden);
-  // What a rank needs besides layers and workspace, read off the prediction for whole models.
+  // A rank's memory besides layers and workspace, taken from the prediction for whole models.
   constexpr std::int64_t kTabulated = 64;
   for (std::int64_t b = 1; b <= std::min(kTabulated, problem.global_batch + 1); ++b) {
     const std::int64_t rest = shape.PeakBytes(b, 1, threads) - shape.total.parameter_bytes -
                               shape.total.gradient_bytes - shape.total.optimizer_bytes -
                               3 * 4 * shape.total.parameters -
                               b * shape.total.activation_bytes_per_sample;
-    // The head's chunks make it fall here and there; the planner counts on growth.
+    // The head's chunks make it fall in places, but the planner needs it to grow.
     const double before = problem.scratch_bytes.empty() ? 0 : problem.scratch_bytes.back();
     problem.scratch_bytes.push_back(std::max(before, static_cast<double>(rest)));
   }
-  // The snapshot is float32, parameters may have 16 bits.
+  // The snapshot is float32; parameters may have 16 bits.
   problem.snapshot_share = 12.0 * static_cast<double>(shape.total.parameters) /
                            static_cast<double>(shape.total.parameter_bytes);
 }
 
-/// Whether so many tensor ranks can share a block.
+/// Whether this many tensor ranks can share a block.
 bool Splits(const ModelDims& dims, std::int64_t tensor) {
   return dims.heads % tensor == 0 && dims.KvHeads() % tensor == 0 && dims.Ffn() % tensor == 0;
 }
 
-/// The largest number below that can.
+/// The largest smaller number of tensor ranks that can share a block.
 std::int64_t NearestSplit(const ModelDims& dims, std::int64_t tensor) {
   tensor = std::min(tensor, dims.heads);
   while (!Splits(dims, tensor)) --tensor;
@@ -418,7 +419,7 @@ std::vector<std::string> MemoryNotes(const Cluster& cluster) {
 std::set<std::string> KindsOf(const Cluster& cluster, const PlanRequest& request) {
   std::vector<std::string> notes;
   std::set<std::string> kinds;
-  // Whole devices are measured, also where ranks will share them.
+  // Whole devices are measured, even if ranks will share them.
   for (const Device& device : cluster.devices) kinds.insert(DeviceKindName(device));
   for (const Device& device : RankDevices(cluster, request, {}, notes))
     kinds.insert(DeviceKindName(device));

@@ -1,4 +1,4 @@
-// From what is known of a cluster, a model and past measurements to the planner's numbers.
+// Turns a cluster, a model and past measurements into the planner's numbers.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace adaptive_train {
 
-/// What the configuration asks of the planner; none = the planner decides.
+/// The configuration's request to the planner; none = the planner decides.
 struct PlanRequest {
   std::int64_t global_batch = 0;            // sequences per step
   std::optional<std::int64_t> micro_batch;  // sequences
@@ -28,7 +28,7 @@ struct PlanRequest {
   bool runnable_only = false;                     // nothing that NotRunnable would name
 };
 
-/// The numbers, what each device of them is, and what had to be assumed.
+/// The numbers, the device behind each index, and what had to be assumed.
 struct BuiltProblem {
   PlanProblem problem;
   std::vector<Device> devices;     // index = ProblemDevice; more than the cluster's where several
@@ -38,22 +38,21 @@ struct BuiltProblem {
   std::vector<std::string> notes;  // one line each
 };
 
-/// One CPU device a node. `cpus` is what Slurm allocated on each node, 0 = all that the probe
-/// found; `threads` is what the configuration says, none = as many as the CPUs pay for.
+/// One CPU device per node. `cpus` is what Slurm allocated on each node, 0 = all that the probe
+/// found. `threads` is the configured number, none = as many as the CPUs are worth.
 std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<int>& cpus,
                               std::optional<std::int64_t> threads);
 
-/// Where plans have less than a node's memory, and why: a line for each cause, with the node that has
-/// least.
+/// Why plans have less than a node's memory: a line for each cause, naming the node with least.
 std::vector<std::string> MemoryNotes(const Cluster& cluster);
 
 /// The names (DeviceKindName) of the cluster's devices and of those that ranks would have.
 std::set<std::string> KindsOf(const Cluster& cluster, const PlanRequest& request);
 
-/// Gathers all that is known. Layer times: measured ones of the same device kind and model; else
-/// from the device's product speed; else from its CPUs. Links: measured; else as the cluster says
-/// of the pair; else from network cards and switches. Fails with kNoPlan where the request cannot
-/// be met by any layout: no devices, more replicas than samples.
+/// Gathers all that is known. Layer times are measured ones of the same device kind and model, else
+/// derived from the device's product speed, else from its CPUs. Links are measured, else as the
+/// cluster gives them for the pair, else derived from network cards and switches. Fails with
+/// kNoPlan if no layout can meet the request: no devices, or more replicas than samples.
 Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
                                   const TrainingFormat& format, const Profile& profile,
                                   const PlanRequest& request);

@@ -10,7 +10,7 @@
 namespace adaptive_train {
 namespace {
 
-/// Shapes one decision away from `centre`, the number of replicas aside.
+/// Whether a shape is one decision away from `centre`, apart from the number of replicas.
 bool Near(const Shape& shape, const Shape& centre) {
   const auto near = [](auto a, auto b) { return a <= 2 * b && b <= 2 * a; };
   const int differ = (shape.tensor != centre.tensor) + (shape.stages != centre.stages) +
@@ -25,7 +25,7 @@ bool Holds(const ShapeRange& range, int data) {
   return range.fewest <= data && data <= range.shape.data;
 }
 
-/// As many replicas as the centre has, or as many as its devices make.
+/// Whether the range has as many replicas as the centre, or as many as its devices allow.
 bool KeepsReplicas(const ShapeRange& range, const Shape& centre) {
   return Holds(range, centre.data) ||
          Holds(range, centre.Groups() * centre.tensor / (range.shape.stages * range.shape.tensor));
@@ -64,7 +64,7 @@ void Candidates::Seed() {
   constexpr std::size_t kAlways = 40;
   std::size_t seeded = 0;
   for (const Bounded& shape : shapes_) {
-    // Some are looked at only to be shown beside the winner.
+    // Some shapes are seeded only to be shown beside the winner.
     if (shape.bound >= best_seed_ && seeded >= kAlways) return;
     if (seeded >= effort_.shapes && std::isfinite(best_seed_)) break;
     ++seeded;
@@ -97,8 +97,8 @@ bool Candidates::SeedOne(const Shape& shape, const Side* side) {
   return true;
 }
 
-/// First placements balance the stages' computing; what the exchange of gradients asks of cuts and
-/// of the order of stages, a few changes find.
+/// First placements balance the stages' computation. A few changes then adapt the cuts and the
+/// order of stages to the exchange of gradients.
 void Candidates::Descend(Arrangement& arrangement,
                          std::vector<std::pair<double, Placement>>& seeds) {
   const auto sort = [&] {
@@ -108,7 +108,7 @@ void Candidates::Descend(Arrangement& arrangement,
   sort();
   if (arrangement.GetShape().stages == 1 || effort_.descent == 0) return;
   constexpr std::size_t kDescents = 2;
-  constexpr double kMostGain = 0.7;  // what a descent may leave of a score
+  constexpr double kMostGain = 0.7;  // the least share of its score that a descent leaves
   const Shape& shape = arrangement.GetShape();
   const std::int64_t evaluations =
       std::max<std::int64_t>(shape.stages, effort_.descent / shape.Groups());
@@ -122,8 +122,8 @@ void Candidates::Descend(Arrangement& arrangement,
   sort();
 }
 
-/// The best bound of each number of tensor ranks, kind of recomputation and about as many stages,
-/// and of about as many stages and replicas: bounds know little of what memory and links allow.
+/// Seeds the best bound for each tensor size, kind of recomputation and rough number of stages, and
+/// for each rough number of stages and replicas. Bounds know little of memory and links.
 void Candidates::SeedFamilies() {
   std::set<std::tuple<int, Recompute, int>> known;
   std::set<std::tuple<int, int, int>> known_replicas;
@@ -137,8 +137,8 @@ void Candidates::SeedFamilies() {
   }
 }
 
-/// What is one decision away from the best candidates: the numbers of replicas that promise most,
-/// and those that keep the replicas or the devices.
+/// Seeds the neighbours of the best candidates: the most promising numbers of replicas, and those
+/// that keep the replicas or the devices.
 void Candidates::SeedNeighbours() {
   constexpr std::size_t kExpanded = 4, kReplicas = 2;
   Sort();

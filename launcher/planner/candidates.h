@@ -1,4 +1,4 @@
-// Shapes worth improving, each with a first placement: what local search starts from.
+// Shapes worth improving, each with a first placement, as starts for local search.
 #pragma once
 
 #include <limits>
@@ -13,7 +13,7 @@
 
 namespace adaptive_train {
 
-/// One way to bundle devices to tensor ranks.
+/// One way to bundle devices into groups of tensor ranks.
 struct Side {
   std::vector<Group> groups;
   GroupOrders orders;
@@ -28,29 +28,29 @@ struct Candidate {
   std::vector<Placement> others;  // the next best to start from
 };
 
-/// How many shapes get a first placement, and how many evaluations of groups each.
+/// How many shapes get a first placement, and how many evaluations of groups each may use.
 struct SeedEffort {
   std::size_t shapes = 0;    // in the order of their bounds; neighbours of the best come on top
   std::int64_t descent = 0;  // of one group's, that move layers and stages of a first placement
   int rounds = 0;            // of neighbours
 };
 
-/// Holds a reference to the tables. Not for several threads.
+/// Holds a reference to the tables. Not thread-safe.
 class Candidates {
  public:
   Candidates(SearchTables& tables, const SeedEffort& effort);
 
-  /// The best first placement of shapes, most promising first, until no other can win or the
-  /// effort is spent; then, of more shapes than that, neighbours of the best.
+  /// Makes the best first placements of shapes, most promising first, until no other shape can win
+  /// or the effort is spent. Neighbours of the best shapes are added after that.
   void Seed();
-  /// First placements of the best `count` shapes with other numbers of replicas. Returns the new
-  /// ones' number; they are the last ones in All().
+  /// Makes first placements of the best `count` shapes with other numbers of replicas. Returns the
+  /// number of new candidates, which are the last ones in All().
   std::size_t SeedReplicas(std::size_t count);
 
   std::vector<Candidate>& All() { return candidates_; }
-  /// Best first.
+  /// Sorts All(), best first.
   void Sort();
-  /// No layout takes fewer seconds.
+  /// Seconds that no layout can go below.
   double Bound() const { return bound_; }
 
  private:

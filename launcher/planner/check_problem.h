@@ -1,4 +1,4 @@
-// Is a planning problem sound? Its numbers come from measurements and files.
+// Checks that a planning problem is sound: its numbers come from measurements and files.
 #pragma once
 
 #include "core/result.h"
@@ -6,9 +6,9 @@
 
 namespace adaptive_train {
 
-/// Speeds and sizes finite and in range, indices that exist, something to plan. A bandwidth of 0
-/// is allowed: such pairs cannot reach each other. Fails in one line that names the first thing
-/// wrong and what is allowed. Everything else in the planner needs a problem that passed.
+/// Speeds and sizes must be finite and in range, indices must exist, and there must be something to
+/// plan. A bandwidth of 0 is allowed: such a pair cannot communicate. Fails in one line that names
+/// the first error and what is allowed. The rest of the planner requires a problem that passed.
 Result<void> CheckProblem(const PlanProblem& problem);
 
 }  // namespace adaptive_train

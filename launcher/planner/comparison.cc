@@ -29,7 +29,7 @@ void Offer(const PlanProblem& problem, Layout layout, Comparison& best) {
   best.cost = cost;
 }
 
-/// As many blocks in each stage, up to one; the layers before and after them stay at the ends.
+/// The same number of blocks per stage, up to one; the other layers stay at the ends.
 std::vector<int> EvenBlocks(const PlanProblem& problem, int stages) {
   const auto& layers = problem.layers;
   const auto splits = [](const ProblemLayer& layer) { return layer.splits; };
@@ -54,11 +54,11 @@ std::vector<ReplicaShare> EvenShares(std::int64_t batch, int data, std::int64_t 
   return shares;
 }
 
-/// Devices in their order, without those that are left over on a node for which no whole group of
-/// tensor ranks remains.
+/// Devices in their order, except those left over on a node after its last whole group of tensor
+/// ranks.
 std::vector<int> InWholeGroups(const PlanProblem& problem, int tensor) {
   std::vector<int> devices;
-  std::map<int, std::vector<int>> group;  // by node, not whole yet
+  std::map<int, std::vector<int>> group;  // by node; not complete yet
   for (std::size_t i = 0; i < problem.devices.size(); ++i) {
     auto& open = group[problem.devices[i].node];
     open.push_back(static_cast<int>(i));
@@ -104,7 +104,7 @@ bool Fits(const PlanProblem& problem, const Layout& layout) {
   return true;
 }
 
-/// Numbers of stages that are worth a look: on many devices those that divide the blocks.
+/// Whether to try this number of stages: on many devices only divisors of the blocks.
 bool EvenStages(const PlanProblem& problem, int stages) {
   constexpr std::size_t kFew = 64;
   if (!Allows(problem.choices.pipeline, stages)) return false;
@@ -126,7 +126,7 @@ std::vector<int> EvenData(const PlanProblem& problem, std::int64_t batches, int 
   return {data.begin(), data.end()};
 }
 
-/// Micro-batches for an even plan, small ones first.
+/// Micro-batches of an even plan, small ones first.
 std::vector<std::int64_t> EvenMicroBatches(const PlanProblem& problem, int stages) {
   constexpr std::size_t kMost = 6;
   std::vector<std::int64_t> sizes;
@@ -149,12 +149,12 @@ void OfferEven(const PlanProblem& problem, Shape shape, Comparison& best) {
       auto layout = EvenLayout(problem, shape);
       if (!layout || !Fits(problem, *layout)) continue;
       Offer(problem, std::move(*layout), best);
-      return;  // less recomputation and sharding come first
+      return;  // candidates with less recomputation and sharding come first
     }
   }
 }
 
-/// The best cuts that fit, for places that are given.
+/// Offers the best cuts that fit, for given places.
 void OfferPlaces(const PlanProblem& problem, SearchTables& tables, const std::vector<Group>& groups,
                  const Shape& shape, const std::vector<int>& places, Comparison& best) {
   Arrangement arrangement(tables, groups, shape);
@@ -166,8 +166,8 @@ void OfferPlaces(const PlanProblem& problem, SearchTables& tables, const std::ve
   Offer(problem, arrangement.ToLayout(), best);
 }
 
-/// Whether a replica's stages have room for the model on the largest devices: less than that need
-/// not be tried.
+/// Whether a replica's stages could hold the model on the largest devices. If not, smaller ones
+/// need not be tried.
 bool CouldFit(SearchTables& tables, const std::vector<Group>& groups, const Shape& shape) {
   double largest = 0;
   for (const Group& group : groups) largest = std::max(largest, group.limit);
@@ -179,10 +179,10 @@ bool CouldFit(SearchTables& tables, const std::vector<Group>& groups, const Shap
          shape.stages * largest * (1 + 1e-9);
 }
 
-/// Pipelines of `stages` groups, each from the free group that is nearest to its last one.
+/// Pipelines of `stages` groups, each next group the nearest free one to the last.
 std::vector<int> NearestFirst(const PlanProblem& problem, const std::vector<Group>& groups,
                               const Shape& shape, double bytes) {
-  std::vector<std::vector<int>> free(problem.links.Nodes());  // the first one last
+  std::vector<std::vector<int>> free(problem.links.Nodes());  // in reverse order
   for (std::size_t g = groups.size(); g-- > 0;)
     free[Index(groups[g].node)].push_back(static_cast<int>(g));
   std::vector<int> places(Index(shape.Groups()));

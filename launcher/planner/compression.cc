@@ -6,17 +6,17 @@
 namespace adaptive_train {
 namespace {
 
-constexpr double kGradientBytes = 4;  // of an element
+constexpr double kGradientBytes = 4;  // per element
 /// Cells for each key of a large sketch (runtime/compress/count_sketch.h), of 32 bits.
 constexpr double kCellsPerKey = 1.23, kCellBits = 32;
-/// What a gradient's byte costs the processor through the owners, in copies of a byte in
-/// memory: 1.5 ns on one that copies 10.4 GB/s, whether .1 or .3 is selected (comm_cpu_s of 13.9 M
-/// parameters on four ranks, less what moving the messages takes).
+/// CPU cost per gradient byte of an exchange through owners, in units of copying a byte in memory:
+/// 1.5 ns at 10.4 GB/s, whether .1 or .3 is selected. (comm_cpu_s of 13.9 M parameters on four
+/// ranks, less the cost of moving the messages.)
 constexpr double kCopiesPerByte = 16;
-/// The same of a sketch, for each byte of what any rank selected: 54 to 81 ns.
+/// The same for a sketch, per byte that any rank selected: 54 to 81 ns.
 constexpr double kSketchCopiesPerByte = 700;
 
-/// A bitmap, or Rice codes, which come near the entropy, where those are shorter.
+/// A bitmap, or Rice codes if shorter; these come near the entropy.
 double IndexBits(double density) {
   if (density <= 0 || density >= 1) return 0;
   return -density * std::log2(density) - (1 - density) * std::log2(1 - density);
@@ -26,7 +26,7 @@ double MessageBits(double density, double value_bits) {
   return IndexBits(density) + value_bits * density;
 }
 
-/// Of the elements, those that at least one rank selects.
+/// The share of elements that at least one rank selects.
 double UnionOf(double density, int members) {
   return 1 - std::pow(1 - std::clamp(density, 0.0, 1.0), members);
 }
@@ -39,7 +39,7 @@ double CompressedBytes(const CompressionRequest& request, int members, double gr
   const double up = MessageBits(request.density, request.value_bits);
   const double back =
       request.gathered_bits > 0 ? request.gathered_bits : MessageBits(sent, request.value_bits);
-  // A ring's volume goes around twice.
+  // Divided by 2, since a ring's volume goes around twice.
   return elements * (up + back) / 2 / 8;
 }
 

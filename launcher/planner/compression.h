@@ -1,27 +1,27 @@
-// What compressing gradients is expected to send and to cost.
+// The expected volume and cost of compressed gradients.
 #pragma once
 
 namespace adaptive_train {
 
-/// How gradients may be compressed, as the configuration asks.
+/// The configuration's request for compression.
 struct CompressionRequest {
-  bool always = true;    // false: only the layers that are summed sooner so
+  bool always = true;    // false: only layers whose sums become faster
   bool sketch = false;   // as count sketches instead of through the owners
-  double density = 0.1;  // of the elements, that a rank selects; the middle where layers differ
+  double density = 0.1;  // the share of elements that a rank selects; the median over layers
   double value_bits = 16;
-  /// Sharded optimizers get their sums by gathering parameters of so many bits; 0: not sharded.
+  /// Bits per parameter that sharded optimizers gather instead of sums; 0: not sharded.
   double gathered_bits = 0;
-  double feedback_copies = 0;  // of the gradients, that it takes in memory
-  bool from_start = false;     // no step's gradients go whole, but for vectors
+  double feedback_copies = 0;  // its memory, in copies of the gradients
+  bool from_start = false;     // from the first step on, only vectors are sent whole
 };
 
-/// Bytes that a ring would have to sum for a layer of `gradient_bytes` (float32), to put as much on
-/// each link as `members` ranks do with this compression (docs/gradient_exchange.md). Ranks are
-/// taken to select independently; what they do alike makes it less.
+/// The bytes of a layer for which a ring would load each link as much as compression does. The
+/// layer has `gradient_bytes` (float32), on `members` ranks (docs/gradient_exchange.md). Ranks are
+/// assumed to select independently; similar selections make it less.
 double CompressedBytes(const CompressionRequest& request, int members, double gradient_bytes);
 
-/// Seconds of selecting, packing, unpacking and adding, on a device that copies so many bytes per
-/// second.
+/// Seconds of selecting, packing, unpacking and adding on a device with this copy speed in bytes
+/// per second.
 double CompressionSeconds(const CompressionRequest& request, int members, double gradient_bytes,
                           double copy_bytes_per_second);
 

@@ -8,10 +8,10 @@
 namespace adaptive_train {
 namespace {
 
-/// What a stage may take at most.
+/// The limits of a stage.
 struct Limits {
   double seconds = 0;   // of a micro-batch
-  double exchange = 0;  // seconds of the gradients' exchange that do not hide
+  double exchange = 0;  // seconds of the gradients' exchange that are not hidden
 };
 
 class Cutter {
@@ -35,11 +35,11 @@ class Cutter {
     SetGradients();
   }
 
-  /// Of the replica with most.
+  /// The number of micro-batches of the replica with most.
   std::int64_t MicroBatches() const { return at_once_; }
 
-  /// How long the stage's replicas need for a micro-batch of these layers, together: the harmonic
-  /// mean, since slow ones can get fewer.
+  /// Seconds of the stage's replicas together for a micro-batch of these layers: the harmonic mean,
+  /// since slow ones can get fewer.
   double Seconds(int stage, int begin, int end) const {
     const std::size_t classes = tables_.Classes().size();
     double rate = 0;
@@ -65,7 +65,8 @@ class Cutter {
            limit_[static_cast<std::size_t>(stage)];
   }
 
-  /// E of docs/planning.md, as if every stage had the slowest one's choice of compressed layers.
+  /// E of docs/planning.md, as if every stage compressed the layers that the slowest one
+  /// compresses.
   double Exchange(int stage, int begin, int end) const {
     if (shape_.data == 1) return 0;
     const std::size_t classes = tables_.Classes().size();
@@ -91,7 +92,7 @@ class Cutter {
     return most;
   }
 
-  /// Of the layer with most, were it a stage of its own: no cuts have less.
+  /// The exchange of the most expensive single layer: no cuts have less.
   double LeastExchange() const {
     double most = 0;
     for (int l = 0; l < tables_.Layers(); ++l) {
@@ -167,8 +168,8 @@ class Cutter {
   std::int64_t at_once_ = 1;
 };
 
-/// Cuts with the least of `part` within limits, found by bisection between `low` and what `best`
-/// has, which is `high`; `best` if there are no others.
+/// Cuts with the least `part` within the limits, by bisection between `low` and `high`, the value
+/// of `best`. Returns `best` if there are no others.
 std::vector<int> Least(const Cutter& cutter, Limits limits, double Limits::*part, double low,
                        double high, std::vector<int> best) {
   constexpr int kHalvings = 24;
@@ -184,8 +185,8 @@ std::vector<int> Least(const Cutter& cutter, Limits limits, double Limits::*part
   return best;
 }
 
-/// `cut`, of which no stage takes more than `seconds`, or cuts with busier stages and less exchange
-/// if a step is expected to take less with them.
+/// Returns `cut`, in which no stage takes more than `seconds`, or cuts with busier stages and less
+/// exchange if these are expected to make a step shorter.
 std::vector<int> LessExchange(const Cutter& cutter, double seconds, std::vector<int> cut) {
   const double more = static_cast<double>(cutter.MicroBatches() - 1);
   const double least = cutter.LeastExchange();

@@ -1,5 +1,5 @@
-// Where to cut the layers for stages whose devices are known: the busiest stage as little busy as
-// can be, unless the exchange of gradients asks for more.
+// Cuts the layers into stages for given devices, so that the busiest stage has least to do, unless
+// less exchange of gradients is worth more.
 #pragma once
 
 #include <vector>
@@ -10,14 +10,14 @@
 namespace adaptive_train {
 
 /// Cuts for the groups in places (index = stage x data + replica), or an empty list if memory
-/// allows none. A dynamic programme over stages: time and bytes of a stage grow with its layers, so
-/// that of all ways to lay out the first stages within a limit only the one that reaches furthest
-/// counts; the limit is found by bisection. Where stages that are busier by some steps have less to
-/// exchange, and a step is expected to take less, the same with both limits.
+/// allows none. Dynamic programming over stages: a stage's time and bytes grow with its layers. Of
+/// all layouts of the first stages within a limit, only the one that reaches furthest matters. The
+/// limit is found by bisection. A second search limits the exchange too, for busier stages with
+/// less of it.
 std::vector<int> BestCuts(SearchTables& tables, const std::vector<Group>& groups,
                           const Shape& shape, const std::vector<int>& places);
 
-/// The same number of layers for each stage, up to one.
+/// The same number of layers per stage, up to one.
 std::vector<int> EvenCuts(int layers, int stages);
 
 }  // namespace adaptive_train

@@ -1,5 +1,5 @@
-// Whether a node's device is slower or faster than others of its kind: only what was measured often
-// and evenly enough shows that. Pure functions.
+// Decides whether a node's device is slower or faster than its kind. Only frequent and consistent
+// measurements count as proof. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace adaptive_train {
 
-/// A device against the median of its kind.
+/// A device compared with the median of its kind.
 struct Slowness {
-  double measured = 1;  // the median's speed over its own; 1 where it was not measured
-  double shown = 1;     // that, or 1: equally fast as far as the measurements can tell
+  double measured = 1;  // the median's speed divided by its own; 1 if not measured
+  double shown = 1;     // `measured`, or 1 if the measurements do not prove a difference
 };
 
-/// Devices of one kind are equally fast unless it is shown that they are not: the device was
-/// measured on kLeastOccasions, and its distance from the median (of the logarithms) exceeds
-/// kSameSpeed and kSureOfSpeed standard errors. The error comes from the spread of all measurements
-/// of that kind together: few of one device alone may agree by chance.
+/// Devices of one kind count as equally fast until proven otherwise. Proof needs kLeastOccasions
+/// measurements of the device. Its distance from the median (of logarithms) must also exceed
+/// kSameSpeed and kSureOfSpeed standard errors. The error comes from all measurements of the kind:
+/// a few of one device may agree by chance.
 Slowness SlownessOf(const Profile& profile, const std::string& kind, const std::string& node);
 
 inline constexpr std::int64_t kLeastOccasions = 2;

@@ -19,7 +19,7 @@ bool Alike(const SearchTables& tables, int a, int b) {
   return tables.ClassOf(a) == tables.ClassOf(b) && tables.MemoryLimit(a) == tables.MemoryLimit(b);
 }
 
-/// Whole groups of equal devices go to the front; `devices` has equal ones next to each other.
+/// Moves whole groups of equal devices to the front; `devices` must have equal ones adjacent.
 void EqualGroupsFirst(const SearchTables& tables, std::vector<int>& devices, std::size_t size) {
   std::vector<int> whole, rest;
   for (std::size_t first = 0, end = 0; first < devices.size(); first = end) {

@@ -1,4 +1,4 @@
-// Devices bundled into groups that share each layer of a stage: what the search places.
+// Bundles devices into groups that share each layer of a stage: the units that the search places.
 #pragma once
 
 #include <vector>
@@ -13,26 +13,26 @@ struct Group {
   int node = 0;
   int device_class = 0;  // of the slowest
   double slowness = 0;   // of that class, SearchTables::Slowness
-  double limit = 0;      // bytes that a member may use, of the smallest
+  double limit = 0;      // bytes that a member may use: the limit of the smallest
 };
 
-/// Which devices of a node are bundled, where not all are alike.
+/// Which devices of a node are bundled if they are not all alike.
 enum class Bundling {
-  kSpeed,   // the fastest, so that no slow one holds back many
-  kMemory,  // the largest
+  kSpeed,   // the fastest together, so that a slow one holds back few
+  kMemory,  // the largest together
   kAlike,   // equal ones first
 };
 
-/// As many groups as there can be, in the order of the devices' nodes. kAlike takes what is left
-/// over by speed.
+/// As many groups as possible, in the order of the devices' nodes. kAlike bundles the rest by
+/// speed.
 std::vector<Group> MakeGroups(const SearchTables& tables, int tensor,
                               Bundling bundling = Bundling::kSpeed);
 
-/// All ways of bundling that differ; none if no node has `tensor` devices.
+/// All distinct bundlings; none if no node has `tensor` devices.
 std::vector<std::vector<Group>> AllBundlings(const SearchTables& tables, int tensor);
 
-/// Groups that no bundling betters: the i-th fastest of a node in any bundling is no faster, by the
-/// slowness of its slowest member, and no member has a higher limit.
+/// Groups at least as good as those of any bundling. On each node the i-th fastest group is at
+/// least as fast, by the slowness of its slowest member, and no limit is lower.
 std::vector<Group> IdealGroups(const SearchTables& tables, int tensor);
 
 }  // namespace adaptive_train

@@ -7,13 +7,13 @@
 namespace adaptive_train {
 namespace {
 
-/// Points of one layer name, ready for a weighted line.
+/// Measurements of one layer name, ready for a weighted line.
 struct Points {
   double weight = 0, x = 0, y_forward = 0, y_backward = 0, xx = 0, xy_forward = 0, xy_backward = 0;
   double update = 0;
 
   void Add(const LayerMeasurement& m) {
-    // Age does not matter between points of one kind; how often and how evenly they were seen does.
+    // The weight ignores age: only how often and how consistently the layer was measured counts.
     const double w = m.evidence.Confidence(m.evidence.measured_at);
     const auto at = static_cast<double>(m.micro_batch);
     weight += w;
@@ -26,8 +26,7 @@ struct Points {
     update += w * m.update_s;
   }
 
-  /// Least squares; through the origin where the points lie at one micro-batch or lean the wrong
-  /// way.
+  /// Least squares; through the origin if there is only one micro-batch or the slope is negative.
   Line Fit(double y, double xy) const {
     const double spread = weight * xx - x * x;
     if (spread > 1e-9 * weight * xx) {
@@ -65,13 +64,13 @@ bool MeasuredLayers(const ModelShape& shape, const Profile& profile, const std::
 }
 
 std::vector<LayerSeconds> EstimatedLayers(const ModelShape& shape, const DeviceSpeed& speed) {
-  // AdamW reads and writes parameters, gradients and moments once: a copy of half of that.
+  // AdamW reads and writes parameters, gradients and moments once: half of the bytes of a copy.
   constexpr double kUpdateBytesPerParameter = 14;
   const double flops = kEstimatedShare * speed.product_flops;
   const auto tokens = static_cast<double>(shape.dims.sequence);
   std::vector<LayerSeconds> seconds;
   for (const LayerShape& layer : shape.layers) {
-    // The embedding has no product; its bytes are moved once forward and twice backward.
+    // The embedding has no product; its bytes move once in forward and twice in backward.
     const double moved = tokens * static_cast<double>(shape.dims.hidden) * 4;
     const double forward =
         tokens * layer.forward_flops_per_token / flops + moved / speed.copy_bytes_per_second;

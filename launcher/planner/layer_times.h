@@ -1,4 +1,4 @@
-// How long layers take on a kind of device: measured where they were, otherwise from its speed.
+// The time of layers on a kind of device: measured if possible, otherwise derived from its speed.
 #pragma once
 
 #include <string>
@@ -10,23 +10,23 @@
 
 namespace adaptive_train {
 
-/// What is known of a device's speed without a measured layer.
+/// A device's speed if no layer was measured.
 struct DeviceSpeed {
   double product_flops = 0;          // FLOP/s of matrix products
-  double copy_bytes_per_second = 0;  // read and written counted once
+  double copy_bytes_per_second = 0;  // a copied byte counts once
 };
 
-/// The seconds of every layer of `shape`: a line through the measurements of this device kind and
-/// model key, weighted by their confidence; all blocks share one line. False where a layer has no
-/// measurement; `seconds` is then not touched.
+/// The seconds of every layer of `shape`: lines through the measurements of this device kind and
+/// model key, weighted by confidence. All blocks share one line. Returns false if a layer has no
+/// measurement, and then leaves `seconds` unchanged.
 bool MeasuredLayers(const ModelShape& shape, const Profile& profile, const std::string& device_kind,
                     const std::string& model_key, std::vector<LayerSeconds>& seconds);
 
-/// From FLOPs, at kEstimatedShare of the product speed; the optimizer moves 28 bytes a parameter.
+/// From FLOPs, at kEstimatedShare of the product speed; the optimizer moves 28 bytes per parameter.
 std::vector<LayerSeconds> EstimatedLayers(const ModelShape& shape, const DeviceSpeed& speed);
 
-/// Of a product's speed, by a whole layer: what the CPU engine reaches and good GPU code does not
-/// exceed. An assumption until layers are measured.
+/// The share of the product speed that a whole layer reaches. The CPU engine reaches it and good
+/// GPU code does not exceed it. An assumption until layers are measured.
 inline constexpr double kEstimatedShare = 0.6;
 
 }  // namespace adaptive_train

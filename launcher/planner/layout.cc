@@ -55,7 +55,7 @@ Line TensorLine(const PlanProblem& problem, const Layout& layout, int stage, int
   return line;
 }
 
-/// Everything about times that CostOf needs, computed once per stage and kind.
+/// All times that CostOf needs, computed once per stage and kind.
 class Times {
  public:
   Times(const PlanProblem& problem, const Layout& layout) : problem_(problem), layout_(layout) {
@@ -119,7 +119,7 @@ double LastMicroBatch(const ReplicaShare& share) {
   return static_cast<double>(share.samples - (share.MicroBatches() - 1) * share.micro_batch);
 }
 
-/// Seconds of a replica's step, and the same as if activations moved in no time.
+/// Seconds of a replica's step, with and without the transfer of activations.
 struct ReplicaSeconds {
   double all = 0, without_transfers = 0, busiest = 0;
 };
@@ -151,7 +151,7 @@ ReplicaSeconds SecondsOf(const PlanProblem& problem, const Layout& layout, const
     bare_period = std::max({bare_period, both, bare_trip / (stages - s)});
     seconds.busiest = std::max(seconds.busiest, both * (more + 1));
   }
-  // Over a link that is not there, one micro-batch would be 0 x infinity.
+  // Avoids 0 x infinity for one micro-batch over a missing link.
   seconds.all = more > 0 ? trip + more * period : trip;
   seconds.without_transfers = bare_trip + more * bare_period;
   return seconds;
@@ -269,7 +269,7 @@ double PlanProblem::ExchangeCopies(int shard, int replicas) const {
   if (shard == 0) return 1.0 / replicas + feedback_copies;
   double all = 0;
   for (const ProblemLayer& layer : layers) all += layer.gradient_bytes;
-  // Messages that are packed and received, or a chunk's sums alone, of one in two ranks at most.
+  // Packed and received messages, or only a chunk's sums on at most every second rank.
   const double each = compress_from_start ? 0.5 : 2;
   return each * std::min(1.0, kOnTheirWayBytes / std::max(1.0, all)) + feedback_copies;
 }

@@ -8,12 +8,12 @@
 namespace adaptive_train {
 namespace {
 
-/// Fewer for many groups, whose shapes are many.
+/// Fewer levels for many groups, which have many shapes.
 std::size_t LevelsFor(std::size_t groups) { return groups <= 64 ? 48 : 6; }
 
 std::size_t Index(int i) { return static_cast<std::size_t>(i); }
 
-/// Nodes that groups are on, and the bandwidths between them.
+/// The nodes of the groups, and the bandwidths between them.
 struct Network {
   std::vector<int> nodes;
   std::vector<double> bandwidths;                            // distinct, ascending, above 0
@@ -40,8 +40,8 @@ Network NetworkOf(const LinkTable& links, const std::vector<Group>& groups) {
   return network;
 }
 
-/// Islands of nodes that links of at least `bandwidth` connect, in either direction: more than a
-/// ring could use, never less.
+/// Islands of nodes connected by links of at least `bandwidth` in either direction. An island holds
+/// every possible ring, and may hold more.
 std::vector<Island> IslandsAt(const LinkTable& links, const std::vector<Group>& groups,
                               const std::vector<int>& kind_of, int kinds, const Network& network,
                               double bandwidth) {

@@ -1,4 +1,4 @@
-// Which groups can be in one ring whose links are all at least so fast.
+// Which groups can be in one ring whose links all have at least a given speed.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace adaptive_train {
 
-/// Groups between which there are links of at least the level's bandwidth.
+/// Groups that are connected by links of at least the level's bandwidth.
 struct Island {
   int groups = 0;
   std::vector<int> members;  // how many of each kind of group; the caller's numbering
@@ -21,7 +21,7 @@ struct LinkLevel {
   int largest = 0;  // groups of the largest island
 };
 
-/// Levels from slow to fast, a few dozen at most; every ring is of one of them.
+/// Levels from slow to fast, a few dozen at most; every ring belongs to one of them.
 class LinkLevels {
  public:
   /// `kind_of[group]` in [0, kinds).
@@ -29,7 +29,7 @@ class LinkLevels {
              const std::vector<int>& kind_of, int kinds);
 
   const std::vector<LinkLevel>& Levels() const { return levels_; }
-  /// No ring of so many groups is faster; bandwidth 0 if there is none.
+  /// No ring of this many groups is faster; bandwidth 0 if there is none.
   RingSpeed BestRing(int members) const;
 
  private:

@@ -8,7 +8,7 @@ namespace {
 
 std::size_t Index(int i) { return static_cast<std::size_t>(i); }
 
-/// Numbers that look random and are the same each time (Steele et al. 2014, SplitMix64).
+/// A deterministic pseudo-random sequence (Steele et al. 2014, SplitMix64).
 class Sequence {
  public:
   int Below(int n) {
@@ -75,7 +75,7 @@ class LocalSearch {
     return a.device_class == b.device_class && a.node == b.node && a.limit == b.limit;
   }
 
-  /// Keeps a change that bettered the score, else takes it back.
+  /// Keeps a change that improved the score, else reverts it.
   bool Keep(double before, double after) {
     --left_;
     if (after < before * (1 - 1e-12)) return true;
@@ -112,7 +112,7 @@ class LocalSearch {
     return better || ShiftLayer();
   }
 
-  /// One layer from one stage to another one, all cuts between them moved.
+  /// Moves one layer between two stages by shifting all cuts between them.
   bool ShiftLayer() {
     bool better = false;
     for (int from = 0; from < shape_.stages && left_ > 0; ++from) {
@@ -161,7 +161,7 @@ class LocalSearch {
     return better;
   }
 
-  /// A place of the slowest replica or of the slowest stage, or any.
+  /// A place of the slowest replica or of the slowest stage, or any place.
   int PromisingPlace() {
     switch (sequence_.Below(4)) {
       case 0:
@@ -175,7 +175,7 @@ class LocalSearch {
 
   bool SwapSomePairs() {
     bool better = false;
-    // Half of what is left is for cuts and for other starts.
+    // Half of the remaining evaluations is kept for cuts and other starts.
     const std::int64_t until = left_ - std::min<std::int64_t>(left_ / 2 + 1, 20 * Places());
     for (int tries = 0; left_ > until && tries < 60 * Places(); ++tries) {
       const int place = PromisingPlace();
@@ -198,7 +198,7 @@ class LocalSearch {
     }
   }
 
-  /// A few changes that are kept whatever they do.
+  /// Makes a few changes that are kept whatever their score.
   void Shake() {
     const int changes = 1 + sequence_.Below(3);
     for (int i = 0; i < changes; ++i, --left_) {

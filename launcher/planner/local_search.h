@@ -1,4 +1,4 @@
-// Betters a placement step by step: moves cuts, swaps groups between places and with idle ones,
+// Improves a placement step by step: moves cuts, swaps groups between places and with idle ones,
 // swaps stages.
 #pragma once
 
@@ -6,12 +6,12 @@
 
 namespace adaptive_train {
 
-/// Improves the arrangement until no single change betters it, then from slightly shaken copies of
-/// the best one (iterated local search), with `evaluations` in all. Leaves the arrangement at the
+/// Improves the arrangement until no single change helps, then from slightly shaken copies of the
+/// best one (iterated local search), with `evaluations` in total. Leaves the arrangement at the
 /// best placement found and returns its score. Deterministic.
 double Improve(Arrangement& arrangement, std::int64_t evaluations);
 
-/// The same with cuts and whole stages alone, until none betters it.
+/// The same with cuts and whole stages only, until none helps.
 double ImproveStages(Arrangement& arrangement, std::int64_t evaluations);
 
 }  // namespace adaptive_train

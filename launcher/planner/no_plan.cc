@@ -30,7 +30,7 @@ Reason TooManyStages(const PlanProblem& problem) {
       stages, layers, layers);
 }
 
-/// Groups of `size` devices that nodes with so many devices make.
+/// The number of groups of `size` devices on nodes with these numbers of devices.
 std::int64_t GroupsOf(const std::map<int, int>& on_node, int size) {
   std::int64_t groups = 0;
   for (const auto& [node, count] : on_node) groups += count / size;
@@ -93,7 +93,7 @@ Reason BatchDoesNotDivide(const PlanProblem& problem) {
   return std::nullopt;
 }
 
-/// Links that are missing, if with them there were a plan.
+/// Names missing links, if the problem had a plan with them.
 Reason Disconnected(const PlanProblem& problem) {
   PlanProblem linked = problem;
   int missing = 0, from = 0, to = 0;
@@ -117,13 +117,13 @@ Reason Disconnected(const PlanProblem& problem) {
       name(from), name(to), missing > 1 ? fmt::format(" (and {} more pairs)", missing - 1) : "");
 }
 
-/// Whether the problem had a plan if devices had `factor` times their memory.
+/// The plan that the problem would have if devices had `factor` times their memory.
 std::optional<Layout> WithMemory(PlanProblem problem, double factor) {
   for (ProblemDevice& device : problem.devices) device.memory_bytes *= factor;
   return FindAnyLayout(problem);
 }
 
-/// Changes of the request that make a plan, in words.
+/// Changes of the request that would allow a plan, in words.
 std::vector<std::string> Remedies(const PlanProblem& problem) {
   std::vector<std::string> words;
   const auto offer = [&](const std::string& what, auto change) {

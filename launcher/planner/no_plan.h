@@ -1,4 +1,4 @@
-// Why a problem has no plan, and the nearest request that has one.
+// Explains why a problem has no plan, and names the nearest request that has one.
 #pragma once
 
 #include "core/result.h"

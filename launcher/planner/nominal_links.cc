@@ -10,12 +10,12 @@ namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-/// A node's way up: the narrowest link to each of its switches, counted from the leaf.
+/// A node's path up: the narrowest link on the way to each of its switches, from the leaf.
 struct WayUp {
   std::vector<std::string> switches;  // leaf first
   std::vector<double> narrowest;      // up to that switch
   std::vector<double> latency_s;      // that switch included
-  double card = 0;                    // 0: not known
+  double card = 0;                    // 0: unknown
 };
 
 double CardSpeed(const Node& node) {
@@ -45,7 +45,7 @@ WayUp WayOf(const Node& node, const std::map<std::string, const Switch*>& switch
   return way;
 }
 
-/// Over the lowest switch that both are below; the switch itself is passed once.
+/// The path over the lowest common switch, which is passed once.
 LinkSpeed Between(const WayUp& a, const WayUp& b, double a_latency, double b_latency,
                   const std::map<std::string, const Switch*>& switches, bool& assumed) {
   double bandwidth = 0, latency = a_latency + b_latency;

@@ -69,7 +69,7 @@ std::string DescribeParts(const Plan& plan) {
   return out;
 }
 
-/// Ranks that need and have the same stand in one line.
+/// Ranks with the same need and limit share a line.
 std::string DescribeMemory(const Plan& plan) {
   std::map<std::tuple<int, std::int64_t, std::int64_t>, std::vector<int>> alike;
   for (const RankPlan& rank : plan.ranks)
@@ -93,7 +93,7 @@ std::string DescribeMemory(const Plan& plan) {
   return out;
 }
 
-/// What would have to change first for a faster step.
+/// What limits the step time most.
 std::string BindingConstraint(const Plan& plan) {
   double fullest = 0;
   const RankPlan* at = nullptr;

@@ -1,4 +1,4 @@
-// A plan in words, for a person.
+// Describes a plan in words.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace adaptive_train {
 
-/// Ranks, shares, memory, why. Several lines.
+/// Several lines: ranks, shares, memory, reasons.
 std::string DescribePlan(const Plan& plan, const Cluster& cluster, const ModelShape& model);
 
-/// The predicted step by part, memory of each device, what binds, what was rejected and what each
-/// would lose, the gap to the bound. Several lines.
+/// Several lines: the predicted step by part, memory of each device, the binding constraint,
+/// rejected plans with what each would lose, and the gap to the bound.
 std::string ExplainPlan(const Plan& plan);
 
 }  // namespace adaptive_train

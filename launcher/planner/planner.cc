@@ -17,8 +17,8 @@
 namespace adaptive_train {
 namespace {
 
-/// A layout without pipeline, its replicas in another order: replica d is what replica order[d]
-/// was, and the ring follows their numbers.
+/// A layout without pipeline, its replicas reordered: replica d is what replica order[d] was, and
+/// the ring follows the new numbers.
 Layout Reordered(const Layout& found, const std::vector<int>& order) {
   Layout ordered = found;
   for (int d = 0; d < found.data; ++d) {
@@ -31,7 +31,7 @@ Layout Reordered(const Layout& found, const std::vector<int>& order) {
   return ordered;
 }
 
-/// Of devices of one kind, the first in the cluster's order get the larger shares.
+/// Among devices of one kind, the first in the cluster's order get the larger shares.
 Layout LargestSharesFirst(const PlanProblem& problem, Layout layout) {
   std::map<int, std::vector<int>> alike;
   for (int d = 0; d < layout.data; ++d) {
@@ -52,9 +52,9 @@ Layout LargestSharesFirst(const PlanProblem& problem, Layout layout) {
   return layout;
 }
 
-/// Ranks are numbered in the order of the gradients' ring, as the ranks' own ring follows their
-/// numbers: in the cluster's order where that is no slower by more than kNoise, otherwise from the
-/// device that comes first in the cluster.
+/// Numbers ranks in the order of the gradients' ring, since the ranks' own ring follows their
+/// numbers. The cluster's order is used if it is slower by no more than kNoise; otherwise the ring
+/// starts at the cluster's first device.
 Layout InRingOrder(const PlanProblem& problem, const Layout& found) {
   if (found.Stages() != 1 || found.data == 1) return found;
   const auto device = [&](int d) { return found.devices[found.DeviceIndex(0, d, 0)]; };
@@ -62,7 +62,7 @@ Layout InRingOrder(const PlanProblem& problem, const Layout& found) {
   std::vector<int> order = found.rings[0];
   std::sort(order.begin(), order.end(), before);
   const Layout plain = Reordered(found, order), tidy = LargestSharesFirst(problem, plain);
-  // What measuring cannot tell apart is not worth an order that surprises people.
+  // A gain too small to measure does not justify a surprising order.
   constexpr double kNoise = 1.01;
   const double allowed = kNoise * CostOf(problem, found).step;
   if (CheckLayout(problem, tidy) && CostOf(problem, tidy).step <= allowed) return tidy;
@@ -113,7 +113,7 @@ void AddRanks(const BuiltProblem& built, const Layout& layout, Plan& plan) {
   }
 }
 
-/// Seconds as they will pass: a node's bad standing lets its time count more in the choice only.
+/// Uses real seconds: a node's bad standing makes its time count more only in the choice.
 PlanProblem Trusting(PlanProblem problem) {
   for (ProblemDevice& device : problem.devices) device.standing = 1;
   return problem;
@@ -139,8 +139,8 @@ void AddTimes(const BuiltProblem& built, const Layout& layout, double bound, Pla
                                  cost.step, bound));
 }
 
-/// Why a device that the layout does not use is left out: what forbids it comes before what a
-/// search did not find.
+/// Why the layout does not use a device. A constraint that forbids it is reported before a failed
+/// search.
 std::string WhyLeftOut(const BuiltProblem& built, const Layout& layout,
                        const std::vector<bool>& used, double least_bytes, std::size_t device) {
   const ProblemDevice& own = built.problem.devices[device];
@@ -215,7 +215,7 @@ void SayShares(const Layout& layout, const PlanRequest& request, Plan& plan) {
   }
 }
 
-/// How stages sum, from their ranks' links; said where that is not one ring.
+/// How stages sum, judged by their ranks' links; reported if not one ring.
 void AddAllReduce(const BuiltProblem& built, const Layout& layout, Plan& plan) {
   if (layout.data < 2) return;
   for (int s = 0; s < layout.Stages(); ++s) {
@@ -238,7 +238,7 @@ void AddAllReduce(const BuiltProblem& built, const Layout& layout, Plan& plan) {
   }
 }
 
-/// Where gradients may be compressed: on how many layers the links are slow enough for that.
+/// Reports on how many layers the links are slow enough for compression.
 void SayCompression(const PlanProblem& problem, const Layout& layout, Plan& plan) {
   double before = 0, after = 0, seconds = 0;
   std::size_t count = 0;
@@ -282,14 +282,14 @@ Plan PlanOf(const BuiltProblem& built, const FoundLayout& found, const PlanReque
   AddTimes(built, found.layout, found.bound, plan);
   for (const Alternative& other : found.alternatives) {
     plan.alternatives.push_back(other);
-    // With a node in bad standing these seconds are not what would pass.
+    // With a node in bad standing these are not real seconds.
     if (!built.timed || !TrustsAll(built.problem)) plan.alternatives.back().step_seconds.reset();
   }
   return plan;
 }
 
-/// The layout of a plan in the numbers of a problem: ranks find their devices by name, several on
-/// one device in their order.
+/// The layout of a plan in the numbers of a problem. Ranks find their devices by name; several on
+/// one device take them in order.
 Result<Layout> LayoutOf(const Plan& plan, const BuiltProblem& built) {
   Layout layout;
   layout.data = plan.data;
@@ -325,7 +325,7 @@ Result<Layout> LayoutOf(const Plan& plan, const BuiltProblem& built) {
   return layout;
 }
 
-/// Numbers of replicas that take all devices, as many as nodes have for whole tensor groups.
+/// Numbers of replicas that use all devices, limited by whole tensor groups per node.
 std::vector<int> ReplicasOnAllDevices(const PlanProblem& problem) {
   std::map<int, int> on_node;
   for (const ProblemDevice& device : problem.devices) ++on_node[device.node];
@@ -347,14 +347,14 @@ std::vector<int> ReplicasOnAllDevices(const PlanProblem& problem) {
   return {replicas.begin(), replicas.end()};
 }
 
-/// Where memory is what lacks: what holds the job to less of it than the nodes have.
+/// If memory is what lacks, adds why the job has less of it than the nodes.
 Error WithMemoryNotes(Error error, const Cluster& cluster) {
   if (error.message.find("memory") == std::string::npos) return error;
   for (const std::string& note : MemoryNotes(cluster)) error.message += "; " + note;
   return error;
 }
 
-/// Equal samples for every replica, on all devices unless the request says how many.
+/// Equal samples for every replica, on all devices unless the request gives a number.
 Result<FoundLayout> FindEven(PlanProblem problem) {
   if (problem.choices.data.empty()) problem.choices.data = ReplicasOnAllDevices(problem);
   if (problem.choices.data.empty()) return tl::unexpected(WhyNoPlan(problem));

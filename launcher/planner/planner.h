@@ -1,4 +1,4 @@
-// Cluster + model + what was measured -> plan. A pure function: no I/O, no clock, no randomness.
+// Cluster + model + measurements -> plan. A pure function: no I/O, no clock, no randomness.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace adaptive_train {
 
-/// A plan with the numbers it was made of, for those who want to look closer (the simulator).
+/// A plan with the numbers behind it, for closer study (the simulator).
 struct PlannedRun {
   Plan plan;
   PlanProblem problem;
   Layout layout;
 };
 
-/// The fastest plan that the request allows, by docs/planning.md; the best plans of other shapes
-/// and of simpler planners stand beside it as alternatives. Fails with kNoPlan, the constraint that
-/// fails and the nearest request that could be met.
+/// The fastest plan that the request allows, by docs/planning.md. The best plans of other shapes
+/// and of simpler planners are its alternatives. Fails with kNoPlan, naming the violated constraint
+/// and the nearest feasible request.
 Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
                             const TrainingFormat& format, const Profile& profile,
                             const PlanRequest& request);
 
-/// A plan made earlier, its step predicted anew from what is known now. Fails if its ranks are not
-/// on devices of the cluster.
+/// An earlier plan, its step predicted again from what is known now. Fails if its ranks are not on
+/// devices of the cluster.
 Result<Plan> PriceAgain(const Plan& plan, const Cluster& cluster, const ModelDims& dims,
                         const TrainingFormat& format, const Profile& profile,
                         const PlanRequest& request);

@@ -1,4 +1,4 @@
-// What is to be planned, as numbers alone: devices, links, layers, and what may be chosen.
+// A planning problem as numbers alone: devices, links, layers, and the allowed choices.
 #pragma once
 
 #include <array>
@@ -31,10 +31,10 @@ struct LayerSeconds {
 /// Devices that are equally fast.
 struct DeviceKind {
   std::string name;
-  bool measured = false;             // false: estimated from what is known of the processor
+  bool measured = false;             // false: estimated from the processor
   std::vector<LayerSeconds> layers;  // index = layer
-  /// Of computing, that each byte sent or received takes from a device whose own processor moves
-  /// messages; 0 where another does. The simulator counts it, docs/planning.md does not.
+  /// Seconds of computing that each byte sent or received takes from a device whose own processor
+  /// moves messages; 0 otherwise. The simulator counts it, docs/planning.md does not.
   double transfer_s_per_byte = 0;
 };
 
@@ -42,8 +42,7 @@ struct ProblemDevice {
   int kind = 0;
   int node = 0;
   double memory_bytes = 0;  // all of it; the plan uses kMemoryShare at most
-  double standing =
-      1;  // 1 = trusted; less where the node failed lately, its time counts 1/standing
+  double standing = 1;      // 1 = trusted; lower after recent failures: its time counts 1/standing
 };
 
 struct LinkSpeed {
@@ -51,8 +50,8 @@ struct LinkSpeed {
   double bytes_per_second = 0;
 };
 
-/// Speeds between nodes in each direction; the diagonal holds the speed between devices of one
-/// node. A square of `nodes` x `nodes`.
+/// Speeds between nodes in each direction, a square of `nodes` x `nodes`. The diagonal holds the
+/// speed between devices of one node.
 class LinkTable {
  public:
   LinkTable() = default;
@@ -75,14 +74,14 @@ struct ProblemLayer {
   double parameter_bytes = 0;
   double gradient_bytes = 0;
   double optimizer_bytes = 0;
-  std::array<double, kRecomputes> activation_bytes{};  // kept, of one sample; index = Recompute
-  double boundary_bytes = 0;    // of one sample, to the next layer; the last layer's is 0
+  std::array<double, kRecomputes> activation_bytes{};  // kept, for one sample; index = Recompute
+  double boundary_bytes = 0;    // of one sample, to the next layer; 0 for the last layer
   bool splits = false;          // can be split by tensor ranks (blocks)
-  double compressed_bytes = 0;  // of the gradient, if sent compressed; 0 = cannot be
-  double compression_s = 0;     // what that costs a device and step
+  double compressed_bytes = 0;  // of the gradient, if compressed; 0 = cannot be
+  double compression_s = 0;     // cost of compression per device and step
 };
 
-/// What may be chosen. A list with one entry is a decision already made.
+/// The allowed choices. A list with one entry is a decision already made.
 struct Choices {
   std::vector<int> data;       // numbers of replicas; empty: any
   std::vector<int> tensor{1};  // devices of one node that share each layer of a stage
@@ -115,7 +114,7 @@ struct PlanProblem {
   std::array<double, kRecomputes> recompute_share{0, 0.1, 1};  // of forward, done again in backward
   double snapshot_share = 3;   // bytes of a checkpoint's snapshot / bytes of parameters
   double feedback_copies = 0;  // of the gradients, for compression; with several replicas only
-  bool compress_all = false;   // what can be compressed is; false: what is summed sooner so
+  bool compress_all = false;   // all that can be; false: only where it saves time
   bool compress_from_start = false;  // nothing large is ever exchanged whole
   Choices choices;
 
@@ -128,10 +127,10 @@ struct PlanProblem {
   /// largest layer's until they are on their way to their owners, and the tied embeddings', which
   /// are not final before the pass ends.
   double PassingGradientBytes(int ranks) const;
-  /// Of a stage's gradients, how many copies stand on a rank for their exchange: pieces of a ring's
-  /// sums, or packed, received and summed chunks of sharded ones, of which so many are on their way
-  /// at most (kOnTheirWay of runtime/train/training_loop.cc); and what feedback takes, in which
-  /// compressed messages are counted.
+  /// Extra memory for the exchange on a rank, in copies of a stage's gradients. A ring needs pieces
+  /// of its sums. Sharded gradients need packed, received and summed chunks, of which a limited
+  /// number is on the way (kOnTheirWay of runtime/train/step_exchange.cc). Feedback is added,
+  /// including its compressed messages.
   double ExchangeCopies(int shard, int replicas) const;
 };
 
@@ -145,8 +144,8 @@ struct ReplicaShare {
   std::int64_t MicroBatches() const { return (samples + micro_batch - 1) / micro_batch; }
 };
 
-/// A plan in the problem's own indices: `data` replicas of a pipeline of `Stages()` stages, each
-/// stage of a replica on `tensor` devices of one node.
+/// A plan in the problem's own indices: `data` replicas of a pipeline of `Stages()` stages. Each
+/// stage of a replica is on `tensor` devices of one node.
 struct Layout {
   int data = 1;
   int tensor = 1;
@@ -170,7 +169,7 @@ struct Layout {
 struct StepCost {
   double step = 0;         // the sum of the parts
   double compute = 0;      // forward and backward of the slowest replica's busiest stage
-  double bubble = 0;       // what the other stages and the filling add, activations not counted
+  double bubble = 0;       // added by other stages and the filling, without activations
   double activations = 0;  // exposed transfers between stages
   double gradients = 0;    // exposed exchange of gradients
   double update = 0;       // of the optimizer

@@ -47,7 +47,7 @@ std::vector<double> FairPrices(const std::vector<std::vector<double>>& times,
   for (int step = 0; step < steps; ++step) {
     const double by = 0.1 / (1 + 0.1 * step);
     for (std::size_t c = 0; c < times.size(); ++c) {
-      // What a class does best is worth less.
+      // A layer that a class does best is made cheaper.
       std::size_t favourite = 0;
       for (std::size_t l = 1; l < layers; ++l)
         if (prices[l] * times[c][favourite] > prices[favourite] * times[c][l]) favourite = l;

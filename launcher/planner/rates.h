@@ -1,4 +1,4 @@
-// How fast groups do the work of pipelines if layers could be split between them at will.
+// How fast groups do the work of pipelines if layers may be split freely between them.
 #pragma once
 
 #include <utility>
@@ -6,18 +6,18 @@
 
 namespace adaptive_train {
 
-/// Rates of classes by prices of layers: nobody does priced work faster than its best layer.
-/// `times[class][layer]` in seconds of a micro-batch; rates in micro-batches of the whole model per
-/// second.
+/// Rates of classes from prices of layers: no class earns faster than on its best layer.
+/// `times[class][layer]` is in seconds of a micro-batch; rates are micro-batches of the whole model
+/// per second.
 std::vector<double> RatesOf(const std::vector<std::vector<double>>& times,
                             const std::vector<double>& prices);
 
-/// Prices of layers under which all groups together are as slow as a few steps of ascent make
-/// them. `count[class]` groups.
+/// Prices of layers that minimize the rate of all groups together, approximated by a few steps of
+/// ascent. There are `count[class]` groups.
 std::vector<double> FairPrices(const std::vector<std::vector<double>>& times,
                                const std::vector<int>& count);
 
-/// Rates and how many groups have them, highest first.
+/// Rates with the number of groups that have each, highest first.
 using Supply = std::vector<std::pair<double, int>>;
 
 /// The `n` fastest groups.

@@ -11,9 +11,9 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMaxKnown = 200000;  // rings remembered
 
-/// Value of a closed walk over all members in which each step is worth step(from, to), the walk as
-/// much as its worst step: a dynamic programme over subsets (Held and Karp 1962) that starts and
-/// ends at member 0. worst[set][last] of sets of the members 1 to n - 1.
+/// The value of closed walks over all members, where a walk is worth as much as its worst
+/// step(from, to). Dynamic programming over subsets (Held and Karp 1962), starting and ending at
+/// member 0. worst[set][last] is indexed by sets of the members 1 to n - 1.
 template <class Step>
 std::vector<double> WorstSteps(std::size_t n, Step step) {
   const std::size_t others = n - 1, sets = std::size_t{1} << others;
@@ -34,7 +34,7 @@ std::vector<double> WorstSteps(std::size_t n, Step step) {
   return worst;
 }
 
-/// The best walk's value, and the walk if asked for.
+/// The best walk's value, and the walk if requested.
 template <class Step>
 double BestWalk(std::size_t n, Step step, std::vector<int>* order) {
   const std::size_t others = n - 1;
@@ -63,7 +63,7 @@ double BestWalk(std::size_t n, Step step, std::vector<int>* order) {
   return best;
 }
 
-/// The ring with the highest lowest bandwidth, among those the lowest highest latency.
+/// The ring with the highest minimum bandwidth; among those, the lowest maximum latency.
 std::vector<int> ExactOrder(const LinkTable& links, std::span<const int> nodes) {
   const auto link = [&](std::size_t from, std::size_t to) -> const LinkSpeed& {
     return links.At(nodes[from], nodes[to]);
@@ -86,8 +86,8 @@ struct Edge {
   int a, b;
 };
 
-/// A closed tour of the given nodes: fastest links first, each node in two of them at most, no
-/// circle before the last link.
+/// A closed tour of the given nodes, built from the fastest links first. Each node has at most two
+/// links, and no cycle closes before the last link.
 std::vector<int> GreedyTour(const LinkTable& links, std::span<const int> nodes) {
   const auto n = static_cast<int>(nodes.size());
   std::vector<Edge> edges;
@@ -121,7 +121,7 @@ std::vector<int> GreedyTour(const LinkTable& links, std::span<const int> nodes) 
     a.push_back(edge.b);
     b.push_back(edge.a);
   }
-  int at = 0;  // an end of the path
+  int at = 0;  // one end of the path
   while (at < n - 1 && next[static_cast<std::size_t>(at)].size() == 2) ++at;
   std::vector<int> tour;
   for (int before = -1; at >= 0;) {
@@ -135,7 +135,7 @@ std::vector<int> GreedyTour(const LinkTable& links, std::span<const int> nodes) 
   return tour;
 }
 
-/// Turns pieces of the tour round as long as that makes its slowest link faster (2-opt).
+/// Reverses pieces of the tour while that makes its slowest link faster (2-opt).
 void Improve(const LinkTable& links, std::span<const int> nodes, std::vector<int>& tour) {
   const std::size_t n = tour.size();
   const auto speed = [&](int a, int b) {
@@ -203,13 +203,14 @@ std::vector<int> RingFinder::Order(std::span<const int> nodes) {
     for (int i : order) visited.push_back(nodes[static_cast<std::size_t>(i)]);
     return SpeedOfRing(links_, visited);
   };
-  // The order that Speed promised is never left for a worse one.
+  // Never returns a worse order than the one whose speed Speed reported.
   const RingSpeed own = by_place(place), common = TourSpeed(nodes);
   if (own.bytes_per_second < common.bytes_per_second) by_place(position_);
   return order;
 }
 
-/// The planner's most frequent question on large clusters: sorted by a bitmap of the tour.
+/// The planner's most frequent query on large clusters, so members are sorted by a bitmap of the
+/// tour.
 RingSpeed RingFinder::TourSpeed(std::span<const int> nodes) {
   sorted_.clear();
   for (int node : nodes) {

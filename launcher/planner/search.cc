@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Evaluations in all, weighed by what one costs: fewer of larger problems.
+/// The number of evaluations, weighted by their cost: fewer for larger problems.
 struct Effort {
   SeedEffort seeding;
   std::size_t improved = 0;     // shapes that get local search
@@ -74,7 +74,7 @@ class Search {
     candidates_.Sort();
   }
 
-  /// Numbers of replicas around those of the best shapes: until now one stood for its range.
+  /// Tries numbers of replicas around those of the best shapes; so far one stood for its range.
   void TryOtherReplicas() {
     constexpr int kRounds = 2;
     constexpr std::size_t kCentres = 4;
@@ -89,7 +89,7 @@ class Search {
     }
   }
 
-  /// The nearest minimum of the best first placement need not be the lowest.
+  /// The nearest minimum of the best first placement need not be the global one.
   void StartAgain(std::size_t count) {
     candidates_.Sort();
     for (std::size_t i = 0; i < std::min(count, all_.size()); ++i) {
@@ -124,7 +124,7 @@ class Search {
     return found;
   }
 
-  /// The best candidate that differs from the winner in each one decision.
+  /// For each decision, the best candidate that differs from the winner in it.
   void AddAlternatives(FoundLayout& found) {
     const Shape& won = all_.front().shape;
     struct Difference {
@@ -171,7 +171,7 @@ class Search {
   std::vector<Candidate>& all_;
 };
 
-/// Whichever is better: simpler planners are lucky now and then.
+/// Takes the result of a simpler planner if it happens to be better.
 void TakeBetter(const PlanProblem& problem, std::optional<FoundLayout>& found) {
   for (Comparison other :
        {EvenStatic(problem), DataParallelOnly(problem), GreedyColocation(problem)}) {

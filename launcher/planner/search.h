@@ -1,4 +1,4 @@
-// Finds the layout with the shortest step, and says how far from the best it can be at most.
+// Finds the layout with the shortest step, and bounds how far it is from the best.
 #pragma once
 
 #include <optional>
@@ -19,19 +19,19 @@ struct FoundLayout {
   std::vector<Alternative> alternatives;  // the best of other shapes, soonest first, each once
 };
 
-/// Searches all shapes (stages, replicas, tensor ranks, micro-batch, recomputation, shard) that the
-/// problem allows. One method at every size: shapes in the order of their lower bounds, those that
-/// cannot win left out; for each, groups of devices in several orders, cut by a dynamic programme
-/// (BestCuts); local search from the best of these, most for the most promising. Never worse than
-/// the comparisons of comparison.h.
+/// Searches all shapes that the problem allows: stages, replicas, tensor ranks, micro-batch,
+/// recomputation, shard. The method is the same at every size. Shapes are taken in the order of
+/// their lower bounds, and those that cannot win are skipped. For each, groups of devices are
+/// placed in several orders and cut by dynamic programming (BestCuts). Local search improves the
+/// best of these, with most effort for the most promising. Never worse than the plans of
+/// comparison.h.
 ///
-/// A pure function: the work is a fixed number of evaluations that falls with the size of the
-/// problem, the result the same on every call. Seconds at most. Fails with kNoPlan, the constraint
-/// that fails and the nearest request that could be met; with kUsage where CheckProblem does.
+/// A pure function that takes seconds at most. Its work is a fixed number of evaluations, fewer for
+/// larger problems, and its result is the same on every call. Fails with kNoPlan, naming the
+/// violated constraint and the nearest feasible request; with kUsage if CheckProblem does.
 Result<FoundLayout> FindLayout(const PlanProblem& problem);
 
-/// A layout that fits, found with little effort; none if none was found. Needs a problem that
-/// passed CheckProblem.
+/// A layout that fits, found with little effort, or none. Needs a problem that passed CheckProblem.
 std::optional<Layout> FindAnyLayout(const PlanProblem& problem);
 
 }  // namespace adaptive_train

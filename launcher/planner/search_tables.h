@@ -1,4 +1,4 @@
-// What the search asks again and again, computed once from a problem: device classes, prefix sums
+// Values that the search needs often, computed once from a problem: device classes, prefix sums
 // over layers, memory limits.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace adaptive_train {
 
-/// One way to lay the work out, before devices are chosen.
+/// One shape of the layout, before devices are chosen.
 struct Shape {
   int stages = 1;
   int data = 1;
@@ -30,7 +30,7 @@ struct RangeSeconds {
   double update = 0;
 };
 
-/// Bytes of a range of layers on one device, by what they depend on.
+/// Bytes of a range of layers on one device, by what they grow with.
 struct RangeBytes {
   double kept = 0;         // parameters, gradients, moments, snapshot, pieces of the exchange
   double activations = 0;  // of one sample of one micro-batch
@@ -41,10 +41,10 @@ class LayerSums {
  public:
   LayerSums(const PlanProblem& problem, int tensor, Recompute recompute);
 
-  /// Of layers [begin, end) on devices of a kind of standing 1, without talk of tensor ranks.
+  /// Layers [begin, end) on a device of a kind with standing 1, without tensor communication.
   RangeSeconds Seconds(int kind, int begin, int end) const;
   RangeBytes Bytes(const Shape& shape, int begin, int end) const;
-  /// What tensor ranks add to forward, and again to backward, with this link inside their node.
+  /// What tensor communication adds to forward, and again to backward, with this inner link.
   Line TensorTalk(const LinkSpeed& inside, int begin, int end) const;
 
  private:
@@ -60,14 +60,14 @@ class LayerSums {
   std::vector<int> split_count_;
 };
 
-/// Devices that are alike in speed: same kind and standing.
+/// Devices of equal speed: same kind and standing.
 struct DeviceClass {
   int kind = 0;
   double standing = 1;
 };
 
-/// Holds a reference to the problem, which must outlive it and pass CheckProblem. Not for several
-/// threads: sums are made when first asked for.
+/// Holds a reference to the problem, which must outlive it and pass CheckProblem. Sums are computed
+/// on first use, so it is not thread-safe.
 class SearchTables {
  public:
   explicit SearchTables(const PlanProblem& problem);
@@ -98,8 +98,8 @@ class SearchTables {
   RingFinder rings_;
 };
 
-/// The largest micro-batch up to `most` whose kept bytes, activations and scratch fit into `limit`;
-/// 0 if none does. For one stage.
+/// The largest micro-batch up to `most` for which kept bytes, activations and scratch fit into
+/// `limit`; 0 if none does. For one stage.
 std::int64_t LargestMicroBatch(const SearchTables& tables, const RangeBytes& bytes,
                                Recompute recompute, double limit, std::int64_t most);
 

@@ -13,7 +13,7 @@ namespace {
 
 std::size_t Index(int i) { return static_cast<std::size_t>(i); }
 
-/// The `count` neighbours on the tour that are fastest together.
+/// The fastest run of `count` neighbours on the tour.
 std::vector<int> FastestNeighbours(const std::vector<Group>& groups, const std::vector<int>& tour,
                                    std::size_t count) {
   const std::size_t n = tour.size();
@@ -31,7 +31,8 @@ std::vector<int> FastestNeighbours(const std::vector<Group>& groups, const std::
   return chosen;
 }
 
-/// `count` groups on few nodes: on the smallest that holds them all, else on the largest.
+/// `count` groups on few nodes: on the smallest node that holds them all, else on the largest
+/// nodes.
 std::vector<int> OnFewNodes(const std::vector<Group>& groups, std::vector<int> order,
                             std::size_t count) {
   std::map<int, std::size_t> on_node;
@@ -46,7 +47,7 @@ std::vector<int> OnFewNodes(const std::vector<Group>& groups, std::vector<int> o
   return order;
 }
 
-/// Consecutive groups make a stage; its replicas are along the tour, so that a replica's stages are
+/// Consecutive groups make a stage. Its replicas follow the tour, so that a replica's stages are
 /// near each other.
 std::vector<int> StageByStage(SearchTables& tables, const std::vector<Group>& groups,
                               const Shape& shape, std::vector<int> order) {
@@ -60,8 +61,8 @@ std::vector<int> StageByStage(SearchTables& tables, const std::vector<Group>& gr
   return order;
 }
 
-/// The same groups for stages from both ends inwards: embedding and head, whose gradients are
-/// large, go where the first groups are, and near each other.
+/// The same groups, but stages are filled from both ends inwards. Embedding and head have large
+/// gradients: they get the first groups, which are near each other.
 std::vector<int> FromBothEnds(const Shape& shape, const std::vector<int>& places) {
   std::vector<int> folded(places.size());
   for (int s = 0; s < shape.stages; ++s) {
@@ -139,8 +140,7 @@ std::vector<Placement> SeedsOf(SearchTables& tables, const std::vector<Group>& g
   for (const auto& place : places)
     if (auto cut = BestCuts(tables, groups, shape, place); !cut.empty())
       seeds.push_back({std::move(cut), place});
-  // Memory may still allow what BestCuts, which asks for a full pipeline, does not: a place to
-  // start from.
+  // Memory may still allow a placement that BestCuts rejects, since it assumes a full pipeline.
   for (auto place = places.begin(); seeds.empty() && place != places.end(); ++place)
     seeds.push_back({EvenCuts(tables.Layers(), shape.stages), *place});
   return seeds;

@@ -13,7 +13,7 @@ bool Allows(const std::vector<int>& choices, int value) {
   return choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end();
 }
 
-/// Numbers of groups that are as fast as the slowest of them or faster.
+/// Numbers of groups that are at least as fast as the slowest of them.
 std::vector<int> FastGroups(const std::vector<Group>& groups) {
   std::map<double, int> of_slowness;
   for (const Group& group : groups) ++of_slowness[group.slowness];
@@ -23,11 +23,11 @@ std::vector<int> FastGroups(const std::vector<Group>& groups) {
   return counts;
 }
 
-/// Numbers of replicas that promise more than the next higher ones: the fewest with which none has
-/// more than so many of `units` micro-batches, and as many as fast groups make.
+/// Promising numbers of replicas: the smallest for which the largest share of `units` micro-batches
+/// drops, and the number that fast groups make.
 std::set<int> PromisingReplicas(std::int64_t units, int stages,
                                 const std::vector<int>& fast_groups) {
-  constexpr std::int64_t kFew = 24;  // of more, one more or less is within a range's width
+  constexpr std::int64_t kFew = 24;  // for more, one more or less is within a range's width
   std::set<int> numbers;
   for (std::int64_t each = 1; each <= std::min(kFew, units); ++each)
     numbers.insert(static_cast<int>((units + each - 1) / each));
@@ -35,8 +35,8 @@ std::set<int> PromisingReplicas(std::int64_t units, int stages,
   return numbers;
 }
 
-/// Ranges of allowed numbers from 1 to `most`, highest first: single numbers, but on many groups
-/// ranges about 8 % wide, of which none has a promising number below its highest.
+/// Ranges of allowed numbers from 1 to `most`, highest first. They are single numbers, or about 8 %
+/// wide for many groups; a range has no promising number below its highest.
 std::vector<std::pair<int, int>> Ranges(const std::vector<int>& choices, int most, int groups,
                                         const std::set<int>& promising) {
   constexpr int kFew = 64;
@@ -100,7 +100,7 @@ std::vector<ShapeRange> AllShapes(const PlanProblem& problem, int tensor,
                                             PromisingReplicas(batches, stages, fast_groups))) {
         for (Recompute recompute : Distinct(problem.choices.recompute)) {
           for (int shard : Distinct(problem.choices.shard)) {
-            // One replica has nobody to share with.
+            // One replica has nothing to shard.
             if (high == 1 && shard != Distinct(problem.choices.shard).front()) continue;
             all.push_back({{stages, high, tensor, b, recompute, shard}, low});
           }

@@ -9,19 +9,19 @@
 
 namespace adaptive_train {
 
-/// All shapes with data between `fewest` and shape.data: on many devices neighbouring numbers of
-/// replicas are judged together, by the highest, which promises most.
+/// All shapes with data between `fewest` and shape.data. On many devices neighbouring numbers of
+/// replicas are judged together by the highest, which promises most.
 struct ShapeRange {
   Shape shape;
   int fewest = 1;
 };
 
-/// Every shape that the choices, the number of devices and the batch allow is in one range.
-/// `groups` = those of `tensor` devices.
+/// Ranges that together contain every shape allowed by the choices, the number of devices and the
+/// batch. `groups` are those of `tensor` devices.
 std::vector<ShapeRange> AllShapes(const PlanProblem& problem, int tensor,
                                   const std::vector<Group>& groups);
 
-/// Numbers of tensor ranks to look at: those chosen, without repeats.
+/// Allowed numbers of tensor ranks, without repeats.
 std::vector<int> TensorChoices(const PlanProblem& problem);
 
 /// Divisors of the batch that a pipeline may use.

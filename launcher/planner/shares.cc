@@ -13,7 +13,7 @@ double SecondsOf(const PipelineReplica& replica, std::int64_t count) {
 }
 double SecondsOf(const WholeReplica& replica, std::int64_t count) { return replica.Seconds(count); }
 
-/// Count that would take `seconds` if counts were any number; more than the replica can do.
+/// The real-valued count that takes `seconds`; it may exceed what the replica can do.
 double Reach(const PipelineReplica& replica, double seconds) {
   return 1 + (seconds - replica.trip) / replica.period;
 }
@@ -21,14 +21,14 @@ double Reach(const WholeReplica& replica, double seconds) {
   return seconds / (replica.per_sample + replica.fixed / static_cast<double>(replica.micro_batch));
 }
 
-/// Its slope: counts per second.
+/// The slope of that count: counts per second.
 double Rate(const PipelineReplica& replica) { return 1 / replica.period; }
 double Rate(const WholeReplica& replica) {
   return 1 / (replica.per_sample + replica.fixed / static_cast<double>(replica.micro_batch));
 }
 
-/// Seconds in which nobody could do `total` even if counts were any number between 1 and `most`,
-/// by Newton's steps from below on a concave, growing piecewise linear function.
+/// A lower bound of the seconds for `total`, with real-valued counts between 1 and `most`. Newton's
+/// method from below on a concave, growing, piecewise linear function.
 template <class Replica>
 double SecondsFromBelow(std::span<const Replica> replicas, double total) {
   double seconds = 0;
@@ -39,7 +39,7 @@ double SecondsFromBelow(std::span<const Replica> replicas, double total) {
       const double own = Reach(replica, seconds);
       const auto most = static_cast<double>(replica.most);
       reach += std::clamp(own, 1.0, most);
-      // With a rate that counts those still below 1 as well, the step stays too short, never long.
+      // A rate that includes counts still below 1 makes the step too short, never too long.
       if (own < most) rate += Rate(replica);
     }
     if (reach >= total * (1 - 1e-12) || rate == 0) break;
@@ -48,7 +48,7 @@ double SecondsFromBelow(std::span<const Replica> replicas, double total) {
   return seconds;
 }
 
-/// A replica and the counts from 1 that its memory allows without a gap.
+/// A replica with the range of counts from 1 that memory allows without a gap.
 struct BoundedReplica : WholeReplica {
   std::int64_t most = 0;
 };
@@ -75,7 +75,7 @@ bool Share(std::span<const Replica> replicas, std::int64_t total,
   std::int64_t left = total;
   for (std::size_t d = 0; d < replicas.size(); ++d)
     left -= counts[d] = CountWithin(replicas[d], seconds);
-  // Rounding of floating point may have given out too much: the slowest give it back.
+  // Rounding may have handed out too much: the slowest replicas give it back.
   const auto later = [&](std::size_t a, std::size_t b) {
     return SecondsOf(replicas[a], counts[a] + 1) > SecondsOf(replicas[b], counts[b] + 1);
   };
@@ -120,8 +120,9 @@ double Work(std::size_t replicas, std::int64_t total) {
   return static_cast<double>(replicas) * n * n / 2;
 }
 
-/// Counts with the least maximum of seconds among those that memory allows and whose last backward
-/// passes take `hidden` seconds each at least: by the totals of the first replicas.
+/// Counts with the least maximum of seconds, by dynamic programming over the totals of the first
+/// replicas. Memory must allow the counts, and each last backward pass must take at least `hidden`
+/// seconds.
 bool ShareExactly(std::span<const WholeReplica> replicas, std::int64_t total, double hidden,
                   std::vector<std::int64_t>& counts) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -162,7 +163,7 @@ bool ShareOut(std::span<const WholeReplica> replicas, std::int64_t total,
   if (std::all_of(replicas.begin(), replicas.end(),
                   [](const WholeReplica& r) { return r.fits >= r.micro_batch; }))
     return Share<BoundedReplica>(Bounded(replicas, total), total, counts);
-  // Memory allows some counts and not those between them: all are tried, or only the lowest.
+  // Memory allows some counts but not all between them. All are tried, or only the lowest range.
   if (Work(replicas.size(), total) <= kMostWork) return ShareExactly(replicas, total, 0, counts);
   return Share<BoundedReplica>(Bounded(replicas, total), total, counts);
 }
@@ -180,8 +181,7 @@ double ShareBeside(const HiddenExchange& exchange, std::span<const WholeReplica>
   };
   auto [best, hidden] = seconds(counts);
   std::vector<std::int64_t> other;
-  // Each time the least maximum with more hidden than before, until the exchange is its least or
-  // nothing hides more.
+  // Repeats with more hidden time, until the exchange is minimal or nothing hides more of it.
   for (double work = Work(replicas.size(), total);
        exchange.all - hidden > exchange.least && work <= kMostWork;
        work += Work(replicas.size(), total)) {

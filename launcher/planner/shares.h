@@ -1,4 +1,4 @@
-// How many samples or micro-batches each replica takes, so that the last one is done soonest.
+// Distributes samples or micro-batches over replicas so that the last one finishes earliest.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@ struct PipelineReplica {
   std::int64_t most = 0;  // micro-batches that its memory allows
 };
 
-/// A replica of one stage: n samples in ceil(n / micro_batch) micro-batches take
-/// ceil(n / micro_batch) fixed + n per_sample seconds.
+/// A replica of one stage. n samples in m = ceil(n / micro_batch) micro-batches take m fixed + n
+/// per_sample seconds.
 struct WholeReplica {
   double fixed = 0, per_sample = 0;
-  std::int64_t micro_batch = 1;  // as many micro-batches as if each could have so many samples
-  std::int64_t fits = 1;         // what one of them may have at most
+  std::int64_t micro_batch = 1;  // samples of a micro-batch, as requested
+  std::int64_t fits = 1;         // samples of a micro-batch that memory allows
   double backward_fixed = 0, backward_per_sample = 0;  // of the last micro-batch: what hides
   std::int64_t Batches(std::int64_t samples) const {
     return (samples + micro_batch - 1) / micro_batch;
@@ -36,23 +36,23 @@ struct WholeReplica {
   }
 };
 
-/// Counts of at least 1 that add up to `total`, none above `most`, with the least maximum of
-/// seconds: exact, because seconds grow with the count. False, and counts cut short, where
-/// `total` is less than the replicas or more than they can take.
+/// Counts of at least 1 and at most `most` that add up to `total`, with the least maximum of
+/// seconds. The result is exact, since seconds grow with the count. Returns false, with truncated
+/// counts, if `total` is less than the replicas or more than they can take.
 bool ShareOut(std::span<const PipelineReplica> replicas, std::int64_t total,
               std::vector<std::int64_t>& counts);
 bool ShareOut(std::span<const WholeReplica> replicas, std::int64_t total,
               std::vector<std::int64_t>& counts);
 
-/// What a step waits for besides the replicas: the exchange of the gradients less what hides behind
-/// the shortest last backward pass, but `least` seconds.
+/// What a step waits for besides the replicas: the gradients' exchange less what the shortest last
+/// backward pass hides, but at least `least` seconds.
 struct HiddenExchange {
   double all = 0, least = 0;
   double Seconds(double hidden) const { return std::max(all - hidden, least); }
 };
 
-/// Betters counts so that replicas and exchange together take less: exact, as far as it has a
-/// bounded amount of work to find it, else as they were. Returns the seconds of both.
+/// Improves counts so that replicas and exchange together take less time. Exact if a bounded amount
+/// of work suffices, else leaves them unchanged. Returns the seconds of both.
 double ShareBeside(const HiddenExchange& exchange, std::span<const WholeReplica> replicas,
                    std::vector<std::int64_t>& counts);
 

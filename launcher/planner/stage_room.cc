@@ -10,7 +10,7 @@ namespace {
 /// Rates and how many groups have them, fastest first.
 using Supply = std::vector<std::pair<double, int>>;
 
-/// Takes the `n` fastest groups; their rates' sum.
+/// Removes the `n` fastest groups and returns the sum of their rates.
 double Take(Supply& supply, int n) {
   double sum = 0;
   for (auto& [rate, count] : supply) {
@@ -22,8 +22,8 @@ double Take(Supply& supply, int n) {
   return sum;
 }
 
-/// The rate if groups of the kinds up to `weakest` fit only stages with a share of the work up to
-/// their rooms.
+/// The rate if groups of the kinds up to `weakest` fit only stages whose share of the work is
+/// within their room.
 double RateWithWeak(const std::vector<GroupKind>& kinds, std::size_t weakest, int stages,
                     int data) {
   Supply strong, weak;

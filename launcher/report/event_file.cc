@@ -80,7 +80,7 @@ std::string Record(const std::string& event) {
   return record;
 }
 
-/// A time in seconds that sorts behind every event file of the folder.
+/// A time in seconds that sorts after every event file of the folder.
 Result<std::int64_t> NextTime(const std::string& folder, double wall_time) {
   auto time = static_cast<std::int64_t>(wall_time);
   std::error_code error;
@@ -91,7 +91,7 @@ Result<std::int64_t> NextTime(const std::string& folder, double wall_time) {
     std::int64_t other = 0;
     const char* from = name.data() + kNamePrefix.size();
     const auto parsed = std::from_chars(from, name.data() + name.size(), other);
-    // A file with a name from far in the future must not run the sum over.
+    // A file name from far in the future must not overflow the sum.
     if (parsed.ec == std::errc() && other < std::int64_t{1} << 40) time = std::max(time, other + 1);
   }
   if (error) return Fail(folder + ": " + error.message(), ExitCode::kRankFailure);

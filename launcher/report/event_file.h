@@ -1,6 +1,6 @@
-// TensorBoard event files: scalars by step, as the program of that name reads them.
+// TensorBoard event files: scalars by step.
 //
-// A file is a row of TFRecords, each one Event message in protobuf encoding:
+// A file is a sequence of TFRecords, each one Event message in protobuf encoding:
 //
 //   uint64  length of the message, little-endian (as all that follows)
 //   uint32  masked CRC32C of those 8 bytes
@@ -15,10 +15,10 @@
 //   SessionLog  1 status enum, START = 1
 //
 // The first message has file_version "brain.Event:2". The second is a SessionLog START whose step
-// is the first that this file will hold: TensorBoard then drops what earlier files of the folder
-// have from that step on, so that steps done again after a resume do not show twice. It reads the
-// files of a folder in the order of their names, events.out.tfevents.TIME.HOST.PID; TIME is larger
-// than in every file that is there already, whatever the clock says.
+// is the first that this file will hold. TensorBoard then drops that step and later ones from
+// earlier files of the folder, so that steps repeated after a resume do not show twice. It reads the
+// files of a folder in the order of their names, events.out.tfevents.TIME.HOST.PID. TIME is larger
+// than in every existing file, whatever the clock says.
 #pragma once
 
 #include <cstdint>
@@ -33,23 +33,22 @@ namespace adaptive_train {
 /// One point of a curve.
 struct Scalar {
   std::string_view tag;  // "loss/train": TensorBoard groups by what comes before the slash
-  double value = 0;      // stored as float; may be no number
+  double value = 0;      // stored as float; may be NaN or infinite
 };
 
-/// One event file, written to the end and never read. Not safe for several threads; calls block as
-/// the file system does.
+/// One event file, only written. Not thread-safe; calls block as the file system does.
 class EventFile {
  public:
-  /// Makes `folder` where missing and a new file in it. `first_step` is the first step that will be
-  /// added; `wall_time` is seconds since 1970.
+  /// Creates a new file in `folder`, and the folder if missing. `first_step` is the first step that
+  /// will be added; `wall_time` is seconds since 1970.
   static Result<EventFile> Create(const std::string& folder, std::int64_t first_step,
                                   double wall_time);
   EventFile(EventFile&& other) noexcept;
   EventFile& operator=(EventFile&&) = delete;
   ~EventFile();
 
-  /// Adds one event with all scalars of a step, in the file when the call returns. Half an event of
-  /// a full disk is taken back.
+  /// Adds one event with all scalars of a step; it is in the file when the call returns. If the
+  /// disk is full, a partial event is removed again.
   Result<void> Add(std::int64_t step, double wall_time, std::span<const Scalar> scalars);
 
   const std::string& Path() const { return path_; }

@@ -94,7 +94,7 @@ Json JobJson(const ListedJob& listed, double now) {
 std::string RenderJobsJson(const std::vector<ListedJob>& jobs, double now) {
   Json root = {{"format_version", kFormatVersion}, {"jobs", Json::array()}};
   for (const ListedJob& job : jobs) root["jobs"].push_back(JobJson(job, now));
-  // Stored texts may be no UTF-8; such bytes are shown as U+FFFD.
+  // Stored texts may not be UTF-8; invalid bytes are shown as U+FFFD.
   constexpr int kIndent = 2;
   return root.dump(kIndent, ' ', false, Json::error_handler_t::replace) + "\n";
 }

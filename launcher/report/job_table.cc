@@ -1,4 +1,4 @@
-// How the rows of `adaptive-train jobs` look: fields, widths, sacct's table and parsable forms.
+// Formats the rows of `adaptive-train jobs`: fields, widths, sacct's table and parsable forms.
 #include "launcher/report/job_table.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace adaptive_train {
 
-/// What a column may show.
+/// The value that a column shows.
 struct JobField {
   std::string_view name;
   std::size_t width;
@@ -37,7 +37,7 @@ std::string Moment(const std::optional<double>& time) {
   return time ? ShownTime(*time) : "Unknown";
 }
 
-/// A number of the summary; blank as long as there is none.
+/// A number from the summary; blank if there is none.
 template <std::int64_t SummaryRecord::*member>
 std::string Sum(const ListedJob& job, double) {
   return job.row.summary ? Number((*job.row.summary).*member) : "";

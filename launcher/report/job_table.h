@@ -1,4 +1,4 @@
-// How the rows of `adaptive-train jobs` look: fields, widths, sacct's table and parsable forms,
+// Formats the rows of `adaptive-train jobs`: fields, widths, sacct's table and parsable forms,
 // JSON.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace adaptive_train {
 
-/// A job with all that is shown of it.
+/// A job with everything shown about it.
 struct ListedJob {
   JobRow row;
   JobState state = JobState::kRunning;  // as shown: kLost for a running row whose launcher is gone
@@ -27,34 +27,34 @@ struct JobField;
 struct JobColumn {
   const JobField* field = nullptr;
   std::size_t width = 0;
-  bool left = false;  // text at the left side of the column
+  bool left = false;  // left-aligned text
 };
 
 enum class JobTableStyle {
-  kAligned,    // columns of fixed width; what does not fit ends in '+'
-  kParsable,   // fields at full length, '|' behind each
-  kParsable2,  // fields at full length, '|' between them
+  kAligned,    // columns of fixed width; cut-off text ends in '+'
+  kParsable,   // fields in full, '|' after each
+  kParsable2,  // fields in full, '|' between them
 };
 
-/// Takes "FIELD[%WIDTH],...", FIELD in any case or cut short where that is unambiguous, %-WIDTH for
-/// left-aligned; the empty text means the default columns. Error: ExitCode::kUsage, naming the
+/// Parses "FIELD[%WIDTH],...". FIELD is in any case, and may be abbreviated if unambiguous; %-WIDTH
+/// aligns left. The empty text means the default columns. Error: ExitCode::kUsage, naming the
 /// nearest field.
 Result<std::vector<JobColumn>> ParseJobFormat(std::string_view text);
 
-/// All field names, four in a line.
+/// All field names, four per line.
 std::string JobFieldList();
 
-/// The table, each line ended. Control characters in stored texts become '?'. `now` (UTC, seconds
-/// since 1970) is the end of what still runs.
+/// The table, with a line end after each line. Control characters in stored texts become '?'. `now`
+/// (UTC, seconds since 1970) is the end of running jobs.
 std::string RenderJobTable(const std::vector<ListedJob>& jobs,
                            const std::vector<JobColumn>& columns, JobTableStyle style,
                            bool with_header, double now);
 
-/// {"format_version": 1, "jobs": [...]}, one line end at its end. Times as UTC seconds since 1970;
-/// null for unknown.
+/// {"format_version": 1, "jobs": [...]} and a line end. Times are UTC seconds since 1970; null if
+/// unknown.
 std::string RenderJobsJson(const std::vector<ListedJob>& jobs, double now);
 
-/// From the start to the end of a job, or to `now` while it runs, in seconds; none for a lost one.
+/// Seconds from a job's start to its end, or to `now` while it runs; none for a lost one.
 std::optional<double> ElapsedSeconds(const ListedJob& job, double now);
 
 }  // namespace adaptive_train

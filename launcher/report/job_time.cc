@@ -1,4 +1,4 @@
-// Reads and writes moments the way sacct does.
+// Reads and writes times the way sacct does.
 #include "launcher/report/job_time.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ struct Clock {
   int hour = 0, minute = 0, second = 0;
 };
 
-/// Reads one text from left to right; a failed read leaves the place where it was.
+/// Reads one text from left to right; a failed read does not move the position.
 class Scanner {
  public:
   explicit Scanner(std::string_view rest) : rest_(rest) {}
@@ -40,7 +40,7 @@ class Scanner {
     rest_.remove_prefix(word.size());
     return true;
   }
-  /// A number of `least` to `most` digits; more digits than that are no number.
+  /// A number of `least` to `most` digits; none if more digits follow.
   std::optional<int> Digits(std::size_t least, std::size_t most) {
     const std::size_t count = std::min(rest_.find_first_not_of("0123456789"), rest_.size());
     if (count < least || count > most) return std::nullopt;
@@ -79,7 +79,7 @@ Date Today(double now) {
   return {local.tm_year + 1900, local.tm_mon + 1, local.tm_mday};
 }
 
-/// None where there is no such day or time of day.
+/// None if there is no such day or time of day.
 std::optional<double> Moment(const Date& date, const Clock& clock) {
   const std::chrono::year_month_day day{std::chrono::year(date.year),
                                         std::chrono::month(static_cast<unsigned>(date.month)),
@@ -128,7 +128,7 @@ std::optional<Reading> ReadTimeOfDay(Scanner scanner, double now) {
   const bool pm = scanner.Word("pm");
   if (pm || scanner.Word("am")) {
     if (clock->hour < 1 || clock->hour > 12)
-      clock->hour = 24;  // no such time of day
+      clock->hour = 24;  // invalid on purpose
     else
       clock->hour = clock->hour % 12 + (pm ? 12 : 0);
   }
@@ -201,7 +201,7 @@ struct Unit {
 constexpr std::array kUnits = {Unit{"seconds", 1}, Unit{"minutes", 60}, Unit{"hours", 3600},
                                Unit{"days", kDaySeconds}, Unit{"weeks", 7 * kDaySeconds}};
 
-/// now[{+|-}COUNT[UNIT]]; a unit may be cut short to three letters, as Slurm allows.
+/// now[{+|-}COUNT[UNIT]]; as in Slurm, a unit may be cut to three letters.
 std::optional<double> ReadFromNow(Scanner scanner, double now) {
   if (!scanner.Word("now")) return std::nullopt;
   if (scanner.AtEnd()) return now;

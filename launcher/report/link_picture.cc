@@ -21,8 +21,8 @@ struct Colour {
   double red, green, blue;
 };
 
-/// From slow to fast: perceived brightness falls evenly, and colour-blind readers can tell them
-/// (after the "viridis" family of colour maps, reversed).
+/// From slow to fast. Perceived brightness falls evenly, and colour-blind readers can distinguish
+/// them (after the "viridis" colour maps, reversed).
 constexpr std::array<Colour, 5> kColours = {
     {{253, 231, 37}, {94, 201, 98}, {33, 145, 140}, {59, 82, 139}, {68, 1, 84}}};
 
@@ -40,7 +40,7 @@ std::string Hex(const Colour& c) {
                      static_cast<int>(c.blue));
 }
 
-/// Black or white, whichever can be read on the colour.
+/// Black or white, whichever is readable on the colour.
 const char* InkOn(const Colour& c) {
   return 0.299 * c.red + 0.587 * c.green + 0.114 * c.blue > 140 ? "#000" : "#fff";
 }
@@ -79,14 +79,14 @@ struct Range {
       }
     }
   }
-  /// Links that differ little look alike: the scale spans a factor of two at least.
+  /// The scale spans at least a factor of two, so that links that differ little look alike.
   double Share(double bytes_per_second) const {
     const double width = std::max(most - least, std::log(2.0));
     return 1 - (most - std::log(bytes_per_second)) / width;
   }
 };
 
-/// Sizes that follow from the number of nodes and the length of their names.
+/// Sizes that depend on the number of nodes and the length of their names.
 struct Frame {
   double cell, left, top, side;
   bool labelled;
@@ -144,7 +144,7 @@ std::string Cells(const LinkSquare& square, const Frame& frame, const Range& ran
 
 std::string Names(const LinkSquare& square, const Frame& frame) {
   std::string svg;
-  // Names that would run into each other are left out, evenly.
+  // Names that would overlap are left out evenly.
   const auto step = static_cast<std::size_t>(std::ceil((kFont + 2) / frame.cell));
   const bool upright = frame.Upright(square);
   for (std::size_t i = 0; i < square.Size(); i += step) {

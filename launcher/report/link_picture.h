@@ -1,4 +1,4 @@
-// The bandwidths of a profile as a picture: a heat map in SVG.
+// Draws the bandwidths of a profile as a heat map in SVG.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace adaptive_train {
 
-/// One square of a colour for each link, light to dark as it is slow to fast on a logarithmic
-/// scale, with its figure where there is room; a scale; marks as in the table. `title` is put on
-/// top. Needs no font or file besides itself.
+/// One square per link, light for slow to dark for fast on a logarithmic scale, with its figure if
+/// there is room. A scale, and marks as in the table. `title` is put on top. Needs no font or other
+/// file.
 std::string RenderLinkPicture(const Profile& profile, const std::string& title, double now);
 
 }  // namespace adaptive_train

@@ -15,7 +15,7 @@ namespace {
 constexpr double kBitsPerByte = 8;
 constexpr std::size_t kMostNameBytes = 40;
 
-/// Digits that tell three figures: 4.93, 49.3, 493.
+/// Three significant digits: 4.93, 49.3, 493.
 std::string ThreeFigures(double value) {
   return value < 10 ? fmt::format("{:.2f}", value)
                     : fmt::format("{:.{}f}", value, value < 100 ? 1 : 0);

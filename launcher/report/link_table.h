@@ -13,11 +13,10 @@ std::string ShownRate(double bytes_per_second);
 /// "120 us", "1.3 ms".
 std::string ShownLatency(double seconds);
 
-/// A spread beyond this is marked: the link was busy, or wavers.
+/// A larger spread is marked: the link was busy, or its speed varies.
 inline constexpr double kMarkedSpread = 0.15;
 
-/// The links between nodes as a square, in the order of nodes' names with numbers counted as such
-/// (n2 before n10).
+/// The links between nodes as a square, sorted by node names in natural order (n2 before n10).
 class LinkSquare {
  public:
   explicit LinkSquare(const Profile& profile);
@@ -34,11 +33,12 @@ class LinkSquare {
   std::vector<const LinkMeasurement*> links_;
 };
 
-/// "*" where the figure is old or ill founded at the time `now`, "~" where it wavers, else "".
+/// "*" if the figure is old or uncertain at the time `now`, "~" if it varies, else "".
 std::string MarksOf(const LinkMeasurement& link, double now);
 
-/// Bandwidth and latency between nodes, rows from, columns to; a line for each node's device; what
-/// the marks mean, where there are any. Lines end in '\n'. `profile` must live as long as the call.
+/// Bandwidth and latency between nodes (rows: from, columns: to), a line for each node's device,
+/// and an explanation of the marks if there are any. Lines end in '\n'. `profile` must live as long
+/// as the call.
 std::string RenderLinkTable(const Profile& profile, double now);
 
 }  // namespace adaptive_train

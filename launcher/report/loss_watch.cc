@@ -32,7 +32,7 @@ void LossWatch::Enter(double loss) {
   const double surprise = loss - expected_;
   slope_ += 6 / (n * (n + 1)) * surprise;
   expected_ += 2 * (2 * n - 1) / (n * (n + 1)) * surprise + slope_;
-  // A plain mean of squares until there are enough.
+  // A plain mean of squares until there are enough losses.
   const double weight = std::max(2 / (settings_.window + 1), 1 / (n - 1));
   variance_ += weight * (surprise * surprise - variance_);
 }

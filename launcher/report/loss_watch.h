@@ -1,4 +1,4 @@
-// Says whether a step's loss stands out from those before it.
+// Detects a step's loss that stands out from those before it.
 #pragma once
 
 #include <cstdint>
@@ -6,29 +6,29 @@
 
 namespace adaptive_train {
 
-/// How one loss compares with the steps before it.
+/// A loss compared with the steps before it.
 struct LossVerdict {
-  double expected = 0;  // nats per token: where the line through the steps before goes on
-  double z = 0;         // standard deviations above that
+  double expected = 0;  // nats per token: the extrapolated trend of the steps before
+  double z = 0;         // standard deviations above `expected`
   bool spike = false;
 };
 
-/// The z-score of each new loss against exponentially weighted statistics of those before: a mean
-/// that follows their trend, without which the fast fall at a run's start would look like variance
-/// and hide spikes, and the variance around it. Level and slope are those of the g-h filter whose
-/// gains fit a line to the first losses and then fade older ones (E. Brookner, "Tracking and Kalman
-/// Filtering Made Easy", 1998, section 1.2.10). A spike enters the statistics as if it were only
-/// `spike_weight` deviations high, so that one does not hide the next, while a loss that stays high
-/// is the new normal after some steps. A loss that is not finite has no verdict and changes
-/// nothing. No I/O, no allocation; one thread.
+/// The z-score of each new loss against exponentially weighted statistics of earlier losses: a
+/// trend and the variance around it. Without the trend, the steep fall at a run's start would look
+/// like variance and hide spikes. Level and slope follow a g-h filter (E. Brookner, "Tracking and
+/// Kalman Filtering Made Easy", 1998, section 1.2.10): its gains fit a line to the first losses and
+/// then fade older ones. A spike enters the statistics as if it were only `spike_weight` deviations
+/// high. So one spike does not hide the next, but a loss that stays high becomes normal after some
+/// steps. A loss that is not finite has no verdict and changes nothing. No I/O, no allocation; one
+/// thread.
 class LossWatch {
  public:
   struct Settings {
-    double window = 50;          // steps whose line and variance count
-    std::int64_t warmup = 20;    // losses seen before the first verdict
-    double threshold = 6;        // a z above it is a spike; losses below expectation never are
+    double window = 50;          // steps that count for trend and variance
+    std::int64_t warmup = 20;    // losses before the first verdict
+    double threshold = 6;        // a larger z is a spike; low losses never are
     double spike_weight = 3;     // deviations
-    double least_spread = 1e-3;  // of the loss: less than this is noise even after constant losses
+    double least_spread = 1e-3;  // of the loss: smaller deviations are noise
   };
 
   LossWatch() = default;
@@ -43,8 +43,8 @@ class LossWatch {
 
   Settings settings_;
   std::int64_t seen_ = 0;
-  double expected_ = 0, slope_ = 0;  // of the next loss; per step
-  double variance_ = 0;              // of losses around what was expected
+  double expected_ = 0, slope_ = 0;  // of the next loss, and per step
+  double variance_ = 0;              // of losses around `expected`
 };
 
 }  // namespace adaptive_train

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kLeastRows = 20;
 constexpr double kRowSeconds = 30;
 constexpr int kHeaderEvery = 20;            // lines
-constexpr std::size_t kFileWidth = 108;     // characters of a line that goes to no terminal
+constexpr std::size_t kFileWidth = 108;     // characters of a line in a file
 constexpr std::size_t kTimeLeftWidth = 17;  // "  D-HH:MM:SS left"
 constexpr std::size_t kLeastBar = 5, kMostBar = 20, kBarFrame = 3;  // " [" and "]"
 constexpr std::chrono::milliseconds kRedrawPeriod{100};
@@ -27,12 +27,12 @@ std::size_t WindowWidth(std::FILE* terminal) {
   return window.ws_col;
 }
 
-/// Characters for the row of a terminal's line: a bar belongs behind it.
+/// Characters for the row on a terminal; a bar comes after it.
 std::size_t RowWidth(std::size_t window) {
   return window - std::min(window, kLeastBar + kBarFrame);
 }
 
-/// A run that skips every step must not fill a disk with saying so.
+/// A run that skips every step must not fill a disk with messages.
 bool WorthSaying(std::int64_t count) { return count <= 10 || count % 100 == 0; }
 
 const char* FromNowOn(std::int64_t count) {
@@ -77,7 +77,7 @@ void Progress::Row(const StepMetrics& step, bool stands_out) {
     ++lines_since_header_;
     return;
   }
-  const std::size_t window = WindowWidth(out_) - 1;  // a row that wraps could not be drawn over
+  const std::size_t window = WindowWidth(out_) - 1;  // a row that wraps could not be overwritten
   const auto now = std::chrono::steady_clock::now();
   if (keep) {
     Header(RowWidth(window), window);
@@ -104,14 +104,14 @@ void Progress::Rewrite(const StepMetrics& step, std::size_t window) {
   open_line_ = true;
 }
 
-/// By the mean time of the steps so far.
+/// Estimated from the mean time of the steps so far.
 std::string Progress::TimeLeft(std::int64_t step) const {
   if (step >= total_) return "";
   const double mean_step_s = seconds_ / static_cast<double>(steps_);
   return "  " + ShownSpan(mean_step_s * static_cast<double>(total_ - step)) + " left";
 }
 
-/// Names the columns at the start, after some lines, and when a terminal's new width changes them.
+/// Prints the column names at the start, after some lines, and if a terminal changes its width.
 void Progress::Header(std::size_t width, std::size_t window) {
   const std::string header = table_.Header(width);
   if (header == header_ && lines_since_header_ < kHeaderEvery) return;
@@ -149,7 +149,7 @@ void Progress::End() {
   open_line_ = false;
 }
 
-/// A terminal or a reader that is gone must not end the run: what cannot be shown is not shown.
+/// A terminal or reader that is gone must not end the run: output is then dropped.
 void Progress::Put(const std::string& text) {
   std::fputs(text.c_str(), out_);
   std::fflush(out_);

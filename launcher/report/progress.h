@@ -1,5 +1,5 @@
-// What a person sees while a run trains: a row that is rewritten on a terminal, a row every few
-// steps elsewhere, and a line for what stands out.
+// Shows the progress of a run: a row that is rewritten on a terminal, a row every few steps
+// elsewhere, and a line for anything unusual.
 #pragma once
 
 #include <chrono>
@@ -14,9 +14,9 @@
 
 namespace adaptive_train {
 
-/// Steps per row where a run's output goes to a file, from the mean time of its steps: so that a
-/// row comes every half minute, but at least twenty come in a run of `total_steps`. 1, 2 or 5 times
-/// a power of ten, or a twentieth of the run.
+/// Steps per row if a run's output goes to a file. A row comes about every half minute, by the mean
+/// step time, but a run of `total_steps` gets at least twenty. The result is 1, 2 or 5 times a
+/// power of ten, or a twentieth of the run.
 std::int64_t StepsPerRow(std::int64_t total_steps, double mean_step_s);
 
 /// Writes to `out`, flushing each line. One thread.
@@ -24,9 +24,9 @@ class Progress {
  public:
   Progress(std::FILE* out, std::int64_t total_steps);
 
-  /// One step of all ranks, in order. `verdict` is what its loss was found to be.
+  /// Shows one step of all ranks, in order. `verdict` is the judgement of its loss.
   void Step(const StepMetrics& step, const std::optional<LossVerdict>& verdict);
-  /// A line of its own between the steps' rows.
+  /// Prints a line of its own between the steps' rows.
   void Notice(const std::string& text);
   /// Leaves the cursor at the start of a line.
   void End();
@@ -44,7 +44,7 @@ class Progress {
   const StepTable table_;
   const bool terminal_;
   bool open_line_ = false;  // the cursor is behind a row that will be rewritten
-  std::string header_;      // the last that was printed
+  std::string header_;      // the last one printed
   int lines_since_header_ = 0;
   double seconds_ = 0;
   std::int64_t steps_ = 0, skipped_ = 0, spikes_ = 0;

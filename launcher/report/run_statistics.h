@@ -1,4 +1,4 @@
-// What a run's steps add up to: its row in the store and the last lines that a person reads.
+// Sums up a run's steps: its row in the store and the last lines that a person reads.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace adaptive_train {
 
-/// Sums over the steps that this launcher has seen: after a resume, not those before it. One
+/// Statistics of the steps that this launcher has seen; after a resume, without earlier steps. One
 /// thread.
 class RunStatistics {
  public:
-  /// The lowest validation loss and when it was.
+  /// The lowest validation loss and its step.
   struct Best {
     std::int64_t step = 0;
     double loss = 0;  // nats per token
@@ -30,7 +30,7 @@ class RunStatistics {
   std::optional<double> FirstLoss() const { return first_loss_; }
   std::optional<double> FinalLoss() const { return summary_.final_loss; }
   std::optional<double> ValidationLoss() const { return summary_.validation_loss; }
-  /// None where every validation loss so far was no number.
+  /// None if no validation loss so far was finite.
   const std::optional<Best>& BestValidation() const { return best_; }
 
  private:
@@ -41,9 +41,9 @@ class RunStatistics {
   std::int64_t count_ = 0, skipped_ = 0, spikes_ = 0;
 };
 
-/// The run in words: a line on steps and speed, one on validation, each with its newline; empty
-/// where no step was done. `unigram_entropy` is the validation text's, in nats per token: what a
-/// model that knows only how often each token comes would reach.
+/// The run in words: a line on steps and speed, one on validation, each with a line end. Empty if
+/// no step was done. `unigram_entropy` (nats per token) is the validation text's: the loss of a
+/// model that knows only how often each token occurs.
 std::string DescribeRun(const RunStatistics& statistics, double unigram_entropy,
                         int launch_retries);
 

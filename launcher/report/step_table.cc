@@ -22,7 +22,7 @@ std::string Short(double value) {
   return fmt::format("{:.{}f}{}", value, digits, kUnits[unit]);
 }
 
-/// `digits` behind the point while that fits seven characters.
+/// Up to `digits` decimals, while that fits seven characters.
 std::string Fixed(double value, int digits) {
   return std::abs(value) < 99.99 ? fmt::format("{:.{}f}", value, digits)
                                  : fmt::format("{:.4g}", value);
@@ -36,7 +36,7 @@ std::string Rate(double teraflops) {
 struct Column {
   const char* name;
   std::size_t width;
-  int rank;  // 0 stays always; else the higher, the sooner it is left out
+  int rank;  // columns with higher rank are dropped first; 0 always stays
   std::string (*cell)(const StepMetrics&);
 };
 constexpr Column kColumns[] = {
@@ -64,7 +64,7 @@ constexpr Column kColumns[] = {
      }},
 };
 
-/// The highest rank of column that lines of `width` characters have room for.
+/// The highest rank of columns that fits lines of `width` characters.
 int RankThatFits(std::size_t step_width, std::size_t width) {
   int rank = static_cast<int>(std::size(kColumns));
   for (; rank > 0; --rank) {

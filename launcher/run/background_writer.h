@@ -1,4 +1,4 @@
-// Writes that may stall with the file system, kept off the thread that hears the ranks.
+// Writes that may stall with the file system, away from the thread that listens to the ranks.
 #pragma once
 
 #include <chrono>
@@ -13,21 +13,22 @@
 
 namespace adaptive_train {
 
-/// One thread that does its tasks one after the other. After the first failure it does no more.
-/// Threads: all members from one thread; tasks run on the writer's own.
+/// One thread that runs its tasks in order. After the first failure it runs no more. Threads: all
+/// members from one thread; tasks run on the writer's own.
 class BackgroundWriter {
  public:
   using Task = std::function<Result<void>()>;
 
   BackgroundWriter();
-  /// Waits until the task under way has ended: what it uses must outlive it.
+  /// Waits until the current task has ended: the task's data must outlive it.
   ~BackgroundWriter();
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
 
-  /// Queues a task; never blocks on it. Gives the first failure so far.
+  /// Queues a task without blocking. Returns the first failure so far.
   Result<void> Post(Task task);
-  /// Waits until all tasks are done, for `deadline` at most. Gives the first failure, or that one.
+  /// Waits for all tasks, for at most `deadline`. Returns the first failure, or the missed
+  /// deadline.
   Result<void> Finish(std::chrono::milliseconds deadline);
 
  private:
@@ -35,7 +36,7 @@ class BackgroundWriter {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Task> tasks_;  // the first is under way; guarded by mutex_, as all below
+  std::deque<Task> tasks_;  // the first is running; guarded by mutex_, like all below
   std::optional<Error> failure_;
   bool stop_ = false;
   std::thread thread_;

@@ -22,7 +22,7 @@ tl::unexpected<Error> FailErrno(const FolderLockRequest& request, int error) {
               ExitCode::kPreflight);
 }
 
-/// What the last try said, 0 once it is taken; ECANCELED where a held signal asks to stop.
+/// The errno of the last attempt, or 0 once taken; ECANCELED if a held signal asks to stop.
 int TryUntil(int file, const FolderLockRequest& request) {
   const auto give_up = std::chrono::steady_clock::now() + request.patience;
   for (bool told = false;; told = true) {

@@ -1,4 +1,4 @@
-// A lock on a folder that ends with its process: two runs must not write to one folder at once.
+// A lock on a folder that ends with its process, so that two runs never write to one folder.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,10 @@ namespace adaptive_train {
 /// How a lock is taken.
 struct FolderLockRequest {
   std::string folder;  // absolute; must exist
-  std::string what;    // begins every message: "run folder"
-  std::string advice;  // ends the refusal: "name another with --run-dir"
-  /// How long a lock that somebody holds is waited for: a file server keeps that of a client that
-  /// died until its lease is over.
+  std::string what;    // prefix of every message: "run folder"
+  std::string advice;  // end of the refusal: "name another with --run-dir"
+  /// How long to wait for a lock that is held. A file server keeps the lock of a dead client until
+  /// its lease expires.
   std::chrono::milliseconds patience{0};
   std::function<void(const std::string& line)> on_notice = [](const std::string&) {};
 };
@@ -23,8 +23,8 @@ struct FolderLockRequest {
 /// Holds FOLDER/.lock (flock) until destroyed. One thread.
 class FolderLock {
  public:
-  /// Fails with kPreflight where the file cannot be opened or another process holds the lock at the
-  /// end of patience. Where the file system knows no locks, says so by on_notice and goes on
+  /// Fails with kPreflight if the file cannot be opened or another process still holds the lock
+  /// after `patience`. If the file system has no locks, reports that by on_notice and continues
   /// without. Blocks.
   static Result<FolderLock> Take(const FolderLockRequest& request);
   FolderLock(FolderLock&& other) noexcept;

@@ -1,4 +1,4 @@
-// One job's records, as the launcher makes them: in the profile store, or in RUN/ledger.jsonl.
+// One job's records from the launcher, in the profile store or in RUN/ledger.jsonl.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,9 @@
 
 namespace adaptive_train {
 
-/// Records a run in the store or, from the first trouble with it on, in RUN/ledger.jsonl, which the
-/// next store that opens takes in. Trouble is told on stderr and never ends a run; only a store that
-/// was named is refused, and only by Begin. One thread; calls may block for the store's busy
+/// Records a run in the store. After the first error of the store it uses RUN/ledger.jsonl, which
+/// the next store that opens takes in. Such errors are reported on stderr and never end a run. Only
+/// Begin refuses a store, and only a named one. One thread; calls may block for the store's busy
 /// timeout.
 class JobLedger {
  public:
@@ -30,24 +30,24 @@ class JobLedger {
     std::string store;  // as typed; empty: the default one
   };
 
-  /// Opens the store and begins the job. Fails with kUsage or kStore where a store was named.
+  /// Opens the store and begins the job. Fails with kUsage or kStore if a store was named.
   static Result<JobLedger> Begin(const Job& job);
 
-  /// The run folder is there: ledger.jsonl may be written.
+  /// The run folder exists: ledger.jsonl may be written.
   void FolderIsOpen();
   void Nodes(const std::vector<Node>& nodes);
   void Planned(const Plan& plan);
-  /// What earlier jobs have left; empty if the store fails.
+  /// Profiles from earlier jobs; empty if the store fails.
   Profile Known(const ProfileQuery& query);
-  /// Keeps what was measured for later jobs.
+  /// Stores measurements for later jobs.
   void Measured(const std::string& cluster, const Profile& profile);
-  /// The ranks are about to be launched for another plan or purpose: attempts count from 1 again.
+  /// The ranks will be launched for another plan or purpose: attempts count from 1 again.
   void BeginLaunches() { launches_before_ = launches_; }
   void Launched(int attempt, const std::string& outcome, const std::string& reason);
   /// Failures, summary, state, exit code and reason. After it the job is no longer RUNNING.
   void Finish(const RunOutcome& outcome, const RunStatistics& statistics);
 
-  /// Launches that had to be repeated so far.
+  /// The number of repeated launches so far.
   int Retries() const { return retries_; }
 
  private:
@@ -56,16 +56,17 @@ class JobLedger {
   void Keep(LedgerEntry entry);
   /// From here on ledger.jsonl is written instead of the store.
   void LeaveStore(const Error& why);
-  /// After something went into the file: told once where it failed, listed once where it did not.
+  /// After a write to the file: reports the first failure, lists the ledger after the first
+  /// success.
   void AfterWriting(const Result<void>& written);
 
   ProfileStore store_;
   JobRecord job_;
-  std::optional<std::int64_t> id_;  // in the store; none: the file is written
+  std::optional<std::int64_t> id_;  // in the store; none: the file is used
   LedgerFile file_;
   bool listed_ = false, told_ = false;
-  int launches_ = 0;         // so far, through the whole job
-  int launches_before_ = 0;  // of those, before the present series
+  int launches_ = 0;         // in the whole job so far
+  int launches_before_ = 0;  // before the current series
   int retries_ = 0;
 };
 

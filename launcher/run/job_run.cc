@@ -32,8 +32,8 @@
 namespace adaptive_train {
 namespace {
 
-/// Prints without failing: a reader that is gone, or a full disk behind the output, must not end a
-/// run.
+/// Prints and ignores errors: a reader that is gone, or a full disk behind the output, must not end
+/// a run.
 template <class... Arguments>
 void Say(std::FILE* out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   std::fputs(fmt::format(format, std::forward<Arguments>(arguments)...).c_str(), out);
@@ -41,12 +41,11 @@ void Say(std::FILE* out, fmt::format_string<Arguments...> format, Arguments&&...
 
 void SayLine(const std::string& line) { Say(stdout, "{}\n", line); }
 
-/// A requeued job may find the lock of its launcher that died with its node: file servers keep it
-/// for a lease, 90 s by NFS's default.
+/// A requeued job may find the lock of its dead predecessor. File servers keep it for a lease, 90 s
+/// by NFS's default.
 constexpr std::chrono::seconds kRequeuePatience{120};
 
-/// A run from the moment on that it can be recorded; the members below `run_dir` are there once it
-/// is ready.
+/// A run that can be recorded. The members below `run_dir` are set once it is ready.
 struct Prepared {
   Config config;
   Allocation allocation;
@@ -68,13 +67,13 @@ std::string RunDirOf(const RunRequest& request, const Allocation& allocation) {
     return fmt::format("runs/{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)));
   const std::string plain = "runs/" + allocation.ShownId();
   if (RunFolder::MayBelongTo(plain, OwnerOf(allocation))) return plain;
-  // A cluster that was set up anew counts its jobs from 1 again: never take up a stranger's
-  // checkpoints.
+  // A cluster that was set up again counts its jobs from 1: never resume another job's checkpoints.
   return fmt::format("{}-{:%Y%m%d-%H%M%S}", plain,
                      fmt::localtime(static_cast<std::time_t>(allocation.submit_time)));
 }
 
-/// Who submits the job may forbid what the configuration asks for, not the other way round.
+/// The job's options may forbid the compression that the configuration requests, but not the
+/// reverse.
 void HoldCompressionTo(const Allocation& allocation, Config& config) {
   if (!allocation.options || allocation.options->compress != JobOptions::Compress::kOff) return;
   if (config.compression.mode == CompressionMode::kOff) return;
@@ -89,7 +88,8 @@ struct CheckedData {
   std::string description;
 };
 
-/// The data as this host sees it: there, large enough for one batch; and what a model must beat.
+/// Checks on this host that the data exists and suffices for one batch. Also returns the entropy to
+/// beat.
 Result<CheckedData> CheckData(const Config& config) {
   auto data = OpenDatasets({config.data.train, config.data.validation, config.data.format,
                             config.model.sequence, TextVocab(config.model),
@@ -107,7 +107,7 @@ Result<CheckedData> CheckData(const Config& config) {
   return CheckedData{*entropy, FilesOf(*data), data->train.file().Description()};
 }
 
-/// srun starts as many launchers as it has tasks; each would train by itself.
+/// srun starts as many launchers as it has tasks, and each would train by itself.
 Result<void> CheckCalledOnce() {
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   if (tasks == nullptr || std::atoi(tasks) <= 1) return {};
@@ -117,20 +117,20 @@ Result<void> CheckCalledOnce() {
                   Printable(tasks, 20)));
 }
 
-/// Whether both name one folder that is there, by whatever path.
+/// Whether both paths name the same existing folder.
 bool IsSameFolder(const std::string& a, const std::string& b) {
   std::error_code error;
   return std::filesystem::equivalent(a, b, error);
 }
 
-/// Another run that has the same checkpoint.dir would remove what this one is writing.
+/// Another run with the same checkpoint.dir would remove what this one is writing.
 Result<FolderLock> LockCheckpoints(const std::string& folder, std::chrono::seconds patience) {
   auto made = MakeFolder(folder);
   if (!made) return FailIn("checkpoint.dir", made.error());
   return FolderLock::Take({folder, "checkpoint.dir", "give each run its own", patience, SayLine});
 }
 
-/// What must be known to record a run: its configuration, and where it is.
+/// Collects what is needed to record a run: its configuration and its allocation.
 Result<Prepared> Prepare(const RunRequest& request) {
   if (auto once = CheckCalledOnce(); !once) return tl::unexpected(once.error());
   auto config = LoadConfig(request.config, request.overrides);
@@ -148,7 +148,7 @@ Result<Prepared> Prepare(const RunRequest& request) {
   return Prepared{std::move(*config), std::move(*allocation), absolute.string()};
 }
 
-/// What this host can check, and the run folder.
+/// Checks what this host can check, and opens the run folder.
 Result<void> MakeReady(Prepared& run, JobLedger& ledger) {
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
@@ -193,7 +193,7 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
   return std::move(seen->cluster);
 }
 
-/// What is stored of these nodes and what is measured of them now; both into profile.json.
+/// Merges stored and new measurements of these nodes, and writes profile.json.
 Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLedger& ledger) {
   const auto& options = run.allocation.options;
   const bool reuse = run.config.profile.reuse == "auto" &&
@@ -265,12 +265,13 @@ ExitCode Report(const Error& error) {
   return error.exit_code;
 }
 
-/// A local run that never came to a plan has nothing to leave behind.
+/// A local run that never had a plan has nothing to keep.
 void RemoveUnusedFolder(Prepared& run) {
   if (run.folder && !run.allocation.in_slurm) run.folder->RemoveIfUnused();
 }
 
-/// From the checks to the end of training. An error ended the run before its ranks were launched.
+/// From the checks to the end of training. An error means that the run ended before its ranks were
+/// launched.
 Result<RunOutcome> PlanAndTrain(Prepared& run, JobLedger& ledger, RunStatistics& statistics,
                                 HeldSignals& held) {
   if (auto ready = MakeReady(run, ledger); !ready) return tl::unexpected(ready.error());
@@ -295,8 +296,8 @@ Result<RunOutcome> PlanAndTrain(Prepared& run, JobLedger& ledger, RunStatistics&
 }  // namespace
 
 ExitCode RunTraining(const RunRequest& request) {
-  // A reader of our output that goes away, or a file at its limit, is an error like others, not our
-  // end.
+  // A reader that is gone, or a file at its size limit, must be an error, not a signal that ends
+  // us.
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   HeldSignals held;
@@ -306,7 +307,7 @@ ExitCode RunTraining(const RunRequest& request) {
   auto ledger = JobLedger::Begin({&run->allocation, run->run_dir, ToToml(run->config),
                                   options ? FormatJobOptions(*options) : "", request.store});
   if (!ledger) return Report(ledger.error());
-  // From here on the run is recorded: whatever ends it is.
+  // From here on every end of the run is recorded.
   RunStatistics statistics;
   const auto outcome = PlanAndTrain(*run, *ledger, statistics, held);
   if (!outcome) {

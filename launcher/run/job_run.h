@@ -9,7 +9,7 @@
 
 namespace adaptive_train {
 
-/// What was typed.
+/// The command line.
 struct RunRequest {
   std::string config;  // path of the TOML file
   std::vector<ConfigOverride> overrides;
@@ -17,8 +17,8 @@ struct RunRequest {
   std::string store;    // empty: the default store
 };
 
-/// Checks everything, plans, trains, records. Prints progress to stdout and, where it ends badly,
-/// one line to stderr. Blocks until all is over.
+/// Checks, plans, trains and records. Prints progress to stdout, and one line to stderr if the run
+/// fails. Blocks until the run is over.
 ExitCode RunTraining(const RunRequest& request);
 
 }  // namespace adaptive_train

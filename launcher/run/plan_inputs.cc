@@ -15,10 +15,10 @@
 namespace adaptive_train {
 namespace {
 
-/// Clusters above this are not planned twice only to say what another version could do.
+/// Larger clusters are not planned a second time only to mention what another version could do.
 constexpr std::size_t kSmallCluster = 64;
 
-/// What a version that runs every kind of plan could gain, if that is known.
+/// The possible gain of a version that runs every kind of plan, if known.
 std::string BetterElsewhere(const PlanInputs& inputs, const Plan& plan) {
   if (!inputs.request.runnable_only || inputs.request.even_shares || !plan.step_seconds ||
       inputs.cluster.devices.size() > kSmallCluster)
@@ -86,7 +86,7 @@ std::vector<LayerMeasurement> RecordsOf(const PlanInputs& inputs, const Plan& pl
                                         const std::vector<LayerTimes>& times) {
   auto records = LayerRecords(plan, ModelKey(ModelShape::Of(inputs.dims, inputs.format)), times,
                               EpochSecondsNow());
-  // Profiles hold times without recomputation; docs/planning.md adds it again.
+  // Profiles hold times without recomputation; docs/planning.md adds it.
   const double again = PlanProblem{}.recompute_share[static_cast<std::size_t>(plan.recompute)];
   for (LayerMeasurement& record : records)
     record.backward_s = std::max(record.forward_s, record.backward_s - again * record.forward_s);

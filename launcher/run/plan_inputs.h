@@ -1,5 +1,5 @@
-// How `run` and `plan` come to a plan: what is stored and measured of the nodes, then the planner,
-// within what the runtime can run.
+// How `run` and `plan` make a plan: from stored and new measurements, within what the runtime can
+// run.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace adaptive_train {
 
-/// All that a run's plans are made from. A value: a search on another thread has its own.
+/// The inputs of a run's plans. A value: a search on another thread has its own copy.
 struct PlanInputs {
   Cluster cluster;
   ModelDims dims;
@@ -29,8 +29,8 @@ struct PlanInputs {
   ExchangeOrders orders;  // carried into every plan
 };
 
-/// The inputs of a configuration. The request asks for nothing that the runtime cannot run, unless
-/// the configuration does.
+/// The inputs from a configuration. The request is limited to what the runtime can run, unless the
+/// configuration asks for more.
 PlanInputs InputsOf(const Config& config, Cluster cluster, Profile profile);
 
 /// Inputs, and the nodes that they do without.
@@ -48,18 +48,17 @@ Result<GatheredInputs> GatherInputs(const Config& config, Cluster cluster, Profi
 /// so. Fails with kNoPlan.
 Result<PlannedRun> PlanAndProblemFor(const PlanInputs& inputs);
 
-/// The plan alone.
+/// The plan without its numbers.
 Result<Plan> PlanFor(const PlanInputs& inputs);
 
-/// A configuration that asks for what the runtime cannot run: an error that says what, with
-/// kNoPlan.
+/// Fails with kNoPlan if the plan needs something that the runtime cannot run, and names it.
 Result<void> CheckRunnable(const Plan& plan);
 
-/// The layer times that ranks of `plan` have measured, under the names that profiles know.
+/// The layer times measured by ranks of `plan`, with the names used in profiles.
 std::vector<LayerMeasurement> RecordsOf(const PlanInputs& inputs, const Plan& plan,
                                         const std::vector<LayerTimes>& times);
 
-/// What a Replanner asks: plans again with what the ranks of `plan` have measured.
+/// For a Replanner: plans again with the measurements of `plan`'s ranks.
 PlanSearch SearchFrom(const PlanInputs& inputs, const Plan& plan);
 
 }  // namespace adaptive_train

@@ -9,15 +9,15 @@
 namespace adaptive_train {
 namespace {
 
-/// Whether `density` says how much is sent, and not the range of sparsities.
+/// Whether `density` sets the amount sent, instead of the range of sparsities.
 bool HasDensity(const CompressionOrders& compression) {
   return compression.mode == CompressionMode::kTopk ||
          compression.mode == CompressionMode::kGlobalTopk ||
          compression.mode == CompressionMode::kSketch;
 }
 
-/// Residuals, their copy in a checkpoint's snapshot, and what is on its way: messages by what they
-/// select, or a sketch's cells and its peeling. The last two were read off runs
+/// The memory for residuals, their copy in a checkpoint's snapshot, and messages under way. The
+/// last are estimated by their selection, or by a sketch's cells and peeling, from measured runs
 /// (tests/bench/memory_prediction).
 double FeedbackCopies(const CompressionOrders& compression) {
   constexpr double kResiduals = 2, kMessages = 1.5, kSketch = 2.5;
@@ -26,8 +26,8 @@ double FeedbackCopies(const CompressionOrders& compression) {
   return kResiduals + kMessages * density;
 }
 
-/// The modes of docs/gradient_exchange.md; where layers differ in density, the middle stands for
-/// all of them until the warm-up has told.
+/// The modes of docs/gradient_exchange.md. If layers differ in density, the middle represents all
+/// of them until the warm-up measures it.
 std::optional<CompressionRequest> CompressionOf(const Config& config) {
   const CompressionOrders& asked = config.compression;
   if (asked.mode == CompressionMode::kOff) return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<CompressionRequest> CompressionOf(const Config& config) {
   request.always = asked.mode != CompressionMode::kAuto;
   request.sketch = asked.mode == CompressionMode::kSketch;
   request.density = HasDensity(asked) ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
-  constexpr double kPackedSizeBits = 5.7;  // of fp8, read off tests/bench/exchange_speed
+  constexpr double kPackedSizeBits = 5.7;  // for fp8, measured by tests/bench/exchange_speed
   request.value_bits = asked.values == ValueEncoding::kFp32  ? 32
                        : asked.values == ValueEncoding::kFp8 ? kPackedSizeBits
                                                              : 16;
@@ -71,7 +71,7 @@ Cluster ClusterOf(const Allocation& allocation, const std::vector<NodeCheck>& ch
   cluster.name = allocation.cluster;
   for (std::size_t i = 0; i < checks.size(); ++i) {
     Node node = checks[i].node;
-    // Before the control group's: where Slurm enforces what was asked for they are the same.
+    // Added before the control group's limit: if Slurm enforces the request, the two are equal.
     const int cpus = i < allocation.cpus.size() ? allocation.cpus[i] : 0;
     if (const auto limit = LimitOf(allocation.memory, cpus, checks[i].job_gpus))
       node.memory.limits.insert(node.memory.limits.begin(), *limit);

@@ -9,9 +9,9 @@
 namespace adaptive_train {
 namespace {
 
-/// Of a shared file system on a middling day.
+/// The speed of a shared file system under normal load.
 constexpr double kSaveBytesPerSecond = 100e6;
-/// Until the ranks of a step have started, wired themselves up and made their model.
+/// Until the ranks of a job step have started, wired up and built their model.
 constexpr double kLaunchSeconds = 15;
 
 auto PlaceAndShare(const RankPlan& rank) {
@@ -31,7 +31,7 @@ std::string Words(const StepTimes& steps) {
   return fmt::format("{:.3g} s a step (+-{:.1f} %)", steps.median_s, 100 * steps.error);
 }
 
-/// What each step of the candidate will take, and how much better it must be.
+/// The expected time of the candidate's steps, and the required improvement.
 struct Expectation {
   double step_s = 0;
   double margin = kUnjudgedGain;

@@ -1,4 +1,4 @@
-// Whether a plan is left for a better one, and whether it is gone back to: pure functions.
+// Decides whether to move to a better plan, and whether to go back: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,38 +10,40 @@
 
 namespace adaptive_train {
 
-/// What it costs to go on by another plan: save, end the ranks, launch others, read. Seconds.
+/// The cost of moving to another plan in seconds: save, end the ranks, launch new ones, read.
 struct MovingCost {
   double save_s = 0;
   double launch_s = 0;  // until the model is in memory
   bool save_measured = false;
   bool launch_measured = false;
 
-  /// What is saved must be read again; reading is taken to last as long.
+  /// What is saved must be read again; reading is assumed to take as long.
   double Seconds() const { return 2 * save_s + launch_s; }
 };
 
-/// Takes what this run has measured, and estimates the rest: a checkpoint by its bytes, a launch
-/// from experience.
+/// Uses what this run has measured and estimates the rest: a checkpoint by its bytes, a launch from
+/// experience.
 MovingCost EstimateMovingCost(std::optional<double> last_save_s, double checkpoint_bytes,
                               std::optional<double> last_launch_s);
 
 struct ReplanDecision {
   bool adopt = false;
-  std::string line;  // for a person: what was weighed, with all figures, and what follows
+  std::string line;  // for people: all figures and the decision
 };
 
-/// True: the ranks do the same in the same places.
+/// True if the ranks do the same work in the same places.
 bool SameLayout(const Plan& a, const Plan& b);
 
-/// Judges `candidate` against the plan that runs. `now` is that plan as the planner prices it today
-/// by what has been measured; without step_seconds where it could not. The candidate's predicted
-/// step is taken to be as much too short as the present plan's prediction turned out to be, never
-/// too long. It is adopted if the gain over the remaining steps exceeds the cost of moving and the
-/// gain of each step a margin: a share of the measured step of kLeastGain, more by half of the
-/// present prediction's error, kUnjudgedGain where there is no prediction to judge by, and in either
-/// case more by kSureErrors times how uncertain the figures are: the measured step's error and
-/// `layer_error`, that of the layer times which the candidate's prediction rests on (relative).
+/// Compares `candidate` with the current plan. `now` is the current plan, priced by the planner
+/// with the latest measurements, or without step_seconds if it cannot be. If the current plan's
+/// prediction was too short, the candidate's is lengthened in proportion; it is never shortened.
+///
+/// The candidate is adopted under two conditions. The gain over the remaining steps exceeds the
+/// cost of moving, and the gain per step exceeds a margin. The margin is a share of the measured
+/// step: kLeastGain plus half of the current prediction's error, or kUnjudgedGain without a
+/// prediction. In either case kSureErrors times the uncertainty is added. That combines the
+/// measured step's error with `layer_error`, the relative error of the layer times behind the
+/// candidate's prediction.
 ReplanDecision DecideReplan(const Plan& now, const StepTimes& measured, const Plan& candidate,
                             double layer_error, std::int64_t remaining_steps,
                             const MovingCost& cost);
@@ -51,12 +53,12 @@ inline constexpr double kSureErrors = 2;
 
 struct MoveVerdict {
   bool go_back = false;
-  std::string line;  // for a person: both medians with their errors, and what follows
+  std::string line;  // for people: both medians with their errors, and the decision
 };
 
-/// Judges a move that was made: the steps of the plan that was left against those of the plan that
-/// runs now. Where these are not faster, the old plan is gone back to if that gains more over the
-/// remaining steps than moving again costs.
+/// Judges a move after the fact by the steps of the old and the new plan. If the new steps are not
+/// faster, the run goes back, provided that the gain over the remaining steps exceeds the cost of
+/// moving again.
 MoveVerdict JudgeMove(const StepTimes& before, const StepTimes& after, std::int64_t remaining_steps,
                       const MovingCost& cost);
 

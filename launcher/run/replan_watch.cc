@@ -23,7 +23,7 @@ StepTimes StepTimesOf(std::span<const double> steps_s) {
   if (steps_s.size() < 3 || times.median_s <= 0) return times;
   std::vector<double> distances;
   for (const double step_s : steps_s) distances.push_back(std::abs(step_s - times.median_s));
-  // Of a normal distribution: its deviation from the median distance, its median's from its own.
+  // For a normal distribution: deviation / median distance, and the median's error / the mean's.
   constexpr double kDeviation = 1.4826, kOfMedian = 1.2533;
   const double deviation = kDeviation * Median(distances) / times.median_s;
   times.error = kOfMedian * deviation / std::sqrt(static_cast<double>(steps_s.size()));

@@ -10,7 +10,7 @@
 namespace adaptive_train {
 namespace {
 
-/// A signal that this thread took would be missed by whoever waits for it.
+/// A signal delivered to this thread would be missed by the thread that waits for it.
 void LeaveSignalsToOthers() {
   sigset_t signals;
   ::sigemptyset(&signals);

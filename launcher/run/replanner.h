@@ -1,4 +1,4 @@
-// Looks for a better plan while the ranks train, and says when it should be moved to or left again.
+// Looks for a better plan while the ranks train, and says when to move to it or leave it again.
 #pragma once
 
 #include <cstdint>
@@ -16,43 +16,43 @@
 
 namespace adaptive_train {
 
-/// What the planner makes of new measurements.
+/// The planner's result from new measurements.
 struct PlanPair {
-  Plan now;                // the plan that runs, its step priced anew
+  Plan now;                // the current plan, its step priced again
   Plan candidate;          // the best one
-  double layer_error = 0;  // of the layer times that both rest on, as in LayerError
+  double layer_error = 0;  // error of the layer times behind both, as in LayerError
 };
 
-/// Plans with what the ranks measured (index = rank). Called on a thread of its own, as a plan for
-/// thousands of devices takes longer than ranks may go without hearing the launcher: it must touch
-/// nothing that others write.
+/// Plans with the ranks' measurements (index = rank). Runs on a separate thread, since a plan for
+/// thousands of devices takes longer than ranks may go without their launcher. It must touch no
+/// shared data.
 using PlanSearch = std::function<Result<PlanPair>(std::vector<LayerTimes>)>;
 
-/// Where a plan's ranks come from: none for a run's first plan.
+/// How a run came to a plan; empty for its first plan.
 struct PlanHistory {
-  std::optional<StepTimes> before;  // of the plan that was left for this one
-  std::vector<Plan> left;           // turned out no faster than another: not moved to again
+  std::optional<StepTimes> before;  // of the old plan
+  std::vector<Plan> left;           // left as no faster than another: never moved to again
 };
 
-/// Of the ranks of one plan. All members from one thread; none blocks but the destructor, which
-/// waits for a search under way.
+/// Serves the ranks of one plan. All members from one thread; only the destructor blocks, to wait
+/// for a running search.
 class Replanner {
  public:
   Replanner(const ReplanWatch::Settings& settings, PlanSearch search, PlanHistory history = {})
       : watch_(settings), search_(std::move(search)), history_(std::move(history)) {}
 
-  /// Beside it, the last rank's times complete those of all: they are worth keeping then.
+  /// Returns true if the last rank's times complete those of all, which are then worth storing.
   bool Measured(int rank, const LayerTimes& times) { return watch_.Measured(rank, times); }
   const std::vector<LayerTimes>& Times() const { return watch_.Times(); }
 
   /// What to do after a step of all ranks.
   struct Answer {
     bool measure_layers = false;  // let the ranks measure
-    std::optional<Plan> move_to;  // save, stop, go on by this plan
-    StepTimes left;               // with move_to: the steps of the plan that is left
-    bool go_back = false;         // save, stop, go on by the plan before this one
-    bool compared = false;        // the line is what became of a move: it belongs to the plan
-    std::string line;             // for a person; empty: nothing to tell
+    std::optional<Plan> move_to;  // save, stop, continue with this plan
+    StepTimes left;               // with move_to: the steps of the old plan
+    bool go_back = false;         // save, stop, continue with the previous plan
+    bool compared = false;        // `line` is the result of a move and belongs to the plan
+    std::string line;             // for people; may be empty
   };
   Answer AfterStep(double step_s, std::int64_t remaining_steps, const MovingCost& cost);
 

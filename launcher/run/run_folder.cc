@@ -69,7 +69,7 @@ void RunFolder::RemoveIfUnused() const {
                                            "profile.json", ".lock"};
   std::error_code error;
   if (!made_ || !fs::is_empty(path_ + "/logs", error)) return;
-  // The folder of checkpoints may be there for its lock alone.
+  // The folder of checkpoints may exist only for its lock.
   fs::remove(path_ + "/checkpoints/.lock", error);
   fs::remove(path_ + "/checkpoints", error);
   const auto known = [&](const fs::path& name) {
@@ -113,7 +113,7 @@ Result<void> RunFolder::CutMetrics(std::int64_t step) {
   std::stringstream lines(*text);
   for (std::string line; std::getline(lines, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
-    // A line that is no JSON is the rest of a launcher that was killed while writing.
+    // A line that is not JSON was cut short when a launcher was killed.
     if (json.is_object() && json.contains("step") && json["step"].is_number_integer() &&
         json["step"] <= step)
       kept += line + "\n";

@@ -27,25 +27,25 @@ struct RunOwner {
 /// One run folder, held by one launcher at a time (a lock that ends with the process). One thread.
 class RunFolder {
  public:
-  /// Creates the folder and logs/ where missing and takes the lock; another launcher's is waited for
-  /// as long as `patience`. Fails with kPreflight if the folder cannot be written or another
+  /// Creates the folder and logs/ if missing, and takes the lock. Waits up to `patience` for
+  /// another launcher's lock. Fails with kPreflight if the folder cannot be written or another
   /// launcher holds it. Blocks.
   static Result<RunFolder> Open(
       const std::string& path, std::chrono::milliseconds patience = {},
       std::function<void(const std::string&)> on_notice = [](const std::string&) {});
 
   const std::string& Path() const { return path_; }  // absolute
-  /// False if the folder is known to be another job's. A requeued job (restart_count above 0) has a
-  /// new submit time, so its number and cluster count alone.
+  /// False if the folder belongs to another job. A requeued job (restart_count above 0) has a new
+  /// submit time, so only its number and cluster count.
   static bool MayBelongTo(const std::string& path, const RunOwner& owner);
   Result<void> SetOwner(const RunOwner& owner) const;
   Result<void> Write(const std::string& name, std::string_view text) const;
-  /// Removes the folder if this launcher made it and it holds no more than what every start writes:
-  /// no plan, no ledger, no logs.
+  /// Removes the folder if this launcher created it and it holds only what every start writes: no
+  /// plan, no ledger, no logs.
   void RemoveIfUnused() const;
-  /// Appends one line to metrics.jsonl; half a line of a full disk is taken back.
+  /// Appends one line to metrics.jsonl. If the disk is full, a partial line is removed again.
   Result<void> AppendMetrics(const std::string& line);
-  /// Drops the lines of steps beyond `step`: they will be done again.
+  /// Drops the lines of steps after `step`, which will be repeated.
   Result<void> CutMetrics(std::int64_t step);
 
  private:

@@ -1,4 +1,5 @@
-// Whether training still learns: steps that are skipped because gradients are not finite.
+// Detects training that does not progress, since steps are skipped for gradients that are not
+// finite.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +8,13 @@
 
 namespace adaptive_train {
 
-/// Sees every step of a run. A value.
+/// Watches every step of a run. A value.
 class SkipWatch {
  public:
-  /// So many skipped steps in a row are too many; 0: any number may be skipped.
+  /// `limit` skipped steps in a row are too many; 0: no limit.
   explicit SkipWatch(std::int64_t limit) : limit_(limit) {}
 
-  /// Fails with kRankFailure when the limit is reached.
+  /// Records a step. Fails with kRankFailure when the limit is reached.
   Result<void> See(std::int64_t step, bool skipped);
   /// Fails with kRankFailure if there were steps and each of them was skipped.
   Result<void> AtEnd() const;

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kWriteDeadline{60};
 constexpr const char* kHere = "127.0.0.1";
-/// Of a checkpoint: float32 parameters and both moments.
+/// The size of a checkpoint: float32 parameters and both moments.
 constexpr double kSavedBytesPerParameter = 12;
 
 std::string WordsOf(const Plan& plan, const PlanInputs& inputs) {
@@ -38,7 +38,7 @@ Result<void> SavePlan(const RunFolder& folder, const Plan& plan, const PlanInput
   return written;
 }
 
-/// One run's training, over all plans that it goes through.
+/// One run's training, over all of its plans.
 class Training {
  public:
   Training(RunParts run, Plan plan)
@@ -85,7 +85,7 @@ class Training {
     supervisor_ = &supervisor;
     held.Release();
     RunOutcome outcome = supervisor.Run();
-    held.Hold();  // a second Ctrl-C must not keep the end from the store
+    held.Hold();  // a second Ctrl-C must not keep the end out of the store
     supervisor_ = nullptr;
     replanner_.reset();
     return outcome;
@@ -132,8 +132,7 @@ class Training {
     return metrics_.ResumeAfter(step);
   }
 
-  /// The plan goes on with what its ranks have decided: in the log, plan.json, plan.txt and the
-  /// store.
+  /// Adds the ranks' decision to the plan: in the log, plan.json, plan.txt and the store.
   void OnDecision(const Decision& decision) {
     progress_.Notice(decision.text);
     KeepWhy(fmt::format("after step {}: {}", decision.step, decision.text));
@@ -173,7 +172,7 @@ class Training {
     supervisor_->Move();
   }
 
-  /// One more line of what the plan is for: in plan.json, plan.txt and the store.
+  /// Adds a line to the plan's reasons, in plan.json, plan.txt and the store.
   void KeepWhy(std::string line) {
     plan_.why.push_back(std::move(line));
     run_.ledger.Planned(plan_);
@@ -193,7 +192,7 @@ class Training {
 
   void Finish(RunOutcome& outcome) {
     auto written = metrics_.Finish(kWriteDeadline);
-    // A run that goes on has learned before; its last step may well be a skipped one.
+    // A resumed run has trained before, so its last step may be a skipped one.
     if (written && outcome.code == ExitCode::kDone && !resumed_.value_or(false))
       written = skips_.AtEnd();
     if (written) return;
@@ -208,14 +207,14 @@ class Training {
 
   RunParts run_;
   Plan plan_;
-  std::optional<Plan> next_;  // moved to when the ranks have stopped
-  Plan left_;                 // the one before plan_, once there is one
+  std::optional<Plan> next_;  // the plan to start when the ranks have stopped
+  Plan left_;                 // the plan before plan_, if any
   PlanHistory history_;
-  Profile profile_;  // with what this run's ranks have measured
+  Profile profile_;  // includes the measurements of this run's ranks
   Progress progress_;
   LossWatch losses_;
   SkipWatch skips_;
-  std::optional<bool> resumed_;  // from a checkpoint, when this run began
+  std::optional<bool> resumed_;  // whether this run began from a checkpoint
   MetricsWriter metrics_;
   std::unique_ptr<Replanner> replanner_;
   Supervisor* supervisor_ = nullptr;

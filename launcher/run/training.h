@@ -1,5 +1,5 @@
-// The training of a run: its plan's ranks from launch to end, and on to a better plan where one is
-// found.
+// The training of a run: its plan's ranks from launch to end, and the move to a better plan if one
+// is found.
 #pragma once
 
 #include "core/config.h"
@@ -15,7 +15,7 @@
 
 namespace adaptive_train {
 
-/// What training needs of a run. All outlive it.
+/// The parts of a run that training uses. All outlive it.
 struct RunParts {
   const Config& config;
   const Allocation& allocation;
@@ -26,12 +26,12 @@ struct RunParts {
   RunStatistics& statistics;
 };
 
-/// Trains by `plan`; what the ranks measure of their layers goes to the store and to profile.json,
-/// and a plan that is enough better is moved to: saved, stopped, started anew. Blocks until the run
-/// is over. `held` is released while ranks run.
+/// Trains by `plan`. Layer measurements go to the store and to profile.json. If a plan is better by
+/// enough, the run saves, stops and restarts with it. Blocks until the run is over. `held` is
+/// released while ranks run.
 RunOutcome TrainRun(RunParts run, Plan plan, HeldSignals& held);
 
-/// Writes plan.json, what the ranks go by, and plan.txt.
+/// Writes plan.json, which the ranks read, and plan.txt.
 Result<void> WritePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs);
 
 }  // namespace adaptive_train

@@ -5,11 +5,11 @@
 namespace adaptive_train {
 namespace {
 
-/// RandomPlace::layer: what is drawn.
+/// What is drawn, stored in RandomPlace::layer.
 enum : std::uint16_t { kCompute = 0, kBandwidth = 1, kLoss = 2 };
 
-/// More losses in a row than this do not happen with probabilities below one that are worth
-/// simulating; it ends the loop when they do.
+/// Ends the loop for loss probabilities near one. Probabilities worth simulating never lead to that
+/// many losses in a row.
 constexpr std::uint32_t kMostLosses = 1000;
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace adaptive_train {
 
 namespace {
 
-/// Times this close, in seconds, are one: what differs by rounding only is settled once.
+/// Times this close, in seconds, count as equal: rounding differences are settled together.
 constexpr double kSameTime = 1e-12;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Things that happen at simulated times, one after another.
+// A loop of events at simulated times.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,20 @@
 
 namespace adaptive_train {
 
-/// A clock and what is to come. One thread; nothing waits in real time. Events of the same time
-/// happen in the order in which they were asked for, so a run is the same each time.
+/// A clock and the events to come. One thread; nothing waits in real time. Events of the same time
+/// run in the order in which they were added, so every run is the same.
 class EventLoop {
  public:
   using Action = std::function<void()>;
 
   /// Seconds since the start.
   double Now() const { return now_; }
-  /// `action` happens at `time`, now at the earliest. A time that is not finite never comes.
+  /// Runs `action` at `time`, or now if that is past. A time that is not finite never comes.
   void At(double time, Action action);
   void After(double seconds, Action action) { At(now_ + seconds, std::move(action)); }
-  /// `settle` is called whenever all events of a time are over, before the clock goes on.
+  /// Calls `settle` after all events of a time, before the clock moves on.
   void WhenSettling(Action settle) { settle_ = std::move(settle); }
-  /// Plays until nothing is left to happen.
+  /// Runs until no events are left.
   void Run();
 
  private:
@@ -35,7 +35,7 @@ class EventLoop {
 
   double now_ = 0;
   std::uint64_t asked_ = 0;
-  std::vector<Event> events_;  // a heap, the next one in front
+  std::vector<Event> events_;  // a heap, the next event in front
   Action settle_;
 };
 

@@ -8,7 +8,7 @@ namespace adaptive_train {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// What is left of a flow that rounding alone has kept from its end.
+/// A smaller rest of a flow counts as rounding error: the flow has ended.
 constexpr double kSameTime = 1e-12;  // seconds
 constexpr double kRounding = 1e-12;  // of the bytes that the route has served
 
@@ -67,11 +67,11 @@ void FluidNetwork::Settle() {
   if (ends_.empty() || ends_.front().time >= wake_at_) return;
   wake_at_ = ends_.front().time;
   loop_.At(wake_at_, [this, asked = wake_at_] {
-    if (asked == wake_at_) Wake();  // otherwise another was asked for since, earlier
+    if (asked == wake_at_) Wake();  // otherwise an earlier wake-up was requested since
   });
 }
 
-/// Routes and resources connected to those that changed: no other rate can be another.
+/// Finds routes and resources connected to the changed ones; all other rates stay.
 void FluidNetwork::Reach() {
   ++settled_;
   reached_.clear();
@@ -109,7 +109,7 @@ void FluidNetwork::Fill() {
   for (const int r : reached_resources_)
     if (Of(r).waiting > 0) shares_.push_back({Of(r).left / Of(r).waiting, r});
   std::make_heap(shares_.begin(), shares_.end(), LargerShare);
-  double level = 0;  // shares only grow; rounding must not make one smaller
+  double level = 0;  // shares only grow; rounding must not shrink one
   while (!shares_.empty()) {
     std::pop_heap(shares_.begin(), shares_.end(), LargerShare);
     const Share share = shares_.back();
@@ -118,7 +118,7 @@ void FluidNetwork::Fill() {
     if (resource.waiting <= 0) continue;
     const double now = std::max(level, resource.left / resource.waiting);
     if (now > share.rate && !shares_.empty() && now > shares_.front().rate) {
-      shares_.push_back({now, share.resource});  // others took less than their part of it
+      shares_.push_back({now, share.resource});  // others took less than their share of it
       std::push_heap(shares_.begin(), shares_.end(), LargerShare);
       continue;
     }
@@ -127,7 +127,7 @@ void FluidNetwork::Fill() {
   }
 }
 
-/// The resource is full: its open routes' flows get `rate` each.
+/// The resource is full: the flows of its open routes get `rate` each.
 void FluidNetwork::GiveShare(const Share& share, double rate) {
   for (const int index : Of(share.resource).routes) {
     Route& route = At(index);
@@ -166,7 +166,7 @@ void FluidNetwork::Wake() {
 void FluidNetwork::EndFlows(int index, std::vector<Flow>& ended) {
   Route& route = At(index);
   Serve(route);
-  // The first has come to its end by what was foreseen, whatever rounding says.
+  // The first flow ends as predicted, whatever rounding says.
   route.served = std::max(route.served, route.flows.front().end);
   const double until = route.served + route.rate * kSameTime + route.served * kRounding;
   while (!route.flows.empty() && route.flows.front().end <= until) {

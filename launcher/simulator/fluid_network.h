@@ -1,4 +1,4 @@
-// Messages as fluids that share what they flow through, max-min fair.
+// Messages as fluid flows that share resources max-min fairly.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,22 @@
 
 namespace adaptive_train {
 
-/// Every flow takes a route, a set of resources of limited capacity. At any time the rates are
-/// max-min fair: no flow can have more without taking from one that has no more than it
-/// (progressive filling: Bertsekas and Gallager, Data Networks, 1992, section 6.5.2). Flows of one
-/// route have equal rates, so that a route, not a flow, is what rates are computed for, and only
-/// for routes that a change can reach. One thread: the loop's.
+/// Every flow takes a route, a set of resources of limited capacity. Rates are always max-min fair:
+/// a flow can gain only at the cost of one that has no more (progressive filling: Bertsekas and
+/// Gallager, Data Networks, 1992, section 6.5.2). Flows of one route have equal rates, so rates are
+/// computed per route, and only for routes that a change can affect. One thread: the loop's.
 class FluidNetwork {
  public:
   using Done = std::function<void()>;
 
-  /// Takes the loop's WhenSettling; the loop must outlive it.
+  /// Sets the loop's WhenSettling; the loop must outlive this object.
   explicit FluidNetwork(EventLoop& loop);
 
-  /// Bytes per second, not negative. Infinity never limits anything; through 0 nothing ever comes.
+  /// Bytes per second, not negative. Infinity never limits; with 0 nothing ever arrives.
   int AddResource(double capacity);
-  /// Through all of `resources`; one that is named twice is passed twice.
+  /// A route through all of `resources`; a repeated resource counts twice.
   int AddRoute(const std::vector<int>& resources);
-  /// Now begins a flow of `bytes`; `done` is called when the last of them has arrived, never from
-  /// inside this call.
+  /// Starts a flow of `bytes` now. Calls `done` when all have arrived, never from inside this call.
   void Start(int route, double bytes, Done done);
 
  private:
@@ -39,16 +37,16 @@ class FluidNetwork {
   struct Resource {
     double capacity = 0;
     std::vector<int> routes;  // with flows
-    double left = 0;          // while filling: not given away yet
+    double left = 0;          // while filling: capacity not yet assigned
     double waiting = 0;       // while filling: flows whose rate is open
     std::uint64_t seen = 0;
   };
   struct Route {
     std::vector<int> resources;  // those that can limit
     std::vector<Flow> flows;     // a heap, the first to end in front
-    double served = 0;           // bytes each flow has had that was there all the time
+    double served = 0;           // bytes that each flow got since the route began
     double rate = 0;             // bytes per second of each flow
-    double since = 0;            // when `served` was true
+    double since = 0;            // when `served` was computed
     std::uint64_t changes = 0;   // of the rate
     std::uint64_t seen = 0;
     bool open = false;  // while filling: the rate is not known yet
@@ -56,7 +54,7 @@ class FluidNetwork {
   struct End {
     double time;
     int route;
-    std::uint64_t changes;  // of the route when this was true
+    std::uint64_t changes;  // the route's value of `changes` for this entry
   };
   struct Share {
     double rate;
@@ -87,8 +85,8 @@ class FluidNetwork {
   std::vector<Resource> resources_;
   std::vector<Route> routes_;
   std::uint64_t started_ = 0;
-  std::vector<End> ends_;               // a heap; out of date where the route's changes are others
-  double wake_at_;                      // an event is asked for then
+  std::vector<End> ends_;               // a heap; an entry is stale if the route's `changes` differ
+  double wake_at_;                      // time of the next requested event
   std::vector<int> changed_;            // routes whose number of flows has changed
   std::vector<int> reached_;            // routes, and
   std::vector<int> reached_resources_;  // resources that the changes can reach

@@ -28,7 +28,7 @@ void RingExchange::Enter(std::size_t index) {
   SendIfBothThere(Left(index));
 }
 
-/// Neighbours are never more than one phase apart, so the later one's arrival starts the message.
+/// Neighbours are at most one phase apart, so the later arrival starts the message.
 void RingExchange::SendIfBothThere(std::size_t from) {
   const std::size_t to = Right(from);
   if (members_[from].phase != members_[to].phase) return;

@@ -1,4 +1,4 @@
-// One all-reduce around a ring, as the runtime plays it.
+// Simulates one all-reduce around a ring as the runtime performs it.
 #pragma once
 
 #include <cstddef>
@@ -10,31 +10,31 @@
 
 namespace adaptive_train {
 
-/// How many of the phases: a reduce-scatter, an all-gather, or one after the other.
+/// Which phases: a reduce-scatter or an all-gather (kHalf), or one after the other (kAll).
 enum class RingPart { kHalf, kAll };
 
-/// In each of D-1 phases (twice that for both halves) every member sends one D-th of the bytes to
-/// its right neighbour and takes as much from its left one; it begins a phase when both parts of
-/// the one before are over (Patarasuk and Yuan 2009; runtime/comm/stepped_all_reduce.h). A message
-/// begins when both its ends are there. One thread: the loop's; at its address from Ready to the
-/// last Done.
+/// In each of D-1 phases (twice that for kAll) every member sends one D-th of the bytes to its
+/// right neighbour and receives as much from its left one. It begins a phase when both transfers of
+/// the previous one are complete (Patarasuk and Yuan 2009; runtime/comm/stepped_all_reduce.h). A
+/// message begins when both ends are ready. One thread: the loop's. The object must not move
+/// between Ready and the last Done.
 class RingExchange {
  public:
   using Done = std::function<void(int member)>;
 
   /// With `coarse` all phases are one flow that begins when the last member is ready
-  /// (SimulatedLinks::SendAround). `done` is called once for each member. The members stay where
-  /// they are as long as this lives.
+  /// (SimulatedLinks::SendAround). Calls `done` once for each member. `members` must outlive this
+  /// object.
   RingExchange(SimulatedLinks& links, std::span<const Place> members, double bytes, RingPart part,
                bool coarse, Done done);
 
-  /// The member joins now; each once.
+  /// The member joins now; called once per member.
   void Ready(int member);
 
  private:
   struct Member {
     int phase = -1;  // -1: not ready
-    int parts = 0;   // of the phase, that are over
+    int parts = 0;   // completed transfers of the phase
   };
 
   std::size_t Right(std::size_t member) const { return (member + 1) % members_.size(); }
@@ -47,7 +47,7 @@ class RingExchange {
 
   SimulatedLinks& links_;
   const std::span<const Place> places_;
-  std::vector<Member> members_;  // none if coarse
+  std::vector<Member> members_;  // empty if coarse
   const int phases_;
   const double chunk_;
   const bool coarse_;

@@ -1,4 +1,4 @@
-// The links of a problem as routes of a fluid network: what a message from here to there shares.
+// The links of a problem as routes of a fluid network: what a message shares with others.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace adaptive_train {
 
-/// Where a message begins or ends.
+/// One end of a message.
 struct Place {
   int device = 0;
   int node = 0;
   double transfer_s_per_byte = 0;  // of the device's kind
 };
 
-/// Bytes that went from one node to another, or between devices of one (from == to).
+/// Bytes sent from one node to another, or between devices of one node (from == to).
 struct LinkUse {
   int from = 0, to = 0;
   double bytes = 0;
@@ -29,42 +29,42 @@ struct LinkUse {
   double Share(double seconds) const { return bytes / (bytes_per_second * seconds); }
 };
 
-/// Capacities of the nodes' network cards, bytes per second; index = node. Empty: a card is as fast
-/// as the fastest link of its node in that direction.
+/// Bytes per second of the nodes' network cards; index = node. Empty: a card is as fast as the
+/// fastest link of its node in that direction.
 struct NodeCards {
   std::vector<double> egress, ingress;
 };
 
-/// Between two nodes a message takes the sender's card, the pair's own limit and the receiver's
-/// card; inside a node the two devices' own link, which others do not share. Where a device's own
-/// processor moves its messages, all of them share that too. One thread: the loop's. Everything
-/// given must outlive it.
+/// A message between two nodes uses the sender's card, the pair's own limit and the receiver's
+/// card. Inside a node it uses the two devices' own link, which others do not share. All messages
+/// of a device whose own processor moves them share that too. One thread: the loop's. All arguments
+/// must outlive the object.
 class SimulatedLinks {
  public:
   using Done = FluidNetwork::Done;
-  /// Called with each message that has arrived: sending device, receiving device, bytes.
+  /// Called for each message that has arrived: sending device, receiving device, bytes.
   using OnMoved = std::function<void(int from, int to, double bytes)>;
 
   SimulatedLinks(EventLoop& loop, const LinkTable& table, const NodeCards& cards,
                  const Chance& chance);
 
-  /// A message: its latency, what losses cost, then its bytes as a flow.
+  /// Sends a message: its latency, the cost of losses, then its bytes as a flow.
   void Send(const Place& from, const Place& to, double bytes, Done done);
   /// The `phases` messages of `bytes` each that every member of a ring sends to the next one, as a
-  /// single flow over all links of the ring: every phase takes the highest latency of them and the
-  /// rate of the slowest, which is what a ring settles to. `ring` stays where it is until then.
+  /// single flow over all links of the ring. Every phase takes the highest latency and the lowest
+  /// rate of the links, to which a ring settles. `ring` must outlive the flow.
   void SendAround(std::span<const Place> ring, int phases, double bytes, Done done);
 
   void WhenMoved(OnMoved moved) { moved_ = std::move(moved); }
-  /// What was used so far, by (from, to).
+  /// Usage so far, by (from, to).
   std::vector<LinkUse> Uses() const;
 
  private:
   LinkSpeed SpeedOf(int from, int to) const;
-  /// What a message from one to the other takes.
+  /// The resources that a message between the two uses.
   std::vector<int> ResourcesOf(const Place& from, const Place& to);
   int RouteOf(const Place& from, const Place& to);
-  /// The device's processor, if that moves its messages.
+  /// Adds the device's processor if that moves its messages.
   void AddProcessor(const Place& place, std::vector<int>& resources);
   void MakeCards(const NodeCards& cards);
   void Note(const Place& from, const Place& to, double bytes);

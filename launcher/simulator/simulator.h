@@ -1,4 +1,4 @@
-// Plays optimizer steps of a layout event by event: the judge of the planner's formulas.
+// Simulates optimizer steps of a layout event by event: the check of the planner's formulas.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace adaptive_train {
 
-/// What a rank is doing.
+/// What a rank does during a span of time.
 enum class Activity {
   kForward,
   kBackward,
@@ -27,40 +27,43 @@ struct Span {
 };
 
 struct SimulationOptions {
-  int steps = 1;  // one after another; each rank goes on when its own step is over
+  int steps = 1;  // in sequence; each rank goes on when its own step is over
   ChanceSettings chance{};
   NodeCards cards{};
-  double bucket_bytes = 4 << 20;  // of a device's gradients, exchanged at once; positive
-  /// Rings of more replicas are played as one flow per bucket (SimulatedLinks::SendAround) instead
-  /// of as single messages, of which a bucket has 2 (D-1) D, and with 256 buckets at most. So is a
-  /// step that would have more than 200,000 such messages.
+  double bucket_bytes = 4 << 20;  // of a device's gradients, exchanged together; positive
+  /// Rings of more replicas use one flow per bucket (SimulatedLinks::SendAround) and at most 256
+  /// buckets. Single messages would be 2 (D-1) D per bucket. The same holds for a step that would
+  /// have more than 200,000 such messages.
   int long_ring = 16;
   bool timeline = true;  // of the last step
 };
 
 struct Simulation {
-  std::vector<double> step_seconds;  // from a step's last end to the next one's
-  /// Of the last step, of the rank that ends last, from the end of its step before; the parts add
-  /// up to `step`. `activations` is the time it waits for messages under way, `bubble` its other
-  /// waiting for stages.
+  std::vector<double> step_seconds;  // from a step's last end to that of the next
+  /// The last step's parts for the rank that ends last, from the end of its previous step; they add
+  /// up to `step`. `activations` is its wait for messages on the way, `bubble` its other waits for
+  /// stages.
   StepCost parts;
   std::vector<Span> timeline;  // of the last step, by rank, then by begin
   std::vector<LinkUse> links;  // of the last step
   double MedianStep() const;
 };
 
-/// The layout must be well formed (CheckLayout). Forward and backward run one-forward-one-backward
-/// (P = 1: micro-batch after micro-batch); activations and their gradients are messages between the
-/// first tensor ranks' nodes. In the last backward a gradient bucket, cut from the end of the
-/// stage's layers, leaves as soon as its layers are done; buckets go around their rings at the same
-/// time, then ten numbers that end the step's exchange, then the optimizer. A compressed layer
-/// computes `compression_s` more and counts its compressed bytes. Devices of a kind with
-/// transfer_s_per_byte compute that much longer for what is moved meanwhile, and move no more than
-/// they could alone. With shard >= 1 buckets are
-/// reduce-scattered, and gathered again after the update. Tied embeddings go from the last stage to
-/// the first and back, after the rings. Links: SimulatedLinks. A message over a link without speed
-/// never arrives; the step is then infinite. Pure; time grows with messages: a few hundred thousand
-/// of them a second.
+/// Simulates the steps of a layout, which must be well formed (CheckLayout). A pipeline runs
+/// one-forward-one-backward (P = 1: micro-batch after micro-batch). Activations and their gradients
+/// are messages between the first tensor ranks' nodes.
+///
+/// In the last backward a bucket of gradients, cut from the end of the stage's layers, leaves as
+/// soon as its layers are done. Buckets go around their rings at the same time. Ten numbers then
+/// end the step's exchange, and the optimizer follows. A compressed layer computes `compression_s`
+/// more and counts its compressed bytes. With shard >= 1 buckets are reduce-scattered, and gathered
+/// again after the update. Tied embeddings go from the last stage to the first and back, after the
+/// rings.
+///
+/// Devices of a kind with transfer_s_per_byte compute longer by that much for what is moved
+/// meanwhile, and move no more than they could alone. Links: SimulatedLinks. A message over a link
+/// without speed never arrives, and the step is infinite. Pure; a few hundred thousand messages per
+/// second.
 Simulation Simulate(const PlanProblem& problem, const Layout& layout,
                     const SimulationOptions& options = {});
 

@@ -7,7 +7,7 @@ namespace adaptive_train {
 namespace {
 
 constexpr double kAgreementBytes = 10 * sizeof(double);  // training_loop.cc
-constexpr double kMostMessages = 200'000;  // of a step, that are worth playing one by one
+constexpr double kMostMessages = 200'000;  // of a step; more are not simulated one by one
 constexpr double kMostCoarseBuckets = 256;
 constexpr double kRounding = 1e-9;  // of the sums of bytes
 

@@ -1,4 +1,4 @@
-// How the replicas of one stage sum their gradients in a simulated step.
+// Sums the gradients of one stage's replicas in a simulated step.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@
 
 namespace adaptive_train {
 
-/// The buckets' rings, the closing agreement and, with a sharded optimizer, the gathering of the
-/// updated parameters, of two replicas or more. One thread: the loop's; at its address as long as
-/// the loop runs. Everything given must outlive it.
+/// The rings of the buckets, the closing agreement and, with a sharded optimizer, the gathering of
+/// the updated parameters, for two replicas or more. One thread: the loop's. The object must not
+/// move while the loop runs. All arguments must outlive it.
 class StageExchange {
  public:
   struct Events {
@@ -27,12 +27,12 @@ class StageExchange {
                 const Layout& layout, int stage, const SimulationOptions& options,
                 std::span<const Place> members, Events events);
 
-  /// A layer's backward is over for the last time in this step; from the last layer to the first.
+  /// The last backward of a layer in this step is over. Called from the last layer to the first.
   void LayerDone(int replica, int layer);
   void Agree(int replica);
   void Gather(int replica);
 
-  /// When the replica's first bucket left; only after `summed`.
+  /// When the replica's first bucket left; valid after `summed`.
   double Began(int replica) const { return replicas_[static_cast<std::size_t>(replica)].began; }
 
  private:

@@ -27,7 +27,7 @@ double StageTimes::TensorSeconds(int layer, double samples) const {
   return 2 * 2 * (layout_.tensor - 1) * (link.latency_s + chunk / link.bytes_per_second);
 }
 
-/// `time` gives a layer's seconds on a device of a kind that is alone with it and trusted.
+/// `time` returns a layer's seconds on a device of a kind, alone and with standing 1.
 template <class LayerTime>
 std::vector<double> StageTimes::OfSlowest(const Chance& chance, int action, LayerTime time) const {
   std::vector<double> slowest, layers;

@@ -8,18 +8,18 @@
 
 namespace adaptive_train {
 
-/// Of the `tensor` devices that share a stage of a replica: the slowest one's times, by
-/// docs/planning.md, with the all-reduces inside the node that a split layer's forward and backward
-/// wait for. A value but for the problem and the layout, which must outlive it.
+/// Times of the slowest of the `tensor` devices that share a stage of a replica, by
+/// docs/planning.md. They include the all-reduces inside the node that a split layer's forward and
+/// backward wait for. A value, but the problem and the layout must outlive it.
 class StageTimes {
  public:
   StageTimes(const PlanProblem& problem, const Layout& layout, int stage, int replica);
 
-  /// Seconds of each of the stage's layers, first to last, for a micro-batch of `samples`.
-  /// `action` numbers the draws of chance within the step.
+  /// Seconds of each of the stage's layers, first to last, for a micro-batch of `samples`. `action`
+  /// numbers the random draws within the step.
   std::vector<double> Forward(double samples, const Chance& chance, int action) const;
   std::vector<double> Backward(double samples, const Chance& chance, int action) const;
-  /// Of the optimizer.
+  /// Seconds of the optimizer's update.
   double Update(const Chance& chance, int action) const;
 
   int FirstLayer() const { return first_; }

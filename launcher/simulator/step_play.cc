@@ -6,7 +6,7 @@
 namespace adaptive_train {
 namespace {
 
-constexpr double kNoDebt = 1e-9;  // seconds that are not worth an event
+constexpr double kNoDebt = 1e-9;  // seconds; less is not worth an event
 
 double Sum(const std::vector<double>& seconds) {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
@@ -80,7 +80,7 @@ double StepPlay::SamplesOf(const Group& group, int micro_batch) const {
       std::min(share.micro_batch, share.samples - micro_batch * share.micro_batch));
 }
 
-/// What an action has to wait for; none if the group's own order is enough.
+/// The message that an action waits for; none if the group's own order is enough.
 const StepPlay::Message* StepPlay::InputOf(const Group& group,
                                            const ScheduledAction& action) const {
   const auto i = static_cast<std::size_t>(action.micro_batch);
@@ -97,7 +97,7 @@ void StepPlay::Next(int index) {
   NoteWaiting(group, input);
   group.busy = true;
   group.action_begin = loop_.Now();
-  group.debt = 0;  // what was moved while the device waited took nothing from it
+  group.debt = 0;  // transfers while the device waited took nothing from it
   const int draw = static_cast<int>(group.next);
   if (action.backward) return Backward(index, action.micro_batch, draw);
   Forward(index, action.micro_batch, draw);
@@ -113,8 +113,8 @@ void StepPlay::NoteWaiting(Group& group, const Message* input) {
   Note(group, Activity::kIdle, group.free_since);
 }
 
-/// `then` happens when the device has computed for that long, besides what transfers take from it:
-/// half of its time at most, as a scheduler of the operating system shares it.
+/// Calls `then` when the device has computed for that long, besides its transfers. These take at
+/// most half of its time, as an operating system's scheduler shares it.
 void StepPlay::Compute(int index, double seconds, EventLoop::Action then) {
   loop_.After(seconds, [this, index, seconds, then = std::move(then)]() mutable {
     const double debt = std::min(std::exchange(At(index).debt, 0.0), seconds);
@@ -143,7 +143,7 @@ void StepPlay::Backward(int index, int micro_batch, int draw) {
   Compute(index, Sum(seconds), [this, index] { ActionOver(index); });
 }
 
-/// Layer after layer, since each one's gradients are final after it.
+/// Runs layer by layer, since a layer's gradients are final after it.
 void StepPlay::LastBackward(int index, int layer) {
   const auto l = static_cast<std::size_t>(layer);
   const int first = At(index).times.FirstLayer();
@@ -172,8 +172,8 @@ void StepPlay::ActionOver(int index) {
   if (layout_.data == 1) Summed(index);
 }
 
-/// Activations to the next stage, or their gradient to the one before: what crosses the boundary
-/// is the size of the earlier one's last layer.
+/// Activations to the next stage, or their gradient to the one before. The size is that of the
+/// earlier stage's last layer.
 void StepPlay::Send(int from, int to, int micro_batch, bool gradient) {
   const Group& earlier = At(std::min(from, to));
   const auto last = static_cast<std::size_t>(earlier.times.EndLayer() - 1);

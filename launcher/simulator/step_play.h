@@ -16,15 +16,15 @@
 namespace adaptive_train {
 
 /// A group is the devices of one stage of one replica: index stage x data + replica. One thread;
-/// played once.
+/// runs once.
 class StepPlay {
  public:
-  /// `begins`: when each group is there, seconds.
+  /// `begins`: when each group is ready, in seconds.
   StepPlay(const PlanProblem& problem, const Layout& layout, const SimulationOptions& options,
            int step, const std::vector<double>& begins);
 
   void Run();
-  /// When each group's step is over; infinity if it never is.
+  /// When each group's step is over; infinity if never.
   std::vector<double> Ends() const;
   StepCost PartsOf(int group) const;
   std::vector<Span> Timeline() const;
@@ -44,7 +44,7 @@ class StepPlay {
     std::size_t next = 0;
     bool busy = false;
     double free_since = 0;
-    std::vector<Message> activations{}, gradients{};  // that come in; index = micro-batch
+    std::vector<Message> activations{}, gradients{};  // incoming; index = micro-batch
     std::vector<double> last_backward{};              // seconds of each layer
     double begin = 0, action_begin = 0, backward_end = 0, update_begin = 0;
     double end = std::numeric_limits<double>::infinity();

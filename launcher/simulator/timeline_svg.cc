@@ -15,12 +15,12 @@ constexpr double kWidth = 1200;     // of the picture, px
 constexpr double kRight = 24;       // margin
 constexpr double kTop = 62;         // above the rows: title and legend
 constexpr double kAxis = 44;        // below them
-constexpr double kLetter = 7;       // width of a character of the labels, about
+constexpr double kLetter = 7;       // approximate width of a label's character
 constexpr double kDigit = 6.2;      // and of a micro-batch's number
 constexpr double kSmallest = 0.15;  // narrower than this is not drawn
 constexpr std::size_t kLongestLabel = 28;
 
-/// Dark enough apart in lightness to be told without colour.
+/// The colours differ enough in lightness to be distinguished without hue.
 struct Look {
   Activity activity;
   std::string_view name, fill, text;
@@ -170,8 +170,8 @@ void Picture::DrawAxis() {
       kWidth - kRight, bottom_ + 36, unit.name, seconds_ / unit.seconds, unit.name);
 }
 
-/// An exchange fills the row and comes first, so that what is computed meanwhile lies over it and
-/// leaves its lower edge to be seen.
+/// An exchange fills the row and is drawn first. Computation during it is drawn over it and leaves
+/// its lower edge visible.
 void Picture::DrawSpan(const Span& span) {
   const double width = (std::min(span.end, seconds_) - span.begin) * scale_;
   if (width < kSmallest || span.rank >= static_cast<int>(rows_)) return;

@@ -1,4 +1,4 @@
-// A simulated step as a picture.
+// Draws a simulated step.
 #pragma once
 
 #include <span>
@@ -11,10 +11,10 @@ namespace adaptive_train {
 
 inline constexpr int kPicturedRanks = 64;
 
-/// An SVG 1.1 document: a row for each of the first kPicturedRanks ranks, named by `labels` (index
-/// = rank; untrusted text), time from left to right with an axis in seconds or milliseconds,
-/// colours explained below. Numbers are micro-batches, from 1. Waiting is a gap. An exchange that
-/// runs beside backward shows under it.
+/// An SVG 1.1 document with a row for each of the first kPicturedRanks ranks, named by `labels`
+/// (index = rank; untrusted text). Time runs from left to right with an axis in seconds or
+/// milliseconds; a legend explains the colours. Numbers are micro-batches, from 1. Waiting is a
+/// gap. An exchange beside backward shows under it.
 std::string TimelineSvg(std::span<const Span> timeline, const std::vector<std::string>& labels,
                         const std::string& title);
 

@@ -1,4 +1,4 @@
-// The all-gather of chunks, straight from their owners or by way of one rank of each node.
+// The all-gather of chunks, directly from their owners or through one rank of each node.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 
 namespace adaptive_train {
 
-/// Every member's chunks become the same: chunk r as member r has it. Each chunk goes straight from
-/// its owner to all and is received in its place: (P-1) of the own chunk sent, as on a ring, in one
-/// phase instead of P-1. With nodes, N of m ranks, it goes to the owner's own node and to the rank
-/// of the same place on each other one, which passes it on there as soon as it has come: a node
-/// sends n (N-1)/N to others instead of m times that.
+/// Chunk r of every member becomes that of member r. Each owner sends its chunk directly to all
+/// others, which receive it in place. Per rank P-1 copies of its chunk are sent, as on a ring, but
+/// in one phase instead of P-1. With N nodes of m ranks a chunk goes to the owner's node, and to
+/// the rank of the same place on each other node. That rank forwards it on its node at once. A node
+/// then sends n (N-1)/N bytes to others instead of m times that.
 class AllGather final : public CollectiveOperation {
  public:
-  /// `chunks`, [members], may be of different lengths, or empty; they belong to the operation until
-  /// it is over. `nodes`: the members of each, equally many, or empty.
+  /// `chunks`, [members], may differ in length or be empty; they belong to the operation until it
+  /// is over. `nodes` holds the members of each node, equally many, or is empty.
   AllGather(std::string name, const CollectiveLane& lane, std::vector<std::span<std::byte>> chunks,
             const std::vector<std::vector<int>>& nodes = {})
       : CollectiveOperation(std::move(name), lane), chunks_(std::move(chunks)) {
@@ -62,7 +62,7 @@ class AllGather final : public CollectiveOperation {
     for (const std::size_t member : beside_) HandOut(member, Own());
   }
 
-  /// What is empty is neither sent nor received.
+  /// Empty chunks are neither sent nor received.
   void HandOut(std::size_t member, std::size_t owner) {
     if (!chunks_[owner].empty()) SendTo(member, Lane().tag + owner, chunks_[owner]);
   }
@@ -75,7 +75,7 @@ class AllGather final : public CollectiveOperation {
   const std::vector<std::span<std::byte>> chunks_;
   std::vector<std::size_t> sources_;    // [members], who sends their chunks to this one; or empty
   std::vector<std::size_t> elsewhere_;  // the members of the same place on other nodes
-  std::vector<std::size_t> beside_;     // the others on this node
+  std::vector<std::size_t> beside_;     // the other members on this node
 };
 
 }  // namespace adaptive_train

@@ -7,9 +7,9 @@
 
 namespace adaptive_train {
 
-/// What recursive doubling and halving have in common: the ranks that take part are as many as the
-/// largest power of two in P; each of the others hands in its numbers before, to the one that many
-/// below, and gets the sums after.
+/// The common part of recursive doubling and halving. As many ranks take part as the largest power
+/// of two in P. Each other rank first hands its values to the one that many below, and gets the
+/// sums afterwards.
 template <class T>
 class BitwiseAllReduce : public SteppedAllReduce<T> {
  public:
@@ -50,9 +50,9 @@ class BitwiseAllReduce : public SteppedAllReduce<T> {
   const int core_, bits_;
 };
 
-/// In round k each rank swaps all of its numbers with the one whose number differs in bit k, and
-/// both add: log2 P rounds instead of a ring's 2 (P-1), for n log2 P values sent instead of
-/// 2 n (P-1)/P (Thakur, Rabenseifner and Gropp 2005, section 4.4).
+/// Recursive doubling. In round k each rank swaps all its values with the one whose number differs
+/// in bit k, and both add. It takes log2 P rounds instead of a ring's 2 (P-1), and sends n log2 P
+/// values instead of 2 n (P-1)/P (Thakur, Rabenseifner and Gropp 2005, section 4.4).
 template <class T>
 class DoublingAllReduce final : public BitwiseAllReduce<T> {
  public:
@@ -68,10 +68,10 @@ class DoublingAllReduce final : public BitwiseAllReduce<T> {
   }
 };
 
-/// Reduce-scatter by recursive halving, all-gather by recursive doubling (the same, Rabenseifner's
-/// algorithm): 2 log2 P rounds, and 2 n (P-1)/P values sent per rank where P is a power of two.
-/// With the highest bit first, a rank keeps the half of its numbers that its bit says and sends the
-/// other half; then the halves come back in reverse.
+/// Rabenseifner's algorithm (ibid.): reduce-scatter by recursive halving, all-gather by recursive
+/// doubling. It takes 2 log2 P rounds and sends 2 n (P-1)/P values per rank if P is a power of two.
+/// Starting with the highest bit, a rank keeps the half that its bit selects and sends the other.
+/// Then the halves come back in reverse order.
 template <class T>
 class HalvingAllReduce final : public BitwiseAllReduce<T> {
  public:
@@ -88,7 +88,8 @@ class HalvingAllReduce final : public BitwiseAllReduce<T> {
     const std::span<T> own = Kept(this->Rank(), bit), other = Kept(peer, bit);
     return halves ? Move{peer, other, peer, own, true} : Move{peer, own, peer, other, false};
   }
-  /// What a rank has once it has decided by its bits from the highest down to `bit`.
+  /// The part of the values that a rank holds after deciding the bits from the highest down to
+  /// `bit`.
   std::span<T> Kept(int rank, int bit) const {
     const auto n = this->Data().size();
     const auto parts = static_cast<std::size_t>(this->Core() >> bit);

@@ -1,12 +1,12 @@
-// Where a rank's communication runs, whatever carries it.
+// The thread on which a rank's communication runs, for any transport.
 #pragma once
 
 #include <functional>
 
 namespace adaptive_train {
 
-/// One thread beside the rank's own, on which operations start, go on and end. It sleeps while
-/// there is nothing to do. Any thread may call; nothing here blocks.
+/// One thread beside the rank's own, on which operations start, progress and end. It sleeps while
+/// idle. Any thread may call; no call blocks.
 class Executor {
  public:
   virtual ~Executor() = default;

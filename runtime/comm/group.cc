@@ -17,7 +17,7 @@
 namespace adaptive_train {
 namespace {
 
-/// One send or receive as an operation of its own.
+/// One send or receive as an operation.
 class Transfer final : public Operation, public std::enable_shared_from_this<Transfer> {
  public:
   using Begin = std::function<std::shared_ptr<Part>(PartDone)>;

@@ -7,7 +7,7 @@
 
 namespace adaptive_train {
 
-/// Made from the plan alone, the same way on all ranks. The communicator must outlive them.
+/// Derived from the plan alone, in the same way on all ranks. The communicator must outlive them.
 struct Groups {
   Groups(Communicator& communicator, const Plan& plan);
 

@@ -1,4 +1,4 @@
-// What all operations made of messages share: parts under way, the first failure, cancelling.
+// The common base of operations made of messages: parts under way, the first failure, cancelling.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace adaptive_train {
 
-/// Begins, sends and receives, and is over when nothing of it is under way any more. Whoever
-/// derives from it is held by a shared_ptr. Everything runs on the executor's thread.
+/// Starts sends and receives, and is over when none of them is under way. Derived classes must be
+/// held by a shared_ptr. Everything runs on the executor's thread.
 class MessageOperation : public Operation, public std::enable_shared_from_this<MessageOperation> {
  public:
   void Start() final;
@@ -31,36 +31,36 @@ class MessageOperation : public Operation, public std::enable_shared_from_this<M
   bool Failed() const { return failure_.has_value(); }
   bool Cancelled() const { return cancelled_; }
 
-  // `rank` is one of the job. Buffers must stay until the operation is over.
+  // `rank` is a rank of the job. Buffers must stay valid until the operation is over.
 
-  /// `then` is called when the message has left, unless something has failed before. A send that
-  /// fails cancels all that is under way.
+  /// Calls `then` when the message has left, unless something has failed before. A send that fails
+  /// cancels all that is under way.
   void Send(int rank, std::uint64_t tag, std::span<const std::byte> from,
             std::function<void()> then = {});
-  /// The same of a message that fills `to`.
+  /// The same for a message that fills `to`.
   void Receive(int rank, std::uint64_t tag, std::span<std::byte> to,
                std::function<void()> then = {});
-  /// A message of up to to.size() bytes. What a failure means is for `done` to say; it is called in
-  /// any case. The part is for CancelPart.
+  /// Receives up to to.size() bytes. `done` is always called and decides what a failure means. The
+  /// returned part is for CancelPart.
   std::shared_ptr<Part> ReceiveUpTo(int rank, std::uint64_t tag, std::span<std::byte> to,
                                     ReceiveDone done);
 
-  /// The first failure counts, and nothing is cancelled. -1: no rank in particular.
+  /// Records the failure if it is the first; cancels nothing. -1: no particular rank.
   void Note(int rank, const std::string& cause);
-  /// Notes it and cancels all that is under way.
+  /// Records the failure and cancels everything under way.
   void FailWith(int rank, const std::string& cause);
   void CancelPart(const std::shared_ptr<Part>& part) { transport_.Cancel(part); }
 
  private:
-  /// The first sends and receives.
+  /// Starts the first sends and receives.
   virtual void Begin() = 0;
-  /// Nothing is under way any more. May Note a failure; lets go of memory.
+  /// Called when nothing is under way any more. May Note a failure; frees memory.
   virtual void End() {}
-  /// Cancel was called: may Note whose message has not come.
+  /// Called after Cancel: may Note which rank's message has not come.
   virtual void NoteMissing(const std::string& /*cause*/) {}
 
   using Parts = std::map<std::uint64_t, std::shared_ptr<Part>>;
-  /// The outcome of a part that may not fail.
+  /// Handles the outcome of a part whose failure fails the operation.
   PartDone WhenDone(std::uint64_t id, int rank, std::function<void()> then);
   void PartOver(std::uint64_t id);
   void CancelAll();
@@ -68,12 +68,12 @@ class MessageOperation : public Operation, public std::enable_shared_from_this<M
   Transport& transport_;
   Parts parts_;  // under way
   std::uint64_t next_id_ = 1;
-  std::size_t pending_ = 0;  // parts, and Start itself
+  std::size_t pending_ = 0;  // parts under way, and Start itself
   bool cancelled_ = false;
   std::optional<CommError> failure_;
 };
 
-/// A message operation among the members of a lane, which counts the bytes that it sends.
+/// A message operation among the members of a lane. Counts the bytes that it sends.
 class CollectiveOperation : public MessageOperation {
  protected:
   CollectiveOperation(std::string name, const CollectiveLane& lane)
@@ -83,7 +83,7 @@ class CollectiveOperation : public MessageOperation {
   std::size_t Size() const { return static_cast<std::size_t>(lane_.size); }
   std::size_t Own() const { return static_cast<std::size_t>(lane_.rank); }
 
-  /// To a member of the lane.
+  /// Sends to a member of the lane.
   void SendTo(std::size_t member, std::uint64_t tag, std::span<const std::byte> from,
               std::function<void()> then = {}) {
     *lane_.sent += static_cast<std::int64_t>(from.size());

@@ -7,15 +7,15 @@
 
 namespace adaptive_train {
 
-/// N nodes of m ranks each: a ring's reduce-scatter over the ranks of a node leaves each with one
-/// part of the node's sum; a ring over the ranks that have the same part on all nodes sums it; the
-/// all-gather of the node's ring hands the sums out. A node sends 2 n (N-1)/N values to others,
-/// where one ring over all sends 2 n (N m - 1)/(N m), and there are 2 (N-1) rounds between nodes
-/// instead of 2 (N m - 1). Each sum is made once and passed on.
+/// For N nodes of m ranks each. A ring's reduce-scatter inside each node leaves every rank with one
+/// part of the node's sum. A ring over the ranks with the same part on all nodes sums it, and an
+/// all-gather inside each node distributes the sums. A node sends 2 n (N-1)/N values to others,
+/// where one ring over all sends 2 n (N m - 1)/(N m). There are 2 (N-1) rounds between nodes
+/// instead of 2 (N m - 1). Each sum is computed once and passed on.
 template <class T>
 class NodeFirstAllReduce final : public SteppedAllReduce<T> {
  public:
-  /// `nodes` are the ranks of each, equally many; must outlive this.
+  /// `nodes` holds the ranks of each node, equally many; it must outlive this object.
   NodeFirstAllReduce(std::string name, const CollectiveLane& lane, std::span<T> data,
                      const std::vector<std::vector<int>>& nodes)
       : SteppedAllReduce<T>(std::move(name), lane, data), nodes_(nodes) {
@@ -41,7 +41,7 @@ class NodeFirstAllReduce final : public SteppedAllReduce<T> {
   Move MoveOf(int step) const override {
     const int half = Inside() - 1, between = 2 * (Between() - 1);
     if (step >= half && step < half + between) {
-      // A ring's reduce-scatter ends with the chunk after the own place.
+      // A ring's reduce-scatter leaves a rank with the chunk after its own place.
       const std::span<T> part = this->Chunk(this->Data(), place_ + 1, Inside());
       Move move = this->RingMove(part, node_, Between(), step - half);
       move.to = RankAt(move.to, place_);

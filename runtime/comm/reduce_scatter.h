@@ -1,4 +1,4 @@
-// The reduce-scatter of parts, straight to their owners.
+// The reduce-scatter of parts, directly to their owners.
 #pragma once
 
 #include <cassert>
@@ -12,13 +12,13 @@
 
 namespace adaptive_train {
 
-/// Part r of member r becomes the sum over all members, added in their order, so that it has the
-/// same bits in every run; a member's other parts stay as they are. (P-1)/P of the whole sent, in
-/// one phase; takes room for P-1 copies of the own part.
+/// Part r of member r becomes the sum over all members. They are added in member order, so every
+/// run has the same bits. A member's other parts do not change. (P-1)/P of the whole is sent, in
+/// one phase. Needs room for P-1 copies of the own part.
 class ReduceScatter final : public CollectiveOperation {
  public:
-  /// `parts`, [members], may be of different lengths, or empty; they belong to the operation until
-  /// it is over.
+  /// `parts`, [members], may differ in length or be empty; they belong to the operation until it is
+  /// over.
   ReduceScatter(std::string name, const CollectiveLane& lane, std::vector<std::span<float>> parts)
       : CollectiveOperation(std::move(name), lane), parts_(std::move(parts)), received_(Size()) {
     assert(parts_.size() == Size());
@@ -52,7 +52,7 @@ class ReduceScatter final : public CollectiveOperation {
   }
 
   const std::vector<std::span<float>> parts_;
-  std::vector<std::vector<float>> received_;  // [members]; the own one is empty
+  std::vector<std::vector<float>> received_;  // [members]; this rank's is empty
 };
 
 }  // namespace adaptive_train

@@ -9,7 +9,7 @@
 namespace adaptive_train {
 namespace {
 
-/// How long a cancelled operation may take to give its buffers back.
+/// How long a cancelled operation may take to release its buffers.
 constexpr std::chrono::seconds kCancelDeadline{5};
 
 }  // namespace
@@ -44,8 +44,7 @@ void Request::Release() {
   if (!operation_) return;
   Cancel();
   if (!operation_->WaitUntil(std::chrono::steady_clock::now() + kCancelDeadline)) {
-    // The transport still owns memory that is about to be freed: ending the rank is the only safe
-    // way.
+    // The transport still owns memory that is about to be freed: only ending the rank is safe.
     std::fprintf(stderr, "adaptive-train-worker: %s could not be cancelled; the rank ends\n",
                  operation_->Name().c_str());
     std::_Exit(ToInt(RankExit::kTransport));

@@ -1,4 +1,4 @@
-// A transfer or collective under way, and the handle through which its starter waits for it.
+// An asynchronous transfer or collective, and the handle on which its caller waits.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ struct CommError {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// What the communicator's thread and the waiting thread share about one operation. The completion
-/// happens once, on the executor's thread.
+/// The state of an operation, shared by the communicator's thread and the waiting thread. It
+/// completes exactly once, on the executor's thread.
 class Operation {
  public:
   explicit Operation(std::string name) : name_(std::move(name)) {}
@@ -32,12 +32,12 @@ class Operation {
 
   const std::string& Name() const { return name_; }
 
-  // On the executor's thread.
+  // Called on the executor's thread.
   virtual void Start() = 0;
-  /// Lets go of all buffers soon: every part under way ends, then the operation completes.
+  /// Releases all buffers soon: every part under way ends, then the operation completes.
   virtual void Cancel(const std::string& cause) = 0;
 
-  // On any thread.
+  // Any thread.
   bool WaitUntil(Deadline deadline) {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, deadline, [this] { return done_; });
@@ -46,7 +46,7 @@ class Operation {
     std::lock_guard lock(mutex_);
     return done_;
   }
-  /// After Done(): nothing if it went well.
+  /// After Done(): empty on success.
   std::optional<CommError> Failure() const {
     std::lock_guard lock(mutex_);
     return failure_;
@@ -70,9 +70,9 @@ class Operation {
 
 class Executor;
 
-/// The starter's handle. The operation's buffers belong to the communicator until Wait or Test has
-/// said that it is over; the destructor cancels and waits for that, so that no buffer is written to
-/// later. One thread at a time.
+/// The caller's handle. The operation's buffers belong to the communicator until Wait or Test
+/// reports that it is over. The destructor cancels the operation and waits for its end, so that no
+/// buffer is written later. One thread at a time.
 class Request {
  public:
   Request() = default;
@@ -83,12 +83,12 @@ class Request {
   ~Request() { Release(); }
 
   /// Blocks until the operation is over or the deadline has passed. A missed deadline cancels the
-  /// operation, waits until its buffers are free, and is an error that names the operation.
+  /// operation, waits until its buffers are free, and returns an error that names the operation.
   tl::expected<void, CommError> Wait(Deadline deadline);
-  /// True once the operation is over; Wait then returns at once with its outcome.
+  /// True once the operation is over; Wait then returns its outcome at once.
   bool Test() const { return !operation_ || operation_->Done(); }
-  /// Asks the operation to end; Wait tells when its buffers are free. A cancelled send breaks the
-  /// link to its peer, as its bytes may be half under way.
+  /// Asks the operation to end; Wait returns when its buffers are free. A cancelled send breaks the
+  /// link to its peer, since some of its bytes may have been sent.
   void Cancel();
 
  private:

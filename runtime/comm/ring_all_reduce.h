@@ -5,8 +5,8 @@
 
 namespace adaptive_train {
 
-/// P-1 steps of reduce-scatter, then P-1 of all-gather: each sum is made once, by the owner of its
-/// chunk, and passed on; 2 n (P-1)/P values sent per rank.
+/// P-1 steps of reduce-scatter, then P-1 of all-gather. Each sum is computed once, by the owner of
+/// its chunk, and passed on. 2 n (P-1)/P values are sent per rank.
 template <class T>
 class RingAllReduce final : public SteppedAllReduce<T> {
  public:

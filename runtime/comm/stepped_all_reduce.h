@@ -1,4 +1,4 @@
-// All-reduces that go step by step, as state machines on the executor's thread.
+// All-reduces that proceed in steps, as state machines on the executor's thread.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 
 namespace adaptive_train {
 
-/// In each step a rank sends a part of its numbers to one other and receives a part from one, which
-/// it adds to its own or takes instead of them; what to do when is the algorithm. Each sum must be
-/// made on one rank and passed on, or be of the same two numbers wherever it is made: then all
-/// ranks get the same bits.
+/// In each step a rank sends a part of its values to one rank. It receives a part from another one
+/// and adds it to its own values or replaces them. The algorithm decides the steps. Each sum must
+/// be computed on one rank and passed on, or be of the same two numbers wherever it is computed.
+/// Then all ranks get the same bits.
 template <class T>
 class SteppedAllReduce : public CollectiveOperation {
  public:
@@ -24,29 +24,29 @@ class SteppedAllReduce : public CollectiveOperation {
       : CollectiveOperation(std::move(name), lane), data_(data) {}
 
  protected:
-  /// What this rank does in one step; with neither of the members it does nothing.
+  /// This rank's part in one step; without `to` and `from` it does nothing.
   struct Move {
     int to = -1;
     std::span<T> out;
     int from = -1;
     std::span<T> in;
-    bool adds = false;  // what comes is added
+    bool adds = false;  // adds the received values; false: replaces by them
   };
 
   int Rank() const { return Lane().rank; }
   int Size() const { return Lane().size; }
   std::span<T> Data() const { return data_; }
-  /// Chunk `index`, taken modulo `chunks`, of some numbers that are cut as evenly as can be.
+  /// Chunk `index` (modulo `chunks`) of values that are cut as evenly as possible.
   static std::span<T> Chunk(std::span<T> numbers, int index, int chunks) {
     const auto n = numbers.size();
     const auto p = static_cast<std::size_t>(chunks);
     const auto i = static_cast<std::size_t>((index % chunks + chunks) % chunks);
     return numbers.subspan(n * i / p, n * (i + 1) / p - n * i / p);
   }
-  /// Step `step` of the 2 (size - 1) of a ring over `numbers`, as its member `place`: `size` - 1 of
-  /// reduce-scatter, then as many of all-gather. In step s a member sends chunk place - s to the
-  /// next one and receives chunk place - s - 1 from the one before (Patarasuk and Yuan 2009,
-  /// section 3). Its `to` and `from` are places.
+  /// Step `step` of the 2 (size - 1) of a ring over `numbers`, for its member `place`. The first
+  /// `size` - 1 are reduce-scatter, the others all-gather. In step s a member sends chunk place - s
+  /// to the next member and receives chunk place - s - 1 from the previous one (Patarasuk and Yuan
+  /// 2009, section 3). `to` and `from` are places.
   static Move RingMove(std::span<T> numbers, int place, int size, int step) {
     return {(place + 1) % size, Chunk(numbers, place - step, size), (place + size - 1) % size,
             Chunk(numbers, place - step - 1, size), step < size - 1};
@@ -60,7 +60,7 @@ class SteppedAllReduce : public CollectiveOperation {
     if (Size() > 1 && !data_.empty()) Step();
   }
 
-  /// The next step in which this rank does something; none is left: the operation ends by itself.
+  /// Does the next step in which this rank takes part; if none is left, the operation ends.
   void Step() {
     for (move_ = {}; step_ < Steps(); ++step_) {
       move_ = MoveOf(step_);
@@ -90,7 +90,7 @@ class SteppedAllReduce : public CollectiveOperation {
   const std::span<T> data_;
   std::vector<T> scratch_;
   Move move_;
-  int step_ = 0;  // the low bits of the lane's tag number them
+  int step_ = 0;  // numbers steps in the low bits of the lane's tag
   int halves_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Tagged messages between the ranks of a job: what the collectives on the host are made of.
+// Tagged messages between the ranks of a job, the basis of collectives on the host.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +13,22 @@
 
 namespace adaptive_train {
 
-/// Outcome of one point-to-point part: empty = well, otherwise the cause.
+/// The outcome of one point-to-point part: empty on success, otherwise the cause.
 using PartDone = std::function<void(const std::string& cause)>;
-/// The same of a receive, and how long the message was, in bytes; 0 if it failed.
+/// The same for a receive, with the message's length in bytes; 0 on failure.
 using ReceiveDone = std::function<void(const std::string& cause, std::size_t bytes)>;
 
-/// One send or receive under way, so that it can be cancelled.
+/// One send or receive under way, as a handle to cancel it.
 struct Part {
   virtual ~Part() = default;
 };
 
 /// An executor that carries messages. Ranks are those of the whole job. Threads: Address from any
-/// thread; SetPeers once, before the first Send; all others only from tasks on the executor's own
-/// thread. Nothing here blocks.
+/// thread; SetPeers once, before the first Send; all others only in tasks on the executor's own
+/// thread. No call blocks.
 class Transport : public Executor {
  public:
-  /// This rank's address, to be given to its peers as it is: opaque bytes.
+  /// This rank's address for its peers: opaque bytes.
   virtual const std::string& Address() const = 0;
   /// The peers' addresses, index = rank.
   virtual void SetPeers(std::vector<std::string> addresses) = 0;
@@ -38,17 +38,17 @@ class Transport : public Executor {
 
   virtual std::shared_ptr<Part> Send(int peer, std::uint64_t tag, const void* data,
                                      std::size_t bytes, PartDone done) = 0;
-  /// A message of any length up to `capacity` bytes; a longer one is a failure that says so. The
-  /// tag alone chooses the message; `peer` is who must have sent it.
+  /// Receives a message of up to `capacity` bytes; a longer one is a failure that says so. The tag
+  /// alone selects the message; `peer` is its expected sender.
   virtual std::shared_ptr<Part> ReceiveUpTo(int peer, std::uint64_t tag, void* data,
                                             std::size_t capacity, ReceiveDone done) = 0;
-  /// A message of exactly so many bytes: a shorter or longer one is a failure that says so.
+  /// Receives a message of exactly `bytes`; any other length is a failure that says so.
   std::shared_ptr<Part> Receive(int peer, std::uint64_t tag, void* data, std::size_t bytes,
                                 PartDone done);
-  /// The tag of a message that has come and that no receive has asked for, among those whose tags
-  /// equal `tag` in the bits of `mask`.
+  /// The tag of a received message that no receive has claimed, among tags that equal `tag` in the
+  /// bits of `mask`.
   virtual std::optional<std::uint64_t> Unclaimed(std::uint64_t tag, std::uint64_t mask) const = 0;
-  /// Ends a part early. A send is ended by closing the link to its peer.
+  /// Ends a part early. For a send this closes the link to its peer.
   virtual void Cancel(const std::shared_ptr<Part>& part) = 0;
 };
 

@@ -22,7 +22,7 @@
 namespace adaptive_train {
 namespace {
 
-/// One send or receive. Kept alive by itself (`self`) until UCX has let go of the buffer.
+/// One send or receive. Keeps itself alive (`self`) until UCX has released the buffer.
 struct UcxPart final : Part {
   ReceiveDone done;
   void* request = nullptr;
@@ -30,7 +30,7 @@ struct UcxPart final : Part {
   bool is_send = false;
   bool over = false;
   std::size_t capacity = 0;  // of a receive's buffer
-  // A receive whose message is there already ends inside the call that starts it.
+  // A receive whose message is already there ends inside the call that starts it.
   bool starting = false;
   ucs_status_t early_status = UCS_INPROGRESS;
   std::size_t early_bytes = 0;
@@ -39,7 +39,7 @@ struct UcxPart final : Part {
   void Finish(ucs_status_t status, std::size_t bytes, const std::string& lost = "") {
     over = true;
     auto keep = std::move(self);
-    const ReceiveDone call = std::move(done);  // what it captured must not outlive the part's end
+    const ReceiveDone call = std::move(done);  // its captures must not outlive the part
     if (status == UCS_OK) return call("", bytes);
     if (!lost.empty()) return call(lost, 0);
     if (status == UCS_ERR_MESSAGE_TRUNCATED)
@@ -48,7 +48,7 @@ struct UcxPart final : Part {
   }
 };
 
-/// The thread and what it owns.
+/// The communication thread and its UCX objects.
 class UcxThread final : public Transport {
  public:
   UcxThread() = default;
@@ -74,7 +74,7 @@ class UcxThread final : public Transport {
   struct Peer {
     std::string address;
     ucp_ep_h endpoint = nullptr;
-    std::string lost;  // why the link is gone; empty = it is not
+    std::string lost;  // why the link is gone; empty if it is not
   };
 
   Result<std::string> Open();
@@ -85,19 +85,19 @@ class UcxThread final : public Transport {
   ucp_ep_h Endpoint(int peer);
   void Wake() const {
     const std::uint64_t one = 1;
-    // EAGAIN means that a wake-up is pending already.
+    // EAGAIN means that a wake-up is already pending.
     [[maybe_unused]] const ssize_t n = ::write(wake_fd_, &one, sizeof one);
   }
 
   std::string address_;
-  mutable std::thread thread_;  // mutable: asking for its clock is no change
+  mutable std::thread thread_;  // mutable: reading its clock is logically const
   int wake_fd_ = -1;
 
   std::mutex mutex_;
   std::deque<std::function<void()>> tasks_;  // guarded by mutex_
   bool stop_ = false;                        // guarded by mutex_
 
-  // The thread's own.
+  // Used by the thread only.
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   int worker_fd_ = -1;
@@ -138,7 +138,7 @@ Result<std::string> UcxThread::Open() {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return fail("ucp_config_read", status);
-  // Below our own deadlines, unless the user has chosen: a peer that is gone must not look slow.
+  // Shorter than our own deadlines, unless the user has chosen: a lost peer must not look slow.
   if (std::getenv("UCX_KEEPALIVE_INTERVAL") == nullptr)
     ucp_config_modify(config, "KEEPALIVE_INTERVAL", "2s");
   ucp_params_t params{};
@@ -179,7 +179,7 @@ void UcxThread::Loop() {
   while (RunTasks()) {
     while (ucp_worker_progress(worker_) != 0) {
     }
-    // Events that came since the last progress make arm refuse: then progress again.
+    // Arming fails if events came since the last progress: progress again.
     if (ucp_worker_arm(worker_) == UCS_ERR_BUSY) continue;
     pollfd fds[2] = {{worker_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
     if (::poll(fds, 2, -1) > 0 && (fds[1].revents & POLLIN) != 0) {
@@ -197,7 +197,8 @@ void UcxThread::CloseEndpoint(Peer& peer, bool force) {
   void* request = ucp_ep_close_nbx(peer.endpoint, &param);
   peer.endpoint = nullptr;
   if (!UCS_PTR_IS_PTR(request)) return;
-  // A peer that left first may never answer the flush: one second, then the worker's end closes it.
+  // A peer that left first may never answer the flush. After one second the worker is closed
+  // anyway.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   while (ucp_request_check_status(request) == UCS_INPROGRESS &&
          std::chrono::steady_clock::now() < until) {
@@ -293,7 +294,7 @@ std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* d
   ucp_ep_h endpoint = Endpoint(peer);
   const std::string& lost = peers_[static_cast<std::size_t>(peer)].lost;
   if (endpoint == nullptr || !lost.empty()) {
-    // Later, as promised: a caller is never called back from inside its own call.
+    // Called later, as promised: never from inside the caller's own call.
     Post([part, cause = lost.empty() ? std::string("the link is closed") : lost] {
       part->Finish(UCS_ERR_CONNECTION_RESET, 0, cause);
     });
@@ -319,8 +320,8 @@ std::shared_ptr<Part> UcxThread::ReceiveUpTo(int peer, std::uint64_t tag, void* 
   part->done = std::move(done);
   part->peer = peer;
   part->capacity = capacity;
-  // A message that is there already would end the receive at once, and UCX before 1.16 then does
-  // not tell its length but to the callback.
+  // Without this flag, a receive whose message is already there would end at once. UCX before 1.16
+  // then reports its length only to the callback.
   ucp_request_param_t param{};
   param.op_attr_mask =
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
@@ -349,7 +350,7 @@ std::optional<std::uint64_t> UcxThread::Unclaimed(std::uint64_t tag, std::uint64
 
 void UcxThread::Cancel(const std::shared_ptr<Part>& of_ours) {
   auto part = std::static_pointer_cast<UcxPart>(of_ours);
-  // Not at once: the caller may be inside a UCX callback, where the worker must not be progressed.
+  // Posted, since the caller may be inside a UCX callback, where the worker must not be progressed.
   Post([this, part = std::move(part)] {
     if (!part || part->over || part->request == nullptr) return;
     if (!part->is_send) {

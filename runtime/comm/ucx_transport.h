@@ -1,4 +1,4 @@
-// Messages by UCX.
+// The transport over UCX.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace adaptive_train {
 
-/// Starts the one thread that owns this rank's UCX worker; it sleeps on the worker's event
+/// Starts the one thread that owns this rank's UCX worker. It sleeps on the worker's event
 /// descriptor and never spins. Blocks until the transports are open (UCX_* variables apply). The
-/// destructor of what is returned closes the links and waits for the thread.
+/// destructor of the result closes the links and waits for the thread.
 Result<std::unique_ptr<Transport>> OpenUcx();
 
 }  // namespace adaptive_train

@@ -51,7 +51,7 @@ std::array<std::uint32_t, 3> CountSketch::CellsOf(std::uint32_t key) const {
 void CountSketch::Peel() {
   struct Cell {
     std::uint32_t degree = 0;
-    std::uint32_t keys = 0;  // all of them, by exclusive or: the last one left is the key itself
+    std::uint32_t keys = 0;  // XOR of all keys: the last one left is the key itself
   };
   std::vector<Cell> graph(cells());
   const auto turn = [&graph](std::uint32_t cell, std::uint32_t key, std::uint32_t degree) {

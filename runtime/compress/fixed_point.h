@@ -1,4 +1,4 @@
-// Gradients as whole numbers of a common quantum, so that their sums are exact in every order.
+// Gradients as integer multiples of a common quantum, so that their sums are exact in any order.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace adaptive_train {
 
-/// value = number * quantum, where the quantum is a power of two and the numbers of all ranks sum
-/// up within 32 bits. A value; both directions are pure and the same on every processor.
+/// value = number * quantum. The quantum is a power of two, and the sum of all ranks' numbers fits
+/// 32 bits. A value; both conversions are pure and the same on every processor.
 class FixedPoint {
  public:
-  /// For values up to `largest` in size (finite, not negative), one from each of `ranks` ranks. The
-  /// quantum is at most 4 * ranks * 2^-31 of the largest, and never below float32's smallest value,
-  /// of which all float32 values are multiples.
+  /// For values of magnitude up to `largest` (finite, not negative), one from each of `ranks`
+  /// ranks. The quantum is at most 4 * ranks * 2^-31 of the largest. It is never below float32's
+  /// smallest value, of which all float32 values are multiples.
   FixedPoint(float largest, int ranks) {
     assert(std::isfinite(largest) && largest >= 0 && ranks >= 1);
     const auto most = static_cast<std::uint32_t>(INT32_MAX) / static_cast<std::uint32_t>(ranks);
@@ -33,7 +33,7 @@ class FixedPoint {
   }
   /// Rounded to float32. The sum of several ranks' numbers may be infinite there.
   float ValueOf(std::int32_t number) const { return static_cast<float>(number * quantum_); }
-  /// What of a value is sent; value - Sent(value) is exact in float32, and so is this.
+  /// The value as sent; value - Sent(value) is exact in float32, and so is this.
   float Sent(float value) const { return ValueOf(NumberOf(value)); }
 
  private:

@@ -1,4 +1,4 @@
-// The shortest code of an index, and the proof that a received one is what it says.
+// Finds the shortest code of an index, and checks a received one.
 #include "runtime/compress/index_coding.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@ namespace {
 
 using Places = std::span<const std::uint32_t>;
 
-/// Writes the places, and something behind the last one. Four at a time without a branch between
-/// them: how many bits of a word are set is what a processor cannot foresee.
+/// Writes the places, plus one surplus entry at the end. Four at a time without a branch between
+/// them: a processor cannot predict how many bits of a word are set.
 void FindPlaces(std::int64_t length, const std::uint64_t* bitmap, std::uint32_t* places) {
   constexpr std::uint64_t kLastBit = std::uint64_t{1} << 63;
   for (std::size_t i = 0; i < BitmapWords(length); ++i) {
@@ -26,7 +26,7 @@ void FindPlaces(std::int64_t length, const std::uint64_t* bitmap, std::uint32_t*
   }
 }
 
-/// The sum of the gaps' quotients; below 2^32, as the gaps' own is.
+/// The sum of the gaps' quotients; below 2^32, as is the sum of the gaps.
 std::uint32_t QuotientSum(Places places, int rice_bits) {
   std::uint32_t sum = places[0] >> rice_bits;
   for (std::size_t i = 1; i < places.size(); ++i)
@@ -46,10 +46,10 @@ RiceSize SizeWith(Places places, int rice_bits) {
           places.size() + QuotientSum(places, rice_bits)};
 }
 
-/// The parameter that gives the fewest bits. Their number is convex in the parameter (one bit more
-/// costs the same each time, and saves less each time), so a walk downhill ends at the smallest; it
-/// begins where random places have it: log2 of ln(golden ratio) times their mean distance (Kiely,
-/// "Selecting the Golomb parameter in Rice coding", 2004).
+/// The parameter with the fewest bits. The size is convex in the parameter: one bit more always
+/// costs the same, and saves less each time. A walk downhill therefore ends at the minimum. It
+/// starts at the optimum for random places: log2 of ln(golden ratio) times their mean distance
+/// (Kiely, "Selecting the Golomb parameter in Rice coding", 2004).
 RiceSize BestRice(Places places) {
   const double distance = (places.back() + 1.0) / static_cast<double>(places.size());
   const auto start = std::bit_width(static_cast<std::uint32_t>(0.4812 * distance));
@@ -120,7 +120,7 @@ Result<void> CheckBitmap(const PieceIndex& index) {
   return {};
 }
 
-/// The remainders' sum and that the bits after them are 0.
+/// Returns the sum of the remainders; checks that the bits after them are 0.
 Result<std::uint64_t> RemainderSum(const PieceIndex& index) {
   const auto bytes = index.bytes.first(RemainderBytes(index));
   FieldReader remainders(bytes, index.rice_bits);
@@ -132,7 +132,7 @@ Result<std::uint64_t> RemainderSum(const PieceIndex& index) {
   return sum;
 }
 
-/// The quotients' sum, which is small enough that all places fit 64 bits.
+/// Returns the sum of the quotients, limited so that all places fit 64 bits.
 Result<std::uint64_t> QuotientSum(const PieceIndex& index) {
   const auto bytes = index.bytes.subspan(RemainderBytes(index));
   if (bytes.back() == std::byte{0}) return Fail("the gaps end before their bytes");

@@ -1,4 +1,4 @@
-// Values at the places of a union bitmap, packed: one whole number for each bit that is set.
+// Values at the places of a union bitmap, packed: one integer for each set bit.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@
 
 namespace adaptive_train {
 
-/// The numbers at the places set in `whole`, ascending: those of `values` at the places that are
-/// set in `selected` too, as many and in the same order, 0 at the others. `selected` has no place
-/// that `whole` has not; both have the same length in words.
+/// The numbers at the places set in `whole`, ascending. Places that are also set in `selected` take
+/// `values`, which has as many, in the same order; the others are 0. `selected` must be a subset of
+/// `whole` and have the same number of words.
 std::vector<std::int32_t> PackNumbers(std::span<const std::uint64_t> whole,
                                       std::span<const std::uint64_t> selected,
                                       std::span<const float> values, const FixedPoint& fixed_point);
 
-/// The other way round: out[i] = value of the number at place i, 0 where the bitmap is not set. The
-/// bitmap has the pieces one after the other, each in BitmapWords(length) words with zeros past the
-/// end; `out` has them without gaps. False: a value is not finite.
+/// The inverse: out[i] = value of the number at place i, or 0 if the bit is not set. The bitmap
+/// holds one piece after the other, each in BitmapWords(length) words with zeros past the end;
+/// `out` has no gaps. Returns false if a value is not finite.
 bool UnpackNumbers(PieceLengths pieces, std::span<const std::uint64_t> whole,
                    std::span<const std::int32_t> numbers, const FixedPoint& fixed_point,
                    std::span<float> out);

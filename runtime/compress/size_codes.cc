@@ -1,4 +1,4 @@
-// Eight codes at a time, as the bytes of one word.
+// Handles eight codes at a time, as the bytes of one word.
 #include "runtime/compress/size_codes.h"
 
 #include <algorithm>
@@ -20,21 +20,21 @@ static_assert(sizeof(Block) == kCodesAtOnce);
 
 std::int64_t Blocks(std::int64_t count) { return RoomForCodes(count) / kCodesAtOnce; }
 
-/// The same byte eight times.
+/// A word with the same byte eight times.
 constexpr std::uint64_t Bytes(std::uint64_t byte) { return byte * 0x0101'0101'0101'0101ULL; }
 constexpr std::uint64_t LowBits(std::size_t count) { return (std::uint64_t{1} << count) - 1; }
 
 constexpr std::uint64_t kSigns = Bytes(0x80), kSizes = Bytes(0x7f);
 
-/// What stands for sizes that do not fit.
+/// The code for sizes that do not fit.
 constexpr std::uint64_t EscapeOf(int bits) { return LowBits(static_cast<std::size_t>(bits) - 1); }
 
-/// Bit 7 of each byte of which a size is as large as an escape.
+/// Bit 7 of each byte whose size is at least the escape.
 constexpr std::uint64_t TooLarge(std::uint64_t sizes, int bits) {
   return (sizes + Bytes(0x80 - EscapeOf(bits))) & kSigns;
 }
 
-/// Bit 7 of each byte, side by side.
+/// Collects bit 7 of each byte.
 constexpr std::uint64_t TopBits(std::uint64_t x) {
   return (x & kSigns) / 0x80 * 0x0102'0408'1020'4080ULL >> 56;
 }
@@ -60,8 +60,8 @@ Block LoadBlock(const std::byte* from, std::size_t bytes) {
   return block;
 }
 
-/// Words of codes of kBits each, in bytes, from or to kBits words that are full. Code word i begins
-/// at bit `at` of bytes of word `word`.
+/// Gathered packs words of byte codes into kBits full words, Spread unpacks them. Code word i
+/// starts at bit `at` of the bytes of word `word`.
 template <int kBits>
 Block Gathered(const Block& codes) {
   constexpr std::size_t kWide = kBits;
@@ -95,7 +95,7 @@ bool Unpack(std::span<const std::byte> packed, std::int64_t count, std::byte* co
   const std::byte* from = packed.data();
   const std::byte* escaped = from + static_cast<std::size_t>(blocks) * kBytes;
   const std::byte* const end = from + packed.size();
-  std::uint64_t behind = 0;  // the last code
+  std::uint64_t behind = 0;  // after the last code
   for (std::int64_t block = 0; block < blocks; ++block, from += kBytes, codes += kCodesAtOnce) {
     Block words = Spread<kBits>(LoadBlock(from, kBytes));
     std::uint64_t escapes = 0;
@@ -113,7 +113,7 @@ bool Unpack(std::span<const std::byte> packed, std::int64_t count, std::byte* co
   return escaped == end && behind == 0;
 }
 
-/// In which codes take the least room, as far as some of them tell.
+/// The smallest number of bits, estimated from a sample of the codes.
 int BitsOf(std::span<const std::byte> codes) {
   constexpr std::size_t kLooks = 512;
   const std::size_t words = codes.size() / sizeof(std::uint64_t), step = words / kLooks + 1;
@@ -134,9 +134,9 @@ int BitsOf(std::span<const std::byte> codes) {
   return best;
 }
 
-/// As bytes, the last ones zeros.
+/// Converts to byte codes, padded with zeros.
 void CodesOf(std::span<const kernels::BFloat16> values, int smallest, std::span<std::byte> codes) {
-  // Size numbers are a bfloat16's bits from the fifth on.
+  // The number of a size is a bfloat16's bits from the fifth on.
   const auto least = static_cast<std::uint16_t>(smallest);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint16_t bits = values[i].bits;

@@ -1,12 +1,14 @@
-// Signs and sizes of a piece's values (kFloat8) in fewer than eight bits each: nearly all are
-// within a few octaves of the piece's smallest size.
+// Packs signs and sizes of a piece's values (kFloat8) into fewer than eight bits each: nearly all
+// are within a few octaves of the piece's smallest size.
 //
-// As a byte, a code has the sign in bit 7 and below it how many sizes above the smallest (0 to
-// 127). In `bits` < 8 bits it has the sign on top; a size with all lower bits set is an escape: the
-// code stands as a byte behind all others. 64 codes take 8 `bits` bytes, and zeros fill up the last
-// 64: code i's bits are those from bit i / 8 `bits` on of a string of which bytes i % 8, i % 8 + 8
-// and so on have eight bits each, the lowest first. So words of eight codes are packed by shifts
-// alone. With 8 bits codes are bytes and there are no escapes.
+// As a byte, a code has the sign in bit 7, and below it the size relative to the smallest (0 to
+// 127). In `bits` < 8 bits the sign is the top bit. A size with all lower bits set is an escape:
+// the code follows as a byte after all others. With 8 bits codes are bytes and there are no
+// escapes.
+//
+// 64 codes take 8 `bits` bytes; the last 64 are padded with zeros. They form eight bit strings:
+// string c consists of bytes c, c + 8, c + 16 and so on, lowest bit first. Code i is in string i %
+// 8, from bit (i / 8) * `bits` on. Words of eight codes are thus packed by shifts alone.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,7 @@ namespace adaptive_train {
 inline constexpr int kLeastCodeBits = 4, kMostCodeBits = 8;
 inline constexpr std::int64_t kCodesAtOnce = 64;
 
-/// `count` rounded up to a multiple of kCodesAtOnce: bytes of memory for as many codes.
+/// `count` rounded up to a multiple of kCodesAtOnce: the memory in bytes for that many codes.
 inline std::int64_t RoomForCodes(std::int64_t count) {
   return (count + kCodesAtOnce - 1) / kCodesAtOnce * kCodesAtOnce;
 }
@@ -35,12 +37,12 @@ struct CodePacking {
 /// Bytes of `count` codes.
 std::size_t PackedCodeBytes(std::int64_t count, const CodePacking& packing);
 
-/// Packs codes, in as many bits each as a sample of them says is shortest; never in more than a
-/// byte. Keeps memory for the next call. Not thread-safe.
+/// Packs codes with as many bits each as a sample suggests is shortest, at most eight. Keeps its
+/// memory between calls. Not thread-safe.
 class CodePacker {
  public:
-  /// Appends `values`, sizes with two bits of fraction of which number `smallest` is the least
-  /// (kernels/sparsify.h), to `out`.
+  /// Appends `values` to `out`: sizes with two bits of fraction, of which number `smallest` is the
+  /// least (kernels/sparsify.h).
   CodePacking AppendTo(std::vector<std::byte>& out, std::span<const kernels::BFloat16> values,
                        int smallest);
 
@@ -51,9 +53,9 @@ class CodePacker {
   std::vector<std::byte> codes_, escaped_;
 };
 
-/// The codes as bytes; `codes` has RoomForCodes, of which what is past the last code is undefined.
-/// `packed` has PackedCodeBytes. False: the codes have not as many escapes as was said, or there is
-/// something behind the last one.
+/// Unpacks codes to bytes. `codes` has RoomForCodes bytes and is undefined past the last code.
+/// `packed` has PackedCodeBytes. Returns false if the number of escapes is wrong or anything
+/// follows the last one.
 bool UnpackCodes(std::span<const std::byte> packed, std::int64_t count, const CodePacking& packing,
                  std::byte* codes);
 

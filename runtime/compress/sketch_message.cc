@@ -1,4 +1,4 @@
-// Writing and reading the messages of a sketch exchange.
+// Writes and reads the messages of a sketch exchange.
 #include "runtime/compress/sketch_message.h"
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ bool OfSelection(SketchPhase phase) {
   return phase == SketchPhase::kSelected || phase == SketchPhase::kUnion;
 }
 
-/// What can be known before it is asked what was expected.
+/// Checks everything that does not depend on the expected message.
 Result<Header> ReadHeader(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof(Header))
     return Refuse(fmt::format("{} bytes are no message", bytes.size()));

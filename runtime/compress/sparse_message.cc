@@ -1,4 +1,4 @@
-// Writing sparse messages.
+// Writes sparse messages.
 #include "runtime/compress/sparse_message.h"
 
 #include <xxhash.h>
@@ -20,7 +20,7 @@ std::size_t MaxMessageBytes(PieceLengths pieces, ValueFormat format) {
   format = FormatOfPiece(format, 0);
   std::size_t bytes = sizeof(Header) + pieces.size() * sizeof(PieceEntry);
   for (const std::int64_t length : pieces) {
-    // All elements need no index; all but one need at most a bitmap.
+    // With all elements there is no index; with all but one, a bitmap at most.
     const std::size_t all = ValueBytes(length, format);
     const std::size_t index = length > 1 ? BytesOfBits(static_cast<std::uint64_t>(length)) : 0;
     const std::size_t value = ValueBytes(1, format);

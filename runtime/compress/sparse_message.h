@@ -1,19 +1,20 @@
-// The bytes in which one rank sends the selected elements of a chunk of gradients to another.
+// The byte format of the selected elements of a chunk of gradients, from one rank to another.
 //
-// A chunk is a row of pieces: runs of elements of one parameter each. All ranks know the pieces'
-// lengths from their layout; a message says which elements of each are there, and their values:
+// A chunk is a sequence of pieces: runs of elements of one parameter each. All ranks know the
+// pieces' lengths from their layout. A message says which elements of each are sent, and their
+// values:
 //
 //   header   magic, format version, value format, flags, bucket, pieces, payload bytes, checksum:
 //            XXH3 of all that follows, seeded with XXH3 of the header before the checksum
 //   pieces   per piece: elements sent, bytes of the index, index coding, its parameter, smallest,
 //            how its values are packed
-//   indices  piece after piece: nothing where all or no elements are there, a bitmap, or Rice codes
-//            of the gaps (see index_coding.h)
-//   values   of all pieces, float32, bfloat16, or codes of the sign and how many sizes above the
-//            piece's smallest (kernels/sparsify.h), of as many bits as the piece needs
+//   indices  piece after piece: nothing if all or no elements are sent, a bitmap, or Rice codes of
+//            the gaps (see index_coding.h)
+//   values   of all pieces: float32, bfloat16, or codes of the sign and of the size relative to the
+//            piece's smallest (kernels/sparsify.h), with as many bits as the piece needs
 //            (size_codes.h)
 //
-// All numbers are little-endian. A message that says that a value of the chunk is not finite is the
+// All numbers are little-endian. A message about a chunk with a value that is not finite is the
 // header alone, with 0 pieces.
 #pragma once
 
@@ -32,39 +33,38 @@ namespace adaptive_train {
 
 using kernels::ValueFormat;
 
-/// The format of a piece's values in a message of `format`: where that is kFloat8, `smallest` is
-/// the number of the smallest of the piece's 128 sizes (kernels/sparsify.h), or 0 for a piece of
-/// bfloat16 values.
+/// The value format of a piece in a message of `format`. For kFloat8, `smallest` is the number of
+/// the smallest of the piece's 128 sizes (kernels/sparsify.h), or 0 for a piece of bfloat16 values.
 constexpr ValueFormat FormatOfPiece(ValueFormat format, int smallest) {
   return format == ValueFormat::kFloat8 && smallest == 0 ? ValueFormat::kBFloat16 : format;
 }
 
-/// Lengths of a chunk's pieces in elements, in order; 0 is allowed, at most kMaxPieceLength.
+/// The number of elements in each of a chunk's pieces, in order: from 0 to kMaxPieceLength.
 using PieceLengths = std::span<const std::int64_t>;
 
-/// No message of this chunk is longer, whatever is selected, and one is as long.
+/// The largest possible message of this chunk, over all selections.
 std::size_t MaxMessageBytes(PieceLengths pieces, ValueFormat format);
 
 /// Bytes of the header; its last 8 are the checksum.
 inline constexpr std::size_t kMessageHeaderBytes = 32;
 
-/// What the checksum of a message has to be, which has at least a header.
+/// The expected checksum of a message, which has at least a header.
 std::uint64_t MessageChecksum(std::span<const std::byte> message);
 
-/// Puts a message together piece by piece. Not thread-safe; may be used again after Finish.
+/// Writes a message piece by piece. Not thread-safe; may be reused after Finish.
 class SparseMessageWriter {
  public:
   SparseMessageWriter(std::uint32_t bucket, ValueFormat format)
       : bucket_(bucket), format_(format) {}
 
-  /// The next piece: `count` of its `length` elements, those whose bits are set in `bitmap`
-  /// (ceil(length / 64) words, zeros past the end; not read where all or no elements are there),
-  /// with their values, as kernels::Select stores them, in ascending order of their places. A value
-  /// that is not finite makes a message that nobody accepts: say NotFinite. `smallest` as for
-  /// FormatOfPiece.
+  /// Adds the next piece: `count` of its `length` elements, those whose bits are set in `bitmap`.
+  /// The bitmap has ceil(length / 64) words with zeros past the end; it is not read if all or no
+  /// elements are sent. `values` are as kernels::Select stores them, in ascending order of their
+  /// places. A value that is not finite makes a message that is rejected: call NotFinite instead.
+  /// `smallest` is as for FormatOfPiece.
   void Add(std::int64_t length, const std::uint64_t* bitmap, std::int64_t count, const void* values,
            int smallest = 0);
-  /// A chunk with a value that is not finite: the message will carry that word and nothing else.
+  /// The chunk has a value that is not finite: the message will say so and have no elements.
   void NotFinite() { finite_ = false; }
   std::vector<std::byte> Finish();
 
@@ -86,30 +86,30 @@ class SparseMessageWriter {
   std::vector<std::byte> indices_, values_;
 };
 
-/// A message that was found right in every respect: lengths, checksum, coding, every place within
-/// its piece, every value finite. Looks into the caller's bytes, which have to stay as they are.
-/// Its const functions may be called by several threads.
+/// A message that has passed all checks: lengths, checksum, coding, every place within its piece,
+/// every value finite. Refers to the caller's bytes, which must not change. Its const functions may
+/// be called by several threads.
 class SparseMessage {
  public:
   SparseMessage(SparseMessage&&) = default;
   SparseMessage& operator=(SparseMessage&&) = default;
 
-  /// Checks all of it against the chunk that is expected. Errors say what is wrong in a few words
-  /// ("the checksum is wrong"). Allocates one small entry for each expected piece, and of kFloat8 a
-  /// byte for each element sent.
+  /// Checks the message completely against the expected chunk. Errors say briefly what is wrong
+  /// ("the checksum is wrong"). Allocates one small entry per expected piece, and for kFloat8 a
+  /// byte per sent element.
   static Result<SparseMessage> Read(std::span<const std::byte> bytes, std::uint32_t bucket,
                                     ValueFormat format, PieceLengths pieces);
 
   /// False: a value of the chunk was not finite, and the message has no elements.
   bool finite() const { return finite_; }
   std::int64_t count() const;  // elements sent
-  /// As it was given to SparseMessageWriter::Add.
+  /// As passed to SparseMessageWriter::Add.
   int SmallestOf(std::size_t piece) const { return pieces_[piece].smallest; }
 
-  /// sum[i] += value for every element sent, and marks it in `bitmaps`: the chunk's pieces one
+  /// sum[i] += value for every sent element, and marks it in `bitmaps`: the chunk's pieces one
   /// after the other, each in ceil(length / 64) words. `sum` has the chunk's length.
   void AddTo(std::span<float> sum, std::span<std::uint64_t> bitmaps) const;
-  /// out[i] = value for every element sent, 0 elsewhere.
+  /// out[i] = value for every sent element, 0 elsewhere.
   void WriteTo(std::span<float> out) const;
 
  private:

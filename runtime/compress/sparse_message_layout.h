@@ -1,4 +1,4 @@
-// How a sparse message lies in its bytes; see sparse_message.h.
+// The byte layout of a sparse message; see sparse_message.h.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct PieceEntry {
 };
 static_assert(sizeof(PieceEntry) == 20);
 
-/// Bytes of as many values of a piece, which are not kFloat8.
+/// Bytes of this many values of a piece that is not kFloat8.
 inline std::size_t ValueBytes(std::int64_t count, ValueFormat format) {
   return static_cast<std::size_t>(count * BytesOf(format));
 }

@@ -1,4 +1,4 @@
-// Reading sparse messages, of which nothing is believed.
+// Reads sparse messages, which are untrusted.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ tl::unexpected<Error> Refuse(std::string why) {
   return Fail(std::move(why), ExitCode::kRankFailure);
 }
 
-/// The bits of a value and how they become a float32; a float32 is finite where not all bits of its
-/// exponent are set, and a bfloat16 is its upper half.
+/// The bits of a value and their conversion to float32. A float32 is finite unless all bits of its
+/// exponent are set; a bfloat16 is its upper half.
 template <ValueFormat format>
 struct Value {
   explicit Value(int) {}
@@ -70,8 +70,8 @@ struct Value<ValueFormat::kFloat8> {
   std::uint32_t smallest_;
 };
 
-/// Calls element(place, value) for all elements of a piece that has no bitmap, ascending, and
-/// mark(i, bits) with the bits of word i of what would be one, in one or several parts.
+/// Calls element(place, value) in ascending order for all elements of a piece without a bitmap.
+/// Calls mark(i, bits) with the bits of word i of the equivalent bitmap, in one or several parts.
 template <ValueFormat format, class Element, class Mark>
 void VisitPiece(const PieceIndex& index, const std::byte* values, Value<format> value,
                 Element element, Mark mark) {
@@ -103,7 +103,7 @@ void WithFormat(ValueFormat format, Visit visit) {
   }
 }
 
-/// Of kFloat8 all are, from a smallest on that was checked.
+/// For kFloat8 all are finite, since the smallest was checked.
 bool AllFinite(std::span<const std::byte> values, ValueFormat format) {
   bool finite = true;
   WithFormat(format, [&](auto constant) {
@@ -118,7 +118,7 @@ bool AllFinite(std::span<const std::byte> values, ValueFormat format) {
   return finite;
 }
 
-/// What can be known before the payload is looked at.
+/// Checks everything that does not need the payload.
 Result<Header> ReadHeader(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof(Header))
     return Refuse(fmt::format("{} bytes are no message", bytes.size()));
@@ -151,7 +151,7 @@ Result<void> CheckExpected(const Header& header, std::uint32_t bucket, ValueForm
   return {};
 }
 
-/// What `entry` says of its values, which are codes of sizes or not.
+/// Checks what `entry` says about its values.
 Result<void> CheckSizes(const PieceEntry& entry, ValueFormat format) {
   const auto* zeros = std::begin(entry.zeros);
   if (std::any_of(zeros, std::end(entry.zeros), [](std::uint8_t byte) { return byte != 0; }))
@@ -170,7 +170,7 @@ Result<void> CheckSizes(const PieceEntry& entry, ValueFormat format) {
   return {};
 }
 
-/// The index of a piece as `entry` and the front of `rest` have it.
+/// The index of a piece, from `entry` and the front of `rest`.
 Result<PieceIndex> ReadIndex(const PieceEntry& entry, std::int64_t length,
                              std::span<const std::byte> rest) {
   if (entry.index_bytes > rest.size()) return Refuse("its index is past the end");
@@ -217,7 +217,7 @@ std::size_t SparseMessage::ValueBytesOf(const Piece& piece, ValueFormat format) 
                                         : ValueBytes(piece.index.count, format);
 }
 
-/// What is behind the indices.
+/// Reads what follows the indices.
 Result<void> SparseMessage::ReadValues(std::span<const std::byte> values) {
   std::size_t expected = 0;
   std::int64_t codes = 0;

@@ -26,8 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kFarewellDeadline{1};
 
-/// Ends the process from any thread, also if its log is on a file system that hangs: then by
-/// SIGALRM.
+/// Ends the process from any thread. If its log is on a file system that hangs, SIGALRM ends it.
 [[noreturn]] void EndProcess(RankExit code, const std::string& why) {
   ::alarm(2);
   std::fprintf(stderr, "adaptive-train-worker: %s; the rank ends\n", why.c_str());
@@ -80,7 +79,7 @@ void ControlChannel::State::Read() {
       });
 }
 
-/// What has come so far; false: it is no language of ours.
+/// Handles all received messages; false: the stream is not our protocol.
 bool ControlChannel::State::ObeyAll() {
   for (;;) {
     auto message = reader.Next();
@@ -132,8 +131,8 @@ void ControlChannel::State::Tick() {
   tick.expires_after(kHeartbeatPeriod);
   tick.async_wait([this](const boost::system::error_code& error) {
     if (error || closing) return;
-    // If this side was held up (a suspended machine, a stopped process), so may the launcher have
-    // been, and what it said meanwhile may still be unread.
+    // If this side was held up (a suspended machine, a stopped process), the launcher may have been
+    // too, and its messages may still be unread.
     const auto now = Clock::now();
     if (now - ticked > 2 * kHeartbeatPeriod) heard = now;
     ticked = now;
@@ -169,7 +168,7 @@ ControlChannel::~ControlChannel() {
   asio::post(state_->io, [state = state_.get()] {
     state->closing = true;
     if (state->outgoing.empty()) return state->Close();
-    // A launcher that reads no more must not hold the rank.
+    // A launcher that no longer reads must not hold up the rank.
     state->tick.expires_after(kFarewellDeadline);
     state->tick.async_wait([state](const boost::system::error_code& error) {
       if (!error) state->Close();

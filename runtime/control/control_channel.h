@@ -1,5 +1,5 @@
-// A rank's end of the control channel: tells the launcher that it lives and what it measured, hears
-// what to do.
+// A rank's end of the control channel: reports heartbeats and measurements to the launcher, and
+// receives its orders.
 #pragma once
 
 #include <atomic>
@@ -13,38 +13,38 @@
 
 namespace adaptive_train {
 
-/// One TCP connection to the launcher and one thread that serves it: a heartbeat each second, also
-/// while the main thread computes. If the launcher closes the connection, says abort, or is silent
-/// for kLauncherSilenceLimit, the thread ends the whole process at once: whatever the rank was
-/// waiting for (a collective, a hung file system) will not come. Threads: all members from any
-/// thread.
+/// One TCP connection to the launcher and one thread that serves it. It sends a heartbeat each
+/// second, even while the main thread computes. The thread ends the whole process at once if the
+/// launcher closes the connection, says abort, or is silent for kLauncherSilenceLimit. Whatever the
+/// rank was waiting for (a collective, a hung file system) will not come. Threads: all members from
+/// any thread.
 class ControlChannel {
  public:
   struct Settings {
-    std::string addresses;  // "10.0.0.1:4711,[fd00::1]:4711": tried in this order
-    std::string token;      // which both sides prove to know; it is not sent
-    Hello hello;            // but for nonce and proof
+    std::string addresses;  // "10.0.0.1:4711,[fd00::1]:4711", tried in this order
+    std::string token;      // proved by both sides, never sent
+    Hello hello;            // without nonce and proof
   };
 
-  /// Connects to the first address (each gets a few seconds) where someone proves to be the
-  /// launcher, and proves to be the rank. Obeys nobody before.
+  /// Connects to the first address where the other side proves to be the launcher, and proves that
+  /// this is the rank. Each address gets a few seconds. Follows no orders before that.
   static Result<std::unique_ptr<ControlChannel>> Connect(Settings settings);
-  /// Sends what is queued, for a second at most, and closes.
+  /// Sends what is queued, for at most a second, and closes.
   ~ControlChannel();
 
   /// Queues a message; never blocks.
   void Send(ControlMessage message);
 
-  /// How long this rank waits for what, as the launcher says.
+  /// The deadlines of this rank's waits, as set by the launcher.
   const LaunchDeadlines& Deadlines() const;
-  /// Blocks until the launcher says that all ranks are ready. False: it did not within
+  /// Blocks until the launcher reports that all ranks are ready. False: not within
   /// Deadlines().hello.
   bool WaitForGo();
-  /// The launcher has asked to save and stop.
+  /// Whether the launcher has asked to save and stop.
   bool StopAsked() const;
-  /// The launcher has asked to save and go on, since the last call.
+  /// Whether the launcher has asked to save and continue, since the last call.
   bool TakeCheckpointAsked();
-  /// The launcher has asked to measure the layers, since the last call.
+  /// Whether the launcher has asked to measure the layers, since the last call.
   bool TakeProfileAsked();
 
  private:

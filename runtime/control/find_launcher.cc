@@ -17,7 +17,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-/// For one address, and for all of them in all rounds.
+/// Deadlines for one address, and for all addresses in all rounds.
 constexpr std::chrono::seconds kAddressDeadline{4};
 constexpr std::chrono::seconds kSearchDeadline{30};
 constexpr std::chrono::milliseconds kBetweenRounds{200};
@@ -52,7 +52,7 @@ Result<std::vector<tcp::endpoint>> ParseEndpoints(const std::string& addresses) 
   return endpoints;
 }
 
-/// One try at one address: connect, hear the challenge, say hello, hear the welcome.
+/// One attempt at one address: connect, read the challenge, send hello, read the welcome.
 class Greeting {
  public:
   Greeting(asio::io_context& io, const std::string& token, Hello hello)
@@ -60,7 +60,7 @@ class Greeting {
     hello_.nonce = NewNonce();
   }
 
-  /// True: both sides are believed.
+  /// True if both sides have proved themselves.
   bool Try(const tcp::endpoint& endpoint, Clock::time_point deadline) {
     socket_.async_connect(endpoint, [this](const boost::system::error_code& error) {
       if (error) return End(error.message());
@@ -76,13 +76,13 @@ class Greeting {
     boost::system::error_code ignored;
     socket_.close(ignored);
     io_.restart();
-    io_.run();  // what was cancelled, and nothing else
+    io_.run();  // runs only the cancelled handlers
     return false;
   }
 
   FoundLauncher Take() { return {std::move(socket_), std::move(reader_), deadlines_}; }
   const std::string& Why() const { return why_; }
-  /// Someone was there and closed the connection without a wrong word.
+  /// The other side closed the connection without sending anything wrong.
   bool TurnedAway() const { return turned_away_; }
 
  private:

@@ -1,4 +1,4 @@
-// How a rank finds its launcher among several addresses, and how both prove to be who they are.
+// How a rank finds its launcher among several addresses, with proofs of both sides.
 #pragma once
 
 #include <utility>  // Boost 1.74 uses std::exchange without it
@@ -12,17 +12,17 @@
 
 namespace adaptive_train {
 
-/// A connection whose both ends have proved that they know the token.
+/// A connection whose two ends have proved that they know the token.
 struct FoundLauncher {
   boost::asio::ip::tcp::socket socket;
-  FrameReader reader;  // with what came behind the welcome
+  FrameReader reader;  // with what followed the welcome
   LaunchDeadlines deadlines;
 };
 
-/// Tries `addresses` ("10.0.0.1:4711,[fd00::1]:4711") in their order; who answers but does not prove
-/// to know `token` is left alone. Where one closed the connection early, as a crowded launcher does,
-/// all are tried again. `hello` gets a nonce and a proof. Runs `io`, which nobody else may use.
-/// Blocks for half a minute at most. Fails with kRankFailure, in one line that tells of each
+/// Tries `addresses` ("10.0.0.1:4711,[fd00::1]:4711") in order, and skips any side that does not
+/// prove to know `token`. If one closed the connection early, as a crowded launcher does, all are
+/// tried again. `hello` gets a nonce and a proof. Runs `io`, which must not be used elsewhere.
+/// Blocks for at most half a minute. Fails with kRankFailure in one line that mentions each
 /// address.
 Result<FoundLauncher> FindLauncher(boost::asio::io_context& io, const std::string& addresses,
                                    const std::string& token, Hello hello);

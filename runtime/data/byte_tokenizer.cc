@@ -1,4 +1,4 @@
-// Bytes as tokens.
+// A tokenizer whose tokens are bytes.
 #include <fmt/format.h>
 
 #include "runtime/data/tokenizer.h"

@@ -31,19 +31,19 @@ std::size_t CutOf(std::string_view text) {
   return cut;
 }
 
-/// The bytes of a file from its beginning, as many as somebody wants to look at.
+/// A buffer that moves over the bytes of a file, as large as callers request.
 class Window {
  public:
   explicit Window(RegularFile file) : file_(std::move(file)) {}
 
   const std::string& path() const { return file_.path(); }
   std::int64_t size() const { return file_.size(); }
-  /// The byte of the file at which text() begins.
+  /// The file offset of text().
   std::int64_t place() const { return place_; }
   std::string_view text() const { return std::string_view(buffer_).substr(taken_); }
   bool at_end() const { return place_ + static_cast<std::int64_t>(text().size()) == size(); }
 
-  /// Lets text() have `bytes`, or all that is left of the file.
+  /// Extends text() to `bytes`, or to the end of the file.
   Result<void> Fill(std::size_t bytes) {
     if (text().size() >= bytes) return {};
     buffer_.erase(0, taken_);
@@ -72,7 +72,7 @@ class Window {
   std::int64_t place_ = 0;
 };
 
-/// `text`, which begins at byte `place` of the file, or what is left of it after replacing.
+/// `text`, at file offset `place`, as valid UTF-8: unchanged, with replacements, or an error.
 Result<std::string> AsUtf8(std::string_view text, const std::string& path, std::int64_t place,
                            InvalidUtf8 invalid) {
   const std::size_t valid = ValidUtf8Bytes(text);
@@ -113,7 +113,7 @@ class TextReader : public CorpusReader {
   bool done_ = false;
 };
 
-/// A document in each line.
+/// One document per line.
 class JsonLinesReader : public CorpusReader {
  public:
   JsonLinesReader(RegularFile file, CorpusOptions options)
@@ -135,7 +135,7 @@ class JsonLinesReader : public CorpusReader {
   std::int64_t size() const override { return window_.size(); }
 
  private:
-  /// Takes one line; a blank one leaves in_document_ false. False at the end of the file.
+  /// Reads one line; a blank one leaves in_document_ false. Returns false at the end of the file.
   Result<bool> NextLine() {
     if (Result<void> skipped = window_.SkipByteOrderMark(); !skipped)
       return tl::unexpected(skipped.error());
@@ -154,7 +154,7 @@ class JsonLinesReader : public CorpusReader {
     return true;
   }
 
-  /// Bytes of the next line with its line feed; 0 at the end of the file.
+  /// Bytes of the next line including its line feed; 0 at the end of the file.
   Result<std::size_t> LineEnd() {
     for (std::size_t looked_at = 0;;) {
       const std::string_view text = window_.text();

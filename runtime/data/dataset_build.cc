@@ -1,4 +1,4 @@
-// The two passes over the text: one for the vocabulary, one for the tokens.
+// Two passes over the text: one for the vocabulary, one for the tokens.
 #include "runtime/data/dataset_build.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ namespace adaptive_train {
 namespace {
 
 constexpr std::size_t kMostModelBytes = std::size_t{256} << 20;
-/// From here on Megatron's own tools write int32.
+/// From this vocabulary size on, Megatron's own tools write int32.
 constexpr std::int64_t kUint16Vocab = 65500;
 
 /// All inputs as one stream of pieces.
@@ -77,7 +77,7 @@ class Meter {
     now_.phase = phase;
     now_.total_bytes = corpus.total_bytes();
   }
-  /// True when it is time to look at other things, too.
+  /// True when other work is due.
   bool Tick(std::int64_t documents, std::int64_t tokens) {
     constexpr std::int64_t kStep = std::int64_t{1} << 19;
     if (corpus_.bytes_read() < told_ + kStep) return false;
@@ -96,8 +96,8 @@ class Meter {
   std::int64_t told_ = 0;
 };
 
-/// Lines of the corpus to learn from: each with the probability that makes them sample_bytes
-/// together, by an engine with a fixed seed.
+/// Lines of the corpus for training a vocabulary. Each is taken with the probability that makes
+/// them sample_bytes in total, with a fixed random seed.
 class SampledLines {
  public:
   SampledLines(Corpus corpus, std::int64_t sample_bytes, const BuildEvents& events)
@@ -128,11 +128,10 @@ class SampledLines {
   }
 
  private:
-  /// Up to a line feed or the trainer's mark; a long line in parts, cut between characters.
+  /// Up to a line feed or the trainer's mark. Long lines are split between characters.
   std::string TakeLine() {
     const std::size_t feed = std::min(rest_.find('\n'), rest_.size());
-    // Looked for in the line only: the mark is hardly ever there, and the rest of the piece may be
-    // long.
+    // Searched in the line only: the mark is rare, and the rest of the piece may be long.
     const std::size_t mark = std::min(rest_.substr(0, feed).find(kSentencePieceMark), feed);
     std::size_t end = std::min(feed, mark), skip = 0;
     if (end > kMostSentenceBytes) {
@@ -158,7 +157,7 @@ class SampledLines {
 
 struct Vocabulary {
   std::unique_ptr<Tokenizer> tokenizer;
-  std::string model;  // the bytes of PREFIX.model; empty: there is none
+  std::string model;  // the bytes of PREFIX.model; empty: none
 };
 
 Result<Vocabulary> MakeVocabulary(const BuildRequest& request, const BuildEvents& events) {
@@ -186,7 +185,7 @@ Result<Vocabulary> MakeVocabulary(const BuildRequest& request, const BuildEvents
   return vocabulary;
 }
 
-/// The second pass: every document into `writer`, counted in `record`.
+/// The second pass: writes every document to `writer` and counts it in `record`.
 Result<void> WriteTokens(Corpus corpus, const Tokenizer& tokenizer, const BuildEvents& events,
                          TokenWriter& writer, DatasetRecord& record) {
   Meter meter(events, "writing tokens", corpus);
@@ -226,7 +225,7 @@ Result<StagedFile> Stage(const std::string& path, std::string_view bytes) {
   return file;
 }
 
-/// Unsynced folders lose names in a power failure; some network file systems cannot sync them.
+/// An unsynced folder may lose names in a power failure. Some network file systems cannot sync one.
 void SyncFolderOf(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const int descriptor =
@@ -236,7 +235,7 @@ void SyncFolderOf(const std::string& path) {
   ::close(descriptor);
 }
 
-/// Old index and record go first: at no time do they stand beside tokens that are not theirs.
+/// Removes the old index and record first, so that they are never beside tokens of another build.
 Result<void> Publish(const std::string& prefix, TokenWriter& writer, const std::string& model,
                      const DatasetRecord& record) {
   if (Result<void> synced = writer.bin().Sync(); !synced) return synced;
@@ -272,7 +271,7 @@ Result<void> CheckOutput(const BuildRequest& request) {
     if (!request.overwrite && !reused && std::filesystem::exists(path, error))
       return Fail(fmt::format("{}: it exists; choose another --output, or give --overwrite", path));
   }
-  // Before the vocabulary is trained, which takes long.
+  // Checked before the vocabulary is trained, which takes long.
   const auto folder = std::filesystem::path(request.output).parent_path();
   return folder.empty() ? Result<void>{} : MakeFolder(folder.string());
 }

@@ -1,4 +1,4 @@
-// Text to tokens on disk: what `adaptive-train data build` does.
+// Turns text into tokens on disk, for `adaptive-train data build`.
 #pragma once
 
 #include <cstdint>
@@ -32,22 +32,24 @@ struct BuildProgress {
   std::int64_t documents = 0, tokens = 0;
 };
 
-/// What the builder tells and asks while it works, on the caller's thread.
+/// Callbacks of the builder, on the caller's thread.
 struct BuildEvents {
   std::function<void(const BuildProgress&)> on_progress;  // about once a megabyte
-  /// Before the first temporary file is made. Until then the process may be killed at any time
-  /// without leaving anything behind; training a vocabulary cannot be stopped in another way.
+  /// Called before the first temporary file is created. Until then the process can be killed at any
+  /// time without leaving files. Training a vocabulary cannot be stopped in any other way.
   std::function<void()> before_writing;
-  /// Looked at about once a megabyte from before_writing on; true ends the build with kInterrupted.
+  /// Called about once a megabyte after before_writing; true ends the build with kInterrupted.
   std::function<bool()> stop_asked;
 };
 
-/// Reads the inputs, trains a model where none is given, and writes PREFIX.bin, PREFIX.idx,
-/// PREFIX.model (sentencepiece) and, last, PREFIX.json; each is made under a temporary name. Behind
-/// each document comes its end token; documents without text are left out and counted. In memory
-/// are one piece of text, 12 bytes a document and what sentencepiece trains on. The result depends
-/// on the inputs and options alone. Blocking. Errors: an input that cannot be read or is malformed,
-/// an output that exists, a text too small for the vocabulary, a full disk; nothing is left behind.
+/// Reads the inputs, trains a model if none is given, and writes PREFIX.bin, PREFIX.idx,
+/// PREFIX.model (sentencepiece) and, last, PREFIX.json. Each file has a temporary name until
+/// complete. An end token follows each document; documents without text are counted and left out.
+///
+/// Memory holds one piece of text, 12 bytes per document, and sentencepiece's training text. The
+/// result depends only on the inputs and options. Blocking. Errors: an unreadable or malformed
+/// input, an output that exists, too little text for the vocabulary, a full disk. No files are left
+/// behind.
 Result<DatasetRecord> BuildDataset(const BuildRequest& request, const BuildEvents& events);
 
 }  // namespace adaptive_train

@@ -1,4 +1,4 @@
-// Choosing positions without replacement, and what stands in for their tokens.
+// Chooses positions without replacement, and what replaces their tokens.
 #include "runtime/data/masked_language.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace adaptive_train {
 namespace {
 
-// A sample's random numbers: [0, sequence) choose positions, then two for each position.
+// A sample's random numbers: [0, sequence) choose positions, then two per position.
 constexpr float kMaskShare = 0.8F, kRandomShare = 0.1F;
 
 }  // namespace
@@ -32,7 +32,7 @@ void MaskedLanguage::Hide(std::uint32_t round, std::uint32_t sample, std::span<s
   std::vector<std::size_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), std::size_t{0});
   for (std::size_t i = 0; i < static_cast<std::size_t>(targets_); ++i) {
-    // Fisher and Yates; the bias of the remainder is below sequence / 2^32.
+    // Fisher and Yates; the remainder's bias is below sequence / 2^32.
     RandomPlace draw = place;
     draw.element = i;
     std::swap(positions[i], positions[i + random_.Bits(draw) % (positions.size() - i)]);

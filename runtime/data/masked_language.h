@@ -1,4 +1,4 @@
-// BERT's objective: which tokens of a sample are hidden, and behind what.
+// BERT's objective: which tokens of a sample are hidden, and what replaces them.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace adaptive_train {
 
-/// Masked language modelling as in Devlin et al. 2019: 15 % of a sample's tokens are to be
-/// predicted, chosen without replacement; of those 80 % become the mask token, 10 % another token
-/// drawn at random, 10 % stay. The mask token is the vocabulary's last; a text must not use it.
-/// Every sample has the same number of targets, so that the mean over a global batch does not
-/// depend on how it is shared out. A value; any thread.
+/// Masked language modelling as in Devlin et al. 2019. 15 % of a sample's tokens are predicted,
+/// chosen without replacement. Of those 80 % become the mask token, 10 % a random other token, and
+/// 10 % stay. The mask token is the vocabulary's last; a text must not use it. Every sample has the
+/// same number of targets, so the mean over a global batch does not depend on how it is split. A
+/// value; any thread.
 class MaskedLanguage {
  public:
   /// sequence >= 1, vocab >= 2.
@@ -22,10 +22,10 @@ class MaskedLanguage {
   std::int64_t targets_per_sample() const { return targets_; }
   std::int32_t mask_token() const { return static_cast<std::int32_t>(vocab_ - 1); }
 
-  /// Hides tokens in place and sets targets: the hidden token where one is to be predicted, -1
-  /// elsewhere. Both spans hold `sequence` tokens. What is chosen follows from the seed and (round,
-  /// sample) alone: pass the step and the sample's number in its global batch for training, and a
-  /// round of its own for validation.
+  /// Hides tokens in place and sets targets: the hidden token where one is predicted, -1 elsewhere.
+  /// Both spans hold `sequence` tokens. The choice follows from the seed and (round, sample) alone.
+  /// For training pass the step and the sample's number in its global batch; for validation use
+  /// separate rounds.
   void Hide(std::uint32_t round, std::uint32_t sample, std::span<std::int32_t> tokens,
             std::span<std::int32_t> targets) const;
 

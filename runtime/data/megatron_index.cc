@@ -1,4 +1,4 @@
-// Checking an index in one walk over its three columns.
+// Checks an index in one pass over its three columns.
 #include "runtime/data/megatron_index.h"
 
 #include <fmt/format.h>
@@ -12,14 +12,14 @@
 namespace adaptive_train {
 namespace {
 
-/// Numbers that lie one after the other in a file, read block by block.
+/// Consecutive numbers in a file, read block by block.
 template <class T>
 class Column {
  public:
   Column(const RegularFile& file, std::int64_t begin, std::int64_t count)
       : file_(file), begin_(begin), count_(count) {}
 
-  /// The byte of the file at which number `i` lies.
+  /// The file offset of number `i`.
   std::int64_t PlaceOf(std::int64_t i) const {
     return begin_ + i * static_cast<std::int64_t>(sizeof(T));
   }
@@ -91,7 +91,7 @@ Result<Header> ReadHeader(const RegularFile& index) {
   return Header{*type, static_cast<std::int64_t>(sequences), static_cast<std::int64_t>(marks)};
 }
 
-/// Walks over the marks beside the sequences and keeps the starts of documents that have tokens.
+/// Walks over marks and sequences together, and keeps the starts of documents that have tokens.
 class DocumentWalk {
  public:
   DocumentWalk(const RegularFile& index, const Header& header)
@@ -120,7 +120,7 @@ class DocumentWalk {
     return {};
   }
 
-  /// After the last sequence: all marks were used and the last was the end.
+  /// After the last sequence: checks that all marks were used and the last one was the end.
   Result<std::vector<std::int64_t>> Finish(std::int64_t tokens) {
     if (marks_ > 1) {
       const Result<std::int64_t> last = column_.At(marks_ - 1);

@@ -1,4 +1,4 @@
-// What stands in the place of sentencepiece_tokenizer.cc in a build without the library.
+// Replaces sentencepiece_tokenizer.cc in a build without the library.
 #include "runtime/data/tokenizer.h"
 
 namespace adaptive_train {

@@ -20,8 +20,8 @@ Permutation::Permutation(std::int64_t size, std::uint64_t seed, std::uint32_t ep
   half_bits_ = bits < 2 ? 1 : (bits + 1) / 2;
 }
 
-// Encryption permutes [0, 4^half_bits), so walking on from a value in the range comes back into it,
-// at the latest at that value itself; fewer than four steps are expected.
+// Encryption permutes [0, 4^half_bits). Repeating it from a value in the range leads back into the
+// range, at the latest at that value itself. Fewer than four steps are expected.
 std::int64_t Permutation::operator()(std::int64_t position) const {
   assert(position >= 0 && static_cast<std::uint64_t>(position) < size_);
   auto value = static_cast<std::uint64_t>(position);

@@ -1,4 +1,4 @@
-// A random order of [0, n) that needs no table: position i is computed when asked for.
+// A random order of [0, n) without a table: each position is computed on request.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace adaptive_train {
 
-/// A bijection of [0, size), chosen by (seed, epoch): a Feistel network over the next power of four
-/// with Philox as its round function, walked until it lands inside the range (Black, Rogaway 2002).
-/// A value; any thread; a handful of Philox blocks a call.
+/// A bijection of [0, size), chosen by (seed, epoch). It is a Feistel network over the next power
+/// of four with Philox as its round function, repeated until the result is in the range (Black,
+/// Rogaway 2002). A value; any thread; a few Philox blocks per call.
 class Permutation {
  public:
   /// size from 1 to 2^48.

@@ -1,4 +1,4 @@
-// Opening and reading a regular file, every failure of the system in one line.
+// Opens and reads a regular file, and turns every system error into one line.
 #include "runtime/data/regular_file.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ std::string Reason(int error) { return std::generic_category().message(error); }
 
 }  // namespace
 
-// O_NONBLOCK: opening a pipe that nobody writes to must not wait; regular files do not know it.
+// O_NONBLOCK: opening a pipe without a writer must not wait; regular files ignore it.
 Result<RegularFile> RegularFile::Open(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return Fail(fmt::format("{}: cannot be opened: {}", path, Reason(errno)));

@@ -1,4 +1,4 @@
-// A file that is read at any place, by any thread, without ever trusting its size.
+// A file that any thread may read at any offset, and that never relies on its size.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace adaptive_train {
 
 /// An open regular file. Movable; any thread may read.
 ///
-/// Read by pread rather than mapped: a file that shrinks under us is then an error in one line
-/// instead of a SIGBUS, and a sample is a few hundred bytes from the page cache either way.
+/// It is read by pread, not mapped. If the file shrinks, that gives a one-line error instead of a
+/// SIGBUS. A sample is a few hundred bytes from the page cache either way.
 class RegularFile {
  public:
   /// Errors, each in one line that begins with the path: missing, unreadable, not a regular file.

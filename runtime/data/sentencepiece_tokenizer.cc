@@ -1,4 +1,4 @@
-// The sentencepiece library behind Tokenizer: the only file that includes it.
+// Implements Tokenizer with the sentencepiece library; the only file that includes it.
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
@@ -16,7 +16,7 @@ namespace {
 
 using sentencepiece::util::Status;
 
-/// The library's messages begin with a source line of its own: "INTERNAL: trainer.cc(12) [x] why".
+/// The library prefixes messages with a source line: "INTERNAL: trainer.cc(12) [x] why".
 std::string Reason(const Status& status) {
   std::string text = status.error_message();
   if (const auto bracket = text.find("] "); bracket != text.npos) text.erase(0, bracket + 2);
@@ -69,7 +69,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::unique_ptr<sentencepiece::SentencePieceProcessor> model_;
 };
 
-/// What the trainer pulls its lines from.
+/// The source from which the trainer reads its lines.
 class Lines : public sentencepiece::SentenceIterator {
  public:
   explicit Lines(const LineSource& source) : source_(source) { Next(); }
@@ -90,7 +90,7 @@ class Lines : public sentencepiece::SentenceIterator {
   std::optional<Error> error_;
 };
 
-/// The trainer's two refusals in our words: "... set it to a value <= 981" and "... 200 vs 278".
+/// Rephrases the trainer's two refusals: "... set it to a value <= 981" and "... 200 vs 278".
 std::string TrainingFailure(const Status& status, std::int64_t vocab_size) {
   const std::string reason = Reason(status);
   const auto number_behind = [&](std::string_view mark) -> std::int64_t {

@@ -1,4 +1,4 @@
-// Temporary file, fsync, rename.
+// Writes a temporary file, syncs and renames it.
 #include "runtime/data/staged_file.h"
 
 #include <fcntl.h>

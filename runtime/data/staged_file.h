@@ -1,4 +1,4 @@
-// A file in the making: under its own name only when it is complete.
+// A file that gets its own name only when it is complete.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace adaptive_train {
 
-/// Collects bytes in a temporary file beside `path`, which disappears with the object unless it was
-/// published. Movable; one thread.
+/// Collects bytes in a temporary file beside `path`. The temporary file is removed with the object
+/// unless it was published. Movable; one thread.
 class StagedFile {
  public:
   static Result<StagedFile> Create(const std::string& path);
@@ -19,11 +19,11 @@ class StagedFile {
   StagedFile& operator=(StagedFile&&) = delete;
   ~StagedFile();
 
-  /// Appends; what is small is written later. Blocking. Errors: full disk and its kin.
+  /// Appends; small amounts are buffered. Blocking. Errors: a full disk and the like.
   Result<void> Append(std::string_view bytes);
-  /// Writes what is left and waits until it is on the disk.
+  /// Writes what is buffered and waits until it is on disk.
   Result<void> Sync();
-  /// Gives the synced file its name, over any that had it.
+  /// Gives the synced file its name, replacing any other.
   Result<void> Publish();
 
  private:

@@ -1,4 +1,4 @@
-// Windows of a text, their order, and what they must satisfy.
+// Windows of a text, their order, and their checks.
 #include "runtime/data/token_dataset.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Finding shards and reading across their borders.
+// Finds shards and reads across their borders.
 #include "runtime/data/token_file.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 namespace adaptive_train {
 namespace {
 
-/// Whether `name` matches `pattern`, whose '*' stand for any text.
+/// Whether `name` matches `pattern`, where '*' stands for any text.
 bool Matches(std::string_view pattern, std::string_view name) {
   const std::size_t star = pattern.find('*');
   if (star == pattern.npos) return pattern == name;
@@ -29,7 +29,7 @@ bool Matches(std::string_view pattern, std::string_view name) {
   return false;
 }
 
-/// PREFIX.idx, PREFIX.model and PREFIX.json go with PREFIX.bin.
+/// PREFIX.idx, PREFIX.model and PREFIX.json belong to PREFIX.bin.
 bool GoesWithBin(const std::string& path, const std::set<std::string>& all) {
   const std::filesystem::path name(path);
   const std::string extension = name.extension().string();

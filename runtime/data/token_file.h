@@ -1,4 +1,4 @@
-// The tokens behind one name of the configuration: a file, or several shards one after the other.
+// The tokens behind one name in the configuration: a file, or several shards in sequence.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace adaptive_train {
 /// Open shards as one stream of tokens. Movable; any thread may read.
 class TokenFile {
  public:
-  /// Opens `path` as TokenShard::Open does. Where the last part of `path` has a '*' and no file has
-  /// that very name, all files that match are its shards, in the order of their names; what lies
-  /// beside a matching .bin under the same name (.idx, .model, .json) is not one. `key` is the
-  /// configuration's name for the data and opens every message: "data.train: PATH: cannot be
-  /// opened: No such file or directory". Blocking; an index is read whole.
+  /// Opens `path` as TokenShard::Open does. If the last part of `path` has a '*' and no file has
+  /// that exact name, its shards are all matching files in the order of their names. Files that
+  /// belong to a matching .bin (.idx, .model, .json) are no shards. `key` is the configuration's
+  /// name for the data and starts every message: "data.train: PATH: cannot be opened: No such file
+  /// or directory". Blocking; an index is read completely.
   static Result<TokenFile> Open(const std::string& key, const std::string& path,
                                 TokenFormat format);
 
@@ -26,18 +26,18 @@ class TokenFile {
   std::int64_t size() const { return first_.back(); }
   /// "data.train: PATH"
   const std::string& where() const { return where_; }
-  /// What was taken for what and why: "megatron (it has an .idx beside it): 123 uint16 tokens in 4
-  /// documents".
+  /// The detected format and the reason: "megatron (it has an .idx beside it): 123 uint16 tokens in
+  /// 4 documents".
   std::string Description() const;
   const std::vector<TokenShard>& shards() const { return shards_; }
 
-  /// Reads tokens [first, first + tokens.size()), which must lie in the file; each must lie in [0,
-  /// vocab). Blocking. Errors: a file has become shorter, cannot be read, or holds something else.
+  /// Reads tokens [first, first + tokens.size()), which must exist; each must be in [0, vocab).
+  /// Blocking. Errors: a file has become shorter, cannot be read, or has other content.
   Result<void> Read(std::int64_t first, std::span<std::int32_t> tokens, std::int64_t vocab) const;
 
-  /// First tokens of the documents, ascending, the first 0; empty where the format keeps none.
+  /// The first token of each document, ascending, starting with 0; empty if the format has none.
   const std::vector<std::int64_t>& document_starts() const { return document_starts_; }
-  /// The number of the document that `token` < size() belongs to; 0 where none are known.
+  /// The number of the document that contains `token` < size(); 0 if none are known.
   std::int64_t DocumentOf(std::int64_t token) const;
 
  private:

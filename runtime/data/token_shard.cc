@@ -1,4 +1,4 @@
-// Recognising, opening and reading one file of tokens.
+// Recognises, opens and reads one file of tokens.
 #include "runtime/data/token_shard.h"
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ std::string PrefixOf(const std::string& path) {
   return path.ends_with(".bin") || path.ends_with(".idx") ? path.substr(0, path.size() - 4) : path;
 }
 
-/// A file named as data that is itself there is that file, whatever lies beside it.
+/// If a file with exactly this name exists, it is the data, whatever lies beside it.
 bool LooksLikeMegatron(const std::string& path) {
   const std::string prefix = PrefixOf(path);
   if (prefix == path) return !Exists(path) && Exists(prefix + ".bin") && Exists(prefix + ".idx");

@@ -1,4 +1,4 @@
-// One file of tokens in any of the formats that are read.
+// One file of tokens in any of the supported formats.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace adaptive_train {
 
-/// What data.format names.
+/// The values of data.format.
 enum class TokenFormat : std::uint8_t { kAuto, kMegatron, kLlmc, kUint16, kBytes };
 
 const char* ToString(TokenFormat format);
-/// Errors: a word that is none of "auto", "megatron", "llmc", "uint16", "bytes".
+/// Errors: any word but "auto", "megatron", "llmc", "uint16" and "bytes".
 Result<TokenFormat> ParseTokenFormat(const std::string& word);
 
 /// An open file of at least one token. Movable; any thread may read.
@@ -29,24 +29,24 @@ Result<TokenFormat> ParseTokenFormat(const std::string& word);
 class TokenShard {
  public:
   /// Opens `path`, which for megatron may be PREFIX, PREFIX.bin or PREFIX.idx. kAuto takes megatron
-  /// where an .idx lies beside the .bin, llmc where the file begins with its magic, and bytes for
-  /// the rest except a lone .bin, which it does not guess at. Blocking. Errors begin with the
-  /// path of the file they mean.
+  /// if an .idx lies beside the .bin, and llmc if the file starts with its magic. It takes bytes
+  /// for all other files but a lone .bin, which is an error. Blocking. Errors begin with the path
+  /// of the file concerned.
   static Result<TokenShard> Open(const std::string& path, TokenFormat format);
 
   TokenFormat format() const { return format_; }
-  /// Why it was read as that: "named by data.format", "it has an .idx beside it", ...
+  /// Why this format was chosen: "named by data.format", "it has an .idx beside it", ...
   const std::string& reason() const { return reason_; }
   TokenType type() const { return type_; }
   std::int64_t size() const { return tokens_; }
-  /// The files behind it, for those who check them: one, or .bin and .idx.
+  /// The files to check: one, or .bin and .idx.
   const std::vector<std::string>& paths() const { return paths_; }
-  /// First tokens of documents, ascending; empty where the format keeps no documents.
+  /// The first token of each document, ascending; empty if the format has none.
   const std::vector<std::int64_t>& document_starts() const { return document_starts_; }
 
-  /// Reads tokens [first, first + tokens.size()), which must lie in the shard; each must lie in [0,
-  /// vocab). Blocking. Errors: the file has become shorter, cannot be read, or holds something
-  /// else.
+  /// Reads tokens [first, first + tokens.size()), which must exist in the shard; each must be in
+  /// [0, vocab). Blocking. Errors: the file has become shorter, cannot be read, or has other
+  /// content.
   Result<void> Read(std::int64_t first, std::span<std::int32_t> tokens, std::int64_t vocab) const;
 
  private:
@@ -62,7 +62,7 @@ class TokenShard {
   std::string reason_;
   std::vector<std::string> paths_;
   TokenType type_ = TokenType::kUint8;
-  std::int64_t begin_ = 0;  // byte of token 0
+  std::int64_t begin_ = 0;  // offset of token 0
   std::int64_t tokens_ = 0;
   std::vector<std::int64_t> document_starts_;
 };

@@ -1,4 +1,4 @@
-// How one token lies in a file: little-endian integers of several widths.
+// The types of a token in a file: little-endian integers of several widths.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace adaptive_train {
 static_assert(std::endian::native == std::endian::little,
               "token files are little-endian and are read as they lie");
 
-/// The values are the codes of Megatron's index, which knows no uint32.
+/// The values are the codes of Megatron's index, which has no code for uint32.
 enum class TokenType : std::uint8_t {
   kUint8 = 1,
   kInt8 = 2,
@@ -45,7 +45,7 @@ constexpr const TokenTypeFacts& FactsOf(TokenType type) {
   return kTokenTypes[0];  // not reached: the table has every type
 }
 
-/// The type behind a code of a Megatron index; none for floats (6, 7) and unknown codes.
+/// The type for a code of a Megatron index; none for floats (6, 7) and unknown codes.
 constexpr std::optional<TokenType> TokenTypeOfMegatronCode(std::uint8_t code) {
   for (const TokenTypeFacts& facts : kTokenTypes) {
     if (facts.type != TokenType::kUint32 && static_cast<std::uint8_t>(facts.type) == code)

@@ -1,4 +1,4 @@
-// Tokens in the width of their type, sequences within Megatron's limits.
+// Writes tokens in the width of their type, and sequences within Megatron's limits.
 #include "runtime/data/token_writer.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace adaptive_train {
 namespace {
 
-/// A document beyond this takes several sequences: Megatron counts a sequence's tokens in 31 bits.
+/// A longer document takes several sequences: Megatron counts a sequence's tokens in 31 bits.
 constexpr std::int64_t kMostSequenceTokens = std::int64_t{1} << 30;
 
 }  // namespace

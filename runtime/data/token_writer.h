@@ -1,4 +1,4 @@
-// Documents of tokens on their way into a .bin and its .idx.
+// Writes documents of tokens to a .bin and its .idx.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace adaptive_train {
 
-/// Collects tokens as a .bin and the columns of its .idx: 12 bytes a document in memory. One
+/// Collects tokens as a .bin and the columns of its .idx: 12 bytes per document in memory. One
 /// thread.
 class TokenWriter {
  public:
   /// `type` is kUint16 or kInt32.
   TokenWriter(StagedFile bin, TokenType type);
 
-  /// Tokens of the open document, each of which fits the type. Blocking. Errors: full disk.
+  /// Appends tokens to the open document; each must fit the type. Blocking. Errors: full disk.
   Result<void> Append(std::span<const std::int32_t> tokens);
   void EndDocument();
 

@@ -6,7 +6,7 @@
 namespace adaptive_train {
 namespace {
 
-/// Bytes of the character at the beginning of `text`, which is not empty; 0 if there is none.
+/// Bytes of the character at the start of `text`, which is not empty; 0 if it is invalid.
 std::size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   const std::uint8_t lead = byte(0);

@@ -1,4 +1,4 @@
-// How one bucket is summed over ranks: whole around the ring, through the owners, or as a sketch.
+// The ways to sum one bucket over ranks: whole around the ring, through the owners, or as a sketch.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,23 @@
 
 namespace adaptive_train {
 
-/// One bucket in one step or micro-batch. Start once; when the request is over, either Settle or
-/// TakeBack. The reducer's state must outlive it.
+/// One bucket in one step or micro-batch. Call Start once; when the request is over, call either
+/// Settle or TakeBack. The reducer's state must outlive it.
 template <class T>
 class BucketSum {
  public:
   virtual ~BucketSum() = default;
-  /// Adds what steps before kept back, selects and packs, and sends. Never waits for others.
+  /// Adds what earlier steps kept back, selects and packs, and sends. Never waits for other ranks.
   virtual Request Start(const CollectiveLane& lane) = 0;
-  /// The step's update was made, or will be after other micro-batches: what of this rank's
-  /// gradients is not in it stays in the residuals. Of a sum that is not finite that is all.
+  /// The step's update was made, or will be after other micro-batches. The part of this rank's
+  /// gradients that it lacks stays in the residuals; if the sum is not finite, it lacks all of
+  /// them.
   virtual void Settle() = 0;
-  /// The update was skipped: the residuals take back what they gave.
+  /// The update was skipped: residuals get back what they contributed.
   virtual void TakeBack() = 0;
-  /// The sum is one of the group's own collectives and takes its lane by itself.
+  /// True if the sum is one of the group's own collectives, which takes its lane itself.
   virtual bool TakesOwnLane() const { return false; }
-  /// The result lies in whole in the arena, of which a sharded rank needs its own chunk only.
+  /// True if the arena receives the whole result, though a sharded rank needs only its own chunk.
   virtual bool LeavesOthers() const { return false; }
 
  protected:
@@ -40,22 +41,22 @@ class BucketSum {
   const std::size_t number_;
 };
 
-/// Whole, in float32, by Group::AllReduce.
+/// Sums the whole bucket in float32 by Group::AllReduce.
 template <class T>
 class RingSum final : public BucketSum<T> {
  public:
   RingSum(ReducerState<T>& state, std::size_t number) : BucketSum<T>(state, number) {}
   Request Start(const CollectiveLane& lane) override;
   void Settle() override;
-  void TakeBack() override {}  // the residuals are still there
+  void TakeBack() override {}  // the residuals were not used
   bool TakesOwnLane() const override { return true; }
 };
 
-/// Through the owners of its chunks (OwnerExchange).
+/// Sums through the owners of the chunks (OwnerExchange).
 template <class T>
 class OwnerSum final : public BucketSum<T> {
  public:
-  /// `density` of matrices' elements; none: all of them, in float32.
+  /// `density` is for the elements of matrices; none: all elements, in float32.
   OwnerSum(ReducerState<T>& state, std::size_t number, std::optional<double> density)
       : BucketSum<T>(state, number), density_(density) {}
   Request Start(const CollectiveLane& lane) override;
@@ -66,11 +67,11 @@ class OwnerSum final : public BucketSum<T> {
   void Pack(OwnerExchangeOrder& order);
 
   const std::optional<double> density_;
-  bool finite_ = true;  // what this rank sends; else its residuals have it again
+  bool finite_ = true;  // of this rank's data; if false, its residuals have it again
   std::shared_ptr<OwnerExchange> exchange_;
 };
 
-/// As a count sketch (SketchExchange).
+/// Sums as a count sketch (SketchExchange).
 template <class T>
 class SketchSum final : public BucketSum<T> {
  public:

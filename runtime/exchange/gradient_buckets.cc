@@ -9,7 +9,7 @@
 namespace adaptive_train {
 namespace {
 
-/// Runs of the arena that are selected from together: a matrix, or neighbouring vectors.
+/// Runs of the arena with one selection each: a matrix, or neighbouring vectors.
 std::vector<GradientPiece> RunsOf(const ParameterLayout& layout) {
   std::vector<GradientPiece> runs;
   for (const ParameterRange& range : layout.ranges()) {
@@ -37,7 +37,7 @@ std::vector<GradientPiece> PiecesIn(const std::vector<GradientPiece>& runs, std:
   return pieces;
 }
 
-/// A layer, or a part of it: the tokens' matrix may be ready before what lies beside it.
+/// A layer or a part of one: the token matrix may be ready before its neighbours.
 struct PieceOfLayer {
   std::size_t begin = 0, end = 0;
   int layer = 0;

@@ -1,5 +1,5 @@
-// How the gradient arena is cut for the exchange: layers into buckets, buckets into one chunk per
-// rank (BucketRule), chunks into pieces of one parameter each.
+// Cuts the gradient arena for the exchange: layers into buckets, buckets into one chunk per rank
+// (BucketRule), chunks into pieces of one parameter each.
 #pragma once
 
 #include <cstddef>
@@ -11,41 +11,42 @@
 
 namespace adaptive_train {
 
-/// Elements [begin, end) of the arena that are selected from together.
+/// Elements [begin, end) of the arena, with one common selection.
 struct GradientPiece {
   std::size_t begin = 0;
   std::size_t end = 0;
-  bool matrix = false;  // of a matrix; norms and biases are small and always sent whole
+  bool matrix = false;  // part of a matrix; norms and biases are small and always sent whole
   std::size_t size() const { return end - begin; }
 };
 
-/// What one rank owns of a bucket; its pieces lie without gaps.
+/// The part of a bucket that one rank owns; its pieces are contiguous.
 struct GradientChunk {
   std::size_t begin = 0;
   std::size_t end = 0;
   std::vector<GradientPiece> pieces;
   std::size_t size() const { return end - begin; }
   std::vector<std::int64_t> PieceLengths() const;
-  /// Of its pieces' bitmaps, one after the other.
+  /// Words of its pieces' bitmaps, one after the other.
   std::size_t Words() const;
 };
 
-/// What is exchanged at once: a part of one layer.
+/// A part of one layer that is exchanged at once.
 struct GradientBucket {
   std::size_t begin = 0;
   std::size_t end = 0;
-  int layer = 0;  // its place in LayersOf
+  int layer = 0;  // its index in LayersOf
   std::size_t size() const { return end - begin; }
 };
 
-/// Buckets of at most `bucket_elements` from the arena's end, where backward finishes first, to its
-/// beginning; none has a part of the tokens' matrix and something else. Every rank has a chunk of
-/// every bucket (block-cyclic ownership), so that no owner has all of a parameter that is selected
-/// from more than others. Which chunk is a rule and not stored: memory does not grow with ranks
-/// times buckets. Depends on its arguments alone, so all ranks agree. A value; any thread.
+/// Buckets of at most `bucket_elements`, from the arena's end, where backward finishes first, to
+/// its start. None mixes the token matrix with anything else. Every rank has a chunk of every
+/// bucket (block-cyclic ownership), so that no owner holds all of a parameter from which more is
+/// selected than from others. Chunks follow a rule and are not stored: memory does not grow with
+/// ranks times buckets. The result depends on the arguments alone, so all ranks agree. A value; any
+/// thread.
 class GradientBuckets {
  public:
-  /// Chunks lie in the order of `owners`, which is a permutation of the ranks.
+  /// Chunks are in the order of `owners`, a permutation of the ranks.
   GradientBuckets(const ParameterLayout& layout, std::vector<int> owners,
                   std::size_t bucket_elements);
 

@@ -55,7 +55,7 @@ void GradientReducer<T>::Add(std::size_t begin, [[maybe_unused]] std::size_t end
   }
 }
 
-/// What is held back must be selected from by the rank that holds it.
+/// The rank that keeps a residual must be the one that selects from it.
 template <class T>
 bool GradientReducer<T>::MayGoEarly(std::size_t begin, std::size_t end) const {
   const auto compressed = [&](const GradientBucket& bucket) {
@@ -105,7 +105,7 @@ void GradientReducer<T>::Start(std::size_t bucket) {
   }
 }
 
-/// [places], what the ranks of each place have.
+/// [places], the parts that the ranks of each place own.
 template <class T>
 std::vector<std::span<float>> GradientReducer<T>::Parts(const GradientBucket& bucket) const {
   std::vector<std::span<float>> parts;
@@ -114,8 +114,8 @@ std::vector<std::span<float>> GradientReducer<T>::Parts(const GradientBucket& bu
   return parts;
 }
 
-/// Where this rank selects nothing, a checkpoint that was written by other nodes may have given it
-/// residuals: the ranks that do select there get them.
+/// A checkpoint from another set of nodes may have given this rank residuals in parts where it does
+/// not select: they go to the ranks that do.
 template <class T>
 void GradientReducer<T>::AddOthersResiduals(std::size_t bucket) {
   const std::span<const float> own = state_.Together(Buckets()[bucket], state_.groups.between);
@@ -164,7 +164,7 @@ void GradientReducer<T>::StartOut(Exchange& exchange) {
                                   exchange.out.Among(state_.groups.inside), std::move(parts)));
 }
 
-/// Waits for the exchange's stage and starts the next one; false if there is none, or it failed.
+/// Waits for the exchange's stage and starts the next one. False if there is none, or it failed.
 template <class T>
 bool GradientReducer<T>::Continue(Exchange& exchange, Deadline deadline) {
   if (exchange.failure) return false;
@@ -189,7 +189,7 @@ bool GradientReducer<T>::Continue(Exchange& exchange, Deadline deadline) {
   return true;
 }
 
-/// Stage by stage, so that an exchange's next one goes on while others' are waited for.
+/// Stage by stage, so that one exchange's next stage runs while others are waited for.
 template <class T>
 tl::expected<void, CommError> GradientReducer<T>::Limit(std::size_t elements, Deadline deadline) {
   std::size_t on_their_way = 0, last = over_;
@@ -271,8 +271,8 @@ void GradientReducer<T>::Settle(bool updated) {
   SettleExchanges(updated);
   if (!updated && state_.Feedback()) {
     TakeBackSums();
-    // What came last of what went early may be the reason for the skip; it must not be that of all
-    // steps to come.
+    // An early bucket's late gradients may be the reason for the skip. They must not cause a skip
+    // of every later step.
     state_.device.ClearNotFinite(static_cast<std::int64_t>(state_.residuals.size()),
                                  state_.residuals.data());
   }
@@ -285,7 +285,7 @@ void GradientReducer<T>::Settle(bool updated) {
                          : static_cast<double>(counts.selected) / static_cast<double>(counts.added);
 }
 
-/// Those of micro-batches before the last: their owner has them, and tries again.
+/// Sums of earlier micro-batches: their owner keeps them for another attempt.
 template <class T>
 void GradientReducer<T>::TakeBackSums() {
   if (!has_sums_) return;

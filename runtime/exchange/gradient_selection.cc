@@ -11,11 +11,11 @@
 namespace adaptive_train {
 namespace {
 
-/// Pieces above this size are judged by a sample.
+/// Larger pieces are judged by a sample.
 constexpr std::size_t kWholeElements = 8192;
 
-/// How many times the threshold the largest element looked at may be for kFloat8: 24 of the 32
-/// octaves of its sizes. The others are for elements that were not looked at.
+/// The largest allowed ratio of the largest sampled element to the threshold for kFloat8: 24 of the
+/// 32 octaves of its sizes. The others are room for elements outside the sample.
 constexpr double kLargestToThreshold = 0x1p24;
 
 }  // namespace
@@ -80,7 +80,7 @@ SelectedChunk GradientSelection<T>::Nothing(const GradientChunk& chunk) {
   return all;
 }
 
-/// No value of the chunk will be sent: they go back to the residuals, where they are finite.
+/// No value of the chunk is sent: finite ones go back to the residuals.
 template <class T>
 void GradientSelection<T>::PutBack(const GradientPiece& piece, const SelectedPiece& selected,
                                    kernels::ValueFormat format) {
@@ -95,8 +95,8 @@ void GradientSelection<T>::PutBack(const GradientPiece& piece, const SelectedPie
   device_.ClearNotFinite(count, residuals);
 }
 
-/// No threshold is kept from step to step: a run that goes on from a checkpoint selects what it
-/// would have selected. The sample makes up for the time of looking anew.
+/// No threshold is kept from step to step, so that a run resumed from a checkpoint selects the
+/// same. The sample keeps the cost of a new search low.
 template <class T>
 typename GradientSelection<T>::Threshold GradientSelection<T>::ThresholdOf(
     const GradientPiece& piece, double density) {
@@ -118,7 +118,7 @@ typename GradientSelection<T>::Threshold GradientSelection<T>::ThresholdOf(
   }
   threshold.wanted =
       static_cast<std::int64_t>(std::ceil(density * static_cast<double>(threshold.count)));
-  // Where most elements are 0 those alone are not worth sending.
+  // If most elements are 0, the zeros are not worth sending.
   return {std::max(device_.Threshold(threshold),
                    static_cast<double>(std::numeric_limits<float>::denorm_min())),
           device_.Largest(threshold.count, threshold.gradients, threshold.residuals)};

@@ -1,4 +1,4 @@
-// Which elements of a chunk of gradients are sent in this step.
+// Selects the elements of a chunk of gradients that are sent in this step.
 #pragma once
 
 #include <cstddef>
@@ -15,42 +15,43 @@ namespace adaptive_train {
 struct SelectedPiece {
   std::span<const std::uint64_t> bitmap;  // ceil(length / 64) words
   std::int64_t count = 0;
-  const std::byte* values = nullptr;  // in the format asked for
-  int smallest = 0;                   // of kFloat8, as a SparseMessageWriter wants it
+  const std::byte* values = nullptr;  // in the requested format
+  int smallest = 0;                   // for kFloat8, as SparseMessageWriter::Add takes it
 };
 
-/// Those of one chunk, valid until the next one is selected.
+/// The selected elements of one chunk, valid until the next selection.
 struct SelectedChunk {
   std::vector<SelectedPiece> pieces;
   std::int64_t count = 0;
-  bool finite = true;  // false: nothing of it may be sent; residuals have what is finite
+  bool finite = true;  // false: nothing may be sent; residuals have the finite values
 };
 
-/// A value as it is sent, read again; `index` counts values.
+/// Reads value number `index` in the format in which it is sent.
 float ValueAt(kernels::ValueFormat format, const std::byte* values, std::size_t index);
 
-/// Selects from an arena of gradients and feeds back to its residuals. Not thread-safe.
+/// Selects from an arena of gradients and updates its residuals. Not thread-safe.
 template <class T>
 class GradientSelection {
  public:
-  /// `residuals` is as long as `gradients`, or empty: no feedback, and everything is selected.
+  /// `residuals` is as long as `gradients`, or empty: then there is no feedback and everything is
+  /// selected.
   GradientSelection(kernels::Device<T>& device, std::span<const float> gradients,
                     std::span<float> residuals)
       : device_(device), gradients_(gradients), residuals_(residuals) {}
 
-  /// About `density` of each matrix's elements, the largest, and all of its vectors'; `keep` as in
-  /// kernels/sparsify.h. Of kFloat8, values of vectors and of pieces of which all is sent stay
-  /// bfloat16: there is no threshold that their sizes could begin at. So do those of pieces that
-  /// are nearly all 0, as rows of tokens that did not occur: sizes from their threshold on would
-  /// end below what is worth sending.
+  /// Selects the largest `density` (about) of each matrix's elements, and all of its vectors';
+  /// `keep` is as in kernels/sparsify.h. With kFloat8 some values stay bfloat16: those of vectors
+  /// and of pieces that are sent whole, which have no threshold at which sizes could start. So do
+  /// pieces that are nearly all 0, such as rows of tokens that did not occur: sizes above their
+  /// threshold would miss larger values.
   SelectedChunk Select(const GradientChunk& chunk, double density, double keep,
                        kernels::ValueFormat format);
 
-  /// None of the chunk's elements, whatever they are; residuals stay as they are.
+  /// Selects none of the chunk's elements; residuals do not change.
   SelectedChunk Nothing(const GradientChunk& chunk);
 
  private:
-  /// From which magnitude on a piece's elements are sent, and the largest that was looked at.
+  /// The magnitude from which a piece's elements are sent, and the largest one sampled.
   struct Threshold {
     double least = 0, largest = 0;
   };

@@ -15,17 +15,17 @@ namespace {
 // The low 16 bits of a tag: exchange (1 bit), phase (1), source rank (14).
 constexpr std::uint64_t kExchange = std::uint64_t{1} << 15, kSums = std::uint64_t{1} << 14;
 
-/// From this size on floats are sent in the 128 sizes from number `smallest` on; what is nearer to
-/// 0 is not.
+/// The threshold for floats sent in the 128 sizes from number `smallest` on; smaller ones are
+/// dropped.
 double ThresholdOf(int smallest) {
   const std::uint32_t number = static_cast<std::uint32_t>(smallest) << kernels::kFloat8Shift;
   return static_cast<double>(std::bit_cast<float>(number - (1U << (kernels::kFloat8Shift - 1))));
 }
 
-/// Whether the 128 sizes from `smallest` on reach as far as the sums do: not where a rank with
-/// next to nothing to send began with sizes that are far too small for the others.
+/// Whether the 128 sizes from `smallest` on cover the sums. They may not if a rank with next to
+/// nothing to send started with sizes that are far too small for the others.
 bool SizesReach(int smallest, std::span<const float> sums) {
-  std::uint32_t largest = 0;  // as bits, which compare as magnitudes do
+  std::uint32_t largest = 0;  // as bits, which compare like magnitudes
   for (const float sum : sums)
     largest = std::max(largest, std::bit_cast<std::uint32_t>(sum) & 0x7fff'ffffU);
   return std::bit_cast<float>(largest) <= kernels::LargestSize(smallest);
@@ -64,7 +64,7 @@ void OwnerExchange::Begin() {
   for (const std::int64_t length : order_.chunks.pieces[Own()]) words += BitmapWords(length);
   union_.resize(words);
   smallest_.assign(order_.chunks.pieces[Own()].size(), kernels::kMostSmallest);
-  // All receives first: a message that nothing waits for is then always one too many.
+  // Posts all receives first: an unclaimed message is then always a duplicate.
   for (std::size_t i = 1; i < Size(); ++i) {
     const std::size_t peer = (Own() + i) % Size();
     ReceiveMessage(ExchangePhase::kMessage, peer);
@@ -100,7 +100,7 @@ void OwnerExchange::OnReceived(ExchangePhase phase, std::size_t peer, const std:
   } else if (cause.empty()) {
     AcceptSum(peer, came);
   } else {
-    Note(Lane().RankOf(peer), About(phase) + ": " + cause);  // the first, if it was not this
+    Note(Lane().RankOf(peer), About(phase) + ": " + cause);  // kept only if it is the first failure
   }
 }
 
@@ -129,7 +129,7 @@ void OwnerExchange::MessageMissing(std::size_t peer, const std::string& cause) {
   if (++arrived_ == Size()) EndOfMessages();
 }
 
-/// As far as the messages go without a gap.
+/// Adds as far as messages have arrived without a gap.
 void OwnerExchange::AddInOrder() {
   for (; added_ < Size() && messages_[added_].message; ++added_) {
     const SparseMessage& message = *messages_[added_].message;
@@ -144,8 +144,8 @@ void OwnerExchange::AddInOrder() {
 }
 
 void OwnerExchange::EndOfMessages() {
-  // Nobody will get this rank's sum, and those of others may not come either. What is wrong with
-  // another's sum is no reason to keep back the own one: the others wait for it.
+  // Nobody would get this rank's sum, and other sums may not come either. An error in another's sum
+  // does not stop this rank's own sum: the others wait for it.
   if (message_missing_ || Cancelled()) return CancelSums();
   if (order_.gather) {
     packed_sum_ = PackedSum();
@@ -160,13 +160,13 @@ void OwnerExchange::EndOfMessages() {
            packed_sum_);
 }
 
-/// Pieces of which every element came are sent whole; of others, what is not zero.
+/// Pieces of which every element came are sent whole; of the others, what is not zero.
 std::vector<std::byte> OwnerExchange::PackedSum() {
   SparseMessageWriter writer(order_.chunks.bucket, order_.format);
   const PieceLengths pieces = order_.chunks.pieces[Own()];
   const float* sums = sum_.data();
   std::span<std::uint64_t> bitmap = union_;
-  std::vector<float> values;  // room for any format
+  std::vector<float> values;  // enough for any format
   for (std::size_t i = 0; sum_finite_ && i < pieces.size(); ++i) {
     const auto words = bitmap.first(BitmapWords(pieces[i]));
     const auto length = static_cast<std::size_t>(pieces[i]);
@@ -232,9 +232,10 @@ void OwnerExchange::CancelSums() {
   for (const auto& incoming : sums_) CancelPart(incoming.receive);
 }
 
-/// Receives are there before any message, so one that is left over came twice. A peer's messages
-/// come in the order of their sending: a second one of the first phase is there by now. One of the
-/// second phase can come later; an exchange that this lane is earlier to sees it.
+/// Receives are posted before any message, so an unclaimed message is a duplicate. A peer's
+/// messages arrive in the order in which they are sent, so a second message of the first phase is
+/// here by now. One of the second phase may come later; an exchange that has this lane as its
+/// earlier one detects it.
 void OwnerExchange::LookForDuplicates() {
   for (const auto lane : {std::optional(Lane().tag), order_.earlier_lane}) {
     if (!lane) continue;

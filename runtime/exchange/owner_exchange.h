@@ -1,5 +1,5 @@
-// One bucket's exchange through the owners of its chunks: every rank sends each owner its selected
-// elements of the owner's chunk, the owner adds them up and sends the sum to all.
+// Exchanges one bucket through the owners of its chunks. Every rank sends each owner its selected
+// elements of the owner's chunk; the owner adds them up and sends the sum to all.
 #pragma once
 
 #include <cstddef>
@@ -15,51 +15,50 @@
 
 namespace adaptive_train {
 
-/// How a bucket is cut: chunk r belongs to member r of the lane; a chunk's pieces lie one after the
-/// other, and so do the chunks.
+/// How a bucket is cut: chunk r belongs to member r of the lane. A chunk's pieces are contiguous,
+/// and so are the chunks.
 struct BucketChunks {
-  std::uint32_t bucket = 0;  // a number that no other exchange under way or just before bears
+  std::uint32_t bucket = 0;                       // unique among exchanges under way or just before
   std::vector<std::vector<std::int64_t>> pieces;  // [members], lengths in elements
 };
 
-/// What one rank brings to the exchange of one bucket.
+/// One rank's input to the exchange of one bucket.
 struct OwnerExchangeOrder {
   BucketChunks chunks;
   ValueFormat format = ValueFormat::kBFloat16;  // of both phases
-  /// [members], what this rank sends to each owner, itself too: SparseMessage's bytes.
+  /// [members], the bytes of a SparseMessage from this rank to each owner, including itself.
   std::vector<std::vector<std::byte>> messages;
-  /// false: the owners keep the sums, and result is not written but for the own chunk.
+  /// false: the owners keep the sums, and only the own chunk of result is written.
   bool gather = true;
-  /// false: messages and OwnSum are given up as soon as the operation is over.
+  /// false: messages and OwnSum are released when the operation is over.
   bool keep = true;
   std::span<float> result;  // the bucket, the chunks' lengths together
-  /// The tag of a lane of an earlier OwnerExchange, if one is to be looked into for a sum that came
-  /// twice. It has begun on this rank.
+  /// The tag of an earlier OwnerExchange's lane to check for a duplicate sum, if any. That exchange
+  /// must have started on this rank.
   std::optional<std::uint64_t> earlier_lane;
 };
 
-/// The two messages that each rank sends each other one: its part of a chunk, and its chunk's sum.
+/// The two messages from each rank to each other: its part of a chunk, and its chunk's sum.
 enum class ExchangePhase : std::uint8_t { kMessage, kSum };
 
-/// The tag that member `source` sends under. At most 16384 of them. No step of a ring bears such a
+/// The tag of messages from member `source`, at most 16384 members. No step of a ring has such a
 /// tag.
 std::uint64_t ExchangeTag(const CollectiveLane& lane, ExchangePhase phase, int source);
 
-/// Reduce-scatter straight to the owners, k (P-1)/P entries sent per rank (Li et al., Ok-Topk,
-/// 2022, compares it), then an all-gather of the sums: the union of what was selected, rounded to
-/// `format`. The owner adds in the order of the ranks, in float32, so all ranks get the same bits
-/// in every run; what all get, the owner gets too, while OwnSum keeps the sum unrounded. A sum of
-/// kFloat8 values is rounded to the sizes from the smallest on that a rank sent; what is nearer
-/// to 0 is not sent. If any rank's message says that its values are not finite, or their sum is
-/// not, the chunk's first element becomes NaN on all ranks and the others 0.
+/// A reduce-scatter directly to the owners, then an all-gather of the sums. The first sends k
+/// (P-1)/P entries per rank (compared by Li et al., Ok-Topk, 2022); the second sends the union of
+/// what was selected, rounded to `format`. The owner adds in rank order, in float32, so all ranks
+/// get the same bits in every run. The owner's chunk gets the rounded sum too; OwnSum keeps the
+/// unrounded one. kFloat8 sums are rounded to the sizes from the smallest that a rank sent;
+/// anything nearer to 0 is dropped. If any rank's values or their sum are not finite, the chunk's
+/// first element becomes NaN on all ranks and the others 0.
 ///
-/// Every message is checked before it is believed. One that does not hold fails the operation and
-/// names its rank; what else is under way may then still arrive, so that every rank finds out for
-/// itself. A message that came twice fails this exchange, or one that this lane is earlier to if
-/// that is where it is seen; it is never taken for another. Whose message has not come is named by
-/// Cancel.
+/// Every message is checked before use. An invalid one fails the operation and names its rank;
+/// other messages under way may still arrive, so that every rank detects errors itself. A duplicate
+/// message fails this exchange, or the one that has this lane as its earlier one. It is never taken
+/// for another message. Cancel names the ranks whose messages have not come.
 ///
-/// Runs on the executor's thread. The order's buffers must stay until the operation is over.
+/// Runs on the executor's thread. The order's buffers must stay valid until the operation is over.
 class OwnerExchange final : public CollectiveOperation {
  public:
   OwnerExchange(std::string name, CollectiveLane lane, OwnerExchangeOrder order);
@@ -68,17 +67,17 @@ class OwnerExchange final : public CollectiveOperation {
 
   // After Done():
   const OwnerExchangeOrder& Order() const { return order_; }
-  /// The sums of this rank's chunk before they were rounded. If a value was not finite: empty, or
-  /// without `gather` the sums of those ranks' values that were.
+  /// The unrounded sums of this rank's chunk. If a value was not finite: empty, or without `gather`
+  /// the sums over the other ranks.
   std::span<const float> OwnSum() const { return sum_; }
-  /// No chunk that this rank knows of holds a value that is not: all of them, or without `gather`
-  /// the own one. With `gather` all ranks say the same.
+  /// Whether all chunks known to this rank are finite: all of them, or without `gather` the own
+  /// one. With `gather` all ranks agree.
   bool finite() const { return finite_; }
 
  private:
-  /// What another rank sends, and what was in it.
+  /// The message from another rank, and its content.
   struct Incoming {
-    std::unique_ptr<std::byte[]> buffer;  // not initialised: pages that stay untouched cost nothing
+    std::unique_ptr<std::byte[]> buffer;  // uninitialised: untouched pages cost nothing
     std::shared_ptr<Part> receive;        // under way
     std::optional<SparseMessage> message;
   };
@@ -111,16 +110,16 @@ class OwnerExchange final : public CollectiveOperation {
 
   OwnerExchangeOrder order_;
   std::vector<std::size_t> begins_;        // [ranks + 1], the chunks in the bucket
-  std::vector<Incoming> messages_, sums_;  // [ranks]; the own entry has no buffer
-  std::size_t arrived_ = 0;  // messages, right or wrong, the own one too
-  std::size_t added_ = 0;    // ranks whose message is in the sum
+  std::vector<Incoming> messages_, sums_;  // [ranks]; this rank's entry has no buffer
+  std::size_t arrived_ = 0;                // messages, valid or not, including this rank's
+  std::size_t added_ = 0;                  // ranks whose message is in the sum
   std::vector<float> sum_;
-  std::vector<std::uint64_t> union_;   // what was selected: the pieces one after the other
-  std::vector<int> smallest_;          // [pieces of the own chunk], the least of those that came
+  std::vector<std::uint64_t> union_;   // what was selected: piece after piece
+  std::vector<int> smallest_;          // [pieces of the own chunk], the least received
   std::vector<std::byte> packed_sum_;  // as it is sent
   bool sum_finite_ = true;             // the own chunk
   bool finite_ = true;                 // all chunks seen
-  bool message_missing_ = false;       // one was wrong, or will not come
+  bool message_missing_ = false;       // one was invalid, or will not come
 };
 
 }  // namespace adaptive_train

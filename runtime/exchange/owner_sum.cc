@@ -14,12 +14,11 @@ Request OwnerSum<T>::Start(const CollectiveLane& lane) {
   order.earlier_lane = std::exchange(this->Kept().owner_lane, lane.tag);
   order.format = density_ ? state.policy.format : kernels::ValueFormat::kFloat32;
   order.gather = !state.options.sharded;
-  // A skipped step drops what is summed whole, as a ring would, but not what steps before kept
-  // back.
+  // A skipped step loses what is summed whole, as on a ring, but not what earlier steps kept back.
   order.keep = state.Feedback() && (density_ || this->Kept().holds);
   order.result = state.Together(this->Bucket(), state.Owners());
   Pack(order);
-  if (state.options.release) state.ReleaseOthers(this->Bucket());  // the messages have it
+  if (state.options.release) state.ReleaseOthers(this->Bucket());  // the messages have them
   this->Kept().holds = order.keep || (!finite_ && state.Feedback());
   exchange_ =
       std::make_shared<OwnerExchange>(state.NameOf(lane, this->number_), lane, std::move(order));
@@ -44,8 +43,9 @@ void OwnerSum<T>::Pack(OwnerExchangeOrder& order) {
   }
 }
 
-/// What all ranks got less than the sum. An owner's own sum of a sharded bucket is not rounded; if
-/// it is not finite, the owner alone knows, and holds back what the others sent.
+/// The difference between the exact sum and what all ranks got. The owner's own sum of a sharded
+/// bucket is not rounded. If it is not finite, only the owner knows, and keeps what the others
+/// sent.
 template <class T>
 void OwnerSum<T>::Settle() {
   ReducerState<T>& state = this->state_;
@@ -78,7 +78,7 @@ void OwnerSum<T>::TakeBack() {
     const auto sent = SparseMessage::Read(order.messages[i], order.chunks.bucket, order.format,
                                           order.chunks.pieces[i]);
     assert(sent);
-    if (!sent->finite()) continue;  // it was put back when it was packed
+    if (!sent->finite()) continue;  // already put back when it was packed
     std::vector<std::uint64_t> places(chunk.Words());
     sent->AddTo(this->state_.residuals.span().subspan(chunk.begin, chunk.size()), places);
   }

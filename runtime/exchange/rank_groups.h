@@ -1,4 +1,4 @@
-// Who exchanges gradients with whom where ranks share nodes.
+// The groups for the exchange of gradients if ranks share nodes.
 #pragma once
 
 #include <cstddef>
@@ -6,15 +6,15 @@
 
 namespace adaptive_train {
 
-/// As one rank sees it. A bucket's chunks lie place by place, and for each place node by node, so
-/// that what the ranks of one place own, a part, lies together.
+/// The view of one rank. A bucket's chunks are ordered by place, and within a place by node. So the
+/// part that the ranks of one place own is contiguous.
 struct RankGroups {
-  std::vector<int> all;                  // every rank, in the order of the chunks
+  std::vector<int> all;                  // every rank, in chunk order
   std::vector<std::vector<int>> places;  // the ranks of each place, by node; empty without nodes
-  std::vector<int> inside;               // the ranks of the own node, by place; empty likewise
-  std::vector<int> between;              // those of the own place, by node; empty likewise
+  std::vector<int> inside;               // the ranks of this node, by place; empty without nodes
+  std::vector<int> between;              // those of this rank's place, by node; empty without nodes
 
-  /// `nodes`: the ranks of each, equally many; or empty.
+  /// `nodes` holds the ranks of each node, equally many; or is empty.
   static RankGroups Of(const std::vector<std::vector<int>>& nodes, int rank, int ranks);
   std::size_t Places() const { return places.size(); }
 };

@@ -31,7 +31,7 @@ std::span<float> ReducerState<T>::Together(const GradientBucket& bucket,
 template <class T>
 SelectedChunk ReducerState<T>::Select(const GradientChunk& chunk, double density,
                                       kernels::ValueFormat format) {
-  // Inside a node the others may have something.
+  // Other ranks of the node may have something to add.
   SelectedChunk selected = adds_nothing && !NodeFirst()
                                ? selection.Nothing(chunk)
                                : selection.Select(chunk, density, policy.keep, format);

@@ -1,4 +1,4 @@
-// What the exchanges of all buckets share on one rank, and what stays of each from step to step.
+// The state that all buckets' exchanges share on one rank, and what each keeps from step to step.
 #pragma once
 
 #include <cstddef>
@@ -18,60 +18,60 @@
 
 namespace adaptive_train {
 
-/// What is decided once.
+/// Fixed options.
 struct ReducerOptions {
   static constexpr std::size_t kBucketElements = std::size_t{1} << 20;
 
-  bool feedback = false;  // allocates residuals, as many as gradients; a policy may then compress
+  bool feedback = false;  // allocates residuals, as large as gradients, for compression
   bool sharded = false;   // only a chunk's owner gets its sum
-  /// With sharded: gradients of chunks of other owners leave the arena when they are on their way
-  /// (ZeRO stage 2; Rajbhandari et al., 2020), so that it never holds all of them. A step may then
-  /// exchange the gradients of several micro-batches one after the other.
+  /// With sharded: gradients of other owners' chunks leave the arena when they are sent (ZeRO stage
+  /// 2; Rajbhandari et al., 2020), so that it never holds all of them. A step may then exchange the
+  /// gradients of several micro-batches in sequence.
   bool release = false;
   std::size_t bucket_elements = kBucketElements;
   /// The members of each node, equally many; empty if they are not, or do not share nodes.
   std::vector<std::vector<int>> nodes = {};
 };
 
-/// What was sent so far in a step.
+/// What a step has sent so far.
 struct ExchangeCounts {
   std::int64_t added = 0, selected = 0;  // elements
   double select_cpu_s = 0;               // processor time of selecting and packing
   int unpeeled = 0;                      // buckets whose sketch could not be peeled
 };
 
-/// Not thread-safe. What is passed by reference must outlive it.
+/// Not thread-safe. Arguments passed by reference must outlive it.
 template <class T>
 struct ReducerState {
   ReducerState(Group& data, kernels::Device<T>& computes, const ParameterLayout& layout,
                std::span<float> gradient_arena, const ReducerOptions& asked);
 
-  /// Of one bucket, from step to step.
+  /// The state of one bucket from step to step.
   struct Kept {
-    bool holds = false;            // some residual may not be 0
-    bool others_restored = false;  // one of a part that others select from, too
+    bool holds = false;            // some residual may be nonzero
+    bool others_restored = false;  // also in a part that other ranks select from
     std::optional<std::uint64_t> owner_lane, sketch_lane;  // the last tag
   };
 
   bool Feedback() const { return residuals.size() > 0; }
-  /// Sums begin inside nodes.
+  /// Whether sums start inside nodes.
   bool NodeFirst() const { return groups.Places() > 0 && !group.Ways().nodes.empty(); }
-  /// The owners that this rank sends to, in the order of their chunks.
+  /// The owners that this rank sends to, in chunk order.
   const std::vector<int>& Owners() const { return NodeFirst() ? groups.between : groups.all; }
   GradientChunk OwnChunk(const GradientBucket& bucket) const {
     return buckets.ChunkOf(bucket, group.Rank());
   }
-  /// What some owners have of a bucket, whose chunks lie together.
+  /// The part of a bucket that some owners have, whose chunks are contiguous.
   std::span<float> Together(const GradientBucket& bucket, const std::vector<int>& owners) const;
   SelectedChunk Select(const GradientChunk& chunk, double density, kernels::ValueFormat format);
-  /// Lets go of a bucket's gradients outside of [begin, end).
+  /// Releases a bucket's gradients outside [begin, end).
   void ReleaseAround(const GradientBucket& bucket, std::size_t begin, std::size_t end);
   void ReleaseOthers(const GradientBucket& bucket) {
     const ElementRange own = buckets.RangeOf(bucket, group.Rank());
     ReleaseAround(bucket, static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.end));
   }
-  /// Takes a bucket's sum that is not finite out of the arena: the micro-batches after this one add
-  /// to what was summed before it, and the step tells at its end.
+  /// Removes a bucket's sum that is not finite from the arena. Later micro-batches add to the sum
+  /// before it, and the step reports it at its end.
   void PutOffNotFinite(const GradientBucket& bucket);
   std::string NameOf(const CollectiveLane& lane, std::size_t bucket) const;
 
@@ -86,7 +86,7 @@ struct ReducerState {
   std::vector<Kept> kept;  // [buckets]
   ExchangePolicy policy;
   bool adds_nothing = false;  // this rank has no gradients in this micro-batch
-  bool not_finite = false;    // a sum of a micro-batch before this one was not
+  bool not_finite = false;    // an earlier micro-batch's sum was not
   ExchangeCounts counts;
 };
 

@@ -1,4 +1,5 @@
-// How the messages of a sketch exchange come and go; what is in them: sketch_exchange_rounds.cc.
+// Sends and receives the messages of a sketch exchange; sketch_exchange_rounds.cc has their
+// content.
 #include "runtime/exchange/sketch_exchange.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 namespace adaptive_train {
 namespace {
 
-// The low 16 bits of a tag: 0 (1 bit, where OwnerExchange has a 1), phase (3), source rank (12).
+// The low 16 bits of a tag: 0 (1 bit, which is 1 in OwnerExchange), phase (3), source rank (12).
 constexpr int kSourceBits = 12;
 constexpr std::uint64_t kSourceMask = (std::uint64_t{1} << kSourceBits) - 1;
 constexpr std::uint64_t kPhaseMask = 7;
@@ -100,7 +101,7 @@ void SketchExchange::OnReceived(SketchPhase phase, std::size_t peer, const std::
                                 std::size_t bytes) {
   Incoming& incoming = Of(phase)[peer];
   incoming.receive.reset();
-  const auto buffer = std::move(incoming.buffer);  // the next round may begin below
+  const auto buffer = std::move(incoming.buffer);  // the next round may start below
   if (cause.empty()) {
     Accept(phase, peer, Read(phase, peer, {buffer.get(), bytes}));
   } else {
@@ -117,7 +118,7 @@ void SketchExchange::End() {
   sums_ = {};
 }
 
-/// Of one that was cancelled the failure is known already.
+/// The failure of a cancelled message is already known.
 void SketchExchange::Accept(SketchPhase phase, std::size_t peer,
                             const Result<SketchMessage>& message) {
   if (!message) Note(Lane().RankOf(peer), About(phase) + ": " + message.error().message);
@@ -132,8 +133,8 @@ void SketchExchange::Accept(SketchPhase phase, std::size_t peer,
 }
 
 void SketchExchange::EndOfParts() {
-  // Nobody will get this rank's total, and those of others may not come either. What is only wrong
-  // with another's total is no reason to keep back the own one: the others wait for it.
+  // Nobody would get this rank's total, and other totals may not come either. An error in another's
+  // total does not stop this rank's own total: the others wait for it.
   if (part_missing_ || Cancelled()) return CancelReceives(totals_);
   const auto bytes = std::make_shared<std::vector<std::byte>>(WriteSketchMessage(
       Kind(TotalPhase()), {finite_, largest_, total_.subspan(BeginOf(Own()), Bytes(Own()))}));
@@ -158,8 +159,9 @@ void SketchExchange::CancelReceives(const IncomingOf& incoming) {
   for (const Incoming& one : incoming) CancelPart(one.receive);
 }
 
-/// All that a right peer sends has been received by now, so what is left over came twice. A second
-/// one of the last phase can come later; an exchange that this lane is earlier to sees it.
+/// Everything that a correct peer sends has been received by now, so an unclaimed message is a
+/// duplicate. A second message of the last phase may come later; an exchange that has this lane as
+/// its earlier one detects it.
 void SketchExchange::LookForDuplicates() {
   for (const auto lane : {std::optional(Lane().tag), order_.earlier_lane}) {
     if (!lane) continue;

@@ -1,4 +1,4 @@
-// What a sketch exchange makes of its rounds: the union, the numbers, and the result.
+// The content of a sketch exchange's rounds: the union, the numbers, and the result.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ void Fold(std::span<std::byte> into, std::span<const std::byte> from, Combine co
   }
 }
 
-/// Whether a bitmap of these pieces says something of elements past their ends.
+/// Whether a bitmap of these pieces has bits set past their ends.
 bool PastTheEnd(PieceLengths pieces, std::span<const std::byte> bitmap) {
   for (const std::int64_t length : pieces) {
     const std::size_t words = BitmapWords(length);
@@ -68,8 +68,8 @@ Result<SketchMessage> SketchExchange::Read(SketchPhase phase, std::size_t peer,
   return message;
 }
 
-/// Empty if nothing is wrong. A union that lacked an element of this rank, or ranks that count in
-/// different quanta, would make sums that nobody could tell from right ones.
+/// Empty if the message is correct. A union without an element of this rank, or ranks with
+/// different quanta, would lead to wrong sums that nobody could detect.
 std::string SketchExchange::Wrong(SketchPhase phase, std::size_t owner,
                                   const SketchMessage& message) const {
   if (part_phase_ != SketchPhase::kSelected)

@@ -1,4 +1,4 @@
-// A bucket that goes as a count sketch.
+// A bucket that is sent as a count sketch.
 #include <utility>
 
 #include "runtime/compress/index_coding.h"
@@ -37,8 +37,8 @@ void SketchSum<T>::Select(SketchExchangeOrder& order) {
   }
 }
 
-/// What fixed point took from this rank's values. Those of a chunk that is not finite are 0 here:
-/// they were put back at once. A sum that is not finite held nothing of anyone.
+/// What fixed point removed from this rank's values. Values of a chunk that is not finite are 0
+/// here: they were put back at once. A sum that is not finite contains nothing of any rank.
 template <class T>
 void SketchSum<T>::Settle() {
   if (!exchange_->finite()) {
@@ -58,7 +58,7 @@ void SketchSum<T>::TakeBack() {
   AddToResiduals(exchange_->Order().values);
 }
 
-/// One value for each element that was selected.
+/// One value per selected element.
 template <class T>
 void SketchSum<T>::AddToResiduals(const std::vector<float>& values) {
   const std::uint64_t* bitmap = exchange_->Order().bitmap.data();

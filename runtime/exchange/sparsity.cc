@@ -6,7 +6,7 @@
 namespace adaptive_train {
 namespace {
 
-/// Where a threshold is: of the classes above `in` everything is sent, of `in` itself `share`.
+/// A threshold: all elements of classes above `in` are sent, and `share` of class `in`.
 struct Threshold {
   std::size_t in = 0;
   double share = 1;
@@ -48,7 +48,7 @@ std::vector<double> DensitiesAboveThreshold(std::span<const std::span<const doub
     const double sent = std::accumulate(in + 1, layer.end(), threshold.share * *in);
     const double elements = std::accumulate(layer.begin(), layer.end(), 0.0);
     const double above = elements > 0 ? sent / elements : 0;
-    // A layer of which all is above the threshold is to be whole, however the sums were rounded.
+    // A layer that is all above the threshold must be whole, in spite of rounding.
     densities.push_back(above > 1 - kRounding ? 1 : std::max(above, kLeastPart * density));
   }
   return densities;

@@ -1,5 +1,5 @@
-// How much of each layer's gradient is sent: the framework paper's section 3.3, and one threshold
-// for all layers beside it.
+// How much of each layer's gradient is sent: by the framework paper's section 3.3, or by one
+// threshold for all layers.
 #pragma once
 
 #include <span>
@@ -13,17 +13,17 @@ struct SparsityRange {
   double max = 0.95;
 };
 
-/// Equation (3): s_l = s_max - (s_max - s_min) (v_l - v_min) / (v_max - v_min), where v_l, 0 or
-/// more and finite, says how much layer l's gradient changes from step to step. Gives the densities
-/// 1 - s_l, one per layer. Where all change alike nothing tells that any bears less: all get
-/// 1 - s_min, the most.
+/// Equation (3): s_l = s_max - (s_max - s_min) (v_l - v_min) / (v_max - v_min). v_l, finite and at
+/// least 0, says how much layer l's gradient changes from step to step. Returns the densities 1 -
+/// s_l, one per layer. If all layers change alike, nothing favours any of them: all get 1 - s_min,
+/// the most.
 std::vector<double> DensitiesOf(std::span<const double> variances, const SparsityRange& range);
 
-/// One threshold for all layers, above which `density`, in (0, 1], of all their elements lie:
-/// counts[layer][c] elements of a layer are of size class c, and classes ascend with size. Gives
-/// each layer's share above the threshold, one per layer. Of the class that the threshold falls in
-/// the same share of every layer is above it. A layer that is all below it would wait for the next
-/// flush: each gets a tenth of `density` at least.
+/// One threshold for all layers, such that `density`, in (0, 1], of all their elements are above
+/// it. counts[layer][c] is the number of the layer's elements in size class c; classes ascend with
+/// size. Returns each layer's share above the threshold. In the threshold's own class, the same
+/// share of every layer counts as above. Each layer gets at least a tenth of `density`; otherwise a
+/// layer below it would wait for the next flush.
 std::vector<double> DensitiesAboveThreshold(std::span<const std::span<const double>> counts,
                                             double density);
 

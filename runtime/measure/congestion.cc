@@ -6,9 +6,10 @@
 namespace adaptive_train {
 namespace {
 
-/// Of the lower of its ends' best rates: a direction below this is suspected.
+/// A direction is suspected below this share of the lower of its ends' best rates.
 constexpr double kFarShort = 0.8;
-/// Alone, a link that shares nothing is as fast as it was, give or take this or three spreads.
+/// A link that shares nothing keeps its rate when measured alone, within this share or three
+/// spreads.
 constexpr double kSame = 0.25;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Whether pairs of nodes that are measured at the same time hold up each other.
+// Detects pairs of nodes that slow each other down when measured at the same time.
 #pragma once
 
 #include <optional>
@@ -6,7 +6,7 @@
 
 namespace adaptive_train {
 
-/// One direction of a link as it was measured beside others.
+/// One direction of a link, measured while others were.
 struct RateInCompany {
   int from = 0, to = 0;  // ranks
   double bytes_per_second = 0;
@@ -15,13 +15,13 @@ struct RateInCompany {
   int pairs = 1;  // of that round
 };
 
-/// The direction that is worth measuring once more alone: the one that falls furthest short of what
-/// both its ends did with others, for what lies between may be shared, or was busy with something
-/// else just then. None: no round had several pairs, or each direction is as fast as its slower
-/// end. Where all pairs are held up alike, this does not tell.
+/// The direction worth measuring again alone: the one furthest below what both its ends reached
+/// with others. The path between them may be shared, or was busy at the time. None if no round had
+/// several pairs, or each direction is as fast as its slower end. Does not detect that all pairs
+/// slow each other down equally.
 std::optional<RateInCompany> WorthMeasuringAlone(std::span<const RateInCompany> rates);
 
-/// Whether a rate alone is higher by more than the measurements' own spread explains.
+/// Whether the rate alone is higher by more than the spread of the measurements explains.
 bool HeldUp(const RateInCompany& in_company, double alone_bytes_per_second, double alone_spread);
 
 }  // namespace adaptive_train

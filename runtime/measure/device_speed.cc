@@ -19,7 +19,7 @@
 namespace adaptive_train {
 namespace {
 
-/// Repeats `call`, which does `work`, for `seconds`, but at least once: work per second.
+/// Repeats `call`, which does `work`, for `seconds` but at least once. Returns work per second.
 template <class Call>
 double RateOf(double seconds, double work, const Call& call) {
   const double begin = SteadySecondsNow();
@@ -60,7 +60,7 @@ class Product {
   kernels::MatmulArguments<float> product_;
 };
 
-/// A copy of more than the caches of most processors hold, and little of a node's memory.
+/// A copy larger than the caches of most processors, but small against a node's memory.
 class Copy {
  public:
   explicit Copy(int threads)
@@ -86,12 +86,12 @@ class Copy {
   const std::unique_ptr<char[]> from_, to_;
 };
 
-/// Two threads that wake each other in turn.
+/// The time of two threads that wake each other in turn.
 double HandoverSeconds() {
   constexpr int kTurns = 200;
   std::mutex mutex;
   std::condition_variable changed;
-  int turn = 0;  // even: the first one's
+  int turn = 0;  // even: the first thread's
   const auto play = [&](int parity, std::vector<double>* times) {
     std::unique_lock lock(mutex);
     for (int i = parity; i < kTurns; i += 2) {

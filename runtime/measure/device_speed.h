@@ -1,4 +1,4 @@
-// What a node's device and its memory give a rank, quotas and neighbours included.
+// The speed of a node's device and memory for a rank, under quotas and other jobs.
 #pragma once
 
 #include <vector>
@@ -8,23 +8,23 @@ namespace adaptive_train {
 struct DeviceSpeed {
   double product_flops = 0;     // FLOP/s of float32 matrix products: the median of several bursts
   double product_spread = 0;    // relative standard deviation between the bursts
-  double bytes_per_second = 0;  // copied from memory to memory, read and written counted once
-  double handover_s = 0;        // from one thread to another that sleeps: the latency inside a node
+  double bytes_per_second = 0;  // memory to memory; a copied byte counts once
+  double handover_s = 0;        // to a sleeping thread: the latency inside a node
 };
 
-/// Bursts of products and of copies that MeasureDevice takes turns with.
+/// The number of bursts of products, and of copies, in MeasureDevice.
 inline constexpr int kDeviceBursts = 5;
 
-/// Keeps the device busy for about `seconds`, on `threads` threads, in bursts of kDeviceBursts: what
-/// else is on the node for a moment spoils some of them, and shows in the spread. Each burst counts
-/// by its mean, not its best: a quota that stops the process for a part of each period is what the
-/// rank gets as well. Blocks.
+/// Keeps the device busy for about `seconds` on `threads` threads, in kDeviceBursts bursts. A short
+/// disturbance on the node spoils some bursts and shows in the spread. Each burst counts by its
+/// mean, not its best: a quota that stops the process for a part of each period affects the rank as
+/// well. Blocks.
 DeviceSpeed MeasureDevice(int threads, double seconds);
 
-/// The same thing measured several times.
+/// Several measurements of the same thing.
 struct RepeatedRate {
   double median = 0;
-  double spread = 0;  // standard deviation over median; 0 with less than two
+  double spread = 0;  // standard deviation over median; 0 for a single one
 };
 RepeatedRate RepeatedRateOf(std::vector<double> rates);
 

@@ -1,4 +1,4 @@
-// How large the elements of each layer's gradient are: what one threshold for all layers goes by.
+// The sizes of the elements of each layer's gradient, for one threshold over all layers.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace adaptive_train {
 
-/// A histogram of each layer's magnitudes over the steps taken. Looks at LayerSamples. Not
+/// A histogram of each layer's magnitudes over the recorded steps, from LayerSamples. Not
 /// thread-safe.
 class LayerMagnitudes {
  public:
-  /// One class is one exponent of float32, eight bits, and the first bits of its fraction, so sizes
-  /// within a class differ by an eighth at most. Classes ascend with size.
+  /// A class is one exponent of float32, eight bits, and the first bits of its fraction. Sizes
+  /// within a class differ by at most an eighth. Classes ascend with size.
   static constexpr int kFractionBits = 3;
   static constexpr std::size_t kClasses = std::size_t{1} << (8 + kFractionBits);
 
@@ -24,11 +24,11 @@ class LayerMagnitudes {
   void Take(std::span<const float> gradients, std::size_t begin, std::size_t end, double scale) {
     samples_.Take(gradients, begin, end, scale);
   }
-  /// The step is over, and counts; all that was taken was finite.
+  /// Ends a step that counts. All of its gradients were finite.
   void Count();
-  /// It is over and counts for nothing.
+  /// Ends a step that does not count.
   void Drop() { samples_.Clear(); }
-  /// [kClasses], how many of the layer's elements were of each class, all steps together.
+  /// [kClasses], the number of the layer's elements in each class, over all steps.
   std::span<const double> CountsOf(std::size_t layer) const {
     return std::span(counts_).subspan(layer * kClasses, kClasses);
   }

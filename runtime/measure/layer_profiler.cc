@@ -18,7 +18,7 @@ double Median(std::vector<double> values) {
   return n == 0 ? 0 : (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-/// Standard deviation over mean; 0 with less than two values.
+/// Standard deviation over mean; 0 for a single value.
 double RelativeSpread(const std::vector<double>& values) {
   const auto n = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
@@ -73,7 +73,7 @@ LayerTimes LayerProfiler::Found() const {
   return found;
 }
 
-/// Of a block: the mean over all blocks, which are alike, in each micro-batch.
+/// For a block: the mean over all blocks, which are alike, per micro-batch.
 LayerMeasurement LayerProfiler::Measure(LayerPart part, std::int64_t samples) const {
   const auto p = static_cast<std::size_t>(part);
   const std::vector<LayerElements> layers = LayersOf(layout_);
@@ -96,7 +96,7 @@ LayerMeasurement LayerProfiler::Measure(LayerPart part, std::int64_t samples) co
   entry.micro_batch = samples;
   entry.forward_s = Median(forward);
   entry.backward_s = Median(backward);
-  // The update touches every parameter alike.
+  // The update takes the same time for every parameter.
   entry.update_s = Median(updates_) * static_cast<double>(layers[first].size()) /
                    static_cast<double>(layout_.size());
   for (std::size_t layer = first; layer < first + count && layer < layers.size(); ++layer)

@@ -7,7 +7,7 @@
 namespace adaptive_train {
 namespace {
 
-/// Bits that look random, the same for the same number (splitmix64; Steele, Lea and Flood 2014).
+/// Pseudo-random bits from a number (splitmix64; Steele, Lea and Flood 2014).
 std::uint64_t Scatter(std::uint64_t number) {
   std::uint64_t z = number * 0x9e3779b97f4a7c15ULL + 0x9e3779b97f4a7c15ULL;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -15,8 +15,8 @@ std::uint64_t Scatter(std::uint64_t number) {
   return z ^ (z >> 31);
 }
 
-/// One place out of each of up to kMost pieces: a fixed stride would look at the same columns of
-/// each matrix.
+/// One place from each of up to kMost pieces. A fixed stride would always sample the same columns
+/// of a matrix.
 std::vector<std::size_t> PlacesIn(const LayerElements& layer) {
   const std::size_t count = std::min(LayerSamples::kMost, layer.size());
   std::vector<std::size_t> places(count);

@@ -37,7 +37,7 @@ std::vector<double> LayerVariance::Literal() const {
   return literal;
 }
 
-/// Of the elements looked at: mean ||g - mean g||^2 = mean ||g||^2 - ||mean g||^2.
+/// Over the sampled elements: mean ||g - mean g||^2 = mean ||g||^2 - ||mean g||^2.
 double LayerVariance::VarianceOf(const Sums& sums) const {
   if (steps_ < 2) return 0;
   double squares_of_sums = 0;

@@ -1,4 +1,4 @@
-// What both measurements of a link share: messages with one peer, on the communicator's thread.
+// The base of both measurements of a link: messages with one peer, on the communicator's thread.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace adaptive_train {
 
-/// Where an operation's messages go. `tag` is the same at both ends and of no other operation; its
-/// low 8 bits are free for kinds of messages.
+/// The destination of an operation's messages. `tag` is the same at both ends and used by no other
+/// operation; its low 8 bits are free for kinds of messages.
 struct LinkEnd {
   Transport* transport = nullptr;
   int peer = -1;  // a rank of the job
@@ -26,8 +26,8 @@ class LinkOperation : public MessageOperation {
   LinkOperation(std::string name, const LinkEnd& end)
       : MessageOperation(std::move(name), *end.transport), end_(end) {}
 
-  // `then` is called when the message is there, unless the operation has failed. The buffer must
-  // live as long as this object.
+  // Calls `then` when the message is there, unless the operation has failed. The buffer must live
+  // as long as this object.
   void SendKind(std::uint64_t kind, const void* data, std::size_t bytes,
                 std::function<void()> then) {
     Send(end_.peer, end_.tag | kind, {static_cast<const std::byte*>(data), bytes}, std::move(then));
@@ -38,7 +38,7 @@ class LinkOperation : public MessageOperation {
   void FailWithPeer(const std::string& cause) { FailWith(end_.peer, cause); }
 
  private:
-  /// A cancelled one was waiting for its peer.
+  /// A cancelled operation was waiting for its peer.
   void NoteMissing(const std::string& cause) override { Note(end_.peer, cause); }
 
   const LinkEnd end_;

@@ -9,17 +9,17 @@ namespace adaptive_train {
 namespace {
 
 constexpr std::uint64_t kPing = 1, kPong = 2, kGreeting = 7;
-/// The first ones open the connection.
+/// The first messages open the connection.
 constexpr int kIgnored = 3;
 constexpr int kLeast = 8, kMost = 40;
-/// Long links get fewer.
+/// Links with long delays get fewer.
 constexpr double kMostSeconds = 0.02;
 
 }  // namespace
 
-// Both ends open the connection by themselves before they measure. Were the second one's first
-// message an answer, it would open its side while the first one's is still being accepted, and UCX
-// 1.13 can crash there.
+// Both ends open the connection before they measure. If the second end's first message were an
+// answer, it would open its side while the first end's is still being accepted, and UCX 1.13 can
+// crash there.
 void LinkPing::Begin() {
   SendKind(kGreeting, &greeting_, sizeof greeting_, {});
   ReceiveKind(kGreeting, &greeted_, sizeof greeted_, [this] { first_ ? Ping() : Pong(); });

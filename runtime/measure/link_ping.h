@@ -1,4 +1,4 @@
-// The latency of a link: small messages back and forth.
+// Measures the latency of a link by small messages back and forth.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,15 @@
 
 namespace adaptive_train {
 
-/// One end of a ping-pong; the other one is made with the other value of `first`. Both know the
-/// outcome at the end.
+/// One end of a ping-pong; the other end has the other value of `first`. Both know the result at
+/// the end.
 class LinkPing final : public LinkOperation {
  public:
   LinkPing(std::string name, const LinkEnd& end, bool first)
       : LinkOperation(std::move(name), end), first_(first) {}
 
-  /// After Done() without failure: half a round trip of an 8-byte message, best quartile. Seconds.
+  /// After Done() without failure: half of an 8-byte message's round trip, best quartile, in
+  /// seconds.
   double Latency() const { return latency_; }
 
  private:
@@ -25,7 +26,7 @@ class LinkPing final : public LinkOperation {
 
   const bool first_;
   double greeting_ = 0, greeted_ = 0;
-  double out_ = 0, in_ = 0;  // in the message: 0 = go on, else the outcome, and this is the last
+  double out_ = 0, in_ = 0;  // in the message: 0 = continue, else the result of the last one
   double latency_ = 0;
   double started_ = 0, sent_ = 0;  // seconds of the steady clock
   int pings_ = 0;

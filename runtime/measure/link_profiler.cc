@@ -21,26 +21,26 @@
 namespace adaptive_train {
 namespace {
 
-/// Beyond this spread a link is watched for longer; beyond this one it is in doubt even then.
+/// A link with a larger spread is measured for longer. If the spread stays larger, it is in doubt.
 constexpr double kSteady = 0.1;
 constexpr double kWavering = 0.18;
-/// The longer time outlasts the periods of most quotas and short bursts of others' traffic.
+/// The longer time exceeds the periods of most quotas and short bursts of other traffic.
 constexpr StreamJudgement kJudgement{192 << 10, 0.065, 0.24, kSteady};
-/// Of pairs that may share something: long enough for each to get its part of it.
+/// For pairs that may share something: long enough for each to get its share.
 constexpr StreamJudgement kLongJudgement{192 << 10, 0.24, 0.48, kSteady};
-/// Two measurements this close are the same.
+/// Two measurements this close count as equal.
 constexpr double kAgreement = 0.1;
-/// Most links are as fast both ways: a direction this far below the other is in doubt.
+/// Most links are equally fast both ways: a direction this far below the other is in doubt.
 constexpr double kLopsided = 0.12;
-/// Bursts that each outlast a period of most quotas.
+/// Each burst exceeds a period of most quotas.
 constexpr double kDeviceSeconds = 0.75;
 
 constexpr std::chrono::milliseconds kPingDeadline = 10s;
 constexpr std::chrono::milliseconds kStreamDeadline = 15s;
-/// Until the slowest pair of a round is done with all it may do.
+/// Covers everything that the slowest pair of a round may do.
 constexpr std::chrono::milliseconds kRoundDeadline = kPingDeadline + 4 * kStreamDeadline;
 
-/// What a rank knows of the link that leads from a peer to itself, as it is sent to rank 0.
+/// A rank's measurement of the link from a peer to itself, as sent to rank 0.
 struct Figures {
   double latency_s = 0;
   double bytes_per_second = 0;  // 0: not measured
@@ -65,22 +65,22 @@ class LinkProfiler {
   void Run() {
     for (std::size_t i = 0; i < order_.rounds.size(); ++i) Round(i);
   }
-  /// Index = rank; the own entry is free.
+  /// Index = rank; this rank's entry is unused.
   std::vector<Figures>& From() { return from_; }
 
-  /// What came of a second look.
+  /// The result of a second look.
   struct SecondLook {
-    int round = -1;   // that was done once more; none
+    int round = -1;   // the repeated round; -1: none
     LinkSlope alone;  // on rank 0
   };
 
-  /// Measures one direction with nothing beside it, and, if it was held up, its round once more.
-  /// Rank 0 says which one, others pass none. All ranks must call this after all rounds, when
-  /// nobody measures anything.
+  /// Measures one direction alone and, if it was held up, repeats its round. Rank 0 names the
+  /// direction, others pass none. All ranks must call this after all rounds, when nothing else is
+  /// measured.
   SecondLook LookAgain(const std::optional<RateInCompany>& suspect) {
     const std::size_t rounds = order_.rounds.size();
     SecondLook look;
-    // Ranks count from 1, so that 0 says that there is none.
+    // Ranks are counted from 1 here, so that 0 means none.
     std::vector<double> order(2);
     if (suspect) order = {suspect->from + 1.0, suspect->to + 1.0};
     Vote(order, rounds);
@@ -96,7 +96,7 @@ class LinkProfiler {
   }
 
  private:
-  /// The other one of this rank's pair in a round.
+  /// The partner of a rank in a round.
   static int PeerOf(const std::vector<RankPair>& round, int rank) {
     for (const auto& [a, b] : round) {
       if (a == rank) return b;
@@ -114,15 +114,15 @@ class LinkProfiler {
                        name(std::max(self, peer)));
   }
 
-  /// Each operation of a rank gets tags of its own; both ends of a pair count alike.
+  /// Each operation of a rank gets its own tags; both ends of a pair count alike.
   LinkEnd End(int peer, std::size_t round, int operation) {
     const auto number =
         static_cast<std::uint64_t>(round) * 8 + static_cast<std::uint64_t>(operation);
     return {&group_.communicator().transport(), peer, kForeignTags | (number << 8)};
   }
 
-  /// [rank]: whether what it saw of its link is to be measured again. `seen` has each rank's rate
-  /// and spread.
+  /// [rank]: whether the link it measured must be measured again. `seen` has each rank's rate and
+  /// spread.
   static std::vector<bool> InDoubt(const std::vector<RankPair>& round,
                                    const std::vector<double>& seen) {
     std::vector<bool> doubts(seen.size() / 2);
@@ -136,7 +136,7 @@ class LinkProfiler {
     return doubts;
   }
 
-  /// A line in the rank's log for each round: what it saw of its link, and how long all took.
+  /// Logs a line for each round: this rank's link, and the time of the whole round.
   void Round(std::size_t index) {
     const auto began = std::chrono::steady_clock::now();
     const auto self = static_cast<std::size_t>(group_.Rank());
@@ -161,7 +161,7 @@ class LinkProfiler {
       seen.spread = slope.spread;
       from_[static_cast<std::size_t>(peer)] = seen;
     }
-    // Nobody may begin the next round while a pair of this one is measured again.
+    // No rank may begin the next round while a pair of this one is measured again.
     if (std::find(doubts.begin(), doubts.end(), true) != doubts.end()) Vote(seen_by_all, index);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     fmt::print("round {} of {}: {} {:.4g} MB/s, {:.3g} us, spread {:.2f}{}; {:.3f} s\n", index + 1,
@@ -171,7 +171,7 @@ class LinkProfiler {
                again ? ", repeated" : "", took.count());
   }
 
-  /// The bandwidths of a round once more, all pairs in the same direction at once.
+  /// Measures the bandwidths of a round again, all pairs in the same direction at once.
   void RoundInStep(std::size_t index) {
     const std::size_t number = order_.rounds.size() + 1;
     const int self = group_.Rank(), peer = PeerOf(order_.rounds[index], self);
@@ -188,7 +188,7 @@ class LinkProfiler {
     }
   }
 
-  /// All ranks get what the receiver saw.
+  /// All ranks get the receiver's result.
   LinkSlope Alone(int from, int to) {
     const std::size_t rounds = order_.rounds.size();
     const int self = group_.Rank();
@@ -203,7 +203,7 @@ class LinkProfiler {
     return {seen[0], seen[1]};
   }
 
-  /// Sums each rank's entry, so that all know all; keeps the rounds in step.
+  /// Sums the ranks' entries, so that all know all, and keeps the rounds in step.
   void Vote(std::vector<double>& votes, std::size_t index) {
     const auto done = group_.AllReduce(Purpose::kStatistic, std::span<double>(votes))
                           .Wait(In(kRoundDeadline));
@@ -221,13 +221,13 @@ class LinkProfiler {
     return ping->Latency();
   }
 
-  /// Which directions of a link to measure, seen from this end.
+  /// The directions of a link to measure, seen from this end.
   struct Directions {
     bool incoming, outgoing;
   };
 
-  /// One direction after the other, the smaller rank's incoming one first; uses two numbers of
-  /// operations. What was seen of the incoming one.
+  /// Measures one direction after the other, starting with that into the smaller rank. Uses two
+  /// operation numbers. Returns the result of the incoming one.
   LinkSlope InTurn(int peer, std::size_t index, int operation, double latency,
                    Directions directions) {
     LinkSlope seen;
@@ -241,7 +241,7 @@ class LinkProfiler {
     return seen;
   }
 
-  /// What the receiver saw.
+  /// Returns the receiver's result.
   LinkSlope Stream(int peer, const LinkEnd& end, bool sends, double latency,
                    const StreamJudgement& judgement = kJudgement) {
     const auto stream =
@@ -255,7 +255,7 @@ class LinkProfiler {
   std::vector<Figures> from_;
 };
 
-/// What one rank has measured: its incoming links, then its device.
+/// One rank's measurements: its incoming links, then its device.
 struct Row {
   std::vector<Figures> from;
   DeviceSpeed device;
@@ -307,7 +307,7 @@ Profile ProfileFrom(const MeasureOrder& order, const std::vector<Row>& rows) {
   return profile;
 }
 
-/// Each direction that was measured.
+/// Every measured direction.
 std::vector<RateInCompany> RatesInCompany(const MeasureOrder& order, const std::vector<Row>& rows) {
   std::vector<RateInCompany> rates;
   for (std::size_t i = 0; i < order.rounds.size(); ++i) {
@@ -323,7 +323,7 @@ std::vector<RateInCompany> RatesInCompany(const MeasureOrder& order, const std::
   return rates;
 }
 
-/// What a round that was held up looked like the second time.
+/// Describes the second measurement of a round that was held up.
 std::string Words(const MeasureOrder& order, const RateInCompany& before, const LinkSlope& alone,
                   double again) {
   const auto name = [&](int rank) { return order.nodes[static_cast<std::size_t>(rank)].name; };

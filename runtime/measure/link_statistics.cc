@@ -28,14 +28,14 @@ double SpreadOfQuarters(std::span<const Arrival> arrivals) {
   if (n < 3 * kParts) return 0;
   double sum = 0, squares = 0;
   for (std::size_t part = 0; part < kParts; ++part) {
-    // Lines, not ends: chunks that come in twos would look like a link that wavers.
+    // Compares slopes, not ends: chunks that arrive in twos would look like a varying rate.
     const std::size_t begin = n * part / kParts, end = n * (part + 1) / kParts;
     const double rate = LeastSquares(arrivals.subspan(begin, end - begin));
     sum += rate;
     squares += rate * rate;
   }
   const double mean = sum / kParts;
-  if (mean <= 0) return 1;  // arrivals that were all seen at one moment tell nothing
+  if (mean <= 0) return 1;  // arrivals seen all at once say nothing
   const double variance = std::max(0.0, squares / kParts - mean * mean) * kParts / (kParts - 1);
   return std::sqrt(variance) / mean;
 }

@@ -10,10 +10,10 @@ namespace {
 
 constexpr int kWindow = 12;  // chunks under way
 constexpr std::size_t kSmallestChunk = 8u << 10, kLargestChunk = 4u << 20;
-/// A chunk should take this long: enough arrivals in a short time, few wake-ups on a fast link.
+/// The intended duration of a chunk: many arrivals in a short time, few wake-ups on a fast link.
 constexpr double kChunkSeconds = 0.0015;
 constexpr std::size_t kLeastArrivals = 13;
-/// A link too slow for what is above is judged by what it did in this time.
+/// A link too slow for the limits above is judged by its arrivals in this time.
 constexpr double kMostSeconds = 1.5;
 
 // Kinds of messages.
@@ -42,7 +42,7 @@ void LinkStream::Begin() {
   }
 }
 
-// The sender: does what it is granted.
+// The sender: sends what is granted.
 
 void LinkStream::SendChunk(std::size_t bytes) {
   SendKind(kChunk, payload_.data(), bytes, {});
@@ -83,13 +83,13 @@ void LinkStream::OnChunk(std::size_t bytes) {
   }
 }
 
-/// Keeps the arrival if it counts; true when enough have been seen and judged.
+/// Keeps the arrival if it counts. Returns true when enough have been seen and judged.
 bool LinkStream::Judge(const Arrival& now) {
   const bool late = now.seconds > kMostSeconds;
   const bool started = bytes_ > judgement_.passed_bytes && steady_ > 2 * kWindow;
   if (!arrivals_.empty() || started || late) arrivals_.push_back(now);
   if (late && arrivals_.size() < 2) {
-    // Not even the start has passed: the whole of it must do.
+    // Even the start has not passed, so all arrivals are used.
     arrivals_.insert(arrivals_.begin(), recent_.begin(), recent_.end());
     arrivals_.insert(arrivals_.begin(), Arrival{});
   }
@@ -100,7 +100,7 @@ bool LinkStream::Judge(const Arrival& now) {
   return late || received_.spread <= judgement_.spread || seen >= judgement_.most_seconds;
 }
 
-/// Powers of two, so that a rate that wavers does not change them all the time.
+/// Powers of two, so that a varying rate does not change the size all the time.
 void LinkStream::ChooseSize(const Arrival& now) {
   recent_.push_back(now);
   ++steady_;

@@ -1,4 +1,4 @@
-// The bandwidth of a link, measured where the bytes arrive.
+// Measures the bandwidth of a link where the bytes arrive.
 #pragma once
 
 #include <deque>
@@ -9,8 +9,8 @@
 
 namespace adaptive_train {
 
-/// How a receiver judges a link: it lets `passed_bytes` pass, then looks at what arrives for
-/// `least_seconds` and, while its rate spreads by more than `spread`, for up to `most_seconds`.
+/// How a receiver judges a link. It skips `passed_bytes`, then observes arrivals for
+/// `least_seconds`, and for up to `most_seconds` while the rate's spread exceeds `spread`.
 struct StreamJudgement {
   double passed_bytes = 0;
   double least_seconds = 0;
@@ -19,9 +19,9 @@ struct StreamJudgement {
 };
 
 /// One end of a stream of chunks in one direction. The receiver grants each chunk and its size, so
-/// that no more than a few are under way and both ends agree on each one. It lets the first of them
-/// pass (a full token bucket and a connection that starts slowly both lie), then takes the slope of
-/// bytes over arrival times.
+/// that only a few are under way and both ends agree on each one. It skips the first chunks, since
+/// a full token bucket and a slow start of the connection both distort them. The result is the
+/// slope of bytes over arrival times.
 class LinkStream final : public LinkOperation {
  public:
   /// `latency` in seconds: chunks grow until those under way cover it.
@@ -45,12 +45,12 @@ class LinkStream final : public LinkOperation {
   const double latency_;
   const StreamJudgement judgement_;
   double next_look_;                // seconds of arrivals
-  std::vector<std::byte> payload_;  // of every chunk: nobody looks at it
+  std::vector<std::byte> payload_;  // of every chunk; its content is unused
 
-  // The sender's.
-  std::uint64_t granted_ = 0;  // as received: bytes of a further chunk, 0 = no more
+  // State of the sender.
+  std::uint64_t granted_ = 0;  // from a grant: bytes of the next chunk, 0 = no more
 
-  // The receiver's.
+  // State of the receiver.
   std::deque<std::uint64_t> grants_;  // sent, kept until the stream is over
   std::size_t chunk_;
   int steady_ = 0;       // chunks since their size grew
@@ -58,7 +58,7 @@ class LinkStream final : public LinkOperation {
   double began_ = 0;
   double bytes_ = 0;
   std::deque<Arrival> recent_;
-  std::vector<Arrival> arrivals_;  // after the start was let pass
+  std::vector<Arrival> arrivals_;  // after the skipped start
   LinkSlope received_;
 };
 

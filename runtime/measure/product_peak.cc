@@ -27,7 +27,7 @@ double MeasureProductPeak(kernels::Device<T>& device) {
   const auto product_once = [&] {
     const auto begin = Clock::now();
     device.Matmul(product);
-    device.SquaredNorm(1, one.data());  // returns when the product is there
+    device.SquaredNorm(1, one.data());  // returns when the product is done
     const auto end = Clock::now();
     best = std::max(best, kFlops / std::chrono::duration<double>(end - begin).count());
     return end;

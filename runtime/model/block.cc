@@ -17,7 +17,7 @@ kernels::GeluForm GeluOf(const Architecture& kind) {
   return kind.gelu_erf ? kernels::GeluForm::kErf : kernels::GeluForm::kTanh;
 }
 
-// The branches of a block, as dropout tells them apart.
+// The branches of a block, distinguished for dropout.
 constexpr std::uint16_t kAttentionBranch = 0, kFeedForwardBranch = 1;
 
 }  // namespace
@@ -58,7 +58,7 @@ void TransformerBlock<T>::Forward(const StageMemory<T>& memory, const Pass& pass
   kind_.post_norm ? ForwardPostNorm(view, input, false) : ForwardPreNorm(view, input, false);
 }
 
-// `again`: for backward, which needs all but the output.
+// `again`: recomputation for backward, which needs everything but the output.
 template <class T>
 void TransformerBlock<T>::ForwardPreNorm(const View& view, const T* input, bool again) const {
   ln_1_.Forward(view.memory, view.rows, input, view.cheap.norm_1.data(), view.state.ln_1);
@@ -186,7 +186,7 @@ void TransformerBlock<T>::Backward(const StageMemory<T>& memory, const Pass& pas
     ln_1_.Backward(memory, view.rows, d, view.kept.mid.data(), d, false, view.state.ln_1);
     AttentionBackward(view, input, d, d);
   } else {
-    // The residual's own share of the gradient is in d already; the norms add the branches'.
+    // d already has the residual's share of the gradient; the norms add the branches'.
     FeedForwardBackward(view, view.cheap.norm_2.data(), nullptr, d_norm);
     ln_2_.Backward(memory, view.rows, d_norm, view.kept.mid.data(), d, true, view.state.ln_2);
     AttentionBackward(view, view.cheap.norm_1.data(), nullptr, d_norm);
@@ -209,7 +209,7 @@ void TransformerBlock<T>::ComputeAgain(const View& view, const T* input) const {
   Activate(view);
 }
 
-/// The gradient of a branch's output: that of the residual, behind dropout.
+/// The gradient of a branch's output: that of the residual, through dropout.
 template <class T>
 const T* TransformerBlock<T>::BranchGradient(const View& view, std::uint16_t branch) const {
   const T* d_output = view.workspace.d_residual.data();

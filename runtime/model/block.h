@@ -1,4 +1,4 @@
-// One Transformer block, its gradients written out by hand.
+// One Transformer block, with hand-written gradients.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ namespace adaptive_train {
 /// Post-norm (BERT):
 ///   x      = ln_1(input + attn.c_proj(attention(attn.c_attn(input))))
 ///   output = ln_2(x     + mlp.c_proj(activation(mlp.c_fc(x))))
-/// with rotary positions inside of attention, and dropout on what is added to the residual. Knows
-/// where its weights lie and holds nothing of a pass: what backward needs of a forward is in the
-/// state. Pointers are to the device's memory. Any thread; of a state and a workspace, one.
+/// Rotary positions are applied inside attention, dropout to what is added to the residual. A block
+/// knows the place of its weights and stores nothing of a pass: the state has what backward needs.
+/// Pointers are to device memory. Any thread, but only one per state and workspace.
 template <class T>
 class TransformerBlock {
  public:
-  /// Block number `block` of the model, whose parameters stand in `layout`.
+  /// Block number `block` of the model, whose parameters are in `layout`.
   TransformerBlock(const ModelDims& dims, const ParameterLayout& layout, std::int64_t block,
                    const StageOptions& options);
 
@@ -41,7 +41,7 @@ class TransformerBlock {
                 BlockState<T>& state, BlockWorkspace<T>& workspace) const;
 
  private:
-  /// One pass's view of memory, place and buffers.
+  /// One pass's memory, parameters and buffers.
   struct View {
     const StageMemory<T>& memory;
     const Pass& pass;

@@ -6,7 +6,7 @@
 namespace adaptive_train {
 namespace {
 
-/// The largest i of [0, n) whose `begin_of` is not beyond `element`, for one that ascends from 0.
+/// The largest i in [0, n) with begin_of(i) <= `element`; begin_of ascends from 0.
 template <class BeginOf>
 std::int64_t LastBefore(std::int64_t element, std::int64_t n, BeginOf begin_of) {
   std::int64_t low = 0, high = n;

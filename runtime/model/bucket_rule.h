@@ -1,5 +1,5 @@
-// Who owns which part of an arena: a rule of a few numbers, the same for the exchange of gradients
-// and the sharded optimizer.
+// The rule that assigns parts of an arena to owners, for the exchange of gradients and the sharded
+// optimizer alike.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@ struct ElementRange {
   std::int64_t size() const { return end - begin; }
   bool operator==(const ElementRange&) const = default;
 };
-/// Ascending, without overlaps; gaps are others'.
+/// Ascending, without overlaps; gaps belong to others.
 using ElementRanges = std::vector<ElementRange>;
 
 /// Part i of n nearly equal ones begins at floor(elements * i / n), for n up to 2^31.
 std::int64_t FractionOf(std::int64_t elements, std::int64_t i, std::int64_t n);
 
 /// Each part of the arena is cut into as few nearly equal buckets of at most `bucket_elements` as
-/// there can be, and each bucket into one chunk per place, in the order of the places: chunk p of n
-/// begins at FractionOf(bucket, p, n), rounded down to a multiple of `alignment` from the bucket's
-/// begin. Nothing is stored by bucket or place, so a rule is as small for a thousand ranks as for
-/// one. All elements are counted in the arena. A value; any thread.
+/// possible. Each bucket has one chunk per place, in the order of the places. Chunk p of n begins
+/// at FractionOf(bucket, p, n), rounded down to a multiple of `alignment` from the bucket's begin.
+/// Nothing is stored per bucket or place, so a rule for a thousand ranks is as small as for one.
+/// All elements are indices in the arena. A value; any thread.
 struct BucketRule {
   /// A cache line of float32, so that no two places share one.
   static constexpr std::int64_t kAlignment = 16;
@@ -36,23 +36,23 @@ struct BucketRule {
   std::int64_t places = 1;
   std::int64_t alignment = kAlignment;
 
-  /// An arena that is one bucket.
+  /// An arena with a single bucket.
   static BucketRule Whole(std::int64_t elements, std::int64_t places);
 
   std::int64_t size() const { return part_ends.empty() ? 0 : part_ends.back(); }
-  /// Of all parts.
+  /// The number of buckets of all parts.
   std::int64_t BucketCount() const;
   /// The buckets of a part, ascending.
   ElementRanges BucketsOf(std::size_t part) const;
-  /// The bucket that has the element, which is one of the arena.
+  /// The bucket that contains the element of the arena.
   ElementRange BucketAt(std::int64_t element) const;
-  /// What a place owns of a bucket; may be empty.
+  /// The part of a bucket that a place owns; may be empty.
   ElementRange ChunkOf(const ElementRange& bucket, std::int64_t place) const;
-  /// Who owns an element of a bucket.
+  /// The place that owns an element of a bucket.
   std::int64_t PlaceAt(const ElementRange& bucket, std::int64_t element) const;
-  /// All that a place owns, less what is empty; neighbours are one range.
+  /// Everything that a place owns, without empty ranges; adjacent ranges are merged.
   ElementRanges OwnedBy(std::int64_t place) const;
-  /// Elements that a place owns.
+  /// The number of elements that a place owns.
   std::int64_t CountOf(std::int64_t place) const;
 
  private:

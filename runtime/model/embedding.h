@@ -1,4 +1,4 @@
-// The beginning of a model: tokens become rows of the residual stream.
+// The start of a model: turns tokens into rows of the residual stream.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace adaptive_train {
 
-/// output = dropout(wte[token] + wpe[position] + wtt), of which a model has what its layout has;
-/// BERT normalises the sum by ln_embedding before dropout. Any thread; of a state, one.
+/// output = dropout(wte[token] + wpe[position] + wtt), with the terms that the layout has. BERT
+/// normalises the sum by ln_embedding before dropout. Any thread, but only one per state.
 template <class T>
 class TokenEmbedding {
  public:
   TokenEmbedding(const ModelDims& dims, const ParameterLayout& layout, const StageOptions& options);
 
-  /// Leaves its output in the state. tokens are the host's, [batch, sequence].
+  /// Leaves its output in the state. tokens are in host memory, [batch, sequence].
   void Forward(const StageMemory<T>& memory, const Pass& pass, std::span<const std::int32_t> tokens,
                EmbeddingState<T>& state) const;
   /// Adds to the gradients, those of wte at `d_token_weight`; d_output is [batch, sequence, hidden]
-  /// and used up.
+  /// and is overwritten.
   void Backward(const StageMemory<T>& memory, const Pass& pass, T* d_output,
                 kernels::Accumulator<T>* d_token_weight, const EmbeddingState<T>& state) const;
 

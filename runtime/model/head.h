@@ -14,18 +14,19 @@
 
 namespace adaptive_train {
 
-/// GPT-2, Llama: logits = ln_f(input) weight^T. BERT: logits = head.ln(gelu(head.dense(input)))
-/// weight^T + head.bias. weight[vocab, hidden] is wte.weight if the embeddings are tied, otherwise
-/// lm_head.weight. Logits never stand in memory as a whole: TrainingLoss computes their gradients
-/// with them. Any thread; of a state and a workspace, one.
+/// GPT-2, Llama: logits = ln_f(input) weight^T.
+/// BERT: logits = head.ln(gelu(head.dense(input))) weight^T + head.bias.
+/// weight[vocab, hidden] is wte.weight if the embeddings are tied, otherwise lm_head.weight. Logits
+/// are never stored as a whole: TrainingLoss computes their gradients with them. Any thread, but
+/// only one per state and workspace.
 template <class T>
 class LanguageHead {
  public:
   LanguageHead(const ModelDims& dims, const ParameterLayout& layout);
 
-  /// The sum of the losses of `rows` tokens in nats; a target below 0 counts nothing. `targets` is
-  /// the host's. Backward is possible after TrainingLoss only, which starts from loss_scale times
-  /// the gradient of the sum, and adds to the gradient of weight and head.bias at once.
+  /// The sum of the losses of `rows` tokens in nats; negative targets are skipped. `targets` is in
+  /// host memory. Backward is possible only after TrainingLoss. It starts from loss_scale times the
+  /// gradient of the sum, and adds to the gradients of weight and head.bias at once.
   double Loss(const StageMemory<T>& memory, std::int64_t rows, const T* input,
               std::span<const std::int32_t> targets, HeadState<T>& state,
               HeadWorkspace<T>& workspace) const;
@@ -35,8 +36,8 @@ class LanguageHead {
   /// Overwrites d_input[rows, hidden] and adds to the gradients.
   void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* d_input,
                 HeadState<T>& state) const;
-  /// The logits of `rows` tokens into logits[rows, vocab], in the device's memory: for showing what
-  /// a model says.
+  /// Writes the logits of `rows` tokens to logits[rows, vocab] in device memory, to show a model's
+  /// predictions.
   void Logits(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* logits,
               HeadState<T>& state, HeadWorkspace<T>& workspace) const;
 

@@ -1,4 +1,4 @@
-// Where the time of one micro-batch goes, by kind of layer.
+// The time of one micro-batch by kind of layer.
 #pragma once
 
 #include <array>
@@ -9,15 +9,14 @@
 
 namespace adaptive_train {
 
-/// Seconds of one micro-batch; those of all blocks together.
+/// Seconds of one micro-batch; blocks are summed.
 struct PassTimes {
   std::array<double, kLayerParts> forward{};
   std::array<double, kLayerParts> backward{};
 };
 
-/// Adds the seconds from its construction to its destruction to one of `times`' sums; with nullptr
-/// it does not even look at the clock. The device's operations must be done when they return, as a
-/// processor's are.
+/// Adds the seconds of its lifetime to one of `times`' sums. With nullptr it does not read the
+/// clock. Requires a device whose operations are done when they return, like the CPU.
 class LayerClock {
  public:
   using Sums = std::array<double, kLayerParts>;

@@ -1,4 +1,4 @@
-// The layers' passes, each an operation or two of the device.
+// The passes of the layers, each one or two operations of the device.
 #include "runtime/model/layers.h"
 
 #include <cassert>

@@ -1,4 +1,4 @@
-// The two layers with parameters that blocks and heads are made of: affine products and norms.
+// The two layers with parameters that blocks and heads consist of: linear layers and norms.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,7 @@
 
 namespace adaptive_train {
 
-/// Where a stage computes and where its arenas begin, in the device's memory. All owned by the
-/// caller.
+/// The device of a stage and its arenas in device memory. All owned by the caller.
 template <class T>
 struct StageMemory {
   kernels::Device<T>& device;
@@ -19,15 +18,15 @@ struct StageMemory {
   kernels::Accumulator<T>* gradients;
 };
 
-/// output[rows, out] = input[rows, in] weight[in, out] + bias[out], the bias where the layout has
-/// one
+/// output[rows, out] = input[rows, in] weight[in, out] + bias[out], with a bias if the layout has
+/// one.
 template <class T>
 class LinearLayer {
  public:
-  /// `name` stands for the ranges name.weight and name.bias of the layout.
+  /// Uses the ranges name.weight and name.bias of the layout.
   LinearLayer(const ParameterLayout& layout, const std::string& name);
 
-  /// What the product does on its way to memory, as kernels/matmul.h says.
+  /// The epilogue of the product, as in kernels/matmul.h.
   struct Epilogue {
     const T* residual = nullptr;
     kernels::GeluForm gelu = kernels::GeluForm::kNone;
@@ -45,7 +44,7 @@ class LinearLayer {
   std::int64_t bias_;  // -1: none
 };
 
-/// A layer norm, or an RMS norm where the layout has no bias for it.
+/// A layer norm, or an RMS norm if the layout has no bias for it.
 template <class T>
 class NormLayer {
  public:
@@ -54,8 +53,8 @@ class NormLayer {
   /// output may be input.
   void Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* output,
                NormStatistics<T>& statistics) const;
-  /// Adds to the gradients of weight and bias. d_input is added to, or overwritten and then may be
-  /// d_output. The statistics are those of the input's Forward.
+  /// Adds to the gradients of weight and bias. `d_input` is added to, or overwritten, in which case
+  /// it may be d_output. The statistics are those of the input's Forward.
   void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input,
                 T* d_input, bool accumulate, const NormStatistics<T>& statistics) const;
 

@@ -1,4 +1,4 @@
-// How large a micro-batch's state is.
+// The size of a micro-batch's state.
 #include "runtime/model/micro_batch_state.h"
 
 #include "runtime/model/scalars.h"

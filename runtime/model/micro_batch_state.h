@@ -1,4 +1,4 @@
-// What the forward pass of one micro-batch leaves for its backward pass.
+// What the forward pass of one micro-batch keeps for its backward pass.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,17 @@ namespace adaptive_train {
 
 // All buffers are in the device's memory. Row counts are those of a micro-batch.
 
-/// Of one norm.
+/// The statistics of one norm.
 template <class T>
 struct NormStatistics {
   NormStatistics(const ModelDims& dims, std::int64_t rows, kernels::DeviceMemory& memory);
   std::size_t bytes() const { return mean.bytes() + reciprocal_std.bytes(); }
 
-  kernels::Buffer<kernels::Accumulator<T>> mean;            // [rows]; not of an RMS norm
+  kernels::Buffer<kernels::Accumulator<T>> mean;            // [rows]; unused by an RMS norm
   kernels::Buffer<kernels::Accumulator<T>> reciprocal_std;  // [rows]
 };
 
-/// Activations that backward needs and that are dear to compute again.
+/// Activations for backward that are expensive to recompute.
 template <class T>
 struct KeptActivations {
   KeptActivations(const ModelDims& dims, std::int64_t rows, kernels::DeviceMemory& memory);
@@ -41,7 +41,7 @@ struct KeptActivations {
   kernels::Buffer<T> sum;  // [rows, hidden], post-norm: the second residual sum
 };
 
-/// Those that are cheap: outputs of norms and of the activation function.
+/// Activations that are cheap to recompute: outputs of norms and of the activation function.
 template <class T>
 struct CheapActivations {
   CheapActivations(const ModelDims& dims, std::int64_t rows, kernels::DeviceMemory& memory);
@@ -57,8 +57,8 @@ struct BlockState {
   std::size_t bytes() const;
 
   NormStatistics<T> ln_1, ln_2;
-  std::optional<KeptActivations<T>> kept;    // without full recomputation
-  std::optional<CheapActivations<T>> cheap;  // without any
+  std::optional<KeptActivations<T>> kept;    // not with full recomputation
+  std::optional<CheapActivations<T>> cheap;  // only without recomputation
   kernels::Buffer<T> output;                 // [rows, hidden]
 };
 
@@ -69,7 +69,7 @@ struct EmbeddingState {
 
   kernels::Buffer<std::int32_t> tokens;   // [rows]
   std::optional<NormStatistics<T>> norm;  // BERT
-  kernels::Buffer<T> sum;                 // [rows, hidden], with the norm only
+  kernels::Buffer<T> sum;                 // [rows, hidden], only with the norm
   kernels::Buffer<T> output;              // [rows, hidden]
 };
 
@@ -80,32 +80,31 @@ struct HeadState {
 
   NormStatistics<T> norm;
   kernels::Buffer<T> dense_output, activated;  // [rows, hidden], BERT
-  kernels::Buffer<T> d_normal;                 // [rows, hidden]: the norm's output's gradient
+  kernels::Buffer<T> d_normal;                 // [rows, hidden]: gradient of the norm's output
 };
 
-/// Of one micro-batch in flight through one stage, or one chunk of it: Forward fills it, Backward
-/// of the same pass reads it, then it may serve another micro-batch. Not thread-safe.
+/// The state of one micro-batch in flight through one stage, or one chunk of it. Forward fills it
+/// and Backward of the same pass reads it; then it may serve another micro-batch. Not thread-safe.
 template <class T>
 struct MicroBatchState {
   /// Throws std::bad_alloc.
   MicroBatchState(const ModelDims& dims, const StageSlice& slice, const StageOptions& options,
                   kernels::DeviceMemory& memory);
-  /// Of the device's memory.
+  /// Bytes of device memory.
   std::size_t bytes() const;
 
-  /// The residual stream before block number `index` of the stage, or after the last:
-  /// [batch, sequence, hidden].
+  /// The residual stream before block number `index` of the stage, or after the last: [batch,
+  /// sequence, hidden].
   const T* BlockInput(std::size_t index) const;
-  /// What the stage gives to the next. Without the head no backward reads it: once the next stage
-  /// has it, the gradient that comes back may take its place.
+  /// The output for the next stage. Without the head, no backward reads it. Once the next stage has
+  /// it, the returned gradient may overwrite it.
   T* output();
   const T* output() const { return BlockInput(blocks.size()); }
 
-  Pass pass;  // of the last forward
-  PassTimes* times =
-      nullptr;  // the caller's; passes add their layers' seconds, nullptr: to nothing
+  Pass pass;                   // of the last forward
+  PassTimes* times = nullptr;  // the caller's; passes add their layers' seconds; nullptr: off
   std::optional<EmbeddingState<T>> embedding;
-  kernels::Buffer<T> input;  // [rows, hidden]: of the first block, without the embedding
+  kernels::Buffer<T> input;  // [rows, hidden]: input of the first block, without the embedding
   std::vector<BlockState<T>> blocks;
   std::optional<HeadState<T>> head;
 };

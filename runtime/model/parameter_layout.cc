@@ -32,14 +32,14 @@ ParameterRange Vector(std::string name, std::int64_t count, InitialValue initial
   return range;
 }
 
-/// The weight of a norm, and its bias where it has one.
+/// The weight of a norm, and its bias if it has one.
 void AppendNorm(std::vector<ParameterRange>& ranges, const Architecture& kind,
                 const std::string& name, std::int64_t columns) {
   ranges.push_back(Vector(name + ".weight", columns, InitialValue::kOnes));
   if (!kind.rms_norm) ranges.push_back(Vector(name + ".bias", columns, InitialValue::kZeros));
 }
 
-/// The weight of a product, and its bias where it has one.
+/// The weight of a product, and its bias if it has one.
 void AppendLinear(std::vector<ParameterRange>& ranges, bool bias, const std::string& name,
                   std::int64_t in, std::int64_t out, double initial_std = kInitialStd) {
   ranges.push_back(Weight(name + ".weight", in, out, initial_std));

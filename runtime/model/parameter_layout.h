@@ -1,5 +1,5 @@
-// Where every parameter lies: named ranges in one flat arena, the same arithmetic for parameters,
-// gradients and optimizer state.
+// The place of every parameter: named ranges in one flat arena, with the same offsets for
+// parameters, gradients and optimizer state.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ namespace adaptive_train {
 enum class LayerPart : std::uint8_t { kEmbedding, kBlock, kHead };
 inline constexpr std::size_t kLayerParts = 3;
 
-/// The part of a model that one stage, or one chunk of it, holds: blocks [first_block, last_block)
-/// and maybe the ends.
+/// The part of a model that one stage, or one chunk of it, holds: blocks [first_block, last_block),
+/// and possibly the ends.
 struct StageSlice {
   std::int64_t first_block = 0;
   std::int64_t last_block = 0;
   bool has_embedding = false;
   bool has_head = false;
 
-  /// `block` is read of kBlock only.
+  /// `block` is used for kBlock only.
   bool Holds(LayerPart part, std::int64_t block) const;
 
   static StageSlice Whole(const ModelDims& dims) { return {0, dims.layers, true, true}; }
@@ -36,19 +36,19 @@ enum class InitialValue { kZeros, kOnes, kNormal };
 
 /// One parameter. Offsets and counts are in elements.
 struct ParameterRange {
-  std::string name;  // after GPT-2's checkpoints: wte.weight, h.0.attn.c_attn.weight, ...
+  std::string name;  // as in GPT-2's checkpoints: wte.weight, h.0.attn.c_attn.weight, ...
   std::vector<std::int64_t> shape;  // row-major; products take x[rows, in] times weight[in, out]
   std::int64_t offset = 0;          // in this stage's arena
   std::int64_t count = 0;
   std::int64_t global_offset = 0;  // in the arena of the whole model
   bool decay = false;              // takes weight decay: matrices do, vectors do not
   InitialValue initial = InitialValue::kZeros;
-  double initial_std = 0;  // of kNormal
+  double initial_std = 0;  // for kNormal
   LayerPart part = LayerPart::kEmbedding;
-  std::int64_t block = 0;  // of kBlock
+  std::int64_t block = 0;  // for kBlock
 };
 
-/// A run of the arena whose elements all take weight decay, or all do not.
+/// A run of the arena with the same weight decay.
 struct DecayRun {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -56,7 +56,7 @@ struct DecayRun {
 };
 
 /// The arena of one rank: ranges in ascending order without gaps. Every kind of model has the same
-/// names in the same order, less what it lacks (no bias where products or norms have none):
+/// names in the same order, without those it lacks (no bias if products or norms have none):
 ///   wte, wpe; BERT also wtt (its one token type) and ln_embedding
 ///   per block h.N: ln_1, attn.c_attn (queries, keys, values), attn.c_proj, ln_2, mlp.c_fc (gated:
 ///   gate, then up), mlp.c_proj; the norms stand before their branch, or after its residual sum
@@ -69,10 +69,10 @@ struct DecayRun {
 /// A value; any thread.
 class ParameterLayout {
  public:
-  /// For dimensions that CheckDims accepts and a slice that lies in them.
+  /// Requires dimensions that CheckDims accepts and a slice within them.
   ParameterLayout(const ModelDims& dims, const StageSlice& slice)
       : ParameterLayout(dims, std::span(&slice, 1)) {}
-  /// The chunks that one rank holds of a model; they do not overlap.
+  /// The chunks of a model that one rank holds; they do not overlap.
   ParameterLayout(const ModelDims& dims, std::span<const StageSlice> chunks);
 
   const std::vector<ParameterRange>& ranges() const { return ranges_; }
@@ -83,11 +83,11 @@ class ParameterLayout {
   ParameterLayout WithoutCopy() const;
   /// Elements of the arena.
   std::int64_t size() const { return size_; }
-  /// The range of that name, or nullptr.
+  /// The range with that name, or nullptr.
   const ParameterRange* Find(std::string_view name) const;
-  /// Where the range of that name begins in the arena; -1 if there is none.
+  /// The offset of the range with that name; -1 if there is none.
   std::int64_t OffsetOf(std::string_view name) const;
-  /// [begin, end) of the arena cut into the longest runs of equal decay.
+  /// [begin, end) of the arena, cut into the longest runs of equal decay.
   std::vector<DecayRun> DecayRuns(std::int64_t begin, std::int64_t end) const;
 
  private:
@@ -105,19 +105,19 @@ struct LayerElements {
   std::size_t size() const { return end - begin; }
 };
 
-/// The layers of an arena: embedding, blocks in order, head. What a rank does not hold is empty
-/// or, of blocks, not there.
+/// The layers of an arena: embedding, blocks in order, head. Ends that a rank does not hold are
+/// empty; blocks that it does not hold are left out.
 std::vector<LayerElements> LayersOf(const ParameterLayout& layout);
-/// Those of one of its chunks: 2 + blocks.
+/// The layers of one of its chunks: 2 + blocks.
 std::vector<LayerElements> LayersOf(const ParameterLayout& layout, const StageSlice& chunk);
 
-/// Fills a host arena with the initial values: N(0, 0.02^2) for weights, with the products that
-/// write into the residual stream scaled by 1 / sqrt(2 layers) as in GPT-2. Every element depends
-/// on the seed and its global offset only, so every layout starts from the same model, bit by bit.
+/// Fills a host arena with initial values: N(0, 0.02^2) for weights. Products that write into the
+/// residual stream are scaled by 1 / sqrt(2 layers) as in GPT-2. Every element depends only on the
+/// seed and its global offset, so every layout starts from the same model, bit by bit.
 template <class T>
 void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed,
                           std::span<T> parameters);
-/// The same for elements [begin, end) of the arena alone; the others are not touched.
+/// The same for elements [begin, end) of the arena only.
 template <class T>
 void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed, std::int64_t begin,
                           std::int64_t end, std::span<T> parameters);

@@ -1,4 +1,5 @@
-// What one pass over a micro-batch is about: how the stage is trained, which samples, what dropout.
+// The context of one pass over a micro-batch: how the stage is trained, which samples, what
+// dropout.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace adaptive_train {
 
-/// How a stage is trained, beyond the model itself.
+/// How a stage is trained, besides the model itself.
 struct StageOptions {
   std::int64_t micro_batch = 1;  // samples, at most
   Recompute recompute = Recompute::kNone;
@@ -18,7 +19,7 @@ struct StageOptions {
   std::int64_t Rows(const ModelDims& dims) const { return micro_batch * dims.sequence; }
 };
 
-/// Which samples of which step are computed: what dropout depends on.
+/// The samples and the step of a pass, on which dropout depends.
 struct SamplePlace {
   std::uint32_t step = 0;
   std::uint32_t first_sample = 0;  // of the step's global batch

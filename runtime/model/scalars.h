@@ -3,8 +3,8 @@
 
 #include "kernels/scalar.h"
 
-/// `declaration`<T>; for each of them: float64 is the oracle's.
-// NOLINTBEGIN(bugprone-macro-parentheses): declarations cannot stand in any.
+/// Expands `declaration`<T> for each of them; float64 is for the oracle.
+/// NOLINTBEGIN(bugprone-macro-parentheses): declarations cannot stand in parentheses.
 #define ADAPTIVE_TRAIN_FOR_EACH_SCALAR(declaration) \
   declaration<double>;                              \
   declaration<float>;                               \

@@ -1,4 +1,4 @@
-// How large the shared memory is.
+// The size of the shared memory.
 #include "runtime/model/stage_workspace.h"
 
 #include <algorithm>

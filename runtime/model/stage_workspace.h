@@ -1,5 +1,5 @@
-// Memory that all micro-batches and all chunks of a rank share: what does not outlive a layer's
-// forward or backward.
+// Memory that all micro-batches and all chunks of a rank share, for data that does not outlive a
+// layer's forward or backward.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,23 @@ namespace adaptive_train {
 
 // All buffers are in the device's memory. Row counts are those of a micro-batch.
 
-/// Of the blocks' backward passes, and the activations that are computed again.
+/// For the blocks' backward passes, including recomputed activations.
 template <class T>
 struct BlockWorkspace {
   BlockWorkspace(const ModelDims& dims, const StageOptions& options, kernels::DeviceMemory& memory);
   std::size_t bytes() const;
 
   kernels::Buffer<T>
-      d_residual;  // [rows, hidden]: gradient of the residual stream, goes down the blocks
+      d_residual;  // [rows, hidden]: gradient of the residual stream, passed down the blocks
   kernels::Buffer<T> d_narrow;  // [rows, max(hidden, AttentionColumns)]
   kernels::Buffer<T> d_wide;    // [rows, max(QkvColumns, FfnColumns)]
   kernels::Buffer<T> d_gated;   // [rows, Ffn], gated only
-  kernels::Buffer<T> branch;    // [rows, hidden], with dropout only: a branch before or behind it
+  kernels::Buffer<T> branch;    // [rows, hidden], only with dropout: a branch before or after it
   std::optional<KeptActivations<T>> kept;    // with full recomputation
   std::optional<CheapActivations<T>> cheap;  // with either
 };
 
-/// Of the head's loss.
+/// For the head's loss.
 template <class T>
 struct HeadWorkspace {
   HeadWorkspace(const ModelDims& dims, const StageOptions& options, kernels::DeviceMemory& memory);
@@ -41,13 +41,13 @@ struct HeadWorkspace {
   kernels::Buffer<std::int32_t> targets;            // [rows]
 };
 
-/// Of one rank. Not thread-safe.
+/// The workspace of one rank. Not thread-safe.
 template <class T>
 struct StageWorkspace {
   /// Throws std::bad_alloc.
   StageWorkspace(const ModelDims& dims, bool has_head, const StageOptions& options,
                  kernels::DeviceMemory& memory);
-  /// Of the device's memory.
+  /// Bytes of device memory.
   std::size_t bytes() const { return block.bytes() + (head ? head->bytes() : 0); }
 
   BlockWorkspace<T> block;

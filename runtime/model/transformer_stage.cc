@@ -1,4 +1,4 @@
-// The stage: embedding, blocks and head in a row, and back.
+// Runs embedding, blocks and head in a row, and backward.
 #include "runtime/model/transformer_stage.h"
 
 #include <cassert>

@@ -22,16 +22,16 @@
 namespace adaptive_train {
 
 /// Called during backward when the gradients in [begin, end) of the arena are final. The ranges
-/// come from the end of the stage's part of the arena to its beginning, block by block, and cover
-/// it exactly once.
+/// come from the end of the stage's part of the arena to its start, block by block, and cover it
+/// exactly once.
 using OnReady = std::function<void(std::size_t begin, std::size_t end)>;
 
 /// Called before a forward pass reads the parameters in [begin, end) of the arena: embedding,
-/// blocks and head in turn, each exactly once in a pass.
+/// blocks and head in turn, each exactly once per pass.
 using OnNeeded = std::function<void(std::size_t begin, std::size_t end)>;
 
-/// Tokens and what is to be predicted in their places, both [batch, sequence] in the host's memory;
-/// tokens in [0, vocab), targets below vocab, negative ones counting nothing.
+/// Tokens and targets, both [batch, sequence] in host memory. Tokens are in [0, vocab), targets
+/// below vocab; negative targets are skipped.
 struct Samples {
   std::span<const std::int32_t> tokens;
   std::span<const std::int32_t> targets;
@@ -39,7 +39,7 @@ struct Samples {
   SamplePlace place;
 };
 
-/// What passes read and add to: arenas of layout.size() elements in the device's memory. All owned
+/// The arenas that passes read and add to: layout.size() elements each, in device memory. All owned
 /// by the caller.
 template <class T>
 struct StageArenas {
@@ -48,76 +48,75 @@ struct StageArenas {
   std::span<kernels::Accumulator<T>> gradients;
 };
 
-/// One stage of a model, or one chunk of a rank that has several: it knows its weights, and leaves
-/// what a micro-batch's backward needs in that micro-batch's state, so that as many may be in
-/// flight as there are states. Not thread-safe. Activations at the boundary are
-/// [batch, sequence, hidden] in the device's memory. `batch` may change from call to call, up to
-/// micro_batch; 0 is allowed.
+/// One stage of a model, or one chunk of a rank with several. It knows its weights, and keeps what
+/// a micro-batch's backward needs in that micro-batch's state, so that as many may be in flight as
+/// there are states. Not thread-safe. Activations at the boundary are [batch, sequence, hidden] in
+/// device memory. `batch` may change from call to call, from 0 to micro_batch.
 template <class T>
 class TransformerStage {
  public:
   using Sum = kernels::Accumulator<T>;
 
-  /// Called during backward, where embedding and head share a matrix, when the head has added its
-  /// part to that matrix's gradient, [begin, end) of the arena. Returns where the embedding is to
-  /// add its own part: at end - begin elements of the device's memory, or nullptr: to the arena.
+  /// Called during backward if embedding and head share a matrix, when the head has added its part
+  /// to the gradient of that matrix, [begin, end) of the arena. Returns where the embedding adds
+  /// its own part: end - begin elements of device memory, or nullptr for the arena.
   using OnHeadReady = std::function<Sum*(std::size_t begin, std::size_t end)>;
 
-  /// The arenas' layout has `slice`, and maybe other chunks. Arenas, device and workspace belong to
-  /// the caller and outlive the stage; the workspace is of the same dimensions and options, and has
-  /// a head's part where the slice has the head.
+  /// The arenas' layout contains `slice`, and possibly other chunks. Arenas, device and workspace
+  /// belong to the caller and outlive the stage. The workspace has the same dimensions and options,
+  /// and a head's part if the slice has the head.
   TransformerStage(const ModelDims& dims, const StageSlice& slice, const StageOptions& options,
                    kernels::Device<T>& device, const StageArenas<T>& arenas,
                    StageWorkspace<T>& workspace);
 
   const ParameterLayout& layout() const { return arenas_.layout; }
   const StageSlice& slice() const { return slice_; }
-  /// Of what goes from this stage to the next, and back.
+  /// Bytes that go from this stage to the next, and back.
   std::size_t BoundaryBytes(const MicroBatchState<T>& state) const {
     return static_cast<std::size_t>(Rows(state) * dims_.hidden) * sizeof(T);
   }
-  /// For one micro-batch in flight; must not outlive the device. Throws std::bad_alloc.
+  /// A state for one micro-batch in flight; must not outlive the device. Throws std::bad_alloc.
   MicroBatchState<T> NewState() const { return {dims_, slice_, options_, device_}; }
 
-  /// From here on; an empty function: nothing is called.
+  /// Applies to later passes; an empty function turns it off.
   void BeforeReading(OnNeeded on_needed) { on_needed_ = std::move(on_needed); }
 
-  // The whole model in one stage.
+  // For a stage with the whole model.
 
-  /// Returns the sum of the token losses in nats and adds loss_scale times the gradient of that sum
-  /// to the gradients. With loss_scale = 1 / (targets of the global batch) the sum over
+  /// Returns the sum of the token losses in nats, and adds loss_scale times the gradient of that
+  /// sum to the gradients. With loss_scale = 1 / (targets of the global batch) the sum over
   /// micro-batches and ranks is the gradient of the global mean, however many samples each has.
-  /// Pass on_ready with the last micro-batch of a step, or with each where gradients are taken away
-  /// when they are ready.
+  /// Pass on_ready with the last micro-batch of a step, or with each if gradients are removed when
+  /// they are ready.
   double ForwardBackward(MicroBatchState<T>& state, const Samples& samples, double loss_scale,
                          const OnReady& on_ready = {}, const OnHeadReady& on_head_ready = {});
   /// Returns the sum of the token losses in nats, without dropout.
   double Loss(MicroBatchState<T>& state, const Samples& samples);
-  /// Writes logits[batch, sequence, vocab], the device's memory, without dropout. samples.targets
-  /// is not read.
+  /// Writes logits[batch, sequence, vocab] to device memory, without dropout. Ignores
+  /// samples.targets.
   void Logits(MicroBatchState<T>& state, const Samples& samples, T* logits);
 
-  // Its parts, for stages of a pipeline: one of the two Forwards, then with the head HeadLoss, then
-  // Backward of the same state. Other states' passes may come between them. Gradients are added in
-  // the order of the calls: for the same bits as one micro-batch after another, micro-batches go
-  // backward in their order, and where head and embedding share a matrix HeadLoss comes directly
-  // before Backward.
+  // The parts of a pass, for pipeline stages: one of the two Forwards, then with the head HeadLoss,
+  // then Backward of the same state. Passes of other states may come between them. Gradients are
+  // added in the order of the calls. Two rules keep the bits of one micro-batch after another.
+  // Micro-batches go backward in their order, and HeadLoss comes directly before Backward if head
+  // and embedding share a matrix.
 
-  /// With the embedding. Gives state.output(), the input of the next stage.
+  /// With the embedding. Returns state.output(), the input of the next stage.
   const T* ForwardTokens(MicroBatchState<T>& state, const Pass& pass,
                          std::span<const std::int32_t> tokens);
-  /// Without: `input` is the output of the stage before, and is copied unless it is
+  /// Without the embedding: `input` is the output of the previous stage, and is copied unless it is
   /// state.input.data().
   const T* ForwardActivations(MicroBatchState<T>& state, const Pass& pass, const T* input);
 
-  /// The sum of the token losses; Backward will start from loss_scale times its gradient, and that
-  /// of the head's matrix has been added on return.
+  /// The sum of the token losses. Adds the gradient of the head's matrix; Backward will start from
+  /// loss_scale times the sum's gradient.
   double HeadLoss(MicroBatchState<T>& state, std::span<const std::int32_t> targets,
                   double loss_scale);
   /// The same without any gradient.
   double HeadLoss(MicroBatchState<T>& state, std::span<const std::int32_t> targets);
   /// d_output is the gradient with respect to the output, or nullptr with the head; it may be
-  /// state.output(). Adds to the gradients. Gives the gradient with respect to the input
+  /// state.output(). Adds to the gradients. Returns the gradient with respect to the input
   /// activations, valid until the next Backward on the same workspace.
   const T* Backward(MicroBatchState<T>& state, const T* d_output, const OnReady& on_ready = {},
                     const OnHeadReady& on_head_ready = {});
@@ -129,7 +128,7 @@ class TransformerStage {
   StageMemory<T> Memory() const {
     return {device_, arenas_.parameters.data(), arenas_.gradients.data()};
   }
-  /// `layer` counts embedding, blocks and head, also where the stage has none.
+  /// `layer` counts embedding, blocks and head, even if the stage has none.
   void Need(std::size_t layer) const;
   void Ready(std::size_t layer, const OnReady& on_ready) const;
   void ForwardBlocks(MicroBatchState<T>& state);

@@ -20,8 +20,8 @@ tl::unexpected<Error> FailPmix(const char* call, pmix_status_t status) {
   return Fail(fmt::format("{}: {}", call, PMIx_Error_string(status)), ExitCode::kRankFailure);
 }
 
-/// Runs a blocking PMIx call that knows no deadline on a thread of its own. If the deadline passes,
-/// the thread is left behind with everything it may still touch: `call` must own what it uses.
+/// Runs a blocking PMIx call without a deadline on its own thread. If the deadline passes, the
+/// thread is abandoned and may still touch its data: `call` must own what it uses.
 template <class T>
 std::optional<T> Within(std::chrono::milliseconds deadline, std::function<T()> call) {
   auto promise = std::make_shared<std::promise<T>>();
@@ -34,7 +34,7 @@ std::optional<T> Within(std::chrono::milliseconds deadline, std::function<T()> c
 Result<std::string> Get(const std::string& nspace, pmix_rank_t rank) {
   pmix_proc_t proc;
   PMIX_LOAD_PROCID(&proc, nspace.c_str(), rank);
-  // Collected by the fence: anything not local now is an error, not something to wait for.
+  // The fence has collected all values: a missing one is an error, not something to wait for.
   pmix_info_t info[1];
   PMIX_INFO_CONSTRUCT(&info[0]);
   bool immediate = true;
@@ -76,8 +76,8 @@ void OnFence(pmix_status_t status, void* data) {
   (*done)->set_value(status);
 }
 
-/// Over all ranks of the namespace. With COLLECT_DATA: without it Slurm's fence does not wait for
-/// other nodes.
+/// A fence over all ranks of the namespace. With COLLECT_DATA: without it Slurm's fence does not
+/// wait for other nodes.
 Result<void> Fence(const std::string& nspace, std::chrono::milliseconds deadline) {
   pmix_proc_t all;
   PMIX_LOAD_PROCID(&all, nspace.c_str(), PMIX_RANK_WILDCARD);
@@ -91,7 +91,7 @@ Result<void> Fence(const std::string& nspace, std::chrono::milliseconds deadline
   const pmix_status_t status = PMIx_Fence_nb(&all, 1, info, 1, OnFence, handle.get());
   PMIX_INFO_DESTRUCT(&info[0]);
   if (status != PMIX_SUCCESS) return FailPmix("PMIx_Fence_nb", status);
-  handle.release();  // OnFence's, should it come after the deadline
+  handle.release();  // OnFence frees it if it runs after the deadline
   if (outcome.wait_for(deadline) != std::future_status::ready) {
     return Fail(fmt::format("PMIx fence did not end within {} ms", deadline.count()),
                 ExitCode::kRankFailure);

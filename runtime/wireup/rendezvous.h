@@ -1,5 +1,5 @@
-// How ranks find each other before they can talk: PMIx put, fence, get. Init and fence have
-// deadlines; put and get work on local memory.
+// How ranks find each other before they can communicate: PMIx put, fence, get. Init and fence have
+// deadlines; put and get use local memory.
 #pragma once
 
 #include <chrono>
@@ -10,9 +10,9 @@
 
 namespace adaptive_train {
 
-/// The PMIx client of this process. One per process, one thread. Works below Slurm's PMIx server
-/// and below the launcher's own. A call that misses its deadline leaves PMIx unusable: end the
-/// process, as a hung fence cannot be repeated in its namespace.
+/// The PMIx client of this process. One per process, one thread. Works with Slurm's PMIx server and
+/// with the launcher's. A call that misses its deadline leaves PMIx unusable: end the process,
+/// since a hung fence cannot be repeated in its namespace.
 class Rendezvous {
  public:
   /// Connects to the local PMIx server.
@@ -20,13 +20,13 @@ class Rendezvous {
   Rendezvous(Rendezvous&& other) noexcept;
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
-  /// Leaves the namespace, waiting for the local server a second at most.
+  /// Leaves the namespace; waits for the local server for at most a second.
   ~Rendezvous();
 
   int Rank() const { return rank_; }
   int Size() const { return size_; }
 
-  /// Publishes `value` (opaque bytes) of this rank and collects all ranks' values, index = rank.
+  /// Publishes this rank's `value` (opaque bytes) and collects all ranks' values, index = rank.
   /// Blocks: one fence over all ranks within `fence_deadline`, then a get per rank from local
   /// memory.
   Result<std::vector<std::string>> Exchange(const std::string& value,

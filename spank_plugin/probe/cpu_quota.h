@@ -1,4 +1,4 @@
-// How much processor time this process's control groups grant.
+// The processor time that this process's control groups allow.
 #pragma once
 
 #include <optional>
@@ -6,9 +6,9 @@
 
 namespace adaptive_train::probe {
 
-/// The tightest CPU-bandwidth limit, in CPUs, from this process's control group up to the top that
-/// it can see; version 1 and 2, by what ROOT/proc/self/{cgroup,mountinfo} say. None: no limit, or
-/// no control groups.
+/// The tightest CPU-bandwidth limit, in CPUs, from this process's control group up to the highest
+/// visible one. Covers version 1 and 2, according to ROOT/proc/self/{cgroup,mountinfo}. None: no
+/// limit, or no control groups.
 std::optional<double> ReadCpuQuota(const std::string& root = "");
 
 }  // namespace adaptive_train::probe

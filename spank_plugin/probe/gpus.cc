@@ -13,7 +13,7 @@ namespace {
 
 constexpr unsigned kMaxGpus = 256;
 
-/// NVML writes 00000000:3B:00.0 where the rest of the world writes 0000:3b:00.0.
+/// NVML writes 00000000:3B:00.0 for what is otherwise written 0000:3b:00.0.
 std::string PciAddress(const nvmlPciInfo_t& info) {
   std::string bus(info.busId, ::strnlen(info.busId, sizeof info.busId));
   const std::size_t function = bus.rfind('.');
@@ -21,13 +21,13 @@ std::string PciAddress(const nvmlPciInfo_t& info) {
                      function == std::string::npos ? "0" : bus.substr(function + 1));
 }
 
-/// PCI addresses at the far ends of a GPU's active NVLinks; a switch appears as itself.
+/// PCI addresses at the far ends of a GPU's active NVLinks; for a switch its own address.
 std::vector<std::string> NvlinkPeers(const Nvml& nvml, nvmlDevice_t device) {
   std::vector<std::string> peers;
   for (unsigned link = 0; link < kNvmlMaxLinks; ++link) {
     unsigned active = 0;
     nvmlPciInfo_t remote{};
-    // Devices without this link, or without any, answer with an error.
+    // Devices without this link, or without any, return an error.
     if (nvml.link_state(device, link, &active) != kNvmlSuccess || active == 0) continue;
     if (nvml.link_remote_pci(device, link, &remote) == kNvmlSuccess)
       peers.push_back(PciAddress(remote));

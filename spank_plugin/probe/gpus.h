@@ -5,8 +5,8 @@
 
 namespace adaptive_train::probe {
 
-/// Fills node.gpus by asking NVML, and their NUMA nodes from /sys. A GPU that cannot be asked is
-/// left out and named in node.gpus_status. Blocks for as long as the driver likes.
+/// Fills node.gpus from NVML, and their NUMA nodes from /sys. A GPU that cannot be queried is left
+/// out and named in node.gpus_status. Blocks for as long as the driver does.
 void ReadGpus(Node& node);
 
 }  // namespace adaptive_train::probe

@@ -1,4 +1,4 @@
-// adaptive-train-probe: prints this node's snapshot, one JSON document a line. The first line,
+// adaptive-train-probe: prints this node's snapshot, one JSON document per line. The first line,
 // flushed before GPUs are touched, has all but the GPUs; the second has everything. A reader keeps
 // the last complete line.
 #include <unistd.h>
@@ -20,8 +20,7 @@ constexpr char kUsage[] =
     "one.\n"
     "`adaptive-train probe` shows the same to people.\n";
 
-/// Writes a document and its newline past all buffers; a reader that has gone away ends the program
-/// by SIGPIPE.
+/// Writes a document and its line end, unbuffered. If the reader is gone, SIGPIPE ends the program.
 bool Print(const adaptive_train::Node& node) {
   const std::string text = adaptive_train::ToJson(node) + "\n";
   for (std::size_t written = 0; written < text.size();) {

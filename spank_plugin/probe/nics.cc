@@ -15,7 +15,7 @@
 namespace adaptive_train::probe {
 namespace {
 
-/// The first IPv4 address of each interface, or the first IPv6 one where there is no other.
+/// The first IPv4 address of each interface, or else the first IPv6 one.
 std::map<std::string, std::string> Addresses() {
   std::map<std::string, std::string> addresses;
   ifaddrs* raw = nullptr;
@@ -58,7 +58,7 @@ void ReadInterfaces(Node& node, const std::string& root) {
   const std::string all = root + "/sys/class/net";
   for (const std::string& name : ListFolder(all)) {
     const std::string folder = Below(all, name);
-    // Files like bonding_masters lie among the interfaces.
+    // There are plain files like bonding_masters among the interfaces.
     const auto type = ReadNumber(folder + "/type");
     if (!type || *type == ARPHRD_LOOPBACK) continue;
     Nic nic{name,
@@ -67,7 +67,7 @@ void ReadInterfaces(Node& node, const std::string& root) {
             std::nullopt,
             PciAddressOf(folder + "/device"),
             ""};
-    // -1, or an error on reading: the driver does not know.
+    // -1, or an error on reading: unknown to the driver.
     if (const auto speed = ReadNumber(folder + "/speed"); speed && *speed > 0)
       nic.bits_per_second = *speed * kMegabit;
     if (const auto address = addresses.find(name); address != addresses.end())
@@ -76,7 +76,7 @@ void ReadInterfaces(Node& node, const std::string& root) {
   }
 }
 
-/// One port of an RDMA device; its rate reads "100 Gb/sec (4X EDR)", its state "4: ACTIVE".
+/// One port of an RDMA device. Its rate reads "100 Gb/sec (4X EDR)", its state "4: ACTIVE".
 void ReadPort(const std::string& device, const std::string& folder, const std::string& port,
               std::vector<Nic>& nics) {
   const std::string path = folder + "/ports/" + port;

@@ -1,4 +1,4 @@
-// The node's network cards, RDMA devices among them.
+// The node's network cards, including RDMA devices.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace adaptive_train::probe {
 
-/// Fills node.nics from ROOT/sys/class/net (all but loopback) and ROOT/sys/class/infiniband;
-/// addresses are those of this network namespace.
+/// Fills node.nics from ROOT/sys/class/net (all but loopback) and ROOT/sys/class/infiniband.
+/// Addresses are those of this network namespace.
 void ReadNics(Node& node, const std::string& root = "");
 
 }  // namespace adaptive_train::probe

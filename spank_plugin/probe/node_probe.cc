@@ -15,7 +15,7 @@
 namespace adaptive_train::probe {
 namespace {
 
-/// The name that Slurm knows this node by, which is not always the host's.
+/// Slurm's name for this node, which may differ from the host's.
 std::string NodeName() {
   if (const char* name = std::getenv("SLURMD_NODENAME")) return name;
   char host[256] = "";

@@ -1,5 +1,5 @@
-// The part of NVIDIA's management library (NVML) that the probe asks, loaded at run time where it
-// is installed.
+// The part of NVIDIA's management library (NVML) that the probe uses, loaded at run time if
+// installed.
 #pragma once
 
 #include <memory>
@@ -25,8 +25,8 @@ struct nvmlMemory_t {
   unsigned long long total, free, used;
 };
 
-/// NVML, initialised; shut down and unloaded with the object. Not for several threads. Any call may
-/// block for as long as the driver likes.
+/// NVML, initialised; it is shut down and unloaded with the object. Not thread-safe. Any call may
+/// block for as long as the driver does.
 class Nvml {
  public:
   /// Fails in one line if the library is not installed, too old, or cannot talk to the driver.
@@ -44,7 +44,7 @@ class Nvml {
   nvmlReturn_t (*link_state)(nvmlDevice_t, unsigned, unsigned*);
   nvmlReturn_t (*link_remote_pci)(nvmlDevice_t, unsigned, nvmlPciInfo_t*);
 
-  /// NVML's own words for an error.
+  /// NVML's text for an error.
   std::string Message(nvmlReturn_t error) const;
 
  private:

@@ -61,7 +61,7 @@ std::string PciAddressOf(const std::string& device_link) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::canonical(device_link, error);
   if (error) return "";
-  // A virtio card lies below its PCI device; the last address on the way is the card's.
+  // A virtio card is below its PCI device; the last address in the path is the card's.
   std::string address;
   for (const auto& part : path) {
     if (IsPciAddress(part)) address = part;

@@ -20,8 +20,8 @@ using Bitmap = std::unique_ptr<hwloc_bitmap_s, void (*)(hwloc_bitmap_t)>;
 
 Bitmap MakeBitmap() { return {hwloc_bitmap_alloc(), hwloc_bitmap_free}; }
 
-/// Only what the kernel tells: hwloc's plugins would start OpenCL, CUDA, NVML or X, which takes
-/// long and may hang.
+/// Uses only what the kernel reports: hwloc's plugins would start OpenCL, CUDA, NVML or X, which is
+/// slow and may hang.
 Topology Load(std::string& error) {
   Topology topology(nullptr, hwloc_topology_destroy);
   ::setenv("HWLOC_PLUGINS_PATH", "/dev/null", 1);
@@ -56,7 +56,7 @@ std::string WidestIsa() {
 #endif
 }
 
-/// Threads that this process may run on: what its cpuset allows and what it is bound to.
+/// Threads on which this process may run: within its cpuset and its affinity.
 Bitmap AllowedThreads(hwloc_topology_t topology) {
   Bitmap allowed = MakeBitmap();
   hwloc_bitmap_copy(allowed.get(), hwloc_topology_get_allowed_cpuset(topology));
@@ -112,7 +112,7 @@ std::string PciAddress(const hwloc_obj_attr_u::hwloc_pcidev_attr_s& pci) {
   return text;
 }
 
-/// hwloc's word for the device's class, which it gives only inside a longer text: "...
+/// hwloc's name for the device's class, which is available only within a longer text: "...
 /// class=0200(Ethernet) ...".
 std::string PciKind(hwloc_obj_t device) {
   char text[256] = "";
@@ -136,8 +136,8 @@ std::vector<PciDevice> PciDevices(hwloc_topology_t topology) {
        (object = hwloc_get_next_pcidev(topology, object)) != nullptr;) {
     PciDevice device{PciAddress(object->attr->pcidev), PciKind(object),
                      object->name == nullptr ? "" : object->name, NumaNodeOf(topology, object), ""};
-    // A device may share its own bridge's address only by mistake of the firmware; the nearest
-    // bridge counts.
+    // A device shares its own bridge's address only through a firmware error; the nearest bridge
+    // counts.
     const hwloc_obj_t above = object->parent;
     if (above != nullptr && above->type == HWLOC_OBJ_BRIDGE &&
         above->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI) {

@@ -1,15 +1,16 @@
 // For tests/bench/gate_harm: a worker of `compression.mode = auto` that exchanges as `off` does in
-// every second block of steps, in the order A D D A, so that a drift of the machine counts for
-// both. Linked in place of two members of CompressionControl.
+// every second block of steps. The order is A D D A, so that a drift of the machine affects both.
+// Replaces two members of CompressionControl at link time.
 #include "runtime/train/compression_control.h"
 
 namespace adaptive_train {
 
-/// Steps; tests/bench/gate_harm counts with it too. The first block has the warm-up and is auto's.
+/// Steps; tests/bench/gate_harm uses the same number. The first block includes the warm-up and is
+/// auto's.
 constexpr std::int64_t kBlock = 10;
 
 namespace {
-bool dense = false;  // the block of the step that is under way
+bool dense = false;  // the current step's block is dense
 }
 
 // A member function is called like a free one whose first parameter is the object.

@@ -1,12 +1,12 @@
-// One rank of an exchange without training: gradients of GPT-2 of 13.9 M parameters, drawn at
-// random, are summed ROUNDS times.
+// One rank of an exchange without training: random gradients of a GPT-2 of 13.9 M parameters are
+// summed ROUNDS times.
 //
 //   exchange_bench RANK RANKS FOLDER DENSITY SHARDED ROUNDS
 //
-// Ranks find each other through files in FOLDER, which must be empty and which all see. DENSITY of
-// 0 exchanges float32 whole. Rank 0 prints the measured density, the bits per parameter that its
-// network interface eth0 sent and that the exchange counts as payload, both per round, and the
-// median round's milliseconds.
+// Ranks find each other through files in FOLDER, which must be empty and visible to all. DENSITY 0
+// exchanges uncompressed float32. Rank 0 prints the measured density and the bits per parameter and
+// round: those that its network interface eth0 sent, and those that the exchange counts as payload.
+// It also prints the median round's milliseconds.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -105,7 +105,7 @@ int Main(int rank, int ranks, const fs::path& folder, double density, bool shard
     reducer.Settle(true);
     return SteadySecondsNow() - from;
   };
-  // Residuals settle, connections open.
+  // Lets residuals settle and connections open.
   for (int i = 0; i < 5; ++i) round();
   Barrier(**communicator);
   const double bytes_before = InterfaceBytes();

@@ -1,10 +1,9 @@
-// How fast the processor's products are through the device, against bare oneDNN calls in the same
-// run.
+// Speed of the device's products, against bare oneDNN calls in the same run.
 //
-// products_bench [threads]: for each shape GFLOP/s of one whole dnnl_sgemm on one thread, of the
-// device's operation on arrays of float in vectors alone, of float and of bfloat16 with all that
-// the processor has, and ratios to oneDNN. Then attention's and the head's times forward and
-// backward, and their GFLOP/s. The best of several repetitions counts, taken in turns.
+// products_bench [threads]: GFLOP/s for each shape and ratios to oneDNN. The columns are one whole
+// dnnl_sgemm on one thread; the device's operation on arrays of float in vectors alone; and on
+// float and bfloat16 with all that the processor has. Then attention's and the head's times forward
+// and backward, and their GFLOP/s. The best of several alternating repetitions counts.
 #include <fmt/core.h>
 #include <hwy/highway.h>
 #include <omp.h>
@@ -30,15 +29,14 @@ using kernels::cpu::CpuDevice;
 
 constexpr int kRepetitions = 12;
 
-/// With one thread its processor time, on which others on the machine have little effect; otherwise
-/// the clock on the wall.
+/// With one thread its processor time, which other load hardly affects; otherwise wall-clock time.
 double Now(int threads) {
   timespec now{};
   clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// The best times of all, in seconds, in turns.
+/// The best time of each in seconds, measured alternately.
 std::vector<double> BestSeconds(int threads, const std::vector<std::function<void()>>& all) {
   std::vector<double> best(all.size(), 1e9);
   for (int repetition = 0; repetition < kRepetitions; ++repetition) {
@@ -228,7 +226,7 @@ void TimeHead(int threads, CpuDevice<T>& device, const char* scalar, std::int64_
 
 void Run(int threads) {
   omp_set_num_threads(1);
-  // Highway has no words for matrix units.
+  // Highway cannot disable matrix units otherwise.
   hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & HWY_TARGETS);
   CpuDevice<float> vectors(threads);
   hwy::SetSupportedTargetsForTest(0);

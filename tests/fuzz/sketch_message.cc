@@ -1,5 +1,5 @@
-// Messages of the sketch exchange, as they come and with a checksum that is made right: what is
-// believed is of the length that was expected, and written again it has the same bytes.
+// Messages of the sketch exchange, unchanged or with a corrected checksum. Accepted ones must have
+// the expected length, and written again must give the same bytes.
 #include "runtime/compress/sketch_message.h"
 
 #include <cmath>

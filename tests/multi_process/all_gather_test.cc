@@ -83,8 +83,8 @@ TEST_P(AllGatherByNodes, EveryoneGetsEveryOwnersChunk) {
   EXPECT_TRUE(ranks.AllGood());
 }
 
-// Its own chunk to two on the node and to one on each of two others, and what comes from those to
-// two each.
+// A rank sends its own chunk to two ranks on its node and to one on each of two others. It forwards
+// chunks from those to two ranks each.
 TEST(AllGather, PassesOnInsideNodesWhatOneRankOfThemReceived) {
   const auto nodes = Nodes(9, 3);
   Ranks ranks(9, [&](Group& c) {

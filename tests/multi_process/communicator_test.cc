@@ -13,7 +13,7 @@ namespace {
 class AllReduce : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, AllReduce, testing::Values(1, 2, 3, 4, 6, 7));
 
-/// Each algorithm for all sizes. `per_node` ranks a node, which ranks take in turns.
+/// Each algorithm for all sizes. With `per_node` ranks per node, ranks alternate between the nodes.
 AllReduceWays Doubling() { return {.doubling_bytes = std::int64_t{1} << 40}; }
 AllReduceWays Halving() { return {.doubling_bytes = 0, .halving_bytes = std::int64_t{1} << 40}; }
 AllReduceWays Ring() { return {.doubling_bytes = 0}; }
@@ -67,7 +67,8 @@ void ExpectTheSameBits(int size, std::size_t count, const AllReduceWays& ways) {
       data[i] = 1.0f / static_cast<float>(i * 7 + static_cast<std::size_t>(c.Rank()) * 13 + 1);
     RANK_REQUIRE(
         c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))));
-    // Everybody's bits against rank 0's: sums of x and of x squared fit only if all x are one.
+    // Compares all ranks' bits with rank 0's: sums of x and of x squared agree only if all x are
+    // equal.
     for (std::size_t i = 0; i < data.size(); i += 97) {
       const double x = data[i];
       double sums[2] = {x, x * x};
@@ -154,7 +155,8 @@ TEST(AllReduceOfFew, CountsThePayloadOfDoubling) {
     std::vector<float> data(100);
     RANK_REQUIRE(
         c.AllReduce(Purpose::kGradient, std::span<float>(data)).Wait(In(std::chrono::seconds(60))));
-    // Ranks 4 and 5 hand in what they have; the four others double twice, two of them hand out.
+    // Ranks 4 and 5 hand in their values. The four others double twice, and two of them return the
+    // sums.
     const std::int64_t times = c.Rank() >= 4 ? 1 : c.Rank() < 2 ? 3 : 2;
     RANK_REQUIRE(c.communicator().BytesSent(Purpose::kGradient) == times * 400,
                  c.communicator().BytesSent(Purpose::kGradient), times * 400);
@@ -189,8 +191,8 @@ bool Meet(Group& c) {
   return true;
 }
 
-/// Rank 0 sends `sent` bytes where rank 1 expects `expected`. Late: they are there before the
-/// receive, as a message that was sent after them is.
+/// Rank 0 sends `sent` bytes where rank 1 expects `expected`. Late: they arrive before the receive
+/// is posted, as a later message proves.
 void ExpectLengthError(std::size_t sent, std::size_t expected, bool late, const char* cause) {
   Ranks ranks(2, [=](Group& c) {
     RANK_REQUIRE(Meet(c));

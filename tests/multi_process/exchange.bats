@@ -1,4 +1,5 @@
-# Compressed gradients and the sharded optimizer: what they send, and that runs with them can be cut and go on.
+# Compressed gradients and the sharded optimizer: what they send, and that such runs can be
+# interrupted and resumed.
 load run
 
 setup() { make_run_folder; }
@@ -32,7 +33,7 @@ of() { jq -es "$2" "$1/metrics.jsonl"; }
   cp -r "$work/cut" "$work/other"
   train "${keys[@]}" --run-dir "$work/cut" --checkpoint.dir="$work/cut/checkpoints"
   diff <(losses "$work/run") <(losses "$work/cut")
-  # On other ranks, which take over the residuals, it goes on from the same loss.
+  # On other ranks, which take over the residuals, the run resumes with the same loss.
   train "${keys[@]}" --run-dir "$work/other" --checkpoint.dir="$work/other/checkpoints" --parallel.data=3
   of "$work/other" '.[-1].loss < 0.95 * .[0].loss'
 }
@@ -49,7 +50,7 @@ of() { jq -es "$2" "$1/metrics.jsonl"; }
   of "$work/run" 'all(.[:4][]; .density == 1) and all(.[4:][]; .density > 0.1 and .density < 0.4) and .[-1].loss < 0.95 * .[0].loss'
   read -r least most <<<"$(sed -nE 's/.*by one threshold of 4 steps ([0-9.]+) to ([0-9.]+) of.*/\1 \2/p' "$work/log")"
   awk -v least="$least" -v most="$most" 'BEGIN { exit !(least >= 0.02 && least < 0.2 && most > 0.2 && most <= 1) }'
-  # Cut after the last step of the warm-up, and later.
+  # Interrupted after the last step of the warm-up, and later.
   for every in 4 12; do
     train "${keys[@]}" --checkpoint.every=$every --checkpoint.keep=9 --run-dir "$work/cut"
     find "$work/cut/checkpoints" -mindepth 1 -maxdepth 1 ! -name "step-000000$(printf %02d "$every")" -exec rm -r {} +
@@ -104,7 +105,7 @@ of() { jq -es "$2" "$1/metrics.jsonl"; }
   train "${keys[@]}" --parallel.shard=2 --checkpoint.every=12 --checkpoint.keep=5
   jq -e '.shard == 2 and ([.ranks[].samples] | min < max)' "$work/run/plan.json"
   losses_agree "$work/run" "$work/whole"
-  # Each micro-batch goes out, 3.5 on average, where a sharded optimizer's gradients go out once.
+  # Each micro-batch is sent, 3.5 on average, where a sharded optimizer's gradients are sent once.
   train "${keys[@]}" --parallel.shard=1 --run-dir "$work/once"
   once=$(jq -s 'map(.grad_bytes) | add' "$work/once/metrics.jsonl")
   of "$work/run" "(map(.grad_bytes) | add / $once) | . > 3.3 and . < 3.7"
@@ -121,7 +122,7 @@ of() { jq -es "$2" "$1/metrics.jsonl"; }
   done
   peak() { jq -s 'map(.peak_memory_bytes) | max / 1048576' "$work/shard-$1/metrics.jsonl"; }
   echo "peak memory: $(peak 1) and $(peak 2) MiB"
-  # 6.3 M parameters on 4 ranks: three quarters of 25 MB less, but for a layer or two.
+  # 6.3 M parameters on 4 ranks: three quarters of 25 MB less, up to a layer or two.
   awk -v one="$(peak 1)" -v two="$(peak 2)" 'BEGIN { exit !(two < one - 10) }'
 }
 

@@ -1,5 +1,5 @@
-// A bucket of made-up gradients for tests of the exchange through owners: what each rank selects is
-// a function of its number and the place, so that every rank knows what all of them sent.
+// A bucket of generated gradients for tests of the exchange through owners. Each rank's selection
+// is a function of its number and the place, so that every rank knows what all of them sent.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct MadeBucket {
   std::size_t size = 0;  // elements
   double density = 1;
   ValueFormat format = ValueFormat::kFloat32;
-  bool integers = false;  // small ones, whose sums are exact in both formats
+  bool integers = false;  // small integers, whose sums are exact in both formats
 
   std::uint64_t Bits(int rank, std::size_t i) const {  // Steele, Lea and Flood 2014
     std::uint64_t z = (i * 64 + static_cast<std::uint64_t>(rank) + 1) * 0x9e3779b97f4a7c15ULL +
@@ -31,7 +31,7 @@ struct MadeBucket {
   bool Selected(int rank, std::size_t i) const {
     return static_cast<double>(Bits(rank, i) >> 40) < density * 0x1p24;
   }
-  /// As it is sent.
+  /// The value as sent.
   float Value(int rank, std::size_t i) const {
     const auto low = static_cast<std::int32_t>(Bits(rank, i) & 0xff'ffff);
     // Within 27 octaves, so that sums of 16 of them are within the 32 of the sizes.
@@ -43,11 +43,11 @@ struct MadeBucket {
   }
   /// The number of the smallest of kFloat8's sizes, 1/4; 0 in other formats.
   int Smallest() const { return format == ValueFormat::kFloat8 ? 500 : 0; }
-  /// Of the elements before chunk `rank`.
+  /// The number of elements before chunk `rank`.
   std::size_t Begin(int rank, int ranks) const {
     return size * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks);
   }
-  /// Each chunk in three pieces, of which some are empty.
+  /// Each chunk has three pieces, some of them empty.
   BucketChunks Chunks(int ranks) const {
     BucketChunks chunks{bucket, {}};
     for (int r = 0; r < ranks; ++r) {
@@ -57,7 +57,7 @@ struct MadeBucket {
     }
     return chunks;
   }
-  /// What `rank` sends of the pieces that begin at `begin`.
+  /// The message of `rank` for the pieces that begin at `begin`.
   std::vector<std::byte> Message(int rank, PieceLengths pieces, std::size_t begin) const {
     SparseMessageWriter writer(bucket, format);
     for (const std::int64_t length : pieces) {
@@ -104,7 +104,7 @@ struct ExpectedSum {
       largest += value < 0 ? -value : value;
     }
   }
-  /// As everybody gets it.
+  /// The value that all ranks get.
   float Rounded(ValueFormat format) const {
     if (format == ValueFormat::kFloat8) {
       const int size = kernels::NearestSize(single), last = 500 + kernels::kFloat8Sizes - 1;

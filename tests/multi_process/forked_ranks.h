@@ -1,5 +1,5 @@
-// Ranks as forked processes that exchange their addresses through their parent, and tell it why they
-// are not content.
+// Ranks as forked processes that exchange their addresses through their parent, and report failures
+// to it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,9 +21,9 @@
 
 #include "runtime/comm/communicator.h"
 
-/// In a function that returns bool: where the condition does not hold, the place, the condition and
-/// the values that follow it go to stderr, and from a rank's process to the parent's failure; the
-/// function returns false. A condition may be a tl::expected, whose error is told as well.
+/// For functions that return bool: returns false if the condition does not hold. The place, the
+/// condition and the values that follow it go to stderr, and from a rank's process also to the
+/// parent's failure. A condition may be a tl::expected, whose error is reported as well.
 #define RANK_REQUIRE(condition, ...)                                           \
   do {                                                                         \
     if (const auto& required = (condition); !required)                         \
@@ -34,12 +34,12 @@
 
 namespace adaptive_train {
 
-/// What a rank does; true: it is content. Where it is not, or throws, its parent is told why.
+/// What a rank does; true on success. Otherwise, or if it throws, its parent gets the reason.
 using Body = std::function<bool(Group&)>;
 
 inline Deadline In(std::chrono::seconds time) { return std::chrono::steady_clock::now() + time; }
 
-/// What is said of an operation whose deadline passed.
+/// Part of the error of an operation that missed its deadline.
 inline const std::string kMissed = "missed its deadline";
 
 inline void WriteText(int fd, const std::string& text) {
@@ -56,7 +56,7 @@ inline std::string ReadText(int fd) {
   return ::recv(fd, text.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size) ? text : "";
 }
 
-/// In a rank's process: its number, and where its parent reads reasons. In others -1.
+/// In a rank's process: its number, and the pipe on which its parent reads reasons. Otherwise -1.
 inline int own_rank = -1, reasons_fd = -1;
 
 template <class T>
@@ -71,14 +71,14 @@ std::string WhyNot(const T& outcome) {
   }
 }
 
-/// Gives `reason` to stderr and to the parent.
+/// Writes `reason` to stderr and to the parent.
 inline void TellReason(const std::string& reason) {
   const std::string line = (own_rank < 0 ? "" : "rank " + std::to_string(own_rank) + ": ") + reason;
   std::fprintf(stderr, "%s\n", line.c_str());
   if (reasons_fd >= 0) WriteText(reasons_fd, line);
 }
 
-/// False, after the reason was told; what RANK_REQUIRE calls.
+/// Reports the reason and returns false; for RANK_REQUIRE.
 template <class... Values>
 bool Unmet(const char* file, int line, const char* condition, const std::string& why,
            const char* names, const Values&... values) {
@@ -94,7 +94,7 @@ bool Unmet(const char* file, int line, const char* condition, const std::string&
   return false;
 }
 
-/// What a rank may take, less than CTest gives its test: under the thread sanitizer, on two
+/// The time limit of a rank, below CTest's limit for its test. Under the thread sanitizer, on two
 /// processors, a thousand exchanges of seven ranks take minutes.
 constexpr unsigned kRankSeconds = 280;
 
@@ -116,11 +116,11 @@ constexpr unsigned kRankSeconds = 280;
   } catch (const std::exception& error) {
     TellReason(std::string("threw ") + error.what());
   }
-  communicator->reset();  // flushes: leaving at once could cut off what others have not received
+  communicator->reset();  // flushes: without it, others might miss data
   std::_Exit(good ? 0 : 1);
 }
 
-/// Processes of all ranks, started by the constructor, ended by the destructor at the latest.
+/// Processes of all ranks, started by the constructor and ended by the destructor at the latest.
 class Ranks {
  public:
   Ranks(int size, const Body& body) {
@@ -149,14 +149,14 @@ class Ranks {
     }
     for (int fd : fds_) ::close(fd);
   }
-  /// Waits for the end of a rank; gives its wait status.
+  /// Waits for the end of a rank; returns its wait status.
   int Join(std::size_t rank) {
     int status = 0;
     ::waitpid(pids[rank], &status, 0);
     pids[rank] = -1;
     return status;
   }
-  /// Waits for the end of a rank; true if its body has given true, else why it has not.
+  /// Waits for the end of a rank; success if its body returned true, else the reason.
   testing::AssertionResult Good(std::size_t rank) {
     const int status = Join(rank);
     if (status == 0) return testing::AssertionSuccess();
@@ -166,7 +166,7 @@ class Ranks {
     for (std::string reason; !(reason = ReadText(fds_[rank])).empty();) failure << '\n' << reason;
     return failure;
   }
-  /// Waits for all; true if each body has given true.
+  /// Waits for all ranks; success if each body returned true.
   testing::AssertionResult AllGood() {
     auto failure = testing::AssertionFailure();
     bool good = true;

@@ -1,5 +1,5 @@
-// A whole run whose profile lies: it moves to a plan that turns out slower, sees that, goes back and
-// says so everywhere.
+// A whole run with a false profile: it moves to a plan that turns out slower, notices, goes back
+// and reports it everywhere.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,10 +25,10 @@ using testing::ElementsAre;
 using testing::StartsWith;
 
 constexpr std::int64_t kSteps = 200;
-/// On a machine with fewer processors these take turns, and wait for each other in every kernel.
+/// With fewer processors the threads take turns, and wait for each other in every kernel.
 constexpr int kTooManyThreads = 256;
 
-/// One node, whose processor counts as two devices: with one thread, and with far too many.
+/// One node, whose CPU counts as two devices: with one thread, and with far too many.
 Cluster OneNodeTwoDevices(const std::string& host) {
   Cluster cluster;
   cluster.name = "test";
@@ -47,8 +47,9 @@ Cluster OneNodeTwoDevices(const std::string& host) {
   return cluster;
 }
 
-/// Says that one thread takes next to nothing, and many threads ten times as long: the first plan
-/// is one thread's. What that one really takes is measured; of the other the lie stays.
+/// Claims that one thread takes almost no time, and many threads ten times as long, so the first
+/// plan uses one thread. The true time of one thread is then measured; the false figure of the
+/// other remains.
 Profile Lie(const Cluster& cluster, const std::string& model) {
   Profile profile;
   const Evidence sure{20, 0, EpochSecondsNow()};
@@ -64,7 +65,7 @@ Profile Lie(const Cluster& cluster, const std::string& model) {
   return profile;
 }
 
-/// What notices begin with, of those that tell of moves; reasons of plans are indented.
+/// The beginnings of notices about moves; reasons of plans are indented.
 std::vector<std::string> Moves(const std::string& out) {
   std::vector<std::string> moves;
   std::istringstream lines(out);
@@ -127,7 +128,7 @@ TEST_F(GoingBackTest, AMoveThatMadeStepsSlowerIsTakenBackOnceAndToldEverywhere) 
   const Plan last = PlanFromJson(ReadFile(Run() + "/plan.json", 1 << 20).value()).value();
   EXPECT_TRUE(SameLayout(last, plan));
   EXPECT_THAT(last.why, Contains(StartsWith("going back to the plan before: ")));
-  // What the slower plan really took is known now, and so is it to later jobs.
+  // The slower plan's real time is known now, also to later jobs.
   const Profile learned = ledger.Known({cluster.name,
                                         {cluster.nodes[0].name},
                                         {DeviceKindName(cluster.devices[1])},
@@ -142,7 +143,7 @@ TEST_F(GoingBackTest, AMoveThatMadeStepsSlowerIsTakenBackOnceAndToldEverywhere) 
   for (std::string line; std::getline(metrics, line);) {
     const auto step = nlohmann::json::parse(line);
     EXPECT_EQ(step.at("step").get<std::int64_t>(), ++steps);
-    // Products on far too many threads are slow; steps that are faster raise the peak.
+    // Products on far too many threads are slow; faster steps raise the peak.
     EXPECT_LE(step.at("mfu").get<double>(), 1) << "step " << steps;
   }
   EXPECT_EQ(steps, kSteps) << "each step once";

@@ -1,5 +1,5 @@
-// Gradients summed over real processes, whole and sparse: what is sent and what is kept back add up
-// to what there was.
+// Gradients summed over real processes, whole and sparse: what is sent and what is kept add up to
+// the input.
 #include "runtime/exchange/gradient_reducer.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace adaptive_train {
 namespace {
 
-/// One rank's part of a test: gradients that are drawn anew in each step, and sums kept in double.
+/// One rank's part of a test: random gradients for each step, and sums kept in double.
 struct Rank {
   explicit Rank(Group& c, bool feedback = true, std::size_t bucket = 3000,
                 const std::vector<std::vector<int>>& nodes = {})
@@ -47,10 +47,10 @@ struct Rank {
     RANK_REQUIRE(reducer.Finish(In(std::chrono::seconds(60))));
     return true;
   }
-  /// The elements of the tokens' matrix, the first of the arena.
+  /// The elements of the token matrix, the first of the arena.
   std::size_t Tokens() const { return static_cast<std::size_t>(layout.Find("wte.weight")->count); }
-  /// A step of which the tokens' matrix goes first; what comes last of it is drawn as well. False
-  /// where it may not.
+  /// A step that sends the token matrix first; its late contribution is random as well. False if
+  /// that is not allowed.
   bool EarlyStep(bool updated = true) {
     RANK_REQUIRE(reducer.MayGoEarly(0, Tokens()));
     for (std::size_t i = 0; i < gradients.size(); ++i) given[i] += gradients[i];
@@ -69,7 +69,7 @@ struct Rank {
     reducer.Settle(updated);
     return true;
   }
-  /// A step that is made, or skipped and so without effect on the sums but for what stays.
+  /// A step that is made, or skipped, in which case only the residuals keep its gradients.
   bool Step(bool updated = true) {
     for (std::size_t i = 0; i < gradients.size(); ++i) given[i] += gradients[i];
     RANK_REQUIRE(Exchange());
@@ -79,8 +79,8 @@ struct Rank {
     reducer.Settle(updated);
     return true;
   }
-  /// Whether what all gave is what each got and all still hold, within `tolerance` of float32's
-  /// roundings over so many steps.
+  /// Whether the sum of all inputs is what the ranks got plus what they still hold, within
+  /// `tolerance` of float32's rounding over that many steps.
   bool Conserved(double tolerance) {
     std::vector<double> total(given);
     for (std::size_t i = 0; i < total.size(); ++i)
@@ -125,7 +125,8 @@ TEST(GradientReducer, SumsWhateverTheRangesAreCutInto) {
 TEST(GradientReducer, SizesThatDoNotReachTheLargestGiveWayToBFloat16) {
   Ranks ranks(3, [](Group& c) {
     Rank rank(c);
-    // Of the tokens' matrix few rows are not 0; of all else two ranks have next to nothing to give.
+    // Few rows of the token matrix are nonzero. In all other parts two ranks have almost nothing to
+    // send.
     for (std::size_t i = 0; i < rank.gradients.size(); ++i) {
       const bool token = i < rank.Tokens();
       rank.gradients[i] = token ? (i / 32 % 20 == 0 ? 1.0f : 0.0f) : c.Rank() == 1 ? 1.0f : 1e-15f;
@@ -153,7 +154,7 @@ TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
     Rank rank(c, true, 3000, GetParam().Nodes());
     const int steps = c.Size() == 3 ? 1000 : 130;
     for (int step = 0; step < steps; ++step) {
-      // Densities change, layers are whole at times, and now and then all goes out.
+      // Densities change, layers are sometimes whole, and sometimes everything is sent.
       ExchangePolicy policy = Sparse(step % 3 == 0 ? 0.05 : 0.2,
                                      step % 4 < 2 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16);
       if (step % 10 == 4) policy.density[1].reset();
@@ -251,7 +252,7 @@ TEST(GradientReducer, OnlyWhatIsCompressedAndKeptMayGoEarly) {
   EXPECT_TRUE(ranks.AllGood());
 }
 
-// A checkpoint that was written on other nodes.
+// A checkpoint from other nodes.
 TEST(GradientReducer, ResidualsOfWhatOthersOnTheNodeSelectAreNotLost) {
   Ranks ranks(4, [](Group& c) {
     Rank rank(c, true, 3000, Setting{4, 2}.Nodes());
@@ -322,7 +323,7 @@ TEST(GradientReducer, ASkippedStepLosesNothingOfFiniteRanks) {
         RANK_REQUIRE(rank.Step());
         continue;
       }
-      // Rank 1 alone has a gradient that is none: all ranks must see it, in the same place.
+      // Only rank 1 has a gradient that is not finite: all ranks must see it, in the same place.
       const std::size_t bad = rank.gradients.size() / 2;
       if (c.Rank() == 1) {
         rank.gradients[bad] = std::numeric_limits<float>::infinity();
@@ -335,7 +336,7 @@ TEST(GradientReducer, ASkippedStepLosesNothingOfFiniteRanks) {
       for (float residual : rank.reducer.Residuals()) {
         RANK_REQUIRE(std::isfinite(residual));
       }
-      // Of that one element rank 1 starts anew.
+      // Rank 1 starts over with that one element.
       if (c.Rank() == 1) rank.given[bad] = 0;
       rank.got[bad] = rank.given[bad] = 0;
       rank.reducer.Residuals()[bad] = 0;

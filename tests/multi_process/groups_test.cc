@@ -1,4 +1,4 @@
-// Groups made from a plan: what their members share at the same time does not mix.
+// Groups made from a plan: what their members exchange at the same time does not mix.
 #include "runtime/comm/groups.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ Plan TwoByTwoByTwo() {
   return plan;
 }
 
-/// What the members' numbers add up to where member m of the group brings `times` (rank + 1).
+/// The sum of the members' numbers if member m of the group contributes `times` (rank + 1).
 float SumOf(const Group& group, float times) {
   const auto& ranks = group.Members();
   return std::accumulate(ranks.begin(), ranks.end(), 0.0f, [&](float sum, int rank) {
@@ -43,7 +43,7 @@ bool AllAre(const std::vector<float>& numbers, float expected, const char* what)
   return true;
 }
 
-/// In all groups at once, with sizes for which recursive doubling and rings are taken.
+/// In all groups at once, with sizes for recursive doubling and for rings.
 bool SumsInAllGroups(Groups& groups, std::size_t count) {
   Group* const all[] = {&groups.world, &groups.data, &groups.tensor, &groups.pipeline,
                         &groups.embedding_head};

@@ -1,4 +1,4 @@
-// Pings and streams between two processes, and ends whose peer does what it must not.
+// Pings and streams between two processes, and ends whose peer misbehaves.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ void ExpectFailure(int rank, const Body& other,
   EXPECT_TRUE(ranks.Good(static_cast<std::size_t>(rank)));
 }
 
-/// Sends one message of 8 bytes under a kind of its own choice, then stays a while.
+/// Sends one message of 8 bytes under a kind of its own, then stays a while.
 template <class T>
 Body Sender(std::uint64_t kind, T value) {
   return [kind, value](Group& c) {

@@ -11,7 +11,7 @@
 namespace adaptive_train {
 namespace {
 
-/// All pairs of `size` nodes, one pair a round.
+/// All pairs of `size` nodes, one pair per round.
 MeasureOrder EveryPair(int size) {
   MeasureOrder order;
   for (int i = 0; i < size; ++i) order.nodes.push_back({"n" + std::to_string(i), "cpu", 1});

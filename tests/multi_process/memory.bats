@@ -1,9 +1,9 @@
-# Ranks stay within the memory that the plan says.
+# Ranks stay within the memory that the plan predicts.
 load run
 
 setup() { make_run_folder; }
 
-# settings KEY=VALUE...: what every run of the test is started with.
+# settings KEY=VALUE...: the settings of every run of the test.
 settings() { settings=("${same_layout[@]}" --model.hidden=64 --model.sequence=64 --model.layers=4 "${@/#/--}"); }
 
 # within_plan FOLDER: no rank's peak memory (ru_maxrss, from its first instruction on) was more than 10 % above the plan's.
@@ -18,7 +18,7 @@ within_plan() {
   within_plan "$work/whole"
   train "${settings[@]}" --checkpoint.every=2
   rm -r "$work/run/checkpoints/step-00000004"
-  # Of this run the file keeps only what the ranks that take it up report.
+  # The file keeps only what the resuming ranks of this run report.
   train "${settings[@]}" | grep 'resumed from the checkpoint of step 2$'
   tail -n 2 "$work/run/metrics.jsonl" >"$work/last"
   mv "$work/last" "$work/run/metrics.jsonl"

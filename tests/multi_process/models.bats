@@ -1,4 +1,4 @@
-# What becomes of a trained model: evaluated on another text, exported, imported, begun with again.
+# The further life of a trained model: evaluated on another text, exported, imported, started from.
 load run
 
 setup() {
@@ -63,7 +63,7 @@ field() { jq -r ".$1" "$work/answer.json"; }
     "$bin/adaptive-train" eval "$work/run" --data "$work/other.txt" --samples 5 --json | jq .loss >"$work/trained"
     "$bin/adaptive-train" eval "$work/start" --data "$work/other.txt" --samples 5 --json | jq .loss >"$work/imported"
     cmp "$work/trained" "$work/imported"
-    # With a rate of nothing the first step's loss is the imported model's.
+    # With a learning rate of 0 the first step's loss is the imported model's.
     train --model.kind=$kind --parallel.data=1 --optimizer.lr=0 --train.steps=1 --run-dir "$work/again" \
       --checkpoint.start="$(dirname "$(find "$work/start" -name DONE | head -n 1)")" | grep 'begins with the parameters of'
     jq -es --argjson last "$(jq -s '.[-1].loss' "$work/run/metrics.jsonl")" '.[0].loss < $last * 1.1' "$work/again/metrics.jsonl"

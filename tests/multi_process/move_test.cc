@@ -1,5 +1,5 @@
-// Ranks that measure their layers, and move from one plan to another in the middle of training: the
-// same losses, each step once; a signal or a lost rank on the way ends the run as ever.
+// Ranks that measure their layers, and move to another plan during training: the same losses, each
+// step once. A signal or a lost rank during the move ends the run as usual.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ using testing::SizeIs;
 constexpr std::int64_t kSteps = 60;
 constexpr std::int64_t kWarmupSteps = 3;
 
-/// One replica a share, all on this machine.
+/// One replica per share, all on this machine.
 Plan PlanOf(const std::vector<std::int64_t>& shares) {
   Plan plan;
   plan.data = static_cast<int>(shares.size());
@@ -52,7 +52,7 @@ Plan PlanOf(const std::vector<std::int64_t>& shares) {
   return plan;
 }
 
-/// A run folder with a small model, and what its ranks said.
+/// A run folder with a small model, and the events of its ranks.
 class MoveTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -66,8 +66,8 @@ class MoveTest : public testing::Test {
         << kSteps << "\n[profile]\nwarmup_steps = " << kWarmupSteps << "\n";
   }
 
-  /// Writes the run folder's configuration and plan and runs the ranks to their end. `on_step` is
-  /// told the last step of all ranks.
+  /// Writes the run folder's configuration and plan, and runs the ranks to their end. `on_step`
+  /// gets the last step of all ranks.
   RunOutcome Run(const std::string& name, const Plan& plan,
                  const std::function<void(Supervisor&, std::int64_t)>& on_step = {}) {
     auto folder = RunFolder::Open(home_.Path() + "/" + name).value();
@@ -177,7 +177,7 @@ TEST_F(MoveTest, GoesOnByAnotherPlanWithTheSameLossesAndEveryStepOnce) {
 }
 
 TEST_F(MoveTest, EveryRankTellsItsLayerTimesAfterTheWarmUpAndWhenAsked) {
-  std::map<std::int64_t, std::size_t> told;  // by the end of a step
+  std::map<std::int64_t, std::size_t> told;  // reported by the end of a step
   const RunOutcome outcome =
       Run("run", PlanOf({5, 4, 1}), [&](Supervisor& ranks, std::int64_t step) {
         told[step] = times_[0].size() + times_[1].size() + times_[2].size();

@@ -1,5 +1,5 @@
 // The exchange through owners between real processes: sums for ranks {1, 2, 3, 4, 7, 8, 16} and
-// sizes from 0, values that are not finite, and a rank that sends what it must not.
+// sizes from 0. Also values that are not finite, and a rank that sends invalid messages.
 #include "runtime/exchange/owner_exchange.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ bool NearTheReference(const ExpectedSum& sum, const MadeBucket& made, int ranks)
   return std::abs(sum.single - sum.exact) <= (ranks - 1) * 1.001 * 0x1p-24 * sum.largest;
 }
 
-/// Every bit of the result and of the own sum. All ranks and all runs are held against the same.
+/// Compares every bit of the result and of the own sum. All ranks and runs must give the same.
 bool IsRight(Group& c, const UnderWay& under) {
   const MadeBucket& made = under.made;
   const std::size_t begin = made.Begin(c.Rank(), c.Size()),
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Exchange, testing::Values(1, 2, 3, 4, 7, 8, 16))
 TEST_P(Exchange, ManyBucketsAtOnceOfAllSizesDensitiesAndFormats) {
   Ranks ranks(GetParam(), [](Group& c) {
     for (int run = 0; run < 2; ++run) {
-      // Whoever comes first, the sums are the same.
+      // The sums do not depend on the order of arrival.
       ::usleep(static_cast<useconds_t>(3000 * (run == 0 ? c.Rank() : c.Size() - c.Rank())));
       std::vector<UnderWay> buckets;
       std::uint32_t number = 0;
@@ -277,7 +277,7 @@ bool Says(const CommError& error, int peer, const std::vector<std::string>& word
 
 using Judge = std::function<bool(int rank, const CommError&)>;
 
-/// Two exchanges of which rank 2 spoils the first, and the others' judgement of their first
+/// Two exchanges, the first of which rank 2 spoils, and the other ranks' check of their first
 /// failure. There must be one.
 void ExpectFailure(const ExchangeFaultOrder& order, std::chrono::seconds deadline,
                    const Judge& judge) {

@@ -16,8 +16,8 @@ plan() { "$bin/adaptive-train" plan "$examples/gpt-1.3b.toml" --cluster "$exampl
     grep -F 'note: this version cannot run'
 }
 
-# with_memory BYTES COMMAND...: in a control group that has so much, or, where none may be made, in a mount namespace where
-# the own group's file says so.
+# with_memory BYTES COMMAND...: in a control group with this limit or, if none can be made, in a
+# mount namespace where the own group's file says so.
 with_memory() {
   local bytes=$1 mount=/sys/fs/cgroup/memory file=memory.limit_in_bytes group
   group=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)

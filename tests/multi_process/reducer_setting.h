@@ -1,5 +1,5 @@
-// What tests of summed gradients share: a small model, how many ranks there are on how many nodes,
-// and how they compress.
+// Common settings of tests of summed gradients: a small model, the number of ranks and nodes, and
+// the compression.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using kernels::ValueFormat;
 
 inline const ModelDims kDims{.layers = 2, .heads = 2, .hidden = 32, .sequence = 16, .vocab = 128};
 
-/// How many ranks, and how many of them share a node: rank r is on node r modulo the nodes.
+/// The number of ranks, and how many share a node: rank r is on node r modulo the nodes.
 struct Setting {
   int ranks, per_node = 1;
 

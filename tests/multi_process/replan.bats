@@ -1,9 +1,9 @@
-# Layers are timed in the first steps, and the planner is asked again with what was measured.
+# Layers are timed in the first steps, and the planner runs again with the measurements.
 load run
 
 setup() { make_run_folder; }
 
-# decisions: lines of the run's output that say what became of the plan.
+# decisions: lines of the run's output about decisions on plans.
 decisions() { grep -cE '^(the plan stays|moving to another plan): ' "$work/out"; }
 
 @test "after the warm-up one line tells what was decided, with its figures; losses are as without measuring" {

@@ -15,9 +15,9 @@ same_run() {
   diff -r --exclude=manifest.json --exclude=DONE "$work/whole/checkpoints/step-00000020" "$1/checkpoints/step-00000020"
 }
 
-# stop_until_done SIGNAL TARGET: starts the run again and again, each time ended by the signal to the launcher or to a rank
-# after some steps more, until it is done by itself. Fails after 30 rounds. A run that was done before it was stopped, as on
-# a machine with other work, shows nothing and is begun anew.
+# stop_until_done SIGNAL TARGET: starts the run repeatedly. Each time the signal to the launcher or
+# to a rank ends it some steps later, until it completes. Fails after 30 rounds. A run that
+# completes before it was ever stopped, as on a busy machine, proves nothing and is started again.
 stop_until_done() {
   local round before status stopped=0
   for ((round = 0; round < 30; round++)); do
@@ -117,7 +117,7 @@ spoil() {
   previous=$(newest_step "$work/run")
   train "${settings[@]}" --checkpoint.dir="$work/run/checkpoints" >"$work/out"
   grep -q "resumed from the checkpoint of step $previous$" "$work/out"
-  # Another run's, and nothing else there: said, not begun anew over it.
+  # Another run's checkpoint and nothing else: an error, not a new start over it.
   run train "${settings[@]}" --train.seed=5 --checkpoint.dir="$work/run/checkpoints"
   echo "$output"
   [[ $status -eq 5 && $output == *"train.seed"* ]]

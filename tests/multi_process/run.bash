@@ -7,8 +7,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../wait_until.bash"
 bin=$ADAPTIVE_TRAIN_BUILD/bin
 fakes=$ADAPTIVE_TRAIN_BUILD/lib
 
-# In the sanitizers' builds: UCX's memory hooks and signal handlers collide with theirs, PMIx and UCX leak at exit, and a
-# preloaded fake comes before their runtime.
+# In sanitizer builds UCX's memory hooks and signal handlers collide with the sanitizer's, PMIx and
+# UCX leak at exit, and a preloaded fake comes before the sanitizer's runtime.
 export UCX_MEM_EVENTS=no UCX_HANDLE_ERRORS=none
 export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0
 
@@ -62,7 +62,7 @@ sort_ranks() {
 all_gone() {
   local pid
   for pid in "$@"; do
-    # A zombie of ours is gone as far as anybody else can tell.
+    # A zombie of ours counts as gone.
     [[ -d /proc/$pid && $(sed -n 's/^State:\t\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null) != [ZX] ]] && return 1
   done
   return 0

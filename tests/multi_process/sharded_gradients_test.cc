@@ -1,5 +1,5 @@
-// Sharded sums over real processes and several micro-batches: owners get what all gave, others keep
-// nothing, and steps that are skipped lose nothing.
+// Sharded sums over real processes and several micro-batches: owners get all contributions, others
+// keep nothing, and skipped steps lose nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,8 +37,8 @@ struct ShardedRank {
     }
   }
 
-  /// One backward after the other adds to what is in the arena, which has to be 0 by then. Rank r
-  /// has r + 1 of the `micro_batches`, the last one at most all of them.
+  /// Each backward adds to the arena, which must be 0 by then. Rank r has r + 1 of the
+  /// `micro_batches`, the last rank at most all of them.
   bool Step(int micro_batches, bool updated = true) {
     std::normal_distribution<float> normal;
     for (int m = 0; m < micro_batches; ++m) {
@@ -69,7 +69,7 @@ struct ShardedRank {
     std::fill(gradients.begin(), gradients.end(), 0.0f);
     return true;
   }
-  /// Of the elements that rank 0 spoils all start anew.
+  /// All ranks start over with the elements that rank 0 spoils.
   void ForgetSpoiled() {
     for (std::size_t end = gradients.size(); end > 0;) {
       const std::size_t begin = end > kRange ? end - kRange : 0;
@@ -86,7 +86,7 @@ struct ShardedRank {
       RANK_REQUIRE(mine[i] || gradients[i] == 0, i, gradients[i]);
     return true;
   }
-  /// Owners got what all gave, less what all still hold.
+  /// Owners got the sum of all inputs, less what all still hold.
   bool Conserved(double tolerance) {
     std::vector<double> total(given);
     for (std::size_t i = 0; i < reducer.Residuals().size(); ++i)
@@ -146,7 +146,7 @@ TEST_P(ShardedGradients, WhatIsSentAndWhatIsKeptAddUpOverMicroBatchesAndSkippedS
   EXPECT_TRUE(ranks.AllGood());
 }
 
-/// How a layer goes that is spoiled.
+/// How a spoiled layer is sent.
 struct Spoiling {
   Setting setting;
   ValueFormat format = ValueFormat::kBFloat16;
@@ -168,8 +168,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, SpoiledMicroBatch,
                                          Spoiling{.setting = {4, 2}, .sketch = true}),
                          SpoilingName);
 
-// Rank 0's values of the first micro-batch are spoiled in each chunk. The step is skipped, when
-// others have sent theirs and settled them, some in whole.
+// Rank 0's values of the first micro-batch are spoiled in each chunk. The step is skipped after
+// others have sent and settled theirs, some of them whole.
 TEST_P(SpoiledMicroBatch, LosesNothingOfOthersWhereItIsNotTheLastOne) {
   Ranks ranks(GetParam().setting.ranks, [](Group& c) {
     ShardedRank rank(c, true, GetParam().setting);

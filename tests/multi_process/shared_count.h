@@ -1,4 +1,4 @@
-// A place where forked ranks wait for each other, apart from what they test.
+// A barrier for forked ranks, independent of the code under test.
 #pragma once
 
 #include <sys/mman.h>
@@ -9,9 +9,9 @@
 
 namespace adaptive_train {
 
-/// A count that all ranks share which are forked after it. A rank that waits here for the others
-/// neither leaves, which would make it another one's lost peer, nor dies, before the others have
-/// received what it sent them.
+/// A count shared by all ranks that are forked after its construction. A rank that waits here stays
+/// alive until the others have received its messages. If it left earlier, it would be another
+/// rank's lost peer.
 class SharedCount {
  public:
   SharedCount()
@@ -21,7 +21,7 @@ class SharedCount {
   SharedCount(const SharedCount&) = delete;
   SharedCount& operator=(const SharedCount&) = delete;
 
-  /// Waits until `all` have come here, once for each count. The rank's alarm ends a wait in vain.
+  /// Waits until `all` have arrived, once for each count. The rank's alarm ends a wait that fails.
   void Meet(int all) {
     ++*count_;
     while (*count_ < all) ::usleep(1000);

@@ -1,5 +1,5 @@
-// The exchange of a bucket as a count sketch: whole-number sums without an error, the same bits on
-// all ranks and in all runs, peeled or not, and what is said of messages that do not hold.
+// The exchange of a bucket as a count sketch: integer sums without an error, and the same bits on
+// all ranks and in all runs, peeled or not. Also the errors of invalid messages.
 #include "runtime/exchange/sketch_exchange.h"
 
 #include <gtest/gtest.h>
@@ -300,8 +300,8 @@ TEST(SketchExchange, ASumThatOverflowsIsNaN) {
   EXPECT_TRUE(AllGetNaN(change, 0));
 }
 
-// Faults. Rank 2 of 4 does something wrong. All ranks select every element, so that the union and
-// the number of cells are known to it.
+// Faults. Rank 2 of 4 does something wrong. All ranks select every element, so that it knows the
+// union and the number of cells.
 
 constexpr int kFaulty = 2, kFaultRanks = 4;
 constexpr MadeBucket kAllSelected{7, 1009, 1, ValueFormat::kFloat32, true};
@@ -322,15 +322,16 @@ enum class Fault {
   kOtherCells     // than their sum
 };
 
-/// What is wrong, in which phase, and to whom.
+/// The fault, its phase, and its victim.
 struct FaultOrder {
   Fault fault = Fault::kCorrupted;
   SketchPhase phase = SketchPhase::kSelected;
   std::optional<int> victim;  // none: all
 };
 
-/// Sends all the messages of an exchange at once, well made but for the fault, without looking at
-/// what comes. Never fails; ends when all it waits for has come, or when it is cancelled.
+/// Sends all the messages of an exchange at once, correct but for the fault, without looking at
+/// what arrives. Never fails; ends when everything it waits for has arrived, or when it is
+/// cancelled.
 class FaultySketch final : public Operation, public std::enable_shared_from_this<FaultySketch> {
  public:
   FaultySketch(const CollectiveLane& lane, const FaultOrder& fault)
@@ -448,8 +449,8 @@ bool Says(const CommError& error, int peer, const std::string& words) {
   return true;
 }
 
-/// An exchange that rank 2 spoils, a right one that has the first as its earlier one, and the
-/// others' judgement of their first failure. There must be one.
+/// An exchange that rank 2 spoils, a correct one that has the first as its earlier one, and the
+/// other ranks' check of their first failure. There must be one.
 void ExpectFailure(const FaultOrder& fault, std::chrono::seconds deadline, const Judge& judge) {
   SharedCount met;
   Ranks ranks(kFaultRanks, [&](Group& c) {

@@ -1,4 +1,5 @@
-# The store never fails a run: trouble with the default one is a warning, and the ledger keeps what it would have got.
+# The store never fails a run: an error of the default one is a warning, and the ledger keeps its
+# records.
 bats_require_minimum_version 1.5.0
 source "$BATS_TEST_DIRNAME/run.bash"
 

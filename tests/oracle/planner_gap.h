@@ -1,4 +1,4 @@
-// How far the planner's layouts are from the best there are.
+// How far the planner's layouts are from the optimum.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace adaptive_train::oracle {
 
-/// Of the problems of some seeds. A gap is (planner - best) / best.
+/// Gaps over the problems of some seeds. A gap is (planner - best) / best.
 struct Gaps {
   int possible = 0;    // clusters for which a layout exists
   int impossible = 0;  // rightly refused
@@ -16,9 +16,10 @@ struct Gaps {
   int far = 0;  // gaps above 5 %
 };
 
-/// Runs planner and oracle on seeds [first, end). Adds a failure to the running test where the
-/// planner's layout is not well formed or its cost not the judge's, its bound is above the best, or
-/// only one of the two finds a layout. Prints the seeds that are more than 1 % off.
+/// Runs planner and oracle on seeds [first, end). Adds a failure to the running test if the
+/// planner's layout is not well formed or its cost differs from the judge's. The same holds if its
+/// bound is above the optimum, or only one of the two finds a layout. Prints the seeds that are
+/// more than 1 % off.
 Gaps MeasureGaps(PlanProblem (*problem_of)(std::uint64_t seed), std::uint64_t first,
                  std::uint64_t end);
 

@@ -1,5 +1,5 @@
 // hf_logits FOLDER TOKEN...: the logits of a model in a Hugging Face folder, as import reads it and
-// a rank computes it in float32 on the processor: a JSON array with a row for each token.
+// a rank computes it in float32 on the CPU. Prints a JSON array with a row for each token.
 #include <fmt/format.h>
 
 #include <charconv>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Whatever becomes of the probe or of its picture, the job runs, no node drains, and slurmd's log
-# says what happened.
+# Whatever happens to the probe or its snapshot, the job runs, no node drains, and slurmd's log says
+# what happened.
 
 load box
 load plugin_box
@@ -26,8 +26,8 @@ run_job() {
   run_as_user srun -w n1 --adaptive-train /bin/sh -c "$task"
 }
 
-# assert_survived SNAPSHOT SAYS: the job ran and had this snapshot; its node is fine; the log has
-# one line about it, which contains SAYS, or no line at all if SAYS is empty.
+# assert_survived SNAPSHOT SAYS: the job ran and had this snapshot, and its node is fine. The log
+# has one line about it that contains SAYS, or no line at all if SAYS is empty.
 assert_survived() {
   local job ours
   [ "$status" -eq 0 ] || { echo "srun: exit $status: $output" && false; }

@@ -1,4 +1,5 @@
-# Links that share something: pairs that are measured at once hold up each other, and that is said.
+# Links that share something: pairs that are measured at once slow each other down, and the output
+# says so.
 load box
 load job
 
@@ -12,7 +13,7 @@ setup() {
   mkdir -p "$home/runs" && chown --reference="$home" "$home/runs"
 }
 
-# noted TEXT: an allocation's links are measured, and that is in what is printed.
+# noted TEXT: an allocation's links are measured, and the output contains TEXT.
 noted() {
   rm -f "$home/runs/links.db"
   box_on ctl bash -c "cd '$home' && salloc --quiet -N4 adaptive-train links --measure --store 'file:$home/runs/links.db'" \
@@ -20,10 +21,10 @@ noted() {
   cat "$home/out"
   grep -qE "$1" "$home/out"
 }
-# not_noted TEXT: the links are measured, and that is not in it.
+# not_noted TEXT: the links are measured, and the output does not contain it.
 not_noted() { ! noted "$1" && grep -q '^links: 6 of 6 pairs measured' "$home/out"; }
 
-# What else the machine does shows in single measurements: one of several must tell.
+# Other load on the machine affects single measurements: one of several must show it.
 one_of() { # TIMES COMMAND...
   local left
   for ((left = $1; left > 0; left--)); do
@@ -65,8 +66,9 @@ sent_by() { box_root "$1" cat /sys/class/net/eth0/statistics/tx_bytes; }
   after=$(sent_by n1)
   cat "$home/slurm-$job.out"
   jq -e '.stages[0].all_reduce.node_first' "$home/runs/$job/plan.json"
-  # With n parameters, 1 + 16 x .3 bits each go up and 1 + 16 x .51 down (what either of two nodes selects): of each, half
-  # leaves the node, 7.5 n bits in all. Straight between four ranks 19 n bits would.
+  # With n parameters, 1 + 16 x .3 bits each go up and 1 + 16 x .51 down (what either of two nodes
+  # selects). Half of each leaves the node, 7.5 n bits in all. Directly between four ranks it would
+  # be 19 n bits.
   parameters=$(sed -n 's/.* \([0-9.]*\) M parameters.*/\1/p' "$home/slurm-$job.out" | head -n 1)
   jq -es --argjson left $((after - before)) --argjson n "$parameters" \
     'length == 20 and $left * 8 / 20 / ($n * 1e6) < 13' "$home/runs/$job/metrics.jsonl"

@@ -1,8 +1,7 @@
-// A SPANK plugin that fails where it is told to. Each of its arguments in plugstack.conf is
-// HOST:HOOK:CONTEXT:FAILURE, where FAILURE is return (-1), throw, abort, or smuggle: hand the
-// variable SMUGGLED to the prolog as the text of
-// --adaptive-train, past sbatch's check of it. It shows what Slurm makes of failing plugins; never
-// installed.
+// A SPANK plugin that fails on demand. Each argument in plugstack.conf is
+// HOST:HOOK:CONTEXT:FAILURE. FAILURE is return (-1), throw, abort, or smuggle. The last passes the
+// variable SMUGGLED to the prolog as the text of --adaptive-train, bypassing sbatch's check. It
+// shows how Slurm handles failing plugins; never installed.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -49,7 +48,7 @@ int Fail(spank_t spank, std::string_view failure) {
   return -1;
 }
 
-/// Fails if one of the arguments is about this host, hook and context.
+/// Fails if one of the arguments matches this host, hook and context.
 int FailIf(const char* hook, spank_t spank, int argc, char** argv) {
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);

@@ -1,4 +1,4 @@
-// Cluster files: both forms are read, what makes no sense is refused in one line.
+// Cluster files: both forms are read, and nonsense is refused in one line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ TEST(ClusterFile, RefusesWhatMakesNoSense) {
               HasSubstr("its parent x is not in the list"));
   EXPECT_THAT(ErrorOf(Replaced(kGroups, "\"switch\": \"s1\"", "\"switch\": \"s11\"")),
               HasSubstr("groups[0].switch: not in the list of switches"));
-  // Deep enough to exhaust a stack that recursion uses.
+  // Deep enough to exhaust the stack of a recursive parser.
   EXPECT_THAT(ErrorOf("{\"format_version\": 1, \"name\": \"x\", \"devices\": [], \"nodes\": [" +
                       std::string(300000, '[') + std::string(300000, ']') + "]}"),
               HasSubstr("nodes[0]: not an object"));

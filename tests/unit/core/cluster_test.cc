@@ -1,4 +1,4 @@
-// A node's snapshot there and back, and everything that is not one refused in one line.
+// A node's snapshot survives a round trip, and everything else is refused in one line.
 #include "core/cluster.h"
 
 #include <gmock/gmock.h>
@@ -55,10 +55,10 @@ TEST(UsableMemory, IsTheLeastOfAll) {
   memory.limits = {{8 * kGiB, "the job's --mem"}, {8 * kGiB, "control group /job_7"}};
   EXPECT_EQ(DescribeMemory(memory), "8.0 GiB of 64.0 GiB: the job's --mem");
   memory.available_bytes = 5 * kGiB + 7;
-  EXPECT_EQ(UsableMemory(memory).bytes, 5 * kGiB);  // in steps of a 64th
+  EXPECT_EQ(UsableMemory(memory).bytes, 5 * kGiB);  // rounded to a 64th
   EXPECT_EQ(DescribeMemory(memory), "5.0 GiB of 64.0 GiB: what is free");
   memory.limits = {{128 * kGiB, "the job's --mem"}};
-  memory.available_bytes = 0;  // not known
+  memory.available_bytes = 0;  // unknown
   EXPECT_EQ(UsableMemory(memory).bytes, 64 * kGiB);
 }
 

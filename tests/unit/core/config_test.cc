@@ -1,4 +1,4 @@
-// Configurations: every key, overrides, and what is refused with which words.
+// Configurations: every key, overrides, and the errors of invalid ones.
 #include "core/config.h"
 
 #include <gmock/gmock.h>
@@ -151,7 +151,7 @@ TEST_F(ConfigTest, TheExampleHasEveryKeyAndIsAccepted) {
   ASSERT_TRUE(config) << config.error().message;
   std::ifstream file(example);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
-  // Every line "key = value" of the printed form stands in the example under the same section.
+  // Every line "key = value" of the printed form is in the example, in the same section.
   std::istringstream lines(ToToml(*config));
   std::string section;
   for (std::string line; std::getline(lines, line);) {

@@ -1,4 +1,5 @@
-// Frames of the control channel: what goes in comes out, however it is cut; garbage is refused.
+// Frames of the control channel survive a round trip, however the stream is cut; garbage is
+// refused.
 #include "core/control_message.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Philox against its published known answers; distributions and independence of what is built on
-// it.
+// Philox against its published known answers; distributions and independence of the numbers built
+// on it.
 #include "core/counter_random.h"
 
 #include <gtest/gtest.h>
@@ -100,8 +100,8 @@ TEST(CounterRandom, NeighboursAreUncorrelated) {
   }
 }
 
-// Bits, so that a change of arithmetic that would give machines different initial weights is
-// noticed.
+// Compares bits, to notice a change of arithmetic that would give machines different initial
+// weights.
 TEST(CounterRandom, NormalsHaveTheseBits) {
   const CounterRandom random(1337, RandomPurpose::kInitialization);
   EXPECT_EQ(

@@ -1,4 +1,4 @@
-// Names of device kinds and models: what changes a layer's time changes the name.
+// Names of device kinds and models: everything that changes a layer's time changes the name.
 #include "core/device_kind.h"
 
 #include <gtest/gtest.h>

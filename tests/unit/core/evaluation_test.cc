@@ -1,4 +1,4 @@
-// The request and the answer of an evaluation across a process border.
+// The request and the answer of an evaluation survive a round trip.
 #include "core/evaluation.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Whole files: limits, kinds, and writes that leave the old or the new.
+// Whole files: limits, kinds, and writes that leave either the old or the new content.
 #include "core/file_io.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST_F(FileIoTest, RefusesWhatIsTooLargeOrNoFile) {
   EXPECT_FALSE(ReadFile(folder_ + "/none", 4));
   EXPECT_FALSE(ReadFile(folder_, 4));
   ASSERT_EQ(::mkfifo((folder_ + "/fifo").c_str(), 0600), 0);
-  EXPECT_FALSE(ReadFile(folder_ + "/fifo", 4));  // and does not hang
+  EXPECT_FALSE(ReadFile(folder_ + "/fifo", 4));  // must not hang
 }
 
 TEST_F(FileIoTest, AWriteThatFailsLeavesTheOldFileAndNothingElse) {

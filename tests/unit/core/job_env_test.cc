@@ -50,7 +50,7 @@ TEST(ParseJobOptions, ReadsBackWhatItFormats) {
 
 struct Bad {
   std::string text;
-  const char* says;  // what the message must contain besides what is allowed
+  const char* says;  // required in the message besides the allowed values
 };
 
 const std::string kTenKilobytes(10240, 'a');

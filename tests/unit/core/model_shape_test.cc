@@ -1,4 +1,4 @@
-// Counts of models whose size is known, and dimensions that cannot be.
+// Counts of models of known size, and impossible dimensions.
 #include "core/model_shape.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ constexpr ModelDims kLlama{.layers = 2,
 TEST(ModelShape, HeadsOfAnotherSizeAndBiasesCount) {
   ModelDims dims = kLlama;
   const LayerShape plain = ModelShape::Of(dims).layers[1];
-  dims.head_size = 6;  // 12 columns of attention where there were 8
+  dims.head_size = 6;  // 12 attention columns instead of 8
   const LayerShape wider = ModelShape::Of(dims).layers[1];
   EXPECT_EQ(plain.parameters + 8 * (3 * 4 + 4), wider.parameters);
   EXPECT_DOUBLE_EQ(plain.forward_flops_per_token + 2 * 8 * (3 * 4 + 4) + 4 * 6 * 4,

@@ -1,4 +1,4 @@
-// plan.json: what is written reads back; what is inconsistent is refused.
+// plan.json survives a round trip; an inconsistent one is refused.
 #include "core/plan.h"
 
 #include "core/limits.h"

@@ -1,4 +1,4 @@
-// Profiles: what is written reads back, what cannot have been measured is refused; confidence.
+// Profiles survive a round trip, impossible measurements are refused; confidence.
 #include "core/profile.h"
 
 #include <gtest/gtest.h>

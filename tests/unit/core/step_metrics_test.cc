@@ -1,4 +1,4 @@
-// What several ranks' measurements make for a step, and the line of metrics.jsonl that it gets.
+// The combination of several ranks' measurements, and the step's line of metrics.jsonl.
 #include "core/step_metrics.h"
 
 #include <gtest/gtest.h>
@@ -106,7 +106,7 @@ TEST(MetricsLine, ANumberThatIsNoneIsNull) {
   StepMetrics step;
   step.loss = std::nan("");
   step.grad_norm = std::numeric_limits<double>::infinity();
-  step.validation_loss = 1e4;  // exp of it is past a double
+  step.validation_loss = 1e4;  // its exp exceeds a double
   const auto json = LineOf(step);
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_TRUE(json["grad_norm"].is_null());

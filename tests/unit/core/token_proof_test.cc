@@ -1,4 +1,4 @@
-// Proofs of the token: what they depend on, and what they do not tell.
+// Proofs of the token: what they depend on, and what they do not reveal.
 #include "core/token_proof.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(TokenProof, DependsOnTokenNoncesAndWhatIsSaid) {
   EXPECT_NE(changed([](Hello& h) { h.rank = 4; }), proof);
   EXPECT_NE(changed([](Hello& h) { h.host = "n2"; }), proof);
   EXPECT_NE(changed([](Hello& h) { h.nonce = "other"; }), proof);
-  // Parts that only join to the same text.
+  // Different parts whose concatenation is the same text.
   EXPECT_NE(changed([](Hello& h) { h.host = "n14", h.pid = 2; }), proof);
 }
 

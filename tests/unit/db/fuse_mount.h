@@ -1,5 +1,5 @@
-// A FUSE file system with one empty folder, served by a thread: what a network file system looks
-// like to statfs.
+// A FUSE file system with one empty folder, served by a thread; statfs sees it as a network file
+// system.
 #pragma once
 
 #include <fcntl.h>
@@ -19,8 +19,8 @@
 
 namespace adaptive_train {
 
-/// Mounts itself on `folder` under the given type ("fuse.sshfs"). For a process with mounts of its
-/// own: nothing is unmounted before the process ends, and the thread ends with it.
+/// Mounts itself on `folder` under the given type ("fuse.sshfs"). Requires a process with its own
+/// mount namespace: nothing is unmounted before the process ends, and the thread ends with it.
 class FuseMount {
  public:
   FuseMount(const std::filesystem::path& folder, const std::string& type) : device_(OpenDevice()) {
@@ -36,7 +36,7 @@ class FuseMount {
   FuseMount& operator=(const FuseMount&) = delete;
 
   bool Mounted() const { return mounted_; }
-  /// How often somebody tried to make or write something.
+  /// The number of attempts to create or write something.
   int Changes() const { return changes_; }
 
  private:

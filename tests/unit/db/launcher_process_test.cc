@@ -1,4 +1,4 @@
-// Whether a launcher is known to be gone: real processes, and rows of other hosts, boots and
+// Detects launchers that are certainly gone: real processes, and rows of other hosts, boots and
 // namespaces.
 #include "db/launcher_process.h"
 
@@ -18,7 +18,7 @@ TEST(LauncherProcess, ALivingProcessIsNotGone) {
   EXPECT_FALSE(IsGone(me));
 }
 
-/// What the child says of itself, and its pid; the child waits for a signal.
+/// The child's own identity and its pid; the child waits for a signal.
 LauncherProcess StartChild() {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);

@@ -1,5 +1,5 @@
-// What a run could not store goes into a ledger and from there, once, into the next store that
-// opens.
+// Records that a store could not take go into a ledger and from there, once, into the next store
+// that opens.
 #include <SQLiteCpp/Database.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -28,7 +28,7 @@ class LedgerTest : public StoreTest {
 
   std::filesystem::path Ledger() const { return folder_ / "runs/1/ledger.jsonl"; }
 
-  /// A job whose launcher is known to be gone.
+  /// A job whose launcher is certainly gone.
   static JobRecord Job() {
     JobRecord job = SampleJob();
     job.uid = NewRunUid();
@@ -41,7 +41,7 @@ class LedgerTest : public StoreTest {
     measured.profile.links = {{"n1", "n2", 1e-5, 1e9, {1, 0.01, 1000}}};
     return measured;
   }
-  /// All that a run records, listed.
+  /// Writes all kinds of records of a run, and lists the ledger.
   void WriteRun(const JobRecord& job) {
     LedgerFile file(job);
     ASSERT_TRUE(file.Append(std::vector<NodeRecord>{{"n1", "user", "cpu", 2, 1 << 30, "{}"}}));

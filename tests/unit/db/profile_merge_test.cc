@@ -1,4 +1,4 @@
-// A new figure joins an old one, or takes its place.
+// A new figure is merged with an old one, or replaces it.
 #include "db/profile_merge.h"
 
 #include <gtest/gtest.h>

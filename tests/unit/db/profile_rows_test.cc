@@ -1,5 +1,5 @@
-// Measurements that are stored come back: merged, for the nodes and kinds asked for, with the
-// nodes' failures.
+// Stored measurements come back: merged, for the requested nodes and kinds, with the nodes'
+// failures.
 #include <SQLiteCpp/Database.h>
 
 #include <limits>

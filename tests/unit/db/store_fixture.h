@@ -1,4 +1,4 @@
-// What the tests of the profile store share: a folder of their own, child processes, a job to
+// The common parts of the profile store's tests: a temporary folder, child processes, a job to
 // store.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace adaptive_train {
 
-/// A folder that goes away with the test.
+/// A folder that is removed with the test.
 class StoreTest : public ::testing::Test {
  protected:
   StoreTest() {
@@ -28,7 +28,7 @@ class StoreTest : public ::testing::Test {
     folder_ = pattern;
   }
   ~StoreTest() override {
-    std::error_code ignored;  // a leftover folder is no failure of what is tested
+    std::error_code ignored;  // a leftover folder does not fail the test
     std::filesystem::remove_all(folder_, ignored);
   }
 
@@ -64,8 +64,8 @@ inline JobQuery EveryJob() {
   return query;
 }
 
-/// A child process that runs `body` and then ends; it ends itself after 60 s. Start it from the
-/// only thread of the process: a fork takes along the locks of the others.
+/// A child process that runs `body` and then exits, after 60 s at the latest. Start it from the
+/// only thread of the process: a fork copies the locks of other threads.
 class ChildProcess {
  public:
   explicit ChildProcess(const std::function<std::string()>& body) {
@@ -86,7 +86,7 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// What `body` returned, or how the child died. Once.
+  /// The result of `body`, or how the child died. Call once.
   std::string Outcome() {
     std::string text;
     char buffer[4096];
@@ -105,13 +105,13 @@ class ChildProcess {
   int outcome_ = -1;
 };
 
-/// Runs `body` in a child process. Gives what it returned, or how it died.
+/// Runs `body` in a child process. Returns its result, or how it died.
 inline std::string InChild(const std::function<std::string()>& body) {
   return ChildProcess(body).Outcome();
 }
 
-/// The message of a refused Open; "opened" where it was not refused, and a note where the exit code
-/// is not the store's.
+/// The message of a refused Open; "opened" if it succeeded, and a note if the exit code is not the
+/// store's.
 inline std::string Refusal(const StoreLocation& location, ProfileStore::OpenOptions options = {}) {
   const auto store = ProfileStore::Open(location, options);
   if (store) return "opened";

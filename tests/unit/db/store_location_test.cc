@@ -1,4 +1,4 @@
-// What --store may be, and where the default store lies.
+// The valid forms of --store, and the place of the default store.
 #include "db/store_location.h"
 
 #include <gtest/gtest.h>

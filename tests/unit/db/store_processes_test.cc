@@ -104,7 +104,7 @@ TEST_F(StoreProcesses, AWriterThatEndsInTimeIsWaitedFor) {
   releaser.join();
 }
 
-/// Stores `count` jobs with three nodes and a plan each. Gives the first error.
+/// Stores `count` jobs with three nodes and a plan each. Returns the first error.
 std::string StoreJobs(const StoreLocation& location, const std::string& name, int count) {
   ProfileStore::OpenOptions patient;
   patient.busy_timeout = std::chrono::seconds(60);
@@ -154,7 +154,7 @@ TEST_F(StoreProcesses, ManyOpenANewStoreAndWriteAtOnce) {
   }
 }
 
-/// Stores jobs for ever, telling each number once its call has returned.
+/// Stores jobs endlessly, reporting each number once its call has returned.
 [[noreturn]] void StoreUntilKilled(const StoreLocation& location, int told) {
   alarm(60);
   auto store = ProfileStore::Open(location);
@@ -176,7 +176,7 @@ TEST_F(StoreProcesses, AKillAtAnyMomentLeavesWholeJobsAndNoDamage) {
   std::size_t stored = 0;
   std::int64_t last_told = 0;
   for (int kill_number = 0; kill_number < kKills; ++kill_number) {
-    // A new file now and then, so that kills hit its making as well.
+    // A new file from time to time, so that kills also hit its creation.
     if (kill_number % 10 == 0) {
       std::filesystem::remove_all(folder_ / "store");
       last_told = 0;

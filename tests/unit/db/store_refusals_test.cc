@@ -1,4 +1,4 @@
-// Files and places that a store must refuse, each in one line, each left as it was found.
+// Files and places that a store must refuse, each in one line and without changing them.
 #include <SQLiteCpp/Database.h>
 #include <grp.h>
 #include <sched.h>
@@ -27,7 +27,7 @@ AssertionResult Says(const std::string& message, const std::string& part) {
 
 class StoreRefusals : public StoreTest {
  protected:
-  /// A store with rows enough for many pages, all of them in the file itself.
+  /// A store with enough rows for many pages, all of them in the file itself.
   void MakeFullStore() {
     auto store = ProfileStore::Open(Location());
     ASSERT_TRUE(store) << store.error().message;
@@ -146,7 +146,7 @@ TEST_F(StoreRefusals, ALinkIsFollowedSoThatTheLogLiesBesideTheFile) {
   EXPECT_FALSE(std::filesystem::exists(link.path.string() + "-wal"));
 }
 
-/// Root may write everywhere: become somebody who may not.
+/// Root may write everywhere, so this becomes a user who may not.
 bool BecomeNobody() {
   constexpr uid_t kNobody = 65534;
   if (geteuid() != 0) return true;
@@ -172,13 +172,13 @@ TEST_F(StoreRefusals, AFileThatMayNotBeWritten) {
   EXPECT_TRUE(Says(refusal, "the file is not readable and writable to you"));
 }
 
-/// A mount namespace of our own, by way of a user namespace where we are not root.
+/// Creates a mount namespace, through a user namespace unless we are root.
 bool OwnMounts() {
   if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) != 0) return false;
   return mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
 }
 
-/// Stores jobs until the store refuses; gives the refusal.
+/// Stores jobs until the store refuses; returns the error.
 std::string FillUp(ProfileStore& store, std::size_t& stored) {
   JobRecord job = SampleJob();
   job.config = std::string(8000, 'x');

@@ -97,7 +97,7 @@ TEST(AdamW, ByHand) {
   EXPECT_EQ(parameter, weight);
 }
 
-// A gradient of zero with zero moments is no division of zero by zero.
+// A zero gradient with zero moments must not divide zero by zero.
 TEST(AdamW, LeavesWhatHasNoGradient) {
   AdamWCase a_case{40, 1};
   Arrays in = a_case.Inputs();

@@ -1,4 +1,4 @@
-// An operation on the processor, in every scalar and on every instruction set, held to the float64
+// Compares an operation on the CPU, for every scalar and instruction set, with the float64
 // reference.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace adaptive_train::kernels {
 
-/// What an operation stored, and whether as T or as Accumulator<T>.
+/// The output of an operation, and whether it is stored as T or as Accumulator<T>.
 struct Output {
   Op op;
   Array values;
@@ -25,8 +25,8 @@ struct Output {
 };
 using Outputs = std::vector<Output>;
 
-/// Calls body(name) with each instruction set that this processor has and the kernels are compiled
-/// for, and with its matrix unit.
+/// Calls body(name) for each instruction set that this processor has and the kernels are compiled
+/// for, and for its matrix unit.
 template <class Body>
 void OnEveryInstructionSet(const Body& body) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
@@ -74,8 +74,8 @@ void ExpectAgreementIn(const std::string& scalar, const Case& a_case) {
   });
 }
 
-/// A case has Inputs(), arrays of double, and Run(device, inputs) for a device of any scalar, which
-/// returns Outputs.
+/// A case has Inputs(), arrays of double, and Run(device, inputs), which returns Outputs for a
+/// device of any scalar.
 template <class Case>
 void ExpectAgreement(const Case& a_case) {
   ExpectAgreementIn<float>("float", a_case);
@@ -83,14 +83,14 @@ void ExpectAgreement(const Case& a_case) {
   ExpectAgreementIn<Float16>("float16", a_case);
 }
 
-/// An input of a case and the output that holds the objective's gradient with respect to it.
+/// An input of a case, and the output that is the objective's gradient with respect to it.
 struct GradientPair {
   std::size_t input;
   std::size_t gradient;
 };
 
-/// The reference's gradients against central differences of objective(inputs, outputs). The inputs
-/// must make gradients that are added to start from zero.
+/// Compares the reference's gradients with central differences of objective(inputs, outputs).
+/// Gradients that are added to must start from zero.
 template <class Case, class Objective>
 void ExpectGradients(const Case& a_case, Arrays inputs, const std::vector<GradientPair>& pairs,
                      const Objective& objective) {

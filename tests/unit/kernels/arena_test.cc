@@ -1,4 +1,4 @@
-// Passes over arenas, against what kernels/arena.h says of one element.
+// Passes over arenas, compared with their definition for one element in kernels/arena.h.
 #include "kernels/arena.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// Counts with and without a remainder for any vector's width, and none.
+/// Counts with and without a remainder for any vector width, and zero.
 class ArenaCounts : public testing::TestWithParam<std::int64_t> {
  protected:
   std::vector<float> Values(float first) const {

@@ -1,4 +1,4 @@
-// Test data in double, and its way to a device's scalars and back.
+// Test data in double, and conversions to and from a device's scalars.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace adaptive_train::kernels {
 using Array = std::vector<double>;
 using Arrays = std::vector<Array>;
 
-/// Standard normal numbers; another `which`, other numbers.
+/// Standard normal numbers; each `which` gives other numbers.
 inline Array RandomArray(std::int64_t count, std::uint32_t which) {
   const CounterRandom random(7, RandomPurpose::kInitialization);
   Array values(static_cast<std::size_t>(count));
@@ -33,7 +33,7 @@ inline std::vector<std::int32_t> RandomTokens(std::int64_t count, std::int64_t v
   return tokens;
 }
 
-/// `value` as an element E holds it.
+/// `value` as stored in an element E.
 template <class E>
 E ToElement(double value) {
   if constexpr (std::is_same_v<E, double>) {
@@ -43,7 +43,7 @@ E ToElement(double value) {
   }
 }
 
-/// What is left of the values once they have been rounded to T.
+/// The values after rounding to T.
 template <class T>
 Arrays RoundedTo(Arrays arrays) {
   for (Array& array : arrays) {
@@ -70,7 +70,7 @@ Buffer<std::int32_t> TokensToDevice(Device<T>& device, const std::vector<std::in
   return buffer;
 }
 
-/// A buffer of NaN: what an operation must write and may not read.
+/// A buffer of NaN, for output that an operation must write without reading it.
 template <class E, class T>
 Buffer<E> Unread(Device<T>& device, std::int64_t count) {
   return ToDevice<E>(device, Array(static_cast<std::size_t>(count), std::nan("")));

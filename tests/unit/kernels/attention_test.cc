@@ -1,4 +1,4 @@
-// Attention: causal or not, with as many key heads as query heads or fewer.
+// Attention: causal or not, with equally many or fewer key heads than query heads.
 #include "kernels/attention.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ struct ForwardCase {
   }
 };
 
-/// Inputs: qkv, d_output, and what forward made of qkv: output and log_sum_exp.
+/// Inputs: qkv, d_output, and the results of forward: output and log_sum_exp.
 struct BackwardCase {
   AttentionShape shape;
 
@@ -61,7 +61,7 @@ struct BackwardCase {
   }
 };
 
-/// Forward and backward in one. Inputs: qkv, d_output. Outputs: output, d_qkv.
+/// Forward and backward together. Inputs: qkv, d_output. Outputs: output, d_qkv.
 struct BothCase {
   AttentionShape shape;
 
@@ -74,7 +74,7 @@ struct BothCase {
   }
 };
 
-/// The last ones are longer than a run of queries and a block of keys of the processor's.
+/// The last ones are longer than a run of queries and a block of keys on the CPU.
 std::vector<AttentionShape> Shapes() {
   return {{0, 3, 2, 1, 4},  {2, 0, 2, 2, 4},   {1, 1, 1, 1, 1},   {2, 5, 3, 3, 3},
           {1, 24, 4, 2, 8}, {1, 64, 2, 2, 64}, {2, 97, 6, 2, 17}, {1, 50, 4, 1, 80},
@@ -107,7 +107,7 @@ TEST(Attention, Gradients) {
   }
 }
 
-// Scores of 0 make means: the first query sees its own value alone, the second both if it may.
+// Scores of 0 give means: the first query sees only its own value, the second both if it may.
 TEST(Attention, ByHand) {
   reference::ReferenceDevice<double> device;
   ForwardCase a_case{{.batch = 1, .sequence = 2, .heads = 2, .kv_heads = 1, .head_size = 1}};

@@ -1,4 +1,4 @@
-// What devices say of themselves.
+// Devices' descriptions of themselves.
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/cpu_device.h"

@@ -38,8 +38,7 @@ struct DropoutCase {
   }
 };
 
-// The reference asks CounterRandom for every number, and a number that were another one would be
-// seen as a 0.
+// The reference asks CounterRandom for every number; a wrong number would show as a 0.
 TEST(Dropout, AgreesWithTheReference) {
   for (const std::int64_t elements : {1, 4, 5, 31, 32, 33, 127, 1000, 16387}) {
     ExpectAgreement(DropoutCase{3, elements});
@@ -61,7 +60,7 @@ TEST(Dropout, ProbabilityAtItsEnds) {
   ExpectAgreement(DropoutCase{1, 1000, 0.999});
 }
 
-// A probability that is a random number of the mask itself decides between "at least" and "above".
+// A probability equal to a random number of the mask distinguishes "at least" from "above".
 TEST(Dropout, KeepsAtLeastTheProbability) {
   const CounterRandom random(5, RandomPurpose::kDropout);
   const RandomPlace place{.step = 0xfffffff0, .sample = 1000000, .layer = 0xfffe, .element = 9};

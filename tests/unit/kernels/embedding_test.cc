@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kVocab = 11;
 
-/// Inputs: token, position and type weight, d_output, then the gradients of the weights before.
+/// Inputs: token, position and type weight, d_output, then the previous gradients of the weights.
 struct EmbeddingCase {
   std::int64_t batch, sequence, columns;
   bool has_position = true, has_type = true, has_token_gradient = true;

@@ -1,4 +1,4 @@
-// Values back to their places, against a loop over bits, on every instruction set.
+// Values put back to their places, compared with a loop over bits, on every instruction set.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kSmallest = 440;
 
-/// Some elements of an array, and the arrays' bytes exactly as long as they must be.
+/// Some elements of an array; the buffers are exactly as long as required.
 struct Sparse {
   std::vector<float> dense;  // 0 where nothing is sent
   std::vector<std::byte> bitmap, values;
@@ -53,7 +53,7 @@ struct Sparse {
     values.resize(values.size() + sizeof value);
     std::memcpy(values.data() + values.size() - sizeof value, &value, sizeof value);
   }
-  /// A number of 16 bits in the format; returns what it stands for.
+  /// Appends a 16-bit number in the format; returns its value.
   float Append(std::uint32_t bits) {
     const float value = static_cast<float>(static_cast<int>(bits % 256) - 128) / 64;
     switch (format) {

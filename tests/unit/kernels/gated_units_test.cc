@@ -6,7 +6,7 @@
 namespace adaptive_train::kernels {
 namespace {
 
-/// Large and small ones among them.
+/// Includes large and small values.
 Array SpreadArray(std::int64_t count, std::uint32_t which) {
   Array values = RandomArray(count, which);
   for (std::size_t i = 0; i < values.size(); i += 3) values[i] *= 6;

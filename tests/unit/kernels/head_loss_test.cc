@@ -12,12 +12,12 @@
 namespace adaptive_train::kernels {
 namespace {
 
-/// Inputs: input, weight, bias, d_weight before, d_bias before. Outputs: losses, d_input, d_weight,
-/// d_bias.
+/// Inputs: input, weight, bias, previous d_weight, previous d_bias. Outputs: losses, d_input,
+/// d_weight, d_bias.
 struct HeadLossCase {
   std::int64_t rows, columns, vocab;
   bool has_bias = false, gradients = true;
-  std::int64_t rows_without_target = 0;  // every so many; 0: none
+  std::int64_t rows_without_target = 0;  // one in this many; 0: none
   double gradient_scale = 3;
 
   Arrays Inputs() const {
@@ -59,7 +59,7 @@ struct HeadLossCase {
   }
 };
 
-// The last shapes are more than a tile of the vocabulary, and more than one chunk of rows.
+// The last shapes exceed a tile of the vocabulary, and a chunk of rows.
 TEST(HeadLoss, AgreesWithTheReference) {
   for (const auto& [rows, columns, vocab] : {std::array<std::int64_t, 3>{0, 3, 5},
                                              {1, 1, 1},
@@ -111,8 +111,7 @@ TEST(HeadLoss, ByHand) {
   EXPECT_DOUBLE_EQ(std::log(std::exp(1) + std::exp(1) + std::exp(-2)) - 1, loss);
 }
 
-/// The losses of two rows whose logit `at` is `logit` in place of what it was; the target is
-/// another one.
+/// The losses of two rows when logit `at` is replaced by `logit`; the target is a different one.
 template <class T>
 Array Losses(Device<T>& device, std::int64_t at, double logit) {
   const HeadLossCase a_case{2, 3, 400, true, false};

@@ -1,4 +1,4 @@
-// Pages that are taken, large or small, and given back.
+// Allocation and release of large and small pages.
 #include "kernels/host_memory.h"
 
 #include <gtest/gtest.h>
@@ -66,14 +66,14 @@ TEST_F(HostMemoryTest, LessThanAPageIsCleared) {
 }
 
 TEST_F(HostMemoryTest, PagesThatMayNotLeaveAreCleared) {
-  // Anybody may lock 64 kB. Sanitizers make mlock do nothing.
+  // Any user may lock 64 kB. Sanitizers make mlock a no-op.
   ASSERT_EQ(::syscall(SYS_mlock, memory.data(), 4 * page), 0);
   ReleasePages(memory.data() + 1, 3 * page);
   EXPECT_EQ(PagesThere(), kPages);
   ExpectClear(1, 3 * page + 1);
 }
 
-/// What the kernel was told of the mapping that an address lies in: two letters each, see smaps in
+/// The kernel's flags of the mapping that contains an address: two letters each, see smaps in
 /// proc(5).
 std::string FlagsAt(const void* address) {
   std::ifstream smaps("/proc/self/smaps");
@@ -96,7 +96,7 @@ TEST(AllocatePages, AsksForHugePagesThatAreFilled) {
   EXPECT_NE(FlagsAt(large).find(" hg"), std::string::npos);
   EXPECT_NE(FlagsAt(large + 2 * kHuge - 1).find(" hg"), std::string::npos);
   FreePages(large);
-  void* const sparse = AllocatePages(2 * kHuge + 100, true);  // perhaps in the same place
+  void* const sparse = AllocatePages(2 * kHuge + 100, true);  // perhaps at the same address
   EXPECT_EQ(FlagsAt(sparse).find(" hg"), std::string::npos);
   FreePages(sparse);
 }

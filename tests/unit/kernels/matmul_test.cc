@@ -1,4 +1,4 @@
-// Matrix products with all that may follow them, and gradients of weights.
+// Matrix products with all their epilogues, and gradients of weights.
 #include "kernels/matmul.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ struct MatmulCase {
   }
 };
 
-/// Odd shapes, 0 and 1 among them, and some that are cut into tiles.
+/// Odd shapes, including 0 and 1, and some that are cut into tiles.
 constexpr std::array<std::array<std::int64_t, 3>, 9> kShapes{{{0, 3, 2},
                                                               {3, 0, 2},
                                                               {3, 2, 0},
@@ -101,7 +101,7 @@ TEST(Matmul, WithAGeluAgreesWithTheReference) {
   });
 }
 
-// Nodes with different processors train one model.
+// Nodes with different processors may train one model.
 TEST(Matmul, ProcessorsWithFusedProductsAgreeBitForBit) {
   const MatmulCase a_case{.rows = 200, .columns = 451, .inner = 900};
   const Arrays inputs = RoundedTo<float>(a_case.Inputs());
@@ -114,7 +114,7 @@ TEST(Matmul, ProcessorsWithFusedProductsAgreeBitForBit) {
   });
 }
 
-// What recomputation relies on.
+// Recomputation relies on this.
 TEST(Matmul, WithAGeluActivatesWhatItStores) {
   cpu::CpuDevice<BFloat16> device(1);
   MatmulCase a_case{.rows = 17, .columns = 31, .inner = 9, .gelu = GeluForm::kTanh};
@@ -141,8 +141,8 @@ TEST(Matmul, ByHand) {
   EXPECT_EQ((Array{12, 23, 39, 14, 25, 49}), a_case.Run(device, in)[0].values);
 }
 
-// The products are each other's gradients; of what is not linear, the reference is held to its
-// definition here.
+// The products are each other's gradients. The nonlinear parts of the reference are compared with
+// their definition here.
 TEST(Matmul, GeluAndItsDerivativeByDefinition) {
   reference::ReferenceDevice<double> device;
   const double root_two_over_pi = std::sqrt(2 / std::acos(-1.0));
@@ -164,7 +164,7 @@ TEST(Matmul, GeluAndItsDerivativeByDefinition) {
   }
 }
 
-/// Inputs: input, d_output, d_weight before, d_bias before.
+/// Inputs: input, d_output, previous d_weight, previous d_bias.
 struct WeightGradientCase {
   std::int64_t rows, in, out;
   bool has_bias = true;

@@ -8,12 +8,12 @@
 namespace adaptive_train::kernels {
 namespace {
 
-/// Inputs: input, weight, bias, d_output, then d_input, d_weight and d_bias before.
+/// Inputs: input, weight, bias, d_output, then the previous d_input, d_weight and d_bias.
 struct NormCase {
   bool layer;
   std::int64_t rows, columns;
   bool in_place = false, accumulate = false;
-  double offset = 0;  // of the input, to make the mean large against the deviation
+  double offset = 0;  // added to the input, to make the mean large against the deviation
 
   Arrays Inputs() const {
     Arrays in{RandomArray(rows * columns, 1), RandomArray(columns, 2),
@@ -85,7 +85,7 @@ TEST(Norm, AgreesWithTheReference) {
   }
 }
 
-// 64 pieces at most, whose sums are added in their order.
+// At most 64 pieces, whose sums are added in order.
 TEST(Norm, SumsOverManyRows) {
   for (const bool layer : {true, false}) ExpectAgreement(NormCase{layer, 2113, 5});
 }

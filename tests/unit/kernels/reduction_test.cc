@@ -23,8 +23,8 @@ struct ReductionCase {
   }
 };
 
-// The sum of 0, 1, 2, ... is a double without error in any order: any bound would be too wide for
-// one that is left out.
+// The sum of 0, 1, 2, ... is exact in double in any order. Any tolerance would hide a missing
+// element.
 TEST(Reduction, SeesEveryElementOnce) {
   OnEveryInstructionSet([](const std::string& name) {
     cpu::CpuDevice<float> device(2);

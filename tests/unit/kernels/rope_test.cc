@@ -38,7 +38,8 @@ struct RopeCase {
   }
 };
 
-/// Of four turns with base 20 the first stays, the second is between, the others are slower.
+/// Of four rates with base 20 the first is unchanged, the second is in between, and the others are
+/// slower.
 constexpr RopeScaling kStretched{
     .factor = 8, .low_freq_factor = 1, .high_freq_factor = 2, .original_sequence = 16};
 
@@ -67,7 +68,7 @@ TEST(Rope, AnglesFollowEveryCallsShape) {
   }
 }
 
-// The second figure is what transformers' llama3 rope gives, in float32.
+// The second figure is from transformers' llama3 rope in float32.
 TEST(Rope, ScalingSlowsTheSlowTurnsOnly) {
   const auto rate = [](std::int64_t i) { return RopeRate(20, kStretched, 8, i); };
   EXPECT_EQ(rate(0), 1);

@@ -1,4 +1,4 @@
-// The 16-bit formats, every value of them.
+// Every value of the 16-bit formats.
 #include "kernels/scalar.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 Float16 Half(std::uint32_t bits) { return {static_cast<std::uint16_t>(bits)}; }
 
-/// By the definition of the format.
+/// Follows the definition of the format.
 double ValueOf(std::uint32_t bits) {
   const int exponent = static_cast<int>(bits >> 10 & 0x1f);
   const double fraction = bits & 0x3ff;
@@ -42,8 +42,8 @@ TEST(Float16, EveryValueThereAndBack) {
   }
 }
 
-// Halfway between two neighbours the even one is nearest; infinity stands where the next value
-// would be.
+// Halfway between two neighbours the even one is chosen; infinity takes the place of the next
+// value.
 TEST(Float16, RoundsToTheNearestTiesToEven) {
   for (std::uint32_t bits = 0; bits < 0x7c00; ++bits) {
     const auto middle = static_cast<float>((ValueOf(bits) + ValueOf(bits + 1)) / 2);
@@ -76,7 +76,7 @@ TEST(BFloat16, EveryValueThereAndBack) {
       EXPECT_EQ(bits, ToBFloat16(value).bits);
     }
   }
-  // NaN whose set bits are all in the half that is dropped.
+  // A NaN whose set bits are all in the dropped half.
   EXPECT_TRUE(std::isnan(ToFloat(ToBFloat16(std::bit_cast<float>(0x7f80'0001U)))));
 }
 

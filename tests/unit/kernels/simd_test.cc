@@ -1,5 +1,5 @@
-// Loads, stores, sums and functions of vectors, on every instruction set, against the C library in
-// long double.
+// Loads, stores, sums and functions of vectors, on every instruction set, compared with the C
+// library in long double.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -108,8 +108,8 @@ std::vector<float> Range(double first, double last, double step) {
   return x;
 }
 
-/// |y - exact(x)| <= absolute + relative |exact(x)|; a lost result below 1.2e-38, the smallest
-/// normal number, is none.
+/// Requires |y - exact(x)| <= absolute + relative |exact(x)|. Losing a result below 1.2e-38, the
+/// smallest normal number, is allowed.
 template <class Exact>
 void ExpectClose(const std::string& name, Function function, const std::vector<float>& x,
                  double absolute, double relative, const Exact& exact) {
@@ -208,7 +208,7 @@ TEST(Simd, GeluDerivative) {
   });
 }
 
-// All 65536 of them, both ways, and what lies between two of them.
+// All 65536 values in both directions, and numbers between two of them.
 template <class T>
 void ExpectConversions(const std::string& name, void (*decode)(const T*, float*, std::int64_t),
                        void (*encode)(const float*, T*, std::int64_t)) {
@@ -254,7 +254,7 @@ TEST(Simd, ConvertsAsTheScalarCodeDoes) {
   });
 }
 
-/// Memory whose last byte lies before a page that nobody may touch.
+/// Memory whose last byte is before an inaccessible page.
 class Brink {
  public:
   Brink() : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {

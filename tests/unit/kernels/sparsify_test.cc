@@ -36,7 +36,7 @@ struct SelectCase {
   }
 };
 
-/// What Select left, values as the floats that the other side reads.
+/// The results of Select, with values as the floats that the other side reads.
 template <class E>
 struct Picked {
   Selected selected;
@@ -76,7 +76,7 @@ Picked<E> Select(Device<T>& device, const SelectCase<E>& a_case) {
   return picked;
 }
 
-/// All NaN are alike, -0 and 0 are not.
+/// All NaN are equal; -0 and 0 are not.
 std::vector<std::uint32_t> Bits(const std::vector<float>& values) {
   std::vector<std::uint32_t> bits;
   for (const float x : values)
@@ -89,7 +89,7 @@ std::vector<float> RandomFloats(std::int64_t count, std::uint32_t which) {
   return Floats(RandomArray(count, which));
 }
 
-/// On every instruction set body(device, name), for devices of each scalar.
+/// Calls body(device, name) on every instruction set, for devices of each scalar.
 template <class Body>
 void OnEveryDevice(const Body& body) {
   OnEveryInstructionSet([&](const std::string& name) {
@@ -136,7 +136,7 @@ double Threshold(Device<T>& device, const SelectCase<E>& a_case, std::int64_t wa
        .wanted = wanted});
 }
 
-/// Within the contract's bounds on all devices, and the same on all processors.
+/// Checks the contract's bounds on all devices, and equality on all processors.
 void ExpectThreshold(const SelectCase<float>& a_case, std::int64_t wanted) {
   const double exact = ExactThreshold(a_case, wanted);
   reference::ReferenceDevice<float> oracle;
@@ -174,7 +174,7 @@ TEST(Select, ByHand) {
   expect(oracle, "reference");
   OnEveryDevice(expect);
   SelectCase<float> above = a_case;
-  above.threshold = 2 + 1e-12;  // no float, and rounded to one it would select 2
+  above.threshold = 2 + 1e-12;  // not a float; rounded to one it would select 2
   OnEveryDevice([&](auto& device, const std::string& name) {
     const auto picked = Select(device, above);
     EXPECT_EQ((std::vector<float>{3.25F, -4}), picked.values) << name;
@@ -207,7 +207,7 @@ TEST(Select, KnowsEveryKindOfNumber) {
                                  -INFINITY, kNaN};
   for (const float kind : kinds) {
     SelectCase<float> a_case;
-    for (std::size_t i = 0; i < 149; ++i) {  // a kind for gradients, each for residuals, all places
+    for (std::size_t i = 0; i < 149; ++i) {  // all gradients, residuals and places
       a_case.gradients.push_back(i % 3 == 0 ? kind : 0);
       a_case.residuals.push_back(kinds[i % kinds.size()]);
     }
@@ -255,7 +255,7 @@ TEST(Float8, SizesAreTheNearestOnes) {
   EXPECT_EQ(kMostSmallest, SmallestSize(kInfinity));
 }
 
-// The sum in double is exact: float's could hide what rounding lost.
+// The sum in double is exact, while a float sum could hide what rounding lost.
 TEST(Select, LosesNothing) {
   SelectCase<float> a_case{RandomFloats(10007, 3), RandomFloats(10007, 4), 0.7};
   for (std::size_t i = 0; i < a_case.gradients.size(); ++i) {
@@ -263,7 +263,7 @@ TEST(Select, LosesNothing) {
     a_case.gradients[i] = std::ldexp(a_case.gradients[i], scale);
     a_case.residuals[i] = std::ldexp(a_case.residuals[i], scale);
   }
-  // Where kFloat8's largest size ends far below e the difference is no float.
+  // Where kFloat8's largest size ends far below e, the difference is not a float.
   for (const ValueFormat format : {ValueFormat::kFloat32, ValueFormat::kBFloat16}) {
     a_case.format = format;
     OnEveryDevice([&](auto& device, const std::string& name) {
@@ -296,7 +296,7 @@ TEST(Select, SaysWhatIsNotFinite) {
           EXPECT_FALSE(finite(device, bad, at, kInfinity, format)) << name << ", " << bad;
         }
         EXPECT_TRUE(finite(device, kLargest, at, 1, format)) << name;
-        EXPECT_TRUE(finite(device, -kTooLarge, at, FLT_MAX, format)) << name;  // is not sent
+        EXPECT_TRUE(finite(device, -kTooLarge, at, FLT_MAX, format)) << name;  // not sent
       }
       EXPECT_TRUE(finite(device, -kTooLarge, at, 1, ValueFormat::kFloat32)) << name;
       EXPECT_FALSE(finite(device, -kTooLarge, at, 1, ValueFormat::kBFloat16)) << name;
@@ -304,7 +304,7 @@ TEST(Select, SaysWhatIsNotFinite) {
   });
 }
 
-// A double that is rounded to float first would be a tie for bfloat16.
+// A double that is first rounded to float would be a tie for bfloat16.
 TEST(Select, RoundsADoubleOnce) {
   reference::ReferenceDevice<double> device;
   const double above = 1 + 0x1p-8 + 0x1p-40, below = 1 + 3 * 0x1p-8 - 0x1p-40;

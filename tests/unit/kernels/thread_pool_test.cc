@@ -1,4 +1,4 @@
-// The device's threads: every piece once, exceptions carried over, nobody left behind.
+// The device's threads: every piece runs once, exceptions propagate, no thread is left behind.
 #include "kernels/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>

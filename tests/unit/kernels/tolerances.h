@@ -1,5 +1,5 @@
-// How far an operation of a device may be from the float64 reference: one table for all operations
-// and scalars.
+// The allowed distance of a device's operation from the float64 reference: one table for all
+// operations and scalars.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ struct Bound {
   }
 };
 
-/// What float32 arithmetic may cost: sums of a few hundred terms of size 1, unless the line says
+/// The error of float32 arithmetic: for sums of a few hundred terms of size 1, unless the line says
 /// otherwise.
 inline double ArithmeticError(Op op) {
   switch (op) {
@@ -90,11 +90,11 @@ inline double ArithmeticError(Op op) {
   return 0;
 }
 
-/// For an output that is stored as T: the rounding on the way to memory, and the arithmetic before
-/// it. Sums that are kept in Accumulator<T> have the bound of Accumulator<T>.
+/// For an output stored as T: its rounding and the arithmetic before it. Sums in Accumulator<T>
+/// have the bound of Accumulator<T>.
 template <class T>
 Bound Tolerance(Op op) {
-  // The GELU of a product that was rounded already: half a unit of the largest, times the slope.
+  // The GELU of a product that is already rounded: half a unit of the largest, times the slope.
   const double twice = op == Op::kActivated ? 1.13 : 0;
   if constexpr (std::is_same_v<T, double>) {
     return {0, 1e-12};  // another order of the same sums

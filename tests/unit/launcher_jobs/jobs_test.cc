@@ -1,4 +1,4 @@
-// The jobs command as it is typed, on real store files.
+// The jobs command as typed, on real store files.
 #include "launcher/commands/jobs.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class JobsTest : public ::testing::Test {
     setenv("TZ", "UTC0", 1);
   }
   ~JobsTest() override {
-    std::error_code ignored;  // a leftover folder is no failure of what is tested
+    std::error_code ignored;  // a leftover folder does not fail the test
     std::filesystem::remove_all(folder_, ignored);
   }
 
@@ -47,7 +47,7 @@ class JobsTest : public ::testing::Test {
   std::filesystem::path Path() const { return folder_ / ".local/state/adaptive-train/profiles.db"; }
 
   /// Stores a job that started `age` seconds ago and, unless it still runs, ended a second later.
-  /// Gives its row's id.
+  /// Returns its row's id.
   std::int64_t Store(const std::string& name, const std::string& user, std::int64_t slurm_job_id,
                      double age, JobState state = JobState::kCompleted,
                      std::optional<LauncherProcess> launcher = std::nullopt) {
@@ -88,7 +88,7 @@ class JobsTest : public ::testing::Test {
     outcome.err = testing::internal::GetCapturedStderr();
     return outcome;
   }
-  /// Names of the jobs listed, with blanks between them; all that was said where it failed.
+  /// Names of the listed jobs, separated by blanks; all output on failure.
   static std::string Names(const std::string& arguments) {
     const Outcome outcome = Jobs("-n -P -o JobName " + arguments);
     if (outcome.exit_code != 0) return outcome.err;

@@ -1,5 +1,5 @@
-// The picture is whole XML, has a square for each link and its figures, and fits any number of
-// nodes.
+// The picture is well-formed XML, has a square for each link with its figures, and fits any number
+// of nodes.
 #include "launcher/report/link_picture.h"
 
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 namespace adaptive_train {
 namespace {
 
-/// All pairs of the rounds; fails where a round has a node twice.
+/// All pairs of the rounds; fails if a round has a node twice.
 std::multiset<RankPair> PairsIn(const MeasureRounds& rounds) {
   std::multiset<RankPair> pairs;
   for (const auto& round : rounds) {

@@ -1,4 +1,4 @@
-// The links command as it is typed, on real store files.
+// The links command as typed, on real store files.
 #include "launcher/commands/links.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class LinksTest : public ::testing::Test {
     unsetenv("SLURM_JOB_ID");
   }
   ~LinksTest() override {
-    std::error_code ignored;  // a leftover folder is no failure of what is tested
+    std::error_code ignored;  // a leftover folder does not fail the test
     std::filesystem::remove_all(folder_, ignored);
   }
 

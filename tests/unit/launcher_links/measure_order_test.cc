@@ -1,4 +1,4 @@
-// Orders come back as they were written; orders that cannot be are refused by name.
+// Orders survive a round trip; impossible orders are refused by name.
 #include "core/measure_order.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which stored links are believed, which are checked, and what a check that fails leads to.
+// Which stored links are reused and which are checked, and the consequences of a failed check.
 #include "launcher/measure/profile_reuse.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::vector<MeasuredNode> Nodes(int count) {
 
 Evidence Fresh() { return {1, 0.02, kNow}; }
 
-/// Everything of `nodes` as one job has just measured it.
+/// Everything of `nodes`, as just measured by one job.
 Profile Full(const std::vector<MeasuredNode>& nodes) {
   Profile profile;
   for (const MeasuredNode& from : nodes) {
@@ -102,16 +102,16 @@ TEST(DoubtfulDevices, AreAllOfAKindThatDoNotAgree) {
   const Profile stored = Full(nodes);
   EXPECT_EQ(DoubtfulDevices(stored, stored, nodes), std::vector<int>{});
   const std::vector<int> kind = {0, 1, 2};
-  // One that the store knows otherwise, and so do the others of its kind.
+  // One device that differs from the store, like the others of its kind.
   Profile measured = stored;
   measured.devices[1].product_flops = 0.5e11;
   EXPECT_EQ(DoubtfulDevices(stored, measured, nodes), kind);
   EXPECT_EQ(DoubtfulDevices({}, measured, nodes), kind);
-  // All alike, and otherwise than stored: nodes of a kind may have changed together.
+  // All alike, but different from the store: nodes of a kind may have changed together.
   for (int i : kind) measured.devices[static_cast<std::size_t>(i)].product_flops = 0.5e11;
   EXPECT_EQ(DoubtfulDevices(stored, measured, nodes), kind);
   EXPECT_EQ(DoubtfulDevices({}, measured, nodes), std::vector<int>{});
-  // One that wavers while it is measured.
+  // One that varies during measurement.
   measured = stored;
   measured.devices[3].evidence.spread = 0.3;
   EXPECT_EQ(DoubtfulDevices(stored, measured, nodes), std::vector<int>{3});

@@ -1,4 +1,4 @@
-// Links and devices far below their kind are named, others are not.
+// Links and devices far slower than their kind are named, others are not.
 #include <gtest/gtest.h>
 
 #include "launcher/measure/profile_reuse.h"
@@ -19,7 +19,7 @@ Cluster ClusterOfCards(const std::vector<std::int64_t>& gigabits) {
   return cluster;
 }
 
-/// All links of the cluster at 1e9, but those of `slow`, from and to it, at 1e8.
+/// All links of the cluster at 1e9, except those from and to `slow` at 1e8.
 Profile Links(const Cluster& cluster, const std::string& slow_from, const std::string& slow_to) {
   Profile profile;
   for (const Node& from : cluster.nodes) {
@@ -63,7 +63,7 @@ TEST(FindSlowParts, AKnownHistoryCountsAndTheKindOfCardToo) {
   const auto slow = FindSlowParts(cluster, stored, measured);
   ASSERT_EQ(slow.size(), 1u);
   EXPECT_EQ(slow[0].node, "n0");
-  // Slow cards: their links are of a kind of their own.
+  // Slow cards: their links are a separate kind.
   Profile mixed = Links(cluster, "none", "");
   for (LinkMeasurement& link : mixed.links) {
     if (std::string("n3n4").find(link.from) != std::string::npos ||

@@ -1,4 +1,4 @@
-// Which nodes are kept aside: the worst first, for the reason that is told.
+// Which nodes become spares: the worst first, with the right reason.
 #include "launcher/nodes/spares.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(ChooseSpares, ASlowLinkCountsAsLongAsBothItsEndsAreLeft) {
     if (link.from == "n1" && link.to == "n2") link.bytes_per_second = 1e7;
   profile.devices = Speeds({1e11, 9e10, 1e11, 1e11}, {}).devices;
   const auto spares = ChooseSpares(cluster, profile, 2);
-  // n2 is the slower end; with it gone nothing speaks against n1 any more.
+  // n2 is the slower end; without it nothing is held against n1.
   EXPECT_EQ(NamesOf(spares), (std::vector<std::string>{"n2", "n4"}));
   EXPECT_EQ(spares->at(0).why, "n2: links far slower than others of their kind: 1");
 }

@@ -1,4 +1,4 @@
-// Which all-reduce is chosen on which links.
+// The all-reduce chosen for given links.
 #include "launcher/planner/all_reduce_choice.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The lower bound holds, and is near.
+// The lower bound holds and is tight.
 #include "launcher/planner/bound.h"
 
 #include <gtest/gtest.h>

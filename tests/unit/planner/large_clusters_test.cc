@@ -1,4 +1,4 @@
-// Clusters of 64 devices: plans that hold together, and how near the bound they are.
+// Clusters of 64 devices: plans are consistent, and close to the bound.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// The formulas of docs/planning.md against values worked out by hand, and layouts that are not
-// well formed.
+// The formulas of docs/planning.md against values computed by hand, and layouts that are not well
+// formed.
 #include "launcher/planner/layout.h"
 
 #include <gmock/gmock.h>
@@ -106,8 +106,8 @@ TEST(MemoryOf, AddsWhatAStageHolds) {
                           1000 + 6 + 30 + 600 + 2 * 1 * 7 + messages));
   Layout sharded = Replicas({{4, 1}, {4, 1}}, 3);
   sharded.shard = 2;
-  // Of each layer: parameters, half a snapshot of two, half the gradients and moments, what is on
-  // its way twice; and one layer's gradients that are not yet.
+  // For each layer: parameters, half a snapshot of two, half the gradients and moments, and twice
+  // what is being sent. Added are one layer's gradients that are not being sent yet.
   EXPECT_THAT(MemoryOf(problem, sharded)[0],
               1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 200) + 100 + 21);
   // Held back by compression: only where something is exchanged.

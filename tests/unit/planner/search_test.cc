@@ -1,4 +1,4 @@
-// Plans that are known to be best, requests that cannot be met, and problems at the edges.
+// Plans that are known to be optimal, requests that cannot be met, and edge cases.
 #include "launcher/planner/search.h"
 
 #include <gmock/gmock.h>

@@ -7,8 +7,8 @@
 
 namespace adaptive_train {
 
-/// Layers of 100 parameter bytes that each take one second a sample forward and two backward on a
-/// device of speed 1; nothing else takes time or memory until a test says so.
+/// Layers of 100 parameter bytes. On a device of speed 1 each takes one second per sample forward
+/// and two backward. Nothing else takes time or memory unless a test sets it.
 inline PlanProblem ProblemOf(const std::vector<double>& speeds, std::size_t layers,
                              std::int64_t batch) {
   PlanProblem problem;
@@ -32,7 +32,7 @@ inline PlanProblem ProblemOf(const std::vector<double>& speeds, std::size_t laye
   return problem;
 }
 
-/// One replica of pipelines over devices 0, 1, ...: a stage each.
+/// One replica of a pipeline over devices 0, 1, ..., one stage each.
 inline Layout Pipeline(const std::vector<int>& cut, std::int64_t samples, std::int64_t b) {
   Layout layout;
   layout.cut = cut;

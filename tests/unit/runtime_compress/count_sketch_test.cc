@@ -1,4 +1,4 @@
-// Count sketches there and back, and how often one of the chosen size cannot be peeled.
+// Count sketches survive a round trip; how often one of the chosen size cannot be peeled.
 #include "runtime/compress/count_sketch.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::vector<std::int32_t> RandomNumbers(std::size_t keys, std::uint64_t seed) {
   return numbers;
 }
 
-/// A seed whose graph of as many keys can be peeled, or cannot.
+/// A seed whose graph of `keys` keys can be peeled, or cannot.
 std::uint64_t SeedOf(std::size_t keys, bool peels) {
   std::uint64_t seed = 0;
   while (CountSketch(keys, seed).peels() != peels) ++seed;

@@ -1,4 +1,4 @@
-// Indices there and back, their shortest code bit by bit, and indices that must not be believed.
+// Indices survive a round trip; their shortest code bit by bit; invalid indices are refused.
 #include "runtime/compress/index_coding.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ Selection Of(std::int64_t length, const std::vector<std::size_t>& places) {
   return selection;
 }
 
-/// The shortest of the codes that are tried, by counting; 0 where no index is needed.
+/// The shortest of the possible codes, by counting; 0 if no index is needed.
 std::uint64_t ShortestBits(const Selection& selection) {
   if (selection.count() == 0 || selection.count() == selection.length) return 0;
   auto shortest = static_cast<std::uint64_t>(selection.length);

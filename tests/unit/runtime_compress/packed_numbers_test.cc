@@ -1,4 +1,4 @@
-// Values as whole numbers, packed at the places of a union and unpacked.
+// Values as integers, packed at the places of a union and unpacked.
 #include "runtime/compress/packed_numbers.h"
 
 #include <gtest/gtest.h>

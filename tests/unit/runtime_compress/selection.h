@@ -1,4 +1,4 @@
-// Random selections, and what a message of them has to bring, in plain loops.
+// Random selections, and the expected content of their messages, in plain loops.
 #pragma once
 
 #include <bit>
@@ -22,7 +22,7 @@ struct Selection {
   std::int64_t count() const { return static_cast<std::int64_t>(places.size()); }
 };
 
-/// Each element with probability `density`, in runs that are on average `run` long.
+/// Selects each element with probability `density`, in runs of average length `run`.
 inline Selection Select(std::int64_t length, double density, std::uint64_t seed, double run = 1) {
   std::mt19937_64 engine(seed);
   std::bernoulli_distribution selected(density), change(1 / run);
@@ -39,8 +39,8 @@ inline Selection Select(std::int64_t length, double density, std::uint64_t seed,
   return selection;
 }
 
-/// `selection` with values of kFloat8: any of the `sizes` from number `smallest` on, and one in 50
-/// up to twice as large a number above it.
+/// `selection` with kFloat8 values: any of the `sizes` from number `smallest` on. One in 50 is up
+/// to twice that range above it.
 inline Selection Sizes(Selection selection, int smallest,
                        std::uint32_t sizes = kernels::kFloat8Sizes / 2) {
   for (std::size_t i = 0; i < selection.values.size(); ++i) {

@@ -1,4 +1,4 @@
-// Sketch messages there and back, and what is refused of them.
+// Sketch messages survive a round trip; invalid ones are refused.
 #include "runtime/compress/sketch_message.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::vector<std::byte> Made(const SketchMessageKind& kind = kKind, float largest
   return WriteSketchMessage(kind, {true, largest, Payload()});
 }
 
-/// Changed, with a checksum that is right.
+/// The changed message with a correct checksum.
 std::vector<std::byte> Changed(std::size_t at, const void* data, std::size_t size) {
   auto bytes = Made();
   std::memcpy(bytes.data() + at, data, size);

@@ -1,5 +1,5 @@
-// Messages that are damaged, cut, of another bucket, or made to deceive: none is believed, and each
-// refusal says why.
+// Damaged, truncated, misdirected or malicious messages: none is accepted, and each refusal says
+// why.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ constexpr std::size_t EntryAt(std::size_t piece) {
   return kMessageHeaderBytes + piece * kEntryBytes;
 }
 
-/// The same bytes with a payload length and a checksum that are right.
+/// The same bytes with a correct payload length and checksum.
 Bytes Sealed(Bytes bytes) {
   bytes = With(std::move(bytes), kPayloadBytesAt, std::uint64_t{bytes.size() - 32});
   return With(bytes, kChecksumAt, MessageChecksum(bytes));
@@ -153,7 +153,7 @@ TEST(SparseMessageRefusals, WrongPiecesWithARightChecksum) {
     EXPECT_EQ(refusal(3, kZeros + zero, std::uint8_t{1}), "piece 3: unknown flags");
 }
 
-/// Why a message of one piece of sizes, all of whose elements are sent, is refused.
+/// Why a message with one piece of sizes, completely sent, is refused.
 std::string RefusalOfSizes(const Bytes& bytes, std::int64_t length) {
   const Bytes copy = Sealed(bytes);
   const auto read = SparseMessage::Read(copy, kBucket, ValueFormat::kFloat8, {&length, 1});
@@ -203,7 +203,7 @@ TEST(SparseMessageRefusals, WrongPackingOfSizes) {
   EXPECT_EQ(refusal(kLast, std::uint8_t{0x00}), kOtherwise);   // one less
   EXPECT_EQ(refusal(kLast, std::uint8_t{0x17}), kOtherwise);   // behind the last
   EXPECT_EQ(refusal(kLast + 31, std::uint8_t{0x80}), kOtherwise);
-  // An escape behind the last, which nothing misses.
+  // An escape after the last, which belongs to no code.
   const Bytes escape = With(message, kLast, std::uint8_t{0x70});
   EXPECT_EQ(RefusalOfSizes(With(escape, kLast + 32, std::uint8_t{0}), kLength), kOtherwise);
   EXPECT_EQ(refusal(kCodes, std::uint8_t{0x06}), "believed");

@@ -1,4 +1,4 @@
-// Sparse messages there and back against plain loops, and how long they are.
+// Sparse messages compared with plain loops after a round trip, and their lengths.
 #include "runtime/compress/sparse_message.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ constexpr ValueFormat kFormats[] = {ValueFormat::kFloat32, ValueFormat::kBFloat1
                                     ValueFormat::kFloat8};
 constexpr std::uint32_t kBucket = 3;
 
-/// What AddTo has to make of `sum` and `bitmaps`.
+/// The expected result of AddTo.
 void PlainAdd(const std::vector<Selection>& pieces, std::vector<float>& sum,
               std::vector<std::uint64_t>& bitmaps) {
   std::size_t first = 0, word = 0;
@@ -51,7 +51,7 @@ void ExpectRead(const std::vector<Selection>& pieces, ValueFormat format,
   message->WriteTo(out);
   EXPECT_TRUE(out == expected);
 
-  // On top of what is there.
+  // Added to what is there.
   std::fill(out.begin(), out.end(), 0.25F);
   std::fill(expected.begin(), expected.end(), 0.25F);
   for (std::size_t i = 0; i < words; i += 2) {
@@ -138,7 +138,7 @@ TEST(SparseMessage, BitsPerParameter) {
   for (const Bound& bound : {Bound{0.30, 6.2}, {0.10, 2.25}, {0.05, 1.25}}) {
     const Selection piece = Select(262144, bound.density, 5);
     const auto bytes = MessageOf({piece}, ValueFormat::kBFloat16, kBucket);
-    // As many bits more as the selection is denser than what was asked for.
+    // More bits in proportion to the selection's actual density.
     const double density = static_cast<double>(piece.count()) / 262144;
     EXPECT_LE(8.0 * static_cast<double>(bytes.size()) / 262144,
               bound.bits * std::max(1.0, density / bound.density));

@@ -1,4 +1,4 @@
-// Documents of text and of JSON lines, and what makes an input unfit.
+// Documents from text and from JSON lines, and invalid inputs.
 #include "runtime/data/corpus_reader.h"
 
 #include <gtest/gtest.h>

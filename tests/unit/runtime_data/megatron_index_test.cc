@@ -1,4 +1,4 @@
-// Megatron's index: what it says, what is written, and every way in which one can be wrong.
+// Megatron's index: its content, the written form, and every kind of invalid index.
 #include "runtime/data/megatron_index.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Numbers as the little-endian bytes that files hold.
+// Numbers as the little-endian bytes in files.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ std::string Bytes(std::initializer_list<T> numbers) {
   return bytes;
 }
 
-/// PREFIX.idx and PREFIX.bin, for as long as the object lives.
+/// PREFIX.idx and PREFIX.bin, which exist as long as the object.
 class MegatronFiles {
  public:
   MegatronFiles(const std::string& index, const std::string& tokens) : reserved_("") {
@@ -43,7 +43,7 @@ class MegatronFiles {
   TextFile reserved_;  // keeps the name to itself
 };
 
-/// An index by hand: sequences of `sizes` tokens, documents from mark to mark.
+/// An index built by hand: sequences of `sizes` tokens, documents from mark to mark.
 inline std::string Index(std::uint8_t type, std::int64_t bytes_each,
                          std::initializer_list<std::int32_t> sizes,
                          std::initializer_list<std::int64_t> marks) {

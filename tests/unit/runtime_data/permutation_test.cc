@@ -1,4 +1,5 @@
-// The order of samples: every one once, another order every epoch and seed, and no pattern.
+// The order of samples: each occurs once, every epoch and seed has another order, and there is no
+// pattern.
 #include "runtime/data/permutation.h"
 
 #include <gtest/gtest.h>

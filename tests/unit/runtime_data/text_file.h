@@ -11,7 +11,7 @@
 
 namespace adaptive_train {
 
-/// Lives as long as the object does.
+/// Exists as long as the object.
 class TextFile {
  public:
   explicit TextFile(std::string_view text)

@@ -1,4 +1,4 @@
-// Samples of a text, and every way in which a text can be unfit.
+// Samples of a text, and every kind of unsuitable text.
 #include "runtime/data/token_dataset.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace adaptive_train {
 namespace {
 
-/// Bytes 0, 1, ..., 250, 0, 1, ...: a token tells its place.
+/// Bytes 0, 1, ..., 250, 0, 1, ...: a token shows its place.
 std::string Counting(std::size_t size) {
   std::string text(size, '\0');
   for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i % 251);

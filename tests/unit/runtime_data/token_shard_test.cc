@@ -1,4 +1,4 @@
-// Each format of tokens: read right, recognised right, and refused with file and byte.
+// Each format of tokens is read and detected correctly; errors name file and byte.
 #include "runtime/data/token_shard.h"
 
 #include <gtest/gtest.h>

@@ -11,11 +11,11 @@ namespace {
 struct Trial {
   int compressed = 0;  // steps until the decision
   int steps = 0;
-  double lost_s = 0;  // above a dense step each
+  double lost_s = 0;  // above a dense step, per step
   std::string line;
 };
 
-/// Steps that take `dense_s` and `compressed_s` until the gate has decided.
+/// Runs steps that take `dense_s` and `compressed_s` until the gate has decided.
 Trial Decide(CompressionGate& gate, double dense_s, double compressed_s, double exposed_s,
              double wobble = 0) {
   Trial run;
@@ -59,7 +59,7 @@ TEST(CompressionGate, AFirstStepThatIsDearEndsATrialThatDoesNotPay) {
   int step = 0, compressed = 0;
   for (; gate.Deciding() && step < 200; ++step) {
     const bool compress = gate.Compress();
-    // Making buffers takes two steps; then one is as fast as the other, now and then.
+    // Allocation takes two steps; then each kind is sometimes as fast as the other.
     const double slower = compressed == 0 ? 3.2 : compressed % 2 == 0 ? 1.1 : 0.99;
     compressed += compress ? 1 : 0;
     gate.Took({compress ? slower : 1.0, 0.3});

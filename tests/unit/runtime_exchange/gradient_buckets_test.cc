@@ -82,8 +82,8 @@ TEST(GradientBuckets, OwnersShareEveryBucketEvenly) {
   }
 }
 
-/// 6.7 billion parameters, 6,500 buckets. What is kept for a thousand ranks is more by two numbers
-/// for each of them, not by something for each of their 6.5 million chunks.
+/// 6.7 billion parameters, 6,500 buckets. A thousand ranks need two more numbers per rank, but
+/// nothing for each of their 6.5 million chunks.
 TEST(GradientBuckets, AThousandRanksTakeNoMoreMemoryThanTwo) {
   const ModelDims dims{.layers = 32, .heads = 32, .hidden = 4096, .sequence = 2048, .vocab = 50257};
   const ParameterLayout layout(dims, StageSlice::Whole(dims));

@@ -1,4 +1,4 @@
-// The device's figures are figures.
+// The device's figures are finite and positive.
 #include "runtime/measure/device_speed.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// The stage's times: every part is in them, together they are no more than the pass, and results do
-// not depend on being timed.
+// The stage's times include every part, do not exceed the pass together, and do not affect results.
 #include "runtime/model/layer_clock.h"
 
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@ double Sum(std::span<const double> counts) {
   return std::accumulate(counts.begin(), counts.end(), 0.0);
 }
 
-/// Of the layer's counted elements, those of the class of `value` and above.
+/// The number of the layer's counted elements in the class of `value` and above.
 double Above(const LayerMagnitudes& magnitudes, std::size_t layer, const ParameterLayout& layout,
              float value) {
   LayerMagnitudes probe(layout);

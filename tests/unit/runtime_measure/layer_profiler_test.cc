@@ -15,7 +15,7 @@ using testing::SizeIs;
 constexpr ModelDims kDims{.layers = 4, .heads = 2, .hidden = 16, .sequence = 8, .vocab = 20};
 
 struct LayerProfilerTest : testing::Test {
-  /// One measured step of one micro-batch for each size; a block takes `block_s` forward, twice
+  /// One measured step with one micro-batch of each size. A block takes `block_s` forward, twice
   /// that backward.
   std::optional<LayerTimes> Step(const std::vector<std::int64_t>& sizes, double block_s,
                                  bool skipped = false) {

@@ -123,7 +123,7 @@ TEST(LayerVariance, SameGradientsHaveNoneAndScaleDoesNotMatter) {
   for (int step = 0; step < 3; ++step) {
     TakeWhole(same, g);
     same.Count();
-    // Loss scales differ from step to step, and are taken out again.
+    // Loss scales differ from step to step, and are divided out again.
     std::vector<float> larger = g;
     const float scale = static_cast<float>(1 << (4 * step));
     for (float& value : larger) value *= scale;

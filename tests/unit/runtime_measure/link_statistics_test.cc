@@ -1,4 +1,4 @@
-// Slopes of arrivals, best quartiles, and what becomes of two measurements that differ.
+// Slopes of arrivals, best quartiles, and the combination of two measurements that differ.
 #include "runtime/measure/link_statistics.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The yardstick of MFU: positive, and never below what a step has shown.
+// The reference of MFU: positive, and never below what a step has reached.
 #include "runtime/measure/product_peak.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Every element of an arena has one owner; what is asked by element, bucket and place agrees.
+// Every element of an arena has one owner; queries by element, bucket and place agree.
 #include "runtime/model/bucket_rule.h"
 
 #include <gmock/gmock.h>
@@ -61,7 +61,7 @@ TEST(BucketRule, BucketsCoverTheirPartAndAreNoLargerThanAskedFor) {
   }
 }
 
-/// Ranks of another version must cut alike: these numbers are part of the format of checkpoints.
+/// Ranks of another version must cut alike: these numbers are part of the checkpoint format.
 TEST(BucketRule, IsCutAsItAlwaysWas) {
   const BucketRule rule{{100, 1000}, 400, 3};
   EXPECT_THAT(rule.OwnedBy(0), ElementsAre(ElementRange{0, 32}, ElementRange{100, 196},

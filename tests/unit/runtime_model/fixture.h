@@ -1,4 +1,4 @@
-// Losses and gradients of tiny models that PyTorch computed once: fixtures/make_fixtures.py makes
+// Losses and gradients of tiny models, computed once by PyTorch: fixtures/make_fixtures.py creates
 // the files.
 #pragma once
 
@@ -19,13 +19,13 @@ struct Fixture {
   ModelDims dims;
   std::int64_t batch = 0;
   std::vector<std::int32_t> tokens;   // [batch, sequence]
-  std::vector<std::int32_t> targets;  // [batch, sequence]; a negative one counts for nothing
+  std::vector<std::int32_t> targets;  // [batch, sequence]; negative ones are skipped
   std::vector<double> parameters;     // in the order of the whole model's arena
   std::vector<double> gradients;      // of loss_sum, in the same order
-  double loss_sum = 0;                // nats, over all targets that count
+  double loss_sum = 0;                // nats, over all targets that are not skipped
 
-  /// "gpt2", "llama" or "bert". Throws what std::exception holds, also where names or shapes are
-  /// not the layout's.
+  /// "gpt2", "llama" or "bert". Throws a std::exception, also if names or shapes differ from the
+  /// layout's.
   static Fixture Load(const std::string& name);
 };
 

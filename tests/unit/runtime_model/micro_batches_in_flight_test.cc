@@ -1,5 +1,5 @@
-// Several micro-batches in flight through a stage, or through the chunks of a model, give the bits
-// of one after another.
+// Several micro-batches in flight through a stage, or through the chunks of a model, give the same
+// bits as one after another.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -92,7 +92,7 @@ class Chunks {
   std::vector<std::vector<MicroBatchState<T>>> states_;
 };
 
-/// As the first of `stages` stages would: so many micro-batches in flight.
+/// Like the first of `stages` stages: that many micro-batches in flight.
 std::vector<ScheduledAction> Ahead(int stages) {
   return OneForwardOneBackward(stages, 0, kMicroBatches);
 }

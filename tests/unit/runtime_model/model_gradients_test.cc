@@ -1,5 +1,5 @@
-// The whole model's gradients: float64 against central differences, the processor's precisions
-// against float64.
+// The whole model's gradients: float64 against central differences, the CPU's precisions against
+// float64.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class ModelGradients : public testing::TestWithParam<Case> {
   }
 };
 
-/// Every parameter's gradient against the difference of losses at both sides of it.
+/// Compares every parameter's gradient with the difference of losses on both sides of it.
 void ExpectCentralDifferences(SmallStage<double>& model, double scale,
                               const std::function<double()>& loss_now) {
   constexpr double kStep = 1e-5;
@@ -73,8 +73,8 @@ TEST_P(ModelGradients, Float64AgreesWithCentralDifferencesUnderDropout) {
   });
 }
 
-/// How far the gradient of a parameter may lie from float64's, relative to its norm: roundings of
-/// activations add up over three blocks, each of 2^-24, 2^-8 and 2^-11.
+/// The allowed distance of a parameter's gradient from float64's, relative to its norm. Roundings
+/// of activations add up over three blocks, each of 2^-24, 2^-8 and 2^-11.
 template <class T>
 constexpr double kGradientTolerance = std::is_same_v<T, float>               ? 1e-5
                                       : std::is_same_v<T, kernels::BFloat16> ? 0.2
@@ -145,7 +145,7 @@ TEST(LlamasRelatives, TheProcessorAgreesWithFloat64InEveryPrecision) {
   }
 }
 
-/// Wider heads need wider buffers, also where blocks are computed again.
+/// Wider heads need wider buffers, also for recomputation.
 TEST(LlamasRelatives, RecomputationChangesNothing) {
   const ModelDims dims = RelativeDims(true);
   const TokenBatch batch = RandomBatch(dims, 3);

@@ -1,4 +1,4 @@
-// However a batch or a model is cut, losses and gradients stay what they are.
+// However a batch or a model is cut, losses and gradients do not change.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,7 +77,7 @@ TEST(ModelPartition, ParametersAreAskedForBeforeTheyAreRead) {
   }
 }
 
-/// Adds a stage's gradients to where they lie in the whole model; a tied copy lands on its
+/// Adds a stage's gradients at their places in the whole model; a tied copy is added to its
 /// original.
 void AddGlobally(const SmallStage<double>& stage, std::vector<double>& global) {
   for (const ParameterRange& range : stage.layout.ranges()) {

@@ -26,7 +26,7 @@ struct TokenBatch {
   }
 };
 
-/// The models of the tests: every kind, one of them with groups of heads and a head of its own.
+/// The models of the tests: every kind, one of them with grouped heads and a separate head matrix.
 inline ModelDims SmallDims(ModelKind kind, bool tied = true) {
   return {.layers = 3,
           .heads = 4,
@@ -39,7 +39,7 @@ inline ModelDims SmallDims(ModelKind kind, bool tied = true) {
           .ffn = kind == ModelKind::kLlama ? 10 : 0};
 }
 
-/// What Llama's relatives have beyond the kind's own, with heads that are wider or narrower together
+/// The settings that only Llama's relatives have, with heads that together are wider or narrower
 /// than the residual stream.
 inline ModelDims RelativeDims(bool wide) {
   ModelDims dims = SmallDims(ModelKind::kLlama, false);
@@ -72,8 +72,9 @@ inline TokenBatch RandomBatch(const ModelDims& dims, std::int64_t samples) {
   return batch;
 }
 
-/// A stage with arenas, workspace and one micro-batch's state of its own. Parameters are larger than a new model's, so that every path of
-/// the gradient counts: normals of 0.3 instead of 0.02, and norms and biases away from 1 and 0.
+/// A stage with its own arenas, workspace and one micro-batch's state. Parameters are larger than a
+/// new model's, so that every path of the gradient counts. They are normals of 0.3 instead of 0.02,
+/// with norms and biases away from 1 and 0.
 template <class T>
 struct SmallStage {
   using Sum = kernels::Accumulator<T>;

@@ -1,4 +1,4 @@
-// Flows share what they flow through, max-min fair.
+// Flows share resources max-min fairly.
 #include "launcher/simulator/fluid_network.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 struct Fixture : ::testing::Test {
   EventLoop loop;
   FluidNetwork network{loop};
-  /// Starts a flow at `at`; its end, in seconds, once the loop has run.
+  /// Starts a flow at `at`; returns its end in seconds, valid after the loop has run.
   const double* Flow(int route, double bytes, double at = 0) {
     ends.push_back(-1);
     double* end = &ends.back();
@@ -82,8 +82,8 @@ TEST_F(FluidNetworkTest, WithoutLimitAtOnceAndThroughNothingNever) {
   EXPECT_EQ(*never, -1);
 }
 
-/// Rates by progressive filling over all flows at once, in small steps of time: slow, and shares
-/// nothing with the network's own way of doing it.
+/// Rates by progressive filling over all flows at once, in small steps of time. Slow, and
+/// independent of the network's own method.
 std::vector<double> EndsBySteps(const std::vector<double>& capacity,
                                 const std::vector<std::vector<int>>& uses,
                                 std::vector<double> bytes) {

@@ -1,4 +1,4 @@
-// Problems and layouts that the simulator's tests share.
+// Problems and layouts for the simulator's tests.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace adaptive_train {
 
-/// Devices of one kind, each on a node of its own; layers that are all alike; even links.
+/// Devices of one kind, each on its own node; equal layers; equal links.
 struct EvenProblem {
   int devices = 1;
   int layers = 1;
@@ -43,7 +43,7 @@ struct EvenProblem {
   }
 };
 
-/// Devices in their order, stages as even as can be, the batch shared evenly.
+/// Devices in order, stages as even as possible, equal shares of the batch.
 inline Layout EvenLayout(const PlanProblem& problem, int stages, int data, std::int64_t micro_batch,
                          int tensor = 1) {
   Layout layout;

@@ -168,7 +168,8 @@ TEST(SimulatorTest, ActivationsCrossStagesAndTheirGradientsReturn) {
   // One micro-batch of three samples: 3 + transfer + 6 + transfer + 3.
   const auto s = Simulate(problem, EvenLayout(problem, 2, 1, 3));
   EXPECT_NEAR(s.step_seconds.front(), 12 + 2 * (0.1 + 0.3), kTiny);
-  // The first stage ends last: it has waited for the gradient's way, and for all before that.
+  // The first stage ends last: it has waited for its own transfer of the gradient and all earlier
+  // ones.
   EXPECT_NEAR(s.parts.activations, 0.4, kTiny);
   EXPECT_NEAR(s.parts.bubble, 6.4, kTiny);
   ASSERT_EQ(s.links.size(), 2u);

@@ -1,5 +1,5 @@
-// An NVML that has two linked GPUs, or fails in the way that FAKE_NVML names: start, count, gpu1
-// (has fallen off the bus), hang. Fault injection for the probe, which loads it like the real one.
+// An NVML that has two linked GPUs, or fails as FAKE_NVML requests: start, count, gpu1 (has fallen
+// off the bus), hang. Fault injection for the probe, which loads it like the real one.
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// adaptive-train-probe as it is run: what it prints, in which order, and what GPUs do to it.
+// The adaptive-train-probe program: its output, the order of its output, and the effect of GPUs on
+// it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -25,7 +26,7 @@ using testing::HasSubstr;
 struct Ended {
   std::vector<std::string> lines;  // of standard output
   std::string complaint;           // standard error
-  int status = -1;                 // as waitpid gives it; -1: did not end in time and was killed
+  int status = -1;                 // as returned by waitpid; -1: killed after the time limit
 };
 
 /// Runs a command of the shell for at most `seconds`.
@@ -56,8 +57,7 @@ Ended RunCommand(const std::string& command, double seconds = 30) {
   return ended;
 }
 
-/// Runs the probe with settings of its environment before it; `FAKE_NVML=...` brings the fake NVML
-/// in.
+/// Runs the probe with environment settings; `FAKE_NVML=...` adds the fake NVML.
 Ended RunProbe(const std::string& settings = "", double seconds = 30) {
   const std::string library = settings.find("FAKE_NVML") == std::string::npos
                                   ? ""
@@ -65,7 +65,7 @@ Ended RunProbe(const std::string& settings = "", double seconds = 30) {
   return RunCommand("exec env " + library + settings + " " PROBE_PROGRAM, seconds);
 }
 
-/// The documents of a probe that ended well.
+/// The documents of a probe that succeeded.
 std::vector<Node> NodesOf(const Ended& ended) {
   EXPECT_EQ(ended.status, 0) << ended.complaint;
   EXPECT_EQ(ended.complaint, "");

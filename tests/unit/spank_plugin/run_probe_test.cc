@@ -1,4 +1,4 @@
-// RunProbe against probes that behave and probes that do not (tests/fakes/probes).
+// RunProbe with probes that behave and probes that do not (tests/fakes/probes).
 #include "spank_plugin/run_probe.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kLong{20'000};
 constexpr milliseconds kShort{400};
 
-/// Processes on this machine that were started with this argument; each test's fakes are told apart
+/// Processes on this machine that were started with this argument. Each test's fakes are identified
 /// by their folder.
 std::set<pid_t> ProcessesOf(const std::string& folder) {
   std::set<pid_t> pids;
@@ -71,8 +71,7 @@ class RunProbeTest : public testing::Test {
     return request;
   }
 
-  /// Runs a fake; nothing of it may be left afterwards, and it may not take longer than its
-  /// deadline allows.
+  /// Runs a fake. Nothing of it may remain, and it may not take longer than its deadline allows.
   ProbeOutcome Run(const ProbeRequest& request) const {
     const auto begin = Clock::now();
     const ProbeOutcome outcome = RunProbe(request);
@@ -181,14 +180,14 @@ TEST_F(RunProbeTest, AProbeThatCannotStartIsNamed) {
   EXPECT_THAT(Run("text").problem, HasSubstr("did not start: execve: Permission denied"));
 }
 
-/// The problem that RunProbe meets in a process of its own with a limit set.
+/// The error of RunProbe in a separate process with a limit set.
 std::string ProblemUnderLimit(const ProbeRequest& request, __rlimit_resource resource,
                               rlim_t limit) {
   int pipe_ends[2];
   EXPECT_EQ(::pipe(pipe_ends), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    // Root has no limit of processes; this user has none running.
+    // Root has no process limit, so this becomes a user without processes.
     if (::geteuid() == 0 && ::setresuid(65533, 65533, 65533) != 0) ::_exit(1);
     const rlimit set{limit, limit};
     if (::setrlimit(resource, &set) != 0) ::_exit(1);
@@ -211,7 +210,7 @@ TEST_F(RunProbeTest, ANodeOutOfProcessesOrDescriptorsIsNamed) {
     EXPECT_THAT(ProblemUnderLimit(request, RLIMIT_NOFILE, few),
                 HasSubstr("cannot start the probe: pipe: "));
   }
-  // Who is not root cannot become nobody; the probe is not run with the caller's rights instead.
+  // A non-root user cannot become nobody; the probe must not run with the caller's rights instead.
   request.run_as = ProbeIdentity{65534, 65534};
   EXPECT_THAT(ProblemUnderLimit(request, RLIMIT_NOFILE, 100),
               HasSubstr("did not start: setgroups, setgid or setuid: Operation not permitted"));
@@ -242,7 +241,7 @@ TEST_F(RunProbeTest, AProbeStartsWithoutAnyOfTheCallersRightsOrThings) {
             R"("uid":"65534 65534 65534 65534","gid":"65534 65534 65534 65534","groups":"")"));
   }
   EXPECT_THAT(outcome.document, HasSubstr(R"("session":"own","directory":"/")"));
-  // 255 and 3 are the fake's own: its shell reads its script and this list through them.
+  // 255 and 3 belong to the fake: its shell reads its script and this list through them.
   EXPECT_THAT(outcome.document, HasSubstr(R"("descriptors":"0 1 2 255 3")"));
   EXPECT_THAT(
       outcome.document,

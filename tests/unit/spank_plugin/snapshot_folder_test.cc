@@ -1,4 +1,4 @@
-// Snapshots on the file system: who may read them, and what is refused in their place.
+// Snapshots on the file system: who may read them, and which places are refused.
 #include "spank_plugin/snapshot_folder.h"
 
 #include <gmock/gmock.h>
@@ -77,8 +77,8 @@ TEST_F(SnapshotFolder, LeavesWhatIsNotOurs) {
   EXPECT_EQ(Read(Root() + "/7/precious"), "keep");
 }
 
-/// Something in the way of the root: nothing is kept there, and since nothing can be of ours,
-/// nothing is removed.
+/// The root is unusable: nothing is stored there, and since nothing can be ours, nothing is
+/// removed.
 void ExpectRefusedRoot(const std::string& root) {
   const auto written = WriteSnapshot(root, 7, "text");
   ASSERT_FALSE(written);

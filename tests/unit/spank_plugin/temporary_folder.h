@@ -1,4 +1,4 @@
-// A folder for one test, open to all users, gone with it.
+// A folder for one test, open to all users, removed with the object.
 #pragma once
 
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ class TemporaryFolder {
 
   const std::string& Path() const { return path_; }
 
-  /// Writes a file below the folder, making the folders on the way.
+  /// Writes a file below the folder, creating the folders on the way.
   void Write(const std::string& name, const std::string& text) const {
     const std::filesystem::path file = path_ + "/" + name;
     std::filesystem::create_directories(file.parent_path());
