@@ -30,9 +30,10 @@ struct ListSchedule {
 /// action of a priority list that can go on), improved by moving actions of the critical path
 /// within their ranks. The lists differ in when the weights' gradients fill a gap, whether forward
 /// or backward comes first, and how far ranks run ahead. Each stage takes its micro-batches in
-/// ascending order. `moves` limits the search: about 10 us each for a thousand actions. The same
-/// problem gives the same schedule everywhere. Fails in one line where the numbers do not fit
-/// together, or a rank cannot hold one micro-batch of each of its stages.
+/// ascending order. `moves` limits the search: about 10 us each for a thousand actions. Once
+/// made, a schedule goes to the ranks as text: another machine's rounding could make another one.
+/// Fails in one line where the numbers do not fit together, or a rank cannot hold one micro-batch of
+/// each of its stages.
 Result<ListSchedule> MakeListSchedule(const UnevenPipeline& pipeline, int moves = 5'000);
 
 /// Seconds that every schedule with these times and limits takes. With K_s micro-batches that stage

@@ -46,7 +46,7 @@ TEST(TimelineSvgTest, SaysWhichRanksAreLeftOut) {
     labels.push_back("row" + std::to_string(rank) + ".");
   }
   const std::string svg = TimelineSvg(spans, labels, "many");
-  EXPECT_THAT(svg, HasSubstr("the first 64 of 100 ranks"));
+  EXPECT_THAT(svg, HasSubstr("the first 64 of 100 rows"));
   EXPECT_THAT(svg, HasSubstr(">row63.<"));
   EXPECT_THAT(svg, Not(HasSubstr(">row64.<")));
 }
