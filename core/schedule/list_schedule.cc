@@ -23,8 +23,7 @@ constexpr std::int64_t kMostForwards = 1'000'000;
 struct ListRule {
   double gap_share = 1;        // weights' gradients go into gaps of this share of their time
   bool forward_first = false;  // where a forward and a backward could both begin
-  double ahead = kNever;       // micro-batches in flight at a rank beyond those to the end of the
-                               // pipeline
+  bool runs_ahead = false;     // further than there are stages to the end of the pipeline
 };
 
 /// One list schedule. Ranks take turns by the time at which they begin their next action, so that
@@ -44,16 +43,20 @@ class ListRun {
   Schedule Run() {
     Schedule schedule{.stages = stages_, .micro_batches = pipeline_.micro_batches, .ranks = {}};
     schedule.ranks.resize(rank_.size());
+    std::vector<std::optional<Choice>> choices;
+    for (int rank = 0; rank < pipeline_.ranks; ++rank) choices.push_back(Choose(rank));
     for (;;) {
       std::optional<Choice> earliest;
-      for (int rank = 0; rank < pipeline_.ranks; ++rank) {
-        const auto choice = Choose(rank);
-        if (choice && (!earliest || choice->begin < earliest->begin)) earliest = choice;
-      }
+      for (const std::optional<Choice>& choice : choices)
+        if (choice) Keep(earliest, *choice);
       if (!earliest) return schedule;
       Take(*earliest);
-      schedule.ranks[static_cast<std::size_t>(earliest->action.stage % pipeline_.ranks)].push_back(
-          earliest->action);
+      const int rank = earliest->action.stage % pipeline_.ranks;
+      schedule.ranks[static_cast<std::size_t>(rank)].push_back(earliest->action);
+      // Nobody else has got anything new.
+      for (const int changed : {rank, rank + 1, rank + pipeline_.ranks - 1})
+        choices[static_cast<std::size_t>(changed % pipeline_.ranks)] =
+            Choose(changed % pipeline_.ranks);
     }
   }
 
@@ -94,11 +97,15 @@ class ListRun {
 
   bool RunsTooFarAhead(int stage) const {
     const Stage& its = stage_[static_cast<std::size_t>(stage)];
-    return its.forwards - its.inputs >= stages_ - stage + rule_.ahead;
+    return !rule_.runs_ahead && its.forwards - its.inputs >= stages_ - stage;
   }
 
   static void Keep(std::optional<Choice>& best, const Choice& choice) {
     if (!best || choice.begin < best->begin) best = choice;
+  }
+  /// Of a rank's forwards that could begin at the same time the one of the last chunk.
+  static void KeepLast(std::optional<Choice>& best, const Choice& choice) {
+    if (!best || choice.begin <= best->begin) best = choice;
   }
 
   /// The rank's next action, if it knows one.
@@ -115,7 +122,7 @@ class ListRun {
       if (its.weights < its.inputs) Keep(weight, {{s, kBackwardWeight, its.weights}, free});
       if (f >= its.forward_input.size() || RunsTooFarAhead(s)) continue;
       if (HasRoom(rank, s)) {
-        Keep(forward, {{s, kForward, its.forwards}, std::max(free, its.forward_input[f])});
+        KeepLast(forward, {{s, kForward, its.forwards}, std::max(free, its.forward_input[f])});
       } else {
         full = full || its.forward_input[f] <= free;
       }
@@ -222,9 +229,9 @@ Result<void> CheckPipeline(const UnevenPipeline& pipeline) {
 std::vector<ListRule> Rules() {
   std::vector<ListRule> rules;
   for (const bool forward_first : {false, true})
-    for (const double ahead : {0.0, 2.0, kNever})
+    for (const bool runs_ahead : {false, true})
       for (const double gap_share : {0.0, 0.5, 1.0})
-        rules.push_back({gap_share, forward_first, ahead});
+        rules.push_back({gap_share, forward_first, runs_ahead});
   return rules;
 }
 

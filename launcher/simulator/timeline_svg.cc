@@ -194,7 +194,7 @@ void Picture::DrawSpan(const Span& span) {
       span.chunk > 0 ? fmt::format(R"( fill-opacity="{:.2f}")", opacity) : "",
       width > 3 ? R"( stroke="#fff" stroke-width="0.6")" : "");
   if (span.micro_batch < 0) return;
-  const std::string number = fmt::format("{}", span.micro_batch + 1);
+  const std::string number = fmt::format("{}", span.micro_batch);
   if (static_cast<double>(number.size()) * kDigit + 3 > width) return;
   Add(R"(<text x="{:.2f}" y="{:.1f}" text-anchor="middle" font-size="10" fill="{}">{}</text>)",
       X((span.begin + span.end) / 2), Y(span.rank) + height / 2 + 3.6, look.text, number);

@@ -13,7 +13,7 @@ inline constexpr int kPicturedRows = 64;
 
 /// An SVG 1.1 document: a row for each of the first kPicturedRows ranks, named by `labels` (index
 /// = rank; untrusted text), time from left to right with an axis in seconds or milliseconds, the
-/// colours that occur explained above. Numbers are micro-batches, from 1; later chunks of a rank are
+/// colours that occur explained above. Numbers are micro-batches, from 0; later chunks of a rank are
 /// paler. Waiting is a gap. An exchange that
 /// runs beside backward shows under it.
 std::string TimelineSvg(std::span<const Span> timeline, const std::vector<std::string>& labels,

@@ -102,8 +102,9 @@ TEST(ComputeOrderTest, BubblesAreThoseThatAreKnown) {
         break;
       case ScheduleKind::kInterleaved:
       case ScheduleKind::kBreadthFirst:
-        if (named.shape.micro_batches % named.shape.ranks != 0) break;
-        EXPECT_NEAR(play.Bubble(), (p - 1) / (v * m + p - 1), kTiny) << named.name;
+        if (m >= p) {
+          EXPECT_NEAR(play.Bubble(), (p - 1) / (v * m + p - 1), kTiny) << named.name;
+        }
         break;
       case ScheduleKind::kZeroBubbleH1:
         // A third of 1F1B's 3 (p - 1), where the pipeline fills at all.
@@ -120,12 +121,12 @@ TEST(ComputeOrderTest, BubblesAreThoseThatAreKnown) {
   }
 }
 
-TEST(ComputeOrderTest, InterleavedIsNoSlowerForMicroBatchesThatRanksDoNotDivide) {
+TEST(ComputeOrderTest, InterleavedIsNeverSlowerThanBreadthFirst) {
   for (const NamedSchedule& named : AllSchedules()) {
     if (named.kind != ScheduleKind::kInterleaved || named.shape.chunks == 1) continue;
-    const double all_forward_first =
+    const double other =
         PlayEven(ComputeOrder(ScheduleKind::kBreadthFirst, named.shape).value()).makespan_s;
-    EXPECT_LE(PlayEven(named.schedule).makespan_s, 1.25 * all_forward_first) << named.name;
+    EXPECT_LE(PlayEven(named.schedule).makespan_s, other + kTiny) << named.name;
   }
 }
 

@@ -179,6 +179,32 @@ TEST(ListScheduleTest, IsNoSlowerThanZeroBubbleOnEvenStages) {
   }
 }
 
+TEST(ListScheduleTest, WithSeveralChunksItIsNoSlowerThanInterleavedAtItsPeakMemory) {
+  RandomPipelines random;
+  std::vector<double> shares, gaps;
+  for (int draw = 0; draw < 50; ++draw) {
+    const int ranks = 2 + random.Below(5), chunks = 2 + random.Below(2);
+    UnevenPipeline pipeline =
+        EvenPipeline(ranks, chunks, ranks * (1 + random.Below(3)) + random.Below(ranks), 0);
+    for (StageSeconds& its : pipeline.costs.stages)
+      its = {.forward = random.Between(0.7, 1.4),
+             .backward_input = random.Between(0.7, 1.4),
+             .backward_weight = random.Between(0.7, 1.4)};
+    const Schedule other =
+        ComputeOrder(ScheduleKind::kInterleaved, {ranks, chunks, pipeline.micro_batches}).value();
+    const auto held = CheckSchedule(other, {.activation_bytes = pipeline.activation_bytes})->bytes;
+    pipeline.rank_bytes.assign(held.size(), *std::max_element(held.begin(), held.end()));
+    const ListSchedule list = MakeListSchedule(pipeline).value();
+    ExpectSound(pipeline, list);
+    shares.push_back(list.makespan_s / PlaySchedule(other, pipeline.costs).makespan_s);
+    gaps.push_back(list.Gap());
+  }
+  Distribution(shares).Print("share of interleaved 1F1B's step");
+  Distribution(gaps).Print("gap to the bound");
+  EXPECT_LE(Distribution(shares).At(1), 1);
+  EXPECT_LE(Distribution(gaps).At(0.9), 0.1);
+}
+
 TEST(ListScheduleTest, EveryShapeAndLimitGivesASoundSchedule) {
   RandomPipelines random;
   for (int ranks = 1; ranks <= 8; ++ranks) {
