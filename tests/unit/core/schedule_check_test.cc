@@ -64,6 +64,7 @@ TEST(ScheduleCheck, FindsActionsOutOfPlace) {
   };
   EXPECT_EQ(message("0F0,0B0\n0F0,1F0,1B0\n"), "0F0 stands at rank 1; the stage is rank 0's");
   EXPECT_EQ(message("0F0,0F0,0B0\n1F0,1B0\n"), "0F0 stands a second time");
+  EXPECT_EQ(message("0F1,0F0,0B0,0B1\n"), "0F1 stands where micro-batch 0 is the next of its kind");
   EXPECT_EQ(message("0F0,0B0,0W0\n1F0,1B0\n"), "0W0 stands a second time");
   EXPECT_EQ(message("0F0,0I0,1W0\n1F0,1B0\n"), "1W0 stands at rank 0; the stage is rank 1's");
   EXPECT_EQ(message("0GATHER0,0F0,0B0\n1F0,1B0,1GATHER0\n"),
