@@ -32,6 +32,7 @@ std::vector<Action> Alternating(const std::vector<Action>& forwards,
 
 std::vector<Action> InTurn(int stage, ActionKind kind, int micro_batches) {
   std::vector<Action> row;
+  row.reserve(static_cast<std::size_t>(micro_batches));
   for (int i = 0; i < micro_batches; ++i) row.push_back({stage, kind, i});
   return row;
 }
@@ -158,6 +159,7 @@ Result<Schedule> ComputeOrder(ScheduleKind kind, const ScheduleShape& shape) {
   Schedule schedule{.stages = shape.ranks * shape.chunks,
                     .micro_batches = shape.micro_batches * shape.steps,
                     .ranks = {}};
+  schedule.ranks.reserve(static_cast<std::size_t>(shape.ranks));
   for (int rank = 0; rank < shape.ranks; ++rank) schedule.ranks.push_back(RowOf(kind, shape, rank));
   return schedule;
 }

@@ -16,7 +16,8 @@ constexpr int kColumnsAround = 6;
 constexpr int kRowsAround = 8;
 
 bool Inside(const Schedule& schedule, const Action& action) {
-  return action.stage < schedule.stages && action.micro_batch < schedule.micro_batches;
+  return action.stage >= 0 && action.stage < schedule.stages && action.micro_batch >= 0 &&
+         action.micro_batch < schedule.micro_batches;
 }
 
 bool AllInside(const Schedule& schedule) {

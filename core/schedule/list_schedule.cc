@@ -44,6 +44,7 @@ class ListRun {
     Schedule schedule{.stages = stages_, .micro_batches = pipeline_.micro_batches, .ranks = {}};
     schedule.ranks.resize(rank_.size());
     std::vector<std::optional<Choice>> choices;
+    choices.reserve(rank_.size());
     for (int rank = 0; rank < pipeline_.ranks; ++rank) choices.push_back(Choose(rank));
     for (;;) {
       std::optional<Choice> earliest;

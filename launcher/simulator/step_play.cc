@@ -46,6 +46,7 @@ StepPlay::StepPlay(const PlanProblem& problem, const Layout& layout,
 
 void StepPlay::MakeGroups(const std::vector<double>& begins) {
   std::vector<Schedule> schedules;
+  schedules.reserve(static_cast<std::size_t>(layout_.data));
   for (int replica = 0; replica < layout_.data; ++replica)
     schedules.push_back(ScheduleOf(layout_, replica));
   for (int stage = 0; stage < layout_.Stages(); ++stage) {

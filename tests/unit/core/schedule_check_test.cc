@@ -141,7 +141,12 @@ TEST(ScheduleCheck, NumbersBeyondTheScheduleAreRefused) {
   schedule.ranks[1][0].micro_batch = 5;
   EXPECT_FALSE(CheckSchedule(schedule));
   schedule.ranks[1][0].micro_batch = -1;
-  EXPECT_FALSE(CheckSchedule(schedule));
+  const auto checked = CheckSchedule(schedule);
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().grid,
+            "     time  0              1\n"
+            "rank    0  0F0            0B0\n"
+            "rank    1  1F-1 <-- here  1B0\n");
 }
 
 /// Breaks one thing of a sound schedule.
