@@ -130,8 +130,8 @@ std::string RowCheck::Backward(StageProgress& stage, const Action& action) {
   if (communicates_ && Elsewhere(action.stage, action.stage + 1) &&
       action.micro_batch >= stage.received_backward)
     return "comes before the gradient of its output is received";
-  const std::string why = Next(stage.input_gradients, action.micro_batch,
-                               action.micro_batch < stage.forwards, "its forward");
+  std::string why = Next(stage.input_gradients, action.micro_batch,
+                         action.micro_batch < stage.forwards, "its forward");
   if (!why.empty() || action.kind == kBackwardInput) return why;
   return Next(stage.weight_gradients, action.micro_batch, true, "");
 }

@@ -27,7 +27,7 @@ class Reader {
         ++at_;
         continue;
       }
-      const auto item = Item();
+      auto item = Item();
       if (!item) return item;
       symbols += *item;
       if (symbols.size() > kMostSymbols) return TooLong();
@@ -54,7 +54,7 @@ class Reader {
   Result<std::string> Item() {
     std::string symbols;
     if (text_[at_] == '(') {
-      const auto group = Group();
+      auto group = Group();
       if (!group) return group;
       symbols = *group;
     } else if (std::string_view("EtL|").find(text_[at_]) != std::string_view::npos) {
@@ -74,7 +74,7 @@ class Reader {
         continue;
       }
       if (text_[at_] == '(') return FailHere("a group within a group");
-      const auto item = Item();
+      auto item = Item();
       if (!item) return item;
       symbols += *item;
       if (symbols.size() > kMostSymbols) return TooLong();
