@@ -20,7 +20,7 @@
 namespace adaptive_train {
 namespace {
 
-constexpr char kWhat[] = "cluster";
+constexpr char kClusterText[] = "cluster";
 constexpr std::int64_t kMaxNodes = 8192;  // the planner has a table of all pairs
 constexpr std::size_t kMaxDevices = 262144;
 constexpr std::size_t kMaxLinks = std::size_t{1} << 24;
@@ -167,36 +167,36 @@ Result<void> CheckNames(const Cluster& cluster) {
   std::set<std::string> nodes, switches;
   for (const Node& node : cluster.nodes) {
     if (node.name.empty() || !nodes.insert(node.name).second)
-      return Fail(fmt::format("{}: node name '{}' is empty or stands twice", kWhat, node.name));
+      return Fail(fmt::format("{}: node name '{}' is empty or stands twice", kClusterText, node.name));
   }
   for (const Switch& one : cluster.switches) {
     if (one.name.empty() || !switches.insert(one.name).second)
-      return Fail(fmt::format("{}: switch name '{}' is empty or stands twice", kWhat, one.name));
+      return Fail(fmt::format("{}: switch name '{}' is empty or stands twice", kClusterText, one.name));
   }
   for (const Switch& one : cluster.switches) {
     if (!one.parent.empty() && !switches.contains(one.parent))
-      return Fail(fmt::format("{}: switch {}: its parent {} is not in the list", kWhat, one.name,
+      return Fail(fmt::format("{}: switch {}: its parent {} is not in the list", kClusterText, one.name,
                               one.parent));
     const auto path = Above(one.name, cluster.switches);
     if (path.size() > cluster.switches.size())
-      return Fail(fmt::format("{}: switch {} is above itself", kWhat, one.name));
+      return Fail(fmt::format("{}: switch {} is above itself", kClusterText, one.name));
   }
   for (const Device& device : cluster.devices) {
     if (!nodes.contains(device.node))
-      return Fail(fmt::format("{}: a device's node {} is not in the list", kWhat, device.node));
+      return Fail(fmt::format("{}: a device's node {} is not in the list", kClusterText, device.node));
   }
   for (const Link& link : cluster.links) {
     if (!nodes.contains(link.from) || !nodes.contains(link.to))
-      return Fail(fmt::format("{}: link {} to {}: no such node", kWhat, link.from, link.to));
+      return Fail(fmt::format("{}: link {} to {}: no such node", kClusterText, link.from, link.to));
   }
-  if (cluster.devices.empty()) return Fail(fmt::format("{}: it has no device", kWhat));
+  if (cluster.devices.empty()) return Fail(fmt::format("{}: it has no device", kClusterText));
   return {};
 }
 
 }  // namespace
 
 Result<Cluster> ClusterFromJson(std::string_view text) {
-  auto cluster = ReadJson<Cluster>(text, kWhat, [](const nlohmann::json& json) -> Result<Cluster> {
+  auto cluster = ReadJson<Cluster>(text, kClusterText, [](const nlohmann::json& json) -> Result<Cluster> {
     Cluster read;
     std::string error;
     const JsonReader reader(json, "", error);
@@ -212,7 +212,7 @@ Result<Cluster> ClusterFromJson(std::string_view text) {
       reader.ReadList("devices", add(read.devices, ReadDevice), kMaxDevices);
     }
     if (reader.Has("links")) reader.ReadList("links", add(read.links, ReadLink), kMaxLinks);
-    if (!error.empty()) return Fail(fmt::format("{}: {}", kWhat, error));
+    if (!error.empty()) return Fail(fmt::format("{}: {}", kClusterText, error));
     return read;
   });
   if (!cluster) return cluster;

@@ -12,18 +12,17 @@ namespace adaptive_train {
 
 namespace {
 
-using Json = nlohmann::json;
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-Json ToObject(const RopeScaling& rope) {
+nlohmann::json ToObject(const RopeScaling& rope) {
   return {{"factor", rope.factor},
           {"low_freq_factor", rope.low_freq_factor},
           {"high_freq_factor", rope.high_freq_factor},
           {"original_sequence", rope.original_sequence}};
 }
 
-Json ToObject(const ModelDims& dims) {
+nlohmann::json ToObject(const ModelDims& dims) {
   return {{"layers", dims.layers},
           {"heads", dims.heads},
           {"hidden", dims.hidden},
@@ -41,8 +40,8 @@ Json ToObject(const ModelDims& dims) {
           {"sliding_window", dims.sliding_window}};
 }
 
-std::string Text(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string Text(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 /// One of `allowed` by its name.
@@ -119,7 +118,7 @@ std::string ToJson(const Evaluation& evaluation) {
 
 Result<EvaluationRequest> EvaluationRequestFromJson(std::string_view text) {
   return ReadJson<EvaluationRequest>(
-      text, "evaluation request", [](const Json& json) -> Result<EvaluationRequest> {
+      text, "evaluation request", [](const nlohmann::json& json) -> Result<EvaluationRequest> {
         EvaluationRequest request;
         std::string error;
         const JsonReader reader(json, "", error);
@@ -141,7 +140,7 @@ Result<EvaluationRequest> EvaluationRequestFromJson(std::string_view text) {
 }
 
 Result<Evaluation> EvaluationFromJson(std::string_view text) {
-  return ReadJson<Evaluation>(text, "evaluation", [](const Json& json) -> Result<Evaluation> {
+  return ReadJson<Evaluation>(text, "evaluation", [](const nlohmann::json& json) -> Result<Evaluation> {
     Evaluation evaluation;
     std::string error;
     const JsonReader reader(json, "", error);

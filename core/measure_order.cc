@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kWhat[] = "measure order";
+constexpr char kMeasureOrderText[] = "measure order";
 constexpr std::size_t kMaxNodes = 65536;
 
 void ReadRound(const JsonReader& entry, std::size_t nodes, std::vector<RankPair>& round) {
@@ -48,7 +48,7 @@ std::string ToJson(const MeasureOrder& order) {
 
 Result<MeasureOrder> MeasureOrderFromJson(std::string_view text) {
   return ReadJson<MeasureOrder>(
-      text, kWhat, [](const nlohmann::json& json) -> Result<MeasureOrder> {
+      text, kMeasureOrderText, [](const nlohmann::json& json) -> Result<MeasureOrder> {
         MeasureOrder order;
         std::string error;
         const JsonReader reader(json, "", error);
@@ -69,7 +69,7 @@ Result<MeasureOrder> MeasureOrderFromJson(std::string_view text) {
             },
             2 * kMaxNodes);
         if (error.empty() && order.nodes.empty()) error = "nodes: none";
-        if (!error.empty()) return Fail(fmt::format("{}: {}", kWhat, error));
+        if (!error.empty()) return Fail(fmt::format("{}: {}", kMeasureOrderText, error));
         return order;
       });
 }

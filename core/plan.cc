@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kWhat[] = "plan";
+constexpr char kPlanText[] = "plan";
 constexpr std::size_t kMaxRanks = 65536;
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
@@ -174,7 +174,7 @@ ExchangeOrders ReadOrders(const JsonReader& part) {
 }
 
 tl::unexpected<Error> Inconsistent(const std::string& what) {
-  return Fail(fmt::format("{}: {}", kWhat, what));
+  return Fail(fmt::format("{}: {}", kPlanText, what));
 }
 
 Result<void> CheckStages(const Plan& plan) {
@@ -310,7 +310,7 @@ std::string ToJson(const Plan& plan) {
 }
 
 Result<Plan> PlanFromJson(std::string_view text) {
-  auto plan = ReadJson<Plan>(text, kWhat, [](const nlohmann::json& json) -> Result<Plan> {
+  auto plan = ReadJson<Plan>(text, kPlanText, [](const nlohmann::json& json) -> Result<Plan> {
     Plan read;
     std::string error;
     const JsonReader reader(json, "", error);

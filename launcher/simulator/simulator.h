@@ -13,6 +13,8 @@ namespace adaptive_train {
 enum class Activity {
   kForward,
   kBackward,
+  kBackwardInput,  // the halves of a backward
+  kBackwardWeight,
   kExchange,  // of gradients, from its first bucket to the closing agreement: backward may still
               // run; with a sharded optimizer also of the updated parameters
   kUpdate,
@@ -24,6 +26,7 @@ struct Span {
   Activity activity = Activity::kIdle;
   int micro_batch = -1;       // of forward and backward
   double begin = 0, end = 0;  // seconds since the first rank began the step
+  int chunk = 0;              // of forward and backward, among the rank's stages
 };
 
 struct SimulationOptions {

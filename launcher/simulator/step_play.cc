@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/schedule/compute_order.h"
+
 namespace adaptive_train {
 namespace {
 
@@ -11,6 +13,16 @@ constexpr double kNoDebt = 1e-9;  // seconds; less is not worth an event
 double Sum(const std::vector<double>& seconds) {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
+
+/// Of one replica: a row for each stage.
+Schedule ScheduleOf(const Layout& layout, int replica) {
+  const auto micro_batches =
+      static_cast<int>(layout.shares[static_cast<std::size_t>(replica)].MicroBatches());
+  return ComputeOrder(ScheduleKind::kOneForwardOneBackward, {layout.Stages(), 1, micro_batches})
+      .value();
+}
+
+bool IsForward(const Action& action) { return action.kind == ActionKind::kForward; }
 
 }  // namespace
 
@@ -33,11 +45,14 @@ StepPlay::StepPlay(const PlanProblem& problem, const Layout& layout,
 }
 
 void StepPlay::MakeGroups(const std::vector<double>& begins) {
+  std::vector<Schedule> schedules;
+  schedules.reserve(static_cast<std::size_t>(layout_.data));
+  for (int replica = 0; replica < layout_.data; ++replica)
+    schedules.push_back(ScheduleOf(layout_, replica));
   for (int stage = 0; stage < layout_.Stages(); ++stage) {
     for (int replica = 0; replica < layout_.data; ++replica) {
       const int device = layout_.devices[layout_.DeviceIndex(stage, replica, 0)];
-      const auto micro_batches = static_cast<std::size_t>(
-          layout_.shares[static_cast<std::size_t>(replica)].MicroBatches());
+      const Schedule& schedule = schedules[static_cast<std::size_t>(replica)];
       group_of_[static_cast<std::size_t>(device)] = static_cast<int>(groups_.size());
       const ProblemDevice& its = problem_.devices[static_cast<std::size_t>(device)];
       places_.push_back({device, its.node,
@@ -45,10 +60,9 @@ void StepPlay::MakeGroups(const std::vector<double>& begins) {
       Group group{.stage = stage,
                   .replica = replica,
                   .times = StageTimes(problem_, layout_, stage, replica)};
-      group.actions =
-          OneForwardOneBackward(layout_.Stages(), stage, static_cast<int>(micro_batches));
-      group.activations.resize(micro_batches);
-      group.gradients.resize(micro_batches);
+      group.actions = schedule.ranks[static_cast<std::size_t>(stage)];
+      group.activations.resize(static_cast<std::size_t>(schedule.micro_batches));
+      group.gradients.resize(group.activations.size());
       group.begin = group.free_since = begins[groups_.size()];
       groups_.push_back(std::move(group));
     }
@@ -80,18 +94,17 @@ double StepPlay::SamplesOf(const Group& group, int micro_batch) const {
       std::min(share.micro_batch, share.samples - micro_batch * share.micro_batch));
 }
 
-/// The message that an action waits for; none if the group's own order is enough.
-const StepPlay::Message* StepPlay::InputOf(const Group& group,
-                                           const ScheduledAction& action) const {
+/// What an action has to wait for; none if the group's own order is enough.
+const StepPlay::Message* StepPlay::InputOf(const Group& group, const Action& action) const {
   const auto i = static_cast<std::size_t>(action.micro_batch);
-  if (action.backward) return group.stage == layout_.Stages() - 1 ? nullptr : &group.gradients[i];
-  return group.stage == 0 ? nullptr : &group.activations[i];
+  if (IsForward(action)) return group.stage == 0 ? nullptr : &group.activations[i];
+  return group.stage == layout_.Stages() - 1 ? nullptr : &group.gradients[i];
 }
 
 void StepPlay::Next(int index) {
   Group& group = At(index);
   if (group.busy || group.next == group.actions.size() || loop_.Now() < group.begin) return;
-  const ScheduledAction& action = group.actions[group.next];
+  const Action& action = group.actions[group.next];
   const Message* input = InputOf(group, action);
   if (input != nullptr && !input->arrived) return;
   NoteWaiting(group, input);
@@ -99,8 +112,8 @@ void StepPlay::Next(int index) {
   group.action_begin = loop_.Now();
   group.debt = 0;  // transfers while the device waited took nothing from it
   const int draw = static_cast<int>(group.next);
-  if (action.backward) return Backward(index, action.micro_batch, draw);
-  Forward(index, action.micro_batch, draw);
+  if (IsForward(action)) return Forward(index, action.micro_batch, draw);
+  Backward(index, action.micro_batch, draw);
 }
 
 void StepPlay::NoteWaiting(Group& group, const Message* input) {
@@ -159,13 +172,13 @@ void StepPlay::LastBackward(int index, int layer) {
 
 void StepPlay::ActionOver(int index) {
   Group& group = At(index);
-  const ScheduledAction action = group.actions[group.next++];
+  const Action action = group.actions[group.next++];
   group.busy = false;
   group.free_since = loop_.Now();
   group.parts.compute += loop_.Now() - group.action_begin;
-  Note(group, action.backward ? Activity::kBackward : Activity::kForward, group.action_begin,
+  Note(group, IsForward(action) ? Activity::kForward : Activity::kBackward, group.action_begin,
        action.micro_batch);
-  if (action.backward && group.stage > 0)
+  if (!IsForward(action) && group.stage > 0)
     Send(index, index - layout_.data, action.micro_batch, true);
   if (group.next < group.actions.size()) return Next(index);
   group.backward_end = loop_.Now();

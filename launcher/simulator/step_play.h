@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/pipeline_schedule.h"
+#include "core/schedule/schedule.h"
 #include "launcher/simulator/chance.h"
 #include "launcher/simulator/event_loop.h"
 #include "launcher/simulator/simulated_links.h"
@@ -40,7 +40,7 @@ class StepPlay {
   struct Group {
     int stage = 0, replica = 0;
     StageTimes times;
-    std::vector<ScheduledAction> actions{};
+    std::vector<Action> actions{};  // the schedule's row
     std::size_t next = 0;
     bool busy = false;
     double free_since = 0;
@@ -62,7 +62,7 @@ class StepPlay {
   void MakeGroups(const std::vector<double>& begins);
   void MakeExchanges();
   void Next(int group);
-  const Message* InputOf(const Group& group, const ScheduledAction& action) const;
+  const Message* InputOf(const Group& group, const Action& action) const;
   void NoteWaiting(Group& group, const Message* input);
   void Compute(int group, double seconds, EventLoop::Action then);
   void Forward(int group, int micro_batch, int draw);

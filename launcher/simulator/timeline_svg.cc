@@ -19,6 +19,7 @@ constexpr double kLetter = 7;       // approximate width of a label's character
 constexpr double kDigit = 6.2;      // and of a micro-batch's number
 constexpr double kSmallest = 0.15;  // narrower than this is not drawn
 constexpr std::size_t kLongestLabel = 28;
+constexpr double kPaler = 0.3, kPalest = 0.4;  // opacity of a later chunk
 
 /// The colours differ enough in lightness to be distinguished without hue.
 struct Look {
@@ -28,6 +29,8 @@ struct Look {
 constexpr std::array kLooks{
     Look{Activity::kForward, "forward", "#8fc1ea", "#123"},
     Look{Activity::kBackward, "backward", "#2f6fb2", "#fff"},
+    Look{Activity::kBackwardInput, "backward, input", "#2f6fb2", "#fff"},
+    Look{Activity::kBackwardWeight, "backward, weights", "#1c3f66", "#fff"},
     Look{Activity::kExchange, "exchange of gradients", "#f2a33a", "#321"},
     Look{Activity::kUpdate, "update", "#4b9b57", "#fff"},
 };
@@ -77,9 +80,12 @@ class Picture {
  public:
   Picture(std::span<const Span> timeline, const std::vector<std::string>& labels)
       : labels_(labels), ranks_(labels.size()) {
-    rows_ = std::min<std::size_t>(ranks_, kPicturedRanks);
-    for (const Span& span : timeline)
+    rows_ = std::min<std::size_t>(ranks_, kPicturedRows);
+    for (const Span& span : timeline) {
       if (std::isfinite(span.end)) seconds_ = std::max(seconds_, span.end);
+      has_[static_cast<std::size_t>(span.activity)] = true;
+      has_chunks_ = has_chunks_ || span.chunk > 0;
+    }
     std::size_t longest = 6;
     for (std::size_t i = 0; i < rows_; ++i)
       longest = std::max(longest, std::min(labels[i].size(), kLongestLabel));
@@ -110,6 +116,8 @@ class Picture {
   const std::vector<std::string>& labels_;
   const std::size_t ranks_;
   std::size_t rows_ = 0;
+  std::array<bool, kLooks.size() + 1> has_{};  // index = activity
+  bool has_chunks_ = false;
   double seconds_ = 0, left_ = 0, row_ = 0, bottom_ = 0, scale_ = 0;
   std::string out_;
 };
@@ -127,13 +135,15 @@ void Picture::DrawHead(const std::string& title) {
 void Picture::DrawLegend() {
   double x = left_;
   for (const Look& look : kLooks) {
+    if (!has_[static_cast<std::size_t>(look.activity)]) continue;
     Add(R"(<rect x="{:.1f}" y="34" width="14" height="14" fill="{}"/>)", x, look.fill);
     Add(R"(<text x="{:.1f}" y="46">{}</text>)", x + 19, look.name);
     x += 40 + kLetter * static_cast<double>(look.name.size());
   }
   Add(R"(<rect x="{:.1f}" y="34.5" width="14" height="13" fill="#f1f1ee" stroke="#bbb"/>)", x);
   Add(R"(<text x="{:.1f}" y="46">waiting</text>)", x + 19);
-  Add(R"(<text x="{:.1f}" y="46" fill="#666">numbers: micro-batches</text>)", x + 95);
+  Add(R"(<text x="{:.1f}" y="46" fill="#666">numbers: micro-batches{}</text>)", x + 95,
+      has_chunks_ ? "; paler: later chunks of the rank" : "");
 }
 
 void Picture::DrawRows() {
@@ -178,11 +188,13 @@ void Picture::DrawSpan(const Span& span) {
   const Look& look = LookOf(span.activity);
   const double inner = row_ - 3;
   const double height = span.activity == Activity::kExchange ? inner : std::round(inner * 0.78);
-  Add(R"(<rect x="{:.2f}" y="{:.1f}" width="{:.2f}" height="{:.1f}" fill="{}"{}/>)", X(span.begin),
-      Y(span.rank), width, height, look.fill,
+  const double opacity = std::max(kPalest, 1 - kPaler * span.chunk);
+  Add(R"(<rect x="{:.2f}" y="{:.1f}" width="{:.2f}" height="{:.1f}" fill="{}"{}{}/>)",
+      X(span.begin), Y(span.rank), width, height, look.fill,
+      span.chunk > 0 ? fmt::format(R"( fill-opacity="{:.2f}")", opacity) : "",
       width > 3 ? R"( stroke="#fff" stroke-width="0.6")" : "");
   if (span.micro_batch < 0) return;
-  const std::string number = fmt::format("{}", span.micro_batch + 1);
+  const std::string number = fmt::format("{}", span.micro_batch);
   if (static_cast<double>(number.size()) * kDigit + 3 > width) return;
   Add(R"(<text x="{:.2f}" y="{:.1f}" text-anchor="middle" font-size="10" fill="{}">{}</text>)",
       X((span.begin + span.end) / 2), Y(span.rank) + height / 2 + 3.6, look.text, number);
@@ -190,7 +202,7 @@ void Picture::DrawSpan(const Span& span) {
 
 void Picture::DrawRest() {
   if (ranks_ > rows_)
-    Add(R"(<text x="12" y="{:.1f}" fill="#666">the first {} of {} ranks are shown</text>)",
+    Add(R"(<text x="12" y="{:.1f}" fill="#666">the first {} of {} rows are shown</text>)",
         bottom_ + kAxis + 8, rows_, ranks_);
   Add("</svg>");
 }

@@ -9,12 +9,13 @@
 
 namespace adaptive_train {
 
-inline constexpr int kPicturedRanks = 64;
+inline constexpr int kPicturedRows = 64;
 
-/// An SVG 1.1 document with a row for each of the first kPicturedRanks ranks, named by `labels`
-/// (index = rank; untrusted text). Time runs from left to right with an axis in seconds or
-/// milliseconds; a legend explains the colours. Numbers are micro-batches, from 1. Waiting is a
-/// gap. An exchange beside backward shows under it.
+/// An SVG 1.1 document: a row for each of the first kPicturedRows ranks, named by `labels` (index
+/// = rank; untrusted text), time from left to right with an axis in seconds or milliseconds, the
+/// colours that occur explained above. Numbers are micro-batches, from 0; later chunks of a rank are
+/// paler. Waiting is a gap. An exchange that
+/// runs beside backward shows under it.
 std::string TimelineSvg(std::span<const Span> timeline, const std::vector<std::string>& labels,
                         const std::string& title);
 

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <random>
 
+#include "core/schedule/compute_order.h"
+#include "core/schedule/play.h"
 #include "launcher/planner/layout.h"
 #include "tests/unit/simulator/problems.h"
 
@@ -175,6 +177,36 @@ TEST(SimulatorTest, ActivationsCrossStagesAndTheirGradientsReturn) {
   ASSERT_EQ(s.links.size(), 2u);
   EXPECT_DOUBLE_EQ(s.links[0].bytes, 3e7);
   EXPECT_NEAR(s.links[0].Share(s.step_seconds.front()), 0.3 / 12.8, kTiny);
+}
+
+// Uneven stages: the events of the simulator end when the play of the same schedule ends.
+TEST(SimulatorTest, APipelineTakesAsLongAsThePlayOfItsSchedule) {
+  std::mt19937_64 random(1);
+  const auto between = [&](double low, double high) {
+    return low + (high - low) * static_cast<double>(random() >> 11) * 0x1p-53;
+  };
+  for (int draw = 0; draw < 50; ++draw) {
+    const int stages = 1 + draw % 8, micro_batches = 1 + draw % 11;
+    PlanProblem problem = EvenProblem{
+        .devices = stages,
+        .layers = stages,
+        .global_batch = micro_batches,
+        .boundary_bytes = 1e4,
+        .link = {1e-3, 1e8}}.Make();
+    PlayCosts costs;
+    costs.transfer_s.assign(static_cast<std::size_t>(stages) - 1, 1e-3 + 1e4 / 1e8);
+    for (LayerSeconds& layer : problem.kinds[0].layers) {
+      layer.forward.per_sample = between(0.5, 2);
+      layer.backward.per_sample = between(1, 4);
+      costs.stages.push_back(
+          {.forward = layer.forward.per_sample, .backward_input = layer.backward.per_sample});
+    }
+    const Schedule schedule =
+        ComputeOrder(ScheduleKind::kOneForwardOneBackward, {stages, 1, micro_batches}).value();
+    EXPECT_NEAR(StepOf(problem, EvenLayout(problem, stages, 1, 1)),
+                PlaySchedule(schedule, costs).makespan_s, 1e-6)
+        << stages << " stages, " << micro_batches << " micro-batches";
+  }
 }
 
 TEST(SimulatorTest, TheLastMicroBatchOfAReplicaMayBeSmaller) {

@@ -31,7 +31,7 @@ TEST(TimelineSvgTest, HasARowAColourAndANumberForWhatIsDone) {
   EXPECT_THAT(svg, HasSubstr(">n2<"));
   EXPECT_THAT(svg, HasSubstr("two stages"));
   EXPECT_THAT(svg, HasSubstr("it ends after 5 s"));
-  EXPECT_EQ(Count(svg, ">1</text>"), 4u);  // micro-batch 1 three times, and the axis
+  EXPECT_EQ(Count(svg, ">0</text>"), 3u);  // the first micro-batch
   EXPECT_EQ(Count(svg, "<svg"), 1u);
   EXPECT_EQ(Count(svg, "</svg>"), 1u);
   // The exchange comes first, so that backward is drawn over it.
@@ -46,7 +46,7 @@ TEST(TimelineSvgTest, SaysWhichRanksAreLeftOut) {
     labels.push_back("row" + std::to_string(rank) + ".");
   }
   const std::string svg = TimelineSvg(spans, labels, "many");
-  EXPECT_THAT(svg, HasSubstr("the first 64 of 100 ranks"));
+  EXPECT_THAT(svg, HasSubstr("the first 64 of 100 rows"));
   EXPECT_THAT(svg, HasSubstr(">row63.<"));
   EXPECT_THAT(svg, Not(HasSubstr(">row64.<")));
 }
