@@ -46,9 +46,9 @@ if(ADAPTIVE_TRAIN_SANITIZE)
 endif()
 
 # Two means against compiling the same templates again and again. Headers that most sources parse are precompiled: with the
-# flags of libraries, and with those of tests. And sources of a library are compiled several at once (unity builds).
+# flags of libraries, and with those of tests. And sources of a library are compiled together (unity builds).
 # Off, every source is compiled by itself: it shows that it includes what it uses, and an edited one is built sooner.
-option(ADAPTIVE_TRAIN_FAST_BUILD "Precompile common headers, compile several sources at once" ON)
+option(ADAPTIVE_TRAIN_FAST_BUILD "Precompile common headers, compile sources of a library together" ON)
 set(common_headers <algorithm> <array> <chrono> <cstdint> <filesystem> <functional> <map> <memory> <mutex> <optional> <set> <span>
   <string> <string_view> <thread> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp> <tl/expected.hpp>)
 if(ADAPTIVE_TRAIN_FAST_BUILD)
@@ -68,12 +68,12 @@ function(adaptive_train_precompile)
   endif()
 endfunction()
 
-# adaptive_train_unite(TARGET...): the same, and several sources at once. Sources that use the same names for different things
-# set SKIP_UNITY_BUILD_INCLUSION.
+# adaptive_train_unite(TARGET...): the same, and all sources of a library at once. Sources that use the same names for different
+# things set SKIP_UNITY_BUILD_INCLUSION.
 function(adaptive_train_unite)
   adaptive_train_precompile(${ARGN})
   if(ADAPTIVE_TRAIN_FAST_BUILD)
-    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   endif()
 endfunction()
 
