@@ -61,7 +61,9 @@ of() { jq -es "$2" "$1/metrics.jsonl"; }
 
 @test "sketch sends what topk sends, otherwise" {
   train --compression.mode=sketch --compression.density=0.1
-  of "$work/run" 'all(.[]; .density > 0.09 and .density < 0.25 and .unpeeled >= 0) and .[-1].loss < 0.95 * .[0].loss'
+  of "$work/run" 'all(.[]; .density > 0.09 and .density < 0.25) and .[-1].loss < 0.95 * .[0].loss'
+  # One sketch in a thousand cannot be peeled: with a dozen buckets a step, four of them once in a hundred thousand runs.
+  of "$work/run" '(map(.unpeeled) | add) < 4'
   # Fixed point and bfloat16 round otherwise.
   train --compression.mode=topk --compression.density=0.1 --run-dir "$work/topk"
   losses_agree "$work/run" "$work/topk" 1e-2
