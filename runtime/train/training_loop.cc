@@ -148,11 +148,7 @@ void TrainingLoop<T>::Save(bool asked) {
 /// The step's times end here; what follows in it is not training.
 template <class T>
 void TrainingLoop<T>::Report(RankMetrics& metrics) {
-  metrics.compute_s = measure_.SecondsOf(Activity::kCompute);
-  metrics.exposed_comm_s = measure_.SecondsOf(Activity::kExposedComm);
-  metrics.bubble_s = measure_.SecondsOf(Activity::kBubble);
-  metrics.other_s = measure_.SecondsOf(Activity::kOther);
-  metrics.step_s = metrics.compute_s + metrics.exposed_comm_s + metrics.bubble_s + metrics.other_s;
+  measure_.FillTimes(metrics);
   if (ValidationDue()) metrics.validation_loss = Validate();
   if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
   metrics.tokens = config_.train.global_batch * dims_.sequence;
