@@ -79,6 +79,11 @@ if [[ $long ]]; then
   # Memory and the time of steps are not a plan's with a sanitizer beside them.
   check asan -L 'fuzz|compute' -E 'multi_process.memory|GoingBack'
 fi
+if grep -qw amx_bf16 /proc/cpuinfo; then
+  echo "AMX: this processor's was run, and emulated tiles"
+else
+  echo "AMX: emulated only, this processor has none"
+fi
 if ((${#failed[@]})); then
   printf '== FAILED %s\n' "${failed[@]}"
   exit 1

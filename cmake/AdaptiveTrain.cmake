@@ -86,12 +86,13 @@ function(adaptive_train_test_headers)
   target_precompile_headers(precompiled_test_headers PRIVATE ${common_headers} <gmock/gmock.h> <gtest/gtest.h>)
 endfunction()
 
-# adaptive_train_unit_test(NAME SOURCES a_test.cc ... LIBS lib ... [LABELS label ...] [COMPUTE])
-# One GoogleTest program; every TEST in it becomes a CTest of its own, labelled `unit` unless LABELS says otherwise.
+# adaptive_train_unit_test(NAME SOURCES a_test.cc ... LIBS lib ... [LABELS label ...] [PREFIX prefix] [COMPUTE])
+# One GoogleTest program; every TEST in it becomes a CTest of its own, labelled `unit` unless LABELS says otherwise, its
+# name after PREFIX.
 # COMPUTE marks programs that only compute or go by the time that steps take: they parse nothing, start no thread and
 # inject no fault. In a sanitizer's build they have the label `compute` and are built by the target compute_tests.
 function(adaptive_train_unit_test name)
-  cmake_parse_arguments(arg "COMPUTE" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "COMPUTE" "TIMEOUT;PREFIX" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
@@ -116,6 +117,6 @@ function(adaptive_train_unit_test name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
   # UCX reads its variables when it is loaded. Its memory hooks crash under the thread sanitizer
   # when threads end.
-  gtest_discover_tests(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+  gtest_discover_tests(${name} TEST_PREFIX "${arg_PREFIX}" PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
     ENVIRONMENT "UCX_MEM_EVENTS=no" DISCOVERY_TIMEOUT 60)
 endfunction()

@@ -4,61 +4,35 @@
 #include <algorithm>
 #include <type_traits>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <hwy/targets.h>
-#endif
+#include "kernels/cpu/amx_instructions.h"
 
 namespace adaptive_train::kernels::cpu {
 
-#if defined(__x86_64__)
-// Only these functions are compiled for AMX, one by one. They must not call inline functions of the
-// standard library: the linker could then use that copy on every processor.
-#define AMX_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,amx-tile,amx-bf16")))
-
+#if defined(ADAPTIVE_TRAIN_AMX)
 namespace {
-
-/// Whether the processor has AMX (leaf 7 of cpuid).
-bool ProcessorHasAmx() {
-  constexpr unsigned kBFloat16 = 1u << 22, kTiles = 1u << 24;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
-         (d & (kBFloat16 | kTiles)) == (kBFloat16 | kTiles);
-}
-
-/// Linux grants the 8 KiB of tile registers only to processes that ask for them
-/// (Documentation/arch/x86/xstate.rst).
-bool KernelGrantsTiles() {
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
 
 constexpr int kMostParts = 3;
 constexpr unsigned kHighHalf = 0xffff0000;
 
 template <class T>
-AMX_TARGET inline __m512 Widened(const T* from, __mmask16 mask) {
+AMX_TARGET inline Floats Widened(const T* from, Mask mask) {
   if constexpr (std::is_same_v<T, float>) {
     return _mm512_maskz_loadu_ps(mask, from);
   } else {
-    const __m256i half = _mm256_maskz_loadu_epi16(mask, from);
+    const Halves half = _mm256_maskz_loadu_epi16(mask, from);
     if constexpr (std::is_same_v<T, Float16>) return _mm512_cvtph_ps(half);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
   }
 }
 
-AMX_TARGET inline __mmask16 FirstLanes(std::int64_t count) {
-  return static_cast<__mmask16>(count >= kAmxSide ? 0xffffu : count <= 0 ? 0 : (1u << count) - 1);
+AMX_TARGET inline Mask FirstLanes(std::int64_t count) {
+  return static_cast<Mask>(count >= kAmxSide ? 0xffffu : count <= 0 ? 0 : (1u << count) - 1);
 }
 
-/// The next bfloat16 part of x, as a float. The last part holds all that remains, and keeps NaN and
-/// infinity.
-AMX_TARGET inline __m512 Part(__m512 x, bool last) {
-  __m512i bits = _mm512_castps_si512(x);
+/// What of x the next part holds, as a float. The last one holds all that is left, and keeps what
+/// is no number.
+AMX_TARGET inline Floats Part(Floats x, bool last) {
+  Words bits = _mm512_castps_si512(x);
   if (!last) bits = _mm512_add_epi32(bits, _mm512_set1_epi32(0x8000));
   return _mm512_castsi512_ps(
       _mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(kHighHalf))));
@@ -67,11 +41,11 @@ AMX_TARGET inline __m512 Part(__m512 x, bool last) {
 /// Writes row `row` of kParts tiles: lane i holds the i-th numbers of `low` and `high`, `low` in
 /// the low half. Both operands pair k with k + 16.
 template <int kParts>
-AMX_TARGET inline void StorePairs(__m512 low, __m512 high, std::int64_t row, std::uint16_t* tiles) {
+AMX_TARGET inline void StorePairs(Floats low, Floats high, std::int64_t row, std::uint16_t* tiles) {
 #pragma GCC unroll 3
   for (int part = 0; part < kParts; ++part) {
     const bool last = part == kParts - 1;
-    const __m512 low_part = Part(low, last), high_part = Part(high, last);
+    const Floats low_part = Part(low, last), high_part = Part(high, last);
     _mm512_store_si512(tiles + part * kAmxTile + row * kAmxDepth,
                        _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(low_part), 16),
                                        _mm512_castps_si512(high_part)));
@@ -82,7 +56,7 @@ AMX_TARGET inline void StorePairs(__m512 low, __m512 high, std::int64_t row, std
 
 /// Transposes a tile of 16 rows of 16 pairs.
 AMX_TARGET void TransposeTile(std::uint16_t* tile) {
-  __m512i r[16], t[16];
+  Words r[16], t[16];
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) r[i] = _mm512_load_si512(tile + i * kAmxDepth);
 #pragma GCC unroll 8
@@ -118,7 +92,7 @@ AMX_TARGET void TransposeTile(std::uint16_t* tile) {
 /// hardware prefetcher.
 template <class T>
 AMX_TARGET inline void Prefetch(const T* from) {
-  _mm_prefetch(reinterpret_cast<const char*>(from), _MM_HINT_T0);
+  __builtin_prefetch(from);
 }
 
 /// Packs the tiles of up to 16 lines and 32 of k. A tile row is a line or a pair of k, depending on
@@ -129,7 +103,7 @@ AMX_TARGET void PackTiles(const AmxPackArguments<T>& x, std::int64_t line, std::
   const std::int64_t lines = x.lines - line, depth = x.depth - k;
   if (x.along) {
     const T* from = x.matrix + line * x.stride + k;
-    const __mmask16 low = FirstLanes(depth), high = FirstLanes(depth - kAmxSide);
+    const Mask low = FirstLanes(depth), high = FirstLanes(depth - kAmxSide);
     for (std::int64_t i = 0; i < kAmxSide; ++i) {
       const bool inside = i < lines;
       const T* row = from + (inside ? i * x.stride : 0);
@@ -140,7 +114,7 @@ AMX_TARGET void PackTiles(const AmxPackArguments<T>& x, std::int64_t line, std::
     }
   } else {
     const T* from = x.matrix + k * x.stride + line;
-    const __mmask16 lanes = FirstLanes(lines);
+    const Mask lanes = FirstLanes(lines);
     for (std::int64_t i = 0; i < kAmxSide; ++i) {
       const T *low = from + i * x.stride, *high = low + kAmxSide * x.stride;
       Prefetch(low + kAmxDepth * x.stride);
@@ -273,10 +247,7 @@ constexpr ProductFunction kProductFunctions[kMostParts][kMostParts] = {
 
 }  // namespace
 
-bool AmxAvailable() {
-  static const bool granted = ProcessorHasAmx() && KernelGrantsTiles();
-  return granted && (hwy::SupportedTargets() & HWY_AVX3_DL) != 0;
-}
+bool AmxAvailable() { return InstructionsAvailable(); }
 
 template <class T>
 void AmxPackFirst(const AmxPackArguments<T>& x, std::uint16_t* tiles) {

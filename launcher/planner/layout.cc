@@ -255,23 +255,30 @@ double PlanProblem::BoundaryBytes(int stage, int stages, std::int64_t micro_batc
 }
 
 double PlanProblem::PassingGradientBytes(int ranks) const {
-  double largest = 0, next = 0;
-  for (const ProblemLayer& layer : layers) {
-    const double bytes = Over(layer, ranks) * layer.gradient_bytes;
-    next = std::max(next, std::min(bytes, largest));
-    largest = std::max(largest, bytes);
-  }
-  return largest + (tied ? next : 0);
+  const auto of = [ranks](const ProblemLayer& layer) {
+    return Over(layer, ranks) * layer.gradient_bytes;
+  };
+  double largest = 0;
+  for (std::size_t i = 1; i < layers.size(); ++i) largest = std::max(largest, of(layers[i]));
+  return std::max(of(layers.front()), (tied ? tied_bytes : 0) + largest);
+}
+
+double PlanProblem::OnTheirWayShare() const {
+  double all = 0;
+  for (const ProblemLayer& layer : layers) all += layer.gradient_bytes;
+  return std::min(1.0, kOnTheirWayBytes / std::max(1.0, all));
 }
 
 double PlanProblem::ExchangeCopies(int shard, int replicas) const {
   if (replicas == 1) return 0;
   if (shard == 0) return 1.0 / replicas + feedback_copies;
-  double all = 0;
-  for (const ProblemLayer& layer : layers) all += layer.gradient_bytes;
-  // Packed and received messages, or only a chunk's sums on at most every second rank.
+  // Messages that are packed and received, or a chunk's sums alone, of one in two ranks at most.
   const double each = compress_from_start ? 0.5 : 2;
-  return each * std::min(1.0, kOnTheirWayBytes / std::max(1.0, all)) + feedback_copies;
+  return each * OnTheirWayShare() + feedback_copies;
+}
+
+double ShardedGradientBytes(double whole, int replicas, double passing, double on_their_way_share) {
+  return std::min(whole, whole / replicas + std::min(passing, (1 - on_their_way_share) * whole));
 }
 
 StepCost CostOf(const PlanProblem& problem, const Layout& layout) {
@@ -303,6 +310,7 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
   const double data = layout.data;
   const double copies = problem.ExchangeCopies(layout.shard, layout.data);
   const double passing = problem.PassingGradientBytes(layout.tensor);
+  const double on_their_way = problem.OnTheirWayShare();
   std::vector<double> bytes(layout.devices.size());
   for (int s = 0; s < layout.Stages(); ++s) {
     double kept = 0, gradients = 0, activations = 0;
@@ -316,7 +324,8 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
       gradients += over * layer.gradient_bytes;
       activations += over * layer.activation_bytes[recompute];
     }
-    kept += layout.shard == 2 ? std::min(gradients, gradients / data + passing) : gradients;
+    kept += layout.shard == 2 ? ShardedGradientBytes(gradients, layout.data, passing, on_their_way)
+                              : gradients;
     for (int d = 0; d < layout.data; ++d) {
       const ReplicaShare& share = layout.shares[static_cast<std::size_t>(d)];
       const auto b = static_cast<double>(share.micro_batch);

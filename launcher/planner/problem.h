@@ -123,16 +123,22 @@ struct PlanProblem {
   /// two to it; with tied embeddings the last stage a copy of the weights and its gradient, which the
   /// first one receives.
   double BoundaryBytes(int stage, int stages, std::int64_t micro_batch) const;
-  /// Sharded gradients that stand whole on a rank, one of `ranks` tensor ranks, for a while: the
-  /// largest layer's until they are on their way to their owners, and the tied embeddings', which
-  /// are not final before the pass ends.
+  /// Sharded gradients that stand whole on a rank, one of `ranks` tensor ranks, at the same time: a
+  /// layer's until they are on their way to their owners, and beside those of all but the first
+  /// layer the tied embeddings', which are not final before the pass ends.
   double PassingGradientBytes(int ranks) const;
-  /// Extra memory for the exchange on a rank, in copies of a stage's gradients. A ring needs pieces
-  /// of its sums. Sharded gradients need packed, received and summed chunks, of which a limited
-  /// number is on the way (kOnTheirWay of runtime/train/step_exchange.cc). Feedback is added,
-  /// including its compressed messages.
+  /// Of a rank's sharded gradients, the share that is on its way to the owners at most
+  /// (kOnTheirWay of runtime/train/step_exchange.cc).
+  double OnTheirWayShare() const;
+  /// Of a stage's gradients, how many copies stand on a rank for their exchange: pieces of a ring's
+  /// sums, or packed, received and summed chunks of sharded ones that are on their way; and what
+  /// feedback takes, in which compressed messages are counted.
   double ExchangeCopies(int shard, int replicas) const;
 };
+
+/// Of a stage's `whole` gradients, what a rank has that shares them out among `replicas`: its own,
+/// and of the others as much as passes, if not less than that is not on its way yet.
+double ShardedGradientBytes(double whole, int replicas, double passing, double on_their_way_share);
 
 inline constexpr double kOnTheirWayBytes = 16 << 20;
 inline constexpr double kMemoryShare = 0.9;  // of a device; the rest is the system's

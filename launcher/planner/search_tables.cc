@@ -30,6 +30,7 @@ LayerSums::LayerSums(const PlanProblem& problem, int tensor, Recompute recompute
     : tensor_(tensor),
       snapshot_share_(problem.snapshot_share),
       passing_gradients_(problem.PassingGradientBytes(tensor)),
+      on_their_way_(problem.OnTheirWayShare()),
       feedback_copies_(problem.feedback_copies),
       sharded_copies_(problem.ExchangeCopies(1, 2)) {
   const double again = problem.recompute_share[static_cast<std::size_t>(recompute)];
@@ -69,7 +70,8 @@ RangeBytes LayerSums::Bytes(const Shape& shape, int begin, int end) const {
   const double data = shape.data;
   const double whole = Between(gradients_, begin, end);
   const double gradients =
-      shape.shard == 2 ? std::min(whole, whole / data + passing_gradients_) : whole;
+      shape.shard == 2 ? ShardedGradientBytes(whole, shape.data, passing_gradients_, on_their_way_)
+                       : whole;
   const double copies = shape.data == 1    ? 0
                         : shape.shard == 0 ? 1 / data + feedback_copies_
                                            : sharded_copies_;

@@ -53,7 +53,7 @@ class LayerSums {
     std::vector<double> update;
   };
   int tensor_;
-  double snapshot_share_, passing_gradients_;
+  double snapshot_share_, passing_gradients_, on_their_way_;
   double feedback_copies_, sharded_copies_;  // of gradients, for their exchange
   std::vector<KindSums> kinds_;
   std::vector<double> parameters_, gradients_, optimizer_, activations_, split_bytes_;

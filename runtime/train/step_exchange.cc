@@ -157,15 +157,24 @@ void StepExchange<T>::Finish() {
   measure_.As(Activity::kExposedComm, [&] { Await(reducer_.Finish(CollectiveDeadline())); });
 }
 
-/// Packed gradients of a sharded exchange take memory until they are with their owners.
+/// Packed gradients of a sharded exchange take memory until they are with their owners, so a layer
+/// goes bucket by bucket, each when there is room for it.
 template <class T>
 void StepExchange<T>::AddGradients(std::size_t begin, std::size_t end) {
   end = std::min(end, state_.TrainedSize());
   if (begin >= end) return;
-  reducer_.Add(begin, end);
-  if (!state_.sharding.optimizer) return;
-  const std::size_t most = state_.sharding.gradients && Measured() ? 0 : kOnTheirWay;
-  measure_.As(Activity::kExposedComm, [&] { Await(reducer_.Limit(most, CollectiveDeadline())); });
+  if (!state_.sharding.optimizer) return reducer_.Add(begin, end);
+  const auto limit = [this](std::size_t elements) {
+    measure_.As(Activity::kExposedComm,
+                [&] { Await(reducer_.Limit(elements, CollectiveDeadline())); });
+  };
+  while (end > begin) {
+    const std::size_t size = std::min(end - begin, ReducerOptions::kBucketElements);
+    limit(kOnTheirWay - size);
+    reducer_.Add(end - size, end);
+    end -= size;
+  }
+  if (state_.sharding.gradients && Measured()) limit(0);
 }
 
 template <class T>

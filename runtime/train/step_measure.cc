@@ -35,6 +35,18 @@ double StepMeasure::Seconds() const {
   return std::chrono::duration<double>(Clock::now() - begin_).count();
 }
 
+void StepMeasure::FillTimes(RankMetrics& metrics) {
+  Switch(now_);
+  const auto booked = [this](Activity activity) {
+    return seconds_[static_cast<std::size_t>(activity)];
+  };
+  metrics.compute_s = booked(Activity::kCompute);
+  metrics.exposed_comm_s = booked(Activity::kExposedComm);
+  metrics.bubble_s = booked(Activity::kBubble);
+  metrics.other_s = booked(Activity::kOther);
+  metrics.step_s = std::chrono::duration<double>(since_ - begin_).count();
+}
+
 void StepMeasure::BeginCounting() {
   RankMetrics before_the_first;
   Fill(before_the_first, 0);

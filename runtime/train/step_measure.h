@@ -39,6 +39,8 @@ class StepMeasure {
   /// Seconds of the step so far.
   double SecondsOf(Activity activity);
   double Seconds() const;
+  /// The step's seconds by the clock and those of each activity, up to the same moment.
+  void FillTimes(RankMetrics& metrics);
 
   /// What was sent so far belongs to no step.
   void BeginCounting();

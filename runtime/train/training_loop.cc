@@ -165,11 +165,7 @@ void TrainingLoop<T>::Save(bool asked) {
 /// The step's times end here; what follows in it is not training.
 template <class T>
 void TrainingLoop<T>::Report(RankMetrics& metrics) {
-  metrics.compute_s = measure_.SecondsOf(Activity::kCompute);
-  metrics.exposed_comm_s = measure_.SecondsOf(Activity::kExposedComm);
-  metrics.bubble_s = measure_.SecondsOf(Activity::kBubble);
-  metrics.other_s = measure_.SecondsOf(Activity::kOther);
-  metrics.step_s = metrics.compute_s + metrics.exposed_comm_s + metrics.bubble_s + metrics.other_s;
+  measure_.FillTimes(metrics);
   metrics.tokens = config_.train.global_batch * dims_.sequence;
   metrics.flops = flops_per_token_ * static_cast<double>(own_.samples * dims_.sequence);
   product_peak_ = RaisedPeak(product_peak_, metrics.flops, metrics.compute_s);

@@ -119,7 +119,8 @@ config_says() { printf '%s\n' "$@" >"$work/config.toml"; }
     exit "$status"' _ "$work/small" "$bin" "$work/config.toml" "$store" "$work/err" 3>&- && status=0 || status=$?
   cat "$work/err"
   # Full before the first step (4) or while it trains (5); either way one line.
-  ((status == 4 || status == 5)) && grep -q 'No space left on device' "$work/err"
+  ((status == 4 || status == 5))
+  grep -q 'No space left on device' "$work/err"
 }
 
 @test "a store that is locked, newer or corrupt, and one on a read-only place" {

@@ -138,7 +138,8 @@ files() { (cd "$work" && echo set*); }
     ls -A small >left
     exit "$status"' _ "$bin" && status=0 || status=$?
   cat err
-  ((status == 2)) && grep -q 'small/set.bin: No space left on device' err
+  ((status == 2))
+  grep -q 'small/set.bin: No space left on device' err
   [[ ! -s left ]]
 }
 

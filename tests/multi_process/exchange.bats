@@ -4,8 +4,8 @@ load run
 
 setup() { make_run_folder; }
 
-# of RUN FILTER: of its metrics, all steps at once.
-of() { jq -es "$2" "$1/metrics.jsonl"; }
+# of RUN FILTER: of its metrics, all steps at once; there are some.
+of() { jq -es "length > 0 and ($2)" "$1/metrics.jsonl"; }
 
 @test "topk sends the share asked for, and learns" {
   train --compression.mode=topk --compression.density=0.1
@@ -62,7 +62,9 @@ of() { jq -es "$2" "$1/metrics.jsonl"; }
 
 @test "sketch sends what topk sends, otherwise" {
   train --compression.mode=sketch --compression.density=0.1
-  of "$work/run" 'all(.[]; .density > 0.09 and .density < 0.25 and .unpeeled >= 0) and .[-1].loss < 0.95 * .[0].loss'
+  of "$work/run" 'all(.[]; .density > 0.09 and .density < 0.25) and .[-1].loss < 0.95 * .[0].loss'
+  # One sketch in a thousand cannot be peeled: with a dozen buckets a step, four of them once in a hundred thousand runs.
+  of "$work/run" '(map(.unpeeled) | add) < 4'
   # Fixed point and bfloat16 round otherwise.
   train --compression.mode=topk --compression.density=0.1 --run-dir "$work/topk"
   losses_agree "$work/run" "$work/topk" 1e-2

@@ -42,11 +42,11 @@ inline Deadline In(std::chrono::seconds time) { return std::chrono::steady_clock
 /// Part of the error of an operation that missed its deadline.
 inline const std::string kMissed = "missed its deadline";
 
-inline void WriteText(int fd, const std::string& text) {
+/// False: the other end is gone.
+inline bool WriteText(int fd, const std::string& text) {
   const auto size = static_cast<std::uint32_t>(text.size());
-  if (::write(fd, &size, sizeof size) != sizeof size ||
-      ::write(fd, text.data(), size) != static_cast<ssize_t>(size))
-    std::_Exit(90);
+  return ::send(fd, &size, sizeof size, MSG_NOSIGNAL) == sizeof size &&
+         ::send(fd, text.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
 }
 
 inline std::string ReadText(int fd) {
@@ -102,13 +102,16 @@ constexpr unsigned kRankSeconds = 280;
 [[noreturn]] inline void RunRank(int rank, int size, int fd, const Body& body) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::alarm(kRankSeconds);
+  own_rank = rank;
   auto communicator = Communicator::Open(rank, size);
-  if (!communicator) std::_Exit(91);
+  if (!communicator) {
+    TellReason("no communicator: " + WhyNot(communicator));
+    std::_Exit(91);
+  }
   WriteText(fd, (*communicator)->Address());
   std::vector<std::string> addresses;
   for (int r = 0; r < size; ++r) addresses.push_back(ReadText(fd));
   (*communicator)->Connect(addresses);
-  own_rank = rank;
   reasons_fd = fd;
   bool good = false;
   try {
@@ -139,6 +142,7 @@ class Ranks {
     }
     std::vector<std::string> addresses;
     for (int fd : fds_) addresses.push_back(ReadText(fd));
+    // How a rank that is gone has ended, Good says.
     for (int fd : fds_) {
       for (const std::string& address : addresses) WriteText(fd, address);
     }

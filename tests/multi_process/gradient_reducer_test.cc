@@ -10,6 +10,7 @@
 #include <random>
 
 #include "kernels/cpu/cpu_device.h"
+#include "runtime/compress/count_sketch.h"
 #include "tests/multi_process/forked_ranks.h"
 #include "tests/multi_process/reducer_setting.h"
 
@@ -342,6 +343,39 @@ TEST(GradientReducer, ASkippedStepLosesNothingOfFiniteRanks) {
       rank.reducer.Residuals()[bad] = 0;
     }
     return rank.Conserved(0.01);
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+/// Of a step's buckets, all elements of which are selected, those whose sketch cannot be peeled. A
+/// step takes a lane for each bucket.
+int Unpeeled(const GradientBuckets& buckets, std::size_t step) {
+  int count = 0;
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    const auto lane = static_cast<std::int64_t>(step * buckets.size() + i);
+    const std::uint64_t seed = SketchSeed(static_cast<std::uint32_t>(i), lane);
+    count += CountSketch(buckets[i].size(), seed).peels() ? 0 : 1;
+  }
+  return count;
+}
+
+TEST(GradientReducer, CountsTheSketchesThatCannotBePeeled) {
+  Ranks ranks(2, [](Group& c) {
+    Rank rank(c, true, 50);
+    ExchangePolicy policy = Sparse(1);
+    policy.sketch = true;
+    rank.reducer.SetPolicy(policy);
+    int steps_with = 0, steps_without = 0;
+    for (std::size_t step = 0; step < 10; ++step) {
+      rank.Draw();
+      RANK_REQUIRE(rank.Step(step % 3 != 2));  // a skipped step counts as well
+      const int expected = Unpeeled(rank.reducer.Buckets(), step);
+      RANK_REQUIRE(rank.reducer.Figures().unpeeled == expected, step,
+                   rank.reducer.Figures().unpeeled, expected);
+      ++(expected > 0 ? steps_with : steps_without);
+    }
+    RANK_REQUIRE(steps_with > 0 && steps_without > 0, steps_with, steps_without);
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }

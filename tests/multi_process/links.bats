@@ -17,7 +17,8 @@ links() { (cd "$work" && timeout --kill-after=10 60 "$bin/adaptive-train" links 
   cmp "$work/measured.json" "$work/stored.json"
   links | grep -q ' GFLOP/s, copies '
   [[ -s $work/runs/links/logs/measure-0.log ]]
-  links --svg "$work/links.svg" && grep -q '^</svg>$' "$work/links.svg"
+  links --svg "$work/links.svg"
+  grep -q '^</svg>$' "$work/links.svg"
 }
 
 @test "measuring keeps to [launch] of a configuration and of the command line" {
@@ -29,14 +30,24 @@ links() { (cd "$work" && timeout --kill-after=10 60 "$bin/adaptive-train" links 
 }
 
 # What is in doubt is looked at twice, and what contradicts the store replaces it: counts differ from run to run.
+# measured_after UPDATE: the device, measured again where the store had it otherwise before.
+measured_after() {
+  sqlite3 "$work/profiles.db" "UPDATE device_profiles SET $1"
+  links --measure >/dev/null
+  links --json | jq -c '.devices[0] | {product_flops, count: .evidence.count, at: .evidence.measured_at}'
+}
+
+# What is in doubt is looked at twice, so one measuring counts as one or two.
 @test "measuring again is kept: as more evidence, or instead of what it contradicts" {
   links --measure >/dev/null
   links --json >"$work/first.json"
   sleep 1.1
-  links --measure >/dev/null
-  links --json >"$work/second.json"
-  jq -e --slurpfile first "$work/first.json" '.devices[0].evidence as $now | $first[0].devices[0].evidence as $before
-    | $now.measured_at > $before.measured_at and $now.count >= 1 and ($now.count > $before.count or $now.count <= 2)' "$work/second.json"
+  measured_after 'spread = 10, count = 5' >"$work/agreed.json"
+  cat "$work/agreed.json"
+  jq -e --slurpfile first "$work/first.json" '(.count == 6 or .count == 7) and .at > $first[0].devices[0].evidence.measured_at' "$work/agreed.json"
+  measured_after 'product_flops = product_flops / 100, spread = 0, count = 5' >"$work/contradicted.json"
+  cat "$work/contradicted.json"
+  jq -e --slurpfile agreed "$work/agreed.json" '(.count == 1 or .count == 2) and .product_flops > $agreed[0].product_flops / 50' "$work/contradicted.json"
 }
 
 @test "a Ctrl-C while measuring ends it with 130 and leaves no process" {

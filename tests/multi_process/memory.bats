@@ -34,3 +34,11 @@ within_plan() {
   train "${settings[@]}" --run-dir "$work/sharded"
   within_plan "$work/sharded"
 }
+
+# Each bucket waits for room, and a shared matrix of few tokens is no second layer.
+@test "what sharded gradients take is told within a tenth, neither too little nor too much" {
+  train --model.layers=2 --model.hidden=512 --model.heads=4 --model.sequence=64 --train.global_batch=8 --train.micro_batch=2 \
+    --parallel.shard=2 --train.steps=4 --checkpoint.every=2
+  within_plan "$work/run"
+  jq -es --slurpfile plan "$work/run/plan.json" '(map(.peak_memory_bytes) | max) > 0.9 * $plan[0].memory_bytes' "$work/run/metrics.jsonl"
+}

@@ -132,15 +132,17 @@ ExchangeTerms ExchangeOf(const PlanProblem& problem, LayerRange range,
   return terms;
 }
 
-/// A replica's part of `gradients` and what passes, at most all of them.
+/// A replica's part of `gradients` and what passes, at most all that is not on its way.
 double ShardedGradients(const PlanProblem& problem, double gradients, const MemoryChoice& choice) {
-  std::vector<double> whole;
-  for (const ProblemLayer& of : problem.layers)
-    whole.push_back(of.gradient_bytes / (of.splits ? choice.tensor : 1));
-  std::sort(whole.rbegin(), whole.rend());
-  double passing = whole.front();
-  if (problem.tied && whole.size() > 1) passing += whole[1];
-  return std::min(gradients, gradients / choice.data + passing);
+  double passing = 0, all = 0;
+  for (std::size_t i = 0; i < problem.layers.size(); ++i) {
+    const ProblemLayer& of = problem.layers[i];
+    const double shared = problem.tied && i > 0 ? problem.tied_bytes : 0;
+    passing = std::max(passing, shared + of.gradient_bytes / (of.splits ? choice.tensor : 1));
+    all += of.gradient_bytes;
+  }
+  const double waiting = gradients - gradients * std::min(1.0, 16777216 / all);
+  return std::min(gradients, gradients / choice.data + std::min(passing, waiting));
 }
 
 /// Messages from and to the stages beside this one, and what tied embeddings take at both ends.

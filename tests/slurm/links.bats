@@ -78,16 +78,28 @@ between() { awk -v x="$1" -v low="$2" -v high="$3" 'BEGIN { print x; exit !(x > 
   done
 }
 
-@test "a node that dies while it is measured: the node is named, exit 5" {
+# measuring_fails_on_n3 COMMAND...: what happens to n3 while it is measured ends the command with 5 and its name.
+measuring_fails_on_n3() {
   box_on ctl bash -c "cd '$home' && salloc --quiet -N3 adaptive-train links --measure --store 'file:$home/runs/links.db'" \
     >"$home/out" 2>"$home/err" 3>&- &
-  measuring=$!
-  wait_until 20 box_root n3 pkill -KILL -f "$worker_command"
-  status=0
+  local measuring=$! status=0
+  wait_until 30 worker_pid n3
+  "$@"
   wait "$measuring" || status=$?
   cat "$home/err"
   [[ $status -eq 5 ]]
   grep -E '^adaptive-train links: measuring the nodes: rank 2 on n3 failed' "$home/err"
+}
+
+@test "a rank that dies while its node is measured: the node is named, exit 5" {
+  measuring_fails_on_n3 box_root n3 pkill -KILL -f "$worker_command"
+}
+
+@test "a node that loses power while it is measured: named, exit 5" {
+  measuring_fails_on_n3 box kill n3
+  wait_until 15 no_rank_on n1 n2
+  box revive n3
+  wait_until 120 node_is n3 idle
 }
 
 @test "with spares=1 the worst node is measured, named with the reason, and not trained on" {
@@ -105,4 +117,11 @@ between() { awk -v x="$1" -v low="$2" -v high="$3" 'BEGIN { print x; exit !(x > 
   job=$(box_on ctl sbatch --parsable -N3 --adaptive-train=spares=3 job.sh --train.steps=2)
   finished_with "$job" 3:0
   grep -F 'spares=3 leaves none of 3 nodes to train; allowed: 0 to 2' "$home/slurm-$job.out"
+}
+
+# The last one: Slurm takes its time until it gives such a node to a job again.
+@test "a node cut off while it is measured: named, exit 5, and no rank is left on it" {
+  measuring_fails_on_n3 box cut n3
+  wait_until 15 no_rank_on n1 n2 n3
+  box mend n3
 }

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -75,7 +76,12 @@ class ChildProcess {
     if (pid_ == 0) {
       close(ends[0]);
       alarm(60);
-      const std::string text = body();
+      std::string text;
+      try {
+        text = body();
+      } catch (const std::exception& error) {
+        text = std::string("threw ") + error.what();
+      }
       const bool written =
           write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
       _exit(written ? 0 : 1);

@@ -2,7 +2,10 @@
 #include <SQLiteCpp/Database.h>
 #include <signal.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <thread>
@@ -157,17 +160,25 @@ TEST_F(StoreProcesses, ManyOpenANewStoreAndWriteAtOnce) {
 /// Stores jobs endlessly, reporting each number once its call has returned.
 [[noreturn]] void StoreUntilKilled(const StoreLocation& location, int told) {
   alarm(60);
+  const auto left = [](const char* what, const std::string& why) {
+    std::fprintf(stderr, "%s: %s\n", what, why.c_str());
+    _exit(1);
+  };
   auto store = ProfileStore::Open(location);
-  if (!store) _exit(1);
+  if (!store) left("opening", store.error().message);
   JobRecord job = SampleJob();
   job.config = std::string(20000, 'c');  // several pages: a kill can come between any two of them
   while (true) {
     const auto id = store->BeginJob(job);
-    if (!id || write(told, &*id, sizeof *id) != sizeof *id) _exit(1);
-    if (!store->Record(*id, std::vector<NodeRecord>{{"a", "user", "", 1, 1, std::string(9000, 'a')},
-                                                    {"b", "user", "", 1, 1, ""}}))
-      _exit(1);
-    if (!store->Record(*id, PlanRecord{std::string(9000, 'p'), 2, 0.5, "why"})) _exit(1);
+    if (!id) left("beginning a job", id.error().message);
+    if (write(told, &*id, sizeof *id) != sizeof *id) left("telling", std::strerror(errno));
+    const std::vector<NodeRecord> nodes = {{"a", "user", "", 1, 1, std::string(9000, 'a')},
+                                           {"b", "user", "", 1, 1, ""}};
+    if (const auto saved = store->Record(*id, nodes); !saved)
+      left("saving nodes", saved.error().message);
+    if (const auto saved = store->Record(*id, PlanRecord{std::string(9000, 'p'), 2, 0.5, "why"});
+        !saved)
+      left("saving a plan", saved.error().message);
   }
 }
 

@@ -25,15 +25,19 @@ struct Output {
 };
 using Outputs = std::vector<Output>;
 
-/// Calls body(name) for each instruction set that this processor has and the kernels are compiled
-/// for, and for its matrix unit.
+/// Calls body(name) with each instruction set that this processor has and the kernels are compiled
+/// for, and with its matrix unit. In the program whose matrix unit is emulated, with that alone.
 template <class Body>
 void OnEveryInstructionSet(const Body& body) {
+#if defined(ADAPTIVE_TRAIN_EMULATED_AMX)
+  ASSERT_TRUE(cpu::AmxAvailable());
+#else
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     body(std::string(hwy::TargetName(target)));
   }
   hwy::SetSupportedTargetsForTest(0);
+#endif
   if (cpu::AmxAvailable()) body(std::string("AMX"));
 }
 

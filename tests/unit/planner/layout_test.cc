@@ -106,18 +106,17 @@ TEST(MemoryOf, AddsWhatAStageHolds) {
                           1000 + 6 + 30 + 600 + 2 * 1 * 7 + messages));
   Layout sharded = Replicas({{4, 1}, {4, 1}}, 3);
   sharded.shard = 2;
-  // For each layer: parameters, half a snapshot of two, half the gradients and moments, and twice
-  // what is being sent. Added are one layer's gradients that are not being sent yet.
-  EXPECT_THAT(MemoryOf(problem, sharded)[0],
-              1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 200) + 100 + 21);
+  // Of each layer: parameters, half a snapshot of two, half the gradients and moments, and all is on
+  // its way, twice.
+  EXPECT_THAT(MemoryOf(problem, sharded)[0], 1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 200) + 21);
   // Held back by compression: only where something is exchanged.
   problem.feedback_copies = 2;
   EXPECT_THAT(MemoryOf(problem, sharded)[0],
-              1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 200 + 200) + 100 + 21);
+              1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 200 + 200) + 21);
   // Where messages, counted there, are all that goes, a chunk's sums are whole at most.
   problem.compress_from_start = true;
   EXPECT_THAT(MemoryOf(problem, sharded)[0],
-              1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 50 + 200) + 100 + 21);
+              1000 + 3 + 10 + 3 * (100 + 100 + 50 + 100 + 50 + 200) + 21);
   EXPECT_THAT(MemoryOf(problem, Pipeline({0, 2, 3}, 8, 2))[1],
               1000 + 6 + 30 + 600 + 2 * 1 * 7 + messages);
 }
@@ -135,13 +134,31 @@ TEST(BoundaryBytes, AreMessagesAndWhatIsTied) {
 }
 
 TEST(PassingGradientBytes, AreTheLargestLayersAndWhatIsTied) {
-  PlanProblem problem = ProblemOf({1, 1}, 3, 8);
-  problem.layers[1].gradient_bytes = 300;
+  PlanProblem problem = ProblemOf({1, 1}, 4, 8);
+  problem.layers[1].gradient_bytes = problem.layers[2].gradient_bytes = 300;
   EXPECT_EQ(problem.PassingGradientBytes(1), 300);
+  // The shared matrix waits beside the largest layer, not another layer as large.
   problem.tied = true;
-  EXPECT_EQ(problem.PassingGradientBytes(1), 400);
-  problem.layers[1].splits = true;
-  EXPECT_EQ(problem.PassingGradientBytes(4), 200);
+  problem.tied_bytes = 40;
+  EXPECT_EQ(problem.PassingGradientBytes(1), 340);
+  problem.layers[1].splits = problem.layers[2].splits = true;
+  EXPECT_EQ(problem.PassingGradientBytes(4), 140);
+  // The first layer, which has the matrix, passes when all others have passed.
+  problem.layers[0].gradient_bytes = 500;
+  EXPECT_EQ(problem.PassingGradientBytes(1), 500);
+}
+
+// 16 MiB are on their way at most.
+TEST(ShardedGradientBytes, AreTheOwnAndWhatWaits) {
+  PlanProblem problem = ProblemOf({1, 1}, 4, 8);
+  EXPECT_EQ(problem.OnTheirWayShare(), 1);
+  for (ProblemLayer& layer : problem.layers) layer.gradient_bytes = 16 << 20;
+  EXPECT_EQ(problem.OnTheirWayShare(), 0.25);
+  EXPECT_EQ(problem.ExchangeCopies(2, 4), 0.5);
+  EXPECT_EQ(ShardedGradientBytes(400, 4, 30, 0.25), 100 + 30);
+  EXPECT_EQ(ShardedGradientBytes(400, 4, 30, 0.9375), 100 + 25);
+  EXPECT_EQ(ShardedGradientBytes(400, 4, 30, 1), 100);
+  EXPECT_EQ(ShardedGradientBytes(400, 1, 30, 0.25), 400);
 }
 
 TEST(ScratchBytes, FollowsTheLineThroughTheLastTwo) {

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "tests/unit/runtime_checkpoint/failing_system_calls.h"
 #include "tests/unit/runtime_checkpoint/in_child.h"
 #include "tests/unit/runtime_checkpoint/saved_state.h"
@@ -105,7 +107,9 @@ INSTANTIATE_TEST_SUITE_P(Fates, FailingAtEachCall, testing::Values(Fate::kNoSpac
 [[noreturn]] void SaveAndTell(SavingRanks& ranks, std::int64_t first, int fd) {
   for (std::int64_t step = first;; ++step) {
     const std::string outcome = ranks.Save(step, SavedState(WholeLayout(kLargeDims), step));
-    if (outcome != "saved" || ::write(fd, "s", 1) != 1) ::_exit(1);
+    if (outcome == "saved" && ::write(fd, "s", 1) == 1) continue;
+    std::fprintf(stderr, "step %lld: %s\n", static_cast<long long>(step), outcome.c_str());
+    ::_exit(1);
   }
 }
 
@@ -132,7 +136,7 @@ TEST_F(CrashTest, KilledAtAnyMoment) {
     int status = 0;
     ::waitpid(pid, &status, 0);
     ::close(ends[0]);
-    ASSERT_TRUE(WIFSIGNALED(status));
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the writer ended by itself: " << status;
     const NewestCheckpoint newest = Newest(kLargeDims);
     ASSERT_TRUE(newest.step);
     ASSERT_GT(*newest.step, last) << "what was told to be saved is there";

@@ -42,6 +42,25 @@ TEST_F(StepMeasureTest, WaitingInsideOfAPassIsNotComputing) {
   EXPECT_EQ(measure_.SecondsOf(Activity::kCompute), compute);
 }
 
+TEST_F(StepMeasureTest, WhatIsBookedIsTheWholeStep) {
+  measure_.As(Activity::kBubble, Pause);  // before the step
+  measure_.Begin();
+  Pause();
+  measure_.As(Activity::kCompute, [&] { measure_.As(Activity::kExposedComm, Pause); });
+  measure_.As(Activity::kBubble, Pause);
+  RankMetrics metrics;
+  const double before = measure_.Seconds();
+  measure_.FillTimes(metrics);
+  EXPECT_GE(metrics.step_s, before);
+  EXPECT_LE(metrics.step_s, measure_.Seconds());
+  const double booked =
+      metrics.compute_s + metrics.exposed_comm_s + metrics.bubble_s + metrics.other_s;
+  EXPECT_NEAR(booked, metrics.step_s, 1e-9);
+  EXPECT_GE(metrics.other_s, 0.02);
+  EXPECT_GE(metrics.exposed_comm_s, 0.02);
+  EXPECT_LE(metrics.bubble_s, metrics.step_s - 0.04);
+}
+
 TEST_F(StepMeasureTest, AnExceptionGoesBackToWhatWasBefore) {
   measure_.Begin();
   EXPECT_THROW(measure_.As(Activity::kCompute, [] { throw std::runtime_error("lost"); }),

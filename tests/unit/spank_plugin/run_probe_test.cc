@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <set>
 
@@ -185,20 +186,27 @@ std::string ProblemUnderLimit(const ProbeRequest& request, __rlimit_resource res
                               rlim_t limit) {
   int pipe_ends[2];
   EXPECT_EQ(::pipe(pipe_ends), 0);
+  const auto left = [](const char* what) {
+    std::perror(what);
+    ::_exit(1);
+  };
   const pid_t child = ::fork();
   if (child == 0) {
-    // Root has no process limit, so this becomes a user without processes.
-    if (::geteuid() == 0 && ::setresuid(65533, 65533, 65533) != 0) ::_exit(1);
+    // Root has no limit of processes; this user has none running.
+    if (::geteuid() == 0 && ::setresuid(65533, 65533, 65533) != 0) left("setresuid");
     const rlimit set{limit, limit};
-    if (::setrlimit(resource, &set) != 0) ::_exit(1);
+    if (::setrlimit(resource, &set) != 0) left("setrlimit");
     const std::string problem = RunProbe(request).problem;
-    ::_exit(::write(pipe_ends[1], problem.data(), problem.size()) < 0);
+    if (::write(pipe_ends[1], problem.data(), problem.size()) < 0) left("write");
+    ::_exit(0);
   }
   ::close(pipe_ends[1]);
   char problem[1024];
   const ssize_t n = ::read(pipe_ends[0], problem, sizeof problem);
   ::close(pipe_ends[0]);
-  ::waitpid(child, nullptr, 0);
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "the process with the limit ended otherwise";
   return std::string(problem, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
 }
 

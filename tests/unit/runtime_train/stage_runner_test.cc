@@ -1,0 +1,258 @@
+// A rank that holds its model as several chunks trains as one that holds it in one piece, whatever
+// order its schedule has.
+#include "runtime/train/stage_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/cpu/cpu_device.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/groups.h"
+#include "runtime/data/token_dataset.h"
+
+namespace adaptive_train {
+namespace {
+
+using Schedule = std::vector<ScheduledAction>;
+
+/// 9 samples in micro-batches of 2, so that the last one is smaller.
+constexpr std::int64_t kSamples = 9, kMicroBatch = 2;
+constexpr int kMicroBatches = 5, kSteps = 2;
+
+void AddBackward(int micro_batch, int chunks, Schedule& schedule) {
+  for (int chunk = chunks; chunk-- > 0;) schedule.push_back({true, micro_batch, chunk});
+}
+
+/// Each micro-batch forward and backward before the next one.
+Schedule OneAfterAnother(int chunks) {
+  Schedule schedule;
+  for (int i = 0; i < kMicroBatches; ++i) {
+    for (int chunk = 0; chunk < chunks; ++chunk) schedule.push_back({false, i, chunk});
+    AddBackward(i, chunks, schedule);
+  }
+  return schedule;
+}
+
+/// Chunks as the stages of a pipeline: each runs ahead of the next by one micro-batch, and the last
+/// one goes backward directly after forward.
+Schedule AsStages(int chunks) {
+  Schedule schedule;
+  for (int wave = 0; wave < kMicroBatches + chunks - 1; ++wave) {
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const int i = wave - chunk;
+      if (i < 0 || i >= kMicroBatches) continue;
+      schedule.push_back({false, i, chunk});
+      if (chunk + 1 == chunks) AddBackward(i, chunks, schedule);
+    }
+  }
+  return schedule;
+}
+
+/// All chunks run ahead, as on the first rank of a pipeline of ranks: forward through all of them,
+/// then in turn backward of one micro-batch and forward of another.
+Schedule Ahead(int chunks, int in_flight) {
+  Schedule schedule;
+  for (const ScheduledAction& action : OneForwardOneBackward(in_flight, 0, kMicroBatches)) {
+    if (action.backward) {
+      AddBackward(action.micro_batch, chunks, schedule);
+    } else {
+      for (int chunk = 0; chunk < chunks; ++chunk)
+        schedule.push_back({false, action.micro_batch, chunk});
+    }
+  }
+  return schedule;
+}
+
+std::vector<StageSlice> Cut(const ModelDims& dims, int chunks) {
+  std::vector<StageSlice> slices;
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    slices.push_back({dims.layers * chunk / chunks, dims.layers * (chunk + 1) / chunks, chunk == 0,
+                      chunk + 1 == chunks});
+  return slices;
+}
+
+/// A one-rank run of some steps.
+template <class T>
+class Training {
+ public:
+  Training(const Config& config, const Plan& plan, const Datasets& data,
+           const std::vector<StageSlice>& chunks, const Schedule& schedule)
+      : layout_(DimsOf(config.model), chunks),
+        groups_(*communicator_, plan),
+        state_(device_, layout_, {}),
+        loader_(DimsOf(config.model), data, 1, config.train.global_batch),
+        exchange_(config, plan, plan.ranks[0], groups_, state_, profiler_, measure_),
+        runner_({DimsOf(config.model),
+                 {.micro_batch = kMicroBatch, .dropout = config.train.dropout, .seed = 1},
+                 chunks,
+                 schedule},
+                plan.ranks[0], state_, loader_, profiler_, measure_) {
+    state_.Initialize(1, exchange_.optimizer().Owned());
+    exchange_.MakeWeights();
+    validation_.push_back(ValidationLoss());
+    for (std::int64_t step = 1; step <= kSteps; ++step) Step(step, config);
+    validation_.push_back(ValidationLoss());
+  }
+
+  const std::vector<double>& Losses() const { return losses_; }
+  const std::vector<double>& ValidationLosses() const { return validation_; }
+  /// Of all steps, one after the other.
+  const std::vector<float>& Gradients() const { return gradients_; }
+  std::size_t activation_bytes() const { return runner_.activation_bytes(); }
+
+ private:
+  void Step(std::int64_t step, const Config& config) {
+    RankMetrics metrics;
+    metrics.step = step;
+    exchange_.Begin(step);
+    const auto targets =
+        static_cast<double>(config.train.global_batch * loader_.targets_per_sample());
+    losses_.push_back(runner_.Run(step, 1 / targets, exchange_));
+    exchange_.Finish();
+    gradients_.insert(gradients_.end(), state_.gradients.span().begin(),
+                      state_.gradients.span().end());
+    exchange_.Update(metrics);
+    exchange_.EndStep(metrics.skipped, false);
+  }
+  double ValidationLoss() {
+    const std::int64_t windows[] = {0, 1};
+    return runner_.Loss(loader_.Validation(windows));
+  }
+
+  std::unique_ptr<Communicator> communicator_ = Communicator::Open(0, 1).value();
+  kernels::cpu::CpuDevice<T> device_{1};
+  const ParameterLayout layout_;
+  Groups groups_;
+  RankState<T> state_;
+  SampleLoader loader_;
+  LayerProfiler profiler_{layout_};
+  StepMeasure measure_{*communicator_};
+  StepExchange<T> exchange_;
+  StageRunner<T> runner_;
+  std::vector<double> losses_, validation_;
+  std::vector<float> gradients_;
+};
+
+/// A small model of one kind, a text, and a plan of one rank.
+class Setting {
+ public:
+  Setting(const char* kind, bool tied, double dropout) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "stages.XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a folder");
+    folder_ = pattern;
+    config_.model.kind = kind;
+    config_.model.layers = 4;
+    config_.model.heads = 2;
+    config_.model.hidden = 16;
+    config_.model.sequence = 8;
+    config_.model.tie_embeddings = tied;
+    config_.train.global_batch = kSamples;
+    config_.train.dropout = dropout;
+    RankPlan rank;
+    rank.samples = plan_.global_batch = kSamples;
+    rank.micro_batch = kMicroBatch;
+    plan_.ranks.push_back(rank);
+    plan_.stages.emplace_back().end_layer = static_cast<int>(config_.model.layers + 2);
+    data_.emplace(Open());
+  }
+  ~Setting() { std::filesystem::remove_all(folder_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+  template <class T>
+  Training<T> TrainedIn(int chunks, const Schedule& schedule) const {
+    return Training<T>(config_, plan_, *data_, Cut(DimsOf(config_.model), chunks), schedule);
+  }
+
+ private:
+  Datasets Open() const {
+    const std::string path = folder_ + "/text";
+    std::ofstream text(path, std::ios::binary);
+    for (int i = 0; i < 4000; ++i) text << static_cast<char>((i * i / 7 + i / 256) % 251);
+    text.close();
+    return OpenDatasets({path, "auto", "bytes", config_.model.sequence, config_.model.vocab, 1})
+        .value();
+  }
+
+  std::string folder_;
+  Config config_;
+  Plan plan_;
+  std::optional<Datasets> data_;
+};
+
+using Case = std::tuple<const char*, bool, double>;  // the model's kind, tied embeddings, dropout
+
+class StageRunnerTest : public testing::TestWithParam<Case> {
+ protected:
+  template <class T>
+  void ExpectTheBitsOfOneChunk() {
+    const auto expected = setting_.TrainedIn<T>(1, OneAfterAnother(1));
+    for (const int chunks : {2, 3, 4}) {
+      for (const Schedule& schedule : {OneAfterAnother(chunks), AsStages(chunks)}) {
+        const auto trained = setting_.TrainedIn<T>(chunks, schedule);
+        EXPECT_EQ(expected.Losses(), trained.Losses()) << chunks;
+        EXPECT_EQ(expected.Gradients(), trained.Gradients()) << chunks;
+        EXPECT_EQ(expected.ValidationLosses(), trained.ValidationLosses()) << chunks;
+      }
+    }
+  }
+
+  const Setting setting_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())};
+};
+
+TEST_P(StageRunnerTest, ChunksGiveTheBitsOfOne) {
+  ExpectTheBitsOfOneChunk<float>();
+  ExpectTheBitsOfOneChunk<kernels::BFloat16>();
+}
+
+// A matrix that embedding and head share gets the same sums in another order; nothing else does.
+TEST_P(StageRunnerTest, MicroBatchesInFlightGiveTheGradientsOfOneAfterAnother) {
+  const auto one = setting_.TrainedIn<float>(1, OneAfterAnother(1));
+  const bool tied = std::get<bool>(GetParam());
+  for (const int chunks : {1, 2, 3}) {
+    for (const int in_flight : {2, 3, kMicroBatches}) {
+      const auto trained = setting_.TrainedIn<float>(chunks, Ahead(chunks, in_flight));
+      if (!tied) {
+        EXPECT_EQ(one.Losses(), trained.Losses()) << chunks << ", " << in_flight;
+        EXPECT_EQ(one.Gradients(), trained.Gradients()) << chunks << ", " << in_flight;
+        continue;
+      }
+      // Of the first step: the second one begins with other parameters.
+      EXPECT_EQ(one.Losses()[0], trained.Losses()[0]) << chunks << ", " << in_flight;
+      for (std::size_t i = 0; i < one.Gradients().size() / kSteps; ++i)
+        ASSERT_NEAR(one.Gradients()[i], trained.Gradients()[i], 1e-7) << chunks << " at " << i;
+    }
+  }
+}
+
+TEST(StageRunner, KeepsAsManyStatesAsAreInFlight) {
+  const Setting setting("gpt2", true, 0);
+  const auto bytes = [&](const Schedule& schedule) {
+    return setting.TrainedIn<float>(2, schedule).activation_bytes();
+  };
+  const std::size_t one = bytes(OneAfterAnother(2)), two = bytes(Ahead(2, 2)),
+                    three = bytes(Ahead(2, 3));
+  EXPECT_GT(two, one);
+  EXPECT_EQ(three - two, two - one);
+  // The first of two chunks is one micro-batch ahead of the second.
+  const std::size_t as_stages = bytes(AsStages(2));
+  EXPECT_GT(as_stages, one);
+  EXPECT_LT(as_stages, two);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StageRunnerTest,
+                         testing::Combine(testing::Values("gpt2", "llama", "bert"), testing::Bool(),
+                                          testing::Values(0.0, 0.2)));
+
+}  // namespace
+}  // namespace adaptive_train
