@@ -7,32 +7,18 @@
 #include <boost/asio/post.hpp>
 #include <cstring>
 
-#include "core/file_io.h"
-#include "core/rank_exit.h"
 #include "core/token_proof.h"
 #include "launcher/steps/stop_signals.h"
 
 namespace adaptive_train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::milliseconds kPollPeriod{50};
-/// After the first sign of failure others may follow that explain it.
-constexpr std::chrono::milliseconds kDiagnosisTime = 1s;
-/// A rank that is only accused by a peer will be silent for this long before it is certain.
-constexpr std::chrono::milliseconds kHearsayTime = kRankSilenceLimit + 2 * kHeartbeatPeriod;
 constexpr std::chrono::milliseconds kEndingDeadline = 4s;
 constexpr std::chrono::milliseconds kFinishingDeadline = 10s;
 /// Ranks give a checkpoint up after checkpoint.patience_s without a block and say so within this,
 /// or within that time again where it is shorter.
 constexpr std::chrono::milliseconds kSavingGrace = 60s;
-/// Of a line that a rank has for the person who watches.
-constexpr std::size_t kMaxNoticeBytes = 1000;
-
-ExitCode CodeOfSignal(int signal) {
-  return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
-}
 
 }  // namespace
 
@@ -262,117 +248,9 @@ void Supervisor::OnSignal(int signal) {
   Handle(first ? Event::kStopAsked : Event::kStopNow);
 }
 
-// What the ranks say.
-
-void Supervisor::OnHello(const Hello& hello) {
-  Record(hello.rank).hello = true;
-  if (!hello.host.empty()) Record(hello.rank).host = hello.host;
-  if (!hello.step_id.empty()) step_id_ = hello.step_id;
-  // Ranks of one step start together: the others have little time left.
-  if (std::exchange(anyone_said_hello_, true)) return;
-  if (state_ == State::kLaunching) ArmTimer(deadlines_.spread);
-}
-
-void Supervisor::OnMessage(int rank, const ControlMessage& message) {
-  if (std::holds_alternative<Ready>(message)) {
-    Record(rank).ready = true;
-    CountAll();
-  } else if (std::holds_alternative<Wired>(message)) {
-    Record(rank).wired = true;
-    CountAll();
-  } else if (const auto* resumed = std::get_if<Resumed>(&message)) {
-    OnResumed(rank, *resumed);
-  } else if (const auto* goodbye = std::get_if<Goodbye>(&message)) {
-    Record(rank).goodbye = true;
-    Record(rank).step = goodbye->step;
-  } else if (const auto* metrics = std::get_if<Metrics>(&message)) {
-    OnMetrics(rank, metrics->values);
-  } else if (const auto* times = std::get_if<LayerTimes>(&message)) {
-    events_.on_layer_times(rank, *times);
-  } else if (const auto* saving = std::get_if<Saving>(&message)) {
-    OnSaving(rank, *saving);
-  } else if (const auto* saved = std::get_if<Saved>(&message)) {
-    events_.on_saved(*saved);
-  } else if (const auto* notice = std::get_if<Notice>(&message)) {
-    events_.on_notice(Printable(notice->text, kMaxNoticeBytes));
-  } else if (const auto* decision = std::get_if<Decision>(&message)) {
-    if (rank == 0)
-      events_.on_decision({decision->step, Printable(decision->text, kMaxNoticeBytes)});
-  } else if (const auto* failure = std::get_if<RankFailure>(&message)) {
-    Record(rank).report = *failure;
-    Record(rank).report->rank = rank;
-    const bool wiring = state_ == State::kLaunching || state_ == State::kWiring;
-    if (wiring && failure->exit_code == ToInt(RankExit::kWireup)) {
-      retry_reason_ = fmt::format("rank {} on {}: {}: {}", rank, Record(rank).host,
-                                  failure->operation, failure->cause);
-      return Handle(Event::kWireupFailed);
-    }
-    Fault(rank, &RankRecord::order_reported);
-  }
-}
-
-/// Rank 0 speaks for all: they have compared what they resumed from before they say so.
-void Supervisor::OnResumed(int rank, const Resumed& resumed) {
-  Record(rank).step = resumed.step;
-  if (rank != 0) return;
-  outcome_.last_step = resumed.step;
-  auto done = events_.on_resumed(resumed.step);
-  if (!done) FailRun(done.error());
-}
-
-/// A state that is being written is not given up as long as the file system takes some of it.
-void Supervisor::OnSaving(int rank, const Saving& saving) {
-  if (rank != 0 || saving.blocks == blocks_written_) return;
-  blocks_written_ = saving.blocks;
-  if (state_ == State::kSaving) AwaitSaving();
-}
-
 void Supervisor::AwaitSaving() {
   const std::chrono::milliseconds patience = spec_.saving_patience;
   ArmTimer(patience + std::min(patience, kSavingGrace));
-}
-
-void Supervisor::CountAll() {
-  auto all = [this](bool RankRecord::*field) {
-    return std::all_of(ranks_.begin(), ranks_.end(),
-                       [field](const RankRecord& rank) { return rank.*field; });
-  };
-  if (state_ == State::kLaunching && all(&RankRecord::ready)) return Handle(Event::kAllReady);
-  if (state_ == State::kWiring && all(&RankRecord::wired)) return Handle(Event::kAllWired);
-}
-
-void Supervisor::OnClosed(int rank, const std::string& why) {
-  if (!Record(rank).goodbye) {
-    Record(rank).closed_why = why;
-    return Fault(rank, &RankRecord::order_closed);
-  }
-  const bool all_left =
-      std::all_of(ranks_.begin(), ranks_.end(), [](const RankRecord& r) { return r.goodbye; });
-  if (all_left && !control_->AnyConnected()) Handle(Event::kAllLeft);
-}
-
-void Supervisor::Fault(int rank, int RankRecord::*order) {
-  if (Record(rank).*order == 0) Record(rank).*order = ++signs_;
-  Handle(Event::kTrouble);
-}
-
-void Supervisor::OnMetrics(int rank, const RankMetrics& metrics) {
-  Record(rank).step = metrics.step;
-  auto& of_step = metrics_[metrics.step];
-  of_step[rank] = metrics;
-  if (of_step.size() != ranks_.size()) return;
-  std::vector<RankMetrics> all;
-  for (const auto& [r, values] : of_step) all.push_back(values);
-  outcome_.last_step = metrics.step;
-  metrics_.erase(metrics_.begin(), metrics_.upper_bound(metrics.step));
-  if (state_ == State::kSaving) AwaitSaving();  // the step that they were asked in is done
-  auto done = events_.on_step(all);
-  if (!done && state_ == State::kTraining) {
-    // The ranks still hold the state: let them save it before the run ends with this error.
-    outcome_.code = done.error().exit_code;
-    outcome_.message = done.error().message;
-    Handle(Event::kStopAsked);
-  }
 }
 
 // Actions.
@@ -400,119 +278,6 @@ void Supervisor::NoteStop() {
 void Supervisor::SendSave() {
   events_.on_notice("saving a checkpoint");
   control_->SendAll(CheckpointNow{});
-}
-
-void Supervisor::BeginDiagnosis() {
-  trouble_since_ = Clock::now();
-  ArmTimer(kDiagnosisTime);
-}
-
-void Supervisor::ContinueDiagnosis() {
-  const auto diagnosis = Diagnose(ranks_);
-  // The sign was a rank's end that its farewell has explained since; the others may still be
-  // saving.
-  if (!diagnosis && step_ && !step_->Over()) {
-    return Enter(stop_signal_ == 0 && !moving_ ? State::kTraining : State::kSaving);
-  }
-  if (diagnosis && diagnosis->hearsay && Clock::now() - trouble_since_ < kHearsayTime)
-    return ArmTimer(kDiagnosisTime);
-  Enter(State::kEnding);
-  EndForFailure();
-}
-
-void Supervisor::EndForFailure() {
-  auto diagnosis = Diagnose(ranks_);
-  if (!diagnosis) {
-    // No rank shows anything: the step as a whole did not run.
-    diagnosis.emplace();
-    diagnosis->kind = "lost";
-    diagnosis->failure.operation = "launch";
-    const std::string trouble = step_ ? step_->Trouble() : "";
-    diagnosis->failure.cause =
-        trouble.empty() ? "the step ended before its ranks said why" : trouble;
-  }
-  // Ranks that never said hello are explained best by what their step says.
-  const int accused = diagnosis->failure.rank;
-  if (accused >= 0 && !Record(accused).hello && step_ && !step_->Trouble().empty())
-    diagnosis->failure.cause += " (" + step_->Trouble() + ")";
-  outcome_.code = ExitCode::kRankFailure;
-  outcome_.message = Describe(*diagnosis);
-  outcome_.failure = diagnosis;
-  if (state_ != State::kEnding) Enter(State::kEnding);
-  if (std::none_of(ranks_.begin(), ranks_.end(), [](const RankRecord& r) { return r.wired; })) {
-    events_.on_launch(attempt_, "failed", outcome_.message);
-  }
-  EndRanks(outcome_.message);
-}
-
-void Supervisor::EndForRetry() {
-  if (retry_reason_.empty()) retry_reason_ = "the ranks were not wired up in time";
-  retry_ = attempt_ <= kMaxLaunchRetries;
-  events_.on_launch(attempt_, retry_ ? "retried" : "failed", retry_reason_);
-  if (!retry_) {
-    Diagnosis diagnosis;
-    diagnosis.kind = "lost";
-    diagnosis.failure.operation = "wire-up";
-    diagnosis.failure.cause =
-        fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
-    outcome_.code = ExitCode::kRankFailure;
-    outcome_.failure = diagnosis;
-    outcome_.message = Describe(diagnosis);
-  } else {
-    events_.on_notice(
-        fmt::format("launch {} failed ({}); launching again", attempt_, retry_reason_));
-  }
-  EndRanks("the launch is given up");
-}
-
-void Supervisor::EndForStop() {
-  const Error stopped = StoppedBy(stop_signal_);
-  outcome_.code = stopped.exit_code;
-  outcome_.message = stopped.message;
-  EndRanks(outcome_.message);
-}
-
-void Supervisor::EndUnsaved() {
-  if (outcome_.code == ExitCode::kDone && stop_signal_ == 0) {
-    outcome_.code = ExitCode::kRankFailure;
-    outcome_.message =
-        "the ranks did not save in time on the way to a new plan; what came after the last "
-        "checkpoint is lost";
-  } else if (outcome_.code == ExitCode::kDone) {
-    outcome_.code = CodeOfSignal(stop_signal_);
-    outcome_.message = "stopped at once; what came after the last checkpoint is lost";
-  }
-  EndRanks("stopped at once");
-}
-
-void Supervisor::EndRanks(const std::string& reason) {
-  if (control_) control_->SendAll(Abort{reason});
-  if (step_) step_->Kill(step_id_);
-}
-
-void Supervisor::AfterStep() {
-  if (outcome_.code != ExitCode::kDone) return;
-  outcome_.moved = moving_ && stop_signal_ == 0;
-  if (stop_signal_ == 0) return;
-  outcome_.code = CodeOfSignal(stop_signal_);
-  outcome_.message = fmt::format("stopped by {} after saving", ::strsignal(stop_signal_));
-}
-
-/// The training is done and saved; a process that does not end by itself is ended.
-void Supervisor::EndLingering() {
-  AfterStep();
-  EndRanks("the run is over");
-}
-
-void Supervisor::AfterEnding() {
-  step_.reset();
-  if (retry_ && stop_signal_ == 0) {
-    control_.reset();
-    retry_reason_.clear();
-    StartAttempt();
-  } else if (retry_) {
-    EndForStop();
-  }
 }
 
 }  // namespace adaptive_train

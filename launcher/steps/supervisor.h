@@ -1,4 +1,6 @@
 // The life of a job's ranks as a transition table: launch, wire up, train, save, diagnose, end.
+// supervisor.cc is that life, supervisor_messages.cc what ranks say, supervisor_endings.cc how it
+// ends.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
