@@ -13,9 +13,15 @@
 namespace adaptive_train {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::chrono::milliseconds kPollPeriod{50};
 constexpr std::chrono::milliseconds kEndingDeadline = 4s;
 constexpr std::chrono::milliseconds kFinishingDeadline = 10s;
+/// A stop waits at least so long for the step under way, however long that has been.
+constexpr std::chrono::milliseconds kLeastStopPatience = 3s;
+/// From the first rank that could not be wired up to what the others say about it.
+constexpr std::chrono::milliseconds kOthersTime = 1s;
 /// Ranks give a checkpoint up after checkpoint.patience_s without a block and say so within this,
 /// or within that time again where it is shorter.
 constexpr std::chrono::milliseconds kSavingGrace = 60s;
@@ -27,18 +33,22 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
   using E = Event;
   static const std::vector<Transition> table = {
       {S::kLaunching, E::kAllReady, S::kWiring, &Supervisor::SendGo},
-      {S::kLaunching, E::kWireupFailed, S::kEnding, &Supervisor::EndForRetry},
+      {S::kLaunching, E::kWireupFailed, S::kUnwired, &Supervisor::HearOthers},
       {S::kLaunching, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kLaunching, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kLaunching, E::kTimeout, S::kEnding, &Supervisor::EndForRetry},
       {S::kLaunching, E::kStopAsked, S::kEnding, &Supervisor::EndForStop},
 
       {S::kWiring, E::kAllWired, S::kTraining, &Supervisor::NoteTraining},
-      {S::kWiring, E::kWireupFailed, S::kEnding, &Supervisor::EndForRetry},
+      {S::kWiring, E::kWireupFailed, S::kUnwired, &Supervisor::HearOthers},
       {S::kWiring, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kWiring, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kWiring, E::kTimeout, S::kEnding, &Supervisor::EndForRetry},
       {S::kWiring, E::kStopAsked, S::kEnding, &Supervisor::EndForStop},
+
+      {S::kUnwired, E::kStepOver, S::kEnding, &Supervisor::EndForRetry},
+      {S::kUnwired, E::kTimeout, S::kEnding, &Supervisor::EndForRetry},
+      {S::kUnwired, E::kStopAsked, S::kEnding, &Supervisor::EndForStop},
 
       {S::kTraining, E::kSaveAsked, S::kTraining, &Supervisor::SendSave},
       {S::kTraining, E::kStopAsked, S::kSaving, &Supervisor::SendStop},
@@ -48,10 +58,11 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kTraining, E::kAllLeft, S::kFinishing, &Supervisor::Nothing},
 
       {S::kSaving, E::kStopAsked, S::kSaving, &Supervisor::NoteStop},  // on the way to a new plan
-      {S::kSaving, E::kStopNow, S::kEnding, &Supervisor::EndUnsaved},
+      {S::kSaving, E::kStalled, S::kSaving, &Supervisor::SendGiveUp},
+      {S::kSaving, E::kStopNow, S::kEnding, &Supervisor::EndAtOnce},
       {S::kSaving, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kSaving, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
-      {S::kSaving, E::kTimeout, S::kEnding, &Supervisor::EndUnsaved},
+      {S::kSaving, E::kTimeout, S::kSaving, &Supervisor::GiveUpOrEnd},
       {S::kSaving, E::kAllLeft, S::kFinishing, &Supervisor::Nothing},
 
       {S::kDiagnosing, E::kTimeout, S::kDiagnosing, &Supervisor::ContinueDiagnosis},
@@ -120,6 +131,8 @@ void Supervisor::Enter(State state) {
       return ArmTimer(deadlines_.hello);
     case State::kWiring:
       return ArmTimer(deadlines_.Wiring());
+    case State::kUnwired:
+      return ArmTimer(kOthersTime);
     case State::kSaving:
       return AwaitSaving();
     case State::kFinishing:
@@ -150,6 +163,8 @@ void Supervisor::StartAttempt() {
   for (std::size_t i = 0; i < size; ++i) ranks_[i].host = spec_.plan->ranks[i].device.node;
   metrics_.clear();
   blocks_written_ = 0;
+  last_save_ = gave_up_ = false;
+  sums_ = SumRound(size);
   step_id_.clear();
   signs_ = 0;
   anyone_said_hello_ = false;
@@ -209,6 +224,7 @@ void Supervisor::PollStep() {
       if (!Record(end.rank).goodbye) Fault(end.rank, &RankRecord::order_ended);
     }
     if (step_->Over()) Handle(Event::kStepOver);
+    WatchSteps();
   } else if (state_ == State::kEnding) {
     Handle(Event::kStepOver);
   }
@@ -220,6 +236,22 @@ void Supervisor::PollStep() {
   poll_.async_wait([this](const boost::system::error_code& error) {
     if (!error) PollStep();
   });
+}
+
+/// Asks ranks why no step ends, and tells it; gives the step up where a stop waits for it.
+void Supervisor::WatchSteps() {
+  const bool trains = state_ == State::kTraining || (state_ == State::kSaving && !last_save_);
+  // Ranks that measure make no steps.
+  if (!trains || !spec_.mode.empty()) return;
+  const auto now = Clock::now();
+  if (stall_.Asks(now)) {
+    for (RankRecord& rank : ranks_) rank.status.reset();
+    control_->SendAll(StatusNow{});
+  }
+  if (const auto line = stall_.Line(ranks_, now)) events_.on_notice(*line);
+  if (stop_signal_ != 0 && !gave_up_ && stall_.Stalled(now) &&
+      now - stop_asked_ >= kLeastStopPatience)
+    Handle(Event::kStalled);
 }
 
 void Supervisor::WatchSignals() {
@@ -244,7 +276,10 @@ void Supervisor::HearLastSignals() {
 void Supervisor::OnSignal(int signal) {
   if (signal == SIGUSR1) return Handle(Event::kSaveAsked);
   const bool first = stop_signal_ == 0;
-  if (first) stop_signal_ = signal;
+  if (first) {
+    stop_signal_ = signal;
+    stop_asked_ = Clock::now();
+  }
   Handle(first ? Event::kStopAsked : Event::kStopNow);
 }
 
@@ -257,7 +292,13 @@ void Supervisor::AwaitSaving() {
 
 void Supervisor::SendGo() { control_->SendAll(Go{}); }
 
-void Supervisor::NoteTraining() { events_.on_launch(attempt_, "ok", ""); }
+/// Whoever still waits says for whom.
+void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }
+
+void Supervisor::NoteTraining() {
+  stall_.Begin(Clock::now());
+  events_.on_launch(attempt_, "ok", "");
+}
 
 void Supervisor::SendStop() {
   NoteStop();
@@ -273,6 +314,22 @@ void Supervisor::NoteStop() {
   if (outcome_.code != ExitCode::kDone) return;
   events_.on_notice(
       fmt::format("{}: saving, then stopping (once more: stop now)", ::strsignal(stop_signal_)));
+}
+
+void Supervisor::SendGiveUp() {
+  gave_up_ = true;
+  events_.on_notice(
+      fmt::format("no step for {:.0f} s: giving up the one under way, to save the last",
+                  stall_.Without(Clock::now()).count()));
+  control_->SendAll(GiveUp{});
+  AwaitSaving();  // a rank that works, and waits for nobody, comes to it when it is done
+}
+
+/// Nothing was saved, and nothing shows that it will be.
+void Supervisor::GiveUpOrEnd() {
+  if (stop_signal_ != 0 && !gave_up_ && !last_save_) return SendGiveUp();
+  Enter(State::kEnding);
+  EndUnsaved();
 }
 
 void Supervisor::SendSave() {

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "launcher/steps/stall_cause.h"
 #include "launcher/steps/stop_signals.h"
 #include "launcher/steps/supervisor.h"
+#include "launcher/steps/wireup_failure.h"
 
 namespace adaptive_train {
 namespace {
@@ -58,6 +60,7 @@ void Supervisor::EndForFailure() {
     diagnosis->failure.cause += " (" + step_->Trouble() + ")";
   outcome_.code = ExitCode::kRankFailure;
   outcome_.message = Describe(*diagnosis);
+  if (gave_up_) outcome_.message += "; " + NewestCheckpoint();
   outcome_.failure = diagnosis;
   if (state_ != State::kEnding) Enter(State::kEnding);
   if (std::none_of(ranks_.begin(), ranks_.end(), [](const RankRecord& r) { return r.wired; })) {
@@ -67,7 +70,7 @@ void Supervisor::EndForFailure() {
 }
 
 void Supervisor::EndForRetry() {
-  if (retry_reason_.empty()) retry_reason_ = "the ranks were not wired up in time";
+  retry_reason_ = DescribeWireup(ranks_);
   retry_ = attempt_ <= kMaxLaunchRetries;
   events_.on_launch(attempt_, retry_ ? "retried" : "failed", retry_reason_);
   if (!retry_) {
@@ -93,17 +96,39 @@ void Supervisor::EndForStop() {
   EndRanks(outcome_.message);
 }
 
-void Supervisor::EndUnsaved() {
-  if (outcome_.code == ExitCode::kDone && stop_signal_ == 0) {
-    outcome_.code = ExitCode::kRankFailure;
-    outcome_.message =
-        "the ranks did not save in time on the way to a new plan; what came after the last "
-        "checkpoint is lost";
-  } else if (outcome_.code == ExitCode::kDone) {
+/// A person has asked twice.
+void Supervisor::EndAtOnce() {
+  if (outcome_.code == ExitCode::kDone) {
     outcome_.code = CodeOfSignal(stop_signal_);
-    outcome_.message = "stopped at once; what came after the last checkpoint is lost";
+    outcome_.message =
+        "stopped at once; what came after the last checkpoint is lost; " + NewestCheckpoint();
   }
   EndRanks("stopped at once");
+}
+
+void Supervisor::EndUnsaved() {
+  if (outcome_.code == ExitCode::kDone) {
+    outcome_.code = ExitCode::kRankFailure;
+    const std::string what = stop_signal_ != 0
+                                 ? fmt::format("stopped by {}", ::strsignal(stop_signal_))
+                                 : "stopped on the way to a new plan,";
+    outcome_.message =
+        fmt::format("{} without saving: {}; {}", what, WhyUnsaved(), NewestCheckpoint());
+  }
+  EndRanks("the state could not be saved in time");
+}
+
+/// The ranks that did not come to saving, or that it did not go on.
+std::string Supervisor::WhyUnsaved() const {
+  if (last_save_) return "the save has not moved for checkpoint.patience_s";
+  if (!gave_up_) return "the step under way did not end";
+  const std::vector<int> missing = sums_.Missing();
+  return fmt::format("{} {} still in the step under way", NameRanks(missing),
+                     missing.size() == 1 ? "is" : "are");
+}
+
+std::string Supervisor::NewestCheckpoint() const {
+  return newest_.empty() ? "no checkpoint is known" : "the newest known checkpoint is " + newest_;
 }
 
 void Supervisor::EndRanks(const std::string& reason) {
@@ -129,7 +154,6 @@ void Supervisor::AfterEnding() {
   step_.reset();
   if (retry_ && stop_signal_ == 0) {
     control_.reset();
-    retry_reason_.clear();
     StartAttempt();
   } else if (retry_) {
     EndForStop();

@@ -44,23 +44,27 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
   } else if (const auto* saving = std::get_if<Saving>(&message)) {
     OnSaving(rank, *saving);
   } else if (const auto* saved = std::get_if<Saved>(&message)) {
-    events_.on_saved(*saved);
+    OnSaved(*saved);
+  } else if (const auto* status = std::get_if<RankStatus>(&message)) {
+    Record(rank).status = *status;
+  } else if (const auto* sum = std::get_if<Sum>(&message)) {
+    OnSum(rank, *sum);
   } else if (const auto* notice = std::get_if<Notice>(&message)) {
     events_.on_notice(Printable(notice->text, kMaxNoticeBytes));
   } else if (const auto* decision = std::get_if<Decision>(&message)) {
     if (rank == 0)
       events_.on_decision({decision->step, Printable(decision->text, kMaxNoticeBytes)});
   } else if (const auto* failure = std::get_if<RankFailure>(&message)) {
-    Record(rank).report = *failure;
-    Record(rank).report->rank = rank;
-    const bool wiring = state_ == State::kLaunching || state_ == State::kWiring;
-    if (wiring && failure->exit_code == ToInt(RankExit::kWireup)) {
-      retry_reason_ = fmt::format("rank {} on {}: {}: {}", rank, Record(rank).host,
-                                  failure->operation, failure->cause);
-      return Handle(Event::kWireupFailed);
-    }
-    Fault(rank, &RankRecord::order_reported);
+    OnFailure(rank, *failure);
   }
+}
+
+void Supervisor::OnFailure(int rank, const RankFailure& failure) {
+  Record(rank).report = failure;
+  Record(rank).report->rank = rank;
+  const bool wiring = state_ == State::kLaunching || state_ == State::kWiring;
+  if (wiring && failure.exit_code == ToInt(RankExit::kWireup)) return Handle(Event::kWireupFailed);
+  Fault(rank, &RankRecord::order_reported);
 }
 
 /// Rank 0 speaks for all: they have compared what they resumed from before they say so.
@@ -68,15 +72,33 @@ void Supervisor::OnResumed(int rank, const Resumed& resumed) {
   Record(rank).step = resumed.step;
   if (rank != 0) return;
   outcome_.last_step = resumed.step;
+  stall_.Resumed(resumed.step, std::chrono::steady_clock::now());
+  if (resumed.step > 0) newest_ = fmt::format("that of step {}", resumed.step);
   auto done = events_.on_resumed(resumed.step);
   if (!done) FailRun(done.error());
 }
 
 /// A state that is being written is not given up as long as the file system takes some of it.
 void Supervisor::OnSaving(int rank, const Saving& saving) {
+  if (rank == 0 && state_ == State::kSaving) last_save_ = true;
   if (rank != 0 || saving.blocks == blocks_written_) return;
   blocks_written_ = saving.blocks;
   if (state_ == State::kSaving) AwaitSaving();
+}
+
+void Supervisor::OnSaved(const Saved& saved) {
+  newest_ = fmt::format("that of step {}: {}", saved.step, Printable(saved.path, kMaxNoticeBytes));
+  events_.on_saved(saved);
+}
+
+/// Ranks that have given up their exchange save by these sums; from the first on they have come to
+/// it.
+void Supervisor::OnSum(int rank, const Sum& sum) {
+  if (!gave_up_) return;
+  const auto sums = sums_.Add(rank, sum.numbers);
+  if (!sums) return;
+  if (!std::exchange(last_save_, true)) AwaitSaving();
+  control_->SendAll(Sum{*sums});
 }
 
 void Supervisor::CountAll() {
@@ -113,6 +135,8 @@ void Supervisor::OnMetrics(int rank, const RankMetrics& metrics) {
   outcome_.last_step = metrics.step;
   metrics_.erase(metrics_.begin(), metrics_.upper_bound(metrics.step));
   if (state_ == State::kSaving) AwaitSaving();  // the step that they were asked in is done
+  const auto goes_on = stall_.Step(metrics.step, metrics.step_s, std::chrono::steady_clock::now());
+  if (goes_on) events_.on_notice(*goes_on);
   auto done = events_.on_step(all);
   if (!done && state_ == State::kTraining) {
     // The ranks still hold the state: let them save it before the run ends with this error.

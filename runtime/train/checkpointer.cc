@@ -90,7 +90,8 @@ Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, 
       folder_(config.checkpoint.dir),
       global_batch_(config.train.global_batch),
       run_settings_(SettingsOf(config, data)),
-      owner_{CheckpointIdentity(config), ParametersOf(layout), OrderOf(run_settings_)} {}
+      owner_{CheckpointIdentity(config), ParametersOf(layout), OrderOf(run_settings_)},
+      sum_([this](std::span<double> numbers) { SumOverRanks(group_, numbers); }) {}
 
 CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   CheckpointWriterSettings settings;
@@ -280,7 +281,7 @@ void Checkpointer::BeginIfWanted(const CheckpointStep& at, const TrainingArenas&
 
 CheckpointNews Checkpointer::Exchange() {
   CheckpointVotes votes = writer_->Votes();
-  SumOverRanks(group_, votes);
+  sum_(votes);
   CheckpointNews news = writer_->Follow(votes);
   Tell(news);
   return news;
@@ -314,6 +315,12 @@ void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arena
   const std::string failure = Finish();
   if (!failure.empty())
     throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer, failure);
+}
+
+void Checkpointer::SaveNowBy(std::function<void(std::span<double>)> sum, const CheckpointStep& at,
+                             const TrainingArenas& arenas) {
+  sum_ = std::move(sum);
+  SaveNow(at, arenas);
 }
 
 }  // namespace adaptive_train

@@ -52,6 +52,7 @@ template <class T>
 double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exchange) {
   double loss = 0;
   for (const ScheduledAction& action : schedule_) {
+    measure_.main_thread().TakesMicroBatch(action.micro_batch + 1);
     measure_.As(Activity::kCompute, [&] {
       if (action.backward) {
         Backward(action, exchange);
@@ -60,6 +61,7 @@ double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exc
       }
     });
   }
+  measure_.main_thread().TakesMicroBatch(0);
   return loss;
 }
 
@@ -74,6 +76,7 @@ double StageRunner<T>::Forward(const ScheduledAction& action, std::int64_t step,
   Samples samples;
   if (stage.slice().has_embedding || stage.slice().has_head) {
     samples = measure_.As(Activity::kOther, [&] {
+      measure_.main_thread().WorksAt("reading training data");
       return loader_.Training(step, micro_batch.first_sample, micro_batch.samples);
     });
   }
