@@ -1,5 +1,6 @@
 #include "core/control_message.h"
 
+#include <array>
 #include <cmath>
 
 #include "core/json.h"
@@ -17,6 +18,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Decision, step, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFailure, rank, host, operation, peer, cause, step, exit_code)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Goodbye, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Abort, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sum, numbers)
 
 namespace {
 
@@ -31,7 +33,9 @@ json Body(const Ready& m) { return EmptyObject(m); }
 json Body(const Go& m) { return EmptyObject(m); }
 json Body(const CheckpointNow& m) { return EmptyObject(m); }
 json Body(const ProfileNow& m) { return EmptyObject(m); }
+json Body(const StatusNow& m) { return EmptyObject(m); }
 json Body(const Stop& m) { return EmptyObject(m); }
+json Body(const GiveUp& m) { return EmptyObject(m); }
 json Body(const Heartbeat& m) { return EmptyObject(m); }
 json Body(const Challenge& m) { return m; }
 json Body(const Hello& m) { return m; }
@@ -45,6 +49,7 @@ json Body(const Decision& m) { return m; }
 json Body(const RankFailure& m) { return m; }
 json Body(const Goodbye& m) { return m; }
 json Body(const Abort& m) { return m; }
+json Body(const Sum& m) { return m; }
 
 /// JSON has no NaN: a loss that is none travels as null.
 double NumberOrNan(const json& value) {
@@ -145,11 +150,36 @@ LayerTimes LayerTimesFrom(const json& body) {
   return m;
 }
 
+/// A peer is a list of six numbers: a rank may have many.
+json Body(const RankStatus& m) {
+  json peers = json::array();
+  for (const PeerTraffic& p : m.peers)
+    peers.push_back({p.rank, p.sent, p.sent_bytes, p.received, p.received_bytes, p.awaited});
+  return {{"step", m.step},           {"micro_batch", m.micro_batch}, {"work", m.work},
+          {"operation", m.operation}, {"seconds", m.seconds},         {"peers", std::move(peers)}};
+}
+
+RankStatus RankStatusFrom(const json& body) {
+  RankStatus m;
+  m.step = body.at("step").get<std::int64_t>();
+  m.micro_batch = body.at("micro_batch").get<std::int64_t>();
+  m.work = body.at("work").get<std::string>();
+  m.operation = body.at("operation").get<std::string>();
+  m.seconds = Measured(body.at("seconds"));
+  for (const json& peer : body.at("peers")) {
+    const auto numbers = peer.get<std::array<std::int64_t, 6>>();
+    m.peers.push_back(
+        {static_cast<int>(numbers[0]), numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]});
+  }
+  return m;
+}
+
 /// Names on the wire, in the order of the variant.
 constexpr const char* kTypes[] = {
-    "challenge",   "hello",          "welcome",     "ready",  "wired",    "resumed",  "metrics",
-    "layer_times", "saving",         "saved",       "notice", "decision", "failure",  "goodbye",
-    "go",          "checkpoint_now", "profile_now", "stop",   "abort",    "heartbeat"};
+    "challenge",   "hello",  "welcome",        "ready",       "wired",      "resumed", "metrics",
+    "layer_times", "saving", "saved",          "notice",      "decision",   "failure", "status",
+    "goodbye",     "go",     "checkpoint_now", "profile_now", "status_now", "stop",    "give_up",
+    "abort",       "sum",    "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -169,11 +199,15 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "notice") return body.get<Notice>();
     if (type == "decision") return body.get<Decision>();
     if (type == "failure") return body.get<RankFailure>();
+    if (type == "status") return RankStatusFrom(body);
     if (type == "goodbye") return body.get<Goodbye>();
     if (type == "go") return Go{};
     if (type == "checkpoint_now") return CheckpointNow{};
     if (type == "profile_now") return ProfileNow{};
+    if (type == "status_now") return StatusNow{};
     if (type == "stop") return Stop{};
+    if (type == "give_up") return GiveUp{};
+    if (type == "sum") return body.get<Sum>();
     if (type == "abort") return body.get<Abort>();
     if (type == "heartbeat") return Heartbeat{};
     return Fail("control message of unknown type " + Printable(type, 40), ExitCode::kRankFailure);

@@ -14,6 +14,7 @@
 
 #include "core/limits.h"
 #include "core/profile.h"
+#include "core/rank_status.h"
 #include "core/result.h"
 #include "core/step_metrics.h"
 
@@ -88,18 +89,26 @@ struct Welcome {      // the rank is believed
 struct Go {};             // all ranks are ready: fence now
 struct CheckpointNow {};  // save and go on
 struct ProfileNow {};     // measure the layers once more
+struct StatusNow {};      // say what you are at
 struct Stop {};           // save and stop
+/// Leave the exchange that does not end, and save the last step's state by sums over this channel.
+struct GiveUp {};
 struct Abort {
   std::string reason;
 };  // end at once
 
 // From both.
 struct Heartbeat {};
+/// Numbers of one rank, and the launcher's answer: their sums over all ranks, element by element.
+/// A rank sends the next ones when it has the answer.
+struct Sum {
+  std::vector<double> numbers;  // finite
+};
 
 using ControlMessage =
-    std::variant<Challenge, Hello, Welcome, Ready, Wired, Resumed, Metrics, LayerTimes, Saving, Saved,
-                 Notice, Decision, RankFailure, Goodbye, Go, CheckpointNow, ProfileNow, Stop, Abort,
-                 Heartbeat>;
+    std::variant<Challenge, Hello, Welcome, Ready, Wired, Resumed, Metrics, LayerTimes, Saving,
+                 Saved, Notice, Decision, RankFailure, RankStatus, Goodbye, Go, CheckpointNow,
+                 ProfileNow, StatusNow, Stop, GiveUp, Abort, Sum, Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

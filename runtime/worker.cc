@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <memory>
 
 #include "core/config.h"
@@ -20,6 +21,7 @@
 #include "runtime/data/token_dataset.h"
 #include "runtime/fatal_error.h"
 #include "runtime/measure/link_profiler.h"
+#include "runtime/train/collective.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/save_clock.h"
 #include "runtime/train/trainer.h"
@@ -62,10 +64,36 @@ Identity ReadIdentity() {
   return self;
 }
 
-/// All ranks' communicator addresses. Waits until the launcher reports that every rank has reached
-/// PMIx: a fence begun earlier can lose a race in Slurm's PMIx plugin and hang.
-std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planned_ranks,
-                                     std::optional<Rendezvous>& rendezvous) {
+constexpr std::chrono::seconds kStatusDeadline{1};
+/// After a stop: from a lost peer, which may have given up already, to the launcher's own word.
+/// From a rank's farewell to its end.
+constexpr unsigned kEndSeconds = 15;
+constexpr std::chrono::seconds kGiveUpPatience{3}, kNoPatience{0};
+
+/// What the launcher may ask while the rank's main thread computes or waits.
+ControlChannel::Orders OrdersFor(ControlChannel& control, Transport& transport) {
+  ControlChannel::Orders orders;
+  orders.say_status = [&control, &transport] {
+    transport.Post([&control, &transport] { control.Send(transport.Status()); });
+  };
+  orders.give_up = [&transport] { transport.GiveUp(); };
+  return orders;
+}
+
+/// Sends what the launcher would ask for, before this rank's own failure: who waited for whom.
+void TellStatus(ControlChannel& control, Transport& transport) {
+  auto told = std::make_shared<std::promise<void>>();
+  transport.Post([&control, &transport, told] {
+    control.Send(transport.Status());
+    told->set_value();
+  });
+  told->get_future().wait_for(kStatusDeadline);
+}
+
+/// All ranks' communicator addresses, after the launcher has said that every rank has reached PMIx:
+/// a fence begun earlier can lose a race in Slurm's PMIx plugin and hang.
+void WireUp(ControlChannel& control, std::size_t planned_ranks,
+            std::optional<Rendezvous>& rendezvous, std::unique_ptr<Communicator>& communicator) {
   const LaunchDeadlines& deadlines = control.Deadlines();
   rendezvous.emplace(
       OrThrow(Rendezvous::Join(deadlines.pmix_init), RankExit::kWireup, "PMIx_Init"));
@@ -74,23 +102,29 @@ std::unique_ptr<Communicator> WireUp(ControlChannel& control, std::size_t planne
         RankExit::kSetup, "wire-up", FatalError::kNoPeer,
         fmt::format("the plan has {} ranks, PMIx {}", planned_ranks, rendezvous->Size()));
   }
-  auto communicator = OrThrow(Communicator::Open(rendezvous->Rank(), rendezvous->Size()),
-                              RankExit::kWireup, "opening UCX");
+  communicator = OrThrow(Communicator::Open(rendezvous->Rank(), rendezvous->Size()),
+                         RankExit::kWireup, "opening UCX");
+  MainThread& main_thread = communicator->transport().main_thread();
+  main_thread.WorksAt("waiting for all ranks' PMIx_Init");
+  control.ObeyedBy(OrdersFor(control, communicator->transport()));
   control.Send(Ready{});
   if (!control.WaitForGo())
     throw FatalError(RankExit::kWireup, "waiting for all ranks", FatalError::kNoPeer,
                      "missed its deadline");
+  main_thread.WorksAt("PMIx exchange");
   communicator->Connect(OrThrow(rendezvous->Exchange(communicator->Address(), deadlines.fence),
                                 RankExit::kWireup, "PMIx exchange"));
+  main_thread.WorksAt("first sum");
   double one[1] = {1};
   auto summed = communicator->World()
                     .AllReduce(Purpose::kStatistic, std::span<double>(one))
                     .Wait(std::chrono::steady_clock::now() + deadlines.fence);
-  if (!summed)
+  if (!summed) {
+    TellStatus(control, communicator->transport());
     throw FatalError(RankExit::kWireup, "first " + summed.error().operation, summed.error().peer,
                      summed.error().cause);
+  }
   control.Send(Wired{});
-  return communicator;
 }
 
 /// The parts of a rank in the order of their creation. They live outside Train, so that a failure
@@ -138,12 +172,18 @@ void TellFileLimit(const Identity& self, ControlChannel& control, std::size_t ra
 void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int64_t& step) {
   Load(self, parts);
   TellFileLimit(self, control, parts.plan.ranks.size());
-  parts.communicator = WireUp(control, parts.plan.ranks.size(), parts.rendezvous);
-  // All ranks learn rank 0's request from the step's sum.
+  WireUp(control, parts.plan.ranks.size(), parts.rendezvous, parts.communicator);
+  // All ranks learn in the step's sum what rank 0 asks for.
   SaveClock clock(self.rank == 0 ? parts.config.checkpoint.every_minutes : 0,
                   SaveClock::Clock::now());
   TrainerEvents events;
   events.stop_asked = [&control] { return control.StopAsked(); };
+  events.given_up = [&control] {
+    return control.WaitForGiveUp(control.StopAsked() ? kGiveUpPatience : kNoPatience);
+  };
+  events.sum_without_exchange = [&control](std::span<double> numbers) {
+    return control.SumByLauncher(numbers, kCollectiveDeadline);
+  };
   events.take_checkpoint_asked = [&] {
     const bool due = clock.Due(SaveClock::Clock::now());
     return control.TakeCheckpointAsked() || due;
@@ -180,7 +220,7 @@ void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
                                    RankExit::kSetup, "reading what to measure");
   const MeasureOrder order =
       OrThrow(MeasureOrderFromJson(text), RankExit::kSetup, "reading what to measure");
-  parts.communicator = WireUp(control, order.nodes.size(), parts.rendezvous);
+  WireUp(control, order.nodes.size(), parts.rendezvous, parts.communicator);
   NodeFigures figures;
   try {
     figures = MeasureNodes(order, parts.communicator->World());
@@ -205,6 +245,21 @@ void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
                             step, ToInt(error.Code())});
   control.reset();
   std::_Exit(ToInt(error.Code()));
+}
+
+/// Takes the rank down after its farewell. UCX and PMIx may wait for what does not come, also at
+/// exit: nothing of that may leave the process behind.
+[[noreturn]] void End(std::unique_ptr<ControlChannel> control, Parts& parts) {
+  ::alarm(kEndSeconds);
+  // After an exchange that was given up, buffers must stay until the process is gone.
+  if (!control->WaitForGiveUp(kNoPatience)) {
+    parts.trainer.reset();
+    parts.communicator.reset();
+    parts.rendezvous.reset();
+  }
+  control.reset();
+  std::fflush(nullptr);
+  std::_Exit(ToInt(RankExit::kDone));
 }
 
 /// `adaptive-train-worker evaluate REQUEST`: for adaptive-train eval. Prints the answer.
@@ -256,7 +311,8 @@ int Main(bool measures) {
          FatalError(RankExit::kDevice, "computing", FatalError::kNoPeer, error.what()));
   }
   (*control)->Send(Goodbye{step});
-  return ToInt(RankExit::kDone);
+  (*control)->ObeyedBy({});
+  End(std::move(*control), parts);
 }
 
 }  // namespace

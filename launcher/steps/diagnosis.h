@@ -17,7 +17,8 @@ struct RankRecord {
   bool ready = false;
   bool wired = false;
   bool goodbye = false;
-  std::int64_t step = 0;  // the last it reported
+  std::int64_t step = 0;             // the last it reported
+  std::optional<RankStatus> status;  // its answer to the last StatusNow
   // Signs of failure, with the order in which they came (1 = first, 0 = never).
   int order_reported = 0, order_closed = 0, order_silent = 0, order_ended = 0;
   std::optional<RankFailure> report;

@@ -7,8 +7,6 @@
 #include <boost/asio/post.hpp>
 #include <cstring>
 
-#include "core/file_io.h"
-#include "core/rank_exit.h"
 #include "core/token_proof.h"
 #include "launcher/steps/stop_signals.h"
 
@@ -18,21 +16,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPollPeriod{50};
-/// After the first sign of failure others may follow that explain it.
-constexpr std::chrono::milliseconds kDiagnosisTime = 1s;
-/// A rank that is only accused by a peer will be silent for this long before it is certain.
-constexpr std::chrono::milliseconds kHearsayTime = kRankSilenceLimit + 2 * kHeartbeatPeriod;
 constexpr std::chrono::milliseconds kEndingDeadline = 4s;
 constexpr std::chrono::milliseconds kFinishingDeadline = 10s;
+/// A stop waits at least so long for the step under way, however long that has been.
+constexpr std::chrono::milliseconds kLeastStopPatience = 3s;
+/// From the first rank that could not be wired up to what the others say about it.
+constexpr std::chrono::milliseconds kOthersTime = 1s;
 /// Ranks give a checkpoint up after checkpoint.patience_s without a block and say so within this,
 /// or within that time again where it is shorter.
 constexpr std::chrono::milliseconds kSavingGrace = 60s;
-/// Of a line that a rank has for the person who watches.
-constexpr std::size_t kMaxNoticeBytes = 1000;
-
-ExitCode CodeOfSignal(int signal) {
-  return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
-}
 
 }  // namespace
 
@@ -41,18 +33,22 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
   using E = Event;
   static const std::vector<Transition> table = {
       {S::kLaunching, E::kAllReady, S::kWiring, &Supervisor::SendGo},
-      {S::kLaunching, E::kWireupFailed, S::kEnding, &Supervisor::EndForRetry},
+      {S::kLaunching, E::kWireupFailed, S::kUnwired, &Supervisor::HearOthers},
       {S::kLaunching, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kLaunching, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kLaunching, E::kTimeout, S::kEnding, &Supervisor::EndForRetry},
       {S::kLaunching, E::kStopAsked, S::kEnding, &Supervisor::EndForStop},
 
       {S::kWiring, E::kAllWired, S::kTraining, &Supervisor::NoteTraining},
-      {S::kWiring, E::kWireupFailed, S::kEnding, &Supervisor::EndForRetry},
+      {S::kWiring, E::kWireupFailed, S::kUnwired, &Supervisor::HearOthers},
       {S::kWiring, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kWiring, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kWiring, E::kTimeout, S::kEnding, &Supervisor::EndForRetry},
       {S::kWiring, E::kStopAsked, S::kEnding, &Supervisor::EndForStop},
+
+      {S::kUnwired, E::kStepOver, S::kEnding, &Supervisor::EndForRetry},
+      {S::kUnwired, E::kTimeout, S::kEnding, &Supervisor::EndForRetry},
+      {S::kUnwired, E::kStopAsked, S::kEnding, &Supervisor::EndForStop},
 
       {S::kTraining, E::kSaveAsked, S::kTraining, &Supervisor::SendSave},
       {S::kTraining, E::kStopAsked, S::kSaving, &Supervisor::SendStop},
@@ -62,10 +58,11 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kTraining, E::kAllLeft, S::kFinishing, &Supervisor::Nothing},
 
       {S::kSaving, E::kStopAsked, S::kSaving, &Supervisor::NoteStop},  // on the way to a new plan
-      {S::kSaving, E::kStopNow, S::kEnding, &Supervisor::EndUnsaved},
+      {S::kSaving, E::kStalled, S::kSaving, &Supervisor::SendGiveUp},
+      {S::kSaving, E::kStopNow, S::kEnding, &Supervisor::EndAtOnce},
       {S::kSaving, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kSaving, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
-      {S::kSaving, E::kTimeout, S::kEnding, &Supervisor::EndUnsaved},
+      {S::kSaving, E::kTimeout, S::kSaving, &Supervisor::GiveUpOrEnd},
       {S::kSaving, E::kAllLeft, S::kFinishing, &Supervisor::Nothing},
 
       {S::kDiagnosing, E::kTimeout, S::kDiagnosing, &Supervisor::ContinueDiagnosis},
@@ -134,6 +131,8 @@ void Supervisor::Enter(State state) {
       return ArmTimer(deadlines_.hello);
     case State::kWiring:
       return ArmTimer(deadlines_.Wiring());
+    case State::kUnwired:
+      return ArmTimer(kOthersTime);
     case State::kSaving:
       return AwaitSaving();
     case State::kFinishing:
@@ -164,6 +163,8 @@ void Supervisor::StartAttempt() {
   for (std::size_t i = 0; i < size; ++i) ranks_[i].host = spec_.plan->ranks[i].device.node;
   metrics_.clear();
   blocks_written_ = 0;
+  last_save_ = gave_up_ = false;
+  sums_ = SumRound(size);
   step_id_.clear();
   signs_ = 0;
   anyone_said_hello_ = false;
@@ -223,6 +224,7 @@ void Supervisor::PollStep() {
       if (!Record(end.rank).goodbye) Fault(end.rank, &RankRecord::order_ended);
     }
     if (step_->Over()) Handle(Event::kStepOver);
+    WatchSteps();
   } else if (state_ == State::kEnding) {
     Handle(Event::kStepOver);
   }
@@ -234,6 +236,22 @@ void Supervisor::PollStep() {
   poll_.async_wait([this](const boost::system::error_code& error) {
     if (!error) PollStep();
   });
+}
+
+/// Asks ranks why no step ends, and tells it; gives the step up where a stop waits for it.
+void Supervisor::WatchSteps() {
+  const bool trains = state_ == State::kTraining || (state_ == State::kSaving && !last_save_);
+  // Ranks that measure make no steps.
+  if (!trains || !spec_.mode.empty()) return;
+  const auto now = Clock::now();
+  if (stall_.Asks(now)) {
+    for (RankRecord& rank : ranks_) rank.status.reset();
+    control_->SendAll(StatusNow{});
+  }
+  if (const auto line = stall_.Line(ranks_, now)) events_.on_notice(*line);
+  if (stop_signal_ != 0 && !gave_up_ && stall_.Stalled(now) &&
+      now - stop_asked_ >= kLeastStopPatience)
+    Handle(Event::kStalled);
 }
 
 void Supervisor::WatchSignals() {
@@ -258,73 +276,11 @@ void Supervisor::HearLastSignals() {
 void Supervisor::OnSignal(int signal) {
   if (signal == SIGUSR1) return Handle(Event::kSaveAsked);
   const bool first = stop_signal_ == 0;
-  if (first) stop_signal_ = signal;
-  Handle(first ? Event::kStopAsked : Event::kStopNow);
-}
-
-// What the ranks say.
-
-void Supervisor::OnHello(const Hello& hello) {
-  Record(hello.rank).hello = true;
-  if (!hello.host.empty()) Record(hello.rank).host = hello.host;
-  if (!hello.step_id.empty()) step_id_ = hello.step_id;
-  // Ranks of one step start together: the others have little time left.
-  if (std::exchange(anyone_said_hello_, true)) return;
-  if (state_ == State::kLaunching) ArmTimer(deadlines_.spread);
-}
-
-void Supervisor::OnMessage(int rank, const ControlMessage& message) {
-  if (std::holds_alternative<Ready>(message)) {
-    Record(rank).ready = true;
-    CountAll();
-  } else if (std::holds_alternative<Wired>(message)) {
-    Record(rank).wired = true;
-    CountAll();
-  } else if (const auto* resumed = std::get_if<Resumed>(&message)) {
-    OnResumed(rank, *resumed);
-  } else if (const auto* goodbye = std::get_if<Goodbye>(&message)) {
-    Record(rank).goodbye = true;
-    Record(rank).step = goodbye->step;
-  } else if (const auto* metrics = std::get_if<Metrics>(&message)) {
-    OnMetrics(rank, metrics->values);
-  } else if (const auto* times = std::get_if<LayerTimes>(&message)) {
-    events_.on_layer_times(rank, *times);
-  } else if (const auto* saving = std::get_if<Saving>(&message)) {
-    OnSaving(rank, *saving);
-  } else if (const auto* saved = std::get_if<Saved>(&message)) {
-    events_.on_saved(*saved);
-  } else if (const auto* notice = std::get_if<Notice>(&message)) {
-    events_.on_notice(Printable(notice->text, kMaxNoticeBytes));
-  } else if (const auto* decision = std::get_if<Decision>(&message)) {
-    if (rank == 0)
-      events_.on_decision({decision->step, Printable(decision->text, kMaxNoticeBytes)});
-  } else if (const auto* failure = std::get_if<RankFailure>(&message)) {
-    Record(rank).report = *failure;
-    Record(rank).report->rank = rank;
-    const bool wiring = state_ == State::kLaunching || state_ == State::kWiring;
-    if (wiring && failure->exit_code == ToInt(RankExit::kWireup)) {
-      retry_reason_ = fmt::format("rank {} on {}: {}: {}", rank, Record(rank).host,
-                                  failure->operation, failure->cause);
-      return Handle(Event::kWireupFailed);
-    }
-    Fault(rank, &RankRecord::order_reported);
+  if (first) {
+    stop_signal_ = signal;
+    stop_asked_ = Clock::now();
   }
-}
-
-/// Rank 0 speaks for all: they have compared what they resumed from before they say so.
-void Supervisor::OnResumed(int rank, const Resumed& resumed) {
-  Record(rank).step = resumed.step;
-  if (rank != 0) return;
-  outcome_.last_step = resumed.step;
-  auto done = events_.on_resumed(resumed.step);
-  if (!done) FailRun(done.error());
-}
-
-/// A state that is being written is not given up as long as the file system takes some of it.
-void Supervisor::OnSaving(int rank, const Saving& saving) {
-  if (rank != 0 || saving.blocks == blocks_written_) return;
-  blocks_written_ = saving.blocks;
-  if (state_ == State::kSaving) AwaitSaving();
+  Handle(first ? Event::kStopAsked : Event::kStopNow);
 }
 
 void Supervisor::AwaitSaving() {
@@ -332,54 +288,17 @@ void Supervisor::AwaitSaving() {
   ArmTimer(patience + std::min(patience, kSavingGrace));
 }
 
-void Supervisor::CountAll() {
-  auto all = [this](bool RankRecord::*field) {
-    return std::all_of(ranks_.begin(), ranks_.end(),
-                       [field](const RankRecord& rank) { return rank.*field; });
-  };
-  if (state_ == State::kLaunching && all(&RankRecord::ready)) return Handle(Event::kAllReady);
-  if (state_ == State::kWiring && all(&RankRecord::wired)) return Handle(Event::kAllWired);
-}
-
-void Supervisor::OnClosed(int rank, const std::string& why) {
-  if (!Record(rank).goodbye) {
-    Record(rank).closed_why = why;
-    return Fault(rank, &RankRecord::order_closed);
-  }
-  const bool all_left =
-      std::all_of(ranks_.begin(), ranks_.end(), [](const RankRecord& r) { return r.goodbye; });
-  if (all_left && !control_->AnyConnected()) Handle(Event::kAllLeft);
-}
-
-void Supervisor::Fault(int rank, int RankRecord::*order) {
-  if (Record(rank).*order == 0) Record(rank).*order = ++signs_;
-  Handle(Event::kTrouble);
-}
-
-void Supervisor::OnMetrics(int rank, const RankMetrics& metrics) {
-  Record(rank).step = metrics.step;
-  auto& of_step = metrics_[metrics.step];
-  of_step[rank] = metrics;
-  if (of_step.size() != ranks_.size()) return;
-  std::vector<RankMetrics> all;
-  for (const auto& [r, values] : of_step) all.push_back(values);
-  outcome_.last_step = metrics.step;
-  metrics_.erase(metrics_.begin(), metrics_.upper_bound(metrics.step));
-  if (state_ == State::kSaving) AwaitSaving();  // the step that they were asked in is done
-  auto done = events_.on_step(all);
-  if (!done && state_ == State::kTraining) {
-    // The ranks still hold the state: let them save it before the run ends with this error.
-    outcome_.code = done.error().exit_code;
-    outcome_.message = done.error().message;
-    Handle(Event::kStopAsked);
-  }
-}
-
 // Actions.
 
 void Supervisor::SendGo() { control_->SendAll(Go{}); }
 
-void Supervisor::NoteTraining() { events_.on_launch(attempt_, "ok", ""); }
+/// Whoever still waits says for whom.
+void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }
+
+void Supervisor::NoteTraining() {
+  stall_.Begin(Clock::now());
+  events_.on_launch(attempt_, "ok", "");
+}
 
 void Supervisor::SendStop() {
   NoteStop();
@@ -397,122 +316,25 @@ void Supervisor::NoteStop() {
       fmt::format("{}: saving, then stopping (once more: stop now)", ::strsignal(stop_signal_)));
 }
 
+void Supervisor::SendGiveUp() {
+  gave_up_ = true;
+  events_.on_notice(
+      fmt::format("no step for {:.0f} s: giving up the one under way, to save the last",
+                  stall_.Without(Clock::now()).count()));
+  control_->SendAll(GiveUp{});
+  AwaitSaving();  // a rank that works, and waits for nobody, comes to it when it is done
+}
+
+/// Nothing was saved, and nothing shows that it will be.
+void Supervisor::GiveUpOrEnd() {
+  if (stop_signal_ != 0 && !gave_up_ && !last_save_) return SendGiveUp();
+  Enter(State::kEnding);
+  EndUnsaved();
+}
+
 void Supervisor::SendSave() {
   events_.on_notice("saving a checkpoint");
   control_->SendAll(CheckpointNow{});
-}
-
-void Supervisor::BeginDiagnosis() {
-  trouble_since_ = Clock::now();
-  ArmTimer(kDiagnosisTime);
-}
-
-void Supervisor::ContinueDiagnosis() {
-  const auto diagnosis = Diagnose(ranks_);
-  // The sign was a rank's end that its farewell has explained since; the others may still be
-  // saving.
-  if (!diagnosis && step_ && !step_->Over()) {
-    return Enter(stop_signal_ == 0 && !moving_ ? State::kTraining : State::kSaving);
-  }
-  if (diagnosis && diagnosis->hearsay && Clock::now() - trouble_since_ < kHearsayTime)
-    return ArmTimer(kDiagnosisTime);
-  Enter(State::kEnding);
-  EndForFailure();
-}
-
-void Supervisor::EndForFailure() {
-  auto diagnosis = Diagnose(ranks_);
-  if (!diagnosis) {
-    // No rank shows anything: the step as a whole did not run.
-    diagnosis.emplace();
-    diagnosis->kind = "lost";
-    diagnosis->failure.operation = "launch";
-    const std::string trouble = step_ ? step_->Trouble() : "";
-    diagnosis->failure.cause =
-        trouble.empty() ? "the step ended before its ranks said why" : trouble;
-  }
-  // Ranks that never said hello are explained best by what their step says.
-  const int accused = diagnosis->failure.rank;
-  if (accused >= 0 && !Record(accused).hello && step_ && !step_->Trouble().empty())
-    diagnosis->failure.cause += " (" + step_->Trouble() + ")";
-  outcome_.code = ExitCode::kRankFailure;
-  outcome_.message = Describe(*diagnosis);
-  outcome_.failure = diagnosis;
-  if (state_ != State::kEnding) Enter(State::kEnding);
-  if (std::none_of(ranks_.begin(), ranks_.end(), [](const RankRecord& r) { return r.wired; })) {
-    events_.on_launch(attempt_, "failed", outcome_.message);
-  }
-  EndRanks(outcome_.message);
-}
-
-void Supervisor::EndForRetry() {
-  if (retry_reason_.empty()) retry_reason_ = "the ranks were not wired up in time";
-  retry_ = attempt_ <= kMaxLaunchRetries;
-  events_.on_launch(attempt_, retry_ ? "retried" : "failed", retry_reason_);
-  if (!retry_) {
-    Diagnosis diagnosis;
-    diagnosis.kind = "lost";
-    diagnosis.failure.operation = "wire-up";
-    diagnosis.failure.cause =
-        fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
-    outcome_.code = ExitCode::kRankFailure;
-    outcome_.failure = diagnosis;
-    outcome_.message = Describe(diagnosis);
-  } else {
-    events_.on_notice(
-        fmt::format("launch {} failed ({}); launching again", attempt_, retry_reason_));
-  }
-  EndRanks("the launch is given up");
-}
-
-void Supervisor::EndForStop() {
-  const Error stopped = StoppedBy(stop_signal_);
-  outcome_.code = stopped.exit_code;
-  outcome_.message = stopped.message;
-  EndRanks(outcome_.message);
-}
-
-void Supervisor::EndUnsaved() {
-  if (outcome_.code == ExitCode::kDone && stop_signal_ == 0) {
-    outcome_.code = ExitCode::kRankFailure;
-    outcome_.message =
-        "the ranks did not save in time on the way to a new plan; what came after the last "
-        "checkpoint is lost";
-  } else if (outcome_.code == ExitCode::kDone) {
-    outcome_.code = CodeOfSignal(stop_signal_);
-    outcome_.message = "stopped at once; what came after the last checkpoint is lost";
-  }
-  EndRanks("stopped at once");
-}
-
-void Supervisor::EndRanks(const std::string& reason) {
-  if (control_) control_->SendAll(Abort{reason});
-  if (step_) step_->Kill(step_id_);
-}
-
-void Supervisor::AfterStep() {
-  if (outcome_.code != ExitCode::kDone) return;
-  outcome_.moved = moving_ && stop_signal_ == 0;
-  if (stop_signal_ == 0) return;
-  outcome_.code = CodeOfSignal(stop_signal_);
-  outcome_.message = fmt::format("stopped by {} after saving", ::strsignal(stop_signal_));
-}
-
-/// The training is done and saved; a process that does not end by itself is ended.
-void Supervisor::EndLingering() {
-  AfterStep();
-  EndRanks("the run is over");
-}
-
-void Supervisor::AfterEnding() {
-  step_.reset();
-  if (retry_ && stop_signal_ == 0) {
-    control_.reset();
-    retry_reason_.clear();
-    StartAttempt();
-  } else if (retry_) {
-    EndForStop();
-  }
 }
 
 }  // namespace adaptive_train

@@ -1,4 +1,6 @@
 // The life of a job's ranks as a transition table: launch, wire up, train, save, diagnose, end.
+// supervisor.cc is that life, supervisor_messages.cc what ranks say, supervisor_endings.cc how it
+// ends.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -18,6 +20,8 @@
 #include "launcher/steps/control_server.h"
 #include "launcher/steps/diagnosis.h"
 #include "launcher/steps/job_step.h"
+#include "launcher/steps/stall_watch.h"
+#include "launcher/steps/sum_round.h"
 
 namespace adaptive_train {
 
@@ -67,6 +71,7 @@ class Supervisor {
   enum class State {
     kLaunching,
     kWiring,
+    kUnwired,
     kTraining,
     kSaving,
     kFinishing,
@@ -83,6 +88,7 @@ class Supervisor {
     kStopNow,
     kSaveAsked,
     kMoveAsked,
+    kStalled,
     kAllLeft,
     kStepOver,
     kTimeout
@@ -102,17 +108,23 @@ class Supervisor {
   // Actions of the table.
   void Nothing() {}
   void SendGo();
+  void HearOthers();
   void NoteTraining();
   void SendStop();
   void SendMove();
   void NoteStop();
+  void SendGiveUp();
+  void GiveUpOrEnd();
   void SendSave();
   void BeginDiagnosis();
   void ContinueDiagnosis();
   void EndForRetry();
   void EndForFailure();
   void EndForStop();
+  void EndAtOnce();
   void EndUnsaved();
+  std::string WhyUnsaved() const;
+  std::string NewestCheckpoint() const;
   void AfterStep();
   void EndLingering();
   void AfterEnding();
@@ -122,6 +134,7 @@ class Supervisor {
                                                 ControlServer::Events events);
   void EndRanks(const std::string& reason);
   void PollStep();
+  void WatchSteps();
   void WatchSignals();
   void HearLastSignals();
   void OnSignal(int signal);
@@ -129,7 +142,10 @@ class Supervisor {
   void OnMessage(int rank, const ControlMessage& message);
   void OnClosed(int rank, const std::string& why);
   void OnResumed(int rank, const Resumed& resumed);
+  void OnFailure(int rank, const RankFailure& failure);
   void OnSaving(int rank, const Saving& saving);
+  void OnSaved(const Saved& saved);
+  void OnSum(int rank, const Sum& sum);
   void AwaitSaving();
   void OnMetrics(int rank, const RankMetrics& metrics);
   void Fault(int rank, int RankRecord::*order);
@@ -149,18 +165,23 @@ class Supervisor {
   std::vector<RankRecord> ranks_;
   std::map<std::int64_t, std::map<int, RankMetrics>>
       metrics_;  // steps that not all ranks have reported
+  StallWatch stall_;
+  SumRound sums_{0};  // of ranks that have given up their exchange
   State state_ = State::kLaunching;
   RunOutcome outcome_;
   std::string step_id_;
   int attempt_ = 0;
   std::int64_t blocks_written_ = 0;  // of checkpoints, as rank 0 has said last
+  bool last_save_ = false;           // all ranks have come to it
+  bool gave_up_ = false;             // the exchange under way, so that ranks save
+  std::string newest_;               // checkpoint, in words
   int signs_ = 0;                    // failure signs so far, to order them
   int stop_signal_ = 0;
   bool moving_ = false;
   bool anyone_said_hello_ = false;
   bool retry_ = false;
   std::string retry_reason_;
-  std::chrono::steady_clock::time_point trouble_since_;
+  std::chrono::steady_clock::time_point trouble_since_, stop_asked_;
 };
 
 }  // namespace adaptive_train

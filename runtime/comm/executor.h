@@ -3,6 +3,8 @@
 
 #include <functional>
 
+#include "runtime/comm/main_thread.h"
+
 namespace adaptive_train {
 
 /// One thread beside the rank's own, on which operations start, progress and end. It sleeps while
@@ -16,6 +18,12 @@ class Executor {
 
   /// Processor time of the thread since its start.
   virtual double CpuSeconds() const = 0;
+
+  /// What the rank's main thread is at, which waits for what runs here.
+  MainThread& main_thread() { return main_thread_; }
+
+ private:
+  MainThread main_thread_;
 };
 
 }  // namespace adaptive_train

@@ -56,17 +56,23 @@ class MessageOperation : public Operation, public std::enable_shared_from_this<M
   virtual void Begin() = 0;
   /// Called when nothing is under way any more. May Note a failure; frees memory.
   virtual void End() {}
-  /// Called after Cancel: may Note which rank's message has not come.
+  /// Cancel was called: may Note whose message has not come, otherwise that is the rank from which
+  /// one was asked for first.
   virtual void NoteMissing(const std::string& /*cause*/) {}
 
-  using Parts = std::map<std::uint64_t, std::shared_ptr<Part>>;
-  /// Handles the outcome of a part whose failure fails the operation.
+  struct UnderWay {
+    std::shared_ptr<Part> part;
+    int rank;  // the peer
+    bool is_receive;
+  };
+  /// The outcome of a part that may not fail.
   PartDone WhenDone(std::uint64_t id, int rank, std::function<void()> then);
   void PartOver(std::uint64_t id);
+  int FirstMissing() const;
   void CancelAll();
 
   Transport& transport_;
-  Parts parts_;  // under way
+  std::map<std::uint64_t, UnderWay> parts_;
   std::uint64_t next_id_ = 1;
   std::size_t pending_ = 0;  // parts under way, and Start itself
   bool cancelled_ = false;

@@ -24,20 +24,36 @@ Request& Request::operator=(Request&& other) noexcept {
 }
 
 void Request::Cancel() {
-  if (Test()) return;
-  executor_->Post([operation = operation_] { operation->Cancel("cancelled"); });
+  if (!Test()) End("cancelled");
+}
+
+/// Soon, on the executor's thread.
+void Request::End(const std::string& cause) {
+  executor_->Post([operation = operation_, cause, given_up = executor_->main_thread().GivenUp()] {
+    given_up ? operation->Abandon() : operation->Cancel(cause);
+  });
 }
 
 tl::expected<void, CommError> Request::Wait(Deadline deadline) {
   if (!operation_) return {};
   auto operation = operation_;
-  if (!operation->WaitUntil(deadline)) {
-    executor_->Post([operation] { operation->Cancel("missed its deadline"); });
+  if (!operation->Done() && !Await(deadline)) {
+    End("missed its deadline");
     Release();
   }
   operation_.reset();
   if (auto failure = operation->Failure()) return tl::unexpected(std::move(*failure));
   return {};
+}
+
+/// False: the operation is not over, and has no more time.
+bool Request::Await(Deadline deadline) {
+  MainThread& main_thread = executor_->main_thread();
+  main_thread.WaitsFor(operation_);
+  const bool over =
+      operation_->WaitUntil(main_thread.GivenUp() ? std::chrono::steady_clock::now() : deadline);
+  main_thread.WaitsFor(nullptr);
+  return over;
 }
 
 void Request::Release() {

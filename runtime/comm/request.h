@@ -37,7 +37,12 @@ class Operation {
   /// Releases all buffers soon: every part under way ends, then the operation completes.
   virtual void Cancel(const std::string& cause) = 0;
 
-  // Any thread.
+  /// When the executor carries nothing any more: over at once, as a failure.
+  void Abandon() {
+    if (!Done()) Complete(CommError{name_, -1, "given up"});
+  }
+
+  // On any thread.
   bool WaitUntil(Deadline deadline) {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, deadline, [this] { return done_; });
@@ -83,7 +88,8 @@ class Request {
   ~Request() { Release(); }
 
   /// Blocks until the operation is over or the deadline has passed. A missed deadline cancels the
-  /// operation, waits until its buffers are free, and returns an error that names the operation.
+  /// operation, waits until its buffers are free, and is an error that names the operation. After
+  /// Transport::GiveUp all are errors at once. From the rank's main thread.
   tl::expected<void, CommError> Wait(Deadline deadline);
   /// True once the operation is over; Wait then returns its outcome at once.
   bool Test() const { return !operation_ || operation_->Done(); }
@@ -92,6 +98,8 @@ class Request {
   void Cancel();
 
  private:
+  bool Await(Deadline deadline);
+  void End(const std::string& cause);
   void Release();
 
   std::shared_ptr<Operation> operation_;

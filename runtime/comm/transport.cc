@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
+
+#include "runtime/comm/request.h"
 
 namespace adaptive_train {
 
@@ -13,6 +16,21 @@ std::shared_ptr<Part> Transport::Receive(int peer, std::uint64_t tag, void* data
                        if (!cause.empty() || came == bytes) return done(cause);
                        done(fmt::format("the message has {} bytes, not {}", came, bytes));
                      });
+}
+
+void Transport::GiveUp() {
+  Post([this, awaited = main_thread().GiveUp()] {
+    Freeze();
+    if (awaited) awaited->Abandon();
+  });
+}
+
+RankStatus Transport::Status() {
+  RankStatus status = main_thread().Status();
+  status.peers = Traffic();
+  std::ranges::stable_partition(status.peers, [](const PeerTraffic& p) { return p.awaited > 0; });
+  if (status.peers.size() > kMaxStatusPeers) status.peers.resize(kMaxStatusPeers);
+  return status;
 }
 
 }  // namespace adaptive_train

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/rank_status.h"
 #include "runtime/comm/executor.h"
 
 namespace adaptive_train {
@@ -48,8 +49,19 @@ class Transport : public Executor {
   /// The tag of a received message that no receive has claimed, among tags that equal `tag` in the
   /// bits of `mask`.
   virtual std::optional<std::uint64_t> Unclaimed(std::uint64_t tag, std::uint64_t mask) const = 0;
-  /// Ends a part early. For a send this closes the link to its peer.
+  /// Of every peer with which this rank has had to do.
+  virtual std::vector<PeerTraffic> Traffic() const = 0;
+  /// From any thread, for good: nothing is carried any more, and what the main thread waits for,
+  /// now or later, fails at once. Buffers of operations under way are left alone.
+  void GiveUp();
+  /// Where this rank is: what its MainThread says, and the traffic with kMaxStatusPeers at most.
+  RankStatus Status();
+  /// Ends a part early. A send is ended by closing the link to its peer.
   virtual void Cancel(const std::shared_ptr<Part>& part) = 0;
+
+ private:
+  /// Nothing is carried any more; tasks still run.
+  virtual void Freeze() = 0;
 };
 
 }  // namespace adaptive_train

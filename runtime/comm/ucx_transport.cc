@@ -9,10 +9,10 @@
 
 #include <cassert>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <chrono>
 #include <deque>
 #include <future>
 #include <mutex>
@@ -27,6 +27,7 @@ struct UcxPart final : Part {
   ReceiveDone done;
   void* request = nullptr;
   int peer = -1;
+  PeerTraffic* traffic = nullptr;  // of a receive's peer
   bool is_send = false;
   bool over = false;
   std::size_t capacity = 0;  // of a receive's buffer
@@ -38,6 +39,11 @@ struct UcxPart final : Part {
 
   void Finish(ucs_status_t status, std::size_t bytes, const std::string& lost = "") {
     over = true;
+    if (!is_send) --traffic->awaited;
+    if (!is_send && status == UCS_OK) {
+      ++traffic->received;
+      traffic->received_bytes += static_cast<std::int64_t>(bytes);
+    }
     auto keep = std::move(self);
     const ReceiveDone call = std::move(done);  // its captures must not outlive the part
     if (status == UCS_OK) return call("", bytes);
@@ -68,15 +74,18 @@ class UcxThread final : public Transport {
   std::shared_ptr<Part> ReceiveUpTo(int peer, std::uint64_t tag, void* data, std::size_t capacity,
                                     ReceiveDone done) override;
   std::optional<std::uint64_t> Unclaimed(std::uint64_t tag, std::uint64_t mask) const override;
+  std::vector<PeerTraffic> Traffic() const override;
   void Cancel(const std::shared_ptr<Part>& part) override;
 
  private:
   struct Peer {
     std::string address;
+    PeerTraffic traffic;
     ucp_ep_h endpoint = nullptr;
     std::string lost;  // why the link is gone; empty if it is not
   };
 
+  void Freeze() override { frozen_ = true; }
   Result<std::string> Open();
   void Loop();
   bool RunTasks();
@@ -102,6 +111,7 @@ class UcxThread final : public Transport {
   ucp_worker_h worker_ = nullptr;
   int worker_fd_ = -1;
   std::vector<Peer> peers_;
+  bool frozen_ = false;  // UCX makes no progress any more
 };
 
 void OnPeerError(void* arg, ucp_ep_h, ucs_status_t status) {
@@ -177,11 +187,12 @@ bool UcxThread::RunTasks() {
 
 void UcxThread::Loop() {
   while (RunTasks()) {
-    while (ucp_worker_progress(worker_) != 0) {
+    while (!frozen_ && ucp_worker_progress(worker_) != 0) {
     }
-    // Arming fails if events came since the last progress: progress again.
-    if (ucp_worker_arm(worker_) == UCS_ERR_BUSY) continue;
-    pollfd fds[2] = {{worker_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
+    // Events that came since the last progress make arm refuse: then progress again.
+    if (!frozen_ && ucp_worker_arm(worker_) == UCS_ERR_BUSY) continue;
+    // poll leaves negative descriptors out.
+    pollfd fds[2] = {{frozen_ ? -1 : worker_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
     if (::poll(fds, 2, -1) > 0 && (fds[1].revents & POLLIN) != 0) {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t n = ::read(wake_fd_, &count, sizeof count);
@@ -202,7 +213,8 @@ void UcxThread::CloseEndpoint(Peer& peer, bool force) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   while (ucp_request_check_status(request) == UCS_INPROGRESS &&
          std::chrono::steady_clock::now() < until) {
-    if (ucp_worker_progress(worker_) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (ucp_worker_progress(worker_) == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   ucp_request_free(request);
 }
@@ -262,8 +274,10 @@ UcxThread::~UcxThread() {
 void UcxThread::SetPeers(std::vector<std::string> addresses) {
   Post([this, addresses = std::move(addresses)]() mutable {
     peers_.resize(addresses.size());
-    for (std::size_t i = 0; i < addresses.size(); ++i)
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
       peers_[i].address = std::move(addresses[i]);
+      peers_[i].traffic.rank = static_cast<int>(i);
+    }
   });
 }
 
@@ -291,6 +305,9 @@ std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* d
   part->done = [done = std::move(done)](const std::string& cause, std::size_t) { done(cause); };
   part->peer = peer;
   part->is_send = true;
+  PeerTraffic& traffic = peers_[static_cast<std::size_t>(peer)].traffic;
+  ++traffic.sent;
+  traffic.sent_bytes += static_cast<std::int64_t>(bytes);
   ucp_ep_h endpoint = Endpoint(peer);
   const std::string& lost = peers_[static_cast<std::size_t>(peer)].lost;
   if (endpoint == nullptr || !lost.empty()) {
@@ -319,6 +336,8 @@ std::shared_ptr<Part> UcxThread::ReceiveUpTo(int peer, std::uint64_t tag, void* 
   auto part = std::make_shared<UcxPart>();
   part->done = std::move(done);
   part->peer = peer;
+  part->traffic = &peers_[static_cast<std::size_t>(peer)].traffic;
+  ++part->traffic->awaited;
   part->capacity = capacity;
   // Without this flag, a receive whose message is already there would end at once. UCX before 1.16
   // then reports its length only to the callback.
@@ -346,6 +365,15 @@ std::optional<std::uint64_t> UcxThread::Unclaimed(std::uint64_t tag, std::uint64
   ucp_tag_recv_info_t info{};
   if (ucp_tag_probe_nb(worker_, tag, mask, 0, &info) == nullptr) return std::nullopt;
   return info.sender_tag;
+}
+
+std::vector<PeerTraffic> UcxThread::Traffic() const {
+  std::vector<PeerTraffic> traffic;
+  for (const Peer& peer : peers_) {
+    if (peer.traffic.sent + peer.traffic.received + peer.traffic.awaited > 0)
+      traffic.push_back(peer.traffic);
+  }
+  return traffic;
 }
 
 void UcxThread::Cancel(const std::shared_ptr<Part>& of_ours) {

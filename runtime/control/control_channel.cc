@@ -5,13 +5,16 @@
 
 #include <utility>  // Boost 1.74 uses std::exchange without it
 
+#include <algorithm>
 #include <boost/asio.hpp>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "core/limits.h"
 #include "core/rank_exit.h"
@@ -53,7 +56,9 @@ struct ControlChannel::State {
   std::atomic<bool> profile_asked{false};
   std::mutex mutex;
   std::condition_variable changed;
-  bool go = false;  // guarded by mutex
+  bool go = false, give_up = false;        // guarded by mutex, as all below
+  std::optional<std::vector<double>> sum;  // the launcher's answer
+  ControlChannel::Orders orders;
 
   void Read();
   bool ObeyAll();
@@ -62,6 +67,7 @@ struct ControlChannel::State {
   void Close();
   void Tick();
   void Obey(const ControlMessage& message);
+  void Note(const ControlMessage& message);
   void LoseLauncher(const std::string& why) {
     if (!closing) EndProcess(RankExit::kLauncherLost, "lost the launcher (" + why + ")");
   }
@@ -98,11 +104,20 @@ void ControlChannel::State::Obey(const ControlMessage& message) {
   if (std::holds_alternative<Stop>(message)) stop_asked = true;
   if (std::holds_alternative<CheckpointNow>(message)) checkpoint_asked = true;
   if (std::holds_alternative<ProfileNow>(message)) profile_asked = true;
-  if (std::holds_alternative<Go>(message)) {
-    std::lock_guard lock(mutex);
-    go = true;
-    changed.notify_all();
+  Note(message);
+}
+
+/// What other threads wait for or obey.
+void ControlChannel::State::Note(const ControlMessage& message) {
+  const std::lock_guard lock(mutex);
+  if (std::holds_alternative<StatusNow>(message) && orders.say_status) orders.say_status();
+  if (std::holds_alternative<GiveUp>(message)) {
+    give_up = true;
+    if (orders.give_up) orders.give_up();
   }
+  if (std::holds_alternative<Go>(message)) go = true;
+  if (const auto* answer = std::get_if<Sum>(&message)) sum = answer->numbers;
+  changed.notify_all();
 }
 
 void ControlChannel::State::Enqueue(const ControlMessage& message) {
@@ -188,6 +203,27 @@ const LaunchDeadlines& ControlChannel::Deadlines() const { return state_->deadli
 bool ControlChannel::WaitForGo() {
   std::unique_lock lock(state_->mutex);
   return state_->changed.wait_for(lock, state_->deadlines.hello, [this] { return state_->go; });
+}
+
+bool ControlChannel::WaitForGiveUp(std::chrono::milliseconds patience) {
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_for(lock, patience, [this] { return state_->give_up; });
+}
+
+bool ControlChannel::SumByLauncher(std::span<double> numbers, std::chrono::milliseconds patience) {
+  Send(Sum{{numbers.begin(), numbers.end()}});
+  std::unique_lock lock(state_->mutex);
+  if (!state_->changed.wait_for(lock, patience, [this] { return state_->sum.has_value(); }))
+    return false;
+  const std::vector<double> sums = *std::exchange(state_->sum, std::nullopt);
+  if (sums.size() != numbers.size()) return false;
+  std::copy(sums.begin(), sums.end(), numbers.begin());
+  return true;
+}
+
+void ControlChannel::ObeyedBy(Orders orders) {
+  const std::lock_guard lock(state_->mutex);
+  state_->orders = std::move(orders);
 }
 
 bool ControlChannel::StopAsked() const { return state_->stop_asked; }

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "core/control_message.h"
@@ -32,6 +34,15 @@ class ControlChannel {
   /// Sends what is queued, for at most a second, and closes.
   ~ControlChannel();
 
+  /// What the launcher asks of the rank's other threads; called on the channel's thread.
+  struct Orders {
+    std::function<void()> say_status;
+    std::function<void()> give_up;
+  };
+  /// Who obeys from now on; nobody (empty functions) at first. When this returns, the one before
+  /// is called no more.
+  void ObeyedBy(Orders orders);
+
   /// Queues a message; never blocks.
   void Send(ControlMessage message);
 
@@ -42,7 +53,13 @@ class ControlChannel {
   bool WaitForGo();
   /// Whether the launcher has asked to save and stop.
   bool StopAsked() const;
-  /// Whether the launcher has asked to save and continue, since the last call.
+  /// The launcher has asked to give up the exchange under way. Blocks for `patience` at most, until
+  /// it does.
+  bool WaitForGiveUp(std::chrono::milliseconds patience);
+  /// numbers[i] becomes the sum over all ranks, which the launcher makes. Blocks; false: it did not
+  /// within `patience`. From one thread.
+  bool SumByLauncher(std::span<double> numbers, std::chrono::milliseconds patience);
+  /// The launcher has asked to save and go on, since the last call.
   bool TakeCheckpointAsked();
   /// Whether the launcher has asked to measure the layers, since the last call.
   bool TakeProfileAsked();

@@ -93,7 +93,8 @@ Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, 
       run_settings_(SettingsOf(config, text)),
       owner_{CheckpointIdentity(config),
              ParametersOf(ParameterLayout(dims_, StageSlice::Whole(dims_))),
-             OrderOf(run_settings_)} {}
+             OrderOf(run_settings_)},
+      sum_([this](std::span<double> numbers) { SumOverRanks(group_, numbers); }) {}
 
 CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
   CheckpointWriterSettings settings;
@@ -292,7 +293,7 @@ void Checkpointer::BeginIfWanted(const CheckpointStep& at, const TrainingArenas&
 
 CheckpointNews Checkpointer::Exchange() {
   CheckpointVotes votes = writer_->Votes();
-  SumOverRanks(group_, votes);
+  sum_(votes);
   CheckpointNews news = writer_->Follow(votes);
   Tell(news);
   return news;
@@ -326,6 +327,12 @@ void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arena
   const std::string failure = Finish();
   if (!failure.empty())
     throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer, failure);
+}
+
+void Checkpointer::SaveNowBy(std::function<void(std::span<double>)> sum, const CheckpointStep& at,
+                             const TrainingArenas& arenas) {
+  sum_ = std::move(sum);
+  SaveNow(at, arenas);
 }
 
 }  // namespace adaptive_train

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -57,6 +58,10 @@ class Checkpointer {
   /// Saves this state and returns when it is on disk, unless it is there already. Throws on the
   /// rank that cannot write its part, and where nothing is written for checkpoint.patience_s.
   void SaveNow(const CheckpointStep& at, const TrainingArenas& arenas);
+  /// The same where ranks can exchange nothing any more: they agree by `sum`, which makes
+  /// numbers[i] the sum over all ranks. Nothing else may be called afterwards.
+  void SaveNowBy(std::function<void(std::span<double>)> sum, const CheckpointStep& at,
+                 const TrainingArenas& arenas);
 
  private:
   CheckpointWriterSettings Settings(bool residuals) const;
@@ -85,7 +90,8 @@ class Checkpointer {
   const std::int64_t global_batch_;
   const CheckpointSettings run_settings_;
   const CheckpointOwner owner_;
-  std::unique_ptr<CheckpointWriter> writer_;  // from Resume on
+  std::function<void(std::span<double>)> sum_;  // of votes outside of a step
+  std::unique_ptr<CheckpointWriter> writer_;    // from Resume on
   bool asked_ = false;
   bool ready_ = true;
   std::int64_t saved_step_ = -1;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/exit_code.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/train/collective.h"
 #include "runtime/train/stall_watch.h"
 
@@ -72,8 +73,9 @@ std::string FirstError(Group& group, const std::string& mine) {
 
 }  // namespace
 
-Result<void> DoJointly(Group& group, std::chrono::seconds patience,
-                       const std::string& what, const WorkPart& part) {
+Result<void> DoJointly(Group& group, std::chrono::seconds patience, const std::string& what,
+                       const WorkPart& part) {
+  group.communicator().transport().main_thread().WorksAt(what);
   const auto running = std::make_shared<Running>();
   Start(running, part);
   StallWatch watch(patience);
@@ -91,8 +93,7 @@ Result<void> DoJointly(Group& group, std::chrono::seconds patience,
   } while (sums[0] > 0);
   if (sums[1] == 0) return {};
   const Result<void>& outcome = *running->outcome;
-  return Fail(FirstError(group, outcome ? "" : outcome.error().message),
-              ExitCode::kRankFailure);
+  return Fail(FirstError(group, outcome ? "" : outcome.error().message), ExitCode::kRankFailure);
 }
 
 }  // namespace adaptive_train

@@ -57,6 +57,7 @@ double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exc
   double loss = 0;
   boundary_.Begin(boundary_bytes_, true);
   for (const ScheduledAction& action : schedule_) {
+    measure_.main_thread().TakesMicroBatch(action.micro_batch + 1);
     measure_.As(Activity::kCompute, [&] {
       if (action.backward) {
         Backward(action, exchange);
@@ -65,6 +66,7 @@ double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exc
       }
     });
   }
+  measure_.main_thread().TakesMicroBatch(0);
   return loss;
 }
 
@@ -74,6 +76,7 @@ Samples StageRunner<T>::Load(const StageSlice& slice, std::int64_t step,
                              const MicroBatch& micro_batch) {
   if (slice.has_embedding || slice.has_head) {
     return measure_.As(Activity::kOther, [&] {
+      measure_.main_thread().WorksAt("reading training data");
       return loader_.Training(step, micro_batch.first_sample, micro_batch.samples);
     });
   }

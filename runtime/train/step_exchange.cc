@@ -70,7 +70,9 @@ void StepExchange<T>::Begin(std::int64_t step) {
   // What is measured has nothing beside it.
   if (Measured()) WaitForAllWeights();
   if (compression_.ResetsBefore(step)) reducer_.ForgetResiduals();
-  reducer_.SetPolicy(compression_.PolicyOf(step));
+  ExchangePolicy policy = compression_.PolicyOf(step);
+  changes_residuals_ = compression_.ResetsBefore(step) || !policy.density.empty();
+  reducer_.SetPolicy(std::move(policy));
   tied_.Begin();
   measure_.As(Activity::kCompute, [&] { state_.ClearGradients(); });
   if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute));

@@ -40,6 +40,8 @@ class StepExchange {
   const Optimizer<T>& optimizer() const { return optimizer_; }
   /// Gradients that compression holds back; empty where none is.
   std::span<float> Residuals() { return reducer_.Residuals(); }
+  /// In the step under way something is held back, or was: residuals change before its update.
+  bool ChangesResiduals() const { return changes_residuals_; }
   double LossScale() const;
   const ExchangeFigures& Figures() const { return reducer_.Figures(); }
   /// This step's gradients are looked at on the host, and exchanged after backward.
@@ -100,6 +102,7 @@ class StepExchange {
   std::int64_t step_ = 0;       // that is under way
   std::int64_t exchanged_ = 0;  // micro-batches of it
   std::int64_t updates_ = 0;    // steps without the skipped ones
+  bool changes_residuals_ = false;
   struct {
     std::size_t begin = 0, end = 0;
   } early_;  // of this micro-batch's gradients, what went before its turn

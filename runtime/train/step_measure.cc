@@ -2,8 +2,14 @@
 
 #include <sys/resource.h>
 
+#include <iterator>
+
 namespace adaptive_train {
 namespace {
+
+/// By Activity.
+constexpr const char* kWork[] = {"other work", "computing", "exchanging", "waiting for a stage"};
+static_assert(std::size(kWork) == kActivities);
 
 std::int64_t PeakMemoryBytes() {
   rusage usage{};
@@ -23,6 +29,7 @@ Activity StepMeasure::Switch(Activity activity) {
   const auto time = Clock::now();
   seconds_[static_cast<std::size_t>(now_)] += std::chrono::duration<double>(time - since_).count();
   since_ = time;
+  main_thread().WorksAt(kWork[static_cast<std::size_t>(activity)]);
   return std::exchange(now_, activity);
 }
 

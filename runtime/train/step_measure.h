@@ -16,12 +16,12 @@ namespace adaptive_train {
 enum class Activity : std::uint8_t { kOther, kCompute, kExposedComm, kBubble };
 inline constexpr std::size_t kActivities = 4;
 
-/// Measures step after step. Waiting inside of a pass is booked as what it is, not as computing
-/// first. Not thread-safe.
+/// Measures step after step, and tells the communicator's MainThread what it is at. Waiting inside
+/// of a pass is booked as what it is, not as computing first. Not thread-safe.
 class StepMeasure {
  public:
   /// The communicator must outlive this.
-  explicit StepMeasure(const Communicator& communicator) : communicator_(communicator) {}
+  explicit StepMeasure(Communicator& communicator) : communicator_(communicator) {}
 
   /// A step begins.
   void Begin();
@@ -35,6 +35,8 @@ class StepMeasure {
     } back{*this, Switch(activity)};
     return work();
   }
+
+  MainThread& main_thread() { return communicator_.transport().main_thread(); }
 
   /// Seconds of the step so far.
   double SecondsOf(Activity activity);
@@ -56,7 +58,7 @@ class StepMeasure {
   /// Gives what was before.
   Activity Switch(Activity activity);
 
-  const Communicator& communicator_;
+  Communicator& communicator_;
   Clock::time_point begin_ = Clock::now(), since_ = begin_;
   Activity now_ = Activity::kOther;
   std::array<double, kActivities> seconds_{};

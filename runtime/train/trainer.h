@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "core/config.h"
@@ -17,7 +18,11 @@ namespace adaptive_train {
 
 /// What the trainer asks and tells outside of the numbers. Called on the trainer's thread.
 struct TrainerEvents {
-  std::function<bool()> stop_asked;             // save and stop
+  std::function<bool()> stop_asked;  // save and stop
+  /// The exchange that has just failed was given up, so that what is there is saved.
+  std::function<bool()> given_up;
+  /// numbers[i] becomes the sum over all ranks, without the communicator. False: it does not.
+  std::function<bool(std::span<double>)> sum_without_exchange;
   std::function<bool()> take_checkpoint_asked;  // save and go on
   std::function<bool()> take_profile_asked;     // measure the layers once more
   std::function<void(const RankMetrics&)> on_step;
@@ -46,7 +51,8 @@ class Trainer {
   /// by on_notice. Gives its step, 0 if there is none.
   virtual std::int64_t Resume() = 0;
   /// Trains from there to train.steps, or until asked to stop; saves at the end. Gives the last
-  /// step.
+  /// step. An exchange that is given up ends it too: the last step's state is saved where all ranks
+  /// still hold it whole. Otherwise that is a FatalError.
   virtual std::int64_t Run() = 0;
 };
 

@@ -90,6 +90,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
 
 template <class T>
 std::int64_t TrainingLoop<T>::Resume() {
+  measure_.main_thread().WorksAt("looking for a checkpoint");
   if (const auto at = checkpointer_.Resume(Arenas(), exchange_.optimizer().Owned())) {
     step_ = at->step;
     loader_.GoOnAfter(step_, static_cast<std::int64_t>(at->extra.at("samples")));
@@ -101,11 +102,47 @@ std::int64_t TrainingLoop<T>::Resume() {
 }
 
 template <class T>
-std::int64_t TrainingLoop<T>::Run() {
+std::int64_t TrainingLoop<T>::Run() try {
+  return Train();
+} catch (const FatalError& error) {
+  if (error.Code() != RankExit::kTransport || !events_.given_up()) throw;
+  return SaveWithoutExchange();
+}
+
+template <class T>
+std::int64_t TrainingLoop<T>::Train() {
   while (step_ < config_.train.steps && !Step()) {
   }
+  saving_ = true;
   exchange_.WaitForAllWeights();
   checkpointer_.SaveNow(At(), Arenas());
+  return step_;
+}
+
+/// The step under way leaves parameters, moments and residuals alone until its update, which begins
+/// when all ranks have agreed on its end. Ranks on two sides of that cannot save one state.
+template <class T>
+std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
+  constexpr const char* kSaving = "saving without an exchange";
+  const auto sum = [this, kSaving](std::span<double> numbers) {
+    if (!events_.sum_without_exchange(numbers))
+      throw FatalError(RankExit::kCheckpoint, kSaving, FatalError::kNoPeer,
+                       "the launcher did not answer in time");
+  };
+  const bool can_save = whole_ && !saving_;
+  std::vector<double> steps(static_cast<std::size_t>(groups_.world.Size()), 0.0);
+  steps[static_cast<std::size_t>(own_.rank)] = can_save ? static_cast<double>(step_) : -1;
+  sum(steps);
+  for (std::size_t rank = 0; rank < steps.size(); ++rank) {
+    if (steps[rank] >= 0 && steps[rank] == steps[0]) continue;
+    const auto words = [&](std::size_t of) {
+      return steps[of] < 0 ? fmt::format("rank {} is between two states", of)
+                           : fmt::format("rank {} is after step {}", of, steps[of]);
+    };
+    throw FatalError(RankExit::kCheckpoint, kSaving, FatalError::kNoPeer,
+                     steps[rank] < 0 ? words(rank) : words(0) + ", " + words(rank));
+  }
+  checkpointer_.SaveNowBy(sum, At(), Arenas());
   return step_;
 }
 
@@ -115,6 +152,7 @@ bool TrainingLoop<T>::Step() {
   RankMetrics metrics;
   metrics.step = step_ + 1;
   measure_.Begin();
+  measure_.main_thread().BeginsStep(metrics.step);
   if (profile_asked_ && !profiler_.Active()) {
     profiler_.Begin(std::max<std::int64_t>(1, config_.profile.warmup_steps));
     profile_asked_ = false;
@@ -122,6 +160,7 @@ bool TrainingLoop<T>::Step() {
   const bool measured = exchange_.Measured();
 
   exchange_.Begin(metrics.step);
+  whole_ = !exchange_.ChangesResiduals();
   const double scale = exchange_.LossScale() / Targets();
   const double loss = runner_.Run(metrics.step, scale, exchange_);
   exchange_.Finish();
@@ -132,6 +171,7 @@ bool TrainingLoop<T>::Step() {
 
   // Before a checkpoint, which is to hold what the step has taught.
   const auto decided = exchange_.EndStep(metrics.skipped, measured);
+  whole_ = true;
   Save(totals.save);
   Report(metrics);
   if (decided && own_.rank == 0) events_.on_decision({step_, *decided});
@@ -151,6 +191,7 @@ typename TrainingLoop<T>::Totals TrainingLoop<T>::Agree(double loss) {
   const CheckpointVotes votes = checkpointer_.Votes();
   std::copy(votes.begin(), votes.end(), sums.begin() + 4);
   measure_.As(Activity::kExposedComm, [&] { SumOverRanks(groups_.world, sums); });
+  whole_ = false;
   checkpointer_.Follow(std::span(sums).subspan(4));
   return {sums[0], sums[1] > 0, sums[2] > 0, sums[3] > 0};
 }
@@ -192,6 +233,7 @@ bool TrainingLoop<T>::ValidationDue() const {
 /// Replicas share out the windows.
 template <class T>
 double TrainingLoop<T>::Validate() {
+  measure_.main_thread().WorksAt("validating");
   const std::int64_t count = std::min(config_.train.validation_samples, data_.validation.samples());
   double sum[1] = {0};
   std::vector<std::int64_t> windows;

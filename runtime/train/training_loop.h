@@ -39,7 +39,9 @@ class TrainingLoop final : public Trainer {
     bool profile = false;
   };
 
+  std::int64_t Train();
   bool Step();
+  std::int64_t SaveWithoutExchange();
   Totals Agree(double loss);
   void Save(bool asked);
   double Validate();
@@ -71,6 +73,8 @@ class TrainingLoop final : public Trainer {
   double product_peak_;           // FLOP/s; raised by steps that are faster
   const double flops_per_token_;  // of this rank's stage
   bool profile_asked_ = false;
+  bool whole_ = true;      // arenas and all that a checkpoint keeps are those of step_
+  bool saving_ = false;    // the last state, which the checkpointer is in the middle of
   std::int64_t step_ = 0;  // optimizer steps done
 };
 

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
+
 #include "tests/multi_process/forked_ranks.h"
 #include "tests/multi_process/shared_count.h"
 
@@ -279,6 +282,52 @@ TEST(Communicator, AKilledPeerIsAnErrorNotAHang) {
   });
   for (std::size_t rank : {0u, 1u, 3u}) EXPECT_TRUE(ranks.Good(rank));
   EXPECT_TRUE(WIFSIGNALED(ranks.Join(2)));
+}
+
+/// What another thread learns of a rank whose main thread waits.
+RankStatus StatusWhileItWaits(Transport& transport) {
+  for (;;) {
+    std::promise<RankStatus> told;
+    transport.Post([&] { told.set_value(transport.Status()); });
+    RankStatus status = told.get_future().get();
+    if (!status.operation.empty()) return status;
+    ::usleep(1000);
+  }
+}
+
+TEST(Communicator, ARankSaysWhomItWaitsForAndCanBeCalledOutOfIt) {
+  SharedCount over;
+  Ranks ranks(2, [&over](Group& c) {
+    if (c.Rank() == 1) {
+      over.Meet(2);
+      return true;
+    }
+    Transport& transport = c.communicator().transport();
+    RankStatus status;
+    std::thread other([&] {
+      status = StatusWhileItWaits(transport);
+      transport.GiveUp();
+    });
+    std::vector<float> data(100, 1.0f);
+    const auto sum = [&] {
+      return c.AllReduce(Purpose::kGradient, std::span<float>(data))
+          .Wait(In(std::chrono::minutes(4)));
+    };
+    const auto called_out = sum();
+    other.join();
+    RANK_REQUIRE(!called_out);
+    RANK_REQUIRE(called_out.error().cause == "given up", called_out.error().cause);
+    RANK_REQUIRE(status.operation == "all-reduce 0 of gradients", status.operation);
+    RANK_REQUIRE(status.peers.size() == 1, status.peers.size());
+    const PeerTraffic& peer = status.peers[0];
+    RANK_REQUIRE(peer.rank == 1 && peer.awaited == 1, peer.rank, peer.awaited);
+    RANK_REQUIRE(peer.sent == 1 && peer.sent_bytes == 400, peer.sent, peer.sent_bytes);
+    RANK_REQUIRE(peer.received == 0, peer.received);
+    RANK_REQUIRE(!sum());  // nothing is waited for any more
+    over.Meet(2);
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
 }
 
 TEST(Communicator, AStoppedPeerMissesTheDeadline) {

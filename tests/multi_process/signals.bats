@@ -9,6 +9,15 @@ long_run() {
   wait_until 60 steps_done 5
 }
 
+# stalled_run FAKE FILE ARGUMENT...: what rank 1 is held up by begins when FILE is there.
+stalled_run() {
+  cp "$fakes/lib$1.so" "$work/"
+  LD_PRELOAD=$work/lib$1.so train_in_background --train.steps=100000 "${@:3}"
+  wait_until 60 steps_done 12
+  [[ $* != *checkpoint.every* ]] || wait_until 60 grep -q '^saved step' "$work/out"
+  echo 1 >"$work/$2"
+}
+
 saved_step() { ls "$work/run/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; }
 
 @test "first Ctrl-C saves and stops with 130; the run goes on from there" {
@@ -118,4 +127,42 @@ slow_disk() {
   kill -TERM "$launcher"
   ends_with 5
   grep -q 'took nothing for 3 s (checkpoint.patience_s)' "$work/err"
+}
+
+@test "a stop while a link carries nothing: the last step is saved by all, 143, and the run goes on from there with the same bits" {
+  stalled_run lost_sends LOST_SENDS "${same_layout[@]}"
+  kill -TERM "$launcher"
+  ends_with 143
+  grep -Eq '^no step for 1[0-9] s: giving up the one under way, to save the last' "$work/out"
+  grep -q 'stopped by Terminated after saving' "$work/err"
+  step=$(saved_step)
+  [[ $(tail -n 1 "$work/run/metrics.jsonl" | jq .step) == "$step" ]]
+  rm "$work/LOST_SENDS"
+  train_in_background --train.steps=100000 "${same_layout[@]}"
+  wait_until 60 steps_done $((step + 5))
+  kill -INT "$launcher"
+  ends_with 130
+  mv "$work/run" "$work/resumed"
+  train_in_background --train.steps=100000 "${same_layout[@]}"
+  wait_until 60 steps_done $((step + 5))
+  kill -INT "$launcher"
+  ends_with 130
+  diff <(losses "$work/resumed" | head -n $((step + 5))) <(losses "$work/run" | head -n $((step + 5)))
+}
+
+@test "the link that carries nothing is named" {
+  stalled_run lost_sends LOST_SENDS
+  wait_until 40 grep -Eq '^no step for [0-9]+ s .*: .* from rank 1 on .* have not reached rank [023] on .* \(.*, for [0-9]+ s\); ' "$work/out"
+  kill -KILL "$launcher"
+}
+
+@test "a stop while a rank cannot leave its step: 5 within its deadline, who it was, and the newest checkpoint" {
+  stalled_run hung_reads HUNG_READS --checkpoint.every=5 --checkpoint.patience_s=3
+  mapfile -t ranks < <(rank_pids)
+  kill -TERM "$launcher"
+  ends_with 5
+  all_gone "${ranks[@]}"
+  why='^adaptive-train: stopped by Terminated without saving: rank 1 is still in the step under way; the newest known checkpoint is that of step [0-9]*: '
+  grep -q "$why" "$work/err"
+  [[ -d $(sed -n "s/$why//p" "$work/err") ]]
 }

@@ -36,12 +36,16 @@ TEST(ControlMessage, EveryTypeSurvivesTheWire) {
                                 Notice{"refused"},
                                 Decision{7, "compression off"},
                                 RankFailure{1, "h", "op", 2, "why", 3, 12},
+                                RankStatus{},
                                 Goodbye{4},
                                 Go{},
                                 CheckpointNow{},
                                 ProfileNow{},
+                                StatusNow{},
                                 Stop{},
+                                GiveUp{},
                                 Abort{"because"},
+                                Sum{{1, 2}},
                                 Heartbeat{}};
   static_assert(std::size(all) == std::variant_size_v<ControlMessage>);
   for (std::size_t i = 0; i < std::size(all); ++i) EXPECT_EQ(RoundTrip(all[i]).index(), i);
@@ -55,6 +59,20 @@ TEST(ControlMessage, KeepsItsFields) {
   const auto failure = std::get<RankFailure>(RoundTrip(RankFailure{1, "h", "op", 2, "why", 3, 12}));
   EXPECT_EQ(failure.peer, 2);
   EXPECT_EQ(failure.exit_code, 12);
+}
+
+TEST(ControlMessage, AStatusKeepsItsPeers) {
+  RankStatus said{7, 2, "computing", "all-reduce 3", 1.5, {{4, 1, 10, 2, 20, 3}, {5}}};
+  const auto heard = std::get<RankStatus>(RoundTrip(said));
+  EXPECT_EQ(heard.step, 7);
+  EXPECT_EQ(heard.micro_batch, 2);
+  EXPECT_EQ(heard.operation, "all-reduce 3");
+  EXPECT_EQ(heard.seconds, 1.5);
+  ASSERT_EQ(heard.peers.size(), 2u);
+  EXPECT_EQ(heard.peers[0].rank, 4);
+  EXPECT_EQ(heard.peers[0].sent_bytes, 10);
+  EXPECT_EQ(heard.peers[0].received, 2);
+  EXPECT_EQ(heard.peers[0].awaited, 3);
 }
 
 TEST(ControlMessage, MetricsKeepNumbersAndLossesThatAreNone) {

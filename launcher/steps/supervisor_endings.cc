@@ -1,0 +1,163 @@
+// How a run of the Supervisor ends: after a diagnosis, for another launch, by a stop, or done.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "launcher/steps/stall_cause.h"
+#include "launcher/steps/stop_signals.h"
+#include "launcher/steps/supervisor.h"
+#include "launcher/steps/wireup_failure.h"
+
+namespace adaptive_train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// After the first sign of failure others may follow that explain it.
+constexpr std::chrono::milliseconds kDiagnosisTime = 1s;
+/// A rank that is only accused by a peer will be silent for this long before it is certain.
+constexpr std::chrono::milliseconds kHearsayTime = kRankSilenceLimit + 2 * kHeartbeatPeriod;
+
+ExitCode CodeOfSignal(int signal) {
+  return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+}
+
+}  // namespace
+
+void Supervisor::BeginDiagnosis() {
+  trouble_since_ = Clock::now();
+  ArmTimer(kDiagnosisTime);
+}
+
+void Supervisor::ContinueDiagnosis() {
+  const auto diagnosis = Diagnose(ranks_);
+  // The sign was a rank's end that its farewell has explained since; the others may still be
+  // saving.
+  if (!diagnosis && step_ && !step_->Over()) {
+    return Enter(stop_signal_ == 0 && !moving_ ? State::kTraining : State::kSaving);
+  }
+  if (diagnosis && diagnosis->hearsay && Clock::now() - trouble_since_ < kHearsayTime)
+    return ArmTimer(kDiagnosisTime);
+  Enter(State::kEnding);
+  EndForFailure();
+}
+
+void Supervisor::EndForFailure() {
+  auto diagnosis = Diagnose(ranks_);
+  if (!diagnosis) {
+    // No rank shows anything: the step as a whole did not run.
+    diagnosis.emplace();
+    diagnosis->kind = "lost";
+    diagnosis->failure.operation = "launch";
+    const std::string trouble = step_ ? step_->Trouble() : "";
+    diagnosis->failure.cause =
+        trouble.empty() ? "the step ended before its ranks said why" : trouble;
+  }
+  // Ranks that never said hello are explained best by what their step says.
+  const int accused = diagnosis->failure.rank;
+  if (accused >= 0 && !Record(accused).hello && step_ && !step_->Trouble().empty())
+    diagnosis->failure.cause += " (" + step_->Trouble() + ")";
+  outcome_.code = ExitCode::kRankFailure;
+  outcome_.message = Describe(*diagnosis);
+  if (gave_up_) outcome_.message += "; " + NewestCheckpoint();
+  outcome_.failure = diagnosis;
+  if (state_ != State::kEnding) Enter(State::kEnding);
+  if (std::none_of(ranks_.begin(), ranks_.end(), [](const RankRecord& r) { return r.wired; })) {
+    events_.on_launch(attempt_, "failed", outcome_.message);
+  }
+  EndRanks(outcome_.message);
+}
+
+void Supervisor::EndForRetry() {
+  retry_reason_ = DescribeWireup(ranks_);
+  retry_ = attempt_ <= kMaxLaunchRetries;
+  events_.on_launch(attempt_, retry_ ? "retried" : "failed", retry_reason_);
+  if (!retry_) {
+    Diagnosis diagnosis;
+    diagnosis.kind = "lost";
+    diagnosis.failure.operation = "wire-up";
+    diagnosis.failure.cause =
+        fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
+    outcome_.code = ExitCode::kRankFailure;
+    outcome_.failure = diagnosis;
+    outcome_.message = Describe(diagnosis);
+  } else {
+    events_.on_notice(
+        fmt::format("launch {} failed ({}); launching again", attempt_, retry_reason_));
+  }
+  EndRanks("the launch is given up");
+}
+
+void Supervisor::EndForStop() {
+  const Error stopped = StoppedBy(stop_signal_);
+  outcome_.code = stopped.exit_code;
+  outcome_.message = stopped.message;
+  EndRanks(outcome_.message);
+}
+
+/// A person has asked twice.
+void Supervisor::EndAtOnce() {
+  if (outcome_.code == ExitCode::kDone) {
+    outcome_.code = CodeOfSignal(stop_signal_);
+    outcome_.message =
+        "stopped at once; what came after the last checkpoint is lost; " + NewestCheckpoint();
+  }
+  EndRanks("stopped at once");
+}
+
+void Supervisor::EndUnsaved() {
+  if (outcome_.code == ExitCode::kDone) {
+    outcome_.code = ExitCode::kRankFailure;
+    const std::string what = stop_signal_ != 0
+                                 ? fmt::format("stopped by {}", ::strsignal(stop_signal_))
+                                 : "stopped on the way to a new plan,";
+    outcome_.message =
+        fmt::format("{} without saving: {}; {}", what, WhyUnsaved(), NewestCheckpoint());
+  }
+  EndRanks("the state could not be saved in time");
+}
+
+/// The ranks that did not come to saving, or that it did not go on.
+std::string Supervisor::WhyUnsaved() const {
+  if (last_save_) return "the save has not moved for checkpoint.patience_s";
+  if (!gave_up_) return "the step under way did not end";
+  const std::vector<int> missing = sums_.Missing();
+  return fmt::format("{} {} still in the step under way", NameRanks(missing),
+                     missing.size() == 1 ? "is" : "are");
+}
+
+std::string Supervisor::NewestCheckpoint() const {
+  return newest_.empty() ? "no checkpoint is known" : "the newest known checkpoint is " + newest_;
+}
+
+void Supervisor::EndRanks(const std::string& reason) {
+  if (control_) control_->SendAll(Abort{reason});
+  if (step_) step_->Kill(step_id_);
+}
+
+void Supervisor::AfterStep() {
+  if (outcome_.code != ExitCode::kDone) return;
+  outcome_.moved = moving_ && stop_signal_ == 0;
+  if (stop_signal_ == 0) return;
+  outcome_.code = CodeOfSignal(stop_signal_);
+  outcome_.message = fmt::format("stopped by {} after saving", ::strsignal(stop_signal_));
+}
+
+/// The training is done and saved; a process that does not end by itself is ended.
+void Supervisor::EndLingering() {
+  AfterStep();
+  EndRanks("the run is over");
+}
+
+void Supervisor::AfterEnding() {
+  step_.reset();
+  if (retry_ && stop_signal_ == 0) {
+    control_.reset();
+    StartAttempt();
+  } else if (retry_) {
+    EndForStop();
+  }
+}
+
+}  // namespace adaptive_train
