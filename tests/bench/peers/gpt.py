@@ -14,6 +14,7 @@ import sys
 import time
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn import functional as F
@@ -97,7 +98,13 @@ def distributed(a, model):
     """The model as DDP trains it by a.static_graph and a.hook; as it is where there is one process."""
     if a.world == 1:
         return model
-    model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=a.static_graph)
+    settings = {"gradient_as_bucket_view": True, "static_graph": a.static_graph}
+    if a.hook == "powersgd":
+        # Its later all-reduces start when earlier ones end, so with several buckets ranks may start them in different orders,
+        # which gloo takes for one another. It sends too little to gain from buckets.
+        dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 40
+        settings["bucket_cap_mb"] = 1 << 20
+    model = nn.parallel.DistributedDataParallel(model, **settings)
     if a.hook == "fp16":
         model.register_comm_hook(None, default_hooks.fp16_compress_hook)
     elif a.hook == "powersgd":
