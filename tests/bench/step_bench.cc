@@ -1,38 +1,50 @@
 // What a whole training step of GPT-2 takes on the processor, against its floor, measured in the
 // same run.
 //
-// usage: step_bench [LAYERS HEADS HIDDEN SEQUENCE VOCAB BATCH THREADS STEPS], by default
-//        step_bench 6 6 384 256 8192 4 1 20
+// usage: step_bench [LAYERS HEADS HIDDEN SEQUENCE VOCAB BATCH THREADS STEPS PRECISION], by default
+//        step_bench 6 6 384 256 8192 4 1 20 fp32; PRECISION is fp32 or bf16
 //
-// The floor is what nobody gets below with the same products and the same memory:
+// The floor is what nobody gets below with the same products and the same memory, always in fp32:
 // - every product of the step by bare oneDNN, one call each on one thread, over THREADS;
 //   attention's counted by half, as far as the causal mask lets them be
 // - the bytes that AdamW, the norm of the gradients and clearing them move, and that norms,
 //   residual sums and activation functions read and write, at the speed of a large plain copy
 //
 // A step is: clear gradients, forward, backward, norm, AdamW. Prints a table, and a line of JSON
-// for scripts.
+// for scripts; step_cpu_ms, the processor time of all threads, is what others on the machine disturb
+// least.
 #include <fmt/format.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "core/counter_random.h"
 #include "kernels/cpu/cpu_device.h"
 #include "runtime/model/transformer_stage.h"
 #include "runtime/train/adamw_groups.h"
+#include "runtime/train/rank_state.h"
 
 namespace adaptive_train {
 namespace {
 
 double Seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Of the whole process.
+double CpuSeconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 /// The shortest of some repetitions.
@@ -135,38 +147,63 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-std::vector<double> TimeSteps(const ModelDims& dims, std::int64_t batch, int threads, int steps) {
-  kernels::cpu::CpuDevice<float> device(threads);
+/// [steps but for the first two]
+struct StepTimes {
+  std::vector<double> seconds, cpu_seconds;
+};
+
+template <class T>
+StepTimes TimeSteps(const ModelDims& dims, std::int64_t batch, int threads, int steps) {
+  kernels::cpu::CpuDevice<T> device(threads);
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
-  kernels::Buffer<float> parameters(device, static_cast<std::size_t>(layout.size()));
-  kernels::Buffer<float> gradients(device, parameters.size()), first(device, parameters.size()),
-      second(device, parameters.size());
-  InitializeParameters(layout, 1, parameters.span());
-  first.Clear();
-  second.Clear();
+  RankState<T> rank(device, layout, {});
+  const ElementRange all{0, layout.size()};
+  rank.Initialize(1, {all});
+  if constexpr (!RankState<T>::kOwnWeights)
+    device.Round({.count = layout.size(),
+                  .parameters = rank.parameters.data(),
+                  .weights = rank.rounded.data()});
   const StageOptions options{.micro_batch = batch};
-  StageWorkspace<float> workspace(dims, true, options, device);
-  TransformerStage<float> stage(dims, StageSlice::Whole(dims), options, device,
-                                {layout, parameters.span(), gradients.span()}, workspace);
-  MicroBatchState<float> state = stage.NewState();
+  StageWorkspace<T> workspace(dims, true, options, device);
+  TransformerStage<T> stage(dims, StageSlice::Whole(dims), options, device,
+                            {layout, rank.Weights(), rank.gradients.span()}, workspace);
+  MicroBatchState<T> state = stage.NewState();
   const CounterRandom random(1, RandomPurpose::kSampleOrder);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch * dims.sequence));
   for (std::size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<std::int32_t>(random.Bits({.element = i}) %
                                           static_cast<std::uint32_t>(dims.vocab));
-  std::vector<double> seconds;
+  StepTimes times;
   for (int step = 1; step <= steps; ++step) {
-    const double start = Seconds();
-    gradients.Clear();
+    const double start = Seconds(), cpu_start = CpuSeconds();
+    rank.ClearGradients();
     stage.ForwardBackward(state, {tokens, tokens, batch, {}},
                           1.0 / static_cast<double>(tokens.size()));
-    const double norm = device.SquaredNorm(layout.size(), gradients.data());
-    AdamWStep<float>(device, layout, {.weight_decay = 0.1},
-                     {parameters.span(), gradients.span(), first.span(), second.span(), {}}, 0,
-                     layout.size(), step, 1e-4, norm > 1 ? 0.5 : 1.0);
-    if (step > 2) seconds.push_back(Seconds() - start);
+    const double norm = device.SquaredNorm(layout.size(), rank.gradients.data());
+    AdamWStep<T>(device, layout, {.weight_decay = 0.1}, rank.OfUpdate(), 0, layout.size(), step,
+                 1e-4, norm > 1 ? 0.5 : 1.0);
+    if (step <= 2) continue;
+    times.seconds.push_back(Seconds() - start);
+    times.cpu_seconds.push_back(CpuSeconds() - cpu_start);
   }
-  return seconds;
+  return times;
+}
+
+void PrintResult(const Floor& floor, const StepTimes& steps, double tokens,
+                 const std::string& precision) {
+  const double step = Median(steps.seconds);
+  const double best = *std::min_element(steps.seconds.begin(), steps.seconds.end());
+  fmt::print(
+      "floor {:.1f} ms: products {:.1f}, bytes {:.1f}\nstep  {:.1f} ms in {}, best {:.1f}: {:.0f} "
+      "tokens/s, {:.1f} % of the floor's speed\n",
+      1e3 * floor.Seconds(), 1e3 * floor.products, 1e3 * floor.bytes, 1e3 * step, precision,
+      1e3 * best, tokens / step, 100 * floor.Seconds() / step);
+  fmt::print(
+      "{{\"precision\": \"{}\", \"step_ms\": {:.3f}, \"step_cpu_ms\": {:.3f}, \"floor_ms\": "
+      "{:.3f}, "
+      "\"tokens_per_s\": {:.1f}, \"of_floor\": {:.4f}}}\n",
+      precision, 1e3 * step, 1e3 * Median(steps.cpu_seconds), 1e3 * floor.Seconds(), tokens / step,
+      floor.Seconds() / step);
 }
 
 int Main(int argc, char** argv) {
@@ -178,31 +215,25 @@ int Main(int argc, char** argv) {
                        .hidden = numbers[2],
                        .sequence = numbers[3],
                        .vocab = numbers[4]};
-  if (argc > 9 || !CheckDims(dims) || numbers[5] < 1 || numbers[6] < 1 || numbers[7] < 4) {
+  const std::string precision = argc > 9 ? argv[9] : "fp32";
+  if (argc > 10 || !CheckDims(dims) || numbers[5] < 1 || numbers[6] < 1 || numbers[7] < 4 ||
+      (precision != "fp32" && precision != "bf16")) {
     fmt::print(stderr,
-               "usage: step_bench [LAYERS HEADS HIDDEN SEQUENCE VOCAB BATCH THREADS STEPS]; at "
-               "least 4 steps\n");
+               "usage: step_bench [LAYERS HEADS HIDDEN SEQUENCE VOCAB BATCH THREADS STEPS "
+               "fp32|bf16]; at least 4 steps\n");
     return 2;
   }
   const std::int64_t batch = numbers[5];
-  const int threads = static_cast<int>(numbers[6]);
+  const int threads = static_cast<int>(numbers[6]), steps = static_cast<int>(numbers[7]);
   const std::int64_t parameters = ParameterLayout(dims, StageSlice::Whole(dims)).size();
   fmt::print("GPT-2 of {:.1f} M parameters, {} x {} tokens, {} thread{}\n",
              1e-6 * static_cast<double>(parameters), batch, dims.sequence, threads,
              threads == 1 ? "" : "s");
   const Floor floor = MeasureFloor(dims, batch, parameters, threads);
-  const std::vector<double> steps = TimeSteps(dims, batch, threads, static_cast<int>(numbers[7]));
-  const double step = Median(steps), tokens = static_cast<double>(batch * dims.sequence);
-  const double best = *std::min_element(steps.begin(), steps.end());
-  fmt::print(
-      "floor {:.1f} ms: products {:.1f}, bytes {:.1f}\nstep  {:.1f} ms, best {:.1f}: {:.0f} "
-      "tokens/s, {:.1f} % of the floor's speed\n",
-      1e3 * floor.Seconds(), 1e3 * floor.products, 1e3 * floor.bytes, 1e3 * step, 1e3 * best,
-      tokens / step, 100 * floor.Seconds() / step);
-  fmt::print(
-      "{{\"step_ms\": {:.3f}, \"floor_ms\": {:.3f}, \"tokens_per_s\": {:.1f}, \"of_floor\": "
-      "{:.4f}}}\n",
-      1e3 * step, 1e3 * floor.Seconds(), tokens / step, floor.Seconds() / step);
+  const StepTimes times = precision == "bf16"
+                              ? TimeSteps<kernels::BFloat16>(dims, batch, threads, steps)
+                              : TimeSteps<float>(dims, batch, threads, steps);
+  PrintResult(floor, times, static_cast<double>(batch * dims.sequence), precision);
   return 0;
 }
 
