@@ -78,12 +78,18 @@ between() { awk -v x="$1" -v low="$2" -v high="$3" 'BEGIN { print x; exit !(x > 
   done
 }
 
+# has_sent NODE BYTES: so many have left its network card.
+has_sent() { (($(box_root "$1" cat /sys/class/net/eth0/statistics/tx_bytes) >= $2)); }
+
 # measuring_fails_on_n3 COMMAND...: what happens to n3 while it is measured ends the command with 5 and its name.
 measuring_fails_on_n3() {
+  local before
+  before=$(box_root n3 cat /sys/class/net/eth0/statistics/tx_bytes)
   box_on ctl bash -c "cd '$home' && salloc --quiet -N3 adaptive-train links --measure --store 'file:$home/runs/links.db'" \
     >"$home/out" 2>"$home/err" 3>&- &
   local measuring=$! status=0
-  wait_until 30 worker_pid n3
+  # Wiring up takes kilobytes: it is over, and a link is being measured.
+  wait_until 180 has_sent n3 $((before + 500000))
   "$@"
   wait "$measuring" || status=$?
   cat "$home/err"
@@ -93,13 +99,6 @@ measuring_fails_on_n3() {
 
 @test "a rank that dies while its node is measured: the node is named, exit 5" {
   measuring_fails_on_n3 box_root n3 pkill -KILL -f "$worker_command"
-}
-
-@test "a node that loses power while it is measured: named, exit 5" {
-  measuring_fails_on_n3 box kill n3
-  wait_until 15 no_rank_on n1 n2
-  box revive n3
-  wait_until 120 node_is n3 idle
 }
 
 @test "with spares=1 the worst node is measured, named with the reason, and not trained on" {
@@ -119,7 +118,13 @@ measuring_fails_on_n3() {
   grep -F 'spares=3 leaves none of 3 nodes to train; allowed: 0 to 2' "$home/slurm-$job.out"
 }
 
-# The last one: Slurm takes its time until it gives such a node to a job again.
+# The last two: Slurm takes its time until it gives such a node to a job again.
+@test "a node that loses power while it is measured: named, exit 5" {
+  measuring_fails_on_n3 box kill n3
+  wait_until 15 no_rank_on n1 n2
+  box revive n3
+}
+
 @test "a node cut off while it is measured: named, exit 5, and no rank is left on it" {
   measuring_fails_on_n3 box cut n3
   wait_until 15 no_rank_on n1 n2 n3
