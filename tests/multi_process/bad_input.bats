@@ -46,7 +46,8 @@ config_says() { printf '%s\n' "$@" >"$work/config.toml"; }
 }
 
 @test "what this version does not do is refused, not ignored" {
-  refused 3 "this version cannot run 2 pipeline stages" --parallel.pipeline=2
+  refused 3 "this version cannot run compressed gradients (compression.mode) of 2 pipeline stages" --parallel.pipeline=2 \
+    --compression.mode=topk
   refused 2 "compression.s_min must not exceed compression.s_max" --compression.s_min=0.96
 }
 

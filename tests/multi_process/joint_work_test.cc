@@ -108,8 +108,8 @@ class GivenUpTest : public testing::Test {
 struct ResumingRank {
   ResumingRank(const Config& config, Group& c)
       : layout(DimsOf(config.model), StageSlice::Whole(DimsOf(config.model))),
-        checkpointer(config, layout, {PartOf(layout.size(), c.Rank(), c.Size())}, c, events, 1,
-                     "a text") {
+        checkpointer(config, layout, {BucketRule::Whole(layout.size(), c.Size()), c.Rank()}, c, c,
+                     events, 1, "a text") {
     events.on_saving = [](const Saving&) {};
     events.on_saved = [](const Saved&) {};
     events.on_notice = [](const std::string&) {};

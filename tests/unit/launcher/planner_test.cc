@@ -416,6 +416,7 @@ TEST(Planner, ALargerClusterThanRanksCanTrainTogetherIsUsedInPart) {
   request.runnable_only = true;
   request.even_shares = true;
   request.micro_batch = 1;
+  request.pipeline = 1;
   request.recompute = Recompute::kNone;
   const auto made = MakePlan(*cluster, kDims, {}, {}, request);
   ASSERT_TRUE(made) << made.error().message;

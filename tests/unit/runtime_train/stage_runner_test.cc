@@ -96,7 +96,7 @@ class Training {
                  {.micro_batch = kMicroBatch, .dropout = config.train.dropout, .seed = 1},
                  chunks,
                  schedule},
-                plan.ranks[0], state_, loader_, profiler_, measure_) {
+                plan.ranks[0], groups_.pipeline, state_, loader_, profiler_, measure_) {
     state_.Initialize(1, exchange_.optimizer().Owned());
     exchange_.MakeWeights();
     validation_.push_back(ValidationLoss());
