@@ -72,6 +72,16 @@ bool EndsMicroBatch(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
 }
 
+int MostInFlight(std::span<const Action> row, int stage) {
+  int held = 0, most = 0;
+  for (const Action& action : row) {
+    if (action.stage != stage) continue;
+    if (action.kind == ActionKind::kForward) most = std::max(most, ++held);
+    if (EndsMicroBatch(action.kind)) --held;
+  }
+  return most;
+}
+
 bool IsSend(ActionKind kind) {
   return kind == ActionKind::kSendForward || kind == ActionKind::kSendBackward;
 }

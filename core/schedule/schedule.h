@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,10 @@ bool IsCompute(ActionKind kind);
 bool MakesInputGradient(ActionKind kind);
 /// Backward or its second half: after it the micro-batch's activations are not needed any more.
 bool EndsMicroBatch(ActionKind kind);
+/// How many micro-batches at most have gone forward through a stage and not yet all the way
+/// backward, by a rank's row: so many states the rank needs. Micro-batches go backward in the order
+/// in which they went forward.
+int MostInFlight(std::span<const Action> row, int stage);
 bool IsSend(ActionKind kind);
 bool IsReceive(ActionKind kind);
 

@@ -13,6 +13,7 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
     : dims_(work.dims),
       options_(work.options),
       schedule_(work.schedule),
+      ranks_(pipeline.Size()),
       device_(state.device),
       loader_(loader),
       profiler_(profiler),
@@ -25,7 +26,8 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
     boundary_bytes_.push_back(BoundaryBytes(micro_batches_.back().samples));
   }
   for (const StageSlice& slice : work.chunks) {
-    const int in_flight = MostInFlight(schedule_, static_cast<int>(chunks_.size()));
+    const int in_flight =
+        MostInFlight(schedule_, pipeline.Rank() + ranks_ * static_cast<int>(chunks_.size()));
     Chunk chunk{{work.dims,
                  slice,
                  work.options,
@@ -56,13 +58,13 @@ template <class T>
 double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exchange) {
   double loss = 0;
   boundary_.Begin(boundary_bytes_, true);
-  for (const ScheduledAction& action : schedule_) {
+  for (const Action& action : schedule_) {
     measure_.main_thread().TakesMicroBatch(action.micro_batch + 1);
     measure_.As(Activity::kCompute, [&] {
-      if (action.backward) {
-        Backward(action, exchange);
-      } else {
+      if (action.kind == ActionKind::kForward) {
         loss += Forward(action, step, scale);
+      } else {
+        Backward(action, exchange);
       }
     });
   }
@@ -85,8 +87,8 @@ Samples StageRunner<T>::Load(const StageSlice& slice, std::int64_t step,
 
 /// Gives the losses with the head, otherwise 0.
 template <class T>
-double StageRunner<T>::Forward(const ScheduledAction& action, std::int64_t step, double scale) {
-  const auto chunk = static_cast<std::size_t>(action.chunk);
+double StageRunner<T>::Forward(const Action& action, std::int64_t step, double scale) {
+  const auto chunk = static_cast<std::size_t>(action.stage / ranks_);
   const auto number = static_cast<std::size_t>(action.micro_batch);
   const MicroBatch& micro_batch = micro_batches_[number];
   TransformerStage<T>& stage = chunks_[chunk].stage;
@@ -108,8 +110,8 @@ double StageRunner<T>::Forward(const ScheduledAction& action, std::int64_t step,
 }
 
 template <class T>
-void StageRunner<T>::Backward(const ScheduledAction& action, StepExchange<T>& exchange) {
-  const auto chunk = static_cast<std::size_t>(action.chunk);
+void StageRunner<T>::Backward(const Action& action, StepExchange<T>& exchange) {
+  const auto chunk = static_cast<std::size_t>(action.stage / ranks_);
   const auto number = static_cast<std::size_t>(action.micro_batch);
   TransformerStage<T>& stage = chunks_[chunk].stage;
   MicroBatchState<T>& state = StateOf(chunk, number);

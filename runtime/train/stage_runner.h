@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/pipeline_schedule.h"
 #include "core/plan.h"
+#include "core/schedule/schedule.h"
 #include "runtime/measure/layer_profiler.h"
 #include "runtime/model/transformer_stage.h"
 #include "runtime/train/rank_state.h"
@@ -24,7 +24,7 @@ struct StageWork {
   std::vector<StageSlice> chunks;
   /// Each chunk's micro-batches go backward in the order in which they went forward, and backward
   /// through the last chunk first.
-  std::vector<ScheduledAction> schedule;
+  std::vector<Action> schedule;
 };
 
 /// Owns the activations: of each chunk as many micro-batches' states as the schedule has in flight,
@@ -66,18 +66,19 @@ class StageRunner {
     std::vector<MicroBatchState<T>>& states = chunks_[chunk].states;
     return states[micro_batch % states.size()];
   }
-  double Forward(const ScheduledAction& action, std::int64_t step, double scale);
+  double Forward(const Action& action, std::int64_t step, double scale);
   Samples Load(const StageSlice& slice, std::int64_t step, const MicroBatch& micro_batch);
   const T* ReceiveInput() { return reinterpret_cast<const T*>(boundary_.ReceiveInput()); }
   std::size_t BoundaryBytes(std::int64_t samples) const {
     return static_cast<std::size_t>(samples * dims_.sequence * dims_.hidden) * sizeof(T);
   }
   bool IsLast(std::size_t chunk) const { return chunk + 1 == chunks_.size(); }
-  void Backward(const ScheduledAction& action, StepExchange<T>& exchange);
+  void Backward(const Action& action, StepExchange<T>& exchange);
 
   const ModelDims dims_;
   const StageOptions options_;
-  const std::vector<ScheduledAction> schedule_;
+  const std::vector<Action> schedule_;
+  const int ranks_;  // of the pipeline
   std::vector<MicroBatch> micro_batches_;
   std::vector<std::size_t> boundary_bytes_;  // [micro_batches_]
   kernels::Device<T>& device_;

@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "core/schedule/compute_order.h"
 #include "kernels/make_device.h"
 #include "runtime/measure/product_peak.h"
 #include "runtime/train/collective.h"
@@ -31,6 +32,13 @@ double FlopsPerToken(const ModelDims& dims, const StagePlan& stage) {
   return flops;
 }
 
+/// What a stage does in a step: one-forward-one-backward.
+std::vector<Action> RowOf(int stages, int stage, int micro_batches) {
+  auto schedule = ComputeOrder(ScheduleKind::kOneForwardOneBackward, {stages, 1, micro_batches});
+  return std::move(OrThrow(std::move(schedule), RankExit::kSetup, "schedule")
+                       .ranks[static_cast<std::size_t>(stage)]);
+}
+
 StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                  const StageSlice& slice) {
   const ModelDims dims = DimsOf(config.model);
@@ -41,8 +49,7 @@ StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                       .dropout = config.train.dropout,
                       .seed = static_cast<std::uint64_t>(config.train.seed)},
           .chunks = {slice},
-          .schedule =
-              OneForwardOneBackward(plan.Pipeline(), own.stage, static_cast<int>(micro_batches))};
+          .schedule = RowOf(plan.Pipeline(), own.stage, static_cast<int>(micro_batches))};
 }
 
 Sharding ShardingOf(const Plan& plan, const Group& data) {

@@ -71,5 +71,19 @@ TEST(ScheduleText, SaysWhereItIsWrong) {
   EXPECT_THAT(message("999999F999999"), HasSubstr("need 2000000000000 or more"));
 }
 
+TEST(MostInFlight, IsOfOneStageAndEndsWithTheBackwardThatFreesItsState) {
+  const auto row = [](std::string_view text) {
+    return ScheduleFromCsv(text).value().ranks.front();
+  };
+  EXPECT_EQ(MostInFlight(row("0F0,0F1,0F2,0B0,0B1,0B2"), 0), 3);
+  EXPECT_EQ(MostInFlight(row("0F0,0B0,0F1,0B1"), 0), 1);
+  EXPECT_EQ(MostInFlight(row("0F0,0I0,0F1,0W0,0I1,0W1"), 0), 2) << "halves of a backward";
+  const auto chunks = row("0F0,0F1,1F0,1B0,0B0,1F1,1B1,0B1");
+  EXPECT_EQ(MostInFlight(chunks, 0), 2);
+  EXPECT_EQ(MostInFlight(chunks, 1), 1);
+  EXPECT_EQ(MostInFlight(chunks, 2), 0);
+  EXPECT_EQ(MostInFlight({}, 0), 0);
+}
+
 }  // namespace
 }  // namespace adaptive_train

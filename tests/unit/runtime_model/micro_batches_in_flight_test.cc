@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "core/pipeline_schedule.h"
+#include "core/schedule/compute_order.h"
 #include "kernels/cpu/cpu_device.h"
 #include "tests/unit/runtime_model/small_model.h"
 
@@ -39,7 +39,7 @@ class Chunks {
     }
   }
 
-  Outcome Run(const std::vector<ScheduledAction>& schedule, const TokenBatch& batch) {
+  Outcome Run(const std::vector<Action>& schedule, const TokenBatch& batch) {
     whole_.gradients.Clear();
     states_.clear();
     for (std::size_t chunk = 0; chunk < stages_.size(); ++chunk) {
@@ -48,8 +48,9 @@ class Chunks {
         states_.back().push_back(stages_[chunk].NewState());
     }
     Outcome outcome;
-    for (const ScheduledAction& action : schedule) {
-      action.backward ? Backward(action, batch, outcome) : Forward(action, batch);
+    for (const Action& action : schedule) {
+      action.kind == ActionKind::kForward ? Forward(action, batch)
+                                          : Backward(action, batch, outcome);
     }
     outcome.gradients = whole_.Gradients();
     return outcome;
@@ -60,27 +61,27 @@ class Chunks {
     auto& states = states_[static_cast<std::size_t>(chunk)];
     return states[static_cast<std::size_t>(number) % states.size()];
   }
-  void Forward(const ScheduledAction& action, const TokenBatch& batch) {
-    TransformerStage<T>& stage = stages_[static_cast<std::size_t>(action.chunk)];
+  void Forward(const Action& action, const TokenBatch& batch) {
+    TransformerStage<T>& stage = stages_[static_cast<std::size_t>(action.stage)];
     const auto first = static_cast<std::uint32_t>(2 * action.micro_batch);
     const Pass pass{2, {7, first}, options_.dropout};
-    MicroBatchState<T>& state = StateOf(action.chunk, action.micro_batch);
-    if (action.chunk == 0) {
+    MicroBatchState<T>& state = StateOf(action.stage, action.micro_batch);
+    if (action.stage == 0) {
       stage.ForwardTokens(state, pass, batch.Part(first, 2).tokens);
     } else {
-      stage.ForwardActivations(state, pass, StateOf(action.chunk - 1, action.micro_batch).output());
+      stage.ForwardActivations(state, pass, StateOf(action.stage - 1, action.micro_batch).output());
     }
   }
-  void Backward(const ScheduledAction& action, const TokenBatch& batch, Outcome& outcome) {
-    TransformerStage<T>& stage = stages_[static_cast<std::size_t>(action.chunk)];
-    MicroBatchState<T>& state = StateOf(action.chunk, action.micro_batch);
+  void Backward(const Action& action, const TokenBatch& batch, Outcome& outcome) {
+    TransformerStage<T>& stage = stages_[static_cast<std::size_t>(action.stage)];
+    MicroBatchState<T>& state = StateOf(action.stage, action.micro_batch);
     const bool head = stage.slice().has_head;
     if (head)
       outcome.losses.push_back(
           stage.HeadLoss(state, batch.Part(2 * action.micro_batch, 2).targets, 0.1));
     const T* d_input = stage.Backward(state, head ? nullptr : state.output());
-    if (action.chunk > 0)
-      device_.CopyWithin(StateOf(action.chunk - 1, action.micro_batch).output(), d_input,
+    if (action.stage > 0)
+      device_.CopyWithin(StateOf(action.stage - 1, action.micro_batch).output(), d_input,
                          stage.BoundaryBytes(state));
   }
 
@@ -93,19 +94,21 @@ class Chunks {
 };
 
 /// Like the first of `stages` stages: that many micro-batches in flight.
-std::vector<ScheduledAction> Ahead(int stages) {
-  return OneForwardOneBackward(stages, 0, kMicroBatches);
+std::vector<Action> Ahead(int stages) {
+  return ComputeOrder(ScheduleKind::kOneForwardOneBackward, {stages, 1, kMicroBatches})
+      .value()
+      .ranks.front();
 }
 
 /// Every chunk forward for `group` micro-batches, then every chunk backward for them.
-std::vector<ScheduledAction> Interleaved(int chunks, int group) {
-  std::vector<ScheduledAction> schedule;
+std::vector<Action> Interleaved(int chunks, int group) {
+  std::vector<Action> schedule;
   for (int begin = 0; begin < kMicroBatches; begin += group) {
     const int end = std::min(kMicroBatches, begin + group);
     for (int chunk = 0; chunk < chunks; ++chunk)
-      for (int i = begin; i < end; ++i) schedule.push_back({false, i, chunk});
+      for (int i = begin; i < end; ++i) schedule.push_back({chunk, ActionKind::kForward, i});
     for (int chunk = chunks; chunk-- > 0;)
-      for (int i = begin; i < end; ++i) schedule.push_back({true, i, chunk});
+      for (int i = begin; i < end; ++i) schedule.push_back({chunk, ActionKind::kBackward, i});
   }
   return schedule;
 }

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/schedule/compute_order.h"
 #include "kernels/cpu/cpu_device.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/groups.h"
@@ -23,21 +24,23 @@
 namespace adaptive_train {
 namespace {
 
-using Schedule = std::vector<ScheduledAction>;
+using Row = std::vector<Action>;
 
 /// 9 samples in micro-batches of 2, so that the last one is smaller.
 constexpr std::int64_t kSamples = 9, kMicroBatch = 2;
 constexpr int kMicroBatches = 5, kSteps = 2;
 
-void AddBackward(int micro_batch, int chunks, Schedule& schedule) {
-  for (int chunk = chunks; chunk-- > 0;) schedule.push_back({true, micro_batch, chunk});
+void AddBackward(int micro_batch, int chunks, Row& schedule) {
+  for (int chunk = chunks; chunk-- > 0;)
+    schedule.push_back({chunk, ActionKind::kBackward, micro_batch});
 }
 
 /// Each micro-batch forward and backward before the next one.
-Schedule OneAfterAnother(int chunks) {
-  Schedule schedule;
+Row OneAfterAnother(int chunks) {
+  Row schedule;
   for (int i = 0; i < kMicroBatches; ++i) {
-    for (int chunk = 0; chunk < chunks; ++chunk) schedule.push_back({false, i, chunk});
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      schedule.push_back({chunk, ActionKind::kForward, i});
     AddBackward(i, chunks, schedule);
   }
   return schedule;
@@ -45,13 +48,13 @@ Schedule OneAfterAnother(int chunks) {
 
 /// Chunks as the stages of a pipeline: each runs ahead of the next by one micro-batch, and the last
 /// one goes backward directly after forward.
-Schedule AsStages(int chunks) {
-  Schedule schedule;
+Row AsStages(int chunks) {
+  Row schedule;
   for (int wave = 0; wave < kMicroBatches + chunks - 1; ++wave) {
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const int i = wave - chunk;
       if (i < 0 || i >= kMicroBatches) continue;
-      schedule.push_back({false, i, chunk});
+      schedule.push_back({chunk, ActionKind::kForward, i});
       if (chunk + 1 == chunks) AddBackward(i, chunks, schedule);
     }
   }
@@ -60,14 +63,16 @@ Schedule AsStages(int chunks) {
 
 /// All chunks run ahead, as on the first rank of a pipeline of ranks: forward through all of them,
 /// then in turn backward of one micro-batch and forward of another.
-Schedule Ahead(int chunks, int in_flight) {
-  Schedule schedule;
-  for (const ScheduledAction& action : OneForwardOneBackward(in_flight, 0, kMicroBatches)) {
-    if (action.backward) {
+Row Ahead(int chunks, int in_flight) {
+  Row schedule;
+  const auto stages =
+      ComputeOrder(ScheduleKind::kOneForwardOneBackward, {in_flight, 1, kMicroBatches});
+  for (const Action& action : stages->ranks.front()) {
+    if (action.kind == ActionKind::kBackward) {
       AddBackward(action.micro_batch, chunks, schedule);
     } else {
       for (int chunk = 0; chunk < chunks; ++chunk)
-        schedule.push_back({false, action.micro_batch, chunk});
+        schedule.push_back({chunk, ActionKind::kForward, action.micro_batch});
     }
   }
   return schedule;
@@ -86,7 +91,7 @@ template <class T>
 class Training {
  public:
   Training(const Config& config, const Plan& plan, const Datasets& data,
-           const std::vector<StageSlice>& chunks, const Schedule& schedule)
+           const std::vector<StageSlice>& chunks, const Row& schedule)
       : layout_(DimsOf(config.model), chunks),
         groups_(*communicator_, plan),
         state_(device_, layout_, {}),
@@ -170,7 +175,7 @@ class Setting {
   Setting& operator=(const Setting&) = delete;
 
   template <class T>
-  Training<T> TrainedIn(int chunks, const Schedule& schedule) const {
+  Training<T> TrainedIn(int chunks, const Row& schedule) const {
     return Training<T>(config_, plan_, *data_, Cut(DimsOf(config_.model), chunks), schedule);
   }
 
@@ -198,7 +203,7 @@ class StageRunnerTest : public testing::TestWithParam<Case> {
   void ExpectTheBitsOfOneChunk() {
     const auto expected = setting_.TrainedIn<T>(1, OneAfterAnother(1));
     for (const int chunks : {2, 3, 4}) {
-      for (const Schedule& schedule : {OneAfterAnother(chunks), AsStages(chunks)}) {
+      for (const Row& schedule : {OneAfterAnother(chunks), AsStages(chunks)}) {
         const auto trained = setting_.TrainedIn<T>(chunks, schedule);
         EXPECT_EQ(expected.Losses(), trained.Losses()) << chunks;
         EXPECT_EQ(expected.Gradients(), trained.Gradients()) << chunks;
@@ -237,7 +242,7 @@ TEST_P(StageRunnerTest, MicroBatchesInFlightGiveTheGradientsOfOneAfterAnother) {
 
 TEST(StageRunner, KeepsAsManyStatesAsAreInFlight) {
   const Setting setting("gpt2", true, 0);
-  const auto bytes = [&](const Schedule& schedule) {
+  const auto bytes = [&](const Row& schedule) {
     return setting.TrainedIn<float>(2, schedule).activation_bytes();
   };
   const std::size_t one = bytes(OneAfterAnother(2)), two = bytes(Ahead(2, 2)),
