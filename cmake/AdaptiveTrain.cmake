@@ -33,6 +33,8 @@ add_compile_definitions(ADAPTIVE_TRAIN_VERSION="${PROJECT_VERSION}")
 if(ADAPTIVE_TRAIN_SANITIZE)
   add_compile_options(-fsanitize=${ADAPTIVE_TRAIN_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${ADAPTIVE_TRAIN_SANITIZE})
+  # GCC's manual: beside sanitizers this warning is often wrong.
+  add_compile_options(-Wno-maybe-uninitialized)
   if(ADAPTIVE_TRAIN_SANITIZE MATCHES "undefined")
     # The address sanitizer also stops at null pointers and past an object's end, and few types here
     # are polymorphic. These checks, at every access, take a fifth of the build's time.

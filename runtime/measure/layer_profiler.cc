@@ -28,6 +28,12 @@ double RelativeSpread(const std::vector<double>& values) {
   return std::sqrt(squares / (n - 1)) / mean;
 }
 
+/// A stage of a pipeline may lack any part of the model.
+bool Holds(const ParameterLayout& layout, LayerPart part) {
+  return std::any_of(layout.ranges().begin(), layout.ranges().end(),
+                     [part](const ParameterRange& range) { return range.part == part; });
+}
+
 }  // namespace
 
 void LayerProfiler::Begin(std::int64_t steps) {
@@ -68,7 +74,7 @@ LayerTimes LayerProfiler::Found() const {
   for (const MicroBatch& batch : counted_) sizes.insert(batch.samples);
   for (std::int64_t samples : sizes) {
     for (LayerPart part : {LayerPart::kEmbedding, LayerPart::kBlock, LayerPart::kHead})
-      found.entries.push_back(Measure(part, samples));
+      if (Holds(layout_, part)) found.entries.push_back(Measure(part, samples));
   }
   return found;
 }

@@ -129,5 +129,26 @@ TEST_F(LayerProfilerTest, BeginsAnewWhenAskedAgain) {
   EXPECT_FALSE(profiler.Active());
 }
 
+/// Otherwise 0 s of what a stage lacks would count as measured.
+TEST(LayerProfilerOfAStage, TellsNothingOfWhatTheStageLacks) {
+  const auto layers_of = [](const StageSlice& slice) {
+    const ParameterLayout layout(kDims, slice);
+    LayerProfiler profiler(layout);
+    profiler.Begin(1);
+    profiler.NextMicroBatch(2)->forward = {0.1, 0.2, 0.3};
+    const std::vector<float> gradients(static_cast<std::size_t>(layout.size()), 1);
+    profiler.TakeGradients(gradients, 0, gradients.size(), 1);
+    std::vector<std::string> names;
+    const auto found = profiler.EndStep(false);
+    for (const LayerMeasurement& entry : found->entries) names.push_back(entry.layer);
+    return names;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(layers_of({0, 2, true, false}), ElementsAre("embedding", "block"));
+  EXPECT_THAT(layers_of({2, 3, false, false}), ElementsAre("block"));
+  EXPECT_THAT(layers_of({3, 4, false, true}), ElementsAre("block", "head"));
+  EXPECT_THAT(layers_of({4, 4, false, true}), ElementsAre("head"));
+}
+
 }  // namespace
 }  // namespace adaptive_train
