@@ -354,7 +354,7 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
   const std::vector<int> one{1}, zero{0};
   choices.data = One(request.data, {});
   choices.tensor = One(request.tensor, tensor);
-  // Stages of a pipeline do not compress their gradients.
+  // The runtime cannot compress gradients of pipeline stages (NotRunnable).
   const bool no_stages = request.runnable_only && request.compression;
   choices.pipeline = One(request.pipeline, no_stages ? one : std::vector<int>{});
   choices.shard = One(request.shard, request.runnable_only ? zero : std::vector<int>{0, 1, 2});

@@ -14,7 +14,7 @@ namespace adaptive_train {
 /// The first stage has the matrix and its state. The last stage has a copy of the weights: what the
 /// head adds to their gradient goes to the first stage once a step, and the new weights come back.
 /// So the two cannot drift apart, and moments and checkpoints have the matrix once. On all other
-/// ranks, and where nothing is shared, every call does nothing. Replicas do this each for itself.
+/// ranks, and where nothing is shared, every call does nothing. Each replica does this for itself.
 /// Throws FatalError. Not thread-safe.
 template <class T>
 class TiedEmbedding {
