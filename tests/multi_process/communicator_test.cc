@@ -298,11 +298,20 @@ RankStatus StatusWhileItWaits(Transport& transport) {
 TEST(Communicator, ARankSaysWhomItWaitsForAndCanBeCalledOutOfIt) {
   SharedCount over;
   Ranks ranks(2, [&over](Group& c) {
+    Transport& transport = c.communicator().transport();
     if (c.Rank() == 1) {
-      over.Meet(2);
+      // Its answer to the connection comes while rank 0 closes: nothing may be sent any more, since
+      // the buffer is gone.
+      std::promise<void> answers;
+      transport.Post([&] {
+        over.Meet(2);
+        ::usleep(100'000);
+        answers.set_value();
+      });
+      answers.get_future().wait();
+      ::usleep(300'000);
       return true;
     }
-    Transport& transport = c.communicator().transport();
     RankStatus status;
     std::thread other([&] {
       status = StatusWhileItWaits(transport);
