@@ -284,13 +284,13 @@ TEST(Communicator, AKilledPeerIsAnErrorNotAHang) {
   EXPECT_TRUE(WIFSIGNALED(ranks.Join(2)));
 }
 
-/// What another thread learns of a rank whose main thread waits.
+/// What another thread learns of a rank whose main thread waits and whose operation has begun.
 RankStatus StatusWhileItWaits(Transport& transport) {
   for (;;) {
     std::promise<RankStatus> told;
     transport.Post([&] { told.set_value(transport.Status()); });
     RankStatus status = told.get_future().get();
-    if (!status.operation.empty()) return status;
+    if (!status.operation.empty() && !status.peers.empty()) return status;
     ::usleep(1000);
   }
 }
