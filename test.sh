@@ -1,7 +1,8 @@
 #!/bin/bash
-# All tests: unit and multi_process in release, and slurm on a cluster in a box. Tests of parsing, threads and faults
-# also run under the address and undefined-behaviour sanitizers. --long adds the thread sanitizer, lint, the long tests,
-# and the other tests under the sanitizers. Run as root on Debian 12; may be run again.
+# All tests: in release what computes, exchanges and trains, and slurm on a cluster in a box; under the address and
+# undefined-behaviour sanitizers what parses, has threads or injects faults. cmake/AdaptiveTrain.cmake says which is which.
+# --long adds all that each build leaves to the other, the thread sanitizer, lint, and the long tests.
+# Run as root on Debian 12; may be run again.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
@@ -73,7 +74,8 @@ if [[ $long ]]; then
   tests/lint "$PWD" build/release || failed+=("lint")
   build tsan
   OMP_NUM_THREADS=1 check tsan -L 'unit|multi_process' -LE 'gpu'
-  check release -L long -LE gpu
+  build release --target checked_tests
+  check release -L 'long|checked' -LE gpu
   build asan --target compute_tests
   # Memory and the time of steps are not a plan's with a sanitizer beside them.
   check asan -L 'fuzz|compute' -E 'multi_process.memory|GoingBack'

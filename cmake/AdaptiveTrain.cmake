@@ -79,6 +79,22 @@ function(adaptive_train_unite)
   endif()
 endfunction()
 
+# adaptive_train_unite_by_folder(TARGET...): the same with all sources of a folder at once, for libraries of many folders.
+function(adaptive_train_unite_by_folder)
+  adaptive_train_unite(${ARGN})
+  foreach(target IN LISTS ARGN)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+    get_target_property(sources ${target} SOURCES)
+    foreach(source IN LISTS sources)
+      if(NOT IS_ABSOLUTE "${source}")
+        cmake_path(GET source PARENT_PATH folder)
+        string(MAKE_C_IDENTIFIER "${target}_${folder}" group)
+        set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${group}")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
 # adaptive_train_test_headers(): what adaptive_train_unit_test reuses. Its flags are those of a test, so it is a program, too.
 function(adaptive_train_test_headers)
   file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/precompiled_test_headers.cc" CONTENT "int main() {}\n")
@@ -88,13 +104,35 @@ function(adaptive_train_test_headers)
   target_precompile_headers(precompiled_test_headers PRIVATE ${common_headers} <gmock/gmock.h> <gtest/gtest.h>)
 endfunction()
 
-# adaptive_train_unit_test(NAME SOURCES a_test.cc ... LIBS lib ... [LABELS label ...] [PREFIX prefix] [COMPUTE])
+# adaptive_train_elsewhere(RESULT [COMPUTE] [CHECKED]): `compute` or `checked` where a test of that kind has its home in
+# another build than this one; empty otherwise. Each kind runs where it finds most, and is built once:
+# - COMPUTE tests only compute or go by the time that steps take. Their home is a build without sanitizers.
+# - CHECKED tests parse, start threads or inject faults, and compute little. Their home is a sanitizer's build.
+# - All others run in both.
+function(adaptive_train_elsewhere result)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "COMPUTE;CHECKED" "" "")
+  set(${result} "" PARENT_SCOPE)
+  if(arg_COMPUTE AND ADAPTIVE_TRAIN_SANITIZE)
+    set(${result} compute PARENT_SCOPE)
+  elseif(arg_CHECKED AND NOT ADAPTIVE_TRAIN_SANITIZE)
+    set(${result} checked PARENT_SCOPE)
+  endif()
+endfunction()
+
+# adaptive_train_not_here(TARGET KIND): its test's home is elsewhere. Here the target KIND_tests builds it.
+function(adaptive_train_not_here target kind)
+  set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+  if(NOT TARGET ${kind}_tests)
+    add_custom_target(${kind}_tests)
+  endif()
+  add_dependencies(${kind}_tests ${target})
+endfunction()
+
+# adaptive_train_unit_test(NAME SOURCES a_test.cc ... LIBS lib ... [LABELS label ...] [PREFIX prefix] [COMPUTE | CHECKED])
 # One GoogleTest program; every TEST in it becomes a CTest of its own, labelled `unit` unless LABELS says otherwise, its
-# name after PREFIX.
-# COMPUTE marks programs that only compute or go by the time that steps take: they parse nothing, start no thread and
-# inject no fault. In a sanitizer's build they have the label `compute` and are built by the target compute_tests.
+# name after PREFIX. Where its home is elsewhere its label is `compute` or `checked`.
 function(adaptive_train_unit_test name)
-  cmake_parse_arguments(arg "COMPUTE" "TIMEOUT;PREFIX" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "COMPUTE;CHECKED" "TIMEOUT;PREFIX" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
@@ -102,13 +140,10 @@ function(adaptive_train_unit_test name)
     set(arg_TIMEOUT 120)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  if(arg_COMPUTE AND ADAPTIVE_TRAIN_SANITIZE)
-    set(arg_LABELS compute)
-    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
-    if(NOT TARGET compute_tests)
-      add_custom_target(compute_tests)
-    endif()
-    add_dependencies(compute_tests ${name})
+  adaptive_train_elsewhere(elsewhere ${ARGN})
+  if(elsewhere)
+    set(arg_LABELS ${elsewhere})
+    adaptive_train_not_here(${name} ${elsewhere})
   endif()
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest_main GTest::gmock)
   if(ADAPTIVE_TRAIN_FAST_BUILD)

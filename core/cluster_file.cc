@@ -21,19 +21,19 @@ namespace adaptive_train {
 namespace {
 
 constexpr char kClusterText[] = "cluster";
-constexpr std::int64_t kMaxNodes = 8192;  // the planner has a table of all pairs
+constexpr std::int64_t kMaxClusterNodes = 8192;  // the planner has a table of all pairs
 constexpr std::size_t kMaxDevices = 262144;
 constexpr std::size_t kMaxLinks = std::size_t{1} << 24;
-constexpr std::int64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMaxMemoryBytes = std::numeric_limits<std::int64_t>::max();
 constexpr double kGigabit = 1e9 / 8;
 constexpr double kMicro = 1e-6;
 constexpr double kGiB = 1 << 30;
 constexpr double kMostGib = 1e6, kMostGbit = 1e6;
 
 /// No machine has more in these units; larger numbers would overflow after conversion.
-constexpr double kMost = 1e15;
+constexpr double kMostNumber = 1e15;
 
-void ReadGiven(const JsonReader& reader, const char* key, double& out, double most = kMost) {
+void ReadGiven(const JsonReader& reader, const char* key, double& out, double most = kMostNumber) {
   reader.ReadNumber(key, out, false);
   if (out > most) reader.Refuse(key, fmt::format("more than {:g}", most));
 }
@@ -41,7 +41,7 @@ void ReadGiven(const JsonReader& reader, const char* key, double& out, double mo
 double Optional(const JsonReader& reader, const char* key, double otherwise) {
   double value = otherwise;
   if (reader.Has(key)) reader.ReadNumber(key, value);
-  if (value > kMost) reader.Refuse(key, fmt::format("more than {:g}", kMost));
+  if (value > kMostNumber) reader.Refuse(key, fmt::format("more than {:g}", kMostNumber));
   return value;
 }
 
@@ -57,7 +57,7 @@ Device ReadDevice(const JsonReader& entry) {
   entry.Read("kind", device.kind);
   entry.Read("index", device.index, 0, 1 << 20);
   entry.Read("model", device.model);
-  entry.Read("memory_bytes", device.memory_bytes, 0, kMaxBytes);
+  entry.Read("memory_bytes", device.memory_bytes, 0, kMaxMemoryBytes);
   entry.Read("threads", device.threads, 1, 4096);
   device.cpus = Optional(entry, "cpus", 0);
   if (entry.Has("product_flops")) entry.ReadNumber("product_flops", device.product_flops);
@@ -112,7 +112,7 @@ void ReadGroup(const JsonReader& entry, Cluster& cluster) {
   std::string prefix;
   int nodes = 1, count = 1;
   entry.Read("prefix", prefix);
-  entry.Read("nodes", nodes, 1, kMaxNodes);
+  entry.Read("nodes", nodes, 1, kMaxClusterNodes);
   const std::string leaf = OptionalText(entry, "switch");
   double nic_gbit = 0;
   ReadGiven(entry, "nic_gbit_per_s", nic_gbit, kMostGbit);
@@ -130,8 +130,8 @@ void ReadGroup(const JsonReader& entry, Cluster& cluster) {
   ReadGiven(part, "memory_gib", memory_gib, kMostGib);
   ReadGiven(part, "tflops", tflops);
   device.copy_bytes_per_second = Optional(part, "copy_gb_per_s", 0) * 1e9;
-  if (static_cast<std::int64_t>(cluster.nodes.size()) + nodes > kMaxNodes)
-    entry.Refuse("nodes", fmt::format("more than {} in all", kMaxNodes));
+  if (static_cast<std::int64_t>(cluster.nodes.size()) + nodes > kMaxClusterNodes)
+    entry.Refuse("nodes", fmt::format("more than {} in all", kMaxClusterNodes));
   if (cluster.devices.size() + static_cast<std::size_t>(nodes) * static_cast<std::size_t>(count) >
       kMaxDevices)
     entry.Refuse("nodes", fmt::format("more than {} devices in all", kMaxDevices));
@@ -208,7 +208,7 @@ Result<Cluster> ClusterFromJson(std::string_view text) {
     if (reader.Has("groups")) {
       reader.ReadList("groups", [&](const JsonReader& entry) { ReadGroup(entry, read); });
     } else {
-      reader.ReadList("nodes", add(read.nodes, ReadNode), kMaxNodes);
+      reader.ReadList("nodes", add(read.nodes, ReadNode), kMaxClusterNodes);
       reader.ReadList("devices", add(read.devices, ReadDevice), kMaxDevices);
     }
     if (reader.Has("links")) reader.ReadList("links", add(read.links, ReadLink), kMaxLinks);

@@ -13,7 +13,7 @@ namespace adaptive_train {
 namespace {
 
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
 
 nlohmann::json ToObject(const RopeScaling& rope) {
   return {{"factor", rope.factor},
@@ -40,8 +40,8 @@ nlohmann::json ToObject(const ModelDims& dims) {
           {"sliding_window", dims.sliding_window}};
 }
 
-std::string Text(const nlohmann::json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+std::string Text(const nlohmann::json& document) {
+  return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 /// One of `allowed` by its name.
@@ -62,16 +62,16 @@ void ReadChoice(const JsonReader& reader, const char* key, std::initializer_list
 
 ModelDims ReadDims(const JsonReader& reader) {
   ModelDims dims;
-  reader.Read("layers", dims.layers, 0, kMost);
-  reader.Read("heads", dims.heads, 0, kMost);
-  reader.Read("hidden", dims.hidden, 0, kMost);
-  reader.Read("sequence", dims.sequence, 0, kMost);
-  reader.Read("vocab", dims.vocab, 0, kMost);
+  reader.Read("layers", dims.layers, 0, kAnyNumber);
+  reader.Read("heads", dims.heads, 0, kAnyNumber);
+  reader.Read("hidden", dims.hidden, 0, kAnyNumber);
+  reader.Read("sequence", dims.sequence, 0, kAnyNumber);
+  reader.Read("vocab", dims.vocab, 0, kAnyNumber);
   reader.Read("tie_embeddings", dims.tie_embeddings);
   ReadChoice(reader, "kind", {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}, dims.kind);
-  reader.Read("kv_heads", dims.kv_heads, 0, kMost);
-  reader.Read("ffn", dims.ffn, 0, kMost);
-  reader.Read("head_size", dims.head_size, 0, kMost);
+  reader.Read("kv_heads", dims.kv_heads, 0, kAnyNumber);
+  reader.Read("ffn", dims.ffn, 0, kAnyNumber);
+  reader.Read("head_size", dims.head_size, 0, kAnyNumber);
   ReadChoice(
       reader, "attention_bias",
       {AttentionBias::kOfKind, AttentionBias::kNone, AttentionBias::kQkv, AttentionBias::kAll},
@@ -82,8 +82,8 @@ ModelDims ReadDims(const JsonReader& reader) {
   rope.ReadNumber("factor", dims.rope_scaling.factor);
   rope.ReadNumber("low_freq_factor", dims.rope_scaling.low_freq_factor);
   rope.ReadNumber("high_freq_factor", dims.rope_scaling.high_freq_factor);
-  rope.Read("original_sequence", dims.rope_scaling.original_sequence, 0, kMost);
-  reader.Read("sliding_window", dims.sliding_window, 0, kMost);
+  rope.Read("original_sequence", dims.rope_scaling.original_sequence, 0, kAnyNumber);
+  reader.Read("sliding_window", dims.sliding_window, 0, kAnyNumber);
   return dims;
 }
 
@@ -126,11 +126,11 @@ Result<EvaluationRequest> EvaluationRequestFromJson(std::string_view text) {
         reader.ReadAnyText("checkpoint", request.checkpoint);
         reader.ReadAnyText("data", request.data);
         reader.Read("format", request.format);
-        reader.Read("text_vocab", request.text_vocab, 1, kMost);
-        reader.Read("samples", request.samples, 0, kMost);
-        reader.Read("batch", request.batch, 1, kMost);
-        reader.Read("threads", request.threads, 1, kMost);
-        reader.Read("seed", request.seed, std::numeric_limits<std::int64_t>::min(), kMost);
+        reader.Read("text_vocab", request.text_vocab, 1, kAnyNumber);
+        reader.Read("samples", request.samples, 0, kAnyNumber);
+        reader.Read("batch", request.batch, 1, kAnyNumber);
+        reader.Read("threads", request.threads, 1, kAnyNumber);
+        reader.Read("seed", request.seed, std::numeric_limits<std::int64_t>::min(), kAnyNumber);
         if (!error.empty()) return Fail("evaluation request: " + error);
         if (auto good = CheckDims(request.dims); !good) return tl::unexpected(good.error());
         if (request.text_vocab > request.dims.vocab || request.dims.vocab < 2)
@@ -148,8 +148,8 @@ Result<Evaluation> EvaluationFromJson(std::string_view text) {
     evaluation.loss = std::numeric_limits<double>::quiet_NaN();
     if (reader.FindOptional("loss") != nullptr) reader.ReadReal("loss", evaluation.loss);
     reader.ReadReal("unigram_entropy", evaluation.unigram_entropy);
-    reader.Read("targets", evaluation.targets, 0, kMost);
-    reader.Read("samples", evaluation.samples, 0, kMost);
+    reader.Read("targets", evaluation.targets, 0, kAnyNumber);
+    reader.Read("samples", evaluation.samples, 0, kAnyNumber);
     reader.ReadReal("seconds", evaluation.seconds);
     reader.ReadAnyText("data", evaluation.data);
     reader.ReadAnyText("device", evaluation.device);

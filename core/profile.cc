@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kProfileText[] = "profile";
 constexpr std::size_t kMaxMeasurements = std::size_t{1} << 24;
-constexpr std::int64_t kMaxCount = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxSamples = std::int64_t{1} << 40;
 
 Json ToObject(const Evidence& evidence) {
   return {{"count", evidence.count},
@@ -56,13 +56,13 @@ Json ToObject(const NodeHistory& node) {
 Evidence ReadEvidence(const JsonReader& entry) {
   const JsonReader part = entry.Part("evidence");
   Evidence evidence;
-  part.Read("count", evidence.count, 1, kMaxCount);
+  part.Read("count", evidence.count, 1, kMaxSamples);
   part.ReadNumber("spread", evidence.spread);
   part.ReadNumber("measured_at", evidence.measured_at);
   return evidence;
 }
 
-LinkMeasurement ReadLink(const JsonReader& entry) {
+LinkMeasurement ReadLinkProfile(const JsonReader& entry) {
   LinkMeasurement link;
   entry.Read("from", link.from);
   entry.Read("to", link.to);
@@ -72,7 +72,7 @@ LinkMeasurement ReadLink(const JsonReader& entry) {
   return link;
 }
 
-DeviceMeasurement ReadDevice(const JsonReader& entry) {
+DeviceMeasurement ReadDeviceProfile(const JsonReader& entry) {
   DeviceMeasurement device;
   if (entry.Has("node")) entry.Read("node", device.node);
   entry.Read("device_kind", device.device_kind);
@@ -132,8 +132,8 @@ Profile ReadProfile(const JsonReader& reader) {
     reader.ReadList(
         key, [&](const JsonReader& entry) { out.push_back(one(entry)); }, kMaxMeasurements);
   };
-  list("links", read.links, ReadLink);
-  list("devices", read.devices, ReadDevice);
+  list("links", read.links, ReadLinkProfile);
+  list("devices", read.devices, ReadDeviceProfile);
   list("layers", read.layers, ReadLayer);
   list("nodes", read.nodes, ReadHistory);
   return read;

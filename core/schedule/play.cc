@@ -13,7 +13,7 @@ namespace {
 
 using enum ActionKind;
 
-constexpr double kNever = -1;
+constexpr double kNotBegun = -1;
 
 class Play {
  public:
@@ -21,7 +21,7 @@ class Play {
       : schedule_(schedule),
         costs_(costs),
         has_sends_(HasSends(schedule)),
-        there_(schedule, kNever),
+        there_(schedule, kNotBegun),
         ranks_(schedule.ranks.size()),
         gathered_(static_cast<std::size_t>(schedule.stages), 0),
         reduced_(static_cast<std::size_t>(schedule.stages), 0) {
@@ -103,7 +103,7 @@ class Play {
     if (played.size() == row.size()) return false;
     const Action& action = row[played.size()];
     const auto input = InputOf(schedule_, action, has_sends_);
-    if (input && there_.At(*input) == kNever) return false;
+    if (input && there_.At(*input) == kNotBegun) return false;
     Rank& rank = ranks_[number];
     double begin = std::max(rank.free, input ? there_.At(*input) : 0);
     const auto stage = static_cast<std::size_t>(action.stage);

@@ -11,7 +11,7 @@
 namespace adaptive_train {
 namespace {
 
-constexpr std::array<std::string_view, kActionKinds> kNames{
+constexpr std::array<std::string_view, kActionKinds> kActionNames{
     "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE", "GATHER", "STEP"};
 constexpr int kMostNumber = 1'000'000;  // of a stage or micro-batch
 constexpr std::size_t kMostShownBytes = 40;
@@ -91,7 +91,7 @@ bool IsReceive(ActionKind kind) {
 }
 
 std::string ToText(const Action& action) {
-  return fmt::format("{}{}{}", action.stage, kNames[static_cast<std::size_t>(action.kind)],
+  return fmt::format("{}{}{}", action.stage, kActionNames[static_cast<std::size_t>(action.kind)],
                      action.micro_batch);
 }
 
@@ -99,17 +99,17 @@ Result<Action> ActionFromText(std::string_view text) {
   std::string_view rest = text;
   const auto fail = [&](std::string_view why) {
     return Fail(fmt::format("'{}' {}; an action is a stage, one of {}, and a micro-batch, as 2F0",
-                            Shown(text), why, fmt::join(kNames, " ")));
+                            Shown(text), why, fmt::join(kActionNames, " ")));
   };
   const std::optional<int> stage = TakeNumber(rest);
   if (!stage) return fail("does not begin with a stage below 1000000");
   const auto name = rest.substr(0, std::min(rest.find_first_of("0123456789-"), rest.size()));
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) return fail("names no action");
+  const auto found = std::find(kActionNames.begin(), kActionNames.end(), name);
+  if (found == kActionNames.end()) return fail("names no action");
   rest.remove_prefix(name.size());
   const std::optional<int> micro_batch = TakeNumber(rest);
   if (!micro_batch || !rest.empty()) return fail("does not end with a micro-batch below 1000000");
-  return Action{*stage, static_cast<ActionKind>(found - kNames.begin()), *micro_batch};
+  return Action{*stage, static_cast<ActionKind>(found - kActionNames.begin()), *micro_batch};
 }
 
 std::string ToCsv(const Schedule& schedule) {

@@ -17,6 +17,7 @@
 
 #include "core/exit_code.h"
 #include "launcher/commands/data_show.h"
+#include "launcher/commands/outcome.h"
 #include "launcher/steps/stop_signals.h"
 #include "runtime/data/dataset_build.h"
 
@@ -25,7 +26,7 @@ namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kDataFooter = R"(Examples:
   adaptive-train data build book.txt --output data/book
   adaptive-train data build web-*.jsonl --output data/web --vocab-size 50000
   adaptive-train data build more.jsonl --output data/more --model data/web.model
@@ -118,13 +119,9 @@ Result<void> CheckBuild(const BuildArguments& a) {
   return {};
 }
 
-int Report(const Error& error) {
-  fmt::print(stderr, "adaptive-train: {}\n", error.message);
-  return ToInt(error.exit_code);
-}
-
 int RunDataBuild(BuildArguments& a) {
-  if (const Result<void> checked = CheckBuild(a); !checked) return Report(checked.error());
+  if (const Result<void> checked = CheckBuild(a); !checked)
+    return ReportError("data", checked.error());
   a.request.sample_bytes = a.sample_mib * kMiB;
   a.request.corpus.invalid_utf8 =
       a.invalid_utf8 == "replace" ? InvalidUtf8::kReplace : InvalidUtf8::kRefuse;
@@ -141,10 +138,11 @@ int RunDataBuild(BuildArguments& a) {
   const Result<DatasetRecord> record = BuildDataset(a.request, events);
   line.End();
   if (!record && stopped_by) {
-    return Report({fmt::format("stopped by {}; nothing was written", ::strsignal(*stopped_by)),
-                   *stopped_by == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated});
+    return ReportError("data",
+                       {fmt::format("stopped by {}; nothing was written", ::strsignal(*stopped_by)),
+                        *stopped_by == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated});
   }
-  if (!record) return Report(record.error());
+  if (!record) return ReportError("data", record.error());
   if (a.json) {
     fmt::print("{}", ToJson(*record));
     return ToInt(ExitCode::kDone);
@@ -220,7 +218,7 @@ void AddShow(CLI::App& data, std::function<int()>& chosen) {
 void AddDataCommand(CLI::App& app, std::function<int()>& chosen) {
   CLI::App* data =
       app.add_subcommand("data", "Make training data of text, and show what a data set holds");
-  data->footer(kFooter);
+  data->footer(kDataFooter);
   data->require_subcommand(1);
   AddBuild(*data, chosen);
   AddShow(*data, chosen);

@@ -14,6 +14,7 @@
 
 #include "core/file_io.h"
 #include "core/format_version.h"
+#include "launcher/commands/outcome.h"
 #include "runtime/data/dataset_record.h"
 #include "runtime/data/token_file.h"
 #include "runtime/data/tokenizer.h"
@@ -26,7 +27,7 @@ constexpr std::size_t kMostModelBytes = std::size_t{256} << 20;
 constexpr std::size_t kMostShownBytes = 2000;
 constexpr std::int64_t kAnyVocab = std::int64_t{1} << 31;
 
-bool Exists(const std::string& path) {
+bool PathExists(const std::string& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
 }
@@ -40,7 +41,7 @@ struct Shown {
 };
 
 Result<std::optional<DatasetRecord>> ReadRecord(const std::string& path) {
-  if (!Exists(path)) return std::nullopt;
+  if (!PathExists(path)) return std::nullopt;
   const Result<std::string> text = ReadFile(path, kMostRecordBytes);
   if (!text) return tl::unexpected(text.error());
   Result<DatasetRecord> record = DatasetRecordFromJson(*text);
@@ -61,7 +62,7 @@ Result<std::unique_ptr<Tokenizer>> FindTokenizer(const TokenFile& file, const st
   const bool bytes = file.shards().front().format() == TokenFormat::kBytes;
   if (bytes || (record && record->tokenizer == "bytes")) return MakeByteTokenizer();
   const std::string path = prefix + ".model";
-  if (prefix.empty() || !Exists(path) || !HasSentencePiece()) return nullptr;
+  if (prefix.empty() || !PathExists(path) || !HasSentencePiece()) return nullptr;
   const Result<std::string> model = ReadFile(path, kMostModelBytes);
   if (!model) return tl::unexpected(model.error());
   return MakeSentencePieceTokenizer(*model, path);
@@ -140,10 +141,7 @@ void PrintLines(const Shown& shown) {
 
 int RunDataShow(const DataShowRequest& request) {
   const Result<Shown> shown = Look(request);
-  if (!shown) {
-    fmt::print(stderr, "adaptive-train: {}\n", shown.error().message);
-    return ToInt(shown.error().exit_code);
-  }
+  if (!shown) return ReportError("data", shown.error());
   if (request.json) {
     PrintJson(*shown, request.path);
   } else {

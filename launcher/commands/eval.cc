@@ -1,5 +1,6 @@
 #include "launcher/commands/eval.h"
 
+#include "launcher/commands/outcome.h"
 #include "launcher/report/step_table.h"
 
 #include <fmt/format.h>
@@ -22,7 +23,7 @@ namespace {
 constexpr std::chrono::milliseconds kPollPeriod{20};
 constexpr std::size_t kMaxAnswerBytes = 1 << 16;
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kEvalFooter = R"(Examples:
   adaptive-train eval runs/1234 --data other.txt
   adaptive-train eval runs/1234/checkpoints/step-00000120 --data other.bin --json
   adaptive-train eval runs/1234 --data other.txt --samples 100 --threads 2)";
@@ -32,11 +33,6 @@ struct EvalOptions {
   EvaluationRequest request;
   bool json = false;
 };
-
-int Report(const Error& error) {
-  fmt::print(stderr, "adaptive-train: {}\n", error.message);
-  return ToInt(error.exit_code);
-}
 
 /// The worker's answer, or its error line. Ctrl-C ends the worker with us.
 Result<std::string> RunWorker(const std::string& worker, const EvaluationRequest& request) {
@@ -66,21 +62,21 @@ int RunEval(EvalOptions options) {
     Error error = model.error();
     // All unreadable input has one exit code, whether checkpoint or text.
     if (error.exit_code == ExitCode::kRankFailure) error.exit_code = ExitCode::kPreflight;
-    return Report(error);
+    return ReportError("eval", error);
   }
   for (const std::string& line : model->refused)
     fmt::print(stderr, "adaptive-train eval: refused: {}\n", line);
   auto programs = FindPrograms();
-  if (!programs) return Report(programs.error());
+  if (!programs) return ReportError("eval", programs.error());
   EvaluationRequest& request = options.request;
   request.dims = DimsOf(model->config.model);
   request.text_vocab = TextVocab(model->config.model);
   request.checkpoint = model->checkpoint;
   request.seed = model->config.train.seed;
   auto answer = RunWorker(programs->worker, request);
-  if (!answer) return Report(answer.error());
+  if (!answer) return ReportError("eval", answer.error());
   auto evaluation = EvaluationFromJson(*answer);
-  if (!evaluation) return Report(evaluation.error());
+  if (!evaluation) return ReportError("eval", evaluation.error());
   if (options.json) {
     fmt::print("{}\n", ToJson(*evaluation));
     return 0;
@@ -103,7 +99,7 @@ void AddEvalCommand(CLI::App& app, std::function<int()>& chosen) {
   auto options = std::make_shared<EvalOptions>();
   EvaluationRequest& r = options->request;
   CLI::App* verb = app.add_subcommand("eval", "Loss and perplexity of a saved model on a text");
-  verb->footer(kFooter);
+  verb->footer(kEvalFooter);
   verb->add_option("MODEL", options->model,
                    "A run's folder, a folder of checkpoints, or a checkpoint")
       ->required();

@@ -10,13 +10,14 @@
 
 #include "core/format_version.h"
 #include "core/model_shape.h"
+#include "launcher/commands/outcome.h"
 #include "launcher/commands/saved_model.h"
 #include "runtime/checkpoint/hf_checkpoint.h"
 
 namespace adaptive_train {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kExportFooter =
     R"(Writes model.safetensors and config.json with the names of GPT2LMHeadModel, BertForMaskedLM or,
 of kind = llama, LlamaForCausalLM, MistralForCausalLM (with a sliding window) or Qwen2ForCausalLM (with
 biases of queries, keys and values alone). Of a run's folder the newest checkpoint that holds is taken. A sentencepiece model that `data
@@ -27,7 +28,7 @@ Examples:
   adaptive-train export runs/1234/checkpoints/step-00000500 --hf my-model
   python3 -c 'from transformers import AutoModel; AutoModel.from_pretrained("my-model")')";
 
-struct Arguments {
+struct ExportArguments {
   std::string path;
   std::string config;
   std::string hf;
@@ -50,7 +51,7 @@ std::optional<std::string> TokenizerOf(const DataConfig& data) {
   return path.string();
 }
 
-Result<Exported> Export(const Arguments& arguments) {
+Result<Exported> Export(const ExportArguments& arguments) {
   auto model = FindSavedModel(arguments.path, arguments.config);
   if (!model) return tl::unexpected(model.error());
   for (const std::string& line : model->refused)
@@ -70,7 +71,7 @@ Result<Exported> Export(const Arguments& arguments) {
   return Exported{std::move(*model), *step, std::move(tokenizer)};
 }
 
-void Print(const Arguments& arguments, const Exported& exported) {
+void Print(const ExportArguments& arguments, const Exported& exported) {
   const ModelDims dims = DimsOf(exported.model.config.model);
   const std::int64_t parameters = ModelShape::Of(dims).total.parameters;
   if (arguments.json) {
@@ -91,11 +92,10 @@ void Print(const Arguments& arguments, const Exported& exported) {
   fmt::print("written     {}\n", arguments.hf);
 }
 
-int RunExportCommand(const Arguments& arguments) {
+int RunExportCommand(const ExportArguments& arguments) {
   auto exported = Export(arguments);
   if (!exported) {
-    fmt::print(stderr, "adaptive-train export: {}\n", exported.error().message);
-    return ToInt(exported.error().exit_code);
+    return ReportError("export", exported.error());
   }
   Print(arguments, *exported);
   return 0;
@@ -104,10 +104,10 @@ int RunExportCommand(const Arguments& arguments) {
 }  // namespace
 
 void AddExportCommand(CLI::App& app, std::function<int()>& chosen) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ExportArguments>();
   CLI::App* verb =
       app.add_subcommand("export", "Write a trained model as Hugging Face's transformers reads it");
-  verb->footer(kFooter);
+  verb->footer(kExportFooter);
   verb->add_option("path", arguments->path, "A checkpoint, or a run's folder")
       ->required()
       ->type_name("CHECKPOINT_OR_RUN_DIR");

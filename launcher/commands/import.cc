@@ -11,12 +11,13 @@
 #include "core/config.h"
 #include "core/file_io.h"
 #include "core/format_version.h"
+#include "launcher/commands/outcome.h"
 #include "runtime/checkpoint/hf_checkpoint.h"
 
 namespace adaptive_train {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kImportFooter =
     R"(Reads config.json and model.safetensors, or the shards of model.safetensors.index.json, of a gpt2,
 llama, mistral, qwen2 or bert model; writes DIR/step-00000000, a checkpoint, and DIR/config.toml, whose
 [model] section is filled in and whose checkpoint.start names it. Name data.train there before you run it.
@@ -26,7 +27,7 @@ Examples:
   adaptive-train import --hf my-model --output start --sequence 1024
   adaptive-train run start/config.toml --data.train=corpus.bin --optimizer.lr=1e-5)";
 
-struct Arguments {
+struct ImportArguments {
   std::string hf;
   std::string output;
   std::optional<std::int64_t> sequence;
@@ -34,7 +35,7 @@ struct Arguments {
 };
 
 /// The defaults, except for the model and its starting checkpoint.
-Config ConfigFor(const ImportedCheckpoint& imported) {
+Config ConfigOf(const ImportedCheckpoint& imported) {
   Config config;
   config.model = ConfigOf(imported.dims);
   config.data.train = "corpus.txt";
@@ -42,7 +43,7 @@ Config ConfigFor(const ImportedCheckpoint& imported) {
   return config;
 }
 
-Result<ImportedCheckpoint> Import(const Arguments& arguments) {
+Result<ImportedCheckpoint> Import(const ImportArguments& arguments) {
   const std::string config_path = arguments.output + "/config.toml";
   std::error_code ignored;
   if (std::filesystem::exists(config_path, ignored)) {
@@ -50,7 +51,7 @@ Result<ImportedCheckpoint> Import(const Arguments& arguments) {
   }
   auto imported = ImportCheckpoint(arguments.hf, arguments.sequence, arguments.output);
   if (!imported) return imported;
-  auto written = WriteFile(config_path, ToToml(ConfigFor(*imported)));
+  auto written = WriteFile(config_path, ToToml(ConfigOf(*imported)));
   if (!written) {
     // The same command then works once there is room.
     std::filesystem::remove_all(imported->path, ignored);
@@ -59,7 +60,7 @@ Result<ImportedCheckpoint> Import(const Arguments& arguments) {
   return imported;
 }
 
-void Print(const Arguments& arguments, const ImportedCheckpoint& imported) {
+void Print(const ImportArguments& arguments, const ImportedCheckpoint& imported) {
   const std::string config = arguments.output + "/config.toml";
   if (arguments.json) {
     const nlohmann::ordered_json json{{"format_version", kFormatVersion},
@@ -77,11 +78,10 @@ void Print(const Arguments& arguments, const ImportedCheckpoint& imported) {
   fmt::print("next        name data.train in {}, then: adaptive-train run {}\n", config, config);
 }
 
-int RunImportCommand(const Arguments& arguments) {
+int RunImportCommand(const ImportArguments& arguments) {
   auto imported = Import(arguments);
   if (!imported) {
-    fmt::print(stderr, "adaptive-train import: {}\n", imported.error().message);
-    return ToInt(imported.error().exit_code);
+    return ReportError("import", imported.error());
   }
   Print(arguments, *imported);
   return 0;
@@ -90,10 +90,10 @@ int RunImportCommand(const Arguments& arguments) {
 }  // namespace
 
 void AddImportCommand(CLI::App& app, std::function<int()>& chosen) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ImportArguments>();
   CLI::App* verb =
       app.add_subcommand("import", "Make a checkpoint of a model of Hugging Face's transformers");
-  verb->footer(kFooter);
+  verb->footer(kImportFooter);
   verb->add_option("--hf", arguments->hf, "Folder with config.json and safetensors")
       ->required()
       ->type_name("DIR");

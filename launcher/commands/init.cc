@@ -13,11 +13,12 @@
 #include "core/exit_code.h"
 #include "core/result.h"
 #include "launcher/commands/every_key.h"
+#include "launcher/commands/outcome.h"
 
 namespace adaptive_train {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kInitFooter =
     R"(Writes every key of a configuration with its type, unit and default, as in a small example that
 trains on bytes. Set data.train, and delete what should keep its default. A file that exists is left
 as it is.
@@ -59,7 +60,7 @@ Result<void> WriteNew(const std::string& path) {
 void AddInitCommand(CLI::App& app, std::function<int()>& chosen) {
   auto path = std::make_shared<std::string>("config.toml");
   CLI::App* init = app.add_subcommand("init", "Write a commented configuration with every key");
-  init->footer(kFooter);
+  init->footer(kInitFooter);
   init->add_option("file", *path, "The file to write (default: config.toml)")->type_name("FILE");
   init->callback([path, &chosen] {
     chosen = [path] {
@@ -68,8 +69,7 @@ void AddInitCommand(CLI::App& app, std::function<int()>& chosen) {
         fmt::print("{}: set data.train, then: adaptive-train run {}\n", *path, *path);
         return ToInt(ExitCode::kDone);
       }
-      fmt::print(stderr, "adaptive-train init: {}\n", written.error().message);
-      return ToInt(written.error().exit_code);
+      return ReportError("init", written.error());
     };
   });
 }

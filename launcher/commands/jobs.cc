@@ -19,6 +19,7 @@
 
 #include "core/seconds.h"
 #include "db/known_store.h"
+#include "launcher/commands/outcome.h"
 #include "launcher/commands/store_notes.h"
 #include "launcher/report/job_table.h"
 #include "launcher/report/job_time.h"
@@ -26,7 +27,7 @@
 namespace adaptive_train {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kJobsFooter =
     R"(Jobs of yours that ran since midnight, unless -j, -u, -a, -S or -E say otherwise.
 A job is in the time from -S to -E if it ran at any moment of it. -s looks at the state a job has
 now: RUNNING (R), COMPLETED (CD), FAILED (F), CANCELLED (CA), TIMEOUT (TO), NODE_FAIL (NF),
@@ -46,7 +47,7 @@ Exit codes: 0 done (also when there are no such jobs), 2 usage, 6 the store that
 names is unusable.)";
 
 /// The command line as typed.
-struct Arguments {
+struct JobsArguments {
   std::vector<std::string> jobs, users, states;
   std::string start, end, format, store;
   bool all_users = false, no_header = false, parsable = false, parsable2 = false, json = false,
@@ -138,7 +139,7 @@ Result<std::optional<double>> ParseTime(const std::string& text, const char* opt
 }
 
 /// sacct's window: from midnight on, or all times if jobs are named.
-Result<void> ParseWindow(const Arguments& arguments, double now, JobQuery& query) {
+Result<void> ParseWindow(const JobsArguments& arguments, double now, JobQuery& query) {
   const auto start = ParseTime(arguments.start, "--starttime", now);
   if (!start) return tl::unexpected(start.error());
   const auto end = ParseTime(arguments.end, "--endtime", now);
@@ -154,7 +155,7 @@ Result<void> ParseWindow(const Arguments& arguments, double now, JobQuery& query
 }
 
 /// sacct's selection: the caller's own jobs, or anybody's if jobs are named.
-Result<void> ParseUsers(const Arguments& arguments, JobQuery& query) {
+Result<void> ParseUsers(const JobsArguments& arguments, JobQuery& query) {
   auto users = ParseList<std::string>(
       arguments.users, "--user",
       [](const std::string& word) -> Result<std::string> { return UserName(word); });
@@ -165,7 +166,7 @@ Result<void> ParseUsers(const Arguments& arguments, JobQuery& query) {
   return {};
 }
 
-Result<void> ParseStates(const Arguments& arguments, Request& request) {
+Result<void> ParseStates(const JobsArguments& arguments, Request& request) {
   auto states = ParseList<JobState>(arguments.states, "--state", ParseState);
   if (!states) return tl::unexpected(states.error());
   request.states = *states;
@@ -175,7 +176,7 @@ Result<void> ParseStates(const Arguments& arguments, Request& request) {
   return {};
 }
 
-Result<Request> Understand(const Arguments& arguments, double now) {
+Result<Request> Understand(const JobsArguments& arguments, double now) {
   Request request;
   request.store = arguments.store;
   auto ids = ParseList<JobKey>(arguments.jobs, "--jobs", ParseJobKey);
@@ -240,33 +241,23 @@ Result<std::vector<ListedJob>> ListKnown(const Request& request, bool with_detai
   return std::vector<ListedJob>{};
 }
 
-int Report(const Error& error) {
-  fmt::print(stderr, "adaptive-train jobs: {}\n", error.message);
-  return ToInt(error.exit_code);
-}
-
-int Print(const std::string& text) {
-  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0)
-    return ToInt(ExitCode::kDone);
-  return Report(Error{fmt::format("cannot write to standard output: {}", std::strerror(errno))});
-}
-
-int Run(const Arguments& arguments) {
-  if (arguments.help_format) return Print(JobFieldList());
+int RunJobsCommand(const JobsArguments& arguments) {
+  if (arguments.help_format) return PrintText("jobs", JobFieldList());
   const double now = EpochSecondsNow();
   const auto request = Understand(arguments, now);
-  if (!request) return Report(request.error());
+  if (!request) return ReportError("jobs", request.error());
   const auto jobs = ListKnown(*request, arguments.json);
-  if (!jobs) return Report(jobs.error());
-  if (arguments.json) return Print(RenderJobsJson(*jobs, now));
-  return Print(RenderJobTable(*jobs, request->columns, request->style, !arguments.no_header, now));
+  if (!jobs) return ReportError("jobs", jobs.error());
+  if (arguments.json) return PrintText("jobs", RenderJobsJson(*jobs, now));
+  return PrintText(
+      "jobs", RenderJobTable(*jobs, request->columns, request->style, !arguments.no_header, now));
 }
 
 }  // namespace
 
 void AddJobsCommand(CLI::App& app, std::function<int()>& chosen) {
-  auto arguments = std::make_shared<Arguments>();
-  Arguments& a = *arguments;
+  auto arguments = std::make_shared<JobsArguments>();
+  JobsArguments& a = *arguments;
   CLI::App* jobs = app.add_subcommand("jobs", "List past and running jobs, with sacct's habits");
   const auto list = [&](const char* names, std::vector<std::string>& values, const char* help) {
     return jobs->add_option(names, values, help)->allow_extra_args(false)->type_name("LIST");
@@ -291,8 +282,9 @@ void AddJobsCommand(CLI::App& app, std::function<int()>& chosen) {
   jobs->add_option("--store", a.store,
                    "The profile store [~/.local/state/adaptive-train/profiles.db]")
       ->type_name("file:PATH");
-  jobs->footer(kFooter);
-  jobs->callback([arguments, &chosen] { chosen = [arguments] { return Run(*arguments); }; });
+  jobs->footer(kJobsFooter);
+  jobs->callback(
+      [arguments, &chosen] { chosen = [arguments] { return RunJobsCommand(*arguments); }; });
 }
 
 }  // namespace adaptive_train

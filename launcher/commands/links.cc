@@ -16,6 +16,7 @@
 #include "core/file_io.h"
 #include "core/seconds.h"
 #include "db/known_store.h"
+#include "launcher/commands/outcome.h"
 #include "launcher/commands/overrides.h"
 #include "launcher/commands/store_notes.h"
 #include "launcher/measure/allocation_profile.h"
@@ -30,7 +31,7 @@
 namespace adaptive_train {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kLinksFooter =
     R"(Without --measure: what the profile store holds of a cluster's links and devices, from all jobs so
 far. With --measure, in a Slurm job: measures every pair of the job's nodes now, in rounds of pairs
 that have no node in common, stores the figures and shows them; the step's logs and measure.json go to
@@ -49,7 +50,7 @@ Examples:
 Exit codes: 0 done, 2 usage, 4 the nodes cannot be measured, 5 a node failed on the way, 6 the store
 that --store names is unusable, 130/143 stopped.)";
 
-struct Arguments {
+struct LinksArguments {
   std::string store, cluster, picture, run_dir, config;
   std::vector<std::string> extras;  // --section.key=value
   bool measure = false;
@@ -57,7 +58,7 @@ struct Arguments {
 };
 
 /// What to show.
-struct Shown {
+struct ShownLinks {
   std::string cluster;
   Profile profile;
 };
@@ -89,7 +90,7 @@ Result<std::string> ChooseCluster(const std::string& named,
 }
 
 /// What there is to say where nothing is stored.
-tl::unexpected<Error> NothingStored(const Arguments& arguments, bool trouble) {
+tl::unexpected<Error> NothingStored(const LinksArguments& arguments, bool trouble) {
   const auto location = ParseStoreLocation(arguments.store);
   if (trouble || !location)
     return Fail("no links are known without the store: name another with --store, or --measure");
@@ -97,7 +98,7 @@ tl::unexpected<Error> NothingStored(const Arguments& arguments, bool trouble) {
                           location->path.string()));
 }
 
-Result<Shown> ReadStored(const Arguments& arguments) {
+Result<ShownLinks> ReadStored(const LinksArguments& arguments) {
   auto known = ReadKnownStore(arguments.store);
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "links");
@@ -111,17 +112,17 @@ Result<Shown> ReadStored(const Arguments& arguments) {
   if (!cluster) return tl::unexpected(cluster.error());
   auto profile = known->store.MeasurementsOf(*cluster);
   if (!profile) return tl::unexpected(profile.error());
-  return Shown{*cluster, std::move(*profile)};
+  return ShownLinks{*cluster, std::move(*profile)};
 }
 
-std::string RunDirOf(const Arguments& arguments, const Allocation& allocation) {
+std::string RunDirOf(const LinksArguments& arguments, const Allocation& allocation) {
   if (!arguments.run_dir.empty()) return arguments.run_dir;
   return allocation.in_slurm ? fmt::format("runs/links-{}", allocation.job_id) : "runs/links";
 }
 
 /// What the figures are merged with and judged by: the store's own, or none where the default store
 /// cannot be read.
-Result<Profile> MeasuredBefore(const Arguments& arguments, ProfileStore& store,
+Result<Profile> MeasuredBefore(const LinksArguments& arguments, ProfileStore& store,
                                const std::string& cluster) {
   auto before = store.MeasurementsOf(cluster);
   if (before || !arguments.store.empty()) return before;
@@ -129,7 +130,7 @@ Result<Profile> MeasuredBefore(const Arguments& arguments, ProfileStore& store,
   return Profile{};
 }
 
-Result<void> Store(const Arguments& arguments, KnownStore& known, const std::string& cluster,
+Result<void> Store(const LinksArguments& arguments, KnownStore& known, const std::string& cluster,
                    const Profile& measured) {
   auto saved = known.store.SaveMeasurements(cluster, measured);
   if (!saved && !arguments.store.empty()) return saved;
@@ -140,7 +141,7 @@ Result<void> Store(const Arguments& arguments, KnownStore& known, const std::str
 }
 
 /// How the step is launched, and with how many threads it measures: as a run of CONFIG would.
-Result<Config> ConfigFor(const Arguments& arguments) {
+Result<Config> ConfigFor(const LinksArguments& arguments) {
   auto overrides = ParseOverrides(arguments.extras);
   if (!overrides) return tl::unexpected(overrides.error());
   if (!arguments.config.empty()) return LoadConfig(arguments.config, *overrides);
@@ -149,7 +150,7 @@ Result<Config> ConfigFor(const Arguments& arguments) {
                           Printable(overrides->front().first, 80)));
 }
 
-Result<Shown> MeasureNow(const Arguments& arguments) {
+Result<ShownLinks> MeasureNow(const LinksArguments& arguments) {
   if (!arguments.cluster.empty())
     return Fail("--cluster names a stored cluster; --measure measures the nodes of this job");
   auto config = ConfigFor(arguments);
@@ -178,50 +179,40 @@ Result<Shown> MeasureNow(const Arguments& arguments) {
     return tl::unexpected(stored.error());
   for (const SlowPart& part : measured->slow) Say("note: " + part.line);
   Say(measured->summary);
-  return Shown{cluster, std::move(measured->measured)};
+  return ShownLinks{cluster, std::move(measured->measured)};
 }
 
-int Report(const Error& error) {
-  Say("adaptive-train links: " + error.message);
-  return ToInt(error.exit_code);
-}
-
-int Print(const std::string& text) {
-  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0)
-    return ToInt(ExitCode::kDone);
-  return Report(Error{fmt::format("cannot write to standard output: {}", std::strerror(errno))});
-}
-
-Result<void> CheckGoTogether(const Arguments& arguments) {
+Result<void> CheckGoTogether(const LinksArguments& arguments) {
   auto overrides = ParseOverrides(arguments.extras);
   if (!overrides) return tl::unexpected(overrides.error());
   if (arguments.measure || (arguments.config.empty() && overrides->empty())) return {};
   return Fail("CONFIG and its keys say how to measure: they go with --measure");
 }
 
-int Run(const Arguments& arguments) {
+int RunLinksCommand(const LinksArguments& arguments) {
   HeldSignals held;
-  if (auto fits = CheckGoTogether(arguments); !fits) return Report(fits.error());
+  if (auto fits = CheckGoTogether(arguments); !fits) return ReportError("links", fits.error());
   const auto shown = arguments.measure ? MeasureNow(arguments) : ReadStored(arguments);
-  if (!shown) return Report(shown.error());
+  if (!shown) return ReportError("links", shown.error());
   const double now = EpochSecondsNow();
   if (!arguments.picture.empty()) {
     const auto written = WriteFile(
         arguments.picture,
         RenderLinkPicture(shown->profile, "Links of " + Printable(shown->cluster, 60), now));
-    if (!written) return Report(written.error());
+    if (!written) return ReportError("links", written.error());
   }
-  return Print(arguments.json ? ToJson(shown->profile) : RenderLinkTable(shown->profile, now));
+  return PrintText("links",
+                   arguments.json ? ToJson(shown->profile) : RenderLinkTable(shown->profile, now));
 }
 
 }  // namespace
 
 void AddLinksCommand(CLI::App& app, std::function<int()>& chosen) {
-  auto arguments = std::make_shared<Arguments>();
-  Arguments& a = *arguments;
+  auto arguments = std::make_shared<LinksArguments>();
+  LinksArguments& a = *arguments;
   CLI::App* links =
       app.add_subcommand("links", "Show or measure the links between nodes: a table, a picture");
-  links->footer(kFooter);
+  links->footer(kLinksFooter);
   links->add_flag("--measure", a.measure,
                   "Measure the nodes of this job now, and store the figures");
   links->add_option("--cluster", a.cluster, "Of which cluster (default: this one, or the only one)")
@@ -242,7 +233,7 @@ void AddLinksCommand(CLI::App& app, std::function<int()>& chosen) {
   links->allow_extras();
   links->callback([links, arguments, &chosen] {
     arguments->extras = links->remaining();
-    chosen = [arguments] { return Run(*arguments); };
+    chosen = [arguments] { return RunLinksCommand(*arguments); };
   });
 }
 

@@ -9,6 +9,7 @@
 #include "core/config.h"
 #include "core/file_io.h"
 #include "db/known_store.h"
+#include "launcher/commands/outcome.h"
 #include "launcher/commands/overrides.h"
 #include "launcher/commands/store_notes.h"
 #include "launcher/planner/plan_words.h"
@@ -21,7 +22,7 @@
 namespace adaptive_train {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kPlanFooter =
     R"(Plans CONFIG as `run` would, for the nodes of this Slurm job, for this machine without Slurm, or for a cluster
 described by a file: cluster.json of a run folder, or groups of equal nodes as in
 examples/clusters/. Measured speeds come from the profile store, or with --profile from a file
@@ -152,7 +153,7 @@ Result<void> PlanAndShow(const PlanOptions& options) {
 void AddPlanCommand(CLI::App& app, std::function<int()>& chosen) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* verb = app.add_subcommand("plan", "Find the fastest plan, and show why");
-  verb->footer(kFooter);
+  verb->footer(kPlanFooter);
   verb->allow_extras();
   verb->add_option("config", options->config, "TOML file with the configuration")
       ->required()
@@ -184,8 +185,7 @@ void AddPlanCommand(CLI::App& app, std::function<int()>& chosen) {
     chosen = [options] {
       auto done = PlanAndShow(*options);
       if (done) return 0;
-      fmt::print(stderr, "adaptive-train plan: {}\n", done.error().message);
-      return ToInt(done.error().exit_code);
+      return ReportError("plan", done.error());
     };
   });
 }

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "launcher/commands/outcome.h"
 #include "launcher/nodes/node_check.h"
 #include "launcher/steps/job_step.h"
 #include "launcher/steps/programs.h"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr double kGiB = 1 << 30;
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kProbeFooter = R"(Examples:
   adaptive-train probe
   adaptive-train probe --json | jq .processors
   srun -N4 --ntasks-per-node=1 adaptive-train probe)";
@@ -65,16 +66,11 @@ void Print(const Node& node) {
   }
 }
 
-int Fail1(const Error& error) {
-  fmt::print(stderr, "adaptive-train: {}\n", error.message);
-  return ToInt(error.exit_code);
-}
-
 int RunProbeCommand(bool json) {
   auto programs = FindPrograms();
-  if (!programs) return Fail1(programs.error());
+  if (!programs) return ReportError("probe", programs.error());
   auto node = RunProbe(programs->probe);
-  if (!node) return Fail1(node.error());
+  if (!node) return ReportError("probe", node.error());
   if (json) {
     fmt::print("{}\n", ToJson(*node));
   } else {
@@ -89,7 +85,7 @@ void AddProbeCommand(CLI::App& app, std::function<int()>& chosen) {
   auto json = std::make_shared<bool>(false);
   CLI::App* probe = app.add_subcommand(
       "probe", "Show what this node has: processors, memory, network, PCI, GPUs");
-  probe->footer(kFooter);
+  probe->footer(kProbeFooter);
   probe->add_flag("--json", *json, "One JSON document instead of lines for people");
   probe->callback([json, &chosen] { chosen = [json] { return RunProbeCommand(*json); }; });
 }
@@ -107,7 +103,7 @@ void AddNodeCheckCommand(CLI::App& app, std::function<int()>& chosen) {
   check->callback([request, &chosen] {
     chosen = [request] {
       auto programs = FindPrograms();
-      if (!programs) return Fail1(programs.error());
+      if (!programs) return ReportError("probe", programs.error());
       fmt::print("{}\n", ToJson(CheckThisNode(*request, programs->probe)));
       return 0;
     };

@@ -5,13 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "launcher/commands/outcome.h"
 #include "launcher/commands/overrides.h"
 #include "launcher/run/job_run.h"
 
 namespace adaptive_train {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kRunFooter =
     R"(Every key of CONFIG can be given on the command line as --section.key=value; the last one counts.
 A run folder that holds checkpoints is resumed. First Ctrl-C or SIGTERM: save and stop; second: stop
 now. SIGUSR1: save and go on.
@@ -24,7 +25,7 @@ Examples:
 Exit codes: 0 done, 2 usage or configuration, 3 no feasible plan, 4 a check before the start failed,
 5 a rank failed, 6 the store that --store names is unusable, 130/143 stopped after saving.)";
 
-struct Arguments {
+struct RunArguments {
   RunRequest request;
   std::vector<std::string> extras;
 };
@@ -32,10 +33,10 @@ struct Arguments {
 }  // namespace
 
 void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RunArguments>();
   CLI::App* run = app.add_subcommand(
       "run", "Plan and train a configuration, in a Slurm job or on this machine");
-  run->footer(kFooter);
+  run->footer(kRunFooter);
   run->allow_extras();
   run->add_option("config", arguments->request.config, "TOML file with the configuration")
       ->required()
@@ -54,8 +55,7 @@ void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
     chosen = [arguments] {
       auto overrides = ParseOverrides(arguments->extras);
       if (!overrides) {
-        fmt::print(stderr, "adaptive-train run: {}\n", overrides.error().message);
-        return ToInt(overrides.error().exit_code);
+        return ReportError("run", overrides.error());
       }
       arguments->request.overrides = std::move(*overrides);
       return ToInt(RunTraining(arguments->request));

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool Exists(const fs::path& path) {
+bool FileExists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -41,10 +41,10 @@ Result<Found> NewestIn(const fs::path& folder) {
 }
 
 Result<Found> CheckpointOf(const fs::path& path) {
-  if (Exists(path / "manifest.json")) return Found{path.string(), {}};
-  if (!Exists(path / "config.resolved.toml")) return NewestIn(path);
+  if (FileExists(path / "manifest.json")) return Found{path.string(), {}};
+  if (!FileExists(path / "config.resolved.toml")) return NewestIn(path);
   const fs::path own = path / "checkpoints";
-  if (Exists(own)) return NewestIn(own);
+  if (FileExists(own)) return NewestIn(own);
   auto config = LoadConfig((path / "config.resolved.toml").string(), {});
   if (!config) return tl::unexpected(config.error());
   return NewestIn(config->checkpoint.dir);
@@ -54,7 +54,7 @@ Result<std::string> ConfigOf(const fs::path& path, const fs::path& checkpoint) {
   for (const fs::path& place :
        {path / "config.resolved.toml", checkpoint.parent_path() / "config.toml",
         checkpoint.parent_path().parent_path() / "config.resolved.toml"}) {
-    if (Exists(place)) return place.string();
+    if (FileExists(place)) return place.string();
   }
   return Fail(
       fmt::format("{}: no configuration beside it; name the run's folder instead, or --config FILE",

@@ -14,12 +14,12 @@ constexpr std::size_t kGap = 2;
 
 /// Three or four digits and a letter: 999, 1.23k, 45.6M.
 std::string Short(double value) {
-  constexpr std::array<const char*, 6> kUnits = {"", "k", "M", "G", "T", "P"};
+  constexpr std::array<const char*, 6> kPrefixes = {"", "k", "M", "G", "T", "P"};
   if (!std::isfinite(value) || value < 9999.5) return fmt::format("{:.0f}", value);
   std::size_t unit = 0;
-  for (; value >= 999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  for (; value >= 999.5 && unit + 1 < kPrefixes.size(); ++unit) value /= 1000;
   const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return fmt::format("{:.{}f}{}", value, digits, kUnits[unit]);
+  return fmt::format("{:.{}f}{}", value, digits, kPrefixes[unit]);
 }
 
 /// Up to `digits` decimals, while that fits seven characters.

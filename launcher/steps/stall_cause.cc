@@ -17,7 +17,7 @@ using Kind = StallCause::Kind;
 
 constexpr std::size_t kNamedRanks = 8;
 /// Of what a rank says of its work or operation.
-constexpr std::size_t kMostWords = 100;
+constexpr std::size_t kMostStatusBytes = 100;
 
 bool Waits(const RankRecord& rank) { return rank.status && !rank.status->operation.empty(); }
 
@@ -141,7 +141,7 @@ std::string ShownBytes(std::int64_t bytes) {
 std::string WaitOf(int rank, std::span<const RankRecord> ranks) {
   const auto& status = ranks[static_cast<std::size_t>(rank)].status;
   if (!status || status->operation.empty()) return "";
-  return fmt::format(" ({}, for {:.0f} s)", Printable(status->operation, kMostWords),
+  return fmt::format(" ({}, for {:.0f} s)", Printable(status->operation, kMostStatusBytes),
                      status->seconds);
 }
 
@@ -150,7 +150,7 @@ std::string WorkOf(int rank, std::span<const RankRecord> ranks) {
   const std::string part =
       status.micro_batch > 0 ? fmt::format("micro-batch {}, ", status.micro_batch) : "";
   return fmt::format("{} is at: {} ({}for {:.0f} s)", Name(rank, ranks),
-                     Printable(status.work, kMostWords), part, status.seconds);
+                     Printable(status.work, kMostStatusBytes), part, status.seconds);
 }
 
 std::string Root(const StallCause& cause, std::span<const RankRecord> ranks) {

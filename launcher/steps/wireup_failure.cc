@@ -13,7 +13,7 @@ namespace adaptive_train {
 namespace {
 
 /// Of what a rank says.
-constexpr std::size_t kMostWords = 200;
+constexpr std::size_t kMostCauseBytes = 200;
 
 bool Failed(const RankRecord& rank) {
   return rank.report && rank.report->exit_code == ToInt(RankExit::kWireup);
@@ -60,8 +60,8 @@ std::string DescribeWireup(std::span<const RankRecord> ranks) {
     return line.empty() ? "the ranks were not wired up in time" : line;
   }
   const RankFailure& first = *ranks[static_cast<std::size_t>(failed.front())].report;
-  const std::string what = fmt::format("{}: {}", Printable(first.operation, kMostWords),
-                                       Printable(first.cause, kMostWords));
+  const std::string what = fmt::format("{}: {}", Printable(first.operation, kMostCauseBytes),
+                                       Printable(first.cause, kMostCauseBytes));
   if (first.peer < 0) return fmt::format("{} on {}", what, NameRanks(failed));
   const std::vector<RankRecord> then = WhileTheyWaited(ranks);
   return fmt::format("{}: {}", what, Describe(FindStallCause(then), then));
