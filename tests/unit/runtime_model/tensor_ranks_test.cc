@@ -189,5 +189,23 @@ TEST(TensorRanks, ComputeThemOnTheProcessorInEveryPrecision) {
   ExpectRanksAgree<kernels::Float16, kernels::cpu::CpuDevice<kernels::Float16>>(0.01, 1);
 }
 
+TEST(TensorRanks, KeepOfABlockWhatTheModelShapeSays) {
+  for (const ModelKind kind : {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      const ModelDims dims = SharedDims(kind, true);
+      const LayerShape block = ModelShape::Of(dims, {Precision::kBf16, recompute}).layers[1];
+      const std::int64_t whole = block.whole_activation_bytes_per_sample;
+      kernels::cpu::CpuDevice<kernels::BFloat16> device(1);
+      for (const std::int64_t ranks : {1, 2, 4}) {
+        const BlockState<kernels::BFloat16> state(
+            PartOf(dims, {0, ranks}), {.micro_batch = 3, .recompute = recompute}, device);
+        EXPECT_EQ(3 * (whole + (block.activation_bytes_per_sample - whole) / ranks),
+                  static_cast<std::int64_t>(state.bytes()))
+            << NameOf(kind) << " " << static_cast<int>(recompute) << " " << ranks;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace adaptive_train
