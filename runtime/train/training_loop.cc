@@ -81,7 +81,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
               config.train.global_batch),
       profiler_(state_.trained),
       measure_(communicator),
-      tensor_(groups_.tensor, *device_, measure_),
+      tensor_(groups_.tensor, TensorSums<T>::MemoryOf(groups_.tensor), *device_, measure_),
       exchange_(config, plan, own_, groups_, state_, profiler_, measure_),
       runner_(WorkOf(config, plan, own_, slice_), own_, groups_.pipeline, state_, loader_,
               profiler_, measure_, tensor_.Ranks()),
@@ -96,6 +96,9 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
     runner_.BeforeReading(
         [this](std::size_t /*begin*/, std::size_t end) { exchange_.WaitForWeights(end); });
   profiler_.Begin(config.profile.warmup_steps);
+  if (tensor_.LacksMemory() && groups_.tensor.Rank() == 0)
+    events_.on_notice(
+        fmt::format("tensor ranks of {} share no memory: they sum by messages", own_.device.node));
 }
 
 template <class T>
