@@ -28,18 +28,24 @@ std::int64_t NormBytesPerToken(const ModelDims& dims) {
   return (Architecture::Of(dims.kind).rms_norm ? 1 : 2) * kFloatBytes;
 }
 
+/// Sums of the residual stream inside a block, and outputs of its norms, that backward needs.
+std::int64_t ResidualSums(const ModelDims& dims) {
+  return Architecture::Of(dims.kind).post_norm ? 2 : 1;
+}
+std::int64_t KeptNorms(const ModelDims& dims) {
+  return Architecture::Of(dims.kind).post_norm ? 1 : 2;
+}
+
 /// Bytes per token that a block keeps and could recompute: all of them, and the cheap part.
 std::int64_t KeptBytesPerToken(const ModelDims& dims, std::int64_t scalar) {
-  const std::int64_t residual_sums = Architecture::Of(dims.kind).post_norm ? 2 : 1;
-  return (dims.QkvColumns() + dims.AttentionColumns() + residual_sums * dims.hidden +
+  return (dims.QkvColumns() + dims.AttentionColumns() + ResidualSums(dims) * dims.hidden +
           dims.FfnColumns()) *
              scalar +
          dims.heads * kFloatBytes;
 }
 
 std::int64_t CheapBytesPerToken(const ModelDims& dims, std::int64_t scalar) {
-  const std::int64_t norms = Architecture::Of(dims.kind).post_norm ? 1 : 2;
-  return (norms * dims.hidden + dims.Ffn()) * scalar;
+  return (KeptNorms(dims) * dims.hidden + dims.Ffn()) * scalar;
 }
 
 LayerShape Counted(std::string name, const TrainingFormat& format, std::int64_t parameters,
@@ -75,11 +81,21 @@ LayerShape Block(const ModelDims& dims, const TrainingFormat& format, std::int64
                               (Architecture::Of(dims.kind).biases ? dims.FfnColumns() + hidden : 0);
   const double attention =
       4.0 * static_cast<double>(dims.sequence) * static_cast<double>(dims.AttentionColumns());
-  std::int64_t per_token = 2 * NormBytesPerToken(dims) + hidden * scalar;
-  if (format.recompute != Recompute::kFull) per_token += KeptBytesPerToken(dims, scalar);
-  if (format.recompute == Recompute::kNone) per_token += CheapBytesPerToken(dims, scalar);
-  return Counted(fmt::format("h.{}", index), format, weights + biases + 2 * NormParameters(dims),
-                 2.0 * static_cast<double>(weights) + attention, dims.sequence * per_token);
+  // Of the residual stream's width: the output, residual sums, and outputs of norms.
+  std::int64_t whole = 2 * NormBytesPerToken(dims) + hidden * scalar, per_token = whole;
+  if (format.recompute != Recompute::kFull) {
+    per_token += KeptBytesPerToken(dims, scalar);
+    whole += ResidualSums(dims) * hidden * scalar;
+  }
+  if (format.recompute == Recompute::kNone) {
+    per_token += CheapBytesPerToken(dims, scalar);
+    whole += KeptNorms(dims) * hidden * scalar;
+  }
+  LayerShape layer =
+      Counted(fmt::format("h.{}", index), format, weights + biases + 2 * NormParameters(dims),
+              2.0 * static_cast<double>(weights) + attention, dims.sequence * per_token);
+  layer.whole_activation_bytes_per_sample = dims.sequence * whole;
+  return layer;
 }
 
 std::int64_t TargetsPerSample(const ModelDims& dims) {

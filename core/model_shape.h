@@ -115,7 +115,8 @@ struct LayerShape {
   std::int64_t parameter_bytes = 0;  // as forward and backward read them
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;  // both moments, and float32 masters of 16-bit parameters
-  std::int64_t activation_bytes_per_sample = 0;  // kept from forward to backward
+  std::int64_t activation_bytes_per_sample = 0;        // kept from forward to backward
+  std::int64_t whole_activation_bytes_per_sample = 0;  // of these, what tensor ranks do not share
 };
 
 /// A model as the planner sees it. A value.

@@ -349,7 +349,10 @@ std::string NotRunnable(const Plan& plan) {
     return fmt::format(
         "compressed gradients (compression.mode) of {} pipeline stages (parallel.pipeline)",
         plan.Pipeline());
-  if (plan.tensor > 1) return fmt::format("{} tensor ranks (parallel.tensor)", plan.tensor);
+  if (plan.tensor > 1 && plan.orders.compression.mode != CompressionMode::kOff)
+    return fmt::format(
+        "compressed gradients (compression.mode) of {} tensor ranks (parallel.tensor)",
+        plan.tensor);
   return "";
 }
 

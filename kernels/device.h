@@ -51,6 +51,8 @@ class Device : public DeviceMemory {
   virtual void Dropout(const DropoutArguments<T>& arguments) = 0;
   virtual void AdamW(const AdamWArguments<T>& arguments) = 0;
   virtual void Round(const RoundArguments<T>& arguments) = 0;
+  /// sums[i] = values[i], exactly.
+  virtual void Widen(std::int64_t count, const T* values, Accumulator<T>* sums) = 0;
   /// The sum of the values, and the sum of their squares. Both accumulate in double, in an order
   /// that depends on the count alone. 0 elements give 0; NaN and infinity propagate. Both return
   /// when the value is there.

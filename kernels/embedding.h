@@ -8,8 +8,9 @@
 namespace adaptive_train::kernels {
 
 /// output[r, c] = token_weight[tokens[r], c] + position_weight[r mod sequence, c] + type_weight[c],
-/// for r in [0, batch * sequence). The last two terms are left out where they are nullptr. Tokens
-/// must lie in [0, vocab): the code that reads them from a file checks them.
+/// for r in [0, batch * sequence). The last two terms are left out where they are nullptr, the first
+/// one where the token is negative: another rank has its row. Tokens lie below vocab: the code that
+/// reads them from a file checks them.
 template <class T>
 struct EmbeddingArguments {
   std::int64_t batch = 0;
@@ -22,7 +23,7 @@ struct EmbeddingArguments {
   T* output = nullptr;
 };
 
-/// Adds to those gradients that are not nullptr, rows in ascending order.
+/// Adds to those gradients that are not nullptr, rows in ascending order. A negative token has none.
 template <class T>
 struct EmbeddingBackwardArguments {
   std::int64_t batch = 0;

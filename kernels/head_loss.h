@@ -3,10 +3,24 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 
 #include "kernels/scalar.h"
 
 namespace adaptive_train::kernels {
+
+/// A vocabulary that several ranks share. Each has entries [first, first + vocab) of it, all have the
+/// same rows and targets, and all compute them with the same number of calls of `sum`.
+template <class T>
+struct VocabularyPart {
+  std::int64_t first = 0;
+  std::int64_t rank = 0;
+  std::int64_t ranks = 1;
+  /// values[i] becomes the sum of all ranks' values[i], the same bits on each. `values` is in host
+  /// memory. Not called where there is one rank.
+  std::function<void(std::span<Accumulator<T>> values)> sum;
+};
 
 /// No device keeps the logits of more rows than this at a time.
 inline constexpr std::int64_t kHeadLossRows = 512;
@@ -23,6 +37,10 @@ inline constexpr std::int64_t kHeadLossRows = 512;
 ///   d_weight += d_logits^T input
 ///   d_bias   += sum over rows of d_logits
 /// Nothing overlaps.
+///
+/// Of a shared vocabulary, weight, bias and v are this rank's part, and targets count in the whole.
+/// Losses are then those of the whole vocabulary on every rank, while d_input is the part of the
+/// gradient that comes from this rank's entries: the ranks' sum is the whole.
 template <class T>
 struct HeadLossArguments {
   std::int64_t rows = 0;
@@ -37,6 +55,7 @@ struct HeadLossArguments {
   T* d_input = nullptr;
   Accumulator<T>* d_weight = nullptr;
   Accumulator<T>* d_bias = nullptr;  // nullptr if bias is
+  VocabularyPart<T> part = {};
 };
 
 }  // namespace adaptive_train::kernels

@@ -2,6 +2,7 @@
 #include "kernels/cpu/cpu_device.h"
 
 #include "kernels/cpu/amx_product.h"
+#include "kernels/cpu/panel.h"
 #include "kernels/cpu/product.h"
 
 namespace adaptive_train::kernels::cpu {
@@ -24,6 +25,14 @@ std::string CpuDevice<T>::Description() const {
   return "CPU, " + std::to_string(pool_.threads()) +
          (pool_.threads() == 1 ? " thread" : " threads") + ", " + ProductInstructions() +
          (amx_ ? ", AMX" : "");
+}
+
+template <class T>
+void CpuDevice<T>::Widen(std::int64_t count, const T* values, float* sums) {
+  pool_.ForPieces(count, kElementsPerPiece, [&](std::int64_t begin, std::int64_t end) {
+    cpu::Widen<T>(
+        {.rows = 1, .columns = end - begin, .matrix = values + begin, .panel = sums + begin});
+  });
 }
 
 template class CpuDevice<float>;

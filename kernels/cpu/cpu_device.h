@@ -40,6 +40,7 @@ class CpuDevice final : public HostDevice<T> {
   void Dropout(const DropoutArguments<T>& x) override;
   void AdamW(const AdamWArguments<T>& x) override;
   void Round(const RoundArguments<T>& x) override;
+  void Widen(std::int64_t count, const T* values, float* sums) override;
   double Sum(std::int64_t count, const Accumulator<T>* values) override;
   double SquaredNorm(std::int64_t count, const Accumulator<T>* values) override;
   Selected Select(const SelectArguments<T>& x) override;

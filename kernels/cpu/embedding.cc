@@ -21,13 +21,13 @@ namespace {
 template <class T>
 void EmbeddingRows(const EmbeddingArguments<T>& x, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
-    const T* token = x.token_weight + x.tokens[row] * x.columns;
+    const T* token = x.tokens[row] < 0 ? nullptr : x.token_weight + x.tokens[row] * x.columns;
     const T* position =
         x.position_weight == nullptr ? nullptr : x.position_weight + row % x.sequence * x.columns;
     const T* type = x.type_weight;
     T* output = x.output + row * x.columns;
     ForVectors(0, x.columns, [=](std::int64_t i, auto part) HWY_ATTR {
-      Floats sum = Load(token + i, part);
+      Floats sum = token == nullptr ? Set(0) : Load(token + i, part);
       if (position != nullptr) sum = hn::Add(sum, Load(position + i, part));
       if (type != nullptr) sum = hn::Add(sum, Load(type + i, part));
       Store(sum, output + i, part);
@@ -41,7 +41,7 @@ void BackwardColumns(const EmbeddingBackwardArguments<T>& x, std::int64_t begin,
   for (std::int64_t row = 0; row < x.batch * x.sequence; ++row) {
     const T* d_output = x.d_output + row * x.columns;
     const auto row_of = [&x](float* weight, std::int64_t at) {
-      return weight == nullptr ? nullptr : weight + at * x.columns;
+      return weight == nullptr || at < 0 ? nullptr : weight + at * x.columns;
     };
     float* d_token = row_of(x.d_token_weight, x.tokens[row]);
     float* d_position = row_of(x.d_position_weight, row % x.sequence);

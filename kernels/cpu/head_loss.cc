@@ -45,6 +45,7 @@ class Chunk {
         logits_(scratch + RowsSize(x, rows)),
         of_threads_(logits_ + rows * tiles_ * kVocabTile),
         softmax_(static_cast<std::size_t>(tiles_ * rows)),
+        of_rows_(static_cast<std::size_t>(rows)),
         factors_(softmax_.size()),
         target_logits_(static_cast<std::size_t>(rows)) {}
 
@@ -58,6 +59,8 @@ class Chunk {
     pool_.For(tiles_, [&](std::int64_t tile, int thread) {
       ComputeLogits(tile, of_threads_ + thread * kSizePerThread);
     });
+    ForRows([&](std::int64_t row) { CombineTiles(row); });
+    if (x_.part.ranks > 1) CombineRanks();
     ForRows([&](std::int64_t row) { ComputeLoss(row); });
     if (x_.d_input == nullptr) return;
     pool_.For(tiles_, [&](std::int64_t tile, int thread) {
@@ -90,7 +93,10 @@ class Chunk {
     return std::min(kVocabTile, x_.vocab - tile * kVocabTile);
   }
   float* Logits(std::int64_t tile) { return logits_ + tile * rows_ * kVocabTile; }
-  std::int32_t Target(std::int64_t row) const { return x_.targets[rows_with_target_[row]]; }
+  /// In this rank's part of the vocabulary, if it is there.
+  std::int64_t Target(std::int64_t row) const {
+    return x_.targets[rows_with_target_[row]] - x_.part.first;
+  }
 
   template <class Body>
   void ForRows(const Body& body) {
@@ -104,7 +110,7 @@ class Chunk {
   void ForTargets(std::int64_t tile, const Body& body) {
     for (std::int64_t row = 0; row < rows_; ++row) {
       const std::int64_t entry = Target(row) - tile * kVocabTile;
-      if (entry >= 0 && entry < kVocabTile) body(row, Logits(tile)[row * kVocabTile + entry]);
+      if (entry >= 0 && entry < Width(tile)) body(row, Logits(tile)[row * kVocabTile + entry]);
     }
   }
 
@@ -137,17 +143,45 @@ class Chunk {
                     &softmax_[At(tile, 0)], &factors_[At(tile, 0)]);
   }
 
-  /// From the tiles' sums, computes the row's loss and the factors that turn its exponentials into
-  /// gradients.
-  void ComputeLoss(std::int64_t row) {
-    RunningSoftmax all;
-    for (std::int64_t tile = 0; tile < tiles_; ++tile) {
-      const RunningSoftmax& part = softmax_[At(tile, row)];
-      const float largest = std::max(all.largest, part.largest);
-      all.denominator = all.denominator * std::exp(all.largest - largest) +
-                        part.denominator * std::exp(part.largest - largest);
-      all.largest = largest;
+  static void Add(const RunningSoftmax& part, RunningSoftmax& all) {
+    const float largest = std::max(all.largest, part.largest);
+    all.denominator = all.denominator * std::exp(all.largest - largest) +
+                      part.denominator * std::exp(part.largest - largest);
+    all.largest = largest;
+  }
+
+  void CombineTiles(std::int64_t row) {
+    RunningSoftmax& all = of_rows_[static_cast<std::size_t>(row)];
+    for (std::int64_t tile = 0; tile < tiles_; ++tile) Add(softmax_[At(tile, row)], all);
+  }
+
+  /// Every rank fills its own places of what the ranks then have in common, and combines all in the
+  /// order of the ranks.
+  void CombineRanks() {
+    const std::size_t rows = of_rows_.size();
+    const auto ranks = static_cast<std::size_t>(x_.part.ranks);
+    std::vector<float> shared((2 * ranks + 1) * rows);
+    const std::span<float> targets = std::span(shared).last(rows);
+    std::copy(target_logits_.begin(), target_logits_.end(), targets.begin());
+    float* own = shared.data() + static_cast<std::size_t>(x_.part.rank) * 2 * rows;
+    for (std::size_t row = 0; row < rows; ++row) {
+      own[2 * row] = of_rows_[row].largest;
+      own[2 * row + 1] = of_rows_[row].denominator;
     }
+    x_.part.sum(shared);
+    std::copy(targets.begin(), targets.end(), target_logits_.begin());
+    for (std::size_t row = 0; row < rows; ++row) {
+      of_rows_[row] = {};
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const float* part = shared.data() + 2 * (rank * rows + row);
+        Add({part[0], part[1]}, of_rows_[row]);
+      }
+    }
+  }
+
+  /// Computes the row's loss, and the factors that turn its exponentials into gradients.
+  void ComputeLoss(std::int64_t row) {
+    const RunningSoftmax& all = of_rows_[static_cast<std::size_t>(row)];
     x_.losses[rows_with_target_[row]] =
         all.LogSumExp() - target_logits_[static_cast<std::size_t>(row)];
     const float scale = static_cast<float>(x_.gradient_scale) / all.denominator;
@@ -209,8 +243,9 @@ class Chunk {
   const bool amx_;
   float *const input_, *const d_input_, *const logits_, *const of_threads_;
   std::vector<RunningSoftmax> softmax_;  // [tiles, rows]
+  std::vector<RunningSoftmax> of_rows_;  // [rows]: of all tiles, then of all ranks
   std::vector<float> factors_;           // [tiles, rows]
-  std::vector<float> target_logits_;     // [rows]
+  std::vector<float> target_logits_;     // [rows]; 0 where another rank has it
 };
 
 }  // namespace

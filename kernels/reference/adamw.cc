@@ -32,9 +32,16 @@ void ReferenceDevice<T>::Round(const RoundArguments<T>& x) {
   std::copy(x.parameters, x.parameters + x.count, x.weights);
 }
 
+template <class T>
+void ReferenceDevice<T>::Widen(std::int64_t count, const T* values, Accumulator<T>* sums) {
+  std::copy(values, values + count, sums);
+}
+
 template void ReferenceDevice<float>::AdamW(const AdamWArguments<float>&);
 template void ReferenceDevice<double>::AdamW(const AdamWArguments<double>&);
 template void ReferenceDevice<float>::Round(const RoundArguments<float>&);
 template void ReferenceDevice<double>::Round(const RoundArguments<double>&);
+template void ReferenceDevice<float>::Widen(std::int64_t, const float*, float*);
+template void ReferenceDevice<double>::Widen(std::int64_t, const double*, double*);
 
 }  // namespace adaptive_train::kernels::reference

@@ -9,7 +9,7 @@ template <class T>
 void ReferenceDevice<T>::Embedding(const EmbeddingArguments<T>& x) {
   for (std::int64_t row = 0; row < x.batch * x.sequence; ++row) {
     for (std::int64_t i = 0; i < x.columns; ++i) {
-      T sum = x.token_weight[x.tokens[row] * x.columns + i];
+      T sum = x.tokens[row] < 0 ? T{0} : x.token_weight[x.tokens[row] * x.columns + i];
       if (x.position_weight != nullptr) sum += x.position_weight[row % x.sequence * x.columns + i];
       if (x.type_weight != nullptr) sum += x.type_weight[i];
       x.output[row * x.columns + i] = sum;
@@ -22,7 +22,9 @@ void ReferenceDevice<T>::EmbeddingBackward(const EmbeddingBackwardArguments<T>& 
   for (std::int64_t row = 0; row < x.batch * x.sequence; ++row) {
     for (std::int64_t i = 0; i < x.columns; ++i) {
       const T d = x.d_output[row * x.columns + i];
-      if (x.d_token_weight != nullptr) x.d_token_weight[x.tokens[row] * x.columns + i] += d;
+      if (x.d_token_weight != nullptr && x.tokens[row] >= 0) {
+        x.d_token_weight[x.tokens[row] * x.columns + i] += d;
+      }
       if (x.d_position_weight != nullptr) {
         x.d_position_weight[row % x.sequence * x.columns + i] += d;
       }

@@ -30,6 +30,7 @@ class ReferenceDevice final : public HostDevice<T> {
   void Dropout(const DropoutArguments<T>& x) override;
   void AdamW(const AdamWArguments<T>& x) override;
   void Round(const RoundArguments<T>& x) override;
+  void Widen(std::int64_t count, const T* values, Accumulator<T>* sums) override;
   double Sum(std::int64_t count, const Accumulator<T>* values) override;
   double SquaredNorm(std::int64_t count, const Accumulator<T>* values) override;
   Selected Select(const SelectArguments<T>& x) override;

@@ -71,8 +71,8 @@ DeviceSpeed MedianSpeed(const Profile& profile, const std::string& name) {
 }
 
 /// The cluster's devices. If more ranks than devices are requested, several ranks share each
-/// processor: the fastest processors get more, and split CPUs, memory and measured speed. GPUs are
-/// not shared.
+/// processor: the fastest processors get more, and split CPUs, memory and measured speed. Requested
+/// tensor ranks share one processor, since they must be on one node. GPUs are not shared.
 std::vector<Device> RankDevices(const Cluster& cluster, const PlanRequest& request,
                                 const Profile& profile, std::vector<std::string>& notes) {
   const std::size_t devices = cluster.devices.size();
@@ -87,6 +87,13 @@ std::vector<Device> RankDevices(const Cluster& cluster, const PlanRequest& reque
   });
   for (std::size_t i = devices; i < wanted && !order.empty(); ++i)
     ++ranks_on[order[i % order.size()]];
+  const std::int64_t tensor = request.tensor.value_or(1);
+  for (const std::size_t d : order) {
+    const auto on_node = std::count_if(order.begin(), order.end(), [&](std::size_t other) {
+      return cluster.devices[other].node == cluster.devices[d].node;
+    });
+    if (on_node < tensor) ranks_on[d] *= static_cast<std::size_t>(tensor);
+  }
   std::vector<Device> chosen;
   for (std::size_t d = 0; d < devices; ++d) {
     Device device = cluster.devices[d];
@@ -307,6 +314,9 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
     for (std::size_t i = 0; i < with.layers.size(); ++i)
       problem.layers[i].activation_bytes[r] =
           static_cast<double>(with.layers[i].activation_bytes_per_sample);
+    for (std::size_t i = 0; i < with.layers.size(); ++i)
+      problem.layers[i].whole_activation_bytes[r] =
+          static_cast<double>(with.layers[i].whole_activation_bytes_per_sample);
   }
   problem.tied = dims.tie_embeddings;
   if (problem.tied) problem.tied_bytes = 4.0 * static_cast<double>(dims.vocab * dims.hidden);
@@ -328,7 +338,8 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
 
 /// Whether this many tensor ranks can share a block.
 bool Splits(const ModelDims& dims, std::int64_t tensor) {
-  return dims.heads % tensor == 0 && dims.KvHeads() % tensor == 0 && dims.Ffn() % tensor == 0;
+  return dims.heads % tensor == 0 && dims.KvHeads() % tensor == 0 && dims.Ffn() % tensor == 0 &&
+         dims.vocab >= tensor;
 }
 
 /// The largest smaller number of tensor ranks that can share a block.
@@ -348,14 +359,14 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
   int widest = 1;
   for (const Device& device : cluster.devices) widest = std::max(widest, ++on_node[device.node]);
   std::vector<int> tensor{1};
-  for (int t = 2; t <= widest && !request.runnable_only; ++t) {
+  // The runtime cannot compress gradients of pipeline stages and tensor ranks (NotRunnable).
+  const bool no_stages = request.runnable_only && request.compression;
+  for (int t = 2; t <= widest && !no_stages; ++t) {
     if (Splits(dims, t)) tensor.push_back(t);
   }
   const std::vector<int> one{1}, zero{0};
   choices.data = One(request.data, {});
   choices.tensor = One(request.tensor, tensor);
-  // The runtime cannot compress gradients of pipeline stages (NotRunnable).
-  const bool no_stages = request.runnable_only && request.compression;
   choices.pipeline = One(request.pipeline, no_stages ? one : std::vector<int>{});
   choices.shard = One(request.shard, request.runnable_only ? zero : std::vector<int>{0, 1, 2});
   // Who asks for more is refused by name (CheckRunnable).

@@ -322,7 +322,7 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
                       layer.gradient_bytes * copies +
                       layer.optimizer_bytes * (layout.shard >= 1 ? 1 / data : 1));
       gradients += over * layer.gradient_bytes;
-      activations += over * layer.activation_bytes[recompute];
+      activations += layer.ActivationBytes(recompute, layout.tensor);
     }
     kept += layout.shard == 2 ? ShardedGradientBytes(gradients, layout.data, passing, on_their_way)
                               : gradients;

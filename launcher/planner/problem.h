@@ -75,10 +75,18 @@ struct ProblemLayer {
   double gradient_bytes = 0;
   double optimizer_bytes = 0;
   std::array<double, kRecomputes> activation_bytes{};  // kept, for one sample; index = Recompute
+  std::array<double, kRecomputes> whole_activation_bytes{};  // of these, what every tensor rank has
   double boundary_bytes = 0;    // of one sample, to the next layer; 0 for the last layer
   bool splits = false;          // can be split by tensor ranks (blocks)
   double compressed_bytes = 0;  // of the gradient, if compressed; 0 = cannot be
   double compression_s = 0;     // cost of compression per device and step
+
+  /// What one of so many tensor ranks keeps of a sample.
+  double ActivationBytes(std::size_t recompute, int tensor_ranks) const {
+    if (!splits) return activation_bytes[recompute];
+    const double whole = whole_activation_bytes[recompute];
+    return whole + (activation_bytes[recompute] - whole) / tensor_ranks;
+  }
 };
 
 /// The allowed choices. A list with one entry is a decision already made.

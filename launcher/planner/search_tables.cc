@@ -43,7 +43,7 @@ LayerSums::LayerSums(const PlanProblem& problem, int tensor, Recompute recompute
     Append(parameters_, over * layer.parameter_bytes);
     Append(gradients_, over * layer.gradient_bytes);
     Append(optimizer_, over * layer.optimizer_bytes);
-    Append(activations_, over * layer.activation_bytes[static_cast<std::size_t>(recompute)]);
+    Append(activations_, layer.ActivationBytes(static_cast<std::size_t>(recompute), tensor));
     Append(split_bytes_, layer.splits ? layer.boundary_bytes : 0);
     split_count_.push_back(split_count_.back() + (layer.splits ? 1 : 0));
   }

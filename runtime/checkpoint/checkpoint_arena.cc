@@ -73,8 +73,12 @@ void AppendRuns(std::vector<ArenaRun>& runs, const Block& block, const ElementRa
 std::vector<ParameterBlock> BlocksOf(const ParameterLayout& layout) {
   std::vector<ParameterBlock> blocks;
   for (const ParameterRange& range : layout.ranges()) {
-    const bool copy = range.part == LayerPart::kHead && range.name == "wte.weight";
-    blocks.push_back({.name = range.name, .copy = copy});
+    ParameterBlock& block = blocks.emplace_back(ParameterBlock{.name = range.name});
+    block.copy = (range.part == LayerPart::kHead && range.name == "wte.weight") ||
+                 (range.split == TensorSplit::kNone && layout.tensor().rank > 0);
+    if (layout.tensor().ranks == 1) continue;
+    if (range.split == TensorSplit::kRows) block.rows = range.rows;
+    if (range.split == TensorSplit::kColumns) block.columns = range.columns;
   }
   return blocks;
 }

@@ -41,7 +41,8 @@ struct ArenaShare {
   std::int64_t place = 0;
 };
 
-/// The parameters of a stage in whole. The second copy of a tied embedding is marked as one.
+/// The parameters of a stage, or a tensor rank's part of them. What a lower tensor rank has as well
+/// is marked as a copy; so is the second one of a tied embedding.
 std::vector<ParameterBlock> BlocksOf(const ParameterLayout& layout);
 
 /// Where the elements of a model are counted: its parameters, one after the other.

@@ -79,7 +79,8 @@ LayerTimes LayerProfiler::Found() const {
   return found;
 }
 
-/// For a block: the mean over all blocks, which are alike, per micro-batch.
+/// Of the whole layer, also where tensor ranks share it; without their sums. For a block: the mean
+/// over all blocks, which are alike, per micro-batch.
 LayerMeasurement LayerProfiler::Measure(LayerPart part, std::int64_t samples) const {
   const auto p = static_cast<std::size_t>(part);
   const std::vector<LayerElements> layers = LayersOf(layout_);
@@ -97,13 +98,15 @@ LayerMeasurement LayerProfiler::Measure(LayerPart part, std::int64_t samples) co
     backward.push_back(batch.times.backward[p] / static_cast<double>(count));
     both.push_back(forward.back() + backward.back());
   }
+  // Tensor ranks have equal parts of a layer.
+  const auto parts = static_cast<double>(layout_.tensor().ranks);
   LayerMeasurement entry;
   entry.layer = kNames[p];
   entry.micro_batch = samples;
-  entry.forward_s = Median(forward);
-  entry.backward_s = Median(backward);
+  entry.forward_s = parts * Median(forward);
+  entry.backward_s = parts * Median(backward);
   // The update takes the same time for every parameter.
-  entry.update_s = Median(updates_) * static_cast<double>(layers[first].size()) /
+  entry.update_s = parts * Median(updates_) * static_cast<double>(layers[first].size()) /
                    static_cast<double>(layout_.size());
   for (std::size_t layer = first; layer < first + count && layer < layers.size(); ++layer)
     entry.gradient_variance += variances[layer] / static_cast<double>(count);

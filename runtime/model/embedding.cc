@@ -2,6 +2,7 @@
 #include "runtime/model/embedding.h"
 
 #include <cassert>
+#include <vector>
 
 #include "runtime/model/scalars.h"
 
@@ -23,6 +24,7 @@ TokenEmbedding<T>::TokenEmbedding(const ModelDims& dims, const ParameterLayout& 
                                   const StageOptions& options)
     : hidden_(dims.hidden),
       sequence_(dims.sequence),
+      vocabulary_(layout.Find("wte.weight")->rows),
       wte_(layout.OffsetOf("wte.weight")),
       wpe_(layout.OffsetOf("wpe.weight")),
       wtt_(layout.OffsetOf("wtt.weight")),
@@ -35,18 +37,32 @@ void TokenEmbedding<T>::Forward(const StageMemory<T>& memory, const Pass& pass,
                                 std::span<const std::int32_t> tokens,
                                 EmbeddingState<T>& state) const {
   assert(static_cast<std::int64_t>(tokens.size()) == pass.batch * sequence_);
-  state.tokens.CopyFromHost(tokens);
+  CopyTokens(tokens, state);
   T* sum = norm_ ? state.sum.data() : state.output.data();
+  const bool adds = memory.tensor.part.rank == 0;
   memory.device.Embedding({.batch = pass.batch,
                            .sequence = sequence_,
                            .columns = hidden_,
                            .tokens = state.tokens.data(),
                            .token_weight = memory.parameters + wte_,
-                           .position_weight = At(memory.parameters, wpe_),
-                           .type_weight = At(memory.parameters, wtt_),
+                           .position_weight = adds ? At(memory.parameters, wpe_) : nullptr,
+                           .type_weight = adds ? At(memory.parameters, wtt_) : nullptr,
                            .output = sum});
+  memory.Sum(sum, pass.batch * sequence_ * hidden_);
   if (norm_) norm_->Forward(memory, pass.batch * sequence_, sum, state.output.data(), *state.norm);
   Drop(memory, pass, state.output.data());
+}
+
+/// Counts tokens in this rank's rows of the matrix; others' are negative.
+template <class T>
+void TokenEmbedding<T>::CopyTokens(std::span<const std::int32_t> tokens,
+                                   EmbeddingState<T>& state) const {
+  std::vector<std::int32_t> here(tokens.begin(), tokens.end());
+  for (std::int32_t& token : here) {
+    const bool has_row = token >= vocabulary_.begin && token < vocabulary_.end;
+    token = has_row ? token - static_cast<std::int32_t>(vocabulary_.begin) : -1;
+  }
+  state.tokens.CopyFromHost(std::span<const std::int32_t>(here));
 }
 
 template <class T>

@@ -7,11 +7,19 @@
 
 namespace adaptive_train {
 
+namespace {
+
+const ParameterRange& MatrixOf(const ModelDims& dims, const ParameterLayout& layout) {
+  return *layout.Find(dims.tie_embeddings ? "wte.weight" : "lm_head.weight");
+}
+
+}  // namespace
+
 template <class T>
 LanguageHead<T>::LanguageHead(const ModelDims& dims, const ParameterLayout& layout)
     : hidden_(dims.hidden),
-      vocab_(dims.vocab),
-      weight_(layout.OffsetOf(dims.tie_embeddings ? "wte.weight" : "lm_head.weight")),
+      vocabulary_(MatrixOf(dims, layout).rows),
+      weight_(MatrixOf(dims, layout).offset),
       bias_(layout.OffsetOf("head.bias")),
       norm_(layout, dims.kind == ModelKind::kBert ? "head.ln" : "ln_f", dims.NormEpsilon()) {
   if (dims.kind == ModelKind::kBert) dense_.emplace(layout, "head.dense");
@@ -55,7 +63,7 @@ double LanguageHead<T>::HeadLoss(const StageMemory<T>& memory, std::int64_t rows
   const bool training = d_normal != nullptr;
   memory.device.HeadLoss({.rows = rows,
                           .columns = hidden_,
-                          .vocab = vocab_,
+                          .vocab = vocabulary_.size(),
                           .input = workspace.normal.data(),
                           .weight = memory.parameters + weight_,
                           .bias = bias_ < 0 ? nullptr : memory.parameters + bias_,
@@ -64,7 +72,12 @@ double LanguageHead<T>::HeadLoss(const StageMemory<T>& memory, std::int64_t rows
                           .gradient_scale = gradient_scale,
                           .d_input = d_normal,
                           .d_weight = training ? memory.gradients + weight_ : nullptr,
-                          .d_bias = training && bias_ >= 0 ? memory.gradients + bias_ : nullptr});
+                          .d_bias = training && bias_ >= 0 ? memory.gradients + bias_ : nullptr,
+                          .part = {.first = vocabulary_.begin,
+                                   .rank = memory.tensor.part.rank,
+                                   .ranks = memory.tensor.part.ranks,
+                                   .sum = memory.tensor.sum_on_host}});
+  if (training) memory.Sum(d_normal, rows * hidden_);
   return memory.device.Sum(rows, workspace.losses.data());
 }
 
@@ -86,9 +99,10 @@ void LanguageHead<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, 
 template <class T>
 void LanguageHead<T>::Logits(const StageMemory<T>& memory, std::int64_t rows, const T* input,
                              T* logits, HeadState<T>& state, HeadWorkspace<T>& workspace) const {
+  assert(memory.tensor.part.ranks == 1);
   Normalise(memory, rows, input, state, workspace);
   memory.device.Matmul({.rows = rows,
-                        .columns = vocab_,
+                        .columns = vocabulary_.size(),
                         .inner = hidden_,
                         .a = workspace.normal.data(),
                         .b = memory.parameters + weight_,

@@ -17,8 +17,9 @@ namespace adaptive_train {
 /// GPT-2, Llama: logits = ln_f(input) weight^T.
 /// BERT: logits = head.ln(gelu(head.dense(input))) weight^T + head.bias.
 /// weight[vocab, hidden] is wte.weight if the embeddings are tied, otherwise lm_head.weight. Logits
-/// are never stored as a whole: TrainingLoss computes their gradients with them. Any thread, but
-/// only one per state and workspace.
+/// are never stored as a whole: TrainingLoss computes their gradients with them. Several tensor
+/// ranks share the vocabulary; each gets the whole loss. Any thread, but only one per state and
+/// workspace.
 template <class T>
 class LanguageHead {
  public:
@@ -37,7 +38,7 @@ class LanguageHead {
   void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* d_input,
                 HeadState<T>& state) const;
   /// Writes the logits of `rows` tokens to logits[rows, vocab] in device memory, to show a model's
-  /// predictions.
+  /// predictions. Without other tensor ranks.
   void Logits(const StageMemory<T>& memory, std::int64_t rows, const T* input, T* logits,
               HeadState<T>& state, HeadWorkspace<T>& workspace) const;
 
@@ -48,7 +49,9 @@ class LanguageHead {
                   std::span<const std::int32_t> targets, double gradient_scale, T* d_normal,
                   HeadState<T>& state, HeadWorkspace<T>& workspace) const;
 
-  std::int64_t hidden_, vocab_, weight_;
+  std::int64_t hidden_;
+  ElementRange vocabulary_;  // whose rows of the weight are here
+  std::int64_t weight_;
   std::int64_t bias_;                    // -1: none
   std::optional<LinearLayer<T>> dense_;  // BERT
   NormLayer<T> norm_;

@@ -15,18 +15,23 @@ struct PassTimes {
   std::array<double, kLayerParts> backward{};
 };
 
-/// Adds the seconds of its lifetime to one of `times`' sums. With nullptr it does not read the
-/// clock. Requires a device whose operations are done when they return, like the CPU.
+/// Adds the seconds of its lifetime to one of `times`' sums, less those that `*waited` grows by
+/// meanwhile. With nullptr for `times` it does not read the clock. Requires a device whose
+/// operations are done when they return, like the CPU.
 class LayerClock {
  public:
   using Sums = std::array<double, kLayerParts>;
 
-  LayerClock(PassTimes* times, Sums PassTimes::*pass, LayerPart part)
-      : sum_(times == nullptr ? nullptr : &(times->*pass)[static_cast<std::size_t>(part)]) {
+  LayerClock(PassTimes* times, Sums PassTimes::*pass, LayerPart part, const double* waited)
+      : sum_(times == nullptr ? nullptr : &(times->*pass)[static_cast<std::size_t>(part)]),
+        waited_(waited),
+        waited_before_(waited == nullptr ? 0 : *waited) {
     if (sum_ != nullptr) from_ = Steady::now();
   }
   ~LayerClock() {
-    if (sum_ != nullptr) *sum_ += std::chrono::duration<double>(Steady::now() - from_).count();
+    if (sum_ == nullptr) return;
+    const double waited = waited_ == nullptr ? 0 : *waited_ - waited_before_;
+    *sum_ += std::chrono::duration<double>(Steady::now() - from_).count() - waited;
   }
   LayerClock(const LayerClock&) = delete;
   LayerClock& operator=(const LayerClock&) = delete;
@@ -34,6 +39,8 @@ class LayerClock {
  private:
   using Steady = std::chrono::steady_clock;
   double* const sum_;
+  const double* const waited_;
+  const double waited_before_;
   Steady::time_point from_;
 };
 

@@ -18,7 +18,8 @@ const ParameterRange& WeightOf(const ParameterLayout& layout, const std::string&
 
 template <class T>
 LinearLayer<T>::LinearLayer(const ParameterLayout& layout, const std::string& name)
-    : in_(WeightOf(layout, name).shape[0]),
+    : split_(WeightOf(layout, name).split),
+      in_(WeightOf(layout, name).shape[0]),
       out_(WeightOf(layout, name).shape[1]),
       weight_(WeightOf(layout, name).offset),
       bias_(layout.OffsetOf(name + ".bias")) {}
@@ -26,21 +27,28 @@ LinearLayer<T>::LinearLayer(const ParameterLayout& layout, const std::string& na
 template <class T>
 void LinearLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, const T* input,
                              T* output, const Epilogue& epilogue) const {
+  const bool summed = split_ == TensorSplit::kRows && memory.tensor.part.ranks > 1;
+  const bool adds = !summed || memory.tensor.part.rank == 0;
+  assert(!summed || epilogue.gelu == kernels::GeluForm::kNone);
   memory.device.Matmul({.rows = rows,
                         .columns = out_,
                         .inner = in_,
                         .a = input,
                         .b = memory.parameters + weight_,
-                        .bias = bias_ < 0 ? nullptr : memory.parameters + bias_,
-                        .residual = epilogue.residual,
+                        .bias = bias_ < 0 || !adds ? nullptr : memory.parameters + bias_,
+                        .residual = adds ? epilogue.residual : nullptr,
                         .c = output,
                         .gelu = epilogue.gelu,
                         .activated = epilogue.activated});
+  if (summed) memory.Sum(output, rows * out_);
 }
 
 template <class T>
 void LinearLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output,
                               const T* input, T* d_input, const Epilogue& epilogue) const {
+  const bool summed = split_ == TensorSplit::kColumns && memory.tensor.part.ranks > 1;
+  const bool adds = !summed || memory.tensor.part.rank == 0;
+  assert(!summed || epilogue.gelu == kernels::GeluForm::kNone);
   memory.device.WeightGradient({.rows = rows,
                                 .in = in_,
                                 .out = out_,
@@ -54,10 +62,11 @@ void LinearLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, c
                         .a = d_output,
                         .b = memory.parameters + weight_,
                         .transpose_b = true,
-                        .residual = epilogue.residual,
+                        .residual = adds ? epilogue.residual : nullptr,
                         .c = d_input,
                         .gelu = epilogue.gelu,
                         .gelu_input = epilogue.gelu_input});
+  if (summed) memory.Sum(d_input, rows * in_);
 }
 
 template <class T>

@@ -7,26 +7,38 @@
 #include "kernels/device.h"
 #include "runtime/model/micro_batch_state.h"
 #include "runtime/model/parameter_layout.h"
+#include "runtime/model/tensor_ranks.h"
 
 namespace adaptive_train {
 
-/// The device of a stage and its arenas in device memory. All owned by the caller.
+/// The device of a stage, its arenas in device memory, and the ranks that share its layers. All
+/// owned by the caller.
 template <class T>
 struct StageMemory {
   kernels::Device<T>& device;
   const T* parameters;
   kernels::Accumulator<T>* gradients;
+  const TensorRanks<T>& tensor;
+
+  /// Makes the ranks' parts of a result the whole result on each.
+  void Sum(T* values, std::int64_t count) const {
+    if (tensor.part.ranks > 1) tensor.sum({values, static_cast<std::size_t>(count)});
+  }
 };
 
 /// output[rows, out] = input[rows, in] weight[in, out] + bias[out], with a bias if the layout has
-/// one.
+/// one. Tensor ranks that share the weight by its columns have their columns of the output, and the
+/// whole d_input; those that share it by its rows have their columns of input and d_input, and the
+/// whole output (Shoeybi et al. 2019). Of them the first one adds bias and residual to its part, so
+/// that the sum has them once.
 template <class T>
 class LinearLayer {
  public:
   /// Uses the ranges name.weight and name.bias of the layout.
   LinearLayer(const ParameterLayout& layout, const std::string& name);
 
-  /// The epilogue of the product, as in kernels/matmul.h.
+  /// The epilogue of the product, as in kernels/matmul.h. What is summed over tensor ranks has none
+  /// but the residual.
   struct Epilogue {
     const T* residual = nullptr;
     kernels::GeluForm gelu = kernels::GeluForm::kNone;
@@ -40,6 +52,7 @@ class LinearLayer {
                 T* d_input, const Epilogue& epilogue = {}) const;
 
  private:
+  TensorSplit split_;
   std::int64_t in_, out_, weight_;
   std::int64_t bias_;  // -1: none
 };

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <initializer_list>
+#include <numeric>
 #include <utility>
 
 #include "core/counter_random.h"
@@ -18,6 +20,8 @@ ParameterRange Weight(std::string name, std::int64_t rows, std::int64_t columns,
   ParameterRange range;
   range.name = std::move(name);
   range.shape = {rows, columns};
+  range.rows = {0, rows};
+  range.columns = {{0, columns}};
   range.decay = true;
   range.initial = InitialValue::kNormal;
   range.initial_std = initial_std;
@@ -28,7 +32,26 @@ ParameterRange Vector(std::string name, std::int64_t count, InitialValue initial
   ParameterRange range;
   range.name = std::move(name);
   range.shape = {count};
+  range.rows = {0, 1};
+  range.columns = {{0, count}};
   range.initial = initial;
+  return range;
+}
+
+ParameterRange ByRows(ParameterRange range) {
+  range.split = TensorSplit::kRows;
+  return range;
+}
+
+/// Every tensor rank has its part of each of these groups of columns.
+ParameterRange ByColumns(ParameterRange range, std::initializer_list<std::int64_t> groups) {
+  range.split = TensorSplit::kColumns;
+  range.columns.clear();
+  std::int64_t begin = 0;
+  for (const std::int64_t width : groups) {
+    range.columns.push_back({begin, begin + width});
+    begin += width;
+  }
   return range;
 }
 
@@ -41,14 +64,29 @@ void AppendNorm(std::vector<ParameterRange>& ranges, const Architecture& kind,
 
 /// The weight of a product, and its bias if it has one.
 void AppendLinear(std::vector<ParameterRange>& ranges, bool bias, const std::string& name,
-                  std::int64_t in, std::int64_t out, double initial_std = kInitialStd) {
-  ranges.push_back(Weight(name + ".weight", in, out, initial_std));
+                  std::int64_t in, std::int64_t out) {
+  ranges.push_back(Weight(name + ".weight", in, out));
+  if (bias) ranges.push_back(Vector(name + ".bias", out, InitialValue::kZeros));
+}
+
+/// The same for a product from the residual stream, which tensor ranks share by its columns.
+void AppendInward(std::vector<ParameterRange>& ranges, bool bias, const std::string& name,
+                  std::int64_t in, std::initializer_list<std::int64_t> out) {
+  const std::int64_t columns = std::accumulate(out.begin(), out.end(), std::int64_t{0});
+  ranges.push_back(ByColumns(Weight(name + ".weight", in, columns), out));
+  if (bias) ranges.push_back(ByColumns(Vector(name + ".bias", columns, InitialValue::kZeros), out));
+}
+
+/// The same for a product into the residual stream, which they share by its rows.
+void AppendOutward(std::vector<ParameterRange>& ranges, bool bias, const std::string& name,
+                   std::int64_t in, std::int64_t out, double initial_std) {
+  ranges.push_back(ByRows(Weight(name + ".weight", in, out, initial_std)));
   if (bias) ranges.push_back(Vector(name + ".bias", out, InitialValue::kZeros));
 }
 
 std::vector<ParameterRange> EmbeddingRanges(const ModelDims& dims) {
   const Architecture& kind = Architecture::Of(dims.kind);
-  std::vector<ParameterRange> ranges{Weight("wte.weight", dims.vocab, dims.hidden)};
+  std::vector<ParameterRange> ranges{ByRows(Weight("wte.weight", dims.vocab, dims.hidden))};
   if (!kind.rotary) ranges.push_back(Weight("wpe.weight", dims.sequence, dims.hidden));
   if (dims.kind == ModelKind::kBert) {
     ranges.push_back(Weight("wtt.weight", 1, dims.hidden));
@@ -63,12 +101,15 @@ std::vector<ParameterRange> BlockRanges(const ModelDims& dims, std::int64_t bloc
   const double residual_std = kInitialStd / std::sqrt(2.0 * static_cast<double>(dims.layers));
   std::vector<ParameterRange> ranges;
   AppendNorm(ranges, kind, h + "ln_1", dims.hidden);
-  AppendLinear(ranges, dims.HasQkvBias(), h + "attn.c_attn", dims.hidden, dims.QkvColumns());
-  AppendLinear(ranges, dims.HasProjectionBias(), h + "attn.c_proj", dims.AttentionColumns(),
-               dims.hidden, residual_std);
+  const std::int64_t kv_columns = dims.KvHeads() * dims.HeadSize();
+  AppendInward(ranges, dims.HasQkvBias(), h + "attn.c_attn", dims.hidden,
+               {dims.AttentionColumns(), kv_columns, kv_columns});
+  AppendOutward(ranges, dims.HasProjectionBias(), h + "attn.c_proj", dims.AttentionColumns(),
+                dims.hidden, residual_std);
   AppendNorm(ranges, kind, h + "ln_2", dims.hidden);
-  AppendLinear(ranges, kind.biases, h + "mlp.c_fc", dims.hidden, dims.FfnColumns());
-  AppendLinear(ranges, kind.biases, h + "mlp.c_proj", dims.Ffn(), dims.hidden, residual_std);
+  AppendInward(ranges, kind.biases, h + "mlp.c_fc", dims.hidden,
+               {dims.Ffn(), kind.gated ? dims.Ffn() : 0});
+  AppendOutward(ranges, kind.biases, h + "mlp.c_proj", dims.Ffn(), dims.hidden, residual_std);
   return ranges;
 }
 
@@ -78,12 +119,34 @@ std::vector<ParameterRange> HeadRanges(const ModelDims& dims) {
   if (dims.kind == ModelKind::kBert) {
     AppendLinear(ranges, kind.biases, "head.dense", dims.hidden, dims.hidden);
     AppendNorm(ranges, kind, "head.ln", dims.hidden);
-    ranges.push_back(Vector("head.bias", dims.vocab, InitialValue::kZeros));
+    ranges.push_back(
+        ByColumns(Vector("head.bias", dims.vocab, InitialValue::kZeros), {dims.vocab}));
   } else {
     AppendNorm(ranges, kind, "ln_f", dims.hidden);
   }
-  if (!dims.tie_embeddings) ranges.push_back(Weight("lm_head.weight", dims.vocab, dims.hidden));
+  if (!dims.tie_embeddings)
+    ranges.push_back(ByRows(Weight("lm_head.weight", dims.vocab, dims.hidden)));
   return ranges;
+}
+
+/// Reduces a whole parameter to the rank's part of it, and counts it.
+ParameterRange Cut(ParameterRange range, const TensorPart& part) {
+  range.whole_columns = range.columns.back().end;
+  if (part.ranks == 1) range.columns = {{0, range.whole_columns}};
+  if (range.split == TensorSplit::kRows) range.rows = part.Of(range.rows.size());
+  std::int64_t width = 0;
+  for (ElementRange& group : range.columns) {
+    if (range.split == TensorSplit::kColumns) {
+      const ElementRange own = part.Of(group.size());
+      group = {group.begin + own.begin, group.begin + own.end};
+    }
+    width += group.size();
+  }
+  std::erase_if(range.columns, [](const ElementRange& group) { return group.size() == 0; });
+  range.shape.back() = width;
+  if (range.shape.size() > 1) range.shape.front() = range.rows.size();
+  range.count = range.rows.size() * width;
+  return range;
 }
 
 /// The whole model in the order of its arena.
@@ -121,7 +184,9 @@ StageSlice StageSlice::OfLayers(const ModelDims& dims, std::int64_t first, std::
           std::clamp<std::int64_t>(end - 1, 0, dims.layers), first == 0, end == dims.layers + 2};
 }
 
-ParameterLayout::ParameterLayout(const ModelDims& dims, std::span<const StageSlice> chunks) {
+ParameterLayout::ParameterLayout(const ModelDims& dims, std::span<const StageSlice> chunks,
+                                 const TensorPart& tensor)
+    : tensor_(tensor) {
   const auto any_holds = [&](LayerPart part, std::int64_t block) {
     return std::any_of(chunks.begin(), chunks.end(),
                        [&](const StageSlice& chunk) { return chunk.Holds(part, block); });
@@ -132,18 +197,15 @@ ParameterLayout::ParameterLayout(const ModelDims& dims, std::span<const StageSli
   }));
   std::int64_t global_offset = 0;
   for (ParameterRange& range : ModelRanges(dims)) {
-    range.count = 1;
-    for (const std::int64_t length : range.shape) range.count *= length;
     range.global_offset = global_offset;
-    global_offset += range.count;
-    if (any_holds(range.part, range.block)) Append(std::move(range));
+    global_offset += range.rows.size() * range.columns.back().end;
+    if (any_holds(range.part, range.block)) Append(Cut(std::move(range), tensor));
   }
   if (any_holds(LayerPart::kHead, 0) && !any_holds(LayerPart::kEmbedding, 0) &&
       dims.tie_embeddings) {
-    ParameterRange copy = Weight("wte.weight", dims.vocab, dims.hidden);
-    copy.count = dims.vocab * dims.hidden;
+    ParameterRange copy = ByRows(Weight("wte.weight", dims.vocab, dims.hidden));
     copy.part = LayerPart::kHead;
-    Append(std::move(copy));
+    Append(Cut(std::move(copy), tensor));
     has_copy_ = true;
   }
 }
@@ -189,7 +251,42 @@ std::vector<DecayRun> ParameterLayout::DecayRuns(std::int64_t begin, std::int64_
   return runs;
 }
 
+ElementRanges ParameterLayout::OwnElements(std::int64_t begin, std::int64_t end) const {
+  if (tensor_.rank == 0) return {{begin, end}};
+  ElementRanges own;
+  for (const ParameterRange& range : ranges_) {
+    const std::int64_t first = std::max(begin, range.offset),
+                       last = std::min(end, range.offset + range.count);
+    if (first >= last || range.split == TensorSplit::kNone) continue;
+    if (!own.empty() && own.back().end == first) {
+      own.back().end = last;
+    } else {
+      own.push_back({first, last});
+    }
+  }
+  return own;
+}
+
 namespace {
+
+/// Calls body(element, place, count) for runs of the range's elements [first, last), counted in it,
+/// that are neighbours in the whole parameter as well, where they begin at `place`.
+template <class Body>
+void ForRuns(const ParameterRange& range, std::int64_t first, std::int64_t last, const Body& body) {
+  const std::int64_t width = range.shape.back();
+  if (width == range.whole_columns)
+    return body(first, range.rows.begin * width + first, last - first);
+  for (std::int64_t row = first / width; row * width < last; ++row) {
+    std::int64_t begin = row * width;
+    for (const ElementRange& columns : range.columns) {
+      const std::int64_t from = std::max(first, begin), to = std::min(last, begin + columns.size());
+      if (from < to)
+        body(from, (range.rows.begin + row) * range.whole_columns + columns.begin + from - begin,
+             to - from);
+      begin += columns.size();
+    }
+  }
+}
 
 // Four normals come from one block of random bits, and blocks are aligned to the global offset.
 template <class T>
@@ -266,7 +363,12 @@ void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed, std
         std::fill(values.begin(), values.end(), T{1});
         break;
       case InitialValue::kNormal:
-        FillNormal(random, range.global_offset + (first - range.offset), range.initial_std, values);
+        ForRuns(range, first - range.offset, last - range.offset,
+                [&](std::int64_t element, std::int64_t place, std::int64_t count) {
+                  FillNormal(random, range.global_offset + place, range.initial_std,
+                             parameters.subspan(static_cast<std::size_t>(range.offset + element),
+                                                static_cast<std::size_t>(count)));
+                });
         break;
     }
   }

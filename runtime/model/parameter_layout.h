@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/model_shape.h"
+#include "runtime/model/tensor_part.h"
 
 namespace adaptive_train {
 
@@ -34,13 +35,25 @@ struct StageSlice {
 
 enum class InitialValue { kZeros, kOnes, kNormal };
 
-/// One parameter. Offsets and counts are in elements.
+/// How tensor ranks share a parameter.
+enum class TensorSplit : std::uint8_t {
+  kNone,  // each has all of it
+  kColumns,
+  kRows
+};
+
+/// One parameter, or a tensor rank's part of it. Offsets and counts are in elements. A parameter of
+/// one dimension is a single row.
 struct ParameterRange {
   std::string name;  // as in GPT-2's checkpoints: wte.weight, h.0.attn.c_attn.weight, ...
   std::vector<std::int64_t> shape;  // row-major; products take x[rows, in] times weight[in, out]
   std::int64_t offset = 0;          // in this stage's arena
   std::int64_t count = 0;
-  std::int64_t global_offset = 0;  // in the arena of the whole model
+  std::int64_t global_offset = 0;  // of the whole parameter, in the arena of the whole model
+  TensorSplit split = TensorSplit::kNone;
+  ElementRange rows;               // of the whole parameter, that are here
+  ElementRanges columns;           // the same; ascending, side by side in each row of the arena
+  std::int64_t whole_columns = 0;  // of the whole parameter
   bool decay = false;              // takes weight decay: matrices do, vectors do not
   InitialValue initial = InitialValue::kZeros;
   double initial_std = 0;  // for kNormal
@@ -72,9 +85,12 @@ class ParameterLayout {
   /// Requires dimensions that CheckDims accepts and a slice within them.
   ParameterLayout(const ModelDims& dims, const StageSlice& slice)
       : ParameterLayout(dims, std::span(&slice, 1)) {}
-  /// The chunks of a model that one rank holds; they do not overlap.
-  ParameterLayout(const ModelDims& dims, std::span<const StageSlice> chunks);
+  /// The chunks of a model that one rank holds; they do not overlap. Of a tensor rank it has the
+  /// rank's part: `dims` are the whole model's, which PartOf must accept.
+  ParameterLayout(const ModelDims& dims, std::span<const StageSlice> chunks,
+                  const TensorPart& tensor = {});
 
+  const TensorPart& tensor() const { return tensor_; }
   const std::vector<ParameterRange>& ranges() const { return ranges_; }
   /// The copy of the tied matrix, or nullptr.
   const ParameterRange* Copy() const { return has_copy_ ? &ranges_.back() : nullptr; }
@@ -89,10 +105,14 @@ class ParameterLayout {
   std::int64_t OffsetOf(std::string_view name) const;
   /// [begin, end) of the arena, cut into the longest runs of equal decay.
   std::vector<DecayRun> DecayRuns(std::int64_t begin, std::int64_t end) const;
+  /// What of [begin, end) no lower tensor rank has as well. Over the tensor ranks together it is
+  /// every element of the model once.
+  ElementRanges OwnElements(std::int64_t begin, std::int64_t end) const;
 
  private:
   void Append(ParameterRange range);
 
+  TensorPart tensor_;
   std::vector<ParameterRange> ranges_;
   std::int64_t size_ = 0;
   bool has_copy_ = false;
@@ -113,7 +133,7 @@ std::vector<LayerElements> LayersOf(const ParameterLayout& layout, const StageSl
 
 /// Fills a host arena with initial values: N(0, 0.02^2) for weights. Products that write into the
 /// residual stream are scaled by 1 / sqrt(2 layers) as in GPT-2. Every element depends only on the
-/// seed and its global offset, so every layout starts from the same model, bit by bit.
+/// seed and its place in the whole model, so every layout starts from the same model, bit by bit.
 template <class T>
 void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed,
                           std::span<T> parameters);

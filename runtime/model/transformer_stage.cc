@@ -2,6 +2,7 @@
 #include "runtime/model/transformer_stage.h"
 
 #include <cassert>
+#include <utility>
 
 #include "runtime/model/scalars.h"
 
@@ -10,17 +11,21 @@ namespace adaptive_train {
 template <class T>
 TransformerStage<T>::TransformerStage(const ModelDims& dims, const StageSlice& slice,
                                       const StageOptions& options, kernels::Device<T>& device,
-                                      const StageArenas<T>& arenas, StageWorkspace<T>& workspace)
+                                      const StageArenas<T>& arenas, StageWorkspace<T>& workspace,
+                                      TensorRanks<T> tensor)
     : dims_(dims),
       slice_(slice),
       options_(options),
       device_(device),
       arenas_(arenas),
       workspace_(workspace),
+      tensor_(std::move(tensor)),
       layers_(LayersOf(arenas.layout, slice)) {
   assert(static_cast<std::int64_t>(arenas.parameters.size()) == layout().size());
   assert(static_cast<std::int64_t>(arenas.gradients.size()) == layout().size());
   assert(workspace.head || !slice.has_head);
+  assert(layout().tensor().ranks == tensor_.part.ranks &&
+         layout().tensor().rank == tensor_.part.rank);
   if (slice.has_embedding) embedding_.emplace(dims, layout(), options);
   blocks_.reserve(static_cast<std::size_t>(slice.last_block - slice.first_block));
   for (std::int64_t block = slice.first_block; block < slice.last_block; ++block)
@@ -71,7 +76,7 @@ const T* TransformerStage<T>::ForwardTokens(MicroBatchState<T>& state, const Pas
   state.pass = pass;
   Need(0);
   {
-    LayerClock clock(state.times, &PassTimes::forward, LayerPart::kEmbedding);
+    LayerClock clock(state.times, &PassTimes::forward, LayerPart::kEmbedding, tensor_.waited_s);
     embedding_->Forward(Memory(), pass, tokens, *state.embedding);
   }
   ForwardBlocks(state);
@@ -91,7 +96,7 @@ const T* TransformerStage<T>::ForwardActivations(MicroBatchState<T>& state, cons
 
 template <class T>
 void TransformerStage<T>::ForwardBlocks(MicroBatchState<T>& state) {
-  LayerClock clock(state.times, &PassTimes::forward, LayerPart::kBlock);
+  LayerClock clock(state.times, &PassTimes::forward, LayerPart::kBlock, tensor_.waited_s);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     Need(i + 1);
     blocks_[i].Forward(Memory(), state.pass, state.BlockInput(i), state.blocks[i],
@@ -104,7 +109,7 @@ double TransformerStage<T>::HeadLoss(MicroBatchState<T>& state,
                                      std::span<const std::int32_t> targets, double loss_scale) {
   assert(head_);
   Need(blocks_.size() + 1);
-  LayerClock clock(state.times, &PassTimes::forward, LayerPart::kHead);
+  LayerClock clock(state.times, &PassTimes::forward, LayerPart::kHead, tensor_.waited_s);
   return head_->TrainingLoss(Memory(), Rows(state), state.output(), targets, loss_scale,
                              *state.head, *workspace_.head);
 }
@@ -119,7 +124,7 @@ double TransformerStage<T>::HeadLoss(MicroBatchState<T>& state,
 
 template <class T>
 void TransformerStage<T>::HeadBackward(MicroBatchState<T>& state) {
-  LayerClock clock(state.times, &PassTimes::backward, LayerPart::kHead);
+  LayerClock clock(state.times, &PassTimes::backward, LayerPart::kHead, tensor_.waited_s);
   head_->Backward(Memory(), Rows(state), state.output(), workspace_.block.d_residual.data(),
                   *state.head);
 }
@@ -152,14 +157,14 @@ const T* TransformerStage<T>::Backward(MicroBatchState<T>& state, const T* d_out
   Sum* d_token_weight = TokenGradient(on_head_ready);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     {
-      LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock);
+      LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock, tensor_.waited_s);
       blocks_[i].Backward(Memory(), state.pass, state.BlockInput(i), state.blocks[i],
                           workspace_.block);
     }
     Ready(i + 1, on_ready);
   }
   if (embedding_) {
-    LayerClock clock(state.times, &PassTimes::backward, LayerPart::kEmbedding);
+    LayerClock clock(state.times, &PassTimes::backward, LayerPart::kEmbedding, tensor_.waited_s);
     embedding_->Backward(Memory(), state.pass, d_residual, d_token_weight, *state.embedding);
   }
   Ready(0, on_ready);

@@ -18,6 +18,7 @@
 #include "runtime/model/parameter_layout.h"
 #include "runtime/model/pass.h"
 #include "runtime/model/stage_workspace.h"
+#include "runtime/model/tensor_ranks.h"
 
 namespace adaptive_train {
 
@@ -64,10 +65,12 @@ class TransformerStage {
 
   /// The arenas' layout contains `slice`, and possibly other chunks. Arenas, device and workspace
   /// belong to the caller and outlive the stage. The workspace has the same dimensions and options,
-  /// and a head's part if the slice has the head.
+  /// and a head's part if the slice has the head. Of several tensor ranks, `dims` are those of this
+  /// one's part (PartOf), and the layout is of the part. They all run the same passes in the same
+  /// order: each has the whole activations at the boundary, and the whole loss.
   TransformerStage(const ModelDims& dims, const StageSlice& slice, const StageOptions& options,
                    kernels::Device<T>& device, const StageArenas<T>& arenas,
-                   StageWorkspace<T>& workspace);
+                   StageWorkspace<T>& workspace, TensorRanks<T> tensor = {});
 
   const ParameterLayout& layout() const { return arenas_.layout; }
   const StageSlice& slice() const { return slice_; }
@@ -126,7 +129,7 @@ class TransformerStage {
     return state.pass.batch * dims_.sequence;
   }
   StageMemory<T> Memory() const {
-    return {device_, arenas_.parameters.data(), arenas_.gradients.data()};
+    return {device_, arenas_.parameters.data(), arenas_.gradients.data(), tensor_};
   }
   /// `layer` counts embedding, blocks and head, even if the stage has none.
   void Need(std::size_t layer) const;
@@ -141,6 +144,7 @@ class TransformerStage {
   kernels::Device<T>& device_;
   const StageArenas<T> arenas_;
   StageWorkspace<T>& workspace_;
+  TensorRanks<T> tensor_;
   std::vector<LayerElements> layers_;
   OnNeeded on_needed_;
 

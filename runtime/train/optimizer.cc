@@ -26,8 +26,10 @@ Optimizer<T>::Optimizer(kernels::Device<T>& device, const ParameterLayout& layou
 template <class T>
 double Optimizer<T>::SquaredNorm(std::span<const float> gradients) {
   double sum = 0;
-  for (const ElementRange& range : owned_)
-    sum += device_.SquaredNorm(range.end - range.begin, gradients.data() + range.begin);
+  for (const ElementRange& range : owned_) {
+    for (const ElementRange& own : layout_.OwnElements(range.begin, range.end))
+      sum += device_.SquaredNorm(own.size(), gradients.data() + own.begin);
+  }
   return sum;
 }
 

@@ -34,7 +34,7 @@ class Optimizer {
   /// The same by the rule of the buckets, of a sharded one.
   ArenaShare Share() const { return {buckets_.rule(), buckets_.PlaceOf(group_.Rank())}; }
 
-  /// Of the gradients of what this rank updates.
+  /// Of the gradients of what this rank updates, less what a lower tensor rank has as well.
   double SquaredNorm(std::span<const float> gradients);
   /// Update number `step` from 1, with gradients times `gradient_scale`. Sharded, it starts the
   /// gathering of what the next forward reads: the weights, or in float32 the parameters. Until

@@ -9,7 +9,7 @@ namespace adaptive_train {
 template <class T>
 StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& pipeline,
                             RankState<T>& state, SampleLoader& loader, LayerProfiler& profiler,
-                            StepMeasure& measure)
+                            StepMeasure& measure, const TensorRanks<T>& tensor)
     : dims_(work.dims),
       options_(work.options),
       schedule_(work.schedule),
@@ -33,7 +33,8 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
                  work.options,
                  state.device,
                  {state.layout, state.Weights(), state.gradients.span()},
-                 workspace_},
+                 workspace_,
+                 tensor},
                 {}};
     for (int i = 0; i < std::max(1, in_flight); ++i) chunk.states.push_back(chunk.stage.NewState());
     chunks_.push_back(std::move(chunk));

@@ -18,7 +18,7 @@ namespace adaptive_train {
 
 /// What a rank computes of the model, and in which order in each step.
 struct StageWork {
-  ModelDims dims;
+  ModelDims dims;  // of this tensor rank's part
   StageOptions options;
   /// Each beginning where the one before ends. Without a pipeline from the embedding to the head.
   std::vector<StageSlice> chunks;
@@ -34,7 +34,8 @@ class StageRunner {
  public:
   /// The state's layout has all chunks. Throws std::bad_alloc.
   StageRunner(const StageWork& work, const RankPlan& own, Group& pipeline, RankState<T>& state,
-              SampleLoader& loader, LayerProfiler& profiler, StepMeasure& measure);
+              SampleLoader& loader, LayerProfiler& profiler, StepMeasure& measure,
+              const TensorRanks<T>& tensor = {});
 
   /// As TransformerStage says.
   void BeforeReading(const OnNeeded& on_needed);

@@ -36,6 +36,7 @@ StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const Rank
       plan_(plan),
       rank_(own.rank),
       group_(groups.data),
+      tensor_(groups.tensor),
       pipeline_(groups.pipeline),
       state_(state),
       profiler_(profiler),
@@ -195,6 +196,7 @@ double StepExchange<T>::SquaredNorm() {
   double sum[1] = {optimizer_.SquaredNorm(state_.TrainedGradients())};
   measure_.As(Activity::kExposedComm, [&] {
     if (state_.sharding.optimizer) SumOverRanks(group_, sum);
+    if (tensor_.Size() > 1) SumOverRanks(tensor_, sum);
     if (pipeline_.Size() > 1) SumOverRanks(pipeline_, sum);
   });
   return sum[0];

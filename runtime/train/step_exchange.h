@@ -88,6 +88,7 @@ class StepExchange {
   const Plan& plan_;
   const int rank_;
   Group& group_;  // data
+  Group& tensor_;
   Group& pipeline_;
   RankState<T>& state_;
   LayerProfiler& profiler_;

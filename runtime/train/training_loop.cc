@@ -18,18 +18,20 @@ namespace {
 
 /// Every so many steps the replicas compare a hash of their parameters.
 constexpr std::int64_t kReplicaCheckSteps = 50;
+/// Combines hashes so that their order counts: 2^64 over the golden ratio.
+constexpr std::uint64_t kHashFactor = 0x9e3779b97f4a7c15;
 
 const StagePlan& StageOf(const Plan& plan, const RankPlan& own) {
   return plan.stages[static_cast<std::size_t>(own.stage)];
 }
 
-/// Of the layers of a stage, forward and backward.
-double FlopsPerToken(const ModelDims& dims, const StagePlan& stage) {
+/// Of the layers of a stage, forward and backward; tensor ranks have equal parts.
+double FlopsPerToken(const ModelDims& dims, const Plan& plan, const StagePlan& stage) {
   const ModelShape shape = ModelShape::Of(dims);
   double flops = 0;
   for (int layer = stage.first_layer; layer < stage.end_layer; ++layer)
     flops += 3 * shape.layers[static_cast<std::size_t>(layer)].forward_flops_per_token;
-  return flops;
+  return flops / plan.tensor;
 }
 
 /// What a stage does in a step: one-forward-one-backward.
@@ -43,7 +45,7 @@ StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                  const StageSlice& slice) {
   const ModelDims dims = DimsOf(config.model);
   const std::int64_t micro_batches = (own.samples + own.micro_batch - 1) / own.micro_batch;
-  return {.dims = dims,
+  return {.dims = PartOf(dims, {own.tensor_rank, plan.tensor}),
           .options = {.micro_batch = own.micro_batch,
                       .recompute = plan.recompute,
                       .dropout = config.train.dropout,
@@ -71,7 +73,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       dims_(DimsOf(config.model)),
       slice_(StageSlice::OfLayers(dims_, StageOf(plan, own_).first_layer,
                                   StageOf(plan, own_).end_layer)),
-      layout_(dims_, slice_),
+      layout_(dims_, std::span(&slice_, 1), {own_.tensor_rank, plan.tensor}),
       groups_(communicator, plan),
       device_(OrThrow(kernels::MakeDevice<T>(own_.device), RankExit::kDevice, "device")),
       state_(*device_, layout_, ShardingOf(plan, groups_.data)),
@@ -79,20 +81,24 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
               config.train.global_batch),
       profiler_(state_.trained),
       measure_(communicator),
+      tensor_(groups_.tensor, TensorSums<T>::MemoryOf(groups_.tensor), *device_, measure_),
       exchange_(config, plan, own_, groups_, state_, profiler_, measure_),
       runner_(WorkOf(config, plan, own_, slice_), own_, groups_.pipeline, state_, loader_,
-              profiler_, measure_),
+              profiler_, measure_, tensor_.Ranks()),
       checkpointer_(config, state_.trained, ShareOfCheckpoint(), groups_.world, groups_.data,
                     events_, own_.device.threads,
                     OrThrow(FingerprintOf(data.train, dims_.sequence), RankExit::kSetup,
                             "reading training data")),
       product_peak_(MeasureProductPeak(*device_)),
-      flops_per_token_(FlopsPerToken(dims_, StageOf(plan, own_))) {
+      flops_per_token_(FlopsPerToken(dims_, plan, StageOf(plan, own_))) {
   state_.Initialize(static_cast<std::uint64_t>(config.train.seed), exchange_.optimizer().Owned());
   if (state_.sharding.optimizer || layout_.Copy() != nullptr)
     runner_.BeforeReading(
         [this](std::size_t /*begin*/, std::size_t end) { exchange_.WaitForWeights(end); });
   profiler_.Begin(config.profile.warmup_steps);
+  if (tensor_.LacksMemory() && groups_.tensor.Rank() == 0)
+    events_.on_notice(
+        fmt::format("tensor ranks of {} share no memory: they sum by messages", own_.device.node));
 }
 
 template <class T>
@@ -188,13 +194,19 @@ bool TrainingLoop<T>::Step() {
   return totals.stop;
 }
 
+/// Tensor ranks have the same losses.
+template <class T>
+double TrainingLoop<T>::CountedOnce(double loss) const {
+  return groups_.tensor.Rank() == 0 ? loss : 0;
+}
+
 /// All ranks must stop, save and measure layers in the same step, so what one has been told all
 /// learn here.
 template <class T>
 typename TrainingLoop<T>::Totals TrainingLoop<T>::Agree(double loss) {
-  std::array<double, 4 + Checkpointer::kVotes> sums = {loss, events_.stop_asked() ? 1.0 : 0.0,
-                                                       events_.take_checkpoint_asked() ? 1.0 : 0.0,
-                                                       events_.take_profile_asked() ? 1.0 : 0.0};
+  std::array<double, 4 + Checkpointer::kVotes> sums = {
+      CountedOnce(loss), events_.stop_asked() ? 1.0 : 0.0,
+      events_.take_checkpoint_asked() ? 1.0 : 0.0, events_.take_profile_asked() ? 1.0 : 0.0};
   const CheckpointVotes votes = checkpointer_.Votes();
   std::copy(votes.begin(), votes.end(), sums.begin() + 4);
   measure_.As(Activity::kExposedComm, [&] { SumOverRanks(groups_.world, sums); });
@@ -249,7 +261,7 @@ double TrainingLoop<T>::Validate() {
     windows.push_back(i);
     if (static_cast<std::int64_t>(windows.size()) < own_.micro_batch && i + replicas.Size() < count)
       continue;
-    sum[0] += runner_.Loss(loader_.Validation(windows));
+    sum[0] += CountedOnce(runner_.Loss(loader_.Validation(windows)));
     windows.clear();
   }
   measure_.Forget(Purpose::kActivation);
@@ -257,24 +269,38 @@ double TrainingLoop<T>::Validate() {
   return sum[0] / static_cast<double>(count * loader_.targets_per_sample());
 }
 
+/// Replicas have the same parameters; tensor ranks those that they do not share out.
 template <class T>
 void TrainingLoop<T>::CheckReplicas() {
   exchange_.WaitForAllWeights();
   const std::span<const T> weights = state_.Weights();
-  const auto hash = device_->Hash(weights.data(), weights.size_bytes());
-  // Two halves per replica: each fits a double exactly, and only its owner adds to a place.
-  const auto own = 2 * static_cast<std::size_t>(groups_.data.Rank());
-  std::vector<double> halves(2 * static_cast<std::size_t>(groups_.data.Size()), 0.0);
+  ExpectSame(groups_.data, device_->Hash(weights.data(), weights.size_bytes()));
+  if (groups_.tensor.Size() == 1) return;
+  std::uint64_t hash = 0;
+  for (const ParameterRange& range : layout_.ranges()) {
+    if (range.split != TensorSplit::kNone) continue;
+    const T* of_range = weights.data() + range.offset;
+    hash = hash * kHashFactor +
+           device_->Hash(of_range, static_cast<std::size_t>(range.count) * sizeof(T));
+  }
+  ExpectSame(groups_.tensor, hash);
+}
+
+template <class T>
+void TrainingLoop<T>::ExpectSame(Group& group, std::uint64_t hash) {
+  // Two halves per rank: each fits a double exactly, and only its owner adds to a place.
+  const auto own = 2 * static_cast<std::size_t>(group.Rank());
+  std::vector<double> halves(2 * static_cast<std::size_t>(group.Size()), 0.0);
   halves[own] = static_cast<double>(hash >> 32);
   halves[own + 1] = static_cast<double>(hash & 0xffff'ffff);
-  SumOverRanks(groups_.data, halves);
+  SumOverRanks(group, halves);
   for (std::size_t member = 1; 2 * member < halves.size(); ++member) {
     if (halves[2 * member] == halves[0] && halves[2 * member + 1] == halves[1]) continue;
-    const int rank = groups_.data.RankOf(static_cast<int>(member));
+    const int rank = group.RankOf(static_cast<int>(member));
     throw FatalError(RankExit::kDiverged, "comparing replicas", rank,
                      fmt::format("parameters of rank {} on {} differ from rank {}'s after step {}",
                                  rank, plan_.ranks[static_cast<std::size_t>(rank)].device.node,
-                                 groups_.data.RankOf(0), step_));
+                                 group.RankOf(0), step_));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/train/stage_runner.h"
 #include "runtime/train/step_exchange.h"
 #include "runtime/train/step_measure.h"
+#include "runtime/train/tensor_sums.h"
 #include "runtime/train/trainer.h"
 
 namespace adaptive_train {
@@ -44,9 +45,11 @@ class TrainingLoop final : public Trainer {
   std::int64_t SaveWithoutExchange();
   Totals Agree(double loss);
   void Save(bool asked);
+  double CountedOnce(double loss) const;
   double Validate();
   bool ValidationDue() const;
   void CheckReplicas();
+  void ExpectSame(Group& group, std::uint64_t hash);
   void Report(RankMetrics& metrics);
   double Targets() const;  // of a global batch
   CheckpointStep At() const;
@@ -67,6 +70,7 @@ class TrainingLoop final : public Trainer {
   SampleLoader loader_;
   LayerProfiler profiler_;
   StepMeasure measure_;
+  TensorSums<T> tensor_;
   StepExchange<T> exchange_;
   StageRunner<T> runner_;
   Checkpointer checkpointer_;

@@ -42,3 +42,13 @@ within_plan() {
   within_plan "$work/run"
   jq -es --slurpfile plan "$work/run/plan.json" '(map(.peak_memory_bytes) | max) > 0.9 * $plan[0].memory_bytes' "$work/run/metrics.jsonl"
 }
+
+@test "tensor ranks stay within the memory of the plan, also beside stages and replicas" {
+  settings train.global_batch=8 train.micro_batch=4 model.hidden=256 model.heads=8 model.sequence=256 model.vocab=4099 parallel.tensor=2 parallel.data=1
+  train "${settings[@]}" --train.steps=4
+  within_plan "$work/run"
+  settings train.global_batch=8 train.micro_batch=2 model.hidden=256 model.heads=8 model.sequence=256 train.precision=bf16 parallel.tensor=2 parallel.data=2 \
+    parallel.pipeline=2 parallel.shard=1
+  train "${settings[@]}" --train.steps=4 --run-dir "$work/hybrid"
+  within_plan "$work/hybrid"
+}

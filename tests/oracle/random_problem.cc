@@ -152,6 +152,8 @@ class Builder {
     layer.parameter_bytes = layer.gradient_bytes = parameter_bytes;
     layer.optimizer_bytes = 2 * parameter_bytes;
     layer.activation_bytes = kept;
+    for (std::size_t r = 0; r < kRecomputes; ++r)
+      layer.whole_activation_bytes[r] = draws_.Uniform(0, 1) * kept[r];
     layer.boundary_bytes = boundary;
     layer.splits = splits;
     problem_.layers.push_back(layer);

@@ -179,7 +179,8 @@ MemoryTerms MemoryOfStage(const PlanProblem& problem, LayerRange range,
     const double split = of.splits ? choice.tensor : 1;
     terms.fixed += bytes / split;
     gradients += of.gradient_bytes / split;
-    terms.in_flight += samples * of.activation_bytes.at(recompute) / split;
+    const double whole = of.splits ? of.whole_activation_bytes.at(recompute) : 0;
+    terms.in_flight += samples * (whole + (of.activation_bytes.at(recompute) - whole) / split);
   }
   terms.fixed += choice.shard == 2 ? ShardedGradients(problem, gradients, choice) : gradients;
   terms.fixed += problem.base_bytes + samples * problem.workspace_bytes.at(recompute) +

@@ -129,3 +129,15 @@ requeued() { [[ $(job_field "$job" JobState) == PENDING && $(job_field "$job" Re
   finished_with "$one" 0:0
   losses_agree "$job" "$one"
 }
+
+@test "tensor ranks in two stages of two replicas train on four nodes as one rank does: examples/hybrid.toml" {
+  cp "$BATS_TEST_DIRNAME"/../../examples/hybrid.toml "$home/"
+  chown --reference="$home" "$home/hybrid.toml"
+  local run="exec adaptive-train run hybrid.toml --profile.measure=false --profile.warmup_steps=0 --train.steps=20"
+  job=$(box_on ctl sbatch --parsable -N4 --adaptive-train --wrap "$run")
+  finished_with "$job" 0:0
+  jq -e '.tensor == 2 and (.stages | length) == 2 and .data == 2 and ([.ranks[].node] | unique | length) == 4' "$home/runs/$job/plan.json"
+  one=$(box_on ctl sbatch --parsable -N1 --adaptive-train --wrap "$run --parallel.tensor=1 --parallel.pipeline=1 --parallel.data=1")
+  finished_with "$one" 0:0
+  losses_agree "$job" "$one"
+}

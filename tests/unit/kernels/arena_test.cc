@@ -21,7 +21,8 @@ class ArenaCounts : public testing::TestWithParam<std::int64_t> {
  protected:
   std::vector<float> Values(float first) const {
     std::vector<float> values(static_cast<std::size_t>(GetParam()));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = first + 0.37f * static_cast<float>(i);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = first + 0.37f * static_cast<float>(i);
     return values;
   }
   cpu::CpuDevice<float> device{1};
@@ -35,6 +36,24 @@ TEST_P(ArenaCounts, AddsElementByElement) {
   sum = into;
   device.AddDifference(GetParam(), from.data(), less.data(), sum.data());
   for (std::size_t i = 0; i < into.size(); ++i) EXPECT_EQ(sum[i], into[i] + (from[i] - less[i]));
+}
+
+template <class T>
+void ExpectWidens(std::int64_t count) {
+  cpu::CpuDevice<T> device(2);
+  std::vector<T> values;
+  for (std::int64_t i = 0; i < count; ++i)
+    values.push_back(Rounded<T>(0.37F * static_cast<float>(i) - 3));
+  std::vector<float> sums(values.size() + 1, 9);
+  device.Widen(count, values.data(), sums.data());
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(sums[i], ToFloat(values[i]));
+  EXPECT_EQ(sums.back(), 9);
+}
+
+TEST_P(ArenaCounts, Widens) {
+  ExpectWidens<float>(GetParam());
+  ExpectWidens<BFloat16>(GetParam());
+  ExpectWidens<Float16>(GetParam());
 }
 
 TEST_P(ArenaCounts, ScalesAndClearsWhatIsNotFinite) {

@@ -14,6 +14,7 @@ constexpr std::int64_t kVocab = 11;
 struct EmbeddingCase {
   std::int64_t batch, sequence, columns;
   bool has_position = true, has_type = true, has_token_gradient = true;
+  std::int32_t first = 0;  // another rank has the tokens below
 
   Arrays Inputs() const {
     return {RandomArray(kVocab * columns, 1), RandomArray(sequence * columns, 2),
@@ -25,7 +26,9 @@ struct EmbeddingCase {
   template <class T>
   Outputs Run(Device<T>& device, const Arrays& in) const {
     using Sum = Accumulator<T>;
-    const auto tokens = TokensToDevice(device, RandomTokens(batch * sequence, kVocab));
+    std::vector<std::int32_t> counted = RandomTokens(batch * sequence, kVocab);
+    for (std::int32_t& token : counted) token = token < first ? -1 : token - first;
+    const auto tokens = TokensToDevice(device, counted);
     const auto token = ToDevice<T>(device, in[0]), position = ToDevice<T>(device, in[1]);
     const auto type = ToDevice<T>(device, in[2]), d_output = ToDevice<T>(device, in[3]);
     auto d_token = ToDevice<Sum>(device, in[4]), d_position = ToDevice<Sum>(device, in[5]);
@@ -60,6 +63,8 @@ TEST(Embedding, AgreesWithTheReference) {
     ExpectAgreement(EmbeddingCase{3, 7, columns, false, false});
     ExpectAgreement(EmbeddingCase{3, 7, columns, true, false, false});
     ExpectAgreement(EmbeddingCase{3, 7, columns, false, true});
+    ExpectAgreement(EmbeddingCase{3, 7, columns, true, true, true, 4});
+    ExpectAgreement(EmbeddingCase{3, 7, columns, false, false, true, 4});
   }
   ExpectAgreement(EmbeddingCase{0, 4, 8});
   ExpectAgreement(EmbeddingCase{2, 3, 0});
@@ -74,6 +79,15 @@ TEST(Embedding, GradientsAreThoseOfTheForward) {
                   [](const Arrays& inputs, const Outputs& outputs) {
                     return Dot(inputs[3], outputs[0].values);
                   });
+}
+
+TEST(Embedding, OfATokenThatAnotherRankHasIsNothing) {
+  reference::ReferenceDevice<double> device;
+  const EmbeddingCase none{3, 7, 5, false, false, true, static_cast<std::int32_t>(kVocab)};
+  const Arrays in = none.Inputs();
+  const Outputs outputs = none.Run(device, in);
+  EXPECT_EQ(outputs[0].values, Array(std::size_t{3} * 7 * 5, 0.0));
+  EXPECT_EQ(outputs[1].values, in[4]);
 }
 
 }  // namespace

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "tests/unit/kernels/agreement.h"
@@ -91,6 +94,109 @@ TEST(HeadLoss, Gradients) {
     Arrays inputs = a_case.Inputs();
     for (const std::size_t before : {3U, 4U}) inputs[before].assign(inputs[before].size(), 0.0);
     ExpectGradients(a_case, inputs, {{0, 1}, {1, 2}, {2, 3}}, objective);
+  }
+}
+
+/// The same case with its vocabulary shared by ranks, one after the other on one device: once to
+/// learn what each adds to every sum, then again with the sums. Outputs: of each rank losses and its
+/// part of d_input; d_weight and d_bias of all.
+struct SharedHeadLossCase {
+  HeadLossCase whole;
+  std::int64_t ranks;
+
+  Arrays Inputs() const { return whole.Inputs(); }
+  template <class T>
+  Outputs Run(Device<T>& device, const Arrays& in) const {
+    std::vector<std::vector<Accumulator<T>>> sums;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      std::size_t calls = 0;
+      RunRank<T>(device, in, rank, [&](std::span<Accumulator<T>> values) {
+        if (rank == 0) sums.emplace_back(values.size());
+        ASSERT_LT(calls, sums.size());
+        ASSERT_EQ(values.size(), sums[calls].size());
+        for (std::size_t i = 0; i < values.size(); ++i) sums[calls][i] += values[i];
+        ++calls;
+      });
+      EXPECT_EQ(calls, sums.size());
+    }
+    Outputs all;
+    Array d_weight, d_bias;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      auto next = sums.begin();
+      Outputs of = RunRank<T>(device, in, rank, [&](std::span<Accumulator<T>> values) {
+        std::copy(next->begin(), next->end(), values.begin());
+        ++next;
+      });
+      d_weight.insert(d_weight.end(), of[2].values.begin(), of[2].values.end());
+      d_bias.insert(d_bias.end(), of[3].values.begin(), of[3].values.end());
+      all.push_back(of[0]);
+      all.push_back(of[1]);
+    }
+    all.push_back({Op::kHeadLoss, d_weight, true});
+    all.push_back({Op::kHeadLoss, d_bias, true});
+    return all;
+  }
+
+ private:
+  template <class T>
+  Outputs RunRank(Device<T>& device, const Arrays& in, std::int64_t rank,
+                  const std::function<void(std::span<Accumulator<T>>)>& sum) const {
+    const std::int64_t first = whole.vocab * rank / ranks,
+                       vocab = whole.vocab * (rank + 1) / ranks - first;
+    const auto rows_of = [&](const Array& all, std::int64_t columns) {
+      return Array(all.begin() + first * columns, all.begin() + (first + vocab) * columns);
+    };
+    using Sum = Accumulator<T>;
+    const auto input = ToDevice<T>(device, in[0]),
+               weight = ToDevice<T>(device, rows_of(in[1], whole.columns)),
+               bias = ToDevice<T>(device, rows_of(in[2], 1));
+    const auto targets = TokensToDevice(device, whole.Targets());
+    auto losses = Unread<Sum>(device, whole.rows);
+    auto d_weight = ToDevice<Sum>(device, rows_of(in[3], whole.columns)),
+         d_bias = ToDevice<Sum>(device, rows_of(in[4], 1));
+    auto d_input = Unread<T>(device, whole.rows * whole.columns);
+    device.HeadLoss({.rows = whole.rows,
+                     .columns = whole.columns,
+                     .vocab = vocab,
+                     .input = input.data(),
+                     .weight = weight.data(),
+                     .bias = bias.data(),
+                     .targets = targets.data(),
+                     .losses = losses.data(),
+                     .gradient_scale = whole.gradient_scale,
+                     .d_input = d_input.data(),
+                     .d_weight = d_weight.data(),
+                     .d_bias = d_bias.data(),
+                     .part = {.first = first, .rank = rank, .ranks = ranks, .sum = sum}});
+    return {{Op::kHeadLoss, ToHost(losses), true},
+            {Op::kHeadLoss, ToHost(d_input)},
+            {Op::kHeadLoss, ToHost(d_weight), true},
+            {Op::kHeadLoss, ToHost(d_bias), true}};
+  }
+};
+
+// The vocabularies exceed a tile in every part, and in none; the rows exceed a chunk.
+TEST(HeadLoss, OfASharedVocabularyIsThatOfTheWhole) {
+  for (const auto& [rows, columns, vocab, ranks] : {std::array<std::int64_t, 4>{19, 7, 13, 2},
+                                                    {11, 3, 1001, 2},
+                                                    {1100, 2, 17, 4},
+                                                    {5, 4, 3, 3}}) {
+    SCOPED_TRACE(testing::Message() << rows << " rows, " << vocab << " over " << ranks);
+    const HeadLossCase whole{rows, columns, vocab, true, true, 4};
+    const SharedHeadLossCase shared{whole, ranks};
+    ExpectAgreement(shared);
+    reference::ReferenceDevice<double> oracle;
+    const Outputs expected = whole.Run(oracle, whole.Inputs());
+    const Outputs actual = shared.Run(oracle, whole.Inputs());
+    const Bound exact{1e-12, 1e-12};
+    Array d_input(expected[1].values.size());
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
+      ExpectWithin(exact, expected[0].values, actual[2 * rank].values, "losses");
+      for (std::size_t i = 0; i < d_input.size(); ++i) d_input[i] += actual[2 * rank + 1].values[i];
+    }
+    ExpectWithin(exact, expected[1].values, d_input, "d_input");
+    ExpectWithin(exact, expected[2].values, actual[actual.size() - 2].values, "d_weight");
+    ExpectWithin(exact, expected[3].values, actual.back().values, "d_bias");
   }
 }
 

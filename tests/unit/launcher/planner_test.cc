@@ -405,6 +405,27 @@ TEST(Planner, TheReasonForANodeLeftOutIsTheTrueOne) {
   EXPECT_THAT(asked->why, Contains(HasSubstr("is left out: parallel.data = 2 takes no more")));
 }
 
+TEST(MakePlan, TensorRanksShareTheProcessorOfANode) {
+  PlanRequest request = Batch(8);
+  request.runnable_only = true;
+  request.tensor = 2;
+  request.data = 2;
+  const auto made = MakePlan(ClusterOf({1, 1}), kDims, {}, {}, request);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(NotRunnable(made->plan), "");
+  ASSERT_EQ(made->plan.ranks.size(), 4);
+  EXPECT_EQ(made->plan.tensor, 2);
+  for (const RankPlan& rank : made->plan.ranks) {
+    const RankPlan& first = made->plan.ranks[static_cast<std::size_t>(rank.rank / 2 * 2)];
+    EXPECT_EQ(rank.device.node, first.device.node);
+    EXPECT_EQ(rank.first_sample, first.first_sample) << "the same samples";
+  }
+  EXPECT_NE(made->plan.ranks[0].device.node, made->plan.ranks[2].device.node);
+  request.compression = CompressionRequest{.always = true, .density = 0.1};
+  request.tensor.reset();
+  EXPECT_EQ(MakePlan(ClusterOf({1, 1}), kDims, {}, {}, request)->plan.tensor, 1);
+}
+
 TEST(Planner, ALargerClusterThanRanksCanTrainTogetherIsUsedInPart) {
   const auto cluster = ClusterFromJson(
       R"({"format_version": 1, "name": "large", "switches": [{"name": "core"}],
@@ -417,6 +438,7 @@ TEST(Planner, ALargerClusterThanRanksCanTrainTogetherIsUsedInPart) {
   request.even_shares = true;
   request.micro_batch = 1;
   request.pipeline = 1;
+  request.tensor = 1;
   request.recompute = Recompute::kNone;
   const auto made = MakePlan(*cluster, kDims, {}, {}, request);
   ASSERT_TRUE(made) << made.error().message;

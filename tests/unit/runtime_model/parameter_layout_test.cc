@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "tests/unit/runtime_model/small_model.h"
+
 namespace adaptive_train {
 namespace {
 
@@ -156,6 +158,102 @@ TEST(InitialParameters, AreTheSameInEveryLayout) {
                                    theirs = ValuesOf(expected, *whole.Find(range.name));
       EXPECT_TRUE(std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end())) << range.name;
     }
+  }
+}
+
+ModelDims TensorDims(ModelKind kind, bool tied) {
+  return {.layers = 2,
+          .heads = 8,
+          .hidden = 16,
+          .sequence = 5,
+          .vocab = 33,
+          .tie_embeddings = tied,
+          .kind = kind,
+          .kv_heads = kind == ModelKind::kLlama ? 4 : 0,
+          .ffn = 12};
+}
+
+/// Calls body(dims, layout) for the stages of 1 to 4 tensor ranks of all models.
+template <class Body>
+void ForTensorRanks(std::int64_t ranks, const Body& body) {
+  for (const ModelKind kind : {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}) {
+    for (const bool tied : {true, false}) {
+      const ModelDims dims = TensorDims(kind, tied);
+      for (const StageSlice& slice : {StageSlice{0, 1, true, false}, StageSlice{1, 2, false, true}})
+        for (std::int64_t rank = 0; rank < ranks; ++rank)
+          body(dims, ParameterLayout(dims, std::span(&slice, 1), {rank, ranks}));
+    }
+  }
+}
+
+TEST(TensorRanks, BeginWithTheInitialValuesOfTheWholeModel) {
+  for (const std::int64_t ranks : {1, 2, 4}) {
+    ForTensorRanks(ranks, [](const ModelDims& dims, const ParameterLayout& part) {
+      const ParameterLayout whole(dims, StageSlice::Whole(dims));
+      const std::vector<float> expected = Initial(whole), arena = Initial(part);
+      for (const ParameterRange& range : part.ranges()) {
+        const std::span<const float> values = ValuesOf(arena, range);
+        for (std::int64_t i = 0; i < range.count; ++i)
+          ASSERT_EQ(values[static_cast<std::size_t>(i)],
+                    expected[static_cast<std::size_t>(GlobalPlace(range, i))])
+              << range.name << " " << i;
+      }
+      // In pieces that begin and end anywhere.
+      std::vector<float> pieces(arena.size());
+      for (std::int64_t begin = 0; begin < part.size(); begin += 7)
+        InitializeParameters(part, 1337, begin, std::min(begin + 7, part.size()),
+                             std::span(pieces));
+      EXPECT_EQ(arena, pieces);
+    });
+  }
+}
+
+TEST(TensorRanks, OwnEveryElementOfTheModelOnce) {
+  for (const std::int64_t ranks : {1, 2, 4}) {
+    const ModelDims dims = TensorDims(ModelKind::kLlama, false);
+    const StageSlice slice = StageSlice::Whole(dims);
+    const ParameterLayout whole(dims, slice);
+    std::vector<int> owned(static_cast<std::size_t>(whole.size()));
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const ParameterLayout part(dims, std::span(&slice, 1), {rank, ranks});
+      const ElementRanges own = part.OwnElements(0, part.size());
+      for (const ParameterRange& range : part.ranges()) {
+        for (std::int64_t i = 0; i < range.count; ++i) {
+          const bool mine = std::any_of(own.begin(), own.end(), [&](const ElementRange& some) {
+            return some.begin <= range.offset + i && range.offset + i < some.end;
+          });
+          if (mine) ++owned[static_cast<std::size_t>(GlobalPlace(range, i))];
+        }
+      }
+      const ElementRanges some = part.OwnElements(100, 300);
+      for (const ElementRange& range : some)
+        EXPECT_TRUE(100 <= range.begin && range.begin < range.end && range.end <= 300);
+    }
+    EXPECT_EQ(owned, std::vector<int>(owned.size(), 1)) << ranks;
+  }
+}
+
+TEST(TensorRanks, HaveTheDimensionsOfANarrowerModel) {
+  const ModelDims dims = TensorDims(ModelKind::kLlama, true);
+  const StageSlice slice = StageSlice::Whole(dims);
+  for (const std::int64_t rank : {0, 1, 2, 3}) {
+    const TensorPart part{rank, 4};
+    const ModelDims of_part = PartOf(dims, part);
+    EXPECT_EQ(of_part.HeadSize(), dims.HeadSize());
+    EXPECT_EQ(of_part.vocab, rank == 3 ? 9 : 8);
+    const ParameterLayout layout(dims, std::span(&slice, 1), part);
+    EXPECT_EQ(layout.Find("wte.weight")->shape, (std::vector<std::int64_t>{of_part.vocab, 16}));
+    EXPECT_EQ(layout.Find("wte.weight")->rows.begin, 8 * rank);
+    EXPECT_EQ(layout.Find("h.0.attn.c_attn.weight")->shape,
+              (std::vector<std::int64_t>{16, of_part.QkvColumns()}));
+    EXPECT_EQ(layout.Find("h.0.attn.c_attn.weight")->columns,
+              (ElementRanges{{4 * rank, 4 * rank + 4},
+                             {16 + 2 * rank, 18 + 2 * rank},
+                             {24 + 2 * rank, 26 + 2 * rank}}));
+    EXPECT_EQ(layout.Find("h.1.mlp.c_fc.weight")->columns,
+              (ElementRanges{{3 * rank, 3 * rank + 3}, {12 + 3 * rank, 15 + 3 * rank}}));
+    EXPECT_EQ(layout.Find("h.1.mlp.c_proj.weight")->rows, (ElementRange{3 * rank, 3 * rank + 3}));
+    EXPECT_EQ(layout.Find("h.1.ln_2.weight")->split, TensorSplit::kNone);
   }
 }
 

@@ -72,6 +72,19 @@ inline TokenBatch RandomBatch(const ModelDims& dims, std::int64_t samples) {
   return batch;
 }
 
+/// Where element `i` of a rank's part of a parameter is in the arena of the whole model.
+inline std::int64_t GlobalPlace(const ParameterRange& range, std::int64_t i) {
+  const std::int64_t width = range.shape.back();
+  std::int64_t column = i % width;
+  for (const ElementRange& columns : range.columns) {
+    if (column < columns.size())
+      return range.global_offset + (range.rows.begin + i / width) * range.whole_columns +
+             columns.begin + column;
+    column -= columns.size();
+  }
+  return -1;
+}
+
 /// A stage with its own arenas, workspace and one micro-batch's state. Parameters are larger than a
 /// new model's, so that every path of the gradient counts. They are normals of 0.3 instead of 0.02,
 /// with norms and biases away from 1 and 0.
@@ -80,19 +93,19 @@ struct SmallStage {
   using Sum = kernels::Accumulator<T>;
 
   SmallStage(const ModelDims& dims, const StageSlice& slice, const StageOptions& options,
-             kernels::Device<T>& device)
-      : layout(dims, slice),
+             kernels::Device<T>& device, const TensorRanks<T>& tensor = {})
+      : layout(dims, std::span(&slice, 1), tensor.part),
         parameters(device, static_cast<std::size_t>(layout.size())),
         gradients(device, static_cast<std::size_t>(layout.size())),
-        workspace(dims, slice.has_head, options, device),
-        stage(dims, slice, options, device, {layout, parameters.span(), gradients.span()},
-              workspace),
+        workspace(PartOf(dims, tensor.part), slice.has_head, options, device),
+        stage(PartOf(dims, tensor.part), slice, options, device,
+              {layout, parameters.span(), gradients.span()}, workspace, tensor),
         state(stage.NewState()) {
     const CounterRandom random(3, RandomPurpose::kInitialization);
     for (const ParameterRange& range : layout.ranges()) {
       const double center = range.initial == InitialValue::kOnes ? 1 : 0;
       for (std::int64_t i = 0; i < range.count; ++i) {
-        const auto element = static_cast<std::uint64_t>(range.global_offset + i);
+        const auto element = static_cast<std::uint64_t>(GlobalPlace(range, i));
         parameters.span()[static_cast<std::size_t>(range.offset + i)] =
             kernels::Rounded<T>(static_cast<Sum>(
                 static_cast<float>(center + 0.3 * random.Normal({.element = element}))));

@@ -1,0 +1,211 @@
+// Ranks that share each layer compute what one rank computes: losses, gradients, activations.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/reference/reference_device.h"
+#include "tests/unit/runtime_model/small_model.h"
+
+namespace adaptive_train {
+namespace {
+
+/// Ranks as threads, whose sums are added in the order of the ranks by each of them.
+template <class T>
+class ThreadedRanks {
+ public:
+  explicit ThreadedRanks(std::int64_t ranks)
+      : values_(static_cast<std::size_t>(ranks)), all_(ranks) {}
+
+  TensorRanks<T> At(std::int64_t rank) {
+    return {{rank, std::ssize(values_)},
+            [this, rank](std::span<T> values) { Sum<T>(rank, values); },
+            [this, rank](std::span<kernels::Accumulator<T>> values) {
+              Sum<kernels::Accumulator<T>>(rank, values);
+            }};
+  }
+  /// Runs body(rank) on every rank.
+  template <class Body>
+  void Run(const Body& body) {
+    std::vector<std::thread> threads;
+    for (std::int64_t rank = 0; rank < std::ssize(values_); ++rank)
+      threads.emplace_back([&body, rank] { body(rank); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  template <class E>
+  void Sum(std::int64_t rank, std::span<E> values) {
+    auto& own = values_[static_cast<std::size_t>(rank)];
+    own.clear();
+    for (const E value : values) own.push_back(kernels::ToFloat(value));
+    all_.arrive_and_wait();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      double sum = 0;
+      for (const auto& of_rank : values_) sum += of_rank[i];
+      values[i] = kernels::Rounded<E>(static_cast<kernels::Accumulator<E>>(sum));
+    }
+    all_.arrive_and_wait();
+  }
+
+  std::vector<std::vector<double>> values_;  // [ranks]
+  std::barrier<> all_;
+};
+
+/// What a pass over a model computes; gradients of the whole model, in its order.
+struct Computed {
+  double loss = 0, evaluated = 0;
+  std::vector<double> gradients;
+};
+
+/// A model that 4 tensor ranks can share, with a vocabulary that no number of them divides.
+ModelDims SharedDims(ModelKind kind, bool tied) {
+  ModelDims dims = SmallDims(kind, tied);
+  dims.heads = 8;
+  dims.hidden = 16;
+  dims.kv_heads = kind == ModelKind::kLlama ? 4 : 0;
+  dims.ffn = 12;
+  dims.vocab = 13;
+  if (kind == ModelKind::kLlama) dims.attention_bias = AttentionBias::kAll;
+  return dims;
+}
+
+/// Of two stages on each of the tensor ranks. Elements that several ranks have must be the same
+/// bits on all of them, as must the loss and what crosses the boundary.
+template <class T, class MakeDevice>
+Computed Compute(const ModelDims& dims, std::int64_t ranks, const StageOptions& options,
+                 const MakeDevice& make_device) {
+  const TokenBatch batch = RandomBatch(dims, options.micro_batch);
+  const StageSlice slices[] = {{0, 1, true, false}, {1, dims.layers, false, true}};
+  ThreadedRanks<T> threads(ranks);
+  std::vector<Computed> of_rank(static_cast<std::size_t>(ranks));
+  std::vector<double> boundary;
+  const ParameterLayout whole(dims, StageSlice::Whole(dims));
+  Computed all;
+  all.gradients.resize(static_cast<std::size_t>(whole.size()));
+  std::vector<double> copy(static_cast<std::size_t>(whole.Find("wte.weight")->count));
+  std::vector<bool> seen(all.gradients.size());
+  std::mutex merging;
+  threads.Run([&](std::int64_t rank) {
+    const auto device = make_device();
+    SmallStage<T> first(dims, slices[0], options, *device, threads.At(rank)),
+        last(dims, slices[1], options, *device, threads.At(rank));
+    const auto forward = [&](double dropout) {
+      const Pass pass{batch.samples, {.step = 3, .first_sample = 5}, dropout};
+      const T* hidden = first.stage.ForwardTokens(first.state, pass, batch.tokens);
+      last.stage.ForwardActivations(last.state, pass, hidden);
+    };
+    Computed& own = of_rank[static_cast<std::size_t>(rank)];
+    forward(0);
+    own.evaluated = last.stage.HeadLoss(last.state, batch.targets);
+    forward(options.dropout);
+    own.loss = last.stage.HeadLoss(last.state, batch.targets, 0.5);
+    first.stage.Backward(first.state, last.stage.Backward(last.state, nullptr));
+    const std::lock_guard lock(merging);
+    for (const SmallStage<T>* stage : {&first, &last}) {
+      for (const ParameterRange& range : stage->layout.ranges()) {
+        const bool is_copy = stage->layout.Copy() == &range;
+        for (std::int64_t i = 0; i < range.count; ++i) {
+          const auto place = static_cast<std::size_t>(GlobalPlace(range, i));
+          const auto gradient = static_cast<double>(
+              stage->gradients.span()[static_cast<std::size_t>(range.offset + i)]);
+          if (is_copy) {
+            copy[place] = gradient;
+          } else {
+            if (seen[place]) {
+              EXPECT_EQ(all.gradients[place], gradient) << range.name;
+            }
+            seen[place] = true;
+            all.gradients[place] = gradient;
+          }
+        }
+      }
+    }
+  });
+  for (std::size_t i = 0; dims.tie_embeddings && i < copy.size(); ++i) all.gradients[i] += copy[i];
+  EXPECT_EQ(seen, std::vector<bool>(seen.size(), true));
+  for (const Computed& own : of_rank) {
+    EXPECT_EQ(own.loss, of_rank[0].loss);
+    EXPECT_EQ(own.evaluated, of_rank[0].evaluated);
+  }
+  all.loss = of_rank[0].loss;
+  all.evaluated = of_rank[0].evaluated;
+  return all;
+}
+
+/// Each parameter's gradient within `tolerance` of its norm, and at least one of them not zero.
+void ExpectAgree(const ModelDims& dims, const Computed& expected, const Computed& actual,
+                 double tolerance) {
+  EXPECT_NEAR(expected.loss, actual.loss, tolerance * expected.loss);
+  EXPECT_NEAR(expected.evaluated, actual.evaluated, tolerance * expected.evaluated);
+  const ParameterLayout whole(dims, StageSlice::Whole(dims));
+  for (const ParameterRange& range : whole.ranges()) {
+    double difference = 0, norm = 0;
+    for (std::int64_t i = range.offset; i < range.offset + range.count; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      difference += std::pow(expected.gradients[at] - actual.gradients[at], 2);
+      norm += std::pow(expected.gradients[at], 2);
+    }
+    EXPECT_GT(norm, 0) << range.name;
+    EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(norm)) << range.name;
+  }
+}
+
+template <class T, class Device, class... Arguments>
+void ExpectRanksAgree(double tolerance, Arguments... arguments) {
+  const auto make_device = [=] { return std::make_unique<Device>(arguments...); };
+  for (const ModelKind kind : {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}) {
+    for (const bool tied : {true, false}) {
+      for (const Recompute recompute :
+           {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+        const ModelDims dims = SharedDims(kind, tied);
+        const StageOptions options{.micro_batch = 3,
+                                   .recompute = recompute,
+                                   .dropout = recompute == Recompute::kSelective ? 0.0 : 0.2,
+                                   .seed = 4};
+        const Computed one = Compute<T>(dims, 1, options, make_device);
+        for (const std::int64_t ranks : {2, 4}) {
+          SCOPED_TRACE(NameOf(kind) + (tied ? " tied " : " ") + std::to_string(ranks));
+          ExpectAgree(dims, one, Compute<T>(dims, ranks, options, make_device), tolerance);
+        }
+      }
+    }
+  }
+}
+
+TEST(TensorRanks, ComputeTheLossAndTheGradientsOfOneRank) {
+  ExpectRanksAgree<double, kernels::reference::ReferenceDevice<double>>(1e-12);
+}
+
+TEST(TensorRanks, ComputeThemOnTheProcessorInEveryPrecision) {
+  ExpectRanksAgree<float, kernels::cpu::CpuDevice<float>>(1e-5, 1);
+  ExpectRanksAgree<kernels::BFloat16, kernels::cpu::CpuDevice<kernels::BFloat16>>(0.1, 1);
+  ExpectRanksAgree<kernels::Float16, kernels::cpu::CpuDevice<kernels::Float16>>(0.01, 1);
+}
+
+TEST(TensorRanks, KeepOfABlockWhatTheModelShapeSays) {
+  for (const ModelKind kind : {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      const ModelDims dims = SharedDims(kind, true);
+      const LayerShape block = ModelShape::Of(dims, {Precision::kBf16, recompute}).layers[1];
+      const std::int64_t whole = block.whole_activation_bytes_per_sample;
+      kernels::cpu::CpuDevice<kernels::BFloat16> device(1);
+      for (const std::int64_t ranks : {1, 2, 4}) {
+        const BlockState<kernels::BFloat16> state(
+            PartOf(dims, {0, ranks}), {.micro_batch = 3, .recompute = recompute}, device);
+        EXPECT_EQ(3 * (whole + (block.activation_bytes_per_sample - whole) / ranks),
+                  static_cast<std::int64_t>(state.bytes()))
+            << NameOf(kind) << " " << static_cast<int>(recompute) << " " << ranks;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace adaptive_train
