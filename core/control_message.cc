@@ -146,7 +146,9 @@ LayerTimes LayerTimesFrom(const json& body) {
     e.evidence.spread = Measured(entry.at("spread"));
     m.entries.push_back(std::move(e));
   }
-  for (const json& variance : body.at("variances")) m.variances.push_back(Measured(variance));
+  for (const json& variance : body.at("variances"))
+    m.variances.push_back(variance.get<double>() == kLayerNotHeld ? kLayerNotHeld
+                                                                  : Measured(variance));
   return m;
 }
 

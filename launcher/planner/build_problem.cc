@@ -146,9 +146,15 @@ class Kinds {
   DeviceKind Make(const std::string& name, const Device& device, double slower) {
     DeviceKind kind;
     kind.name = name;
-    kind.measured = MeasuredLayers(shape_, profile_, name, ModelKey(shape_), kind.layers);
-    if (kind.measured) {
-      Note(fmt::format("{}: its layers' times are measured", name));
+    auto measured = MeasuredLayers(shape_, profile_, name, ModelKey(shape_));
+    kind.measured = measured.has_value();
+    if (measured) {
+      kind.layers = std::move(measured->seconds);
+      Note(fmt::format("{}: its layers' times are measured{}", name,
+                       measured->elsewhere.empty()
+                           ? ""
+                           : fmt::format(", those of {} on another kind of device",
+                                         fmt::join(measured->elsewhere, " and "))));
     } else {
       kind.layers = EstimatedLayers(shape_, EstimatedSpeed(name, device));
     }

@@ -237,6 +237,24 @@ TEST(MakePlan, MeasuredTimesDecideAndAreSaid) {
   EXPECT_THAT(ExplainPlan(*plan), HasSubstr("bound:"));
 }
 
+/// Stages of an earlier job left each kind of device without one end of the model.
+TEST(MakePlan, TimesOfLayersThatAKindLacksComeFromAnother) {
+  const Cluster cluster = ClusterOf({0.5, 2.0});
+  const Profile whole = Measured(cluster);
+  Profile staged = whole;
+  const std::string fast = DeviceKindName(cluster.devices.front());
+  std::erase_if(staged.layers, [&](const LayerMeasurement& m) {
+    return m.layer == (m.device_kind == fast ? "head" : "embedding");
+  });
+  const auto plan = PlanOf(cluster, Batch(12), staged);
+  ASSERT_TRUE(plan);
+  EXPECT_THAT(SharesOf(*plan), ElementsAre(8, 4));
+  EXPECT_NEAR(*plan->step_seconds, *PlanOf(cluster, Batch(12), whole)->step_seconds, 1e-9);
+  EXPECT_THAT(plan->why, Contains(HasSubstr("measured, those of head on another kind of device")));
+  EXPECT_THAT(plan->why,
+              Contains(HasSubstr("measured, those of embedding on another kind of device")));
+}
+
 TEST(MakePlan, ANodeThatFailedLatelyGetsLessAndIsNamed) {
   const Cluster cluster = ClusterOf({{}, {}});
   Profile profile = Measured(cluster);
