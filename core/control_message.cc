@@ -82,6 +82,7 @@ constexpr CountField kCounts[] = {{"step", &RankMetrics::step},
                                   {"grad_bytes", &RankMetrics::grad_bytes},
                                   {"param_bytes", &RankMetrics::param_bytes},
                                   {"activation_bytes", &RankMetrics::activation_bytes},
+                                  {"gradient_entries", &RankMetrics::gradient_entries},
                                   {"unpeeled", &RankMetrics::unpeeled},
                                   {"peak_memory_bytes", &RankMetrics::peak_memory_bytes}};
 

@@ -63,7 +63,7 @@ struct Saving {             // the ranks wait for a checkpoint that they write
 struct Notice {  // a line for the person who watches
   std::string text;
 };
-/// How gradients are exchanged from here on, and why: rank 0 speaks for all.
+/// How gradients are exchanged from here on, and why: one of the ranks that decided speaks for all.
 struct Decision {
   std::int64_t step = 0;  // after it
   std::string text;       // with its figures, for people

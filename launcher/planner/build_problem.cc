@@ -212,10 +212,12 @@ class Kinds {
   double slowest_copy_ = std::numeric_limits<double>::infinity();
 };
 
-/// Assumes the requested number of replicas, else the most possible. A ring waits for its slowest
-/// member.
+/// Assumes the requested number of replicas, else the most that the requested stages and tensor
+/// ranks leave. A ring waits for its slowest member.
 void AddCompression(const PlanRequest& request, double slowest_copy, PlanProblem& problem) {
-  const auto most = std::min<std::int64_t>(std::ssize(problem.devices), request.global_batch);
+  const std::int64_t each = request.pipeline.value_or(1) * request.tensor.value_or(1);
+  const std::int64_t most = std::clamp<std::int64_t>(
+      std::ssize(problem.devices) / each, 1, std::max<std::int64_t>(1, request.global_batch));
   const auto members = static_cast<int>(request.data.value_or(most));
   problem.feedback_copies = request.compression->feedback_copies;
   problem.compress_all = request.compression->always;
@@ -357,12 +359,10 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
   for (int t = 2; t <= widest && !request.runnable_only; ++t) {
     if (Splits(dims, t)) tensor.push_back(t);
   }
-  const std::vector<int> one{1}, zero{0};
+  const std::vector<int> zero{0};
   choices.data = One(request.data, {});
   choices.tensor = One(request.tensor, tensor);
-  // The runtime cannot compress gradients of pipeline stages (NotRunnable).
-  const bool no_stages = request.runnable_only && request.compression;
-  choices.pipeline = One(request.pipeline, no_stages ? one : std::vector<int>{});
+  choices.pipeline = One(request.pipeline, {});
   choices.shard = One(request.shard, request.runnable_only ? zero : std::vector<int>{0, 1, 2});
   // Who asks for more is refused by name (CheckRunnable).
   const auto asked = static_cast<std::size_t>(
