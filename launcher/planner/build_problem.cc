@@ -339,11 +339,13 @@ bool Splits(const ModelDims& dims, std::int64_t tensor) {
   return dims.heads % tensor == 0 && dims.KvHeads() % tensor == 0 && dims.Ffn() % tensor == 0;
 }
 
-/// The largest smaller number of tensor ranks that can share a block.
-std::int64_t NearestSplit(const ModelDims& dims, std::int64_t tensor) {
-  tensor = std::min(tensor, dims.heads);
-  while (!Splits(dims, tensor)) --tensor;
-  return tensor;
+/// The numbers of tensor ranks next to this one that can share a block, in words.
+std::string NearestSplits(const ModelDims& dims, std::int64_t tensor) {
+  std::int64_t below = std::min(tensor, dims.heads), above = tensor;
+  while (!Splits(dims, below)) --below;
+  while (above <= dims.heads && !Splits(dims, above)) ++above;
+  return above > dims.heads ? fmt::format("{} does", below)
+                            : fmt::format("{} or {} do", below, above);
 }
 
 std::vector<int> One(const std::optional<std::int64_t>& wanted, std::vector<int> otherwise) {
@@ -442,10 +444,10 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
                     *request.data, request.global_batch));
   if (request.tensor && !Splits(dims, *request.tensor))
     return NoPlan(
-        fmt::format("parallel.tensor = {} must divide heads, kv_heads and ffn of the "
-                    "model ({}, {}, {}): parallel.tensor = {}",
+        fmt::format("parallel.tensor = {} does not divide heads, kv_heads and ffn of the "
+                    "model ({}, {}, {}): {}",
                     *request.tensor, dims.heads, dims.KvHeads(), dims.Ffn(),
-                    NearestSplit(dims, *request.tensor)));
+                    NearestSplits(dims, *request.tensor)));
   BuiltProblem built;
   built.problem.global_batch = request.global_batch;
   built.devices = RankDevices(cluster, request, profile, built.notes);

@@ -200,6 +200,33 @@ TEST(MakePlan, RefusesWhatCannotBe) {
   EXPECT_THAT(refused.error().message, HasSubstr("parallel.data = 5 needs"));
 }
 
+/// kDims has as many heads, so tensor ranks have few choices.
+TEST(MakePlan, RefusesTensorRanksThatDoNotDivideAndNamesThoseThatDo) {
+  ModelDims dims = kDims;
+  dims.heads = dims.kv_heads = 8;
+  dims.hidden = 64;
+  const auto why = [&](std::int64_t tensor) {
+    PlanRequest request = Batch(8);
+    request.tensor = tensor;
+    const auto made = MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request);
+    return made ? "planned" : made.error().message;
+  };
+  EXPECT_EQ(why(3),
+            "no feasible plan: parallel.tensor = 3 does not divide heads, kv_heads and ffn of the "
+            "model (8, 8, 256): 2 or 4 do");
+  EXPECT_THAT(why(9), HasSubstr("(8, 8, 256): 8 does"));
+}
+
+/// Equal shares name the reason as well as free ones do.
+TEST(MakePlan, EvenSharesOfMoreStagesThanLayersNameThoseThatFit) {
+  PlanRequest request = Batch(8);
+  request.even_shares = true;
+  request.pipeline = 9;
+  const auto refused = PlanOf(ClusterOf({{}, {}}), request);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("parallel.pipeline = 4 or less"));
+}
+
 TEST(MakePlan, IsAPureFunction) {
   const Cluster cluster = ClusterOf({1.5, {}, 0.3});
   EXPECT_EQ(ToJson(*PlanOf(cluster, Batch(33))), ToJson(*PlanOf(cluster, Batch(33))));
