@@ -82,6 +82,7 @@ constexpr CountField kCounts[] = {{"step", &RankMetrics::step},
                                   {"grad_bytes", &RankMetrics::grad_bytes},
                                   {"param_bytes", &RankMetrics::param_bytes},
                                   {"activation_bytes", &RankMetrics::activation_bytes},
+                                  {"gradient_entries", &RankMetrics::gradient_entries},
                                   {"unpeeled", &RankMetrics::unpeeled},
                                   {"peak_memory_bytes", &RankMetrics::peak_memory_bytes}};
 
@@ -146,7 +147,9 @@ LayerTimes LayerTimesFrom(const json& body) {
     e.evidence.spread = Measured(entry.at("spread"));
     m.entries.push_back(std::move(e));
   }
-  for (const json& variance : body.at("variances")) m.variances.push_back(Measured(variance));
+  for (const json& variance : body.at("variances"))
+    m.variances.push_back(variance.get<double>() == kLayerNotHeld ? kLayerNotHeld
+                                                                  : Measured(variance));
   return m;
 }
 

@@ -42,12 +42,14 @@ struct Resumed {  // the model is in memory
 struct Metrics {
   RankMetrics values;
 };
+/// The variance of a layer that a rank does not have.
+inline constexpr double kLayerNotHeld = -1;
 /// What a rank measured of its layers in the steps of the profile.
 struct LayerTimes {
   /// Without device_kind, model and time: the launcher knows them.
   std::vector<LayerMeasurement> entries;
-  /// Of the gradient, relative to the layer's mean square; index = ModelShape::layers. Empty: not
-  /// measured.
+  /// Of the gradient, relative to the layer's mean square; index = ModelShape::layers; kLayerNotHeld is
+  /// possible. Empty: not measured.
   std::vector<double> variances;
 };
 struct Saved {  // a checkpoint is complete on disk
@@ -61,7 +63,7 @@ struct Saving {             // the ranks wait for a checkpoint that they write
 struct Notice {  // a line for the person who watches
   std::string text;
 };
-/// How gradients are exchanged from here on, and why: rank 0 speaks for all.
+/// How gradients are exchanged from here on, and why: one of the ranks that decided speaks for all.
 struct Decision {
   std::int64_t step = 0;  // after it
   std::string text;       // with its figures, for people

@@ -345,10 +345,6 @@ Result<Plan> PlanFromJson(std::string_view text) {
 std::string NotRunnable(const Plan& plan) {
   if (plan.ranks.size() > kMostRanks)
     return fmt::format("{} ranks (at most {})", plan.ranks.size(), kMostRanks);
-  if (plan.Pipeline() > 1 && plan.orders.compression.mode != CompressionMode::kOff)
-    return fmt::format(
-        "compressed gradients (compression.mode) of {} pipeline stages (parallel.pipeline)",
-        plan.Pipeline());
   if (plan.tensor > 1 && plan.orders.compression.mode != CompressionMode::kOff)
     return fmt::format(
         "compressed gradients (compression.mode) of {} tensor ranks (parallel.tensor)",

@@ -25,7 +25,7 @@ StepMetrics CombineRanks(std::span<const RankMetrics> ranks) {
   all.bubble_s = slowest.bubble_s;
   all.other_s = slowest.other_s;
   all.unpeeled = slowest.unpeeled;
-  double flops = 0, peak = 0, density = 0;
+  double flops = 0, peak = 0, entries = 0, sent = 0;
   for (const RankMetrics& rank : ranks) {
     flops += rank.flops;
     peak += rank.product_peak;
@@ -33,12 +33,13 @@ StepMetrics CombineRanks(std::span<const RankMetrics> ranks) {
     all.param_bytes += rank.param_bytes;
     all.activation_bytes += rank.activation_bytes;
     all.comm_cpu_s = std::max(all.comm_cpu_s, rank.comm_cpu_s);
-    density += rank.density;
+    entries += static_cast<double>(rank.gradient_entries);
+    sent += rank.density * static_cast<double>(rank.gradient_entries);
     all.peak_memory_bytes = std::max(all.peak_memory_bytes, rank.peak_memory_bytes);
     // With pipeline stages only ranks that hold the head know it.
     if (rank.validation_loss) all.validation_loss = rank.validation_loss;
   }
-  all.density = density / static_cast<double>(ranks.size());
+  all.density = entries > 0 ? sent / entries : 1;
   if (all.step_s > 0) {
     all.tokens_per_s = static_cast<double>(all.tokens) / all.step_s;
     all.tflops = flops / all.step_s / 1e12;

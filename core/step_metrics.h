@@ -31,7 +31,8 @@ struct RankMetrics {
   std::int64_t grad_bytes = 0;
   std::int64_t param_bytes = 0;
   std::int64_t activation_bytes = 0;
-  double density = 1;         // gradient entries sent / all
+  double density = 1;                 // gradient entries sent / all
+  std::int64_t gradient_entries = 0;  // of this rank's stage
   double comm_cpu_s = 0;      // processor time of the exchange: selecting, packing, transfers
   std::int64_t unpeeled = 0;  // buckets whose count sketch could not be peeled
   std::int64_t peak_memory_bytes = 0;
@@ -59,7 +60,7 @@ struct StepMetrics {
   std::int64_t grad_bytes = 0;  // this and the next two: summed over ranks
   std::int64_t param_bytes = 0;
   std::int64_t activation_bytes = 0;
-  double density = 1;                  // mean of the ranks
+  double density = 1;                  // gradient entries sent / all, of all ranks
   double comm_cpu_s = 0;               // of the rank with most
   std::int64_t unpeeled = 0;           // buckets whose count sketch could not be peeled
   std::int64_t peak_memory_bytes = 0;  // of the largest rank

@@ -42,18 +42,23 @@ double VarianceOf(const std::string& layer, const std::vector<double>& variances
 }  // namespace
 
 std::vector<double> MeanVariances(std::span<const LayerTimes> times) {
-  std::vector<double> mean;
-  double ranks = 0;
+  std::vector<double> sums, having;
   for (const LayerTimes& of_rank : times) {
     if (of_rank.variances.empty()) continue;
-    if (mean.empty()) mean.resize(of_rank.variances.size());
+    if (sums.empty()) {
+      sums.resize(of_rank.variances.size());
+      having.resize(sums.size());
+    }
     // The number of layers comes from another process.
-    if (mean.size() != of_rank.variances.size()) continue;
-    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += of_rank.variances[i];
-    ++ranks;
+    if (sums.size() != of_rank.variances.size()) continue;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      if (!(of_rank.variances[i] >= 0)) continue;
+      sums[i] += of_rank.variances[i];
+      ++having[i];
+    }
   }
-  for (double& value : mean) value /= ranks;
-  return mean;
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] /= std::max(1.0, having[i]);
+  return sums;
 }
 
 std::vector<LayerMeasurement> LayerRecords(const Plan& plan, const std::string& model,

@@ -153,9 +153,15 @@ class Kinds {
   DeviceKind Make(const std::string& name, const Device& device, double slower) {
     DeviceKind kind;
     kind.name = name;
-    kind.measured = MeasuredLayers(shape_, profile_, name, ModelKey(shape_), kind.layers);
-    if (kind.measured) {
-      Note(fmt::format("{}: its layers' times are measured", name));
+    auto measured = MeasuredLayers(shape_, profile_, name, ModelKey(shape_));
+    kind.measured = measured.has_value();
+    if (measured) {
+      kind.layers = std::move(measured->seconds);
+      Note(fmt::format("{}: its layers' times are measured{}", name,
+                       measured->elsewhere.empty()
+                           ? ""
+                           : fmt::format(", those of {} on another kind of device",
+                                         fmt::join(measured->elsewhere, " and "))));
     } else {
       kind.layers = EstimatedLayers(shape_, EstimatedSpeed(name, device));
     }
@@ -213,10 +219,12 @@ class Kinds {
   double slowest_copy_ = std::numeric_limits<double>::infinity();
 };
 
-/// Assumes the requested number of replicas, else the most possible. A ring waits for its slowest
-/// member.
+/// Assumes the requested number of replicas, else the most that the requested stages and tensor
+/// ranks leave. A ring waits for its slowest member.
 void AddCompression(const PlanRequest& request, double slowest_copy, PlanProblem& problem) {
-  const auto most = std::min<std::int64_t>(std::ssize(problem.devices), request.global_batch);
+  const std::int64_t each = request.pipeline.value_or(1) * request.tensor.value_or(1);
+  const std::int64_t most = std::clamp<std::int64_t>(
+      std::ssize(problem.devices) / each, 1, std::max<std::int64_t>(1, request.global_batch));
   const auto members = static_cast<int>(request.data.value_or(most));
   problem.feedback_copies = request.compression->feedback_copies;
   problem.compress_all = request.compression->always;
@@ -342,11 +350,13 @@ bool Splits(const ModelDims& dims, std::int64_t tensor) {
          dims.vocab >= tensor;
 }
 
-/// The largest smaller number of tensor ranks that can share a block.
-std::int64_t NearestSplit(const ModelDims& dims, std::int64_t tensor) {
-  tensor = std::min(tensor, dims.heads);
-  while (!Splits(dims, tensor)) --tensor;
-  return tensor;
+/// The numbers of tensor ranks next to this one that can share a block, in words.
+std::string NearestSplits(const ModelDims& dims, std::int64_t tensor) {
+  std::int64_t below = std::min(tensor, dims.heads), above = tensor;
+  while (!Splits(dims, below)) --below;
+  while (above <= dims.heads && !Splits(dims, above)) ++above;
+  return above > dims.heads ? fmt::format("{} does", below)
+                            : fmt::format("{} or {} do", below, above);
 }
 
 std::vector<int> One(const std::optional<std::int64_t>& wanted, std::vector<int> otherwise) {
@@ -359,15 +369,15 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
   int widest = 1;
   for (const Device& device : cluster.devices) widest = std::max(widest, ++on_node[device.node]);
   std::vector<int> tensor{1};
-  // The runtime cannot compress gradients of pipeline stages and tensor ranks (NotRunnable).
-  const bool no_stages = request.runnable_only && request.compression;
-  for (int t = 2; t <= widest && !no_stages; ++t) {
+  // The runtime cannot compress gradients of tensor ranks (NotRunnable).
+  const bool no_tensor = request.runnable_only && request.compression;
+  for (int t = 2; t <= widest && !no_tensor; ++t) {
     if (Splits(dims, t)) tensor.push_back(t);
   }
-  const std::vector<int> one{1}, zero{0};
+  const std::vector<int> zero{0};
   choices.data = One(request.data, {});
   choices.tensor = One(request.tensor, tensor);
-  choices.pipeline = One(request.pipeline, no_stages ? one : std::vector<int>{});
+  choices.pipeline = One(request.pipeline, {});
   choices.shard = One(request.shard, request.runnable_only ? zero : std::vector<int>{0, 1, 2});
   // Who asks for more is refused by name (CheckRunnable).
   const auto asked = static_cast<std::size_t>(
@@ -447,10 +457,10 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
                     *request.data, request.global_batch));
   if (request.tensor && !Splits(dims, *request.tensor))
     return NoPlan(
-        fmt::format("parallel.tensor = {} must divide heads, kv_heads and ffn of the "
-                    "model ({}, {}, {}): parallel.tensor = {}",
+        fmt::format("parallel.tensor = {} does not divide heads, kv_heads and ffn of the "
+                    "model ({}, {}, {}): {}",
                     *request.tensor, dims.heads, dims.KvHeads(), dims.Ffn(),
-                    NearestSplit(dims, *request.tensor)));
+                    NearestSplits(dims, *request.tensor)));
   BuiltProblem built;
   built.problem.global_batch = request.global_batch;
   built.devices = RankDevices(cluster, request, profile, built.notes);

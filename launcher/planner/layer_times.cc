@@ -1,6 +1,7 @@
 #include "launcher/planner/layer_times.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -26,6 +27,13 @@ struct Points {
     update += w * m.update_s;
   }
 
+  void Scale(double factor) {
+    for (double* seconds : {&y_forward, &xy_forward, &y_backward, &xy_backward, &update})
+      *seconds *= factor;
+  }
+  /// Forward and backward, of one sample.
+  double PerSample() const { return (xy_forward + xy_backward) / xx; }
+
   /// Least squares; through the origin if there is only one micro-batch or the slope is negative.
   Line Fit(double y, double xy) const {
     const double spread = weight * xx - x * x;
@@ -38,6 +46,27 @@ struct Points {
   }
 };
 
+constexpr std::array<const char*, 3> kLayerNames = {"embedding", "block", "head"};
+using PointsOfLayers = std::map<std::string, Points>;
+
+bool Has(const PointsOfLayers& points, const std::string& name) {
+  const auto found = points.find(name);
+  return found != points.end() && found->second.weight > 0;
+}
+
+/// The layer's points on `other`, as they would be on the device of `own`.
+std::optional<Points> Scaled(const PointsOfLayers& other, const PointsOfLayers& own,
+                             const std::string& name) {
+  if (!Has(other, name)) return std::nullopt;
+  for (const char* common : {"block", "head", "embedding"}) {
+    if (!Has(other, common) || !Has(own, common) || other.at(common).PerSample() <= 0) continue;
+    Points points = other.at(name);
+    points.Scale(own.at(common).PerSample() / other.at(common).PerSample());
+    return points;
+  }
+  return std::nullopt;
+}
+
 std::string MeasuredName(const ModelShape& shape, std::size_t layer) {
   if (layer == 0) return "embedding";
   return layer + 1 == shape.layers.size() ? "head" : "block";
@@ -45,22 +74,29 @@ std::string MeasuredName(const ModelShape& shape, std::size_t layer) {
 
 }  // namespace
 
-bool MeasuredLayers(const ModelShape& shape, const Profile& profile, const std::string& device_kind,
-                    const std::string& model_key, std::vector<LayerSeconds>& seconds) {
-  std::map<std::string, Points> points;
-  for (const LayerMeasurement& m : profile.layers) {
-    if (m.device_kind == device_kind && m.model == model_key) points[m.layer].Add(m);
+std::optional<MeasuredTimes> MeasuredLayers(const ModelShape& shape, const Profile& profile,
+                                            const std::string& device_kind,
+                                            const std::string& model_key) {
+  std::map<std::string, PointsOfLayers> kinds;
+  for (const LayerMeasurement& m : profile.layers)
+    if (m.model == model_key) kinds[m.device_kind][m.layer].Add(m);
+  PointsOfLayers points = kinds[device_kind];
+  MeasuredTimes found;
+  for (const char* name : kLayerNames) {
+    if (Has(points, name)) continue;
+    std::optional<Points> scaled;
+    for (const auto& [kind, other] : kinds)
+      if (!scaled) scaled = Scaled(other, kinds[device_kind], name);
+    if (!scaled) return std::nullopt;
+    points[name] = *scaled;
+    found.elsewhere.emplace_back(name);
   }
-  for (const char* name : {"embedding", "block", "head"}) {
-    if (!points.contains(name) || points[name].weight <= 0) return false;
-  }
-  seconds.clear();
   for (std::size_t i = 0; i < shape.layers.size(); ++i) {
     const Points& p = points[MeasuredName(shape, i)];
-    seconds.push_back({p.Fit(p.y_forward, p.xy_forward), p.Fit(p.y_backward, p.xy_backward),
-                       p.update / p.weight});
+    found.seconds.push_back({p.Fit(p.y_forward, p.xy_forward), p.Fit(p.y_backward, p.xy_backward),
+                             p.update / p.weight});
   }
-  return true;
+  return found;
 }
 
 std::vector<LayerSeconds> EstimatedLayers(const ModelShape& shape, const DeviceSpeed& speed) {

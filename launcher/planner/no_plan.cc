@@ -37,6 +37,18 @@ std::int64_t GroupsOf(const std::map<int, int>& on_node, int size) {
   return groups;
 }
 
+/// The nearest request for so many groups of tensor ranks: fewer replicas, or fewer stages.
+std::string FewerPlaces(const PlanProblem& problem, std::int64_t groups) {
+  const std::int64_t data = Least(problem.choices.data), stages = Least(problem.choices.pipeline);
+  std::vector<std::string> fewer;
+  if (groups >= stages && data > groups / stages)
+    fewer.push_back(fmt::format("parallel.data = {}", groups / stages));
+  if (groups >= data && stages > groups / data)
+    fewer.push_back(fmt::format("parallel.pipeline = {}", groups / data));
+  if (fewer.empty()) return fmt::format("{} devices or less", problem.devices.size());
+  return fmt::format("{} or less", fmt::join(fewer, ", or "));
+}
+
 Reason TooFewDevices(const PlanProblem& problem) {
   const auto devices = static_cast<int>(problem.devices.size());
   const int tensor = Least(problem.choices.tensor);
@@ -57,9 +69,10 @@ Reason TooFewDevices(const PlanProblem& problem) {
         tensor, places, places == 1 ? "" : "s", devices, fullest, groups, possible,
         possible > 1 ? " or less" : "");
   return fmt::format(
-      "parallel.data x parallel.pipeline = {} places, there are {} devices: "
-      "{} places or less",
-      places, devices, devices);
+      "parallel.data x parallel.tensor x parallel.pipeline = {} x {} x {} needs {} "
+      "devices, there are {}: {}",
+      Least(problem.choices.data), tensor, Least(problem.choices.pipeline), places * tensor,
+      devices, FewerPlaces(problem, groups));
 }
 
 /// The multiples of `unit` next to the batch, at least `least`.
@@ -185,10 +198,17 @@ std::string TooLittleMemory(const PlanProblem& problem) {
 
 }  // namespace
 
+std::optional<Error> WhyRefused(const PlanProblem& problem) {
+  for (auto* reason : {&TooManyStages, &TooFewDevices, &BatchDoesNotDivide})
+    if (auto words = reason(problem))
+      return Error{"no feasible plan: " + *words, ExitCode::kNoPlan};
+  return std::nullopt;
+}
+
 Error WhyNoPlan(const PlanProblem& problem) {
-  for (auto* reason : {&TooManyStages, &TooFewDevices, &BatchDoesNotDivide, &Disconnected})
-    if (auto words = reason(problem)) return {"no feasible plan: " + *words, ExitCode::kNoPlan};
-  return {"no feasible plan: " + TooLittleMemory(problem), ExitCode::kNoPlan};
+  if (auto refused = WhyRefused(problem)) return *refused;
+  const Reason link = Disconnected(problem);
+  return {"no feasible plan: " + (link ? *link : TooLittleMemory(problem)), ExitCode::kNoPlan};
 }
 
 }  // namespace adaptive_train

@@ -359,6 +359,7 @@ Result<FoundLayout> FindEven(PlanProblem problem) {
   if (problem.choices.data.empty()) problem.choices.data = ReplicasOnAllDevices(problem);
   if (problem.choices.data.empty()) return tl::unexpected(WhyNoPlan(problem));
   const Comparison even = EvenStatic(problem);
+  if (const auto why = WhyRefused(problem); !even.layout && why) return tl::unexpected(*why);
   if (!even.layout) return Fail("no feasible plan: " + even.what, ExitCode::kNoPlan);
   return FoundLayout{*even.layout, *even.cost, LowerBound(problem), {}};
 }

@@ -52,8 +52,7 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
   } else if (const auto* notice = std::get_if<Notice>(&message)) {
     events_.on_notice(Printable(notice->text, kMaxNoticeBytes));
   } else if (const auto* decision = std::get_if<Decision>(&message)) {
-    if (rank == 0)
-      events_.on_decision({decision->step, Printable(decision->text, kMaxNoticeBytes)});
+    events_.on_decision({decision->step, Printable(decision->text, kMaxNoticeBytes)});
   } else if (const auto* failure = std::get_if<RankFailure>(&message)) {
     OnFailure(rank, *failure);
   }

@@ -276,6 +276,7 @@ void GradientReducer<T>::Settle(bool updated) {
     state_.device.ClearNotFinite(static_cast<std::int64_t>(state_.residuals.size()),
                                  state_.residuals.data());
   }
+  if (updated && state_.group.Size() == 1) state_.residuals = {};
   has_sums_ = false;
   const ExchangeCounts counts = std::exchange(state_.counts, {});
   settled_.select_cpu_s = counts.select_cpu_s;
@@ -303,6 +304,13 @@ void GradientReducer<T>::SettleExchanges(bool updated) {
     updated ? exchange.sum->Settle() : exchange.sum->TakeBack();
   exchanges_.clear();
   over_ = 0;
+}
+
+template <class T>
+std::span<float> GradientReducer<T>::ResidualsToTake() {
+  assert(state_.group.Size() == 1);
+  state_.residuals = kernels::Buffer<float>(state_.device, state_.gradients.size());
+  return state_.residuals.span();
 }
 
 template <class T>

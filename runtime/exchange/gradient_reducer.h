@@ -43,9 +43,8 @@ class GradientReducer {
   using Options = ReducerOptions;
 
   /// Arguments passed by reference must outlive the reducer.
-  GradientReducer(Group& group, kernels::Device<T>& device,
-                  const ParameterLayout& layout, std::span<float> gradients,
-                  const Options& options);
+  GradientReducer(Group& group, kernels::Device<T>& device, const ParameterLayout& layout,
+                  std::span<float> gradients, const Options& options);
 
   /// How the arena is cut, and which rank owns what.
   const GradientBuckets& Buckets() const { return state_.buckets; }
@@ -84,6 +83,9 @@ class GradientReducer {
 
   /// Gradients that are not yet exchanged; empty without feedback.
   std::span<float> Residuals() { return state_.residuals.span(); }
+  /// With one rank, which keeps none: an arena for residuals of an earlier run, which the next
+  /// update takes. It is given back then.
+  std::span<float> ResidualsToTake();
   /// Call after writing to Residuals() from outside, between steps.
   void ResidualsRestored();
   /// Drops what was held back (the literal form of the paper's equation 5).
@@ -130,8 +132,8 @@ class GradientReducer {
   std::size_t next_ = 0;                         // the first bucket that Add has not reached
   std::size_t early_begin_ = 0, early_end_ = 0;  // sent early
   std::vector<Exchange> exchanges_;
-  std::size_t over_ = 0;          // leading entries of exchanges_ that are over
-  kernels::Buffer<float> sums_;   // of the own chunks, over the step's earlier micro-batches
+  std::size_t over_ = 0;         // leading entries of exchanges_ that are over
+  kernels::Buffer<float> sums_;  // of the own chunks, over the step's earlier micro-batches
   bool has_sums_ = false;
   ExchangeFigures settled_;
 };

@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "runtime/model/layer_numbers.h"
+
 namespace adaptive_train {
 namespace {
 
@@ -69,7 +71,7 @@ std::optional<LayerTimes> LayerProfiler::EndStep(bool skipped) {
 
 LayerTimes LayerProfiler::Found() const {
   LayerTimes found;
-  found.variances = variance_->Relative();
+  found.variances = Variances();
   std::set<std::int64_t> sizes;
   for (const MicroBatch& batch : counted_) sizes.insert(batch.samples);
   for (std::int64_t samples : sizes) {
@@ -77,6 +79,17 @@ LayerTimes LayerProfiler::Found() const {
       if (Holds(layout_, part)) found.entries.push_back(Measure(part, samples));
   }
   return found;
+}
+
+/// [ModelShape::layers]; kLayerNotHeld for those of other ranks.
+std::vector<double> LayerProfiler::Variances() const {
+  const std::vector<double> own = variance_->Relative();
+  const std::vector<LayerElements> layers = LayersOf(layout_);
+  const std::vector<int> numbers = LayerNumbersOf(layout_, blocks_);
+  std::vector<double> variances(static_cast<std::size_t>(blocks_ + 2), kLayerNotHeld);
+  for (std::size_t layer = 0; layer < layers.size(); ++layer)
+    if (layers[layer].size() > 0) variances[static_cast<std::size_t>(numbers[layer])] = own[layer];
+  return variances;
 }
 
 /// Of the whole layer, also where tensor ranks share it; without their sums. For a block: the mean

@@ -21,7 +21,9 @@ namespace adaptive_train {
 /// result. The first of several steps is not timed, since kernels are built in it. Not thread-safe.
 class LayerProfiler {
  public:
-  explicit LayerProfiler(const ParameterLayout& layout) : layout_(layout) {}
+  /// Of the layers of an arena, in a model of `blocks` blocks. The layout must outlive this.
+  LayerProfiler(const ParameterLayout& layout, std::int64_t blocks)
+      : layout_(layout), blocks_(blocks) {}
 
   /// Measures the next `steps` steps; 0: none. Discards earlier measurements.
   void Begin(std::int64_t steps);
@@ -50,9 +52,11 @@ class LayerProfiler {
     PassTimes times;
   };
   LayerTimes Found() const;
+  std::vector<double> Variances() const;
   LayerMeasurement Measure(LayerPart part, std::int64_t samples) const;
 
   const ParameterLayout& layout_;
+  const std::int64_t blocks_;
   std::int64_t steps_ = 0, left_ = 0;
   std::deque<MicroBatch> step_;            // of the current step
   double update_s_ = 0;                    // of the current step

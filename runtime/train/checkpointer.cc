@@ -172,8 +172,9 @@ NewestCheckpoint Checkpointer::FindNewest() {
   return newest;
 }
 
-std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
-                                                   const ElementRanges& held) {
+std::optional<CheckpointStep> Checkpointer::Resume(
+    const TrainingArenas& arenas, const ElementRanges& held,
+    const std::function<std::span<float>()>& residuals_to_take) {
   const NewestCheckpoint newest = FindNewest();
   if (group_.Rank() == 0) TellOf(newest);
   CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
@@ -183,7 +184,7 @@ std::optional<CheckpointStep> Checkpointer::Resume(const TrainingArenas& arenas,
       OrThrow(CheckpointWriter::Create(settings), RankExit::kCheckpoint, "preparing checkpoints");
   if (newest.step) {
     saved_step_ = *newest.step;
-    return Read(saved_step_, arenas, held);
+    return Read(saved_step_, arenas, held, residuals_to_take);
   }
   if (config_.start == "none") return std::nullopt;
   OrThrow(DoJointly(group_, patience_, "reading checkpoint.start",
@@ -222,31 +223,31 @@ std::uint64_t Checkpointer::DrawAttempt() {
 }
 
 CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arenas,
-                                  const ElementRanges& held) {
+                                  const ElementRanges& held,
+                                  const std::function<std::span<float>()>& residuals_to_take) {
   constexpr const char* kReading = "reading a checkpoint";
   struct Found {
     std::int64_t residuals = 0;
+    bool taken = false;
     CheckpointStep at;
   };
   const auto found = std::make_shared<Found>();
   const ReadingRank reading{BlocksOf(layout_), held, data_.Rank(), data_.Size()};
-  const auto read = [this, step, arenas, reading, found](auto& done) {
+  const auto read = [this, step, arenas, reading, found, residuals_to_take](auto& done) {
     auto reader = folder_.Open(step, owner_);
     if (!reader) return Result<void>(tl::unexpected(reader.error()));
     reader->OnBlock([&done] { ++done; });
     found->residuals = reader->ResidualElements();
     found->at = reader->manifest().at;
-    return reader->Read(reading, arenas);
+    TrainingArenas into = arenas;
+    if (found->residuals > 0 && into[kResiduals].empty()) into[kResiduals] = residuals_to_take();
+    found->taken = !into[kResiduals].empty();
+    return reader->Read(reading, into);
   };
   OrThrow(DoJointly(group_, patience_, kReading, read), RankExit::kCheckpoint, kReading);
   CheckpointStep at = std::move(found->at);
-  const std::int64_t residuals = found->residuals;
-  if (residuals > 0 && arenas[kResiduals].empty() && group_.Rank() == 0) {
-    events_.on_notice(
-        fmt::format("{} holds {} elements of compressed gradients' residuals: dropped, this run "
-                    "does not compress",
-                    folder_.PathOf(step), residuals));
-  }
+  if (group_.Rank() == 0 && arenas[kResiduals].empty())
+    TellOfResiduals(step, found->residuals, found->taken);
   if (group_.Rank() == 0) {
     for (const SettingChange& change : ChangesOf(at.settings, run_settings_))
       events_.on_notice("changed since the checkpoint: " + Describe(change));
@@ -258,6 +259,15 @@ CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arena
   }
   at.extra["samples"] = samples;
   return at;
+}
+
+/// On a rank that keeps no residuals.
+void Checkpointer::TellOfResiduals(std::int64_t step, std::int64_t elements, bool taken) {
+  if (elements == 0) return;
+  events_.on_notice(fmt::format(
+      "{} holds {} elements of compressed gradients' residuals: {}", folder_.PathOf(step), elements,
+      taken ? "all go into the next update, since a single replica holds nothing back"
+            : "dropped, this run does not compress"));
 }
 
 void Checkpointer::Tell(const CheckpointNews& news) {
@@ -278,8 +288,7 @@ void Checkpointer::Follow(std::span<const double> votes) {
   Tell(writer_->Follow(sums));
 }
 
-void Checkpointer::BeginIfWanted(const CheckpointStep& at, const TrainingArenas& arenas) {
-  if (!asked_ || !ready_) return;
+void Checkpointer::Begin(const CheckpointStep& at, const TrainingArenas& arenas) {
   asked_ = false;
   begun_ = std::chrono::steady_clock::now();
   CheckpointStep described = at;
@@ -320,8 +329,7 @@ void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arena
   Exchange();
   Finish();
   if (saved_step_ == at.step) return;
-  Ask();
-  BeginIfWanted(at, arenas);
+  Begin(at, arenas);
   ready_ = false;
   // The rank that failed ends the run, and knows why; the others have done their part.
   const std::string failure = Finish();

@@ -44,17 +44,24 @@ class Checkpointer {
   /// of kOrderSettings make it refused, unless checkpoint.accept names them. `extra` of what is
   /// given has "samples", those that the run has done. The wait for each other ends where nothing
   /// is read for checkpoint.patience_s.
-  std::optional<CheckpointStep> Resume(const TrainingArenas& arenas, const ElementRanges& held);
+  /// Where `arenas` have no residuals, those of the checkpoint are read to the arena that
+  /// `residuals_to_take` gives, which its owner adds to the next update; an empty one drops them.
+  std::optional<CheckpointStep> Resume(
+      const TrainingArenas& arenas, const ElementRanges& held,
+      const std::function<std::span<float>()>& residuals_to_take = [] {
+        return std::span<float>();
+      });
 
   /// A checkpoint is wanted: of this step, or of the next at which the writer is free.
   void Ask() { asked_ = true; }
+  /// Whether one is, and the writer is free. After Follow it is the same on all ranks.
+  bool Wanted() const { return asked_ && ready_; }
   CheckpointVotes Votes() const { return writer_->Votes(); }
   /// Tells of a checkpoint that is complete, or of one that failed: training goes on and the next
   /// one may succeed.
   void Follow(std::span<const double> votes);
-  /// Copies the state if a checkpoint is wanted and the writer is free; otherwise does nothing.
-  /// Right after Follow.
-  void BeginIfWanted(const CheckpointStep& at, const TrainingArenas& arenas);
+  /// Copies the state, which is then written in the background. Only where a checkpoint is Wanted.
+  void Begin(const CheckpointStep& at, const TrainingArenas& arenas);
   /// Saves this state and returns when it is on disk, unless it is there already. Throws on the
   /// rank that cannot write its part, and where nothing is written for checkpoint.patience_s.
   void SaveNow(const CheckpointStep& at, const TrainingArenas& arenas);
@@ -71,7 +78,9 @@ class Checkpointer {
   Result<void> ExpectOrder(const CheckpointReader& reader) const;
   void TellOf(const NewestCheckpoint& newest);
   std::uint64_t DrawAttempt();
-  CheckpointStep Read(std::int64_t step, const TrainingArenas& arenas, const ElementRanges& held);
+  CheckpointStep Read(std::int64_t step, const TrainingArenas& arenas, const ElementRanges& held,
+                      const std::function<std::span<float>()>& residuals_to_take);
+  void TellOfResiduals(std::int64_t step, std::int64_t elements, bool taken);
   CheckpointNews Exchange();
   /// Until the writer is free. Why this rank's last part could not be written, empty if it could.
   std::string Finish();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/exchange/sparsity.h"
+#include "runtime/model/layer_numbers.h"
 #include "runtime/train/collective.h"
 
 namespace adaptive_train {
@@ -13,11 +14,36 @@ namespace {
 /// A variance needs two steps.
 constexpr std::int64_t kLeastWarmUp = 2;
 
-std::string DensityName(std::size_t layer) { return fmt::format("gradient_density_{}", layer); }
-constexpr const char* kGateName = "compression_pays";
+constexpr const char* kDensityName = "gradient_density_";
+constexpr const char* kGateName = "compression_pays_";
+/// In checkpoints of programs without stages: of all layers.
+constexpr const char* kOneGateName = "compression_pays";
 
-/// Layers with a matrix. Norms and biases alone are sent whole and must not set the others' scale.
-std::vector<std::size_t> LayersWithMatrix(const ParameterLayout& layout) {
+std::string NameOf(const char* what, std::size_t layer) { return fmt::format("{}{}", what, layer); }
+
+bool WarmsUp(CompressionMode mode) {
+  return mode == CompressionMode::kAuto || mode == CompressionMode::kVarianceTopk ||
+         mode == CompressionMode::kGlobalTopk;
+}
+
+std::vector<std::size_t> NumbersOf(const ParameterLayout& layout, std::int64_t blocks) {
+  const std::vector<int> numbers = LayerNumbersOf(layout, blocks);
+  return {numbers.begin(), numbers.end()};
+}
+
+std::vector<std::size_t> HeldLayers(const ParameterLayout& layout, std::int64_t blocks) {
+  const std::vector<std::size_t> numbers = NumbersOf(layout, blocks);
+  const std::vector<LayerElements> layers = LayersOf(layout);
+  std::vector<std::size_t> held;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer)
+    if (layers[layer].size() > 0) held.push_back(numbers[layer]);
+  return held;
+}
+
+/// Layers of the model with a matrix. Norms and biases alone are sent whole and must not set the
+/// others' scale.
+std::vector<std::size_t> LayersWithMatrix(const ModelDims& dims) {
+  const ParameterLayout layout(dims, StageSlice::Whole(dims));
   const std::vector<LayerElements> layers = LayersOf(layout);
   std::vector<std::size_t> with;
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
@@ -45,16 +71,18 @@ kernels::ValueFormat FormatOf(ValueEncoding values) {
 }  // namespace
 
 CompressionControl::CompressionControl(const CompressionOrders& orders, std::int64_t warm_up_steps,
-                                       const ParameterLayout& layout, int ranks,
-                                       const std::vector<int>& compressed_layers)
+                                       const ModelDims& dims, const ParameterLayout& layout,
+                                       int replicas, const std::vector<int>& compressed_layers)
     : orders_(orders),
-      mode_(ranks == 1 ? CompressionMode::kOff : orders.mode),
-      layers_(LayersOf(layout).size()),
-      judged_(LayersWithMatrix(layout)),
+      mode_(replicas == 1 ? CompressionMode::kOff : orders.mode),
+      numbers_(NumbersOf(layout, dims.layers)),
+      held_(HeldLayers(layout, dims.layers)),
+      judged_(LayersWithMatrix(dims)),
+      layers_(static_cast<std::size_t>(dims.layers + 2)),
       chosen_(compressed_layers) {
   if (mode_ == CompressionMode::kTopk || mode_ == CompressionMode::kSketch)
     densities_.assign(layers_, orders_.density);
-  if (!WarmsUp()) return;
+  if (!WarmsUp(mode_)) return;
   warm_up_steps_ = warm_up_left_ = std::max(kLeastWarmUp, warm_up_steps);
   if (mode_ == CompressionMode::kGlobalTopk) {
     warm_up_.emplace(std::in_place_type<LayerMagnitudes>, layout);
@@ -68,14 +96,14 @@ ExchangePolicy CompressionControl::PolicyOf(std::int64_t step) const {
   policy.format = FormatOf(orders_.values);
   policy.keep = orders_.beta;
   if (densities_.empty() || (mode_ == CompressionMode::kAuto && !gate_.Compress())) return policy;
-  policy.density.assign(densities_.begin(), densities_.end());
+  for (const std::size_t layer : numbers_) policy.density.push_back(densities_[layer]);
   // Everything that was held back goes out now and then, so that none of it grows old.
   const std::int64_t every = orders_.flush_every;
   const bool flush = every > 0 && step % every == 0 && orders_.flush == ResidualFlush::kSend;
   if (flush) std::fill(policy.density.begin(), policy.density.end(), 1.0);
   if (mode_ == CompressionMode::kAuto && !chosen_.empty()) {
-    for (std::size_t layer = 0; layer < layers_; ++layer)
-      if (!std::binary_search(chosen_.begin(), chosen_.end(), static_cast<int>(layer)))
+    for (std::size_t layer = 0; layer < numbers_.size(); ++layer)
+      if (!std::binary_search(chosen_.begin(), chosen_.end(), static_cast<int>(numbers_[layer])))
         policy.density[layer] = std::nullopt;
   }
   policy.sketch =
@@ -88,50 +116,62 @@ bool CompressionControl::ResetsBefore(std::int64_t step) const {
          step % orders_.flush_every == 0;
 }
 
-std::optional<std::string> CompressionControl::EndStep(const GateStep& step, bool skipped,
-                                                       bool counts, Group& group) {
+std::optional<CompressionDecision> CompressionControl::EndStep(const GateStep& step, bool skipped,
+                                                               bool counts, Groups& groups) {
   if (warm_up_) {
     std::visit([&](auto& layers) { skipped ? layers.Drop() : layers.Count(); }, *warm_up_);
     if (skipped) return std::nullopt;
     if (--warm_up_left_ > 0) return std::nullopt;
-    return EndWarmUp(group);
+    return CompressionDecision{EndWarmUp(groups), true};
   }
   if (mode_ != CompressionMode::kAuto || skipped || !counts) return std::nullopt;
-  if (!gate_.Deciding()) return gate_.Took(step);
-  double sums[2] = {step.step_s, step.exposed_comm_s};
-  SumOverRanks(group, sums);
-  return gate_.Took({sums[0] / group.Size(), sums[1] / group.Size()});
+  GateStep mean = step;
+  if (gate_.Deciding()) {
+    double sums[2] = {step.step_s, step.exposed_comm_s};
+    SumOverRanks(groups.data, sums);
+    mean = {sums[0] / groups.data.Size(), sums[1] / groups.data.Size()};
+  }
+  const auto decided = gate_.Took(mean);
+  if (!decided) return std::nullopt;
+  return CompressionDecision{*decided, false};
 }
 
-/// Each rank saw its own samples; the mean over ranks is what all follow.
+/// Each rank saw its own samples and layers; the mean of those that have a layer is what all
+/// follow.
 std::vector<double> CompressionControl::DensitiesFrom(const LayerVariance& layers,
-                                                      Group& group) const {
-  std::vector<double> variances =
+                                                      Groups& groups) const {
+  const std::vector<double> own =
       orders_.variance == VarianceMeasure::kLiteral ? layers.Literal() : layers.Relative();
-  SumOverRanks(group, variances);
+  std::vector<double> variances(layers_, 0.0);
+  for (std::size_t layer = 0; layer < own.size(); ++layer) variances[numbers_[layer]] = own[layer];
+  SumOverRanks(groups.world, variances);
+  const int having = groups.data.Size() * groups.tensor.Size();
   std::vector<double> judged;
-  for (const std::size_t layer : judged_) judged.push_back(variances[layer] / group.Size());
+  for (const std::size_t layer : judged_) judged.push_back(variances[layer] / having);
   return DensitiesOf(judged, {orders_.s_min, orders_.s_max});
 }
 
 std::vector<double> CompressionControl::DensitiesFrom(const LayerMagnitudes& layers,
-                                                      Group& group) const {
+                                                      Groups& groups) const {
   constexpr std::size_t kClasses = LayerMagnitudes::kClasses;
-  std::vector<double> counts;
-  for (const std::size_t layer : judged_) {
-    const std::span<const double> of_layer = layers.CountsOf(layer);
-    counts.insert(counts.end(), of_layer.begin(), of_layer.end());
+  std::vector<double> counts(judged_.size() * kClasses, 0.0);
+  for (std::size_t layer = 0; layer < numbers_.size(); ++layer) {
+    const auto judged = std::lower_bound(judged_.begin(), judged_.end(), numbers_[layer]);
+    if (judged == judged_.end() || *judged != numbers_[layer]) continue;
+    const std::span<const double> own = layers.CountsOf(layer);
+    const auto place = static_cast<std::size_t>(judged - judged_.begin());
+    std::copy(own.begin(), own.end(), std::span(counts).subspan(place * kClasses).begin());
   }
-  SumOverRanks(group, counts);
+  SumOverRanks(groups.world, counts);
   std::vector<std::span<const double>> by_layer;
   for (std::size_t i = 0; i < judged_.size(); ++i)
     by_layer.push_back(std::span(counts).subspan(i * kClasses, kClasses));
   return DensitiesAboveThreshold(by_layer, orders_.density);
 }
 
-std::string CompressionControl::EndWarmUp(Group& group) {
+std::string CompressionControl::EndWarmUp(Groups& groups) {
   const std::vector<double> found =
-      std::visit([&](const auto& layers) { return DensitiesFrom(layers, group); }, *warm_up_);
+      std::visit([&](const auto& layers) { return DensitiesFrom(layers, groups); }, *warm_up_);
   warm_up_.reset();
   densities_.assign(layers_, 1.0);
   for (std::size_t i = 0; i < found.size(); ++i) densities_[judged_[i]] = found[i];
@@ -143,15 +183,25 @@ std::string CompressionControl::EndWarmUp(Group& group) {
       *least, *most, found.size());
 }
 
-std::map<std::string, double> CompressionControl::State() const {
-  std::map<std::string, double> state;
-  if (!WarmsUp()) return state;
+std::map<std::string, double> CompressionControl::State(bool speaks,
+                                                        const SumOfNumbers& sum) const {
+  std::map<std::string, double> state = handed_on_;
+  if (!WarmsUp(mode_)) return state;
   for (std::size_t layer = 0; layer < densities_.size(); ++layer)
-    state[DensityName(layer)] = densities_[layer];
+    state[NameOf(kDensityName, layer)] = densities_[layer];
   if (densities_.empty()) return state;
   for (const auto& [name, value] : Settings()) state[name] = value;
-  if (mode_ == CompressionMode::kAuto && gate_.Decision())
-    state[kGateName] = *gate_.Decision() ? 1 : 0;
+  if (mode_ != CompressionMode::kAuto) return state;
+  // Of each layer: whether it is decided, and how.
+  std::vector<double> gates(2 * layers_, 0.0);
+  for (const std::size_t layer : held_) {
+    if (!speaks || !gate_.Decision()) continue;
+    gates[2 * layer] = 1;
+    gates[2 * layer + 1] = *gate_.Decision() ? 1 : 0;
+  }
+  sum(gates);
+  for (std::size_t layer = 0; layer < layers_; ++layer)
+    if (gates[2 * layer] > 0) state[NameOf(kGateName, layer)] = gates[2 * layer + 1] > 0 ? 1 : 0;
   return state;
 }
 
@@ -163,22 +213,55 @@ std::map<std::string, double> CompressionControl::Settings() const {
           {"gradient_variance_literal", orders_.variance == VarianceMeasure::kLiteral ? 1 : 0}};
 }
 
-void CompressionControl::Restore(const std::map<std::string, double>& state) {
-  if (!warm_up_) return;
+/// Of all layers; empty where they must be found anew.
+std::vector<double> CompressionControl::KnownDensities(
+    const std::map<std::string, double>& state) const {
   for (const auto& [name, value] : Settings()) {
     const auto found = state.find(name);
-    if (found == state.end() || found->second != value) return;
+    if (found == state.end() || found->second != value) return {};
   }
   std::vector<double> densities;
   for (std::size_t layer = 0; layer < layers_; ++layer) {
-    const auto found = state.find(DensityName(layer));
-    if (found == state.end()) return;
+    const auto found = state.find(NameOf(kDensityName, layer));
+    if (found == state.end()) return {};
     densities.push_back(std::clamp(found->second, 0.0, 1.0));
   }
+  return densities;
+}
+
+std::optional<std::string> CompressionControl::Restore(const std::map<std::string, double>& state) {
+  if (mode_ == CompressionMode::kOff && WarmsUp(orders_.mode)) {
+    for (const auto& [name, value] : state)
+      if (name.starts_with("gradient_") || name.starts_with(kOneGateName)) handed_on_[name] = value;
+  }
+  if (!warm_up_) return std::nullopt;
+  std::vector<double> densities = KnownDensities(state);
+  if (densities.empty()) return std::nullopt;
   densities_ = std::move(densities);
   warm_up_.reset();
-  if (const auto found = state.find(kGateName); found != state.end())
-    gate_.Decide(found->second > 0);
+  return mode_ == CompressionMode::kAuto ? RestoreGate(state) : std::nullopt;
+}
+
+/// A stage may have layers of several stages of the checkpoint, which decided each for itself.
+std::optional<std::string> CompressionControl::RestoreGate(
+    const std::map<std::string, double>& state) {
+  std::size_t decided = 0, compressed = 0;
+  for (const std::size_t layer : held_) {
+    auto found = state.find(NameOf(kGateName, layer));
+    if (found == state.end()) found = state.find(kOneGateName);
+    if (found == state.end()) continue;
+    ++decided;
+    compressed += found->second > 0 ? 1 : 0;
+  }
+  if (decided == 0) return std::nullopt;
+  if (decided < held_.size() || (compressed > 0 && compressed < decided)) {
+    return fmt::format(
+        "gradients: the checkpoint's stages compressed {} of these {} layers and not {}: whether "
+        "compressing pays is tried again",
+        compressed, held_.size(), decided - compressed);
+  }
+  gate_.Decide(compressed > 0);
+  return std::nullopt;
 }
 
 }  // namespace adaptive_train

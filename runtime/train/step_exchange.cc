@@ -35,15 +35,17 @@ StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const Rank
     : config_(config.optimizer),
       plan_(plan),
       rank_(own.rank),
+      groups_(groups),
       group_(groups.data),
       tensor_(groups.tensor),
       pipeline_(groups.pipeline),
       state_(state),
       profiler_(profiler),
       measure_(measure),
-      compression_(plan.orders.compression, config.profile.warmup_steps, state.trained,
-                   groups.data.Size(),
+      compression_(plan.orders.compression, config.profile.warmup_steps, DimsOf(config.model),
+                   state.trained, groups.data.Size(),
                    plan.stages[static_cast<std::size_t>(own.stage)].compressed_layers),
+      kept_ways_(KeptWays(plan, {})),
       exchanges_(ExchangesOf(plan)),
       reducer_(groups.data, state.device, state.trained, state.TrainedGradients(),
                {.feedback = compression_.MayCompress(),
@@ -230,15 +232,15 @@ void StepExchange<T>::UpdateState(RankMetrics& metrics) {
 }
 
 template <class T>
-std::optional<std::string> StepExchange<T>::EndStep(bool skipped, bool measured) {
+std::optional<CompressionDecision> StepExchange<T>::EndStep(bool skipped, bool measured) {
   const GateStep took{measure_.Seconds(), measure_.SecondsOf(Activity::kExposedComm)};
-  return compression_.EndStep(took, skipped, !measured, group_);
+  return compression_.EndStep(took, skipped, !measured, groups_);
 }
 
 template <class T>
-std::map<std::string, double> StepExchange<T>::Kept() const {
-  std::map<std::string, double> kept = compression_.State();
-  kept.merge(KeptWays(group_.Ways(), group_.Size()));
+std::map<std::string, double> StepExchange<T>::Kept(const SumOfNumbers& sum) const {
+  std::map<std::string, double> kept = compression_.State(SpeaksForStage(), sum);
+  kept.insert(kept_ways_.begin(), kept_ways_.end());
   if (kScalesLoss<T>) {
     kept["loss_scale"] = scaler_.scale;
     kept["loss_scale_good_steps"] = static_cast<double>(scaler_.good_steps);
@@ -247,18 +249,21 @@ std::map<std::string, double> StepExchange<T>::Kept() const {
 }
 
 template <class T>
-void StepExchange<T>::Restore(std::int64_t updates, const std::map<std::string, double>& kept) {
+std::optional<std::string> StepExchange<T>::Restore(std::int64_t updates,
+                                                    const std::map<std::string, double>& kept) {
   updates_ = updates;
   // A run that was in another precision so far has no scale yet.
   const auto scale = kept.find("loss_scale"), good = kept.find("loss_scale_good_steps");
   if (scale != kept.end()) scaler_.scale = scale->second;
   if (good != kept.end()) scaler_.good_steps = static_cast<std::int64_t>(good->second);
-  compression_.Restore(kept);
+  std::optional<std::string> line = compression_.Restore(kept);
+  kept_ways_ = KeptWays(plan_, kept);
   group_.SetWays(WaysAfter(kept, plan_, rank_));
   reducer_.ResidualsRestored();
   // Residuals are gradients of the scaled loss; the run may have been in another precision.
   const double then = scale == kept.end() ? 1 : scale->second;
   if (LossScale() != then) reducer_.Rescale(static_cast<float>(LossScale() / then));
+  return line;
 }
 
 template class StepExchange<float>;

@@ -40,6 +40,13 @@ class StepExchange {
   const Optimizer<T>& optimizer() const { return optimizer_; }
   /// Gradients that compression holds back; empty where none is.
   std::span<float> Residuals() { return reducer_.Residuals(); }
+  /// Where a checkpoint's residuals are read to on a rank that keeps none: with a single replica
+  /// the next update takes them all. Empty where gradients are not to be compressed.
+  std::span<float> ResidualsToTake() {
+    return compression_.Asked() ? reducer_.ResidualsToTake() : std::span<float>();
+  }
+  /// Whether the next update is to take such residuals.
+  bool TakesResiduals() { return !compression_.MayCompress() && !Residuals().empty(); }
   /// In the step under way something is held back, or was: residuals change before its update.
   bool ChangesResiduals() const { return changes_residuals_; }
   double LossScale() const;
@@ -57,8 +64,8 @@ class StepExchange {
   void Finish();
   /// Norm, clipping, update and learning rate of the step; fills these into `metrics`.
   void Update(RankMetrics& metrics);
-  /// After the step. Gives a line for people where something was decided.
-  std::optional<std::string> EndStep(bool skipped, bool measured);
+  /// After the step.
+  std::optional<CompressionDecision> EndStep(bool skipped, bool measured);
 
   /// Before weights up to element `end` are read: waits for those that others own.
   void WaitForWeights(std::size_t end);
@@ -68,10 +75,14 @@ class StepExchange {
   }
 
   std::int64_t Updates() const { return updates_; }
-  /// What a checkpoint keeps of this, by name; finite numbers.
-  std::map<std::string, double> Kept() const;
-  /// After arenas and residuals were read.
-  void Restore(std::int64_t updates, const std::map<std::string, double>& kept);
+  /// What a checkpoint keeps of this, by name; finite numbers. All ranks call it together.
+  std::map<std::string, double> Kept(const SumOfNumbers& sum) const;
+  /// Whether this rank tells what its stage decides.
+  bool SpeaksForStage() const { return groups_.data.Rank() == 0 && groups_.tensor.Rank() == 0; }
+  /// After arenas and residuals were read. Gives a line for people where a decision of the
+  /// checkpoint has no place in this layout.
+  std::optional<std::string> Restore(std::int64_t updates,
+                                     const std::map<std::string, double>& kept);
   /// Makes the weights from the owners' parameters. Before the first step.
   void MakeWeights();
 
@@ -87,6 +98,7 @@ class StepExchange {
   const OptimizerConfig& config_;
   const Plan& plan_;
   const int rank_;
+  Groups& groups_;
   Group& group_;  // data
   Group& tensor_;
   Group& pipeline_;
@@ -94,7 +106,8 @@ class StepExchange {
   LayerProfiler& profiler_;
   StepMeasure& measure_;
   CompressionControl compression_;
-  const std::int64_t exchanges_;  // of gradients in a step
+  std::map<std::string, double> kept_ways_;  // of all stages' sums
+  const std::int64_t exchanges_;             // of gradients in a step
   GradientReducer<T> reducer_;
   Optimizer<T> optimizer_;
   TiedEmbedding<T> tied_;

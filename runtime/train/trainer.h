@@ -30,11 +30,11 @@ struct TrainerEvents {
   std::function<void(const Saving&)> on_saving;  // on rank 0 only, while ranks wait for the disk
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string& line)> on_notice;  // for the person who watches
-  std::function<void(const Decision&)> on_decision;        // on rank 0 only
+  std::function<void(const Decision&)> on_decision;        // on one rank of those that decided
 };
 
-/// Trains the whole model on this rank's share of every global batch; gradients are summed over all
-/// ranks, every rank makes the same update. Throws FatalError, and what a device or a lack of
+/// Trains this rank's stage of the model on its share of every global batch; gradients are summed
+/// over the stage's replicas, which make the same update. Throws FatalError, and what a device or a lack of
 /// memory throws. One thread.
 class Trainer {
  public:

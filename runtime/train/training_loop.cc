@@ -54,6 +54,11 @@ StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
           .schedule = RowOf(plan.Pipeline(), own.stage, static_cast<int>(micro_batches))};
 }
 
+/// The beginning of a line that is about this rank's stage.
+std::string OfStage(const Plan& plan, const RankPlan& own) {
+  return plan.Pipeline() == 1 ? "" : fmt::format("stage {}: ", own.stage);
+}
+
 Sharding ShardingOf(const Plan& plan, const Group& data) {
   const bool shared = data.Size() > 1;
   return {.optimizer = shared && plan.shard > 0, .gradients = shared && plan.shard > 1};
@@ -79,7 +84,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       state_(*device_, layout_, ShardingOf(plan, groups_.data)),
       loader_(dims_, data, static_cast<std::uint64_t>(config.train.seed),
               config.train.global_batch),
-      profiler_(state_.trained),
+      profiler_(state_.trained, dims_.layers),
       measure_(communicator),
       tensor_(groups_.tensor, TensorSums<T>::MemoryOf(groups_.tensor), *device_, measure_),
       exchange_(config, plan, own_, groups_, state_, profiler_, measure_),
@@ -89,6 +94,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
                     events_, own_.device.threads,
                     OrThrow(FingerprintOf(data.train, dims_.sequence), RankExit::kSetup,
                             "reading training data")),
+      sum_([this](std::span<double> numbers) { SumOverRanks(groups_.world, numbers); }),
       product_peak_(MeasureProductPeak(*device_)),
       flops_per_token_(FlopsPerToken(dims_, plan, StageOf(plan, own_))) {
   state_.Initialize(static_cast<std::uint64_t>(config.train.seed), exchange_.optimizer().Owned());
@@ -104,10 +110,13 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
 template <class T>
 std::int64_t TrainingLoop<T>::Resume() {
   measure_.main_thread().WorksAt("looking for a checkpoint");
-  if (const auto at = checkpointer_.Resume(Arenas(), exchange_.optimizer().Owned())) {
+  const auto at = checkpointer_.Resume(Arenas(), exchange_.optimizer().Owned(),
+                                       [this] { return exchange_.ResidualsToTake(); });
+  if (at) {
     step_ = at->step;
     loader_.GoOnAfter(step_, static_cast<std::int64_t>(at->extra.at("samples")));
-    exchange_.Restore(at->updates, at->extra);
+    const auto line = exchange_.Restore(at->updates, at->extra);
+    if (line && exchange_.SpeaksForStage()) events_.on_notice(OfStage(plan_, own_) + *line);
   }
   exchange_.MakeWeights();
   measure_.BeginCounting();
@@ -128,7 +137,11 @@ std::int64_t TrainingLoop<T>::Train() {
   }
   saving_ = true;
   exchange_.WaitForAllWeights();
-  checkpointer_.SaveNow(At(), Arenas());
+  if (!exchange_.TakesResiduals()) {
+    checkpointer_.SaveNow(At(sum_), Arenas());
+  } else if (own_.rank == 0) {
+    events_.on_notice("nothing new to save: no update was made since the last checkpoint");
+  }
   return step_;
 }
 
@@ -142,7 +155,7 @@ std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
       throw FatalError(RankExit::kCheckpoint, kSaving, FatalError::kNoPeer,
                        "the launcher did not answer in time");
   };
-  const bool can_save = whole_ && !saving_;
+  const bool can_save = whole_ && !saving_ && !exchange_.TakesResiduals();
   std::vector<double> steps(static_cast<std::size_t>(groups_.world.Size()), 0.0);
   steps[static_cast<std::size_t>(own_.rank)] = can_save ? static_cast<double>(step_) : -1;
   sum(steps);
@@ -155,7 +168,7 @@ std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
     throw FatalError(RankExit::kCheckpoint, kSaving, FatalError::kNoPeer,
                      steps[rank] < 0 ? words(rank) : words(0) + ", " + words(rank));
   }
-  checkpointer_.SaveNowBy(sum, At(), Arenas());
+  checkpointer_.SaveNowBy(sum, At(sum), Arenas());
   return step_;
 }
 
@@ -187,7 +200,7 @@ bool TrainingLoop<T>::Step() {
   whole_ = true;
   Save(totals.save);
   Report(metrics);
-  if (decided && own_.rank == 0) events_.on_decision({step_, *decided});
+  if (decided) Tell(*decided);
   if (profiler_.Active())
     if (const auto found = profiler_.EndStep(metrics.skipped)) events_.on_layer_times(*found);
   profile_asked_ = profile_asked_ || totals.profile;
@@ -219,7 +232,17 @@ template <class T>
 void TrainingLoop<T>::Save(bool asked) {
   const std::int64_t every = config_.checkpoint.every;
   if (asked || (every > 0 && step_ % every == 0)) checkpointer_.Ask();
-  checkpointer_.BeginIfWanted(At(), Arenas());
+  // Residuals that no update has taken yet are in the last checkpoint alone.
+  if (checkpointer_.Wanted() && !exchange_.TakesResiduals())
+    checkpointer_.Begin(At(sum_), Arenas());
+}
+
+/// One rank speaks for all that have decided together.
+template <class T>
+void TrainingLoop<T>::Tell(const CompressionDecision& decision) {
+  if (decision.of_model ? own_.rank == 0 : exchange_.SpeaksForStage())
+    events_.on_decision(
+        {step_, decision.of_model ? decision.text : OfStage(plan_, own_) + decision.text});
 }
 
 /// The step's times end here; what follows in it is not training.
@@ -231,6 +254,7 @@ void TrainingLoop<T>::Report(RankMetrics& metrics) {
   product_peak_ = RaisedPeak(product_peak_, metrics.flops, metrics.compute_s);
   metrics.product_peak = product_peak_;
   metrics.density = exchange_.Figures().density;
+  metrics.gradient_entries = state_.trained.size();
   metrics.unpeeled = exchange_.Figures().unpeeled;
   measure_.Fill(metrics, exchange_.Figures().select_cpu_s);
   if (ValidationDue()) metrics.validation_loss = Validate();
@@ -305,12 +329,12 @@ void TrainingLoop<T>::ExpectSame(Group& group, std::uint64_t hash) {
 }
 
 template <class T>
-CheckpointStep TrainingLoop<T>::At() const {
+CheckpointStep TrainingLoop<T>::At(const SumOfNumbers& sum) const {
   CheckpointStep at;
   at.step = step_;
   at.updates = exchange_.Updates();
   at.identity = CheckpointIdentity(config_);
-  at.extra = exchange_.Kept();
+  at.extra = exchange_.Kept(sum);
   at.extra["samples"] = static_cast<double>(loader_.SamplesBefore(step_ + 1));
   return at;
 }

@@ -52,7 +52,8 @@ class TrainingLoop final : public Trainer {
   void ExpectSame(Group& group, std::uint64_t hash);
   void Report(RankMetrics& metrics);
   double Targets() const;  // of a global batch
-  CheckpointStep At() const;
+  void Tell(const CompressionDecision& decision);
+  CheckpointStep At(const SumOfNumbers& sum) const;
   TrainingArenas Arenas() { return state_.OfCheckpoint(exchange_.Residuals()); }
   ArenaShare ShareOfCheckpoint() const;
 
@@ -74,6 +75,7 @@ class TrainingLoop final : public Trainer {
   StepExchange<T> exchange_;
   StageRunner<T> runner_;
   Checkpointer checkpointer_;
+  const SumOfNumbers sum_;        // by the communicator
   double product_peak_;           // FLOP/s; raised by steps that are faster
   const double flops_per_token_;  // of this rank's stage
   bool profile_asked_ = false;

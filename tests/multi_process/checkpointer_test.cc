@@ -157,6 +157,26 @@ TEST_F(CheckpointerTest, ARunThatDoesNotCompressSaysOnceThatItDropsThem) {
   EXPECT_TRUE(ranks.AllGood());
 }
 
+/// A run of one replica holds nothing back: its next update takes what others held back.
+TEST_F(CheckpointerTest, ASingleReplicaTakesAllResiduals) {
+  Ranks two(2, [&](Group& c) { return SaveStepFive(config_, c, true); });
+  ASSERT_TRUE(two.AllGood());
+  Ranks ranks(1, [&](Group& c) {
+    SavingRank rank(config_, c, false);
+    RANK_REQUIRE(rank.checkpointer.Resume(rank.Spans(), {{0, rank.layout.size()}}, [&] {
+      rank.arenas[kResiduals].resize(static_cast<std::size_t>(rank.layout.size()));
+      return std::span<float>(rank.arenas[kResiduals]);
+    }));
+    RANK_REQUIRE(rank.StateIsWhole());
+    RANK_REQUIRE(rank.ResidualsAreOf({0, 1}));
+    RANK_REQUIRE(rank.notice.ends_with("residuals: all go into the next update, since a single "
+                                       "replica holds nothing back"),
+                 rank.notice);
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
 TEST_F(CheckpointerTest, ARunThatBeginsToCompressBeginsWithZeros) {
   Ranks two(2, [&](Group& c) { return SaveStepFive(config_, c, false); });
   ASSERT_TRUE(two.AllGood());

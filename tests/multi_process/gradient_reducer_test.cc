@@ -402,5 +402,30 @@ TEST(GradientReducer, ResidualsScaleWithTheLoss) {
   EXPECT_TRUE(ranks.AllGood());
 }
 
+/// What other ranks held back before the run went on with one.
+TEST(GradientReducer, TheNextUpdateOfASingleRankTakesResidualsOnce) {
+  Ranks ranks(1, [](Group& c) {
+    Rank rank(c, false);
+    const std::span<float> residuals = rank.reducer.ResidualsToTake();
+    RANK_REQUIRE(residuals.size() == rank.gradients.size());
+    std::fill(residuals.begin(), residuals.end(), 0.5F);
+    rank.reducer.ResidualsRestored();
+    const auto sum_of_ones = [&](bool updated) {
+      std::fill(rank.gradients.begin(), rank.gradients.end(), 1.0F);
+      if (!rank.Exchange()) return -1.0F;
+      const float sum = rank.gradients.back();
+      rank.reducer.Settle(updated);
+      return sum;
+    };
+    RANK_REQUIRE(sum_of_ones(false) == 1.5F);  // a skipped step takes nothing
+    RANK_REQUIRE(rank.reducer.Residuals()[0] == 0.5F);
+    RANK_REQUIRE(sum_of_ones(true) == 1.5F);
+    RANK_REQUIRE(rank.reducer.Residuals().empty());
+    RANK_REQUIRE(sum_of_ones(true) == 1.0F);
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
 }  // namespace
 }  // namespace adaptive_train

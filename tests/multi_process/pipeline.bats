@@ -90,9 +90,3 @@ staged() {
   grep -q 'rank 2' "$work/err"
   all_gone "${pids[@]}"
 }
-
-@test "compressed gradients of stages are refused before anything starts" {
-  run train "${layers[@]}" --parallel.pipeline=2 --parallel.data=1 --compression.mode=topk
-  [[ $status == 3 && $output == *"compressed gradients (compression.mode) of 2 pipeline stages"* ]]
-  [[ ! -e $work/run/metrics.jsonl ]]
-}

@@ -101,7 +101,7 @@ LayerTimes MeasuredTimes() {
   block.update_s = 1e-9;
   block.gradient_variance = 0.25;
   block.evidence = {.count = 4, .spread = 0.125, .measured_at = 77};
-  return {{block}, {0.5, 0.0, 0.125}};
+  return {{block}, {0.5, kLayerNotHeld, 0.125}};
 }
 
 TEST(ControlMessage, LayerTimesKeepTheirNumbers) {
@@ -116,7 +116,7 @@ TEST(ControlMessage, LayerTimesKeepTheirNumbers) {
   EXPECT_EQ(block.gradient_variance, 0.25);
   EXPECT_EQ(block.evidence.count, 4);
   EXPECT_EQ(block.evidence.spread, 0.125);
-  EXPECT_EQ(back.variances, (std::vector<double>{0.5, 0.0, 0.125}));
+  EXPECT_EQ(back.variances, (std::vector<double>{0.5, kLayerNotHeld, 0.125}));
 }
 
 TEST(ControlMessage, LayerTimesThatCannotBeAreRefused) {

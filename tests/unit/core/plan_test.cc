@@ -124,10 +124,9 @@ TEST(Plan, SaysWhatTheRuntimeCannotRun) {
   staged.tensor = 1;
   EXPECT_EQ(NotRunnable(staged), "");
   staged.orders.compression.mode = CompressionMode::kTopk;
-  EXPECT_NE(NotRunnable(staged).find("compression.mode"), std::string::npos);
+  EXPECT_EQ(NotRunnable(staged), "");
   Plan shared = EightRanks();
   EXPECT_EQ(NotRunnable(shared), "");
-  shared.stages.resize(1);
   shared.orders.compression.mode = CompressionMode::kTopk;
   EXPECT_NE(NotRunnable(shared).find("2 tensor ranks (parallel.tensor)"), std::string::npos);
   plan.ranks.resize(kMostRanks);

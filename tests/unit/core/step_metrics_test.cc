@@ -114,5 +114,16 @@ TEST(MetricsLine, ANumberThatIsNoneIsNull) {
   EXPECT_TRUE(json["validation_perplexity"].is_null());
 }
 
+/// Stages differ in size: the share is that of all their gradients.
+TEST(CombineRanks, TheDensityOfStagesCountsTheirElements) {
+  RankMetrics large, small;
+  large.gradient_entries = 900;
+  large.density = 0.1;
+  small.gradient_entries = 100;
+  small.density = 1;
+  EXPECT_DOUBLE_EQ(CombineRanks(std::vector{large, small}).density, 0.19);
+  EXPECT_DOUBLE_EQ(CombineRanks(std::vector{RankMetrics()}).density, 1);
+}
+
 }  // namespace
 }  // namespace adaptive_train

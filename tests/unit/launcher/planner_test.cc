@@ -200,6 +200,33 @@ TEST(MakePlan, RefusesWhatCannotBe) {
   EXPECT_THAT(refused.error().message, HasSubstr("parallel.data = 5 needs"));
 }
 
+/// kDims has as many heads, so tensor ranks have few choices.
+TEST(MakePlan, RefusesTensorRanksThatDoNotDivideAndNamesThoseThatDo) {
+  ModelDims dims = kDims;
+  dims.heads = dims.kv_heads = 8;
+  dims.hidden = 64;
+  const auto why = [&](std::int64_t tensor) {
+    PlanRequest request = Batch(8);
+    request.tensor = tensor;
+    const auto made = MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request);
+    return made ? "planned" : made.error().message;
+  };
+  EXPECT_EQ(why(3),
+            "no feasible plan: parallel.tensor = 3 does not divide heads, kv_heads and ffn of the "
+            "model (8, 8, 256): 2 or 4 do");
+  EXPECT_THAT(why(9), HasSubstr("(8, 8, 256): 8 does"));
+}
+
+/// Equal shares name the reason as well as free ones do.
+TEST(MakePlan, EvenSharesOfMoreStagesThanLayersNameThoseThatFit) {
+  PlanRequest request = Batch(8);
+  request.even_shares = true;
+  request.pipeline = 9;
+  const auto refused = PlanOf(ClusterOf({{}, {}}), request);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("parallel.pipeline = 4 or less"));
+}
+
 TEST(MakePlan, IsAPureFunction) {
   const Cluster cluster = ClusterOf({1.5, {}, 0.3});
   EXPECT_EQ(ToJson(*PlanOf(cluster, Batch(33))), ToJson(*PlanOf(cluster, Batch(33))));
@@ -235,6 +262,24 @@ TEST(MakePlan, MeasuredTimesDecideAndAreSaid) {
   EXPECT_LE(*plan->bound_seconds, *plan->step_seconds);
   EXPECT_THAT(ExplainPlan(*plan), HasSubstr("forward and backward"));
   EXPECT_THAT(ExplainPlan(*plan), HasSubstr("bound:"));
+}
+
+/// Stages of an earlier job left each kind of device without one end of the model.
+TEST(MakePlan, TimesOfLayersThatAKindLacksComeFromAnother) {
+  const Cluster cluster = ClusterOf({0.5, 2.0});
+  const Profile whole = Measured(cluster);
+  Profile staged = whole;
+  const std::string fast = DeviceKindName(cluster.devices.front());
+  std::erase_if(staged.layers, [&](const LayerMeasurement& m) {
+    return m.layer == (m.device_kind == fast ? "head" : "embedding");
+  });
+  const auto plan = PlanOf(cluster, Batch(12), staged);
+  ASSERT_TRUE(plan);
+  EXPECT_THAT(SharesOf(*plan), ElementsAre(8, 4));
+  EXPECT_NEAR(*plan->step_seconds, *PlanOf(cluster, Batch(12), whole)->step_seconds, 1e-9);
+  EXPECT_THAT(plan->why, Contains(HasSubstr("measured, those of head on another kind of device")));
+  EXPECT_THAT(plan->why,
+              Contains(HasSubstr("measured, those of embedding on another kind of device")));
 }
 
 TEST(MakePlan, ANodeThatFailedLatelyGetsLessAndIsNamed) {

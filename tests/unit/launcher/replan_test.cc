@@ -364,5 +364,16 @@ TEST(LayerRecords, MeanVariancesLeaveOutRanksThatMeasuredNone) {
   EXPECT_TRUE(MeanVariances({}).empty());
 }
 
+/// Two stages of two replicas each: every layer has the mean of those that have it.
+TEST(LayerRecords, MeanVariancesKnowEveryLayerOfStagedRanks) {
+  constexpr double kOther = kLayerNotHeld;
+  const std::vector<LayerTimes> times = {{{}, {0.2, 0.4, kOther, kOther}},
+                                         {{}, {0.4, 0.6, kOther, kOther}},
+                                         {{}, {kOther, kOther, 0.1, 0.5}},
+                                         {{}, {kOther, kOther, 0.3, 0.7}}};
+  EXPECT_THAT(MeanVariances(times), ElementsAre(DoubleNear(0.3, 1e-12), DoubleNear(0.5, 1e-12),
+                                                DoubleNear(0.2, 1e-12), DoubleNear(0.6, 1e-12)));
+}
+
 }  // namespace
 }  // namespace adaptive_train

@@ -137,6 +137,22 @@ TEST(NoPlan, NamesTheDevicesThatTensorRanksLack) {
   EXPECT_THAT(WhyNot(problem), HasSubstr("parallel.tensor = 7 or less"));
 }
 
+TEST(NoPlan, NamesTheReplicasOrStagesThatWouldFit) {
+  PlanProblem problem = ProblemOf({1, 1, 1, 1, 1}, 4, 12);
+  problem.choices.data = {3};
+  problem.choices.pipeline = {2};
+  EXPECT_THAT(
+      WhyNot(problem),
+      HasSubstr("parallel.data x parallel.tensor x parallel.pipeline = 3 x 1 x 2 needs 6 "
+                "devices, there are 5: parallel.data = 2, or parallel.pipeline = 1 or less"));
+  problem.choices.data = {};
+  problem.choices.pipeline = {4};
+  problem.choices.tensor = {2};
+  problem.choices.data = {2};
+  EXPECT_THAT(WhyNot(problem),
+              HasSubstr("= 2 x 2 x 4 needs 16 devices, there are 5: 5 devices or less"));
+}
+
 TEST(NoPlan, NamesTheBatchThatWouldDivide) {
   PlanProblem problem = ProblemOf({1, 1}, 4, 14);
   problem.choices.pipeline = {2};
@@ -151,6 +167,7 @@ TEST(NoPlan, NamesStagesWithoutLayers) {
   PlanProblem problem = ProblemOf({1, 1, 1}, 2, 4);
   problem.choices.pipeline = {3};
   EXPECT_THAT(WhyNot(problem), HasSubstr("the model has 2"));
+  EXPECT_THAT(WhyNot(problem), HasSubstr("parallel.pipeline = 2 or less"));
 }
 
 TEST(NoPlan, NamesTheLinkThatIsMissing) {

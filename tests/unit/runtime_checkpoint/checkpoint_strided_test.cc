@@ -176,6 +176,13 @@ TEST_F(StridedTest, ResidualsGoToTheSameReplicaOfWhateverStage) {
   const auto all = residuals(adaptive_train::BlocksOf(WholeLayout(kDims)), 0, 1);
   EXPECT_EQ(all.front(), 2 * 3) << "of both copies";
   EXPECT_EQ(all.back(), 3);
+  // Four replicas without stages: nothing is lost, nothing counts twice.
+  std::vector<float> sum(all.size(), 0.0F);
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    const auto part = residuals(adaptive_train::BlocksOf(WholeLayout(kDims)), rank, 4);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+  }
+  EXPECT_EQ(sum, all);
 }
 
 /// The index does not grow with ranks times buckets: 6.7 billion parameters on a thousand ranks.

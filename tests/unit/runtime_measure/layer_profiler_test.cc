@@ -41,7 +41,7 @@ struct LayerProfilerTest : testing::Test {
   }
 
   ParameterLayout layout{kDims, StageSlice::Whole(kDims)};
-  LayerProfiler profiler{layout};
+  LayerProfiler profiler{layout, kDims.layers};
   float value = 0;
 };
 
@@ -133,7 +133,7 @@ TEST_F(LayerProfilerTest, BeginsAnewWhenAskedAgain) {
 TEST(LayerProfilerOfAStage, TellsNothingOfWhatTheStageLacks) {
   const auto layers_of = [](const StageSlice& slice) {
     const ParameterLayout layout(kDims, slice);
-    LayerProfiler profiler(layout);
+    LayerProfiler profiler(layout, kDims.layers);
     profiler.Begin(1);
     profiler.NextMicroBatch(2)->forward = {0.1, 0.2, 0.3};
     const std::vector<float> gradients(static_cast<std::size_t>(layout.size()), 1);
@@ -141,6 +141,12 @@ TEST(LayerProfilerOfAStage, TellsNothingOfWhatTheStageLacks) {
     std::vector<std::string> names;
     const auto found = profiler.EndStep(false);
     for (const LayerMeasurement& entry : found->entries) names.push_back(entry.layer);
+    EXPECT_EQ(found->variances.size(), static_cast<std::size_t>(kDims.layers + 2));
+    for (std::int64_t block = 0; block < kDims.layers; ++block)
+      EXPECT_EQ(found->variances[static_cast<std::size_t>(1 + block)] >= 0,
+                slice.Holds(LayerPart::kBlock, block));
+    EXPECT_EQ(found->variances.front() >= 0, slice.has_embedding);
+    EXPECT_EQ(found->variances.back() >= 0, slice.has_head);
     return names;
   };
   using testing::ElementsAre;

@@ -39,17 +39,45 @@ TEST(AllReduceWays, AreThePlans) {
 TEST(AllReduceWays, StayAfterACheckpoint) {
   Plan before = PlanOn({"a", "a", "b", "b"}), after = before;
   before.stages[0].all_reduce = {1024, 0, true};
-  const auto kept = KeptWays(WaysOf(before, 0), 4);
+  const auto kept = KeptWays(before, {});
   const AllReduceWays ways = WaysAfter(kept, after, 0);
   EXPECT_EQ(ways.doubling_bytes, 1024);
   EXPECT_EQ(ways.halving_bytes, 0);
   EXPECT_THAT(ways.nodes, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
 }
 
+/// Two stages of two replicas each.
+Plan StagedPlan() {
+  Plan plan = PlanOn({"a", "b", "c", "d"});
+  plan.data = 2;
+  plan.stages.push_back({});
+  for (RankPlan& rank : plan.ranks) {
+    rank.stage = rank.rank / 2;
+    rank.replica = rank.rank % 2;
+  }
+  return plan;
+}
+
+TEST(AllReduceWays, OfEveryStageStayAfterACheckpoint) {
+  Plan before = StagedPlan();
+  before.stages[0].all_reduce = {1, 2, false};
+  before.stages[1].all_reduce = {3, 4, false};
+  const auto kept = KeptWays(before, {});
+  Plan after = StagedPlan();
+  after.stages[0].all_reduce = after.stages[1].all_reduce = {5, 6, false};
+  EXPECT_EQ(WaysAfter(kept, after, 1).doubling_bytes, 1);
+  EXPECT_EQ(WaysAfter(kept, after, 2).doubling_bytes, 3);
+  EXPECT_EQ(WaysAfter(kept, after, 3).halving_bytes, 4);
+  EXPECT_EQ(KeptWays(after, kept), kept) << "what was taken up is kept on";
+  Plan one = PlanOn({"a", "b"});  // as many members, other stages
+  one.stages[0].all_reduce = {5, 6, false};
+  EXPECT_EQ(WaysAfter(kept, one, 0).doubling_bytes, 5);
+}
+
 TEST(AllReduceWays, AreThePlansWhereTheCheckpointsDoNotFit) {
   Plan plan = PlanOn({"a", "a", "b", "b"});
   plan.stages[0].all_reduce.node_first = true;
-  const auto kept = KeptWays(WaysOf(plan, 0), 4);
+  const auto kept = KeptWays(plan, {});
   const auto is_plans = [](const std::map<std::string, double>& numbers, const Plan& now) {
     const AllReduceWays ways = WaysAfter(numbers, now, 0), planned = WaysOf(now, 0);
     return ways.doubling_bytes == planned.doubling_bytes &&

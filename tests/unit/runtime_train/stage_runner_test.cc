@@ -96,6 +96,7 @@ class Training {
         groups_(*communicator_, plan),
         state_(device_, layout_, {}),
         loader_(DimsOf(config.model), data, 1, config.train.global_batch),
+        profiler_(layout_, config.model.layers),
         exchange_(config, plan, plan.ranks[0], groups_, state_, profiler_, measure_),
         runner_({DimsOf(config.model),
                  {.micro_batch = kMicroBatch, .dropout = config.train.dropout, .seed = 1},
@@ -140,7 +141,7 @@ class Training {
   Groups groups_;
   RankState<T> state_;
   SampleLoader loader_;
-  LayerProfiler profiler_{layout_};
+  LayerProfiler profiler_;
   StepMeasure measure_{*communicator_};
   StepExchange<T> exchange_;
   StageRunner<T> runner_;
