@@ -142,8 +142,11 @@ Result<void> Check(const Config& c) {
       {int8 && c.train.precision == "fp32",
        "parallel.gather = int8 needs train.precision = bf16 or fp16: in fp32 the weights are the "
        "parameters themselves"},
-      {c.parallel.interleave.value_or(1) != 1,
-       "parallel.interleave: this version neither plans nor runs interleaved stages (1)"},
+      {c.parallel.interleave.value_or(1) > 1 &&
+           (c.parallel.schedule == "gpipe" || c.parallel.schedule == "1f1b"),
+       "parallel.interleave above 1 needs parallel.schedule = \"interleaved\", \"breadth-first\" "
+       "or "
+       "\"auto\": other schedules have one chunk per rank"},
       {c.device.kind == "cuda", "device.kind: this version trains on CPUs only (cpu)"},
   };
   for (const Limit& limit : limits) {

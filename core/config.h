@@ -73,7 +73,8 @@ struct OptimizerConfig {
 
 struct ParallelConfig {
   AutoInt data, tensor, pipeline, interleave, shard;
-  std::string shares = "auto";  // even: the same number of samples for every replica
+  std::string schedule = "auto";  // of stages; otherwise a name of ScheduleKind
+  std::string shares = "auto";    // even: the same number of samples for every replica
   GatherFormat gather = GatherFormat::kWeights;
 };
 

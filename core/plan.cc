@@ -15,6 +15,7 @@ constexpr char kPlanText[] = "plan";
 constexpr std::size_t kMaxRanks = 65536;
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMaxLayer = 1 << 20;
 
 Json ToObject(const RankPlan& rank) {
   return {{"rank", rank.rank},
@@ -55,9 +56,21 @@ RankPlan ReadRank(const JsonReader& entry) {
   return rank;
 }
 
+Json ToObject(const StageLayers& chunk) {
+  return {{"first_layer", chunk.first_layer}, {"end_layer", chunk.end_layer}};
+}
+
+StageLayers ReadChunk(const JsonReader& entry) {
+  StageLayers chunk;
+  entry.Read("first_layer", chunk.first_layer, 0, kMaxLayer);
+  entry.Read("end_layer", chunk.end_layer, 1, kMaxLayer);
+  return chunk;
+}
+
 Json ToObject(const StagePlan& stage) {
-  return {{"first_layer", stage.first_layer},
-          {"end_layer", stage.end_layer},
+  Json chunks = Json::array();
+  for (const StageLayers& chunk : stage.chunks) chunks.push_back(ToObject(chunk));
+  return {{"chunks", chunks},
           {"ring", stage.ring},
           {"compressed_layers", stage.compressed_layers},
           {"all_reduce",
@@ -68,9 +81,13 @@ Json ToObject(const StagePlan& stage) {
 
 StagePlan ReadStage(const JsonReader& entry) {
   StagePlan stage;
-  constexpr std::int64_t kMaxLayer = 1 << 20;
-  entry.Read("first_layer", stage.first_layer, 0, kMaxLayer);
-  entry.Read("end_layer", stage.end_layer, 1, kMaxLayer);
+  if (entry.Has("chunks")) {
+    entry.ReadList(
+        "chunks", [&](const JsonReader& chunk) { stage.chunks.push_back(ReadChunk(chunk)); },
+        kMaxRanks);
+  } else {  // before there was interleaving
+    stage.chunks.push_back(ReadChunk(entry));
+  }
   entry.ReadIntegers("ring", stage.ring, 0, static_cast<std::int64_t>(kMaxRanks));
   entry.ReadIntegers("compressed_layers", stage.compressed_layers, 0, kMaxLayer);
   const JsonReader all_reduce = entry.Part("all_reduce");
@@ -177,17 +194,44 @@ tl::unexpected<Error> Inconsistent(const std::string& what) {
   return Fail(fmt::format("{}: {}", kPlanText, what));
 }
 
-Result<void> CheckStages(const Plan& plan) {
+/// Every chunk follows the one before, and the schedule has an order for so many.
+Result<void> CheckChunks(const Plan& plan) {
+  if (plan.stages.empty()) return {};
+  const std::size_t chunks = plan.stages.front().chunks.size();
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    if (chunks == 0 || plan.stages[s].chunks.size() != chunks)
+      return Inconsistent(fmt::format("stage entry {} has {} chunks, the first one {}", s,
+                                      plan.stages[s].chunks.size(), chunks));
+  }
   int next = 0;
+  for (std::size_t i = 0; i < chunks * plan.stages.size(); ++i) {
+    const std::size_t s = i % plan.stages.size();
+    const StageLayers& chunk = plan.stages[s].chunks[i / plan.stages.size()];
+    if (chunk.first_layer != next || chunk.end_layer <= chunk.first_layer)
+      return Inconsistent(fmt::format("stage entry {} does not follow the one before", s));
+    next = chunk.end_layer;
+  }
+  if (plan.schedule == ScheduleKind::kPipeDream2Bw)
+    return Inconsistent("schedule: pipedream-2bw has no end of a step");
+  const auto order = ComputeOrder(plan.schedule, {plan.Pipeline(), static_cast<int>(chunks), 1});
+  if (!order) return Inconsistent(order.error().message);
+  return {};
+}
+
+bool Has(const StagePlan& stage, int layer) {
+  return std::any_of(stage.chunks.begin(), stage.chunks.end(), [&](const StageLayers& chunk) {
+    return layer >= chunk.first_layer && layer < chunk.end_layer;
+  });
+}
+
+Result<void> CheckStages(const Plan& plan) {
+  if (auto chunks = CheckChunks(plan); !chunks) return chunks;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
-    if (stage.first_layer != next || stage.end_layer <= stage.first_layer)
-      return Inconsistent(fmt::format("stage entry {} does not follow the one before", s));
-    next = stage.end_layer;
     const std::vector<int>& compressed = stage.compressed_layers;
     if (!std::is_sorted(compressed.begin(), compressed.end()) ||
-        (!compressed.empty() &&
-         (compressed.front() < stage.first_layer || compressed.back() >= stage.end_layer)))
+        !std::all_of(compressed.begin(), compressed.end(),
+                     [&](int layer) { return Has(stage, layer); }))
       return Inconsistent(fmt::format("stage entry {}: its compressed layers are not its own", s));
     std::vector<bool> seen(static_cast<std::size_t>(plan.data));
     for (const int replica : stage.ring) {
@@ -246,6 +290,13 @@ Result<Plan> Checked(Plan plan) {
 
 }  // namespace
 
+Schedule OrderOf(const Plan& plan, int replica) {
+  const RankPlan& rank = plan.ranks[static_cast<std::size_t>(replica * plan.tensor)];
+  const auto micro_batches =
+      static_cast<int>((rank.samples + rank.micro_batch - 1) / rank.micro_batch);
+  return ComputeOrder(plan.schedule, {plan.Pipeline(), plan.Chunks(), micro_batches}).value();
+}
+
 GroupMembers GroupsOf(const Plan& plan, int rank) {
   const RankPlan& own = plan.ranks[static_cast<std::size_t>(rank)];
   const auto at_end = [&](const RankPlan& some) {
@@ -297,6 +348,7 @@ std::string ToJson(const Plan& plan) {
                      {"tensor", plan.tensor},
                      {"recompute", static_cast<int>(plan.recompute)},
                      {"shard", plan.shard},
+                     {"schedule", NameOf(plan.schedule)},
                      {"orders", ToObject(plan.orders)},
                      {"memory_bytes", plan.memory_bytes},
                      {"step_seconds", Seconds(plan.step_seconds)},
@@ -321,6 +373,7 @@ Result<Plan> PlanFromJson(std::string_view text) {
     reader.Read("tensor", read.tensor, 1, most);
     reader.Read("recompute", recompute, 0, 2);
     reader.Read("shard", read.shard, 0, 2);
+    if (reader.Has("schedule")) ReadChoice(reader, "schedule", read.schedule);
     if (reader.Has("orders")) read.orders = ReadOrders(reader.Part("orders"));
     reader.Read("memory_bytes", read.memory_bytes, 0, kMaxBytes);
     read.recompute = static_cast<Recompute>(recompute);

@@ -12,6 +12,8 @@
 #include "core/model_shape.h"
 #include "core/orders.h"
 #include "core/result.h"
+#include "core/schedule/compute_order.h"
+#include "core/schedule/stage_layout.h"
 
 namespace adaptive_train {
 
@@ -35,10 +37,11 @@ struct AllReducePlan {
   bool node_first = false;              // the rest inside nodes first; false: around one ring
 };
 
-/// A range of ModelShape::layers: [first_layer, end_layer).
+/// What the ranks of one place in the pipeline have of the model.
 struct StagePlan {
-  int first_layer = 0;
-  int end_layer = 0;
+  /// One chunk, or with interleaving as many as every other stage has. All stages' first chunks are
+  /// followed by all stages' second ones, and so on.
+  std::vector<StageLayers> chunks;
   std::vector<int> ring;  // replicas in the order in which they exchange gradients
   std::vector<int>
       compressed_layers;  // whose gradients go compressed, if the configuration lets them
@@ -71,6 +74,7 @@ struct Plan {
   int tensor = 1;
   Recompute recompute = Recompute::kNone;
   int shard = 0;  // ZeRO: 0 nothing, 1 moments, 2 moments and gradients
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   ExchangeOrders orders;
   std::vector<StagePlan> stages;
   std::vector<RankPlan> ranks;          // index = rank
@@ -82,7 +86,14 @@ struct Plan {
   std::vector<std::string> why;  // one decision a line, in words
 
   int Pipeline() const { return static_cast<int>(stages.size()); }
+  /// Per rank.
+  int Chunks() const { return static_cast<int>(stages.front().chunks.size()); }
 };
+
+/// The order in which the stages of a replica compute: the value that runs, and that `plan
+/// --simulate` plays. Its stages are the plan's chunks: stage s of the schedule is chunk
+/// s / Pipeline() of the plan's stage s mod Pipeline(). The plan must be consistent.
+Schedule OrderOf(const Plan& plan, int replica);
 
 std::string ToJson(const Plan& plan);
 /// Reads plan.json (untrusted). Fails in one line; a plan that comes back is consistent: ranks

@@ -378,6 +378,12 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
   choices.data = One(request.data, {});
   choices.tensor = One(request.tensor, tensor);
   choices.pipeline = One(request.pipeline, {});
+  // Each chunk of a stage needs a layer.
+  const int chunks = request.schedule.Chunks();
+  for (int stages = 1; chunks > 1 && !request.pipeline; ++stages) {
+    if (stages > 1 && stages * chunks > static_cast<int>(dims.layers + 2)) break;
+    choices.pipeline.push_back(stages);
+  }
   choices.shard = One(request.shard, request.runnable_only ? zero : std::vector<int>{0, 1, 2});
   // Who asks for more is refused by name (CheckRunnable).
   const auto asked = static_cast<std::size_t>(

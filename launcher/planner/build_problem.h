@@ -13,6 +13,7 @@
 #include "core/result.h"
 #include "launcher/planner/compression.h"
 #include "launcher/planner/problem.h"
+#include "launcher/planner/stage_schedule.h"
 
 namespace adaptive_train {
 
@@ -21,7 +22,8 @@ struct PlanRequest {
   std::int64_t global_batch = 0;            // sequences per step
   std::optional<std::int64_t> micro_batch;  // sequences
   std::optional<std::int64_t> data, tensor, pipeline, shard;
-  std::optional<std::int64_t> threads;            // per rank
+  std::optional<std::int64_t> threads;  // per rank
+  ScheduleRequest schedule;
   std::optional<Recompute> recompute;             // none: whatever fits and is fastest
   bool even_shares = false;                       // as many samples for every replica
   std::optional<CompressionRequest> compression;  // none: gradients are summed whole

@@ -14,9 +14,11 @@ Result<void> CheckCut(const PlanProblem& problem, const Layout& layout) {
   const auto layers = static_cast<int>(problem.layers.size());
   if (layout.cut.size() < 2 || layout.cut.front() != 0 || layout.cut.back() != layers)
     return Fail(fmt::format("the stages' layers do not cover 0 to {}", layers));
-  for (int s = 0; s < layout.Stages(); ++s)
-    if (layout.cut[Index(s)] >= layout.cut[Index(s) + 1])
-      return Fail(fmt::format("stage {} has no layer", s));
+  if (layout.interleave < 1 || layout.Chunks() % layout.interleave != 0)
+    return Fail(fmt::format("{} chunks for stages of {}", layout.Chunks(), layout.interleave));
+  for (int c = 0; c < layout.Chunks(); ++c)
+    if (layout.cut[Index(c)] >= layout.cut[Index(c) + 1])
+      return Fail(fmt::format("{} {} has no layer", layout.interleave > 1 ? "chunk" : "stage", c));
   if (layout.data < 1 || layout.tensor < 1 || layout.shard < 0 || layout.shard > 2 ||
       static_cast<std::size_t>(layout.recompute) >= kRecomputes)
     return Fail("numbers of replicas and tensor ranks are 1 or more, shard 0 to 2");

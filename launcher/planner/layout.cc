@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+
+#include "core/schedule/message_slots.h"
+#include "core/schedule/passes.h"
+#include "core/schedule/play.h"
 
 namespace adaptive_train {
 namespace {
@@ -11,7 +16,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double Over(const ProblemLayer& layer, int tensor) { return layer.splits ? 1.0 / tensor : 1.0; }
 
-/// Seconds of a stage's layers on one device kind, as lines over the micro-batch's samples.
+/// Seconds of a chunk's layers on one device kind, as lines over the micro-batch's samples.
 struct StageLines {
   Line forward, backward;
   double update = 0;
@@ -22,11 +27,11 @@ void Add(Line& sum, const Line& more, double factor) {
   sum.per_sample += factor * more.per_sample;
 }
 
-StageLines LinesOf(const PlanProblem& problem, const Layout& layout, int stage, std::size_t kind) {
+StageLines LinesOf(const PlanProblem& problem, const Layout& layout, int chunk, std::size_t kind) {
   StageLines lines;
   const double again = problem.recompute_share[static_cast<std::size_t>(layout.recompute)];
-  for (int l = layout.cut[static_cast<std::size_t>(stage)];
-       l < layout.cut[static_cast<std::size_t>(stage) + 1]; ++l) {
+  for (int l = layout.cut[static_cast<std::size_t>(chunk)];
+       l < layout.cut[static_cast<std::size_t>(chunk) + 1]; ++l) {
     const auto index = static_cast<std::size_t>(l);
     const LayerSeconds& seconds = problem.kinds[kind].layers[index];
     const double over = Over(problem.layers[index], layout.tensor);
@@ -38,13 +43,13 @@ StageLines LinesOf(const PlanProblem& problem, const Layout& layout, int stage, 
   return lines;
 }
 
-/// The all-reduces of tensor ranks in one direction of a stage's pass.
-Line TensorLine(const PlanProblem& problem, const Layout& layout, int stage, int node) {
+/// The all-reduces of tensor ranks in one direction of a chunk's pass.
+Line TensorLine(const PlanProblem& problem, const Layout& layout, int chunk, int node) {
   Line line;
   if (layout.tensor == 1) return line;
   const LinkSpeed& link = problem.links.At(node, node);
-  for (int l = layout.cut[static_cast<std::size_t>(stage)];
-       l < layout.cut[static_cast<std::size_t>(stage) + 1]; ++l) {
+  for (int l = layout.cut[static_cast<std::size_t>(chunk)];
+       l < layout.cut[static_cast<std::size_t>(chunk) + 1]; ++l) {
     const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
     if (!layer.splits) continue;
     const double rounds = 2.0 * 2 * (layout.tensor - 1);
@@ -55,64 +60,76 @@ Line TensorLine(const PlanProblem& problem, const Layout& layout, int stage, int
   return line;
 }
 
-/// All times that CostOf needs, computed once per stage and kind.
+/// All times that CostOf needs, computed once per chunk and kind.
 class Times {
  public:
   Times(const PlanProblem& problem, const Layout& layout) : problem_(problem), layout_(layout) {
-    for (int s = 0; s < layout.Stages(); ++s) {
+    for (int c = 0; c < layout.Chunks(); ++c) {
       for (std::size_t k = 0; k < problem.kinds.size(); ++k)
-        lines_.push_back(LinesOf(problem, layout, s, k));
+        lines_.push_back(LinesOf(problem, layout, c, k));
       const std::size_t nodes = layout.tensor > 1 ? problem.links.Nodes() : 0;
       for (std::size_t n = 0; n < nodes; ++n)
-        tensor_.push_back(TensorLine(problem, layout, s, static_cast<int>(n)));
+        tensor_.push_back(TensorLine(problem, layout, c, static_cast<int>(n)));
     }
   }
 
-  double Forward(int stage, int replica, double samples) const {
-    return Slowest(stage, replica,
+  double Forward(int chunk, int replica, double samples) const {
+    return Slowest(chunk, replica,
                    [&](const StageLines& lines) { return lines.forward.At(samples); }) +
-           Tensor(stage, replica, samples);
+           Tensor(chunk, replica, samples);
   }
-  double Backward(int stage, int replica, double samples) const {
-    return Slowest(stage, replica,
+  double Backward(int chunk, int replica, double samples) const {
+    return Slowest(chunk, replica,
                    [&](const StageLines& lines) { return lines.backward.At(samples); }) +
-           Tensor(stage, replica, samples);
+           Tensor(chunk, replica, samples);
   }
-  double Both(int stage, int replica, double samples) const {
-    return Forward(stage, replica, samples) + Backward(stage, replica, samples);
+  double Both(int chunk, int replica, double samples) const {
+    return Forward(chunk, replica, samples) + Backward(chunk, replica, samples);
   }
-  double Update(int stage, int replica) const {
-    return Slowest(stage, replica, [](const StageLines& lines) { return lines.update; });
+  /// Of all chunks of a stage.
+  double BackwardOfStage(int stage, int replica, double samples) const {
+    return OfStage(stage, [&](int chunk) { return Backward(chunk, replica, samples); });
   }
-  int Node(int stage, int replica) const { return Device(stage, replica, 0).node; }
+  double UpdateOfStage(int stage, int replica) const {
+    return OfStage(stage, [&](int chunk) {
+      return Slowest(chunk, replica, [](const StageLines& lines) { return lines.update; });
+    });
+  }
+  int Node(int chunk, int replica) const { return Device(chunk, replica, 0).node; }
 
  private:
-  const ProblemDevice& Device(int stage, int replica, int rank) const {
+  const ProblemDevice& Device(int chunk, int replica, int rank) const {
     return problem_.devices[static_cast<std::size_t>(
-        layout_.devices[layout_.DeviceIndex(stage, replica, rank)])];
+        layout_.devices[layout_.DeviceIndex(chunk % layout_.Stages(), replica, rank)])];
   }
   template <class Of>
-  double Slowest(int stage, int replica, Of of) const {
+  double OfStage(int stage, Of of) const {
+    double sum = 0;
+    for (int chunk = stage; chunk < layout_.Chunks(); chunk += layout_.Stages()) sum += of(chunk);
+    return sum;
+  }
+  template <class Of>
+  double Slowest(int chunk, int replica, Of of) const {
     double slowest = 0;
     for (int t = 0; t < layout_.tensor; ++t) {
-      const ProblemDevice& device = Device(stage, replica, t);
-      const auto line = static_cast<std::size_t>(stage) * problem_.kinds.size() +
+      const ProblemDevice& device = Device(chunk, replica, t);
+      const auto line = static_cast<std::size_t>(chunk) * problem_.kinds.size() +
                         static_cast<std::size_t>(device.kind);
       slowest = std::max(slowest, of(lines_[line]) / device.standing);
     }
     return slowest;
   }
-  double Tensor(int stage, int replica, double samples) const {
+  double Tensor(int chunk, int replica, double samples) const {
     if (tensor_.empty()) return 0;
-    return tensor_[static_cast<std::size_t>(stage) * problem_.links.Nodes() +
-                   static_cast<std::size_t>(Node(stage, replica))]
+    return tensor_[static_cast<std::size_t>(chunk) * problem_.links.Nodes() +
+                   static_cast<std::size_t>(Node(chunk, replica))]
         .At(samples);
   }
 
   const PlanProblem& problem_;
   const Layout& layout_;
-  std::vector<StageLines> lines_;  // index = stage x kinds + kind
-  std::vector<Line> tensor_;       // index = stage x nodes + node; empty without tensor ranks
+  std::vector<StageLines> lines_;  // index = chunk x kinds + kind
+  std::vector<Line> tensor_;       // index = chunk x nodes + node; empty without tensor ranks
 };
 
 double LastMicroBatch(const ReplicaShare& share) {
@@ -123,6 +140,29 @@ double LastMicroBatch(const ReplicaShare& share) {
 struct ReplicaSeconds {
   double all = 0, without_transfers = 0, busiest = 0;
 };
+
+/// Of the replica's schedule, played.
+ReplicaSeconds PlayedSeconds(const PlanProblem& problem, const Layout& layout, const Times& times,
+                             int replica) {
+  const auto b = static_cast<double>(layout.shares[static_cast<std::size_t>(replica)].micro_batch);
+  PlayCosts costs;
+  for (int c = 0; c < layout.Chunks(); ++c) {
+    const double half = times.Backward(c, replica, b) / 2;
+    costs.stages.push_back(
+        {.forward = times.Forward(c, replica, b), .backward_input = half, .backward_weight = half});
+    if (c + 1 == layout.Chunks()) break;
+    const auto last = static_cast<std::size_t>(layout.cut[static_cast<std::size_t>(c) + 1] - 1);
+    const double both_ways =
+        BoundarySeconds(problem.links, times.Node(c, replica), times.Node(c + 1, replica),
+                        b * problem.layers[last].boundary_bytes);
+    costs.transfer_s.push_back(both_ways / 2);
+  }
+  const Schedule order = OrderOf(layout, replica);
+  const SchedulePlay with = PlaySchedule(order, costs);
+  std::fill(costs.transfer_s.begin(), costs.transfer_s.end(), 0.0);
+  return {with.makespan_s, PlaySchedule(order, costs).makespan_s,
+          *std::max_element(with.busy_s.begin(), with.busy_s.end())};
+}
 
 ReplicaSeconds SecondsOf(const PlanProblem& problem, const Layout& layout, const Times& times,
                          int replica) {
@@ -136,6 +176,7 @@ ReplicaSeconds SecondsOf(const PlanProblem& problem, const Layout& layout, const
         more * times.Both(0, replica, b) + times.Both(0, replica, LastMicroBatch(share));
     return {all, all, all};
   }
+  if (!layout.IsPlain()) return PlayedSeconds(problem, layout, times, replica);
   double trip = 0, period = 0, bare_trip = 0, bare_period = 0;
   for (int s = stages - 1; s >= 0; --s) {
     const double both = times.Both(s, replica, b);
@@ -170,20 +211,20 @@ double ExchangeSeconds(const PlanProblem& problem, const Layout& layout, const T
   if (layout.data == 1) return 0;
   const RingSpeed speed = SpeedOfStage(problem, layout, times, stage);
   double bytes = 0, first_bytes = 0, compression = 0;
-  const int begin = layout.cut[static_cast<std::size_t>(stage)];
-  for (int l = begin; l < layout.cut[static_cast<std::size_t>(stage) + 1]; ++l) {
+  const std::vector<int> layers = layout.LayersOf(stage);
+  for (const int l : layers) {
     const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
     const bool compressed = layout.compressed[static_cast<std::size_t>(l)];
     const double sent = compressed ? layer.compressed_bytes : layer.gradient_bytes;
     if (compressed) compression += layer.compression_s;
-    if (l == begin) first_bytes = sent;
+    if (l == layers.front()) first_bytes = sent;
     bytes += sent;
   }
   double hidden = kInfinity;
   for (int d = 0; d < layout.data; ++d)
-    hidden = std::min(
-        hidden,
-        times.Backward(stage, d, LastMicroBatch(layout.shares[static_cast<std::size_t>(d)])));
+    hidden =
+        std::min(hidden, times.BackwardOfStage(
+                             stage, d, LastMicroBatch(layout.shares[static_cast<std::size_t>(d)])));
   const double ring = RingSeconds(layout.data, speed, bytes);
   return std::max(ring - hidden, RingSeconds(layout.data, speed, first_bytes)) + compression;
 }
@@ -244,14 +285,21 @@ double PlanProblem::ScratchBytes(std::int64_t micro_batch) const {
 
 double PlanProblem::BoundaryBytes(int stage, int stages, std::int64_t micro_batch) const {
   if (stages == 1) return 0;
-  const bool is_first = stage == 0, is_last = stage + 1 == stages;
+  const int neighbours = stage == 0 || stage + 1 == stages ? 1 : 2;
+  return MessageBytes(4 * neighbours, micro_batch) + TiedBytes(stage, stages);
+}
+
+double PlanProblem::MessageBytes(int messages, std::int64_t micro_batch) const {
+  return static_cast<double>(messages) * static_cast<double>(micro_batch) *
+         layers.front().boundary_bytes;
+}
+
+double PlanProblem::TiedBytes(int stage, int stages) const {
   const ProblemLayer& first = layers.front();
-  const int neighbours = is_first || is_last ? 1 : 2;
-  double bytes = 4.0 * neighbours * static_cast<double>(micro_batch) * first.boundary_bytes;
-  if (tied && is_first) bytes += tied_bytes;
-  if (tied && is_last)
-    bytes += tied_bytes * (first.parameter_bytes + first.gradient_bytes) / first.gradient_bytes;
-  return bytes;
+  if (!tied || stages == 1) return 0;
+  if (stage == 0) return tied_bytes;
+  if (stage + 1 < stages) return 0;
+  return tied_bytes * (first.parameter_bytes + first.gradient_bytes) / first.gradient_bytes;
 }
 
 double PlanProblem::PassingGradientBytes(int ranks) const {
@@ -295,7 +343,7 @@ StepCost CostOf(const PlanProblem& problem, const Layout& layout) {
   for (int s = 0; s < layout.Stages(); ++s) {
     const double exchange = ExchangeSeconds(problem, layout, times, s);
     double update = 0;
-    for (int d = 0; d < layout.data; ++d) update = std::max(update, times.Update(s, d));
+    for (int d = 0; d < layout.data; ++d) update = std::max(update, times.UpdateOfStage(s, d));
     if (s > 0 && exchange + update <= cost.gradients + cost.update) continue;
     cost.gradients = exchange;
     cost.update = update;
@@ -305,35 +353,92 @@ StepCost CostOf(const PlanProblem& problem, const Layout& layout) {
   return cost;
 }
 
+namespace {
+
+/// What micro-batches in flight take on the ranks of one replica. Index = stage.
+std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layout, int replica) {
+  const auto recompute = static_cast<std::size_t>(layout.recompute);
+  const ReplicaShare& share = layout.shares[static_cast<std::size_t>(replica)];
+  const Schedule order = layout.IsPlain() ? Schedule{} : OrderOf(layout, replica);
+  const Schedule with_messages = layout.IsPlain() ? Schedule{} : AddSendsAndReceives(order);
+  std::vector<double> bytes(static_cast<std::size_t>(layout.Stages()), 0.0);
+  for (int c = 0; c < layout.Chunks(); ++c) {
+    const int stage = c % layout.Stages();
+    const auto s = static_cast<std::size_t>(stage), at = static_cast<std::size_t>(c);
+    double activations = 0;
+    for (int l = layout.cut[at]; l < layout.cut[at + 1]; ++l) {
+      const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
+      activations += layer.ActivationBytes(recompute, layout.tensor);
+    }
+    const std::int64_t at_once =
+        layout.IsPlain() ? std::min<std::int64_t>(share.MicroBatches(), layout.Stages() - stage)
+                         : MostInFlight(order.ranks[s], c);
+    bytes[s] += static_cast<double>(share.micro_batch * at_once) * activations;
+    if (c != stage) continue;
+    if (layout.IsPlain()) {
+      bytes[s] += problem.BoundaryBytes(stage, layout.Stages(), share.micro_batch);
+      continue;
+    }
+    int messages = 0;
+    for (const MessageSlots& slots : SlotsOf(with_messages, stage))
+      messages += slots.received + slots.sent;
+    bytes[s] += problem.MessageBytes(messages, share.micro_batch) +
+                problem.TiedBytes(stage, layout.Stages());
+  }
+  return bytes;
+}
+
+/// Sharded gradients of a rank. With several chunks each is sent once, after its last micro-batch:
+/// breadth-first needs one chunk's gradients at a time for that, other orders all of them.
+double ShardedGradients(const PlanProblem& problem, const Layout& layout, int stage, double whole) {
+  if (layout.interleave == 1)
+    return ShardedGradientBytes(whole, layout.data, problem.PassingGradientBytes(layout.tensor),
+                                problem.OnTheirWayShare());
+  if (layout.schedule != ScheduleKind::kBreadthFirst) return whole;
+  double largest = 0;
+  for (int c = stage; c < layout.Chunks(); c += layout.Stages()) {
+    double its = 0;
+    for (int l = layout.cut[static_cast<std::size_t>(c)];
+         l < layout.cut[static_cast<std::size_t>(c) + 1]; ++l) {
+      const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
+      its += Over(layer, layout.tensor) * layer.gradient_bytes;
+    }
+    largest = std::max(largest, its);
+  }
+  return std::min(whole, whole / layout.data + largest);
+}
+
+}  // namespace
+
 std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
   const auto recompute = static_cast<std::size_t>(layout.recompute);
   const double data = layout.data;
   const double copies = problem.ExchangeCopies(layout.shard, layout.data);
-  const double passing = problem.PassingGradientBytes(layout.tensor);
-  const double on_their_way = problem.OnTheirWayShare();
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>> in_flight;  // by share
+  for (int d = 0; d < layout.data; ++d) {
+    const ReplicaShare& share = layout.shares[static_cast<std::size_t>(d)];
+    const auto [at, added] = in_flight.try_emplace({share.micro_batch, share.MicroBatches()});
+    if (added) at->second = InFlightBytes(problem, layout, d);
+  }
   std::vector<double> bytes(layout.devices.size());
   for (int s = 0; s < layout.Stages(); ++s) {
-    double kept = 0, gradients = 0, activations = 0;
-    for (int l = layout.cut[static_cast<std::size_t>(s)];
-         l < layout.cut[static_cast<std::size_t>(s) + 1]; ++l) {
+    double kept = 0, gradients = 0;
+    for (const int l : layout.LayersOf(s)) {
       const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
       const double over = Over(layer, layout.tensor);
       kept += over * (layer.parameter_bytes * (1 + problem.snapshot_share / data) +
                       layer.gradient_bytes * copies +
                       layer.optimizer_bytes * (layout.shard >= 1 ? 1 / data : 1));
       gradients += over * layer.gradient_bytes;
-      activations += layer.ActivationBytes(recompute, layout.tensor);
     }
-    kept += layout.shard == 2 ? ShardedGradientBytes(gradients, layout.data, passing, on_their_way)
-                              : gradients;
+    kept += layout.shard == 2 ? ShardedGradients(problem, layout, s, gradients) : gradients;
     for (int d = 0; d < layout.data; ++d) {
       const ReplicaShare& share = layout.shares[static_cast<std::size_t>(d)];
       const auto b = static_cast<double>(share.micro_batch);
-      const auto at_once =
-          static_cast<double>(std::min<std::int64_t>(share.MicroBatches(), layout.Stages() - s));
-      const double all = problem.base_bytes + problem.ScratchBytes(share.micro_batch) +
-                         problem.BoundaryBytes(s, layout.Stages(), share.micro_batch) +
-                         b * problem.workspace_bytes[recompute] + kept + b * at_once * activations;
+      const double all =
+          problem.base_bytes + problem.ScratchBytes(share.micro_batch) +
+          b * problem.workspace_bytes[recompute] + kept +
+          in_flight[{share.micro_batch, share.MicroBatches()}][static_cast<std::size_t>(s)];
       for (int t = 0; t < layout.tensor; ++t) bytes[layout.DeviceIndex(s, d, t)] = all;
     }
   }

@@ -20,9 +20,13 @@ std::string Seconds(double seconds) {
 }
 
 std::string LayersOf(const StagePlan& stage) {
-  return stage.end_layer - stage.first_layer == 1
-             ? fmt::format("layer {}", stage.first_layer)
-             : fmt::format("layers {} to {}", stage.first_layer, stage.end_layer - 1);
+  std::string out;
+  for (const StageLayers& chunk : stage.chunks)
+    out += (out.empty() ? "" : ", ") +
+           (chunk.end_layer - chunk.first_layer == 1
+                ? fmt::format("layer {}", chunk.first_layer)
+                : fmt::format("layers {} to {}", chunk.first_layer, chunk.end_layer - 1));
+  return out;
 }
 
 std::string DescribeRank(const Plan& plan, const RankPlan& rank) {
@@ -48,6 +52,8 @@ std::string Shape(const Plan& plan) {
     out += fmt::format(" = {} stage{} x {} replica{} x {} tensor rank{}", plan.Pipeline(),
                        Plural(plan.Pipeline()), plan.data, Plural(plan.data), plan.tensor,
                        Plural(plan.tensor));
+  if (plan.Chunks() > 1) out += fmt::format(", {} chunks per rank", plan.Chunks());
+  if (plan.Pipeline() > 1) out += fmt::format(", {} schedule", NameOf(plan.schedule));
   if (plan.recompute != Recompute::kNone)
     out +=
         plan.recompute == Recompute::kFull ? ", full recomputation" : ", selective recomputation";

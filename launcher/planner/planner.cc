@@ -13,6 +13,7 @@
 #include "launcher/planner/layout.h"
 #include "launcher/planner/no_plan.h"
 #include "launcher/planner/search.h"
+#include "launcher/planner/stage_schedule.h"
 
 namespace adaptive_train {
 namespace {
@@ -76,10 +77,11 @@ void AddStages(const Layout& layout, Plan& plan) {
   for (int s = 0; s < layout.Stages(); ++s) {
     StagePlan stage;
     const auto at = static_cast<std::size_t>(s);
-    stage.first_layer = layout.cut[at];
-    stage.end_layer = layout.cut[at + 1];
+    for (int chunk = s; chunk < layout.Chunks(); chunk += layout.Stages())
+      stage.chunks.push_back({layout.cut[static_cast<std::size_t>(chunk)],
+                              layout.cut[static_cast<std::size_t>(chunk) + 1]});
     if (at < layout.rings.size()) stage.ring = layout.rings[at];
-    for (int l = stage.first_layer; l < stage.end_layer; ++l) {
+    for (const int l : layout.LayersOf(s)) {
       if (!layout.compressed.empty() && layout.compressed[static_cast<std::size_t>(l)])
         stage.compressed_layers.push_back(l);
     }
@@ -134,6 +136,10 @@ void AddTimes(const BuiltProblem& built, const Layout& layout, double bound, Pla
   if (!TrustsAll(built.problem)) bound = LowerBound(trusting);
   plan.step_seconds = cost.step;
   plan.parts = {cost.compute, cost.bubble, cost.activations, cost.gradients, cost.update};
+  if (!layout.IsPlain()) {  // the bound is of 1F1B
+    plan.why.push_back(fmt::format("predicted step: {:.3f} s", cost.step));
+    return;
+  }
   plan.bound_seconds = bound;
   plan.why.push_back(fmt::format("predicted step: {:.3f} s; no plan can take less than {:.3f} s",
                                  cost.step, bound));
@@ -272,6 +278,7 @@ Plan PlanOf(const BuiltProblem& built, const FoundLayout& found, const PlanReque
   plan.tensor = found.layout.tensor;
   plan.recompute = found.layout.recompute;
   plan.shard = found.layout.shard;
+  plan.schedule = found.layout.schedule;
   AddStages(found.layout, plan);
   AddRanks(built, found.layout, plan);
   SayShares(found.layout, request, plan);
@@ -296,10 +303,13 @@ Result<Layout> LayoutOf(const Plan& plan, const BuiltProblem& built) {
   layout.tensor = plan.tensor;
   layout.recompute = plan.recompute;
   layout.shard = plan.shard;
+  layout.interleave = plan.Chunks();
+  layout.schedule = plan.schedule;
   layout.compressed.assign(built.problem.layers.size(), false);
   layout.cut.push_back(0);
+  for (std::size_t chunk = 0; chunk < static_cast<std::size_t>(plan.Chunks()); ++chunk)
+    for (const StagePlan& stage : plan.stages) layout.cut.push_back(stage.chunks[chunk].end_layer);
   for (const StagePlan& stage : plan.stages) {
-    layout.cut.push_back(stage.end_layer);
     layout.rings.push_back(stage.ring);
     for (const int l : stage.compressed_layers) {
       if (static_cast<std::size_t>(l) < layout.compressed.size())
@@ -375,6 +385,13 @@ Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
   auto found = request.even_shares ? FindEven(built->problem) : FindLayout(built->problem);
   if (!found) return tl::unexpected(WithMemoryNotes(found.error(), cluster));
   found->layout = InRingOrder(built->problem, found->layout);
+  auto scheduled = WithSchedule(built->problem, found->layout, request.schedule, built->notes);
+  if (!scheduled) return tl::unexpected(WithMemoryNotes(scheduled.error(), cluster));
+  if (!scheduled->IsPlain())
+    found->alternatives.insert(
+        found->alternatives.begin(),
+        {"1f1b", "the same ranks, one chunk each", CostOf(built->problem, found->layout).step});
+  found->layout = std::move(*scheduled);
   Plan plan = PlanOf(*built, *found, request);
   for (const Comparison& other : {EvenStatic(built->problem), DataParallelOnly(built->problem),
                                   GreedyColocation(built->problem)}) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/model_shape.h"
+#include "core/schedule/compute_order.h"
 
 namespace adaptive_train {
 
@@ -127,10 +128,14 @@ struct PlanProblem {
   Choices choices;
 
   double ScratchBytes(std::int64_t micro_batch) const;
-  /// What a stage of a pipeline holds for the other ones: of each neighbour two messages from it and
-  /// two to it; with tied embeddings the last stage a copy of the weights and its gradient, which the
-  /// first one receives.
+  /// What a stage of a pipeline holds for the other ones with one-forward-one-backward: of each
+  /// neighbour two messages from it and two to it; and TiedBytes.
   double BoundaryBytes(int stage, int stages, std::int64_t micro_batch) const;
+  /// So many messages between stages.
+  double MessageBytes(int messages, std::int64_t micro_batch) const;
+  /// With tied embeddings the last stage has a copy of the weights and its gradient, which the
+  /// first one receives.
+  double TiedBytes(int stage, int stages) const;
   /// Sharded gradients that stand whole on a rank, one of `ranks` tensor ranks, at the same time: a
   /// layer's until they are on their way to their owners, and beside those of all but the first
   /// layer the tied embeddings', which are not final before the pass ends.
@@ -159,19 +164,35 @@ struct ReplicaShare {
 };
 
 /// A plan in the problem's own indices: `data` replicas of a pipeline of `Stages()` stages. Each
-/// stage of a replica is on `tensor` devices of one node.
+/// stage of a replica is on `tensor` devices of one node, and has `interleave` chunks of the model:
+/// chunk c is of stage c mod Stages().
 struct Layout {
   int data = 1;
   int tensor = 1;
+  int interleave = 1;
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   Recompute recompute = Recompute::kNone;
   int shard = 0;
-  std::vector<int> cut;                 // stage s owns layers [cut[s], cut[s + 1])
+  std::vector<int> cut;                 // chunk c has layers [cut[c], cut[c + 1])
   std::vector<int> devices;             // index DeviceIndex(stage, replica, tensor rank)
   std::vector<ReplicaShare> shares;     // index = replica
   std::vector<std::vector<int>> rings;  // [stage]: replicas in the order of the gradients' ring
   std::vector<bool> compressed;         // index = layer
 
-  int Stages() const { return static_cast<int>(cut.size()) - 1; }
+  int Chunks() const { return static_cast<int>(cut.size()) - 1; }  // of the whole pipeline
+  int Stages() const { return Chunks() / interleave; }
+  /// Ascending.
+  std::vector<int> LayersOf(int stage) const {
+    std::vector<int> layers;
+    for (auto c = static_cast<std::size_t>(stage); c + 1 < cut.size();
+         c += static_cast<std::size_t>(Stages()))
+      for (int l = cut[c]; l < cut[c + 1]; ++l) layers.push_back(l);
+    return layers;
+  }
+  /// Whether docs/planning.md has a formula for its time; others are played.
+  bool IsPlain() const {
+    return interleave == 1 && schedule == ScheduleKind::kOneForwardOneBackward;
+  }
   std::size_t DeviceIndex(int stage, int replica, int tensor_rank) const {
     const auto of_stage = static_cast<std::size_t>(stage) * static_cast<std::size_t>(data);
     return (of_stage + static_cast<std::size_t>(replica)) * static_cast<std::size_t>(tensor) +
@@ -191,6 +212,14 @@ struct StepCost {
 
 /// Evaluates a layout that is well formed (CheckLayout).
 StepCost CostOf(const PlanProblem& problem, const Layout& layout);
+
+/// The order in which the stages of a replica compute; its stages are the layout's chunks. The
+/// schedule must have an order for the layout's shape.
+inline Schedule OrderOf(const Layout& layout, int replica) {
+  const auto micro_batches =
+      static_cast<int>(layout.shares[static_cast<std::size_t>(replica)].MicroBatches());
+  return ComputeOrder(layout.schedule, {layout.Stages(), layout.interleave, micro_batches}).value();
+}
 
 /// Bytes that each device of the layout needs; index as in Layout::devices.
 std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout);

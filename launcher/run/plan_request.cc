@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/device_kind.h"
+#include "core/schedule/compute_order.h"
 #include "core/seconds.h"
 
 namespace adaptive_train {
@@ -58,6 +59,7 @@ PlanRequest RequestOf(const Config& config) {
   request.tensor = config.parallel.tensor;
   request.pipeline = config.parallel.pipeline;
   request.shard = config.parallel.shard;
+  request.schedule = {ChoiceOf<ScheduleKind>(config.parallel.schedule), config.parallel.interleave};
   request.threads = config.device.threads;
   if (config.train.recompute != "auto") request.recompute = FormatOf(config.train).recompute;
   request.even_shares = config.parallel.shares == "even";

@@ -21,7 +21,7 @@ auto PlaceAndShare(const RankPlan& rank) {
 }
 
 auto LayersAndExchange(const StagePlan& stage) {
-  return std::tie(stage.first_layer, stage.end_layer, stage.ring, stage.compressed_layers);
+  return std::tie(stage.chunks, stage.ring, stage.compressed_layers);
 }
 
 std::string Source(bool measured) { return measured ? "measured" : "estimated"; }
@@ -72,7 +72,7 @@ MovingCost EstimateMovingCost(std::optional<double> last_save_s, double checkpoi
 
 bool SameLayout(const Plan& a, const Plan& b) {
   return a.global_batch == b.global_batch && a.data == b.data && a.tensor == b.tensor &&
-         a.recompute == b.recompute && a.shard == b.shard &&
+         a.recompute == b.recompute && a.shard == b.shard && a.schedule == b.schedule &&
          std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(),
                     [](const StagePlan& x, const StagePlan& y) {
                       return LayersAndExchange(x) == LayersAndExchange(y);

@@ -52,12 +52,12 @@ struct Simulation {
   double MedianStep() const;
 };
 
-/// Simulates the steps of a layout, which must be well formed (CheckLayout). A pipeline runs
-/// one-forward-one-backward (P = 1: micro-batch after micro-batch). Activations and their gradients
-/// are messages between the first tensor ranks' nodes.
+/// Simulates the steps of a layout, which must be well formed (CheckLayout). A pipeline runs the
+/// layout's schedule (P = 1: micro-batch after micro-batch). Activations and their gradients are
+/// messages between the first tensor ranks' nodes.
 ///
-/// In the last backward a bucket of gradients, cut from the end of the stage's layers, leaves as
-/// soon as its layers are done. Buckets go around their rings at the same time. Ten numbers then
+/// In the last backward of each chunk a bucket of gradients, cut from the end of the stage's layers,
+/// leaves as soon as its layers are done. Buckets go around their rings at the same time. Ten numbers then
 /// end the step's exchange, and the optimizer follows. A compressed layer computes `compression_s`
 /// more and counts its compressed bytes. With shard >= 1 buckets are reduce-scattered, and gathered
 /// again after the update. Tied embeddings go from the last stage to the first and back, after the

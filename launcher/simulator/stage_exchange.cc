@@ -21,7 +21,7 @@ StageExchange::StageExchange(const EventLoop& loop, SimulatedLinks& links,
       links_(links),
       problem_(problem),
       layout_(layout),
-      first_layer_(layout.cut[static_cast<std::size_t>(stage)]),
+      first_layer_(layout.LayersOf(stage).front()),
       events_(std::move(events)),
       order_(layout.rings[static_cast<std::size_t>(stage)]),
       replicas_(members.size()) {
@@ -31,8 +31,7 @@ StageExchange::StageExchange(const EventLoop& loop, SimulatedLinks& links,
     replicas_[replica].position = static_cast<int>(i);
   }
   double total = 0;
-  for (int l = first_layer_; l < layout.cut[static_cast<std::size_t>(stage) + 1]; ++l)
-    total += LayerBytes(l);
+  for (const int l : layout.LayersOf(stage)) total += LayerBytes(l);
   double bucket = options.bucket_bytes * layout.tensor;
   const double messages =
       layout.Stages() * std::ceil(total / bucket) * 2 * layout.data * (layout.data - 1);

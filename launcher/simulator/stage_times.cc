@@ -4,13 +4,13 @@
 
 namespace adaptive_train {
 
-StageTimes::StageTimes(const PlanProblem& problem, const Layout& layout, int stage, int replica)
+StageTimes::StageTimes(const PlanProblem& problem, const Layout& layout, int chunk, int replica)
     : problem_(problem),
       layout_(layout),
-      stage_(stage),
+      stage_(chunk % layout.Stages()),
       replica_(replica),
-      first_(layout.cut[static_cast<std::size_t>(stage)]),
-      end_(layout.cut[static_cast<std::size_t>(stage) + 1]) {}
+      first_(layout.cut[static_cast<std::size_t>(chunk)]),
+      end_(layout.cut[static_cast<std::size_t>(chunk) + 1]) {}
 
 double StageTimes::Divisor(int layer) const {
   return problem_.layers[static_cast<std::size_t>(layer)].splits ? layout_.tensor : 1;

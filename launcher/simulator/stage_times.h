@@ -8,14 +8,14 @@
 
 namespace adaptive_train {
 
-/// Times of the slowest of the `tensor` devices that share a stage of a replica, by
+/// Times of the slowest of the `tensor` devices that share a chunk of a replica, by
 /// docs/planning.md. They include the all-reduces inside the node that a split layer's forward and
 /// backward wait for. A value, but the problem and the layout must outlive it.
 class StageTimes {
  public:
-  StageTimes(const PlanProblem& problem, const Layout& layout, int stage, int replica);
+  StageTimes(const PlanProblem& problem, const Layout& layout, int chunk, int replica);
 
-  /// Seconds of each of the stage's layers, first to last, for a micro-batch of `samples`. `action`
+  /// Seconds of each of the chunk's layers, first to last, for a micro-batch of `samples`. `action`
   /// numbers the random draws within the step.
   std::vector<double> Forward(double samples, const Chance& chance, int action) const;
   std::vector<double> Backward(double samples, const Chance& chance, int action) const;

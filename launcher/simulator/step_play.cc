@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/schedule/compute_order.h"
-
 namespace adaptive_train {
 namespace {
 
@@ -12,14 +10,6 @@ constexpr double kNoDebt = 1e-9;  // seconds; less is not worth an event
 
 double Sum(const std::vector<double>& seconds) {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
-}
-
-/// Of one replica: a row for each stage.
-Schedule ScheduleOf(const Layout& layout, int replica) {
-  const auto micro_batches =
-      static_cast<int>(layout.shares[static_cast<std::size_t>(replica)].MicroBatches());
-  return ComputeOrder(ScheduleKind::kOneForwardOneBackward, {layout.Stages(), 1, micro_batches})
-      .value();
 }
 
 bool IsForward(const Action& action) { return action.kind == ActionKind::kForward; }
@@ -48,7 +38,7 @@ void StepPlay::MakeGroups(const std::vector<double>& begins) {
   std::vector<Schedule> schedules;
   schedules.reserve(static_cast<std::size_t>(layout_.data));
   for (int replica = 0; replica < layout_.data; ++replica)
-    schedules.push_back(ScheduleOf(layout_, replica));
+    schedules.push_back(OrderOf(layout_, replica));
   for (int stage = 0; stage < layout_.Stages(); ++stage) {
     for (int replica = 0; replica < layout_.data; ++replica) {
       const int device = layout_.devices[layout_.DeviceIndex(stage, replica, 0)];
@@ -57,12 +47,14 @@ void StepPlay::MakeGroups(const std::vector<double>& begins) {
       const ProblemDevice& its = problem_.devices[static_cast<std::size_t>(device)];
       places_.push_back({device, its.node,
                          problem_.kinds[static_cast<std::size_t>(its.kind)].transfer_s_per_byte});
-      Group group{.stage = stage,
-                  .replica = replica,
-                  .times = StageTimes(problem_, layout_, stage, replica)};
+      Group group{.stage = stage, .replica = replica};
+      for (int chunk = stage; chunk < layout_.Chunks(); chunk += layout_.Stages())
+        group.times.emplace_back(problem_, layout_, chunk, replica);
       group.actions = schedule.ranks[static_cast<std::size_t>(stage)];
-      group.activations.resize(static_cast<std::size_t>(schedule.micro_batches));
-      group.gradients.resize(group.activations.size());
+      group.activations.assign(
+          group.times.size(),
+          std::vector<Message>(static_cast<std::size_t>(schedule.micro_batches)));
+      group.gradients = group.activations;
       group.begin = group.free_since = begins[groups_.size()];
       groups_.push_back(std::move(group));
     }
@@ -97,8 +89,9 @@ double StepPlay::SamplesOf(const Group& group, int micro_batch) const {
 /// What an action has to wait for; none if the group's own order is enough.
 const StepPlay::Message* StepPlay::InputOf(const Group& group, const Action& action) const {
   const auto i = static_cast<std::size_t>(action.micro_batch);
-  if (IsForward(action)) return group.stage == 0 ? nullptr : &group.activations[i];
-  return group.stage == layout_.Stages() - 1 ? nullptr : &group.gradients[i];
+  const std::size_t chunk = ChunkOf(action.stage);
+  if (IsForward(action)) return action.stage == 0 ? nullptr : &group.activations[chunk][i];
+  return action.stage == layout_.Chunks() - 1 ? nullptr : &group.gradients[chunk][i];
 }
 
 void StepPlay::Next(int index) {
@@ -112,8 +105,8 @@ void StepPlay::Next(int index) {
   group.action_begin = loop_.Now();
   group.debt = 0;  // transfers while the device waited took nothing from it
   const int draw = static_cast<int>(group.next);
-  if (IsForward(action)) return Forward(index, action.micro_batch, draw);
-  Backward(index, action.micro_batch, draw);
+  if (IsForward(action)) return Forward(index, action, draw);
+  Backward(index, action, draw);
 }
 
 void StepPlay::NoteWaiting(Group& group, const Message* input) {
@@ -136,22 +129,21 @@ void StepPlay::Compute(int index, double seconds, EventLoop::Action then) {
   });
 }
 
-void StepPlay::Forward(int index, int micro_batch, int draw) {
-  const double seconds =
-      Sum(At(index).times.Forward(SamplesOf(At(index), micro_batch), chance_, draw));
-  Compute(index, seconds, [this, index, micro_batch] {
-    if (At(index).stage + 1 < layout_.Stages())
-      Send(index, index + layout_.data, micro_batch, false);
-    ActionOver(index);
-  });
+void StepPlay::Forward(int index, const Action& action, int draw) {
+  const Group& group = At(index);
+  const double samples = SamplesOf(group, action.micro_batch);
+  Compute(index, Sum(TimesOf(group, action).Forward(samples, chance_, draw)),
+          [this, index] { ActionOver(index); });
 }
 
-void StepPlay::Backward(int index, int micro_batch, int draw) {
+void StepPlay::Backward(int index, const Action& action, int draw) {
   Group& group = At(index);
-  auto seconds = group.times.Backward(SamplesOf(group, micro_batch), chance_, draw);
-  if (layout_.data > 1 && group.next + 1 == group.actions.size()) {
+  const StageTimes& times = TimesOf(group, action);
+  auto seconds = times.Backward(SamplesOf(group, action.micro_batch), chance_, draw);
+  const auto all = static_cast<int>(group.gradients.front().size());
+  if (layout_.data > 1 && action.micro_batch + 1 == all) {
     group.last_backward = std::move(seconds);
-    return LastBackward(index, group.times.EndLayer() - 1);
+    return LastBackward(index, times.EndLayer() - 1);
   }
   Compute(index, Sum(seconds), [this, index] { ActionOver(index); });
 }
@@ -159,7 +151,7 @@ void StepPlay::Backward(int index, int micro_batch, int draw) {
 /// Runs layer by layer, since a layer's gradients are final after it.
 void StepPlay::LastBackward(int index, int layer) {
   const auto l = static_cast<std::size_t>(layer);
-  const int first = At(index).times.FirstLayer();
+  const int first = TimesOf(At(index), At(index).actions[At(index).next]).FirstLayer();
   double seconds = At(index).last_backward[static_cast<std::size_t>(layer - first)];
   if (layout_.compressed[l]) seconds += problem_.layers[l].compression_s;
   Compute(index, seconds, [this, index, layer, first] {
@@ -177,22 +169,24 @@ void StepPlay::ActionOver(int index) {
   group.free_since = loop_.Now();
   group.parts.compute += loop_.Now() - group.action_begin;
   Note(group, IsForward(action) ? Activity::kForward : Activity::kBackward, group.action_begin,
-       action.micro_batch);
-  if (!IsForward(action) && group.stage > 0)
-    Send(index, index - layout_.data, action.micro_batch, true);
+       &action);
+  Send(index, action);
   if (group.next < group.actions.size()) return Next(index);
   group.backward_end = loop_.Now();
   if (layout_.data == 1) Summed(index);
 }
 
-/// Activations to the next stage, or their gradient to the one before. The size is that of the
-/// earlier stage's last layer.
-void StepPlay::Send(int from, int to, int micro_batch, bool gradient) {
-  const Group& earlier = At(std::min(from, to));
-  const auto last = static_cast<std::size_t>(earlier.times.EndLayer() - 1);
-  const double bytes = SamplesOf(earlier, micro_batch) * problem_.layers[last].boundary_bytes;
-  const auto i = static_cast<std::size_t>(micro_batch);
-  Message* message = gradient ? &At(to).gradients[i] : &At(to).activations[i];
+/// Activations to the next chunk, or their gradient to the one before; nothing at the ends. The
+/// size is that of the earlier chunk's last layer.
+void StepPlay::Send(int from, const Action& made) {
+  const int chunk = made.stage + (IsForward(made) ? 1 : -1);
+  if (chunk < 0 || chunk == layout_.Chunks()) return;
+  const auto end = static_cast<std::size_t>(std::min(made.stage, chunk)) + 1;
+  const auto last = static_cast<std::size_t>(layout_.cut[end] - 1);
+  const double bytes = SamplesOf(At(from), made.micro_batch) * problem_.layers[last].boundary_bytes;
+  const int to = IndexOf(chunk % layout_.Stages(), At(from).replica);
+  auto& messages = IsForward(made) ? At(to).activations : At(to).gradients;
+  Message* message = &messages[ChunkOf(chunk)][static_cast<std::size_t>(made.micro_batch)];
   message->sent = loop_.Now();
   links_.Send(places_[static_cast<std::size_t>(from)], places_[static_cast<std::size_t>(to)], bytes,
               [this, to, message] {
@@ -239,7 +233,9 @@ void StepPlay::Update(int index) {
     began = exchanges_[static_cast<std::size_t>(group.stage)]->Began(group.replica);
   Note(group, Activity::kExchange, began);
   group.update_begin = loop_.Now();
-  const double seconds = group.times.Update(chance_, static_cast<int>(group.actions.size()));
+  double seconds = 0;
+  for (const StageTimes& times : group.times)
+    seconds += times.Update(chance_, static_cast<int>(group.actions.size()));
   loop_.After(seconds, [this, index] {
     Group& updated = At(index);
     Note(updated, Activity::kUpdate, updated.update_begin);
@@ -257,13 +253,14 @@ void StepPlay::End(int index) {
   group.end = loop_.Now();
 }
 
-void StepPlay::Note(Group& group, Activity activity, double begin, int micro_batch) {
+void StepPlay::Note(Group& group, Activity activity, double begin, const Action* action) {
   if (!options_.timeline || loop_.Now() <= begin) return;
   group.spans.push_back({.rank = 0,
                          .activity = activity,
-                         .micro_batch = micro_batch,
+                         .micro_batch = action == nullptr ? -1 : action->micro_batch,
                          .begin = begin,
-                         .end = loop_.Now()});
+                         .end = loop_.Now(),
+                         .chunk = action == nullptr ? 0 : action->stage / layout_.Stages()});
 }
 
 std::vector<double> StepPlay::Ends() const {

@@ -39,13 +39,14 @@ class StepPlay {
 
   struct Group {
     int stage = 0, replica = 0;
-    StageTimes times;
-    std::vector<Action> actions{};  // the schedule's row
+    std::vector<StageTimes> times{};  // index = chunk of the stage
+    std::vector<Action> actions{};    // the schedule's row
     std::size_t next = 0;
     bool busy = false;
     double free_since = 0;
-    std::vector<Message> activations{}, gradients{};  // incoming; index = micro-batch
-    std::vector<double> last_backward{};              // seconds of each layer
+    // Incoming; index = chunk of the stage, micro-batch.
+    std::vector<std::vector<Message>> activations{}, gradients{};
+    std::vector<double> last_backward{};  // seconds of each layer
     double begin = 0, action_begin = 0, backward_end = 0, update_begin = 0;
     double end = std::numeric_limits<double>::infinity();
     double debt = 0;  // seconds that transfers took from the device's computing
@@ -56,6 +57,13 @@ class StepPlay {
 
   Group& At(int group) { return groups_[static_cast<std::size_t>(group)]; }
   int IndexOf(int stage, int replica) const { return stage * layout_.data + replica; }
+  /// Of the actions' stages, which are chunks of the model, among those of their group.
+  std::size_t ChunkOf(int stage) const {
+    return static_cast<std::size_t>(stage / layout_.Stages());
+  }
+  const StageTimes& TimesOf(const Group& group, const Action& action) const {
+    return group.times[ChunkOf(action.stage)];
+  }
   double SamplesOf(const Group& group, int micro_batch) const;
   bool ExchangesTied(const Group& group) const;
 
@@ -65,17 +73,17 @@ class StepPlay {
   const Message* InputOf(const Group& group, const Action& action) const;
   void NoteWaiting(Group& group, const Message* input);
   void Compute(int group, double seconds, EventLoop::Action then);
-  void Forward(int group, int micro_batch, int draw);
-  void Backward(int group, int micro_batch, int draw);
+  void Forward(int group, const Action& action, int draw);
+  void Backward(int group, const Action& action, int draw);
   void LastBackward(int group, int layer);
   void ActionOver(int group);
-  void Send(int from, int to, int micro_batch, bool gradient);
+  void Send(int group, const Action& made);
   void Summed(int group);
   void TieIfBothThere(int replica);
   void Agree(int group);
   void Update(int group);
   void End(int group);
-  void Note(Group& group, Activity activity, double begin, int micro_batch = -1);
+  void Note(Group& group, Activity activity, double begin, const Action* action = nullptr);
 
   const PlanProblem& problem_;
   const Layout& layout_;

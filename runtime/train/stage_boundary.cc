@@ -1,5 +1,6 @@
 #include "runtime/train/stage_boundary.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -7,82 +8,96 @@
 
 namespace adaptive_train {
 
-StageInbox::StageInbox(Group& pipeline, int member, kernels::DeviceMemory& memory,
+StageInbox::StageInbox(Group& pipeline, int member, kernels::DeviceMemory& memory, int slots,
                        std::size_t bytes)
-    : pipeline_(pipeline), member_(member) {
-  for (auto& slot : slots_) slot = {memory, bytes};
+    : pipeline_(pipeline), member_(member), slots_(static_cast<std::size_t>(slots)) {
+  for (Slot& slot : slots_) slot.buffer = {memory, bytes};
 }
 
-void StageInbox::Expect(std::vector<std::size_t> sizes) {
-  assert(taken_ == sizes_.size());
-  sizes_ = std::move(sizes);
-  posted_ = taken_ = 0;
-  while (posted_ < std::min(kSlots, sizes_.size())) Post();
+StageInbox::Slot& StageInbox::Of(const Action& receive) {
+  const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+    return slot.used && slot.receive == receive;
+  });
+  assert(found != slots_.end());
+  return *found;
 }
 
-void StageInbox::Post() {
-  const std::size_t slot = posted_ % kSlots;
-  requests_[slot] =
-      pipeline_.Receive(member_, Purpose::kActivation, slots_[slot].span().first(sizes_[posted_]));
-  ++posted_;
+void StageInbox::Post(const Action& receive, std::size_t bytes) {
+  const auto slot =
+      std::find_if(slots_.begin(), slots_.end(), [](const Slot& some) { return !some.used; });
+  assert(slot != slots_.end());
+  slot->used = true;
+  slot->receive = receive;
+  slot->request =
+      pipeline_.Receive(member_, Purpose::kActivation, slot->buffer.span().first(bytes));
 }
 
-const std::byte* StageInbox::Take() {
-  assert(taken_ < sizes_.size());
-  // The message that was taken last has been used up; its slot is free for one more.
-  if (taken_ > 0 && posted_ < sizes_.size()) Post();
-  const std::size_t slot = taken_++ % kSlots;
-  Await(requests_[slot].Wait(CollectiveDeadline()));
-  return slots_[slot].data();
+const std::byte* StageInbox::Take(const Action& receive) {
+  Slot& slot = Of(receive);
+  Await(slot.request.Wait(CollectiveDeadline()));
+  return slot.buffer.data();
 }
 
-std::size_t StageInbox::bytes() const { return kSlots * slots_.front().bytes(); }
+void StageInbox::Release(const Action& receive) { Of(receive).used = false; }
 
-StageOutbox::StageOutbox(Group& pipeline, int member, kernels::DeviceMemory& memory,
+std::size_t StageInbox::bytes() const {
+  std::size_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.buffer.bytes();
+  return bytes;
+}
+
+StageOutbox::StageOutbox(Group& pipeline, int member, kernels::DeviceMemory& memory, int slots,
                          std::size_t bytes)
-    : pipeline_(pipeline), member_(member), memory_(memory) {
+    : pipeline_(pipeline),
+      member_(member),
+      memory_(memory),
+      slots_(static_cast<std::size_t>(slots)),
+      requests_(slots_.size()) {
   for (auto& slot : slots_) slot = {memory, bytes};
 }
 
 void StageOutbox::Send(const void* message, std::size_t bytes) {
-  const std::size_t slot = sent_++ % kSlots;
+  const std::size_t slot = sent_++ % slots_.size();
   Await(requests_[slot].Wait(CollectiveDeadline()));
   memory_.CopyWithin(slots_[slot].data(), message, bytes);
   requests_[slot] = pipeline_.Send(member_, Purpose::kActivation, slots_[slot].span().first(bytes));
 }
 
-std::size_t StageOutbox::bytes() const { return kSlots * slots_.front().bytes(); }
+std::size_t StageOutbox::bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& slot : slots_) bytes += slot.bytes();
+  return bytes;
+}
 
-StageBoundary::StageBoundary(Group& pipeline, kernels::DeviceMemory& memory, std::size_t bytes,
-                             StepMeasure& measure)
-    : measure_(measure) {
-  const int stage = pipeline.Rank();
-  if (stage > 0) {
-    inputs_ = std::make_unique<StageInbox>(pipeline, stage - 1, memory, bytes);
-    d_inputs_ = std::make_unique<StageOutbox>(pipeline, stage - 1, memory, bytes);
+StageBoundary::StageBoundary(const Schedule& schedule, Group& pipeline,
+                             kernels::DeviceMemory& memory, std::size_t bytes, StepMeasure& measure)
+    : schedule_(schedule), measure_(measure) {
+  for (const MessageSlots& slots : SlotsOf(schedule, pipeline.Rank())) {
+    inboxes_.try_emplace(slots.rank, pipeline, slots.rank, memory, slots.received, bytes);
+    outboxes_.try_emplace(slots.rank, pipeline, slots.rank, memory, slots.sent, bytes);
   }
-  if (stage + 1 < pipeline.Size()) {
-    outputs_ = std::make_unique<StageOutbox>(pipeline, stage + 1, memory, bytes);
-    gradients_ = std::make_unique<StageInbox>(pipeline, stage + 1, memory, bytes);
-  }
 }
 
-void StageBoundary::Begin(const std::vector<std::size_t>& sizes, bool backward) {
-  if (inputs_) inputs_->Expect(sizes);
-  if (gradients_ && backward) gradients_->Expect(sizes);
+void StageBoundary::Post(const Action& receive, std::size_t bytes) {
+  InboxOf(receive).Post(receive, bytes);
 }
 
-const std::byte* StageBoundary::Take(StageInbox& inbox) {
-  return measure_.As(Activity::kBubble, [&] { return inbox.Take(); });
+const std::byte* StageBoundary::Take(const Action& receive) {
+  return measure_.As(Activity::kBubble, [&] { return InboxOf(receive).Take(receive); });
 }
 
-void StageBoundary::Send(StageOutbox& outbox, const void* message, std::size_t bytes) {
-  measure_.As(Activity::kExposedComm, [&] { outbox.Send(message, bytes); });
+void StageBoundary::Release(const Action& receive) { InboxOf(receive).Release(receive); }
+
+void StageBoundary::Send(const Action& send, const void* message, std::size_t bytes) {
+  measure_.As(Activity::kExposedComm,
+              [&] { outboxes_.at(PeerOf(schedule_, send)).Send(message, bytes); });
 }
 
 std::size_t StageBoundary::bytes() const {
-  return (inputs_ ? inputs_->bytes() + d_inputs_->bytes() : 0) +
-         (outputs_ ? outputs_->bytes() + gradients_->bytes() : 0);
+  std::size_t bytes = 0;
+  for (const auto& [member, inbox] : inboxes_) bytes += inbox.bytes();
+  for (const auto& [member, outbox] : outboxes_) bytes += outbox.bytes();
+  return bytes;
 }
 
 }  // namespace adaptive_train

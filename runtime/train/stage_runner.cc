@@ -4,7 +4,22 @@
 #include <cassert>
 #include <utility>
 
+#include "core/schedule/check.h"
+#include "runtime/fatal_error.h"
+
 namespace adaptive_train {
+namespace {
+
+/// Nothing starts by a schedule that could not end.
+Schedule Checked(Schedule schedule) {
+  ScheduleNeeds needs{.reduce = true, .step = true};
+  needs.communication = schedule.ranks.size() > 1;
+  if (const auto use = CheckSchedule(schedule, needs); !use)
+    throw FatalError(RankExit::kSetup, "schedule", FatalError::kNoPeer, use.error().message);
+  return schedule;
+}
+
+}  // namespace
 
 template <class T>
 StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& pipeline,
@@ -12,22 +27,22 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
                             StepMeasure& measure, const TensorRanks<T>& tensor)
     : dims_(work.dims),
       options_(work.options),
-      schedule_(work.schedule),
-      ranks_(pipeline.Size()),
+      schedule_(Checked(work.schedule)),
+      rank_(pipeline.Rank()),
       device_(state.device),
       loader_(loader),
       profiler_(profiler),
       measure_(measure),
-      boundary_(pipeline, state.device, BoundaryBytes(own.micro_batch), measure),
+      boundary_(schedule_, pipeline, state.device, BoundaryBytes(own.micro_batch), measure),
       workspace_(work.dims, work.chunks.back().has_head, work.options, state.device) {
-  for (std::int64_t done = 0; done < own.samples; done += own.micro_batch) {
+  for (std::int64_t done = 0; done < own.samples; done += own.micro_batch)
     micro_batches_.push_back(
         {own.first_sample + done, std::min(own.micro_batch, own.samples - done)});
-    boundary_bytes_.push_back(BoundaryBytes(micro_batches_.back().samples));
-  }
+  assert(static_cast<int>(micro_batches_.size()) == schedule_.micro_batches);
+  const std::vector<Action>& row = schedule_.ranks[static_cast<std::size_t>(rank_)];
   for (const StageSlice& slice : work.chunks) {
     const int in_flight =
-        MostInFlight(schedule_, pipeline.Rank() + ranks_ * static_cast<int>(chunks_.size()));
+        MostInFlight(row, rank_ + pipeline.Size() * static_cast<int>(chunks_.size()));
     Chunk chunk{{work.dims,
                  slice,
                  work.options,
@@ -58,19 +73,51 @@ std::size_t StageRunner<T>::activation_bytes() const {
 template <class T>
 double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exchange) {
   double loss = 0;
-  boundary_.Begin(boundary_bytes_, true);
-  for (const Action& action : schedule_) {
+  for (const Action& action : schedule_.ranks[static_cast<std::size_t>(rank_)]) {
+    if (IsSend(action.kind)) {
+      boundary_.Send(action, made_, BoundaryBytes(action));
+      continue;
+    }
+    EndMicroBatch(exchange);
+    if (IsReceive(action.kind)) boundary_.Post(action, BoundaryBytes(action));
+    // A reduce is begun by its backward, layer by layer; the update follows in StepExchange.
+    if (!IsCompute(action.kind)) continue;
     measure_.main_thread().TakesMicroBatch(action.micro_batch + 1);
-    measure_.As(Activity::kCompute, [&] {
-      if (action.kind == ActionKind::kForward) {
-        loss += Forward(action, step, scale);
-      } else {
-        Backward(action, exchange);
-      }
-    });
+    measure_.As(Activity::kCompute, [&] { loss += Compute(action, step, scale, exchange); });
   }
+  EndMicroBatch(exchange);
   measure_.main_thread().TakesMicroBatch(0);
   return loss;
+}
+
+/// Comes behind the send of what the backward made: the stage before need not wait for the
+/// exchange.
+template <class T>
+void StageRunner<T>::EndMicroBatch(StepExchange<T>& exchange) {
+  if (const auto last = std::exchange(ended_, std::nullopt)) exchange.EndMicroBatch(*last);
+}
+
+/// Gives the losses of a forward with the head, otherwise 0.
+template <class T>
+double StageRunner<T>::Compute(const Action& action, std::int64_t step, double scale,
+                               StepExchange<T>& exchange) {
+  const bool forward = action.kind == ActionKind::kForward;
+  double loss = 0;
+  if (forward) {
+    loss = Forward(action, step, scale);
+  } else {
+    Backward(action, exchange);
+  }
+  const bool reads = forward ? action.stage > 0 : action.stage + 1 < schedule_.stages;
+  if (HasOthers() && reads) boundary_.Release(ReceiveOf(action));
+  return loss;
+}
+
+template <class T>
+bool StageRunner<T>::IsReduced(const Action& backward) const {
+  const std::vector<Action>& row = schedule_.ranks[static_cast<std::size_t>(rank_)];
+  const Action reduce{backward.stage, ActionKind::kReduce, backward.micro_batch};
+  return std::find(row.begin(), row.end(), reduce) != row.end();
 }
 
 /// Samples are read where tokens or targets are needed.
@@ -86,66 +133,77 @@ Samples StageRunner<T>::Load(const StageSlice& slice, std::int64_t step,
   return {{}, {}, micro_batch.samples, loader_.PlaceOf(step, micro_batch.first_sample)};
 }
 
-/// Gives the losses with the head, otherwise 0.
 template <class T>
 double StageRunner<T>::Forward(const Action& action, std::int64_t step, double scale) {
-  const auto chunk = static_cast<std::size_t>(action.stage / ranks_);
+  const std::size_t chunk = ChunkOf(action);
   const auto number = static_cast<std::size_t>(action.micro_batch);
-  const MicroBatch& micro_batch = micro_batches_[number];
   TransformerStage<T>& stage = chunks_[chunk].stage;
   MicroBatchState<T>& state = StateOf(chunk, number);
-  const Samples samples = Load(stage.slice(), step, micro_batch);
+  const Samples samples = Load(stage.slice(), step, micro_batches_[number]);
   const Pass pass{samples.batch, samples.place, options_.dropout};
   if (chunk > 0) {
-    MicroBatchState<T>& before = StateOf(chunk - 1, number);
-    state.times = before.times;
-    stage.ForwardActivations(state, pass, before.output());
-  } else {
-    if (profiler_.Active()) state.times = profiler_.NextMicroBatch(samples.batch);
-    stage.slice().has_embedding ? stage.ForwardTokens(state, pass, samples.tokens)
-                                : stage.ForwardActivations(state, pass, ReceiveInput());
+    state.times = StateOf(chunk - 1, number).times;
+  } else if (profiler_.Active()) {
+    state.times = profiler_.NextMicroBatch(samples.batch);
   }
-  if (stage.slice().has_head) return stage.HeadLoss(state, samples.targets, scale);
-  if (IsLast(chunk)) boundary_.SendOutput(state.output(), stage.BoundaryBytes(state));
-  return 0;
+  if (stage.slice().has_embedding) {
+    stage.ForwardTokens(state, pass, samples.tokens);
+  } else {
+    stage.ForwardActivations(state, pass,
+                             HasOthers() ? Receive(action) : StateOf(chunk - 1, number).output());
+  }
+  made_ = state.output();
+  return stage.slice().has_head ? stage.HeadLoss(state, samples.targets, scale) : 0;
 }
 
 template <class T>
 void StageRunner<T>::Backward(const Action& action, StepExchange<T>& exchange) {
-  const auto chunk = static_cast<std::size_t>(action.stage / ranks_);
+  const std::size_t chunk = ChunkOf(action);
   const auto number = static_cast<std::size_t>(action.micro_batch);
   TransformerStage<T>& stage = chunks_[chunk].stage;
   MicroBatchState<T>& state = StateOf(chunk, number);
-  const bool last = number + 1 == micro_batches_.size();
+  const bool last = IsReduced(action);
   const OnReady on_gradients = exchange.OnGradients(last);
   const T* d_output = stage.slice().has_head ? nullptr
-                      : IsLast(chunk) ? reinterpret_cast<const T*>(boundary_.ReceiveGradient())
-                                      : state.output();
-  const T* d_input = stage.Backward(state, d_output, on_gradients, exchange.OnHeadGradients(last));
+                      : HasOthers()          ? Receive(action)
+                                             : state.output();
+  made_ = stage.Backward(state, d_output, on_gradients, exchange.OnHeadGradients(last));
   state.times = nullptr;
-  if (chunk == 0) {
-    if (!stage.slice().has_embedding) boundary_.SendGradient(d_input, stage.BoundaryBytes(state));
-    return exchange.EndMicroBatch(last);
-  }
+  if (chunk == 0) ended_ = last;
   // The output that the next chunk has used up makes room for its gradient.
-  device_.CopyWithin(StateOf(chunk - 1, number).output(), d_input, stage.BoundaryBytes(state));
+  if (!HasOthers() && chunk > 0)
+    device_.CopyWithin(StateOf(chunk - 1, number).output(), made_, stage.BoundaryBytes(state));
 }
 
 template <class T>
 double StageRunner<T>::Loss(const Samples& samples) {
+  const T* hidden = nullptr;
+  for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk)
+    hidden = ForwardOnly(chunk, samples, hidden);
+  Chunk& last = chunks_.back();
+  if (!last.stage.slice().has_head) return 0;
+  return last.stage.HeadLoss(last.states.front(), samples.targets);
+}
+
+template <class T>
+const T* StageRunner<T>::ForwardOnly(std::size_t chunk, const Samples& samples, const T* before) {
   const Pass pass{samples.batch, samples.place, 0};
-  boundary_.Begin({BoundaryBytes(samples.batch)}, false);
-  const T* hidden = chunks_.front().stage.slice().has_embedding ? nullptr : ReceiveInput();
-  for (Chunk& chunk : chunks_) {
-    MicroBatchState<T>& state = chunk.states.front();
-    hidden = chunk.stage.slice().has_embedding
-                 ? chunk.stage.ForwardTokens(state, pass, samples.tokens)
-                 : chunk.stage.ForwardActivations(state, pass, hidden);
-  }
-  if (chunks_.back().stage.slice().has_head)
-    return chunks_.back().stage.HeadLoss(chunks_.back().states.front(), samples.targets);
-  boundary_.SendOutput(hidden, BoundaryBytes(samples.batch));
-  return 0;
+  const std::size_t bytes = BoundaryBytes(samples.batch);
+  const int stage_number =
+      rank_ + static_cast<int>(chunk) * static_cast<int>(schedule_.ranks.size());
+  const Action forward{stage_number, ActionKind::kForward, 0};
+  TransformerStage<T>& stage = chunks_[chunk].stage;
+  MicroBatchState<T>& state = chunks_[chunk].states.front();
+  const bool receives = HasOthers() && stage_number > 0;
+  if (receives) boundary_.Post(ReceiveOf(forward), bytes);
+  const T* output =
+      stage.slice().has_embedding
+          ? stage.ForwardTokens(state, pass, samples.tokens)
+          : stage.ForwardActivations(state, pass, receives ? Receive(forward) : before);
+  if (receives) boundary_.Release(ReceiveOf(forward));
+  if (HasOthers() && !stage.slice().has_head)
+    boundary_.Send({stage_number, ActionKind::kSendForward, 0}, output, bytes);
+  return output;
 }
 
 template class StageRunner<float>;

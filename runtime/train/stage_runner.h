@@ -1,7 +1,8 @@
-// Runs a rank's schedule: forward and backward of each micro-batch in the order that it says.
+// Runs a rank's schedule: forwards, backwards and messages in the order that it says.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/plan.h"
@@ -20,19 +21,23 @@ namespace adaptive_train {
 struct StageWork {
   ModelDims dims;  // of this tensor rank's part
   StageOptions options;
-  /// Each beginning where the one before ends. Without a pipeline from the embedding to the head.
+  /// This rank's stages of the schedule, ascending. Without a pipeline each begins where the one
+  /// before ends.
   std::vector<StageSlice> chunks;
-  /// Each chunk's micro-batches go backward in the order in which they went forward, and backward
-  /// through the last chunk first.
-  std::vector<Action> schedule;
+  /// Of all ranks of the pipeline, with reduces, steps, sends and receives (WithPasses). A chunk's
+  /// gradients go to the exchange with the micro-batch that its reduce names. The first chunk's
+  /// last backward is the last one of its rank.
+  Schedule schedule;
 };
 
 /// Owns the activations: of each chunk as many micro-batches' states as the schedule has in flight,
-/// one workspace for all, and what crosses the boundaries to other stages. Not thread-safe. What is passed by reference must outlive this.
+/// one workspace for all, and what crosses the boundaries to other stages. Not thread-safe. What is
+/// passed by reference must outlive this.
 template <class T>
 class StageRunner {
  public:
-  /// The state's layout has all chunks. Throws std::bad_alloc.
+  /// The state's layout has all chunks. Throws FatalError where CheckSchedule finds a fault in the
+  /// schedule, and std::bad_alloc.
   StageRunner(const StageWork& work, const RankPlan& own, Group& pipeline, RankState<T>& state,
               SampleLoader& loader, LayerProfiler& profiler, StepMeasure& measure,
               const TensorRanks<T>& tensor = {});
@@ -69,19 +74,33 @@ class StageRunner {
   }
   double Forward(const Action& action, std::int64_t step, double scale);
   Samples Load(const StageSlice& slice, std::int64_t step, const MicroBatch& micro_batch);
-  const T* ReceiveInput() { return reinterpret_cast<const T*>(boundary_.ReceiveInput()); }
+  /// What a forward or backward reads of another rank. Valid until it is released.
+  const T* Receive(const Action& compute) {
+    return reinterpret_cast<const T*>(boundary_.Take(ReceiveOf(compute)));
+  }
+  /// For Loss: forward through one chunk. Gives its output.
+  const T* ForwardOnly(std::size_t chunk, const Samples& samples, const T* before);
+  /// Whether stages next to each other are on different ranks.
+  bool HasOthers() const { return schedule_.ranks.size() > 1; }
+  bool IsReduced(const Action& backward) const;
   std::size_t BoundaryBytes(std::int64_t samples) const {
     return static_cast<std::size_t>(samples * dims_.sequence * dims_.hidden) * sizeof(T);
   }
-  bool IsLast(std::size_t chunk) const { return chunk + 1 == chunks_.size(); }
+  std::size_t BoundaryBytes(const Action& action) const {
+    return BoundaryBytes(micro_batches_[static_cast<std::size_t>(action.micro_batch)].samples);
+  }
+  std::size_t ChunkOf(const Action& action) const {
+    return static_cast<std::size_t>(action.stage) / schedule_.ranks.size();
+  }
+  double Compute(const Action& action, std::int64_t step, double scale, StepExchange<T>& exchange);
   void Backward(const Action& action, StepExchange<T>& exchange);
+  void EndMicroBatch(StepExchange<T>& exchange);
 
   const ModelDims dims_;
   const StageOptions options_;
-  const std::vector<Action> schedule_;
-  const int ranks_;  // of the pipeline
+  const Schedule schedule_;
+  const int rank_;  // in the pipeline
   std::vector<MicroBatch> micro_batches_;
-  std::vector<std::size_t> boundary_bytes_;  // [micro_batches_]
   kernels::Device<T>& device_;
   SampleLoader& loader_;
   LayerProfiler& profiler_;
@@ -89,6 +108,8 @@ class StageRunner {
   StageBoundary boundary_;
   StageWorkspace<T> workspace_;
   std::vector<Chunk> chunks_;
+  std::optional<bool> ended_;  // a micro-batch whose gradients are complete: is it the last?
+  const T* made_ = nullptr;    // by the last forward or backward: what its send takes
 };
 
 }  // namespace adaptive_train

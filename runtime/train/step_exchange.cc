@@ -18,9 +18,11 @@ template <class T>
 constexpr bool kScalesLoss = std::is_same_v<T, kernels::Float16>;
 
 /// Each micro-batch's gradients are sent off where they are sharded; ranks have unequal shares.
+/// With several chunks per rank these are not complete at the same time: each chunk's go once a
+/// step.
 std::int64_t ExchangesOf(const Plan& plan) {
   std::int64_t most = 1;
-  if (plan.shard < 2) return most;
+  if (plan.shard < 2 || plan.Chunks() > 1) return most;
   for (const RankPlan& rank : plan.ranks)
     most = std::max(most, (rank.samples + rank.micro_batch - 1) / rank.micro_batch);
   return most;
@@ -46,6 +48,7 @@ StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const Rank
                    state.trained, groups.data.Size(),
                    plan.stages[static_cast<std::size_t>(own.stage)].compressed_layers),
       kept_ways_(KeptWays(plan, {})),
+      each_(state.sharding.gradients && plan.Chunks() == 1),
       exchanges_(ExchangesOf(plan)),
       reducer_(groups.data, state.device, state.trained, state.TrainedGradients(),
                {.feedback = compression_.MayCompress(),
@@ -102,12 +105,12 @@ void StepExchange<T>::SendWeights() {
   tied_.SendWeights();
 }
 
-/// Gradients of the step's last micro-batch, or sharded ones of each, are exchanged while backward
+/// Gradients of a chunk's last micro-batch, or sharded ones of each, are exchanged while backward
 /// runs; where something is to be measured, after it, or sharded ones while it waits.
 template <class T>
 OnReady StepExchange<T>::OnGradients(bool last) {
   early_ = {};
-  const bool exchanged = state_.sharding.gradients || (last && !Measured());
+  const bool exchanged = each_ || (last && (state_.sharding.gradients || !Measured()));
   if (!exchanged && !(last && tied_.Active())) return {};
   return [this, last, exchanged](std::size_t begin, std::size_t end) {
     if (last) tied_.OnGradients(begin, end);
@@ -148,14 +151,14 @@ void StepExchange<T>::EndMicroBatch(bool last) {
 
 template <class T>
 void StepExchange<T>::FinishMicroBatch() {
-  if (!state_.sharding.gradients || ++exchanged_ >= exchanges_) return;
+  if (!each_ || ++exchanged_ >= exchanges_) return;
   measure_.As(Activity::kExposedComm,
               [&] { Await(reducer_.FinishMicroBatch(CollectiveDeadline())); });
 }
 
 template <class T>
 void StepExchange<T>::Finish() {
-  while (state_.sharding.gradients && exchanged_ < exchanges_) {
+  while (each_ && exchanged_ < exchanges_) {
     measure_.As(Activity::kCompute, [&] { reducer_.AddNothing(); });
     FinishMicroBatch();
   }

@@ -27,9 +27,10 @@
 
 namespace adaptive_train {
 
-/// Reducer, optimizer and compression of one rank. Begin a step; for each micro-batch pass
-/// OnGradients and OnHeadGradients to backward and EndMicroBatch after it; then Finish, Update and
-/// EndStep. Throws FatalError. Not thread-safe.
+/// Reducer, optimizer and compression of one rank. Begin a step; for each micro-batch of each chunk
+/// pass OnGradients and OnHeadGradients to backward, `last` with the chunk's last one, and
+/// EndMicroBatch after the first chunk's; then Finish, Update and EndStep. Throws FatalError. Not
+/// thread-safe.
 template <class T>
 class StepExchange {
  public:
@@ -107,7 +108,8 @@ class StepExchange {
   StepMeasure& measure_;
   CompressionControl compression_;
   std::map<std::string, double> kept_ways_;  // of all stages' sums
-  const std::int64_t exchanges_;             // of gradients in a step
+  const bool each_;               // micro-batch's gradients are exchanged, as they are sharded
+  const std::int64_t exchanges_;  // of gradients in a step
   GradientReducer<T> reducer_;
   Optimizer<T> optimizer_;
   TiedEmbedding<T> tied_;

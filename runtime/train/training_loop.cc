@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-#include "core/schedule/compute_order.h"
+#include "core/schedule/passes.h"
 #include "kernels/make_device.h"
 #include "runtime/measure/product_peak.h"
 #include "runtime/train/collective.h"
@@ -29,29 +29,29 @@ const StagePlan& StageOf(const Plan& plan, const RankPlan& own) {
 double FlopsPerToken(const ModelDims& dims, const Plan& plan, const StagePlan& stage) {
   const ModelShape shape = ModelShape::Of(dims);
   double flops = 0;
-  for (int layer = stage.first_layer; layer < stage.end_layer; ++layer)
-    flops += 3 * shape.layers[static_cast<std::size_t>(layer)].forward_flops_per_token;
+  for (const StageLayers& chunk : stage.chunks)
+    for (int layer = chunk.first_layer; layer < chunk.end_layer; ++layer)
+      flops += 3 * shape.layers[static_cast<std::size_t>(layer)].forward_flops_per_token;
   return flops / plan.tensor;
 }
 
-/// What a stage does in a step: one-forward-one-backward.
-std::vector<Action> RowOf(int stages, int stage, int micro_batches) {
-  auto schedule = ComputeOrder(ScheduleKind::kOneForwardOneBackward, {stages, 1, micro_batches});
-  return std::move(OrThrow(std::move(schedule), RankExit::kSetup, "schedule")
-                       .ranks[static_cast<std::size_t>(stage)]);
+std::vector<StageSlice> SlicesOf(const ModelDims& dims, const StagePlan& stage) {
+  std::vector<StageSlice> slices;
+  for (const StageLayers& chunk : stage.chunks)
+    slices.push_back(StageSlice::OfLayers(dims, chunk.first_layer, chunk.end_layer));
+  return slices;
 }
 
 StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
-                 const StageSlice& slice) {
+                 const std::vector<StageSlice>& slices) {
   const ModelDims dims = DimsOf(config.model);
-  const std::int64_t micro_batches = (own.samples + own.micro_batch - 1) / own.micro_batch;
   return {.dims = PartOf(dims, {own.tensor_rank, plan.tensor}),
           .options = {.micro_batch = own.micro_batch,
                       .recompute = plan.recompute,
                       .dropout = config.train.dropout,
                       .seed = static_cast<std::uint64_t>(config.train.seed)},
-          .chunks = {slice},
-          .schedule = RowOf(plan.Pipeline(), own.stage, static_cast<int>(micro_batches))};
+          .chunks = slices,
+          .schedule = WithPasses(OrderOf(plan, own.replica), {.reduce = true})};
 }
 
 /// The beginning of a line that is about this rank's stage.
@@ -76,9 +76,8 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       data_(data),
       events_(std::move(events)),
       dims_(DimsOf(config.model)),
-      slice_(StageSlice::OfLayers(dims_, StageOf(plan, own_).first_layer,
-                                  StageOf(plan, own_).end_layer)),
-      layout_(dims_, std::span(&slice_, 1), {own_.tensor_rank, plan.tensor}),
+      slices_(SlicesOf(dims_, StageOf(plan, own_))),
+      layout_(dims_, slices_, {own_.tensor_rank, plan.tensor}),
       groups_(communicator, plan),
       device_(OrThrow(kernels::MakeDevice<T>(own_.device), RankExit::kDevice, "device")),
       state_(*device_, layout_, ShardingOf(plan, groups_.data)),
@@ -88,7 +87,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       measure_(communicator),
       tensor_(groups_.tensor, TensorSums<T>::MemoryOf(groups_.tensor), *device_, measure_),
       exchange_(config, plan, own_, groups_, state_, profiler_, measure_),
-      runner_(WorkOf(config, plan, own_, slice_), own_, groups_.pipeline, state_, loader_,
+      runner_(WorkOf(config, plan, own_, slices_), own_, groups_.pipeline, state_, loader_,
               profiler_, measure_, tensor_.Ranks()),
       checkpointer_(config, state_.trained, ShareOfCheckpoint(), groups_.world, groups_.data,
                     events_, own_.device.threads,

@@ -63,7 +63,7 @@ class TrainingLoop final : public Trainer {
   const Datasets& data_;
   const TrainerEvents events_;
   const ModelDims dims_;
-  const StageSlice slice_;
+  const std::vector<StageSlice> slices_;  // chunks of the model
   const ParameterLayout layout_;
   Groups groups_;
   const std::unique_ptr<kernels::Device<T>> device_;

@@ -35,6 +35,19 @@ within_plan() {
   within_plan "$work/sharded"
 }
 
+@test "chunks, and schedules that hold more than 1F1B, stay within the memory of the plan" {
+  local shape=(train.global_batch=16 train.micro_batch=2 model.hidden=256 model.heads=8 model.sequence=256 model.layers=6 train.steps=4)
+  settings "${shape[@]}" parallel.pipeline=4 parallel.data=1 parallel.schedule=gpipe
+  train "${settings[@]}" --run-dir "$work/gpipe"
+  within_plan "$work/gpipe"
+  settings "${shape[@]}" parallel.pipeline=4 parallel.data=1 parallel.interleave=2
+  train "${settings[@]}" --run-dir "$work/interleaved"
+  within_plan "$work/interleaved"
+  settings "${shape[@]}" parallel.pipeline=2 parallel.data=2 parallel.schedule=breadth-first parallel.shard=2
+  train "${settings[@]}" --run-dir "$work/breadth-first"
+  within_plan "$work/breadth-first"
+}
+
 # Each bucket waits for room, and a shared matrix of few tokens is no second layer.
 @test "what sharded gradients take is told within a tenth, neither too little nor too much" {
   train --model.layers=2 --model.hidden=512 --model.heads=4 --model.sequence=64 --train.global_batch=8 --train.micro_batch=2 \

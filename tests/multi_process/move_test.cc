@@ -36,7 +36,7 @@ Plan PlanOf(const std::vector<std::int64_t>& shares) {
   Plan plan;
   plan.data = static_cast<int>(shares.size());
   plan.stages.resize(1);
-  plan.stages[0].end_layer = 6;
+  plan.stages[0].chunks = {{0, 6}};
   for (std::size_t i = 0; i < shares.size(); ++i) {
     RankPlan rank;
     rank.rank = rank.replica = static_cast<int>(i);

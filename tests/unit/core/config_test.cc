@@ -207,8 +207,8 @@ TEST_F(ConfigTest, RefusesInOneLine) {
               HasSubstr("model.kv_heads = 2: gpt2 has as many as model.heads"));
   EXPECT_THAT(ErrorOf(data, {{"model.kind", "llama"}, {"model.kv_heads", "3"}}),
               HasSubstr("model.kv_heads = 3 does not divide model.heads"));
-  EXPECT_THAT(ErrorOf(data, {{"parallel.interleave", "2"}}),
-              HasSubstr("neither plans nor runs interleaved stages"));
+  EXPECT_THAT(ErrorOf(data, {{"parallel.interleave", "2"}, {"parallel.schedule", "gpipe"}}),
+              HasSubstr("other schedules have one chunk per rank"));
 }
 
 TEST_F(ConfigTest, RefusesFilesThatAreNone) {

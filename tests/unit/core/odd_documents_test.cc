@@ -42,7 +42,7 @@ TEST(OddDocuments, OfAPlan) {
   plan.step_seconds = 0.5;
   plan.why = {"because"};
   plan.alternatives = {{"a", "b", 0.7}};
-  plan.stages = {{0, 4, {0}, {2}, {}}};
+  plan.stages = {{{{0, 4}}, {0}, {2}, {}}};
   plan.ranks.emplace_back();
   plan.ranks[0].device.node = "n1";
   plan.ranks[0].samples = 1;

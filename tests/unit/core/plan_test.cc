@@ -14,8 +14,7 @@ Plan TwoRanks() {
   plan.memory_bytes = 1000;
   plan.why = {"because", "and so"};
   plan.data = 2;
-  plan.stages = {{.first_layer = 0,
-                  .end_layer = 4,
+  plan.stages = {{.chunks = {{0, 4}},
                   .ring = {1, 0},
                   .compressed_layers = {2},
                   .all_reduce = {1024, 4096, false}}};
@@ -45,7 +44,7 @@ Plan EightRanks() {
   plan.tensor = 2;
   plan.recompute = Recompute::kFull;
   plan.shard = 1;
-  plan.stages = {{0, 3, {0, 1}, {}, {}}, {3, 8, {}, {}, {}}};
+  plan.stages = {{{{0, 3}}, {0, 1}, {}, {}}, {{{3, 8}}, {}, {}, {}}};
   for (int i = 0; i < 8; ++i) {
     RankPlan rank;
     rank.rank = i;
@@ -86,7 +85,7 @@ TEST(Plan, RefusesWhatIsInconsistent) {
   EXPECT_TRUE(refused([](Plan& p) { p.ranks.clear(); }));
   EXPECT_TRUE(refused([](Plan& p) { p.data = 3; }));
   EXPECT_TRUE(refused([](Plan& p) { p.ranks[1].replica = 0; }));
-  EXPECT_TRUE(refused([](Plan& p) { p.stages[0].first_layer = 1; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.stages[0].chunks[0].first_layer = 1; }));
   EXPECT_TRUE(refused([](Plan& p) { p.stages[0].ring = {0, 0}; }));
   EXPECT_TRUE(refused([](Plan& p) { p.stages[0].ring = {0}; }));
   EXPECT_TRUE(refused([](Plan& p) { p.stages[0].compressed_layers = {2, 1}; }));

@@ -153,7 +153,7 @@ TEST(SameLayout, SeesSharesPlacesAndMicroBatches) {
   std::swap(other.ranks[0].device, other.ranks[1].device);
   EXPECT_FALSE(SameLayout(plan, other));
   other = plan;
-  other.stages.push_back({0, 3, {}, {}, {}});
+  other.stages.push_back({{{0, 3}}, {}, {}, {}});
   EXPECT_FALSE(SameLayout(plan, other));
 }
 

@@ -2,6 +2,7 @@
 // order its schedule has.
 #include "runtime/train/stage_runner.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,10 +17,12 @@
 #include <vector>
 
 #include "core/schedule/compute_order.h"
+#include "core/schedule/passes.h"
 #include "kernels/cpu/cpu_device.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/groups.h"
 #include "runtime/data/token_dataset.h"
+#include "runtime/fatal_error.h"
 
 namespace adaptive_train {
 namespace {
@@ -78,6 +81,12 @@ Row Ahead(int chunks, int in_flight) {
   return schedule;
 }
 
+/// One rank's row with all that StageRunner wants.
+Schedule Whole(int chunks, const Row& row) {
+  return WithPasses({.stages = chunks, .micro_batches = kMicroBatches, .ranks = {row}},
+                    {.reduce = true});
+}
+
 std::vector<StageSlice> Cut(const ModelDims& dims, int chunks) {
   std::vector<StageSlice> slices;
   for (int chunk = 0; chunk < chunks; ++chunk)
@@ -91,7 +100,7 @@ template <class T>
 class Training {
  public:
   Training(const Config& config, const Plan& plan, const Datasets& data,
-           const std::vector<StageSlice>& chunks, const Row& schedule)
+           const std::vector<StageSlice>& chunks, const Schedule& schedule)
       : layout_(DimsOf(config.model), chunks),
         groups_(*communicator_, plan),
         state_(device_, layout_, {}),
@@ -168,7 +177,7 @@ class Setting {
     rank.samples = plan_.global_batch = kSamples;
     rank.micro_batch = kMicroBatch;
     plan_.ranks.push_back(rank);
-    plan_.stages.emplace_back().end_layer = static_cast<int>(config_.model.layers + 2);
+    plan_.stages.emplace_back().chunks = {{0, static_cast<int>(config_.model.layers + 2)}};
     data_.emplace(Open());
   }
   ~Setting() { std::filesystem::remove_all(folder_); }
@@ -176,7 +185,11 @@ class Setting {
   Setting& operator=(const Setting&) = delete;
 
   template <class T>
-  Training<T> TrainedIn(int chunks, const Row& schedule) const {
+  Training<T> TrainedIn(int chunks, const Row& row) const {
+    return TrainedBy<T>(chunks, Whole(chunks, row));
+  }
+  template <class T>
+  Training<T> TrainedBy(int chunks, const Schedule& schedule) const {
     return Training<T>(config_, plan_, *data_, Cut(DimsOf(config_.model), chunks), schedule);
   }
 
@@ -254,6 +267,52 @@ TEST(StageRunner, KeepsAsManyStatesAsAreInFlight) {
   const std::size_t as_stages = bytes(AsStages(2));
   EXPECT_GT(as_stages, one);
   EXPECT_LT(as_stages, two);
+}
+
+/// Forwards of each chunk's micro-batches in one go, then backwards, as breadth-first has them.
+Row BreadthFirst(int chunks) {
+  return ComputeOrder(ScheduleKind::kBreadthFirst, {1, chunks, kMicroBatches})->ranks.front();
+}
+
+// Each chunk's gradients go to the exchange once, with its own last micro-batch.
+TEST(StageRunner, BreadthFirstGivesTheGradientsOfOneAfterAnother) {
+  const Setting setting("llama", false, 0.2);
+  const auto one = setting.TrainedIn<float>(1, OneAfterAnother(1));
+  for (const int chunks : {1, 2, 4}) {
+    const auto trained = setting.TrainedIn<float>(chunks, BreadthFirst(chunks));
+    EXPECT_EQ(one.Losses(), trained.Losses()) << chunks;
+    EXPECT_EQ(one.Gradients(), trained.Gradients()) << chunks;
+  }
+}
+
+std::string RefusalOf(const Setting& setting, const Schedule& schedule) {
+  try {
+    setting.TrainedBy<float>(2, schedule);
+  } catch (const FatalError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Whatever is changed in a rank's row is found before anything is computed.
+TEST(StageRunner, RefusesAMutatedSchedule) {
+  const Setting setting("gpt2", true, 0);
+  const Schedule good = Whole(2, AsStages(2));
+  ASSERT_EQ("", RefusalOf(setting, good));
+  const std::size_t actions = good.ranks[0].size();
+  for (std::size_t i = 0; i < actions; ++i) {
+    Schedule dropped = good;
+    dropped.ranks[0].erase(dropped.ranks[0].begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_THAT(RefusalOf(setting, dropped), testing::HasSubstr("schedule")) << "without " << i;
+    for (std::size_t j = i + 1; j < actions; ++j) {
+      Schedule swapped = good;
+      auto& row = swapped.ranks[0];
+      // Only micro-batches, of one stage and kind.
+      if (row[i].stage != row[j].stage || row[i].kind != row[j].kind) continue;
+      std::swap(row[i].micro_batch, row[j].micro_batch);
+      EXPECT_THAT(RefusalOf(setting, swapped), testing::HasSubstr("schedule")) << i << ", " << j;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, StageRunnerTest,

@@ -209,6 +209,41 @@ TEST(SimulatorTest, APipelineTakesAsLongAsThePlayOfItsSchedule) {
   }
 }
 
+// The same for chunks and other orders. Three ranks or more: with two, messages of both directions
+// share a link.
+TEST(SimulatorTest, EveryScheduleTakesAsLongAsItsPlay) {
+  for (const ScheduleKind kind :
+       {ScheduleKind::kGPipe, ScheduleKind::kInterleaved, ScheduleKind::kBreadthFirst}) {
+    for (int draw = 0; draw < 24; ++draw) {
+      const int ranks = 3 + draw % 3, micro_batches = 1 + draw % 8;
+      const int chunks = kind == ScheduleKind::kGPipe ? 1 : 2 + draw % 2, stages = ranks * chunks;
+      PlanProblem problem = EvenProblem{
+          .devices = ranks,
+          .layers = stages,
+          .global_batch = micro_batches,
+          .boundary_bytes = 1e4,
+          .link = {1e-3, 1e8}}.Make();
+      PlayCosts costs;
+      costs.transfer_s.assign(static_cast<std::size_t>(stages) - 1, 1e-3 + 1e4 / 1e8);
+      for (int s = 0; s < stages; ++s) {
+        LayerSeconds& layer = problem.kinds[0].layers[static_cast<std::size_t>(s)];
+        layer.forward.per_sample = 1 + 0.37 * (s % 4);
+        layer.backward.per_sample = 2 + 0.23 * (s % 5);
+        costs.stages.push_back(
+            {.forward = layer.forward.per_sample, .backward_input = layer.backward.per_sample});
+      }
+      Layout layout = EvenLayout(problem, stages, 1, 1);
+      layout.schedule = kind;
+      layout.interleave = chunks;
+      layout.devices.resize(static_cast<std::size_t>(ranks));
+      layout.rings.resize(static_cast<std::size_t>(ranks));
+      const Schedule schedule = ComputeOrder(kind, {ranks, chunks, micro_batches}).value();
+      EXPECT_NEAR(StepOf(problem, layout), PlaySchedule(schedule, costs).makespan_s, 1e-6)
+          << NameOf(kind) << ", " << ranks << " ranks, " << micro_batches << " micro-batches";
+    }
+  }
+}
+
 TEST(SimulatorTest, TheLastMicroBatchOfAReplicaMayBeSmaller) {
   const PlanProblem problem =
       EvenProblem{.devices = 1, .global_batch = 7, .forward_s = 1, .backward_s = 2}.Make();

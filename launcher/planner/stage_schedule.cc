@@ -1,0 +1,126 @@
+#include "launcher/planner/stage_schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "launcher/planner/layout.h"
+
+namespace adaptive_train {
+namespace {
+
+/// More chunks are cut by their targets alone.
+constexpr int kMostMovedChunks = 64;
+
+std::size_t Index(int i) { return static_cast<std::size_t>(i); }
+
+/// Of each layer: seconds of one sample, forward and backward, on the layout's first device.
+std::vector<double> WorkOf(const PlanProblem& problem, const Layout& layout) {
+  const ProblemDevice& device = problem.devices[Index(layout.devices.front())];
+  std::vector<double> work;
+  for (const LayerSeconds& layer : problem.kinds[Index(device.kind)].layers)
+    work.push_back(layer.forward.At(1) + layer.backward.At(1));
+  return work;
+}
+
+/// Chunk c takes the share of the work that its stage has in `found`, over `interleave`.
+std::vector<int> CutByShares(const PlanProblem& problem, const Layout& found, int interleave) {
+  const std::vector<double> work = WorkOf(problem, found);
+  std::vector<double> shares;
+  for (int s = 0; s < found.Stages(); ++s)
+    shares.push_back(std::accumulate(work.begin() + found.cut[Index(s)],
+                                     work.begin() + found.cut[Index(s) + 1], 0.0) /
+                     interleave);
+  const int chunks = found.Stages() * interleave, layers = static_cast<int>(work.size());
+  std::vector<int> cut{0};
+  double target = 0, done = 0;
+  for (int c = 0; c + 1 < chunks; ++c) {
+    target += shares[Index(c % found.Stages())];
+    int end = cut.back();
+    const int most = layers - (chunks - 1 - c);
+    do {
+      done += work[Index(end++)];
+    } while (end < most && done + work[Index(end)] / 2 <= target);
+    cut.push_back(end);
+  }
+  cut.push_back(layers);
+  return cut;
+}
+
+/// Moves single layers across boundaries as long as that makes the step shorter.
+void MoveBoundaries(const PlanProblem& problem, Layout& layout) {
+  if (layout.Chunks() > kMostMovedChunks) return;
+  double best = CostOf(problem, layout).step;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int boundary = 1; boundary < layout.Chunks(); ++boundary) {
+      for (const int step : {-1, 1}) {
+        Layout tried = layout;
+        int& cut = tried.cut[Index(boundary)];
+        cut += step;
+        if (cut <= tried.cut[Index(boundary) - 1] || cut >= tried.cut[Index(boundary) + 1])
+          continue;
+        const double seconds = CostOf(problem, tried).step;
+        if (seconds >= best * (1 - 1e-9)) continue;
+        best = seconds;
+        layout = std::move(tried);
+        moved = true;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int ScheduleRequest::Chunks() const {
+  if (interleave) return static_cast<int>(*interleave);
+  const bool has_chunks = kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kBreadthFirst;
+  return has_chunks ? 2 : 1;
+}
+
+ScheduleKind ScheduleRequest::Kind() const {
+  if (kind) return *kind;
+  return Chunks() > 1 ? ScheduleKind::kInterleaved : ScheduleKind::kOneForwardOneBackward;
+}
+
+Result<Layout> WithSchedule(const PlanProblem& problem, const Layout& found,
+                            const ScheduleRequest& request, std::vector<std::string>& why) {
+  const bool is_plain =
+      request.Chunks() == 1 && request.Kind() == ScheduleKind::kOneForwardOneBackward;
+  if (is_plain) return found;
+  const std::string name = NameOf(request.Kind());
+  if (found.Stages() == 1) {
+    why.push_back(
+        fmt::format("one stage: micro-batch after micro-batch, without the {} schedule", name));
+    return found;
+  }
+  const int chunks = found.Stages() * request.Chunks();
+  const auto layers = static_cast<int>(problem.layers.size());
+  if (chunks > layers)
+    return Fail(fmt::format("no feasible plan: {} stages of {} chunks (parallel.interleave) need "
+                            "{} layers; the model has {}, embedding and head among them",
+                            found.Stages(), request.Chunks(), chunks, layers),
+                ExitCode::kNoPlan);
+  Layout layout = found;
+  layout.schedule = request.Kind();
+  layout.interleave = request.Chunks();
+  if (layout.interleave > 1) {
+    layout.cut = CutByShares(problem, found, layout.interleave);
+    MoveBoundaries(problem, layout);
+  }
+  if (const auto fits = CheckLayout(problem, layout); !fits)
+    return Fail(
+        fmt::format("no feasible plan with the {} schedule: {}; less is held with a smaller "
+                    "train.micro_batch, or with parallel.schedule = \"1f1b\" and "
+                    "parallel.interleave = 1",
+                    name, fits.error().message),
+        ExitCode::kNoPlan);
+  const std::string pieces =
+      layout.interleave > 1 ? fmt::format(", {} chunks of the model per rank", layout.interleave)
+                            : "";
+  why.push_back(fmt::format("schedule: {}{}", name, pieces));
+  return layout;
+}
+
+}  // namespace adaptive_train

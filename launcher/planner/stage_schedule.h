@@ -1,0 +1,32 @@
+// Gives a layout the schedule that is asked for, and the chunks that it needs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "launcher/planner/problem.h"
+
+namespace adaptive_train {
+
+/// none = the planner decides.
+struct ScheduleRequest {
+  std::optional<ScheduleKind> kind;
+  std::optional<std::int64_t> interleave;  // chunks per rank
+
+  /// Chunks per rank, of whatever layout has more than one stage.
+  int Chunks() const;
+  ScheduleKind Kind() const;
+};
+
+/// `found`, which is planned for one-forward-one-backward, with the schedule of the request. With
+/// several chunks per rank layers are cut anew: each rank's share of the work stays about what its
+/// devices can do, and boundaries move as long as the step gets shorter. One stage needs no
+/// schedule. Adds to `why` what it decided. Fails with kNoPlan if there are too few layers for the
+/// chunks, or if what the schedule holds in flight does not fit.
+Result<Layout> WithSchedule(const PlanProblem& problem, const Layout& found,
+                            const ScheduleRequest& request, std::vector<std::string>& why);
+
+}  // namespace adaptive_train
