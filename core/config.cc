@@ -105,6 +105,11 @@ double RoughParameters(const ModelDims& dims) {
   return layers * hidden * block + static_cast<double>(dims.vocab + dims.sequence) * hidden;
 }
 
+/// Backward comes in halves, and a rank has one chunk.
+bool HasHalvesOnly(const ParallelConfig& parallel) {
+  return parallel.schedule == "zb-h1" || parallel.schedule == "list";
+}
+
 /// Checks combinations of keys, and refuses what this version cannot do.
 Result<void> Check(const Config& c) {
   if (c.data.train.empty()) return Fail("data.train is missing: name the training text");
@@ -143,10 +148,13 @@ Result<void> Check(const Config& c) {
        "parallel.gather = int8 needs train.precision = bf16 or fp16: in fp32 the weights are the "
        "parameters themselves"},
       {c.parallel.interleave.value_or(1) > 1 &&
-           (c.parallel.schedule == "gpipe" || c.parallel.schedule == "1f1b"),
+           (c.parallel.schedule == "gpipe" || c.parallel.schedule == "1f1b" ||
+            HasHalvesOnly(c.parallel)),
        "parallel.interleave above 1 needs parallel.schedule = \"interleaved\", \"breadth-first\" "
-       "or "
-       "\"auto\": other schedules have one chunk per rank"},
+       "or \"auto\": other schedules have one chunk per rank"},
+      {HasHalvesOnly(c.parallel) && c.train.recompute != "none" && c.train.recompute != "auto",
+       "parallel.schedule = \"zb-h1\" or \"list\" needs train.recompute = \"none\": the second "
+       "half of backward reads what recomputation drops"},
       {c.device.kind == "cuda", "device.kind: this version trains on CPUs only (cpu)"},
   };
   for (const Limit& limit : limits) {

@@ -253,7 +253,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       IntegerOrAuto("parallel.pipeline", &C::parallel, &ParallelConfig::pipeline, 1, 1 << 10),
       IntegerOrAuto("parallel.interleave", &C::parallel, &ParallelConfig::interleave, 1, 1 << 10),
       Choice("parallel.schedule", &C::parallel, &ParallelConfig::schedule,
-             {"auto", "gpipe", "1f1b", "interleaved", "breadth-first"}),
+             {"auto", "gpipe", "1f1b", "interleaved", "zb-h1", "breadth-first", "list"}),
       IntegerOrAuto("parallel.shard", &C::parallel, &ParallelConfig::shard, 0, 2),
       Choice("parallel.shares", &C::parallel, &ParallelConfig::shares, {"auto", "even"}),
       Choice("parallel.gather", &C::parallel, &ParallelConfig::gather),

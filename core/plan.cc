@@ -5,6 +5,7 @@
 
 #include "core/json_reader.h"
 #include "core/limits.h"
+#include "core/schedule/check.h"
 
 namespace adaptive_train {
 namespace {
@@ -16,6 +17,7 @@ constexpr std::size_t kMaxRanks = 65536;
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMaxLayer = 1 << 20;
+constexpr const char* kListSchedule = "list";
 
 Json ToObject(const RankPlan& rank) {
   return {{"rank", rank.rank},
@@ -213,8 +215,36 @@ Result<void> CheckChunks(const Plan& plan) {
   }
   if (plan.schedule == ScheduleKind::kPipeDream2Bw)
     return Inconsistent("schedule: pipedream-2bw has no end of a step");
+  if (plan.schedule == ScheduleKind::kZeroBubbleH1 && plan.recompute != Recompute::kNone)
+    return Inconsistent("schedule: zb-h1 cannot be with recomputation");
   const auto order = ComputeOrder(plan.schedule, {plan.Pipeline(), static_cast<int>(chunks), 1});
   if (!order) return Inconsistent(order.error().message);
+  return {};
+}
+
+int MicroBatchesOf(const RankPlan& rank) {
+  return static_cast<int>((rank.samples + rank.micro_batch - 1) / rank.micro_batch);
+}
+
+const RankPlan& FirstOf(const Plan& plan, int replica) {
+  return plan.ranks[static_cast<std::size_t>(replica * plan.tensor)];
+}
+
+/// Rows of a list schedule fit the plan and can run.
+Result<void> CheckListed(const Plan& plan) {
+  if (plan.listed.empty()) return {};
+  if (plan.listed.size() != static_cast<std::size_t>(plan.data) || plan.Chunks() != 1 ||
+      plan.recompute != Recompute::kNone)
+    return Inconsistent("schedule: list needs rows for each replica, one chunk, no recomputation");
+  for (int replica = 0; replica < plan.data; ++replica) {
+    const auto read = ScheduleFromCsv(plan.listed[static_cast<std::size_t>(replica)]);
+    if (!read) return Inconsistent(read.error().message);
+    const bool fits = static_cast<int>(read->ranks.size()) == plan.Pipeline() &&
+                      read->stages == plan.Pipeline() &&
+                      read->micro_batches == MicroBatchesOf(FirstOf(plan, replica));
+    if (!fits) return Inconsistent(fmt::format("rows of replica {} do not fit it", replica));
+    if (const auto use = CheckSchedule(*read); !use) return Inconsistent(use.error().message);
+  }
   return {};
 }
 
@@ -285,15 +315,20 @@ Result<Plan> Checked(Plan plan) {
                                       plan.data, next, plan.global_batch));
   }
   if (auto nodes = CheckNodes(plan); !nodes) return tl::unexpected(nodes.error());
+  if (auto listed = CheckListed(plan); !listed) return tl::unexpected(listed.error());
   return plan;
 }
 
 }  // namespace
 
+std::string ScheduleNameOf(const Plan& plan) {
+  return plan.listed.empty() ? NameOf(plan.schedule) : kListSchedule;
+}
+
 Schedule OrderOf(const Plan& plan, int replica) {
-  const RankPlan& rank = plan.ranks[static_cast<std::size_t>(replica * plan.tensor)];
-  const auto micro_batches =
-      static_cast<int>((rank.samples + rank.micro_batch - 1) / rank.micro_batch);
+  if (!plan.listed.empty())
+    return ScheduleFromCsv(plan.listed[static_cast<std::size_t>(replica)]).value();
+  const int micro_batches = MicroBatchesOf(FirstOf(plan, replica));
   return ComputeOrder(plan.schedule, {plan.Pipeline(), plan.Chunks(), micro_batches}).value();
 }
 
@@ -348,7 +383,8 @@ std::string ToJson(const Plan& plan) {
                      {"tensor", plan.tensor},
                      {"recompute", static_cast<int>(plan.recompute)},
                      {"shard", plan.shard},
-                     {"schedule", NameOf(plan.schedule)},
+                     {"schedule", ScheduleNameOf(plan)},
+                     {"listed", plan.listed},
                      {"orders", ToObject(plan.orders)},
                      {"memory_bytes", plan.memory_bytes},
                      {"step_seconds", Seconds(plan.step_seconds)},
@@ -373,7 +409,9 @@ Result<Plan> PlanFromJson(std::string_view text) {
     reader.Read("tensor", read.tensor, 1, most);
     reader.Read("recompute", recompute, 0, 2);
     reader.Read("shard", read.shard, 0, 2);
-    if (reader.Has("schedule")) ReadChoice(reader, "schedule", read.schedule);
+    if (reader.Has("listed")) reader.ReadAnyTexts("listed", read.listed);
+    if (reader.Has("schedule") && read.listed.empty())
+      ReadChoice(reader, "schedule", read.schedule);
     if (reader.Has("orders")) read.orders = ReadOrders(reader.Part("orders"));
     reader.Read("memory_bytes", read.memory_bytes, 0, kMaxBytes);
     read.recompute = static_cast<Recompute>(recompute);

@@ -75,6 +75,8 @@ struct Plan {
   Recompute recompute = Recompute::kNone;
   int shard = 0;  // ZeRO: 0 nothing, 1 moments, 2 moments and gradients
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  /// A list schedule instead (MakeListSchedule): forwards and backwards of each replica as CSV.
+  std::vector<std::string> listed;
   ExchangeOrders orders;
   std::vector<StagePlan> stages;
   std::vector<RankPlan> ranks;          // index = rank
@@ -89,6 +91,9 @@ struct Plan {
   /// Per rank.
   int Chunks() const { return static_cast<int>(stages.front().chunks.size()); }
 };
+
+/// The name of a kind, or "list".
+std::string ScheduleNameOf(const Plan& plan);
 
 /// The order in which the stages of a replica compute: the value that runs, and that `plan
 /// --simulate` plays. Its stages are the plan's chunks: stage s of the schedule is chunk

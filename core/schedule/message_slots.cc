@@ -10,7 +10,8 @@ namespace {
 
 using enum ActionKind;
 
-constexpr int kOnItsWay = 1;
+/// One message is filled while another one is on its way.
+constexpr int kLeastSent = 2;
 
 /// Adds up changes in the order of their times, additions of a time before its removals.
 int MostAtOnce(std::vector<std::pair<int, int>> changes) {
@@ -65,7 +66,7 @@ std::vector<MessageSlots> SlotsOf(const Schedule& schedule, int rank) {
     auto at = std::find_if(slots.begin(), slots.end(),
                            [&](const MessageSlots& some) { return some.rank == peer; });
     if (at == slots.end()) at = slots.insert(slots.end(), {peer, 0, 0});
-    at->sent = MostAtOnce(std::move(changes)) + kOnItsWay;
+    at->sent = std::max(kLeastSent, MostAtOnce(std::move(changes)));
   }
   std::sort(slots.begin(), slots.end(),
             [](const MessageSlots& a, const MessageSlots& b) { return a.rank < b.rank; });

@@ -15,9 +15,9 @@ struct MessageSlots {
 };
 
 /// The other ranks that `rank` exchanges messages with, ascending. `schedule` has sends and receives
-/// and has passed CheckSchedule. A send needs a slot until its receive is posted, and one more while
-/// it is on its way. As rows are walked with every action taking a unit of time, these suffice for
-/// any times: a run in which no buffer overflows shows that none can block the ranks for ever.
+/// and has passed CheckSchedule. A send keeps its slot until its receive is posted. As rows are
+/// walked with every action taking a unit of time, the slots suffice for any times: a run in which
+/// no buffer overflows shows that none can block the ranks for ever.
 std::vector<MessageSlots> SlotsOf(const Schedule& schedule, int rank);
 
 /// The rank at the other end of a send or receive.

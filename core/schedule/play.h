@@ -16,6 +16,7 @@ struct StageSeconds {
   double reduce = 0;  // of the exchange; runs beside computing
   double gather = 0;  // as well
   double step = 0;
+  bool operator==(const StageSeconds&) const = default;
 };
 
 struct PlayCosts {
@@ -23,6 +24,7 @@ struct PlayCosts {
   /// Of a micro-batch's activations from stage s to s + 1, or of their gradient back, index = s.
   /// Counts between different ranks only.
   std::vector<double> transfer_s;
+  bool operator==(const PlayCosts&) const = default;
 };
 
 struct PlayedAction {

@@ -82,6 +82,12 @@ int MostInFlight(std::span<const Action> row, int stage) {
   return most;
 }
 
+bool HasHalves(std::span<const Action> row) {
+  return std::any_of(row.begin(), row.end(), [](const Action& action) {
+    return action.kind == ActionKind::kBackwardWeight;
+  });
+}
+
 bool IsSend(ActionKind kind) {
   return kind == ActionKind::kSendForward || kind == ActionKind::kSendBackward;
 }

@@ -48,6 +48,8 @@ bool EndsMicroBatch(ActionKind kind);
 /// backward, by a rank's row: so many states the rank needs. Micro-batches go backward in the order
 /// in which they went forward.
 int MostInFlight(std::span<const Action> row, int stage);
+/// Whether the row has second halves of backwards.
+bool HasHalves(std::span<const Action> row);
 bool IsSend(ActionKind kind);
 bool IsReceive(ActionKind kind);
 

@@ -310,6 +310,10 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
     one.gradient_bytes = static_cast<double>(layer.gradient_bytes);
     one.optimizer_bytes = static_cast<double>(layer.optimizer_bytes);
     one.splits = i > 0 && i + 1 < shape.layers.size();
+    if (one.splits)  // the gradients of its linear layers' outputs
+      one.deferred_bytes =
+          scalar * static_cast<double>(dims.sequence *
+                                       (dims.QkvColumns() + dims.FfnColumns() + 2 * dims.hidden));
     if (i + 1 < shape.layers.size())
       one.boundary_bytes = scalar * static_cast<double>(dims.sequence * dims.hidden);
     problem.layers.push_back(one);

@@ -141,9 +141,8 @@ struct ReplicaSeconds {
   double all = 0, without_transfers = 0, busiest = 0;
 };
 
-/// Of the replica's schedule, played.
-ReplicaSeconds PlayedSeconds(const PlanProblem& problem, const Layout& layout, const Times& times,
-                             int replica) {
+PlayCosts CostsWith(const PlanProblem& problem, const Layout& layout, const Times& times,
+                    int replica) {
   const auto b = static_cast<double>(layout.shares[static_cast<std::size_t>(replica)].micro_batch);
   PlayCosts costs;
   for (int c = 0; c < layout.Chunks(); ++c) {
@@ -157,6 +156,13 @@ ReplicaSeconds PlayedSeconds(const PlanProblem& problem, const Layout& layout, c
                         b * problem.layers[last].boundary_bytes);
     costs.transfer_s.push_back(both_ways / 2);
   }
+  return costs;
+}
+
+/// Of the replica's schedule, played.
+ReplicaSeconds PlayedSeconds(const PlanProblem& problem, const Layout& layout, const Times& times,
+                             int replica) {
+  PlayCosts costs = CostsWith(problem, layout, times, replica);
   const Schedule order = OrderOf(layout, replica);
   const SchedulePlay with = PlaySchedule(order, costs);
   std::fill(costs.transfer_s.begin(), costs.transfer_s.end(), 0.0);
@@ -369,6 +375,8 @@ std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layo
     for (int l = layout.cut[at]; l < layout.cut[at + 1]; ++l) {
       const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
       activations += layer.ActivationBytes(recompute, layout.tensor);
+      if (!layout.IsPlain() && HasHalves(order.ranks[s]))
+        activations += Over(layer, layout.tensor) * layer.deferred_bytes;
     }
     const std::int64_t at_once =
         layout.IsPlain() ? std::min<std::int64_t>(share.MicroBatches(), layout.Stages() - stage)
@@ -409,6 +417,44 @@ double ShardedGradients(const PlanProblem& problem, const Layout& layout, int st
 }
 
 }  // namespace
+
+PlayCosts PlayCostsOf(const PlanProblem& problem, const Layout& layout, int replica) {
+  return CostsWith(problem, layout, Times(problem, layout), replica);
+}
+
+UnevenPipeline PipelineOf(const PlanProblem& problem, const Layout& layout, int replica) {
+  // Messages that a list schedule may need beyond those of 1F1B.
+  constexpr int kMoreMessages = 4;
+  const ReplicaShare& share = layout.shares[static_cast<std::size_t>(replica)];
+  const auto b = static_cast<double>(share.micro_batch);
+  Layout plain = layout;
+  plain.schedule = ScheduleKind::kOneForwardOneBackward;
+  plain.listed.clear();
+  const std::vector<double> memory = MemoryOf(problem, plain);
+  UnevenPipeline pipeline{.ranks = layout.Stages(),
+                          .micro_batches = static_cast<int>(share.MicroBatches()),
+                          .costs = PlayCostsOf(problem, layout, replica),
+                          .activation_bytes = {},
+                          .rank_bytes = {}};
+  for (int s = 0; s < layout.Stages(); ++s) {
+    double activations = 0, deferred = 0;
+    for (const int l : layout.LayersOf(s)) {
+      const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
+      const double over = Over(layer, layout.tensor) * b;
+      activations += over * layer.activation_bytes[static_cast<std::size_t>(layout.recompute)];
+      deferred += over * layer.deferred_bytes;
+    }
+    const std::size_t at = layout.DeviceIndex(s, replica, 0);
+    const ProblemDevice& device = problem.devices[static_cast<std::size_t>(layout.devices[at])];
+    const auto held =
+        static_cast<double>(std::min<std::int64_t>(share.MicroBatches(), layout.Stages() - s));
+    pipeline.activation_bytes.push_back(activations + deferred);
+    pipeline.rank_bytes.push_back(kMemoryShare * device.memory_bytes - memory[at] +
+                                  held * activations -
+                                  problem.MessageBytes(kMoreMessages, share.micro_batch));
+  }
+  return pipeline;
+}
 
 std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
   const auto recompute = static_cast<std::size_t>(layout.recompute);

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "core/result.h"
+#include "core/schedule/list_schedule.h"
 #include "launcher/planner/problem.h"
 
 namespace adaptive_train {
@@ -29,6 +30,13 @@ bool Compresses(const PlanProblem& problem, int layer_index, int members, const 
 /// Seconds in which one micro-batch's activations go to the next node and their gradients come
 /// back; infinite if they cannot.
 double BoundarySeconds(const LinkTable& links, int from, int to, double bytes);
+
+/// What a replica's schedule is played with: seconds of its chunks and of messages between them.
+PlayCosts PlayCostsOf(const PlanProblem& problem, const Layout& layout, int replica);
+
+/// The replica's stages for MakeListSchedule, of a layout with one chunk per rank. Ranks may hold
+/// what their memory leaves besides all else.
+UnevenPipeline PipelineOf(const PlanProblem& problem, const Layout& layout, int replica);
 
 /// Checks the layout. Each device is used at most once, tensor groups are inside a node, and no
 /// stage is empty. Shares add up to the batch, rings cover all replicas, memory is within

@@ -53,7 +53,7 @@ std::string Shape(const Plan& plan) {
                        Plural(plan.Pipeline()), plan.data, Plural(plan.data), plan.tensor,
                        Plural(plan.tensor));
   if (plan.Chunks() > 1) out += fmt::format(", {} chunks per rank", plan.Chunks());
-  if (plan.Pipeline() > 1) out += fmt::format(", {} schedule", NameOf(plan.schedule));
+  if (plan.Pipeline() > 1) out += fmt::format(", {} schedule", ScheduleNameOf(plan));
   if (plan.recompute != Recompute::kNone)
     out +=
         plan.recompute == Recompute::kFull ? ", full recomputation" : ", selective recomputation";

@@ -279,6 +279,7 @@ Plan PlanOf(const BuiltProblem& built, const FoundLayout& found, const PlanReque
   plan.recompute = found.layout.recompute;
   plan.shard = found.layout.shard;
   plan.schedule = found.layout.schedule;
+  for (const Schedule& schedule : found.layout.listed) plan.listed.push_back(ToCsv(schedule));
   AddStages(found.layout, plan);
   AddRanks(built, found.layout, plan);
   SayShares(found.layout, request, plan);
@@ -305,6 +306,8 @@ Result<Layout> LayoutOf(const Plan& plan, const BuiltProblem& built) {
   layout.shard = plan.shard;
   layout.interleave = plan.Chunks();
   layout.schedule = plan.schedule;
+  for (int replica = 0; !plan.listed.empty() && replica < plan.data; ++replica)
+    layout.listed.push_back(OrderOf(plan, replica));
   layout.compressed.assign(built.problem.layers.size(), false);
   layout.cut.push_back(0);
   for (std::size_t chunk = 0; chunk < static_cast<std::size_t>(plan.Chunks()); ++chunk)

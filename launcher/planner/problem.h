@@ -77,6 +77,7 @@ struct ProblemLayer {
   double optimizer_bytes = 0;
   std::array<double, kRecomputes> activation_bytes{};  // kept, for one sample; index = Recompute
   std::array<double, kRecomputes> whole_activation_bytes{};  // of these, what every tensor rank has
+  double deferred_bytes = 0;    // kept besides by a backward in halves, for one sample
   double boundary_bytes = 0;    // of one sample, to the next layer; 0 for the last layer
   bool splits = false;          // can be split by tensor ranks (blocks)
   double compressed_bytes = 0;  // of the gradient, if compressed; 0 = cannot be
@@ -171,6 +172,7 @@ struct Layout {
   int tensor = 1;
   int interleave = 1;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  std::vector<Schedule> listed;  // index = replica: list schedules; empty: all follow `schedule`
   Recompute recompute = Recompute::kNone;
   int shard = 0;
   std::vector<int> cut;                 // chunk c has layers [cut[c], cut[c + 1])
@@ -191,7 +193,7 @@ struct Layout {
   }
   /// Whether docs/planning.md has a formula for its time; others are played.
   bool IsPlain() const {
-    return interleave == 1 && schedule == ScheduleKind::kOneForwardOneBackward;
+    return interleave == 1 && listed.empty() && schedule == ScheduleKind::kOneForwardOneBackward;
   }
   std::size_t DeviceIndex(int stage, int replica, int tensor_rank) const {
     const auto of_stage = static_cast<std::size_t>(stage) * static_cast<std::size_t>(data);
@@ -216,6 +218,7 @@ StepCost CostOf(const PlanProblem& problem, const Layout& layout);
 /// The order in which the stages of a replica compute; its stages are the layout's chunks. The
 /// schedule must have an order for the layout's shape.
 inline Schedule OrderOf(const Layout& layout, int replica) {
+  if (!layout.listed.empty()) return layout.listed[static_cast<std::size_t>(replica)];
   const auto micro_batches =
       static_cast<int>(layout.shares[static_cast<std::size_t>(replica)].MicroBatches());
   return ComputeOrder(layout.schedule, {layout.Stages(), layout.interleave, micro_batches}).value();

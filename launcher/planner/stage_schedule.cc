@@ -71,6 +71,37 @@ void MoveBoundaries(const PlanProblem& problem, Layout& layout) {
   }
 }
 
+/// Replicas with the same times and micro-batches share one search.
+Result<void> MakeLists(const PlanProblem& problem, Layout& layout, std::vector<std::string>& why) {
+  std::vector<UnevenPipeline> pipelines;
+  double gap = 0;
+  std::vector<Schedule> listed;
+  for (int replica = 0; replica < layout.data; ++replica) {
+    pipelines.push_back(PipelineOf(problem, layout, replica));
+    const auto same = std::find_if(pipelines.begin(), pipelines.end(), [&](const auto& other) {
+      return other.micro_batches == pipelines.back().micro_batches &&
+             other.costs == pipelines.back().costs &&
+             other.rank_bytes == pipelines.back().rank_bytes;
+    });
+    const auto first = static_cast<std::size_t>(same - pipelines.begin());
+    if (first < listed.size()) {
+      listed.push_back(listed[first]);
+      continue;
+    }
+    auto made = MakeListSchedule(pipelines.back());
+    if (!made)
+      return Fail("no feasible plan with the list schedule: " + made.error().message,
+                  ExitCode::kNoPlan);
+    gap = std::max(gap, made->Gap());
+    listed.push_back(std::move(made->schedule));
+  }
+  layout.listed = std::move(listed);
+  why.push_back(fmt::format(
+      "list schedule, made from the stages' times: at most {:.1f} % above what any order takes",
+      100 * gap));
+  return {};
+}
+
 }  // namespace
 
 int ScheduleRequest::Chunks() const {
@@ -84,12 +115,14 @@ ScheduleKind ScheduleRequest::Kind() const {
   return Chunks() > 1 ? ScheduleKind::kInterleaved : ScheduleKind::kOneForwardOneBackward;
 }
 
+std::string ScheduleRequest::Name() const { return list ? "list" : NameOf(Kind()); }
+
 Result<Layout> WithSchedule(const PlanProblem& problem, const Layout& found,
                             const ScheduleRequest& request, std::vector<std::string>& why) {
   const bool is_plain =
-      request.Chunks() == 1 && request.Kind() == ScheduleKind::kOneForwardOneBackward;
+      request.Chunks() == 1 && request.Name() == NameOf(ScheduleKind::kOneForwardOneBackward);
   if (is_plain) return found;
-  const std::string name = NameOf(request.Kind());
+  const std::string name = request.Name();
   if (found.Stages() == 1) {
     why.push_back(
         fmt::format("one stage: micro-batch after micro-batch, without the {} schedule", name));
@@ -105,6 +138,8 @@ Result<Layout> WithSchedule(const PlanProblem& problem, const Layout& found,
   Layout layout = found;
   layout.schedule = request.Kind();
   layout.interleave = request.Chunks();
+  if (request.list)
+    if (auto made = MakeLists(problem, layout, why); !made) return tl::unexpected(made.error());
   if (layout.interleave > 1) {
     layout.cut = CutByShares(problem, found, layout.interleave);
     MoveBoundaries(problem, layout);

@@ -15,10 +15,12 @@ namespace adaptive_train {
 struct ScheduleRequest {
   std::optional<ScheduleKind> kind;
   std::optional<std::int64_t> interleave;  // chunks per rank
+  bool list = false;                       // made from the stages' times
 
   /// Chunks per rank, of whatever layout has more than one stage.
   int Chunks() const;
   ScheduleKind Kind() const;
+  std::string Name() const;
 };
 
 /// `found`, which is planned for one-forward-one-backward, with the schedule of the request. With

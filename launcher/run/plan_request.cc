@@ -59,8 +59,11 @@ PlanRequest RequestOf(const Config& config) {
   request.tensor = config.parallel.tensor;
   request.pipeline = config.parallel.pipeline;
   request.shard = config.parallel.shard;
-  request.schedule = {ChoiceOf<ScheduleKind>(config.parallel.schedule), config.parallel.interleave};
+  request.schedule = {ChoiceOf<ScheduleKind>(config.parallel.schedule), config.parallel.interleave,
+                      config.parallel.schedule == "list"};
   request.threads = config.device.threads;
+  if (request.schedule.list || request.schedule.kind == ScheduleKind::kZeroBubbleH1)
+    request.recompute = Recompute::kNone;
   if (config.train.recompute != "auto") request.recompute = FormatOf(config.train).recompute;
   request.even_shares = config.parallel.shares == "even";
   request.compression = CompressionOf(config);

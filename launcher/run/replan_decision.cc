@@ -72,7 +72,8 @@ MovingCost EstimateMovingCost(std::optional<double> last_save_s, double checkpoi
 
 bool SameLayout(const Plan& a, const Plan& b) {
   return a.global_batch == b.global_batch && a.data == b.data && a.tensor == b.tensor &&
-         a.recompute == b.recompute && a.shard == b.shard && a.schedule == b.schedule &&
+         a.recompute == b.recompute && a.shard == b.shard &&
+         ScheduleNameOf(a) == ScheduleNameOf(b) &&
          std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(),
                     [](const StagePlan& x, const StagePlan& y) {
                       return LayersAndExchange(x) == LayersAndExchange(y);

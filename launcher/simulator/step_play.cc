@@ -14,6 +14,19 @@ double Sum(const std::vector<double>& seconds) {
 
 bool IsForward(const Action& action) { return action.kind == ActionKind::kForward; }
 
+Activity ActivityOf(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward:
+      return Activity::kForward;
+    case ActionKind::kBackwardInput:
+      return Activity::kBackwardInput;
+    case ActionKind::kBackwardWeight:
+      return Activity::kBackwardWeight;
+    default:
+      return Activity::kBackward;
+  }
+}
+
 }  // namespace
 
 StepPlay::StepPlay(const PlanProblem& problem, const Layout& layout,
@@ -91,6 +104,7 @@ const StepPlay::Message* StepPlay::InputOf(const Group& group, const Action& act
   const auto i = static_cast<std::size_t>(action.micro_batch);
   const std::size_t chunk = ChunkOf(action.stage);
   if (IsForward(action)) return action.stage == 0 ? nullptr : &group.activations[chunk][i];
+  if (!MakesInputGradient(action.kind)) return nullptr;
   return action.stage == layout_.Chunks() - 1 ? nullptr : &group.gradients[chunk][i];
 }
 
@@ -140,8 +154,11 @@ void StepPlay::Backward(int index, const Action& action, int draw) {
   Group& group = At(index);
   const StageTimes& times = TimesOf(group, action);
   auto seconds = times.Backward(SamplesOf(group, action.micro_batch), chance_, draw);
+  // The halves of a backward take about as long as each other (docs/planning.md).
+  if (action.kind != ActionKind::kBackward)
+    for (double& layer : seconds) layer /= 2;
   const auto all = static_cast<int>(group.gradients.front().size());
-  if (layout_.data > 1 && action.micro_batch + 1 == all) {
+  if (layout_.data > 1 && EndsMicroBatch(action.kind) && action.micro_batch + 1 == all) {
     group.last_backward = std::move(seconds);
     return LastBackward(index, times.EndLayer() - 1);
   }
@@ -168,8 +185,7 @@ void StepPlay::ActionOver(int index) {
   group.busy = false;
   group.free_since = loop_.Now();
   group.parts.compute += loop_.Now() - group.action_begin;
-  Note(group, IsForward(action) ? Activity::kForward : Activity::kBackward, group.action_begin,
-       &action);
+  Note(group, ActivityOf(action.kind), group.action_begin, &action);
   Send(index, action);
   if (group.next < group.actions.size()) return Next(index);
   group.backward_end = loop_.Now();
@@ -179,6 +195,7 @@ void StepPlay::ActionOver(int index) {
 /// Activations to the next chunk, or their gradient to the one before; nothing at the ends. The
 /// size is that of the earlier chunk's last layer.
 void StepPlay::Send(int from, const Action& made) {
+  if (!IsForward(made) && !MakesInputGradient(made.kind)) return;
   const int chunk = made.stage + (IsForward(made) ? 1 : -1);
   if (chunk < 0 || chunk == layout_.Chunks()) return;
   const auto end = static_cast<std::size_t>(std::min(made.stage, chunk)) + 1;

@@ -195,6 +195,33 @@ void TransformerBlock<T>::Backward(const StageMemory<T>& memory, const Pass& pas
 }
 
 template <class T>
+void TransformerBlock<T>::BackwardWeight(const StageMemory<T>& memory, const Pass& pass,
+                                         const T* input, BlockState<T>& state,
+                                         BlockWorkspace<T>& workspace) const {
+  const View view = ViewOf(memory, pass, state, workspace);
+  const DeferredGradients<T>& d = *state.deferred;
+  const T* norm_1 = view.cheap.norm_1.data();
+  const T* fc_input = kind_.post_norm ? norm_1 : view.cheap.norm_2.data();
+  mlp_c_proj_.WeightGradient(memory, view.rows, d.d_mlp.data(), view.cheap.activated.data());
+  c_fc_.WeightGradient(memory, view.rows, d.d_fc.data(), fc_input);
+  attention_c_proj_.WeightGradient(memory, view.rows, d.d_attention.data(),
+                                   view.kept.attention.data());
+  c_attn_.WeightGradient(memory, view.rows, d.d_qkv.data(), kind_.post_norm ? input : norm_1);
+}
+
+template <class T>
+void TransformerBlock<T>::ProjectBackward(const View& view, const LinearLayer<T>& projection,
+                                          const T* d_output, const T* input, T* d_input,
+                                          kernels::Buffer<T> DeferredGradients<T>::*kept,
+                                          const typename LinearLayer<T>::Epilogue& epilogue) const {
+  if (!view.state.deferred)
+    return projection.Backward(view.memory, view.rows, d_output, input, d_input, epilogue);
+  view.memory.device.CopyWithin(((*view.state.deferred).*kept).data(), d_output,
+                                static_cast<std::size_t>(view.rows * dims_.hidden) * sizeof(T));
+  projection.InputGradient(view.memory, view.rows, d_output, d_input, epilogue);
+}
+
+template <class T>
 void TransformerBlock<T>::ComputeAgain(const View& view, const T* input) const {
   if (recompute_ == Recompute::kNone) return;
   if (recompute_ == Recompute::kFull) {
@@ -222,20 +249,24 @@ template <class T>
 void TransformerBlock<T>::FeedForwardBackward(const View& view, const T* input, const T* residual,
                                               T* d_input) const {
   const T* d_output = BranchGradient(view, kFeedForwardBranch);
-  T* d_fc = view.workspace.d_wide.data();
+  const bool deferred = view.state.deferred.has_value();
+  T* d_fc = deferred ? view.state.deferred->d_fc.data() : view.workspace.d_wide.data();
   if (kind_.gated) {
     T* d_gated = view.workspace.d_gated.data();
-    mlp_c_proj_.Backward(view.memory, view.rows, d_output, view.cheap.activated.data(), d_gated);
+    ProjectBackward(view, mlp_c_proj_, d_output, view.cheap.activated.data(), d_gated,
+                    &DeferredGradients<T>::d_mlp);
     view.memory.device.SwigluBackward({.rows = view.rows,
                                        .columns = dims_.Ffn(),
                                        .input = view.kept.fc.data(),
                                        .d_output = d_gated,
                                        .d_input = d_fc});
   } else {
-    mlp_c_proj_.Backward(view.memory, view.rows, d_output, view.cheap.activated.data(), d_fc,
-                         {.gelu = GeluOf(kind_), .gelu_input = view.kept.fc.data()});
+    ProjectBackward(view, mlp_c_proj_, d_output, view.cheap.activated.data(), d_fc,
+                    &DeferredGradients<T>::d_mlp,
+                    {.gelu = GeluOf(kind_), .gelu_input = view.kept.fc.data()});
   }
-  c_fc_.Backward(view.memory, view.rows, d_fc, input, d_input, {.residual = residual});
+  deferred ? c_fc_.InputGradient(view.memory, view.rows, d_fc, d_input, {.residual = residual})
+           : c_fc_.Backward(view.memory, view.rows, d_fc, input, d_input, {.residual = residual});
 }
 
 template <class T>
@@ -243,9 +274,10 @@ void TransformerBlock<T>::AttentionBackward(const View& view, const T* input, co
                                             T* d_input) const {
   const T* d_output = BranchGradient(view, kAttentionBranch);
   T* d_attention = view.workspace.d_narrow.data();
-  T* d_qkv = view.workspace.d_wide.data();
-  attention_c_proj_.Backward(view.memory, view.rows, d_output, view.kept.attention.data(),
-                             d_attention);
+  const bool deferred = view.state.deferred.has_value();
+  T* d_qkv = deferred ? view.state.deferred->d_qkv.data() : view.workspace.d_wide.data();
+  ProjectBackward(view, attention_c_proj_, d_output, view.kept.attention.data(), d_attention,
+                  &DeferredGradients<T>::d_attention);
   view.memory.device.AttentionBackward({.shape = AttentionShapeOf(view.pass),
                                         .qkv = view.kept.qkv.data(),
                                         .output = view.kept.attention.data(),
@@ -253,7 +285,9 @@ void TransformerBlock<T>::AttentionBackward(const View& view, const T* input, co
                                         .d_output = d_attention,
                                         .d_qkv = d_qkv});
   Rotate(view, d_qkv, true);
-  c_attn_.Backward(view.memory, view.rows, d_qkv, input, d_input, {.residual = residual});
+  deferred
+      ? c_attn_.InputGradient(view.memory, view.rows, d_qkv, d_input, {.residual = residual})
+      : c_attn_.Backward(view.memory, view.rows, d_qkv, input, d_input, {.residual = residual});
 }
 
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template class TransformerBlock)

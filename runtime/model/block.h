@@ -39,6 +39,10 @@ class TransformerBlock {
   /// the gradient arena. input and pass are those of the state's last Forward.
   void Backward(const StageMemory<T>& memory, const Pass& pass, const T* input,
                 BlockState<T>& state, BlockWorkspace<T>& workspace) const;
+  /// The second half of Backward where the state has room for deferred gradients, in which case
+  /// Backward leaves those of the linear layers' weights and biases to this.
+  void BackwardWeight(const StageMemory<T>& memory, const Pass& pass, const T* input,
+                      BlockState<T>& state, BlockWorkspace<T>& workspace) const;
 
  private:
   /// One pass's memory, parameters and buffers.
@@ -64,6 +68,10 @@ class TransformerBlock {
   void Activate(const View& view) const;
 
   const T* BranchGradient(const View& view, std::uint16_t branch) const;
+  /// Backward of a projection whose output's gradient is given, or its first half.
+  void ProjectBackward(const View& view, const LinearLayer<T>& projection, const T* d_output,
+                       const T* input, T* d_input, kernels::Buffer<T> DeferredGradients<T>::*kept,
+                       const typename LinearLayer<T>::Epilogue& epilogue = {}) const;
   void AttentionBackward(const View& view, const T* input, const T* residual, T* d_input) const;
   void FeedForwardBackward(const View& view, const T* input, const T* residual, T* d_input) const;
   kernels::AttentionShape AttentionShapeOf(const Pass& pass) const;

@@ -46,9 +46,13 @@ void LinearLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, co
 template <class T>
 void LinearLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output,
                               const T* input, T* d_input, const Epilogue& epilogue) const {
-  const bool summed = split_ == TensorSplit::kColumns && memory.tensor.part.ranks > 1;
-  const bool adds = !summed || memory.tensor.part.rank == 0;
-  assert(!summed || epilogue.gelu == kernels::GeluForm::kNone);
+  WeightGradient(memory, rows, d_output, input);
+  InputGradient(memory, rows, d_output, d_input, epilogue);
+}
+
+template <class T>
+void LinearLayer<T>::WeightGradient(const StageMemory<T>& memory, std::int64_t rows,
+                                    const T* d_output, const T* input) const {
   memory.device.WeightGradient({.rows = rows,
                                 .in = in_,
                                 .out = out_,
@@ -56,6 +60,14 @@ void LinearLayer<T>::Backward(const StageMemory<T>& memory, std::int64_t rows, c
                                 .d_output = d_output,
                                 .d_weight = memory.gradients + weight_,
                                 .d_bias = bias_ < 0 ? nullptr : memory.gradients + bias_});
+}
+
+template <class T>
+void LinearLayer<T>::InputGradient(const StageMemory<T>& memory, std::int64_t rows,
+                                   const T* d_output, T* d_input, const Epilogue& epilogue) const {
+  const bool summed = split_ == TensorSplit::kColumns && memory.tensor.part.ranks > 1;
+  const bool adds = !summed || memory.tensor.part.rank == 0;
+  assert(!summed || epilogue.gelu == kernels::GeluForm::kNone);
   memory.device.Matmul({.rows = rows,
                         .columns = in_,
                         .inner = out_,

@@ -50,6 +50,11 @@ class LinearLayer {
   /// Adds to the gradients of weight and bias; overwrites d_input.
   void Backward(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, const T* input,
                 T* d_input, const Epilogue& epilogue = {}) const;
+  // The halves of Backward.
+  void WeightGradient(const StageMemory<T>& memory, std::int64_t rows, const T* d_output,
+                      const T* input) const;
+  void InputGradient(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, T* d_input,
+                     const Epilogue& epilogue = {}) const;
 
  private:
   TensorSplit split_;

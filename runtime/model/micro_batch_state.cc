@@ -47,6 +47,19 @@ std::size_t CheapActivations<T>::bytes() const {
 }
 
 template <class T>
+DeferredGradients<T>::DeferredGradients(const ModelDims& dims, std::int64_t rows,
+                                        kernels::DeviceMemory& memory)
+    : d_qkv(memory, Elements(rows, dims.QkvColumns())),
+      d_fc(memory, Elements(rows, dims.FfnColumns())),
+      d_attention(memory, Elements(rows, dims.hidden)),
+      d_mlp(memory, Elements(rows, dims.hidden)) {}
+
+template <class T>
+std::size_t DeferredGradients<T>::bytes() const {
+  return d_qkv.bytes() + d_fc.bytes() + d_attention.bytes() + d_mlp.bytes();
+}
+
+template <class T>
 BlockState<T>::BlockState(const ModelDims& dims, const StageOptions& options,
                           kernels::DeviceMemory& memory)
     : ln_1(dims, options.Rows(dims), memory),
@@ -54,12 +67,13 @@ BlockState<T>::BlockState(const ModelDims& dims, const StageOptions& options,
       output(memory, Elements(options.Rows(dims), dims.hidden)) {
   if (options.recompute != Recompute::kFull) kept.emplace(dims, options.Rows(dims), memory);
   if (options.recompute == Recompute::kNone) cheap.emplace(dims, options.Rows(dims), memory);
+  if (options.halves) deferred.emplace(dims, options.Rows(dims), memory);
 }
 
 template <class T>
 std::size_t BlockState<T>::bytes() const {
   return ln_1.bytes() + ln_2.bytes() + output.bytes() + (kept ? kept->bytes() : 0) +
-         (cheap ? cheap->bytes() : 0);
+         (cheap ? cheap->bytes() : 0) + (deferred ? deferred->bytes() : 0);
 }
 
 template <class T>
@@ -128,6 +142,7 @@ const T* MicroBatchState<T>::BlockInput(std::size_t index) const {
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct NormStatistics)
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct KeptActivations)
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct CheapActivations)
+ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct DeferredGradients)
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct BlockState)
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct EmbeddingState)
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct HeadState)

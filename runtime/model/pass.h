@@ -14,6 +14,7 @@ struct StageOptions {
   Recompute recompute = Recompute::kNone;
   double dropout = 0;      // probability, of the embedding's and each branch's output
   std::uint64_t seed = 0;  // of dropout
+  bool halves = false;     // backward comes in halves; not with recomputation
 
   /// Tokens of a micro-batch, at most.
   std::int64_t Rows(const ModelDims& dims) const { return micro_batch * dims.sequence; }

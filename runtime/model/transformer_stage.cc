@@ -171,6 +171,26 @@ const T* TransformerStage<T>::Backward(MicroBatchState<T>& state, const T* d_out
   return d_residual;
 }
 
+template <class T>
+const T* TransformerStage<T>::BackwardInput(MicroBatchState<T>& state, const T* d_output) {
+  assert(options_.halves);
+  return Backward(state, d_output);
+}
+
+template <class T>
+void TransformerStage<T>::BackwardWeight(MicroBatchState<T>& state, const OnReady& on_ready) {
+  Ready(blocks_.size() + 1, on_ready);
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    {
+      LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock);
+      blocks_[i].BackwardWeight(Memory(), state.pass, state.BlockInput(i), state.blocks[i],
+                                workspace_.block);
+    }
+    Ready(i + 1, on_ready);
+  }
+  Ready(0, on_ready);
+}
+
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template class TransformerStage)
 
 }  // namespace adaptive_train

@@ -123,6 +123,12 @@ class TransformerStage {
   /// activations, valid until the next Backward on the same workspace.
   const T* Backward(MicroBatchState<T>& state, const T* d_output, const OnReady& on_ready = {},
                     const OnHeadReady& on_head_ready = {});
+  // The halves of Backward, with StageOptions::halves. Sums have the same bits.
+
+  /// All but the gradients of the blocks' products, which are made from what the state keeps.
+  const T* BackwardInput(MicroBatchState<T>& state, const T* d_output);
+  /// The rest, after any number of other passes. `on_ready` as for Backward.
+  void BackwardWeight(MicroBatchState<T>& state, const OnReady& on_ready = {});
 
  private:
   std::int64_t Rows(const MicroBatchState<T>& state) const {

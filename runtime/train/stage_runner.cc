@@ -108,7 +108,9 @@ double StageRunner<T>::Compute(const Action& action, std::int64_t step, double s
   } else {
     Backward(action, exchange);
   }
-  const bool reads = forward ? action.stage > 0 : action.stage + 1 < schedule_.stages;
+  const bool reads = forward
+                         ? action.stage > 0
+                         : MakesInputGradient(action.kind) && action.stage + 1 < schedule_.stages;
   if (HasOthers() && reads) boundary_.Release(ReceiveOf(action));
   return loss;
 }
@@ -163,13 +165,22 @@ void StageRunner<T>::Backward(const Action& action, StepExchange<T>& exchange) {
   TransformerStage<T>& stage = chunks_[chunk].stage;
   MicroBatchState<T>& state = StateOf(chunk, number);
   const bool last = IsReduced(action);
-  const OnReady on_gradients = exchange.OnGradients(last);
-  const T* d_output = stage.slice().has_head ? nullptr
-                      : HasOthers()          ? Receive(action)
-                                             : state.output();
-  made_ = stage.Backward(state, d_output, on_gradients, exchange.OnHeadGradients(last));
-  state.times = nullptr;
-  if (chunk == 0) ended_ = last;
+  if (action.kind == ActionKind::kBackwardWeight) {
+    stage.BackwardWeight(state, exchange.OnGradients(last));
+  } else {
+    const T* d_output = stage.slice().has_head ? nullptr
+                        : HasOthers()          ? Receive(action)
+                                               : state.output();
+    made_ = action.kind == ActionKind::kBackwardInput
+                ? stage.BackwardInput(state, d_output)
+                : stage.Backward(state, d_output, exchange.OnGradients(last),
+                                 exchange.OnHeadGradients(last));
+  }
+  if (EndsMicroBatch(action.kind)) {
+    state.times = nullptr;
+    if (chunk == 0) ended_ = last;
+  }
+  if (!MakesInputGradient(action.kind)) return;
   // The output that the next chunk has used up makes room for its gradient.
   if (!HasOthers() && chunk > 0)
     device_.CopyWithin(StateOf(chunk - 1, number).output(), made_, stage.BoundaryBytes(state));

@@ -45,13 +45,16 @@ std::vector<StageSlice> SlicesOf(const ModelDims& dims, const StagePlan& stage) 
 StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                  const std::vector<StageSlice>& slices) {
   const ModelDims dims = DimsOf(config.model);
+  Schedule schedule = WithPasses(OrderOf(plan, own.replica), {.reduce = true});
+  const bool halves = HasHalves(schedule.ranks[static_cast<std::size_t>(own.stage)]);
   return {.dims = PartOf(dims, {own.tensor_rank, plan.tensor}),
           .options = {.micro_batch = own.micro_batch,
                       .recompute = plan.recompute,
                       .dropout = config.train.dropout,
-                      .seed = static_cast<std::uint64_t>(config.train.seed)},
+                      .seed = static_cast<std::uint64_t>(config.train.seed),
+                      .halves = halves},
           .chunks = slices,
-          .schedule = WithPasses(OrderOf(plan, own.replica), {.reduce = true})};
+          .schedule = std::move(schedule)};
 }
 
 /// The beginning of a line that is about this rank's stage.

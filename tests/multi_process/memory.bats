@@ -40,6 +40,12 @@ within_plan() {
   settings "${shape[@]}" parallel.pipeline=4 parallel.data=1 parallel.schedule=gpipe
   train "${settings[@]}" --run-dir "$work/gpipe"
   within_plan "$work/gpipe"
+  settings "${shape[@]}" parallel.pipeline=4 parallel.data=1 parallel.schedule=zb-h1
+  train "${settings[@]}" --run-dir "$work/zb-h1"
+  within_plan "$work/zb-h1"
+  settings "${shape[@]}" parallel.pipeline=4 parallel.data=1 parallel.schedule=list
+  train "${settings[@]}" --run-dir "$work/list"
+  within_plan "$work/list"
   settings "${shape[@]}" parallel.pipeline=4 parallel.data=1 parallel.interleave=2
   train "${settings[@]}" --run-dir "$work/interleaved"
   within_plan "$work/interleaved"

@@ -26,7 +26,7 @@ ten_losses_agree() {
 
 @test "schedules of 2 and 4 stages agree with one rank where stages do not divide the micro-batches" {
   one --train.global_batch=14
-  for layout in "gpipe 1 2" "gpipe 1 4" "interleaved 2 2" "interleaved 2 4" "breadth-first 2 2" "breadth-first 2 4"; do
+  for layout in "gpipe 1 2" "gpipe 1 4" "zb-h1 1 2" "zb-h1 1 4" "list 1 2" "list 1 4" "interleaved 2 2" "interleaved 2 4" "breadth-first 2 2" "breadth-first 2 4"; do
     read -r schedule chunks stages <<<"$layout"
     scheduled "$schedule" "$chunks" "$stages" 1 --train.global_batch=14
   done
@@ -36,7 +36,7 @@ ten_losses_agree() {
 
 @test "schedules agree with one rank where there are fewer micro-batches than stages" {
   one --train.global_batch=4
-  for layout in "gpipe 1 4" "interleaved 2 4" "breadth-first 2 4"; do
+  for layout in "gpipe 1 4" "zb-h1 1 4" "list 1 4" "interleaved 2 4" "breadth-first 2 4"; do
     read -r schedule chunks stages <<<"$layout"
     scheduled "$schedule" "$chunks" "$stages" 1 --train.global_batch=4
   done
@@ -53,6 +53,21 @@ ten_losses_agree() {
   scheduled interleaved 2 4 1 --train.global_batch=8 --model.kind=llama --train.recompute=full
   one --train.global_batch=8 --model.kind=bert --model.vocab=257 --train.recompute=selective --train.dropout=0.1
   scheduled interleaved 2 2 1 --train.global_batch=8 --model.kind=bert --model.vocab=257 --train.recompute=selective --train.dropout=0.1
+}
+
+@test "backward in halves agrees with sharded moments and gradients, embeddings of their own, Llama, and BERT" {
+  one --train.global_batch=16
+  scheduled zb-h1 1 2 2 --train.global_batch=16 --parallel.shard=1
+  scheduled zb-h1 1 2 2 --train.global_batch=16 --parallel.shard=2
+  scheduled list 1 2 2 --train.global_batch=16 --parallel.shard=2
+  one --train.global_batch=8 --model.tie_embeddings=false --train.dropout=0.1
+  scheduled zb-h1 1 3 1 --train.global_batch=8 --model.tie_embeddings=false --train.dropout=0.1
+  one --train.global_batch=8 --model.kind=llama
+  scheduled zb-h1 1 4 1 --train.global_batch=8 --model.kind=llama
+  one --train.global_batch=8 --model.kind=bert --model.vocab=257 --train.dropout=0.1
+  scheduled zb-h1 1 2 1 --train.global_batch=8 --model.kind=bert --model.vocab=257 --train.dropout=0.1
+  run train "${layers[@]}" --parallel.schedule=zb-h1 --train.recompute=full
+  [[ $status == 2 && $output == *"needs train.recompute"* ]]
 }
 
 @test "a checkpoint of 2 chunks per rank goes on with 1 and on one rank, and back" {

@@ -58,6 +58,53 @@ Plan EightRanks() {
   return plan;
 }
 
+/// Two stages of one replica, four micro-batches.
+Plan Listed() {
+  Plan plan;
+  plan.global_batch = 4;
+  plan.stages = {{{{0, 3}}, {}, {}, {}}, {{{3, 8}}, {}, {}, {}}};
+  for (int i = 0; i < 2; ++i) {
+    RankPlan rank;
+    rank.rank = rank.stage = i;
+    rank.samples = 4;
+    plan.ranks.push_back(rank);
+  }
+  plan.listed = {ToCsv(ComputeOrder(ScheduleKind::kZeroBubbleH1, {2, 1, 4}).value())};
+  return plan;
+}
+
+TEST(Plan, RowsOfAListScheduleComeBackAsTheyWere) {
+  const auto read = PlanFromJson(ToJson(Listed()));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(ScheduleNameOf(*read), "list");
+  EXPECT_EQ(OrderOf(*read, 0), OrderOf(Listed(), 0));
+}
+
+// A rank's orders are untrusted: what is missing, swapped or of another shape never starts.
+TEST(Plan, MutatedRowsOfAListScheduleAreRefused) {
+  const auto refused = [](const Schedule& schedule) {
+    Plan plan = Listed();
+    plan.listed = {ToCsv(schedule)};
+    return !PlanFromJson(ToJson(plan));
+  };
+  const Schedule good = OrderOf(Listed(), 0);
+  ASSERT_FALSE(refused(good));
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    for (std::size_t i = 0; i < good.ranks[rank].size(); ++i) {
+      Schedule dropped = good;
+      dropped.ranks[rank].erase(dropped.ranks[rank].begin() + static_cast<std::ptrdiff_t>(i));
+      EXPECT_TRUE(refused(dropped)) << rank << " without " << i;
+      for (std::size_t j = i + 1; j < good.ranks[rank].size(); ++j) {
+        Schedule swapped = good;
+        if (swapped.ranks[rank][i].kind != swapped.ranks[rank][j].kind) continue;
+        std::swap(swapped.ranks[rank][i].micro_batch, swapped.ranks[rank][j].micro_batch);
+        EXPECT_TRUE(refused(swapped)) << rank << ": " << i << ", " << j;
+      }
+    }
+  }
+  EXPECT_TRUE(refused(ComputeOrder(ScheduleKind::kZeroBubbleH1, {2, 1, 3}).value()));
+}
+
 TEST(Plan, ReadsBackWhatWasWritten) {
   EXPECT_EQ(ToJson(*PlanFromJson(ToJson(EightRanks()))), ToJson(EightRanks()));
   Plan plan = TwoRanks();

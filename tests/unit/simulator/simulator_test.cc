@@ -212,11 +212,13 @@ TEST(SimulatorTest, APipelineTakesAsLongAsThePlayOfItsSchedule) {
 // The same for chunks and other orders. Three ranks or more: with two, messages of both directions
 // share a link.
 TEST(SimulatorTest, EveryScheduleTakesAsLongAsItsPlay) {
-  for (const ScheduleKind kind :
-       {ScheduleKind::kGPipe, ScheduleKind::kInterleaved, ScheduleKind::kBreadthFirst}) {
+  for (const ScheduleKind kind : {ScheduleKind::kGPipe, ScheduleKind::kInterleaved,
+                                  ScheduleKind::kZeroBubbleH1, ScheduleKind::kBreadthFirst}) {
+    const bool has_chunks =
+        kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kBreadthFirst;
     for (int draw = 0; draw < 24; ++draw) {
       const int ranks = 3 + draw % 3, micro_batches = 1 + draw % 8;
-      const int chunks = kind == ScheduleKind::kGPipe ? 1 : 2 + draw % 2, stages = ranks * chunks;
+      const int chunks = has_chunks ? 2 + draw % 2 : 1, stages = ranks * chunks;
       PlanProblem problem = EvenProblem{
           .devices = ranks,
           .layers = stages,
@@ -229,8 +231,9 @@ TEST(SimulatorTest, EveryScheduleTakesAsLongAsItsPlay) {
         LayerSeconds& layer = problem.kinds[0].layers[static_cast<std::size_t>(s)];
         layer.forward.per_sample = 1 + 0.37 * (s % 4);
         layer.backward.per_sample = 2 + 0.23 * (s % 5);
-        costs.stages.push_back(
-            {.forward = layer.forward.per_sample, .backward_input = layer.backward.per_sample});
+        costs.stages.push_back({.forward = layer.forward.per_sample,
+                                .backward_input = layer.backward.per_sample / 2,
+                                .backward_weight = layer.backward.per_sample / 2});
       }
       Layout layout = EvenLayout(problem, stages, 1, 1);
       layout.schedule = kind;
