@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/allocation_failure.h"
 #include "runtime/comm/all_gather.h"
 #include "runtime/comm/reduce_scatter.h"
 
@@ -233,7 +234,8 @@ tl::expected<void, CommError> GradientReducer<T>::FinishMicroBatch(Deadline dead
   if (sums_.size() == 0) {
     std::size_t all = 0;
     ForEachOwn([&](const GradientChunk& own, std::size_t /*place*/) { all += own.size(); });
-    sums_ = kernels::Buffer<float>(state_.device, all);
+    sums_ = kernels::AllocatedFor("sums of a step's micro-batches",
+                                  [&] { return kernels::Buffer<float>(state_.device, all); });
   }
   if (!std::exchange(has_sums_, true)) sums_.Clear();
   ForEachOwn([&](const GradientChunk& own, std::size_t place) {
@@ -309,7 +311,9 @@ void GradientReducer<T>::SettleExchanges(bool updated) {
 template <class T>
 std::span<float> GradientReducer<T>::ResidualsToTake() {
   assert(state_.group.Size() == 1);
-  state_.residuals = kernels::Buffer<float>(state_.device, state_.gradients.size());
+  state_.residuals = kernels::AllocatedFor("residuals of a checkpoint", [&] {
+    return kernels::Buffer<float>(state_.device, state_.gradients.size());
+  });
   return state_.residuals.span();
 }
 

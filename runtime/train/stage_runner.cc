@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "kernels/allocation_failure.h"
+
 namespace adaptive_train {
 
 template <class T>
@@ -35,7 +37,9 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
                  {state.layout, state.Weights(), state.gradients.span()},
                  workspace_},
                 {}};
-    for (int i = 0; i < std::max(1, in_flight); ++i) chunk.states.push_back(chunk.stage.NewState());
+    for (int i = 0; i < std::max(1, in_flight); ++i)
+      chunk.states.push_back(kernels::AllocatedFor("a micro-batch's activations",
+                                                   [&] { return chunk.stage.NewState(); }));
     chunks_.push_back(std::move(chunk));
   }
 }
