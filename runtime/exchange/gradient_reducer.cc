@@ -278,7 +278,7 @@ void GradientReducer<T>::Settle(bool updated) {
     state_.device.ClearNotFinite(static_cast<std::int64_t>(state_.residuals.size()),
                                  state_.residuals.data());
   }
-  if (updated && state_.group.Size() == 1) state_.residuals = {};
+  if (updated && !state_.options.feedback) state_.residuals = {};
   has_sums_ = false;
   const ExchangeCounts counts = std::exchange(state_.counts, {});
   settled_.select_cpu_s = counts.select_cpu_s;
