@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <new>
+
+#include "kernels/allocation_failure.h"
 
 namespace adaptive_train::kernels {
 namespace {
@@ -22,7 +23,8 @@ void* AllocatePages(std::size_t bytes, bool sparse) {
   if (bytes == 0) return nullptr;
   const bool large = bytes >= 2 * kHugePage;
   void* memory = nullptr;
-  if (::posix_memalign(&memory, large ? kHugePage : kAlignment, bytes) != 0) throw std::bad_alloc();
+  if (::posix_memalign(&memory, large ? kHugePage : kAlignment, bytes) != 0)
+    throw AllocationFailure("work space", bytes);
   // This is only a hint. MADV_NOHUGEPAGE may undo the hint of an earlier owner of the addresses.
   // Only whole huge pages are covered: a tail would take more memory than it uses.
   if (large) {

@@ -13,9 +13,11 @@
 #include "core/evaluation.h"
 #include "core/file_io.h"
 #include "core/file_limit.h"
+#include "core/free_memory.h"
 #include "core/limits.h"
 #include "core/measure_order.h"
 #include "core/plan.h"
+#include "kernels/allocation_failure.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/control/control_channel.h"
 #include "runtime/data/token_dataset.h"
@@ -23,6 +25,7 @@
 #include "runtime/measure/link_profiler.h"
 #include "runtime/train/collective.h"
 #include "runtime/train/evaluate.h"
+#include "runtime/train/memory_guard.h"
 #include "runtime/train/save_clock.h"
 #include "runtime/train/trainer.h"
 #include "runtime/wireup/rendezvous.h"
@@ -172,6 +175,9 @@ void TellFileLimit(const Identity& self, ControlChannel& control, std::size_t ra
 void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int64_t& step) {
   Load(self, parts);
   TellFileLimit(self, control, parts.plan.ranks.size());
+  // Wiring up waits for all ranks, so none has taken memory before all have looked.
+  OrThrow(CheckMemory(parts.plan, self.rank, ResidentBytes(), FreeMemory(), FreeInProcess()),
+          RankExit::kDevice, "memory");
   WireUp(control, parts.plan.ranks.size(), parts.rendezvous, parts.communicator);
   // All ranks learn in the step's sum what rank 0 asks for.
   SaveClock clock(self.rank == 0 ? parts.config.checkpoint.every_minutes : 0,
@@ -247,6 +253,15 @@ void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
   std::_Exit(ToInt(error.Code()));
 }
 
+[[noreturn]] void FailToAllocate(const Identity& self, std::unique_ptr<ControlChannel> control,
+                                 std::int64_t step, const Parts& parts, const char* what) {
+  const bool planned = static_cast<std::size_t>(self.rank) < parts.plan.ranks.size();
+  const std::string stage = planned ? StageInWords(parts.plan, self.rank) + ": " : "";
+  Fail(self, std::move(control), step,
+       FatalError(RankExit::kDevice, "allocation", FatalError::kNoPeer,
+                  fmt::format("{}{}: {}", stage, what, kMemoryAdvice)));
+}
+
 /// Takes the rank down after its farewell. UCX and PMIx may wait for what does not come, also at
 /// exit: nothing of that may leave the process behind.
 [[noreturn]] void End(std::unique_ptr<ControlChannel> control, Parts& parts) {
@@ -303,9 +318,10 @@ int Main(bool measures) {
     }
   } catch (const FatalError& error) {
     Fail(self, std::move(*control), step, error);
+  } catch (const kernels::AllocationFailure& failure) {
+    FailToAllocate(self, std::move(*control), step, parts, failure.what());
   } catch (const std::bad_alloc&) {
-    Fail(self, std::move(*control), step,
-         FatalError(RankExit::kDevice, "allocation", FatalError::kNoPeer, "out of memory"));
+    FailToAllocate(self, std::move(*control), step, parts, "out of memory");
   } catch (const std::exception& error) {
     Fail(self, std::move(*control), step,
          FatalError(RankExit::kDevice, "computing", FatalError::kNoPeer, error.what()));

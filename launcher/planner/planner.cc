@@ -296,6 +296,31 @@ Plan PlanOf(const BuiltProblem& built, const FoundLayout& found, const PlanReque
   return plan;
 }
 
+/// The first alternative of this name.
+const Alternative* Find(const Plan& plan, const char* name) {
+  const auto found = std::find_if(plan.alternatives.begin(), plan.alternatives.end(),
+                                  [&](const Alternative& other) { return other.name == name; });
+  return found == plan.alternatives.end() ? nullptr : &*found;
+}
+
+/// Why the plan has stages or none, by the best plan of the other sort.
+void SayStages(const PlanRequest& request, std::size_t devices, Plan& plan) {
+  if (!plan.step_seconds || request.even_shares || request.pipeline || devices < 2) return;
+  const bool staged = plan.Pipeline() > 1;
+  const Alternative* other = Find(plan, staged ? "data parallel only" : "other number of stages");
+  if (staged && other != nullptr && !other->step_seconds) {
+    plan.why.push_back("in stages: data parallel only is not possible: " + other->what);
+  } else if (other != nullptr && other->step_seconds) {
+    plan.why.push_back(fmt::format("{}: {:.3g} s a step, {:.3g} s with {}",
+                                   staged ? "in stages" : "no pipeline stages", *plan.step_seconds,
+                                   *other->step_seconds, other->what));
+  } else if (!staged) {
+    plan.why.push_back(
+        fmt::format("no pipeline stages: {:.3g} s a step, and none that could be faster with them",
+                    *plan.step_seconds));
+  }
+}
+
 /// The layout of a plan in the numbers of a problem. Ranks find their devices by name; several on
 /// one device take them in order.
 Result<Layout> LayoutOf(const Plan& plan, const BuiltProblem& built) {
@@ -402,6 +427,7 @@ Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
     if (other.cost && built->timed) alternative.step_seconds = other.cost->step;
     plan.alternatives.push_back(alternative);
   }
+  SayStages(request, built->devices.size(), plan);
   return PlannedRun{std::move(plan), std::move(built->problem), std::move(found->layout)};
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/allocation_failure.h"
 #include "runtime/comm/all_gather.h"
 #include "runtime/comm/reduce_scatter.h"
 
@@ -233,7 +234,8 @@ tl::expected<void, CommError> GradientReducer<T>::FinishMicroBatch(Deadline dead
   if (sums_.size() == 0) {
     std::size_t all = 0;
     ForEachOwn([&](const GradientChunk& own, std::size_t /*place*/) { all += own.size(); });
-    sums_ = kernels::Buffer<float>(state_.device, all);
+    sums_ = kernels::AllocatedFor("sums of a step's micro-batches",
+                                  [&] { return kernels::Buffer<float>(state_.device, all); });
   }
   if (!std::exchange(has_sums_, true)) sums_.Clear();
   ForEachOwn([&](const GradientChunk& own, std::size_t place) {
@@ -276,7 +278,7 @@ void GradientReducer<T>::Settle(bool updated) {
     state_.device.ClearNotFinite(static_cast<std::int64_t>(state_.residuals.size()),
                                  state_.residuals.data());
   }
-  if (updated && state_.group.Size() == 1) state_.residuals = {};
+  if (updated && !state_.options.feedback) state_.residuals = {};
   has_sums_ = false;
   const ExchangeCounts counts = std::exchange(state_.counts, {});
   settled_.select_cpu_s = counts.select_cpu_s;
@@ -309,7 +311,9 @@ void GradientReducer<T>::SettleExchanges(bool updated) {
 template <class T>
 std::span<float> GradientReducer<T>::ResidualsToTake() {
   assert(state_.group.Size() == 1);
-  state_.residuals = kernels::Buffer<float>(state_.device, state_.gradients.size());
+  state_.residuals = kernels::AllocatedFor("residuals of a checkpoint", [&] {
+    return kernels::Buffer<float>(state_.device, state_.gradients.size());
+  });
   return state_.residuals.span();
 }
 

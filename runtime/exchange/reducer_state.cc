@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "kernels/allocation_failure.h"
+
 namespace adaptive_train {
 
 template <class T>
@@ -14,7 +16,11 @@ ReducerState<T>::ReducerState(Group& data, kernels::Device<T>& computes,
       options(asked),
       groups(RankGroups::Of(asked.nodes, data.Rank(), data.Size())),
       buckets(layout, groups.all, asked.bucket_elements),
-      residuals(computes, asked.feedback ? gradient_arena.size() : 0),
+      residuals(kernels::AllocatedFor("residuals of compressed gradients",
+                                      [&] {
+                                        return kernels::Buffer<float>(
+                                            computes, asked.feedback ? gradient_arena.size() : 0);
+                                      })),
       selection(computes, gradient_arena, residuals.span()),
       kept(buckets.size()) {
   residuals.Clear();

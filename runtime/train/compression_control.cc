@@ -19,7 +19,7 @@ constexpr const char* kGateName = "compression_pays_";
 /// In checkpoints of programs without stages: of all layers.
 constexpr const char* kOneGateName = "compression_pays";
 
-std::string NameOf(const char* what, std::size_t layer) { return fmt::format("{}{}", what, layer); }
+std::string KeyOf(const char* what, std::size_t layer) { return fmt::format("{}{}", what, layer); }
 
 bool WarmsUp(CompressionMode mode) {
   return mode == CompressionMode::kAuto || mode == CompressionMode::kVarianceTopk ||
@@ -188,7 +188,7 @@ std::map<std::string, double> CompressionControl::State(bool speaks,
   std::map<std::string, double> state = handed_on_;
   if (!WarmsUp(mode_)) return state;
   for (std::size_t layer = 0; layer < densities_.size(); ++layer)
-    state[NameOf(kDensityName, layer)] = densities_[layer];
+    state[KeyOf(kDensityName, layer)] = densities_[layer];
   if (densities_.empty()) return state;
   for (const auto& [name, value] : Settings()) state[name] = value;
   if (mode_ != CompressionMode::kAuto) return state;
@@ -201,7 +201,7 @@ std::map<std::string, double> CompressionControl::State(bool speaks,
   }
   sum(gates);
   for (std::size_t layer = 0; layer < layers_; ++layer)
-    if (gates[2 * layer] > 0) state[NameOf(kGateName, layer)] = gates[2 * layer + 1] > 0 ? 1 : 0;
+    if (gates[2 * layer] > 0) state[KeyOf(kGateName, layer)] = gates[2 * layer + 1] > 0 ? 1 : 0;
   return state;
 }
 
@@ -222,7 +222,7 @@ std::vector<double> CompressionControl::KnownDensities(
   }
   std::vector<double> densities;
   for (std::size_t layer = 0; layer < layers_; ++layer) {
-    const auto found = state.find(NameOf(kDensityName, layer));
+    const auto found = state.find(KeyOf(kDensityName, layer));
     if (found == state.end()) return {};
     densities.push_back(std::clamp(found->second, 0.0, 1.0));
   }
@@ -247,7 +247,7 @@ std::optional<std::string> CompressionControl::RestoreGate(
     const std::map<std::string, double>& state) {
   std::size_t decided = 0, compressed = 0;
   for (const std::size_t layer : held_) {
-    auto found = state.find(NameOf(kGateName, layer));
+    auto found = state.find(KeyOf(kGateName, layer));
     if (found == state.end()) found = state.find(kOneGateName);
     if (found == state.end()) continue;
     ++decided;

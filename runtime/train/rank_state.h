@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/allocation_failure.h"
 #include "kernels/buffer.h"
 #include "kernels/device.h"
 #include "runtime/checkpoint/checkpoint_format.h"
@@ -27,19 +28,19 @@ struct Sharding {
 /// only the own chunks are. Not thread-safe.
 template <class T>
 struct RankState {
-  /// The device and the layout must outlive this. Throws std::bad_alloc.
+  /// The device and the layout must outlive this. Throws kernels::AllocationFailure.
   RankState(kernels::Device<T>& computes, const ParameterLayout& arena_layout,
             const Sharding& shared)
       : device(computes),
         layout(arena_layout),
         trained(arena_layout.WithoutCopy()),
         sharding(shared),
-        parameters(computes, kOwnWeights ? Size() : TrainedSize(),
-                   shared.optimizer && !kOwnWeights),
-        gradients(computes, Size(), shared.gradients),
-        first_moments(computes, TrainedSize(), shared.optimizer),
-        second_moments(computes, TrainedSize(), shared.optimizer),
-        rounded(computes, kOwnWeights ? 0 : Size()) {}
+        parameters(Arena<float>("parameters", kOwnWeights ? Size() : TrainedSize(),
+                                shared.optimizer && !kOwnWeights)),
+        gradients(Arena<float>("gradients", Size(), shared.gradients)),
+        first_moments(Arena<float>("first moments", TrainedSize(), shared.optimizer)),
+        second_moments(Arena<float>("second moments", TrainedSize(), shared.optimizer)),
+        rounded(Arena<T>("16-bit weights", kOwnWeights ? 0 : Size(), false)) {}
 
   /// The state before the first step, of what this rank owns.
   void Initialize(std::uint64_t seed, const std::vector<ElementRange>& owned) {
@@ -86,6 +87,11 @@ struct RankState {
   static constexpr bool kOwnWeights = std::is_same_v<T, float>;
   std::size_t Size() const { return static_cast<std::size_t>(layout.size()); }
   std::size_t TrainedSize() const { return static_cast<std::size_t>(trained.size()); }
+
+  template <class E>
+  kernels::Buffer<E> Arena(const char* name, std::size_t size, bool sparse) const {
+    return kernels::AllocatedFor(name, [&] { return kernels::Buffer<E>(device, size, sparse); });
+  }
 
   kernels::Device<T>& device;
   const ParameterLayout& layout;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/schedule/check.h"
+#include "kernels/allocation_failure.h"
 #include "runtime/fatal_error.h"
 
 namespace adaptive_train {
@@ -51,7 +52,9 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
                  workspace_,
                  tensor},
                 {}};
-    for (int i = 0; i < std::max(1, in_flight); ++i) chunk.states.push_back(chunk.stage.NewState());
+    for (int i = 0; i < std::max(1, in_flight); ++i)
+      chunk.states.push_back(kernels::AllocatedFor("a micro-batch's activations",
+                                                   [&] { return chunk.stage.NewState(); }));
     chunks_.push_back(std::move(chunk));
   }
 }

@@ -1,5 +1,6 @@
 #include "runtime/train/tied_embedding.h"
 
+#include "kernels/allocation_failure.h"
 #include "runtime/train/collective.h"
 
 namespace adaptive_train {
@@ -11,7 +12,10 @@ TiedEmbedding<T>::TiedEmbedding(bool tied, Groups& groups, RankState<T>& state,
   if (!tied || group_.Size() < 2) return;
   has_copy_ = state.layout.Copy() != nullptr;
   matrix_ = state.layout.Find("wte.weight");
-  if (!has_copy_) received_ = {state.device, static_cast<std::size_t>(matrix_->count)};
+  if (has_copy_) return;
+  received_ = kernels::AllocatedFor("the head's gradient of the shared matrix", [&] {
+    return kernels::Buffer<float>(state.device, static_cast<std::size_t>(matrix_->count));
+  });
 }
 
 template <class T>

@@ -20,7 +20,7 @@ template <class T>
 class TiedEmbedding {
  public:
   /// `tied`: the model's embedding and head share their matrix. What is passed by reference must
-  /// outlive this. Throws std::bad_alloc.
+  /// outlive this. Throws kernels::AllocationFailure.
   TiedEmbedding(bool tied, Groups& groups, RankState<T>& state, StepMeasure& measure);
 
   /// Whether this rank has the matrix or its copy.

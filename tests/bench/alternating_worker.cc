@@ -18,12 +18,13 @@ ExchangePolicy RealPolicyOf(const CompressionControl* control,
                             std::int64_t step) asm("__real_" POLICY_OF);
 ExchangePolicy AlternatingPolicyOf(const CompressionControl* control,
                                    std::int64_t step) asm("__wrap_" POLICY_OF);
-std::optional<std::string> RealEndStep(CompressionControl* control, const GateStep& step,
-                                       bool skipped, bool counts,
-                                       Group& group) asm("__real_" END_STEP);
-std::optional<std::string> AlternatingEndStep(CompressionControl* control, const GateStep& step,
-                                              bool skipped, bool counts,
-                                              Group& group) asm("__wrap_" END_STEP);
+std::optional<CompressionDecision> RealEndStep(CompressionControl* control, const GateStep& step,
+                                               bool skipped, bool counts,
+                                               Groups& groups) asm("__real_" END_STEP);
+std::optional<CompressionDecision> AlternatingEndStep(CompressionControl* control,
+                                                      const GateStep& step, bool skipped,
+                                                      bool counts,
+                                                      Groups& groups) asm("__wrap_" END_STEP);
 
 ExchangePolicy AlternatingPolicyOf(const CompressionControl* control, std::int64_t step) {
   const std::int64_t place = (step - 1) / kBlock % 4;
@@ -31,10 +32,11 @@ ExchangePolicy AlternatingPolicyOf(const CompressionControl* control, std::int64
   return dense ? ExchangePolicy{} : RealPolicyOf(control, step);
 }
 
-std::optional<std::string> AlternatingEndStep(CompressionControl* control, const GateStep& step,
-                                              bool skipped, bool counts, Group& group) {
+std::optional<CompressionDecision> AlternatingEndStep(CompressionControl* control,
+                                                      const GateStep& step, bool skipped,
+                                                      bool counts, Groups& groups) {
   if (dense) return std::nullopt;
-  return RealEndStep(control, step, skipped, counts, group);
+  return RealEndStep(control, step, skipped, counts, groups);
 }
 
 }  // namespace adaptive_train

@@ -71,3 +71,26 @@ within_plan() {
   train "${settings[@]}" --train.steps=4 --run-dir "$work/hybrid"
   within_plan "$work/hybrid"
 }
+
+# limited MIB COMMAND...: no process of it may have more memory of its own than so much.
+limited() { (ulimit -d $((1024 * $1)) && "${@:2}"); }
+
+@test "what ranks lack is told before anything is taken: stage, sizes, limit, and what to do" {
+  settings train.global_batch=8 train.micro_batch=2 model.hidden=512 model.heads=8 model.layers=8 parallel.pipeline=2 parallel.data=1
+  local status=0
+  limited 250 train "${settings[@]}" >"$work/log" 2>&1 || status=$?
+  cat "$work/log"
+  ((status == 5))
+  grep -E 'memory: stage [01] \(layers [0-9]+ to [0-9]+\) needs [0-9]+ MiB, [0-9]+ MiB are free for its rank \(the process.s limit, ulimit -d\): free memory there' "$work/log"
+  [[ ! -e $work/run/metrics.jsonl ]]
+}
+
+@test "an allocation that fails names stage, arena and size" {
+  # Sharded arenas have their whole address range, of which a part is used: the plan fits, and the ranges do not.
+  settings train.global_batch=4 train.micro_batch=1 model.hidden=512 model.heads=8 model.layers=8 parallel.shard=2 parallel.data=4
+  local status=0
+  limited 370 train "${settings[@]}" >"$work/log" 2>&1 || status=$?
+  cat "$work/log"
+  ((status == 5))
+  grep -E 'failed in allocation: stage 0 \(layers 0 to 9\): no memory for (gradients|first moments|second moments): 96 MiB: free memory there, take' "$work/log"
+}

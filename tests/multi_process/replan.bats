@@ -23,6 +23,17 @@ decisions() { grep -cE '^(the plan stays|moving to another plan): ' "$work/out";
   jq -e '.layers | all(.forward_s > 0 and .backward_s > 0 and .update_s > 0 and .gradient_variance > 0 and .gradient_variance < 1)' "$work/run/profile.json"
 }
 
+@test "of stages, too: every layer's figures come from ranks that have it, and are those of one rank" {
+  local model=(--model.layers=4 --parallel.data=1 --train.micro_batch=2)
+  train "${model[@]}" --parallel.pipeline=1 --run-dir "$work/one" >"$work/out"
+  store=file:$work/other.db train "${model[@]}" --parallel.pipeline=3 >"$work/out"
+  jq -e '[.layers[].layer] | unique == ["block", "embedding", "head"]' "$work/run/profile.json"
+  jq -e '.layers | all(.forward_s > 0 and .backward_s > 0 and .update_s > 0)' "$work/run/profile.json"
+  jq -e --slurpfile one "$work/one/profile.json" '
+    def variances: .layers | map({(.layer): .gradient_variance}) | add;
+    variances as $staged | ($one[0] | variances) | to_entries | all((.value / $staged[.key] - 1 | fabs) < 1e-3)' "$work/run/profile.json"
+}
+
 @test "a run that ends before anything could be decided says nothing of it" {
   train --train.steps=4 >"$work/out"
   [[ $(decisions) == 0 ]]

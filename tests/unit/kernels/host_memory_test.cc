@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/allocation_failure.h"
+
 namespace adaptive_train::kernels {
 namespace {
 
@@ -111,6 +113,16 @@ TEST(AllocatePages, AlignsEverything) {
     void* const memory = AllocatePages(bytes, false);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0u);
     FreePages(memory);
+  }
+}
+
+TEST(AllocatedFor, SaysWhatForAndHowMuchWhereItFails) {
+  try {
+    AllocatedFor("second moments",
+                 []() -> int { throw AllocationFailure("work space", std::size_t{5} << 20); });
+    FAIL() << "allocated";
+  } catch (const std::bad_alloc& failure) {
+    EXPECT_STREQ(failure.what(), "no memory for second moments: 5 MiB");
   }
 }
 

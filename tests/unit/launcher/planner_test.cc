@@ -4,7 +4,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <algorithm>
+#include <set>
 
 #include "core/device_kind.h"
 #include "core/limits.h"
@@ -14,9 +16,11 @@
 namespace adaptive_train {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
@@ -262,6 +266,31 @@ TEST(MakePlan, MeasuredTimesDecideAndAreSaid) {
   EXPECT_LE(*plan->bound_seconds, *plan->step_seconds);
   EXPECT_THAT(ExplainPlan(*plan), HasSubstr("forward and backward"));
   EXPECT_THAT(ExplainPlan(*plan), HasSubstr("bound:"));
+}
+
+/// One line says what stages would have gained or lost; the numbers are those of --why.
+TEST(MakePlan, SaysWhyItHasStagesOrNone) {
+  Cluster cluster = ClusterOf({1, 1});
+  const auto planned = [&](double bytes_per_second, PlanRequest request) {
+    cluster.links = {{"n1", "n2", 1e-5, bytes_per_second}, {"n2", "n1", 1e-5, bytes_per_second}};
+    const auto made = MakePlan(cluster, kDims, {}, Measured(cluster), request);
+    EXPECT_TRUE(made) << made.error().message;
+    return made ? made->plan : Plan();
+  };
+  const auto seconds_and = [](const std::string& words) {
+    return Contains(AllOf(HasSubstr(words), HasSubstr(" s a step, "), HasSubstr(" s with ")));
+  };
+  const Plan whole = planned(1e11, Batch(8));
+  EXPECT_EQ(whole.Pipeline(), 1);
+  EXPECT_THAT(whole.why, Contains(HasSubstr("no pipeline stages: ")));
+  // Few samples over a slow link: to sum gradients takes longer than to hand activations on.
+  const Plan staged = planned(2e6, Batch(3));
+  EXPECT_EQ(staged.Pipeline(), 2) << ExplainPlan(staged);
+  EXPECT_THAT(staged.why, seconds_and("in stages: "));
+  PlanRequest asked = Batch(8);
+  asked.pipeline = 1;
+  EXPECT_THAT(planned(1e11, asked).why, Not(Contains(HasSubstr("stages: "))))
+      << "what was asked for needs no reason";
 }
 
 /// Stages of an earlier job left each kind of device without one end of the model.
