@@ -304,6 +304,9 @@ Result<std::unique_ptr<JobStep>> StartSlurmStep(const JobStepSpec& spec) {
                                       "--job-name=adaptive-train",
                                       spec.worker};
   if (!spec.mode.empty()) command.push_back(spec.mode);
+  // Several ranks may share a processor, of which the job may have one alone on each node.
+  if (distinct.size() < spec.plan->ranks.size())
+    command.insert(command.begin() + 1, "--overcommit");
   auto srun = ChildProcess::Start({command, environment, ""});
   if (!srun) return tl::unexpected(srun.error());
   return std::make_unique<SlurmStep>(std::move(*srun), spec.run_dir + "/logs/srun.log");

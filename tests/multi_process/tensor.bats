@@ -98,6 +98,28 @@ gradients_agree() {
   [[ -s $work/hf/model.safetensors ]]
 }
 
+@test "a tensor rank that is killed is named, and the run ends with 5" {
+  train_in_background "${layers[@]}" --parallel.tensor=2 --parallel.data=2 --parallel.pipeline=1 --train.micro_batch=2 --train.steps=100000
+  wait_until 60 steps_done 5
+  local pids
+  mapfile -t pids < <(rank_pids)
+  kill -9 "${pids[3]}"
+  ends_with 5
+  grep -q 'rank 3' "$work/err"
+  all_gone "${pids[@]}"
+}
+
+@test "tensor ranks that are stopped save, and go on" {
+  train_in_background "${layers[@]}" --parallel.tensor=2 --parallel.data=1 --parallel.pipeline=1 --train.micro_batch=2 --train.steps=100000
+  wait_until 60 steps_done 5
+  kill -TERM "$launcher"
+  ends_with 143
+  local step
+  step=$(jq -s '.[-1].step' "$work/run/metrics.jsonl")
+  train "${layers[@]}" --parallel.tensor=1 --parallel.data=2 --parallel.pipeline=1 --train.steps=$((step + 2)) --checkpoint.dir="$work/run/checkpoints" |
+    grep "resumed from the checkpoint of step $step$"
+}
+
 @test "what cannot be shared is refused before anything starts" {
   run train "${layers[@]}" --parallel.tensor=3
   [[ $status == 3 && $output == *"parallel.tensor = 3 must divide heads, kv_heads and ffn"*"parallel.tensor = 2"* ]]
