@@ -182,7 +182,7 @@ void TransformerStage<T>::BackwardWeight(MicroBatchState<T>& state, const OnRead
   Ready(blocks_.size() + 1, on_ready);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     {
-      LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock);
+      LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock, tensor_.waited_s);
       blocks_[i].BackwardWeight(Memory(), state.pass, state.BlockInput(i), state.blocks[i],
                                 workspace_.block);
     }

@@ -20,7 +20,11 @@ std::int64_t StillNeeded(const RankPlan& rank, std::int64_t resident) {
 std::string StageInWords(const Plan& plan, int rank) {
   const int number = plan.ranks[static_cast<std::size_t>(rank)].stage;
   const StagePlan& stage = plan.stages[static_cast<std::size_t>(number)];
-  return fmt::format("stage {} (layers {} to {})", number, stage.first_layer, stage.end_layer - 1);
+  std::string layers;
+  for (const StageLayers& chunk : stage.chunks)
+    layers += fmt::format("{}{} to {}", layers.empty() ? "" : ", ", chunk.first_layer,
+                          chunk.end_layer - 1);
+  return fmt::format("stage {} (layers {})", number, layers);
 }
 
 Result<void> CheckMemory(const Plan& plan, int rank, std::int64_t resident,

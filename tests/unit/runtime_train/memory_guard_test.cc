@@ -17,8 +17,8 @@ Plan StagedPlan() {
   Plan plan;
   plan.data = 2;
   plan.stages.resize(2);
-  plan.stages[0].end_layer = plan.stages[1].first_layer = 3;
-  plan.stages[1].end_layer = 6;
+  plan.stages[0].chunks = {{0, 3}};
+  plan.stages[1].chunks = {{3, 6}};
   for (int r = 0; r < 4; ++r) {
     RankPlan rank;
     rank.rank = r;
