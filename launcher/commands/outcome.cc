@@ -17,7 +17,7 @@ int PrintText(std::string_view verb, const std::string& text) {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0)
     return ToInt(ExitCode::kDone);
   return ReportError(
-      verb, {fmt::format("cannot write to standard output: {}", std::strerror(errno)), {}});
+      verb, Error{fmt::format("cannot write to standard output: {}", std::strerror(errno))});
 }
 
 }  // namespace adaptive_train
