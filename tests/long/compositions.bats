@@ -1,0 +1,87 @@
+# Random compositions of layout, schedule, sharding, precision, recomputation, dropout, compression, accumulation and vocabulary: each trains
+# as one rank does, a compressed one as replicas without stages do. COMPOSITIONS says how many, COMPOSITION_SEED which ones.
+load ../multi_process/run
+
+setup() { make_run_folder; }
+
+# one_of WORD...: any of them, in $drawn. No subshell, so that RANDOM goes on.
+one_of() { drawn=${*:RANDOM % $# + 1:1}; }
+
+# draw_model: $kind, $tied and $model, of 6 blocks and 4 heads that up to 4 tensor ranks can share.
+draw_model() {
+  one_of gpt2 llama bert && kind=$drawn
+  one_of true false && tied=$drawn
+  one_of 257 258 259 263 && model=(--model.kind="$kind" --model.layers=6 --model.heads=4 --model.ffn=96 --model.vocab="$drawn")
+  [[ $kind == bert ]] || model+=(--model.tie_embeddings="$tied")
+  kv_heads=4
+  if [[ $kind == llama ]]; then
+    one_of 2 4 && kv_heads=$drawn
+    model+=(--model.kv_heads="$kv_heads")
+  fi
+}
+
+# draw_layout: $tensor x $stages x $replicas of at most 8 ranks, $schedule with $chunks, and $shard.
+draw_layout() {
+  local size=0
+  while ((size < 2 || size > 8)); do
+    one_of 1 1 2 4 && tensor=$drawn
+    one_of 1 2 3 4 && stages=$drawn
+    one_of 1 2 3 4 && replicas=$drawn
+    ((kv_heads % tensor == 0)) || continue
+    size=$((tensor * stages * replicas))
+  done
+  schedule=auto chunks=1
+  if ((stages > 1)); then one_of gpipe 1f1b zb-h1 list interleaved breadth-first && schedule=$drawn; fi
+  case $schedule in interleaved | breadth-first) chunks=2 ;; esac
+  shard=0
+  if ((replicas > 1)); then one_of 0 1 2 && shard=$drawn; fi
+}
+
+# draw_training: $precision, $training, and $compression, empty where gradients go whole.
+draw_training() {
+  one_of fp32 fp32 bf16 fp16 && precision=$drawn
+  one_of 1 2 && micro_batch=$drawn
+  one_of 1 2 3 5 8 && micro_batches=$drawn
+  training=(--train.precision="$precision" --train.global_batch=$((replicas * micro_batch * micro_batches)))
+  if [[ $schedule != zb-h1 && $schedule != list ]]; then one_of none selective full && training+=(--train.recompute="$drawn"); fi
+  one_of 0 0.1 && training+=(--train.dropout="$drawn")
+  compression=()
+  # A tied matrix is sent early by replicas without stages, and last by stages.
+  if ((tensor == 1 && replicas > 1 && stages > 1)) && [[ $tied == false && $kind != bert && $precision == fp32 ]]; then
+    one_of off off topk && [[ $drawn == off ]] || compression=(--compression.mode=topk --compression.density=0.2 --compression.values=fp32)
+  fi
+}
+
+# laid_out FOLDER TENSOR STAGES REPLICAS ARG...: ten steps of what was drawn.
+laid_out() {
+  rm -rf "${work:?}/$1"
+  train "${model[@]}" "${training[@]}" "${compression[@]}" --train.steps=10 --train.micro_batch="$micro_batch" --parallel.shares=even \
+    --parallel.tensor="$2" --parallel.pipeline="$3" --parallel.data="$4" "${@:5}" --run-dir "$work/$1"
+}
+
+# agree FILTER TOLERANCE: a figure of both runs' ten steps.
+agree() {
+  paste <(jq -r "$1" "$work/run/metrics.jsonl") <(jq -r "$1" "$work/whole/metrics.jsonl") | awk -v tolerance="$2" '
+    { d = $1 - $2; if (d < 0) d = -d; if (d > tolerance * $2) bad++; n++ } END { exit !(n == 10 && !bad) }'
+}
+
+@test "random compositions train as one rank does" {
+  RANDOM=${COMPOSITION_SEED:-20261125}
+  local number tolerance
+  for number in $(seq "${COMPOSITIONS:-500}"); do
+    draw_model
+    draw_layout
+    draw_training
+    local words="$number: ${tensor}x${stages}x${replicas} tensor x stages x replicas, $schedule of $chunks chunks, shard $shard: ${model[*]} ${training[*]} ${compression[*]} micro-batch $micro_batch"
+    local whole=1
+    if ((${#compression[@]})); then whole=$replicas; fi
+    laid_out run "$tensor" "$stages" "$replicas" --parallel.schedule="$schedule" --parallel.interleave="$chunks" --parallel.shard="$shard" >"$work/log" 2>&1 ||
+      { echo "failed: $words" && tail -n 5 "$work/log" && return 1; }
+    laid_out whole 1 1 "$whole" --parallel.shard="$((whole > 1 ? shard : 0))" >"$work/log" 2>&1 || { echo "failed as $whole ranks: $words" && tail -n 5 "$work/log" && return 1; }
+    tolerance=1e-4
+    [[ $precision == fp32 ]] || tolerance=5e-3
+    agree .loss "$tolerance" || { echo "losses differ: $words" && paste <(losses "$work/run") <(losses "$work/whole") && return 1; }
+    # Norms of the whole gradient find what ten losses of small steps might not.
+    [[ $precision != fp32 ]] || agree .grad_norm 1e-3 || { echo "norms of gradients differ: $words" && return 1; }
+  done
+}
