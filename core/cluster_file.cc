@@ -167,23 +167,26 @@ Result<void> CheckNames(const Cluster& cluster) {
   std::set<std::string> nodes, switches;
   for (const Node& node : cluster.nodes) {
     if (node.name.empty() || !nodes.insert(node.name).second)
-      return Fail(fmt::format("{}: node name '{}' is empty or stands twice", kClusterText, node.name));
+      return Fail(
+          fmt::format("{}: node name '{}' is empty or stands twice", kClusterText, node.name));
   }
   for (const Switch& one : cluster.switches) {
     if (one.name.empty() || !switches.insert(one.name).second)
-      return Fail(fmt::format("{}: switch name '{}' is empty or stands twice", kClusterText, one.name));
+      return Fail(
+          fmt::format("{}: switch name '{}' is empty or stands twice", kClusterText, one.name));
   }
   for (const Switch& one : cluster.switches) {
     if (!one.parent.empty() && !switches.contains(one.parent))
-      return Fail(fmt::format("{}: switch {}: its parent {} is not in the list", kClusterText, one.name,
-                              one.parent));
+      return Fail(fmt::format("{}: switch {}: its parent {} is not in the list", kClusterText,
+                              one.name, one.parent));
     const auto path = Above(one.name, cluster.switches);
     if (path.size() > cluster.switches.size())
       return Fail(fmt::format("{}: switch {} is above itself", kClusterText, one.name));
   }
   for (const Device& device : cluster.devices) {
     if (!nodes.contains(device.node))
-      return Fail(fmt::format("{}: a device's node {} is not in the list", kClusterText, device.node));
+      return Fail(
+          fmt::format("{}: a device's node {} is not in the list", kClusterText, device.node));
   }
   for (const Link& link : cluster.links) {
     if (!nodes.contains(link.from) || !nodes.contains(link.to))
@@ -196,25 +199,26 @@ Result<void> CheckNames(const Cluster& cluster) {
 }  // namespace
 
 Result<Cluster> ClusterFromJson(std::string_view text) {
-  auto cluster = ReadJson<Cluster>(text, kClusterText, [](const nlohmann::json& json) -> Result<Cluster> {
-    Cluster read;
-    std::string error;
-    const JsonReader reader(json, "", error);
-    reader.Read("name", read.name);
-    const auto add = [](auto& list, auto one) {
-      return [&list, one](const JsonReader& entry) { list.push_back(one(entry)); };
-    };
-    if (reader.Has("switches")) reader.ReadList("switches", add(read.switches, ReadSwitch));
-    if (reader.Has("groups")) {
-      reader.ReadList("groups", [&](const JsonReader& entry) { ReadGroup(entry, read); });
-    } else {
-      reader.ReadList("nodes", add(read.nodes, ReadNode), kMaxClusterNodes);
-      reader.ReadList("devices", add(read.devices, ReadDevice), kMaxDevices);
-    }
-    if (reader.Has("links")) reader.ReadList("links", add(read.links, ReadLink), kMaxLinks);
-    if (!error.empty()) return Fail(fmt::format("{}: {}", kClusterText, error));
-    return read;
-  });
+  auto cluster =
+      ReadJson<Cluster>(text, kClusterText, [](const nlohmann::json& json) -> Result<Cluster> {
+        Cluster read;
+        std::string error;
+        const JsonReader reader(json, "", error);
+        reader.Read("name", read.name);
+        const auto add = [](auto& list, auto one) {
+          return [&list, one](const JsonReader& entry) { list.push_back(one(entry)); };
+        };
+        if (reader.Has("switches")) reader.ReadList("switches", add(read.switches, ReadSwitch));
+        if (reader.Has("groups")) {
+          reader.ReadList("groups", [&](const JsonReader& entry) { ReadGroup(entry, read); });
+        } else {
+          reader.ReadList("nodes", add(read.nodes, ReadNode), kMaxClusterNodes);
+          reader.ReadList("devices", add(read.devices, ReadDevice), kMaxDevices);
+        }
+        if (reader.Has("links")) reader.ReadList("links", add(read.links, ReadLink), kMaxLinks);
+        if (!error.empty()) return Fail(fmt::format("{}: {}", kClusterText, error));
+        return read;
+      });
   if (!cluster) return cluster;
   if (auto named = CheckNames(*cluster); !named) return tl::unexpected(named.error());
   return cluster;

@@ -12,7 +12,6 @@ namespace adaptive_train {
 
 namespace {
 
-
 constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
 
 nlohmann::json ToObject(const RopeScaling& rope) {
@@ -140,22 +139,24 @@ Result<EvaluationRequest> EvaluationRequestFromJson(std::string_view text) {
 }
 
 Result<Evaluation> EvaluationFromJson(std::string_view text) {
-  return ReadJson<Evaluation>(text, "evaluation", [](const nlohmann::json& json) -> Result<Evaluation> {
-    Evaluation evaluation;
-    std::string error;
-    const JsonReader reader(json, "", error);
-    // JSON has no NaN: a loss that is none travels as null.
-    evaluation.loss = std::numeric_limits<double>::quiet_NaN();
-    if (reader.FindOptional("loss") != nullptr) reader.ReadReal("loss", evaluation.loss);
-    reader.ReadReal("unigram_entropy", evaluation.unigram_entropy);
-    reader.Read("targets", evaluation.targets, 0, kAnyNumber);
-    reader.Read("samples", evaluation.samples, 0, kAnyNumber);
-    reader.ReadReal("seconds", evaluation.seconds);
-    reader.ReadAnyText("data", evaluation.data);
-    reader.ReadAnyText("device", evaluation.device);
-    if (!error.empty()) return Fail("evaluation: " + error);
-    return evaluation;
-  });
+  return ReadJson<Evaluation>(text, "evaluation",
+                              [](const nlohmann::json& json) -> Result<Evaluation> {
+                                Evaluation evaluation;
+                                std::string error;
+                                const JsonReader reader(json, "", error);
+                                // JSON has no NaN: a loss that is none travels as null.
+                                evaluation.loss = std::numeric_limits<double>::quiet_NaN();
+                                if (reader.FindOptional("loss") != nullptr)
+                                  reader.ReadReal("loss", evaluation.loss);
+                                reader.ReadReal("unigram_entropy", evaluation.unigram_entropy);
+                                reader.Read("targets", evaluation.targets, 0, kAnyNumber);
+                                reader.Read("samples", evaluation.samples, 0, kAnyNumber);
+                                reader.ReadReal("seconds", evaluation.seconds);
+                                reader.ReadAnyText("data", evaluation.data);
+                                reader.ReadAnyText("device", evaluation.device);
+                                if (!error.empty()) return Fail("evaluation: " + error);
+                                return evaluation;
+                              });
 }
 
 }  // namespace adaptive_train

@@ -95,14 +95,14 @@ void HostDevice<T>::UnpackInt8(std::int64_t count, const std::byte* packed, T* v
   });
 }
 
-#define ADAPTIVE_TRAIN_HOST_ARENA(T)                                                               \
-  template void HostDevice<T>::AddInto(std::int64_t, const Accumulator<T>*, Accumulator<T>*);      \
-  template void HostDevice<T>::AddDifference(std::int64_t, const Accumulator<T>*,                  \
-                                             const Accumulator<T>*, Accumulator<T>*);              \
-  template void HostDevice<T>::Scale(std::int64_t, Accumulator<T>, Accumulator<T>*);               \
-  template void HostDevice<T>::ClearNotFinite(std::int64_t, Accumulator<T>*);                      \
-  template std::uint64_t HostDevice<T>::Hash(const void*, std::size_t);                            \
-  template void HostDevice<T>::PackInt8(std::int64_t, const Accumulator<T>*, std::byte*);          \
+#define ADAPTIVE_TRAIN_HOST_ARENA(T)                                                          \
+  template void HostDevice<T>::AddInto(std::int64_t, const Accumulator<T>*, Accumulator<T>*); \
+  template void HostDevice<T>::AddDifference(std::int64_t, const Accumulator<T>*,             \
+                                             const Accumulator<T>*, Accumulator<T>*);         \
+  template void HostDevice<T>::Scale(std::int64_t, Accumulator<T>, Accumulator<T>*);          \
+  template void HostDevice<T>::ClearNotFinite(std::int64_t, Accumulator<T>*);                 \
+  template std::uint64_t HostDevice<T>::Hash(const void*, std::size_t);                       \
+  template void HostDevice<T>::PackInt8(std::int64_t, const Accumulator<T>*, std::byte*);     \
   template void HostDevice<T>::UnpackInt8(std::int64_t, const std::byte*, T*);
 ADAPTIVE_TRAIN_HOST_ARENA(float)
 ADAPTIVE_TRAIN_HOST_ARENA(double)

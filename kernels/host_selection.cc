@@ -70,10 +70,10 @@ double HostDevice<T>::Largest(std::int64_t count, const Accumulator<T>* gradient
   return static_cast<double>(std::bit_cast<Accumulator<T>>(largest));
 }
 
-#define ADAPTIVE_TRAIN_HOST_SELECTION(T)                                                   \
-  template std::int64_t HostDevice<T>::AddSelected(const AddSelectedArguments<T>&);        \
-  template void HostDevice<T>::Sample(const SampleArguments<T>&);                          \
-  template double HostDevice<T>::Largest(std::int64_t, const Accumulator<T>*,              \
+#define ADAPTIVE_TRAIN_HOST_SELECTION(T)                                            \
+  template std::int64_t HostDevice<T>::AddSelected(const AddSelectedArguments<T>&); \
+  template void HostDevice<T>::Sample(const SampleArguments<T>&);                   \
+  template double HostDevice<T>::Largest(std::int64_t, const Accumulator<T>*,       \
                                          const Accumulator<T>*);
 ADAPTIVE_TRAIN_HOST_SELECTION(float)
 ADAPTIVE_TRAIN_HOST_SELECTION(double)

@@ -145,9 +145,8 @@ std::string RenderLinkTable(const Profile& profile, double now) {
       return ThreeFigures(link.bytes_per_second * kBitsPerByte / unit) + MarksOf(link, now);
     });
     text += '\n';
-    text += Square(square, "us", [](const LinkMeasurement& link) {
-      return ThreeFigures(link.latency_s * 1e6);
-    });
+    text += Square(square, "us",
+                   [](const LinkMeasurement& link) { return ThreeFigures(link.latency_s * 1e6); });
     text += "rows: from, columns: to; us: one way\n";
     if (marks.find('*') != std::string::npos)
       text += "*: old or ill founded; a job measures it again\n";

@@ -82,22 +82,22 @@ Request Group::Send(int member, Purpose purpose, std::span<const std::byte> data
   communicator_.Sent(purpose) += static_cast<std::int64_t>(data.size());
   Transport& transport = communicator_.transport();
   const int peer = RankOf(member);
-  return Launch(std::make_shared<Transfer>(
-      fmt::format("send of {}", NameOf(purpose)), transport, peer,
-      [&transport, peer, tag, data](PartDone done) {
-        return transport.Send(peer, tag, data.data(), data.size(), std::move(done));
-      }));
+  return Launch(std::make_shared<Transfer>(fmt::format("send of {}", NameOf(purpose)), transport,
+                                           peer, [&transport, peer, tag, data](PartDone done) {
+                                             return transport.Send(peer, tag, data.data(),
+                                                                   data.size(), std::move(done));
+                                           }));
 }
 
 Request Group::Receive(int member, Purpose purpose, std::span<std::byte> data) {
   const auto tag = PointToPointTag(kind_, purpose, member, Sequence(receives_, purpose, member)++);
   Transport& transport = communicator_.transport();
   const int peer = RankOf(member);
-  return Launch(std::make_shared<Transfer>(
-      fmt::format("receive of {}", NameOf(purpose)), transport, peer,
-      [&transport, peer, tag, data](PartDone done) {
-        return transport.Receive(peer, tag, data.data(), data.size(), std::move(done));
-      }));
+  return Launch(std::make_shared<Transfer>(fmt::format("receive of {}", NameOf(purpose)), transport,
+                                           peer, [&transport, peer, tag, data](PartDone done) {
+                                             return transport.Receive(peer, tag, data.data(),
+                                                                      data.size(), std::move(done));
+                                           }));
 }
 
 CollectiveLane Group::NextLane(Purpose purpose) {
@@ -135,14 +135,14 @@ Request Group::AllReduce(Purpose purpose, std::span<double> data) {
 
 Request Group::AllGather(Purpose purpose, std::vector<std::span<std::byte>> chunks) {
   const CollectiveLane lane = NextLane(purpose);
-  return Launch(std::make_shared<adaptive_train::AllGather>(NameOf("all-gather", lane, purpose), lane,
-                                                     std::move(chunks), ways_.nodes));
+  return Launch(std::make_shared<adaptive_train::AllGather>(NameOf("all-gather", lane, purpose),
+                                                            lane, std::move(chunks), ways_.nodes));
 }
 
 Request Group::ReduceScatter(Purpose purpose, std::vector<std::span<float>> parts) {
   const CollectiveLane lane = NextLane(purpose);
-  return Launch(std::make_shared<adaptive_train::ReduceScatter>(NameOf("reduce-scatter", lane, purpose),
-                                                         lane, std::move(parts)));
+  return Launch(std::make_shared<adaptive_train::ReduceScatter>(
+      NameOf("reduce-scatter", lane, purpose), lane, std::move(parts)));
 }
 
 }  // namespace adaptive_train

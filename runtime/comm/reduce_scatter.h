@@ -30,7 +30,8 @@ class ReduceScatter final : public CollectiveOperation {
       const std::size_t member = (Own() + i) % Size();
       received_[member].resize(parts_[Own()].size());
       if (received_[member].empty()) continue;
-      ReceiveFrom(member, Lane().tag + member, std::as_writable_bytes(std::span(received_[member])));
+      ReceiveFrom(member, Lane().tag + member,
+                  std::as_writable_bytes(std::span(received_[member])));
     }
     for (std::size_t i = 1; i < Size(); ++i) {
       const std::size_t member = (Own() + i) % Size();

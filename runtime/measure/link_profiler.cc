@@ -10,8 +10,8 @@
 
 #include "core/limits.h"
 #include "core/seconds.h"
-#include "runtime/fatal_error.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/fatal_error.h"
 #include "runtime/measure/congestion.h"
 #include "runtime/measure/device_speed.h"
 #include "runtime/measure/link_ping.h"
@@ -205,8 +205,8 @@ class LinkProfiler {
 
   /// Sums the ranks' entries, so that all know all, and keeps the rounds in step.
   void Vote(std::vector<double>& votes, std::size_t index) {
-    const auto done = group_.AllReduce(Purpose::kStatistic, std::span<double>(votes))
-                          .Wait(In(kRoundDeadline));
+    const auto done =
+        group_.AllReduce(Purpose::kStatistic, std::span<double>(votes)).Wait(In(kRoundDeadline));
     if (!done)
       throw FatalError(
           RankExit::kTransport,

@@ -53,7 +53,7 @@ class LinkStream final : public LinkOperation {
   // State of the receiver.
   std::deque<std::uint64_t> grants_;  // sent, kept until the stream is over
   std::size_t chunk_;
-  int steady_ = 0;       // chunks since their size grew
+  int steady_ = 0;  // chunks since their size grew
   bool enough_ = false;
   double began_ = 0;
   double bytes_ = 0;

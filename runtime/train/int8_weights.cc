@@ -51,11 +51,11 @@ void UnpackWeights(kernels::Device<T>& device, const GradientChunk& chunk,
   }
 }
 
-#define ADAPTIVE_TRAIN_INT8_WEIGHTS(T)                                                          \
-  template std::size_t PackedBytes<T>(const GradientChunk&);                                    \
+#define ADAPTIVE_TRAIN_INT8_WEIGHTS(T)                                                            \
+  template std::size_t PackedBytes<T>(const GradientChunk&);                                      \
   template void PackWeights<T>(kernels::Device<T>&, const GradientChunk&, std::span<const float>, \
-                               std::span<const T>, std::span<std::byte>);                       \
-  template void UnpackWeights<T>(kernels::Device<T>&, const GradientChunk&,                     \
+                               std::span<const T>, std::span<std::byte>);                         \
+  template void UnpackWeights<T>(kernels::Device<T>&, const GradientChunk&,                       \
                                  std::span<const std::byte>, std::span<T>);
 ADAPTIVE_TRAIN_INT8_WEIGHTS(kernels::BFloat16)
 ADAPTIVE_TRAIN_INT8_WEIGHTS(kernels::Float16)

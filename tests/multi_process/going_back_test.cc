@@ -104,8 +104,8 @@ TEST_F(GoingBackTest, AMoveThatMadeStepsSlowerIsTakenBackOnceAndToldEverywhere) 
   config.checkpoint.dir = Run() + "/checkpoints";
   ASSERT_TRUE(folder.Write("config.resolved.toml", ToToml(config)));
   const Programs programs = FindPrograms().value();
-  auto ledger = JobLedger::Begin({&allocation, Run(), ToToml(config), "",
-                                  "file:" + home_.Path() + "/store.db"})
+  auto ledger = JobLedger::Begin(
+                    {&allocation, Run(), ToToml(config), "", "file:" + home_.Path() + "/store.db"})
                     .value();
   RunStatistics statistics;
   const Cluster cluster = OneNodeTwoDevices(allocation.hosts.front());
