@@ -46,8 +46,10 @@ draw_training() {
   if [[ $schedule != zb-h1 && $schedule != list ]]; then one_of none selective full && training+=(--train.recompute="$drawn"); fi
   one_of 0 0.1 && training+=(--train.dropout="$drawn")
   compression=()
-  # A tied matrix is sent early by replicas without stages, and last by stages.
-  if ((tensor == 1 && replicas > 1 && stages > 1)) && [[ $tied == false && $kind != bert && $precision == fp32 ]]; then
+  # A tied matrix is sent early by replicas without stages, and last by stages. Sharded gradients go with each micro-batch, and the
+  # head's are made in its forward: where that runs ahead of backward, several go as one, of which others are the largest.
+  if ((tensor == 1 && replicas > 1 && stages > 1)) && [[ $tied == false && $kind != bert && $precision == fp32 ]] &&
+    [[ $shard != 2 || $schedule == 1f1b ]]; then
     one_of off off topk && [[ $drawn == off ]] || compression=(--compression.mode=topk --compression.density=0.2 --compression.values=fp32)
   fi
 }
