@@ -173,7 +173,8 @@ void AddPlanCommand(CLI::App& app, std::function<int()>& chosen) {
           ->type_name("[FILE]")
           ->expected(0, 1);
   verb->add_flag("--ideal", options->ideal,
-                 "Also what this version cannot run yet: compressed stages; also sharding");
+                 "Also what this version cannot run yet: tensor ranks with compressed gradients; "
+                 "also sharding");
   verb->add_option("--spares", options->spares,
                    "Keep N nodes aside, the worst first (default: as the job does)")
       ->type_name("N")
