@@ -141,6 +141,14 @@ command_link() {
   limit_link "$@"
 }
 
+command_cpu() {
+  change_box
+  (($# == 2)) || usage_error "cpu: expected NODE SPEED, found '$*'"
+  declare -gA speeds=()
+  parse_speeds "$1=$2"
+  limit_cpus
+}
+
 command_uplink() {
   local node
   change_box

@@ -342,6 +342,9 @@ cpu_group() {
   [ "$status" -eq 0 ]
   [ "$(cpu_limit n1)" = "5000 10000" ]
   [ "$(cpu_limit n2)" = "1500 10000" ]
+  box cpu n2 0.3
+  [ "$(cpu_limit n1)" = "5000 10000" ]
+  [ "$(cpu_limit n2)" = "3000 10000" ]
   local node
   for node in n1 n2; do
     [ "$(cpu_group box_on ctl srun -w "$node")" = / ]
@@ -458,6 +461,10 @@ link n1 n2
 link n1 n2 fast
 link n1 n1 1mbit
 link n1 n9 1mbit
+cpu
+cpu n1
+cpu n9 0.5
+cpu n1 0.01
 uplink 1mbit
 uplink fast n1
 uplink 1mbit n9
