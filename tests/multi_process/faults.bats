@@ -108,6 +108,27 @@ long_run() {
   ends_with 130
 }
 
+# trained FOLDER ARG...: a run in $work/FOLDER.
+trained() {
+  train "${@:2}"
+  mv "$work/run" "$work/$1"
+}
+
+@test "every twentieth message leaves 20 ms late: the same bits as without, for replicas, stages and tensor ranks" {
+  cp "$fakes/libheld_sends.so" "$work/"
+  for layout in "4 1 1" "2 2 1" "2 1 2"; do
+    read -r replicas stages tensor <<<"$layout"
+    local keys=(--parallel.data="$replicas" --parallel.pipeline="$stages" --parallel.tensor="$tensor" --parallel.shares=even --train.micro_batch=3 --train.global_batch=12
+      --profile.warmup_steps=0)
+    trained "prompt-$layout" "${keys[@]}"
+    rm -f "$work/HELD_SENDS"
+    LD_PRELOAD=$work/libheld_sends.so trained "late-$layout" "${keys[@]}"
+    (($(wc -c <"$work/HELD_SENDS") >= 10))
+    [[ $(losses "$work/late-$layout" | wc -l) == 20 ]]
+    diff <(losses "$work/prompt-$layout") <(losses "$work/late-$layout")
+  done
+}
+
 @test "a hung fence costs one retry, not the job; retries are in the store" {
   cp "$fakes/libhung_fence.so" "$work/"
   echo 1 >"$work/HUNG_FENCES"
