@@ -436,9 +436,11 @@ Result<Plan> PlanFromJson(std::string_view text) {
 std::string NotRunnable(const Plan& plan) {
   if (plan.ranks.size() > kMostRanks)
     return fmt::format("{} ranks (at most {})", plan.ranks.size(), kMostRanks);
-  if (plan.tensor > 1 && plan.orders.compression.mode != CompressionMode::kOff)
+  // A sketch rounds by the largest element of its bucket, and tensor ranks have unlike buckets: what
+  // they all have would differ.
+  if (plan.tensor > 1 && plan.orders.compression.mode == CompressionMode::kSketch)
     return fmt::format(
-        "compressed gradients (compression.mode) of {} tensor ranks (parallel.tensor)",
+        "sketches of gradients (compression.mode) of {} tensor ranks (parallel.tensor)",
         plan.tensor);
   return "";
 }

@@ -173,7 +173,7 @@ void AddPlanCommand(CLI::App& app, std::function<int()>& chosen) {
           ->type_name("[FILE]")
           ->expected(0, 1);
   verb->add_flag("--ideal", options->ideal,
-                 "Also what this version cannot run yet: tensor ranks with compressed gradients; "
+                 "Also what this version cannot run yet: tensor ranks with sketches of gradients; "
                  "also sharding");
   verb->add_option("--spares", options->spares,
                    "Keep N nodes aside, the worst first (default: as the job does)")

@@ -373,8 +373,9 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
   int widest = 1;
   for (const Device& device : cluster.devices) widest = std::max(widest, ++on_node[device.node]);
   std::vector<int> tensor{1};
-  // The runtime cannot compress gradients of tensor ranks (NotRunnable).
-  const bool no_tensor = request.runnable_only && request.compression;
+  // The runtime cannot send tensor ranks' gradients as sketches (NotRunnable).
+  const bool no_tensor =
+      request.runnable_only && request.compression && request.compression->sketch;
   for (int t = 2; t <= widest && !no_tensor; ++t) {
     if (Splits(dims, t)) tensor.push_back(t);
   }

@@ -86,6 +86,12 @@ Result<std::map<std::int64_t, ArenaMap>> CheckArenas(
   return arenas;
 }
 
+std::int64_t CountWithoutCopies(const ArenaMap& arena, const ElementRanges& ranges) {
+  std::int64_t count = 0;
+  for (const ElementRange& range : arena.WithoutCopies(ranges)) count += range.size();
+  return count;
+}
+
 /// The shards' numbers of elements are what the rules say.
 Result<void> CheckElements(const std::vector<ShardIndex>& indices,
                            const std::map<std::int64_t, ArenaMap>& arenas) {
@@ -93,15 +99,14 @@ Result<void> CheckElements(const std::vector<ShardIndex>& indices,
     const ShardIndex& index = indices[shard];
     const ArenaMap& arena = arenas.at(index.arena_of);
     const BucketRule& rule = indices[static_cast<std::size_t>(index.arena_of)].arena->rule;
-    std::int64_t owned = 0;
-    for (const ElementRange& range : arena.WithoutCopies(rule.OwnedBy(index.place)))
-      owned += range.size();
+    const std::int64_t owned = CountWithoutCopies(arena, rule.OwnedBy(index.place));
     if (index.elements != owned)
       return FailCoverage(fmt::format("{}: {} elements, its place has {}", ShardName(shard),
                                       index.elements, owned));
-    if (index.residuals != 0 && index.residuals != arena.size())
+    const std::int64_t all = CountWithoutCopies(arena, {{0, arena.size()}});
+    if (index.residuals != 0 && index.residuals != all)
       return FailCoverage(fmt::format("{}: {} elements of residuals, the arena has {}",
-                                      ShardName(shard), index.residuals, arena.size()));
+                                      ShardName(shard), index.residuals, all));
   }
   return {};
 }

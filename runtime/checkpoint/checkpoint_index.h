@@ -11,7 +11,7 @@
 //     rule          part_ends, bucket_elements, places, alignment: see BucketRule
 //   place           of this shard in the rule
 //   elements        in each of the three arenas of the state: what the place owns, less copies
-//   residuals       elements of residuals: all of the arena, copies too, or 0
+//   residuals       elements of residuals: all of the arena but copies, or 0
 //   block_xxh3      of every kCheckpointBlockBytes of the .bin
 //
 // The .bin holds of parameters, first moments and second moments each the elements of its place, in

@@ -163,7 +163,7 @@ std::vector<ArenaRun> CheckpointReader::RunsIn(const ModelPlaces& places, std::s
   const CheckpointArena& held = *indices_[static_cast<std::size_t>(index.arena_of)].arena;
   const ArenaMap map = *ArenaMap::Of(places, held.blocks);
   if (arena == kResiduals)
-    return map.RunsOf(index.residuals > 0 ? ElementRanges{{0, map.size()}} : ElementRanges{});
+    return map.RunsOf(index.residuals > 0 ? map.WithoutCopies({{0, map.size()}}) : ElementRanges{});
   return map.RunsOf(map.WithoutCopies(held.rule.OwnedBy(index.place)));
 }
 

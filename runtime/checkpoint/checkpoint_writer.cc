@@ -130,15 +130,16 @@ Result<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(
   if (!map) return FailIn("checkpoints", map.error());
   assert(arena.rule.size() == map->size());
   const ElementRanges state = map->WithoutCopies(arena.rule.OwnedBy(settings.place));
-  const ElementRanges all = settings.residuals ? ElementRanges{{0, map->size()}} : ElementRanges{};
-  auto snapshot = CheckpointSnapshot::Allocate({state, state, state, all});
+  const ElementRanges all = map->WithoutCopies({{0, map->size()}});
+  auto snapshot = CheckpointSnapshot::Allocate(
+      {state, state, state, settings.residuals ? all : ElementRanges{}});
   if (!snapshot) return tl::unexpected(snapshot.error());
   ShardIndex index;
   index.arena_of = settings.arena_of;
   if (settings.arena_of == settings.rank) index.arena = arena;
   index.place = settings.place;
   for (const ElementRange& range : state) index.elements += range.size();
-  index.residuals = map->size();
+  for (const ElementRange& range : all) index.residuals += range.size();
   auto work = std::make_shared<Work>(settings, std::move(*snapshot), std::move(index));
   return std::unique_ptr<CheckpointWriter>(new CheckpointWriter(std::move(work)));
 }

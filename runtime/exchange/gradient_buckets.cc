@@ -9,17 +9,17 @@
 namespace adaptive_train {
 namespace {
 
-/// Runs of the arena with one selection each: a matrix, or neighbouring vectors.
+/// Runs of the arena with one selection each: a matrix, or neighbours that go whole.
 std::vector<GradientPiece> RunsOf(const ParameterLayout& layout) {
   std::vector<GradientPiece> runs;
   for (const ParameterRange& range : layout.ranges()) {
     const auto begin = static_cast<std::size_t>(range.offset);
     const auto end = begin + static_cast<std::size_t>(range.count);
-    const bool matrix = range.shape.size() > 1;
-    if (!matrix && !runs.empty() && !runs.back().matrix) {
+    const bool selected = layout.SelectsFrom(range);
+    if (!selected && !runs.empty() && !runs.back().selected) {
       runs.back().end = end;
     } else {
-      runs.push_back({begin, end, matrix});
+      runs.push_back({begin, end, selected});
     }
   }
   return runs;
@@ -33,7 +33,7 @@ std::vector<GradientPiece> PiecesIn(const std::vector<GradientPiece>& runs, std:
       runs.begin(), runs.end(), begin,
       [](std::size_t place, const GradientPiece& piece) { return place < piece.end; });
   for (; run != runs.end() && run->begin < end; ++run)
-    pieces.push_back({std::max(begin, run->begin), std::min(end, run->end), run->matrix});
+    pieces.push_back({std::max(begin, run->begin), std::min(end, run->end), run->selected});
   return pieces;
 }
 

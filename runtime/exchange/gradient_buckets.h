@@ -15,7 +15,7 @@ namespace adaptive_train {
 struct GradientPiece {
   std::size_t begin = 0;
   std::size_t end = 0;
-  bool matrix = false;  // part of a matrix; norms and biases are small and always sent whole
+  bool selected = false;  // ParameterLayout::SelectsFrom; otherwise always sent whole
   std::size_t size() const { return end - begin; }
 };
 

@@ -100,7 +100,7 @@ void GradientSelection<T>::PutBack(const GradientPiece& piece, const SelectedPie
 template <class T>
 typename GradientSelection<T>::Threshold GradientSelection<T>::ThresholdOf(
     const GradientPiece& piece, double density) {
-  if (!piece.matrix || density >= 1) return {};
+  if (!piece.selected || density >= 1) return {};
   kernels::ThresholdArguments<T> threshold;
   threshold.count = static_cast<std::int64_t>(piece.size());
   threshold.gradients = gradients_.data() + piece.begin;

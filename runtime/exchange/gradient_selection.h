@@ -39,7 +39,7 @@ class GradientSelection {
                     std::span<float> residuals)
       : device_(device), gradients_(gradients), residuals_(residuals) {}
 
-  /// Selects the largest `density` (about) of each matrix's elements, and all of its vectors';
+  /// Selects the largest `density` (about) of each piece that is selected from, and all of others;
   /// `keep` is as in kernels/sparsify.h. With kFloat8 some values stay bfloat16: those of vectors
   /// and of pieces that are sent whole, which have no threshold at which sizes could start. So do
   /// pieces that are nearly all 0, such as rows of tokens that did not occur: sizes above their

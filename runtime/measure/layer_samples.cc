@@ -15,14 +15,25 @@ std::uint64_t Scatter(std::uint64_t number) {
   return z ^ (z >> 31);
 }
 
-/// One place from each of up to kMost pieces. A fixed stride would always sample the same columns
-/// of a matrix.
-std::vector<std::size_t> PlacesIn(const LayerElements& layer) {
-  const std::size_t count = std::min(LayerSamples::kMost, layer.size());
+std::size_t CountOf(const ElementRanges& ranges) {
+  std::int64_t count = 0;
+  for (const ElementRange& range : ranges) count += range.size();
+  return static_cast<std::size_t>(count);
+}
+
+/// One place from each of up to kMost pieces of ascending ranges. A fixed stride would always
+/// sample the same columns of a matrix.
+std::vector<std::size_t> PlacesIn(const ElementRanges& ranges) {
+  const std::size_t size = CountOf(ranges), count = std::min(LayerSamples::kMost, size);
   std::vector<std::size_t> places(count);
+  auto range = ranges.begin();
+  std::size_t before = 0;  // elements of the ranges before this one
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t from = layer.size() * i / count, to = layer.size() * (i + 1) / count;
-    places[i] = layer.begin + from + Scatter(i) % (to - from);
+    const std::size_t from = size * i / count, to = size * (i + 1) / count;
+    const std::size_t element = from + Scatter(i) % (to - from);
+    while (element - before >= static_cast<std::size_t>(range->size()))
+      before += static_cast<std::size_t>((range++)->size());
+    places[i] = static_cast<std::size_t>(range->begin) + element - before;
   }
   return places;
 }
@@ -30,10 +41,12 @@ std::vector<std::size_t> PlacesIn(const LayerElements& layer) {
 }  // namespace
 
 LayerSamples::LayerSamples(const ParameterLayout& layout) {
-  for (const LayerElements& elements : LayersOf(layout)) {
-    std::vector<std::size_t> places = PlacesIn(elements);
+  for (const LayerElements& layer : LayersOf(layout)) {
+    const ElementRanges own = layout.OwnElements(static_cast<std::int64_t>(layer.begin),
+                                                 static_cast<std::int64_t>(layer.end));
+    std::vector<std::size_t> places = PlacesIn(own);
     std::vector<double> values(places.size());
-    layers_.push_back({elements.size(), std::move(places), std::move(values)});
+    layers_.push_back({CountOf(own), std::move(places), std::move(values)});
   }
 }
 

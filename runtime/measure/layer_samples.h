@@ -9,13 +9,15 @@
 
 namespace adaptive_train {
 
-/// At most kMost elements of each layer, spread over it at fixed places. Not thread-safe.
+/// At most kMost elements of each layer, spread over it at fixed places. Tensor ranks sample what no
+/// lower one has as well, so that together they see each element of the model once. Not
+/// thread-safe.
 class LayerSamples {
  public:
   static constexpr std::size_t kMost = 16384;
 
   struct Layer {
-    std::size_t elements = 0;
+    std::size_t elements = 0;         // that are sampled from
     std::vector<std::size_t> places;  // in the arena, ascending also from layer to layer
     std::vector<double> values;       // [places], of this step so far
 

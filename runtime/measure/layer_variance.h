@@ -31,6 +31,8 @@ class LayerVariance {
   /// Equation (2) as the paper writes it, the layer's whole sum of squares, estimated from the
   /// samples: the largest layer sets the scale. 0 with less than two steps.
   std::vector<double> Literal() const;
+  /// The layer's elements that this rank's figures are of.
+  std::size_t ElementsOf(std::size_t layer) const { return samples_.layers()[layer].elements; }
   int steps() const { return steps_; }
 
  private:

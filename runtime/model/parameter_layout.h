@@ -97,6 +97,12 @@ class ParameterLayout {
   /// The same layout less the copy: what this rank has gradients to exchange, moments and
   /// checkpoints of.
   ParameterLayout WithoutCopy() const;
+  /// Whether compressed gradients of a range are a selection of its elements. Vectors are small, and
+  /// go whole. So does what all tensor ranks have alike, as each would select by what else it holds:
+  /// what they have would differ.
+  bool SelectsFrom(const ParameterRange& range) const {
+    return range.shape.size() > 1 && (tensor_.ranks == 1 || range.split != TensorSplit::kNone);
+  }
   /// Elements of the arena.
   std::int64_t size() const { return size_; }
   /// The range with that name, or nullptr.

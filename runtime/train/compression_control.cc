@@ -127,27 +127,34 @@ std::optional<CompressionDecision> CompressionControl::EndStep(const GateStep& s
   if (mode_ != CompressionMode::kAuto || skipped || !counts) return std::nullopt;
   GateStep mean = step;
   if (gate_.Deciding()) {
+    // Tensor ranks decide alike: what they all have must have one exchange.
     double sums[2] = {step.step_s, step.exposed_comm_s};
     SumOverRanks(groups.data, sums);
-    mean = {sums[0] / groups.data.Size(), sums[1] / groups.data.Size()};
+    if (groups.tensor.Size() > 1) SumOverRanks(groups.tensor, sums);
+    const double ranks = groups.data.Size() * groups.tensor.Size();
+    mean = {sums[0] / ranks, sums[1] / ranks};
   }
   const auto decided = gate_.Took(mean);
   if (!decided) return std::nullopt;
   return CompressionDecision{*decided, false};
 }
 
-/// Each rank saw its own samples and layers; the mean of those that have a layer is what all
-/// follow.
+/// Each rank saw its own samples and layers, or its part of them; the mean over the samples of those
+/// that have a layer is what all follow. A part counts by its elements, and a literal variance is
+/// itself a sum over elements.
 std::vector<double> CompressionControl::DensitiesFrom(const LayerVariance& layers,
                                                       Groups& groups) const {
-  const std::vector<double> own =
-      orders_.variance == VarianceMeasure::kLiteral ? layers.Literal() : layers.Relative();
-  std::vector<double> variances(layers_, 0.0);
-  for (std::size_t layer = 0; layer < own.size(); ++layer) variances[numbers_[layer]] = own[layer];
-  SumOverRanks(groups.world, variances);
-  const int having = groups.data.Size() * groups.tensor.Size();
+  const bool literal = orders_.variance == VarianceMeasure::kLiteral;
+  const std::vector<double> own = literal ? layers.Literal() : layers.Relative();
+  std::vector<double> sums(2 * layers_, 0.0);  // of each layer: variances, weights
+  for (std::size_t layer = 0; layer < own.size(); ++layer) {
+    const auto elements = static_cast<double>(layers.ElementsOf(layer));
+    sums[2 * numbers_[layer]] = literal ? own[layer] : own[layer] * elements;
+    sums[2 * numbers_[layer] + 1] = literal ? 1.0 / groups.tensor.Size() : elements;
+  }
+  SumOverRanks(groups.world, sums);
   std::vector<double> judged;
-  for (const std::size_t layer : judged_) judged.push_back(variances[layer] / having);
+  for (const std::size_t layer : judged_) judged.push_back(sums[2 * layer] / sums[2 * layer + 1]);
   return DensitiesOf(judged, {orders_.s_min, orders_.s_max});
 }
 

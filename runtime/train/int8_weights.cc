@@ -7,7 +7,7 @@ namespace {
 
 template <class T>
 std::size_t PackedBytesOf(const GradientPiece& piece) {
-  return piece.matrix ? kernels::Int8Bytes(piece.size()) : sizeof(T) * piece.size();
+  return piece.selected ? kernels::Int8Bytes(piece.size()) : sizeof(T) * piece.size();
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ void PackWeights(kernels::Device<T>& device, const GradientChunk& chunk,
   assert(out.size() == PackedBytes<T>(chunk));
   std::byte* to = out.data();
   for (const GradientPiece& piece : chunk.pieces) {
-    if (piece.matrix) {
+    if (piece.selected) {
       device.PackInt8(static_cast<std::int64_t>(piece.size()), masters.data() + piece.begin, to);
     } else {
       device.CopyWithin(to, weights.data() + piece.begin, sizeof(T) * piece.size());
@@ -41,7 +41,7 @@ void UnpackWeights(kernels::Device<T>& device, const GradientChunk& chunk,
   assert(packed.size() == PackedBytes<T>(chunk));
   const std::byte* from = packed.data();
   for (const GradientPiece& piece : chunk.pieces) {
-    if (piece.matrix) {
+    if (piece.selected) {
       device.UnpackInt8(static_cast<std::int64_t>(piece.size()), from,
                         weights.data() + piece.begin);
     } else {

@@ -123,8 +123,8 @@ gradients_agree() {
 @test "what cannot be shared is refused before anything starts" {
   run train "${layers[@]}" --parallel.tensor=3
   [[ $status == 3 && $output == *"parallel.tensor = 3 does not divide heads, kv_heads and ffn"*"2 or 4 do"* ]]
-  run train "${layers[@]}" --parallel.tensor=2 --parallel.data=2 --compression.mode=topk
+  run train "${layers[@]}" --parallel.tensor=2 --parallel.data=2 --compression.mode=sketch
   echo "$output"
-  [[ $status == 3 && $output == *"compressed gradients (compression.mode) of 2 tensor ranks"* ]]
+  [[ $status == 3 && $output == *"sketches of gradients (compression.mode) of 2 tensor ranks"* ]]
   [[ ! -e $work/run/metrics.jsonl ]]
 }

@@ -174,6 +174,8 @@ TEST(Plan, SaysWhatTheRuntimeCannotRun) {
   Plan shared = EightRanks();
   EXPECT_EQ(NotRunnable(shared), "");
   shared.orders.compression.mode = CompressionMode::kTopk;
+  EXPECT_EQ(NotRunnable(shared), "");
+  shared.orders.compression.mode = CompressionMode::kSketch;
   EXPECT_NE(NotRunnable(shared).find("2 tensor ranks (parallel.tensor)"), std::string::npos);
   plan.ranks.resize(kMostRanks);
   EXPECT_EQ(NotRunnable(plan), "");

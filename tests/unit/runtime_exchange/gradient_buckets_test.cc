@@ -62,11 +62,30 @@ TEST(GradientBuckets, NoBucketHasTwoLayersAndNoPieceTwoMatrices) {
           const auto begin = static_cast<std::size_t>(range.offset);
           const auto end = begin + static_cast<std::size_t>(range.count);
           if (end <= piece.begin || begin >= piece.end) continue;
-          EXPECT_EQ(piece.matrix, range.shape.size() > 1) << range.name;
-          EXPECT_TRUE(!piece.matrix || (begin <= piece.begin && piece.end <= end)) << range.name;
+          EXPECT_EQ(piece.selected, range.shape.size() > 1) << range.name;
+          EXPECT_TRUE(!piece.selected || (begin <= piece.begin && piece.end <= end)) << range.name;
         }
       }
     }
+  }
+}
+
+TEST(GradientBuckets, WhatTensorRanksHaveAlikeIsNotSelectedFrom) {
+  const ModelDims dims = Small();
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    const StageSlice whole = StageSlice::Whole(dims);
+    const ParameterLayout layout(dims, std::span(&whole, 1), {rank, 2});
+    const GradientBuckets buckets(layout, Ranks(3), 500);
+    std::size_t selected = 0, of_split_matrices = 0;
+    for (const GradientBucket& bucket : buckets)
+      for (int owner = 0; owner < 3; ++owner)
+        for (const GradientPiece& piece : buckets.ChunkOf(bucket, owner).pieces)
+          selected += piece.selected ? piece.size() : 0;
+    for (const ParameterRange& range : layout.ranges())
+      if (range.shape.size() > 1 && range.name != "wpe.weight")
+        of_split_matrices += static_cast<std::size_t>(range.count);
+    EXPECT_GT(layout.Find("wpe.weight")->count, 0);
+    EXPECT_EQ(selected, of_split_matrices);
   }
 }
 

@@ -57,6 +57,25 @@ TEST(LayerMagnitudes, SamplesOfLargeLayersStandForAllOfTheirElements) {
   EXPECT_NEAR(Above(magnitudes, 1, layout, 8.0f), 0.1 * elements, 0.01 * elements);
 }
 
+TEST(LayerMagnitudes, TensorRanksTogetherCountEachElementOfTheModelOnce) {
+  const ModelDims dims{.layers = 1, .heads = 2, .hidden = 16, .sequence = 8, .vocab = 21};
+  const StageSlice slice = StageSlice::Whole(dims);
+  const ParameterLayout whole(dims, slice);
+  std::vector<double> counted(3, 0.0);
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    const ParameterLayout layout(dims, std::span(&slice, 1), {rank, 2});
+    LayerMagnitudes magnitudes(layout);
+    magnitudes.Take(std::vector<float>(static_cast<std::size_t>(layout.size()), 1.0f), 0,
+                    static_cast<std::size_t>(layout.size()), 1);
+    magnitudes.Count();
+    for (std::size_t layer = 0; layer < counted.size(); ++layer)
+      counted[layer] += Sum(magnitudes.CountsOf(layer));
+  }
+  const auto layers = LayersOf(whole);
+  for (std::size_t layer = 0; layer < counted.size(); ++layer)
+    EXPECT_EQ(counted[layer], static_cast<double>(layers[layer].size())) << layer;
+}
+
 TEST(LayerMagnitudes, MicroBatchesAddUpAndADroppedStepLeavesNothing) {
   const ParameterLayout layout(kSmall, StageSlice::Whole(kSmall));
   const auto size = static_cast<std::size_t>(layout.size());
