@@ -23,6 +23,7 @@
 #include "runtime/comm/groups.h"
 #include "runtime/data/token_dataset.h"
 #include "runtime/fatal_error.h"
+#include "runtime/train/step_update.h"
 
 namespace adaptive_train {
 namespace {
@@ -106,7 +107,9 @@ class Training {
         state_(device_, layout_, {}),
         loader_(DimsOf(config.model), data, 1, config.train.global_batch),
         profiler_(layout_, config.model.layers),
-        exchange_(config, plan, plan.ranks[0], groups_, state_, profiler_, measure_),
+        tied_(config.model.tie_embeddings, groups_, state_, measure_),
+        exchange_(config, plan, plan.ranks[0], groups_, state_, tied_, profiler_, measure_),
+        update_(config, plan, groups_, state_, exchange_.Reducer(), tied_, profiler_, measure_),
         runner_({DimsOf(config.model),
                  {.micro_batch = kMicroBatch,
                   .dropout = config.train.dropout,
@@ -115,8 +118,8 @@ class Training {
                  chunks,
                  schedule},
                 plan.ranks[0], groups_.pipeline, state_, loader_, profiler_, measure_) {
-    state_.Initialize(1, exchange_.optimizer().Owned());
-    exchange_.MakeWeights();
+    state_.Initialize(1, update_.optimizer().Owned());
+    update_.MakeWeights();
     validation_.push_back(ValidationLoss());
     for (std::int64_t step = 1; step <= kSteps; ++step) Step(step, config);
     validation_.push_back(ValidationLoss());
@@ -132,14 +135,14 @@ class Training {
   void Step(std::int64_t step, const Config& config) {
     RankMetrics metrics;
     metrics.step = step;
-    exchange_.Begin(step);
+    exchange_.Begin(step, update_.LossScale());
     const auto targets =
         static_cast<double>(config.train.global_batch * loader_.targets_per_sample());
     losses_.push_back(runner_.Run(step, 1 / targets, exchange_));
     exchange_.Finish();
     gradients_.insert(gradients_.end(), state_.gradients.span().begin(),
                       state_.gradients.span().end());
-    exchange_.Update(metrics);
+    update_.Make(metrics);
     exchange_.EndStep(metrics.skipped, false);
   }
   double ValidationLoss() {
@@ -155,7 +158,9 @@ class Training {
   SampleLoader loader_;
   LayerProfiler profiler_;
   StepMeasure measure_{*communicator_};
+  TiedEmbedding<T> tied_;
   StepExchange<T> exchange_;
+  StepUpdate<T> update_;
   StageRunner<T> runner_;
   std::vector<double> losses_, validation_;
   std::vector<float> gradients_;
