@@ -151,8 +151,9 @@ void StepExchange<T>::TakeGradients(std::size_t begin, std::size_t end) {
   if (begin >= end) return;
   const double to_loss = 1 / loss_scale_;
   const std::span<const float> gradients = state_.TrainedGradients();
-  if (profiler_.Active()) profiler_.TakeGradients(gradients, begin, end, to_loss);
-  if (compression_.WantsGradients()) compression_.TakeGradients(gradients, begin, end, to_loss);
+  if (profiler_.Active()) profiler_.TakeGradients(state_.device, gradients, begin, end, to_loss);
+  if (compression_.WantsGradients())
+    compression_.TakeGradients(state_.device, gradients, begin, end, to_loss);
 }
 
 template <class T>

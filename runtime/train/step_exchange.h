@@ -48,7 +48,7 @@ class StepExchange {
   /// In the step under way something is held back, or was: residuals change before its update.
   bool ChangesResiduals() const { return changes_residuals_; }
   const ExchangeFigures& Figures() const { return reducer_.Figures(); }
-  /// This step's gradients are looked at on the host, and exchanged after backward.
+  /// This step's gradients are looked at, and exchanged after backward.
   bool Measured() const { return profiler_.Active() || compression_.WantsGradients(); }
 
   /// Of the whole step, before anything else of it. Gradients will be `loss_scale` times those of

@@ -24,6 +24,7 @@
 #include "runtime/data/token_dataset.h"
 #include "runtime/fatal_error.h"
 #include "runtime/train/step_update.h"
+#include "tests/fakes/guarded_device.h"
 
 namespace adaptive_train {
 namespace {
@@ -101,8 +102,9 @@ template <class T>
 class Training {
  public:
   Training(const Config& config, const Plan& plan, const Datasets& data,
-           const std::vector<StageSlice>& chunks, const Schedule& schedule)
-      : layout_(DimsOf(config.model), chunks),
+           const std::vector<StageSlice>& chunks, const Schedule& schedule, bool guarded)
+      : device_(guarded ? static_cast<kernels::Device<T>&>(guarded_) : cpu_),
+        layout_(DimsOf(config.model), chunks),
         groups_(*communicator_, plan),
         state_(device_, layout_, {}),
         loader_(DimsOf(config.model), data, 1, config.train.global_batch),
@@ -140,8 +142,8 @@ class Training {
         static_cast<double>(config.train.global_batch * loader_.targets_per_sample());
     losses_.push_back(runner_.Run(step, 1 / targets, exchange_));
     exchange_.Finish();
-    gradients_.insert(gradients_.end(), state_.gradients.span().begin(),
-                      state_.gradients.span().end());
+    gradients_.resize(gradients_.size() + state_.gradients.size());
+    state_.gradients.CopyToHost(std::span(gradients_).last(state_.gradients.size()));
     update_.Make(metrics);
     exchange_.EndStep(metrics.skipped, false);
   }
@@ -151,7 +153,9 @@ class Training {
   }
 
   std::unique_ptr<Communicator> communicator_ = Communicator::Open(0, 1).value();
-  kernels::cpu::CpuDevice<T> device_{1};
+  kernels::cpu::CpuDevice<T> cpu_{1};
+  kernels::GuardedDevice<T> guarded_{cpu_};
+  kernels::Device<T>& device_;
   const ParameterLayout layout_;
   Groups groups_;
   RankState<T> state_;
@@ -197,8 +201,9 @@ class Setting {
     return TrainedBy<T>(chunks, Whole(chunks, row));
   }
   template <class T>
-  Training<T> TrainedBy(int chunks, const Schedule& schedule) const {
-    return Training<T>(config_, plan_, *data_, Cut(DimsOf(config_.model), chunks), schedule);
+  Training<T> TrainedBy(int chunks, const Schedule& schedule, bool guarded = false) const {
+    return Training<T>(config_, plan_, *data_, Cut(DimsOf(config_.model), chunks), schedule,
+                       guarded);
   }
 
  private:
@@ -234,12 +239,28 @@ class StageRunnerTest : public testing::TestWithParam<Case> {
     }
   }
 
+  template <class T>
+  void ExpectTheBitsOfHostMemory() {
+    const Schedule schedule = Whole(1, OneAfterAnother(1));
+    const auto here = setting_.TrainedBy<T>(1, schedule, false);
+    const auto there = setting_.TrainedBy<T>(1, schedule, true);
+    EXPECT_EQ(here.Losses(), there.Losses());
+    EXPECT_EQ(here.Gradients(), there.Gradients());
+    EXPECT_EQ(here.ValidationLosses(), there.ValidationLosses());
+  }
+
   const Setting setting_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())};
 };
 
 TEST_P(StageRunnerTest, ChunksGiveTheBitsOfOne) {
   ExpectTheBitsOfOneChunk<float>();
   ExpectTheBitsOfOneChunk<kernels::BFloat16>();
+}
+
+// From initial values to updates, all of it: the guarded device ends the process otherwise.
+TEST_P(StageRunnerTest, TheHostTouchesNoMemoryOfTheDevice) {
+  ExpectTheBitsOfHostMemory<float>();
+  ExpectTheBitsOfHostMemory<kernels::BFloat16>();
 }
 
 // A matrix that embedding and head share gets the same sums in another order; nothing else does.
