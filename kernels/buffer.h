@@ -21,11 +21,18 @@ class DeviceMemory {
   /// bytes are there; the source of CopyFromHost may be reused on return.
   virtual void CopyFromHost(void* to, const void* from, std::size_t bytes) = 0;
   virtual void CopyToHost(void* to, const void* from, std::size_t bytes) = 0;
+  /// to[i] = from[places[i]], with `to` and `places` in host memory. Returns when the values are
+  /// there.
+  virtual void GatherToHost(std::span<float> to, const float* from,
+                            std::span<const std::size_t> places) = 0;
   virtual void CopyWithin(void* to, const void* from, std::size_t bytes) = 0;
   virtual void Clear(void* memory, std::size_t bytes) = 0;
   /// Like Clear, for memory that will not be used soon: where the device can, whole pages return to
   /// the system until they are touched again.
   virtual void Release(void* memory, std::size_t bytes) = 0;
+  /// Whether it is host memory: the host may read and write it itself, and several threads may copy
+  /// at once. host_access.h has what the host does with memory of either kind.
+  virtual bool OnHost() const = 0;
 };
 
 /// Owns `size` elements in a device's memory, uninitialised at first. Movable; must not outlive the
@@ -57,7 +64,7 @@ class Buffer {
   const E* data() const { return data_; }
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return size_ * sizeof(E); }
-  /// Usable on the host only if the device's memory is host memory.
+  /// Usable on the host only if the device's memory is OnHost.
   std::span<E> span() { return {data_, size_}; }
   std::span<const E> span() const { return {data_, size_}; }
 

@@ -1,8 +1,6 @@
 // The common base of devices that compute in host memory: the memory and the passes over arenas.
 #pragma once
 
-#include <cstring>
-
 #include "kernels/device.h"
 #include "kernels/host_memory.h"
 
@@ -10,22 +8,8 @@ namespace adaptive_train::kernels {
 
 /// Operations are complete when their call returns; buffers may be read and written directly.
 template <class T>
-class HostDevice : public Device<T> {
+class HostDevice : public InHostMemory<Device<T>> {
  public:
-  void* Allocate(std::size_t bytes, bool sparse) override { return AllocatePages(bytes, sparse); }
-  void Free(void* memory) noexcept override { FreePages(memory); }
-  void CopyFromHost(void* to, const void* from, std::size_t bytes) override {
-    std::memcpy(to, from, bytes);
-  }
-  void CopyToHost(void* to, const void* from, std::size_t bytes) override {
-    std::memcpy(to, from, bytes);
-  }
-  void CopyWithin(void* to, const void* from, std::size_t bytes) override {
-    std::memmove(to, from, bytes);
-  }
-  void Clear(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
-  void Release(void* memory, std::size_t bytes) override { ReleasePages(memory, bytes); }
-
   void AddInto(std::int64_t count, const Accumulator<T>* from, Accumulator<T>* into) override;
   void AddDifference(std::int64_t count, const Accumulator<T>* more, const Accumulator<T>* less,
                      Accumulator<T>* into) override;

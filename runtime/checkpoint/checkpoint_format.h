@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "kernels/buffer.h"
 #include "runtime/checkpoint/checkpoint_settings.h"
 #include "runtime/model/bucket_rule.h"
 #include "runtime/model/parameter_layout.h"
@@ -44,8 +45,16 @@ inline constexpr std::size_t kMaxCheckpointJsonBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kTrainingArenas = 4;
 inline constexpr std::array<const char*, kTrainingArenas> kTrainingArenaNames = {
     "parameters", "first_moments", "second_moments", "residuals"};
-using TrainingArenas = std::array<std::span<float>, kTrainingArenas>;
-using ConstTrainingArenas = std::array<std::span<const float>, kTrainingArenas>;
+template <class E>
+struct ArenaSpans {
+  kernels::DeviceMemory* memory = nullptr;  // that the arenas are in; must outlive this
+  std::array<std::span<E>, kTrainingArenas> spans;
+
+  std::span<E>& operator[](std::size_t arena) { return spans[arena]; }
+  const std::span<E>& operator[](std::size_t arena) const { return spans[arena]; }
+};
+using TrainingArenas = ArenaSpans<float>;
+using ConstTrainingArenas = ArenaSpans<const float>;
 /// Of the arenas before it a checkpoint holds every element exactly once. Residuals differ from
 /// rank to rank, and only their sum means something at another number of ranks: any shard may hold
 /// any of their elements, once, and what several shards hold adds up.

@@ -9,7 +9,7 @@ namespace adaptive_train {
 
 Result<std::int64_t> ReadParameters(const std::string& folder, const ModelDims& dims,
                                     const ParameterLayout& layout, const ElementRanges& ranges,
-                                    std::span<float> parameters,
+                                    kernels::DeviceMemory& memory, std::span<float> parameters,
                                     const std::function<void()>& on_block) {
   auto reader = CheckpointReader::Open(folder);
   if (!reader) return tl::unexpected(reader.error());
@@ -22,7 +22,7 @@ Result<std::int64_t> ReadParameters(const std::string& folder, const ModelDims& 
   auto same = reader->Expect(identity, ParametersOf(whole));
   if (!same) return tl::unexpected(same.error());
   reader->OnBlock(on_block);
-  auto read = reader->Read({BlocksOf(layout), ranges}, {parameters});
+  auto read = reader->Read({BlocksOf(layout), ranges}, {&memory, {parameters}});
   if (!read) return tl::unexpected(read.error());
   return reader->manifest().at.step;
 }

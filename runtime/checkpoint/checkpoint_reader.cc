@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "core/file_io.h"
+#include "kernels/host_access.h"
 #include "runtime/checkpoint/checkpoint_coverage.h"
 
 namespace adaptive_train {
@@ -16,20 +17,23 @@ namespace {
 
 constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
 
-void Copy(std::byte* to, std::span<const std::byte> from) {
-  std::memcpy(to, from.data(), from.size());
+void Copy(kernels::DeviceMemory& memory, float* to, std::span<const std::byte> from) {
+  memory.CopyFromHost(to, from.data(), from.size());
 }
 
 /// Where nothing is yet, what comes is copied: 0 + -0 is 0, and a rank's own must come back as it
 /// was.
-void AddFloats(std::byte* to, std::span<const std::byte> from) {
-  for (std::size_t at = 0; at < from.size(); at += sizeof(float)) {
-    float sum, value;
-    std::memcpy(&sum, to + at, sizeof sum);
-    std::memcpy(&value, from.data() + at, sizeof value);
-    sum = std::bit_cast<std::uint32_t>(sum) == 0 ? value : sum + value;
-    std::memcpy(to + at, &sum, sizeof sum);
-  }
+void AddFloats(kernels::DeviceMemory& memory, float* to, std::span<const std::byte> from) {
+  const std::span<float> into(to, from.size() / sizeof(float));
+  kernels::ChangeOnHost(memory, into, [&](std::size_t first, std::span<float> sums) {
+    const std::byte* next = from.data() + first * sizeof(float);
+    for (float& sum : sums) {
+      float value;
+      std::memcpy(&value, next, sizeof value);
+      sum = std::bit_cast<std::uint32_t>(sum) == 0 ? value : sum + value;
+      next += sizeof value;
+    }
+  });
 }
 
 /// The elements that a reader wants, by their places in the model; each is in its arena once.
@@ -179,7 +183,7 @@ void CheckpointReader::AppendTransfers(std::vector<Transfer>& transfers, std::in
     for (; want != wanted.end() && want->place < run.place + run.count; ++want) {
       const std::int64_t begin = std::max(run.place, want->place);
       const std::int64_t end = std::min(run.place + run.count, want->place + want->count);
-      auto* to = reinterpret_cast<std::byte*>(arena.data() + want->begin + (begin - want->place));
+      float* const to = arena.data() + want->begin + (begin - want->place);
       transfers.push_back(
           {offset + (begin - run.place) * kFloat, offset + (end - run.place) * kFloat, to});
     }
@@ -206,7 +210,7 @@ std::vector<CheckpointReader::Transfer> CheckpointReader::StateTransfers(
 
 /// Makes ascending transfers; each block is read and checked once.
 Result<void> CheckpointReader::Transmit(std::size_t shard, const std::vector<Transfer>& transfers,
-                                        Arrive arrive) const {
+                                        kernels::DeviceMemory& memory, Arrive arrive) const {
   auto blocks = OpenBlocks(shard);
   if (!blocks) return tl::unexpected(blocks.error());
   std::int64_t read = -1;  // the block that `content` holds
@@ -224,10 +228,10 @@ Result<void> CheckpointReader::Transmit(std::size_t shard, const std::vector<Tra
       const std::int64_t at = transfer.begin - block * kCheckpointBlockBytes;
       const std::int64_t bytes =
           std::min(transfer.end - transfer.begin, static_cast<std::int64_t>(content.size()) - at);
-      arrive(transfer.to,
+      arrive(memory, transfer.to,
              content.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes)));
       transfer.begin += bytes;
-      transfer.to += bytes;
+      transfer.to += bytes / kFloat;
     }
   }
   return {};
@@ -238,7 +242,7 @@ Result<void> CheckpointReader::Read(const ReadingRank& reading,
   const ModelPlaces places(manifest_.parameters);
   const auto held = ArenaMap::Of(places, reading.blocks);
   if (!held) return FailIn(folder_, held.error());
-  for (const std::span<float> arena : arenas) {
+  for (const std::span<float> arena : arenas.spans) {
     const auto size = static_cast<std::int64_t>(arena.size());
     if (size > 0 && size != held->size())
       return FailAt(folder_, fmt::format("its model has {} elements where this run has {}",
@@ -248,19 +252,20 @@ Result<void> CheckpointReader::Read(const ReadingRank& reading,
   for (std::size_t shard = 0; shard < indices_.size(); ++shard) {
     const std::vector<Transfer> transfers = StateTransfers(places, shard, wanted, arenas);
     if (transfers.empty()) continue;
-    auto read = Transmit(shard, transfers, Copy);
+    auto read = Transmit(shard, transfers, *arenas.memory, Copy);
     if (!read) return read;
   }
   if (arenas[kResiduals].empty()) return {};
   const std::vector<ArenaRun> all = ByPlace(held->RunsOf({{0, held->size()}}));
-  return ReadResiduals(places, all, reading, arenas[kResiduals]);
+  return ReadResiduals(places, all, reading, arenas);
 }
 
 Result<void> CheckpointReader::ReadResiduals(const ModelPlaces& places,
                                              const std::vector<ArenaRun>& wanted,
                                              const ReadingRank& reading,
-                                             std::span<float> residuals) const {
-  std::fill(residuals.begin(), residuals.end(), 0.0F);
+                                             const TrainingArenas& arenas) const {
+  const std::span<float> residuals = arenas[kResiduals];
+  arenas.memory->Clear(residuals.data(), residuals.size_bytes());
   std::unordered_map<std::int64_t, std::int64_t> seen;  // shards of each arena
   for (std::size_t shard = 0; shard < indices_.size(); ++shard) {
     const ShardIndex& index = indices_[shard];
@@ -269,7 +274,7 @@ Result<void> CheckpointReader::ReadResiduals(const ModelPlaces& places,
     std::vector<Transfer> transfers;
     AppendTransfers(transfers, offset, RunsIn(places, shard, kResiduals), wanted, residuals);
     if (transfers.empty()) continue;
-    auto read = Transmit(shard, transfers, AddFloats);
+    auto read = Transmit(shard, transfers, *arenas.memory, AddFloats);
     if (!read) return read;
   }
   return {};

@@ -64,10 +64,11 @@ class CheckpointReader {
   struct Transfer {
     std::int64_t begin;  // in the file
     std::int64_t end;
-    std::byte* to;
+    float* to;
   };
-  /// What happens to the bytes of a shard, whole floats, where they arrive.
-  using Arrive = void (*)(std::byte* to, std::span<const std::byte> from);
+  /// What happens to the bytes of a shard, whole floats, where they arrive in an arena's memory.
+  using Arrive = void (*)(kernels::DeviceMemory& memory, float* to,
+                          std::span<const std::byte> from);
 
   CheckpointReader() = default;
   Result<void> OpenShards();
@@ -80,11 +81,11 @@ class CheckpointReader {
                                        const std::vector<ArenaRun>& wanted,
                                        const TrainingArenas& arenas) const;
   Result<void> ReadResiduals(const ModelPlaces& places, const std::vector<ArenaRun>& wanted,
-                             const ReadingRank& reading, std::span<float> residuals) const;
+                             const ReadingRank& reading, const TrainingArenas& arenas) const;
   std::string PathOf(std::size_t shard, const char* extension) const;
   Result<BlockReader> OpenBlocks(std::size_t shard) const;
   Result<void> Transmit(std::size_t shard, const std::vector<Transfer>& transfers,
-                        Arrive arrive) const;
+                        kernels::DeviceMemory& memory, Arrive arrive) const;
 
   std::string folder_;
   CheckpointManifest manifest_;

@@ -81,14 +81,21 @@ void CheckpointSnapshot::Copy(const ConstTrainingArenas& arenas, std::size_t beg
     const std::size_t from = std::max(begin, stretch->to);
     const std::size_t to = std::min(end, stretch->to + stretch->bytes);
     const auto source = arena.subspan(stretch->from + (from - stretch->to), to - from);
-    std::memcpy(memory_ + from, source.data(), source.size());
+    arenas.memory->CopyToHost(memory_ + from, source.data(), source.size());
   }
 }
 
 void CheckpointSnapshot::Take(const ConstTrainingArenas& arenas, int threads) {
   // Residuals that nobody made room for would be lost.
   assert(arenas[kResiduals].empty() || capacity_ > without_residuals_);
-  size_ = IsZero(std::as_bytes(arenas[kResiduals])) ? without_residuals_ : capacity_;
+  size_ = arenas[kResiduals].empty() ? without_residuals_ : capacity_;
+  if (size_ == 0) return;
+  if (!arenas.memory->OnHost()) threads = 1;
+  CopyAll(arenas, threads);
+  if (IsZero(bytes().subspan(without_residuals_))) size_ = without_residuals_;
+}
+
+void CheckpointSnapshot::CopyAll(const ConstTrainingArenas& arenas, int threads) const {
   const std::size_t parts =
       std::min(static_cast<std::size_t>(std::max(threads, 1)), size_ / kBytesPerThread + 1);
   const auto cut = [&](std::size_t part) { return size_ / parts * part; };

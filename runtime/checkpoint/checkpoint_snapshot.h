@@ -25,7 +25,8 @@ class CheckpointSnapshot {
   /// Bytes there are for everything owned.
   std::size_t capacity() const { return capacity_; }
 
-  /// Copies the owned ranges of the arenas, with `threads` threads, the caller being one of them.
+  /// Copies the owned ranges of the arenas; those in host memory with `threads` threads, the caller
+  /// being one of them.
   /// Residuals that are all zero, as right after a dense flush, are left out; so are those of an
   /// empty span.
   void Take(const ConstTrainingArenas& arenas, int threads);
@@ -43,6 +44,7 @@ class CheckpointSnapshot {
   };
 
   explicit CheckpointSnapshot(const OwnedRanges& owned);
+  void CopyAll(const ConstTrainingArenas& arenas, int threads) const;
   void Copy(const ConstTrainingArenas& arenas, std::size_t begin, std::size_t end) const;
 
   std::vector<Stretch> stretches_;  // ascending in the snapshot, without gaps

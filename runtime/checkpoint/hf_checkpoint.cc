@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "kernels/host_memory.h"
 #include "runtime/checkpoint/checkpoint_files.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/checkpoint_parameters.h"
@@ -42,7 +43,8 @@ Result<std::int64_t> ExportCheckpoint(const std::string& checkpoint, const Model
                                       const std::string& hf_folder) {
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   std::vector<float> parameters(static_cast<std::size_t>(layout.size()));
-  auto step = ReadParameters(checkpoint, dims, layout, {{0, layout.size()}}, parameters);
+  kernels::HostMemory host;
+  auto step = ReadParameters(checkpoint, dims, layout, {{0, layout.size()}}, host, parameters);
   if (!step) return step;
   auto written = WriteHfModel(hf_folder, dims, parameters);
   if (!written) return tl::unexpected(written.error());

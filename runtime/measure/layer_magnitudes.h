@@ -21,8 +21,9 @@ class LayerMagnitudes {
   explicit LayerMagnitudes(const ParameterLayout& layout);
 
   /// As LayerSamples::Take.
-  void Take(std::span<const float> gradients, std::size_t begin, std::size_t end, double scale) {
-    samples_.Take(gradients, begin, end, scale);
+  void Take(kernels::DeviceMemory& memory, std::span<const float> gradients, std::size_t begin,
+            std::size_t end, double scale) {
+    samples_.Take(memory, gradients, begin, end, scale);
   }
   /// Ends a step that counts. All of its gradients were finite.
   void Count();

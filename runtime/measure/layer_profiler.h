@@ -34,11 +34,11 @@ class LayerProfiler {
 
   /// Where the stage adds the times of a micro-batch of `samples`; valid until the step ends.
   PassTimes* NextMicroBatch(std::int64_t samples);
-  /// Elements [begin, end) of the step's gradient, or of a micro-batch's part of it, on the host,
+  /// Elements [begin, end) of the step's gradient, or of a micro-batch's part of it, in `memory`,
   /// before they are summed over ranks. Times `scale` they are the gradients of the loss.
-  void TakeGradients(std::span<const float> gradients, std::size_t begin, std::size_t end,
-                     double scale) {
-    variance_->Take(gradients, begin, end, scale);
+  void TakeGradients(kernels::DeviceMemory& memory, std::span<const float> gradients,
+                     std::size_t begin, std::size_t end, double scale) {
+    variance_->Take(memory, gradients, begin, end, scale);
   }
   /// Adds work that touches every parameter once: the optimizer, clearing gradients.
   void AddUpdate(double seconds) { update_s_ += seconds; }

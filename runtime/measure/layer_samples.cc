@@ -40,7 +40,7 @@ std::vector<std::size_t> PlacesIn(const ElementRanges& ranges) {
 
 }  // namespace
 
-LayerSamples::LayerSamples(const ParameterLayout& layout) {
+LayerSamples::LayerSamples(const ParameterLayout& layout) : taken_(kMost) {
   for (const LayerElements& layer : LayersOf(layout)) {
     const ElementRanges own = layout.OwnElements(static_cast<std::int64_t>(layer.begin),
                                                  static_cast<std::int64_t>(layer.end));
@@ -50,14 +50,17 @@ LayerSamples::LayerSamples(const ParameterLayout& layout) {
   }
 }
 
-void LayerSamples::Take(std::span<const float> gradients, std::size_t begin, std::size_t end,
-                        double scale) {
+void LayerSamples::Take(kernels::DeviceMemory& memory, std::span<const float> gradients,
+                        std::size_t begin, std::size_t end, double scale) {
   for (Layer& layer : layers_) {
     const auto first = std::lower_bound(layer.places.begin(), layer.places.end(), begin);
     const auto last = std::lower_bound(first, layer.places.end(), end);
-    for (auto place = first; place != last; ++place)
-      layer.values[static_cast<std::size_t>(place - layer.places.begin())] +=
-          scale * static_cast<double>(gradients[*place]);
+    if (first == last) continue;
+    const std::span<const std::size_t> places(first, last);
+    const std::span<float> taken = std::span(taken_).first(places.size());
+    memory.GatherToHost(taken, gradients.data(), places);
+    double* value = layer.values.data() + (first - layer.places.begin());
+    for (const float gradient : taken) *value++ += scale * static_cast<double>(gradient);
   }
 }
 

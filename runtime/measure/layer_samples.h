@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/buffer.h"
 #include "runtime/model/parameter_layout.h"
 
 namespace adaptive_train {
@@ -30,9 +31,11 @@ class LayerSamples {
 
   explicit LayerSamples(const ParameterLayout& layout);
 
-  /// Samples elements [begin, end) of a step's gradient, on the host, before they are summed over
-  /// ranks, times `scale`. Elements seen several times in a step add up, as micro-batches do.
-  void Take(std::span<const float> gradients, std::size_t begin, std::size_t end, double scale);
+  /// Samples elements [begin, end) of a step's gradient, which is in `memory`, before they are
+  /// summed over ranks, times `scale`. Elements seen several times in a step add up, as
+  /// micro-batches do.
+  void Take(kernels::DeviceMemory& memory, std::span<const float> gradients, std::size_t begin,
+            std::size_t end, double scale);
   /// Starts the next step.
   void Clear();
   /// As LayersOf.
@@ -40,6 +43,7 @@ class LayerSamples {
 
  private:
   std::vector<Layer> layers_;
+  std::vector<float> taken_;  // room for kMost
 };
 
 }  // namespace adaptive_train

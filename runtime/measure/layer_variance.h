@@ -19,8 +19,9 @@ class LayerVariance {
   explicit LayerVariance(const ParameterLayout& layout);
 
   /// As LayerSamples::Take.
-  void Take(std::span<const float> gradients, std::size_t begin, std::size_t end, double scale) {
-    samples_.Take(gradients, begin, end, scale);
+  void Take(kernels::DeviceMemory& memory, std::span<const float> gradients, std::size_t begin,
+            std::size_t end, double scale) {
+    samples_.Take(memory, gradients, begin, end, scale);
   }
   /// Ends a step that counts.
   void Count();

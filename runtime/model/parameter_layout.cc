@@ -346,28 +346,31 @@ void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed,
 
 template <class T>
 void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed, std::int64_t begin,
-                          std::int64_t end, std::span<T> parameters) {
-  assert(static_cast<std::int64_t>(parameters.size()) == layout.size());
+                          std::int64_t end, std::span<T> values) {
+  assert(static_cast<std::int64_t>(values.size()) == end - begin);
+  const auto part = [&](std::int64_t from, std::int64_t to) {
+    return values.subspan(static_cast<std::size_t>(from - begin),
+                          static_cast<std::size_t>(to - from));
+  };
   const CounterRandom random(seed, RandomPurpose::kInitialization);
   for (const ParameterRange& range : layout.ranges()) {
     const std::int64_t first = std::max(begin, range.offset);
     const std::int64_t last = std::min(end, range.offset + range.count);
     if (first >= last) continue;
-    const std::span<T> values =
-        parameters.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+    const std::span<T> here = part(first, last);
     switch (range.initial) {
       case InitialValue::kZeros:
-        std::fill(values.begin(), values.end(), T{0});
+        std::fill(here.begin(), here.end(), T{0});
         break;
       case InitialValue::kOnes:
-        std::fill(values.begin(), values.end(), T{1});
+        std::fill(here.begin(), here.end(), T{1});
         break;
       case InitialValue::kNormal:
         ForRuns(range, first - range.offset, last - range.offset,
                 [&](std::int64_t element, std::int64_t place, std::int64_t count) {
+                  const std::int64_t at = range.offset + element;
                   FillNormal(random, range.global_offset + place, range.initial_std,
-                             parameters.subspan(static_cast<std::size_t>(range.offset + element),
-                                                static_cast<std::size_t>(count)));
+                             part(at, at + count));
                 });
         break;
     }

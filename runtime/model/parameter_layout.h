@@ -137,15 +137,15 @@ std::vector<LayerElements> LayersOf(const ParameterLayout& layout);
 /// The layers of one of its chunks: 2 + blocks.
 std::vector<LayerElements> LayersOf(const ParameterLayout& layout, const StageSlice& chunk);
 
-/// Fills a host arena with initial values: N(0, 0.02^2) for weights. Products that write into the
+/// Fills a host array with an arena's initial values: N(0, 0.02^2) for weights. Products that write into the
 /// residual stream are scaled by 1 / sqrt(2 layers) as in GPT-2. Every element depends only on the
 /// seed and its place in the whole model, so every layout starts from the same model, bit by bit.
 template <class T>
 void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed,
                           std::span<T> parameters);
-/// The same for elements [begin, end) of the arena only.
+/// The same for elements [begin, end) of the arena: `values` has these alone.
 template <class T>
 void InitializeParameters(const ParameterLayout& layout, std::uint64_t seed, std::int64_t begin,
-                          std::int64_t end, std::span<T> parameters);
+                          std::int64_t end, std::span<T> values);
 
 }  // namespace adaptive_train

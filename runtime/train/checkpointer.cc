@@ -188,9 +188,9 @@ std::optional<CheckpointStep> Checkpointer::Resume(
   }
   if (config_.start == "none") return std::nullopt;
   OrThrow(DoJointly(group_, patience_, "reading checkpoint.start",
-                    [this, held, parameters = arenas[0]](auto& done) -> Result<void> {
-                      auto read = ReadParameters(config_.start, dims_, layout_, held, parameters,
-                                                 [&done] { ++done; });
+                    [this, held, arenas](auto& done) -> Result<void> {
+                      auto read = ReadParameters(config_.start, dims_, layout_, held,
+                                                 *arenas.memory, arenas[0], [&done] { ++done; });
                       if (!read) return tl::unexpected(read.error());
                       return {};
                     }),
@@ -293,8 +293,8 @@ void Checkpointer::Begin(const CheckpointStep& at, const TrainingArenas& arenas)
   begun_ = std::chrono::steady_clock::now();
   CheckpointStep described = at;
   described.settings = run_settings_;
-  const bool begun =
-      writer_->Begin(described, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]});
+  const bool begun = writer_->Begin(
+      described, {arenas.memory, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]}});
   if (!begun)
     throw FatalError(RankExit::kCheckpoint, "saving", FatalError::kNoPeer,
                      "the writer is not free");

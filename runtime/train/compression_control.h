@@ -54,12 +54,12 @@ class CompressionControl {
   /// Residuals are to be forgotten before this step (the literal form of equation 5).
   bool ResetsBefore(std::int64_t step) const;
 
-  /// This step's gradients must be looked at on the host before they are exchanged.
+  /// This step's gradients must be looked at before they are exchanged.
   bool WantsGradients() const { return warm_up_.has_value(); }
-  /// Elements [begin, end), times `scale`; those of micro-batches add up.
-  void TakeGradients(std::span<const float> gradients, std::size_t begin, std::size_t end,
-                     double scale) {
-    std::visit([&](auto& layers) { layers.Take(gradients, begin, end, scale); }, *warm_up_);
+  /// Elements [begin, end) of those in `memory`, times `scale`; those of micro-batches add up.
+  void TakeGradients(kernels::DeviceMemory& memory, std::span<const float> gradients,
+                     std::size_t begin, std::size_t end, double scale) {
+    std::visit([&](auto& layers) { layers.Take(memory, gradients, begin, end, scale); }, *warm_up_);
   }
 
   /// After a step: what it took on this rank. `counts` is false where other work was in it. Blocks

@@ -56,7 +56,7 @@ Result<Evaluation> Evaluate(const EvaluationRequest& request) {
   const auto computes = kernels::MakeCpuDevice<float>(static_cast<int>(request.threads));
   kernels::Device<float>& device = *computes;
   kernels::Buffer<float> parameters(device, static_cast<std::size_t>(layout.size()));
-  auto read = ReadParameters(request.checkpoint, request.dims, layout, {{0, layout.size()}},
+  auto read = ReadParameters(request.checkpoint, request.dims, layout, {{0, layout.size()}}, device,
                              parameters.span());
   if (!read) return tl::unexpected(read.error());
 

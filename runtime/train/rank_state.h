@@ -10,6 +10,7 @@
 #include "kernels/allocation_failure.h"
 #include "kernels/buffer.h"
 #include "kernels/device.h"
+#include "kernels/host_access.h"
 #include "runtime/checkpoint/checkpoint_format.h"
 #include "runtime/model/parameter_layout.h"
 #include "runtime/train/adamw_groups.h"
@@ -45,9 +46,16 @@ struct RankState {
   /// The state before the first step, of what this rank owns.
   void Initialize(std::uint64_t seed, const std::vector<ElementRange>& owned) {
     for (const ElementRange& range : owned) {
-      InitializeParameters<float>(trained, seed, range.begin, range.end,
-                                  parameters.span().first(TrainedSize()));
-      const std::size_t bytes = static_cast<std::size_t>(range.end - range.begin) * sizeof(float);
+      const auto begin = static_cast<std::size_t>(range.begin);
+      const auto size = static_cast<std::size_t>(range.size());
+      kernels::WriteOnHost(
+          device, parameters.span().subspan(begin, size),
+          [&](std::size_t first, std::span<float> values) {
+            const std::int64_t from = range.begin + static_cast<std::int64_t>(first);
+            InitializeParameters(trained, seed, from,
+                                 from + static_cast<std::int64_t>(values.size()), values);
+          });
+      const std::size_t bytes = size * sizeof(float);
       device.Clear(first_moments.data() + range.begin, bytes);
       device.Clear(second_moments.data() + range.begin, bytes);
     }
@@ -80,8 +88,9 @@ struct RankState {
             second_moments.span(), rounded.span().first(kOwnWeights ? 0 : TrainedSize())};
   }
   TrainingArenas OfCheckpoint(std::span<float> residuals) {
-    return {parameters.span().first(TrainedSize()), first_moments.span(), second_moments.span(),
-            residuals};
+    return {&device,
+            {parameters.span().first(TrainedSize()), first_moments.span(), second_moments.span(),
+             residuals}};
   }
 
   static constexpr bool kOwnWeights = std::is_same_v<T, float>;

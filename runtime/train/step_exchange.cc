@@ -1,8 +1,6 @@
 #include "runtime/train/step_exchange.h"
 
 #include <algorithm>
-#include <cmath>
-#include <type_traits>
 #include <utility>
 
 #include "runtime/train/all_reduce_ways.h"
@@ -13,9 +11,6 @@ namespace {
 
 /// So many elements may be on their way to their owners before backward waits.
 constexpr std::size_t kOnTheirWay = 4 * ReducerOptions::kBucketElements;
-
-template <class T>
-constexpr bool kScalesLoss = std::is_same_v<T, kernels::Float16>;
 
 /// Each micro-batch's gradients are sent off where they are sharded; ranks have unequal shares.
 /// With several chunks per rank these are not complete at the same time: each chunk's go once a
@@ -32,16 +27,14 @@ std::int64_t ExchangesOf(const Plan& plan) {
 
 template <class T>
 StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const RankPlan& own,
-                              Groups& groups, RankState<T>& state, LayerProfiler& profiler,
-                              StepMeasure& measure)
-    : config_(config.optimizer),
-      plan_(plan),
+                              Groups& groups, RankState<T>& state, TiedEmbedding<T>& tied,
+                              LayerProfiler& profiler, StepMeasure& measure)
+    : plan_(plan),
       rank_(own.rank),
       groups_(groups),
       group_(groups.data),
-      tensor_(groups.tensor),
-      pipeline_(groups.pipeline),
       state_(state),
+      tied_(tied),
       profiler_(profiler),
       measure_(measure),
       compression_(plan.orders.compression, config.profile.warmup_steps, DimsOf(config.model),
@@ -54,27 +47,15 @@ StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const Rank
                {.feedback = compression_.MayCompress(),
                 .sharded = state.sharding.optimizer,
                 .release = state.sharding.gradients,
-                .nodes = EvenMembersByNode(plan, groups.data.Members())}),
-      optimizer_(state.device, state.trained, groups.data, reducer_.Buckets(),
-                 {.sharded = state.sharding.optimizer,
-                  .int8 = state.sharding.optimizer && plan.orders.gather == GatherFormat::kInt8}),
-      tied_(config.model.tie_embeddings, groups, state, measure),
-      schedule_{config.optimizer.schedule, config.optimizer.lr, config.optimizer.warmup_steps,
-                config.train.steps} {
+                .nodes = EvenMembersByNode(plan, groups.data.Members())}) {
   group_.SetWays(WaysOf(plan, own.rank));
 }
 
 template <class T>
-double StepExchange<T>::LossScale() const {
-  return kScalesLoss<T> ? scaler_.scale : 1.0;
-}
-
-template <class T>
-void StepExchange<T>::Begin(std::int64_t step) {
+void StepExchange<T>::Begin(std::int64_t step, double loss_scale) {
   step_ = step;
+  loss_scale_ = loss_scale;
   exchanged_ = 0;
-  // What is measured has nothing beside it.
-  if (Measured()) WaitForAllWeights();
   if (compression_.ResetsBefore(step)) reducer_.ForgetResiduals();
   ExchangePolicy policy = compression_.PolicyOf(step);
   changes_residuals_ = compression_.ResetsBefore(step) || !policy.density.empty();
@@ -82,27 +63,6 @@ void StepExchange<T>::Begin(std::int64_t step) {
   tied_.Begin();
   measure_.As(Activity::kCompute, [&] { state_.ClearGradients(); });
   if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute));
-}
-
-/// The last step's gathering goes on beside the forward pass of the layers before.
-template <class T>
-void StepExchange<T>::WaitForWeights(std::size_t end) {
-  measure_.As(Activity::kExposedComm, [&] { optimizer_.FinishUpTo(end); });
-  if (state_.layout.Copy() != nullptr && end > state_.TrainedSize()) tied_.WaitForWeights();
-}
-
-template <class T>
-void StepExchange<T>::MakeWeights() {
-  optimizer_.MakeWeights(state_.OfUpdate());
-  SendWeights();
-  tied_.WaitForWeights();
-}
-
-template <class T>
-void StepExchange<T>::SendWeights() {
-  if (!tied_.Active()) return;
-  WaitForWeights(std::min(tied_.End(), state_.TrainedSize()));
-  tied_.SendWeights();
 }
 
 /// Gradients of a chunk's last micro-batch, or sharded ones of each, are exchanged while backward
@@ -189,49 +149,11 @@ template <class T>
 void StepExchange<T>::TakeGradients(std::size_t begin, std::size_t end) {
   end = std::min(end, state_.TrainedSize());
   if (begin >= end) return;
-  const double to_loss = 1 / LossScale();
+  const double to_loss = 1 / loss_scale_;
   const std::span<const float> gradients = state_.TrainedGradients();
-  if (profiler_.Active()) profiler_.TakeGradients(gradients, begin, end, to_loss);
-  if (compression_.WantsGradients()) compression_.TakeGradients(gradients, begin, end, to_loss);
-}
-
-/// Of the whole model's gradient: all ranks clip alike.
-template <class T>
-double StepExchange<T>::SquaredNorm() {
-  double sum[1] = {optimizer_.SquaredNorm(state_.TrainedGradients())};
-  measure_.As(Activity::kExposedComm, [&] {
-    if (state_.sharding.optimizer) SumOverRanks(group_, sum);
-    if (tensor_.Size() > 1) SumOverRanks(tensor_, sum);
-    if (pipeline_.Size() > 1) SumOverRanks(pipeline_, sum);
-  });
-  return sum[0];
-}
-
-template <class T>
-void StepExchange<T>::Update(RankMetrics& metrics) {
-  const double before = measure_.SecondsOf(Activity::kCompute);
-  UpdateState(metrics);
-  if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
-}
-
-template <class T>
-void StepExchange<T>::UpdateState(RankMetrics& metrics) {
-  metrics.lr = schedule_.At(metrics.step);
-  metrics.loss_scale = LossScale();
-  metrics.grad_norm = std::sqrt(SquaredNorm()) / metrics.loss_scale;
-  metrics.skipped = !std::isfinite(metrics.grad_norm);
-  reducer_.Settle(!metrics.skipped);
-  scaler_.Update(!metrics.skipped);
-  if (LossScale() != metrics.loss_scale)
-    reducer_.Rescale(static_cast<float>(LossScale() / metrics.loss_scale));
-  if (metrics.skipped) return;
-  const OptimizerConfig& o = config_;
-  const double clip = o.clip > 0 && metrics.grad_norm > o.clip ? o.clip / metrics.grad_norm : 1.0;
-  const AdamWSettings settings{o.beta1, o.beta2, 1e-8, o.weight_decay};
-  ++updates_;
-  tied_.WaitForWeights();
-  optimizer_.Step(settings, state_.OfUpdate(), updates_, metrics.lr, clip / metrics.loss_scale);
-  SendWeights();
+  if (profiler_.Active()) profiler_.TakeGradients(state_.device, gradients, begin, end, to_loss);
+  if (compression_.WantsGradients())
+    compression_.TakeGradients(state_.device, gradients, begin, end, to_loss);
 }
 
 template <class T>
@@ -244,28 +166,15 @@ template <class T>
 std::map<std::string, double> StepExchange<T>::Kept(const SumOfNumbers& sum) const {
   std::map<std::string, double> kept = compression_.State(SpeaksForStage(), sum);
   kept.insert(kept_ways_.begin(), kept_ways_.end());
-  if (kScalesLoss<T>) {
-    kept["loss_scale"] = scaler_.scale;
-    kept["loss_scale_good_steps"] = static_cast<double>(scaler_.good_steps);
-  }
   return kept;
 }
 
 template <class T>
-std::optional<std::string> StepExchange<T>::Restore(std::int64_t updates,
-                                                    const std::map<std::string, double>& kept) {
-  updates_ = updates;
-  // A run that was in another precision so far has no scale yet.
-  const auto scale = kept.find("loss_scale"), good = kept.find("loss_scale_good_steps");
-  if (scale != kept.end()) scaler_.scale = scale->second;
-  if (good != kept.end()) scaler_.good_steps = static_cast<std::int64_t>(good->second);
+std::optional<std::string> StepExchange<T>::Restore(const std::map<std::string, double>& kept) {
   std::optional<std::string> line = compression_.Restore(kept);
   kept_ways_ = KeptWays(plan_, kept);
   group_.SetWays(WaysAfter(kept, plan_, rank_));
   reducer_.ResidualsRestored();
-  // Residuals are gradients of the scaled loss; the run may have been in another precision.
-  const double then = scale == kept.end() ? 1 : scale->second;
-  if (LossScale() != then) reducer_.Rescale(static_cast<float>(LossScale() / then));
   return line;
 }
 

@@ -89,7 +89,9 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       profiler_(state_.trained, dims_.layers),
       measure_(communicator),
       tensor_(groups_.tensor, TensorSums<T>::MemoryOf(groups_.tensor), *device_, measure_),
-      exchange_(config, plan, own_, groups_, state_, profiler_, measure_),
+      tied_(config.model.tie_embeddings, groups_, state_, measure_),
+      exchange_(config, plan, own_, groups_, state_, tied_, profiler_, measure_),
+      update_(config, plan, groups_, state_, exchange_.Reducer(), tied_, profiler_, measure_),
       runner_(WorkOf(config, plan, own_, slices_), own_, groups_.pipeline, state_, loader_,
               profiler_, measure_, tensor_.Ranks()),
       checkpointer_(config, state_.trained, ShareOfCheckpoint(), groups_.world, groups_.data,
@@ -99,10 +101,10 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       sum_([this](std::span<double> numbers) { SumOverRanks(groups_.world, numbers); }),
       product_peak_(MeasureProductPeak(*device_)),
       flops_per_token_(FlopsPerToken(dims_, plan, StageOf(plan, own_))) {
-  state_.Initialize(static_cast<std::uint64_t>(config.train.seed), exchange_.optimizer().Owned());
+  state_.Initialize(static_cast<std::uint64_t>(config.train.seed), update_.optimizer().Owned());
   if (state_.sharding.optimizer || layout_.Copy() != nullptr)
     runner_.BeforeReading(
-        [this](std::size_t /*begin*/, std::size_t end) { exchange_.WaitForWeights(end); });
+        [this](std::size_t /*begin*/, std::size_t end) { update_.WaitForWeights(end); });
   profiler_.Begin(config.profile.warmup_steps);
   if (tensor_.LacksMemory() && groups_.tensor.Rank() == 0)
     events_.on_notice(
@@ -112,15 +114,16 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
 template <class T>
 std::int64_t TrainingLoop<T>::Resume() {
   measure_.main_thread().WorksAt("looking for a checkpoint");
-  const auto at = checkpointer_.Resume(Arenas(), exchange_.optimizer().Owned(),
+  const auto at = checkpointer_.Resume(Arenas(), update_.optimizer().Owned(),
                                        [this] { return exchange_.ResidualsToTake(); });
   if (at) {
     step_ = at->step;
     loader_.GoOnAfter(step_, static_cast<std::int64_t>(at->extra.at("samples")));
-    const auto line = exchange_.Restore(at->updates, at->extra);
+    const auto line = exchange_.Restore(at->extra);
+    update_.Restore(at->updates, at->extra);
     if (line && exchange_.SpeaksForStage()) events_.on_notice(OfStage(plan_, own_) + *line);
   }
-  exchange_.MakeWeights();
+  update_.MakeWeights();
   measure_.BeginCounting();
   return step_;
 }
@@ -138,7 +141,7 @@ std::int64_t TrainingLoop<T>::Train() {
   while (step_ < config_.train.steps && !Step()) {
   }
   saving_ = true;
-  exchange_.WaitForAllWeights();
+  update_.WaitForAllWeights();
   if (!exchange_.TakesResiduals()) {
     checkpointer_.SaveNow(At(sum_), Arenas());
   } else if (own_.rank == 0) {
@@ -186,15 +189,16 @@ bool TrainingLoop<T>::Step() {
     profile_asked_ = false;
   }
   const bool measured = exchange_.Measured();
+  if (measured) update_.WaitForAllWeights();  // what is measured has nothing beside it
 
-  exchange_.Begin(metrics.step);
+  exchange_.Begin(metrics.step, update_.LossScale());
   whole_ = !exchange_.ChangesResiduals();
-  const double scale = exchange_.LossScale() / Targets();
+  const double scale = update_.LossScale() / Targets();
   const double loss = runner_.Run(metrics.step, scale, exchange_);
   exchange_.Finish();
   const Totals totals = Agree(loss);
   metrics.loss = totals.loss / Targets();
-  measure_.As(Activity::kCompute, [&] { exchange_.Update(metrics); });
+  measure_.As(Activity::kCompute, [&] { update_.Make(metrics); });
   ++step_;
 
   // Before a checkpoint, which is to hold what the step has taught.
@@ -298,7 +302,7 @@ double TrainingLoop<T>::Validate() {
 /// Replicas have the same parameters; tensor ranks those that they do not share out.
 template <class T>
 void TrainingLoop<T>::CheckReplicas() {
-  exchange_.WaitForAllWeights();
+  update_.WaitForAllWeights();
   const std::span<const T> weights = state_.Weights();
   ExpectSame(groups_.data, device_->Hash(weights.data(), weights.size_bytes()));
   if (groups_.tensor.Size() == 1) return;
@@ -334,9 +338,10 @@ template <class T>
 CheckpointStep TrainingLoop<T>::At(const SumOfNumbers& sum) const {
   CheckpointStep at;
   at.step = step_;
-  at.updates = exchange_.Updates();
+  at.updates = update_.Updates();
   at.identity = CheckpointIdentity(config_);
   at.extra = exchange_.Kept(sum);
+  at.extra.merge(update_.Kept());
   at.extra["samples"] = static_cast<double>(loader_.SamplesBefore(step_ + 1));
   return at;
 }
@@ -344,7 +349,7 @@ CheckpointStep TrainingLoop<T>::At(const SumOfNumbers& sum) const {
 /// Replicas that are not sharded are all alike: each writes a part.
 template <class T>
 ArenaShare TrainingLoop<T>::ShareOfCheckpoint() const {
-  if (state_.sharding.optimizer) return exchange_.optimizer().Share();
+  if (state_.sharding.optimizer) return update_.optimizer().Share();
   return {BucketRule::Whole(state_.trained.size(), groups_.data.Size()), groups_.data.Rank()};
 }
 

@@ -15,7 +15,9 @@
 #include "runtime/train/stage_runner.h"
 #include "runtime/train/step_exchange.h"
 #include "runtime/train/step_measure.h"
+#include "runtime/train/step_update.h"
 #include "runtime/train/tensor_sums.h"
+#include "runtime/train/tied_embedding.h"
 #include "runtime/train/trainer.h"
 
 namespace adaptive_train {
@@ -72,7 +74,9 @@ class TrainingLoop final : public Trainer {
   LayerProfiler profiler_;
   StepMeasure measure_;
   TensorSums<T> tensor_;
+  TiedEmbedding<T> tied_;
   StepExchange<T> exchange_;
+  StepUpdate<T> update_;
   StageRunner<T> runner_;
   Checkpointer checkpointer_;
   const SumOfNumbers sum_;        // by the communicator

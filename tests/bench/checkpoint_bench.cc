@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/host_memory.h"
 #include "runtime/checkpoint/checkpoint_snapshot.h"
 #include "runtime/checkpoint/checkpoint_writer.h"
 
@@ -46,13 +47,14 @@ struct Arenas {
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
     }
   }
-  ConstTrainingArenas Spans() const { return {arenas[0], arenas[1], arenas[2]}; }
+  ConstTrainingArenas Spans() const { return {&memory, {arenas[0], arenas[1], arenas[2]}}; }
   OwnedRanges Whole() const {
     const ElementRanges all{{0, layout.size()}};
     return {all, all, all};
   }
 
   ParameterLayout layout;
+  mutable kernels::HostMemory memory;
   std::array<std::vector<float>, 3> arenas;
 };
 

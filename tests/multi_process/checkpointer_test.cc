@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/host_memory.h"
 #include "runtime/exchange/gradient_buckets.h"
 #include "runtime/fatal_error.h"
 #include "tests/multi_process/forked_ranks.h"
@@ -63,7 +64,7 @@ struct SavingRank {
   std::optional<CheckpointStep> Resume() {
     return checkpointer.Resume(Spans(), {{0, layout.size()}});
   }
-  TrainingArenas Spans() { return {arenas[0], arenas[1], arenas[2], arenas[3]}; }
+  TrainingArenas Spans() { return {&memory, {arenas[0], arenas[1], arenas[2], arenas[3]}}; }
   /// All ranks' state is the same, their residuals are not.
   void Fill(int rank) {
     for (std::size_t arena = 0; arena < kTrainingArenas; ++arena)
@@ -102,6 +103,7 @@ struct SavingRank {
   std::int64_t blocks = 0;  // written, as rank 0 has heard last
   TrainerEvents events;
   const ParameterLayout layout;
+  kernels::HostMemory memory;
   std::array<std::vector<float>, kTrainingArenas> arenas;
   const GradientBuckets buckets;
   const ArenaShare share;

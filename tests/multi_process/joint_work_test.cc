@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/host_memory.h"
 #include "runtime/fatal_error.h"
 #include "runtime/train/checkpointer.h"
 #include "tests/multi_process/forked_ranks.h"
@@ -119,10 +120,11 @@ struct ResumingRank {
   std::optional<CheckpointStep> Resume() {
     return checkpointer.Resume(Spans(), {{0, layout.size()}});
   }
-  TrainingArenas Spans() { return {arenas[0], arenas[1], arenas[2], {}}; }
+  TrainingArenas Spans() { return {&memory, {arenas[0], arenas[1], arenas[2], {}}}; }
 
   TrainerEvents events;
   const ParameterLayout layout;
+  kernels::HostMemory memory;
   std::array<std::vector<float>, kResiduals> arenas;
   Checkpointer checkpointer;
 };

@@ -71,7 +71,7 @@ TEST_F(CheckpointTest, EvaluationReadsParametersAlone) {
   const ParameterLayout layout = WholeLayout(kSmallDims);
   SavedState read(layout);
   auto reader = CheckpointReader::Open(CheckpointFolder(path_).PathOf(2));
-  ASSERT_TRUE(reader->Read(ReadingRank::OfAll(layout), {read.arenas[0]}));
+  ASSERT_TRUE(reader->Read(ReadingRank::OfAll(layout), {&host_memory, {read.arenas[0]}}));
   EXPECT_EQ(read.arenas[0], SavedState(layout, 2).arenas[0]);
   EXPECT_EQ(read.arenas[1], SavedState(layout).arenas[1]);
 }

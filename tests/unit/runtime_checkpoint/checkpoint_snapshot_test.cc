@@ -35,7 +35,9 @@ class SnapshotTest : public testing::Test {
     owned_ = {blocks, blocks, ElementRanges{{5, 6}, {6, 6}, {9, kElements}},
               ElementRanges{{0, kElements}}};
   }
-  ConstTrainingArenas Spans() const { return {arenas_[0], arenas_[1], arenas_[2], arenas_[3]}; }
+  ConstTrainingArenas Spans() const {
+    return {&host_memory, {arenas_[0], arenas_[1], arenas_[2], arenas_[3]}};
+  }
   /// The first `count` arenas' owned elements.
   std::vector<float> Expected(std::size_t count) const {
     std::vector<float> values;

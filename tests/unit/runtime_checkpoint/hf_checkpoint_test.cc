@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "kernels/host_memory.h"
 #include "runtime/checkpoint/checkpoint_reader.h"
 #include "runtime/checkpoint/hf_checkpoint.h"
 #include "runtime/checkpoint/hf_model.h"
@@ -41,8 +42,8 @@ TEST_F(HfCheckpoint, AnImportIsACheckpointOfStepZeroWithoutMoments) {
   EXPECT_EQ(reader->manifest().at.updates, 0);
   const ParameterLayout layout(imported->dims, StageSlice::Whole(imported->dims));
   std::vector<float> parameters(parameters_.size()), first(parameters_.size(), 1.0F), second(first);
-  auto read = reader->Read(ReadingRank::OfAll(layout),
-                           {std::span(parameters), std::span(first), std::span(second)});
+  kernels::HostMemory host;
+  auto read = reader->Read(ReadingRank::OfAll(layout), {&host, {parameters, first, second}});
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(parameters, parameters_);
   EXPECT_THAT(first, testing::Each(0.0F));

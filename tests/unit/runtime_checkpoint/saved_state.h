@@ -15,9 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "kernels/host_memory.h"
 #include "runtime/checkpoint/checkpoint_writer.h"
 
 namespace adaptive_train {
+
+inline kernels::HostMemory host_memory;
 
 inline const ModelDims kSmallDims{1, 2, 8, 4, 256, true};
 /// Three arenas of several blocks.
@@ -61,9 +64,11 @@ struct SavedState {
                                                   static_cast<std::int64_t>(arena) * 97 + 1);
     return std::bit_cast<float>(mixed & 0xbfffffffU);
   }
-  TrainingArenas Spans() { return {arenas[0], arenas[1], arenas[2], arenas[kResiduals]}; }
+  TrainingArenas Spans() {
+    return {&host_memory, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]}};
+  }
   ConstTrainingArenas ConstSpans() const {
-    return {arenas[0], arenas[1], arenas[2], arenas[kResiduals]};
+    return {&host_memory, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]}};
   }
 
   std::array<std::vector<float>, kTrainingArenas> arenas;
@@ -71,7 +76,7 @@ struct SavedState {
 
 /// One of the arenas, the others empty.
 inline TrainingArenas Only(std::size_t arena, std::span<float> values) {
-  TrainingArenas arenas;
+  TrainingArenas arenas{&host_memory, {}};
   arenas[arena] = values;
   return arenas;
 }

@@ -5,8 +5,12 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/host_memory.h"
+
 namespace adaptive_train {
 namespace {
+
+kernels::HostMemory host_memory;
 
 constexpr ModelDims kSmall{.layers = 1, .heads = 2, .hidden = 16, .sequence = 8, .vocab = 20};
 
@@ -19,7 +23,7 @@ double Above(const LayerMagnitudes& magnitudes, std::size_t layer, const Paramet
              float value) {
   LayerMagnitudes probe(layout);
   const std::vector<float> all(static_cast<std::size_t>(layout.size()), value);
-  probe.Take(all, 0, all.size(), 1);
+  probe.Take(host_memory, all, 0, all.size(), 1);
   probe.Count();
   std::size_t place = 0;
   while (probe.CountsOf(layer)[place] == 0) ++place;
@@ -33,7 +37,7 @@ TEST(LayerMagnitudes, CountsElementsBySizeWhateverTheirSign) {
   for (std::size_t i = 0; i < gradients.size(); ++i)
     gradients[i] = (i % 2 == 0 ? 1.0f : -1.0f) * (i < layer.begin + 100 ? 4.0f : 0.001f);
   LayerMagnitudes magnitudes(layout);
-  magnitudes.Take(gradients, 0, gradients.size(), 1);
+  magnitudes.Take(host_memory, gradients, 0, gradients.size(), 1);
   magnitudes.Count();
   EXPECT_EQ(Sum(magnitudes.CountsOf(1)), static_cast<double>(layer.size()));
   EXPECT_EQ(Above(magnitudes, 1, layout, 4.0f), 100);
@@ -50,7 +54,7 @@ TEST(LayerMagnitudes, SamplesOfLargeLayersStandForAllOfTheirElements) {
   std::vector<float> gradients(static_cast<std::size_t>(layout.size()), 1.0f);
   for (std::size_t i = layer.begin; i < layer.end; ++i) gradients[i] = i % 10 == 0 ? 8.0f : 1.0f;
   LayerMagnitudes magnitudes(layout);
-  magnitudes.Take(gradients, 0, gradients.size(), 1);
+  magnitudes.Take(host_memory, gradients, 0, gradients.size(), 1);
   magnitudes.Count();
   const auto elements = static_cast<double>(layer.size());
   EXPECT_NEAR(Sum(magnitudes.CountsOf(1)), elements, 1e-6 * elements);
@@ -65,8 +69,8 @@ TEST(LayerMagnitudes, TensorRanksTogetherCountEachElementOfTheModelOnce) {
   for (std::int64_t rank = 0; rank < 2; ++rank) {
     const ParameterLayout layout(dims, std::span(&slice, 1), {rank, 2});
     LayerMagnitudes magnitudes(layout);
-    magnitudes.Take(std::vector<float>(static_cast<std::size_t>(layout.size()), 1.0f), 0,
-                    static_cast<std::size_t>(layout.size()), 1);
+    const std::vector<float> ones(static_cast<std::size_t>(layout.size()), 1.0f);
+    magnitudes.Take(host_memory, ones, 0, ones.size(), 1);
     magnitudes.Count();
     for (std::size_t layer = 0; layer < counted.size(); ++layer)
       counted[layer] += Sum(magnitudes.CountsOf(layer));
@@ -81,10 +85,11 @@ TEST(LayerMagnitudes, MicroBatchesAddUpAndADroppedStepLeavesNothing) {
   const auto size = static_cast<std::size_t>(layout.size());
   LayerMagnitudes magnitudes(layout);
   const std::vector<float> infinite(size, std::numeric_limits<float>::infinity());
-  magnitudes.Take(infinite, 0, size, 1);
+  magnitudes.Take(host_memory, infinite, 0, size, 1);
   magnitudes.Drop();
   const std::vector<float> ones(size, 1.0f);
-  for (int micro_batch = 0; micro_batch < 4; ++micro_batch) magnitudes.Take(ones, 0, size, 2);
+  for (int micro_batch = 0; micro_batch < 4; ++micro_batch)
+    magnitudes.Take(host_memory, ones, 0, size, 2);
   magnitudes.Count();
   const auto elements = static_cast<double>(LayersOf(layout)[1].size());
   EXPECT_EQ(Sum(magnitudes.CountsOf(1)), elements);

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/host_memory.h"
+
 namespace adaptive_train {
 namespace {
 
@@ -11,6 +13,8 @@ using testing::DoubleNear;
 using testing::Each;
 using testing::Gt;
 using testing::SizeIs;
+
+kernels::HostMemory host_memory;
 
 constexpr ModelDims kDims{.layers = 4, .heads = 2, .hidden = 16, .sequence = 8, .vocab = 20};
 
@@ -27,7 +31,7 @@ struct LayerProfilerTest : testing::Test {
     }
     std::vector<float> gradients(static_cast<std::size_t>(layout.size()), 1 + value);
     value = 1 - value;
-    profiler.TakeGradients(gradients, 0, gradients.size(), 1);
+    profiler.TakeGradients(host_memory, gradients, 0, gradients.size(), 1);
     profiler.AddUpdate(0.5);
     profiler.AddUpdate(0.5);
     return profiler.EndStep(skipped);
@@ -137,7 +141,7 @@ TEST(LayerProfilerOfAStage, TellsNothingOfWhatTheStageLacks) {
     profiler.Begin(1);
     profiler.NextMicroBatch(2)->forward = {0.1, 0.2, 0.3};
     const std::vector<float> gradients(static_cast<std::size_t>(layout.size()), 1);
-    profiler.TakeGradients(gradients, 0, gradients.size(), 1);
+    profiler.TakeGradients(host_memory, gradients, 0, gradients.size(), 1);
     std::vector<std::string> names;
     const auto found = profiler.EndStep(false);
     for (const LayerMeasurement& entry : found->entries) names.push_back(entry.layer);

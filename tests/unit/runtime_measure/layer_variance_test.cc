@@ -8,6 +8,9 @@
 #include <set>
 
 #include "core/counter_random.h"
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/host_memory.h"
+#include "tests/fakes/guarded_device.h"
 
 namespace adaptive_train {
 namespace {
@@ -15,6 +18,8 @@ namespace {
 using testing::DoubleNear;
 using testing::Each;
 using testing::SizeIs;
+
+kernels::HostMemory host_memory;
 
 constexpr ModelDims kSmall{.layers = 3, .heads = 2, .hidden = 16, .sequence = 8, .vocab = 20};
 
@@ -70,8 +75,28 @@ TEST(LayersOf, AStageHasWhatItHolds) {
   EXPECT_EQ(middle[3].size(), 0u);
 }
 
+/// As the gradients of a GPU are.
+TEST(LayerVariance, TakesGradientsThatTheHostCannotTouch) {
+  const ParameterLayout layout(kSmall, StageSlice::Whole(kSmall));
+  const auto size = static_cast<std::size_t>(layout.size());
+  kernels::cpu::CpuDevice<float> cpu(1);
+  kernels::GuardedDevice<float> device(cpu);
+  kernels::Buffer<float> gradients(device, size);
+  LayerVariance here(layout), there(layout);
+  for (std::uint32_t step = 0; step < 3; ++step) {
+    const std::vector<float> gradient = Gradient(size, step, 0.5, 1);
+    gradients.CopyFromHost(gradient);
+    here.Take(host_memory, gradient, 0, size, 1);
+    there.Take(device, gradients.span(), 0, size, 1);
+    here.Count();
+    there.Count();
+  }
+  EXPECT_THAT(there.Relative(), Each(testing::Gt(0.1)));
+  EXPECT_EQ(there.Relative(), here.Relative());
+}
+
 void TakeWhole(LayerVariance& variance, const std::vector<float>& gradient) {
-  variance.Take(gradient, 0, gradient.size(), 1);
+  variance.Take(host_memory, gradient, 0, gradient.size(), 1);
 }
 
 TEST(LayerVariance, IsEquation2WhereEveryElementIsLookedAt) {
@@ -127,7 +152,7 @@ TEST(LayerVariance, SameGradientsHaveNoneAndScaleDoesNotMatter) {
     std::vector<float> larger = g;
     const float scale = static_cast<float>(1 << (4 * step));
     for (float& value : larger) value *= scale;
-    scaled.Take(larger, 0, larger.size(), 1 / scale);
+    scaled.Take(host_memory, larger, 0, larger.size(), 1 / scale);
     scaled.Count();
   }
   EXPECT_THAT(same.Relative(), Each(DoubleNear(0, 1e-12)));
@@ -157,9 +182,10 @@ TEST(LayerVariance, APartAtATimeIsTheWholeAndMicroBatchesAddUp) {
     TakeWhole(whole, g);
     whole.Count();
     for (std::size_t end = size; end > 0; end -= std::min<std::size_t>(end, 37))
-      parts.Take(g, end - std::min<std::size_t>(end, 37), end, 1);
+      parts.Take(host_memory, g, end - std::min<std::size_t>(end, 37), end, 1);
     parts.Count();
-    for (int micro_batch = 0; micro_batch < 2; ++micro_batch) halves.Take(g, 0, size, 0.5);
+    for (int micro_batch = 0; micro_batch < 2; ++micro_batch)
+      halves.Take(host_memory, g, 0, size, 0.5);
     halves.Count();
   }
   EXPECT_EQ(parts.Relative(), whole.Relative());

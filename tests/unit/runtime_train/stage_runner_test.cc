@@ -23,6 +23,8 @@
 #include "runtime/comm/groups.h"
 #include "runtime/data/token_dataset.h"
 #include "runtime/fatal_error.h"
+#include "runtime/train/step_update.h"
+#include "tests/fakes/guarded_device.h"
 
 namespace adaptive_train {
 namespace {
@@ -100,13 +102,16 @@ template <class T>
 class Training {
  public:
   Training(const Config& config, const Plan& plan, const Datasets& data,
-           const std::vector<StageSlice>& chunks, const Schedule& schedule)
-      : layout_(DimsOf(config.model), chunks),
+           const std::vector<StageSlice>& chunks, const Schedule& schedule, bool guarded)
+      : device_(guarded ? static_cast<kernels::Device<T>&>(guarded_) : cpu_),
+        layout_(DimsOf(config.model), chunks),
         groups_(*communicator_, plan),
         state_(device_, layout_, {}),
         loader_(DimsOf(config.model), data, 1, config.train.global_batch),
         profiler_(layout_, config.model.layers),
-        exchange_(config, plan, plan.ranks[0], groups_, state_, profiler_, measure_),
+        tied_(config.model.tie_embeddings, groups_, state_, measure_),
+        exchange_(config, plan, plan.ranks[0], groups_, state_, tied_, profiler_, measure_),
+        update_(config, plan, groups_, state_, exchange_.Reducer(), tied_, profiler_, measure_),
         runner_({DimsOf(config.model),
                  {.micro_batch = kMicroBatch,
                   .dropout = config.train.dropout,
@@ -115,8 +120,8 @@ class Training {
                  chunks,
                  schedule},
                 plan.ranks[0], groups_.pipeline, state_, loader_, profiler_, measure_) {
-    state_.Initialize(1, exchange_.optimizer().Owned());
-    exchange_.MakeWeights();
+    state_.Initialize(1, update_.optimizer().Owned());
+    update_.MakeWeights();
     validation_.push_back(ValidationLoss());
     for (std::int64_t step = 1; step <= kSteps; ++step) Step(step, config);
     validation_.push_back(ValidationLoss());
@@ -132,14 +137,14 @@ class Training {
   void Step(std::int64_t step, const Config& config) {
     RankMetrics metrics;
     metrics.step = step;
-    exchange_.Begin(step);
+    exchange_.Begin(step, update_.LossScale());
     const auto targets =
         static_cast<double>(config.train.global_batch * loader_.targets_per_sample());
     losses_.push_back(runner_.Run(step, 1 / targets, exchange_));
     exchange_.Finish();
-    gradients_.insert(gradients_.end(), state_.gradients.span().begin(),
-                      state_.gradients.span().end());
-    exchange_.Update(metrics);
+    gradients_.resize(gradients_.size() + state_.gradients.size());
+    state_.gradients.CopyToHost(std::span(gradients_).last(state_.gradients.size()));
+    update_.Make(metrics);
     exchange_.EndStep(metrics.skipped, false);
   }
   double ValidationLoss() {
@@ -148,14 +153,18 @@ class Training {
   }
 
   std::unique_ptr<Communicator> communicator_ = Communicator::Open(0, 1).value();
-  kernels::cpu::CpuDevice<T> device_{1};
+  kernels::cpu::CpuDevice<T> cpu_{1};
+  kernels::GuardedDevice<T> guarded_{cpu_};
+  kernels::Device<T>& device_;
   const ParameterLayout layout_;
   Groups groups_;
   RankState<T> state_;
   SampleLoader loader_;
   LayerProfiler profiler_;
   StepMeasure measure_{*communicator_};
+  TiedEmbedding<T> tied_;
   StepExchange<T> exchange_;
+  StepUpdate<T> update_;
   StageRunner<T> runner_;
   std::vector<double> losses_, validation_;
   std::vector<float> gradients_;
@@ -192,8 +201,9 @@ class Setting {
     return TrainedBy<T>(chunks, Whole(chunks, row));
   }
   template <class T>
-  Training<T> TrainedBy(int chunks, const Schedule& schedule) const {
-    return Training<T>(config_, plan_, *data_, Cut(DimsOf(config_.model), chunks), schedule);
+  Training<T> TrainedBy(int chunks, const Schedule& schedule, bool guarded = false) const {
+    return Training<T>(config_, plan_, *data_, Cut(DimsOf(config_.model), chunks), schedule,
+                       guarded);
   }
 
  private:
@@ -229,12 +239,28 @@ class StageRunnerTest : public testing::TestWithParam<Case> {
     }
   }
 
+  template <class T>
+  void ExpectTheBitsOfHostMemory() {
+    const Schedule schedule = Whole(1, OneAfterAnother(1));
+    const auto here = setting_.TrainedBy<T>(1, schedule, false);
+    const auto there = setting_.TrainedBy<T>(1, schedule, true);
+    EXPECT_EQ(here.Losses(), there.Losses());
+    EXPECT_EQ(here.Gradients(), there.Gradients());
+    EXPECT_EQ(here.ValidationLosses(), there.ValidationLosses());
+  }
+
   const Setting setting_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())};
 };
 
 TEST_P(StageRunnerTest, ChunksGiveTheBitsOfOne) {
   ExpectTheBitsOfOneChunk<float>();
   ExpectTheBitsOfOneChunk<kernels::BFloat16>();
+}
+
+// From initial values to updates, all of it: the guarded device ends the process otherwise.
+TEST_P(StageRunnerTest, TheHostTouchesNoMemoryOfTheDevice) {
+  ExpectTheBitsOfHostMemory<float>();
+  ExpectTheBitsOfHostMemory<kernels::BFloat16>();
 }
 
 // A matrix that embedding and head share gets the same sums in another order; nothing else does.

@@ -1,0 +1,126 @@
+#include "runtime/train/step_update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "runtime/train/collective.h"
+
+namespace adaptive_train {
+namespace {
+
+template <class T>
+constexpr bool kScalesLoss = std::is_same_v<T, kernels::Float16>;
+
+}  // namespace
+
+template <class T>
+StepUpdate<T>::StepUpdate(const Config& config, const Plan& plan, Groups& groups,
+                          RankState<T>& state, GradientReducer<T>& reducer, TiedEmbedding<T>& tied,
+                          LayerProfiler& profiler, StepMeasure& measure)
+    : config_(config.optimizer),
+      groups_(groups),
+      state_(state),
+      reducer_(reducer),
+      tied_(tied),
+      profiler_(profiler),
+      measure_(measure),
+      optimizer_(state.device, state.trained, groups.data, reducer.Buckets(),
+                 {.sharded = state.sharding.optimizer,
+                  .int8 = state.sharding.optimizer && plan.orders.gather == GatherFormat::kInt8}),
+      schedule_{config.optimizer.schedule, config.optimizer.lr, config.optimizer.warmup_steps,
+                config.train.steps} {}
+
+template <class T>
+double StepUpdate<T>::LossScale() const {
+  return kScalesLoss<T> ? scaler_.scale : 1.0;
+}
+
+/// Of the whole model's gradient: all ranks clip alike.
+template <class T>
+double StepUpdate<T>::SquaredNorm() {
+  double sum[1] = {optimizer_.SquaredNorm(state_.TrainedGradients())};
+  measure_.As(Activity::kExposedComm, [&] {
+    if (state_.sharding.optimizer) SumOverRanks(groups_.data, sum);
+    if (groups_.tensor.Size() > 1) SumOverRanks(groups_.tensor, sum);
+    if (groups_.pipeline.Size() > 1) SumOverRanks(groups_.pipeline, sum);
+  });
+  return sum[0];
+}
+
+template <class T>
+void StepUpdate<T>::Make(RankMetrics& metrics) {
+  const double before = measure_.SecondsOf(Activity::kCompute);
+  metrics.lr = schedule_.At(metrics.step);
+  Judge(metrics);
+  if (!metrics.skipped) MakeUpdate(metrics);
+  if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
+}
+
+template <class T>
+void StepUpdate<T>::Judge(RankMetrics& metrics) {
+  metrics.loss_scale = LossScale();
+  metrics.grad_norm = std::sqrt(SquaredNorm()) / metrics.loss_scale;
+  metrics.skipped = !std::isfinite(metrics.grad_norm);
+  reducer_.Settle(!metrics.skipped);
+  scaler_.Update(!metrics.skipped);
+  if (LossScale() != metrics.loss_scale)
+    reducer_.Rescale(static_cast<float>(LossScale() / metrics.loss_scale));
+}
+
+template <class T>
+void StepUpdate<T>::MakeUpdate(const RankMetrics& metrics) {
+  const OptimizerConfig& o = config_;
+  const double clip = o.clip > 0 && metrics.grad_norm > o.clip ? o.clip / metrics.grad_norm : 1.0;
+  const AdamWSettings settings{o.beta1, o.beta2, 1e-8, o.weight_decay};
+  ++updates_;
+  tied_.WaitForWeights();
+  optimizer_.Step(settings, state_.OfUpdate(), updates_, metrics.lr, clip / metrics.loss_scale);
+  SendWeights();
+}
+
+/// The last step's gathering goes on beside the forward pass of the layers before.
+template <class T>
+void StepUpdate<T>::WaitForWeights(std::size_t end) {
+  measure_.As(Activity::kExposedComm, [&] { optimizer_.FinishUpTo(end); });
+  if (state_.layout.Copy() != nullptr && end > state_.TrainedSize()) tied_.WaitForWeights();
+}
+
+template <class T>
+void StepUpdate<T>::MakeWeights() {
+  optimizer_.MakeWeights(state_.OfUpdate());
+  SendWeights();
+  tied_.WaitForWeights();
+}
+
+template <class T>
+void StepUpdate<T>::SendWeights() {
+  if (!tied_.Active()) return;
+  WaitForWeights(std::min(tied_.End(), state_.TrainedSize()));
+  tied_.SendWeights();
+}
+
+template <class T>
+std::map<std::string, double> StepUpdate<T>::Kept() const {
+  if (!kScalesLoss<T>) return {};
+  return {{"loss_scale", scaler_.scale},
+          {"loss_scale_good_steps", static_cast<double>(scaler_.good_steps)}};
+}
+
+template <class T>
+void StepUpdate<T>::Restore(std::int64_t updates, const std::map<std::string, double>& kept) {
+  updates_ = updates;
+  // A run that was in another precision so far has no scale yet.
+  const auto scale = kept.find("loss_scale"), good = kept.find("loss_scale_good_steps");
+  if (scale != kept.end()) scaler_.scale = scale->second;
+  if (good != kept.end()) scaler_.good_steps = static_cast<std::int64_t>(good->second);
+  // Residuals are gradients of the scaled loss; the run may have been in another precision.
+  const double then = scale == kept.end() ? 1 : scale->second;
+  if (LossScale() != then) reducer_.Rescale(static_cast<float>(LossScale() / then));
+}
+
+template class StepUpdate<float>;
+template class StepUpdate<kernels::BFloat16>;
+template class StepUpdate<kernels::Float16>;
+
+}  // namespace adaptive_train
