@@ -34,6 +34,10 @@ enum class LrShape : std::uint8_t { kConstant, kLinear, kCosine };
 /// What two runs must have in common for the same bits: also the layout, or not.
 enum class Reproducible : std::uint8_t { kOff, kLayout };
 
+/// With kLayout a sum that tensor ranks share has this many groups, whatever their number, which
+/// divides it.
+inline constexpr std::int64_t kTensorGroups = 8;
+
 /// The names of the choices in configurations and plans, indexed by value.
 template <class Choice>
 std::span<const std::string_view> NamesOf();

@@ -444,6 +444,11 @@ std::string NotRunnable(const Plan& plan) {
     return fmt::format(
         "sketches of gradients (compression.mode) of {} tensor ranks (parallel.tensor)",
         plan.tensor);
+  if (plan.orders.AnyLayout() && kTensorGroups % plan.tensor != 0)
+    return fmt::format(
+        "{} tensor ranks (parallel.tensor) with the bits of any layout (train.reproducible): 1, 2, "
+        "4 or 8 have them",
+        plan.tensor);
   return "";
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 
+#include "kernels/inner_groups.h"
 #include "kernels/scalar.h"
 
 namespace adaptive_train::kernels {
@@ -17,6 +18,13 @@ struct VocabularyPart {
   std::int64_t first = 0;
   std::int64_t rank = 0;
   std::int64_t ranks = 1;
+  /// Not 0: sums over the vocabulary are made in ranks * groups groups, of which this rank has
+  /// `groups`, a power of two. Group g of all begins at GroupBegin(whole, g, ranks * groups) of the
+  /// whole vocabulary's `whole` entries. Losses and d_input then have the bits of one rank with all
+  /// groups, where the ranks' d_input is added as in kernels/inner_groups.h. Only where T is its own
+  /// accumulator.
+  std::int64_t groups = 0;
+  std::int64_t whole = 0;
   /// values[i] becomes the sum of all ranks' values[i], the same bits on each. `values` is in host
   /// memory. Not called where there is one rank.
   std::function<void(std::span<Accumulator<T>> values)> sum;

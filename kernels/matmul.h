@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/gelu.h"
+#include "kernels/inner_groups.h"
 #include "kernels/scalar.h"
 
 namespace adaptive_train::kernels {
@@ -12,6 +13,9 @@ namespace adaptive_train::kernels {
 ///                    residual[rows, columns]
 /// A transposed operand is stored the other way round: a as [inner, rows], b as [columns, inner].
 /// inner = 0 makes the product zero. c overlaps nothing else, except that it may be residual.
+///
+/// With groups, bias and residual are added to the first group's sum: of ranks that share inner, the
+/// first one has them. No GELU then, and only where T is its own accumulator.
 ///
 /// If `gelu` is not kNone, exactly one of these two is given, and it overlaps nothing:
 ///   activated   receives gelu(c), computed from c after its rounding to T.
@@ -29,6 +33,7 @@ struct MatmulArguments {
   const T* bias = nullptr;      // nullptr: none
   const T* residual = nullptr;  // nullptr: none
   T* c = nullptr;
+  InnerGroups groups = {};
   GeluForm gelu = GeluForm::kNone;
   T* activated = nullptr;
   const T* gelu_input = nullptr;

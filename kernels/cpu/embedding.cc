@@ -25,11 +25,14 @@ void EmbeddingRows(const EmbeddingArguments<T>& x, std::int64_t begin, std::int6
     const T* position =
         x.position_weight == nullptr ? nullptr : x.position_weight + row % x.sequence * x.columns;
     const T* type = x.type_weight;
+    const T* first = x.token_last ? nullptr : token;
+    const T* last = x.token_last ? token : nullptr;
     T* output = x.output + row * x.columns;
     ForVectors(0, x.columns, [=](std::int64_t i, auto part) HWY_ATTR {
-      Floats sum = token == nullptr ? Set(0) : Load(token + i, part);
+      Floats sum = first == nullptr ? Set(0) : Load(first + i, part);
       if (position != nullptr) sum = hn::Add(sum, Load(position + i, part));
       if (type != nullptr) sum = hn::Add(sum, Load(type + i, part));
+      if (last != nullptr) sum = hn::Add(sum, Load(last + i, part));
       Store(sum, output + i, part);
     });
   }

@@ -21,23 +21,64 @@ namespace {
 constexpr std::int64_t kVocabTile = kPanelRows;
 constexpr std::int64_t kRowsPerPiece = 16;
 
+/// How the rank's part of the vocabulary is cut. Groups begin where no number of ranks moves them,
+/// and tiles where their group does.
+struct VocabularyCut {
+  struct Tile {
+    std::int64_t first, width;
+  };
+  std::vector<Tile> tiles;
+  std::vector<std::int64_t> group_ends;  // in tiles; without groups all tiles are one
+
+  template <class T>
+  explicit VocabularyCut(const HeadLossArguments<T>& x) {
+    const VocabularyPart<T>& part = x.part;
+    if (part.groups == 0) AddGroup(0, x.vocab);
+    for (std::int64_t g = 0; g < part.groups; ++g) {
+      const auto begin_of = [&](std::int64_t group) {
+        return GroupBegin(part.whole, part.rank * part.groups + group, part.ranks * part.groups) -
+               part.first;
+      };
+      AddGroup(begin_of(g), begin_of(g + 1));
+    }
+  }
+
+  std::int64_t Tiles() const { return std::ssize(tiles); }
+  std::int64_t Groups() const { return std::ssize(group_ends); }
+  std::int64_t FirstTile(std::int64_t group) const {
+    return group == 0 ? 0 : group_ends[static_cast<std::size_t>(group - 1)];
+  }
+
+ private:
+  /// A group without entries has an empty tile, whose sums are zero.
+  void AddGroup(std::int64_t begin, std::int64_t end) {
+    do {
+      tiles.push_back({begin, std::min(kVocabTile, end - begin)});
+      begin += kVocabTile;
+    } while (begin < end);
+    group_ends.push_back(Tiles());
+  }
+};
+
 /// Up to kHeadLossRows rows that have a target, and all that is computed for them. Arrays of
 /// [tiles, rows] hold a value for each tile of the vocabulary and row.
 template <class T>
 class Chunk {
  public:
   /// The scratch memory of a chunk in floats, including the threads' own parts.
-  static std::int64_t Size(const HeadLossArguments<T>& x, std::int64_t rows, int threads) {
-    return RowsSize(x, rows) + rows * Pieces(x.vocab, kVocabTile) * kVocabTile +
-           threads * kSizePerThread;
+  static std::int64_t Size(const HeadLossArguments<T>& x, const VocabularyCut& cut,
+                           std::int64_t rows, int threads) {
+    return RowsSize(x, rows) + rows * cut.Tiles() * kVocabTile + threads * SizePerThread(cut);
   }
 
-  Chunk(const HeadLossArguments<T>& x, const std::int64_t* rows_with_target, std::int64_t rows,
-        ThreadPool& pool, bool amx, float* scratch)
+  Chunk(const HeadLossArguments<T>& x, const VocabularyCut& cut,
+        const std::int64_t* rows_with_target, std::int64_t rows, ThreadPool& pool, bool amx,
+        float* scratch)
       : x_(x),
+        cut_(cut),
         rows_with_target_(rows_with_target),
         rows_(rows),
-        tiles_(Pieces(x.vocab, kVocabTile)),
+        tiles_(cut.Tiles()),
         pool_(pool),
         amx_(amx),
         input_(scratch),
@@ -45,6 +86,7 @@ class Chunk {
         logits_(scratch + RowsSize(x, rows)),
         of_threads_(logits_ + rows * tiles_ * kVocabTile),
         softmax_(static_cast<std::size_t>(tiles_ * rows)),
+        of_groups_(static_cast<std::size_t>(cut.Groups() * rows)),
         of_rows_(static_cast<std::size_t>(rows)),
         factors_(softmax_.size()),
         target_logits_(static_cast<std::size_t>(rows)) {}
@@ -56,19 +98,16 @@ class Chunk {
                 .matrix = x_.input + rows_with_target_[row] * x_.columns,
                 .panel = input_ + row * x_.columns});
     });
-    pool_.For(tiles_, [&](std::int64_t tile, int thread) {
-      ComputeLogits(tile, of_threads_ + thread * kSizePerThread);
-    });
+    pool_.For(tiles_, [&](std::int64_t tile, int thread) { ComputeLogits(tile, Own(thread)); });
     ForRows([&](std::int64_t row) { CombineTiles(row); });
-    if (x_.part.ranks > 1) CombineRanks();
+    CombineGroups();
     ForRows([&](std::int64_t row) { ComputeLoss(row); });
     if (x_.d_input == nullptr) return;
-    pool_.For(tiles_, [&](std::int64_t tile, int thread) {
-      AddWeightGradient(tile, of_threads_ + thread * kSizePerThread);
-    });
-    ForStrips(pool_, rows_, x_.columns, [&](const Strip& strip, int thread) {
-      ComputeInputGradient(strip, of_threads_ + thread * kSizePerThread);
-    });
+    pool_.For(tiles_, [&](std::int64_t tile, int thread) { AddWeightGradient(tile, Own(thread)); });
+    ForStrips(
+        pool_, rows_, x_.columns,
+        [&](const Strip& strip, int thread) { ComputeInputGradient(strip, Own(thread)); },
+        cut_.Groups() > 1 ? kGroupedStripRows : kMostStripRows);
     ForRows([&](std::int64_t row) {
       Narrow<T>({.rows = 1,
                  .columns = x_.columns,
@@ -78,8 +117,12 @@ class Chunk {
   }
 
  private:
-  /// Room for a product's strip and a tile's bias.
-  static constexpr std::int64_t kSizePerThread = kStripPackedSize + kVocabTile;
+  /// Room for a product's strip, and for a tile's bias or the sums of groups.
+  static std::int64_t SizePerThread(const VocabularyCut& cut) {
+    return kStripPackedSize +
+           (cut.Groups() > 1 ? StripPlaces::Size(cut.Groups(), kGroupedStripRows) : kVocabTile);
+  }
+  float* Own(int thread) const { return of_threads_ + thread * SizePerThread(cut_); }
 
   /// The size of inputs or their gradients, rounded up to whole cache lines.
   static std::int64_t RowsSize(const HeadLossArguments<T>& x, std::int64_t rows) {
@@ -89,8 +132,11 @@ class Chunk {
   std::size_t At(std::int64_t tile, std::int64_t row) const {
     return static_cast<std::size_t>(tile * rows_ + row);
   }
+  std::int64_t First(std::int64_t tile) const {
+    return cut_.tiles[static_cast<std::size_t>(tile)].first;
+  }
   std::int64_t Width(std::int64_t tile) const {
-    return std::min(kVocabTile, x_.vocab - tile * kVocabTile);
+    return cut_.tiles[static_cast<std::size_t>(tile)].width;
   }
   float* Logits(std::int64_t tile) { return logits_ + tile * rows_ * kVocabTile; }
   /// In this rank's part of the vocabulary, if it is there.
@@ -109,14 +155,14 @@ class Chunk {
   template <class Body>
   void ForTargets(std::int64_t tile, const Body& body) {
     for (std::int64_t row = 0; row < rows_; ++row) {
-      const std::int64_t entry = Target(row) - tile * kVocabTile;
+      const std::int64_t entry = Target(row) - First(tile);
       if (entry >= 0 && entry < Width(tile)) body(row, Logits(tile)[row * kVocabTile + entry]);
     }
   }
 
   /// Computes the tile's logits, then replaces them by their exponentials.
   void ComputeLogits(std::int64_t tile, float* scratch) {
-    const std::int64_t first = tile * kVocabTile, width = Width(tile);
+    const std::int64_t first = First(tile), width = Width(tile);
     float *logits = Logits(tile), *bias = scratch + kStripPackedSize;
     MultiplyStrip(StripProduct<float, T>{.strip = {0, rows_, first, width},
                                          .inner = x_.columns,
@@ -151,29 +197,32 @@ class Chunk {
   }
 
   void CombineTiles(std::int64_t row) {
-    RunningSoftmax& all = of_rows_[static_cast<std::size_t>(row)];
-    for (std::int64_t tile = 0; tile < tiles_; ++tile) Add(softmax_[At(tile, row)], all);
+    for (std::int64_t group = 0; group < cut_.Groups(); ++group) {
+      RunningSoftmax& all = of_groups_[At(group, row)];
+      for (std::int64_t tile = cut_.FirstTile(group); tile < cut_.FirstTile(group + 1); ++tile)
+        Add(softmax_[At(tile, row)], all);
+    }
   }
 
-  /// Every rank fills its own places of what the ranks then have in common, and combines all in the
-  /// order of the ranks.
-  void CombineRanks() {
-    const std::size_t rows = of_rows_.size();
-    const auto ranks = static_cast<std::size_t>(x_.part.ranks);
-    std::vector<float> shared((2 * ranks + 1) * rows);
+  /// Every rank fills its own places of what the ranks then have in common, and combines all groups
+  /// in their order.
+  void CombineGroups() {
+    if (x_.part.ranks == 1 && cut_.Groups() == 1) return of_rows_.swap(of_groups_);
+    const std::size_t rows = of_rows_.size(), groups = of_groups_.size() / rows;
+    const std::size_t in_all = groups * static_cast<std::size_t>(x_.part.ranks);
+    std::vector<float> shared((2 * in_all + 1) * rows);
     const std::span<float> targets = std::span(shared).last(rows);
     std::copy(target_logits_.begin(), target_logits_.end(), targets.begin());
-    float* own = shared.data() + static_cast<std::size_t>(x_.part.rank) * 2 * rows;
-    for (std::size_t row = 0; row < rows; ++row) {
-      own[2 * row] = of_rows_[row].largest;
-      own[2 * row + 1] = of_rows_[row].denominator;
+    float* own = shared.data() + static_cast<std::size_t>(x_.part.rank) * 2 * of_groups_.size();
+    for (std::size_t i = 0; i < of_groups_.size(); ++i) {
+      own[2 * i] = of_groups_[i].largest;
+      own[2 * i + 1] = of_groups_[i].denominator;
     }
-    x_.part.sum(shared);
+    if (x_.part.ranks > 1) x_.part.sum(shared);
     std::copy(targets.begin(), targets.end(), target_logits_.begin());
     for (std::size_t row = 0; row < rows; ++row) {
-      of_rows_[row] = {};
-      for (std::size_t rank = 0; rank < ranks; ++rank) {
-        const float* part = shared.data() + 2 * (rank * rows + row);
+      for (std::size_t group = 0; group < in_all; ++group) {
+        const float* part = shared.data() + 2 * (group * rows + row);
         Add({part[0], part[1]}, of_rows_[row]);
       }
     }
@@ -191,7 +240,7 @@ class Chunk {
 
   /// Turns the tile's exponentials into d_logits.
   void AddWeightGradient(std::int64_t tile, float* scratch) {
-    const std::int64_t first = tile * kVocabTile, width = Width(tile);
+    const std::int64_t first = First(tile), width = Width(tile);
     float* d_logits = Logits(tile);
     ScaleRows(rows_, width, &factors_[At(tile, 0)], d_logits, kVocabTile);
     ForTargets(tile, [&](std::int64_t, float& d_logit) {
@@ -219,33 +268,44 @@ class Chunk {
   }
 
   void ComputeInputGradient(const Strip& strip, float* scratch) {
-    for (std::int64_t tile = 0; tile < tiles_; ++tile) {
-      MultiplyStrip(
-          StripProduct<float, T>{.strip = strip,
-                                 .inner = Width(tile),
-                                 .a = {Logits(tile), kVocabTile},
-                                 .b = {x_.weight + tile * kVocabTile * x_.columns, x_.columns},
-                                 .c = d_input_ + strip.row * x_.columns + strip.column,
-                                 .c_stride = x_.columns,
-                                 .accumulate = tile > 0,
-                                 .amx = amx_,
-                                 .packed = scratch});
-    }
+    const StripPlaces places{strip.rows, strip.columns,
+                             d_input_ + strip.row * x_.columns + strip.column, x_.columns,
+                             scratch + kStripPackedSize};
+    AddTree(
+        0, cut_.Groups(), 0,
+        [&](std::int64_t group, std::int64_t place) {
+          const std::int64_t begin = cut_.FirstTile(group);
+          for (std::int64_t tile = begin; tile < cut_.FirstTile(group + 1); ++tile) {
+            MultiplyStrip(
+                StripProduct<float, T>{.strip = strip,
+                                       .inner = Width(tile),
+                                       .a = {Logits(tile), kVocabTile},
+                                       .b = {x_.weight + First(tile) * x_.columns, x_.columns},
+                                       .c = places.At(place),
+                                       .c_stride = places.Stride(place),
+                                       .accumulate = tile > begin,
+                                       .amx = amx_,
+                                       .packed = scratch});
+          }
+        },
+        [&](std::int64_t from, std::int64_t to) { places.Add(from, to); });
   }
 
   /// [rows, columns]: floats that hold numbers of type T.
   Operand<float> Input() const { return {input_, x_.columns, false, kAmxParts<T>}; }
 
   const HeadLossArguments<T>& x_;
+  const VocabularyCut& cut_;
   const std::int64_t* rows_with_target_;
   const std::int64_t rows_, tiles_;
   ThreadPool& pool_;
   const bool amx_;
   float *const input_, *const d_input_, *const logits_, *const of_threads_;
-  std::vector<RunningSoftmax> softmax_;  // [tiles, rows]
-  std::vector<RunningSoftmax> of_rows_;  // [rows]: of all tiles, then of all ranks
-  std::vector<float> factors_;           // [tiles, rows]
-  std::vector<float> target_logits_;     // [rows]; 0 where another rank has it
+  std::vector<RunningSoftmax> softmax_;    // [tiles, rows]
+  std::vector<RunningSoftmax> of_groups_;  // [groups, rows]: of their tiles
+  std::vector<RunningSoftmax> of_rows_;    // [rows]: of all groups of all ranks
+  std::vector<float> factors_;             // [tiles, rows]
+  std::vector<float> target_logits_;       // [rows]; 0 where another rank has it
 };
 
 }  // namespace
@@ -263,11 +323,13 @@ void CpuDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
   }
   const auto rows = static_cast<std::int64_t>(with_target.size());
   if (rows == 0) return;
+  const VocabularyCut cut(x);
   // Chunks have about the same size: a small one would read all weights for few rows.
   const std::int64_t chunks = Pieces(rows, kHeadLossRows), per_chunk = Pieces(rows, chunks);
-  float* scratch = Scratch(Chunk<T>::Size(x, per_chunk, pool_.threads()));
+  float* scratch = Scratch(Chunk<T>::Size(x, cut, per_chunk, pool_.threads()));
   for (std::int64_t first = 0; first < rows; first += per_chunk) {
-    Chunk<T>(x, with_target.data() + first, std::min(per_chunk, rows - first), pool_, amx_, scratch)
+    Chunk<T>(x, cut, with_target.data() + first, std::min(per_chunk, rows - first), pool_, amx_,
+             scratch)
         .Compute();
   }
 }

@@ -2,6 +2,7 @@
 #include "kernels/matmul.h"
 
 #include <algorithm>
+#include <cassert>
 #include <type_traits>
 
 #include "kernels/cpu/cpu_device.h"
@@ -99,16 +100,70 @@ void MatmulStrip(const MatmulArguments<T>& x, StripProduct<A, T> product, float*
       });
 }
 
+/// Computes what one group adds to a strip, run by run.
+template <class A, class B>
+void MultiplyGroup(const StripProduct<A, B>& whole, const InnerGroups& groups, std::int64_t group) {
+  StripProduct<A, B> part = whole;
+  std::int64_t run_begin = 0;
+  for (const std::int64_t run : groups.runs) {
+    const std::int64_t begin = GroupBegin(run, group, groups.count),
+                       end = GroupBegin(run, group + 1, groups.count);
+    part.inner = end - begin;
+    part.a.values = whole.a.At(0, run_begin + begin);
+    part.b.values = whole.b.At(run_begin + begin, 0);
+    MultiplyStrip(part);
+    part.accumulate = true;
+    run_begin += run;
+  }
+}
+
+/// The same in groups. The first group's sums wait beside their place, since c may be the residual.
+template <class A>
+void MatmulGroups(const MatmulArguments<float>& x, StripProduct<A, float> product, float* sums) {
+  const Strip& strip = product.strip;
+  const StripPlaces places{strip.rows, strip.columns, x.c + strip.row * x.columns + strip.column,
+                           x.columns, sums};
+  product.c_stride = kStripColumns;
+  AddTree(
+      0, x.groups.count, 0,
+      [&](std::int64_t group, std::int64_t place) {
+        product.c = places.At(std::max<std::int64_t>(1, place));
+        MultiplyGroup(product, x.groups, group);
+        if (place == 0) Finish(x, strip, product.c);
+      },
+      [&](std::int64_t from, std::int64_t to) { places.Add(from, to); });
+}
+
+template <class T>
+std::int64_t MostStripRows(const MatmulArguments<T>& x) {
+  return x.groups.count > 0 ? kGroupedStripRows : kMostStripRows;
+}
+
+/// The size of a thread's scratch memory: packed operands and a strip's sums.
+template <class T>
+std::int64_t SizePerThread(const MatmulArguments<T>& x, int threads) {
+  const std::int64_t rows = StripRows(x.rows, x.columns, threads, MostStripRows(x));
+  return kStripPackedSize + StripPlaces::Size(std::max<std::int64_t>(1, x.groups.count), rows);
+}
+
 template <class T, class A>
 void MatmulStrips(ThreadPool& pool, const MatmulArguments<T>& x, const Operand<A>& a, bool amx,
-                  float* of_threads, std::int64_t per_thread) {
+                  float* of_threads) {
   const Operand<T> b{x.b, x.transpose_b ? x.inner : x.columns, x.transpose_b};
-  ForStrips(pool, x.rows, x.columns, [&](const Strip& strip, int thread) {
-    float* packed = of_threads + thread * per_thread;
-    MatmulStrip<T, A>(
-        x, {.strip = strip, .inner = x.inner, .a = a, .b = b, .amx = amx, .packed = packed},
-        packed + kStripPackedSize);
-  });
+  const std::int64_t per_thread = SizePerThread(x, pool.threads());
+  ForStrips(
+      pool, x.rows, x.columns,
+      [&](const Strip& strip, int thread) {
+        float* packed = of_threads + thread * per_thread;
+        float* sums = packed + kStripPackedSize;
+        const StripProduct<A, T> product{
+            .strip = strip, .inner = x.inner, .a = a, .b = b, .amx = amx, .packed = packed};
+        if constexpr (std::is_same_v<T, float>) {
+          if (x.groups.count > 0) return MatmulGroups(x, product, sums);
+        }
+        MatmulStrip(x, product, sums);
+      },
+      MostStripRows(x));
 }
 
 template <class T, class A>
@@ -145,16 +200,15 @@ void WeightGradientStrips(ThreadPool& pool, const WeightGradientArguments<T>& x,
 
 template <class T>
 void CpuDevice<T>::Matmul(const MatmulArguments<T>& x) {
+  assert(x.groups.count == 0 || (std::is_same_v<T, float> && x.gelu == GeluForm::kNone));
   const FirstOperand<T> first{x.a, x.rows, x.inner, x.transpose_a};
-  const std::int64_t per_thread =
-      kStripPackedSize + StripRows(x.rows, x.columns, pool_.threads()) * kStripColumns;
-  const std::int64_t of_threads = pool_.threads() * per_thread;
+  const std::int64_t of_threads = pool_.threads() * SizePerThread(x, pool_.threads());
   float* scratch = Scratch(of_threads + (amx_ ? 0 : first.ScratchSize()));
   if (amx_) {
     const Operand<T> a{x.a, x.transpose_a ? x.rows : x.inner, x.transpose_a};
-    MatmulStrips(pool_, x, a, amx_, scratch, per_thread);
+    MatmulStrips(pool_, x, a, amx_, scratch);
   } else {
-    MatmulStrips(pool_, x, first.InFloat(pool_, scratch + of_threads), amx_, scratch, per_thread);
+    MatmulStrips(pool_, x, first.InFloat(pool_, scratch + of_threads), amx_, scratch);
   }
 }
 

@@ -10,6 +10,8 @@
 #include "kernels/cpu/panel.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/tile_end.h"
+#include "kernels/inner_groups.h"
 
 namespace adaptive_train::kernels::cpu {
 
@@ -30,21 +32,27 @@ struct Strip {
   std::int64_t row, rows, column, columns;
 };
 
+/// A strip's sums then stay in the second-level cache.
+inline constexpr std::int64_t kMostStripRows = 1024;
+
 /// The number of rows of a strip. Panels serve all rows of their strip, so strips are as high as
 /// possible. Two things limit them: every thread needs some, and a strip's sums must stay in the
-/// second-level cache. The sums do not depend on this choice (kernels/cpu/product.h).
-inline std::int64_t StripRows(std::int64_t rows, std::int64_t columns, int threads) {
-  constexpr std::int64_t kMostRows = 1024, kMultiple = 96, kPerThread = 2;
+/// cache. The sums do not depend on this choice (kernels/cpu/product.h).
+inline std::int64_t StripRows(std::int64_t rows, std::int64_t columns, int threads,
+                              std::int64_t most_rows = kMostStripRows) {
+  constexpr std::int64_t kMultiple = 96, kPerThread = 2;
   const std::int64_t wanted = threads == 1 ? 1 : kPerThread * threads;
   const std::int64_t down =
       Pieces(wanted, std::max<std::int64_t>(1, Pieces(columns, kStripColumns)));
-  return std::clamp(Pieces(Pieces(rows, down), kMultiple) * kMultiple, kMultiple, kMostRows);
+  return std::clamp(Pieces(Pieces(rows, down), kMultiple) * kMultiple, kMultiple, most_rows);
 }
 
 /// Calls body(strip, thread) for strips that cover a matrix, column of strips by column.
 template <class Body>
-void ForStrips(ThreadPool& pool, std::int64_t rows, std::int64_t columns, const Body& body) {
-  const std::int64_t each = StripRows(rows, columns, pool.threads()), down = Pieces(rows, each);
+void ForStrips(ThreadPool& pool, std::int64_t rows, std::int64_t columns, const Body& body,
+               std::int64_t most_rows = kMostStripRows) {
+  const std::int64_t each = StripRows(rows, columns, pool.threads(), most_rows),
+                     down = Pieces(rows, each);
   pool.For(down * Pieces(columns, kStripColumns), [&](std::int64_t index, int thread) {
     const std::int64_t row = index % down * each, column = index / down * kStripColumns;
     body(Strip{row, std::min(each, rows - row), column, std::min(kStripColumns, columns - column)},
@@ -204,5 +212,36 @@ void MultiplyStrip(const StripProduct<A, B>& x) {
   constexpr auto kNothing = [](std::int64_t, std::int64_t) {};
   MultiplyStrip(x, kNothing, kNothing);
 }
+
+/// The same of a strip whose sums are made in groups, which takes several places of its size.
+inline constexpr std::int64_t kGroupedStripRows = kRowsAtATime;
+
+/// The places of AddTree for the sums of a strip: the result in a matrix, the others in `memory`.
+/// `memory` is Size(count, rows) floats; place 1 is there with any count.
+struct StripPlaces {
+  std::int64_t rows, columns;
+  float* result;
+  std::int64_t result_stride;
+  float* memory;
+
+  static std::int64_t Size(std::int64_t count, std::int64_t rows) {
+    return std::max<std::int64_t>(1, TreeDepth(count)) * rows * kStripColumns;
+  }
+  float* At(std::int64_t place) const {
+    return place == 0 ? result : memory + (place - 1) * rows * kStripColumns;
+  }
+  std::int64_t Stride(std::int64_t place) const {
+    return place == 0 ? result_stride : kStripColumns;
+  }
+  void Add(std::int64_t from, std::int64_t to) const {
+    FinishTile<float>({.rows = rows,
+                       .columns = columns,
+                       .tile = At(from),
+                       .tile_stride = Stride(from),
+                       .stride = Stride(to),
+                       .residual = At(to),
+                       .c = At(to)});
+  }
+};
 
 }  // namespace adaptive_train::kernels::cpu

@@ -9,9 +9,11 @@ template <class T>
 void ReferenceDevice<T>::Embedding(const EmbeddingArguments<T>& x) {
   for (std::int64_t row = 0; row < x.batch * x.sequence; ++row) {
     for (std::int64_t i = 0; i < x.columns; ++i) {
-      T sum = x.tokens[row] < 0 ? T{0} : x.token_weight[x.tokens[row] * x.columns + i];
+      const T token = x.tokens[row] < 0 ? T{0} : x.token_weight[x.tokens[row] * x.columns + i];
+      T sum = x.token_last ? T{0} : token;
       if (x.position_weight != nullptr) sum += x.position_weight[row % x.sequence * x.columns + i];
       if (x.type_weight != nullptr) sum += x.type_weight[i];
+      if (x.token_last) sum += token;
       x.output[row * x.columns + i] = sum;
     }
   }

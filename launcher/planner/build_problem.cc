@@ -12,6 +12,7 @@
 
 #include "core/device_kind.h"
 #include "core/limits.h"
+#include "core/orders.h"
 #include "launcher/planner/device_slowness.h"
 #include "launcher/planner/layer_times.h"
 #include "launcher/planner/nominal_links.h"
@@ -363,6 +364,11 @@ std::string NearestSplits(const ModelDims& dims, std::int64_t tensor) {
                             : fmt::format("{} or {} do", below, above);
 }
 
+/// Whether the bits are those of one rank, where that is asked for.
+bool KeepsBits(const PlanRequest& request, std::int64_t tensor) {
+  return !request.reproducible || kTensorGroups % tensor == 0;
+}
+
 std::vector<int> One(const std::optional<std::int64_t>& wanted, std::vector<int> otherwise) {
   return wanted ? std::vector<int>{static_cast<int>(*wanted)} : std::move(otherwise);
 }
@@ -377,7 +383,7 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
   const bool no_tensor =
       request.runnable_only && request.compression && request.compression->sketch;
   for (int t = 2; t <= widest && !no_tensor; ++t) {
-    if (Splits(dims, t)) tensor.push_back(t);
+    if (Splits(dims, t) && KeepsBits(request, t)) tensor.push_back(t);
   }
   const std::vector<int> zero{0};
   choices.data = One(request.data, {});
@@ -472,6 +478,11 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
                     "model ({}, {}, {}): {}",
                     *request.tensor, dims.heads, dims.KvHeads(), dims.Ffn(),
                     NearestSplits(dims, *request.tensor)));
+  if (request.tensor && !KeepsBits(request, *request.tensor))
+    return NoPlan(
+        fmt::format("parallel.tensor = {} with train.reproducible = \"layout\": 1, 2, 4 and 8 "
+                    "tensor ranks have the same bits",
+                    *request.tensor));
   BuiltProblem built;
   built.problem.global_batch = request.global_batch;
   built.devices = RankDevices(cluster, request, profile, built.notes);

@@ -26,6 +26,7 @@ struct PlanRequest {
   ScheduleRequest schedule;
   std::optional<Recompute> recompute;             // none: whatever fits and is fastest
   bool even_shares = false;                       // as many samples for every replica
+  bool reproducible = false;                      // the same bits in any layout
   std::optional<CompressionRequest> compression;  // none: gradients are summed whole
   bool runnable_only = false;                     // nothing that NotRunnable would name
 };

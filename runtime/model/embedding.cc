@@ -47,6 +47,7 @@ void TokenEmbedding<T>::Forward(const StageMemory<T>& memory, const Pass& pass,
                            .token_weight = memory.parameters + wte_,
                            .position_weight = adds ? At(memory.parameters, wpe_) : nullptr,
                            .type_weight = adds ? At(memory.parameters, wtt_) : nullptr,
+                           .token_last = memory.groups > 0,
                            .output = sum});
   memory.Sum(sum, pass.batch * sequence_ * hidden_);
   if (norm_) norm_->Forward(memory, pass.batch * sequence_, sum, state.output.data(), *state.norm);

@@ -19,6 +19,7 @@ template <class T>
 LanguageHead<T>::LanguageHead(const ModelDims& dims, const ParameterLayout& layout)
     : hidden_(dims.hidden),
       vocabulary_(MatrixOf(dims, layout).rows),
+      whole_vocabulary_(MatrixOf(dims, layout).whole_rows),
       weight_(MatrixOf(dims, layout).offset),
       bias_(layout.OffsetOf("head.bias")),
       norm_(layout, dims.kind == ModelKind::kBert ? "head.ln" : "ln_f", dims.NormEpsilon()) {
@@ -76,6 +77,8 @@ double LanguageHead<T>::HeadLoss(const StageMemory<T>& memory, std::int64_t rows
                           .part = {.first = vocabulary_.begin,
                                    .rank = memory.tensor.part.rank,
                                    .ranks = memory.tensor.part.ranks,
+                                   .groups = memory.groups,
+                                   .whole = whole_vocabulary_,
                                    .sum = memory.tensor.sum_on_host}});
   if (training) memory.Sum(d_normal, rows * hidden_);
   return memory.device.Sum(rows, workspace.losses.data());

@@ -51,6 +51,7 @@ class LanguageHead {
 
   std::int64_t hidden_;
   ElementRange vocabulary_;  // whose rows of the weight are here
+  std::int64_t whole_vocabulary_;
   std::int64_t weight_;
   std::int64_t bias_;                    // -1: none
   std::optional<LinearLayer<T>> dense_;  // BERT

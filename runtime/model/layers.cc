@@ -19,6 +19,8 @@ const ParameterRange& WeightOf(const ParameterLayout& layout, const std::string&
 template <class T>
 LinearLayer<T>::LinearLayer(const ParameterLayout& layout, const std::string& name)
     : split_(WeightOf(layout, name).split),
+      in_runs_{WeightOf(layout, name).shape[0]},
+      out_runs_(WeightOf(layout, name).column_runs),
       in_(WeightOf(layout, name).shape[0]),
       out_(WeightOf(layout, name).shape[1]),
       weight_(WeightOf(layout, name).offset),
@@ -38,6 +40,7 @@ void LinearLayer<T>::Forward(const StageMemory<T>& memory, std::int64_t rows, co
                         .bias = bias_ < 0 || !adds ? nullptr : memory.parameters + bias_,
                         .residual = adds ? epilogue.residual : nullptr,
                         .c = output,
+                        .groups = GroupsOf(memory, TensorSplit::kRows, in_runs_),
                         .gelu = epilogue.gelu,
                         .activated = epilogue.activated});
   if (summed) memory.Sum(output, rows * out_);
@@ -76,6 +79,7 @@ void LinearLayer<T>::InputGradient(const StageMemory<T>& memory, std::int64_t ro
                         .transpose_b = true,
                         .residual = adds ? epilogue.residual : nullptr,
                         .c = d_input,
+                        .groups = GroupsOf(memory, TensorSplit::kColumns, out_runs_),
                         .gelu = epilogue.gelu,
                         .gelu_input = epilogue.gelu_input});
   if (summed) memory.Sum(d_input, rows * in_);

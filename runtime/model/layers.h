@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kernels/device.h"
 #include "runtime/model/micro_batch_state.h"
@@ -19,6 +20,9 @@ struct StageMemory {
   const T* parameters;
   kernels::Accumulator<T>* gradients;
   const TensorRanks<T>& tensor;
+  /// This rank's part of the groups in which sums are made that tensor ranks share; 0: no groups,
+  /// and bits that depend on the number of ranks.
+  std::int64_t groups = 0;
 
   /// Makes the ranks' parts of a result the whole result on each.
   void Sum(T* values, std::int64_t count) const {
@@ -57,7 +61,15 @@ class LinearLayer {
                      const Epilogue& epilogue = {}) const;
 
  private:
+  /// The product's groups if tensor ranks share its sums over these runs.
+  kernels::InnerGroups GroupsOf(const StageMemory<T>& memory, TensorSplit shared,
+                                const std::vector<std::int64_t>& runs) const {
+    if (memory.groups == 0 || split_ != shared) return {};
+    return {memory.groups, runs};
+  }
+
   TensorSplit split_;
+  std::vector<std::int64_t> in_runs_, out_runs_;
   std::int64_t in_, out_, weight_;
   std::int64_t bias_;  // -1: none
 };

@@ -131,8 +131,8 @@ std::vector<ParameterRange> HeadRanges(const ModelDims& dims) {
 
 /// Reduces a whole parameter to the rank's part of it, and counts it.
 ParameterRange Cut(ParameterRange range, const TensorPart& part) {
+  range.whole_rows = range.rows.size();
   range.whole_columns = range.columns.back().end;
-  if (part.ranks == 1) range.columns = {{0, range.whole_columns}};
   if (range.split == TensorSplit::kRows) range.rows = part.Of(range.rows.size());
   std::int64_t width = 0;
   for (ElementRange& group : range.columns) {
@@ -141,8 +141,10 @@ ParameterRange Cut(ParameterRange range, const TensorPart& part) {
       group = {group.begin + own.begin, group.begin + own.end};
     }
     width += group.size();
+    if (group.size() > 0) range.column_runs.push_back(group.size());
   }
   std::erase_if(range.columns, [](const ElementRange& group) { return group.size() == 0; });
+  if (part.ranks == 1) range.columns = {{0, range.whole_columns}};
   range.shape.back() = width;
   if (range.shape.size() > 1) range.shape.front() = range.rows.size();
   range.count = range.rows.size() * width;

@@ -53,8 +53,12 @@ struct ParameterRange {
   TensorSplit split = TensorSplit::kNone;
   ElementRange rows;               // of the whole parameter, that are here
   ElementRanges columns;           // the same; ascending, side by side in each row of the arena
+  std::int64_t whole_rows = 0;     // of the whole parameter
   std::int64_t whole_columns = 0;  // of the whole parameter
-  bool decay = false;              // takes weight decay: matrices do, vectors do not
+  /// The lengths of what tensor ranks share alike: of a rank's queries, keys and values, or its gate
+  /// and up. Side by side as the columns, also of one rank, which has those of the whole.
+  std::vector<std::int64_t> column_runs;
+  bool decay = false;  // takes weight decay: matrices do, vectors do not
   InitialValue initial = InitialValue::kZeros;
   double initial_std = 0;  // for kNormal
   LayerPart part = LayerPart::kEmbedding;

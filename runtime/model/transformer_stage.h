@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/model_shape.h"
+#include "core/orders.h"
 #include "kernels/device.h"
 #include "runtime/model/block.h"
 #include "runtime/model/embedding.h"
@@ -67,7 +68,9 @@ class TransformerStage {
   /// belong to the caller and outlive the stage. The workspace has the same dimensions and options,
   /// and a head's part if the slice has the head. Of several tensor ranks, `dims` are those of this
   /// one's part (PartOf), and the layout is of the part. They all run the same passes in the same
-  /// order: each has the whole activations at the boundary, and the whole loss.
+  /// order: each has the whole activations at the boundary, and the whole loss. With
+  /// options.reproducible their number divides kTensorGroups, T is its own accumulator, and the
+  /// sums of `tensor` add the ranks' values as a balanced tree.
   TransformerStage(const ModelDims& dims, const StageSlice& slice, const StageOptions& options,
                    kernels::Device<T>& device, const StageArenas<T>& arenas,
                    StageWorkspace<T>& workspace, TensorRanks<T> tensor = {});
@@ -135,7 +138,8 @@ class TransformerStage {
     return state.pass.batch * dims_.sequence;
   }
   StageMemory<T> Memory() const {
-    return {device_, arenas_.parameters.data(), arenas_.gradients.data(), tensor_};
+    return {device_, arenas_.parameters.data(), arenas_.gradients.data(), tensor_,
+            options_.reproducible ? kTensorGroups / tensor_.part.ranks : 0};
   }
   /// `layer` counts embedding, blocks and head, even if the stage has none.
   void Need(std::size_t layer) const;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "runtime/train/collective.h"
 
@@ -21,9 +22,19 @@ std::optional<SharedMemory> TensorSums<T>::MemoryOf(Group& group) {
 
 template <class T>
 TensorSums<T>::TensorSums(Group& group, std::optional<SharedMemory> memory,
-                          kernels::Device<T>& device, StepMeasure& measure)
-    : group_(group), device_(device), measure_(measure), memory_(std::move(memory)) {
-  if (std::is_same_v<T, float> || group.Size() == 1) return;
+                          kernels::Device<T>& device, StepMeasure& measure, bool reproducible)
+    : group_(group),
+      device_(device),
+      measure_(measure),
+      memory_(std::move(memory)),
+      reproducible_(reproducible) {
+  if (group.Size() == 1) return;
+  if (reproducible) {
+    const auto ranks = static_cast<std::size_t>(group.Size());
+    tree_ = {device, static_cast<std::size_t>(kernels::TreeDepth(group.Size())) * kPiece};
+    if (!memory_) gathered_ = {device, ranks * kPiece};
+  }
+  if (std::is_same_v<T, float>) return;
   sums_ = {device, kPiece};
   more_ = {device, kPiece};
 }
@@ -66,9 +77,13 @@ void TensorSums<T>::SumThroughMemory(std::span<E> piece) {
   std::copy(piece.begin(), piece.end(), SlotOf<E>(group_.Rank()));
   Meet();
   if constexpr (std::is_same_v<E, float>) {
-    std::copy_n(SlotOf<float>(0), piece.size(), piece.data());
-    for (int rank = 1; rank < group_.Size(); ++rank)
-      device_.AddInto(count, SlotOf<float>(rank), piece.data());
+    if (reproducible_) {
+      AddAsTree(piece, [this](std::int64_t rank) { return SlotOf<float>(static_cast<int>(rank)); });
+    } else {
+      std::copy_n(SlotOf<float>(0), piece.size(), piece.data());
+      for (int rank = 1; rank < group_.Size(); ++rank)
+        device_.AddInto(count, SlotOf<float>(rank), piece.data());
+    }
   } else {
     device_.Widen(count, SlotOf<E>(0), sums_.data());
     for (int rank = 1; rank < group_.Size(); ++rank) {
@@ -78,6 +93,22 @@ void TensorSums<T>::SumThroughMemory(std::span<E> piece) {
     device_.Round({.count = count, .parameters = sums_.data(), .weights = piece.data()});
   }
   half_ = 1 - half_;
+}
+
+template <class T>
+template <class Slot>
+void TensorSums<T>::AddAsTree(std::span<float> piece, const Slot& slot) {
+  const auto at = [&](std::int64_t place) {
+    return place == 0 ? piece.data() : tree_.data() + static_cast<std::size_t>(place - 1) * kPiece;
+  };
+  kernels::AddTree(
+      0, group_.Size(), 0,
+      [&](std::int64_t rank, std::int64_t place) {
+        std::copy_n(slot(rank), piece.size(), at(place));
+      },
+      [&](std::int64_t from, std::int64_t to) {
+        device_.AddInto(std::ssize(piece), at(from), at(to));
+      });
 }
 
 /// Everything that a rank wrote before is there for all afterwards.
@@ -93,6 +124,7 @@ template <class T>
 template <class E>
 void TensorSums<T>::SumThroughTransport(std::span<E> piece) {
   if constexpr (std::is_same_v<E, float>) {
+    if (reproducible_) return SumGathered(piece);
     Await(group_.AllReduce(Purpose::kActivation, piece).Wait(CollectiveDeadline()));
   } else {
     const auto count = static_cast<std::int64_t>(piece.size());
@@ -100,6 +132,19 @@ void TensorSums<T>::SumThroughTransport(std::span<E> piece) {
     SumThroughTransport(sums_.span().first(piece.size()));
     device_.Round({.count = count, .parameters = sums_.data(), .weights = piece.data()});
   }
+}
+
+template <class T>
+void TensorSums<T>::SumGathered(std::span<float> piece) {
+  std::vector<std::span<std::byte>> chunks;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(group_.Size()); ++rank)
+    chunks.push_back(std::as_writable_bytes(gathered_.span().subspan(rank * kPiece, piece.size())));
+  std::copy(piece.begin(), piece.end(),
+            gathered_.data() + static_cast<std::size_t>(group_.Rank()) * kPiece);
+  Await(group_.AllGather(Purpose::kActivation, std::move(chunks)).Wait(CollectiveDeadline()));
+  AddAsTree(piece, [this](std::int64_t rank) {
+    return gathered_.data() + static_cast<std::size_t>(rank) * kPiece;
+  });
 }
 
 template class TensorSums<float>;

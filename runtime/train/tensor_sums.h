@@ -8,6 +8,7 @@
 
 #include "kernels/buffer.h"
 #include "kernels/device.h"
+#include "kernels/inner_groups.h"
 #include "runtime/comm/group.h"
 #include "runtime/comm/shared_memory.h"
 #include "runtime/model/tensor_ranks.h"
@@ -20,6 +21,9 @@ namespace adaptive_train {
 /// order of the ranks. Without such memory they go through the transport. 16-bit values are added
 /// in float32 and rounded once. Requires a device that computes in host memory. The time of a sum
 /// is booked as exchange. Throws FatalError. Not thread-safe.
+///
+/// A `reproducible` sum adds float32 values of 2, 4 or 8 ranks as a balanced tree, which continues
+/// that of each rank's groups (kernels/inner_groups.h), also through the transport.
 template <class T>
 class TensorSums {
  public:
@@ -29,7 +33,7 @@ class TensorSums {
 
   /// What is passed by reference must outlive this.
   TensorSums(Group& group, std::optional<SharedMemory> memory, kernels::Device<T>& device,
-             StepMeasure& measure);
+             StepMeasure& measure, bool reproducible = false);
   TensorSums(const TensorSums&) = delete;
   TensorSums& operator=(const TensorSums&) = delete;
 
@@ -48,6 +52,10 @@ class TensorSums {
   void SumThroughMemory(std::span<E> piece);
   template <class E>
   void SumThroughTransport(std::span<E> piece);
+  void SumGathered(std::span<float> piece);
+  /// slot(rank) has the rank's values.
+  template <class Slot>
+  void AddAsTree(std::span<float> piece, const Slot& slot);
   template <class E>
   E* SlotOf(int rank) const;
   void Meet();
@@ -58,6 +66,9 @@ class TensorSums {
   std::optional<SharedMemory> memory_;  // two halves, each with a slot per rank
   std::size_t half_ = 0;                // of the next piece: others may still read the last one
   kernels::Buffer<float> sums_, more_;  // of 16-bit values
+  const bool reproducible_;
+  kernels::Buffer<float> tree_;      // the places of a reproducible sum on the way
+  kernels::Buffer<float> gathered_;  // all ranks' values, where they share no memory
   double waited_s_ = 0;
 };
 

@@ -90,6 +90,29 @@ gradients_agree() {
   diff <(losses "$work/first") <(losses "$work/run")
 }
 
+# bits FOLDER: of the parameters at a run's end, whatever ranks saved them.
+bits() {
+  rm -rf "$1/hf"
+  "$bin/adaptive-train" export "$1" --hf "$1/hf" >&2
+  sha256sum <"$1/hf/model.safetensors"
+}
+
+@test "with train.reproducible = \"layout\" 1, 2 and 4 tensor ranks end with the same bits, and without it with others" {
+  local kinds=("" "--model.kind=llama --model.kv_heads=4 --model.tie_embeddings=false" "--model.kind=bert --train.dropout=0.1")
+  for kind in "${kinds[@]}"; do
+    read -ra keys <<<"$kind"
+    keys+=(--compression.mode=off --train.micro_batch=2 --train.steps=50)
+    one "${keys[@]}" --train.reproducible=layout
+    for tensor in 2 4; do
+      shared "$tensor" 1 1 "${keys[@]}" --train.reproducible=layout
+      diff <(losses "$work/run") <(losses "$work/one")
+      [[ $(bits "$work/run") == "$(bits "$work/one")" ]]
+    done
+    shared 2 1 1 "${keys[@]}"
+    [[ $(bits "$work/run") != "$(bits "$work/one")" ]]
+  done
+}
+
 @test "a saved model of tensor ranks is evaluated and exported as one" {
   shared 2 2 1 --data.validation="$work/corpus.txt" --train.validation_samples=10
   "$bin/adaptive-train" eval "$work/run" --data "$work/corpus.txt" --samples 10 --json >"$work/answer.json"
@@ -126,5 +149,8 @@ gradients_agree() {
   run train "${layers[@]}" --parallel.tensor=2 --parallel.data=2 --compression.mode=sketch
   echo "$output"
   [[ $status == 3 && $output == *"sketches of gradients (compression.mode) of 2 tensor ranks"* ]]
+  run train "${layers[@]}" --model.heads=6 --model.hidden=48 --parallel.tensor=3 --train.reproducible=layout --train.micro_batch=2 --compression.mode=off
+  echo "$output"
+  [[ $status == 3 && $output == *"parallel.tensor = 3 with train.reproducible"*"1, 2, 4 and 8"* ]]
   [[ ! -e $work/run/metrics.jsonl ]]
 }

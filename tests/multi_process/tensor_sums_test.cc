@@ -72,6 +72,54 @@ TEST(TensorSums, AreRightIn16Bits) {
   }
 }
 
+/// Numbers whose sum depends on the order in which they are added.
+float Unlike(int rank, std::size_t i) {
+  return 1.0F / static_cast<float>(3 + 7 * rank + static_cast<int>(i % 113));
+}
+
+float TreeOf(int first, int count, std::size_t i) {
+  if (count == 1) return Unlike(first, i);
+  return TreeOf(first, count / 2, i) + TreeOf(first + count / 2, count / 2, i);
+}
+
+bool AddsAsATree(Group& group, bool shares) {
+  auto memory = shares ? TensorSums<float>::MemoryOf(group) : std::nullopt;
+  RANK_REQUIRE(memory.has_value() == shares);
+  kernels::cpu::CpuDevice<float> device(1);
+  StepMeasure measure(group.communicator());
+  TensorSums<float> sums(group, std::move(memory), device, measure, true);
+  const TensorRanks<float> ranks = sums.Ranks();
+  for (const std::size_t size : {1UL, 0UL, 1000UL, 262144UL, 600000UL, 262145UL}) {
+    std::vector<float> values(size);
+    for (std::size_t i = 0; i < size; ++i) values[i] = Unlike(group.Rank(), i);
+    std::vector<float> on_host = values;
+    ranks.sum(values);
+    ranks.sum_on_host(on_host);
+    std::size_t in_order = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      const float expected = TreeOf(0, group.Size(), i);
+      RANK_REQUIRE(values[i] == expected, size, i, expected, values[i]);
+      RANK_REQUIRE(on_host[i] == expected, size, i, expected, on_host[i]);
+      float chain = Unlike(0, i);
+      for (int rank = 1; rank < group.Size(); ++rank) chain += Unlike(rank, i);
+      in_order += chain == expected ? 1 : 0;
+    }
+    // Otherwise another order would pass as well.
+    RANK_REQUIRE(group.Size() < 4 || size < 1000 || in_order < size);
+  }
+  return true;
+}
+
+TEST(TensorSums, AreABalancedTreeIfTheyAreToBeReproducible) {
+  for (const int ranks : {2, 4, 8}) {
+    for (const bool shares : {true, false}) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, shared memory " << shares);
+      EXPECT_TRUE(
+          Ranks(ranks, [shares](Group& group) { return AddsAsATree(group, shares); }).AllGood());
+    }
+  }
+}
+
 TEST(SharedMemory, IsRefusedToAllWhereTheFirstCannotMakeIt) {
   EXPECT_TRUE(Ranks(3, [](Group& group) {
                 double connected[1] = {};

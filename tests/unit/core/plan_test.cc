@@ -180,6 +180,16 @@ TEST(Plan, SaysWhatTheRuntimeCannotRun) {
   EXPECT_EQ(NotRunnable(shared), "");
   shared.orders.compression.mode = CompressionMode::kSketch;
   EXPECT_NE(NotRunnable(shared).find("2 tensor ranks (parallel.tensor)"), std::string::npos);
+  Plan exact = EightRanks();
+  exact.orders.reproducible = Reproducible::kLayout;
+  for (const int tensor : {1, 2, 4, 8}) {
+    exact.tensor = tensor;
+    EXPECT_EQ(NotRunnable(exact), "") << tensor;
+  }
+  for (const int tensor : {3, 6, 16}) {
+    exact.tensor = tensor;
+    EXPECT_NE(NotRunnable(exact).find("1, 2, 4 or 8 have them"), std::string::npos) << tensor;
+  }
   plan.ranks.resize(kMostRanks);
   EXPECT_EQ(NotRunnable(plan), "");
   plan.ranks.resize(kMostRanks + 1);

@@ -221,6 +221,23 @@ TEST(MakePlan, RefusesTensorRanksThatDoNotDivideAndNamesThoseThatDo) {
   EXPECT_THAT(why(9), HasSubstr("(8, 8, 256): 8 does"));
 }
 
+TEST(MakePlan, TakesTensorRanksWithTheBitsOfOneWhereAnyLayoutHasThem) {
+  ModelDims dims = kDims;
+  dims.heads = dims.kv_heads = 12;
+  dims.hidden = 48;
+  dims.ffn = 48;
+  PlanRequest request = Batch(8);
+  request.tensor = 3;
+  EXPECT_TRUE(MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request));
+  request.reproducible = true;
+  const auto refused = MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("parallel.tensor = 3 with train.reproducible = \"layout\": 1, 2, 4 and 8"));
+  request.tensor = 4;
+  EXPECT_TRUE(MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request));
+}
+
 /// Equal shares name the reason as well as free ones do.
 TEST(MakePlan, EvenSharesOfMoreStagesThanLayersNameThoseThatFit) {
   PlanRequest request = Batch(8);

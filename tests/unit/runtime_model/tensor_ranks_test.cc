@@ -1,6 +1,7 @@
 // Ranks that share each layer compute what one rank computes: losses, gradients, activations.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <barrier>
 #include <cmath>
 #include <memory>
@@ -10,18 +11,20 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/inner_groups.h"
 #include "kernels/reference/reference_device.h"
 #include "tests/unit/runtime_model/small_model.h"
 
 namespace adaptive_train {
 namespace {
 
-/// Ranks as threads, whose sums are added in the order of the ranks by each of them.
+/// Ranks as threads. Each adds all ranks' values: in their order, or as a balanced tree in which
+/// every sum is rounded.
 template <class T>
 class ThreadedRanks {
  public:
-  explicit ThreadedRanks(std::int64_t ranks)
-      : values_(static_cast<std::size_t>(ranks)), all_(ranks) {}
+  ThreadedRanks(std::int64_t ranks, bool as_tree)
+      : as_tree_(as_tree), values_(static_cast<std::size_t>(ranks)), all_(ranks) {}
 
   TensorRanks<T> At(std::int64_t rank) {
     return {{rank, std::ssize(values_)},
@@ -46,14 +49,33 @@ class ThreadedRanks {
     own.clear();
     for (const E value : values) own.push_back(kernels::ToFloat(value));
     all_.arrive_and_wait();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      double sum = 0;
-      for (const auto& of_rank : values_) sum += of_rank[i];
-      values[i] = kernels::Rounded<E>(static_cast<kernels::Accumulator<E>>(sum));
-    }
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = as_tree_ ? TreeSum<E>(i) : OrderedSum<E>(i);
     all_.arrive_and_wait();
   }
+  template <class E>
+  E OrderedSum(std::size_t i) const {
+    double sum = 0;
+    for (const auto& of_rank : values_) sum += of_rank[i];
+    return kernels::Rounded<E>(static_cast<kernels::Accumulator<E>>(sum));
+  }
+  template <class E>
+  E TreeSum(std::size_t i) const {
+    std::array<kernels::Accumulator<E>, 4> places{};
+    const auto at = [&](std::int64_t place) -> kernels::Accumulator<E>& {
+      return places[static_cast<std::size_t>(place)];
+    };
+    kernels::AddTree(
+        0, std::ssize(values_), 0,
+        [&](std::int64_t rank, std::int64_t place) {
+          at(place) =
+              static_cast<kernels::Accumulator<E>>(values_[static_cast<std::size_t>(rank)][i]);
+        },
+        [&](std::int64_t from, std::int64_t to) { at(to) += at(from); });
+    return kernels::Rounded<E>(places[0]);
+  }
 
+  const bool as_tree_;
   std::vector<std::vector<double>> values_;  // [ranks]
   std::barrier<> all_;
 };
@@ -83,7 +105,7 @@ Computed Compute(const ModelDims& dims, std::int64_t ranks, const StageOptions& 
                  const MakeDevice& make_device) {
   const TokenBatch batch = RandomBatch(dims, options.micro_batch);
   const StageSlice slices[] = {{0, 1, true, false}, {1, dims.layers, false, true}};
-  ThreadedRanks<T> threads(ranks);
+  ThreadedRanks<T> threads(ranks, options.reproducible);
   std::vector<Computed> of_rank(static_cast<std::size_t>(ranks));
   std::vector<double> boundary;
   const ParameterLayout whole(dims, StageSlice::Whole(dims));
@@ -187,6 +209,77 @@ TEST(TensorRanks, ComputeThemOnTheProcessorInEveryPrecision) {
   ExpectRanksAgree<float, kernels::cpu::CpuDevice<float>>(1e-5, 1);
   ExpectRanksAgree<kernels::BFloat16, kernels::cpu::CpuDevice<kernels::BFloat16>>(0.1, 1);
   ExpectRanksAgree<kernels::Float16, kernels::cpu::CpuDevice<kernels::Float16>>(0.01, 1);
+}
+
+/// What 1, 2, 4 and, if they can share the model, 8 ranks compute: losses and gradients bit by bit.
+template <class T, class MakeDevice>
+void ExpectSameBits(const ModelDims& dims, StageOptions options, const MakeDevice& make_device) {
+  options.reproducible = true;
+  const Computed one = Compute<T>(dims, 1, options, make_device);
+  for (const std::int64_t ranks : {2, 4, 8}) {
+    if (dims.heads % ranks != 0 || dims.KvHeads() % ranks != 0 || dims.Ffn() % ranks != 0) continue;
+    SCOPED_TRACE(testing::Message() << NameOf(dims.kind) << " on " << ranks << " ranks");
+    const Computed several = Compute<T>(dims, ranks, options, make_device);
+    EXPECT_EQ(one.loss, several.loss);
+    EXPECT_EQ(one.evaluated, several.evaluated);
+    const ParameterLayout whole(dims, StageSlice::Whole(dims));
+    for (const ParameterRange& range : whole.ranges()) {
+      const auto of = [&](const Computed& computed) {
+        const auto begin = computed.gradients.begin() + range.offset;
+        return std::vector<double>(begin, begin + range.count);
+      };
+      EXPECT_EQ(of(one), of(several)) << range.name;
+    }
+  }
+}
+
+TEST(TensorRanks, HaveTheBitsOfOneRankIfTheyAreToBeReproducible) {
+  for (const ModelKind kind : {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}) {
+    for (const bool tied : {true, false}) {
+      for (const Recompute recompute :
+           {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+        const StageOptions options{.micro_batch = 3,
+                                   .recompute = recompute,
+                                   .dropout = recompute == Recompute::kSelective ? 0.0 : 0.2,
+                                   .seed = 4};
+        const ModelDims dims = SharedDims(kind, tied);
+        ExpectSameBits<float>(dims, options,
+                              [] { return std::make_unique<kernels::cpu::CpuDevice<float>>(2); });
+        ExpectSameBits<double>(dims, options, [] {
+          return std::make_unique<kernels::reference::ReferenceDevice<double>>();
+        });
+      }
+    }
+  }
+}
+
+/// A model that 8 ranks can share, with groups of odd lengths and several tiles of the vocabulary in
+/// each.
+ModelDims WiderDims(ModelKind kind) {
+  ModelDims dims = SharedDims(kind, true);
+  dims.layers = 2;
+  dims.hidden = 48;
+  dims.kv_heads = 0;
+  dims.ffn = 72;
+  dims.vocab = 3301;
+  return dims;
+}
+
+TEST(TensorRanks, HaveTheBitsOfOneRankInAWiderModel) {
+  for (const ModelKind kind : {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}) {
+    ExpectSameBits<float>(WiderDims(kind), {.micro_batch = 5},
+                          [] { return std::make_unique<kernels::cpu::CpuDevice<float>>(1); });
+  }
+}
+
+// Otherwise the tests above would show nothing.
+TEST(TensorRanks, HaveOtherBitsIfTheyNeedNotBeReproducible) {
+  const auto make_device = [] { return std::make_unique<kernels::cpu::CpuDevice<float>>(1); };
+  for (const ModelKind kind : {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}) {
+    const Computed one = Compute<float>(WiderDims(kind), 1, {.micro_batch = 5}, make_device),
+                   two = Compute<float>(WiderDims(kind), 2, {.micro_batch = 5}, make_device);
+    EXPECT_NE(one.gradients, two.gradients);
+  }
 }
 
 TEST(TensorRanks, KeepOfABlockWhatTheModelShapeSays) {
