@@ -413,17 +413,18 @@ Result<FoundLayout> Find(const PlanRequest& request, const PlanProblem& problem)
 /// whole model do not fit without recomputation, and nothing else is nearly as fast.
 Result<FoundLayout> FindAlsoSharded(const PlanRequest& request, BuiltProblem& built) {
   auto found = Find(request, built.problem);
-  const bool fits = found && (request.even_shares ||
-                              (found->layout.Stages() == 1 && found->layout.tensor == 1 &&
-                               found->layout.recompute == Recompute::kNone));
+  const bool fits =
+      found && (request.even_shares || (found->layout.Stages() == 1 && found->layout.tensor == 1 &&
+                                        found->layout.recompute == Recompute::kNone));
   if (fits || request.shard || !request.runnable_only) return found;
   PlanProblem sharded = built.problem;
   sharded.choices.shard = {1, 2};
   auto other = Find(request, sharded);
   if (!other || (found && other->cost.step > kWorthSharding * found->cost.step)) return found;
   if (found)
-    other->alternatives.insert(other->alternatives.begin(),
-                               {"nothing sharded", "state whole on every replica", found->cost.step});
+    other->alternatives.insert(
+        other->alternatives.begin(),
+        {"nothing sharded", "state whole on every replica", found->cost.step});
   built.notes.push_back(
       fmt::format("shard = {}: {}", other->layout.shard,
                   found ? fmt::format("{:.1f} % faster than what fits without",
