@@ -1,4 +1,4 @@
-// Sums of activations over the ranks that share each layer.
+// Sums of activations over the ranks that share each layer, and what else they exchange.
 #pragma once
 
 #include <cstddef>
@@ -56,6 +56,9 @@ class TensorSums {
   /// slot(rank) has the rank's values.
   template <class Slot>
   void AddAsTree(std::span<float> piece, const Slot& slot);
+  std::span<std::byte> PartOf(int rank, std::span<std::byte> whole) const;
+  void Gather(std::span<std::byte> whole);
+  void GatherThroughMemory(std::span<std::byte> whole);
   template <class E>
   E* SlotOf(int rank) const;
   void Meet();
