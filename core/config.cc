@@ -237,7 +237,7 @@ ModelConfig ConfigOf(const ModelDims& dims) {
 }
 
 ExchangeOrders OrdersOf(const Config& config) {
-  return {config.compression, config.parallel.gather};
+  return {config.compression, config.parallel.gather, config.train.reproducible};
 }
 
 std::int64_t TextVocab(const ModelConfig& model) {

@@ -58,6 +58,7 @@ struct TrainConfig {
   std::int64_t validate_every = 0;       // steps; 0 = after the last step only
   std::int64_t validation_samples = 64;  // sequences per validation
   std::int64_t skip_limit = 50;          // skipped steps in a row that end the run; 0 = never
+  Reproducible reproducible = Reproducible::kOff;
 };
 
 struct OptimizerConfig {

@@ -241,6 +241,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       Integer("train.validate_every", &C::train, &TrainConfig::validate_every, 0),
       Integer("train.validation_samples", &C::train, &TrainConfig::validation_samples, 1),
       Integer("train.skip_limit", &C::train, &TrainConfig::skip_limit, 0),
+      Choice("train.reproducible", &C::train, &TrainConfig::reproducible),
       Choice("optimizer.kind", &C::optimizer, &OptimizerConfig::kind, {"adamw"}),
       Number("optimizer.lr", &C::optimizer, &OptimizerConfig::lr, 0, 10),
       Betas(),

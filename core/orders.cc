@@ -15,6 +15,7 @@ constexpr auto kValues = Table("fp32", "bf16", "fp8");
 constexpr auto kVariances = Table("relative", "literal");
 constexpr auto kFlushes = Table("send", "drop");
 constexpr auto kGathers = Table("weights", "int8");
+constexpr auto kReproducible = Table("off", "layout");
 constexpr auto kShapes = Table("constant", "linear", "cosine");
 
 }  // namespace
@@ -38,6 +39,10 @@ std::span<const std::string_view> NamesOf<ResidualFlush>() {
 template <>
 std::span<const std::string_view> NamesOf<GatherFormat>() {
   return kGathers;
+}
+template <>
+std::span<const std::string_view> NamesOf<Reproducible>() {
+  return kReproducible;
 }
 template <>
 std::span<const std::string_view> NamesOf<LrShape>() {

@@ -31,6 +31,9 @@ enum class GatherFormat : std::uint8_t { kWeights, kInt8 };
 /// The shape of the learning rate after the warm-up.
 enum class LrShape : std::uint8_t { kConstant, kLinear, kCosine };
 
+/// What two runs must have in common for the same bits: also the layout, or not.
+enum class Reproducible : std::uint8_t { kOff, kLayout };
+
 /// The names of the choices in configurations and plans, indexed by value.
 template <class Choice>
 std::span<const std::string_view> NamesOf();
@@ -69,6 +72,10 @@ struct CompressionOrders {
 struct ExchangeOrders {
   CompressionOrders compression;
   GatherFormat gather = GatherFormat::kWeights;
+  Reproducible reproducible = Reproducible::kOff;
+
+  /// Parameters have the same bits in any layout: docs/reproducible.md.
+  bool AnyLayout() const { return reproducible == Reproducible::kLayout; }
 };
 
 }  // namespace adaptive_train

@@ -145,6 +145,7 @@ Alternative ReadAlternative(const JsonReader& entry) {
 Json ToObject(const ExchangeOrders& orders) {
   const CompressionOrders& c = orders.compression;
   return {{"gather", NameOf(orders.gather)},
+          {"reproducible", NameOf(orders.reproducible)},
           {"compression",
            {{"mode", NameOf(c.mode)},
             {"s_min", c.s_min},
@@ -173,6 +174,7 @@ void ReadChoice(const JsonReader& part, const char* key, Choice& choice) {
 ExchangeOrders ReadOrders(const JsonReader& part) {
   ExchangeOrders orders;
   ReadChoice(part, "gather", orders.gather);
+  if (part.Has("reproducible")) ReadChoice(part, "reproducible", orders.reproducible);
   const JsonReader compression = part.Part("compression");
   CompressionOrders& c = orders.compression;
   ReadChoice(compression, "mode", c.mode);

@@ -12,9 +12,10 @@ namespace adaptive_train {
 struct StageOptions {
   std::int64_t micro_batch = 1;  // samples, at most
   Recompute recompute = Recompute::kNone;
-  double dropout = 0;      // probability, of the embedding's and each branch's output
-  std::uint64_t seed = 0;  // of dropout
-  bool halves = false;     // backward comes in halves; not with recomputation
+  double dropout = 0;         // probability, of the embedding's and each branch's output
+  std::uint64_t seed = 0;     // of dropout
+  bool halves = false;        // backward comes in halves; not with recomputation
+  bool reproducible = false;  // the same bits however many tensor ranks there are
 
   /// Tokens of a micro-batch, at most.
   std::int64_t Rows(const ModelDims& dims) const { return micro_batch * dims.sequence; }

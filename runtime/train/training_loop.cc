@@ -52,7 +52,8 @@ StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                       .recompute = plan.recompute,
                       .dropout = config.train.dropout,
                       .seed = static_cast<std::uint64_t>(config.train.seed),
-                      .halves = halves},
+                      .halves = halves,
+                      .reproducible = plan.orders.AnyLayout()},
           .chunks = slices,
           .schedule = std::move(schedule)};
 }

@@ -116,6 +116,9 @@ TEST(Plan, ReadsBackWhatWasWritten) {
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(ToJson(*back), ToJson(plan));
   EXPECT_EQ(back->ranks[1].device.node, "n1");
+  EXPECT_FALSE(back->orders.AnyLayout());
+  plan.orders.reproducible = Reproducible::kLayout;
+  EXPECT_TRUE(PlanFromJson(ToJson(plan))->orders.AnyLayout());
 }
 
 TEST(Plan, RefusesWhatIsInconsistent) {
