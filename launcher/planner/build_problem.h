@@ -27,7 +27,9 @@ struct PlanRequest {
   std::optional<Recompute> recompute;             // none: whatever fits and is fastest
   bool even_shares = false;                       // as many samples for every replica
   std::optional<CompressionRequest> compression;  // none: gradients are summed whole
-  bool runnable_only = false;                     // nothing that NotRunnable would name
+  bool whole_micro_batches = false;  // shares are whole micro-batches of the size asked for, whose
+                                     // gradients are kept apart (train.reproducible)
+  bool runnable_only = false;        // nothing that NotRunnable would name
 };
 
 /// The numbers, the device behind each index, and what had to be assumed.

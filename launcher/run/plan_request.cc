@@ -66,7 +66,8 @@ PlanRequest RequestOf(const Config& config) {
     request.recompute = Recompute::kNone;
   if (config.train.recompute != "auto") request.recompute = FormatOf(config.train).recompute;
   request.even_shares = config.parallel.shares == "even";
-  request.compression = CompressionOf(config);
+  request.whole_micro_batches = config.train.reproducible == Reproducible::kLayout;
+  if (!request.whole_micro_batches) request.compression = CompressionOf(config);
   return request;
 }
 
