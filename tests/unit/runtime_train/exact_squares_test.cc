@@ -75,7 +75,7 @@ TEST(ExactSquares, IsInfiniteWhereANumberIsNotFinite) {
 
 TEST(ExactSquares, ManySquaresOfOneExponentDoNotOverflow) {
   const std::vector<float> numbers(3'000'000, std::nextafter(2.0f, 1.0f));
-  EXPECT_EQ(SumOf(numbers), 3e6 * static_cast<double>(numbers[0]) * numbers[0]);
+  EXPECT_DOUBLE_EQ(SumOf(numbers), 3e6 * static_cast<double>(numbers[0]) * numbers[0]);
 }
 
 }  // namespace
