@@ -140,6 +140,7 @@ Result<void> Check(const Config& c) {
     bool beyond;
     const char* text;
   };
+  const bool any_layout = c.train.reproducible == Reproducible::kLayout;
   const bool int8 = c.parallel.gather == GatherFormat::kInt8;
   const Limit limits[] = {
       {int8 && c.parallel.shard.value_or(0) < 1,
@@ -155,6 +156,18 @@ Result<void> Check(const Config& c) {
       {HasHalvesOnly(c.parallel) && c.train.recompute != "none" && c.train.recompute != "auto",
        "parallel.schedule = \"zb-h1\" or \"list\" needs train.recompute = \"none\": the second "
        "half of backward reads what recomputation drops"},
+      {any_layout && c.train.precision != "fp32",
+       "train.reproducible = layout needs train.precision = fp32"},
+      {any_layout && c.compression.mode != CompressionMode::kOff &&
+           c.compression.mode != CompressionMode::kAuto,
+       "train.reproducible = layout needs compression.mode = off: what is held back depends on who "
+       "held it"},
+      {any_layout && !c.train.micro_batch,
+       "train.reproducible = layout needs train.micro_batch as a number: its gradients are summed "
+       "by themselves"},
+      {any_layout && c.train.global_batch % c.train.micro_batch.value_or(1) != 0,
+       "train.reproducible = layout needs train.global_batch to be a multiple of "
+       "train.micro_batch"},
       {c.device.kind == "cuda", "device.kind: this version trains on CPUs only (cpu)"},
   };
   for (const Limit& limit : limits) {
@@ -237,7 +250,9 @@ ModelConfig ConfigOf(const ModelDims& dims) {
 }
 
 ExchangeOrders OrdersOf(const Config& config) {
-  return {config.compression, config.parallel.gather, config.train.reproducible};
+  ExchangeOrders orders{config.compression, config.parallel.gather, config.train.reproducible};
+  if (orders.AnyLayout()) orders.compression.mode = CompressionMode::kOff;  // also "auto"
+  return orders;
 }
 
 std::int64_t TextVocab(const ModelConfig& model) {

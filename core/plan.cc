@@ -435,19 +435,42 @@ Result<Plan> PlanFromJson(std::string_view text) {
   return Checked(std::move(*plan));
 }
 
+namespace {
+
+/// Why a plan cannot keep its bits in any layout; empty if it can.
+std::string NotReproducible(const Plan& plan) {
+  if (plan.orders.compression.mode != CompressionMode::kOff)
+    return fmt::format(
+        "compressed gradients (compression.mode = {}) with train.reproducible = layout",
+        NameOf(plan.orders.compression.mode));
+  if (kTensorGroups % plan.tensor != 0)
+    return fmt::format(
+        "{} tensor ranks (parallel.tensor) with the bits of any layout (train.reproducible): 1, 2, "
+        "4 or 8 have them",
+        plan.tensor);
+  const std::int64_t unit = plan.ranks.front().micro_batch;
+  for (const RankPlan& rank : plan.ranks) {
+    if (rank.micro_batch == unit && rank.samples % unit == 0) continue;
+    return fmt::format(
+        "rank {}'s {} samples in micro-batches of {} with train.reproducible = layout, which needs "
+        "whole micro-batches of {} on all ranks",
+        rank.rank, rank.samples, rank.micro_batch, unit);
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string NotRunnable(const Plan& plan) {
   if (plan.ranks.size() > kMostRanks)
     return fmt::format("{} ranks (at most {})", plan.ranks.size(), kMostRanks);
+  if (plan.orders.AnyLayout())
+    if (std::string why = NotReproducible(plan); !why.empty()) return why;
   // A sketch rounds by the largest element of its bucket, and tensor ranks have unlike buckets: what
   // they all have would differ.
   if (plan.tensor > 1 && plan.orders.compression.mode == CompressionMode::kSketch)
     return fmt::format(
         "sketches of gradients (compression.mode) of {} tensor ranks (parallel.tensor)",
-        plan.tensor);
-  if (plan.orders.AnyLayout() && kTensorGroups % plan.tensor != 0)
-    return fmt::format(
-        "{} tensor ranks (parallel.tensor) with the bits of any layout (train.reproducible): 1, 2, "
-        "4 or 8 have them",
         plan.tensor);
   return "";
 }

@@ -14,6 +14,7 @@
 #include "core/result.h"
 #include "core/schedule/compute_order.h"
 #include "core/schedule/stage_layout.h"
+#include "core/unit_tree.h"
 
 namespace adaptive_train {
 
@@ -29,6 +30,12 @@ struct RankPlan {
   std::int64_t micro_batch = 1;   // sequences per forward and backward
   std::int64_t memory_bytes = 0;  // predicted
 };
+
+/// The rank's units, of shares that are whole micro-batches.
+inline UnitRange UnitsOf(const RankPlan& rank) {
+  return {rank.first_sample / rank.micro_batch,
+          (rank.first_sample + rank.samples) / rank.micro_batch};
+}
 
 /// How the replicas of a stage sum what is neither compressed nor sharded, by its size.
 struct AllReducePlan {

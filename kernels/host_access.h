@@ -29,6 +29,19 @@ void ForHostPieces(DeviceMemory& memory, std::span<E> array, const Visit& visit)
   }
 }
 
+/// The host reads the array: read(first, piece) as above, in pieces that it may not change.
+template <class E, class Read>
+void ReadOnHost(DeviceMemory& memory, std::span<const E> array, const Read& read) {
+  if (memory.OnHost()) return read(std::size_t{0}, array);
+  std::vector<E> copy(std::min(kHostPiece, array.size()));
+  for (std::size_t first = 0; first < array.size(); first += copy.size()) {
+    const std::span<const E> there =
+        array.subspan(first, std::min(copy.size(), array.size() - first));
+    memory.CopyToHost(copy.data(), there.data(), there.size_bytes());
+    read(first, std::span<const E>(copy).first(there.size()));
+  }
+}
+
 /// The host writes all of the array.
 template <class E, class Write>
 void WriteOnHost(DeviceMemory& memory, std::span<E> array, const Write& write) {

@@ -188,15 +188,19 @@ void Arrangement::SetWhole(int replica, Replica& out) const {
   // A batch smaller than a micro-batch is not limited by memory if all of it fits.
   out.whole.fits =
       fits == std::min(wanted, batch) ? out.whole.micro_batch : std::max<std::int64_t>(fits, 1);
-  if (fits == 0)
-    out.amiss +=
-        (tables_.CommonBytes(shape_.recompute, 1) + bytes.kept + bytes.activations) / group.limit -
-        1 + 1e-9;
+  const std::int64_t least = InMicroBatches() ? wanted : 1;
+  if (fits < least)
+    out.amiss += (tables_.CommonBytes(shape_.recompute, least) + bytes.kept +
+                  static_cast<double>(least) * bytes.activations) /
+                     group.limit -
+                 1 + 1e-9;
+  const double seconds = out.whole.Seconds(wanted);
+  out.pipeline = {seconds, seconds, batch};
 }
 
 double Arrangement::ShareSamples() {
   const std::int64_t batch = tables_.Problem().global_batch;
-  if (shape_.stages > 1) {
+  if (InMicroBatches()) {
     pipelines_.clear();
     for (const Replica& replica : replicas_) pipelines_.push_back(replica.pipeline);
     const std::int64_t all = batch / shape_.micro_batch;
@@ -214,7 +218,7 @@ double Arrangement::ShareSamples() {
 double Arrangement::ReplicaSeconds(int replica) const {
   const std::int64_t count = counts_[Index(replica)];
   const Replica& known = replicas_[Index(replica)];
-  if (shape_.stages == 1) return known.whole.Seconds(count);
+  if (!InMicroBatches()) return known.whole.Seconds(count);
   return known.pipeline.trip + static_cast<double>(count - 1) * known.pipeline.period;
 }
 
@@ -233,7 +237,9 @@ double Arrangement::Rescore() {
     const double seconds = ReplicaSeconds(d);
     if (seconds > slowest) slowest = seconds, slowest_replica_ = d;
     if (shape_.stages == 1 && shape_.data > 1)
-      hidden = std::min(hidden, replicas_[Index(d)].whole.LastBackward(counts_[Index(d)]));
+      hidden =
+          std::min(hidden, replicas_[Index(d)].whole.LastBackward(
+                               counts_[Index(d)] * (InMicroBatches() ? shape_.micro_batch : 1)));
   }
   for (int s = 0; s < shape_.stages; ++s) {
     const Stage& stage = stages_[Index(s)];
@@ -248,7 +254,7 @@ double Arrangement::Rescore() {
 }
 
 double Arrangement::Polish() {
-  if (shape_.stages > 1 || shape_.data == 1 || score_ >= kImpossible) return score_;
+  if (InMicroBatches() || shape_.data == 1 || score_ >= kImpossible) return score_;
   const Stage& stage = stages_.front();
   const double both = ShareBeside({stage.exchange, stage.first}, wholes_, counts_);
   return score_ = std::min(score_, both + stage.compression + stage.update);
@@ -360,7 +366,7 @@ Layout Arrangement::ToLayout() const {
     for (int device : groups_[Index(group)].devices) layout.devices.push_back(device);
   for (int d = 0; d < shape_.data; ++d) {
     ReplicaShare share{counts_[Index(d)], 1};
-    if (shape_.stages == 1) {
+    if (!InMicroBatches()) {
       const std::int64_t most = replicas_[Index(d)].whole.micro_batch;
       const std::int64_t batches = (share.samples + most - 1) / most;
       share.micro_batch = (share.samples + batches - 1) / batches;

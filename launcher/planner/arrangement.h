@@ -80,6 +80,9 @@ class Arrangement {
     int slowest_replica = 0, slowest_stage = 0;
   };
 
+  bool InMicroBatches() const {
+    return tables_.Problem().InMicroBatches(shape_.stages, shape_.micro_batch);
+  }
   const Group& At(int stage, int replica) const {
     return groups_[static_cast<std::size_t>(
         placement_.groups[static_cast<std::size_t>(stage * shape_.data + replica)])];

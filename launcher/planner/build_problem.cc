@@ -485,6 +485,7 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
                     *request.tensor));
   BuiltProblem built;
   built.problem.global_batch = request.global_batch;
+  built.problem.whole_micro_batches = request.reproducible;
   built.devices = RankDevices(cluster, request, profile, built.notes);
   int threads = 1;
   for (const Device& device : built.devices) threads = std::max(threads, device.threads);

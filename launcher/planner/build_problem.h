@@ -26,9 +26,10 @@ struct PlanRequest {
   ScheduleRequest schedule;
   std::optional<Recompute> recompute;             // none: whatever fits and is fastest
   bool even_shares = false;                       // as many samples for every replica
-  bool reproducible = false;                      // the same bits in any layout
   std::optional<CompressionRequest> compression;  // none: gradients are summed whole
-  bool runnable_only = false;                     // nothing that NotRunnable would name
+  bool reproducible = false;   // the same bits in any layout: shares are whole micro-batches of the
+                               // size asked for, whose gradients are kept apart
+  bool runnable_only = false;  // nothing that NotRunnable would name
 };
 
 /// The numbers, the device behind each index, and what had to be assumed.

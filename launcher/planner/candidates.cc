@@ -173,7 +173,9 @@ std::size_t Candidates::SeedReplicas(std::size_t count) {
     const std::int64_t units =
         tables_.Problem().global_batch / std::max<std::int64_t>(1, centre.micro_batch);
     const int most = static_cast<int>(std::min(
-        {centre.stages == 1 ? tables_.Problem().global_batch : units,
+        {tables_.Problem().InMicroBatches(centre.stages, centre.micro_batch)
+             ? units
+             : tables_.Problem().global_batch,
          static_cast<std::int64_t>(side->groups.size()) / centre.stages,
          std::int64_t{tables_.Problem().choices.MostReplicas(centre.stages, centre.tensor)}}));
     for (int apart = 1; apart <= std::max(1, centre.data / 8); apart *= 2) {

@@ -60,11 +60,11 @@ Result<void> CheckShares(const PlanProblem& problem, const Layout& layout) {
       return Fail(fmt::format("replica {} has {} samples in micro-batches of {}", d, share.samples,
                               share.micro_batch));
     sum += share.samples;
-    if (layout.Stages() == 1) continue;
+    if (!problem.InMicroBatches(layout.Stages(), share.micro_batch)) continue;
     if (share.micro_batch != layout.shares[0].micro_batch || share.samples % share.micro_batch != 0)
-      return Fail(fmt::format(
-          "replica {}: {} samples are no whole micro-batches of {}, the pipelines' size", d,
-          share.samples, layout.shares[0].micro_batch));
+      return Fail(
+          fmt::format("replica {}: {} samples are no whole micro-batches of {}, the replicas' size",
+                      d, share.samples, layout.shares[0].micro_batch));
   }
   if (sum != problem.global_batch)
     return Fail(fmt::format("the replicas' samples add up to {}, the batch has {}", sum,

@@ -43,13 +43,13 @@ std::vector<int> EvenBlocks(const PlanProblem& problem, int stages) {
 }
 
 /// Equal shares up to one unit of `b` samples.
-std::vector<ReplicaShare> EvenShares(std::int64_t batch, int data, std::int64_t b, bool pipeline) {
+std::vector<ReplicaShare> EvenShares(std::int64_t batch, int data, std::int64_t b, bool whole) {
   std::vector<ReplicaShare> shares;
-  const std::int64_t unit = pipeline ? b : 1, units = batch / unit;
+  const std::int64_t unit = whole ? b : 1, units = batch / unit;
   for (int d = 0; d < data; ++d) {
     const std::int64_t samples = unit * (units / data + (d < units % data ? 1 : 0));
     const std::int64_t batches = (samples + b - 1) / b;
-    shares.push_back({samples, pipeline ? b : (samples + batches - 1) / batches});
+    shares.push_back({samples, whole ? b : (samples + batches - 1) / batches});
   }
   return shares;
 }
@@ -80,7 +80,8 @@ std::optional<Layout> EvenLayout(const PlanProblem& problem, const Shape& shape)
   layout.devices = InWholeGroups(problem, shape.tensor);
   if (layout.devices.size() < Index(shape.Groups() * shape.tensor)) return std::nullopt;
   layout.devices.resize(Index(shape.Groups() * shape.tensor));
-  layout.shares = EvenShares(problem.global_batch, shape.data, shape.micro_batch, shape.stages > 1);
+  layout.shares = EvenShares(problem.global_batch, shape.data, shape.micro_batch,
+                             problem.InMicroBatches(shape.stages, shape.micro_batch));
   std::vector<int> ring(Index(shape.data));
   std::iota(ring.begin(), ring.end(), 0);
   layout.rings.assign(Index(shape.stages), ring);
@@ -215,7 +216,7 @@ Comparison EvenStatic(const PlanProblem& problem) {
     for (int stages = 1; stages <= std::min(layers, devices / tensor); ++stages) {
       if (!EvenStages(problem, stages)) continue;
       for (std::int64_t b : EvenMicroBatches(problem, stages)) {
-        const std::int64_t batches = stages == 1 ? problem.global_batch : problem.global_batch / b;
+        const std::int64_t batches = problem.Shared(stages, b);
         for (int data : EvenData(problem, batches, devices / tensor / stages, stages, tensor))
           OfferEven(problem, {stages, data, tensor, b, Recompute::kNone, 0}, best);
       }
@@ -237,7 +238,8 @@ Comparison DataParallelOnly(const PlanProblem& problem) {
   const auto orders = OrdersOf(tables, groups);
   auto sizes = problem.choices.micro_batch;
   if (sizes.empty()) sizes.push_back(0);
-  for (int data : EvenData(problem, problem.global_batch, static_cast<int>(groups.size()), 1, 1))
+  const std::int64_t shared = problem.Shared(1, sizes.front());
+  for (int data : EvenData(problem, shared, static_cast<int>(groups.size()), 1, 1))
     for (Recompute recompute : problem.choices.recompute)
       for (int shard : problem.choices.shard)
         for (std::int64_t b : sizes)
@@ -259,7 +261,7 @@ Comparison GreedyColocation(const PlanProblem& problem) {
     auto sizes = EvenMicroBatches(problem, stages);
     if (stages == 1 && problem.choices.micro_batch.empty()) sizes = {0};
     for (std::int64_t b : sizes) {
-      const std::int64_t batches = stages == 1 ? problem.global_batch : problem.global_batch / b;
+      const std::int64_t batches = problem.Shared(stages, b);
       const auto data =
           EvenData(problem, batches, static_cast<int>(groups.size()) / stages, stages, tensor);
       if (data.empty()) continue;

@@ -8,6 +8,7 @@
 #include "core/schedule/message_slots.h"
 #include "core/schedule/passes.h"
 #include "core/schedule/play.h"
+#include "core/unit_tree.h"
 
 namespace adaptive_train {
 namespace {
@@ -308,6 +309,17 @@ double PlanProblem::TiedBytes(int stage, int stages) const {
   return tied_bytes * (first.parameter_bytes + first.gradient_bytes) / first.gradient_bytes;
 }
 
+double PlanProblem::UnitBytes(int stage, int stages, int replicas, double gradients,
+                              std::int64_t kept) const {
+  if (!whole_micro_batches) return 0;
+  const auto copies = static_cast<double>(kept);
+  double bytes = copies * gradients;
+  if (tied && stages == 1) bytes += (copies + 1) * tied_bytes;
+  if (tied && stages > 1 && (stage == 0 || stage + 1 == stages)) bytes += copies * tied_bytes;
+  if (replicas > 1) bytes += 2 * (copies + 1) * std::min(kOnTheirWayBytes, gradients);
+  return bytes;
+}
+
 double PlanProblem::PassingGradientBytes(int ranks) const {
   const auto of = [ranks](const ProblemLayer& layer) {
     return Over(layer, ranks) * layer.gradient_bytes;
@@ -396,6 +408,19 @@ std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layo
   return bytes;
 }
 
+/// How many sums of units the ranks of each replica keep at most.
+std::vector<std::int64_t> KeptSums(const PlanProblem& problem, const Layout& layout) {
+  std::vector<std::int64_t> kept;
+  std::int64_t begin = 0;
+  for (const ReplicaShare& share : layout.shares) {
+    const std::int64_t end = begin + share.MicroBatches();
+    const std::int64_t units = problem.global_batch / share.micro_batch;
+    kept.push_back(problem.whole_micro_batches ? MostKept({begin, end}, units) : 0);
+    begin = end;
+  }
+  return kept;
+}
+
 /// Sharded gradients of a rank. With several chunks each is sent once, after its last micro-batch:
 /// breadth-first needs one chunk's gradients at a time for that, other orders all of them.
 double ShardedGradients(const PlanProblem& problem, const Layout& layout, int stage, double whole) {
@@ -466,6 +491,7 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
     const auto [at, added] = in_flight.try_emplace({share.micro_batch, share.MicroBatches()});
     if (added) at->second = InFlightBytes(problem, layout, d);
   }
+  const std::vector<std::int64_t> kept_sums = KeptSums(problem, layout);
   std::vector<double> bytes(layout.devices.size());
   for (int s = 0; s < layout.Stages(); ++s) {
     double kept = 0, gradients = 0;
@@ -477,13 +503,17 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
                       layer.optimizer_bytes * (layout.shard >= 1 ? 1 / data : 1));
       gradients += over * layer.gradient_bytes;
     }
-    kept += layout.shard == 2 ? ShardedGradients(problem, layout, s, gradients) : gradients;
+    kept += layout.shard == 2 && !problem.whole_micro_batches
+                ? ShardedGradients(problem, layout, s, gradients)
+                : gradients;
     for (int d = 0; d < layout.data; ++d) {
       const ReplicaShare& share = layout.shares[static_cast<std::size_t>(d)];
       const auto b = static_cast<double>(share.micro_batch);
       const double all =
           problem.base_bytes + problem.ScratchBytes(share.micro_batch) +
           b * problem.workspace_bytes[recompute] + kept +
+          problem.UnitBytes(s, layout.Stages(), layout.data, gradients,
+                            kept_sums[static_cast<std::size_t>(d)]) +
           in_flight[{share.micro_batch, share.MicroBatches()}][static_cast<std::size_t>(s)];
       for (int t = 0; t < layout.tensor; ++t) bytes[layout.DeviceIndex(s, d, t)] = all;
     }

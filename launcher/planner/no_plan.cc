@@ -90,7 +90,8 @@ Reason BatchDoesNotDivide(const PlanProblem& problem) {
         "parallel.data = {} needs a sample for each replica, global_batch is {}: "
         "global_batch {} or more, or parallel.data {} or less",
         data, batch, data, batch);
-  if (stages < 2 || problem.choices.micro_batch.empty()) return std::nullopt;
+  if (problem.choices.micro_batch.empty()) return std::nullopt;
+  if (!problem.InMicroBatches(stages, problem.choices.micro_batch.front())) return std::nullopt;
   const auto sizes = PipelineMicroBatches(problem);
   const std::int64_t b = Least(problem.choices.micro_batch);
   if (sizes.empty())

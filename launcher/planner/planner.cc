@@ -221,6 +221,18 @@ void SayShares(const Layout& layout, const PlanRequest& request, Plan& plan) {
   }
 }
 
+/// What a run that keeps its bits in any layout does otherwise.
+void SayUnits(Plan& plan) {
+  plan.why.push_back(
+      fmt::format("gradients are summed micro-batch by micro-batch in a tree, uncompressed, and "
+                  "shares are whole micro-batches of {}: train.reproducible = layout",
+                  plan.ranks.front().micro_batch));
+  if (plan.shard == 2 && plan.data > 1)
+    plan.why.push_back(
+        "gradients are shared out at the end of a step only, as with parallel.shard = 1: "
+        "train.reproducible = layout");
+}
+
 /// How stages sum, judged by their ranks' links; reported if not one ring.
 void AddAllReduce(const BuiltProblem& built, const Layout& layout, Plan& plan) {
   if (layout.data < 2) return;
@@ -283,7 +295,10 @@ Plan PlanOf(const BuiltProblem& built, const FoundLayout& found, const PlanReque
   AddStages(found.layout, plan);
   AddRanks(built, found.layout, plan);
   SayShares(found.layout, request, plan);
-  AddAllReduce(built, found.layout, plan);
+  if (request.reproducible)
+    SayUnits(plan);
+  else
+    AddAllReduce(built, found.layout, plan);
   SayCompression(built.problem, found.layout, plan);
   SayWhoIsLeftOut(built, found.layout, plan);
   plan.why.insert(plan.why.end(), built.notes.begin(), built.notes.end());

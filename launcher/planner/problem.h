@@ -126,8 +126,23 @@ struct PlanProblem {
   double feedback_copies = 0;  // of the gradients, for compression; with several replicas only
   bool compress_all = false;   // all that can be; false: only where it saves time
   bool compress_from_start = false;  // nothing large is ever exchanged whole
+  /// Shares are whole micro-batches, of a size that divides the batch, and gradients are summed by
+  /// the tree over these units (core/unit_tree.h).
+  bool whole_micro_batches = false;
   Choices choices;
 
+  /// Whether replicas of so many stages share out micro-batches, otherwise samples. 0: of any size.
+  bool InMicroBatches(int stages, std::int64_t micro_batch) const {
+    return stages > 1 || (whole_micro_batches && micro_batch > 0);
+  }
+  /// How many of these there are.
+  std::int64_t Shared(int stages, std::int64_t micro_batch) const {
+    return InMicroBatches(stages, micro_batch) ? global_batch / micro_batch : global_batch;
+  }
+  /// What a rank of this stage needs to sum its units, where `kept` sums of its gradients' bytes
+  /// stand beside them (MostKept): these, both parts of a matrix that embedding and head share, and
+  /// what is packed and received in the exchange.
+  double UnitBytes(int stage, int stages, int replicas, double gradients, std::int64_t kept) const;
   double ScratchBytes(std::int64_t micro_batch) const;
   /// What a stage of a pipeline holds for the other ones with one-forward-one-backward: of each
   /// neighbour two messages from it and two to it; and TiedBytes.

@@ -1,6 +1,9 @@
 #include "launcher/planner/search_tables.h"
 
 #include <algorithm>
+#include <bit>
+
+#include "core/unit_tree.h"
 
 namespace adaptive_train {
 namespace {
@@ -27,7 +30,8 @@ Line Between(const std::vector<Line>& sums, int begin, int end) {
 }  // namespace
 
 LayerSums::LayerSums(const PlanProblem& problem, int tensor, Recompute recompute)
-    : tensor_(tensor),
+    : problem_(problem),
+      tensor_(tensor),
       snapshot_share_(problem.snapshot_share),
       passing_gradients_(problem.PassingGradientBytes(tensor)),
       on_their_way_(problem.OnTheirWayShare()),
@@ -66,17 +70,31 @@ RangeSeconds LayerSums::Seconds(int kind, int begin, int end) const {
           Between(sums.update, begin, end)};
 }
 
+/// As of the largest share that a replica can have, wherever it begins.
+double LayerSums::UnitBytes(const Shape& shape, int begin, int end, double gradients) const {
+  if (!problem_.InMicroBatches(1, shape.micro_batch)) return 0;
+  const std::int64_t units = problem_.Shared(shape.stages, shape.micro_batch);
+  const std::int64_t kept = shape.data == 1
+                                ? std::bit_width(static_cast<std::uint64_t>(units)) - 1
+                                : MostKeptOfAny(std::max<std::int64_t>(1, units - shape.data + 1));
+  const bool last = end == static_cast<int>(problem_.layers.size());
+  const int stage = begin == 0 ? 0 : last ? shape.stages - 1 : -1;
+  return problem_.UnitBytes(stage, shape.stages, shape.data, gradients, kept);
+}
+
 RangeBytes LayerSums::Bytes(const Shape& shape, int begin, int end) const {
   const double data = shape.data;
   const double whole = Between(gradients_, begin, end);
   const double gradients =
-      shape.shard == 2 ? ShardedGradientBytes(whole, shape.data, passing_gradients_, on_their_way_)
-                       : whole;
+      shape.shard == 2 && !problem_.whole_micro_batches
+          ? ShardedGradientBytes(whole, shape.data, passing_gradients_, on_their_way_)
+          : whole;
   const double copies = shape.data == 1    ? 0
                         : shape.shard == 0 ? 1 / data + feedback_copies_
                                            : sharded_copies_;
   return {gradients + Between(parameters_, begin, end) * (1 + snapshot_share_ / data) +
-              whole * copies + Between(optimizer_, begin, end) * (shape.shard >= 1 ? 1 / data : 1),
+              whole * copies + UnitBytes(shape, begin, end, whole) +
+              Between(optimizer_, begin, end) * (shape.shard >= 1 ? 1 / data : 1),
           Between(activations_, begin, end)};
 }
 

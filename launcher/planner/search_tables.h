@@ -36,7 +36,8 @@ struct RangeBytes {
   double activations = 0;  // of one sample of one micro-batch
 };
 
-/// Prefix sums over the layers for one number of tensor ranks and one recomputation. A value.
+/// Prefix sums over the layers for one number of tensor ranks and one recomputation. A value; the
+/// problem must outlive it.
 class LayerSums {
  public:
   LayerSums(const PlanProblem& problem, int tensor, Recompute recompute);
@@ -52,6 +53,9 @@ class LayerSums {
     std::vector<Line> forward, backward;
     std::vector<double> update;
   };
+  double UnitBytes(const Shape& shape, int begin, int end, double gradients) const;
+
+  const PlanProblem& problem_;
   int tensor_;
   double snapshot_share_, passing_gradients_, on_their_way_;
   double feedback_copies_, sharded_copies_;  // of gradients, for their exchange

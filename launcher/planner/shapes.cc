@@ -93,7 +93,7 @@ std::vector<ShapeRange> AllShapes(const PlanProblem& problem, int tensor,
   for (int stages = 1; stages <= std::min(layers, count); ++stages) {
     if (!Allows(problem.choices.pipeline, stages)) continue;
     for (const std::int64_t b : stages == 1 ? whole : pipeline) {
-      const std::int64_t batches = stages == 1 ? problem.global_batch : problem.global_batch / b;
+      const std::int64_t batches = problem.Shared(stages, b);
       const int most = static_cast<int>(std::min<std::int64_t>(
           {batches, count / stages, problem.choices.MostReplicas(stages, tensor)}));
       for (const auto& [low, high] : Ranges(problem.choices.data, most, count,

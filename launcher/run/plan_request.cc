@@ -67,7 +67,7 @@ PlanRequest RequestOf(const Config& config) {
   if (config.train.recompute != "auto") request.recompute = FormatOf(config.train).recompute;
   request.even_shares = config.parallel.shares == "even";
   request.reproducible = config.train.reproducible == Reproducible::kLayout;
-  request.compression = CompressionOf(config);
+  if (!request.reproducible) request.compression = CompressionOf(config);
   return request;
 }
 

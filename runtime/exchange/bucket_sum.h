@@ -1,4 +1,5 @@
-// The ways to sum one bucket over ranks: whole around the ring, through the owners, or as a sketch.
+// The ways to sum one bucket over ranks: whole around the ring, by the tree over units, through the
+// owners, or as a sketch.
 #pragma once
 
 #include <cstddef>
@@ -50,6 +51,17 @@ class RingSum final : public BucketSum<T> {
   void Settle() override;
   void TakeBack() override {}  // the residuals were not used
   bool TakesOwnLane() const override { return true; }
+};
+
+/// Sums the whole bucket in float32 by the tree over the step's units (TreeExchange). Nothing is held
+/// back: residuals are left alone.
+template <class T>
+class TreeSum final : public BucketSum<T> {
+ public:
+  TreeSum(ReducerState<T>& state, std::size_t number) : BucketSum<T>(state, number) {}
+  Request Start(const CollectiveLane& lane) override;
+  void Settle() override {}
+  void TakeBack() override {}
 };
 
 /// Sums through the owners of the chunks (OwnerExchange).

@@ -23,6 +23,7 @@ double ThreadCpuSecondsNow() {
 
 template <class T>
 std::unique_ptr<BucketSum<T>> MakeSum(ReducerState<T>& state, std::size_t bucket) {
+  if (state.options.trees) return std::make_unique<TreeSum<T>>(state, bucket);
   const auto density = state.policy.DensityOf(state.buckets[bucket].layer);
   assert(!density || state.Feedback());
   if (state.group.Size() == 1 || (!density && !state.options.sharded))

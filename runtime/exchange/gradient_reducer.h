@@ -34,6 +34,7 @@ struct ExchangeFigures {
 /// part with the ranks of the same place on other nodes. Selection and residuals then apply to the
 /// node's sums. Over all ranks and steps
 ///   gradients = what the updates got + residuals, but for float32 rounding.
+/// With ReducerOptions::trees all sums are made by the tree over the step's units instead.
 /// A bucket is a BucketSum under way. With one rank there is nothing to exchange, and the policy is
 /// ignored. One thread; the arena must not move.
 template <class T>

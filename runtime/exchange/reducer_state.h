@@ -15,6 +15,7 @@
 #include "runtime/exchange/gradient_buckets.h"
 #include "runtime/exchange/gradient_selection.h"
 #include "runtime/exchange/rank_groups.h"
+#include "runtime/exchange/tree_exchange.h"
 
 namespace adaptive_train {
 
@@ -31,6 +32,9 @@ struct ReducerOptions {
   std::size_t bucket_elements = kBucketElements;
   /// The members of each node, equally many; empty if they are not, or do not share nodes.
   std::vector<std::vector<int>> nodes = {};
+  /// Sums are made by these trees, and nothing is compressed, released, or summed inside nodes first.
+  /// Gradients that are final are those of the rank's last unit.
+  std::optional<UnitTrees> trees = {};
 };
 
 /// What a step has sent so far.

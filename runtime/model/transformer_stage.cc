@@ -135,6 +135,7 @@ template <class T>
 typename TransformerStage<T>::Sum* TransformerStage<T>::TokenGradient(
     const OnHeadReady& on_head_ready) const {
   if (!embedding_) return nullptr;
+  if (!arenas_.embedding_part.empty()) return arenas_.embedding_part.data();
   const ParameterRange& wte = *layout().Find("wte.weight");
   if (on_head_ready && head_ && dims_.tie_embeddings) {
     const auto begin = static_cast<std::size_t>(wte.offset);
@@ -173,9 +174,10 @@ const T* TransformerStage<T>::Backward(MicroBatchState<T>& state, const T* d_out
 }
 
 template <class T>
-const T* TransformerStage<T>::BackwardInput(MicroBatchState<T>& state, const T* d_output) {
+const T* TransformerStage<T>::BackwardInput(MicroBatchState<T>& state, const T* d_output,
+                                            const OnReady& on_input) {
   assert(options_.halves);
-  return Backward(state, d_output);
+  return Backward(state, d_output, on_input);
 }
 
 template <class T>

@@ -48,6 +48,9 @@ struct StageArenas {
   const ParameterLayout& layout;
   std::span<const T> parameters;
   std::span<kernels::Accumulator<T>> gradients;
+  /// Where the embedding adds its part of the gradient of a matrix that it shares with the head, as
+  /// large as the matrix. Empty: in `gradients`, or where OnHeadReady says.
+  std::span<kernels::Accumulator<T>> embedding_part = {};
 };
 
 /// One stage of a model, or one chunk of a rank with several. It knows its weights, and keeps what
@@ -129,7 +132,9 @@ class TransformerStage {
   // The halves of Backward, with StageOptions::halves. Sums have the same bits.
 
   /// All but the gradients of the blocks' products, which are made from what the state keeps.
-  const T* BackwardInput(MicroBatchState<T>& state, const T* d_output);
+  /// `on_input` as on_ready of Backward, but of what this half makes.
+  const T* BackwardInput(MicroBatchState<T>& state, const T* d_output,
+                         const OnReady& on_input = {});
   /// The rest, after any number of other passes. `on_ready` as for Backward.
   void BackwardWeight(MicroBatchState<T>& state, const OnReady& on_ready = {});
 

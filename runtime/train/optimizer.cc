@@ -4,7 +4,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/host_access.h"
 #include "runtime/train/collective.h"
+#include "runtime/train/exact_squares.h"
 #include "runtime/train/int8_weights.h"
 
 namespace adaptive_train {
@@ -31,6 +33,20 @@ double Optimizer<T>::SquaredNorm(std::span<const float> gradients) {
       sum += device_.SquaredNorm(own.size(), gradients.data() + own.begin);
   }
   return sum;
+}
+
+template <class T>
+std::vector<double> Optimizer<T>::ExactSquaredNorm(std::span<const float> gradients) {
+  ExactSquares squares;
+  for (const ElementRange& range : owned_) {
+    for (const ElementRange& own : layout_.OwnElements(range.begin, range.end))
+      kernels::ReadOnHost(
+          device_,
+          gradients.subspan(static_cast<std::size_t>(own.begin),
+                            static_cast<std::size_t>(own.size())),
+          [&](std::size_t /*first*/, std::span<const float> piece) { squares.Add(piece); });
+  }
+  return squares.Summands();
 }
 
 template <class T>

@@ -37,6 +37,8 @@ class Optimizer {
 
   /// Of the gradients of what this rank updates, less what a lower tensor rank has as well.
   double SquaredNorm(std::span<const float> gradients);
+  /// The same, exact, as numbers to be summed over ranks (ExactSquares::Summands).
+  std::vector<double> ExactSquaredNorm(std::span<const float> gradients);
   /// Update number `step` from 1, with gradients times `gradient_scale`. Sharded, it starts the
   /// gathering of what the next forward reads: the weights, or in float32 the parameters. Until
   /// they are there nobody may read those of other owners, nor call this again.

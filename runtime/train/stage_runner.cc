@@ -25,7 +25,8 @@ Schedule Checked(Schedule schedule) {
 template <class T>
 StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& pipeline,
                             RankState<T>& state, SampleLoader& loader, LayerProfiler& profiler,
-                            StepMeasure& measure, const TensorRanks<T>& tensor)
+                            StepMeasure& measure, const TensorRanks<T>& tensor,
+                            std::span<float> embedding_part)
     : dims_(work.dims),
       options_(work.options),
       schedule_(Checked(work.schedule)),
@@ -41,6 +42,7 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
     micro_batches_.push_back(
         {own.first_sample + done, std::min(own.micro_batch, own.samples - done)});
   assert(static_cast<int>(micro_batches_.size()) == schedule_.micro_batches);
+  losses_.assign(micro_batches_.size(), 0.0);
   const std::vector<Action>& row = schedule_.ranks[static_cast<std::size_t>(rank_)];
   for (const StageSlice& slice : work.chunks) {
     const int in_flight =
@@ -49,7 +51,7 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
                  slice,
                  work.options,
                  state.device,
-                 {state.layout, state.Weights(), state.gradients.span()},
+                 {state.layout, state.Weights(), state.gradients.span(), embedding_part},
                  workspace_,
                  tensor},
                 {}};
@@ -109,6 +111,10 @@ double StageRunner<T>::Compute(const Action& action, std::int64_t step, double s
   double loss = 0;
   if (forward) {
     loss = Forward(action, step, scale);
+    if (chunks_[ChunkOf(action)].stage.slice().has_head) {
+      losses_[static_cast<std::size_t>(action.micro_batch)] = loss;
+      exchange.AfterLoss(action.micro_batch);
+    }
   } else {
     Backward(action, exchange);
   }
@@ -170,15 +176,16 @@ void StageRunner<T>::Backward(const Action& action, StepExchange<T>& exchange) {
   MicroBatchState<T>& state = StateOf(chunk, number);
   const bool last = IsReduced(action);
   if (action.kind == ActionKind::kBackwardWeight) {
-    stage.BackwardWeight(state, exchange.OnGradients(last));
+    stage.BackwardWeight(state, exchange.OnGradients(action.micro_batch, last));
   } else {
     const T* d_output = stage.slice().has_head ? nullptr
                         : HasOthers()          ? Receive(action)
                                                : state.output();
-    made_ = action.kind == ActionKind::kBackwardInput
-                ? stage.BackwardInput(state, d_output)
-                : stage.Backward(state, d_output, exchange.OnGradients(last),
-                                 exchange.OnHeadGradients(last));
+    made_ =
+        action.kind == ActionKind::kBackwardInput
+            ? stage.BackwardInput(state, d_output, exchange.OnInputGradients(action.micro_batch))
+            : stage.Backward(state, d_output, exchange.OnGradients(action.micro_batch, last),
+                             exchange.OnHeadGradients(last));
   }
   if (EndsMicroBatch(action.kind)) {
     state.times = nullptr;

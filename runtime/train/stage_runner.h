@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/plan.h"
@@ -36,11 +37,11 @@ struct StageWork {
 template <class T>
 class StageRunner {
  public:
-  /// The state's layout has all chunks. Throws FatalError where CheckSchedule finds a fault in the
+  /// The state's layout has all chunks. `embedding_part` as in StageArenas. Throws FatalError where CheckSchedule finds a fault in the
   /// schedule, and std::bad_alloc.
   StageRunner(const StageWork& work, const RankPlan& own, Group& pipeline, RankState<T>& state,
               SampleLoader& loader, LayerProfiler& profiler, StepMeasure& measure,
-              const TensorRanks<T>& tensor = {});
+              const TensorRanks<T>& tensor = {}, std::span<float> embedding_part = {});
 
   /// As TransformerStage says.
   void BeforeReading(const OnNeeded& on_needed);
@@ -49,6 +50,8 @@ class StageRunner {
   /// exchange as they become final. Gives the sum of the token losses, 0 without the head. All
   /// ranks of a pipeline call it, and Loss, in the same order. Throws FatalError.
   double Run(std::int64_t step, double scale, StepExchange<T>& exchange);
+  /// Of the last Run, the same for each micro-batch by itself.
+  std::span<const double> Losses() const { return losses_; }
 
   /// Between steps: the sum of the token losses of up to a micro-batch of samples, without dropout;
   /// 0 without the head.
@@ -101,6 +104,7 @@ class StageRunner {
   const Schedule schedule_;
   const int rank_;  // in the pipeline
   std::vector<MicroBatch> micro_batches_;
+  std::vector<double> losses_;  // [micro_batches]
   kernels::Device<T>& device_;
   SampleLoader& loader_;
   LayerProfiler& profiler_;

@@ -14,13 +14,23 @@ constexpr std::size_t kOnTheirWay = 4 * ReducerOptions::kBucketElements;
 
 /// Each micro-batch's gradients are sent off where they are sharded; ranks have unequal shares.
 /// With several chunks per rank these are not complete at the same time: each chunk's go once a
-/// step.
+/// step, and so do sums of units.
 std::int64_t ExchangesOf(const Plan& plan) {
   std::int64_t most = 1;
-  if (plan.shard < 2 || plan.Chunks() > 1) return most;
+  if (plan.shard < 2 || plan.Chunks() > 1 || plan.orders.AnyLayout()) return most;
   for (const RankPlan& rank : plan.ranks)
     most = std::max(most, (rank.samples + rank.micro_batch - 1) / rank.micro_batch);
   return most;
+}
+
+ReducerOptions OptionsOf(const Plan& plan, const Groups& groups, const Sharding& sharding,
+                         bool compresses, std::optional<UnitTrees> trees) {
+  ReducerOptions options{.feedback = compresses,
+                         .sharded = sharding.optimizer,
+                         .release = sharding.gradients,
+                         .trees = std::move(trees)};
+  if (!options.trees) options.nodes = EvenMembersByNode(plan, groups.data.Members());
+  return options;
 }
 
 }  // namespace
@@ -28,7 +38,8 @@ std::int64_t ExchangesOf(const Plan& plan) {
 template <class T>
 StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const RankPlan& own,
                               Groups& groups, RankState<T>& state, TiedEmbedding<T>& tied,
-                              LayerProfiler& profiler, StepMeasure& measure)
+                              LayerProfiler& profiler, StepMeasure& measure,
+                              UnitGradients<T>* units)
     : plan_(plan),
       rank_(own.rank),
       groups_(groups),
@@ -37,6 +48,7 @@ StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const Rank
       tied_(tied),
       profiler_(profiler),
       measure_(measure),
+      units_(units),
       compression_(plan.orders.compression, config.profile.warmup_steps, DimsOf(config.model),
                    state.trained, groups.data.Size(),
                    plan.stages[static_cast<std::size_t>(own.stage)].compressed_layers),
@@ -44,10 +56,9 @@ StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const Rank
       each_(state.sharding.gradients && plan.Chunks() == 1),
       exchanges_(ExchangesOf(plan)),
       reducer_(groups.data, state.device, state.trained, state.TrainedGradients(),
-               {.feedback = compression_.MayCompress(),
-                .sharded = state.sharding.optimizer,
-                .release = state.sharding.gradients,
-                .nodes = EvenMembersByNode(plan, groups.data.Members())}) {
+               OptionsOf(plan, groups, state.sharding, compression_.MayCompress(),
+                         units == nullptr ? std::nullopt
+                                          : std::optional(units->Trees(tied.HeadsSums())))) {
   group_.SetWays(WaysOf(plan, own.rank));
 }
 
@@ -61,18 +72,35 @@ void StepExchange<T>::Begin(std::int64_t step, double loss_scale) {
   changes_residuals_ = compression_.ResetsBefore(step) || !policy.density.empty();
   reducer_.SetPolicy(std::move(policy));
   tied_.Begin();
-  measure_.As(Activity::kCompute, [&] { state_.ClearGradients(); });
+  measure_.As(Activity::kCompute, [&] {
+    state_.ClearGradients();
+    if (units_ != nullptr) units_->Begin();
+  });
   if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute));
+}
+
+template <class T>
+void StepExchange<T>::AfterLoss(int micro_batch) {
+  if (units_ != nullptr) units_->AfterLoss(micro_batch);
+}
+
+template <class T>
+OnReady StepExchange<T>::OnInputGradients(int micro_batch) {
+  if (units_ == nullptr) return {};
+  return [this, micro_batch](std::size_t begin, std::size_t end) {
+    units_->AfterInput(begin, end, micro_batch);
+  };
 }
 
 /// Gradients of a chunk's last micro-batch, or sharded ones of each, are exchanged while backward
 /// runs; where something is to be measured, after it, or sharded ones while it waits.
 template <class T>
-OnReady StepExchange<T>::OnGradients(bool last) {
+OnReady StepExchange<T>::OnGradients(int micro_batch, bool last) {
   early_ = {};
   const bool exchanged = each_ || (last && (state_.sharding.gradients || !Measured()));
-  if (!exchanged && !(last && tied_.Active())) return {};
-  return [this, last, exchanged](std::size_t begin, std::size_t end) {
+  if (!exchanged && !(last && tied_.Active()) && units_ == nullptr) return {};
+  return [this, micro_batch, last, exchanged](std::size_t begin, std::size_t end) {
+    if (units_ != nullptr) units_->AfterBackward(begin, end, micro_batch);
     if (last) tied_.OnGradients(begin, end);
     if (!exchanged) return;
     if (Measured()) TakeGradients(begin, end);
@@ -125,13 +153,13 @@ void StepExchange<T>::Finish() {
   measure_.As(Activity::kExposedComm, [&] { Await(reducer_.Finish(CollectiveDeadline())); });
 }
 
-/// Packed gradients of a sharded exchange take memory until they are with their owners, so a layer
-/// goes bucket by bucket, each when there is room for it.
+/// Packed gradients, of a sharded exchange or of units' sums, take memory until they are with their
+/// owners, so a layer goes bucket by bucket, each when there is room for it.
 template <class T>
 void StepExchange<T>::AddGradients(std::size_t begin, std::size_t end) {
   end = std::min(end, state_.TrainedSize());
   if (begin >= end) return;
-  if (!state_.sharding.optimizer) return reducer_.Add(begin, end);
+  if (!state_.sharding.optimizer && units_ == nullptr) return reducer_.Add(begin, end);
   const auto limit = [this](std::size_t elements) {
     measure_.As(Activity::kExposedComm,
                 [&] { Await(reducer_.Limit(elements, CollectiveDeadline())); });

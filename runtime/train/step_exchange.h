@@ -20,20 +20,22 @@
 #include "runtime/train/rank_state.h"
 #include "runtime/train/step_measure.h"
 #include "runtime/train/tied_embedding.h"
+#include "runtime/train/unit_gradients.h"
 
 namespace adaptive_train {
 
 /// Reducer and compression of one rank. Begin a step; for each micro-batch of each chunk pass
 /// OnGradients and OnHeadGradients to backward, `last` with the chunk's last one, and EndMicroBatch
-/// after the first chunk's; then Finish, StepUpdate::Make and EndStep. Throws FatalError. Not
-/// thread-safe.
+/// after the first chunk's; then Finish, StepUpdate::Make and EndStep. With units, also AfterLoss and
+/// OnInputGradients; exchanged are then the sums of the rank's units, once a step. Throws
+/// FatalError. Not thread-safe.
 template <class T>
 class StepExchange {
  public:
-  /// What is passed by reference must outlive this.
+  /// What is passed by reference or pointer must outlive this.
   StepExchange(const Config& config, const Plan& plan, const RankPlan& own, Groups& groups,
                RankState<T>& state, TiedEmbedding<T>& tied, LayerProfiler& profiler,
-               StepMeasure& measure);
+               StepMeasure& measure, UnitGradients<T>* units = nullptr);
 
   GradientReducer<T>& Reducer() { return reducer_; }
   /// Gradients that compression holds back; empty where none is.
@@ -54,7 +56,11 @@ class StepExchange {
   /// Of the whole step, before anything else of it. Gradients will be `loss_scale` times those of
   /// the loss.
   void Begin(std::int64_t step, double loss_scale);
-  OnReady OnGradients(bool last);
+  /// The loss of a micro-batch has been made, with its gradients.
+  void AfterLoss(int micro_batch);
+  /// For the first half of a backward in halves.
+  OnReady OnInputGradients(int micro_batch);
+  OnReady OnGradients(int micro_batch, bool last);
   typename TransformerStage<T>::OnHeadReady OnHeadGradients(bool last);
   void EndMicroBatch(bool last);
   /// After this rank's last micro-batch: takes part in what others still exchange, waits for all
@@ -85,6 +91,7 @@ class StepExchange {
   TiedEmbedding<T>& tied_;
   LayerProfiler& profiler_;
   StepMeasure& measure_;
+  UnitGradients<T>* const units_;  // nullptr: gradients are one sum over the micro-batches
   CompressionControl compression_;
   std::map<std::string, double> kept_ways_;  // of all stages' sums
   const bool each_;               // micro-batch's gradients are exchanged, as they are sharded

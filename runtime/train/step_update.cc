@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
+#include <vector>
 
 #include "runtime/train/collective.h"
+#include "runtime/train/exact_squares.h"
 
 namespace adaptive_train {
 namespace {
@@ -25,6 +27,7 @@ StepUpdate<T>::StepUpdate(const Config& config, const Plan& plan, Groups& groups
       tied_(tied),
       profiler_(profiler),
       measure_(measure),
+      exact_(plan.orders.AnyLayout()),
       optimizer_(state.device, state.trained, groups.data, reducer.Buckets(),
                  {.sharded = state.sharding.optimizer,
                   .int8 = state.sharding.optimizer && plan.orders.gather == GatherFormat::kInt8}),
@@ -36,16 +39,21 @@ double StepUpdate<T>::LossScale() const {
   return kScalesLoss<T> ? scaler_.scale : 1.0;
 }
 
-/// Of the whole model's gradient: all ranks clip alike.
+/// Of the whole model's gradient: all ranks clip alike. Exact where no layout may change a bit.
 template <class T>
 double StepUpdate<T>::SquaredNorm() {
-  double sum[1] = {optimizer_.SquaredNorm(state_.TrainedGradients())};
+  std::vector<double> sums;
+  if (exact_) {
+    sums = optimizer_.ExactSquaredNorm(state_.TrainedGradients());
+  } else {
+    sums = {optimizer_.SquaredNorm(state_.TrainedGradients())};
+  }
   measure_.As(Activity::kExposedComm, [&] {
-    if (state_.sharding.optimizer) SumOverRanks(groups_.data, sum);
-    if (groups_.tensor.Size() > 1) SumOverRanks(groups_.tensor, sum);
-    if (groups_.pipeline.Size() > 1) SumOverRanks(groups_.pipeline, sum);
+    if (state_.sharding.optimizer) SumOverRanks(groups_.data, sums);
+    if (groups_.tensor.Size() > 1) SumOverRanks(groups_.tensor, sums);
+    if (groups_.pipeline.Size() > 1) SumOverRanks(groups_.pipeline, sums);
   });
-  return sum[0];
+  return exact_ ? ExactSquares::SumOf(sums) : sums[0];
 }
 
 template <class T>

@@ -68,6 +68,7 @@ class StepUpdate {
   TiedEmbedding<T>& tied_;
   LayerProfiler& profiler_;
   StepMeasure& measure_;
+  const bool exact_;  // norm
   Optimizer<T> optimizer_;
   const LrSchedule schedule_;
   LossScaler scaler_;  // of float16

@@ -7,14 +7,36 @@ namespace adaptive_train {
 
 template <class T>
 TiedEmbedding<T>::TiedEmbedding(bool tied, Groups& groups, RankState<T>& state,
-                                StepMeasure& measure)
-    : group_(groups.embedding_head), state_(state), measure_(measure) {
+                                StepMeasure& measure, UnitGradients<T>* units)
+    : group_(groups.embedding_head), state_(state), measure_(measure), adds_(units == nullptr) {
   if (!tied || group_.Size() < 2) return;
   has_copy_ = state.layout.Copy() != nullptr;
   matrix_ = state.layout.Find("wte.weight");
+  const auto begin = static_cast<std::size_t>(matrix_->offset);
+  const auto size = static_cast<std::size_t>(matrix_->count);
+  parts_ = units != nullptr ? units->Nodes(begin, begin + size)
+                            : std::vector{state.gradients.span().subspan(begin, size)};
+  gradients_.resize(parts_.size());
   if (has_copy_) return;
   received_ = kernels::AllocatedFor("the head's gradient of the shared matrix", [&] {
-    return kernels::Buffer<float>(state.device, static_cast<std::size_t>(matrix_->count));
+    return kernels::Buffer<float>(state.device, parts_.size() * size);
+  });
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    parts_[i] = received_.span().subspan(i * size, size);
+}
+
+template <class T>
+std::vector<float*> TiedEmbedding<T>::HeadsSums() const {
+  std::vector<float*> sums;
+  if (adds_ || !Active() || has_copy_) return sums;
+  for (const std::span<float> part : parts_) sums.push_back(part.data());
+  return sums;
+}
+
+template <class T>
+void TiedEmbedding<T>::WaitForGradient() {
+  measure_.As(Activity::kExposedComm, [&] {
+    for (Request& part : gradients_) Await(part.Wait(CollectiveDeadline()));
   });
 }
 
@@ -26,22 +48,24 @@ std::size_t TiedEmbedding<T>::End() const {
 template <class T>
 void TiedEmbedding<T>::Begin() {
   if (!Active()) return;
-  measure_.As(Activity::kExposedComm, [&] { Await(gradient_.Wait(CollectiveDeadline())); });
+  WaitForGradient();
   if (has_copy_) return;
-  gradient_ = group_.Receive(kLast, Purpose::kGradient, std::as_writable_bytes(received_.span()));
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    gradients_[i] = group_.Receive(kLast, Purpose::kGradient, std::as_writable_bytes(parts_[i]));
 }
 
 template <class T>
 void TiedEmbedding<T>::OnGradients(std::size_t begin, std::size_t end) {
   if (!Active() || end < End() || begin >= End()) return;
-  const std::span<float> own = state_.gradients.span().subspan(
-      static_cast<std::size_t>(matrix_->offset), static_cast<std::size_t>(matrix_->count));
   if (has_copy_) {
-    gradient_ = group_.Send(kFirst, Purpose::kGradient, std::as_bytes(own));
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      gradients_[i] = group_.Send(kFirst, Purpose::kGradient, std::as_bytes(parts_[i]));
     return;
   }
-  measure_.As(Activity::kExposedComm, [&] { Await(gradient_.Wait(CollectiveDeadline())); });
-  state_.device.AddInto(matrix_->count, received_.data(), own.data());
+  WaitForGradient();
+  if (adds_)
+    state_.device.AddInto(matrix_->count, received_.data(),
+                          state_.gradients.data() + matrix_->offset);
 }
 
 template <class T>

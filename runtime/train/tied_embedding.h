@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "kernels/buffer.h"
 #include "runtime/comm/groups.h"
 #include "runtime/train/rank_state.h"
 #include "runtime/train/step_measure.h"
+#include "runtime/train/unit_gradients.h"
 
 namespace adaptive_train {
 
@@ -19,9 +21,11 @@ namespace adaptive_train {
 template <class T>
 class TiedEmbedding {
  public:
-  /// `tied`: the model's embedding and head share their matrix. What is passed by reference must
-  /// outlive this. Throws kernels::AllocationFailure.
-  TiedEmbedding(bool tied, Groups& groups, RankState<T>& state, StepMeasure& measure);
+  /// `tied`: the model's embedding and head share their matrix. With `units` the copy's gradient is
+  /// sent as the sums of the rank's nodes, and nothing is added to the first stage's own. What is
+  /// passed by reference or pointer must outlive this. Throws kernels::AllocationFailure.
+  TiedEmbedding(bool tied, Groups& groups, RankState<T>& state, StepMeasure& measure,
+                UnitGradients<T>* units = nullptr);
 
   /// Whether this rank has the matrix or its copy.
   bool Active() const { return matrix_ != nullptr; }
@@ -31,6 +35,8 @@ class TiedEmbedding {
   /// Gradients in [begin, end) of the arena have all that this stage adds to them in the step. The
   /// last stage sends the copy's; the first one waits for them and adds them to its own.
   void OnGradients(std::size_t begin, std::size_t end);
+  /// With units, on the first stage: where the copy's sums are, one for each node. Otherwise empty.
+  std::vector<float*> HeadsSums() const;
   /// The first stage's weights of the matrix are those of the next step, on both stages alike.
   void SendWeights();
   /// Until this rank's weights of the matrix are there and may be changed.
@@ -43,14 +49,19 @@ class TiedEmbedding {
   static constexpr int kFirst = 0, kLast = 1;  // members of the group
 
   std::span<std::byte> Weights();
+  void WaitForGradient();
 
   Group& group_;
   RankState<T>& state_;
   StepMeasure& measure_;
   const ParameterRange* matrix_ = nullptr;  // in this rank's layout
   bool has_copy_ = false;                   // this is the last stage
+  const bool adds_;                         // the copy's gradient to the first stage's
   kernels::Buffer<float> received_;         // on the first stage: the copy's gradient
-  Request gradient_, weights_;
+  /// What of the copy's gradient is sent, or where it is received: all, or the sums of each node.
+  std::vector<std::span<float>> parts_;
+  std::vector<Request> gradients_;  // [parts]
+  Request weights_;
 };
 
 }  // namespace adaptive_train

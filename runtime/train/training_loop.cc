@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "core/schedule/passes.h"
 #include "kernels/make_device.h"
@@ -42,17 +43,21 @@ std::vector<StageSlice> SlicesOf(const ModelDims& dims, const StagePlan& stage) 
   return slices;
 }
 
+bool ComesInHalves(const Plan& plan, const RankPlan& own) {
+  const Schedule schedule = OrderOf(plan, own.replica);
+  return HasHalves(schedule.ranks[static_cast<std::size_t>(own.stage)]);
+}
+
 StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                  const std::vector<StageSlice>& slices) {
   const ModelDims dims = DimsOf(config.model);
   Schedule schedule = WithPasses(OrderOf(plan, own.replica), {.reduce = true});
-  const bool halves = HasHalves(schedule.ranks[static_cast<std::size_t>(own.stage)]);
   return {.dims = PartOf(dims, {own.tensor_rank, plan.tensor}),
           .options = {.micro_batch = own.micro_batch,
                       .recompute = plan.recompute,
                       .dropout = config.train.dropout,
                       .seed = static_cast<std::uint64_t>(config.train.seed),
-                      .halves = halves,
+                      .halves = ComesInHalves(plan, own),
                       .reproducible = plan.orders.AnyLayout()},
           .chunks = slices,
           .schedule = std::move(schedule)};
@@ -63,9 +68,11 @@ std::string OfStage(const Plan& plan, const RankPlan& own) {
   return plan.Pipeline() == 1 ? "" : fmt::format("stage {}: ", own.stage);
 }
 
+/// Sums of units are whole until the end of a step: their gradients are not shared out.
 Sharding ShardingOf(const Plan& plan, const Group& data) {
   const bool shared = data.Size() > 1;
-  return {.optimizer = shared && plan.shard > 0, .gradients = shared && plan.shard > 1};
+  return {.optimizer = shared && plan.shard > 0,
+          .gradients = shared && plan.shard > 1 && !plan.orders.AnyLayout()};
 }
 
 }  // namespace
@@ -85,17 +92,22 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       groups_(communicator, plan),
       device_(OrThrow(kernels::MakeDevice<T>(own_.device), RankExit::kDevice, "device")),
       state_(*device_, layout_, ShardingOf(plan, groups_.data)),
+      units_(plan.orders.AnyLayout()
+                 ? std::make_unique<UnitGradients<T>>(plan, own_, config.model.tie_embeddings,
+                                                      ComesInHalves(plan, own_), state_)
+                 : nullptr),
       loader_(dims_, data, static_cast<std::uint64_t>(config.train.seed),
               config.train.global_batch),
       profiler_(state_.trained, dims_.layers),
       measure_(communicator),
       tensor_(groups_.tensor, TensorSums<T>::MemoryOf(groups_.tensor), *device_, measure_,
               plan.orders.AnyLayout()),
-      tied_(config.model.tie_embeddings, groups_, state_, measure_),
-      exchange_(config, plan, own_, groups_, state_, tied_, profiler_, measure_),
+      tied_(config.model.tie_embeddings, groups_, state_, measure_, units_.get()),
+      exchange_(config, plan, own_, groups_, state_, tied_, profiler_, measure_, units_.get()),
       update_(config, plan, groups_, state_, exchange_.Reducer(), tied_, profiler_, measure_),
       runner_(WorkOf(config, plan, own_, slices_), own_, groups_.pipeline, state_, loader_,
-              profiler_, measure_, tensor_.Ranks()),
+              profiler_, measure_, tensor_.Ranks(),
+              units_ ? units_->EmbeddingPart() : std::span<float>()),
       checkpointer_(config, state_.trained, ShareOfCheckpoint(), groups_.world, groups_.data,
                     events_, own_.device.threads,
                     OrThrow(FingerprintOf(data.train, dims_.sequence), RankExit::kSetup,
@@ -225,15 +237,29 @@ double TrainingLoop<T>::CountedOnce(double loss) const {
 /// learn here.
 template <class T>
 typename TrainingLoop<T>::Totals TrainingLoop<T>::Agree(double loss) {
-  std::array<double, 4 + Checkpointer::kVotes> sums = {
-      CountedOnce(loss), events_.stop_asked() ? 1.0 : 0.0,
-      events_.take_checkpoint_asked() ? 1.0 : 0.0, events_.take_profile_asked() ? 1.0 : 0.0};
+  std::vector<double> sums = {CountedOnce(loss), events_.stop_asked() ? 1.0 : 0.0,
+                              events_.take_checkpoint_asked() ? 1.0 : 0.0,
+                              events_.take_profile_asked() ? 1.0 : 0.0};
   const CheckpointVotes votes = checkpointer_.Votes();
-  std::copy(votes.begin(), votes.end(), sums.begin() + 4);
+  sums.insert(sums.end(), votes.begin(), votes.end());
+  const std::size_t first_unit = sums.size();
+  AppendLossesOfUnits(sums);
   measure_.As(Activity::kExposedComm, [&] { SumOverRanks(groups_.world, sums); });
   whole_ = false;
-  checkpointer_.Follow(std::span(sums).subspan(4));
-  return {sums[0], sums[1] > 0, sums[2] > 0, sums[3] > 0};
+  checkpointer_.Follow(std::span(sums).subspan(4, votes.size()));
+  const auto units = std::span<const double>(sums).subspan(first_unit);
+  return {units_ ? SumOfUnits(units) : sums[0], sums[1] > 0, sums[2] > 0, sums[3] > 0};
+}
+
+/// Of all units of the step; 0 where they are another rank's. Nothing where the layout may change
+/// bits.
+template <class T>
+void TrainingLoop<T>::AppendLossesOfUnits(std::vector<double>& numbers) const {
+  if (!units_) return;
+  const std::size_t own = numbers.size() + static_cast<std::size_t>(UnitsOf(own_).begin);
+  numbers.resize(numbers.size() + static_cast<std::size_t>(plan_.global_batch / own_.micro_batch));
+  const std::span<const double> losses = runner_.Losses();
+  for (std::size_t i = 0; i < losses.size(); ++i) numbers[own + i] = CountedOnce(losses[i]);
 }
 
 template <class T>

@@ -19,6 +19,7 @@
 #include "runtime/train/tensor_sums.h"
 #include "runtime/train/tied_embedding.h"
 #include "runtime/train/trainer.h"
+#include "runtime/train/unit_gradients.h"
 
 namespace adaptive_train {
 
@@ -46,6 +47,7 @@ class TrainingLoop final : public Trainer {
   bool Step();
   std::int64_t SaveWithoutExchange();
   Totals Agree(double loss);
+  void AppendLossesOfUnits(std::vector<double>& numbers) const;
   void Save(bool asked);
   double CountedOnce(double loss) const;
   double Validate();
@@ -70,6 +72,7 @@ class TrainingLoop final : public Trainer {
   Groups groups_;
   const std::unique_ptr<kernels::Device<T>> device_;
   RankState<T> state_;
+  const std::unique_ptr<UnitGradients<T>> units_;  // none: the layout may change bits
   SampleLoader loader_;
   LayerProfiler profiler_;
   StepMeasure measure_;

@@ -211,6 +211,33 @@ TEST_F(ConfigTest, RefusesInOneLine) {
               HasSubstr("other schedules have one chunk per rank"));
 }
 
+// What cannot keep the same bits in any layout.
+TEST_F(ConfigTest, RefusesWhatIsNotReproducible) {
+  const std::string data = kMinimal;
+  const auto error_of = [&](std::vector<ConfigOverride> more) {
+    more.insert(more.begin(), {{"train.reproducible", "layout"}, {"train.global_batch", "6"}});
+    return ErrorOf(data, more);
+  };
+  EXPECT_THAT(error_of({{"train.micro_batch", "2"}, {"train.precision", "bf16"}}),
+              HasSubstr("train.reproducible = layout needs train.precision = fp32"));
+  EXPECT_THAT(error_of({{"train.micro_batch", "2"}, {"compression.mode", "topk"}}),
+              HasSubstr("train.reproducible = layout needs compression.mode = off"));
+  EXPECT_THAT(error_of({}), HasSubstr("needs train.micro_batch as a number"));
+  EXPECT_THAT(error_of({{"train.micro_batch", "4"}}),
+              HasSubstr("needs train.global_batch to be a multiple of train.micro_batch"));
+  EXPECT_THAT(error_of({{"train.reproducible", "yes"}}),
+              HasSubstr("train.reproducible must be one of \"off\", \"layout\""));
+}
+
+TEST_F(ConfigTest, ReproducibleRunsCompressNothing) {
+  Config config;
+  config.compression.mode = CompressionMode::kAuto;
+  EXPECT_EQ(OrdersOf(config).compression.mode, CompressionMode::kAuto);
+  config.train.reproducible = Reproducible::kLayout;
+  EXPECT_EQ(OrdersOf(config).compression.mode, CompressionMode::kOff);
+  EXPECT_TRUE(OrdersOf(config).AnyLayout());
+}
+
 TEST_F(ConfigTest, RefusesFilesThatAreNone) {
   auto missing = LoadConfig(folder_ + "/none.toml", {});
   ASSERT_FALSE(missing);

@@ -3,6 +3,7 @@
 
 #include "core/limits.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace adaptive_train {
@@ -194,6 +195,20 @@ TEST(Plan, SaysWhatTheRuntimeCannotRun) {
   EXPECT_EQ(NotRunnable(plan), "");
   plan.ranks.resize(kMostRanks + 1);
   EXPECT_NE(NotRunnable(plan).find("at most 4096"), std::string::npos);
+}
+
+TEST(Plan, OfTheSameBitsInAnyLayoutHasWholeMicroBatches) {
+  Plan plan = TwoRanks();
+  plan.orders.reproducible = Reproducible::kLayout;
+  EXPECT_THAT(NotRunnable(plan), testing::HasSubstr("rank 0's 3 samples in micro-batches of 2"));
+  plan.ranks[0].samples = plan.ranks[1].first_sample = 4;
+  EXPECT_EQ(NotRunnable(plan), "");
+  EXPECT_EQ(UnitsOf(plan.ranks[1]), (UnitRange{2, 3}));
+  plan.ranks[1].micro_batch = 1;
+  EXPECT_THAT(NotRunnable(plan), testing::HasSubstr("rank 1's 2 samples in micro-batches of 1"));
+  plan.ranks[1].micro_batch = 2;
+  plan.orders.compression.mode = CompressionMode::kTopk;
+  EXPECT_THAT(NotRunnable(plan), testing::HasSubstr("compression.mode = topk"));
 }
 
 TEST(Plan, RefusesGarbageAndNewerVersions) {

@@ -96,5 +96,26 @@ TEST(DeviceMemory, IsTheHostsOrNot) {
   EXPECT_DEATH(value.span()[0] = 1, "");
 }
 
+TEST(HostAccess, ReadsWhatIsThere) {
+  cpu::CpuDevice<float> cpu(1);
+  GuardedDevice<float> guarded(cpu);
+  for (DeviceMemory* memory :
+       {static_cast<DeviceMemory*>(&cpu), static_cast<DeviceMemory*>(&guarded)}) {
+    for (const std::size_t size : kSizes) {
+      const std::vector<float> expected = Counting(size);
+      Buffer<float> array(*memory, size);
+      array.CopyFromHost(expected);
+      std::vector<float> found;
+      ReadOnHost(*memory, std::span<const float>(array.span()),
+                 [&](std::size_t first, std::span<const float> piece) {
+                   EXPECT_EQ(first, found.size());
+                   EXPECT_TRUE(memory->OnHost() || piece.size() <= kHostPiece);
+                   found.insert(found.end(), piece.begin(), piece.end());
+                 });
+      EXPECT_EQ(found, expected) << size;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace adaptive_train::kernels

@@ -95,6 +95,47 @@ TEST(MakePlan, EvenSharesWhereTheConfigurationSaysSo) {
   EXPECT_THAT(plan->why, Contains(HasSubstr("parallel.shares = even")));
 }
 
+TEST(MakePlan, SharesAreWholeMicroBatchesWhereTheseAreUnits) {
+  PlanRequest request = Batch(24);
+  request.micro_batch = 2;
+  request.reproducible = true;
+  auto plan = PlanOf(ClusterOf({2.0, 1.0, 1.0}), request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_THAT(SharesOf(*plan), ElementsAre(12, 6, 6));
+  for (const RankPlan& rank : plan->ranks) EXPECT_EQ(rank.micro_batch, 2);
+  EXPECT_THAT(plan->why, Contains(HasSubstr("train.reproducible = layout")));
+  request.even_shares = true;
+  plan = PlanOf(ClusterOf({2.0, 1.0, 1.0, 1.0, 1.0}), request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_THAT(SharesOf(*plan), ElementsAre(6, 6, 4, 4, 4));
+}
+
+TEST(MakePlan, FewerUnitsThanReplicasAreRefused) {
+  PlanRequest request = Batch(4);
+  request.micro_batch = 2;
+  request.data = 3;
+  EXPECT_TRUE(PlanOf(ClusterOf({{}, {}, {}}), request));
+  request.reproducible = true;
+  auto plan = PlanOf(ClusterOf({{}, {}, {}}), request);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().exit_code, ExitCode::kNoPlan);
+  EXPECT_THAT(plan.error().message, HasSubstr("3 replicas need a micro-batch of 2 each"));
+}
+
+// One replica of 8 units keeps 3 sums beside its gradients, and the embedding's part of the tied
+// matrix with as many.
+TEST(MakePlan, CountsTheSumsOfUnits) {
+  PlanRequest request = Batch(8);
+  request.micro_batch = 1;
+  const auto without = PlanOf(ClusterOf({{}}), request);
+  request.reproducible = true;
+  const auto with = PlanOf(ClusterOf({{}}), request);
+  ASSERT_TRUE(without && with);
+  const std::int64_t matrix = 4 * kDims.vocab * kDims.hidden;
+  EXPECT_EQ(with->memory_bytes - without->memory_bytes,
+            3 * kModel.total.gradient_bytes + 4 * matrix);
+}
+
 TEST(MakePlan, SharesFollowTheThreadsThatRanksReallyUse) {
   PlanRequest request = Batch(16);
   request.threads = 1;
