@@ -23,20 +23,23 @@ TreeExchange::TreeExchange(std::string name, const CollectiveLane& lane, TreeExc
   assert(order_.shares.size() == Size() && order_.chunks.size() == Size() && !order_.trees.empty());
 }
 
-/// Messages to owners are numbered from 0 by their source, sums by their owner after them.
+/// Messages to owners are numbered from 0 by their source, sums by their owner after them. Sums are
+/// asked for last: where several are missing, the first message is named.
 void TreeExchange::Begin() {
   const std::size_t chunk = SizeOf(Own()), trees = order_.trees.size();
   missing_ = chunk > 0 ? Size() - 1 : 0;
   for (std::size_t i = 1; i < Size(); ++i) {
     const std::size_t member = (Own() + i) % Size();
-    if (order_.gather && SizeOf(member) > 0)
-      ReceiveFrom(member, Lane().tag + Size() + member, ResultOf(member));
     const std::size_t count = trees * NodesOfMember(member) * chunk;
     if (count == 0) continue;
     received_[member] = std::make_unique_for_overwrite<float[]>(count);
     ReceiveFrom(member, Lane().tag + member,
                 std::as_writable_bytes(std::span(received_[member].get(), count)),
                 [this] { Arrived(); });
+  }
+  for (std::size_t i = 1; i < Size() && order_.gather; ++i) {
+    const std::size_t member = (Own() + i) % Size();
+    if (SizeOf(member) > 0) ReceiveFrom(member, Lane().tag + Size() + member, ResultOf(member));
   }
   SendChunks();
   if (missing_ == 0) SumOwnChunk();

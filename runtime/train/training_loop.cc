@@ -43,6 +43,11 @@ std::vector<StageSlice> SlicesOf(const ModelDims& dims, const StagePlan& stage) 
   return slices;
 }
 
+bool ComesInHalves(const Plan& plan, const RankPlan& own) {
+  const Schedule schedule = OrderOf(plan, own.replica);
+  return HasHalves(schedule.ranks[static_cast<std::size_t>(own.stage)]);
+}
+
 StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                  const std::vector<StageSlice>& slices) {
   const ModelDims dims = DimsOf(config.model);
@@ -68,11 +73,6 @@ Sharding ShardingOf(const Plan& plan, const Group& data) {
   const bool shared = data.Size() > 1;
   return {.optimizer = shared && plan.shard > 0,
           .gradients = shared && plan.shard > 1 && !plan.orders.AnyLayout()};
-}
-
-bool ComesInHalves(const Plan& plan, const RankPlan& own) {
-  const Schedule schedule = OrderOf(plan, own.replica);
-  return HasHalves(schedule.ranks[static_cast<std::size_t>(own.stage)]);
 }
 
 }  // namespace

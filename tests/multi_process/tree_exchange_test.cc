@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -34,7 +35,7 @@ std::vector<float> WholeSum(const ParameterLayout& layout, std::int64_t units) {
     std::vector<float> arena(size);
     UnitSums<float> sums(device, arena, {0, units}, units);
     for (std::int64_t unit = 0; unit < units; ++unit) {
-      arena = GradientsOf(unit, number, size);
+      std::ranges::copy(GradientsOf(unit, number, size), arena.begin());
       sums.Take(0, size, unit);
     }
     // As many units as a power of two are one node; of others the caller adds up the nodes.
