@@ -108,7 +108,7 @@ class Training {
         groups_(*communicator_, plan),
         state_(device_, layout_, {}),
         loader_(DimsOf(config.model), data, 1, config.train.global_batch),
-        profiler_(layout_, config.model.layers),
+        profiler_(layout_, DimsOf(config.model)),
         tied_(config.model.tie_embeddings, groups_, state_, measure_),
         exchange_(config, plan, plan.ranks[0], groups_, state_, tied_, profiler_, measure_),
         update_(config, plan, groups_, state_, exchange_.Reducer(), tied_, profiler_, measure_),
