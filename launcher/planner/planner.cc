@@ -402,6 +402,37 @@ Result<FoundLayout> FindEven(PlanProblem problem) {
   return FoundLayout{*even.layout, *even.cost, LowerBound(problem), {}};
 }
 
+/// What sharded state must promise: it needs more messages.
+constexpr double kWorthSharding = 0.97;
+
+Result<FoundLayout> Find(const PlanRequest& request, const PlanProblem& problem) {
+  return request.even_shares ? FindEven(problem) : FindLayout(problem);
+}
+
+/// With parallel.shard = "auto" a run shards its state where memory asks for it: replicas of the
+/// whole model do not fit without recomputation, and nothing else is nearly as fast.
+Result<FoundLayout> FindAlsoSharded(const PlanRequest& request, BuiltProblem& built) {
+  auto found = Find(request, built.problem);
+  const bool fits =
+      found && (request.even_shares || (found->layout.Stages() == 1 && found->layout.tensor == 1 &&
+                                        found->layout.recompute == Recompute::kNone));
+  if (fits || request.shard || !request.runnable_only) return found;
+  PlanProblem sharded = built.problem;
+  sharded.choices.shard = {1, 2};
+  auto other = Find(request, sharded);
+  if (!other || (found && other->cost.step > kWorthSharding * found->cost.step)) return found;
+  if (found)
+    other->alternatives.insert(
+        other->alternatives.begin(),
+        {"nothing sharded", "state whole on every replica", found->cost.step});
+  built.notes.push_back(
+      fmt::format("shard = {}: {}", other->layout.shard,
+                  found ? fmt::format("{:.1f} % faster than what fits without",
+                                      100 * (1 - other->cost.step / found->cost.step))
+                        : "nothing fits without"));
+  return other;
+}
+
 }  // namespace
 
 Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
@@ -410,10 +441,13 @@ Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
   auto built = BuildProblem(cluster, dims, format, profile, request);
   if (!built) return tl::unexpected(built.error());
   if (auto sound = CheckProblem(built->problem); !sound) return tl::unexpected(sound.error());
-  auto found = request.even_shares ? FindEven(built->problem) : FindLayout(built->problem);
+  auto found = FindAlsoSharded(request, *built);
   if (!found) return tl::unexpected(WithMemoryNotes(found.error(), cluster));
   found->layout = InRingOrder(built->problem, found->layout);
-  auto scheduled = WithSchedule(built->problem, found->layout, request.schedule, built->notes);
+  const bool open = request.schedule.IsOpen() && built->timed && !request.even_shares;
+  Result<Layout> scheduled =
+      open ? WithFastestSchedule(built->problem, found->layout, built->notes)
+           : WithSchedule(built->problem, found->layout, request.schedule, built->notes);
   if (!scheduled) return tl::unexpected(WithMemoryNotes(scheduled.error(), cluster));
   if (!scheduled->IsPlain())
     found->alternatives.insert(

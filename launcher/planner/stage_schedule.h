@@ -21,6 +21,7 @@ struct ScheduleRequest {
   int Chunks() const;
   ScheduleKind Kind() const;
   std::string Name() const;
+  bool IsOpen() const { return !kind && !interleave && !list; }
 };
 
 /// `found`, which is planned for one-forward-one-backward, with the schedule of the request. With
@@ -30,5 +31,12 @@ struct ScheduleRequest {
 /// chunks, or if what the schedule holds in flight does not fit.
 Result<Layout> WithSchedule(const PlanProblem& problem, const Layout& found,
                             const ScheduleRequest& request, std::vector<std::string>& why);
+
+/// `found` with the schedule that makes its step shortest, of those that an open request may be
+/// given: one-forward-one-backward, the list schedule, and two chunks per rank. Another than the
+/// first must be 3 % faster, as halves of a backward are not measured apart. Very large pipelines
+/// keep the first.
+Layout WithFastestSchedule(const PlanProblem& problem, const Layout& found,
+                           std::vector<std::string>& why);
 
 }  // namespace adaptive_train

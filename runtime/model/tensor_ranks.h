@@ -1,6 +1,7 @@
-// Sums over the ranks that share each layer.
+// What the ranks that share each layer do together.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <span>
 
@@ -9,9 +10,9 @@
 
 namespace adaptive_train {
 
-/// The tensor ranks of a stage, as one of them sees the others. Sums block; all ranks call them in
-/// the same order, with as many values, and all get the same bits. Both are empty where there is one
-/// rank. They may throw.
+/// The tensor ranks of a stage, as one of them sees the others. The functions block; all ranks call
+/// them in the same order, with as many values, and all get the same bits. They are empty where
+/// there is one rank. They may throw.
 template <class T>
 struct TensorRanks {
   TensorPart part;
@@ -20,6 +21,8 @@ struct TensorRanks {
   /// The same in host memory.
   std::function<void(std::span<kernels::Accumulator<T>>)> sum_on_host;
   const double* waited_s = nullptr;  // seconds in sums so far; nullptr: not counted
+  /// Each rank has its part.Of(size) of the bytes; all get the others' parts. Device memory.
+  std::function<void(std::span<std::byte>)> gather;
 };
 
 }  // namespace adaptive_train

@@ -60,7 +60,7 @@ typename Optimizer<T>::PendingGather Optimizer<T>::Gather(const GradientBucket& 
       chunks.push_back(std::as_writable_bytes(arenas.parameters.subspan(begin, size)));
     } else if (sharding_.int8) {
       const GradientChunk chunk = buckets_.ChunkOf(bucket, rank);
-      chunks.emplace_back(gather.packed.emplace_back(PackedBytes<T>(chunk)));
+      chunks.push_back(gather.packed.emplace_back(device_, PackedBytes<T>(chunk)).span());
       if (rank == group_.Rank())
         PackWeights<T>(device_, chunk, arenas.parameters, arenas.weights, chunks.back());
     } else {
@@ -80,7 +80,7 @@ void Optimizer<T>::FinishUpTo(std::size_t end) {
       // The owner unpacks its own as well: all compute with the same weights.
       for (std::size_t rank = 0; rank < gather.packed.size(); ++rank)
         UnpackWeights<T>(device_, buckets_.ChunkOf(*gather.bucket, static_cast<int>(rank)),
-                         gather.packed[rank], gather.weights);
+                         gather.packed[rank].span(), gather.weights);
     }
     gathers_.pop_front();
   }

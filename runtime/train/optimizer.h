@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/buffer.h"
 #include "runtime/checkpoint/checkpoint_arena.h"
 #include "runtime/comm/group.h"
 #include "runtime/exchange/gradient_buckets.h"
@@ -57,8 +58,8 @@ class Optimizer {
   struct PendingGather {
     const GradientBucket* bucket = nullptr;
     Request request;
-    std::vector<std::vector<std::byte>> packed;  // [ranks], of int8
-    std::span<T> weights;                        // the arena that these are for
+    std::vector<kernels::Buffer<std::byte>> packed;  // [ranks], of int8
+    std::span<T> weights;                            // the arena that these are for
   };
 
   PendingGather Gather(const GradientBucket& bucket, const OptimizerArenas<T>& arenas);

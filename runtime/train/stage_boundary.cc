@@ -8,9 +8,9 @@
 
 namespace adaptive_train {
 
-StageInbox::StageInbox(Group& pipeline, int member, kernels::DeviceMemory& memory, int slots,
-                       std::size_t bytes)
-    : pipeline_(pipeline), member_(member), slots_(static_cast<std::size_t>(slots)) {
+StageInbox::StageInbox(Group& pipeline, int member, const BoundaryParts& parts,
+                       kernels::DeviceMemory& memory, int slots, std::size_t bytes)
+    : pipeline_(pipeline), member_(member), parts_(parts), slots_(static_cast<std::size_t>(slots)) {
   for (Slot& slot : slots_) slot.buffer = {memory, bytes};
 }
 
@@ -28,14 +28,15 @@ void StageInbox::Post(const Action& receive, std::size_t bytes) {
   assert(slot != slots_.end());
   slot->used = true;
   slot->receive = receive;
-  slot->request =
-      pipeline_.Receive(member_, Purpose::kActivation, slot->buffer.span().first(bytes));
+  slot->size = bytes;
+  slot->request = pipeline_.Receive(member_, Purpose::kActivation,
+                                    parts_.OwnOf(slot->buffer.span().first(bytes)));
 }
 
-const std::byte* StageInbox::Take(const Action& receive) {
+std::span<std::byte> StageInbox::Take(const Action& receive) {
   Slot& slot = Of(receive);
   Await(slot.request.Wait(CollectiveDeadline()));
-  return slot.buffer.data();
+  return slot.buffer.span().first(slot.size);
 }
 
 void StageInbox::Release(const Action& receive) { Of(receive).used = false; }
@@ -46,10 +47,11 @@ std::size_t StageInbox::bytes() const {
   return bytes;
 }
 
-StageOutbox::StageOutbox(Group& pipeline, int member, kernels::DeviceMemory& memory, int slots,
-                         std::size_t bytes)
+StageOutbox::StageOutbox(Group& pipeline, int member, const BoundaryParts& parts,
+                         kernels::DeviceMemory& memory, int slots, std::size_t bytes)
     : pipeline_(pipeline),
       member_(member),
+      parts_(parts),
       memory_(memory),
       slots_(static_cast<std::size_t>(slots)),
       requests_(slots_.size()) {
@@ -59,8 +61,10 @@ StageOutbox::StageOutbox(Group& pipeline, int member, kernels::DeviceMemory& mem
 void StageOutbox::Send(const void* message, std::size_t bytes) {
   const std::size_t slot = sent_++ % slots_.size();
   Await(requests_[slot].Wait(CollectiveDeadline()));
-  memory_.CopyWithin(slots_[slot].data(), message, bytes);
-  requests_[slot] = pipeline_.Send(member_, Purpose::kActivation, slots_[slot].span().first(bytes));
+  const std::span<std::byte> copy = slots_[slot].span().first(bytes), own = parts_.OwnOf(copy);
+  memory_.CopyWithin(
+      own.data(), static_cast<const std::byte*>(message) + (own.data() - copy.data()), own.size());
+  requests_[slot] = pipeline_.Send(member_, Purpose::kActivation, own);
 }
 
 std::size_t StageOutbox::bytes() const {
@@ -69,12 +73,12 @@ std::size_t StageOutbox::bytes() const {
   return bytes;
 }
 
-StageBoundary::StageBoundary(const Schedule& schedule, Group& pipeline,
+StageBoundary::StageBoundary(const Schedule& schedule, Group& pipeline, BoundaryParts parts,
                              kernels::DeviceMemory& memory, std::size_t bytes, StepMeasure& measure)
-    : schedule_(schedule), measure_(measure) {
+    : schedule_(schedule), parts_(std::move(parts)), measure_(measure) {
   for (const MessageSlots& slots : SlotsOf(schedule, pipeline.Rank())) {
-    inboxes_.try_emplace(slots.rank, pipeline, slots.rank, memory, slots.received, bytes);
-    outboxes_.try_emplace(slots.rank, pipeline, slots.rank, memory, slots.sent, bytes);
+    inboxes_.try_emplace(slots.rank, pipeline, slots.rank, parts_, memory, slots.received, bytes);
+    outboxes_.try_emplace(slots.rank, pipeline, slots.rank, parts_, memory, slots.sent, bytes);
   }
 }
 
@@ -83,7 +87,10 @@ void StageBoundary::Post(const Action& receive, std::size_t bytes) {
 }
 
 const std::byte* StageBoundary::Take(const Action& receive) {
-  return measure_.As(Activity::kBubble, [&] { return InboxOf(receive).Take(receive); });
+  const std::span<std::byte> message =
+      measure_.As(Activity::kBubble, [&] { return InboxOf(receive).Take(receive); });
+  if (parts_.gather) parts_.gather(message);
+  return message.data();
 }
 
 void StageBoundary::Release(const Action& receive) { InboxOf(receive).Release(receive); }

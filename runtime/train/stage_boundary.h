@@ -3,36 +3,53 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "core/schedule/message_slots.h"
 #include "core/schedule/schedule.h"
 #include "kernels/buffer.h"
 #include "runtime/comm/group.h"
+#include "runtime/model/tensor_part.h"
 #include "runtime/train/step_measure.h"
 
 namespace adaptive_train {
+
+/// What a message between stages of several tensor ranks consists of: each sends its part to the
+/// rank that has the same place in the other stage, and what arrives there is gathered.
+struct BoundaryParts {
+  TensorPart part;
+  std::function<void(std::span<std::byte>)> gather;  // TensorRanks; empty: one rank
+
+  std::span<std::byte> OwnOf(std::span<std::byte> message) const {
+    const ElementRange own = part.Of(static_cast<std::int64_t>(message.size()));
+    return message.subspan(static_cast<std::size_t>(own.begin),
+                           static_cast<std::size_t>(own.size()));
+  }
+};
 
 /// Messages of one other rank, in the order in which it sends them. Not thread-safe; what is passed
 /// by reference must outlive it.
 class StageInbox {
  public:
   /// At most `slots` messages at the same time, each of up to `bytes`.
-  StageInbox(Group& pipeline, int member, kernels::DeviceMemory& memory, int slots,
-             std::size_t bytes);
+  StageInbox(Group& pipeline, int member, const BoundaryParts& parts, kernels::DeviceMemory& memory,
+             int slots, std::size_t bytes);
 
   /// Gives the next message room, so that it can arrive.
   void Post(const Action& receive, std::size_t bytes);
-  /// Blocks until the message of a posted receive is there. It is valid until it is released.
-  /// Throws FatalError.
-  const std::byte* Take(const Action& receive);
+  /// Blocks until this rank's part of a posted receive's message is there. The message is valid
+  /// until it is released, and whole once it is gathered. Throws FatalError.
+  std::span<std::byte> Take(const Action& receive);
   void Release(const Action& receive);
   std::size_t bytes() const;
 
  private:
   struct Slot {
     kernels::Buffer<std::byte> buffer;
+    std::size_t size = 0;  // of the message, bytes
     Request request;
     Action receive;
     bool used = false;
@@ -41,6 +58,7 @@ class StageInbox {
 
   Group& pipeline_;
   const int member_;
+  const BoundaryParts& parts_;
   std::vector<Slot> slots_;
 };
 
@@ -48,8 +66,8 @@ class StageInbox {
 /// thread-safe.
 class StageOutbox {
  public:
-  StageOutbox(Group& pipeline, int member, kernels::DeviceMemory& memory, int slots,
-              std::size_t bytes);
+  StageOutbox(Group& pipeline, int member, const BoundaryParts& parts,
+              kernels::DeviceMemory& memory, int slots, std::size_t bytes);
 
   /// Blocks while all slots' messages are on their way. Throws FatalError.
   void Send(const void* message, std::size_t bytes);
@@ -58,6 +76,7 @@ class StageOutbox {
  private:
   Group& pipeline_;
   const int member_;
+  const BoundaryParts& parts_;
   kernels::DeviceMemory& memory_;
   std::vector<kernels::Buffer<std::byte>> slots_;
   std::vector<Request> requests_;  // [slots_]
@@ -71,10 +90,13 @@ class StageBoundary {
   /// `schedule` has sends and receives and has passed CheckSchedule; it must outlive this. `bytes`
   /// of a micro-batch's activations [micro_batch, sequence, hidden], at most. Throws
   /// std::bad_alloc.
-  StageBoundary(const Schedule& schedule, Group& pipeline, kernels::DeviceMemory& memory,
-                std::size_t bytes, StepMeasure& measure);
+  StageBoundary(const Schedule& schedule, Group& pipeline, BoundaryParts parts,
+                kernels::DeviceMemory& memory, std::size_t bytes, StepMeasure& measure);
+  StageBoundary(const StageBoundary&) = delete;
+  StageBoundary& operator=(const StageBoundary&) = delete;
 
-  // Receives of each other rank are posted in the order of its sends.
+  // Receives of each other rank are posted in the order of its sends. All tensor ranks of a stage
+  // take the same messages in the same order.
   void Post(const Action& receive, std::size_t bytes);
   const std::byte* Take(const Action& receive);
   /// What was taken is used up.
@@ -88,6 +110,7 @@ class StageBoundary {
   StageInbox& InboxOf(const Action& receive) { return inboxes_.at(PeerOf(schedule_, receive)); }
 
   const Schedule& schedule_;
+  const BoundaryParts parts_;
   StepMeasure& measure_;
   // By member.
   std::map<int, StageInbox> inboxes_;

@@ -34,7 +34,8 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
       loader_(loader),
       profiler_(profiler),
       measure_(measure),
-      boundary_(schedule_, pipeline, state.device, BoundaryBytes(own.micro_batch), measure),
+      boundary_(schedule_, pipeline, {tensor.part, tensor.gather}, state.device,
+                BoundaryBytes(own.micro_batch), measure),
       workspace_(work.dims, work.chunks.back().has_head, work.options, state.device) {
   for (std::int64_t done = 0; done < own.samples; done += own.micro_batch)
     micro_batches_.push_back(

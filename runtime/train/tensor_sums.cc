@@ -5,6 +5,7 @@
 #include <chrono>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "runtime/train/collective.h"
 
@@ -33,7 +34,8 @@ TensorRanks<T> TensorSums<T>::Ranks() {
   return {{group_.Rank(), group_.Size()},
           [this](std::span<T> values) { Sum(values); },
           [this](std::span<float> values) { Sum(values); },
-          &waited_s_};
+          &waited_s_,
+          [this](std::span<std::byte> whole) { Gather(whole); }};
 }
 
 template <class T>
@@ -99,6 +101,45 @@ void TensorSums<T>::SumThroughTransport(std::span<E> piece) {
     device_.Widen(count, piece.data(), sums_.data());
     SumThroughTransport(sums_.span().first(piece.size()));
     device_.Round({.count = count, .parameters = sums_.data(), .weights = piece.data()});
+  }
+}
+
+/// The part of `whole` that a rank has.
+template <class T>
+std::span<std::byte> TensorSums<T>::PartOf(int rank, std::span<std::byte> whole) const {
+  const TensorPart part{rank, group_.Size()};
+  const ElementRange own = part.Of(static_cast<std::int64_t>(whole.size()));
+  return whole.subspan(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.size()));
+}
+
+template <class T>
+void TensorSums<T>::Gather(std::span<std::byte> whole) {
+  measure_.As(Activity::kExposedComm, [&] {
+    if (memory_) return GatherThroughMemory(whole);
+    std::vector<std::span<std::byte>> parts;
+    for (int rank = 0; rank < group_.Size(); ++rank) parts.push_back(PartOf(rank, whole));
+    Await(group_.AllGather(Purpose::kActivation, std::move(parts)).Wait(CollectiveDeadline()));
+  });
+}
+
+template <class T>
+void TensorSums<T>::GatherThroughMemory(std::span<std::byte> whole) {
+  constexpr std::size_t kBytes = kPiece * sizeof(float);
+  // Of all ranks, the last one's part is a largest one.
+  const std::size_t largest = PartOf(group_.Size() - 1, whole).size();
+  for (std::size_t first = 0; first < largest; first += kBytes) {
+    const auto piece_of = [&](int rank) {
+      const std::span<std::byte> part = PartOf(rank, whole);
+      const std::size_t begin = std::min(first, part.size());
+      return part.subspan(begin, std::min(kBytes, part.size() - begin));
+    };
+    std::ranges::copy(piece_of(group_.Rank()), SlotOf<std::byte>(group_.Rank()));
+    Meet();
+    for (int rank = 0; rank < group_.Size(); ++rank) {
+      const std::span<std::byte> piece = piece_of(rank);
+      if (rank != group_.Rank()) std::copy_n(SlotOf<std::byte>(rank), piece.size(), piece.data());
+    }
+    half_ = 1 - half_;
   }
 }
 

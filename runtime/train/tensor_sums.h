@@ -1,4 +1,4 @@
-// Sums of activations over the ranks that share each layer.
+// Sums of activations over the ranks that share each layer, and what else they exchange.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +48,9 @@ class TensorSums {
   void SumThroughMemory(std::span<E> piece);
   template <class E>
   void SumThroughTransport(std::span<E> piece);
+  std::span<std::byte> PartOf(int rank, std::span<std::byte> whole) const;
+  void Gather(std::span<std::byte> whole);
+  void GatherThroughMemory(std::span<std::byte> whole);
   template <class E>
   E* SlotOf(int rank) const;
   void Meet();

@@ -1,5 +1,5 @@
 # Random compositions of layout, schedule, sharding, precision, recomputation, dropout, compression, accumulation and vocabulary: each trains
-# as one rank does, a compressed one as replicas without stages do. COMPOSITIONS says how many, COMPOSITION_SEED which ones.
+# as one rank does, a compressed one as replicas without stages do, of as many tensor ranks: these select from their parts. COMPOSITIONS says how many, COMPOSITION_SEED which ones.
 load ../multi_process/run
 
 setup() { make_run_folder; }
@@ -48,7 +48,7 @@ draw_training() {
   compression=()
   # A tied matrix is sent early by replicas without stages, and last by stages. Sharded gradients go with each micro-batch, and the
   # head's are made in its forward: where that runs ahead of backward, several go as one, of which others are the largest.
-  if ((tensor == 1 && replicas > 1 && stages > 1)) && [[ $tied == false && $kind != bert && $precision == fp32 ]] &&
+  if ((replicas > 1 && stages > 1)) && [[ $tied == false && $kind != bert && $precision == fp32 ]] &&
     [[ $shard != 2 || $schedule == 1f1b ]]; then
     one_of off off topk && [[ $drawn == off ]] || compression=(--compression.mode=topk --compression.density=0.2 --compression.values=fp32)
   fi
@@ -75,11 +75,11 @@ agree() {
     draw_layout
     draw_training
     local words="$number: ${tensor}x${stages}x${replicas} tensor x stages x replicas, $schedule of $chunks chunks, shard $shard: ${model[*]} ${training[*]} ${compression[*]} micro-batch $micro_batch"
-    local whole=1
-    if ((${#compression[@]})); then whole=$replicas; fi
+    local whole=1 whole_tensor=1
+    if ((${#compression[@]})); then whole=$replicas whole_tensor=$tensor; fi
     laid_out run "$tensor" "$stages" "$replicas" --parallel.schedule="$schedule" --parallel.interleave="$chunks" --parallel.shard="$shard" >"$work/log" 2>&1 ||
       { echo "failed: $words" && tail -n 5 "$work/log" && return 1; }
-    laid_out whole 1 1 "$whole" --parallel.shard="$((whole > 1 ? shard : 0))" >"$work/log" 2>&1 || { echo "failed as $whole ranks: $words" && tail -n 5 "$work/log" && return 1; }
+    laid_out whole "$whole_tensor" 1 "$whole" --parallel.shard="$((whole > 1 ? shard : 0))" >"$work/log" 2>&1 || { echo "failed as $whole replicas: $words" && tail -n 5 "$work/log" && return 1; }
     tolerance=1e-4
     [[ $precision == fp32 ]] || tolerance=5e-3
     agree .loss "$tolerance" || { echo "losses differ: $words" && paste <(losses "$work/run") <(losses "$work/whole") && return 1; }

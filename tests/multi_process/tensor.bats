@@ -32,6 +32,8 @@ gradients_agree() {
     losses_agree "$work/run" "$work/one"
     gradients_agree "$work/run" "$work/one"
   done
+  # Tensor ranks share out what goes from stage to stage.
+  jq -es 'all(.[]; .activation_bytes == 2 * 12 * 32 * 32 * 4)' "$work/run/metrics.jsonl"
   jq -es --slurpfile one "$work/one/metrics.jsonl" '(.[-1].validation_loss / $one[-1].validation_loss - 1 | fabs) < 1e-4' "$work/run/metrics.jsonl"
   jq -es 'all(.[]; ((.compute_s + .exposed_comm_s + .bubble_s + .other_s - .step_s) | fabs) <= 0.02 * .step_s)' "$work/run/metrics.jsonl"
 }

@@ -72,6 +72,39 @@ TEST(TensorSums, AreRightIn16Bits) {
   }
 }
 
+/// Each rank has its part of lengths below, at and above a piece; then all have all.
+bool GathersRight(Group& group, bool shares) {
+  auto memory = shares ? TensorSums<float>::MemoryOf(group) : std::nullopt;
+  kernels::cpu::CpuDevice<float> device(1);
+  StepMeasure measure(group.communicator());
+  TensorSums<float> sums(group, std::move(memory), device, measure);
+  const TensorRanks<float> ranks = sums.Ranks();
+  for (const std::size_t size : {0UL, 1UL, 2UL, 4099UL, 3UL << 20, (5UL << 20) + 3, 8UL}) {
+    for (std::size_t again = 0; again < 3; ++again) {
+      const auto value = [&](std::size_t i) {
+        return static_cast<std::byte>(i * 31 + i / 251 + again);
+      };
+      std::vector<std::byte> whole(size, std::byte{0xee});
+      const ElementRange own = ranks.part.Of(static_cast<std::int64_t>(size));
+      for (auto i = own.begin; i < own.end; ++i)
+        whole[static_cast<std::size_t>(i)] = value(static_cast<std::size_t>(i));
+      ranks.gather(whole);
+      for (std::size_t i = 0; i < size; ++i) RANK_REQUIRE(whole[i] == value(i), size, i, again);
+    }
+  }
+  return true;
+}
+
+TEST(TensorSums, GatherThroughSharedMemoryAndByMessages) {
+  for (const int ranks : {2, 3, 4}) {
+    for (const bool shares : {true, false}) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, shared memory " << shares);
+      EXPECT_TRUE(
+          Ranks(ranks, [shares](Group& group) { return GathersRight(group, shares); }).AllGood());
+    }
+  }
+}
+
 TEST(SharedMemory, IsRefusedToAllWhereTheFirstCannotMakeIt) {
   EXPECT_TRUE(Ranks(3, [](Group& group) {
                 double connected[1] = {};

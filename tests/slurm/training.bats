@@ -97,6 +97,30 @@ setup() { make_job_home; }
   grep -F "the job's --mem" "$home/slurm-$job.out"
 }
 
+@test "a model that fits no node's limit trains across four, and goes on on three" {
+  local model=(--model.layers=8 --model.hidden=384 --model.heads=4 --train.global_batch=12 --train.micro_batch=1 --optimizer.schedule=constant)
+  job=$(submit -N1 --mem=256M -- "${model[@]}" --train.steps=20)
+  finished_with "$job" 3:0
+  grep -F "the job's --mem" "$home/slurm-$job.out"
+  one=$(submit -N1 -- "${model[@]}" --train.steps=20)
+  finished_with "$one" 0:0
+  job=$(submit -N4 --mem=256M -- "${model[@]}" --train.steps=10)
+  finished_with "$job" 0:0
+  within_limits "$job" 4
+  mv "$home/runs/$job" "$home/runs/large"
+  job=$(submit -N3 --mem=256M -- "${model[@]}" --train.steps=20 --run-dir runs/large)
+  finished_with "$job" 0:0
+  grep 'resumed from the checkpoint of step 10' "$home/slurm-$job.out"
+  mv "$home/runs/large" "$home/runs/$job"
+  within_limits "$job" 3
+  losses_agree "$job" "$one"
+}
+# within_limits JOB NODES: it ran on so many, and no rank had more than 256 MiB, by the plan and as measured.
+within_limits() {
+  jq -e --argjson nodes "$2" '([.ranks[].node] | unique | length) == $nodes and ([.ranks[].memory_bytes] | max) <= 268435456' "$home/runs/$1/plan.json"
+  jq -es 'map(.peak_memory_bytes) | max <= 268435456' "$home/runs/$1/metrics.jsonl"
+}
+
 @test "scancel --signal=TERM --batch saves and ends with 143" {
   start_training
   box_on ctl scancel --batch --signal=TERM "$job"

@@ -520,6 +520,28 @@ TEST(MakePlan, TensorRanksShareTheProcessorOfANode) {
   EXPECT_EQ(MakePlan(ClusterOf({1, 1}), kDims, {}, {}, request)->plan.tensor, 1);
 }
 
+TEST(MakePlan, ARunShardsItsStateWhereMemoryAsksForIt) {
+  const ModelDims dims{2, 2, 512, 32, 4096, true};
+  PlanRequest request = Batch(8);
+  request.runnable_only = true;
+  request.micro_batch = 1;
+  request.pipeline = 1;
+  request.tensor = 1;
+  const Cluster ample = ClusterOf({1, 1});
+  const auto whole = MakePlan(ample, dims, {}, {}, request);
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_EQ(whole->plan.shard, 0) << "needs no shards";
+  const double enough = static_cast<double>(whole->plan.memory_bytes) / kMemoryShare;
+  const Cluster narrow = ClusterOf({1, 1}, static_cast<std::int64_t>(0.9 * enough));
+  const auto sharded = MakePlan(narrow, dims, {}, {}, request);
+  ASSERT_TRUE(sharded) << sharded.error().message;
+  EXPECT_GT(sharded->plan.shard, 0);
+  EXPECT_THAT(sharded->plan.why, Contains(HasSubstr("nothing fits without")));
+  // Who wants no shards is told that nothing fits.
+  request.shard = 0;
+  EXPECT_FALSE(MakePlan(narrow, dims, {}, {}, request));
+}
+
 TEST(Planner, ALargerClusterThanRanksCanTrainTogetherIsUsedInPart) {
   const auto cluster = ClusterFromJson(
       R"({"format_version": 1, "name": "large", "switches": [{"name": "core"}],

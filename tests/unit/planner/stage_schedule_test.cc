@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "launcher/planner/layout.h"
 #include "tests/unit/planner/small_problem.h"
 
@@ -81,6 +83,39 @@ TEST_F(StageScheduleTest, OneStageNeedsNoSchedule) {
   ASSERT_TRUE(layout);
   EXPECT_TRUE(layout->IsPlain());
   EXPECT_THAT(why, testing::ElementsAre(HasSubstr("one stage")));
+}
+
+TEST_F(StageScheduleTest, AnOpenRequestTakesWhatIsFastest) {
+  std::vector<std::string> why;
+  const Layout listed = WithFastestSchedule(problem_, found_, why);
+  EXPECT_FALSE(listed.listed.empty());
+  EXPECT_LT(CostOf(problem_, listed).step, 0.97 * CostOf(problem_, found_).step);
+  EXPECT_THAT(why, testing::Contains(HasSubstr("schedule: list, 13.3 % faster than 1f1b")));
+
+  // Backward in halves keeps what recomputation throws away.
+  found_.recompute = Recompute::kFull;
+  why.clear();
+  const Layout chunks = WithFastestSchedule(problem_, found_, why);
+  EXPECT_EQ(chunks.interleave, 2);
+  EXPECT_THAT(why, testing::Contains(HasSubstr("2 chunks of the model per rank")));
+}
+
+TEST_F(StageScheduleTest, AnOpenRequestKeepsOneForwardOneBackwardWhereLittleIsGained) {
+  problem_ = ProblemOf({1, 1}, 8, 100);
+  found_ = Pipeline({0, 4, 8}, 100, 1);  // a bubble of 1 in 101
+  std::vector<std::string> why;
+  EXPECT_TRUE(WithFastestSchedule(problem_, found_, why).IsPlain());
+  EXPECT_THAT(why, testing::IsEmpty());
+}
+
+TEST_F(StageScheduleTest, AnOpenRequestTakesNothingThatDoesNotFit) {
+  for (ProblemLayer& layer : problem_.layers) layer.activation_bytes = {1000, 1000, 1000};
+  double most = 0;
+  for (const double bytes : MemoryOf(problem_, found_)) most = std::max(most, bytes);
+  for (ProblemDevice& device : problem_.devices) device.memory_bytes = most / kMemoryShare * 1.001;
+  std::vector<std::string> why;
+  const Layout layout = WithFastestSchedule(problem_, found_, why);
+  EXPECT_TRUE(CheckLayout(problem_, layout));
 }
 
 }  // namespace
