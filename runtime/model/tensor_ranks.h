@@ -22,7 +22,7 @@ struct TensorRanks {
   std::function<void(std::span<kernels::Accumulator<T>>)> sum_on_host;
   const double* waited_s = nullptr;  // seconds in sums so far; nullptr: not counted
   /// Each rank has its part.Of(size) of the bytes; all get the others' parts. Device memory.
-  std::function<void(std::span<std::byte>)> gather;
+  std::function<void(std::span<std::byte>)> gather = {};
 };
 
 }  // namespace adaptive_train
