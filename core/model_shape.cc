@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <utility>
 
 namespace adaptive_train {
@@ -68,8 +69,13 @@ LayerShape Embedding(const ModelDims& dims, const TrainingFormat& format) {
       dims.vocab + (Architecture::Of(dims.kind).rotary ? 0 : dims.sequence) + (bert ? 1 : 0);
   const std::int64_t per_token = (bert ? 2 : 1) * dims.hidden * ScalarBytes(format) + kTokenBytes +
                                  (bert ? NormBytesPerToken(dims) : 0);
-  return Counted("embedding", format, rows * dims.hidden + (bert ? NormParameters(dims) : 0), 0,
-                 dims.sequence * per_token);
+  const std::int64_t norm = bert ? NormParameters(dims) : 0;
+  LayerShape layer =
+      Counted("embedding", format, rows * dims.hidden + norm, 0, dims.sequence * per_token);
+  layer.whole_parameters = (rows - dims.vocab) * dims.hidden + norm;
+  layer.whole_work = 1;  // each rank writes all of the output
+  layer.whole_activation_bytes_per_sample = layer.activation_bytes_per_sample;
+  return layer;
 }
 
 LayerShape Block(const ModelDims& dims, const TrainingFormat& format, std::int64_t index) {
@@ -94,12 +100,10 @@ LayerShape Block(const ModelDims& dims, const TrainingFormat& format, std::int64
   LayerShape layer =
       Counted(fmt::format("h.{}", index), format, weights + biases + 2 * NormParameters(dims),
               2.0 * static_cast<double>(weights) + attention, dims.sequence * per_token);
+  layer.whole_parameters = 2 * NormParameters(dims) + (dims.HasProjectionBias() ? hidden : 0) +
+                           (Architecture::Of(dims.kind).biases ? hidden : 0);
   layer.whole_activation_bytes_per_sample = dims.sequence * whole;
   return layer;
-}
-
-std::int64_t TargetsPerSample(const ModelDims& dims) {
-  return Architecture::Of(dims.kind).causal ? dims.sequence : MaskedTargets(dims.sequence);
 }
 
 LayerShape Head(const ModelDims& dims, const TrainingFormat& format) {
@@ -115,7 +119,11 @@ LayerShape Head(const ModelDims& dims, const TrainingFormat& format) {
   const double predicted =
       static_cast<double>(TargetsPerSample(dims)) / static_cast<double>(dims.sequence);
   const double flops = 2.0 * (predicted * static_cast<double>(weight) + static_cast<double>(dense));
-  return Counted("head", format, parameters, flops, dims.sequence * per_token);
+  LayerShape layer = Counted("head", format, parameters, flops, dims.sequence * per_token);
+  layer.whole_parameters = NormParameters(dims) + (bert ? dense + dims.hidden : 0);
+  layer.whole_work = 2.0 * static_cast<double>(dense) / flops;
+  layer.whole_activation_bytes_per_sample = layer.activation_bytes_per_sample;
+  return layer;
 }
 
 std::int64_t WorkspaceBytes(const ModelDims& dims, const TrainingFormat& format) {
@@ -172,9 +180,9 @@ std::int64_t LinearScratch(std::int64_t rows, std::int64_t in, std::int64_t out,
 /// The scratch of the head: a chunk of logits, the chunk's inputs with their gradients, and packed
 /// operands per thread.
 std::int64_t HeadScratch(const ModelDims& dims, std::int64_t micro_batch, std::int64_t threads) {
-  constexpr std::int64_t kChunk = 512, kVocabTile = 384;
+  constexpr std::int64_t kVocabTile = 384;
   const std::int64_t rows = micro_batch * TargetsPerSample(dims);
-  const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
+  const std::int64_t chunks = (rows + kHeadTokens - 1) / kHeadTokens;
   const std::int64_t chunk = chunks == 0 ? 0 : (rows + chunks - 1) / chunks;
   return (chunk * (2 * dims.hidden + RoundedUp(dims.vocab, kVocabTile)) +
           threads * (kStripPackedSize + kVocabTile)) *
@@ -239,6 +247,32 @@ std::string IdentityOf(const ModelDims& dims) {
 
 std::int64_t MaskedTargets(std::int64_t sequence) {
   return std::max<std::int64_t>(1, (15 * sequence + 50) / 100);
+}
+
+std::int64_t TargetsPerSample(const ModelDims& dims) {
+  return Architecture::Of(dims.kind).causal ? dims.sequence : MaskedTargets(dims.sequence);
+}
+
+ModelDims ModelDims::Part(std::int64_t ranks) const {
+  if (ranks == 1) return *this;
+  assert(heads % ranks == 0 && KvHeads() % ranks == 0 && Ffn() % ranks == 0);
+  ModelDims part = *this;
+  part.head_size = HeadSize();
+  part.heads = heads / ranks;
+  part.kv_heads = KvHeads() / ranks;
+  part.ffn = Ffn() / ranks;
+  part.vocab = (vocab + ranks - 1) / ranks;
+  return part;
+}
+
+double LayerShape::PartOfParameters(std::int64_t ranks) const {
+  if (parameters == 0) return 1;
+  return PartOfOne(static_cast<double>(whole_parameters) / static_cast<double>(parameters),
+                   static_cast<double>(ranks));
+}
+
+double LayerShape::PartOfWork(std::int64_t ranks) const {
+  return PartOfOne(whole_work, static_cast<double>(ranks));
 }
 
 std::int64_t ModelDims::Ffn() const {
@@ -387,8 +421,7 @@ ModelShape ModelShape::Of(const ModelDims& dims, const TrainingFormat& format) {
   return shape;
 }
 
-std::int64_t ModelShape::PeakBytes(std::int64_t micro_batch, std::int64_t ranks,
-                                   std::int64_t threads) const {
+std::int64_t ModelShape::ProcessBytes(std::int64_t micro_batch, std::int64_t threads) const {
   const std::int64_t rows = micro_batch * dims.sequence;
   const bool widens = format.precision != Precision::kFp32;
   const std::int64_t scratch =
@@ -397,12 +430,16 @@ std::int64_t ModelShape::PeakBytes(std::int64_t micro_batch, std::int64_t ranks,
                 LinearScratch(rows, dims.AttentionColumns(), dims.hidden, threads, widens),
                 LinearScratch(rows, dims.hidden, dims.FfnColumns(), threads, widens),
                 LinearScratch(rows, dims.Ffn(), dims.hidden, threads, widens)});
+  return kProcessBytes + scratch;
+}
+
+std::int64_t ModelShape::PeakBytes(std::int64_t micro_batch, std::int64_t ranks,
+                                   std::int64_t threads) const {
   const std::int64_t snapshot = 3 * total.parameters * kFloatBytes / ranks;
   // Received pieces of the gradients' sums, in the worst case of all buckets at once.
   const std::int64_t ring = ranks > 1 ? total.gradient_bytes / ranks : 0;
-  return kProcessBytes + ring + total.parameter_bytes + total.gradient_bytes +
-         total.optimizer_bytes + snapshot + micro_batch * total.activation_bytes_per_sample +
-         scratch;
+  return ring + total.parameter_bytes + total.gradient_bytes + total.optimizer_bytes + snapshot +
+         micro_batch * total.activation_bytes_per_sample + ProcessBytes(micro_batch, threads);
 }
 
 }  // namespace adaptive_train

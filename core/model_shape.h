@@ -70,6 +70,9 @@ struct ModelDims {
   std::int64_t QkvColumns() const { return (heads + 2 * KvHeads()) * HeadSize(); }
   /// Columns of the feed-forward's first product; a gated one computes gate and up.
   std::int64_t FfnColumns() const { return (Architecture::Of(kind).gated ? 2 : 1) * Ffn(); }
+  /// What the largest of so many tensor ranks has, as a narrower model: its heads, its part of the
+  /// feed-forward and of the vocabulary. `ranks` divides heads, kv_heads and ffn.
+  ModelDims Part(std::int64_t ranks) const;
   bool HasQkvBias() const;
   bool HasProjectionBias() const;  // of attention's output
   double NormEpsilon() const;
@@ -78,6 +81,11 @@ struct ModelDims {
 /// The number of a sample's tokens that a masked model predicts: 15 %, rounded, at least 1 (Devlin
 /// et al. 2019).
 std::int64_t MaskedTargets(std::int64_t sequence);
+/// The number of a sample's tokens that need logits.
+std::int64_t TargetsPerSample(const ModelDims& dims);
+
+/// Logits are computed for so many tokens at a time (kHeadLossRows of kernels/head_loss.h).
+inline constexpr std::int64_t kHeadTokens = 512;
 
 /// Fails in one line, naming the configuration's key, if no such model can be built.
 Result<void> CheckDims(const ModelDims& dims);
@@ -115,9 +123,19 @@ struct LayerShape {
   std::int64_t parameter_bytes = 0;  // as forward and backward read them
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;  // both moments, and float32 masters of 16-bit parameters
-  std::int64_t activation_bytes_per_sample = 0;        // kept from forward to backward
-  std::int64_t whole_activation_bytes_per_sample = 0;  // of these, what tensor ranks do not share
+  std::int64_t activation_bytes_per_sample = 0;  // kept from forward to backward
+  // What tensor ranks do not share (Shoeybi et al. 2019), so that each has it:
+  std::int64_t whole_parameters = 0;
+  double whole_work = 0;  // of forward and backward, as a share
+  std::int64_t whole_activation_bytes_per_sample = 0;
+
+  /// What one of so many tensor ranks has of parameters, and does of forward and backward. Shares.
+  double PartOfParameters(std::int64_t ranks) const;
+  double PartOfWork(std::int64_t ranks) const;
 };
+
+/// The part of one that has `whole` and shares the rest of 1 with others, `ranks` in all.
+constexpr double PartOfOne(double whole, double ranks) { return whole + (1 - whole) / ranks; }
 
 /// A model as the planner sees it. A value.
 struct ModelShape {
@@ -131,9 +149,12 @@ struct ModelShape {
   /// products, as is customary, though the causal mask lets kernels skip nearly half.
   static ModelShape Of(const ModelDims& dims, const TrainingFormat& format = {});
 
+  /// The memory of a rank on a CPU besides its layers and their workspace: the process itself, and
+  /// scratch of the operations.
+  std::int64_t ProcessBytes(std::int64_t micro_batch, std::int64_t threads) const;
   /// The peak memory of a rank on a CPU: parameters, gradients, moments, and the checkpoint
-  /// snapshot of its part (one of `ranks`). Added are activations of a micro-batch, scratch of the
-  /// operations, and the process itself.
+  /// snapshot of its part (one of `ranks`). Added are activations of a micro-batch and
+  /// ProcessBytes.
   std::int64_t PeakBytes(std::int64_t micro_batch, std::int64_t ranks, std::int64_t threads) const;
 
   /// Forward and backward: three times the forward products. As is customary, recomputation is not

@@ -40,7 +40,8 @@ constexpr const char* kNodeNames = "SELECT name FROM nodes WHERE job_id = ?1 ORD
 constexpr const char* kSummary =
     "SELECT steps, tokens, final_loss, validation_loss, tokens_per_s, mean_step_s, robustness, "
     "mfu, grad_bytes,"
-    "       param_bytes, activation_bytes, peak_memory_bytes FROM summaries WHERE job_id = ?1";
+    "       param_bytes, activation_bytes, peak_memory_bytes, micro_batches, predicted_step_s, "
+    "plan_step_s FROM summaries WHERE job_id = ?1";
 
 constexpr const char* kLaunches =
     "SELECT attempt, started, outcome, reason FROM launches WHERE job_id = ?1 ORDER BY attempt";
@@ -102,7 +103,8 @@ void ReadSummary(SQLite::Statement& statement, JobRow& row) {
   RowReader(statement) >> summary.steps >> summary.tokens >> summary.final_loss >>
       summary.validation_loss >> summary.tokens_per_s >> summary.mean_step_s >>
       summary.robustness >> summary.mfu >> summary.grad_bytes >> summary.param_bytes >>
-      summary.activation_bytes >> summary.peak_memory_bytes;
+      summary.activation_bytes >> summary.peak_memory_bytes >> summary.micro_batches >>
+      summary.predicted_step_s >> summary.plan_step_s;
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ constexpr const char* kReplaceSummary =
     "INSERT OR REPLACE INTO summaries (job_id, steps, tokens, final_loss, validation_loss, "
     "tokens_per_s, mean_step_s,"
     "                                  robustness, mfu, grad_bytes, param_bytes, activation_bytes, "
-    "peak_memory_bytes)"
-    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    "peak_memory_bytes, micro_batches, predicted_step_s, plan_step_s)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
 constexpr const char* kFindByUid = "SELECT id FROM jobs WHERE uid = ?1";
 constexpr const char* kEntriesTaken = "SELECT entries FROM ledgers WHERE uid = ?1";
@@ -122,7 +122,8 @@ Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
   Execute(database, kReplaceSummary, job_id, summary.steps, summary.tokens, summary.final_loss,
           summary.validation_loss, summary.tokens_per_s, summary.mean_step_s, summary.robustness,
           summary.mfu, summary.grad_bytes, summary.param_bytes, summary.activation_bytes,
-          summary.peak_memory_bytes);
+          summary.peak_memory_bytes, summary.micro_batches, summary.predicted_step_s,
+          summary.plan_step_s);
   return {};
 }
 

@@ -193,7 +193,10 @@ Json ToLedger(const SummaryRecord& summary) {
           {"grad_bytes", summary.grad_bytes},
           {"param_bytes", summary.param_bytes},
           {"activation_bytes", summary.activation_bytes},
-          {"peak_memory_bytes", summary.peak_memory_bytes}};
+          {"peak_memory_bytes", summary.peak_memory_bytes},
+          {"micro_batches", OrNull(summary.micro_batches)},
+          {"predicted_step_s", OrNull(summary.predicted_step_s)},
+          {"plan_step_s", OrNull(summary.plan_step_s)}};
 }
 
 LedgerEntry SummaryFromLedger(const JsonReader& json) {
@@ -210,6 +213,9 @@ LedgerEntry SummaryFromLedger(const JsonReader& json) {
   Take(json, "param_bytes", summary.param_bytes);
   Take(json, "activation_bytes", summary.activation_bytes);
   Take(json, "peak_memory_bytes", summary.peak_memory_bytes);
+  Take(json, "micro_batches", summary.micro_batches);
+  Take(json, "predicted_step_s", summary.predicted_step_s);
+  Take(json, "plan_step_s", summary.plan_step_s);
   return summary;
 }
 

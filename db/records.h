@@ -123,6 +123,10 @@ struct SummaryRecord {
   std::int64_t param_bytes = 0;
   std::int64_t activation_bytes = 0;
   std::int64_t peak_memory_bytes = 0;  // of the largest rank
+  // Of the last plan:
+  std::optional<std::int64_t> micro_batches;  // of a step, of the replica with most
+  std::optional<double> predicted_step_s;
+  std::optional<double> plan_step_s;  // measured: the median after the warm-up
 };
 
 /// One job as FindJobs returns it.

@@ -101,6 +101,21 @@ std::string Simulated(const Simulation& simulation) {
       simulation.MedianStep(), p.compute, p.bubble, p.activations, p.gradients, p.update);
 }
 
+nlohmann::ordered_json GridJson(const PlannedRun& planned) {
+  auto grid = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < planned.grid.size(); ++i) {
+    const GridPoint& point = planned.grid[i];
+    nlohmann::ordered_json json = {{"micro_batches", point.micro_batches},
+                                   {"micro_batch", point.micro_batch}};
+    if (planned.plan.step_seconds) json["step_seconds"] = point.step_seconds;
+    json["memory_share"] = point.memory_share;
+    json["chosen"] = i == planned.chosen;
+    if (!point.why_not.empty()) json["why_not"] = point.why_not;
+    grid.push_back(std::move(json));
+  }
+  return grid;
+}
+
 Result<void> Show(const PlanOptions& options, const Config& config, const Cluster& cluster,
                   const PlannedRun& planned) {
   std::optional<Simulation> simulation;
@@ -112,13 +127,16 @@ Result<void> Show(const PlanOptions& options, const Config& config, const Cluste
   }
   if (options.json) {
     auto json = nlohmann::ordered_json::parse(ToJson(planned.plan));
+    json["micro_batch_grid"] = GridJson(planned);
     if (simulation) json["simulated_step_seconds"] = simulation->MedianStep();
     fmt::print("{}\n", json.dump(2));
     return {};
   }
   fmt::print("{}", DescribePlan(planned.plan, cluster,
                                 ModelShape::Of(DimsOf(config.model), FormatOf(config.train))));
-  if (options.why) fmt::print("{}", ExplainPlan(planned.plan));
+  if (options.why)
+    fmt::print("{}{}", ExplainPlan(planned.plan),
+               DescribeGrid(planned.grid, planned.chosen, planned.plan.step_seconds.has_value()));
   if (simulation) fmt::print("{}", Simulated(*simulation));
   if (simulation && !options.picture.empty()) fmt::print("timeline: {}\n", options.picture);
   if (const std::string lacks = NotRunnable(planned.plan); !lacks.empty())
@@ -165,8 +183,10 @@ void AddPlanCommand(CLI::App& app, std::function<int()>& chosen) {
   verb->add_option("--store", options->store,
                    "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")
       ->type_name("file:PATH");
-  verb->add_flag("--why", options->why,
-                 "Predicted step by part, memory, what binds, what was rejected, gap to the bound");
+  verb->add_flag(
+      "--why", options->why,
+      "Predicted step by part, memory, what binds, what was rejected, gap to the bound, and the "
+      "grid over micro-batches");
   auto* simulate =
       verb->add_option("--simulate", options->picture,
                        "Play the step event by event; with FILE, draw its timeline (SVG)")

@@ -22,7 +22,8 @@ Arrangement::Arrangement(SearchTables& tables, const std::vector<Group>& groups,
       shape_(shape),
       sums_(tables.Sums(shape.tensor, shape.recompute)),
       classes_(tables.Classes().size()) {
-  common_bytes_ = tables.CommonBytes(shape.recompute, std::max<std::int64_t>(shape.micro_batch, 1));
+  common_bytes_ = tables.Problem().CommonBytes(
+      shape.recompute, std::max<std::int64_t>(shape.micro_batch, 1), shape.tensor);
   gradient_sums_.push_back(0);
   for (const ProblemLayer& layer : tables.Problem().layers) {
     compressible_ = compressible_ || layer.compressed_bytes > 0;
@@ -48,9 +49,10 @@ void Arrangement::SetLayers(int stage) {
   const int begin = placement_.cut[Index(stage)], end = placement_.cut[Index(stage) + 1];
   const auto b = static_cast<double>(shape_.micro_batch);
   out.bytes = sums_.Bytes(shape_, begin, end);
-  out.bytes.kept += tables_.Problem().BoundaryBytes(stage, shape_.stages, shape_.micro_batch);
+  out.bytes.kept +=
+      tables_.Problem().BoundaryBytes(stage, shape_.stages, shape_.micro_batch, shape_.tensor);
   out.boundary_bytes = b * tables_.Problem().layers[Index(end - 1)].boundary_bytes;
-  out.talk = sums_.TensorTalk({1, 1}, begin, end);
+  out.sums = sums_.Sums(begin, end);
   for (std::size_t c = 0; c < classes_; ++c) {
     const DeviceClass& known = tables_.Classes()[c];
     ClassSeconds& seconds = seconds_[Index(stage) * classes_ + c];
@@ -67,16 +69,17 @@ void Arrangement::SetLayers(int stage) {
   }
 }
 
-double Arrangement::TensorSeconds(int stage, const Group& group, double& amiss) const {
-  if (shape_.tensor == 1) return 0;
+Arrangement::TensorLines Arrangement::TensorLinesOf(int stage, const Group& group,
+                                                    double& amiss) const {
+  if (shape_.tensor == 1) return {};
   const LinkSpeed& inside = tables_.Problem().links.At(group.node, group.node);
   if (inside.bytes_per_second <= 0) {
     amiss += 1;
-    return 0;
+    return {};
   }
-  const Line& talk = stages_[Index(stage)].talk;
-  return talk.fixed * inside.latency_s +
-         static_cast<double>(shape_.micro_batch) * talk.per_sample / inside.bytes_per_second;
+  const RangeSums& sums = stages_[Index(stage)].sums;
+  return {sums.forward.Seconds(shape_.tensor, inside),
+          sums.backward.Seconds(shape_.tensor, inside)};
 }
 
 void Arrangement::SetMembers(int stage) {
@@ -88,7 +91,9 @@ void Arrangement::SetMembers(int stage) {
     const Group& group = At(stage, d);
     const ClassSeconds& seconds = SecondsOf(stage, group);
     double amiss = 0;
-    out.hidden = std::min(out.hidden, seconds.backward + TensorSeconds(stage, group, amiss));
+    const Line sums = TensorLinesOf(stage, group, amiss).backward;
+    out.hidden =
+        std::min(out.hidden, seconds.backward + sums.At(static_cast<double>(shape_.micro_batch)));
     out.update = std::max(out.update, seconds.update);
     nodes_.push_back(group.node);
   }
@@ -135,7 +140,9 @@ void Arrangement::SetPipeline(int replica, Replica& out) const {
     const Group& group = At(s, replica);
     const Stage& stage = stages_[Index(s)];
     const ClassSeconds& seconds = SecondsOf(s, group);
-    const double both = seconds.forward + seconds.backward + 2 * TensorSeconds(s, group, out.amiss);
+    const TensorLines sums = TensorLinesOf(s, group, out.amiss);
+    const double both =
+        seconds.forward + seconds.backward + sums.forward.At(b) + sums.backward.At(b);
     out.pipeline.trip += both;
     if (s + 1 < shape_.stages) {
       const double transfer =
@@ -168,30 +175,24 @@ void Arrangement::SetWhole(int replica, Replica& out) const {
   const Group& group = At(0, replica);
   const RangeSeconds& lines = SecondsOf(0, group).lines;
   const std::int64_t batch = tables_.Problem().global_batch;
-  Line talk;
-  if (shape_.tensor > 1) {
-    const LinkSpeed& inside = tables_.Problem().links.At(group.node, group.node);
-    if (inside.bytes_per_second > 0)
-      talk = sums_.TensorTalk(inside, 0, tables_.Layers());
-    else
-      out.amiss += 1;
-  }
-  out.whole.fixed = lines.forward.fixed + lines.backward.fixed + 2 * talk.fixed;
-  out.whole.per_sample = lines.forward.per_sample + lines.backward.per_sample + 2 * talk.per_sample;
-  out.whole.backward_fixed = lines.backward.fixed + talk.fixed;
-  out.whole.backward_per_sample = lines.backward.per_sample + talk.per_sample;
+  const TensorLines sums = TensorLinesOf(0, group, out.amiss);
+  out.whole.backward_fixed = lines.backward.fixed + sums.backward.fixed;
+  out.whole.backward_per_sample = lines.backward.per_sample + sums.backward.per_sample;
+  out.whole.fixed = lines.forward.fixed + sums.forward.fixed + out.whole.backward_fixed;
+  out.whole.per_sample =
+      lines.forward.per_sample + sums.forward.per_sample + out.whole.backward_per_sample;
   const std::int64_t wanted = shape_.micro_batch > 0 ? shape_.micro_batch : batch;
   const RangeBytes& bytes = stages_[0].bytes;
   const std::int64_t fits =
-      LargestMicroBatch(tables_, bytes, shape_.recompute, group.limit, std::min(wanted, batch));
+      LargestMicroBatch(tables_.Problem(), bytes, shape_, group.limit, std::min(wanted, batch));
   out.whole.micro_batch = shape_.micro_batch > 0 ? wanted : std::max<std::int64_t>(fits, 1);
   // A batch smaller than a micro-batch is not limited by memory if all of it fits.
   out.whole.fits =
       fits == std::min(wanted, batch) ? out.whole.micro_batch : std::max<std::int64_t>(fits, 1);
   const std::int64_t least = InMicroBatches() ? wanted : 1;
   if (fits < least)
-    out.amiss += (tables_.CommonBytes(shape_.recompute, least) + bytes.kept +
-                  static_cast<double>(least) * bytes.activations) /
+    out.amiss += (tables_.Problem().CommonBytes(shape_.recompute, least, shape_.tensor) +
+                  bytes.kept + static_cast<double>(least) * bytes.activations) /
                      group.limit -
                  1 + 1e-9;
   const double seconds = out.whole.Seconds(wanted);

@@ -56,10 +56,13 @@ class Arrangement {
     double forward = 0, backward = 0, update = 0;  // forward, backward: of one micro-batch
     RangeSeconds lines;
   };
+  struct TensorLines {
+    Line forward, backward;
+  };
   struct Stage {
     RangeBytes bytes;
     double boundary_bytes = 0;  // of a micro-batch
-    Line talk;                  // between tensor ranks, over a link of 1 s and 1 byte/s
+    RangeSums sums;             // over tensor ranks
     RingSpeed ring;
     double hidden = 0, update = 0, exchange = 0, compression = 0, first = 0;
     double amiss = 0;
@@ -101,7 +104,8 @@ class Arrangement {
   void SetWhole(int replica, Replica& out) const;
   double ShareSamples();
   double ReplicaSeconds(int replica) const;
-  double TensorSeconds(int stage, const Group& group, double& amiss) const;
+  /// Seconds of a stage's sums over the group's tensor ranks.
+  TensorLines TensorLinesOf(int stage, const Group& group, double& amiss) const;
 
   SearchTables& tables_;
   const std::vector<Group>& groups_;

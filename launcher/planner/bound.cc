@@ -62,6 +62,16 @@ std::int64_t SamplesWithin(const WholeReplica& replica, std::int64_t batch, doub
   return can;
 }
 
+/// No link makes backward a larger share of the time of sums over tensor ranks.
+double MostBackward(const RangeSums& sums, double samples, int ranks) {
+  const auto share = [](double forward, double backward) {
+    return backward > 0 ? backward / (forward + backward) : 0;
+  };
+  const auto bytes = [&](const RankSums& of) { return of.bytes + ranks * of.bytes_per_rank; };
+  return std::max(share(sums.forward.count.At(samples), sums.backward.count.At(samples)),
+                  share(bytes(sums.forward), bytes(sums.backward)));
+}
+
 }  // namespace
 
 ShapeBound::ShapeBound(SearchTables& tables, const std::vector<Group>& groups)
@@ -99,9 +109,11 @@ std::vector<std::vector<double>> ShapeBound::LayerTimes(const Shape& shape) cons
       const DeviceClass& known = tables_.Classes()[Index(c)];
       for (int l = 0; l < tables_.Layers(); ++l) {
         const RangeSeconds lines = sums.Seconds(known.kind, l, l + 1);
+        const RangeSums talk = sums.Sums(l, l + 1);
         own[Index(l)] =
             std::min(own[Index(l)], (lines.forward.At(b) + lines.backward.At(b)) / known.standing +
-                                        2 * sums.TensorTalk(inside_, l, l + 1).At(b));
+                                        talk.forward.Seconds(shape.tensor, inside_).At(b) +
+                                        talk.backward.Seconds(shape.tensor, inside_).At(b));
       }
     }
   }
@@ -132,8 +144,10 @@ const ShapeBound::Work& ShapeBound::WorkOf(const Shape& shape) {
         work.backward_share = std::max(work.backward_share, lines.backward.At(b) / both);
     }
   }
-  // Communication between tensor ranks is half forward, half backward, and may take long.
-  if (shape.tensor > 1) work.backward_share = std::max(work.backward_share, 0.5);
+  // Sums over tensor ranks may take long.
+  for (int l = 0; l < tables_.Layers(); ++l)
+    work.backward_share =
+        std::max(work.backward_share, MostBackward(sums.Sums(l, l + 1), b, shape.tensor));
   return work;
 }
 
@@ -187,14 +201,15 @@ double ShapeBound::LeastUpdate(const ShapeRange& range) const {
 
 bool ShapeBound::FitsTogether(const ShapeRange& range) const {
   const Shape& shape = range.shape;
+  const PlanProblem& problem = tables_.Problem();
   const RangeBytes bytes =
       tables_.Sums(shape.tensor, shape.recompute).Bytes(shape, 0, tables_.Layers());
   // A lone stage may put fewer samples into a micro-batch than requested.
   const std::int64_t b = shape.stages == 1 ? 1 : shape.micro_batch;
-  double replica = shape.stages * tables_.CommonBytes(shape.recompute, b) + bytes.kept +
-                   static_cast<double>(b) * bytes.activations;
+  double replica = shape.stages * problem.CommonBytes(shape.recompute, b, shape.tensor) +
+                   bytes.kept + static_cast<double>(b) * bytes.activations;
   for (int stage = 0; stage < shape.stages; ++stage)
-    replica += tables_.Problem().BoundaryBytes(stage, shape.stages, b);
+    replica += problem.BoundaryBytes(stage, shape.stages, b, shape.tensor);
   return range.fewest * replica <= limits_[Index(shape.stages * shape.data) - 1] * (1 + 1e-9);
 }
 
@@ -313,19 +328,22 @@ std::vector<ShapeBound::WholeKind> ShapeBound::WholeKinds(const Shape& shape,
   const RangeBytes bytes = sums.Bytes(shape, 0, tables_.Layers());
   const std::int64_t batch = tables_.Problem().global_batch;
   const std::int64_t wanted = shape.micro_batch > 0 ? std::min(shape.micro_batch, batch) : batch;
-  const Line talk = sums.TensorTalk(inside_, 0, tables_.Layers());
+  const RangeSums talk = sums.Sums(0, tables_.Layers());
+  const Line forward_talk = talk.forward.Seconds(shape.tensor, inside_);
+  const Line backward_talk = talk.backward.Seconds(shape.tensor, inside_);
   std::vector<WholeKind> kinds;
   for (std::size_t k = 0; k < members.size(); ++k) {
     if (members[k] == 0) continue;
     const std::int64_t fits =
-        LargestMicroBatch(tables_, bytes, shape.recompute, kinds_[k].second, wanted);
+        LargestMicroBatch(tables_.Problem(), bytes, shape, kinds_[k].second, wanted);
     if (fits == 0) continue;
     const RangeSeconds lines = WholeLines(shape, kinds_[k].first);
     WholeReplica replica;
-    replica.backward_fixed = lines.backward.fixed + talk.fixed;
-    replica.backward_per_sample = lines.backward.per_sample + talk.per_sample;
-    replica.fixed = lines.forward.fixed + talk.fixed + replica.backward_fixed;
-    replica.per_sample = lines.forward.per_sample + talk.per_sample + replica.backward_per_sample;
+    replica.backward_fixed = lines.backward.fixed + backward_talk.fixed;
+    replica.backward_per_sample = lines.backward.per_sample + backward_talk.per_sample;
+    replica.fixed = lines.forward.fixed + forward_talk.fixed + replica.backward_fixed;
+    replica.per_sample =
+        lines.forward.per_sample + forward_talk.per_sample + replica.backward_per_sample;
     // More than `fits` samples are possible with fewer in each micro-batch than requested.
     replica.micro_batch = shape.micro_batch > 0 ? shape.micro_batch : fits;
     kinds.push_back({replica, members[k]});

@@ -300,21 +300,87 @@ void AddLinks(const Cluster& cluster, const Profile& profile, BuiltProblem& buil
   for (const Node& node : cluster.nodes) problem.node_names.push_back(node.name);
 }
 
+/// Bytes of an activation.
+double ScalarBytes(const TrainingFormat& format) {
+  return format.precision == Precision::kFp32 ? 4 : 2;
+}
+
+/// What passes wait for if tensor ranks share a layer (runtime/model): the embedding's output, both
+/// branches of a block, the loss's parts of the vocabulary and the gradient of the head's input.
+void AddSums(const ModelDims& dims, const TrainingFormat& format, PlanProblem& problem) {
+  const auto tokens = static_cast<double>(dims.sequence);
+  const double residual = ScalarBytes(format) * tokens * static_cast<double>(dims.hidden);
+  const auto of_residual = [&](double count) { return RankSums{{count, 0}, count * residual, 0}; };
+  problem.layers.front().forward_sums = of_residual(1);
+  for (ProblemLayer& layer : problem.layers) {
+    if (!layer.block) continue;
+    layer.forward_sums = of_residual(2);
+    layer.backward_sums.fill(of_residual(2));
+    // Forward again, up to the output that is kept.
+    const double again = Architecture::Of(dims.kind).post_norm ? 2 : 1;
+    layer.backward_sums[static_cast<std::size_t>(Recompute::kFull)] = of_residual(2 + again);
+  }
+  // A token's maximum and sum from each rank, and its target's logit, for some tokens at a time.
+  const auto targets = static_cast<double>(TargetsPerSample(dims));
+  RankSums& loss = problem.layers.back().forward_sums;
+  loss = of_residual(1);
+  loss.count.per_sample = targets / static_cast<double>(kHeadTokens);
+  loss.bytes += 4 * targets;
+  loss.bytes_per_rank = 2 * 4 * targets;
+}
+
+/// Memory that tensor ranks of a node share for their sums, all of which each rank touches, and its
+/// own where it adds 16-bit values (runtime/train/tensor_sums.h).
+double SumBytes(const TrainingFormat& format, int ranks) {
+  constexpr double kPiece = 256 * 1024 * 4;
+  if (ranks == 1) return 0;
+  return kPiece * (2 * ranks + (format.precision == Precision::kFp32 ? 0 : 2));
+}
+
+/// A rank's memory besides layers, for each number of tensor ranks that may be chosen.
+void AddRankBytes(const ModelDims& dims, const TrainingFormat& format, std::int64_t threads,
+                  PlanProblem& problem) {
+  constexpr std::int64_t kTabulated = 64;
+  for (const int ranks : problem.choices.tensor) {
+    ModelDims part = dims.Part(ranks);
+    part.layers = 1;  // none of this depends on their number
+    RankBytes& bytes = problem.rank_bytes[ranks];
+    for (std::size_t r = 0; r < kRecomputes; ++r) {
+      TrainingFormat variant = format;
+      variant.recompute = static_cast<Recompute>(r);
+      bytes.workspace[r] =
+          static_cast<double>(ModelShape::Of(part, variant).workspace_bytes_per_sample);
+    }
+    const ModelShape shape = ModelShape::Of(part, format);
+    for (std::int64_t b = 1; b <= std::min(kTabulated, problem.global_batch + 1); ++b) {
+      // The head's chunks make it fall in places, but the planner needs it to grow.
+      const double before = bytes.scratch.empty() ? 0 : bytes.scratch.back();
+      bytes.scratch.push_back(std::max(
+          before, SumBytes(format, ranks) + static_cast<double>(shape.ProcessBytes(b, threads))));
+    }
+  }
+}
+
 void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t threads,
                PlanProblem& problem) {
   const ModelShape shape = ModelShape::Of(dims, format);
-  const double scalar = format.precision == Precision::kFp32 ? 4 : 2;
+  const double scalar = ScalarBytes(format);
   for (std::size_t i = 0; i < shape.layers.size(); ++i) {
     const LayerShape& layer = shape.layers[i];
     ProblemLayer one;
     one.parameter_bytes = static_cast<double>(layer.parameter_bytes);
     one.gradient_bytes = static_cast<double>(layer.gradient_bytes);
     one.optimizer_bytes = static_cast<double>(layer.optimizer_bytes);
-    one.splits = i > 0 && i + 1 < shape.layers.size();
-    if (one.splits)  // the gradients of its linear layers' outputs
+    one.whole_parameters = static_cast<double>(layer.whole_parameters) /
+                           static_cast<double>(std::max<std::int64_t>(1, layer.parameters));
+    one.whole_work = layer.whole_work;
+    one.block = i > 0 && i + 1 < shape.layers.size();
+    if (one.block) {  // the gradients of its linear layers' outputs
+      one.whole_deferred_bytes = scalar * static_cast<double>(dims.sequence * 2 * dims.hidden);
       one.deferred_bytes =
-          scalar * static_cast<double>(dims.sequence *
-                                       (dims.QkvColumns() + dims.FfnColumns() + 2 * dims.hidden));
+          one.whole_deferred_bytes +
+          scalar * static_cast<double>(dims.sequence * (dims.QkvColumns() + dims.FfnColumns()));
+    }
     if (i + 1 < shape.layers.size())
       one.boundary_bytes = scalar * static_cast<double>(dims.sequence * dims.hidden);
     problem.layers.push_back(one);
@@ -323,7 +389,6 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
     TrainingFormat variant = format;
     variant.recompute = static_cast<Recompute>(r);
     const ModelShape with = ModelShape::Of(dims, variant);
-    problem.workspace_bytes[r] = static_cast<double>(with.workspace_bytes_per_sample);
     for (std::size_t i = 0; i < with.layers.size(); ++i)
       problem.layers[i].activation_bytes[r] =
           static_cast<double>(with.layers[i].activation_bytes_per_sample);
@@ -333,17 +398,8 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
   }
   problem.tied = dims.tie_embeddings;
   if (problem.tied) problem.tied_bytes = 4.0 * static_cast<double>(dims.vocab * dims.hidden);
-  // A rank's memory besides layers and workspace, taken from the prediction for whole models.
-  constexpr std::int64_t kTabulated = 64;
-  for (std::int64_t b = 1; b <= std::min(kTabulated, problem.global_batch + 1); ++b) {
-    const std::int64_t rest = shape.PeakBytes(b, 1, threads) - shape.total.parameter_bytes -
-                              shape.total.gradient_bytes - shape.total.optimizer_bytes -
-                              3 * 4 * shape.total.parameters -
-                              b * shape.total.activation_bytes_per_sample;
-    // The head's chunks make it fall in places, but the planner needs it to grow.
-    const double before = problem.scratch_bytes.empty() ? 0 : problem.scratch_bytes.back();
-    problem.scratch_bytes.push_back(std::max(before, static_cast<double>(rest)));
-  }
+  AddSums(dims, format, problem);
+  AddRankBytes(dims, format, threads, problem);
   // The snapshot is float32; parameters may have 16 bits.
   problem.snapshot_share = 12.0 * static_cast<double>(shape.total.parameters) /
                            static_cast<double>(shape.total.parameter_bytes);
@@ -489,12 +545,12 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
   built.devices = RankDevices(cluster, request, profile, built.notes);
   int threads = 1;
   for (const Device& device : built.devices) threads = std::max(threads, device.threads);
+  AddChoices(cluster, dims, request, built.problem.choices);
   AddLayers(dims, format, threads, built.problem);
   AddDevices(cluster, ModelShape::Of(dims, format), profile, request, built);
   for (std::string& note : MemoryNotes(cluster)) built.notes.push_back(std::move(note));
   NoteIdleNodes(cluster, built.notes);
   AddLinks(cluster, profile, built);
-  AddChoices(cluster, dims, request, built.problem.choices);
   return built;
 }
 

@@ -12,6 +12,11 @@ constexpr std::int64_t kMaxBatch = std::int64_t{1} << 40;
 
 bool Sound(double value) { return std::isfinite(value) && value >= 0; }
 bool Positive(double value) { return std::isfinite(value) && value > 0; }
+bool IsShare(double value) { return value >= 0 && value <= 1; }
+bool Sound(const RankSums& sums) {
+  return Sound(sums.count.fixed) && Sound(sums.count.per_sample) && Sound(sums.bytes) &&
+         Sound(sums.bytes_per_rank);
+}
 
 Result<void> CheckSizes(const PlanProblem& problem) {
   if (problem.global_batch < 1 || problem.global_batch > kMaxBatch)
@@ -35,7 +40,17 @@ Result<void> CheckLayers(const PlanProblem& problem) {
     bool sound = Sound(layer.parameter_bytes) && Sound(layer.gradient_bytes) &&
                  Sound(layer.optimizer_bytes) && Sound(layer.boundary_bytes) &&
                  Sound(layer.compressed_bytes) && Sound(layer.compression_s);
-    for (double bytes : layer.activation_bytes) sound = sound && Sound(bytes);
+    for (std::size_t r = 0; r < kRecomputes; ++r)
+      sound = sound && Sound(layer.activation_bytes[r]) && Sound(layer.whole_activation_bytes[r]) &&
+              Sound(layer.backward_sums[r]);
+    sound = sound && Sound(layer.deferred_bytes) && Sound(layer.whole_deferred_bytes) &&
+            Sound(layer.forward_sums);
+    if (!IsShare(layer.whole_parameters) || !IsShare(layer.whole_work))
+      return Fail(
+          fmt::format("layer {}: tensor ranks have {} of its parameters and {} of its work as a "
+                      "whole; both are "
+                      "shares from 0 to 1",
+                      l, layer.whole_parameters, layer.whole_work));
     if (!sound)
       return Fail(fmt::format("layer {}: bytes and seconds must be finite and not negative", l));
   }
@@ -43,12 +58,14 @@ Result<void> CheckLayers(const PlanProblem& problem) {
     return Fail("tied embeddings need a first layer with gradients");
   bool sound = Sound(problem.tied_bytes) && Sound(problem.base_bytes) &&
                Sound(problem.snapshot_share) && Sound(problem.feedback_copies);
-  for (const auto& list : {problem.workspace_bytes, problem.recompute_share})
-    for (double value : list) sound = sound && Sound(value);
-  double before = 0;
-  for (double value : problem.scratch_bytes) {
-    sound = sound && Sound(value) && value >= before;
-    before = value;
+  for (double value : problem.recompute_share) sound = sound && Sound(value);
+  for (const auto& [ranks, bytes] : problem.rank_bytes) {
+    for (double value : bytes.workspace) sound = sound && Sound(value);
+    double before = 0;
+    for (double value : bytes.scratch) {
+      sound = sound && Sound(value) && value >= before;
+      before = value;
+    }
   }
   if (!sound)
     return Fail("bytes that ranks need must be finite, not negative, and grow with micro-batches");

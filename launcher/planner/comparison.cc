@@ -32,9 +32,9 @@ void Offer(const PlanProblem& problem, Layout layout, Comparison& best) {
 /// The same number of blocks per stage, up to one; the other layers stay at the ends.
 std::vector<int> EvenBlocks(const PlanProblem& problem, int stages) {
   const auto& layers = problem.layers;
-  const auto splits = [](const ProblemLayer& layer) { return layer.splits; };
-  const auto first = std::find_if(layers.begin(), layers.end(), splits) - layers.begin();
-  const auto last = layers.rend() - std::find_if(layers.rbegin(), layers.rend(), splits);
+  const auto is_block = [](const ProblemLayer& layer) { return layer.block; };
+  const auto first = std::find_if(layers.begin(), layers.end(), is_block) - layers.begin();
+  const auto last = layers.rend() - std::find_if(layers.rbegin(), layers.rend(), is_block);
   std::vector<int> cut = EvenCuts(static_cast<int>(layers.size()), stages);
   if (last - first < stages) return cut;
   for (int s = 1; s < stages; ++s)
@@ -110,7 +110,7 @@ bool EvenStages(const PlanProblem& problem, int stages) {
   constexpr std::size_t kFew = 64;
   if (!Allows(problem.choices.pipeline, stages)) return false;
   const auto blocks = std::count_if(problem.layers.begin(), problem.layers.end(),
-                                    [](const ProblemLayer& layer) { return layer.splits; });
+                                    [](const ProblemLayer& layer) { return layer.block; });
   return stages == 1 || !problem.choices.pipeline.empty() ||
          (problem.devices.size() <= kFew && problem.layers.size() <= kFew) || blocks % stages == 0;
 }
@@ -175,8 +175,8 @@ bool CouldFit(SearchTables& tables, const std::vector<Group>& groups, const Shap
   const RangeBytes bytes =
       tables.Sums(shape.tensor, shape.recompute).Bytes(shape, 0, tables.Layers());
   const std::int64_t b = shape.stages == 1 ? 1 : shape.micro_batch;
-  return shape.stages * tables.CommonBytes(shape.recompute, b) + bytes.kept +
-             static_cast<double>(b) * bytes.activations <=
+  return shape.stages * tables.Problem().CommonBytes(shape.recompute, b, shape.tensor) +
+             bytes.kept + static_cast<double>(b) * bytes.activations <=
          shape.stages * largest * (1 + 1e-9);
 }
 

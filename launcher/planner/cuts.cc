@@ -28,7 +28,7 @@ class Cutter {
       members_[stage * classes + static_cast<std::size_t>(group.device_class)] += 1;
       limit_[stage] = std::min(limit_[stage], group.limit);
     }
-    common_ = tables.CommonBytes(shape.recompute, shape.micro_batch);
+    common_ = tables.Problem().CommonBytes(shape.recompute, shape.micro_batch, shape.tensor);
     const std::int64_t batches = tables.Problem().global_batch / shape.micro_batch;
     at_once_ = (batches + shape.data - 1) / shape.data;
     SetRings(groups, places);
@@ -57,7 +57,7 @@ class Cutter {
   bool Fits(int stage, int begin, int end) const {
     const RangeBytes bytes = sums_.Bytes(shape_, begin, end);
     const double boundary =
-        tables_.Problem().BoundaryBytes(stage, shape_.stages, shape_.micro_batch);
+        tables_.Problem().BoundaryBytes(stage, shape_.stages, shape_.micro_batch, shape_.tensor);
     const auto held = static_cast<double>(
         std::min<std::int64_t>(at_once_, static_cast<std::int64_t>(shape_.stages - stage)));
     return common_ + boundary + bytes.kept +

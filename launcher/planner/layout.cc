@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 
@@ -14,8 +15,6 @@ namespace adaptive_train {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double Over(const ProblemLayer& layer, int tensor) { return layer.splits ? 1.0 / tensor : 1.0; }
 
 /// Seconds of a chunk's layers on one device kind, as lines over the micro-batch's samples.
 struct StageLines {
@@ -35,30 +34,31 @@ StageLines LinesOf(const PlanProblem& problem, const Layout& layout, int chunk, 
        l < layout.cut[static_cast<std::size_t>(chunk) + 1]; ++l) {
     const auto index = static_cast<std::size_t>(l);
     const LayerSeconds& seconds = problem.kinds[kind].layers[index];
-    const double over = Over(problem.layers[index], layout.tensor);
-    Add(lines.forward, seconds.forward, over);
-    Add(lines.backward, seconds.backward, over);
-    Add(lines.backward, seconds.forward, over * again);
-    lines.update += over * seconds.update / (layout.shard >= 1 ? layout.data : 1);
+    const double part = problem.layers[index].PartOfWork(layout.tensor);
+    Add(lines.forward, seconds.forward, part);
+    Add(lines.backward, seconds.backward, part);
+    Add(lines.backward, seconds.forward, part * again);
+    lines.update += problem.layers[index].PartOfParameters(layout.tensor) * seconds.update /
+                    (layout.shard >= 1 ? layout.data : 1);
   }
   return lines;
 }
 
-/// The all-reduces of tensor ranks in one direction of a chunk's pass.
-Line TensorLine(const PlanProblem& problem, const Layout& layout, int chunk, int node) {
-  Line line;
-  if (layout.tensor == 1) return line;
-  const LinkSpeed& link = problem.links.At(node, node);
+/// Seconds of the sums over tensor ranks in a chunk's passes.
+struct TensorLines {
+  Line forward, backward;
+};
+
+TensorLines TensorLinesOf(const PlanProblem& problem, const Layout& layout, int chunk, int node) {
+  RankSums forward, backward;
   for (int l = layout.cut[static_cast<std::size_t>(chunk)];
        l < layout.cut[static_cast<std::size_t>(chunk) + 1]; ++l) {
     const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
-    if (!layer.splits) continue;
-    const double rounds = 2.0 * 2 * (layout.tensor - 1);
-    line.fixed += link.bytes_per_second > 0 ? rounds * link.latency_s : kInfinity;
-    if (link.bytes_per_second > 0)
-      line.per_sample += rounds * layer.boundary_bytes / (layout.tensor * link.bytes_per_second);
+    forward += layer.forward_sums;
+    backward += layer.backward_sums[static_cast<std::size_t>(layout.recompute)];
   }
-  return line;
+  const LinkSpeed& link = problem.links.At(node, node);
+  return {forward.Seconds(layout.tensor, link), backward.Seconds(layout.tensor, link)};
 }
 
 /// All times that CostOf needs, computed once per chunk and kind.
@@ -70,19 +70,19 @@ class Times {
         lines_.push_back(LinesOf(problem, layout, c, k));
       const std::size_t nodes = layout.tensor > 1 ? problem.links.Nodes() : 0;
       for (std::size_t n = 0; n < nodes; ++n)
-        tensor_.push_back(TensorLine(problem, layout, c, static_cast<int>(n)));
+        tensor_.push_back(TensorLinesOf(problem, layout, c, static_cast<int>(n)));
     }
   }
 
   double Forward(int chunk, int replica, double samples) const {
     return Slowest(chunk, replica,
                    [&](const StageLines& lines) { return lines.forward.At(samples); }) +
-           Tensor(chunk, replica, samples);
+           Tensor(chunk, replica).forward.At(samples);
   }
   double Backward(int chunk, int replica, double samples) const {
     return Slowest(chunk, replica,
                    [&](const StageLines& lines) { return lines.backward.At(samples); }) +
-           Tensor(chunk, replica, samples);
+           Tensor(chunk, replica).backward.At(samples);
   }
   double Both(int chunk, int replica, double samples) const {
     return Forward(chunk, replica, samples) + Backward(chunk, replica, samples);
@@ -120,17 +120,16 @@ class Times {
     }
     return slowest;
   }
-  double Tensor(int chunk, int replica, double samples) const {
-    if (tensor_.empty()) return 0;
+  TensorLines Tensor(int chunk, int replica) const {
+    if (tensor_.empty()) return {};
     return tensor_[static_cast<std::size_t>(chunk) * problem_.links.Nodes() +
-                   static_cast<std::size_t>(Node(chunk, replica))]
-        .At(samples);
+                   static_cast<std::size_t>(Node(chunk, replica))];
   }
 
   const PlanProblem& problem_;
   const Layout& layout_;
-  std::vector<StageLines> lines_;  // index = chunk x kinds + kind
-  std::vector<Line> tensor_;       // index = chunk x nodes + node; empty without tensor ranks
+  std::vector<StageLines> lines_;    // index = chunk x kinds + kind
+  std::vector<TensorLines> tensor_;  // index = chunk x nodes + node; empty without tensor ranks
 };
 
 double LastMicroBatch(const ReplicaShare& share) {
@@ -179,8 +178,8 @@ ReplicaSeconds SecondsOf(const PlanProblem& problem, const Layout& layout, const
   const int stages = layout.Stages();
   ReplicaSeconds seconds;
   if (stages == 1) {
-    const double all =
-        more * times.Both(0, replica, b) + times.Both(0, replica, LastMicroBatch(share));
+    double all = times.Both(0, replica, LastMicroBatch(share));
+    if (more > 0) all += more * times.Both(0, replica, b);  // 0 x infinity is not a number
     return {all, all, all};
   }
   if (!layout.IsPlain()) return PlayedSeconds(problem, layout, times, replica);
@@ -280,20 +279,45 @@ double BoundarySeconds(const LinkTable& links, int from, int to, double bytes) {
          bytes * (1 / there.bytes_per_second + 1 / back.bytes_per_second);
 }
 
-double PlanProblem::ScratchBytes(std::int64_t micro_batch) const {
-  if (scratch_bytes.empty()) return 0;
-  const auto count = static_cast<std::int64_t>(scratch_bytes.size());
-  const std::int64_t index = std::max<std::int64_t>(micro_batch, 1) - 1;
-  if (index < count) return scratch_bytes[static_cast<std::size_t>(index)];
-  const double slope = count == 1 ? scratch_bytes[0]
-                                  : scratch_bytes.back() - scratch_bytes[scratch_bytes.size() - 2];
-  return scratch_bytes.back() + slope * static_cast<double>(index - (count - 1));
+RankSums& RankSums::operator+=(const RankSums& more) {
+  count.fixed += more.count.fixed;
+  count.per_sample += more.count.per_sample;
+  bytes += more.bytes;
+  bytes_per_rank += more.bytes_per_rank;
+  return *this;
 }
 
-double PlanProblem::BoundaryBytes(int stage, int stages, std::int64_t micro_batch) const {
+Line RankSums::Seconds(int ranks, const LinkSpeed& inside) const {
+  const bool none = count.fixed == 0 && count.per_sample == 0;
+  if (ranks == 1 || none) return {};
+  if (inside.bytes_per_second <= 0) return {kInfinity, 0};
+  const double rounds = 2.0 * (ranks - 1), all = bytes + ranks * bytes_per_rank;
+  return {rounds * count.fixed * inside.latency_s,
+          rounds * (count.per_sample * inside.latency_s + all / (ranks * inside.bytes_per_second))};
+}
+
+double RankBytes::Scratch(std::int64_t micro_batch) const {
+  if (scratch.empty()) return 0;
+  const auto count = static_cast<std::int64_t>(scratch.size());
+  const std::int64_t index = std::max<std::int64_t>(micro_batch, 1) - 1;
+  if (index < count) return scratch[static_cast<std::size_t>(index)];
+  const double slope = count == 1 ? scratch[0] : scratch.back() - scratch[scratch.size() - 2];
+  return scratch.back() + slope * static_cast<double>(index - (count - 1));
+}
+
+double PlanProblem::CommonBytes(Recompute recompute, std::int64_t micro_batch, int ranks) const {
+  const auto above = rank_bytes.upper_bound(ranks);
+  if (above == rank_bytes.begin()) return base_bytes;
+  const RankBytes& bytes = std::prev(above)->second;
+  return base_bytes + bytes.Scratch(micro_batch) +
+         static_cast<double>(micro_batch) * bytes.workspace[static_cast<std::size_t>(recompute)];
+}
+
+double PlanProblem::BoundaryBytes(int stage, int stages, std::int64_t micro_batch,
+                                  int ranks) const {
   if (stages == 1) return 0;
   const int neighbours = stage == 0 || stage + 1 == stages ? 1 : 2;
-  return MessageBytes(4 * neighbours, micro_batch) + TiedBytes(stage, stages);
+  return MessageBytes(4 * neighbours, micro_batch) + TiedBytes(stage, stages, ranks);
 }
 
 double PlanProblem::MessageBytes(int messages, std::int64_t micro_batch) const {
@@ -301,32 +325,34 @@ double PlanProblem::MessageBytes(int messages, std::int64_t micro_batch) const {
          layers.front().boundary_bytes;
 }
 
-double PlanProblem::TiedBytes(int stage, int stages) const {
+double PlanProblem::TiedBytes(int stage, int stages, int ranks) const {
   const ProblemLayer& first = layers.front();
   if (!tied || stages == 1) return 0;
-  if (stage == 0) return tied_bytes;
+  const double gradient = tied_bytes / ranks;
+  if (stage == 0) return gradient;
   if (stage + 1 < stages) return 0;
-  return tied_bytes * (first.parameter_bytes + first.gradient_bytes) / first.gradient_bytes;
+  return gradient * (first.parameter_bytes + first.gradient_bytes) / first.gradient_bytes;
 }
 
-double PlanProblem::UnitBytes(int stage, int stages, int replicas, double gradients,
+double PlanProblem::UnitBytes(int stage, int stages, int ranks, int replicas, double gradients,
                               std::int64_t kept) const {
   if (!whole_micro_batches) return 0;
   const auto copies = static_cast<double>(kept);
+  const double shared = tied_bytes / ranks;
   double bytes = copies * gradients;
-  if (tied && stages == 1) bytes += (copies + 1) * tied_bytes;
-  if (tied && stages > 1 && (stage == 0 || stage + 1 == stages)) bytes += copies * tied_bytes;
+  if (tied && stages == 1) bytes += (copies + 1) * shared;
+  if (tied && stages > 1 && (stage == 0 || stage + 1 == stages)) bytes += copies * shared;
   if (replicas > 1) bytes += 2 * (copies + 1) * std::min(kOnTheirWayBytes, gradients);
   return bytes;
 }
 
 double PlanProblem::PassingGradientBytes(int ranks) const {
   const auto of = [ranks](const ProblemLayer& layer) {
-    return Over(layer, ranks) * layer.gradient_bytes;
+    return layer.PartOfParameters(ranks) * layer.gradient_bytes;
   };
   double largest = 0;
   for (std::size_t i = 1; i < layers.size(); ++i) largest = std::max(largest, of(layers[i]));
-  return std::max(of(layers.front()), (tied ? tied_bytes : 0) + largest);
+  return std::max(of(layers.front()), (tied ? tied_bytes / ranks : 0) + largest);
 }
 
 double PlanProblem::OnTheirWayShare() const {
@@ -388,7 +414,7 @@ std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layo
       const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
       activations += layer.ActivationBytes(recompute, layout.tensor);
       if (!layout.IsPlain() && HasHalves(order.ranks[s]))
-        activations += Over(layer, layout.tensor) * layer.deferred_bytes;
+        activations += layer.DeferredBytes(layout.tensor);
     }
     const std::int64_t at_once =
         layout.IsPlain() ? std::min<std::int64_t>(share.MicroBatches(), layout.Stages() - stage)
@@ -396,14 +422,14 @@ std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layo
     bytes[s] += static_cast<double>(share.micro_batch * at_once) * activations;
     if (c != stage) continue;
     if (layout.IsPlain()) {
-      bytes[s] += problem.BoundaryBytes(stage, layout.Stages(), share.micro_batch);
+      bytes[s] += problem.BoundaryBytes(stage, layout.Stages(), share.micro_batch, layout.tensor);
       continue;
     }
     int messages = 0;
     for (const MessageSlots& slots : SlotsOf(with_messages, stage))
       messages += slots.received + slots.sent;
     bytes[s] += problem.MessageBytes(messages, share.micro_batch) +
-                problem.TiedBytes(stage, layout.Stages());
+                problem.TiedBytes(stage, layout.Stages(), layout.tensor);
   }
   return bytes;
 }
@@ -434,7 +460,7 @@ double ShardedGradients(const PlanProblem& problem, const Layout& layout, int st
     for (int l = layout.cut[static_cast<std::size_t>(c)];
          l < layout.cut[static_cast<std::size_t>(c) + 1]; ++l) {
       const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
-      its += Over(layer, layout.tensor) * layer.gradient_bytes;
+      its += layer.PartOfParameters(layout.tensor) * layer.gradient_bytes;
     }
     largest = std::max(largest, its);
   }
@@ -465,9 +491,9 @@ UnevenPipeline PipelineOf(const PlanProblem& problem, const Layout& layout, int 
     double activations = 0, deferred = 0;
     for (const int l : layout.LayersOf(s)) {
       const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
-      const double over = Over(layer, layout.tensor) * b;
-      activations += over * layer.activation_bytes[static_cast<std::size_t>(layout.recompute)];
-      deferred += over * layer.deferred_bytes;
+      activations +=
+          b * layer.ActivationBytes(static_cast<std::size_t>(layout.recompute), layout.tensor);
+      deferred += b * layer.DeferredBytes(layout.tensor);
     }
     const std::size_t at = layout.DeviceIndex(s, replica, 0);
     const ProblemDevice& device = problem.devices[static_cast<std::size_t>(layout.devices[at])];
@@ -482,7 +508,6 @@ UnevenPipeline PipelineOf(const PlanProblem& problem, const Layout& layout, int 
 }
 
 std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
-  const auto recompute = static_cast<std::size_t>(layout.recompute);
   const double data = layout.data;
   const double copies = problem.ExchangeCopies(layout.shard, layout.data);
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>> in_flight;  // by share
@@ -497,22 +522,20 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
     double kept = 0, gradients = 0;
     for (const int l : layout.LayersOf(s)) {
       const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
-      const double over = Over(layer, layout.tensor);
-      kept += over * (layer.parameter_bytes * (1 + problem.snapshot_share / data) +
+      const double part = layer.PartOfParameters(layout.tensor);
+      kept += part * (layer.parameter_bytes * (1 + problem.snapshot_share / data) +
                       layer.gradient_bytes * copies +
                       layer.optimizer_bytes * (layout.shard >= 1 ? 1 / data : 1));
-      gradients += over * layer.gradient_bytes;
+      gradients += part * layer.gradient_bytes;
     }
     kept += layout.shard == 2 && !problem.whole_micro_batches
                 ? ShardedGradients(problem, layout, s, gradients)
                 : gradients;
     for (int d = 0; d < layout.data; ++d) {
       const ReplicaShare& share = layout.shares[static_cast<std::size_t>(d)];
-      const auto b = static_cast<double>(share.micro_batch);
       const double all =
-          problem.base_bytes + problem.ScratchBytes(share.micro_batch) +
-          b * problem.workspace_bytes[recompute] + kept +
-          problem.UnitBytes(s, layout.Stages(), layout.data, gradients,
+          problem.CommonBytes(layout.recompute, share.micro_batch, layout.tensor) + kept +
+          problem.UnitBytes(s, layout.Stages(), layout.tensor, layout.data, gradients,
                             kept_sums[static_cast<std::size_t>(d)]) +
           in_flight[{share.micro_batch, share.MicroBatches()}][static_cast<std::size_t>(s)];
       for (int t = 0; t < layout.tensor; ++t) bytes[layout.DeviceIndex(s, d, t)] = all;

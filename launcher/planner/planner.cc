@@ -468,7 +468,10 @@ Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
     found->alternatives.insert(
         found->alternatives.begin(),
         {"1f1b", "the same ranks, one chunk each", CostOf(built->problem, found->layout).step});
-  found->layout = std::move(*scheduled);
+  const bool trusts_all = TrustsAll(built->problem);
+  auto grid = MicroBatchGrid(trusts_all ? built->problem : Trusting(built->problem), *scheduled);
+  const std::size_t chosen = ChosenPoint(grid, *scheduled);
+  found->layout = grid[chosen].layout;
   Plan plan = PlanOf(*built, *found, request);
   for (const Comparison& other : {EvenStatic(built->problem), DataParallelOnly(built->problem),
                                   GreedyColocation(built->problem)}) {
@@ -477,7 +480,8 @@ Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
     plan.alternatives.push_back(alternative);
   }
   SayStages(request, built->devices.size(), plan);
-  return PlannedRun{std::move(plan), std::move(built->problem), std::move(found->layout)};
+  return PlannedRun{std::move(plan), std::move(built->problem), std::move(found->layout),
+                    std::move(grid), chosen};
 }
 
 Result<Plan> PriceAgain(const Plan& plan, const Cluster& cluster, const ModelDims& dims,

@@ -1,6 +1,7 @@
 // Cluster + model + measurements -> plan. A pure function: no I/O, no clock, no randomness.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "core/plan.h"
 #include "core/profile.h"
 #include "launcher/planner/build_problem.h"
+#include "launcher/planner/micro_batch_grid.h"
 #include "launcher/planner/problem.h"
 
 namespace adaptive_train {
@@ -18,6 +20,8 @@ struct PlannedRun {
   Plan plan;
   PlanProblem problem;
   Layout layout;
+  std::vector<GridPoint> grid;  // over the number of micro-batches
+  std::size_t chosen = 0;       // of the grid
 };
 
 /// The fastest plan that the request allows, by docs/planning.md. The best plans of other shapes

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -70,25 +71,54 @@ class LinkTable {
   std::vector<LinkSpeed> speeds_;
 };
 
-/// One layer: embedding, block or head.
+/// The sums over tensor ranks that a layer's pass in one direction waits for.
+struct RankSums {
+  Line count;                 // how many
+  double bytes = 0;           // of one sample, of all of them
+  double bytes_per_rank = 0;  // the same besides, times the ranks
+
+  RankSums& operator+=(const RankSums& more);
+  /// Seconds as ring all-reduces over a link; infinite where there is none.
+  Line Seconds(int ranks, const LinkSpeed& inside) const;
+};
+
+/// One layer: embedding, block or head. Tensor ranks share it, but for what each of them has or does
+/// as a whole.
 struct ProblemLayer {
   double parameter_bytes = 0;
   double gradient_bytes = 0;
   double optimizer_bytes = 0;
   std::array<double, kRecomputes> activation_bytes{};  // kept, for one sample; index = Recompute
   std::array<double, kRecomputes> whole_activation_bytes{};  // of these, what every tensor rank has
-  double deferred_bytes = 0;    // kept besides by a backward in halves, for one sample
+  double deferred_bytes = 0;  // kept besides by a backward in halves, for one sample
+  double whole_deferred_bytes = 0;
   double boundary_bytes = 0;    // of one sample, to the next layer; 0 for the last layer
-  bool splits = false;          // can be split by tensor ranks (blocks)
+  bool block = false;           // one of those that are alike
+  double whole_parameters = 0;  // and gradients, moments, update: a share of 1
+  double whole_work = 0;        // of forward and backward: a share of 1
+  RankSums forward_sums;
+  std::array<RankSums, kRecomputes> backward_sums{};
   double compressed_bytes = 0;  // of the gradient, if compressed; 0 = cannot be
   double compression_s = 0;     // cost of compression per device and step
 
-  /// What one of so many tensor ranks keeps of a sample.
-  double ActivationBytes(std::size_t recompute, int tensor_ranks) const {
-    if (!splits) return activation_bytes[recompute];
+  // What one of so many tensor ranks has or does: shares, and bytes that it keeps of a sample.
+  double PartOfParameters(int ranks) const { return PartOfOne(whole_parameters, ranks); }
+  double PartOfWork(int ranks) const { return PartOfOne(whole_work, ranks); }
+  double ActivationBytes(std::size_t recompute, int ranks) const {
     const double whole = whole_activation_bytes[recompute];
-    return whole + (activation_bytes[recompute] - whole) / tensor_ranks;
+    return whole + (activation_bytes[recompute] - whole) / ranks;
   }
+  double DeferredBytes(int ranks) const {
+    return whole_deferred_bytes + (deferred_bytes - whole_deferred_bytes) / ranks;
+  }
+};
+
+/// What a rank needs besides its layers.
+struct RankBytes {
+  std::array<double, kRecomputes> workspace{};  // of one sample, shared by a rank's layers
+  std::vector<double> scratch;  // with a micro-batch of index + 1 samples; larger ones follow the
+                                // line through the last two, or zero
+  double Scratch(std::int64_t micro_batch) const;
 };
 
 /// The allowed choices. A list with one entry is a decision already made.
@@ -115,12 +145,10 @@ struct PlanProblem {
   std::vector<ProblemDevice> devices;
   LinkTable links;
   std::vector<std::string> node_names;
-  bool tied = false;      // the last layer uses the first one's parameters
-  double tied_bytes = 0;  // their gradient's bytes
-  double base_bytes = 0;  // of a rank before it has a model
-  std::array<double, kRecomputes> workspace_bytes{};  // of one sample, shared by a rank's layers
-  std::vector<double> scratch_bytes;  // of a rank with a micro-batch of index + 1 samples; larger
-                                      // ones follow the line through the last two, or zero
+  bool tied = false;                    // the last layer uses the first one's parameters
+  double tied_bytes = 0;                // their gradient's bytes
+  double base_bytes = 0;                // of a rank before it has a model
+  std::map<int, RankBytes> rank_bytes;  // by tensor ranks; others need what the next fewer do
   std::array<double, kRecomputes> recompute_share{0, 0.1, 1};  // of forward, done again in backward
   double snapshot_share = 3;   // bytes of a checkpoint's snapshot / bytes of parameters
   double feedback_copies = 0;  // of the gradients, for compression; with several replicas only
@@ -139,19 +167,21 @@ struct PlanProblem {
   std::int64_t Shared(int stages, std::int64_t micro_batch) const {
     return InMicroBatches(stages, micro_batch) ? global_batch / micro_batch : global_batch;
   }
-  /// What a rank of this stage needs to sum its units, where `kept` sums of its gradients' bytes
-  /// stand beside them (MostKept): these, both parts of a matrix that embedding and head share, and
-  /// what is packed and received in the exchange.
-  double UnitBytes(int stage, int stages, int replicas, double gradients, std::int64_t kept) const;
-  double ScratchBytes(std::int64_t micro_batch) const;
-  /// What a stage of a pipeline holds for the other ones with one-forward-one-backward: of each
+  /// What one of `ranks` tensor ranks of this stage needs to sum its units, where `kept` sums of its
+  /// gradients' bytes stand beside them (MostKept): these, both parts of a matrix that embedding and
+  /// head share, and what is packed and received in the exchange.
+  double UnitBytes(int stage, int stages, int ranks, int replicas, double gradients,
+                   std::int64_t kept) const;
+  /// What one of `ranks` tensor ranks needs whatever its layers are.
+  double CommonBytes(Recompute recompute, std::int64_t micro_batch, int ranks) const;
+  /// What a rank of a stage holds for the other stages with one-forward-one-backward: of each
   /// neighbour two messages from it and two to it; and TiedBytes.
-  double BoundaryBytes(int stage, int stages, std::int64_t micro_batch) const;
+  double BoundaryBytes(int stage, int stages, std::int64_t micro_batch, int ranks) const;
   /// So many messages between stages.
   double MessageBytes(int messages, std::int64_t micro_batch) const;
   /// With tied embeddings the last stage has a copy of the weights and its gradient, which the
-  /// first one receives.
-  double TiedBytes(int stage, int stages) const;
+  /// first one receives. One of `ranks` tensor ranks has its part.
+  double TiedBytes(int stage, int stages, int ranks) const;
   /// Sharded gradients that stand whole on a rank, one of `ranks` tensor ranks, at the same time: a
   /// layer's until they are on their way to their owners, and beside those of all but the first
   /// layer the tied embeddings', which are not final before the pass ends.

@@ -21,10 +21,17 @@ Number Between(const std::vector<Number>& sums, int begin, int end) {
   return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)];
 }
 
-Line Between(const std::vector<Line>& sums, int begin, int end) {
-  const Line& high = sums[static_cast<std::size_t>(end)];
-  const Line& low = sums[static_cast<std::size_t>(begin)];
+Line Less(const Line& high, const Line& low) {
   return {high.fixed - low.fixed, high.per_sample - low.per_sample};
+}
+
+Line Between(const std::vector<Line>& sums, int begin, int end) {
+  return Less(sums[static_cast<std::size_t>(end)], sums[static_cast<std::size_t>(begin)]);
+}
+
+RankSums Less(const RankSums& high, const RankSums& low) {
+  return {Less(high.count, low.count), high.bytes - low.bytes,
+          high.bytes_per_rank - low.bytes_per_rank};
 }
 
 }  // namespace
@@ -38,27 +45,27 @@ LayerSums::LayerSums(const PlanProblem& problem, int tensor, Recompute recompute
       feedback_copies_(problem.feedback_copies),
       sharded_copies_(problem.ExchangeCopies(1, 2)) {
   const double again = problem.recompute_share[static_cast<std::size_t>(recompute)];
-  for (std::vector<double>* sums :
-       {&parameters_, &gradients_, &optimizer_, &activations_, &split_bytes_})
+  for (std::vector<double>* sums : {&parameters_, &gradients_, &optimizer_, &activations_})
     sums->push_back(0);
-  split_count_.push_back(0);
+  tensor_sums_.emplace_back();
   for (const ProblemLayer& layer : problem.layers) {
-    const double over = layer.splits ? 1.0 / tensor : 1;
-    Append(parameters_, over * layer.parameter_bytes);
-    Append(gradients_, over * layer.gradient_bytes);
-    Append(optimizer_, over * layer.optimizer_bytes);
+    const double part = layer.PartOfParameters(tensor);
+    Append(parameters_, part * layer.parameter_bytes);
+    Append(gradients_, part * layer.gradient_bytes);
+    Append(optimizer_, part * layer.optimizer_bytes);
     Append(activations_, layer.ActivationBytes(static_cast<std::size_t>(recompute), tensor));
-    Append(split_bytes_, layer.splits ? layer.boundary_bytes : 0);
-    split_count_.push_back(split_count_.back() + (layer.splits ? 1 : 0));
+    tensor_sums_.push_back(tensor_sums_.back());
+    tensor_sums_.back().forward += layer.forward_sums;
+    tensor_sums_.back().backward += layer.backward_sums[static_cast<std::size_t>(recompute)];
   }
   for (const DeviceKind& kind : problem.kinds) {
     KindSums sums{{Line{}}, {Line{}}, {0.0}};
     for (std::size_t l = 0; l < problem.layers.size(); ++l) {
-      const double over = problem.layers[l].splits ? 1.0 / tensor : 1;
+      const double part = problem.layers[l].PartOfWork(tensor);
       const LayerSeconds& seconds = kind.layers[l];
-      Append(sums.forward, seconds.forward, over, {}, 0);
-      Append(sums.backward, seconds.backward, over, seconds.forward, over * again);
-      Append(sums.update, over * seconds.update);
+      Append(sums.forward, seconds.forward, part, {}, 0);
+      Append(sums.backward, seconds.backward, part, seconds.forward, part * again);
+      Append(sums.update, problem.layers[l].PartOfParameters(tensor) * seconds.update);
     }
     kinds_.push_back(std::move(sums));
   }
@@ -79,7 +86,7 @@ double LayerSums::UnitBytes(const Shape& shape, int begin, int end, double gradi
                                 : MostKeptOfAny(std::max<std::int64_t>(1, units - shape.data + 1));
   const bool last = end == static_cast<int>(problem_.layers.size());
   const int stage = begin == 0 ? 0 : last ? shape.stages - 1 : -1;
-  return problem_.UnitBytes(stage, shape.stages, shape.data, gradients, kept);
+  return problem_.UnitBytes(stage, shape.stages, shape.tensor, shape.data, gradients, kept);
 }
 
 RangeBytes LayerSums::Bytes(const Shape& shape, int begin, int end) const {
@@ -98,11 +105,11 @@ RangeBytes LayerSums::Bytes(const Shape& shape, int begin, int end) const {
           Between(activations_, begin, end)};
 }
 
-Line LayerSums::TensorTalk(const LinkSpeed& inside, int begin, int end) const {
+RangeSums LayerSums::Sums(int begin, int end) const {
   if (tensor_ == 1) return {};
-  const double rounds = 2.0 * 2 * (tensor_ - 1);
-  return {rounds * inside.latency_s * Between(split_count_, begin, end),
-          rounds * Between(split_bytes_, begin, end) / (tensor_ * inside.bytes_per_second)};
+  const RangeSums& high = tensor_sums_[static_cast<std::size_t>(end)];
+  const RangeSums& low = tensor_sums_[static_cast<std::size_t>(begin)];
+  return {Less(high.forward, low.forward), Less(high.backward, low.backward)};
 }
 
 SearchTables::SearchTables(const PlanProblem& problem) : problem_(problem), rings_(problem.links) {
@@ -130,18 +137,12 @@ const LayerSums& SearchTables::Sums(int tensor, Recompute recompute) {
   return found->second;
 }
 
-double SearchTables::CommonBytes(Recompute recompute, std::int64_t micro_batch) const {
-  return problem_.base_bytes + problem_.ScratchBytes(micro_batch) +
-         static_cast<double>(micro_batch) *
-             problem_.workspace_bytes[static_cast<std::size_t>(recompute)];
-}
-
-std::int64_t LargestMicroBatch(const SearchTables& tables, const RangeBytes& bytes,
-                               Recompute recompute, double limit, std::int64_t most) {
+std::int64_t LargestMicroBatch(const PlanProblem& problem, const RangeBytes& bytes,
+                               const Shape& shape, double limit, std::int64_t most) {
   std::int64_t fits = 0, too_large = most + 1;
   while (too_large - fits > 1) {
     const std::int64_t middle = fits + (too_large - fits) / 2;
-    const double need = tables.CommonBytes(recompute, middle) + bytes.kept +
+    const double need = problem.CommonBytes(shape.recompute, middle, shape.tensor) + bytes.kept +
                         static_cast<double>(middle) * bytes.activations;
     (need <= limit ? fits : too_large) = middle;
   }

@@ -30,6 +30,11 @@ struct RangeSeconds {
   double update = 0;
 };
 
+/// Sums over tensor ranks that a range of layers waits for.
+struct RangeSums {
+  RankSums forward, backward;
+};
+
 /// Bytes of a range of layers on one device, by what they grow with.
 struct RangeBytes {
   double kept = 0;         // parameters, gradients, moments, snapshot, pieces of the exchange
@@ -45,8 +50,8 @@ class LayerSums {
   /// Layers [begin, end) on a device of a kind with standing 1, without tensor communication.
   RangeSeconds Seconds(int kind, int begin, int end) const;
   RangeBytes Bytes(const Shape& shape, int begin, int end) const;
-  /// What tensor communication adds to forward, and again to backward, with this inner link.
-  Line TensorTalk(const LinkSpeed& inside, int begin, int end) const;
+  /// The sums over tensor ranks; none with one rank.
+  RangeSums Sums(int begin, int end) const;
 
  private:
   struct KindSums {
@@ -60,8 +65,8 @@ class LayerSums {
   double snapshot_share_, passing_gradients_, on_their_way_;
   double feedback_copies_, sharded_copies_;  // of gradients, for their exchange
   std::vector<KindSums> kinds_;
-  std::vector<double> parameters_, gradients_, optimizer_, activations_, split_bytes_;
-  std::vector<int> split_count_;
+  std::vector<double> parameters_, gradients_, optimizer_, activations_;
+  std::vector<RangeSums> tensor_sums_;
 };
 
 /// Devices of equal speed: same kind and standing.
@@ -85,8 +90,6 @@ class SearchTables {
   const LayerSums& Sums(int tensor, Recompute recompute);
   RingFinder& Rings() { return rings_; }
 
-  /// Bytes of a device that do not depend on its layers.
-  double CommonBytes(Recompute recompute, std::int64_t micro_batch) const;
   /// Seconds of a forward and backward pass of the whole model with one sample: how slow a device
   /// class is.
   double Slowness(int device_class) const {
@@ -103,8 +106,8 @@ class SearchTables {
 };
 
 /// The largest micro-batch up to `most` for which kept bytes, activations and scratch fit into
-/// `limit`; 0 if none does. For one stage.
-std::int64_t LargestMicroBatch(const SearchTables& tables, const RangeBytes& bytes,
-                               Recompute recompute, double limit, std::int64_t most);
+/// `limit`; 0 if none does. For a shape of one stage.
+std::int64_t LargestMicroBatch(const PlanProblem& problem, const RangeBytes& bytes,
+                               const Shape& shape, double limit, std::int64_t most);
 
 }  // namespace adaptive_train

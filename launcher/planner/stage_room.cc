@@ -54,7 +54,8 @@ double RateWithWeak(const std::vector<GroupKind>& kinds, std::size_t weakest, in
 
 double RoomFor(const SearchTables& tables, const LayerSums& sums, const Shape& shape, double limit,
                std::int64_t in_flight, const std::vector<double>& prices) {
-  const double left = limit - tables.CommonBytes(shape.recompute, shape.micro_batch);
+  const double left =
+      limit - tables.Problem().CommonBytes(shape.recompute, shape.micro_batch, shape.tensor);
   const auto held = static_cast<double>(shape.micro_batch * in_flight);
   double room = 0;
   for (int begin = 0, end = 0; end < tables.Layers();) {

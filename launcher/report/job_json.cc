@@ -26,7 +26,10 @@ Json SummaryJson(const SummaryRecord& summary) {
           {"grad_bytes", summary.grad_bytes},
           {"param_bytes", summary.param_bytes},
           {"activation_bytes", summary.activation_bytes},
-          {"peak_memory_bytes", summary.peak_memory_bytes}};
+          {"peak_memory_bytes", summary.peak_memory_bytes},
+          {"micro_batches", OrNull(summary.micro_batches)},
+          {"predicted_step_s", OrNull(summary.predicted_step_s)},
+          {"plan_step_s", OrNull(summary.plan_step_s)}};
 }
 
 Json FailuresJson(const std::vector<FailureRecord>& failures) {

@@ -68,12 +68,19 @@ const std::vector<JobField>& Fields() {
       {"Launches", 8, false, [](Job job, double) { return Number(job.row.launches); }},
       {"Loss", 8, false, Mean<&SummaryRecord::final_loss, 4>},
       {"MFU", 6, false, Mean<&SummaryRecord::mfu, 3>},
+      {"MicroBatches", 12, false,
+       [](Job job, double) {
+         const auto count = job.row.summary ? job.row.summary->micro_batches : std::nullopt;
+         return count ? Number(*count) : "";
+       }},
       {"NodeList", 20, false,
        [](Job job, double) { return fmt::format("{}", fmt::join(job.row.nodes, ",")); }},
       {"Nodes", 5, false, [](Job job, double) { return std::to_string(job.row.nodes.size()); }},
       {"Options", 20, false, [](Job job, double) { return job.row.job.options; }},
       {"ParamBytes", 15, false, Sum<&SummaryRecord::param_bytes>},
       {"PeakMemory", 15, false, Sum<&SummaryRecord::peak_memory_bytes>},
+      {"PlanStep", 8, false, Mean<&SummaryRecord::plan_step_s, 4>},
+      {"Predicted", 9, false, Mean<&SummaryRecord::predicted_step_s, 4>},
       {"Ranks", 5, false, [](Job job, double) { return Number(job.row.ranks); }},
       {"Reason", 40, true, [](Job job, double) { return job.row.reason; }},
       {"Restarts", 8, false, [](Job job, double) { return Number(job.row.job.restart_count); }},

@@ -14,7 +14,25 @@ std::string Counted(std::int64_t count, const char* one, const char* many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
+/// None of no values.
+std::optional<double> Median(std::vector<double> values) {
+  if (values.empty()) return std::nullopt;
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 }  // namespace
+
+void RunStatistics::BeginPlan(const Plan& plan, std::int64_t warmup_steps) {
+  std::int64_t most = 0;
+  for (const RankPlan& rank : plan.ranks)
+    most = std::max(most, (rank.samples + rank.micro_batch - 1) / rank.micro_batch);
+  summary_.micro_batches = most;
+  summary_.predicted_step_s = plan.step_seconds;
+  warmup_left_ = warmup_steps;
+  plan_steps_s_.clear();
+}
 
 void RunStatistics::Add(const StepMetrics& step, bool spike) {
   if (!first_loss_) first_loss_ = step.loss;
@@ -33,6 +51,7 @@ void RunStatistics::Add(const StepMetrics& step, bool spike) {
   sum_mfu_s_ += step.mfu * step.step_s;
   sum_s_ += step.step_s;
   sum_squares_s_ += step.step_s * step.step_s;
+  if (warmup_left_-- <= 0) plan_steps_s_.push_back(step.step_s);
   ++count_;
   skipped_ += step.skipped ? 1 : 0;
   spikes_ += spike ? 1 : 0;
@@ -44,6 +63,7 @@ SummaryRecord RunStatistics::Summary() const {
   const double mean = sum_s_ / static_cast<double>(count_);
   const double variance = std::max(0.0, sum_squares_s_ / static_cast<double>(count_) - mean * mean);
   summary.mean_step_s = mean;
+  summary.plan_step_s = Median(plan_steps_s_);
   summary.tokens_per_s = static_cast<double>(summary.tokens) / sum_s_;
   summary.robustness = 1 - std::sqrt(variance) / mean;
   if (sum_mfu_s_ > 0) summary.mfu = sum_mfu_s_ / sum_s_;
@@ -63,6 +83,12 @@ std::string DescribeRun(const RunStatistics& statistics, double unigram_entropy,
     if (summary.mfu) text += fmt::format(", MFU {:.1f}%", 100 * *summary.mfu);
     text += fmt::format(", robustness {:.3f}, {}\n", summary.robustness.value_or(0),
                         Counted(launch_retries, "launch retry", "launch retries"));
+  }
+  if (summary.predicted_step_s && summary.plan_step_s) {
+    text += fmt::format("{}: a step of {:.3g} s was predicted, {:.3g} s was measured ({:+.1f} %)\n",
+                        Counted(summary.micro_batches.value_or(0), "micro-batch", "micro-batches"),
+                        *summary.predicted_step_s, *summary.plan_step_s,
+                        100 * (*summary.plan_step_s / *summary.predicted_step_s - 1));
   }
   if (const auto loss = statistics.ValidationLoss()) {
     text += fmt::format(

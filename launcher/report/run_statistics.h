@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "core/plan.h"
 #include "core/step_metrics.h"
 #include "db/profile_store.h"
 
@@ -20,6 +22,8 @@ class RunStatistics {
     double loss = 0;  // nats per token
   };
 
+  /// Steps that follow are the plan's, and so many of them measure the layers.
+  void BeginPlan(const Plan& plan, std::int64_t warmup_steps);
   /// `spike`: the step's loss stood out from those before.
   void Add(const StepMetrics& step, bool spike);
 
@@ -38,6 +42,8 @@ class RunStatistics {
   std::optional<double> first_loss_;
   std::optional<Best> best_;
   double sum_s_ = 0, sum_squares_s_ = 0, sum_mfu_s_ = 0;
+  std::int64_t warmup_left_ = 0;
+  std::vector<double> plan_steps_s_;  // of the last plan, after its warm-up
   std::int64_t count_ = 0, skipped_ = 0, spikes_ = 0;
 };
 

@@ -71,6 +71,7 @@ class Training {
  private:
   RunOutcome TrainByPlan(HeldSignals& held) {
     replanner_ = NewReplanner();
+    run_.statistics.BeginPlan(plan_, run_.config.profile.warmup_steps);
     JobStepSpec spec;
     spec.plan = &plan_;
     spec.run_dir = run_.folder.Path();

@@ -12,22 +12,14 @@ StageTimes::StageTimes(const PlanProblem& problem, const Layout& layout, int chu
       first_(layout.cut[static_cast<std::size_t>(chunk)]),
       end_(layout.cut[static_cast<std::size_t>(chunk) + 1]) {}
 
-double StageTimes::Divisor(int layer) const {
-  return problem_.layers[static_cast<std::size_t>(layer)].splits ? layout_.tensor : 1;
-}
-
-/// Two ring all-reduces of the layer's boundary inside the node.
-double StageTimes::TensorSeconds(int layer, double samples) const {
-  const ProblemLayer& l = problem_.layers[static_cast<std::size_t>(layer)];
-  if (!l.splits || layout_.tensor == 1) return 0;
+/// Ring all-reduces inside the node.
+double StageTimes::SumSeconds(const RankSums& sums, double samples) const {
   const int device = layout_.devices[layout_.DeviceIndex(stage_, replica_, 0)];
   const int node = problem_.devices[static_cast<std::size_t>(device)].node;
-  const LinkSpeed& link = problem_.links.At(node, node);
-  const double chunk = samples * l.boundary_bytes / layout_.tensor;
-  return 2 * 2 * (layout_.tensor - 1) * (link.latency_s + chunk / link.bytes_per_second);
+  return sums.Seconds(layout_.tensor, problem_.links.At(node, node)).At(samples);
 }
 
-/// `time` returns a layer's seconds on a device of a kind, alone and with standing 1.
+/// `time` returns the rank's seconds of a layer on a device of a kind with standing 1.
 template <class LayerTime>
 std::vector<double> StageTimes::OfSlowest(const Chance& chance, int action, LayerTime time) const {
   std::vector<double> slowest, layers;
@@ -39,7 +31,7 @@ std::vector<double> StageTimes::OfSlowest(const Chance& chance, int action, Laye
     const double factor = chance.ComputeFactor(index, action) / device.standing;
     layers.clear();
     for (int l = first_; l < end_; ++l)
-      layers.push_back(factor * time(kind.layers[static_cast<std::size_t>(l)]) / Divisor(l));
+      layers.push_back(factor * time(kind.layers[static_cast<std::size_t>(l)], LayerAt(l)));
     const double sum = std::accumulate(layers.begin(), layers.end(), 0.0);
     if (sum <= longest) continue;
     longest = sum;
@@ -49,25 +41,32 @@ std::vector<double> StageTimes::OfSlowest(const Chance& chance, int action, Laye
 }
 
 std::vector<double> StageTimes::Forward(double samples, const Chance& chance, int action) const {
-  auto times =
-      OfSlowest(chance, action, [&](const LayerSeconds& l) { return l.forward.At(samples); });
+  auto times = OfSlowest(chance, action, [&](const LayerSeconds& l, const ProblemLayer& layer) {
+    return layer.PartOfWork(layout_.tensor) * l.forward.At(samples);
+  });
   for (int l = first_; l < end_; ++l)
-    times[static_cast<std::size_t>(l - first_)] += TensorSeconds(l, samples);
+    times[static_cast<std::size_t>(l - first_)] += SumSeconds(LayerAt(l).forward_sums, samples);
   return times;
 }
 
 std::vector<double> StageTimes::Backward(double samples, const Chance& chance, int action) const {
-  const double again = problem_.recompute_share[static_cast<std::size_t>(layout_.recompute)];
-  auto times = OfSlowest(chance, action, [&](const LayerSeconds& l) {
-    return l.backward.At(samples) + again * l.forward.At(samples);
+  const auto recompute = static_cast<std::size_t>(layout_.recompute);
+  const double again = problem_.recompute_share[recompute];
+  auto times = OfSlowest(chance, action, [&](const LayerSeconds& l, const ProblemLayer& layer) {
+    return layer.PartOfWork(layout_.tensor) *
+           (l.backward.At(samples) + again * l.forward.At(samples));
   });
   for (int l = first_; l < end_; ++l)
-    times[static_cast<std::size_t>(l - first_)] += TensorSeconds(l, samples);
+    times[static_cast<std::size_t>(l - first_)] +=
+        SumSeconds(LayerAt(l).backward_sums[recompute], samples);
   return times;
 }
 
 double StageTimes::Update(const Chance& chance, int action) const {
-  const auto times = OfSlowest(chance, action, [](const LayerSeconds& l) { return l.update; });
+  const auto times =
+      OfSlowest(chance, action, [&](const LayerSeconds& l, const ProblemLayer& layer) {
+        return layer.PartOfParameters(layout_.tensor) * l.update;
+      });
   const double all = std::accumulate(times.begin(), times.end(), 0.0);
   return layout_.shard >= 1 ? all / layout_.data : all;
 }

@@ -9,8 +9,8 @@
 namespace adaptive_train {
 
 /// Times of the slowest of the `tensor` devices that share a chunk of a replica, by
-/// docs/planning.md. They include the all-reduces inside the node that a split layer's forward and
-/// backward wait for. A value, but the problem and the layout must outlive it.
+/// docs/planning.md. They include the sums over tensor ranks that forward and backward wait
+/// for. A value, but the problem and the layout must outlive it.
 class StageTimes {
  public:
   StageTimes(const PlanProblem& problem, const Layout& layout, int chunk, int replica);
@@ -26,10 +26,12 @@ class StageTimes {
   int EndLayer() const { return end_; }
 
  private:
+  const ProblemLayer& LayerAt(int layer) const {
+    return problem_.layers[static_cast<std::size_t>(layer)];
+  }
   template <class LayerTime>
   std::vector<double> OfSlowest(const Chance& chance, int action, LayerTime time) const;
-  double Divisor(int layer) const;
-  double TensorSeconds(int layer, double samples) const;
+  double SumSeconds(const RankSums& sums, double samples) const;
 
   const PlanProblem& problem_;
   const Layout& layout_;

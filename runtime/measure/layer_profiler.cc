@@ -85,8 +85,8 @@ LayerTimes LayerProfiler::Found() const {
 std::vector<double> LayerProfiler::Variances() const {
   const std::vector<double> own = variance_->Relative();
   const std::vector<LayerElements> layers = LayersOf(layout_);
-  const std::vector<int> numbers = LayerNumbersOf(layout_, blocks_);
-  std::vector<double> variances(static_cast<std::size_t>(blocks_ + 2), kLayerNotHeld);
+  const std::vector<int> numbers = LayerNumbersOf(layout_, shape_.dims.layers);
+  std::vector<double> variances(shape_.layers.size(), kLayerNotHeld);
   for (std::size_t layer = 0; layer < layers.size(); ++layer)
     if (layers[layer].size() > 0) variances[static_cast<std::size_t>(numbers[layer])] = own[layer];
   return variances;
@@ -111,16 +111,18 @@ LayerMeasurement LayerProfiler::Measure(LayerPart part, std::int64_t samples) co
     backward.push_back(batch.times.backward[p] / static_cast<double>(count));
     both.push_back(forward.back() + backward.back());
   }
-  // Tensor ranks have equal parts of a layer.
-  const auto parts = static_cast<double>(layout_.tensor().ranks);
+  const std::int64_t ranks = layout_.tensor().ranks;
+  const LayerShape& whole = part == LayerPart::kEmbedding ? shape_.layers.front()
+                            : part == LayerPart::kBlock   ? shape_.layers[1]
+                                                          : shape_.layers.back();
   LayerMeasurement entry;
   entry.layer = kNames[p];
   entry.micro_batch = samples;
-  entry.forward_s = parts * Median(forward);
-  entry.backward_s = parts * Median(backward);
+  entry.forward_s = Median(forward) / whole.PartOfWork(ranks);
+  entry.backward_s = Median(backward) / whole.PartOfWork(ranks);
   // The update takes the same time for every parameter.
-  entry.update_s = parts * Median(updates_) * static_cast<double>(layers[first].size()) /
-                   static_cast<double>(layout_.size());
+  entry.update_s = Median(updates_) * static_cast<double>(layers[first].size()) /
+                   static_cast<double>(layout_.size()) / whole.PartOfParameters(ranks);
   for (std::size_t layer = first; layer < first + count && layer < layers.size(); ++layer)
     entry.gradient_variance += variances[layer] / static_cast<double>(count);
   entry.evidence.count = static_cast<std::int64_t>(both.size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/control_message.h"
+#include "core/model_shape.h"
 #include "runtime/measure/layer_variance.h"
 #include "runtime/model/layer_clock.h"
 #include "runtime/model/parameter_layout.h"
@@ -21,9 +22,9 @@ namespace adaptive_train {
 /// result. The first of several steps is not timed, since kernels are built in it. Not thread-safe.
 class LayerProfiler {
  public:
-  /// Of the layers of an arena, in a model of `blocks` blocks. The layout must outlive this.
-  LayerProfiler(const ParameterLayout& layout, std::int64_t blocks)
-      : layout_(layout), blocks_(blocks) {}
+  /// Of the layers of an arena, in a model of `dims`. The layout must outlive this.
+  LayerProfiler(const ParameterLayout& layout, const ModelDims& dims)
+      : layout_(layout), shape_(ModelShape::Of(dims)) {}
 
   /// Measures the next `steps` steps; 0: none. Discards earlier measurements.
   void Begin(std::int64_t steps);
@@ -56,7 +57,7 @@ class LayerProfiler {
   LayerMeasurement Measure(LayerPart part, std::int64_t samples) const;
 
   const ParameterLayout& layout_;
-  const std::int64_t blocks_;
+  const ModelShape shape_;  // of the whole model
   std::int64_t steps_ = 0, left_ = 0;
   std::deque<MicroBatch> step_;            // of the current step
   double update_s_ = 0;                    // of the current step

@@ -40,13 +40,17 @@ class Draws {
 /// attention.
 void AddLayers(PlanProblem& problem) {
   const double boundary = 2 * kSequence * kHidden;
-  const auto add = [&](double parameters, double kept, bool splits) {
+  const auto add = [&](double parameters, double kept, bool block) {
     ProblemLayer layer;
     layer.parameter_bytes = layer.gradient_bytes = 4 * parameters;
     layer.optimizer_bytes = 8 * parameters;
     layer.activation_bytes = {kept, 0.6 * kept, boundary};
     layer.boundary_bytes = boundary;
-    layer.splits = splits;
+    layer.block = block;
+    layer.whole_work = layer.whole_parameters = block ? 0 : 1;
+    layer.forward_sums = {{block ? 2.0 : 1.0, 0}, (block ? 2 : 1) * boundary, 0};
+    if (block) layer.backward_sums.fill(layer.forward_sums);
+    if (!block) layer.whole_activation_bytes = layer.activation_bytes;
     problem.layers.push_back(layer);
   };
   add(kVocabulary * kHidden, boundary, false);
@@ -59,7 +63,7 @@ void AddKinds(PlanProblem& problem, Draws& draws) {
   for (const double flops : {400e12, 200e12, 90e12}) {
     DeviceKind kind{fmt::format("{:.0f} TFLOP/s", flops / 1e12), true, {}};
     for (std::size_t l = 0; l < problem.layers.size(); ++l) {
-      const bool block = problem.layers[l].splits, head = l + 1 == problem.layers.size();
+      const bool block = problem.layers[l].block, head = l + 1 == problem.layers.size();
       const double work =
           block ? 24 * kHidden * kHidden * kSequence + 4 * kSequence * kSequence * kHidden
                 : (head ? 2 * kHidden * kVocabulary * kSequence : 10 * kHidden * kSequence);
@@ -94,8 +98,7 @@ PlanProblem ProblemOf(int devices) {
     }
   }
   problem.base_bytes = kGiB;
-  problem.scratch_bytes = {kGiB / 4, kGiB / 2};
-  problem.workspace_bytes = {kGiB / 8, kGiB / 8, kGiB / 2};
+  problem.rank_bytes[1] = {{kGiB / 8, kGiB / 8, kGiB / 2}, {kGiB / 4, kGiB / 2}};
   problem.choices.tensor = {1, 2, 4, 8};
   problem.choices.recompute = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
   problem.choices.shard = {0, 1};

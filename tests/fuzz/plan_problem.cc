@@ -93,12 +93,21 @@ class Spoiler {
   }
 
   void ChangeLayer(ProblemLayer& layer) {
-    double* const numbers[] = {&layer.parameter_bytes,     &layer.gradient_bytes,
-                               &layer.optimizer_bytes,     &layer.boundary_bytes,
-                               &layer.compressed_bytes,    &layer.compression_s,
-                               &layer.activation_bytes[0], &layer.activation_bytes[2]};
+    double* const numbers[] = {&layer.parameter_bytes,
+                               &layer.gradient_bytes,
+                               &layer.optimizer_bytes,
+                               &layer.boundary_bytes,
+                               &layer.compressed_bytes,
+                               &layer.compression_s,
+                               &layer.activation_bytes[0],
+                               &layer.activation_bytes[2],
+                               &layer.whole_parameters,
+                               &layer.whole_work,
+                               &layer.forward_sums.bytes,
+                               &layer.forward_sums.count.fixed,
+                               &layer.backward_sums[0].count.per_sample};
     const unsigned choice = Byte();
-    if (choice == 255) layer.splits = !layer.splits;
+    if (choice == 255) layer.block = !layer.block;
     double& number = *numbers[choice % std::size(numbers)];
     number = Number(number);
   }
@@ -154,13 +163,14 @@ class Spoiler {
   }
 
   void ChangeBytes() {
+    RankBytes& rank = problem_.rank_bytes[1];
     double* const numbers[] = {&problem_.tied_bytes,         &problem_.base_bytes,
-                               &problem_.workspace_bytes[0], &problem_.workspace_bytes[1],
+                               &rank.workspace[0],           &rank.workspace[1],
                                &problem_.recompute_share[0], &problem_.recompute_share[1],
                                &problem_.snapshot_share,     &problem_.feedback_copies};
     const unsigned choice = Byte();
     double* number = numbers[choice % std::size(numbers)];
-    if (choice > 200) number = AnyOf(problem_.scratch_bytes);
+    if (choice > 200) number = AnyOf(rank.scratch);
     if (choice == 200) problem_.compress_all = !problem_.compress_all;
     if (number) *number = Number(*number);
   }
@@ -197,7 +207,7 @@ class Spoiler {
         problem_.node_names.clear();
         break;
       case 5:
-        problem_.scratch_bytes.resize(problem_.scratch_bytes.size() / 2);
+        problem_.rank_bytes[1].scratch.resize(problem_.rank_bytes[1].scratch.size() / 2);
         break;
       default:
         if (DeviceKind* kind = AnyOf(problem_.kinds)) kind->layers.resize(kind->layers.size() / 2);

@@ -36,16 +36,21 @@ class Builder {
     const double boundary = 4 * model.sequence * model.hidden;
     problem_.tied = tied;
     problem_.tied_bytes = tied ? vocabulary_bytes : 0;
-    Add(vocabulary_bytes + boundary, {boundary, boundary, boundary}, boundary, false);
+    Add(vocabulary_bytes + boundary, {boundary, boundary, boundary}, boundary);
     const double kept = draws_.Uniform(10, 18) * boundary;
     for (int block = 0; block < model.blocks; ++block)
-      Add(48 * model.hidden * model.hidden, {kept, 0.6 * kept, boundary}, boundary, true);
+      Add(48 * model.hidden * model.hidden, {kept, 0.6 * kept, boundary}, boundary);
     const double logits = 4 * model.sequence * model.vocabulary + boundary;
-    Add(tied ? 4 * model.hidden : vocabulary_bytes, {logits, logits, logits}, 0, false);
+    Add(tied ? 4 * model.hidden : vocabulary_bytes, {logits, logits, logits}, 0);
+    ShareOut(boundary);
     problem_.base_bytes = draws_.Uniform(2e7, 1e8);
-    problem_.workspace_bytes = {2 * boundary, 2.5 * boundary, kept};
+    RankBytes& bytes = problem_.rank_bytes[1];
+    bytes.workspace = {2 * boundary, 2.5 * boundary, kept};
     for (int samples = 1; samples <= 3; ++samples)
-      problem_.scratch_bytes.push_back(boundary * (1 + 0.5 * samples));
+      bytes.scratch.push_back(boundary * (1 + 0.5 * samples));
+    RankBytes& two = problem_.rank_bytes[2];  // and more
+    for (std::size_t r = 0; r < kRecomputes; ++r) two.workspace[r] = 0.6 * bytes.workspace[r];
+    two.scratch = {boundary, 1.25 * boundary};
     const double per_sample = 24 * model.hidden * model.hidden + 4 * model.sequence * model.hidden;
     flops_.assign(problem_.layers.size(), model.sequence * per_sample);
     flops_.front() = 10 * model.sequence * model.hidden;
@@ -146,8 +151,23 @@ class Builder {
   PlanProblem& problem() { return problem_; }
 
  private:
-  void Add(double parameter_bytes, const std::array<double, kRecomputes>& kept, double boundary,
-           bool splits) {
+  /// How tensor ranks share the layers.
+  void ShareOut(double residual) {
+    for (ProblemLayer& layer : problem_.layers) {
+      layer.block = &layer != &problem_.layers.front() && &layer != &problem_.layers.back();
+      if (!layer.block) layer.whole_activation_bytes = layer.activation_bytes;
+      layer.whole_parameters = layer.block ? 0.01 : 0.1;
+      layer.forward_sums = {{layer.block ? 2.0 : 1.0, 0}, (layer.block ? 2 : 1) * residual, 0};
+      if (!layer.block) continue;
+      layer.backward_sums.fill(layer.forward_sums);
+      layer.backward_sums.back() = {{3, 0}, 3 * residual, 0};
+    }
+    problem_.layers.front().whole_work = 1;
+    problem_.layers.back().whole_work = 0.05;
+    problem_.layers.back().forward_sums = {{1, 0.5}, residual, 0.01 * residual};
+  }
+
+  void Add(double parameter_bytes, const std::array<double, kRecomputes>& kept, double boundary) {
     ProblemLayer layer;
     layer.parameter_bytes = layer.gradient_bytes = parameter_bytes;
     layer.optimizer_bytes = 2 * parameter_bytes;
@@ -155,7 +175,6 @@ class Builder {
     for (std::size_t r = 0; r < kRecomputes; ++r)
       layer.whole_activation_bytes[r] = draws_.Uniform(0, 1) * kept[r];
     layer.boundary_bytes = boundary;
-    layer.splits = splits;
     problem_.layers.push_back(layer);
   }
 

@@ -23,20 +23,19 @@ const ProblemLayer& LayerAt(const PlanProblem& problem, int layer) {
   return problem.layers.at(static_cast<std::size_t>(layer));
 }
 
-double Divisor(const PlanProblem& problem, int device, int layer, int tensor) {
-  const double standing = DeviceAt(problem, device).standing;
-  return LayerAt(problem, layer).splits ? standing * tensor : standing;
-}
+/// Of what tensor ranks share but for a `whole` part, one rank's.
+double Mine(double whole, int tensor) { return (1 + whole * (tensor - 1)) / tensor; }
 
-/// Two all-reduces of a layer's outputs inside a node.
-double TwoAllReduces(const PlanProblem& problem, int device, int layer, int tensor,
-                     double samples) {
-  if (tensor == 1 || !LayerAt(problem, layer).splits) return 0;
+/// All-reduces over the tensor ranks of a node.
+double AllReduces(const PlanProblem& problem, int device, const RankSums& sums, int tensor,
+                  double samples) {
+  if (tensor == 1 || sums.count.At(samples) == 0) return 0;
   const int node = DeviceAt(problem, device).node;
   const LinkSpeed& link = problem.links.At(node, node);
-  const double bytes = samples * LayerAt(problem, layer).boundary_bytes;
   if (link.bytes_per_second <= 0) return kNever;
-  return 2 * 2 * (tensor - 1) * (link.latency_s + bytes / (tensor * link.bytes_per_second));
+  const double bytes = samples * (sums.bytes + sums.bytes_per_rank * tensor);
+  const double step = bytes / tensor / link.bytes_per_second;
+  return 2 * (tensor - 1) * (sums.count.At(samples) * link.latency_s + step);
 }
 
 double Share(const PlanProblem& problem, Recompute recompute) {
@@ -53,8 +52,15 @@ double SentBytes(const PlanProblem& problem, int layer, const std::vector<bool>&
   return compressed.at(static_cast<std::size_t>(layer)) ? of.compressed_bytes : of.gradient_bytes;
 }
 
-double ScratchOf(const PlanProblem& problem, std::int64_t micro_batch) {
-  const std::vector<double>& known = problem.scratch_bytes;
+/// Of the most tensor ranks, up to `tensor`, for which it is given.
+RankBytes BytesOf(const PlanProblem& problem, int tensor) {
+  RankBytes found;
+  for (const auto& [ranks, bytes] : problem.rank_bytes)
+    if (ranks <= tensor) found = bytes;
+  return found;
+}
+
+double ScratchOf(const std::vector<double>& known, std::int64_t micro_batch) {
   if (known.empty()) return 0;
   const auto wanted = static_cast<std::size_t>(micro_batch);
   if (wanted <= known.size()) return known[wanted - 1];
@@ -66,8 +72,10 @@ double ScratchOf(const PlanProblem& problem, std::int64_t micro_batch) {
 
 double ForwardOf(const PlanProblem& problem, int device, int layer, int tensor, double samples) {
   const Line& line = SecondsAt(problem, device, layer).forward;
-  return (line.fixed + line.per_sample * samples) / Divisor(problem, device, layer, tensor) +
-         TwoAllReduces(problem, device, layer, tensor, samples);
+  const ProblemLayer& of = LayerAt(problem, layer);
+  return (line.fixed + line.per_sample * samples) * Mine(of.whole_work, tensor) /
+             DeviceAt(problem, device).standing +
+         AllReduces(problem, device, of.forward_sums, tensor, samples);
 }
 
 double BackwardOf(const PlanProblem& problem, int device, int layer, int tensor,
@@ -76,14 +84,17 @@ double BackwardOf(const PlanProblem& problem, int device, int layer, int tensor,
   const double again =
       Share(problem, recompute) * (seconds.forward.fixed + seconds.forward.per_sample * samples);
   const double own = seconds.backward.fixed + seconds.backward.per_sample * samples;
-  return (own + again) / Divisor(problem, device, layer, tensor) +
-         TwoAllReduces(problem, device, layer, tensor, samples);
+  const ProblemLayer& of = LayerAt(problem, layer);
+  return (own + again) * Mine(of.whole_work, tensor) / DeviceAt(problem, device).standing +
+         AllReduces(problem, device, of.backward_sums.at(static_cast<std::size_t>(recompute)),
+                    tensor, samples);
 }
 
 double UpdateOf(const PlanProblem& problem, int device, int layer, int tensor, int data,
                 int shard) {
-  return SecondsAt(problem, device, layer).update / Divisor(problem, device, layer, tensor) /
-         (shard >= 1 ? data : 1);
+  return SecondsAt(problem, device, layer).update *
+         Mine(LayerAt(problem, layer).whole_parameters, tensor) /
+         DeviceAt(problem, device).standing / (shard >= 1 ? data : 1);
 }
 
 double ThereAndBack(const PlanProblem& problem, int node, int other, double bytes) {
@@ -137,8 +148,9 @@ double ShardedGradients(const PlanProblem& problem, double gradients, const Memo
   double passing = 0, all = 0;
   for (std::size_t i = 0; i < problem.layers.size(); ++i) {
     const ProblemLayer& of = problem.layers[i];
-    const double shared = problem.tied && i > 0 ? problem.tied_bytes : 0;
-    passing = std::max(passing, shared + of.gradient_bytes / (of.splits ? choice.tensor : 1));
+    const double shared = problem.tied && i > 0 ? problem.tied_bytes / choice.tensor : 0;
+    passing =
+        std::max(passing, shared + of.gradient_bytes * Mine(of.whole_parameters, choice.tensor));
     all += of.gradient_bytes;
   }
   const double waiting = gradients - gradients * std::min(1.0, 16777216 / all);
@@ -151,13 +163,13 @@ double AtTheEnds(const PlanProblem& problem, LayerRange range, const MemoryChoic
   if (choice.stages == 1) return 0;
   const ProblemLayer& embedding = problem.layers.front();
   const double message = samples * embedding.boundary_bytes;
-  const double copy =
-      problem.tied_bytes * (1 + embedding.parameter_bytes / embedding.gradient_bytes);
+  const double tied = problem.tied_bytes / choice.tensor;
+  const double copy = tied * (1 + embedding.parameter_bytes / embedding.gradient_bytes);
   double bytes = 0;
   if (range.first > 0) bytes += 4 * message;
   if (range.end < static_cast<int>(problem.layers.size())) bytes += 4 * message;
   if (!problem.tied) return bytes;
-  if (range.first == 0) bytes += problem.tied_bytes;
+  if (range.first == 0) bytes += tied;
   if (range.end == static_cast<int>(problem.layers.size())) bytes += copy;
   return bytes;
 }
@@ -176,15 +188,17 @@ MemoryTerms MemoryOfStage(const PlanProblem& problem, LayerRange range,
     bytes += of.optimizer_bytes / (choice.shard >= 1 ? choice.data : 1);
     bytes += problem.snapshot_share * of.parameter_bytes / choice.data;
     if (choice.data > 1) bytes += of.gradient_bytes * (share + problem.feedback_copies);
-    const double split = of.splits ? choice.tensor : 1;
-    terms.fixed += bytes / split;
-    gradients += of.gradient_bytes / split;
-    const double whole = of.splits ? of.whole_activation_bytes.at(recompute) : 0;
-    terms.in_flight += samples * (whole + (of.activation_bytes.at(recompute) - whole) / split);
+    const double mine = Mine(of.whole_parameters, choice.tensor);
+    terms.fixed += bytes * mine;
+    gradients += of.gradient_bytes * mine;
+    const double whole = of.whole_activation_bytes.at(recompute);
+    terms.in_flight +=
+        samples * (whole + (of.activation_bytes.at(recompute) - whole) / choice.tensor);
   }
   terms.fixed += choice.shard == 2 ? ShardedGradients(problem, gradients, choice) : gradients;
-  terms.fixed += problem.base_bytes + samples * problem.workspace_bytes.at(recompute) +
-                 ScratchOf(problem, choice.micro_batch);
+  const RankBytes bytes = BytesOf(problem, choice.tensor);
+  terms.fixed += problem.base_bytes + samples * bytes.workspace.at(recompute) +
+                 ScratchOf(bytes.scratch, choice.micro_batch);
   terms.fixed += AtTheEnds(problem, range, choice, samples);
   return terms;
 }

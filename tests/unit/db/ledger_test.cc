@@ -253,6 +253,8 @@ TEST(LedgerLine, OddLinesAreRefusedInOneLine) {
   measured.profile.links = {{"n1", "n2", 1e-5, 1e9, {1, 0.01, 1000}}};
   SummaryRecord summary;
   summary.final_loss = 3.5;
+  summary.micro_batches = 4;
+  summary.plan_step_s = 0.5;
   const LedgerEntry entries[] = {
       std::vector<NodeRecord>{{"n1", "user", "cpu", 2, 1 << 30, "{}"}},
       PlanRecord{"{}", 2, 0.5, "even"},

@@ -127,7 +127,7 @@ TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
       id, FailureRecord{1030.5, 12, 3, "n1", "killed", "all_reduce", "rank 2", "SIGKILL"}));
   ASSERT_TRUE(store_->Record(
       id, FailureRecord{1029, std::nullopt, std::nullopt, "n2", "silent", "", "", "no heartbeat"}));
-  SummaryRecord summary{20, 40960, 3.5, 3.75, 1e4, 0.5, 0.97, 0.41, 1, 2, 3, 4};
+  SummaryRecord summary{20, 40960, 3.5, 3.75, 1e4, 0.5, 0.97, 0.41, 1, 2, 3, 4, 8, 0.25, 0.375};
   ASSERT_TRUE(store_->Record(id, SummaryRecord{}));
   ASSERT_TRUE(store_->Record(id, summary));
   ASSERT_TRUE(store_->Record(id, JobEnd{JobState::kFailed, 5, 1040.25, "rank 1 was killed"}));
@@ -155,6 +155,9 @@ TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
   EXPECT_EQ(row.summary->param_bytes, 2);
   EXPECT_EQ(row.summary->activation_bytes, 3);
   EXPECT_EQ(row.summary->peak_memory_bytes, 4);
+  EXPECT_EQ(row.summary->micro_batches, 8);
+  EXPECT_EQ(row.summary->predicted_step_s, 0.25);
+  EXPECT_EQ(row.summary->plan_step_s, 0.375);
 
   const auto launches = store_->LaunchesOf(id);
   ASSERT_TRUE(launches);

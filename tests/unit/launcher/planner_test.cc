@@ -236,6 +236,26 @@ TEST(MakePlan, MemoryIsWhatModelsArePredictedToNeed) {
               static_cast<double>(kModel.PeakBytes(3, 2, 1)), 1.0);
 }
 
+TEST(MakePlan, TensorRanksNeedWhatTheirPartOfTheModelNeeds) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    PlanRequest request = Batch(3);
+    request.micro_batch = 3;
+    request.threads = 1;
+    request.tensor = 2;
+    request.data = request.pipeline = 1;
+    request.shard = 0;
+    request.recompute = Recompute::kNone;
+    const TrainingFormat format{precision};
+    auto planned = MakePlan(ClusterOf({2.0}), kModel.dims, format, {}, request);
+    ASSERT_TRUE(planned) << planned.error().message;
+    const ModelShape part = ModelShape::Of(kModel.dims.Part(2), format);
+    // Two ranks' places in two halves of 1 MiB pieces, and where they add 16-bit values.
+    const double sums = precision == Precision::kFp32 ? 4 << 20 : 6 << 20;
+    EXPECT_NEAR(static_cast<double>(planned->plan.memory_bytes),
+                static_cast<double>(part.PeakBytes(3, 1, 1)) + sums, 64.0);
+  }
+}
+
 TEST(MakePlan, RefusesWhatCannotBe) {
   EXPECT_EQ(PlanOf(ClusterOf({}), Batch(4)).error().exit_code, ExitCode::kNoPlan);
   PlanRequest request = Batch(4);

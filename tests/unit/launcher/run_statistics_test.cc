@@ -38,6 +38,38 @@ TEST(RunStatistics, AddUp) {
             "robustness 0.500, 1 launch retry\n");
 }
 
+Plan PlanOf(std::int64_t samples, std::int64_t micro_batch, std::optional<double> seconds) {
+  Plan plan;
+  plan.ranks.resize(2);
+  plan.ranks[0].samples = 3;
+  plan.ranks[1].samples = samples;
+  plan.ranks[0].micro_batch = plan.ranks[1].micro_batch = micro_batch;
+  plan.step_seconds = seconds;
+  return plan;
+}
+
+TEST(RunStatistics, SayHowTheLastPlansPredictionHeld) {
+  RunStatistics statistics;
+  statistics.BeginPlan(PlanOf(8, 1, 7.0), 0);
+  statistics.Add(Step(1, 4, 9), false);
+  EXPECT_EQ(statistics.Summary().plan_step_s, 9);
+  statistics.BeginPlan(PlanOf(8, 3, 2.0), 2);
+  for (const double seconds : {30.0, 20.0}) statistics.Add(Step(2, 4, seconds), false);
+  EXPECT_FALSE(statistics.Summary().plan_step_s) << "warm-up";
+  for (const double seconds : {2.5, 2.25, 50.0}) statistics.Add(Step(3, 4, seconds), false);
+  const SummaryRecord summary = statistics.Summary();
+  EXPECT_EQ(summary.micro_batches, 3);
+  EXPECT_EQ(summary.predicted_step_s, 2);
+  EXPECT_EQ(summary.plan_step_s, 2.5);
+  EXPECT_NE(
+      DescribeRun(statistics, 3, 0)
+          .find("3 micro-batches: a step of 2 s was predicted, 2.5 s was measured (+25.0 %)\n"),
+      std::string::npos);
+  statistics.BeginPlan(PlanOf(8, 3, {}), 0);
+  statistics.Add(Step(4, 4, 1), false);
+  EXPECT_EQ(DescribeRun(statistics, 3, 0).find("predicted"), std::string::npos);
+}
+
 TEST(RunStatistics, NameTheBestValidation) {
   RunStatistics statistics;
   const double losses[] = {std::nan(""), std::log(8.0), std::log(4.0), std::log(16.0)};

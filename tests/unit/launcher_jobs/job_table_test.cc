@@ -25,8 +25,8 @@ class JobTableTest : public ::testing::Test {
     done.row.ranks = 4;
     done.row.launches = 2;
     done.row.launch_retries = 1;
-    done.row.summary = SummaryRecord{1000,    4096000, 3.21456, 3.4, 12345.6, 0.3333,
-                                     0.98765, 0.4125,  10,      20,  30,      40};
+    done.row.summary = SummaryRecord{1000, 4096000, 3.21456, 3.4, 12345.6, 0.3333, 0.98765, 0.4125,
+                                     10,   20,      30,      40,  8,       0.25,   0.375};
     done.launches = {{1, 5, LaunchOutcome::kRetried, "the fence hung"},
                      {2, 6, LaunchOutcome::kOk, ""}};
     ListedJob failed = Listed(2, 1235, "second", JobState::kFailed);
@@ -124,6 +124,8 @@ TEST_F(JobTableTest, EveryFieldShowsItsOwnValue) {
       Render("Loss,Tokens,StepTime,Robustness,MFU,GradBytes,ParamBytes,ActivationBytes,PeakMemory",
              JobTableStyle::kParsable2, false),
       "3.2146|4096000|0.3333|0.9877|0.412|10|20|30|40\n");
+  EXPECT_EQ(Render("MicroBatches,Predicted,PlanStep", JobTableStyle::kParsable2, false),
+            "8|0.2500|0.3750\n");
 }
 
 TEST_F(JobTableTest, AFieldMayBeCutShortWhereThatIsClear) {

@@ -74,13 +74,22 @@ TEST(CostOf, StandingUpdateAndTiedEmbeddingsCount) {
 TEST(CostOf, TensorRanksDivideWorkAndTalkInsideTheirNode) {
   PlanProblem problem = ProblemOf({1, 1}, 2, 2);
   for (ProblemDevice& device : problem.devices) device.node = 0;
-  problem.layers[0].splits = true;
+  problem.kinds[0].layers[1].update = problem.kinds[1].layers[1].update = 5;
+  problem.layers[0].forward_sums = {{2, 0.5}, 20, 0};
+  problem.layers[1].forward_sums = {{1, 0}, 10, 3};
+  problem.layers[1].backward_sums[0] = {{2, 0}, 20, 0};
+  problem.layers[1].whole_work = 0.5;
+  problem.layers[1].whole_parameters = 0.2;
   problem.links = LinkTable(1, {0.01, 100});
   Layout layout = Replicas({{2, 2}}, 2);
   layout.tensor = 2;
   layout.devices = {0, 1};
-  const double talk = 2 * 2 * (2 - 1) * (0.01 + 2 * 10 / (2 * 100.0));
-  EXPECT_DOUBLE_EQ(CostOf(problem, layout).step, 2 * 3 / 2.0 + 2 * 3 + 2 * talk);
+  // Two samples: 3 sums of 40 bytes together, then one of 20 and 12, and two of 40 in backward.
+  const double sums = 2 * (2 - 1) * ((3 + 1 + 2) * 0.01 + (40 + 20 + 12 + 40) / (2 * 100.0));
+  const double passes = 2 * 3 * 0.5 + 2 * 3 * 0.75, update = 5 * 0.6;
+  EXPECT_DOUBLE_EQ(CostOf(problem, layout).step, passes + sums + update);
+  problem.links = LinkTable(1, {0.01, 0});
+  EXPECT_TRUE(std::isinf(CostOf(problem, layout).step)) << "sums over no link";
 }
 
 TEST(CostOf, PairsThatCannotReachEachOtherTakeForever) {
@@ -96,8 +105,7 @@ TEST(MemoryOf, AddsWhatAStageHolds) {
     layer.activation_bytes = {7, 5, 1};
   }
   problem.base_bytes = 1000;
-  problem.workspace_bytes = {3, 3, 3};
-  problem.scratch_bytes = {10, 30};
+  problem.rank_bytes[1] = {{3, 3, 3}, {10, 30}};
   problem.snapshot_share = 2;
   // Two micro-batches of 2 on the first stage, one on the second; four messages of two samples.
   const double messages = 4 * 2 * 10;
@@ -121,16 +129,39 @@ TEST(MemoryOf, AddsWhatAStageHolds) {
               1000 + 6 + 30 + 600 + 2 * 1 * 7 + messages);
 }
 
-TEST(BoundaryBytes, AreMessagesAndWhatIsTied) {
-  PlanProblem problem = ProblemOf({1, 1, 1}, 3, 8);
-  EXPECT_EQ(problem.BoundaryBytes(0, 1, 2), 0);
-  EXPECT_EQ(problem.BoundaryBytes(0, 3, 2), 4 * 2 * 10);
-  EXPECT_EQ(problem.BoundaryBytes(1, 3, 2), 8 * 2 * 10);
+TEST(MemoryOf, TensorRanksHoldTheirPartAndWhatAllHave) {
+  PlanProblem problem = ProblemOf({1, 1, 1, 1}, 2, 4);
+  problem.rank_bytes = {{1, {{3, 3, 3}, {50}}}, {2, {{2, 2, 2}, {10, 30}}}};
   problem.tied = true;
   problem.tied_bytes = 40;
-  EXPECT_EQ(problem.BoundaryBytes(0, 3, 2), 4 * 2 * 10 + 40) << "the copy's gradient arrives here";
-  EXPECT_EQ(problem.BoundaryBytes(1, 3, 2), 8 * 2 * 10);
-  EXPECT_EQ(problem.BoundaryBytes(2, 3, 2), 4 * 2 * 10 + 80) << "a copy and its gradient";
+  for (ProblemLayer& layer : problem.layers) {
+    layer.optimizer_bytes = 200;
+    layer.activation_bytes = {7, 5, 1};
+    layer.whole_activation_bytes = {3, 1, 1};
+    layer.whole_parameters = 0.2;
+  }
+  Layout layout = Pipeline({0, 1, 2}, 4, 2);
+  layout.tensor = 2;
+  layout.devices = {0, 1, 2, 3};
+  const double kept = 0.6 * (100 + 100 + 200), messages = 4 * 2 * 10;
+  const double first = 30 + 2 * 2 + kept + 2 * 2 * 5 + messages + 20;
+  const double last = 30 + 2 * 2 + kept + 2 * 1 * 5 + messages + 40;
+  EXPECT_THAT(MemoryOf(problem, layout), ElementsAre(first, first, last, last));
+  EXPECT_EQ(problem.CommonBytes(Recompute::kNone, 1, 1), 53);
+  EXPECT_EQ(problem.CommonBytes(Recompute::kNone, 1, 8), 12) << "as of the next fewer ranks";
+}
+
+TEST(BoundaryBytes, AreMessagesAndWhatIsTied) {
+  PlanProblem problem = ProblemOf({1, 1, 1}, 3, 8);
+  EXPECT_EQ(problem.BoundaryBytes(0, 1, 2, 1), 0);
+  EXPECT_EQ(problem.BoundaryBytes(0, 3, 2, 1), 4 * 2 * 10);
+  EXPECT_EQ(problem.BoundaryBytes(1, 3, 2, 1), 8 * 2 * 10);
+  problem.tied = true;
+  problem.tied_bytes = 40;
+  EXPECT_EQ(problem.BoundaryBytes(0, 3, 2, 1), 4 * 2 * 10 + 40)
+      << "the copy's gradient arrives here";
+  EXPECT_EQ(problem.BoundaryBytes(1, 3, 2, 1), 8 * 2 * 10);
+  EXPECT_EQ(problem.BoundaryBytes(2, 3, 2, 1), 4 * 2 * 10 + 80) << "a copy and its gradient";
 }
 
 TEST(PassingGradientBytes, AreTheLargestLayersAndWhatIsTied) {
@@ -141,8 +172,8 @@ TEST(PassingGradientBytes, AreTheLargestLayersAndWhatIsTied) {
   problem.tied = true;
   problem.tied_bytes = 40;
   EXPECT_EQ(problem.PassingGradientBytes(1), 340);
-  problem.layers[1].splits = problem.layers[2].splits = true;
-  EXPECT_EQ(problem.PassingGradientBytes(4), 140);
+  problem.layers[0].whole_parameters = problem.layers[3].whole_parameters = 1;
+  EXPECT_EQ(problem.PassingGradientBytes(4), 100 + 10);
   // The first layer, which has the matrix, passes when all others have passed.
   problem.layers[0].gradient_bytes = 500;
   EXPECT_EQ(problem.PassingGradientBytes(1), 500);
@@ -161,12 +192,12 @@ TEST(ShardedGradientBytes, AreTheOwnAndWhatWaits) {
   EXPECT_EQ(ShardedGradientBytes(400, 1, 30, 0.25), 400);
 }
 
-TEST(ScratchBytes, FollowsTheLineThroughTheLastTwo) {
-  PlanProblem problem;
-  EXPECT_EQ(problem.ScratchBytes(4), 0);
-  problem.scratch_bytes = {10, 15, 30};
-  EXPECT_EQ(problem.ScratchBytes(2), 15);
-  EXPECT_EQ(problem.ScratchBytes(5), 60);
+TEST(Scratch, FollowsTheLineThroughTheLastTwo) {
+  RankBytes bytes;
+  EXPECT_EQ(bytes.Scratch(4), 0);
+  bytes.scratch = {10, 15, 30};
+  EXPECT_EQ(bytes.Scratch(2), 15);
+  EXPECT_EQ(bytes.Scratch(5), 60);
 }
 
 TEST(CheckLayout, NamesWhatIsWrong) {
@@ -213,6 +244,10 @@ TEST(CheckProblem, RefusesWhatIsNotANumber) {
   EXPECT_THAT(why([&](PlanProblem& p) { p.devices[1].memory_bytes = 0; }), HasSubstr("device 1"));
   EXPECT_THAT(why([&](PlanProblem& p) { p.devices[1].node = 7; }), HasSubstr("node 7"));
   EXPECT_THAT(why([&](PlanProblem& p) { p.layers.clear(); }), HasSubstr("0 layers"));
+  EXPECT_THAT(why([&](PlanProblem& p) { p.layers[1].whole_work = 1.5; }),
+              HasSubstr("layer 1: tensor ranks have 0 of its parameters and 1.5 of its work"));
+  EXPECT_THAT(why([&](PlanProblem& p) { p.layers[1].forward_sums.bytes = nan; }),
+              HasSubstr("layer 1: bytes"));
   EXPECT_THAT(why([&](PlanProblem& p) { p.global_batch = 0; }), HasSubstr("global_batch is 0"));
   EXPECT_THAT(why([&](PlanProblem& p) { p.choices.tensor.clear(); }), HasSubstr("tensor"));
 }

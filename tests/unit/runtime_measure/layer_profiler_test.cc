@@ -45,7 +45,7 @@ struct LayerProfilerTest : testing::Test {
   }
 
   ParameterLayout layout{kDims, StageSlice::Whole(kDims)};
-  LayerProfiler profiler{layout, kDims.layers};
+  LayerProfiler profiler{layout, kDims};
   float value = 0;
 };
 
@@ -137,7 +137,7 @@ TEST_F(LayerProfilerTest, BeginsAnewWhenAskedAgain) {
 TEST(LayerProfilerOfAStage, TellsNothingOfWhatTheStageLacks) {
   const auto layers_of = [](const StageSlice& slice) {
     const ParameterLayout layout(kDims, slice);
-    LayerProfiler profiler(layout, kDims.layers);
+    LayerProfiler profiler(layout, kDims);
     profiler.Begin(1);
     profiler.NextMicroBatch(2)->forward = {0.1, 0.2, 0.3};
     const std::vector<float> gradients(static_cast<std::size_t>(layout.size()), 1);

@@ -300,5 +300,25 @@ TEST(TensorRanks, KeepOfABlockWhatTheModelShapeSays) {
   }
 }
 
+TEST(TensorRanks, HaveTheParametersThatTheModelShapeSays) {
+  for (const ModelKind kind : {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}) {
+    for (const bool tied : {false, true}) {
+      const ModelDims dims = SharedDims(kind, tied);
+      const ModelShape shape = ModelShape::Of(dims);
+      const StageSlice slice = StageSlice::Whole(dims);
+      for (const std::int64_t ranks : {1, 2, 4}) {
+        double all = 0;
+        for (std::int64_t rank = 0; rank < ranks; ++rank)
+          all += static_cast<double>(ParameterLayout(dims, {&slice, 1}, {rank, ranks}).size());
+        double expected = 0;
+        for (const LayerShape& layer : shape.layers)
+          expected += static_cast<double>(layer.parameters) * layer.PartOfParameters(ranks);
+        EXPECT_NEAR(expected, all / static_cast<double>(ranks), 1e-6)
+            << NameOf(kind) << " " << tied << " " << ranks;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace adaptive_train

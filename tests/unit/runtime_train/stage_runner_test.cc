@@ -112,7 +112,7 @@ class Training {
                                              HasHalves(schedule.ranks[0]), state_)
                                        : nullptr),
         loader_(DimsOf(config.model), data, 1, config.train.global_batch),
-        profiler_(layout_, config.model.layers),
+        profiler_(layout_, DimsOf(config.model)),
         tied_(config.model.tie_embeddings, groups_, state_, measure_, units_.get()),
         exchange_(config, plan, plan.ranks[0], groups_, state_, tied_, profiler_, measure_,
                   units_.get()),

@@ -38,7 +38,6 @@ struct EvenProblem {
       problem.devices.push_back({.kind = 0, .node = i, .memory_bytes = 1e12, .standing = 1});
     problem.links = LinkTable(static_cast<std::size_t>(devices), link);
     problem.node_names.resize(static_cast<std::size_t>(devices), "node");
-    problem.scratch_bytes = {0};
     return problem;
   }
 };

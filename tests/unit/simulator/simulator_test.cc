@@ -285,14 +285,13 @@ TEST(SimulatorTest, RecomputationStandingTensorRanksAndCompressionCount) {
       .backward_s = 2,
       .boundary_bytes = 1e6,
       .link = {0, 1e7}}.Make();
-  problem.layers[0].boundary_bytes = 1e6;
   Layout layout = EvenLayout(problem, 1, 1, 1);
   layout.recompute = Recompute::kFull;
   EXPECT_NEAR(StepOf(problem, layout), 4, kTiny);
   problem.devices[0].standing = 0.5;
   EXPECT_NEAR(StepOf(problem, layout), 8, kTiny);
   problem.devices[0].standing = 1;
-  problem.layers[0].splits = true;
+  problem.layers[0].forward_sums = problem.layers[0].backward_sums[2] = {{2, 0}, 2e6, 0};
   problem.devices[1].node = 0;
   layout = EvenLayout(problem, 1, 1, 1, 2);
   // Half of 3 s, and four all-reduces of 1 MB over two devices: 0.1 s each.
