@@ -22,6 +22,7 @@
 
 #include "core/seconds.h"
 #include "kernels/cpu/cpu_device.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/exchange/gradient_reducer.h"
 
 namespace adaptive_train {
