@@ -590,7 +590,7 @@ TEST(MakePlan, ARunShardsItsStateWhereMemoryAsksForIt) {
   ASSERT_TRUE(whole) << whole.error().message;
   EXPECT_EQ(whole->plan.shard, 0) << "needs no shards";
   const double enough = static_cast<double>(whole->plan.memory_bytes) / kMemoryShare;
-  const Cluster narrow = ClusterOf({1, 1}, static_cast<std::int64_t>(0.9 * enough));
+  const Cluster narrow = ClusterOf({1, 1}, static_cast<std::int64_t>(0.95 * enough));
   const auto sharded = MakePlan(narrow, dims, {}, {}, request);
   ASSERT_TRUE(sharded) << sharded.error().message;
   EXPECT_GT(sharded->plan.shard, 0);

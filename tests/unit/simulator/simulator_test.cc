@@ -291,7 +291,7 @@ TEST(SimulatorTest, RecomputationStandingTensorRanksAndCompressionCount) {
   problem.devices[0].standing = 0.5;
   EXPECT_NEAR(StepOf(problem, layout), 8, kTiny);
   problem.devices[0].standing = 1;
-  problem.layers[0].forward_sums = problem.layers[0].backward_sums[2] = {{2, 0}, 2e6, 0};
+  problem.layers[0].forward_sums = problem.layers[0].backward_sums[0] = {{2, 0}, 2e6, 0};
   problem.devices[1].node = 0;
   layout = EvenLayout(problem, 1, 1, 1, 2);
   // Half of 3 s, and four all-reduces of 1 MB over two devices: 0.1 s each.
