@@ -76,7 +76,8 @@ laid_out() {
 @test "a run that goes on in another layout has the bits of one that did not" {
   one --checkpoint.every=8 --checkpoint.keep=9
   mv "$work/one" "$work/from"
-  rm -r "$work/from/checkpoints/step-00000020" "$work/from/checkpoints/step-00000016"
+  # A step whose save would begin while another is written is not saved, so there may be no step 16.
+  rm -rf "$work/from/checkpoints/step-00000020" "$work/from/checkpoints/step-00000016"
   for layout in "1 3" "2 2"; do
     read -r stages replicas <<<"$layout"
     rm -rf "$work/run"
