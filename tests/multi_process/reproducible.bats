@@ -16,14 +16,14 @@ bits() {
 # one ARG...: one rank, in $work/one; its bits in $work/bits.
 one() {
   rm -rf "$work/one"
-  train "${batch[@]}" "$@" --parallel.data=1 --parallel.pipeline=1 --run-dir "$work/one"
+  train "${batch[@]}" "$@" --parallel.data=1 --parallel.tensor=1 --parallel.pipeline=1 --run-dir "$work/one"
   bits "$work/one" >"$work/bits"
 }
-# laid_out STAGES REPLICAS ARG...: in $work/run, with the bits of $work/one.
+# laid_out STAGES REPLICAS ARG...: in $work/run, of $tensor ranks each (default 1), with the bits of $work/one.
 laid_out() {
   rm -rf "$work/run"
-  train "${batch[@]}" --parallel.pipeline="$1" --parallel.data="$2" "${@:3}"
-  jq -e --argjson stages "$1" --argjson ranks $(($1 * $2)) '(.stages | length) == $stages and (.ranks | length) == $ranks' "$work/run/plan.json"
+  train "${batch[@]}" --parallel.tensor="${tensor:-1}" --parallel.pipeline="$1" --parallel.data="$2" "${@:3}"
+  jq -e --argjson stages "$1" --argjson ranks $(($1 * $2 * ${tensor:-1})) '(.stages | length) == $stages and (.ranks | length) == $ranks' "$work/run/plan.json"
   diff "$work/bits" <(bits "$work/run")
 }
 
@@ -55,6 +55,18 @@ laid_out() {
     laid_out 2 1 "${layers[@]}" --parallel.schedule="$schedule" --parallel.interleave=2
     laid_out 1 2 "${layers[@]}" --parallel.schedule="$schedule" --parallel.interleave=2
   done
+}
+
+@test "tensor ranks with stages, replicas and shards around them: the bits of one rank after 50 steps" {
+  local keys=(--model.heads=4 --model.vocab=259 --train.steps=50)
+  one "${keys[@]}"
+  tensor=2 laid_out 2 2 "${keys[@]}"
+  tensor=4 laid_out 1 2 "${keys[@]}" --parallel.shard=2
+  tensor=2 laid_out 2 1 "${keys[@]}" --parallel.schedule=interleaved --parallel.interleave=2
+  keys+=(--model.kind=llama --model.kv_heads=2 --model.tie_embeddings=false --train.dropout=0.1)
+  one "${keys[@]}"
+  tensor=2 laid_out 1 3 "${keys[@]}" --parallel.shard=1
+  tensor=2 laid_out 2 2 "${keys[@]}" --parallel.schedule=zb-h1
 }
 
 @test "Llama with grouped heads, BERT, dropout, recomputation, clipping: the bits of one rank" {
