@@ -18,9 +18,9 @@ inline constexpr std::int64_t GroupBegin(std::int64_t length, std::int64_t group
 
 /// A sum over `inner` in groups. inner consists of runs; group g has of each run its elements from
 /// GroupBegin(run, g, count) to GroupBegin(run, g + 1, count). A group's sum is made from zero, its
-/// runs in turn, then all groups are added as a balanced tree. So do 2, 4 or more ranks that have as
-/// many groups between them, if each has an equal and contiguous part of every run and their results
-/// are added as a balanced tree in their order: the bits are those of one rank.
+/// runs in turn, then all groups are added as a balanced tree. 2, 4 or more ranks may have as
+/// many groups between them. If each has an equal and contiguous part of every run, and their results
+/// are added as a balanced tree in their order, the bits are those of one rank.
 struct InnerGroups {
   std::int64_t count = 0;                   // a power of two; 0: a sum as the device likes it best
   std::span<const std::int64_t> runs = {};  // their lengths; in all they are inner
