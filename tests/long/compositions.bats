@@ -1,5 +1,6 @@
 # Random compositions of layout, schedule, sharding, precision, recomputation, dropout, compression, accumulation and vocabulary: each trains
 # as one rank does, a compressed one as replicas without stages do, of as many tensor ranks: these select from their parts. COMPOSITIONS says how many, COMPOSITION_SEED which ones.
+# Random layouts, even and uneven, with train.reproducible = "layout" have the bits of one rank after 50 steps. EQUAL_BITS says how many.
 load ../multi_process/run
 
 setup() { make_run_folder; }
@@ -85,5 +86,33 @@ agree() {
     agree .loss "$tolerance" || { echo "losses differ: $words" && paste <(losses "$work/run") <(losses "$work/whole") && return 1; }
     # Norms of the whole gradient find what ten losses of small steps might not.
     [[ $precision != fp32 ]] || agree .grad_norm 1e-3 || { echo "norms of gradients differ: $words" && return 1; }
+  done
+}
+
+# bits FOLDER: of each step the loss and the norm of all gradients, and of the last one the parameters.
+bits() {
+  jq -c '[.step, .loss, .grad_norm]' "$1/metrics.jsonl"
+  "$bin/adaptive-train" export "$1" --hf "$1/hf" >/dev/null
+  sha256sum <"$1/hf/model.safetensors"
+}
+
+@test "random layouts have the bits of one rank after 50 steps with train.reproducible = layout" {
+  RANDOM=${COMPOSITION_SEED:-20261125}
+  local number units micro_batch
+  for number in $(seq "${EQUAL_BITS:-100}"); do
+    draw_model
+    draw_layout
+    one_of 1 2 && micro_batch=$drawn
+    # As many units as replicas or more, in most draws no multiple of their number.
+    units=$((replicas + RANDOM % 9))
+    local keys=("${model[@]}" --train.reproducible=layout --train.steps=50 --train.global_batch="$((units * micro_batch))" --train.micro_batch="$micro_batch")
+    one_of 0 0.1 && keys+=(--train.dropout="$drawn")
+    local words="$number: ${tensor}x${stages}x${replicas} tensor x stages x replicas, $schedule of $chunks chunks, shard $shard: ${keys[*]}"
+    rm -rf "$work/run" "$work/whole"
+    train "${keys[@]}" --parallel.tensor="$tensor" --parallel.pipeline="$stages" --parallel.data="$replicas" --parallel.schedule="$schedule" \
+      --parallel.interleave="$chunks" --parallel.shard="$shard" >"$work/log" 2>&1 || { echo "failed: $words" && tail -n 5 "$work/log" && return 1; }
+    train "${keys[@]}" --parallel.tensor=1 --parallel.pipeline=1 --parallel.data=1 --run-dir "$work/whole" >"$work/log" 2>&1 ||
+      { echo "failed as one rank: $words" && tail -n 5 "$work/log" && return 1; }
+    diff <(bits "$work/whole") <(bits "$work/run") || { echo "bits differ: $words" && return 1; }
   done
 }
