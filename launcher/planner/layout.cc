@@ -325,13 +325,14 @@ double PlanProblem::MessageBytes(int messages, std::int64_t micro_batch) const {
          layers.front().boundary_bytes;
 }
 
-double PlanProblem::TiedBytes(int stage, int stages, int ranks) const {
+double PlanProblem::TiedBytes(int stage, int stages, int ranks, int weight_versions) const {
   const ProblemLayer& first = layers.front();
   if (!tied || stages == 1) return 0;
   const double gradient = tied_bytes / ranks;
   if (stage == 0) return gradient;
   if (stage + 1 < stages) return 0;
-  return gradient * (first.parameter_bytes + first.gradient_bytes) / first.gradient_bytes;
+  return gradient * (weight_versions * first.parameter_bytes + first.gradient_bytes) /
+         first.gradient_bytes;
 }
 
 double PlanProblem::UnitBytes(int stage, int stages, int ranks, int replicas, double gradients,
@@ -403,7 +404,8 @@ namespace {
 std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layout, int replica) {
   const auto recompute = static_cast<std::size_t>(layout.recompute);
   const ReplicaShare& share = layout.shares[static_cast<std::size_t>(replica)];
-  const Schedule order = layout.IsPlain() ? Schedule{} : OrderOf(layout, replica);
+  const Schedule order =
+      layout.IsPlain() ? Schedule{} : OrderOf(layout, replica, StepsOf(layout.schedule));
   const Schedule with_messages = layout.IsPlain() ? Schedule{} : AddSendsAndReceives(order);
   std::vector<double> bytes(static_cast<std::size_t>(layout.Stages()), 0.0);
   for (int c = 0; c < layout.Chunks(); ++c) {
@@ -428,8 +430,9 @@ std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layo
     int messages = 0;
     for (const MessageSlots& slots : SlotsOf(with_messages, stage))
       messages += slots.received + slots.sent;
-    bytes[s] += problem.MessageBytes(messages, share.micro_batch) +
-                problem.TiedBytes(stage, layout.Stages(), layout.tensor);
+    bytes[s] +=
+        problem.MessageBytes(messages, share.micro_batch) +
+        problem.TiedBytes(stage, layout.Stages(), layout.tensor, WeightVersionsOf(layout.schedule));
   }
   return bytes;
 }
@@ -509,6 +512,7 @@ UnevenPipeline PipelineOf(const PlanProblem& problem, const Layout& layout, int 
 
 std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
   const double data = layout.data;
+  const double versions = WeightVersionsOf(layout.schedule);
   const double copies = problem.ExchangeCopies(layout.shard, layout.data);
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>> in_flight;  // by share
   for (int d = 0; d < layout.data; ++d) {
@@ -523,7 +527,7 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
     for (const int l : layout.LayersOf(s)) {
       const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
       const double part = layer.PartOfParameters(layout.tensor);
-      kept += part * (layer.parameter_bytes * (1 + problem.snapshot_share / data) +
+      kept += part * (layer.parameter_bytes * (versions + problem.snapshot_share / data) +
                       layer.gradient_bytes * copies +
                       layer.optimizer_bytes * (layout.shard >= 1 ? 1 / data : 1));
       gradients += part * layer.gradient_bytes;

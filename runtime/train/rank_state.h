@@ -25,13 +25,14 @@ struct Sharding {
 
 /// Parameters, gradients and moments are float32. Weights and gradients are of the whole layout,
 /// moments and float32 masters of what is trained here. With a 16-bit T, products read a copy of the
-/// parameters that every update renews. Memory that is not touched is not there: of a sharded arena
-/// only the own chunks are. Not thread-safe.
+/// parameters that every update renews. A second version of the weights is the one before the last
+/// update. Memory that is not touched is not there: of a sharded arena only the own chunks are. Not
+/// thread-safe.
 template <class T>
 struct RankState {
   /// The device and the layout must outlive this. Throws kernels::AllocationFailure.
   RankState(kernels::Device<T>& computes, const ParameterLayout& arena_layout,
-            const Sharding& shared)
+            const Sharding& shared, int weight_versions = 1)
       : device(computes),
         layout(arena_layout),
         trained(arena_layout.WithoutCopy()),
@@ -41,7 +42,8 @@ struct RankState {
         gradients(Arena<float>("gradients", Size(), shared.gradients)),
         first_moments(Arena<float>("first moments", TrainedSize(), shared.optimizer)),
         second_moments(Arena<float>("second moments", TrainedSize(), shared.optimizer)),
-        rounded(Arena<T>("16-bit weights", kOwnWeights ? 0 : Size(), false)) {}
+        rounded(Arena<T>("16-bit weights", kOwnWeights ? 0 : Size(), false)),
+        older(Arena<T>("older weights", weight_versions > 1 ? Size() : 0, false)) {}
 
   /// The state before the first step, of what this rank owns.
   void Initialize(std::uint64_t seed, const std::vector<ElementRange>& owned) {
@@ -81,6 +83,9 @@ struct RankState {
       return rounded.span();
     }
   }
+  bool HasOlderWeights() const { return older.size() > 0; }
+  /// Before an update, with all weights there.
+  void KeepWeights() { device.CopyWithin(older.data(), Weights().data(), Weights().size_bytes()); }
   // Of the layout `trained`.
   std::span<float> TrainedGradients() { return gradients.span().first(TrainedSize()); }
   OptimizerArenas<T> OfUpdate() {
@@ -108,6 +113,7 @@ struct RankState {
   const Sharding sharding;
   kernels::Buffer<float> parameters, gradients, first_moments, second_moments;
   kernels::Buffer<T> rounded;  // empty where T is float: the parameters themselves
+  kernels::Buffer<T> older;    // weights; empty with one version
 };
 
 }  // namespace adaptive_train

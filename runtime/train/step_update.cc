@@ -61,6 +61,7 @@ void StepUpdate<T>::Make(RankMetrics& metrics) {
   const double before = measure_.SecondsOf(Activity::kCompute);
   metrics.lr = schedule_.At(metrics.step);
   Judge(metrics);
+  KeepWeights();
   if (!metrics.skipped) MakeUpdate(metrics);
   if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
 }
@@ -99,6 +100,14 @@ void StepUpdate<T>::MakeWeights() {
   optimizer_.MakeWeights(state_.OfUpdate());
   SendWeights();
   tied_.WaitForWeights();
+  KeepWeights();
+}
+
+template <class T>
+void StepUpdate<T>::KeepWeights() {
+  if (!state_.HasOlderWeights()) return;
+  WaitForAllWeights();
+  state_.KeepWeights();
 }
 
 template <class T>

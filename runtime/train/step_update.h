@@ -38,7 +38,8 @@ class StepUpdate {
   std::int64_t Updates() const { return updates_; }
 
   /// After StepExchange::Finish. Fills norm, loss scale and learning rate into `metrics`. Makes the
-  /// update, or skips it where the norm is not finite.
+  /// update, or skips it where the norm is not finite. With a second version of the weights, it is
+  /// then the one before, also where the update is skipped.
   void Make(RankMetrics& metrics);
 
   /// Before weights up to element `end` are read: waits for those that others own.
@@ -57,6 +58,7 @@ class StepUpdate {
 
  private:
   void SendWeights();
+  void KeepWeights();
   double SquaredNorm();
   void Judge(RankMetrics& metrics);
   void MakeUpdate(const RankMetrics& metrics);

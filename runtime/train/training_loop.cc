@@ -51,7 +51,9 @@ bool ComesInHalves(const Plan& plan, const RankPlan& own) {
 StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                  const std::vector<StageSlice>& slices) {
   const ModelDims dims = DimsOf(config.model);
-  Schedule schedule = WithPasses(OrderOf(plan, own.replica), {.reduce = true});
+  const int steps = StepsOf(plan.schedule);
+  Schedule schedule =
+      WithPasses(OrderOf(plan, own.replica, steps), {.reduce = true, .steps = steps});
   return {.dims = PartOf(dims, {own.tensor_rank, plan.tensor}),
           .options = {.micro_batch = own.micro_batch,
                       .recompute = plan.recompute,
@@ -60,7 +62,8 @@ StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                       .halves = ComesInHalves(plan, own),
                       .reproducible = plan.orders.AnyLayout()},
           .chunks = slices,
-          .schedule = std::move(schedule)};
+          .schedule = std::move(schedule),
+          .steps = steps};
 }
 
 /// The beginning of a line that is about this rank's stage.
@@ -91,7 +94,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       layout_(dims_, slices_, {own_.tensor_rank, plan.tensor}),
       groups_(communicator, plan),
       device_(OrThrow(kernels::MakeDevice<T>(own_.device), RankExit::kDevice, "device")),
-      state_(*device_, layout_, ShardingOf(plan, groups_.data)),
+      state_(*device_, layout_, ShardingOf(plan, groups_.data), WeightVersionsOf(plan.schedule)),
       units_(plan.orders.AnyLayout()
                  ? std::make_unique<UnitGradients<T>>(plan, own_, config.model.tie_embeddings,
                                                       ComesInHalves(plan, own_), state_)
@@ -198,7 +201,7 @@ bool TrainingLoop<T>::Step() {
   metrics.step = step_ + 1;
   measure_.Begin();
   measure_.main_thread().BeginsStep(metrics.step);
-  if (profile_asked_ && !profiler_.Active()) {
+  if (profile_asked_ && !profiler_.Active() && !runner_.HasGoneOn()) {
     profiler_.Begin(std::max<std::int64_t>(1, config_.profile.warmup_steps));
     profile_asked_ = false;
   }
@@ -208,7 +211,7 @@ bool TrainingLoop<T>::Step() {
   exchange_.Begin(metrics.step, update_.LossScale());
   whole_ = !exchange_.ChangesResiduals();
   const double scale = update_.LossScale() / Targets();
-  const double loss = runner_.Run(metrics.step, scale, exchange_);
+  const double loss = runner_.Run(metrics.step, scale, exchange_, GoesOn());
   exchange_.Finish();
   const Totals totals = Agree(loss);
   metrics.loss = totals.loss / Targets();
@@ -224,7 +227,16 @@ bool TrainingLoop<T>::Step() {
   if (profiler_.Active())
     if (const auto found = profiler_.EndStep(metrics.skipped)) events_.on_layer_times(*found);
   profile_asked_ = profile_asked_ || totals.profile;
-  return totals.stop;
+  stop_asked_ = stop_asked_ || totals.stop;
+  return stop_asked_ && !runner_.HasGoneOn();
+}
+
+/// Without a flush: whether the next step begins in this one. A pipeline is empty before what is
+/// not training, layers are timed in whole steps, and what is begun is ended.
+template <class T>
+bool TrainingLoop<T>::GoesOn() const {
+  return runner_.CanGoOn() && !ValidationDueAfter(step_ + 1) && !profiler_.Active() &&
+         !profile_asked_ && !stop_asked_;
 }
 
 /// Tensor ranks have the same losses.
@@ -291,7 +303,7 @@ void TrainingLoop<T>::Report(RankMetrics& metrics) {
   metrics.gradient_entries = state_.trained.size();
   metrics.unpeeled = exchange_.Figures().unpeeled;
   measure_.Fill(metrics, exchange_.Figures().select_cpu_s);
-  if (ValidationDue()) metrics.validation_loss = Validate();
+  if (ValidationDueAfter(step_)) metrics.validation_loss = Validate();
   if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
   events_.on_step(metrics);
 }
@@ -302,9 +314,9 @@ double TrainingLoop<T>::Targets() const {
 }
 
 template <class T>
-bool TrainingLoop<T>::ValidationDue() const {
+bool TrainingLoop<T>::ValidationDueAfter(std::int64_t step) const {
   const std::int64_t every = config_.train.validate_every;
-  return step_ == config_.train.steps || (every > 0 && step_ % every == 0);
+  return step == config_.train.steps || (every > 0 && step % every == 0);
 }
 
 /// Replicas share out the windows.

@@ -51,7 +51,8 @@ class TrainingLoop final : public Trainer {
   void Save(bool asked);
   double CountedOnce(double loss) const;
   double Validate();
-  bool ValidationDue() const;
+  bool ValidationDueAfter(std::int64_t step) const;
+  bool GoesOn() const;
   void CheckReplicas();
   void ExpectSame(Group& group, std::uint64_t hash);
   void Report(RankMetrics& metrics);
@@ -85,7 +86,7 @@ class TrainingLoop final : public Trainer {
   const SumOfNumbers sum_;        // by the communicator
   double product_peak_;           // FLOP/s; raised by steps that are faster
   const double flops_per_token_;  // of this rank's stage
-  bool profile_asked_ = false;
+  bool profile_asked_ = false, stop_asked_ = false;
   bool whole_ = true;      // arenas and all that a checkpoint keeps are those of step_
   bool saving_ = false;    // the last state, which the checkpointer is in the middle of
   std::int64_t step_ = 0;  // optimizer steps done
