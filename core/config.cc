@@ -162,6 +162,10 @@ Result<void> Check(const Config& c) {
       {any_layout && c.parallel.schedule == "pipedream-2bw",
        "train.reproducible = layout needs another parallel.schedule than \"pipedream-2bw\", whose "
        "gradients are of weights that lack an update"},
+      {c.parallel.schedule == "pipedream-2bw" && c.train.precision == "fp16",
+       "parallel.schedule = \"pipedream-2bw\" needs train.precision = fp32 or bf16: the scale of "
+       "the "
+       "loss would change within a step"},
       {any_layout && c.train.precision != "fp32",
        "train.reproducible = layout needs train.precision = fp32"},
       {any_layout && c.compression.mode != CompressionMode::kOff &&

@@ -159,15 +159,29 @@ PlayCosts CostsWith(const PlanProblem& problem, const Layout& layout, const Time
   return costs;
 }
 
-/// Of the replica's schedule, played.
-ReplicaSeconds PlayedSeconds(const PlanProblem& problem, const Layout& layout, const Times& times,
-                             int replica) {
+ReplicaSeconds PlayedSteps(const PlanProblem& problem, const Layout& layout, const Times& times,
+                           int replica, int steps) {
   PlayCosts costs = CostsWith(problem, layout, times, replica);
-  const Schedule order = OrderOf(layout, replica);
+  const Schedule order = OrderOf(layout, replica, steps);
   const SchedulePlay with = PlaySchedule(order, costs);
   std::fill(costs.transfer_s.begin(), costs.transfer_s.end(), 0.0);
   return {with.makespan_s, PlaySchedule(order, costs).makespan_s,
           *std::max_element(with.busy_s.begin(), with.busy_s.end())};
+}
+
+/// Of the replica's schedule, played. Without a flush a step takes what one more adds.
+ReplicaSeconds PlayedSeconds(const PlanProblem& problem, const Layout& layout, const Times& times,
+                             int replica) {
+  const int steps = StepsOf(layout.schedule);
+  ReplicaSeconds seconds = PlayedSteps(problem, layout, times, replica, steps);
+  if (steps == 1) return seconds;
+  const ReplicaSeconds fewer = PlayedSteps(problem, layout, times, replica, steps - 1);
+  seconds.busiest -= fewer.busiest;
+  // Differences that are alike may differ by their rounding.
+  seconds.without_transfers =
+      std::max(seconds.busiest, seconds.without_transfers - fewer.without_transfers);
+  seconds.all = std::max(seconds.without_transfers, seconds.all - fewer.all);
+  return seconds;
 }
 
 ReplicaSeconds SecondsOf(const PlanProblem& problem, const Layout& layout, const Times& times,
@@ -331,7 +345,7 @@ double PlanProblem::TiedBytes(int stage, int stages, int ranks, int weight_versi
   const double gradient = tied_bytes / ranks;
   if (stage == 0) return gradient;
   if (stage + 1 < stages) return 0;
-  return gradient * (weight_versions * first.parameter_bytes + first.gradient_bytes) /
+  return weight_versions * gradient * (first.parameter_bytes + first.gradient_bytes) /
          first.gradient_bytes;
 }
 
@@ -535,6 +549,7 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
     kept += layout.shard == 2 && !problem.whole_micro_batches
                 ? ShardedGradients(problem, layout, s, gradients)
                 : gradients;
+    kept += (versions - 1) * gradients;  // those of the step before, which are summed
     for (int d = 0; d < layout.data; ++d) {
       const ReplicaShare& share = layout.shares[static_cast<std::size_t>(d)];
       const double all =

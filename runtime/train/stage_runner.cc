@@ -62,7 +62,9 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
                                  workspace_, tensor);
     };
     Chunk chunk{stage_with(state.Weights()), {}, {}};
-    if (CanGoOn()) chunk.of_step.emplace(stage_with(state.older.span()));
+    if (CanGoOn()) chunk.older.emplace(stage_with(state.older.span()));
+    halfway_ = {rank_, ActionKind::kForward,
+                (static_cast<int>(micro_batches_.size()) + in_flight - 1) / 2};
     for (int i = 0; i < std::max(1, in_flight); ++i)
       chunk.states.push_back(kernels::AllocatedFor("a micro-batch's activations",
                                                    [&] { return chunk.stage.NewState(); }));
@@ -86,16 +88,22 @@ std::size_t StageRunner<T>::activation_bytes() const {
 
 template <class T>
 double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exchange,
-                           bool goes_on) {
-  assert(CanGoOn() || !goes_on);
+                           const WithinStep& within) {
+  assert(CanGoOn() == static_cast<bool>(within.before_next));
   double loss = 0;
+  std::optional<bool> goes_on;
+  older_ = CanGoOn() && !gone_on_;
   for (const Action& action : rows_[gone_on_ ? 1 : 0]) {
-    if (!goes_on && IsOfNextStep(action)) continue;
+    if (IsOfNextStep(action)) {
+      if (!goes_on) goes_on = GoesOn(within);
+      if (!*goes_on) continue;
+    }
     if (IsSend(action.kind)) {
       boundary_.Send(action, made_, BoundaryBytes(action));
       continue;
     }
     EndMicroBatch(exchange);
+    if (within.halfway && action == halfway_) within.halfway();
     if (IsReceive(action.kind)) boundary_.Post(action, BoundaryBytes(action));
     // A reduce is begun by its backward, layer by layer; the update follows in StepExchange.
     if (!IsCompute(action.kind)) continue;
@@ -104,8 +112,17 @@ double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exc
   }
   EndMicroBatch(exchange);
   measure_.main_thread().TakesMicroBatch(0);
-  EndStep(goes_on);
+  if (!goes_on && CanGoOn()) goes_on = GoesOn(within);
+  EndStep(goes_on.value_or(false));
   return loss;
+}
+
+/// The update has made newer weights than the step's.
+template <class T>
+bool StageRunner<T>::GoesOn(const WithinStep& within) {
+  const bool goes_on = within.before_next();
+  older_ = true;
+  return goes_on;
 }
 
 template <class T>

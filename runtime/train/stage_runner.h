@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -33,11 +34,20 @@ struct StageWork {
   int steps = 1;
 };
 
+/// What a rank does for the step before while it runs one, where steps go on into each other. Both
+/// are called once in every step, in this order.
+struct WithinStep {
+  std::function<void()> halfway;  // to where the update of the step before is needed
+  /// Before all of the next step; gives whether that may begin. The step before is over then: its
+  /// update is made, unless it was made before this step began.
+  std::function<bool()> before_next;
+};
+
 /// Owns the activations: of each chunk as many micro-batches' states as the schedule has in flight,
 /// one workspace for all, and what crosses the boundaries to other stages. Without a flush, the
-/// first micro-batches of the next step go forward in a step: they read the weights of the last
-/// update, and all of the step itself those of the update before, the older ones. Not thread-safe.
-/// What is passed by reference must outlive this.
+/// first micro-batches of the next step go forward in a step: they read the weights of the update
+/// that WithinStep has made, and the step itself those before, the older ones from then on. Not
+/// thread-safe. What is passed by reference must outlive this.
 template <class T>
 class StageRunner {
  public:
@@ -53,9 +63,10 @@ class StageRunner {
 
   /// Adds the gradients of this rank's samples of the step, times scale, and hands them to the
   /// exchange as they become final. Gives the sum of the token losses, 0 without the head. All
-  /// ranks of a pipeline call it, and Loss, in the same order. `goes_on`, only where there is no
-  /// flush: the next step begins in this one. Throws FatalError.
-  double Run(std::int64_t step, double scale, StepExchange<T>& exchange, bool goes_on = false);
+  /// ranks of a pipeline call it, and Loss, in the same order. Without a flush there is a `within`.
+  /// Throws FatalError.
+  double Run(std::int64_t step, double scale, StepExchange<T>& exchange,
+             const WithinStep& within = {});
   /// Whether steps can go on into each other.
   bool CanGoOn() const { return rows_.size() > 1; }
   /// Whether the next step has begun.
@@ -76,8 +87,8 @@ class StageRunner {
     std::int64_t samples = 0;
   };
   struct Chunk {
-    TransformerStage<T> stage;                   // with the newest weights
-    std::optional<TransformerStage<T>> of_step;  // with the older ones, which steps have
+    TransformerStage<T> stage;                 // with the newest weights
+    std::optional<TransformerStage<T>> older;  // with those before, where there are two versions
     std::vector<MicroBatchState<T>> states;
   };
 
@@ -89,7 +100,7 @@ class StageRunner {
   }
   TransformerStage<T>& StageOf(const Action& action) {
     Chunk& chunk = chunks_[ChunkOf(action)];
-    return chunk.of_step && !IsOfNextStep(action) ? *chunk.of_step : chunk.stage;
+    return older_ && !IsOfNextStep(action) ? *chunk.older : chunk.stage;
   }
   /// In flight at the same time are no more than there are, and one after another.
   MicroBatchState<T>& StateOf(std::size_t chunk, const Action& action) {
@@ -119,6 +130,7 @@ class StageRunner {
   double Compute(const Action& action, std::int64_t step, double scale, StepExchange<T>& exchange);
   void Backward(const Action& action, StepExchange<T>& exchange);
   void EndMicroBatch(StepExchange<T>& exchange);
+  bool GoesOn(const WithinStep& within);
   void EndStep(bool goes_on);
 
   const ModelDims dims_;
@@ -137,6 +149,8 @@ class StageRunner {
   StageWorkspace<T> workspace_;
   std::vector<Chunk> chunks_;
   bool gone_on_ = false;       // the next step's first micro-batches are in flight
+  bool older_ = false;         // are the weights that the step reads
+  Action halfway_;             // of the step, before the next one: a forward
   std::size_t first_ = 0;      // micro-batches of all steps before
   std::optional<bool> ended_;  // a micro-batch whose gradients are complete: is it the last?
   const T* made_ = nullptr;    // by the last forward or backward: what its send takes

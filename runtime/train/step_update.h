@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/config.h"
 #include "core/plan.h"
@@ -37,10 +39,13 @@ class StepUpdate {
   /// Updates made; skipped steps make none.
   std::int64_t Updates() const { return updates_; }
 
-  /// After StepExchange::Finish. Fills norm, loss scale and learning rate into `metrics`. Makes the
-  /// update, or skips it where the norm is not finite. With a second version of the weights, it is
+  /// After StepExchange::Finish: this rank's part of the squared norm of the whole model's gradient,
+  /// as numbers to be summed over all ranks. Exact where no layout may change a bit.
+  std::vector<double> Squares();
+  /// `squares` are those sums: all ranks clip alike. Fills norm, loss scale and learning rate into
+  /// `metrics`. Makes the update, or skips it where the norm is not finite. With a second version of the weights, it is
   /// then the one before, also where the update is skipped.
-  void Make(RankMetrics& metrics);
+  void Make(std::span<const double> squares, RankMetrics& metrics);
 
   /// Before weights up to element `end` are read: waits for those that others own.
   void WaitForWeights(std::size_t end);
@@ -59,8 +64,7 @@ class StepUpdate {
  private:
   void SendWeights();
   void KeepWeights();
-  double SquaredNorm();
-  void Judge(RankMetrics& metrics);
+  void Judge(std::span<const double> squares, RankMetrics& metrics);
   void MakeUpdate(const RankMetrics& metrics);
 
   const OptimizerConfig& config_;

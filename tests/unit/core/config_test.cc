@@ -213,6 +213,12 @@ TEST_F(ConfigTest, RefusesInOneLine) {
               HasSubstr("other schedules have one chunk per rank"));
 }
 
+TEST_F(ConfigTest, RefusesLossScalesThatChangeWithinAStep) {
+  const std::vector<ConfigOverride> late{{"parallel.schedule", "pipedream-2bw"}};
+  EXPECT_THAT(ErrorOf(kMinimal, {late[0], {"train.precision", "fp16"}}),
+              HasSubstr("needs train.precision = fp32 or bf16"));
+}
+
 // What cannot keep the same bits in any layout.
 TEST_F(ConfigTest, RefusesWhatIsNotReproducible) {
   const std::string data = kMinimal;

@@ -129,7 +129,7 @@ TEST(MemoryOf, AddsWhatAStageHolds) {
               1000 + 6 + 30 + 600 + 2 * 1 * 7 + messages);
 }
 
-TEST(MemoryOf, WithoutAFlushThereAreTwoVersionsOfTheWeights) {
+TEST(MemoryOf, WithoutAFlushThereAreTwoVersionsOfTheWeightsAndTwoStepsGradients) {
   PlanProblem problem = ProblemOf({1, 1}, 3, 8), larger = problem;
   problem.tied = larger.tied = true;
   problem.tied_bytes = larger.tied_bytes = 40;
@@ -145,6 +145,11 @@ TEST(MemoryOf, WithoutAFlushThereAreTwoVersionsOfTheWeights) {
   // The last stage has a copy of the shared matrix: .4 of a layer's gradients.
   EXPECT_THAT(growth(ScheduleKind::kGPipe), ElementsAre(20, 10 + 4));
   EXPECT_THAT(growth(ScheduleKind::kPipeDream2Bw), ElementsAre(40, 20 + 8));
+  larger = problem;
+  larger.tied = problem.tied = false;
+  for (ProblemLayer& layer : larger.layers) layer.gradient_bytes += 10;
+  EXPECT_THAT(growth(ScheduleKind::kGPipe), ElementsAre(20, 10));
+  EXPECT_THAT(growth(ScheduleKind::kPipeDream2Bw), ElementsAre(40, 20));
 }
 
 TEST(MemoryOf, TensorRanksHoldTheirPartAndWhatAllHave) {
