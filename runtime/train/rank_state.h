@@ -27,8 +27,8 @@ struct Sharding {
 /// moments and float32 masters of what is trained here. With a 16-bit T, products read a copy of the
 /// parameters that every update renews. With two versions of the weights, the older ones are those
 /// before the last update, and gradients are handed over: a step's are summed while backward makes
-/// the next step's. Memory that is not touched is not there: of a sharded arena only the own chunks are. Not
-/// thread-safe.
+/// the next step's. Memory that is not touched is not there: of a sharded arena only the own chunks
+/// are. Not thread-safe.
 template <class T>
 struct RankState {
   /// The device and the layout must outlive this. Throws kernels::AllocationFailure.

@@ -74,8 +74,8 @@ class StageRunner {
   /// Of the last Run, the same for each micro-batch by itself.
   std::span<const double> Losses() const { return losses_; }
 
-  /// Between steps, where the next has not begun: the sum of the token losses of up to a micro-batch of samples, without dropout;
-  /// 0 without the head.
+  /// Between steps, where the next has not begun: the sum of the token losses of up to a micro-batch
+  /// of samples, without dropout; 0 without the head.
   double Loss(const Samples& samples);
 
   /// Of the device's memory.

@@ -43,8 +43,8 @@ class StepUpdate {
   /// as numbers to be summed over all ranks. Exact where no layout may change a bit.
   std::vector<double> Squares();
   /// `squares` are those sums: all ranks clip alike. Fills norm, loss scale and learning rate into
-  /// `metrics`. Makes the update, or skips it where the norm is not finite. With a second version of the weights, it is
-  /// then the one before, also where the update is skipped.
+  /// `metrics`. Makes the update, or skips it where the norm is not finite. The older weights, where
+  /// there are such, are then those before, also where the update is skipped.
   void Make(std::span<const double> squares, RankMetrics& metrics);
 
   /// Before weights up to element `end` are read: waits for those that others own.
