@@ -110,6 +110,11 @@ bool HasHalvesOnly(const ParallelConfig& parallel) {
   return parallel.schedule == "zb-h1" || parallel.schedule == "list";
 }
 
+bool HasOneChunk(const ParallelConfig& parallel) {
+  return parallel.schedule == "gpipe" || parallel.schedule == "1f1b" ||
+         parallel.schedule == "pipedream-2bw" || HasHalvesOnly(parallel);
+}
+
 /// Checks combinations of keys, and refuses what this version cannot do.
 Result<void> Check(const Config& c) {
   if (c.data.train.empty()) return Fail("data.train is missing: name the training text");
@@ -148,14 +153,19 @@ Result<void> Check(const Config& c) {
       {int8 && c.train.precision == "fp32",
        "parallel.gather = int8 needs train.precision = bf16 or fp16: in fp32 the weights are the "
        "parameters themselves"},
-      {c.parallel.interleave.value_or(1) > 1 &&
-           (c.parallel.schedule == "gpipe" || c.parallel.schedule == "1f1b" ||
-            HasHalvesOnly(c.parallel)),
+      {c.parallel.interleave.value_or(1) > 1 && HasOneChunk(c.parallel),
        "parallel.interleave above 1 needs parallel.schedule = \"interleaved\", \"breadth-first\" "
        "or \"auto\": other schedules have one chunk per rank"},
       {HasHalvesOnly(c.parallel) && c.train.recompute != "none" && c.train.recompute != "auto",
        "parallel.schedule = \"zb-h1\" or \"list\" needs train.recompute = \"none\": the second "
        "half of backward reads what recomputation drops"},
+      {any_layout && c.parallel.schedule == "pipedream-2bw",
+       "train.reproducible = layout needs another parallel.schedule than \"pipedream-2bw\", whose "
+       "gradients are of weights that lack an update"},
+      {c.parallel.schedule == "pipedream-2bw" && c.train.precision == "fp16",
+       "parallel.schedule = \"pipedream-2bw\" needs train.precision = fp32 or bf16: the scale of "
+       "the "
+       "loss would change within a step"},
       {any_layout && c.train.precision != "fp32",
        "train.reproducible = layout needs train.precision = fp32"},
       {any_layout && c.compression.mode != CompressionMode::kOff &&

@@ -215,8 +215,6 @@ Result<void> CheckChunks(const Plan& plan) {
       return Inconsistent(fmt::format("stage entry {} does not follow the one before", s));
     next = chunk.end_layer;
   }
-  if (plan.schedule == ScheduleKind::kPipeDream2Bw)
-    return Inconsistent("schedule: pipedream-2bw has no end of a step");
   if (plan.schedule == ScheduleKind::kZeroBubbleH1 && plan.recompute != Recompute::kNone)
     return Inconsistent("schedule: zb-h1 cannot be with recomputation");
   const auto order = ComputeOrder(plan.schedule, {plan.Pipeline(), static_cast<int>(chunks), 1});
@@ -290,6 +288,21 @@ Result<void> CheckNodes(const Plan& plan) {
   return {};
 }
 
+/// Why a pipeline cannot go on without a flush: its first rank would be ahead by more than a step.
+/// Empty if it can.
+std::string TooFewMicroBatches(const Plan& plan) {
+  if (WeightVersionsOf(plan.schedule) == 1) return "";
+  for (int replica = 0; replica < plan.data; ++replica) {
+    const int micro_batches = MicroBatchesOf(FirstOf(plan, replica));
+    if (micro_batches >= plan.Pipeline()) continue;
+    return fmt::format(
+        "{} micro-batches of replica {} on {} stages with the {} schedule (parallel.schedule), "
+        "which needs at least as many as stages",
+        micro_batches, replica, plan.Pipeline(), ScheduleNameOf(plan));
+  }
+  return "";
+}
+
 Result<Plan> Checked(Plan plan) {
   const auto expected = static_cast<std::size_t>(plan.data) *
                         static_cast<std::size_t>(plan.tensor) * plan.stages.size();
@@ -318,6 +331,7 @@ Result<Plan> Checked(Plan plan) {
   }
   if (auto nodes = CheckNodes(plan); !nodes) return tl::unexpected(nodes.error());
   if (auto listed = CheckListed(plan); !listed) return tl::unexpected(listed.error());
+  if (const std::string few = TooFewMicroBatches(plan); !few.empty()) return Inconsistent(few);
   return plan;
 }
 
@@ -327,11 +341,12 @@ std::string ScheduleNameOf(const Plan& plan) {
   return plan.listed.empty() ? NameOf(plan.schedule) : kListSchedule;
 }
 
-Schedule OrderOf(const Plan& plan, int replica) {
+Schedule OrderOf(const Plan& plan, int replica, int steps) {
   if (!plan.listed.empty())
     return ScheduleFromCsv(plan.listed[static_cast<std::size_t>(replica)]).value();
   const int micro_batches = MicroBatchesOf(FirstOf(plan, replica));
-  return ComputeOrder(plan.schedule, {plan.Pipeline(), plan.Chunks(), micro_batches}).value();
+  return ComputeOrder(plan.schedule, {plan.Pipeline(), plan.Chunks(), micro_batches, steps})
+      .value();
 }
 
 GroupMembers GroupsOf(const Plan& plan, int rank) {
@@ -443,6 +458,8 @@ std::string NotReproducible(const Plan& plan) {
     return fmt::format(
         "compressed gradients (compression.mode = {}) with train.reproducible = layout",
         NameOf(plan.orders.compression.mode));
+  if (plan.schedule == ScheduleKind::kPipeDream2Bw)
+    return "the pipedream-2bw schedule (parallel.schedule) with train.reproducible";
   if (kTensorGroups % plan.tensor != 0)
     return fmt::format(
         "{} tensor ranks (parallel.tensor) with the bits of any layout (train.reproducible): 1, 2, "
@@ -464,6 +481,7 @@ std::string NotReproducible(const Plan& plan) {
 std::string NotRunnable(const Plan& plan) {
   if (plan.ranks.size() > kMostRanks)
     return fmt::format("{} ranks (at most {})", plan.ranks.size(), kMostRanks);
+  if (std::string why = TooFewMicroBatches(plan); !why.empty()) return why;
   if (plan.orders.AnyLayout())
     if (std::string why = NotReproducible(plan); !why.empty()) return why;
   // A sketch rounds by the largest element of its bucket, and tensor ranks have unlike buckets: what

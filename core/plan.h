@@ -104,8 +104,9 @@ std::string ScheduleNameOf(const Plan& plan);
 
 /// The order in which the stages of a replica compute: the value that runs, and that `plan
 /// --simulate` plays. Its stages are the plan's chunks: stage s of the schedule is chunk
-/// s / Pipeline() of the plan's stage s mod Pipeline(). The plan must be consistent.
-Schedule OrderOf(const Plan& plan, int replica);
+/// s / Pipeline() of the plan's stage s mod Pipeline(). The plan must be consistent. More than one
+/// step is for schedules without a flush.
+Schedule OrderOf(const Plan& plan, int replica, int steps = 1);
 
 std::string ToJson(const Plan& plan);
 /// Reads plan.json (untrusted). Fails in one line; a plan that comes back is consistent: ranks

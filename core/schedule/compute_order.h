@@ -21,6 +21,14 @@ enum class ScheduleKind : std::uint8_t {
 template <>
 std::span<const std::string_view> NamesOf<ScheduleKind>();
 
+/// How many versions of the weights a run has. With two, steps follow each other without a flush.
+constexpr int WeightVersionsOf(ScheduleKind kind) {
+  return kind == ScheduleKind::kPipeDream2Bw ? 2 : 1;
+}
+/// Steps of the schedule that a run goes by. Without a flush: a first one, one like all that follow
+/// it, and a last one.
+constexpr int StepsOf(ScheduleKind kind) { return WeightVersionsOf(kind) > 1 ? 3 : 1; }
+
 struct ScheduleShape {
   int ranks = 1;
   int chunks = 1;         // stages per rank

@@ -163,6 +163,21 @@ Schedule AddSteps(const Schedule& schedule, int steps) {
   return result;
 }
 
+std::vector<std::vector<Action>> RowsOfSteps(const std::vector<Action>& row, int micro_batches) {
+  std::vector<std::vector<Action>> rows(1);
+  int before = 0;
+  for (Action action : row) {
+    if (action.kind == kStep) continue;
+    action.micro_batch -= before;
+    rows.back().push_back(action);
+    if (action.kind != kReduce) continue;
+    rows.emplace_back();
+    before += micro_batches;
+  }
+  rows.pop_back();
+  return rows;
+}
+
 Schedule WithPasses(const Schedule& compute_order, const SchedulePasses& passes) {
   Schedule schedule = compute_order;
   if (passes.gather) schedule = AddGathers(schedule);

@@ -22,6 +22,11 @@ Schedule AddReduces(const Schedule& schedule, int steps = 1);
 /// which the stages' gradients are complete.
 Schedule AddSteps(const Schedule& schedule, int steps = 1);
 
+/// A rank's row of several steps, one piece per step: each ends with the step's reduce, of one
+/// stage. Micro-batches count from the step's own first one, so that those of the step after follow
+/// its last. Updates are left out.
+std::vector<std::vector<Action>> RowsOfSteps(const std::vector<Action>& row, int micro_batches);
+
 /// What of these a run needs.
 struct SchedulePasses {
   bool gather = false;  // parameters are sharded

@@ -159,15 +159,29 @@ PlayCosts CostsWith(const PlanProblem& problem, const Layout& layout, const Time
   return costs;
 }
 
-/// Of the replica's schedule, played.
-ReplicaSeconds PlayedSeconds(const PlanProblem& problem, const Layout& layout, const Times& times,
-                             int replica) {
+ReplicaSeconds PlayedSteps(const PlanProblem& problem, const Layout& layout, const Times& times,
+                           int replica, int steps) {
   PlayCosts costs = CostsWith(problem, layout, times, replica);
-  const Schedule order = OrderOf(layout, replica);
+  const Schedule order = OrderOf(layout, replica, steps);
   const SchedulePlay with = PlaySchedule(order, costs);
   std::fill(costs.transfer_s.begin(), costs.transfer_s.end(), 0.0);
   return {with.makespan_s, PlaySchedule(order, costs).makespan_s,
           *std::max_element(with.busy_s.begin(), with.busy_s.end())};
+}
+
+/// Of the replica's schedule, played. Without a flush a step takes what one more adds.
+ReplicaSeconds PlayedSeconds(const PlanProblem& problem, const Layout& layout, const Times& times,
+                             int replica) {
+  const int steps = StepsOf(layout.schedule);
+  ReplicaSeconds seconds = PlayedSteps(problem, layout, times, replica, steps);
+  if (steps == 1) return seconds;
+  const ReplicaSeconds fewer = PlayedSteps(problem, layout, times, replica, steps - 1);
+  seconds.busiest -= fewer.busiest;
+  // Differences that are alike may differ by their rounding.
+  seconds.without_transfers =
+      std::max(seconds.busiest, seconds.without_transfers - fewer.without_transfers);
+  seconds.all = std::max(seconds.without_transfers, seconds.all - fewer.all);
+  return seconds;
 }
 
 ReplicaSeconds SecondsOf(const PlanProblem& problem, const Layout& layout, const Times& times,
@@ -325,13 +339,14 @@ double PlanProblem::MessageBytes(int messages, std::int64_t micro_batch) const {
          layers.front().boundary_bytes;
 }
 
-double PlanProblem::TiedBytes(int stage, int stages, int ranks) const {
+double PlanProblem::TiedBytes(int stage, int stages, int ranks, int weight_versions) const {
   const ProblemLayer& first = layers.front();
   if (!tied || stages == 1) return 0;
   const double gradient = tied_bytes / ranks;
   if (stage == 0) return gradient;
   if (stage + 1 < stages) return 0;
-  return gradient * (first.parameter_bytes + first.gradient_bytes) / first.gradient_bytes;
+  return weight_versions * gradient * (first.parameter_bytes + first.gradient_bytes) /
+         first.gradient_bytes;
 }
 
 double PlanProblem::UnitBytes(int stage, int stages, int ranks, int replicas, double gradients,
@@ -403,7 +418,8 @@ namespace {
 std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layout, int replica) {
   const auto recompute = static_cast<std::size_t>(layout.recompute);
   const ReplicaShare& share = layout.shares[static_cast<std::size_t>(replica)];
-  const Schedule order = layout.IsPlain() ? Schedule{} : OrderOf(layout, replica);
+  const Schedule order =
+      layout.IsPlain() ? Schedule{} : OrderOf(layout, replica, StepsOf(layout.schedule));
   const Schedule with_messages = layout.IsPlain() ? Schedule{} : AddSendsAndReceives(order);
   std::vector<double> bytes(static_cast<std::size_t>(layout.Stages()), 0.0);
   for (int c = 0; c < layout.Chunks(); ++c) {
@@ -428,8 +444,9 @@ std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layo
     int messages = 0;
     for (const MessageSlots& slots : SlotsOf(with_messages, stage))
       messages += slots.received + slots.sent;
-    bytes[s] += problem.MessageBytes(messages, share.micro_batch) +
-                problem.TiedBytes(stage, layout.Stages(), layout.tensor);
+    bytes[s] +=
+        problem.MessageBytes(messages, share.micro_batch) +
+        problem.TiedBytes(stage, layout.Stages(), layout.tensor, WeightVersionsOf(layout.schedule));
   }
   return bytes;
 }
@@ -509,6 +526,7 @@ UnevenPipeline PipelineOf(const PlanProblem& problem, const Layout& layout, int 
 
 std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
   const double data = layout.data;
+  const double versions = WeightVersionsOf(layout.schedule);
   const double copies = problem.ExchangeCopies(layout.shard, layout.data);
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>> in_flight;  // by share
   for (int d = 0; d < layout.data; ++d) {
@@ -523,7 +541,7 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
     for (const int l : layout.LayersOf(s)) {
       const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
       const double part = layer.PartOfParameters(layout.tensor);
-      kept += part * (layer.parameter_bytes * (1 + problem.snapshot_share / data) +
+      kept += part * (layer.parameter_bytes * (versions + problem.snapshot_share / data) +
                       layer.gradient_bytes * copies +
                       layer.optimizer_bytes * (layout.shard >= 1 ? 1 / data : 1));
       gradients += part * layer.gradient_bytes;
@@ -531,6 +549,7 @@ std::vector<double> MemoryOf(const PlanProblem& problem, const Layout& layout) {
     kept += layout.shard == 2 && !problem.whole_micro_batches
                 ? ShardedGradients(problem, layout, s, gradients)
                 : gradients;
+    kept += (versions - 1) * gradients;  // those of the step before, which are summed
     for (int d = 0; d < layout.data; ++d) {
       const ReplicaShare& share = layout.shares[static_cast<std::size_t>(d)];
       const double all =

@@ -103,6 +103,7 @@ bool HasOrder(const Layout& layout) {
   if (layout.IsPlain() || !layout.listed.empty()) return true;
   return std::all_of(layout.shares.begin(), layout.shares.end(), [&](const ReplicaShare& share) {
     const auto micro_batches = static_cast<int>(share.MicroBatches());
+    if (WeightVersionsOf(layout.schedule) > 1 && micro_batches < layout.Stages()) return false;
     return ComputeOrder(layout.schedule, {layout.Stages(), layout.interleave, micro_batches})
         .has_value();
   });
@@ -154,12 +155,13 @@ std::vector<GridPoint> MicroBatchGrid(const PlanProblem& problem, const Layout& 
   for (const std::int64_t size : SizesAround(problem, layout)) {
     const bool own = size == MicroBatchOf(layout);
     std::optional<Layout> tried = own ? layout : WithMicroBatch(problem, layout, size);
-    if (!tried || !HasOrder(*tried)) continue;
-    if (!own && !ListAgain(problem, *tried)) continue;
+    if (!tried) continue;
+    const bool has_order = HasOrder(*tried);
+    if (!own && (!has_order || !ListAgain(problem, *tried))) continue;
     GridPoint point = PointOf(problem, std::move(*tried));
     if (own) {  // the request's micro-batch may have been more than a share
-      point.is_allowed = true;
-      point.why_not.clear();
+      point.is_allowed = has_order;
+      point.why_not = has_order ? "" : "too few for the schedule";
     }
     grid.push_back(std::move(point));
   }
@@ -177,8 +179,11 @@ std::size_t ChosenPoint(const std::vector<GridPoint>& grid, const Layout& layout
       own = i;
   fastest = own;
   for (std::size_t i = 0; i < grid.size(); ++i)
-    if (grid[i].is_allowed && grid[i].step_seconds < grid[fastest].step_seconds) fastest = i;
-  return grid[fastest].step_seconds * kNoise < grid[own].step_seconds ? fastest : own;
+    if (grid[i].is_allowed &&
+        (!grid[fastest].is_allowed || grid[i].step_seconds < grid[fastest].step_seconds))
+      fastest = i;
+  const bool is_worth_it = grid[fastest].step_seconds * kNoise < grid[own].step_seconds;
+  return is_worth_it || !grid[own].is_allowed ? fastest : own;
 }
 
 std::string DescribeGrid(const std::vector<GridPoint>& grid, std::size_t chosen, bool timed) {

@@ -181,7 +181,7 @@ struct PlanProblem {
   double MessageBytes(int messages, std::int64_t micro_batch) const;
   /// With tied embeddings the last stage has a copy of the weights and its gradient, which the
   /// first one receives. One of `ranks` tensor ranks has its part.
-  double TiedBytes(int stage, int stages, int ranks) const;
+  double TiedBytes(int stage, int stages, int ranks, int weight_versions = 1) const;
   /// Sharded gradients that stand whole on a rank, one of `ranks` tensor ranks, at the same time: a
   /// layer's until they are on their way to their owners, and beside those of all but the first
   /// layer the tied embeddings', which are not final before the pass ends.
@@ -262,11 +262,12 @@ StepCost CostOf(const PlanProblem& problem, const Layout& layout);
 
 /// The order in which the stages of a replica compute; its stages are the layout's chunks. The
 /// schedule must have an order for the layout's shape.
-inline Schedule OrderOf(const Layout& layout, int replica) {
+inline Schedule OrderOf(const Layout& layout, int replica, int steps = 1) {
   if (!layout.listed.empty()) return layout.listed[static_cast<std::size_t>(replica)];
   const auto micro_batches =
       static_cast<int>(layout.shares[static_cast<std::size_t>(replica)].MicroBatches());
-  return ComputeOrder(layout.schedule, {layout.Stages(), layout.interleave, micro_batches}).value();
+  return ComputeOrder(layout.schedule, {layout.Stages(), layout.interleave, micro_batches, steps})
+      .value();
 }
 
 /// Bytes that each device of the layout needs; index as in Layout::devices.

@@ -25,13 +25,15 @@ struct Sharding {
 
 /// Parameters, gradients and moments are float32. Weights and gradients are of the whole layout,
 /// moments and float32 masters of what is trained here. With a 16-bit T, products read a copy of the
-/// parameters that every update renews. Memory that is not touched is not there: of a sharded arena
-/// only the own chunks are. Not thread-safe.
+/// parameters that every update renews. With two versions of the weights, the older ones are those
+/// before the last update, and gradients are handed over: a step's are summed while backward makes
+/// the next step's. Memory that is not touched is not there: of a sharded arena only the own chunks
+/// are. Not thread-safe.
 template <class T>
 struct RankState {
   /// The device and the layout must outlive this. Throws kernels::AllocationFailure.
   RankState(kernels::Device<T>& computes, const ParameterLayout& arena_layout,
-            const Sharding& shared)
+            const Sharding& shared, int weight_versions = 1)
       : device(computes),
         layout(arena_layout),
         trained(arena_layout.WithoutCopy()),
@@ -39,9 +41,12 @@ struct RankState {
         parameters(Arena<float>("parameters", kOwnWeights ? Size() : TrainedSize(),
                                 shared.optimizer && !kOwnWeights)),
         gradients(Arena<float>("gradients", Size(), shared.gradients)),
+        handed_over(Arena<float>("gradients of the step before", weight_versions > 1 ? Size() : 0,
+                                 shared.gradients)),
         first_moments(Arena<float>("first moments", TrainedSize(), shared.optimizer)),
         second_moments(Arena<float>("second moments", TrainedSize(), shared.optimizer)),
-        rounded(Arena<T>("16-bit weights", kOwnWeights ? 0 : Size(), false)) {}
+        rounded(Arena<T>("16-bit weights", kOwnWeights ? 0 : Size(), false)),
+        older(Arena<T>("older weights", weight_versions > 1 ? Size() : 0, false)) {}
 
   /// The state before the first step, of what this rank owns.
   void Initialize(std::uint64_t seed, const std::vector<ElementRange>& owned) {
@@ -59,6 +64,7 @@ struct RankState {
       device.Clear(first_moments.data() + range.begin, bytes);
       device.Clear(second_moments.data() + range.begin, bytes);
     }
+    ClearGradients();
   }
 
   /// Before the first micro-batch of a step.
@@ -81,8 +87,19 @@ struct RankState {
       return rounded.span();
     }
   }
+  bool HasOlderWeights() const { return older.size() > 0; }
+  /// Before an update, with all weights there.
+  void KeepWeights() { device.CopyWithin(older.data(), Weights().data(), Weights().size_bytes()); }
+  /// What backward has made is what is summed from now on.
+  void HandOverGradients() {
+    device.CopyWithin(handed_over.data(), gradients.data(), gradients.size() * sizeof(float));
+  }
+  /// What is summed over ranks.
+  std::span<float> SummedGradients() {
+    return handed_over.size() > 0 ? handed_over.span() : gradients.span();
+  }
   // Of the layout `trained`.
-  std::span<float> TrainedGradients() { return gradients.span().first(TrainedSize()); }
+  std::span<float> TrainedGradients() { return SummedGradients().first(TrainedSize()); }
   OptimizerArenas<T> OfUpdate() {
     return {parameters.span().first(TrainedSize()), TrainedGradients(), first_moments.span(),
             second_moments.span(), rounded.span().first(kOwnWeights ? 0 : TrainedSize())};
@@ -106,8 +123,11 @@ struct RankState {
   const ParameterLayout& layout;
   const ParameterLayout trained;  // all but the copy of a tied matrix, which is last
   const Sharding sharding;
-  kernels::Buffer<float> parameters, gradients, first_moments, second_moments;
+  kernels::Buffer<float> parameters, gradients;
+  kernels::Buffer<float> handed_over;  // gradients; empty with one version of the weights
+  kernels::Buffer<float> first_moments, second_moments;
   kernels::Buffer<T> rounded;  // empty where T is float: the parameters themselves
+  kernels::Buffer<T> older;    // weights; empty with one version
 };
 
 }  // namespace adaptive_train

@@ -41,6 +41,10 @@ std::span<std::byte> StageInbox::Take(const Action& receive) {
 
 void StageInbox::Release(const Action& receive) { Of(receive).used = false; }
 
+void StageInbox::EndStep(int micro_batches) {
+  for (Slot& slot : slots_) slot.receive.micro_batch -= micro_batches;
+}
+
 std::size_t StageInbox::bytes() const {
   std::size_t bytes = 0;
   for (const Slot& slot : slots_) bytes += slot.buffer.bytes();
@@ -98,6 +102,10 @@ void StageBoundary::Release(const Action& receive) { InboxOf(receive).Release(re
 void StageBoundary::Send(const Action& send, const void* message, std::size_t bytes) {
   measure_.As(Activity::kExposedComm,
               [&] { outboxes_.at(PeerOf(schedule_, send)).Send(message, bytes); });
+}
+
+void StageBoundary::EndStep(int micro_batches) {
+  for (auto& [member, inbox] : inboxes_) inbox.EndStep(micro_batches);
 }
 
 std::size_t StageBoundary::bytes() const {

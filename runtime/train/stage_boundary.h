@@ -44,6 +44,8 @@ class StageInbox {
   /// until it is released, and whole once it is gathered. Throws FatalError.
   std::span<std::byte> Take(const Action& receive);
   void Release(const Action& receive);
+  /// From now on micro-batches count from the one that was number `micro_batches`.
+  void EndStep(int micro_batches);
   std::size_t bytes() const;
 
  private:
@@ -102,6 +104,8 @@ class StageBoundary {
   /// What was taken is used up.
   void Release(const Action& receive);
   void Send(const Action& send, const void* message, std::size_t bytes);
+  /// What is posted already is the next step's, whose micro-batches count from this one's end.
+  void EndStep(int micro_batches);
 
   /// Of the device's memory.
   std::size_t bytes() const;

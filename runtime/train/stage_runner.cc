@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/schedule/check.h"
+#include "core/schedule/passes.h"
 #include "kernels/allocation_failure.h"
 #include "runtime/fatal_error.h"
 
@@ -12,12 +13,18 @@ namespace adaptive_train {
 namespace {
 
 /// Nothing starts by a schedule that could not end.
-Schedule Checked(Schedule schedule) {
-  ScheduleNeeds needs{.reduce = true, .step = true};
+Schedule Checked(Schedule schedule, int weight_versions) {
+  ScheduleNeeds needs{.reduce = true, .step = true, .weight_versions = weight_versions};
   needs.communication = schedule.ranks.size() > 1;
   if (const auto use = CheckSchedule(schedule, needs); !use)
     throw FatalError(RankExit::kSetup, "schedule", FatalError::kNoPeer, use.error().message);
   return schedule;
+}
+
+std::vector<std::vector<Action>> RowsOf(const Schedule& schedule, int rank, int steps) {
+  const std::vector<Action>& row = schedule.ranks[static_cast<std::size_t>(rank)];
+  if (steps == 1) return {row};
+  return RowsOfSteps(row, schedule.micro_batches / steps);
 }
 
 }  // namespace
@@ -29,8 +36,9 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
                             std::span<float> embedding_part)
     : dims_(work.dims),
       options_(work.options),
-      schedule_(Checked(work.schedule)),
+      schedule_(Checked(work.schedule, work.steps > 1 ? 2 : 1)),
       rank_(pipeline.Rank()),
+      rows_(RowsOf(schedule_, rank_, work.steps)),
       device_(state.device),
       loader_(loader),
       profiler_(profiler),
@@ -41,20 +49,22 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
   for (std::int64_t done = 0; done < own.samples; done += own.micro_batch)
     micro_batches_.push_back(
         {own.first_sample + done, std::min(own.micro_batch, own.samples - done)});
-  assert(static_cast<int>(micro_batches_.size()) == schedule_.micro_batches);
+  assert(static_cast<int>(micro_batches_.size()) * work.steps == schedule_.micro_batches);
+  assert(!CanGoOn() || (work.chunks.size() == 1 && state.HasOlderWeights()));
   losses_.assign(micro_batches_.size(), 0.0);
   const std::vector<Action>& row = schedule_.ranks[static_cast<std::size_t>(rank_)];
   for (const StageSlice& slice : work.chunks) {
     const int in_flight =
         MostInFlight(row, rank_ + pipeline.Size() * static_cast<int>(chunks_.size()));
-    Chunk chunk{{work.dims,
-                 slice,
-                 work.options,
-                 state.device,
-                 {state.layout, state.Weights(), state.gradients.span(), embedding_part},
-                 workspace_,
-                 tensor},
-                {}};
+    const auto stage_with = [&](std::span<const T> weights) {
+      return TransformerStage<T>(work.dims, slice, work.options, state.device,
+                                 {state.layout, weights, state.gradients.span(), embedding_part},
+                                 workspace_, tensor);
+    };
+    Chunk chunk{stage_with(state.Weights()), {}, {}};
+    if (CanGoOn()) chunk.older.emplace(stage_with(state.older.span()));
+    halfway_ = {rank_, ActionKind::kForward,
+                (static_cast<int>(micro_batches_.size()) + in_flight - 1) / 2};
     for (int i = 0; i < std::max(1, in_flight); ++i)
       chunk.states.push_back(kernels::AllocatedFor("a micro-batch's activations",
                                                    [&] { return chunk.stage.NewState(); }));
@@ -77,14 +87,23 @@ std::size_t StageRunner<T>::activation_bytes() const {
 }
 
 template <class T>
-double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exchange) {
+double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exchange,
+                           const WithinStep& within) {
+  assert(CanGoOn() == static_cast<bool>(within.before_next));
   double loss = 0;
-  for (const Action& action : schedule_.ranks[static_cast<std::size_t>(rank_)]) {
+  std::optional<bool> goes_on;
+  older_ = CanGoOn() && !gone_on_;
+  for (const Action& action : rows_[gone_on_ ? 1 : 0]) {
+    if (IsOfNextStep(action)) {
+      if (!goes_on) goes_on = GoesOn(within);
+      if (!*goes_on) continue;
+    }
     if (IsSend(action.kind)) {
       boundary_.Send(action, made_, BoundaryBytes(action));
       continue;
     }
     EndMicroBatch(exchange);
+    if (within.halfway && action == halfway_) within.halfway();
     if (IsReceive(action.kind)) boundary_.Post(action, BoundaryBytes(action));
     // A reduce is begun by its backward, layer by layer; the update follows in StepExchange.
     if (!IsCompute(action.kind)) continue;
@@ -93,7 +112,24 @@ double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exc
   }
   EndMicroBatch(exchange);
   measure_.main_thread().TakesMicroBatch(0);
+  if (!goes_on && CanGoOn()) goes_on = GoesOn(within);
+  EndStep(goes_on.value_or(false));
   return loss;
+}
+
+/// The update has made newer weights than the step's.
+template <class T>
+bool StageRunner<T>::GoesOn(const WithinStep& within) {
+  const bool goes_on = within.before_next();
+  older_ = true;
+  return goes_on;
+}
+
+template <class T>
+void StageRunner<T>::EndStep(bool goes_on) {
+  gone_on_ = goes_on;
+  first_ += micro_batches_.size();
+  boundary_.EndStep(static_cast<int>(micro_batches_.size()));
 }
 
 /// Comes behind the send of what the backward made: the stage before need not wait for the
@@ -127,15 +163,17 @@ double StageRunner<T>::Compute(const Action& action, std::int64_t step, double s
 
 template <class T>
 bool StageRunner<T>::IsReduced(const Action& backward) const {
-  const std::vector<Action>& row = schedule_.ranks[static_cast<std::size_t>(rank_)];
+  const std::vector<Action>& row = rows_.front();
   const Action reduce{backward.stage, ActionKind::kReduce, backward.micro_batch};
   return std::find(row.begin(), row.end(), reduce) != row.end();
 }
 
 /// Samples are read where tokens or targets are needed.
 template <class T>
-Samples StageRunner<T>::Load(const StageSlice& slice, std::int64_t step,
-                             const MicroBatch& micro_batch) {
+Samples StageRunner<T>::Load(const Action& forward, std::int64_t step) {
+  const StageSlice& slice = StageOf(forward).slice();
+  const MicroBatch& micro_batch = MicroBatchOf(forward);
+  if (IsOfNextStep(forward)) ++step;
   if (slice.has_embedding || slice.has_head) {
     return measure_.As(Activity::kOther, [&] {
       measure_.main_thread().WorksAt("reading training data");
@@ -148,13 +186,12 @@ Samples StageRunner<T>::Load(const StageSlice& slice, std::int64_t step,
 template <class T>
 double StageRunner<T>::Forward(const Action& action, std::int64_t step, double scale) {
   const std::size_t chunk = ChunkOf(action);
-  const auto number = static_cast<std::size_t>(action.micro_batch);
-  TransformerStage<T>& stage = chunks_[chunk].stage;
-  MicroBatchState<T>& state = StateOf(chunk, number);
-  const Samples samples = Load(stage.slice(), step, micro_batches_[number]);
+  TransformerStage<T>& stage = StageOf(action);
+  MicroBatchState<T>& state = StateOf(chunk, action);
+  const Samples samples = Load(action, step);
   const Pass pass{samples.batch, samples.place, options_.dropout};
   if (chunk > 0) {
-    state.times = StateOf(chunk - 1, number).times;
+    state.times = StateOf(chunk - 1, action).times;
   } else if (profiler_.Active()) {
     state.times = profiler_.NextMicroBatch(samples.batch);
   }
@@ -162,7 +199,7 @@ double StageRunner<T>::Forward(const Action& action, std::int64_t step, double s
     stage.ForwardTokens(state, pass, samples.tokens);
   } else {
     stage.ForwardActivations(state, pass,
-                             HasOthers() ? Receive(action) : StateOf(chunk - 1, number).output());
+                             HasOthers() ? Receive(action) : StateOf(chunk - 1, action).output());
   }
   made_ = state.output();
   return stage.slice().has_head ? stage.HeadLoss(state, samples.targets, scale) : 0;
@@ -171,9 +208,8 @@ double StageRunner<T>::Forward(const Action& action, std::int64_t step, double s
 template <class T>
 void StageRunner<T>::Backward(const Action& action, StepExchange<T>& exchange) {
   const std::size_t chunk = ChunkOf(action);
-  const auto number = static_cast<std::size_t>(action.micro_batch);
-  TransformerStage<T>& stage = chunks_[chunk].stage;
-  MicroBatchState<T>& state = StateOf(chunk, number);
+  TransformerStage<T>& stage = StageOf(action);
+  MicroBatchState<T>& state = StateOf(chunk, action);
   const bool last = IsReduced(action);
   if (action.kind == ActionKind::kBackwardWeight) {
     stage.BackwardWeight(state, exchange.OnGradients(action.micro_batch, last));
@@ -194,11 +230,12 @@ void StageRunner<T>::Backward(const Action& action, StepExchange<T>& exchange) {
   if (!MakesInputGradient(action.kind)) return;
   // The output that the next chunk has used up makes room for its gradient.
   if (!HasOthers() && chunk > 0)
-    device_.CopyWithin(StateOf(chunk - 1, number).output(), made_, stage.BoundaryBytes(state));
+    device_.CopyWithin(StateOf(chunk - 1, action).output(), made_, stage.BoundaryBytes(state));
 }
 
 template <class T>
 double StageRunner<T>::Loss(const Samples& samples) {
+  assert(!gone_on_);
   const T* hidden = nullptr;
   for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk)
     hidden = ForwardOnly(chunk, samples, hidden);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -29,32 +30,52 @@ struct StageWork {
   /// gradients go to the exchange with the micro-batch that its reduce names. The first chunk's
   /// last backward is the last one of its rank.
   Schedule schedule;
+  /// Of the schedule. Without a flush: a first step, one like all that follow, and a last one.
+  int steps = 1;
+};
+
+/// What a rank does for the step before while it runs one, where steps go on into each other. Both
+/// are called once in every step, in this order.
+struct WithinStep {
+  std::function<void()> halfway;  // to where the update of the step before is needed
+  /// Before all of the next step; gives whether that may begin. The step before is over then: its
+  /// update is made, unless it was made before this step began.
+  std::function<bool()> before_next;
 };
 
 /// Owns the activations: of each chunk as many micro-batches' states as the schedule has in flight,
-/// one workspace for all, and what crosses the boundaries to other stages. Not thread-safe. What is
-/// passed by reference must outlive this.
+/// one workspace for all, and what crosses the boundaries to other stages. Without a flush, the
+/// first micro-batches of the next step go forward in a step: they read the weights of the update
+/// that WithinStep has made, and the step itself those before, the older ones from then on. Not
+/// thread-safe. What is passed by reference must outlive this.
 template <class T>
 class StageRunner {
  public:
-  /// The state's layout has all chunks. `embedding_part` as in StageArenas. Throws FatalError where CheckSchedule finds a fault in the
-  /// schedule, and std::bad_alloc.
+  /// The state's layout has all chunks; without a flush it has older weights, and there is one
+  /// chunk. `embedding_part` as in StageArenas. Throws FatalError where CheckSchedule finds a fault
+  /// in the schedule, and std::bad_alloc.
   StageRunner(const StageWork& work, const RankPlan& own, Group& pipeline, RankState<T>& state,
               SampleLoader& loader, LayerProfiler& profiler, StepMeasure& measure,
               const TensorRanks<T>& tensor = {}, std::span<float> embedding_part = {});
 
-  /// As TransformerStage says.
+  /// As TransformerStage says, of the newest weights.
   void BeforeReading(const OnNeeded& on_needed);
 
   /// Adds the gradients of this rank's samples of the step, times scale, and hands them to the
   /// exchange as they become final. Gives the sum of the token losses, 0 without the head. All
-  /// ranks of a pipeline call it, and Loss, in the same order. Throws FatalError.
-  double Run(std::int64_t step, double scale, StepExchange<T>& exchange);
+  /// ranks of a pipeline call it, and Loss, in the same order. Without a flush there is a `within`.
+  /// Throws FatalError.
+  double Run(std::int64_t step, double scale, StepExchange<T>& exchange,
+             const WithinStep& within = {});
+  /// Whether steps can go on into each other.
+  bool CanGoOn() const { return rows_.size() > 1; }
+  /// Whether the next step has begun.
+  bool HasGoneOn() const { return gone_on_; }
   /// Of the last Run, the same for each micro-batch by itself.
   std::span<const double> Losses() const { return losses_; }
 
-  /// Between steps: the sum of the token losses of up to a micro-batch of samples, without dropout;
-  /// 0 without the head.
+  /// Between steps, where the next has not begun: the sum of the token losses of up to a micro-batch
+  /// of samples, without dropout; 0 without the head.
   double Loss(const Samples& samples);
 
   /// Of the device's memory.
@@ -66,17 +87,28 @@ class StageRunner {
     std::int64_t samples = 0;
   };
   struct Chunk {
-    TransformerStage<T> stage;
+    TransformerStage<T> stage;                 // with the newest weights
+    std::optional<TransformerStage<T>> older;  // with those before, where there are two versions
     std::vector<MicroBatchState<T>> states;
   };
 
+  bool IsOfNextStep(const Action& action) const {
+    return static_cast<std::size_t>(action.micro_batch) >= micro_batches_.size();
+  }
+  const MicroBatch& MicroBatchOf(const Action& action) const {
+    return micro_batches_[static_cast<std::size_t>(action.micro_batch) % micro_batches_.size()];
+  }
+  TransformerStage<T>& StageOf(const Action& action) {
+    Chunk& chunk = chunks_[ChunkOf(action)];
+    return older_ && !IsOfNextStep(action) ? *chunk.older : chunk.stage;
+  }
   /// In flight at the same time are no more than there are, and one after another.
-  MicroBatchState<T>& StateOf(std::size_t chunk, std::size_t micro_batch) {
+  MicroBatchState<T>& StateOf(std::size_t chunk, const Action& action) {
     std::vector<MicroBatchState<T>>& states = chunks_[chunk].states;
-    return states[micro_batch % states.size()];
+    return states[(first_ + static_cast<std::size_t>(action.micro_batch)) % states.size()];
   }
   double Forward(const Action& action, std::int64_t step, double scale);
-  Samples Load(const StageSlice& slice, std::int64_t step, const MicroBatch& micro_batch);
+  Samples Load(const Action& forward, std::int64_t step);
   /// What a forward or backward reads of another rank. Valid until it is released.
   const T* Receive(const Action& compute) {
     return reinterpret_cast<const T*>(boundary_.Take(ReceiveOf(compute)));
@@ -90,7 +122,7 @@ class StageRunner {
     return static_cast<std::size_t>(samples * dims_.sequence * dims_.hidden) * sizeof(T);
   }
   std::size_t BoundaryBytes(const Action& action) const {
-    return BoundaryBytes(micro_batches_[static_cast<std::size_t>(action.micro_batch)].samples);
+    return BoundaryBytes(MicroBatchOf(action).samples);
   }
   std::size_t ChunkOf(const Action& action) const {
     return static_cast<std::size_t>(action.stage) / schedule_.ranks.size();
@@ -98,11 +130,15 @@ class StageRunner {
   double Compute(const Action& action, std::int64_t step, double scale, StepExchange<T>& exchange);
   void Backward(const Action& action, StepExchange<T>& exchange);
   void EndMicroBatch(StepExchange<T>& exchange);
+  bool GoesOn(const WithinStep& within);
+  void EndStep(bool goes_on);
 
   const ModelDims dims_;
   const StageOptions options_;
   const Schedule schedule_;
   const int rank_;  // in the pipeline
+  /// This rank's row: of a step; without a flush, of the first one and of those that follow.
+  const std::vector<std::vector<Action>> rows_;
   std::vector<MicroBatch> micro_batches_;
   std::vector<double> losses_;  // [micro_batches]
   kernels::Device<T>& device_;
@@ -112,6 +148,10 @@ class StageRunner {
   StageBoundary boundary_;
   StageWorkspace<T> workspace_;
   std::vector<Chunk> chunks_;
+  bool gone_on_ = false;       // the next step's first micro-batches are in flight
+  bool older_ = false;         // are the weights that the step reads
+  Action halfway_;             // of the step, before the next one: a forward
+  std::size_t first_ = 0;      // micro-batches of all steps before
   std::optional<bool> ended_;  // a micro-batch whose gradients are complete: is it the last?
   const T* made_ = nullptr;    // by the last forward or backward: what its send takes
 };

@@ -17,7 +17,9 @@ constexpr std::size_t kOnTheirWay = 4 * ReducerOptions::kBucketElements;
 /// step, and so do sums of units.
 std::int64_t ExchangesOf(const Plan& plan) {
   std::int64_t most = 1;
-  if (plan.shard < 2 || plan.Chunks() > 1 || plan.orders.AnyLayout()) return most;
+  if (plan.shard < 2 || plan.Chunks() > 1 || plan.orders.AnyLayout() ||
+      WeightVersionsOf(plan.schedule) > 1)
+    return most;
   for (const RankPlan& rank : plan.ranks)
     most = std::max(most, (rank.samples + rank.micro_batch - 1) / rank.micro_batch);
   return most;
@@ -53,7 +55,8 @@ StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const Rank
                    state.trained, groups.data.Size(),
                    plan.stages[static_cast<std::size_t>(own.stage)].compressed_layers),
       kept_ways_(KeptWays(plan, {})),
-      each_(state.sharding.gradients && plan.Chunks() == 1),
+      hands_over_(state.HasOlderWeights()),
+      each_(state.sharding.gradients && plan.Chunks() == 1 && !hands_over_),
       exchanges_(ExchangesOf(plan)),
       reducer_(groups.data, state.device, state.trained, state.TrainedGradients(),
                OptionsOf(plan, groups, state.sharding, compression_.MayCompress(),
@@ -72,11 +75,21 @@ void StepExchange<T>::Begin(std::int64_t step, double loss_scale) {
   changes_residuals_ = compression_.ResetsBefore(step) || !policy.density.empty();
   reducer_.SetPolicy(std::move(policy));
   tied_.Begin();
+  const double before = measure_.SecondsOf(Activity::kCompute);
   measure_.As(Activity::kCompute, [&] {
+    if (hands_over_) state_.HandOverGradients();
     state_.ClearGradients();
     if (units_ != nullptr) units_->Begin();
   });
-  if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute));
+  if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
+}
+
+template <class T>
+void StepExchange<T>::HandOver(std::int64_t step, double loss_scale) {
+  Begin(step, loss_scale);
+  tied_.OnGradients(0, state_.Size());
+  if (Measured()) TakeGradients(0, state_.TrainedSize());
+  for (const GradientBucket& bucket : reducer_.Buckets()) AddGradients(bucket.begin, bucket.end);
 }
 
 template <class T>
@@ -97,6 +110,7 @@ OnReady StepExchange<T>::OnInputGradients(int micro_batch) {
 template <class T>
 OnReady StepExchange<T>::OnGradients(int micro_batch, bool last) {
   early_ = {};
+  if (hands_over_) return {};
   const bool exchanged = each_ || (last && (state_.sharding.gradients || !Measured()));
   if (!exchanged && !(last && tied_.Active()) && units_ == nullptr) return {};
   return [this, micro_batch, last, exchanged](std::size_t begin, std::size_t end) {
@@ -114,7 +128,8 @@ OnReady StepExchange<T>::OnGradients(int micro_batch, bool last) {
 /// is a bound to how much may be on its way.
 template <class T>
 typename TransformerStage<T>::OnHeadReady StepExchange<T>::OnHeadGradients(bool last) {
-  if (!last || state_.sharding.optimizer || compression_.ResetsBefore(step_ + 1)) return {};
+  if (!last || hands_over_ || state_.sharding.optimizer || compression_.ResetsBefore(step_ + 1))
+    return {};
   return [this](std::size_t begin, std::size_t end) -> float* {
     if (!reducer_.MayGoEarly(begin, end)) return nullptr;
     if (Measured()) TakeGradients(begin, end);
@@ -129,6 +144,7 @@ typename TransformerStage<T>::OnHeadReady StepExchange<T>::OnHeadGradients(bool 
 
 template <class T>
 void StepExchange<T>::EndMicroBatch(bool last) {
+  if (hands_over_) return;
   if (last && Measured() && !state_.sharding.gradients) {
     TakeGradients(0, early_.begin);
     TakeGradients(early_.end, state_.TrainedSize());

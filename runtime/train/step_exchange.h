@@ -27,8 +27,9 @@ namespace adaptive_train {
 /// Reducer and compression of one rank. Begin a step; for each micro-batch of each chunk pass
 /// OnGradients and OnHeadGradients to backward, `last` with the chunk's last one, and EndMicroBatch
 /// after the first chunk's; then Finish, StepUpdate::Make and EndStep. With units, also AfterLoss and
-/// OnInputGradients; exchanged are then the sums of the rank's units, once a step. Throws
-/// FatalError. Not thread-safe.
+/// OnInputGradients; exchanged are then the sums of the rank's units, once a step. With two versions
+/// of the weights backward exchanges nothing: a step begins with HandOver, after its backwards, and
+/// the exchange goes on beside the next one's. Throws FatalError. Not thread-safe.
 template <class T>
 class StepExchange {
  public:
@@ -56,6 +57,9 @@ class StepExchange {
   /// Of the whole step, before anything else of it. Gradients will be `loss_scale` times those of
   /// the loss.
   void Begin(std::int64_t step, double loss_scale);
+  /// Begin, with two versions of the weights: of all gradients that backward has made since the last
+  /// time.
+  void HandOver(std::int64_t step, double loss_scale);
   /// The loss of a micro-batch has been made, with its gradients.
   void AfterLoss(int micro_batch);
   /// For the first half of a backward in halves.
@@ -94,6 +98,7 @@ class StepExchange {
   UnitGradients<T>* const units_;  // nullptr: gradients are one sum over the micro-batches
   CompressionControl compression_;
   std::map<std::string, double> kept_ways_;  // of all stages' sums
+  const bool hands_over_;                    // whole steps' gradients
   const bool each_;               // micro-batch's gradients are exchanged, as they are sharded
   const std::int64_t exchanges_;  // of gradients in a step
   GradientReducer<T> reducer_;

@@ -39,36 +39,34 @@ double StepUpdate<T>::LossScale() const {
   return kScalesLoss<T> ? scaler_.scale : 1.0;
 }
 
-/// Of the whole model's gradient: all ranks clip alike. Exact where no layout may change a bit.
+/// Replicas that are not sharded have the same sums: one counts.
 template <class T>
-double StepUpdate<T>::SquaredNorm() {
-  std::vector<double> sums;
-  if (exact_) {
-    sums = optimizer_.ExactSquaredNorm(state_.TrainedGradients());
-  } else {
-    sums = {optimizer_.SquaredNorm(state_.TrainedGradients())};
-  }
-  measure_.As(Activity::kExposedComm, [&] {
-    if (state_.sharding.optimizer) SumOverRanks(groups_.data, sums);
-    if (groups_.tensor.Size() > 1) SumOverRanks(groups_.tensor, sums);
-    if (groups_.pipeline.Size() > 1) SumOverRanks(groups_.pipeline, sums);
-  });
-  return exact_ ? ExactSquares::SumOf(sums) : sums[0];
+std::vector<double> StepUpdate<T>::Squares() {
+  const double before = measure_.SecondsOf(Activity::kCompute);
+  std::vector<double> squares =
+      exact_ ? optimizer_.ExactSquaredNorm(state_.TrainedGradients())
+             : std::vector{optimizer_.SquaredNorm(state_.TrainedGradients())};
+  if (!state_.sharding.optimizer && groups_.data.Rank() > 0)
+    std::fill(squares.begin(), squares.end(), 0.0);
+  if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
+  return squares;
 }
 
 template <class T>
-void StepUpdate<T>::Make(RankMetrics& metrics) {
+void StepUpdate<T>::Make(std::span<const double> squares, RankMetrics& metrics) {
   const double before = measure_.SecondsOf(Activity::kCompute);
   metrics.lr = schedule_.At(metrics.step);
-  Judge(metrics);
+  Judge(squares, metrics);
+  KeepWeights();
   if (!metrics.skipped) MakeUpdate(metrics);
   if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
 }
 
 template <class T>
-void StepUpdate<T>::Judge(RankMetrics& metrics) {
+void StepUpdate<T>::Judge(std::span<const double> squares, RankMetrics& metrics) {
   metrics.loss_scale = LossScale();
-  metrics.grad_norm = std::sqrt(SquaredNorm()) / metrics.loss_scale;
+  metrics.grad_norm =
+      std::sqrt(exact_ ? ExactSquares::SumOf(squares) : squares[0]) / metrics.loss_scale;
   metrics.skipped = !std::isfinite(metrics.grad_norm);
   reducer_.Settle(!metrics.skipped);
   scaler_.Update(!metrics.skipped);
@@ -99,6 +97,14 @@ void StepUpdate<T>::MakeWeights() {
   optimizer_.MakeWeights(state_.OfUpdate());
   SendWeights();
   tied_.WaitForWeights();
+  KeepWeights();
+}
+
+template <class T>
+void StepUpdate<T>::KeepWeights() {
+  if (!state_.HasOlderWeights()) return;
+  WaitForAllWeights();
+  state_.KeepWeights();
 }
 
 template <class T>

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/config.h"
 #include "core/plan.h"
@@ -37,9 +39,13 @@ class StepUpdate {
   /// Updates made; skipped steps make none.
   std::int64_t Updates() const { return updates_; }
 
-  /// After StepExchange::Finish. Fills norm, loss scale and learning rate into `metrics`. Makes the
-  /// update, or skips it where the norm is not finite.
-  void Make(RankMetrics& metrics);
+  /// After StepExchange::Finish: this rank's part of the squared norm of the whole model's gradient,
+  /// as numbers to be summed over all ranks. Exact where no layout may change a bit.
+  std::vector<double> Squares();
+  /// `squares` are those sums: all ranks clip alike. Fills norm, loss scale and learning rate into
+  /// `metrics`. Makes the update, or skips it where the norm is not finite. The older weights, where
+  /// there are such, are then those before, also where the update is skipped.
+  void Make(std::span<const double> squares, RankMetrics& metrics);
 
   /// Before weights up to element `end` are read: waits for those that others own.
   void WaitForWeights(std::size_t end);
@@ -57,8 +63,8 @@ class StepUpdate {
 
  private:
   void SendWeights();
-  double SquaredNorm();
-  void Judge(RankMetrics& metrics);
+  void KeepWeights();
+  void Judge(std::span<const double> squares, RankMetrics& metrics);
   void MakeUpdate(const RankMetrics& metrics);
 
   const OptimizerConfig& config_;

@@ -15,7 +15,7 @@ TiedEmbedding<T>::TiedEmbedding(bool tied, Groups& groups, RankState<T>& state,
   const auto begin = static_cast<std::size_t>(matrix_->offset);
   const auto size = static_cast<std::size_t>(matrix_->count);
   parts_ = units != nullptr ? units->Nodes(begin, begin + size)
-                            : std::vector{state.gradients.span().subspan(begin, size)};
+                            : std::vector{state.SummedGradients().subspan(begin, size)};
   gradients_.resize(parts_.size());
   if (has_copy_) return;
   received_ = kernels::AllocatedFor("the head's gradient of the shared matrix", [&] {
@@ -65,7 +65,7 @@ void TiedEmbedding<T>::OnGradients(std::size_t begin, std::size_t end) {
   WaitForGradient();
   if (adds_)
     state_.device.AddInto(matrix_->count, received_.data(),
-                          state_.gradients.data() + matrix_->offset);
+                          state_.SummedGradients().data() + matrix_->offset);
 }
 
 template <class T>

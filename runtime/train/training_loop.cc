@@ -51,7 +51,9 @@ bool ComesInHalves(const Plan& plan, const RankPlan& own) {
 StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                  const std::vector<StageSlice>& slices) {
   const ModelDims dims = DimsOf(config.model);
-  Schedule schedule = WithPasses(OrderOf(plan, own.replica), {.reduce = true});
+  const int steps = StepsOf(plan.schedule);
+  Schedule schedule =
+      WithPasses(OrderOf(plan, own.replica, steps), {.reduce = true, .steps = steps});
   return {.dims = PartOf(dims, {own.tensor_rank, plan.tensor}),
           .options = {.micro_batch = own.micro_batch,
                       .recompute = plan.recompute,
@@ -60,7 +62,8 @@ StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                       .halves = ComesInHalves(plan, own),
                       .reproducible = plan.orders.AnyLayout()},
           .chunks = slices,
-          .schedule = std::move(schedule)};
+          .schedule = std::move(schedule),
+          .steps = steps};
 }
 
 /// The beginning of a line that is about this rank's stage.
@@ -91,7 +94,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       layout_(dims_, slices_, {own_.tensor_rank, plan.tensor}),
       groups_(communicator, plan),
       device_(OrThrow(kernels::MakeDevice<T>(own_.device), RankExit::kDevice, "device")),
-      state_(*device_, layout_, ShardingOf(plan, groups_.data)),
+      state_(*device_, layout_, ShardingOf(plan, groups_.data), WeightVersionsOf(plan.schedule)),
       units_(plan.orders.AnyLayout()
                  ? std::make_unique<UnitGradients<T>>(plan, own_, config.model.tie_embeddings,
                                                       ComesInHalves(plan, own_), state_)
@@ -194,37 +197,120 @@ std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
 /// True: asked to stop.
 template <class T>
 bool TrainingLoop<T>::Step() {
-  RankMetrics metrics;
-  metrics.step = step_ + 1;
+  if (runner_.CanGoOn()) return StepIntoNext();
+  Begin();
+  const std::int64_t step = step_ + 1;
+  exchange_.Begin(step, update_.LossScale());
+  whole_ = !exchange_.ChangesResiduals();
+  const double loss = runner_.Run(step, update_.LossScale() / Targets(), exchange_);
+  BeginSettling(loss);
+  Settle();
+  return stop_asked_;
+}
+
+/// Without a flush: what follows a step's backwards goes on beside the next one's. Its update is
+/// there before the forwards that read it, which are those of the step after the next.
+template <class T>
+bool TrainingLoop<T>::StepIntoNext() {
+  const std::int64_t step = step_ + (exchanged_loss_ ? 2 : 1);
+  if (!exchanged_loss_) Begin();
+  const WithinStep within{.halfway = [this] { BeginSettlingBefore(); },
+                          .before_next = [this, step] { return SettleBefore(step); }};
+  exchanged_loss_ = runner_.Run(step, update_.LossScale() / Targets(), exchange_, within);
+  exchange_.HandOver(step, update_.LossScale());
+  whole_ = !exchange_.ChangesResiduals();
+  if (runner_.HasGoneOn()) return false;
+  BeginSettling(*std::exchange(exchanged_loss_, std::nullopt));
+  Settle();
+  return stop_asked_;
+}
+
+/// The step before, if it is not settled yet.
+template <class T>
+void TrainingLoop<T>::BeginSettlingBefore() {
+  if (exchanged_loss_) BeginSettling(*exchanged_loss_);
+}
+
+/// The same, to its end. Gives whether the step after `step` may begin.
+template <class T>
+bool TrainingLoop<T>::SettleBefore(std::int64_t step) {
+  if (std::exchange(exchanged_loss_, std::nullopt)) {
+    Settle();
+    Begin();
+  }
+  return GoesOn(step);
+}
+
+template <class T>
+void TrainingLoop<T>::Begin() {
   measure_.Begin();
-  measure_.main_thread().BeginsStep(metrics.step);
-  if (profile_asked_ && !profiler_.Active()) {
+  measure_.main_thread().BeginsStep(step_ + 1);
+  if (profile_asked_ && !profiler_.Active() && !runner_.HasGoneOn()) {
     profiler_.Begin(std::max<std::int64_t>(1, config_.profile.warmup_steps));
     profile_asked_ = false;
   }
-  const bool measured = exchange_.Measured();
-  if (measured) update_.WaitForAllWeights();  // what is measured has nothing beside it
+  measured_ = exchange_.Measured();
+  if (measured_) update_.WaitForAllWeights();  // what is measured has nothing beside it
+}
 
-  exchange_.Begin(metrics.step, update_.LossScale());
-  whole_ = !exchange_.ChangesResiduals();
-  const double scale = update_.LossScale() / Targets();
-  const double loss = runner_.Run(metrics.step, scale, exchange_);
+/// All ranks must stop, save and measure layers in the same step, and clip alike, so what one knows
+/// all learn in one sum.
+template <class T>
+void TrainingLoop<T>::BeginSettling(double loss) {
   exchange_.Finish();
-  const Totals totals = Agree(loss);
+  sums_ = {CountedOnce(loss), events_.stop_asked() ? 1.0 : 0.0,
+           events_.take_checkpoint_asked() ? 1.0 : 0.0, events_.take_profile_asked() ? 1.0 : 0.0};
+  const CheckpointVotes votes = checkpointer_.Votes();
+  sums_.insert(sums_.end(), votes.begin(), votes.end());
+  first_square_ = sums_.size();
+  const auto squares = measure_.As(Activity::kCompute, [&] { return update_.Squares(); });
+  sums_.insert(sums_.end(), squares.begin(), squares.end());
+  first_unit_ = sums_.size();
+  AppendLossesOfUnits();
+  agreement_ = groups_.world.AllReduce(Purpose::kStatistic, std::span<double>(sums_));
+}
+
+template <class T>
+typename TrainingLoop<T>::Totals TrainingLoop<T>::Agreed() {
+  measure_.As(Activity::kExposedComm, [&] { Await(agreement_.Wait(CollectiveDeadline())); });
+  whole_ = false;
+  const std::span<const double> sums = sums_;
+  checkpointer_.Follow(sums.subspan(4, Checkpointer::kVotes));
+  const auto squares = sums.subspan(first_square_, first_unit_ - first_square_);
+  return {.loss = units_ ? SumOfUnits(sums.subspan(first_unit_)) : sums[0],
+          .stop = sums[1] > 0,
+          .save = sums[2] > 0,
+          .profile = sums[3] > 0,
+          .squares = {squares.begin(), squares.end()}};
+}
+
+/// Norm, update, and all that is told and kept of the step.
+template <class T>
+void TrainingLoop<T>::Settle() {
+  const Totals totals = Agreed();
+  RankMetrics metrics;
+  metrics.step = step_ + 1;
   metrics.loss = totals.loss / Targets();
-  measure_.As(Activity::kCompute, [&] { update_.Make(metrics); });
+  measure_.As(Activity::kCompute, [&] { update_.Make(totals.squares, metrics); });
   ++step_;
 
   // Before a checkpoint, which is to hold what the step has taught.
-  const auto decided = exchange_.EndStep(metrics.skipped, measured);
+  const auto decided = exchange_.EndStep(metrics.skipped, measured_);
   whole_ = true;
   Save(totals.save);
+  stop_asked_ = stop_asked_ || totals.stop;
+  profile_asked_ = profile_asked_ || totals.profile;
   Report(metrics);
   if (decided) Tell(*decided);
   if (profiler_.Active())
     if (const auto found = profiler_.EndStep(metrics.skipped)) events_.on_layer_times(*found);
-  profile_asked_ = profile_asked_ || totals.profile;
-  return totals.stop;
+}
+
+/// Without a flush: whether the step after `step` begins in it. A pipeline is empty before what is
+/// not training, layers are timed in whole steps, and what is begun is ended.
+template <class T>
+bool TrainingLoop<T>::GoesOn(std::int64_t step) const {
+  return !ValidationDueAfter(step) && !profiler_.Active() && !profile_asked_ && !stop_asked_;
 }
 
 /// Tensor ranks have the same losses.
@@ -233,33 +319,15 @@ double TrainingLoop<T>::CountedOnce(double loss) const {
   return groups_.tensor.Rank() == 0 ? loss : 0;
 }
 
-/// All ranks must stop, save and measure layers in the same step, so what one has been told all
-/// learn here.
-template <class T>
-typename TrainingLoop<T>::Totals TrainingLoop<T>::Agree(double loss) {
-  std::vector<double> sums = {CountedOnce(loss), events_.stop_asked() ? 1.0 : 0.0,
-                              events_.take_checkpoint_asked() ? 1.0 : 0.0,
-                              events_.take_profile_asked() ? 1.0 : 0.0};
-  const CheckpointVotes votes = checkpointer_.Votes();
-  sums.insert(sums.end(), votes.begin(), votes.end());
-  const std::size_t first_unit = sums.size();
-  AppendLossesOfUnits(sums);
-  measure_.As(Activity::kExposedComm, [&] { SumOverRanks(groups_.world, sums); });
-  whole_ = false;
-  checkpointer_.Follow(std::span(sums).subspan(4, votes.size()));
-  const auto units = std::span<const double>(sums).subspan(first_unit);
-  return {units_ ? SumOfUnits(units) : sums[0], sums[1] > 0, sums[2] > 0, sums[3] > 0};
-}
-
 /// Of all units of the step; 0 where they are another rank's. Nothing where the layout may change
 /// bits.
 template <class T>
-void TrainingLoop<T>::AppendLossesOfUnits(std::vector<double>& numbers) const {
+void TrainingLoop<T>::AppendLossesOfUnits() {
   if (!units_) return;
-  const std::size_t own = numbers.size() + static_cast<std::size_t>(UnitsOf(own_).begin);
-  numbers.resize(numbers.size() + static_cast<std::size_t>(plan_.global_batch / own_.micro_batch));
+  const std::size_t own = sums_.size() + static_cast<std::size_t>(UnitsOf(own_).begin);
+  sums_.resize(sums_.size() + static_cast<std::size_t>(plan_.global_batch / own_.micro_batch));
   const std::span<const double> losses = runner_.Losses();
-  for (std::size_t i = 0; i < losses.size(); ++i) numbers[own + i] = CountedOnce(losses[i]);
+  for (std::size_t i = 0; i < losses.size(); ++i) sums_[own + i] = CountedOnce(losses[i]);
 }
 
 template <class T>
@@ -291,7 +359,7 @@ void TrainingLoop<T>::Report(RankMetrics& metrics) {
   metrics.gradient_entries = state_.trained.size();
   metrics.unpeeled = exchange_.Figures().unpeeled;
   measure_.Fill(metrics, exchange_.Figures().select_cpu_s);
-  if (ValidationDue()) metrics.validation_loss = Validate();
+  if (ValidationDueAfter(step_)) metrics.validation_loss = Validate();
   if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
   events_.on_step(metrics);
 }
@@ -302,9 +370,9 @@ double TrainingLoop<T>::Targets() const {
 }
 
 template <class T>
-bool TrainingLoop<T>::ValidationDue() const {
+bool TrainingLoop<T>::ValidationDueAfter(std::int64_t step) const {
   const std::int64_t every = config_.train.validate_every;
-  return step_ == config_.train.steps || (every > 0 && step_ % every == 0);
+  return step == config_.train.steps || (every > 0 && step % every == 0);
 }
 
 /// Replicas share out the windows.

@@ -41,17 +41,25 @@ class TrainingLoop final : public Trainer {
     bool stop = false;
     bool save = false;
     bool profile = false;
+    std::vector<double> squares = {};  // StepUpdate::Squares
   };
 
   std::int64_t Train();
   bool Step();
+  bool StepIntoNext();
+  void Begin();
+  void BeginSettling(double loss);
+  void Settle();
+  void BeginSettlingBefore();
+  bool SettleBefore(std::int64_t step);
   std::int64_t SaveWithoutExchange();
-  Totals Agree(double loss);
-  void AppendLossesOfUnits(std::vector<double>& numbers) const;
+  Totals Agreed();
+  void AppendLossesOfUnits();
   void Save(bool asked);
   double CountedOnce(double loss) const;
   double Validate();
-  bool ValidationDue() const;
+  bool ValidationDueAfter(std::int64_t step) const;
+  bool GoesOn(std::int64_t step) const;
   void CheckReplicas();
   void ExpectSame(Group& group, std::uint64_t hash);
   void Report(RankMetrics& metrics);
@@ -85,7 +93,12 @@ class TrainingLoop final : public Trainer {
   const SumOfNumbers sum_;        // by the communicator
   double product_peak_;           // FLOP/s; raised by steps that are faster
   const double flops_per_token_;  // of this rank's stage
-  bool profile_asked_ = false;
+  bool profile_asked_ = false, stop_asked_ = false;
+  bool measured_ = false;     // the gradients of the step under way are looked at
+  std::vector<double> sums_;  // of the agreement under way, in the order of its making
+  std::size_t first_square_ = 0, first_unit_ = 0;  // of sums_
+  Request agreement_;
+  std::optional<double> exchanged_loss_;  // of a step whose exchange goes on beside the next one
   bool whole_ = true;      // arenas and all that a checkpoint keeps are those of step_
   bool saving_ = false;    // the last state, which the checkpointer is in the middle of
   std::int64_t step_ = 0;  // optimizer steps done

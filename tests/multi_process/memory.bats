@@ -52,6 +52,9 @@ within_plan() {
   settings "${shape[@]}" parallel.pipeline=2 parallel.data=2 parallel.schedule=breadth-first parallel.shard=2
   train "${settings[@]}" --run-dir "$work/breadth-first"
   within_plan "$work/breadth-first"
+  settings "${shape[@]}" parallel.pipeline=4 parallel.data=1 parallel.schedule=pipedream-2bw
+  train "${settings[@]}" --run-dir "$work/pipedream-2bw"
+  within_plan "$work/pipedream-2bw"
 }
 
 # Each bucket waits for room, and a shared matrix of few tokens is no second layer.

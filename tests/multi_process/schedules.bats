@@ -88,6 +88,31 @@ ten_losses_agree() {
   done
 }
 
+# tests/multi_process/late_updates_test.cc has the definition.
+@test "without a flush stages and replicas train alike, also across validations and a stop, and what cannot be is refused" {
+  local late=(--parallel.schedule=pipedream-2bw --train.micro_batch=2 --train.global_batch=16)
+  train "${layers[@]}" "${late[@]}" --parallel.pipeline=2 --parallel.data=1 --run-dir "$work/one"
+  for layout in "4 1" "3 2" "2 2"; do
+    read -r stages replicas <<<"$layout"
+    scheduled pipedream-2bw 1 "$stages" "$replicas" --train.global_batch=16 --train.validate_every=3 --checkpoint.every=6 --checkpoint.keep=9
+  done
+  jq -es --slurpfile one "$work/one/metrics.jsonl" '(.[-1].validation_loss / $one[-1].validation_loss - 1 | fabs) < 1e-4' "$work/run/metrics.jsonl"
+  jq -es 'all(.[]; ((.compute_s + .exposed_comm_s + .bubble_s + .other_s - .step_s) | fabs) <= 0.02 * .step_s)' "$work/run/metrics.jsonl"
+  # By way of the owners, of whom nobody holds anything back.
+  scheduled pipedream-2bw 1 2 2 --train.global_batch=16 --compression.mode=topk --compression.density=1
+  scheduled pipedream-2bw 1 4 1 --train.global_batch=16 --train.recompute=full --checkpoint.every=6 --checkpoint.keep=9
+  # A run that goes on has the newest weights alone.
+  rm -r "$work/run/checkpoints/step-00000010"
+  train "${layers[@]}" "${late[@]}" --parallel.pipeline=4 --parallel.data=1 | grep 'resumed from the checkpoint of step 6$'
+  jq -es '[.[] | select(.step_s)] | map(.step) == [range(1; 11)]' "$work/run/metrics.jsonl"
+  rm -rf "$work/run"
+  run train "${layers[@]}" "${late[@]}" --parallel.pipeline=4 --parallel.data=1 --train.global_batch=6
+  [[ $status == 3 && $output == *"3 micro-batches of replica 0 on 4 stages with the pipedream-2bw schedule (parallel.schedule), which needs at least as many"* ]]
+  run train "${layers[@]}" "${late[@]}" --train.reproducible=layout
+  [[ $status == 2 && $output == *'another parallel.schedule than "pipedream-2bw"'* ]]
+  [[ ! -e $work/run/metrics.jsonl ]]
+}
+
 @test "schedules and chunks that cannot be are refused in one line" {
   run train "${layers[@]}" --parallel.schedule=gpipe --parallel.interleave=2
   [[ $status == 2 && $output == *"other schedules have one chunk per rank"* ]]

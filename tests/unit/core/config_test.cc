@@ -209,6 +209,14 @@ TEST_F(ConfigTest, RefusesInOneLine) {
               HasSubstr("model.kv_heads = 3 does not divide model.heads"));
   EXPECT_THAT(ErrorOf(data, {{"parallel.interleave", "2"}, {"parallel.schedule", "gpipe"}}),
               HasSubstr("other schedules have one chunk per rank"));
+  EXPECT_THAT(ErrorOf(data, {{"parallel.interleave", "2"}, {"parallel.schedule", "pipedream-2bw"}}),
+              HasSubstr("other schedules have one chunk per rank"));
+}
+
+TEST_F(ConfigTest, RefusesLossScalesThatChangeWithinAStep) {
+  const std::vector<ConfigOverride> late{{"parallel.schedule", "pipedream-2bw"}};
+  EXPECT_THAT(ErrorOf(kMinimal, {late[0], {"train.precision", "fp16"}}),
+              HasSubstr("needs train.precision = fp32 or bf16"));
 }
 
 // What cannot keep the same bits in any layout.
@@ -222,6 +230,8 @@ TEST_F(ConfigTest, RefusesWhatIsNotReproducible) {
               HasSubstr("train.reproducible = layout needs train.precision = fp32"));
   EXPECT_THAT(error_of({{"train.micro_batch", "2"}, {"compression.mode", "topk"}}),
               HasSubstr("train.reproducible = layout needs compression.mode = off"));
+  EXPECT_THAT(error_of({{"train.micro_batch", "2"}, {"parallel.schedule", "pipedream-2bw"}}),
+              HasSubstr("another parallel.schedule than \"pipedream-2bw\""));
   EXPECT_THAT(error_of({}), HasSubstr("needs train.micro_batch as a number"));
   EXPECT_THAT(error_of({{"train.micro_batch", "4"}}),
               HasSubstr("needs train.global_batch to be a multiple of train.micro_batch"));

@@ -183,6 +183,9 @@ TEST(Plan, SaysWhatTheRuntimeCannotRun) {
   EXPECT_NE(NotRunnable(shared).find("2 tensor ranks (parallel.tensor)"), std::string::npos);
   Plan exact = EightRanks();
   exact.orders.reproducible = Reproducible::kLayout;
+  exact.schedule = ScheduleKind::kPipeDream2Bw;
+  EXPECT_NE(NotRunnable(exact).find("the pipedream-2bw schedule"), std::string::npos);
+  exact.schedule = ScheduleKind::kOneForwardOneBackward;
   for (const int tensor : {1, 2, 4, 8}) {
     exact.tensor = tensor;
     EXPECT_EQ(NotRunnable(exact), "") << tensor;
@@ -195,6 +198,20 @@ TEST(Plan, SaysWhatTheRuntimeCannotRun) {
   EXPECT_EQ(NotRunnable(plan), "");
   plan.ranks.resize(kMostRanks + 1);
   EXPECT_NE(NotRunnable(plan).find("at most 4096"), std::string::npos);
+}
+
+TEST(Plan, WithoutAFlushHasAMicroBatchForEachStage) {
+  Plan plan = EightRanks();
+  plan.schedule = ScheduleKind::kPipeDream2Bw;
+  EXPECT_EQ(NotRunnable(plan), "");
+  const auto read = PlanFromJson(ToJson(plan));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(ScheduleNameOf(*read), "pipedream-2bw");
+  for (RankPlan& rank : plan.ranks) rank.micro_batch = 2;
+  EXPECT_THAT(NotRunnable(plan), testing::HasSubstr("1 micro-batches of replica 1 on 2 stages"));
+  EXPECT_FALSE(PlanFromJson(ToJson(plan)));
+  plan.schedule = ScheduleKind::kOneForwardOneBackward;
+  EXPECT_TRUE(PlanFromJson(ToJson(plan)));
 }
 
 TEST(Plan, OfTheSameBitsInAnyLayoutHasWholeMicroBatches) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "core/schedule/compute_order.h"
 
 namespace adaptive_train {
@@ -62,6 +64,40 @@ TEST(SchedulePasses, WithoutAFlushAnUpdateComesBeforeTheNextStepsBackward) {
   EXPECT_EQ(ToCsv(AddSteps(AddReduces(order, 2), 2)),
             "0F0,0F1,0B0,0F2,0B1,0REDUCE1,0F3,0STEP1,0B2,0B3,0REDUCE3,0STEP3\n"
             "1F0,1B0,1F1,1B1,1REDUCE1,1F2,1STEP1,1B2,1F3,1B3,1REDUCE3,1STEP3\n");
+}
+
+TEST(SchedulePasses, ARowOfStepsIsCutBehindEachReduce) {
+  const Schedule order = ComputeOrder(ScheduleKind::kPipeDream2Bw, {2, 1, 2, 3}).value();
+  const Schedule whole = WithPasses(order, {.reduce = true, .steps = 3});
+  const auto rows = RowsOfSteps(whole.ranks[0], 2);
+  ASSERT_EQ(rows.size(), 3u);
+  const auto text = [](const std::vector<Action>& row) {
+    return ToCsv({.stages = 2, .micro_batches = 2, .ranks = {row}});
+  };
+  EXPECT_EQ(text(rows[0]),
+            "0F0,0SEND_F0,0RECV_B0,0F1,0SEND_F1,0B0,0RECV_B1,0F2,0SEND_F2,0B1,0RECV_B2,0REDUCE1\n");
+  EXPECT_EQ(text(rows[1]), "0F1,0SEND_F1,0B0,0RECV_B1,0F2,0SEND_F2,0B1,0RECV_B2,0REDUCE1\n");
+  EXPECT_EQ(text(rows[2]), "0F1,0SEND_F1,0RECV_B1,0B0,0B1,0REDUCE1\n");
+}
+
+// What a run does: the last step as any later one, without what is not its own.
+TEST(SchedulePasses, ALastStepComputesAsALaterOneWithoutTheNextStepsForwards) {
+  for (const int ranks : {2, 3, 5}) {
+    for (const int micro_batches : {5, 6, 9}) {
+      const ScheduleShape shape{ranks, 1, micro_batches, 3};
+      const Schedule whole = WithPasses(ComputeOrder(ScheduleKind::kPipeDream2Bw, shape).value(),
+                                        {.reduce = true, .steps = 3});
+      for (const std::vector<Action>& row : whole.ranks) {
+        auto rows = RowsOfSteps(row, micro_batches);
+        for (auto& of_step : rows) {
+          std::erase_if(of_step, [&](const Action& action) {
+            return IsReceive(action.kind) || action.micro_batch >= micro_batches;
+          });
+        }
+        EXPECT_TRUE(rows[1] == rows[2]) << ranks << ", " << micro_batches;
+      }
+    }
+  }
 }
 
 TEST(SchedulePasses, TogetherTheyMakeAStep) {

@@ -129,6 +129,29 @@ TEST(MemoryOf, AddsWhatAStageHolds) {
               1000 + 6 + 30 + 600 + 2 * 1 * 7 + messages);
 }
 
+TEST(MemoryOf, WithoutAFlushThereAreTwoVersionsOfTheWeightsAndTwoStepsGradients) {
+  PlanProblem problem = ProblemOf({1, 1}, 3, 8), larger = problem;
+  problem.tied = larger.tied = true;
+  problem.tied_bytes = larger.tied_bytes = 40;
+  for (ProblemLayer& layer : larger.layers) layer.parameter_bytes += 10;
+  Layout layout = Pipeline({0, 2, 3}, 8, 2);
+  const auto growth = [&](ScheduleKind kind) {
+    layout.schedule = kind;
+    std::vector<double> bytes = MemoryOf(larger, layout);
+    const std::vector<double> less = MemoryOf(problem, layout);
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] -= less[i];
+    return bytes;
+  };
+  // The last stage has a copy of the shared matrix: .4 of a layer's gradients.
+  EXPECT_THAT(growth(ScheduleKind::kGPipe), ElementsAre(20, 10 + 4));
+  EXPECT_THAT(growth(ScheduleKind::kPipeDream2Bw), ElementsAre(40, 20 + 8));
+  larger = problem;
+  larger.tied = problem.tied = false;
+  for (ProblemLayer& layer : larger.layers) layer.gradient_bytes += 10;
+  EXPECT_THAT(growth(ScheduleKind::kGPipe), ElementsAre(20, 10));
+  EXPECT_THAT(growth(ScheduleKind::kPipeDream2Bw), ElementsAre(40, 20));
+}
+
 TEST(MemoryOf, TensorRanksHoldTheirPartAndWhatAllHave) {
   PlanProblem problem = ProblemOf({1, 1, 1, 1}, 2, 4);
   problem.rank_bytes = {{1, {{3, 3, 3}, {50}}}, {2, {{2, 2, 2}, {10, 30}}}};

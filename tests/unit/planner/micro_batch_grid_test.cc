@@ -74,6 +74,17 @@ TEST_F(MicroBatchGridTest, MemoryForbidsLargeMicroBatches) {
   EXPECT_TRUE(forbids);
 }
 
+TEST_F(MicroBatchGridTest, AScheduleWithoutAFlushHasAMicroBatchForEachStage) {
+  own = Pipeline({0, 3, 6}, 12, 12);
+  own.schedule = ScheduleKind::kPipeDream2Bw;
+  Fill(own);
+  EXPECT_EQ(At(1).why_not, "too few for the schedule");
+  EXPECT_GE(grid[ChosenPoint(grid, own)].micro_batches, 2);
+  problem.choices.micro_batch = {12};
+  Fill(own);
+  EXPECT_EQ(grid[ChosenPoint(grid, own)].micro_batch, 12) << "refused by name later";
+}
+
 TEST_F(MicroBatchGridTest, TheRequestsMicroBatchStays) {
   problem.choices.micro_batch = {2};
   Fill(own);

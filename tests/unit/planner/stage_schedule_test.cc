@@ -46,6 +46,20 @@ TEST_F(StageScheduleTest, StepsTakeWhatTheSchedulesPromise) {
   EXPECT_NEAR(StepWith(Of(ScheduleKind::kBreadthFirst)), 54, kTransfers);
   EXPECT_NEAR(StepWith(Of(ScheduleKind::kZeroBubbleH1)), 52, kTransfers);
   EXPECT_NEAR(StepWith({{}, {}, true}), 52, kTransfers);
+  EXPECT_NEAR(StepWith(Of(ScheduleKind::kPipeDream2Bw)), 48, kTransfers) << "no bubble";
+}
+
+TEST_F(StageScheduleTest, PartsOfAStepWithoutAFlushAreNotNegative) {
+  Layout layout = found_;
+  layout.schedule = ScheduleKind::kPipeDream2Bw;
+  for (double seconds = 0.001; seconds < 1; seconds *= 1.3) {
+    for (DeviceKind& kind : problem_.kinds)
+      for (LayerSeconds& layer : kind.layers) layer.forward.per_sample = seconds;
+    const StepCost cost = CostOf(problem_, layout);
+    EXPECT_GE(cost.bubble, 0) << seconds;
+    EXPECT_GE(cost.activations, 0) << seconds;
+    EXPECT_NEAR(cost.bubble, 0, 1e-9) << seconds;
+  }
 }
 
 TEST_F(StageScheduleTest, ChunksKeepTheSharesOfUnevenStages) {

@@ -150,7 +150,7 @@ class Training {
     exchange_.Finish();
     gradients_.resize(gradients_.size() + state_.gradients.size());
     state_.gradients.CopyToHost(std::span(gradients_).last(state_.gradients.size()));
-    update_.Make(metrics);
+    update_.Make(update_.Squares(), metrics);
     exchange_.EndStep(metrics.skipped, false);
   }
   double ValidationLoss() {
