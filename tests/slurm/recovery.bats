@@ -16,7 +16,7 @@ all_idle() { [[ $(box_root ctl sinfo -h -N -o %t | grep -cx idle) == 4 ]]; }
 keys=(--train.steps=3000 --checkpoint.every=50)
 # failing_job SBATCH-ARGUMENT...: in $job, past a checkpoint; $event is now.
 failing_job() {
-  job=$(submit -N4 --no-kill "$@" -- "${keys[@]}")
+  job=$(submit -N4 "$@" -- "${keys[@]}")
   wait_until 60 training "$job" 120
   event=$SECONDS
 }
@@ -47,7 +47,7 @@ same_losses() {
 }
 
 @test "a node cut off: a spare takes its place, and no rank is left on it" {
-  job=$(box_on ctl sbatch --parsable -N4 --no-kill --adaptive-train=spares=1 job.sh "${keys[@]}")
+  job=$(box_on ctl sbatch --parsable -N4 --adaptive-train=spares=1 job.sh "${keys[@]}")
   wait_until 60 training "$job" 120
   event=$SECONDS
   [[ $(nodes_of "$job") == "n1 n2 n3" ]]
@@ -98,4 +98,31 @@ same_losses() {
   wait_until 60 job_over "$job"
   [[ $(job_field "$job" ExitCode) == 75:0 || $(job_field "$job" JobState) == PENDING ]]
   box revive n4
+}
+
+# sleeps ARG...: a job of two nodes, in $job, that lasts a minute and a half and writes its environment.
+sleeps() {
+  job=$(box_on ctl "$@")
+  wait_until 30 grep -q ^SLURM_JOB_ID "$home/slurm-$job.out"
+  second=$(box_root ctl scontrol show hostnames "$(job_field "$job" NodeList)" | tail -n 1)
+}
+sleeping='env; sleep 50'
+
+@test "--adaptive-train keeps the allocation of a job that loses a node, wherever the option stands; other jobs end as ever" {
+  printf '#!/bin/bash\n#SBATCH --adaptive-train\n%s\n' "$sleeping" >"$home/lines.sh"
+  printf '#!/bin/bash\n%s\n' "$sleeping" >"$home/plain.sh"
+  jobs=() states=()
+  for way in "sbatch --parsable -N 2 --adaptive-train plain.sh" "sbatch --parsable -N 2 lines.sh" "env ADAPTIVE_TRAIN_OPTIONS=spares=0 sbatch --parsable -N 2 plain.sh" \
+    "sbatch --parsable -N 2 --no-requeue plain.sh --adaptive-train"; do
+    read -ra words <<<"$way"
+    sleeps "${words[@]}"
+    ! grep NO_KILL "$home/slurm-$job.out"
+    box kill "$second"
+    wait_until 90 job_over "$job"
+    box revive "$second"
+    wait_until 90 all_idle
+    states+=("$(job_field "$job" JobState)")
+  done
+  echo "${states[*]}"
+  [[ "${states[*]}" == "COMPLETED COMPLETED COMPLETED NODE_FAIL" ]]
 }
