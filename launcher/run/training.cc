@@ -86,6 +86,7 @@ class Training {
     if (!lost) return false;
     run_.ledger.Failed(*outcome.failure);
     progress_.Notice(outcome.message);
+    next_.reset();
     history_.before.reset();  // it may use what is lost
     const std::string without = ReplaceLost(*lost);
     const std::string from = saved_ ? fmt::format("the checkpoint of step {}", *saved_)
