@@ -89,10 +89,7 @@ class Training {
     next_.reset();
     history_.before.reset();  // it may use what is lost
     const std::string without = ReplaceLost(*lost);
-    const std::string from = saved_ ? fmt::format("the checkpoint of step {}", *saved_)
-                                    : std::string("the start: there is no checkpoint");
-    progress_.Notice(fmt::format("going on{} from {} (failure {} of this run)", without, from,
-                                 recovery_.Count()));
+    progress_.Notice(fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
     if (lost->empty()) return true;
     auto plan = PlanFor(inputs_);
     if (plan) {
@@ -190,6 +187,8 @@ class Training {
     last_launch_s_ = std::chrono::duration<double>(Clock::now() - launched_).count();
     if (!resumed_) resumed_ = step > 0;
     if (step > 0) saved_ = step;
+    if (step == 0 && recovery_.Count() > 0)
+      progress_.Notice("there is no checkpoint: training begins again");
     if (step > 0) progress_.Notice(fmt::format("resumed from the checkpoint of step {}", step));
     if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
     losses_ = LossWatch();
