@@ -108,6 +108,10 @@ struct LaunchConfig {
   std::string ports = "auto";      // "FIRST-LAST" that the launcher listens on; auto: any
 };
 
+struct RecoveryConfig {
+  std::int64_t attempts = 3;  // failures in a row, without a new step, that a run survives
+};
+
 struct DeviceConfig {
   std::string kind = "auto";
   AutoInt threads;  // CPU threads per rank
@@ -124,6 +128,7 @@ struct Config {
   CheckpointConfig checkpoint;
   ProfileConfig profile;
   LaunchConfig launch;
+  RecoveryConfig recovery;
   DeviceConfig device;
 };
 

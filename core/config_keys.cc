@@ -290,6 +290,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
            "the name of a network interface, or \"auto\" for all"),
       Text("launch.ports", &C::launch, &LaunchConfig::ports,
            "\"auto\", or \"FIRST-LAST\" with ports from 1 to 65535"),
+      Integer("recovery.attempts", &C::recovery, &RecoveryConfig::attempts, 0, 1000),
       Choice("device.kind", &C::device, &DeviceConfig::kind, {"auto", "cpu", "cuda"}),
       IntegerOrAuto("device.threads", &C::device, &DeviceConfig::threads, 1, 4096),
   };

@@ -55,9 +55,10 @@ constexpr const char* kKindsOf =
 constexpr const char* kClusters =
     "SELECT cluster FROM link_profiles UNION SELECT cluster FROM device_profiles ORDER BY cluster";
 
+/// Of nodes that fell silent. A process that ended says nothing about its node.
 constexpr const char* kFailureTimes =
     "SELECT time FROM failures JOIN jobs ON jobs.id = failures.job_id"
-    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3";
+    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3 AND kind = 'silent'";
 
 /// A failure this old counts less than a thousandth.
 constexpr double kForgotten = 10 * kConfidenceHalfLife;

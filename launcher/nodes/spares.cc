@@ -161,9 +161,24 @@ Result<std::vector<SpareNode>> ChooseSpares(const Cluster& cluster, const Profil
   return spares;
 }
 
-void KeepAside(const std::vector<SpareNode>& spares, Cluster& cluster) {
-  for (const SpareNode& spare : spares)
-    std::erase_if(cluster.devices, [&](const Device& device) { return device.node == spare.node; });
+void KeepAside(std::vector<SpareNode>& spares, Cluster& cluster) {
+  for (SpareNode& spare : spares) {
+    for (const Device& device : cluster.devices)
+      if (device.node == spare.node) spare.devices.push_back(device);
+    LeaveOut(spare.node, cluster);
+  }
+}
+
+void PutIn(const SpareNode& spare, Cluster& cluster) {
+  std::vector<Device> devices = std::exchange(cluster.devices, {});
+  devices.insert(devices.end(), spare.devices.begin(), spare.devices.end());
+  for (const Node& node : cluster.nodes)
+    for (Device& device : devices)
+      if (device.node == node.name) cluster.devices.push_back(std::move(device));
+}
+
+void LeaveOut(const std::string& node, Cluster& cluster) {
+  std::erase_if(cluster.devices, [&](const Device& device) { return device.node == node; });
 }
 
 }  // namespace adaptive_train

@@ -14,6 +14,7 @@ namespace adaptive_train {
 struct SpareNode {
   std::string node;
   std::string why;  // for people: "n3: its device is the slowest, 12.3 GFLOP/s"
+  std::vector<Device> devices = {};  // while it is kept aside
 };
 
 /// Picks `count` nodes, each the worst of those left. Criteria in order: far slower than its kind
@@ -24,7 +25,14 @@ struct SpareNode {
 Result<std::vector<SpareNode>> ChooseSpares(const Cluster& cluster, const Profile& profile,
                                             int count);
 
-/// The nodes and their links stay in the cluster. Without devices no plan uses them.
-void KeepAside(const std::vector<SpareNode>& spares, Cluster& cluster);
+/// The nodes and their links stay in the cluster; their devices go to the spares. Without devices no
+/// plan uses them.
+void KeepAside(std::vector<SpareNode>& spares, Cluster& cluster);
+
+/// Gives a spare's devices back to the cluster, in the order of its nodes.
+void PutIn(const SpareNode& spare, Cluster& cluster);
+
+/// Takes a lost node's devices out of the cluster.
+void LeaveOut(const std::string& node, Cluster& cluster);
 
 }  // namespace adaptive_train

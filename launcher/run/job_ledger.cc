@@ -157,6 +157,8 @@ void JobLedger::Launched(int attempt, const std::string& outcome, const std::str
   Keep(std::move(record));
 }
 
+void JobLedger::Failed(const Diagnosis& failure) { Keep(RecordOf(failure)); }
+
 void JobLedger::Finish(const RunOutcome& outcome, const RunStatistics& statistics) {
   if (outcome.failure) Keep(RecordOf(*outcome.failure));
   Keep(statistics.Summary());

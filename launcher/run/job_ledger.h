@@ -44,7 +44,9 @@ class JobLedger {
   /// The ranks will be launched for another plan or purpose: attempts count from 1 again.
   void BeginLaunches() { launches_before_ = launches_; }
   void Launched(int attempt, const std::string& outcome, const std::string& reason);
-  /// Failures, summary, state, exit code and reason. After it the job is no longer RUNNING.
+  /// The run goes on after this failure.
+  void Failed(const Diagnosis& failure);
+  /// The last failure, summary, state, exit code and reason. After it the job is no longer RUNNING.
   void Finish(const RunOutcome& outcome, const RunStatistics& statistics);
 
   /// The number of repeated launches so far.

@@ -224,18 +224,14 @@ Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLed
 
 /// What the plan is made from. Spares are out of the cluster, also in cluster.json: whoever plans
 /// again from the files does without them too.
-Result<PlanInputs> Gather(const Prepared& run, Cluster cluster, Profile profile) {
+Result<GatheredInputs> Gather(const Prepared& run, Cluster cluster, Profile profile) {
   auto gathered =
       GatherInputs(run.config, std::move(cluster), std::move(profile), run.allocation.Spares());
-  if (!gathered) return tl::unexpected(gathered.error());
-  PlanInputs& inputs = gathered->inputs;
-  if (gathered->spares.empty()) return std::move(inputs);
+  if (!gathered || gathered->spares.empty()) return gathered;
   for (const SpareNode& spare : gathered->spares) Say(stdout, "  kept aside: {}\n", spare.why);
-  Say(stdout,
-      "note: nodes kept aside stay idle; this version does not put them in for lost ones\n");
-  auto written = run.folder->Write("cluster.json", ToJson(inputs.cluster));
+  auto written = run.folder->Write("cluster.json", ToJson(gathered->inputs.cluster));
   if (!written) return tl::unexpected(written.error());
-  return std::move(inputs);
+  return gathered;
 }
 
 Result<Plan> PlanRun(const Prepared& run, const PlanInputs& inputs) {
@@ -283,13 +279,14 @@ Result<RunOutcome> PlanAndTrain(Prepared& run, JobLedger& ledger, RunStatistics&
   ledger.Nodes(cluster->nodes);
   auto profile = ProfileNodes(run, *cluster, ledger);
   if (!profile) return tl::unexpected(profile.error());
-  const auto inputs = Gather(run, std::move(*cluster), std::move(*profile));
-  if (!inputs) return tl::unexpected(inputs.error());
-  auto plan = PlanRun(run, *inputs);
+  const auto gathered = Gather(run, std::move(*cluster), std::move(*profile));
+  if (!gathered) return tl::unexpected(gathered.error());
+  auto plan = PlanRun(run, gathered->inputs);
   if (!plan) return tl::unexpected(plan.error());
   ledger.Planned(*plan);
   return TrainRun(
-      {run.config, run.allocation, run.programs, *inputs, *run.folder, ledger, statistics},
+      {run.config, run.allocation, run.programs, gathered->inputs, gathered->spares, *run.folder,
+       ledger, statistics},
       std::move(*plan), held);
 }
 

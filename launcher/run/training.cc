@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "launcher/report/loss_watch.h"
 #include "launcher/report/progress.h"
 #include "launcher/run/metrics_writer.h"
+#include "launcher/run/recovery.h"
 #include "launcher/run/skip_watch.h"
 #include "launcher/steps/rank_environment.h"
 #include "launcher/steps/slurm_step.h"
@@ -38,37 +40,95 @@ Result<void> SavePlan(const RunFolder& folder, const Plan& plan, const PlanInput
   return written;
 }
 
+/// The node that this process runs on, as the plan names it; empty: it trains on none of them.
+std::string OwnNode(const Allocation& allocation) {
+  if (!allocation.in_slurm) return allocation.hosts.front();
+  const char* name = std::getenv("SLURMD_NODENAME");
+  return name == nullptr ? "" : name;
+}
+
 /// One run's training, over all of its plans.
 class Training {
  public:
   Training(RunParts run, Plan plan)
       : run_(run),
         plan_(std::move(plan)),
-        profile_(run.inputs.profile),
+        inputs_(run.inputs),
+        spares_(run.spares),
+        recovery_({run.config.recovery.attempts, OwnNode(run.allocation)}),
         progress_(stdout, run.config.train.steps),
         skips_(run.config.train.skip_limit),
         metrics_(run.folder) {}
 
   RunOutcome Run(HeldSignals& held) {
     RunOutcome outcome = TrainByPlan(held);
-    while (outcome.moved && next_ && outcome.last_step < run_.config.train.steps) {
-      left_ = std::exchange(plan_, std::move(*next_));
-      next_.reset();
-      may_move_after_warmup_ = false;
-      if (auto written = WritePlan(run_.folder, plan_, run_.inputs); !written) {
-        outcome.code = written.error().exit_code;
-        outcome.message = written.error().message;
-        break;
-      }
-      run_.ledger.Planned(plan_);
-      outcome = TrainByPlan(held);
-    }
+    while (Moves(outcome) || Recovers(outcome)) outcome = TrainByPlan(held);
     progress_.End();
     Finish(outcome);
+    if (outcome.failure && !outcome.stop_asked && saved_)
+      outcome.message +=
+          fmt::format("; the same command with --run-dir {} goes on from the checkpoint of step {}",
+                      run_.folder.Path(), *saved_);
     return outcome;
   }
 
  private:
+  /// Whether the ranks have saved for a better plan; it is the plan then.
+  bool Moves(RunOutcome& outcome) {
+    if (!outcome.moved || !next_ || outcome.last_step >= run_.config.train.steps) return false;
+    left_ = plan_;
+    return Take(std::move(*next_), outcome);
+  }
+
+  /// Whether the run goes on after a failure; the plan is one for the nodes that are left then.
+  bool Recovers(RunOutcome& outcome) {
+    const auto lost = recovery_.After(outcome);
+    if (!lost) return false;
+    run_.ledger.Failed(*outcome.failure);
+    progress_.Notice(outcome.message);
+    next_.reset();
+    history_.before.reset();  // it may use what is lost
+    const std::string without = ReplaceLost(*lost);
+    progress_.Notice(fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
+    if (lost->empty()) return true;
+    auto plan = PlanFor(inputs_);
+    if (plan) {
+      if (auto runs = CheckRunnable(*plan); !runs) plan = tl::unexpected(runs.error());
+    }
+    if (plan) return Take(std::move(*plan), outcome);
+    outcome.code = saved_ ? ExitCode::kRequeue : plan.error().exit_code;
+    outcome.message += fmt::format("; no plan{}: {}", without, plan.error().message);
+    return false;
+  }
+
+  /// Takes lost nodes out and spares in. Returns what was done, to follow "going on".
+  std::string ReplaceLost(const std::vector<std::string>& lost) {
+    std::string words;
+    for (const std::string& node : lost) {
+      LeaveOut(node, inputs_.cluster);
+      words += (words.empty() ? " without " : ", ") + node;
+      if (spares_.empty()) continue;
+      PutIn(spares_.back(), inputs_.cluster);
+      words += fmt::format(" ({} takes its place)", spares_.back().node);
+      spares_.pop_back();
+    }
+    return words;
+  }
+
+  /// The ranks' next plan. False: the run ends with `outcome`.
+  bool Take(Plan plan, RunOutcome& outcome) {
+    plan_ = std::move(plan);
+    next_.reset();
+    may_move_after_warmup_ = false;
+    if (auto written = WritePlan(run_.folder, plan_, inputs_); !written) {
+      outcome.code = written.error().exit_code;
+      outcome.message = written.error().message;
+      return false;
+    }
+    run_.ledger.Planned(plan_);
+    return true;
+  }
+
   RunOutcome TrainByPlan(HeldSignals& held) {
     replanner_ = NewReplanner();
     run_.statistics.BeginPlan(plan_, run_.config.profile.warmup_steps);
@@ -93,15 +153,13 @@ class Training {
   }
 
   std::unique_ptr<Replanner> NewReplanner() const {
-    PlanInputs inputs = run_.inputs;
-    inputs.profile = profile_;
     ReplanWatch::Settings settings;
     settings.ranks = plan_.ranks.size();
     settings.after_warmup = may_move_after_warmup_;
     settings.on_drift = run_.config.profile.online;
     settings.moved = history_.before.has_value();
     settings.warms_up = run_.config.profile.warmup_steps > 0;
-    return std::make_unique<Replanner>(settings, SearchFrom(inputs, plan_), history_);
+    return std::make_unique<Replanner>(settings, SearchFrom(inputs_, plan_), history_);
   }
 
   SupervisorEvents Events() {
@@ -118,6 +176,7 @@ class Training {
     };
     events.on_saved = [this](const Saved& saved) {
       last_save_s_ = saved.seconds;
+      saved_ = saved.step;
       progress_.Notice(fmt::format("saved step {}: {}", saved.step, saved.path));
     };
     return events;
@@ -127,6 +186,9 @@ class Training {
     const std::int64_t steps = run_.config.train.steps;
     last_launch_s_ = std::chrono::duration<double>(Clock::now() - launched_).count();
     if (!resumed_) resumed_ = step > 0;
+    if (step > 0) saved_ = step;
+    if (step == 0 && recovery_.Count() > 0)
+      progress_.Notice("there is no checkpoint: training begins again");
     if (step > 0) progress_.Notice(fmt::format("resumed from the checkpoint of step {}", step));
     if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
     losses_ = LossWatch();
@@ -151,7 +213,7 @@ class Training {
   }
 
   MovingCost Cost() const {
-    const auto parameters = static_cast<double>(ModelShape::Of(run_.inputs.dims).total.parameters);
+    const auto parameters = static_cast<double>(ModelShape::Of(inputs_.dims).total.parameters);
     return EstimateMovingCost(last_save_s_, kSavedBytesPerParameter * parameters, last_launch_s_);
   }
 
@@ -177,17 +239,17 @@ class Training {
   void KeepWhy(std::string line) {
     plan_.why.push_back(std::move(line));
     run_.ledger.Planned(plan_);
-    if (auto written = SavePlan(run_.folder, plan_, run_.inputs); !written)
+    if (auto written = SavePlan(run_.folder, plan_, inputs_); !written)
       progress_.Notice("plan.json and plan.txt lack it: " + written.error().message);
   }
 
   /// For the next job, and for this run's next plan.
   void KeepLayerTimes() {
     Profile fresh;
-    fresh.layers = RecordsOf(run_.inputs, plan_, replanner_->Times());
-    run_.ledger.Measured(run_.inputs.cluster.name, fresh);
-    profile_ = WithMeasured(std::move(profile_), fresh);
-    if (auto written = run_.folder.Write("profile.json", ToJson(profile_)); !written)
+    fresh.layers = RecordsOf(inputs_, plan_, replanner_->Times());
+    run_.ledger.Measured(inputs_.cluster.name, fresh);
+    inputs_.profile = WithMeasured(std::move(inputs_.profile), fresh);
+    if (auto written = run_.folder.Write("profile.json", ToJson(inputs_.profile)); !written)
       progress_.Notice("profile.json is not complete: " + written.error().message);
   }
 
@@ -211,7 +273,10 @@ class Training {
   std::optional<Plan> next_;  // the plan to start when the ranks have stopped
   Plan left_;                 // the plan before plan_, if any
   PlanHistory history_;
-  Profile profile_;  // includes the measurements of this run's ranks
+  PlanInputs inputs_;  // with the measurements of this run's ranks, without lost nodes
+  std::vector<SpareNode> spares_;
+  Recovery recovery_;
+  std::optional<std::int64_t> saved_;  // the newest checkpoint's step, as far as this run knows
   Progress progress_;
   LossWatch losses_;
   SkipWatch skips_;

@@ -5,6 +5,7 @@
 #include "core/config.h"
 #include "core/plan.h"
 #include "launcher/nodes/allocation.h"
+#include "launcher/nodes/spares.h"
 #include "launcher/report/run_statistics.h"
 #include "launcher/run/job_ledger.h"
 #include "launcher/run/plan_inputs.h"
@@ -21,14 +22,16 @@ struct RunParts {
   const Allocation& allocation;
   const Programs& programs;
   const PlanInputs& inputs;
+  const std::vector<SpareNode>& spares;  // the last one is the best
   RunFolder& folder;
   JobLedger& ledger;
   RunStatistics& statistics;
 };
 
 /// Trains by `plan`. Layer measurements go to the store and to profile.json. If a plan is better by
-/// enough, the run saves, stops and restarts with it. Blocks until the run is over. `held` is
-/// released while ranks run.
+/// enough, the run saves, stops and restarts with it. After a failure it goes on from the newest
+/// checkpoint without the nodes that fell silent (Recovery). Blocks until the run is over. `held`
+/// is released while ranks run.
 RunOutcome TrainRun(RunParts run, Plan plan, HeldSignals& held);
 
 /// Writes plan.json, which the ranks read, and plan.txt.

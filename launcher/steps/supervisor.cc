@@ -98,7 +98,8 @@ RunOutcome Supervisor::Run() {
   StartAttempt();
   PollStep();
   io_.run();
-  if (outcome_.moved) HearLastSignals();
+  if (outcome_.moved || outcome_.failure) HearLastSignals();
+  outcome_.stop_asked = stop_signal_ != 0;
   step_.reset();
   control_.reset();
   return outcome_;
@@ -297,6 +298,7 @@ void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }
 
 void Supervisor::NoteTraining() {
   stall_.Begin(Clock::now());
+  outcome_.trained = true;
   events_.on_launch(attempt_, "ok", "");
 }
 

@@ -31,6 +31,10 @@ struct RunOutcome {
   std::string message;  // one line for a person; empty when done
   std::optional<Diagnosis> failure;
   std::int64_t last_step = 0;  // completed by all ranks
+  bool trained = false;        // the ranks were wired up
+  bool stop_asked = false;     // by a signal
+  /// After a failure: nodes from which nothing more was heard, as the plan names them.
+  std::vector<std::string> silent_nodes = {};
   /// Move was asked for and nothing else happened: the state is saved, the ranks are gone, another
   /// plan may go on from there. They may have been done just then: compare last_step.
   bool moved = false;
@@ -133,6 +137,7 @@ class Supervisor {
   Result<std::unique_ptr<ControlServer>> Listen(const std::string& token,
                                                 ControlServer::Events events);
   void EndRanks(const std::string& reason);
+  std::vector<std::string> SilentNodes() const;
   void PollStep();
   void WatchSteps();
   void WatchSignals();

@@ -62,6 +62,7 @@ void Supervisor::EndForFailure() {
   outcome_.message = Describe(*diagnosis);
   if (gave_up_) outcome_.message += "; " + NewestCheckpoint();
   outcome_.failure = diagnosis;
+  outcome_.silent_nodes = SilentNodes();
   if (state_ != State::kEnding) Enter(State::kEnding);
   if (std::none_of(ranks_.begin(), ranks_.end(), [](const RankRecord& r) { return r.wired; })) {
     events_.on_launch(attempt_, "failed", outcome_.message);
@@ -81,6 +82,7 @@ void Supervisor::EndForRetry() {
         fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
     outcome_.code = ExitCode::kRankFailure;
     outcome_.failure = diagnosis;
+    outcome_.silent_nodes = SilentNodes();
     outcome_.message = Describe(diagnosis);
   } else {
     events_.on_notice(
@@ -129,6 +131,18 @@ std::string Supervisor::WhyUnsaved() const {
 
 std::string Supervisor::NewestCheckpoint() const {
   return newest_.empty() ? "no checkpoint is known" : "the newest known checkpoint is " + newest_;
+}
+
+/// Their ranks fell silent, or never said hello while others did.
+std::vector<std::string> Supervisor::SilentNodes() const {
+  std::vector<std::string> nodes;
+  for (const RankRecord& rank : ranks_) {
+    const bool absent = !rank.hello && anyone_said_hello_ && rank.order_ended == 0;
+    if ((rank.order_silent != 0 || absent) && !rank.goodbye) nodes.push_back(rank.host);
+  }
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  return nodes;
 }
 
 void Supervisor::EndRanks(const std::string& reason) {

@@ -4,8 +4,9 @@ load run
 setup() { make_run_folder; }
 teardown() { kill -9 "$launcher" 2>/dev/null || true; }
 
+# A failure ends these runs; recovery.bats has those that go on.
 long_run() {
-  train_in_background --train.steps=100000
+  train_in_background --train.steps=100000 --recovery.attempts=0
   wait_until 60 steps_done 5
   mapfile -t ranks < <(rank_pids)
   ((${#ranks[@]} == 4))
@@ -31,7 +32,7 @@ long_run() {
 @test "rank 0 SIGKILLed at many points: always exit 5 and no rank left" {
   for delay in 0.05 0.1 0.15 0.2 0.3 0.5 0.8; do
     rm -rf "$work/run"
-    train_in_background --train.steps=100000
+    train_in_background --train.steps=100000 --recovery.attempts=0
     wait_until 20 started_ranks
     sleep "$delay"
     mapfile -t ranks < <(rank_pids)

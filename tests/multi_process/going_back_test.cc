@@ -118,7 +118,7 @@ TEST_F(GoingBackTest, AMoveThatMadeStepsSlowerIsTakenBackOnceAndToldEverywhere) 
 
   testing::internal::CaptureStdout();
   const RunOutcome outcome =
-      TrainRun({config, allocation, programs, inputs, folder, ledger, statistics}, plan, held);
+      TrainRun({config, allocation, programs, inputs, {}, folder, ledger, statistics}, plan, held);
   const std::string out = testing::internal::GetCapturedStdout();
   std::printf("%s\n", out.c_str());
   EXPECT_EQ(outcome.code, ExitCode::kDone) << outcome.message;

@@ -81,7 +81,7 @@ staged() {
 }
 
 @test "a stage that is killed is named, and the run ends with 5" {
-  train_in_background "${layers[@]}" --parallel.pipeline=4 --parallel.data=1 --train.micro_batch=2 --train.steps=100000
+  train_in_background "${layers[@]}" --parallel.pipeline=4 --parallel.data=1 --train.micro_batch=2 --train.steps=100000 --recovery.attempts=0
   wait_until 60 steps_done 5
   local pids
   mapfile -t pids < <(rank_pids)

@@ -124,7 +124,7 @@ bits() {
 }
 
 @test "a tensor rank that is killed is named, and the run ends with 5" {
-  train_in_background "${layers[@]}" --parallel.tensor=2 --parallel.data=2 --parallel.pipeline=1 --train.micro_batch=2 --train.steps=100000
+  train_in_background "${layers[@]}" --parallel.tensor=2 --parallel.data=2 --parallel.pipeline=1 --train.micro_batch=2 --train.steps=100000 --recovery.attempts=0
   wait_until 60 steps_done 5
   local pids
   mapfile -t pids < <(rank_pids)

@@ -40,9 +40,9 @@ job_over() { [[ $(job_field "$1" JobState) != @(PENDING|RUNNING|CONFIGURING) ]];
 # training JOB STEPS: that many steps are done.
 training() { [[ $(cat "$home/runs/$1/metrics.jsonl" 2>/dev/null | wc -l) -ge $2 ]]; }
 
-# start_training SBATCH-ARGUMENT...: a job without end on all four nodes, running; sets $job.
+# start_training SBATCH-ARGUMENT...: a job on all four nodes, without end but for a failure, running; sets $job.
 start_training() {
-  job=$(submit -N4 "$@" -- --train.steps=1000000)
+  job=$(submit -N4 "$@" -- --train.steps=1000000 --recovery.attempts=0)
   wait_until 60 training "$job" 5
 }
 

@@ -28,7 +28,8 @@ class ProfileRowsTest : public StoreTest {
     EXPECT_TRUE(profile) << profile.error().message;
     return profile.value_or(Profile{});
   }
-  void Failed(const std::string& host, double time, const std::string& cluster = "alpha") {
+  void Failed(const std::string& host, double time, const std::string& cluster = "alpha",
+              const std::string& kind = "silent") {
     JobRecord job = SampleJob();
     job.cluster = cluster;
     const auto id = store_->BeginJob(job);
@@ -36,7 +37,7 @@ class ProfileRowsTest : public StoreTest {
     FailureRecord failure;
     failure.time = time;
     failure.host = host;
-    failure.kind = "killed";
+    failure.kind = kind;
     ASSERT_TRUE(store_->Record(*id, failure));
   }
 
@@ -146,6 +147,7 @@ TEST_F(ProfileRowsTest, FailuresOfANodeFadeWithTheirAge) {
   Failed("n2", kNow - 2 * kConfidenceHalfLife);
   Failed("n2", kNow, "beta");
   Failed("n3", kNow - 50 * kConfidenceHalfLife);
+  Failed("n4", kNow, "alpha", "killed");  // a process's, which says nothing about the node
   const Profile found = Find(Query({"n1", "n2", "n3", "n4"}));
   ASSERT_EQ(found.nodes.size(), 2u);
   EXPECT_EQ(found.nodes[0].node, "n1");

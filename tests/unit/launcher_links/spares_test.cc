@@ -99,11 +99,24 @@ TEST(ChooseSpares, SomeNodeMustBeLeft) {
 
 TEST(KeepAside, TheNodesStayAndTheirDevicesGo) {
   Cluster cluster = FourNodes();
-  KeepAside({{"n2", ""}, {"n4", ""}}, cluster);
+  std::vector<SpareNode> spares = {{"n2", ""}, {"n4", ""}};
+  KeepAside(spares, cluster);
   EXPECT_EQ(cluster.nodes.size(), 4u);
   ASSERT_EQ(cluster.devices.size(), 2u);
   EXPECT_EQ(cluster.devices[0].node, "n1");
   EXPECT_EQ(cluster.devices[1].node, "n3");
+}
+
+TEST(KeepAside, ASpareComesBackInTheNodesOrder) {
+  Cluster cluster = FourNodes();
+  std::vector<SpareNode> spares = {{"n2", ""}};
+  KeepAside(spares, cluster);
+  LeaveOut("n3", cluster);
+  PutIn(spares[0], cluster);
+  ASSERT_EQ(cluster.devices.size(), 3u);
+  EXPECT_EQ(cluster.devices[0].node, "n1");
+  EXPECT_EQ(cluster.devices[1].node, "n2");
+  EXPECT_EQ(cluster.devices[2].node, "n4");
 }
 
 }  // namespace

@@ -1,0 +1,40 @@
+// What a failed rank does to its run: whether the run goes on, and without which nodes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/steps/supervisor.h"
+
+namespace adaptive_train {
+
+/// Judges the failures of one run in turn. No I/O.
+class Recovery {
+ public:
+  struct Settings {
+    std::int64_t attempts = 0;  // failures in a row that the run survives without a new step
+    std::string own_node;       // where the launcher runs, which is alive; empty: on none of them
+  };
+
+  explicit Recovery(Settings settings) : settings_(std::move(settings)) {}
+
+  /// The nodes to leave out, or none where the run ends. A node is left out if it fell silent: it is
+  /// frozen, cut off or dead. Where processes ended, their nodes stay. What a rank reports of itself
+  /// (a full disk, a wrong file) would come again, and so would what kept the first launch from
+  /// training.
+  std::optional<std::vector<std::string>> After(const RunOutcome& outcome);
+
+  /// How often the run has gone on.
+  int Count() const { return count_; }
+
+ private:
+  const Settings settings_;
+  bool trained_ = false;
+  std::int64_t farthest_ = 0;  // step
+  std::int64_t in_a_row_ = 0;  // failures since a step came beyond it
+  int count_ = 0;
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,106 @@
+# Runs that go on after a failure, from the newest checkpoint.
+load run
+
+setup() { make_run_folder; }
+teardown() { kill -9 "$launcher" 2>/dev/null || true; }
+
+# Replicas with equal shares have the same bits each time.
+keys=(--train.steps=400 --checkpoint.every=20 --parallel.shares=even --train.global_batch=12)
+
+# whole ARG...: without a failure, in $work/whole.
+whole() { train "${keys[@]}" "$@" --run-dir "$work/whole"; }
+
+# fails_at STEP SIGNAL RANK: once that step is done.
+fails_at() {
+  wait_until 60 steps_done "$1"
+  mapfile -t ranks < <(rank_pids)
+  kill "-$2" "${ranks[$3]}"
+}
+
+# gone_on N: N times so far.
+gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
+
+@test "ranks that are killed: the run goes on with the bits of one that did not fail, each step once" {
+  for layout in "--parallel.data=4" "--parallel.data=2 --parallel.pipeline=2 --parallel.shard=1" "--parallel.data=2 --parallel.tensor=2"; do
+    rm -rf "$work/whole" "$work/run"
+    local layout_keys
+    read -ra layout_keys <<<"$layout"
+    whole "${layout_keys[@]}" --train.micro_batch=2
+    train_in_background "${keys[@]}" "${layout_keys[@]}" --train.micro_batch=2
+    fails_at 50 KILL 2
+    wait_until 30 gone_on 1
+    fails_at 110 KILL 0
+    ends_with 0
+    grep -Eq '^rank 2 on .* failed after step [0-9]+: its process ended: killed by signal 9' "$work/out"
+    grep -q '^going on (failure 1 of this run)$' "$work/out"
+    gone_on 2
+    diff <(losses "$work/whole") <(losses "$work/run")
+    [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 400)" ]]
+    wait_until 5 all_gone "${ranks[@]}"
+  done
+  # Both failures are kept, and the job is done.
+  [[ $("$bin/adaptive-train" jobs -a --store "$store" -n -P -o State,ExitCode | sort -u) == "COMPLETED|0:0" ]]
+  [[ $(sqlite3 "$work/profiles.db" "SELECT count(*) FROM failures") == 6 ]]
+}
+
+@test "a rank that is stopped: its node is the launcher's, which is alive, and gets it again" {
+  whole
+  train_in_background "${keys[@]}"
+  fails_at 50 STOP 1
+  ends_with 0
+  grep -Eq '^rank 1 on .* no heartbeat for 6 s' "$work/out"
+  gone_on 1
+  diff <(losses "$work/whole") <(losses "$work/run")
+  wait_until 5 all_gone "${ranks[@]}"
+}
+
+@test "the process that holds the ranks is killed: the run goes on" {
+  train_in_background "${keys[@]}"
+  wait_until 60 steps_done 50
+  kill -KILL "$(pgrep -P "$launcher" -f local-step)"
+  ends_with 0
+  gone_on 1
+}
+
+@test "without a checkpoint it begins again, and says so" {
+  train_in_background --train.steps=2000
+  fails_at 5 KILL 3
+  ends_with 0
+  grep -q '^there is no checkpoint: training begins again$' "$work/out"
+  [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 2000)" ]]
+}
+
+@test "failures without a new step between them end the run after recovery.attempts" {
+  train_in_background --train.steps=100000 --recovery.attempts=2
+  fails_at 300 KILL 1
+  # The others die before they come as far.
+  while kill -0 "$launcher" 2>/dev/null; do
+    mapfile -t ranks < <(rank_pids)
+    if ((${#ranks[@]} == 4)); then kill -KILL "${ranks[1]}" 2>/dev/null || true; fi
+    sleep 0.05
+  done
+  ends_with 5
+  gone_on 2
+  grep -Eq '^adaptive-train: rank 1 on .* failed.*: its process ended: killed by signal 9' "$work/err"
+}
+
+@test "a stop while the run goes on is heard" {
+  train_in_background "${keys[@]}" --train.steps=100000
+  fails_at 50 KILL 1
+  wait_until 30 gone_on 1
+  kill -INT "$launcher"
+  ends_with 130
+  wait_until 5 all_gone "${ranks[@]}"
+}
+
+@test "a failure after a stop was asked for ends the run" {
+  train_in_background "${keys[@]}" --train.steps=100000
+  wait_until 60 steps_done 50
+  mapfile -t ranks < <(rank_pids)
+  kill -STOP "${ranks[1]}"
+  kill -TERM "$launcher"
+  sleep 1
+  kill -KILL "${ranks[1]}"
+  ends_with 5
+  gone_on 0
+}

@@ -1,0 +1,126 @@
+# Nodes that fail while a job goes on in its allocation.
+load box
+load job
+
+setup_file() {
+  export ADAPTIVE_TRAIN_BOX=${ADAPTIVE_TRAIN_BOX:-/var/tmp/adaptive-train-box}
+  box_up_once
+}
+teardown_file() { box_down; }
+setup() {
+  make_job_home
+  wait_until 90 all_idle
+}
+all_idle() { [[ $(box_root ctl sinfo -h -N -o %t | grep -cx idle) == 4 ]]; }
+
+keys=(--train.steps=3000 --checkpoint.every=50)
+# failing_job SBATCH-ARGUMENT...: in $job, past a checkpoint; $event is now.
+failing_job() {
+  job=$(submit -N4 "$@" -- "${keys[@]}")
+  wait_until 60 training "$job" 120
+  event=$SECONDS
+}
+# goes_on WORDS: within 30 s, past where it was.
+goes_on() {
+  wait_until 30 grep -Eq "^going on $1 \(failure [0-9]+ of this run\)$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+  wait_until 30 grep -q '^resumed from the checkpoint of step' "$home/slurm-$job.out"
+  echo "goes on $((SECONDS - event)) s after the event"
+}
+nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
+@test "a node killed: the job goes on with three, and its losses have the bits of a job without failures" {
+  keys+=(--train.reproducible=layout --train.micro_batch=1)
+  failing_job
+  box kill n4
+  goes_on 'without n4'
+  [[ $(nodes_of "$job") == "n1 n2 n3" ]]
+  finished_with "$job" 0:0
+  box revive n4
+  wait_until 90 all_idle
+  whole=$(submit -N4 -- "${keys[@]}")
+  finished_with "$whole" 0:0
+  (($(losses "$job" | wc -l) == 3000))
+  diff <(losses "$job") <(losses "$whole")
+}
+
+@test "a node cut off: a spare takes its place, and no rank is left on it" {
+  job=$(box_on ctl sbatch --parsable -N4 --adaptive-train=spares=1 job.sh "${keys[@]}")
+  wait_until 60 training "$job" 120
+  event=$SECONDS
+  [[ $(nodes_of "$job") == "n1 n2 n3" ]]
+  box cut n2
+  goes_on 'without n2 \(n4 takes its place\)'
+  [[ $(nodes_of "$job") == "n1 n3 n4" ]]
+  wait_until $((event + 15 - SECONDS)) no_rank_on n2
+  finished_with "$job" 0:0
+  box mend n2
+}
+
+@test "two nodes, one after the other" {
+  failing_job
+  box cut n3
+  goes_on 'without n3'
+  wait_until 60 training "$job" 300
+  box kill n4
+  wait_until 30 grep -Eq '^going on without n4 ' "$home/slurm-$job.out"
+  finished_with "$job" 0:0
+  [[ $(nodes_of "$job") == "n1 n2" ]]
+  box mend n3
+  box revive n4
+}
+
+@test "two nodes at once" {
+  failing_job
+  box cut n2
+  box cut n3
+  finished_with "$job" 0:0
+  [[ $(nodes_of "$job") == "n1 n4" ]]
+  box mend n2
+  box mend n3
+}
+
+@test "a rank killed: its node stays" {
+  failing_job
+  box_root n3 kill -KILL "$(worker_pid n3)"
+  wait_until 30 grep -Eq '^going on \(failure 1 of this run\)$' "$home/slurm-$job.out"
+  finished_with "$job" 0:0
+  [[ $(nodes_of "$job") == "n1 n2 n3 n4" ]]
+}
+
+@test "three of four nodes at once, and no plan for the one that is left: 75, and the newest checkpoint is named" {
+  job=$(submit -N4 --mem=256M -- --model.layers=8 --model.hidden=384 --model.heads=4 --train.global_batch=12 --train.micro_batch=1 --train.steps=1000 --checkpoint.every=5)
+  wait_until 90 grep -q '^saved step' "$home/slurm-$job.out"
+  for node in n2 n3 n4; do box cut "$node"; done
+  wait_until 60 grep -Eq "^adaptive-train: rank .*; no plan without n2, n3, n4: .*; the same command with --run-dir $home/runs/$job goes on from the checkpoint of step [0-9]+$" "$home/slurm-$job.out" ||
+    { show_job "$job"; return 1; }
+  for node in n2 n3 n4; do box mend "$node"; done
+  wait_until 60 job_over "$job"
+  [[ $(job_field "$job" ExitCode) == 75:0 ]]
+  box_on n1 adaptive-train jobs -j "$job" -n -P -o State,ExitCode | grep -x 'REQUEUED|75:0'
+}
+
+# sleeps ARG...: a job of two nodes, in $job, that lasts a minute and a half and writes its environment.
+sleeps() {
+  job=$(box_on ctl "$@")
+  wait_until 30 grep -q ^SLURM_JOB_ID "$home/slurm-$job.out"
+  second=$(box_root ctl scontrol show hostnames "$(job_field "$job" NodeList)" | tail -n 1)
+}
+sleeping='env; sleep 50'
+
+@test "--adaptive-train keeps the allocation of a job that loses a node, wherever the option stands; other jobs end as ever" {
+  printf '#!/bin/bash\n#SBATCH --adaptive-train\n%s\n' "$sleeping" >"$home/lines.sh"
+  printf '#!/bin/bash\n%s\n' "$sleeping" >"$home/plain.sh"
+  jobs=() states=()
+  for way in "sbatch --parsable -N 2 --adaptive-train plain.sh" "sbatch --parsable -N 2 lines.sh" "env ADAPTIVE_TRAIN_OPTIONS=spares=0 sbatch --parsable -N 2 plain.sh" \
+    "sbatch --parsable -N 2 --no-requeue plain.sh --adaptive-train"; do
+    read -ra words <<<"$way"
+    sleeps "${words[@]}"
+    ! grep NO_KILL "$home/slurm-$job.out"
+    box kill "$second"
+    wait_until 90 job_over "$job"
+    box revive "$second"
+    wait_until 90 all_idle
+    states+=("$(job_field "$job" JobState)")
+  done
+  echo "${states[*]}"
+  [[ "${states[*]}" == "COMPLETED COMPLETED COMPLETED NODE_FAIL" ]]
+}

@@ -1,0 +1,69 @@
+#include "launcher/run/recovery.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace adaptive_train {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Optional;
+
+/// Ranks that trained up to `last_step`, and then failed.
+RunOutcome Failed(std::int64_t last_step, std::vector<std::string> silent_nodes = {}) {
+  RunOutcome outcome;
+  outcome.code = ExitCode::kRankFailure;
+  outcome.failure.emplace();
+  outcome.failure->kind = silent_nodes.empty() ? "killed" : "silent";
+  outcome.trained = true;
+  outcome.last_step = last_step;
+  outcome.silent_nodes = std::move(silent_nodes);
+  return outcome;
+}
+
+TEST(Recovery, SilentNodesAreLeftOutButForTheLaunchers) {
+  Recovery recovery({.attempts = 3, .own_node = "n1"});
+  EXPECT_THAT(recovery.After(Failed(5)), Optional(IsEmpty()));
+  EXPECT_THAT(recovery.After(Failed(9, {"n1", "n3", "n4"})), Optional(ElementsAre("n3", "n4")));
+  EXPECT_EQ(recovery.Count(), 2);
+}
+
+TEST(Recovery, FailuresInARowEndTheRunAndANewStepForgivesThem) {
+  Recovery recovery({.attempts = 2, .own_node = ""});
+  EXPECT_TRUE(recovery.After(Failed(5)));
+  EXPECT_TRUE(recovery.After(Failed(5)));
+  EXPECT_TRUE(recovery.After(Failed(6)));
+  EXPECT_TRUE(recovery.After(Failed(4)));
+  // The steps to 6 were done before.
+  EXPECT_FALSE(recovery.After(Failed(6)));
+}
+
+TEST(Recovery, WhatWouldComeAgainEndsTheRun) {
+  Recovery recovery({.attempts = 9, .own_node = ""});
+  RunOutcome never_trained = Failed(0);
+  never_trained.trained = false;
+  EXPECT_FALSE(recovery.After(never_trained));
+  RunOutcome reported = Failed(5);
+  reported.failure->kind = "reported";
+  EXPECT_FALSE(recovery.After(reported));
+  // Training has been seen: a launch that fails is one of the attempts.
+  EXPECT_TRUE(recovery.After(never_trained));
+}
+
+TEST(Recovery, AStopOrAnEndIsNoFailure) {
+  Recovery recovery({.attempts = 9, .own_node = ""});
+  EXPECT_FALSE(recovery.After(RunOutcome{}));
+  RunOutcome stopped = Failed(5, {"n2"});
+  stopped.stop_asked = true;
+  EXPECT_FALSE(recovery.After(stopped));
+  EXPECT_EQ(recovery.Count(), 0);
+}
+
+TEST(Recovery, NoAttemptsMeansTheFirstFailureEndsTheRun) {
+  Recovery recovery({.attempts = 0, .own_node = ""});
+  EXPECT_FALSE(recovery.After(Failed(5)));
+}
+
+}  // namespace
+}  // namespace adaptive_train
