@@ -80,9 +80,9 @@ LayerShape Embedding(const ModelDims& dims, const TrainingFormat& format) {
 
 LayerShape Block(const ModelDims& dims, const TrainingFormat& format, std::int64_t index) {
   const std::int64_t hidden = dims.hidden, scalar = ScalarBytes(format);
-  const std::int64_t weights =
-      hidden * (dims.QkvColumns() + dims.AttentionColumns() + dims.FfnColumns() + dims.Ffn());
-  const std::int64_t biases = (dims.HasQkvBias() ? dims.QkvColumns() : 0) +
+  const std::int64_t weights = hidden * (dims.QkvProductColumns() + dims.AttentionColumns() +
+                                         dims.FfnColumns() + dims.Ffn());
+  const std::int64_t biases = (dims.HasQkvBias() ? dims.QkvProductColumns() : 0) +
                               (dims.HasProjectionBias() ? hidden : 0) +
                               (Architecture::Of(dims.kind).biases ? dims.FfnColumns() + hidden : 0);
   const double attention =
@@ -103,6 +103,8 @@ LayerShape Block(const ModelDims& dims, const TrainingFormat& format, std::int64
   layer.whole_parameters = 2 * NormParameters(dims) + (dims.HasProjectionBias() ? hidden : 0) +
                            (Architecture::Of(dims.kind).biases ? hidden : 0);
   layer.whole_activation_bytes_per_sample = dims.sequence * whole;
+  if (format.recompute != Recompute::kFull)
+    layer.kv_head_bytes_per_sample = dims.sequence * 2 * dims.HeadSize() * scalar;
   return layer;
 }
 
@@ -133,6 +135,7 @@ std::int64_t WorkspaceBytes(const ModelDims& dims, const TrainingFormat& format)
                            scalar;
   if (Architecture::Of(dims.kind).gated) per_token += dims.Ffn() * scalar;
   if (format.dropout) per_token += dims.hidden * scalar;
+  if (dims.kv_ranks > 1) per_token += dims.QkvProductColumns() * scalar;
   if (format.recompute == Recompute::kFull) per_token += KeptBytesPerToken(dims, scalar);
   if (format.recompute != Recompute::kNone) per_token += CheapBytesPerToken(dims, scalar);
   return dims.sequence * per_token;
@@ -253,13 +256,20 @@ std::int64_t TargetsPerSample(const ModelDims& dims) {
   return Architecture::Of(dims.kind).causal ? dims.sequence : MaskedTargets(dims.sequence);
 }
 
+bool ModelDims::CanBeSharedBy(std::int64_t ranks) const {
+  if (heads % ranks != 0 || Ffn() % ranks != 0 || vocab < ranks) return false;
+  if (ranks <= KvHeads()) return KvHeads() % ranks == 0;
+  return ranks % KvHeads() == 0 && HeadSize() % (ranks / KvHeads()) == 0;
+}
+
 ModelDims ModelDims::Part(std::int64_t ranks) const {
   if (ranks == 1) return *this;
-  assert(heads % ranks == 0 && KvHeads() % ranks == 0 && Ffn() % ranks == 0);
+  assert(CanBeSharedBy(ranks));
   ModelDims part = *this;
   part.head_size = HeadSize();
   part.heads = heads / ranks;
-  part.kv_heads = KvHeads() / ranks;
+  part.kv_heads = std::max<std::int64_t>(1, KvHeads() / ranks);
+  part.kv_ranks = std::max<std::int64_t>(1, ranks / KvHeads());
   part.ffn = Ffn() / ranks;
   part.vocab = (vocab + ranks - 1) / ranks;
   return part;
@@ -426,7 +436,7 @@ std::int64_t ModelShape::ProcessBytes(std::int64_t micro_batch, std::int64_t thr
   const bool widens = format.precision != Precision::kFp32;
   const std::int64_t scratch =
       std::max({HeadScratch(dims, micro_batch, threads),
-                LinearScratch(rows, dims.hidden, dims.QkvColumns(), threads, widens),
+                LinearScratch(rows, dims.hidden, dims.QkvProductColumns(), threads, widens),
                 LinearScratch(rows, dims.AttentionColumns(), dims.hidden, threads, widens),
                 LinearScratch(rows, dims.hidden, dims.FfnColumns(), threads, widens),
                 LinearScratch(rows, dims.Ffn(), dims.hidden, threads, widens)});

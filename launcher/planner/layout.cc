@@ -54,8 +54,8 @@ TensorLines TensorLinesOf(const PlanProblem& problem, const Layout& layout, int 
   for (int l = layout.cut[static_cast<std::size_t>(chunk)];
        l < layout.cut[static_cast<std::size_t>(chunk) + 1]; ++l) {
     const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
-    forward += layer.forward_sums;
-    backward += layer.backward_sums[static_cast<std::size_t>(layout.recompute)];
+    forward += layer.ForwardSums(layout.tensor);
+    backward += layer.BackwardSums(static_cast<std::size_t>(layout.recompute), layout.tensor);
   }
   const LinkSpeed& link = problem.links.At(node, node);
   return {forward.Seconds(layout.tensor, link), backward.Seconds(layout.tensor, link)};
@@ -285,6 +285,20 @@ RankSums& RankSums::operator+=(const RankSums& more) {
   bytes += more.bytes;
   bytes_per_rank += more.bytes_per_rank;
   return *this;
+}
+
+RankSums ProblemLayer::ForwardSums(int ranks) const {
+  RankSums sums = forward_sums;
+  if (SharesHeads(ranks)) sums += head_sums;
+  return sums;
+}
+
+RankSums ProblemLayer::BackwardSums(std::size_t recompute, int ranks) const {
+  RankSums sums = backward_sums[recompute];
+  if (!SharesHeads(ranks)) return sums;
+  sums += head_sums;
+  if (recompute == static_cast<std::size_t>(Recompute::kFull)) sums += head_sums;  // forward again
+  return sums;
 }
 
 Line RankSums::Seconds(int ranks, const LinkSpeed& inside) const {

@@ -109,10 +109,24 @@ void TransformerBlock<T>::Rotate(const View& view, T* qkv, bool inverse) const {
 }
 
 template <class T>
+SharedHead<T> TransformerBlock<T>::SharedHeadOf(const View& view, T* part, T* whole) const {
+  return {view.rows, dims_.AttentionColumns(), dims_.HeadSize(), dims_.kv_ranks, part, whole};
+}
+
+template <class T>
+void TransformerBlock<T>::QueriesKeysValues(const View& view, const T* input) const {
+  T* qkv = view.kept.qkv.data();
+  const bool shared = dims_.kv_ranks > 1;
+  T* part = shared ? view.workspace.qkv_part.data() : qkv;
+  c_attn_.Forward(view.memory, view.rows, input, part);
+  if (shared) view.memory.tensor.gather_head(SharedHeadOf(view, part, qkv));
+  Rotate(view, qkv, false);
+}
+
+template <class T>
 void TransformerBlock<T>::AttentionForward(const View& view, const T* input, const T* residual,
                                            T* output) const {
-  c_attn_.Forward(view.memory, view.rows, input, view.kept.qkv.data());
-  Rotate(view, view.kept.qkv.data(), false);
+  QueriesKeysValues(view, input);
   view.memory.device.Attention({.shape = AttentionShapeOf(view.pass),
                                 .qkv = view.kept.qkv.data(),
                                 .output = view.kept.attention.data(),
@@ -275,7 +289,11 @@ void TransformerBlock<T>::AttentionBackward(const View& view, const T* input, co
   const T* d_output = BranchGradient(view, kAttentionBranch);
   T* d_attention = view.workspace.d_narrow.data();
   const bool deferred = view.state.deferred.has_value();
-  T* d_qkv = deferred ? view.state.deferred->d_qkv.data() : view.workspace.d_wide.data();
+  const bool shared = dims_.kv_ranks > 1;
+  T* d_part = deferred ? view.state.deferred->d_qkv.data()
+              : shared ? view.workspace.qkv_part.data()
+                       : view.workspace.d_wide.data();
+  T* d_qkv = shared ? view.workspace.d_wide.data() : d_part;
   ProjectBackward(view, attention_c_proj_, d_output, view.kept.attention.data(), d_attention,
                   &DeferredGradients<T>::d_attention);
   view.memory.device.AttentionBackward({.shape = AttentionShapeOf(view.pass),
@@ -285,9 +303,10 @@ void TransformerBlock<T>::AttentionBackward(const View& view, const T* input, co
                                         .d_output = d_attention,
                                         .d_qkv = d_qkv});
   Rotate(view, d_qkv, true);
+  if (shared) view.memory.tensor.sum_head(SharedHeadOf(view, d_part, d_qkv));
   deferred
-      ? c_attn_.InputGradient(view.memory, view.rows, d_qkv, d_input, {.residual = residual})
-      : c_attn_.Backward(view.memory, view.rows, d_qkv, input, d_input, {.residual = residual});
+      ? c_attn_.InputGradient(view.memory, view.rows, d_part, d_input, {.residual = residual})
+      : c_attn_.Backward(view.memory, view.rows, d_part, input, d_input, {.residual = residual});
 }
 
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template class TransformerBlock)

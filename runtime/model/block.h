@@ -61,6 +61,8 @@ class TransformerBlock {
   void ForwardPreNorm(const View& view, const T* input, bool again) const;
   void ForwardPostNorm(const View& view, const T* input, bool again) const;
   void AttentionForward(const View& view, const T* input, const T* residual, T* output) const;
+  void QueriesKeysValues(const View& view, const T* input) const;
+  SharedHead<T> SharedHeadOf(const View& view, T* part, T* whole) const;
   void FeedForwardUp(const View& view, const T* input) const;
   void Project(const View& view, const LinearLayer<T>& projection, std::uint16_t branch,
                const T* input, const T* residual, T* output) const;

@@ -49,7 +49,7 @@ std::size_t CheapActivations<T>::bytes() const {
 template <class T>
 DeferredGradients<T>::DeferredGradients(const ModelDims& dims, std::int64_t rows,
                                         kernels::DeviceMemory& memory)
-    : d_qkv(memory, Elements(rows, dims.QkvColumns())),
+    : d_qkv(memory, Elements(rows, dims.QkvProductColumns())),
       d_fc(memory, Elements(rows, dims.FfnColumns())),
       d_attention(memory, Elements(rows, dims.hidden)),
       d_mlp(memory, Elements(rows, dims.hidden)) {}

@@ -58,7 +58,7 @@ struct DeferredGradients {
   DeferredGradients(const ModelDims& dims, std::int64_t rows, kernels::DeviceMemory& memory);
   std::size_t bytes() const;
 
-  kernels::Buffer<T> d_qkv;        // [rows, QkvColumns]
+  kernels::Buffer<T> d_qkv;        // [rows, QkvProductColumns]
   kernels::Buffer<T> d_fc;         // [rows, FfnColumns]
   kernels::Buffer<T> d_attention;  // [rows, hidden]: of attn.c_proj's output
   kernels::Buffer<T> d_mlp;        // [rows, hidden]: of mlp.c_proj's output

@@ -23,6 +23,8 @@ BlockWorkspace<T>::BlockWorkspace(const ModelDims& dims, const StageOptions& opt
       d_wide(memory, Elements(options.Rows(dims), std::max(dims.QkvColumns(), dims.FfnColumns()))),
       d_gated(memory,
               Architecture::Of(dims.kind).gated ? Elements(options.Rows(dims), dims.Ffn()) : 0),
+      qkv_part(memory,
+               dims.kv_ranks > 1 ? Elements(options.Rows(dims), dims.QkvProductColumns()) : 0),
       branch(memory, options.dropout > 0 ? Elements(options.Rows(dims), dims.hidden) : 0) {
   if (options.recompute == Recompute::kFull) kept.emplace(dims, options.Rows(dims), memory);
   if (options.recompute != Recompute::kNone) cheap.emplace(dims, options.Rows(dims), memory);
@@ -30,8 +32,9 @@ BlockWorkspace<T>::BlockWorkspace(const ModelDims& dims, const StageOptions& opt
 
 template <class T>
 std::size_t BlockWorkspace<T>::bytes() const {
-  return d_residual.bytes() + d_narrow.bytes() + d_wide.bytes() + d_gated.bytes() + branch.bytes() +
-         (kept ? kept->bytes() : 0) + (cheap ? cheap->bytes() : 0);
+  return d_residual.bytes() + d_narrow.bytes() + d_wide.bytes() + d_gated.bytes() +
+         qkv_part.bytes() + branch.bytes() + (kept ? kept->bytes() : 0) +
+         (cheap ? cheap->bytes() : 0);
 }
 
 template <class T>

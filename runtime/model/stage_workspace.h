@@ -25,6 +25,7 @@ struct BlockWorkspace {
   kernels::Buffer<T> d_narrow;  // [rows, max(hidden, AttentionColumns)]
   kernels::Buffer<T> d_wide;    // [rows, max(QkvColumns, FfnColumns)]
   kernels::Buffer<T> d_gated;   // [rows, Ffn], gated only
+  kernels::Buffer<T> qkv_part;  // [rows, QkvProductColumns], only where ranks share a head
   kernels::Buffer<T> branch;    // [rows, hidden], only with dropout: a branch before or after it
   std::optional<KeptActivations<T>> kept;    // with full recomputation
   std::optional<CheapActivations<T>> cheap;  // with either

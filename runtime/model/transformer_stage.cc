@@ -24,7 +24,7 @@ TransformerStage<T>::TransformerStage(const ModelDims& dims, const StageSlice& s
   assert(static_cast<std::int64_t>(arenas.parameters.size()) == layout().size());
   assert(static_cast<std::int64_t>(arenas.gradients.size()) == layout().size());
   assert(workspace.head || !slice.has_head);
-  assert(!options.reproducible || kTensorGroups % tensor_.part.ranks == 0);
+  assert(!options.reproducible || (kTensorGroups % tensor_.part.ranks == 0 && dims.kv_ranks == 1));
   assert(layout().tensor().ranks == tensor_.part.ranks &&
          layout().tensor().rank == tensor_.part.rank);
   if (slice.has_embedding) embedding_.emplace(dims, layout(), options);

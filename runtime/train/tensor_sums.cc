@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <chrono>
 #include <type_traits>
 #include <utility>
@@ -29,11 +30,10 @@ TensorSums<T>::TensorSums(Group& group, std::optional<SharedMemory> memory,
       memory_(std::move(memory)),
       reproducible_(reproducible) {
   if (group.Size() == 1) return;
-  if (reproducible) {
-    const auto ranks = static_cast<std::size_t>(group.Size());
+  const auto ranks = static_cast<std::size_t>(group.Size());
+  if (!memory_) gathered_ = {device, ranks * kPiece};
+  if (reproducible)
     tree_ = {device, static_cast<std::size_t>(kernels::TreeDepth(group.Size())) * kPiece};
-    if (!memory_) gathered_ = {device, ranks * kPiece};
-  }
   if (std::is_same_v<T, float>) return;
   sums_ = {device, kPiece};
   more_ = {device, kPiece};
@@ -45,46 +45,80 @@ TensorRanks<T> TensorSums<T>::Ranks() {
           [this](std::span<T> values) { Sum(values); },
           [this](std::span<float> values) { Sum(values); },
           &waited_s_,
-          [this](std::span<std::byte> whole) { Gather(whole); }};
+          [this](std::span<std::byte> whole) { Gather(whole); },
+          [this](const SharedHead<T>& head) { GatherHead(head); },
+          [this](const SharedHead<T>& head) { SumHead(head); }};
 }
 
+/// The time is the exchange's, and none of a layer's.
 template <class T>
-template <class E>
-void TensorSums<T>::Sum(std::span<E> values) {
+template <class Body>
+void TensorSums<T>::Timed(const Body& body) {
   const auto from = std::chrono::steady_clock::now();
-  measure_.As(Activity::kExposedComm, [&] {
-    for (std::size_t first = 0; first < values.size(); first += kPiece) {
-      const auto piece = values.subspan(first, std::min(kPiece, values.size() - first));
-      memory_ ? SumThroughMemory(piece) : SumThroughTransport(piece);
-    }
-  });
+  measure_.As(Activity::kExposedComm, body);
   waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
 }
 
 template <class T>
 template <class E>
-E* TensorSums<T>::SlotOf(int rank) const {
-  const std::size_t slot =
-      half_ * static_cast<std::size_t>(group_.Size()) + static_cast<std::size_t>(rank);
-  return reinterpret_cast<E*>(memory_->bytes().data() + slot * kPiece * sizeof(float));
+void TensorSums<T>::Sum(std::span<E> values) {
+  Timed([&] {
+    for (std::size_t first = 0; first < values.size(); first += kPiece) {
+      const auto piece = values.subspan(first, std::min(kPiece, values.size() - first));
+      memory_ ? SumOfSlots(piece) : SumThroughTransport(piece);
+    }
+  });
 }
 
-/// A rank that has met the others for this half has read all it wants of the other one, which is
-/// then free to be written again.
 template <class T>
 template <class E>
-void TensorSums<T>::SumThroughMemory(std::span<E> piece) {
+E* TensorSums<T>::SlotOf(int rank) {
+  const auto slot = static_cast<std::size_t>(rank);
+  if (!memory_) return reinterpret_cast<E*>(gathered_.data() + slot * kPiece);
+  const std::size_t first = half_ * static_cast<std::size_t>(group_.Size());
+  return reinterpret_cast<E*>(memory_->bytes().data() + (first + slot) * kPiece * sizeof(float));
+}
+
+/// Each rank writes so many bytes to its slot, and reads those of others when all have. A rank that
+/// has met the others for this half of the memory has read all it wants of the other one, which is
+/// then free to be written again.
+template <class T>
+template <class Write, class Read>
+void TensorSums<T>::Exchange(std::size_t bytes, const Write& write, const Read& read) {
+  write();
+  if (memory_) {
+    Meet();
+  } else {
+    std::vector<std::span<std::byte>> slots;
+    for (int rank = 0; rank < group_.Size(); ++rank)
+      slots.emplace_back(SlotOf<std::byte>(rank), bytes);
+    Await(group_.AllGather(Purpose::kActivation, std::move(slots)).Wait(CollectiveDeadline()));
+  }
+  read();
+  half_ = 1 - half_;
+}
+
+template <class T>
+template <class E>
+void TensorSums<T>::SumOfSlots(std::span<E> piece) {
+  Exchange(
+      piece.size_bytes(), [&] { std::ranges::copy(piece, SlotOf<E>(group_.Rank())); },
+      [&] {
+        if constexpr (std::is_same_v<E, float>) {
+          if (reproducible_) return AddAsTree(piece);
+        }
+        AddInOrder(piece);
+      });
+}
+
+template <class T>
+template <class E>
+void TensorSums<T>::AddInOrder(std::span<E> piece) {
   const auto count = static_cast<std::int64_t>(piece.size());
-  std::copy(piece.begin(), piece.end(), SlotOf<E>(group_.Rank()));
-  Meet();
   if constexpr (std::is_same_v<E, float>) {
-    if (reproducible_) {
-      AddAsTree(piece, [this](std::int64_t rank) { return SlotOf<float>(static_cast<int>(rank)); });
-    } else {
-      std::copy_n(SlotOf<float>(0), piece.size(), piece.data());
-      for (int rank = 1; rank < group_.Size(); ++rank)
-        device_.AddInto(count, SlotOf<float>(rank), piece.data());
-    }
+    std::copy_n(SlotOf<float>(0), piece.size(), piece.data());
+    for (int rank = 1; rank < group_.Size(); ++rank)
+      device_.AddInto(count, SlotOf<float>(rank), piece.data());
   } else {
     device_.Widen(count, SlotOf<E>(0), sums_.data());
     for (int rank = 1; rank < group_.Size(); ++rank) {
@@ -93,19 +127,17 @@ void TensorSums<T>::SumThroughMemory(std::span<E> piece) {
     }
     device_.Round({.count = count, .parameters = sums_.data(), .weights = piece.data()});
   }
-  half_ = 1 - half_;
 }
 
 template <class T>
-template <class Slot>
-void TensorSums<T>::AddAsTree(std::span<float> piece, const Slot& slot) {
+void TensorSums<T>::AddAsTree(std::span<float> piece) {
   const auto at = [&](std::int64_t place) {
     return place == 0 ? piece.data() : tree_.data() + static_cast<std::size_t>(place - 1) * kPiece;
   };
   kernels::AddTree(
       0, group_.Size(), 0,
       [&](std::int64_t rank, std::int64_t place) {
-        std::copy_n(slot(rank), piece.size(), at(place));
+        std::copy_n(SlotOf<float>(static_cast<int>(rank)), piece.size(), at(place));
       },
       [&](std::int64_t from, std::int64_t to) {
         device_.AddInto(std::ssize(piece), at(from), at(to));
@@ -125,7 +157,7 @@ template <class T>
 template <class E>
 void TensorSums<T>::SumThroughTransport(std::span<E> piece) {
   if constexpr (std::is_same_v<E, float>) {
-    if (reproducible_) return SumGathered(piece);
+    if (reproducible_) return SumOfSlots(piece);
     Await(group_.AllReduce(Purpose::kActivation, piece).Wait(CollectiveDeadline()));
   } else {
     const auto count = static_cast<std::int64_t>(piece.size());
@@ -133,19 +165,6 @@ void TensorSums<T>::SumThroughTransport(std::span<E> piece) {
     SumThroughTransport(sums_.span().first(piece.size()));
     device_.Round({.count = count, .parameters = sums_.data(), .weights = piece.data()});
   }
-}
-
-template <class T>
-void TensorSums<T>::SumGathered(std::span<float> piece) {
-  std::vector<std::span<std::byte>> chunks;
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(group_.Size()); ++rank)
-    chunks.push_back(std::as_writable_bytes(gathered_.span().subspan(rank * kPiece, piece.size())));
-  std::copy(piece.begin(), piece.end(),
-            gathered_.data() + static_cast<std::size_t>(group_.Rank()) * kPiece);
-  Await(group_.AllGather(Purpose::kActivation, std::move(chunks)).Wait(CollectiveDeadline()));
-  AddAsTree(piece, [this](std::int64_t rank) {
-    return gathered_.data() + static_cast<std::size_t>(rank) * kPiece;
-  });
 }
 
 /// The part of `whole` that a rank has.
@@ -177,14 +196,104 @@ void TensorSums<T>::GatherThroughMemory(std::span<std::byte> whole) {
       const std::size_t begin = std::min(first, part.size());
       return part.subspan(begin, std::min(kBytes, part.size() - begin));
     };
-    std::ranges::copy(piece_of(group_.Rank()), SlotOf<std::byte>(group_.Rank()));
-    Meet();
-    for (int rank = 0; rank < group_.Size(); ++rank) {
-      const std::span<std::byte> piece = piece_of(rank);
-      if (rank != group_.Rank()) std::copy_n(SlotOf<std::byte>(rank), piece.size(), piece.data());
-    }
-    half_ = 1 - half_;
+    Exchange(
+        kBytes,
+        [&] { std::ranges::copy(piece_of(group_.Rank()), SlotOf<std::byte>(group_.Rank())); },
+        [&] {
+          for (int rank = 0; rank < group_.Size(); ++rank) {
+            const std::span<std::byte> piece = piece_of(rank);
+            if (rank != group_.Rank())
+              std::copy_n(SlotOf<std::byte>(rank), piece.size(), piece.data());
+          }
+        });
   }
+}
+
+namespace {
+
+/// Calls body(first, rows) for pieces whose `columns` fit in so many values.
+template <class Body>
+void ForRows(std::int64_t rows, std::int64_t columns, std::size_t most, const Body& body) {
+  const std::int64_t at_a_time = static_cast<std::int64_t>(most) / columns;
+  assert(at_a_time > 0);
+  for (std::int64_t first = 0; first < rows; first += at_a_time)
+    body(first, std::min(at_a_time, rows - first));
+}
+
+/// Calls body(row, of, i) for the keys (of = 0) and values (of = 1) of the rows from `first` on, in
+/// the order of a slot.
+template <class Body>
+void ForKeysAndValues(std::int64_t first, std::int64_t rows, const Body& body) {
+  for (std::int64_t i = 0; i < 2 * rows; ++i) body(first + i / 2, i % 2, i);
+}
+
+}  // namespace
+
+/// The first of the ranks that share this rank's head.
+template <class T>
+int TensorSums<T>::FirstOf(const SharedHead<T>& head) const {
+  return group_.Rank() - group_.Rank() % static_cast<int>(head.ranks);
+}
+
+template <class T>
+void TensorSums<T>::GatherHead(const SharedHead<T>& head) {
+  const std::int64_t size = head.PartSize();
+  Timed([&] {
+    for (std::int64_t row = 0; row < head.rows; ++row)
+      std::copy(head.PartRow(row), head.InPart(row, 0), head.WholeRow(row));
+    ForRows(head.rows, 2 * size, kPiece, [&](std::int64_t first, std::int64_t rows) {
+      const auto write = [&] {
+        T* slot = SlotOf<T>(group_.Rank());
+        ForKeysAndValues(first, rows, [&](std::int64_t row, std::int64_t of, std::int64_t i) {
+          std::copy_n(head.InPart(row, of), size, slot + i * size);
+        });
+      };
+      const auto read = [&] {
+        for (std::int64_t part = 0; part < head.ranks; ++part) {
+          const T* slot = SlotOf<T>(FirstOf(head) + static_cast<int>(part));
+          ForKeysAndValues(first, rows, [&](std::int64_t row, std::int64_t of, std::int64_t i) {
+            std::copy_n(slot + i * size, size, head.InWhole(row, of) + part * size);
+          });
+        }
+      };
+      Exchange(static_cast<std::size_t>(2 * rows * size) * sizeof(T), write, read);
+    });
+  });
+}
+
+/// 16-bit values are added in float32 and rounded once, as in other sums.
+template <class T>
+void TensorSums<T>::SumHead(const SharedHead<T>& head) {
+  assert(!reproducible_);
+  const std::int64_t size = head.PartSize(), own = (group_.Rank() - FirstOf(head)) * size;
+  constexpr std::int64_t kSlot = kPiece * sizeof(float) / sizeof(T);
+  const auto add = [&](const T* first, T* to) {
+    for (std::int64_t column = 0; column < size; ++column) {
+      float sum = 0;
+      for (std::int64_t rank = 0; rank < head.ranks; ++rank)
+        sum += kernels::ToFloat(first[rank * kSlot + column]);
+      to[column] = kernels::Rounded<T>(sum);
+    }
+  };
+  Timed([&] {
+    for (std::int64_t row = 0; row < head.rows; ++row)
+      std::copy(head.WholeRow(row), head.InWhole(row, 0), head.PartRow(row));
+    ForRows(head.rows, 2 * head.head_size, kPiece, [&](std::int64_t first, std::int64_t rows) {
+      const auto write = [&] {
+        T* slot = SlotOf<T>(group_.Rank());
+        ForKeysAndValues(first, rows, [&](std::int64_t row, std::int64_t of, std::int64_t i) {
+          std::copy_n(head.InWhole(row, of), head.head_size, slot + i * head.head_size);
+        });
+      };
+      const auto read = [&] {
+        const T* slot = SlotOf<T>(FirstOf(head)) + own;
+        ForKeysAndValues(first, rows, [&](std::int64_t row, std::int64_t of, std::int64_t i) {
+          add(slot + i * head.head_size, head.InPart(row, of));
+        });
+      };
+      Exchange(static_cast<std::size_t>(2 * rows * head.head_size) * sizeof(T), write, read);
+    });
+  });
 }
 
 template class TensorSums<float>;

@@ -23,7 +23,8 @@ namespace adaptive_train {
 /// is booked as exchange. Throws FatalError. Not thread-safe.
 ///
 /// A `reproducible` sum adds float32 values of 2, 4 or 8 ranks as a balanced tree, which continues
-/// that of each rank's groups (kernels/inner_groups.h), also through the transport.
+/// that of each rank's groups (kernels/inner_groups.h), also through the transport. Ranks that share
+/// a head have no such order.
 template <class T>
 class TensorSums {
  public:
@@ -49,18 +50,24 @@ class TensorSums {
   template <class E>
   void Sum(std::span<E> values);
   template <class E>
-  void SumThroughMemory(std::span<E> piece);
-  template <class E>
   void SumThroughTransport(std::span<E> piece);
-  void SumGathered(std::span<float> piece);
-  /// slot(rank) has the rank's values.
-  template <class Slot>
-  void AddAsTree(std::span<float> piece, const Slot& slot);
+  template <class E>
+  void SumOfSlots(std::span<E> piece);
+  template <class E>
+  void AddInOrder(std::span<E> piece);
+  void AddAsTree(std::span<float> piece);
   std::span<std::byte> PartOf(int rank, std::span<std::byte> whole) const;
   void Gather(std::span<std::byte> whole);
   void GatherThroughMemory(std::span<std::byte> whole);
+  void GatherHead(const SharedHead<T>& head);
+  void SumHead(const SharedHead<T>& head);
+  int FirstOf(const SharedHead<T>& head) const;
+  template <class Write, class Read>
+  void Exchange(std::size_t bytes, const Write& write, const Read& read);
+  template <class Body>
+  void Timed(const Body& body);
   template <class E>
-  E* SlotOf(int rank) const;
+  E* SlotOf(int rank);
   void Meet();
 
   Group& group_;
@@ -71,7 +78,7 @@ class TensorSums {
   kernels::Buffer<float> sums_, more_;  // of 16-bit values
   const bool reproducible_;
   kernels::Buffer<float> tree_;      // the places of a reproducible sum on the way
-  kernels::Buffer<float> gathered_;  // all ranks' values, where they share no memory
+  kernels::Buffer<float> gathered_;  // a slot per rank, where they share no memory
   double waited_s_ = 0;
 };
 

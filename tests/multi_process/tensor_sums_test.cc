@@ -153,6 +153,65 @@ TEST(TensorSums, GatherThroughSharedMemoryAndByMessages) {
   }
 }
 
+/// Ranks by twos or fours share a head: each gets the others' columns of keys and values, and sums of
+/// its own.
+template <class T>
+bool SharesHeads(Group& group, bool shares, std::int64_t sharing) {
+  auto memory = shares ? TensorSums<T>::MemoryOf(group) : std::nullopt;
+  kernels::cpu::CpuDevice<T> device(1);
+  StepMeasure measure(group.communicator());
+  TensorSums<T> sums(group, std::move(memory), device, measure);
+  const TensorRanks<T> ranks = sums.Ranks();
+  constexpr std::int64_t kQueries = 3, kHead = 8;
+  const int first = group.Rank() - group.Rank() % static_cast<int>(sharing);
+  const auto value = [](std::int64_t row, std::int64_t of, std::int64_t column, int rank) {
+    return static_cast<float>((row * 5 + of * 3 + column + rank) % 31);
+  };
+  for (const std::int64_t rows : {0, 1, 7, 40000, 3}) {
+    std::vector<T> part(static_cast<std::size_t>(rows * (kQueries + 2 * kHead / sharing)));
+    std::vector<T> whole(static_cast<std::size_t>(rows * (kQueries + 2 * kHead)));
+    const SharedHead<T> head{rows, kQueries, kHead, sharing, part.data(), whole.data()};
+    const std::int64_t own = (group.Rank() - first) * head.PartSize();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::fill_n(head.PartRow(row), kQueries, kernels::Rounded<T>(value(row, 0, 1, 2)));
+      for (const std::int64_t of : {0, 1})
+        for (std::int64_t i = 0; i < head.PartSize(); ++i)
+          head.InPart(row, of)[i] = kernels::Rounded<T>(value(row, of, own + i, first));
+    }
+    ranks.gather_head(head);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      RANK_REQUIRE(kernels::ToFloat(head.WholeRow(row)[kQueries - 1]) == value(row, 0, 1, 2));
+      for (const std::int64_t of : {0, 1})
+        for (std::int64_t i = 0; i < kHead; ++i) {
+          RANK_REQUIRE(kernels::ToFloat(head.InWhole(row, of)[i]) == value(row, of, i, first));
+          head.InWhole(row, of)[i] = kernels::Rounded<T>(value(row, of, i, group.Rank()));
+        }
+    }
+    ranks.sum_head(head);
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (const std::int64_t of : {0, 1})
+        for (std::int64_t i = 0; i < head.PartSize(); ++i) {
+          float expected = 0;
+          for (int rank = first; rank < first + sharing; ++rank)
+            expected += value(row, of, own + i, rank);
+          RANK_REQUIRE(kernels::ToFloat(head.InPart(row, of)[i]) == expected, row, of, i);
+        }
+  }
+  return true;
+}
+
+TEST(TensorSums, GatherAndSumHeadsThatRanksShare) {
+  for (const std::int64_t sharing : {2, 4}) {
+    for (const bool shares : {true, false}) {
+      SCOPED_TRACE(testing::Message() << sharing << " share, shared memory " << shares);
+      EXPECT_TRUE(Ranks(4, [=](Group& group) {
+                    return SharesHeads<float>(group, shares, sharing) &&
+                           SharesHeads<kernels::BFloat16>(group, shares, sharing);
+                  }).AllGood());
+    }
+  }
+}
+
 TEST(SharedMemory, IsRefusedToAllWhereTheFirstCannotMakeIt) {
   EXPECT_TRUE(Ranks(3, [](Group& group) {
                 double connected[1] = {};

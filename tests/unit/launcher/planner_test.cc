@@ -276,10 +276,11 @@ TEST(MakePlan, RefusesTensorRanksThatDoNotDivideAndNamesThoseThatDo) {
     const auto made = MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request);
     return made ? "planned" : made.error().message;
   };
-  EXPECT_EQ(why(3),
-            "no feasible plan: parallel.tensor = 3 does not divide heads, kv_heads and ffn of the "
-            "model (8, 8, 256): 2 or 4 do");
-  EXPECT_THAT(why(9), HasSubstr("(8, 8, 256): 8 does"));
+  EXPECT_EQ(
+      why(3),
+      "no feasible plan: parallel.tensor = 3 ranks cannot share heads, kv_heads and ffn of the "
+      "model (8, 8, 256): 2 or 4 can");
+  EXPECT_THAT(why(9), HasSubstr("(8, 8, 256): 8 can"));
 }
 
 TEST(MakePlan, TakesTensorRanksWithTheBitsOfOneWhereAnyLayoutHasThem) {
@@ -297,6 +298,33 @@ TEST(MakePlan, TakesTensorRanksWithTheBitsOfOneWhereAnyLayoutHasThem) {
               HasSubstr("parallel.tensor = 3 with train.reproducible = \"layout\": 1, 2, 4 and 8"));
   request.tensor = 4;
   EXPECT_TRUE(MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request));
+  dims.kind = ModelKind::kLlama;
+  dims.kv_heads = 2;
+  const auto shared = MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request);
+  ASSERT_FALSE(shared);
+  EXPECT_THAT(shared.error().message, HasSubstr("up to one for each of 2 kv_heads"));
+  request.reproducible = false;
+  EXPECT_TRUE(MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request));
+}
+
+TEST(MakePlan, TakesMoreTensorRanksThanHeadsOfKeysIfTheseCanBeShared) {
+  ModelDims dims = kDims;
+  dims.kind = ModelKind::kLlama;
+  dims.heads = 12;
+  dims.kv_heads = 4;
+  dims.hidden = 96;
+  dims.ffn = 48;
+  PlanRequest request = Batch(8);
+  const auto why = [&](std::int64_t tensor) {
+    request.tensor = tensor;
+    const auto made = MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request);
+    return made ? "planned" : made.error().message;
+  };
+  EXPECT_EQ(why(4), "planned");
+  EXPECT_THAT(why(6), HasSubstr("(12, 4, 48): 4 can"));
+  EXPECT_THAT(why(12), HasSubstr("(12, 4, 48): 4 can"));  // 3 ranks cannot share 8 columns
+  dims.kv_heads = 6;
+  EXPECT_EQ(why(12), "planned");
 }
 
 /// Equal shares name the reason as well as free ones do.

@@ -24,14 +24,21 @@ template <class T>
 class ThreadedRanks {
  public:
   ThreadedRanks(std::int64_t ranks, bool as_tree)
-      : as_tree_(as_tree), values_(static_cast<std::size_t>(ranks)), all_(ranks) {}
+      : as_tree_(as_tree),
+        values_(static_cast<std::size_t>(ranks)),
+        heads_(static_cast<std::size_t>(ranks)),
+        all_(ranks) {}
 
   TensorRanks<T> At(std::int64_t rank) {
     return {{rank, std::ssize(values_)},
             [this, rank](std::span<T> values) { Sum<T>(rank, values); },
             [this, rank](std::span<kernels::Accumulator<T>> values) {
               Sum<kernels::Accumulator<T>>(rank, values);
-            }};
+            },
+            nullptr,
+            {},
+            [this, rank](const SharedHead<T>& head) { GatherHead(rank, head); },
+            [this, rank](const SharedHead<T>& head) { SumHead(rank, head); }};
   }
   /// Runs body(rank) on every rank.
   template <class Body>
@@ -75,8 +82,43 @@ class ThreadedRanks {
     return kernels::Rounded<E>(places[0]);
   }
 
+  /// Calls body(row, of) for keys and values of each row when all ranks' heads can be read.
+  template <class Body>
+  void WithHeads(std::int64_t rank, const SharedHead<T>& head, const Body& body) {
+    heads_[static_cast<std::size_t>(rank)] = head;
+    all_.arrive_and_wait();
+    for (std::int64_t row = 0; row < head.rows; ++row)
+      for (const std::int64_t of : {0, 1}) body(row, of);
+    all_.arrive_and_wait();
+  }
+  const SharedHead<T>& Sharing(std::int64_t rank, std::int64_t part) const {
+    const std::int64_t first = rank - rank % heads_[0].ranks;
+    return heads_[static_cast<std::size_t>(first + part)];
+  }
+  void GatherHead(std::int64_t rank, const SharedHead<T>& head) {
+    WithHeads(rank, head, [&](std::int64_t row, std::int64_t of) {
+      std::copy_n(head.PartRow(row), head.queries, head.WholeRow(row));
+      for (std::int64_t part = 0; part < head.ranks; ++part)
+        std::copy_n(Sharing(rank, part).InPart(row, of), head.PartSize(),
+                    head.InWhole(row, of) + part * head.PartSize());
+    });
+  }
+  void SumHead(std::int64_t rank, const SharedHead<T>& head) {
+    const std::int64_t own = rank % head.ranks * head.PartSize();
+    WithHeads(rank, head, [&](std::int64_t row, std::int64_t of) {
+      std::copy_n(head.WholeRow(row), head.queries, head.PartRow(row));
+      for (std::int64_t i = 0; i < head.PartSize(); ++i) {
+        double sum = 0;
+        for (std::int64_t part = 0; part < head.ranks; ++part)
+          sum += kernels::ToFloat(Sharing(rank, part).InWhole(row, of)[own + i]);
+        head.InPart(row, of)[i] = kernels::Rounded<T>(static_cast<kernels::Accumulator<T>>(sum));
+      }
+    });
+  }
+
   const bool as_tree_;
   std::vector<std::vector<double>> values_;  // [ranks]
+  std::vector<SharedHead<T>> heads_;         // [ranks]
   std::barrier<> all_;
 };
 
@@ -129,6 +171,8 @@ Computed Compute(const ModelDims& dims, std::int64_t ranks, const StageOptions& 
     forward(options.dropout);
     own.loss = last.stage.HeadLoss(last.state, batch.targets, 0.5);
     first.stage.Backward(first.state, last.stage.Backward(last.state, nullptr));
+    for (SmallStage<T>* stage : {&first, &last})
+      if (options.halves) stage->stage.BackwardWeight(stage->state);
     const std::lock_guard lock(merging);
     for (const SmallStage<T>* stage : {&first, &last}) {
       for (const ParameterRange& range : stage->layout.ranges()) {
@@ -201,6 +245,38 @@ void ExpectRanksAgree(double tolerance, Arguments... arguments) {
   }
 }
 
+/// Llama of 8 heads with so few of keys and values that several ranks have parts of one.
+ModelDims GroupedDims(std::int64_t kv_heads) {
+  ModelDims dims = SharedDims(ModelKind::kLlama, true);
+  dims.hidden = 64;
+  dims.kv_heads = kv_heads;
+  dims.ffn = 24;
+  return dims;
+}
+
+template <class T, class Device, class... Arguments>
+void ExpectHeadsShared(double tolerance, Arguments... arguments) {
+  const auto make_device = [=] { return std::make_unique<Device>(arguments...); };
+  for (const std::int64_t kv_heads : {2, 1}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      const ModelDims dims = GroupedDims(kv_heads);
+      StageOptions options{.micro_batch = 3, .recompute = recompute, .dropout = 0.2, .seed = 4};
+      const Computed one = Compute<T>(dims, 1, options, make_device);
+      for (const std::int64_t ranks : {2, 4, 8}) {
+        options.halves = recompute == Recompute::kNone && !options.halves;
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, kv_heads " << kv_heads);
+        ExpectAgree(dims, one, Compute<T>(dims, ranks, options, make_device), tolerance);
+      }
+    }
+  }
+}
+
+TEST(TensorRanks, ShareHeadsOfKeysAndValuesIfThereAreTooFew) {
+  ExpectHeadsShared<double, kernels::reference::ReferenceDevice<double>>(1e-12);
+  ExpectHeadsShared<float, kernels::cpu::CpuDevice<float>>(1e-5, 1);
+  ExpectHeadsShared<kernels::Float16, kernels::cpu::CpuDevice<kernels::Float16>>(0.03, 1);
+}
+
 TEST(TensorRanks, ComputeTheLossAndTheGradientsOfOneRank) {
   ExpectRanksAgree<double, kernels::reference::ReferenceDevice<double>>(1e-12);
 }
@@ -217,7 +293,7 @@ void ExpectSameBits(const ModelDims& dims, StageOptions options, const MakeDevic
   options.reproducible = true;
   const Computed one = Compute<T>(dims, 1, options, make_device);
   for (const std::int64_t ranks : {2, 4, 8}) {
-    if (dims.heads % ranks != 0 || dims.KvHeads() % ranks != 0 || dims.Ffn() % ranks != 0) continue;
+    if (!dims.CanBeSharedBy(ranks) || ranks > dims.KvHeads()) continue;
     SCOPED_TRACE(testing::Message() << NameOf(dims.kind) << " on " << ranks << " ranks");
     const Computed several = Compute<T>(dims, ranks, options, make_device);
     EXPECT_EQ(one.loss, several.loss);
@@ -296,6 +372,26 @@ TEST(TensorRanks, KeepOfABlockWhatTheModelShapeSays) {
                   static_cast<std::int64_t>(state.bytes()))
             << NameOf(kind) << " " << static_cast<int>(recompute) << " " << ranks;
       }
+    }
+  }
+}
+
+TEST(TensorRanks, KeepAWholeHeadOfKeysAndValuesIfTheyShareIt) {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    const ModelDims dims = GroupedDims(2);
+    const LayerShape block = ModelShape::Of(dims, {Precision::kBf16, recompute}).layers[1];
+    const std::int64_t whole = block.whole_activation_bytes_per_sample;
+    kernels::cpu::CpuDevice<kernels::BFloat16> device(1);
+    for (const std::int64_t ranks : {2, 4, 8}) {
+      const ModelDims part = PartOf(dims, {0, ranks});
+      const StageOptions options{.micro_batch = 3, .recompute = recompute};
+      const std::int64_t more = block.kv_head_bytes_per_sample * (ranks - 2) / ranks;
+      EXPECT_EQ(
+          3 * (whole + (block.activation_bytes_per_sample - whole) / ranks + more),
+          static_cast<std::int64_t>(BlockState<kernels::BFloat16>(part, options, device).bytes()));
+      EXPECT_EQ(3 * ModelShape::Of(part, {Precision::kBf16, recompute}).workspace_bytes_per_sample,
+                static_cast<std::int64_t>(
+                    BlockWorkspace<kernels::BFloat16>(part, options, device).bytes()));
     }
   }
 }
