@@ -120,6 +120,7 @@ struct TrainingFormat {
   Precision precision = Precision::kFp32;
   Recompute recompute = Recompute::kNone;
   bool dropout = false;
+  std::int64_t row_ranks = 1;  // of a part: tensor ranks that share rows inside blocks
 };
 
 /// Counts of one layer, or of all.
@@ -136,6 +137,7 @@ struct LayerShape {
   std::int64_t whole_parameters = 0;
   double whole_work = 0;  // of forward and backward, as a share
   std::int64_t whole_activation_bytes_per_sample = 0;
+  std::int64_t row_bytes_per_sample = 0;  // of these, what ranks share if they share rows
   /// Of the activations, one head's keys and values: tensor ranks that share it have all of them.
   std::int64_t kv_head_bytes_per_sample = 0;
 

@@ -307,18 +307,26 @@ double ScalarBytes(const TrainingFormat& format) {
 
 /// What passes wait for if tensor ranks share a layer (runtime/model): the embedding's output, both
 /// branches of a block, the loss's parts of the vocabulary and the gradient of the head's input.
+/// Where ranks share rows, each of a branch's sums is cut in a gathering before its products and a
+/// scattering behind them, half a sum each. Backward gathers their inputs once more, and norms have
+/// gradients to sum. At both ends of the model rows are gathered.
 void AddSums(const ModelDims& dims, const TrainingFormat& format, PlanProblem& problem) {
   const auto tokens = static_cast<double>(dims.sequence);
   const double residual = ScalarBytes(format) * tokens * static_cast<double>(dims.hidden);
   const auto of_residual = [&](double count) { return RankSums{{count, 0}, count * residual, 0}; };
+  const bool rows = problem.shares_rows;
+  const double gathering = rows ? 0.5 : 0;
   problem.layers.front().forward_sums = of_residual(1);
+  problem.layers.front().backward_sums.fill(of_residual(gathering));
   for (ProblemLayer& layer : problem.layers) {
     if (!layer.block) continue;
     layer.forward_sums = of_residual(2);
-    layer.backward_sums.fill(of_residual(2));
+    RankSums backward = of_residual(2 + 2 * gathering);
+    if (rows) backward += RankSums{{2, 0}, 0, 0};  // norms': few bytes
+    layer.backward_sums.fill(backward);
     // Forward again, up to the output that is kept.
-    const double again = Architecture::Of(dims.kind).post_norm ? 2 : 1;
-    layer.backward_sums[static_cast<std::size_t>(Recompute::kFull)] = of_residual(2 + again);
+    const double again = Architecture::Of(dims.kind).post_norm ? 2 : 1 + gathering;
+    layer.backward_sums[static_cast<std::size_t>(Recompute::kFull)] += of_residual(again);
     // Keys and values are gathered, or their gradients scattered: half of a sum.
     const double head = ScalarBytes(format) * tokens * static_cast<double>(2 * dims.HeadSize());
     layer.head_sums = {{0.5, 0}, head / 2, 0};
@@ -327,10 +335,11 @@ void AddSums(const ModelDims& dims, const TrainingFormat& format, PlanProblem& p
   // A token's maximum and sum from each rank, and its target's logit, for some tokens at a time.
   const auto targets = static_cast<double>(TargetsPerSample(dims));
   RankSums& loss = problem.layers.back().forward_sums;
-  loss = of_residual(1);
+  loss = of_residual(1 + gathering);
   loss.count.per_sample = targets / static_cast<double>(kHeadTokens);
   loss.bytes += 4 * targets;
   loss.bytes_per_rank = 2 * 4 * targets;
+  problem.layers.back().backward_sums.fill(of_residual(gathering));
 }
 
 /// Memory that tensor ranks of a node share for their sums, all of which each rank touches, and its
@@ -352,6 +361,7 @@ void AddRankBytes(const ModelDims& dims, const TrainingFormat& format, std::int6
     for (std::size_t r = 0; r < kRecomputes; ++r) {
       TrainingFormat variant = format;
       variant.recompute = static_cast<Recompute>(r);
+      variant.row_ranks = problem.shares_rows ? ranks : 1;
       bytes.workspace[r] =
           static_cast<double>(ModelShape::Of(part, variant).workspace_bytes_per_sample);
     }
@@ -380,9 +390,10 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
     one.whole_work = layer.whole_work;
     one.block = i > 0 && i + 1 < shape.layers.size();
     if (one.block) {  // the gradients of its linear layers' outputs
-      one.whole_deferred_bytes = scalar * static_cast<double>(dims.sequence * 2 * dims.hidden);
+      const double stream = scalar * static_cast<double>(dims.sequence * 2 * dims.hidden);
+      one.whole_deferred_bytes = problem.shares_rows ? 0 : stream;
       one.deferred_bytes =
-          one.whole_deferred_bytes +
+          stream +
           scalar * static_cast<double>(dims.sequence * (dims.QkvColumns() + dims.FfnColumns()));
     }
     if (i + 1 < shape.layers.size())
@@ -397,7 +408,9 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
       const LayerShape& layer = with.layers[i];
       ProblemLayer& one = problem.layers[i];
       one.activation_bytes[r] = static_cast<double>(layer.activation_bytes_per_sample);
-      one.whole_activation_bytes[r] = static_cast<double>(layer.whole_activation_bytes_per_sample);
+      one.whole_activation_bytes[r] =
+          static_cast<double>(layer.whole_activation_bytes_per_sample -
+                              (problem.shares_rows ? layer.row_bytes_per_sample : 0));
       one.kv_head_bytes[r] = static_cast<double>(layer.kv_head_bytes_per_sample);
     }
   }
@@ -542,6 +555,7 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
   BuiltProblem built;
   built.problem.global_batch = request.global_batch;
   built.problem.whole_micro_batches = request.reproducible;
+  built.problem.shares_rows = !request.reproducible;
   built.devices = RankDevices(cluster, request, profile, built.notes);
   int threads = 1;
   for (const Device& device : built.devices) threads = std::max(threads, device.threads);

@@ -331,12 +331,12 @@ double PlanProblem::BoundaryBytes(int stage, int stages, std::int64_t micro_batc
                                   int ranks) const {
   if (stages == 1) return 0;
   const int neighbours = stage == 0 || stage + 1 == stages ? 1 : 2;
-  return MessageBytes(4 * neighbours, micro_batch) + TiedBytes(stage, stages, ranks);
+  return MessageBytes(4 * neighbours, micro_batch, ranks) + TiedBytes(stage, stages, ranks);
 }
 
-double PlanProblem::MessageBytes(int messages, std::int64_t micro_batch) const {
+double PlanProblem::MessageBytes(int messages, std::int64_t micro_batch, int ranks) const {
   return static_cast<double>(messages) * static_cast<double>(micro_batch) *
-         layers.front().boundary_bytes;
+         layers.front().boundary_bytes / (shares_rows ? ranks : 1);
 }
 
 double PlanProblem::TiedBytes(int stage, int stages, int ranks) const {
@@ -442,7 +442,7 @@ std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layo
     int messages = 0;
     for (const MessageSlots& slots : SlotsOf(with_messages, stage))
       messages += slots.received + slots.sent;
-    bytes[s] += problem.MessageBytes(messages, share.micro_batch) +
+    bytes[s] += problem.MessageBytes(messages, share.micro_batch, layout.tensor) +
                 problem.TiedBytes(stage, layout.Stages(), layout.tensor);
   }
   return bytes;
@@ -514,9 +514,9 @@ UnevenPipeline PipelineOf(const PlanProblem& problem, const Layout& layout, int 
     const auto held =
         static_cast<double>(std::min<std::int64_t>(share.MicroBatches(), layout.Stages() - s));
     pipeline.activation_bytes.push_back(activations + deferred);
-    pipeline.rank_bytes.push_back(kMemoryShare * device.memory_bytes - memory[at] +
-                                  held * activations -
-                                  problem.MessageBytes(kMoreMessages, share.micro_batch));
+    pipeline.rank_bytes.push_back(
+        kMemoryShare * device.memory_bytes - memory[at] + held * activations -
+        problem.MessageBytes(kMoreMessages, share.micro_batch, layout.tensor));
   }
   return pipeline;
 }

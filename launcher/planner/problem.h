@@ -169,6 +169,7 @@ struct PlanProblem {
   /// Shares are whole micro-batches, of a size that divides the batch, and gradients are summed by
   /// the tree over these units (core/unit_tree.h).
   bool whole_micro_batches = false;
+  bool shares_rows = false;  // tensor ranks, inside blocks and in messages between stages
   Choices choices;
 
   /// Whether replicas of so many stages share out micro-batches, otherwise samples. 0: of any size.
@@ -189,8 +190,8 @@ struct PlanProblem {
   /// What a rank of a stage holds for the other stages with one-forward-one-backward: of each
   /// neighbour two messages from it and two to it; and TiedBytes.
   double BoundaryBytes(int stage, int stages, std::int64_t micro_batch, int ranks) const;
-  /// So many messages between stages.
-  double MessageBytes(int messages, std::int64_t micro_batch) const;
+  /// So many messages between stages of `ranks` tensor ranks.
+  double MessageBytes(int messages, std::int64_t micro_batch, int ranks) const;
   /// With tied embeddings the last stage has a copy of the weights and its gradient, which the
   /// first one receives. One of `ranks` tensor ranks has its part.
   double TiedBytes(int stage, int stages, int ranks) const;

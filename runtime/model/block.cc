@@ -42,9 +42,11 @@ typename TransformerBlock<T>::View TransformerBlock<T>::ViewOf(const StageMemory
                                                                const Pass& pass,
                                                                BlockState<T>& state,
                                                                BlockWorkspace<T>& workspace) const {
+  const std::int64_t rows = pass.batch * dims_.sequence;
   return {memory,
           pass,
-          pass.batch * dims_.sequence,
+          rows,
+          memory.OwnRows(rows),
           state,
           workspace,
           state.kept ? *state.kept : *workspace.kept,
@@ -61,9 +63,9 @@ void TransformerBlock<T>::Forward(const StageMemory<T>& memory, const Pass& pass
 // `again`: recomputation for backward, which needs everything but the output.
 template <class T>
 void TransformerBlock<T>::ForwardPreNorm(const View& view, const T* input, bool again) const {
-  ln_1_.Forward(view.memory, view.rows, input, view.cheap.norm_1.data(), view.state.ln_1);
+  ln_1_.Forward(view.memory, view.own.size(), input, view.cheap.norm_1.data(), view.state.ln_1);
   AttentionForward(view, view.cheap.norm_1.data(), input, view.kept.mid.data());
-  ln_2_.Forward(view.memory, view.rows, view.kept.mid.data(), view.cheap.norm_2.data(),
+  ln_2_.Forward(view.memory, view.own.size(), view.kept.mid.data(), view.cheap.norm_2.data(),
                 view.state.ln_2);
   FeedForwardUp(view, view.cheap.norm_2.data());
   if (again) return;
@@ -75,12 +77,12 @@ template <class T>
 void TransformerBlock<T>::ForwardPostNorm(const View& view, const T* input, bool again) const {
   T* x = view.cheap.norm_1.data();
   AttentionForward(view, input, input, view.kept.mid.data());
-  ln_1_.Forward(view.memory, view.rows, view.kept.mid.data(), x, view.state.ln_1);
+  ln_1_.Forward(view.memory, view.own.size(), view.kept.mid.data(), x, view.state.ln_1);
   FeedForwardUp(view, x);
   Project(view, mlp_c_proj_, kFeedForwardBranch, view.cheap.activated.data(), x,
           view.kept.sum.data());
   if (again) return;
-  ln_2_.Forward(view.memory, view.rows, view.kept.sum.data(), view.state.output.data(),
+  ln_2_.Forward(view.memory, view.own.size(), view.kept.sum.data(), view.state.output.data(),
                 view.state.ln_2);
 }
 
@@ -175,8 +177,9 @@ void TransformerBlock<T>::Project(const View& view, const LinearLayer<T>& projec
 template <class T>
 void TransformerBlock<T>::Drop(const View& view, std::uint16_t branch, const T* input,
                                const T* residual, T* output) const {
-  view.memory.device.Dropout({.batch = view.pass.batch,
-                              .elements = dims_.sequence * dims_.hidden,
+  view.memory.device.Dropout({.elements = dims_.sequence * dims_.hidden,
+                              .begin = view.own.begin * dims_.hidden,
+                              .end = view.own.end * dims_.hidden,
                               .probability = view.pass.dropout,
                               .random = random_,
                               .step = view.pass.place.step,
@@ -195,16 +198,16 @@ void TransformerBlock<T>::Backward(const StageMemory<T>& memory, const Pass& pas
   T* d = workspace.d_residual.data();
   T* d_norm = workspace.d_narrow.data();
   if (kind_.post_norm) {
-    ln_2_.Backward(memory, view.rows, d, view.kept.sum.data(), d, false, view.state.ln_2);
+    ln_2_.Backward(memory, view.own.size(), d, view.kept.sum.data(), d, false, view.state.ln_2);
     FeedForwardBackward(view, view.cheap.norm_1.data(), d, d);
-    ln_1_.Backward(memory, view.rows, d, view.kept.mid.data(), d, false, view.state.ln_1);
+    ln_1_.Backward(memory, view.own.size(), d, view.kept.mid.data(), d, false, view.state.ln_1);
     AttentionBackward(view, input, d, d);
   } else {
     // d already has the residual's share of the gradient; the norms add the branches'.
     FeedForwardBackward(view, view.cheap.norm_2.data(), nullptr, d_norm);
-    ln_2_.Backward(memory, view.rows, d_norm, view.kept.mid.data(), d, true, view.state.ln_2);
+    ln_2_.Backward(memory, view.own.size(), d_norm, view.kept.mid.data(), d, true, view.state.ln_2);
     AttentionBackward(view, view.cheap.norm_1.data(), nullptr, d_norm);
-    ln_1_.Backward(memory, view.rows, d_norm, input, d, true, view.state.ln_1);
+    ln_1_.Backward(memory, view.own.size(), d_norm, input, d, true, view.state.ln_1);
   }
 }
 
@@ -230,8 +233,9 @@ void TransformerBlock<T>::ProjectBackward(const View& view, const LinearLayer<T>
                                           const typename LinearLayer<T>::Epilogue& epilogue) const {
   if (!view.state.deferred)
     return projection.Backward(view.memory, view.rows, d_output, input, d_input, epilogue);
-  view.memory.device.CopyWithin(((*view.state.deferred).*kept).data(), d_output,
-                                static_cast<std::size_t>(view.rows * dims_.hidden) * sizeof(T));
+  view.memory.device.CopyWithin(
+      ((*view.state.deferred).*kept).data(), d_output,
+      static_cast<std::size_t>(view.own.size() * dims_.hidden) * sizeof(T));
   projection.InputGradient(view.memory, view.rows, d_output, d_input, epilogue);
 }
 
@@ -242,10 +246,10 @@ void TransformerBlock<T>::ComputeAgain(const View& view, const T* input) const {
     kind_.post_norm ? ForwardPostNorm(view, input, true) : ForwardPreNorm(view, input, true);
     return;
   }
-  ln_1_.Forward(view.memory, view.rows, kind_.post_norm ? view.kept.mid.data() : input,
+  ln_1_.Forward(view.memory, view.own.size(), kind_.post_norm ? view.kept.mid.data() : input,
                 view.cheap.norm_1.data(), view.state.ln_1);
   if (!kind_.post_norm)
-    ln_2_.Forward(view.memory, view.rows, view.kept.mid.data(), view.cheap.norm_2.data(),
+    ln_2_.Forward(view.memory, view.own.size(), view.kept.mid.data(), view.cheap.norm_2.data(),
                   view.state.ln_2);
   Activate(view);
 }

@@ -35,6 +35,17 @@ struct SharedHead {
   }
 };
 
+/// What each tensor rank gets of a sum over whole results: its part of the rows, part.Of(rows), and
+/// the residual's. Device memory.
+template <class T>
+struct SharedRows {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  const T* whole = nullptr;     // [rows, columns]
+  const T* residual = nullptr;  // [own rows, columns], added to the sum; may be own
+  T* own = nullptr;             // [own rows, columns]
+};
+
 /// The tensor ranks of a stage, as one of them sees the others. The functions block; all ranks call
 /// them in the same order, with as many values, and all get the same bits. They are empty where
 /// there is one rank. They may throw.
@@ -46,12 +57,17 @@ struct TensorRanks {
   /// The same in host memory.
   std::function<void(std::span<kernels::Accumulator<T>>)> sum_on_host;
   const double* waited_s = nullptr;  // seconds in sums so far; nullptr: not counted
-  /// Each rank has its part.Of(size) of the bytes; all get the others' parts. Device memory.
-  std::function<void(std::span<std::byte>)> gather = {};
+  /// Each rank has its part.Of(pieces) of pieces of so many bytes; all get the others' parts. Device
+  /// memory.
+  std::function<void(std::span<std::byte>, std::size_t piece)> gather = {};
   /// `whole` becomes what is in `part`, with the keys and values of all ranks that share the head.
   std::function<void(const SharedHead<T>&)> gather_head = {};
   /// `part` becomes what is in `whole`, with sums of its keys and values over these ranks.
   std::function<void(const SharedHead<T>&)> sum_head = {};
+  /// This rank's rows of the sum over the ranks of whole results.
+  std::function<void(const SharedRows<T>&)> sum_rows = {};
+  /// The same as sum, of gradients in device memory.
+  std::function<void(std::span<kernels::Accumulator<T>>)> sum_gradients = {};
 };
 
 }  // namespace adaptive_train

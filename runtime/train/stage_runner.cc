@@ -20,6 +20,13 @@ Schedule Checked(Schedule schedule) {
   return schedule;
 }
 
+/// A rank that has its own rows alone sends all of them.
+template <class T>
+BoundaryParts PartsOf(const StageOptions& options, const TensorRanks<T>& tensor) {
+  if (options.row_ranks > 1) return {};
+  return {tensor.part, tensor.gather};
+}
+
 }  // namespace
 
 template <class T>
@@ -29,13 +36,14 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
                             std::span<float> embedding_part)
     : dims_(work.dims),
       options_(work.options),
+      part_(tensor.part),
       schedule_(Checked(work.schedule)),
       rank_(pipeline.Rank()),
       device_(state.device),
       loader_(loader),
       profiler_(profiler),
       measure_(measure),
-      boundary_(schedule_, pipeline, {tensor.part, tensor.gather}, state.device,
+      boundary_(schedule_, pipeline, PartsOf(work.options, tensor), state.device,
                 BoundaryBytes(own.micro_batch), measure),
       workspace_(work.dims, work.chunks.back().has_head, work.options, state.device) {
   for (std::int64_t done = 0; done < own.samples; done += own.micro_batch)

@@ -45,9 +45,11 @@ TensorRanks<T> TensorSums<T>::Ranks() {
           [this](std::span<T> values) { Sum(values); },
           [this](std::span<float> values) { Sum(values); },
           &waited_s_,
-          [this](std::span<std::byte> whole) { Gather(whole); },
+          [this](std::span<std::byte> whole, std::size_t piece) { Gather(whole, piece); },
           [this](const SharedHead<T>& head) { GatherHead(head); },
-          [this](const SharedHead<T>& head) { SumHead(head); }};
+          [this](const SharedHead<T>& head) { SumHead(head); },
+          [this](const SharedRows<T>& rows) { SumRows(rows); },
+          [this](std::span<float> gradients) { Sum(gradients); }};
 }
 
 /// The time is the exchange's, and none of a layer's.
@@ -107,22 +109,26 @@ void TensorSums<T>::SumOfSlots(std::span<E> piece) {
         if constexpr (std::is_same_v<E, float>) {
           if (reproducible_) return AddAsTree(piece);
         }
-        AddInOrder(piece);
+        AddInOrder<E>(0, nullptr, piece);
       });
 }
 
+/// The residual, if there is one, and what the slots have from `first` on.
 template <class T>
 template <class E>
-void TensorSums<T>::AddInOrder(std::span<E> piece) {
+void TensorSums<T>::AddInOrder(std::int64_t first, const E* residual, std::span<E> piece) {
   const auto count = static_cast<std::int64_t>(piece.size());
+  const auto slot = [&](int rank) { return SlotOf<E>(rank) + first; };
+  const int next = residual == nullptr ? 1 : 0;
+  if (residual == nullptr) residual = slot(0);
   if constexpr (std::is_same_v<E, float>) {
-    std::copy_n(SlotOf<float>(0), piece.size(), piece.data());
-    for (int rank = 1; rank < group_.Size(); ++rank)
-      device_.AddInto(count, SlotOf<float>(rank), piece.data());
+    if (residual != piece.data()) std::copy_n(residual, piece.size(), piece.data());
+    for (int rank = next; rank < group_.Size(); ++rank)
+      device_.AddInto(count, slot(rank), piece.data());
   } else {
-    device_.Widen(count, SlotOf<E>(0), sums_.data());
-    for (int rank = 1; rank < group_.Size(); ++rank) {
-      device_.Widen(count, SlotOf<E>(rank), more_.data());
+    device_.Widen(count, residual, sums_.data());
+    for (int rank = next; rank < group_.Size(); ++rank) {
+      device_.Widen(count, slot(rank), more_.data());
       device_.AddInto(count, more_.data(), sums_.data());
     }
     device_.Round({.count = count, .parameters = sums_.data(), .weights = piece.data()});
@@ -167,46 +173,77 @@ void TensorSums<T>::SumThroughTransport(std::span<E> piece) {
   }
 }
 
-/// The part of `whole` that a rank has.
+/// The part of `whole` that a rank has, in pieces of so many bytes.
 template <class T>
-std::span<std::byte> TensorSums<T>::PartOf(int rank, std::span<std::byte> whole) const {
+std::span<std::byte> TensorSums<T>::PartOf(int rank, std::span<std::byte> whole,
+                                           std::size_t piece) const {
   const TensorPart part{rank, group_.Size()};
-  const ElementRange own = part.Of(static_cast<std::int64_t>(whole.size()));
-  return whole.subspan(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.size()));
+  const ElementRange own = part.Of(static_cast<std::int64_t>(whole.size() / piece));
+  return whole.subspan(static_cast<std::size_t>(own.begin) * piece,
+                       static_cast<std::size_t>(own.size()) * piece);
 }
 
 template <class T>
-void TensorSums<T>::Gather(std::span<std::byte> whole) {
-  measure_.As(Activity::kExposedComm, [&] {
-    if (memory_) return GatherThroughMemory(whole);
-    std::vector<std::span<std::byte>> parts;
-    for (int rank = 0; rank < group_.Size(); ++rank) parts.push_back(PartOf(rank, whole));
+void TensorSums<T>::Gather(std::span<std::byte> whole, std::size_t piece) {
+  std::vector<std::span<std::byte>> parts;
+  for (int rank = 0; rank < group_.Size(); ++rank) parts.push_back(PartOf(rank, whole, piece));
+  Timed([&] {
+    if (memory_) return GatherThroughMemory(parts);
     Await(group_.AllGather(Purpose::kActivation, std::move(parts)).Wait(CollectiveDeadline()));
   });
 }
 
 template <class T>
-void TensorSums<T>::GatherThroughMemory(std::span<std::byte> whole) {
+void TensorSums<T>::GatherThroughMemory(const std::vector<std::span<std::byte>>& parts) {
   constexpr std::size_t kBytes = kPiece * sizeof(float);
-  // Of all ranks, the last one's part is a largest one.
-  const std::size_t largest = PartOf(group_.Size() - 1, whole).size();
+  const int own = group_.Rank();
+  const std::size_t largest = parts.back().size();  // the last rank's is a largest one
   for (std::size_t first = 0; first < largest; first += kBytes) {
     const auto piece_of = [&](int rank) {
-      const std::span<std::byte> part = PartOf(rank, whole);
+      const std::span<std::byte> part = parts[static_cast<std::size_t>(rank)];
       const std::size_t begin = std::min(first, part.size());
       return part.subspan(begin, std::min(kBytes, part.size() - begin));
     };
+    const auto read = [&] {
+      for (int rank = 0; rank < group_.Size(); ++rank) {
+        const std::span<std::byte> piece = piece_of(rank);
+        if (rank != own) std::copy_n(SlotOf<std::byte>(rank), piece.size(), piece.data());
+      }
+    };
     Exchange(
-        kBytes,
-        [&] { std::ranges::copy(piece_of(group_.Rank()), SlotOf<std::byte>(group_.Rank())); },
-        [&] {
-          for (int rank = 0; rank < group_.Size(); ++rank) {
-            const std::span<std::byte> piece = piece_of(rank);
-            if (rank != group_.Rank())
-              std::copy_n(SlotOf<std::byte>(rank), piece.size(), piece.data());
-          }
-        });
+        kBytes, [&] { std::ranges::copy(piece_of(own), SlotOf<std::byte>(own)); }, read);
   }
+}
+
+/// In each piece a slot has something for every rank, so that all add at the same time.
+template <class T>
+void TensorSums<T>::SumRows(const SharedRows<T>& rows) {
+  assert(!reproducible_);
+  const std::int64_t ranks = group_.Size(), most = static_cast<std::int64_t>(kPiece) / ranks;
+  const auto piece_of = [&](std::int64_t rank, std::int64_t first) {
+    const ElementRange own = TensorPart{rank, ranks}.Of(rows.rows);
+    const std::int64_t begin = own.begin * rows.columns + first;
+    return ElementRange{begin, std::max(begin, std::min(begin + most, own.end * rows.columns))};
+  };
+  const std::int64_t largest = TensorPart{ranks - 1, ranks}.Of(rows.rows).size() * rows.columns;
+  Timed([&] {
+    for (std::int64_t first = 0; first < largest; first += most) {
+      const auto write = [&] {
+        for (std::int64_t rank = 0; rank < ranks; ++rank) {
+          const ElementRange piece = piece_of(rank, first);
+          std::copy_n(rows.whole + piece.begin, piece.size(),
+                      SlotOf<T>(group_.Rank()) + rank * most);
+        }
+      };
+      const auto read = [&] {
+        const auto size = static_cast<std::size_t>(piece_of(group_.Rank(), first).size());
+        AddInOrder<T>(group_.Rank() * most,
+                      rows.residual == nullptr ? nullptr : rows.residual + first,
+                      {rows.own + first, size});
+      };
+      Exchange(kPiece * sizeof(T), write, read);
+    }
+  });
 }
 
 namespace {

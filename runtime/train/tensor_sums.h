@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "kernels/buffer.h"
 #include "kernels/device.h"
@@ -54,11 +55,12 @@ class TensorSums {
   template <class E>
   void SumOfSlots(std::span<E> piece);
   template <class E>
-  void AddInOrder(std::span<E> piece);
+  void AddInOrder(std::int64_t first, const E* residual, std::span<E> piece);
   void AddAsTree(std::span<float> piece);
-  std::span<std::byte> PartOf(int rank, std::span<std::byte> whole) const;
-  void Gather(std::span<std::byte> whole);
-  void GatherThroughMemory(std::span<std::byte> whole);
+  std::span<std::byte> PartOf(int rank, std::span<std::byte> whole, std::size_t piece) const;
+  void Gather(std::span<std::byte> whole, std::size_t piece);
+  void GatherThroughMemory(const std::vector<std::span<std::byte>>& parts);
+  void SumRows(const SharedRows<T>& rows);
   void GatherHead(const SharedHead<T>& head);
   void SumHead(const SharedHead<T>& head);
   int FirstOf(const SharedHead<T>& head) const;

@@ -58,7 +58,8 @@ StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                       .dropout = config.train.dropout,
                       .seed = static_cast<std::uint64_t>(config.train.seed),
                       .halves = ComesInHalves(plan, own),
-                      .reproducible = plan.orders.AnyLayout()},
+                      .reproducible = plan.orders.AnyLayout(),
+                      .row_ranks = plan.orders.AnyLayout() ? 1 : plan.tensor},
           .chunks = slices,
           .schedule = std::move(schedule)};
 }

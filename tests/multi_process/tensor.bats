@@ -72,6 +72,18 @@ gradients_agree() {
   done
 }
 
+@test "tokens that tensor ranks cannot share out equally agree, in halves of a backward too" {
+  local odd=(--model.sequence=33 --train.dropout=0.1)
+  one "${odd[@]}"
+  shared 4 1 1 "${odd[@]}"
+  losses_agree "$work/run" "$work/one"
+  gradients_agree "$work/run" "$work/one"
+  for schedule in zb-h1 interleaved; do
+    shared 2 1 2 "${odd[@]}" --parallel.schedule="$schedule"
+    losses_agree "$work/run" "$work/one"
+  done
+}
+
 @test "sharded moments and gradients agree; so do 16 bits" {
   one
   for shard in 1 2; do

@@ -136,11 +136,76 @@ bool GathersRight(Group& group, bool shares) {
       const ElementRange own = ranks.part.Of(static_cast<std::int64_t>(size));
       for (auto i = own.begin; i < own.end; ++i)
         whole[static_cast<std::size_t>(i)] = value(static_cast<std::size_t>(i));
-      ranks.gather(whole);
+      ranks.gather(whole, 1);
       for (std::size_t i = 0; i < size; ++i) RANK_REQUIRE(whole[i] == value(i), size, i, again);
     }
   }
   return true;
+}
+
+/// Rows of several bytes are parts' pieces.
+bool GathersRows(Group& group, bool shares) {
+  auto memory = shares ? TensorSums<float>::MemoryOf(group) : std::nullopt;
+  kernels::cpu::CpuDevice<float> device(1);
+  StepMeasure measure(group.communicator());
+  TensorSums<float> sums(group, std::move(memory), device, measure);
+  const TensorRanks<float> ranks = sums.Ranks();
+  for (const std::size_t rows : {0UL, 1UL, 7UL, 100003UL}) {
+    std::vector<float> whole(rows * 5, -1);
+    const ElementRange own = ranks.part.Of(static_cast<std::int64_t>(rows));
+    for (auto i = static_cast<std::size_t>(5 * own.begin);
+         i < static_cast<std::size_t>(5 * own.end); ++i)
+      whole[i] = static_cast<float>(i % 8191);
+    ranks.gather(std::as_writable_bytes(std::span(whole)), 5 * sizeof(float));
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      RANK_REQUIRE(whole[i] == static_cast<float>(i % 8191), rows, i, whole[i]);
+  }
+  return true;
+}
+
+/// Each rank gets its rows of the sum, with the residual, which may be where the sum goes.
+template <class T>
+bool SumsRows(Group& group, bool shares) {
+  auto memory = shares ? TensorSums<T>::MemoryOf(group) : std::nullopt;
+  kernels::cpu::CpuDevice<T> device(1);
+  StepMeasure measure(group.communicator());
+  TensorSums<T> sums(group, std::move(memory), device, measure);
+  const TensorRanks<T> ranks = sums.Ranks();
+  constexpr std::int64_t kColumns = 6;
+  int round = 0;
+  for (const std::int64_t rows : {0, 1, 2, 7, 100003, 3}) {
+    for (const int residual : {0, 1, 2}) {  // none, apart, in place
+      ++round;
+      const ElementRange own = ranks.part.Of(rows);
+      const auto first = static_cast<std::size_t>(own.begin * kColumns);
+      std::vector<T> whole, result(static_cast<std::size_t>(own.size() * kColumns));
+      for (std::size_t i = 0; i < static_cast<std::size_t>(rows * kColumns); ++i)
+        whole.push_back(kernels::Rounded<T>(Part(group.Rank(), i, round)));
+      std::vector<T> more(result.size(), kernels::Rounded<T>(3));
+      if (residual == 2) result = more;
+      const T* added = residual == 0 ? nullptr : residual == 1 ? more.data() : result.data();
+      ranks.sum_rows({rows, kColumns, whole.data(), added, result.data()});
+      for (std::size_t i = 0; i < result.size(); ++i) {
+        float expected = residual == 0 ? 0 : 3;
+        for (int rank = 0; rank < group.Size(); ++rank) expected += Part(rank, first + i, round);
+        RANK_REQUIRE(kernels::ToFloat(result[i]) == expected, rows, residual, i, expected,
+                     kernels::ToFloat(result[i]));
+      }
+    }
+  }
+  return true;
+}
+
+TEST(TensorSums, ShareRows) {
+  for (const int ranks : {2, 3, 4}) {
+    for (const bool shares : {true, false}) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, shared memory " << shares);
+      EXPECT_TRUE(Ranks(ranks, [shares](Group& group) {
+                    return GathersRows(group, shares) && SumsRows<float>(group, shares) &&
+                           SumsRows<kernels::Float16>(group, shares);
+                  }).AllGood());
+    }
+  }
 }
 
 TEST(TensorSums, GatherThroughSharedMemoryAndByMessages) {

@@ -245,9 +245,10 @@ TEST(MakePlan, TensorRanksNeedWhatTheirPartOfTheModelNeeds) {
     request.data = request.pipeline = 1;
     request.shard = 0;
     request.recompute = Recompute::kNone;
-    const TrainingFormat format{precision};
+    TrainingFormat format{precision};
     auto planned = MakePlan(ClusterOf({2.0}), kModel.dims, format, {}, request);
     ASSERT_TRUE(planned) << planned.error().message;
+    format.row_ranks = 2;
     const ModelShape part = ModelShape::Of(kModel.dims.Part(2), format);
     // Two ranks' places in two halves of 1 MiB pieces, and where they add 16-bit values.
     const double sums = precision == Precision::kFp32 ? 4 << 20 : 6 << 20;

@@ -18,6 +18,8 @@
 namespace adaptive_train {
 namespace {
 
+using kernels::BFloat16;
+
 /// Ranks as threads. Each adds all ranks' values: in their order, or as a balanced tree in which
 /// every sum is rounded.
 template <class T>
@@ -27,6 +29,8 @@ class ThreadedRanks {
       : as_tree_(as_tree),
         values_(static_cast<std::size_t>(ranks)),
         heads_(static_cast<std::size_t>(ranks)),
+        wholes_(static_cast<std::size_t>(ranks)),
+        rows_(static_cast<std::size_t>(ranks)),
         all_(ranks) {}
 
   TensorRanks<T> At(std::int64_t rank) {
@@ -36,9 +40,13 @@ class ThreadedRanks {
               Sum<kernels::Accumulator<T>>(rank, values);
             },
             nullptr,
-            {},
+            [this, rank](std::span<std::byte> whole, std::size_t row) { Gather(rank, whole, row); },
             [this, rank](const SharedHead<T>& head) { GatherHead(rank, head); },
-            [this, rank](const SharedHead<T>& head) { SumHead(rank, head); }};
+            [this, rank](const SharedHead<T>& head) { SumHead(rank, head); },
+            [this, rank](const SharedRows<T>& rows) { SumRows(rank, rows); },
+            [this, rank](std::span<kernels::Accumulator<T>> values) {
+              Sum<kernels::Accumulator<T>>(rank, values);
+            }};
   }
   /// Runs body(rank) on every rank.
   template <class Body>
@@ -82,6 +90,31 @@ class ThreadedRanks {
     return kernels::Rounded<E>(places[0]);
   }
 
+  void Gather(std::int64_t rank, std::span<std::byte> whole, std::size_t row) {
+    wholes_[static_cast<std::size_t>(rank)] = whole.data();
+    all_.arrive_and_wait();
+    for (std::int64_t other = 0; other < std::ssize(values_); ++other) {
+      const TensorPart part{other, std::ssize(values_)};
+      const ElementRange rows = part.Of(static_cast<std::int64_t>(whole.size() / row));
+      const std::size_t begin = static_cast<std::size_t>(rows.begin) * row;
+      if (other != rank)
+        std::copy_n(wholes_[static_cast<std::size_t>(other)] + begin,
+                    static_cast<std::size_t>(rows.size()) * row, whole.data() + begin);
+    }
+    all_.arrive_and_wait();
+  }
+  void SumRows(std::int64_t rank, const SharedRows<T>& rows) {
+    rows_[static_cast<std::size_t>(rank)] = rows.whole;
+    all_.arrive_and_wait();
+    const ElementRange own = TensorPart{rank, std::ssize(values_)}.Of(rows.rows);
+    const std::int64_t begin = own.begin * rows.columns;
+    for (std::int64_t i = 0; i < own.size() * rows.columns; ++i) {
+      double sum = rows.residual == nullptr ? 0 : kernels::ToFloat(rows.residual[i]);
+      for (const T* whole : rows_) sum += kernels::ToFloat(whole[begin + i]);
+      rows.own[i] = kernels::Rounded<T>(static_cast<kernels::Accumulator<T>>(sum));
+    }
+    all_.arrive_and_wait();
+  }
   /// Calls body(row, of) for keys and values of each row when all ranks' heads can be read.
   template <class Body>
   void WithHeads(std::int64_t rank, const SharedHead<T>& head, const Body& body) {
@@ -119,6 +152,8 @@ class ThreadedRanks {
   const bool as_tree_;
   std::vector<std::vector<double>> values_;  // [ranks]
   std::vector<SharedHead<T>> heads_;         // [ranks]
+  std::vector<std::byte*> wholes_;           // [ranks]
+  std::vector<const T*> rows_;               // [ranks]
   std::barrier<> all_;
 };
 
@@ -143,8 +178,9 @@ ModelDims SharedDims(ModelKind kind, bool tied) {
 /// Of two stages on each of the tensor ranks. Elements that several ranks have must be the same
 /// bits on all of them, as must the loss and what crosses the boundary.
 template <class T, class MakeDevice>
-Computed Compute(const ModelDims& dims, std::int64_t ranks, const StageOptions& options,
+Computed Compute(const ModelDims& dims, std::int64_t ranks, StageOptions options,
                  const MakeDevice& make_device) {
+  options.row_ranks = options.reproducible ? 1 : ranks;
   const TokenBatch batch = RandomBatch(dims, options.micro_batch);
   const StageSlice slices[] = {{0, 1, true, false}, {1, dims.layers, false, true}};
   ThreadedRanks<T> threads(ranks, options.reproducible);
@@ -366,11 +402,16 @@ TEST(TensorRanks, KeepOfABlockWhatTheModelShapeSays) {
       const std::int64_t whole = block.whole_activation_bytes_per_sample;
       kernels::cpu::CpuDevice<kernels::BFloat16> device(1);
       for (const std::int64_t ranks : {1, 2, 4}) {
-        const BlockState<kernels::BFloat16> state(
-            PartOf(dims, {0, ranks}), {.micro_batch = 3, .recompute = recompute}, device);
-        EXPECT_EQ(3 * (whole + (block.activation_bytes_per_sample - whole) / ranks),
-                  static_cast<std::int64_t>(state.bytes()))
-            << NameOf(kind) << " " << static_cast<int>(recompute) << " " << ranks;
+        StageOptions options{.micro_batch = 4, .recompute = recompute};
+        const ModelDims part = PartOf(dims, {0, ranks});
+        SCOPED_TRACE(testing::Message()
+                     << NameOf(kind) << " " << static_cast<int>(recompute) << " " << ranks);
+        EXPECT_EQ(4 * (whole + (block.activation_bytes_per_sample - whole) / ranks),
+                  static_cast<std::int64_t>(BlockState<BFloat16>(part, options, device).bytes()));
+        options.row_ranks = ranks;
+        const std::int64_t of_each = whole - block.row_bytes_per_sample;
+        EXPECT_EQ(4 * of_each + 4 * (block.activation_bytes_per_sample - of_each) / ranks,
+                  static_cast<std::int64_t>(BlockState<BFloat16>(part, options, device).bytes()));
       }
     }
   }
@@ -380,18 +421,38 @@ TEST(TensorRanks, KeepAWholeHeadOfKeysAndValuesIfTheyShareIt) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
     const ModelDims dims = GroupedDims(2);
     const LayerShape block = ModelShape::Of(dims, {Precision::kBf16, recompute}).layers[1];
-    const std::int64_t whole = block.whole_activation_bytes_per_sample;
-    kernels::cpu::CpuDevice<kernels::BFloat16> device(1);
+    kernels::cpu::CpuDevice<BFloat16> device(1);
     for (const std::int64_t ranks : {2, 4, 8}) {
       const ModelDims part = PartOf(dims, {0, ranks});
-      const StageOptions options{.micro_batch = 3, .recompute = recompute};
+      const StageOptions options{.micro_batch = 8, .recompute = recompute, .row_ranks = ranks};
       const std::int64_t more = block.kv_head_bytes_per_sample * (ranks - 2) / ranks;
-      EXPECT_EQ(
-          3 * (whole + (block.activation_bytes_per_sample - whole) / ranks + more),
-          static_cast<std::int64_t>(BlockState<kernels::BFloat16>(part, options, device).bytes()));
-      EXPECT_EQ(3 * ModelShape::Of(part, {Precision::kBf16, recompute}).workspace_bytes_per_sample,
-                static_cast<std::int64_t>(
-                    BlockWorkspace<kernels::BFloat16>(part, options, device).bytes()));
+      EXPECT_EQ(8 * (block.activation_bytes_per_sample / ranks + more),
+                static_cast<std::int64_t>(BlockState<BFloat16>(part, options, device).bytes()));
+    }
+  }
+}
+
+TEST(TensorRanks, WorkInTheMemoryThatTheModelShapeSays) {
+  for (const ModelKind kind : {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      for (const std::int64_t ranks : {1, 2, 4, 8}) {
+        const bool shares_heads = kind == ModelKind::kLlama;
+        if (ranks == 8 && !shares_heads) continue;
+        const ModelDims dims = shares_heads ? GroupedDims(2) : SharedDims(kind, true);
+        const ModelDims part = PartOf(dims, {0, ranks});
+        for (const std::int64_t row_ranks : {std::int64_t{1}, ranks}) {
+          SCOPED_TRACE(testing::Message() << NameOf(kind) << " " << static_cast<int>(recompute)
+                                          << " " << ranks << " " << row_ranks);
+          const StageOptions options{
+              .micro_batch = 8, .recompute = recompute, .dropout = 0.1, .row_ranks = row_ranks};
+          const TrainingFormat format{Precision::kBf16, recompute, true, row_ranks};
+          kernels::cpu::CpuDevice<BFloat16> device(1);
+          const BlockWorkspace<BFloat16> workspace(part, options, device);
+          EXPECT_EQ(
+              8 * ModelShape::Of(part, format).workspace_bytes_per_sample,
+              static_cast<std::int64_t>(workspace.bytes() - workspace.norm_gradients.bytes()));
+        }
+      }
     }
   }
 }
