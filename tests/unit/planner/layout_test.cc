@@ -113,6 +113,15 @@ TEST(CostOf, TensorRanksThatShareAHeadExchangeItsKeysAndValues) {
   EXPECT_DOUBLE_EQ(problem.layers[0].ActivationBytes(2, 2), 50);
 }
 
+TEST(PlanProblem, TensorRanksThatShareRowsSendTheirOwn) {
+  PlanProblem problem = ProblemOf({1, 1}, 2, 2);
+  problem.layers.front().boundary_bytes = 100;
+  EXPECT_DOUBLE_EQ(problem.MessageBytes(4, 2, 2), 800);
+  problem.shares_rows = true;
+  EXPECT_DOUBLE_EQ(problem.MessageBytes(4, 2, 2), 400);
+  EXPECT_DOUBLE_EQ(problem.BoundaryBytes(0, 2, 2, 4), 200);
+}
+
 TEST(CostOf, PairsThatCannotReachEachOtherTakeForever) {
   PlanProblem problem = ProblemOf({1, 1}, 2, 2);
   problem.links.At(1, 0).bytes_per_second = 0;
