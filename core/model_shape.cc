@@ -21,6 +21,11 @@ std::int64_t ScalarBytes(const TrainingFormat& format) {
   return format.precision == Precision::kFp32 ? 4 : 2;
 }
 
+/// Of the bytes of all rows, those of a rank that shares them.
+std::int64_t OwnRows(const TrainingFormat& format, std::int64_t bytes) {
+  return (bytes + format.row_ranks - 1) / format.row_ranks;
+}
+
 std::int64_t NormParameters(const ModelDims& dims) {
   return (Architecture::Of(dims.kind).rms_norm ? 1 : 2) * dims.hidden;
 }
@@ -37,16 +42,15 @@ std::int64_t KeptNorms(const ModelDims& dims) {
   return Architecture::Of(dims.kind).post_norm ? 1 : 2;
 }
 
-/// Bytes per token that a block keeps and could recompute: all of them, and the cheap part.
+/// Bytes per token that a block keeps of its products, and could recompute; the activation function
+/// is the cheap part. Residual sums and norms come besides.
 std::int64_t KeptBytesPerToken(const ModelDims& dims, std::int64_t scalar) {
-  return (dims.QkvColumns() + dims.AttentionColumns() + ResidualSums(dims) * dims.hidden +
-          dims.FfnColumns()) *
-             scalar +
+  return (dims.QkvColumns() + dims.AttentionColumns() + dims.FfnColumns()) * scalar +
          dims.heads * kFloatBytes;
 }
 
 std::int64_t CheapBytesPerToken(const ModelDims& dims, std::int64_t scalar) {
-  return (KeptNorms(dims) * dims.hidden + dims.Ffn()) * scalar;
+  return dims.Ffn() * scalar;
 }
 
 LayerShape Counted(std::string name, const TrainingFormat& format, std::int64_t parameters,
@@ -67,42 +71,47 @@ LayerShape Embedding(const ModelDims& dims, const TrainingFormat& format) {
   const bool bert = dims.kind == ModelKind::kBert;
   const std::int64_t rows =
       dims.vocab + (Architecture::Of(dims.kind).rotary ? 0 : dims.sequence) + (bert ? 1 : 0);
-  const std::int64_t per_token = (bert ? 2 : 1) * dims.hidden * ScalarBytes(format) + kTokenBytes +
-                                 (bert ? NormBytesPerToken(dims) : 0);
+  const std::int64_t stream = dims.hidden * ScalarBytes(format);
+  const std::int64_t per_token = kTokenBytes + (bert ? stream + NormBytesPerToken(dims) : 0);
+  const std::int64_t output = OwnRows(format, dims.sequence * stream);
   const std::int64_t norm = bert ? NormParameters(dims) : 0;
-  LayerShape layer =
-      Counted("embedding", format, rows * dims.hidden + norm, 0, dims.sequence * per_token);
+  LayerShape layer = Counted("embedding", format, rows * dims.hidden + norm, 0,
+                             dims.sequence * per_token + output);
   layer.whole_parameters = (rows - dims.vocab) * dims.hidden + norm;
   layer.whole_work = 1;  // each rank writes all of the output
   layer.whole_activation_bytes_per_sample = layer.activation_bytes_per_sample;
+  layer.row_bytes_per_sample = output;
   return layer;
 }
 
 LayerShape Block(const ModelDims& dims, const TrainingFormat& format, std::int64_t index) {
   const std::int64_t hidden = dims.hidden, scalar = ScalarBytes(format);
-  const std::int64_t weights =
-      hidden * (dims.QkvColumns() + dims.AttentionColumns() + dims.FfnColumns() + dims.Ffn());
-  const std::int64_t biases = (dims.HasQkvBias() ? dims.QkvColumns() : 0) +
+  const std::int64_t weights = hidden * (dims.QkvProductColumns() + dims.AttentionColumns() +
+                                         dims.FfnColumns() + dims.Ffn());
+  const std::int64_t biases = (dims.HasQkvBias() ? dims.QkvProductColumns() : 0) +
                               (dims.HasProjectionBias() ? hidden : 0) +
                               (Architecture::Of(dims.kind).biases ? dims.FfnColumns() + hidden : 0);
   const double attention =
       4.0 * static_cast<double>(dims.sequence) * static_cast<double>(dims.AttentionColumns());
   // Of the residual stream's width: the output, residual sums, and outputs of norms.
-  std::int64_t whole = 2 * NormBytesPerToken(dims) + hidden * scalar, per_token = whole;
+  std::int64_t whole = 2 * NormBytesPerToken(dims) + hidden * scalar, shared = 0;
   if (format.recompute != Recompute::kFull) {
-    per_token += KeptBytesPerToken(dims, scalar);
+    shared += KeptBytesPerToken(dims, scalar);
     whole += ResidualSums(dims) * hidden * scalar;
   }
   if (format.recompute == Recompute::kNone) {
-    per_token += CheapBytesPerToken(dims, scalar);
+    shared += CheapBytesPerToken(dims, scalar);
     whole += KeptNorms(dims) * hidden * scalar;
   }
+  const std::int64_t rows = OwnRows(format, dims.sequence * whole);
   LayerShape layer =
       Counted(fmt::format("h.{}", index), format, weights + biases + 2 * NormParameters(dims),
-              2.0 * static_cast<double>(weights) + attention, dims.sequence * per_token);
+              2.0 * static_cast<double>(weights) + attention, rows + dims.sequence * shared);
   layer.whole_parameters = 2 * NormParameters(dims) + (dims.HasProjectionBias() ? hidden : 0) +
                            (Architecture::Of(dims.kind).biases ? hidden : 0);
-  layer.whole_activation_bytes_per_sample = dims.sequence * whole;
+  layer.whole_activation_bytes_per_sample = layer.row_bytes_per_sample = rows;
+  if (format.recompute != Recompute::kFull)
+    layer.kv_head_bytes_per_sample = dims.sequence * 2 * dims.HeadSize() * scalar;
   return layer;
 }
 
@@ -128,14 +137,22 @@ LayerShape Head(const ModelDims& dims, const TrainingFormat& format) {
 
 std::int64_t WorkspaceBytes(const ModelDims& dims, const TrainingFormat& format) {
   const std::int64_t scalar = ScalarBytes(format);
-  std::int64_t per_token = (dims.hidden + std::max(dims.hidden, dims.AttentionColumns()) +
-                            std::max(dims.QkvColumns(), dims.FfnColumns())) *
-                           scalar;
+  const std::int64_t stream = OwnRows(format, dims.sequence * dims.hidden * scalar);
+  std::int64_t per_token = std::max(dims.QkvColumns(), dims.FfnColumns()) * scalar, streams = 1;
   if (Architecture::Of(dims.kind).gated) per_token += dims.Ffn() * scalar;
-  if (format.dropout) per_token += dims.hidden * scalar;
-  if (format.recompute == Recompute::kFull) per_token += KeptBytesPerToken(dims, scalar);
-  if (format.recompute != Recompute::kNone) per_token += CheapBytesPerToken(dims, scalar);
-  return dims.sequence * per_token;
+  if (dims.kv_ranks > 1) per_token += dims.QkvProductColumns() * scalar;
+  if (format.row_ranks > 1) per_token += dims.hidden * scalar;
+  if (format.dropout) ++streams;
+  if (format.recompute == Recompute::kFull) {
+    per_token += KeptBytesPerToken(dims, scalar);
+    streams += ResidualSums(dims);
+  }
+  if (format.recompute != Recompute::kNone) {
+    per_token += CheapBytesPerToken(dims, scalar);
+    streams += KeptNorms(dims);
+  }
+  return dims.sequence * per_token + streams * stream +
+         std::max(stream, dims.sequence * dims.AttentionColumns() * scalar);
 }
 
 /// The size of a rank's process before it has a model: libraries and transports, measured with tiny
@@ -253,13 +270,20 @@ std::int64_t TargetsPerSample(const ModelDims& dims) {
   return Architecture::Of(dims.kind).causal ? dims.sequence : MaskedTargets(dims.sequence);
 }
 
+bool ModelDims::CanBeSharedBy(std::int64_t ranks) const {
+  if (heads % ranks != 0 || Ffn() % ranks != 0 || vocab < ranks) return false;
+  if (ranks <= KvHeads()) return KvHeads() % ranks == 0;
+  return ranks % KvHeads() == 0 && HeadSize() % (ranks / KvHeads()) == 0;
+}
+
 ModelDims ModelDims::Part(std::int64_t ranks) const {
   if (ranks == 1) return *this;
-  assert(heads % ranks == 0 && KvHeads() % ranks == 0 && Ffn() % ranks == 0);
+  assert(CanBeSharedBy(ranks));
   ModelDims part = *this;
   part.head_size = HeadSize();
   part.heads = heads / ranks;
-  part.kv_heads = KvHeads() / ranks;
+  part.kv_heads = std::max<std::int64_t>(1, KvHeads() / ranks);
+  part.kv_ranks = std::max<std::int64_t>(1, ranks / KvHeads());
   part.ffn = Ffn() / ranks;
   part.vocab = (vocab + ranks - 1) / ranks;
   return part;
@@ -426,7 +450,7 @@ std::int64_t ModelShape::ProcessBytes(std::int64_t micro_batch, std::int64_t thr
   const bool widens = format.precision != Precision::kFp32;
   const std::int64_t scratch =
       std::max({HeadScratch(dims, micro_batch, threads),
-                LinearScratch(rows, dims.hidden, dims.QkvColumns(), threads, widens),
+                LinearScratch(rows, dims.hidden, dims.QkvProductColumns(), threads, widens),
                 LinearScratch(rows, dims.AttentionColumns(), dims.hidden, threads, widens),
                 LinearScratch(rows, dims.hidden, dims.FfnColumns(), threads, widens),
                 LinearScratch(rows, dims.Ffn(), dims.hidden, threads, widens)});

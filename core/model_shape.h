@@ -59,6 +59,7 @@ struct ModelDims {
   double rope_base = kRopeBase;
   RopeScaling rope_scaling = {};
   std::int64_t sliding_window = 0;  // tokens that attention sees, at least `sequence`; 0: all
+  std::int64_t kv_ranks = 1;  // of a part: tensor ranks that share its head of keys and values
 
   std::int64_t KvHeads() const { return kv_heads == 0 ? heads : kv_heads; }
   std::int64_t HeadSize() const { return head_size == 0 ? hidden / heads : head_size; }
@@ -66,12 +67,19 @@ struct ModelDims {
   std::int64_t AttentionColumns() const { return heads * HeadSize(); }
   /// 4 hidden; for Llama 8/3 hidden, rounded up to a multiple of 256.
   std::int64_t Ffn() const;
-  /// Columns of the product that computes queries, keys and values.
+  /// Columns of the queries, keys and values that attention reads.
   std::int64_t QkvColumns() const { return (heads + 2 * KvHeads()) * HeadSize(); }
+  /// Columns of the product that computes them: ranks that share a head compute parts of it.
+  std::int64_t QkvProductColumns() const {
+    return (heads * kv_ranks + 2 * KvHeads()) * HeadSize() / kv_ranks;
+  }
   /// Columns of the feed-forward's first product; a gated one computes gate and up.
   std::int64_t FfnColumns() const { return (Architecture::Of(kind).gated ? 2 : 1) * Ffn(); }
+  /// Whether so many tensor ranks can share the model: they divide heads and ffn, and they divide
+  /// kv_heads, or several share each head of keys and values by its columns.
+  bool CanBeSharedBy(std::int64_t ranks) const;
   /// What the largest of so many tensor ranks has, as a narrower model: its heads, its part of the
-  /// feed-forward and of the vocabulary. `ranks` divides heads, kv_heads and ffn.
+  /// feed-forward and of the vocabulary. CanBeSharedBy(ranks).
   ModelDims Part(std::int64_t ranks) const;
   bool HasQkvBias() const;
   bool HasProjectionBias() const;  // of attention's output
@@ -112,6 +120,7 @@ struct TrainingFormat {
   Precision precision = Precision::kFp32;
   Recompute recompute = Recompute::kNone;
   bool dropout = false;
+  std::int64_t row_ranks = 1;  // of a part: tensor ranks that share rows inside blocks
 };
 
 /// Counts of one layer, or of all.
@@ -128,6 +137,9 @@ struct LayerShape {
   std::int64_t whole_parameters = 0;
   double whole_work = 0;  // of forward and backward, as a share
   std::int64_t whole_activation_bytes_per_sample = 0;
+  std::int64_t row_bytes_per_sample = 0;  // of these, what ranks share if they share rows
+  /// Of the activations, one head's keys and values: tensor ranks that share it have all of them.
+  std::int64_t kv_head_bytes_per_sample = 0;
 
   /// What one of so many tensor ranks has of parameters, and does of forward and backward. Shares.
   double PartOfParameters(std::int64_t ranks) const;

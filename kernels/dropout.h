@@ -8,14 +8,15 @@
 
 namespace adaptive_train::kernels {
 
-/// output[b, e] = residual[b, e] + (kept ? input[b, e] / (1 - probability) : 0), without the
-/// residual if it is nullptr. An element is `kept` if random.Uniform({step, first_sample + b,
-/// layer, e}) >= probability. Backward is the same operation on the gradient, without residual.
-/// output may be input or residual. probability is in [0, 1).
+/// For elements [begin, end) of samples, counted through all of them, which alone are in the arrays:
+///   output[i] = residual[i] + (kept ? input[i] / (1 - probability) : 0),
+/// without the residual if it is nullptr. Element e of sample b is `kept` if random.Uniform({step,
+/// first_sample + b, layer, e}) >= probability. Backward is the same operation on the gradient,
+/// without residual. output may be input or residual. probability is in [0, 1).
 template <class T>
 struct DropoutArguments {
-  std::int64_t batch = 0;
   std::int64_t elements = 0;  // of one sample
+  std::int64_t begin = 0, end = 0;
   double probability = 0;
   CounterRandom random{0, RandomPurpose::kDropout};
   std::uint32_t step = 0;

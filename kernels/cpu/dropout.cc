@@ -80,37 +80,39 @@ HWY_INLINE void RandomWords(PhiloxCounter first, const PhiloxRoundKeys& keys,
 }
 #endif
 
-/// Handles elements [begin, end) of one sample. begin is a multiple of kElementsPerPiece, so that
-/// no counter's first word wraps around.
+/// Handles elements [begin, end) of one sample, all in one of its pieces of kElementsPerPiece, so
+/// that no counter's first word wraps around.
 template <class T>
 void DropoutPiece(const DropoutPass<T>& pass, std::int64_t begin, std::int64_t end) {
   const DropoutArguments<T>& x = pass.x;
-  const std::int64_t at = pass.sample * x.elements;
-  const T* input = x.input + at;
-  const T* residual = x.residual == nullptr ? nullptr : x.residual + at;
-  T* output = x.output + at;
+  const T *input = x.input, *residual = x.residual;
+  T* output = x.output;
+  const std::int64_t at = pass.sample * x.elements - x.begin;  // of the sample in the arrays
   // Uniform(...) is k * 2^-24 with an integer k. It is at least the probability exactly if k is at
   // least this threshold.
   const Words threshold = SetBits(static_cast<std::uint32_t>(std::ceil(x.probability * 0x1p24)));
   const Floats scale = Set(static_cast<float>(1 / (1 - x.probability)));
+  constexpr std::int64_t kNumbers = std::int64_t{4} * kBlocksAtATime;
+  const std::int64_t aligned = begin / kNumbers * kNumbers;
   PhiloxCounter counter =
       CounterRandom::Counter({.step = x.step,
                               .sample = x.first_sample + static_cast<std::uint32_t>(pass.sample),
                               .layer = x.layer},
-                             static_cast<std::uint64_t>(begin / 4));
-  constexpr std::int64_t kNumbers = std::int64_t{4} * kBlocksAtATime;
-  for (std::int64_t first = begin; first < end; first += kNumbers) {
-    HWY_ALIGN std::uint32_t words[kNumbers];
+                             static_cast<std::uint64_t>(aligned / 4));
+  for (std::int64_t first = aligned; first < end; first += kNumbers) {
+    // A vector may begin anywhere in them.
+    HWY_ALIGN std::uint32_t words[2 * kNumbers];
     RandomWords(counter, pass.keys, words);
     counter[0] += kBlocksAtATime;
     const std::uint32_t* random = words;
-    ForVectors(first, std::min(end, first + kNumbers), [=](std::int64_t i, auto part) HWY_ATTR {
+    const auto vector = [=](std::int64_t i, auto part) HWY_ATTR {
       const Words number = hn::ShiftRight<8>(hn::LoadU(WordTag(), random + (i - first)));
       const auto kept = hn::RebindMask(FloatTag(), hn::Not(hn::Lt(number, threshold)));
-      const Floats value = hn::IfThenElseZero(kept, hn::Mul(Load(input + i, part), scale));
-      Store(residual == nullptr ? value : hn::Add(Load(residual + i, part), value), output + i,
-            part);
-    });
+      const Floats value = hn::IfThenElseZero(kept, hn::Mul(Load(input + (at + i), part), scale));
+      Store(residual == nullptr ? value : hn::Add(Load(residual + (at + i), part), value),
+            output + (at + i), part);
+    };
+    ForVectors(std::max(first, begin), std::min(end, first + kNumbers), vector);
   }
 }
 
@@ -137,10 +139,15 @@ void CpuDevice<T>::Dropout(const DropoutArguments<T>& x) {
   for (std::size_t round = 1; round < keys.size(); ++round) {
     keys[round] = {keys[round - 1][0] + kPhiloxWeyl[0], keys[round - 1][1] + kPhiloxWeyl[1]};
   }
+  if (x.begin == x.end) return;
   const std::int64_t pieces = (x.elements + kElementsPerPiece - 1) / kElementsPerPiece;
-  pool_.For(x.batch * pieces, [&](std::int64_t index, int) {
-    const std::int64_t begin = index % pieces * kElementsPerPiece;
-    piece({x, keys, index / pieces}, begin, std::min(x.elements, begin + kElementsPerPiece));
+  const std::int64_t first = x.begin / x.elements, last = (x.end - 1) / x.elements;
+  pool_.For((last - first + 1) * pieces, [&](std::int64_t index, int) {
+    const std::int64_t sample = first + index / pieces, at = sample * x.elements;
+    const std::int64_t of_piece = index % pieces * kElementsPerPiece;
+    const std::int64_t begin = std::max(of_piece, x.begin - at);
+    const std::int64_t end = std::min({of_piece + kElementsPerPiece, x.elements, x.end - at});
+    if (begin < end) piece({x, keys, sample}, begin, end);
   });
 }
 

@@ -7,17 +7,15 @@ namespace adaptive_train::kernels::reference {
 
 template <class T>
 void ReferenceDevice<T>::Dropout(const DropoutArguments<T>& x) {
-  for (std::int64_t sample = 0; sample < x.batch; ++sample) {
-    for (std::int64_t element = 0; element < x.elements; ++element) {
-      const std::int64_t i = sample * x.elements + element;
-      const RandomPlace place{.step = x.step,
-                              .sample = x.first_sample + static_cast<std::uint32_t>(sample),
-                              .layer = x.layer,
-                              .element = static_cast<std::uint64_t>(element)};
-      const bool kept = x.random.Uniform(place) >= x.probability;
-      const T value = kept ? x.input[i] / static_cast<T>(1 - x.probability) : 0;
-      x.output[i] = x.residual == nullptr ? value : x.residual[i] + value;
-    }
+  for (std::int64_t at = x.begin; at < x.end; ++at) {
+    const RandomPlace place{.step = x.step,
+                            .sample = x.first_sample + static_cast<std::uint32_t>(at / x.elements),
+                            .layer = x.layer,
+                            .element = static_cast<std::uint64_t>(at % x.elements)};
+    const bool kept = x.random.Uniform(place) >= x.probability;
+    const std::int64_t i = at - x.begin;
+    const T value = kept ? x.input[i] / static_cast<T>(1 - x.probability) : 0;
+    x.output[i] = x.residual == nullptr ? value : x.residual[i] + value;
   }
 }
 

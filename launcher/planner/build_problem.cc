@@ -307,26 +307,39 @@ double ScalarBytes(const TrainingFormat& format) {
 
 /// What passes wait for if tensor ranks share a layer (runtime/model): the embedding's output, both
 /// branches of a block, the loss's parts of the vocabulary and the gradient of the head's input.
+/// Where ranks share rows, each of a branch's sums is cut in a gathering before its products and a
+/// scattering behind them, half a sum each. Backward gathers their inputs once more, and norms have
+/// gradients to sum. At both ends of the model rows are gathered.
 void AddSums(const ModelDims& dims, const TrainingFormat& format, PlanProblem& problem) {
   const auto tokens = static_cast<double>(dims.sequence);
   const double residual = ScalarBytes(format) * tokens * static_cast<double>(dims.hidden);
   const auto of_residual = [&](double count) { return RankSums{{count, 0}, count * residual, 0}; };
+  const bool rows = problem.shares_rows;
+  const double gathering = rows ? 0.5 : 0;
   problem.layers.front().forward_sums = of_residual(1);
+  problem.layers.front().backward_sums.fill(of_residual(gathering));
   for (ProblemLayer& layer : problem.layers) {
     if (!layer.block) continue;
     layer.forward_sums = of_residual(2);
-    layer.backward_sums.fill(of_residual(2));
+    RankSums backward = of_residual(2 + 2 * gathering);
+    if (rows) backward += RankSums{{2, 0}, 0, 0};  // norms': few bytes
+    layer.backward_sums.fill(backward);
     // Forward again, up to the output that is kept.
-    const double again = Architecture::Of(dims.kind).post_norm ? 2 : 1;
-    layer.backward_sums[static_cast<std::size_t>(Recompute::kFull)] = of_residual(2 + again);
+    const double again = Architecture::Of(dims.kind).post_norm ? 2 : 1 + gathering;
+    layer.backward_sums[static_cast<std::size_t>(Recompute::kFull)] += of_residual(again);
+    // Keys and values are gathered, or their gradients scattered: half of a sum.
+    const double head = ScalarBytes(format) * tokens * static_cast<double>(2 * dims.HeadSize());
+    layer.head_sums = {{0.5, 0}, head / 2, 0};
+    layer.kv_heads = static_cast<int>(dims.KvHeads());
   }
   // A token's maximum and sum from each rank, and its target's logit, for some tokens at a time.
   const auto targets = static_cast<double>(TargetsPerSample(dims));
   RankSums& loss = problem.layers.back().forward_sums;
-  loss = of_residual(1);
+  loss = of_residual(1 + gathering);
   loss.count.per_sample = targets / static_cast<double>(kHeadTokens);
   loss.bytes += 4 * targets;
   loss.bytes_per_rank = 2 * 4 * targets;
+  problem.layers.back().backward_sums.fill(of_residual(gathering));
 }
 
 /// Memory that tensor ranks of a node share for their sums, all of which each rank touches, and its
@@ -348,6 +361,7 @@ void AddRankBytes(const ModelDims& dims, const TrainingFormat& format, std::int6
     for (std::size_t r = 0; r < kRecomputes; ++r) {
       TrainingFormat variant = format;
       variant.recompute = static_cast<Recompute>(r);
+      variant.row_ranks = problem.shares_rows ? ranks : 1;
       bytes.workspace[r] =
           static_cast<double>(ModelShape::Of(part, variant).workspace_bytes_per_sample);
     }
@@ -376,9 +390,10 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
     one.whole_work = layer.whole_work;
     one.block = i > 0 && i + 1 < shape.layers.size();
     if (one.block) {  // the gradients of its linear layers' outputs
-      one.whole_deferred_bytes = scalar * static_cast<double>(dims.sequence * 2 * dims.hidden);
+      const double stream = scalar * static_cast<double>(dims.sequence * 2 * dims.hidden);
+      one.whole_deferred_bytes = problem.shares_rows ? 0 : stream;
       one.deferred_bytes =
-          one.whole_deferred_bytes +
+          stream +
           scalar * static_cast<double>(dims.sequence * (dims.QkvColumns() + dims.FfnColumns()));
     }
     if (i + 1 < shape.layers.size())
@@ -389,12 +404,15 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
     TrainingFormat variant = format;
     variant.recompute = static_cast<Recompute>(r);
     const ModelShape with = ModelShape::Of(dims, variant);
-    for (std::size_t i = 0; i < with.layers.size(); ++i)
-      problem.layers[i].activation_bytes[r] =
-          static_cast<double>(with.layers[i].activation_bytes_per_sample);
-    for (std::size_t i = 0; i < with.layers.size(); ++i)
-      problem.layers[i].whole_activation_bytes[r] =
-          static_cast<double>(with.layers[i].whole_activation_bytes_per_sample);
+    for (std::size_t i = 0; i < with.layers.size(); ++i) {
+      const LayerShape& layer = with.layers[i];
+      ProblemLayer& one = problem.layers[i];
+      one.activation_bytes[r] = static_cast<double>(layer.activation_bytes_per_sample);
+      one.whole_activation_bytes[r] =
+          static_cast<double>(layer.whole_activation_bytes_per_sample -
+                              (problem.shares_rows ? layer.row_bytes_per_sample : 0));
+      one.kv_head_bytes[r] = static_cast<double>(layer.kv_head_bytes_per_sample);
+    }
   }
   problem.tied = dims.tie_embeddings;
   if (problem.tied) problem.tied_bytes = 4.0 * static_cast<double>(dims.vocab * dims.hidden);
@@ -405,24 +423,19 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
                            static_cast<double>(shape.total.parameter_bytes);
 }
 
-/// Whether this many tensor ranks can share a block.
-bool Splits(const ModelDims& dims, std::int64_t tensor) {
-  return dims.heads % tensor == 0 && dims.KvHeads() % tensor == 0 && dims.Ffn() % tensor == 0 &&
-         dims.vocab >= tensor;
-}
-
 /// The numbers of tensor ranks next to this one that can share a block, in words.
 std::string NearestSplits(const ModelDims& dims, std::int64_t tensor) {
   std::int64_t below = std::min(tensor, dims.heads), above = tensor;
-  while (!Splits(dims, below)) --below;
-  while (above <= dims.heads && !Splits(dims, above)) ++above;
-  return above > dims.heads ? fmt::format("{} does", below)
-                            : fmt::format("{} or {} do", below, above);
+  while (!dims.CanBeSharedBy(below)) --below;
+  while (above <= dims.heads && !dims.CanBeSharedBy(above)) ++above;
+  return above > dims.heads ? fmt::format("{} can", below)
+                            : fmt::format("{} or {} can", below, above);
 }
 
-/// Whether the bits are those of one rank, where that is asked for.
-bool KeepsBits(const PlanRequest& request, std::int64_t tensor) {
-  return !request.reproducible || kTensorGroups % tensor == 0;
+/// Whether the bits are those of one rank, where that is asked for. Ranks that share a head of keys
+/// add its gradients in another order.
+bool KeepsBits(const ModelDims& dims, const PlanRequest& request, std::int64_t tensor) {
+  return !request.reproducible || (kTensorGroups % tensor == 0 && tensor <= dims.KvHeads());
 }
 
 std::vector<int> One(const std::optional<std::int64_t>& wanted, std::vector<int> otherwise) {
@@ -439,7 +452,7 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
   const bool no_tensor =
       request.runnable_only && request.compression && request.compression->sketch;
   for (int t = 2; t <= widest && !no_tensor; ++t) {
-    if (Splits(dims, t) && KeepsBits(request, t)) tensor.push_back(t);
+    if (dims.CanBeSharedBy(t) && KeepsBits(dims, request, t)) tensor.push_back(t);
   }
   const std::vector<int> zero{0};
   choices.data = One(request.data, {});
@@ -528,20 +541,21 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
     return NoPlan(
         fmt::format("parallel.data = {} needs train.global_batch of at least that, not {}",
                     *request.data, request.global_batch));
-  if (request.tensor && !Splits(dims, *request.tensor))
+  if (request.tensor && !dims.CanBeSharedBy(*request.tensor))
     return NoPlan(
-        fmt::format("parallel.tensor = {} does not divide heads, kv_heads and ffn of the "
+        fmt::format("parallel.tensor = {} ranks cannot share heads, kv_heads and ffn of the "
                     "model ({}, {}, {}): {}",
                     *request.tensor, dims.heads, dims.KvHeads(), dims.Ffn(),
                     NearestSplits(dims, *request.tensor)));
-  if (request.tensor && !KeepsBits(request, *request.tensor))
+  if (request.tensor && !KeepsBits(dims, request, *request.tensor))
     return NoPlan(
         fmt::format("parallel.tensor = {} with train.reproducible = \"layout\": 1, 2, 4 and 8 "
-                    "tensor ranks have the same bits",
-                    *request.tensor));
+                    "tensor ranks have the same bits, up to one for each of {} kv_heads",
+                    *request.tensor, dims.KvHeads()));
   BuiltProblem built;
   built.problem.global_batch = request.global_batch;
   built.problem.whole_micro_batches = request.reproducible;
+  built.problem.shares_rows = !request.reproducible;
   built.devices = RankDevices(cluster, request, profile, built.notes);
   int threads = 1;
   for (const Device& device : built.devices) threads = std::max(threads, device.threads);

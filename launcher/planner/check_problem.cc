@@ -42,9 +42,9 @@ Result<void> CheckLayers(const PlanProblem& problem) {
                  Sound(layer.compressed_bytes) && Sound(layer.compression_s);
     for (std::size_t r = 0; r < kRecomputes; ++r)
       sound = sound && Sound(layer.activation_bytes[r]) && Sound(layer.whole_activation_bytes[r]) &&
-              Sound(layer.backward_sums[r]);
+              Sound(layer.backward_sums[r]) && Sound(layer.kv_head_bytes[r]);
     sound = sound && Sound(layer.deferred_bytes) && Sound(layer.whole_deferred_bytes) &&
-            Sound(layer.forward_sums);
+            Sound(layer.forward_sums) && Sound(layer.head_sums) && layer.kv_heads >= 0;
     if (!IsShare(layer.whole_parameters) || !IsShare(layer.whole_work))
       return Fail(
           fmt::format("layer {}: tensor ranks have {} of its parameters and {} of its work as a "

@@ -54,8 +54,8 @@ TensorLines TensorLinesOf(const PlanProblem& problem, const Layout& layout, int 
   for (int l = layout.cut[static_cast<std::size_t>(chunk)];
        l < layout.cut[static_cast<std::size_t>(chunk) + 1]; ++l) {
     const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
-    forward += layer.forward_sums;
-    backward += layer.backward_sums[static_cast<std::size_t>(layout.recompute)];
+    forward += layer.ForwardSums(layout.tensor);
+    backward += layer.BackwardSums(static_cast<std::size_t>(layout.recompute), layout.tensor);
   }
   const LinkSpeed& link = problem.links.At(node, node);
   return {forward.Seconds(layout.tensor, link), backward.Seconds(layout.tensor, link)};
@@ -301,6 +301,20 @@ RankSums& RankSums::operator+=(const RankSums& more) {
   return *this;
 }
 
+RankSums ProblemLayer::ForwardSums(int ranks) const {
+  RankSums sums = forward_sums;
+  if (SharesHeads(ranks)) sums += head_sums;
+  return sums;
+}
+
+RankSums ProblemLayer::BackwardSums(std::size_t recompute, int ranks) const {
+  RankSums sums = backward_sums[recompute];
+  if (!SharesHeads(ranks)) return sums;
+  sums += head_sums;
+  if (recompute == static_cast<std::size_t>(Recompute::kFull)) sums += head_sums;  // forward again
+  return sums;
+}
+
 Line RankSums::Seconds(int ranks, const LinkSpeed& inside) const {
   const bool none = count.fixed == 0 && count.per_sample == 0;
   if (ranks == 1 || none) return {};
@@ -331,12 +345,12 @@ double PlanProblem::BoundaryBytes(int stage, int stages, std::int64_t micro_batc
                                   int ranks) const {
   if (stages == 1) return 0;
   const int neighbours = stage == 0 || stage + 1 == stages ? 1 : 2;
-  return MessageBytes(4 * neighbours, micro_batch) + TiedBytes(stage, stages, ranks);
+  return MessageBytes(4 * neighbours, micro_batch, ranks) + TiedBytes(stage, stages, ranks);
 }
 
-double PlanProblem::MessageBytes(int messages, std::int64_t micro_batch) const {
+double PlanProblem::MessageBytes(int messages, std::int64_t micro_batch, int ranks) const {
   return static_cast<double>(messages) * static_cast<double>(micro_batch) *
-         layers.front().boundary_bytes;
+         layers.front().boundary_bytes / (shares_rows ? ranks : 1);
 }
 
 double PlanProblem::TiedBytes(int stage, int stages, int ranks, int weight_versions) const {
@@ -445,7 +459,7 @@ std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layo
     for (const MessageSlots& slots : SlotsOf(with_messages, stage))
       messages += slots.received + slots.sent;
     bytes[s] +=
-        problem.MessageBytes(messages, share.micro_batch) +
+        problem.MessageBytes(messages, share.micro_batch, layout.tensor) +
         problem.TiedBytes(stage, layout.Stages(), layout.tensor, WeightVersionsOf(layout.schedule));
   }
   return bytes;
@@ -517,9 +531,9 @@ UnevenPipeline PipelineOf(const PlanProblem& problem, const Layout& layout, int 
     const auto held =
         static_cast<double>(std::min<std::int64_t>(share.MicroBatches(), layout.Stages() - s));
     pipeline.activation_bytes.push_back(activations + deferred);
-    pipeline.rank_bytes.push_back(kMemoryShare * device.memory_bytes - memory[at] +
-                                  held * activations -
-                                  problem.MessageBytes(kMoreMessages, share.micro_batch));
+    pipeline.rank_bytes.push_back(
+        kMemoryShare * device.memory_bytes - memory[at] + held * activations -
+        problem.MessageBytes(kMoreMessages, share.micro_batch, layout.tensor));
   }
   return pipeline;
 }

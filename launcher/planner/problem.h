@@ -92,12 +92,18 @@ struct ProblemLayer {
   std::array<double, kRecomputes> whole_activation_bytes{};  // of these, what every tensor rank has
   double deferred_bytes = 0;  // kept besides by a backward in halves, for one sample
   double whole_deferred_bytes = 0;
+  std::array<double, kRecomputes>
+      kv_head_bytes{};          // of activation_bytes, one head's keys and values
   double boundary_bytes = 0;    // of one sample, to the next layer; 0 for the last layer
   bool block = false;           // one of those that are alike
   double whole_parameters = 0;  // and gradients, moments, update: a share of 1
   double whole_work = 0;        // of forward and backward: a share of 1
   RankSums forward_sums;
   std::array<RankSums, kRecomputes> backward_sums{};
+  // More tensor ranks than `kv_heads` share heads of keys and values: each has a head's activations,
+  // and a pass waits for these as well. 0: no attention.
+  int kv_heads = 0;
+  RankSums head_sums;
   double compressed_bytes = 0;  // of the gradient, if compressed; 0 = cannot be
   double compression_s = 0;     // cost of compression per device and step
 
@@ -106,11 +112,17 @@ struct ProblemLayer {
   double PartOfWork(int ranks) const { return PartOfOne(whole_work, ranks); }
   double ActivationBytes(std::size_t recompute, int ranks) const {
     const double whole = whole_activation_bytes[recompute];
-    return whole + (activation_bytes[recompute] - whole) / ranks;
+    const double shared = whole + (activation_bytes[recompute] - whole) / ranks;
+    return SharesHeads(ranks) ? shared + kv_head_bytes[recompute] * (1.0 - 1.0 * kv_heads / ranks)
+                              : shared;
   }
   double DeferredBytes(int ranks) const {
     return whole_deferred_bytes + (deferred_bytes - whole_deferred_bytes) / ranks;
   }
+  bool SharesHeads(int ranks) const { return kv_heads > 0 && ranks > kv_heads; }
+  /// What so many tensor ranks sum in a pass.
+  RankSums ForwardSums(int ranks) const;
+  RankSums BackwardSums(std::size_t recompute, int ranks) const;
 };
 
 /// What a rank needs besides its layers.
@@ -157,6 +169,7 @@ struct PlanProblem {
   /// Shares are whole micro-batches, of a size that divides the batch, and gradients are summed by
   /// the tree over these units (core/unit_tree.h).
   bool whole_micro_batches = false;
+  bool shares_rows = false;  // tensor ranks, inside blocks and in messages between stages
   Choices choices;
 
   /// Whether replicas of so many stages share out micro-batches, otherwise samples. 0: of any size.
@@ -177,8 +190,8 @@ struct PlanProblem {
   /// What a rank of a stage holds for the other stages with one-forward-one-backward: of each
   /// neighbour two messages from it and two to it; and TiedBytes.
   double BoundaryBytes(int stage, int stages, std::int64_t micro_batch, int ranks) const;
-  /// So many messages between stages.
-  double MessageBytes(int messages, std::int64_t micro_batch) const;
+  /// So many messages between stages of `ranks` tensor ranks.
+  double MessageBytes(int messages, std::int64_t micro_batch, int ranks) const;
   /// With tied embeddings the last stage has a copy of the weights and its gradient, which the
   /// first one receives. One of `ranks` tensor ranks has its part.
   double TiedBytes(int stage, int stages, int ranks, int weight_versions = 1) const;

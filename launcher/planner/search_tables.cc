@@ -55,8 +55,8 @@ LayerSums::LayerSums(const PlanProblem& problem, int tensor, Recompute recompute
     Append(optimizer_, part * layer.optimizer_bytes);
     Append(activations_, layer.ActivationBytes(static_cast<std::size_t>(recompute), tensor));
     tensor_sums_.push_back(tensor_sums_.back());
-    tensor_sums_.back().forward += layer.forward_sums;
-    tensor_sums_.back().backward += layer.backward_sums[static_cast<std::size_t>(recompute)];
+    tensor_sums_.back().forward += layer.ForwardSums(tensor);
+    tensor_sums_.back().backward += layer.BackwardSums(static_cast<std::size_t>(recompute), tensor);
   }
   for (const DeviceKind& kind : problem.kinds) {
     KindSums sums{{Line{}}, {Line{}}, {0.0}};

@@ -45,7 +45,8 @@ std::vector<double> StageTimes::Forward(double samples, const Chance& chance, in
     return layer.PartOfWork(layout_.tensor) * l.forward.At(samples);
   });
   for (int l = first_; l < end_; ++l)
-    times[static_cast<std::size_t>(l - first_)] += SumSeconds(LayerAt(l).forward_sums, samples);
+    times[static_cast<std::size_t>(l - first_)] +=
+        SumSeconds(LayerAt(l).ForwardSums(layout_.tensor), samples);
   return times;
 }
 
@@ -58,7 +59,7 @@ std::vector<double> StageTimes::Backward(double samples, const Chance& chance, i
   });
   for (int l = first_; l < end_; ++l)
     times[static_cast<std::size_t>(l - first_)] +=
-        SumSeconds(LayerAt(l).backward_sums[recompute], samples);
+        SumSeconds(LayerAt(l).BackwardSums(recompute, layout_.tensor), samples);
   return times;
 }
 

@@ -42,9 +42,11 @@ typename TransformerBlock<T>::View TransformerBlock<T>::ViewOf(const StageMemory
                                                                const Pass& pass,
                                                                BlockState<T>& state,
                                                                BlockWorkspace<T>& workspace) const {
+  const std::int64_t rows = pass.batch * dims_.sequence;
   return {memory,
           pass,
-          pass.batch * dims_.sequence,
+          rows,
+          memory.OwnRows(rows),
           state,
           workspace,
           state.kept ? *state.kept : *workspace.kept,
@@ -61,9 +63,9 @@ void TransformerBlock<T>::Forward(const StageMemory<T>& memory, const Pass& pass
 // `again`: recomputation for backward, which needs everything but the output.
 template <class T>
 void TransformerBlock<T>::ForwardPreNorm(const View& view, const T* input, bool again) const {
-  ln_1_.Forward(view.memory, view.rows, input, view.cheap.norm_1.data(), view.state.ln_1);
+  ln_1_.Forward(view.memory, view.own.size(), input, view.cheap.norm_1.data(), view.state.ln_1);
   AttentionForward(view, view.cheap.norm_1.data(), input, view.kept.mid.data());
-  ln_2_.Forward(view.memory, view.rows, view.kept.mid.data(), view.cheap.norm_2.data(),
+  ln_2_.Forward(view.memory, view.own.size(), view.kept.mid.data(), view.cheap.norm_2.data(),
                 view.state.ln_2);
   FeedForwardUp(view, view.cheap.norm_2.data());
   if (again) return;
@@ -75,12 +77,12 @@ template <class T>
 void TransformerBlock<T>::ForwardPostNorm(const View& view, const T* input, bool again) const {
   T* x = view.cheap.norm_1.data();
   AttentionForward(view, input, input, view.kept.mid.data());
-  ln_1_.Forward(view.memory, view.rows, view.kept.mid.data(), x, view.state.ln_1);
+  ln_1_.Forward(view.memory, view.own.size(), view.kept.mid.data(), x, view.state.ln_1);
   FeedForwardUp(view, x);
   Project(view, mlp_c_proj_, kFeedForwardBranch, view.cheap.activated.data(), x,
           view.kept.sum.data());
   if (again) return;
-  ln_2_.Forward(view.memory, view.rows, view.kept.sum.data(), view.state.output.data(),
+  ln_2_.Forward(view.memory, view.own.size(), view.kept.sum.data(), view.state.output.data(),
                 view.state.ln_2);
 }
 
@@ -109,10 +111,24 @@ void TransformerBlock<T>::Rotate(const View& view, T* qkv, bool inverse) const {
 }
 
 template <class T>
+SharedHead<T> TransformerBlock<T>::SharedHeadOf(const View& view, T* part, T* whole) const {
+  return {view.rows, dims_.AttentionColumns(), dims_.HeadSize(), dims_.kv_ranks, part, whole};
+}
+
+template <class T>
+void TransformerBlock<T>::QueriesKeysValues(const View& view, const T* input) const {
+  T* qkv = view.kept.qkv.data();
+  const bool shared = dims_.kv_ranks > 1;
+  T* part = shared ? view.workspace.qkv_part.data() : qkv;
+  c_attn_.Forward(view.memory, view.rows, input, part);
+  if (shared) view.memory.tensor.gather_head(SharedHeadOf(view, part, qkv));
+  Rotate(view, qkv, false);
+}
+
+template <class T>
 void TransformerBlock<T>::AttentionForward(const View& view, const T* input, const T* residual,
                                            T* output) const {
-  c_attn_.Forward(view.memory, view.rows, input, view.kept.qkv.data());
-  Rotate(view, view.kept.qkv.data(), false);
+  QueriesKeysValues(view, input);
   view.memory.device.Attention({.shape = AttentionShapeOf(view.pass),
                                 .qkv = view.kept.qkv.data(),
                                 .output = view.kept.attention.data(),
@@ -161,8 +177,9 @@ void TransformerBlock<T>::Project(const View& view, const LinearLayer<T>& projec
 template <class T>
 void TransformerBlock<T>::Drop(const View& view, std::uint16_t branch, const T* input,
                                const T* residual, T* output) const {
-  view.memory.device.Dropout({.batch = view.pass.batch,
-                              .elements = dims_.sequence * dims_.hidden,
+  view.memory.device.Dropout({.elements = dims_.sequence * dims_.hidden,
+                              .begin = view.own.begin * dims_.hidden,
+                              .end = view.own.end * dims_.hidden,
                               .probability = view.pass.dropout,
                               .random = random_,
                               .step = view.pass.place.step,
@@ -181,16 +198,16 @@ void TransformerBlock<T>::Backward(const StageMemory<T>& memory, const Pass& pas
   T* d = workspace.d_residual.data();
   T* d_norm = workspace.d_narrow.data();
   if (kind_.post_norm) {
-    ln_2_.Backward(memory, view.rows, d, view.kept.sum.data(), d, false, view.state.ln_2);
+    ln_2_.Backward(memory, view.own.size(), d, view.kept.sum.data(), d, false, view.state.ln_2);
     FeedForwardBackward(view, view.cheap.norm_1.data(), d, d);
-    ln_1_.Backward(memory, view.rows, d, view.kept.mid.data(), d, false, view.state.ln_1);
+    ln_1_.Backward(memory, view.own.size(), d, view.kept.mid.data(), d, false, view.state.ln_1);
     AttentionBackward(view, input, d, d);
   } else {
     // d already has the residual's share of the gradient; the norms add the branches'.
     FeedForwardBackward(view, view.cheap.norm_2.data(), nullptr, d_norm);
-    ln_2_.Backward(memory, view.rows, d_norm, view.kept.mid.data(), d, true, view.state.ln_2);
+    ln_2_.Backward(memory, view.own.size(), d_norm, view.kept.mid.data(), d, true, view.state.ln_2);
     AttentionBackward(view, view.cheap.norm_1.data(), nullptr, d_norm);
-    ln_1_.Backward(memory, view.rows, d_norm, input, d, true, view.state.ln_1);
+    ln_1_.Backward(memory, view.own.size(), d_norm, input, d, true, view.state.ln_1);
   }
 }
 
@@ -216,8 +233,9 @@ void TransformerBlock<T>::ProjectBackward(const View& view, const LinearLayer<T>
                                           const typename LinearLayer<T>::Epilogue& epilogue) const {
   if (!view.state.deferred)
     return projection.Backward(view.memory, view.rows, d_output, input, d_input, epilogue);
-  view.memory.device.CopyWithin(((*view.state.deferred).*kept).data(), d_output,
-                                static_cast<std::size_t>(view.rows * dims_.hidden) * sizeof(T));
+  view.memory.device.CopyWithin(
+      ((*view.state.deferred).*kept).data(), d_output,
+      static_cast<std::size_t>(view.own.size() * dims_.hidden) * sizeof(T));
   projection.InputGradient(view.memory, view.rows, d_output, d_input, epilogue);
 }
 
@@ -228,10 +246,10 @@ void TransformerBlock<T>::ComputeAgain(const View& view, const T* input) const {
     kind_.post_norm ? ForwardPostNorm(view, input, true) : ForwardPreNorm(view, input, true);
     return;
   }
-  ln_1_.Forward(view.memory, view.rows, kind_.post_norm ? view.kept.mid.data() : input,
+  ln_1_.Forward(view.memory, view.own.size(), kind_.post_norm ? view.kept.mid.data() : input,
                 view.cheap.norm_1.data(), view.state.ln_1);
   if (!kind_.post_norm)
-    ln_2_.Forward(view.memory, view.rows, view.kept.mid.data(), view.cheap.norm_2.data(),
+    ln_2_.Forward(view.memory, view.own.size(), view.kept.mid.data(), view.cheap.norm_2.data(),
                   view.state.ln_2);
   Activate(view);
 }
@@ -275,7 +293,11 @@ void TransformerBlock<T>::AttentionBackward(const View& view, const T* input, co
   const T* d_output = BranchGradient(view, kAttentionBranch);
   T* d_attention = view.workspace.d_narrow.data();
   const bool deferred = view.state.deferred.has_value();
-  T* d_qkv = deferred ? view.state.deferred->d_qkv.data() : view.workspace.d_wide.data();
+  const bool shared = dims_.kv_ranks > 1;
+  T* d_part = deferred ? view.state.deferred->d_qkv.data()
+              : shared ? view.workspace.qkv_part.data()
+                       : view.workspace.d_wide.data();
+  T* d_qkv = shared ? view.workspace.d_wide.data() : d_part;
   ProjectBackward(view, attention_c_proj_, d_output, view.kept.attention.data(), d_attention,
                   &DeferredGradients<T>::d_attention);
   view.memory.device.AttentionBackward({.shape = AttentionShapeOf(view.pass),
@@ -285,9 +307,10 @@ void TransformerBlock<T>::AttentionBackward(const View& view, const T* input, co
                                         .d_output = d_attention,
                                         .d_qkv = d_qkv});
   Rotate(view, d_qkv, true);
+  if (shared) view.memory.tensor.sum_head(SharedHeadOf(view, d_part, d_qkv));
   deferred
-      ? c_attn_.InputGradient(view.memory, view.rows, d_qkv, d_input, {.residual = residual})
-      : c_attn_.Backward(view.memory, view.rows, d_qkv, input, d_input, {.residual = residual});
+      ? c_attn_.InputGradient(view.memory, view.rows, d_part, d_input, {.residual = residual})
+      : c_attn_.Backward(view.memory, view.rows, d_part, input, d_input, {.residual = residual});
 }
 
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template class TransformerBlock)

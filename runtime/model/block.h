@@ -6,6 +6,7 @@
 #include "core/counter_random.h"
 #include "core/model_shape.h"
 #include "kernels/device.h"
+#include "runtime/model/bucket_rule.h"
 #include "runtime/model/layers.h"
 #include "runtime/model/micro_batch_state.h"
 #include "runtime/model/parameter_layout.h"
@@ -22,7 +23,9 @@ namespace adaptive_train {
 ///   output = ln_2(x     + mlp.c_proj(activation(mlp.c_fc(x))))
 /// Rotary positions are applied inside attention, dropout to what is added to the residual. A block
 /// knows the place of its weights and stores nothing of a pass: the state has what backward needs.
-/// Pointers are to device memory. Any thread, but only one per state and workspace.
+/// Where tensor ranks share rows, the residual stream, norms and dropout are of a rank's own rows,
+/// and products gather and scatter them. Pointers are to device memory. Any thread, but only one per
+/// state and workspace.
 template <class T>
 class TransformerBlock {
  public:
@@ -30,8 +33,8 @@ class TransformerBlock {
   TransformerBlock(const ModelDims& dims, const ParameterLayout& layout, std::int64_t block,
                    const StageOptions& options);
 
-  /// Leaves its output in the state. input is [batch, sequence, hidden] and must live until
-  /// backward.
+  /// Leaves its output in the state. input is own rows of [batch, sequence, hidden] and must live
+  /// until backward.
   void Forward(const StageMemory<T>& memory, const Pass& pass, const T* input, BlockState<T>& state,
                BlockWorkspace<T>& workspace) const;
 
@@ -49,7 +52,8 @@ class TransformerBlock {
   struct View {
     const StageMemory<T>& memory;
     const Pass& pass;
-    std::int64_t rows;
+    std::int64_t rows;  // of the products
+    ElementRange own;   // of these, the rank's between the products
     BlockState<T>& state;
     BlockWorkspace<T>& workspace;
     KeptActivations<T>& kept;
@@ -61,6 +65,8 @@ class TransformerBlock {
   void ForwardPreNorm(const View& view, const T* input, bool again) const;
   void ForwardPostNorm(const View& view, const T* input, bool again) const;
   void AttentionForward(const View& view, const T* input, const T* residual, T* output) const;
+  void QueriesKeysValues(const View& view, const T* input) const;
+  SharedHead<T> SharedHeadOf(const View& view, T* part, T* whole) const;
   void FeedForwardUp(const View& view, const T* input) const;
   void Project(const View& view, const LinearLayer<T>& projection, std::uint16_t branch,
                const T* input, const T* residual, T* output) const;

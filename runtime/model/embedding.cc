@@ -34,11 +34,11 @@ TokenEmbedding<T>::TokenEmbedding(const ModelDims& dims, const ParameterLayout& 
 
 template <class T>
 void TokenEmbedding<T>::Forward(const StageMemory<T>& memory, const Pass& pass,
-                                std::span<const std::int32_t> tokens,
-                                EmbeddingState<T>& state) const {
+                                std::span<const std::int32_t> tokens, EmbeddingState<T>& state,
+                                T* output) const {
   assert(static_cast<std::int64_t>(tokens.size()) == pass.batch * sequence_);
   CopyTokens(tokens, state);
-  T* sum = norm_ ? state.sum.data() : state.output.data();
+  T* sum = norm_ ? state.sum.data() : output;
   const bool adds = memory.tensor.part.rank == 0;
   memory.device.Embedding({.batch = pass.batch,
                            .sequence = sequence_,
@@ -50,8 +50,8 @@ void TokenEmbedding<T>::Forward(const StageMemory<T>& memory, const Pass& pass,
                            .token_last = memory.groups > 0,
                            .output = sum});
   memory.Sum(sum, pass.batch * sequence_ * hidden_);
-  if (norm_) norm_->Forward(memory, pass.batch * sequence_, sum, state.output.data(), *state.norm);
-  Drop(memory, pass, state.output.data());
+  if (norm_) norm_->Forward(memory, pass.batch * sequence_, sum, output, *state.norm);
+  Drop(memory, pass, output);
 }
 
 /// Counts tokens in this rank's rows of the matrix; others' are negative.
@@ -88,8 +88,8 @@ void TokenEmbedding<T>::Backward(const StageMemory<T>& memory, const Pass& pass,
 template <class T>
 void TokenEmbedding<T>::Drop(const StageMemory<T>& memory, const Pass& pass, T* values) const {
   if (pass.dropout == 0) return;
-  memory.device.Dropout({.batch = pass.batch,
-                         .elements = sequence_ * hidden_,
+  memory.device.Dropout({.elements = sequence_ * hidden_,
+                         .end = pass.batch * sequence_ * hidden_,
                          .probability = pass.dropout,
                          .random = random_,
                          .step = pass.place.step,

@@ -23,10 +23,10 @@ class TokenEmbedding {
  public:
   TokenEmbedding(const ModelDims& dims, const ParameterLayout& layout, const StageOptions& options);
 
-  /// Leaves its output in the state. tokens are in host memory, [batch, sequence]; they count in the
-  /// whole vocabulary.
+  /// tokens are in host memory, [batch, sequence]; they count in the whole vocabulary. output is
+  /// [batch, sequence, hidden].
   void Forward(const StageMemory<T>& memory, const Pass& pass, std::span<const std::int32_t> tokens,
-               EmbeddingState<T>& state) const;
+               EmbeddingState<T>& state, T* output) const;
   /// Adds to the gradients, those of wte at `d_token_weight`; d_output is [batch, sequence, hidden]
   /// and is overwritten.
   void Backward(const StageMemory<T>& memory, const Pass& pass, T* d_output,

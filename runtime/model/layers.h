@@ -23,7 +23,18 @@ struct StageMemory {
   /// This rank's part of the groups in which sums are made that tensor ranks share; 0: no groups,
   /// and bits that depend on the number of ranks.
   std::int64_t groups = 0;
+  // Where tensor ranks share rows between the products (Korthikanti et al. 2022): room for whole
+  // ones, [rows, hidden], and for a norm's gradients. nullptr: each rank has all rows.
+  T* whole = nullptr;
+  kernels::Accumulator<T>* norm_gradients = nullptr;
 
+  bool SharesRows() const { return whole != nullptr; }
+  /// Of so many rows, those that this rank has between the products.
+  ElementRange OwnRows(std::int64_t rows) const {
+    return SharesRows() ? tensor.part.Of(rows) : ElementRange{0, rows};
+  }
+  /// All rows of what each rank has its rows of: in `whole` where they share them.
+  const T* Whole(std::int64_t rows, std::int64_t columns, const T* own) const;
   /// Makes the ranks' parts of a result the whole result on each.
   void Sum(T* values, std::int64_t count) const {
     if (tensor.part.ranks > 1) tensor.sum({values, static_cast<std::size_t>(count)});
@@ -34,7 +45,8 @@ struct StageMemory {
 /// one. Tensor ranks that share the weight by its columns have their columns of the output, and the
 /// whole d_input; those that share it by its rows have their columns of input and d_input, and the
 /// whole output (Shoeybi et al. 2019). Of them the first one adds bias and residual to its part, so
-/// that the sum has them once.
+/// that the sum has them once. Where they share rows, what is said to be whole above is a rank's own
+/// rows outside of the layer, and `rows` still counts all.
 template <class T>
 class LinearLayer {
  public:
@@ -61,6 +73,21 @@ class LinearLayer {
                      const Epilogue& epilogue = {}) const;
 
  private:
+  // Of all rows.
+  const T* WholeInput(const StageMemory<T>& memory, std::int64_t rows, const T* input) const;
+  const T* WholeGradient(const StageMemory<T>& memory, std::int64_t rows, const T* d_output) const;
+  void WeightProduct(const StageMemory<T>& memory, std::int64_t rows, const T* d_output,
+                     const T* input) const;
+  void InputProduct(const StageMemory<T>& memory, std::int64_t rows, const T* d_output, T* d_input,
+                    const Epilogue& epilogue) const;
+  /// Where a product that is summed over ranks goes, and what it adds itself.
+  struct Summed {
+    T* product;
+    const T* residual;
+  };
+  Summed SummedTo(const StageMemory<T>& memory, bool summed, T* result, const T* residual) const;
+  void Sum(const StageMemory<T>& memory, std::int64_t rows, std::int64_t columns, T* result,
+           const T* residual) const;
   /// The product's groups if tensor ranks share its sums over these runs.
   kernels::InnerGroups GroupsOf(const StageMemory<T>& memory, TensorSplit shared,
                                 const std::vector<std::int64_t>& runs) const {

@@ -19,14 +19,14 @@ NormStatistics<T>::NormStatistics(const ModelDims& dims, std::int64_t rows,
       reciprocal_std(memory, Elements(rows, 1)) {}
 
 template <class T>
-KeptActivations<T>::KeptActivations(const ModelDims& dims, std::int64_t rows,
+KeptActivations<T>::KeptActivations(const ModelDims& dims, const StageOptions& options,
                                     kernels::DeviceMemory& memory)
-    : qkv(memory, Elements(rows, dims.QkvColumns())),
-      attention(memory, Elements(rows, dims.AttentionColumns())),
-      log_sum_exp(memory, Elements(rows, dims.heads)),
-      mid(memory, Elements(rows, dims.hidden)),
-      fc(memory, Elements(rows, dims.FfnColumns())),
-      sum(memory, Architecture::Of(dims.kind).post_norm ? Elements(rows, dims.hidden) : 0) {}
+    : qkv(memory, Elements(options.Rows(dims), dims.QkvColumns())),
+      attention(memory, Elements(options.Rows(dims), dims.AttentionColumns())),
+      log_sum_exp(memory, Elements(options.Rows(dims), dims.heads)),
+      mid(memory, Elements(options.OwnRows(dims), dims.hidden)),
+      fc(memory, Elements(options.Rows(dims), dims.FfnColumns())),
+      sum(memory, Architecture::Of(dims.kind).post_norm ? mid.size() : 0) {}
 
 template <class T>
 std::size_t KeptActivations<T>::bytes() const {
@@ -35,11 +35,11 @@ std::size_t KeptActivations<T>::bytes() const {
 }
 
 template <class T>
-CheapActivations<T>::CheapActivations(const ModelDims& dims, std::int64_t rows,
+CheapActivations<T>::CheapActivations(const ModelDims& dims, const StageOptions& options,
                                       kernels::DeviceMemory& memory)
-    : norm_1(memory, Elements(rows, dims.hidden)),
-      norm_2(memory, Architecture::Of(dims.kind).post_norm ? 0 : Elements(rows, dims.hidden)),
-      activated(memory, Elements(rows, dims.Ffn())) {}
+    : norm_1(memory, Elements(options.OwnRows(dims), dims.hidden)),
+      norm_2(memory, Architecture::Of(dims.kind).post_norm ? 0 : norm_1.size()),
+      activated(memory, Elements(options.Rows(dims), dims.Ffn())) {}
 
 template <class T>
 std::size_t CheapActivations<T>::bytes() const {
@@ -47,12 +47,12 @@ std::size_t CheapActivations<T>::bytes() const {
 }
 
 template <class T>
-DeferredGradients<T>::DeferredGradients(const ModelDims& dims, std::int64_t rows,
+DeferredGradients<T>::DeferredGradients(const ModelDims& dims, const StageOptions& options,
                                         kernels::DeviceMemory& memory)
-    : d_qkv(memory, Elements(rows, dims.QkvColumns())),
-      d_fc(memory, Elements(rows, dims.FfnColumns())),
-      d_attention(memory, Elements(rows, dims.hidden)),
-      d_mlp(memory, Elements(rows, dims.hidden)) {}
+    : d_qkv(memory, Elements(options.Rows(dims), dims.QkvProductColumns())),
+      d_fc(memory, Elements(options.Rows(dims), dims.FfnColumns())),
+      d_attention(memory, Elements(options.OwnRows(dims), dims.hidden)),
+      d_mlp(memory, d_attention.size()) {}
 
 template <class T>
 std::size_t DeferredGradients<T>::bytes() const {
@@ -62,12 +62,12 @@ std::size_t DeferredGradients<T>::bytes() const {
 template <class T>
 BlockState<T>::BlockState(const ModelDims& dims, const StageOptions& options,
                           kernels::DeviceMemory& memory)
-    : ln_1(dims, options.Rows(dims), memory),
-      ln_2(dims, options.Rows(dims), memory),
-      output(memory, Elements(options.Rows(dims), dims.hidden)) {
-  if (options.recompute != Recompute::kFull) kept.emplace(dims, options.Rows(dims), memory);
-  if (options.recompute == Recompute::kNone) cheap.emplace(dims, options.Rows(dims), memory);
-  if (options.halves) deferred.emplace(dims, options.Rows(dims), memory);
+    : ln_1(dims, options.OwnRows(dims), memory),
+      ln_2(dims, options.OwnRows(dims), memory),
+      output(memory, Elements(options.OwnRows(dims), dims.hidden)) {
+  if (options.recompute != Recompute::kFull) kept.emplace(dims, options, memory);
+  if (options.recompute == Recompute::kNone) cheap.emplace(dims, options, memory);
+  if (options.halves) deferred.emplace(dims, options, memory);
 }
 
 template <class T>
@@ -80,10 +80,10 @@ template <class T>
 EmbeddingState<T>::EmbeddingState(const ModelDims& dims, const StageOptions& options,
                                   kernels::DeviceMemory& memory)
     : tokens(memory, Elements(options.Rows(dims), 1)),
-      output(memory, Elements(options.Rows(dims), dims.hidden)) {
+      output(memory, Elements(options.OwnRows(dims), dims.hidden)) {
   if (dims.kind != ModelKind::kBert) return;
   norm.emplace(dims, options.Rows(dims), memory);
-  sum = {memory, output.size()};
+  sum = {memory, Elements(options.Rows(dims), dims.hidden)};
 }
 
 template <class T>
@@ -112,7 +112,7 @@ MicroBatchState<T>::MicroBatchState(const ModelDims& dims, const StageSlice& sli
   if (slice.has_embedding) {
     embedding.emplace(dims, options, memory);
   } else {
-    input = {memory, Elements(options.Rows(dims), dims.hidden)};
+    input = {memory, Elements(options.OwnRows(dims), dims.hidden)};
   }
   blocks.reserve(static_cast<std::size_t>(slice.last_block - slice.first_block));
   for (std::int64_t block = slice.first_block; block < slice.last_block; ++block)

@@ -15,7 +15,8 @@
 
 namespace adaptive_train {
 
-// All buffers are in the device's memory. Row counts are those of a micro-batch.
+// All buffers are in the device's memory. Row counts are those of a micro-batch; own rows are those
+// that a rank has between the products (StageOptions::OwnRows).
 
 /// The statistics of one norm.
 template <class T>
@@ -30,24 +31,26 @@ struct NormStatistics {
 /// Activations for backward that are expensive to recompute.
 template <class T>
 struct KeptActivations {
-  KeptActivations(const ModelDims& dims, std::int64_t rows, kernels::DeviceMemory& memory);
+  KeptActivations(const ModelDims& dims, const StageOptions& options,
+                  kernels::DeviceMemory& memory);
   std::size_t bytes() const;
 
   kernels::Buffer<T> qkv;                                // [rows, QkvColumns]
   kernels::Buffer<T> attention;                          // [rows, AttentionColumns]
   kernels::Buffer<kernels::Accumulator<T>> log_sum_exp;  // [rows, heads]
-  kernels::Buffer<T> mid;  // [rows, hidden]: the residual sum after attention
+  kernels::Buffer<T> mid;  // [own rows, hidden]: the residual sum after attention
   kernels::Buffer<T> fc;   // [rows, FfnColumns]
-  kernels::Buffer<T> sum;  // [rows, hidden], post-norm: the second residual sum
+  kernels::Buffer<T> sum;  // [own rows, hidden], post-norm: the second residual sum
 };
 
 /// Activations that are cheap to recompute: outputs of norms and of the activation function.
 template <class T>
 struct CheapActivations {
-  CheapActivations(const ModelDims& dims, std::int64_t rows, kernels::DeviceMemory& memory);
+  CheapActivations(const ModelDims& dims, const StageOptions& options,
+                   kernels::DeviceMemory& memory);
   std::size_t bytes() const;
 
-  kernels::Buffer<T> norm_1, norm_2;  // [rows, hidden]; the second with pre-norm only
+  kernels::Buffer<T> norm_1, norm_2;  // [own rows, hidden]; the second with pre-norm only
   kernels::Buffer<T> activated;       // [rows, Ffn]
 };
 
@@ -55,13 +58,14 @@ struct CheapActivations {
 /// second one.
 template <class T>
 struct DeferredGradients {
-  DeferredGradients(const ModelDims& dims, std::int64_t rows, kernels::DeviceMemory& memory);
+  DeferredGradients(const ModelDims& dims, const StageOptions& options,
+                    kernels::DeviceMemory& memory);
   std::size_t bytes() const;
 
-  kernels::Buffer<T> d_qkv;        // [rows, QkvColumns]
+  kernels::Buffer<T> d_qkv;        // [rows, QkvProductColumns]
   kernels::Buffer<T> d_fc;         // [rows, FfnColumns]
-  kernels::Buffer<T> d_attention;  // [rows, hidden]: of attn.c_proj's output
-  kernels::Buffer<T> d_mlp;        // [rows, hidden]: of mlp.c_proj's output
+  kernels::Buffer<T> d_attention;  // [own rows, hidden]: of attn.c_proj's output
+  kernels::Buffer<T> d_mlp;        // [own rows, hidden]: of mlp.c_proj's output
 };
 
 template <class T>
@@ -73,7 +77,7 @@ struct BlockState {
   std::optional<KeptActivations<T>> kept;        // not with full recomputation
   std::optional<CheapActivations<T>> cheap;      // only without recomputation
   std::optional<DeferredGradients<T>> deferred;  // only with a backward in halves
-  kernels::Buffer<T> output;                     // [rows, hidden]
+  kernels::Buffer<T> output;                     // [own rows, hidden]
 };
 
 template <class T>
@@ -84,7 +88,7 @@ struct EmbeddingState {
   kernels::Buffer<std::int32_t> tokens;   // [rows]
   std::optional<NormStatistics<T>> norm;  // BERT
   kernels::Buffer<T> sum;                 // [rows, hidden], only with the norm
-  kernels::Buffer<T> output;              // [rows, hidden]
+  kernels::Buffer<T> output;              // [own rows, hidden]
 };
 
 template <class T>
@@ -107,8 +111,8 @@ struct MicroBatchState {
   /// Bytes of device memory.
   std::size_t bytes() const;
 
-  /// The residual stream before block number `index` of the stage, or after the last: [batch,
-  /// sequence, hidden].
+  /// The residual stream before block number `index` of the stage, or after the last: own rows of
+  /// [batch, sequence, hidden].
   const T* BlockInput(std::size_t index) const;
   /// The output for the next stage. Without the head, no backward reads it. Once the next stage has
   /// it, the returned gradient may overwrite it.
@@ -118,7 +122,7 @@ struct MicroBatchState {
   Pass pass;                   // of the last forward
   PassTimes* times = nullptr;  // the caller's; passes add their layers' seconds; nullptr: off
   std::optional<EmbeddingState<T>> embedding;
-  kernels::Buffer<T> input;  // [rows, hidden]: input of the first block, without the embedding
+  kernels::Buffer<T> input;  // [own rows, hidden]: input of the first block, without the embedding
   std::vector<BlockState<T>> blocks;
   std::optional<HeadState<T>> head;
 };

@@ -17,8 +17,15 @@ struct StageOptions {
   bool halves = false;        // backward comes in halves; not with recomputation
   bool reproducible = false;  // the same bits however many tensor ranks there are
 
+  /// Tensor ranks that share the rows of the residual stream inside blocks; 1: each has all of them.
+  std::int64_t row_ranks = 1;
+
   /// Tokens of a micro-batch, at most.
   std::int64_t Rows(const ModelDims& dims) const { return micro_batch * dims.sequence; }
+  /// Of these, a rank's part, at most.
+  std::int64_t OwnRows(const ModelDims& dims) const {
+    return (Rows(dims) + row_ranks - 1) / row_ranks;
+  }
 };
 
 /// The samples and the step of a pass, on which dropout depends.

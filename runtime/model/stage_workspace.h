@@ -12,7 +12,8 @@
 
 namespace adaptive_train {
 
-// All buffers are in the device's memory. Row counts are those of a micro-batch.
+// All buffers are in the device's memory. Row counts are those of a micro-batch; own rows are those
+// that a rank has between the products (StageOptions::OwnRows).
 
 /// For the blocks' backward passes, including recomputed activations.
 template <class T>
@@ -21,13 +22,16 @@ struct BlockWorkspace {
   std::size_t bytes() const;
 
   kernels::Buffer<T>
-      d_residual;  // [rows, hidden]: gradient of the residual stream, passed down the blocks
-  kernels::Buffer<T> d_narrow;  // [rows, max(hidden, AttentionColumns)]
+      d_residual;  // [own rows, hidden]: gradient of the residual stream, passed down the blocks
+  kernels::Buffer<T> d_narrow;  // [rows, AttentionColumns], or [own rows, hidden]
   kernels::Buffer<T> d_wide;    // [rows, max(QkvColumns, FfnColumns)]
   kernels::Buffer<T> d_gated;   // [rows, Ffn], gated only
-  kernels::Buffer<T> branch;    // [rows, hidden], only with dropout: a branch before or after it
-  std::optional<KeptActivations<T>> kept;    // with full recomputation
-  std::optional<CheapActivations<T>> cheap;  // with either
+  kernels::Buffer<T> qkv_part;  // [rows, QkvProductColumns], only where ranks share a head
+  kernels::Buffer<T> branch;  // [own rows, hidden], only with dropout: a branch before or after it
+  kernels::Buffer<T> whole;   // [rows, hidden], only where ranks share rows
+  kernels::Buffer<kernels::Accumulator<T>> norm_gradients;  // [2 hidden], the same
+  std::optional<KeptActivations<T>> kept;                   // with full recomputation
+  std::optional<CheapActivations<T>> cheap;                 // with either
 };
 
 /// For the head's loss.

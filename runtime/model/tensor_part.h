@@ -22,8 +22,7 @@ struct TensorPart {
 };
 
 /// The dimensions of a rank's part as those of a narrower model: its heads, its part of the
-/// feed-forward and of the vocabulary. Requires that heads, kv_heads and ffn are multiples of the
-/// number of ranks.
+/// feed-forward and of the vocabulary. Requires dims.CanBeSharedBy(part.ranks).
 ModelDims PartOf(const ModelDims& dims, const TensorPart& part);
 
 }  // namespace adaptive_train

@@ -24,7 +24,8 @@ TransformerStage<T>::TransformerStage(const ModelDims& dims, const StageSlice& s
   assert(static_cast<std::int64_t>(arenas.parameters.size()) == layout().size());
   assert(static_cast<std::int64_t>(arenas.gradients.size()) == layout().size());
   assert(workspace.head || !slice.has_head);
-  assert(!options.reproducible || kTensorGroups % tensor_.part.ranks == 0);
+  assert(!options.reproducible || (kTensorGroups % tensor_.part.ranks == 0 && dims.kv_ranks == 1));
+  assert(options.row_ranks == 1 || options.row_ranks == tensor_.part.ranks);
   assert(layout().tensor().ranks == tensor_.part.ranks &&
          layout().tensor().rank == tensor_.part.rank);
   if (slice.has_embedding) embedding_.emplace(dims, layout(), options);
@@ -32,6 +33,28 @@ TransformerStage<T>::TransformerStage(const ModelDims& dims, const StageSlice& s
   for (std::int64_t block = slice.first_block; block < slice.last_block; ++block)
     blocks_.emplace_back(dims, layout(), block, options);
   if (slice.has_head) head_.emplace(dims, layout());
+}
+
+template <class T>
+StageMemory<T> TransformerStage<T>::BlockMemory() const {
+  StageMemory<T> memory = Memory();
+  if (!SharesRows()) return memory;
+  memory.whole = workspace_.block.whole.data();
+  memory.norm_gradients = workspace_.block.norm_gradients.data();
+  return memory;
+}
+
+template <class T>
+T* TransformerStage<T>::Whole(const MicroBatchState<T>& state, T* own) {
+  if (!SharesRows()) return own;
+  BlockMemory().Whole(Rows(state), dims_.hidden, own);
+  return workspace_.block.whole.data();
+}
+
+template <class T>
+void TransformerStage<T>::CopyOwn(const MicroBatchState<T>& state, const T* whole, T* own) {
+  if (SharesRows())
+    device_.CopyWithin(own, whole + OwnRows(state).begin * dims_.hidden, BoundaryBytes(state));
 }
 
 template <class T>
@@ -78,7 +101,10 @@ const T* TransformerStage<T>::ForwardTokens(MicroBatchState<T>& state, const Pas
   Need(0);
   {
     LayerClock clock(state.times, &PassTimes::forward, LayerPart::kEmbedding, tensor_.waited_s);
-    embedding_->Forward(Memory(), pass, tokens, *state.embedding);
+    T* own = state.embedding->output.data();
+    T* whole = SharesRows() ? workspace_.block.whole.data() : own;
+    embedding_->Forward(Memory(), pass, tokens, *state.embedding, whole);
+    CopyOwn(state, whole, own);
   }
   ForwardBlocks(state);
   return state.output();
@@ -100,7 +126,7 @@ void TransformerStage<T>::ForwardBlocks(MicroBatchState<T>& state) {
   LayerClock clock(state.times, &PassTimes::forward, LayerPart::kBlock, tensor_.waited_s);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     Need(i + 1);
-    blocks_[i].Forward(Memory(), state.pass, state.BlockInput(i), state.blocks[i],
+    blocks_[i].Forward(BlockMemory(), state.pass, state.BlockInput(i), state.blocks[i],
                        workspace_.block);
   }
 }
@@ -111,8 +137,8 @@ double TransformerStage<T>::HeadLoss(MicroBatchState<T>& state,
   assert(head_);
   Need(blocks_.size() + 1);
   LayerClock clock(state.times, &PassTimes::forward, LayerPart::kHead, tensor_.waited_s);
-  return head_->TrainingLoss(Memory(), Rows(state), state.output(), targets, loss_scale,
-                             *state.head, *workspace_.head);
+  return head_->TrainingLoss(Memory(), Rows(state), Whole(state, state.output()), targets,
+                             loss_scale, *state.head, *workspace_.head);
 }
 
 template <class T>
@@ -120,14 +146,17 @@ double TransformerStage<T>::HeadLoss(MicroBatchState<T>& state,
                                      std::span<const std::int32_t> targets) {
   assert(head_);
   Need(blocks_.size() + 1);
-  return head_->Loss(Memory(), Rows(state), state.output(), targets, *state.head, *workspace_.head);
+  return head_->Loss(Memory(), Rows(state), Whole(state, state.output()), targets, *state.head,
+                     *workspace_.head);
 }
 
 template <class T>
 void TransformerStage<T>::HeadBackward(MicroBatchState<T>& state) {
   LayerClock clock(state.times, &PassTimes::backward, LayerPart::kHead, tensor_.waited_s);
-  head_->Backward(Memory(), Rows(state), state.output(), workspace_.block.d_residual.data(),
-                  *state.head);
+  T* d_residual = workspace_.block.d_residual.data();
+  T* d_whole = SharesRows() ? workspace_.head->normal.data() : d_residual;
+  head_->Backward(Memory(), Rows(state), Whole(state, state.output()), d_whole, *state.head);
+  CopyOwn(state, d_whole, d_residual);
 }
 
 /// Where the embedding adds the gradient of its matrix, once the head has added its own.
@@ -160,14 +189,15 @@ const T* TransformerStage<T>::Backward(MicroBatchState<T>& state, const T* d_out
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     {
       LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock, tensor_.waited_s);
-      blocks_[i].Backward(Memory(), state.pass, state.BlockInput(i), state.blocks[i],
+      blocks_[i].Backward(BlockMemory(), state.pass, state.BlockInput(i), state.blocks[i],
                           workspace_.block);
     }
     Ready(i + 1, on_ready);
   }
   if (embedding_) {
     LayerClock clock(state.times, &PassTimes::backward, LayerPart::kEmbedding, tensor_.waited_s);
-    embedding_->Backward(Memory(), state.pass, d_residual, d_token_weight, *state.embedding);
+    embedding_->Backward(Memory(), state.pass, Whole(state, d_residual), d_token_weight,
+                         *state.embedding);
   }
   Ready(0, on_ready);
   return d_residual;
@@ -186,7 +216,7 @@ void TransformerStage<T>::BackwardWeight(MicroBatchState<T>& state, const OnRead
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     {
       LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock, tensor_.waited_s);
-      blocks_[i].BackwardWeight(Memory(), state.pass, state.BlockInput(i), state.blocks[i],
+      blocks_[i].BackwardWeight(BlockMemory(), state.pass, state.BlockInput(i), state.blocks[i],
                                 workspace_.block);
     }
     Ready(i + 1, on_ready);

@@ -71,7 +71,8 @@ class TransformerStage {
   /// belong to the caller and outlive the stage. The workspace has the same dimensions and options,
   /// and a head's part if the slice has the head. Of several tensor ranks, `dims` are those of this
   /// one's part (PartOf), and the layout is of the part. They all run the same passes in the same
-  /// order: each has the whole activations at the boundary, and the whole loss. With
+  /// order: each has the whole loss, and at the boundary the whole activations, or its own rows where
+  /// options.row_ranks is their number. With
   /// options.reproducible their number divides kTensorGroups, T is its own accumulator, and the
   /// sums of `tensor` add the ranks' values as a balanced tree.
   TransformerStage(const ModelDims& dims, const StageSlice& slice, const StageOptions& options,
@@ -82,7 +83,7 @@ class TransformerStage {
   const StageSlice& slice() const { return slice_; }
   /// Bytes that go from this stage to the next, and back.
   std::size_t BoundaryBytes(const MicroBatchState<T>& state) const {
-    return static_cast<std::size_t>(Rows(state) * dims_.hidden) * sizeof(T);
+    return static_cast<std::size_t>(OwnRows(state).size() * dims_.hidden) * sizeof(T);
   }
   /// A state for one micro-batch in flight; must not outlive the device. Throws std::bad_alloc.
   MicroBatchState<T> NewState() const { return {dims_, slice_, options_, device_}; }
@@ -146,6 +147,16 @@ class TransformerStage {
     return {device_, arenas_.parameters.data(), arenas_.gradients.data(), tensor_,
             options_.reproducible ? kTensorGroups / tensor_.part.ranks : 0};
   }
+  // Blocks share rows if ranks do; embedding and head have all of them.
+  bool SharesRows() const { return options_.row_ranks > 1; }
+  StageMemory<T> BlockMemory() const;
+  ElementRange OwnRows(const MicroBatchState<T>& state) const {
+    return BlockMemory().OwnRows(Rows(state));
+  }
+  /// All rows of what each rank has its own rows of; valid until the next pass through a block.
+  T* Whole(const MicroBatchState<T>& state, T* own);
+  /// Own rows of what is whole on each rank.
+  void CopyOwn(const MicroBatchState<T>& state, const T* whole, T* own);
   /// `layer` counts embedding, blocks and head, even if the stage has none.
   void Need(std::size_t layer) const;
   void Ready(std::size_t layer, const OnReady& on_ready) const;

@@ -93,7 +93,7 @@ void StageBoundary::Post(const Action& receive, std::size_t bytes) {
 const std::byte* StageBoundary::Take(const Action& receive) {
   const std::span<std::byte> message =
       measure_.As(Activity::kBubble, [&] { return InboxOf(receive).Take(receive); });
-  if (parts_.gather) parts_.gather(message);
+  if (parts_.gather) parts_.gather(message, 1);
   return message.data();
 }
 

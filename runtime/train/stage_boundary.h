@@ -17,11 +17,12 @@
 
 namespace adaptive_train {
 
-/// What a message between stages of several tensor ranks consists of: each sends its part to the
-/// rank that has the same place in the other stage, and what arrives there is gathered.
+/// What a message of whole activations between stages of several tensor ranks consists of: each
+/// sends its part to the rank that has the same place in the other stage, and what arrives there is
+/// gathered.
 struct BoundaryParts {
   TensorPart part;
-  std::function<void(std::span<std::byte>)> gather;  // TensorRanks; empty: one rank
+  std::function<void(std::span<std::byte>, std::size_t)> gather;  // TensorRanks; empty: one rank
 
   std::span<std::byte> OwnOf(std::span<std::byte> message) const {
     const ElementRange own = part.Of(static_cast<std::int64_t>(message.size()));

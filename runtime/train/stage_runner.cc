@@ -27,6 +27,13 @@ std::vector<std::vector<Action>> RowsOf(const Schedule& schedule, int rank, int 
   return RowsOfSteps(row, schedule.micro_batches / steps);
 }
 
+/// A rank that has its own rows alone sends all of them.
+template <class T>
+BoundaryParts PartsOf(const StageOptions& options, const TensorRanks<T>& tensor) {
+  if (options.row_ranks > 1) return {};
+  return {tensor.part, tensor.gather};
+}
+
 }  // namespace
 
 template <class T>
@@ -36,6 +43,7 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
                             std::span<float> embedding_part)
     : dims_(work.dims),
       options_(work.options),
+      part_(tensor.part),
       schedule_(Checked(work.schedule, work.steps > 1 ? 2 : 1)),
       rank_(pipeline.Rank()),
       rows_(RowsOf(schedule_, rank_, work.steps)),
@@ -43,7 +51,7 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
       loader_(loader),
       profiler_(profiler),
       measure_(measure),
-      boundary_(schedule_, pipeline, {tensor.part, tensor.gather}, state.device,
+      boundary_(schedule_, pipeline, PartsOf(work.options, tensor), state.device,
                 BoundaryBytes(own.micro_batch), measure),
       workspace_(work.dims, work.chunks.back().has_head, work.options, state.device) {
   for (std::int64_t done = 0; done < own.samples; done += own.micro_batch)

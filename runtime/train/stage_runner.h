@@ -118,8 +118,11 @@ class StageRunner {
   /// Whether stages next to each other are on different ranks.
   bool HasOthers() const { return schedule_.ranks.size() > 1; }
   bool IsReduced(const Action& backward) const;
+  /// Of whole activations, or of own rows where tensor ranks share them.
   std::size_t BoundaryBytes(std::int64_t samples) const {
-    return static_cast<std::size_t>(samples * dims_.sequence * dims_.hidden) * sizeof(T);
+    const std::int64_t rows = samples * dims_.sequence;
+    const std::int64_t own = options_.row_ranks > 1 ? part_.Of(rows).size() : rows;
+    return static_cast<std::size_t>(own * dims_.hidden) * sizeof(T);
   }
   std::size_t BoundaryBytes(const Action& action) const {
     return BoundaryBytes(MicroBatchOf(action).samples);
@@ -135,6 +138,7 @@ class StageRunner {
 
   const ModelDims dims_;
   const StageOptions options_;
+  const TensorPart part_;
   const Schedule schedule_;
   const int rank_;  // in the pipeline
   /// This rank's row: of a step; without a flush, of the first one and of those that follow.

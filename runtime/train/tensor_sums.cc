@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <chrono>
 #include <type_traits>
 #include <utility>
@@ -29,11 +30,10 @@ TensorSums<T>::TensorSums(Group& group, std::optional<SharedMemory> memory,
       memory_(std::move(memory)),
       reproducible_(reproducible) {
   if (group.Size() == 1) return;
-  if (reproducible) {
-    const auto ranks = static_cast<std::size_t>(group.Size());
+  const auto ranks = static_cast<std::size_t>(group.Size());
+  if (!memory_) gathered_ = {device, ranks * kPiece};
+  if (reproducible)
     tree_ = {device, static_cast<std::size_t>(kernels::TreeDepth(group.Size())) * kPiece};
-    if (!memory_) gathered_ = {device, ranks * kPiece};
-  }
   if (std::is_same_v<T, float>) return;
   sums_ = {device, kPiece};
   more_ = {device, kPiece};
@@ -45,67 +45,105 @@ TensorRanks<T> TensorSums<T>::Ranks() {
           [this](std::span<T> values) { Sum(values); },
           [this](std::span<float> values) { Sum(values); },
           &waited_s_,
-          [this](std::span<std::byte> whole) { Gather(whole); }};
+          [this](std::span<std::byte> whole, std::size_t piece) { Gather(whole, piece); },
+          [this](const SharedHead<T>& head) { GatherHead(head); },
+          [this](const SharedHead<T>& head) { SumHead(head); },
+          [this](const SharedRows<T>& rows) { SumRows(rows); },
+          [this](std::span<float> gradients) { Sum(gradients); }};
 }
 
+/// The time is the exchange's, and none of a layer's.
 template <class T>
-template <class E>
-void TensorSums<T>::Sum(std::span<E> values) {
+template <class Body>
+void TensorSums<T>::Timed(const Body& body) {
   const auto from = std::chrono::steady_clock::now();
-  measure_.As(Activity::kExposedComm, [&] {
-    for (std::size_t first = 0; first < values.size(); first += kPiece) {
-      const auto piece = values.subspan(first, std::min(kPiece, values.size() - first));
-      memory_ ? SumThroughMemory(piece) : SumThroughTransport(piece);
-    }
-  });
+  measure_.As(Activity::kExposedComm, body);
   waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
 }
 
 template <class T>
 template <class E>
-E* TensorSums<T>::SlotOf(int rank) const {
-  const std::size_t slot =
-      half_ * static_cast<std::size_t>(group_.Size()) + static_cast<std::size_t>(rank);
-  return reinterpret_cast<E*>(memory_->bytes().data() + slot * kPiece * sizeof(float));
+void TensorSums<T>::Sum(std::span<E> values) {
+  Timed([&] {
+    for (std::size_t first = 0; first < values.size(); first += kPiece) {
+      const auto piece = values.subspan(first, std::min(kPiece, values.size() - first));
+      memory_ ? SumOfSlots(piece) : SumThroughTransport(piece);
+    }
+  });
 }
 
-/// A rank that has met the others for this half has read all it wants of the other one, which is
-/// then free to be written again.
 template <class T>
 template <class E>
-void TensorSums<T>::SumThroughMemory(std::span<E> piece) {
-  const auto count = static_cast<std::int64_t>(piece.size());
-  std::copy(piece.begin(), piece.end(), SlotOf<E>(group_.Rank()));
-  Meet();
-  if constexpr (std::is_same_v<E, float>) {
-    if (reproducible_) {
-      AddAsTree(piece, [this](std::int64_t rank) { return SlotOf<float>(static_cast<int>(rank)); });
-    } else {
-      std::copy_n(SlotOf<float>(0), piece.size(), piece.data());
-      for (int rank = 1; rank < group_.Size(); ++rank)
-        device_.AddInto(count, SlotOf<float>(rank), piece.data());
-    }
+E* TensorSums<T>::SlotOf(int rank) {
+  const auto slot = static_cast<std::size_t>(rank);
+  if (!memory_) return reinterpret_cast<E*>(gathered_.data() + slot * kPiece);
+  const std::size_t first = half_ * static_cast<std::size_t>(group_.Size());
+  return reinterpret_cast<E*>(memory_->bytes().data() + (first + slot) * kPiece * sizeof(float));
+}
+
+/// Each rank writes so many bytes to its slot, and reads those of others when all have. A rank that
+/// has met the others for this half of the memory has read all it wants of the other one, which is
+/// then free to be written again.
+template <class T>
+template <class Write, class Read>
+void TensorSums<T>::Exchange(std::size_t bytes, const Write& write, const Read& read) {
+  write();
+  if (memory_) {
+    Meet();
   } else {
-    device_.Widen(count, SlotOf<E>(0), sums_.data());
-    for (int rank = 1; rank < group_.Size(); ++rank) {
-      device_.Widen(count, SlotOf<E>(rank), more_.data());
-      device_.AddInto(count, more_.data(), sums_.data());
-    }
-    device_.Round({.count = count, .parameters = sums_.data(), .weights = piece.data()});
+    std::vector<std::span<std::byte>> slots;
+    for (int rank = 0; rank < group_.Size(); ++rank)
+      slots.emplace_back(SlotOf<std::byte>(rank), bytes);
+    Await(group_.AllGather(Purpose::kActivation, std::move(slots)).Wait(CollectiveDeadline()));
   }
+  read();
   half_ = 1 - half_;
 }
 
 template <class T>
-template <class Slot>
-void TensorSums<T>::AddAsTree(std::span<float> piece, const Slot& slot) {
+template <class E>
+void TensorSums<T>::SumOfSlots(std::span<E> piece) {
+  Exchange(
+      piece.size_bytes(), [&] { std::ranges::copy(piece, SlotOf<E>(group_.Rank())); },
+      [&] {
+        if constexpr (std::is_same_v<E, float>) {
+          if (reproducible_) return AddAsTree(piece);
+        }
+        AddInOrder<E>(0, nullptr, piece);
+      });
+}
+
+/// The residual, if there is one, and what the slots have from `first` on.
+template <class T>
+template <class E>
+void TensorSums<T>::AddInOrder(std::int64_t first, const E* residual, std::span<E> piece) {
+  const auto count = static_cast<std::int64_t>(piece.size());
+  const auto slot = [&](int rank) { return SlotOf<E>(rank) + first; };
+  const int next = residual == nullptr ? 1 : 0;
+  if (residual == nullptr) residual = slot(0);
+  if constexpr (std::is_same_v<E, float>) {
+    if (residual != piece.data()) std::copy_n(residual, piece.size(), piece.data());
+    for (int rank = next; rank < group_.Size(); ++rank)
+      device_.AddInto(count, slot(rank), piece.data());
+  } else {
+    device_.Widen(count, residual, sums_.data());
+    for (int rank = next; rank < group_.Size(); ++rank) {
+      device_.Widen(count, slot(rank), more_.data());
+      device_.AddInto(count, more_.data(), sums_.data());
+    }
+    device_.Round({.count = count, .parameters = sums_.data(), .weights = piece.data()});
+  }
+}
+
+template <class T>
+void TensorSums<T>::AddAsTree(std::span<float> piece) {
   const auto at = [&](std::int64_t place) {
     return place == 0 ? piece.data() : tree_.data() + static_cast<std::size_t>(place - 1) * kPiece;
   };
   kernels::AddTree(
       0, group_.Size(), 0,
       [&](std::int64_t rank, std::int64_t place) {
-        std::copy_n(slot(rank), piece.size(), at(place));
+        std::copy_n(SlotOf<float>(static_cast<int>(rank)), piece.size(), at(place));
       },
       [&](std::int64_t from, std::int64_t to) {
         device_.AddInto(std::ssize(piece), at(from), at(to));
@@ -125,7 +163,7 @@ template <class T>
 template <class E>
 void TensorSums<T>::SumThroughTransport(std::span<E> piece) {
   if constexpr (std::is_same_v<E, float>) {
-    if (reproducible_) return SumGathered(piece);
+    if (reproducible_) return SumOfSlots(piece);
     Await(group_.AllReduce(Purpose::kActivation, piece).Wait(CollectiveDeadline()));
   } else {
     const auto count = static_cast<std::int64_t>(piece.size());
@@ -135,56 +173,164 @@ void TensorSums<T>::SumThroughTransport(std::span<E> piece) {
   }
 }
 
+/// The part of `whole` that a rank has, in pieces of so many bytes.
 template <class T>
-void TensorSums<T>::SumGathered(std::span<float> piece) {
-  std::vector<std::span<std::byte>> chunks;
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(group_.Size()); ++rank)
-    chunks.push_back(std::as_writable_bytes(gathered_.span().subspan(rank * kPiece, piece.size())));
-  std::copy(piece.begin(), piece.end(),
-            gathered_.data() + static_cast<std::size_t>(group_.Rank()) * kPiece);
-  Await(group_.AllGather(Purpose::kActivation, std::move(chunks)).Wait(CollectiveDeadline()));
-  AddAsTree(piece, [this](std::int64_t rank) {
-    return gathered_.data() + static_cast<std::size_t>(rank) * kPiece;
-  });
-}
-
-/// The part of `whole` that a rank has.
-template <class T>
-std::span<std::byte> TensorSums<T>::PartOf(int rank, std::span<std::byte> whole) const {
+std::span<std::byte> TensorSums<T>::PartOf(int rank, std::span<std::byte> whole,
+                                           std::size_t piece) const {
   const TensorPart part{rank, group_.Size()};
-  const ElementRange own = part.Of(static_cast<std::int64_t>(whole.size()));
-  return whole.subspan(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.size()));
+  const ElementRange own = part.Of(static_cast<std::int64_t>(whole.size() / piece));
+  return whole.subspan(static_cast<std::size_t>(own.begin) * piece,
+                       static_cast<std::size_t>(own.size()) * piece);
 }
 
 template <class T>
-void TensorSums<T>::Gather(std::span<std::byte> whole) {
-  measure_.As(Activity::kExposedComm, [&] {
-    if (memory_) return GatherThroughMemory(whole);
-    std::vector<std::span<std::byte>> parts;
-    for (int rank = 0; rank < group_.Size(); ++rank) parts.push_back(PartOf(rank, whole));
+void TensorSums<T>::Gather(std::span<std::byte> whole, std::size_t piece) {
+  std::vector<std::span<std::byte>> parts;
+  for (int rank = 0; rank < group_.Size(); ++rank) parts.push_back(PartOf(rank, whole, piece));
+  Timed([&] {
+    if (memory_) return GatherThroughMemory(parts);
     Await(group_.AllGather(Purpose::kActivation, std::move(parts)).Wait(CollectiveDeadline()));
   });
 }
 
 template <class T>
-void TensorSums<T>::GatherThroughMemory(std::span<std::byte> whole) {
+void TensorSums<T>::GatherThroughMemory(const std::vector<std::span<std::byte>>& parts) {
   constexpr std::size_t kBytes = kPiece * sizeof(float);
-  // Of all ranks, the last one's part is a largest one.
-  const std::size_t largest = PartOf(group_.Size() - 1, whole).size();
+  const int own = group_.Rank();
+  const std::size_t largest = parts.back().size();  // the last rank's is a largest one
   for (std::size_t first = 0; first < largest; first += kBytes) {
     const auto piece_of = [&](int rank) {
-      const std::span<std::byte> part = PartOf(rank, whole);
+      const std::span<std::byte> part = parts[static_cast<std::size_t>(rank)];
       const std::size_t begin = std::min(first, part.size());
       return part.subspan(begin, std::min(kBytes, part.size() - begin));
     };
-    std::ranges::copy(piece_of(group_.Rank()), SlotOf<std::byte>(group_.Rank()));
-    Meet();
-    for (int rank = 0; rank < group_.Size(); ++rank) {
-      const std::span<std::byte> piece = piece_of(rank);
-      if (rank != group_.Rank()) std::copy_n(SlotOf<std::byte>(rank), piece.size(), piece.data());
-    }
-    half_ = 1 - half_;
+    const auto read = [&] {
+      for (int rank = 0; rank < group_.Size(); ++rank) {
+        const std::span<std::byte> piece = piece_of(rank);
+        if (rank != own) std::copy_n(SlotOf<std::byte>(rank), piece.size(), piece.data());
+      }
+    };
+    Exchange(
+        kBytes, [&] { std::ranges::copy(piece_of(own), SlotOf<std::byte>(own)); }, read);
   }
+}
+
+/// In each piece a slot has something for every rank, so that all add at the same time.
+template <class T>
+void TensorSums<T>::SumRows(const SharedRows<T>& rows) {
+  assert(!reproducible_);
+  const std::int64_t ranks = group_.Size(), most = static_cast<std::int64_t>(kPiece) / ranks;
+  const auto piece_of = [&](std::int64_t rank, std::int64_t first) {
+    const ElementRange own = TensorPart{rank, ranks}.Of(rows.rows);
+    const std::int64_t begin = own.begin * rows.columns + first;
+    return ElementRange{begin, std::max(begin, std::min(begin + most, own.end * rows.columns))};
+  };
+  const std::int64_t largest = TensorPart{ranks - 1, ranks}.Of(rows.rows).size() * rows.columns;
+  Timed([&] {
+    for (std::int64_t first = 0; first < largest; first += most) {
+      const auto write = [&] {
+        for (std::int64_t rank = 0; rank < ranks; ++rank) {
+          const ElementRange piece = piece_of(rank, first);
+          std::copy_n(rows.whole + piece.begin, piece.size(),
+                      SlotOf<T>(group_.Rank()) + rank * most);
+        }
+      };
+      const auto read = [&] {
+        const auto size = static_cast<std::size_t>(piece_of(group_.Rank(), first).size());
+        AddInOrder<T>(group_.Rank() * most,
+                      rows.residual == nullptr ? nullptr : rows.residual + first,
+                      {rows.own + first, size});
+      };
+      Exchange(kPiece * sizeof(T), write, read);
+    }
+  });
+}
+
+namespace {
+
+/// Calls body(first, rows) for pieces whose `columns` fit in so many values.
+template <class Body>
+void ForRows(std::int64_t rows, std::int64_t columns, std::size_t most, const Body& body) {
+  const std::int64_t at_a_time = static_cast<std::int64_t>(most) / columns;
+  assert(at_a_time > 0);
+  for (std::int64_t first = 0; first < rows; first += at_a_time)
+    body(first, std::min(at_a_time, rows - first));
+}
+
+/// Calls body(row, of, i) for the keys (of = 0) and values (of = 1) of the rows from `first` on, in
+/// the order of a slot.
+template <class Body>
+void ForKeysAndValues(std::int64_t first, std::int64_t rows, const Body& body) {
+  for (std::int64_t i = 0; i < 2 * rows; ++i) body(first + i / 2, i % 2, i);
+}
+
+}  // namespace
+
+/// The first of the ranks that share this rank's head.
+template <class T>
+int TensorSums<T>::FirstOf(const SharedHead<T>& head) const {
+  return group_.Rank() - group_.Rank() % static_cast<int>(head.ranks);
+}
+
+template <class T>
+void TensorSums<T>::GatherHead(const SharedHead<T>& head) {
+  const std::int64_t size = head.PartSize();
+  Timed([&] {
+    for (std::int64_t row = 0; row < head.rows; ++row)
+      std::copy(head.PartRow(row), head.InPart(row, 0), head.WholeRow(row));
+    ForRows(head.rows, 2 * size, kPiece, [&](std::int64_t first, std::int64_t rows) {
+      const auto write = [&] {
+        T* slot = SlotOf<T>(group_.Rank());
+        ForKeysAndValues(first, rows, [&](std::int64_t row, std::int64_t of, std::int64_t i) {
+          std::copy_n(head.InPart(row, of), size, slot + i * size);
+        });
+      };
+      const auto read = [&] {
+        for (std::int64_t part = 0; part < head.ranks; ++part) {
+          const T* slot = SlotOf<T>(FirstOf(head) + static_cast<int>(part));
+          ForKeysAndValues(first, rows, [&](std::int64_t row, std::int64_t of, std::int64_t i) {
+            std::copy_n(slot + i * size, size, head.InWhole(row, of) + part * size);
+          });
+        }
+      };
+      Exchange(static_cast<std::size_t>(2 * rows * size) * sizeof(T), write, read);
+    });
+  });
+}
+
+/// 16-bit values are added in float32 and rounded once, as in other sums.
+template <class T>
+void TensorSums<T>::SumHead(const SharedHead<T>& head) {
+  assert(!reproducible_);
+  const std::int64_t size = head.PartSize(), own = (group_.Rank() - FirstOf(head)) * size;
+  constexpr std::int64_t kSlot = kPiece * sizeof(float) / sizeof(T);
+  const auto add = [&](const T* first, T* to) {
+    for (std::int64_t column = 0; column < size; ++column) {
+      float sum = 0;
+      for (std::int64_t rank = 0; rank < head.ranks; ++rank)
+        sum += kernels::ToFloat(first[rank * kSlot + column]);
+      to[column] = kernels::Rounded<T>(sum);
+    }
+  };
+  Timed([&] {
+    for (std::int64_t row = 0; row < head.rows; ++row)
+      std::copy(head.WholeRow(row), head.InWhole(row, 0), head.PartRow(row));
+    ForRows(head.rows, 2 * head.head_size, kPiece, [&](std::int64_t first, std::int64_t rows) {
+      const auto write = [&] {
+        T* slot = SlotOf<T>(group_.Rank());
+        ForKeysAndValues(first, rows, [&](std::int64_t row, std::int64_t of, std::int64_t i) {
+          std::copy_n(head.InWhole(row, of), head.head_size, slot + i * head.head_size);
+        });
+      };
+      const auto read = [&] {
+        const T* slot = SlotOf<T>(FirstOf(head)) + own;
+        ForKeysAndValues(first, rows, [&](std::int64_t row, std::int64_t of, std::int64_t i) {
+          add(slot + i * head.head_size, head.InPart(row, of));
+        });
+      };
+      Exchange(static_cast<std::size_t>(2 * rows * head.head_size) * sizeof(T), write, read);
+    });
+  });
 }
 
 template class TensorSums<float>;

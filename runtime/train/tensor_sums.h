@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "kernels/buffer.h"
 #include "kernels/device.h"
@@ -23,7 +24,8 @@ namespace adaptive_train {
 /// is booked as exchange. Throws FatalError. Not thread-safe.
 ///
 /// A `reproducible` sum adds float32 values of 2, 4 or 8 ranks as a balanced tree, which continues
-/// that of each rank's groups (kernels/inner_groups.h), also through the transport.
+/// that of each rank's groups (kernels/inner_groups.h), also through the transport. Ranks that share
+/// a head have no such order.
 template <class T>
 class TensorSums {
  public:
@@ -49,18 +51,25 @@ class TensorSums {
   template <class E>
   void Sum(std::span<E> values);
   template <class E>
-  void SumThroughMemory(std::span<E> piece);
-  template <class E>
   void SumThroughTransport(std::span<E> piece);
-  void SumGathered(std::span<float> piece);
-  /// slot(rank) has the rank's values.
-  template <class Slot>
-  void AddAsTree(std::span<float> piece, const Slot& slot);
-  std::span<std::byte> PartOf(int rank, std::span<std::byte> whole) const;
-  void Gather(std::span<std::byte> whole);
-  void GatherThroughMemory(std::span<std::byte> whole);
   template <class E>
-  E* SlotOf(int rank) const;
+  void SumOfSlots(std::span<E> piece);
+  template <class E>
+  void AddInOrder(std::int64_t first, const E* residual, std::span<E> piece);
+  void AddAsTree(std::span<float> piece);
+  std::span<std::byte> PartOf(int rank, std::span<std::byte> whole, std::size_t piece) const;
+  void Gather(std::span<std::byte> whole, std::size_t piece);
+  void GatherThroughMemory(const std::vector<std::span<std::byte>>& parts);
+  void SumRows(const SharedRows<T>& rows);
+  void GatherHead(const SharedHead<T>& head);
+  void SumHead(const SharedHead<T>& head);
+  int FirstOf(const SharedHead<T>& head) const;
+  template <class Write, class Read>
+  void Exchange(std::size_t bytes, const Write& write, const Read& read);
+  template <class Body>
+  void Timed(const Body& body);
+  template <class E>
+  E* SlotOf(int rank);
   void Meet();
 
   Group& group_;
@@ -71,7 +80,7 @@ class TensorSums {
   kernels::Buffer<float> sums_, more_;  // of 16-bit values
   const bool reproducible_;
   kernels::Buffer<float> tree_;      // the places of a reproducible sum on the way
-  kernels::Buffer<float> gathered_;  // all ranks' values, where they share no memory
+  kernels::Buffer<float> gathered_;  // a slot per rank, where they share no memory
   double waited_s_ = 0;
 };
 

@@ -197,8 +197,8 @@ template <class T>
 void RunDropout(Bench& bench, cpu::CpuDevice<T>& device, const char* scalar) {
   const auto input = Normals<T>(kElements);
   auto output = input;
-  DropoutArguments<T> x{.batch = 8,
-                        .elements = kElements / 8,
+  DropoutArguments<T> x{.elements = kElements / 8,
+                        .end = kElements,
                         .probability = 0.1,
                         .random = CounterRandom(1, RandomPurpose::kDropout),
                         .input = input.data(),

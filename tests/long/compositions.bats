@@ -28,7 +28,7 @@ draw_layout() {
     one_of 1 1 2 4 && tensor=$drawn
     one_of 1 2 3 4 && stages=$drawn
     one_of 1 2 3 4 && replicas=$drawn
-    ((kv_heads % tensor == 0)) || continue
+    ((kv_heads % tensor == 0 || tensor % kv_heads == 0)) || continue
     size=$((tensor * stages * replicas))
   done
   schedule=auto chunks=1

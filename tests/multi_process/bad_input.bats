@@ -53,7 +53,7 @@ config_says() { printf '%s\n' "$@" >"$work/config.toml"; }
   refused 3 "parallel.pipeline = 9 needs a layer for each stage, the model has 4: parallel.pipeline = 4 or less" --parallel.pipeline=9
   refused 3 "parallel.pipeline = 9 needs a layer for each stage, the model has 4: parallel.pipeline = 4 or less" --parallel.pipeline=9 \
     --parallel.data=1 --parallel.shares=even
-  refused 3 "parallel.tensor = 3 does not divide heads, kv_heads and ffn of the model (2, 2, 128): 2 does" --parallel.tensor=3
+  refused 3 "parallel.tensor = 3 ranks cannot share heads, kv_heads and ffn of the model (2, 2, 128): 2 can" --parallel.tensor=3
   refused 3 "parallel.data = 11 needs train.global_batch of at least that, not 10" --parallel.data=11
   refused 3 "4 does not divide 10: global_batch 8 or 12" --parallel.data=1 --parallel.pipeline=2 --train.micro_batch=4
   [[ ! -e $work/run/metrics.jsonl ]]

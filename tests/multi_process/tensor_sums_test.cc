@@ -136,11 +136,76 @@ bool GathersRight(Group& group, bool shares) {
       const ElementRange own = ranks.part.Of(static_cast<std::int64_t>(size));
       for (auto i = own.begin; i < own.end; ++i)
         whole[static_cast<std::size_t>(i)] = value(static_cast<std::size_t>(i));
-      ranks.gather(whole);
+      ranks.gather(whole, 1);
       for (std::size_t i = 0; i < size; ++i) RANK_REQUIRE(whole[i] == value(i), size, i, again);
     }
   }
   return true;
+}
+
+/// Rows of several bytes are parts' pieces.
+bool GathersRows(Group& group, bool shares) {
+  auto memory = shares ? TensorSums<float>::MemoryOf(group) : std::nullopt;
+  kernels::cpu::CpuDevice<float> device(1);
+  StepMeasure measure(group.communicator());
+  TensorSums<float> sums(group, std::move(memory), device, measure);
+  const TensorRanks<float> ranks = sums.Ranks();
+  for (const std::size_t rows : {0UL, 1UL, 7UL, 100003UL}) {
+    std::vector<float> whole(rows * 5, -1);
+    const ElementRange own = ranks.part.Of(static_cast<std::int64_t>(rows));
+    for (auto i = static_cast<std::size_t>(5 * own.begin);
+         i < static_cast<std::size_t>(5 * own.end); ++i)
+      whole[i] = static_cast<float>(i % 8191);
+    ranks.gather(std::as_writable_bytes(std::span(whole)), 5 * sizeof(float));
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      RANK_REQUIRE(whole[i] == static_cast<float>(i % 8191), rows, i, whole[i]);
+  }
+  return true;
+}
+
+/// Each rank gets its rows of the sum, with the residual, which may be where the sum goes.
+template <class T>
+bool SumsRows(Group& group, bool shares) {
+  auto memory = shares ? TensorSums<T>::MemoryOf(group) : std::nullopt;
+  kernels::cpu::CpuDevice<T> device(1);
+  StepMeasure measure(group.communicator());
+  TensorSums<T> sums(group, std::move(memory), device, measure);
+  const TensorRanks<T> ranks = sums.Ranks();
+  constexpr std::int64_t kColumns = 6;
+  int round = 0;
+  for (const std::int64_t rows : {0, 1, 2, 7, 100003, 3}) {
+    for (const int residual : {0, 1, 2}) {  // none, apart, in place
+      ++round;
+      const ElementRange own = ranks.part.Of(rows);
+      const auto first = static_cast<std::size_t>(own.begin * kColumns);
+      std::vector<T> whole, result(static_cast<std::size_t>(own.size() * kColumns));
+      for (std::size_t i = 0; i < static_cast<std::size_t>(rows * kColumns); ++i)
+        whole.push_back(kernels::Rounded<T>(Part(group.Rank(), i, round)));
+      std::vector<T> more(result.size(), kernels::Rounded<T>(3));
+      if (residual == 2) result = more;
+      const T* added = residual == 0 ? nullptr : residual == 1 ? more.data() : result.data();
+      ranks.sum_rows({rows, kColumns, whole.data(), added, result.data()});
+      for (std::size_t i = 0; i < result.size(); ++i) {
+        float expected = residual == 0 ? 0 : 3;
+        for (int rank = 0; rank < group.Size(); ++rank) expected += Part(rank, first + i, round);
+        RANK_REQUIRE(kernels::ToFloat(result[i]) == expected, rows, residual, i, expected,
+                     kernels::ToFloat(result[i]));
+      }
+    }
+  }
+  return true;
+}
+
+TEST(TensorSums, ShareRows) {
+  for (const int ranks : {2, 3, 4}) {
+    for (const bool shares : {true, false}) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, shared memory " << shares);
+      EXPECT_TRUE(Ranks(ranks, [shares](Group& group) {
+                    return GathersRows(group, shares) && SumsRows<float>(group, shares) &&
+                           SumsRows<kernels::Float16>(group, shares);
+                  }).AllGood());
+    }
+  }
 }
 
 TEST(TensorSums, GatherThroughSharedMemoryAndByMessages) {
@@ -149,6 +214,65 @@ TEST(TensorSums, GatherThroughSharedMemoryAndByMessages) {
       SCOPED_TRACE(testing::Message() << ranks << " ranks, shared memory " << shares);
       EXPECT_TRUE(
           Ranks(ranks, [shares](Group& group) { return GathersRight(group, shares); }).AllGood());
+    }
+  }
+}
+
+/// Ranks by twos or fours share a head: each gets the others' columns of keys and values, and sums of
+/// its own.
+template <class T>
+bool SharesHeads(Group& group, bool shares, std::int64_t sharing) {
+  auto memory = shares ? TensorSums<T>::MemoryOf(group) : std::nullopt;
+  kernels::cpu::CpuDevice<T> device(1);
+  StepMeasure measure(group.communicator());
+  TensorSums<T> sums(group, std::move(memory), device, measure);
+  const TensorRanks<T> ranks = sums.Ranks();
+  constexpr std::int64_t kQueries = 3, kHead = 8;
+  const int first = group.Rank() - group.Rank() % static_cast<int>(sharing);
+  const auto value = [](std::int64_t row, std::int64_t of, std::int64_t column, int rank) {
+    return static_cast<float>((row * 5 + of * 3 + column + rank) % 31);
+  };
+  for (const std::int64_t rows : {0, 1, 7, 40000, 3}) {
+    std::vector<T> part(static_cast<std::size_t>(rows * (kQueries + 2 * kHead / sharing)));
+    std::vector<T> whole(static_cast<std::size_t>(rows * (kQueries + 2 * kHead)));
+    const SharedHead<T> head{rows, kQueries, kHead, sharing, part.data(), whole.data()};
+    const std::int64_t own = (group.Rank() - first) * head.PartSize();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::fill_n(head.PartRow(row), kQueries, kernels::Rounded<T>(value(row, 0, 1, 2)));
+      for (const std::int64_t of : {0, 1})
+        for (std::int64_t i = 0; i < head.PartSize(); ++i)
+          head.InPart(row, of)[i] = kernels::Rounded<T>(value(row, of, own + i, first));
+    }
+    ranks.gather_head(head);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      RANK_REQUIRE(kernels::ToFloat(head.WholeRow(row)[kQueries - 1]) == value(row, 0, 1, 2));
+      for (const std::int64_t of : {0, 1})
+        for (std::int64_t i = 0; i < kHead; ++i) {
+          RANK_REQUIRE(kernels::ToFloat(head.InWhole(row, of)[i]) == value(row, of, i, first));
+          head.InWhole(row, of)[i] = kernels::Rounded<T>(value(row, of, i, group.Rank()));
+        }
+    }
+    ranks.sum_head(head);
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (const std::int64_t of : {0, 1})
+        for (std::int64_t i = 0; i < head.PartSize(); ++i) {
+          float expected = 0;
+          for (int rank = first; rank < first + sharing; ++rank)
+            expected += value(row, of, own + i, rank);
+          RANK_REQUIRE(kernels::ToFloat(head.InPart(row, of)[i]) == expected, row, of, i);
+        }
+  }
+  return true;
+}
+
+TEST(TensorSums, GatherAndSumHeadsThatRanksShare) {
+  for (const std::int64_t sharing : {2, 4}) {
+    for (const bool shares : {true, false}) {
+      SCOPED_TRACE(testing::Message() << sharing << " share, shared memory " << shares);
+      EXPECT_TRUE(Ranks(4, [=](Group& group) {
+                    return SharesHeads<float>(group, shares, sharing) &&
+                           SharesHeads<kernels::BFloat16>(group, shares, sharing);
+                  }).AllGood());
     }
   }
 }

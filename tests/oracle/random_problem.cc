@@ -161,6 +161,9 @@ class Builder {
       if (!layer.block) continue;
       layer.backward_sums.fill(layer.forward_sums);
       layer.backward_sums.back() = {{3, 0}, 3 * residual, 0};
+      layer.kv_heads = 2;
+      layer.head_sums = {{0.5, 0}, 0.1 * residual, 0};
+      layer.kv_head_bytes = {0.2 * residual, 0.2 * residual, 0};
     }
     problem_.layers.front().whole_work = 1;
     problem_.layers.back().whole_work = 0.05;

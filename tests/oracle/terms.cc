@@ -38,6 +38,13 @@ double AllReduces(const PlanProblem& problem, int device, const RankSums& sums, 
   return 2 * (tensor - 1) * (sums.count.At(samples) * link.latency_s + step);
 }
 
+/// What ranks exchange of keys and values in a pass if there are more ranks than heads of these.
+double SharedHeads(const PlanProblem& problem, int device, const ProblemLayer& of, int tensor,
+                   double samples) {
+  if (of.kv_heads == 0 || tensor <= of.kv_heads) return 0;
+  return AllReduces(problem, device, of.head_sums, tensor, samples);
+}
+
 double Share(const PlanProblem& problem, Recompute recompute) {
   return problem.recompute_share.at(static_cast<std::size_t>(recompute));
 }
@@ -75,7 +82,8 @@ double ForwardOf(const PlanProblem& problem, int device, int layer, int tensor, 
   const ProblemLayer& of = LayerAt(problem, layer);
   return (line.fixed + line.per_sample * samples) * Mine(of.whole_work, tensor) /
              DeviceAt(problem, device).standing +
-         AllReduces(problem, device, of.forward_sums, tensor, samples);
+         AllReduces(problem, device, of.forward_sums, tensor, samples) +
+         SharedHeads(problem, device, of, tensor, samples);
 }
 
 double BackwardOf(const PlanProblem& problem, int device, int layer, int tensor,
@@ -87,7 +95,9 @@ double BackwardOf(const PlanProblem& problem, int device, int layer, int tensor,
   const ProblemLayer& of = LayerAt(problem, layer);
   return (own + again) * Mine(of.whole_work, tensor) / DeviceAt(problem, device).standing +
          AllReduces(problem, device, of.backward_sums.at(static_cast<std::size_t>(recompute)),
-                    tensor, samples);
+                    tensor, samples) +
+         (recompute == Recompute::kFull ? 2 : 1) *
+             SharedHeads(problem, device, of, tensor, samples);
 }
 
 double UpdateOf(const PlanProblem& problem, int device, int layer, int tensor, int data,
@@ -194,6 +204,10 @@ MemoryTerms MemoryOfStage(const PlanProblem& problem, LayerRange range,
     const double whole = of.whole_activation_bytes.at(recompute);
     terms.in_flight +=
         samples * (whole + (of.activation_bytes.at(recompute) - whole) / choice.tensor);
+    if (of.kv_heads > 0 && choice.tensor > of.kv_heads) {
+      const double sharing = 1.0 * choice.tensor / of.kv_heads;
+      terms.in_flight += samples * of.kv_head_bytes.at(recompute) * (1 - 1 / sharing);
+    }
   }
   terms.fixed += choice.shard == 2 ? ShardedGradients(problem, gradients, choice) : gradients;
   const RankBytes bytes = BytesOf(problem, choice.tensor);

@@ -24,8 +24,8 @@ struct DropoutCase {
     auto input = ToDevice<T>(device, in[0]), residual = ToDevice<T>(device, in[1]);
     auto apart = Unread<T>(device, batch * elements);
     Buffer<T>& to = output == kOverInput ? input : output == kOverResidual ? residual : apart;
-    device.Dropout({.batch = batch,
-                    .elements = elements,
+    device.Dropout({.elements = elements,
+                    .end = batch * elements,
                     .probability = probability,
                     .random = CounterRandom(5, RandomPurpose::kDropout),
                     .step = 0xfffffff0,
@@ -52,6 +52,48 @@ TEST(Dropout, OutputMayBeInputOrResidual) {
   ExpectAgreement(DropoutCase{2, 77, 0.1, false, DropoutCase::kOverInput});
   ExpectAgreement(DropoutCase{2, 77, 0.1, true, DropoutCase::kOverInput});
   ExpectAgreement(DropoutCase{2, 77, 0.1, true, DropoutCase::kOverResidual});
+}
+
+/// Parts of samples have the masks of the whole, wherever they begin and end.
+template <class T, class Device, class... Arguments>
+void ExpectPartsOfTheWhole(Arguments... arguments) {
+  constexpr std::int64_t kElements = 20003, kAll = 3 * kElements;
+  Device device(arguments...);
+  const Array in = RandomArray(kAll, 1), more = RandomArray(kAll, 2);
+  const auto dropped = [&](std::int64_t begin, std::int64_t end) {
+    const auto part = [&](const Array& array) {
+      return ToDevice<T>(device, Array(array.begin() + begin, array.begin() + end));
+    };
+    auto input = part(in), residual = part(more);
+    device.Dropout({.elements = kElements,
+                    .begin = begin,
+                    .end = end,
+                    .probability = 0.3,
+                    .random = CounterRandom(5, RandomPurpose::kDropout),
+                    .first_sample = 7,
+                    .layer = 2,
+                    .input = input.data(),
+                    .residual = residual.data(),
+                    .output = input.data()});
+    return ToHost(input);
+  };
+  const Array whole = dropped(0, kAll);
+  for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, 1},
+                                   {5, 5},
+                                   {17, 19999},
+                                   {16385, 20004},
+                                   {kElements, kAll},
+                                   {kElements - 3, 2 * kElements + 31},
+                                   {kAll - 1, kAll}}) {
+    EXPECT_EQ(dropped(begin, end), Array(whole.begin() + begin, whole.begin() + end))
+        << begin << " to " << end;
+  }
+}
+
+TEST(Dropout, OfPartsIsThatOfTheWhole) {
+  ExpectPartsOfTheWhole<double, reference::ReferenceDevice<double>>();
+  ExpectPartsOfTheWhole<float, cpu::CpuDevice<float>>(2);
+  ExpectPartsOfTheWhole<BFloat16, cpu::CpuDevice<BFloat16>>(1);
 }
 
 TEST(Dropout, ProbabilityAtItsEnds) {

@@ -245,9 +245,10 @@ TEST(MakePlan, TensorRanksNeedWhatTheirPartOfTheModelNeeds) {
     request.data = request.pipeline = 1;
     request.shard = 0;
     request.recompute = Recompute::kNone;
-    const TrainingFormat format{precision};
+    TrainingFormat format{precision};
     auto planned = MakePlan(ClusterOf({2.0}), kModel.dims, format, {}, request);
     ASSERT_TRUE(planned) << planned.error().message;
+    format.row_ranks = 2;
     const ModelShape part = ModelShape::Of(kModel.dims.Part(2), format);
     // Two ranks' places in two halves of 1 MiB pieces, and where they add 16-bit values.
     const double sums = precision == Precision::kFp32 ? 4 << 20 : 6 << 20;
@@ -276,10 +277,11 @@ TEST(MakePlan, RefusesTensorRanksThatDoNotDivideAndNamesThoseThatDo) {
     const auto made = MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request);
     return made ? "planned" : made.error().message;
   };
-  EXPECT_EQ(why(3),
-            "no feasible plan: parallel.tensor = 3 does not divide heads, kv_heads and ffn of the "
-            "model (8, 8, 256): 2 or 4 do");
-  EXPECT_THAT(why(9), HasSubstr("(8, 8, 256): 8 does"));
+  EXPECT_EQ(
+      why(3),
+      "no feasible plan: parallel.tensor = 3 ranks cannot share heads, kv_heads and ffn of the "
+      "model (8, 8, 256): 2 or 4 can");
+  EXPECT_THAT(why(9), HasSubstr("(8, 8, 256): 8 can"));
 }
 
 TEST(MakePlan, TakesTensorRanksWithTheBitsOfOneWhereAnyLayoutHasThem) {
@@ -297,6 +299,33 @@ TEST(MakePlan, TakesTensorRanksWithTheBitsOfOneWhereAnyLayoutHasThem) {
               HasSubstr("parallel.tensor = 3 with train.reproducible = \"layout\": 1, 2, 4 and 8"));
   request.tensor = 4;
   EXPECT_TRUE(MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request));
+  dims.kind = ModelKind::kLlama;
+  dims.kv_heads = 2;
+  const auto shared = MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request);
+  ASSERT_FALSE(shared);
+  EXPECT_THAT(shared.error().message, HasSubstr("up to one for each of 2 kv_heads"));
+  request.reproducible = false;
+  EXPECT_TRUE(MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request));
+}
+
+TEST(MakePlan, TakesMoreTensorRanksThanHeadsOfKeysIfTheseCanBeShared) {
+  ModelDims dims = kDims;
+  dims.kind = ModelKind::kLlama;
+  dims.heads = 12;
+  dims.kv_heads = 4;
+  dims.hidden = 96;
+  dims.ffn = 48;
+  PlanRequest request = Batch(8);
+  const auto why = [&](std::int64_t tensor) {
+    request.tensor = tensor;
+    const auto made = MakePlan(ClusterOf({{}, {}}), dims, {}, {}, request);
+    return made ? "planned" : made.error().message;
+  };
+  EXPECT_EQ(why(4), "planned");
+  EXPECT_THAT(why(6), HasSubstr("(12, 4, 48): 4 can"));
+  EXPECT_THAT(why(12), HasSubstr("(12, 4, 48): 4 can"));  // 3 ranks cannot share 8 columns
+  dims.kv_heads = 6;
+  EXPECT_EQ(why(12), "planned");
 }
 
 /// Equal shares name the reason as well as free ones do.

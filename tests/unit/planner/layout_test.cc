@@ -92,6 +92,36 @@ TEST(CostOf, TensorRanksDivideWorkAndTalkInsideTheirNode) {
   EXPECT_TRUE(std::isinf(CostOf(problem, layout).step)) << "sums over no link";
 }
 
+TEST(CostOf, TensorRanksThatShareAHeadExchangeItsKeysAndValues) {
+  PlanProblem problem = ProblemOf({1, 1}, 2, 2);
+  for (ProblemDevice& device : problem.devices) device.node = 0;
+  problem.layers[0].forward_sums = problem.layers[0].backward_sums[0] = {{1, 0}, 20, 0};
+  problem.layers[0].head_sums = {{0.5, 0}, 10, 0};
+  problem.layers[0].kv_heads = 2;
+  problem.layers[0].activation_bytes = {100, 100, 100};
+  problem.layers[0].kv_head_bytes = {40, 40, 0};
+  problem.links = LinkTable(1, {0.01, 100});
+  Layout layout = Replicas({{2, 2}}, 2);
+  layout.tensor = 2;
+  layout.devices = {0, 1};
+  const double before = CostOf(problem, layout).step;
+  EXPECT_DOUBLE_EQ(problem.layers[0].ActivationBytes(0, 2), 50);
+  problem.layers[0].kv_heads = 1;
+  // Two samples, forward and backward.
+  EXPECT_DOUBLE_EQ(CostOf(problem, layout).step, before + 2 * 2 * (0.5 * 0.01 + 2 * 10 / 200.0));
+  EXPECT_DOUBLE_EQ(problem.layers[0].ActivationBytes(0, 2), 50 + 40 * 0.5);
+  EXPECT_DOUBLE_EQ(problem.layers[0].ActivationBytes(2, 2), 50);
+}
+
+TEST(PlanProblem, TensorRanksThatShareRowsSendTheirOwn) {
+  PlanProblem problem = ProblemOf({1, 1}, 2, 2);
+  problem.layers.front().boundary_bytes = 100;
+  EXPECT_DOUBLE_EQ(problem.MessageBytes(4, 2, 2), 800);
+  problem.shares_rows = true;
+  EXPECT_DOUBLE_EQ(problem.MessageBytes(4, 2, 2), 400);
+  EXPECT_DOUBLE_EQ(problem.BoundaryBytes(0, 2, 2, 4), 200);
+}
+
 TEST(CostOf, PairsThatCannotReachEachOtherTakeForever) {
   PlanProblem problem = ProblemOf({1, 1}, 2, 2);
   problem.links.At(1, 0).bytes_per_second = 0;

@@ -18,17 +18,32 @@
 namespace adaptive_train {
 namespace {
 
+using kernels::BFloat16;
+
 /// Ranks as threads. Each adds all ranks' values: in their order, or as a balanced tree in which
 /// every sum is rounded.
 template <class T>
 class ThreadedRanks {
  public:
   ThreadedRanks(std::int64_t ranks, bool as_tree)
-      : as_tree_(as_tree), values_(static_cast<std::size_t>(ranks)), all_(ranks) {}
+      : as_tree_(as_tree),
+        values_(static_cast<std::size_t>(ranks)),
+        heads_(static_cast<std::size_t>(ranks)),
+        wholes_(static_cast<std::size_t>(ranks)),
+        rows_(static_cast<std::size_t>(ranks)),
+        all_(ranks) {}
 
   TensorRanks<T> At(std::int64_t rank) {
     return {{rank, std::ssize(values_)},
             [this, rank](std::span<T> values) { Sum<T>(rank, values); },
+            [this, rank](std::span<kernels::Accumulator<T>> values) {
+              Sum<kernels::Accumulator<T>>(rank, values);
+            },
+            nullptr,
+            [this, rank](std::span<std::byte> whole, std::size_t row) { Gather(rank, whole, row); },
+            [this, rank](const SharedHead<T>& head) { GatherHead(rank, head); },
+            [this, rank](const SharedHead<T>& head) { SumHead(rank, head); },
+            [this, rank](const SharedRows<T>& rows) { SumRows(rank, rows); },
             [this, rank](std::span<kernels::Accumulator<T>> values) {
               Sum<kernels::Accumulator<T>>(rank, values);
             }};
@@ -75,8 +90,70 @@ class ThreadedRanks {
     return kernels::Rounded<E>(places[0]);
   }
 
+  void Gather(std::int64_t rank, std::span<std::byte> whole, std::size_t row) {
+    wholes_[static_cast<std::size_t>(rank)] = whole.data();
+    all_.arrive_and_wait();
+    for (std::int64_t other = 0; other < std::ssize(values_); ++other) {
+      const TensorPart part{other, std::ssize(values_)};
+      const ElementRange rows = part.Of(static_cast<std::int64_t>(whole.size() / row));
+      const std::size_t begin = static_cast<std::size_t>(rows.begin) * row;
+      if (other != rank)
+        std::copy_n(wholes_[static_cast<std::size_t>(other)] + begin,
+                    static_cast<std::size_t>(rows.size()) * row, whole.data() + begin);
+    }
+    all_.arrive_and_wait();
+  }
+  void SumRows(std::int64_t rank, const SharedRows<T>& rows) {
+    rows_[static_cast<std::size_t>(rank)] = rows.whole;
+    all_.arrive_and_wait();
+    const ElementRange own = TensorPart{rank, std::ssize(values_)}.Of(rows.rows);
+    const std::int64_t begin = own.begin * rows.columns;
+    for (std::int64_t i = 0; i < own.size() * rows.columns; ++i) {
+      double sum = rows.residual == nullptr ? 0 : kernels::ToFloat(rows.residual[i]);
+      for (const T* whole : rows_) sum += kernels::ToFloat(whole[begin + i]);
+      rows.own[i] = kernels::Rounded<T>(static_cast<kernels::Accumulator<T>>(sum));
+    }
+    all_.arrive_and_wait();
+  }
+  /// Calls body(row, of) for keys and values of each row when all ranks' heads can be read.
+  template <class Body>
+  void WithHeads(std::int64_t rank, const SharedHead<T>& head, const Body& body) {
+    heads_[static_cast<std::size_t>(rank)] = head;
+    all_.arrive_and_wait();
+    for (std::int64_t row = 0; row < head.rows; ++row)
+      for (const std::int64_t of : {0, 1}) body(row, of);
+    all_.arrive_and_wait();
+  }
+  const SharedHead<T>& Sharing(std::int64_t rank, std::int64_t part) const {
+    const std::int64_t first = rank - rank % heads_[0].ranks;
+    return heads_[static_cast<std::size_t>(first + part)];
+  }
+  void GatherHead(std::int64_t rank, const SharedHead<T>& head) {
+    WithHeads(rank, head, [&](std::int64_t row, std::int64_t of) {
+      std::copy_n(head.PartRow(row), head.queries, head.WholeRow(row));
+      for (std::int64_t part = 0; part < head.ranks; ++part)
+        std::copy_n(Sharing(rank, part).InPart(row, of), head.PartSize(),
+                    head.InWhole(row, of) + part * head.PartSize());
+    });
+  }
+  void SumHead(std::int64_t rank, const SharedHead<T>& head) {
+    const std::int64_t own = rank % head.ranks * head.PartSize();
+    WithHeads(rank, head, [&](std::int64_t row, std::int64_t of) {
+      std::copy_n(head.WholeRow(row), head.queries, head.PartRow(row));
+      for (std::int64_t i = 0; i < head.PartSize(); ++i) {
+        double sum = 0;
+        for (std::int64_t part = 0; part < head.ranks; ++part)
+          sum += kernels::ToFloat(Sharing(rank, part).InWhole(row, of)[own + i]);
+        head.InPart(row, of)[i] = kernels::Rounded<T>(static_cast<kernels::Accumulator<T>>(sum));
+      }
+    });
+  }
+
   const bool as_tree_;
   std::vector<std::vector<double>> values_;  // [ranks]
+  std::vector<SharedHead<T>> heads_;         // [ranks]
+  std::vector<std::byte*> wholes_;           // [ranks]
+  std::vector<const T*> rows_;               // [ranks]
   std::barrier<> all_;
 };
 
@@ -101,8 +178,9 @@ ModelDims SharedDims(ModelKind kind, bool tied) {
 /// Of two stages on each of the tensor ranks. Elements that several ranks have must be the same
 /// bits on all of them, as must the loss and what crosses the boundary.
 template <class T, class MakeDevice>
-Computed Compute(const ModelDims& dims, std::int64_t ranks, const StageOptions& options,
+Computed Compute(const ModelDims& dims, std::int64_t ranks, StageOptions options,
                  const MakeDevice& make_device) {
+  options.row_ranks = options.reproducible ? 1 : ranks;
   const TokenBatch batch = RandomBatch(dims, options.micro_batch);
   const StageSlice slices[] = {{0, 1, true, false}, {1, dims.layers, false, true}};
   ThreadedRanks<T> threads(ranks, options.reproducible);
@@ -129,6 +207,8 @@ Computed Compute(const ModelDims& dims, std::int64_t ranks, const StageOptions& 
     forward(options.dropout);
     own.loss = last.stage.HeadLoss(last.state, batch.targets, 0.5);
     first.stage.Backward(first.state, last.stage.Backward(last.state, nullptr));
+    for (SmallStage<T>* stage : {&first, &last})
+      if (options.halves) stage->stage.BackwardWeight(stage->state);
     const std::lock_guard lock(merging);
     for (const SmallStage<T>* stage : {&first, &last}) {
       for (const ParameterRange& range : stage->layout.ranges()) {
@@ -201,6 +281,38 @@ void ExpectRanksAgree(double tolerance, Arguments... arguments) {
   }
 }
 
+/// Llama of 8 heads with so few of keys and values that several ranks have parts of one.
+ModelDims GroupedDims(std::int64_t kv_heads) {
+  ModelDims dims = SharedDims(ModelKind::kLlama, true);
+  dims.hidden = 64;
+  dims.kv_heads = kv_heads;
+  dims.ffn = 24;
+  return dims;
+}
+
+template <class T, class Device, class... Arguments>
+void ExpectHeadsShared(double tolerance, Arguments... arguments) {
+  const auto make_device = [=] { return std::make_unique<Device>(arguments...); };
+  for (const std::int64_t kv_heads : {2, 1}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      const ModelDims dims = GroupedDims(kv_heads);
+      StageOptions options{.micro_batch = 3, .recompute = recompute, .dropout = 0.2, .seed = 4};
+      const Computed one = Compute<T>(dims, 1, options, make_device);
+      for (const std::int64_t ranks : {2, 4, 8}) {
+        options.halves = recompute == Recompute::kNone && !options.halves;
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, kv_heads " << kv_heads);
+        ExpectAgree(dims, one, Compute<T>(dims, ranks, options, make_device), tolerance);
+      }
+    }
+  }
+}
+
+TEST(TensorRanks, ShareHeadsOfKeysAndValuesIfThereAreTooFew) {
+  ExpectHeadsShared<double, kernels::reference::ReferenceDevice<double>>(1e-12);
+  ExpectHeadsShared<float, kernels::cpu::CpuDevice<float>>(1e-5, 1);
+  ExpectHeadsShared<kernels::Float16, kernels::cpu::CpuDevice<kernels::Float16>>(0.03, 1);
+}
+
 TEST(TensorRanks, ComputeTheLossAndTheGradientsOfOneRank) {
   ExpectRanksAgree<double, kernels::reference::ReferenceDevice<double>>(1e-12);
 }
@@ -217,7 +329,7 @@ void ExpectSameBits(const ModelDims& dims, StageOptions options, const MakeDevic
   options.reproducible = true;
   const Computed one = Compute<T>(dims, 1, options, make_device);
   for (const std::int64_t ranks : {2, 4, 8}) {
-    if (dims.heads % ranks != 0 || dims.KvHeads() % ranks != 0 || dims.Ffn() % ranks != 0) continue;
+    if (!dims.CanBeSharedBy(ranks) || ranks > dims.KvHeads()) continue;
     SCOPED_TRACE(testing::Message() << NameOf(dims.kind) << " on " << ranks << " ranks");
     const Computed several = Compute<T>(dims, ranks, options, make_device);
     EXPECT_EQ(one.loss, several.loss);
@@ -290,11 +402,56 @@ TEST(TensorRanks, KeepOfABlockWhatTheModelShapeSays) {
       const std::int64_t whole = block.whole_activation_bytes_per_sample;
       kernels::cpu::CpuDevice<kernels::BFloat16> device(1);
       for (const std::int64_t ranks : {1, 2, 4}) {
-        const BlockState<kernels::BFloat16> state(
-            PartOf(dims, {0, ranks}), {.micro_batch = 3, .recompute = recompute}, device);
-        EXPECT_EQ(3 * (whole + (block.activation_bytes_per_sample - whole) / ranks),
-                  static_cast<std::int64_t>(state.bytes()))
-            << NameOf(kind) << " " << static_cast<int>(recompute) << " " << ranks;
+        StageOptions options{.micro_batch = 4, .recompute = recompute};
+        const ModelDims part = PartOf(dims, {0, ranks});
+        SCOPED_TRACE(testing::Message()
+                     << NameOf(kind) << " " << static_cast<int>(recompute) << " " << ranks);
+        EXPECT_EQ(4 * (whole + (block.activation_bytes_per_sample - whole) / ranks),
+                  static_cast<std::int64_t>(BlockState<BFloat16>(part, options, device).bytes()));
+        options.row_ranks = ranks;
+        const std::int64_t of_each = whole - block.row_bytes_per_sample;
+        EXPECT_EQ(4 * of_each + 4 * (block.activation_bytes_per_sample - of_each) / ranks,
+                  static_cast<std::int64_t>(BlockState<BFloat16>(part, options, device).bytes()));
+      }
+    }
+  }
+}
+
+TEST(TensorRanks, KeepAWholeHeadOfKeysAndValuesIfTheyShareIt) {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    const ModelDims dims = GroupedDims(2);
+    const LayerShape block = ModelShape::Of(dims, {Precision::kBf16, recompute}).layers[1];
+    kernels::cpu::CpuDevice<BFloat16> device(1);
+    for (const std::int64_t ranks : {2, 4, 8}) {
+      const ModelDims part = PartOf(dims, {0, ranks});
+      const StageOptions options{.micro_batch = 8, .recompute = recompute, .row_ranks = ranks};
+      const std::int64_t more = block.kv_head_bytes_per_sample * (ranks - 2) / ranks;
+      EXPECT_EQ(8 * (block.activation_bytes_per_sample / ranks + more),
+                static_cast<std::int64_t>(BlockState<BFloat16>(part, options, device).bytes()));
+    }
+  }
+}
+
+TEST(TensorRanks, WorkInTheMemoryThatTheModelShapeSays) {
+  for (const ModelKind kind : {ModelKind::kGpt2, ModelKind::kLlama, ModelKind::kBert}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      for (const std::int64_t ranks : {1, 2, 4, 8}) {
+        const bool shares_heads = kind == ModelKind::kLlama;
+        if (ranks == 8 && !shares_heads) continue;
+        const ModelDims dims = shares_heads ? GroupedDims(2) : SharedDims(kind, true);
+        const ModelDims part = PartOf(dims, {0, ranks});
+        for (const std::int64_t row_ranks : {std::int64_t{1}, ranks}) {
+          SCOPED_TRACE(testing::Message() << NameOf(kind) << " " << static_cast<int>(recompute)
+                                          << " " << ranks << " " << row_ranks);
+          const StageOptions options{
+              .micro_batch = 8, .recompute = recompute, .dropout = 0.1, .row_ranks = row_ranks};
+          const TrainingFormat format{Precision::kBf16, recompute, true, row_ranks};
+          kernels::cpu::CpuDevice<BFloat16> device(1);
+          const BlockWorkspace<BFloat16> workspace(part, options, device);
+          EXPECT_EQ(
+              8 * ModelShape::Of(part, format).workspace_bytes_per_sample,
+              static_cast<std::int64_t>(workspace.bytes() - workspace.norm_gradients.bytes()));
+        }
       }
     }
   }
