@@ -9,6 +9,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "core/asked_layout.h"
 #include "core/config_keys.h"
 #include "core/edit_distance.h"
 #include "core/file_io.h"
@@ -183,6 +184,7 @@ Result<void> Check(const Config& c) {
   for (const Limit& limit : limits) {
     if (limit.beyond) return Fail(limit.text);
   }
+  if (auto layout = AskedLayoutOf(c); !layout) return tl::unexpected(layout.error());
   return {};
 }
 

@@ -74,6 +74,7 @@ struct OptimizerConfig {
 
 struct ParallelConfig {
   AutoInt data, tensor, pipeline, interleave, shard;
+  std::string layout = "auto";    // the stages' layers as text (core/schedule/stage_layout.h)
   std::string schedule = "auto";  // of stages; otherwise a name of ScheduleKind
   std::string shares = "auto";    // even: the same number of samples for every replica
   GatherFormat gather = GatherFormat::kWeights;

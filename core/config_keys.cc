@@ -253,6 +253,8 @@ const std::vector<ConfigKey>& ConfigKeys() {
       IntegerOrAuto("parallel.tensor", &C::parallel, &ParallelConfig::tensor, 1, 1 << 10),
       IntegerOrAuto("parallel.pipeline", &C::parallel, &ParallelConfig::pipeline, 1, 1 << 10),
       IntegerOrAuto("parallel.interleave", &C::parallel, &ParallelConfig::interleave, 1, 1 << 10),
+      Text("parallel.layout", &C::parallel, &ParallelConfig::layout,
+           "\"auto\", or the stages' layers such as \"Et*3|(tt|)*2L\""),
       Choice("parallel.schedule", &C::parallel, &ParallelConfig::schedule,
              {"auto", "gpipe", "1f1b", "interleaved", "zb-h1", "breadth-first", "pipedream-2bw",
               "list"}),

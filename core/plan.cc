@@ -388,6 +388,21 @@ std::vector<std::vector<int>> EvenMembersByNode(const Plan& plan, const std::vec
   return nodes;
 }
 
+std::string LayoutText(const Plan& plan) {
+  std::vector<StageLayers> chunks;
+  int next = 0;
+  for (std::size_t c = 0; !plan.stages.empty() && c < plan.stages.front().chunks.size(); ++c) {
+    for (const StagePlan& stage : plan.stages) {
+      const bool follows = c < stage.chunks.size() && stage.chunks[c].first_layer == next &&
+                           stage.chunks[c].end_layer > next;
+      if (!follows) return "";
+      chunks.push_back(stage.chunks[c]);
+      next = chunks.back().end_layer;
+    }
+  }
+  return next < 2 ? "" : ToText(chunks);
+}
+
 std::string ToJson(const Plan& plan) {
   const auto objects = [](const auto& entries) {
     Json list = Json::array();
@@ -400,6 +415,7 @@ std::string ToJson(const Plan& plan) {
                      {"tensor", plan.tensor},
                      {"recompute", static_cast<int>(plan.recompute)},
                      {"shard", plan.shard},
+                     {"layout", LayoutText(plan)},
                      {"schedule", ScheduleNameOf(plan)},
                      {"listed", plan.listed},
                      {"orders", ToObject(plan.orders)},

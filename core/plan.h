@@ -108,6 +108,11 @@ std::string ScheduleNameOf(const Plan& plan);
 /// step is for schedules without a flush.
 Schedule OrderOf(const Plan& plan, int replica, int steps = 1);
 
+/// Which stage has which layers, as one line of text that parallel.layout takes; a plan with several
+/// chunks needs parallel.interleave besides. Empty for a plan that is not consistent, or without
+/// both an embedding and a head.
+std::string LayoutText(const Plan& plan);
+
 std::string ToJson(const Plan& plan);
 /// Reads plan.json (untrusted). Fails in one line; a plan that comes back is consistent: ranks
 /// numbered from 0 in their order, the replicas' samples contiguous and adding up to global_batch,

@@ -32,6 +32,8 @@ class Arrangement {
   const Placement& Current() const { return placement_; }
   const Shape& GetShape() const { return shape_; }
   const std::vector<Group>& Groups() const { return groups_; }
+  /// Whether the request leaves the cuts to the search.
+  bool HasFreeCuts() const { return tables_.Problem().choices.cut.empty(); }
 
   /// Each changes the placement and returns the new score; Undo reverts the last change.
   double Swap(int place, int other);

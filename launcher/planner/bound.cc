@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "launcher/planner/asked_cuts.h"
 #include "launcher/planner/layout.h"
 #include "launcher/planner/rates.h"
 #include "launcher/planner/stage_room.h"
@@ -129,6 +130,12 @@ const ShapeBound::Work& ShapeBound::WorkOf(const Shape& shape) {
   const auto b = static_cast<double>(shape.micro_batch);
   const std::vector<double> prices = FairPrices(times, class_count_);
   work.rates = RatesOf(times, prices);
+  const std::vector<int> asked = AskedCuts(tables_.Problem(), shape.stages);
+  for (std::size_t s = 0; s + 1 < asked.size(); ++s) {
+    std::vector<double>& rates = work.asked_rates.emplace_back();
+    for (const std::vector<double>& own : times)
+      rates.push_back(1 / std::accumulate(own.begin() + asked[s], own.begin() + asked[s + 1], 0.0));
+  }
   work.prices.push_back(0);
   const double all = std::accumulate(prices.begin(), prices.end(), 0.0);
   for (double price : prices) work.prices.push_back(work.prices.back() + price / all);
@@ -270,6 +277,18 @@ double ShapeBound::RoomSeconds(const Shape& shape, const Work& work, double hidd
   return seconds;
 }
 
+double ShapeBound::AskedSeconds(const Shape& shape, const Work& work) const {
+  const auto batches = static_cast<double>(tables_.Problem().global_batch / shape.micro_batch);
+  double most = 0;
+  for (const std::vector<double>& rates : work.asked_rates) {
+    double speed = 0;
+    for (const auto& [rate, count] : FastestOf(rates, class_count_, shape.data))
+      speed += count * rate;
+    most = std::max(most, batches / speed);
+  }
+  return most;
+}
+
 double ShapeBound::TransferSeconds(const Shape& shape, int data, std::size_t level) const {
   const auto& levels = levels_.Levels();
   const double bytes = static_cast<double>(shape.micro_batch) * least_boundary_;
@@ -306,6 +325,7 @@ double ShapeBound::PipelineBound(const ShapeRange& range) {
   // apart.
   const double batches = static_cast<double>(tables_.Problem().global_batch / shape.micro_batch);
   const double trips = 1 + std::max(0.0, batches / shape.data - 1) / shape.stages;
+  const double asked = AskedSeconds(shape, work);
   double least = kInfinity;
   // One case for each level of the slowest of all stages' rings.
   for (std::size_t i = 0; i < levels_.Levels().size(); ++i) {
@@ -316,8 +336,9 @@ double ShapeBound::PipelineBound(const ShapeRange& range) {
     const double transfers = TransferSeconds(shape, range.fewest, i);
     const Exchange exchange = ExchangeOf(range.fewest, level.best);
     const double exposed = update + exchange.shortest + exchange.compression / shape.stages;
-    least = std::min(least, std::max({(work.shortest + transfers) * trips + exposed,
-                                      transfers + plain + exposed, transfers + shortened + seen}));
+    least =
+        std::min(least, std::max({(work.shortest + transfers) * trips + exposed, asked + exposed,
+                                  transfers + plain + exposed, transfers + shortened + seen}));
   }
   return least;
 }

@@ -33,8 +33,10 @@ class ShapeBound {
   struct Work {
     std::vector<double> rates;   // micro-batches per second of a class; index = class
     std::vector<double> prices;  // running sums over layers, from 0 to 1
-    double shortest = 0;         // seconds of one micro-batch, each layer where it is fastest
-    double backward_share = 0;   // the largest of a layer's time
+    /// [stage][class]: the same of the stages that are asked for, of which there is one number.
+    std::vector<std::vector<double>> asked_rates;
+    double shortest = 0;        // seconds of one micro-batch, each layer where it is fastest
+    double backward_share = 0;  // the largest of a layer's time
   };
   struct Exchange {
     double fixed = 0;        // seconds, whatever is sent
@@ -58,6 +60,9 @@ class ShapeBound {
   double RoomSeconds(const Shape& shape, const Work& work, double hidden) const;
   double RoomSeconds(const Shape& shape, const Work& work, double hidden,
                      std::int64_t in_flight) const;
+  /// Seconds in which the fastest groups do the busiest of the stages that are asked for; 0 if none
+  /// are.
+  double AskedSeconds(const Shape& shape, const Work& work) const;
   /// The transfers of one micro-batch through all stages and back, if every stage is inside an
   /// island of that level. A pipeline that does not fit into an island crosses to others.
   double TransferSeconds(const Shape& shape, int data, std::size_t level) const;

@@ -458,6 +458,7 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
   choices.data = One(request.data, {});
   choices.tensor = One(request.tensor, tensor);
   choices.pipeline = One(request.pipeline, {});
+  choices.cut = request.cut;
   // Each chunk of a stage needs a layer.
   const int chunks = request.schedule.Chunks();
   for (int stages = 1; chunks > 1 && !request.pipeline; ++stages) {

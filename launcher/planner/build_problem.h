@@ -23,6 +23,7 @@ struct PlanRequest {
   std::optional<std::int64_t> micro_batch;  // sequences
   std::optional<std::int64_t> data, tensor, pipeline, shard;
   std::optional<std::int64_t> threads;  // per rank
+  std::vector<int> cut;  // the chunks' layers as in Layout, of `pipeline` stages; empty: any
   ScheduleRequest schedule;
   std::optional<Recompute> recompute;             // none: whatever fits and is fastest
   bool even_shares = false;                       // as many samples for every replica

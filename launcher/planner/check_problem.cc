@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 
 namespace adaptive_train {
 namespace {
@@ -117,6 +120,22 @@ Result<void> CheckLinks(const PlanProblem& problem) {
   return {};
 }
 
+Result<void> CheckAskedCut(const Choices& choices, int layers) {
+  const std::vector<int>& cut = choices.cut;
+  if (cut.empty()) return {};
+  if (choices.pipeline.size() != 1 || cut.size() < 2 ||
+      (std::ssize(cut) - 1) % choices.pipeline.front() != 0)
+    return Fail(
+        fmt::format("a cut into {} chunks is asked for without a number of stages that has "
+                    "as many each",
+                    std::ssize(cut) - 1));
+  const bool ascends =
+      std::adjacent_find(cut.begin(), cut.end(), std::greater_equal<>()) == cut.end();
+  if (cut.front() != 0 || cut.back() != layers || !ascends)
+    return Fail(fmt::format("the cut that is asked for must ascend from 0 to {}", layers));
+  return {};
+}
+
 Result<void> CheckChoices(const Choices& choices) {
   if (choices.tensor.empty() || choices.recompute.empty() || choices.shard.empty())
     return Fail("tensor, recompute and shard need one allowed value at least");
@@ -145,7 +164,8 @@ Result<void> CheckProblem(const PlanProblem& problem) {
     if (auto sound = CheckKind(problem, kind); !sound) return sound;
   if (auto devices = CheckDevices(problem); !devices) return devices;
   if (auto links = CheckLinks(problem); !links) return links;
-  return CheckChoices(problem.choices);
+  if (auto choices = CheckChoices(problem.choices); !choices) return choices;
+  return CheckAskedCut(problem.choices, static_cast<int>(problem.layers.size()));
 }
 
 }  // namespace adaptive_train

@@ -29,14 +29,15 @@ void Offer(const PlanProblem& problem, Layout layout, Comparison& best) {
   best.cost = cost;
 }
 
-/// The same number of blocks per stage, up to one; the other layers stay at the ends.
+/// The same number of blocks per stage, up to one; the other layers stay at the ends. Cuts that are
+/// asked for stay as they are.
 std::vector<int> EvenBlocks(const PlanProblem& problem, int stages) {
   const auto& layers = problem.layers;
   const auto is_block = [](const ProblemLayer& layer) { return layer.block; };
   const auto first = std::find_if(layers.begin(), layers.end(), is_block) - layers.begin();
   const auto last = layers.rend() - std::find_if(layers.rbegin(), layers.rend(), is_block);
-  std::vector<int> cut = EvenCuts(static_cast<int>(layers.size()), stages);
-  if (last - first < stages) return cut;
+  std::vector<int> cut = FirstCuts(problem, stages);
+  if (last - first < stages || !problem.choices.cut.empty()) return cut;
   for (int s = 1; s < stages; ++s)
     cut[Index(s)] = static_cast<int>(first + (last - first) * s / stages);
   return cut;
@@ -159,7 +160,7 @@ void OfferEven(const PlanProblem& problem, Shape shape, Comparison& best) {
 void OfferPlaces(const PlanProblem& problem, SearchTables& tables, const std::vector<Group>& groups,
                  const Shape& shape, const std::vector<int>& places, Comparison& best) {
   Arrangement arrangement(tables, groups, shape);
-  std::vector<int> cut = EvenCuts(tables.Layers(), shape.stages);
+  std::vector<int> cut = FirstCuts(problem, shape.stages);
   if (arrangement.Set({cut, places}) >= Arrangement::kImpossible) {
     cut = BestCuts(tables, groups, shape, places);
     if (cut.empty() || arrangement.Set({cut, places}) >= Arrangement::kImpossible) return;

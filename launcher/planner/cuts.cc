@@ -1,8 +1,10 @@
 #include "launcher/planner/cuts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
+#include "launcher/planner/asked_cuts.h"
 #include "launcher/planner/layout.h"
 
 namespace adaptive_train {
@@ -205,16 +207,18 @@ std::vector<int> LessExchange(const Cutter& cutter, double seconds, std::vector<
 
 }  // namespace
 
-std::vector<int> EvenCuts(int layers, int stages) {
+std::vector<int> FirstCuts(const PlanProblem& problem, int stages) {
+  if (!problem.choices.cut.empty()) return AskedCuts(problem, stages);
   std::vector<int> cut;
   for (int s = 0; s <= stages; ++s)
-    cut.push_back(static_cast<int>(static_cast<std::int64_t>(layers) * s / stages));
+    cut.push_back(static_cast<int>(std::ssize(problem.layers) * s / stages));
   return cut;
 }
 
 std::vector<int> BestCuts(SearchTables& tables, const std::vector<Group>& groups,
                           const Shape& shape, const std::vector<int>& places) {
   if (shape.stages == 1) return {0, tables.Layers()};
+  if (auto asked = AskedCuts(tables.Problem(), shape.stages); !asked.empty()) return asked;
   const Cutter cutter(tables, groups, shape, places);
   double high = 0;
   for (int s = 0; s < shape.stages; ++s)

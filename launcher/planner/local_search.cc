@@ -99,6 +99,7 @@ class LocalSearch {
   }
 
   bool MoveCuts() {
+    if (!arrangement_.HasFreeCuts()) return false;
     bool better = false;
     for (int step : {1, -1, 2, -2, 4, -4}) {
       for (int boundary = 1; boundary < shape_.stages && left_ > 0; ++boundary) {
@@ -203,7 +204,7 @@ class LocalSearch {
     const int changes = 1 + sequence_.Below(3);
     for (int i = 0; i < changes; ++i, --left_) {
       const int kind = sequence_.Below(4);
-      if (kind == 0 && shape_.stages > 1) {
+      if (kind == 0 && shape_.stages > 1 && arrangement_.HasFreeCuts()) {
         const auto& cut = arrangement_.Current().cut;
         const int boundary = 1 + sequence_.Below(shape_.stages - 1);
         const int low = cut[Index(boundary) - 1] + 1, high = cut[Index(boundary) + 1];

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "launcher/planner/asked_cuts.h"
 #include "launcher/planner/search.h"
 #include "launcher/planner/shapes.h"
 
@@ -46,7 +47,9 @@ std::string FewerPlaces(const PlanProblem& problem, std::int64_t groups) {
   if (groups >= data && stages > groups / data)
     fewer.push_back(fmt::format("parallel.pipeline = {}", groups / data));
   if (fewer.empty()) return fmt::format("{} devices or less", problem.devices.size());
-  return fmt::format("{} or less", fmt::join(fewer, ", or "));
+  const bool by_hand = !problem.choices.cut.empty();
+  return fmt::format("{} or less{}", fmt::join(fewer, ", or "),
+                     by_hand ? ", with a parallel.layout of so many stages" : "");
 }
 
 Reason TooFewDevices(const PlanProblem& problem) {
@@ -137,6 +140,21 @@ std::optional<Layout> WithMemory(PlanProblem problem, double factor) {
   return FindAnyLayout(problem);
 }
 
+/// For cuts that are asked for: the nearest ones of as many stages that fit. Empty if there are none.
+std::string NearestLayout(PlanProblem problem) {
+  const std::vector<int> asked = problem.choices.cut;
+  problem.choices.cut.clear();
+  const auto free = FindAnyLayout(problem);
+  if (!free) return "";
+  // The search has one chunk for each stage.
+  if (free->cut.size() != asked.size())
+    return fmt::format("parallel.layout = \"auto\" ({})", WordsOf(*free));
+  return LayoutSetting(NearestCuts(asked, free->cut, [&](const std::vector<int>& cut) {
+    problem.choices.cut = cut;
+    return FindAnyLayout(problem).has_value();
+  }));
+}
+
 /// Changes of the request that would allow a plan, in words.
 std::vector<std::string> Remedies(const PlanProblem& problem) {
   std::vector<std::string> words;
@@ -147,6 +165,9 @@ std::vector<std::string> Remedies(const PlanProblem& problem) {
       words.push_back(fmt::format("{} ({})", what, WordsOf(*layout)));
   };
   const Choices& asked = problem.choices;
+  const bool by_hand = !asked.cut.empty();
+  if (by_hand)
+    if (std::string layout = NearestLayout(problem); !layout.empty()) words.push_back(layout);
   const auto lacks = [](const auto& list, auto value) {
     return std::find(list.begin(), list.end(), value) == list.end();
   };
@@ -156,13 +177,18 @@ std::vector<std::string> Remedies(const PlanProblem& problem) {
   if (!asked.micro_batch.empty() && lacks(asked.micro_batch, std::int64_t{1}))
     offer("train.micro_batch = 1", [](Choices& c) { c.micro_batch = {1}; });
   if (!asked.pipeline.empty())
-    offer("parallel.pipeline = auto", [](Choices& c) { c.pipeline.clear(); });
+    offer(by_hand ? "parallel.layout and parallel.pipeline = auto" : "parallel.pipeline = auto",
+          [](Choices& c) {
+            c.pipeline.clear();
+            c.cut.clear();
+          });
   if (!asked.data.empty()) offer("parallel.data = auto", [](Choices& c) { c.data.clear(); });
   if (words.empty())
     offer("recompute full and shard 2 with any pipeline", [](Choices& c) {
       c.recompute = {Recompute::kFull};
       c.shard = {2};
       c.pipeline.clear();
+      c.cut.clear();
       c.data.clear();
       c.micro_batch.clear();
     });

@@ -61,6 +61,14 @@ std::string Shape(const Plan& plan) {
   return out;
 }
 
+/// As settings that can be given back; nothing for one stage.
+std::string DescribeLayout(const Plan& plan) {
+  if (plan.Pipeline() == 1) return "";
+  std::string out = fmt::format("  parallel.layout = \"{}\"", LayoutText(plan));
+  if (plan.Chunks() > 1) out += fmt::format(", parallel.interleave = {}", plan.Chunks());
+  return out + "\n";
+}
+
 std::string DescribeParts(const Plan& plan) {
   const StepParts& p = plan.parts;
   std::string out = fmt::format("predicted step {}:\n", Seconds(*plan.step_seconds));
@@ -149,6 +157,7 @@ std::string DescribePlan(const Plan& plan, const Cluster& cluster, const ModelSh
     out += DescribeRank(plan, plan.ranks[i]);
   if (plan.ranks.size() > kShown)
     out += fmt::format("  and {} more ranks, see plan.json\n", plan.ranks.size() - kShown);
+  out += DescribeLayout(plan);
   for (const std::string& why : plan.why) out += "  - " + why + "\n";
   return out;
 }

@@ -456,6 +456,7 @@ Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
   auto built = BuildProblem(cluster, dims, format, profile, request);
   if (!built) return tl::unexpected(built.error());
   if (auto sound = CheckProblem(built->problem); !sound) return tl::unexpected(sound.error());
+  if (!request.cut.empty()) built->notes.push_back("each stage's layers: parallel.layout");
   auto found = FindAlsoSharded(request, *built);
   if (!found) return tl::unexpected(WithMemoryNotes(found.error(), cluster));
   found->layout = InRingOrder(built->problem, found->layout);

@@ -143,6 +143,9 @@ struct Choices {
   std::vector<Recompute> recompute{Recompute::kNone};
   std::vector<int> shard{0};  // ZeRO: 0 nothing, 1 moments, 2 moments and gradients
   std::size_t most_ranks = std::numeric_limits<int>::max();  // stages x replicas x tensor ranks
+  // The chunks' layers as in Layout, of the only number of stages that `pipeline` then has; empty:
+  // any.
+  std::vector<int> cut = {};
 
   /// Replicas of so many stages and tensor ranks that these ranks make.
   int MostReplicas(int stages, int tensor_ranks) const {

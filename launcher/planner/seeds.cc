@@ -142,7 +142,7 @@ std::vector<Placement> SeedsOf(SearchTables& tables, const std::vector<Group>& g
       seeds.push_back({std::move(cut), place});
   // Memory may still allow a placement that BestCuts rejects, since it assumes a full pipeline.
   for (auto place = places.begin(); seeds.empty() && place != places.end(); ++place)
-    seeds.push_back({EvenCuts(tables.Layers(), shape.stages), *place});
+    seeds.push_back({FirstCuts(tables.Problem(), shape.stages), *place});
   return seeds;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "launcher/planner/asked_cuts.h"
+#include "launcher/planner/cuts.h"
 #include "launcher/planner/layout.h"
 
 namespace adaptive_train {
@@ -72,6 +74,33 @@ void MoveBoundaries(const PlanProblem& problem, Layout& layout) {
       }
     }
   }
+}
+
+void CutIntoChunks(const PlanProblem& problem, const Layout& found, Layout& layout) {
+  if (!problem.choices.cut.empty()) {
+    layout.cut = problem.choices.cut;
+    return;
+  }
+  layout.cut = CutByShares(problem, found, layout.interleave);
+  MoveBoundaries(problem, layout);
+}
+
+/// What would hold less than `layout`, which is too large: other settings, or for chunks written by
+/// hand the nearest ones on the way to even ones that fit on these devices.
+std::string WhatHoldsLess(const PlanProblem& problem, const Layout& layout) {
+  const bool by_hand = !problem.choices.cut.empty(), chunks = layout.interleave > 1;
+  if (!by_hand) return "parallel.schedule = \"1f1b\" and parallel.interleave = 1";
+  if (!chunks) return "parallel.schedule = \"1f1b\"";
+  Layout other = layout;
+  const auto fits = [&](const std::vector<int>& cut) {
+    other.cut = cut;
+    return CheckLayout(problem, other).has_value();
+  };
+  PlanProblem free = problem;
+  free.choices.cut.clear();
+  const std::vector<int> even = FirstCuts(free, layout.Chunks());
+  if (!fits(even)) return "parallel.layout = \"auto\"";
+  return LayoutSetting(NearestCuts(layout.cut, even, fits));
 }
 
 /// Replicas with the same times and micro-batches share one search.
@@ -143,16 +172,12 @@ Result<Layout> WithSchedule(const PlanProblem& problem, const Layout& found,
   layout.interleave = request.Chunks();
   if (request.list)
     if (auto made = MakeLists(problem, layout, why); !made) return tl::unexpected(made.error());
-  if (layout.interleave > 1) {
-    layout.cut = CutByShares(problem, found, layout.interleave);
-    MoveBoundaries(problem, layout);
-  }
+  if (layout.interleave > 1) CutIntoChunks(problem, found, layout);
   if (const auto fits = CheckLayout(problem, layout); !fits)
     return Fail(
         fmt::format("no feasible plan with the {} schedule: {}; less is held with a smaller "
-                    "train.micro_batch, or with parallel.schedule = \"1f1b\" and "
-                    "parallel.interleave = 1",
-                    name, fits.error().message),
+                    "train.micro_batch, or with {}",
+                    name, fits.error().message, WhatHoldsLess(problem, layout)),
         ExitCode::kNoPlan);
   const std::string pieces =
       layout.interleave > 1 ? fmt::format(", {} chunks of the model per rank", layout.interleave)
@@ -166,7 +191,8 @@ Layout WithFastestSchedule(const PlanProblem& problem, const Layout& found,
   std::int64_t size = 0;
   for (const ReplicaShare& share : found.shares) size += found.Stages() * share.MicroBatches();
   if (found.Stages() == 1 || size > kMostTried) return found;
-  std::vector<ScheduleRequest> requests{{{}, 2, false}};
+  std::vector<ScheduleRequest> requests;
+  if (problem.choices.cut.empty()) requests.push_back({{}, 2, false});
   if (found.recompute == Recompute::kNone) requests.push_back({{}, {}, true});
   const double plain = CostOf(problem, found).step;
   double best = kWorthAnotherSchedule * plain;

@@ -25,15 +25,16 @@ struct ScheduleRequest {
 };
 
 /// `found`, which is planned for one-forward-one-backward, with the schedule of the request. With
-/// several chunks per rank layers are cut anew: each rank's share of the work stays about what its
-/// devices can do, and boundaries move as long as the step gets shorter. One stage needs no
+/// several chunks per rank layers are cut as the request says, or anew: each rank's share of the work
+/// stays about what its devices can do, and boundaries move as long as the step gets shorter. One stage needs no
 /// schedule. Adds to `why` what it decided. Fails with kNoPlan if there are too few layers for the
 /// chunks, or if what the schedule holds in flight does not fit.
 Result<Layout> WithSchedule(const PlanProblem& problem, const Layout& found,
                             const ScheduleRequest& request, std::vector<std::string>& why);
 
 /// `found` with the schedule that makes its step shortest, of those that an open request may be
-/// given: one-forward-one-backward, the list schedule, and two chunks per rank. Another than the
+/// given: one-forward-one-backward, the list schedule, and unless cuts are asked for two chunks per
+/// rank. Another than the
 /// first must be 3 % faster, as halves of a backward are not measured apart. Very large pipelines
 /// keep the first.
 Layout WithFastestSchedule(const PlanProblem& problem, const Layout& found,

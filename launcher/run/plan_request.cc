@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "core/asked_layout.h"
 #include "core/device_kind.h"
 #include "core/schedule/compute_order.h"
 #include "core/seconds.h"
@@ -49,6 +50,14 @@ std::optional<CompressionRequest> CompressionOf(const Config& config) {
   return request;
 }
 
+void AddLayout(const AskedLayout& asked, PlanRequest& request) {
+  request.pipeline = asked.pipeline;
+  request.cut = {0};
+  for (const StageLayers& chunk : asked.chunks) request.cut.push_back(chunk.end_layer);
+  // A schedule that is left to the planner stays open.
+  if (request.schedule.Chunks() != asked.interleave) request.schedule.interleave = asked.interleave;
+}
+
 }  // namespace
 
 PlanRequest RequestOf(const Config& config) {
@@ -61,6 +70,7 @@ PlanRequest RequestOf(const Config& config) {
   request.shard = config.parallel.shard;
   request.schedule = {ChoiceOf<ScheduleKind>(config.parallel.schedule), config.parallel.interleave,
                       config.parallel.schedule == "list"};
+  if (const auto asked = AskedLayoutOf(config).value()) AddLayout(*asked, request);
   request.threads = config.device.threads;
   if (request.schedule.list || request.schedule.kind == ScheduleKind::kZeroBubbleH1)
     request.recompute = Recompute::kNone;

@@ -16,7 +16,7 @@
 
 namespace adaptive_train {
 
-/// What the configuration fixes and what it leaves to the planner.
+/// What the configuration, as LoadConfig gave it, fixes and what it leaves to the planner.
 PlanRequest RequestOf(const Config& config);
 
 /// The nodes' snapshots as a cluster with its CPU devices, each with the threads that a rank gets.

@@ -113,11 +113,34 @@ ten_losses_agree() {
   [[ ! -e $work/run/metrics.jsonl ]]
 }
 
+# by_hand LAYOUT STAGES CHUNKS REPLICAS ARG...: a run in $work/run whose plan has this layout; its losses are those of $work/one.
+by_hand() {
+  rm -rf "$work/run"
+  train "${layers[@]}" --parallel.layout="$1" --parallel.data="$4" --train.micro_batch=2 "${@:5}"
+  jq -e --arg layout "$1" --argjson stages "$2" --argjson chunks "$3" '.layout == $layout and (.stages | length) == $stages and
+    all(.stages[]; (.chunks | length) == $chunks)' "$work/run/plan.json"
+  ten_losses_agree
+}
+
+@test "uneven layouts by hand agree with one rank, with one chunk per rank and with two" {
+  one --train.global_batch=8
+  by_hand 'E|t*4|tt|L' 4 1 1 --train.global_batch=8
+  by_hand 'Ett|t*4L' 2 1 2 --train.global_batch=8 --parallel.schedule=list
+  by_hand 'E|t*3|tt|tL' 2 2 2 --train.global_batch=8 --parallel.pipeline=2
+  by_hand 'Et|t*3|t|tL' 2 2 1 --train.global_batch=8 --parallel.schedule=breadth-first
+}
+
 @test "schedules and chunks that cannot be are refused in one line" {
   run train "${layers[@]}" --parallel.schedule=gpipe --parallel.interleave=2
   [[ $status == 2 && $output == *"other schedules have one chunk per rank"* ]]
   run train "${layers[@]}" --parallel.interleave=3 --parallel.pipeline=4 --parallel.data=1
   [[ $status == 3 && $output == *"4 stages of 3 chunks (parallel.interleave) need 12 layers; the model has 8"* ]]
+  run train "${layers[@]}" --parallel.layout='Et*3|t*4L'
+  [[ $status == 2 && $output == *"parallel.layout: stage layout: 7 blocks (t), the model has 6"* ]]
+  run train "${layers[@]}" --parallel.layout='Et*3||t*3L'
+  [[ $status == 2 && $output == *"parallel.layout: stage 1 of 0 to 2 has no layer"* ]]
+  run train "${layers[@]}" --parallel.layout='Et*3|t*3L' --parallel.pipeline=3
+  [[ $status == 2 && $output == *"parallel.layout has 2 stages: parallel.pipeline = 3 needs 3 or a multiple of it"* ]]
   [[ ! -e $work/run/metrics.jsonl ]]
 }
 
@@ -127,4 +150,15 @@ ten_losses_agree() {
   grep -q ', 2 chunks per rank, interleaved schedule' "$work/plan.txt"
   grep -q 'layers 0 to 1, layers 4 to 5' "$work/plan.txt"
   grep -q 'paler: later chunks of the rank' "$work/picture.svg"
+}
+
+@test "a plan's layout as it is printed, edited or not, can be given back" {
+  local keys=("$work/config.toml" "${layers[@]}" --cluster "$BATS_TEST_DIRNAME/../../examples/clusters/two-switches.json" --parallel.data=1
+    --train.micro_batch=2)
+  "$bin/adaptive-train" plan "${keys[@]}" --parallel.pipeline=2 --parallel.interleave=2 | tee "$work/plan.txt"
+  layout=$(sed -n 's/^  parallel.layout = "\(.*\)", parallel.interleave = 2$/\1/p' "$work/plan.txt")
+  "$bin/adaptive-train" plan "${keys[@]}" --parallel.layout="$layout" --parallel.interleave=2 >"$work/again.txt"
+  # All but the line that says where the layers come from.
+  diff "$work/plan.txt" <(grep -v "each stage's layers: parallel.layout" "$work/again.txt")
+  "$bin/adaptive-train" plan "${keys[@]}" --parallel.layout="E|t*6L" | grep -F '  parallel.layout = "E|t*6L"'
 }

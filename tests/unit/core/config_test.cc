@@ -211,6 +211,12 @@ TEST_F(ConfigTest, RefusesInOneLine) {
               HasSubstr("other schedules have one chunk per rank"));
   EXPECT_THAT(ErrorOf(data, {{"parallel.interleave", "2"}, {"parallel.schedule", "pipedream-2bw"}}),
               HasSubstr("other schedules have one chunk per rank"));
+  EXPECT_THAT(ErrorOf(data, {{"parallel.layout", "Et|tx|L"}}),
+              HasSubstr("config.toml: parallel.layout: stage layout, character 5, 'x'"));
+  EXPECT_THAT(ErrorOf(data, {{"parallel.layout", "Et|tttL"}, {"parallel.pipeline", "3"}}),
+              HasSubstr("parallel.layout has 2 stages: parallel.pipeline = 3 needs 3"));
+  EXPECT_THAT(ErrorOf(data, {{"parallel.layout", "7"}}),
+              HasSubstr("parallel.layout: stage layout, character 1, '7'"));
 }
 
 TEST_F(ConfigTest, RefusesLossScalesThatChangeWithinAStep) {

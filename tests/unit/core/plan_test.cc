@@ -122,6 +122,18 @@ TEST(Plan, ReadsBackWhatWasWritten) {
   EXPECT_TRUE(PlanFromJson(ToJson(plan))->orders.AnyLayout());
 }
 
+TEST(Plan, HasItsLayoutAsText) {
+  EXPECT_EQ(LayoutText(TwoRanks()), "EttL");
+  EXPECT_EQ(LayoutText(EightRanks()), "Ett|t*4L");
+  Plan chunks = EightRanks();
+  chunks.stages[0].chunks = {{0, 1}, {4, 6}};
+  chunks.stages[1].chunks = {{1, 4}, {6, 8}};
+  EXPECT_EQ(LayoutText(chunks), "E|t*3|tt|tL");
+  EXPECT_NE(ToJson(chunks).find("\"layout\": \"E|t*3|tt|tL\""), std::string::npos);
+  chunks.stages[1].chunks.pop_back();
+  EXPECT_EQ(LayoutText(chunks), "") << "no consistent plan";
+}
+
 TEST(Plan, RefusesWhatIsInconsistent) {
   auto refused = [](auto change) {
     Plan plan = TwoRanks();

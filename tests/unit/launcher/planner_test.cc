@@ -400,6 +400,38 @@ TEST(MakePlan, SaysWhyItHasStagesOrNone) {
       << "what was asked for needs no reason";
 }
 
+TEST(MakePlan, KeepsALayoutByHand) {
+  const Cluster cluster = ClusterOf({0.5, 2.0});  // the second is half as fast as measured
+  PlanRequest request = Batch(12);
+  request.pipeline = 2;
+  request.cut = {0, 1, 4};
+  const auto plan = PlanOf(cluster, request, Measured(cluster));
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(LayoutText(*plan), "E|ttL");
+  EXPECT_EQ(plan->ranks[0].device.node, "n2");
+  EXPECT_EQ(plan->ranks[1].device.node, "n1");
+  EXPECT_THAT(plan->why, Contains("each stage's layers: parallel.layout"));
+  EXPECT_THAT(DescribePlan(*plan, cluster, kModel), HasSubstr("\n  parallel.layout = \"E|ttL\"\n"));
+}
+
+TEST(MakePlan, ALayoutThatIsGivenBackMakesTheSamePlan) {
+  const Cluster cluster = ClusterOf({0.5, 0.5, 2.0});
+  PlanRequest request = Batch(12);
+  request.pipeline = 2;
+  const auto free = PlanOf(cluster, request, Measured(cluster));
+  ASSERT_TRUE(free) << free.error().message;
+  request.cut = {0};
+  const auto stages = StageLayoutFromText(LayoutText(*free), static_cast<int>(kDims.layers));
+  ASSERT_TRUE(stages) << stages.error().message;
+  for (const StageLayers& stage : *stages) request.cut.push_back(stage.end_layer);
+  const auto again = PlanOf(cluster, request, Measured(cluster));
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(LayoutText(*again), LayoutText(*free));
+  EXPECT_EQ(*again->step_seconds, *free->step_seconds);
+  for (std::size_t r = 0; r < free->ranks.size(); ++r)
+    EXPECT_EQ(again->ranks[r].device.node, free->ranks[r].device.node) << r;
+}
+
 /// Stages of an earlier job left each kind of device without one end of the model.
 TEST(MakePlan, TimesOfLayersThatAKindLacksComeFromAnother) {
   const Cluster cluster = ClusterOf({0.5, 2.0});
