@@ -34,6 +34,7 @@ Examples:
   adaptive-train plan config.toml --cluster examples/clusters/two-switches.json --why
   adaptive-train plan config.toml --cluster runs/17/cluster.json --profile runs/17/profile.json
   adaptive-train plan config.toml --parallel.pipeline=4 --simulate timeline.svg
+  adaptive-train plan config.toml --parallel.layout='Et*3|(tt|)*2L'
 
 Exit codes: 0 planned, 2 usage, configuration or file, 3 no feasible plan, 4 nodes not to be
 examined, 6 the store that --store names is unusable.)";

@@ -54,3 +54,15 @@ with_memory() {
   echo "$output"
   [[ $status -eq 3 && $output == *'GiB: control group '* ]]
 }
+
+@test "a layout by hand that does not fit is refused with the nearest one that does" {
+  local keys=(--train.recompute=none --parallel.shard=0 --parallel.tensor=1 --train.micro_batch=4)
+  for asked in '1 Et*23|tL' '2 Et*2|t*20|t|tL'; do
+    read -r chunks layout <<<"$asked"
+    run plan "${keys[@]}" --parallel.layout="$layout" --parallel.interleave="$chunks"
+    echo "$output"
+    [[ $status == 3 && $output =~ parallel.layout\ =\ \"([^\"]*)\" ]]
+    plan "${keys[@]}" --parallel.layout="${BASH_REMATCH[1]}" --parallel.interleave="$chunks" |
+      jq -e --arg layout "${BASH_REMATCH[1]}" '.layout == $layout'
+  done
+}
