@@ -15,8 +15,8 @@ namespace {
 /// Slurm's option callback takes no pointer of ours, so its results are stored here.
 struct Submission {
   bool on = false;
-  bool bad_environment = false;  // ADAPTIVE_TRAIN_OPTIONS was refused, with a message
-  bool handed_to_slurm = false;  // we have set kSlurmOptionVariable
+  bool bad_environment = false;   // ADAPTIVE_TRAIN_OPTIONS was refused, with a message
+  bool handed_to_slurm = false;   // we have set kSlurmOptionVariable
   std::array<bool, 2> no_kill{};  // we have set kNoKillVariables
   JobOptions options;
 } submission;

@@ -13,7 +13,7 @@ namespace adaptive_train {
 /// A spare, and why it was chosen.
 struct SpareNode {
   std::string node;
-  std::string why;  // for people: "n3: its device is the slowest, 12.3 GFLOP/s"
+  std::string why;                   // for people: "n3: its device is the slowest, 12.3 GFLOP/s"
   std::vector<Device> devices = {};  // while it is kept aside
 };
 

@@ -284,10 +284,9 @@ Result<RunOutcome> PlanAndTrain(Prepared& run, JobLedger& ledger, RunStatistics&
   auto plan = PlanRun(run, gathered->inputs);
   if (!plan) return tl::unexpected(plan.error());
   ledger.Planned(*plan);
-  return TrainRun(
-      {run.config, run.allocation, run.programs, gathered->inputs, gathered->spares, *run.folder,
-       ledger, statistics},
-      std::move(*plan), held);
+  return TrainRun({run.config, run.allocation, run.programs, gathered->inputs, gathered->spares,
+                   *run.folder, ledger, statistics},
+                  std::move(*plan), held);
 }
 
 }  // namespace

@@ -89,7 +89,8 @@ class Training {
     next_.reset();
     history_.before.reset();  // it may use what is lost
     const std::string without = ReplaceLost(*lost);
-    progress_.Notice(fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
+    progress_.Notice(
+        fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
     if (lost->empty()) return true;
     auto plan = PlanFor(inputs_);
     if (plan) {
