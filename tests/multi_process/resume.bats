@@ -22,7 +22,7 @@ stop_until_done() {
   local round before status stopped=0
   for ((round = 0; round < 30; round++)); do
     before=$(cat "$work/run/metrics.jsonl" 2>/dev/null | wc -l)
-    train_in_background "${settings[@]}"
+    train_in_background "${settings[@]}" --recovery.attempts=0
     while kill -0 "$launcher" 2>/dev/null && ! steps_done $((before + 4 + round % 5)); do sleep 0.01; done
     if [[ $2 == launcher ]]; then
       kill "-$1" "$launcher" 2>/dev/null || true
