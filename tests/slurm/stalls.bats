@@ -34,7 +34,7 @@ all_idle() { [[ $(box_root ctl sinfo -h -N -o %t | grep -cx idle) == 4 ]]; }
 
 @test "a launch over such a link to the launcher: the rank behind it is named, it ends itself, and no node is drained" {
   box link n1 n3 1kbit
-  job=$(submit -N4 -- --train.steps=20)
+  job=$(submit -N4 -- --train.steps=20 --recovery.attempts=0)
   wait_until 150 job_over "$job" || { show_job "$job"; return 1; }
   show_job "$job"
   [[ $(job_field "$job" ExitCode) == 5:0 ]]
