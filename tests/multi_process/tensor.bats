@@ -72,6 +72,24 @@ gradients_agree() {
   done
 }
 
+@test "more tensor ranks than heads of keys and values agree with shards and in 16 bits, and learn alike when compressed" {
+  local grouped=(--model.kind=llama --model.kv_heads=1)
+  one "${grouped[@]}"
+  for shard in 1 2; do
+    shared 2 2 1 "${grouped[@]}" --parallel.shard="$shard"
+    losses_agree "$work/run" "$work/one"
+    gradients_agree "$work/run" "$work/one"
+  done
+  # Everything is sent, in pieces of tensor ranks.
+  shared 2 2 1 "${grouped[@]}" --compression.mode=topk --compression.density=1 --compression.values=fp32
+  losses_agree "$work/run" "$work/one"
+  for precision in bf16 fp16; do
+    one "${grouped[@]}" --train.precision="$precision"
+    shared 4 1 2 "${grouped[@]}" --train.precision="$precision"
+    losses_agree "$work/run" "$work/one" 2e-3
+  done
+}
+
 @test "tokens that tensor ranks cannot share out equally agree, in halves of a backward too" {
   local odd=(--model.sequence=33 --train.dropout=0.1)
   one "${odd[@]}"
