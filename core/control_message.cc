@@ -111,6 +111,7 @@ json Body(const LayerTimes& m) {
                        {"micro_batch", e.micro_batch},
                        {"forward_s", e.forward_s},
                        {"backward_s", e.backward_s},
+                       {"weight_gradients_s", e.weight_gradients_s},
                        {"update_s", e.update_s},
                        {"gradient_variance", e.gradient_variance},
                        {"count", e.evidence.count},
@@ -142,6 +143,7 @@ LayerTimes LayerTimesFrom(const json& body) {
       throw json::other_error::create(500, "no layer was measured so", &entry);
     e.forward_s = Measured(entry.at("forward_s"));
     e.backward_s = Measured(entry.at("backward_s"));
+    e.weight_gradients_s = Measured(entry.at("weight_gradients_s"));
     e.update_s = Measured(entry.at("update_s"));
     e.gradient_variance = Measured(entry.at("gradient_variance"));
     e.evidence.spread = Measured(entry.at("spread"));

@@ -44,6 +44,7 @@ Json ToObject(const LayerMeasurement& layer) {
           {"micro_batch", layer.micro_batch},
           {"forward_s", layer.forward_s},
           {"backward_s", layer.backward_s},
+          {"weight_gradients_s", layer.weight_gradients_s},
           {"update_s", layer.update_s},
           {"gradient_variance", layer.gradient_variance},
           {"evidence", ToObject(layer.evidence)}};
@@ -90,6 +91,8 @@ LayerMeasurement ReadLayer(const JsonReader& entry) {
   entry.Read("micro_batch", layer.micro_batch, 1, std::int64_t{1} << 31);
   entry.ReadNumber("forward_s", layer.forward_s, false);
   entry.ReadNumber("backward_s", layer.backward_s, false);
+  if (entry.Has("weight_gradients_s"))
+    entry.ReadNumber("weight_gradients_s", layer.weight_gradients_s);
   entry.ReadNumber("update_s", layer.update_s);
   entry.ReadNumber("gradient_variance", layer.gradient_variance);
   layer.evidence = ReadEvidence(entry);

@@ -86,6 +86,7 @@ LayerMeasurement Merged(const LayerMeasurement& known, const LayerMeasurement& f
   LayerMeasurement merged = fresh;
   merged.forward_s = weights.Mean(known.forward_s, fresh.forward_s);
   merged.backward_s = weights.Mean(known.backward_s, fresh.backward_s);
+  merged.weight_gradients_s = weights.Mean(known.weight_gradients_s, fresh.weight_gradients_s);
   merged.update_s = weights.Mean(known.update_s, fresh.update_s);
   merged.gradient_variance = weights.Mean(known.gradient_variance, fresh.gradient_variance);
   merged.evidence = MergedEvidence(known.evidence, fresh.evidence, known_s, fresh_s);

@@ -36,17 +36,18 @@ constexpr const char* kReplaceDevice =
     " bytes_per_second, count, spread, measured_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 constexpr const char* kLayersOf =
-    "SELECT layer, micro_batch, forward_s, backward_s, update_s, gradient_variance, count, spread,"
-    "       measured_at FROM layer_profiles WHERE device_kind = ?1 AND model = ?2"
+    "SELECT layer, micro_batch, forward_s, backward_s, weight_gradients_s, update_s,"
+    "       gradient_variance, count, spread, measured_at FROM layer_profiles WHERE device_kind = "
+    "?1 AND model = ?2"
     " ORDER BY layer, micro_batch";
 constexpr const char* kOneLayer =
-    "SELECT layer, micro_batch, forward_s, backward_s, update_s, gradient_variance, count, spread,"
-    "       measured_at FROM layer_profiles"
+    "SELECT layer, micro_batch, forward_s, backward_s, weight_gradients_s, update_s,"
+    "       gradient_variance, count, spread, measured_at FROM layer_profiles"
     " WHERE device_kind = ?1 AND model = ?2 AND layer = ?3 AND micro_batch = ?4";
 constexpr const char* kReplaceLayer =
     "INSERT OR REPLACE INTO layer_profiles (device_kind, model, layer, micro_batch, forward_s,"
-    " backward_s, update_s, gradient_variance, count, spread, measured_at)"
-    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    " backward_s, weight_gradients_s, update_s, gradient_variance, count, spread, measured_at)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 
 constexpr const char* kNodesOf =
     "SELECT DISTINCT from_node FROM link_profiles WHERE cluster = ?1 ORDER BY from_node";
@@ -77,8 +78,9 @@ bool Sound(const DeviceMeasurement& device) {
 }
 bool Sound(const LayerMeasurement& layer) {
   return Founded(layer.evidence) && layer.micro_batch >= 1 && Amount(layer.forward_s) &&
-         Amount(layer.backward_s) && Speed(layer.forward_s + layer.backward_s) &&
-         Amount(layer.update_s) && Amount(layer.gradient_variance);
+         Amount(layer.backward_s) && Amount(layer.weight_gradients_s) &&
+         Speed(layer.forward_s + layer.backward_s) && Amount(layer.update_s) &&
+         Amount(layer.gradient_variance);
 }
 
 std::string Name(const LinkMeasurement& link) {
@@ -113,8 +115,8 @@ LayerMeasurement ReadLayer(SQLite::Statement& row, const std::string& kind,
   layer.device_kind = kind;
   layer.model = model;
   RowReader(row) >> layer.layer >> layer.micro_batch >> layer.forward_s >> layer.backward_s >>
-      layer.update_s >> layer.gradient_variance >> layer.evidence.count >> layer.evidence.spread >>
-      layer.evidence.measured_at;
+      layer.weight_gradients_s >> layer.update_s >> layer.gradient_variance >>
+      layer.evidence.count >> layer.evidence.spread >> layer.evidence.measured_at;
   return layer;
 }
 
@@ -185,8 +187,9 @@ Result<void> MergeLayers(SQLite::Database& database, const std::vector<LayerMeas
       },
       [&](const LayerMeasurement& layer) {
         BindAll(replace, layer.device_kind, layer.model, layer.layer, layer.micro_batch,
-                layer.forward_s, layer.backward_s, layer.update_s, layer.gradient_variance,
-                layer.evidence.count, layer.evidence.spread, layer.evidence.measured_at);
+                layer.forward_s, layer.backward_s, layer.weight_gradients_s, layer.update_s,
+                layer.gradient_variance, layer.evidence.count, layer.evidence.spread,
+                layer.evidence.measured_at);
         replace.exec();
         replace.reset();
       });

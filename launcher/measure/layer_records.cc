@@ -17,6 +17,7 @@ LayerMeasurement Joined(const LayerMeasurement& a, const LayerMeasurement& b) {
   LayerMeasurement joined = a;
   joined.forward_s = mean(a.forward_s, b.forward_s);
   joined.backward_s = mean(a.backward_s, b.backward_s);
+  joined.weight_gradients_s = mean(a.weight_gradients_s, b.weight_gradients_s);
   joined.update_s = mean(a.update_s, b.update_s);
   joined.evidence.count = a.evidence.count + b.evidence.count;
   // The variance within each and between both.

@@ -168,7 +168,8 @@ class Kinds {
     }
     for (LayerSeconds& layer : kind.layers) {
       for (double* part : {&layer.forward.fixed, &layer.forward.per_sample, &layer.backward.fixed,
-                           &layer.backward.per_sample, &layer.update})
+                           &layer.backward.per_sample, &layer.update, &layer.weight_gradients.fixed,
+                           &layer.weight_gradients.per_sample})
         *part *= slower;
     }
     kind.transfer_s_per_byte = TransferSeconds(name, device);
@@ -389,13 +390,6 @@ void AddLayers(const ModelDims& dims, const TrainingFormat& format, std::int64_t
                            static_cast<double>(std::max<std::int64_t>(1, layer.parameters));
     one.whole_work = layer.whole_work;
     one.block = i > 0 && i + 1 < shape.layers.size();
-    if (one.block) {  // the gradients of its linear layers' outputs
-      const double stream = scalar * static_cast<double>(dims.sequence * 2 * dims.hidden);
-      one.whole_deferred_bytes = problem.shares_rows ? 0 : stream;
-      one.deferred_bytes =
-          stream +
-          scalar * static_cast<double>(dims.sequence * (dims.QkvColumns() + dims.FfnColumns()));
-    }
     if (i + 1 < shape.layers.size())
       one.boundary_bytes = scalar * static_cast<double>(dims.sequence * dims.hidden);
     problem.layers.push_back(one);

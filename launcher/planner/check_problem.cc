@@ -46,8 +46,7 @@ Result<void> CheckLayers(const PlanProblem& problem) {
     for (std::size_t r = 0; r < kRecomputes; ++r)
       sound = sound && Sound(layer.activation_bytes[r]) && Sound(layer.whole_activation_bytes[r]) &&
               Sound(layer.backward_sums[r]) && Sound(layer.kv_head_bytes[r]);
-    sound = sound && Sound(layer.deferred_bytes) && Sound(layer.whole_deferred_bytes) &&
-            Sound(layer.forward_sums) && Sound(layer.head_sums) && layer.kv_heads >= 0;
+    sound = sound && Sound(layer.forward_sums) && Sound(layer.head_sums) && layer.kv_heads >= 0;
     if (!IsShare(layer.whole_parameters) || !IsShare(layer.whole_work))
       return Fail(
           fmt::format("layer {}: tensor ranks have {} of its parameters and {} of its work as a "
@@ -83,7 +82,10 @@ Result<void> CheckKind(const PlanProblem& problem, const DeviceKind& kind) {
     const LayerSeconds& seconds = kind.layers[l];
     if (!Sound(seconds.forward.fixed) || !Sound(seconds.backward.fixed) ||
         !Positive(seconds.forward.per_sample) || !Positive(seconds.backward.per_sample) ||
-        !Sound(seconds.update))
+        !Sound(seconds.update) || !Sound(seconds.weight_gradients.fixed) ||
+        !Sound(seconds.weight_gradients.per_sample) ||
+        seconds.weight_gradients.fixed > seconds.backward.fixed ||
+        seconds.weight_gradients.per_sample > seconds.backward.per_sample)
       return Fail(fmt::format(
           "{}: the seconds of layer {} must be finite, those per sample above 0", kind.name, l));
   }

@@ -8,9 +8,16 @@
 namespace adaptive_train {
 namespace {
 
+/// Half of a block's backward where they were not measured apart.
+double WeightGradients(const LayerMeasurement& m) {
+  const bool apart = m.layer != "block" || m.weight_gradients_s > 0;
+  return apart ? m.weight_gradients_s : m.backward_s / 2;
+}
+
 /// Measurements of one layer name, ready for a weighted line.
 struct Points {
   double weight = 0, x = 0, y_forward = 0, y_backward = 0, xx = 0, xy_forward = 0, xy_backward = 0;
+  double y_weights = 0, xy_weights = 0;
   double update = 0;
 
   void Add(const LayerMeasurement& m) {
@@ -24,11 +31,14 @@ struct Points {
     xy_forward += w * at * m.forward_s;
     y_backward += w * m.backward_s;
     xy_backward += w * at * m.backward_s;
+    y_weights += w * WeightGradients(m);
+    xy_weights += w * at * WeightGradients(m);
     update += w * m.update_s;
   }
 
   void Scale(double factor) {
-    for (double* seconds : {&y_forward, &xy_forward, &y_backward, &xy_backward, &update})
+    for (double* seconds :
+         {&y_forward, &xy_forward, &y_backward, &xy_backward, &y_weights, &xy_weights, &update})
       *seconds *= factor;
   }
   /// Forward and backward, of one sample.
@@ -67,6 +77,11 @@ std::optional<Points> Scaled(const PointsOfLayers& other, const PointsOfLayers& 
   return std::nullopt;
 }
 
+/// A part of `whole`, whose line is fitted by itself.
+Line AtMost(const Line& part, const Line& whole) {
+  return {std::min(part.fixed, whole.fixed), std::min(part.per_sample, whole.per_sample)};
+}
+
 std::string MeasuredName(const ModelShape& shape, std::size_t layer) {
   if (layer == 0) return "embedding";
   return layer + 1 == shape.layers.size() ? "head" : "block";
@@ -93,8 +108,9 @@ std::optional<MeasuredTimes> MeasuredLayers(const ModelShape& shape, const Profi
   }
   for (std::size_t i = 0; i < shape.layers.size(); ++i) {
     const Points& p = points[MeasuredName(shape, i)];
-    found.seconds.push_back({p.Fit(p.y_forward, p.xy_forward), p.Fit(p.y_backward, p.xy_backward),
-                             p.update / p.weight});
+    const Line backward = p.Fit(p.y_backward, p.xy_backward);
+    found.seconds.push_back({p.Fit(p.y_forward, p.xy_forward), backward, p.update / p.weight,
+                             AtMost(p.Fit(p.y_weights, p.xy_weights), backward)});
   }
   return found;
 }
@@ -110,10 +126,12 @@ std::vector<LayerSeconds> EstimatedLayers(const ModelShape& shape, const DeviceS
     const double moved = tokens * static_cast<double>(shape.dims.hidden) * 4;
     const double forward =
         tokens * layer.forward_flops_per_token / flops + moved / speed.copy_bytes_per_second;
+    const bool block = &layer != &shape.layers.front() && &layer != &shape.layers.back();
     seconds.push_back({{0, forward},
                        {0, 2 * forward},
                        kUpdateBytesPerParameter * static_cast<double>(layer.parameters) /
-                           speed.copy_bytes_per_second});
+                           speed.copy_bytes_per_second,
+                       {0, block ? forward : 0}});
   }
   return seconds;
 }

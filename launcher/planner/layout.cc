@@ -18,7 +18,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Seconds of a chunk's layers on one device kind, as lines over the micro-batch's samples.
 struct StageLines {
-  Line forward, backward;
+  Line forward, backward, weight_gradients;
   double update = 0;
 };
 
@@ -38,6 +38,7 @@ StageLines LinesOf(const PlanProblem& problem, const Layout& layout, int chunk, 
     Add(lines.forward, seconds.forward, part);
     Add(lines.backward, seconds.backward, part);
     Add(lines.backward, seconds.forward, part * again);
+    Add(lines.weight_gradients, seconds.weight_gradients, part);
     lines.update += problem.layers[index].PartOfParameters(layout.tensor) * seconds.update /
                     (layout.shard >= 1 ? layout.data : 1);
   }
@@ -83,6 +84,10 @@ class Times {
     return Slowest(chunk, replica,
                    [&](const StageLines& lines) { return lines.backward.At(samples); }) +
            Tensor(chunk, replica).backward.At(samples);
+  }
+  double WeightGradients(int chunk, int replica, double samples) const {
+    return Slowest(chunk, replica,
+                   [&](const StageLines& lines) { return lines.weight_gradients.At(samples); });
   }
   double Both(int chunk, int replica, double samples) const {
     return Forward(chunk, replica, samples) + Backward(chunk, replica, samples);
@@ -146,9 +151,10 @@ PlayCosts CostsWith(const PlanProblem& problem, const Layout& layout, const Time
   const auto b = static_cast<double>(layout.shares[static_cast<std::size_t>(replica)].micro_batch);
   PlayCosts costs;
   for (int c = 0; c < layout.Chunks(); ++c) {
-    const double half = times.Backward(c, replica, b) / 2;
-    costs.stages.push_back(
-        {.forward = times.Forward(c, replica, b), .backward_input = half, .backward_weight = half});
+    const double weights = times.WeightGradients(c, replica, b);
+    costs.stages.push_back({.forward = times.Forward(c, replica, b),
+                            .backward_input = times.Backward(c, replica, b) - weights,
+                            .backward_weight = weights});
     if (c + 1 == layout.Chunks()) break;
     const auto last = static_cast<std::size_t>(layout.cut[static_cast<std::size_t>(c) + 1] - 1);
     const double both_ways =
@@ -440,12 +446,9 @@ std::vector<double> InFlightBytes(const PlanProblem& problem, const Layout& layo
     const int stage = c % layout.Stages();
     const auto s = static_cast<std::size_t>(stage), at = static_cast<std::size_t>(c);
     double activations = 0;
-    for (int l = layout.cut[at]; l < layout.cut[at + 1]; ++l) {
-      const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
-      activations += layer.ActivationBytes(recompute, layout.tensor);
-      if (!layout.IsPlain() && HasHalves(order.ranks[s]))
-        activations += layer.DeferredBytes(layout.tensor);
-    }
+    for (int l = layout.cut[at]; l < layout.cut[at + 1]; ++l)
+      activations +=
+          problem.layers[static_cast<std::size_t>(l)].ActivationBytes(recompute, layout.tensor);
     const std::int64_t at_once =
         layout.IsPlain() ? std::min<std::int64_t>(share.MicroBatches(), layout.Stages() - stage)
                          : MostInFlight(order.ranks[s], c);
@@ -519,18 +522,15 @@ UnevenPipeline PipelineOf(const PlanProblem& problem, const Layout& layout, int 
                           .activation_bytes = {},
                           .rank_bytes = {}};
   for (int s = 0; s < layout.Stages(); ++s) {
-    double activations = 0, deferred = 0;
-    for (const int l : layout.LayersOf(s)) {
-      const ProblemLayer& layer = problem.layers[static_cast<std::size_t>(l)];
-      activations +=
-          b * layer.ActivationBytes(static_cast<std::size_t>(layout.recompute), layout.tensor);
-      deferred += b * layer.DeferredBytes(layout.tensor);
-    }
+    double activations = 0;
+    for (const int l : layout.LayersOf(s))
+      activations += b * problem.layers[static_cast<std::size_t>(l)].ActivationBytes(
+                             static_cast<std::size_t>(layout.recompute), layout.tensor);
     const std::size_t at = layout.DeviceIndex(s, replica, 0);
     const ProblemDevice& device = problem.devices[static_cast<std::size_t>(layout.devices[at])];
     const auto held =
         static_cast<double>(std::min<std::int64_t>(share.MicroBatches(), layout.Stages() - s));
-    pipeline.activation_bytes.push_back(activations + deferred);
+    pipeline.activation_bytes.push_back(activations);
     pipeline.rank_bytes.push_back(
         kMemoryShare * device.memory_bytes - memory[at] + held * activations -
         problem.MessageBytes(kMoreMessages, share.micro_batch, layout.tensor));

@@ -28,6 +28,7 @@ struct LayerSeconds {
   Line forward;
   Line backward;      // without recomputation
   double update = 0;  // of the optimizer, for all of the layer's parameters
+  Line weight_gradients = {};  // of backward, what a backward in halves leaves to its second half
 };
 
 /// Devices that are equally fast.
@@ -90,8 +91,6 @@ struct ProblemLayer {
   double optimizer_bytes = 0;
   std::array<double, kRecomputes> activation_bytes{};  // kept, for one sample; index = Recompute
   std::array<double, kRecomputes> whole_activation_bytes{};  // of these, what every tensor rank has
-  double deferred_bytes = 0;  // kept besides by a backward in halves, for one sample
-  double whole_deferred_bytes = 0;
   std::array<double, kRecomputes>
       kv_head_bytes{};          // of activation_bytes, one head's keys and values
   double boundary_bytes = 0;    // of one sample, to the next layer; 0 for the last layer
@@ -115,9 +114,6 @@ struct ProblemLayer {
     const double shared = whole + (activation_bytes[recompute] - whole) / ranks;
     return SharesHeads(ranks) ? shared + kv_head_bytes[recompute] * (1.0 - 1.0 * kv_heads / ranks)
                               : shared;
-  }
-  double DeferredBytes(int ranks) const {
-    return whole_deferred_bytes + (deferred_bytes - whole_deferred_bytes) / ranks;
   }
   bool SharesHeads(int ranks) const { return kv_heads > 0 && ranks > kv_heads; }
   /// What so many tensor ranks sum in a pass.

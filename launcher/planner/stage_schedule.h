@@ -35,8 +35,8 @@ Result<Layout> WithSchedule(const PlanProblem& problem, const Layout& found,
 /// `found` with the schedule that makes its step shortest, of those that an open request may be
 /// given: one-forward-one-backward, the list schedule, and unless cuts are asked for two chunks per
 /// rank. Another than the
-/// first must be 3 % faster, as halves of a backward are not measured apart. Very large pipelines
-/// keep the first.
+/// first must be 3 % faster, which is less than what predictions of steps are off by. Very large
+/// pipelines keep the first.
 Layout WithFastestSchedule(const PlanProblem& problem, const Layout& found,
                            std::vector<std::string>& why);
 

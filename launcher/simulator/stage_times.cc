@@ -50,13 +50,18 @@ std::vector<double> StageTimes::Forward(double samples, const Chance& chance, in
   return times;
 }
 
-std::vector<double> StageTimes::Backward(double samples, const Chance& chance, int action) const {
+std::vector<double> StageTimes::Backward(ActionKind kind, double samples, const Chance& chance,
+                                         int action) const {
   const auto recompute = static_cast<std::size_t>(layout_.recompute);
   const double again = problem_.recompute_share[recompute];
   auto times = OfSlowest(chance, action, [&](const LayerSeconds& l, const ProblemLayer& layer) {
-    return layer.PartOfWork(layout_.tensor) *
-           (l.backward.At(samples) + again * l.forward.At(samples));
+    const double part = layer.PartOfWork(layout_.tensor);
+    const double second = part * l.weight_gradients.At(samples);
+    if (kind == ActionKind::kBackwardWeight) return second;
+    const double both = part * (l.backward.At(samples) + again * l.forward.At(samples));
+    return kind == ActionKind::kBackward ? both : both - second;
   });
+  if (kind == ActionKind::kBackwardWeight) return times;
   for (int l = first_; l < end_; ++l)
     times[static_cast<std::size_t>(l - first_)] +=
         SumSeconds(LayerAt(l).BackwardSums(recompute, layout_.tensor), samples);

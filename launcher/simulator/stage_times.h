@@ -18,7 +18,9 @@ class StageTimes {
   /// Seconds of each of the chunk's layers, first to last, for a micro-batch of `samples`. `action`
   /// numbers the random draws within the step.
   std::vector<double> Forward(double samples, const Chance& chance, int action) const;
-  std::vector<double> Backward(double samples, const Chance& chance, int action) const;
+  /// `kind`: a backward in one piece, or one of its halves. Sums over tensor ranks are in the first.
+  std::vector<double> Backward(ActionKind kind, double samples, const Chance& chance,
+                               int action) const;
   /// Seconds of the optimizer's update.
   double Update(const Chance& chance, int action) const;
 

@@ -153,10 +153,7 @@ void StepPlay::Forward(int index, const Action& action, int draw) {
 void StepPlay::Backward(int index, const Action& action, int draw) {
   Group& group = At(index);
   const StageTimes& times = TimesOf(group, action);
-  auto seconds = times.Backward(SamplesOf(group, action.micro_batch), chance_, draw);
-  // The halves of a backward take about as long as each other (docs/planning.md).
-  if (action.kind != ActionKind::kBackward)
-    for (double& layer : seconds) layer /= 2;
+  auto seconds = times.Backward(action.kind, SamplesOf(group, action.micro_batch), chance_, draw);
   const auto all = static_cast<int>(group.gradients.front().size());
   if (layout_.data > 1 && EndsMicroBatch(action.kind) && action.micro_batch + 1 == all) {
     group.last_backward = std::move(seconds);

@@ -104,11 +104,12 @@ LayerMeasurement LayerProfiler::Measure(LayerPart part, std::int64_t samples) co
   const std::size_t count =
       part == LayerPart::kBlock ? std::max<std::size_t>(1, layers.size() - 2) : 1;
 
-  std::vector<double> forward, backward, both;
+  std::vector<double> forward, backward, weight_gradients, both;
   for (const MicroBatch& batch : counted_) {
     if (batch.samples != samples) continue;
     forward.push_back(batch.times.forward[p] / static_cast<double>(count));
     backward.push_back(batch.times.backward[p] / static_cast<double>(count));
+    weight_gradients.push_back(batch.times.weight_gradients[p] / static_cast<double>(count));
     both.push_back(forward.back() + backward.back());
   }
   const std::int64_t ranks = layout_.tensor().ranks;
@@ -120,6 +121,7 @@ LayerMeasurement LayerProfiler::Measure(LayerPart part, std::int64_t samples) co
   entry.micro_batch = samples;
   entry.forward_s = Median(forward) / whole.PartOfWork(ranks);
   entry.backward_s = Median(backward) / whole.PartOfWork(ranks);
+  entry.weight_gradients_s = Median(weight_gradients) / whole.PartOfWork(ranks);
   // The update takes the same time for every parameter.
   entry.update_s = Median(updates_) * static_cast<double>(layers[first].size()) /
                    static_cast<double>(layout_.size()) / whole.PartOfParameters(ranks);

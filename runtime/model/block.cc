@@ -50,7 +50,8 @@ typename TransformerBlock<T>::View TransformerBlock<T>::ViewOf(const StageMemory
           state,
           workspace,
           state.kept ? *state.kept : *workspace.kept,
-          state.cheap ? *state.cheap : *workspace.cheap};
+          state.cheap ? *state.cheap : *workspace.cheap,
+          false};
 }
 
 template <class T>
@@ -195,8 +196,23 @@ void TransformerBlock<T>::Backward(const StageMemory<T>& memory, const Pass& pas
                                    BlockState<T>& state, BlockWorkspace<T>& workspace) const {
   const View view = ViewOf(memory, pass, state, workspace);
   ComputeAgain(view, input);
-  T* d = workspace.d_residual.data();
-  T* d_norm = workspace.d_narrow.data();
+  Backward(view, input);
+}
+
+template <class T>
+void TransformerBlock<T>::BackwardInput(const StageMemory<T>& memory, const Pass& pass,
+                                        const T* input, BlockState<T>& state,
+                                        BlockWorkspace<T>& workspace) const {
+  View view = ViewOf(memory, pass, state, workspace);
+  view.first_half = true;
+  Backward(view, input);
+}
+
+template <class T>
+void TransformerBlock<T>::Backward(const View& view, const T* input) const {
+  const StageMemory<T>& memory = view.memory;
+  T* d = view.workspace.d_residual.data();
+  T* d_norm = view.workspace.d_narrow.data();
   if (kind_.post_norm) {
     ln_2_.Backward(memory, view.own.size(), d, view.kept.sum.data(), d, false, view.state.ln_2);
     FeedForwardBackward(view, view.cheap.norm_1.data(), d, d);
@@ -216,27 +232,39 @@ void TransformerBlock<T>::BackwardWeight(const StageMemory<T>& memory, const Pas
                                          const T* input, BlockState<T>& state,
                                          BlockWorkspace<T>& workspace) const {
   const View view = ViewOf(memory, pass, state, workspace);
-  const DeferredGradients<T>& d = *state.deferred;
   const T* norm_1 = view.cheap.norm_1.data();
   const T* fc_input = kind_.post_norm ? norm_1 : view.cheap.norm_2.data();
-  mlp_c_proj_.WeightGradient(memory, view.rows, d.d_mlp.data(), view.cheap.activated.data());
-  c_fc_.WeightGradient(memory, view.rows, d.d_fc.data(), fc_input);
-  attention_c_proj_.WeightGradient(memory, view.rows, d.d_attention.data(),
+  mlp_c_proj_.WeightGradient(memory, view.rows, KeptOfMlp(view).data(),
+                             view.cheap.activated.data());
+  c_fc_.WeightGradient(memory, view.rows, KeptOfFc(view).data(), fc_input);
+  attention_c_proj_.WeightGradient(memory, view.rows, KeptOfAttention(view).data(),
                                    view.kept.attention.data());
-  c_attn_.WeightGradient(memory, view.rows, d.d_qkv.data(), kind_.post_norm ? input : norm_1);
+  c_attn_.WeightGradient(memory, view.rows, KeptOfQkv(view).data(),
+                         kind_.post_norm ? input : norm_1);
 }
 
 template <class T>
 void TransformerBlock<T>::ProjectBackward(const View& view, const LinearLayer<T>& projection,
                                           const T* d_output, const T* input, T* d_input,
-                                          kernels::Buffer<T> DeferredGradients<T>::*kept,
+                                          kernels::Buffer<T>& kept,
                                           const typename LinearLayer<T>::Epilogue& epilogue) const {
-  if (!view.state.deferred)
+  if (!view.first_half)
     return projection.Backward(view.memory, view.rows, d_output, input, d_input, epilogue);
-  view.memory.device.CopyWithin(
-      ((*view.state.deferred).*kept).data(), d_output,
-      static_cast<std::size_t>(view.own.size() * dims_.hidden) * sizeof(T));
   projection.InputGradient(view.memory, view.rows, d_output, d_input, epilogue);
+  view.memory.device.CopyWithin(
+      kept.data(), d_output, static_cast<std::size_t>(view.own.size() * dims_.hidden) * sizeof(T));
+}
+
+template <class T>
+void TransformerBlock<T>::ExpandBackward(const View& view, const LinearLayer<T>& layer,
+                                         const T* d_output, std::int64_t columns, const T* input,
+                                         const T* residual, T* d_input,
+                                         kernels::Buffer<T>& kept) const {
+  if (!view.first_half)
+    return layer.Backward(view.memory, view.rows, d_output, input, d_input, {.residual = residual});
+  view.memory.device.CopyWithin(kept.data(), d_output,
+                                static_cast<std::size_t>(view.rows * columns) * sizeof(T));
+  layer.InputGradient(view.memory, view.rows, d_output, d_input, {.residual = residual});
 }
 
 template <class T>
@@ -267,24 +295,21 @@ template <class T>
 void TransformerBlock<T>::FeedForwardBackward(const View& view, const T* input, const T* residual,
                                               T* d_input) const {
   const T* d_output = BranchGradient(view, kFeedForwardBranch);
-  const bool deferred = view.state.deferred.has_value();
-  T* d_fc = deferred ? view.state.deferred->d_fc.data() : view.workspace.d_wide.data();
+  T* d_fc = view.workspace.d_wide.data();
   if (kind_.gated) {
     T* d_gated = view.workspace.d_gated.data();
     ProjectBackward(view, mlp_c_proj_, d_output, view.cheap.activated.data(), d_gated,
-                    &DeferredGradients<T>::d_mlp);
+                    KeptOfMlp(view));
     view.memory.device.SwigluBackward({.rows = view.rows,
                                        .columns = dims_.Ffn(),
                                        .input = view.kept.fc.data(),
                                        .d_output = d_gated,
                                        .d_input = d_fc});
   } else {
-    ProjectBackward(view, mlp_c_proj_, d_output, view.cheap.activated.data(), d_fc,
-                    &DeferredGradients<T>::d_mlp,
+    ProjectBackward(view, mlp_c_proj_, d_output, view.cheap.activated.data(), d_fc, KeptOfMlp(view),
                     {.gelu = GeluOf(kind_), .gelu_input = view.kept.fc.data()});
   }
-  deferred ? c_fc_.InputGradient(view.memory, view.rows, d_fc, d_input, {.residual = residual})
-           : c_fc_.Backward(view.memory, view.rows, d_fc, input, d_input, {.residual = residual});
+  ExpandBackward(view, c_fc_, d_fc, dims_.FfnColumns(), input, residual, d_input, KeptOfFc(view));
 }
 
 template <class T>
@@ -292,14 +317,11 @@ void TransformerBlock<T>::AttentionBackward(const View& view, const T* input, co
                                             T* d_input) const {
   const T* d_output = BranchGradient(view, kAttentionBranch);
   T* d_attention = view.workspace.d_narrow.data();
-  const bool deferred = view.state.deferred.has_value();
   const bool shared = dims_.kv_ranks > 1;
-  T* d_part = deferred ? view.state.deferred->d_qkv.data()
-              : shared ? view.workspace.qkv_part.data()
-                       : view.workspace.d_wide.data();
-  T* d_qkv = shared ? view.workspace.d_wide.data() : d_part;
+  T* d_qkv = view.workspace.d_wide.data();
+  T* d_part = shared ? view.workspace.qkv_part.data() : d_qkv;
   ProjectBackward(view, attention_c_proj_, d_output, view.kept.attention.data(), d_attention,
-                  &DeferredGradients<T>::d_attention);
+                  KeptOfAttention(view));
   view.memory.device.AttentionBackward({.shape = AttentionShapeOf(view.pass),
                                         .qkv = view.kept.qkv.data(),
                                         .output = view.kept.attention.data(),
@@ -308,9 +330,8 @@ void TransformerBlock<T>::AttentionBackward(const View& view, const T* input, co
                                         .d_qkv = d_qkv});
   Rotate(view, d_qkv, true);
   if (shared) view.memory.tensor.sum_head(SharedHeadOf(view, d_part, d_qkv));
-  deferred
-      ? c_attn_.InputGradient(view.memory, view.rows, d_part, d_input, {.residual = residual})
-      : c_attn_.Backward(view.memory, view.rows, d_part, input, d_input, {.residual = residual});
+  ExpandBackward(view, c_attn_, d_part, dims_.QkvProductColumns(), input, residual, d_input,
+                 KeptOfQkv(view));
 }
 
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template class TransformerBlock)

@@ -42,8 +42,11 @@ class TransformerBlock {
   /// the gradient arena. input and pass are those of the state's last Forward.
   void Backward(const StageMemory<T>& memory, const Pass& pass, const T* input,
                 BlockState<T>& state, BlockWorkspace<T>& workspace) const;
-  /// The second half of Backward where the state has room for deferred gradients, in which case
-  /// Backward leaves those of the linear layers' weights and biases to this.
+  /// The same but for the gradients of the linear layers' weights and biases. What these need
+  /// besides takes the place of activations that are used up, and of the output.
+  void BackwardInput(const StageMemory<T>& memory, const Pass& pass, const T* input,
+                     BlockState<T>& state, BlockWorkspace<T>& workspace) const;
+  /// Adds these gradients. Neither is for a block that recomputes.
   void BackwardWeight(const StageMemory<T>& memory, const Pass& pass, const T* input,
                       BlockState<T>& state, BlockWorkspace<T>& workspace) const;
 
@@ -58,6 +61,7 @@ class TransformerBlock {
     BlockWorkspace<T>& workspace;
     KeptActivations<T>& kept;
     CheapActivations<T>& cheap;
+    bool first_half = false;  // of a backward, which is all of it otherwise
   };
   View ViewOf(const StageMemory<T>& memory, const Pass& pass, BlockState<T>& state,
               BlockWorkspace<T>& workspace) const;
@@ -73,11 +77,24 @@ class TransformerBlock {
   void ComputeAgain(const View& view, const T* input) const;
   void Activate(const View& view) const;
 
+  void Backward(const View& view, const T* input) const;
   const T* BranchGradient(const View& view, std::uint16_t branch) const;
-  /// Backward of a projection whose output's gradient is given, or its first half.
+  /// Backward of a projection whose output's gradient is given, or its first half, which keeps the
+  /// gradient in `kept`.
   void ProjectBackward(const View& view, const LinearLayer<T>& projection, const T* d_output,
-                       const T* input, T* d_input, kernels::Buffer<T> DeferredGradients<T>::*kept,
+                       const T* input, T* d_input, kernels::Buffer<T>& kept,
                        const typename LinearLayer<T>::Epilogue& epilogue = {}) const;
+  /// The same of the layer before it, whose output has `columns`.
+  void ExpandBackward(const View& view, const LinearLayer<T>& layer, const T* d_output,
+                      std::int64_t columns, const T* input, const T* residual, T* d_input,
+                      kernels::Buffer<T>& kept) const;
+  // Where a first half keeps the gradients of the linear layers' outputs: each is used up by then.
+  kernels::Buffer<T>& KeptOfQkv(const View& view) const { return view.kept.qkv; }
+  kernels::Buffer<T>& KeptOfAttention(const View& view) const { return view.kept.mid; }
+  kernels::Buffer<T>& KeptOfFc(const View& view) const { return view.kept.fc; }
+  kernels::Buffer<T>& KeptOfMlp(const View& view) const {
+    return kind_.post_norm ? view.kept.sum : view.state.output;
+  }
   void AttentionBackward(const View& view, const T* input, const T* residual, T* d_input) const;
   void FeedForwardBackward(const View& view, const T* input, const T* residual, T* d_input) const;
   kernels::AttentionShape AttentionShapeOf(const Pass& pass) const;

@@ -13,6 +13,8 @@ namespace adaptive_train {
 struct PassTimes {
   std::array<double, kLayerParts> forward{};
   std::array<double, kLayerParts> backward{};
+  /// Within backward: what a backward in halves leaves to its second half.
+  std::array<double, kLayerParts> weight_gradients{};
 };
 
 /// Adds the seconds of its lifetime to one of `times`' sums, less those that `*waited` grows by

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "runtime/model/layer_clock.h"
 #include "runtime/model/micro_batch_state.h"
 #include "runtime/model/parameter_layout.h"
 #include "runtime/model/tensor_ranks.h"
@@ -27,6 +28,7 @@ struct StageMemory {
   // ones, [rows, hidden], and for a norm's gradients. nullptr: each rank has all rows.
   T* whole = nullptr;
   kernels::Accumulator<T>* norm_gradients = nullptr;
+  PassTimes* times = nullptr;  // of a block, while layers are measured
 
   bool SharesRows() const { return whole != nullptr; }
   /// Of so many rows, those that this rank has between the products.

@@ -47,19 +47,6 @@ std::size_t CheapActivations<T>::bytes() const {
 }
 
 template <class T>
-DeferredGradients<T>::DeferredGradients(const ModelDims& dims, const StageOptions& options,
-                                        kernels::DeviceMemory& memory)
-    : d_qkv(memory, Elements(options.Rows(dims), dims.QkvProductColumns())),
-      d_fc(memory, Elements(options.Rows(dims), dims.FfnColumns())),
-      d_attention(memory, Elements(options.OwnRows(dims), dims.hidden)),
-      d_mlp(memory, d_attention.size()) {}
-
-template <class T>
-std::size_t DeferredGradients<T>::bytes() const {
-  return d_qkv.bytes() + d_fc.bytes() + d_attention.bytes() + d_mlp.bytes();
-}
-
-template <class T>
 BlockState<T>::BlockState(const ModelDims& dims, const StageOptions& options,
                           kernels::DeviceMemory& memory)
     : ln_1(dims, options.OwnRows(dims), memory),
@@ -67,13 +54,12 @@ BlockState<T>::BlockState(const ModelDims& dims, const StageOptions& options,
       output(memory, Elements(options.OwnRows(dims), dims.hidden)) {
   if (options.recompute != Recompute::kFull) kept.emplace(dims, options, memory);
   if (options.recompute == Recompute::kNone) cheap.emplace(dims, options, memory);
-  if (options.halves) deferred.emplace(dims, options, memory);
 }
 
 template <class T>
 std::size_t BlockState<T>::bytes() const {
   return ln_1.bytes() + ln_2.bytes() + output.bytes() + (kept ? kept->bytes() : 0) +
-         (cheap ? cheap->bytes() : 0) + (deferred ? deferred->bytes() : 0);
+         (cheap ? cheap->bytes() : 0);
 }
 
 template <class T>
@@ -142,7 +128,6 @@ const T* MicroBatchState<T>::BlockInput(std::size_t index) const {
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct NormStatistics)
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct KeptActivations)
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct CheapActivations)
-ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct DeferredGradients)
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct BlockState)
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct EmbeddingState)
 ADAPTIVE_TRAIN_FOR_EACH_SCALAR(template struct HeadState)

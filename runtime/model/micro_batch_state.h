@@ -54,30 +54,15 @@ struct CheapActivations {
   kernels::Buffer<T> activated;       // [rows, Ffn]
 };
 
-/// Gradients of the outputs of a block's four linear layers, from the first half of backward to the
-/// second one.
-template <class T>
-struct DeferredGradients {
-  DeferredGradients(const ModelDims& dims, const StageOptions& options,
-                    kernels::DeviceMemory& memory);
-  std::size_t bytes() const;
-
-  kernels::Buffer<T> d_qkv;        // [rows, QkvProductColumns]
-  kernels::Buffer<T> d_fc;         // [rows, FfnColumns]
-  kernels::Buffer<T> d_attention;  // [own rows, hidden]: of attn.c_proj's output
-  kernels::Buffer<T> d_mlp;        // [own rows, hidden]: of mlp.c_proj's output
-};
-
 template <class T>
 struct BlockState {
   BlockState(const ModelDims& dims, const StageOptions& options, kernels::DeviceMemory& memory);
   std::size_t bytes() const;
 
   NormStatistics<T> ln_1, ln_2;
-  std::optional<KeptActivations<T>> kept;        // not with full recomputation
-  std::optional<CheapActivations<T>> cheap;      // only without recomputation
-  std::optional<DeferredGradients<T>> deferred;  // only with a backward in halves
-  kernels::Buffer<T> output;                     // [own rows, hidden]
+  std::optional<KeptActivations<T>> kept;    // not with full recomputation
+  std::optional<CheapActivations<T>> cheap;  // only without recomputation
+  kernels::Buffer<T> output;                 // [own rows, hidden]
 };
 
 template <class T>

@@ -14,7 +14,6 @@ struct StageOptions {
   Recompute recompute = Recompute::kNone;
   double dropout = 0;         // probability, of the embedding's and each branch's output
   std::uint64_t seed = 0;     // of dropout
-  bool halves = false;        // backward comes in halves; not with recomputation
   bool reproducible = false;  // the same bits however many tensor ranks there are
 
   /// Tensor ranks that share the rows of the residual stream inside blocks; 1: each has all of them.

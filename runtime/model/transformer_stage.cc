@@ -36,8 +36,9 @@ TransformerStage<T>::TransformerStage(const ModelDims& dims, const StageSlice& s
 }
 
 template <class T>
-StageMemory<T> TransformerStage<T>::BlockMemory() const {
+StageMemory<T> TransformerStage<T>::BlockMemory(PassTimes* times) const {
   StageMemory<T> memory = Memory();
+  memory.times = times;
   if (!SharesRows()) return memory;
   memory.whole = workspace_.block.whole.data();
   memory.norm_gradients = workspace_.block.norm_gradients.data();
@@ -177,6 +178,20 @@ typename TransformerStage<T>::Sum* TransformerStage<T>::TokenGradient(
 template <class T>
 const T* TransformerStage<T>::Backward(MicroBatchState<T>& state, const T* d_output,
                                        const OnReady& on_ready, const OnHeadReady& on_head_ready) {
+  return Backward(state, d_output, on_ready, on_head_ready, &TransformerBlock<T>::Backward);
+}
+
+template <class T>
+const T* TransformerStage<T>::BackwardInput(MicroBatchState<T>& state, const T* d_output,
+                                            const OnReady& on_input) {
+  assert(options_.recompute == Recompute::kNone);
+  return Backward(state, d_output, on_input, {}, &TransformerBlock<T>::BackwardInput);
+}
+
+template <class T>
+const T* TransformerStage<T>::Backward(MicroBatchState<T>& state, const T* d_output,
+                                       const OnReady& on_ready, const OnHeadReady& on_head_ready,
+                                       BlockBackward backward) {
   assert((d_output == nullptr) == head_.has_value());
   T* d_residual = workspace_.block.d_residual.data();
   if (head_) {
@@ -189,8 +204,8 @@ const T* TransformerStage<T>::Backward(MicroBatchState<T>& state, const T* d_out
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     {
       LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock, tensor_.waited_s);
-      blocks_[i].Backward(BlockMemory(), state.pass, state.BlockInput(i), state.blocks[i],
-                          workspace_.block);
+      (blocks_[i].*backward)(BlockMemory(state.times), state.pass, state.BlockInput(i),
+                             state.blocks[i], workspace_.block);
     }
     Ready(i + 1, on_ready);
   }
@@ -204,20 +219,13 @@ const T* TransformerStage<T>::Backward(MicroBatchState<T>& state, const T* d_out
 }
 
 template <class T>
-const T* TransformerStage<T>::BackwardInput(MicroBatchState<T>& state, const T* d_output,
-                                            const OnReady& on_input) {
-  assert(options_.halves);
-  return Backward(state, d_output, on_input);
-}
-
-template <class T>
 void TransformerStage<T>::BackwardWeight(MicroBatchState<T>& state, const OnReady& on_ready) {
   Ready(blocks_.size() + 1, on_ready);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     {
       LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock, tensor_.waited_s);
-      blocks_[i].BackwardWeight(BlockMemory(), state.pass, state.BlockInput(i), state.blocks[i],
-                                workspace_.block);
+      blocks_[i].BackwardWeight(BlockMemory(state.times), state.pass, state.BlockInput(i),
+                                state.blocks[i], workspace_.block);
     }
     Ready(i + 1, on_ready);
   }

@@ -130,9 +130,10 @@ class TransformerStage {
   /// activations, valid until the next Backward on the same workspace.
   const T* Backward(MicroBatchState<T>& state, const T* d_output, const OnReady& on_ready = {},
                     const OnHeadReady& on_head_ready = {});
-  // The halves of Backward, with StageOptions::halves. Sums have the same bits.
+  // The halves of Backward, without recomputation. Sums have the same bits.
 
-  /// All but the gradients of the blocks' products, which are made from what the state keeps.
+  /// All but the gradients of the blocks' products. What these need takes the place of activations
+  /// in the state, and of its output.
   /// `on_input` as on_ready of Backward, but of what this half makes.
   const T* BackwardInput(MicroBatchState<T>& state, const T* d_output,
                          const OnReady& on_input = {});
@@ -140,6 +141,11 @@ class TransformerStage {
   void BackwardWeight(MicroBatchState<T>& state, const OnReady& on_ready = {});
 
  private:
+  /// How a block goes backward.
+  using BlockBackward = void (TransformerBlock<T>::*)(const StageMemory<T>&, const Pass&, const T*,
+                                                      BlockState<T>&, BlockWorkspace<T>&) const;
+  const T* Backward(MicroBatchState<T>& state, const T* d_output, const OnReady& on_ready,
+                    const OnHeadReady& on_head_ready, BlockBackward backward);
   std::int64_t Rows(const MicroBatchState<T>& state) const {
     return state.pass.batch * dims_.sequence;
   }
@@ -149,7 +155,7 @@ class TransformerStage {
   }
   // Blocks share rows if ranks do; embedding and head have all of them.
   bool SharesRows() const { return options_.row_ranks > 1; }
-  StageMemory<T> BlockMemory() const;
+  StageMemory<T> BlockMemory(PassTimes* times = nullptr) const;
   ElementRange OwnRows(const MicroBatchState<T>& state) const {
     return BlockMemory().OwnRows(Rows(state));
   }

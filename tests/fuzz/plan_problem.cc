@@ -115,8 +115,13 @@ class Spoiler {
   void ChangeKind(DeviceKind& kind) {
     LayerSeconds* layer = AnyOf(kind.layers);
     if (!layer) return;
-    double* const numbers[] = {&layer->forward.fixed, &layer->forward.per_sample,
-                               &layer->backward.fixed, &layer->backward.per_sample, &layer->update};
+    double* const numbers[] = {&layer->forward.fixed,
+                               &layer->forward.per_sample,
+                               &layer->backward.fixed,
+                               &layer->backward.per_sample,
+                               &layer->update,
+                               &layer->weight_gradients.fixed,
+                               &layer->weight_gradients.per_sample};
     double& number = *numbers[Byte() % std::size(numbers)];
     number = Number(number);
   }

@@ -59,7 +59,7 @@ Profile Lie(const Cluster& cluster, const std::string& model) {
   for (const Device& device : cluster.devices) {
     for (const char* layer : {"embedding", "block", "head"})
       profile.layers.push_back(
-          {DeviceKindName(device), model, layer, 1, seconds, 2 * seconds, seconds, 0, sure});
+          {DeviceKindName(device), model, layer, 1, seconds, 2 * seconds, 0, seconds, 0, sure});
     seconds *= 10;
   }
   return profile;

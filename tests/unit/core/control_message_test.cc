@@ -97,6 +97,7 @@ LayerTimes MeasuredTimes() {
   block.layer = "block";
   block.micro_batch = 3;
   block.forward_s = 0.1;
+  block.weight_gradients_s = 0.08;
   block.backward_s = 0.2;
   block.update_s = 1e-9;
   block.gradient_variance = 0.25;
@@ -111,6 +112,7 @@ TEST(ControlMessage, LayerTimesKeepTheirNumbers) {
   EXPECT_EQ(block.layer, "block");
   EXPECT_EQ(block.micro_batch, 3);
   EXPECT_EQ(block.forward_s, 0.1);
+  EXPECT_EQ(block.weight_gradients_s, 0.08);
   EXPECT_EQ(block.backward_s, 0.2);
   EXPECT_EQ(block.update_s, 1e-9);
   EXPECT_EQ(block.gradient_variance, 0.25);

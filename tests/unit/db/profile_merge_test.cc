@@ -43,10 +43,11 @@ TEST(Merged, TheMeanKeepsMovingHoweverManyWentIntoIt) {
 }
 
 TEST(Merged, ALayerIsJudgedByItsTimeAndKeepsWhatOnlyOneSideKnows) {
-  LayerMeasurement known{"cpu", "m", "block", 2, 1.0, 2.0, 0.5, 0, {1, 0, 1}};
-  LayerMeasurement fresh{"cpu", "m", "block", 2, 1.1, 2.1, 0, 0.25, {1, 0, 2}};
+  LayerMeasurement known{"cpu", "m", "block", 2, 1.0, 2.0, 0.8, 0.5, 0, {1, 0, 1}};
+  LayerMeasurement fresh{"cpu", "m", "block", 2, 1.1, 2.1, 1.0, 0, 0.25, {1, 0, 2}};
   const LayerMeasurement merged = Merged(known, fresh);
   EXPECT_DOUBLE_EQ(merged.forward_s, 1.05);
+  EXPECT_DOUBLE_EQ(merged.weight_gradients_s, 0.9);
   EXPECT_DOUBLE_EQ(merged.update_s, 0.5);
   EXPECT_DOUBLE_EQ(merged.gradient_variance, 0.25);
   fresh.backward_s = 3;
@@ -66,7 +67,7 @@ TEST(Merged, AFigureThatWaversContradictsNothing) {
   EXPECT_DOUBLE_EQ(merged.product_flops, 90);
   EXPECT_EQ(merged.evidence.count, 5);
   EXPECT_GT(merged.evidence.spread, 0.2);
-  const LayerMeasurement layer{"cpu", "m", "block", 2, 1.0, 2.0, 0.5, 0, {4, 0.02, 1}};
+  const LayerMeasurement layer{"cpu", "m", "block", 2, 1.0, 2.0, 0.8, 0.5, 0, {4, 0.02, 1}};
   LayerMeasurement slow = layer;
   slow.forward_s = 3, slow.backward_s = 6, slow.evidence = {1, 0.9, 2};
   EXPECT_DOUBLE_EQ(Merged(layer, slow).forward_s, 1.4);

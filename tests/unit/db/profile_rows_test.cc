@@ -56,7 +56,7 @@ TEST_F(ProfileRowsTest, AllFiguresComeBackAsTheyWereStored) {
   Profile profile;
   profile.links = {{"n1", "n2", 2e-4, 5e6, {3, 0.1, 1234.5}}};
   profile.devices = {{"n1", "cpu", 1.5e11, 8e9, {2, 0.2, 99.25}}};
-  profile.layers = {{"cpu", "model", "block", 4, 0.5, 1.0, 0.25, 0.125, {5, 0.3, 77}}};
+  profile.layers = {{"cpu", "model", "block", 4, 0.5, 1.0, 0.4, 0.25, 0.125, {5, 0.3, 77}}};
   Save(profile);
   const Profile found = Find(Query({"n1", "n2"}));
   ASSERT_EQ(found.links.size(), 1u);
@@ -77,6 +77,7 @@ TEST_F(ProfileRowsTest, AllFiguresComeBackAsTheyWereStored) {
   EXPECT_EQ(found.layers[0].micro_batch, 4);
   EXPECT_EQ(found.layers[0].forward_s, 0.5);
   EXPECT_EQ(found.layers[0].backward_s, 1.0);
+  EXPECT_EQ(found.layers[0].weight_gradients_s, 0.4);
   EXPECT_EQ(found.layers[0].update_s, 0.25);
   EXPECT_EQ(found.layers[0].gradient_variance, 0.125);
   EXPECT_EQ(found.layers[0].evidence.count, 5);
@@ -89,9 +90,9 @@ TEST_F(ProfileRowsTest, OnlyWhatWasAskedForComesBack) {
   profile.devices = {{"n1", "cpu", 1, 1, {1, 0, 1}},
                      {"n9", "cpu", 1, 1, {1, 0, 1}},
                      {"n1", "other", 1, 1, {1, 0, 1}}};
-  profile.layers = {{"cpu", "model", "block", 1, 1, 1, 0, 0, {1, 0, 1}},
-                    {"cpu", "another", "block", 1, 1, 1, 0, 0, {1, 0, 1}},
-                    {"other", "model", "block", 1, 1, 1, 0, 0, {1, 0, 1}}};
+  profile.layers = {{"cpu", "model", "block", 1, 1, 1, 0, 0, 0, {1, 0, 1}},
+                    {"cpu", "another", "block", 1, 1, 1, 0, 0, 0, {1, 0, 1}},
+                    {"other", "model", "block", 1, 1, 1, 0, 0, 0, {1, 0, 1}}};
   Save(profile);
   Save(profile, "beta");
   const Profile found = Find(Query({"n1", "n2"}));

@@ -353,9 +353,9 @@ Profile Measured(const Cluster& cluster) {
   for (const char* layer : {"embedding", "block", "head"}) {
     for (const std::int64_t b : {1, 4}) {
       const double s = 0.001 + 0.01 * static_cast<double>(b);
-      profile.layers.push_back({fast, key, layer, b, s, 2 * s, 0.001, 0, evidence});
+      profile.layers.push_back({fast, key, layer, b, s, 2 * s, 0, 0.001, 0, evidence});
       if (slow != fast)
-        profile.layers.push_back({slow, key, layer, b, 2 * s, 4 * s, 0.002, 0, evidence});
+        profile.layers.push_back({slow, key, layer, b, 2 * s, 4 * s, 0, 0.002, 0, evidence});
     }
   }
   return profile;

@@ -23,7 +23,7 @@ inline PlanProblem ProblemOf(const std::vector<double>& speeds, std::size_t laye
   for (std::size_t d = 0; d < speeds.size(); ++d) {
     DeviceKind kind{"speed " + std::to_string(speeds[d]), true, {}};
     for (std::size_t l = 0; l < layers; ++l)
-      kind.layers.push_back({{0, 1 / speeds[d]}, {0, 2 / speeds[d]}, 0});
+      kind.layers.push_back({{0, 1 / speeds[d]}, {0, 2 / speeds[d]}, 0, {0, 1 / speeds[d]}});
     problem.kinds.push_back(kind);
     problem.devices.push_back({static_cast<int>(d), static_cast<int>(d), 1e12, 1});
     problem.node_names.push_back("n" + std::to_string(d + 1));

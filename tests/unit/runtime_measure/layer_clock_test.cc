@@ -32,6 +32,9 @@ TEST(LayerClock, EveryPartIsTimedWithinThePass) {
     EXPECT_GT(times.backward[part], 0) << part;
   }
   EXPECT_LE(SumOf(times), whole.count());
+  const auto block = static_cast<std::size_t>(LayerPart::kBlock);
+  EXPECT_GT(times.weight_gradients[block], 0);
+  EXPECT_LT(times.weight_gradients[block], times.backward[block]);
 
   // Another pass adds to the same sums; passes that do not train, or are not timed, do not.
   const double once = SumOf(times);
@@ -42,6 +45,24 @@ TEST(LayerClock, EveryPartIsTimedWithinThePass) {
   stage.state.times = nullptr;
   stage.ForwardBackward(batch, 1);
   EXPECT_EQ(SumOf(times), twice);
+}
+
+// In halves the second one is all that counts as weight gradients.
+TEST(LayerClock, WeightGradientsAreTheSecondHalfOfABackward) {
+  kernels::cpu::CpuDevice<float> device(1);
+  SmallStage<float> stage(kDims, StageSlice::Whole(kDims), {.micro_batch = 4}, device);
+  PassTimes times;
+  stage.state.times = &times;
+  const TokenBatch batch = RandomBatch(kDims, 4);
+  stage.stage.ForwardTokens(stage.state, {batch.samples}, batch.tokens);
+  stage.stage.HeadLoss(stage.state, batch.targets, 1);
+  stage.stage.BackwardInput(stage.state, nullptr);
+  const auto block = static_cast<std::size_t>(LayerPart::kBlock);
+  EXPECT_EQ(times.weight_gradients[block], 0);
+  const double first = times.backward[block];
+  stage.stage.BackwardWeight(stage.state);
+  EXPECT_GT(times.weight_gradients[block], 0);
+  EXPECT_LE(times.weight_gradients[block], times.backward[block] - first);
 }
 
 TEST(LayerClock, ResultsDoNotDependOnBeingTimed) {

@@ -28,6 +28,7 @@ struct LayerProfilerTest : testing::Test {
       const double all = kDims.layers * block_s * static_cast<double>(size);
       times->forward = {0.1, all, 0.3};
       times->backward = {0.2, 2 * all, 0.6};
+      times->weight_gradients = {0, 0.75 * all, 0};
     }
     std::vector<float> gradients(static_cast<std::size_t>(layout.size()), 1 + value);
     value = 1 - value;
@@ -62,6 +63,7 @@ TEST_F(LayerProfilerTest, DropsTheFirstStepAndTakesMedians) {
   const LayerMeasurement& block = Find(*found, "block", 2);
   EXPECT_DOUBLE_EQ(block.forward_s, 6);
   EXPECT_DOUBLE_EQ(block.backward_s, 12);
+  EXPECT_DOUBLE_EQ(block.weight_gradients_s, 4.5);
   EXPECT_EQ(block.evidence.count, 3);
   EXPECT_GT(block.evidence.spread, 1);
   EXPECT_DOUBLE_EQ(Find(*found, "embedding", 2).backward_s, 0.2);

@@ -31,7 +31,7 @@ struct EvenProblem {
       layer.boundary_bytes = boundary_bytes;
     }
     problem.layers.back().boundary_bytes = 0;
-    const LayerSeconds seconds{{0, forward_s}, {0, backward_s}, update_s};
+    const LayerSeconds seconds{{0, forward_s}, {0, backward_s}, update_s, {0, backward_s / 2}};
     problem.kinds.push_back(
         {"even", true, std::vector<LayerSeconds>(static_cast<std::size_t>(layers), seconds)});
     for (int i = 0; i < devices; ++i)

@@ -198,6 +198,7 @@ TEST(SimulatorTest, APipelineTakesAsLongAsThePlayOfItsSchedule) {
     for (LayerSeconds& layer : problem.kinds[0].layers) {
       layer.forward.per_sample = between(0.5, 2);
       layer.backward.per_sample = between(1, 4);
+      layer.weight_gradients = {};
       costs.stages.push_back(
           {.forward = layer.forward.per_sample, .backward_input = layer.backward.per_sample});
     }
@@ -231,9 +232,11 @@ TEST(SimulatorTest, EveryScheduleTakesAsLongAsItsPlay) {
         LayerSeconds& layer = problem.kinds[0].layers[static_cast<std::size_t>(s)];
         layer.forward.per_sample = 1 + 0.37 * (s % 4);
         layer.backward.per_sample = 2 + 0.23 * (s % 5);
-        costs.stages.push_back({.forward = layer.forward.per_sample,
-                                .backward_input = layer.backward.per_sample / 2,
-                                .backward_weight = layer.backward.per_sample / 2});
+        layer.weight_gradients.per_sample = 0.3 * (s % 3);
+        costs.stages.push_back(
+            {.forward = layer.forward.per_sample,
+             .backward_input = layer.backward.per_sample - layer.weight_gradients.per_sample,
+             .backward_weight = layer.weight_gradients.per_sample});
       }
       Layout layout = EvenLayout(problem, stages, 1, 1);
       layout.schedule = kind;
@@ -449,6 +452,7 @@ TEST(SimulatorTest, AgreesWithThePlannersFormulasWhereComputingDominates) {
       for (LayerSeconds& l : kind.layers) {
         l.forward = {0.001, draw(0.05, 0.1) / speed};
         l.backward = {0.001, draw(0.1, 0.2) / speed};
+        l.weight_gradients = {};
         l.update = 0.01;
       }
     }
