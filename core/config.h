@@ -105,6 +105,7 @@ struct LaunchConfig {
   AutoInt hello_seconds;           // from the start of a step to the last rank's hello
   AutoInt fence_seconds;           // one PMIx fence, and the first sum
   AutoInt short_step_seconds;      // one command on every node
+  double silence_seconds = 2.5;    // after which a rank is lost
   std::string interface = "auto";  // whose addresses ranks connect to; auto: all
   std::string ports = "auto";      // "FIRST-LAST" that the launcher listens on; auto: any
 };

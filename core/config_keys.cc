@@ -288,6 +288,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       IntegerOrAuto("launch.fence_seconds", &C::launch, &LaunchConfig::fence_seconds, 1, 86400),
       IntegerOrAuto("launch.short_step_seconds", &C::launch, &LaunchConfig::short_step_seconds, 1,
                     86400),
+      Number("launch.silence_seconds", &C::launch, &LaunchConfig::silence_seconds, 1, 600),
       Text("launch.interface", &C::launch, &LaunchConfig::interface,
            "the name of a network interface, or \"auto\" for all"),
       Text("launch.ports", &C::launch, &LaunchConfig::ports,

@@ -87,6 +87,7 @@ struct Welcome {      // the rank is believed
   std::string proof;  // that the launcher knows the token
   // How long this rank waits for PMIx_Init, for Go, and for a fence.
   std::int64_t pmix_init_ms = 0, go_ms = 0, fence_ms = 0;
+  std::int64_t silence_ms = 0;  // of the launcher, after which this rank ends itself
 };
 struct Go {};             // all ranks are ready: fence now
 struct CheckpointNow {};  // save and go on

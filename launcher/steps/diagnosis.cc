@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "core/limits.h"
 #include "core/rank_exit.h"
 
 namespace adaptive_train {
@@ -44,7 +43,7 @@ Diagnosis FromOwnSigns(int index, const RankRecord& rank) {
   } else {
     diagnosis.failure.cause =
         fmt::format("no heartbeat for {} s: stopped, or its node or link is down",
-                    kRankSilenceLimit.count() / 1000);
+                    static_cast<double>(rank.silence.count()) / 1000);
     diagnosis.kind = "silent";
   }
   diagnosis.failure.rank = index;

@@ -22,6 +22,7 @@ struct RankRecord {
   // Signs of failure, with the order in which they came (1 = first, 0 = never).
   int order_reported = 0, order_closed = 0, order_silent = 0, order_ended = 0;
   std::optional<RankFailure> report;
+  std::chrono::milliseconds silence{0};  // how long it had been silent when that was told
   std::string closed_why;
   std::string ended_how;
 };

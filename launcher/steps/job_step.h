@@ -39,7 +39,7 @@ struct RankEnd {
 
 /// Running ranks. One thread. The destructor makes sure that no process of the step on this machine
 /// is left; ranks elsewhere end at the latest when they have missed the launcher for
-/// kLauncherSilenceLimit.
+/// LaunchDeadlines::launcher_silence.
 class JobStep {
  public:
   virtual ~JobStep() = default;

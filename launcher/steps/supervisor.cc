@@ -178,7 +178,10 @@ void Supervisor::StartAttempt() {
   events.on_hello = [this](const Hello& hello) { OnHello(hello); };
   events.on_message = [this](int rank, const ControlMessage& message) { OnMessage(rank, message); };
   events.on_closed = [this](int rank, const std::string& why) { OnClosed(rank, why); };
-  events.on_silent = [this](int rank) { Fault(rank, &RankRecord::order_silent); };
+  events.on_silent = [this](int rank) {
+    Record(rank).silence = deadlines_.rank_silence;
+    Fault(rank, &RankRecord::order_silent);
+  };
   if (size > kMostRanks)
     return FailRun(
         {fmt::format("{} ranks: at most {} can run together", size, kMostRanks), ExitCode::kUsage});

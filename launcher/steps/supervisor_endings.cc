@@ -16,8 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 /// After the first sign of failure others may follow that explain it.
 constexpr std::chrono::milliseconds kDiagnosisTime = 1s;
-/// A rank that is only accused by a peer will be silent for this long before it is certain.
-constexpr std::chrono::milliseconds kHearsayTime = kRankSilenceLimit + 2 * kHeartbeatPeriod;
+/// A rank that is only accused by a peer will be silent before it is certain, and this time more.
+constexpr std::chrono::milliseconds kHearsayMargin = 2 * kHeartbeatPeriod;
 
 ExitCode CodeOfSignal(int signal) {
   return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
@@ -37,7 +37,8 @@ void Supervisor::ContinueDiagnosis() {
   if (!diagnosis && step_ && !step_->Over()) {
     return Enter(stop_signal_ == 0 && !moving_ ? State::kTraining : State::kSaving);
   }
-  if (diagnosis && diagnosis->hearsay && Clock::now() - trouble_since_ < kHearsayTime)
+  if (diagnosis && diagnosis->hearsay &&
+      Clock::now() - trouble_since_ < deadlines_.rank_silence + kHearsayMargin)
     return ArmTimer(kDiagnosisTime);
   Enter(State::kEnding);
   EndForFailure();

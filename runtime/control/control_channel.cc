@@ -146,13 +146,14 @@ void ControlChannel::State::Tick() {
   tick.expires_after(kHeartbeatPeriod);
   tick.async_wait([this](const boost::system::error_code& error) {
     if (error || closing) return;
-    // If this side was held up (a suspended machine, a stopped process), the launcher may have been
-    // too, and its messages may still be unread.
+    // While this side is held up (a suspended machine, a stopped process), the launcher may be too,
+    // and its messages may be unread: that time is not the launcher's silence.
     const auto now = Clock::now();
-    if (now - ticked > 2 * kHeartbeatPeriod) heard = now;
+    heard = std::min(now, heard + (now - ticked - kHeartbeatPeriod));
     ticked = now;
-    if (now - heard > kLauncherSilenceLimit) {
-      LoseLauncher(fmt::format("nothing heard for {} s", kLauncherSilenceLimit.count() / 1000));
+    if (now - heard > deadlines.launcher_silence) {
+      LoseLauncher(fmt::format("nothing heard for {} s",
+                               static_cast<double>(deadlines.launcher_silence.count()) / 1000));
     }
     Enqueue(Heartbeat{});
     Tick();

@@ -16,10 +16,10 @@
 namespace adaptive_train {
 
 /// One TCP connection to the launcher and one thread that serves it. It sends a heartbeat each
-/// second, even while the main thread computes. The thread ends the whole process at once if the
-/// launcher closes the connection, says abort, or is silent for kLauncherSilenceLimit. Whatever the
-/// rank was waiting for (a collective, a hung file system) will not come. Threads: all members from
-/// any thread.
+/// kHeartbeatPeriod, even while the main thread computes. The thread ends the whole process at once
+/// if the launcher closes the connection, says abort, or is silent for Deadlines().launcher_silence.
+/// Whatever the rank was waiting for (a collective, a hung file system) will not come. Threads: all
+/// members from any thread.
 class ControlChannel {
  public:
   struct Settings {

@@ -48,7 +48,7 @@ gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
   train_in_background "${keys[@]}"
   fails_at 50 STOP 1
   ends_with 0
-  grep -Eq '^rank 1 on .* no heartbeat for 6 s' "$work/out"
+  grep -Eq '^rank 1 on .* no heartbeat for 2.5 s' "$work/out"
   gone_on 1
   diff <(losses "$work/whole") <(losses "$work/run")
   wait_until 5 all_gone "${ranks[@]}"

@@ -25,7 +25,7 @@ ControlMessage RoundTrip(const ControlMessage& message) {
 TEST(ControlMessage, EveryTypeSurvivesTheWire) {
   const ControlMessage all[] = {Challenge{"nonce"},
                                 Hello{3, "n1", 42, "7.0", "nonce", "proof"},
-                                Welcome{"proof", 1, 2, 3},
+                                Welcome{"proof", 1, 2, 3, 4},
                                 Ready{},
                                 Wired{},
                                 Resumed{5},

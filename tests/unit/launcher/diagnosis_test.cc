@@ -56,8 +56,8 @@ TEST(Diagnose, AnAccusationAloneIsHearsay) {
 TEST(Diagnose, SilenceAndOwnReportsAreCauses) {
   auto ranks = Ranks(2);
   ranks[0].order_reported = 1, ranks[0].report = LostPeer(1);
-  ranks[1].order_silent = 2;
-  EXPECT_THAT(Describe(*Diagnose(ranks)), HasSubstr("rank 1 on n2 failed: no heartbeat for 6 s"));
+  ranks[1].order_silent = 2, ranks[1].silence = std::chrono::milliseconds(2500);
+  EXPECT_THAT(Describe(*Diagnose(ranks)), HasSubstr("rank 1 on n2 failed: no heartbeat for 2.5 s"));
   ranks[0].report = RankFailure{0,
                                 "n1",
                                 "writing a checkpoint",
