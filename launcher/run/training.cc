@@ -26,6 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kWriteDeadline{60};
+/// After the last plan, for what is left of its job steps.
+constexpr std::chrono::seconds kEndPatience{4};
 constexpr const char* kHere = "127.0.0.1";
 /// The size of a checkpoint: float32 parameters and both moments.
 constexpr double kSavedBytesPerParameter = 12;
@@ -63,6 +65,7 @@ class Training {
   RunOutcome Run(HeldSignals& held) {
     RunOutcome outcome = TrainByPlan(held);
     while (Moves(outcome) || Recovers(outcome)) outcome = TrainByPlan(held);
+    ending_.Await(kEndPatience);
     progress_.End();
     Finish(outcome);
     if (outcome.failure && !outcome.stop_asked && saved_)
@@ -84,6 +87,7 @@ class Training {
   bool Recovers(RunOutcome& outcome) {
     const auto lost = recovery_.After(outcome);
     if (!lost) return false;
+    if (!failed_at_) failed_at_ = outcome.failed_at;
     run_.ledger.Failed(*outcome.failure);
     progress_.Notice(outcome.message);
     next_.reset();
@@ -143,7 +147,8 @@ class Training {
     spec.first_rank = run_.allocation.in_slurm ? AddressOfNode(plan_.ranks[0].device.node) : kHere;
     run_.ledger.BeginLaunches();
     launched_ = Clock::now();
-    Supervisor supervisor(spec, run_.allocation.in_slurm ? SlurmSteps() : LocalSteps(), Events());
+    Supervisor supervisor(spec, run_.allocation.in_slurm ? SlurmSteps() : LocalSteps(), Events(),
+                          ending_);
     supervisor_ = &supervisor;
     held.Release();
     RunOutcome outcome = supervisor.Run();
@@ -191,9 +196,15 @@ class Training {
     if (step == 0 && recovery_.Count() > 0)
       progress_.Notice("there is no checkpoint: training begins again");
     if (step > 0) progress_.Notice(fmt::format("resumed from the checkpoint of step {}", step));
+    if (failed_at_) TellRecoveryTime(*std::exchange(failed_at_, std::nullopt));
     if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
     losses_ = LossWatch();
     return metrics_.ResumeAfter(step);
+  }
+
+  void TellRecoveryTime(Clock::time_point failed_at) {
+    progress_.Notice(fmt::format("training again {:.1f} s after the failure was seen",
+                                 std::chrono::duration<double>(Clock::now() - failed_at).count()));
   }
 
   /// Adds the ranks' decision to the plan: in the log, plan.json, plan.txt and the store.
@@ -284,9 +295,11 @@ class Training {
   std::optional<bool> resumed_;  // whether this run began from a checkpoint
   MetricsWriter metrics_;
   std::unique_ptr<Replanner> replanner_;
+  EndingSteps ending_;
   Supervisor* supervisor_ = nullptr;
   bool may_move_after_warmup_ = true;
   Clock::time_point launched_;
+  std::optional<Clock::time_point> failed_at_;  // until training goes on
   std::optional<double> last_save_s_, last_launch_s_;
 };
 

@@ -37,6 +37,7 @@ Diagnosis FromOwnSigns(int index, const RankRecord& rank) {
   } else if (!rank.ended_how.empty()) {
     diagnosis.failure.cause = "its process ended: " + rank.ended_how;
     diagnosis.kind = "killed";
+    diagnosis.by_signal = rank.ended_by_signal;
   } else if (rank.order_closed != 0) {
     diagnosis.failure.cause = rank.closed_why;
     diagnosis.kind = "killed";

@@ -25,6 +25,7 @@ struct RankRecord {
   std::chrono::milliseconds silence{0};  // how long it had been silent when that was told
   std::string closed_why;
   std::string ended_how;
+  bool ended_by_signal = false;
 };
 
 /// What is printed, stored and counted as the job's failure.
@@ -34,6 +35,8 @@ struct Diagnosis {
   /// True: the rank is only accused by a peer and has shown nothing itself; wait for its own sign
   /// if time allows.
   bool hearsay = false;
+  /// True: a signal ended its process. Nothing that comes later explains it better.
+  bool by_signal = false;
 };
 
 /// Picks the root cause. A rank that died or fell silent without a word, or that reports a failure

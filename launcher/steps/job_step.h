@@ -35,6 +35,7 @@ inline std::string RankLog(const std::string& mode, const std::string& rank) {
 struct RankEnd {
   int rank = -1;
   std::string how;  // "killed by signal 9 (Killed)"
+  bool by_signal = false;
 };
 
 /// Running ranks. One thread. The destructor makes sure that no process of the step on this machine
@@ -47,6 +48,8 @@ class JobStep {
   virtual void Poll() = 0;
   /// Everything this step started on this machine has ended.
   virtual bool Over() const = 0;
+  /// Whether the next step may start before this one is over, once its ranks have left.
+  virtual bool MayEndBeside() const = 0;
   /// Ranks that ended since the last call, as far as the step can tell.
   virtual std::vector<RankEnd> TakeEnds() = 0;
   /// What went wrong with the step as a whole, one line; empty if nothing is known.
@@ -55,7 +58,8 @@ class JobStep {
   virtual void Kill(const std::string& step_id) = 0;
 };
 
-/// Starts one attempt; the one before must be gone. The factory outlives its steps.
+/// Starts one attempt; the one before must be over, or killed and one that MayEndBeside. The factory
+/// outlives its steps.
 using JobStepFactory = std::function<Result<std::unique_ptr<JobStep>>(const JobStepSpec&)>;
 
 /// srun in the current allocation (slurm_step.cc).

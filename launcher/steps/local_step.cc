@@ -199,6 +199,7 @@ class LocalStep final : public JobStep {
     }
   }
   bool Over() const override { return status_.has_value(); }
+  bool MayEndBeside() const override { return false; }
   std::vector<RankEnd> TakeEnds() override { return std::exchange(ends_, {}); }
   std::string Trouble() const override {
     return Printable(trouble_.substr(0, trouble_.find('\n')));
@@ -210,7 +211,8 @@ class LocalStep final : public JobStep {
     const auto ended = line.find(kEndedWord);
     if (line.rfind(kRankWord, 0) != 0 || ended == std::string::npos) return;
     const int rank = std::atoi(line.c_str() + std::strlen(kRankWord));
-    ends_.push_back({rank, line.substr(ended + std::strlen(kEndedWord))});
+    const std::string how = line.substr(ended + std::strlen(kEndedWord));
+    ends_.push_back({rank, how, how.starts_with("killed")});
   }
 
   StepFolder folder_;  // of the PMIx server

@@ -94,6 +94,7 @@ class SlurmStep final : public JobStep {
       srun_.SignalAlone(SIGKILL);
   }
   bool Over() const override { return status_.has_value(); }
+  bool MayEndBeside() const override { return true; }  // srun waits long for a node that is gone
   std::vector<RankEnd> TakeEnds() override { return std::exchange(ends_, {}); }
   std::string Trouble() const override {
     if (!trouble_.empty()) return trouble_;
@@ -116,7 +117,8 @@ class SlurmStep final : public JobStep {
  private:
   void Understand(const std::string& line) {
     if (auto ended = ParseTaskEnd(line)) {
-      for (int task : ended->tasks) ends_.push_back({task, ended->how});
+      for (int task : ended->tasks)
+        ends_.push_back({task, ended->how, !ended->how.starts_with("Exited")});
     } else if (line.rfind("srun: error:", 0) == 0 || line.rfind("slurmstepd: error:", 0) == 0) {
       if (trouble_.empty()) trouble_ = Printable(line);
     }

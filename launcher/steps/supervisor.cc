@@ -65,6 +65,7 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kSaving, E::kTimeout, S::kSaving, &Supervisor::GiveUpOrEnd},
       {S::kSaving, E::kAllLeft, S::kFinishing, &Supervisor::Nothing},
 
+      {S::kDiagnosing, E::kTrouble, S::kDiagnosing, &Supervisor::Reconsider},
       {S::kDiagnosing, E::kTimeout, S::kDiagnosing, &Supervisor::ContinueDiagnosis},
       {S::kDiagnosing, E::kAllLeft, S::kFinishing,
        &Supervisor::Nothing},  // the step's end was seen before the farewells
@@ -80,11 +81,13 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
   return table;
 }
 
-Supervisor::Supervisor(JobStepSpec spec, JobStepFactory start_step, SupervisorEvents events)
+Supervisor::Supervisor(JobStepSpec spec, JobStepFactory start_step, SupervisorEvents events,
+                       EndingSteps& ending)
     : spec_(std::move(spec)),
       deadlines_(DeadlinesOf(spec_.launch, spec_.plan->ranks.size())),
       start_step_(std::move(start_step)),
       events_(std::move(events)),
+      ending_(ending),
       signals_(io_),
       timer_(io_),
       poll_(io_) {
@@ -100,7 +103,8 @@ RunOutcome Supervisor::Run() {
   io_.run();
   if (outcome_.moved || outcome_.failure) HearLastSignals();
   outcome_.stop_asked = stop_signal_ != 0;
-  step_.reset();
+  if (outcome_.failure) outcome_.silent_nodes = SilentNodes();  // also those found while it ended
+  ending_.Take(std::move(step_));
   control_.reset();
   return outcome_;
 }
@@ -219,15 +223,30 @@ void Supervisor::FailRun(const Error& error) {
   EndRanks("the launcher failed: " + error.message);
 }
 
+/// No rank is left but those that are silent. A connection closes when its process has given its
+/// memory back.
+bool Supervisor::RanksLeft() const {
+  for (std::size_t i = 0; control_ && i < ranks_.size(); ++i)
+    if (ranks_[i].order_silent == 0 && control_->Connected(static_cast<int>(i))) return false;
+  return true;
+}
+
+bool Supervisor::IsStepOver() const {
+  if (state_ != State::kEnding) return step_->Over();
+  return RanksLeft() && (step_->Over() || step_->MayEndBeside());
+}
+
 void Supervisor::PollStep() {
+  ending_.Poll();
   if (step_) {
     step_->Poll();
     for (const RankEnd& end : step_->TakeEnds()) {
       if (end.rank < 0 || static_cast<std::size_t>(end.rank) >= ranks_.size()) continue;
       Record(end.rank).ended_how = end.how;
+      Record(end.rank).ended_by_signal = end.by_signal;
       if (!Record(end.rank).goodbye) Fault(end.rank, &RankRecord::order_ended);
     }
-    if (step_->Over()) Handle(Event::kStepOver);
+    if (IsStepOver()) Handle(Event::kStepOver);
     WatchSteps();
   } else if (state_ == State::kEnding) {
     Handle(Event::kStepOver);

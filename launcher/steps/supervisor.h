@@ -19,6 +19,7 @@
 #include "core/step_metrics.h"
 #include "launcher/steps/control_server.h"
 #include "launcher/steps/diagnosis.h"
+#include "launcher/steps/ending_steps.h"
 #include "launcher/steps/job_step.h"
 #include "launcher/steps/stall_watch.h"
 #include "launcher/steps/sum_round.h"
@@ -35,6 +36,7 @@ struct RunOutcome {
   bool stop_asked = false;     // by a signal
   /// After a failure: nodes from which nothing more was heard, as the plan names them.
   std::vector<std::string> silent_nodes = {};
+  std::chrono::steady_clock::time_point failed_at = {};  // its first sign
   /// Move was asked for and nothing else happened: the state is saved, the ranks are gone, another
   /// plan may go on from there. They may have been done just then: compare last_step.
   bool moved = false;
@@ -55,10 +57,12 @@ struct SupervisorEvents {
 /// Runs all ranks of a plan to the end. One object a plan; Run blocks; signals (SIGINT, SIGTERM,
 /// SIGHUP, SIGUSR1) are handled from construction to destruction, so that one that comes early is
 /// not lost; when Run gives `moved` they are held back, so that the next object hears what comes in
-/// between.
+/// between. A step that was killed and is not over when Run ends goes to `ending`, which outlives
+/// the object.
 class Supervisor {
  public:
-  Supervisor(JobStepSpec spec, JobStepFactory start_step, SupervisorEvents events);
+  Supervisor(JobStepSpec spec, JobStepFactory start_step, SupervisorEvents events,
+             EndingSteps& ending);
   ~Supervisor();
 
   RunOutcome Run();
@@ -121,6 +125,7 @@ class Supervisor {
   void GiveUpOrEnd();
   void SendSave();
   void BeginDiagnosis();
+  void Reconsider();
   void ContinueDiagnosis();
   void EndForRetry();
   void EndForFailure();
@@ -138,6 +143,8 @@ class Supervisor {
                                                 ControlServer::Events events);
   void EndRanks(const std::string& reason);
   std::vector<std::string> SilentNodes() const;
+  bool RanksLeft() const;
+  bool IsStepOver() const;
   void PollStep();
   void WatchSteps();
   void WatchSignals();
@@ -162,6 +169,7 @@ class Supervisor {
   const LaunchDeadlines deadlines_;
   JobStepFactory start_step_;
   SupervisorEvents events_;
+  EndingSteps& ending_;
   boost::asio::io_context io_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer timer_, poll_;
@@ -186,7 +194,7 @@ class Supervisor {
   bool anyone_said_hello_ = false;
   bool retry_ = false;
   std::string retry_reason_;
-  std::chrono::steady_clock::time_point trouble_since_, stop_asked_;
+  std::chrono::steady_clock::time_point trouble_since_, diagnosed_at_, stop_asked_;
 };
 
 }  // namespace adaptive_train

@@ -16,6 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 /// After the first sign of failure others may follow that explain it.
 constexpr std::chrono::milliseconds kDiagnosisTime = 1s;
+/// Ranks that fell silent together are found so within a heartbeat.
+constexpr std::chrono::milliseconds kOthersSilence = kHeartbeatPeriod + 100ms;
 /// A rank that is only accused by a peer will be silent before it is certain, and this time more.
 constexpr std::chrono::milliseconds kHearsayMargin = 2 * kHeartbeatPeriod;
 
@@ -27,7 +29,18 @@ ExitCode CodeOfSignal(int signal) {
 
 void Supervisor::BeginDiagnosis() {
   trouble_since_ = Clock::now();
-  ArmTimer(kDiagnosisTime);
+  diagnosed_at_ = trouble_since_ + kDiagnosisTime;
+  Reconsider();
+}
+
+/// A sign that needs no other to explain it ends the diagnosis sooner.
+void Supervisor::Reconsider() {
+  const auto now = Clock::now();
+  const auto diagnosis = Diagnose(ranks_);
+  if (diagnosis && diagnosis->by_signal) diagnosed_at_ = now;
+  if (diagnosis && diagnosis->kind == "silent")
+    diagnosed_at_ = std::min(diagnosed_at_, now + kOthersSilence);
+  ArmTimer(std::chrono::ceil<std::chrono::milliseconds>(diagnosed_at_ - now));
 }
 
 void Supervisor::ContinueDiagnosis() {
@@ -38,8 +51,10 @@ void Supervisor::ContinueDiagnosis() {
     return Enter(stop_signal_ == 0 && !moving_ ? State::kTraining : State::kSaving);
   }
   if (diagnosis && diagnosis->hearsay &&
-      Clock::now() - trouble_since_ < deadlines_.rank_silence + kHearsayMargin)
+      Clock::now() - trouble_since_ < deadlines_.rank_silence + kHearsayMargin) {
+    diagnosed_at_ = Clock::now() + kDiagnosisTime;
     return ArmTimer(kDiagnosisTime);
+  }
   Enter(State::kEnding);
   EndForFailure();
 }
@@ -63,7 +78,7 @@ void Supervisor::EndForFailure() {
   outcome_.message = Describe(*diagnosis);
   if (gave_up_) outcome_.message += "; " + NewestCheckpoint();
   outcome_.failure = diagnosis;
-  outcome_.silent_nodes = SilentNodes();
+  outcome_.failed_at = trouble_since_;
   if (state_ != State::kEnding) Enter(State::kEnding);
   if (std::none_of(ranks_.begin(), ranks_.end(), [](const RankRecord& r) { return r.wired; })) {
     events_.on_launch(attempt_, "failed", outcome_.message);
@@ -83,7 +98,7 @@ void Supervisor::EndForRetry() {
         fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
     outcome_.code = ExitCode::kRankFailure;
     outcome_.failure = diagnosis;
-    outcome_.silent_nodes = SilentNodes();
+    outcome_.failed_at = Clock::now();
     outcome_.message = Describe(diagnosis);
   } else {
     events_.on_notice(
@@ -166,7 +181,7 @@ void Supervisor::EndLingering() {
 }
 
 void Supervisor::AfterEnding() {
-  step_.reset();
+  ending_.Take(std::move(step_));
   if (retry_ && stop_signal_ == 0) {
     control_.reset();
     StartAttempt();

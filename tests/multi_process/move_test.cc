@@ -95,7 +95,8 @@ class MoveTest : public testing::Test {
     spec.run_dir = folder.Path();
     spec.worker = FindPrograms().value().worker;
     spec.environment = RankEnvironment(CurrentEnvironment());
-    Supervisor supervisor(spec, LocalSteps(), std::move(events));
+    EndingSteps ending;
+    Supervisor supervisor(spec, LocalSteps(), std::move(events), ending);
     running = &supervisor;
     held_.Release();
     RunOutcome outcome = supervisor.Run();
