@@ -92,18 +92,42 @@ class Training {
     progress_.Notice(outcome.message);
     next_.reset();
     history_.before.reset();  // it may use what is lost
-    const std::string without = ReplaceLost(*lost);
-    progress_.Notice(
-        fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
-    if (lost->empty()) return true;
-    auto plan = PlanFor(inputs_);
-    if (plan) {
-      if (auto runs = CheckRunnable(*plan); !runs) plan = tl::unexpected(runs.error());
+    const std::string without = ReplaceLost(lost->nodes);
+    if (lost->nodes.empty()) {
+      if (auto plan = PlanWithout(lost->doubtful)) return Take(std::move(*plan), outcome);
     }
+    TellGoingOn(without);
+    if (lost->nodes.empty()) return true;
+    auto plan = PlanThatRuns(inputs_);
     if (plan) return Take(std::move(*plan), outcome);
     outcome.code = saved_ ? ExitCode::kRequeue : plan.error().exit_code;
     outcome.message += fmt::format("; no plan{}: {}", without, plan.error().message);
     return false;
+  }
+
+  void TellGoingOn(const std::string& without) {
+    progress_.Notice(
+        fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
+  }
+
+  static Result<Plan> PlanThatRuns(const PlanInputs& inputs) {
+    auto plan = PlanFor(inputs);
+    if (!plan) return plan;
+    if (auto runs = CheckRunnable(*plan); !runs) return tl::unexpected(runs.error());
+    return plan;
+  }
+
+  /// Leaves a node out on which a process ended twice in a row, where the others suffice for a plan.
+  std::optional<Plan> PlanWithout(const std::string& doubtful) {
+    if (doubtful.empty()) return std::nullopt;
+    PlanInputs others = inputs_;
+    LeaveOut(doubtful, others.cluster);
+    if (!spares_.empty()) PutIn(spares_.back(), others.cluster);
+    if (others.cluster.devices.empty()) return std::nullopt;
+    auto plan = PlanThatRuns(others);
+    if (!plan) return std::nullopt;
+    TellGoingOn(ReplaceLost({doubtful}) + ", where a rank ended twice in a row");
+    return std::move(*plan);
   }
 
   /// Takes lost nodes out and spares in. Returns what was done, to follow "going on".

@@ -9,12 +9,6 @@
 namespace adaptive_train {
 namespace {
 
-/// A report that another rank's failure can explain.
-bool IsConsequence(const RankFailure& report) {
-  return report.exit_code == ToInt(RankExit::kTransport) ||
-         report.exit_code == ToInt(RankExit::kWireup);
-}
-
 bool ShowsOwnFailure(const RankRecord& rank) {
   if (rank.goodbye) return false;
   if (rank.report) return !IsConsequence(*rank.report);
@@ -54,6 +48,11 @@ Diagnosis FromOwnSigns(int index, const RankRecord& rank) {
 }
 
 }  // namespace
+
+bool IsConsequence(const RankFailure& report) {
+  return report.exit_code == ToInt(RankExit::kTransport) ||
+         report.exit_code == ToInt(RankExit::kWireup);
+}
 
 std::optional<Diagnosis> Diagnose(std::span<const RankRecord> ranks) {
   int own = -1, consequence = -1;

@@ -39,6 +39,9 @@ struct Diagnosis {
   bool by_signal = false;
 };
 
+/// A report that another rank's failure can explain.
+bool IsConsequence(const RankFailure& report);
+
 /// Picks the root cause. A rank that died or fell silent without a word, or that reports a failure
 /// of its own, comes before ranks that report the loss of a peer. None: no rank shows any sign of
 /// failure.

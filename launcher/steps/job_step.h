@@ -54,6 +54,10 @@ class JobStep {
   virtual std::vector<RankEnd> TakeEnds() = 0;
   /// What went wrong with the step as a whole, one line; empty if nothing is known.
   virtual std::string Trouble() const = 0;
+  /// The node that Trouble is about; empty if it names none.
+  virtual std::string TroubledNode() const = 0;
+  /// Whether that may be over when the step is launched once more.
+  virtual bool TroubleMayPass() const = 0;
   /// Kills all ranks, everywhere, without waiting. `step_id` is what the ranks said in their hello.
   virtual void Kill(const std::string& step_id) = 0;
 };

@@ -204,6 +204,8 @@ class LocalStep final : public JobStep {
   std::string Trouble() const override {
     return Printable(trouble_.substr(0, trouble_.find('\n')));
   }
+  std::string TroubledNode() const override { return ""; }
+  bool TroubleMayPass() const override { return false; }
   void Kill(const std::string&) override { process_.Signal(SIGKILL); }
 
  private:

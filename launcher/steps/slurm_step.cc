@@ -67,6 +67,14 @@ std::optional<TaskEnd> ParseTaskEnd(const std::string& line) {
   return TaskEnd{ParseTasks(line.substr(list + 1, end - list - 1)), line.substr(end + 2)};
 }
 
+/// What follows `word` in `line`, up to one of `ends`.
+std::string After(const std::string& line, std::string_view word, std::string_view ends) {
+  const auto at = line.find(word);
+  if (at == std::string::npos) return "";
+  const auto begin = at + word.size();
+  return line.substr(begin, line.find_first_of(ends, begin) - begin);
+}
+
 /// A path that srun takes as it is: its file names have patterns such as %t.
 std::string WithoutPatterns(const std::string& path) {
   std::string out;
@@ -100,6 +108,8 @@ class SlurmStep final : public JobStep {
     if (!trouble_.empty()) return trouble_;
     return status_ && *status_ != 0 ? "srun: " + DescribeExit(*status_) : "";
   }
+  std::string TroubledNode() const override { return NodeOfError(trouble_); }
+  bool TroubleMayPass() const override { return !trouble_.empty(); }
 
   void Kill(const std::string& step_id) override {
     if (Over() || kill_deadline_) return;
@@ -194,6 +204,18 @@ bool NamesPlugin(const std::string& list, const std::string& plugin) {
     if (word == plugin) return true;
   }
   return false;
+}
+
+std::string NodeOfError(const std::string& line) {
+  // Slurm's pmix plugin: "slurmstepd: error:  mpi/pmix_v4: FUNCTION: n1 [0]: FILE:LINE: TEXT".
+  for (auto open = line.find(" ["); open != std::string::npos; open = line.find(" [", open + 1)) {
+    const auto close = line.find_first_not_of("0123456789", open + 2);
+    if (close == open + 2 || close == std::string::npos || line.compare(close, 2, "]:") != 0)
+      continue;
+    return line.substr(line.rfind(' ', open - 1) + 1, open - line.rfind(' ', open - 1) - 1);
+  }
+  // srun: "srun: error: Task launch for StepId=7.1 failed on node n3: TEXT".
+  return After(line, " on node ", ": ");
 }
 
 Result<void> CheckPmixPlugin() {

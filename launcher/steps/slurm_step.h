@@ -28,6 +28,9 @@ Result<void> CheckPmixPlugin();
 /// Whether the output of `srun --mpi=list` names the plugin.
 bool NamesPlugin(const std::string& list, const std::string& plugin);
 
+/// The node that a line of srun or slurmstepd is about; empty if it names none that we know to find.
+std::string NodeOfError(const std::string& line);
+
 /// The IP address by which Slurm reaches a node; empty if it cannot be told. Runs scontrol and
 /// getent, for 25 s at most.
 std::string AddressOfNode(const std::string& node);

@@ -128,6 +128,7 @@ class Supervisor {
   void Reconsider();
   void ContinueDiagnosis();
   void EndForRetry();
+  bool IsLaunchTrouble() const;
   void EndForFailure();
   void EndForStop();
   void EndAtOnce();

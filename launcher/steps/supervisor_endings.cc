@@ -59,7 +59,18 @@ void Supervisor::ContinueDiagnosis() {
   EndForFailure();
 }
 
+/// Whether Slurm did not bring the ranks together and says so. What a step that died has left behind
+/// (the socket of a killed slurmstepd) is in the way of one number only. The ranks that Slurm kills
+/// for it did not fail.
+bool Supervisor::IsLaunchTrouble() const {
+  return step_ && step_->TroubleMayPass() && stop_signal_ == 0 &&
+         std::none_of(ranks_.begin(), ranks_.end(), [](const RankRecord& rank) {
+           return rank.wired || (rank.report && !IsConsequence(*rank.report));
+         });
+}
+
 void Supervisor::EndForFailure() {
+  if (IsLaunchTrouble()) return EndForRetry();
   auto diagnosis = Diagnose(ranks_);
   if (!diagnosis) {
     // No rank shows anything: the step as a whole did not run.
@@ -87,13 +98,14 @@ void Supervisor::EndForFailure() {
 }
 
 void Supervisor::EndForRetry() {
-  retry_reason_ = DescribeWireup(ranks_);
+  retry_reason_ = IsLaunchTrouble() ? step_->Trouble() : DescribeWireup(ranks_);
   retry_ = attempt_ <= kMaxLaunchRetries;
   events_.on_launch(attempt_, retry_ ? "retried" : "failed", retry_reason_);
   if (!retry_) {
     Diagnosis diagnosis;
     diagnosis.kind = "lost";
     diagnosis.failure.operation = "wire-up";
+    if (IsLaunchTrouble()) diagnosis.failure.host = step_->TroubledNode();
     diagnosis.failure.cause =
         fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
     outcome_.code = ExitCode::kRankFailure;

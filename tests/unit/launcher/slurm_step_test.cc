@@ -25,5 +25,17 @@ TEST(NamesPlugin, ReadsSrunsList) {
   EXPECT_FALSE(NamesPlugin("", "pmix"));
 }
 
+TEST(NodeOfError, FindsTheNodeOfSrunsAndSlurmstepdsLines) {
+  EXPECT_EQ(NodeOfError("slurmstepd: error:  mpi/pmix_v4: pmixp_usock_create_srv: n1 [0]: "
+                        "pmixp_utils.c:103: Cannot bind() UNIX socket "
+                        "/var/spool/slurmd/stepd.slurm.pmix.5.1: Address already in use (98)"),
+            "n1");
+  EXPECT_EQ(NodeOfError("srun: error: Task launch for StepId=7.1 failed on node n3: "
+                        "Communication connection failure"),
+            "n3");
+  EXPECT_EQ(NodeOfError("srun: error: Unable to create step for job 7: Invalid job id"), "");
+  EXPECT_EQ(NodeOfError(""), "");
+}
+
 }  // namespace
 }  // namespace adaptive_train
