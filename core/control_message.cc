@@ -16,6 +16,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, step, path, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Notice, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Decision, step, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFailure, rank, host, operation, peer, cause, step, exit_code)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Signalled, number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Goodbye, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Abort, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sum, numbers)
@@ -47,6 +48,7 @@ json Body(const Saved& m) { return m; }
 json Body(const Notice& m) { return m; }
 json Body(const Decision& m) { return m; }
 json Body(const RankFailure& m) { return m; }
+json Body(const Signalled& m) { return m; }
 json Body(const Goodbye& m) { return m; }
 json Body(const Abort& m) { return m; }
 json Body(const Sum& m) { return m; }
@@ -179,10 +181,10 @@ RankStatus RankStatusFrom(const json& body) {
 
 /// Names on the wire, in the order of the variant.
 constexpr const char* kTypes[] = {
-    "challenge",   "hello",  "welcome",        "ready",       "wired",      "resumed", "metrics",
-    "layer_times", "saving", "saved",          "notice",      "decision",   "failure", "status",
-    "goodbye",     "go",     "checkpoint_now", "profile_now", "status_now", "stop",    "give_up",
-    "abort",       "sum",    "heartbeat"};
+    "challenge",   "hello",   "welcome", "ready",          "wired",       "resumed",    "metrics",
+    "layer_times", "saving",  "saved",   "notice",         "decision",    "failure",    "status",
+    "signalled",   "goodbye", "go",      "checkpoint_now", "profile_now", "status_now", "stop",
+    "give_up",     "abort",   "sum",     "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -203,6 +205,7 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "decision") return body.get<Decision>();
     if (type == "failure") return body.get<RankFailure>();
     if (type == "status") return RankStatusFrom(body);
+    if (type == "signalled") return body.get<Signalled>();
     if (type == "goodbye") return body.get<Goodbye>();
     if (type == "go") return Go{};
     if (type == "checkpoint_now") return CheckpointNow{};

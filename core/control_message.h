@@ -78,6 +78,10 @@ struct RankFailure {
   std::int64_t step = 0;
   int exit_code = 0;  // a RankExit
 };
+/// The rank's process was sent a signal that is meant for the run.
+struct Signalled {
+  int number = 0;
+};
 struct Goodbye {
   std::int64_t step = 0;
 };  // the rank ends as asked, after optimizer step `step`
@@ -110,8 +114,8 @@ struct Sum {
 
 using ControlMessage =
     std::variant<Challenge, Hello, Welcome, Ready, Wired, Resumed, Metrics, LayerTimes, Saving,
-                 Saved, Notice, Decision, RankFailure, RankStatus, Goodbye, Go, CheckpointNow,
-                 ProfileNow, StatusNow, Stop, GiveUp, Abort, Sum, Heartbeat>;
+                 Saved, Notice, Decision, RankFailure, RankStatus, Signalled, Goodbye, Go,
+                 CheckpointNow, ProfileNow, StatusNow, Stop, GiveUp, Abort, Sum, Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

@@ -293,16 +293,30 @@ int RunEvaluation(const char* text) try {
   return ToInt(RankExit::kDevice);
 }
 
+/// The launcher is told of these and decides what they mean. A rank that reacted to one would look
+/// like a failure.
+const std::vector<int> kPassedOn = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+/// In all threads, as they inherit it. What comes before the launcher is found waits.
+void HoldSignals() {
+  sigset_t held;
+  ::sigemptyset(&held);
+  for (int signal : kPassedOn) ::sigaddset(&held, signal);
+  ::pthread_sigmask(SIG_BLOCK, &held, nullptr);
+  for (int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
+}
+
 int Main(bool measures) {
-  // The launcher decides what a signal means. A rank that reacted to one would look like a failure.
-  for (int s : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ}) ::signal(s, SIG_IGN);
+  HoldSignals();
   const Identity self = ReadIdentity();
   if (self.rank < 0 || self.control.empty() || self.run_dir.empty()) {
     std::fprintf(stderr, "adaptive-train-worker: is started by adaptive-train run, not by hand\n");
     return ToInt(RankExit::kSetup);
   }
-  auto control = ControlChannel::Connect(
-      {self.control, self.token, {self.rank, self.host, ::getpid(), self.step_id, "", ""}});
+  auto control = ControlChannel::Connect({self.control,
+                                          self.token,
+                                          {self.rank, self.host, ::getpid(), self.step_id, "", ""},
+                                          kPassedOn});
   if (!control) {
     std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: %s\n", self.rank, self.host.c_str(),
                  control.error().message.c_str());

@@ -25,6 +25,8 @@ constexpr std::chrono::milliseconds kOthersTime = 1s;
 /// Ranks give a checkpoint up after checkpoint.patience_s without a block and say so within this,
 /// or within that time again where it is shorter.
 constexpr std::chrono::milliseconds kSavingGrace = 60s;
+/// One signal to many processes is told by all of them within this.
+constexpr std::chrono::milliseconds kSameSignal = 3s;
 
 }  // namespace
 
@@ -103,6 +105,7 @@ RunOutcome Supervisor::Run() {
   io_.run();
   if (outcome_.moved || outcome_.failure) HearLastSignals();
   outcome_.stop_asked = stop_signal_ != 0;
+  if (requeue_ && outcome_.failure) outcome_.code = ExitCode::kRequeue;
   if (outcome_.failure) outcome_.silent_nodes = SilentNodes();  // also those found while it ended
   ending_.Take(std::move(step_));
   control_.reset();
@@ -296,14 +299,37 @@ void Supervisor::HearLastSignals() {
   AfterStep();
 }
 
+bool Supervisor::BeginStop(int signal) {
+  if (stop_signal_ != 0) return false;
+  stop_signal_ = signal;
+  stop_asked_ = Clock::now();
+  return true;
+}
+
 void Supervisor::OnSignal(int signal) {
   if (signal == SIGUSR1) return Handle(Event::kSaveAsked);
-  const bool first = stop_signal_ == 0;
-  if (first) {
-    stop_signal_ = signal;
-    stop_asked_ = Clock::now();
+  // What Slurm sends a whole job reaches ranks and launcher.
+  const bool told = stop_passed_ && Clock::now() - stop_asked_ < kSameSignal;
+  if (!std::exchange(own_stop_, true) && told) {
+    requeue_ = false;
+    return;
   }
-  Handle(first ? Event::kStopAsked : Event::kStopNow);
+  Handle(BeginStop(signal) ? Event::kStopAsked : Event::kStopNow);
+}
+
+/// Slurm sends preemption's SIGTERM, the signal of --signal without B:, and those of scancel -s to
+/// ranks alone. Each of them passes it on: it counts once, and never means to stop at once.
+void Supervisor::OnPassedSignal(int signal) {
+  const std::vector<int> known = RunSignals();
+  if (std::ranges::find(known, signal) == known.end()) return;
+  const auto now = Clock::now();
+  const auto [told, first] = passed_.try_emplace(signal, now);
+  if (!first && now - std::exchange(told->second, now) < kSameSignal) return;
+  if (signal == SIGUSR1) return Handle(Event::kSaveAsked);
+  if (!BeginStop(signal)) return;
+  stop_passed_ = true;
+  requeue_ = !step_id_.empty() && signal != SIGINT;
+  Handle(Event::kStopAsked);
 }
 
 void Supervisor::AwaitSaving() {
@@ -336,8 +362,8 @@ void Supervisor::SendMove() {
 
 void Supervisor::NoteStop() {
   if (outcome_.code != ExitCode::kDone) return;
-  events_.on_notice(
-      fmt::format("{}: saving, then stopping (once more: stop now)", ::strsignal(stop_signal_)));
+  events_.on_notice(fmt::format("{}: saving, then stopping{}", StopWords(),
+                                requeue_ ? "" : " (once more: stop now)"));
 }
 
 void Supervisor::SendGiveUp() {

@@ -33,7 +33,7 @@ struct RunOutcome {
   std::optional<Diagnosis> failure;
   std::int64_t last_step = 0;  // completed by all ranks
   bool trained = false;        // the ranks were wired up
-  bool stop_asked = false;     // by a signal
+  bool stop_asked = false;     // by a signal, or for the job's end
   /// After a failure: nodes from which nothing more was heard, as the plan names them.
   std::vector<std::string> silent_nodes = {};
   std::chrono::steady_clock::time_point failed_at = {};  // its first sign
@@ -151,6 +151,10 @@ class Supervisor {
   void WatchSignals();
   void HearLastSignals();
   void OnSignal(int signal);
+  void OnPassedSignal(int signal);
+  bool BeginStop(int signal);
+  std::string StopWords() const;
+  ExitCode StopCode() const;
   void OnHello(const Hello& hello);
   void OnMessage(int rank, const ControlMessage& message);
   void OnClosed(int rank, const std::string& why);
@@ -191,6 +195,10 @@ class Supervisor {
   std::string newest_;               // checkpoint, in words
   int signs_ = 0;                    // failure signs so far, to order them
   int stop_signal_ = 0;
+  bool requeue_ = false;      // the stop is Slurm's: the job may go on later
+  bool stop_passed_ = false;  // by ranks
+  bool own_stop_ = false;     // a signal to stop has reached this process itself
+  std::map<int, std::chrono::steady_clock::time_point> passed_;  // when ranks told of a signal
   bool moving_ = false;
   bool anyone_said_hello_ = false;
   bool retry_ = false;

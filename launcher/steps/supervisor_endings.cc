@@ -21,10 +21,6 @@ constexpr std::chrono::milliseconds kOthersSilence = kHeartbeatPeriod + 100ms;
 /// A rank that is only accused by a peer will be silent before it is certain, and this time more.
 constexpr std::chrono::milliseconds kHearsayMargin = 2 * kHeartbeatPeriod;
 
-ExitCode CodeOfSignal(int signal) {
-  return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
-}
-
 }  // namespace
 
 void Supervisor::BeginDiagnosis() {
@@ -119,9 +115,18 @@ void Supervisor::EndForRetry() {
   EndRanks("the launch is given up");
 }
 
+std::string Supervisor::StopWords() const {
+  return fmt::format("{}{}", ::strsignal(stop_signal_), requeue_ ? " from Slurm" : "");
+}
+
+ExitCode Supervisor::StopCode() const {
+  if (requeue_) return ExitCode::kRequeue;
+  return stop_signal_ == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+}
+
 void Supervisor::EndForStop() {
   const Error stopped = StoppedBy(stop_signal_);
-  outcome_.code = stopped.exit_code;
+  outcome_.code = StopCode();
   outcome_.message = stopped.message;
   EndRanks(outcome_.message);
 }
@@ -129,7 +134,7 @@ void Supervisor::EndForStop() {
 /// A person has asked twice.
 void Supervisor::EndAtOnce() {
   if (outcome_.code == ExitCode::kDone) {
-    outcome_.code = CodeOfSignal(stop_signal_);
+    outcome_.code = StopCode();
     outcome_.message =
         "stopped at once; what came after the last checkpoint is lost; " + NewestCheckpoint();
   }
@@ -138,10 +143,9 @@ void Supervisor::EndAtOnce() {
 
 void Supervisor::EndUnsaved() {
   if (outcome_.code == ExitCode::kDone) {
-    outcome_.code = ExitCode::kRankFailure;
-    const std::string what = stop_signal_ != 0
-                                 ? fmt::format("stopped by {}", ::strsignal(stop_signal_))
-                                 : "stopped on the way to a new plan,";
+    outcome_.code = requeue_ ? ExitCode::kRequeue : ExitCode::kRankFailure;
+    const std::string what = stop_signal_ != 0 ? fmt::format("stopped by {}", StopWords())
+                                               : "stopped on the way to a new plan,";
     outcome_.message =
         fmt::format("{} without saving: {}; {}", what, WhyUnsaved(), NewestCheckpoint());
   }
@@ -182,8 +186,8 @@ void Supervisor::AfterStep() {
   if (outcome_.code != ExitCode::kDone) return;
   outcome_.moved = moving_ && stop_signal_ == 0;
   if (stop_signal_ == 0) return;
-  outcome_.code = CodeOfSignal(stop_signal_);
-  outcome_.message = fmt::format("stopped by {} after saving", ::strsignal(stop_signal_));
+  outcome_.code = StopCode();
+  outcome_.message = fmt::format("stopped by {} after saving", StopWords());
 }
 
 /// The training is done and saved; a process that does not end by itself is ended.

@@ -1,15 +1,19 @@
 #include "runtime/control/control_channel.h"
 
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <utility>  // Boost 1.74 uses std::exchange without it
 
 #include <algorithm>
 #include <boost/asio.hpp>
+#include <cerrno>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -43,6 +47,8 @@ struct ControlChannel::State {
   asio::io_context io;
   tcp::socket socket{io};
   asio::steady_timer tick{io};
+  asio::posix::stream_descriptor signals{io};  // a signalfd
+  signalfd_siginfo signal{};
   std::thread thread;
   FrameReader reader;
   char block[8192];
@@ -66,6 +72,7 @@ struct ControlChannel::State {
   void Enqueue(const ControlMessage& message);
   void Close();
   void Tick();
+  void HearSignals();
   void Obey(const ControlMessage& message);
   void Note(const ControlMessage& message);
   void LoseLauncher(const std::string& why) {
@@ -138,6 +145,7 @@ void ControlChannel::State::Write() {
 void ControlChannel::State::Close() {
   boost::system::error_code ignored;
   tick.cancel(ignored);
+  signals.close(ignored);
   socket.shutdown(tcp::socket::shutdown_both, ignored);
   socket.close(ignored);
 }
@@ -160,6 +168,16 @@ void ControlChannel::State::Tick() {
   });
 }
 
+/// Slurm sends some signals to ranks alone; the launcher decides what they mean.
+void ControlChannel::State::HearSignals() {
+  asio::async_read(signals, asio::buffer(&signal, sizeof signal),
+                   [this](const boost::system::error_code& error, std::size_t) {
+                     if (error || closing) return;
+                     Enqueue(Signalled{static_cast<int>(signal.ssi_signo)});
+                     HearSignals();
+                   });
+}
+
 ControlChannel::ControlChannel(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<ControlChannel>> ControlChannel::Connect(Settings settings) {
@@ -173,6 +191,16 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::Connect(Settings setting
   state->heard = state->ticked = Clock::now();
   if (!state->ObeyAll())
     return Fail("the launcher ended its greeting with garbage", ExitCode::kRankFailure);
+  if (!settings.pass_on.empty()) {
+    sigset_t set;
+    ::sigemptyset(&set);
+    for (int signal : settings.pass_on) ::sigaddset(&set, signal);
+    const int descriptor = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (descriptor < 0)
+      return Fail(fmt::format("signalfd: {}", std::strerror(errno)), ExitCode::kRankFailure);
+    state->signals.assign(descriptor);
+    state->HearSignals();
+  }
   state->Read();
   state->Tick();
   state->io.restart();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/control_message.h"
 #include "core/launch_settings.h"
@@ -23,9 +24,10 @@ namespace adaptive_train {
 class ControlChannel {
  public:
   struct Settings {
-    std::string addresses;  // "10.0.0.1:4711,[fd00::1]:4711", tried in this order
-    std::string token;      // proved by both sides, never sent
-    Hello hello;            // without nonce and proof
+    std::string addresses;          // "10.0.0.1:4711,[fd00::1]:4711", tried in this order
+    std::string token;              // proved by both sides, never sent
+    Hello hello;                    // without nonce and proof
+    std::vector<int> pass_on = {};  // signals that the launcher is told of; all threads block them
   };
 
   /// Connects to the first address where the other side proves to be the launcher, and proves that

@@ -37,6 +37,7 @@ TEST(ControlMessage, EveryTypeSurvivesTheWire) {
                                 Decision{7, "compression off"},
                                 RankFailure{1, "h", "op", 2, "why", 3, 12},
                                 RankStatus{},
+                                Signalled{15},
                                 Goodbye{4},
                                 Go{},
                                 CheckpointNow{},
