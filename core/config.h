@@ -86,6 +86,7 @@ struct CheckpointConfig {
   std::int64_t every = 0;     // steps; 0 = only by the clock, on request, on a stop, and at the end
   double every_minutes = 10;  // longest time between saves; 0 = no limit
   std::int64_t keep = 2;
+  AutoInt before_end_seconds;     // a run saves and ends so long before its job's time; 0 = never
   std::int64_t patience_s = 540;  // time without progress after which a save or resume is given up
   std::vector<std::string> accept;  // those of kOrderSettings that may differ from the checkpoint's
 };

@@ -277,6 +277,8 @@ const std::vector<ConfigKey>& ConfigKeys() {
       Integer("checkpoint.every", &C::checkpoint, &CheckpointConfig::every, 0),
       Number("checkpoint.every_minutes", &C::checkpoint, &CheckpointConfig::every_minutes, 0, 1e6),
       Integer("checkpoint.keep", &C::checkpoint, &CheckpointConfig::keep, 1),
+      IntegerOrAuto("checkpoint.before_end_seconds", &C::checkpoint,
+                    &CheckpointConfig::before_end_seconds, 0, 10'000'000),
       Integer("checkpoint.patience_s", &C::checkpoint, &CheckpointConfig::patience_s, 1,
               10'000'000),
       AcceptedSettings(),

@@ -16,7 +16,9 @@
 #include "launcher/report/progress.h"
 #include "launcher/run/metrics_writer.h"
 #include "launcher/run/recovery.h"
+#include "launcher/run/save_before_end.h"
 #include "launcher/run/skip_watch.h"
+#include "launcher/steps/job_end_time.h"
 #include "launcher/steps/rank_environment.h"
 #include "launcher/steps/slurm_step.h"
 
@@ -58,6 +60,8 @@ class Training {
         inputs_(run.inputs),
         spares_(run.spares),
         recovery_({run.config.recovery.attempts, OwnNode(run.allocation)}),
+        job_end_(run.allocation.job_id),
+        save_before_end_(run.config.checkpoint.before_end_seconds),
         progress_(stdout, run.config.train.steps),
         skips_(run.config.train.skip_limit),
         metrics_(run.folder) {}
@@ -198,6 +202,7 @@ class Training {
     events.on_launch = [this](int attempt, const std::string& outcome, const std::string& reason) {
       run_.ledger.Launched(attempt, outcome, reason);
     };
+    events.on_poll = [this] { WatchJobEnd(); };
     events.on_decision = [this](const Decision& decision) { OnDecision(decision); };
     events.on_resumed = [this](std::int64_t step) { return OnResumed(step); };
     events.on_step = [this](std::span<const RankMetrics> ranks) { return OnStep(ranks); };
@@ -206,6 +211,7 @@ class Training {
     };
     events.on_saved = [this](const Saved& saved) {
       last_save_s_ = saved.seconds;
+      save_before_end_.Saved(saved.seconds);
       saved_ = saved.step;
       progress_.Notice(fmt::format("saved step {}: {}", saved.step, saved.path));
     };
@@ -226,6 +232,20 @@ class Training {
     return metrics_.ResumeAfter(step);
   }
 
+  void WatchJobEnd() {
+    job_end_.Poll();
+    const auto left = job_end_.Left();
+    switch (save_before_end_.At(left)) {
+      case SaveBeforeEnd::Act::kNothing:
+        return;
+      case SaveBeforeEnd::Act::kMeasure:
+        return supervisor_->Save();
+      case SaveBeforeEnd::Act::kEnd:
+        return supervisor_->StopForLater(
+            fmt::format("the end of the job's time in {:.0f} s", *left));
+    }
+  }
+
   void TellRecoveryTime(Clock::time_point failed_at) {
     progress_.Notice(fmt::format("training again {:.1f} s after the failure was seen",
                                  std::chrono::duration<double>(Clock::now() - failed_at).count()));
@@ -242,6 +262,7 @@ class Training {
     const auto verdict = losses_.Judge(step.loss);
     if (verdict) step.loss_z = verdict->z;
     run_.statistics.Add(step, verdict && verdict->spike);
+    save_before_end_.Step(step.step_s);
     progress_.Step(step, verdict);
     Act(replanner_->AfterStep(step.step_s, run_.config.train.steps - step.step, Cost()));
     if (auto added = metrics_.Add(step); !added) return added;
@@ -312,6 +333,8 @@ class Training {
   PlanInputs inputs_;  // with the measurements of this run's ranks, without lost nodes
   std::vector<SpareNode> spares_;
   Recovery recovery_;
+  JobEndTime job_end_;
+  SaveBeforeEnd save_before_end_;
   std::optional<std::int64_t> saved_;  // the newest checkpoint's step, as far as this run knows
   Progress progress_;
   LossWatch losses_;

@@ -253,18 +253,22 @@ Result<std::vector<std::string>> ExpandHosts(const std::string& node_list) {
   return hosts;
 }
 
-Result<double> SubmitTime(std::int64_t job_id) {
-  auto text = Scontrol({"show", "job", "-o", std::to_string(job_id)});
-  if (!text) return tl::unexpected(text.error());
-  const std::string key = " SubmitTime=";
-  const auto at = text->find(key);
+std::optional<double> TimeOfJob(const std::string& shown, const std::string& name) {
+  const std::string key = " " + name + "=";
+  const auto at = shown.find(key);
   std::tm local{};
   local.tm_isdst = -1;
   if (at == std::string::npos ||
-      ::strptime(text->c_str() + at + key.size(), "%Y-%m-%dT%H:%M:%S", &local) == nullptr) {
-    return Fail(fmt::format("scontrol show job {}: no SubmitTime", job_id), ExitCode::kPreflight);
-  }
+      ::strptime(shown.c_str() + at + key.size(), "%Y-%m-%dT%H:%M:%S", &local) == nullptr)
+    return std::nullopt;
   return static_cast<double>(std::mktime(&local));
+}
+
+Result<double> SubmitTime(std::int64_t job_id) {
+  auto text = Scontrol({"show", "job", "-o", std::to_string(job_id)});
+  if (!text) return tl::unexpected(text.error());
+  if (const auto time = TimeOfJob(*text, "SubmitTime")) return *time;
+  return Fail(fmt::format("scontrol show job {}: no SubmitTime", job_id), ExitCode::kPreflight);
 }
 
 Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,

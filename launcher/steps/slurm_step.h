@@ -3,6 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,10 @@ Result<std::vector<std::string>> ExpandHosts(const std::string& node_list);
 
 /// When the job was submitted, seconds since 1970. Runs scontrol.
 Result<double> SubmitTime(std::int64_t job_id);
+
+/// The time in field `name` of what `scontrol show job -o` has printed, seconds since 1970; none where
+/// it has no time there ("Unknown").
+std::optional<double> TimeOfJob(const std::string& shown, const std::string& name);
 
 /// Runs `command` once on each of the allocation's `hosts` hosts, in one short step, and gives back its
 /// standard output: lines "TASK: text" with tasks numbered from 0 in no particular order. Fails

@@ -117,6 +117,19 @@ void Supervisor::Move() {
   boost::asio::post(io_, [this] { Handle(Event::kMoveAsked); });
 }
 
+void Supervisor::Save() {
+  boost::asio::post(io_, [this] { Handle(Event::kSaveAsked); });
+}
+
+void Supervisor::StopForLater(std::string why) {
+  boost::asio::post(io_, [this, why = std::move(why)] {
+    if (!BeginStop(SIGTERM)) return;
+    stop_words_ = why;
+    requeue_ = true;
+    Handle(Event::kStopAsked);
+  });
+}
+
 void Supervisor::MeasureLayers() {
   if (state_ == State::kTraining) control_->SendAll(ProfileNow{});
 }
@@ -241,6 +254,7 @@ bool Supervisor::IsStepOver() const {
 
 void Supervisor::PollStep() {
   ending_.Poll();
+  events_.on_poll();
   if (step_) {
     step_->Poll();
     for (const RankEnd& end : step_->TakeEnds()) {

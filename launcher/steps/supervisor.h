@@ -52,6 +52,7 @@ struct SupervisorEvents {
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string&)> on_notice;
   std::function<void(const Decision&)> on_decision;
+  std::function<void()> on_poll = [] {};  // some times a second
 };
 
 /// Runs all ranks of a plan to the end. One object a plan; Run blocks; signals (SIGINT, SIGTERM,
@@ -74,6 +75,10 @@ class Supervisor {
   void Move();
   /// Lets the ranks measure their layers once more.
   void MeasureLayers();
+  /// Lets the ranks save and go on.
+  void Save();
+  /// Lets the ranks save and stop, for a run that goes on in a later job; `why` is what comes.
+  void StopForLater(std::string why);
 
  private:
   enum class State {
@@ -195,6 +200,7 @@ class Supervisor {
   std::string newest_;               // checkpoint, in words
   int signs_ = 0;                    // failure signs so far, to order them
   int stop_signal_ = 0;
+  std::string stop_words_;    // what stops the run, where that is no signal
   bool requeue_ = false;      // the stop is Slurm's: the job may go on later
   bool stop_passed_ = false;  // by ranks
   bool own_stop_ = false;     // a signal to stop has reached this process itself

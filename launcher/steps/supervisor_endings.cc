@@ -116,6 +116,7 @@ void Supervisor::EndForRetry() {
 }
 
 std::string Supervisor::StopWords() const {
+  if (!stop_words_.empty()) return stop_words_;
   return fmt::format("{}{}", ::strsignal(stop_signal_), requeue_ ? " from Slurm" : "");
 }
 

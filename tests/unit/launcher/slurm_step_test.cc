@@ -25,6 +25,16 @@ TEST(NamesPlugin, ReadsSrunsList) {
   EXPECT_FALSE(NamesPlugin("", "pmix"));
 }
 
+TEST(TimeOfJob, ReadsWhatScontrolShows) {
+  const std::string shown =
+      "JobId=7 JobName=x SubmitTime=2026-11-25T15:00:00 EndTime=2026-11-25T15:01:30 "
+      "Deadline=N/A PreemptTime=None";
+  EXPECT_EQ(*TimeOfJob(shown, "EndTime") - *TimeOfJob(shown, "SubmitTime"), 90);
+  EXPECT_FALSE(TimeOfJob(shown, "PreemptTime"));
+  EXPECT_FALSE(TimeOfJob(shown, "Time"));
+  EXPECT_FALSE(TimeOfJob("", "EndTime"));
+}
+
 TEST(NodeOfError, FindsTheNodeOfSrunsAndSlurmstepdsLines) {
   EXPECT_EQ(NodeOfError("slurmstepd: error:  mpi/pmix_v4: pmixp_usock_create_srv: n1 [0]: "
                         "pmixp_utils.c:103: Cannot bind() UNIX socket "
