@@ -19,6 +19,7 @@
 
 #include "core/seconds.h"
 #include "db/known_store.h"
+#include "launcher/commands/job_key.h"
 #include "launcher/commands/outcome.h"
 #include "launcher/commands/store_notes.h"
 #include "launcher/report/job_table.h"
@@ -77,26 +78,6 @@ Result<std::vector<std::string>> Words(const std::vector<std::string>& texts, co
     }
   }
   return words;
-}
-
-Result<JobKey> ParseJobKey(const std::string& word) {
-  JobKey key;
-  key.local = word.front() == 'L' || word.front() == 'l';
-  const char* begin = word.data() + (key.local ? 1 : 0);
-  const char* end = word.data() + word.size();
-  const auto id = std::from_chars(begin, end, key.id);
-  const char* stop = id.ptr;
-  bool well = id.ec == std::errc() && key.id > 0;
-  if (well && !key.local && stop != end && *stop == '_') {
-    const auto task = std::from_chars(stop + 1, end, key.task.emplace());
-    well = task.ec == std::errc() && *key.task >= 0;
-    stop = task.ptr;
-  }
-  if (well && stop == end) return key;
-  return Fail(fmt::format(
-      "--jobs: '{}' is no job: allowed are ids of Slurm jobs (1234), of arrays and their tasks "
-      "(1230, 1230_4), and of local runs (L12)",
-      word.substr(0, 40)));
 }
 
 Result<JobState> ParseState(const std::string& word) {
@@ -179,7 +160,10 @@ Result<void> ParseStates(const JobsArguments& arguments, Request& request) {
 Result<Request> Understand(const JobsArguments& arguments, double now) {
   Request request;
   request.store = arguments.store;
-  auto ids = ParseList<JobKey>(arguments.jobs, "--jobs", ParseJobKey);
+  auto ids = ParseList<JobKey>(arguments.jobs, "--jobs", [](const std::string& word) {
+    auto key = ParseJobKey(word);
+    return key ? key : FailIn("--jobs", key.error());
+  });
   if (!ids) return tl::unexpected(ids.error());
   request.query.ids = std::move(*ids);
   auto columns = ParseJobFormat(arguments.format);

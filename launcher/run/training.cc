@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -72,14 +73,24 @@ class Training {
     ending_.Await(kEndPatience);
     progress_.End();
     Finish(outcome);
-    if (outcome.failure && !outcome.stop_asked && saved_)
-      outcome.message +=
-          fmt::format("; the same command with --run-dir {} goes on from the checkpoint of step {}",
-                      run_.folder.Path(), *saved_);
+    if (outcome.failure && !outcome.stop_asked && saved_) outcome.message += HowToGoOn(outcome);
     return outcome;
   }
 
  private:
+  /// To follow the message of a run that failed.
+  std::string HowToGoOn(const RunOutcome& outcome) const {
+    const Allocation& where = run_.allocation;
+    const std::string by_job =
+        where.in_slurm ? fmt::format(", or adaptive-train run --continue {},", where.ShownId())
+                       : "";
+    return fmt::format(
+        "; the same command with --run-dir {}{} goes on from the checkpoint of step {} ({} steps "
+        "came after it)",
+        run_.folder.Path(), by_job, *saved_,
+        std::max<std::int64_t>(0, outcome.last_step - *saved_));
+  }
+
   /// Whether the ranks have saved for a better plan; it is the plan then.
   bool Moves(RunOutcome& outcome) {
     if (!outcome.moved || !next_ || outcome.last_step >= run_.config.train.steps) return false;

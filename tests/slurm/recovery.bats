@@ -90,7 +90,7 @@ nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
   job=$(submit -N4 --mem=256M -- --model.layers=8 --model.hidden=384 --model.heads=4 --train.global_batch=12 --train.micro_batch=1 --train.steps=1000 --checkpoint.every=5)
   wait_until 90 grep -q '^saved step' "$home/slurm-$job.out"
   for node in n2 n3 n4; do box cut "$node"; done
-  wait_until 60 grep -Eq "^adaptive-train: rank .*; no plan without n2, n3, n4: .*; the same command with --run-dir $home/runs/$job goes on from the checkpoint of step [0-9]+$" "$home/slurm-$job.out" ||
+  wait_until 60 grep -Eq "^adaptive-train: rank .*; no plan without n2, n3, n4: .*; the same command with --run-dir $home/runs/$job, or adaptive-train run --continue $job, goes on from the checkpoint of step [0-9]+ \\([0-9]+ steps came after it\\)$" "$home/slurm-$job.out" ||
     { show_job "$job"; return 1; }
   for node in n2 n3 n4; do box mend "$node"; done
   wait_until 60 job_over "$job"
