@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <future>
 #include <memory>
 
@@ -306,6 +307,21 @@ void HoldSignals() {
   for (int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
 }
 
+/// A job that has lost its batch host needs somebody to requeue it: one rank of a few nodes, as each
+/// of them asks Slurm's controller.
+std::vector<std::string> WhenLauncherLost(const Identity& self) {
+  constexpr int kNodesThatAsk = 4;
+  const std::string host = Variable("ADAPTIVE_TRAIN_BATCH_HOST"), job = Variable("SLURM_JOB_ID");
+  if (host.empty() || job.empty() || host == self.host) return {};
+  if (Variable("SLURM_LOCALID") != "0" ||
+      std::atoi(Variable("SLURM_NODEID").c_str()) >= kNodesThatAsk)
+    return {};
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return {};
+  return {program.parent_path() / "adaptive-train", "requeue-lost", "--job", job, "--host", host};
+}
+
 int Main(bool measures) {
   HoldSignals();
   const Identity self = ReadIdentity();
@@ -316,6 +332,7 @@ int Main(bool measures) {
   auto control = ControlChannel::Connect({self.control,
                                           self.token,
                                           {self.rank, self.host, ::getpid(), self.step_id, "", ""},
+                                          WhenLauncherLost(self),
                                           kPassedOn});
   if (!control) {
     std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: %s\n", self.rank, self.host.c_str(),

@@ -182,6 +182,8 @@ class Training {
     spec.worker = run_.programs.worker;
     spec.saving_patience = std::chrono::seconds(run_.config.checkpoint.patience_s);
     spec.environment = RankEnvironment(CurrentEnvironment());
+    if (run_.allocation.in_slurm)
+      spec.environment["ADAPTIVE_TRAIN_BATCH_HOST"] = OwnNode(run_.allocation);
     spec.launch = run_.config.launch;
     spec.first_rank = run_.allocation.in_slurm ? AddressOfNode(plan_.ranks[0].device.node) : kHere;
     run_.ledger.BeginLaunches();

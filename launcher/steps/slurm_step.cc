@@ -75,6 +75,14 @@ std::string After(const std::string& line, std::string_view word, std::string_vi
   return line.substr(begin, line.find_first_of(ends, begin) - begin);
 }
 
+/// "srun: error: task 2 launch failed: Unspecified error", "... tasks 0-1 launch failed": the tasks.
+std::string TasksOfLaunchError(const std::string& line) {
+  const auto end = line.find(" launch failed:");
+  if (end == std::string::npos || line.find(": task") == std::string::npos) return "";
+  const auto begin = line.rfind(' ', end - 1) + 1;
+  return line.substr(begin, end - begin);
+}
+
 /// A path that srun takes as it is: its file names have patterns such as %t.
 std::string WithoutPatterns(const std::string& path) {
   std::string out;
@@ -84,7 +92,8 @@ std::string WithoutPatterns(const std::string& path) {
 
 class SlurmStep final : public JobStep {
  public:
-  SlurmStep(ChildProcess srun, std::string log) : srun_(std::move(srun)), log_(std::move(log)) {}
+  SlurmStep(ChildProcess srun, std::string log, std::vector<std::string> hosts)
+      : srun_(std::move(srun)), log_(std::move(log)), hosts_(std::move(hosts)) {}
   ~SlurmStep() override {
     if (!Over()) srun_.SignalAlone(SIGKILL);
   }
@@ -108,7 +117,7 @@ class SlurmStep final : public JobStep {
     if (!trouble_.empty()) return trouble_;
     return status_ && *status_ != 0 ? "srun: " + DescribeExit(*status_) : "";
   }
-  std::string TroubledNode() const override { return NodeOfError(trouble_); }
+  std::string TroubledNode() const override { return troubled_node_; }
   bool TroubleMayPass() const override { return !trouble_.empty(); }
 
   void Kill(const std::string& step_id) override {
@@ -130,7 +139,7 @@ class SlurmStep final : public JobStep {
       for (int task : ended->tasks)
         ends_.push_back({task, ended->how, !ended->how.starts_with("Exited")});
     } else if (line.rfind("srun: error:", 0) == 0 || line.rfind("slurmstepd: error:", 0) == 0) {
-      if (trouble_.empty()) trouble_ = Printable(line);
+      if (trouble_.empty()) NoteTrouble(line);
     }
     // Everything srun says is kept for a person to read.
     std::FILE* file = std::fopen(log_.c_str(), "a");
@@ -139,11 +148,21 @@ class SlurmStep final : public JobStep {
     std::fclose(file);
   }
 
+  void NoteTrouble(const std::string& line) {
+    trouble_ = Printable(line);
+    troubled_node_ = NodeOfError(line);
+    const std::vector<int> tasks = ParseTasks(TasksOfLaunchError(line));
+    if (tasks.empty() || static_cast<std::size_t>(tasks.front()) >= hosts_.size()) return;
+    troubled_node_ = hosts_[static_cast<std::size_t>(tasks.front())];
+    trouble_ += fmt::format(" (on {})", troubled_node_);
+  }
+
   ChildProcess srun_;
   std::optional<ChildProcess> scancel_;
   const std::string log_;
+  const std::vector<std::string> hosts_;  // of the tasks
   std::string errors_;
-  std::string trouble_;
+  std::string trouble_, troubled_node_;
   std::vector<RankEnd> ends_;
   std::optional<int> status_;
   std::optional<std::chrono::steady_clock::time_point> kill_deadline_;
@@ -299,15 +318,16 @@ Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::str
 namespace {
 
 Result<std::unique_ptr<JobStep>> StartSlurmStep(const JobStepSpec& spec) {
-  std::string hosts;
-  std::vector<std::string> distinct;
+  std::string host_lines;
+  std::vector<std::string> hosts, distinct;
   for (const RankPlan& rank : spec.plan->ranks) {
-    hosts += rank.device.node + "\n";
+    host_lines += rank.device.node + "\n";
+    hosts.push_back(rank.device.node);
     if (std::find(distinct.begin(), distinct.end(), rank.device.node) == distinct.end())
       distinct.push_back(rank.device.node);
   }
   const std::string host_file = spec.run_dir + "/hostfile";
-  auto written = WriteFile(host_file, hosts);
+  auto written = WriteFile(host_file, host_lines);
   if (!written) return tl::unexpected(written.error());
   Environment environment = WithoutInheritedShape(spec.environment);
   environment["SLURM_HOSTFILE"] =
@@ -337,7 +357,8 @@ Result<std::unique_ptr<JobStep>> StartSlurmStep(const JobStepSpec& spec) {
     command.insert(command.begin() + 1, "--overcommit");
   auto srun = ChildProcess::Start({command, environment, ""});
   if (!srun) return tl::unexpected(srun.error());
-  return std::make_unique<SlurmStep>(std::move(*srun), spec.run_dir + "/logs/srun.log");
+  return std::make_unique<SlurmStep>(std::move(*srun), spec.run_dir + "/logs/srun.log",
+                                     std::move(hosts));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "runtime/control/control_channel.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -32,6 +34,8 @@ using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kFarewellDeadline{1};
+/// For a program to start from a file system that may hang; the program ends this alarm.
+constexpr unsigned kBecomeSeconds = 5;
 
 /// Ends the process from any thread. If its log is on a file system that hangs, SIGALRM ends it.
 [[noreturn]] void EndProcess(RankExit code, const std::string& why) {
@@ -39,6 +43,21 @@ constexpr std::chrono::seconds kFarewellDeadline{1};
   std::fprintf(stderr, "adaptive-train-worker: %s; the rank ends\n", why.c_str());
   std::fflush(stderr);
   std::_Exit(ToInt(code));
+}
+
+/// The program takes this process over, with its open files: a PMIx server that loses the connection
+/// of a rank has Slurm kill the step. Returns where it cannot.
+void Become(const std::vector<std::string>& program) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error))
+    ::fcntl(std::atoi(entry.path().filename().c_str()), F_SETFD, 0);
+  std::vector<char*> arguments;
+  for (const std::string& word : program) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  ::execv(arguments[0], arguments.data());
 }
 
 }  // namespace
@@ -55,6 +74,7 @@ struct ControlChannel::State {
   std::deque<std::string> outgoing;  // the first is being written
   Clock::time_point heard = Clock::now(), ticked = heard;
   bool closing = false;
+  std::vector<std::string> when_lost;
   LaunchDeadlines deadlines;
 
   std::atomic<bool> stop_asked{false};
@@ -76,7 +96,16 @@ struct ControlChannel::State {
   void Obey(const ControlMessage& message);
   void Note(const ControlMessage& message);
   void LoseLauncher(const std::string& why) {
-    if (!closing) EndProcess(RankExit::kLauncherLost, "lost the launcher (" + why + ")");
+    if (closing) return;
+    const std::string lost = "lost the launcher (" + why + ")";
+    if (when_lost.empty()) EndProcess(RankExit::kLauncherLost, lost);
+    ::alarm(kBecomeSeconds);
+    std::fprintf(stderr, "adaptive-train-worker: %s\n", lost.c_str());
+    std::fflush(stderr);
+    boost::system::error_code ignored;
+    socket.close(ignored);  // a launcher that was only held up is to see that the rank has left
+    Become(when_lost);
+    EndProcess(RankExit::kLauncherLost, fmt::format("{}: {}", when_lost[0], std::strerror(errno)));
   }
 };
 
@@ -191,6 +220,7 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::Connect(Settings setting
   state->heard = state->ticked = Clock::now();
   if (!state->ObeyAll())
     return Fail("the launcher ended its greeting with garbage", ExitCode::kRankFailure);
+  state->when_lost = std::move(settings.when_lost);
   if (!settings.pass_on.empty()) {
     sigset_t set;
     ::sigemptyset(&set);

@@ -24,9 +24,12 @@ namespace adaptive_train {
 class ControlChannel {
  public:
   struct Settings {
-    std::string addresses;          // "10.0.0.1:4711,[fd00::1]:4711", tried in this order
-    std::string token;              // proved by both sides, never sent
-    Hello hello;                    // without nonce and proof
+    std::string addresses;  // "10.0.0.1:4711,[fd00::1]:4711", tried in this order
+    std::string token;      // proved by both sides, never sent
+    Hello hello;            // without nonce and proof
+    /// What the process becomes when the launcher is lost: a program's path and arguments. Empty: it
+    /// ends.
+    std::vector<std::string> when_lost = {};
     std::vector<int> pass_on = {};  // signals that the launcher is told of; all threads block them
   };
 
