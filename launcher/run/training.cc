@@ -31,6 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kWriteDeadline{60};
 /// After the last plan, for what is left of its job steps.
 constexpr std::chrono::seconds kEndPatience{4};
+constexpr std::chrono::seconds kControllerPatience{5};
 constexpr const char* kHere = "127.0.0.1";
 /// The size of a checkpoint: float32 parameters and both moments.
 constexpr double kSavedBytesPerParameter = 12;
@@ -102,6 +103,11 @@ class Training {
   bool Recovers(RunOutcome& outcome) {
     const auto lost = recovery_.After(outcome);
     if (!lost) return false;
+    if (IsCutOff(lost->nodes)) {
+      outcome.code = ExitCode::kRequeue;
+      outcome.message = "no other node is heard, nor Slurm's controller: this node is cut off";
+      return false;
+    }
     if (!failed_at_) failed_at_ = outcome.failed_at;
     run_.ledger.Failed(*outcome.failure);
     progress_.Notice(outcome.message);
@@ -118,6 +124,17 @@ class Training {
     outcome.code = saved_ ? ExitCode::kRequeue : plan.error().exit_code;
     outcome.message += fmt::format("; no plan{}: {}", without, plan.error().message);
     return false;
+  }
+
+  /// Whether it is this node that was lost, not all others. Elsewhere the job may be queued again, and
+  /// two runs must not share a folder.
+  bool IsCutOff(const std::vector<std::string>& lost) const {
+    const std::string own = OwnNode(run_.allocation);
+    const bool alone = std::ranges::all_of(inputs_.cluster.nodes, [&](const Node& node) {
+      return node.name == own || std::ranges::find(lost, node.name) != lost.end();
+    });
+    return run_.allocation.in_slurm && alone && !lost.empty() &&
+           !ControllerAnswers(run_.allocation.job_id, kControllerPatience);
   }
 
   void TellGoingOn(const std::string& without) {

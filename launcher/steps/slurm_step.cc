@@ -283,6 +283,12 @@ std::optional<double> TimeOfJob(const std::string& shown, const std::string& nam
   return static_cast<double>(std::mktime(&local));
 }
 
+bool ControllerAnswers(std::int64_t job_id, std::chrono::seconds deadline) {
+  const auto done = RunCommand(
+      {{"scontrol", "show", "job", "-o", std::to_string(job_id)}, std::nullopt, ""}, deadline);
+  return done && done->Ok();
+}
+
 Result<double> SubmitTime(std::int64_t job_id) {
   auto text = Scontrol({"show", "job", "-o", std::to_string(job_id)});
   if (!text) return tl::unexpected(text.error());

@@ -19,6 +19,9 @@ Result<std::vector<std::string>> ExpandHosts(const std::string& node_list);
 /// When the job was submitted, seconds since 1970. Runs scontrol.
 Result<double> SubmitTime(std::int64_t job_id);
 
+/// Whether Slurm's controller answers within `deadline`. Blocks for as long at most. Runs scontrol.
+bool ControllerAnswers(std::int64_t job_id, std::chrono::seconds deadline);
+
 /// The time in field `name` of what `scontrol show job -o` has printed, seconds since 1970; none where
 /// it has no time there ("Unknown").
 std::optional<double> TimeOfJob(const std::string& shown, const std::string& name);

@@ -13,8 +13,7 @@ setup() {
 }
 teardown() {
   box_root ctl scancel --user=ada
-  [[ $(box status) == *n1*dead* ]] && box revive n1
-  return 0
+  box mend n1
 }
 all_idle() { [[ $(box_root ctl sinfo -h -N -p main -o %t | grep -cx idle) == 4 ]]; }
 
@@ -101,11 +100,12 @@ comes_back() {
 }
 none_of_ours_on() { ! box_root "$1" pgrep -f 'adaptive-train (requeue-lost|run)'; }
 
-@test "the batch host dead: a rank has the job requeued, and the run goes on on the others" {
+@test "the batch host cut off: its launcher ends, a rank has the job requeued, and the run goes on on the others" {
   long_job -N3 -w n1,n2,n3 -- --checkpoint.every=20
   wait_until 30 grep -q '^saved step' "$home/slurm-$job.out"
-  box kill n1
-  wait_until 15 no_rank_on n2 n3
+  box cut n1
+  wait_until 25 no_rank_on n1 n2 n3
+  wait_until 15 grep -q "^adaptive-train: no other node is heard, nor Slurm's controller: this node is cut off" "$home/slurm-$job.out"
   wait_until 90 requeued || { show_job "$job"; box_root ctl sinfo -N; return 1; }
   grep -q 'lost its batch host n1: requeued$' "$home/runs/$job"/logs/rank-*.log
   box_root ctl scontrol update JobId="$job" ReqNodeList=
