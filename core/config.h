@@ -11,6 +11,7 @@
 
 #include "core/model_shape.h"
 #include "core/orders.h"
+#include "core/profile.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -111,6 +112,7 @@ struct LaunchConfig {
 
 struct RecoveryConfig {
   std::int64_t attempts = 3;  // failures in a row, without a new step, that a run survives
+  double half_life_days = kFailureHalfLifeDays;  // of failures that count against nodes and links
 };
 
 struct DeviceConfig {

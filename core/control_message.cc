@@ -15,7 +15,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saving, blocks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, step, path, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Notice, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Decision, step, text)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFailure, rank, host, operation, peer, cause, step, exit_code)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Goodbye, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Abort, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sum, numbers)
@@ -46,7 +45,6 @@ json Body(const Saving& m) { return m; }
 json Body(const Saved& m) { return m; }
 json Body(const Notice& m) { return m; }
 json Body(const Decision& m) { return m; }
-json Body(const RankFailure& m) { return m; }
 json Body(const Goodbye& m) { return m; }
 json Body(const Abort& m) { return m; }
 json Body(const Sum& m) { return m; }
@@ -153,6 +151,28 @@ LayerTimes LayerTimesFrom(const json& body) {
   return m;
 }
 
+json Body(const RankFailure& m) {
+  return {{"rank", m.rank},           {"host", m.host},         {"peer", m.peer},
+          {"operation", m.operation}, {"cause", m.cause},       {"step", m.step},
+          {"exit_code", m.exit_code}, {"kind", NameOf(m.kind)}, {"within_plan", m.within_plan}};
+}
+
+RankFailure RankFailureFrom(const json& body) {
+  RankFailure m;
+  body.at("rank").get_to(m.rank);
+  body.at("host").get_to(m.host);
+  body.at("operation").get_to(m.operation);
+  body.at("peer").get_to(m.peer);
+  body.at("cause").get_to(m.cause);
+  body.at("step").get_to(m.step);
+  body.at("exit_code").get_to(m.exit_code);
+  const auto kind = ChoiceOf<FailureKind>(body.at("kind").get<std::string>());
+  if (!kind) throw json::other_error::create(500, "no failure is of this kind", &body.at("kind"));
+  m.kind = *kind;
+  body.at("within_plan").get_to(m.within_plan);
+  return m;
+}
+
 /// A peer is a list of six numbers: a rank may have many.
 json Body(const RankStatus& m) {
   json peers = json::array();
@@ -201,7 +221,7 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "saved") return body.get<Saved>();
     if (type == "notice") return body.get<Notice>();
     if (type == "decision") return body.get<Decision>();
-    if (type == "failure") return body.get<RankFailure>();
+    if (type == "failure") return RankFailureFrom(body);
     if (type == "status") return RankStatusFrom(body);
     if (type == "goodbye") return body.get<Goodbye>();
     if (type == "go") return Go{};

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/failure_kind.h"
 #include "core/limits.h"
 #include "core/profile.h"
 #include "core/rank_status.h"
@@ -77,6 +78,8 @@ struct RankFailure {
   std::string cause;
   std::int64_t step = 0;
   int exit_code = 0;  // a RankExit
+  FailureKind kind = FailureKind::kUnknown;
+  bool within_plan = false;  // the rank took no more memory than its plan says
 };
 struct Goodbye {
   std::int64_t step = 0;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/failure_kind.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -53,11 +54,37 @@ struct DeviceMeasurement {
   Evidence evidence;
 };
 
-/// The failures that jobs had on a node, each counted less the older it is.
+/// Failures count half as much after this time, unless recovery.half_life_days says otherwise.
+inline constexpr double kFailureHalfLifeDays = 14;
+/// With a lower decayed count of failures nothing is said of a node or link.
+inline constexpr double kFailedLately = 0.05;
+
+/// How often something happened.
+struct CountedFailures {
+  FailureKind kind = FailureKind::kUnknown;
+  std::int64_t count = 0;
+};
+
+/// The failures of a node that say something about it, each counted less the older it is.
 struct NodeHistory {
   std::string node;
-  double failures = 0;  // decayed count; halves every kConfidenceHalfLife
+  double failures = 0;                      // decayed count
+  std::vector<CountedFailures> kinds = {};  // undecayed
+  double within_s = 0;                      // seconds since the oldest of them
 };
+
+/// The same of the link between two nodes that lost each other, in either direction.
+struct LinkHistory {
+  std::string from, to;
+  double failures = 0;
+  std::int64_t count = 0;
+  double within_s = 0;
+};
+
+/// "n3: silent twice, out of memory once in the last 10 days".
+std::string Describe(const NodeHistory& history);
+/// "link n1 to n2: lost once in the last 3 days".
+std::string Describe(const LinkHistory& history);
 
 /// A value; JSON with format_version.
 struct Profile {
@@ -65,6 +92,7 @@ struct Profile {
   std::vector<DeviceMeasurement> devices;
   std::vector<LayerMeasurement> layers;
   std::vector<NodeHistory> nodes;
+  std::vector<LinkHistory> lost_links = {};
 };
 
 std::string ToJson(const Profile& profile);

@@ -47,8 +47,8 @@ constexpr const char* kLaunches =
     "SELECT attempt, started, outcome, reason FROM launches WHERE job_id = ?1 ORDER BY attempt";
 
 constexpr const char* kFailures =
-    "SELECT time, step, rank, host, kind, operation, peer, cause FROM failures WHERE job_id = ?1 "
-    "ORDER BY time, id";
+    "SELECT time, step, rank, host, kind, operation, peer, cause, peer_host, blamed FROM failures "
+    "WHERE job_id = ?1 ORDER BY time, id";
 
 const std::string kSeparator = "\n";
 
@@ -149,14 +149,21 @@ Result<std::vector<LaunchRecord>> ReadLaunches(SQLite::Database& database, std::
   return launches;
 }
 
-std::vector<FailureRecord> ReadFailures(SQLite::Database& database, std::int64_t job_id) {
+Result<std::vector<FailureRecord>> ReadFailures(SQLite::Database& database, std::int64_t job_id) {
   SQLite::Statement statement(database, kFailures);
   BindAll(statement, job_id);
   std::vector<FailureRecord> failures;
   while (statement.executeStep()) {
     FailureRecord& failure = failures.emplace_back();
-    RowReader(statement) >> failure.time >> failure.step >> failure.rank >> failure.host >>
-        failure.kind >> failure.operation >> failure.peer >> failure.cause;
+    std::string kind, blamed;
+    RowReader(statement) >> failure.time >> failure.step >> failure.rank >> failure.host >> kind >>
+        failure.operation >> failure.peer >> failure.cause >> failure.peer_host >> blamed;
+    const auto known_kind = ChoiceOf<FailureKind>(kind);
+    if (!known_kind) return UnknownWord(job_id, "kind of failure", kind);
+    const auto known_blamed = ChoiceOf<Blamed>(blamed);
+    if (!known_blamed) return UnknownWord(job_id, "blame of a failure", blamed);
+    failure.kind = *known_kind;
+    failure.blamed = *known_blamed;
   }
   return failures;
 }

@@ -38,8 +38,9 @@ constexpr const char* kReplaceLaunch =
     "?3, ?4, ?5)";
 
 constexpr const char* kInsertFailure =
-    "INSERT INTO failures (job_id, time, step, rank, host, kind, operation, peer, cause)"
-    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    "INSERT INTO failures (job_id, time, step, rank, host, kind, operation, peer, cause, peer_host,"
+    "                      blamed)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
 constexpr const char* kReplaceSummary =
     "INSERT OR REPLACE INTO summaries (job_id, steps, tokens, final_loss, validation_loss, "
@@ -109,7 +110,8 @@ Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const Lau
 Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
                       const FailureRecord& failure) {
   Execute(database, kInsertFailure, job_id, failure.time, failure.step, failure.rank, failure.host,
-          failure.kind, failure.operation, failure.peer, failure.cause);
+          NameOf(failure.kind), failure.operation, failure.peer, failure.cause, failure.peer_host,
+          NameOf(failure.blamed));
   return {};
 }
 

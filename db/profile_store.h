@@ -26,6 +26,7 @@ struct ProfileQuery {
   std::vector<std::string> device_kinds;
   std::string model_key;  // empty: no layers
   EpochSeconds now = 0;   // the time as of which failures are weighted
+  double failure_half_life_s = kFailureHalfLifeDays * 86400;
 };
 
 /// One SQLite file, opened. Several processes may have the same file open on one host (WAL).
@@ -82,8 +83,8 @@ class ProfileStore {
   Result<void> SaveMeasurements(const std::string& cluster, const Profile& profile);
   /// What is stored for a cluster's nodes, device kinds and a model, as of `now`. Contains links
   /// with both ends in `nodes`; devices of `device_kinds`, whatever their node; layers of
-  /// `model_key` on these kinds, measured in any cluster. Also the failures of each of `nodes`,
-  /// weighted less the older they are.
+  /// `model_key` on these kinds, measured in any cluster. Also the failures that count against one of
+  /// `nodes`, or a link between two, weighted less the older they are.
   Result<Profile> ProfileOf(const ProfileQuery& query);
   /// All stored links and devices of a cluster.
   Result<Profile> MeasurementsOf(const std::string& cluster);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/failure_kind.h"
 #include "db/launcher_process.h"
 
 namespace adaptive_train {
@@ -95,10 +96,12 @@ struct FailureRecord {
   std::optional<std::int64_t> step;  // optimizer step; none before the first
   std::optional<std::int64_t> rank;  // none: no single rank
   std::string host;
-  std::string kind;       // killed, silent, transport, device, ...
+  FailureKind kind = FailureKind::kUnknown;
   std::string operation;  // what the rank was doing, e.g. "all_reduce"
   std::string peer;       // the other side of the operation; may be empty
   std::string cause;
+  std::string peer_host = {};       // of `peer`; may be empty
+  Blamed blamed = Blamed::kNobody;  // kNode: `host`; kLink: that between `host` and `peer_host`
 };
 
 /// How a job ended. `state` is neither kRunning nor kLost.

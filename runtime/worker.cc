@@ -241,14 +241,22 @@ void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
             RankExit::kSetup, "writing what was measured");
 }
 
+/// Whether this rank has taken no more memory than its plan says, and none but its node can lack
+/// some: a limit of the process (ulimit -d) is its user's.
+bool KeepsToPlan(const Identity& self, const Parts& parts) {
+  const auto rank = static_cast<std::size_t>(self.rank);
+  return rank < parts.plan.ranks.size() && !FreeInProcess() &&
+         static_cast<std::int64_t>(ResidentBytes()) <= parts.plan.ranks[rank].memory_bytes;
+}
+
 /// Tells the launcher and the log why this rank ends, then ends it.
 [[noreturn]] void Fail(const Identity& self, std::unique_ptr<ControlChannel> control,
-                       std::int64_t step, const FatalError& error) {
+                       std::int64_t step, const Parts& parts, const FatalError& error) {
   const std::string peer = error.Peer() >= 0 ? fmt::format(" (peer: rank {})", error.Peer()) : "";
   fmt::print(stderr, "adaptive-train-worker: rank {} on {}, after step {}: {}{}\n", self.rank,
              self.host, step, error.what(), peer);
   control->Send(RankFailure{self.rank, self.host, error.Operation(), error.Peer(), error.Cause(),
-                            step, ToInt(error.Code())});
+                            step, ToInt(error.Code()), error.Kind(), KeepsToPlan(self, parts)});
   control.reset();
   std::_Exit(ToInt(error.Code()));
 }
@@ -257,8 +265,8 @@ void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
                                  std::int64_t step, const Parts& parts, const char* what) {
   const bool planned = static_cast<std::size_t>(self.rank) < parts.plan.ranks.size();
   const std::string stage = planned ? StageInWords(parts.plan, self.rank) + ": " : "";
-  Fail(self, std::move(control), step,
-       FatalError(RankExit::kDevice, "allocation", FatalError::kNoPeer,
+  Fail(self, std::move(control), step, parts,
+       FatalError(RankExit::kDevice, FailureKind::kOutOfMemory, "allocation", FatalError::kNoPeer,
                   fmt::format("{}{}: {}", stage, what, kMemoryAdvice)));
 }
 
@@ -317,13 +325,13 @@ int Main(bool measures) {
       Train(self, **control, parts, step);
     }
   } catch (const FatalError& error) {
-    Fail(self, std::move(*control), step, error);
+    Fail(self, std::move(*control), step, parts, error);
   } catch (const kernels::AllocationFailure& failure) {
     FailToAllocate(self, std::move(*control), step, parts, failure.what());
   } catch (const std::bad_alloc&) {
     FailToAllocate(self, std::move(*control), step, parts, "out of memory");
   } catch (const std::exception& error) {
-    Fail(self, std::move(*control), step,
+    Fail(self, std::move(*control), step, parts,
          FatalError(RankExit::kDevice, "computing", FatalError::kNoPeer, error.what()));
   }
   (*control)->Send(Goodbye{step});

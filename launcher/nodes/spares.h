@@ -18,10 +18,10 @@ struct SpareNode {
 };
 
 /// Picks `count` nodes, each the worst of those left. Criteria in order: far slower than its kind
-/// (FindSlowParts), most recent failures, most slow links, slowest device, slowest links (median).
-/// Among equals the last one in the allocation is picked. Nodes within 5 % of each other are equal,
-/// and missing figures do not count against a node. Fails with kNoPlan if no node would be left to
-/// train.
+/// (FindSlowParts), most recent failures, links lost most often, most slow links, slowest device,
+/// slowest links (median). Among equals the last one in the allocation is picked. Nodes within 5 %
+/// of each other are equal, and missing figures do not count against a node. Fails with kNoPlan if
+/// no node would be left to train.
 Result<std::vector<SpareNode>> ChooseSpares(const Cluster& cluster, const Profile& profile,
                                             int count);
 

@@ -55,9 +55,11 @@ FailureRecord RecordOf(const Diagnosis& diagnosis) {
   if (f.step > 0) record.step = f.step;
   if (f.rank >= 0) record.rank = f.rank;
   record.host = f.host;
-  record.kind = diagnosis.kind;
+  record.kind = f.kind;
+  record.blamed = BlamedFor(diagnosis);
   record.operation = f.operation;
   if (f.peer >= 0) record.peer = "rank " + std::to_string(f.peer);
+  record.peer_host = diagnosis.peer_host;
   record.cause = f.cause;
   return record;
 }

@@ -199,7 +199,7 @@ Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLed
   const bool reuse = run.config.profile.reuse == "auto" &&
                      !(options && options->reuse == JobOptions::Reuse::kNever);
   Profile stored = ledger.Known(QueryOf(cluster, run.config));
-  if (!reuse) stored = Profile{{}, {}, {}, std::move(stored.nodes)};
+  if (!reuse) stored = Profile{{}, {}, {}, std::move(stored.nodes), std::move(stored.lost_links)};
   if (cluster.nodes.size() > 1 && !run.config.profile.measure) {
     Say(stdout, "links and devices: not measured (profile.measure = false)\n");
   } else if (cluster.nodes.size() > 1) {

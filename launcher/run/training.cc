@@ -148,9 +148,17 @@ class Training {
     held.Release();
     RunOutcome outcome = supervisor.Run();
     held.Hold();  // a second Ctrl-C must not keep the end out of the store
+    if (outcome.failure) NameKind(*outcome.failure);
     supervisor_ = nullptr;
     replanner_.reset();
     return outcome;
+  }
+
+  /// What ranks and signs alone do not show. The launcher's own node is alive.
+  void NameKind(Diagnosis& failure) const {
+    FailureKind& kind = failure.failure.kind;
+    if (kind == FailureKind::kNodeSilent && failure.failure.host == OwnNode(run_.allocation))
+      kind = FailureKind::kRankSilent;
   }
 
   std::unique_ptr<Replanner> NewReplanner() const {

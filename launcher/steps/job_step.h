@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/failure_kind.h"
 #include "core/plan.h"
 #include "core/result.h"
 #include "launcher/steps/child_process.h"
@@ -35,6 +36,7 @@ inline std::string RankLog(const std::string& mode, const std::string& rank) {
 struct RankEnd {
   int rank = -1;
   std::string how;  // "killed by signal 9 (Killed)"
+  FailureKind kind = FailureKind::kUnknown;
 };
 
 /// Running ranks. One thread. The destructor makes sure that no process of the step on this machine

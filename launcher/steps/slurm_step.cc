@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <ctime>
 #include <optional>
@@ -67,6 +68,25 @@ std::optional<TaskEnd> ParseTaskEnd(const std::string& line) {
   return TaskEnd{ParseTasks(line.substr(list + 1, end - list - 1)), line.substr(end + 2)};
 }
 
+}  // namespace
+
+FailureKind KindOfSrunsWords(const std::string& how) {
+  // strsignal's words, and those of srun itself; " (core dumped)" may follow.
+  constexpr std::array<std::string_view, 6> kCrashes = {
+      "Segmentation fault",   "Aborted", "Bus error", "Floating point", "Illegal instruction",
+      "Trace/breakpoint trap"};
+  const auto begins = [&how](std::string_view words) { return how.starts_with(words); };
+  if (begins("Out Of Memory")) return FailureKind::kOutOfMemory;
+  if (std::any_of(kCrashes.begin(), kCrashes.end(), begins)) return FailureKind::kCrashed;
+  constexpr std::string_view kExited = "Exited with exit code ";
+  if (!begins(kExited)) return FailureKind::kKilled;
+  int code = 0;
+  std::from_chars(how.data() + kExited.size(), how.data() + how.size(), code);
+  return KindOfExit(code);
+}
+
+namespace {
+
 /// A path that srun takes as it is: its file names have patterns such as %t.
 std::string WithoutPatterns(const std::string& path) {
   std::string out;
@@ -116,7 +136,8 @@ class SlurmStep final : public JobStep {
  private:
   void Understand(const std::string& line) {
     if (auto ended = ParseTaskEnd(line)) {
-      for (int task : ended->tasks) ends_.push_back({task, ended->how});
+      for (int task : ended->tasks)
+        ends_.push_back({task, ended->how, KindOfSrunsWords(ended->how)});
     } else if (line.rfind("srun: error:", 0) == 0 || line.rfind("slurmstepd: error:", 0) == 0) {
       if (trouble_.empty()) trouble_ = Printable(line);
     }

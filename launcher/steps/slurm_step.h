@@ -32,6 +32,10 @@ bool NamesPlugin(const std::string& list, const std::string& plugin);
 /// getent, for 25 s at most.
 std::string AddressOfNode(const std::string& node);
 
+/// The kind of failure behind srun's words about a task's end: "Killed", "Out Of Memory", "Exited
+/// with exit code 3".
+FailureKind KindOfSrunsWords(const std::string& how);
+
 /// Without srun's own variables that an outer sbatch, salloc or srun has set and that would bend
 /// the shape we ask for.
 Environment WithoutInheritedShape(Environment environment);

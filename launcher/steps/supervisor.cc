@@ -161,7 +161,10 @@ void Supervisor::StartAttempt() {
   ++attempt_;
   const std::size_t size = spec_.plan->ranks.size();
   ranks_.assign(size, RankRecord{});
-  for (std::size_t i = 0; i < size; ++i) ranks_[i].host = spec_.plan->ranks[i].device.node;
+  for (std::size_t i = 0; i < size; ++i) {
+    ranks_[i].host = spec_.plan->ranks[i].device.node;
+    ranks_[i].planned_bytes = spec_.plan->ranks[i].memory_bytes;
+  }
   metrics_.clear();
   blocks_written_ = 0;
   last_save_ = gave_up_ = false;
@@ -222,6 +225,7 @@ void Supervisor::PollStep() {
     for (const RankEnd& end : step_->TakeEnds()) {
       if (end.rank < 0 || static_cast<std::size_t>(end.rank) >= ranks_.size()) continue;
       Record(end.rank).ended_how = end.how;
+      Record(end.rank).ended_kind = end.kind;
       if (!Record(end.rank).goodbye) Fault(end.rank, &RankRecord::order_ended);
     }
     if (step_->Over()) Handle(Event::kStepOver);

@@ -48,7 +48,7 @@ void Supervisor::EndForFailure() {
   if (!diagnosis) {
     // No rank shows anything: the step as a whole did not run.
     diagnosis.emplace();
-    diagnosis->kind = "lost";
+    diagnosis->failure.kind = FailureKind::kLaunch;
     diagnosis->failure.operation = "launch";
     const std::string trouble = step_ ? step_->Trouble() : "";
     diagnosis->failure.cause =
@@ -76,7 +76,7 @@ void Supervisor::EndForRetry() {
   events_.on_launch(attempt_, retry_ ? "retried" : "failed", retry_reason_);
   if (!retry_) {
     Diagnosis diagnosis;
-    diagnosis.kind = "lost";
+    diagnosis.failure.kind = FailureKind::kLaunch;
     diagnosis.failure.operation = "wire-up";
     diagnosis.failure.cause =
         fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);

@@ -126,6 +126,7 @@ void Supervisor::Fault(int rank, int RankRecord::*order) {
 
 void Supervisor::OnMetrics(int rank, const RankMetrics& metrics) {
   Record(rank).step = metrics.step;
+  Record(rank).peak_bytes = metrics.peak_memory_bytes;
   auto& of_step = metrics_[metrics.step];
   of_step[rank] = metrics;
   if (of_step.size() != ranks_.size()) return;

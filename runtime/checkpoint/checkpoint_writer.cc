@@ -61,6 +61,7 @@ struct CheckpointWriter::Work {
   bool stopping = false;
   bool ended = false;
   std::string failure;
+  int system_error = 0;  // behind `failure`
   std::string warning;
 };
 
@@ -80,7 +81,7 @@ void CheckpointWriter::Work::Run() {
       continue;
     }
     commit_failed = task == Phase::kCommitting && !done;
-    if (!done) failure = done.error().message;
+    if (!done) failure = done.error().message, system_error = done.error().system_error;
     const Phase next = task == Phase::kWriting ? Phase::kWritten : Phase::kIdle;
     phase = done ? next : Phase::kFailed;
     changed.notify_all();
@@ -203,6 +204,7 @@ CheckpointNews CheckpointWriter::Follow(const CheckpointVotes& sums) {
   if (failures > 0) {
     news.failed = std::exchange(pending_, std::nullopt);
     news.failure = std::exchange(work_->failure, "");
+    news.system_error = std::exchange(work_->system_error, 0);
     if (phase == Phase::kWriting) work_->give_up = true;
     if (phase == Phase::kWritten || phase == Phase::kFailed) phase = Phase::kGivingUp;
   } else if (written == static_cast<double>(work_->settings.ranks)) {

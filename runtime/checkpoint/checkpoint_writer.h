@@ -59,6 +59,7 @@ struct CheckpointNews {
   bool ready = false;                  // Begin may be called
   double blocks = 0;                   // written by all ranks so far; stands still with them
   std::string failure;                 // one line, on each rank that failed; the others' is empty
+  int system_error = 0;                // the errno behind `failure`; 0: none
   std::string warning;                 // one line about what could not be removed; mostly empty
 };
 

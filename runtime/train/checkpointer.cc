@@ -205,7 +205,7 @@ void Checkpointer::TellOf(const NewestCheckpoint& newest) {
   for (const std::string& line : newest.unfinished) events_.on_notice("unfinished: " + line);
   if (newest.step || newest.refused.empty()) return;
   throw FatalError(
-      RankExit::kCheckpoint, "resume", FatalError::kNoPeer,
+      RankExit::kCheckpoint, FailureKind::kConfiguration, "resume", FatalError::kNoPeer,
       fmt::format("{}; there is no other checkpoint in {}: to begin anew, name another run folder "
                   "or checkpoint.dir",
                   newest.refused.front(), config_.dir));
@@ -254,7 +254,8 @@ CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arena
   }
   const double samples = SamplesOf(at, global_batch_);
   if (!(samples >= 0 && samples < kMostSamples)) {
-    throw FatalError(RankExit::kCheckpoint, kReading, FatalError::kNoPeer,
+    throw FatalError(RankExit::kCheckpoint, FailureKind::kConfiguration, kReading,
+                     FatalError::kNoPeer,
                      fmt::format("{}: no run has done {} samples", folder_.PathOf(step), samples));
   }
   at.extra["samples"] = samples;
@@ -308,8 +309,9 @@ CheckpointNews Checkpointer::Exchange() {
   return news;
 }
 
-std::string Checkpointer::Finish() {
-  std::string failure;
+/// Gives the news of a failure, if there was one.
+CheckpointNews Checkpointer::Finish() {
+  CheckpointNews failed;
   StallWatch watch(patience_);
   while (!ready_) {
     writer_->Wait(kLook);
@@ -320,9 +322,9 @@ std::string Checkpointer::Finish() {
                        fmt::format("{} took nothing for {} s (checkpoint.patience_s)", config_.dir,
                                    patience_.count()));
     }
-    if (!news.failure.empty()) failure = news.failure;
+    if (!news.failure.empty()) failed = news;
   }
-  return failure;
+  return failed;
 }
 
 void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arenas) {
@@ -332,9 +334,10 @@ void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arena
   Begin(at, arenas);
   ready_ = false;
   // The rank that failed ends the run, and knows why; the others have done their part.
-  const std::string failure = Finish();
-  if (!failure.empty())
-    throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer, failure);
+  const CheckpointNews failed = Finish();
+  if (!failed.failure.empty())
+    throw FatalError(RankExit::kCheckpoint, KindOf(RankExit::kCheckpoint, failed.system_error),
+                     "writing a checkpoint", FatalError::kNoPeer, failed.failure);
 }
 
 void Checkpointer::SaveNowBy(std::function<void(std::span<double>)> sum, const CheckpointStep& at,

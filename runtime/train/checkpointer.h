@@ -83,7 +83,7 @@ class Checkpointer {
   void TellOfResiduals(std::int64_t step, std::int64_t elements, bool taken);
   CheckpointNews Exchange();
   /// Until the writer is free. Why this rank's last part could not be written, empty if it could.
-  std::string Finish();
+  CheckpointNews Finish();
   void Tell(const CheckpointNews& news);
 
   const CheckpointConfig& config_;

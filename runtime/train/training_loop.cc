@@ -175,7 +175,7 @@ std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
   constexpr const char* kSaving = "saving without an exchange";
   const auto sum = [this, kSaving](std::span<double> numbers) {
     if (!events_.sum_without_exchange(numbers))
-      throw FatalError(RankExit::kCheckpoint, kSaving, FatalError::kNoPeer,
+      throw FatalError(RankExit::kCheckpoint, FailureKind::kUnknown, kSaving, FatalError::kNoPeer,
                        "the launcher did not answer in time");
   };
   const bool can_save = whole_ && !saving_ && !exchange_.TakesResiduals();
@@ -188,7 +188,7 @@ std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
       return steps[of] < 0 ? fmt::format("rank {} is between two states", of)
                            : fmt::format("rank {} is after step {}", of, steps[of]);
     };
-    throw FatalError(RankExit::kCheckpoint, kSaving, FatalError::kNoPeer,
+    throw FatalError(RankExit::kCheckpoint, FailureKind::kUnknown, kSaving, FatalError::kNoPeer,
                      steps[rank] < 0 ? words(rank) : words(0) + ", " + words(rank));
   }
   checkpointer_.SaveNowBy(sum, At(sum), Arenas());

@@ -15,7 +15,8 @@ RunOutcome Failed(std::int64_t last_step, std::vector<std::string> silent_nodes 
   RunOutcome outcome;
   outcome.code = ExitCode::kRankFailure;
   outcome.failure.emplace();
-  outcome.failure->kind = silent_nodes.empty() ? "killed" : "silent";
+  outcome.failure->failure.kind =
+      silent_nodes.empty() ? FailureKind::kKilled : FailureKind::kNodeSilent;
   outcome.trained = true;
   outcome.last_step = last_step;
   outcome.silent_nodes = std::move(silent_nodes);
@@ -45,7 +46,7 @@ TEST(Recovery, WhatWouldComeAgainEndsTheRun) {
   never_trained.trained = false;
   EXPECT_FALSE(recovery.After(never_trained));
   RunOutcome reported = Failed(5);
-  reported.failure->kind = "reported";
+  reported.failure->reported = true;
   EXPECT_FALSE(recovery.After(reported));
   // Training has been seen: a launch that fails is one of the attempts.
   EXPECT_TRUE(recovery.After(never_trained));

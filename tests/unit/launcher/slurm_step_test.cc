@@ -25,5 +25,16 @@ TEST(NamesPlugin, ReadsSrunsList) {
   EXPECT_FALSE(NamesPlugin("", "pmix"));
 }
 
+TEST(KindOfSrunsWords, AreKindsOfFailure) {
+  EXPECT_EQ(KindOfSrunsWords("Killed"), FailureKind::kKilled);
+  EXPECT_EQ(KindOfSrunsWords("Terminated"), FailureKind::kKilled);
+  EXPECT_EQ(KindOfSrunsWords("Out Of Memory"), FailureKind::kOutOfMemory);
+  EXPECT_EQ(KindOfSrunsWords("Segmentation fault (core dumped)"), FailureKind::kCrashed);
+  EXPECT_EQ(KindOfSrunsWords("Aborted"), FailureKind::kCrashed);
+  EXPECT_EQ(KindOfSrunsWords("Exited with exit code 1"), FailureKind::kCrashed);
+  EXPECT_EQ(KindOfSrunsWords("Exited with exit code 16"), FailureKind::kDiverged);
+  EXPECT_EQ(KindOfSrunsWords("Exited with exit code 17"), FailureKind::kUnknown);
+}
+
 }  // namespace
 }  // namespace adaptive_train
