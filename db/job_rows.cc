@@ -23,7 +23,8 @@ constexpr const char* kFindJobs =
     "1), 0),"
     "       (SELECT count(*) FROM failures WHERE job_id = jobs.id),"
     "       (SELECT count(*) FROM launches WHERE job_id = jobs.id),"
-    "       (SELECT count(*) FROM launches WHERE job_id = jobs.id AND outcome = 'retried')"
+    "       (SELECT count(*) FROM launches WHERE job_id = jobs.id AND outcome = 'retried'),"
+    "       slurm_state"
     "  FROM jobs"
     " WHERE (?2 IS NULL OR instr(?2, ?1 || (CASE WHEN slurm_job_id > 0 THEN slurm_job_id ELSE 'L' "
     "|| jobs.id END) || ?1)"
@@ -82,7 +83,7 @@ Result<JobRow> ReadJobRow(SQLite::Statement& statement) {
       job.options >> job.adaptive_train_version >> job.start_time >> launcher.host >>
       launcher.boot_id >> launcher.pid_namespace >> launcher.pid >> launcher.start_ticks >> state >>
       row.end_time >> row.exit_code >> row.reason >> job.array_job_id >> job.array_task_id >>
-      job.uid >> row.ranks >> row.failures >> row.launches >> row.launch_retries;
+      job.uid >> row.ranks >> row.failures >> row.launches >> row.launch_retries >> row.slurm_state;
   const auto known = JobStateFromString(state);
   if (!known) return UnknownWord(row.id, "state", state);
   row.state = *known;

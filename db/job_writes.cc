@@ -24,6 +24,10 @@ constexpr const char* kInsertJob =
 constexpr const char* kFinishJob =
     "UPDATE jobs SET state = ?2, exit_code = ?3, end_time = ?4, reason = ?5 WHERE id = ?1";
 
+constexpr const char* kFindOut =
+    "UPDATE jobs SET state = ?3, end_time = coalesce(end_time, ?4), reason = ?5, slurm_state = ?6"
+    " WHERE id = ?1 AND state = ?2";
+
 constexpr const char* kDeleteNodes = "DELETE FROM nodes WHERE job_id = ?1";
 constexpr const char* kInsertNode =
     "INSERT INTO nodes (job_id, position, name, source, cpu_model, cores, memory_bytes, snapshot)"
@@ -135,6 +139,12 @@ Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const Job
   if (changed == 1) return {};
   return Fail(fmt::format("profile store: job {} to end is not in the store", job_id),
               ExitCode::kStore);
+}
+
+void WriteFoundEnd(SQLite::Database& database, std::int64_t job_id, JobState was,
+                   const FoundEnd& end) {
+  Execute(database, kFindOut, job_id, ToString(was), ToString(end.state), end.end_time, end.reason,
+          end.slurm_state);
 }
 
 Result<std::int64_t> WriteLedger(SQLite::Database& database, const RunLedger& run) {

@@ -23,6 +23,7 @@
 #include "launcher/commands/store_notes.h"
 #include "launcher/report/job_table.h"
 #include "launcher/report/job_time.h"
+#include "launcher/run/job_endings.h"
 
 namespace adaptive_train {
 namespace {
@@ -32,6 +33,7 @@ constexpr const char* kJobsFooter =
 A job is in the time from -S to -E if it ran at any moment of it. -s looks at the state a job has
 now: RUNNING (R), COMPLETED (CD), FAILED (F), CANCELLED (CA), TIMEOUT (TO), NODE_FAIL (NF),
 OUT_OF_MEMORY (OOM), PREEMPTED (PR), REQUEUED (RQ), LOST (LO: its launcher ended without saying so).
+Slurm is asked once how a job ended that says RUNNING and is not, or that a signal has stopped.
 Times: YYYY-MM-DD[THH:MM[:SS]], MM/DD[/YY][-HH:MM[:SS]], HH:MM[:SS], today, noon, now-2days.
 Tasks of an array have ids such as 1230_4, local runs without Slurm such as L12.
 
@@ -171,8 +173,10 @@ Result<void> ParseStates(const JobsArguments& arguments, Request& request) {
   if (!states) return tl::unexpected(states.error());
   request.states = *states;
   request.query.states = *states;
-  const bool lost = std::find(states->begin(), states->end(), JobState::kLost) != states->end();
-  if (lost) request.query.states.push_back(JobState::kRunning);  // how lost rows are stored
+  // How rows are stored whose end has not been found out.
+  if (!states->empty())
+    request.query.states.insert(request.query.states.end(),
+                                {JobState::kRunning, JobState::kCancelled});
   return {};
 }
 
@@ -193,12 +197,6 @@ Result<Request> Understand(const JobsArguments& arguments, double now) {
       .map([&] { return request; });
 }
 
-JobState ShownState(const JobRow& row) {
-  const bool lost =
-      row.state == JobState::kRunning && row.job.launcher && IsGone(*row.job.launcher);
-  return lost ? JobState::kLost : row.state;
-}
-
 /// A row that never ended is in every later window. Once it is known to be lost, only its start
 /// counts.
 bool IsWanted(const ListedJob& job, const Request& request) {
@@ -212,10 +210,11 @@ Result<std::vector<ListedJob>> List(ProfileStore& store, const Request& request,
                                     bool with_details) {
   auto rows = store.FindJobs(request.query);
   if (!rows) return tl::unexpected(rows.error());
+  FindOutEndings(store, *rows, EpochSecondsNow());
   std::vector<ListedJob> jobs;
   for (JobRow& row : *rows) {
-    ListedJob job{std::move(row), JobState::kRunning, {}, {}};
-    job.state = ShownState(job.row);
+    const JobState state = row.state;
+    ListedJob job{std::move(row), state, {}, {}};
     if (!IsWanted(job, request)) continue;
     if (with_details) {
       auto failures = store.FailuresOf(job.row.id);
