@@ -111,7 +111,8 @@ struct LaunchConfig {
 };
 
 struct RecoveryConfig {
-  std::int64_t attempts = 3;  // failures in a row, without a new step, that a run survives
+  std::int64_t attempts = 3;     // failures in a row, without a new step, that a run survives
+  bool allow_injection = false;  // of faults, by run --inject
   double half_life_days = kFailureHalfLifeDays;  // of failures that count against nodes and links
 };
 

@@ -293,6 +293,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       Text("launch.ports", &C::launch, &LaunchConfig::ports,
            "\"auto\", or \"FIRST-LAST\" with ports from 1 to 65535"),
       Integer("recovery.attempts", &C::recovery, &RecoveryConfig::attempts, 0, 1000),
+      Boolean("recovery.allow_injection", &C::recovery, &RecoveryConfig::allow_injection),
       Number("recovery.half_life_days", &C::recovery, &RecoveryConfig::half_life_days, 0.01, 3650),
       Choice("device.kind", &C::device, &DeviceConfig::kind, {"auto", "cpu", "cuda"}),
       IntegerOrAuto("device.threads", &C::device, &DeviceConfig::threads, 1, 4096),

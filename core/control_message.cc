@@ -15,6 +15,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saving, blocks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, step, path, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Notice, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Decision, step, text)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Injected, fault)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Goodbye, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Abort, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sum, numbers)
@@ -45,6 +46,7 @@ json Body(const Saving& m) { return m; }
 json Body(const Saved& m) { return m; }
 json Body(const Notice& m) { return m; }
 json Body(const Decision& m) { return m; }
+json Body(const Injected& m) { return m; }
 json Body(const Goodbye& m) { return m; }
 json Body(const Abort& m) { return m; }
 json Body(const Sum& m) { return m; }
@@ -199,10 +201,10 @@ RankStatus RankStatusFrom(const json& body) {
 
 /// Names on the wire, in the order of the variant.
 constexpr const char* kTypes[] = {
-    "challenge",   "hello",  "welcome",        "ready",       "wired",      "resumed", "metrics",
-    "layer_times", "saving", "saved",          "notice",      "decision",   "failure", "status",
-    "goodbye",     "go",     "checkpoint_now", "profile_now", "status_now", "stop",    "give_up",
-    "abort",       "sum",    "heartbeat"};
+    "challenge",   "hello",   "welcome", "ready",          "wired",       "resumed",    "metrics",
+    "layer_times", "saving",  "saved",   "notice",         "decision",    "injected",   "failure",
+    "status",      "goodbye", "go",      "checkpoint_now", "profile_now", "status_now", "stop",
+    "give_up",     "abort",   "sum",     "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -221,6 +223,7 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "saved") return body.get<Saved>();
     if (type == "notice") return body.get<Notice>();
     if (type == "decision") return body.get<Decision>();
+    if (type == "injected") return body.get<Injected>();
     if (type == "failure") return RankFailureFrom(body);
     if (type == "status") return RankStatusFrom(body);
     if (type == "goodbye") return body.get<Goodbye>();

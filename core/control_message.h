@@ -69,6 +69,10 @@ struct Decision {
   std::int64_t step = 0;  // after it
   std::string text;       // with its figures, for people
 };
+/// A fault of `run --inject` is about to happen to this rank.
+struct Injected {
+  std::string fault;  // core/injection.h
+};
 /// Why a rank ends: one clear line's worth.
 struct RankFailure {
   int rank = -1;
@@ -112,8 +116,8 @@ struct Sum {
 
 using ControlMessage =
     std::variant<Challenge, Hello, Welcome, Ready, Wired, Resumed, Metrics, LayerTimes, Saving,
-                 Saved, Notice, Decision, RankFailure, RankStatus, Goodbye, Go, CheckpointNow,
-                 ProfileNow, StatusNow, Stop, GiveUp, Abort, Sum, Heartbeat>;
+                 Saved, Notice, Decision, Injected, RankFailure, RankStatus, Goodbye, Go,
+                 CheckpointNow, ProfileNow, StatusNow, Stop, GiveUp, Abort, Sum, Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

@@ -14,6 +14,7 @@
 #include "core/file_io.h"
 #include "core/file_limit.h"
 #include "core/free_memory.h"
+#include "core/injection.h"
 #include "core/limits.h"
 #include "core/measure_order.h"
 #include "core/plan.h"
@@ -25,6 +26,7 @@
 #include "runtime/measure/link_profiler.h"
 #include "runtime/train/collective.h"
 #include "runtime/train/evaluate.h"
+#include "runtime/train/fault_injector.h"
 #include "runtime/train/memory_guard.h"
 #include "runtime/train/save_clock.h"
 #include "runtime/train/trainer.h"
@@ -135,6 +137,7 @@ void WireUp(ControlChannel& control, std::size_t planned_ranks,
 struct Parts {
   Config config;
   Plan plan;
+  std::optional<FaultInjector> faults;
   std::optional<Datasets> data;
   std::optional<Rendezvous> rendezvous;
   std::unique_ptr<Communicator> communicator;
@@ -172,8 +175,23 @@ void TellFileLimit(const Identity& self, ControlChannel& control, std::size_t ra
   if (self.rank == 0) control.Send(Notice{line});
 }
 
+/// Faults that the launcher has written down for its ranks, where the configuration permits any.
+void LoadFaults(const Identity& self, ControlChannel& control, Parts& parts) {
+  const std::string path = self.run_dir + "/" + kInjectionsFile;
+  if (!parts.config.recovery.allow_injection || ::access(path.c_str(), F_OK) != 0) return;
+  const std::string text =
+      OrThrow(ReadFile(path, kMaxPlanBytes), RankExit::kSetup, "reading the faults to inject");
+  parts.faults.emplace(
+      OrThrow(InjectionsFromJson(text), RankExit::kSetup, "reading the faults to inject"),
+      parts.plan, self.rank, [&control](const Injection& injection) {
+        control.Send(Injected{ToText(injection)});
+        control.Flush(kStatusDeadline);
+      });
+}
+
 void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int64_t& step) {
   Load(self, parts);
+  LoadFaults(self, control, parts);
   TellFileLimit(self, control, parts.plan.ranks.size());
   // Wiring up waits for all ranks, so none has taken memory before all have looked.
   OrThrow(CheckMemory(parts.plan, self.rank, ResidentBytes(), FreeMemory(), FreeInProcess()),
@@ -208,6 +226,10 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
   };
   events.on_notice = [&control](const std::string& line) { control.Send(Notice{line}); };
   events.on_decision = [&control](const Decision& decision) { control.Send(decision); };
+  if (parts.faults) {
+    events.begin_step = [&parts](std::int64_t begun) { return parts.faults->BeginStep(begun); };
+    events.save_fails = [&parts](std::int64_t saved) { return parts.faults->FailsSave(saved); };
+  }
   parts.trainer = Trainer::Make(parts.config, parts.plan, self.rank, *parts.communicator,
                                 *parts.data, std::move(events));
   const std::string transports = Variable("UCX_TLS");

@@ -17,8 +17,13 @@ constexpr const char* kRunFooter =
 A run folder that holds checkpoints is resumed. First Ctrl-C or SIGTERM: save and stop; second: stop
 now. SIGUSR1: save and go on.
 
+FAULTS, with semicolons between them, happen once each: kill rank R at step S; freeze rank R at step
+S; cut node N at step S (its ranks are stopped, as if nothing reached it); slow node N (or rank R) to
+P % from step S to T; fail save at step S (the first save from then on).
+
 Examples:
   adaptive-train run config.toml
+  adaptive-train run config.toml --recovery.allow_injection=true --inject "kill rank 3 at step 20"
   adaptive-train run config.toml --train.steps=20 --optimizer.lr=3e-4
   adaptive-train run config.toml --run-dir runs/first --store file:/var/tmp/profiles.db
 
@@ -49,6 +54,10 @@ void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
   run->add_option("--store", arguments->request.store,
                   "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")
       ->type_name("file:PATH")
+      ->take_last();
+  run->add_option("--inject", arguments->request.inject,
+                  "Faults to rehearse with, where recovery.allow_injection = true")
+      ->type_name("FAULTS")
       ->take_last();
   run->callback([run, arguments, &chosen] {
     arguments->extras = run->remaining();

@@ -14,6 +14,7 @@
 #include "launcher/planner/plan_words.h"
 #include "launcher/report/loss_watch.h"
 #include "launcher/report/progress.h"
+#include "launcher/run/injections.h"
 #include "launcher/run/metrics_writer.h"
 #include "launcher/run/recovery.h"
 #include "launcher/run/skip_watch.h"
@@ -58,7 +59,8 @@ class Training {
         recovery_({run.config.recovery.attempts, OwnNode(run.allocation)}),
         progress_(stdout, run.config.train.steps),
         skips_(run.config.train.skip_limit),
-        metrics_(run.folder) {}
+        metrics_(run.folder),
+        injections_(run.injections, run.folder) {}
 
   RunOutcome Run(HeldSignals& held) {
     RunOutcome outcome = TrainByPlan(held);
@@ -142,11 +144,17 @@ class Training {
     spec.launch = run_.config.launch;
     spec.first_rank = run_.allocation.in_slurm ? AddressOfNode(plan_.ranks[0].device.node) : kHere;
     run_.ledger.BeginLaunches();
+    RunOutcome outcome;
+    if (auto written = injections_.BeginRanks(); !written) {
+      outcome.code = written.error().exit_code;
+      outcome.message = written.error().message;
+      return outcome;
+    }
     launched_ = Clock::now();
     Supervisor supervisor(spec, run_.allocation.in_slurm ? SlurmSteps() : LocalSteps(), Events());
     supervisor_ = &supervisor;
     held.Release();
-    RunOutcome outcome = supervisor.Run();
+    outcome = supervisor.Run();
     held.Hold();  // a second Ctrl-C must not keep the end out of the store
     if (outcome.failure) NameKind(*outcome.failure);
     supervisor_ = nullptr;
@@ -159,6 +167,7 @@ class Training {
     FailureKind& kind = failure.failure.kind;
     if (kind == FailureKind::kNodeSilent && failure.failure.host == OwnNode(run_.allocation))
       kind = FailureKind::kRankSilent;
+    if (injections_.Explain(failure)) kind = FailureKind::kInjected;
   }
 
   std::unique_ptr<Replanner> NewReplanner() const {
@@ -176,6 +185,10 @@ class Training {
     events.on_notice = [this](const std::string& text) { progress_.Notice(text); };
     events.on_launch = [this](int attempt, const std::string& outcome, const std::string& reason) {
       run_.ledger.Launched(attempt, outcome, reason);
+    };
+    events.on_injected = [this](int rank, const std::string& fault) {
+      if (injections_.Happened(rank, fault))
+        progress_.Notice(fmt::format("injected: {} (rank {})", fault, rank));
     };
     events.on_decision = [this](const Decision& decision) { OnDecision(decision); };
     events.on_resumed = [this](std::int64_t step) { return OnResumed(step); };
@@ -291,6 +304,7 @@ class Training {
   SkipWatch skips_;
   std::optional<bool> resumed_;  // whether this run began from a checkpoint
   MetricsWriter metrics_;
+  Injections injections_;
   std::unique_ptr<Replanner> replanner_;
   Supervisor* supervisor_ = nullptr;
   bool may_move_after_warmup_ = true;

@@ -50,6 +50,7 @@ struct SupervisorEvents {
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string&)> on_notice;
   std::function<void(const Decision&)> on_decision;
+  std::function<void(int rank, const std::string& fault)> on_injected;  // untrusted text
 };
 
 /// Runs all ranks of a plan to the end. One object a plan; Run blocks; signals (SIGINT, SIGTERM,

@@ -53,6 +53,8 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
     events_.on_notice(Printable(notice->text, kMaxNoticeBytes));
   } else if (const auto* decision = std::get_if<Decision>(&message)) {
     events_.on_decision({decision->step, Printable(decision->text, kMaxNoticeBytes)});
+  } else if (const auto* injected = std::get_if<Injected>(&message)) {
+    if (events_.on_injected) events_.on_injected(rank, injected->fault);
   } else if (const auto* failure = std::get_if<RankFailure>(&message)) {
     OnFailure(rank, *failure);
   }

@@ -52,6 +52,7 @@ struct CheckpointWriter::Work {
   ShardIndex index;  // with all residuals
   CheckpointStep at;
   std::atomic<bool> give_up = false;     // the shard under way is not wanted any more
+  std::atomic<bool> fail_next = false;   // the next shard is to fail
   std::atomic<std::int64_t> blocks = 0;  // written so far
 
   std::mutex mutex;
@@ -92,6 +93,8 @@ void CheckpointWriter::Work::Run() {
 
 Result<void> CheckpointWriter::Work::Do(Phase task) {
   try {
+    if (task == Phase::kWriting && fail_next.exchange(false))
+      return FailAt(folder.PathOf(at.step), "fails as asked for (run --inject)");
     if (task == Phase::kWriting) {
       ShardIndex taken = index;
       if (!snapshot.has_residuals()) taken.residuals = 0;
@@ -186,6 +189,8 @@ bool CheckpointWriter::Begin(const CheckpointStep& at, const ConstTrainingArenas
   work_->changed.notify_all();
   return true;
 }
+
+void CheckpointWriter::FailNext() { work_->fail_next = true; }
 
 CheckpointVotes CheckpointWriter::Votes() const {
   const std::lock_guard lock(work_->mutex);

@@ -86,6 +86,8 @@ class CheckpointWriter {
   /// are all zero are left out. False, with nothing done, while a checkpoint is under way: call
   /// where `ready` was true.
   [[nodiscard]] bool Begin(const CheckpointStep& at, const ConstTrainingArenas& arenas);
+  /// Lets the next shard fail to be written, as a person has asked for (run --inject).
+  void FailNext();
   /// Where this rank is. Never blocks.
   CheckpointVotes Votes() const;
   /// Takes the sum of all ranks' votes, once per sum, and does what they say. Never blocks.

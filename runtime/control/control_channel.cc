@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -46,7 +48,8 @@ struct ControlChannel::State {
   std::thread thread;
   FrameReader reader;
   char block[8192];
-  std::deque<std::string> outgoing;  // the first is being written
+  std::deque<std::string> outgoing;                          // the first is being written
+  std::vector<std::shared_ptr<std::promise<void>>> flushes;  // who waits until it is empty
   Clock::time_point heard = Clock::now(), ticked = heard;
   bool closing = false;
   LaunchDeadlines deadlines;
@@ -64,6 +67,7 @@ struct ControlChannel::State {
   bool ObeyAll();
   void Write();
   void Enqueue(const ControlMessage& message);
+  void EndFlushes();
   void Close();
   void Tick();
   void Obey(const ControlMessage& message);
@@ -131,8 +135,13 @@ void ControlChannel::State::Write() {
                       if (error) return LoseLauncher(error.message());
                       outgoing.pop_front();
                       if (!outgoing.empty()) return Write();
+                      EndFlushes();
                       if (closing) Close();
                     });
+}
+
+void ControlChannel::State::EndFlushes() {
+  for (const auto& flush : std::exchange(flushes, {})) flush->set_value();
 }
 
 void ControlChannel::State::Close() {
@@ -196,6 +205,15 @@ void ControlChannel::Send(ControlMessage message) {
   asio::post(state_->io, [state = state_.get(), message = std::move(message)] {
     if (!state->closing) state->Enqueue(message);
   });
+}
+
+void ControlChannel::Flush(std::chrono::milliseconds patience) {
+  auto flushed = std::make_shared<std::promise<void>>();
+  asio::post(state_->io, [state = state_.get(), flushed] {
+    state->flushes.push_back(flushed);
+    if (state->outgoing.empty()) state->EndFlushes();
+  });
+  flushed->get_future().wait_for(patience);
 }
 
 const LaunchDeadlines& ControlChannel::Deadlines() const { return state_->deadlines; }

@@ -46,6 +46,9 @@ class ControlChannel {
   /// Queues a message; never blocks.
   void Send(ControlMessage message);
 
+  /// Blocks until what was sent before has left this process, for `patience` at most.
+  void Flush(std::chrono::milliseconds patience);
+
   /// The deadlines of this rank's waits, as set by the launcher.
   const LaunchDeadlines& Deadlines() const;
   /// Blocks until the launcher reports that all ranks are ready. False: not within

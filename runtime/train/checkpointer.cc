@@ -294,6 +294,7 @@ void Checkpointer::Begin(const CheckpointStep& at, const TrainingArenas& arenas)
   begun_ = std::chrono::steady_clock::now();
   CheckpointStep described = at;
   described.settings = run_settings_;
+  if (events_.save_fails && events_.save_fails(at.step)) writer_->FailNext();
   const bool begun = writer_->Begin(
       described, {arenas.memory, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]}});
   if (!begun)

@@ -25,6 +25,10 @@ struct TrainerEvents {
   std::function<bool(std::span<double>)> sum_without_exchange;
   std::function<bool()> take_checkpoint_asked;  // save and go on
   std::function<bool()> take_profile_asked;     // measure the layers once more
+  /// Before each step: the share of its speed at which this rank is to compute in it. Absent: 1.
+  std::function<double(std::int64_t step)> begin_step;
+  /// Whether writing the state after this step is to fail. Absent: it is not.
+  std::function<bool(std::int64_t step)> save_fails;
   std::function<void(const RankMetrics&)> on_step;
   std::function<void(const LayerTimes&)> on_layer_times;
   std::function<void(const Saving&)> on_saving;  // on rank 0 only, while ranks wait for the disk

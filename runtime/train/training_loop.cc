@@ -244,7 +244,7 @@ bool TrainingLoop<T>::SettleBefore(std::int64_t step) {
 
 template <class T>
 void TrainingLoop<T>::Begin() {
-  measure_.Begin();
+  measure_.Begin(events_.begin_step ? events_.begin_step(step_ + 1) : 1);
   measure_.main_thread().BeginsStep(step_ + 1);
   if (profile_asked_ && !profiler_.Active() && !runner_.HasGoneOn()) {
     profiler_.Begin(std::max<std::int64_t>(1, config_.profile.warmup_steps));

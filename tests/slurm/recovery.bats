@@ -26,6 +26,11 @@ goes_on() {
   wait_until 30 grep -q '^resumed from the checkpoint of step' "$home/slurm-$job.out"
   echo "goes on $((SECONDS - event)) s after the event"
 }
+# failed_as JOB KIND-HOST-BLAMED: its only failure, in the store.
+failed_as() {
+  [[ $(sqlite3 "$home/.local/state/adaptive-train/profiles.db" "SELECT kind, host, blamed FROM failures JOIN jobs ON jobs.id = job_id
+    WHERE slurm_job_id = $1" | tee /dev/stderr) == "$2" ]]
+}
 nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
 @test "a node killed: the job goes on with three, and its losses have the bits of a job without failures" {
   keys+=(--train.reproducible=layout --train.micro_batch=1)
@@ -34,6 +39,7 @@ nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
   goes_on 'without n4'
   [[ $(nodes_of "$job") == "n1 n2 n3" ]]
   finished_with "$job" 0:0
+  failed_as "$job" 'node_silent|n4|node'
   box revive n4
   wait_until 90 all_idle
   whole=$(submit -N4 -- "${keys[@]}")
@@ -84,6 +90,17 @@ nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
   wait_until 30 grep -Eq '^going on \(failure 1 of this run\)$' "$home/slurm-$job.out"
   finished_with "$job" 0:0
   [[ $(nodes_of "$job") == "n1 n2 n3 n4" ]]
+  failed_as "$job" 'killed|n3|'
+}
+
+@test "a node that run --inject cuts: left out as a real one, and nobody's failure" {
+  job=$(submit -N4 -- --train.steps=1000 --checkpoint.every=20 --recovery.allow_injection=true --inject "cut node n3 at step 200")
+  event=$SECONDS
+  goes_on 'without n3'
+  grep -x 'injected: cut node n3 at step 200 (rank 2)' "$home/slurm-$job.out"
+  finished_with "$job" 0:0
+  failed_as "$job" 'injected|n3|'
+  wait_until 15 no_rank_on n3
 }
 
 @test "three of four nodes at once, and no plan for the one that is left: 75, and the newest checkpoint is named" {

@@ -36,6 +36,7 @@ TEST(ControlMessage, EveryTypeSurvivesTheWire) {
       Saved{9, "/x", 1.5},
       Notice{"refused"},
       Decision{7, "compression off"},
+      Injected{"kill rank 3 at step 20"},
       RankFailure{1, "h", "op", 2, "why", 3, 12, FailureKind::kQuota, true},
       RankStatus{},
       Goodbye{4},
