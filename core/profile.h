@@ -18,6 +18,7 @@ struct Evidence {
 
   /// From 0 to 1: rises with the count, falls with the spread, halves every kConfidenceHalfLife.
   double Confidence(double now) const;
+  bool operator==(const Evidence&) const = default;
 };
 inline constexpr double kConfidenceHalfLife = 7 * 86400.0;  // seconds
 /// A figure with less confidence is measured again.
@@ -29,6 +30,7 @@ struct LinkMeasurement {
   double latency_s = 0;  // one way, of a small message
   double bytes_per_second = 0;
   Evidence evidence;
+  bool operator==(const LinkMeasurement&) const = default;
 };
 
 /// One layer on one kind of device. Seconds.
@@ -42,6 +44,7 @@ struct LayerMeasurement {
   double update_s = 0;           // of the optimizer, for the layer's parameters
   double gradient_variance = 0;  // mean over ranks, per parameter; 0 = not measured
   Evidence evidence;
+  bool operator==(const LayerMeasurement&) const = default;
 };
 
 /// One node's device without a model.
@@ -51,12 +54,14 @@ struct DeviceMeasurement {
   double product_flops = 0;     // FLOP/s of a large float32 matrix product
   double bytes_per_second = 0;  // of copying; a copied byte counts once
   Evidence evidence;
+  bool operator==(const DeviceMeasurement&) const = default;
 };
 
 /// The failures that jobs had on a node, each counted less the older it is.
 struct NodeHistory {
   std::string node;
   double failures = 0;  // decayed count; halves every kConfidenceHalfLife
+  bool operator==(const NodeHistory&) const = default;
 };
 
 /// A value; JSON with format_version.
@@ -65,6 +70,7 @@ struct Profile {
   std::vector<DeviceMeasurement> devices;
   std::vector<LayerMeasurement> layers;
   std::vector<NodeHistory> nodes;
+  bool operator==(const Profile&) const = default;
 };
 
 std::string ToJson(const Profile& profile);

@@ -15,6 +15,7 @@ struct SpareNode {
   std::string node;
   std::string why;                   // for people: "n3: its device is the slowest, 12.3 GFLOP/s"
   std::vector<Device> devices = {};  // while it is kept aside
+  bool operator==(const SpareNode&) const = default;
 };
 
 /// Picks `count` nodes, each the worst of those left. Criteria in order: far slower than its kind

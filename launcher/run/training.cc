@@ -15,6 +15,7 @@
 #include "launcher/report/loss_watch.h"
 #include "launcher/report/progress.h"
 #include "launcher/run/metrics_writer.h"
+#include "launcher/run/ready_plans.h"
 #include "launcher/run/recovery.h"
 #include "launcher/run/skip_watch.h"
 #include "launcher/steps/rank_environment.h"
@@ -88,11 +89,13 @@ class Training {
     progress_.Notice(outcome.message);
     next_.reset();
     history_.before.reset();  // it may use what is lost
+    auto ready = ready_.Take(*lost, inputs_, spares_);
     const std::string without = ReplaceLost(*lost);
     progress_.Notice(
         fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
     if (lost->empty()) return true;
-    auto plan = PlanFor(inputs_);
+    if (ready) progress_.Notice(fmt::format("the plan without {} was ready", lost->front()));
+    auto plan = ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_);
     if (plan) {
       if (auto runs = CheckRunnable(*plan); !runs) plan = tl::unexpected(runs.error());
     }
@@ -193,7 +196,14 @@ class Training {
     if (step > 0) progress_.Notice(fmt::format("resumed from the checkpoint of step {}", step));
     if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
     losses_ = LossWatch();
+    PrepareForLoss();
     return metrics_.ResumeAfter(step);
+  }
+
+  /// Lets plans be made, from what is known now, for the loss of each node.
+  void PrepareForLoss() {
+    if (run_.config.recovery.attempts > 0)
+      ready_.Prepare(inputs_, spares_, OwnNode(run_.allocation));
   }
 
   /// Adds the ranks' decision to the plan: in the log, plan.json, plan.txt and the store.
@@ -252,6 +262,7 @@ class Training {
     inputs_.profile = WithMeasured(std::move(inputs_.profile), fresh);
     if (auto written = run_.folder.Write("profile.json", ToJson(inputs_.profile)); !written)
       progress_.Notice("profile.json is not complete: " + written.error().message);
+    PrepareForLoss();
   }
 
   void Finish(RunOutcome& outcome) {
@@ -277,6 +288,7 @@ class Training {
   PlanInputs inputs_;  // with the measurements of this run's ranks, without lost nodes
   std::vector<SpareNode> spares_;
   Recovery recovery_;
+  ReadyPlans ready_{PlanFor};
   std::optional<std::int64_t> saved_;  // the newest checkpoint's step, as far as this run knows
   Progress progress_;
   LossWatch losses_;
