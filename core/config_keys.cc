@@ -293,6 +293,9 @@ const std::vector<ConfigKey>& ConfigKeys() {
       Text("launch.ports", &C::launch, &LaunchConfig::ports,
            "\"auto\", or \"FIRST-LAST\" with ports from 1 to 65535"),
       Integer("recovery.attempts", &C::recovery, &RecoveryConfig::attempts, 0, 1000),
+      Choice("recovery.memory", &C::recovery, &RecoveryConfig::memory, {"auto", "off"}),
+      IntegerOrAuto("recovery.memory_every", &C::recovery, &RecoveryConfig::memory_every, 1,
+                    1'000'000),
       Choice("device.kind", &C::device, &DeviceConfig::kind, {"auto", "cpu", "cuda"}),
       IntegerOrAuto("device.threads", &C::device, &DeviceConfig::threads, 1, 4096),
   };

@@ -10,7 +10,7 @@ namespace adaptive_train {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Challenge, nonce)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hello, rank, host, pid, step_id, nonce, proof)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Welcome, proof, pmix_init_ms, go_ms, fence_ms)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, step, from_memory)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saving, blocks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, step, path, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Notice, text)

@@ -37,7 +37,8 @@ struct Hello {
 struct Ready {};  // PMIx_Init is done
 struct Wired {};  // every rank's address is known and a first sum over all ranks has come back
 struct Resumed {  // the model is in memory
-  std::int64_t step = 0;  // of the checkpoint it came from, 0 = from the start
+  std::int64_t step = 0;     // of the checkpoint it came from, 0 = from the start
+  bool from_memory = false;  // it came from a state that was kept in memory
 };
 struct Metrics {
   RankMetrics values;

@@ -23,7 +23,7 @@
 #include "runtime/data/token_dataset.h"
 #include "runtime/fatal_error.h"
 #include "runtime/measure/link_profiler.h"
-#include "runtime/train/collective.h"
+#include "runtime/comm/collective.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/memory_guard.h"
 #include "runtime/train/save_clock.h"
@@ -209,14 +209,15 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
   events.on_notice = [&control](const std::string& line) { control.Send(Notice{line}); };
   events.on_decision = [&control](const Decision& decision) { control.Send(decision); };
   parts.trainer = Trainer::Make(parts.config, parts.plan, self.rank, *parts.communicator,
-                                *parts.data, std::move(events));
+                                *parts.data, std::move(events), KeptRunFromEnvironment());
   const std::string transports = Variable("UCX_TLS");
   fmt::print("rank {} of {} on {}: {}, UCX transports: {}\n", self.rank, parts.plan.ranks.size(),
              self.host, parts.trainer->DeviceDescription(),
              transports.empty() ? "auto" : transports);
   std::fflush(stdout);
-  step = parts.trainer->Resume();
-  control.Send(Resumed{step});
+  const Resumed resumed = parts.trainer->Resume();
+  step = resumed.step;
+  control.Send(resumed);
   step = parts.trainer->Run();
 }
 

@@ -51,7 +51,7 @@ struct StepWatch {
       }
     };
     // A measuring rank resumes nothing, trains no steps, decides and saves nothing.
-    events.on_resumed = [](std::int64_t) { return Result<void>(); };
+    events.on_resumed = [](const Resumed&) { return Result<void>(); };
     events.on_step = [](std::span<const RankMetrics>) { return Result<void>(); };
     events.on_layer_times = [](int, const LayerTimes&) {};
     events.on_saved = [](const Saved&) {};

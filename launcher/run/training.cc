@@ -1,6 +1,7 @@
 #include "launcher/run/training.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -10,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "core/kept_folder.h"
+#include "core/token_proof.h"
 #include "launcher/measure/profile_reuse.h"
 #include "launcher/planner/plan_words.h"
 #include "launcher/report/loss_watch.h"
@@ -47,6 +50,10 @@ std::string OwnNode(const Allocation& allocation) {
   return name == nullptr ? "" : name;
 }
 
+std::string JobOf(const Allocation& allocation) {
+  return std::to_string(allocation.in_slurm ? allocation.job_id : 0);
+}
+
 /// One run's training, over all of its plans.
 class Training {
  public:
@@ -64,6 +71,7 @@ class Training {
     RunOutcome outcome = TrainByPlan(held);
     while (Moves(outcome) || Recovers(outcome)) outcome = TrainByPlan(held);
     progress_.End();
+    RemoveKeptHere();
     Finish(outcome);
     if (outcome.failure && !outcome.stop_asked && saved_)
       outcome.message +=
@@ -139,6 +147,10 @@ class Training {
     spec.worker = run_.programs.worker;
     spec.saving_patience = std::chrono::seconds(run_.config.checkpoint.patience_s);
     spec.environment = RankEnvironment(CurrentEnvironment());
+    spec.environment["ADAPTIVE_TRAIN_MEMORY_KEY"] = memory_key_;
+    spec.environment["ADAPTIVE_TRAIN_JOB"] = JobOf(run_.allocation);
+    spec.environment["ADAPTIVE_TRAIN_ATTEMPT"] = std::to_string(++attempt_);
+    if (committed_) spec.environment["ADAPTIVE_TRAIN_COMMITTED"] = std::to_string(*committed_);
     spec.launch = run_.config.launch;
     spec.first_rank = run_.allocation.in_slurm ? AddressOfNode(plan_.ranks[0].device.node) : kHere;
     run_.ledger.BeginLaunches();
@@ -151,6 +163,13 @@ class Training {
     supervisor_ = nullptr;
     replanner_.reset();
     return outcome;
+  }
+
+  /// What ranks that failed have left in this node's memory; on other nodes, Slurm's epilog does it.
+  void RemoveKeptHere() const {
+    const std::string prefix =
+        KeptFolderPrefix(::geteuid(), JobOf(run_.allocation), OwnNode(run_.allocation));
+    (void)RemoveKeptFolders(kKeptRoot, prefix + memory_key_, ::geteuid());
   }
 
   std::unique_ptr<Replanner> NewReplanner() const {
@@ -170,7 +189,7 @@ class Training {
       run_.ledger.Launched(attempt, outcome, reason);
     };
     events.on_decision = [this](const Decision& decision) { OnDecision(decision); };
-    events.on_resumed = [this](std::int64_t step) { return OnResumed(step); };
+    events.on_resumed = [this](const Resumed& resumed) { return OnResumed(resumed); };
     events.on_step = [this](std::span<const RankMetrics> ranks) { return OnStep(ranks); };
     events.on_layer_times = [this](int rank, const LayerTimes& times) {
       if (replanner_->Measured(rank, times)) KeepLayerTimes();
@@ -183,14 +202,18 @@ class Training {
     return events;
   }
 
-  Result<void> OnResumed(std::int64_t step) {
+  Result<void> OnResumed(const Resumed& resumed) {
+    const std::int64_t step = resumed.step;
     const std::int64_t steps = run_.config.train.steps;
     last_launch_s_ = std::chrono::duration<double>(Clock::now() - launched_).count();
     if (!resumed_) resumed_ = step > 0;
-    if (step > 0) saved_ = step;
+    if (step > 0 && !resumed.from_memory) saved_ = step;
+    committed_ = step;
     if (step == 0 && recovery_.Count() > 0)
       progress_.Notice("there is no checkpoint: training begins again");
-    if (step > 0) progress_.Notice(fmt::format("resumed from the checkpoint of step {}", step));
+    if (step > 0)
+      progress_.Notice(fmt::format("resumed from the {} of step {}",
+                                   resumed.from_memory ? "memory" : "checkpoint", step));
     if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
     losses_ = LossWatch();
     return metrics_.ResumeAfter(step);
@@ -206,6 +229,7 @@ class Training {
     StepMetrics step = CombineRanks(ranks);
     const auto verdict = losses_.Judge(step.loss);
     if (verdict) step.loss_z = verdict->z;
+    committed_ = step.step;
     run_.statistics.Add(step, verdict && verdict->spike);
     progress_.Step(step, verdict);
     Act(replanner_->AfterStep(step.step_s, run_.config.train.steps - step.step, Cost()));
@@ -277,6 +301,9 @@ class Training {
   PlanInputs inputs_;  // with the measurements of this run's ranks, without lost nodes
   std::vector<SpareNode> spares_;
   Recovery recovery_;
+  const std::string memory_key_ = NewNonce();  // of states that ranks keep in memory
+  std::int64_t attempt_ = 0;                   // launches by plans
+  std::optional<std::int64_t> committed_;      // the step of the last line of metrics.jsonl
   std::optional<std::int64_t> saved_;  // the newest checkpoint's step, as far as this run knows
   Progress progress_;
   LossWatch losses_;

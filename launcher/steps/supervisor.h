@@ -44,7 +44,7 @@ struct RunOutcome {
 /// thread; an error from on_step ends the run, saving first; one from on_resumed ends it at once.
 struct SupervisorEvents {
   std::function<void(int attempt, const std::string& outcome, const std::string& reason)> on_launch;
-  std::function<Result<void>(std::int64_t step)> on_resumed;
+  std::function<Result<void>(const Resumed&)> on_resumed;
   std::function<Result<void>(std::span<const RankMetrics>)> on_step;
   std::function<void(int rank, const LayerTimes&)> on_layer_times;
   std::function<void(const Saved&)> on_saved;

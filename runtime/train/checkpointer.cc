@@ -13,7 +13,7 @@
 
 #include "core/exit_code.h"
 #include "runtime/checkpoint/checkpoint_parameters.h"
-#include "runtime/train/collective.h"
+#include "runtime/comm/collective.h"
 #include "runtime/train/joint_work.h"
 #include "runtime/train/stall_watch.h"
 
@@ -177,11 +177,7 @@ std::optional<CheckpointStep> Checkpointer::Resume(
     const std::function<std::span<float>()>& residuals_to_take) {
   const NewestCheckpoint newest = FindNewest();
   if (group_.Rank() == 0) TellOf(newest);
-  CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
-  settings.refused = newest.refused_steps;
-  settings.attempt = DrawAttempt();
-  writer_ =
-      OrThrow(CheckpointWriter::Create(settings), RankExit::kCheckpoint, "preparing checkpoints");
+  MakeWriter(arenas, newest.refused_steps);
   if (newest.step) {
     saved_step_ = *newest.step;
     return Read(saved_step_, arenas, held, residuals_to_take);
@@ -195,8 +191,31 @@ std::optional<CheckpointStep> Checkpointer::Resume(
                       return {};
                     }),
           RankExit::kCheckpoint, "reading checkpoint.start");
-  if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
+  if (group_.Rank() == 0) events_.on_notice("begins with the parameters of " + config_.start);
   return std::nullopt;
+}
+
+void Checkpointer::MakeWriter(const TrainingArenas& arenas, std::set<std::int64_t> refused) {
+  CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
+  settings.refused = std::move(refused);
+  settings.attempt = DrawAttempt();
+  writer_ =
+      OrThrow(CheckpointWriter::Create(settings), RankExit::kCheckpoint, "preparing checkpoints");
+}
+
+std::optional<std::int64_t> Checkpointer::NewestStep() {
+  std::optional<std::int64_t> newest;
+  if (group_.Rank() == 0) {
+    const auto steps =
+        OrThrow(folder_.Complete(), RankExit::kCheckpoint, "looking for checkpoints");
+    if (!steps.empty()) newest = steps.back();
+  }
+  return Announce(newest);
+}
+
+void Checkpointer::GoOnAfter(std::int64_t step, const TrainingArenas& arenas) {
+  if (NewestStep() == step) saved_step_ = step;
+  MakeWriter(arenas, {});
 }
 
 /// Throws where there are checkpoints and none is taken: nothing is begun anew over them.

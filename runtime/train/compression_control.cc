@@ -6,7 +6,7 @@
 
 #include "runtime/exchange/sparsity.h"
 #include "runtime/model/layer_numbers.h"
-#include "runtime/train/collective.h"
+#include "runtime/comm/collective.h"
 
 namespace adaptive_train {
 namespace {

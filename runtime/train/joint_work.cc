@@ -13,7 +13,7 @@
 
 #include "core/exit_code.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/train/collective.h"
+#include "runtime/comm/collective.h"
 #include "runtime/train/stall_watch.h"
 
 namespace adaptive_train {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/train/all_reduce_ways.h"
-#include "runtime/train/collective.h"
+#include "runtime/comm/collective.h"
 
 namespace adaptive_train {
 namespace {

@@ -1,4 +1,4 @@
-# Runs that go on after a failure, from the newest checkpoint.
+# Runs that go on after a failure, from the newest state in memory or the newest checkpoint.
 load run
 
 setup() { make_run_folder; }
@@ -62,8 +62,71 @@ gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
   gone_on 1
 }
 
-@test "without a checkpoint it begins again, and says so" {
-  train_in_background --train.steps=2000
+# lost_nothing N: resumed N times from memory, each time at least from the step that $committed has, a line each.
+lost_nothing() {
+  local resumed
+  mapfile -t resumed < <(sed -n 's/^resumed from the memory of step \([0-9]*\)$/\1/p' "$work/out")
+  echo "committed before the failures: ${committed[*]}; resumed: ${resumed[*]}"
+  ((${#resumed[@]} == $1)) || return 1
+  for i in "${!resumed[@]}"; do ((resumed[i] >= committed[i])) || return 1; done
+}
+
+@test "a state in memory takes the place of a checkpoint: no step that was reported is lost, in any layout" {
+  local memory=(--train.steps=400 --train.global_batch=12 --train.micro_batch=2 --parallel.shares=even --recovery.memory_every=1)
+  for layout in "--parallel.data=4" "--parallel.data=2 --parallel.pipeline=2 --parallel.shard=1" "--parallel.data=4 --parallel.shard=2" \
+    "--parallel.data=2 --parallel.tensor=2" "--parallel.data=4 --compression.mode=topk"; do
+    rm -rf "$work/whole" "$work/run"
+    local layout_keys committed=()
+    read -ra layout_keys <<<"$layout"
+    train "${memory[@]}" "${layout_keys[@]}" --run-dir "$work/whole"
+    train_in_background "${memory[@]}" "${layout_keys[@]}"
+    for failure in 1 2; do
+      wait_until 60 steps_done $((failure * 30))
+      mapfile -t ranks < <(rank_pids)
+      committed+=("$(wc -l <"$work/run/metrics.jsonl")")
+      kill -KILL "${ranks[$failure]}"
+      wait_until 30 gone_on "$failure"
+      wait_until 30 grep_times "$failure" '^resumed from the memory of step'
+    done
+    ends_with 0
+    lost_nothing 2
+    diff <(losses "$work/whole") <(losses "$work/run")
+    [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 400)" ]]
+  done
+  nothing_kept
+}
+
+# grep_times N WORDS: so many lines of the output.
+grep_times() { (($(grep -c "$2" "$work/out") >= $1)); }
+# nothing_kept: in shared memory, by a run of this test's time.
+nothing_kept() { [[ -z $(find /dev/shm -maxdepth 1 -user "$(id -u)" -name "adaptive-train.$(id -u).0.$(uname -n).*" -newer "$work/config.toml") ]]; }
+
+@test "what a copy costs decides how often it is made, and is told" {
+  train --train.steps=40 --model.hidden=128 | tee "$work/out"
+  grep -Eq '^keeps the state in memory (after every step|every [0-9]+ steps): [0-9.]+ MB, 0.0 MB of them on a second node by the network; a copy takes' "$work/out"
+  jq -e '.orders.keeping.on' "$work/run/plan.json"
+  nothing_kept
+}
+
+@test "a run that fails for good leaves nothing in shared memory" {
+  train_in_background --train.steps=100000 --recovery.attempts=0
+  fails_at 20 KILL 2
+  ends_with 5
+  nothing_kept
+}
+
+@test "shared memory that is too small is told, and training goes on" {
+  # UCX wants shared memory as well.
+  export UCX_TLS=tcp,self
+  unshare -rm bash -c 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"' bash "$bin/adaptive-train" run "$work/config.toml" --run-dir "$work/run" --store "$store" |
+    tee "$work/out"
+  grep -Eq '^the state is not kept in memory, a failure loses the steps since the last checkpoint: /dev/shm/.*: No space left on device$' "$work/out"
+  (($(steps_in_file) == 20))
+}
+steps_in_file() { wc -l <"$work/run/metrics.jsonl"; }
+
+@test "without a checkpoint, and with nothing in memory, it begins again, and says so" {
+  train_in_background --train.steps=2000 --recovery.memory=off
   fails_at 5 KILL 3
   ends_with 0
   grep -q '^there is no checkpoint: training begins again$' "$work/out"

@@ -1,0 +1,56 @@
+// Copies are as frequent as their cost allows.
+#include "runtime/buddy/copy_interval.h"
+
+#include <gtest/gtest.h>
+
+namespace adaptive_train {
+namespace {
+
+/// Steps up to the next copy, which takes `copy_s`. Decides where it is due, by the rank's own costs.
+int ToNextCopy(CopyInterval& interval, double step_s, double copy_s, bool* changed = nullptr) {
+  int steps = 1;
+  while (!interval.AfterStep(step_s)) ++steps;
+  if (interval.AfterCopy(copy_s)) {
+    const bool changes = interval.Decide(interval.Costs());
+    if (changed != nullptr) *changed = changes;
+  }
+  return steps;
+}
+
+TEST(CopyInterval, TheFirstCopiesAreMeasuredAndThenTheShareIsKept) {
+  CopyInterval interval(0);
+  EXPECT_EQ(ToNextCopy(interval, 1, 9), 1);  // touches the memory: not counted
+  for (int copy = 0; copy < 3; ++copy) EXPECT_EQ(ToNextCopy(interval, 1, 0.1), 1);
+  EXPECT_EQ(interval.every(), 4);  // 0.1 s are 3 % of 3.3 s
+  EXPECT_EQ(ToNextCopy(interval, 1, 0.1), 4);
+}
+
+TEST(CopyInterval, CheapCopiesAreMadeInEveryStep) {
+  CopyInterval interval(0);
+  for (int copy = 0; copy < 300; ++copy) EXPECT_EQ(ToNextCopy(interval, 1, 0.02), 1);
+}
+
+TEST(CopyInterval, LaterMeasurementsChangeItAndNoiseDoesNot) {
+  CopyInterval interval(0);
+  bool changed = false;
+  for (int copy = 0; copy < 4; ++copy) ToNextCopy(interval, 1, 0.3, &changed);
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(interval.every(), 10);
+  for (int copy = 0; copy < 4; ++copy) ToNextCopy(interval, 1, 0.27, &changed);
+  EXPECT_FALSE(changed);
+  EXPECT_EQ(interval.every(), 10);
+  for (int copy = 0; copy < 8; ++copy) ToNextCopy(interval, 1, 0.15, &changed);
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(interval.every(), 5);
+  for (int copy = 0; copy < 16; ++copy) ToNextCopy(interval, 1, 0.17, &changed);
+  EXPECT_EQ(interval.every(), 6);
+}
+
+TEST(CopyInterval, AFixedDistanceStays) {
+  CopyInterval interval(7);
+  for (int copy = 0; copy < 9; ++copy) EXPECT_EQ(ToNextCopy(interval, 1, 5), 7);
+  EXPECT_EQ(interval.every(), 7);
+}
+
+}  // namespace
+}  // namespace adaptive_train
