@@ -10,6 +10,7 @@
 #include "core/seconds.h"
 #include "launcher/measure/layer_records.h"
 #include "launcher/measure/profile_reuse.h"
+#include "launcher/planner/kept_state.h"
 #include "launcher/run/plan_request.h"
 
 namespace adaptive_train {
@@ -61,6 +62,7 @@ Result<PlannedRun> PlanAndProblemFor(const PlanInputs& inputs) {
   if (std::string better = BetterElsewhere(inputs, made->plan); !better.empty())
     made->plan.why.push_back(std::move(better));
   made->plan.orders = inputs.orders;
+  CountKeptState(ModelShape::Of(inputs.dims, inputs.format), made->plan);
   return made;
 }
 
