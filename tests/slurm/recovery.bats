@@ -23,7 +23,7 @@ failing_job() {
 # goes_on WORDS: within 30 s, past where it was.
 goes_on() {
   wait_until 30 grep -Eq "^going on $1 \(failure [0-9]+ of this run\)$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
-  wait_until 30 grep -q '^resumed from the checkpoint of step' "$home/slurm-$job.out"
+  wait_until 30 grep -Eq '^resumed from the (checkpoint|memory) of step' "$home/slurm-$job.out"
   echo "goes on $((SECONDS - event)) s after the event"
 }
 nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
@@ -40,6 +40,42 @@ nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
   finished_with "$whole" 0:0
   (($(losses "$job" | wc -l) == 3000))
   diff <(losses "$job") <(losses "$whole")
+}
+
+@test "a node killed before there is any checkpoint: the state in the memory of the others is taken up, and nothing that was reported is lost" {
+  local memory=(--train.steps=1500 --checkpoint.every=0 --train.micro_batch=1 --train.reproducible=layout --recovery.memory_every=1)
+  for layout in "--parallel.shard=1" "--parallel.pipeline=2 --parallel.data=2"; do
+    read -ra layout_keys <<<"$layout"
+    job=$(submit -N4 -- "${memory[@]}" "${layout_keys[@]}")
+    wait_until 60 training "$job" 120
+    committed=$(wc -l <"$home/runs/$job/metrics.jsonl")
+    box kill n4
+    wait_until 40 grep -q '^resumed from the memory of step' "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+    resumed=$(sed -n 's/^resumed from the memory of step \([0-9]*\)$/\1/p' "$home/slurm-$job.out")
+    echo "$committed steps were reported before the failure, resumed from step $resumed"
+    ((resumed >= committed))
+    finished_with "$job" 0:0
+    box revive n4
+    wait_until 90 all_idle
+    (($(losses "$job" | wc -l) == 1500))
+    nothing_kept n1 n2 n3
+  done
+}
+
+# kept_on NODE: folders of the job in its shared memory.
+kept_on() { box_root "$1" find /dev/shm -maxdepth 1 -name "adaptive-train.*.$job.$1.*"; }
+nothing_kept() {
+  local node
+  for node in "$@"; do [[ -z $(kept_on "$node") ]] || return 1; done
+}
+
+@test "what a job that is killed has in memory goes with it" {
+  job=$(submit -N4 -- --train.steps=1000000)
+  wait_until 60 training "$job" 20
+  for node in n1 n2 n3 n4; do [[ $(kept_on "$node") ]]; done
+  box_on ctl scancel -s KILL --full "$job"
+  wait_until 60 job_over "$job"
+  wait_until 30 nothing_kept n1 n2 n3 n4
 }
 
 @test "a node cut off: a spare takes its place, and no rank is left on it" {
