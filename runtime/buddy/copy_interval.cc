@@ -3,13 +3,22 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/keeping_rule.h"
+
 namespace adaptive_train {
 namespace {
 
 /// Between two decisions, once there have been some.
 constexpr std::int64_t kMostCopiesBetween = 64;
-/// A shorter distance is taken only if it is shorter by so much, so that noise changes nothing.
-constexpr double kWorthChanging = 0.75;
+/// A distance that is chosen has room, so that noise does not change it again and again; half of it
+/// is worth a change.
+constexpr double kRoom = 1.5;
+
+/// The smallest whole distance of at least `steps`, with room where it is more than one step.
+std::int64_t WithRoom(double steps) {
+  constexpr double kMost = 1e9;
+  return steps <= 1 ? 1 : static_cast<std::int64_t>(std::ceil(std::min(kRoom * steps, kMost)));
+}
 
 }  // namespace
 
@@ -19,10 +28,9 @@ bool CopyInterval::AfterStep(double seconds) {
   return ++since_copy_ >= every();
 }
 
-/// The first copy is not counted: it touches all memory for the first time.
 bool CopyInterval::AfterCopy(double seconds) {
   since_copy_ = 0;
-  if (copies_++ == 0) {
+  if (copies_++ < kKeptSlots) {  // its slot was made for it
     counted_steps_ = 0;
     steps_s_ = 0;
     return false;
@@ -41,13 +49,10 @@ bool CopyInterval::Decide(const CopyCosts& largest) {
   next_decision_ += std::min(copies_, kMostCopiesBetween);
   counted_copies_ = counted_steps_ = 0;
   copies_s_ = steps_s_ = 0;
-  const double steps =
-      std::ceil(largest.copy_s / (kMostCopyShare * std::max(largest.step_s, 1e-9)));
-  const auto every = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(steps, 1e9)));
+  const double steps = largest.copy_s / (kMostCopyShare * std::max(largest.step_s, 1e-9));
+  const std::int64_t every = WithRoom(steps);
   const bool changes =
-      !decided_ ||
-      (fixed_ == 0 && (every > every_ ||
-                       static_cast<double>(every) <= kWorthChanging * static_cast<double>(every_)));
+      !decided_ || (fixed_ == 0 && (steps > static_cast<double>(every_) || 2 * every <= every_));
   if (changes) every_ = every;
   decided_ = true;
   return changes;

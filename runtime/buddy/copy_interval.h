@@ -37,7 +37,7 @@ class CopyInterval {
   std::int64_t every_ = 1;
   bool decided_ = false;
   std::int64_t since_copy_ = 0;  // steps
-  std::int64_t copies_ = 0, next_decision_ = 4;
+  std::int64_t copies_ = 0, next_decision_ = 6;
   std::int64_t counted_copies_ = 0, counted_steps_ = 0;  // since the last decision
   double copies_s_ = 0, steps_s_ = 0;
 };

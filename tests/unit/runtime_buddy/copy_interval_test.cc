@@ -19,10 +19,11 @@ int ToNextCopy(CopyInterval& interval, double step_s, double copy_s, bool* chang
 
 TEST(CopyInterval, TheFirstCopiesAreMeasuredAndThenTheShareIsKept) {
   CopyInterval interval(0);
-  EXPECT_EQ(ToNextCopy(interval, 1, 9), 1);  // touches the memory: not counted
-  for (int copy = 0; copy < 3; ++copy) EXPECT_EQ(ToNextCopy(interval, 1, 0.1), 1);
-  EXPECT_EQ(interval.every(), 4);  // 0.1 s are 3 % of 3.3 s
-  EXPECT_EQ(ToNextCopy(interval, 1, 0.1), 4);
+  for (int copy = 0; copy < 2; ++copy)
+    EXPECT_EQ(ToNextCopy(interval, 1, 9), 1);  // makes its slot: not counted
+  for (int copy = 0; copy < 4; ++copy) EXPECT_EQ(ToNextCopy(interval, 1, 0.1), 1);
+  EXPECT_EQ(interval.every(), 5);  // 0.1 s are 3 % of 3.3 s; with room
+  EXPECT_EQ(ToNextCopy(interval, 1, 0.1), 5);
 }
 
 TEST(CopyInterval, CheapCopiesAreMadeInEveryStep) {
@@ -33,17 +34,20 @@ TEST(CopyInterval, CheapCopiesAreMadeInEveryStep) {
 TEST(CopyInterval, LaterMeasurementsChangeItAndNoiseDoesNot) {
   CopyInterval interval(0);
   bool changed = false;
-  for (int copy = 0; copy < 4; ++copy) ToNextCopy(interval, 1, 0.3, &changed);
+  for (int copy = 0; copy < 6; ++copy) ToNextCopy(interval, 1, 0.299, &changed);
   EXPECT_TRUE(changed);
-  EXPECT_EQ(interval.every(), 10);
-  for (int copy = 0; copy < 4; ++copy) ToNextCopy(interval, 1, 0.27, &changed);
+  EXPECT_EQ(interval.every(), 15);
+  for (int copy = 0; copy < 6; ++copy) ToNextCopy(interval, 1, 0.44, &changed);
   EXPECT_FALSE(changed);
-  EXPECT_EQ(interval.every(), 10);
-  for (int copy = 0; copy < 8; ++copy) ToNextCopy(interval, 1, 0.15, &changed);
+  for (int copy = 0; copy < 12; ++copy) ToNextCopy(interval, 1, 0.2, &changed);
+  EXPECT_FALSE(changed);
+  EXPECT_EQ(interval.every(), 15);
+  for (int copy = 0; copy < 24; ++copy) ToNextCopy(interval, 1, 0.119, &changed);
   EXPECT_TRUE(changed);
-  EXPECT_EQ(interval.every(), 5);
-  for (int copy = 0; copy < 16; ++copy) ToNextCopy(interval, 1, 0.17, &changed);
   EXPECT_EQ(interval.every(), 6);
+  for (int copy = 0; copy < 48; ++copy) ToNextCopy(interval, 1, 0.26, &changed);
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(interval.every(), 13);
 }
 
 TEST(CopyInterval, AFixedDistanceStays) {
