@@ -172,21 +172,9 @@ bool StateKeeper::MakeSlots(const CheckpointStep& at) {
   const int slot = static_cast<int>(copies_);
   if (slot == 1) RemoveEarlierAttempts();
   std::vector<double> sizes(2 * kKinds * parts_.size(), 0.0);
-  Result<void> made = MakeOwnSlots(slot, at, sizes);
-  sizes.push_back(made ? 0.0 : 1.0);
+  const Result<void> made = MakeOwnSlots(slot, at, sizes);
   SumOverRanks(world_, sizes);
-  const double failures = sizes.back();
-  sizes.pop_back();
-  double others[1] = {0.0};
-  if (failures == 0) {
-    made = MakeBuddySlots(slot, sizes);
-    others[0] = made ? 0.0 : 1.0;
-    SumOverRanks(world_, others);
-  }
-  if (failures + others[0] > 0) {
-    GiveUp(made ? "" : made.error().message);
-    return false;
-  }
+  if (GivesUp(made) || GivesUp(MakeBuddySlots(slot, sizes))) return false;
   kept_bytes_ = sent_bytes_ = 0;
   for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
     for (const KeptKind kind : {KeptKind::kState, KeptKind::kOwnResiduals}) {
@@ -200,15 +188,23 @@ bool StateKeeper::MakeSlots(const CheckpointStep& at) {
   return true;
 }
 
-void StateKeeper::GiveUp(const std::string& why) {
-  on_ = false;
-  if (!why.empty())
+/// If any rank has failed; the first of them says why.
+bool StateKeeper::GivesUp(const Result<void>& made) {
+  const auto own = static_cast<std::size_t>(world_.Rank());
+  std::vector<double> failed(parts_.size(), 0.0);
+  failed[own] = made ? 0.0 : 1.0;
+  SumOverRanks(world_, failed);
+  const auto first = std::find(failed.begin(), failed.end(), 1.0);
+  if (first == failed.end()) return false;
+  if (static_cast<std::size_t>(first - failed.begin()) == own)
     events_.on_notice(fmt::format(
         "the state is not kept in memory, a failure loses the steps since the last checkpoint: {}",
-        why));
+        made.error().message));
+  on_ = false;
   outgoing_.clear();
   incoming_.clear();
   Remove();
+  return true;
 }
 
 void StateKeeper::AfterStep(double step_s, const std::function<CheckpointStep()>& describe,

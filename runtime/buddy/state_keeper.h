@@ -87,7 +87,7 @@ class StateKeeper {
             const ConstTrainingArenas& arenas) const;
   void RemoveEarlierAttempts() const;
   void Decide(std::int64_t step);
-  void GiveUp(const std::string& why);
+  bool GivesUp(const Result<void>& made);
 
   const KeptRun run_;
   const Plan& plan_;

@@ -120,7 +120,7 @@ nothing_kept() { [[ -z $(find /dev/shm -maxdepth 1 -user "$(id -u)" -name "adapt
   export UCX_TLS=tcp,self
   unshare -rm bash -c 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"' bash "$bin/adaptive-train" run "$work/config.toml" --run-dir "$work/run" --store "$store" |
     tee "$work/out"
-  grep -Eq '^the state is not kept in memory, a failure loses the steps since the last checkpoint: /dev/shm/.*: No space left on device$' "$work/out"
+  (($(grep -Ec '^the state is not kept in memory, a failure loses the steps since the last checkpoint: /dev/shm/.*: No space left on device$' "$work/out") == 1))
   (($(steps_in_file) == 20))
 }
 steps_in_file() { wc -l <"$work/run/metrics.jsonl"; }
