@@ -216,8 +216,10 @@ void StateKeeper::AfterStep(double step_s, const std::function<CheckpointStep()>
   if (copies_ == 0) Describe(!arenas[kResiduals].empty());
   if (copies_ < kKeptSlots && !MakeSlots(at)) return;
   Copy(at, arenas);
-  cpu_s_ += ProcessorSeconds() - cpu;
-  ++cpu_copies_;
+  if (copies_ > kKeptSlots) {  // it had not to make its slot
+    cpu_s_ += ProcessorSeconds() - cpu;
+    ++cpu_copies_;
+  }
   if (interval_.AfterCopy(std::chrono::duration<double>(Clock::now() - begin).count()))
     Decide(at.step);
 }

@@ -17,6 +17,9 @@ fails_at() {
   kill "-$2" "${ranks[$3]}"
 }
 
+# grep_times N WORDS: at least so many lines of the output.
+grep_times() { (($(grep -c "$2" "$work/out") >= $1)); }
+
 # gone_on N: N times so far.
 gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
 
@@ -29,6 +32,7 @@ gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
     train_in_background "${keys[@]}" "${layout_keys[@]}" --train.micro_batch=2
     fails_at 50 KILL 2
     wait_until 30 gone_on 1
+    wait_until 30 grep_times 1 '^resumed from the '
     fails_at 110 KILL 0
     ends_with 0
     grep -Eq '^rank 2 on .* failed after step [0-9]+: its process ended: killed by signal 9' "$work/out"
@@ -84,6 +88,7 @@ lost_nothing() {
       wait_until 60 steps_done $((failure * 30))
       mapfile -t ranks < <(rank_pids)
       committed+=("$(wc -l <"$work/run/metrics.jsonl")")
+      key=$(key_of "${ranks[0]}")
       kill -KILL "${ranks[$failure]}"
       wait_until 30 gone_on "$failure"
       wait_until 30 grep_times "$failure" '^resumed from the memory of step'
@@ -92,27 +97,30 @@ lost_nothing() {
     lost_nothing 2
     diff <(losses "$work/whole") <(losses "$work/run")
     [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 400)" ]]
+    nothing_kept "$key"
   done
-  nothing_kept
 }
 
-# grep_times N WORDS: so many lines of the output.
-grep_times() { (($(grep -c "$2" "$work/out") >= $1)); }
-# nothing_kept: in shared memory, by a run of this test's time.
-nothing_kept() { [[ -z $(find /dev/shm -maxdepth 1 -user "$(id -u)" -name "adaptive-train.$(id -u).0.$(uname -n).*" -newer "$work/config.toml") ]]; }
+# key_of PID: of a rank's run, the end of the names of its folders in shared memory.
+key_of() { tr '\0' '\n' <"/proc/$1/environ" | sed -n 's/^ADAPTIVE_TRAIN_MEMORY_KEY=//p'; }
+# nothing_kept KEY: in shared memory.
+nothing_kept() { [[ $1 && -z $(find /dev/shm -maxdepth 1 -name "adaptive-train.*.$1") ]]; }
 
 @test "what a copy costs decides how often it is made, and is told" {
   train --train.steps=40 --model.hidden=128 | tee "$work/out"
   grep -Eq '^keeps the state in memory (after every step|every [0-9]+ steps): [0-9.]+ MB, 0.0 MB of them on a second node by the network; a copy takes' "$work/out"
   jq -e '.orders.keeping.on' "$work/run/plan.json"
-  nothing_kept
 }
 
 @test "a run that fails for good leaves nothing in shared memory" {
   train_in_background --train.steps=100000 --recovery.attempts=0
-  fails_at 20 KILL 2
+  wait_until 60 steps_done 20
+  mapfile -t ranks < <(rank_pids)
+  key=$(key_of "${ranks[2]}")
+  find /dev/shm -maxdepth 1 -name "adaptive-train.*.$key" | grep .
+  kill -KILL "${ranks[2]}"
   ends_with 5
-  nothing_kept
+  nothing_kept "$key"
 }
 
 @test "shared memory that is too small is told, and training goes on" {
