@@ -110,7 +110,7 @@ struct LaunchConfig {
 };
 
 struct RecoveryConfig {
-  std::int64_t attempts = 3;  // failures in a row, without a new step, that a run survives
+  std::int64_t attempts = 3;    // failures in a row, without a new step, that a run survives
   std::string memory = "auto";  // "off": no copies of the state in memory
   AutoInt memory_every;         // steps between them
 };

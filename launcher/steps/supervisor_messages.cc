@@ -72,7 +72,8 @@ void Supervisor::OnResumed(int rank, const Resumed& resumed) {
   if (rank != 0) return;
   outcome_.last_step = resumed.step;
   stall_.Resumed(resumed.step, std::chrono::steady_clock::now());
-  if (resumed.step > 0 && !resumed.from_memory) newest_ = fmt::format("that of step {}", resumed.step);
+  if (resumed.step > 0 && !resumed.from_memory)
+    newest_ = fmt::format("that of step {}", resumed.step);
   auto done = events_.on_resumed(resumed);
   if (!done) FailRun(done.error());
 }

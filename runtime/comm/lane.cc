@@ -16,7 +16,8 @@ std::uint64_t CommonTag(GroupKind group, Purpose purpose) {
 }  // namespace
 
 const char* NameOf(Purpose purpose) {
-  constexpr const char* kNames[] = {"gradients", "parameters", "activations", "statistics", "state"};
+  constexpr const char* kNames[] = {"gradients", "parameters", "activations", "statistics",
+                                    "state"};
   return kNames[static_cast<std::size_t>(purpose)];
 }
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/exit_code.h"
-#include "runtime/comm/communicator.h"
 #include "runtime/comm/collective.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/train/stall_watch.h"
 
 namespace adaptive_train {

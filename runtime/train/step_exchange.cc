@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/train/all_reduce_ways.h"
 #include "runtime/comm/collective.h"
+#include "runtime/train/all_reduce_ways.h"
 
 namespace adaptive_train {
 namespace {
