@@ -15,12 +15,14 @@ namespace adaptive_train {
 struct PartStatus {
   std::string status = "ok";
   bool Ok() const { return status == "ok"; }
+  bool operator==(const PartStatus&) const = default;
 };
 
 struct Cache {
   int level = 0;           // 1, 2, 3
   std::int64_t bytes = 0;  // of one instance
   int instances = 0;
+  bool operator==(const Cache&) const = default;
 };
 
 struct Processors {
@@ -35,18 +37,21 @@ struct Processors {
   int allowed_threads = 0;           // hardware threads this process may run on
   std::optional<double> quota_cpus;  // CPU-bandwidth limit of the cgroup in CPUs; none = unlimited
   std::vector<Cache> caches;
+  bool operator==(const Processors&) const = default;
 };
 
 /// A limit on memory below the node's own, with its origin.
 struct MemoryLimit {
   std::int64_t bytes = 0;
   std::string by;  // "the job's --mem", "control group /job_7", "what is free"; empty: none
+  bool operator==(const MemoryLimit&) const = default;
 };
 
 struct Memory {
   std::int64_t total_bytes = 0;
   std::int64_t available_bytes = 0;  // at the time of the snapshot; 0: unknown
   std::vector<MemoryLimit> limits;   // of the job that took the snapshot; a prolog's has none
+  bool operator==(const Memory&) const = default;
 };
 
 /// The memory that a job may use, and which limit applies: the least of the node's memory, the free
@@ -63,6 +68,7 @@ struct Nic {
   std::optional<std::int64_t> bits_per_second;  // none: unknown to the driver
   std::string pci;                              // 0000:3b:00.0 or empty
   std::string address;  // first IPv4, or IPv6 if that is all there is; may be empty
+  bool operator==(const Nic&) const = default;
 };
 
 struct PciDevice {
@@ -71,6 +77,7 @@ struct PciDevice {
   std::string name;
   int numa_node = -1;
   std::string parent;  // PCI address of the bridge above, empty at the root
+  bool operator==(const PciDevice&) const = default;
 };
 
 struct Gpu {
@@ -82,6 +89,7 @@ struct Gpu {
   int numa_node = -1;
   std::vector<std::string>
       nvlink_peers;  // PCI addresses at the other end of active links, one entry per link
+  bool operator==(const Gpu&) const = default;
 };
 
 /// One node's snapshot. JSON with format_version: unknown members are ignored, a newer version is
@@ -99,6 +107,7 @@ struct Node {
   std::vector<Nic> nics;
   std::vector<PciDevice> pci;
   std::vector<Gpu> gpus;
+  bool operator==(const Node&) const = default;
 };
 
 /// What a rank runs on: one CPU device per node (all cores it may use), or one GPU.
@@ -112,6 +121,7 @@ struct Device {
   double cpus = 0;                   // CPU time per second, quotas included; 0: as many as threads
   double product_flops = 0;          // FLOP/s of large matrix products; 0: unknown
   double copy_bytes_per_second = 0;  // of its memory; 0: unknown
+  bool operator==(const Device&) const = default;
 };
 
 /// A network switch. Its speeds are nominal, not measured.
@@ -120,6 +130,7 @@ struct Switch {
   std::string parent;           // empty: at the top
   double bytes_per_second = 0;  // to the parent; 0: unknown
   double latency_s = 0;         // of the switch itself
+  bool operator==(const Switch&) const = default;
 };
 
 /// One direction between two nodes, or inside one (from == to).
@@ -127,6 +138,7 @@ struct Link {
   std::string from, to;  // node names
   double latency_s = 0;
   double bytes_per_second = 0;
+  bool operator==(const Link&) const = default;
 };
 
 struct Cluster {
@@ -135,6 +147,7 @@ struct Cluster {
   std::vector<Device> devices;   // in the order of nodes
   std::vector<Switch> switches;  // empty if none are known
   std::vector<Link> links;       // given pairs; all others follow from NICs and switches
+  bool operator==(const Cluster&) const = default;
 };
 
 std::string ToJson(const Node& node);

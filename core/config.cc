@@ -262,7 +262,11 @@ ModelConfig ConfigOf(const ModelDims& dims) {
 }
 
 ExchangeOrders OrdersOf(const Config& config) {
-  ExchangeOrders orders{config.compression, config.parallel.gather, config.train.reproducible};
+  ExchangeOrders orders{
+      config.compression,
+      config.parallel.gather,
+      config.train.reproducible,
+      {config.recovery.memory == "auto", config.recovery.memory_every.value_or(0)}};
   if (orders.AnyLayout()) orders.compression.mode = CompressionMode::kOff;  // also "auto"
   return orders;
 }

@@ -11,6 +11,7 @@
 
 #include "core/model_shape.h"
 #include "core/orders.h"
+#include "core/profile.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -86,6 +87,7 @@ struct CheckpointConfig {
   std::int64_t every = 0;     // steps; 0 = only by the clock, on request, on a stop, and at the end
   double every_minutes = 10;  // longest time between saves; 0 = no limit
   std::int64_t keep = 2;
+  AutoInt before_end_seconds;     // a run saves and ends so long before its job's time; 0 = never
   std::int64_t patience_s = 540;  // time without progress after which a save or resume is given up
   std::vector<std::string> accept;  // those of kOrderSettings that may differ from the checkpoint's
 };
@@ -105,12 +107,17 @@ struct LaunchConfig {
   AutoInt hello_seconds;           // from the start of a step to the last rank's hello
   AutoInt fence_seconds;           // one PMIx fence, and the first sum
   AutoInt short_step_seconds;      // one command on every node
+  double silence_seconds = 2.5;    // after which a rank is lost
   std::string interface = "auto";  // whose addresses ranks connect to; auto: all
   std::string ports = "auto";      // "FIRST-LAST" that the launcher listens on; auto: any
 };
 
 struct RecoveryConfig {
-  std::int64_t attempts = 3;  // failures in a row, without a new step, that a run survives
+  std::int64_t attempts = 3;     // failures in a row, without a new step, that a run survives
+  bool allow_injection = false;  // of faults, by run --inject
+  double half_life_days = kFailureHalfLifeDays;  // of failures that count against nodes and links
+  std::string memory = "auto";                   // "off": no copies of the state in memory
+  AutoInt memory_every;                          // steps between them
 };
 
 struct DeviceConfig {

@@ -9,13 +9,14 @@ namespace adaptive_train {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Challenge, nonce)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hello, rank, host, pid, step_id, nonce, proof)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Welcome, proof, pmix_init_ms, go_ms, fence_ms)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Welcome, proof, pmix_init_ms, go_ms, fence_ms, silence_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, step, from_memory)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saving, blocks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, step, path, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Notice, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Decision, step, text)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFailure, rank, host, operation, peer, cause, step, exit_code)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Signalled, number)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Injected, fault)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Goodbye, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Abort, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sum, numbers)
@@ -46,7 +47,8 @@ json Body(const Saving& m) { return m; }
 json Body(const Saved& m) { return m; }
 json Body(const Notice& m) { return m; }
 json Body(const Decision& m) { return m; }
-json Body(const RankFailure& m) { return m; }
+json Body(const Signalled& m) { return m; }
+json Body(const Injected& m) { return m; }
 json Body(const Goodbye& m) { return m; }
 json Body(const Abort& m) { return m; }
 json Body(const Sum& m) { return m; }
@@ -155,6 +157,28 @@ LayerTimes LayerTimesFrom(const json& body) {
   return m;
 }
 
+json Body(const RankFailure& m) {
+  return {{"rank", m.rank},           {"host", m.host},         {"peer", m.peer},
+          {"operation", m.operation}, {"cause", m.cause},       {"step", m.step},
+          {"exit_code", m.exit_code}, {"kind", NameOf(m.kind)}, {"within_plan", m.within_plan}};
+}
+
+RankFailure RankFailureFrom(const json& body) {
+  RankFailure m;
+  body.at("rank").get_to(m.rank);
+  body.at("host").get_to(m.host);
+  body.at("operation").get_to(m.operation);
+  body.at("peer").get_to(m.peer);
+  body.at("cause").get_to(m.cause);
+  body.at("step").get_to(m.step);
+  body.at("exit_code").get_to(m.exit_code);
+  const auto kind = ChoiceOf<FailureKind>(body.at("kind").get<std::string>());
+  if (!kind) throw json::other_error::create(500, "no failure is of this kind", &body.at("kind"));
+  m.kind = *kind;
+  body.at("within_plan").get_to(m.within_plan);
+  return m;
+}
+
 /// A peer is a list of six numbers: a rank may have many.
 json Body(const RankStatus& m) {
   json peers = json::array();
@@ -181,10 +205,10 @@ RankStatus RankStatusFrom(const json& body) {
 
 /// Names on the wire, in the order of the variant.
 constexpr const char* kTypes[] = {
-    "challenge",   "hello",  "welcome",        "ready",       "wired",      "resumed", "metrics",
-    "layer_times", "saving", "saved",          "notice",      "decision",   "failure", "status",
-    "goodbye",     "go",     "checkpoint_now", "profile_now", "status_now", "stop",    "give_up",
-    "abort",       "sum",    "heartbeat"};
+    "challenge",   "hello",     "welcome", "ready",  "wired",          "resumed",     "metrics",
+    "layer_times", "saving",    "saved",   "notice", "decision",       "injected",    "failure",
+    "status",      "signalled", "goodbye", "go",     "checkpoint_now", "profile_now", "status_now",
+    "stop",        "give_up",   "abort",   "sum",    "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -203,8 +227,10 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "saved") return body.get<Saved>();
     if (type == "notice") return body.get<Notice>();
     if (type == "decision") return body.get<Decision>();
-    if (type == "failure") return body.get<RankFailure>();
+    if (type == "injected") return body.get<Injected>();
+    if (type == "failure") return RankFailureFrom(body);
     if (type == "status") return RankStatusFrom(body);
+    if (type == "signalled") return body.get<Signalled>();
     if (type == "goodbye") return body.get<Goodbye>();
     if (type == "go") return Go{};
     if (type == "checkpoint_now") return CheckpointNow{};

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/failure_kind.h"
 #include "core/limits.h"
 #include "core/profile.h"
 #include "core/rank_status.h"
@@ -37,7 +38,8 @@ struct Hello {
 struct Ready {};  // PMIx_Init is done
 struct Wired {};  // every rank's address is known and a first sum over all ranks has come back
 struct Resumed {  // the model is in memory
-  std::int64_t step = 0;  // of the checkpoint it came from, 0 = from the start
+  std::int64_t step = 0;     // of the checkpoint it came from, 0 = from the start
+  bool from_memory = false;  // it came from a state that was kept in memory
 };
 struct Metrics {
   RankMetrics values;
@@ -68,6 +70,10 @@ struct Decision {
   std::int64_t step = 0;  // after it
   std::string text;       // with its figures, for people
 };
+/// A fault of `run --inject` is about to happen to this rank.
+struct Injected {
+  std::string fault;  // core/injection.h
+};
 /// Why a rank ends: one clear line's worth.
 struct RankFailure {
   int rank = -1;
@@ -77,6 +83,12 @@ struct RankFailure {
   std::string cause;
   std::int64_t step = 0;
   int exit_code = 0;  // a RankExit
+  FailureKind kind = FailureKind::kUnknown;
+  bool within_plan = false;  // the rank took no more memory than its plan says
+};
+/// The rank's process was sent a signal that is meant for the run.
+struct Signalled {
+  int number = 0;
 };
 struct Goodbye {
   std::int64_t step = 0;
@@ -87,6 +99,7 @@ struct Welcome {      // the rank is believed
   std::string proof;  // that the launcher knows the token
   // How long this rank waits for PMIx_Init, for Go, and for a fence.
   std::int64_t pmix_init_ms = 0, go_ms = 0, fence_ms = 0;
+  std::int64_t silence_ms = 0;  // of the launcher, after which this rank ends itself
 };
 struct Go {};             // all ranks are ready: fence now
 struct CheckpointNow {};  // save and go on
@@ -109,8 +122,8 @@ struct Sum {
 
 using ControlMessage =
     std::variant<Challenge, Hello, Welcome, Ready, Wired, Resumed, Metrics, LayerTimes, Saving,
-                 Saved, Notice, Decision, RankFailure, RankStatus, Goodbye, Go, CheckpointNow,
-                 ProfileNow, StatusNow, Stop, GiveUp, Abort, Sum, Heartbeat>;
+                 Saved, Notice, Decision, Injected, RankFailure, RankStatus, Signalled, Goodbye, Go,
+                 CheckpointNow, ProfileNow, StatusNow, Stop, GiveUp, Abort, Sum, Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

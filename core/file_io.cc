@@ -28,7 +28,8 @@ class Descriptor {
 };
 
 tl::unexpected<Error> FailErrno(const std::string& path) {
-  return Fail(fmt::format("{}: {}", path, std::strerror(errno)), ExitCode::kPreflight);
+  const int error = errno;
+  return Fail(fmt::format("{}: {}", path, std::strerror(error)), ExitCode::kPreflight, error);
 }
 
 Result<void> WriteAll(int fd, std::string_view text, const std::string& path) {

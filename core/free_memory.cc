@@ -74,6 +74,17 @@ std::optional<MemoryLimit> FreeInProcess() {
   return least;
 }
 
+std::int64_t KilledForMemory(const std::string& root) {
+  std::int64_t killed = 0;
+  bool innermost = true;
+  for (const ControlGroup& group : ControlGroupsOf("memory", root)) {
+    const char* file = group.is_v2 ? "/memory.events" : "/memory.oom_control";
+    if (innermost) killed += Entry(group.folder + file, "oom_kill ").value_or(0);
+    innermost = group.name == "/";  // the next one is of another hierarchy
+  }
+  return killed;
+}
+
 std::int64_t ResidentBytes() { return 1024 * Entry("/proc/self/status", "VmRSS:").value_or(0); }
 
 }  // namespace adaptive_train

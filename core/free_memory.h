@@ -17,6 +17,10 @@ std::optional<MemoryLimit> FreeMemory(const std::string& root = "");
 /// What this process may still take by its own limits (RLIMIT_DATA, RLIMIT_AS). None: no limit.
 std::optional<MemoryLimit> FreeInProcess();
 
+/// How many processes of this process's control group the system has ended so far because memory
+/// was short. 0 where no group counts them.
+std::int64_t KilledForMemory(const std::string& root = "");
+
 /// Bytes of this process in memory.
 std::int64_t ResidentBytes();
 

@@ -1,6 +1,8 @@
 #include "core/launch_settings.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 
 namespace adaptive_train {
 namespace {
@@ -12,6 +14,7 @@ constexpr std::chrono::milliseconds kSpreadPerRank{10};
 constexpr std::chrono::milliseconds kPmixInitPerRank{10};
 constexpr std::chrono::milliseconds kFencePerRank{5};
 constexpr std::chrono::milliseconds kShortStepPerNode{50};
+constexpr std::chrono::milliseconds kLauncherPatience = 3s;
 
 bool ReadPort(std::string_view text, int& port) {
   const char* end = text.data() + text.size();
@@ -39,6 +42,10 @@ LaunchDeadlines DeadlinesOf(const LaunchConfig& launch, std::size_t ranks) {
   deadlines.fence = set(launch.fence_seconds, grown(kFenceDeadline, kFencePerRank));
   deadlines.short_step =
       set(launch.short_step_seconds, grown(kShortStepDeadline, kShortStepPerNode));
+  deadlines.rank_silence = std::chrono::milliseconds(std::llround(1000 * launch.silence_seconds));
+  // The launcher leaves a rank behind before the rank leaves its launcher.
+  deadlines.launcher_silence =
+      std::max(kLauncherSilenceLimit, 2 * deadlines.rank_silence + kLauncherPatience);
   return deadlines;
 }
 

@@ -19,6 +19,9 @@ struct LaunchDeadlines {
   std::chrono::milliseconds pmix_init = kPmixInitDeadline;
   std::chrono::milliseconds fence = kFenceDeadline;           // also for the first sum
   std::chrono::milliseconds short_step = kShortStepDeadline;  // one command on every node
+  // After which silence, while the ranks run, one side takes the other for lost.
+  std::chrono::milliseconds rank_silence = kRankSilenceLimit;
+  std::chrono::milliseconds launcher_silence = kLauncherSilenceLimit;
 
   /// From "go" to every rank's "wired": a fence, the gets, the first sum.
   std::chrono::milliseconds Wiring() const { return 2 * fence + 2s; }

@@ -10,10 +10,12 @@ using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 
 /// A rank and its launcher send each other something at least this often.
-inline constexpr std::chrono::milliseconds kHeartbeatPeriod = 1s;
-/// The launcher considers a rank lost after this much silence.
-inline constexpr std::chrono::milliseconds kRankSilenceLimit = 6s;
-/// A rank that has not heard from its launcher for this long ends itself.
+inline constexpr std::chrono::milliseconds kHeartbeatPeriod = 500ms;
+/// The launcher considers a rank lost after this much silence, unless launch.silence_seconds says
+/// otherwise. With a heartbeat more it is what a failure takes to be seen.
+inline constexpr std::chrono::milliseconds kRankSilenceLimit = 2500ms;
+/// A rank that has not heard from its launcher for this long ends itself; longer where
+/// launch.silence_seconds is.
 inline constexpr std::chrono::milliseconds kLauncherSilenceLimit = 8s;
 
 // Deadlines for few ranks; core/launch_settings.h extends them for more. This one is from the start

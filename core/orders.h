@@ -72,11 +72,18 @@ struct CompressionOrders {
   ValueEncoding values = ValueEncoding::kBf16;
 };
 
+/// Whether and how often ranks keep their state in memory that outlives them.
+struct KeepingOrders {
+  bool on = false;
+  std::int64_t every = 0;  // optimizer steps; 0: by what a copy costs
+};
+
 /// The orders of all ranks of a plan.
 struct ExchangeOrders {
   CompressionOrders compression;
   GatherFormat gather = GatherFormat::kWeights;
   Reproducible reproducible = Reproducible::kOff;
+  KeepingOrders keeping;
 
   /// Parameters have the same bits in any layout: docs/reproducible.md.
   bool AnyLayout() const { return reproducible == Reproducible::kLayout; }

@@ -146,6 +146,7 @@ Json ToObject(const ExchangeOrders& orders) {
   const CompressionOrders& c = orders.compression;
   return {{"gather", NameOf(orders.gather)},
           {"reproducible", NameOf(orders.reproducible)},
+          {"keeping", {{"on", orders.keeping.on}, {"every", orders.keeping.every}}},
           {"compression",
            {{"mode", NameOf(c.mode)},
             {"s_min", c.s_min},
@@ -175,6 +176,11 @@ ExchangeOrders ReadOrders(const JsonReader& part) {
   ExchangeOrders orders;
   ReadChoice(part, "gather", orders.gather);
   if (part.Has("reproducible")) ReadChoice(part, "reproducible", orders.reproducible);
+  if (part.Has("keeping")) {
+    const JsonReader keeping = part.Part("keeping");
+    keeping.Read("on", orders.keeping.on);
+    keeping.Read("every", orders.keeping.every, 0, std::int64_t{1} << 40);
+  }
   const JsonReader compression = part.Part("compression");
   CompressionOrders& c = orders.compression;
   ReadChoice(compression, "mode", c.mode);

@@ -51,7 +51,28 @@ Json ToObject(const LayerMeasurement& layer) {
 }
 
 Json ToObject(const NodeHistory& node) {
-  return {{"node", node.node}, {"failures", node.failures}};
+  Json kinds = Json::array();
+  for (const CountedFailures& counted : node.kinds)
+    kinds.push_back({{"kind", NameOf(counted.kind)}, {"count", counted.count}});
+  return {{"node", node.node},
+          {"failures", node.failures},
+          {"kinds", std::move(kinds)},
+          {"within_s", node.within_s}};
+}
+
+Json ToObject(const LinkHistory& link) {
+  return {{"from", link.from},
+          {"to", link.to},
+          {"failures", link.failures},
+          {"count", link.count},
+          {"within_s", link.within_s}};
+}
+
+template <class Entries>
+Json ToList(const Entries& entries) {
+  Json list = Json::array();
+  for (const auto& entry : entries) list.push_back(ToObject(entry));
+  return list;
 }
 
 Evidence ReadEvidence(const JsonReader& entry) {
@@ -103,7 +124,49 @@ NodeHistory ReadHistory(const JsonReader& entry) {
   NodeHistory node;
   entry.Read("node", node.node);
   entry.ReadNumber("failures", node.failures);
+  if (!entry.Has("kinds")) return node;  // of an earlier program
+  entry.ReadNumber("within_s", node.within_s);
+  entry.ReadList(
+      "kinds",
+      [&](const JsonReader& one) {
+        std::string kind;
+        CountedFailures& counted = node.kinds.emplace_back();
+        one.Read("kind", kind);
+        one.Read("count", counted.count, 1, kMaxSamples);
+        if (const auto known = ChoiceOf<FailureKind>(kind))
+          counted.kind = *known;
+        else
+          one.Refuse("kind", "no failure is of this kind");
+      },
+      NamesOf<FailureKind>().size());
   return node;
+}
+
+LinkHistory ReadLinkHistory(const JsonReader& entry) {
+  LinkHistory link;
+  entry.Read("from", link.from);
+  entry.Read("to", link.to);
+  entry.ReadNumber("failures", link.failures);
+  entry.Read("count", link.count, 1, kMaxSamples);
+  entry.ReadNumber("within_s", link.within_s);
+  return link;
+}
+
+std::string Times(std::int64_t count) {
+  return count == 1 ? "once" : count == 2 ? "twice" : fmt::format("{} times", count);
+}
+
+std::string InTheLast(double seconds) {
+  const double days = std::max(1.0, std::ceil(seconds / 86400));
+  return days == 1 ? "in the last day" : fmt::format("in the last {:.0f} days", days);
+}
+
+/// "node_silent" is "silent" of a node.
+std::string OfANode(FailureKind kind) {
+  if (kind == FailureKind::kNodeSilent) return "silent";
+  std::string words = NameOf(kind);
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
 }
 
 }  // namespace
@@ -115,17 +178,26 @@ double Evidence::Confidence(double now) const {
   return founded / (1.0 + 2.0 * spread) * std::exp2(-age / kConfidenceHalfLife);
 }
 
+std::string Describe(const NodeHistory& history) {
+  if (history.kinds.empty())
+    return fmt::format("{}: failed {:.1f} times of late", history.node, history.failures);
+  std::string words;
+  for (const CountedFailures& counted : history.kinds)
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", OfANode(counted.kind),
+                         Times(counted.count));
+  return fmt::format("{}: {} {}", history.node, words, InTheLast(history.within_s));
+}
+
+std::string Describe(const LinkHistory& history) {
+  return fmt::format("link {} to {}: lost {} {}", history.from, history.to, Times(history.count),
+                     InTheLast(history.within_s));
+}
+
 std::string ToJson(const Profile& profile) {
-  const auto objects = [](const auto& entries) {
-    Json list = Json::array();
-    for (const auto& entry : entries) list.push_back(ToObject(entry));
-    return list;
-  };
-  const Json json = {{"format_version", kFormatVersion},
-                     {"links", objects(profile.links)},
-                     {"devices", objects(profile.devices)},
-                     {"layers", objects(profile.layers)},
-                     {"nodes", objects(profile.nodes)}};
+  const Json json = {
+      {"format_version", kFormatVersion},   {"links", ToList(profile.links)},
+      {"devices", ToList(profile.devices)}, {"layers", ToList(profile.layers)},
+      {"nodes", ToList(profile.nodes)},     {"lost_links", ToList(profile.lost_links)}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -139,6 +211,7 @@ Profile ReadProfile(const JsonReader& reader) {
   list("devices", read.devices, ReadDeviceProfile);
   list("layers", read.layers, ReadLayer);
   list("nodes", read.nodes, ReadHistory);
+  if (reader.Has("lost_links")) list("lost_links", read.lost_links, ReadLinkHistory);
   return read;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/failure_kind.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -18,6 +19,7 @@ struct Evidence {
 
   /// From 0 to 1: rises with the count, falls with the spread, halves every kConfidenceHalfLife.
   double Confidence(double now) const;
+  bool operator==(const Evidence&) const = default;
 };
 inline constexpr double kConfidenceHalfLife = 7 * 86400.0;  // seconds
 /// A figure with less confidence is measured again.
@@ -29,6 +31,7 @@ struct LinkMeasurement {
   double latency_s = 0;  // one way, of a small message
   double bytes_per_second = 0;
   Evidence evidence;
+  bool operator==(const LinkMeasurement&) const = default;
 };
 
 /// One layer on one kind of device. Seconds.
@@ -45,6 +48,7 @@ struct LayerMeasurement {
   double update_s = 0;           // of the optimizer, for the layer's parameters
   double gradient_variance = 0;  // mean over ranks, per parameter; 0 = not measured
   Evidence evidence;
+  bool operator==(const LayerMeasurement&) const = default;
 };
 
 /// One node's device without a model.
@@ -54,13 +58,43 @@ struct DeviceMeasurement {
   double product_flops = 0;     // FLOP/s of a large float32 matrix product
   double bytes_per_second = 0;  // of copying; a copied byte counts once
   Evidence evidence;
+  bool operator==(const DeviceMeasurement&) const = default;
 };
 
-/// The failures that jobs had on a node, each counted less the older it is.
+/// Failures count half as much after this time, unless recovery.half_life_days says otherwise.
+inline constexpr double kFailureHalfLifeDays = 14;
+/// With a lower decayed count of failures nothing is said of a node or link.
+inline constexpr double kFailedLately = 0.05;
+
+/// How often something happened.
+struct CountedFailures {
+  FailureKind kind = FailureKind::kUnknown;
+  std::int64_t count = 0;
+  bool operator==(const CountedFailures&) const = default;
+};
+
+/// The failures of a node that say something about it, each counted less the older it is.
 struct NodeHistory {
   std::string node;
-  double failures = 0;  // decayed count; halves every kConfidenceHalfLife
+  double failures = 0;                      // decayed count
+  std::vector<CountedFailures> kinds = {};  // undecayed
+  double within_s = 0;                      // seconds since the oldest of them
+  bool operator==(const NodeHistory&) const = default;
 };
+
+/// The same of the link between two nodes that lost each other, in either direction.
+struct LinkHistory {
+  std::string from, to;
+  double failures = 0;
+  std::int64_t count = 0;
+  double within_s = 0;
+  bool operator==(const LinkHistory&) const = default;
+};
+
+/// "n3: silent twice, out of memory once in the last 10 days".
+std::string Describe(const NodeHistory& history);
+/// "link n1 to n2: lost once in the last 3 days".
+std::string Describe(const LinkHistory& history);
 
 /// A value; JSON with format_version.
 struct Profile {
@@ -68,6 +102,8 @@ struct Profile {
   std::vector<DeviceMeasurement> devices;
   std::vector<LayerMeasurement> layers;
   std::vector<NodeHistory> nodes;
+  std::vector<LinkHistory> lost_links = {};
+  bool operator==(const Profile&) const = default;
 };
 
 std::string ToJson(const Profile& profile);

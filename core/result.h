@@ -11,10 +11,12 @@
 namespace adaptive_train {
 
 /// Why an operation failed. `message` is one line: what was wrong, where, what is allowed or what
-/// to do. `exit_code` is the program's exit code if nobody handles the error.
+/// to do. `exit_code` is the program's exit code if nobody handles the error. `system_error` is the
+/// errno of a system call that refused, for those who tell kinds of failure apart; 0: none.
 struct Error {
   std::string message;
   ExitCode exit_code = ExitCode::kUsage;
+  int system_error = 0;
 };
 
 /// A value or an Error. Copyable where T is; no threads, no allocation beyond T's and the
@@ -23,8 +25,9 @@ template <class T>
 using Result = tl::expected<T, Error>;
 
 /// Creates the failing side of a Result.
-inline tl::unexpected<Error> Fail(std::string message, ExitCode code = ExitCode::kUsage) {
-  return tl::unexpected<Error>(Error{std::move(message), code});
+inline tl::unexpected<Error> Fail(std::string message, ExitCode code = ExitCode::kUsage,
+                                  int system_error = 0) {
+  return tl::unexpected<Error>(Error{std::move(message), code, system_error});
 }
 
 /// Prefixes a message with its place: "PATH: message".

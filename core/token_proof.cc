@@ -54,7 +54,7 @@ std::string ProofOf(const std::string& token, const Challenge& challenge, const 
                     const Welcome& welcome) {
   return KeyedHash(token, {"launcher", challenge.nonce, hello.nonce, std::to_string(hello.rank),
                            std::to_string(welcome.pmix_init_ms), std::to_string(welcome.go_ms),
-                           std::to_string(welcome.fence_ms)});
+                           std::to_string(welcome.fence_ms), std::to_string(welcome.silence_ms)});
 }
 
 bool SameProof(const std::string& a, const std::string& b) {

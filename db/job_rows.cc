@@ -23,7 +23,8 @@ constexpr const char* kFindJobs =
     "1), 0),"
     "       (SELECT count(*) FROM failures WHERE job_id = jobs.id),"
     "       (SELECT count(*) FROM launches WHERE job_id = jobs.id),"
-    "       (SELECT count(*) FROM launches WHERE job_id = jobs.id AND outcome = 'retried')"
+    "       (SELECT count(*) FROM launches WHERE job_id = jobs.id AND outcome = 'retried'),"
+    "       slurm_state"
     "  FROM jobs"
     " WHERE (?2 IS NULL OR instr(?2, ?1 || (CASE WHEN slurm_job_id > 0 THEN slurm_job_id ELSE 'L' "
     "|| jobs.id END) || ?1)"
@@ -47,8 +48,8 @@ constexpr const char* kLaunches =
     "SELECT attempt, started, outcome, reason FROM launches WHERE job_id = ?1 ORDER BY attempt";
 
 constexpr const char* kFailures =
-    "SELECT time, step, rank, host, kind, operation, peer, cause FROM failures WHERE job_id = ?1 "
-    "ORDER BY time, id";
+    "SELECT time, step, rank, host, kind, operation, peer, cause, peer_host, blamed FROM failures "
+    "WHERE job_id = ?1 ORDER BY time, id";
 
 const std::string kSeparator = "\n";
 
@@ -82,7 +83,7 @@ Result<JobRow> ReadJobRow(SQLite::Statement& statement) {
       job.options >> job.adaptive_train_version >> job.start_time >> launcher.host >>
       launcher.boot_id >> launcher.pid_namespace >> launcher.pid >> launcher.start_ticks >> state >>
       row.end_time >> row.exit_code >> row.reason >> job.array_job_id >> job.array_task_id >>
-      job.uid >> row.ranks >> row.failures >> row.launches >> row.launch_retries;
+      job.uid >> row.ranks >> row.failures >> row.launches >> row.launch_retries >> row.slurm_state;
   const auto known = JobStateFromString(state);
   if (!known) return UnknownWord(row.id, "state", state);
   row.state = *known;
@@ -149,14 +150,21 @@ Result<std::vector<LaunchRecord>> ReadLaunches(SQLite::Database& database, std::
   return launches;
 }
 
-std::vector<FailureRecord> ReadFailures(SQLite::Database& database, std::int64_t job_id) {
+Result<std::vector<FailureRecord>> ReadFailures(SQLite::Database& database, std::int64_t job_id) {
   SQLite::Statement statement(database, kFailures);
   BindAll(statement, job_id);
   std::vector<FailureRecord> failures;
   while (statement.executeStep()) {
     FailureRecord& failure = failures.emplace_back();
-    RowReader(statement) >> failure.time >> failure.step >> failure.rank >> failure.host >>
-        failure.kind >> failure.operation >> failure.peer >> failure.cause;
+    std::string kind, blamed;
+    RowReader(statement) >> failure.time >> failure.step >> failure.rank >> failure.host >> kind >>
+        failure.operation >> failure.peer >> failure.cause >> failure.peer_host >> blamed;
+    const auto known_kind = ChoiceOf<FailureKind>(kind);
+    if (!known_kind) return UnknownWord(job_id, "kind of failure", kind);
+    const auto known_blamed = ChoiceOf<Blamed>(blamed);
+    if (!known_blamed) return UnknownWord(job_id, "blame of a failure", blamed);
+    failure.kind = *known_kind;
+    failure.blamed = *known_blamed;
   }
   return failures;
 }

@@ -17,6 +17,6 @@ namespace adaptive_train {
 // fail with ExitCode::kStore if a stored word is unknown.
 Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, const JobQuery& query);
 Result<std::vector<LaunchRecord>> ReadLaunches(SQLite::Database& database, std::int64_t job_id);
-std::vector<FailureRecord> ReadFailures(SQLite::Database& database, std::int64_t job_id);
+Result<std::vector<FailureRecord>> ReadFailures(SQLite::Database& database, std::int64_t job_id);
 
 }  // namespace adaptive_train

@@ -24,6 +24,10 @@ constexpr const char* kInsertJob =
 constexpr const char* kFinishJob =
     "UPDATE jobs SET state = ?2, exit_code = ?3, end_time = ?4, reason = ?5 WHERE id = ?1";
 
+constexpr const char* kFindOut =
+    "UPDATE jobs SET state = ?3, end_time = coalesce(end_time, ?4), reason = ?5, slurm_state = ?6"
+    " WHERE id = ?1 AND state = ?2";
+
 constexpr const char* kDeleteNodes = "DELETE FROM nodes WHERE job_id = ?1";
 constexpr const char* kInsertNode =
     "INSERT INTO nodes (job_id, position, name, source, cpu_model, cores, memory_bytes, snapshot)"
@@ -38,8 +42,9 @@ constexpr const char* kReplaceLaunch =
     "?3, ?4, ?5)";
 
 constexpr const char* kInsertFailure =
-    "INSERT INTO failures (job_id, time, step, rank, host, kind, operation, peer, cause)"
-    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    "INSERT INTO failures (job_id, time, step, rank, host, kind, operation, peer, cause, peer_host,"
+    "                      blamed)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
 constexpr const char* kReplaceSummary =
     "INSERT OR REPLACE INTO summaries (job_id, steps, tokens, final_loss, validation_loss, "
@@ -109,7 +114,8 @@ Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const Lau
 Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
                       const FailureRecord& failure) {
   Execute(database, kInsertFailure, job_id, failure.time, failure.step, failure.rank, failure.host,
-          failure.kind, failure.operation, failure.peer, failure.cause);
+          NameOf(failure.kind), failure.operation, failure.peer, failure.cause, failure.peer_host,
+          NameOf(failure.blamed));
   return {};
 }
 
@@ -133,6 +139,12 @@ Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const Job
   if (changed == 1) return {};
   return Fail(fmt::format("profile store: job {} to end is not in the store", job_id),
               ExitCode::kStore);
+}
+
+void WriteFoundEnd(SQLite::Database& database, std::int64_t job_id, JobState was,
+                   const FoundEnd& end) {
+  Execute(database, kFindOut, job_id, ToString(was), ToString(end.state), end.end_time, end.reason,
+          end.slurm_state);
 }
 
 Result<std::int64_t> WriteLedger(SQLite::Database& database, const RunLedger& run) {

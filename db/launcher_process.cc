@@ -56,6 +56,11 @@ std::optional<ProcessStat> ReadStat(std::int64_t pid) {
   return fields ? std::optional(stat) : std::nullopt;
 }
 
+/// Whether what has the process's number is that process, and no zombie.
+bool IsThat(const LauncherProcess& process, const ProcessStat& stat) {
+  return stat.state != 'Z' && stat.state != 'X' && stat.start_ticks == process.start_ticks;
+}
+
 }  // namespace
 
 LauncherProcess ThisProcess() {
@@ -84,7 +89,15 @@ bool IsGone(const LauncherProcess& process) {
     // /proc may be missing or hide other users' processes (hidepid), so only ESRCH counts.
     return kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == ESRCH;
   }
-  return stat->state == 'Z' || stat->state == 'X' || stat->start_ticks != process.start_ticks;
+  return !IsThat(process, *stat);
+}
+
+bool IsAlive(const LauncherProcess& process) {
+  if (process.pid <= 0 || process.host != HostName() || process.boot_id != BootId() ||
+      process.pid_namespace != PidNamespace())
+    return false;
+  const auto stat = ReadStat(process.pid);
+  return stat && IsThat(process, *stat);
 }
 
 }  // namespace adaptive_train

@@ -23,6 +23,10 @@ LauncherProcess ThisProcess();
 /// The login name of the effective user, or its number if it has no name. Defines "my" jobs.
 std::string CallingUser();
 
+/// True if `process` certainly lives: it is seen on this host. False if that cannot be known
+/// from here. Reads /proc; does not block.
+bool IsAlive(const LauncherProcess& process);
+
 /// True if `process` has certainly ended: it ran on this host, and the host was rebooted or the
 /// process id is gone or reused. False if that cannot be known from here (another host, another
 /// process namespace). Reads /proc; does not block.

@@ -152,9 +152,11 @@ LedgerEntry LaunchFromLedger(const JsonReader& json) {
 }
 
 Json ToLedger(const FailureRecord& failure) {
-  return {{"time", failure.time}, {"step", OrNull(failure.step)}, {"rank", OrNull(failure.rank)},
-          {"host", failure.host}, {"kind", failure.kind},         {"operation", failure.operation},
-          {"peer", failure.peer}, {"cause", failure.cause}};
+  return {{"time", failure.time},           {"step", OrNull(failure.step)},
+          {"rank", OrNull(failure.rank)},   {"host", failure.host},
+          {"kind", NameOf(failure.kind)},   {"operation", failure.operation},
+          {"peer", failure.peer},           {"cause", failure.cause},
+          {"peer_host", failure.peer_host}, {"blamed", NameOf(failure.blamed)}};
 }
 
 LedgerEntry FailureFromLedger(const JsonReader& json) {
@@ -163,10 +165,17 @@ LedgerEntry FailureFromLedger(const JsonReader& json) {
   Take(json, "step", failure.step);
   Take(json, "rank", failure.rank);
   Take(json, "host", failure.host);
-  Take(json, "kind", failure.kind);
+  std::string kind, blamed;
+  Take(json, "kind", kind);
   Take(json, "operation", failure.operation);
   Take(json, "peer", failure.peer);
   Take(json, "cause", failure.cause);
+  if (json.Has("peer_host")) Take(json, "peer_host", failure.peer_host);
+  if (json.Has("blamed")) Take(json, "blamed", blamed);
+  failure.blamed = ChoiceOf<Blamed>(blamed).value_or(Blamed::kNobody);
+  failure.kind = ChoiceOf<FailureKind>(kind).value_or(FailureKind::kUnknown);
+  // Earlier programs knew this word for it, and no blame.
+  if (kind == "silent") failure.kind = FailureKind::kNodeSilent, failure.blamed = Blamed::kNode;
   return failure;
 }
 

@@ -3,8 +3,10 @@
 #include <SQLiteCpp/Database.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -56,13 +58,17 @@ constexpr const char* kKindsOf =
 constexpr const char* kClusters =
     "SELECT cluster FROM link_profiles UNION SELECT cluster FROM device_profiles ORDER BY cluster";
 
-/// Of nodes that fell silent. A process that ended says nothing about its node.
-constexpr const char* kFailureTimes =
-    "SELECT time FROM failures JOIN jobs ON jobs.id = failures.job_id"
-    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3 AND kind = 'silent'";
+constexpr const char* kNodeFailures =
+    "SELECT time, kind FROM failures JOIN jobs ON jobs.id = failures.job_id"
+    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3 AND blamed = 'node'"
+    " ORDER BY time";
+constexpr const char* kLinkFailures =
+    "SELECT time, peer_host FROM failures JOIN jobs ON jobs.id = failures.job_id"
+    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3 AND blamed = 'link'"
+    " ORDER BY time";
 
-/// A failure this old counts less than a thousandth.
-constexpr double kForgotten = 10 * kConfidenceHalfLife;
+/// A failure so many half-lives old counts less than a thousandth.
+constexpr double kForgottenHalfLives = 10;
 
 bool Speed(double value) { return std::isfinite(value) && value > 0; }
 bool Amount(double value) { return std::isfinite(value) && value >= 0; }
@@ -195,14 +201,64 @@ Result<void> MergeLayers(SQLite::Database& database, const std::vector<LayerMeas
       });
 }
 
-double DecayedFailures(SQLite::Statement& times, double now) {
-  double failures = 0;
-  while (times.executeStep()) {
-    const double age = std::max(0.0, now - times.getColumn(0).getDouble());
-    failures += std::exp2(-age / kConfidenceHalfLife);
+/// Reads what failed, for the nodes of a query.
+class FailureReader {
+ public:
+  FailureReader(SQLite::Database& database, const ProfileQuery& query)
+      : query_(query), of_node_(database, kNodeFailures), of_link_(database, kLinkFailures) {}
+
+  /// Adds the failures of `node`, and those of links that it reported.
+  void Read(const std::string& node, const std::set<std::string>& nodes) {
+    NodeHistory history;
+    history.node = node;
+    Find(of_node_, node);
+    while (of_node_.executeStep()) {
+      const auto kind = ChoiceOf<FailureKind>(of_node_.getColumn(1).getString());
+      if (!kind) continue;
+      Count(of_node_.getColumn(0).getDouble(), history);
+      const auto of_kind = std::ranges::find(history.kinds, *kind, &CountedFailures::kind);
+      if (of_kind == history.kinds.end())
+        history.kinds.push_back({*kind, 1});
+      else
+        ++of_kind->count;
+    }
+    if (history.failures > 0) nodes_.push_back(std::move(history));
+    Find(of_link_, node);
+    while (of_link_.executeStep()) {
+      const std::string peer = of_link_.getColumn(1).getString();
+      if (!nodes.contains(peer)) continue;
+      LinkHistory& link = links_[std::minmax(node, peer)];
+      Count(of_link_.getColumn(0).getDouble(), link);
+      ++link.count;
+    }
   }
-  return failures;
-}
+
+  void MoveTo(Profile& profile) {
+    profile.nodes = std::move(nodes_);
+    for (auto& [ends, link] : links_) {
+      link.from = ends.first, link.to = ends.second;
+      profile.lost_links.push_back(std::move(link));
+    }
+  }
+
+ private:
+  void Find(SQLite::Statement& statement, const std::string& node) {
+    statement.reset();
+    BindAll(statement, node, query_.now - kForgottenHalfLives * query_.failure_half_life_s,
+            query_.cluster);
+  }
+  template <class History>
+  void Count(double time, History& history) const {
+    const double age = std::max(0.0, query_.now - time);
+    history.failures += std::exp2(-age / query_.failure_half_life_s);
+    history.within_s = std::max(history.within_s, age);
+  }
+
+  const ProfileQuery& query_;
+  SQLite::Statement of_node_, of_link_;
+  std::vector<NodeHistory> nodes_;
+  std::map<std::pair<std::string, std::string>, LinkHistory> links_;  // by both ends, in order
+};
 
 }  // namespace
 
@@ -216,7 +272,8 @@ Result<void> MergeProfile(SQLite::Database& database, const std::string& cluster
 Profile ReadProfile(SQLite::Database& database, const ProfileQuery& query) {
   Profile profile;
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
-  SQLite::Statement links(database, kLinksFrom), failures(database, kFailureTimes);
+  SQLite::Statement links(database, kLinksFrom);
+  FailureReader failures(database, query);
   for (const std::string& node : nodes) {
     links.reset();
     BindAll(links, query.cluster, node);
@@ -224,11 +281,9 @@ Profile ReadProfile(SQLite::Database& database, const ProfileQuery& query) {
       LinkMeasurement link = ReadLink(links, node);
       if (nodes.count(link.to) != 0 && Sound(link)) profile.links.push_back(std::move(link));
     }
-    failures.reset();
-    BindAll(failures, node, query.now - kForgotten, query.cluster);
-    const double count = DecayedFailures(failures, query.now);
-    if (count > 0) profile.nodes.push_back({node, count});
+    failures.Read(node, nodes);
   }
+  failures.MoveTo(profile);
   SQLite::Statement devices(database, kDevicesOf), layers(database, kLayersOf);
   for (const std::string& kind :
        std::set<std::string>(query.device_kinds.begin(), query.device_kinds.end())) {

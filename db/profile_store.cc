@@ -69,6 +69,13 @@ Result<void> ProfileStore::Record(std::int64_t job_id, const LedgerEntry& entry)
   });
 }
 
+Result<void> ProfileStore::FoundOut(std::int64_t job_id, JobState was, const FoundEnd& end) {
+  return Transact(true, "storing how a job ended", [&]() -> Result<void> {
+    WriteFoundEnd(*database_, job_id, was, end);
+    return {};
+  });
+}
+
 Result<std::int64_t> ProfileStore::TakeIn(const RunLedger& run) {
   return Transact(true, "taking in a ledger", [&] { return WriteLedger(*database_, run); });
 }

@@ -26,6 +26,7 @@ struct ProfileQuery {
   std::vector<std::string> device_kinds;
   std::string model_key;  // empty: no layers
   EpochSeconds now = 0;   // the time as of which failures are weighted
+  double failure_half_life_s = kFailureHalfLifeDays * 86400;
 };
 
 /// One SQLite file, opened. Several processes may have the same file open on one host (WAL).
@@ -64,6 +65,9 @@ class ProfileStore {
   /// launch the one with its attempt's number; plans and failures are appended; figures are stored
   /// as SaveMeasurements does. A job's end is neither kRunning nor kLost.
   Result<void> Record(std::int64_t job_id, const LedgerEntry& entry);
+  /// Stores how a job ended, as found out from outside, unless its state is no longer `was`: its
+  /// launcher has then spoken. Keeps an end time that is there.
+  Result<void> FoundOut(std::int64_t job_id, JobState was, const FoundEnd& end);
   /// Adds a ledger's entries for a run to the row with its uid, or to a new row. Skips entries that
   /// are in the store already and figures that SaveMeasurements refuses. Returns the number of new
   /// entries.
@@ -82,8 +86,8 @@ class ProfileStore {
   Result<void> SaveMeasurements(const std::string& cluster, const Profile& profile);
   /// What is stored for a cluster's nodes, device kinds and a model, as of `now`. Contains links
   /// with both ends in `nodes`; devices of `device_kinds`, whatever their node; layers of
-  /// `model_key` on these kinds, measured in any cluster. Also the failures of each of `nodes`,
-  /// weighted less the older they are.
+  /// `model_key` on these kinds, measured in any cluster. Also the failures that count against one
+  /// of `nodes`, or a link between two, weighted less the older they are.
   Result<Profile> ProfileOf(const ProfileQuery& query);
   /// All stored links and devices of a cluster.
   Result<Profile> MeasurementsOf(const std::string& cluster);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/failure_kind.h"
 #include "db/launcher_process.h"
 
 namespace adaptive_train {
@@ -15,8 +16,8 @@ namespace adaptive_train {
 /// All times here are UTC in seconds since 1970, with fractions.
 using EpochSeconds = double;
 
-/// The state of a job. kLost is never stored: a kRunning row is shown as kLost once its launcher is
-/// gone.
+/// The state of a job. No run stores kLost: a kRunning row is shown as kLost once its launcher is
+/// gone, and made so where Slurm has forgotten the job.
 enum class JobState {
   kRunning,
   kCompleted,
@@ -95,10 +96,12 @@ struct FailureRecord {
   std::optional<std::int64_t> step;  // optimizer step; none before the first
   std::optional<std::int64_t> rank;  // none: no single rank
   std::string host;
-  std::string kind;       // killed, silent, transport, device, ...
+  FailureKind kind = FailureKind::kUnknown;
   std::string operation;  // what the rank was doing, e.g. "all_reduce"
   std::string peer;       // the other side of the operation; may be empty
   std::string cause;
+  std::string peer_host = {};       // of `peer`; may be empty
+  Blamed blamed = Blamed::kNobody;  // kNode: `host`; kLink: that between `host` and `peer_host`
 };
 
 /// How a job ended. `state` is neither kRunning nor kLost.
@@ -107,6 +110,14 @@ struct JobEnd {
   int exit_code = 0;
   EpochSeconds end_time = 0;
   std::string reason;  // the error in one line; empty on success
+};
+
+/// How a job ended whose launcher has not said so, or did not know.
+struct FoundEnd {
+  JobState state = JobState::kLost;
+  EpochSeconds end_time = 0;
+  std::string reason;       // one line
+  std::string slurm_state;  // Slurm's word
 };
 
 /// The results of a run. A value that is not a number (a diverged loss) is stored as none.
@@ -144,6 +155,7 @@ struct JobRow {
   std::int64_t failures = 0;
   std::int64_t launches = 0;
   std::int64_t launch_retries = 0;  // launches with outcome "retried"
+  std::string slurm_state;          // what Slurm has said of its end, found out later; may be empty
 };
 
 /// How people name a job: a Slurm job id, an array's id (all its tasks), a task of an array, or the

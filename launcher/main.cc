@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
   adaptive_train::AddImportCommand(app, chosen);
   adaptive_train::AddNodeCheckCommand(app, chosen);
   adaptive_train::AddLocalStepCommand(app, chosen);
+  adaptive_train::AddRequeueLostCommand(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked_for_help) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <future>
 #include <memory>
 
@@ -14,17 +15,19 @@
 #include "core/file_io.h"
 #include "core/file_limit.h"
 #include "core/free_memory.h"
+#include "core/injection.h"
 #include "core/limits.h"
 #include "core/measure_order.h"
 #include "core/plan.h"
 #include "kernels/allocation_failure.h"
+#include "runtime/comm/collective.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/control/control_channel.h"
 #include "runtime/data/token_dataset.h"
 #include "runtime/fatal_error.h"
 #include "runtime/measure/link_profiler.h"
-#include "runtime/train/collective.h"
 #include "runtime/train/evaluate.h"
+#include "runtime/train/fault_injector.h"
 #include "runtime/train/memory_guard.h"
 #include "runtime/train/save_clock.h"
 #include "runtime/train/trainer.h"
@@ -135,6 +138,7 @@ void WireUp(ControlChannel& control, std::size_t planned_ranks,
 struct Parts {
   Config config;
   Plan plan;
+  std::optional<FaultInjector> faults;
   std::optional<Datasets> data;
   std::optional<Rendezvous> rendezvous;
   std::unique_ptr<Communicator> communicator;
@@ -172,8 +176,23 @@ void TellFileLimit(const Identity& self, ControlChannel& control, std::size_t ra
   if (self.rank == 0) control.Send(Notice{line});
 }
 
+/// Faults that the launcher has written down for its ranks, where the configuration permits any.
+void LoadFaults(const Identity& self, ControlChannel& control, Parts& parts) {
+  const std::string path = self.run_dir + "/" + kInjectionsFile;
+  if (!parts.config.recovery.allow_injection || ::access(path.c_str(), F_OK) != 0) return;
+  const std::string text =
+      OrThrow(ReadFile(path, kMaxPlanBytes), RankExit::kSetup, "reading the faults to inject");
+  parts.faults.emplace(
+      OrThrow(InjectionsFromJson(text), RankExit::kSetup, "reading the faults to inject"),
+      parts.plan, self.rank, [&control](const Injection& injection) {
+        control.Send(Injected{ToText(injection)});
+        control.Flush(kStatusDeadline);
+      });
+}
+
 void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int64_t& step) {
   Load(self, parts);
+  LoadFaults(self, control, parts);
   TellFileLimit(self, control, parts.plan.ranks.size());
   // Wiring up waits for all ranks, so none has taken memory before all have looked.
   OrThrow(CheckMemory(parts.plan, self.rank, ResidentBytes(), FreeMemory(), FreeInProcess()),
@@ -208,15 +227,20 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
   };
   events.on_notice = [&control](const std::string& line) { control.Send(Notice{line}); };
   events.on_decision = [&control](const Decision& decision) { control.Send(decision); };
+  if (parts.faults) {
+    events.begin_step = [&parts](std::int64_t begun) { return parts.faults->BeginStep(begun); };
+    events.save_fails = [&parts](std::int64_t saved) { return parts.faults->FailsSave(saved); };
+  }
   parts.trainer = Trainer::Make(parts.config, parts.plan, self.rank, *parts.communicator,
-                                *parts.data, std::move(events));
+                                *parts.data, std::move(events), KeptRunFromEnvironment());
   const std::string transports = Variable("UCX_TLS");
   fmt::print("rank {} of {} on {}: {}, UCX transports: {}\n", self.rank, parts.plan.ranks.size(),
              self.host, parts.trainer->DeviceDescription(),
              transports.empty() ? "auto" : transports);
   std::fflush(stdout);
-  step = parts.trainer->Resume();
-  control.Send(Resumed{step});
+  const Resumed resumed = parts.trainer->Resume();
+  step = resumed.step;
+  control.Send(resumed);
   step = parts.trainer->Run();
 }
 
@@ -241,14 +265,22 @@ void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
             RankExit::kSetup, "writing what was measured");
 }
 
+/// Whether this rank has taken no more memory than its plan says, and none but its node can lack
+/// some: a limit of the process (ulimit -d) is its user's.
+bool KeepsToPlan(const Identity& self, const Parts& parts) {
+  const auto rank = static_cast<std::size_t>(self.rank);
+  return rank < parts.plan.ranks.size() && !FreeInProcess() &&
+         static_cast<std::int64_t>(ResidentBytes()) <= parts.plan.ranks[rank].memory_bytes;
+}
+
 /// Tells the launcher and the log why this rank ends, then ends it.
 [[noreturn]] void Fail(const Identity& self, std::unique_ptr<ControlChannel> control,
-                       std::int64_t step, const FatalError& error) {
+                       std::int64_t step, const Parts& parts, const FatalError& error) {
   const std::string peer = error.Peer() >= 0 ? fmt::format(" (peer: rank {})", error.Peer()) : "";
   fmt::print(stderr, "adaptive-train-worker: rank {} on {}, after step {}: {}{}\n", self.rank,
              self.host, step, error.what(), peer);
   control->Send(RankFailure{self.rank, self.host, error.Operation(), error.Peer(), error.Cause(),
-                            step, ToInt(error.Code())});
+                            step, ToInt(error.Code()), error.Kind(), KeepsToPlan(self, parts)});
   control.reset();
   std::_Exit(ToInt(error.Code()));
 }
@@ -257,8 +289,8 @@ void Measure(const Identity& self, ControlChannel& control, Parts& parts) {
                                  std::int64_t step, const Parts& parts, const char* what) {
   const bool planned = static_cast<std::size_t>(self.rank) < parts.plan.ranks.size();
   const std::string stage = planned ? StageInWords(parts.plan, self.rank) + ": " : "";
-  Fail(self, std::move(control), step,
-       FatalError(RankExit::kDevice, "allocation", FatalError::kNoPeer,
+  Fail(self, std::move(control), step, parts,
+       FatalError(RankExit::kDevice, FailureKind::kOutOfMemory, "allocation", FatalError::kNoPeer,
                   fmt::format("{}{}: {}", stage, what, kMemoryAdvice)));
 }
 
@@ -293,16 +325,46 @@ int RunEvaluation(const char* text) try {
   return ToInt(RankExit::kDevice);
 }
 
+/// The launcher is told of these and decides what they mean. A rank that reacted to one would look
+/// like a failure.
+const std::vector<int> kPassedOn = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+/// In all threads, as they inherit it. What comes before the launcher is found waits.
+void HoldSignals() {
+  sigset_t held;
+  ::sigemptyset(&held);
+  for (int signal : kPassedOn) ::sigaddset(&held, signal);
+  ::pthread_sigmask(SIG_BLOCK, &held, nullptr);
+  for (int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
+}
+
+/// A job that has lost its batch host needs somebody to requeue it: one rank of a few nodes, as each
+/// of them asks Slurm's controller.
+std::vector<std::string> WhenLauncherLost(const Identity& self) {
+  constexpr int kNodesThatAsk = 4;
+  const std::string host = Variable("ADAPTIVE_TRAIN_BATCH_HOST"), job = Variable("SLURM_JOB_ID");
+  if (host.empty() || job.empty() || host == self.host) return {};
+  if (Variable("SLURM_LOCALID") != "0" ||
+      std::atoi(Variable("SLURM_NODEID").c_str()) >= kNodesThatAsk)
+    return {};
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return {};
+  return {program.parent_path() / "adaptive-train", "requeue-lost", "--job", job, "--host", host};
+}
+
 int Main(bool measures) {
-  // The launcher decides what a signal means. A rank that reacted to one would look like a failure.
-  for (int s : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ}) ::signal(s, SIG_IGN);
+  HoldSignals();
   const Identity self = ReadIdentity();
   if (self.rank < 0 || self.control.empty() || self.run_dir.empty()) {
     std::fprintf(stderr, "adaptive-train-worker: is started by adaptive-train run, not by hand\n");
     return ToInt(RankExit::kSetup);
   }
-  auto control = ControlChannel::Connect(
-      {self.control, self.token, {self.rank, self.host, ::getpid(), self.step_id, "", ""}});
+  auto control = ControlChannel::Connect({self.control,
+                                          self.token,
+                                          {self.rank, self.host, ::getpid(), self.step_id, "", ""},
+                                          WhenLauncherLost(self),
+                                          kPassedOn});
   if (!control) {
     std::fprintf(stderr, "adaptive-train-worker: rank %d on %s: %s\n", self.rank, self.host.c_str(),
                  control.error().message.c_str());
@@ -317,13 +379,13 @@ int Main(bool measures) {
       Train(self, **control, parts, step);
     }
   } catch (const FatalError& error) {
-    Fail(self, std::move(*control), step, error);
+    Fail(self, std::move(*control), step, parts, error);
   } catch (const kernels::AllocationFailure& failure) {
     FailToAllocate(self, std::move(*control), step, parts, failure.what());
   } catch (const std::bad_alloc&) {
     FailToAllocate(self, std::move(*control), step, parts, "out of memory");
   } catch (const std::exception& error) {
-    Fail(self, std::move(*control), step,
+    Fail(self, std::move(*control), step, parts,
          FatalError(RankExit::kDevice, "computing", FatalError::kNoPeer, error.what()));
   }
   (*control)->Send(Goodbye{step});

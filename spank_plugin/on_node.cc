@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/job_env.h"
+#include "core/kept_folder.h"
 #include "core/limits.h"
 #include "spank_plugin/hooks.h"
 #include "spank_plugin/options.h"
@@ -49,6 +50,22 @@ JobOptions OptionsOf(std::uint32_t job_id, const std::string& text) {
   slurm_error("adaptive-train: job %u: --adaptive-train: %s; going by the defaults", job_id,
               options.error().message.c_str());
   return {};
+}
+
+/// What ranks that were killed have left in this node's shared memory.
+void RemoveKeptState(spank_t spank, std::uint32_t job_id) {
+  uid_t owner = 0;
+  const spank_err_t error = spank_get_item(spank, S_JOB_UID, &owner);
+  if (error != ESPANK_SUCCESS) {
+    slurm_error("adaptive-train: job %u: Slurm does not say whose it is: %s", job_id,
+                spank_strerror(error));
+    return;
+  }
+  const char* node = std::getenv("SLURMD_NODENAME");
+  const auto removed = RemoveKeptFolders(
+      kKeptRoot, KeptFolderPrefix(owner, std::to_string(job_id), node == nullptr ? "" : node),
+      owner);
+  if (!removed) slurm_error("adaptive-train: job %u: %s", job_id, removed.error().message.c_str());
 }
 
 }  // namespace
@@ -103,6 +120,7 @@ int OnJobEpilog(spank_t spank) {
   if (const auto removed = RemoveSnapshot(kSnapshotRoot, job_id); !removed) {
     slurm_error("adaptive-train: job %u: %s", job_id, removed.error().message.c_str());
   }
+  RemoveKeptState(spank, job_id);
   return 0;
 }
 

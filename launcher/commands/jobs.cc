@@ -19,10 +19,12 @@
 
 #include "core/seconds.h"
 #include "db/known_store.h"
+#include "launcher/commands/job_key.h"
 #include "launcher/commands/outcome.h"
 #include "launcher/commands/store_notes.h"
 #include "launcher/report/job_table.h"
 #include "launcher/report/job_time.h"
+#include "launcher/run/job_endings.h"
 
 namespace adaptive_train {
 namespace {
@@ -32,6 +34,7 @@ constexpr const char* kJobsFooter =
 A job is in the time from -S to -E if it ran at any moment of it. -s looks at the state a job has
 now: RUNNING (R), COMPLETED (CD), FAILED (F), CANCELLED (CA), TIMEOUT (TO), NODE_FAIL (NF),
 OUT_OF_MEMORY (OOM), PREEMPTED (PR), REQUEUED (RQ), LOST (LO: its launcher ended without saying so).
+Slurm is asked once how a job ended that says RUNNING and is not, or that a signal has stopped.
 Times: YYYY-MM-DD[THH:MM[:SS]], MM/DD[/YY][-HH:MM[:SS]], HH:MM[:SS], today, noon, now-2days.
 Tasks of an array have ids such as 1230_4, local runs without Slurm such as L12.
 
@@ -77,26 +80,6 @@ Result<std::vector<std::string>> Words(const std::vector<std::string>& texts, co
     }
   }
   return words;
-}
-
-Result<JobKey> ParseJobKey(const std::string& word) {
-  JobKey key;
-  key.local = word.front() == 'L' || word.front() == 'l';
-  const char* begin = word.data() + (key.local ? 1 : 0);
-  const char* end = word.data() + word.size();
-  const auto id = std::from_chars(begin, end, key.id);
-  const char* stop = id.ptr;
-  bool well = id.ec == std::errc() && key.id > 0;
-  if (well && !key.local && stop != end && *stop == '_') {
-    const auto task = std::from_chars(stop + 1, end, key.task.emplace());
-    well = task.ec == std::errc() && *key.task >= 0;
-    stop = task.ptr;
-  }
-  if (well && stop == end) return key;
-  return Fail(fmt::format(
-      "--jobs: '{}' is no job: allowed are ids of Slurm jobs (1234), of arrays and their tasks "
-      "(1230, 1230_4), and of local runs (L12)",
-      word.substr(0, 40)));
 }
 
 Result<JobState> ParseState(const std::string& word) {
@@ -171,15 +154,20 @@ Result<void> ParseStates(const JobsArguments& arguments, Request& request) {
   if (!states) return tl::unexpected(states.error());
   request.states = *states;
   request.query.states = *states;
-  const bool lost = std::find(states->begin(), states->end(), JobState::kLost) != states->end();
-  if (lost) request.query.states.push_back(JobState::kRunning);  // how lost rows are stored
+  // How rows are stored whose end has not been found out.
+  if (!states->empty())
+    request.query.states.insert(request.query.states.end(),
+                                {JobState::kRunning, JobState::kCancelled});
   return {};
 }
 
 Result<Request> Understand(const JobsArguments& arguments, double now) {
   Request request;
   request.store = arguments.store;
-  auto ids = ParseList<JobKey>(arguments.jobs, "--jobs", ParseJobKey);
+  auto ids = ParseList<JobKey>(arguments.jobs, "--jobs", [](const std::string& word) {
+    auto key = ParseJobKey(word);
+    return key ? key : FailIn("--jobs", key.error());
+  });
   if (!ids) return tl::unexpected(ids.error());
   request.query.ids = std::move(*ids);
   auto columns = ParseJobFormat(arguments.format);
@@ -191,12 +179,6 @@ Result<Request> Understand(const JobsArguments& arguments, double now) {
       .and_then([&] { return ParseUsers(arguments, request.query); })
       .and_then([&] { return ParseStates(arguments, request); })
       .map([&] { return request; });
-}
-
-JobState ShownState(const JobRow& row) {
-  const bool lost =
-      row.state == JobState::kRunning && row.job.launcher && IsGone(*row.job.launcher);
-  return lost ? JobState::kLost : row.state;
 }
 
 /// A row that never ended is in every later window. Once it is known to be lost, only its start
@@ -212,10 +194,11 @@ Result<std::vector<ListedJob>> List(ProfileStore& store, const Request& request,
                                     bool with_details) {
   auto rows = store.FindJobs(request.query);
   if (!rows) return tl::unexpected(rows.error());
+  FindOutEndings(store, *rows, EpochSecondsNow());
   std::vector<ListedJob> jobs;
   for (JobRow& row : *rows) {
-    ListedJob job{std::move(row), JobState::kRunning, {}, {}};
-    job.state = ShownState(job.row);
+    const JobState state = row.state;
+    ListedJob job{std::move(row), state, {}, {}};
     if (!IsWanted(job, request)) continue;
     if (with_details) {
       auto failures = store.FailuresOf(job.row.id);

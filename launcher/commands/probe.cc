@@ -8,6 +8,7 @@
 #include "launcher/commands/outcome.h"
 #include "launcher/nodes/node_check.h"
 #include "launcher/steps/job_step.h"
+#include "launcher/steps/lost_host.h"
 #include "launcher/steps/programs.h"
 
 namespace adaptive_train {
@@ -107,6 +108,23 @@ void AddNodeCheckCommand(CLI::App& app, std::function<int()>& chosen) {
       fmt::print("{}\n", ToJson(CheckThisNode(*request, programs->probe)));
       return 0;
     };
+  });
+}
+
+void AddRequeueLostCommand(CLI::App& app, std::function<int()>& chosen) {
+  struct Request {
+    std::int64_t job = 0;
+    std::string host;
+  };
+  auto request = std::make_shared<Request>();
+  CLI::App* lost = app.add_subcommand(
+      "requeue-lost",
+      "What a rank becomes that has lost its launcher: requeues the job if need be");
+  lost->group("");  // hidden from the help: not for people
+  lost->add_option("--job", request->job)->required();
+  lost->add_option("--host", request->host)->required();
+  lost->callback([request, &chosen] {
+    chosen = [request] { return RequeueIfLost(request->job, request->host); };
   });
 }
 

@@ -78,7 +78,7 @@ Result<AllocationProfile> ProfileAllocation(const MeasureSite& site, const Profi
   }
   result.summary = SummaryOf(plan, doubts, nodes.size(), result);
   Profile known = stored;
-  if (!reuse) known = {{}, {}, {}, stored.nodes};
+  if (!reuse) known = {{}, {}, {}, stored.nodes, stored.lost_links};
   result.profile = WithMeasured(std::move(known), result.measured);
   result.slow = FindSlowParts(site.cluster, stored, result.measured);
   return result;

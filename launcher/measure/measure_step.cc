@@ -18,6 +18,7 @@ namespace adaptive_train {
 namespace {
 
 constexpr const char* kHere = "127.0.0.1";
+constexpr std::chrono::seconds kEndPatience{4};
 constexpr std::size_t kMaxProfileBytes = std::size_t{1} << 30;
 
 /// A plan as far as a job step needs one: one rank per node.
@@ -51,7 +52,7 @@ struct StepWatch {
       }
     };
     // A measuring rank resumes nothing, trains no steps, decides and saves nothing.
-    events.on_resumed = [](std::int64_t) { return Result<void>(); };
+    events.on_resumed = [](const Resumed&) { return Result<void>(); };
     events.on_step = [](std::span<const RankMetrics>) { return Result<void>(); };
     events.on_layer_times = [](int, const LayerTimes&) {};
     events.on_saved = [](const Saved&) {};
@@ -112,9 +113,12 @@ Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task) 
   spec.first_rank = site.allocation.in_slurm ? AddressOfNode(order.nodes[0].name) : kHere;
   StepWatch watch;
   const double began = SteadySecondsNow();
+  EndingSteps ending;
   const RunOutcome outcome =
-      Supervisor(spec, site.allocation.in_slurm ? SlurmSteps() : LocalSteps(), watch.Events(site))
+      Supervisor(spec, site.allocation.in_slurm ? SlurmSteps() : LocalSteps(), watch.Events(site),
+                 ending)
           .Run();
+  ending.Await(kEndPatience);
   if (const auto signal = PendingStopSignal()) return tl::unexpected(StoppedBy(*signal));
   if (outcome.code != ExitCode::kDone) return tl::unexpected(Failure(outcome, watch));
   auto profile = ReadMeasured(answer);

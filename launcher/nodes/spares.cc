@@ -15,15 +15,22 @@ namespace adaptive_train {
 namespace {
 
 constexpr double kAlike = 0.05;
-/// A lower failure count is ignored, as in the planner's notes.
-constexpr double kFailedLately = 0.05;
 
 /// Reasons against a node, the most important first.
-enum Criterion : std::size_t { kTrouble, kFailures, kSlowLinks, kSlowDevice, kSlowRate, kCriteria };
+enum Criterion : std::size_t {
+  kTrouble,
+  kFailures,
+  kLostLinks,
+  kSlowLinks,
+  kSlowDevice,
+  kSlowRate,
+  kCriteria
+};
 
 struct Standing {
   std::string node;
   std::string trouble;                      // the line about being far slower than its kind
+  std::string failures, lost_links;         // in words
   std::array<double, kCriteria> badness{};  // 0: nothing is known against it
 };
 
@@ -35,8 +42,9 @@ std::string ReasonOf(const Standing& standing, std::size_t criterion) {
     case kTrouble:
       return standing.trouble;
     case kFailures:
-      return fmt::format("{} failed {:.1f} times of late (older ones count less)", standing.node,
-                         badness);
+      return standing.failures;
+    case kLostLinks:
+      return standing.lost_links;
     case kSlowLinks:
       return fmt::format("{}: links far slower than others of their kind: {:.0f}", standing.node,
                          badness);
@@ -63,8 +71,7 @@ class Race {
       standings_[node.name].node = node.name;
       left_.push_back(&standings_[node.name]);
     }
-    for (const NodeHistory& history : profile.nodes)
-      if (history.failures >= kFailedLately) Add(history.node, kFailures, history.failures);
+    AddFailures(profile);
     AddSpeeds(cluster, profile);
     for (SlowPart& part : FindSlowParts(cluster, {}, profile)) {
       const auto found = standings_.find(part.node);
@@ -92,6 +99,10 @@ class Race {
       if (gone) AddToEnds(link, -1);
       return gone;
     });
+    std::erase_if(lost_links_, [&](const LinkHistory& link) {
+      return link.from == taken->node || link.to == taken->node;
+    });
+    CountLostLinks();
     return spare;
   }
 
@@ -100,6 +111,28 @@ class Race {
   void Add(const std::string& node, Criterion criterion, double badness) {
     const auto found = standings_.find(node);
     if (found != standings_.end()) found->second.badness[criterion] += badness;
+  }
+  void AddFailures(const Profile& profile) {
+    for (const NodeHistory& history : profile.nodes) {
+      if (history.failures < kFailedLately) continue;
+      Add(history.node, kFailures, history.failures);
+      if (standings_.contains(history.node)) standings_[history.node].failures = Describe(history);
+    }
+    for (const LinkHistory& link : profile.lost_links)
+      if (link.failures >= kFailedLately && standings_.contains(link.from) &&
+          standings_.contains(link.to))
+        lost_links_.push_back(link);
+    CountLostLinks();
+  }
+  /// Anew, as a difference of counts may not be 0 where it should be.
+  void CountLostLinks() {
+    for (Standing* standing : left_) standing->badness[kLostLinks] = 0;
+    for (const LinkHistory& link : lost_links_) {
+      for (const std::string& end : {link.from, link.to}) {
+        Add(end, kLostLinks, link.failures);
+        standings_[end].lost_links = fmt::format("{}, {}", end, Describe(link));
+      }
+    }
   }
   void AddToEnds(const SlowPart& link, double badness) {
     Add(link.node, kSlowLinks, badness);
@@ -141,8 +174,9 @@ class Race {
   }
 
   std::map<std::string, Standing> standings_;
-  std::vector<Standing*> left_;       // in allocation order
-  std::vector<SlowPart> slow_links_;  // between nodes that are left
+  std::vector<Standing*> left_;          // in allocation order
+  std::vector<SlowPart> slow_links_;     // between nodes that are left
+  std::vector<LinkHistory> lost_links_;  // the same
 };
 
 }  // namespace

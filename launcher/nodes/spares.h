@@ -15,13 +15,14 @@ struct SpareNode {
   std::string node;
   std::string why;                   // for people: "n3: its device is the slowest, 12.3 GFLOP/s"
   std::vector<Device> devices = {};  // while it is kept aside
+  bool operator==(const SpareNode&) const = default;
 };
 
 /// Picks `count` nodes, each the worst of those left. Criteria in order: far slower than its kind
-/// (FindSlowParts), most recent failures, most slow links, slowest device, slowest links (median).
-/// Among equals the last one in the allocation is picked. Nodes within 5 % of each other are equal,
-/// and missing figures do not count against a node. Fails with kNoPlan if no node would be left to
-/// train.
+/// (FindSlowParts), most recent failures, links lost most often, most slow links, slowest device,
+/// slowest links (median). Among equals the last one in the allocation is picked. Nodes within 5 %
+/// of each other are equal, and missing figures do not count against a node. Fails with kNoPlan if
+/// no node would be left to train.
 Result<std::vector<SpareNode>> ChooseSpares(const Cluster& cluster, const Profile& profile,
                                             int count);
 

@@ -253,11 +253,10 @@ void AddDevices(const Cluster& cluster, const ModelShape& shape, const Profile& 
     built.problem.devices.push_back(one);
   }
   if (request.compression) AddCompression(request, kinds.SlowestCopy(), built.problem);
-  for (const auto& [name, count] : failures) {
-    if (count >= 0.05 && index.contains(name))
-      built.notes.push_back(fmt::format(
-          "{} failed {:.1f} times of late (older ones count less): its time counts {:.2f} times",
-          name, count, 1 + kFailureWeight * count));
+  for (const NodeHistory& node : profile.nodes) {
+    if (node.failures >= kFailedLately && index.contains(node.node))
+      built.notes.push_back(fmt::format("{}: its time counts {:.2f} times", Describe(node),
+                                        1 + kFailureWeight * node.failures));
   }
 }
 
@@ -288,6 +287,14 @@ void AddLinks(const Cluster& cluster, const Profile& profile, BuiltProblem& buil
     if (from == index.end() || to == index.end()) continue;
     problem.links.At(from->second, to->second) = {link.latency_s, link.bytes_per_second};
     measured += link.from != link.to ? 1 : 0;
+  }
+  for (const LinkHistory& lost : profile.lost_links) {
+    const auto from = index.find(lost.from), to = index.find(lost.to);
+    if (from == index.end() || to == index.end() || lost.failures < kFailedLately) continue;
+    const double slower = 1 + kFailureWeight * lost.failures;
+    problem.links.At(from->second, to->second).bytes_per_second /= slower;
+    problem.links.At(to->second, from->second).bytes_per_second /= slower;
+    built.notes.push_back(fmt::format("{}: its time counts {:.2f} times", Describe(lost), slower));
   }
   const std::size_t nodes = cluster.nodes.size(), pairs = nodes * (nodes - 1);
   if (pairs > 0 && measured == pairs)

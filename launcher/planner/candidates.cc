@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "launcher/planner/bound.h"
 #include "launcher/planner/local_search.h"
@@ -33,8 +34,8 @@ bool KeepsReplicas(const ShapeRange& range, const Shape& centre) {
 
 }  // namespace
 
-Candidates::Candidates(SearchTables& tables, const SeedEffort& effort)
-    : tables_(tables), effort_(effort) {
+Candidates::Candidates(SearchTables& tables, const SeedEffort& effort, std::stop_token stop)
+    : tables_(tables), effort_(effort), stop_(std::move(stop)) {
   CollectShapes();
 }
 
@@ -50,6 +51,7 @@ void Candidates::CollectShapes() {
     }
     ShapeBound bound(tables_, ideal);
     for (const ShapeRange& range : AllShapes(tables_.Problem(), tensor, ideal)) {
+      if (stop_.stop_requested()) return;
       const double seconds = bound.Of(range);
       bound_ = std::min(bound_, seconds);
       if (!std::isfinite(seconds)) continue;
@@ -76,6 +78,7 @@ void Candidates::Seed() {
 }
 
 bool Candidates::SeedOne(const Shape& shape, const Side* side) {
+  if (stop_.stop_requested()) return false;
   if (!known_
            .insert(
                {side, shape.stages, shape.data, shape.micro_batch, shape.recompute, shape.shard})
@@ -116,7 +119,7 @@ void Candidates::Descend(Arrangement& arrangement,
     auto& [score, placement] = seeds[i];
     if (score * kMostGain > best_seed_) break;
     arrangement.Set(placement);
-    score = ImproveStages(arrangement, evaluations);
+    score = ImproveStages(arrangement, evaluations, stop_);
     placement = arrangement.Current();
   }
   sort();

@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <set>
+#include <stop_token>
 #include <tuple>
 #include <vector>
 
@@ -35,10 +36,10 @@ struct SeedEffort {
   int rounds = 0;            // of neighbours
 };
 
-/// Holds a reference to the tables. Not thread-safe.
+/// Holds a reference to the tables. Once `stop` is requested, nothing more is found. Not thread-safe.
 class Candidates {
  public:
-  Candidates(SearchTables& tables, const SeedEffort& effort);
+  Candidates(SearchTables& tables, const SeedEffort& effort, std::stop_token stop = {});
 
   /// Makes the best first placements of shapes, most promising first, until no other shape can win
   /// or the effort is spent. Neighbours of the best shapes are added after that.
@@ -70,6 +71,7 @@ class Candidates {
 
   SearchTables& tables_;
   SeedEffort effort_;
+  const std::stop_token stop_;
   std::vector<std::unique_ptr<Side>> sides_;
   std::vector<Bounded> shapes_;
   std::set<Key> known_;

@@ -25,8 +25,8 @@ class Sequence {
 
 class LocalSearch {
  public:
-  LocalSearch(Arrangement& arrangement, std::int64_t evaluations)
-      : arrangement_(arrangement), shape_(arrangement.GetShape()), left_(evaluations) {
+  LocalSearch(Arrangement& arrangement, std::int64_t evaluations, const std::stop_token& stop)
+      : arrangement_(arrangement), shape_(arrangement.GetShape()), left_(evaluations), stop_(stop) {
     std::vector<bool> used(arrangement.Groups().size());
     for (int group : arrangement.Current().groups) used[Index(group)] = true;
     for (std::size_t g = 0; g < used.size(); ++g)
@@ -77,7 +77,7 @@ class LocalSearch {
 
   /// Keeps a change that improved the score, else reverts it.
   bool Keep(double before, double after) {
-    --left_;
+    left_ = stop_.stop_requested() ? 0 : left_ - 1;
     if (after < before * (1 - 1e-12)) return true;
     arrangement_.Undo();
     return false;
@@ -225,18 +225,20 @@ class LocalSearch {
   Arrangement& arrangement_;
   const Shape& shape_;
   std::int64_t left_;
+  const std::stop_token& stop_;
   std::vector<int> idle_;
   Sequence sequence_;
 };
 
 }  // namespace
 
-double Improve(Arrangement& arrangement, std::int64_t evaluations) {
-  return LocalSearch(arrangement, evaluations).Run();
+double Improve(Arrangement& arrangement, std::int64_t evaluations, const std::stop_token& stop) {
+  return LocalSearch(arrangement, evaluations, stop).Run();
 }
 
-double ImproveStages(Arrangement& arrangement, std::int64_t evaluations) {
-  return LocalSearch(arrangement, evaluations).MoveStages();
+double ImproveStages(Arrangement& arrangement, std::int64_t evaluations,
+                     const std::stop_token& stop) {
+  return LocalSearch(arrangement, evaluations, stop).MoveStages();
 }
 
 }  // namespace adaptive_train

@@ -420,21 +420,23 @@ Result<FoundLayout> FindEven(PlanProblem problem) {
 /// What sharded state must promise: it needs more messages.
 constexpr double kWorthSharding = 0.97;
 
-Result<FoundLayout> Find(const PlanRequest& request, const PlanProblem& problem) {
-  return request.even_shares ? FindEven(problem) : FindLayout(problem);
+Result<FoundLayout> Find(const PlanRequest& request, const PlanProblem& problem,
+                         const std::stop_token& stop) {
+  return request.even_shares ? FindEven(problem) : FindLayout(problem, stop);
 }
 
 /// With parallel.shard = "auto" a run shards its state where memory asks for it: replicas of the
 /// whole model do not fit without recomputation, and nothing else is nearly as fast.
-Result<FoundLayout> FindAlsoSharded(const PlanRequest& request, BuiltProblem& built) {
-  auto found = Find(request, built.problem);
+Result<FoundLayout> FindAlsoSharded(const PlanRequest& request, BuiltProblem& built,
+                                    const std::stop_token& stop) {
+  auto found = Find(request, built.problem, stop);
   const bool fits =
       found && (request.even_shares || (found->layout.Stages() == 1 && found->layout.tensor == 1 &&
                                         found->layout.recompute == Recompute::kNone));
   if (fits || request.shard || !request.runnable_only) return found;
   PlanProblem sharded = built.problem;
   sharded.choices.shard = {1, 2};
-  auto other = Find(request, sharded);
+  auto other = Find(request, sharded, stop);
   if (!other || (found && other->cost.step > kWorthSharding * found->cost.step)) return found;
   if (found)
     other->alternatives.insert(
@@ -452,12 +454,12 @@ Result<FoundLayout> FindAlsoSharded(const PlanRequest& request, BuiltProblem& bu
 
 Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
                             const TrainingFormat& format, const Profile& profile,
-                            const PlanRequest& request) {
+                            const PlanRequest& request, const std::stop_token& stop) {
   auto built = BuildProblem(cluster, dims, format, profile, request);
   if (!built) return tl::unexpected(built.error());
   if (auto sound = CheckProblem(built->problem); !sound) return tl::unexpected(sound.error());
   if (!request.cut.empty()) built->notes.push_back("each stage's layers: parallel.layout");
-  auto found = FindAlsoSharded(request, *built);
+  auto found = FindAlsoSharded(request, *built, stop);
   if (!found) return tl::unexpected(WithMemoryNotes(found.error(), cluster));
   found->layout = InRingOrder(built->problem, found->layout);
   const bool open = request.schedule.IsOpen() && built->timed && !request.even_shares;

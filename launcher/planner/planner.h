@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stop_token>
 #include <vector>
 
 #include "core/cluster.h"
@@ -26,10 +27,10 @@ struct PlannedRun {
 
 /// The fastest plan that the request allows, by docs/planning.md. The best plans of other shapes
 /// and of simpler planners are its alternatives. Fails with kNoPlan, naming the violated constraint
-/// and the nearest feasible request.
+/// and the nearest feasible request. Once `stop` is requested, it fails soon after.
 Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
                             const TrainingFormat& format, const Profile& profile,
-                            const PlanRequest& request);
+                            const PlanRequest& request, const std::stop_token& stop = {});
 
 /// An earlier plan, its step predicted again from what is known now. Fails if its ranks are not on
 /// devices of the cluster.

@@ -40,26 +40,29 @@ Effort EffortFor(const PlanProblem& problem) {
 
 class Search {
  public:
-  Search(const PlanProblem& problem, const Effort& effort)
+  Search(const PlanProblem& problem, const Effort& effort, const std::stop_token& stop = {})
       : problem_(problem),
+        stop_(stop),
         tables_(problem),
         effort_(effort),
-        candidates_(tables_, effort.seeding),
+        candidates_(tables_, effort.seeding, stop),
         all_(candidates_.All()) {}
 
   std::optional<FoundLayout> Run() {
     candidates_.Seed();
     if (all_.empty()) return std::nullopt;
     ImproveAll();
+    if (stop_.stop_requested()) return std::nullopt;
     if (all_.front().score >= Arrangement::kImpossible) return std::nullopt;
     return Answer();
   }
 
  private:
   void Better(Candidate& candidate, std::int64_t evaluations) {
+    if (stop_.stop_requested()) return;
     Arrangement arrangement(tables_, candidate.side->groups, candidate.shape);
     arrangement.Set(candidate.placement);
-    Improve(arrangement, evaluations);
+    Improve(arrangement, evaluations, stop_);
     candidate.score = arrangement.Polish();
     candidate.placement = arrangement.Current();
   }
@@ -165,6 +168,7 @@ class Search {
   }
 
   const PlanProblem& problem_;
+  const std::stop_token stop_;
   SearchTables tables_;
   Effort effort_;
   Candidates candidates_;
@@ -184,9 +188,10 @@ void TakeBetter(const PlanProblem& problem, std::optional<FoundLayout>& found) {
 
 }  // namespace
 
-Result<FoundLayout> FindLayout(const PlanProblem& problem) {
+Result<FoundLayout> FindLayout(const PlanProblem& problem, const std::stop_token& stop) {
   if (auto sound = CheckProblem(problem); !sound) return tl::unexpected(sound.error());
-  auto found = Search(problem, EffortFor(problem)).Run();
+  auto found = Search(problem, EffortFor(problem), stop).Run();
+  if (stop.stop_requested()) return Fail("planning was stopped", ExitCode::kNoPlan);
   TakeBetter(problem, found);
   if (!found) return tl::unexpected(WhyNoPlan(problem));
   return std::move(*found);

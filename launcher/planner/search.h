@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <stop_token>
 #include <vector>
 
 #include "core/plan.h"
@@ -29,7 +30,8 @@ struct FoundLayout {
 /// A pure function that takes seconds at most. Its work is a fixed number of evaluations, fewer for
 /// larger problems, and its result is the same on every call. Fails with kNoPlan, naming the
 /// violated constraint and the nearest feasible request; with kUsage if CheckProblem does.
-Result<FoundLayout> FindLayout(const PlanProblem& problem);
+/// Once `stop` is requested, it fails soon after.
+Result<FoundLayout> FindLayout(const PlanProblem& problem, const std::stop_token& stop = {});
 
 /// A layout that fits, found with little effort, or none. Needs a problem that passed CheckProblem.
 std::optional<Layout> FindAnyLayout(const PlanProblem& problem);

@@ -39,10 +39,12 @@ Json FailuresJson(const std::vector<FailureRecord>& failures) {
                      {"step", OrNull(failure.step)},
                      {"rank", OrNull(failure.rank)},
                      {"host", failure.host},
-                     {"kind", failure.kind},
+                     {"kind", NameOf(failure.kind)},
                      {"operation", failure.operation},
                      {"peer", failure.peer},
-                     {"cause", failure.cause}});
+                     {"peer_host", failure.peer_host},
+                     {"cause", failure.cause},
+                     {"blamed", NameOf(failure.blamed)}});
   }
   return array;
 }

@@ -9,6 +9,7 @@
 #include "core/seconds.h"
 #include "db/launcher_process.h"
 #include "db/ledger_list.h"
+#include "launcher/run/job_endings.h"
 
 namespace adaptive_train {
 namespace {
@@ -55,15 +56,25 @@ FailureRecord RecordOf(const Diagnosis& diagnosis) {
   if (f.step > 0) record.step = f.step;
   if (f.rank >= 0) record.rank = f.rank;
   record.host = f.host;
-  record.kind = diagnosis.kind;
+  record.kind = f.kind;
+  record.blamed = BlamedFor(diagnosis);
   record.operation = f.operation;
   if (f.peer >= 0) record.peer = "rank " + std::to_string(f.peer);
+  record.peer_host = diagnosis.peer_host;
   record.cause = f.cause;
   return record;
 }
 
 std::filesystem::path LedgerOf(const std::string& run_dir) {
   return std::filesystem::path(run_dir) / "ledger.jsonl";
+}
+
+/// Of this user's earlier runs: one that was requeued begins again here.
+void FindOutEarlierEndings(ProfileStore& store, const std::string& user) {
+  JobQuery query;
+  query.users = {user};
+  query.states = {JobState::kRunning};
+  if (auto rows = store.FindJobs(query)) FindOutEndings(store, *rows, EpochSecondsNow());
 }
 
 void Tell(const std::string& line) {
@@ -77,6 +88,7 @@ Result<JobLedger> JobLedger::Begin(const Job& job) {
   auto known = OpenKnownStore(job.store, {LedgerOf(job.run_dir)});
   if (!known) return tl::unexpected(known.error());
   for (const std::string& note : known->notes) Tell(note);
+  FindOutEarlierEndings(known->store, job.allocation->user);
   std::optional<Error> trouble = known->trouble;
   JobLedger ledger(std::move(*known), RecordOf(job));
   if (!trouble) {

@@ -19,6 +19,7 @@
 #include "launcher/nodes/node_check.h"
 #include "launcher/nodes/slow_parts.h"
 #include "launcher/report/run_statistics.h"
+#include "launcher/run/injections.h"
 #include "launcher/run/job_ledger.h"
 #include "launcher/run/plan_inputs.h"
 #include "launcher/run/plan_request.h"
@@ -50,6 +51,7 @@ struct Prepared {
   Config config;
   Allocation allocation;
   std::string run_dir;  // absolute
+  std::vector<Injection> injections = {};
   std::optional<RunFolder> folder = std::nullopt;
   std::optional<FolderLock> checkpoints = std::nullopt;
   Programs programs = {};
@@ -135,6 +137,8 @@ Result<Prepared> Prepare(const RunRequest& request) {
   if (auto once = CheckCalledOnce(); !once) return tl::unexpected(once.error());
   auto config = LoadConfig(request.config, request.overrides);
   if (!config) return tl::unexpected(config.error());
+  auto injections = AllowedInjections(request.inject, *config);
+  if (!injections) return tl::unexpected(injections.error());
   auto allocation = FindAllocation();
   if (!allocation) return tl::unexpected(allocation.error());
   HoldCompressionTo(*allocation, *config);
@@ -145,7 +149,8 @@ Result<Prepared> Prepare(const RunRequest& request) {
   if (config->checkpoint.dir == "auto") config->checkpoint.dir = absolute / "checkpoints";
   config->checkpoint.dir =
       std::filesystem::absolute(config->checkpoint.dir).lexically_normal().string();
-  return Prepared{std::move(*config), std::move(*allocation), absolute.string()};
+  return Prepared{std::move(*config), std::move(*allocation), absolute.string(),
+                  std::move(*injections)};
 }
 
 /// Checks what this host can check, and opens the run folder.
@@ -199,7 +204,7 @@ Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLed
   const bool reuse = run.config.profile.reuse == "auto" &&
                      !(options && options->reuse == JobOptions::Reuse::kNever);
   Profile stored = ledger.Known(QueryOf(cluster, run.config));
-  if (!reuse) stored = Profile{{}, {}, {}, std::move(stored.nodes)};
+  if (!reuse) stored = Profile{{}, {}, {}, std::move(stored.nodes), std::move(stored.lost_links)};
   if (cluster.nodes.size() > 1 && !run.config.profile.measure) {
     Say(stdout, "links and devices: not measured (profile.measure = false)\n");
   } else if (cluster.nodes.size() > 1) {
@@ -283,9 +288,11 @@ Result<RunOutcome> PlanAndTrain(Prepared& run, JobLedger& ledger, RunStatistics&
   if (!gathered) return tl::unexpected(gathered.error());
   auto plan = PlanRun(run, gathered->inputs);
   if (!plan) return tl::unexpected(plan.error());
+  if (auto known = CheckInjections(run.injections, *plan); !known)
+    return tl::unexpected(known.error());
   ledger.Planned(*plan);
   return TrainRun({run.config, run.allocation, run.programs, gathered->inputs, gathered->spares,
-                   *run.folder, ledger, statistics},
+                   *run.folder, ledger, statistics, run.injections},
                   std::move(*plan), held);
 }
 

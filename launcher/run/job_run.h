@@ -15,6 +15,7 @@ struct RunRequest {
   std::vector<ConfigOverride> overrides;
   std::string run_dir;  // empty: runs/JOBID or runs/TIME
   std::string store;    // empty: the default store
+  std::string inject;   // faults (core/injection.h); empty: none
 };
 
 /// Checks, plans, trains and records. Prints progress to stdout, and one line to stderr if the run

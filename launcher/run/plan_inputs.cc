@@ -10,6 +10,7 @@
 #include "core/seconds.h"
 #include "launcher/measure/layer_records.h"
 #include "launcher/measure/profile_reuse.h"
+#include "launcher/planner/kept_state.h"
 #include "launcher/run/plan_request.h"
 
 namespace adaptive_train {
@@ -19,13 +20,14 @@ namespace {
 constexpr std::size_t kSmallCluster = 64;
 
 /// The possible gain of a version that runs every kind of plan, if known.
-std::string BetterElsewhere(const PlanInputs& inputs, const Plan& plan) {
+std::string BetterElsewhere(const PlanInputs& inputs, const Plan& plan,
+                            const std::stop_token& stop) {
   if (!inputs.request.runnable_only || inputs.request.even_shares || !plan.step_seconds ||
       inputs.cluster.devices.size() > kSmallCluster)
     return "";
   PlanRequest free = inputs.request;
   free.runnable_only = false;
-  auto best = MakePlan(inputs.cluster, inputs.dims, inputs.format, inputs.profile, free);
+  auto best = MakePlan(inputs.cluster, inputs.dims, inputs.format, inputs.profile, free, stop);
   constexpr double kWorthTelling = 0.98;
   if (!best || !best->plan.step_seconds ||
       *best->plan.step_seconds > kWorthTelling * *plan.step_seconds)
@@ -55,17 +57,19 @@ Result<GatheredInputs> GatherInputs(const Config& config, Cluster cluster, Profi
                         std::move(*chosen)};
 }
 
-Result<PlannedRun> PlanAndProblemFor(const PlanInputs& inputs) {
-  auto made = MakePlan(inputs.cluster, inputs.dims, inputs.format, inputs.profile, inputs.request);
+Result<PlannedRun> PlanAndProblemFor(const PlanInputs& inputs, const std::stop_token& stop) {
+  auto made =
+      MakePlan(inputs.cluster, inputs.dims, inputs.format, inputs.profile, inputs.request, stop);
   if (!made) return tl::unexpected(made.error());
-  if (std::string better = BetterElsewhere(inputs, made->plan); !better.empty())
+  if (std::string better = BetterElsewhere(inputs, made->plan, stop); !better.empty())
     made->plan.why.push_back(std::move(better));
   made->plan.orders = inputs.orders;
+  CountKeptState(ModelShape::Of(inputs.dims, inputs.format), made->plan);
   return made;
 }
 
-Result<Plan> PlanFor(const PlanInputs& inputs) {
-  auto made = PlanAndProblemFor(inputs);
+Result<Plan> PlanFor(const PlanInputs& inputs, const std::stop_token& stop) {
+  auto made = PlanAndProblemFor(inputs, stop);
   if (!made) return tl::unexpected(made.error());
   return std::move(made->plan);
 }
@@ -94,7 +98,8 @@ std::vector<LayerMeasurement> RecordsOf(const PlanInputs& inputs, const Plan& pl
 }
 
 PlanSearch SearchFrom(const PlanInputs& inputs, const Plan& plan) {
-  return [inputs, plan](const std::vector<LayerTimes>& times) -> Result<PlanPair> {
+  return [inputs, plan](const std::vector<LayerTimes>& times,
+                        const std::stop_token& stop) -> Result<PlanPair> {
     PlanInputs with = inputs;
     Profile fresh;
     fresh.layers = RecordsOf(inputs, plan, times);
@@ -102,7 +107,7 @@ PlanSearch SearchFrom(const PlanInputs& inputs, const Plan& plan) {
     auto now = PriceAgain(plan, with.cluster, with.dims, with.format, with.profile, with.request);
     if (!now) return tl::unexpected(now.error());
     now->orders = inputs.orders;
-    auto candidate = PlanFor(with);
+    auto candidate = PlanFor(with, stop);
     if (!candidate) return tl::unexpected(candidate.error());
     return PlanPair{std::move(*now), std::move(*candidate), LayerError(fresh.layers)};
   };

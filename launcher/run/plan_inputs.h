@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -45,11 +46,11 @@ Result<GatheredInputs> GatherInputs(const Config& config, Cluster cluster, Profi
                                     int spares);
 
 /// The plan to run, and the planner's numbers behind it. Where a plan that this version cannot run would be faster, a line of `why` says
-/// so. Fails with kNoPlan.
-Result<PlannedRun> PlanAndProblemFor(const PlanInputs& inputs);
+/// so. Fails with kNoPlan, and soon after `stop` is requested.
+Result<PlannedRun> PlanAndProblemFor(const PlanInputs& inputs, const std::stop_token& stop = {});
 
 /// The plan without its numbers.
-Result<Plan> PlanFor(const PlanInputs& inputs);
+Result<Plan> PlanFor(const PlanInputs& inputs, const std::stop_token& stop = {});
 
 /// Fails with kNoPlan if the plan needs something that the runtime cannot run, and names it.
 Result<void> CheckRunnable(const Plan& plan);

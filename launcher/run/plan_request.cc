@@ -120,6 +120,7 @@ ProfileQuery QueryOf(const Cluster& cluster, const Config& config) {
   query.device_kinds.assign(kinds.begin(), kinds.end());
   query.model_key = ModelKey(ModelShape::Of(DimsOf(config.model), FormatOf(config.train)));
   query.now = EpochSecondsNow();
+  query.failure_half_life_s = config.recovery.half_life_days * 86400;
   return query;
 }
 

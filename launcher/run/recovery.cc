@@ -5,18 +5,33 @@
 
 namespace adaptive_train {
 
-std::optional<std::vector<std::string>> Recovery::After(const RunOutcome& outcome) {
+namespace {
+
+/// The node of the process whose end was the failure, and which lives; empty if there is none.
+std::string NodeOfEndedProcess(const RunOutcome& outcome) {
+  const Diagnosis& failure = *outcome.failure;
+  const bool silent =
+      std::ranges::find(outcome.silent_nodes, failure.failure.host) != outcome.silent_nodes.end();
+  return failure.hearsay || failure.failure.rank < 0 || silent ? "" : failure.failure.host;
+}
+
+}  // namespace
+
+std::optional<Recovery::Loss> Recovery::After(const RunOutcome& outcome) {
   trained_ = trained_ || outcome.trained;
   const bool progress = outcome.last_step > farthest_;
   farthest_ = std::max(farthest_, outcome.last_step);
-  if (!outcome.failure || outcome.failure->kind == "reported" || outcome.stop_asked || !trained_)
+  if (!outcome.failure || outcome.failure->reported || outcome.stop_asked || !trained_)
     return std::nullopt;
   in_a_row_ = progress ? 1 : in_a_row_ + 1;
   if (in_a_row_ > settings_.attempts) return std::nullopt;
   ++count_;
-  std::vector<std::string> lost = outcome.silent_nodes;
-  std::erase(lost, settings_.own_node);
-  return lost;
+  Loss loss;
+  loss.nodes = outcome.silent_nodes;
+  std::erase(loss.nodes, settings_.own_node);
+  const std::string before = std::exchange(ended_on_, NodeOfEndedProcess(outcome));
+  if (!progress && before == ended_on_) loss.doubtful = before;
+  return loss;
 }
 
 }  // namespace adaptive_train

@@ -20,11 +20,17 @@ class Recovery {
 
   explicit Recovery(Settings settings) : settings_(std::move(settings)) {}
 
-  /// The nodes to leave out, or none where the run ends. A node is left out if it fell silent: it is
-  /// frozen, cut off or dead. Where processes ended, their nodes stay. What a rank reports of itself
-  /// (a full disk, a wrong file) would come again, and so would what kept the first launch from
-  /// training.
-  std::optional<std::vector<std::string>> After(const RunOutcome& outcome);
+  /// What the run goes on without.
+  struct Loss {
+    std::vector<std::string> nodes;  // that fell silent: frozen, cut off or dead
+    std::string doubtful;  // a node on which a process ended twice with no new step between; better
+                           // left out where the others suffice
+  };
+
+  /// None where the run ends. Where a process ended its node stays, and it is started there again.
+  /// What a rank reports of itself (a full disk, a wrong file) would come again, and so would what
+  /// kept the first launch from training.
+  std::optional<Loss> After(const RunOutcome& outcome);
 
   /// How often the run has gone on.
   int Count() const { return count_; }
@@ -35,6 +41,7 @@ class Recovery {
   std::int64_t farthest_ = 0;  // step
   std::int64_t in_a_row_ = 0;  // failures since a step came beyond it
   int count_ = 0;
+  std::string ended_on_;  // where a process ended last
 };
 
 }  // namespace adaptive_train

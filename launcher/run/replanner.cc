@@ -1,24 +1,11 @@
 #include "launcher/run/replanner.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "launcher/steps/stop_signals.h"
 
 namespace adaptive_train {
-namespace {
-
-/// A signal delivered to this thread would be missed by the thread that waits for it.
-void LeaveSignalsToOthers() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (int signal : RunSignals()) ::sigaddset(&signals, signal);
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-}
-
-}  // namespace
 
 Replanner::Answer Replanner::AfterStep(double step_s, std::int64_t remaining_steps,
                                        const MovingCost& cost) {
@@ -29,10 +16,11 @@ Replanner::Answer Replanner::AfterStep(double step_s, std::int64_t remaining_ste
       answer.line = "steps have been slower for long: measuring the layers again";
       break;
     case ReplanAction::kDecide:
-      searching_ = std::async(std::launch::async, [search = search_, times = watch_.Times()] {
-        LeaveSignalsToOthers();
-        return search(times);
-      });
+      searching_ = std::async(std::launch::async,
+                              [search = search_, times = watch_.Times(), stop = stop_.get_token()] {
+                                LeaveSignalsToOthers();
+                                return search(times, stop);
+                              });
       break;
     case ReplanAction::kCompare:
       return Compare(remaining_steps, cost);

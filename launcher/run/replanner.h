@@ -5,6 +5,7 @@
 #include <functional>
 #include <future>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,8 @@ struct PlanPair {
 
 /// Plans with the ranks' measurements (index = rank). Runs on a separate thread, since a plan for
 /// thousands of devices takes longer than ranks may go without their launcher. It must touch no
-/// shared data.
-using PlanSearch = std::function<Result<PlanPair>(std::vector<LayerTimes>)>;
+/// shared data, and end soon after the stop is requested.
+using PlanSearch = std::function<Result<PlanPair>(std::vector<LayerTimes>, const std::stop_token&)>;
 
 /// How a run came to a plan; empty for its first plan.
 struct PlanHistory {
@@ -34,12 +35,12 @@ struct PlanHistory {
   std::vector<Plan> left;           // left as no faster than another: never moved to again
 };
 
-/// Serves the ranks of one plan. All members from one thread; only the destructor blocks, to wait
-/// for a running search.
+/// Serves the ranks of one plan. All members from one thread; the destructor stops a running search.
 class Replanner {
  public:
   Replanner(const ReplanWatch::Settings& settings, PlanSearch search, PlanHistory history = {})
       : watch_(settings), search_(std::move(search)), history_(std::move(history)) {}
+  ~Replanner() { stop_.request_stop(); }
 
   /// Returns true if the last rank's times complete those of all, which are then worth storing.
   bool Measured(int rank, const LayerTimes& times) { return watch_.Measured(rank, times); }
@@ -63,6 +64,7 @@ class Replanner {
   ReplanWatch watch_;
   const PlanSearch search_;
   const PlanHistory history_;
+  std::stop_source stop_;
   std::future<Result<PlanPair>> searching_;
 };
 

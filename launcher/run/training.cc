@@ -1,7 +1,9 @@
 #include "launcher/run/training.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -10,13 +12,19 @@
 #include <string>
 #include <utility>
 
+#include "core/kept_folder.h"
+#include "core/token_proof.h"
 #include "launcher/measure/profile_reuse.h"
 #include "launcher/planner/plan_words.h"
 #include "launcher/report/loss_watch.h"
 #include "launcher/report/progress.h"
+#include "launcher/run/injections.h"
 #include "launcher/run/metrics_writer.h"
+#include "launcher/run/ready_plans.h"
 #include "launcher/run/recovery.h"
+#include "launcher/run/save_before_end.h"
 #include "launcher/run/skip_watch.h"
+#include "launcher/steps/job_end_time.h"
 #include "launcher/steps/rank_environment.h"
 #include "launcher/steps/slurm_step.h"
 
@@ -26,6 +34,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kWriteDeadline{60};
+/// After the last plan, for what is left of its job steps.
+constexpr std::chrono::seconds kEndPatience{4};
+constexpr std::chrono::seconds kControllerPatience{5};
 constexpr const char* kHere = "127.0.0.1";
 /// The size of a checkpoint: float32 parameters and both moments.
 constexpr double kSavedBytesPerParameter = 12;
@@ -47,6 +58,10 @@ std::string OwnNode(const Allocation& allocation) {
   return name == nullptr ? "" : name;
 }
 
+std::string JobOf(const Allocation& allocation) {
+  return std::to_string(allocation.in_slurm ? allocation.job_id : 0);
+}
+
 /// One run's training, over all of its plans.
 class Training {
  public:
@@ -56,23 +71,38 @@ class Training {
         inputs_(run.inputs),
         spares_(run.spares),
         recovery_({run.config.recovery.attempts, OwnNode(run.allocation)}),
+        job_end_(run.allocation.job_id),
+        save_before_end_(run.config.checkpoint.before_end_seconds),
         progress_(stdout, run.config.train.steps),
         skips_(run.config.train.skip_limit),
-        metrics_(run.folder) {}
+        metrics_(run.folder),
+        injections_(run.injections, run.folder) {}
 
   RunOutcome Run(HeldSignals& held) {
     RunOutcome outcome = TrainByPlan(held);
     while (Moves(outcome) || Recovers(outcome)) outcome = TrainByPlan(held);
+    ending_.Await(kEndPatience);
     progress_.End();
+    RemoveKeptHere();
     Finish(outcome);
-    if (outcome.failure && !outcome.stop_asked && saved_)
-      outcome.message +=
-          fmt::format("; the same command with --run-dir {} goes on from the checkpoint of step {}",
-                      run_.folder.Path(), *saved_);
+    if (outcome.failure && !outcome.stop_asked && saved_) outcome.message += HowToGoOn(outcome);
     return outcome;
   }
 
  private:
+  /// To follow the message of a run that failed.
+  std::string HowToGoOn(const RunOutcome& outcome) const {
+    const Allocation& where = run_.allocation;
+    const std::string by_job =
+        where.in_slurm ? fmt::format(", or adaptive-train run --continue {},", where.ShownId())
+                       : "";
+    return fmt::format(
+        "; the same command with --run-dir {}{} goes on from the checkpoint of step {} ({} steps "
+        "came after it)",
+        run_.folder.Path(), by_job, *saved_,
+        std::max<std::int64_t>(0, outcome.last_step - *saved_));
+  }
+
   /// Whether the ranks have saved for a better plan; it is the plan then.
   bool Moves(RunOutcome& outcome) {
     if (!outcome.moved || !next_ || outcome.last_step >= run_.config.train.steps) return false;
@@ -84,22 +114,64 @@ class Training {
   bool Recovers(RunOutcome& outcome) {
     const auto lost = recovery_.After(outcome);
     if (!lost) return false;
+    if (IsCutOff(lost->nodes)) {
+      outcome.code = ExitCode::kRequeue;
+      outcome.message = "no other node is heard, nor Slurm's controller: this node is cut off";
+      return false;
+    }
+    if (!failed_at_) failed_at_ = outcome.failed_at;
     run_.ledger.Failed(*outcome.failure);
     progress_.Notice(outcome.message);
     next_.reset();
     history_.before.reset();  // it may use what is lost
-    const std::string without = ReplaceLost(*lost);
-    progress_.Notice(
-        fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
-    if (lost->empty()) return true;
-    auto plan = PlanFor(inputs_);
-    if (plan) {
-      if (auto runs = CheckRunnable(*plan); !runs) plan = tl::unexpected(runs.error());
+    auto ready = ready_.Take(lost->nodes, inputs_, spares_);
+    const std::string without = ReplaceLost(lost->nodes);
+    if (lost->nodes.empty()) {
+      if (auto plan = PlanWithout(lost->doubtful)) return Take(std::move(*plan), outcome);
     }
+    TellGoingOn(without);
+    if (lost->nodes.empty()) return true;
+    if (ready) progress_.Notice(fmt::format("the plan without {} was ready", lost->nodes.front()));
+    auto plan = PlanThatRuns(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
     if (plan) return Take(std::move(*plan), outcome);
     outcome.code = saved_ ? ExitCode::kRequeue : plan.error().exit_code;
     outcome.message += fmt::format("; no plan{}: {}", without, plan.error().message);
     return false;
+  }
+
+  /// Whether it is this node that was lost, not all others. Elsewhere the job may be queued again, and
+  /// two runs must not share a folder.
+  bool IsCutOff(const std::vector<std::string>& lost) const {
+    const std::string own = OwnNode(run_.allocation);
+    const bool alone = std::ranges::all_of(inputs_.cluster.nodes, [&](const Node& node) {
+      return node.name == own || std::ranges::find(lost, node.name) != lost.end();
+    });
+    return run_.allocation.in_slurm && alone && !lost.empty() &&
+           !ControllerAnswers(run_.allocation.job_id, kControllerPatience);
+  }
+
+  void TellGoingOn(const std::string& without) {
+    progress_.Notice(
+        fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
+  }
+
+  static Result<Plan> PlanThatRuns(Result<Plan> plan) {
+    if (!plan) return plan;
+    if (auto runs = CheckRunnable(*plan); !runs) return tl::unexpected(runs.error());
+    return plan;
+  }
+
+  /// Leaves a node out on which a process ended twice in a row, where the others suffice for a plan.
+  std::optional<Plan> PlanWithout(const std::string& doubtful) {
+    if (doubtful.empty()) return std::nullopt;
+    PlanInputs others = inputs_;
+    LeaveOut(doubtful, others.cluster);
+    if (!spares_.empty()) PutIn(spares_.back(), others.cluster);
+    if (others.cluster.devices.empty()) return std::nullopt;
+    auto plan = PlanThatRuns(PlanFor(others));
+    if (!plan) return std::nullopt;
+    TellGoingOn(ReplaceLost({doubtful}) + ", where a rank ended twice in a row");
+    return std::move(*plan);
   }
 
   /// Takes lost nodes out and spares in. Returns what was done, to follow "going on".
@@ -139,18 +211,47 @@ class Training {
     spec.worker = run_.programs.worker;
     spec.saving_patience = std::chrono::seconds(run_.config.checkpoint.patience_s);
     spec.environment = RankEnvironment(CurrentEnvironment());
+    if (run_.allocation.in_slurm)
+      spec.environment["ADAPTIVE_TRAIN_BATCH_HOST"] = OwnNode(run_.allocation);
+    spec.environment["ADAPTIVE_TRAIN_MEMORY_KEY"] = memory_key_;
+    spec.environment["ADAPTIVE_TRAIN_JOB"] = JobOf(run_.allocation);
+    spec.environment["ADAPTIVE_TRAIN_ATTEMPT"] = std::to_string(++attempt_);
+    if (committed_) spec.environment["ADAPTIVE_TRAIN_COMMITTED"] = std::to_string(*committed_);
     spec.launch = run_.config.launch;
     spec.first_rank = run_.allocation.in_slurm ? AddressOfNode(plan_.ranks[0].device.node) : kHere;
     run_.ledger.BeginLaunches();
+    RunOutcome outcome;
+    if (auto written = injections_.BeginRanks(); !written) {
+      outcome.code = written.error().exit_code;
+      outcome.message = written.error().message;
+      return outcome;
+    }
     launched_ = Clock::now();
-    Supervisor supervisor(spec, run_.allocation.in_slurm ? SlurmSteps() : LocalSteps(), Events());
+    Supervisor supervisor(spec, run_.allocation.in_slurm ? SlurmSteps() : LocalSteps(), Events(),
+                          ending_);
     supervisor_ = &supervisor;
     held.Release();
-    RunOutcome outcome = supervisor.Run();
+    outcome = supervisor.Run();
     held.Hold();  // a second Ctrl-C must not keep the end out of the store
+    if (outcome.failure) NameKind(*outcome.failure);
     supervisor_ = nullptr;
     replanner_.reset();
     return outcome;
+  }
+
+  /// What ranks and signs alone do not show. The launcher's own node is alive.
+  void NameKind(Diagnosis& failure) const {
+    FailureKind& kind = failure.failure.kind;
+    if (kind == FailureKind::kNodeSilent && failure.failure.host == OwnNode(run_.allocation))
+      kind = FailureKind::kRankSilent;
+    if (injections_.Explain(failure)) kind = FailureKind::kInjected;
+  }
+
+  /// What ranks that failed have left in this node's memory; on other nodes, Slurm's epilog does it.
+  void RemoveKeptHere() const {
+    const std::string prefix =
+        KeptFolderPrefix(::geteuid(), JobOf(run_.allocation), OwnNode(run_.allocation));
+    (void)RemoveKeptFolders(kKeptRoot, prefix + memory_key_, ::geteuid());
   }
 
   std::unique_ptr<Replanner> NewReplanner() const {
@@ -169,31 +270,68 @@ class Training {
     events.on_launch = [this](int attempt, const std::string& outcome, const std::string& reason) {
       run_.ledger.Launched(attempt, outcome, reason);
     };
+    events.on_poll = [this] { WatchJobEnd(); };
+    events.on_injected = [this](int rank, const std::string& fault) {
+      if (injections_.Happened(rank, fault))
+        progress_.Notice(fmt::format("injected: {} (rank {})", fault, rank));
+    };
     events.on_decision = [this](const Decision& decision) { OnDecision(decision); };
-    events.on_resumed = [this](std::int64_t step) { return OnResumed(step); };
+    events.on_resumed = [this](const Resumed& resumed) { return OnResumed(resumed); };
     events.on_step = [this](std::span<const RankMetrics> ranks) { return OnStep(ranks); };
     events.on_layer_times = [this](int rank, const LayerTimes& times) {
       if (replanner_->Measured(rank, times)) KeepLayerTimes();
     };
     events.on_saved = [this](const Saved& saved) {
       last_save_s_ = saved.seconds;
+      save_before_end_.Saved(saved.seconds);
       saved_ = saved.step;
       progress_.Notice(fmt::format("saved step {}: {}", saved.step, saved.path));
     };
     return events;
   }
 
-  Result<void> OnResumed(std::int64_t step) {
+  Result<void> OnResumed(const Resumed& resumed) {
+    const std::int64_t step = resumed.step;
     const std::int64_t steps = run_.config.train.steps;
     last_launch_s_ = std::chrono::duration<double>(Clock::now() - launched_).count();
     if (!resumed_) resumed_ = step > 0;
-    if (step > 0) saved_ = step;
+    if (step > 0 && !resumed.from_memory) saved_ = step;
+    committed_ = step;
     if (step == 0 && recovery_.Count() > 0)
       progress_.Notice("there is no checkpoint: training begins again");
-    if (step > 0) progress_.Notice(fmt::format("resumed from the checkpoint of step {}", step));
+    if (step > 0)
+      progress_.Notice(fmt::format("resumed from the {} of step {}",
+                                   resumed.from_memory ? "memory" : "checkpoint", step));
+    if (failed_at_) TellRecoveryTime(*std::exchange(failed_at_, std::nullopt));
     if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
     losses_ = LossWatch();
+    PrepareForLoss();
     return metrics_.ResumeAfter(step);
+  }
+
+  void WatchJobEnd() {
+    job_end_.Poll();
+    const auto left = job_end_.Left();
+    switch (save_before_end_.At(left)) {
+      case SaveBeforeEnd::Act::kNothing:
+        return;
+      case SaveBeforeEnd::Act::kMeasure:
+        return supervisor_->Save();
+      case SaveBeforeEnd::Act::kEnd:
+        return supervisor_->StopForLater(
+            fmt::format("the end of the job's time in {:.0f} s", *left));
+    }
+  }
+
+  void TellRecoveryTime(Clock::time_point failed_at) {
+    progress_.Notice(fmt::format("training again {:.1f} s after the failure was seen",
+                                 std::chrono::duration<double>(Clock::now() - failed_at).count()));
+  }
+
+  /// Lets plans be made, from what is known now, for the loss of each node.
+  void PrepareForLoss() {
+    if (run_.config.recovery.attempts > 0)
+      ready_.Prepare(inputs_, spares_, OwnNode(run_.allocation));
   }
 
   /// Adds the ranks' decision to the plan: in the log, plan.json, plan.txt and the store.
@@ -206,7 +344,9 @@ class Training {
     StepMetrics step = CombineRanks(ranks);
     const auto verdict = losses_.Judge(step.loss);
     if (verdict) step.loss_z = verdict->z;
+    committed_ = step.step;
     run_.statistics.Add(step, verdict && verdict->spike);
+    save_before_end_.Step(step.step_s);
     progress_.Step(step, verdict);
     Act(replanner_->AfterStep(step.step_s, run_.config.train.steps - step.step, Cost()));
     if (auto added = metrics_.Add(step); !added) return added;
@@ -252,6 +392,7 @@ class Training {
     inputs_.profile = WithMeasured(std::move(inputs_.profile), fresh);
     if (auto written = run_.folder.Write("profile.json", ToJson(inputs_.profile)); !written)
       progress_.Notice("profile.json is not complete: " + written.error().message);
+    PrepareForLoss();
   }
 
   void Finish(RunOutcome& outcome) {
@@ -277,16 +418,25 @@ class Training {
   PlanInputs inputs_;  // with the measurements of this run's ranks, without lost nodes
   std::vector<SpareNode> spares_;
   Recovery recovery_;
+  JobEndTime job_end_;
+  SaveBeforeEnd save_before_end_;
+  ReadyPlans ready_{PlanFor};
+  const std::string memory_key_ = NewNonce();  // of states that ranks keep in memory
+  std::int64_t attempt_ = 0;                   // launches by plans
+  std::optional<std::int64_t> committed_;      // the step of the last line of metrics.jsonl
   std::optional<std::int64_t> saved_;  // the newest checkpoint's step, as far as this run knows
   Progress progress_;
   LossWatch losses_;
   SkipWatch skips_;
   std::optional<bool> resumed_;  // whether this run began from a checkpoint
   MetricsWriter metrics_;
+  Injections injections_;
   std::unique_ptr<Replanner> replanner_;
+  EndingSteps ending_;
   Supervisor* supervisor_ = nullptr;
   bool may_move_after_warmup_ = true;
   Clock::time_point launched_;
+  std::optional<Clock::time_point> failed_at_;  // until training goes on
   std::optional<double> last_save_s_, last_launch_s_;
 };
 

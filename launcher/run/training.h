@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/config.h"
+#include "core/injection.h"
 #include "core/plan.h"
 #include "launcher/nodes/allocation.h"
 #include "launcher/nodes/spares.h"
@@ -26,6 +27,7 @@ struct RunParts {
   RunFolder& folder;
   JobLedger& ledger;
   RunStatistics& statistics;
+  const std::vector<Injection>& injections;  // asked for, and allowed
 };
 
 /// Trains by `plan`. Layer measurements go to the store and to profile.json. If a plan is better by

@@ -79,6 +79,11 @@ std::string DescribeExit(int wait_status) {
   return fmt::format("exit code {}", WEXITSTATUS(wait_status));
 }
 
+FailureKind KindOfEnd(int wait_status) {
+  return WIFSIGNALED(wait_status) ? KindOfSignal(WTERMSIG(wait_status))
+                                  : KindOfExit(WEXITSTATUS(wait_status));
+}
+
 Result<ChildProcess> ChildProcess::Start(const Options& options) {
   auto fail = [&] {
     return Fail(fmt::format("{}: cannot start: {}", options.command.front(), std::strerror(errno)),

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/failure_kind.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -21,6 +22,8 @@ Environment CurrentEnvironment();
 
 /// How a process ended: "exit code 3", "killed by signal 9 (Killed)".
 std::string DescribeExit(int wait_status);
+/// The kind of failure that such an end is.
+FailureKind KindOfEnd(int wait_status);
 
 /// One child. Its process group is its own, so that a Ctrl-C meant for the launcher does not reach
 /// it; it is killed when the launcher's process ends. One thread. The destructor kills the whole

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
+/// Silence is looked for twice a heartbeat: what a failure takes to be seen is less by half of one.
+constexpr std::chrono::milliseconds kTickPeriod = kHeartbeatPeriod / 2;
 /// Logs, pipes, the store: what the launcher has open beside its ranks' connections.
 constexpr std::size_t kOtherFiles = 128;
 
@@ -210,14 +213,15 @@ void ControlServer::DropLateStrangers() {
 /// Ranks that have been silent for too long and were not told of before.
 std::vector<int> ControlServer::LookForSilence() {
   const auto now = Clock::now();
-  // If this side was held up (a stalled file system, a stopped process), what the ranks said
-  // meanwhile may still be unread: nobody is accused of our own silence.
-  const bool held_up = now - ticked_ > 2 * kHeartbeatPeriod;
+  // While this side is held up (a stalled file system, a loaded or stopped machine), what the ranks
+  // say may be unread: that time is not their silence.
+  const auto held_up = now - ticked_ - kTickPeriod;
   ticked_ = now;
   std::vector<int> silent;
   for (auto& [rank, connection] : ranks_) {
-    if (held_up) connection->heard = now;
-    if (connection->silence_told || now - connection->heard <= kRankSilenceLimit) continue;
+    connection->heard = std::min(now, connection->heard + held_up);
+    if (connection->silence_told || now - connection->heard <= settings_.deadlines.rank_silence)
+      continue;
     connection->silence_told = true;
     silent.push_back(rank);
   }
@@ -225,11 +229,11 @@ std::vector<int> ControlServer::LookForSilence() {
 }
 
 void ControlServer::Tick() {
-  tick_.expires_after(kHeartbeatPeriod);
+  tick_.expires_after(kTickPeriod);
   tick_.async_wait(
       [this, alive = std::weak_ptr<bool>(alive_)](const boost::system::error_code& error) {
         if (error || alive.expired()) return;
-        SendAll(Heartbeat{});
+        if (std::exchange(beats_, !beats_)) SendAll(Heartbeat{});
         DropLateStrangers();
         if (!std::exchange(accepting_, true)) Accept();
         const std::vector<int> silent = LookForSilence();
@@ -252,8 +256,8 @@ void ControlServer::Greet(const std::shared_ptr<Connection>& connection,
   connection->rank = hello->rank;
   ranks_[hello->rank] = connection;
   const LaunchDeadlines& deadlines = settings_.deadlines;
-  Welcome welcome{"", deadlines.pmix_init.count(), deadlines.hello.count(),
-                  deadlines.fence.count()};
+  Welcome welcome{"", deadlines.pmix_init.count(), deadlines.hello.count(), deadlines.fence.count(),
+                  deadlines.launcher_silence.count()};
   welcome.proof = ProofOf(settings_.token, connection->challenge, *hello, welcome);
   connection->Send(welcome);
   events_.on_hello(*hello);

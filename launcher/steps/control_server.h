@@ -31,7 +31,7 @@ class ControlServer {
     std::function<void(int rank, const ControlMessage&)> on_message;
     /// The connection is gone; `why` is one line. Not called for connections that this side closed.
     std::function<void(int rank, const std::string& why)> on_closed;
-    /// A rank was silent for kRankSilenceLimit. Called once a rank; its connection stays.
+    /// A rank was silent for deadlines.rank_silence. Called once a rank; its connection stays.
     std::function<void(int rank)> on_silent;
   };
 
@@ -41,7 +41,7 @@ class ControlServer {
   struct Settings {
     int ranks = 0;
     std::string token;
-    LaunchDeadlines deadlines;       // that ranks are told
+    LaunchDeadlines deadlines;       // silence is told here, the others to ranks
     std::string interface = "auto";  // whose addresses ranks are told
     PortRange ports;
     std::string first_rank;  // IP address of the first rank's host; empty: not known
@@ -84,6 +84,7 @@ class ControlServer {
   std::string addresses_;
   std::map<int, std::shared_ptr<Connection>> ranks_;
   bool accepting_ = true;
+  bool beats_ = true;  // the next tick sends heartbeats
   std::map<std::uint64_t, std::shared_ptr<Connection>>
       strangers_;  // by number, so the oldest first
   std::uint64_t connections_ = 0;

@@ -4,17 +4,10 @@
 
 #include <algorithm>
 
-#include "core/limits.h"
 #include "core/rank_exit.h"
 
 namespace adaptive_train {
 namespace {
-
-/// A report that another rank's failure can explain.
-bool IsConsequence(const RankFailure& report) {
-  return report.exit_code == ToInt(RankExit::kTransport) ||
-         report.exit_code == ToInt(RankExit::kWireup);
-}
 
 bool ShowsOwnFailure(const RankRecord& rank) {
   if (rank.goodbye) return false;
@@ -30,30 +23,52 @@ int FirstSign(const RankRecord& rank) {
   return first;
 }
 
-Diagnosis FromOwnSigns(int index, const RankRecord& rank) {
+/// Whether another rank on the same host was heard until now.
+bool HostIsAlive(std::span<const RankRecord> ranks, const RankRecord& of) {
+  return std::ranges::any_of(ranks, [&of](const RankRecord& other) {
+    return &other != &of && other.host == of.host && other.hello && other.order_silent == 0;
+  });
+}
+
+/// A process that never reached the launcher and was not killed did not start.
+FailureKind KindOfOwnEnd(const RankRecord& rank) {
+  return !rank.hello && rank.ended_kind == FailureKind::kCrashed ? FailureKind::kLaunch
+                                                                 : rank.ended_kind;
+}
+
+Diagnosis FromOwnSigns(std::span<const RankRecord> ranks, int index) {
+  const RankRecord& rank = ranks[static_cast<std::size_t>(index)];
   Diagnosis diagnosis;
+  RankFailure& failure = diagnosis.failure;
+  failure.within_plan = rank.peak_bytes > 0 && rank.peak_bytes <= rank.planned_bytes;
   if (rank.report) {
-    diagnosis.failure = *rank.report;
-    diagnosis.kind = "reported";
+    failure = *rank.report;
+    diagnosis.reported = true;
   } else if (!rank.ended_how.empty()) {
-    diagnosis.failure.cause = "its process ended: " + rank.ended_how;
-    diagnosis.kind = "killed";
+    failure.cause = "its process ended: " + rank.ended_how;
+    failure.kind = KindOfOwnEnd(rank);
+    diagnosis.by_signal = rank.ended_by_signal;
   } else if (rank.order_closed != 0) {
-    diagnosis.failure.cause = rank.closed_why;
-    diagnosis.kind = "killed";
+    failure.cause = rank.closed_why;
   } else {
-    diagnosis.failure.cause =
-        fmt::format("no heartbeat for {} s: stopped, or its node or link is down",
-                    kRankSilenceLimit.count() / 1000);
-    diagnosis.kind = "silent";
+    failure.cause = fmt::format("no heartbeat for {} s: stopped, or its node or link is down",
+                                static_cast<double>(rank.silence.count()) / 1000);
+    failure.kind = HostIsAlive(ranks, rank) ? FailureKind::kRankSilent : FailureKind::kNodeSilent;
   }
-  diagnosis.failure.rank = index;
-  diagnosis.failure.host = rank.host;
-  diagnosis.failure.step = std::max(diagnosis.failure.step, rank.step);
+  failure.rank = index;
+  failure.host = rank.host;
+  failure.step = std::max(failure.step, rank.step);
+  const auto peer = static_cast<std::size_t>(failure.peer);
+  if (failure.peer >= 0 && peer < ranks.size()) diagnosis.peer_host = ranks[peer].host;
   return diagnosis;
 }
 
 }  // namespace
+
+bool IsConsequence(const RankFailure& report) {
+  return report.exit_code == ToInt(RankExit::kTransport) ||
+         report.exit_code == ToInt(RankExit::kWireup);
+}
 
 std::optional<Diagnosis> Diagnose(std::span<const RankRecord> ranks) {
   int own = -1, consequence = -1;
@@ -63,12 +78,19 @@ std::optional<Diagnosis> Diagnose(std::span<const RankRecord> ranks) {
     if (best < 0 || FirstSign(ranks[i]) < FirstSign(ranks[static_cast<std::size_t>(best)]))
       best = static_cast<int>(i);
   }
-  if (own >= 0) return FromOwnSigns(own, ranks[static_cast<std::size_t>(own)]);
+  if (own >= 0) return FromOwnSigns(ranks, own);
   if (consequence < 0) return std::nullopt;
-  Diagnosis diagnosis = FromOwnSigns(consequence, ranks[static_cast<std::size_t>(consequence)]);
-  diagnosis.kind = "lost";
+  Diagnosis diagnosis = FromOwnSigns(ranks, consequence);
+  diagnosis.reported = false;
   diagnosis.hearsay = true;
   return diagnosis;
+}
+
+Blamed BlamedFor(const Diagnosis& diagnosis) {
+  const RankFailure& failure = diagnosis.failure;
+  const Blamed blamed = BlamedFor(failure.kind, failure.within_plan);
+  const bool is_pair = !diagnosis.peer_host.empty() && diagnosis.peer_host != failure.host;
+  return blamed == Blamed::kLink && !is_pair ? Blamed::kNobody : blamed;
 }
 
 std::string Describe(const Diagnosis& diagnosis) {

@@ -22,23 +22,38 @@ struct RankRecord {
   // Signs of failure, with the order in which they came (1 = first, 0 = never).
   int order_reported = 0, order_closed = 0, order_silent = 0, order_ended = 0;
   std::optional<RankFailure> report;
+  std::chrono::milliseconds silence{0};  // how long it had been silent when that was told
   std::string closed_why;
   std::string ended_how;
+  bool ended_by_signal = false;
+  FailureKind ended_kind = FailureKind::kUnknown;
+  // Of memory, for the question whether the plan's figure was kept. 0: not known.
+  std::int64_t planned_bytes = 0, peak_bytes = 0;
 };
 
 /// What is printed, stored and counted as the job's failure.
 struct Diagnosis {
-  RankFailure failure;
-  std::string kind;  // "killed", "silent", "reported", "lost"
+  RankFailure failure;    // with its kind
+  std::string peer_host;  // of failure.peer; empty: none
+  /// True: the rank has said itself what failed, and the same would come again.
+  bool reported = false;
   /// True: the rank is only accused by a peer and has shown nothing itself; wait for its own sign
   /// if time allows.
   bool hearsay = false;
+  /// True: a signal ended its process. Nothing that comes later explains it better.
+  bool by_signal = false;
 };
+
+/// A report that another rank's failure can explain.
+bool IsConsequence(const RankFailure& report);
 
 /// Picks the root cause. A rank that died or fell silent without a word, or that reports a failure
 /// of its own, comes before ranks that report the loss of a peer. None: no rank shows any sign of
 /// failure.
 std::optional<Diagnosis> Diagnose(std::span<const RankRecord> ranks);
+
+/// What later jobs hold against its node or link.
+Blamed BlamedFor(const Diagnosis& diagnosis);
 
 /// One line: which rank, where, when, what, why.
 std::string Describe(const Diagnosis& diagnosis);

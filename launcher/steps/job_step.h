@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/failure_kind.h"
 #include "core/plan.h"
 #include "core/result.h"
 #include "launcher/steps/child_process.h"
@@ -35,11 +36,13 @@ inline std::string RankLog(const std::string& mode, const std::string& rank) {
 struct RankEnd {
   int rank = -1;
   std::string how;  // "killed by signal 9 (Killed)"
+  bool by_signal = false;
+  FailureKind kind = FailureKind::kUnknown;
 };
 
 /// Running ranks. One thread. The destructor makes sure that no process of the step on this machine
 /// is left; ranks elsewhere end at the latest when they have missed the launcher for
-/// kLauncherSilenceLimit.
+/// LaunchDeadlines::launcher_silence.
 class JobStep {
  public:
   virtual ~JobStep() = default;
@@ -47,15 +50,22 @@ class JobStep {
   virtual void Poll() = 0;
   /// Everything this step started on this machine has ended.
   virtual bool Over() const = 0;
+  /// Whether the next step may start before this one is over, once its ranks have left.
+  virtual bool MayEndBeside() const = 0;
   /// Ranks that ended since the last call, as far as the step can tell.
   virtual std::vector<RankEnd> TakeEnds() = 0;
   /// What went wrong with the step as a whole, one line; empty if nothing is known.
   virtual std::string Trouble() const = 0;
+  /// The node that Trouble is about; empty if it names none.
+  virtual std::string TroubledNode() const = 0;
+  /// Whether that may be over when the step is launched once more.
+  virtual bool TroubleMayPass() const = 0;
   /// Kills all ranks, everywhere, without waiting. `step_id` is what the ranks said in their hello.
   virtual void Kill(const std::string& step_id) = 0;
 };
 
-/// Starts one attempt; the one before must be gone. The factory outlives its steps.
+/// Starts one attempt; the one before must be over, or killed and one that MayEndBeside. The factory
+/// outlives its steps.
 using JobStepFactory = std::function<Result<std::unique_ptr<JobStep>>(const JobStepSpec&)>;
 
 /// srun in the current allocation (slurm_step.cc).

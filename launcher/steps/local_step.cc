@@ -4,6 +4,7 @@
 #include <pmix.h>
 #include <pmix_server.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <future>
 
 #include "core/file_io.h"
+#include "core/free_memory.h"
 #include "launcher/steps/job_step.h"
 #include "launcher/steps/programs.h"
 #include "launcher/steps/step_folder.h"
@@ -176,10 +178,10 @@ Result<Environment> PmixEnvironment(const pmix_proc_t& proc, Environment environ
   return environment;
 }
 
-/// How the launcher and the step's process speak: one line a rank that ended.
-constexpr const char* kEndLine = "rank {} ended: {}\n";
-constexpr const char* kRankWord = "rank ";
-constexpr const char* kEndedWord = " ended: ";
+/// How the launcher and the step's process speak: for each rank that ended a line with its number,
+/// its wait status, and whether the system has ended it because memory was short.
+constexpr const char* kEndLine = "rank {} status {} oom {}\n";
+constexpr const char* kReadEndLine = "rank %d status %d oom %d";
 
 /// A process of ours that serves PMIx and runs the ranks, as srun and slurmstepd do elsewhere.
 /// Ranks die with it, and it with the launcher.
@@ -199,18 +201,24 @@ class LocalStep final : public JobStep {
     }
   }
   bool Over() const override { return status_.has_value(); }
+  bool MayEndBeside() const override { return false; }
   std::vector<RankEnd> TakeEnds() override { return std::exchange(ends_, {}); }
   std::string Trouble() const override {
     return Printable(trouble_.substr(0, trouble_.find('\n')));
   }
+  std::string TroubledNode() const override { return ""; }
+  bool TroubleMayPass() const override { return false; }
   void Kill(const std::string&) override { process_.Signal(SIGKILL); }
 
  private:
   void Understand(const std::string& line) {
-    const auto ended = line.find(kEndedWord);
-    if (line.rfind(kRankWord, 0) != 0 || ended == std::string::npos) return;
-    const int rank = std::atoi(line.c_str() + std::strlen(kRankWord));
-    ends_.push_back({rank, line.substr(ended + std::strlen(kEndedWord))});
+    int rank = 0, status = 0, oom = 0;
+    if (std::sscanf(line.c_str(), kReadEndLine, &rank, &status, &oom) != 3) return;
+    if (oom != 0)
+      ends_.push_back({rank, DescribeExit(status) + ", out of memory", WIFSIGNALED(status),
+                       FailureKind::kOutOfMemory});
+    else
+      ends_.push_back({rank, DescribeExit(status), WIFSIGNALED(status), KindOfEnd(status)});
   }
 
   StepFolder folder_;  // of the PMIx server
@@ -267,12 +275,16 @@ void RunLocalStep(const LocalStepRequest& request) {
     std::_Exit(ToInt(ExitCode::kRankFailure));
   }
   std::vector<bool> ended(ranks->size(), false);
+  std::int64_t killed_for_memory = KilledForMemory();
   while (std::find(ended.begin(), ended.end(), false) != ended.end()) {
     for (std::size_t i = 0; i < ranks->size(); ++i) {
       const auto status = (*ranks)[i].Poll();
       if (!status || ended[i]) continue;
       ended[i] = true;
-      fmt::print(kEndLine, i, DescribeExit(*status));
+      const bool killed = WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL;
+      const std::int64_t before = killed_for_memory;
+      if (killed) killed_for_memory = KilledForMemory();
+      fmt::print(kEndLine, i, *status, killed_for_memory > before ? 1 : 0);
       std::fflush(stdout);
     }
     ::usleep(20'000);

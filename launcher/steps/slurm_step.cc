@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <ctime>
 #include <optional>
@@ -67,6 +68,40 @@ std::optional<TaskEnd> ParseTaskEnd(const std::string& line) {
   return TaskEnd{ParseTasks(line.substr(list + 1, end - list - 1)), line.substr(end + 2)};
 }
 
+/// What follows `word` in `line`, up to one of `ends`.
+std::string After(const std::string& line, std::string_view word, std::string_view ends) {
+  const auto at = line.find(word);
+  if (at == std::string::npos) return "";
+  const auto begin = at + word.size();
+  return line.substr(begin, line.find_first_of(ends, begin) - begin);
+}
+
+/// "srun: error: task 2 launch failed: Unspecified error", "... tasks 0-1 launch failed": the tasks.
+std::string TasksOfLaunchError(const std::string& line) {
+  const auto end = line.find(" launch failed:");
+  if (end == std::string::npos || line.find(": task") == std::string::npos) return "";
+  const auto begin = line.rfind(' ', end - 1) + 1;
+  return line.substr(begin, end - begin);
+}
+}  // namespace
+
+FailureKind KindOfSrunsWords(const std::string& how) {
+  // strsignal's words, and those of srun itself; " (core dumped)" may follow.
+  constexpr std::array<std::string_view, 6> kCrashes = {
+      "Segmentation fault",   "Aborted", "Bus error", "Floating point", "Illegal instruction",
+      "Trace/breakpoint trap"};
+  const auto begins = [&how](std::string_view words) { return how.starts_with(words); };
+  if (begins("Out Of Memory")) return FailureKind::kOutOfMemory;
+  if (std::any_of(kCrashes.begin(), kCrashes.end(), begins)) return FailureKind::kCrashed;
+  constexpr std::string_view kExited = "Exited with exit code ";
+  if (!begins(kExited)) return FailureKind::kKilled;
+  int code = 0;
+  std::from_chars(how.data() + kExited.size(), how.data() + how.size(), code);
+  return KindOfExit(code);
+}
+
+namespace {
+
 /// A path that srun takes as it is: its file names have patterns such as %t.
 std::string WithoutPatterns(const std::string& path) {
   std::string out;
@@ -76,7 +111,8 @@ std::string WithoutPatterns(const std::string& path) {
 
 class SlurmStep final : public JobStep {
  public:
-  SlurmStep(ChildProcess srun, std::string log) : srun_(std::move(srun)), log_(std::move(log)) {}
+  SlurmStep(ChildProcess srun, std::string log, std::vector<std::string> hosts)
+      : srun_(std::move(srun)), log_(std::move(log)), hosts_(std::move(hosts)) {}
   ~SlurmStep() override {
     if (!Over()) srun_.SignalAlone(SIGKILL);
   }
@@ -94,11 +130,14 @@ class SlurmStep final : public JobStep {
       srun_.SignalAlone(SIGKILL);
   }
   bool Over() const override { return status_.has_value(); }
+  bool MayEndBeside() const override { return true; }  // srun waits long for a node that is gone
   std::vector<RankEnd> TakeEnds() override { return std::exchange(ends_, {}); }
   std::string Trouble() const override {
     if (!trouble_.empty()) return trouble_;
     return status_ && *status_ != 0 ? "srun: " + DescribeExit(*status_) : "";
   }
+  std::string TroubledNode() const override { return troubled_node_; }
+  bool TroubleMayPass() const override { return !trouble_.empty(); }
 
   void Kill(const std::string& step_id) override {
     if (Over() || kill_deadline_) return;
@@ -116,9 +155,11 @@ class SlurmStep final : public JobStep {
  private:
   void Understand(const std::string& line) {
     if (auto ended = ParseTaskEnd(line)) {
-      for (int task : ended->tasks) ends_.push_back({task, ended->how});
+      for (int task : ended->tasks)
+        ends_.push_back(
+            {task, ended->how, !ended->how.starts_with("Exited"), KindOfSrunsWords(ended->how)});
     } else if (line.rfind("srun: error:", 0) == 0 || line.rfind("slurmstepd: error:", 0) == 0) {
-      if (trouble_.empty()) trouble_ = Printable(line);
+      if (trouble_.empty()) NoteTrouble(line);
     }
     // Everything srun says is kept for a person to read.
     std::FILE* file = std::fopen(log_.c_str(), "a");
@@ -127,11 +168,21 @@ class SlurmStep final : public JobStep {
     std::fclose(file);
   }
 
+  void NoteTrouble(const std::string& line) {
+    trouble_ = Printable(line);
+    troubled_node_ = NodeOfError(line);
+    const std::vector<int> tasks = ParseTasks(TasksOfLaunchError(line));
+    if (tasks.empty() || static_cast<std::size_t>(tasks.front()) >= hosts_.size()) return;
+    troubled_node_ = hosts_[static_cast<std::size_t>(tasks.front())];
+    trouble_ += fmt::format(" (on {})", troubled_node_);
+  }
+
   ChildProcess srun_;
   std::optional<ChildProcess> scancel_;
   const std::string log_;
+  const std::vector<std::string> hosts_;  // of the tasks
   std::string errors_;
-  std::string trouble_;
+  std::string trouble_, troubled_node_;
   std::vector<RankEnd> ends_;
   std::optional<int> status_;
   std::optional<std::chrono::steady_clock::time_point> kill_deadline_;
@@ -194,6 +245,18 @@ bool NamesPlugin(const std::string& list, const std::string& plugin) {
   return false;
 }
 
+std::string NodeOfError(const std::string& line) {
+  // Slurm's pmix plugin: "slurmstepd: error:  mpi/pmix_v4: FUNCTION: n1 [0]: FILE:LINE: TEXT".
+  for (auto open = line.find(" ["); open != std::string::npos; open = line.find(" [", open + 1)) {
+    const auto close = line.find_first_not_of("0123456789", open + 2);
+    if (close == open + 2 || close == std::string::npos || line.compare(close, 2, "]:") != 0)
+      continue;
+    return line.substr(line.rfind(' ', open - 1) + 1, open - line.rfind(' ', open - 1) - 1);
+  }
+  // srun: "srun: error: Task launch for StepId=7.1 failed on node n3: TEXT".
+  return After(line, " on node ", ": ");
+}
+
 Result<void> CheckPmixPlugin() {
   auto done = RunCommand({{"srun", "--mpi=list"}, std::nullopt, ""}, kPluginDeadline);
   if (!done) return tl::unexpected(Error{done.error().message, ExitCode::kPreflight});
@@ -229,18 +292,28 @@ Result<std::vector<std::string>> ExpandHosts(const std::string& node_list) {
   return hosts;
 }
 
-Result<double> SubmitTime(std::int64_t job_id) {
-  auto text = Scontrol({"show", "job", "-o", std::to_string(job_id)});
-  if (!text) return tl::unexpected(text.error());
-  const std::string key = " SubmitTime=";
-  const auto at = text->find(key);
+std::optional<double> TimeOfJob(const std::string& shown, const std::string& name) {
+  const std::string key = " " + name + "=";
+  const auto at = shown.find(key);
   std::tm local{};
   local.tm_isdst = -1;
   if (at == std::string::npos ||
-      ::strptime(text->c_str() + at + key.size(), "%Y-%m-%dT%H:%M:%S", &local) == nullptr) {
-    return Fail(fmt::format("scontrol show job {}: no SubmitTime", job_id), ExitCode::kPreflight);
-  }
+      ::strptime(shown.c_str() + at + key.size(), "%Y-%m-%dT%H:%M:%S", &local) == nullptr)
+    return std::nullopt;
   return static_cast<double>(std::mktime(&local));
+}
+
+bool ControllerAnswers(std::int64_t job_id, std::chrono::seconds deadline) {
+  const auto done = RunCommand(
+      {{"scontrol", "show", "job", "-o", std::to_string(job_id)}, std::nullopt, ""}, deadline);
+  return done && done->Ok();
+}
+
+Result<double> SubmitTime(std::int64_t job_id) {
+  auto text = Scontrol({"show", "job", "-o", std::to_string(job_id)});
+  if (!text) return tl::unexpected(text.error());
+  if (const auto time = TimeOfJob(*text, "SubmitTime")) return *time;
+  return Fail(fmt::format("scontrol show job {}: no SubmitTime", job_id), ExitCode::kPreflight);
 }
 
 Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
@@ -271,15 +344,16 @@ Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::str
 namespace {
 
 Result<std::unique_ptr<JobStep>> StartSlurmStep(const JobStepSpec& spec) {
-  std::string hosts;
-  std::vector<std::string> distinct;
+  std::string host_lines;
+  std::vector<std::string> hosts, distinct;
   for (const RankPlan& rank : spec.plan->ranks) {
-    hosts += rank.device.node + "\n";
+    host_lines += rank.device.node + "\n";
+    hosts.push_back(rank.device.node);
     if (std::find(distinct.begin(), distinct.end(), rank.device.node) == distinct.end())
       distinct.push_back(rank.device.node);
   }
   const std::string host_file = spec.run_dir + "/hostfile";
-  auto written = WriteFile(host_file, hosts);
+  auto written = WriteFile(host_file, host_lines);
   if (!written) return tl::unexpected(written.error());
   Environment environment = WithoutInheritedShape(spec.environment);
   environment["SLURM_HOSTFILE"] =
@@ -309,7 +383,8 @@ Result<std::unique_ptr<JobStep>> StartSlurmStep(const JobStepSpec& spec) {
     command.insert(command.begin() + 1, "--overcommit");
   auto srun = ChildProcess::Start({command, environment, ""});
   if (!srun) return tl::unexpected(srun.error());
-  return std::make_unique<SlurmStep>(std::move(*srun), spec.run_dir + "/logs/srun.log");
+  return std::make_unique<SlurmStep>(std::move(*srun), spec.run_dir + "/logs/srun.log",
+                                     std::move(hosts));
 }
 
 }  // namespace

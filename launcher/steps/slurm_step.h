@@ -3,6 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,13 @@ Result<std::vector<std::string>> ExpandHosts(const std::string& node_list);
 /// When the job was submitted, seconds since 1970. Runs scontrol.
 Result<double> SubmitTime(std::int64_t job_id);
 
+/// Whether Slurm's controller answers within `deadline`. Blocks for as long at most. Runs scontrol.
+bool ControllerAnswers(std::int64_t job_id, std::chrono::seconds deadline);
+
+/// The time in field `name` of what `scontrol show job -o` has printed, seconds since 1970; none where
+/// it has no time there ("Unknown").
+std::optional<double> TimeOfJob(const std::string& shown, const std::string& name);
+
 /// Runs `command` once on each of the allocation's `hosts` hosts, in one short step, and gives back its
 /// standard output: lines "TASK: text" with tasks numbered from 0 in no particular order. Fails
 /// with kPreflight if a host does not run it within `deadline`.
@@ -28,9 +37,16 @@ Result<void> CheckPmixPlugin();
 /// Whether the output of `srun --mpi=list` names the plugin.
 bool NamesPlugin(const std::string& list, const std::string& plugin);
 
+/// The node that a line of srun or slurmstepd is about; empty if it names none that we know to find.
+std::string NodeOfError(const std::string& line);
+
 /// The IP address by which Slurm reaches a node; empty if it cannot be told. Runs scontrol and
 /// getent, for 25 s at most.
 std::string AddressOfNode(const std::string& node);
+
+/// The kind of failure behind srun's words about a task's end: "Killed", "Out Of Memory", "Exited
+/// with exit code 3".
+FailureKind KindOfSrunsWords(const std::string& how);
 
 /// Without srun's own variables that an outer sbatch, salloc or srun has set and that would bend
 /// the shape we ask for.

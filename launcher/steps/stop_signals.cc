@@ -15,6 +15,13 @@ std::vector<int> RunSignals() {
   return signals;
 }
 
+void LeaveSignalsToOthers() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (int signal : RunSignals()) ::sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
 HeldSignals::HeldSignals() {
   ::sigemptyset(&signals_);
   for (int signal : RunSignals()) ::sigaddset(&signals_, signal);

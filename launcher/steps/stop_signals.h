@@ -15,6 +15,9 @@ namespace adaptive_train {
 /// ignored (nohup).
 std::vector<int> RunSignals();
 
+/// For a thread that computes: a signal delivered to it would be missed by the one that waits for it.
+void LeaveSignalsToOthers();
+
 /// Holds RunSignals back in the calling thread, so that none kills the launcher between two states.
 /// Release delivers what is pending; the end of the object takes it away, as whoever held the
 /// signals has acted on it.

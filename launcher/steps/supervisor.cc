@@ -25,6 +25,8 @@ constexpr std::chrono::milliseconds kOthersTime = 1s;
 /// Ranks give a checkpoint up after checkpoint.patience_s without a block and say so within this,
 /// or within that time again where it is shorter.
 constexpr std::chrono::milliseconds kSavingGrace = 60s;
+/// One signal to many processes is told by all of them within this.
+constexpr std::chrono::milliseconds kSameSignal = 3s;
 
 }  // namespace
 
@@ -65,6 +67,7 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kSaving, E::kTimeout, S::kSaving, &Supervisor::GiveUpOrEnd},
       {S::kSaving, E::kAllLeft, S::kFinishing, &Supervisor::Nothing},
 
+      {S::kDiagnosing, E::kTrouble, S::kDiagnosing, &Supervisor::Reconsider},
       {S::kDiagnosing, E::kTimeout, S::kDiagnosing, &Supervisor::ContinueDiagnosis},
       {S::kDiagnosing, E::kAllLeft, S::kFinishing,
        &Supervisor::Nothing},  // the step's end was seen before the farewells
@@ -80,11 +83,13 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
   return table;
 }
 
-Supervisor::Supervisor(JobStepSpec spec, JobStepFactory start_step, SupervisorEvents events)
+Supervisor::Supervisor(JobStepSpec spec, JobStepFactory start_step, SupervisorEvents events,
+                       EndingSteps& ending)
     : spec_(std::move(spec)),
       deadlines_(DeadlinesOf(spec_.launch, spec_.plan->ranks.size())),
       start_step_(std::move(start_step)),
       events_(std::move(events)),
+      ending_(ending),
       signals_(io_),
       timer_(io_),
       poll_(io_) {
@@ -100,7 +105,9 @@ RunOutcome Supervisor::Run() {
   io_.run();
   if (outcome_.moved || outcome_.failure) HearLastSignals();
   outcome_.stop_asked = stop_signal_ != 0;
-  step_.reset();
+  if (requeue_ && outcome_.failure) outcome_.code = ExitCode::kRequeue;
+  if (outcome_.failure) outcome_.silent_nodes = SilentNodes();  // also those found while it ended
+  ending_.Take(std::move(step_));
   control_.reset();
   return outcome_;
 }
@@ -108,6 +115,19 @@ RunOutcome Supervisor::Run() {
 // The event under way is handled to its end first.
 void Supervisor::Move() {
   boost::asio::post(io_, [this] { Handle(Event::kMoveAsked); });
+}
+
+void Supervisor::Save() {
+  boost::asio::post(io_, [this] { Handle(Event::kSaveAsked); });
+}
+
+void Supervisor::StopForLater(std::string why) {
+  boost::asio::post(io_, [this, why = std::move(why)] {
+    if (!BeginStop(SIGTERM)) return;
+    stop_words_ = why;
+    requeue_ = true;
+    Handle(Event::kStopAsked);
+  });
 }
 
 void Supervisor::MeasureLayers() {
@@ -161,7 +181,10 @@ void Supervisor::StartAttempt() {
   ++attempt_;
   const std::size_t size = spec_.plan->ranks.size();
   ranks_.assign(size, RankRecord{});
-  for (std::size_t i = 0; i < size; ++i) ranks_[i].host = spec_.plan->ranks[i].device.node;
+  for (std::size_t i = 0; i < size; ++i) {
+    ranks_[i].host = spec_.plan->ranks[i].device.node;
+    ranks_[i].planned_bytes = spec_.plan->ranks[i].memory_bytes;
+  }
   metrics_.clear();
   blocks_written_ = 0;
   last_save_ = gave_up_ = false;
@@ -178,7 +201,10 @@ void Supervisor::StartAttempt() {
   events.on_hello = [this](const Hello& hello) { OnHello(hello); };
   events.on_message = [this](int rank, const ControlMessage& message) { OnMessage(rank, message); };
   events.on_closed = [this](int rank, const std::string& why) { OnClosed(rank, why); };
-  events.on_silent = [this](int rank) { Fault(rank, &RankRecord::order_silent); };
+  events.on_silent = [this](int rank) {
+    Record(rank).silence = deadlines_.rank_silence;
+    Fault(rank, &RankRecord::order_silent);
+  };
   if (size > kMostRanks)
     return FailRun(
         {fmt::format("{} ranks: at most {} can run together", size, kMostRanks), ExitCode::kUsage});
@@ -216,15 +242,32 @@ void Supervisor::FailRun(const Error& error) {
   EndRanks("the launcher failed: " + error.message);
 }
 
+/// No rank is left but those that are silent. A connection closes when its process has given its
+/// memory back.
+bool Supervisor::RanksLeft() const {
+  for (std::size_t i = 0; control_ && i < ranks_.size(); ++i)
+    if (ranks_[i].order_silent == 0 && control_->Connected(static_cast<int>(i))) return false;
+  return true;
+}
+
+bool Supervisor::IsStepOver() const {
+  if (state_ != State::kEnding) return step_->Over();
+  return RanksLeft() && (step_->Over() || step_->MayEndBeside());
+}
+
 void Supervisor::PollStep() {
+  ending_.Poll();
+  events_.on_poll();
   if (step_) {
     step_->Poll();
     for (const RankEnd& end : step_->TakeEnds()) {
       if (end.rank < 0 || static_cast<std::size_t>(end.rank) >= ranks_.size()) continue;
       Record(end.rank).ended_how = end.how;
+      Record(end.rank).ended_by_signal = end.by_signal;
+      Record(end.rank).ended_kind = end.kind;
       if (!Record(end.rank).goodbye) Fault(end.rank, &RankRecord::order_ended);
     }
-    if (step_->Over()) Handle(Event::kStepOver);
+    if (IsStepOver()) Handle(Event::kStepOver);
     WatchSteps();
   } else if (state_ == State::kEnding) {
     Handle(Event::kStepOver);
@@ -274,14 +317,37 @@ void Supervisor::HearLastSignals() {
   AfterStep();
 }
 
+bool Supervisor::BeginStop(int signal) {
+  if (stop_signal_ != 0) return false;
+  stop_signal_ = signal;
+  stop_asked_ = Clock::now();
+  return true;
+}
+
 void Supervisor::OnSignal(int signal) {
   if (signal == SIGUSR1) return Handle(Event::kSaveAsked);
-  const bool first = stop_signal_ == 0;
-  if (first) {
-    stop_signal_ = signal;
-    stop_asked_ = Clock::now();
+  // What Slurm sends a whole job reaches ranks and launcher.
+  const bool told = stop_passed_ && Clock::now() - stop_asked_ < kSameSignal;
+  if (!std::exchange(own_stop_, true) && told) {
+    requeue_ = false;
+    return;
   }
-  Handle(first ? Event::kStopAsked : Event::kStopNow);
+  Handle(BeginStop(signal) ? Event::kStopAsked : Event::kStopNow);
+}
+
+/// Slurm sends preemption's SIGTERM, the signal of --signal without B:, and those of scancel -s to
+/// ranks alone. Each of them passes it on: it counts once, and never means to stop at once.
+void Supervisor::OnPassedSignal(int signal) {
+  const std::vector<int> known = RunSignals();
+  if (std::ranges::find(known, signal) == known.end()) return;
+  const auto now = Clock::now();
+  const auto [told, first] = passed_.try_emplace(signal, now);
+  if (!first && now - std::exchange(told->second, now) < kSameSignal) return;
+  if (signal == SIGUSR1) return Handle(Event::kSaveAsked);
+  if (!BeginStop(signal)) return;
+  stop_passed_ = true;
+  requeue_ = !step_id_.empty() && signal != SIGINT;
+  Handle(Event::kStopAsked);
 }
 
 void Supervisor::AwaitSaving() {
@@ -314,8 +380,8 @@ void Supervisor::SendMove() {
 
 void Supervisor::NoteStop() {
   if (outcome_.code != ExitCode::kDone) return;
-  events_.on_notice(
-      fmt::format("{}: saving, then stopping (once more: stop now)", ::strsignal(stop_signal_)));
+  events_.on_notice(fmt::format("{}: saving, then stopping{}", StopWords(),
+                                requeue_ ? "" : " (once more: stop now)"));
 }
 
 void Supervisor::SendGiveUp() {

@@ -19,6 +19,7 @@
 #include "core/step_metrics.h"
 #include "launcher/steps/control_server.h"
 #include "launcher/steps/diagnosis.h"
+#include "launcher/steps/ending_steps.h"
 #include "launcher/steps/job_step.h"
 #include "launcher/steps/stall_watch.h"
 #include "launcher/steps/sum_round.h"
@@ -32,9 +33,10 @@ struct RunOutcome {
   std::optional<Diagnosis> failure;
   std::int64_t last_step = 0;  // completed by all ranks
   bool trained = false;        // the ranks were wired up
-  bool stop_asked = false;     // by a signal
+  bool stop_asked = false;     // by a signal, or for the job's end
   /// After a failure: nodes from which nothing more was heard, as the plan names them.
   std::vector<std::string> silent_nodes = {};
+  std::chrono::steady_clock::time_point failed_at = {};  // its first sign
   /// Move was asked for and nothing else happened: the state is saved, the ranks are gone, another
   /// plan may go on from there. They may have been done just then: compare last_step.
   bool moved = false;
@@ -44,21 +46,25 @@ struct RunOutcome {
 /// thread; an error from on_step ends the run, saving first; one from on_resumed ends it at once.
 struct SupervisorEvents {
   std::function<void(int attempt, const std::string& outcome, const std::string& reason)> on_launch;
-  std::function<Result<void>(std::int64_t step)> on_resumed;
+  std::function<Result<void>(const Resumed&)> on_resumed;
   std::function<Result<void>(std::span<const RankMetrics>)> on_step;
   std::function<void(int rank, const LayerTimes&)> on_layer_times;
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string&)> on_notice;
   std::function<void(const Decision&)> on_decision;
+  std::function<void()> on_poll = [] {};  // some times a second
+  std::function<void(int rank, const std::string& fault)> on_injected;  // untrusted text
 };
 
 /// Runs all ranks of a plan to the end. One object a plan; Run blocks; signals (SIGINT, SIGTERM,
 /// SIGHUP, SIGUSR1) are handled from construction to destruction, so that one that comes early is
 /// not lost; when Run gives `moved` they are held back, so that the next object hears what comes in
-/// between.
+/// between. A step that was killed and is not over when Run ends goes to `ending`, which outlives
+/// the object.
 class Supervisor {
  public:
-  Supervisor(JobStepSpec spec, JobStepFactory start_step, SupervisorEvents events);
+  Supervisor(JobStepSpec spec, JobStepFactory start_step, SupervisorEvents events,
+             EndingSteps& ending);
   ~Supervisor();
 
   RunOutcome Run();
@@ -70,6 +76,10 @@ class Supervisor {
   void Move();
   /// Lets the ranks measure their layers once more.
   void MeasureLayers();
+  /// Lets the ranks save and go on.
+  void Save();
+  /// Lets the ranks save and stop, for a run that goes on in a later job; `why` is what comes.
+  void StopForLater(std::string why);
 
  private:
   enum class State {
@@ -121,8 +131,10 @@ class Supervisor {
   void GiveUpOrEnd();
   void SendSave();
   void BeginDiagnosis();
+  void Reconsider();
   void ContinueDiagnosis();
   void EndForRetry();
+  bool IsLaunchTrouble() const;
   void EndForFailure();
   void EndForStop();
   void EndAtOnce();
@@ -138,11 +150,17 @@ class Supervisor {
                                                 ControlServer::Events events);
   void EndRanks(const std::string& reason);
   std::vector<std::string> SilentNodes() const;
+  bool RanksLeft() const;
+  bool IsStepOver() const;
   void PollStep();
   void WatchSteps();
   void WatchSignals();
   void HearLastSignals();
   void OnSignal(int signal);
+  void OnPassedSignal(int signal);
+  bool BeginStop(int signal);
+  std::string StopWords() const;
+  ExitCode StopCode() const;
   void OnHello(const Hello& hello);
   void OnMessage(int rank, const ControlMessage& message);
   void OnClosed(int rank, const std::string& why);
@@ -162,6 +180,7 @@ class Supervisor {
   const LaunchDeadlines deadlines_;
   JobStepFactory start_step_;
   SupervisorEvents events_;
+  EndingSteps& ending_;
   boost::asio::io_context io_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer timer_, poll_;
@@ -182,11 +201,16 @@ class Supervisor {
   std::string newest_;               // checkpoint, in words
   int signs_ = 0;                    // failure signs so far, to order them
   int stop_signal_ = 0;
+  std::string stop_words_;    // what stops the run, where that is no signal
+  bool requeue_ = false;      // the stop is Slurm's: the job may go on later
+  bool stop_passed_ = false;  // by ranks
+  bool own_stop_ = false;     // a signal to stop has reached this process itself
+  std::map<int, std::chrono::steady_clock::time_point> passed_;  // when ranks told of a signal
   bool moving_ = false;
   bool anyone_said_hello_ = false;
   bool retry_ = false;
   std::string retry_reason_;
-  std::chrono::steady_clock::time_point trouble_since_, stop_asked_;
+  std::chrono::steady_clock::time_point trouble_since_, diagnosed_at_, stop_asked_;
 };
 
 }  // namespace adaptive_train

@@ -16,18 +16,28 @@ using Clock = std::chrono::steady_clock;
 
 /// After the first sign of failure others may follow that explain it.
 constexpr std::chrono::milliseconds kDiagnosisTime = 1s;
-/// A rank that is only accused by a peer will be silent for this long before it is certain.
-constexpr std::chrono::milliseconds kHearsayTime = kRankSilenceLimit + 2 * kHeartbeatPeriod;
-
-ExitCode CodeOfSignal(int signal) {
-  return signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
-}
+/// Ranks that fell silent together are found so within a heartbeat.
+constexpr std::chrono::milliseconds kOthersSilence = kHeartbeatPeriod + 100ms;
+/// A rank that is only accused by a peer will be silent before it is certain, and this time more.
+constexpr std::chrono::milliseconds kHearsayMargin = 2 * kHeartbeatPeriod;
 
 }  // namespace
 
 void Supervisor::BeginDiagnosis() {
   trouble_since_ = Clock::now();
-  ArmTimer(kDiagnosisTime);
+  diagnosed_at_ = trouble_since_ + kDiagnosisTime;
+  Reconsider();
+}
+
+/// A sign that needs no other to explain it ends the diagnosis sooner.
+void Supervisor::Reconsider() {
+  const auto now = Clock::now();
+  const auto diagnosis = Diagnose(ranks_);
+  if (diagnosis && diagnosis->by_signal) diagnosed_at_ = now;
+  if (diagnosis && (diagnosis->failure.kind == FailureKind::kNodeSilent ||
+                    diagnosis->failure.kind == FailureKind::kRankSilent))
+    diagnosed_at_ = std::min(diagnosed_at_, now + kOthersSilence);
+  ArmTimer(std::chrono::ceil<std::chrono::milliseconds>(diagnosed_at_ - now));
 }
 
 void Supervisor::ContinueDiagnosis() {
@@ -37,18 +47,32 @@ void Supervisor::ContinueDiagnosis() {
   if (!diagnosis && step_ && !step_->Over()) {
     return Enter(stop_signal_ == 0 && !moving_ ? State::kTraining : State::kSaving);
   }
-  if (diagnosis && diagnosis->hearsay && Clock::now() - trouble_since_ < kHearsayTime)
+  if (diagnosis && diagnosis->hearsay &&
+      Clock::now() - trouble_since_ < deadlines_.rank_silence + kHearsayMargin) {
+    diagnosed_at_ = Clock::now() + kDiagnosisTime;
     return ArmTimer(kDiagnosisTime);
+  }
   Enter(State::kEnding);
   EndForFailure();
 }
 
+/// Whether Slurm did not bring the ranks together and says so. What a step that died has left behind
+/// (the socket of a killed slurmstepd) is in the way of one number only. The ranks that Slurm kills
+/// for it did not fail.
+bool Supervisor::IsLaunchTrouble() const {
+  return step_ && step_->TroubleMayPass() && stop_signal_ == 0 &&
+         std::none_of(ranks_.begin(), ranks_.end(), [](const RankRecord& rank) {
+           return rank.wired || (rank.report && !IsConsequence(*rank.report));
+         });
+}
+
 void Supervisor::EndForFailure() {
+  if (IsLaunchTrouble()) return EndForRetry();
   auto diagnosis = Diagnose(ranks_);
   if (!diagnosis) {
     // No rank shows anything: the step as a whole did not run.
     diagnosis.emplace();
-    diagnosis->kind = "lost";
+    diagnosis->failure.kind = FailureKind::kLaunch;
     diagnosis->failure.operation = "launch";
     const std::string trouble = step_ ? step_->Trouble() : "";
     diagnosis->failure.cause =
@@ -62,7 +86,7 @@ void Supervisor::EndForFailure() {
   outcome_.message = Describe(*diagnosis);
   if (gave_up_) outcome_.message += "; " + NewestCheckpoint();
   outcome_.failure = diagnosis;
-  outcome_.silent_nodes = SilentNodes();
+  outcome_.failed_at = trouble_since_;
   if (state_ != State::kEnding) Enter(State::kEnding);
   if (std::none_of(ranks_.begin(), ranks_.end(), [](const RankRecord& r) { return r.wired; })) {
     events_.on_launch(attempt_, "failed", outcome_.message);
@@ -71,18 +95,19 @@ void Supervisor::EndForFailure() {
 }
 
 void Supervisor::EndForRetry() {
-  retry_reason_ = DescribeWireup(ranks_);
+  retry_reason_ = IsLaunchTrouble() ? step_->Trouble() : DescribeWireup(ranks_);
   retry_ = attempt_ <= kMaxLaunchRetries;
   events_.on_launch(attempt_, retry_ ? "retried" : "failed", retry_reason_);
   if (!retry_) {
     Diagnosis diagnosis;
-    diagnosis.kind = "lost";
+    diagnosis.failure.kind = FailureKind::kLaunch;
     diagnosis.failure.operation = "wire-up";
+    if (IsLaunchTrouble()) diagnosis.failure.host = step_->TroubledNode();
     diagnosis.failure.cause =
         fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
     outcome_.code = ExitCode::kRankFailure;
     outcome_.failure = diagnosis;
-    outcome_.silent_nodes = SilentNodes();
+    outcome_.failed_at = Clock::now();
     outcome_.message = Describe(diagnosis);
   } else {
     events_.on_notice(
@@ -91,9 +116,19 @@ void Supervisor::EndForRetry() {
   EndRanks("the launch is given up");
 }
 
+std::string Supervisor::StopWords() const {
+  if (!stop_words_.empty()) return stop_words_;
+  return fmt::format("{}{}", ::strsignal(stop_signal_), requeue_ ? " from Slurm" : "");
+}
+
+ExitCode Supervisor::StopCode() const {
+  if (requeue_) return ExitCode::kRequeue;
+  return stop_signal_ == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+}
+
 void Supervisor::EndForStop() {
   const Error stopped = StoppedBy(stop_signal_);
-  outcome_.code = stopped.exit_code;
+  outcome_.code = StopCode();
   outcome_.message = stopped.message;
   EndRanks(outcome_.message);
 }
@@ -101,7 +136,7 @@ void Supervisor::EndForStop() {
 /// A person has asked twice.
 void Supervisor::EndAtOnce() {
   if (outcome_.code == ExitCode::kDone) {
-    outcome_.code = CodeOfSignal(stop_signal_);
+    outcome_.code = StopCode();
     outcome_.message =
         "stopped at once; what came after the last checkpoint is lost; " + NewestCheckpoint();
   }
@@ -110,10 +145,9 @@ void Supervisor::EndAtOnce() {
 
 void Supervisor::EndUnsaved() {
   if (outcome_.code == ExitCode::kDone) {
-    outcome_.code = ExitCode::kRankFailure;
-    const std::string what = stop_signal_ != 0
-                                 ? fmt::format("stopped by {}", ::strsignal(stop_signal_))
-                                 : "stopped on the way to a new plan,";
+    outcome_.code = requeue_ ? ExitCode::kRequeue : ExitCode::kRankFailure;
+    const std::string what = stop_signal_ != 0 ? fmt::format("stopped by {}", StopWords())
+                                               : "stopped on the way to a new plan,";
     outcome_.message =
         fmt::format("{} without saving: {}; {}", what, WhyUnsaved(), NewestCheckpoint());
   }
@@ -154,8 +188,8 @@ void Supervisor::AfterStep() {
   if (outcome_.code != ExitCode::kDone) return;
   outcome_.moved = moving_ && stop_signal_ == 0;
   if (stop_signal_ == 0) return;
-  outcome_.code = CodeOfSignal(stop_signal_);
-  outcome_.message = fmt::format("stopped by {} after saving", ::strsignal(stop_signal_));
+  outcome_.code = StopCode();
+  outcome_.message = fmt::format("stopped by {} after saving", StopWords());
 }
 
 /// The training is done and saved; a process that does not end by itself is ended.
@@ -165,7 +199,7 @@ void Supervisor::EndLingering() {
 }
 
 void Supervisor::AfterEnding() {
-  step_.reset();
+  ending_.Take(std::move(step_));
   if (retry_ && stop_signal_ == 0) {
     control_.reset();
     StartAttempt();

@@ -53,6 +53,10 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
     events_.on_notice(Printable(notice->text, kMaxNoticeBytes));
   } else if (const auto* decision = std::get_if<Decision>(&message)) {
     events_.on_decision({decision->step, Printable(decision->text, kMaxNoticeBytes)});
+  } else if (const auto* signalled = std::get_if<Signalled>(&message)) {
+    OnPassedSignal(signalled->number);
+  } else if (const auto* injected = std::get_if<Injected>(&message)) {
+    if (events_.on_injected) events_.on_injected(rank, injected->fault);
   } else if (const auto* failure = std::get_if<RankFailure>(&message)) {
     OnFailure(rank, *failure);
   }
@@ -72,8 +76,9 @@ void Supervisor::OnResumed(int rank, const Resumed& resumed) {
   if (rank != 0) return;
   outcome_.last_step = resumed.step;
   stall_.Resumed(resumed.step, std::chrono::steady_clock::now());
-  if (resumed.step > 0) newest_ = fmt::format("that of step {}", resumed.step);
-  auto done = events_.on_resumed(resumed.step);
+  if (resumed.step > 0 && !resumed.from_memory)
+    newest_ = fmt::format("that of step {}", resumed.step);
+  auto done = events_.on_resumed(resumed);
   if (!done) FailRun(done.error());
 }
 
@@ -126,6 +131,7 @@ void Supervisor::Fault(int rank, int RankRecord::*order) {
 
 void Supervisor::OnMetrics(int rank, const RankMetrics& metrics) {
   Record(rank).step = metrics.step;
+  Record(rank).peak_bytes = metrics.peak_memory_bytes;
   auto& of_step = metrics_[metrics.step];
   of_step[rank] = metrics;
   if (of_step.size() != ranks_.size()) return;

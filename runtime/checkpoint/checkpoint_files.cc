@@ -95,12 +95,13 @@ Directory OpenDirectory(const std::string& path) {
 
 }  // namespace
 
-tl::unexpected<Error> FailAt(const std::string& path, const std::string& why) {
-  return Fail(path + ": " + why, ExitCode::kRankFailure);
+tl::unexpected<Error> FailAt(const std::string& path, const std::string& why, int system_error) {
+  return Fail(path + ": " + why, ExitCode::kRankFailure, system_error);
 }
 
 tl::unexpected<Error> FailErrno(const std::string& path) {
-  return FailAt(path, std::strerror(errno));
+  const int error = errno;
+  return FailAt(path, std::strerror(error), error);
 }
 
 Result<std::string> ReadCheckpointText(const std::string& path) {
@@ -147,7 +148,7 @@ Result<void> SyncFolder(const std::string& path) {
   if (fd < 0) return FailErrno(path);
   const int error = ::fsync(fd) != 0 ? errno : 0;
   ::close(fd);
-  if (error != 0 && error != EINVAL) return FailAt(path, std::strerror(error));
+  if (error != 0 && error != EINVAL) return FailAt(path, std::strerror(error), error);
   return {};
 }
 

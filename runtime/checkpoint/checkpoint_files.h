@@ -14,8 +14,8 @@
 namespace adaptive_train {
 
 /// "PATH: why", with the exit code of a rank that failed.
-tl::unexpected<Error> FailAt(const std::string& path, const std::string& why);
-/// "PATH: what errno says".
+tl::unexpected<Error> FailAt(const std::string& path, const std::string& why, int system_error = 0);
+/// "PATH: what errno says", and errno.
 tl::unexpected<Error> FailErrno(const std::string& path);
 
 /// core's ReadFile and WriteFile with that exit code.

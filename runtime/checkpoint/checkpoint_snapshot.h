@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "core/result.h"
+#include "runtime/checkpoint/arena_copy.h"
 #include "runtime/checkpoint/checkpoint_format.h"
 
 namespace adaptive_train {
@@ -23,7 +23,7 @@ class CheckpointSnapshot {
   CheckpointSnapshot& operator=(CheckpointSnapshot&&) = delete;
 
   /// Bytes there are for everything owned.
-  std::size_t capacity() const { return capacity_; }
+  std::size_t capacity() const { return copy_.bytes(); }
 
   /// Copies the owned ranges of the arenas; those in host memory with `threads` threads, the caller
   /// being one of them.
@@ -32,24 +32,12 @@ class CheckpointSnapshot {
   void Take(const ConstTrainingArenas& arenas, int threads);
   /// What Take has copied, in its order.
   std::span<const std::byte> bytes() const { return {memory_, size_}; }
-  bool has_residuals() const { return size_ > without_residuals_; }
+  bool has_residuals() const { return size_ > copy_.bytes_before_residuals(); }
 
  private:
-  /// A range of an arena, in bytes.
-  struct Stretch {
-    std::size_t arena;
-    std::size_t from;  // in the arena
-    std::size_t to;    // in the snapshot
-    std::size_t bytes;
-  };
+  explicit CheckpointSnapshot(const OwnedRanges& owned) : copy_(owned) {}
 
-  explicit CheckpointSnapshot(const OwnedRanges& owned);
-  void CopyAll(const ConstTrainingArenas& arenas, int threads) const;
-  void Copy(const ConstTrainingArenas& arenas, std::size_t begin, std::size_t end) const;
-
-  std::vector<Stretch> stretches_;  // ascending in the snapshot, without gaps
-  std::size_t capacity_ = 0;
-  std::size_t without_residuals_ = 0;
+  ArenaCopy copy_;
   std::byte* memory_ = nullptr;
   std::size_t size_ = 0;
 };

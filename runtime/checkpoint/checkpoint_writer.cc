@@ -52,6 +52,7 @@ struct CheckpointWriter::Work {
   ShardIndex index;  // with all residuals
   CheckpointStep at;
   std::atomic<bool> give_up = false;     // the shard under way is not wanted any more
+  std::atomic<bool> fail_next = false;   // the next shard is to fail
   std::atomic<std::int64_t> blocks = 0;  // written so far
 
   std::mutex mutex;
@@ -61,6 +62,7 @@ struct CheckpointWriter::Work {
   bool stopping = false;
   bool ended = false;
   std::string failure;
+  int system_error = 0;  // behind `failure`
   std::string warning;
 };
 
@@ -80,7 +82,7 @@ void CheckpointWriter::Work::Run() {
       continue;
     }
     commit_failed = task == Phase::kCommitting && !done;
-    if (!done) failure = done.error().message;
+    if (!done) failure = done.error().message, system_error = done.error().system_error;
     const Phase next = task == Phase::kWriting ? Phase::kWritten : Phase::kIdle;
     phase = done ? next : Phase::kFailed;
     changed.notify_all();
@@ -91,6 +93,8 @@ void CheckpointWriter::Work::Run() {
 
 Result<void> CheckpointWriter::Work::Do(Phase task) {
   try {
+    if (task == Phase::kWriting && fail_next.exchange(false))
+      return FailAt(folder.PathOf(at.step), "fails as asked for (run --inject)");
     if (task == Phase::kWriting) {
       ShardIndex taken = index;
       if (!snapshot.has_residuals()) taken.residuals = 0;
@@ -186,6 +190,8 @@ bool CheckpointWriter::Begin(const CheckpointStep& at, const ConstTrainingArenas
   return true;
 }
 
+void CheckpointWriter::FailNext() { work_->fail_next = true; }
+
 CheckpointVotes CheckpointWriter::Votes() const {
   const std::lock_guard lock(work_->mutex);
   const Phase phase = work_->phase;
@@ -203,6 +209,7 @@ CheckpointNews CheckpointWriter::Follow(const CheckpointVotes& sums) {
   if (failures > 0) {
     news.failed = std::exchange(pending_, std::nullopt);
     news.failure = std::exchange(work_->failure, "");
+    news.system_error = std::exchange(work_->system_error, 0);
     if (phase == Phase::kWriting) work_->give_up = true;
     if (phase == Phase::kWritten || phase == Phase::kFailed) phase = Phase::kGivingUp;
   } else if (written == static_cast<double>(work_->settings.ranks)) {

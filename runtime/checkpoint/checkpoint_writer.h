@@ -59,6 +59,7 @@ struct CheckpointNews {
   bool ready = false;                  // Begin may be called
   double blocks = 0;                   // written by all ranks so far; stands still with them
   std::string failure;                 // one line, on each rank that failed; the others' is empty
+  int system_error = 0;                // the errno behind `failure`; 0: none
   std::string warning;                 // one line about what could not be removed; mostly empty
 };
 
@@ -85,6 +86,8 @@ class CheckpointWriter {
   /// are all zero are left out. False, with nothing done, while a checkpoint is under way: call
   /// where `ready` was true.
   [[nodiscard]] bool Begin(const CheckpointStep& at, const ConstTrainingArenas& arenas);
+  /// Lets the next shard fail to be written, as a person has asked for (run --inject).
+  void FailNext();
   /// Where this rank is. Never blocks.
   CheckpointVotes Votes() const;
   /// Takes the sum of all ranks' votes, once per sum, and does what they say. Never blocks.

@@ -10,13 +10,14 @@ constexpr std::uint64_t kPointToPoint = std::uint64_t{1} << 63;
 constexpr std::uint64_t kSequences = std::uint64_t{1} << 36;
 
 std::uint64_t CommonTag(GroupKind group, Purpose purpose) {
-  return static_cast<std::uint64_t>(purpose) << 60 | static_cast<std::uint64_t>(group) << 52;
+  return static_cast<std::uint64_t>(purpose) << 59 | static_cast<std::uint64_t>(group) << 52;
 }
 
 }  // namespace
 
 const char* NameOf(Purpose purpose) {
-  constexpr const char* kNames[] = {"gradients", "parameters", "activations", "statistics"};
+  constexpr const char* kNames[] = {"gradients", "parameters", "activations", "statistics",
+                                    "state"};
   return kNames[static_cast<std::size_t>(purpose)];
 }
 

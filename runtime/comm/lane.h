@@ -11,15 +11,15 @@ namespace adaptive_train {
 class Transport;
 
 /// Each purpose has its own tags, so that messages cannot be confused, and its own byte count.
-enum class Purpose : std::uint8_t { kGradient, kParameter, kActivation, kStatistic };
-inline constexpr std::size_t kPurposes = 4;
+enum class Purpose : std::uint8_t { kGradient, kParameter, kActivation, kStatistic, kState };
+inline constexpr std::size_t kPurposes = 5;
 /// "gradients" and so on.
 const char* NameOf(Purpose purpose);
 
 /// The kind of a group. A rank is in at most one group of each kind.
 enum class GroupKind : std::uint8_t { kWorld, kData, kTensor, kPipeline, kEmbeddingHead };
 
-// A tag has, from its highest bit: point-to-point (1), foreign (1), purpose (2), kind of group (8).
+// A tag has, from its highest bit: point-to-point (1), foreign (1), purpose (3), kind of group (7).
 // A collective adds its sequence number (36) and the operation's own numbering (16). A
 // point-to-point message adds its source's number in the group (16) and a sequence number (36).
 // Groups of one kind have no rank in common, so they may share tags.

@@ -1,16 +1,24 @@
 #include "runtime/control/control_channel.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <utility>  // Boost 1.74 uses std::exchange without it
 
 #include <algorithm>
 #include <boost/asio.hpp>
+#include <cerrno>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
+#include <filesystem>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -28,6 +36,8 @@ using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kFarewellDeadline{1};
+/// For a program to start from a file system that may hang; the program ends this alarm.
+constexpr unsigned kBecomeSeconds = 5;
 
 /// Ends the process from any thread. If its log is on a file system that hangs, SIGALRM ends it.
 [[noreturn]] void EndProcess(RankExit code, const std::string& why) {
@@ -37,18 +47,37 @@ constexpr std::chrono::seconds kFarewellDeadline{1};
   std::_Exit(ToInt(code));
 }
 
+/// The program takes this process over, with its open files: a PMIx server that loses the connection
+/// of a rank has Slurm kill the step. Returns where it cannot.
+void Become(const std::vector<std::string>& program) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error))
+    ::fcntl(std::atoi(entry.path().filename().c_str()), F_SETFD, 0);
+  std::vector<char*> arguments;
+  for (const std::string& word : program) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  ::execv(arguments[0], arguments.data());
+}
+
 }  // namespace
 
 struct ControlChannel::State {
   asio::io_context io;
   tcp::socket socket{io};
   asio::steady_timer tick{io};
+  asio::posix::stream_descriptor signals{io};  // a signalfd
+  signalfd_siginfo signal{};
   std::thread thread;
   FrameReader reader;
   char block[8192];
-  std::deque<std::string> outgoing;  // the first is being written
+  std::deque<std::string> outgoing;                          // the first is being written
+  std::vector<std::shared_ptr<std::promise<void>>> flushes;  // who waits until it is empty
   Clock::time_point heard = Clock::now(), ticked = heard;
   bool closing = false;
+  std::vector<std::string> when_lost;
   LaunchDeadlines deadlines;
 
   std::atomic<bool> stop_asked{false};
@@ -64,12 +93,23 @@ struct ControlChannel::State {
   bool ObeyAll();
   void Write();
   void Enqueue(const ControlMessage& message);
+  void EndFlushes();
   void Close();
   void Tick();
+  void HearSignals();
   void Obey(const ControlMessage& message);
   void Note(const ControlMessage& message);
   void LoseLauncher(const std::string& why) {
-    if (!closing) EndProcess(RankExit::kLauncherLost, "lost the launcher (" + why + ")");
+    if (closing) return;
+    const std::string lost = "lost the launcher (" + why + ")";
+    if (when_lost.empty()) EndProcess(RankExit::kLauncherLost, lost);
+    ::alarm(kBecomeSeconds);
+    std::fprintf(stderr, "adaptive-train-worker: %s\n", lost.c_str());
+    std::fflush(stderr);
+    boost::system::error_code ignored;
+    socket.close(ignored);  // a launcher that was only held up is to see that the rank has left
+    Become(when_lost);
+    EndProcess(RankExit::kLauncherLost, fmt::format("{}: {}", when_lost[0], std::strerror(errno)));
   }
 };
 
@@ -131,13 +171,19 @@ void ControlChannel::State::Write() {
                       if (error) return LoseLauncher(error.message());
                       outgoing.pop_front();
                       if (!outgoing.empty()) return Write();
+                      EndFlushes();
                       if (closing) Close();
                     });
+}
+
+void ControlChannel::State::EndFlushes() {
+  for (const auto& flush : std::exchange(flushes, {})) flush->set_value();
 }
 
 void ControlChannel::State::Close() {
   boost::system::error_code ignored;
   tick.cancel(ignored);
+  signals.close(ignored);
   socket.shutdown(tcp::socket::shutdown_both, ignored);
   socket.close(ignored);
 }
@@ -146,17 +192,28 @@ void ControlChannel::State::Tick() {
   tick.expires_after(kHeartbeatPeriod);
   tick.async_wait([this](const boost::system::error_code& error) {
     if (error || closing) return;
-    // If this side was held up (a suspended machine, a stopped process), the launcher may have been
-    // too, and its messages may still be unread.
+    // While this side is held up (a suspended machine, a stopped process), the launcher may be too,
+    // and its messages may be unread: that time is not the launcher's silence.
     const auto now = Clock::now();
-    if (now - ticked > 2 * kHeartbeatPeriod) heard = now;
+    heard = std::min(now, heard + (now - ticked - kHeartbeatPeriod));
     ticked = now;
-    if (now - heard > kLauncherSilenceLimit) {
-      LoseLauncher(fmt::format("nothing heard for {} s", kLauncherSilenceLimit.count() / 1000));
+    if (now - heard > deadlines.launcher_silence) {
+      LoseLauncher(fmt::format("nothing heard for {} s",
+                               static_cast<double>(deadlines.launcher_silence.count()) / 1000));
     }
     Enqueue(Heartbeat{});
     Tick();
   });
+}
+
+/// Slurm sends some signals to ranks alone; the launcher decides what they mean.
+void ControlChannel::State::HearSignals() {
+  asio::async_read(signals, asio::buffer(&signal, sizeof signal),
+                   [this](const boost::system::error_code& error, std::size_t) {
+                     if (error || closing) return;
+                     Enqueue(Signalled{static_cast<int>(signal.ssi_signo)});
+                     HearSignals();
+                   });
 }
 
 ControlChannel::ControlChannel(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -172,6 +229,17 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::Connect(Settings setting
   state->heard = state->ticked = Clock::now();
   if (!state->ObeyAll())
     return Fail("the launcher ended its greeting with garbage", ExitCode::kRankFailure);
+  state->when_lost = std::move(settings.when_lost);
+  if (!settings.pass_on.empty()) {
+    sigset_t set;
+    ::sigemptyset(&set);
+    for (int signal : settings.pass_on) ::sigaddset(&set, signal);
+    const int descriptor = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (descriptor < 0)
+      return Fail(fmt::format("signalfd: {}", std::strerror(errno)), ExitCode::kRankFailure);
+    state->signals.assign(descriptor);
+    state->HearSignals();
+  }
   state->Read();
   state->Tick();
   state->io.restart();
@@ -196,6 +264,15 @@ void ControlChannel::Send(ControlMessage message) {
   asio::post(state_->io, [state = state_.get(), message = std::move(message)] {
     if (!state->closing) state->Enqueue(message);
   });
+}
+
+void ControlChannel::Flush(std::chrono::milliseconds patience) {
+  auto flushed = std::make_shared<std::promise<void>>();
+  asio::post(state_->io, [state = state_.get(), flushed] {
+    state->flushes.push_back(flushed);
+    if (state->outgoing.empty()) state->EndFlushes();
+  });
+  flushed->get_future().wait_for(patience);
 }
 
 const LaunchDeadlines& ControlChannel::Deadlines() const { return state_->deadlines; }

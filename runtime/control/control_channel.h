@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/control_message.h"
 #include "core/launch_settings.h"
@@ -16,16 +17,20 @@
 namespace adaptive_train {
 
 /// One TCP connection to the launcher and one thread that serves it. It sends a heartbeat each
-/// second, even while the main thread computes. The thread ends the whole process at once if the
-/// launcher closes the connection, says abort, or is silent for kLauncherSilenceLimit. Whatever the
-/// rank was waiting for (a collective, a hung file system) will not come. Threads: all members from
-/// any thread.
+/// kHeartbeatPeriod, even while the main thread computes. The thread ends the whole process at once
+/// if the launcher closes the connection, says abort, or is silent for Deadlines().launcher_silence.
+/// Whatever the rank was waiting for (a collective, a hung file system) will not come. Threads: all
+/// members from any thread.
 class ControlChannel {
  public:
   struct Settings {
     std::string addresses;  // "10.0.0.1:4711,[fd00::1]:4711", tried in this order
     std::string token;      // proved by both sides, never sent
     Hello hello;            // without nonce and proof
+    /// What the process becomes when the launcher is lost: a program's path and arguments. Empty: it
+    /// ends.
+    std::vector<std::string> when_lost = {};
+    std::vector<int> pass_on = {};  // signals that the launcher is told of; all threads block them
   };
 
   /// Connects to the first address where the other side proves to be the launcher, and proves that
@@ -45,6 +50,9 @@ class ControlChannel {
 
   /// Queues a message; never blocks.
   void Send(ControlMessage message);
+
+  /// Blocks until what was sent before has left this process, for `patience` at most.
+  void Flush(std::chrono::milliseconds patience);
 
   /// The deadlines of this rank's waits, as set by the launcher.
   const LaunchDeadlines& Deadlines() const;

@@ -134,6 +134,7 @@ class Greeting {
     deadlines_.pmix_init = std::chrono::milliseconds(welcome.pmix_init_ms);
     deadlines_.hello = std::chrono::milliseconds(welcome.go_ms);
     deadlines_.fence = std::chrono::milliseconds(welcome.fence_ms);
+    deadlines_.launcher_silence = std::chrono::milliseconds(welcome.silence_ms);
     welcomed_ = true;
   }
 

@@ -13,7 +13,7 @@
 
 #include "core/exit_code.h"
 #include "runtime/checkpoint/checkpoint_parameters.h"
-#include "runtime/train/collective.h"
+#include "runtime/comm/collective.h"
 #include "runtime/train/joint_work.h"
 #include "runtime/train/stall_watch.h"
 
@@ -177,11 +177,7 @@ std::optional<CheckpointStep> Checkpointer::Resume(
     const std::function<std::span<float>()>& residuals_to_take) {
   const NewestCheckpoint newest = FindNewest();
   if (group_.Rank() == 0) TellOf(newest);
-  CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
-  settings.refused = newest.refused_steps;
-  settings.attempt = DrawAttempt();
-  writer_ =
-      OrThrow(CheckpointWriter::Create(settings), RankExit::kCheckpoint, "preparing checkpoints");
+  MakeWriter(arenas, newest.refused_steps);
   if (newest.step) {
     saved_step_ = *newest.step;
     return Read(saved_step_, arenas, held, residuals_to_take);
@@ -195,8 +191,31 @@ std::optional<CheckpointStep> Checkpointer::Resume(
                       return {};
                     }),
           RankExit::kCheckpoint, "reading checkpoint.start");
-  if (settings.rank == 0) events_.on_notice("begins with the parameters of " + config_.start);
+  if (group_.Rank() == 0) events_.on_notice("begins with the parameters of " + config_.start);
   return std::nullopt;
+}
+
+void Checkpointer::MakeWriter(const TrainingArenas& arenas, std::set<std::int64_t> refused) {
+  CheckpointWriterSettings settings = Settings(!arenas[kResiduals].empty());
+  settings.refused = std::move(refused);
+  settings.attempt = DrawAttempt();
+  writer_ =
+      OrThrow(CheckpointWriter::Create(settings), RankExit::kCheckpoint, "preparing checkpoints");
+}
+
+std::optional<std::int64_t> Checkpointer::NewestStep() {
+  std::optional<std::int64_t> newest;
+  if (group_.Rank() == 0) {
+    const auto steps =
+        OrThrow(folder_.Complete(), RankExit::kCheckpoint, "looking for checkpoints");
+    if (!steps.empty()) newest = steps.back();
+  }
+  return Announce(newest);
+}
+
+void Checkpointer::GoOnAfter(std::int64_t step, const TrainingArenas& arenas) {
+  if (NewestStep() == step) saved_step_ = step;
+  MakeWriter(arenas, {});
 }
 
 /// Throws where there are checkpoints and none is taken: nothing is begun anew over them.
@@ -205,7 +224,7 @@ void Checkpointer::TellOf(const NewestCheckpoint& newest) {
   for (const std::string& line : newest.unfinished) events_.on_notice("unfinished: " + line);
   if (newest.step || newest.refused.empty()) return;
   throw FatalError(
-      RankExit::kCheckpoint, "resume", FatalError::kNoPeer,
+      RankExit::kCheckpoint, FailureKind::kConfiguration, "resume", FatalError::kNoPeer,
       fmt::format("{}; there is no other checkpoint in {}: to begin anew, name another run folder "
                   "or checkpoint.dir",
                   newest.refused.front(), config_.dir));
@@ -254,7 +273,8 @@ CheckpointStep Checkpointer::Read(std::int64_t step, const TrainingArenas& arena
   }
   const double samples = SamplesOf(at, global_batch_);
   if (!(samples >= 0 && samples < kMostSamples)) {
-    throw FatalError(RankExit::kCheckpoint, kReading, FatalError::kNoPeer,
+    throw FatalError(RankExit::kCheckpoint, FailureKind::kConfiguration, kReading,
+                     FatalError::kNoPeer,
                      fmt::format("{}: no run has done {} samples", folder_.PathOf(step), samples));
   }
   at.extra["samples"] = samples;
@@ -293,6 +313,7 @@ void Checkpointer::Begin(const CheckpointStep& at, const TrainingArenas& arenas)
   begun_ = std::chrono::steady_clock::now();
   CheckpointStep described = at;
   described.settings = run_settings_;
+  if (events_.save_fails && events_.save_fails(at.step)) writer_->FailNext();
   const bool begun = writer_->Begin(
       described, {arenas.memory, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]}});
   if (!begun)
@@ -308,8 +329,9 @@ CheckpointNews Checkpointer::Exchange() {
   return news;
 }
 
-std::string Checkpointer::Finish() {
-  std::string failure;
+/// Gives the news of a failure, if there was one.
+CheckpointNews Checkpointer::Finish() {
+  CheckpointNews failed;
   StallWatch watch(patience_);
   while (!ready_) {
     writer_->Wait(kLook);
@@ -320,9 +342,9 @@ std::string Checkpointer::Finish() {
                        fmt::format("{} took nothing for {} s (checkpoint.patience_s)", config_.dir,
                                    patience_.count()));
     }
-    if (!news.failure.empty()) failure = news.failure;
+    if (!news.failure.empty()) failed = news;
   }
-  return failure;
+  return failed;
 }
 
 void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arenas) {
@@ -332,9 +354,10 @@ void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arena
   Begin(at, arenas);
   ready_ = false;
   // The rank that failed ends the run, and knows why; the others have done their part.
-  const std::string failure = Finish();
-  if (!failure.empty())
-    throw FatalError(RankExit::kCheckpoint, "writing a checkpoint", FatalError::kNoPeer, failure);
+  const CheckpointNews failed = Finish();
+  if (!failed.failure.empty())
+    throw FatalError(RankExit::kCheckpoint, KindOf(RankExit::kCheckpoint, failed.system_error),
+                     "writing a checkpoint", FatalError::kNoPeer, failed.failure);
 }
 
 void Checkpointer::SaveNowBy(std::function<void(std::span<double>)> sum, const CheckpointStep& at,

@@ -52,6 +52,11 @@ class Checkpointer {
         return std::span<float>();
       });
 
+  /// Instead of Resume, where the state of `step` came from elsewhere: nothing is read.
+  void GoOnAfter(std::int64_t step, const TrainingArenas& arenas);
+  /// The newest complete checkpoint by its name, the same on all ranks: nothing of it is looked at.
+  std::optional<std::int64_t> NewestStep();
+
   /// A checkpoint is wanted: of this step, or of the next at which the writer is free.
   void Ask() { asked_ = true; }
   /// Whether one is, and the writer is free. After Follow it is the same on all ranks.
@@ -72,6 +77,7 @@ class Checkpointer {
 
  private:
   CheckpointWriterSettings Settings(bool residuals) const;
+  void MakeWriter(const TrainingArenas& arenas, std::set<std::int64_t> refused);
   std::optional<std::int64_t> Announce(std::optional<std::int64_t> step);
   Result<void> Verify(std::int64_t step);
   NewestCheckpoint FindNewest();
@@ -83,7 +89,7 @@ class Checkpointer {
   void TellOfResiduals(std::int64_t step, std::int64_t elements, bool taken);
   CheckpointNews Exchange();
   /// Until the writer is free. Why this rank's last part could not be written, empty if it could.
-  std::string Finish();
+  CheckpointNews Finish();
   void Tell(const CheckpointNews& news);
 
   const CheckpointConfig& config_;

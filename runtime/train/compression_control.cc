@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "runtime/comm/collective.h"
 #include "runtime/exchange/sparsity.h"
 #include "runtime/model/layer_numbers.h"
-#include "runtime/train/collective.h"
 
 namespace adaptive_train {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/exit_code.h"
+#include "runtime/comm/collective.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/train/collective.h"
 #include "runtime/train/stall_watch.h"
 
 namespace adaptive_train {
@@ -51,24 +51,26 @@ void Start(const std::shared_ptr<Running>& running, const WorkPart& part) {
   }).detach();
 }
 
-/// The line of the lowest rank whose `mine` is not empty. Characters travel as numbers of a sum to
-/// which that rank alone adds.
-std::string FirstError(Group& group, const std::string& mine) {
+/// The error of the lowest rank whose outcome is one. Its characters and its errno travel as
+/// numbers of a sum to which that rank alone adds.
+Error FirstError(Group& group, const Result<void>& outcome) {
+  const Error mine = outcome ? Error{} : outcome.error();
   const auto rank = static_cast<std::size_t>(group.Rank());
   std::vector<double> failed(static_cast<std::size_t>(group.Size()), 0.0);
-  failed[rank] = mine.empty() ? 0 : 1;
+  failed[rank] = outcome ? 0 : 1;
   SumOverRanks(group, failed);
   const auto first = std::find(failed.begin(), failed.end(), 1.0) - failed.begin();
-  std::vector<double> letters(kMostText, 0.0);
+  std::vector<double> letters(kMostText + 1, 0.0);
   if (static_cast<std::size_t>(first) == rank) {
-    for (std::size_t i = 0; i < std::min(mine.size(), kMostText); ++i)
-      letters[i] = static_cast<unsigned char>(mine[i]);
+    for (std::size_t i = 0; i < std::min(mine.message.size(), kMostText); ++i)
+      letters[i] = static_cast<unsigned char>(mine.message[i]);
+    letters[kMostText] = mine.system_error;
   }
   SumOverRanks(group, letters);
   std::string text;
   for (std::size_t i = 0; i < kMostText && letters[i] > 0; ++i)
     text += static_cast<char>(static_cast<unsigned char>(letters[i]));
-  return text;
+  return {text, ExitCode::kRankFailure, static_cast<int>(letters[kMostText])};
 }
 
 }  // namespace
@@ -92,8 +94,7 @@ Result<void> DoJointly(Group& group, std::chrono::seconds patience, const std::s
     }
   } while (sums[0] > 0);
   if (sums[1] == 0) return {};
-  const Result<void>& outcome = *running->outcome;
-  return Fail(FirstError(group, outcome ? "" : outcome.error().message), ExitCode::kRankFailure);
+  return tl::unexpected(FirstError(group, *running->outcome));
 }
 
 }  // namespace adaptive_train

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+
 #include <algorithm>
 
 namespace adaptive_train {
@@ -37,7 +39,8 @@ Result<void> CheckMemory(const Plan& plan, int rank, std::int64_t resident,
     return Fail(fmt::format("{} needs {:.0f} MiB, {:.0f} MiB are free for its rank ({}): {}",
                             StageInWords(plan, rank), static_cast<double>(needed) / kMiB,
                             static_cast<double>(free_in_process->bytes) / kMiB, free_in_process->by,
-                            kMemoryAdvice));
+                            kMemoryAdvice),
+                ExitCode::kRankFailure, ENOMEM);
   std::int64_t together = 0, ranks = 0;
   for (const RankPlan& other : plan.ranks) {
     if (!OnHost(other) || other.device.node != own.device.node) continue;
@@ -45,12 +48,13 @@ Result<void> CheckMemory(const Plan& plan, int rank, std::int64_t resident,
     ++ranks;
   }
   if (!free_on_node || together <= free_on_node->bytes) return {};
-  return Fail(fmt::format(
-      "{} needs {:.0f} MiB, and all {} ranks on {} {:.0f} MiB; {:.0f} MiB are "
-      "free there ({}): {}",
-      StageInWords(plan, rank), static_cast<double>(needed) / kMiB, ranks, own.device.node,
-      static_cast<double>(together) / kMiB, static_cast<double>(free_on_node->bytes) / kMiB,
-      free_on_node->by, kMemoryAdvice));
+  return Fail(
+      fmt::format("{} needs {:.0f} MiB, and all {} ranks on {} {:.0f} MiB; {:.0f} MiB are "
+                  "free there ({}): {}",
+                  StageInWords(plan, rank), static_cast<double>(needed) / kMiB, ranks,
+                  own.device.node, static_cast<double>(together) / kMiB,
+                  static_cast<double>(free_on_node->bytes) / kMiB, free_on_node->by, kMemoryAdvice),
+      ExitCode::kRankFailure, ENOMEM);
 }
 
 }  // namespace adaptive_train

@@ -17,7 +17,7 @@ std::string StageInWords(const Plan& plan, int rank);
 /// What to do where memory lacks.
 inline constexpr const char* kMemoryAdvice =
     "free memory there, take more nodes or pipeline stages, a smaller train.micro_batch, "
-    "train.recompute = \"full\" or parallel.shard = 2";
+    "train.recompute = \"full\", parallel.shard = 2 or recovery.memory = \"off\"";
 
 /// Fails in one line where the plan's peak of the rank is more than its process may still take, or
 /// that of all ranks on its node more than is free there. `resident` bytes of each are there

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "kernels/host_access.h"
-#include "runtime/train/collective.h"
+#include "runtime/comm/collective.h"
 #include "runtime/train/exact_squares.h"
 #include "runtime/train/int8_weights.h"
 

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <utility>
 
-#include "runtime/train/collective.h"
+#include "runtime/comm/collective.h"
 
 namespace adaptive_train {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/comm/collective.h"
 #include "runtime/train/all_reduce_ways.h"
-#include "runtime/train/collective.h"
 
 namespace adaptive_train {
 namespace {

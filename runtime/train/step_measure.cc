@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <iterator>
+#include <thread>
 
 namespace adaptive_train {
 namespace {
@@ -19,14 +20,19 @@ std::int64_t PeakMemoryBytes() {
 
 }  // namespace
 
-void StepMeasure::Begin() {
+void StepMeasure::Begin(double pace) {
+  pace_ = pace;
   begin_ = since_ = Clock::now();
   now_ = Activity::kOther;
   seconds_ = {};
 }
 
 Activity StepMeasure::Switch(Activity activity) {
-  const auto time = Clock::now();
+  auto time = Clock::now();
+  if (pace_ < 1 && now_ == Activity::kCompute) {
+    std::this_thread::sleep_for((time - since_) * (1 / pace_ - 1));
+    time = Clock::now();
+  }
   seconds_[static_cast<std::size_t>(now_)] += std::chrono::duration<double>(time - since_).count();
   since_ = time;
   main_thread().WorksAt(kWork[static_cast<std::size_t>(activity)]);

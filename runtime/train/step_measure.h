@@ -23,8 +23,9 @@ class StepMeasure {
   /// The communicator must outlive this.
   explicit StepMeasure(Communicator& communicator) : communicator_(communicator) {}
 
-  /// A step begins.
-  void Begin();
+  /// A step begins, in which this rank computes at `pace` of its speed, 0 to 1: it sleeps after
+  /// each computation as if that had taken so much longer.
+  void Begin(double pace = 1);
   /// Does `work` as `activity`, then goes back to what was before; gives what it gives.
   template <class Work>
   auto As(Activity activity, Work work) {
@@ -61,6 +62,7 @@ class StepMeasure {
   Communicator& communicator_;
   Clock::time_point begin_ = Clock::now(), since_ = begin_;
   Activity now_ = Activity::kOther;
+  double pace_ = 1;
   std::array<double, kActivities> seconds_{};
   std::array<std::int64_t, kPurposes> sent_before_{};
   double comm_cpu_before_ = 0;

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "runtime/train/collective.h"
+#include "runtime/comm/collective.h"
 #include "runtime/train/exact_squares.h"
 
 namespace adaptive_train {

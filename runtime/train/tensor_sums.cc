@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/train/collective.h"
+#include "runtime/comm/collective.h"
 
 namespace adaptive_train {
 

@@ -1,7 +1,7 @@
 #include "runtime/train/tied_embedding.h"
 
 #include "kernels/allocation_failure.h"
-#include "runtime/train/collective.h"
+#include "runtime/comm/collective.h"
 
 namespace adaptive_train {
 

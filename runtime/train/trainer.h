@@ -11,6 +11,7 @@
 #include "core/control_message.h"
 #include "core/plan.h"
 #include "core/step_metrics.h"
+#include "runtime/buddy/kept_run.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/token_dataset.h"
 
@@ -25,6 +26,10 @@ struct TrainerEvents {
   std::function<bool(std::span<double>)> sum_without_exchange;
   std::function<bool()> take_checkpoint_asked;  // save and go on
   std::function<bool()> take_profile_asked;     // measure the layers once more
+  /// Before each step: the share of its speed at which this rank is to compute in it. Absent: 1.
+  std::function<double(std::int64_t step)> begin_step;
+  /// Whether writing the state after this step is to fail. Absent: it is not.
+  std::function<bool(std::int64_t step)> save_fails;
   std::function<void(const RankMetrics&)> on_step;
   std::function<void(const LayerTimes&)> on_layer_times;
   std::function<void(const Saving&)> on_saving;  // on rank 0 only, while ranks wait for the disk
@@ -39,17 +44,18 @@ struct TrainerEvents {
 class Trainer {
  public:
   /// Makes the device of plan.ranks[rank] and all arenas. What is passed by reference must outlive
-  /// the trainer; config.data has been opened as `data`.
+  /// the trainer; config.data has been opened as `data`. `kept` is the run whose state is kept in
+  /// memory.
   static std::unique_ptr<Trainer> Make(const Config& config, const Plan& plan, int rank,
                                        Communicator& communicator, const Datasets& data,
-                                       TrainerEvents events);
+                                       TrainerEvents events, const KeptRun& kept = {});
   virtual ~Trainer() = default;
 
   /// One line for people: what computes.
   virtual std::string DeviceDescription() const = 0;
-  /// Takes up the newest checkpoint that holds, the same on all ranks; those that do not are named
-  /// by on_notice. Gives its step, 0 if there is none.
-  virtual std::int64_t Resume() = 0;
+  /// Takes up the newest state, the same on all ranks: one that is whole in memory, or the newest
+  /// checkpoint that holds; those that do not are named by on_notice. Step 0: there is none.
+  virtual Resumed Resume() = 0;
   /// Trains from there to train.steps, or until asked to stop; saves at the end. Gives the last
   /// step. An exchange that is given up ends it too: the last step's state is saved where all ranks
   /// still hold it whole. Otherwise that is a FatalError.

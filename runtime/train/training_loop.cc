@@ -10,8 +10,8 @@
 
 #include "core/schedule/passes.h"
 #include "kernels/make_device.h"
+#include "runtime/comm/collective.h"
 #include "runtime/measure/product_peak.h"
-#include "runtime/train/collective.h"
 #include "runtime/train/data_fingerprint.h"
 
 namespace adaptive_train {
@@ -83,7 +83,7 @@ Sharding ShardingOf(const Plan& plan, const Group& data) {
 template <class T>
 TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
                               Communicator& communicator, const Datasets& data,
-                              TrainerEvents events)
+                              TrainerEvents events, const KeptRun& kept)
     : config_(config),
       plan_(plan),
       own_(plan.ranks[static_cast<std::size_t>(rank)]),
@@ -115,6 +115,11 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
                     events_, own_.device.threads,
                     OrThrow(FingerprintOf(data.train, dims_.sequence), RankExit::kSetup,
                             "reading training data")),
+      keeper_(kept, plan, ArenaToKeep(), own_.device.threads, groups_.world,
+              {events_.on_notice,
+               [this](std::int64_t step, const std::string& line) {
+                 events_.on_decision({step, line});
+               }}),
       sum_([this](std::span<double> numbers) { SumOverRanks(groups_.world, numbers); }),
       product_peak_(MeasureProductPeak(*device_)),
       flops_per_token_(FlopsPerToken(dims_, plan, StageOf(plan, own_))) {
@@ -129,10 +134,36 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
 }
 
 template <class T>
-std::int64_t TrainingLoop<T>::Resume() {
+KeptArena TrainingLoop<T>::ArenaToKeep() const {
+  KeptArena arena;
+  arena.blocks = BlocksOf(state_.trained);
+  arena.parameters = ParametersOf(ParameterLayout(dims_, StageSlice::Whole(dims_)));
+  arena.elements = state_.trained.size();
+  if (state_.sharding.optimizer) arena.share = update_.optimizer().Share();
+  return arena;
+}
+
+/// A state in memory that no checkpoint is newer than.
+template <class T>
+std::optional<CheckpointStep> TrainingLoop<T>::TakeUpFromMemory() {
+  if (!keeper_.CanRestore()) return std::nullopt;
+  const std::int64_t least = checkpointer_.NewestStep().value_or(0);
+  auto at = keeper_.Restore(least,
+                            {BlocksOf(state_.trained), update_.optimizer().Owned(),
+                             groups_.data.Rank(), groups_.data.Size()},
+                            Arenas(), [this] { return exchange_.ResidualsToTake(); });
+  if (at) checkpointer_.GoOnAfter(at->step, Arenas());
+  return at;
+}
+
+template <class T>
+Resumed TrainingLoop<T>::Resume() {
   measure_.main_thread().WorksAt("looking for a checkpoint");
-  const auto at = checkpointer_.Resume(Arenas(), update_.optimizer().Owned(),
-                                       [this] { return exchange_.ResidualsToTake(); });
+  std::optional<CheckpointStep> at = TakeUpFromMemory();
+  const bool from_memory = at.has_value();
+  if (!at)
+    at = checkpointer_.Resume(Arenas(), update_.optimizer().Owned(),
+                              [this] { return exchange_.ResidualsToTake(); });
   if (at) {
     step_ = at->step;
     loader_.GoOnAfter(step_, static_cast<std::int64_t>(at->extra.at("samples")));
@@ -142,7 +173,7 @@ std::int64_t TrainingLoop<T>::Resume() {
   }
   update_.MakeWeights();
   measure_.BeginCounting();
-  return step_;
+  return {step_, from_memory};
 }
 
 template <class T>
@@ -164,6 +195,7 @@ std::int64_t TrainingLoop<T>::Train() {
   } else if (own_.rank == 0) {
     events_.on_notice("nothing new to save: no update was made since the last checkpoint");
   }
+  keeper_.Remove();
   return step_;
 }
 
@@ -174,7 +206,7 @@ std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
   constexpr const char* kSaving = "saving without an exchange";
   const auto sum = [this, kSaving](std::span<double> numbers) {
     if (!events_.sum_without_exchange(numbers))
-      throw FatalError(RankExit::kCheckpoint, kSaving, FatalError::kNoPeer,
+      throw FatalError(RankExit::kCheckpoint, FailureKind::kUnknown, kSaving, FatalError::kNoPeer,
                        "the launcher did not answer in time");
   };
   const bool can_save = whole_ && !saving_ && !exchange_.TakesResiduals();
@@ -187,10 +219,11 @@ std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
       return steps[of] < 0 ? fmt::format("rank {} is between two states", of)
                            : fmt::format("rank {} is after step {}", of, steps[of]);
     };
-    throw FatalError(RankExit::kCheckpoint, kSaving, FatalError::kNoPeer,
+    throw FatalError(RankExit::kCheckpoint, FailureKind::kUnknown, kSaving, FatalError::kNoPeer,
                      steps[rank] < 0 ? words(rank) : words(0) + ", " + words(rank));
   }
   checkpointer_.SaveNowBy(sum, At(sum), Arenas());
+  keeper_.Remove();
   return step_;
 }
 
@@ -243,7 +276,7 @@ bool TrainingLoop<T>::SettleBefore(std::int64_t step) {
 
 template <class T>
 void TrainingLoop<T>::Begin() {
-  measure_.Begin();
+  measure_.Begin(events_.begin_step ? events_.begin_step(step_ + 1) : 1);
   measure_.main_thread().BeginsStep(step_ + 1);
   if (profile_asked_ && !profiler_.Active() && !runner_.HasGoneOn()) {
     profiler_.Begin(std::max<std::int64_t>(1, config_.profile.warmup_steps));
@@ -298,6 +331,7 @@ void TrainingLoop<T>::Settle() {
   const auto decided = exchange_.EndStep(metrics.skipped, measured_);
   whole_ = true;
   Save(totals.save);
+  KeepInMemory();
   stop_asked_ = stop_asked_ || totals.stop;
   profile_asked_ = profile_asked_ || totals.profile;
   Report(metrics);
@@ -337,6 +371,15 @@ void TrainingLoop<T>::Save(bool asked) {
   // Residuals that no update has taken yet are in the last checkpoint alone.
   if (checkpointer_.Wanted() && !exchange_.TakesResiduals())
     checkpointer_.Begin(At(sum_), Arenas());
+}
+
+/// Before the step is reported: what is reported is kept.
+template <class T>
+void TrainingLoop<T>::KeepInMemory() {
+  if (exchange_.TakesResiduals()) return;  // no update has taken them yet
+  const TrainingArenas arenas = Arenas();
+  keeper_.AfterStep(measure_.Seconds(), [this] { return At(sum_); },
+                    {arenas.memory, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]}});
 }
 
 /// One rank speaks for all that have decided together.

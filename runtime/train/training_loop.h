@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "runtime/buddy/state_keeper.h"
 #include "runtime/comm/groups.h"
 #include "runtime/measure/layer_profiler.h"
 #include "runtime/train/checkpointer.h"
@@ -28,10 +29,10 @@ template <class T>
 class TrainingLoop final : public Trainer {
  public:
   TrainingLoop(const Config& config, const Plan& plan, int rank, Communicator& communicator,
-               const Datasets& data, TrainerEvents events);
+               const Datasets& data, TrainerEvents events, const KeptRun& kept);
 
   std::string DeviceDescription() const override { return device_->Description(); }
-  std::int64_t Resume() override;
+  Resumed Resume() override;
   std::int64_t Run() override;
 
  private:
@@ -56,6 +57,9 @@ class TrainingLoop final : public Trainer {
   Totals Agreed();
   void AppendLossesOfUnits();
   void Save(bool asked);
+  void KeepInMemory();
+  std::optional<CheckpointStep> TakeUpFromMemory();
+  KeptArena ArenaToKeep() const;
   double CountedOnce(double loss) const;
   double Validate();
   bool ValidationDueAfter(std::int64_t step) const;
@@ -90,6 +94,7 @@ class TrainingLoop final : public Trainer {
   StepUpdate<T> update_;
   StageRunner<T> runner_;
   Checkpointer checkpointer_;
+  StateKeeper keeper_;
   const SumOfNumbers sum_;        // by the communicator
   double product_peak_;           // FLOP/s; raised by steps that are faster
   const double flops_per_token_;  // of this rank's stage

@@ -2,16 +2,16 @@
 # shellcheck shell=bash
 
 # parse_up ARG...: sets node_count, gpu_count, link_lines (lines 'A [B] RATE'), speeds (node to
-# CPUs), prefix_given, install, load_plugin, plugin_arguments, arguments_given.
+# CPUs), prefix_given, install, load_plugin, plugin_arguments, slurm_lines, arguments_given.
 parse_up() {
-  node_count=4 gpu_count=0 prefix_given='' install=yes load_plugin=yes plugin_arguments=''
+  node_count=4 gpu_count=0 prefix_given='' install=yes load_plugin=yes plugin_arguments='' slurm_lines=''
   local rate='' links_file='' cpu=''
   link_lines=()
   declare -gA speeds=()
   arguments_given=$*
   while (($# > 0)); do
     case $1 in
-      --nodes | --link | --links | --cpu | --gpus | --prefix | --plugin-args)
+      --nodes | --link | --links | --cpu | --gpus | --prefix | --plugin-args | --slurm)
         (($# > 1)) || usage_error "option $1 needs a value; see box --help" ;;
     esac
     case $1 in
@@ -22,6 +22,7 @@ parse_up() {
       --gpus) gpu_count=$2 ;;
       --prefix) prefix_given=$2 ;;
       --plugin-args) plugin_arguments=$2 ;;
+      --slurm) slurm_lines=$2 ;;
       --no-install) install=no && shift && continue ;;
       --no-plugin) load_plugin=no && shift && continue ;;
       *) usage_error "unknown option '$1' of 'up'; see box --help" ;;
@@ -38,6 +39,8 @@ parse_up() {
     usage_error "--prefix is '$prefix_given', which is not a directory"
   [[ $plugin_arguments != *[$'\n#']* ]] ||
     usage_error "--plugin-args may hold neither a line break nor #"
+  [[ $slurm_lines != *[$'\n#']* ]] ||
+    usage_error "--slurm may hold neither a line break nor #"
   parse_links "$rate" "$links_file"
   parse_speeds "$cpu"
 }

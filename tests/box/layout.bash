@@ -88,6 +88,7 @@ make_slurm_settings() {
     ((gpu_count == 0)) || echo GresTypes=gpu
     echo "NodeName=n[1-$node_count] NodeAddr=10.77.0.[1-$node_count] CPUs=8 RealMemory=4000$gres"
     echo "PartitionName=main Nodes=n[1-$node_count] Default=YES MaxTime=INFINITE State=UP"
+    tr ';' '\n' <<<"$slurm_lines"
   } >"$box/etc/slurm/slurm.conf"
   if [[ $plugin_file ]]; then
     echo "optional $plugin_file probe=$probe_file $plugin_arguments"

@@ -59,7 +59,8 @@ listens() {
 # slurm_states: lines 'NODE STATE', as slurmctld sees them.
 slurm_states() {
   find_init ctl || return 1
-  timeout 2 nsenter --target "$init" --mount --uts --ipc --net sinfo -h -N -o '%N %T' 2>/dev/null
+  timeout 2 nsenter --target "$init" --mount --uts --ipc --net sinfo -h -N -o '%N %T' 2>/dev/null |
+    sort -u # a node has a line for each partition
 }
 
 all_idle() { [[ $(slurm_states | grep -c ' idle$') == "$node_count" ]]; }

@@ -117,8 +117,8 @@ TEST_F(GoingBackTest, AMoveThatMadeStepsSlowerIsTakenBackOnceAndToldEverywhere) 
   ASSERT_TRUE(WritePlan(folder, plan, inputs));
 
   testing::internal::CaptureStdout();
-  const RunOutcome outcome =
-      TrainRun({config, allocation, programs, inputs, {}, folder, ledger, statistics}, plan, held);
+  const RunOutcome outcome = TrainRun(
+      {config, allocation, programs, inputs, {}, folder, ledger, statistics, {}}, plan, held);
   const std::string out = testing::internal::GetCapturedStdout();
   std::printf("%s\n", out.c_str());
   EXPECT_EQ(outcome.code, ExitCode::kDone) << outcome.message;

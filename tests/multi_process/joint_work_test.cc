@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -59,11 +60,14 @@ TEST(JointWork, IsWaitedForAsLongAsItMovesAndEndsAlikeForAll) {
             std::this_thread::sleep_for(std::chrono::milliseconds(30));
             ++done;
           }
-          if (c.Rank() > 0) return Fail("rank " + std::to_string(c.Rank()) + " has failed");
+          if (c.Rank() > 0)
+            return Fail("rank " + std::to_string(c.Rank()) + " has failed", ExitCode::kRankFailure,
+                        c.Rank() == 1 ? EDQUOT : EIO);
           return {};
         });
     RANK_REQUIRE(!outcome);
     RANK_REQUIRE(outcome.error().message == "rank 1 has failed", outcome.error().message);
+    RANK_REQUIRE(outcome.error().system_error == EDQUOT);
     return true;
   });
   EXPECT_TRUE(ranks.AllGood());

@@ -82,7 +82,7 @@ class MoveTest : public testing::Test {
     events.on_notice = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
     events.on_decision = [](const Decision&) {};
     events.on_saved = [this](const Saved& saved) { saved_.push_back(saved); };
-    events.on_resumed = [&](std::int64_t step) { return metrics.ResumeAfter(step); };
+    events.on_resumed = [&](const Resumed& resumed) { return metrics.ResumeAfter(resumed.step); };
     events.on_layer_times = [this](int rank, const LayerTimes& times) {
       times_[rank].push_back(times);
     };
@@ -95,7 +95,8 @@ class MoveTest : public testing::Test {
     spec.run_dir = folder.Path();
     spec.worker = FindPrograms().value().worker;
     spec.environment = RankEnvironment(CurrentEnvironment());
-    Supervisor supervisor(spec, LocalSteps(), std::move(events));
+    EndingSteps ending;
+    Supervisor supervisor(spec, LocalSteps(), std::move(events), ending);
     running = &supervisor;
     held_.Release();
     RunOutcome outcome = supervisor.Run();

@@ -1,4 +1,4 @@
-# Runs that go on after a failure, from the newest checkpoint.
+# Runs that go on after a failure, from the newest state in memory or the newest checkpoint.
 load run
 
 setup() { make_run_folder; }
@@ -17,6 +17,9 @@ fails_at() {
   kill "-$2" "${ranks[$3]}"
 }
 
+# grep_times N WORDS: at least so many lines of the output.
+grep_times() { (($(grep -c "$2" "$work/out") >= $1)); }
+
 # gone_on N: N times so far.
 gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
 
@@ -29,6 +32,7 @@ gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
     train_in_background "${keys[@]}" "${layout_keys[@]}" --train.micro_batch=2
     fails_at 50 KILL 2
     wait_until 30 gone_on 1
+    wait_until 30 grep_times 1 '^training again [0-9.]* s after the failure was seen$'
     fails_at 110 KILL 0
     ends_with 0
     grep -Eq '^rank 2 on .* failed after step [0-9]+: its process ended: killed by signal 9' "$work/out"
@@ -48,7 +52,7 @@ gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
   train_in_background "${keys[@]}"
   fails_at 50 STOP 1
   ends_with 0
-  grep -Eq '^rank 1 on .* no heartbeat for 6 s' "$work/out"
+  grep -Eq '^rank 1 on .* no heartbeat for 2.5 s' "$work/out"
   gone_on 1
   diff <(losses "$work/whole") <(losses "$work/run")
   wait_until 5 all_gone "${ranks[@]}"
@@ -62,8 +66,75 @@ gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
   gone_on 1
 }
 
-@test "without a checkpoint it begins again, and says so" {
-  train_in_background --train.steps=2000
+# lost_nothing N: resumed N times from memory, each time at least from the step that $committed has, a line each.
+lost_nothing() {
+  local resumed
+  mapfile -t resumed < <(sed -n 's/^resumed from the memory of step \([0-9]*\)$/\1/p' "$work/out")
+  echo "committed before the failures: ${committed[*]}; resumed: ${resumed[*]}"
+  ((${#resumed[@]} == $1)) || return 1
+  for i in "${!resumed[@]}"; do ((resumed[i] >= committed[i])) || return 1; done
+}
+
+@test "a state in memory takes the place of a checkpoint: no step that was reported is lost, in any layout" {
+  local memory=(--train.steps=400 --train.global_batch=12 --train.micro_batch=2 --parallel.shares=even --recovery.memory_every=1)
+  for layout in "--parallel.data=4" "--parallel.data=2 --parallel.pipeline=2 --parallel.shard=1" "--parallel.data=4 --parallel.shard=2" \
+    "--parallel.data=2 --parallel.tensor=2" "--parallel.data=4 --compression.mode=topk"; do
+    rm -rf "$work/whole" "$work/run"
+    local layout_keys committed=()
+    read -ra layout_keys <<<"$layout"
+    train "${memory[@]}" "${layout_keys[@]}" --run-dir "$work/whole"
+    train_in_background "${memory[@]}" "${layout_keys[@]}"
+    for failure in 1 2; do
+      wait_until 60 steps_done $((failure * 30))
+      mapfile -t ranks < <(rank_pids)
+      committed+=("$(wc -l <"$work/run/metrics.jsonl")")
+      key=$(key_of "${ranks[0]}")
+      kill -KILL "${ranks[$failure]}"
+      wait_until 30 gone_on "$failure"
+      wait_until 30 grep_times "$failure" '^resumed from the memory of step'
+    done
+    ends_with 0
+    lost_nothing 2
+    diff <(losses "$work/whole") <(losses "$work/run")
+    [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 400)" ]]
+    nothing_kept "$key"
+  done
+}
+
+# key_of PID: of a rank's run, the end of the names of its folders in shared memory.
+key_of() { tr '\0' '\n' <"/proc/$1/environ" | sed -n 's/^ADAPTIVE_TRAIN_MEMORY_KEY=//p'; }
+# nothing_kept KEY: in shared memory.
+nothing_kept() { [[ $1 && -z $(find /dev/shm -maxdepth 1 -name "adaptive-train.*.$1") ]]; }
+
+@test "what a copy costs decides how often it is made, and is told" {
+  train --train.steps=40 --model.hidden=128 | tee "$work/out"
+  grep -Eq '^keeps the state in memory (after every step|every [0-9]+ steps): [0-9.]+ MB, 0.0 MB of them on a second node by the network; a copy takes' "$work/out"
+  jq -e '.orders.keeping.on' "$work/run/plan.json"
+}
+
+@test "a run that fails for good leaves nothing in shared memory" {
+  train_in_background --train.steps=100000 --recovery.attempts=0
+  wait_until 60 steps_done 20
+  mapfile -t ranks < <(rank_pids)
+  key=$(key_of "${ranks[2]}")
+  find /dev/shm -maxdepth 1 -name "adaptive-train.*.$key" | grep .
+  kill -KILL "${ranks[2]}"
+  ends_with 5
+  nothing_kept "$key"
+}
+
+@test "shared memory that is too small is told, and training goes on" {
+  # UCX wants shared memory as well.
+  export UCX_TLS=tcp,self
+  unshare -rm bash -c 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"' bash "$bin/adaptive-train" run "$work/config.toml" --run-dir "$work/run" --store "$store" |
+    tee "$work/out"
+  (($(grep -Ec '^the state is not kept in memory, a failure loses the steps since the last checkpoint: /dev/shm/.*: No space left on device$' "$work/out") == 1))
+  (($(steps_in_file) == 20))
+}
+steps_in_file() { wc -l <"$work/run/metrics.jsonl"; }
+
+@test "without a checkpoint, and with nothing in memory, it begins again, and says so" {
+  train_in_background --train.steps=2000 --recovery.memory=off
   fails_at 5 KILL 3
   ends_with 0
   grep -q '^there is no checkpoint: training begins again$' "$work/out"

@@ -162,3 +162,17 @@ spoil() {
   # 12 steps of 10 and 4 of 20.
   jq -e '.extra.samples == 200' "$work/run/checkpoints/step-00000016/manifest.json"
 }
+
+@test "run --continue goes on with an earlier run, as it was configured; what is no run of the caller's is refused" {
+  train --train.steps=4 --model.layers=1
+  "$bin/adaptive-train" run --continue L1 --store "$store" --train.steps=6 3>&- | grep 'resumed from the checkpoint of step 4'
+  [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 6)" ]]
+  run "$bin/adaptive-train" run --continue L77 --store "$store"
+  [[ $status == 2 && $output == *"the store has no job L77 of yours"* ]]
+  run "$bin/adaptive-train" run --continue seven --store "$store"
+  [[ $status == 2 && $output == *"'seven' is no job"* ]]
+  run "$bin/adaptive-train" run --continue L1 --run-dir "$work/run" --store "$store"
+  [[ $status == 2 ]]
+  run "$bin/adaptive-train" run --store "$store"
+  [[ $status == 2 && $output == *"config is required"* ]]
+}

@@ -68,6 +68,18 @@ saved_step() { ls "$work/run/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; 
   ends_with 130
 }
 
+@test "a signal that ranks get is the run's, once: USR1 saves and goes on, TERM saves and stops" {
+  long_run
+  mapfile -t ranks < <(rank_pids)
+  kill -USR1 "${ranks[@]}"
+  wait_until 20 grep -q '^saved step' "$work/out"
+  [[ $(grep -c '^saving a checkpoint$' "$work/out") == 1 ]]
+  kill -TERM "${ranks[@]}"
+  ends_with 143
+  grep -q 'stopped by Terminated after saving' "$work/err"
+  all_gone "${ranks[@]}"
+}
+
 @test "Ctrl-C before training begins ends with 130 and says that there is nothing to save" {
   mkdir "$work/bin"
   cp "$bin/adaptive-train" "$bin/adaptive-train-probe" "$work/bin/"

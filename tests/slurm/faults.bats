@@ -35,7 +35,7 @@ fails_within_15s() {
   start_training
   event=$SECONDS
   box_root n2 kill -STOP "$(worker_pid n2)"
-  fails_within_15s '^adaptive-train: rank 1 on n2 failed after step [0-9]+: no heartbeat for 6 s'
+  fails_within_15s '^adaptive-train: rank 1 on n2 failed after step [0-9]+: no heartbeat for 2.5 s'
 }
 
 @test "the step's daemon on a node SIGKILLed: its rank ends all the same" {
@@ -62,7 +62,7 @@ fails_within_15s() {
   start_training
   event=$SECONDS
   box cut n3
-  fails_within_15s '^adaptive-train: rank 2 on n3 failed after step [0-9]+: no heartbeat for 6 s'
+  fails_within_15s '^adaptive-train: rank 2 on n3 failed after step [0-9]+: no heartbeat for 2.5 s'
   box mend n3
 }
 
@@ -73,6 +73,7 @@ fails_within_15s() {
   wait_until 15 no_rank_on n2 n3 n4
   wait_until $((event + 15 - SECONDS)) no_rank_on n1
   grep -q "nothing heard for 8 s" "$home/runs/$job"/logs/rank-[123].log
+  box_root ctl scancel "$job" # a rank may have had it requeued
   box mend n1
 }
 

@@ -23,8 +23,13 @@ failing_job() {
 # goes_on WORDS: within 30 s, past where it was.
 goes_on() {
   wait_until 30 grep -Eq "^going on $1 \(failure [0-9]+ of this run\)$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
-  wait_until 30 grep -q '^resumed from the checkpoint of step' "$home/slurm-$job.out"
+  wait_until 30 grep -Eq '^resumed from the (checkpoint|memory) of step' "$home/slurm-$job.out"
   echo "goes on $((SECONDS - event)) s after the event"
+}
+# failed_as JOB KIND-HOST-BLAMED: its only failure, in the store.
+failed_as() {
+  [[ $(sqlite3 "$home/.local/state/adaptive-train/profiles.db" "SELECT kind, host, blamed FROM failures JOIN jobs ON jobs.id = job_id
+    WHERE slurm_job_id = $1" | tee /dev/stderr) == "$2" ]]
 }
 nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
 @test "a node killed: the job goes on with three, and its losses have the bits of a job without failures" {
@@ -34,12 +39,49 @@ nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
   goes_on 'without n4'
   [[ $(nodes_of "$job") == "n1 n2 n3" ]]
   finished_with "$job" 0:0
+  failed_as "$job" 'node_silent|n4|node'
   box revive n4
   wait_until 90 all_idle
   whole=$(submit -N4 -- "${keys[@]}")
   finished_with "$whole" 0:0
   (($(losses "$job" | wc -l) == 3000))
   diff <(losses "$job") <(losses "$whole")
+}
+
+@test "a node killed before there is any checkpoint: the state in the memory of the others is taken up, and nothing that was reported is lost" {
+  local memory=(--train.steps=1500 --checkpoint.every=0 --train.micro_batch=1 --train.reproducible=layout --recovery.memory_every=1)
+  for layout in "--parallel.shard=1" "--parallel.pipeline=2 --parallel.data=2"; do
+    read -ra layout_keys <<<"$layout"
+    job=$(submit -N4 -- "${memory[@]}" "${layout_keys[@]}")
+    wait_until 60 training "$job" 120
+    committed=$(wc -l <"$home/runs/$job/metrics.jsonl")
+    box kill n4
+    wait_until 40 grep -q '^resumed from the memory of step' "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+    resumed=$(sed -n 's/^resumed from the memory of step \([0-9]*\)$/\1/p' "$home/slurm-$job.out")
+    echo "$committed steps were reported before the failure, resumed from step $resumed"
+    ((resumed >= committed))
+    finished_with "$job" 0:0
+    box revive n4
+    wait_until 90 all_idle
+    (($(losses "$job" | wc -l) == 1500))
+    nothing_kept n1 n2 n3
+  done
+}
+
+# kept_on NODE: folders of the job in its shared memory.
+kept_on() { box_root "$1" find /dev/shm -maxdepth 1 -name "adaptive-train.*.$job.$1.*"; }
+nothing_kept() {
+  local node
+  for node in "$@"; do [[ -z $(kept_on "$node") ]] || return 1; done
+}
+
+@test "what a job that is killed has in memory goes with it" {
+  job=$(submit -N4 -- --train.steps=1000000)
+  wait_until 60 training "$job" 20
+  for node in n1 n2 n3 n4; do [[ $(kept_on "$node") ]]; done
+  box_on ctl scancel -s KILL --full "$job"
+  wait_until 60 job_over "$job"
+  wait_until 30 nothing_kept n1 n2 n3 n4
 }
 
 @test "a node cut off: a spare takes its place, and no rank is left on it" {
@@ -84,13 +126,24 @@ nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
   wait_until 30 grep -Eq '^going on \(failure 1 of this run\)$' "$home/slurm-$job.out"
   finished_with "$job" 0:0
   [[ $(nodes_of "$job") == "n1 n2 n3 n4" ]]
+  failed_as "$job" 'killed|n3|'
+}
+
+@test "a node that run --inject cuts: left out as a real one, and nobody's failure" {
+  job=$(submit -N4 -- --train.steps=1000 --checkpoint.every=20 --recovery.allow_injection=true --inject "cut node n3 at step 200")
+  event=$SECONDS
+  goes_on 'without n3'
+  grep -x 'injected: cut node n3 at step 200 (rank 2)' "$home/slurm-$job.out"
+  finished_with "$job" 0:0
+  failed_as "$job" 'injected|n3|'
+  wait_until 15 no_rank_on n3
 }
 
 @test "three of four nodes at once, and no plan for the one that is left: 75, and the newest checkpoint is named" {
   job=$(submit -N4 --mem=256M -- --model.layers=8 --model.hidden=384 --model.heads=4 --train.global_batch=12 --train.micro_batch=1 --train.steps=1000 --checkpoint.every=5)
   wait_until 90 grep -q '^saved step' "$home/slurm-$job.out"
   for node in n2 n3 n4; do box cut "$node"; done
-  wait_until 60 grep -Eq "^adaptive-train: rank .*; no plan without n2, n3, n4: .*; the same command with --run-dir $home/runs/$job goes on from the checkpoint of step [0-9]+$" "$home/slurm-$job.out" ||
+  wait_until 60 grep -Eq "^adaptive-train: rank .*; no plan without n2, n3, n4: .*; the same command with --run-dir $home/runs/$job, or adaptive-train run --continue $job, goes on from the checkpoint of step [0-9]+ \\([0-9]+ steps came after it\\)$" "$home/slurm-$job.out" ||
     { show_job "$job"; return 1; }
   for node in n2 n3 n4; do box mend "$node"; done
   wait_until 60 job_over "$job"

@@ -138,7 +138,7 @@ within_limits() {
   wait_until 60 grep -q "resumed from the checkpoint of step $step" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
   box_on ctl scancel --batch --signal=TERM "$job"
   finished_with "$job" 143:0
-  [[ $(box_on n1 adaptive-train jobs -j "$job" -n -P -o State | grep -c CANCELLED) == 2 ]]
+  [[ $(box_on n1 adaptive-train jobs -j "$job" -n -P -o State) == REQUEUED$'\n'CANCELLED ]]
 }
 requeued() { [[ $(job_field "$job" JobState) == PENDING && $(job_field "$job" Restarts) == 1 ]]; }
 

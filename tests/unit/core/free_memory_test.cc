@@ -47,6 +47,21 @@ TEST(FreeMemory, ReadsVersion1) {
   EXPECT_EQ(FreeMemory(root.Path())->bytes, 250'000'000);
 }
 
+TEST(KilledForMemory, IsWhatTheInnermostGroupCounts) {
+  const TemporaryFolder root;
+  EXPECT_EQ(KilledForMemory(root.Path()), 0);
+  root.Write("proc/self/mountinfo",
+             "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  root.Write("proc/self/cgroup", "8:memory:/job\n0::/job\n");
+  root.Write("sys/fs/cgroup/memory/memory.oom_control", "oom_kill 9\n");
+  root.Write("sys/fs/cgroup/memory/job/memory.oom_control",
+             "oom_kill_disable 1\nunder_oom 0\noom_kill 2\n");
+  EXPECT_EQ(KilledForMemory(root.Path()), 2);
+  root.Write("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  root.Write("sys/fs/cgroup/job/memory.events", "low 0\nmax 7\noom 4\noom_kill 3\n");
+  EXPECT_EQ(KilledForMemory(root.Path()), 3);
+}
+
 /// Real limits are set in tests/multi_process/memory.bats.
 TEST(ResidentBytes, AreThere) { EXPECT_GT(ResidentBytes(), std::int64_t{1} << 20); }
 

@@ -23,12 +23,22 @@ TEST(LaunchSettings, WhatIsSetIsTaken) {
   launch.hello_seconds = 300;
   launch.fence_seconds = 7;
   launch.short_step_seconds = 9;
+  launch.silence_seconds = 30;
   const auto deadlines = DeadlinesOf(launch, 4096);
   EXPECT_EQ(deadlines.hello, 300s);
   EXPECT_EQ(deadlines.spread, 300s);
   EXPECT_EQ(deadlines.pmix_init, 300s);
   EXPECT_EQ(deadlines.fence, 7s);
   EXPECT_EQ(deadlines.short_step, 9s);
+  EXPECT_EQ(deadlines.rank_silence, 30s);
+  EXPECT_GT(deadlines.launcher_silence, 60s);
+}
+
+TEST(LaunchSettings, AFailureIsSeenWithinThreeSeconds) {
+  const auto deadlines = DeadlinesOf({}, 4096);
+  EXPECT_LE(deadlines.rank_silence + kHeartbeatPeriod, 3s);
+  EXPECT_GT(deadlines.rank_silence, 4 * kHeartbeatPeriod);
+  EXPECT_EQ(deadlines.launcher_silence, kLauncherSilenceLimit);
 }
 
 TEST(LaunchSettings, ReadsPorts) {

@@ -36,6 +36,7 @@ TEST(TokenProof, TheRanksAnswerIsNotTheLaunchers) {
   const std::string proof = ProofOf("secret", kChallenge, kHello, Welcome{"", 1, 2, 3});
   EXPECT_NE(proof, ProofOf("secret", kChallenge, kHello));
   EXPECT_NE(proof, ProofOf("secret", kChallenge, kHello, Welcome{"", 1, 2, 4}));
+  EXPECT_NE(proof, ProofOf("secret", kChallenge, kHello, Welcome{"", 1, 2, 3, 5}));
 }
 
 TEST(TokenProof, NoncesAreLongAndNeverTheSame) {

@@ -49,8 +49,8 @@ class LedgerTest : public StoreTest {
     ASSERT_TRUE(file.Open(Ledger()));
     ASSERT_TRUE(file.Append(PlanRecord{"{}", 2, 0.5, "even"}));
     ASSERT_TRUE(file.Append(LaunchRecord{1, 1011, LaunchOutcome::kOk, ""}));
-    ASSERT_TRUE(file.Append(
-        FailureRecord{1030, 12, 1, "n1", "killed", "all_reduce", "rank 0", "SIG\nKILL"}));
+    ASSERT_TRUE(file.Append(FailureRecord{1030, 12, 1, "n1", FailureKind::kKilled, "all_reduce",
+                                          "rank 0", "SIG\nKILL"}));
     ASSERT_TRUE(file.Append(Link()));
     SummaryRecord summary;
     summary.steps = 12;
@@ -259,7 +259,7 @@ TEST(LedgerLine, OddLinesAreRefusedInOneLine) {
       std::vector<NodeRecord>{{"n1", "user", "cpu", 2, 1 << 30, "{}"}},
       PlanRecord{"{}", 2, 0.5, "even"},
       LaunchRecord{1, 1011, LaunchOutcome::kOk, ""},
-      FailureRecord{1030, 12, 1, "n1", "killed", "all_reduce", "rank 0", "SIGKILL"},
+      FailureRecord{1030, 12, 1, "n1", FailureKind::kKilled, "all_reduce", "rank 0", "SIGKILL"},
       measured,
       summary,
       JobEnd{JobState::kFailed, 5, 1040, "rank 1 was killed"}};

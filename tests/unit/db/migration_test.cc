@@ -2,6 +2,7 @@
 #include "db/migration.h"
 
 #include <SQLiteCpp/Database.h>
+#include <SQLiteCpp/Statement.h>
 
 #include "db/open_database.h"
 #include "tests/unit/db/store_fixture.h"
@@ -40,6 +41,48 @@ TEST_F(MigrationTest, TakesAFileWithoutTablesToTheNewestVersion) {
   EXPECT_TRUE(store->BeginJob(SampleJob()));
   SQLite::Database database(PathText());
   EXPECT_EQ(UserVersion(database), SchemaMigrations().back().user_version);
+}
+
+TEST_F(MigrationTest, FailuresOfOlderProgramsGetTheirKind) {
+  const auto& steps = SchemaMigrations();
+  {
+    const auto old = OpenWith({steps.begin(), steps.begin() + 4});
+    ASSERT_TRUE(old) << old.error().message;
+    old->database->exec(
+        "INSERT INTO jobs (cluster, slurm_job_id, restart_count, submit_time, run_number, user, "
+        "name, run_dir, config, options, adaptive_train_version, start_time, state, launcher_host, "
+        "launcher_boot_id, launcher_pid_namespace, launcher_pid, launcher_start_ticks) VALUES "
+        "('c', 1, 0, 1, 0, 'u', '', '', '', '', '', 1, 'FAILED', '', '', '', 0, 0)");
+    const auto failed = [&](const char* kind, const char* operation, const char* cause) {
+      SQLite::Statement insert(*old->database,
+                               "INSERT INTO failures (job_id, time, host, kind, operation, peer, "
+                               "cause) VALUES (1, 1, 'n1', ?1, ?2, '', ?3)");
+      insert.bind(1, kind), insert.bind(2, operation), insert.bind(3, cause);
+      insert.exec();
+    };
+    failed("silent", "", "no heartbeat for 6 s");
+    failed("killed", "", "its process ended: killed by signal 9 (Killed)");
+    failed("killed", "", "its process ended: killed by signal 11 (Segmentation fault)");
+    failed("killed", "", "its connection closed");
+    failed("reported", "writing a checkpoint", "a/b: No space left on device");
+    failed("reported", "resume", "another model");
+    failed("lost", "wire-up", "3 launches failed");
+    failed("lost", "all-reduce", "reset");
+    failed("what", "", "");
+  }
+  auto store = ProfileStore::Open(Location());
+  ASSERT_TRUE(store) << store.error().message;
+  const auto failures = store->FailuresOf(1);
+  ASSERT_TRUE(failures) << failures.error().message;
+  std::vector<FailureKind> kinds;
+  for (const FailureRecord& failure : *failures) kinds.push_back(failure.kind);
+  using K = FailureKind;
+  EXPECT_EQ(kinds,
+            (std::vector<K>{K::kNodeSilent, K::kKilled, K::kCrashed, K::kUnknown, K::kDiskFull,
+                            K::kConfiguration, K::kLaunch, K::kLinkLost, K::kUnknown}));
+  EXPECT_EQ(failures->at(0).blamed, Blamed::kNode);
+  for (std::size_t i = 1; i < failures->size(); ++i)
+    EXPECT_EQ(failures->at(i).blamed, Blamed::kNobody) << i;
 }
 
 TEST_F(MigrationTest, TakesAnEmptyFile) {

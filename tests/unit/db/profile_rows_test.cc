@@ -2,6 +2,7 @@
 // failures.
 #include <SQLiteCpp/Database.h>
 
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -11,6 +12,7 @@ namespace adaptive_train {
 namespace {
 
 constexpr double kNow = 2e9;
+constexpr double kHalfLife = kFailureHalfLifeDays * 86400;
 
 class ProfileRowsTest : public StoreTest {
  protected:
@@ -29,7 +31,7 @@ class ProfileRowsTest : public StoreTest {
     return profile.value_or(Profile{});
   }
   void Failed(const std::string& host, double time, const std::string& cluster = "alpha",
-              const std::string& kind = "silent") {
+              FailureKind kind = FailureKind::kNodeSilent, const std::string& peer = "") {
     JobRecord job = SampleJob();
     job.cluster = cluster;
     const auto id = store_->BeginJob(job);
@@ -38,6 +40,8 @@ class ProfileRowsTest : public StoreTest {
     failure.time = time;
     failure.host = host;
     failure.kind = kind;
+    failure.peer_host = peer;
+    failure.blamed = BlamedFor(kind, true);
     ASSERT_TRUE(store_->Record(*id, failure));
   }
 
@@ -144,17 +148,44 @@ TEST_F(ProfileRowsTest, RowsChangedByHandAreLeftOut) {
 
 TEST_F(ProfileRowsTest, FailuresOfANodeFadeWithTheirAge) {
   Failed("n1", kNow);
-  Failed("n1", kNow - kConfidenceHalfLife);
-  Failed("n2", kNow - 2 * kConfidenceHalfLife);
+  Failed("n1", kNow - kHalfLife);
+  Failed("n2", kNow - 2 * kHalfLife);
   Failed("n2", kNow, "beta");
-  Failed("n3", kNow - 50 * kConfidenceHalfLife);
-  Failed("n4", kNow, "alpha", "killed");  // a process's, which says nothing about the node
+  Failed("n3", kNow - 50 * kHalfLife);
+  Failed("n4", kNow, "alpha",
+         FailureKind::kKilled);  // a process's, which says nothing about the node
   const Profile found = Find(Query({"n1", "n2", "n3", "n4"}));
   ASSERT_EQ(found.nodes.size(), 2u);
   EXPECT_EQ(found.nodes[0].node, "n1");
   EXPECT_NEAR(found.nodes[0].failures, 1.5, 1e-9);
   EXPECT_EQ(found.nodes[1].node, "n2");
   EXPECT_NEAR(found.nodes[1].failures, 0.25, 1e-9);
+}
+
+TEST_F(ProfileRowsTest, FailuresAreCountedByKindWithTheAgeOfTheOldest) {
+  Failed("n1", kNow - 9.5 * 86400);
+  Failed("n1", kNow - 86400);
+  Failed("n1", kNow - 86400, "alpha", FailureKind::kOutOfMemory);
+  for (const auto kind : {FailureKind::kDiskFull, FailureKind::kConfiguration,
+                          FailureKind::kCrashed, FailureKind::kInjected})
+    Failed("n1", kNow, "alpha", kind);
+  const Profile found = Find(Query({"n1"}));
+  ASSERT_EQ(found.nodes.size(), 1u);
+  EXPECT_EQ(Describe(found.nodes[0]), "n1: silent twice, out of memory once in the last 10 days");
+  ProfileQuery query = Query({"n1"});
+  query.failure_half_life_s = 86400;
+  EXPECT_NEAR(Find(query).nodes[0].failures, std::exp2(-9.5) + 2 * 0.5, 1e-9);
+}
+
+TEST_F(ProfileRowsTest, ALostLinkCountsAgainstThePairAndNotItsEnds) {
+  Failed("n1", kNow, "alpha", FailureKind::kLinkLost, "n2");
+  Failed("n2", kNow - kHalfLife, "alpha", FailureKind::kLinkLost, "n1");
+  Failed("n1", kNow, "alpha", FailureKind::kLinkLost, "n9");
+  const Profile found = Find(Query({"n1", "n2", "n3"}));
+  EXPECT_TRUE(found.nodes.empty());
+  ASSERT_EQ(found.lost_links.size(), 1u);
+  EXPECT_NEAR(found.lost_links[0].failures, 1.5, 1e-9);
+  EXPECT_EQ(Describe(found.lost_links[0]), "link n1 to n2: lost twice in the last 14 days");
 }
 
 TEST_F(ProfileRowsTest, EverythingOfAClusterAndWhichThereAre) {

@@ -123,10 +123,10 @@ TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
   EXPECT_TRUE(store_->Record(id, PlanRecord{"{}", 3, std::nullopt, "n3 died"}));
   ASSERT_TRUE(store_->Record(id, LaunchRecord{2, 1021, LaunchOutcome::kOk, ""}));
   ASSERT_TRUE(store_->Record(id, LaunchRecord{1, 1011, LaunchOutcome::kRetried, "the fence hung"}));
-  ASSERT_TRUE(store_->Record(
-      id, FailureRecord{1030.5, 12, 3, "n1", "killed", "all_reduce", "rank 2", "SIGKILL"}));
-  ASSERT_TRUE(store_->Record(
-      id, FailureRecord{1029, std::nullopt, std::nullopt, "n2", "silent", "", "", "no heartbeat"}));
+  ASSERT_TRUE(store_->Record(id, FailureRecord{1030.5, 12, 3, "n1", FailureKind::kKilled,
+                                               "all_reduce", "rank 2", "SIGKILL"}));
+  ASSERT_TRUE(store_->Record(id, FailureRecord{1029, std::nullopt, std::nullopt, "n2",
+                                               FailureKind::kNodeSilent, "", "", "no heartbeat"}));
   SummaryRecord summary{20, 40960, 3.5, 3.75, 1e4, 0.5, 0.97, 0.41, 1, 2, 3, 4, 8, 0.25, 0.375};
   ASSERT_TRUE(store_->Record(id, SummaryRecord{}));
   ASSERT_TRUE(store_->Record(id, summary));
@@ -170,7 +170,7 @@ TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
   const auto failures = store_->FailuresOf(id);
   ASSERT_TRUE(failures);
   ASSERT_EQ(failures->size(), 2u);
-  EXPECT_EQ((*failures)[0].kind, "silent");
+  EXPECT_EQ((*failures)[0].kind, FailureKind::kNodeSilent);
   EXPECT_FALSE((*failures)[0].rank);
   EXPECT_FALSE((*failures)[0].step);
   EXPECT_EQ((*failures)[1].step, 12);

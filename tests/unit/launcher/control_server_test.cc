@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr char kToken[] = "the-token-of-this-attempt";
 
 struct Seen {
-  std::vector<int> hellos, ready, closed;
+  std::vector<int> hellos, ready, closed, silent;
 };
 
 class ControlServerTest : public testing::Test {
@@ -34,9 +34,10 @@ class ControlServerTest : public testing::Test {
       if (std::holds_alternative<Ready>(message)) seen_.ready.push_back(rank);
     };
     events.on_closed = [this](int rank, const std::string&) { seen_.closed.push_back(rank); };
-    events.on_silent = [](int) {};
+    events.on_silent = [this](int rank) { seen_.silent.push_back(rank); };
     ControlServer::Settings settings;
     settings.ranks = ranks;
+    settings.deadlines.rank_silence = silence_;
     settings.token = kToken;
     server_.reset();
     auto server = ControlServer::Listen(io_, settings, std::move(events));
@@ -106,6 +107,7 @@ class ControlServerTest : public testing::Test {
 
   asio::io_context io_, client_io_;
   Seen seen_;
+  std::chrono::milliseconds silence_ = kRankSilenceLimit;
   std::unique_ptr<ControlServer> server_;
 };
 
@@ -189,6 +191,29 @@ TEST_F(ControlServerTest, TalksToItsRanks) {
   server_->SendAll(Stop{});
   server_->Send(1, Go{});  // not connected: nothing happens
   EXPECT_TRUE(std::holds_alternative<Stop>(Hear(one, reader)));
+}
+
+TEST_F(ControlServerTest, ARankThatSaysNothingForItsLimitIsTold) {
+  silence_ = std::chrono::milliseconds(1000);
+  Listen(2);
+  auto mute = Greet(0), talker = Greet(1);
+  EXPECT_TRUE(ServeUntil([&] {
+    Say(talker, Heartbeat{});
+    return !seen_.silent.empty();
+  }));
+  EXPECT_EQ(seen_.silent, std::vector<int>{0});
+  EXPECT_TRUE(server_->Connected(0));
+}
+
+TEST_F(ControlServerTest, TimeInWhichTheLauncherWasHeldUpIsNoRanksSilence) {
+  silence_ = std::chrono::milliseconds(1000);
+  Listen(1);
+  auto mute = Greet(0);
+  Serve();
+  std::this_thread::sleep_for(3 * silence_);
+  Serve(silence_ / 2);
+  EXPECT_TRUE(seen_.silent.empty());
+  EXPECT_TRUE(ServeUntil([&] { return !seen_.silent.empty(); }));
 }
 
 TEST_F(ControlServerTest, AStrangerHasLittleTimeWhateverItSays) {

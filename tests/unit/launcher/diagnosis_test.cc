@@ -24,7 +24,8 @@ RankFailure LostPeer(int peer) {
           peer,
           "Connection reset",
           7,
-          ToInt(RankExit::kTransport)};
+          ToInt(RankExit::kTransport),
+          FailureKind::kLinkLost};
 }
 
 TEST(Diagnose, NothingFromHealthyRanks) { EXPECT_FALSE(Diagnose(Ranks(3))); }
@@ -37,7 +38,7 @@ TEST(Diagnose, ADeadRankComesBeforeThoseThatMissedIt) {
   auto found = Diagnose(ranks);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->failure.rank, 1);
-  EXPECT_EQ(found->kind, "killed");
+  EXPECT_EQ(found->failure.kind, FailureKind::kUnknown);
   EXPECT_FALSE(found->hearsay);
   EXPECT_EQ(Describe(*found), "rank 1 on n2 failed after step 7: the process ended");
 }
@@ -48,6 +49,12 @@ TEST(Diagnose, AnAccusationAloneIsHearsay) {
   auto found = Diagnose(ranks);
   ASSERT_TRUE(found);
   EXPECT_TRUE(found->hearsay);
+  EXPECT_FALSE(found->reported);
+  EXPECT_EQ(found->failure.kind, FailureKind::kLinkLost);
+  EXPECT_EQ(found->peer_host, "n2");
+  EXPECT_EQ(BlamedFor(*found), Blamed::kLink);
+  ranks[1].host = "n1";  // a link within a node is none between nodes
+  EXPECT_EQ(BlamedFor(*Diagnose(ranks)), Blamed::kNobody);
   EXPECT_EQ(Describe(*found),
             "rank 0 on n1 failed after step 7 in all-reduce 3 of gradients with rank 1: Connection "
             "reset");
@@ -56,8 +63,8 @@ TEST(Diagnose, AnAccusationAloneIsHearsay) {
 TEST(Diagnose, SilenceAndOwnReportsAreCauses) {
   auto ranks = Ranks(2);
   ranks[0].order_reported = 1, ranks[0].report = LostPeer(1);
-  ranks[1].order_silent = 2;
-  EXPECT_THAT(Describe(*Diagnose(ranks)), HasSubstr("rank 1 on n2 failed: no heartbeat for 6 s"));
+  ranks[1].order_silent = 2, ranks[1].silence = std::chrono::milliseconds(2500);
+  EXPECT_THAT(Describe(*Diagnose(ranks)), HasSubstr("rank 1 on n2 failed: no heartbeat for 2.5 s"));
   ranks[0].report = RankFailure{0,
                                 "n1",
                                 "writing a checkpoint",
@@ -76,6 +83,44 @@ TEST(Diagnose, TheEarliestOfEqualSignsAndTheProcessesEndInWords) {
   ranks[0].order_closed = 2;
   EXPECT_THAT(Describe(*Diagnose(ranks)),
               HasSubstr("rank 2 on n3 failed: its process ended: killed by signal 9"));
+}
+
+/// Rank 1 of two on two nodes, whose process has ended so.
+std::vector<RankRecord> Ended(FailureKind kind) {
+  auto ranks = Ranks(2);
+  for (RankRecord& rank : ranks) rank.hello = true;
+  ranks[1].order_ended = 1, ranks[1].ended_how = "somehow", ranks[1].ended_kind = kind;
+  return ranks;
+}
+
+TEST(Diagnose, AnEndOfAProcessHasTheKindThatItsStepSaw) {
+  EXPECT_EQ(Diagnose(Ended(FailureKind::kKilled))->failure.kind, FailureKind::kKilled);
+  EXPECT_EQ(Diagnose(Ended(FailureKind::kCrashed))->failure.kind, FailureKind::kCrashed);
+  auto ranks = Ended(FailureKind::kCrashed);
+  ranks[1].hello = false;
+  EXPECT_EQ(Diagnose(ranks)->failure.kind, FailureKind::kLaunch);
+}
+
+TEST(Diagnose, ALackOfMemoryIsTheNodesWhereTheRankKeptToItsPlan) {
+  auto ranks = Ended(FailureKind::kOutOfMemory);
+  ranks[1].planned_bytes = 1000;
+  EXPECT_EQ(BlamedFor(*Diagnose(ranks)), Blamed::kNobody) << "what it took is not known";
+  ranks[1].peak_bytes = 1001;
+  EXPECT_EQ(BlamedFor(*Diagnose(ranks)), Blamed::kNobody);
+  ranks[1].peak_bytes = 1000;
+  EXPECT_EQ(BlamedFor(*Diagnose(ranks)), Blamed::kNode);
+}
+
+TEST(Diagnose, ANodeIsSilentWhenAllOnItAre) {
+  auto ranks = Ranks(3);
+  for (RankRecord& rank : ranks) rank.hello = true;
+  ranks[2].host = ranks[1].host;
+  ranks[1].order_silent = 1;
+  EXPECT_EQ(Diagnose(ranks)->failure.kind, FailureKind::kRankSilent);
+  EXPECT_EQ(BlamedFor(*Diagnose(ranks)), Blamed::kNobody);
+  ranks[2].order_silent = 2;
+  EXPECT_EQ(Diagnose(ranks)->failure.kind, FailureKind::kNodeSilent);
+  EXPECT_EQ(BlamedFor(*Diagnose(ranks)), Blamed::kNode);
 }
 
 TEST(Diagnose, RanksThatSaidGoodbyeDidNotFail) {

@@ -453,11 +453,13 @@ TEST(MakePlan, TimesOfLayersThatAKindLacksComeFromAnother) {
 TEST(MakePlan, ANodeThatFailedLatelyGetsLessAndIsNamed) {
   const Cluster cluster = ClusterOf({{}, {}});
   Profile profile = Measured(cluster);
-  profile.nodes = {{"n2", 10}};
+  profile.nodes = {{"n2", 10, {{FailureKind::kNodeSilent, 11}}, 86400}};
   auto plan = PlanOf(cluster, Batch(12), profile);
   ASSERT_TRUE(plan);
   EXPECT_GT(plan->ranks[0].samples, 6);
-  EXPECT_THAT(plan->why, Contains(HasSubstr("n2 failed 10.0 times of late")));
+  EXPECT_THAT(
+      plan->why,
+      Contains(HasSubstr("n2: silent 11 times in the last day: its time counts 2.00 times")));
 }
 
 TEST(MakePlan, ANodeSlowerThanItsKindGetsLess) {

@@ -7,6 +7,7 @@ namespace adaptive_train {
 namespace {
 
 using testing::ElementsAre;
+using testing::Field;
 using testing::IsEmpty;
 using testing::Optional;
 
@@ -15,7 +16,8 @@ RunOutcome Failed(std::int64_t last_step, std::vector<std::string> silent_nodes 
   RunOutcome outcome;
   outcome.code = ExitCode::kRankFailure;
   outcome.failure.emplace();
-  outcome.failure->kind = silent_nodes.empty() ? "killed" : "silent";
+  outcome.failure->failure.kind =
+      silent_nodes.empty() ? FailureKind::kKilled : FailureKind::kNodeSilent;
   outcome.trained = true;
   outcome.last_step = last_step;
   outcome.silent_nodes = std::move(silent_nodes);
@@ -24,9 +26,34 @@ RunOutcome Failed(std::int64_t last_step, std::vector<std::string> silent_nodes 
 
 TEST(Recovery, SilentNodesAreLeftOutButForTheLaunchers) {
   Recovery recovery({.attempts = 3, .own_node = "n1"});
-  EXPECT_THAT(recovery.After(Failed(5)), Optional(IsEmpty()));
-  EXPECT_THAT(recovery.After(Failed(9, {"n1", "n3", "n4"})), Optional(ElementsAre("n3", "n4")));
+  EXPECT_THAT(recovery.After(Failed(5)), Optional(Field(&Recovery::Loss::nodes, IsEmpty())));
+  EXPECT_THAT(recovery.After(Failed(9, {"n1", "n3", "n4"})),
+              Optional(Field(&Recovery::Loss::nodes, ElementsAre("n3", "n4"))));
   EXPECT_EQ(recovery.Count(), 2);
+}
+
+/// A rank of `node` that ended.
+RunOutcome Ended(const std::string& node, std::int64_t last_step) {
+  RunOutcome outcome = Failed(last_step);
+  outcome.failure->failure.rank = 1;
+  outcome.failure->failure.host = node;
+  return outcome;
+}
+
+TEST(Recovery, ANodeWhereRanksEndTwiceWithoutANewStepIsDoubtful) {
+  Recovery recovery({.attempts = 9, .own_node = ""});
+  EXPECT_EQ(recovery.After(Ended("n2", 5))->doubtful, "");
+  EXPECT_EQ(recovery.After(Ended("n2", 6))->doubtful, "");
+  EXPECT_EQ(recovery.After(Ended("n3", 6))->doubtful, "");
+  EXPECT_EQ(recovery.After(Ended("n3", 6))->doubtful, "n3");
+  RunOutcome accused = Ended("n4", 6);
+  accused.failure->hearsay = true;
+  EXPECT_EQ(recovery.After(accused)->doubtful, "");
+  EXPECT_EQ(recovery.After(accused)->doubtful, "");
+  RunOutcome silent = Ended("n4", 6);
+  silent.silent_nodes = {"n4"};
+  EXPECT_EQ(recovery.After(silent)->doubtful, "");
+  EXPECT_EQ(recovery.After(silent)->doubtful, "");
 }
 
 TEST(Recovery, FailuresInARowEndTheRunAndANewStepForgivesThem) {
@@ -45,7 +72,7 @@ TEST(Recovery, WhatWouldComeAgainEndsTheRun) {
   never_trained.trained = false;
   EXPECT_FALSE(recovery.After(never_trained));
   RunOutcome reported = Failed(5);
-  reported.failure->kind = "reported";
+  reported.failure->reported = true;
   EXPECT_FALSE(recovery.After(reported));
   // Training has been seen: a launch that fails is one of the attempts.
   EXPECT_TRUE(recovery.After(never_trained));

@@ -258,10 +258,12 @@ TEST(ReplanWatch, APlanThatWasMovedToIsNotLeftUnlessStepsDrift) {
 TEST(Replanner, SearchesBesideTrainingAndAnswersOnce) {
   std::promise<void> go;
   auto may_go = go.get_future().share();
-  Replanner replanner({.ranks = 1}, [may_go](std::vector<LayerTimes> times) -> Result<PlanPair> {
-    may_go.wait();
-    return PlanPair{PlanWith({2, 2}, times[0].entries[1].forward_s), PlanWith({3, 1}, 0.5)};
-  });
+  Replanner replanner(
+      {.ranks = 1},
+      [may_go](std::vector<LayerTimes> times, const std::stop_token&) -> Result<PlanPair> {
+        may_go.wait();
+        return PlanPair{PlanWith({2, 2}, times[0].entries[1].forward_s), PlanWith({3, 1}, 0.5)};
+      });
   EXPECT_TRUE(replanner.Measured(0, TimesOf(1)));
   for (int step = 0; step < 20; ++step) {
     const auto answer = replanner.AfterStep(1, 1000, kTenSeconds);
@@ -301,7 +303,7 @@ TEST(Replanner, APlanThatWasLeftAsNoFasterIsNotMovedToAgain) {
   history.left = {PlanWith({3, 1}, 0.7)};
   Replanner replanner(
       {.ranks = 1},
-      [](const std::vector<LayerTimes>&) -> Result<PlanPair> {
+      [](const std::vector<LayerTimes>&, const std::stop_token&) -> Result<PlanPair> {
         return PlanPair{PlanWith({2, 2}, 1.0), PlanWith({3, 1}, 0.1)};
       },
       history);
@@ -316,9 +318,10 @@ TEST(Replanner, APlanThatWasLeftAsNoFasterIsNotMovedToAgain) {
 }
 
 TEST(Replanner, APlannerThatFindsNothingIsTold) {
-  Replanner replanner({.ranks = 1}, [](const std::vector<LayerTimes>&) -> Result<PlanPair> {
-    return Fail("no feasible plan: too large", ExitCode::kNoPlan);
-  });
+  Replanner replanner(
+      {.ranks = 1}, [](const std::vector<LayerTimes>&, const std::stop_token&) -> Result<PlanPair> {
+        return Fail("no feasible plan: too large", ExitCode::kNoPlan);
+      });
   EXPECT_TRUE(replanner.Measured(0, TimesOf(1)));
   std::string line;
   for (int look = 0; look < 1000 && line.empty(); ++look) {

@@ -25,5 +25,38 @@ TEST(NamesPlugin, ReadsSrunsList) {
   EXPECT_FALSE(NamesPlugin("", "pmix"));
 }
 
+TEST(TimeOfJob, ReadsWhatScontrolShows) {
+  const std::string shown =
+      "JobId=7 JobName=x SubmitTime=2026-11-25T15:00:00 EndTime=2026-11-25T15:01:30 "
+      "Deadline=N/A PreemptTime=None";
+  EXPECT_EQ(*TimeOfJob(shown, "EndTime") - *TimeOfJob(shown, "SubmitTime"), 90);
+  EXPECT_FALSE(TimeOfJob(shown, "PreemptTime"));
+  EXPECT_FALSE(TimeOfJob(shown, "Time"));
+  EXPECT_FALSE(TimeOfJob("", "EndTime"));
+}
+
+TEST(NodeOfError, FindsTheNodeOfSrunsAndSlurmstepdsLines) {
+  EXPECT_EQ(NodeOfError("slurmstepd: error:  mpi/pmix_v4: pmixp_usock_create_srv: n1 [0]: "
+                        "pmixp_utils.c:103: Cannot bind() UNIX socket "
+                        "/var/spool/slurmd/stepd.slurm.pmix.5.1: Address already in use (98)"),
+            "n1");
+  EXPECT_EQ(NodeOfError("srun: error: Task launch for StepId=7.1 failed on node n3: "
+                        "Communication connection failure"),
+            "n3");
+  EXPECT_EQ(NodeOfError("srun: error: Unable to create step for job 7: Invalid job id"), "");
+  EXPECT_EQ(NodeOfError(""), "");
+}
+
+TEST(KindOfSrunsWords, AreKindsOfFailure) {
+  EXPECT_EQ(KindOfSrunsWords("Killed"), FailureKind::kKilled);
+  EXPECT_EQ(KindOfSrunsWords("Terminated"), FailureKind::kKilled);
+  EXPECT_EQ(KindOfSrunsWords("Out Of Memory"), FailureKind::kOutOfMemory);
+  EXPECT_EQ(KindOfSrunsWords("Segmentation fault (core dumped)"), FailureKind::kCrashed);
+  EXPECT_EQ(KindOfSrunsWords("Aborted"), FailureKind::kCrashed);
+  EXPECT_EQ(KindOfSrunsWords("Exited with exit code 1"), FailureKind::kCrashed);
+  EXPECT_EQ(KindOfSrunsWords("Exited with exit code 16"), FailureKind::kDiverged);
+  EXPECT_EQ(KindOfSrunsWords("Exited with exit code 17"), FailureKind::kUnknown);
+}
+
 }  // namespace
 }  // namespace adaptive_train

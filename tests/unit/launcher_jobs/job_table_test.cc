@@ -34,7 +34,8 @@ class JobTableTest : public ::testing::Test {
     failed.row.exit_code = 5;
     failed.row.nodes = {"n1"};
     failed.row.failures = 1;
-    failed.failures = {{7, 12, std::nullopt, "n1", "killed", "all_reduce", "rank 2", "SIGKILL"}};
+    failed.failures = {{7, 12, std::nullopt, "n1", FailureKind::kLinkLost, "all_reduce", "rank 2",
+                        "reset", "n3", Blamed::kLink}};
     jobs_ = {done, failed, Listed(12, 0, "local", JobState::kRunning),
              Listed(13, 0, "gone", JobState::kLost)};
   }
@@ -205,6 +206,9 @@ TEST_F(JobTableTest, JsonHoldsEverything) {
   EXPECT_EQ(failed["failures"][0]["operation"], "all_reduce");
   EXPECT_TRUE(failed["failures"][0]["rank"].is_null());
   EXPECT_EQ(failed["failures"][0]["step"], 12);
+  EXPECT_EQ(failed["failures"][0]["kind"], "link_lost");
+  EXPECT_EQ(failed["failures"][0]["peer_host"], "n3");
+  EXPECT_EQ(failed["failures"][0]["blamed"], "link");
   EXPECT_EQ(root["jobs"][2]["job_id"], "L12");
   EXPECT_TRUE(root["jobs"][2]["exit_code"].is_null());
   EXPECT_TRUE(root["jobs"][2]["end_time"].is_null());

@@ -246,7 +246,7 @@ TEST_F(JobsTest, JsonTellsLaunchesAndFailures) {
     auto store = ProfileStore::Open(StoreLocation{Path()});
     ASSERT_TRUE(store);
     ASSERT_TRUE(store->Record(id, LaunchRecord{1, 1, LaunchOutcome::kRetried, "the fence hung"}));
-    ASSERT_TRUE(store->Record(id, FailureRecord{1, 2, 3, "n1", "killed", "", "", ""}));
+    ASSERT_TRUE(store->Record(id, FailureRecord{1, 2, 3, "n1", FailureKind::kKilled, "", "", ""}));
   }
   const auto job = nlohmann::json::parse(Jobs("--json").out)["jobs"][0];
   EXPECT_EQ(job["launches"][0]["reason"], "the fence hung");

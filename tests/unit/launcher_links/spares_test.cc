@@ -53,11 +53,20 @@ TEST(ChooseSpares, WhatIsFarBelowItsKindComesBeforeFailuresAndThoseBeforeSpeed) 
   profile.devices.push_back({"far", "cpu", 1e11, 1e9, {1, 0, 1}});
   profile.devices.push_back({"off", "cpu", 1e11, 1e9, {1, 0, 1}});
   profile.devices[1].product_flops = 9e10;
-  profile.nodes = {{"n1", 1.5}, {"n2", 0.01}, {"elsewhere", 9}};
+  profile.nodes = {
+      {"n1", 1.5, {{FailureKind::kNodeSilent, 2}}, 9.5 * 86400}, {"n2", 0.01}, {"elsewhere", 9}};
   const auto spares = ChooseSpares(FourNodes(), profile, 3);
   EXPECT_EQ(NamesOf(spares), (std::vector<std::string>{"n3", "n1", "n2"}));
   EXPECT_EQ(spares->at(0).why, "n3: its device gives 40 GFLOP/s, others of its kind (cpu) 100");
-  EXPECT_EQ(spares->at(1).why, "n1 failed 1.5 times of late (older ones count less)");
+  EXPECT_EQ(spares->at(1).why, "n1: silent twice in the last 10 days");
+}
+
+TEST(ChooseSpares, ALostLinkCountsAsLongAsBothItsEndsAreLeft) {
+  Profile profile = Speeds({1e11, 1e11, 1e11, 1e11}, {});
+  profile.lost_links = {{"n2", "n3", 1, 1, 60}, {"n1", "elsewhere", 9, 9, 60}};
+  const auto spares = ChooseSpares(FourNodes(), profile, 2);
+  EXPECT_EQ(spares->at(0).why, "n3, link n2 to n3: lost once in the last day");
+  EXPECT_EQ(spares->at(1).why, "n4: the last one, nothing speaks against it");
 }
 
 TEST(ChooseSpares, ASlowLinkCountsAsLongAsBothItsEndsAreLeft) {

@@ -71,6 +71,14 @@ TEST_F(StepMeasureTest, AnExceptionGoesBackToWhatWasBefore) {
   EXPECT_GE(measure_.SecondsOf(Activity::kOther), 0.02);
 }
 
+TEST_F(StepMeasureTest, AtAPaceComputingTakesLongerAndWaitingDoesNot) {
+  measure_.Begin(0.25);
+  measure_.As(Activity::kCompute, Pause);
+  measure_.As(Activity::kExposedComm, Pause);
+  EXPECT_GE(measure_.SecondsOf(Activity::kCompute), 0.08);
+  EXPECT_GE(measure_.Seconds(), 0.1);
+}
+
 TEST_F(StepMeasureTest, AStepBeginsWithNothing) {
   measure_.As(Activity::kCompute, Pause);
   measure_.Begin();

@@ -1,0 +1,101 @@
+# Each kind of failure, by real ones: what the store keeps of it, and whom later plans hold it against.
+bats_require_minimum_version 1.5.0
+load run
+
+setup() { make_run_folder; }
+teardown() {
+  kill -9 "$launcher" 2>/dev/null || true
+  [[ ! -d ${group-} ]] || wait_until 10 rmdir "$group"
+}
+
+# failed_as KIND [BLAMED]: all that the store knows of failures.
+failed_as() {
+  [[ $(sqlite3 "$work/profiles.db" "SELECT DISTINCT kind || '|' || blamed FROM failures" | tee /dev/stderr) == "$1|${2-}" ]]
+}
+# no_history: the next plan says nothing of failures.
+no_history() { ! "$bin/adaptive-train" plan "$work/config.toml" --store "$store" | grep 'its time counts'; }
+
+long_run() {
+  train_in_background --train.steps=100000 --recovery.attempts=0
+  wait_until 60 steps_done 5
+  mapfile -t ranks < <(rank_pids)
+}
+
+@test "killed, crashed and stopped ranks: nobody's node" {
+  for case in KILL:killed SEGV:crashed STOP:rank_silent; do
+    rm -rf "$work/run" "$work/profiles.db"
+    long_run
+    kill "-${case%:*}" "${ranks[2]}"
+    ends_with 5
+    failed_as "${case#*:}"
+    no_history
+  done
+}
+
+@test "a rank that the system ends because memory is short: out of memory" {
+  group=$(mktemp -d /sys/fs/cgroup/memory/adaptive-train-test-XXXXXX)
+  echo 600M >"$group/memory.limit_in_bytes"
+  # bash would go on in the group.
+  bash -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' _ "$group" \
+    "$bin/adaptive-train" run "$work/config.toml" --run-dir "$work/run" --store "$store" --train.steps=100000 \
+    --recovery.attempts=0 >"$work/out" 2>"$work/err" 3>&- &
+  launcher=$!
+  wait_until 60 steps_done 5
+  mapfile -t ranks < <(rank_pids)
+  echo 1000 >"/proc/${ranks[1]}/oom_score_adj"
+  # Takes memory until that rank is gone; it may be ended next.
+  bash -c 'echo $$ >"$1/cgroup.procs"; exec python3 -c "
+import os, sys, time
+blocks = []
+while os.path.exists(sys.argv[1]):
+    blocks.append(bytearray(4 << 20))
+    time.sleep(0.01)" "/proc/$2"' _ "$group" "${ranks[1]}" 3>&- &
+  ends_with 5
+  wait "$!" || true
+  grep -E '^adaptive-train: rank 1 on .*: its process ended: killed by signal 9 \(Killed\), out of memory' "$work/err"
+  [[ $(sqlite3 "$work/profiles.db" 'SELECT kind FROM failures') == out_of_memory ]]
+}
+
+@test "a full disk at the last save: disk full, nobody's node" {
+  mkdir "$work/small"
+  unshare --mount bash -c '
+    mount -t tmpfs -o size=200k tmpfs "$1"
+    exec "$2/adaptive-train" run "$3" --run-dir "$4/run" --store "$5" --checkpoint.dir="$1/checkpoints"' \
+    _ "$work/small" "$bin" "$work/config.toml" "$work" "$store" 2>"$work/err" 3>&- && status=0 || status=$?
+  cat "$work/err"
+  ((status == 5))
+  grep -q 'No space left on device' "$work/err"
+  failed_as disk_full
+  no_history
+}
+
+@test "a quota that is used up at the last save: quota, nobody's node" {
+  cp "$fakes/libfull_quota.so" "$work/"
+  touch "$work/FULL_QUOTA"
+  LD_PRELOAD=$work/libfull_quota.so run -5 train
+  echo "$output"
+  grep -q 'Disk quota exceeded' <<<"$output"
+  failed_as quota
+  no_history
+}
+
+@test "a resume with another model: a wrong configuration, nobody's node" {
+  train >/dev/null
+  run -5 train --model.hidden=64 --train.steps=30
+  failed_as configuration
+  no_history
+}
+
+@test "a memory that the user limits, and a worker that does not start: nobody's node" {
+  run -5 bash -c 'ulimit -d 60000; exec "$0" run "$1" --run-dir "$2/run" --store "$3" --model.hidden=512 --model.heads=8 --model.layers=8' \
+    "$bin/adaptive-train" "$work/config.toml" "$work" "$store"
+  failed_as out_of_memory
+  no_history
+  rm "$work/profiles.db"
+  mkdir "$work/bin"
+  cp "$bin/adaptive-train" "$bin/adaptive-train-probe" "$work/bin/"
+  printf '#!/bin/sh\nexit 3\n' >"$work/bin/adaptive-train-worker"
+  chmod 755 "$work/bin/adaptive-train-worker"
+  bin=$work/bin run -5 train
+  failed_as launch
+}
