@@ -47,13 +47,13 @@ int ArenasOf(const Plan& plan) { return plan.Pipeline() * plan.tensor; }
 }  // namespace
 
 StateKeeper::StateKeeper(KeptRun run, const Plan& plan, KeptArena arena, int threads, Group& world,
-                         Events events)
+                         OnNotice on_notice)
     : run_(std::move(run)),
       plan_(plan),
       arena_(std::move(arena)),
       threads_(threads),
       world_(world),
-      events_(std::move(events)),
+      on_notice_(std::move(on_notice)),
       on_(plan.orders.keeping.on && !run_.key.empty()),
       interval_(plan.orders.keeping.every) {
   if (!on_) return;
@@ -73,7 +73,7 @@ std::optional<CheckpointStep> StateKeeper::Restore(
     std::int64_t least, const ReadingRank& reading, const TrainingArenas& arenas,
     const std::function<std::span<float>()>& residuals_to_take) {
   return StateRestorer(run_, plan_, folder_ ? folder_->path() : "", arena_.parameters, world_,
-                       events_.on_notice)
+                       on_notice_)
       .Restore(least, reading, arenas, residuals_to_take);
 }
 
@@ -197,7 +197,7 @@ bool StateKeeper::GivesUp(const Result<void>& made) {
   const auto first = std::find(failed.begin(), failed.end(), 1.0);
   if (first == failed.end()) return false;
   if (static_cast<std::size_t>(first - failed.begin()) == own)
-    events_.on_notice(fmt::format(
+    on_notice_(fmt::format(
         "the state is not kept in memory, a failure loses the steps since the last checkpoint: {}",
         made.error().message));
   on_ = false;
@@ -220,8 +220,7 @@ void StateKeeper::AfterStep(double step_s, const std::function<CheckpointStep()>
     cpu_s_ += ProcessorSeconds() - cpu;
     ++cpu_copies_;
   }
-  if (interval_.AfterCopy(std::chrono::duration<double>(Clock::now() - begin).count()))
-    Decide(at.step);
+  if (interval_.AfterCopy(std::chrono::duration<double>(Clock::now() - begin).count())) Decide();
 }
 
 void StateKeeper::Fill(Outgoing& part, KeptSlot& slot, const CheckpointStep& at,
@@ -260,7 +259,7 @@ void StateKeeper::Copy(const CheckpointStep& at, const ConstTrainingArenas& aren
 }
 
 /// All ranks go by the slowest one's costs.
-void StateKeeper::Decide(std::int64_t step) {
+void StateKeeper::Decide() {
   const auto own = static_cast<std::size_t>(world_.Rank());
   const auto ranks = static_cast<std::size_t>(world_.Size());
   const CopyCosts mine = interval_.Costs();
@@ -276,15 +275,13 @@ void StateKeeper::Decide(std::int64_t step) {
                           *std::max_element(middle, costs.end() - 1)};
   if (!interval_.Decide(largest) || own != 0) return;
   const std::int64_t every = interval_.every();
-  events_.on_decision(
-      step,
-      fmt::format(
-          "keeps the state in memory {}: {:.1f} MB, {:.1f} MB of them on a second "
-          "node by the network; a copy takes {:.2g} s, {:.2g} s of processors, {:.1f} "
-          "% of the steps",
-          every == 1 ? "after every step" : fmt::format("every {} steps", every),
-          kept_bytes_ / kMegabyte, sent_bytes_ / kMegabyte, largest.copy_s, costs.back(),
-          100 * largest.copy_s / std::max(1e-9, largest.step_s * static_cast<double>(every))));
+  on_notice_(fmt::format(
+      "keeps the state in memory {}: {:.1f} MB, {:.1f} MB of them on a second "
+      "node by the network; a copy takes {:.2g} s, {:.2g} s of processors, {:.1f} "
+      "% of the steps",
+      every == 1 ? "after every step" : fmt::format("every {} steps", every),
+      kept_bytes_ / kMegabyte, sent_bytes_ / kMegabyte, largest.copy_s, costs.back(),
+      100 * largest.copy_s / std::max(1e-9, largest.step_s * static_cast<double>(every))));
 }
 
 /// Of this node, by its first rank.

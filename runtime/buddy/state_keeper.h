@@ -36,14 +36,11 @@ struct KeptArena {
 /// One thread, the rank's main thread. All ranks call the same, at the same steps.
 class StateKeeper {
  public:
-  struct Events {
-    std::function<void(const std::string& line)> on_notice;
-    std::function<void(std::int64_t step, const std::string& line)> on_decision;
-  };
+  using OnNotice = std::function<void(const std::string& line)>;
 
   /// Does nothing, ever, where the plan or `run` says so. `world` and the plan must outlive this.
   StateKeeper(KeptRun run, const Plan& plan, KeptArena arena, int threads, Group& world,
-              Events events);
+              OnNotice on_notice);
 
   /// Whether an earlier launch of the run may have left a state. The same on all ranks.
   bool CanRestore() const { return on_ && run_.committed.has_value(); }
@@ -85,7 +82,7 @@ class StateKeeper {
   void Fill(Outgoing& part, KeptSlot& slot, const CheckpointStep& at,
             const ConstTrainingArenas& arenas) const;
   void RemoveEarlierAttempts() const;
-  void Decide(std::int64_t step);
+  void Decide();
   bool GivesUp(const Result<void>& made);
 
   const KeptRun run_;
@@ -93,7 +90,7 @@ class StateKeeper {
   const KeptArena arena_;
   const int threads_;
   Group& world_;
-  const Events events_;
+  const OnNotice on_notice_;
   bool on_;
   std::string trouble_;  // why there is no folder
   std::optional<KeptFolder> folder_;

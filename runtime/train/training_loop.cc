@@ -115,11 +115,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
                     events_, own_.device.threads,
                     OrThrow(FingerprintOf(data.train, dims_.sequence), RankExit::kSetup,
                             "reading training data")),
-      keeper_(kept, plan, ArenaToKeep(), own_.device.threads, groups_.world,
-              {events_.on_notice,
-               [this](std::int64_t step, const std::string& line) {
-                 events_.on_decision({step, line});
-               }}),
+      keeper_(kept, plan, ArenaToKeep(), own_.device.threads, groups_.world, events_.on_notice),
       sum_([this](std::span<double> numbers) { SumOverRanks(groups_.world, numbers); }),
       product_peak_(MeasureProductPeak(*device_)),
       flops_per_token_(FlopsPerToken(dims_, plan, StageOf(plan, own_))) {

@@ -16,7 +16,8 @@ all_idle() { [[ $(box_root ctl sinfo -h -N -o %t | grep -cx idle) == 4 ]]; }
 # state JOB: of its first run.
 state() { box_on ctl adaptive-train jobs -j "$1" -n -P -o State | head -n 1; }
 state_is() { [[ $(state "$1") == "$2" ]] || { echo "job $1: $(state "$1"), expected $2"; return 1; }; }
-without_end() { submit -N1 "$@" -- --train.steps=1000000; }
+# It does not end by itself before its time is over.
+without_end() { submit -N1 "$@" -- --train.steps=1000000 --checkpoint.before_end_seconds=0; }
 
 @test "a time limit, a requeue, a lost launcher, a cancelled job and a node that failed: each by its name" {
   limited=$(without_end --time=1 -w n1)
