@@ -17,7 +17,8 @@ Profile SomeProfile() {
   profile.devices.back().product_flops = 1.9e11;
   profile.devices.back().bytes_per_second = 1e10;
   profile.devices.back().evidence = evidence;
-  profile.layers = {{"cpu, 4 threads", "gpt2 384", "block", 2, 0.01, 0.02, 1e-3, 1e-7, evidence}};
+  profile.layers = {
+      {"cpu, 4 threads", "gpt2 384", "block", 2, 0.01, 0.02, 0.01, 1e-3, 1e-7, evidence}};
   profile.nodes = {{"n1", 0.5}};
   return profile;
 }
