@@ -31,7 +31,7 @@ failed_as() {
   [[ $(sqlite3 "$home/.local/state/adaptive-train/profiles.db" "SELECT kind, host, blamed FROM failures JOIN jobs ON jobs.id = job_id
     WHERE slurm_job_id = $1" | tee /dev/stderr) == "$2" ]]
 }
-nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
+nodes_of() { jq -r '[.ranks[].node] | sort | join(" ")' "$home/runs/$1/plan.json"; }
 @test "a node killed: the job goes on with three, and its losses have the bits of a job without failures" {
   keys+=(--train.reproducible=layout --train.micro_batch=1)
   failing_job
