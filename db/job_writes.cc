@@ -21,8 +21,13 @@ constexpr const char* kInsertJob =
     "   FROM jobs WHERE cluster = ?1 AND slurm_job_id = ?2 AND restart_count = ?3 AND submit_time "
     "= ?4";
 
+/// What Slurm has said while the launcher was ending stays: it knows why.
 constexpr const char* kFinishJob =
-    "UPDATE jobs SET state = ?2, exit_code = ?3, end_time = ?4, reason = ?5 WHERE id = ?1";
+    "UPDATE jobs SET exit_code = ?3, end_time = ?4,"
+    " state = CASE WHEN slurm_state = '' OR state = 'LOST' THEN ?2 ELSE state END,"
+    " reason = CASE WHEN slurm_state = '' OR state = 'LOST' OR reason = '' THEN ?5"
+    "          WHEN ?5 = '' THEN reason ELSE ?5 || '; ' || reason END"
+    " WHERE id = ?1";
 
 constexpr const char* kFindOut =
     "UPDATE jobs SET state = ?3, end_time = coalesce(end_time, ?4), reason = ?5, slurm_state = ?6"
