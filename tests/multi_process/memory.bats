@@ -97,3 +97,11 @@ limited() { (ulimit -d $((1024 * $1)) && "${@:2}"); }
   ((status == 5))
   grep -E 'failed in allocation: stage 0 \(layers 0 to 9\): no memory for (gradients|first moments|second moments): 96 MiB: free memory there, take' "$work/log"
 }
+
+@test "a memory that the user limits counts against nobody's node" {
+  run bash -c 'ulimit -d 60000; exec "$0" run "$1" --run-dir "$2/run" --store "$3" --model.hidden=512 --model.heads=8 --model.layers=8' \
+    "$bin/adaptive-train" "$work/config.toml" "$work" "$store"
+  [[ $status == 5 ]]
+  [[ $(sqlite3 "$work/profiles.db" "SELECT DISTINCT kind || '|' || blamed FROM failures") == "out_of_memory|" ]]
+  ! "$bin/adaptive-train" plan "$work/config.toml" --store "$store" | grep 'its time counts'
+}
