@@ -45,9 +45,10 @@ no_history() { ! "$bin/adaptive-train" plan "$work/config.toml" --store "$store"
 }
 
 @test "a last save that fails ends the run; the same command in its folder goes on, without the fault" {
-  run -5 train "${keys[@]}" --train.steps=400 --inject "fail save at step 400"
+  # No other save is due at this step, which would be the one that fails.
+  run -5 train "${keys[@]}" --train.steps=405 --inject "fail save at step 405"
   failed_as injected
-  run -0 train "${keys[@]}" --train.steps=400 --inject "fail save at step 400"
+  run -0 train "${keys[@]}" --train.steps=405 --inject "fail save at step 405"
   grep -Eq '^resumed from the checkpoint of step [0-9]+' <<<"$output"
   ! grep '^injected' <<<"$output"
 }
