@@ -48,8 +48,8 @@ gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
 }
 
 @test "a rank that is stopped: its node is the launcher's, which is alive, and gets it again" {
-  whole
-  train_in_background "${keys[@]}"
+  whole --train.micro_batch=3
+  train_in_background "${keys[@]}" --train.micro_batch=3
   fails_at 50 STOP 1
   ends_with 0
   grep -Eq '^rank 1 on .* no heartbeat for 2.5 s' "$work/out"
