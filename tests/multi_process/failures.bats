@@ -33,8 +33,14 @@ long_run() {
 }
 
 @test "a rank that the system ends because memory is short: out of memory" {
-  group=$(mktemp -d /sys/fs/cgroup/memory/adaptive-train-test-XXXXXX)
-  echo 600M >"$group/memory.limit_in_bytes"
+  if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then
+    echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+    group=$(mktemp -d /sys/fs/cgroup/adaptive-train-test-XXXXXX)
+    echo 600M >"$group/memory.max"
+  else
+    group=$(mktemp -d /sys/fs/cgroup/memory/adaptive-train-test-XXXXXX)
+    echo 600M >"$group/memory.limit_in_bytes"
+  fi
   # bash would go on in the group.
   bash -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' _ "$group" \
     "$bin/adaptive-train" run "$work/config.toml" --run-dir "$work/run" --store "$store" --train.steps=100000 \
