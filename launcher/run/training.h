@@ -32,8 +32,8 @@ struct RunParts {
 
 /// Trains by `plan`. Layer measurements go to the store and to profile.json. If a plan is better by
 /// enough, the run saves, stops and restarts with it. After a failure it goes on from the newest
-/// checkpoint without the nodes that fell silent (Recovery). Blocks until the run is over. `held`
-/// is released while ranks run.
+/// state, in memory or on disk, without the nodes that fell silent (Recovery). Blocks until the run
+/// is over. `held` is released while ranks run.
 RunOutcome TrainRun(RunParts run, Plan plan, HeldSignals& held);
 
 /// Writes plan.json, which the ranks read, and plan.txt.

@@ -1,4 +1,4 @@
-# A rank that the system ends for its memory. Once in several runs a peer aborts as well, and is named instead.
+# A rank that the system ends for its memory. Once in eight runs another rank aborted and was named instead; why is not known.
 load ../multi_process/run
 
 setup() { make_run_folder; }
