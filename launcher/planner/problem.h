@@ -26,8 +26,8 @@ struct Line {
 /// Seconds that one layer takes on one device of a kind.
 struct LayerSeconds {
   Line forward;
-  Line backward;      // without recomputation
-  double update = 0;  // of the optimizer, for all of the layer's parameters
+  Line backward;               // without recomputation
+  double update = 0;           // of the optimizer, for all of the layer's parameters
   Line weight_gradients = {};  // of backward, what a backward in halves leaves to its second half
 };
 

@@ -52,7 +52,7 @@ struct SupervisorEvents {
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string&)> on_notice;
   std::function<void(const Decision&)> on_decision;
-  std::function<void()> on_poll = [] {};  // some times a second
+  std::function<void()> on_poll = [] {};                                // some times a second
   std::function<void(int rank, const std::string& fault)> on_injected;  // untrusted text
 };
 

@@ -56,7 +56,8 @@ TEST(OddDocuments, OfAProfile) {
   profile.devices[0].device_kind = "cpu, 4 threads";
   profile.devices[0].product_flops = profile.devices[0].bytes_per_second = 1e10;
   profile.devices[0].evidence = kEvidence;
-  profile.layers = {{"cpu, 4 threads", "gpt2 384", "block", 2, 0.01, 0.02, 0.01, 1e-3, 1e-7, kEvidence}};
+  profile.layers = {
+      {"cpu, 4 threads", "gpt2 384", "block", 2, 0.01, 0.02, 0.01, 1e-3, 1e-7, kEvidence}};
   profile.nodes = {{"n1", 0.5}};
   ExpectOddDocumentsRefused(ToJson(profile), ProfileFromJson);
 }
