@@ -23,7 +23,7 @@ teardown() { kill -9 "$launcher" 2>/dev/null || true; }
 
 @test "40 failures of a run that goes on: the losses of one without failures, and no rank is left" {
   RANDOM=20261125
-  local last=4000 keys=(--train.steps=4000 --checkpoint.every=50 --parallel.data=3 --parallel.shares=even)
+  local last=4000 keys=(--train.steps=4000 --checkpoint.every=50 --parallel.data=3 --parallel.shares=even --train.micro_batch=1)
   train "${keys[@]}" --run-dir "$work/whole"
   train_in_background "${keys[@]}"
   local failures=0

@@ -5,7 +5,7 @@ load run
 setup() { make_run_folder; }
 teardown() { kill -9 "$launcher" 2>/dev/null || true; }
 
-keys=(--train.steps=60 --checkpoint.every=10 --parallel.shares=even --train.global_batch=12 --recovery.allow_injection=true)
+keys=(--train.steps=60 --checkpoint.every=10 "${same_layout[@]}" --train.global_batch=12 --recovery.allow_injection=true)
 inject() { train "${keys[@]}" --inject "$@" >"$work/out" 2>&1 || { cat "$work/out"; return 1; }; }
 # failed_as KIND: all failures of the run are of this kind and nobody's.
 failed_as() { [[ $(sqlite3 "$work/profiles.db" "SELECT DISTINCT kind || '|' || blamed FROM failures") == "$1|" ]]; }
