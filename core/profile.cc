@@ -34,6 +34,7 @@ Json ToObject(const DeviceMeasurement& device) {
           {"device_kind", device.device_kind},
           {"product_flops", device.product_flops},
           {"bytes_per_second", device.bytes_per_second},
+          {"transfer_s_per_byte", device.transfer_s_per_byte},
           {"evidence", ToObject(device.evidence)}};
 }
 
@@ -100,6 +101,8 @@ DeviceMeasurement ReadDeviceProfile(const JsonReader& entry) {
   entry.Read("device_kind", device.device_kind);
   entry.ReadNumber("product_flops", device.product_flops, false);
   entry.ReadNumber("bytes_per_second", device.bytes_per_second, false);
+  if (entry.Has("transfer_s_per_byte"))
+    entry.ReadNumber("transfer_s_per_byte", device.transfer_s_per_byte);
   device.evidence = ReadEvidence(entry);
   return device;
 }

@@ -58,6 +58,8 @@ struct DeviceMeasurement {
   double product_flops = 0;     // FLOP/s of a large float32 matrix product
   double bytes_per_second = 0;  // of copying; a copied byte counts once
   Evidence evidence;
+  /// Processor seconds for each byte sent to or received from other nodes; 0 = not measured.
+  double transfer_s_per_byte = 0;
   bool operator==(const DeviceMeasurement&) const = default;
 };
 

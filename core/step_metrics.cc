@@ -6,6 +6,24 @@
 #include "core/json.h"
 
 namespace adaptive_train {
+namespace {
+
+/// Of what `rank` waited when its passes were over, the time until those of all stages were: the
+/// closing agreement is at the same moment everywhere.
+double DrainSeconds(const RankMetrics& rank, std::span<const RankMetrics> ranks) {
+  double least = rank.settling_s;
+  for (const RankMetrics& other : ranks) least = std::min(least, other.settling_s);
+  return std::min(rank.settling_s - least, rank.exposed_comm_s);
+}
+
+/// Of what `rank` waited for other stages, the time in which one of them waited for its weights.
+double OpeningSeconds(const RankMetrics& rank, std::span<const RankMetrics> ranks) {
+  double most = rank.opening_comm_s;
+  for (const RankMetrics& other : ranks) most = std::max(most, other.opening_comm_s);
+  return std::min(most - rank.opening_comm_s, rank.bubble_s);
+}
+
+}  // namespace
 
 StepMetrics CombineRanks(std::span<const RankMetrics> ranks) {
   const RankMetrics& slowest = *std::max_element(
@@ -21,8 +39,9 @@ StepMetrics CombineRanks(std::span<const RankMetrics> ranks) {
   all.skipped = slowest.skipped;
   all.step_s = slowest.step_s;
   all.compute_s = slowest.compute_s;
-  all.exposed_comm_s = slowest.exposed_comm_s;
-  all.bubble_s = slowest.bubble_s;
+  const double bubble = DrainSeconds(slowest, ranks) - OpeningSeconds(slowest, ranks);
+  all.exposed_comm_s = slowest.exposed_comm_s - bubble;
+  all.bubble_s = slowest.bubble_s + bubble;
   all.other_s = slowest.other_s;
   all.unpeeled = slowest.unpeeled;
   double flops = 0, peak = 0, entries = 0, sent = 0;

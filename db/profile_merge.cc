@@ -68,6 +68,7 @@ DeviceMeasurement Joined(const DeviceMeasurement& first, const DeviceMeasurement
   DeviceMeasurement joined = second;
   joined.product_flops = weights.Mean(first.product_flops, second.product_flops);
   joined.bytes_per_second = weights.Mean(first.bytes_per_second, second.bytes_per_second);
+  joined.transfer_s_per_byte = weights.Mean(first.transfer_s_per_byte, second.transfer_s_per_byte);
   joined.evidence =
       MergedEvidence(first.evidence, second.evidence, first.product_flops, second.product_flops);
   return joined;

@@ -28,14 +28,18 @@ constexpr const char* kReplaceLink =
     " bytes_per_second, count, spread, measured_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 constexpr const char* kDevicesOf =
-    "SELECT node, product_flops, bytes_per_second, count, spread, measured_at FROM device_profiles"
+    "SELECT node, product_flops, bytes_per_second, transfer_s_per_byte, count, spread, measured_at"
+    " FROM device_profiles"
     " WHERE cluster = ?1 AND device_kind = ?2 ORDER BY node";
 constexpr const char* kOneDevice =
-    "SELECT node, product_flops, bytes_per_second, count, spread, measured_at FROM device_profiles"
+    "SELECT node, product_flops, bytes_per_second, transfer_s_per_byte, count, spread, measured_at"
+    " FROM device_profiles"
     " WHERE cluster = ?1 AND device_kind = ?2 AND node = ?3";
 constexpr const char* kReplaceDevice =
     "INSERT OR REPLACE INTO device_profiles (cluster, device_kind, node, product_flops,"
-    " bytes_per_second, count, spread, measured_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    " bytes_per_second, transfer_s_per_byte, count, spread, measured_at) VALUES (?1, ?2, ?3, ?4, "
+    "?5,"
+    " ?6, ?7, ?8, ?9)";
 
 constexpr const char* kLayersOf =
     "SELECT layer, micro_batch, forward_s, backward_s, weight_gradients_s, update_s,"
@@ -80,7 +84,8 @@ bool Sound(const LinkMeasurement& link) {
   return Founded(link.evidence) && Amount(link.latency_s) && Speed(link.bytes_per_second);
 }
 bool Sound(const DeviceMeasurement& device) {
-  return Founded(device.evidence) && Speed(device.product_flops) && Speed(device.bytes_per_second);
+  return Founded(device.evidence) && Speed(device.product_flops) &&
+         Speed(device.bytes_per_second) && Amount(device.transfer_s_per_byte);
 }
 bool Sound(const LayerMeasurement& layer) {
   return Founded(layer.evidence) && layer.micro_batch >= 1 && Amount(layer.forward_s) &&
@@ -111,7 +116,8 @@ DeviceMeasurement ReadDevice(SQLite::Statement& row, const std::string& kind) {
   DeviceMeasurement device;
   device.device_kind = kind;
   RowReader(row) >> device.node >> device.product_flops >> device.bytes_per_second >>
-      device.evidence.count >> device.evidence.spread >> device.evidence.measured_at;
+      device.transfer_s_per_byte >> device.evidence.count >> device.evidence.spread >>
+      device.evidence.measured_at;
   return device;
 }
 
@@ -174,8 +180,8 @@ Result<void> MergeDevices(SQLite::Database& database, const std::string& cluster
       },
       [&](const DeviceMeasurement& device) {
         BindAll(replace, cluster, device.device_kind, device.node, device.product_flops,
-                device.bytes_per_second, device.evidence.count, device.evidence.spread,
-                device.evidence.measured_at);
+                device.bytes_per_second, device.transfer_s_per_byte, device.evidence.count,
+                device.evidence.spread, device.evidence.measured_at);
         replace.exec();
         replace.reset();
       });

@@ -62,8 +62,11 @@ void Arrangement::SetLayers(int stage) {
       line->per_sample /= known.standing;
     }
     seconds.lines = lines;
-    seconds.forward = lines.forward.At(b);
-    seconds.backward = lines.backward.At(b);
+    const double moving = MovingSeconds(tables_.Problem(), known.kind, shape_.tensor,
+                                        b * tables_.Problem().CrossingBytes(begin, end)) /
+                          known.standing;
+    seconds.forward = lines.forward.At(b) + moving;
+    seconds.backward = lines.backward.At(b) + moving;
     seconds.update =
         lines.update / known.standing / (shape_.shard >= 1 ? static_cast<double>(shape_.data) : 1);
   }
@@ -86,6 +89,7 @@ void Arrangement::SetMembers(int stage) {
   Stage& out = stages_[Index(stage)];
   out.hidden = kInfinity;
   out.update = out.amiss = 0;
+  double transfer = 0;
   nodes_.clear();
   for (int d = 0; d < shape_.data; ++d) {
     const Group& group = At(stage, d);
@@ -95,10 +99,12 @@ void Arrangement::SetMembers(int stage) {
     out.hidden =
         std::min(out.hidden, seconds.backward + sums.At(static_cast<double>(shape_.micro_batch)));
     out.update = std::max(out.update, seconds.update);
+    transfer = std::max(transfer, tables_.TransferPerByte(group.device_class) / shape_.tensor);
     nodes_.push_back(group.node);
   }
   if (shape_.data == 1) return;
   out.ring = tables_.Rings().Speed(nodes_);
+  out.ring.transfer_s_per_byte = transfer;
   if (out.ring.bytes_per_second <= 0)
     out.amiss = 1;
   else
@@ -120,7 +126,7 @@ void Arrangement::SetExchange(int stage) {
     if (l == begin) first = layer.compressed_bytes;
   }
   out.exchange = RingSeconds(shape_.data, out.ring, bytes);
-  out.first = RingSeconds(shape_.data, out.ring, first);
+  out.first = LeastExposedSeconds(shape_.data, out.ring, bytes, first);
 }
 
 void Arrangement::SetReplica(int replica) {
@@ -379,11 +385,10 @@ Layout Arrangement::ToLayout() const {
   }
   layout.compressed.assign(tables_.Problem().layers.size(), false);
   for (int s = 0; s < shape_.stages; ++s) {
-    std::vector<int> nodes, visited;
+    std::vector<int> nodes;
     for (int d = 0; d < shape_.data; ++d) nodes.push_back(At(s, d).node);
     layout.rings.push_back(tables_.Rings().Order(nodes));
-    for (int d : layout.rings.back()) visited.push_back(nodes[Index(d)]);
-    const RingSpeed speed = SpeedOfRing(tables_.Problem().links, visited);
+    const RingSpeed speed = SpeedOfStage(tables_.Problem(), layout, s);
     for (int l = placement_.cut[Index(s)]; l < placement_.cut[Index(s) + 1]; ++l)
       layout.compressed[Index(l)] = Compresses(tables_.Problem(), l, shape_.data, speed);
   }

@@ -24,9 +24,6 @@ namespace {
 constexpr DeviceSpeed kAssumedCpu{30e9, 5e9};
 /// FLOPs of products in the time in which memory copies a byte, if only products are known.
 constexpr double kAssumedIntensity = 60;
-/// CPU time per byte at each end of a TCP ring, including the sums, in copies of a byte in memory.
-/// It is 0.48 ns on a processor that copies 10.4 GB/s.
-constexpr double kCopiesPerMovedByte = 5;
 /// On devices of which each has several.
 constexpr std::int64_t kMostSharing = 65536;
 /// Each decayed failure makes a node count as this much slower.
@@ -58,6 +55,17 @@ double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+/// Processor seconds per byte moved, the median over nodes with processors of this model; 0 where
+/// none was measured. Quotas and numbers of threads make no difference to it.
+double MedianTransfer(const Profile& profile, const std::string& model) {
+  std::vector<double> seconds;
+  for (const DeviceMeasurement& measured : profile.devices) {
+    if (measured.transfer_s_per_byte > 0 && measured.device_kind.starts_with(model + ","))
+      seconds.push_back(measured.transfer_s_per_byte);
+  }
+  return Median(seconds);
 }
 
 /// The median over the nodes where a kind was measured; zeros if nowhere.
@@ -172,7 +180,7 @@ class Kinds {
                            &layer.weight_gradients.per_sample})
         *part *= slower;
     }
-    kind.transfer_s_per_byte = TransferSeconds(name, device);
+    kind.transfer_s_per_byte = TransferSeconds(device);
     if (slower > 1)
       Note(fmt::format("{}: {:.2f} times as slow as others of its kind", device.node, slower));
     if (slower < 1)
@@ -181,11 +189,11 @@ class Kinds {
   }
 
   /// If every CPU computes, one of them has to move messages as well.
-  double TransferSeconds(const std::string& name, const Device& device) const {
+  double TransferSeconds(const Device& device) const {
     if (device.kind != "cpu") return 0;
     const double cpus = device.cpus > 0 ? device.cpus : device.threads;
     const double shared = std::clamp(device.threads + 1 - cpus, 0.0, 1.0);
-    return shared * kCopiesPerMovedByte / CopySpeed(name, device);
+    return shared * MedianTransfer(profile_, device.model) / std::min(1.0, cpus);
   }
 
   /// The copy speed: measured, else given by the cluster, else derived from products, else assumed.

@@ -88,10 +88,7 @@ std::optional<Layout> EvenLayout(const PlanProblem& problem, const Shape& shape)
   layout.rings.assign(Index(shape.stages), ring);
   layout.compressed.assign(problem.layers.size(), false);
   for (int s = 0; s < shape.stages; ++s) {
-    std::vector<int> nodes;
-    for (int d = 0; d < shape.data; ++d)
-      nodes.push_back(problem.devices[Index(layout.devices[layout.DeviceIndex(s, d, 0)])].node);
-    const RingSpeed speed = SpeedOfRing(problem.links, nodes);
+    const RingSpeed speed = SpeedOfStage(problem, layout, s);
     for (int l = layout.cut[Index(s)]; l < layout.cut[Index(s) + 1]; ++l)
       layout.compressed[Index(l)] = Compresses(problem, l, shape.data, speed);
   }

@@ -82,7 +82,8 @@ class Cutter {
     }
     const RingSpeed& ring = rings_[static_cast<std::size_t>(stage)];
     return std::max(RingSeconds(shape_.data, ring, Between(sent_, begin, end)) - hidden,
-                    RingSeconds(shape_.data, ring, Between(sent_, begin, begin + 1))) +
+                    LeastExposedSeconds(shape_.data, ring, Between(sent_, begin, end),
+                                        Between(sent_, begin, begin + 1))) +
            Between(compression_, begin, end);
   }
 
@@ -138,7 +139,12 @@ class Cutter {
     for (auto first = places.begin(); first != places.end(); first += shape_.data) {
       std::transform(first, first + shape_.data, nodes.begin(),
                      [&](int g) { return groups[static_cast<std::size_t>(g)].node; });
-      rings_.push_back(tables_.Rings().Speed(nodes));
+      RingSpeed& ring = rings_.emplace_back(tables_.Rings().Speed(nodes));
+      std::for_each(first, first + shape_.data, [&](int g) {
+        const int its = groups[static_cast<std::size_t>(g)].device_class;
+        ring.transfer_s_per_byte =
+            std::max(ring.transfer_s_per_byte, tables_.TransferPerByte(its) / shape_.tensor);
+      });
     }
   }
 
@@ -149,6 +155,7 @@ class Cutter {
     for (const RingSpeed& ring : rings_) {
       slowest.latency_s = std::max(slowest.latency_s, ring.latency_s);
       slowest.bytes_per_second = std::min(slowest.bytes_per_second, ring.bytes_per_second);
+      slowest.transfer_s_per_byte = std::max(slowest.transfer_s_per_byte, ring.transfer_s_per_byte);
     }
     for (int l = 0; l < tables_.Layers(); ++l) {
       const ProblemLayer& layer = tables_.Problem().layers[static_cast<std::size_t>(l)];

@@ -78,12 +78,12 @@ class Times {
   double Forward(int chunk, int replica, double samples) const {
     return Slowest(chunk, replica,
                    [&](const StageLines& lines) { return lines.forward.At(samples); }) +
-           Tensor(chunk, replica).forward.At(samples);
+           Tensor(chunk, replica).forward.At(samples) + Moving(chunk, replica, samples);
   }
   double Backward(int chunk, int replica, double samples) const {
     return Slowest(chunk, replica,
                    [&](const StageLines& lines) { return lines.backward.At(samples); }) +
-           Tensor(chunk, replica).backward.At(samples);
+           Tensor(chunk, replica).backward.At(samples) + Moving(chunk, replica, samples);
   }
   double WeightGradients(int chunk, int replica, double samples) const {
     return Slowest(chunk, replica,
@@ -115,15 +115,28 @@ class Times {
     return sum;
   }
   template <class Of>
-  double Slowest(int chunk, int replica, Of of) const {
+  double SlowestDevice(int chunk, int replica, Of of) const {
     double slowest = 0;
     for (int t = 0; t < layout_.tensor; ++t) {
       const ProblemDevice& device = Device(chunk, replica, t);
-      const auto line = static_cast<std::size_t>(chunk) * problem_.kinds.size() +
-                        static_cast<std::size_t>(device.kind);
-      slowest = std::max(slowest, of(lines_[line]) / device.standing);
+      slowest = std::max(slowest, of(device) / device.standing);
     }
     return slowest;
+  }
+  template <class Of>
+  double Slowest(int chunk, int replica, Of of) const {
+    return SlowestDevice(chunk, replica, [&](const ProblemDevice& device) {
+      return of(lines_[static_cast<std::size_t>(chunk) * problem_.kinds.size() +
+                       static_cast<std::size_t>(device.kind)]);
+    });
+  }
+  /// Of what one pass sends and receives.
+  double Moving(int chunk, int replica, double samples) const {
+    const auto c = static_cast<std::size_t>(chunk);
+    const double bytes = samples * problem_.CrossingBytes(layout_.cut[c], layout_.cut[c + 1]);
+    return SlowestDevice(chunk, replica, [&](const ProblemDevice& device) {
+      return MovingSeconds(problem_, device.kind, layout_.tensor, bytes);
+    });
   }
   TensorLines Tensor(int chunk, int replica) const {
     if (tensor_.empty()) return {};
@@ -224,18 +237,10 @@ ReplicaSeconds SecondsOf(const PlanProblem& problem, const Layout& layout, const
   return seconds;
 }
 
-RingSpeed SpeedOfStage(const PlanProblem& problem, const Layout& layout, const Times& times,
-                       int stage) {
-  std::vector<int> nodes;
-  for (int replica : layout.rings[static_cast<std::size_t>(stage)])
-    nodes.push_back(times.Node(stage, replica));
-  return SpeedOfRing(problem.links, nodes);
-}
-
 double ExchangeSeconds(const PlanProblem& problem, const Layout& layout, const Times& times,
                        int stage) {
   if (layout.data == 1) return 0;
-  const RingSpeed speed = SpeedOfStage(problem, layout, times, stage);
+  const RingSpeed speed = SpeedOfStage(problem, layout, stage);
   double bytes = 0, first_bytes = 0, compression = 0;
   const std::vector<int> layers = layout.LayersOf(stage);
   for (const int l : layers) {
@@ -251,8 +256,9 @@ double ExchangeSeconds(const PlanProblem& problem, const Layout& layout, const T
     hidden =
         std::min(hidden, times.BackwardOfStage(
                              stage, d, LastMicroBatch(layout.shares[static_cast<std::size_t>(d)])));
-  const double ring = RingSeconds(layout.data, speed, bytes);
-  return std::max(ring - hidden, RingSeconds(layout.data, speed, first_bytes)) + compression;
+  return std::max(RingSeconds(layout.data, speed, bytes) - hidden,
+                  LeastExposedSeconds(layout.data, speed, bytes, first_bytes)) +
+         compression;
 }
 
 double TiedSeconds(const PlanProblem& problem, const Layout& layout, const Times& times) {
@@ -270,7 +276,19 @@ double TiedSeconds(const PlanProblem& problem, const Layout& layout, const Times
 double RingSeconds(int members, const RingSpeed& speed, double bytes) {
   if (members < 2) return 0;
   if (speed.bytes_per_second <= 0) return kInfinity;
-  return 2.0 * (members - 1) * (2 * speed.latency_s + bytes / (members * speed.bytes_per_second));
+  // Each member sends and receives all the time.
+  const double s_per_byte = std::max(1 / speed.bytes_per_second, 2 * speed.transfer_s_per_byte);
+  return 2.0 * (members - 1) * (2 * speed.latency_s + bytes / members * s_per_byte);
+}
+
+double LeastExposedSeconds(int members, const RingSpeed& speed, double bytes, double first_bytes) {
+  const double moved = 4.0 * (members - 1) / members * (bytes - first_bytes);
+  return RingSeconds(members, speed, first_bytes) + speed.transfer_s_per_byte * moved;
+}
+
+double MovingSeconds(const PlanProblem& problem, int kind, int ranks, double bytes) {
+  return problem.kinds[static_cast<std::size_t>(kind)].transfer_s_per_byte * bytes /
+         (problem.shares_rows ? ranks : 1);
 }
 
 RingSpeed SpeedOfRing(const LinkTable& links, std::span<const int> nodes) {
@@ -280,6 +298,26 @@ RingSpeed SpeedOfRing(const LinkTable& links, std::span<const int> nodes) {
     speed.latency_s = std::max(speed.latency_s, link.latency_s);
     speed.bytes_per_second = std::min(speed.bytes_per_second, link.bytes_per_second);
   }
+  return speed;
+}
+
+RingSpeed SpeedOfStage(const PlanProblem& problem, const Layout& layout, int stage) {
+  const auto device = [&](int replica, int rank) -> const ProblemDevice& {
+    return problem.devices[static_cast<std::size_t>(
+        layout.devices[layout.DeviceIndex(stage, replica, rank)])];
+  };
+  std::vector<int> nodes;
+  double transfer = 0;
+  for (const int replica : layout.rings[static_cast<std::size_t>(stage)]) {
+    nodes.push_back(device(replica, 0).node);
+    for (int rank = 0; rank < layout.tensor; ++rank) {
+      const ProblemDevice& its = device(replica, rank);
+      const DeviceKind& kind = problem.kinds[static_cast<std::size_t>(its.kind)];
+      transfer = std::max(transfer, kind.transfer_s_per_byte / its.standing);
+    }
+  }
+  RingSpeed speed = SpeedOfRing(problem.links, nodes);
+  speed.transfer_s_per_byte = transfer / layout.tensor;
   return speed;
 }
 
@@ -357,6 +395,11 @@ double PlanProblem::BoundaryBytes(int stage, int stages, std::int64_t micro_batc
 double PlanProblem::MessageBytes(int messages, std::int64_t micro_batch, int ranks) const {
   return static_cast<double>(messages) * static_cast<double>(micro_batch) *
          layers.front().boundary_bytes / (shares_rows ? ranks : 1);
+}
+
+double PlanProblem::CrossingBytes(int begin, int end) const {
+  const double before = begin > 0 ? layers[static_cast<std::size_t>(begin) - 1].boundary_bytes : 0;
+  return before + layers[static_cast<std::size_t>(end) - 1].boundary_bytes;
 }
 
 double PlanProblem::TiedBytes(int stage, int stages, int ranks, int weight_versions) const {

@@ -13,15 +13,29 @@ namespace adaptive_train {
 struct RingSpeed {
   double latency_s = 0;         // the highest
   double bytes_per_second = 0;  // the lowest; 0 = two neighbours cannot communicate
+  /// Computing that each byte sent or received takes from the member that this delays most.
+  double transfer_s_per_byte = 0;
 };
 
 /// R(V) of docs/planning.md: seconds that a ring of `members` needs to sum `bytes`. Infinite if
 /// neighbours cannot communicate, 0 for one member.
 double RingSeconds(int members, const RingSpeed& speed, double bytes);
 
+/// What of a stage's exchange cannot hide behind its last backward: the sum of its first layer's
+/// `first_bytes`, and the computing that moving all others of its `bytes` takes from its members.
+double LeastExposedSeconds(int members, const RingSpeed& speed, double bytes, double first_bytes);
+
+/// Computing that moving `bytes` of activations, or of their gradients, takes from one of `ranks`
+/// tensor ranks on a device of this kind.
+double MovingSeconds(const PlanProblem& problem, int kind, int ranks, double bytes);
+
 /// The speed of the ring that visits the nodes in this order and returns. Needs at least two nodes;
 /// a node that appears twice in a row uses its inner link.
 RingSpeed SpeedOfRing(const LinkTable& links, std::span<const int> nodes);
+
+/// The speed of the stage's ring in this layout, whose devices and ring of replicas are set. The
+/// bytes of all tensor ranks together go around it. Needs at least two replicas.
+RingSpeed SpeedOfStage(const PlanProblem& problem, const Layout& layout, int stage);
 
 /// Whether a ring's members compress a layer that can be compressed. With compress_all they do;
 /// otherwise only if that makes the layer's sum faster, including `compression_s`.

@@ -37,7 +37,7 @@ struct DeviceKind {
   bool measured = false;             // false: estimated from the processor
   std::vector<LayerSeconds> layers;  // index = layer
   /// Seconds of computing that each byte sent or received takes from a device whose own processor
-  /// moves messages; 0 otherwise. The simulator counts it, docs/planning.md does not.
+  /// moves messages; 0 otherwise.
   double transfer_s_per_byte = 0;
 };
 
@@ -191,6 +191,8 @@ struct PlanProblem {
   double BoundaryBytes(int stage, int stages, std::int64_t micro_batch, int ranks) const;
   /// So many messages between stages of `ranks` tensor ranks.
   double MessageBytes(int messages, std::int64_t micro_batch, int ranks) const;
+  /// What one sample's activations are where they enter layers [begin, end) and where they leave them.
+  double CrossingBytes(int begin, int end) const;
   /// With tied embeddings the last stage has a copy of the weights and its gradient, which the
   /// first one receives. One of `ranks` tensor ranks has its part.
   double TiedBytes(int stage, int stages, int ranks, int weight_versions = 1) const;

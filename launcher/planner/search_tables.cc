@@ -129,6 +129,11 @@ SearchTables::SearchTables(const PlanProblem& problem) : problem_(problem), ring
   }
 }
 
+double SearchTables::TransferPerByte(int device_class) const {
+  const DeviceClass& known = classes_[static_cast<std::size_t>(device_class)];
+  return problem_.kinds[static_cast<std::size_t>(known.kind)].transfer_s_per_byte / known.standing;
+}
+
 const LayerSums& SearchTables::Sums(int tensor, Recompute recompute) {
   const std::pair key{tensor, recompute};
   auto found = sums_.find(key);

@@ -90,6 +90,8 @@ class SearchTables {
   const LayerSums& Sums(int tensor, Recompute recompute);
   RingFinder& Rings() { return rings_; }
 
+  /// Computing that a byte sent or received takes from such a device.
+  double TransferPerByte(int device_class) const;
   /// Seconds of a forward and backward pass of the whole model with one sample: how slow a device
   /// class is.
   double Slowness(int device_class) const {

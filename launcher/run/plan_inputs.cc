@@ -90,10 +90,13 @@ std::vector<LayerMeasurement> RecordsOf(const PlanInputs& inputs, const Plan& pl
                                         const std::vector<LayerTimes>& times) {
   auto records = LayerRecords(plan, ModelKey(ModelShape::Of(inputs.dims, inputs.format)), times,
                               EpochSecondsNow());
-  // Profiles hold times without recomputation; docs/planning.md adds it.
+  // Profiles hold times without recomputation; docs/planning.md adds it. The head computes its
+  // gradients in forward, so that its backward may be short; times stay positive.
+  constexpr double kLeastShare = 0.01;
   const double again = PlanProblem{}.recompute_share[static_cast<std::size_t>(plan.recompute)];
   for (LayerMeasurement& record : records)
-    record.backward_s = std::max(record.forward_s, record.backward_s - again * record.forward_s);
+    record.backward_s =
+        std::max(kLeastShare * record.backward_s, record.backward_s - again * record.forward_s);
   return records;
 }
 

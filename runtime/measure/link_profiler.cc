@@ -67,6 +67,8 @@ class LinkProfiler {
   }
   /// Index = rank; this rank's entry is unused.
   std::vector<Figures>& From() { return from_; }
+  /// Processor seconds for each byte that this rank's streams have moved; 0: there were none.
+  double TransferSecondsPerByte() const { return moved_ > 0 ? moving_cpu_s_ / moved_ : 0; }
 
   /// The result of a second look.
   struct SecondLook {
@@ -246,19 +248,28 @@ class LinkProfiler {
                    const StreamJudgement& judgement = kJudgement) {
     const auto stream =
         std::make_shared<LinkStream>(Name("bandwidth", peer), end, sends, latency, judgement);
+    const double before_s = group_.communicator().CpuSeconds();
     WaitFor(group_.Launch(stream), kStreamDeadline);
+    moving_cpu_s_ += group_.communicator().CpuSeconds() - before_s;
+    moved_ += stream->Moved();
     return sends ? LinkSlope{} : stream->Received();
   }
 
   const MeasureOrder& order_;
   Group& group_;
   std::vector<Figures> from_;
+  double moving_cpu_s_ = 0, moved_ = 0;  // of all streams: processor seconds, bytes
 };
 
-/// One rank's measurements: its incoming links, then its device.
+struct NodeSpeed {
+  DeviceSpeed device;
+  double transfer_s_per_byte = 0;
+};
+
+/// One rank's measurements: its incoming links, then its node.
 struct Row {
   std::vector<Figures> from;
-  DeviceSpeed device;
+  NodeSpeed node;
 };
 
 std::vector<Row> Gather(Group& group, const Row& own) {
@@ -269,7 +280,7 @@ std::vector<Row> Gather(Group& group, const Row& own) {
   std::vector<Request> requests;
   const auto pass = [&](Row& row, auto transfer) {
     requests.push_back(transfer(flat(row.from)));
-    requests.push_back(transfer(std::as_writable_bytes(std::span(&row.device, 1))));
+    requests.push_back(transfer(std::as_writable_bytes(std::span(&row.node, 1))));
   };
   if (group.Rank() != 0) {
     pass(sent, [&](auto bytes) { return group.Send(0, Purpose::kStatistic, bytes); });
@@ -297,12 +308,12 @@ Profile ProfileFrom(const MeasureOrder& order, const std::vector<Row>& rows) {
       profile.links.push_back({order.nodes[from].name, node.name, f.latency_s, f.bytes_per_second,
                                Evidence{1, f.spread, now}});
     }
-    const DeviceSpeed& d = rows[to].device;
+    const auto& [d, transfer_s_per_byte] = rows[to].node;
     if (d.product_flops <= 0) continue;
     profile.links.push_back(
         {node.name, node.name, d.handover_s, d.bytes_per_second, Evidence{1, 0, now}});
     profile.devices.push_back({node.name, node.device_kind, d.product_flops, d.bytes_per_second,
-                               Evidence{1, d.product_spread, now}});
+                               Evidence{1, d.product_spread, now}, transfer_s_per_byte});
   }
   return profile;
 }
@@ -348,12 +359,13 @@ NodeFigures MeasureNodes(const MeasureOrder& order, Group& group) {
   const MeasuredNode& self = order.nodes[static_cast<std::size_t>(group.Rank())];
   if (self.device) {
     const auto began = std::chrono::steady_clock::now();
-    own.device = MeasureDevice(self.threads, kDeviceSeconds);
+    own.node.device = MeasureDevice(self.threads, kDeviceSeconds);
     fmt::print("device: {:.3f} s\n",
                std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
   }
   const auto gather = [&] {
     own.from = links.From();
+    own.node.transfer_s_per_byte = links.TransferSecondsPerByte();
     return Gather(group, own);
   };
   std::vector<Row> rows = gather();

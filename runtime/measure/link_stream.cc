@@ -44,7 +44,10 @@ void LinkStream::Begin() {
 
 // The sender: sends what is granted.
 
-void LinkStream::SendChunk(std::size_t bytes) { SendKind(kChunk, payload_.data(), bytes, {}); }
+void LinkStream::SendChunk(std::size_t bytes) {
+  bytes_ += static_cast<double>(bytes);
+  SendKind(kChunk, payload_.data(), bytes, {});
+}
 
 void LinkStream::ReceiveGrant() {
   ReceiveKind(kGrant, &granted_, sizeof granted_, [this] {

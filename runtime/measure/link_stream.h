@@ -30,6 +30,8 @@ class LinkStream final : public LinkOperation {
 
   /// After Done() without failure, at the receiver.
   const LinkSlope& Received() const { return received_; }
+  /// Bytes of all chunks that this end has sent or received; after Done().
+  double Moved() const { return bytes_; }
 
  private:
   void Begin() override;

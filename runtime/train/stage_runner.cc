@@ -99,6 +99,7 @@ double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exc
                            const WithinStep& within) {
   assert(CanGoOn() == static_cast<bool>(within.before_next));
   double loss = 0;
+  bool first = true;
   std::optional<bool> goes_on;
   older_ = CanGoOn() && !gone_on_;
   for (const Action& action : rows_[gone_on_ ? 1 : 0]) {
@@ -117,6 +118,9 @@ double StageRunner<T>::Run(std::int64_t step, double scale, StepExchange<T>& exc
     if (!IsCompute(action.kind)) continue;
     measure_.main_thread().TakesMicroBatch(action.micro_batch + 1);
     measure_.As(Activity::kCompute, [&] { loss += Compute(action, step, scale, exchange); });
+    if (std::exchange(first, false))
+      marks_.opening_comm_s = measure_.SecondsOf(Activity::kExposedComm);
+    marks_.passed_s = measure_.Seconds();
   }
   EndMicroBatch(exchange);
   measure_.main_thread().TakesMicroBatch(0);

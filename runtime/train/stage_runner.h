@@ -43,6 +43,12 @@ struct WithinStep {
   std::function<bool()> before_next;
 };
 
+/// Of a step, by its StepMeasure.
+struct PassMarks {
+  double opening_comm_s = 0;  // of exposed communication, up to the end of the first pass
+  double passed_s = 0;        // since the step's begin, at the end of the last pass
+};
+
 /// Owns the activations: of each chunk as many micro-batches' states as the schedule has in flight,
 /// one workspace for all, and what crosses the boundaries to other stages. Without a flush, the
 /// first micro-batches of the next step go forward in a step: they read the weights of the update
@@ -67,6 +73,10 @@ class StageRunner {
   /// Throws FatalError.
   double Run(std::int64_t step, double scale, StepExchange<T>& exchange,
              const WithinStep& within = {});
+  /// Of the last Run.
+  const PassMarks& Marks() const { return marks_; }
+  /// Whether stages next to each other are on different ranks.
+  bool HasOthers() const { return schedule_.ranks.size() > 1; }
   /// Whether steps can go on into each other.
   bool CanGoOn() const { return rows_.size() > 1; }
   /// Whether the next step has begun.
@@ -115,8 +125,6 @@ class StageRunner {
   }
   /// For Loss: forward through one chunk. Gives its output.
   const T* ForwardOnly(std::size_t chunk, const Samples& samples, const T* before);
-  /// Whether stages next to each other are on different ranks.
-  bool HasOthers() const { return schedule_.ranks.size() > 1; }
   bool IsReduced(const Action& backward) const;
   /// Of whole activations, or of own rows where tensor ranks share them.
   std::size_t BoundaryBytes(std::int64_t samples) const {
@@ -145,6 +153,7 @@ class StageRunner {
   const std::vector<std::vector<Action>> rows_;
   std::vector<MicroBatch> micro_batches_;
   std::vector<double> losses_;  // [micro_batches]
+  PassMarks marks_;
   kernels::Device<T>& device_;
   SampleLoader& loader_;
   LayerProfiler& profiler_;

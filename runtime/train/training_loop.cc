@@ -232,6 +232,7 @@ bool TrainingLoop<T>::Step() {
   exchange_.Begin(step, update_.LossScale());
   whole_ = !exchange_.ChangesResiduals();
   const double loss = runner_.Run(step, update_.LossScale() / Targets(), exchange_);
+  if (runner_.HasOthers()) marks_ = runner_.Marks();
   BeginSettling(loss);
   Settle();
   return stop_asked_;
@@ -318,6 +319,10 @@ template <class T>
 void TrainingLoop<T>::Settle() {
   const Totals totals = Agreed();
   RankMetrics metrics;
+  if (const auto marks = std::exchange(marks_, std::nullopt)) {
+    metrics.opening_comm_s = marks->opening_comm_s;
+    metrics.settling_s = measure_.Seconds() - marks->passed_s;
+  }
   metrics.step = step_ + 1;
   metrics.loss = totals.loss / Targets();
   measure_.As(Activity::kCompute, [&] { update_.Make(totals.squares, metrics); });

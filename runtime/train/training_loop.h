@@ -103,6 +103,7 @@ class TrainingLoop final : public Trainer {
   std::vector<double> sums_;  // of the agreement under way, in the order of its making
   std::size_t first_square_ = 0, first_unit_ = 0;  // of sums_
   Request agreement_;
+  std::optional<PassMarks> marks_;        // of the step's passes, where there are other stages
   std::optional<double> exchanged_loss_;  // of a step whose exchange goes on beside the next one
   bool whole_ = true;      // arenas and all that a checkpoint keeps are those of step_
   bool saving_ = false;    // the last state, which the checkpointer is in the middle of

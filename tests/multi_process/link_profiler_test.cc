@@ -29,6 +29,11 @@ bool Sane(const Profile& profile, std::size_t links, std::size_t devices) {
     RANK_REQUIRE(link.evidence.count == 1, link.evidence.count);
     RANK_REQUIRE(link.evidence.measured_at >= 1e9, link.evidence.measured_at);
   }
+  // With one node there is nothing to move.
+  for (const DeviceMeasurement& device : profile.devices) {
+    const double each = device.transfer_s_per_byte;
+    RANK_REQUIRE(links > 1 ? each > 1e-12 && each < 1e-6 : each == 0, device.node, each);
+  }
   RANK_REQUIRE(profile.links.size() == links, profile.links.size(), links);
   RANK_REQUIRE(profile.devices.size() == devices, profile.devices.size(), devices);
   RANK_REQUIRE(ProfileFromJson(ToJson(profile)));

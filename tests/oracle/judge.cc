@@ -14,14 +14,31 @@ class Sums {
   Sums(const PlanProblem& problem, const Layout& layout) : problem_(problem), layout_(layout) {}
 
   double Forward(int stage, int replica, double samples) const {
-    return Slowest(stage, replica, [&](int device, int layer) {
-      return ForwardOf(problem_, device, layer, layout_.tensor, samples);
-    });
+    return Slowest(stage, replica,
+                   [&](int device, int layer) {
+                     return ForwardOf(problem_, device, layer, layout_.tensor, samples);
+                   }) +
+           Messages(stage, replica, samples);
   }
   double Backward(int stage, int replica, double samples) const {
-    return Slowest(stage, replica, [&](int device, int layer) {
-      return BackwardOf(problem_, device, layer, layout_.tensor, layout_.recompute, samples);
-    });
+    return Slowest(stage, replica,
+                   [&](int device, int layer) {
+                     return BackwardOf(problem_, device, layer, layout_.tensor, layout_.recompute,
+                                       samples);
+                   }) +
+           Messages(stage, replica, samples);
+  }
+  /// Computing that a moved byte takes from the rank that it delays most.
+  double Moving(int stage, int replica) const {
+    double slowest = 0;
+    for (int rank = 0; rank < layout_.tensor; ++rank) {
+      const auto device =
+          static_cast<std::size_t>(layout_.devices.at(layout_.DeviceIndex(stage, replica, rank)));
+      const ProblemDevice& its = problem_.devices.at(device);
+      const double each = problem_.kinds.at(static_cast<std::size_t>(its.kind)).transfer_s_per_byte;
+      slowest = std::max(slowest, each / its.standing);
+    }
+    return slowest;
   }
   double Update(int stage, int replica) const {
     return Slowest(stage, replica, [&](int device, int layer) {
@@ -47,6 +64,17 @@ class Sums {
   }
 
  private:
+  /// Of a pass: moving what comes from the stage before and what goes to the next, or the other way.
+  double Messages(int stage, int replica, double samples) const {
+    double bytes = 0;
+    for (const int neighbour : {stage, stage + 1}) {
+      const int boundary = layout_.cut.at(static_cast<std::size_t>(neighbour));
+      if (boundary > 0 && boundary < static_cast<int>(problem_.layers.size()))
+        bytes +=
+            samples * problem_.layers.at(static_cast<std::size_t>(boundary) - 1).boundary_bytes;
+    }
+    return bytes * Moving(stage, replica) / (problem_.shares_rows ? layout_.tensor : 1);
+  }
   template <typename Seconds>
   double Slowest(int stage, int replica, Seconds&& seconds) const {
     const LayerRange range = Range(stage);
@@ -107,7 +135,10 @@ double ExchangeAndUpdate(const PlanProblem& problem, const Layout& layout, const
   std::vector<int> nodes;
   for (const int replica : layout.rings.at(static_cast<std::size_t>(stage)))
     nodes.push_back(sums.Node(stage, replica));
-  const RingLinks links = LinksOfRing(problem, nodes);
+  RingLinks links = LinksOfRing(problem, nodes);
+  for (int replica = 0; replica < layout.data; ++replica)
+    links.moving_s_per_byte =
+        std::max(links.moving_s_per_byte, sums.Moving(stage, replica) / layout.tensor);
   return ExchangeOf(problem, sums.Range(stage), layout.compressed, links, layout.data)
              .Exposed(backward) +
          update;

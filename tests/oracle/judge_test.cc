@@ -35,8 +35,11 @@ void ExpectSameJudgement(const PlanProblem& problem, const Layout& layout) {
 TEST(Judge, AgreesWithThePlannersOwnFigures) {
   int finite = 0, pipelines = 0, replicas = 0, tensors = 0, partial = 0;
   for (std::uint64_t seed = 1; seed <= 600; ++seed) {
-    const PlanProblem problem = seed % 2 == 0 ? TinyProblem(seed) : SmallProblem(seed);
+    PlanProblem problem = seed % 2 == 0 ? TinyProblem(seed) : SmallProblem(seed);
     Draws draws(seed);
+    // Every third one has devices whose processors move messages.
+    for (DeviceKind& kind : problem.kinds)
+      if (seed % 3 == 0) kind.transfer_s_per_byte = draws.LogUniform(1e-11, 1e-8);
     for (int i = 0; i < 20; ++i) {
       const Layout layout = RandomLayout(problem, draws);
       ExpectSameJudgement(problem, layout);

@@ -123,7 +123,10 @@ RingLinks LinksOfRing(const PlanProblem& problem, const std::vector<int>& nodes)
 
 double RingSeconds(const RingLinks& links, int data, double bytes) {
   if (links.bytes_per_second <= 0) return kNever;
-  return 2 * (data - 1) * (2 * links.latency_s + bytes / (data * links.bytes_per_second));
+  const double rate = links.moving_s_per_byte > 0
+                          ? std::min(links.bytes_per_second, 0.5 / links.moving_s_per_byte)
+                          : links.bytes_per_second;
+  return 2 * (data - 1) * (2 * links.latency_s + bytes / (data * rate));
 }
 
 bool Compresses(const PlanProblem& problem, int layer, const RingLinks& links, int data) {
@@ -149,7 +152,9 @@ ExchangeTerms ExchangeOf(const PlanProblem& problem, LayerRange range,
       terms.compression += LayerAt(problem, layer).compression_s;
   }
   terms.whole = RingSeconds(links, data, bytes);
-  terms.first_layer = RingSeconds(links, data, SentBytes(problem, range.first, compressed));
+  const double first = SentBytes(problem, range.first, compressed);
+  const double each_way = 2 * (bytes - first) * (data - 1) / data;
+  terms.first_layer = RingSeconds(links, data, first) + 2 * each_way * links.moving_s_per_byte;
   return terms;
 }
 

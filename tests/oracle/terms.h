@@ -29,6 +29,8 @@ double ThereAndBack(const PlanProblem& problem, int node, int other, double byte
 struct RingLinks {
   double bytes_per_second = std::numeric_limits<double>::infinity();
   double latency_s = 0;
+  double moving_s_per_byte =
+      0;  // of a member's computing, both for what it sends and what it receives
 };
 /// Of the ring that visits `nodes` in this order.
 RingLinks LinksOfRing(const PlanProblem& problem, const std::vector<int>& nodes);
@@ -40,7 +42,7 @@ bool Compresses(const PlanProblem& problem, int layer, const RingLinks& links, i
 /// E_s where nothing and where everything that can hides behind backward; 0 with one replica.
 struct ExchangeTerms {
   double whole = 0;        // R(V_s)
-  double first_layer = 0;  // R(V_first layer)
+  double first_layer = 0;  // R(V_first layer), and what moving the others takes of computing
   double compression = 0;
   double Exposed(double backward) const;
 };

@@ -13,7 +13,7 @@ Profile Small() {
   Profile profile;
   const Evidence evidence{3, 0.05, 1.7e9};
   profile.links = {{"n1", "n2", 5e-5, 1.25e8, evidence}};
-  profile.devices = {{"n1", "cpu", 1e11, 8e9, evidence}, {"", "cpu", 1e11, 8e9, evidence}};
+  profile.devices = {{"n1", "cpu", 1e11, 8e9, evidence}, {"", "cpu", 1e11, 8e9, evidence, 2e-9}};
   profile.layers = {{"cpu", "gpt2", "block", 4, 0.01, 0.02, 0.008, 0.001, 0.5, evidence}};
   profile.nodes = {{"n2", 1.5}};
   return profile;
@@ -32,6 +32,7 @@ TEST(Profile, RefusesWhatCannotHaveBeenMeasured) {
       [](Profile& p) { p.links[0].latency_s = -1; },
       [](Profile& p) { p.links[0].evidence.count = 0; },
       [](Profile& p) { p.devices[0].product_flops = std::numeric_limits<double>::infinity(); },
+      [](Profile& p) { p.devices[0].transfer_s_per_byte = -1; },
       [](Profile& p) { p.layers[0].forward_s = 0; },
       [](Profile& p) { p.layers[0].weight_gradients_s = -1; },
       [](Profile& p) { p.layers[0].micro_batch = 0; },

@@ -39,6 +39,30 @@ TEST(CombineRanks, SumsBytesAndTakesTheTimesOfWhoComputedLongest) {
   EXPECT_FALSE(step.validation_loss);
 }
 
+TEST(CombineRanks, WaitingForOtherStagesAtTheEndIsBubble) {
+  RankMetrics first, last;
+  first.step_s = last.step_s = 1;
+  first.compute_s = 0.6, first.bubble_s = 0.35, first.exposed_comm_s = 0.05;
+  last.compute_s = 0.7, last.bubble_s = 0.1, last.exposed_comm_s = 0.2;
+  first.settling_s = 0.06, last.settling_s = 0.22;
+  const StepMetrics step = CombineRanks(std::vector{first, last});
+  EXPECT_DOUBLE_EQ(step.bubble_s, 0.1 + 0.16);
+  EXPECT_DOUBLE_EQ(step.exposed_comm_s, 0.2 - 0.16);
+  // Never more than the rank waited: other work may be in between.
+  last.exposed_comm_s = 0.03;
+  EXPECT_DOUBLE_EQ(CombineRanks(std::vector{first, last}).exposed_comm_s, 0);
+}
+
+TEST(CombineRanks, WaitingForAStageWhoseWeightsAreOnTheirWayIsCommunication) {
+  RankMetrics first, last;
+  first.compute_s = 0.6, first.exposed_comm_s = 0.15, first.opening_comm_s = 0.1;
+  last.compute_s = 0.7, last.bubble_s = 0.25, last.exposed_comm_s = 0.05;
+  last.opening_comm_s = 0.02;
+  const StepMetrics step = CombineRanks(std::vector{first, last});
+  EXPECT_DOUBLE_EQ(step.bubble_s, 0.25 - 0.08);
+  EXPECT_DOUBLE_EQ(step.exposed_comm_s, 0.05 + 0.08);
+}
+
 TEST(CombineRanks, DividesByNoTimeAndNoPeak) {
   RankMetrics rank;
   rank.tokens = 10;

@@ -61,6 +61,13 @@ TEST(Merged, ADeviceIsJudgedByItsProduct) {
   EXPECT_DOUBLE_EQ(Merged(known, {"n1", "cpu", 50, 10, {1, 0, 2}}).product_flops, 50);
 }
 
+TEST(Merged, TransfersThatWereNotMeasuredDoNotCount) {
+  const DeviceMeasurement known{"n1", "cpu", 100, 10, {2, 0, 1}, 3e-9};
+  EXPECT_DOUBLE_EQ(Merged(known, {"n1", "cpu", 100, 10, {1, 0, 2}}).transfer_s_per_byte, 3e-9);
+  EXPECT_DOUBLE_EQ(Merged(known, {"n1", "cpu", 100, 10, {1, 0, 2}, 6e-9}).transfer_s_per_byte,
+                   4e-9);
+}
+
 TEST(Merged, AFigureThatWaversContradictsNothing) {
   const DeviceMeasurement known{"n1", "cpu", 100, 10, {4, 0.02, 1}};
   const DeviceMeasurement merged = Merged(known, {"n1", "cpu", 50, 10, {1, 0.4, 2}});

@@ -59,7 +59,7 @@ ProfileQuery Query(std::vector<std::string> nodes) {
 TEST_F(ProfileRowsTest, AllFiguresComeBackAsTheyWereStored) {
   Profile profile;
   profile.links = {{"n1", "n2", 2e-4, 5e6, {3, 0.1, 1234.5}}};
-  profile.devices = {{"n1", "cpu", 1.5e11, 8e9, {2, 0.2, 99.25}}};
+  profile.devices = {{"n1", "cpu", 1.5e11, 8e9, {2, 0.2, 99.25}, 1.5e-9}};
   profile.layers = {{"cpu", "model", "block", 4, 0.5, 1.0, 0.4, 0.25, 0.125, {5, 0.3, 77}}};
   Save(profile);
   const Profile found = Find(Query({"n1", "n2"}));
@@ -76,6 +76,7 @@ TEST_F(ProfileRowsTest, AllFiguresComeBackAsTheyWereStored) {
   EXPECT_EQ(found.devices[0].product_flops, 1.5e11);
   EXPECT_EQ(found.devices[0].bytes_per_second, 8e9);
   EXPECT_EQ(found.devices[0].evidence.measured_at, 99.25);
+  EXPECT_EQ(found.devices[0].transfer_s_per_byte, 1.5e-9);
   ASSERT_EQ(found.layers.size(), 1u);
   EXPECT_EQ(found.layers[0].layer, "block");
   EXPECT_EQ(found.layers[0].micro_batch, 4);

@@ -58,6 +58,17 @@ TEST(CostOf, GradientsHideBehindTheLastBackwardButForTheFirstLayer) {
   EXPECT_DOUBLE_EQ(CostOf(problem, layout).gradients, 2 * (0.5 + 120 / 20.0) - 4 + 0.125);
 }
 
+TEST(CostOf, MovingMessagesTakesTimeFromComputing) {
+  PlanProblem problem = ProblemOf({1, 1}, 2, 2);
+  for (DeviceKind& kind : problem.kinds) kind.transfer_s_per_byte = 0.01;
+  problem.links = LinkTable(2, {0, 1e9});
+  // Backward hides the last layer's ring, but not what moving its 100 bytes in and out takes.
+  EXPECT_DOUBLE_EQ(CostOf(problem, Replicas({{1, 1}, {1, 1}}, 2)).gradients,
+                   2 * 0.01 * (100 + 100));
+  // Each of two passes moves 10 bytes on either side of the boundary.
+  EXPECT_DOUBLE_EQ(CostOf(problem, Pipeline({0, 1, 2}, 2, 1)).compute, 2 * (3 + 2 * 10 * 0.01));
+}
+
 TEST(CostOf, StandingUpdateAndTiedEmbeddingsCount) {
   PlanProblem problem = ProblemOf({1, 1}, 2, 2);
   problem.devices[1].standing = 0.5;
