@@ -2,6 +2,7 @@
 // must fit, requests that cannot be met, words.
 #include "launcher/planner/planner.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,6 +85,31 @@ TEST(MakePlan, SharesAndThreadsFollowTheQuota) {
   EXPECT_THAT(SharesOf(*plan), ElementsAre(8, 4, 2, 2));
   EXPECT_EQ(plan->ranks[0].device.threads, 2);
   EXPECT_EQ(plan->ranks[3].device.threads, 1);
+}
+
+TEST(MakePlan, MovingGradientsCountsWhereNoProcessorIsLeftForIt) {
+  PlanRequest request = Batch(8);
+  request.data = 2;
+  request.pipeline = 1;
+  const auto gradients = [&](double quota, double transfer_s_per_byte) {
+    Profile profile;
+    for (const double cpus : {0.5, 2.0})
+      profile.devices.push_back({fmt::format("a node of {}", cpus),
+                                 cpus < 1 ? "cpu, 1 thread, 0.50 CPUs" : "cpu, 1 thread",
+                                 1e9,
+                                 1e9,
+                                 {2, 0, 1},
+                                 transfer_s_per_byte});
+    request.threads = 1;
+    auto plan = PlanOf(ClusterOf({quota, quota}), request, profile);
+    EXPECT_TRUE(plan) << plan.error().message;
+    return plan ? plan->parts.gradients_s : 0;
+  };
+  const double bytes = 4.0 * static_cast<double>(kModel.total.parameters);
+  EXPECT_LT(gradients(0.5, 0), 1e-3);
+  // Half a CPU takes twice as long. All is sent once and received once.
+  EXPECT_NEAR(gradients(0.5, 1e-6), 2 * 2 * bytes * 1e-6, 0.01 * bytes * 1e-6);
+  EXPECT_LT(gradients(2, 1e-6), 1e-3) << "one CPU computes, the other moves messages";
 }
 
 TEST(MakePlan, EvenSharesWhereTheConfigurationSaysSo) {
