@@ -18,6 +18,7 @@
 #include "launcher/planner/plan_words.h"
 #include "launcher/report/loss_watch.h"
 #include "launcher/report/progress.h"
+#include "launcher/run/folder_writer.h"
 #include "launcher/run/injections.h"
 #include "launcher/run/metrics_writer.h"
 #include "launcher/run/ready_plans.h"
@@ -45,10 +46,8 @@ std::string WordsOf(const Plan& plan, const PlanInputs& inputs) {
   return DescribePlan(plan, inputs.cluster, ModelShape::Of(inputs.dims, inputs.format));
 }
 
-Result<void> SavePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs) {
-  auto written = folder.Write("plan.json", ToJson(plan));
-  if (written) written = folder.Write("plan.txt", WordsOf(plan, inputs) + ExplainPlan(plan));
-  return written;
+std::string TextOf(const Plan& plan, const PlanInputs& inputs) {
+  return WordsOf(plan, inputs) + ExplainPlan(plan);
 }
 
 /// The node that this process runs on, as the plan names it; empty: it trains on none of them.
@@ -76,6 +75,7 @@ class Training {
         progress_(stdout, run.config.train.steps),
         skips_(run.config.train.skip_limit),
         metrics_(run.folder),
+        files_(run.folder),
         injections_(run.injections, run.folder) {}
 
   RunOutcome Run(HeldSignals& held) {
@@ -193,7 +193,9 @@ class Training {
     plan_ = std::move(plan);
     next_.reset();
     may_move_after_warmup_ = false;
-    if (auto written = WritePlan(run_.folder, plan_, inputs_); !written) {
+    auto written = files_.Finish(kWriteDeadline);  // the plan before must not come after it
+    if (written) written = WritePlan(run_.folder, plan_, inputs_);
+    if (!written) {
       outcome.code = written.error().exit_code;
       outcome.message = written.error().message;
       return false;
@@ -270,7 +272,10 @@ class Training {
     events.on_launch = [this](int attempt, const std::string& outcome, const std::string& reason) {
       run_.ledger.Launched(attempt, outcome, reason);
     };
-    events.on_poll = [this] { WatchJobEnd(); };
+    events.on_poll = [this] {
+      WatchJobEnd();
+      TellUnwritten();
+    };
     events.on_injected = [this](int rank, const std::string& fault) {
       if (injections_.Happened(rank, fault))
         progress_.Notice(fmt::format("injected: {} (rank {})", fault, rank));
@@ -380,8 +385,13 @@ class Training {
   void KeepWhy(std::string line) {
     plan_.why.push_back(std::move(line));
     run_.ledger.Planned(plan_);
-    if (auto written = SavePlan(run_.folder, plan_, inputs_); !written)
-      progress_.Notice("plan.json and plan.txt lack it: " + written.error().message);
+    files_.Write("plan.json", ToJson(plan_));
+    files_.Write("plan.txt", TextOf(plan_, inputs_));
+  }
+
+  void TellUnwritten() {
+    if (const auto failed = files_.TakeFailure())
+      progress_.Notice("a file of the run folder is not complete: " + failed->message);
   }
 
   /// For the next job, and for this run's next plan.
@@ -390,12 +400,14 @@ class Training {
     fresh.layers = RecordsOf(inputs_, plan_, replanner_->Times());
     run_.ledger.Measured(inputs_.cluster.name, fresh);
     inputs_.profile = WithMeasured(std::move(inputs_.profile), fresh);
-    if (auto written = run_.folder.Write("profile.json", ToJson(inputs_.profile)); !written)
-      progress_.Notice("profile.json is not complete: " + written.error().message);
+    files_.Write("profile.json", ToJson(inputs_.profile));
     PrepareForLoss();
   }
 
   void Finish(RunOutcome& outcome) {
+    if (const auto described = files_.Finish(kWriteDeadline); !described)
+      progress_.Notice(described.error().message);
+    TellUnwritten();
     auto written = metrics_.Finish(kWriteDeadline);
     // A resumed run has trained before, so its last step may be a skipped one.
     if (written && outcome.code == ExitCode::kDone && !resumed_.value_or(false))
@@ -430,6 +442,7 @@ class Training {
   SkipWatch skips_;
   std::optional<bool> resumed_;  // whether this run began from a checkpoint
   MetricsWriter metrics_;
+  FolderWriter files_;
   Injections injections_;
   std::unique_ptr<Replanner> replanner_;
   EndingSteps ending_;
@@ -449,7 +462,9 @@ RunOutcome TrainRun(RunParts run, Plan plan, HeldSignals& held) {
 Result<void> WritePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs) {
   std::fputs(WordsOf(plan, inputs).c_str(), stdout);
   std::fflush(stdout);
-  return SavePlan(folder, plan, inputs);
+  auto written = folder.Write("plan.json", ToJson(plan));
+  if (written) written = folder.Write("plan.txt", TextOf(plan, inputs));
+  return written;
 }
 
 }  // namespace adaptive_train
