@@ -132,31 +132,31 @@ Result<JobLedger> JobLedger::Begin(const Job& job) {
 JobLedger::JobLedger(std::shared_ptr<ProfileStore> store, std::int64_t job_id, const JobRecord& job)
     : store_(store), file_(std::make_shared<File>(job)) {
   const std::filesystem::path path = LedgerOf(job.run_dir);
-  RecordLane::Place in_file;
+  RecordQueue::Place in_file;
   in_file.name = "ledger " + path.string();
   in_file.write = [file = file_](const NumberedEntry& entry) -> Result<void> {
     file->Append(entry);
     return {};
   };
-  in_file.next = [](const RecordLane::Record&) {};
+  in_file.next = [](const RecordQueue::Record&) {};
   in_file.on_left = [](const Error& why) {
     Tell(fmt::format("warning: {}; from here on this run is not recorded", why.message));
   };
-  to_file_ = std::make_shared<RecordLane>(std::move(in_file));
+  to_file_ = std::make_shared<RecordQueue>(std::move(in_file));
 
-  RecordLane::Place in_store;
+  RecordQueue::Place in_store;
   in_store.name = "profile store " + store->Path().string();
   in_store.write = [store = std::move(store), job_id](const NumberedEntry& entry) {
     return store->Record(job_id, entry);
   };
-  in_store.next = [to_file = to_file_](RecordLane::Record record) {
+  in_store.next = [to_file = to_file_](RecordQueue::Record record) {
     to_file->Add(std::move(record));
   };
   in_store.on_left = [path](const Error& why) {
     Tell(fmt::format("warning: {}; this run is recorded in {} instead, until a store takes it in",
                      why.message, path.string()));
   };
-  to_store_ = std::make_unique<RecordLane>(std::move(in_store));
+  to_store_ = std::make_unique<RecordQueue>(std::move(in_store));
 }
 
 void JobLedger::FolderIsOpen() {

@@ -11,7 +11,7 @@
 #include "db/known_store.h"
 #include "launcher/nodes/allocation.h"
 #include "launcher/report/run_statistics.h"
-#include "launcher/run/record_lane.h"
+#include "launcher/run/record_queue.h"
 #include "launcher/steps/diagnosis.h"
 #include "launcher/steps/supervisor.h"
 
@@ -21,7 +21,7 @@ namespace adaptive_train {
 /// it uses RUN/ledger.jsonl, which the next store that opens takes in. Such errors are reported on
 /// stderr and never end a run. Only Begin refuses a store, and only a named one. All members from one
 /// thread; after Begin other threads use the files. Begin, FolderIsOpen, Known, Finish and the
-/// destructor wait for them, no longer than RecordLane's patience without progress; the other calls
+/// destructor wait for them, no longer than RecordQueue's patience without progress; the other calls
 /// do not block.
 class JobLedger {
  public:
@@ -61,10 +61,10 @@ class JobLedger {
   JobLedger(std::shared_ptr<ProfileStore> store, std::int64_t job_id, const JobRecord& job);
   void Keep(LedgerEntry entry);
 
-  std::weak_ptr<ProfileStore> store_;  // used and closed by its lane's thread
-  std::shared_ptr<File> file_;         // used by its lane's thread
-  std::shared_ptr<RecordLane> to_file_;
-  std::unique_ptr<RecordLane> to_store_;  // goes on to to_file_
+  std::weak_ptr<ProfileStore> store_;  // used and closed by its queue's thread
+  std::shared_ptr<File> file_;         // used by its queue's thread
+  std::shared_ptr<RecordQueue> to_file_;
+  std::unique_ptr<RecordQueue> to_store_;  // goes on to to_file_
   std::int64_t entries_ = 0;
   int launches_ = 0;         // in the whole job so far
   int launches_before_ = 0;  // before the current series

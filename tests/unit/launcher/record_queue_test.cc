@@ -1,5 +1,5 @@
 // Records on a thread of their own: order, failures, writes that never end, too much that waits.
-#include "launcher/run/record_lane.h"
+#include "launcher/run/record_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,8 +36,8 @@ class Numbers {
 struct TestPlace {
   explicit TestPlace(std::int64_t held = 0) : held_number(held) {}
 
-  RecordLane::Place Get() {
-    RecordLane::Place place;
+  RecordQueue::Place Get() {
+    RecordQueue::Place place;
     place.name = "the place";
     place.write = [number = held_number, written = written,
                    let = gate.get_future().share()](const NumberedEntry& entry) -> Result<void> {
@@ -46,7 +46,7 @@ struct TestPlace {
       written->Add(entry.number);
       return {};
     };
-    place.next = [next = next](const RecordLane::Record& record) { next->Add(record->number); };
+    place.next = [next = next](const RecordQueue::Record& record) { next->Add(record->number); };
     place.on_left = [why = why](const Error& error) { why->push_back(error.message); };
     return place;
   }
@@ -59,24 +59,24 @@ struct TestPlace {
   std::shared_ptr<std::vector<std::string>> why = std::make_shared<std::vector<std::string>>();
 };
 
-RecordLane::Record Record(std::int64_t number, std::size_t bytes = 0) {
+RecordQueue::Record Record(std::int64_t number, std::size_t bytes = 0) {
   return std::make_shared<const NumberedEntry>(
       NumberedEntry{number, PlanRecord{std::string(bytes, 'p'), 1, 0.5, ""}});
 }
 
-TEST(RecordLane, WritesInOrderAndEndsWhenAllIsWritten) {
+TEST(RecordQueue, WritesInOrderAndEndsWhenAllIsWritten) {
   TestPlace place;
   std::vector<std::int64_t> expected;
   {
-    RecordLane lane(place.Get());
+    RecordQueue queue(place.Get());
     for (std::int64_t i = 1; i <= 100; ++i) {
-      lane.Add(Record(i));
+      queue.Add(Record(i));
       expected.push_back(i);
     }
-    EXPECT_TRUE(lane.Run([written = place.written]() -> Result<void> {
+    EXPECT_TRUE(queue.Run([written = place.written]() -> Result<void> {
       return written->All().size() == 100 ? Result<void>{} : Fail("too early", ExitCode::kStore);
     }));
-    lane.Add(Record(101));
+    queue.Add(Record(101));
     expected.push_back(101);
   }
   EXPECT_EQ(place.written->All(), expected);
@@ -84,41 +84,41 @@ TEST(RecordLane, WritesInOrderAndEndsWhenAllIsWritten) {
   EXPECT_TRUE(place.why->empty());
 }
 
-TEST(RecordLane, WhatAWriteRefusesAndAllAfterItGoOnInOrder) {
+TEST(RecordQueue, WhatAWriteRefusesAndAllAfterItGoOnInOrder) {
   TestPlace place(1);
   {
-    RecordLane lane(place.Get());
-    for (const std::int64_t number : {1, -2, 3, 4}) lane.Add(Record(number));
+    RecordQueue queue(place.Get());
+    for (const std::int64_t number : {1, -2, 3, 4}) queue.Add(Record(number));
     place.Let();
-    EXPECT_TRUE(lane.Run([]() -> Result<void> { return {}; }));
-    lane.Add(Record(5));
+    EXPECT_TRUE(queue.Run([]() -> Result<void> { return {}; }));
+    queue.Add(Record(5));
   }
   EXPECT_THAT(place.written->All(), ElementsAre(1));
   EXPECT_THAT(place.next->All(), ElementsAre(-2, 3, 4, 5));
   EXPECT_THAT(*place.why, ElementsAre("refused"));
 }
 
-TEST(RecordLane, ATaskThatFailsLeavesTheLaneAndOthersStillRun) {
+TEST(RecordQueue, ATaskThatFailsLeavesTheQueueAndOthersStillRun) {
   TestPlace place;
-  RecordLane lane(place.Get());
-  EXPECT_TRUE(lane.Run([]() -> Result<void> { return Fail("locked", ExitCode::kStore); }));
-  lane.Add(Record(1));
+  RecordQueue queue(place.Get());
+  EXPECT_TRUE(queue.Run([]() -> Result<void> { return Fail("locked", ExitCode::kStore); }));
+  queue.Add(Record(1));
   int runs = 0;
-  EXPECT_TRUE(lane.Run([&runs]() -> Result<void> { return ++runs, Result<void>{}; }));
-  lane.Finish();
+  EXPECT_TRUE(queue.Run([&runs]() -> Result<void> { return ++runs, Result<void>{}; }));
+  queue.Finish();
   EXPECT_EQ(runs, 1);
   EXPECT_THAT(place.next->All(), ElementsAre(1));
   EXPECT_THAT(*place.why, ElementsAre("locked"));
 }
 
-TEST(RecordLane, AWriteThatNeverEndsHoldsNobodyAndIsGivenUpAtTheEnd) {
+TEST(RecordQueue, AWriteThatNeverEndsHoldsNobodyAndIsGivenUpAtTheEnd) {
   TestPlace place(2);
   {
-    RecordLane lane(place.Get(), {milliseconds(200), 1 << 20});
-    for (std::int64_t i = 1; i <= 3; ++i) lane.Add(Record(i));
-    lane.Finish();
-    EXPECT_FALSE(lane.Run([]() -> Result<void> { return {}; }));
-    lane.Add(Record(4));
+    RecordQueue queue(place.Get(), {milliseconds(200), 1 << 20});
+    for (std::int64_t i = 1; i <= 3; ++i) queue.Add(Record(i));
+    queue.Finish();
+    EXPECT_FALSE(queue.Run([]() -> Result<void> { return {}; }));
+    queue.Add(Record(4));
   }
   EXPECT_THAT(place.written->All(), ElementsAre(1));
   EXPECT_THAT(place.next->All(), ElementsAre(2, 3, 4));
@@ -126,11 +126,11 @@ TEST(RecordLane, AWriteThatNeverEndsHoldsNobodyAndIsGivenUpAtTheEnd) {
   place.Let();
 }
 
-TEST(RecordLane, AWriteThatNeverEndsIsGivenUpWhenTheNextRecordComes) {
+TEST(RecordQueue, AWriteThatNeverEndsIsGivenUpWhenTheNextRecordComes) {
   TestPlace place(1);
-  RecordLane lane(place.Get(), {milliseconds(1), 1 << 20});
+  RecordQueue queue(place.Get(), {milliseconds(1), 1 << 20});
   for (std::int64_t i = 1; place.next->All().empty(); ++i) {
-    lane.Add(Record(i));
+    queue.Add(Record(i));
     std::this_thread::sleep_for(milliseconds(1));
   }
   EXPECT_EQ(place.next->All().front(), 1);
@@ -138,43 +138,43 @@ TEST(RecordLane, AWriteThatNeverEndsIsGivenUpWhenTheNextRecordComes) {
   place.Let();
 }
 
-TEST(RecordLane, MoreThanMayWaitGoesOn) {
+TEST(RecordQueue, MoreThanMayWaitGoesOn) {
   TestPlace place(1);
-  RecordLane lane(place.Get(), {std::chrono::seconds(60), 3 << 20});
-  for (std::int64_t i = 1; i <= 4; ++i) lane.Add(Record(i, 1 << 20));
+  RecordQueue queue(place.Get(), {std::chrono::seconds(60), 3 << 20});
+  for (std::int64_t i = 1; i <= 4; ++i) queue.Add(Record(i, 1 << 20));
   EXPECT_THAT(place.next->All(), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(*place.why, ElementsAre(HasSubstr("more than 3 MiB wait")));
   place.Let();
 }
 
-TEST(RecordLane, TheEndWaitsForSlowWritesAsLongAsTheyEnd) {
+TEST(RecordQueue, TheEndWaitsForSlowWritesAsLongAsTheyEnd) {
   TestPlace place;
-  RecordLane::Place slow = place.Get();
+  RecordQueue::Place slow = place.Get();
   slow.write = [write = slow.write](const NumberedEntry& entry) {
     std::this_thread::sleep_for(milliseconds(400));
     return write(entry);
   };
   {
-    RecordLane lane(std::move(slow), {std::chrono::seconds(1), 1 << 20});
-    for (std::int64_t i = 1; i <= 4; ++i) lane.Add(Record(i));
+    RecordQueue queue(std::move(slow), {std::chrono::seconds(1), 1 << 20});
+    for (std::int64_t i = 1; i <= 4; ++i) queue.Add(Record(i));
   }
   EXPECT_THAT(place.written->All(), ElementsAre(1, 2, 3, 4));
 }
 
-TEST(RecordLane, ThePlaceIsClosedBeforeTheEndAndByTheLane) {
+TEST(RecordQueue, ThePlaceIsClosedBeforeTheEndAndByTheQueue) {
   struct Closed {
     std::shared_ptr<std::thread::id> by;
     ~Closed() { *by = std::this_thread::get_id(); }
   };
   const auto by = std::make_shared<std::thread::id>();
   TestPlace place;
-  RecordLane::Place closing = place.Get();
+  RecordQueue::Place closing = place.Get();
   closing.write = [closed = std::shared_ptr<Closed>(new Closed{by})](const NumberedEntry&) {
     return Result<void>{};
   };
-  RecordLane lane(std::move(closing));
-  lane.Add(Record(1));
-  lane.Finish();
+  RecordQueue queue(std::move(closing));
+  queue.Add(Record(1));
+  queue.Finish();
   EXPECT_NE(*by, std::thread::id());
   EXPECT_NE(*by, std::this_thread::get_id());
 }

@@ -1,4 +1,4 @@
-#include "launcher/run/record_lane.h"
+#include "launcher/run/record_queue.h"
 
 #include <fmt/format.h>
 
@@ -33,8 +33,8 @@ std::size_t BytesOf(const LedgerEntry& entry) {
 
 }  // namespace
 
-/// What the lane and its thread share; all but the constants is guarded by `mutex`.
-struct RecordLane::Shared {
+/// What the queue and its thread share; all but the constants is guarded by `mutex`.
+struct RecordQueue::Shared {
   using Clock = std::chrono::steady_clock;
   struct Item {
     Record record;  // or a task
@@ -56,7 +56,7 @@ struct RecordLane::Shared {
         ExitCode::kStore};
   }
 
-  /// Hands on what is not known to be written. True if the lane was not left before.
+  /// Hands on what is not known to be written. True if the queue was not left before.
   bool HandOn() {
     if (at_hand && at_hand->record) place.next(std::move(at_hand->record));
     for (Item& item : waiting)
@@ -89,14 +89,14 @@ struct RecordLane::Shared {
   bool ended = false;  // all is written, and the place closed
 };
 
-RecordLane::RecordLane(Place place, const Limits& limits) {
+RecordQueue::RecordQueue(Place place, const Limits& limits) {
   auto write = std::exchange(place.write, nullptr);
   shared_ = std::make_shared<Shared>(std::move(place), limits);
   thread_ = std::thread(
       [shared = shared_, write = std::move(write)]() mutable { Serve(shared, std::move(write)); });
 }
 
-RecordLane::~RecordLane() {
+RecordQueue::~RecordQueue() {
   Finish();
   std::unique_lock lock(shared_->mutex);
   const bool ended = shared_->ended;
@@ -108,7 +108,7 @@ RecordLane::~RecordLane() {
   }
 }
 
-void RecordLane::Serve(const std::shared_ptr<Shared>& shared, Write write) {
+void RecordQueue::Serve(const std::shared_ptr<Shared>& shared, Write write) {
   LeaveSignalsToOthers();
   Shared& s = *shared;
   std::unique_lock lock(s.mutex);
@@ -140,7 +140,7 @@ void RecordLane::Serve(const std::shared_ptr<Shared>& shared, Write write) {
   s.changed.notify_all();
 }
 
-void RecordLane::Add(Record record) {
+void RecordQueue::Add(Record record) {
   std::optional<Error> why;
   {
     std::lock_guard lock(shared_->mutex);
@@ -163,7 +163,7 @@ void RecordLane::Add(Record record) {
   if (why) shared_->place.on_left(*why);
 }
 
-void RecordLane::Leave(const Error& why) {
+void RecordQueue::Leave(const Error& why) {
   bool first = false;
   {
     std::lock_guard lock(shared_->mutex);
@@ -172,7 +172,7 @@ void RecordLane::Leave(const Error& why) {
   if (first) shared_->place.on_left(why);
 }
 
-bool RecordLane::Run(std::function<Result<void>()> task) {
+bool RecordQueue::Run(std::function<Result<void>()> task) {
   {
     std::lock_guard lock(shared_->mutex);
     if (shared_->given_up) return false;
@@ -182,7 +182,7 @@ bool RecordLane::Run(std::function<Result<void>()> task) {
   return Await([](const Shared& shared) { return shared.Idle(); });
 }
 
-void RecordLane::Finish() {
+void RecordQueue::Finish() {
   {
     std::lock_guard lock(shared_->mutex);
     shared_->ending = true;
@@ -191,7 +191,7 @@ void RecordLane::Finish() {
   Await([](const Shared& shared) { return shared.ended; });
 }
 
-bool RecordLane::Await(bool (*done)(const Shared&)) {
+bool RecordQueue::Await(bool (*done)(const Shared&)) {
   bool first = false;
   {
     std::unique_lock lock(shared_->mutex);

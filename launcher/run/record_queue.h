@@ -13,26 +13,26 @@
 
 namespace adaptive_train {
 
-/// Writes records in their order on a thread of its own. The lane is left for good if a write fails
+/// Writes records in their order on a thread of its own. The queue is left for good if a write fails
 /// or does not end in time, or if too much waits: then the records that are not known to be written
 /// go on to another place, and so do all later ones.
 ///
 /// Threads: Add and Leave from any; the others from one thread.
-class RecordLane {
+class RecordQueue {
  public:
   using Record = std::shared_ptr<const NumberedEntry>;
   using Write = std::function<Result<void>(const NumberedEntry&)>;
 
-  /// Where the records go. A write that never ends keeps its thread, which outlives the lane: the
+  /// Where the records go. A write that never ends keeps its thread, which outlives the queue: the
   /// functions own all that they use.
   struct Place {
     std::string name;  // for errors: "profile store /home/ann/profiles.db"
-    /// Runs on the lane's thread, which also destroys it.
+    /// Runs on the queue's thread, which also destroys it.
     Write write;
     /// Gets, once left, each record in turn, the one at hand too: it may be written all the same.
     /// Must not block.
     std::function<void(Record)> next;
-    /// Hears once why the lane is left.
+    /// Hears once why the queue is left.
     std::function<void(const Error& why)> on_left;
   };
   struct Limits {
@@ -40,19 +40,19 @@ class RecordLane {
     std::size_t most_bytes = std::size_t{64} << 20;  // of the records that wait
   };
 
-  explicit RecordLane(Place place, const Limits& limits);
-  explicit RecordLane(Place place) : RecordLane(std::move(place), Limits{}) {}
+  explicit RecordQueue(Place place, const Limits& limits);
+  explicit RecordQueue(Place place) : RecordQueue(std::move(place), Limits{}) {}
   /// Finishes.
-  ~RecordLane();
-  RecordLane(const RecordLane&) = delete;
-  RecordLane& operator=(const RecordLane&) = delete;
+  ~RecordQueue();
+  RecordQueue(const RecordQueue&) = delete;
+  RecordQueue& operator=(const RecordQueue&) = delete;
 
   /// Never blocks.
   void Add(Record record);
   /// From here on records go on.
   void Leave(const Error& why);
-  /// Runs `task` on the lane's thread, after the records that were added. Its error leaves the
-  /// lane. Returns when it is done, or false if the lane stands still for the patience. `task` may
+  /// Runs `task` on the queue's thread, after the records that were added. Its error leaves the
+  /// queue. Returns when it is done, or false if the queue stands still for the patience. `task` may
   /// then run later: it owns all that it uses.
   bool Run(std::function<Result<void>()> task);
   /// Waits until all is written and the place is closed, while each write ends in time.
