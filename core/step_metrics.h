@@ -26,8 +26,9 @@ struct RankMetrics {
   double exposed_comm_s = 0;
   double bubble_s = 0;
   double other_s = 0;
-  double flops = 0;         // model FLOPs of this rank's samples
-  double product_peak = 0;  // FLOP/s that this rank's device reached on a matrix product
+  std::int64_t samples = 0;  // sequences of its replica
+  double flops = 0;          // model FLOPs of these
+  double product_peak = 0;   // FLOP/s that this rank's device reached on a matrix product
   std::int64_t grad_bytes = 0;
   std::int64_t param_bytes = 0;
   std::int64_t activation_bytes = 0;

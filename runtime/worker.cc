@@ -218,6 +218,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
     control.Send(Metrics{metrics});
   };
   events.take_profile_asked = [&control] { return control.TakeProfileAsked(); };
+  events.take_new_shares = [&control] { return control.TakeNewShares(); };
   events.on_layer_times = [&control](const LayerTimes& times) { control.Send(times); };
   events.on_saving = [&control](const Saving& saving) { control.Send(saving); };
   events.on_saved = [&](const Saved& saved) {
