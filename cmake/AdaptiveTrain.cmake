@@ -23,27 +23,30 @@ find_package(nlohmann_json REQUIRED)
 pkg_check_modules(PMIX REQUIRED IMPORTED_TARGET pmix)
 
 option(ADAPTIVE_TRAIN_WERROR "Warnings are errors; packagers with other compilers may switch it off" ON)
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow $<$<BOOL:${ADAPTIVE_TRAIN_WERROR}>:-Werror>)
+# nvcc's host code has lines that these warnings are not meant for.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra> $<$<COMPILE_LANGUAGE:CXX>:-Wpedantic>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wshadow> $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${ADAPTIVE_TRAIN_WERROR}>>:-Werror>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 reports overlaps and overflows in std::string that do not exist (GCC bugs 105651, 105329).
-  add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict> $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread> $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>)
 endif()
 include_directories("${CMAKE_SOURCE_DIR}")
 add_compile_definitions(ADAPTIVE_TRAIN_VERSION="${PROJECT_VERSION}")
 if(ADAPTIVE_TRAIN_SANITIZE)
-  add_compile_options(-fsanitize=${ADAPTIVE_TRAIN_SANITIZE} -fno-omit-frame-pointer)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${ADAPTIVE_TRAIN_SANITIZE}> $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=${ADAPTIVE_TRAIN_SANITIZE})
   # GCC's manual: beside sanitizers this warning is often wrong.
-  add_compile_options(-Wno-maybe-uninitialized)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   if(ADAPTIVE_TRAIN_SANITIZE MATCHES "undefined")
     # The address sanitizer also stops at null pointers and past an object's end, and few types here
     # are polymorphic. These checks, at every access, take a fifth of the build's time.
-    add_compile_options(-fno-sanitize=null,vptr,object-size -fno-sanitize-recover=undefined)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,vptr,object-size> $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=undefined>)
   endif()
   if(ADAPTIVE_TRAIN_SANITIZE MATCHES "thread")
     # GCC warns that this sanitizer does not follow fences. Asio uses them only beside locks, which
     # it follows.
-    add_compile_options(-Wno-tsan)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)
   endif()
 endif()
 

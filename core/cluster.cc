@@ -96,15 +96,17 @@ Json ToObject(const Node& node) {
 }
 
 Json ToObject(const Device& device) {
-  return {{"node", device.node},
-          {"kind", device.kind},
-          {"index", device.index},
-          {"model", device.model},
-          {"memory_bytes", device.memory_bytes},
-          {"threads", device.threads},
-          {"cpus", device.cpus},
-          {"product_flops", device.product_flops},
-          {"copy_bytes_per_second", device.copy_bytes_per_second}};
+  Json object{{"node", device.node},
+              {"kind", device.kind},
+              {"index", device.index},
+              {"model", device.model},
+              {"memory_bytes", device.memory_bytes},
+              {"threads", device.threads},
+              {"cpus", device.cpus},
+              {"product_flops", device.product_flops},
+              {"copy_bytes_per_second", device.copy_bytes_per_second}};
+  if (!device.uuid.empty()) object["uuid"] = device.uuid;
+  return object;
 }
 
 Json ToObject(const Switch& network_switch) {

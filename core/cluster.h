@@ -121,6 +121,7 @@ struct Device {
   double cpus = 0;                   // CPU time per second, quotas included; 0: as many as threads
   double product_flops = 0;          // FLOP/s of large matrix products; 0: unknown
   double copy_bytes_per_second = 0;  // of its memory; 0: unknown
+  std::string uuid = {};             // of a GPU, as NVML prints it
   bool operator==(const Device&) const = default;
 };
 

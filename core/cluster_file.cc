@@ -63,6 +63,7 @@ Device ReadDevice(const JsonReader& entry) {
   if (entry.Has("product_flops")) entry.ReadNumber("product_flops", device.product_flops);
   if (entry.Has("copy_bytes_per_second"))
     entry.ReadNumber("copy_bytes_per_second", device.copy_bytes_per_second);
+  if (entry.Has("uuid")) entry.Read("uuid", device.uuid);
   return device;
 }
 

@@ -19,6 +19,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Signalled, number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Injected, fault)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Goodbye, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Abort, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NewShares, samples)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sum, numbers)
 
 namespace {
@@ -52,6 +53,7 @@ json Body(const Injected& m) { return m; }
 json Body(const Goodbye& m) { return m; }
 json Body(const Abort& m) { return m; }
 json Body(const Sum& m) { return m; }
+json Body(const NewShares& m) { return m; }
 
 /// JSON has no NaN: a loss that is none travels as null.
 double NumberOrNan(const json& value) {
@@ -83,6 +85,7 @@ struct CountField {
 };
 constexpr CountField kCounts[] = {{"step", &RankMetrics::step},
                                   {"tokens", &RankMetrics::tokens},
+                                  {"samples", &RankMetrics::samples},
                                   {"grad_bytes", &RankMetrics::grad_bytes},
                                   {"param_bytes", &RankMetrics::param_bytes},
                                   {"activation_bytes", &RankMetrics::activation_bytes},
@@ -207,10 +210,11 @@ RankStatus RankStatusFrom(const json& body) {
 
 /// Names on the wire, in the order of the variant.
 constexpr const char* kTypes[] = {
-    "challenge",   "hello",     "welcome", "ready",  "wired",          "resumed",     "metrics",
-    "layer_times", "saving",    "saved",   "notice", "decision",       "injected",    "failure",
-    "status",      "signalled", "goodbye", "go",     "checkpoint_now", "profile_now", "status_now",
-    "stop",        "give_up",   "abort",   "sum",    "heartbeat"};
+    "challenge",      "hello",       "welcome",    "ready",      "wired",   "resumed",
+    "metrics",        "layer_times", "saving",     "saved",      "notice",  "decision",
+    "injected",       "failure",     "status",     "signalled",  "goodbye", "go",
+    "checkpoint_now", "profile_now", "new_shares", "status_now", "stop",    "give_up",
+    "abort",          "sum",         "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -237,6 +241,7 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "go") return Go{};
     if (type == "checkpoint_now") return CheckpointNow{};
     if (type == "profile_now") return ProfileNow{};
+    if (type == "new_shares") return body.get<NewShares>();
     if (type == "status_now") return StatusNow{};
     if (type == "stop") return Stop{};
     if (type == "give_up") return GiveUp{};

@@ -104,8 +104,12 @@ struct Welcome {      // the rank is believed
 struct Go {};             // all ranks are ready: fence now
 struct CheckpointNow {};  // save and go on
 struct ProfileNow {};     // measure the layers once more
-struct StatusNow {};      // say what you are at
-struct Stop {};           // save and stop
+/// To be taken up after the next step on whose end all ranks know them; as WithShares allows.
+struct NewShares {
+  std::vector<std::int64_t> samples;  // sequences per step; index = replica
+};
+struct StatusNow {};  // say what you are at
+struct Stop {};       // save and stop
 /// Leave the exchange that does not end, and save the last step's state by sums over this channel.
 struct GiveUp {};
 struct Abort {
@@ -123,7 +127,8 @@ struct Sum {
 using ControlMessage =
     std::variant<Challenge, Hello, Welcome, Ready, Wired, Resumed, Metrics, LayerTimes, Saving,
                  Saved, Notice, Decision, Injected, RankFailure, RankStatus, Signalled, Goodbye, Go,
-                 CheckpointNow, ProfileNow, StatusNow, Stop, GiveUp, Abort, Sum, Heartbeat>;
+                 CheckpointNow, ProfileNow, NewShares, StatusNow, Stop, GiveUp, Abort, Sum,
+                 Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

@@ -1,4 +1,4 @@
-// Philox4x32-10, and normal numbers from it by arithmetic that is the same on every machine.
+// Random numbers by place, and normal numbers by arithmetic that is the same on every machine.
 #include "core/counter_random.h"
 
 #include <bit>
@@ -65,20 +65,6 @@ std::array<float, 2> BoxMuller(std::uint32_t radius_bits, std::uint32_t angle_bi
 }
 
 }  // namespace
-
-PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
-  for (int round = 0; round < kPhiloxRounds; ++round) {
-    const std::uint64_t product_0 = std::uint64_t{kPhiloxMultipliers[0]} * counter[0];
-    const std::uint64_t product_1 = std::uint64_t{kPhiloxMultipliers[1]} * counter[2];
-    counter = {static_cast<std::uint32_t>(product_1 >> 32) ^ counter[1] ^ key[0],
-               static_cast<std::uint32_t>(product_1),
-               static_cast<std::uint32_t>(product_0 >> 32) ^ counter[3] ^ key[1],
-               static_cast<std::uint32_t>(product_0)};
-    key[0] += kPhiloxWeyl[0];
-    key[1] += kPhiloxWeyl[1];
-  }
-  return counter;
-}
 
 // The block function combines the purpose with the seed, so that no two pairs share a key
 // arithmetically.

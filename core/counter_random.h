@@ -21,7 +21,19 @@ inline constexpr std::array<std::uint32_t, 2> kPhiloxWeyl{0x9E3779B9,   // golde
                                                           0xBB67AE85};  // sqrt(3) - 1
 
 /// The block function: 128 random bits for a 128-bit counter under a 64-bit key.
-PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key);
+constexpr PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const std::uint64_t product_0 = std::uint64_t{kPhiloxMultipliers[0]} * counter[0];
+    const std::uint64_t product_1 = std::uint64_t{kPhiloxMultipliers[1]} * counter[2];
+    counter = {static_cast<std::uint32_t>(product_1 >> 32) ^ counter[1] ^ key[0],
+               static_cast<std::uint32_t>(product_1),
+               static_cast<std::uint32_t>(product_0 >> 32) ^ counter[3] ^ key[1],
+               static_cast<std::uint32_t>(product_0)};
+    key[0] += kPhiloxWeyl[0];
+    key[1] += kPhiloxWeyl[1];
+  }
+  return counter;
+}
 
 /// The purpose of random numbers. Two purposes never share numbers under one seed.
 enum class RandomPurpose : std::uint32_t {

@@ -70,6 +70,8 @@ FailureKind KindOf(RankExit code, int system_error) {
       return FailureKind::kDeviceError;
     case RankExit::kDiverged:
       return FailureKind::kDiverged;
+    case RankExit::kMemory:
+      return FailureKind::kOutOfMemory;
     default:
       return FailureKind::kUnknown;
   }

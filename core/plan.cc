@@ -20,21 +20,23 @@ constexpr std::int64_t kMaxLayer = 1 << 20;
 constexpr const char* kListSchedule = "list";
 
 Json ToObject(const RankPlan& rank) {
-  return {{"rank", rank.rank},
-          {"node", rank.device.node},
-          {"device", rank.device.kind},
-          {"device_index", rank.device.index},
-          {"device_model", rank.device.model},
-          {"device_memory_bytes", rank.device.memory_bytes},
-          {"threads", rank.device.threads},
-          {"cpus", rank.device.cpus},
-          {"stage", rank.stage},
-          {"replica", rank.replica},
-          {"tensor_rank", rank.tensor_rank},
-          {"first_sample", rank.first_sample},
-          {"samples", rank.samples},
-          {"micro_batch", rank.micro_batch},
-          {"memory_bytes", rank.memory_bytes}};
+  Json object{{"rank", rank.rank},
+              {"node", rank.device.node},
+              {"device", rank.device.kind},
+              {"device_index", rank.device.index},
+              {"device_model", rank.device.model},
+              {"device_memory_bytes", rank.device.memory_bytes},
+              {"threads", rank.device.threads},
+              {"cpus", rank.device.cpus},
+              {"stage", rank.stage},
+              {"replica", rank.replica},
+              {"tensor_rank", rank.tensor_rank},
+              {"first_sample", rank.first_sample},
+              {"samples", rank.samples},
+              {"micro_batch", rank.micro_batch},
+              {"memory_bytes", rank.memory_bytes}};
+  if (!rank.device.uuid.empty()) object["device_uuid"] = rank.device.uuid;
+  return object;
 }
 
 RankPlan ReadRank(const JsonReader& entry) {
@@ -48,6 +50,7 @@ RankPlan ReadRank(const JsonReader& entry) {
   entry.Read("device_memory_bytes", rank.device.memory_bytes, 0, kMaxBytes);
   entry.Read("threads", rank.device.threads, 1, 4096);
   entry.ReadNumber("cpus", rank.device.cpus);
+  if (entry.Has("device_uuid")) entry.Read("device_uuid", rank.device.uuid);
   entry.Read("stage", rank.stage, 0, most);
   entry.Read("replica", rank.replica, 0, most);
   entry.Read("tensor_rank", rank.tensor_rank, 0, most);

@@ -13,6 +13,7 @@ enum class RankExit : int {
   kDevice = 15,        // a kernel or the device's library failed
   kDiverged = 16,      // replicas hold different parameters
   kAborted = 17,       // the launcher ordered an immediate end
+  kMemory = 18,        // a library ended the rank where it got no memory
 };
 
 constexpr int ToInt(RankExit code) { return static_cast<int>(code); }

@@ -30,7 +30,8 @@ struct RankMetrics {
   // on into each other.
   double opening_comm_s = 0;  // exposed_comm_s up to the end of the first forward: weights gathered
   double settling_s = 0;      // from the end of the last backward to the step's closing agreement
-  double flops = 0;           // model FLOPs of this rank's samples
+  std::int64_t samples = 0;   // sequences of its replica
+  double flops = 0;           // model FLOPs of these
   double product_peak = 0;    // FLOP/s that this rank's device reached on a matrix product
   std::int64_t grad_bytes = 0;
   std::int64_t param_bytes = 0;

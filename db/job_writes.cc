@@ -58,6 +58,7 @@ constexpr const char* kReplaceSummary =
     "peak_memory_bytes, micro_batches, predicted_step_s, plan_step_s)"
     " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
+constexpr const char* kUidOf = "SELECT coalesce(uid, '') FROM jobs WHERE id = ?1";
 constexpr const char* kFindByUid = "SELECT id FROM jobs WHERE uid = ?1";
 constexpr const char* kEntriesTaken = "SELECT entries FROM ledgers WHERE uid = ?1";
 constexpr const char* kReplaceLedger =
@@ -77,6 +78,13 @@ std::optional<std::int64_t> FindNumber(SQLite::Database& database, const char* s
   BindAll(statement, key);
   if (!statement.executeStep()) return std::nullopt;
   return statement.getColumn(0).getInt64();
+}
+
+/// Empty: the job is not in the store, or has none.
+std::string UidOf(SQLite::Database& database, std::int64_t job_id) {
+  SQLite::Statement statement(database, kUidOf);
+  BindAll(statement, job_id);
+  return statement.executeStep() ? statement.getColumn(0).getString() : "";
 }
 
 }  // namespace
@@ -144,6 +152,17 @@ Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const Job
   if (changed == 1) return {};
   return Fail(fmt::format("profile store: job {} to end is not in the store", job_id),
               ExitCode::kStore);
+}
+
+Result<void> WriteEntry(SQLite::Database& database, std::int64_t job_id,
+                        const NumberedEntry& entry) {
+  const std::string uid = UidOf(database, job_id);
+  if (!uid.empty() && FindNumber(database, kEntriesTaken, uid).value_or(0) >= entry.number)
+    return {};
+  auto written =
+      std::visit([&](const auto& row) { return WriteRow(database, job_id, row); }, entry.entry);
+  if (written && !uid.empty()) Execute(database, kReplaceLedger, uid, entry.number);
+  return written;
 }
 
 void WriteFoundEnd(SQLite::Database& database, std::int64_t job_id, JobState was,

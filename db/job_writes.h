@@ -31,6 +31,10 @@ Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
                       const SummaryRecord& summary);
 Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const JobEnd& end);
 
+/// Implements ProfileStore::Record.
+Result<void> WriteEntry(SQLite::Database& database, std::int64_t job_id,
+                        const NumberedEntry& entry);
+
 /// Implements ProfileStore::FoundOut.
 void WriteFoundEnd(SQLite::Database& database, std::int64_t job_id, JobState was,
                    const FoundEnd& end);

@@ -19,7 +19,7 @@ struct MeasuredRecord {
 using LedgerEntry = std::variant<std::vector<NodeRecord>, PlanRecord, LaunchRecord, FailureRecord,
                                  MeasuredRecord, SummaryRecord, JobEnd>;
 
-/// An entry with its number within its run, from 1.
+/// An entry with its number within its run, from 1, wherever it is kept.
 struct NumberedEntry {
   std::int64_t number = 0;
   LedgerEntry entry;

@@ -30,13 +30,6 @@ bool EndsInsideALine(int descriptor) {
 
 }  // namespace
 
-LedgerFile::LedgerFile(LedgerFile&& other) noexcept
-    : job_(std::move(other.job_)),
-      path_(std::move(other.path_)),
-      waiting_(std::move(other.waiting_)),
-      written_(other.written_),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
-
 LedgerFile::~LedgerFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
@@ -46,7 +39,7 @@ Result<void> LedgerFile::Open(const std::filesystem::path& path) {
   return Write();
 }
 
-Result<void> LedgerFile::Append(LedgerEntry entry) {
+Result<void> LedgerFile::Append(NumberedEntry entry) {
   waiting_.push_back(std::move(entry));
   return path_.empty() ? Result<void>{} : Write();
 }
@@ -71,9 +64,8 @@ Result<void> LedgerFile::Write() {
     if (auto begun = WriteLine(LedgerLine(job_)); !begun) return begun;
     begun_ = true;
   }
-  for (LedgerEntry& entry : std::exchange(waiting_, {})) {
-    auto done = WriteLine(LedgerLine(job_.uid, {++written_, std::move(entry)}));
-    if (!done) return done;
+  for (const NumberedEntry& entry : std::exchange(waiting_, {})) {
+    if (auto done = WriteLine(LedgerLine(job_.uid, entry)); !done) return done;
   }
   return {};
 }

@@ -17,13 +17,13 @@ class LedgerFile {
  public:
   /// `job` must have a uid.
   explicit LedgerFile(JobRecord job) : job_(std::move(job)) {}
-  LedgerFile(LedgerFile&& other) noexcept;
-  LedgerFile& operator=(LedgerFile&&) = delete;
+  LedgerFile(const LedgerFile&) = delete;
+  LedgerFile& operator=(const LedgerFile&) = delete;
   ~LedgerFile();
 
   /// Sets the file, in a folder that exists, and writes the entries that were waiting for it.
   Result<void> Open(const std::filesystem::path& path);
-  Result<void> Append(LedgerEntry entry);
+  Result<void> Append(NumberedEntry entry);
   /// Waits until everything is on disk.
   Result<void> Sync();
   /// True if the file holds an entry.
@@ -35,8 +35,7 @@ class LedgerFile {
 
   JobRecord job_;
   std::filesystem::path path_;
-  std::vector<LedgerEntry> waiting_;
-  std::int64_t written_ = 0;  // entries
+  std::vector<NumberedEntry> waiting_;
   int descriptor_ = -1;
   bool begun_ = false;  // the run's first line is written
 };

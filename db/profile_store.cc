@@ -61,12 +61,11 @@ Result<std::int64_t> ProfileStore::BeginJob(const JobRecord& job) {
                   [&]() -> Result<std::int64_t> { return InsertJob(*database_, job); });
 }
 
-Result<void> ProfileStore::Record(std::int64_t job_id, const LedgerEntry& entry) {
-  [[maybe_unused]] const auto* end = std::get_if<JobEnd>(&entry);
+Result<void> ProfileStore::Record(std::int64_t job_id, const NumberedEntry& entry) {
+  [[maybe_unused]] const auto* end = std::get_if<JobEnd>(&entry.entry);
   assert(end == nullptr || (end->state != JobState::kRunning && end->state != JobState::kLost));
-  return Transact(true, "storing what a run records", [&] {
-    return std::visit([&](const auto& row) { return WriteRow(*database_, job_id, row); }, entry);
-  });
+  return Transact(true, "storing what a run records",
+                  [&] { return WriteEntry(*database_, job_id, entry); });
 }
 
 Result<void> ProfileStore::FoundOut(std::int64_t job_id, JobState was, const FoundEnd& end) {

@@ -59,12 +59,17 @@ class ProfileStore {
   ProfileStore& operator=(ProfileStore&&) noexcept;
   ~ProfileStore();
 
+  /// The file; ":memory:" for a store without one.
+  const std::filesystem::path& Path() const { return location_.path; }
+
   /// Stores a job that starts, in state RUNNING. Gives its id, which Record takes.
   Result<std::int64_t> BeginJob(const JobRecord& job);
   /// Stores what a run records. Nodes, in this order, and a summary replace those stored before, a
   /// launch the one with its attempt's number; plans and failures are appended; figures are stored
-  /// as SaveMeasurements does. A job's end is neither kRunning nor kLost.
-  Result<void> Record(std::int64_t job_id, const LedgerEntry& entry);
+  /// as SaveMeasurements does. A job's end is neither kRunning nor kLost. Entries come in the order
+  /// of their numbers: if the job has a uid, an entry that is in the store already, also by a
+  /// ledger, is skipped.
+  Result<void> Record(std::int64_t job_id, const NumberedEntry& entry);
   /// Stores how a job ended, as found out from outside, unless its state is no longer `was`: its
   /// launcher has then spoken. Keeps an end time that is there.
   Result<void> FoundOut(std::int64_t job_id, JobState was, const FoundEnd& end);

@@ -24,13 +24,13 @@ template <class T>
 using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 /// Rounds to the nearest value, ties to even; overflow gives infinity; NaN stays NaN.
-inline BFloat16 ToBFloat16(float value) {
+constexpr BFloat16 ToBFloat16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fff'ffffU) > 0x7f80'0000U)
     return {static_cast<std::uint16_t>((bits >> 16) | 0x40U)};
   return {static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16)};
 }
-inline float ToFloat(BFloat16 value) {
+constexpr float ToFloat(BFloat16 value) {
   return std::bit_cast<float>(std::uint32_t{value.bits} << 16);
 }
 

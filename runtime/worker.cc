@@ -1,14 +1,17 @@
 // adaptive-train-worker: one rank. Wires up, trains its share of the plan, reports, ends.
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <string_view>
 
 #include "core/config.h"
 #include "core/evaluation.h"
@@ -218,6 +221,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
     control.Send(Metrics{metrics});
   };
   events.take_profile_asked = [&control] { return control.TakeProfileAsked(); };
+  events.take_new_shares = [&control] { return control.TakeNewShares(); };
   events.on_layer_times = [&control](const LayerTimes& times) { control.Send(times); };
   events.on_saving = [&control](const Saving& saving) { control.Send(saving); };
   events.on_saved = [&](const Saved& saved) {
@@ -353,8 +357,32 @@ std::vector<std::string> WhenLauncherLost(const Identity& self) {
   return {program.parent_path() / "adaptive-train", "requeue-lost", "--job", job, "--host", host};
 }
 
+/// Whether there is no room for the stack of a thread, the largest piece that libraries take at once.
+/// Async-signal-safe.
+bool LacksMemory() {
+  constexpr std::size_t kStack = std::size_t{8} << 20;
+  void* room = ::mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return errno == ENOMEM;
+  ::munmap(room, kStack);
+  return false;
+}
+
+/// UCX aborts where it gets no memory, and so does C++ on a thread: the rank's end says so.
+void NameLackOfMemory() {
+  ::signal(SIGABRT, [](int) {
+    if (LacksMemory()) {
+      constexpr std::string_view kLine = "adaptive-train-worker: out of memory; the rank ends\n";
+      [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+      ::_exit(ToInt(RankExit::kMemory));
+    }
+    ::signal(SIGABRT, SIG_DFL);
+    ::raise(SIGABRT);  // comes when this returns
+  });
+}
+
 int Main(bool measures) {
   HoldSignals();
+  NameLackOfMemory();
   const Identity self = ReadIdentity();
   if (self.rank < 0 || self.control.empty() || self.run_dir.empty()) {
     std::fprintf(stderr, "adaptive-train-worker: is started by adaptive-train run, not by hand\n");
@@ -385,6 +413,8 @@ int Main(bool measures) {
   } catch (const std::bad_alloc&) {
     FailToAllocate(self, std::move(*control), step, parts, "out of memory");
   } catch (const std::exception& error) {
+    // Such as a thread that cannot be started.
+    if (LacksMemory()) FailToAllocate(self, std::move(*control), step, parts, error.what());
     Fail(self, std::move(*control), step, parts,
          FatalError(RankExit::kDevice, "computing", FatalError::kNoPeer, error.what()));
   }

@@ -101,6 +101,17 @@ class Times {
       return Slowest(chunk, replica, [](const StageLines& lines) { return lines.update; });
     });
   }
+  /// All that ranks compute, without what they wait for.
+  PlaceSeconds OfPlace(int stage, int replica) const {
+    const auto both = [&](double samples) {
+      return OfStage(stage, [&](int chunk) {
+        return Slowest(chunk, replica, [&](const StageLines& lines) {
+          return lines.forward.At(samples) + lines.backward.At(samples);
+        });
+      });
+    };
+    return {{both(0), both(1) - both(0)}, UpdateOfStage(stage, replica)};
+  }
   int Node(int chunk, int replica) const { return Device(chunk, replica, 0).node; }
 
  private:
@@ -548,6 +559,15 @@ double ShardedGradients(const PlanProblem& problem, const Layout& layout, int st
 
 PlayCosts PlayCostsOf(const PlanProblem& problem, const Layout& layout, int replica) {
   return CostsWith(problem, layout, Times(problem, layout), replica);
+}
+
+std::vector<PlaceSeconds> PlaceSecondsOf(const PlanProblem& problem, const Layout& layout) {
+  const Times times(problem, layout);
+  std::vector<PlaceSeconds> places;
+  for (int stage = 0; stage < layout.Stages(); ++stage)
+    for (int replica = 0; replica < layout.data; ++replica)
+      places.push_back(times.OfPlace(stage, replica));
+  return places;
 }
 
 UnevenPipeline PipelineOf(const PlanProblem& problem, const Layout& layout, int replica) {

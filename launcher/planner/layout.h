@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "core/result.h"
 #include "core/schedule/list_schedule.h"
@@ -44,6 +45,14 @@ bool Compresses(const PlanProblem& problem, int layer_index, int members, const 
 /// Seconds in which one micro-batch's activations go to the next node and their gradients come
 /// back; infinite if they cannot.
 double BoundarySeconds(const LinkTable& links, int from, int to, double bytes);
+
+/// Seconds that the ranks of one stage and replica compute in a step, beside nothing else.
+struct PlaceSeconds {
+  Line micro_batch;   // forward and backward, over its samples
+  double update = 0;  // of the optimizer
+};
+/// Index = stage x replicas + replica. Tensor ranks are as slow as the slowest of them.
+std::vector<PlaceSeconds> PlaceSecondsOf(const PlanProblem& problem, const Layout& layout);
 
 /// What a replica's schedule is played with: seconds of its chunks and of messages between them.
 PlayCosts PlayCostsOf(const PlanProblem& problem, const Layout& layout, int replica);

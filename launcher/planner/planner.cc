@@ -504,4 +504,18 @@ Result<Plan> PriceAgain(const Plan& plan, const Cluster& cluster, const ModelDim
   return priced;
 }
 
+Result<std::vector<PlaceSeconds>> PlaceSecondsOf(const Plan& plan, const Cluster& cluster,
+                                                 const ModelDims& dims,
+                                                 const TrainingFormat& format,
+                                                 const Profile& profile,
+                                                 const PlanRequest& request) {
+  auto built = BuildProblem(cluster, dims, format, profile, request);
+  if (!built) return tl::unexpected(built.error());
+  if (auto sound = CheckProblem(built->problem); !sound) return tl::unexpected(sound.error());
+  if (!built->timed) return Fail("no speed has been measured on these devices yet");
+  auto layout = LayoutOf(plan, *built);
+  if (!layout) return tl::unexpected(layout.error());
+  return PlaceSecondsOf(Trusting(built->problem), *layout);
+}
+
 }  // namespace adaptive_train

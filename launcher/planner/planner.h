@@ -11,6 +11,7 @@
 #include "core/plan.h"
 #include "core/profile.h"
 #include "launcher/planner/build_problem.h"
+#include "launcher/planner/layout.h"
 #include "launcher/planner/micro_batch_grid.h"
 #include "launcher/planner/problem.h"
 
@@ -37,5 +38,13 @@ Result<PlannedRun> MakePlan(const Cluster& cluster, const ModelDims& dims,
 Result<Plan> PriceAgain(const Plan& plan, const Cluster& cluster, const ModelDims& dims,
                         const TrainingFormat& format, const Profile& profile,
                         const PlanRequest& request);
+
+/// How long the plan's ranks compute by what is known now (PlaceSecondsOf). Fails where PriceAgain
+/// does, and if nothing is known of the devices' speed.
+Result<std::vector<PlaceSeconds>> PlaceSecondsOf(const Plan& plan, const Cluster& cluster,
+                                                 const ModelDims& dims,
+                                                 const TrainingFormat& format,
+                                                 const Profile& profile,
+                                                 const PlanRequest& request);
 
 }  // namespace adaptive_train

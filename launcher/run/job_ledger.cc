@@ -8,6 +8,7 @@
 
 #include "core/seconds.h"
 #include "db/launcher_process.h"
+#include "db/ledger_file.h"
 #include "db/ledger_list.h"
 #include "launcher/run/job_endings.h"
 
@@ -84,51 +85,90 @@ void Tell(const std::string& line) {
 
 }  // namespace
 
+/// RUN/ledger.jsonl. One thread.
+class JobLedger::File {
+ public:
+  explicit File(const JobRecord& job) : uid_(job.uid), path_(LedgerOf(job.run_dir)), file_(job) {}
+
+  /// The run folder exists.
+  void Open() { AfterWriting(file_.Open(path_)); }
+  void Append(const NumberedEntry& entry) { AfterWriting(file_.Append(entry)); }
+  void Sync() {
+    if (auto synced = file_.Sync(); !synced && !std::exchange(told_, true))
+      Tell(fmt::format("warning: {}", synced.error().message));
+  }
+
+ private:
+  /// Reports the first failure, lists the ledger after the first success.
+  void AfterWriting(const Result<void>& written) {
+    if (!written && !std::exchange(told_, true))
+      Tell(fmt::format("warning: {}; this run is not recorded", written.error().message));
+    if (!written || !file_.Written() || std::exchange(listed_, true)) return;
+    if (auto listed = ListLedger(uid_, path_); !listed)
+      Tell(fmt::format("warning: {} is not listed ({}): the next run in its folder takes it in",
+                       path_.string(), listed.error().message));
+  }
+
+  const std::string uid_;
+  const std::filesystem::path path_;
+  LedgerFile file_;
+  bool listed_ = false, told_ = false;
+};
+
 Result<JobLedger> JobLedger::Begin(const Job& job) {
   auto known = OpenKnownStore(job.store, {LedgerOf(job.run_dir)});
   if (!known) return tl::unexpected(known.error());
   for (const std::string& note : known->notes) Tell(note);
   FindOutEarlierEndings(known->store, job.allocation->user);
-  std::optional<Error> trouble = known->trouble;
-  JobLedger ledger(std::move(*known), RecordOf(job));
-  if (!trouble) {
-    auto id = ledger.store_.BeginJob(ledger.job_);
-    if (!id && !job.store.empty()) return tl::unexpected(id.error());
-    if (id) {
-      ledger.id_ = *id;
-    } else {
-      trouble = id.error();
-    }
-  }
-  if (trouble) ledger.LeaveStore(*trouble);
+  const JobRecord record = RecordOf(job);
+  Result<std::int64_t> id =
+      known->trouble ? tl::unexpected(*known->trouble) : known->store.BeginJob(record);
+  if (!id && !job.store.empty()) return tl::unexpected(id.error());
+  JobLedger ledger(std::make_shared<ProfileStore>(std::move(known->store)), id.value_or(0), record);
+  if (!id) ledger.to_store_->Leave(id.error());
   return ledger;
 }
 
-void JobLedger::LeaveStore(const Error& why) {
-  id_.reset();
-  Tell(fmt::format("warning: {}; this run is recorded in {} instead, until a store takes it in",
-                   why.message, LedgerOf(job_.run_dir).string()));
+JobLedger::JobLedger(std::shared_ptr<ProfileStore> store, std::int64_t job_id, const JobRecord& job)
+    : store_(store), file_(std::make_shared<File>(job)) {
+  const std::filesystem::path path = LedgerOf(job.run_dir);
+  RecordQueue::Place in_file;
+  in_file.name = "ledger " + path.string();
+  in_file.write = [file = file_](const NumberedEntry& entry) -> Result<void> {
+    file->Append(entry);
+    return {};
+  };
+  in_file.next = [](const RecordQueue::Record&) {};
+  in_file.on_left = [](const Error& why) {
+    Tell(fmt::format("warning: {}; from here on this run is not recorded", why.message));
+  };
+  to_file_ = std::make_shared<RecordQueue>(std::move(in_file));
+
+  RecordQueue::Place in_store;
+  in_store.name = "profile store " + store->Path().string();
+  in_store.write = [store = std::move(store), job_id](const NumberedEntry& entry) {
+    return store->Record(job_id, entry);
+  };
+  in_store.next = [to_file = to_file_](RecordQueue::Record record) {
+    to_file->Add(std::move(record));
+  };
+  in_store.on_left = [path](const Error& why) {
+    Tell(fmt::format("warning: {}; this run is recorded in {} instead, until a store takes it in",
+                     why.message, path.string()));
+  };
+  to_store_ = std::make_unique<RecordQueue>(std::move(in_store));
 }
 
-void JobLedger::FolderIsOpen() { AfterWriting(file_.Open(LedgerOf(job_.run_dir))); }
+void JobLedger::FolderIsOpen() {
+  to_file_->Run([file = file_]() -> Result<void> {
+    file->Open();
+    return {};
+  });
+}
 
 void JobLedger::Keep(LedgerEntry entry) {
-  if (id_) {
-    const auto kept = store_.Record(*id_, entry);
-    if (kept) return;
-    LeaveStore(kept.error());
-  }
-  AfterWriting(file_.Append(std::move(entry)));
-}
-
-void JobLedger::AfterWriting(const Result<void>& written) {
-  if (!written && !std::exchange(told_, true))
-    Tell(fmt::format("warning: {}; this run is not recorded", written.error().message));
-  if (!written || !file_.Written() || std::exchange(listed_, true)) return;
-  const auto path = LedgerOf(job_.run_dir);
-  if (auto listed = ListLedger(job_.uid, path); !listed)
-    Tell(fmt::format("warning: {} is not listed ({}): the next run in its folder takes it in",
-                     path.string(), listed.error().message));
+  to_store_->Add(
+      std::make_shared<const NumberedEntry>(NumberedEntry{++entries_, std::move(entry)}));
 }
 
 void JobLedger::Nodes(const std::vector<Node>& nodes) {
@@ -149,9 +189,14 @@ void JobLedger::Planned(const Plan& plan) {
 }
 
 Profile JobLedger::Known(const ProfileQuery& query) {
-  auto profile = store_.ProfileOf(query);
-  if (!profile && id_) LeaveStore(profile.error());
-  return profile ? std::move(*profile) : Profile{};
+  const auto known = std::make_shared<Profile>();
+  const bool done = to_store_->Run([store = store_, query, known]() -> Result<void> {
+    auto profile = store.lock()->ProfileOf(query);
+    if (!profile) return tl::unexpected(profile.error());
+    *known = std::move(*profile);
+    return {};
+  });
+  return done ? std::move(*known) : Profile{};
 }
 
 void JobLedger::Measured(const std::string& cluster, const Profile& profile) {
@@ -175,8 +220,12 @@ void JobLedger::Finish(const RunOutcome& outcome, const RunStatistics& statistic
   if (outcome.failure) Keep(RecordOf(*outcome.failure));
   Keep(statistics.Summary());
   Keep(JobEnd{StateOf(outcome.code), ToInt(outcome.code), EpochSecondsNow(), outcome.message});
-  if (auto synced = file_.Sync(); !synced && !std::exchange(told_, true))
-    Tell(fmt::format("warning: {}", synced.error().message));
+  to_store_->Finish();
+  to_file_->Run([file = file_]() -> Result<void> {
+    file->Sync();
+    return {};
+  });
+  to_file_->Finish();
 }
 
 }  // namespace adaptive_train

@@ -1,25 +1,28 @@
 // One job's records from the launcher, in the profile store or in RUN/ledger.jsonl.
 #pragma once
 
-#include <optional>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/cluster.h"
 #include "core/plan.h"
 #include "db/known_store.h"
-#include "db/ledger_file.h"
 #include "launcher/nodes/allocation.h"
 #include "launcher/report/run_statistics.h"
+#include "launcher/run/record_queue.h"
 #include "launcher/steps/diagnosis.h"
 #include "launcher/steps/supervisor.h"
 
 namespace adaptive_train {
 
-/// Records a run in the store. After the first error of the store it uses RUN/ledger.jsonl, which
-/// the next store that opens takes in. Such errors are reported on stderr and never end a run. Only
-/// Begin refuses a store, and only a named one. One thread; calls may block for the store's busy
-/// timeout.
+/// Records a run in the store. After the first error of the store, or if it does not answer in time,
+/// it uses RUN/ledger.jsonl, which the next store that opens takes in. Such errors are reported on
+/// stderr and never end a run. Only Begin refuses a store, and only a named one. All members from one
+/// thread; after Begin other threads use the files. Begin, FolderIsOpen, Known, Finish and the
+/// destructor wait for them, no longer than RecordQueue's patience without progress; the other calls
+/// do not block.
 class JobLedger {
  public:
   struct Job {
@@ -53,20 +56,16 @@ class JobLedger {
   int Retries() const { return retries_; }
 
  private:
-  JobLedger(KnownStore known, JobRecord job)
-      : store_(std::move(known.store)), job_(std::move(job)), file_(job_) {}
-  void Keep(LedgerEntry entry);
-  /// From here on ledger.jsonl is written instead of the store.
-  void LeaveStore(const Error& why);
-  /// After a write to the file: reports the first failure, lists the ledger after the first
-  /// success.
-  void AfterWriting(const Result<void>& written);
+  class File;
 
-  ProfileStore store_;
-  JobRecord job_;
-  std::optional<std::int64_t> id_;  // in the store; none: the file is used
-  LedgerFile file_;
-  bool listed_ = false, told_ = false;
+  JobLedger(std::shared_ptr<ProfileStore> store, std::int64_t job_id, const JobRecord& job);
+  void Keep(LedgerEntry entry);
+
+  std::weak_ptr<ProfileStore> store_;  // used and closed by its queue's thread
+  std::shared_ptr<File> file_;         // used by its queue's thread
+  std::shared_ptr<RecordQueue> to_file_;
+  std::unique_ptr<RecordQueue> to_store_;  // goes on to to_file_
+  std::int64_t entries_ = 0;
   int launches_ = 0;         // in the whole job so far
   int launches_before_ = 0;  // before the current series
   int retries_ = 0;

@@ -18,9 +18,11 @@
 #include "launcher/planner/plan_words.h"
 #include "launcher/report/loss_watch.h"
 #include "launcher/report/progress.h"
+#include "launcher/run/folder_writer.h"
 #include "launcher/run/injections.h"
 #include "launcher/run/metrics_writer.h"
 #include "launcher/run/ready_plans.h"
+#include "launcher/run/rebalancer.h"
 #include "launcher/run/recovery.h"
 #include "launcher/run/save_before_end.h"
 #include "launcher/run/skip_watch.h"
@@ -45,10 +47,8 @@ std::string WordsOf(const Plan& plan, const PlanInputs& inputs) {
   return DescribePlan(plan, inputs.cluster, ModelShape::Of(inputs.dims, inputs.format));
 }
 
-Result<void> SavePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs) {
-  auto written = folder.Write("plan.json", ToJson(plan));
-  if (written) written = folder.Write("plan.txt", WordsOf(plan, inputs) + ExplainPlan(plan));
-  return written;
+std::string TextOf(const Plan& plan, const PlanInputs& inputs) {
+  return WordsOf(plan, inputs) + ExplainPlan(plan);
 }
 
 /// The node that this process runs on, as the plan names it; empty: it trains on none of them.
@@ -76,6 +76,7 @@ class Training {
         progress_(stdout, run.config.train.steps),
         skips_(run.config.train.skip_limit),
         metrics_(run.folder),
+        files_(run.folder),
         injections_(run.injections, run.folder) {}
 
   RunOutcome Run(HeldSignals& held) {
@@ -105,7 +106,9 @@ class Training {
 
   /// Whether the ranks have saved for a better plan; it is the plan then.
   bool Moves(RunOutcome& outcome) {
-    if (!outcome.moved || !next_ || outcome.last_step >= run_.config.train.steps) return false;
+    if (!outcome.moved || outcome.last_step >= run_.config.train.steps) return false;
+    if (slow_) return Take(PlanWithoutSlow(*std::exchange(slow_, std::nullopt)), outcome);
+    if (!next_) return false;
     left_ = plan_;
     return Take(std::move(*next_), outcome);
   }
@@ -124,6 +127,8 @@ class Training {
     progress_.Notice(outcome.message);
     next_.reset();
     history_.before.reset();  // it may use what is lost
+    slow_.reset();
+    deed_.reset();
     auto ready = ready_.Take(lost->nodes, inputs_, spares_);
     const std::string without = ReplaceLost(lost->nodes);
     if (lost->nodes.empty()) {
@@ -192,8 +197,11 @@ class Training {
   bool Take(Plan plan, RunOutcome& outcome) {
     plan_ = std::move(plan);
     next_.reset();
+    rebalancer_.reset();
     may_move_after_warmup_ = false;
-    if (auto written = WritePlan(run_.folder, plan_, inputs_); !written) {
+    auto written = files_.Finish(kWriteDeadline);  // the plan before must not come after it
+    if (written) written = WritePlan(run_.folder, plan_, inputs_);
+    if (!written) {
       outcome.code = written.error().exit_code;
       outcome.message = written.error().message;
       return false;
@@ -270,7 +278,10 @@ class Training {
     events.on_launch = [this](int attempt, const std::string& outcome, const std::string& reason) {
       run_.ledger.Launched(attempt, outcome, reason);
     };
-    events.on_poll = [this] { WatchJobEnd(); };
+    events.on_poll = [this] {
+      WatchJobEnd();
+      TellUnwritten();
+    };
     events.on_injected = [this](int rank, const std::string& fault) {
       if (injections_.Happened(rank, fault))
         progress_.Notice(fmt::format("injected: {} (rank {})", fault, rank));
@@ -306,6 +317,8 @@ class Training {
     if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
     losses_ = LossWatch();
     PrepareForLoss();
+    if (rebalancer_) rebalancer_->BeginLaunch();
+    if (run_.config.profile.warmup_steps == 0) WatchSpeed();
     return metrics_.ResumeAfter(step);
   }
 
@@ -330,7 +343,7 @@ class Training {
 
   /// Lets plans be made, from what is known now, for the loss of each node.
   void PrepareForLoss() {
-    if (run_.config.recovery.attempts > 0)
+    if (run_.config.recovery.attempts > 0 || !spares_.empty())
       ready_.Prepare(inputs_, spares_, OwnNode(run_.allocation));
   }
 
@@ -348,7 +361,11 @@ class Training {
     run_.statistics.Add(step, verdict && verdict->spike);
     save_before_end_.Step(step.step_s);
     progress_.Step(step, verdict);
-    Act(replanner_->AfterStep(step.step_s, run_.config.train.steps - step.step, Cost()));
+    const std::int64_t left = run_.config.train.steps - step.step;
+    if (!slow_) Act(replanner_->AfterStep(step.step_s, left, Cost()));
+    if (rebalancer_ && !next_ && !slow_ && left > 0)
+      Rebalance(step.step, rebalancer_->AfterStep(ranks, step.step_s,
+                                                  Cost().Seconds() / static_cast<double>(left)));
     if (auto added = metrics_.Add(step); !added) return added;
     return skips_.See(step.step, step.skipped);
   }
@@ -376,12 +393,73 @@ class Training {
     supervisor_->Move();
   }
 
+  /// From when on ranks are compared with the plan: when their speed is known.
+  void WatchSpeed() {
+    if (rebalancer_ || plan_.data < 2) return;
+    auto planned = PlaceSecondsOf(plan_, inputs_.cluster, inputs_.dims, inputs_.format,
+                                  inputs_.profile, inputs_.request);
+    if (!planned) return;
+    Rebalancer::Settings settings;
+    if (inputs_.request.even_shares) settings.fixed = "shares stay even (parallel.shares)";
+    for (const Device& device : inputs_.cluster.devices)
+      if (!spares_.empty() && !spares_in_vain_ && device.node != OwnNode(run_.allocation))
+        settings.replaceable.push_back(device.node);
+    settings.deed = std::exchange(deed_, std::nullopt);
+    rebalancer_ = std::make_unique<Rebalancer>(plan_, std::move(*planned), std::move(settings));
+  }
+
+  void Rebalance(std::int64_t step, const Rebalancer::Answer& answer) {
+    if (answer.taken) plan_ = WithShares(std::move(plan_), *answer.taken).value();
+    if (!answer.line.empty()) {
+      progress_.Notice(answer.line);
+      KeepWhy(fmt::format("after step {}: {}", step, answer.line));
+    } else if (answer.taken) {
+      SavePlanAgain();
+    }
+    spares_in_vain_ = spares_in_vain_ || answer.in_vain;
+    if (answer.ask) supervisor_->ChangeShares(*answer.ask);
+    if (!answer.replace) return;
+    slow_ = *answer.replace;
+    supervisor_->Move();
+  }
+
+  /// With a spare in the place of the slow node; where there is no such plan, this one stays.
+  Plan PlanWithoutSlow(const std::string& node) {
+    const auto inputs = inputs_;
+    const auto spares = spares_;
+    auto ready = ready_.Take({node}, inputs_, spares_);
+    const std::string without = ReplaceLost({node});
+    auto plan = PlanThatRuns(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
+    if (!plan) {
+      inputs_ = inputs;
+      spares_ = spares;
+      spares_in_vain_ = true;
+      progress_.Notice(fmt::format("no plan{}: {}", without, plan.error().message));
+      return plan_;
+    }
+    deed_ = rebalancer_->Replacing();
+    history_.before.reset();  // of another plan
+    const std::string words = "moving to a plan" + without;
+    progress_.Notice(words);
+    plan->why.push_back(words + ", which stayed slower than planned");
+    return std::move(*plan);
+  }
+
   /// Adds a line to the plan's reasons, in plan.json, plan.txt and the store.
   void KeepWhy(std::string line) {
     plan_.why.push_back(std::move(line));
+    SavePlanAgain();
+  }
+
+  void SavePlanAgain() {
     run_.ledger.Planned(plan_);
-    if (auto written = SavePlan(run_.folder, plan_, inputs_); !written)
-      progress_.Notice("plan.json and plan.txt lack it: " + written.error().message);
+    files_.Write("plan.json", ToJson(plan_));
+    files_.Write("plan.txt", TextOf(plan_, inputs_));
+  }
+
+  void TellUnwritten() {
+    if (const auto failed = files_.TakeFailure())
+      progress_.Notice("a file of the run folder is not complete: " + failed->message);
   }
 
   /// For the next job, and for this run's next plan.
@@ -390,12 +468,15 @@ class Training {
     fresh.layers = RecordsOf(inputs_, plan_, replanner_->Times());
     run_.ledger.Measured(inputs_.cluster.name, fresh);
     inputs_.profile = WithMeasured(std::move(inputs_.profile), fresh);
-    if (auto written = run_.folder.Write("profile.json", ToJson(inputs_.profile)); !written)
-      progress_.Notice("profile.json is not complete: " + written.error().message);
+    files_.Write("profile.json", ToJson(inputs_.profile));
     PrepareForLoss();
+    WatchSpeed();
   }
 
   void Finish(RunOutcome& outcome) {
+    if (const auto described = files_.Finish(kWriteDeadline); !described)
+      progress_.Notice(described.error().message);
+    TellUnwritten();
     auto written = metrics_.Finish(kWriteDeadline);
     // A resumed run has trained before, so its last step may be a skipped one.
     if (written && outcome.code == ExitCode::kDone && !resumed_.value_or(false))
@@ -430,9 +511,14 @@ class Training {
   SkipWatch skips_;
   std::optional<bool> resumed_;  // whether this run began from a checkpoint
   MetricsWriter metrics_;
+  FolderWriter files_;
   Injections injections_;
   std::unique_ptr<Replanner> replanner_;
   EndingSteps ending_;
+  std::unique_ptr<Rebalancer> rebalancer_;
+  std::optional<std::string> slow_;  // a node whose place a spare takes when ranks have stopped
+  std::optional<Rebalancer::Deed> deed_;  // that the next plan's ranks show the effect of
+  bool spares_in_vain_ = false;           // no other spare is to take a slow node's place
   Supervisor* supervisor_ = nullptr;
   bool may_move_after_warmup_ = true;
   Clock::time_point launched_;
@@ -449,7 +535,9 @@ RunOutcome TrainRun(RunParts run, Plan plan, HeldSignals& held) {
 Result<void> WritePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs) {
   std::fputs(WordsOf(plan, inputs).c_str(), stdout);
   std::fflush(stdout);
-  return SavePlan(folder, plan, inputs);
+  auto written = folder.Write("plan.json", ToJson(plan));
+  if (written) written = folder.Write("plan.txt", TextOf(plan, inputs));
+  return written;
 }
 
 }  // namespace adaptive_train

@@ -9,11 +9,8 @@
 namespace adaptive_train {
 namespace {
 
-bool ShowsOwnFailure(const RankRecord& rank) {
-  if (rank.goodbye) return false;
-  if (rank.report) return !IsConsequence(*rank.report);
-  return rank.order_closed != 0 || rank.order_silent != 0 || rank.order_ended != 0;
-}
+/// How well a rank's signs explain a failure; the last explains it best.
+enum class Standing { kNothing, kLostPeer, kCrash, kCause };
 
 int FirstSign(const RankRecord& rank) {
   int first = 0;
@@ -21,6 +18,17 @@ int FirstSign(const RankRecord& rank) {
     if (order != 0 && (first == 0 || order < first)) first = order;
   }
   return first;
+}
+
+/// Its process ended by its own doing.
+bool IsCrash(const RankRecord& rank) {
+  return rank.order_ended != 0 && rank.ended_kind == FailureKind::kCrashed;
+}
+
+Standing StandingOf(const RankRecord& rank) {
+  if (rank.goodbye || FirstSign(rank) == 0) return Standing::kNothing;
+  if (rank.report) return IsConsequence(*rank.report) ? Standing::kLostPeer : Standing::kCause;
+  return IsCrash(rank) ? Standing::kCrash : Standing::kCause;
 }
 
 /// Whether another rank on the same host was heard until now.
@@ -40,14 +48,18 @@ Diagnosis FromOwnSigns(std::span<const RankRecord> ranks, int index) {
   const RankRecord& rank = ranks[static_cast<std::size_t>(index)];
   Diagnosis diagnosis;
   RankFailure& failure = diagnosis.failure;
-  failure.within_plan = rank.peak_bytes > 0 && rank.peak_bytes <= rank.planned_bytes;
+  // An exit for lack of memory may be due to a limit of the process, which is its user's.
+  failure.within_plan =
+      rank.ended_by_signal && rank.peak_bytes > 0 && rank.peak_bytes <= rank.planned_bytes;
   if (rank.report) {
     failure = *rank.report;
     diagnosis.reported = true;
   } else if (!rank.ended_how.empty()) {
     failure.cause = "its process ended: " + rank.ended_how;
     failure.kind = KindOfOwnEnd(rank);
-    diagnosis.by_signal = rank.ended_by_signal;
+    if (failure.kind == FailureKind::kOutOfMemory && !rank.ended_by_signal)
+      failure.cause += ", out of memory";
+    diagnosis.final = rank.ended_by_signal && !IsCrash(rank);
   } else if (rank.order_closed != 0) {
     failure.cause = rank.closed_why;
   } else {
@@ -71,16 +83,14 @@ bool IsConsequence(const RankFailure& report) {
 }
 
 std::optional<Diagnosis> Diagnose(std::span<const RankRecord> ranks) {
-  int own = -1, consequence = -1;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (FirstSign(ranks[i]) == 0 || ranks[i].goodbye) continue;
-    int& best = ShowsOwnFailure(ranks[i]) ? own : consequence;
-    if (best < 0 || FirstSign(ranks[i]) < FirstSign(ranks[static_cast<std::size_t>(best)]))
-      best = static_cast<int>(i);
-  }
-  if (own >= 0) return FromOwnSigns(ranks, own);
-  if (consequence < 0) return std::nullopt;
-  Diagnosis diagnosis = FromOwnSigns(ranks, consequence);
+  const auto explains_less = [](const RankRecord& a, const RankRecord& b) {
+    const Standing of_a = StandingOf(a), of_b = StandingOf(b);
+    return of_a == of_b ? FirstSign(a) > FirstSign(b) : of_a < of_b;
+  };
+  const auto best = std::ranges::max_element(ranks, explains_less);
+  if (best == ranks.end() || StandingOf(*best) == Standing::kNothing) return std::nullopt;
+  Diagnosis diagnosis = FromOwnSigns(ranks, static_cast<int>(best - ranks.begin()));
+  if (StandingOf(*best) != Standing::kLostPeer) return diagnosis;
   diagnosis.reported = false;
   diagnosis.hearsay = true;
   return diagnosis;

@@ -40,16 +40,16 @@ struct Diagnosis {
   /// True: the rank is only accused by a peer and has shown nothing itself; wait for its own sign
   /// if time allows.
   bool hearsay = false;
-  /// True: a signal ended its process. Nothing that comes later explains it better.
-  bool by_signal = false;
+  /// True: a signal from outside ended its process. Nothing that comes later explains it better.
+  bool final = false;
 };
 
 /// A report that another rank's failure can explain.
 bool IsConsequence(const RankFailure& report);
 
-/// Picks the root cause. A rank that died or fell silent without a word, or that reports a failure
-/// of its own, comes before ranks that report the loss of a peer. None: no rank shows any sign of
-/// failure.
+/// Picks the root cause. A rank that was killed or fell silent without a word, or that reports a
+/// failure of its own, comes before ranks that crashed, as UCX may abort where a peer dies; these
+/// come before ranks that report the loss of a peer. None: no rank shows any sign of failure.
 std::optional<Diagnosis> Diagnose(std::span<const RankRecord> ranks);
 
 /// What later jobs hold against its node or link.

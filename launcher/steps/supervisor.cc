@@ -134,6 +134,10 @@ void Supervisor::MeasureLayers() {
   if (state_ == State::kTraining) control_->SendAll(ProfileNow{});
 }
 
+void Supervisor::ChangeShares(std::vector<std::int64_t> samples) {
+  if (state_ == State::kTraining) control_->SendAll(NewShares{std::move(samples)});
+}
+
 void Supervisor::Handle(Event event) {
   for (const Transition& row : Table()) {
     if (row.from != state_ || row.event != event) continue;

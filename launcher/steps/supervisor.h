@@ -80,6 +80,9 @@ class Supervisor {
   void Save();
   /// Lets the ranks save and stop, for a run that goes on in a later job; `why` is what comes.
   void StopForLater(std::string why);
+  /// Lets the ranks take these shares (NewShares) from a step on that they agree on. Metrics show
+  /// which one it was.
+  void ChangeShares(std::vector<std::int64_t> samples);
 
  private:
   enum class State {

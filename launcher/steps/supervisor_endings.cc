@@ -33,7 +33,7 @@ void Supervisor::BeginDiagnosis() {
 void Supervisor::Reconsider() {
   const auto now = Clock::now();
   const auto diagnosis = Diagnose(ranks_);
-  if (diagnosis && diagnosis->by_signal) diagnosed_at_ = now;
+  if (diagnosis && diagnosis->final) diagnosed_at_ = now;
   if (diagnosis && (diagnosis->failure.kind == FailureKind::kNodeSilent ||
                     diagnosis->failure.kind == FailureKind::kRankSilent))
     diagnosed_at_ = std::min(diagnosed_at_, now + kOthersSilence);

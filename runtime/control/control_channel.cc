@@ -87,6 +87,7 @@ struct ControlChannel::State {
   std::condition_variable changed;
   bool go = false, give_up = false;        // guarded by mutex, as all below
   std::optional<std::vector<double>> sum;  // the launcher's answer
+  std::deque<Shares> new_shares;           // not taken yet, in the launcher's order
   ControlChannel::Orders orders;
 
   void Read();
@@ -157,6 +158,7 @@ void ControlChannel::State::Note(const ControlMessage& message) {
   }
   if (std::holds_alternative<Go>(message)) go = true;
   if (const auto* answer = std::get_if<Sum>(&message)) sum = answer->numbers;
+  if (const auto* shares = std::get_if<NewShares>(&message)) new_shares.push_back(shares->samples);
   changed.notify_all();
 }
 
@@ -306,5 +308,13 @@ void ControlChannel::ObeyedBy(Orders orders) {
 bool ControlChannel::StopAsked() const { return state_->stop_asked; }
 bool ControlChannel::TakeCheckpointAsked() { return state_->checkpoint_asked.exchange(false); }
 bool ControlChannel::TakeProfileAsked() { return state_->profile_asked.exchange(false); }
+
+std::optional<Shares> ControlChannel::TakeNewShares() {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->new_shares.empty()) return std::nullopt;
+  Shares next = std::move(state_->new_shares.front());
+  state_->new_shares.pop_front();
+  return next;
+}
 
 }  // namespace adaptive_train

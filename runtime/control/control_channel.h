@@ -6,12 +6,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "core/control_message.h"
 #include "core/launch_settings.h"
+#include "core/plan_shares.h"
 #include "core/result.h"
 
 namespace adaptive_train {
@@ -71,6 +72,9 @@ class ControlChannel {
   bool TakeCheckpointAsked();
   /// Whether the launcher has asked to measure the layers, since the last call.
   bool TakeProfileAsked();
+  /// The next shares that the launcher has asked for, if any. All ranks are asked for the same in the
+  /// same order.
+  std::optional<Shares> TakeNewShares();
 
  private:
   struct State;

@@ -54,12 +54,9 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
       boundary_(schedule_, pipeline, PartsOf(work.options, tensor), state.device,
                 BoundaryBytes(own.micro_batch), measure),
       workspace_(work.dims, work.chunks.back().has_head, work.options, state.device) {
-  for (std::int64_t done = 0; done < own.samples; done += own.micro_batch)
-    micro_batches_.push_back(
-        {own.first_sample + done, std::min(own.micro_batch, own.samples - done)});
+  SetMicroBatches(own);
   assert(static_cast<int>(micro_batches_.size()) * work.steps == schedule_.micro_batches);
   assert(!CanGoOn() || (work.chunks.size() == 1 && state.HasOlderWeights()));
-  losses_.assign(micro_batches_.size(), 0.0);
   const std::vector<Action>& row = schedule_.ranks[static_cast<std::size_t>(rank_)];
   for (const StageSlice& slice : work.chunks) {
     const int in_flight =
@@ -78,6 +75,24 @@ StageRunner<T>::StageRunner(const StageWork& work, const RankPlan& own, Group& p
                                                    [&] { return chunk.stage.NewState(); }));
     chunks_.push_back(std::move(chunk));
   }
+}
+
+template <class T>
+void StageRunner<T>::SetMicroBatches(const RankPlan& own) {
+  micro_batches_.clear();
+  for (std::int64_t done = 0; done < own.samples; done += own.micro_batch)
+    micro_batches_.push_back(
+        {own.first_sample + done, std::min(own.micro_batch, own.samples - done)});
+  losses_.assign(micro_batches_.size(), 0.0);
+}
+
+template <class T>
+void StageRunner<T>::TakeShare(const RankPlan& own, Schedule schedule) {
+  assert(!CanGoOn());
+  schedule_ = Checked(std::move(schedule), 1);
+  rows_ = RowsOf(schedule_, rank_, 1);
+  SetMicroBatches(own);
+  assert(static_cast<int>(micro_batches_.size()) == schedule_.micro_batches);
 }
 
 template <class T>

@@ -64,6 +64,10 @@ class StageRunner {
               SampleLoader& loader, LayerProfiler& profiler, StepMeasure& measure,
               const TensorRanks<T>& tensor = {}, std::span<float> embedding_part = {});
 
+  /// Between steps: another share, with its schedule, that needs no more room (FixedShares); where
+  /// steps do not go on into each other. Throws FatalError.
+  void TakeShare(const RankPlan& own, Schedule schedule);
+
   /// As TransformerStage says, of the newest weights.
   void BeforeReading(const OnNeeded& on_needed);
 
@@ -117,6 +121,7 @@ class StageRunner {
     std::vector<MicroBatchState<T>>& states = chunks_[chunk].states;
     return states[(first_ + static_cast<std::size_t>(action.micro_batch)) % states.size()];
   }
+  void SetMicroBatches(const RankPlan& own);
   double Forward(const Action& action, std::int64_t step, double scale);
   Samples Load(const Action& forward, std::int64_t step);
   /// What a forward or backward reads of another rank. Valid until it is released.
@@ -147,10 +152,10 @@ class StageRunner {
   const ModelDims dims_;
   const StageOptions options_;
   const TensorPart part_;
-  const Schedule schedule_;
+  Schedule schedule_;
   const int rank_;  // in the pipeline
   /// This rank's row: of a step; without a flush, of the first one and of those that follow.
-  const std::vector<std::vector<Action>> rows_;
+  std::vector<std::vector<Action>> rows_;
   std::vector<MicroBatch> micro_batches_;
   std::vector<double> losses_;  // [micro_batches]
   PassMarks marks_;

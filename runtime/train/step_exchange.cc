@@ -201,6 +201,11 @@ void StepExchange<T>::TakeGradients(std::size_t begin, std::size_t end) {
 }
 
 template <class T>
+void StepExchange<T>::TakeShares() {
+  exchanges_ = ExchangesOf(plan_);
+}
+
+template <class T>
 std::optional<CompressionDecision> StepExchange<T>::EndStep(bool skipped, bool measured) {
   const GateStep took{measure_.Seconds(), measure_.SecondsOf(Activity::kExposedComm)};
   return compression_.EndStep(took, skipped, !measured, groups_);

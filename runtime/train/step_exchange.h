@@ -70,6 +70,9 @@ class StepExchange {
   /// After this rank's last micro-batch: takes part in what others still exchange, waits for all
   /// sums.
   void Finish();
+  /// Between steps, after the plan has got other shares.
+  void TakeShares();
+
   /// After the step.
   std::optional<CompressionDecision> EndStep(bool skipped, bool measured);
 
@@ -99,8 +102,8 @@ class StepExchange {
   CompressionControl compression_;
   std::map<std::string, double> kept_ways_;  // of all stages' sums
   const bool hands_over_;                    // whole steps' gradients
-  const bool each_;               // micro-batch's gradients are exchanged, as they are sharded
-  const std::int64_t exchanges_;  // of gradients in a step
+  const bool each_;         // micro-batch's gradients are exchanged, as they are sharded
+  std::int64_t exchanges_;  // of gradients in a step
   GradientReducer<T> reducer_;
   std::int64_t step_ = 0;       // that is under way
   double loss_scale_ = 1;       // of it

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "core/config.h"
 #include "core/control_message.h"
 #include "core/plan.h"
+#include "core/plan_shares.h"
 #include "core/step_metrics.h"
 #include "runtime/buddy/kept_run.h"
 #include "runtime/comm/communicator.h"
@@ -30,6 +32,8 @@ struct TrainerEvents {
   std::function<double(std::int64_t step)> begin_step;
   /// Whether writing the state after this step is to fail. Absent: it is not.
   std::function<bool(std::int64_t step)> save_fails;
+  /// The next shares that all ranks are asked to take up, if any.
+  std::function<std::optional<Shares>()> take_new_shares;
   std::function<void(const RankMetrics&)> on_step;
   std::function<void(const LayerTimes&)> on_layer_times;
   std::function<void(const Saving&)> on_saving;  // on rank 0 only, while ranks wait for the disk

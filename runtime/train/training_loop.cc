@@ -48,12 +48,14 @@ bool ComesInHalves(const Plan& plan, const RankPlan& own) {
   return HasHalves(schedule.ranks[static_cast<std::size_t>(own.stage)]);
 }
 
+Schedule ScheduleOf(const Plan& plan, const RankPlan& own) {
+  const int steps = StepsOf(plan.schedule);
+  return WithPasses(OrderOf(plan, own.replica, steps), {.reduce = true, .steps = steps});
+}
+
 StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                  const std::vector<StageSlice>& slices) {
   const ModelDims dims = DimsOf(config.model);
-  const int steps = StepsOf(plan.schedule);
-  Schedule schedule =
-      WithPasses(OrderOf(plan, own.replica, steps), {.reduce = true, .steps = steps});
   return {.dims = PartOf(dims, {own.tensor_rank, plan.tensor}),
           .options = {.micro_batch = own.micro_batch,
                       .recompute = plan.recompute,
@@ -62,8 +64,8 @@ StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
                       .reproducible = plan.orders.AnyLayout(),
                       .row_ranks = plan.orders.AnyLayout() ? 1 : plan.tensor},
           .chunks = slices,
-          .schedule = std::move(schedule),
-          .steps = steps};
+          .schedule = ScheduleOf(plan, own),
+          .steps = StepsOf(plan.schedule)};
 }
 
 /// The beginning of a line that is about this rank's stage.
@@ -86,17 +88,17 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
                               TrainerEvents events, const KeptRun& kept)
     : config_(config),
       plan_(plan),
-      own_(plan.ranks[static_cast<std::size_t>(rank)]),
+      own_(plan_.ranks[static_cast<std::size_t>(rank)]),
       data_(data),
       events_(std::move(events)),
       dims_(DimsOf(config.model)),
       slices_(SlicesOf(dims_, StageOf(plan, own_))),
       layout_(dims_, slices_, {own_.tensor_rank, plan.tensor}),
-      groups_(communicator, plan),
+      groups_(communicator, plan_),
       device_(OrThrow(kernels::MakeDevice<T>(own_.device), RankExit::kDevice, "device")),
       state_(*device_, layout_, ShardingOf(plan, groups_.data), WeightVersionsOf(plan.schedule)),
       units_(plan.orders.AnyLayout()
-                 ? std::make_unique<UnitGradients<T>>(plan, own_, config.model.tie_embeddings,
+                 ? std::make_unique<UnitGradients<T>>(plan_, own_, config.model.tie_embeddings,
                                                       ComesInHalves(plan, own_), state_)
                  : nullptr),
       loader_(dims_, data, static_cast<std::uint64_t>(config.train.seed),
@@ -106,8 +108,8 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       tensor_(groups_.tensor, TensorSums<T>::MemoryOf(groups_.tensor), *device_, measure_,
               plan.orders.AnyLayout()),
       tied_(config.model.tie_embeddings, groups_, state_, measure_, units_.get()),
-      exchange_(config, plan, own_, groups_, state_, tied_, profiler_, measure_, units_.get()),
-      update_(config, plan, groups_, state_, exchange_.Reducer(), tied_, profiler_, measure_),
+      exchange_(config, plan_, own_, groups_, state_, tied_, profiler_, measure_, units_.get()),
+      update_(config, plan_, groups_, state_, exchange_.Reducer(), tied_, profiler_, measure_),
       runner_(WorkOf(config, plan, own_, slices_), own_, groups_.pipeline, state_, loader_,
               profiler_, measure_, tensor_.Ranks(),
               units_ ? units_->EmbeddingPart() : std::span<float>()),
@@ -288,8 +290,10 @@ void TrainingLoop<T>::Begin() {
 template <class T>
 void TrainingLoop<T>::BeginSettling(double loss) {
   exchange_.Finish();
+  if (!new_shares_) new_shares_ = events_.take_new_shares();
   sums_ = {CountedOnce(loss), events_.stop_asked() ? 1.0 : 0.0,
-           events_.take_checkpoint_asked() ? 1.0 : 0.0, events_.take_profile_asked() ? 1.0 : 0.0};
+           events_.take_checkpoint_asked() ? 1.0 : 0.0, events_.take_profile_asked() ? 1.0 : 0.0,
+           new_shares_ ? 1.0 : 0.0};
   const CheckpointVotes votes = checkpointer_.Votes();
   sums_.insert(sums_.end(), votes.begin(), votes.end());
   first_square_ = sums_.size();
@@ -305,12 +309,13 @@ typename TrainingLoop<T>::Totals TrainingLoop<T>::Agreed() {
   measure_.As(Activity::kExposedComm, [&] { Await(agreement_.Wait(CollectiveDeadline())); });
   whole_ = false;
   const std::span<const double> sums = sums_;
-  checkpointer_.Follow(sums.subspan(4, Checkpointer::kVotes));
+  checkpointer_.Follow(sums.subspan(5, Checkpointer::kVotes));
   const auto squares = sums.subspan(first_square_, first_unit_ - first_square_);
   return {.loss = units_ ? SumOfUnits(sums.subspan(first_unit_)) : sums[0],
           .stop = sums[1] > 0,
           .save = sums[2] > 0,
           .profile = sums[3] > 0,
+          .shares = sums[4] == groups_.world.Size(),
           .squares = {squares.begin(), squares.end()}};
 }
 
@@ -339,6 +344,18 @@ void TrainingLoop<T>::Settle() {
   if (decided) Tell(*decided);
   if (profiler_.Active())
     if (const auto found = profiler_.EndStep(metrics.skipped)) events_.on_layer_times(*found);
+  if (totals.shares) TakeShares();
+}
+
+/// Before the next step: all ranks do so after the same one.
+template <class T>
+void TrainingLoop<T>::TakeShares() {
+  const Plan plan =
+      OrThrow(WithShares(plan_, *new_shares_), RankExit::kSetup, "taking up new shares");
+  std::copy(plan.ranks.begin(), plan.ranks.end(), plan_.ranks.begin());  // own_ is one of them
+  new_shares_.reset();
+  runner_.TakeShare(own_, ScheduleOf(plan_, own_));
+  exchange_.TakeShares();
 }
 
 /// Without a flush: whether the step after `step` begins in it. A pipeline is empty before what is
@@ -396,6 +413,7 @@ template <class T>
 void TrainingLoop<T>::Report(RankMetrics& metrics) {
   measure_.FillTimes(metrics);
   metrics.tokens = config_.train.global_batch * dims_.sequence;
+  metrics.samples = own_.samples;
   metrics.flops = flops_per_token_ * static_cast<double>(own_.samples * dims_.sequence);
   product_peak_ = RaisedPeak(product_peak_, metrics.flops, metrics.compute_s);
   metrics.product_peak = product_peak_;

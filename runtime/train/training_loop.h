@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,7 @@ class TrainingLoop final : public Trainer {
     bool stop = false;
     bool save = false;
     bool profile = false;
+    bool shares = false;               // all ranks know new ones
     std::vector<double> squares = {};  // StepUpdate::Squares
   };
 
@@ -56,6 +58,7 @@ class TrainingLoop final : public Trainer {
   std::int64_t SaveWithoutExchange();
   Totals Agreed();
   void AppendLossesOfUnits();
+  void TakeShares();
   void Save(bool asked);
   void KeepInMemory();
   std::optional<CheckpointStep> TakeUpFromMemory();
@@ -74,7 +77,7 @@ class TrainingLoop final : public Trainer {
   ArenaShare ShareOfCheckpoint() const;
 
   const Config& config_;
-  const Plan& plan_;
+  Plan plan_;  // its shares may change
   const RankPlan& own_;
   const Datasets& data_;
   const TrainerEvents events_;
@@ -99,8 +102,9 @@ class TrainingLoop final : public Trainer {
   double product_peak_;           // FLOP/s; raised by steps that are faster
   const double flops_per_token_;  // of this rank's stage
   bool profile_asked_ = false, stop_asked_ = false;
-  bool measured_ = false;     // the gradients of the step under way are looked at
-  std::vector<double> sums_;  // of the agreement under way, in the order of its making
+  std::optional<Shares> new_shares_;  // until all ranks know them
+  bool measured_ = false;             // the gradients of the step under way are looked at
+  std::vector<double> sums_;          // of the agreement under way, in the order of its making
   std::size_t first_square_ = 0, first_unit_ = 0;  // of sums_
   Request agreement_;
   std::optional<PassMarks> marks_;        // of the step's passes, where there are other stages

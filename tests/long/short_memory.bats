@@ -1,4 +1,4 @@
-# A rank that the system ends for its memory. Once in eight runs another rank aborted and was named instead; why is not known.
+# A rank that the system ends for its memory, and not a peer in which UCX aborts for lack of it, is named.
 load ../multi_process/run
 
 setup() { make_run_folder; }

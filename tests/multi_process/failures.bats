@@ -29,6 +29,24 @@ long_run() {
   done
 }
 
+@test "an abort where memory is short: out of memory, nobody's node" {
+  long_run
+  prlimit --pid "${ranks[2]}" --data=4096
+  kill -ABRT "${ranks[2]}"
+  ends_with 5
+  failed_as out_of_memory
+  no_history
+}
+
+@test "a rank that aborts beside one that was killed is not named" {
+  long_run
+  kill -ABRT "${ranks[0]}"
+  kill -KILL "${ranks[1]}"
+  ends_with 5
+  grep '^adaptive-train: rank 1 on .*: its process ended: killed by signal 9' "$work/err"
+  failed_as killed
+}
+
 @test "a full disk at the last save: disk full, nobody's node" {
   mkdir "$work/small"
   unshare --mount bash -c '

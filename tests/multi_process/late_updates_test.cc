@@ -154,6 +154,7 @@ struct Told {
     };
     events.given_up = [] { return false; };
     events.take_checkpoint_asked = events.take_profile_asked = events.given_up;
+    events.take_new_shares = [] { return std::nullopt; };
     events.on_step = [this](const RankMetrics& metrics) { losses.push_back(metrics.loss); };
     events.on_layer_times = [](const LayerTimes&) {};
     events.on_saving = [](const Saving&) {};

@@ -13,6 +13,7 @@
 
 #include "core/config.h"
 #include "core/file_io.h"
+#include "core/plan_shares.h"
 #include "launcher/commands/probe.h"
 #include "launcher/run/metrics_writer.h"
 #include "launcher/steps/programs.h"
@@ -88,6 +89,7 @@ class MoveTest : public testing::Test {
     };
     events.on_step = [&](std::span<const RankMetrics> ranks) {
       if (on_step) on_step(*running, ranks.front().step);
+      if (seen_) seen_(ranks);
       return metrics.Add(CombineRanks(ranks));
     };
     JobStepSpec spec;
@@ -127,10 +129,14 @@ class MoveTest : public testing::Test {
       EXPECT_NEAR(of_a[i], of_b[i], 1e-4 * of_a[i]) << "step " << i + 1;
   }
 
+  void ExpectSharesChange(const std::string& name, const Plan& plan,
+                          const std::vector<Shares>& then);
+
   test::TemporaryFolder home_;
   HeldSignals held_;
   std::map<int, std::vector<LayerTimes>> times_;
   std::vector<Saved> saved_;
+  std::function<void(std::span<const RankMetrics>)> seen_;
 };
 
 /// The process of a rank of a run folder. Other tests' ranks may run at the same time.
@@ -175,6 +181,100 @@ TEST_F(MoveTest, GoesOnByAnotherPlanWithTheSameLossesAndEveryStepOnce) {
   EXPECT_FALSE(last.moved);
   EXPECT_EQ(last.last_step, kSteps);
   ExpectLossesAgree("whole", "run");
+}
+
+/// The same shares on two stages, in micro-batches of 1.
+Plan StagedPlanOf(const std::vector<std::int64_t>& shares) {
+  Plan plan = PlanOf(shares);
+  plan.stages[0].chunks = {{0, 3}};
+  plan.stages.push_back(plan.stages[0]);
+  plan.stages[1].chunks = {{3, 6}};
+  const std::vector<RankPlan> first = plan.ranks;
+  for (RankPlan rank : first) {
+    rank.rank += plan.data;
+    rank.stage = 1;
+    plan.ranks.push_back(rank);
+  }
+  for (RankPlan& rank : plan.ranks) rank.micro_batch = 1;
+  return plan;
+}
+
+/// The same shares on two tensor ranks each.
+Plan TensorPlanOf(const std::vector<std::int64_t>& shares) {
+  Plan plan = PlanOf(shares);
+  const std::vector<RankPlan> first = std::exchange(plan.ranks, {});
+  plan.tensor = 2;
+  for (RankPlan rank : first) {
+    for (rank.tensor_rank = 0; rank.tensor_rank < 2; ++rank.tensor_rank) {
+      rank.rank = static_cast<int>(plan.ranks.size());
+      plan.ranks.push_back(rank);
+    }
+  }
+  return plan;
+}
+
+/// Without a restart, one after another.
+void MoveTest::ExpectSharesChange(const std::string& name, const Plan& plan,
+                                  const std::vector<Shares>& then) {
+  SCOPED_TRACE(name);
+  saved_.clear();
+  std::map<std::int64_t, Shares> shares;  // of each step
+  seen_ = [&](std::span<const RankMetrics> ranks) {
+    for (int replica = 0; replica < plan.data; ++replica)
+      shares[ranks[0].step].push_back(
+          ranks[static_cast<std::size_t>(replica * plan.tensor)].samples);
+  };
+  // The launcher may ask for the next ones before the ranks have taken up the last ones.
+  const RunOutcome outcome = Run(name, plan, [&](Supervisor& ranks, std::int64_t step) {
+    if (step == 8) ranks.ChangeShares(then[0]);
+    if (step == 30) ranks.ChangeShares(then[1]), ranks.ChangeShares(then[2]);
+  });
+  seen_ = {};
+  EXPECT_EQ(outcome.code, ExitCode::kDone) << outcome.message;
+  EXPECT_EQ(outcome.last_step, kSteps);
+  EXPECT_THAT(saved_, SizeIs(1)) << "the last state only";
+  std::vector<Shares> seen;
+  for (const auto& [step, of_step] : shares)
+    if (seen.empty() || seen.back() != of_step) seen.push_back(of_step);
+  std::vector<Shares> expected{ReplicaSharesOf(plan)};
+  expected.insert(expected.end(), then.begin(), then.end());
+  EXPECT_EQ(seen, expected) << "all ranks at the same step, in this order";
+  EXPECT_EQ(shares[8], expected[0]);
+}
+
+/// With the losses of one rank that has all samples.
+TEST_F(MoveTest, TakesOtherSharesWithoutARestart) {
+  ASSERT_EQ(Run("whole", PlanOf({10})).code, ExitCode::kDone);
+  const std::vector<Shares> of_four = {{1, 6, 2, 1}, {4, 1, 1, 4}, {3, 3, 2, 2}};
+  for (const int shard : {0, 1, 2}) {
+    Plan plan = PlanOf({3, 3, 2, 2});
+    plan.shard = shard;
+    const std::string name = "shard" + std::to_string(shard);
+    ExpectSharesChange(name, plan, of_four);
+    ExpectLossesAgree("whole", name);
+  }
+  // What is held back follows from a rank's own samples; replicas are compared after step 50.
+  Plan compressed = PlanOf({3, 3, 2, 2});
+  compressed.orders.compression.mode = CompressionMode::kTopk;
+  ExpectSharesChange("compressed", compressed, of_four);
+}
+
+TEST_F(MoveTest, StagesAndTensorRanksTakeOtherSharesAsWell) {
+  ASSERT_EQ(Run("whole", PlanOf({10})).code, ExitCode::kDone);
+  const std::vector<Shares> of_two = {{2, 8}, {7, 3}, {5, 5}};
+  ExpectSharesChange("stages", StagedPlanOf({5, 5}), of_two);
+  ExpectLossesAgree("whole", "stages");
+  ExpectSharesChange("tensor", TensorPlanOf({5, 5}), of_two);
+  ExpectLossesAgree("whole", "tensor");
+}
+
+TEST_F(MoveTest, SharesThatDoNotFitEndTheRunWithTheirFault) {
+  const RunOutcome outcome = Run("run", PlanOf({5, 5}), [](Supervisor& ranks, std::int64_t step) {
+    if (step == 8) ranks.ChangeShares({5, 6});
+  });
+  EXPECT_EQ(outcome.code, ExitCode::kRankFailure);
+  EXPECT_THAT(outcome.message,
+              testing::HasSubstr("a share of 6 sequences in a global batch of 10"));
 }
 
 TEST_F(MoveTest, EveryRankTellsItsLayerTimesAfterTheWarmUpAndWhenAsked) {

@@ -1,5 +1,5 @@
 # The store never fails a run: an error of the default one is a warning, and the ledger keeps its
-# records.
+# records. Neither it nor the run folder holds ranks up.
 bats_require_minimum_version 1.5.0
 source "$BATS_TEST_DIRNAME/run.bash"
 
@@ -60,4 +60,45 @@ jobs() { "$bin/adaptive-train" jobs -a -n -P "$@"; }
   [[ $(jobs -o Reason | tail -1) != "" ]]
   [[ -z $(ls runs) ]]
   "$bin/adaptive-train" jobs -a --json | jq -e '.jobs[0].reason | startswith("data.train")'
+}
+
+# stuck_run FILE: ranks train, and soon no write to FILE ends; their layers are measured meanwhile.
+stuck_run() {
+  cp "$fakes/libstuck_disk.so" "$work/"
+  LD_PRELOAD=$work/libstuck_disk.so "$bin/adaptive-train" run "$work/config.toml" --run-dir "$work/run" \
+    --train.steps=1000000 --profile.warmup_steps=500 >"$work/out" 2>"$work/err" 3>&- &
+  launcher=$!
+  wait_until 60 steps_done 5
+  echo "$1" >"$work/STUCK_DISK"
+  wait_until 60 steps_done 520
+}
+stored() { sqlite3 "$default" "SELECT count(*) FROM $1"; }
+longer_than_a_rank_goes_without_its_launcher() { sleep 9; }
+
+@test "a store that does not answer holds up nobody; what it lacks comes into it by the ledger" {
+  stuck_run /profiles.db
+  longer_than_a_rank_goes_without_its_launcher
+  kill -INT "$launcher"
+  ends_with 130
+  grep "^adaptive-train: warning: profile store $default: no answer for 10 s; this run is recorded in $work/run/ledger.jsonl" "$work/err"
+  rm "$work/STUCK_DISK"
+  [[ $(stored layer_profiles) == 0 && $(jobs -o State) == CANCELLED ]]
+  [[ $(stored layer_profiles) -gt 0 && $(stored plans) == 1 && $(stored launches) == 1 && $(stored summaries) == 1 ]]
+}
+
+@test "a slow store has all in the end" {
+  stuck_run /profiles.db
+  rm "$work/STUCK_DISK"
+  kill -INT "$launcher"
+  ends_with 130
+  [[ ! -e $work/run/ledger.jsonl && $(stored layer_profiles) -gt 0 && $(jobs -o State) == CANCELLED ]]
+}
+
+@test "a file of the run folder on a disk that does not answer holds up nobody" {
+  stuck_run /run/profile.json
+  longer_than_a_rank_goes_without_its_launcher
+  rm "$work/STUCK_DISK"
+  kill -INT "$launcher"
+  ends_with 130
+  jq -e '.layers | length > 0' "$work/run/profile.json"
 }

@@ -44,6 +44,7 @@ TEST(ControlMessage, EveryTypeSurvivesTheWire) {
       Go{},
       CheckpointNow{},
       ProfileNow{},
+      NewShares{{3, 1}},
       StatusNow{},
       Stop{},
       GiveUp{},

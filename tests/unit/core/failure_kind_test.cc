@@ -40,6 +40,7 @@ TEST(FailureKind, TellsAKilledProcessFromOneThatCrashed) {
   EXPECT_EQ(KindOfExit(1), FailureKind::kCrashed);
   EXPECT_EQ(KindOfExit(127), FailureKind::kCrashed);
   EXPECT_EQ(KindOfExit(ToInt(RankExit::kDiverged)), FailureKind::kDiverged);
+  EXPECT_EQ(KindOfExit(ToInt(RankExit::kMemory)), FailureKind::kOutOfMemory);
   EXPECT_EQ(KindOfExit(ToInt(RankExit::kAborted)), FailureKind::kUnknown);
 }
 

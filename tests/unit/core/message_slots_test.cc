@@ -104,5 +104,29 @@ TEST(MessageSlots, OneForwardOneBackwardNeedsTwoOfEachAtMost) {
   }
 }
 
+/// What FixedShares builds on: from as many micro-batches as ranks on, more need no more room.
+TEST(MessageSlots, OneForwardOneBackwardNeedsTheSameRoomForAnyNumberOfMicroBatches) {
+  for (int ranks = 2; ranks <= 6; ++ranks) {
+    const auto schedule_of = [ranks](int micro_batches) {
+      return AddSendsAndReceives(
+          ComputeOrder(ScheduleKind::kOneForwardOneBackward, {ranks, 1, micro_batches}).value());
+    };
+    const Schedule least = schedule_of(ranks);
+    for (int micro_batches = ranks + 1; micro_batches <= 4 * ranks; ++micro_batches) {
+      const Schedule more = schedule_of(micro_batches);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto row = static_cast<std::size_t>(rank);
+        EXPECT_EQ(MostInFlight(more.ranks[row], rank), MostInFlight(least.ranks[row], rank));
+        const auto some = SlotsOf(least, rank), others = SlotsOf(more, rank);
+        ASSERT_EQ(some.size(), others.size());
+        for (std::size_t i = 0; i < some.size(); ++i) {
+          EXPECT_EQ(some[i].received, others[i].received);
+          EXPECT_EQ(some[i].sent, others[i].sent);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace adaptive_train

@@ -44,19 +44,19 @@ class LedgerTest : public StoreTest {
   /// Writes all kinds of records of a run, and lists the ledger.
   void WriteRun(const JobRecord& job) {
     LedgerFile file(job);
-    ASSERT_TRUE(file.Append(std::vector<NodeRecord>{{"n1", "user", "cpu", 2, 1 << 30, "{}"}}));
+    ASSERT_TRUE(file.Append({1, std::vector<NodeRecord>{{"n1", "user", "cpu", 2, 1 << 30, "{}"}}}));
     EXPECT_FALSE(file.Written());
     ASSERT_TRUE(file.Open(Ledger()));
-    ASSERT_TRUE(file.Append(PlanRecord{"{}", 2, 0.5, "even"}));
-    ASSERT_TRUE(file.Append(LaunchRecord{1, 1011, LaunchOutcome::kOk, ""}));
-    ASSERT_TRUE(file.Append(FailureRecord{1030, 12, 1, "n1", FailureKind::kKilled, "all_reduce",
-                                          "rank 0", "SIG\nKILL"}));
-    ASSERT_TRUE(file.Append(Link()));
+    ASSERT_TRUE(file.Append({2, PlanRecord{"{}", 2, 0.5, "even"}}));
+    ASSERT_TRUE(file.Append({3, LaunchRecord{1, 1011, LaunchOutcome::kOk, ""}}));
+    ASSERT_TRUE(file.Append({4, FailureRecord{1030, 12, 1, "n1", FailureKind::kKilled, "all_reduce",
+                                              "rank 0", "SIG\nKILL"}}));
+    ASSERT_TRUE(file.Append({5, Link()}));
     SummaryRecord summary;
     summary.steps = 12;
     summary.final_loss = 3.5;
-    ASSERT_TRUE(file.Append(summary));
-    ASSERT_TRUE(file.Append(JobEnd{JobState::kFailed, 5, 1040, "rank 1 was killed"}));
+    ASSERT_TRUE(file.Append({6, summary}));
+    ASSERT_TRUE(file.Append({7, JobEnd{JobState::kFailed, 5, 1040, "rank 1 was killed"}}));
     ASSERT_TRUE(file.Sync());
     ASSERT_TRUE(ListLedger(job.uid, Ledger()));
   }
@@ -104,7 +104,7 @@ TEST_F(LedgerTest, WhatFollowsTheTroubleJoinsTheRowThatWasBegun) {
   }
   LedgerFile file(job);
   ASSERT_TRUE(file.Open(Ledger()));
-  ASSERT_TRUE(file.Append(JobEnd{JobState::kCompleted, 0, 1040, ""}));
+  ASSERT_TRUE(file.Append({1, JobEnd{JobState::kCompleted, 0, 1040, ""}}));
   ASSERT_TRUE(ListLedger(job.uid, Ledger()));
   auto known = Open();
   ASSERT_TRUE(known);
@@ -113,20 +113,39 @@ TEST_F(LedgerTest, WhatFollowsTheTroubleJoinsTheRowThatWasBegun) {
   EXPECT_EQ(rows->front().state, JobState::kCompleted);
 }
 
+TEST_F(LedgerTest, WhatASlowStoreHasWrittenAllTheSameIsThereOnce) {
+  const JobRecord job = Job();
+  auto slow = ProfileStore::Open(Location());
+  ASSERT_TRUE(slow);
+  const std::int64_t id = slow->BeginJob(job).value();
+  ASSERT_TRUE(slow->Record(id, {1, Link()}));
+  LedgerFile file(job);
+  ASSERT_TRUE(file.Open(Ledger()));
+  ASSERT_TRUE(file.Append({2, Link()}));
+  ASSERT_TRUE(file.Append({3, PlanRecord{"{}", 2, 0.5, "even"}}));
+  ASSERT_TRUE(ListLedger(job.uid, Ledger()));
+  ASSERT_TRUE(slow->Record(id, {2, Link()}));  // before the ledger is taken in
+  auto known = Open();
+  ASSERT_TRUE(known);
+  EXPECT_EQ(known->store.MeasurementsOf("alpha").value().links.front().evidence.count, 2);
+  ASSERT_TRUE(slow->Record(id, {3, PlanRecord{"{}", 9, 0.5, "twice"}}));  // after it
+  EXPECT_EQ(known->store.FindJobs(EveryJob()).value().front().ranks, 2);
+}
+
 TEST_F(LedgerTest, ARunThatGoesOnIsTakenInBitByBitAndStaysListed) {
   JobRecord job = Job();
   job.launcher = ThisProcess();
   LedgerFile file(job);
   ASSERT_TRUE(file.Open(Ledger()));
-  ASSERT_TRUE(file.Append(Link()));
+  ASSERT_TRUE(file.Append({1, Link()}));
   ASSERT_TRUE(ListLedger(job.uid, Ledger()));
   ASSERT_TRUE(Open());
   EXPECT_EQ(ListedLedgers().size(), 1u);
-  ASSERT_TRUE(file.Append(Link()));
+  ASSERT_TRUE(file.Append({2, Link()}));
   auto known = Open();
   ASSERT_TRUE(known);
   EXPECT_EQ(known->store.MeasurementsOf("alpha").value().links.front().evidence.count, 2);
-  ASSERT_TRUE(file.Append(JobEnd{JobState::kCompleted, 0, 1040, ""}));
+  ASSERT_TRUE(file.Append({3, JobEnd{JobState::kCompleted, 0, 1040, ""}}));
   known = Open();
   EXPECT_EQ(known.value().store.FindJobs(EveryJob()).value().front().state, JobState::kCompleted);
   EXPECT_TRUE(ListedLedgers().empty());

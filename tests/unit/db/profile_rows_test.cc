@@ -42,7 +42,7 @@ class ProfileRowsTest : public StoreTest {
     failure.kind = kind;
     failure.peer_host = peer;
     failure.blamed = BlamedFor(kind, true);
-    ASSERT_TRUE(store_->Record(*id, failure));
+    ASSERT_TRUE(store_->Record(*id, {1, failure}));
   }
 
   std::optional<ProfileStore> store_;

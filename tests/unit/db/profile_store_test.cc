@@ -115,22 +115,24 @@ TEST_F(ProfileStoreTest, RunsOfTheLauncherInOneSlurmJobAreCounted) {
 
 TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
   const std::int64_t id = Begin(SampleJob());
-  ASSERT_TRUE(store_->Record(id, std::vector<NodeRecord>{{"old", "user", "cpu", 1, 1, "{}"}}));
+  ASSERT_TRUE(store_->Record(id, {1, std::vector<NodeRecord>{{"old", "user", "cpu", 1, 1, "{}"}}}));
+  ASSERT_TRUE(store_->Record(
+      id, {2, std::vector<NodeRecord>{{"n2", "prolog", "EPYC", 8, 1 << 30, "{\"a\":1}"},
+                                      {"n1", "user", "EPYC", 4, 5, "{}"}}}));
+  EXPECT_TRUE(store_->Record(id, {3, PlanRecord{"{}", 4, 0.25, "even nodes"}}));
+  EXPECT_TRUE(store_->Record(id, {4, PlanRecord{"{}", 3, std::nullopt, "n3 died"}}));
+  ASSERT_TRUE(store_->Record(id, {5, LaunchRecord{2, 1021, LaunchOutcome::kOk, ""}}));
   ASSERT_TRUE(
-      store_->Record(id, std::vector<NodeRecord>{{"n2", "prolog", "EPYC", 8, 1 << 30, "{\"a\":1}"},
-                                                 {"n1", "user", "EPYC", 4, 5, "{}"}}));
-  EXPECT_TRUE(store_->Record(id, PlanRecord{"{}", 4, 0.25, "even nodes"}));
-  EXPECT_TRUE(store_->Record(id, PlanRecord{"{}", 3, std::nullopt, "n3 died"}));
-  ASSERT_TRUE(store_->Record(id, LaunchRecord{2, 1021, LaunchOutcome::kOk, ""}));
-  ASSERT_TRUE(store_->Record(id, LaunchRecord{1, 1011, LaunchOutcome::kRetried, "the fence hung"}));
-  ASSERT_TRUE(store_->Record(id, FailureRecord{1030.5, 12, 3, "n1", FailureKind::kKilled,
-                                               "all_reduce", "rank 2", "SIGKILL"}));
-  ASSERT_TRUE(store_->Record(id, FailureRecord{1029, std::nullopt, std::nullopt, "n2",
-                                               FailureKind::kNodeSilent, "", "", "no heartbeat"}));
+      store_->Record(id, {6, LaunchRecord{1, 1011, LaunchOutcome::kRetried, "the fence hung"}}));
+  ASSERT_TRUE(store_->Record(id, {7, FailureRecord{1030.5, 12, 3, "n1", FailureKind::kKilled,
+                                                   "all_reduce", "rank 2", "SIGKILL"}}));
+  ASSERT_TRUE(
+      store_->Record(id, {8, FailureRecord{1029, std::nullopt, std::nullopt, "n2",
+                                           FailureKind::kNodeSilent, "", "", "no heartbeat"}}));
   SummaryRecord summary{20, 40960, 3.5, 3.75, 1e4, 0.5, 0.97, 0.41, 1, 2, 3, 4, 8, 0.25, 0.375};
-  ASSERT_TRUE(store_->Record(id, SummaryRecord{}));
-  ASSERT_TRUE(store_->Record(id, summary));
-  ASSERT_TRUE(store_->Record(id, JobEnd{JobState::kFailed, 5, 1040.25, "rank 1 was killed"}));
+  ASSERT_TRUE(store_->Record(id, {9, SummaryRecord{}}));
+  ASSERT_TRUE(store_->Record(id, {10, summary}));
+  ASSERT_TRUE(store_->Record(id, {11, JobEnd{JobState::kFailed, 5, 1040.25, "rank 1 was killed"}}));
 
   const JobRow row = Find(EveryJob()).at(0);
   EXPECT_EQ(row.nodes, (std::vector<std::string>{"n2", "n1"}));
@@ -186,7 +188,7 @@ TEST_F(ProfileStoreTest, ALossThatIsNoNumberComesBackAsNone) {
   const std::int64_t id = Begin(SampleJob());
   SummaryRecord summary;
   summary.final_loss = std::numeric_limits<double>::quiet_NaN();
-  ASSERT_TRUE(store_->Record(id, summary));
+  ASSERT_TRUE(store_->Record(id, {1, summary}));
   EXPECT_FALSE(Find(EveryJob()).at(0).summary->final_loss);
 }
 
@@ -197,33 +199,33 @@ TEST_F(ProfileStoreTest, AJobThatIsNotThereIsNamedAndNothingIsStored) {
     EXPECT_NE(result.error().message.find("is not in the store"), std::string::npos)
         << result.error().message;
   };
-  expect_unknown(store_->Record(9, std::vector<NodeRecord>{{"n1", "user", "", 0, 0, ""}}));
-  expect_unknown(store_->Record(9, PlanRecord{}));
-  expect_unknown(store_->Record(9, LaunchRecord{}));
-  expect_unknown(store_->Record(9, FailureRecord{}));
-  expect_unknown(store_->Record(9, SummaryRecord{}));
-  expect_unknown(store_->Record(9, JobEnd{JobState::kCompleted, 0, 1, ""}));
+  expect_unknown(store_->Record(9, {1, std::vector<NodeRecord>{{"n1", "user", "", 0, 0, ""}}}));
+  expect_unknown(store_->Record(9, {2, PlanRecord{}}));
+  expect_unknown(store_->Record(9, {3, LaunchRecord{}}));
+  expect_unknown(store_->Record(9, {4, FailureRecord{}}));
+  expect_unknown(store_->Record(9, {5, SummaryRecord{}}));
+  expect_unknown(store_->Record(9, {6, JobEnd{JobState::kCompleted, 0, 1, ""}}));
   EXPECT_TRUE(store_->FailuresOf(9)->empty());
   EXPECT_TRUE(store_->LaunchesOf(9)->empty());
 }
 
 TEST_F(ProfileStoreTest, AWriteThatFailsHalfWayChangesNothing) {
   const std::int64_t id = Begin(SampleJob());
-  ASSERT_TRUE(store_->Record(
-      id, std::vector<NodeRecord>{{"n1", "user", "", 0, 0, ""}, {"n2", "user", "", 0, 0, ""}}));
+  ASSERT_TRUE(store_->Record(id, {1, std::vector<NodeRecord>{{"n1", "user", "", 0, 0, ""},
+                                                             {"n2", "user", "", 0, 0, ""}}}));
   const auto twice = store_->Record(
-      id, std::vector<NodeRecord>{{"n3", "user", "", 0, 0, ""}, {"n3", "user", "", 0, 0, ""}});
+      id, {2, std::vector<NodeRecord>{{"n3", "user", "", 0, 0, ""}, {"n3", "user", "", 0, 0, ""}}});
   EXPECT_FALSE(twice);
   EXPECT_EQ(Find(EveryJob()).at(0).nodes, (std::vector<std::string>{"n1", "n2"}));
 }
 
 TEST_F(ProfileStoreTest, AllRowsOfAJobGoWithIt) {
   const std::int64_t id = Begin(SampleJob());
-  ASSERT_TRUE(store_->Record(id, std::vector<NodeRecord>{{"n1", "user", "", 0, 0, ""}}));
-  ASSERT_TRUE(store_->Record(id, PlanRecord{}));
-  ASSERT_TRUE(store_->Record(id, LaunchRecord{}));
-  ASSERT_TRUE(store_->Record(id, FailureRecord{}));
-  ASSERT_TRUE(store_->Record(id, SummaryRecord{}));
+  ASSERT_TRUE(store_->Record(id, {1, std::vector<NodeRecord>{{"n1", "user", "", 0, 0, ""}}}));
+  ASSERT_TRUE(store_->Record(id, {2, PlanRecord{}}));
+  ASSERT_TRUE(store_->Record(id, {3, LaunchRecord{}}));
+  ASSERT_TRUE(store_->Record(id, {4, FailureRecord{}}));
+  ASSERT_TRUE(store_->Record(id, {5, SummaryRecord{}}));
   SQLite::Database database(Location().path.string(), SQLite::OPEN_READWRITE);
   database.exec("PRAGMA foreign_keys = ON; DELETE FROM jobs;");
   for (const char* table : {"nodes", "plans", "launches", "failures", "summaries"}) {
@@ -242,8 +244,8 @@ TEST_F(ProfileStoreTest, FindsByUserIdStateAndTime) {
   };
   const std::int64_t a = begin("ann", 12, 300), b = begin("bob", 123, 100),
                      c = begin("ann", 0, 200);
-  ASSERT_TRUE(store_->Record(b, JobEnd{JobState::kCompleted, 0, 150, ""}));
-  ASSERT_TRUE(store_->Record(c, JobEnd{JobState::kNodeFail, 5, 250, ""}));
+  ASSERT_TRUE(store_->Record(b, {1, JobEnd{JobState::kCompleted, 0, 150, ""}}));
+  ASSERT_TRUE(store_->Record(c, {2, JobEnd{JobState::kNodeFail, 5, 250, ""}}));
 
   EXPECT_EQ(FindIds(EveryJob()), (Ids{b, c, a}));
   EXPECT_EQ(FindIds(JobQuery{}), Ids{});
@@ -276,7 +278,7 @@ TEST_F(ProfileStoreTest, FindsByUserIdStateAndTime) {
 
 TEST_F(ProfileStoreTest, AWordOfNobodysIsToldAndNotGuessed) {
   const std::int64_t id = Begin(SampleJob());
-  ASSERT_TRUE(store_->Record(id, LaunchRecord{1, 1, LaunchOutcome::kOk, ""}));
+  ASSERT_TRUE(store_->Record(id, {1, LaunchRecord{1, 1, LaunchOutcome::kOk, ""}}));
   SQLite::Database database(Location().path.string(), SQLite::OPEN_READWRITE);
   database.exec("UPDATE jobs SET state = 'ODD'; UPDATE launches SET outcome = 'ODD';");
   const auto rows = store_->FindJobs(EveryJob());

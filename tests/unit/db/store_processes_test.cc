@@ -119,8 +119,8 @@ std::string StoreJobs(const StoreLocation& location, const std::string& name, in
     const NodeRecord node{"", "user", "cpu", 1, 1, "{}"};
     std::vector<NodeRecord> nodes(3, node);
     for (std::size_t n = 0; n < nodes.size(); ++n) nodes[n].name = std::to_string(n);
-    if (const auto saved = store->Record(*id, nodes); !saved) return saved.error().message;
-    if (const auto plan = store->Record(*id, PlanRecord{}); !plan) return plan.error().message;
+    if (const auto saved = store->Record(*id, {1, nodes}); !saved) return saved.error().message;
+    if (const auto plan = store->Record(*id, {2, PlanRecord{}}); !plan) return plan.error().message;
   }
   return "";
 }
@@ -174,9 +174,10 @@ TEST_F(StoreProcesses, ManyOpenANewStoreAndWriteAtOnce) {
     if (write(told, &*id, sizeof *id) != sizeof *id) left("telling", std::strerror(errno));
     const std::vector<NodeRecord> nodes = {{"a", "user", "", 1, 1, std::string(9000, 'a')},
                                            {"b", "user", "", 1, 1, ""}};
-    if (const auto saved = store->Record(*id, nodes); !saved)
+    if (const auto saved = store->Record(*id, {1, nodes}); !saved)
       left("saving nodes", saved.error().message);
-    if (const auto saved = store->Record(*id, PlanRecord{std::string(9000, 'p'), 2, 0.5, "why"});
+    if (const auto saved =
+            store->Record(*id, {2, PlanRecord{std::string(9000, 'p'), 2, 0.5, "why"}});
         !saved)
       left("saving a plan", saved.error().message);
   }

@@ -69,7 +69,7 @@ TEST(AdamW, AgreesWithTheReference) {
 
 TEST(AdamW, WeightsAreTheParametersRounded) {
   const AdamWCase a_case{1003, 3};
-  cpu::CpuDevice<BFloat16> device(1);
+  TestedDevice<BFloat16> device(1);
   const Outputs out = a_case.Run(device, RoundedTo<BFloat16>(a_case.Inputs()));
   EXPECT_EQ(out[3].values, RoundedTo<BFloat16>({out[0].values})[0]);
 }
@@ -103,7 +103,7 @@ TEST(AdamW, LeavesWhatHasNoGradient) {
   Arrays in = a_case.Inputs();
   for (const std::size_t i : {1, 2, 3}) in[i].assign(40, 0.0);
   OnEveryInstructionSet([&](const std::string& name) {
-    cpu::CpuDevice<float> device(1);
+    TestedDevice<float> device(1);
     const Outputs out = a_case.Run(device, in);
     for (std::size_t i = 0; i < 40; ++i) {
       EXPECT_NEAR(in[0][i] * (1 - 0.03 * 0.1), out[0].values[i], 1e-6) << name;

@@ -1,18 +1,16 @@
-// Compares an operation on the CPU, for every scalar and instruction set, with the float64
-// reference.
+// Compares an operation on the device under test, for every scalar and instruction set, with the
+// float64 reference.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 
-#include "kernels/cpu/amx_product.h"
-#include "kernels/cpu/cpu_device.h"
 #include "kernels/reference/reference_device.h"
 #include "tests/unit/kernels/arrays.h"
+#include "tests/unit/kernels/tested_device.h"
 #include "tests/unit/kernels/tolerances.h"
 
 namespace adaptive_train::kernels {
@@ -24,22 +22,6 @@ struct Output {
   bool is_sum = false;
 };
 using Outputs = std::vector<Output>;
-
-/// Calls body(name) with each instruction set that this processor has and the kernels are compiled
-/// for, and with its matrix unit. In the program whose matrix unit is emulated, with that alone.
-template <class Body>
-void OnEveryInstructionSet(const Body& body) {
-#if defined(ADAPTIVE_TRAIN_EMULATED_AMX)
-  ASSERT_TRUE(cpu::AmxAvailable());
-#else
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    body(std::string(hwy::TargetName(target)));
-  }
-  hwy::SetSupportedTargetsForTest(0);
-#endif
-  if (cpu::AmxAvailable()) body(std::string("AMX"));
-}
 
 inline void ExpectWithin(const Bound& bound, const Array& expected, const Array& actual,
                          const std::string& what) {
@@ -58,7 +40,7 @@ void ExpectAgreementIn(const std::string& scalar, const Case& a_case) {
   reference::ReferenceDevice<double> oracle;
   const Outputs expected = a_case.Run(oracle, inputs);
   OnEveryInstructionSet([&](const std::string& name) {
-    cpu::CpuDevice<T> one(1);
+    TestedDevice<T> one(1);
     const Outputs actual = a_case.Run(one, inputs);
     ASSERT_EQ(expected.size(), actual.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -67,8 +49,8 @@ void ExpectAgreementIn(const std::string& scalar, const Case& a_case) {
       ExpectWithin(bound, expected[i].values, actual[i].values,
                    scalar + ", " + name + ", output " + std::to_string(i));
     }
-    for (const int threads : {2, 3}) {
-      cpu::CpuDevice<T> several(threads);
+    for (const int threads : kOtherThreads) {
+      TestedDevice<T> several(threads);
       const Outputs again = a_case.Run(several, inputs);
       for (std::size_t i = 0; i < actual.size(); ++i) {
         EXPECT_EQ(actual[i].values, again[i].values)

@@ -70,6 +70,20 @@ Buffer<std::int32_t> TokensToDevice(Device<T>& device, const std::vector<std::in
   return buffer;
 }
 
+/// The values in the device's memory, and back.
+template <class E>
+Buffer<E> OnDevice(DeviceMemory& device, const std::vector<E>& values) {
+  Buffer<E> buffer(device, values.size());
+  buffer.CopyFromHost(values);
+  return buffer;
+}
+template <class E>
+std::vector<E> OnHost(const Buffer<E>& buffer) {
+  std::vector<E> values(buffer.size());
+  buffer.CopyToHost(values);
+  return values;
+}
+
 /// A buffer of NaN, for output that an operation must write without reading it.
 template <class E, class T>
 Buffer<E> Unread(Device<T>& device, std::int64_t count) {

@@ -76,14 +76,15 @@ struct BothCase {
 
 /// The last ones are longer than a run of queries and a block of keys on the CPU.
 std::vector<AttentionShape> Shapes() {
-  return {{0, 3, 2, 1, 4},  {2, 0, 2, 2, 4},   {1, 1, 1, 1, 1},   {2, 5, 3, 3, 3},
-          {1, 24, 4, 2, 8}, {1, 64, 2, 2, 64}, {2, 97, 6, 2, 17}, {1, 50, 4, 1, 80},
-          {1, 31, 0, 1, 5}, {1, 530, 2, 1, 3}, {1, 601, 1, 1, 5}};
+  return {{0, 3, 2, 1, 4},  {2, 0, 2, 2, 4},    {1, 1, 1, 1, 1},   {2, 5, 3, 3, 3},
+          {1, 24, 4, 2, 8}, {1, 64, 2, 2, 64},  {2, 97, 6, 2, 17}, {1, 50, 4, 1, 80},
+          {1, 31, 0, 1, 5}, {1, 40, 2, 1, 144}, {1, 530, 2, 1, 3}, {1, 601, 1, 1, 5}};
 }
 
 template <class Case>
 void ExpectAgreementInAllShapes() {
   for (AttentionShape shape : Shapes()) {
+    if (SlowDevice() && shape.sequence > 500) continue;
     for (const bool causal : {true, false}) {
       shape.causal = causal;
       SCOPED_TRACE(testing::Message() << "sequence " << shape.sequence << ", heads " << shape.heads
@@ -123,7 +124,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
       {.batch = 1, .sequence = 40, .heads = 1, .kv_heads = 1, .head_size = 16}};
   Arrays in = a_case.Inputs();
   for (double& value : in[0]) value *= 30;
-  cpu::CpuDevice<float> device(1);
+  TestedDevice<float> device(1);
   for (const Output& output : a_case.Run(device, in)) {
     for (const double value : output.values) EXPECT_TRUE(std::isfinite(value));
   }

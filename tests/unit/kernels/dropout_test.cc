@@ -92,8 +92,8 @@ void ExpectPartsOfTheWhole(Arguments... arguments) {
 
 TEST(Dropout, OfPartsIsThatOfTheWhole) {
   ExpectPartsOfTheWhole<double, reference::ReferenceDevice<double>>();
-  ExpectPartsOfTheWhole<float, cpu::CpuDevice<float>>(2);
-  ExpectPartsOfTheWhole<BFloat16, cpu::CpuDevice<BFloat16>>(1);
+  ExpectPartsOfTheWhole<float, TestedDevice<float>>(2);
+  ExpectPartsOfTheWhole<BFloat16, TestedDevice<BFloat16>>(1);
 }
 
 TEST(Dropout, ProbabilityAtItsEnds) {
@@ -110,7 +110,7 @@ TEST(Dropout, KeepsAtLeastTheProbability) {
   for (const double p : {probability, std::nextafter(probability, 1.0)}) {
     const DropoutCase a_case{1, 20, p};
     ExpectAgreement(a_case);
-    cpu::CpuDevice<float> device(1);
+    TestedDevice<float> device(1);
     EXPECT_EQ(p > probability, a_case.Run(device, a_case.Inputs())[0].values[9] == 0);
   }
 }
@@ -118,7 +118,7 @@ TEST(Dropout, KeepsAtLeastTheProbability) {
 TEST(Dropout, KeepsTheMean) {
   const std::int64_t count = 200000;
   const Array ones(static_cast<std::size_t>(count), 1.0);
-  cpu::CpuDevice<float> device(2);
+  TestedDevice<float> device(2);
   const Array out = DropoutCase{1, count, 0.1}.Run(device, {ones, ones})[0].values;
   EXPECT_NEAR(1.0, Dot(out, ones) / static_cast<double>(count), 0.005);
 }

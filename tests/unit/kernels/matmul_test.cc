@@ -108,7 +108,7 @@ TEST(Matmul, ProcessorsWithFusedProductsAgreeBitForBit) {
   std::vector<Array> products;
   OnEveryInstructionSet([&](const std::string& name) {
     if (!name.starts_with("AVX") && !name.starts_with("NEON")) return;  // these fuse
-    cpu::CpuDevice<float> device(1);
+    TestedDevice<float> device(1);
     products.push_back(a_case.Run(device, inputs)[0].values);
     EXPECT_EQ(products.front(), products.back()) << name;
   });
@@ -116,7 +116,7 @@ TEST(Matmul, ProcessorsWithFusedProductsAgreeBitForBit) {
 
 // Recomputation relies on this.
 TEST(Matmul, WithAGeluActivatesWhatItStores) {
-  cpu::CpuDevice<BFloat16> device(1);
+  TestedDevice<BFloat16> device(1);
   MatmulCase a_case{.rows = 17, .columns = 31, .inner = 9, .gelu = GeluForm::kTanh};
   const Outputs outputs = a_case.Run(device, RoundedTo<BFloat16>(a_case.Inputs()));
   const auto c = ToDevice<BFloat16>(device, outputs[0].values);

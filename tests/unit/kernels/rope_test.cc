@@ -56,7 +56,7 @@ TEST(Rope, AgreesWithTheReference) {
 }
 
 TEST(Rope, AnglesFollowEveryCallsShape) {
-  cpu::CpuDevice<float> device(1);
+  TestedDevice<float> device(1);
   reference::ReferenceDevice<double> oracle;
   for (const RopeCase& a_case :
        {RopeCase{8, 8, 1, 1, 4}, RopeCase{8, 4, 1, 1, 4}, RopeCase{8, 8, 1, 1, 4, 77.0},

@@ -52,20 +52,24 @@ Picked<E> Select(Device<T>& device, const SelectCase<E>& a_case) {
   constexpr char kUntouched = 0x55;
   const auto count = static_cast<std::int64_t>(a_case.gradients.size());
   const auto bytes = static_cast<std::size_t>(count * BytesOf(a_case.format));
-  std::vector<char> values(bytes + 64, kUntouched);
-  Picked<E> picked{.selected = {},
-                   .bitmap = std::vector<std::uint64_t>((a_case.gradients.size() + 63) / 64, ~0ULL),
-                   .values = {},
-                   .residuals = a_case.residuals};
+  const auto gradients = OnDevice(device, a_case.gradients);
+  auto residuals = OnDevice(device, a_case.residuals);
+  auto bitmap =
+      OnDevice(device, std::vector<std::uint64_t>((a_case.gradients.size() + 63) / 64, ~0ULL));
+  auto room = OnDevice(device, std::vector<char>(bytes + 64, kUntouched));
+  Picked<E> picked;
   picked.selected =
       device.Select({.count = count,
-                     .gradients = a_case.gradients.data(),
-                     .residuals = a_case.residuals.empty() ? nullptr : picked.residuals.data(),
+                     .gradients = gradients.data(),
+                     .residuals = a_case.residuals.empty() ? nullptr : residuals.data(),
                      .threshold = a_case.threshold,
                      .keep = a_case.keep,
                      .format = a_case.format,
-                     .bitmap = picked.bitmap.data(),
-                     .values = values.data()});
+                     .bitmap = bitmap.data(),
+                     .values = room.data()});
+  picked.bitmap = OnHost(bitmap);
+  picked.residuals = OnHost(residuals);
+  const std::vector<char> values = OnHost(room);
   EXPECT_TRUE(std::all_of(values.begin() + static_cast<std::ptrdiff_t>(bytes), values.end(),
                           [](char c) { return c == kUntouched; }));
   for (std::int64_t k = 0; k < std::min(picked.selected.count, count); ++k) {
@@ -93,9 +97,9 @@ std::vector<float> RandomFloats(std::int64_t count, std::uint32_t which) {
 template <class Body>
 void OnEveryDevice(const Body& body) {
   OnEveryInstructionSet([&](const std::string& name) {
-    cpu::CpuDevice<float> floats(1);
-    cpu::CpuDevice<BFloat16> bfloat16s(2);
-    cpu::CpuDevice<Float16> float16s(1);
+    TestedDevice<float> floats(1);
+    TestedDevice<BFloat16> bfloat16s(2);
+    TestedDevice<Float16> float16s(1);
     body(floats, "float, " + name);
     body(bfloat16s, "bfloat16, " + name);
     body(float16s, "float16, " + name);
@@ -129,11 +133,12 @@ double ExactThreshold(const SelectCase<E>& a_case, std::int64_t wanted) {
 
 template <class T, class E = Accumulator<T>>
 double Threshold(Device<T>& device, const SelectCase<E>& a_case, std::int64_t wanted) {
-  return device.Threshold(
-      {.count = static_cast<std::int64_t>(a_case.gradients.size()),
-       .gradients = a_case.gradients.data(),
-       .residuals = a_case.residuals.empty() ? nullptr : a_case.residuals.data(),
-       .wanted = wanted});
+  const auto gradients = OnDevice(device, a_case.gradients),
+             residuals = OnDevice(device, a_case.residuals);
+  return device.Threshold({.count = static_cast<std::int64_t>(a_case.gradients.size()),
+                           .gradients = gradients.data(),
+                           .residuals = a_case.residuals.empty() ? nullptr : residuals.data(),
+                           .wanted = wanted});
 }
 
 /// Checks the contract's bounds on all devices, and equality on all processors.
@@ -141,7 +146,7 @@ void ExpectThreshold(const SelectCase<float>& a_case, std::int64_t wanted) {
   const double exact = ExactThreshold(a_case, wanted);
   reference::ReferenceDevice<float> oracle;
   EXPECT_EQ(exact, Threshold(oracle, a_case, wanted));
-  cpu::CpuDevice<float> best(1);
+  TestedDevice<float> best(1);
   const double expected = Threshold(best, a_case, wanted);
   OnEveryDevice([&](auto& device, const std::string& name) {
     const double threshold = Threshold(device, a_case, wanted);

@@ -101,14 +101,31 @@ TEST(Diagnose, AnEndOfAProcessHasTheKindThatItsStepSaw) {
   EXPECT_EQ(Diagnose(ranks)->failure.kind, FailureKind::kLaunch);
 }
 
+TEST(Diagnose, ACrashBesideARankThatWasKilledIsNotTheCause) {
+  auto ranks = Ended(FailureKind::kCrashed);
+  ranks[1].ended_by_signal = true;
+  EXPECT_FALSE(Diagnose(ranks)->final) << "what killed a peer may still come";
+  ranks[0].order_closed = 2, ranks[0].order_reported = 3, ranks[0].report = LostPeer(1);
+  EXPECT_EQ(Diagnose(ranks)->failure.rank, 1) << "a crash is more than the loss of a peer";
+  ranks[0].report.reset();
+  ranks[0].order_ended = 4, ranks[0].ended_how = "killed by signal 9 (Killed)";
+  ranks[0].ended_by_signal = true, ranks[0].ended_kind = FailureKind::kOutOfMemory;
+  EXPECT_EQ(Diagnose(ranks)->failure.rank, 0);
+  EXPECT_TRUE(Diagnose(ranks)->final);
+}
+
 TEST(Diagnose, ALackOfMemoryIsTheNodesWhereTheRankKeptToItsPlan) {
   auto ranks = Ended(FailureKind::kOutOfMemory);
+  ranks[1].ended_by_signal = true;
   ranks[1].planned_bytes = 1000;
   EXPECT_EQ(BlamedFor(*Diagnose(ranks)), Blamed::kNobody) << "what it took is not known";
   ranks[1].peak_bytes = 1001;
   EXPECT_EQ(BlamedFor(*Diagnose(ranks)), Blamed::kNobody);
   ranks[1].peak_bytes = 1000;
   EXPECT_EQ(BlamedFor(*Diagnose(ranks)), Blamed::kNode);
+  ranks[1].ended_by_signal = false, ranks[1].ended_how = "exit code 18";
+  EXPECT_EQ(BlamedFor(*Diagnose(ranks)), Blamed::kNobody) << "its user may limit the process";
+  EXPECT_THAT(Describe(*Diagnose(ranks)), HasSubstr("exit code 18, out of memory"));
 }
 
 TEST(Diagnose, ANodeIsSilentWhenAllOnItAre) {

@@ -593,6 +593,32 @@ TEST(PriceAgain, IsWhatTheSamePlanCostsWithNewMeasurements) {
   EXPECT_FALSE(PriceAgain(elsewhere, cluster, kDims, {}, {}, request));
 }
 
+TEST(PlaceSecondsOf, IsWhatRanksComputeByTheMeasurementsOfTheirDevices) {
+  const Cluster cluster = ClusterOf({0.5, 2.0});
+  for (const int stages : {1, 2}) {
+    PlanRequest request = Batch(12);
+    request.pipeline = stages;
+    request.runnable_only = true;
+    request.recompute = Recompute::kNone;
+    const auto made = MakePlan(cluster, kDims, {}, Measured(cluster), request);
+    ASSERT_TRUE(made) << made.error().message;
+    const Plan& plan = made->plan;
+    const auto places = PlaceSecondsOf(plan, cluster, kDims, {}, Measured(cluster), request);
+    ASSERT_TRUE(places) << places.error().message;
+    ASSERT_EQ(places->size(), 2u);
+    for (const RankPlan& rank : plan.ranks) {
+      const StageLayers& own = plan.stages[static_cast<std::size_t>(rank.stage)].chunks[0];
+      const double layers =
+          (own.end_layer - own.first_layer) * (rank.device.node == "n1" ? 1.0 : 2.0);
+      const PlaceSeconds& place = (*places)[static_cast<std::size_t>(rank.rank)];
+      EXPECT_NEAR(place.micro_batch.At(0), layers * 0.003, 1e-9);
+      EXPECT_NEAR(place.micro_batch.At(5), layers * 0.153, 1e-9);
+      EXPECT_NEAR(place.update, layers * 0.001, 1e-9);
+    }
+    EXPECT_FALSE(PlaceSecondsOf(plan, cluster, kDims, {}, {}, request)) << "nothing is measured";
+  }
+}
+
 TEST(DevicesOf, SlurmsAllocationLimitsThreads) {
   Node node;
   node.name = "n1";

@@ -89,7 +89,8 @@ TEST_F(JobEndingsTest, SlurmIsAskedOnceFromAnyHost) {
 
 TEST_F(JobEndingsTest, ARunThatASignalEndedIsToldApart) {
   const auto id = Add(7);
-  ASSERT_TRUE(store_.Record(id, JobEnd{JobState::kCancelled, 143, kNow, "stopped by Terminated"}));
+  ASSERT_TRUE(
+      store_.Record(id, {1, JobEnd{JobState::kCancelled, 143, kNow, "stopped by Terminated"}}));
   QueueSays("COMPLETING");
   EXPECT_EQ(FoundOut().state, JobState::kCancelled) << "not known yet";
   QueueSays("TIMEOUT");
@@ -104,7 +105,8 @@ TEST_F(JobEndingsTest, WhatSlurmSaidOfARunThatIsStillEndingStays) {
   const auto id = Add(7);
   QueueSays("TIMEOUT");
   EXPECT_EQ(FoundOut().state, JobState::kTimeout);
-  ASSERT_TRUE(store_.Record(id, JobEnd{JobState::kCancelled, 143, kNow, "stopped by Terminated"}));
+  ASSERT_TRUE(
+      store_.Record(id, {1, JobEnd{JobState::kCancelled, 143, kNow, "stopped by Terminated"}}));
   const JobRow row = FoundOut();
   EXPECT_EQ(row.state, JobState::kTimeout);
   EXPECT_EQ(row.reason, "stopped by Terminated; Slurm says TIMEOUT");
@@ -115,14 +117,14 @@ TEST_F(JobEndingsTest, ARunThatIsTakenForLostAndEndsIsNotLost) {
   const auto id = Add(7);
   Command("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
   EXPECT_EQ(FoundOut().state, JobState::kLost);
-  ASSERT_TRUE(store_.Record(id, JobEnd{JobState::kCompleted, 0, kNow, ""}));
+  ASSERT_TRUE(store_.Record(id, {1, JobEnd{JobState::kCompleted, 0, kNow, ""}}));
   EXPECT_EQ(FoundOut().state, JobState::kCompleted);
   EXPECT_EQ(FoundOut().reason, "");
 }
 
 TEST_F(JobEndingsTest, ARunThatSlurmHasNoReasonForStaysAsItEnded) {
   const auto id = Add(7);
-  ASSERT_TRUE(store_.Record(id, JobEnd{JobState::kCancelled, 143, kNow, "stopped"}));
+  ASSERT_TRUE(store_.Record(id, {1, JobEnd{JobState::kCancelled, 143, kNow, "stopped"}}));
   QueueSays("FAILED");
   EXPECT_EQ(FoundOut().state, JobState::kCancelled);
   EXPECT_EQ(FoundOut().reason, "stopped");

@@ -62,8 +62,8 @@ class JobsTest : public ::testing::Test {
     const std::int64_t id = store->BeginJob(job).value();
     if (state != JobState::kRunning) {
       const bool well = state == JobState::kCompleted;
-      EXPECT_TRUE(store->Record(
-          id, JobEnd{state, well ? 0 : 5, job.start_time + 1, well ? "" : "rank 1 was killed"}));
+      EXPECT_TRUE(store->Record(id, {1, JobEnd{state, well ? 0 : 5, job.start_time + 1,
+                                               well ? "" : "rank 1 was killed"}}));
     }
     return id;
   }
@@ -245,8 +245,10 @@ TEST_F(JobsTest, JsonTellsLaunchesAndFailures) {
   {
     auto store = ProfileStore::Open(StoreLocation{Path()});
     ASSERT_TRUE(store);
-    ASSERT_TRUE(store->Record(id, LaunchRecord{1, 1, LaunchOutcome::kRetried, "the fence hung"}));
-    ASSERT_TRUE(store->Record(id, FailureRecord{1, 2, 3, "n1", FailureKind::kKilled, "", "", ""}));
+    ASSERT_TRUE(
+        store->Record(id, {1, LaunchRecord{1, 1, LaunchOutcome::kRetried, "the fence hung"}}));
+    ASSERT_TRUE(
+        store->Record(id, {2, FailureRecord{1, 2, 3, "n1", FailureKind::kKilled, "", "", ""}}));
   }
   const auto job = nlohmann::json::parse(Jobs("--json").out)["jobs"][0];
   EXPECT_EQ(job["launches"][0]["reason"], "the fence hung");

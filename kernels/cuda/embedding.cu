@@ -1,0 +1,90 @@
+// The embedding, and its gradient row by row of each weight: no two threads add to one place.
+#include "kernels/embedding.h"
+
+#include "kernels/cuda/column_sums.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/instances.h"
+#include "kernels/cuda/reduce.h"
+
+namespace adaptive_train::kernels::cuda {
+namespace {
+
+/// The block of the first row that has a token adds all rows that have it, in ascending order. The
+/// others' blocks end once they have seen an earlier one.
+template <class T>
+__global__ void __launch_bounds__(kThreads) TokenGradientKernel(EmbeddingBackwardArguments<T> x) {
+  constexpr int kWarps = kThreads / kWarp;
+  __shared__ std::int32_t found[kThreads];  // rows of the piece, ascending
+  __shared__ int of_warps[kWarps];
+  const std::int64_t rows = x.batch * x.sequence, own = blockIdx.x;
+  const std::int32_t token = x.tokens[own];
+  if (token < 0) return;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp, lane = thread % kWarp;
+  float* const d_weight = x.d_token_weight + token * x.columns;
+  for (std::int64_t first = 0; first < rows; first += kThreads) {
+    const std::int64_t row = first + thread;
+    const bool has = row < rows && x.tokens[row] == token;
+    const unsigned lanes = __ballot_sync(kAllLanes, has);
+    if (lane == 0) of_warps[warp] = __popc(lanes);
+    if (__syncthreads_or(has && row < own)) return;
+    int before = 0, all = 0;
+    for (int other = 0; other < kWarps; ++other) {
+      before += other < warp ? of_warps[other] : 0;
+      all += of_warps[other];
+    }
+    if (has) found[before + __popc(lanes & ((1U << lane) - 1))] = static_cast<std::int32_t>(row);
+    __syncthreads();
+    for (std::int64_t column = thread; all > 0 && column < x.columns; column += kThreads) {
+      float sum = d_weight[column];
+      for (int i = 0; i < all; ++i) sum += Wide(x.d_output[found[i] * x.columns + column]);
+      d_weight[column] = sum;
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace
+
+template <class T>
+void CudaDevice<T>::Embedding(const EmbeddingArguments<T>& x) {
+  stream_.Begin("Embedding");
+  ForElements(stream_, x.batch * x.sequence * x.columns, [x] __device__(std::int64_t at) {
+    const std::int64_t row = at / x.columns, i = at % x.columns;
+    const std::int32_t id = x.tokens[row];
+    const float token = id < 0 ? 0 : Wide(x.token_weight[id * x.columns + i]);
+    float sum = x.token_last ? 0 : token;
+    if (x.position_weight != nullptr)
+      sum += Wide(x.position_weight[row % x.sequence * x.columns + i]);
+    if (x.type_weight != nullptr) sum += Wide(x.type_weight[i]);
+    if (x.token_last) sum += token;
+    x.output[at] = Narrow<T>(sum);
+  });
+}
+
+template <class T>
+void CudaDevice<T>::EmbeddingBackward(const EmbeddingBackwardArguments<T>& x) {
+  stream_.Begin("EmbeddingBackward");
+  const std::int64_t rows = x.batch * x.sequence;
+  if (rows == 0 || x.columns == 0) return;
+  if (x.d_token_weight != nullptr)
+    Launch(stream_, static_cast<unsigned>(rows), kThreads, 0, TokenGradientKernel<T>, x);
+  if (x.d_position_weight != nullptr)
+    ForElements(stream_, x.sequence * x.columns, [x] __device__(std::int64_t at) {
+      float sum = x.d_position_weight[at];
+      for (std::int64_t sample = 0; sample < x.batch; ++sample)
+        sum += Wide(x.d_output[sample * x.sequence * x.columns + at]);
+      x.d_position_weight[at] = sum;
+    });
+  if (x.d_type_weight != nullptr)
+    AddColumnSums(
+        stream_, partial_, rows, x.columns,
+        [x] __device__(std::int64_t row, std::int64_t column) {
+          return Wide(x.d_output[row * x.columns + column]);
+        },
+        x.d_type_weight);
+}
+
+ADAPTIVE_TRAIN_CUDA_OPERATION(Embedding, EmbeddingArguments)
+ADAPTIVE_TRAIN_CUDA_OPERATION(EmbeddingBackward, EmbeddingBackwardArguments)
+
+}  // namespace adaptive_train::kernels::cuda

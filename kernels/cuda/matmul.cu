@@ -1,0 +1,142 @@
+// Products with their epilogues, and gradients of weights. The matrix units' library adds bias and
+// residual; a GELU, which the contract computes from the rounded product, is a pass of its own.
+#include "kernels/matmul.h"
+
+#include "kernels/cuda/column_sums.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/gelu_functions.h"
+#include "kernels/cuda/grouped_product.h"
+#include "kernels/cuda/instances.h"
+
+namespace adaptive_train::kernels::cuda {
+namespace {
+
+/// A product without terms: bias and residual alone.
+template <class T>
+void MultiplyNothing(const Stream& stream, const MatmulArguments<T>& x, T* c) {
+  ForElements(stream, x.rows * x.columns, [x, c] __device__(std::int64_t i) {
+    float sum = x.bias == nullptr ? 0 : Wide(x.bias[i % x.columns]);
+    if (x.residual != nullptr) sum += Wide(x.residual[i]);
+    c[i] = Narrow<T>(sum);
+  });
+}
+
+template <class T>
+Product ProductOf(const MatmulArguments<T>& x) {
+  return {.rows = x.rows,
+          .columns = x.columns,
+          .inner = x.inner,
+          .operands = kScalarOf<T>,
+          .a = x.a,
+          .transpose_a = x.transpose_a,
+          .b = x.b,
+          .transpose_b = x.transpose_b,
+          .bias = x.bias,
+          .result = kScalarOf<T>,
+          .c = x.residual,
+          .d = x.c};
+}
+
+/// c = product * gelu'(gelu_input), rounded once: the product is kept in float32.
+template <class T>
+void MultiplyByDerivative(const Stream& stream, Products& products, Room& room,
+                          const MatmulArguments<T>& x) {
+  const std::int64_t count = x.rows * x.columns;
+  Product product = ProductOf(x);
+  float* const sums = room.For<float>(count);
+  product.result = Scalar::kFloat32;
+  product.d = sums;
+  products.Multiply(product);
+  ForElements(stream, count, [x, sums] __device__(std::int64_t i) {
+    x.c[i] = Narrow<T>(sums[i] * GeluDerivative(x.gelu, Wide(x.gelu_input[i])));
+  });
+}
+
+/// Each group's sum is made from zero, its runs in turn, and all are added as a tree. With bias and
+/// residual in the first group, c may be the residual: they are added when no other sum needs c.
+void MultiplyGroups(const Stream& stream, Room& room, const MatmulArguments<float>& x) {
+  const std::int64_t count = x.rows * x.columns;
+  float* const places = room.For<float>((TreeDepth(x.groups.count) + 1) * count);
+  AddTree(
+      0, x.groups.count, 0,
+      [&](std::int64_t group, std::int64_t place) {
+        float* const sums = places + place * count;
+        OrderedProduct product{.rows = x.rows,
+                               .columns = x.columns,
+                               .a = x.a,
+                               .a_row = x.transpose_a ? 1 : x.inner,
+                               .a_inner = x.transpose_a ? x.rows : 1,
+                               .b = x.b,
+                               .b_inner = x.transpose_b ? 1 : x.columns,
+                               .b_column = x.transpose_b ? x.inner : 1,
+                               .c = sums};
+        std::int64_t first = 0;
+        for (const std::int64_t run : x.groups.runs) {
+          product.begin = first + GroupBegin(run, group, x.groups.count);
+          product.end = first + GroupBegin(run, group + 1, x.groups.count);
+          Multiply(stream, product);
+          product.accumulate = true;
+          first += run;
+        }
+        if (group > 0 || (x.bias == nullptr && x.residual == nullptr)) return;
+        ForElements(stream, count, [x, sums] __device__(std::int64_t i) {
+          if (x.bias != nullptr) sums[i] += x.bias[i % x.columns];
+          if (x.residual != nullptr) sums[i] += x.residual[i];
+        });
+      },
+      [&](std::int64_t from, std::int64_t to) {
+        AddPlace(stream, count, places + from * count, places + to * count);
+      });
+  ForElements(stream, count, [x, places] __device__(std::int64_t i) { x.c[i] = places[i]; });
+}
+
+}  // namespace
+
+template <class T>
+void CudaDevice<T>::Matmul(const MatmulArguments<T>& x) {
+  stream_.Begin("Matmul");
+  const std::int64_t count = x.rows * x.columns;
+  if (count == 0) return;
+  if constexpr (std::is_same_v<T, float>) {
+    if (x.groups.count > 0) return MultiplyGroups(stream_, scratch_, x);
+  }
+  if (x.inner == 0) {
+    MultiplyNothing(stream_, x, x.c);
+  } else if (x.gelu_input != nullptr) {
+    MultiplyByDerivative(stream_, products_, scratch_, x);
+  } else {
+    products_.Multiply(ProductOf(x));
+  }
+  if (x.activated == nullptr || x.gelu == GeluForm::kNone) return;
+  ForElements(stream_, count, [x] __device__(std::int64_t i) {
+    x.activated[i] = Narrow<T>(GeluOf(x.gelu, Wide(x.c[i])));
+  });
+}
+
+template <class T>
+void CudaDevice<T>::WeightGradient(const WeightGradientArguments<T>& x) {
+  stream_.Begin("WeightGradient");
+  if (x.rows == 0 || x.out == 0) return;
+  if (x.in > 0)
+    products_.Multiply(Product{.rows = x.in,
+                               .columns = x.out,
+                               .inner = x.rows,
+                               .operands = kScalarOf<T>,
+                               .a = x.input,
+                               .transpose_a = true,
+                               .b = x.d_output,
+                               .c = x.d_weight,
+                               .d = x.d_weight});
+  if (x.d_bias == nullptr) return;
+  AddColumnSums(
+      stream_, partial_, x.rows, x.out,
+      [x] __device__(std::int64_t row, std::int64_t column) {
+        return Wide(x.d_output[row * x.out + column]);
+      },
+      x.d_bias);
+}
+
+ADAPTIVE_TRAIN_CUDA_OPERATION(Matmul, MatmulArguments)
+ADAPTIVE_TRAIN_CUDA_OPERATION(WeightGradient, WeightGradientArguments)
+
+}  // namespace adaptive_train::kernels::cuda

@@ -1,0 +1,47 @@
+// Matrix products on a GPU's matrix units.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kernels/cuda/make_cuda_device.h"
+#include "kernels/cuda/stream.h"
+
+namespace adaptive_train::kernels::cuda {
+
+/// d[rows, columns] = alpha op(a)[rows, inner] op(b)[inner, columns] + bias[columns] +
+///                    c[rows, columns], rounded once
+/// All are dense and row-major, and none of rows, columns and inner is 0. A transposed operand is
+/// stored the other way round. Sums are in float32, and so are products of float32: no tf32.
+struct Product {
+  std::int64_t rows = 0, columns = 0, inner = 0;
+  Scalar operands = Scalar::kFloat32;  // of a, b and bias
+  const void* a = nullptr;
+  bool transpose_a = false;
+  const void* b = nullptr;
+  bool transpose_b = false;
+  float alpha = 1;
+  const void* bias = nullptr;        // nullptr: none; only where result == operands
+  Scalar result = Scalar::kFloat32;  // of c and d: operands or float32
+  const void* c = nullptr;           // nullptr: none; may be d
+  void* d = nullptr;
+};
+
+/// Products on a stream. A shape keeps the algorithm that it was given first, so that its bits
+/// repeat. Throws CudaFailure.
+class Products {
+ public:
+  explicit Products(const Stream& stream);
+  ~Products();
+
+  void Multiply(const Product& x);
+  /// The library that computes them, for people.
+  std::string Description() const;
+
+ private:
+  struct Library;
+  std::unique_ptr<Library> library_;
+};
+
+}  // namespace adaptive_train::kernels::cuda
