@@ -208,7 +208,7 @@ TEST(ClusterJson, HoldsNodesAndDevices) {
   Cluster cluster;
   cluster.name = "lab";
   cluster.nodes = {FullNode(), Node{}};
-  cluster.devices = {{"n17", "cuda", 0, "H200", 150'000'000'000, 4}, {"n17", "cuda", 1}};
+  cluster.devices = {{"n17", "cuda", 0, "H200", 150'000'000'000, 4}, {"n17", "cuda", 1, ""}};
   cluster.devices[1].uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef";
   const Json json = Json::parse(ToJson(cluster));
   EXPECT_EQ(json.at("format_version"), 1);
