@@ -208,6 +208,7 @@ TEST(ClusterJson, HoldsNodesAndDevices) {
   Cluster cluster;
   cluster.name = "lab";
   cluster.nodes = {FullNode(), Node{}};
+  cluster.nodes[1].name = "n18";
   cluster.devices = {{"n17", "cuda", 0, "H200", 150'000'000'000, 4}, {"n17", "cuda", 1, ""}};
   cluster.devices[1].uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef";
   const Json json = Json::parse(ToJson(cluster));
@@ -219,7 +220,9 @@ TEST(ClusterJson, HoldsNodesAndDevices) {
       json.at("devices")[0].dump(),
       R"({"node":"n17","kind":"cuda","index":0,"model":"H200","memory_bytes":150000000000,"threads":4,"cpus":0.0,"product_flops":0.0,"copy_bytes_per_second":0.0})");
   EXPECT_EQ(json.at("devices")[1].at("uuid"), "GPU-01234567-89ab-cdef-0123-456789abcdef");
-  EXPECT_EQ(ClusterFromJson(ToJson(cluster))->devices, cluster.devices);
+  const auto back = ClusterFromJson(ToJson(cluster));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->devices, cluster.devices);
 }
 
 }  // namespace
