@@ -15,14 +15,17 @@ struct OffPlace {
   double error = 0;  // of `times`, relative: a standard error
 };
 
-/// Follows how long places compute, each relative to what is expected of it, and that relative to
-/// the median of the same stage's other replicas (of two, the slower): an error that all
-/// expectations share does not count, nor does what holds up all. A place is slow if in all but
-/// kDoubts of kWindow observations it took more than kOff times as long, and their median is more
-/// than kOffPlan times as long as expected by itself. If the true factor were kOff, that would be
-/// seen in less than one of 4,000 windows, however times are distributed, and no single step counts
-/// for more than another. An observation is one step; shorter steps count together, since what an
-/// operating system does to threads in turn lasts for many of them. No I/O; one thread.
+/// Follows how long places compute, each relative to what is expected of it. That is compared with
+/// the median of the same stage's other replicas (of two, the slower): neither an error that all
+/// expectations share nor what holds up all counts.
+///
+/// A place is slow if both hold. In all but kDoubts of kWindow observations it took more than kOff
+/// times as long. Their median is more than kOffPlan times as long as expected by itself. If the
+/// true factor were kOff, less than one of 4,000 windows would show this, however times are
+/// distributed. No single step counts for more than another.
+///
+/// An observation is one step. Shorter steps count together, since what an operating system does to
+/// threads in turn lasts for many of them. No I/O; one thread.
 class SlowPlaces {
  public:
   static constexpr std::size_t kWindow = 20;
