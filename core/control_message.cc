@@ -85,6 +85,7 @@ struct CountField {
 };
 constexpr CountField kCounts[] = {{"step", &RankMetrics::step},
                                   {"tokens", &RankMetrics::tokens},
+                                  {"replica", &RankMetrics::replica},
                                   {"samples", &RankMetrics::samples},
                                   {"grad_bytes", &RankMetrics::grad_bytes},
                                   {"param_bytes", &RankMetrics::param_bytes},

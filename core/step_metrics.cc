@@ -8,18 +8,20 @@
 namespace adaptive_train {
 namespace {
 
-/// Of what `rank` waited when its passes were over, the time until those of all stages were: the
-/// closing agreement is at the same moment everywhere.
+/// Of what `rank` waited when its passes were over, the time until those of its replica's stages
+/// were: the closing agreement is at the same moment everywhere.
 double DrainSeconds(const RankMetrics& rank, std::span<const RankMetrics> ranks) {
   double least = rank.settling_s;
-  for (const RankMetrics& other : ranks) least = std::min(least, other.settling_s);
+  for (const RankMetrics& other : ranks)
+    if (other.replica == rank.replica) least = std::min(least, other.settling_s);
   return std::min(rank.settling_s - least, rank.exposed_comm_s);
 }
 
-/// Of what `rank` waited for other stages, the time in which one of them waited for its weights.
+/// Of what `rank` waited for its replica's stages, the time in which one waited for its weights.
 double OpeningSeconds(const RankMetrics& rank, std::span<const RankMetrics> ranks) {
   double most = rank.opening_comm_s;
-  for (const RankMetrics& other : ranks) most = std::max(most, other.opening_comm_s);
+  for (const RankMetrics& other : ranks)
+    if (other.replica == rank.replica) most = std::max(most, other.opening_comm_s);
   return std::min(most - rank.opening_comm_s, rank.bubble_s);
 }
 

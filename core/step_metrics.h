@@ -30,6 +30,7 @@ struct RankMetrics {
   // on into each other.
   double opening_comm_s = 0;  // exposed_comm_s up to the end of the first forward: weights gathered
   double settling_s = 0;      // from the end of the last backward to the step's closing agreement
+  std::int64_t replica = 0;   // of its place in the plan
   std::int64_t samples = 0;   // sequences of its replica
   double flops = 0;           // model FLOPs of these
   double product_peak = 0;    // FLOP/s that this rank's device reached on a matrix product
@@ -75,9 +76,9 @@ struct StepMetrics {
 /// Combines the ranks of one step. Bytes and FLOPs are summed; memory is the largest rank's. Step
 /// time and its parts are of the rank that computed longest: every step ends in a sum over all
 /// ranks, so all take equally long. Two waits are booked as what they are, which the rank itself
-/// could not tell: for that sum, while other stages were at their passes, as bubble; and for a
-/// stage whose weights were on their way as communication. `ranks` holds every rank of one step, at
-/// least one.
+/// could not tell: for that sum, while other stages of its replica were at their passes, as bubble;
+/// and for a stage whose weights were on their way as communication. `ranks` holds every rank of
+/// one step, at least one.
 StepMetrics CombineRanks(std::span<const RankMetrics> ranks);
 
 /// exp(loss): the number of equally likely tokens among which the model is undecided. Infinite if

@@ -413,6 +413,7 @@ template <class T>
 void TrainingLoop<T>::Report(RankMetrics& metrics) {
   measure_.FillTimes(metrics);
   metrics.tokens = config_.train.global_batch * dims_.sequence;
+  metrics.replica = own_.replica;
   metrics.samples = own_.samples;
   metrics.flops = flops_per_token_ * static_cast<double>(own_.samples * dims_.sequence);
   product_peak_ = RaisedPeak(product_peak_, metrics.flops, metrics.compute_s);

@@ -53,6 +53,17 @@ TEST(CombineRanks, WaitingForOtherStagesAtTheEndIsBubble) {
   EXPECT_DOUBLE_EQ(CombineRanks(std::vector{first, last}).exposed_comm_s, 0);
 }
 
+TEST(CombineRanks, WaitingForAnotherReplicaIsCommunication) {
+  RankMetrics first, last, other;
+  first.compute_s = 0.6, last.compute_s = 0.7, other.compute_s = 0.5;
+  last.bubble_s = 0.1, last.exposed_comm_s = 0.3, last.settling_s = 0.32;
+  first.settling_s = 0.2, other.settling_s = 0.05, other.replica = 1;
+  last.opening_comm_s = 0.01, other.opening_comm_s = 0.06;
+  const StepMetrics step = CombineRanks(std::vector{first, last, other});
+  EXPECT_DOUBLE_EQ(step.bubble_s, 0.1 + 0.12);
+  EXPECT_DOUBLE_EQ(step.exposed_comm_s, 0.3 - 0.12);
+}
+
 TEST(CombineRanks, WaitingForAStageWhoseWeightsAreOnTheirWayIsCommunication) {
   RankMetrics first, last;
   first.compute_s = 0.6, first.exposed_comm_s = 0.15, first.opening_comm_s = 0.1;
