@@ -43,6 +43,7 @@ class Play {
  private:
   struct Rank {
     double free = 0;                               // when it has nothing to do
+    double waited = 0;                             // since it computed
     std::array<double, kActionKinds> link_free{};  // of what runs beside it, by kind
   };
 
@@ -51,15 +52,16 @@ class Play {
   }
 
   /// Seconds of the rank's own time.
-  double Duration(const Action& action) const {
+  double Duration(const Action& action, double waited) const {
     const StageSeconds& costs = Costs(action);
+    const double moved = std::min(costs.moving, waited);
     switch (action.kind) {
       case kForward:
-        return costs.forward;
+        return costs.forward - moved;
       case kBackward:
-        return costs.backward_input + costs.backward_weight;
+        return costs.backward_input - moved + costs.backward_weight;
       case kBackwardInput:
-        return costs.backward_input;
+        return costs.backward_input - moved;
       case kBackwardWeight:
         return costs.backward_weight;
       case kStep:
@@ -109,7 +111,9 @@ class Play {
     const auto stage = static_cast<std::size_t>(action.stage);
     if (action.kind == kForward) begin = std::max(begin, gathered_[stage]);
     if (action.kind == kStep) begin = std::max(begin, reduced_[stage]);
-    const double duration = Duration(action);
+    rank.waited += begin - rank.free;
+    const double duration = Duration(action, rank.waited);
+    if (duration > 0) rank.waited = 0;
     rank.free = begin + duration;
     result_.busy_s[number] += duration;
     double end = rank.free;

@@ -16,6 +16,8 @@ struct StageSeconds {
   double reduce = 0;  // of the exchange; runs beside computing
   double gather = 0;  // as well
   double step = 0;
+  /// Of forward, and of backward_input: the processor's part in moving a pass's messages.
+  double moving = 0;
   bool operator==(const StageSeconds&) const = default;
 };
 
@@ -44,7 +46,8 @@ struct SchedulePlay {
 /// Each rank takes its actions in their order and waits for what they need: a forward or backward
 /// for its input; an update for its reduce; a stage's first forward for its gather. Messages of a
 /// rank in the same direction follow one another, as do its reduces, and its gathers. Sends,
-/// receives, reduces and gathers take no time of the rank. Without sends in the schedule messages
+/// receives, reduces and gathers take no time of the rank, but for the moving of messages: what of
+/// it falls into the wait before a pass does not lengthen the pass. Without sends in the schedule messages
 /// leave as they are made. The schedule must have passed CheckSchedule; costs are of its stages.
 SchedulePlay PlaySchedule(const Schedule& schedule, const PlayCosts& costs);
 

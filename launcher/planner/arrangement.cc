@@ -126,7 +126,8 @@ void Arrangement::SetExchange(int stage) {
     if (l == begin) first = layer.compressed_bytes;
   }
   out.exchange = RingSeconds(shape_.data, out.ring, bytes);
-  out.first = LeastExposedSeconds(shape_.data, out.ring, bytes, first);
+  out.first = RingSeconds(shape_.data, out.ring, first);
+  out.slowing = SlowingSeconds(shape_.data, out.ring, bytes - first);
 }
 
 void Arrangement::SetReplica(int replica) {
@@ -238,7 +239,7 @@ double Arrangement::Rescore() {
   for (const Stage& stage : stages_) amiss += stage.amiss;
   if (amiss <= 0) amiss = ShareSamples();
   if (amiss > 0) return score_ = kImpossible * (1 + amiss);
-  double slowest = -1, exchange = -1;
+  double slowest = -1, exchange = -1, slowing = 0;
   double hidden = kInfinity;
   for (int d = 0; d < shape_.data; ++d) {
     const double seconds = ReplicaSeconds(d);
@@ -251,19 +252,20 @@ double Arrangement::Rescore() {
   for (int s = 0; s < shape_.stages; ++s) {
     const Stage& stage = stages_[Index(s)];
     double seconds = stage.update;
-    if (shape_.data > 1)
-      seconds +=
-          stage.compression +
-          std::max(stage.exchange - (shape_.stages == 1 ? hidden : stage.hidden), stage.first);
+    if (shape_.data > 1) {
+      const double behind = (shape_.stages == 1 ? hidden : stage.hidden) + stage.slowing;
+      seconds += stage.compression + std::max(stage.exchange - behind, stage.first);
+      slowing += stage.slowing;
+    }
     if (seconds > exchange) exchange = seconds, slowest_stage_ = s;
   }
-  return score_ = slowest + exchange + tied;
+  return score_ = slowest + slowing + exchange + tied;
 }
 
 double Arrangement::Polish() {
   if (InMicroBatches() || shape_.data == 1 || score_ >= kImpossible) return score_;
   const Stage& stage = stages_.front();
-  const double both = ShareBeside({stage.exchange, stage.first}, wholes_, counts_);
+  const double both = ShareBeside({stage.exchange, stage.first + stage.slowing}, wholes_, counts_);
   return score_ = std::min(score_, both + stage.compression + stage.update);
 }
 

@@ -66,7 +66,7 @@ class Arrangement {
     double boundary_bytes = 0;  // of a micro-batch
     RangeSums sums;             // over tensor ranks
     RingSpeed ring;
-    double hidden = 0, update = 0, exchange = 0, compression = 0, first = 0;
+    double hidden = 0, update = 0, exchange = 0, compression = 0, first = 0, slowing = 0;
     double amiss = 0;
   };
   struct Replica {

@@ -67,8 +67,8 @@ class Cutter {
            limit_[static_cast<std::size_t>(stage)];
   }
 
-  /// E of docs/planning.md, as if every stage compressed the layers that the slowest one
-  /// compresses.
+  /// E of docs/planning.md and what slows the last backward, as if every stage compressed the
+  /// layers that the slowest one compresses.
   double Exchange(int stage, int begin, int end) const {
     if (shape_.data == 1) return 0;
     const std::size_t classes = tables_.Classes().size();
@@ -82,8 +82,8 @@ class Cutter {
     }
     const RingSpeed& ring = rings_[static_cast<std::size_t>(stage)];
     return std::max(RingSeconds(shape_.data, ring, Between(sent_, begin, end)) - hidden,
-                    LeastExposedSeconds(shape_.data, ring, Between(sent_, begin, end),
-                                        Between(sent_, begin, begin + 1))) +
+                    RingSeconds(shape_.data, ring, Between(sent_, begin, begin + 1)) +
+                        SlowingSeconds(shape_.data, ring, Between(sent_, begin + 1, end))) +
            Between(compression_, begin, end);
   }
 

@@ -107,6 +107,14 @@ class Times {
     };
     return {{both(0), both(1) - both(0)}, UpdateOfStage(stage, replica)};
   }
+  /// Of what one pass sends and receives.
+  double Moving(int chunk, int replica, double samples) const {
+    const auto c = static_cast<std::size_t>(chunk);
+    const double bytes = samples * problem_.CrossingBytes(layout_.cut[c], layout_.cut[c + 1]);
+    return SlowestDevice(chunk, replica, [&](const ProblemDevice& device) {
+      return MovingSeconds(problem_, device.kind, layout_.tensor, bytes);
+    });
+  }
   int Node(int chunk, int replica) const { return Device(chunk, replica, 0).node; }
 
  private:
@@ -136,14 +144,6 @@ class Times {
                        static_cast<std::size_t>(device.kind)]);
     });
   }
-  /// Of what one pass sends and receives.
-  double Moving(int chunk, int replica, double samples) const {
-    const auto c = static_cast<std::size_t>(chunk);
-    const double bytes = samples * problem_.CrossingBytes(layout_.cut[c], layout_.cut[c + 1]);
-    return SlowestDevice(chunk, replica, [&](const ProblemDevice& device) {
-      return MovingSeconds(problem_, device.kind, layout_.tensor, bytes);
-    });
-  }
   TensorLines Tensor(int chunk, int replica) const {
     if (tensor_.empty()) return {};
     return tensor_[static_cast<std::size_t>(chunk) * problem_.links.Nodes() +
@@ -160,9 +160,10 @@ double LastMicroBatch(const ReplicaShare& share) {
   return static_cast<double>(share.samples - (share.MicroBatches() - 1) * share.micro_batch);
 }
 
-/// Seconds of a replica's step, with and without the transfer of activations.
+/// Seconds of a replica's passes, with and without the transfer of activations.
 struct ReplicaSeconds {
-  double all = 0, without_transfers = 0, busiest = 0;
+  double all = 0, without_transfers = 0;
+  std::vector<double> busy;  // index = stage
 };
 
 PlayCosts CostsWith(const PlanProblem& problem, const Layout& layout, const Times& times,
@@ -173,7 +174,8 @@ PlayCosts CostsWith(const PlanProblem& problem, const Layout& layout, const Time
     const double weights = times.WeightGradients(c, replica, b);
     costs.stages.push_back({.forward = times.Forward(c, replica, b),
                             .backward_input = times.Backward(c, replica, b) - weights,
-                            .backward_weight = weights});
+                            .backward_weight = weights,
+                            .moving = times.Moving(c, replica, b)});
     if (c + 1 == layout.Chunks()) break;
     const auto last = static_cast<std::size_t>(layout.cut[static_cast<std::size_t>(c) + 1] - 1);
     const double both_ways =
@@ -190,8 +192,7 @@ ReplicaSeconds PlayedSteps(const PlanProblem& problem, const Layout& layout, con
   const Schedule order = OrderOf(layout, replica, steps);
   const SchedulePlay with = PlaySchedule(order, costs);
   std::fill(costs.transfer_s.begin(), costs.transfer_s.end(), 0.0);
-  return {with.makespan_s, PlaySchedule(order, costs).makespan_s,
-          *std::max_element(with.busy_s.begin(), with.busy_s.end())};
+  return {with.makespan_s, PlaySchedule(order, costs).makespan_s, with.busy_s};
 }
 
 /// Of the replica's schedule, played. Without a flush a step takes what one more adds.
@@ -201,10 +202,10 @@ ReplicaSeconds PlayedSeconds(const PlanProblem& problem, const Layout& layout, c
   ReplicaSeconds seconds = PlayedSteps(problem, layout, times, replica, steps);
   if (steps == 1) return seconds;
   const ReplicaSeconds fewer = PlayedSteps(problem, layout, times, replica, steps - 1);
-  seconds.busiest -= fewer.busiest;
+  for (std::size_t s = 0; s < seconds.busy.size(); ++s) seconds.busy[s] -= fewer.busy[s];
   // Differences that are alike may differ by their rounding.
-  seconds.without_transfers =
-      std::max(seconds.busiest, seconds.without_transfers - fewer.without_transfers);
+  seconds.without_transfers = std::max(*std::max_element(seconds.busy.begin(), seconds.busy.end()),
+                                       seconds.without_transfers - fewer.without_transfers);
   seconds.all = std::max(seconds.without_transfers, seconds.all - fewer.all);
   return seconds;
 }
@@ -219,9 +220,10 @@ ReplicaSeconds SecondsOf(const PlanProblem& problem, const Layout& layout, const
   if (stages == 1) {
     double all = times.Both(0, replica, LastMicroBatch(share));
     if (more > 0) all += more * times.Both(0, replica, b);  // 0 x infinity is not a number
-    return {all, all, all};
+    return {all, all, {all}};
   }
   if (!layout.IsPlain()) return PlayedSeconds(problem, layout, times, replica);
+  seconds.busy.resize(static_cast<std::size_t>(stages));
   double trip = 0, period = 0, bare_trip = 0, bare_period = 0;
   for (int s = stages - 1; s >= 0; --s) {
     const double both = times.Both(s, replica, b);
@@ -235,7 +237,7 @@ ReplicaSeconds SecondsOf(const PlanProblem& problem, const Layout& layout, const
     bare_trip += both;
     period = std::max({period, both, trip / (stages - s)});
     bare_period = std::max({bare_period, both, bare_trip / (stages - s)});
-    seconds.busiest = std::max(seconds.busiest, both * (more + 1));
+    seconds.busy[static_cast<std::size_t>(s)] = both * (more + 1);
   }
   // Avoids 0 x infinity for one micro-batch over a missing link.
   seconds.all = more > 0 ? trip + more * period : trip;
@@ -243,9 +245,15 @@ ReplicaSeconds SecondsOf(const PlanProblem& problem, const Layout& layout, const
   return seconds;
 }
 
-double ExchangeSeconds(const PlanProblem& problem, const Layout& layout, const Times& times,
-                       int stage) {
-  if (layout.data == 1) return 0;
+/// Seconds of a stage's exchange.
+struct ExchangeCost {
+  double slowing = 0;  // by which its last backward takes longer
+  double exposed = 0;  // after that
+};
+
+ExchangeCost ExchangeOf(const PlanProblem& problem, const Layout& layout, const Times& times,
+                        int stage) {
+  if (layout.data == 1) return {};
   const RingSpeed speed = SpeedOfStage(problem, layout, stage);
   double bytes = 0, first_bytes = 0, compression = 0;
   const std::vector<int> layers = layout.LayersOf(stage);
@@ -262,9 +270,10 @@ double ExchangeSeconds(const PlanProblem& problem, const Layout& layout, const T
     hidden =
         std::min(hidden, times.BackwardOfStage(
                              stage, d, LastMicroBatch(layout.shares[static_cast<std::size_t>(d)])));
-  return std::max(RingSeconds(layout.data, speed, bytes) - hidden,
-                  LeastExposedSeconds(layout.data, speed, bytes, first_bytes)) +
-         compression;
+  const double slowing = SlowingSeconds(layout.data, speed, bytes - first_bytes);
+  const double exposed = std::max(RingSeconds(layout.data, speed, bytes) - hidden - slowing,
+                                  RingSeconds(layout.data, speed, first_bytes));
+  return {slowing, exposed + compression};
 }
 
 double TiedSeconds(const PlanProblem& problem, const Layout& layout, const Times& times) {
@@ -287,9 +296,8 @@ double RingSeconds(int members, const RingSpeed& speed, double bytes) {
   return 2.0 * (members - 1) * (2 * speed.latency_s + bytes / members * s_per_byte);
 }
 
-double LeastExposedSeconds(int members, const RingSpeed& speed, double bytes, double first_bytes) {
-  const double moved = 4.0 * (members - 1) / members * (bytes - first_bytes);
-  return RingSeconds(members, speed, first_bytes) + speed.transfer_s_per_byte * moved;
+double SlowingSeconds(int members, const RingSpeed& speed, double bytes) {
+  return 4.0 * (members - 1) / members * bytes * speed.transfer_s_per_byte;
 }
 
 double MovingSeconds(const PlanProblem& problem, int kind, int ranks, double bytes) {
@@ -382,19 +390,23 @@ StepCost CostOf(const PlanProblem& problem, const Layout& layout) {
     const ReplicaSeconds seconds = SecondsOf(problem, layout, times, d);
     if (d == 0 || seconds.all > slowest.all) slowest = seconds;
   }
-  cost.compute = slowest.busiest;
-  cost.bubble = slowest.without_transfers - slowest.busiest;
   cost.activations = slowest.all - slowest.without_transfers;
+  double slowing = 0;
   for (int s = 0; s < layout.Stages(); ++s) {
-    const double exchange = ExchangeSeconds(problem, layout, times, s);
+    const ExchangeCost exchange = ExchangeOf(problem, layout, times, s);
+    slowing += exchange.slowing;
+    cost.compute =
+        std::max(cost.compute, slowest.busy[static_cast<std::size_t>(s)] + exchange.slowing);
     double update = 0;
     for (int d = 0; d < layout.data; ++d) update = std::max(update, times.UpdateOfStage(s, d));
-    if (s > 0 && exchange + update <= cost.gradients + cost.update) continue;
-    cost.gradients = exchange;
+    if (s > 0 && exchange.exposed + update <= cost.gradients + cost.update) continue;
+    cost.gradients = exchange.exposed;
     cost.update = update;
   }
+  // The other stages wait for a last backward that takes longer.
+  cost.bubble = slowest.without_transfers + slowing - cost.compute;
   cost.gradients += TiedSeconds(problem, layout, times);
-  cost.step = slowest.all + cost.gradients + cost.update;
+  cost.step = slowest.all + slowing + cost.gradients + cost.update;
   return cost;
 }
 
@@ -425,6 +437,8 @@ UnevenPipeline PipelineOf(const PlanProblem& problem, const Layout& layout, int 
                           .costs = PlayCostsOf(problem, layout, replica),
                           .activation_bytes = {},
                           .rank_bytes = {}};
+  // A list is made, and its bound holds, with passes of one length.
+  for (StageSeconds& stage : pipeline.costs.stages) stage.moving = 0;
   for (int s = 0; s < layout.Stages(); ++s) {
     double activations = 0;
     for (const int l : layout.LayersOf(s))

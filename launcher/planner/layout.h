@@ -22,9 +22,8 @@ struct RingSpeed {
 /// neighbours cannot communicate, 0 for one member.
 double RingSeconds(int members, const RingSpeed& speed, double bytes);
 
-/// What of a stage's exchange cannot hide behind its last backward: the sum of its first layer's
-/// `first_bytes`, and the computing that moving all others of its `bytes` takes from its members.
-double LeastExposedSeconds(int members, const RingSpeed& speed, double bytes, double first_bytes);
+/// M(V) of docs/planning.md: computing that moving `bytes` around a ring takes from its members.
+double SlowingSeconds(int members, const RingSpeed& speed, double bytes);
 
 /// Computing that moving `bytes` of activations, or of their gradients, takes from one of `ranks`
 /// tensor ranks on a device of this kind.

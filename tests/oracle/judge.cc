@@ -123,15 +123,20 @@ double Pipelined(const PlanProblem& problem, const Layout& layout, const Sums& s
   return round_trip + static_cast<double>(share.MicroBatches() - 1) * period;
 }
 
-double ExchangeAndUpdate(const PlanProblem& problem, const Layout& layout, const Sums& sums,
-                         int stage) {
+struct AfterPasses {
+  double slowing = 0;   // of the last backward
+  double exchange = 0;  // and update
+};
+
+AfterPasses ExchangeAndUpdate(const PlanProblem& problem, const Layout& layout, const Sums& sums,
+                              int stage) {
   double backward = 0, update = 0;
   for (int replica = 0; replica < layout.data; ++replica) {
     const double own = sums.Backward(stage, replica, sums.LastSamples(replica));
     backward = replica == 0 ? own : std::min(backward, own);
     update = std::max(update, sums.Update(stage, replica));
   }
-  if (layout.data == 1) return update;
+  if (layout.data == 1) return {0, update};
   std::vector<int> nodes;
   for (const int replica : layout.rings.at(static_cast<std::size_t>(stage)))
     nodes.push_back(sums.Node(stage, replica));
@@ -139,9 +144,9 @@ double ExchangeAndUpdate(const PlanProblem& problem, const Layout& layout, const
   for (int replica = 0; replica < layout.data; ++replica)
     links.moving_s_per_byte =
         std::max(links.moving_s_per_byte, sums.Moving(stage, replica) / layout.tensor);
-  return ExchangeOf(problem, sums.Range(stage), layout.compressed, links, layout.data)
-             .Exposed(backward) +
-         update;
+  const ExchangeTerms terms =
+      ExchangeOf(problem, sums.Range(stage), layout.compressed, links, layout.data);
+  return {terms.slowing, terms.Exposed(backward) + update};
 }
 
 double Tied(const PlanProblem& problem, const Layout& layout, const Sums& sums) {
@@ -187,9 +192,12 @@ Judgement Judge(const PlanProblem& problem, const Layout& layout) {
     judgement.replica = std::max(judgement.replica,
                                  layout.Stages() == 1 ? WithoutPipeline(sums, replica)
                                                       : Pipelined(problem, layout, sums, replica));
-  for (int stage = 0; stage < layout.Stages(); ++stage)
-    judgement.exchange =
-        std::max(judgement.exchange, ExchangeAndUpdate(problem, layout, sums, stage));
+  // Each stage waits for the last backward of the one behind it.
+  for (int stage = 0; stage < layout.Stages(); ++stage) {
+    const AfterPasses after = ExchangeAndUpdate(problem, layout, sums, stage);
+    judgement.replica += after.slowing;
+    judgement.exchange = std::max(judgement.exchange, after.exchange);
+  }
   judgement.tied = Tied(problem, layout, sums);
   judgement.step = judgement.replica + judgement.exchange + judgement.tied;
   JudgeMemory(problem, layout, sums, judgement);

@@ -105,6 +105,7 @@ void PipelineSearch::AddStage(const State& state, int stage, LayerRange range,
       label.most[replica] = std::min(behind.most[replica], most[replica]);
     }
     label.exchange = std::max(behind.exchange, exposed);
+    label.slowing = behind.slowing + exchange.gradients.slowing;
     label.bound = Bound(label, stage, used);
     if (!std::isfinite(label.bound) || (best_ && label.bound >= best_->step)) continue;
     if (stage == 0) {
@@ -143,7 +144,7 @@ void PipelineSearch::Insert(const State& state, const Label& label, const std::v
 }
 
 bool PipelineSearch::Dominates(const Label& one, const Label& other) const {
-  if (one.exchange > other.exchange) return false;
+  if (one.exchange > other.exchange || one.slowing > other.slowing) return false;
   for (std::size_t replica = 0; replica < static_cast<std::size_t>(family_.data); ++replica)
     if (one.round_trip[replica] > other.round_trip[replica] ||
         one.period[replica] > other.period[replica] || one.most[replica] < other.most[replica])
@@ -164,7 +165,7 @@ double PipelineSearch::Bound(const Label& label, int stage, DeviceSet used) cons
   }
   // Fractions of micro-batches, such that all replicas end at once.
   const double shared = (static_cast<double>(micro_batches_) + started) / rate;
-  return std::max(slowest, shared) * (1 - 1e-12) + label.exchange;
+  return std::max(slowest, shared) * (1 - 1e-12) + label.slowing + label.exchange;
 }
 
 bool PipelineSearch::ShareOut(const Label& label, PerReplica<std::int64_t>& micro_batches,
@@ -199,7 +200,7 @@ void PipelineSearch::Finish(const Label& label, const PerReplica<int>& last_grou
        ++replica)
     tied = std::max(tied, ThereAndBack(problem_, groups_[label.groups[replica]].node,
                                        groups_[last_groups[replica]].node, problem_.tied_bytes));
-  const double step = slowest + label.exchange + tied;
+  const double step = slowest + label.slowing + label.exchange + tied;
   if (std::isfinite(step) && (!best_ || step < best_->step)) Keep(label, micro_batches, step);
 }
 

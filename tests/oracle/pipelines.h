@@ -42,6 +42,7 @@ class PipelineSearch {
     PerReplica<double> period{};
     PerReplica<std::int64_t> most{};  // micro-batches that memory allows
     double exchange = 0;              // and update, the longest of a stage
+    double slowing = 0;               // of the last backwards, one after the other
     double bound = 0;                 // no plan made of this takes less
     PerReplica<int> groups{};         // of the first of these stages
     int first_layer = 0;

@@ -43,8 +43,9 @@ void SingleStageSearch::PlaceReplicas(int first, DeviceSet used) {
 void SingleStageSearch::ShareOut() {
   const auto batch = static_cast<std::size_t>(problem_.global_batch);
   const StageExchange& exchange = exchanges_.Of(members_, All());
+  const double always = exchange.gradients.slowing + exchange.update;
   const double least_exchange =
-      exchange.gradients.Exposed(std::numeric_limits<double>::infinity()) + exchange.update;
+      exchange.gradients.Exposed(std::numeric_limits<double>::infinity()) + always;
   std::vector<std::vector<Label>> labels(batch + 1);
   labels[0].push_back({0, std::numeric_limits<double>::infinity(), {}});
   for (const int member : members_) {
@@ -57,8 +58,7 @@ void SingleStageSearch::ShareOut() {
     labels.swap(next);
   }
   for (const Label& label : labels[batch]) {
-    const double step =
-        label.slowest + exchange.gradients.Exposed(label.last_backward) + exchange.update;
+    const double step = label.slowest + exchange.gradients.Exposed(label.last_backward) + always;
     if (!std::isfinite(step) || (best_ && step >= best_->step)) continue;
     best_ = Best{step, {}};
     Keep(label);

@@ -138,7 +138,7 @@ bool Compresses(const PlanProblem& problem, int layer, const RingLinks& links, i
 }
 
 double ExchangeTerms::Exposed(double backward) const {
-  return std::max(whole - backward, first_layer) + compression;
+  return std::max(whole - backward - slowing, first_layer) + compression;
 }
 
 ExchangeTerms ExchangeOf(const PlanProblem& problem, LayerRange range,
@@ -154,7 +154,8 @@ ExchangeTerms ExchangeOf(const PlanProblem& problem, LayerRange range,
   terms.whole = RingSeconds(links, data, bytes);
   const double first = SentBytes(problem, range.first, compressed);
   const double each_way = 2 * (bytes - first) * (data - 1) / data;
-  terms.first_layer = RingSeconds(links, data, first) + 2 * each_way * links.moving_s_per_byte;
+  terms.first_layer = RingSeconds(links, data, first);
+  terms.slowing = 2 * each_way * links.moving_s_per_byte;
   return terms;
 }
 

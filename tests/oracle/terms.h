@@ -39,10 +39,11 @@ double RingSeconds(const RingLinks& links, int data, double bytes);
 /// Whether the rule compresses a layer's gradient.
 bool Compresses(const PlanProblem& problem, int layer, const RingLinks& links, int data);
 
-/// E_s where nothing and where everything that can hides behind backward; 0 with one replica.
+/// What E_s is made of; 0 with one replica.
 struct ExchangeTerms {
   double whole = 0;        // R(V_s)
-  double first_layer = 0;  // R(V_first layer), and what moving the others takes of computing
+  double first_layer = 0;  // R(V_first layer), which hides behind nothing
+  double slowing = 0;      // what moving the others takes of the last backward
   double compression = 0;
   double Exposed(double backward) const;
 };

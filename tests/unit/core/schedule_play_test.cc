@@ -26,6 +26,18 @@ TEST(SchedulePlayTest, TwoUnevenStagesByHand) {
   EXPECT_NEAR(play.Bubble(), 1 - 18.0 / 32, kTiny);
 }
 
+TEST(SchedulePlayTest, MovingTakesFromPassesWhatWaitsDoNotTake) {
+  const Schedule schedule = ComputeOrder(ScheduleKind::kGPipe, {2, 1, 2}).value();
+  const StageSeconds first{.forward = 2, .backward_input = 2, .moving = 1};
+  const StageSeconds second{.forward = 1, .backward_input = 2, .moving = 0.5};
+  const SchedulePlay play = PlaySchedule(schedule, {.stages = {first, second}, .transfer_s = {0}});
+  // 0F0 0-2, 0F1 -4; 1F0 2-2.5, 1F1 4-4.5 after waits; 1B0 -6.5, 1B1 -8.5 without; 0B0 6.5-7.5 after
+  // a wait of 2.5; 0B1 8.5-9.5 after one of 1.
+  EXPECT_NEAR(play.makespan_s, 9.5, kTiny);
+  EXPECT_NEAR(play.busy_s[0], 6, kTiny);
+  EXPECT_NEAR(play.busy_s[1], 5, kTiny);
+}
+
 TEST(SchedulePlayTest, MessagesOfOneDirectionFollowEachOther) {
   const Schedule schedule = ComputeOrder(ScheduleKind::kGPipe, {2, 1, 3}).value();
   const PlayCosts costs{.stages = {{1, 0, 0}, {1, 0, 0}}, .transfer_s = {5}};
@@ -40,6 +52,7 @@ TEST(SchedulePlayTest, SendsInTheScheduleChangeNoTimes) {
     PlayCosts costs;
     for (int stage = 0; stage < named.schedule.stages; ++stage) {
       costs.stages.push_back({1 + 0.1 * stage, 1.2, 0.9 + 0.05 * (stage % 3)});
+      costs.stages.back().moving = 0.3;
       if (stage > 0) costs.transfer_s.push_back(0.01 * (1 + stage % 4));
     }
     const double bare = PlaySchedule(named.schedule, costs).makespan_s;

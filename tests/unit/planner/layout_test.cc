@@ -63,10 +63,29 @@ TEST(CostOf, MovingMessagesTakesTimeFromComputing) {
   for (DeviceKind& kind : problem.kinds) kind.transfer_s_per_byte = 0.01;
   problem.links = LinkTable(2, {0, 1e9});
   // Backward hides the last layer's ring, but not what moving its 100 bytes in and out takes.
-  EXPECT_DOUBLE_EQ(CostOf(problem, Replicas({{1, 1}, {1, 1}}, 2)).gradients,
-                   2 * 0.01 * (100 + 100));
+  const StepCost cost = CostOf(problem, Replicas({{1, 1}, {1, 1}}, 2));
+  EXPECT_DOUBLE_EQ(cost.gradients, 2 * 0.01 * 100);
+  EXPECT_DOUBLE_EQ(cost.compute, 2 * 3 + 2 * 0.01 * 100);
+  EXPECT_DOUBLE_EQ(cost.step, cost.gradients + cost.compute);
   // Each of two passes moves 10 bytes on either side of the boundary.
   EXPECT_DOUBLE_EQ(CostOf(problem, Pipeline({0, 1, 2}, 2, 1)).compute, 2 * (3 + 2 * 10 * 0.01));
+}
+
+TEST(CostOf, StagesWaitForLastBackwardsThatTheExchangeSlows) {
+  PlanProblem problem = ProblemOf({1, 1, 1, 1}, 5, 4);
+  for (DeviceKind& kind : problem.kinds) kind.transfer_s_per_byte = 0.01;
+  problem.links = LinkTable(4, {0, 1e12});
+  Layout layout = Pipeline({0, 2, 5}, 2, 1);
+  layout.data = 2;
+  layout.devices = {0, 1, 2, 3};
+  layout.rings = {{0, 1}, {0, 1}};
+  layout.shares = {{2, 1}, {2, 1}};
+  // Passes of a micro-batch take 6.2 and 9.2 seconds. Moving all layers but the first takes 2 and 4.
+  const StepCost cost = CostOf(problem, layout);
+  EXPECT_NEAR(cost.compute, 2 * 9.2 + 4, 1e-9);
+  EXPECT_NEAR(cost.bubble, 6.2 + 2, 1e-9);
+  EXPECT_NEAR(cost.gradients, 2, 1e-9);
+  EXPECT_NEAR(cost.step, 6.2 + 2 * 9.2 + 2 + 4 + 2, 1e-9);
 }
 
 TEST(CostOf, StandingUpdateAndTiedEmbeddingsCount) {
