@@ -55,6 +55,11 @@ std::string Allocation::ShownId() const {
                                        : std::to_string(job_id);
 }
 
+std::string Allocation::OwnNode() const {
+  if (!in_slurm) return hosts.front();
+  return Variable("SLURMD_NODENAME");
+}
+
 Result<std::vector<int>> ParseCpusPerNode(const std::string& text) {
   constexpr std::int64_t kMost = 65536;
   const auto bad =

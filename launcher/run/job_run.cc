@@ -21,6 +21,7 @@
 #include "launcher/report/run_statistics.h"
 #include "launcher/run/injections.h"
 #include "launcher/run/job_ledger.h"
+#include "launcher/run/plan_files.h"
 #include "launcher/run/plan_inputs.h"
 #include "launcher/run/plan_request.h"
 #include "launcher/run/run_folder.h"

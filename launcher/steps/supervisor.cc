@@ -62,6 +62,7 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kSaving, E::kStopAsked, S::kSaving, &Supervisor::NoteStop},  // on the way to a new plan
       {S::kSaving, E::kStalled, S::kSaving, &Supervisor::SendGiveUp},
       {S::kSaving, E::kStopNow, S::kEnding, &Supervisor::EndAtOnce},
+      {S::kSaving, E::kTimeUp, S::kEnding, &Supervisor::EndUnsaved},
       {S::kSaving, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kSaving, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kSaving, E::kTimeout, S::kSaving, &Supervisor::GiveUpOrEnd},
@@ -76,6 +77,7 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kFinishing, E::kStepOver, S::kOver, &Supervisor::AfterStep},
       {S::kFinishing, E::kTimeout, S::kEnding, &Supervisor::EndLingering},
       {S::kFinishing, E::kStopNow, S::kEnding, &Supervisor::EndLingering},
+      {S::kFinishing, E::kTimeUp, S::kEnding, &Supervisor::EndLingering},
 
       {S::kEnding, E::kStepOver, S::kOver, &Supervisor::AfterEnding},
       {S::kEnding, E::kTimeout, S::kOver, &Supervisor::AfterEnding},
@@ -273,6 +275,7 @@ void Supervisor::PollStep() {
     }
     if (IsStepOver()) Handle(Event::kStepOver);
     WatchSteps();
+    WatchLimits();
   } else if (state_ == State::kEnding) {
     Handle(Event::kStepOver);
   }
@@ -300,6 +303,13 @@ void Supervisor::WatchSteps() {
   if (stop_signal_ != 0 && !gave_up_ && stall_.Stalled(now) &&
       now - stop_asked_ >= kLeastStopPatience)
     Handle(Event::kStalled);
+}
+
+/// What Slurm leaves of a stop's time goes to the last save, and then to the launcher's own end.
+void Supervisor::WatchLimits() {
+  const auto now = Clock::now();
+  if (give_up_at_ && now >= *give_up_at_ && !gave_up_ && !last_save_) Handle(Event::kStalled);
+  if (end_at_ && now >= *end_at_) Handle(Event::kTimeUp);
 }
 
 void Supervisor::WatchSignals() {
@@ -373,8 +383,26 @@ void Supervisor::NoteTraining() {
 }
 
 void Supervisor::SendStop() {
+  TakeLimits();
+  if (!too_long_.empty()) {
+    Enter(State::kEnding);
+    return EndUnsaved();
+  }
   NoteStop();
   control_->SendAll(Stop{});
+}
+
+/// Of a stop that comes from outside, and by whose end Slurm may kill the job.
+void Supervisor::TakeLimits() {
+  if (stop_signal_ == 0) return;
+  const StopLimits limits = events_.on_stop();
+  const auto after = [now = Clock::now()](double seconds) {
+    return now +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  };
+  if (limits.give_up_s) give_up_at_ = after(*limits.give_up_s);
+  if (limits.end_s) end_at_ = after(*limits.end_s);
+  too_long_ = limits.too_long;
 }
 
 void Supervisor::SendMove() {

@@ -22,6 +22,7 @@
 #include "launcher/steps/ending_steps.h"
 #include "launcher/steps/job_step.h"
 #include "launcher/steps/stall_watch.h"
+#include "launcher/steps/stop_limits.h"
 #include "launcher/steps/sum_round.h"
 
 namespace adaptive_train {
@@ -34,6 +35,7 @@ struct RunOutcome {
   std::int64_t last_step = 0;  // completed by all ranks
   bool trained = false;        // the ranks were wired up
   bool stop_asked = false;     // by a signal, or for the job's end
+  bool unsaved = false;  // steps after the newest checkpoint are lost, and the message says why
   /// After a failure: nodes from which nothing more was heard, as the plan names them.
   std::vector<std::string> silent_nodes = {};
   std::chrono::steady_clock::time_point failed_at = {};  // its first sign
@@ -52,6 +54,8 @@ struct SupervisorEvents {
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string&)> on_notice;
   std::function<void(const Decision&)> on_decision;
+  /// A stop was asked for: what it may take. May block for a second or two.
+  std::function<StopLimits()> on_stop = [] { return StopLimits{}; };
   std::function<void()> on_poll = [] {};                                // some times a second
   std::function<void(int rank, const std::string& fault)> on_injected;  // untrusted text
 };
@@ -106,6 +110,7 @@ class Supervisor {
     kSaveAsked,
     kMoveAsked,
     kStalled,
+    kTimeUp,
     kAllLeft,
     kStepOver,
     kTimeout
@@ -130,6 +135,8 @@ class Supervisor {
   void SendStop();
   void SendMove();
   void NoteStop();
+  void TakeLimits();
+  void WatchLimits();
   void SendGiveUp();
   void GiveUpOrEnd();
   void SendSave();
@@ -143,7 +150,6 @@ class Supervisor {
   void EndAtOnce();
   void EndUnsaved();
   std::string WhyUnsaved() const;
-  std::string NewestCheckpoint() const;
   void AfterStep();
   void EndLingering();
   void AfterEnding();
@@ -170,7 +176,6 @@ class Supervisor {
   void OnResumed(int rank, const Resumed& resumed);
   void OnFailure(int rank, const RankFailure& failure);
   void OnSaving(int rank, const Saving& saving);
-  void OnSaved(const Saved& saved);
   void OnSum(int rank, const Sum& sum);
   void AwaitSaving();
   void OnMetrics(int rank, const RankMetrics& metrics);
@@ -201,7 +206,6 @@ class Supervisor {
   std::int64_t blocks_written_ = 0;  // of checkpoints, as rank 0 has said last
   bool last_save_ = false;           // all ranks have come to it
   bool gave_up_ = false;             // the exchange under way, so that ranks save
-  std::string newest_;               // checkpoint, in words
   int signs_ = 0;                    // failure signs so far, to order them
   int stop_signal_ = 0;
   std::string stop_words_;    // what stops the run, where that is no signal
@@ -214,6 +218,8 @@ class Supervisor {
   bool retry_ = false;
   std::string retry_reason_;
   std::chrono::steady_clock::time_point trouble_since_, diagnosed_at_, stop_asked_;
+  std::string too_long_;  // why the last save is not begun
+  std::optional<std::chrono::steady_clock::time_point> give_up_at_, end_at_;  // of a stop
 };
 
 }  // namespace adaptive_train

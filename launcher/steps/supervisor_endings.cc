@@ -84,7 +84,7 @@ void Supervisor::EndForFailure() {
     diagnosis->failure.cause += " (" + step_->Trouble() + ")";
   outcome_.code = ExitCode::kRankFailure;
   outcome_.message = Describe(*diagnosis);
-  if (gave_up_) outcome_.message += "; " + NewestCheckpoint();
+  outcome_.unsaved = gave_up_;
   outcome_.failure = diagnosis;
   outcome_.failed_at = trouble_since_;
   if (state_ != State::kEnding) Enter(State::kEnding);
@@ -137,8 +137,8 @@ void Supervisor::EndForStop() {
 void Supervisor::EndAtOnce() {
   if (outcome_.code == ExitCode::kDone) {
     outcome_.code = StopCode();
-    outcome_.message =
-        "stopped at once; what came after the last checkpoint is lost; " + NewestCheckpoint();
+    outcome_.message = "stopped at once";
+    outcome_.unsaved = true;
   }
   EndRanks("stopped at once");
 }
@@ -148,23 +148,22 @@ void Supervisor::EndUnsaved() {
     outcome_.code = requeue_ ? ExitCode::kRequeue : ExitCode::kRankFailure;
     const std::string what = stop_signal_ != 0 ? fmt::format("stopped by {}", StopWords())
                                                : "stopped on the way to a new plan,";
-    outcome_.message =
-        fmt::format("{} without saving: {}; {}", what, WhyUnsaved(), NewestCheckpoint());
+    outcome_.message = fmt::format("{} without saving: {}", what, WhyUnsaved());
+    outcome_.unsaved = true;
   }
   EndRanks("the state could not be saved in time");
 }
 
 /// The ranks that did not come to saving, or that it did not go on.
 std::string Supervisor::WhyUnsaved() const {
+  if (!too_long_.empty()) return too_long_;
+  if (last_save_ && end_at_ && Clock::now() >= *end_at_)
+    return "the save was not complete when the job's time was over";
   if (last_save_) return "the save has not moved for checkpoint.patience_s";
   if (!gave_up_) return "the step under way did not end";
   const std::vector<int> missing = sums_.Missing();
   return fmt::format("{} {} still in the step under way", NameRanks(missing),
                      missing.size() == 1 ? "is" : "are");
-}
-
-std::string Supervisor::NewestCheckpoint() const {
-  return newest_.empty() ? "no checkpoint is known" : "the newest known checkpoint is " + newest_;
 }
 
 /// Their ranks fell silent, or never said hello while others did.

@@ -44,7 +44,7 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
   } else if (const auto* saving = std::get_if<Saving>(&message)) {
     OnSaving(rank, *saving);
   } else if (const auto* saved = std::get_if<Saved>(&message)) {
-    OnSaved(*saved);
+    events_.on_saved({saved->step, Printable(saved->path, kMaxNoticeBytes), saved->seconds});
   } else if (const auto* status = std::get_if<RankStatus>(&message)) {
     Record(rank).status = *status;
   } else if (const auto* sum = std::get_if<Sum>(&message)) {
@@ -76,8 +76,6 @@ void Supervisor::OnResumed(int rank, const Resumed& resumed) {
   if (rank != 0) return;
   outcome_.last_step = resumed.step;
   stall_.Resumed(resumed.step, std::chrono::steady_clock::now());
-  if (resumed.step > 0 && !resumed.from_memory)
-    newest_ = fmt::format("that of step {}", resumed.step);
   auto done = events_.on_resumed(resumed);
   if (!done) FailRun(done.error());
 }
@@ -88,11 +86,6 @@ void Supervisor::OnSaving(int rank, const Saving& saving) {
   if (rank != 0 || saving.blocks == blocks_written_) return;
   blocks_written_ = saving.blocks;
   if (state_ == State::kSaving) AwaitSaving();
-}
-
-void Supervisor::OnSaved(const Saved& saved) {
-  newest_ = fmt::format("that of step {}: {}", saved.step, Printable(saved.path, kMaxNoticeBytes));
-  events_.on_saved(saved);
 }
 
 /// Ranks that have given up their exchange save by these sums; from the first on they have come to
