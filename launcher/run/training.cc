@@ -32,8 +32,6 @@
 namespace adaptive_train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::seconds kWriteDeadline{60};
 /// After the last plan, for what is left of its job steps.
 constexpr std::chrono::seconds kEndPatience{4};
@@ -203,7 +201,7 @@ class Training {
       outcome.message = written.error().message;
       return outcome;
     }
-    launched_ = Clock::now();
+    launched_ = RunningClock::now();
     Supervisor supervisor(spec, run_.allocation.in_slurm ? SlurmSteps() : LocalSteps(), Events(),
                           ending_);
     supervisor_ = &supervisor;
@@ -274,7 +272,7 @@ class Training {
   Result<void> OnResumed(const Resumed& resumed) {
     const std::int64_t step = resumed.step;
     const std::int64_t steps = run_.config.train.steps;
-    last_launch_s_ = std::chrono::duration<double>(Clock::now() - launched_).count();
+    last_launch_s_ = std::chrono::duration<double>(RunningClock::now() - launched_).count();
     if (!resumed_) resumed_ = step > 0;
     saved_.Add(resumed);
     committed_ = step;
@@ -305,9 +303,10 @@ class Training {
     }
   }
 
-  void TellRecoveryTime(Clock::time_point failed_at) {
-    progress_.Notice(fmt::format("training again {:.1f} s after the failure was seen",
-                                 std::chrono::duration<double>(Clock::now() - failed_at).count()));
+  void TellRecoveryTime(RunningClock::time_point failed_at) {
+    progress_.Notice(
+        fmt::format("training again {:.1f} s after the failure was seen",
+                    std::chrono::duration<double>(RunningClock::now() - failed_at).count()));
   }
 
   /// Lets plans be made, from what is known now, for the loss of each node.
@@ -488,8 +487,8 @@ class Training {
   bool spares_in_vain_ = false;           // no other spare is to take a slow node's place
   Supervisor* supervisor_ = nullptr;
   bool may_move_after_warmup_ = true;
-  Clock::time_point launched_;
-  std::optional<Clock::time_point> failed_at_;  // until training goes on
+  RunningClock::time_point launched_;
+  std::optional<RunningClock::time_point> failed_at_;  // until training goes on
   std::optional<double> last_save_s_, last_launch_s_;
 };
 

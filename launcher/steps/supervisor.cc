@@ -13,8 +13,6 @@
 namespace adaptive_train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::milliseconds kPollPeriod{50};
 constexpr std::chrono::milliseconds kEndingDeadline = 4s;
 constexpr std::chrono::milliseconds kFinishingDeadline = 10s;
@@ -262,6 +260,7 @@ bool Supervisor::IsStepOver() const {
 }
 
 void Supervisor::PollStep() {
+  RunningClock::now();  // it is watched
   ending_.Poll();
   events_.on_poll();
   if (step_) {
@@ -294,7 +293,7 @@ void Supervisor::WatchSteps() {
   const bool trains = state_ == State::kTraining || (state_ == State::kSaving && !last_save_);
   // Ranks that measure make no steps.
   if (!trains || !spec_.mode.empty()) return;
-  const auto now = Clock::now();
+  const auto now = RunningClock::now();
   if (stall_.Asks(now)) {
     for (RankRecord& rank : ranks_) rank.status.reset();
     control_->SendAll(StatusNow{});
@@ -307,7 +306,7 @@ void Supervisor::WatchSteps() {
 
 /// What Slurm leaves of a stop's time goes to the last save, and then to the launcher's own end.
 void Supervisor::WatchLimits() {
-  const auto now = Clock::now();
+  const auto now = RunningClock::now();
   if (give_up_at_ && now >= *give_up_at_ && !gave_up_ && !last_save_) Handle(Event::kStalled);
   if (end_at_ && now >= *end_at_) Handle(Event::kTimeUp);
 }
@@ -334,14 +333,14 @@ void Supervisor::HearLastSignals() {
 bool Supervisor::BeginStop(int signal) {
   if (stop_signal_ != 0) return false;
   stop_signal_ = signal;
-  stop_asked_ = Clock::now();
+  stop_asked_ = RunningClock::now();
   return true;
 }
 
 void Supervisor::OnSignal(int signal) {
   if (signal == SIGUSR1) return Handle(Event::kSaveAsked);
   // What Slurm sends a whole job reaches ranks and launcher.
-  const bool told = stop_passed_ && Clock::now() - stop_asked_ < kSameSignal;
+  const bool told = stop_passed_ && RunningClock::now() - stop_asked_ < kSameSignal;
   if (!std::exchange(own_stop_, true) && told) {
     requeue_ = false;
     return;
@@ -354,7 +353,7 @@ void Supervisor::OnSignal(int signal) {
 void Supervisor::OnPassedSignal(int signal) {
   const std::vector<int> known = RunSignals();
   if (std::ranges::find(known, signal) == known.end()) return;
-  const auto now = Clock::now();
+  const auto now = RunningClock::now();
   const auto [told, first] = passed_.try_emplace(signal, now);
   if (!first && now - std::exchange(told->second, now) < kSameSignal) return;
   if (signal == SIGUSR1) return Handle(Event::kSaveAsked);
@@ -377,7 +376,7 @@ void Supervisor::SendGo() { control_->SendAll(Go{}); }
 void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }
 
 void Supervisor::NoteTraining() {
-  stall_.Begin(Clock::now());
+  stall_.Begin(RunningClock::now());
   outcome_.trained = true;
   events_.on_launch(attempt_, "ok", "");
 }
@@ -396,9 +395,9 @@ void Supervisor::SendStop() {
 void Supervisor::TakeLimits() {
   if (stop_signal_ == 0) return;
   const StopLimits limits = events_.on_stop();
-  const auto after = [now = Clock::now()](double seconds) {
-    return now +
-           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const auto after = [now = RunningClock::now()](double seconds) {
+    return now + std::chrono::duration_cast<RunningClock::duration>(
+                     std::chrono::duration<double>(seconds));
   };
   if (limits.give_up_s) give_up_at_ = after(*limits.give_up_s);
   if (limits.end_s) end_at_ = after(*limits.end_s);
@@ -420,7 +419,7 @@ void Supervisor::SendGiveUp() {
   gave_up_ = true;
   events_.on_notice(
       fmt::format("no step for {:.0f} s: giving up the one under way, to save the last",
-                  stall_.Without(Clock::now()).count()));
+                  stall_.Without(RunningClock::now()).count()));
   control_->SendAll(GiveUp{});
   AwaitSaving();  // a rank that works, and waits for nobody, comes to it when it is done
 }

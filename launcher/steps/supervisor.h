@@ -3,6 +3,7 @@
 // ends.
 #pragma once
 
+#include <boost/asio/basic_waitable_timer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -16,6 +17,7 @@
 
 #include "core/exit_code.h"
 #include "core/plan.h"
+#include "core/running_clock.h"
 #include "core/step_metrics.h"
 #include "launcher/steps/control_server.h"
 #include "launcher/steps/diagnosis.h"
@@ -38,7 +40,7 @@ struct RunOutcome {
   bool unsaved = false;  // steps after the newest checkpoint are lost, and the message says why
   /// After a failure: nodes from which nothing more was heard, as the plan names them.
   std::vector<std::string> silent_nodes = {};
-  std::chrono::steady_clock::time_point failed_at = {};  // its first sign
+  RunningClock::time_point failed_at = {};  // its first sign
   /// Move was asked for and nothing else happened: the state is saved, the ranks are gone, another
   /// plan may go on from there. They may have been done just then: compare last_step.
   bool moved = false;
@@ -191,7 +193,10 @@ class Supervisor {
   EndingSteps& ending_;
   boost::asio::io_context io_;
   boost::asio::signal_set signals_;
-  boost::asio::steady_timer timer_, poll_;
+  RunningClock::Watched clock_;  // by each poll
+  boost::asio::basic_waitable_timer<RunningClock>
+      timer_;  // time in which nothing runs is no deadline's
+  boost::asio::steady_timer poll_;
   std::unique_ptr<ControlServer> control_;
   std::unique_ptr<JobStep> step_;
   std::vector<RankRecord> ranks_;
@@ -212,14 +217,14 @@ class Supervisor {
   bool requeue_ = false;      // the stop is Slurm's: the job may go on later
   bool stop_passed_ = false;  // by ranks
   bool own_stop_ = false;     // a signal to stop has reached this process itself
-  std::map<int, std::chrono::steady_clock::time_point> passed_;  // when ranks told of a signal
+  std::map<int, RunningClock::time_point> passed_;  // when ranks told of a signal
   bool moving_ = false;
   bool anyone_said_hello_ = false;
   bool retry_ = false;
   std::string retry_reason_;
-  std::chrono::steady_clock::time_point trouble_since_, diagnosed_at_, stop_asked_;
-  std::string too_long_;  // why the last save is not begun
-  std::optional<std::chrono::steady_clock::time_point> give_up_at_, end_at_;  // of a stop
+  RunningClock::time_point trouble_since_, diagnosed_at_, stop_asked_;
+  std::string too_long_;                                         // why the last save is not begun
+  std::optional<RunningClock::time_point> give_up_at_, end_at_;  // of a stop
 };
 
 }  // namespace adaptive_train

@@ -12,8 +12,6 @@
 namespace adaptive_train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// After the first sign of failure others may follow that explain it.
 constexpr std::chrono::milliseconds kDiagnosisTime = 1s;
 /// Ranks that fell silent together are found so within a heartbeat.
@@ -24,14 +22,14 @@ constexpr std::chrono::milliseconds kHearsayMargin = 2 * kHeartbeatPeriod;
 }  // namespace
 
 void Supervisor::BeginDiagnosis() {
-  trouble_since_ = Clock::now();
+  trouble_since_ = RunningClock::now();
   diagnosed_at_ = trouble_since_ + kDiagnosisTime;
   Reconsider();
 }
 
 /// A sign that needs no other to explain it ends the diagnosis sooner.
 void Supervisor::Reconsider() {
-  const auto now = Clock::now();
+  const auto now = RunningClock::now();
   const auto diagnosis = Diagnose(ranks_);
   if (diagnosis && diagnosis->final) diagnosed_at_ = now;
   if (diagnosis && (diagnosis->failure.kind == FailureKind::kNodeSilent ||
@@ -48,8 +46,8 @@ void Supervisor::ContinueDiagnosis() {
     return Enter(stop_signal_ == 0 && !moving_ ? State::kTraining : State::kSaving);
   }
   if (diagnosis && diagnosis->hearsay &&
-      Clock::now() - trouble_since_ < deadlines_.rank_silence + kHearsayMargin) {
-    diagnosed_at_ = Clock::now() + kDiagnosisTime;
+      RunningClock::now() - trouble_since_ < deadlines_.rank_silence + kHearsayMargin) {
+    diagnosed_at_ = RunningClock::now() + kDiagnosisTime;
     return ArmTimer(kDiagnosisTime);
   }
   Enter(State::kEnding);
@@ -107,7 +105,7 @@ void Supervisor::EndForRetry() {
         fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
     outcome_.code = ExitCode::kRankFailure;
     outcome_.failure = diagnosis;
-    outcome_.failed_at = Clock::now();
+    outcome_.failed_at = RunningClock::now();
     outcome_.message = Describe(diagnosis);
   } else {
     events_.on_notice(
@@ -157,7 +155,7 @@ void Supervisor::EndUnsaved() {
 /// The ranks that did not come to saving, or that it did not go on.
 std::string Supervisor::WhyUnsaved() const {
   if (!too_long_.empty()) return too_long_;
-  if (last_save_ && end_at_ && Clock::now() >= *end_at_)
+  if (last_save_ && end_at_ && RunningClock::now() >= *end_at_)
     return "the save was not complete when the job's time was over";
   if (last_save_) return "the save has not moved for checkpoint.patience_s";
   if (!gave_up_) return "the step under way did not end";

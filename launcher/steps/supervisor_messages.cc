@@ -75,7 +75,7 @@ void Supervisor::OnResumed(int rank, const Resumed& resumed) {
   Record(rank).step = resumed.step;
   if (rank != 0) return;
   outcome_.last_step = resumed.step;
-  stall_.Resumed(resumed.step, std::chrono::steady_clock::now());
+  stall_.Resumed(resumed.step, RunningClock::now());
   auto done = events_.on_resumed(resumed);
   if (!done) FailRun(done.error());
 }
@@ -133,7 +133,7 @@ void Supervisor::OnMetrics(int rank, const RankMetrics& metrics) {
   outcome_.last_step = metrics.step;
   metrics_.erase(metrics_.begin(), metrics_.upper_bound(metrics.step));
   if (state_ == State::kSaving) AwaitSaving();  // the step that they were asked in is done
-  const auto goes_on = stall_.Step(metrics.step, metrics.step_s, std::chrono::steady_clock::now());
+  const auto goes_on = stall_.Step(metrics.step, metrics.step_s, RunningClock::now());
   if (goes_on) events_.on_notice(*goes_on);
   auto done = events_.on_step(all);
   if (!done && state_ == State::kTraining) {

@@ -135,6 +135,23 @@ shown_as() { [[ $(box_on n1 adaptive-train jobs -j "$1" -n -P -o State | head -n
   comes_back "$(newest_step)"
 }
 
+@test "suspended for 20 s: nobody is silent or holds anything up, no step took that long, and the run goes on" {
+  long_job -N4 --
+  box_root ctl scontrol suspend "$job"
+  wait_until 20 state_is SUSPENDED
+  sleep 3 # Slurm stops processes two seconds after it has said that it will
+  steps=$(wc -l <"$home/runs/$job/metrics.jsonl")
+  sleep 17
+  [[ $(wc -l <"$home/runs/$job/metrics.jsonl") == "$steps" ]]
+  [[ $(box_on n1 adaptive-train jobs -j "$job" -n -P -o State) == RUNNING ]]
+  box_root ctl scontrol resume "$job"
+  wait_until 60 training "$job" $((steps + 50)) || { show_job "$job"; return 1; }
+  run grep -E 'no step for|silent|failed|resumed from|going on' "$home/slurm-$job.out"
+  [[ $output == "" ]]
+  jq -es 'map(.step_s) | max < 15' <(head -n $((steps + 50)) "$home/runs/$job/metrics.jsonl")
+}
+state_is() { [[ $(job_field "$job" JobState) == "$1" ]]; }
+
 @test "run --continue takes an earlier job's run up, with its configuration" {
   first=$(submit -N2 -- --train.steps=5 --model.layers=1)
   finished_with "$first" 0:0
