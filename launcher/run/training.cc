@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -376,7 +377,21 @@ class Training {
     rebalancer_ = std::make_unique<Rebalancer>(plan_, std::move(*planned), std::move(settings));
   }
 
+  /// Later jobs hear of it, once; not of a fault that was asked for.
+  void KeepSlow(std::int64_t step, const Rebalancer::Slow& slow) {
+    if (!slow_kept_.insert(slow.node).second) return;
+    Diagnosis found;
+    found.failure = {.rank = slow.rank,
+                     .host = slow.node,
+                     .operation = "computing",
+                     .cause = slow.how,
+                     .step = step,
+                     .kind = FailureKind::kSlow};
+    if (!injections_.Explain(found)) run_.ledger.Failed(found);
+  }
+
   void Rebalance(std::int64_t step, const Rebalancer::Answer& answer) {
+    if (answer.slow) KeepSlow(step, *answer.slow);
     if (answer.taken) plan_ = WithShares(std::move(plan_), *answer.taken).value();
     if (!answer.line.empty()) {
       progress_.Notice(answer.line);
@@ -484,6 +499,7 @@ class Training {
   std::unique_ptr<Rebalancer> rebalancer_;
   std::optional<std::string> slow_;  // a node whose place a spare takes when ranks have stopped
   std::optional<Rebalancer::Deed> deed_;  // that the next plan's ranks show the effect of
+  std::set<std::string> slow_kept_;       // nodes whose slowness is in the store
   bool spares_in_vain_ = false;           // no other spare is to take a slow node's place
   Supervisor* supervisor_ = nullptr;
   bool may_move_after_warmup_ = true;
