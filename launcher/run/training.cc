@@ -98,14 +98,14 @@ class Training {
     slow_.reset();
     deed_.reset();
     auto ready = ready_.Take(lost->nodes, inputs_, spares_);
-    const std::string without = ReplaceLost(lost->nodes);
+    const std::string without = ReplaceLost(lost->nodes, inputs_.cluster, spares_);
     if (lost->nodes.empty()) {
       if (auto plan = PlanWithout(lost->doubtful)) return Take(std::move(*plan), outcome);
     }
     TellGoingOn(without);
     if (lost->nodes.empty()) return true;
     if (ready) progress_.Notice(fmt::format("the plan without {} was ready", lost->nodes.front()));
-    auto plan = PlanThatRuns(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
+    auto plan = Runnable(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
     if (plan) return Take(std::move(*plan), outcome);
     outcome.code = saved_.Exists() ? ExitCode::kRequeue : plan.error().exit_code;
     outcome.message += fmt::format("; no plan{}: {}", without, plan.error().message);
@@ -128,12 +128,6 @@ class Training {
         fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
   }
 
-  static Result<Plan> PlanThatRuns(Result<Plan> plan) {
-    if (!plan) return plan;
-    if (auto runs = CheckRunnable(*plan); !runs) return tl::unexpected(runs.error());
-    return plan;
-  }
-
   /// Leaves a node out on which a process ended twice in a row, where the others suffice for a plan.
   std::optional<Plan> PlanWithout(const std::string& doubtful) {
     if (doubtful.empty()) return std::nullopt;
@@ -141,24 +135,11 @@ class Training {
     LeaveOut(doubtful, others.cluster);
     if (!spares_.empty()) PutIn(spares_.back(), others.cluster);
     if (others.cluster.devices.empty()) return std::nullopt;
-    auto plan = PlanThatRuns(PlanFor(others));
+    auto plan = Runnable(PlanFor(others));
     if (!plan) return std::nullopt;
-    TellGoingOn(ReplaceLost({doubtful}) + ", where a rank ended twice in a row");
+    TellGoingOn(ReplaceLost({doubtful}, inputs_.cluster, spares_) +
+                ", where a rank ended twice in a row");
     return std::move(*plan);
-  }
-
-  /// Takes lost nodes out and spares in. Returns what was done, to follow "going on".
-  std::string ReplaceLost(const std::vector<std::string>& lost) {
-    std::string words;
-    for (const std::string& node : lost) {
-      LeaveOut(node, inputs_.cluster);
-      words += (words.empty() ? " without " : ", ") + node;
-      if (spares_.empty()) continue;
-      PutIn(spares_.back(), inputs_.cluster);
-      words += fmt::format(" ({} takes its place)", spares_.back().node);
-      spares_.pop_back();
-    }
-    return words;
   }
 
   /// The ranks' next plan. False: the run ends with `outcome`.
@@ -411,8 +392,8 @@ class Training {
     const auto inputs = inputs_;
     const auto spares = spares_;
     auto ready = ready_.Take({node}, inputs_, spares_);
-    const std::string without = ReplaceLost({node});
-    auto plan = PlanThatRuns(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
+    const std::string without = ReplaceLost({node}, inputs_.cluster, spares_);
+    auto plan = Runnable(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
     if (!plan) {
       inputs_ = inputs;
       spares_ = spares;
