@@ -178,7 +178,7 @@ none_of_ours_on() { ! box_root "$1" pgrep -f 'adaptive-train (requeue-lost|run)'
   wait_until 25 no_rank_on n1 n2 n3
   wait_until 15 grep -q "^adaptive-train: no other node is heard, nor Slurm's controller: this node is cut off" "$home/slurm-$job.out"
   wait_until 90 requeued || { show_job "$job"; box_root ctl sinfo -N; return 1; }
-  grep -q 'lost its batch host n1: requeued$' "$home/runs/$job"/logs/rank-*.log
+  wait_until 15 grep -q 'lost its batch host n1: requeued$' "$home/runs/$job"/logs/rank-*.log # said after Slurm has done it
   box_root ctl scontrol update JobId="$job" ReqNodeList=
   comes_back '[0-9]*'
 }
