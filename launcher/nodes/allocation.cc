@@ -55,6 +55,10 @@ std::string Allocation::ShownId() const {
                                        : std::to_string(job_id);
 }
 
+std::string OwnNode(const Allocation& allocation) {
+  return allocation.in_slurm ? Variable("SLURMD_NODENAME") : allocation.hosts.front();
+}
+
 Result<std::vector<int>> ParseCpusPerNode(const std::string& text) {
   constexpr std::int64_t kMost = 65536;
   const auto bad =

@@ -37,6 +37,9 @@ struct Allocation {
 /// answer. Fails as ParseJobOptions does if the job's options are invalid.
 Result<Allocation> FindAllocation();
 
+/// The node that this process runs on, as plans name it; empty: it is none of the allocation's.
+std::string OwnNode(const Allocation& allocation);
+
 /// Parses SLURM_JOB_CPUS_PER_NODE: "8(x2),4" is {8, 8, 4}. Fails on anything else or on more than
 /// 65536 nodes.
 Result<std::vector<int>> ParseCpusPerNode(const std::string& text);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,13 +48,6 @@ std::string WordsOf(const Plan& plan, const PlanInputs& inputs) {
 
 std::string TextOf(const Plan& plan, const PlanInputs& inputs) {
   return WordsOf(plan, inputs) + ExplainPlan(plan);
-}
-
-/// The node that this process runs on, as the plan names it; empty: it trains on none of them.
-std::string OwnNode(const Allocation& allocation) {
-  if (!allocation.in_slurm) return allocation.hosts.front();
-  const char* name = std::getenv("SLURMD_NODENAME");
-  return name == nullptr ? "" : name;
 }
 
 std::string JobOf(const Allocation& allocation) {
@@ -247,12 +239,10 @@ class Training {
     return outcome;
   }
 
-  /// What ranks and signs alone do not show. The launcher's own node is alive.
+  /// What ranks and signs alone do not show.
   void NameKind(Diagnosis& failure) const {
-    FailureKind& kind = failure.failure.kind;
-    if (kind == FailureKind::kNodeSilent && failure.failure.host == OwnNode(run_.allocation))
-      kind = FailureKind::kRankSilent;
-    if (injections_.Explain(failure)) kind = FailureKind::kInjected;
+    failure.failure.kind =
+        injections_.Explain(failure) ? FailureKind::kInjected : recovery_.KindOf(failure);
   }
 
   /// What ranks that failed have left in this node's memory; on other nodes, Slurm's epilog does it.
@@ -307,13 +297,14 @@ class Training {
     last_launch_s_ = std::chrono::duration<double>(Clock::now() - launched_).count();
     if (!resumed_) resumed_ = step > 0;
     if (step > 0 && !resumed.from_memory) saved_ = step;
+    const std::int64_t lost = committed_.value_or(step) - step;
     committed_ = step;
     if (step == 0 && recovery_.Count() > 0)
       progress_.Notice("there is no checkpoint: training begins again");
     if (step > 0)
       progress_.Notice(fmt::format("resumed from the {} of step {}",
                                    resumed.from_memory ? "memory" : "checkpoint", step));
-    if (failed_at_) TellRecoveryTime(*std::exchange(failed_at_, std::nullopt));
+    if (failed_at_) TellRecovery(*std::exchange(failed_at_, std::nullopt), lost);
     if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
     losses_ = LossWatch();
     PrepareForLoss();
@@ -336,9 +327,11 @@ class Training {
     }
   }
 
-  void TellRecoveryTime(Clock::time_point failed_at) {
-    progress_.Notice(fmt::format("training again {:.1f} s after the failure was seen",
-                                 std::chrono::duration<double>(Clock::now() - failed_at).count()));
+  void TellRecovery(Clock::time_point failed_at, std::int64_t lost) {
+    progress_.Notice(
+        fmt::format("training again {:.2f} s after the failure was seen, {} step{} lost",
+                    std::chrono::duration<double>(Clock::now() - failed_at).count(), lost,
+                    lost == 1 ? "" : "s"));
   }
 
   /// Lets plans be made, from what is known now, for the loss of each node.
