@@ -218,6 +218,7 @@ class Training {
     spec.environment["ADAPTIVE_TRAIN_ATTEMPT"] = std::to_string(++attempt_);
     if (committed_) spec.environment["ADAPTIVE_TRAIN_COMMITTED"] = std::to_string(*committed_);
     spec.launch = run_.config.launch;
+    spec.usual_spread = usual_spread_;
     spec.first_rank = run_.allocation.in_slurm ? AddressOfNode(plan_.ranks[0].device.node) : kHere;
     run_.ledger.BeginLaunches();
     RunOutcome outcome;
@@ -232,6 +233,7 @@ class Training {
     supervisor_ = &supervisor;
     held.Release();
     outcome = supervisor.Run();
+    if (outcome.spread) usual_spread_ = outcome.spread;
     held.Hold();  // a second Ctrl-C must not keep the end out of the store
     if (outcome.failure) NameKind(*outcome.failure);
     supervisor_ = nullptr;
@@ -517,6 +519,7 @@ class Training {
   Clock::time_point launched_;
   std::optional<Clock::time_point> failed_at_;  // until training goes on
   std::optional<double> last_save_s_, last_launch_s_;
+  std::optional<std::chrono::milliseconds> usual_spread_;  // of the ranks' hellos
 };
 
 }  // namespace

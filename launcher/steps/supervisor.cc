@@ -361,7 +361,10 @@ void Supervisor::AwaitSaving() {
 
 // Actions.
 
-void Supervisor::SendGo() { control_->SendAll(Go{}); }
+void Supervisor::SendGo() {
+  outcome_.spread = std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - first_hello_);
+  control_->SendAll(Go{});
+}
 
 /// Whoever still waits says for whom.
 void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }

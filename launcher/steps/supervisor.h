@@ -37,6 +37,8 @@ struct RunOutcome {
   /// After a failure: nodes from which nothing more was heard, as the plan names them.
   std::vector<std::string> silent_nodes = {};
   std::chrono::steady_clock::time_point failed_at = {};  // its first sign
+  /// From the first rank's hello to the last one's end of PMIx_Init, where all came so far.
+  std::optional<std::chrono::milliseconds> spread = {};
   /// Move was asked for and nothing else happened: the state is saved, the ranks are gone, another
   /// plan may go on from there. They may have been done just then: compare last_step.
   bool moved = false;
@@ -138,6 +140,7 @@ class Supervisor {
   void ContinueDiagnosis();
   void EndForRetry();
   bool IsLaunchTrouble() const;
+  std::string NodeOfFailedLaunch() const;
   void EndForFailure();
   void EndForStop();
   void EndAtOnce();
@@ -165,6 +168,7 @@ class Supervisor {
   std::string StopWords() const;
   ExitCode StopCode() const;
   void OnHello(const Hello& hello);
+  std::chrono::milliseconds Spread() const;
   void OnMessage(int rank, const ControlMessage& message);
   void OnClosed(int rank, const std::string& why);
   void OnResumed(int rank, const Resumed& resumed);
@@ -213,7 +217,8 @@ class Supervisor {
   bool anyone_said_hello_ = false;
   bool retry_ = false;
   std::string retry_reason_;
-  std::chrono::steady_clock::time_point trouble_since_, diagnosed_at_, stop_asked_;
+  std::string failed_launch_on_, lost_at_launch_;  // nodes: of the last launch, of the last two
+  std::chrono::steady_clock::time_point first_hello_, trouble_since_, diagnosed_at_, stop_asked_;
 };
 
 }  // namespace adaptive_train

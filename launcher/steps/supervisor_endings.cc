@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "launcher/steps/stall_cause.h"
 #include "launcher/steps/stop_signals.h"
@@ -94,15 +95,32 @@ void Supervisor::EndForFailure() {
   EndRanks(outcome_.message);
 }
 
+/// Where the launch has failed: on a node that Slurm names, or one of which no rank was heard while
+/// others were. Empty: neither.
+std::string Supervisor::NodeOfFailedLaunch() const {
+  if (IsLaunchTrouble()) return step_->TroubledNode();
+  const auto heard = [this](const std::string& host) {
+    return std::ranges::any_of(
+        ranks_, [&](const RankRecord& rank) { return rank.hello && rank.host == host; });
+  };
+  const auto silent = std::ranges::find_if_not(ranks_, heard, &RankRecord::host);
+  return anyone_said_hello_ && silent != ranks_.end() ? silent->host : "";
+}
+
+/// A launch that fails on the same node as the one before has lost it. One more is made nevertheless
+/// where Slurm says at once what is wrong there, as that may be in the way of one step alone.
 void Supervisor::EndForRetry() {
   retry_reason_ = IsLaunchTrouble() ? step_->Trouble() : DescribeWireup(ranks_);
-  retry_ = attempt_ <= kMaxLaunchRetries;
+  const std::string node = NodeOfFailedLaunch();
+  const bool lost = !node.empty() && node == std::exchange(failed_launch_on_, node);
+  retry_ = attempt_ <= kMaxLaunchRetries && (!lost || IsLaunchTrouble());
   events_.on_launch(attempt_, retry_ ? "retried" : "failed", retry_reason_);
   if (!retry_) {
+    if (lost) lost_at_launch_ = node;
     Diagnosis diagnosis;
-    diagnosis.failure.kind = FailureKind::kLaunch;
+    diagnosis.failure.kind = lost ? FailureKind::kNodeSilent : FailureKind::kLaunch;
     diagnosis.failure.operation = "wire-up";
-    if (IsLaunchTrouble()) diagnosis.failure.host = step_->TroubledNode();
+    diagnosis.failure.host = node;
     diagnosis.failure.cause =
         fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
     outcome_.code = ExitCode::kRankFailure;
@@ -167,9 +185,10 @@ std::string Supervisor::NewestCheckpoint() const {
   return newest_.empty() ? "no checkpoint is known" : "the newest known checkpoint is " + newest_;
 }
 
-/// Their ranks fell silent, or never said hello while others did.
+/// Their ranks fell silent, or never said hello while others did, or could not be launched there.
 std::vector<std::string> Supervisor::SilentNodes() const {
   std::vector<std::string> nodes;
+  if (!lost_at_launch_.empty()) nodes.push_back(lost_at_launch_);
   for (const RankRecord& rank : ranks_) {
     const bool absent = !rank.hello && anyone_said_hello_ && rank.order_ended == 0;
     if ((rank.order_silent != 0 || absent) && !rank.goodbye) nodes.push_back(rank.host);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/file_io.h"
+#include "core/launch_settings.h"
 #include "core/rank_exit.h"
 #include "launcher/steps/supervisor.h"
 
@@ -22,7 +23,14 @@ void Supervisor::OnHello(const Hello& hello) {
   if (!hello.step_id.empty()) step_id_ = hello.step_id;
   // Ranks of one step start together: the others have little time left.
   if (std::exchange(anyone_said_hello_, true)) return;
-  if (state_ == State::kLaunching) ArmTimer(deadlines_.spread);
+  first_hello_ = std::chrono::steady_clock::now();
+  if (state_ == State::kLaunching) ArmTimer(Spread());
+}
+
+/// A launch that is tried again has all the time there is.
+std::chrono::milliseconds Supervisor::Spread() const {
+  if (attempt_ > 1 || !spec_.usual_spread) return deadlines_.spread;
+  return SpreadAgain(spec_.launch, deadlines_, *spec_.usual_spread);
 }
 
 void Supervisor::OnMessage(int rank, const ControlMessage& message) {

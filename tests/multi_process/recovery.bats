@@ -67,6 +67,17 @@ gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
   wait_until 5 all_gone "${ranks[@]}"
 }
 
+@test "a rank that is stopped while the run goes on, before it is heard: launched once more" {
+  train_in_background "${keys[@]}"
+  fails_at 50 KILL 1
+  wait_until 5 all_gone "${ranks[@]}"
+  wait_until 30 started_ranks
+  kill -STOP "$(started_ranks | head -n 1)"
+  ends_with 0
+  [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 400)" ]]
+  wait_until 5 all_gone "${ranks[@]}"
+}
+
 @test "the process that holds the ranks is killed: the run goes on" {
   train_in_background "${keys[@]}"
   wait_until 60 steps_done 50

@@ -120,3 +120,14 @@ none_of_ours_on() { ! box_root "$1" pgrep -f 'adaptive-train (requeue-lost|run)'
   finished_with "$job" 0:0
   grep -q '^launch 1 failed (srun: error: task 2 launch failed: .* (on n3)); launching again$' "$home/slurm-$job.out"
 }
+
+@test "a node on which no launch succeeds is left out" {
+  job=$(submit -N4 --hold -- --train.steps=20)
+  for step in 1 2 3; do
+    box_root n3 python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('/var/spool/slurmd/stepd.slurm.pmix.$job.$step')"
+  done
+  box_root ctl scontrol release "$job"
+  finished_with "$job" 0:0
+  grep -q '^going on without n3 (failure 1 of this run)$' "$home/slurm-$job.out"
+  [[ $(jq -r '[.ranks[].node] | sort | join(" ")' "$home/runs/$job/plan.json") == "n1 n2 n4" ]]
+}
