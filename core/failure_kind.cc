@@ -9,10 +9,10 @@
 namespace adaptive_train {
 namespace {
 
-constexpr std::array<std::string_view, 15> kFailureKinds = {
-    "unknown",       "node_silent", "rank_silent",   "link_lost", "device_error",
-    "out_of_memory", "killed",      "crashed",       "diverged",  "disk_full",
-    "quota",         "storage",     "configuration", "launch",    "injected"};
+constexpr std::array<std::string_view, 16> kFailureKinds = {
+    "unknown",       "node_silent", "rank_silent", "link_lost", "device_error", "out_of_memory",
+    "killed",        "crashed",     "diverged",    "disk_full", "quota",        "storage",
+    "configuration", "launch",      "slow",        "injected"};
 constexpr std::array<std::string_view, 3> kBlamed = {"", "node", "link"};
 
 /// Errors of a path that somebody wrote wrong, and not of the file system.
@@ -41,6 +41,7 @@ Blamed BlamedFor(FailureKind kind, bool within_plan) {
   switch (kind) {
     case FailureKind::kNodeSilent:
     case FailureKind::kDeviceError:
+    case FailureKind::kSlow:
       return Blamed::kNode;
     case FailureKind::kOutOfMemory:
       return within_plan ? Blamed::kNode : Blamed::kNobody;

@@ -25,6 +25,7 @@ enum class FailureKind : std::uint8_t {
   kStorage,        // a file system that failed otherwise, or did not answer
   kConfiguration,  // what would come again: another model, missing data
   kLaunch,         // the ranks did not start: Slurm's own trouble, PMIx, wire-up
+  kSlow,           // a node computed slower than planned, and the run went on with it or without it
   kInjected,       // asked for by run --inject
 };
 

@@ -49,6 +49,12 @@ LaunchDeadlines DeadlinesOf(const LaunchConfig& launch, std::size_t ranks) {
   return deadlines;
 }
 
+std::chrono::milliseconds SpreadAgain(const LaunchConfig& launch, const LaunchDeadlines& deadlines,
+                                      std::chrono::milliseconds usual) {
+  if (launch.hello_seconds) return deadlines.spread;
+  return std::min(deadlines.spread, std::max(deadlines.rank_silence, 5 * usual));
+}
+
 Result<PortRange> ParsePorts(const std::string& text) {
   if (text == "auto") return PortRange{};
   PortRange range;

@@ -31,6 +31,11 @@ struct LaunchDeadlines {
 /// they are.
 LaunchDeadlines DeadlinesOf(const LaunchConfig& launch, std::size_t ranks);
 
+/// The spread of ranks that were launched before in the same run, `usual` apart: five times that, no
+/// less than a rank may be silent, no more than at first. A configured hello_seconds stays.
+std::chrono::milliseconds SpreadAgain(const LaunchConfig& launch, const LaunchDeadlines& deadlines,
+                                      std::chrono::milliseconds usual);
+
 /// Ports that the launcher may listen on.
 struct PortRange {
   int first = 0, last = 0;  // 0: any free port

@@ -21,7 +21,7 @@ constexpr const char* kFindJobs =
     "       coalesce(uid, ''),"
     "       coalesce((SELECT ranks FROM plans WHERE job_id = jobs.id ORDER BY sequence DESC LIMIT "
     "1), 0),"
-    "       (SELECT count(*) FROM failures WHERE job_id = jobs.id),"
+    "       (SELECT count(*) FROM failures WHERE job_id = jobs.id AND kind <> 'slow'),"
     "       (SELECT count(*) FROM launches WHERE job_id = jobs.id),"
     "       (SELECT count(*) FROM launches WHERE job_id = jobs.id AND outcome = 'retried'),"
     "       slurm_state"

@@ -127,7 +127,7 @@ void WireUp(ControlChannel& control, std::size_t planned_ranks,
   double one[1] = {1};
   auto summed = communicator->World()
                     .AllReduce(Purpose::kStatistic, std::span<double>(one))
-                    .Wait(std::chrono::steady_clock::now() + deadlines.fence);
+                    .Wait(RunningClock::now() + deadlines.fence);
   if (!summed) {
     TellStatus(control, communicator->transport());
     throw FatalError(RankExit::kWireup, "first " + summed.error().operation, summed.error().peer,

@@ -120,6 +120,7 @@ Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task) 
           .Run();
   ending.Await(kEndPatience);
   if (const auto signal = PendingStopSignal()) return tl::unexpected(StoppedBy(*signal));
+  if (outcome.failure && site.on_failure) site.on_failure(outcome);
   if (outcome.code != ExitCode::kDone) return tl::unexpected(Failure(outcome, watch));
   auto profile = ReadMeasured(answer);
   if (!profile) return tl::unexpected(profile.error());

@@ -13,6 +13,7 @@
 #include "launcher/measure/link_rounds.h"
 #include "launcher/nodes/allocation.h"
 #include "launcher/steps/programs.h"
+#include "launcher/steps/supervisor.h"
 
 namespace adaptive_train {
 
@@ -27,6 +28,8 @@ struct MeasureSite {
   /// Receives each launch attempt, as in SupervisorEvents; may be empty.
   std::function<void(int attempt, const std::string& outcome, const std::string& reason)> on_launch;
   LaunchConfig launch = {};
+  /// Receives how a step ended whose ranks failed; may be empty.
+  std::function<void(const RunOutcome&)> on_failure = {};
 };
 
 /// What to measure.

@@ -55,6 +55,10 @@ std::string Allocation::ShownId() const {
                                        : std::to_string(job_id);
 }
 
+std::string Allocation::OwnNode() const {
+  return in_slurm ? Variable("SLURMD_NODENAME") : hosts.front();
+}
+
 Result<std::vector<int>> ParseCpusPerNode(const std::string& text) {
   constexpr std::int64_t kMost = 65536;
   const auto bad =

@@ -30,6 +30,8 @@ struct Allocation {
   int Spares() const { return options ? options->spares : 0; }
   /// "120", or "118_3" for a task of an array.
   std::string ShownId() const;
+  /// The node that this process runs on, as plans name it; empty: it is none of the job's.
+  std::string OwnNode() const;
 };
 
 /// Reads the SLURM_ variables (untrusted) and, in an allocation, asks Slurm for the hosts' names

@@ -215,4 +215,18 @@ void LeaveOut(const std::string& node, Cluster& cluster) {
   std::erase_if(cluster.devices, [&](const Device& device) { return device.node == node; });
 }
 
+std::string ReplaceLost(const std::vector<std::string>& lost, Cluster& cluster,
+                        std::vector<SpareNode>& spares) {
+  std::string words;
+  for (const std::string& node : lost) {
+    LeaveOut(node, cluster);
+    words += (words.empty() ? " without " : ", ") + node;
+    if (spares.empty()) continue;
+    PutIn(spares.back(), cluster);
+    words += fmt::format(" ({} takes its place)", spares.back().node);
+    spares.pop_back();
+  }
+  return words;
+}
+
 }  // namespace adaptive_train

@@ -36,4 +36,9 @@ void PutIn(const SpareNode& spare, Cluster& cluster);
 /// Takes a lost node's devices out of the cluster.
 void LeaveOut(const std::string& node, Cluster& cluster);
 
+/// Takes lost nodes out and the last spares in, while there are some. Returns what was done, to follow
+/// "going on": " without n3 (n4 takes its place)".
+std::string ReplaceLost(const std::vector<std::string>& lost, Cluster& cluster,
+                        std::vector<SpareNode>& spares);
+
 }  // namespace adaptive_train

@@ -84,9 +84,11 @@ bool Injections::Happened(int rank, const std::string& fault) {
 }
 
 bool Injections::Explain(const Diagnosis& failure) const {
+  const bool slow = failure.failure.kind == FailureKind::kSlow;
   for (const int rank : {failure.failure.rank, failure.failure.peer}) {
     const auto struck = struck_.find(rank);
-    if (struck == struck_.end() || struck->second == Injection::Kind::kSlow) continue;
+    if (struck == struck_.end() || slow != (struck->second == Injection::Kind::kSlow)) continue;
+    if (slow) return true;
     const bool of_a_save = struck->second == Injection::Kind::kFailSave;
     if (of_a_save == (failure.failure.exit_code == ToInt(RankExit::kCheckpoint))) return true;
   }

@@ -36,7 +36,7 @@ class Injections {
   Result<void> BeginRanks();
   /// A rank says that `fault` happens to it. True: it is due, and the first that says so.
   bool Happened(int rank, const std::string& fault);
-  /// Whether a fault that was asked for explains this failure.
+  /// Whether a fault that was asked for explains this failure or slowness.
   bool Explain(const Diagnosis& failure) const;
 
  private:

@@ -47,7 +47,7 @@ class JobLedger {
   /// The ranks will be launched for another plan or purpose: attempts count from 1 again.
   void BeginLaunches() { launches_before_ = launches_; }
   void Launched(int attempt, const std::string& outcome, const std::string& reason);
-  /// The run goes on after this failure.
+  /// The run goes on after this failure, or with a slow node.
   void Failed(const Diagnosis& failure);
   /// The last failure, summary, state, exit code and reason. After it the job is no longer RUNNING.
   void Finish(const RunOutcome& outcome, const RunStatistics& statistics);

@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -21,8 +22,10 @@
 #include "launcher/report/run_statistics.h"
 #include "launcher/run/injections.h"
 #include "launcher/run/job_ledger.h"
+#include "launcher/run/plan_files.h"
 #include "launcher/run/plan_inputs.h"
 #include "launcher/run/plan_request.h"
+#include "launcher/run/recovery.h"
 #include "launcher/run/run_folder.h"
 #include "launcher/run/training.h"
 #include "launcher/steps/programs.h"
@@ -198,8 +201,50 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
   return std::move(seen->cluster);
 }
 
-/// Merges stored and new measurements of these nodes, and writes profile.json.
-Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLedger& ledger) {
+/// Without these nodes, in cluster.json too. Returns the words for it.
+Result<std::string> LeaveOutLost(const std::vector<std::string>& lost, const Prepared& run,
+                                 Cluster& cluster) {
+  if (lost.empty()) return "";
+  const auto is_lost = [&](const std::string& name) {
+    return std::ranges::find(lost, name) != lost.end();
+  };
+  std::erase_if(cluster.nodes, [&](const Node& node) { return is_lost(node.name); });
+  std::erase_if(cluster.devices, [&](const Device& device) { return is_lost(device.node); });
+  auto written = run.folder->Write("cluster.json", ToJson(cluster));
+  if (!written) return tl::unexpected(written.error());
+  return fmt::format(" without {}", fmt::join(lost, ", "));
+}
+
+/// Measures the nodes of `cluster`, which loses those that fall silent meanwhile: then the others are
+/// measured anew.
+Result<AllocationProfile> MeasureNodes(const Prepared& run, Cluster& cluster, const Profile& stored,
+                                       bool reuse, JobLedger& ledger) {
+  Recovery recovery({run.config.recovery.attempts, run.allocation.OwnNode()});
+  for (;;) {
+    std::optional<RunOutcome> failed;
+    MeasureSite site{run.allocation, cluster, run.programs, run.folder->Path(), {}, {}};
+    site.launch = run.config.launch;
+    site.on_notice = [](const std::string& line) { Say(stdout, "  {}\n", line); };
+    site.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
+      if (attempt == 1) ledger.BeginLaunches();
+      ledger.Launched(attempt, outcome, reason);
+    };
+    site.on_failure = [&failed](const RunOutcome& outcome) { failed = outcome; };
+    auto measured = ProfileAllocation(site, stored, reuse);
+    const auto loss = failed ? recovery.After(*failed) : std::nullopt;
+    if (!loss) return measured;
+    failed->failure->failure.kind = recovery.KindOf(*failed->failure);
+    ledger.Failed(*failed->failure);
+    const auto without = LeaveOutLost(loss->nodes, run, cluster);
+    if (!without) return tl::unexpected(without.error());
+    Say(stdout, "measuring the nodes: {}\nmeasuring again{} (failure {} of measuring)\n",
+        failed->message, *without, recovery.Count());
+  }
+}
+
+/// Merges stored and new measurements of these nodes, and writes profile.json. Nodes that are lost
+/// meanwhile leave `cluster`.
+Result<Profile> ProfileNodes(const Prepared& run, Cluster& cluster, JobLedger& ledger) {
   const auto& options = run.allocation.options;
   const bool reuse = run.config.profile.reuse == "auto" &&
                      !(options && options->reuse == JobOptions::Reuse::kNever);
@@ -208,14 +253,7 @@ Result<Profile> ProfileNodes(const Prepared& run, const Cluster& cluster, JobLed
   if (cluster.nodes.size() > 1 && !run.config.profile.measure) {
     Say(stdout, "links and devices: not measured (profile.measure = false)\n");
   } else if (cluster.nodes.size() > 1) {
-    MeasureSite site{run.allocation, cluster, run.programs, run.folder->Path(), {}, {}};
-    site.launch = run.config.launch;
-    site.on_notice = [](const std::string& line) { Say(stdout, "  {}\n", line); };
-    site.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
-      if (attempt == 1) ledger.BeginLaunches();
-      ledger.Launched(attempt, outcome, reason);
-    };
-    auto measured = ProfileAllocation(site, stored, reuse);
+    auto measured = MeasureNodes(run, cluster, stored, reuse, ledger);
     if (!measured) return tl::unexpected(measured.error());
     Say(stdout, "{}\n", measured->summary);
     for (const SlowPart& slow : measured->slow) Say(stdout, "  note: {}\n", slow.line);

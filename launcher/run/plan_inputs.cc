@@ -86,6 +86,12 @@ Result<void> CheckRunnable(const Plan& plan) {
               ExitCode::kNoPlan);
 }
 
+Result<Plan> Runnable(Result<Plan> plan) {
+  if (!plan) return plan;
+  if (auto runs = CheckRunnable(*plan); !runs) return tl::unexpected(runs.error());
+  return plan;
+}
+
 std::vector<LayerMeasurement> RecordsOf(const PlanInputs& inputs, const Plan& plan,
                                         const std::vector<LayerTimes>& times) {
   auto records = LayerRecords(plan, ModelKey(ModelShape::Of(inputs.dims, inputs.format)), times,

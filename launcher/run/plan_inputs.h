@@ -54,6 +54,8 @@ Result<Plan> PlanFor(const PlanInputs& inputs, const std::stop_token& stop = {})
 
 /// Fails with kNoPlan if the plan needs something that the runtime cannot run, and names it.
 Result<void> CheckRunnable(const Plan& plan);
+/// The plan, if there is one and it passes CheckRunnable.
+Result<Plan> Runnable(Result<Plan> plan);
 
 /// The layer times measured by ranks of `plan`, with the names used in profiles.
 std::vector<LayerMeasurement> RecordsOf(const PlanInputs& inputs, const Plan& plan,

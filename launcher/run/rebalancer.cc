@@ -110,6 +110,14 @@ Rebalancer::Answer Rebalancer::Act(const OffPlace& off, std::size_t steps,
       fmt::format("{} computes {:.2f} times as long as {} ({} steps, +-{:.1f} %)",
                   NameOf(off.place), off.times > 1 ? times_.Slower(off.place) : off.times,
                   off.times > 1 ? "planned" : "before", steps, 100 * off.error);
+  Answer answer = Answered(off, found, before);
+  if (off.times > 1)
+    answer.slow = Slow{static_cast<int>(off.place) * tensor_, nodes_[off.place], found};
+  return answer;
+}
+
+Rebalancer::Answer Rebalancer::Answered(const OffPlace& off, const std::string& found,
+                                        const StepTimes& before) {
   const Shares to = fixed_.empty() ? times_.Best(rule_, global_batch_) : shares_;
   if (const std::string stays = WhyStays(off, to); !stays.empty()) {
     if (off.times < 1) return {};

@@ -35,12 +35,19 @@ class Rebalancer {
     std::string what;  // "the share of rank 3 on n4 went from 4 to 2 sequences"
     StepTimes before;
   };
+  /// A node that was found to be slow.
+  struct Slow {
+    int rank = 0;  // the first of the slow ones
+    std::string node;
+    std::string how;  // "rank 3 on n4 computes 1.80 times as long as planned (20 steps, +-1.0 %)"
+  };
   struct Answer {
     std::optional<Shares> ask = {};           // let the ranks take these
     std::optional<Shares> taken = {};         // the ranks have these since this step
     std::optional<std::string> replace = {};  // node whose place a spare should take
     bool in_vain = false;   // the last spare made steps no faster: no other should take a place
     std::string line = {};  // for people and the plan; may be empty
+    std::optional<Slow> slow = {};
   };
 
   struct Settings {
@@ -71,6 +78,7 @@ class Rebalancer {
 
   Answer Begin();
   Answer Act(const OffPlace& off, std::size_t steps, const StepTimes& before);
+  Answer Answered(const OffPlace& off, const std::string& found, const StepTimes& before);
   Answer Judge(const StepTimes& after, const std::optional<OffPlace>& off);
   std::string WhyStays(const OffPlace& off, const Shares& to) const;
   Answer Replace(std::size_t place, std::string line, const StepTimes& steps);

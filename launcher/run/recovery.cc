@@ -15,14 +15,20 @@ std::string NodeOfEndedProcess(const RunOutcome& outcome) {
   return failure.hearsay || failure.failure.rank < 0 || silent ? "" : failure.failure.host;
 }
 
+/// What came from outside; a rank that ends by itself before it trains does so each time.
+bool CameFromOutside(FailureKind kind) {
+  return kind == FailureKind::kKilled || kind == FailureKind::kNodeSilent ||
+         kind == FailureKind::kRankSilent;
+}
+
 }  // namespace
 
 std::optional<Recovery::Loss> Recovery::After(const RunOutcome& outcome) {
   trained_ = trained_ || outcome.trained;
   const bool progress = outcome.last_step > farthest_;
   farthest_ = std::max(farthest_, outcome.last_step);
-  if (!outcome.failure || outcome.failure->reported || outcome.stop_asked || !trained_)
-    return std::nullopt;
+  if (!outcome.failure || outcome.failure->reported || outcome.stop_asked) return std::nullopt;
+  if (!trained_ && !CameFromOutside(outcome.failure->failure.kind)) return std::nullopt;
   in_a_row_ = progress ? 1 : in_a_row_ + 1;
   if (in_a_row_ > settings_.attempts) return std::nullopt;
   ++count_;
@@ -32,6 +38,12 @@ std::optional<Recovery::Loss> Recovery::After(const RunOutcome& outcome) {
   const std::string before = std::exchange(ended_on_, NodeOfEndedProcess(outcome));
   if (!progress && before == ended_on_) loss.doubtful = before;
   return loss;
+}
+
+FailureKind Recovery::KindOf(const Diagnosis& failure) const {
+  const FailureKind kind = failure.failure.kind;
+  const bool alive = kind == FailureKind::kNodeSilent && failure.failure.host == settings_.own_node;
+  return alive ? FailureKind::kRankSilent : kind;
 }
 
 }  // namespace adaptive_train

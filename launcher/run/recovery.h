@@ -29,8 +29,11 @@ class Recovery {
 
   /// None where the run ends. Where a process ended its node stays, and it is started there again.
   /// What a rank reports of itself (a full disk, a wrong file) would come again, and so would what
-  /// kept the first launch from training.
+  /// kept the first launch from training, unless it came from outside: a kill, a silent node.
   std::optional<Loss> After(const RunOutcome& outcome);
+
+  /// The kind of a failure, of which ranks show less: the launcher's own node is alive.
+  FailureKind KindOf(const Diagnosis& failure) const;
 
   /// How often the run has gone on.
   int Count() const { return count_; }

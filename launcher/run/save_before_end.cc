@@ -1,5 +1,7 @@
 #include "launcher/run/save_before_end.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace adaptive_train {
@@ -9,12 +11,33 @@ namespace {
 constexpr double kMarginSeconds = 30;
 /// A file system is not always as fast as it was.
 constexpr double kTimes = 2;
+/// For ranks and launcher to end, with the exit code by which Slurm requeues the job.
+constexpr double kToEndSeconds = 2;
 
 }  // namespace
 
-void SaveBeforeEnd::Step(double seconds) { step_s_ = std::max(step_s_, seconds); }
+void SaveBeforeEnd::Step(double seconds) {
+  last_step_s_ = seconds;
+  step_s_ = std::max(step_s_, seconds);
+}
 
-void SaveBeforeEnd::Saved(double seconds) { save_s_ = std::max(save_s_.value_or(0), seconds); }
+void SaveBeforeEnd::Saved(double seconds) {
+  last_save_s_ = seconds;
+  save_s_ = std::max(save_s_.value_or(0), seconds);
+}
+
+StopLimits SaveBeforeEnd::LimitsOf(double left) const {
+  const double room = left - kToEndSeconds;
+  // The end of a save beside training is told at a step's end, up to a step later.
+  const double save_s = std::max(0.0, last_save_s_.value_or(room / 2) - last_step_s_);
+  StopLimits limits{.give_up_s = room - save_s, .end_s = room};
+  if (room <= 0)
+    limits.too_long = fmt::format("the job is killed in {:.0f} s", std::max(0.0, left));
+  else if (save_s > room)
+    limits.too_long =
+        fmt::format("a save takes {:.0f} s, and the job is killed in {:.0f} s", save_s, left);
+  return limits;
+}
 
 double SaveBeforeEnd::Needed() const {
   return before_ ? static_cast<double>(*before_)

@@ -1,10 +1,12 @@
-// When a run must save and end, so that its state is on disk before the job's time is over.
+// When a run must save and end, so that its state is on disk before the job's time is over, and
+// whether a last save still fits.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
 #include "core/config.h"
+#include "launcher/steps/stop_limits.h"
 
 namespace adaptive_train {
 
@@ -22,12 +24,17 @@ class SaveBeforeEnd {
   /// kMeasure, once: nothing was saved in the first half of the time, so a save shows what one takes.
   Act At(std::optional<double> left);
 
+  /// What a stop may take that comes `left` seconds before Slurm kills the job. A save that would
+  /// take longer by the last one is not begun. Where none was made yet, step and save get half of
+  /// the time each.
+  StopLimits LimitsOf(double left) const;
+
  private:
   double Needed() const;
 
   const AutoInt before_;
-  double step_s_ = 0;  // the longest
-  std::optional<double> save_s_;
+  double step_s_ = 0, last_step_s_ = 0;         // the longest, the last
+  std::optional<double> save_s_, last_save_s_;  // the same; nothing was saved yet
   std::optional<double> left_at_first_;
   bool measures_ = false, ends_ = false;
 };

@@ -6,34 +6,32 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "core/kept_folder.h"
 #include "core/token_proof.h"
 #include "launcher/measure/profile_reuse.h"
-#include "launcher/planner/plan_words.h"
 #include "launcher/report/loss_watch.h"
 #include "launcher/report/progress.h"
+#include "launcher/run/end_watch.h"
 #include "launcher/run/folder_writer.h"
 #include "launcher/run/injections.h"
+#include "launcher/run/known_checkpoint.h"
 #include "launcher/run/metrics_writer.h"
+#include "launcher/run/plan_files.h"
 #include "launcher/run/ready_plans.h"
 #include "launcher/run/rebalancer.h"
 #include "launcher/run/recovery.h"
-#include "launcher/run/save_before_end.h"
 #include "launcher/run/skip_watch.h"
-#include "launcher/steps/job_end_time.h"
 #include "launcher/steps/rank_environment.h"
 #include "launcher/steps/slurm_step.h"
 
 namespace adaptive_train {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kWriteDeadline{60};
 /// After the last plan, for what is left of its job steps.
@@ -43,25 +41,6 @@ constexpr const char* kHere = "127.0.0.1";
 /// The size of a checkpoint: float32 parameters and both moments.
 constexpr double kSavedBytesPerParameter = 12;
 
-std::string WordsOf(const Plan& plan, const PlanInputs& inputs) {
-  return DescribePlan(plan, inputs.cluster, ModelShape::Of(inputs.dims, inputs.format));
-}
-
-std::string TextOf(const Plan& plan, const PlanInputs& inputs) {
-  return WordsOf(plan, inputs) + ExplainPlan(plan);
-}
-
-/// The node that this process runs on, as the plan names it; empty: it trains on none of them.
-std::string OwnNode(const Allocation& allocation) {
-  if (!allocation.in_slurm) return allocation.hosts.front();
-  const char* name = std::getenv("SLURMD_NODENAME");
-  return name == nullptr ? "" : name;
-}
-
-std::string JobOf(const Allocation& allocation) {
-  return std::to_string(allocation.in_slurm ? allocation.job_id : 0);
-}
-
 /// One run's training, over all of its plans.
 class Training {
  public:
@@ -70,9 +49,8 @@ class Training {
         plan_(std::move(plan)),
         inputs_(run.inputs),
         spares_(run.spares),
-        recovery_({run.config.recovery.attempts, OwnNode(run.allocation)}),
-        job_end_(run.allocation.job_id),
-        save_before_end_(run.config.checkpoint.before_end_seconds),
+        recovery_({run.config.recovery.attempts, run.allocation.OwnNode()}),
+        end_(run.allocation.job_id, run.config.checkpoint.before_end_seconds),
         progress_(stdout, run.config.train.steps),
         skips_(run.config.train.skip_limit),
         metrics_(run.folder),
@@ -86,24 +64,14 @@ class Training {
     progress_.End();
     RemoveKeptHere();
     Finish(outcome);
-    if (outcome.failure && !outcome.stop_asked && saved_) outcome.message += HowToGoOn(outcome);
+    const std::int64_t last = outcome.last_step;
+    if (outcome.unsaved) outcome.message += "; " + saved_.WhatIsLost(last);
+    if (outcome.failure && !outcome.stop_asked && saved_.Exists())
+      outcome.message += "; " + saved_.HowToGoOn(last, run_.folder.Path(), run_.allocation);
     return outcome;
   }
 
  private:
-  /// To follow the message of a run that failed.
-  std::string HowToGoOn(const RunOutcome& outcome) const {
-    const Allocation& where = run_.allocation;
-    const std::string by_job =
-        where.in_slurm ? fmt::format(", or adaptive-train run --continue {},", where.ShownId())
-                       : "";
-    return fmt::format(
-        "; the same command with --run-dir {}{} goes on from the checkpoint of step {} ({} steps "
-        "came after it)",
-        run_.folder.Path(), by_job, *saved_,
-        std::max<std::int64_t>(0, outcome.last_step - *saved_));
-  }
-
   /// Whether the ranks have saved for a better plan; it is the plan then.
   bool Moves(RunOutcome& outcome) {
     if (!outcome.moved || outcome.last_step >= run_.config.train.steps) return false;
@@ -130,16 +98,16 @@ class Training {
     slow_.reset();
     deed_.reset();
     auto ready = ready_.Take(lost->nodes, inputs_, spares_);
-    const std::string without = ReplaceLost(lost->nodes);
+    const std::string without = ReplaceLost(lost->nodes, inputs_.cluster, spares_);
     if (lost->nodes.empty()) {
       if (auto plan = PlanWithout(lost->doubtful)) return Take(std::move(*plan), outcome);
     }
     TellGoingOn(without);
     if (lost->nodes.empty()) return true;
     if (ready) progress_.Notice(fmt::format("the plan without {} was ready", lost->nodes.front()));
-    auto plan = PlanThatRuns(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
+    auto plan = Runnable(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
     if (plan) return Take(std::move(*plan), outcome);
-    outcome.code = saved_ ? ExitCode::kRequeue : plan.error().exit_code;
+    outcome.code = saved_.Exists() ? ExitCode::kRequeue : plan.error().exit_code;
     outcome.message += fmt::format("; no plan{}: {}", without, plan.error().message);
     return false;
   }
@@ -147,7 +115,7 @@ class Training {
   /// Whether it is this node that was lost, not all others. Elsewhere the job may be queued again, and
   /// two runs must not share a folder.
   bool IsCutOff(const std::vector<std::string>& lost) const {
-    const std::string own = OwnNode(run_.allocation);
+    const std::string own = run_.allocation.OwnNode();
     const bool alone = std::ranges::all_of(inputs_.cluster.nodes, [&](const Node& node) {
       return node.name == own || std::ranges::find(lost, node.name) != lost.end();
     });
@@ -160,12 +128,6 @@ class Training {
         fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
   }
 
-  static Result<Plan> PlanThatRuns(Result<Plan> plan) {
-    if (!plan) return plan;
-    if (auto runs = CheckRunnable(*plan); !runs) return tl::unexpected(runs.error());
-    return plan;
-  }
-
   /// Leaves a node out on which a process ended twice in a row, where the others suffice for a plan.
   std::optional<Plan> PlanWithout(const std::string& doubtful) {
     if (doubtful.empty()) return std::nullopt;
@@ -173,24 +135,11 @@ class Training {
     LeaveOut(doubtful, others.cluster);
     if (!spares_.empty()) PutIn(spares_.back(), others.cluster);
     if (others.cluster.devices.empty()) return std::nullopt;
-    auto plan = PlanThatRuns(PlanFor(others));
+    auto plan = Runnable(PlanFor(others));
     if (!plan) return std::nullopt;
-    TellGoingOn(ReplaceLost({doubtful}) + ", where a rank ended twice in a row");
+    TellGoingOn(ReplaceLost({doubtful}, inputs_.cluster, spares_) +
+                ", where a rank ended twice in a row");
     return std::move(*plan);
-  }
-
-  /// Takes lost nodes out and spares in. Returns what was done, to follow "going on".
-  std::string ReplaceLost(const std::vector<std::string>& lost) {
-    std::string words;
-    for (const std::string& node : lost) {
-      LeaveOut(node, inputs_.cluster);
-      words += (words.empty() ? " without " : ", ") + node;
-      if (spares_.empty()) continue;
-      PutIn(spares_.back(), inputs_.cluster);
-      words += fmt::format(" ({} takes its place)", spares_.back().node);
-      spares_.pop_back();
-    }
-    return words;
   }
 
   /// The ranks' next plan. False: the run ends with `outcome`.
@@ -220,12 +169,13 @@ class Training {
     spec.saving_patience = std::chrono::seconds(run_.config.checkpoint.patience_s);
     spec.environment = RankEnvironment(CurrentEnvironment());
     if (run_.allocation.in_slurm)
-      spec.environment["ADAPTIVE_TRAIN_BATCH_HOST"] = OwnNode(run_.allocation);
+      spec.environment["ADAPTIVE_TRAIN_BATCH_HOST"] = run_.allocation.OwnNode();
     spec.environment["ADAPTIVE_TRAIN_MEMORY_KEY"] = memory_key_;
-    spec.environment["ADAPTIVE_TRAIN_JOB"] = JobOf(run_.allocation);
+    spec.environment["ADAPTIVE_TRAIN_JOB"] = std::to_string(run_.allocation.job_id);
     spec.environment["ADAPTIVE_TRAIN_ATTEMPT"] = std::to_string(++attempt_);
     if (committed_) spec.environment["ADAPTIVE_TRAIN_COMMITTED"] = std::to_string(*committed_);
     spec.launch = run_.config.launch;
+    spec.usual_spread = usual_spread_;
     spec.first_rank = run_.allocation.in_slurm ? AddressOfNode(plan_.ranks[0].device.node) : kHere;
     run_.ledger.BeginLaunches();
     RunOutcome outcome;
@@ -234,12 +184,13 @@ class Training {
       outcome.message = written.error().message;
       return outcome;
     }
-    launched_ = Clock::now();
+    launched_ = RunningClock::now();
     Supervisor supervisor(spec, run_.allocation.in_slurm ? SlurmSteps() : LocalSteps(), Events(),
                           ending_);
     supervisor_ = &supervisor;
     held.Release();
     outcome = supervisor.Run();
+    if (outcome.spread) usual_spread_ = outcome.spread;
     held.Hold();  // a second Ctrl-C must not keep the end out of the store
     if (outcome.failure) NameKind(*outcome.failure);
     supervisor_ = nullptr;
@@ -247,18 +198,16 @@ class Training {
     return outcome;
   }
 
-  /// What ranks and signs alone do not show. The launcher's own node is alive.
+  /// What ranks and signs alone do not show.
   void NameKind(Diagnosis& failure) const {
-    FailureKind& kind = failure.failure.kind;
-    if (kind == FailureKind::kNodeSilent && failure.failure.host == OwnNode(run_.allocation))
-      kind = FailureKind::kRankSilent;
-    if (injections_.Explain(failure)) kind = FailureKind::kInjected;
+    failure.failure.kind =
+        injections_.Explain(failure) ? FailureKind::kInjected : recovery_.KindOf(failure);
   }
 
   /// What ranks that failed have left in this node's memory; on other nodes, Slurm's epilog does it.
   void RemoveKeptHere() const {
-    const std::string prefix =
-        KeptFolderPrefix(::geteuid(), JobOf(run_.allocation), OwnNode(run_.allocation));
+    const std::string prefix = KeptFolderPrefix(::geteuid(), std::to_string(run_.allocation.job_id),
+                                                run_.allocation.OwnNode());
     (void)RemoveKeptFolders(kKeptRoot, prefix + memory_key_, ::geteuid());
   }
 
@@ -278,6 +227,7 @@ class Training {
     events.on_launch = [this](int attempt, const std::string& outcome, const std::string& reason) {
       run_.ledger.Launched(attempt, outcome, reason);
     };
+    events.on_stop = [this] { return end_.LimitsOfStop(); };
     events.on_poll = [this] {
       WatchJobEnd();
       TellUnwritten();
@@ -294,8 +244,8 @@ class Training {
     };
     events.on_saved = [this](const Saved& saved) {
       last_save_s_ = saved.seconds;
-      save_before_end_.Saved(saved.seconds);
-      saved_ = saved.step;
+      end_.Saved(saved.seconds);
+      saved_.Add(saved);
       progress_.Notice(fmt::format("saved step {}: {}", saved.step, saved.path));
     };
     return events;
@@ -304,16 +254,17 @@ class Training {
   Result<void> OnResumed(const Resumed& resumed) {
     const std::int64_t step = resumed.step;
     const std::int64_t steps = run_.config.train.steps;
-    last_launch_s_ = std::chrono::duration<double>(Clock::now() - launched_).count();
+    last_launch_s_ = std::chrono::duration<double>(RunningClock::now() - launched_).count();
     if (!resumed_) resumed_ = step > 0;
-    if (step > 0 && !resumed.from_memory) saved_ = step;
+    saved_.Add(resumed);
+    const std::int64_t lost = committed_.value_or(step) - step;
     committed_ = step;
     if (step == 0 && recovery_.Count() > 0)
       progress_.Notice("there is no checkpoint: training begins again");
     if (step > 0)
       progress_.Notice(fmt::format("resumed from the {} of step {}",
                                    resumed.from_memory ? "memory" : "checkpoint", step));
-    if (failed_at_) TellRecoveryTime(*std::exchange(failed_at_, std::nullopt));
+    if (failed_at_) TellRecovery(*std::exchange(failed_at_, std::nullopt), lost);
     if (step >= steps) progress_.Notice(fmt::format("nothing left to do: train.steps = {}", steps));
     losses_ = LossWatch();
     PrepareForLoss();
@@ -323,28 +274,29 @@ class Training {
   }
 
   void WatchJobEnd() {
-    job_end_.Poll();
-    const auto left = job_end_.Left();
-    switch (save_before_end_.At(left)) {
+    const auto [act, left_s] = end_.Poll();
+    switch (act) {
       case SaveBeforeEnd::Act::kNothing:
         return;
       case SaveBeforeEnd::Act::kMeasure:
         return supervisor_->Save();
       case SaveBeforeEnd::Act::kEnd:
         return supervisor_->StopForLater(
-            fmt::format("the end of the job's time in {:.0f} s", *left));
+            fmt::format("the end of the job's time in {:.0f} s", left_s));
     }
   }
 
-  void TellRecoveryTime(Clock::time_point failed_at) {
-    progress_.Notice(fmt::format("training again {:.1f} s after the failure was seen",
-                                 std::chrono::duration<double>(Clock::now() - failed_at).count()));
+  void TellRecovery(RunningClock::time_point failed_at, std::int64_t lost) {
+    progress_.Notice(
+        fmt::format("training again {:.2f} s after the failure was seen, {} step{} lost",
+                    std::chrono::duration<double>(RunningClock::now() - failed_at).count(), lost,
+                    lost == 1 ? "" : "s"));
   }
 
   /// Lets plans be made, from what is known now, for the loss of each node.
   void PrepareForLoss() {
     if (run_.config.recovery.attempts > 0 || !spares_.empty())
-      ready_.Prepare(inputs_, spares_, OwnNode(run_.allocation));
+      ready_.Prepare(inputs_, spares_, run_.allocation.OwnNode());
   }
 
   /// Adds the ranks' decision to the plan: in the log, plan.json, plan.txt and the store.
@@ -359,7 +311,7 @@ class Training {
     if (verdict) step.loss_z = verdict->z;
     committed_ = step.step;
     run_.statistics.Add(step, verdict && verdict->spike);
-    save_before_end_.Step(step.step_s);
+    end_.Step(step.step_s);
     progress_.Step(step, verdict);
     const std::int64_t left = run_.config.train.steps - step.step;
     if (!slow_) Act(replanner_->AfterStep(step.step_s, left, Cost()));
@@ -402,13 +354,27 @@ class Training {
     Rebalancer::Settings settings;
     if (inputs_.request.even_shares) settings.fixed = "shares stay even (parallel.shares)";
     for (const Device& device : inputs_.cluster.devices)
-      if (!spares_.empty() && !spares_in_vain_ && device.node != OwnNode(run_.allocation))
+      if (!spares_.empty() && !spares_in_vain_ && device.node != run_.allocation.OwnNode())
         settings.replaceable.push_back(device.node);
     settings.deed = std::exchange(deed_, std::nullopt);
     rebalancer_ = std::make_unique<Rebalancer>(plan_, std::move(*planned), std::move(settings));
   }
 
+  /// Later jobs hear of it, once; not of a fault that was asked for.
+  void KeepSlow(std::int64_t step, const Rebalancer::Slow& slow) {
+    if (!slow_kept_.insert(slow.node).second) return;
+    Diagnosis found;
+    found.failure = {.rank = slow.rank,
+                     .host = slow.node,
+                     .operation = "computing",
+                     .cause = slow.how,
+                     .step = step,
+                     .kind = FailureKind::kSlow};
+    if (!injections_.Explain(found)) run_.ledger.Failed(found);
+  }
+
   void Rebalance(std::int64_t step, const Rebalancer::Answer& answer) {
+    if (answer.slow) KeepSlow(step, *answer.slow);
     if (answer.taken) plan_ = WithShares(std::move(plan_), *answer.taken).value();
     if (!answer.line.empty()) {
       progress_.Notice(answer.line);
@@ -428,8 +394,8 @@ class Training {
     const auto inputs = inputs_;
     const auto spares = spares_;
     auto ready = ready_.Take({node}, inputs_, spares_);
-    const std::string without = ReplaceLost({node});
-    auto plan = PlanThatRuns(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
+    const std::string without = ReplaceLost({node}, inputs_.cluster, spares_);
+    auto plan = Runnable(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
     if (!plan) {
       inputs_ = inputs;
       spares_ = spares;
@@ -453,8 +419,7 @@ class Training {
 
   void SavePlanAgain() {
     run_.ledger.Planned(plan_);
-    files_.Write("plan.json", ToJson(plan_));
-    files_.Write("plan.txt", TextOf(plan_, inputs_));
+    WritePlan(files_, plan_, inputs_);
   }
 
   void TellUnwritten() {
@@ -499,13 +464,12 @@ class Training {
   PlanInputs inputs_;  // with the measurements of this run's ranks, without lost nodes
   std::vector<SpareNode> spares_;
   Recovery recovery_;
-  JobEndTime job_end_;
-  SaveBeforeEnd save_before_end_;
+  EndWatch end_;
   ReadyPlans ready_{PlanFor};
   const std::string memory_key_ = NewNonce();  // of states that ranks keep in memory
   std::int64_t attempt_ = 0;                   // launches by plans
   std::optional<std::int64_t> committed_;      // the step of the last line of metrics.jsonl
-  std::optional<std::int64_t> saved_;  // the newest checkpoint's step, as far as this run knows
+  KnownCheckpoint saved_;
   Progress progress_;
   LossWatch losses_;
   SkipWatch skips_;
@@ -518,26 +482,20 @@ class Training {
   std::unique_ptr<Rebalancer> rebalancer_;
   std::optional<std::string> slow_;  // a node whose place a spare takes when ranks have stopped
   std::optional<Rebalancer::Deed> deed_;  // that the next plan's ranks show the effect of
+  std::set<std::string> slow_kept_;       // nodes whose slowness is in the store
   bool spares_in_vain_ = false;           // no other spare is to take a slow node's place
   Supervisor* supervisor_ = nullptr;
   bool may_move_after_warmup_ = true;
-  Clock::time_point launched_;
-  std::optional<Clock::time_point> failed_at_;  // until training goes on
+  RunningClock::time_point launched_;
+  std::optional<RunningClock::time_point> failed_at_;  // until training goes on
   std::optional<double> last_save_s_, last_launch_s_;
+  std::optional<std::chrono::milliseconds> usual_spread_;  // of the ranks' hellos
 };
 
 }  // namespace
 
 RunOutcome TrainRun(RunParts run, Plan plan, HeldSignals& held) {
   return Training(run, std::move(plan)).Run(held);
-}
-
-Result<void> WritePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs) {
-  std::fputs(WordsOf(plan, inputs).c_str(), stdout);
-  std::fflush(stdout);
-  auto written = folder.Write("plan.json", ToJson(plan));
-  if (written) written = folder.Write("plan.txt", TextOf(plan, inputs));
-  return written;
 }
 
 }  // namespace adaptive_train

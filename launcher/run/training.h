@@ -36,7 +36,4 @@ struct RunParts {
 /// is over. `held` is released while ranks run.
 RunOutcome TrainRun(RunParts run, Plan plan, HeldSignals& held);
 
-/// Writes plan.json, which the ranks read, and plan.txt.
-Result<void> WritePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs);
-
 }  // namespace adaptive_train

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/running_clock.h"
 #include "launcher/steps/stop_signals.h"
 
 namespace adaptive_train {
@@ -188,7 +189,8 @@ Result<Finished> RunCommand(const ChildProcess::Options& options,
                             std::chrono::milliseconds deadline, std::size_t output_limit) {
   auto child = ChildProcess::Start(options);
   if (!child) return tl::unexpected(child.error());
-  const auto until = std::chrono::steady_clock::now() + deadline;
+  const RunningClock::Watched clock;  // at each turn
+  const auto until = RunningClock::now() + deadline;
   Finished finished;
   for (;;) {
     const auto status =
@@ -205,7 +207,7 @@ Result<Finished> RunCommand(const ChildProcess::Options& options,
       return finished;
     }
     if (const auto signal = PendingStopSignal()) return tl::unexpected(StoppedBy(*signal));
-    if (std::chrono::steady_clock::now() > until) {
+    if (RunningClock::now() > until) {
       return Fail(fmt::format("{}: did not end within {} s; killed", name, deadline.count() / 1000),
                   ExitCode::kPreflight);
     }

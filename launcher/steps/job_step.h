@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct JobStepSpec {
   Environment environment;  // of the ranks, complete but for what Slurm and PMIx add
   LaunchConfig launch = {};
   std::string first_rank = {};  // IP address of the first rank's host; empty: not known
+  /// RunOutcome::spread of an earlier launch of the run, if there was one.
+  std::optional<std::chrono::milliseconds> usual_spread = {};
 };
 
 /// Where a rank's output goes, within the run folder; `rank` is its number or a pattern for it.

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "core/running_clock.h"
 #include "launcher/steps/diagnosis.h"
 
 namespace adaptive_train {
@@ -16,7 +17,7 @@ namespace adaptive_train {
 /// long. The caller passes the time; one thread.
 class StallWatch {
  public:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = RunningClock::time_point;
 
   /// Before the first step, which may come after a checkpoint was read.
   static constexpr std::chrono::seconds kFirstStepLimit{60};

@@ -13,8 +13,6 @@
 namespace adaptive_train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::milliseconds kPollPeriod{50};
 constexpr std::chrono::milliseconds kEndingDeadline = 4s;
 constexpr std::chrono::milliseconds kFinishingDeadline = 10s;
@@ -62,6 +60,7 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kSaving, E::kStopAsked, S::kSaving, &Supervisor::NoteStop},  // on the way to a new plan
       {S::kSaving, E::kStalled, S::kSaving, &Supervisor::SendGiveUp},
       {S::kSaving, E::kStopNow, S::kEnding, &Supervisor::EndAtOnce},
+      {S::kSaving, E::kTimeUp, S::kEnding, &Supervisor::EndUnsaved},
       {S::kSaving, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kSaving, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kSaving, E::kTimeout, S::kSaving, &Supervisor::GiveUpOrEnd},
@@ -76,6 +75,7 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kFinishing, E::kStepOver, S::kOver, &Supervisor::AfterStep},
       {S::kFinishing, E::kTimeout, S::kEnding, &Supervisor::EndLingering},
       {S::kFinishing, E::kStopNow, S::kEnding, &Supervisor::EndLingering},
+      {S::kFinishing, E::kTimeUp, S::kEnding, &Supervisor::EndLingering},
 
       {S::kEnding, E::kStepOver, S::kOver, &Supervisor::AfterEnding},
       {S::kEnding, E::kTimeout, S::kOver, &Supervisor::AfterEnding},
@@ -260,6 +260,7 @@ bool Supervisor::IsStepOver() const {
 }
 
 void Supervisor::PollStep() {
+  RunningClock::now();  // it is watched
   ending_.Poll();
   events_.on_poll();
   if (step_) {
@@ -273,6 +274,7 @@ void Supervisor::PollStep() {
     }
     if (IsStepOver()) Handle(Event::kStepOver);
     WatchSteps();
+    WatchLimits();
   } else if (state_ == State::kEnding) {
     Handle(Event::kStepOver);
   }
@@ -291,7 +293,7 @@ void Supervisor::WatchSteps() {
   const bool trains = state_ == State::kTraining || (state_ == State::kSaving && !last_save_);
   // Ranks that measure make no steps.
   if (!trains || !spec_.mode.empty()) return;
-  const auto now = Clock::now();
+  const auto now = RunningClock::now();
   if (stall_.Asks(now)) {
     for (RankRecord& rank : ranks_) rank.status.reset();
     control_->SendAll(StatusNow{});
@@ -300,6 +302,13 @@ void Supervisor::WatchSteps() {
   if (stop_signal_ != 0 && !gave_up_ && stall_.Stalled(now) &&
       now - stop_asked_ >= kLeastStopPatience)
     Handle(Event::kStalled);
+}
+
+/// What Slurm leaves of a stop's time goes to the last save, and then to the launcher's own end.
+void Supervisor::WatchLimits() {
+  const auto now = RunningClock::now();
+  if (give_up_at_ && now >= *give_up_at_ && !gave_up_ && !last_save_) Handle(Event::kStalled);
+  if (end_at_ && now >= *end_at_) Handle(Event::kTimeUp);
 }
 
 void Supervisor::WatchSignals() {
@@ -324,14 +333,14 @@ void Supervisor::HearLastSignals() {
 bool Supervisor::BeginStop(int signal) {
   if (stop_signal_ != 0) return false;
   stop_signal_ = signal;
-  stop_asked_ = Clock::now();
+  stop_asked_ = RunningClock::now();
   return true;
 }
 
 void Supervisor::OnSignal(int signal) {
   if (signal == SIGUSR1) return Handle(Event::kSaveAsked);
   // What Slurm sends a whole job reaches ranks and launcher.
-  const bool told = stop_passed_ && Clock::now() - stop_asked_ < kSameSignal;
+  const bool told = stop_passed_ && RunningClock::now() - stop_asked_ < kSameSignal;
   if (!std::exchange(own_stop_, true) && told) {
     requeue_ = false;
     return;
@@ -344,7 +353,7 @@ void Supervisor::OnSignal(int signal) {
 void Supervisor::OnPassedSignal(int signal) {
   const std::vector<int> known = RunSignals();
   if (std::ranges::find(known, signal) == known.end()) return;
-  const auto now = Clock::now();
+  const auto now = RunningClock::now();
   const auto [told, first] = passed_.try_emplace(signal, now);
   if (!first && now - std::exchange(told->second, now) < kSameSignal) return;
   if (signal == SIGUSR1) return Handle(Event::kSaveAsked);
@@ -361,20 +370,41 @@ void Supervisor::AwaitSaving() {
 
 // Actions.
 
-void Supervisor::SendGo() { control_->SendAll(Go{}); }
+void Supervisor::SendGo() {
+  outcome_.spread = std::chrono::ceil<std::chrono::milliseconds>(RunningClock::now() - first_hello_);
+  control_->SendAll(Go{});
+}
 
 /// Whoever still waits says for whom.
 void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }
 
 void Supervisor::NoteTraining() {
-  stall_.Begin(Clock::now());
+  stall_.Begin(RunningClock::now());
   outcome_.trained = true;
   events_.on_launch(attempt_, "ok", "");
 }
 
 void Supervisor::SendStop() {
+  TakeLimits();
+  if (!too_long_.empty()) {
+    Enter(State::kEnding);
+    return EndUnsaved();
+  }
   NoteStop();
   control_->SendAll(Stop{});
+}
+
+/// Of a stop that comes from outside, and by whose end Slurm may kill the job.
+void Supervisor::TakeLimits() {
+  if (stop_signal_ == 0) return;
+  const StopLimits limits = events_.on_stop();
+  const auto after = [now = RunningClock::now()](double seconds) {
+    return now + std::chrono::duration_cast<RunningClock::duration>(
+                     std::chrono::duration<double>(seconds));
+  };
+  if (limits.give_up_s) give_up_at_ = after(*limits.give_up_s);
+  if (limits.end_s) end_at_ = after(*limits.end_s);
+  too_long_ = limits.too_long;
 }
 
 void Supervisor::SendMove() {
@@ -392,7 +422,7 @@ void Supervisor::SendGiveUp() {
   gave_up_ = true;
   events_.on_notice(
       fmt::format("no step for {:.0f} s: giving up the one under way, to save the last",
-                  stall_.Without(Clock::now()).count()));
+                  stall_.Without(RunningClock::now()).count()));
   control_->SendAll(GiveUp{});
   AwaitSaving();  // a rank that works, and waits for nobody, comes to it when it is done
 }

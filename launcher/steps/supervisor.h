@@ -3,6 +3,7 @@
 // ends.
 #pragma once
 
+#include <boost/asio/basic_waitable_timer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -16,12 +17,14 @@
 
 #include "core/exit_code.h"
 #include "core/plan.h"
+#include "core/running_clock.h"
 #include "core/step_metrics.h"
 #include "launcher/steps/control_server.h"
 #include "launcher/steps/diagnosis.h"
 #include "launcher/steps/ending_steps.h"
 #include "launcher/steps/job_step.h"
 #include "launcher/steps/stall_watch.h"
+#include "launcher/steps/stop_limits.h"
 #include "launcher/steps/sum_round.h"
 
 namespace adaptive_train {
@@ -34,9 +37,12 @@ struct RunOutcome {
   std::int64_t last_step = 0;  // completed by all ranks
   bool trained = false;        // the ranks were wired up
   bool stop_asked = false;     // by a signal, or for the job's end
+  bool unsaved = false;  // steps after the newest checkpoint are lost, and the message says why
   /// After a failure: nodes from which nothing more was heard, as the plan names them.
   std::vector<std::string> silent_nodes = {};
-  std::chrono::steady_clock::time_point failed_at = {};  // its first sign
+  RunningClock::time_point failed_at = {};  // its first sign
+  /// From the first rank's hello to the last one's end of PMIx_Init, where all came so far.
+  std::optional<std::chrono::milliseconds> spread = {};
   /// Move was asked for and nothing else happened: the state is saved, the ranks are gone, another
   /// plan may go on from there. They may have been done just then: compare last_step.
   bool moved = false;
@@ -52,6 +58,8 @@ struct SupervisorEvents {
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string&)> on_notice;
   std::function<void(const Decision&)> on_decision;
+  /// A stop was asked for: what it may take. May block for a second or two.
+  std::function<StopLimits()> on_stop = [] { return StopLimits{}; };
   std::function<void()> on_poll = [] {};                                // some times a second
   std::function<void(int rank, const std::string& fault)> on_injected;  // untrusted text
 };
@@ -106,6 +114,7 @@ class Supervisor {
     kSaveAsked,
     kMoveAsked,
     kStalled,
+    kTimeUp,
     kAllLeft,
     kStepOver,
     kTimeout
@@ -130,6 +139,8 @@ class Supervisor {
   void SendStop();
   void SendMove();
   void NoteStop();
+  void TakeLimits();
+  void WatchLimits();
   void SendGiveUp();
   void GiveUpOrEnd();
   void SendSave();
@@ -138,12 +149,12 @@ class Supervisor {
   void ContinueDiagnosis();
   void EndForRetry();
   bool IsLaunchTrouble() const;
+  std::string NodeOfFailedLaunch() const;
   void EndForFailure();
   void EndForStop();
   void EndAtOnce();
   void EndUnsaved();
   std::string WhyUnsaved() const;
-  std::string NewestCheckpoint() const;
   void AfterStep();
   void EndLingering();
   void AfterEnding();
@@ -165,12 +176,12 @@ class Supervisor {
   std::string StopWords() const;
   ExitCode StopCode() const;
   void OnHello(const Hello& hello);
+  std::chrono::milliseconds Spread() const;
   void OnMessage(int rank, const ControlMessage& message);
   void OnClosed(int rank, const std::string& why);
   void OnResumed(int rank, const Resumed& resumed);
   void OnFailure(int rank, const RankFailure& failure);
   void OnSaving(int rank, const Saving& saving);
-  void OnSaved(const Saved& saved);
   void OnSum(int rank, const Sum& sum);
   void AwaitSaving();
   void OnMetrics(int rank, const RankMetrics& metrics);
@@ -186,7 +197,10 @@ class Supervisor {
   EndingSteps& ending_;
   boost::asio::io_context io_;
   boost::asio::signal_set signals_;
-  boost::asio::steady_timer timer_, poll_;
+  RunningClock::Watched clock_;  // by each poll
+  boost::asio::basic_waitable_timer<RunningClock>
+      timer_;  // time in which nothing runs is no deadline's
+  boost::asio::steady_timer poll_;
   std::unique_ptr<ControlServer> control_;
   std::unique_ptr<JobStep> step_;
   std::vector<RankRecord> ranks_;
@@ -201,19 +215,21 @@ class Supervisor {
   std::int64_t blocks_written_ = 0;  // of checkpoints, as rank 0 has said last
   bool last_save_ = false;           // all ranks have come to it
   bool gave_up_ = false;             // the exchange under way, so that ranks save
-  std::string newest_;               // checkpoint, in words
   int signs_ = 0;                    // failure signs so far, to order them
   int stop_signal_ = 0;
   std::string stop_words_;    // what stops the run, where that is no signal
   bool requeue_ = false;      // the stop is Slurm's: the job may go on later
   bool stop_passed_ = false;  // by ranks
   bool own_stop_ = false;     // a signal to stop has reached this process itself
-  std::map<int, std::chrono::steady_clock::time_point> passed_;  // when ranks told of a signal
+  std::map<int, RunningClock::time_point> passed_;  // when ranks told of a signal
   bool moving_ = false;
   bool anyone_said_hello_ = false;
   bool retry_ = false;
   std::string retry_reason_;
-  std::chrono::steady_clock::time_point trouble_since_, diagnosed_at_, stop_asked_;
+  std::string failed_launch_on_, lost_at_launch_;  // nodes: of the last launch, of the last two
+  RunningClock::time_point first_hello_, trouble_since_, diagnosed_at_, stop_asked_;
+  std::string too_long_;                                         // why the last save is not begun
+  std::optional<RunningClock::time_point> give_up_at_, end_at_;  // of a stop
 };
 
 }  // namespace adaptive_train

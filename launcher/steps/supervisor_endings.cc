@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "launcher/steps/stall_cause.h"
 #include "launcher/steps/stop_signals.h"
@@ -11,8 +12,6 @@
 
 namespace adaptive_train {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// After the first sign of failure others may follow that explain it.
 constexpr std::chrono::milliseconds kDiagnosisTime = 1s;
@@ -24,14 +23,14 @@ constexpr std::chrono::milliseconds kHearsayMargin = 2 * kHeartbeatPeriod;
 }  // namespace
 
 void Supervisor::BeginDiagnosis() {
-  trouble_since_ = Clock::now();
+  trouble_since_ = RunningClock::now();
   diagnosed_at_ = trouble_since_ + kDiagnosisTime;
   Reconsider();
 }
 
 /// A sign that needs no other to explain it ends the diagnosis sooner.
 void Supervisor::Reconsider() {
-  const auto now = Clock::now();
+  const auto now = RunningClock::now();
   const auto diagnosis = Diagnose(ranks_);
   if (diagnosis && diagnosis->final) diagnosed_at_ = now;
   if (diagnosis && (diagnosis->failure.kind == FailureKind::kNodeSilent ||
@@ -48,8 +47,8 @@ void Supervisor::ContinueDiagnosis() {
     return Enter(stop_signal_ == 0 && !moving_ ? State::kTraining : State::kSaving);
   }
   if (diagnosis && diagnosis->hearsay &&
-      Clock::now() - trouble_since_ < deadlines_.rank_silence + kHearsayMargin) {
-    diagnosed_at_ = Clock::now() + kDiagnosisTime;
+      RunningClock::now() - trouble_since_ < deadlines_.rank_silence + kHearsayMargin) {
+    diagnosed_at_ = RunningClock::now() + kDiagnosisTime;
     return ArmTimer(kDiagnosisTime);
   }
   Enter(State::kEnding);
@@ -84,7 +83,7 @@ void Supervisor::EndForFailure() {
     diagnosis->failure.cause += " (" + step_->Trouble() + ")";
   outcome_.code = ExitCode::kRankFailure;
   outcome_.message = Describe(*diagnosis);
-  if (gave_up_) outcome_.message += "; " + NewestCheckpoint();
+  outcome_.unsaved = gave_up_;
   outcome_.failure = diagnosis;
   outcome_.failed_at = trouble_since_;
   if (state_ != State::kEnding) Enter(State::kEnding);
@@ -94,20 +93,37 @@ void Supervisor::EndForFailure() {
   EndRanks(outcome_.message);
 }
 
+/// Where the launch has failed: on a node that Slurm names, or one of which no rank was heard while
+/// others were. Empty: neither.
+std::string Supervisor::NodeOfFailedLaunch() const {
+  if (IsLaunchTrouble()) return step_->TroubledNode();
+  const auto heard = [this](const std::string& host) {
+    return std::ranges::any_of(
+        ranks_, [&](const RankRecord& rank) { return rank.hello && rank.host == host; });
+  };
+  const auto silent = std::ranges::find_if_not(ranks_, heard, &RankRecord::host);
+  return anyone_said_hello_ && silent != ranks_.end() ? silent->host : "";
+}
+
+/// A launch that fails on the same node as the one before has lost it. One more is made nevertheless
+/// where Slurm says at once what is wrong there, as that may be in the way of one step alone.
 void Supervisor::EndForRetry() {
   retry_reason_ = IsLaunchTrouble() ? step_->Trouble() : DescribeWireup(ranks_);
-  retry_ = attempt_ <= kMaxLaunchRetries;
+  const std::string node = NodeOfFailedLaunch();
+  const bool lost = !node.empty() && node == std::exchange(failed_launch_on_, node);
+  retry_ = attempt_ <= kMaxLaunchRetries && (!lost || IsLaunchTrouble());
   events_.on_launch(attempt_, retry_ ? "retried" : "failed", retry_reason_);
   if (!retry_) {
+    if (lost) lost_at_launch_ = node;
     Diagnosis diagnosis;
-    diagnosis.failure.kind = FailureKind::kLaunch;
+    diagnosis.failure.kind = lost ? FailureKind::kNodeSilent : FailureKind::kLaunch;
     diagnosis.failure.operation = "wire-up";
-    if (IsLaunchTrouble()) diagnosis.failure.host = step_->TroubledNode();
+    diagnosis.failure.host = node;
     diagnosis.failure.cause =
         fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
     outcome_.code = ExitCode::kRankFailure;
     outcome_.failure = diagnosis;
-    outcome_.failed_at = Clock::now();
+    outcome_.failed_at = RunningClock::now();
     outcome_.message = Describe(diagnosis);
   } else {
     events_.on_notice(
@@ -137,8 +153,8 @@ void Supervisor::EndForStop() {
 void Supervisor::EndAtOnce() {
   if (outcome_.code == ExitCode::kDone) {
     outcome_.code = StopCode();
-    outcome_.message =
-        "stopped at once; what came after the last checkpoint is lost; " + NewestCheckpoint();
+    outcome_.message = "stopped at once";
+    outcome_.unsaved = true;
   }
   EndRanks("stopped at once");
 }
@@ -148,14 +164,17 @@ void Supervisor::EndUnsaved() {
     outcome_.code = requeue_ ? ExitCode::kRequeue : ExitCode::kRankFailure;
     const std::string what = stop_signal_ != 0 ? fmt::format("stopped by {}", StopWords())
                                                : "stopped on the way to a new plan,";
-    outcome_.message =
-        fmt::format("{} without saving: {}; {}", what, WhyUnsaved(), NewestCheckpoint());
+    outcome_.message = fmt::format("{} without saving: {}", what, WhyUnsaved());
+    outcome_.unsaved = true;
   }
   EndRanks("the state could not be saved in time");
 }
 
 /// The ranks that did not come to saving, or that it did not go on.
 std::string Supervisor::WhyUnsaved() const {
+  if (!too_long_.empty()) return too_long_;
+  if (last_save_ && end_at_ && RunningClock::now() >= *end_at_)
+    return "the save was not complete when the job's time was over";
   if (last_save_) return "the save has not moved for checkpoint.patience_s";
   if (!gave_up_) return "the step under way did not end";
   const std::vector<int> missing = sums_.Missing();
@@ -163,13 +182,10 @@ std::string Supervisor::WhyUnsaved() const {
                      missing.size() == 1 ? "is" : "are");
 }
 
-std::string Supervisor::NewestCheckpoint() const {
-  return newest_.empty() ? "no checkpoint is known" : "the newest known checkpoint is " + newest_;
-}
-
-/// Their ranks fell silent, or never said hello while others did.
+/// Their ranks fell silent, or never said hello while others did, or could not be launched there.
 std::vector<std::string> Supervisor::SilentNodes() const {
   std::vector<std::string> nodes;
+  if (!lost_at_launch_.empty()) nodes.push_back(lost_at_launch_);
   for (const RankRecord& rank : ranks_) {
     const bool absent = !rank.hello && anyone_said_hello_ && rank.order_ended == 0;
     if ((rank.order_silent != 0 || absent) && !rank.goodbye) nodes.push_back(rank.host);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/file_io.h"
+#include "core/launch_settings.h"
 #include "core/rank_exit.h"
 #include "launcher/steps/supervisor.h"
 
@@ -22,7 +23,14 @@ void Supervisor::OnHello(const Hello& hello) {
   if (!hello.step_id.empty()) step_id_ = hello.step_id;
   // Ranks of one step start together: the others have little time left.
   if (std::exchange(anyone_said_hello_, true)) return;
-  if (state_ == State::kLaunching) ArmTimer(deadlines_.spread);
+  first_hello_ = RunningClock::now();
+  if (state_ == State::kLaunching) ArmTimer(Spread());
+}
+
+/// A launch that is tried again has all the time there is.
+std::chrono::milliseconds Supervisor::Spread() const {
+  if (attempt_ > 1 || !spec_.usual_spread) return deadlines_.spread;
+  return SpreadAgain(spec_.launch, deadlines_, *spec_.usual_spread);
 }
 
 void Supervisor::OnMessage(int rank, const ControlMessage& message) {
@@ -44,7 +52,7 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
   } else if (const auto* saving = std::get_if<Saving>(&message)) {
     OnSaving(rank, *saving);
   } else if (const auto* saved = std::get_if<Saved>(&message)) {
-    OnSaved(*saved);
+    events_.on_saved({saved->step, Printable(saved->path, kMaxNoticeBytes), saved->seconds});
   } else if (const auto* status = std::get_if<RankStatus>(&message)) {
     Record(rank).status = *status;
   } else if (const auto* sum = std::get_if<Sum>(&message)) {
@@ -75,9 +83,7 @@ void Supervisor::OnResumed(int rank, const Resumed& resumed) {
   Record(rank).step = resumed.step;
   if (rank != 0) return;
   outcome_.last_step = resumed.step;
-  stall_.Resumed(resumed.step, std::chrono::steady_clock::now());
-  if (resumed.step > 0 && !resumed.from_memory)
-    newest_ = fmt::format("that of step {}", resumed.step);
+  stall_.Resumed(resumed.step, RunningClock::now());
   auto done = events_.on_resumed(resumed);
   if (!done) FailRun(done.error());
 }
@@ -88,11 +94,6 @@ void Supervisor::OnSaving(int rank, const Saving& saving) {
   if (rank != 0 || saving.blocks == blocks_written_) return;
   blocks_written_ = saving.blocks;
   if (state_ == State::kSaving) AwaitSaving();
-}
-
-void Supervisor::OnSaved(const Saved& saved) {
-  newest_ = fmt::format("that of step {}: {}", saved.step, Printable(saved.path, kMaxNoticeBytes));
-  events_.on_saved(saved);
 }
 
 /// Ranks that have given up their exchange save by these sums; from the first on they have come to
@@ -140,7 +141,7 @@ void Supervisor::OnMetrics(int rank, const RankMetrics& metrics) {
   outcome_.last_step = metrics.step;
   metrics_.erase(metrics_.begin(), metrics_.upper_bound(metrics.step));
   if (state_ == State::kSaving) AwaitSaving();  // the step that they were asked in is done
-  const auto goes_on = stall_.Step(metrics.step, metrics.step_s, std::chrono::steady_clock::now());
+  const auto goes_on = stall_.Step(metrics.step, metrics.step_s, RunningClock::now());
   if (goes_on) events_.on_notice(*goes_on);
   auto done = events_.on_step(all);
   if (!done && state_ == State::kTraining) {

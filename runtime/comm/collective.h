@@ -13,9 +13,7 @@ namespace adaptive_train {
 /// are found out by the control channel within seconds.
 inline constexpr std::chrono::minutes kCollectiveDeadline{15};
 
-inline Deadline CollectiveDeadline() {
-  return std::chrono::steady_clock::now() + kCollectiveDeadline;
-}
+inline Deadline CollectiveDeadline() { return RunningClock::now() + kCollectiveDeadline; }
 
 /// Throws FatalError if the communication failed.
 inline void Await(const tl::expected<void, CommError>& outcome) {

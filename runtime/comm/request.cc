@@ -50,8 +50,7 @@ tl::expected<void, CommError> Request::Wait(Deadline deadline) {
 bool Request::Await(Deadline deadline) {
   MainThread& main_thread = executor_->main_thread();
   main_thread.WaitsFor(operation_);
-  const bool over =
-      operation_->WaitUntil(main_thread.GivenUp() ? std::chrono::steady_clock::now() : deadline);
+  const bool over = operation_->WaitUntil(main_thread.GivenUp() ? RunningClock::now() : deadline);
   main_thread.WaitsFor(nullptr);
   return over;
 }
@@ -59,7 +58,7 @@ bool Request::Await(Deadline deadline) {
 void Request::Release() {
   if (!operation_) return;
   Cancel();
-  if (!operation_->WaitUntil(std::chrono::steady_clock::now() + kCancelDeadline)) {
+  if (!operation_->WaitUntil(RunningClock::now() + kCancelDeadline)) {
     // The transport still owns memory that is about to be freed: only ending the rank is safe.
     std::fprintf(stderr, "adaptive-train-worker: %s could not be cancelled; the rank ends\n",
                  operation_->Name().c_str());

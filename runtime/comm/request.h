@@ -10,6 +10,8 @@
 
 #include <tl/expected.hpp>
 
+#include "core/running_clock.h"
+
 namespace adaptive_train {
 
 /// Why a transfer failed.
@@ -19,7 +21,7 @@ struct CommError {
   std::string cause;
 };
 
-using Deadline = std::chrono::steady_clock::time_point;
+using Deadline = RunningClock::time_point;
 
 /// The state of an operation, shared by the communicator's thread and the waiting thread. It
 /// completes exactly once, on the executor's thread.

@@ -26,6 +26,7 @@
 
 #include "core/limits.h"
 #include "core/rank_exit.h"
+#include "core/running_clock.h"
 #include "runtime/control/find_launcher.h"
 
 namespace adaptive_train {
@@ -76,6 +77,7 @@ struct ControlChannel::State {
   std::deque<std::string> outgoing;                          // the first is being written
   std::vector<std::shared_ptr<std::promise<void>>> flushes;  // who waits until it is empty
   Clock::time_point heard = Clock::now(), ticked = heard;
+  RunningClock::Watched clock;  // by each tick
   bool closing = false;
   std::vector<std::string> when_lost;
   LaunchDeadlines deadlines;
@@ -196,6 +198,7 @@ void ControlChannel::State::Tick() {
     if (error || closing) return;
     // While this side is held up (a suspended machine, a stopped process), the launcher may be too,
     // and its messages may be unread: that time is not the launcher's silence.
+    RunningClock::now();
     const auto now = Clock::now();
     heard = std::min(now, heard + (now - ticked - kHeartbeatPeriod));
     ticked = now;

@@ -52,7 +52,7 @@ void GradientReducer<T>::Add(std::size_t begin, [[maybe_unused]] std::size_t end
   }
   for (std::size_t i = over_; i < exchanges_.size(); ++i) {
     while (exchanges_[i].stage != exchanges_[i].last && exchanges_[i].request.Test() &&
-           Continue(exchanges_[i], std::chrono::steady_clock::now())) {
+           Continue(exchanges_[i], RunningClock::now())) {
     }
   }
 }
@@ -204,7 +204,7 @@ tl::expected<void, CommError> GradientReducer<T>::Limit(std::size_t elements, De
     for (std::size_t i = over_; i < (outcome ? last : exchanges_.size()); ++i) {
       Exchange& exchange = exchanges_[i];
       if (exchange.stage > stage) continue;
-      Continue(exchange, outcome ? deadline : std::chrono::steady_clock::now());
+      Continue(exchange, outcome ? deadline : RunningClock::now());
       if (exchange.failure && outcome) outcome = tl::unexpected(*exchange.failure);
     }
   }

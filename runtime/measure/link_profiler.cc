@@ -47,7 +47,7 @@ struct Figures {
   double spread = 0;
 };
 
-Deadline In(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
+Deadline In(std::chrono::milliseconds time) { return RunningClock::now() + time; }
 
 void WaitFor(Request request, std::chrono::milliseconds deadline) {
   const auto done = request.Wait(In(deadline));

@@ -295,7 +295,7 @@ void Checkpointer::Tell(const CheckpointNews& news) {
   if (!news.failure.empty()) events_.on_notice("checkpoint not saved: " + news.failure);
   if (news.saved) {
     saved_step_ = *news.saved;
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun_;
+    const std::chrono::duration<double> taken = RunningClock::now() - begun_;
     if (group_.Rank() == 0)
       events_.on_saved({*news.saved, writer_->PathOf(*news.saved), taken.count()});
   }
@@ -310,7 +310,7 @@ void Checkpointer::Follow(std::span<const double> votes) {
 
 void Checkpointer::Begin(const CheckpointStep& at, const TrainingArenas& arenas) {
   asked_ = false;
-  begun_ = std::chrono::steady_clock::now();
+  begun_ = RunningClock::now();
   CheckpointStep described = at;
   described.settings = run_settings_;
   if (events_.save_fails && events_.save_fails(at.step)) writer_->FailNext();

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/config.h"
+#include "core/running_clock.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/checkpoint_writer.h"
 #include "runtime/comm/group.h"
@@ -110,7 +111,7 @@ class Checkpointer {
   bool asked_ = false;
   bool ready_ = true;
   std::int64_t saved_step_ = -1;
-  std::chrono::steady_clock::time_point begun_;  // the last snapshot
+  RunningClock::time_point begun_;  // the last snapshot
 };
 
 /// What a run's checkpoints must agree in to be taken up, in words.

@@ -3,6 +3,8 @@
 
 #include <chrono>
 
+#include "core/running_clock.h"
+
 namespace adaptive_train {
 
 /// For waits whose length depends on how much there is to do: they end when nothing moves, not when
@@ -14,7 +16,7 @@ class StallWatch {
 
   /// Takes how far it is by now. True: that has been the same for the limit.
   bool Stalled(double progress) {
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = RunningClock::now();
     if (progress != progress_) since_ = now;
     progress_ = progress;
     return now - since_ >= limit_;
@@ -23,7 +25,7 @@ class StallWatch {
  private:
   const std::chrono::seconds limit_;
   double progress_ = -1;
-  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  RunningClock::time_point since_ = RunningClock::now();
 };
 
 }  // namespace adaptive_train

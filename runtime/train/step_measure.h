@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/running_clock.h"
 #include "core/step_metrics.h"
 #include "runtime/comm/communicator.h"
 
@@ -54,7 +55,7 @@ class StepMeasure {
   void Fill(RankMetrics& metrics, double select_cpu_s);
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = RunningClock;
 
   /// Gives what was before.
   Activity Switch(Activity activity);

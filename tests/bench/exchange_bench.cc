@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Deadline Soon() { return std::chrono::steady_clock::now() + std::chrono::minutes(2); }
+Deadline Soon() { return RunningClock::now() + std::chrono::minutes(2); }
 
 [[noreturn]] void Refuse(const std::string& why) {
   fmt::print(stderr, "exchange_bench: {}\n", why);
@@ -53,7 +53,7 @@ void Meet(Communicator& communicator, const fs::path& folder) {
   for (int rank = 0; rank < communicator.Size(); ++rank) {
     const fs::path path = folder / std::to_string(rank);
     while (!fs::exists(path)) {
-      if (std::chrono::steady_clock::now() > deadline) Refuse(fmt::format("no rank {}", rank));
+      if (RunningClock::now() > deadline) Refuse(fmt::format("no rank {}", rank));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     addresses.push_back(ReadAll(path));

@@ -37,7 +37,7 @@ namespace adaptive_train {
 /// What a rank does; true on success. Otherwise, or if it throws, its parent gets the reason.
 using Body = std::function<bool(Group&)>;
 
-inline Deadline In(std::chrono::seconds time) { return std::chrono::steady_clock::now() + time; }
+inline Deadline In(std::chrono::seconds time) { return RunningClock::now() + time; }
 
 /// Part of the error of an operation that missed its deadline.
 inline const std::string kMissed = "missed its deadline";

@@ -14,6 +14,7 @@
 #include "core/file_io.h"
 #include "core/seconds.h"
 #include "launcher/commands/probe.h"
+#include "launcher/run/plan_files.h"
 #include "launcher/run/training.h"
 #include "tests/unit/launcher/temporary_folder.h"
 

@@ -32,7 +32,7 @@ gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
     train_in_background "${keys[@]}" "${layout_keys[@]}" --train.micro_batch=2
     fails_at 50 KILL 2
     wait_until 30 gone_on 1
-    wait_until 30 grep_times 1 '^training again [0-9.]* s after the failure was seen$'
+    wait_until 30 grep_times 1 '^training again [0-9.]* s after the failure was seen, [0-9]* steps\{0,1\} lost$'
     fails_at 110 KILL 0
     ends_with 0
     grep -Eq '^rank 2 on .* failed after step [0-9]+: its process ended: killed by signal 9' "$work/out"
@@ -47,6 +47,15 @@ gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
   [[ $(sqlite3 "$work/profiles.db" "SELECT count(*) FROM failures") == 6 ]]
 }
 
+@test "a rank that is killed before there is a step: the run goes on" {
+  train_in_background "${keys[@]}"
+  wait_until 30 started_ranks
+  kill -KILL "$(started_ranks | head -n 1)"
+  ends_with 0
+  gone_on 1
+  [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 400)" ]]
+}
+
 @test "a rank that is stopped: its node is the launcher's, which is alive, and gets it again" {
   whole --train.micro_batch=3
   train_in_background "${keys[@]}" --train.micro_batch=3
@@ -55,6 +64,17 @@ gone_on() { (($(grep -c '^going on' "$work/out") == $1)); }
   grep -Eq '^rank 1 on .* no heartbeat for 2.5 s' "$work/out"
   gone_on 1
   diff <(losses "$work/whole") <(losses "$work/run")
+  wait_until 5 all_gone "${ranks[@]}"
+}
+
+@test "a rank that is stopped while the run goes on, before it is heard: launched once more" {
+  train_in_background "${keys[@]}"
+  fails_at 50 KILL 1
+  wait_until 5 all_gone "${ranks[@]}"
+  wait_until 30 started_ranks
+  kill -STOP "$(started_ranks | head -n 1)"
+  ends_with 0
+  [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 400)" ]]
   wait_until 5 all_gone "${ranks[@]}"
 }
 
@@ -97,6 +117,7 @@ lost_nothing() {
     lost_nothing 2
     diff <(losses "$work/whole") <(losses "$work/run")
     [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 400)" ]]
+    (($(grep -c '^training again .* seen, 0 steps lost$' "$work/out") == 2))
     nothing_kept "$key"
   done
 }

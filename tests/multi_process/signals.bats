@@ -55,7 +55,7 @@ saved_step() { ls "$work/run/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; 
   kill -INT "$launcher"
   ends_with 130
   wait_until 5 all_gone "${ranks[@]}"
-  grep -q 'is lost' "$work/err"
+  grep -q 'stopped at once; .* steps are lost$' "$work/err"
 }
 
 @test "SIGUSR1 saves and goes on" {
@@ -176,5 +176,5 @@ slow_disk() {
   all_gone "${ranks[@]}"
   why='^adaptive-train: stopped by Terminated without saving: rank 1 is still in the step under way; the newest known checkpoint is that of step [0-9]*: '
   grep -q "$why" "$work/err"
-  [[ -d $(sed -n "s/$why//p" "$work/err") ]]
+  [[ -d $(sed -n "s/$why\(.*\), [0-9]* steps after it are lost$/\1/p" "$work/err") ]]
 }

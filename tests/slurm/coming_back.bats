@@ -4,7 +4,7 @@ load job
 
 setup_file() {
   export ADAPTIVE_TRAIN_BOX=${ADAPTIVE_TRAIN_BOX:-/var/tmp/adaptive-train-box}
-  box_up_once --slurm 'RequeueExit=75;PreemptType=preempt/partition_prio;PreemptMode=REQUEUE;PartitionName=low Nodes=ALL PriorityTier=1 GraceTime=20 MaxTime=INFINITE;PartitionName=high Nodes=ALL PriorityTier=9 MaxTime=INFINITE'
+  box_up_once --slurm 'RequeueExit=75;PreemptType=preempt/partition_prio;PreemptMode=REQUEUE;PartitionName=low Nodes=ALL PriorityTier=1 GraceTime=20 MaxTime=INFINITE;PartitionName=lower Nodes=ALL PriorityTier=1 GraceTime=5 MaxTime=INFINITE;PartitionName=high Nodes=ALL PriorityTier=9 MaxTime=INFINITE'
 }
 teardown_file() { box_down; }
 setup() {
@@ -33,8 +33,9 @@ saved_and_requeued() {
   [[ $(tail -n 1 "$home/runs/$job/metrics.jsonl" | jq .step) == "$step" ]]
   [[ $(box_on n1 adaptive-train jobs -j "$job" -n -P -o State,ExitCode) == "REQUEUED|75:0" ]]
 }
-requeued() { [[ $(job_field "$job" JobState) == PENDING && $(job_field "$job" Restarts) == 1 ]]; }
-newest_step() { ls "$home/runs/$job/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; }
+# requeued [TIMES]: 1 unless given.
+requeued() { [[ $(job_field "$job" JobState) == PENDING && $(job_field "$job" Restarts) == "${1-1}" ]]; }
+newest_step() { ls "$home/runs/$job/checkpoints" | sed -n 's/^step-0*\([0-9]*\)$/\1/p' | tail -n 1; }
 # comes_back STEP: the requeued job goes on from there.
 comes_back() {
   sleep 3 # slurmd refuses the credential of a job that comes back within two seconds
@@ -68,9 +69,62 @@ comes_back() {
   comes_back "$step"
 }
 
-@test "a task of an array, 50 s before its minute is over: each saves by itself in its own folder, and goes on there" {
-  array=$(box_on ctl sbatch --parsable --array=3,5 -N2 --time=1 --adaptive-train --output='slurm-%A_%a.out' job.sh --train.steps=1000000 --checkpoint.before_end_seconds=50)
-  for task in 3 5; do
+@test "preempted with 5 s of grace: saved where a save takes less; where it takes more, none is begun, and the run says what is lost" {
+  # 4 ranks with some 8 blocks of a checkpoint each, which the disk takes as long for as SLOW_DISK says.
+  mkdir -p "$home/fake" && cp "$fakes/libslow_disk.so" "$home/fake/" && echo 0 >"$home/fake/SLOW_DISK"
+  sed -i "s|^exec|export LD_PRELOAD=$home/fake/libslow_disk.so\nexec|" "$home/job.sh"
+  chown -R --reference="$home" "$home/fake"
+  long_job -N4 -p lower -- --model.hidden=384 --model.heads=8 --model.sequence=16 --checkpoint.every=0
+  other=$(box_on ctl sbatch --parsable -N4 --exclusive -p high --wrap 'sleep 2')
+  saved_and_requeued 'Terminated from Slurm'
+  wait_until 60 job_over "$other"
+  comes_back "$step"
+  echo 1000 >"$home/fake/SLOW_DISK"
+  box_on ctl scancel -s USR1 "$job"
+  wait_until 60 grep -q '^saved step' "$home/slurm-$job.out"
+  step=$(newest_step)
+  wait_until 60 steps_after "$step"
+  box_on ctl sbatch --parsable -N4 --exclusive -p high --wrap 'sleep 2'
+  wait_until 30 grep -Eq '^adaptive-train: stopped by Terminated from Slurm without saving: a save takes [0-9]+ s, and the job is killed in [0-5] s; ' "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+  lost=$(($(tail -n 1 "$home/runs/$job/metrics.jsonl" | jq .step) - step))
+  grep -q "the newest known checkpoint is that of step $step: .*, $lost steps after it are lost$" "$home/slurm-$job.out"
+  wait_until 30 requeued 2
+  [[ $(box_on n1 adaptive-train jobs -j "$job" -n -P -o State,ExitCode | sort -u) == "REQUEUED|75:0" ]]
+  [[ $(newest_step) == "$step" ]]
+}
+steps_after() { [[ $(tail -n 1 "$home/runs/$job/metrics.jsonl" | jq .step) -gt $1 ]]; }
+
+@test "--signal with and without B:, scontrol requeue, scancel: no step is lost, and the job is where it should be" {
+  keys=(--train.steps=1000000 --checkpoint.before_end_seconds=0)
+  to_steps=$(submit -N1 --exclusive --time=1 --signal=TERM@40 -- "${keys[@]}")
+  to_script=$(submit -N1 --exclusive --time=1 --signal=B:USR1@40 -- "${keys[@]}")
+  back=$(submit -N1 --exclusive -- "${keys[@]}")
+  cancelled=$(submit -N1 --exclusive -- "${keys[@]}")
+  for job in "$back" "$cancelled"; do wait_until 60 training "$job" 20; done
+  box_root ctl scontrol requeue "$back"
+  box_on ctl scancel "$cancelled"
+  for job in "$back" "$cancelled"; do nothing_lost 'Terminated'; done
+  job=$back && wait_until 30 requeued
+  wait_until 30 shown_as "$back" REQUEUED
+  wait_until 30 shown_as "$cancelled" CANCELLED
+  job=$to_steps && nothing_lost 'Terminated from Slurm'
+  wait_until 30 requeued
+  shown_as "$to_steps" REQUEUED
+  wait_until 60 grep -q '^saved step' "$home/slurm-$to_script.out"
+  [[ $(job_field "$to_script" JobState) == RUNNING ]]
+  shown_as "$to_script" RUNNING
+}
+# nothing_lost REASON: of $job, which saves and ends for it.
+nothing_lost() {
+  wait_until 90 grep -Eq "^adaptive-train: stopped by $1 after saving$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+  [[ $(tail -n 1 "$home/runs/$job/metrics.jsonl" | jq .step) == "$(newest_step)" ]]
+}
+# shown_as JOB STATE: by jobs, of the first run.
+shown_as() { [[ $(box_on n1 adaptive-train jobs -j "$1" -n -P -o State | head -n 1) == "$2" ]]; }
+
+@test "three tasks of an array, 50 s before their minute is over: each saves by itself in its own folder, and goes on there" {
+  array=$(box_on ctl sbatch --parsable --array=3-5 -N1 --exclusive --time=1 --adaptive-train --output='slurm-%A_%a.out' job.sh --train.steps=1000000 --checkpoint.before_end_seconds=50)
+  for task in 3 4 5; do
     wait_until 60 grep -Eq "^adaptive-train: stopped by the end of the job's time in [0-9]+ s after saving$" "$home/slurm-${array}_$task.out" || { cat "$home/slurm-${array}_$task.out"; return 1; }
     [[ $(grep -c "^the end of the job's time" "$home/slurm-${array}_$task.out") == 1 ]]
     [[ -d $home/runs/${array}_$task/checkpoints ]]
@@ -80,6 +134,23 @@ comes_back() {
   wait_until 30 requeued
   comes_back "$(newest_step)"
 }
+
+@test "suspended for 20 s: nobody is silent or holds anything up, no step took that long, and the run goes on" {
+  long_job -N4 --
+  box_root ctl scontrol suspend "$job"
+  wait_until 20 state_is SUSPENDED
+  sleep 3 # Slurm stops processes two seconds after it has said that it will
+  steps=$(wc -l <"$home/runs/$job/metrics.jsonl")
+  sleep 17
+  [[ $(wc -l <"$home/runs/$job/metrics.jsonl") == "$steps" ]]
+  [[ $(box_on n1 adaptive-train jobs -j "$job" -n -P -o State) == RUNNING ]]
+  box_root ctl scontrol resume "$job"
+  wait_until 60 training "$job" $((steps + 50)) || { show_job "$job"; return 1; }
+  run grep -E 'no step for|silent|failed|resumed from|going on' "$home/slurm-$job.out"
+  [[ $output == "" ]]
+  jq -es 'map(.step_s) | max < 15' <(head -n $((steps + 50)) "$home/runs/$job/metrics.jsonl")
+}
+state_is() { [[ $(job_field "$job" JobState) == "$1" ]]; }
 
 @test "run --continue takes an earlier job's run up, with its configuration" {
   first=$(submit -N2 -- --train.steps=5 --model.layers=1)
@@ -107,7 +178,7 @@ none_of_ours_on() { ! box_root "$1" pgrep -f 'adaptive-train (requeue-lost|run)'
   wait_until 25 no_rank_on n1 n2 n3
   wait_until 15 grep -q "^adaptive-train: no other node is heard, nor Slurm's controller: this node is cut off" "$home/slurm-$job.out"
   wait_until 90 requeued || { show_job "$job"; box_root ctl sinfo -N; return 1; }
-  grep -q 'lost its batch host n1: requeued$' "$home/runs/$job"/logs/rank-*.log
+  wait_until 15 grep -q 'lost its batch host n1: requeued$' "$home/runs/$job"/logs/rank-*.log # said after Slurm has done it
   box_root ctl scontrol update JobId="$job" ReqNodeList=
   comes_back '[0-9]*'
 }
@@ -119,4 +190,15 @@ none_of_ours_on() { ! box_root "$1" pgrep -f 'adaptive-train (requeue-lost|run)'
   box_root ctl scontrol release "$job"
   finished_with "$job" 0:0
   grep -q '^launch 1 failed (srun: error: task 2 launch failed: .* (on n3)); launching again$' "$home/slurm-$job.out"
+}
+
+@test "a node on which no launch succeeds is left out" {
+  job=$(submit -N4 --hold -- --train.steps=20)
+  for step in 1 2 3; do
+    box_root n3 python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('/var/spool/slurmd/stepd.slurm.pmix.$job.$step')"
+  done
+  box_root ctl scontrol release "$job"
+  finished_with "$job" 0:0
+  grep -q '^going on without n3 (failure 1 of this run)$' "$home/slurm-$job.out"
+  [[ $(jq -r '[.ranks[].node] | sort | join(" ")' "$home/runs/$job/plan.json") == "n1 n2 n4" ]]
 }

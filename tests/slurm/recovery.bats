@@ -129,6 +129,20 @@ nothing_kept() {
   failed_as "$job" 'killed|n3|'
 }
 
+@test "a node cut off while nodes are measured: the others are measured again, and train" {
+  box link n3 20mbit # or it is over before the cable is out
+  job=$(submit -N4 -- --profile.measure=true --train.steps=20)
+  wait_until 60 measures n3
+  box cut n3
+  finished_with "$job" 0:0
+  grep -Fx 'measuring again without n3 (failure 1 of measuring)' "$home/slurm-$job.out"
+  [[ $(nodes_of "$job") == "n1 n2 n4" ]]
+  failed_as "$job" 'node_silent|n3|node'
+  box link n3 none
+  box mend n3
+}
+measures() { box_root "$1" pgrep -f "$worker_command measure"; }
+
 @test "a node that run --inject cuts: left out as a real one, and nobody's failure" {
   job=$(submit -N4 -- --train.steps=1000 --checkpoint.every=20 --recovery.allow_injection=true --inject "cut node n3 at step 200")
   event=$SECONDS

@@ -29,6 +29,8 @@ nodes_of() { jq -r '[.ranks[].node] | join(" ")' "$home/runs/$1/plan.json"; }
   run grep -c '^resumed from' "$home/slurm-$job.out"
   [[ $output == 0 ]]
   jq -es 'map(.step) == [range(1; length + 1)]' <(head -n -1 "$home/runs/$job/metrics.jsonl")
+  # It was asked for, so nobody holds it against n3 later.
+  box_on n1 adaptive-train jobs -j "$job" --json | jq -e '.jobs[0].failures == []'
 }
 
 @test "where shares stay a spare takes the place of a slow node, and what that brought is told" {

@@ -47,6 +47,7 @@ TEST(FailureKind, TellsAKilledProcessFromOneThatCrashed) {
 TEST(FailureKind, CountsAgainstWhatItSaysSomethingAboutOnly) {
   EXPECT_EQ(BlamedFor(FailureKind::kNodeSilent, false), Blamed::kNode);
   EXPECT_EQ(BlamedFor(FailureKind::kDeviceError, false), Blamed::kNode);
+  EXPECT_EQ(BlamedFor(FailureKind::kSlow, false), Blamed::kNode);
   EXPECT_EQ(BlamedFor(FailureKind::kOutOfMemory, true), Blamed::kNode);
   EXPECT_EQ(BlamedFor(FailureKind::kOutOfMemory, false), Blamed::kNobody);
   EXPECT_EQ(BlamedFor(FailureKind::kLinkLost, true), Blamed::kLink);

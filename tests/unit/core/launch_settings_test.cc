@@ -41,6 +41,16 @@ TEST(LaunchSettings, AFailureIsSeenWithinThreeSeconds) {
   EXPECT_EQ(deadlines.launcher_silence, kLauncherSilenceLimit);
 }
 
+TEST(LaunchSettings, RanksThatWereLaunchedBeforeHaveLessTimeToCome) {
+  const auto deadlines = DeadlinesOf({}, 4);
+  EXPECT_EQ(SpreadAgain({}, deadlines, 100ms), deadlines.rank_silence);
+  EXPECT_EQ(SpreadAgain({}, deadlines, 1s), 5s);
+  EXPECT_EQ(SpreadAgain({}, deadlines, 30s), deadlines.spread);
+  LaunchConfig launch;
+  launch.hello_seconds = 300;
+  EXPECT_EQ(SpreadAgain(launch, DeadlinesOf(launch, 4), 100ms), 300s);
+}
+
 TEST(LaunchSettings, ReadsPorts) {
   EXPECT_EQ(ParsePorts("auto")->first, 0);
   EXPECT_EQ(ParsePorts("4000-4010")->first, 4000);

@@ -167,15 +167,17 @@ TEST_F(ProfileRowsTest, FailuresAreCountedByKindWithTheAgeOfTheOldest) {
   Failed("n1", kNow - 9.5 * 86400);
   Failed("n1", kNow - 86400);
   Failed("n1", kNow - 86400, "alpha", FailureKind::kOutOfMemory);
+  Failed("n1", kNow - 86400, "alpha", FailureKind::kSlow);
   for (const auto kind : {FailureKind::kDiskFull, FailureKind::kConfiguration,
                           FailureKind::kCrashed, FailureKind::kInjected})
     Failed("n1", kNow, "alpha", kind);
   const Profile found = Find(Query({"n1"}));
   ASSERT_EQ(found.nodes.size(), 1u);
-  EXPECT_EQ(Describe(found.nodes[0]), "n1: silent twice, out of memory once in the last 10 days");
+  EXPECT_EQ(Describe(found.nodes[0]),
+            "n1: silent twice, out of memory once, slow once in the last 10 days");
   ProfileQuery query = Query({"n1"});
   query.failure_half_life_s = 86400;
-  EXPECT_NEAR(Find(query).nodes[0].failures, std::exp2(-9.5) + 2 * 0.5, 1e-9);
+  EXPECT_NEAR(Find(query).nodes[0].failures, std::exp2(-9.5) + 3 * 0.5, 1e-9);
 }
 
 TEST_F(ProfileRowsTest, ALostLinkCountsAgainstThePairAndNotItsEnds) {

@@ -129,10 +129,12 @@ TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
   ASSERT_TRUE(
       store_->Record(id, {8, FailureRecord{1029, std::nullopt, std::nullopt, "n2",
                                            FailureKind::kNodeSilent, "", "", "no heartbeat"}}));
+  ASSERT_TRUE(store_->Record(id, {9, FailureRecord{1031, 15, 1, "n2", FailureKind::kSlow,
+                                                    "computing", "", "1.8 times"}}));
   SummaryRecord summary{20, 40960, 3.5, 3.75, 1e4, 0.5, 0.97, 0.41, 1, 2, 3, 4, 8, 0.25, 0.375};
-  ASSERT_TRUE(store_->Record(id, {9, SummaryRecord{}}));
-  ASSERT_TRUE(store_->Record(id, {10, summary}));
-  ASSERT_TRUE(store_->Record(id, {11, JobEnd{JobState::kFailed, 5, 1040.25, "rank 1 was killed"}}));
+  ASSERT_TRUE(store_->Record(id, {10, SummaryRecord{}}));
+  ASSERT_TRUE(store_->Record(id, {11, summary}));
+  ASSERT_TRUE(store_->Record(id, {12, JobEnd{JobState::kFailed, 5, 1040.25, "rank 1 was killed"}}));
 
   const JobRow row = Find(EveryJob()).at(0);
   EXPECT_EQ(row.nodes, (std::vector<std::string>{"n2", "n1"}));
@@ -171,7 +173,8 @@ TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
 
   const auto failures = store_->FailuresOf(id);
   ASSERT_TRUE(failures);
-  ASSERT_EQ(failures->size(), 2u);
+  ASSERT_EQ(failures->size(), 3u);
+  EXPECT_EQ((*failures)[2].kind, FailureKind::kSlow);
   EXPECT_EQ((*failures)[0].kind, FailureKind::kNodeSilent);
   EXPECT_FALSE((*failures)[0].rank);
   EXPECT_FALSE((*failures)[0].step);

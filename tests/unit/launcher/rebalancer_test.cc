@@ -234,6 +234,10 @@ TEST(Rebalancer, ASlowNodeGetsASmallerShareAndWhatItBroughtIsTold) {
   EXPECT_THAT(answer.line, AllOf(StartsWith("rank 3 on n4 computes 1."),
                                  HasSubstr(" times as long as planned (20 steps, +-"),
                                  EndsWith("): its share goes from 4 to 2 sequences")));
+  ASSERT_TRUE(answer.slow);
+  EXPECT_EQ(answer.slow->rank, 3);
+  EXPECT_EQ(answer.slow->node, "n4");
+  EXPECT_THAT(answer.line, StartsWith(answer.slow->how + ": "));
   answer = ranks.Step(rebalancer);
   ASSERT_TRUE(answer.taken);
   EXPECT_EQ(*answer.taken, less);
@@ -250,6 +254,7 @@ TEST(Rebalancer, ASlowNodeGetsASmallerShareAndWhatItBroughtIsTold) {
   ASSERT_TRUE(answer.ask);
   EXPECT_THAT(*answer.ask, ElementsAre(4, 4, 4, 4));
   EXPECT_THAT(answer.line, HasSubstr("times as long as before"));
+  EXPECT_FALSE(answer.slow);
   EXPECT_THAT(answer.line, HasSubstr("its share goes from 2 to 4 sequences"));
   EXPECT_THAT(ranks.Line(rebalancer).line,
               HasSubstr("faster since the share of rank 3 on n4 went from 2 to 4"));
@@ -286,6 +291,7 @@ TEST(Rebalancer, SharesThatDoNotHelpAreTakenBackAndStay) {
   ranks.factor[2] = 3;
   answer = ranks.Line(rebalancer);
   EXPECT_THAT(answer.line, EndsWith("another share has not made steps faster before"));
+  EXPECT_TRUE(answer.slow);
   EXPECT_FALSE(answer.ask);
 }
 

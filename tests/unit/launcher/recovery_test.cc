@@ -70,12 +70,24 @@ TEST(Recovery, WhatWouldComeAgainEndsTheRun) {
   Recovery recovery({.attempts = 9, .own_node = ""});
   RunOutcome never_trained = Failed(0);
   never_trained.trained = false;
+  never_trained.failure->failure.kind = FailureKind::kLaunch;
   EXPECT_FALSE(recovery.After(never_trained));
   RunOutcome reported = Failed(5);
   reported.failure->reported = true;
   EXPECT_FALSE(recovery.After(reported));
   // Training has been seen: a launch that fails is one of the attempts.
   EXPECT_TRUE(recovery.After(never_trained));
+}
+
+TEST(Recovery, WhatCameFromOutsideBeforeThereWasAStepIsGoneOnFrom) {
+  Recovery recovery({.attempts = 2, .own_node = "n1"});
+  RunOutcome killed = Failed(0);
+  killed.trained = false;
+  EXPECT_TRUE(recovery.After(killed));
+  RunOutcome silent = Failed(0, {"n1", "n3"});
+  silent.trained = false;
+  EXPECT_THAT(recovery.After(silent), Optional(Field(&Recovery::Loss::nodes, ElementsAre("n3"))));
+  EXPECT_FALSE(recovery.After(killed));
 }
 
 TEST(Recovery, AStopOrAnEndIsNoFailure) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 namespace adaptive_train {
 namespace {
 
@@ -37,6 +39,32 @@ TEST(SaveBeforeEnd, WhereNothingWasSavedAtHalfTimeASaveIsMeasured) {
   EXPECT_EQ(save.At(89), Act::kNothing);
   save.Saved(20);
   EXPECT_EQ(save.At(71), Act::kEnd);
+}
+
+TEST(SaveBeforeEnd, ASaveThatDoesNotFitIsNotBegun) {
+  SaveBeforeEnd save(std::nullopt);
+  save.Step(1);
+  save.Saved(30), save.Saved(9);  // the last one counts: 8 s, and a step until that was told
+  EXPECT_EQ(save.LimitsOf(11).too_long, "");
+  EXPECT_EQ(save.LimitsOf(10).too_long, "");
+  EXPECT_EQ(save.LimitsOf(9).too_long, "a save takes 8 s, and the job is killed in 9 s");
+}
+
+TEST(SaveBeforeEnd, TheStepUnderWayMayTakeWhatASaveLeaves) {
+  SaveBeforeEnd save(std::nullopt);
+  save.Step(1);
+  save.Saved(9);
+  EXPECT_EQ(save.LimitsOf(30).end_s, 28);
+  EXPECT_EQ(save.LimitsOf(30).give_up_s, 20);
+}
+
+TEST(SaveBeforeEnd, WhereNothingWasSavedItIsTriedWhileThereIsTime) {
+  SaveBeforeEnd save(std::nullopt);
+  EXPECT_EQ(save.LimitsOf(5).too_long, "");
+  EXPECT_EQ(save.LimitsOf(5).give_up_s, 1.5);
+  EXPECT_EQ(save.LimitsOf(5).end_s, 3);
+  EXPECT_EQ(save.LimitsOf(2).too_long, "the job is killed in 2 s");
+  EXPECT_EQ(save.LimitsOf(-1).too_long, "the job is killed in 0 s");
 }
 
 TEST(SaveBeforeEnd, WhatIsAskedForIsDone) {

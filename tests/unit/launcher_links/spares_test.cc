@@ -128,5 +128,17 @@ TEST(KeepAside, ASpareComesBackInTheNodesOrder) {
   EXPECT_EQ(cluster.devices[2].node, "n4");
 }
 
+TEST(ReplaceLost, SparesComeInAsLongAsThereAreSome) {
+  Cluster cluster = FourNodes();
+  std::vector<SpareNode> spares = {{"n4", ""}};
+  KeepAside(spares, cluster);
+  EXPECT_EQ(ReplaceLost({"n1", "n3"}, cluster, spares), " without n1 (n4 takes its place), n3");
+  EXPECT_TRUE(spares.empty());
+  ASSERT_EQ(cluster.devices.size(), 2u);
+  EXPECT_EQ(cluster.devices[0].node, "n2");
+  EXPECT_EQ(cluster.devices[1].node, "n4");
+  EXPECT_EQ(ReplaceLost({}, cluster, spares), "");
+}
+
 }  // namespace
 }  // namespace adaptive_train

@@ -1,0 +1,37 @@
+// What the end of the job's time, and a stop that comes before it, mean for a run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/config.h"
+#include "launcher/run/save_before_end.h"
+#include "launcher/steps/job_end_time.h"
+#include "launcher/steps/stop_limits.h"
+
+namespace adaptive_train {
+
+/// Knows the job's time and what this run's steps and saves take. One thread.
+class EndWatch {
+ public:
+  /// Job 0 has no end. `before` is checkpoint.before_end_seconds.
+  EndWatch(std::int64_t job_id, AutoInt before) : job_end_(job_id), saves_(before) {}
+
+  void Step(double seconds) { saves_.Step(seconds); }
+  void Saved(double seconds) { saves_.Saved(seconds); }
+
+  struct Due {
+    SaveBeforeEnd::Act act;
+    double left_s;  // to the job's end; 0: not known
+  };
+  /// What is to be done now. Some times a second; does not block.
+  Due Poll();
+  /// What a stop that comes now may take. Asks Slurm: blocks for two seconds at most.
+  StopLimits LimitsOfStop() const;
+
+ private:
+  JobEndTime job_end_;
+  SaveBeforeEnd saves_;
+};
+
+}  // namespace adaptive_train

@@ -1,0 +1,16 @@
+// How long the stop of a run may take where Slurm kills the job soon.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace adaptive_train {
+
+/// Seconds are from now; none: no such time is known.
+struct StopLimits {
+  std::optional<double> give_up_s = {};  // of the step under way, so that the last one can be saved
+  std::optional<double> end_s = {};      // of the ranks, whether they have saved or not
+  std::string too_long = {};             // why no save is begun; empty: one is
+};
+
+}  // namespace adaptive_train
