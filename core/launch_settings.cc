@@ -52,7 +52,7 @@ LaunchDeadlines DeadlinesOf(const LaunchConfig& launch, std::size_t ranks) {
 std::chrono::milliseconds SpreadAgain(const LaunchConfig& launch, const LaunchDeadlines& deadlines,
                                       std::chrono::milliseconds usual) {
   if (launch.hello_seconds) return deadlines.spread;
-  return std::min(deadlines.spread, std::max(deadlines.rank_silence, 5 * usual));
+  return std::min(deadlines.spread, std::max(deadlines.rank_silence, 10 * usual));
 }
 
 Result<PortRange> ParsePorts(const std::string& text) {

@@ -31,8 +31,9 @@ struct LaunchDeadlines {
 /// they are.
 LaunchDeadlines DeadlinesOf(const LaunchConfig& launch, std::size_t ranks);
 
-/// The spread of ranks that were launched before in the same run, `usual` apart: five times that, no
-/// less than a rank may be silent, no more than at first. A configured hello_seconds stays.
+/// From the first hello to the last, of ranks that were launched before in the same run and came
+/// `usual` apart: ten times that, no less than a rank may be silent, no more than the spread. A
+/// configured hello_seconds stays.
 std::chrono::milliseconds SpreadAgain(const LaunchConfig& launch, const LaunchDeadlines& deadlines,
                                       std::chrono::milliseconds usual);
 

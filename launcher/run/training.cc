@@ -190,7 +190,7 @@ class Training {
     supervisor_ = &supervisor;
     held.Release();
     outcome = supervisor.Run();
-    if (outcome.spread) usual_spread_ = outcome.spread;
+    if (outcome.hello_spread) usual_spread_ = outcome.hello_spread;
     held.Hold();  // a second Ctrl-C must not keep the end out of the store
     if (outcome.failure) NameKind(*outcome.failure);
     supervisor_ = nullptr;

@@ -26,7 +26,7 @@ struct JobStepSpec {
   Environment environment;  // of the ranks, complete but for what Slurm and PMIx add
   LaunchConfig launch = {};
   std::string first_rank = {};  // IP address of the first rank's host; empty: not known
-  /// RunOutcome::spread of an earlier launch of the run, if there was one.
+  /// RunOutcome::hello_spread of an earlier launch of the run, if there was one.
   std::optional<std::chrono::milliseconds> usual_spread = {};
 };
 

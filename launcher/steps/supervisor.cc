@@ -370,10 +370,7 @@ void Supervisor::AwaitSaving() {
 
 // Actions.
 
-void Supervisor::SendGo() {
-  outcome_.spread = std::chrono::ceil<std::chrono::milliseconds>(RunningClock::now() - first_hello_);
-  control_->SendAll(Go{});
-}
+void Supervisor::SendGo() { control_->SendAll(Go{}); }
 
 /// Whoever still waits says for whom.
 void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }

@@ -41,8 +41,8 @@ struct RunOutcome {
   /// After a failure: nodes from which nothing more was heard, as the plan names them.
   std::vector<std::string> silent_nodes = {};
   RunningClock::time_point failed_at = {};  // its first sign
-  /// From the first rank's hello to the last one's end of PMIx_Init, where all came so far.
-  std::optional<std::chrono::milliseconds> spread = {};
+  /// From the first rank's hello to the last one's, where all came.
+  std::optional<std::chrono::milliseconds> hello_spread = {};
   /// Move was asked for and nothing else happened: the state is saved, the ranks are gone, another
   /// plan may go on from there. They may have been done just then: compare last_step.
   bool moved = false;
@@ -176,7 +176,7 @@ class Supervisor {
   std::string StopWords() const;
   ExitCode StopCode() const;
   void OnHello(const Hello& hello);
-  std::chrono::milliseconds Spread() const;
+  void AwaitOthers();
   void OnMessage(int rank, const ControlMessage& message);
   void OnClosed(int rank, const std::string& why);
   void OnResumed(int rank, const Resumed& resumed);

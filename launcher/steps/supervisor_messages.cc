@@ -21,16 +21,23 @@ void Supervisor::OnHello(const Hello& hello) {
   Record(hello.rank).hello = true;
   if (!hello.host.empty()) Record(hello.rank).host = hello.host;
   if (!hello.step_id.empty()) step_id_ = hello.step_id;
-  // Ranks of one step start together: the others have little time left.
-  if (std::exchange(anyone_said_hello_, true)) return;
-  first_hello_ = RunningClock::now();
-  if (state_ == State::kLaunching) ArmTimer(Spread());
+  if (!std::exchange(anyone_said_hello_, true)) first_hello_ = RunningClock::now();
+  if (state_ == State::kLaunching) AwaitOthers();
 }
 
-/// A launch that is tried again has all the time there is.
-std::chrono::milliseconds Supervisor::Spread() const {
-  if (attempt_ > 1 || !spec_.usual_spread) return deadlines_.spread;
-  return SpreadAgain(spec_.launch, deadlines_, *spec_.usual_spread);
+/// Ranks of one step start together: once one has come the others have little time left, less where
+/// an earlier launch shows how much they need. A launch that is tried again has all there is. So have
+/// ranks that have come: one that stops then is found by its silence.
+void Supervisor::AwaitOthers() {
+  using std::chrono::milliseconds;
+  const auto passed = std::chrono::ceil<milliseconds>(RunningClock::now() - first_hello_);
+  milliseconds spread = deadlines_.spread;
+  if (std::ranges::all_of(ranks_, &RankRecord::hello)) {
+    outcome_.hello_spread = passed;
+  } else if (attempt_ == 1 && spec_.usual_spread) {
+    spread = SpreadAgain(spec_.launch, deadlines_, *spec_.usual_spread);
+  }
+  ArmTimer(std::max(spread - passed, milliseconds{0}));
 }
 
 void Supervisor::OnMessage(int rank, const ControlMessage& message) {

@@ -44,7 +44,7 @@ TEST(LaunchSettings, AFailureIsSeenWithinThreeSeconds) {
 TEST(LaunchSettings, RanksThatWereLaunchedBeforeHaveLessTimeToCome) {
   const auto deadlines = DeadlinesOf({}, 4);
   EXPECT_EQ(SpreadAgain({}, deadlines, 100ms), deadlines.rank_silence);
-  EXPECT_EQ(SpreadAgain({}, deadlines, 1s), 5s);
+  EXPECT_EQ(SpreadAgain({}, deadlines, 500ms), 5s);
   EXPECT_EQ(SpreadAgain({}, deadlines, 30s), deadlines.spread);
   LaunchConfig launch;
   launch.hello_seconds = 300;
