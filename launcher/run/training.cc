@@ -257,7 +257,8 @@ class Training {
     last_launch_s_ = std::chrono::duration<double>(RunningClock::now() - launched_).count();
     if (!resumed_) resumed_ = step > 0;
     saved_.Add(resumed);
-    const std::int64_t lost = committed_.value_or(step) - step;
+    // It may be newer than what all have reported.
+    const std::int64_t lost = std::max<std::int64_t>(0, committed_.value_or(step) - step);
     committed_ = step;
     if (step == 0 && recovery_.Count() > 0)
       progress_.Notice("there is no checkpoint: training begins again");

@@ -14,8 +14,8 @@ struct KeptRun {
   std::string key;           // of the launcher's process; empty: nothing is kept
   std::string job = "0";     // Slurm's number; "0" without Slurm
   std::int64_t attempt = 0;  // launch of the run's ranks; later ones have larger numbers
-  /// The newest step that all ranks have reported: training goes on after it at most. None: this
-  /// launch is the first, and there is nothing to go on from.
+  /// The newest step that all ranks have reported. None: this launch is the first, and there is
+  /// nothing to go on from.
   std::optional<std::int64_t> committed;
 
   /// Below kKeptRoot, for the ranks of a node.

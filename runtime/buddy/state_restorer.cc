@@ -91,6 +91,18 @@ Result<void> CheckShards(const std::vector<CheckpointParameter>& parameters,
                        {indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(states)});
 }
 
+/// In the order in which they are tried. Steps that are newer than `committed` were made, but not
+/// told: they come last, so that nothing is lost where both slots are newer.
+std::vector<FoundState> InOrder(std::vector<FoundState> states, std::int64_t committed) {
+  const auto newer =
+      std::stable_partition(states.begin(), states.end(),
+                            [&](const FoundState& state) { return state.step <= committed; });
+  std::sort(newer, states.end(), [](const FoundState& a, const FoundState& b) {
+    return a.attempt != b.attempt ? a.attempt > b.attempt : a.step < b.step;
+  });
+  return states;
+}
+
 }  // namespace
 
 StateRestorer::StateRestorer(const KeptRun& run, const Plan& plan, std::string folder,
@@ -138,8 +150,8 @@ std::optional<CheckpointStep> StateRestorer::Restore(
     const std::function<std::span<float>()>& residuals_to_take) {
   if (!run_.committed) return std::nullopt;
   world_.communicator().transport().main_thread().WorksAt("taking up a state from memory");
-  for (const FoundState& state : States()) {
-    if (state.step > *run_.committed || state.step < least || state.step == 0) continue;
+  for (const FoundState& state : InOrder(States(), *run_.committed)) {
+    if (state.step < least || state.step == 0) continue;
     auto read = Read(state, reading, arenas, residuals_to_take);
     if (!read)
       on_notice_(fmt::format("refused: the state of step {} in memory: {}", state.step,
