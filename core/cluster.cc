@@ -106,6 +106,7 @@ Json ToObject(const Device& device) {
               {"product_flops", device.product_flops},
               {"copy_bytes_per_second", device.copy_bytes_per_second}};
   if (!device.uuid.empty()) object["uuid"] = device.uuid;
+  if (!device.nccl.empty()) object["nccl"] = device.nccl;
   return object;
 }
 

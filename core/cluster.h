@@ -122,6 +122,7 @@ struct Device {
   double product_flops = 0;          // FLOP/s of large matrix products; 0: unknown
   double copy_bytes_per_second = 0;  // of its memory; 0: unknown
   std::string uuid = {};             // of a GPU, as NVML prints it
+  std::string nccl = {};             // version that its ranks load, "2.28.9"; empty: unknown
   bool operator==(const Device&) const = default;
 };
 

@@ -64,6 +64,7 @@ Device ReadDevice(const JsonReader& entry) {
   if (entry.Has("copy_bytes_per_second"))
     entry.ReadNumber("copy_bytes_per_second", device.copy_bytes_per_second);
   if (entry.Has("uuid")) entry.Read("uuid", device.uuid);
+  device.nccl = OptionalText(entry, "nccl");
   return device;
 }
 
@@ -128,6 +129,7 @@ void ReadGroup(const JsonReader& entry, Cluster& cluster) {
   part.Read("model", device.model);
   if (part.Has("count")) part.Read("count", count, 1, 1024);
   if (part.Has("threads")) part.Read("threads", device.threads, 1, 4096);
+  device.nccl = OptionalText(part, "nccl");
   ReadGiven(part, "memory_gib", memory_gib, kMostGib);
   ReadGiven(part, "tflops", tflops);
   device.copy_bytes_per_second = Optional(part, "copy_gb_per_s", 0) * 1e9;

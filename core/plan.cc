@@ -36,6 +36,7 @@ Json ToObject(const RankPlan& rank) {
               {"micro_batch", rank.micro_batch},
               {"memory_bytes", rank.memory_bytes}};
   if (!rank.device.uuid.empty()) object["device_uuid"] = rank.device.uuid;
+  if (!rank.device.nccl.empty()) object["device_nccl"] = rank.device.nccl;
   return object;
 }
 
@@ -51,6 +52,7 @@ RankPlan ReadRank(const JsonReader& entry) {
   entry.Read("threads", rank.device.threads, 1, 4096);
   entry.ReadNumber("cpus", rank.device.cpus);
   if (entry.Has("device_uuid")) entry.Read("device_uuid", rank.device.uuid);
+  if (entry.Has("device_nccl")) entry.Read("device_nccl", rank.device.nccl);
   entry.Read("stage", rank.stage, 0, most);
   entry.Read("replica", rank.replica, 0, most);
   entry.Read("tensor_rank", rank.tensor_rank, 0, most);

@@ -211,6 +211,7 @@ TEST(ClusterJson, HoldsNodesAndDevices) {
   cluster.nodes[1].name = "n18";
   cluster.devices = {{"n17", "cuda", 0, "H200", 150'000'000'000, 4}, {"n17", "cuda", 1, ""}};
   cluster.devices[1].uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef";
+  cluster.devices[1].nccl = "2.28.9";
   const Json json = Json::parse(ToJson(cluster));
   EXPECT_EQ(json.at("format_version"), 1);
   EXPECT_EQ(json.at("name"), "lab");

@@ -113,12 +113,14 @@ TEST(Plan, ReadsBackWhatWasWritten) {
   plan.bound_seconds = 0.25;
   plan.parts = {0.1, 0.1, 0.1, 0.1, 0.1};
   plan.ranks[1].device.uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef";
+  plan.ranks[1].device.nccl = "2.28.9";
   plan.alternatives = {{"even", "2 replicas", 0.75}, {"other", "does not fit", {}}};
   auto back = PlanFromJson(ToJson(plan));
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(ToJson(*back), ToJson(plan));
   EXPECT_EQ(back->ranks[1].device.node, "n1");
   EXPECT_EQ(back->ranks[1].device.uuid, plan.ranks[1].device.uuid);
+  EXPECT_EQ(back->ranks[1].device.nccl, "2.28.9");
   EXPECT_FALSE(back->orders.AnyLayout());
   plan.orders.reproducible = Reproducible::kLayout;
   EXPECT_TRUE(PlanFromJson(ToJson(plan))->orders.AnyLayout());
