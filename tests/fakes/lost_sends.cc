@@ -1,14 +1,19 @@
 // A fault for tests, by LD_PRELOAD: while the file LOST_SENDS beside this library is there, what
 // the rank whose number stands in it sends by UCX leaves and never arrives, as on a link that
-// carries nothing any more.
+// carries nothing any more. It begins with a message of some size: in the exchange of gradients,
+// where all ranks are in the same step, and not between two messages that end it.
 #include <dlfcn.h>
 #include <ucp/api/ucp.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 namespace {
+
+constexpr std::size_t kBegins = 1024;  // bytes
 
 bool Loses() {
   Dl_info self{};
@@ -32,5 +37,8 @@ extern "C" __attribute__((visibility("default"))) ucs_status_ptr_t ucp_tag_send_
   using Send = ucs_status_ptr_t (*)(ucp_ep_h, const void*, std::size_t, ucp_tag_t,
                                     const ucp_request_param_t*);
   static const auto real = reinterpret_cast<Send>(::dlsym(RTLD_NEXT, "ucp_tag_send_nbx"));
-  return Loses() ? nullptr : real(endpoint, bytes, count, tag, param);
+  static std::atomic<bool> begun{false};
+  const bool loses = (begun || count >= kBegins) && Loses();
+  begun = loses;
+  return loses ? nullptr : real(endpoint, bytes, count, tag, param);
 }

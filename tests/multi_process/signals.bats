@@ -9,13 +9,21 @@ long_run() {
   wait_until 60 steps_done 5
 }
 
-# stalled_run FAKE FILE ARGUMENT...: what rank 1 is held up by begins when FILE is there.
+stands_still() {
+  local before
+  before=$(wc -l <"$work/run/metrics.jsonl")
+  sleep 1
+  [[ $(wc -l <"$work/run/metrics.jsonl") == "$before" ]]
+}
+
+# stalled_run FAKE FILE ARGUMENT...: what rank 1 is held up by begins when FILE is there. Returns when no step ends any more.
 stalled_run() {
   cp "$fakes/lib$1.so" "$work/"
   LD_PRELOAD=$work/lib$1.so train_in_background --train.steps=100000 "${@:3}"
   wait_until 60 steps_done 12
   [[ $* != *checkpoint.every* ]] || wait_until 60 grep -q '^saved step' "$work/out"
   echo 1 >"$work/$2"
+  wait_until 60 stands_still
 }
 
 saved_step() { ls "$work/run/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; }
