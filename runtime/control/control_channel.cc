@@ -36,7 +36,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kFarewellDeadline{1};
+constexpr std::chrono::seconds kFarewellDeadline{5};
 /// For a program to start from a file system that may hang; the program ends this alarm.
 constexpr unsigned kBecomeSeconds = 5;
 
@@ -97,6 +97,7 @@ struct ControlChannel::State {
   void Write();
   void Enqueue(const ControlMessage& message);
   void EndFlushes();
+  void EndSending();
   void Close();
   void Tick();
   void HearSignals();
@@ -119,6 +120,7 @@ struct ControlChannel::State {
 void ControlChannel::State::Read() {
   socket.async_read_some(
       asio::buffer(block), [this](const boost::system::error_code& error, std::size_t n) {
+        if (closing) return error ? Close() : Read();
         if (error)
           return LoseLauncher(error == asio::error::eof ? "it closed the control channel"
                                                         : error.message());
@@ -172,16 +174,23 @@ void ControlChannel::State::Enqueue(const ControlMessage& message) {
 void ControlChannel::State::Write() {
   asio::async_write(socket, asio::buffer(outgoing.front()),
                     [this](const boost::system::error_code& error, std::size_t) {
-                      if (error) return LoseLauncher(error.message());
+                      if (error) return closing ? Close() : LoseLauncher(error.message());
                       outgoing.pop_front();
                       if (!outgoing.empty()) return Write();
                       EndFlushes();
-                      if (closing) Close();
+                      if (closing) EndSending();
                     });
 }
 
 void ControlChannel::State::EndFlushes() {
   for (const auto& flush : std::exchange(flushes, {})) flush->set_value();
+}
+
+/// The launcher closes when it has read everything. Were this side the first, with something of the
+/// launcher's unread or on its way, the reset would take back what the launcher has not read yet.
+void ControlChannel::State::EndSending() {
+  boost::system::error_code ignored;
+  socket.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
 void ControlChannel::State::Close() {
@@ -255,7 +264,9 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::Connect(Settings setting
 ControlChannel::~ControlChannel() {
   asio::post(state_->io, [state = state_.get()] {
     state->closing = true;
-    if (state->outgoing.empty()) return state->Close();
+    boost::system::error_code ignored;
+    state->signals.close(ignored);
+    if (state->outgoing.empty()) state->EndSending();
     // A launcher that no longer reads must not hold up the rank.
     state->tick.expires_after(kFarewellDeadline);
     state->tick.async_wait([state](const boost::system::error_code& error) {

@@ -37,7 +37,7 @@ class ControlChannel {
   /// Connects to the first address where the other side proves to be the launcher, and proves that
   /// this is the rank. Each address gets a few seconds. Follows no orders before that.
   static Result<std::unique_ptr<ControlChannel>> Connect(Settings settings);
-  /// Sends what is queued, for at most a second, and closes.
+  /// Sends what is queued, and closes when the launcher has read it: blocks for 5 s at most.
   ~ControlChannel();
 
   /// What the launcher asks of the rank's other threads; called on the channel's thread.

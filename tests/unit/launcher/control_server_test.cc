@@ -9,6 +9,7 @@
 
 #include "core/file_limit.h"
 #include "core/token_proof.h"
+#include "runtime/control/control_channel.h"
 #include "runtime/control/find_launcher.h"
 
 namespace adaptive_train {
@@ -345,6 +346,30 @@ TEST_F(ControlServerTest, RanksAreToldTheirDeadlines) {
   rank.join();
   EXPECT_EQ(told.fence, LaunchDeadlines().fence);
   EXPECT_EQ(told.hello, LaunchDeadlines().hello);
+}
+
+TEST_F(ControlServerTest, AllThatARankHasSaidArrivesAtALauncherThatIsHeldUp) {
+  constexpr std::size_t kSaid = 30'000;  // more than sockets hold
+  std::unique_ptr<ControlChannel> channel;
+  std::atomic<bool> connected{false};
+  std::thread connects([&] {
+    if (auto made = ControlChannel::Connect({Loopback(), kToken, {0, "h", 1, "", "", ""}}))
+      channel = std::move(*made);
+    connected = true;
+  });
+  EXPECT_TRUE(ServeUntil([&] { return connected.load(); }));
+  connects.join();
+  ASSERT_TRUE(channel);
+  std::thread leaves([&] {
+    for (std::size_t i = 0; i < kSaid; ++i) channel->Send(Notice{std::string(300, 'x')});
+    channel->Send(Ready{});
+    channel.reset();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  for (int i = 0; i < 10; ++i) server_->Send(0, CheckpointNow{});
+  EXPECT_TRUE(ServeUntil([&] { return !server_->Connected(0); }));
+  leaves.join();
+  EXPECT_EQ(seen_.ready, std::vector<int>{0});
 }
 
 /// A program at a launcher's address that answers, but not as this run's launcher.
