@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <ctime>
 #include <optional>
 #include <sstream>
+#include <thread>
 
 #include "core/file_io.h"
 
@@ -18,6 +20,9 @@ namespace {
 constexpr std::chrono::seconds kScontrolDeadline{20};
 constexpr std::chrono::seconds kPluginDeadline{20};
 constexpr std::chrono::seconds kNameDeadline{5};
+/// Of a short step: Slurm may not reach a node that has just come back.
+constexpr int kShortLaunches = 3;
+constexpr std::chrono::seconds kBetweenShortLaunches{2};
 /// After its step was killed srun may wait for a node that is gone; nobody waits for srun longer
 /// than this.
 constexpr std::chrono::seconds kSrunGrace{2};
@@ -331,14 +336,16 @@ Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::str
                                    "--mem=0",
                                    "--label"};
   srun.insert(srun.end(), command.begin(), command.end());
-  auto done = RunCommand({srun, WithoutInheritedShape(CurrentEnvironment()), ""}, deadline);
-  if (!done) return tl::unexpected(done.error());
-  if (!done->Ok()) {
-    return Fail(fmt::format("the short step on all nodes failed ({}): {}",
-                            DescribeExit(done->wait_status), Printable(done->errors)),
-                ExitCode::kPreflight);
+  for (int left = kShortLaunches;; --left) {
+    auto done = RunCommand({srun, WithoutInheritedShape(CurrentEnvironment()), ""}, deadline);
+    if (!done) return tl::unexpected(done.error());
+    if (done->Ok()) return done->output;
+    if (left == 1 || done->errors.find("Task launch for StepId=") == std::string::npos)
+      return Fail(fmt::format("the short step on all nodes failed ({}): {}",
+                              DescribeExit(done->wait_status), Printable(done->errors)),
+                  ExitCode::kPreflight);
+    std::this_thread::sleep_for(kBetweenShortLaunches);
   }
-  return done->output;
 }
 
 namespace {
