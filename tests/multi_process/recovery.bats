@@ -111,7 +111,7 @@ lost_nothing() {
       key=$(key_of "${ranks[0]}")
       kill -KILL "${ranks[$failure]}"
       wait_until 30 gone_on "$failure"
-      wait_until 30 grep_times "$failure" '^resumed from the memory of step'
+      wait_until 90 grep_times "$failure" '^resumed from the memory of step'
     done
     ends_with 0
     lost_nothing 2
