@@ -38,10 +38,10 @@ struct FirstFailure {
   std::string why;  // one line without the rank
 };
 
-/// By the reports of the members that still speak, at the end. In this order: a version that few
-/// have, a failure of the rank's own, no report at all, fewer collectives than others, an operation
-/// that the library had not taken, being waited for and not waiting. None: no member stands out, as
-/// when all wait for each other in the same operation.
+/// By the reports of the members that still speak, at the end. Signs count in this order. The first
+/// three are a version that few have, a failure of the rank's own, and no report at all. Then come
+/// fewer collectives than others, an operation that the library had not taken, and being waited for
+/// without waiting. None: no member stands out, as when all wait in the same operation.
 std::optional<FirstFailure> FirstToFail(std::span<const int> members,
                                         std::span<const MemberReport> reports);
 

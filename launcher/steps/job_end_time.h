@@ -10,7 +10,7 @@
 
 namespace adaptive_train {
 
-/// One job's end. Nothing blocks. One thread.
+/// One job's end. Only LeftNow blocks. One thread.
 class JobEndTime {
  public:
   /// Job 0 has no end.

@@ -28,7 +28,8 @@ std::optional<double> TimeOfJob(const std::string& shown, const std::string& nam
 
 /// Runs `command` once on each of the allocation's `hosts` hosts, in one short step, and gives back its
 /// standard output: lines "TASK: text" with tasks numbered from 0 in no particular order. Fails
-/// with kPreflight if a host does not run it within `deadline`.
+/// with kPreflight if a host does not run it within `deadline`. A step that Slurm cannot launch is
+/// made again twice, each time with the whole deadline.
 Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
                                    std::chrono::milliseconds deadline);
 
