@@ -37,13 +37,12 @@ void SayLost(const std::string& line) {
 }
 
 int Requeue(const std::string& job, const std::string& host) {
+  // Said before: a requeue ends this process as well, often before scontrol returns.
+  SayLost(fmt::format("job {} lost its batch host {}: requeuing it", job, host));
   const auto done = RunCommand({{"scontrol", "requeue", job}, std::nullopt, ""}, kCommandDeadline);
-  if (done && done->Ok()) {
-    SayLost(fmt::format("job {} lost its batch host {}: requeued", job, host));
-    return ToInt(RankExit::kLauncherLost);
-  }
-  SayLost(fmt::format("job {} lost its batch host {}, and scontrol requeue fails: {}", job, host,
-                      done ? Printable(done->errors) : done.error().message));
+  if (!done || !done->Ok())
+    SayLost(fmt::format("job {}: scontrol requeue fails: {}", job,
+                        done ? Printable(done->errors) : done.error().message));
   return ToInt(RankExit::kLauncherLost);
 }
 

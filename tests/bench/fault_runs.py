@@ -80,6 +80,7 @@ class Run:
         self.lines = []  # (time, line)
         self.steps = [(time.time(), 0)]  # (time, steps in metrics.jsonl)
         self.victims = []
+        self._counted = (0, 0)  # bytes and lines of metrics.jsonl
         self._over = threading.Event()
         self._watch = threading.Thread(target=self._look)
         self._watch.start()
@@ -96,8 +97,7 @@ class Run:
                     file.seek(read)
                     rest += file.read()
                     read = file.tell()
-                with open(self.folder + "/metrics.jsonl", "rb") as file:
-                    steps = file.read().count(b"\n")
+                steps = self._steps_so_far()
             except OSError:
                 steps = 0
             now = time.time()
@@ -105,6 +105,16 @@ class Run:
                 self.steps.append((now, steps))
             *whole, rest = rest.split("\n")
             self.lines += [(now, line) for line in whole]
+
+    def _steps_so_far(self):
+        """Lines of metrics.jsonl, which only grows but where a run goes on from an earlier step."""
+        with open(self.folder + "/metrics.jsonl", "rb") as file:
+            if os.fstat(file.fileno()).st_size < self._counted[0]:
+                self._counted = (0, 0)
+            file.seek(self._counted[0])
+            more = file.read()
+        self._counted = (self._counted[0] + len(more), self._counted[1] + more.count(b"\n"))
+        return self._counted[1]
 
     def first_line(self, words, since):
         """The time and the match of the first line since then that the words are in."""

@@ -110,7 +110,7 @@ files() { (cd "$work" && echo set*); }
   for signal in INT TERM; do
     "$bin/adaptive-train" data build large.txt --output set --model small.model >out 2>err 3>&- &
     builder=$!
-    wait_until 20 compgen -G 'set.bin.*.tmp'
+    wait_until 60 compgen -G 'set.bin.*.tmp'
     kill -"$signal" "$builder"
     status=0
     wait "$builder" || status=$?
@@ -121,7 +121,7 @@ files() { (cd "$work" && echo set*); }
   done
   "$bin/adaptive-train" data build large.txt --output set --vocab-size 300 >out 2>err 3>&- &
   builder=$!
-  wait_until 20 grep -q 'reading for the vocabulary' err
+  wait_until 60 grep -q 'reading for the vocabulary' err
   kill -TERM "$builder"
   status=0
   wait "$builder" || status=$?

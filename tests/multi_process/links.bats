@@ -54,17 +54,17 @@ measured_after() {
   # A wide matrix product keeps the rank busy long enough to be met.
   (cd "$work" && exec "$bin/adaptive-train" links --store "$store" --measure >"$work/out" 2>"$work/err" 3>&-) &
   launcher=$!
-  wait_until 20 started_ranks
+  wait_until 60 started_ranks
   mapfile -t ranks < <(started_ranks)
   kill -INT "$launcher"
   ends_with 130
-  wait_until 5 all_gone "${ranks[@]}"
+  wait_until 60 all_gone "${ranks[@]}"
 }
 
 @test "a rank that dies while measuring: one line, exit 5" {
   (cd "$work" && exec "$bin/adaptive-train" links --store "$store" --measure >"$work/out" 2>"$work/err" 3>&-) &
   launcher=$!
-  wait_until 20 started_ranks
+  wait_until 60 started_ranks
   kill -KILL "$(started_ranks)"
   ends_with 5
   grep -E '^adaptive-train links: measuring the nodes: .*rank 0 on ' "$work/err"

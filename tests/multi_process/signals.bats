@@ -59,19 +59,19 @@ saved_step() { ls "$work/run/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; 
   mapfile -t ranks < <(rank_pids)
   kill -STOP "${ranks[2]}" # saving cannot end
   kill -INT "$launcher"
-  wait_until 10 grep -q 'once more' "$work/out"
+  wait_until 60 grep -q 'once more' "$work/out"
   kill -INT "$launcher"
   ends_with 130
-  wait_until 5 all_gone "${ranks[@]}"
+  wait_until 60 all_gone "${ranks[@]}"
   grep -q 'stopped at once; .* steps are lost$' "$work/err"
 }
 
 @test "SIGUSR1 saves and goes on" {
   long_run
   kill -USR1 "$launcher"
-  wait_until 20 grep -q '^saved step' "$work/out"
+  wait_until 60 grep -q '^saved step' "$work/out"
   before=$(wc -l <"$work/run/metrics.jsonl")
-  wait_until 20 steps_done $((before + 3))
+  wait_until 60 steps_done $((before + 3))
   kill -INT "$launcher"
   ends_with 130
 }
@@ -80,7 +80,7 @@ saved_step() { ls "$work/run/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; 
   long_run
   mapfile -t ranks < <(rank_pids)
   kill -USR1 "${ranks[@]}"
-  wait_until 20 grep -q '^saved step' "$work/out"
+  wait_until 60 grep -q '^saved step' "$work/out"
   [[ $(grep -c '^saving a checkpoint$' "$work/out") == 1 ]]
   kill -TERM "${ranks[@]}"
   ends_with 143
@@ -94,7 +94,7 @@ saved_step() { ls "$work/run/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; 
   printf '#!/bin/sh\nexec sleep 1000\n' >"$work/bin/adaptive-train-worker"
   chmod 755 "$work/bin/adaptive-train-worker"
   bin=$work/bin train_in_background
-  wait_until 20 pgrep -P "$launcher"
+  wait_until 60 pgrep -P "$launcher"
   sleep 0.3
   kill -INT "$launcher"
   ends_with 130
@@ -107,7 +107,7 @@ saved_step() { ls "$work/run/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1; 
   printf '#!/bin/sh\nexec sleep 1000\n' >"$work/bin/adaptive-train-probe"
   chmod 755 "$work/bin/adaptive-train-probe"
   bin=$work/bin train_in_background
-  wait_until 20 pgrep -P "$launcher"
+  wait_until 60 pgrep -P "$launcher"
   kill -INT "$launcher"
   ends_with 130
   [[ $("$work/bin/adaptive-train" jobs -a --store "$store" -n -P -o State,ExitCode) == "CANCELLED|130:0" ]]
@@ -172,7 +172,7 @@ slow_disk() {
 
 @test "the link that carries nothing is named" {
   stalled_run lost_sends LOST_SENDS
-  wait_until 40 grep -Eq '^no step for [0-9]+ s .*: .* from rank 1 on .* have not reached rank [023] on .* \(.*, for [0-9]+ s\); ' "$work/out"
+  wait_until 60 grep -Eq '^no step for [0-9]+ s .*: .* from rank 1 on .* have not reached rank [023] on .* \(.*, for [0-9]+ s\); ' "$work/out"
   kill -KILL "$launcher"
 }
 

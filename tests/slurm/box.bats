@@ -70,7 +70,7 @@ start_and_signal() {
 
 @test "a second up is refused, also while the first is coming up" {
   box up --no-install --nodes 1 &
-  wait_until 10 has_network
+  wait_until 60 has_network
   run box up --no-install
   [ "$status" -eq 1 ]
   [ "${#lines[@]}" -eq 1 ]
@@ -97,7 +97,7 @@ start_and_signal() {
 @test "down waits for an up that is under way and then ends it" {
   box down
   box up --no-install --nodes 1 &
-  wait_until 10 has_network
+  wait_until 60 has_network
   run box down
   [ "$status" -eq 0 ]
   wait $!
@@ -109,7 +109,7 @@ start_and_signal() {
   for moment in has_directory has_network has_munge has_first_node; do
     start_and_signal TERM "$moment"
     [ "$status" -eq 143 ]
-    wait_until 5 nothing_is_left
+    wait_until 60 nothing_is_left
   done
 }
 
@@ -118,7 +118,7 @@ start_and_signal() {
   for moment in has_directory has_network has_munge has_first_node; do
     start_and_signal INT "$moment"
     [ "$status" -eq 130 ]
-    wait_until 5 nothing_is_left
+    wait_until 60 nothing_is_left
   done
 }
 
@@ -178,7 +178,7 @@ start_and_signal() {
   local signal expected command
   while read -r signal expected command; do
     env --default-signal "$box_program" on n1 --user bash -c "$command" 3>&- &
-    wait_until 10 box_root n1 test -e /tmp/ready
+    wait_until 60 box_root n1 test -e /tmp/ready
     kill -s "$signal" $!
     wait_for_status $! "$expected"
     box_root n1 rm /tmp/ready
@@ -188,7 +188,7 @@ INT 130 touch /tmp/ready; sleep 600
 USR1 42 trap 'exit 42' USR1; touch /tmp/ready; while :; do sleep 0.1; done
 TERM 43 trap 'exit 43' TERM; touch /tmp/ready; while :; do sleep 0.1; done
 SIGNALS
-  wait_until 5 no_process_on n1 "sleep 600"
+  wait_until 60 no_process_on n1 "sleep 600"
 }
 
 # wait_for_status PID EXPECTED
@@ -204,9 +204,9 @@ no_process_on() { ! box_root "$1" ps -eo args | grep -qxF "$2"; }
 @test "a command ends when the on that ran it is killed" {
   box_up_once --no-install
   "$box_program" on n1 sleep 601 3>&- &
-  wait_until 5 process_on n1 "sleep 601"
+  wait_until 60 process_on n1 "sleep 601"
   kill -KILL $!
-  wait_until 5 no_process_on n1 "sleep 601"
+  wait_until 60 no_process_on n1 "sleep 601"
 }
 
 process_on() { box_root "$1" ps -eo args | grep -qxF "$2"; }
@@ -243,10 +243,10 @@ process_on() { box_root "$1" ps -eo args | grep -qxF "$2"; }
   local job
   job=$(box_on ctl sbatch --parsable --hold -J survivor --wrap true)
   # The controller writes its state some seconds after a change.
-  wait_until 30 box_root ctl grep -qa survivor /var/spool/slurmctld/job_state
+  wait_until 60 box_root ctl grep -qa survivor /var/spool/slurmctld/job_state
   box kill ctl
   box revive ctl
-  wait_until 30 job_is "$job" PENDING
+  wait_until 60 job_is "$job" PENDING
   box_on ctl scancel "$job"
 }
 
@@ -262,7 +262,7 @@ job_is() { [ "$(box_root ctl squeue -h -j "$1" -o %T 2>/dev/null)" = "$2" ]; }
   [ "$status" -ne 0 ]
   process_on n3 "sleep 604"
   box mend n3
-  wait_until 10 reaches n1 n3
+  wait_until 60 reaches n1 n3
   box_root n3 pkill -f "sleep 604"
 }
 

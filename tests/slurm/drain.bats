@@ -54,7 +54,7 @@ assert_outcomes() {
   local index node expected failed=0
   for index in "${!cells[@]}"; do
     node=n$((index + 1)) expected=${cells[index]##* }
-    wait_until 30 outcome_is "$node" "${jobs[index]}" "$expected" ||
+    wait_until 60 outcome_is "$node" "${jobs[index]}" "$expected" ||
       { echo "${cells[index]}: found: $(outcome "$node" "${jobs[index]}")" && failed=1; }
   done
   sleep 2
@@ -179,7 +179,7 @@ CELLS
     pids+=($!)
   done
   for index in "${!cells[@]}"; do
-    [[ ${cells[index]} == *hung ]] || wait_until 30 has_ended "${pids[index]}" ||
+    [[ ${cells[index]} == *hung ]] || wait_until 60 has_ended "${pids[index]}" ||
       { echo "${cells[index]}: hangs" && failed=1; }
   done
   sleep 2
@@ -236,11 +236,11 @@ CELLS
     [[ $context == local ]] || command=(sbatch --output=/dev/null -w n1 --wrap 'touch ran.n1')
     run_as_user "${command[@]}"
     case $expected in
-      refused) [[ $status -ne 0 ]] && wait_until 30 all_idle && [[ ! -e $BOX_HOME/ran.n1 ]] ;;
-      ran) [[ $status -eq 0 ]] && wait_until 30 test -e "$BOX_HOME/ran.n1" ;;
-      ran-crashed) [[ $status -eq 134 ]] && wait_until 30 test -e "$BOX_HOME/ran.n1" ;;
+      refused) [[ $status -ne 0 ]] && wait_until 60 all_idle && [[ ! -e $BOX_HOME/ran.n1 ]] ;;
+      ran) [[ $status -eq 0 ]] && wait_until 60 test -e "$BOX_HOME/ran.n1" ;;
+      ran-crashed) [[ $status -eq 134 ]] && wait_until 60 test -e "$BOX_HOME/ran.n1" ;;
     esac || { echo "$case: exit $status: $output" && failed=1; }
-    wait_until 30 all_idle
+    wait_until 60 all_idle
   done
   return "$failed"
 }
@@ -249,7 +249,7 @@ CELLS
   local failure
   plugin_box_up --nodes 1
   box_root n1 pkill -TERM -x slurmd
-  wait_until 30 lacks_slurmd n1
+  wait_until 60 lacks_slurmd n1
   for failure in return throw; do
     plugstack "required $FAULTY_PLUGIN n1:init:slurmd:$failure"
     run box_root n1 timeout 30 slurmd -D -N n1
@@ -272,9 +272,9 @@ lacks_slurmd() { ! runs_slurmd "$1"; }
   wait_until 60 all_idle
   box_on ctl sbatch --output=/dev/null -w n1 \
     --wrap 'while [ ! -e ran.go ]; do sleep 0.1; done; touch ran.n1'
-  wait_until 30 box_root n1 pgrep -f slurm_script
+  wait_until 60 box_root n1 pgrep -f slurm_script
   box_root n1 pkill -TERM -x slurmd
-  wait_until 30 lacks_slurmd n1
+  wait_until 60 lacks_slurmd n1
   touch "$BOX_HOME/ran.go"
-  wait_until 30 test -e "$BOX_HOME/ran.n1"
+  wait_until 60 test -e "$BOX_HOME/ran.n1"
 }

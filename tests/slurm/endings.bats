@@ -29,8 +29,8 @@ without_end() { submit -N1 "$@" -- --train.steps=1000000 --checkpoint.before_end
   box_root ctl scontrol requeue "$requeued"
   box_root n3 pkill -KILL -x adaptive-train
   box kill n4
-  wait_until 30 state_is "$requeued" REQUEUED
-  wait_until 30 state_is "$lost" LOST
+  wait_until 60 state_is "$requeued" REQUEUED
+  wait_until 60 state_is "$lost" LOST
   box_on ctl scancel "$requeued"
   wait_until 90 state_is "$failed" NODE_FAIL
   wait_until 120 state_is "$limited" TIMEOUT
@@ -41,6 +41,6 @@ without_end() { submit -N1 "$@" -- --train.steps=1000000 --checkpoint.before_end
   cancelled=$(without_end -w n1)
   wait_until 60 training "$cancelled" 5
   box_on ctl scancel "$cancelled"
-  wait_until 30 state_is "$cancelled" CANCELLED
+  wait_until 60 state_is "$cancelled" CANCELLED
   box revive n4
 }

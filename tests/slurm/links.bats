@@ -121,12 +121,12 @@ measuring_fails_on_n3() {
 # The last two: Slurm takes its time until it gives such a node to a job again.
 @test "a node that loses power while it is measured: named, exit 5" {
   measuring_fails_on_n3 box kill n3
-  wait_until 15 no_rank_on n1 n2
+  wait_until 60 no_rank_on n1 n2
   box revive n3
 }
 
 @test "a node cut off while it is measured: named, exit 5, and no rank is left on it" {
   measuring_fails_on_n3 box cut n3
-  wait_until 15 no_rank_on n1 n2 n3
+  wait_until 60 no_rank_on n1 n2 n3
   box mend n3
 }

@@ -13,7 +13,7 @@ setup() { rm -f "$BOX_HOME"/{go,out,out.*,pwned,script}; }
 teardown() {
   plugstack "optional $OUR_PLUGIN"
   box_root ctl scancel --user=ada 2>/dev/null || true
-  wait_until 30 all_idle
+  wait_until 60 all_idle
 }
 
 # submit COMMAND ARG...: one of sbatch, salloc, srun with a job that succeeds.
@@ -111,7 +111,7 @@ start_job() {
   job=$(start_job --adaptive-train -N4)
   folder=/run/adaptive-train/$job
   for node in n1 n2 n3 n4; do
-    wait_until 20 has_snapshot "$node" "$job"
+    wait_until 60 has_snapshot "$node" "$job"
     [ "$(box_root "$node" stat -c %U:%a "$folder")" = root:755 ]
     [ "$(box_root "$node" stat -c %U:%a "$folder/node.json")" = root:644 ]
     [ "$(box_root "$node" ls -A "$folder")" = node.json ]
@@ -125,7 +125,7 @@ start_job() {
     [ "$status" -ne 0 ]
   done
   touch "$BOX_HOME/go"
-  for node in n1 n2 n3 n4; do wait_until 20 no_folder "$node" "$job"; done
+  for node in n1 n2 n3 n4; do wait_until 60 no_folder "$node" "$job"; done
   [ -z "$(our_lines n1)" ]
 }
 
@@ -155,7 +155,7 @@ start_job() {
   [ "$status" -eq 0 ]
   run_as_user env ADAPTIVE_TRAIN_OPTIONS= salloc -N4 true
   [ "$status" -eq 0 ]
-  wait_until 20 all_idle
+  wait_until 60 all_idle
   for node in n1 n2 n3 n4; do
     run box_root "$node" ls -d /run/adaptive-train /tmp/probe-was-here
     [[ $output != */run/adaptive-train$'\n'* && ${#lines[@]} -eq 2 ]]
@@ -205,26 +205,26 @@ start_job() {
 # read_output COMMAND: where COMMAND was an sbatch, makes its job's output $output.
 read_output() {
   [[ $1 == sbatch* ]] || return 0
-  wait_until 30 is_over "${output##* }"
+  wait_until 60 is_over "${output##* }"
   output=$(<"$BOX_HOME/out")
 }
 
 @test "a requeued job is photographed again" {
   local job first
   job=$(start_job --adaptive-train -N1 -w n1 --requeue)
-  wait_until 20 has_snapshot n1 "$job"
+  wait_until 60 has_snapshot n1 "$job"
   first=$(box_root n1 stat -c %i:%Y "/run/adaptive-train/$job")
   box_root ctl scontrol requeue "$job"
-  wait_until 30 no_folder n1 "$job"
+  wait_until 60 no_folder n1 "$job"
   # A slurmd that sees the job again within two seconds takes it for the old one and runs no prolog
   # at all.
   sleep 3
-  wait_until 30 starts_again "$job"
-  wait_until 30 has_snapshot n1 "$job"
+  wait_until 60 starts_again "$job"
+  wait_until 60 has_snapshot n1 "$job"
   [ "$(box_root n1 stat -c %i:%Y "/run/adaptive-train/$job")" != "$first" ]
   box_root ctl scontrol show job "$job" | grep -q Restarts=1
   touch "$BOX_HOME/go"
-  wait_until 20 no_folder n1 "$job"
+  wait_until 60 no_folder n1 "$job"
 }
 
 # starts_again JOB: Slurm makes a requeued job wait for minutes; it need not.
@@ -237,9 +237,9 @@ starts_again() {
   local job others
   job=$(start_job --adaptive-train -w n2)
   others=$(start_job --adaptive-train -w n2 --array=0-1)
-  wait_until 20 folders_are n2 3
+  wait_until 60 folders_are n2 3
   box_root ctl scancel "$others"
-  wait_until 20 folders_are n2 1
+  wait_until 60 folders_are n2 1
   has_snapshot n2 "$job"
 }
 

@@ -43,7 +43,7 @@ run_as_user() { run box_on ctl "$@"; }
 # same in steps of two seconds.
 run_batch() {
   run box_on ctl sbatch --parsable "$@"
-  [[ $status -ne 0 ]] || wait_until 30 is_over "$output"
+  [[ $status -ne 0 ]] || wait_until 60 is_over "$output"
 }
 is_over() { [[ -z $(box_root ctl squeue -h -j "$1" 2>/dev/null) ]]; }
 

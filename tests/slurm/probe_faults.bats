@@ -16,7 +16,7 @@ teardown() {
   for node in n1 n2; do
     box_root "$node" sh -c 'umount /run/adaptive-train 2>/dev/null; rm -rf /run/adaptive-train'
   done
-  wait_until 30 all_idle
+  wait_until 60 all_idle
 }
 
 # run_job: a job on n1 with the option on, which prints its snapshot or `none`.
@@ -33,7 +33,7 @@ assert_survived() {
   [ "$status" -eq 0 ] || { echo "srun: exit $status: $output" && false; }
   [ "$output" = "$1" ] || { echo "snapshot: $output" && false; }
   job=$(last_job)
-  wait_until 30 all_idle
+  wait_until 60 all_idle
   ours=$(our_lines n1 | grep "^adaptive-train: job $job: " || true)
   if [[ $2 ]]; then
     [[ $(wc -l <<<"$ours") -eq 1 && $ours == *"$2"* ]] || { echo "log: $ours" && false; }
@@ -79,7 +79,7 @@ FAKES
   plugstack "required $OUR_PLUGIN probe=$BOX_PREFIX/probes/hang deadline=60"
   local begin=$SECONDS
   box_on ctl srun -w n1 --adaptive-train true 3>&- &
-  wait_until 20 box_root n1 pgrep -f "sleep 1000"
+  wait_until 60 box_root n1 pgrep -f "sleep 1000"
   # The other node's prolog is another process and has its own settings.
   plugstack "required $OUR_PLUGIN deadline=0.2 probe=$BOX_PREFIX/probes/hang"
   run_as_user srun -w n2 --adaptive-train true
@@ -87,15 +87,15 @@ FAKES
   ((SECONDS - begin < 30))
   box_root n1 pkill -f "sleep 1000"
   wait $!
-  wait_until 30 all_idle
+  wait_until 60 all_idle
 }
 
 @test "a prolog that is killed takes its probe along" {
   plugstack "required $OUR_PLUGIN probe=$BOX_PREFIX/probes/hang deadline=60"
   box_on ctl srun -w n1 --adaptive-train true 3>&- &
-  wait_until 20 box_root n1 pgrep -f "sleep 1000"
+  wait_until 60 box_root n1 pgrep -f "sleep 1000"
   box_root n1 pkill -KILL -f "spank prolog"
-  wait_until 10 no_probe
+  wait_until 60 no_probe
   wait $! || true
   # That Slurm drains the node for a killed prolog is its own rule.
   box_root ctl scontrol update nodename=n1 state=resume
@@ -138,10 +138,10 @@ WAYS
     --wrap 'while [ ! -e go ]; do sleep 0.1; done'
   local job
   job=$(last_job)
-  wait_until 20 box_root n1 test -e "/run/adaptive-train/$job/node.json"
+  wait_until 60 box_root n1 test -e "/run/adaptive-train/$job/node.json"
   box_root n1 touch "/run/adaptive-train/$job/not-ours"
   touch "$BOX_HOME/go"
-  wait_until 30 all_idle
+  wait_until 60 all_idle
   [ "$(our_lines n1 | grep "^adaptive-train: job $job: ")" = \
     "adaptive-train: job $job: /run/adaptive-train/$job: Directory not empty" ]
 }

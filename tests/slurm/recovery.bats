@@ -20,10 +20,10 @@ failing_job() {
   wait_until 60 training "$job" 120
   event=$SECONDS
 }
-# goes_on WORDS: within 30 s, past where it was.
+# goes_on WORDS: past where it was.
 goes_on() {
-  wait_until 30 grep -Eq "^going on $1 \(failure [0-9]+ of this run\)$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
-  wait_until 30 grep -Eq '^resumed from the (checkpoint|memory) of step' "$home/slurm-$job.out"
+  wait_until 60 grep -Eq "^going on $1 \(failure [0-9]+ of this run\)$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+  wait_until 60 grep -Eq '^resumed from the (checkpoint|memory) of step' "$home/slurm-$job.out"
   echo "goes on $((SECONDS - event)) s after the event"
 }
 # failed_as JOB KIND-HOST-BLAMED: its only failure, in the store.
@@ -56,7 +56,7 @@ nodes_of() { jq -r '[.ranks[].node] | sort | join(" ")' "$home/runs/$1/plan.json
     wait_until 60 training "$job" 120
     committed=$(wc -l <"$home/runs/$job/metrics.jsonl")
     box kill n4
-    wait_until 40 grep -q '^resumed from the memory of step' "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+    wait_until 60 grep -q '^resumed from the memory of step' "$home/slurm-$job.out" || { show_job "$job"; return 1; }
     resumed=$(sed -n 's/^resumed from the memory of step \([0-9]*\)$/\1/p' "$home/slurm-$job.out")
     echo "$committed steps were reported before the failure, resumed from step $resumed"
     ((resumed >= committed))
@@ -81,7 +81,7 @@ nothing_kept() {
   for node in n1 n2 n3 n4; do [[ $(kept_on "$node") ]]; done
   box_on ctl scancel -s KILL --full "$job"
   wait_until 60 job_over "$job"
-  wait_until 30 nothing_kept n1 n2 n3 n4
+  wait_until 60 nothing_kept n1 n2 n3 n4
 }
 
 @test "a node cut off: a spare takes its place, and no rank is left on it" {
@@ -103,7 +103,7 @@ nothing_kept() {
   goes_on 'without n3'
   wait_until 60 training "$job" 300
   box kill n4
-  wait_until 30 grep -Eq '^going on without n4 ' "$home/slurm-$job.out"
+  wait_until 60 grep -Eq '^going on without n4 ' "$home/slurm-$job.out"
   finished_with "$job" 0:0
   [[ $(nodes_of "$job") == "n1 n2" ]]
   box mend n3
@@ -123,7 +123,7 @@ nothing_kept() {
 @test "a rank killed: its node stays" {
   failing_job
   box_root n3 kill -KILL "$(worker_pid n3)"
-  wait_until 30 grep -Eq '^going on \(failure 1 of this run\)$' "$home/slurm-$job.out"
+  wait_until 60 grep -Eq '^going on \(failure 1 of this run\)$' "$home/slurm-$job.out"
   finished_with "$job" 0:0
   [[ $(nodes_of "$job") == "n1 n2 n3 n4" ]]
   failed_as "$job" 'killed|n3|'
@@ -151,7 +151,7 @@ measures() { box_root "$1" pgrep -f "$worker_command measure"; }
   grep -x 'injected: cut node n3 at step 200 (rank 2)' "$home/slurm-$job.out"
   finished_with "$job" 0:0
   failed_as "$job" 'injected|n3|'
-  wait_until 15 no_rank_on n3
+  wait_until 60 no_rank_on n3
 }
 
 @test "three of four nodes at once, and no plan for the one that is left: 75, and the newest checkpoint is named" {
@@ -171,7 +171,7 @@ sleeps() {
   local words
   read -ra words <<<"$1"
   jobs+=("$(box_on ctl "${words[@]}")")
-  wait_until 30 grep -q ^SLURM_JOB_ID "$home/slurm-${jobs[-1]}.out"
+  wait_until 60 grep -q ^SLURM_JOB_ID "$home/slurm-${jobs[-1]}.out"
   seconds+=("$(box_root ctl scontrol show hostnames "$(job_field "${jobs[-1]}" NodeList)" | tail -n 1)")
 }
 

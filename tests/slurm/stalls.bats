@@ -23,13 +23,13 @@ all_idle() { [[ $(box_root ctl sinfo -h -N -o %t | grep -cx idle) == 4 ]]; }
   wait_until 60 grep -Eq '^no step for [0-9]+ s \(step [0-9]+, usually .* s\): .* from rank (2 on n3|3 on n4) have not reached rank (2 on n3|3 on n4) \(' "$home/slurm-$job.out" ||
     { show_job "$job"; return 1; }
   box_root ctl scancel --batch --signal=TERM "$job"
-  wait_until 40 job_over "$job"
+  wait_until 60 job_over "$job"
   show_job "$job"
   grep -q '^adaptive-train: stopped by Terminated after saving' "$home/slurm-$job.out"
   [[ $(job_field "$job" ExitCode) == 143:0 ]]
   step=$(sed -n 's/^saved step \([0-9]*\): .*/\1/p' "$home/slurm-$job.out" | tail -n 1)
   [[ $(tail -n 1 "$home/runs/$job/metrics.jsonl" | jq .step) == "$step" ]]
-  wait_until 30 no_rank_on n1 n2 n3 n4
+  wait_until 60 no_rank_on n1 n2 n3 n4
 }
 
 @test "a launch over such a link to the launcher: the rank behind it is named, it ends itself, and no node is drained" {
@@ -39,7 +39,7 @@ all_idle() { [[ $(box_root ctl sinfo -h -N -o %t | grep -cx idle) == 4 ]]; }
   show_job "$job"
   [[ $(job_field "$job" ExitCode) == 5:0 ]]
   grep -E '^adaptive-train: .*(rank 2 on n3|rank 2 \(n3\))' "$home/slurm-$job.out"
-  wait_until 20 no_rank_on n1 n2 n3 n4
+  wait_until 60 no_rank_on n1 n2 n3 n4
   box link n1 n3 none
   wait_until 120 all_idle
 }

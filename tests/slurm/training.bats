@@ -131,7 +131,7 @@ within_limits() {
 @test "a requeued job saves within KillWait and goes on where it was" {
   start_training
   box_root ctl scontrol requeue "$job"
-  wait_until 30 requeued
+  wait_until 60 requeued
   step=$(ls "$home/runs/$job/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1)
   sleep 3 # slurmd refuses the credential of a job that comes back within two seconds
   box_root ctl scontrol update JobId="$job" StartTime=now
