@@ -2,11 +2,9 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -201,20 +199,6 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
   return std::move(seen->cluster);
 }
 
-/// Without these nodes, in cluster.json too. Returns the words for it.
-Result<std::string> LeaveOutLost(const std::vector<std::string>& lost, const Prepared& run,
-                                 Cluster& cluster) {
-  if (lost.empty()) return "";
-  const auto is_lost = [&](const std::string& name) {
-    return std::ranges::find(lost, name) != lost.end();
-  };
-  std::erase_if(cluster.nodes, [&](const Node& node) { return is_lost(node.name); });
-  std::erase_if(cluster.devices, [&](const Device& device) { return is_lost(device.node); });
-  auto written = run.folder->Write("cluster.json", ToJson(cluster));
-  if (!written) return tl::unexpected(written.error());
-  return fmt::format(" without {}", fmt::join(lost, ", "));
-}
-
 /// Measures the nodes of `cluster`, which loses those that fall silent meanwhile: then the others are
 /// measured anew.
 Result<AllocationProfile> MeasureNodes(const Prepared& run, Cluster& cluster, const Profile& stored,
@@ -235,10 +219,12 @@ Result<AllocationProfile> MeasureNodes(const Prepared& run, Cluster& cluster, co
     if (!loss) return measured;
     failed->failure->failure.kind = recovery.KindOf(*failed->failure);
     ledger.Failed(*failed->failure);
-    const auto without = LeaveOutLost(loss->nodes, run, cluster);
-    if (!without) return tl::unexpected(without.error());
+    std::vector<SpareNode> none;  // all nodes are measured before spares are chosen
+    const std::string without = ReplaceLost(loss->nodes, cluster, none);
+    auto written = run.folder->Write("cluster.json", ToJson(cluster));
+    if (!written) return tl::unexpected(written.error());
     Say(stdout, "measuring the nodes: {}\nmeasuring again{} (failure {} of measuring)\n",
-        failed->message, *without, recovery.Count());
+        failed->message, without, recovery.Count());
   }
 }
 
