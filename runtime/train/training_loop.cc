@@ -13,14 +13,13 @@
 #include "runtime/comm/collective.h"
 #include "runtime/measure/product_peak.h"
 #include "runtime/train/data_fingerprint.h"
+#include "runtime/train/replica_check.h"
 
 namespace adaptive_train {
 namespace {
 
 /// Every so many steps the replicas compare a hash of their parameters.
 constexpr std::int64_t kReplicaCheckSteps = 50;
-/// Combines hashes so that their order counts: 2^64 over the golden ratio.
-constexpr std::uint64_t kHashFactor = 0x9e3779b97f4a7c15;
 
 const StagePlan& StageOf(const Plan& plan, const RankPlan& own) {
   return plan.stages[static_cast<std::size_t>(own.stage)];
@@ -423,7 +422,7 @@ void TrainingLoop<T>::Report(RankMetrics& metrics) {
   metrics.unpeeled = exchange_.Figures().unpeeled;
   measure_.Fill(metrics, exchange_.Figures().select_cpu_s);
   if (ValidationDueAfter(step_)) metrics.validation_loss = Validate();
-  if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
+  if (step_ % kReplicaCheckSteps == 0) CheckSameWeights();
   events_.on_step(metrics);
 }
 
@@ -458,39 +457,10 @@ double TrainingLoop<T>::Validate() {
   return sum[0] / static_cast<double>(count * loader_.targets_per_sample());
 }
 
-/// Replicas have the same parameters; tensor ranks those that they do not share out.
 template <class T>
-void TrainingLoop<T>::CheckReplicas() {
+void TrainingLoop<T>::CheckSameWeights() {
   update_.WaitForAllWeights();
-  const std::span<const T> weights = state_.Weights();
-  ExpectSame(groups_.data, device_->Hash(weights.data(), weights.size_bytes()));
-  if (groups_.tensor.Size() == 1) return;
-  std::uint64_t hash = 0;
-  for (const ParameterRange& range : layout_.ranges()) {
-    if (range.split != TensorSplit::kNone) continue;
-    const T* of_range = weights.data() + range.offset;
-    hash = hash * kHashFactor +
-           device_->Hash(of_range, static_cast<std::size_t>(range.count) * sizeof(T));
-  }
-  ExpectSame(groups_.tensor, hash);
-}
-
-template <class T>
-void TrainingLoop<T>::ExpectSame(Group& group, std::uint64_t hash) {
-  // Two halves per rank: each fits a double exactly, and only its owner adds to a place.
-  const auto own = 2 * static_cast<std::size_t>(group.Rank());
-  std::vector<double> halves(2 * static_cast<std::size_t>(group.Size()), 0.0);
-  halves[own] = static_cast<double>(hash >> 32);
-  halves[own + 1] = static_cast<double>(hash & 0xffff'ffff);
-  SumOverRanks(group, halves);
-  for (std::size_t member = 1; 2 * member < halves.size(); ++member) {
-    if (halves[2 * member] == halves[0] && halves[2 * member + 1] == halves[1]) continue;
-    const int rank = group.RankOf(static_cast<int>(member));
-    throw FatalError(RankExit::kDiverged, "comparing replicas", rank,
-                     fmt::format("parameters of rank {} on {} differ from rank {}'s after step {}",
-                                 rank, plan_.ranks[static_cast<std::size_t>(rank)].device.node,
-                                 group.RankOf(0), step_));
-  }
+  CheckReplicas<T>(groups_, plan_, layout_, *device_, state_.Weights(), step_);
 }
 
 template <class T>

@@ -67,8 +67,7 @@ class TrainingLoop final : public Trainer {
   double Validate();
   bool ValidationDueAfter(std::int64_t step) const;
   bool GoesOn(std::int64_t step) const;
-  void CheckReplicas();
-  void ExpectSame(Group& group, std::uint64_t hash);
+  void CheckSameWeights();
   void Report(RankMetrics& metrics);
   double Targets() const;  // of a global batch
   void Tell(const CompressionDecision& decision);
