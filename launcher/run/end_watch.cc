@@ -14,8 +14,10 @@ EndWatch::Due EndWatch::Poll() {
   return {saves_.At(left), left.value_or(0)};
 }
 
-StopLimits EndWatch::LimitsOfStop() const {
-  const auto left = job_end_.LeftNow(kSlurmPatience);
+std::optional<StopLimits> EndWatch::LimitsOfStop() {
+  if (!stop_) stop_.emplace(job_id_, kSlurmPatience);
+  if (!stop_->Poll()) return std::nullopt;
+  const auto left = stop_->Left();
   return left ? saves_.LimitsOf(*left) : StopLimits{};
 }
 

@@ -51,7 +51,7 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kUnwired, E::kStopAsked, S::kEnding, &Supervisor::EndForStop},
 
       {S::kTraining, E::kSaveAsked, S::kTraining, &Supervisor::SendSave},
-      {S::kTraining, E::kStopAsked, S::kSaving, &Supervisor::SendStop},
+      {S::kTraining, E::kStopAsked, S::kSaving, &Supervisor::BeginStopping},
       {S::kTraining, E::kMoveAsked, S::kSaving, &Supervisor::SendMove},
       {S::kTraining, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kTraining, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
@@ -191,7 +191,7 @@ void Supervisor::StartAttempt() {
   }
   metrics_.clear();
   blocks_written_ = 0;
-  last_save_ = gave_up_ = false;
+  last_save_ = gave_up_ = stop_waits_ = false;
   sums_ = SumRound(size);
   step_id_.clear();
   signs_ = 0;
@@ -273,6 +273,7 @@ void Supervisor::PollStep() {
       if (!Record(end.rank).goodbye) Fault(end.rank, &RankRecord::order_ended);
     }
     if (IsStepOver()) Handle(Event::kStepOver);
+    if (stop_waits_ && state_ == State::kSaving) SendStop();
     WatchSteps();
     WatchLimits();
   } else if (state_ == State::kEnding) {
@@ -381,8 +382,18 @@ void Supervisor::NoteTraining() {
   events_.on_launch(attempt_, "ok", "");
 }
 
+void Supervisor::BeginStopping() {
+  stop_waits_ = true;
+  SendStop();
+}
+
+/// As soon as is known what the stop may take: one that comes from outside may be followed by Slurm's
+/// kill.
 void Supervisor::SendStop() {
-  TakeLimits();
+  const auto limits = stop_signal_ == 0 ? StopLimits{} : events_.on_stop();
+  if (!limits) return;
+  stop_waits_ = false;
+  Take(*limits);
   if (!too_long_.empty()) {
     Enter(State::kEnding);
     return EndUnsaved();
@@ -391,10 +402,7 @@ void Supervisor::SendStop() {
   control_->SendAll(Stop{});
 }
 
-/// Of a stop that comes from outside, and by whose end Slurm may kill the job.
-void Supervisor::TakeLimits() {
-  if (stop_signal_ == 0) return;
-  const StopLimits limits = events_.on_stop();
+void Supervisor::Take(const StopLimits& limits) {
   const auto after = [now = RunningClock::now()](double seconds) {
     return now + std::chrono::duration_cast<RunningClock::duration>(
                      std::chrono::duration<double>(seconds));

@@ -58,8 +58,9 @@ struct SupervisorEvents {
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string&)> on_notice;
   std::function<void(const Decision&)> on_decision;
-  /// A stop was asked for: what it may take. May block for a second or two.
-  std::function<StopLimits()> on_stop = [] { return StopLimits{}; };
+  /// A stop was asked for: what it may take. None: that is not known yet. The ranks train on, and
+  /// this is called again some times a second.
+  std::function<std::optional<StopLimits>()> on_stop = [] { return StopLimits{}; };
   std::function<void()> on_poll = [] {};                                // some times a second
   std::function<void(int rank, const std::string& fault)> on_injected;  // untrusted text
 };
@@ -136,10 +137,11 @@ class Supervisor {
   void SendGo();
   void HearOthers();
   void NoteTraining();
+  void BeginStopping();
   void SendStop();
   void SendMove();
   void NoteStop();
-  void TakeLimits();
+  void Take(const StopLimits& limits);
   void WatchLimits();
   void SendGiveUp();
   void GiveUpOrEnd();
@@ -220,6 +222,7 @@ class Supervisor {
   std::string stop_words_;    // what stops the run, where that is no signal
   bool requeue_ = false;      // the stop is Slurm's: the job may go on later
   bool stop_passed_ = false;  // by ranks
+  bool stop_waits_ = false;   // for its limits: the ranks do not know of it yet
   bool own_stop_ = false;     // a signal to stop has reached this process itself
   std::map<int, RunningClock::time_point> passed_;  // when ranks told of a signal
   bool moving_ = false;
