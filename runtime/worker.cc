@@ -206,6 +206,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
                   SaveClock::Clock::now());
   TrainerEvents events;
   events.stop_asked = [&control] { return control.StopAsked(); };
+  events.stop_unsaved_asked = [&control] { return control.StopUnsavedAsked(); };
   events.given_up = [&control] {
     return control.WaitForGiveUp(control.StopAsked() ? kGiveUpPatience : kNoPatience);
   };

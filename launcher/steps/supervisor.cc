@@ -394,12 +394,11 @@ void Supervisor::SendStop() {
   if (!limits) return;
   stop_waits_ = false;
   Take(*limits);
-  if (!too_long_.empty()) {
-    Enter(State::kEnding);
-    return EndUnsaved();
-  }
   NoteStop();
-  control_->SendAll(Stop{});
+  if (too_long_.empty())
+    control_->SendAll(Stop{});
+  else
+    control_->SendAll(StopUnsaved{});
 }
 
 void Supervisor::Take(const StopLimits& limits) {
@@ -419,15 +418,17 @@ void Supervisor::SendMove() {
 
 void Supervisor::NoteStop() {
   if (outcome_.code != ExitCode::kDone) return;
-  events_.on_notice(fmt::format("{}: saving, then stopping{}", StopWords(),
-                                requeue_ ? "" : " (once more: stop now)"));
+  const std::string what = too_long_.empty() ? "saving, then stopping"
+                                             : "stopping without another save, as " + too_long_;
+  events_.on_notice(
+      fmt::format("{}: {}{}", StopWords(), what, requeue_ ? "" : " (once more: stop now)"));
 }
 
 void Supervisor::SendGiveUp() {
   gave_up_ = true;
-  events_.on_notice(
-      fmt::format("no step for {:.0f} s: giving up the one under way, to save the last",
-                  stall_.Without(RunningClock::now()).count()));
+  events_.on_notice(fmt::format("no step for {:.0f} s: giving up the one under way, to {}",
+                                stall_.Without(RunningClock::now()).count(),
+                                too_long_.empty() ? "save the last" : "complete the save under way"));
   control_->SendAll(GiveUp{});
   AwaitSaving();  // a rank that works, and waits for nobody, comes to it when it is done
 }

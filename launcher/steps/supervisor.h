@@ -156,6 +156,7 @@ class Supervisor {
   void EndForStop();
   void EndAtOnce();
   void EndUnsaved();
+  void NoteUnsaved();
   std::string WhyUnsaved() const;
   void AfterStep();
   void EndLingering();
@@ -214,10 +215,11 @@ class Supervisor {
   RunOutcome outcome_;
   std::string step_id_;
   int attempt_ = 0;
-  std::int64_t blocks_written_ = 0;  // of checkpoints, as rank 0 has said last
-  bool last_save_ = false;           // all ranks have come to it
-  bool gave_up_ = false;             // the exchange under way, so that ranks save
-  int signs_ = 0;                    // failure signs so far, to order them
+  std::int64_t blocks_written_ = 0;         // of checkpoints, as rank 0 has said last
+  std::optional<std::int64_t> saved_step_;  // of the newest save of these ranks
+  bool last_save_ = false;                  // all ranks have come to it
+  bool gave_up_ = false;                    // the exchange under way, so that ranks save
+  int signs_ = 0;                           // failure signs so far, to order them
   int stop_signal_ = 0;
   std::string stop_words_;    // what stops the run, where that is no signal
   bool requeue_ = false;      // the stop is Slurm's: the job may go on later
@@ -231,7 +233,7 @@ class Supervisor {
   std::string retry_reason_;
   std::string failed_launch_on_, lost_at_launch_;  // nodes: of the last launch, of the last two
   RunningClock::time_point first_hello_, trouble_since_, diagnosed_at_, stop_asked_;
-  std::string too_long_;                                         // why the last save is not begun
+  std::string too_long_;                                         // why no other save is begun
   std::optional<RunningClock::time_point> give_up_at_, end_at_;  // of a stop
 };
 

@@ -347,9 +347,13 @@ CheckpointNews Checkpointer::Finish() {
   return failed;
 }
 
-void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arenas) {
+void Checkpointer::CompleteSave() {
   Exchange();
   Finish();
+}
+
+void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arenas) {
+  CompleteSave();
   if (saved_step_ == at.step) return;
   Begin(at, arenas);
   ready_ = false;
@@ -364,6 +368,11 @@ void Checkpointer::SaveNowBy(std::function<void(std::span<double>)> sum, const C
                              const TrainingArenas& arenas) {
   sum_ = std::move(sum);
   SaveNow(at, arenas);
+}
+
+void Checkpointer::CompleteSaveBy(std::function<void(std::span<double>)> sum) {
+  sum_ = std::move(sum);
+  CompleteSave();
 }
 
 }  // namespace adaptive_train

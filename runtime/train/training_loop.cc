@@ -187,13 +187,20 @@ std::int64_t TrainingLoop<T>::Train() {
   }
   saving_ = true;
   update_.WaitForAllWeights();
-  if (!exchange_.TakesResiduals()) {
+  if (unsaved_) {
+    checkpointer_.CompleteSave();
+  } else if (!exchange_.TakesResiduals()) {
     checkpointer_.SaveNow(At(sum_), Arenas());
   } else if (own_.rank == 0) {
     events_.on_notice("nothing new to save: no update was made since the last checkpoint");
   }
   keeper_.Remove();
   return step_;
+}
+
+template <class T>
+bool TrainingLoop<T>::StopUnsavedAsked() const {
+  return events_.stop_unsaved_asked && events_.stop_unsaved_asked();
 }
 
 /// The step under way leaves parameters, moments and residuals alone until its update, which begins
@@ -219,7 +226,11 @@ std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
     throw FatalError(RankExit::kCheckpoint, FailureKind::kUnknown, kSaving, FatalError::kNoPeer,
                      steps[rank] < 0 ? words(rank) : words(0) + ", " + words(rank));
   }
-  checkpointer_.SaveNowBy(sum, At(sum), Arenas());
+  // Asked of all before the exchange was given up.
+  if (StopUnsavedAsked())
+    checkpointer_.CompleteSaveBy(sum);
+  else
+    checkpointer_.SaveNowBy(sum, At(sum), Arenas());
   keeper_.Remove();
   return step_;
 }
@@ -290,9 +301,12 @@ template <class T>
 void TrainingLoop<T>::BeginSettling(double loss) {
   exchange_.Finish();
   if (!new_shares_) new_shares_ = events_.take_new_shares();
-  sums_ = {CountedOnce(loss), events_.stop_asked() ? 1.0 : 0.0,
-           events_.take_checkpoint_asked() ? 1.0 : 0.0, events_.take_profile_asked() ? 1.0 : 0.0,
-           new_shares_ ? 1.0 : 0.0};
+  sums_ = {CountedOnce(loss),
+           events_.stop_asked() ? 1.0 : 0.0,
+           events_.take_checkpoint_asked() ? 1.0 : 0.0,
+           events_.take_profile_asked() ? 1.0 : 0.0,
+           new_shares_ ? 1.0 : 0.0,
+           StopUnsavedAsked() ? 1.0 : 0.0};
   const CheckpointVotes votes = checkpointer_.Votes();
   sums_.insert(sums_.end(), votes.begin(), votes.end());
   first_square_ = sums_.size();
@@ -308,10 +322,11 @@ typename TrainingLoop<T>::Totals TrainingLoop<T>::Agreed() {
   measure_.As(Activity::kExposedComm, [&] { Await(agreement_.Wait(CollectiveDeadline())); });
   whole_ = false;
   const std::span<const double> sums = sums_;
-  checkpointer_.Follow(sums.subspan(5, Checkpointer::kVotes));
+  checkpointer_.Follow(sums.subspan(6, Checkpointer::kVotes));
   const auto squares = sums.subspan(first_square_, first_unit_ - first_square_);
   return {.loss = units_ ? SumOfUnits(sums.subspan(first_unit_)) : sums[0],
           .stop = sums[1] > 0,
+          .unsaved = sums[5] > 0,
           .save = sums[2] > 0,
           .profile = sums[3] > 0,
           .shares = sums[4] == groups_.world.Size(),
@@ -335,7 +350,8 @@ void TrainingLoop<T>::Settle() {
   // Before a checkpoint, which is to hold what the step has taught.
   const auto decided = exchange_.EndStep(metrics.skipped, measured_);
   whole_ = true;
-  Save(totals.save);
+  unsaved_ = unsaved_ || totals.unsaved;
+  if (!unsaved_) Save(totals.save);
   KeepInMemory();
   stop_asked_ = stop_asked_ || totals.stop;
   profile_asked_ = profile_asked_ || totals.profile;

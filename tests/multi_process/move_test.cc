@@ -328,6 +328,30 @@ TEST_F(MoveTest, AStopOnTheWayEndsTheRunSaved) {
   EXPECT_EQ(saved_.back().step, outcome.last_step);
 }
 
+/// A save that is under way takes 3 s or more for its last block.
+TEST_F(MoveTest, AStopWithoutTimeForASaveEndsTheOneThatIsUnderWay) {
+  constexpr std::int64_t kEvery = 8;
+  const std::string slow_disk = home_.Path() + "/slow_disk.so";
+  std::filesystem::copy_file(SLOW_DISK_LIBRARY, slow_disk);
+  std::ofstream(home_.Path() + "/SLOW_DISK") << 3000;
+  WriteConfig(1'000'000, "[checkpoint]\nevery = " + std::to_string(kEvery) + "\n");
+  on_stop_ = [] { return StopLimits{.end_s = 300, .too_long = "there is no time for another"}; };
+  ::setenv("LD_PRELOAD", slow_disk.c_str(), 1);
+  // Preloaded it comes before the sanitizer's runtime.
+  ::setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+  const RunOutcome outcome = Run("run", PlanOf({5, 5}), [&](Supervisor&, std::int64_t step) {
+    if (step == kEvery + 2) ::kill(::getpid(), SIGTERM);
+  });
+  ::unsetenv("LD_PRELOAD");
+  ::unsetenv("ASAN_OPTIONS");
+  EXPECT_EQ(outcome.message, "stopped by Terminated without saving: there is no time for another");
+  EXPECT_GE(outcome.last_step, kEvery + 2);
+  EXPECT_TRUE(outcome.unsaved);
+  ASSERT_THAT(saved_, SizeIs(1));
+  EXPECT_EQ(saved_[0].step, kEvery);
+  EXPECT_TRUE(std::filesystem::exists(saved_[0].path + "/DONE"));
+}
+
 TEST_F(MoveTest, RanksTrainOnUntilItIsKnownWhatAStopMayTake) {
   constexpr std::int64_t kAsked = 8, kKnown = 40;
   WriteConfig(1'000'000);
