@@ -16,8 +16,11 @@ EndWatch::Due EndWatch::Poll() {
 
 std::optional<StopLimits> EndWatch::LimitsOfStop() {
   if (!stop_) stop_.emplace(job_id_, kSlurmPatience);
-  if (!stop_->Poll()) return std::nullopt;
-  const auto left = stop_->Left();
+  return stop_->Poll() ? std::optional(LimitsNow()) : std::nullopt;
+}
+
+StopLimits EndWatch::LimitsNow() const {
+  const auto left = stop_ ? stop_->Left() : job_end_.Left();
   return left ? saves_.LimitsOf(*left) : StopLimits{};
 }
 

@@ -30,6 +30,8 @@ class EndWatch {
   /// What the run's stop may take, which has come by the first call. Asks Slurm; none: not known yet,
   /// to be called again soon, for two seconds at most. Does not block.
   std::optional<StopLimits> LimitsOfStop();
+  /// What a save may take that begins now, as far as the end is known. Does not block.
+  StopLimits LimitsNow() const;
 
  private:
   const std::int64_t job_id_;

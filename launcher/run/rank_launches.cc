@@ -46,10 +46,15 @@ void RankLaunches::LearnFrom(const RunOutcome& outcome) {
   if (outcome.hello_spread) usual_spread_ = outcome.hello_spread;
 }
 
+std::string RankLaunches::KeptName() const {
+  return KeptFolderPrefix(::geteuid(), std::to_string(allocation_.job_id), allocation_.OwnNode()) +
+         memory_key_;
+}
+
+std::string RankLaunches::KeptHere() const { return std::string(kKeptRoot) + "/" + KeptName(); }
+
 void RankLaunches::RemoveKeptHere() const {
-  const std::string prefix =
-      KeptFolderPrefix(::geteuid(), std::to_string(allocation_.job_id), allocation_.OwnNode());
-  (void)RemoveKeptFolders(kKeptRoot, prefix + memory_key_, ::geteuid());
+  (void)RemoveKeptFolders(kKeptRoot, KeptName(), ::geteuid());
 }
 
 }  // namespace adaptive_train

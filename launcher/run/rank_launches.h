@@ -28,10 +28,14 @@ class RankLaunches {
   JobStepSpec Next(const Plan& plan, std::optional<std::int64_t> committed);
   /// How long its ranks' hellos came apart counts for the next one.
   void LearnFrom(const RunOutcome& outcome);
+  /// The folder in which ranks on this node keep their state.
+  std::string KeptHere() const;
   /// What ranks that failed have left in this node's memory; on other nodes, Slurm's epilog does it.
   void RemoveKeptHere() const;
 
  private:
+  std::string KeptName() const;
+
   const Config& config_;
   const Allocation& allocation_;
   const Programs& programs_;

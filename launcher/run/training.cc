@@ -18,6 +18,7 @@
 #include "launcher/run/folder_writer.h"
 #include "launcher/run/injections.h"
 #include "launcher/run/known_checkpoint.h"
+#include "launcher/run/memory_save.h"
 #include "launcher/run/metrics_writer.h"
 #include "launcher/run/plan_files.h"
 #include "launcher/run/rank_launches.h"
@@ -26,6 +27,7 @@
 #include "launcher/run/recovery.h"
 #include "launcher/run/skip_watch.h"
 #include "launcher/steps/slurm_step.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
 
 namespace adaptive_train {
 namespace {
@@ -59,6 +61,8 @@ class Training {
     while (Moves(outcome) || Recovers(outcome)) outcome = TrainByPlan(held);
     ending_.Await(kEndPatience);
     progress_.End();
+    if (NeedsMemory(outcome)) SaveMemory();
+    if (no_plan_ && saved_.Exists()) outcome.code = ExitCode::kRequeue;
     launches_.RemoveKeptHere();
     Finish(outcome);
     const std::int64_t last = outcome.last_step;
@@ -82,7 +86,8 @@ class Training {
   bool Recovers(RunOutcome& outcome) {
     const auto lost = recovery_.After(outcome);
     if (!lost) return false;
-    if (IsCutOff(lost->nodes)) {
+    cut_off_ = IsCutOff(lost->nodes);
+    if (cut_off_) {
       outcome.code = ExitCode::kRequeue;
       outcome.message = "no other node is heard, nor Slurm's controller: this node is cut off";
       return false;
@@ -104,9 +109,25 @@ class Training {
     if (ready) progress_.Notice(fmt::format("the plan without {} was ready", lost->nodes.front()));
     auto plan = Runnable(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
     if (plan) return Take(std::move(*plan), outcome);
-    outcome.code = saved_.Exists() ? ExitCode::kRequeue : plan.error().exit_code;
+    no_plan_ = true;
+    outcome.code = plan.error().exit_code;
     outcome.message += fmt::format("; no plan{}: {}", without, plan.error().message);
     return false;
+  }
+
+  /// Steps that only memory has: of one node, as nothing is heard of others any more.
+  void SaveMemory() {
+    const StopLimits limits = end_.LimitsNow();
+    const std::int64_t committed = committed_.value_or(0), least = saved_.Step() + 1;
+    if (!plan_.orders.keeping.on || cut_off_ || committed < least || !limits.too_long.empty())
+      return;
+    const CheckpointConfig& config = run_.config.checkpoint;
+    const auto step =
+        SaveFromMemory({run_.programs.worker, run_.folder.Path(), launches_.KeptHere(), least,
+                        committed, std::chrono::seconds(config.patience_s), limits.end_s});
+    if (!step) return progress_.Notice("this node's memory is not saved: " + step.error().message);
+    saved_.Add(Saved{*step, CheckpointFolder(config.dir).PathOf(*step), 0});
+    progress_.Notice(fmt::format("saved step {} from this node's memory", *step));
   }
 
   /// Whether it is this node that was lost, not all others. Elsewhere the job may be queued again, and
@@ -457,9 +478,10 @@ class Training {
   EndingSteps ending_;
   std::unique_ptr<Rebalancer> rebalancer_;
   std::optional<std::string> slow_;  // a node whose place a spare takes when ranks have stopped
-  std::optional<Rebalancer::Deed> deed_;  // that the next plan's ranks show the effect of
-  std::set<std::string> slow_kept_;       // nodes whose slowness is in the store
-  bool spares_in_vain_ = false;           // no other spare is to take a slow node's place
+  std::optional<Rebalancer::Deed> deed_;    // that the next plan's ranks show the effect of
+  std::set<std::string> slow_kept_;         // nodes whose slowness is in the store
+  bool cut_off_ = false, no_plan_ = false;  // why the run ends
+  bool spares_in_vain_ = false;             // no other spare is to take a slow node's place
   Supervisor* supervisor_ = nullptr;
   bool may_move_after_warmup_ = true;
   RunningClock::time_point launched_;

@@ -38,6 +38,7 @@ struct RunOutcome {
   bool trained = false;        // the ranks were wired up
   bool stop_asked = false;     // by a signal, or for the job's end
   bool unsaved = false;  // steps after the newest checkpoint are lost, and the message says why
+  bool at_once = false;  // a person has asked for that
   /// After a failure: nodes from which nothing more was heard, as the plan names them.
   std::vector<std::string> silent_nodes = {};
   RunningClock::time_point failed_at = {};  // its first sign

@@ -151,6 +151,7 @@ void Supervisor::EndForStop() {
 
 /// A person has asked twice.
 void Supervisor::EndAtOnce() {
+  outcome_.at_once = true;
   if (outcome_.code == ExitCode::kDone) {
     outcome_.code = StopCode();
     outcome_.message = "stopped at once";

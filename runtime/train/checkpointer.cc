@@ -64,6 +64,16 @@ CheckpointSettings OrderOf(const CheckpointSettings& settings) {
   return order;
 }
 
+}  // namespace
+
+CheckpointOwner OwnerOf(const Config& config, const CheckpointSettings& settings) {
+  const ModelDims dims = DimsOf(config.model);
+  return {CheckpointIdentity(config), ParametersOf(ParameterLayout(dims, StageSlice::Whole(dims))),
+          OrderOf(settings)};
+}
+
+namespace {
+
 /// Samples that the run has done: earlier programs did not write it, and had one size of batches.
 double SamplesOf(const CheckpointStep& at, std::int64_t global_batch) {
   if (const auto found = at.extra.find("samples"); found != at.extra.end()) return found->second;
@@ -91,9 +101,7 @@ Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, 
       folder_(config.checkpoint.dir),
       global_batch_(config.train.global_batch),
       run_settings_(SettingsOf(config, text)),
-      owner_{CheckpointIdentity(config),
-             ParametersOf(ParameterLayout(dims_, StageSlice::Whole(dims_))),
-             OrderOf(run_settings_)},
+      owner_(OwnerOf(config, run_settings_)),
       sum_([this](std::span<double> numbers) { SumOverRanks(group_, numbers); }) {}
 
 CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {

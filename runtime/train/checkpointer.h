@@ -122,5 +122,7 @@ class Checkpointer {
 std::string CheckpointIdentity(const Config& config);
 /// What a run's checkpoints tell of it besides; `data` is the training text's fingerprint.
 CheckpointSettings SettingsOf(const Config& config, const std::string& data);
+/// Whose they are; `settings` are the run's.
+CheckpointOwner OwnerOf(const Config& config, const CheckpointSettings& settings);
 
 }  // namespace adaptive_train
