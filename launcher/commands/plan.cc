@@ -84,11 +84,12 @@ Result<Profile> FindProfile(const PlanOptions& options, const Cluster& cluster,
                             const Config& config) {
   if (!options.profile.empty()) return ReadDocument<Profile>(options.profile, ProfileFromJson);
   if (!options.cluster.empty() && options.store.empty()) return Profile{};
-  auto known = OpenKnownStore(options.store);
+  const StoreChoice store = ChooseStore(options.store);
+  auto known = OpenKnownStore(store);
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "plan");
   auto profile = known->store.ProfileOf(QueryOf(cluster, config));
-  if (profile || !options.store.empty()) return profile;
+  if (profile || store.required) return profile;
   fmt::print(stderr, "adaptive-train plan: warning: {}; planned without it\n",
              profile.error().message);
   return Profile{};

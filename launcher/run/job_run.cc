@@ -322,6 +322,7 @@ Result<RunOutcome> PlanAndTrain(Prepared& run, JobLedger& ledger, RunStatistics&
   ledger.Nodes(cluster->nodes);
   auto profile = ProfileNodes(run, *cluster, ledger);
   if (!profile) return tl::unexpected(profile.error());
+  ledger.FindOutEarlierEndings(run.allocation.user);
   const auto gathered = Gather(run, std::move(*cluster), std::move(*profile));
   if (!gathered) return tl::unexpected(gathered.error());
   auto plan = PlanRun(run, gathered->inputs);

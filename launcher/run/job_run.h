@@ -6,6 +6,7 @@
 
 #include "core/config.h"
 #include "core/exit_code.h"
+#include "db/store_location.h"
 
 namespace adaptive_train {
 
@@ -14,8 +15,8 @@ struct RunRequest {
   std::string config;  // path of the TOML file
   std::vector<ConfigOverride> overrides;
   std::string run_dir;  // empty: runs/JOBID or runs/TIME
-  std::string store;    // empty: the default store
-  std::string inject;   // faults (core/injection.h); empty: none
+  StoreChoice store;
+  std::string inject;  // faults (core/injection.h); empty: none
 };
 
 /// Checks, plans, trains and records. Prints progress to stdout, and one line to stderr if the run

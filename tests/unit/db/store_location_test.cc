@@ -14,6 +14,7 @@ class StoreLocationTest : public ::testing::Test {
   void SetUp() override {
     setenv("HOME", "/home/ann", 1);
     unsetenv("XDG_STATE_HOME");
+    unsetenv("ADAPTIVE_TRAIN_STORE");
   }
 };
 
@@ -31,6 +32,24 @@ TEST_F(StoreLocationTest, DefaultIsInTheStateFolder) {
   EXPECT_EQ(PathOf(""), "/home/ann/.local/state/adaptive-train/profiles.db");
   setenv("XDG_STATE_HOME", "/var/state/", 1);
   EXPECT_EQ(PathOf(""), "/var/state/adaptive-train/profiles.db");
+}
+
+TEST_F(StoreLocationTest, TheCommandLineComesBeforeTheEnvironmentAndAloneIsRequired) {
+  EXPECT_EQ(ChooseStore("").text, "");
+  EXPECT_FALSE(ChooseStore("").required);
+  setenv("ADAPTIVE_TRAIN_STORE", "file:/data/env.db", 1);
+  EXPECT_EQ(ChooseStore("").text, "file:/data/env.db");
+  EXPECT_EQ(ChooseStore("").named_by, "ADAPTIVE_TRAIN_STORE");
+  EXPECT_FALSE(ChooseStore("").required);
+  EXPECT_EQ(ChooseStore("file:/data/typed.db").text, "file:/data/typed.db");
+  EXPECT_TRUE(ChooseStore("file:/data/typed.db").required);
+}
+
+TEST_F(StoreLocationTest, AnErrorSaysWhoNamedTheStore) {
+  const auto refused = ParseStoreLocation("/data/p.db", "ADAPTIVE_TRAIN_STORE");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "ADAPTIVE_TRAIN_STORE: '/data/p.db' is not a store: allowed is file:PATH");
 }
 
 TEST_F(StoreLocationTest, RelativeStateFolderIsRefused) {
