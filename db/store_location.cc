@@ -72,11 +72,12 @@ Result<StoreLocation> FileLocation(std::string_view text, std::string_view named
 
 }  // namespace
 
-StoreChoice ChooseStore(const std::string& typed) {
+StoreChoice ChooseStore(const std::string& typed, const Settings& settings) {
   if (!typed.empty()) return {typed, "--store", true};
   if (std::string named = Environment(kStoreVariable); !named.empty())
     return {std::move(named), kStoreVariable, false};
-  return {};
+  if (settings.store.empty()) return {};
+  return {settings.store, settings.sources.at("store"), false};
 }
 
 Result<StoreLocation> ParseStoreLocation(std::string_view text, std::string_view named_by) {

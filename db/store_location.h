@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/result.h"
+#include "core/settings.h"
 
 namespace adaptive_train {
 
@@ -23,8 +24,9 @@ struct StoreChoice {
   bool required = false;
 };
 
-/// The first of `typed` (--store), $ADAPTIVE_TRAIN_STORE and the default place that is given.
-StoreChoice ChooseStore(const std::string& typed);
+/// The first that is given of `typed` (--store), $ADAPTIVE_TRAIN_STORE, the setting of the user or
+/// the site, and the default place.
+StoreChoice ChooseStore(const std::string& typed, const Settings& settings);
 
 /// Parses "file:PATH" ("~/" and relative paths allowed). The empty text means
 /// $XDG_STATE_HOME/adaptive-train/profiles.db or ~/.local/state/adaptive-train/profiles.db. Touches

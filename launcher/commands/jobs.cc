@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/seconds.h"
+#include "core/settings.h"
 #include "db/known_store.h"
 #include "launcher/commands/job_key.h"
 #include "launcher/commands/outcome.h"
@@ -163,7 +164,9 @@ Result<void> ParseStates(const JobsArguments& arguments, Request& request) {
 
 Result<Request> Understand(const JobsArguments& arguments, double now) {
   Request request;
-  request.store = ChooseStore(arguments.store);
+  const auto settings = LoadSettings();
+  if (!settings) return tl::unexpected(settings.error());
+  request.store = ChooseStore(arguments.store, *settings);
   auto ids = ParseList<JobKey>(arguments.jobs, "--jobs", [](const std::string& word) {
     auto key = ParseJobKey(word);
     return key ? key : FailIn("--jobs", key.error());

@@ -15,6 +15,7 @@
 #include "core/config.h"
 #include "core/file_io.h"
 #include "core/seconds.h"
+#include "core/settings.h"
 #include "db/known_store.h"
 #include "launcher/commands/outcome.h"
 #include "launcher/commands/overrides.h"
@@ -51,6 +52,7 @@ Exit codes: 0 done, 2 usage, 4 the nodes cannot be measured, 5 a node failed on 
 that --store names is unusable, 130/143 stopped.)";
 
 struct LinksArguments {
+  Config defaults;
   StoreChoice store;
   std::string typed_store, cluster, picture, run_dir, config;
   std::vector<std::string> extras;  // --section.key=value
@@ -145,8 +147,9 @@ Result<void> Store(const LinksArguments& arguments, KnownStore& known, const std
 Result<Config> ConfigFor(const LinksArguments& arguments) {
   auto overrides = ParseOverrides(arguments.extras);
   if (!overrides) return tl::unexpected(overrides.error());
-  if (!arguments.config.empty()) return LoadConfig(arguments.config, *overrides);
-  if (overrides->empty()) return Config{};
+  if (!arguments.config.empty())
+    return LoadConfig(arguments.config, *overrides, arguments.defaults);
+  if (overrides->empty()) return arguments.defaults;
   return Fail(fmt::format("--{} changes a key of CONFIG: name a configuration",
                           Printable(overrides->front().first, 80)));
 }
@@ -160,8 +163,9 @@ Result<ShownLinks> MeasureNow(const LinksArguments& arguments) {
   if (!programs) return tl::unexpected(programs.error());
   auto allocation = FindAllocation();
   if (!allocation) return tl::unexpected(allocation.error());
-  if (auto pmix = allocation->in_slurm ? CheckPmixPlugin() : Result<void>(); !pmix)
-    return tl::unexpected(pmix.error());
+  if (allocation->in_slurm) {
+    if (auto pmix = CheckPmixPlugin(config->launch.mpi); !pmix) return tl::unexpected(pmix.error());
+  }
   auto known = OpenKnownStore(arguments.store);  // first, so that no work is lost
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "links");
@@ -235,7 +239,10 @@ void AddLinksCommand(CLI::App& app, std::function<int()>& chosen) {
   links->callback([links, arguments, &chosen] {
     arguments->extras = links->remaining();
     chosen = [arguments] {
-      arguments->store = ChooseStore(arguments->typed_store);
+      const auto settings = LoadSettings();
+      if (!settings) return ReportError("links", settings.error());
+      arguments->defaults = settings->defaults;
+      arguments->store = ChooseStore(arguments->typed_store, *settings);
       return RunLinksCommand(*arguments);
     };
   });

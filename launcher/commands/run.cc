@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "core/settings.h"
 #include "db/known_store.h"
 #include "db/launcher_process.h"
 #include "launcher/commands/job_key.h"
@@ -113,7 +114,10 @@ void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
         return ReportError("run", overrides.error());
       }
       arguments->request.overrides = std::move(*overrides);
-      arguments->request.store = ChooseStore(arguments->store);
+      const auto settings = LoadSettings();
+      if (!settings) return ReportError("run", settings.error());
+      arguments->request.defaults = settings->defaults;
+      arguments->request.store = ChooseStore(arguments->store, *settings);
       if (auto taken = TakeUp(*arguments); !taken) return ReportError("run", taken.error());
       return ToInt(RunTraining(arguments->request));
     };

@@ -138,7 +138,7 @@ Result<FolderLock> LockCheckpoints(const std::string& folder, std::chrono::secon
 /// Collects what is needed to record a run: its configuration and its allocation.
 Result<Prepared> Prepare(const RunRequest& request) {
   if (auto once = CheckCalledOnce(); !once) return tl::unexpected(once.error());
-  auto config = LoadConfig(request.config, request.overrides);
+  auto config = LoadConfig(request.config, request.overrides, request.defaults);
   if (!config) return tl::unexpected(config.error());
   auto injections = AllowedInjections(request.inject, *config);
   if (!injections) return tl::unexpected(injections.error());
@@ -161,7 +161,9 @@ Result<void> MakeReady(Prepared& run, JobLedger& ledger) {
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
   run.programs = std::move(*programs);
-  if (auto pmix = run.allocation.in_slurm ? CheckPmixPlugin() : Result<void>(); !pmix) return pmix;
+  if (run.allocation.in_slurm) {
+    if (auto pmix = CheckPmixPlugin(run.config.launch.mpi); !pmix) return pmix;
+  }
   auto data = CheckData(run.config);
   if (!data) return tl::unexpected(data.error());
   Say(stdout, "data.train: {}: {}\n", run.config.data.train, data->description);

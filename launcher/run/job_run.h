@@ -12,6 +12,7 @@ namespace adaptive_train {
 
 /// The command line.
 struct RunRequest {
+  Config defaults;     // of the site and the user
   std::string config;  // path of the TOML file
   std::vector<ConfigOverride> overrides;
   std::string run_dir;  // empty: runs/JOBID or runs/TIME

@@ -262,12 +262,13 @@ std::string NodeOfError(const std::string& line) {
   return After(line, " on node ", ": ");
 }
 
-Result<void> CheckPmixPlugin() {
+Result<void> CheckPmixPlugin(const std::string& plugin) {
   auto done = RunCommand({{"srun", "--mpi=list"}, std::nullopt, ""}, kPluginDeadline);
   if (!done) return tl::unexpected(Error{done.error().message, ExitCode::kPreflight});
   // Older srun lists on standard error.
-  if (NamesPlugin(done->output + "\n" + done->errors, "pmix")) return {};
-  return Fail("Slurm has no pmix plugin, by which ranks find each other: srun --mpi=list says: " +
+  if (NamesPlugin(done->output + "\n" + done->errors, plugin)) return {};
+  return Fail("Slurm has no " + plugin +
+                  " plugin, by which ranks find each other: srun --mpi=list says: " +
                   Printable(done->output + " " + done->errors, 300),
               ExitCode::kPreflight);
 }
@@ -367,7 +368,7 @@ Result<std::unique_ptr<JobStep>> StartSlurmStep(const JobStepSpec& spec) {
       host_file;  // with --distribution=arbitrary: rank i runs on line i
   const std::string rank_log = WithoutPatterns(spec.run_dir) + RankLog(spec.mode, "%t");
   std::vector<std::string> command = {"srun",
-                                      "--mpi=pmix",
+                                      "--mpi=" + spec.launch.mpi,
                                       "--overlap",
                                       "--distribution=arbitrary",
                                       fmt::format("--nodes={}", distinct.size()),

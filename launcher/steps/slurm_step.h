@@ -33,8 +33,9 @@ std::optional<double> TimeOfJob(const std::string& shown, const std::string& nam
 Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
                                    std::chrono::milliseconds deadline);
 
-/// Fails with kPreflight unless srun has the plugin by which ranks find each other. Runs srun.
-Result<void> CheckPmixPlugin();
+/// Fails with kPreflight unless srun has the plugin by which ranks find each other (launch.mpi).
+/// Runs srun.
+Result<void> CheckPmixPlugin(const std::string& plugin);
 /// Whether the output of `srun --mpi=list` names the plugin.
 bool NamesPlugin(const std::string& list, const std::string& plugin);
 

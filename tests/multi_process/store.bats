@@ -126,6 +126,20 @@ arrives_once() {
   arrives_once 1
 }
 
+@test "what a site sets is the default of run and plan; an error in it ends them in one line" {
+  export ADAPTIVE_TRAIN_SITE_CONFIG=$work/site.toml
+  printf 'store = "file:%s/site.db"\n[launch]\nsilence_seconds = 9.5\n' "$work" >"$ADAPTIVE_TRAIN_SITE_CONFIG"
+  run_here --train.steps=1
+  grep '^silence_seconds = 9.5$' "$work/run/config.resolved.toml"
+  [[ $(jobs -o Steps) == 1 && -e $work/site.db && ! -e $default ]]
+  printf '[launch]\ninterfaces = "lo"\n' >"$ADAPTIVE_TRAIN_SITE_CONFIG"
+  for verb in "run $work/config.toml" "plan $work/config.toml" jobs links; do
+    # shellcheck disable=SC2086 # words of the command line
+    run -2 --separate-stderr "$bin/adaptive-train" $verb
+    [[ $stderr == *"site.toml: line 2: unknown key launch.interfaces; the nearest is launch.interface" ]]
+  done
+}
+
 @test "a store that is named refuses before anything starts" {
   run -6 run_here --store "file:/proc/x.db"
   [[ ! -e $work/run ]]

@@ -34,15 +34,28 @@ TEST_F(StoreLocationTest, DefaultIsInTheStateFolder) {
   EXPECT_EQ(PathOf(""), "/var/state/adaptive-train/profiles.db");
 }
 
-TEST_F(StoreLocationTest, TheCommandLineComesBeforeTheEnvironmentAndAloneIsRequired) {
-  EXPECT_EQ(ChooseStore("").text, "");
-  EXPECT_FALSE(ChooseStore("").required);
+TEST_F(StoreLocationTest, TheCommandLineComesBeforeTheEnvironmentAndThatBeforeAFile) {
+  Settings settings;
+  EXPECT_EQ(ChooseStore("", settings).text, "");
+  settings.store = "file:/data/site.db";
+  settings.sources["store"] = "/etc/site.toml: line 3";
+  EXPECT_EQ(ChooseStore("", settings).text, "file:/data/site.db");
+  EXPECT_EQ(ChooseStore("", settings).named_by, "/etc/site.toml: line 3");
   setenv("ADAPTIVE_TRAIN_STORE", "file:/data/env.db", 1);
-  EXPECT_EQ(ChooseStore("").text, "file:/data/env.db");
-  EXPECT_EQ(ChooseStore("").named_by, "ADAPTIVE_TRAIN_STORE");
-  EXPECT_FALSE(ChooseStore("").required);
-  EXPECT_EQ(ChooseStore("file:/data/typed.db").text, "file:/data/typed.db");
-  EXPECT_TRUE(ChooseStore("file:/data/typed.db").required);
+  EXPECT_EQ(ChooseStore("", settings).text, "file:/data/env.db");
+  EXPECT_EQ(ChooseStore("", settings).named_by, "ADAPTIVE_TRAIN_STORE");
+  EXPECT_EQ(ChooseStore("file:/data/typed.db", settings).text, "file:/data/typed.db");
+}
+
+TEST_F(StoreLocationTest, OnlyTheCommandLineRequiresItsStore) {
+  Settings settings;
+  EXPECT_FALSE(ChooseStore("", settings).required);
+  settings.store = "file:/data/site.db";
+  settings.sources["store"] = "/etc/site.toml: line 3";
+  EXPECT_FALSE(ChooseStore("", settings).required);
+  setenv("ADAPTIVE_TRAIN_STORE", "file:/data/env.db", 1);
+  EXPECT_FALSE(ChooseStore("", settings).required);
+  EXPECT_TRUE(ChooseStore("file:/data/typed.db", settings).required);
 }
 
 TEST_F(StoreLocationTest, AnErrorSaysWhoNamedTheStore) {
