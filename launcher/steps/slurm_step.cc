@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
@@ -271,6 +272,32 @@ Result<void> CheckPmixPlugin(const std::string& plugin) {
                   " plugin, by which ranks find each other: srun --mpi=list says: " +
                   Printable(done->output + " " + done->errors, 300),
               ExitCode::kPreflight);
+}
+
+Result<std::optional<std::string>> SlurmVersion() {
+  constexpr int kNotThere = 127;
+  auto done = RunCommand({{"srun", "--version"}, std::nullopt, ""}, kPluginDeadline);
+  if (!done) return tl::unexpected(done.error());
+  if (WIFEXITED(done->wait_status) && WEXITSTATUS(done->wait_status) == kNotThere)
+    return std::nullopt;
+  if (!done->Ok())
+    return Fail(Printable(done->errors.substr(0, done->errors.find('\n'))), ExitCode::kPreflight);
+  return Printable(done->output.substr(0, done->output.find('\n')), 60);
+}
+
+std::map<std::string, std::string> ParseSlurmSettings(const std::string& text) {
+  std::map<std::string, std::string> settings;
+  std::stringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto equals = line.find(" = ");
+    const auto key_end = line.find(' ');
+    if (equals != std::string::npos) settings[line.substr(0, key_end)] = line.substr(equals + 3);
+  }
+  return settings;
+}
+
+Result<std::map<std::string, std::string>> SlurmSettings() {
+  return Scontrol({"show", "config"}).map(ParseSlurmSettings);
 }
 
 std::string AddressOfNode(const std::string& node) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,16 @@ bool ControllerAnswers(std::int64_t job_id, std::chrono::seconds deadline);
 /// The time in field `name` of what `scontrol show job -o` has printed, seconds since 1970; none where
 /// it has no time there ("Unknown").
 std::optional<double> TimeOfJob(const std::string& shown, const std::string& name);
+
+/// "slurm 22.05.8", as srun says; none where there is no srun. Fails where srun does, as without a
+/// configuration. Runs it.
+Result<std::optional<std::string>> SlurmVersion();
+
+/// What `scontrol show config` says, by key. Fails if Slurm's controller does not answer. Blocks for
+/// 20 s at most.
+Result<std::map<std::string, std::string>> SlurmSettings();
+/// The same from its text: lines "Key   = value".
+std::map<std::string, std::string> ParseSlurmSettings(const std::string& text);
 
 /// Runs `command` once on each of the allocation's `hosts` hosts, in one short step, and gives back its
 /// standard output: lines "TASK: text" with tasks numbered from 0 in no particular order. Fails
