@@ -11,7 +11,6 @@
 
 #include "core/asked_layout.h"
 #include "core/config_keys.h"
-#include "core/edit_distance.h"
 #include "core/file_io.h"
 #include "core/format_version.h"
 #include "core/launch_settings.h"
@@ -23,26 +22,11 @@ constexpr std::size_t kMaxConfigBytes = 1 << 20;
 /// Random numbers store the step in 32 bits.
 constexpr std::int64_t kMostSteps = 4'000'000'000;
 
-const ConfigKey* FindKey(const std::string& path) {
-  for (const ConfigKey& key : ConfigKeys()) {
-    if (key.path == path) return &key;
-  }
-  return nullptr;
-}
-
-std::string NearestKey(const std::string& path) {
-  const ConfigKey* best = &ConfigKeys().front();
-  for (const ConfigKey& key : ConfigKeys()) {
-    if (EditDistance(key.path, path) < EditDistance(best->path, path)) best = &key;
-  }
-  return best->path;
-}
-
 Result<void> ReadKey(Config& config, const std::string& path, const toml::node& node) {
-  const ConfigKey* key = FindKey(path);
+  const ConfigKey* key = FindConfigKey(path);
   if (key == nullptr) {
     return Fail(fmt::format("unknown key {}; the nearest is {}", path.substr(0, 80),
-                            NearestKey(path.substr(0, 80))));
+                            NearestConfigKey(path.substr(0, 80))));
   }
   if (!key->read(config, node)) return Fail(fmt::format("{} must be {}", path, key->allowed));
   return {};
@@ -63,7 +47,7 @@ Result<void> ReadTable(Config& config, const toml::table& table) {
     const toml::table* keys = section.as_table();
     if (keys == nullptr) {
       return Fail(fmt::format("unknown key {} outside of a section; the nearest is {}", name,
-                              NearestKey(name)));
+                              NearestConfigKey(name)));
     }
     for (const auto& [key_name, node] : *keys) {
       auto done = ReadKey(config, name + "." + std::string(key_name.str()), node);
@@ -91,7 +75,7 @@ Result<void> ApplyOverride(Config& config, const ConfigOverride& item) {
   const toml::node* value = parsed.get("v");
   if (value == nullptr || parsed.size() != 1) return Fail(fmt::format("--{}: not a value", path));
   toml::value<std::string> word(text);
-  const ConfigKey* key = FindKey(path);
+  const ConfigKey* key = FindConfigKey(path);
   if (key != nullptr && key->read(config, word)) return {};
   auto done = ReadKey(config, path, *value);
   if (!done) return FailIn("--" + path, done.error());
@@ -286,10 +270,11 @@ TrainingFormat FormatOf(const TrainConfig& train) {
   return format;
 }
 
-Result<Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides) {
+Result<Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides,
+                          const Config& defaults) {
   auto text = ReadFile(path, kMaxConfigBytes);
   if (!text) return tl::unexpected(text.error());
-  Config config;
+  Config config = defaults;
   try {
     auto done = ReadTable(config, toml::parse(*text));
     if (!done) return FailIn(path, done.error());

@@ -110,6 +110,7 @@ struct LaunchConfig {
   double silence_seconds = 2.5;    // after which a rank is lost
   std::string interface = "auto";  // whose addresses ranks connect to; auto: all
   std::string ports = "auto";      // "FIRST-LAST" that the launcher listens on; auto: any
+  std::string mpi = "pmix";        // srun's plugin by which ranks find each other
 };
 
 struct RecoveryConfig {
@@ -156,12 +157,13 @@ std::int64_t TextVocab(const ModelConfig& model);
 /// One `--section.key=value` of the command line: {"train.steps", "20"}.
 using ConfigOverride = std::pair<std::string, std::string>;
 
-/// Reads the TOML file at `path`, applies `overrides` in order, then checks the result. Relative
+/// Reads the TOML file at `path` over `defaults`, applies `overrides` in order, then checks the result. Relative
 /// data paths start at the file's folder if they come from the file, and at the working directory
 /// if they come from the command line. Errors (one line, exit code 2): a missing or unreadable
 /// file, or a syntax error with its line. An unknown key, with the nearest one. A wrong type or
 /// value, with what is allowed. Impossible sizes, and what this version cannot do yet.
-Result<Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides);
+Result<Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides,
+                          const Config& defaults = {});
 
 /// The configuration as TOML with every key, as in config.resolved.toml. LoadConfig reads it back
 /// to the same value.

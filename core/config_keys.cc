@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/edit_distance.h"
 #include "core/launch_settings.h"
 
 namespace adaptive_train {
@@ -149,6 +150,22 @@ ConfigKey Boolean(std::string path, Section Config::*section, bool Section::*fie
             return v.has_value();
           },
           [=](const Config& c) { return std::string(c.*section.*field ? "true" : "false"); }};
+}
+
+/// A name that `srun --mpi` takes.
+ConfigKey MpiPlugin() {
+  return {"launch.mpi",
+          "\"pmix\", or a version of it that srun --mpi=list names, such as \"pmix_v4\"",
+          [](Config& c, const toml::node& n) {
+            const auto name = n.value_exact<std::string>();
+            constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789_";
+            if (!name || !name->starts_with("pmix") || name->size() > 40 ||
+                name->find_first_not_of(kAllowed) != std::string::npos)
+              return false;
+            c.launch.mpi = *name;
+            return true;
+          },
+          [](const Config& c) { return Quoted(c.launch.mpi); }};
 }
 
 ConfigKey Betas() {
@@ -295,6 +312,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
            "the name of a network interface, or \"auto\" for all"),
       Text("launch.ports", &C::launch, &LaunchConfig::ports,
            "\"auto\", or \"FIRST-LAST\" with ports from 1 to 65535"),
+      MpiPlugin(),
       Integer("recovery.attempts", &C::recovery, &RecoveryConfig::attempts, 0, 1000),
       Boolean("recovery.allow_injection", &C::recovery, &RecoveryConfig::allow_injection),
       Number("recovery.half_life_days", &C::recovery, &RecoveryConfig::half_life_days, 0.01, 3650),
@@ -305,6 +323,24 @@ const std::vector<ConfigKey>& ConfigKeys() {
       IntegerOrAuto("device.threads", &C::device, &DeviceConfig::threads, 1, 4096),
   };
   return keys;
+}
+
+const ConfigKey* FindConfigKey(const std::string& path) {
+  const auto& keys = ConfigKeys();
+  const auto key =
+      std::find_if(keys.begin(), keys.end(), [&](const ConfigKey& k) { return k.path == path; });
+  return key == keys.end() ? nullptr : &*key;
+}
+
+std::string NearestConfigKey(const std::string& path,
+                             const std::function<bool(const std::string&)>& wanted) {
+  const ConfigKey* best = nullptr;
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (!wanted(key.path)) continue;
+    if (best == nullptr || EditDistance(key.path, path) < EditDistance(best->path, path))
+      best = &key;
+  }
+  return best->path;
 }
 
 }  // namespace adaptive_train

@@ -1,4 +1,4 @@
-// The keys of a configuration: how each is read and printed. For config.cc alone.
+// The keys of a configuration: how each is read and printed. For config.cc and settings.cc alone.
 #pragma once
 
 #include <functional>
@@ -21,5 +21,12 @@ struct ConfigKey {
 
 /// Every key, in the order in which it is printed.
 const std::vector<ConfigKey>& ConfigKeys();
+
+/// The key with this path; null if there is none.
+const ConfigKey* FindConfigKey(const std::string& path);
+/// The path nearest to `path` of a key that is `wanted`; one is.
+std::string NearestConfigKey(
+    const std::string& path, const std::function<bool(const std::string&)>& wanted =
+                                 [](const std::string&) { return true; });
 
 }  // namespace adaptive_train

@@ -37,6 +37,7 @@ json Body(const CheckpointNow& m) { return EmptyObject(m); }
 json Body(const ProfileNow& m) { return EmptyObject(m); }
 json Body(const StatusNow& m) { return EmptyObject(m); }
 json Body(const Stop& m) { return EmptyObject(m); }
+json Body(const StopUnsaved& m) { return EmptyObject(m); }
 json Body(const GiveUp& m) { return EmptyObject(m); }
 json Body(const Heartbeat& m) { return EmptyObject(m); }
 json Body(const Challenge& m) { return m; }
@@ -214,8 +215,8 @@ constexpr const char* kTypes[] = {
     "challenge",      "hello",       "welcome",    "ready",      "wired",   "resumed",
     "metrics",        "layer_times", "saving",     "saved",      "notice",  "decision",
     "injected",       "failure",     "status",     "signalled",  "goodbye", "go",
-    "checkpoint_now", "profile_now", "new_shares", "status_now", "stop",    "give_up",
-    "abort",          "sum",         "heartbeat"};
+    "checkpoint_now", "profile_now", "new_shares", "status_now", "stop",    "stop_unsaved",
+    "give_up",        "abort",       "sum",        "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -245,6 +246,7 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "new_shares") return body.get<NewShares>();
     if (type == "status_now") return StatusNow{};
     if (type == "stop") return Stop{};
+    if (type == "stop_unsaved") return StopUnsaved{};
     if (type == "give_up") return GiveUp{};
     if (type == "sum") return body.get<Sum>();
     if (type == "abort") return body.get<Abort>();

@@ -108,8 +108,9 @@ struct ProfileNow {};     // measure the layers once more
 struct NewShares {
   std::vector<std::int64_t> samples;  // sequences per step; index = replica
 };
-struct StatusNow {};  // say what you are at
-struct Stop {};       // save and stop
+struct StatusNow {};    // say what you are at
+struct Stop {};         // save and stop
+struct StopUnsaved {};  // complete the save under way, if there is one, begin none, and stop
 /// Leave the exchange that does not end, and save the last step's state by sums over this channel.
 struct GiveUp {};
 struct Abort {
@@ -127,8 +128,8 @@ struct Sum {
 using ControlMessage =
     std::variant<Challenge, Hello, Welcome, Ready, Wired, Resumed, Metrics, LayerTimes, Saving,
                  Saved, Notice, Decision, Injected, RankFailure, RankStatus, Signalled, Goodbye, Go,
-                 CheckpointNow, ProfileNow, NewShares, StatusNow, Stop, GiveUp, Abort, Sum,
-                 Heartbeat>;
+                 CheckpointNow, ProfileNow, NewShares, StatusNow, Stop, StopUnsaved, GiveUp, Abort,
+                 Sum, Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

@@ -15,13 +15,33 @@ std::vector<std::vector<int>> RanksByNode(const Plan& plan) {
   return MembersByNode(plan, all);
 }
 
-/// Of each rank; kNoBuddy on a single node.
+const std::vector<std::string>& SwitchesOf(const Plan& plan, const std::vector<int>& node) {
+  return plan.ranks[static_cast<std::size_t>(node.front())].switches;
+}
+
+/// Nodes on the switch that most of them are on; they are in the order of switches.
+std::size_t MostOnASwitch(const Plan& plan, const std::vector<std::vector<int>>& nodes) {
+  std::size_t most = 0, begin = 0;
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    if (SwitchesOf(plan, nodes[node]) != SwitchesOf(plan, nodes[begin])) begin = node;
+    most = std::max(most, node - begin + 1);
+  }
+  return most;
+}
+
+/// Of each rank; kNoBuddy on a single node. No switch has nodes that are so far from each other in
+/// the order of switches, unless more than half of all nodes are on one.
 std::vector<int> Buddies(const Plan& plan) {
-  const auto nodes = RanksByNode(plan);
+  auto nodes = RanksByNode(plan);
   std::vector<int> buddies(plan.ranks.size(), kNoBuddy);
   if (nodes.size() < 2) return buddies;
+  std::stable_sort(nodes.begin(), nodes.end(), [&plan](const auto& a, const auto& b) {
+    return SwitchesOf(plan, a) < SwitchesOf(plan, b);
+  });
+  const std::size_t half = nodes.size() / 2, most = MostOnASwitch(plan, nodes);
+  const std::size_t further = most < nodes.size() ? std::max(half, most) : half;
   for (std::size_t node = 0; node < nodes.size(); ++node) {
-    const std::vector<int>& other = nodes[(node + nodes.size() / 2) % nodes.size()];
+    const std::vector<int>& other = nodes[(node + further) % nodes.size()];
     for (std::size_t i = 0; i < nodes[node].size(); ++i)
       buddies[static_cast<std::size_t>(nodes[node][i])] = other[i % other.size()];
   }

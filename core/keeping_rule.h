@@ -30,8 +30,10 @@ struct KeptParts {
 
 /// Of every rank, by the plan alone, the same on all. State that replicas have on two nodes or more
 /// is kept by each of these nodes, whose ranks share it out: nothing is sent. What one node alone
-/// has goes to a buddy as well. Buddies are spread evenly: the ranks of a node have theirs half of
-/// all nodes further on, where in the order of an allocation another switch is likely.
+/// has goes to a buddy as well. Buddies are spread evenly, one node for each, and on another switch
+/// as far as the nodes' switches allow: the ranks of a node have theirs half of all nodes further on
+/// in the order of switches. Where no switch is known that is the order of the ranks, in which another
+/// one is likely.
 std::vector<KeptParts> KeptPartsOf(const Plan& plan);
 
 /// Whether replicas share moments and float32 parameters out over the group.

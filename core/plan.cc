@@ -35,6 +35,7 @@ Json ToObject(const RankPlan& rank) {
               {"samples", rank.samples},
               {"micro_batch", rank.micro_batch},
               {"memory_bytes", rank.memory_bytes}};
+  if (!rank.switches.empty()) object["switches"] = rank.switches;
   if (!rank.device.uuid.empty()) object["device_uuid"] = rank.device.uuid;
   if (!rank.device.nccl.empty()) object["device_nccl"] = rank.device.nccl;
   return object;
@@ -51,6 +52,7 @@ RankPlan ReadRank(const JsonReader& entry) {
   entry.Read("device_memory_bytes", rank.device.memory_bytes, 0, kMaxBytes);
   entry.Read("threads", rank.device.threads, 1, 4096);
   entry.ReadNumber("cpus", rank.device.cpus);
+  if (entry.Has("switches")) entry.ReadTexts("switches", rank.switches);
   if (entry.Has("device_uuid")) entry.Read("device_uuid", rank.device.uuid);
   if (entry.Has("device_nccl")) entry.Read("device_nccl", rank.device.nccl);
   entry.Read("stage", rank.stage, 0, most);

@@ -21,7 +21,9 @@ namespace adaptive_train {
 /// One rank's place and share.
 struct RankPlan {
   int rank = 0;
-  Device device;                  // device.threads is what this rank uses
+  Device device;  // device.threads is what this rank uses
+  /// Above the device's node, from the top down, as Node::switches; empty: unknown.
+  std::vector<std::string> switches = {};
   int stage = 0;                  // of the pipeline
   int replica = 0;                // data parallel
   int tensor_rank = 0;            // among the ranks that share the stage's layers

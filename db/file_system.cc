@@ -1,5 +1,5 @@
-// Detects file systems that hosts share. SQLite's locks and WAL do not work there, and a store
-// would be corrupted.
+// Detects file systems on which a store is not kept: those that hosts share, and those whose files
+// go soon.
 #include "db/file_system.h"
 
 #include <sys/stat.h>
@@ -49,6 +49,41 @@ bool Contains(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+constexpr std::array<std::string_view, 2> kMemoryMounts = {"tmpfs", "ramfs"};
+/// Folders that Slurm's job_container/tmpfs, pam_namespace and systemd's PrivateTmp= replace by one
+/// of the job's, the user's or the service's own.
+constexpr std::array<std::string_view, 3> kPrivatePoints = {"/tmp", "/var/tmp", "/dev/shm"};
+/// Its subvolumes are seen as parts, too, and stay.
+constexpr std::string_view kBtrfs = "btrfs";
+
+std::string MountInfo() {
+  std::ifstream file("/proc/self/mountinfo");
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// mountinfo writes blanks, tabs, line ends and backslashes as \040 and the like.
+std::string WithoutEscapes(const std::string& text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto octal = [&](std::size_t at) {
+      return at < text.size() && text[at] >= '0' && text[at] < '8';
+    };
+    if (text[i] != '\\' || !octal(i + 1) || !octal(i + 2) || !octal(i + 3)) {
+      plain += text[i];
+      continue;
+    }
+    plain += static_cast<char>(std::stoi(text.substr(i + 1, 3), nullptr, 8));
+    i += 3;
+  }
+  return plain;
+}
+
+bool IsBelow(const std::string& point, const std::string& path) {
+  return point == "/" || path == point || path.starts_with(point + "/");
+}
+
 }  // namespace
 
 std::string NetworkFileSystemName(std::uint64_t f_type, std::string_view mount_type) {
@@ -85,14 +120,43 @@ Result<std::string> NetworkFileSystemOf(const std::filesystem::path& path) {
     return Fail(path.string() + ": cannot ask for its file system: " + std::strerror(errno),
                 ExitCode::kStore);
   }
-  std::ifstream file("/proc/self/mountinfo");
-  std::stringstream mountinfo;
-  mountinfo << file.rdbuf();
-  const std::string mount_type =
-      MountTypeOf(mountinfo.str(), major(entry.st_dev), minor(entry.st_dev));
+  const std::string mount_type = MountTypeOf(MountInfo(), major(entry.st_dev), minor(entry.st_dev));
   // f_type is signed on some systems; the magic numbers are unsigned 32-bit values.
   const auto f_type = static_cast<std::uint64_t>(static_cast<std::uint32_t>(file_system.f_type));
   return NetworkFileSystemName(f_type, mount_type);
+}
+
+MountPoint MountOf(std::string_view mountinfo, const std::filesystem::path& path) {
+  std::istringstream lines{std::string(mountinfo)};
+  MountPoint best;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string id, parent, device, field;
+    MountPoint mount;
+    fields >> id >> parent >> device >> mount.root >> mount.point;
+    while (fields >> field && field != "-") {
+    }
+    if (!(fields >> mount.type)) continue;
+    mount.root = WithoutEscapes(mount.root);
+    mount.point = WithoutEscapes(mount.point);
+    // A later line covers an earlier one at the same point.
+    if (IsBelow(mount.point, path.string()) && mount.point.size() >= best.point.size())
+      best = std::move(mount);
+  }
+  return best;
+}
+
+std::string WhyFilesGo(const MountPoint& mount) {
+  if (Contains(kPrivatePoints, mount.point) && mount.root != "/" && mount.type != kBtrfs)
+    return "lies in a private " + mount.point + " (" + mount.root +
+           "), which other jobs do not see and which may end with this one";
+  if (Contains(kMemoryMounts, mount.type))
+    return "lies on " + mount.type + ", which the next start of this host empties";
+  return "";
+}
+
+std::string WhyFilesGoIn(const std::filesystem::path& path) {
+  return WhyFilesGo(MountOf(MountInfo(), path));
 }
 
 }  // namespace adaptive_train

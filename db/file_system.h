@@ -1,5 +1,5 @@
-// Detects file systems that hosts share. SQLite's locks and WAL do not work there, and a store
-// would be corrupted.
+// Detects file systems on which a store is not kept: those that hosts share, where SQLite's locks
+// and WAL do not work and a store would be corrupted, and those whose files go soon.
 #pragma once
 
 #include <cstdint>
@@ -24,5 +24,22 @@ std::string MountTypeOf(std::string_view mountinfo, unsigned major, unsigned min
 /// with ExitCode::kStore if the file system cannot be queried. May block as long as a hung network
 /// mount does.
 Result<std::string> NetworkFileSystemOf(const std::filesystem::path& path);
+
+/// A line of /proc/self/mountinfo.
+struct MountPoint {
+  std::string root;   // what of its file system is seen there: "/" for all
+  std::string point;  // where
+  std::string type;
+};
+
+/// The mount in the text of /proc/self/mountinfo through which the absolute `path` is seen; empty
+/// members if there is none.
+MountPoint MountOf(std::string_view mountinfo, const std::filesystem::path& path);
+
+/// Why files there will not stay, in words that follow the name of a file: "lies on tmpfs, which
+/// the next start of this host empties". Empty where they stay.
+std::string WhyFilesGo(const MountPoint& mount);
+/// The same for the mount of the existing absolute `path`.
+std::string WhyFilesGoIn(const std::filesystem::path& path);
 
 }  // namespace adaptive_train

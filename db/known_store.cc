@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "db/file_system.h"
 #include "db/launcher_process.h"
 #include "db/ledger_file.h"
 #include "db/ledger_list.h"
@@ -14,9 +15,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Result<ProfileStore> OpenTyped(const std::string& typed, const ProfileStore::OpenOptions& options) {
-  return ParseStoreLocation(typed).and_then(
-      [&](const StoreLocation& location) { return ProfileStore::Open(location, options); });
+Result<ProfileStore> OpenChosen(const StoreChoice& choice,
+                                const ProfileStore::OpenOptions& options) {
+  return ParseStoreLocation(choice.text, choice.named_by)
+      .and_then(
+          [&](const StoreLocation& location) { return ProfileStore::Open(location, options); });
+}
+
+bool HasFile(const StoreChoice& choice) {
+  const auto location = ParseStoreLocation(choice.text, choice.named_by);
+  std::error_code error;
+  return location && fs::exists(location->path, error);
+}
+
+/// Said when the file is made, so once in the life of each.
+void TellIfItGoes(KnownStore& known) {
+  const std::string why = WhyFilesGoIn(known.store.Path());
+  if (why.empty()) return;
+  known.notes.push_back(
+      fmt::format("profile store {} {}: name one on a local disk with --store or "
+                  "ADAPTIVE_TRAIN_STORE to keep what is learned",
+                  known.store.Path().string(), why));
 }
 
 /// A ledger that was removed with its run folder is taken off the list. A ledger stays listed if
@@ -73,17 +92,19 @@ std::vector<std::string> TakeIn(KnownStore& known, const fs::path& path) {
 
 }  // namespace
 
-Result<KnownStore> OpenKnownStore(const std::string& typed, const std::vector<fs::path>& more,
+Result<KnownStore> OpenKnownStore(const StoreChoice& choice, const std::vector<fs::path>& more,
                                   const ProfileStore::OpenOptions& options) {
-  auto store = OpenTyped(typed, options);
+  const bool is_new = !HasFile(choice);
+  auto store = OpenChosen(choice, options);
   std::optional<Error> trouble;
-  if (!store && !typed.empty()) return tl::unexpected(store.error());
+  if (!store && choice.required) return tl::unexpected(store.error());
   if (!store) {
     trouble = store.error();
     store = ProfileStore::InMemory();
     if (!store) return tl::unexpected(store.error());
   }
   KnownStore known{std::move(*store), std::move(trouble), {}};
+  if (is_new && !known.trouble) TellIfItGoes(known);
   for (const fs::path& path : LedgersToRead(known, more))
     for (const std::string& uid : TakeIn(known, path))
       if (!known.trouble) UnlistLedger(uid);
@@ -91,17 +112,17 @@ Result<KnownStore> OpenKnownStore(const std::string& typed, const std::vector<fs
   return known;
 }
 
-Result<KnownStore> ReadKnownStore(const std::string& typed) {
-  const auto location = ParseStoreLocation(typed);
-  if (!location && !typed.empty()) return tl::unexpected(location.error());
+Result<KnownStore> ReadKnownStore(const StoreChoice& choice) {
+  const auto location = ParseStoreLocation(choice.text, choice.named_by);
+  if (!location && choice.required) return tl::unexpected(location.error());
   std::error_code error;
   const bool absent = location && !fs::exists(location->path, error) && !error;
-  if (absent && (!typed.empty() || ListedLedgers().empty())) {
+  if (absent && (choice.required || ListedLedgers().empty())) {
     return ProfileStore::InMemory().map([](ProfileStore store) {
       return KnownStore{std::move(store), std::nullopt, {}};
     });
   }
-  return OpenKnownStore(typed);
+  return OpenKnownStore(choice);
 }
 
 }  // namespace adaptive_train

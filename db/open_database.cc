@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "db/store_error.h"
@@ -31,9 +32,26 @@ void KeepWalOnClose(SQLite::Database& database, bool keep) {
   sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep ? 1 : 0, nullptr);
 }
 
-/// Checks that this is our file, with a known schema and undamaged. Only reads.
+/// Whether the file's last user may have ended without closing it: a closed store has no log. It
+/// has one, too, while others use it.
+bool MayHaveEndedUncleanly(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path.string() + "-wal", error);
+  return !error && size > 0;
+}
+
+/// The first damage that is found; empty if there is none. Reads the whole file.
+std::string FindDamage(SQLite::Database& database) {
+  SQLite::Statement check(database, kQuickCheck);
+  const std::string verdict =
+      check.executeStep() ? check.getColumn(0).getString() : "quick_check says nothing";
+  return verdict == "ok" ? "" : verdict;
+}
+
+/// Checks that this is our file, with a known schema; with `whole` also that no part of it is
+/// damaged. Only reads.
 Result<void> CheckContent(SQLite::Database& database, const std::filesystem::path& path,
-                          int newest_version) {
+                          int newest_version, bool whole) {
   // One transaction for all checks: another process may be creating this file's tables.
   SQLite::Transaction moment(database);
   const int version = UserVersion(database);
@@ -53,13 +71,10 @@ Result<void> CheckContent(SQLite::Database& database, const std::filesystem::pat
                     path.string(), version, newest_version),
         ExitCode::kStore);
   }
-  SQLite::Statement check(database, kQuickCheck);
-  const std::string verdict =
-      check.executeStep() ? check.getColumn(0).getString() : "quick_check says nothing";
-  if (version < 0 || verdict != "ok") {
-    return tl::unexpected(
-        CorruptStore(path, verdict == "ok" ? "negative schema version" : verdict));
-  }
+  const std::string damage = version < 0 ? "negative schema version"
+                             : whole     ? FindDamage(database)
+                                         : "";
+  if (!damage.empty()) return tl::unexpected(CorruptStore(path, damage));
   return {};
 }
 
@@ -84,6 +99,7 @@ Result<OpenedDatabase> OpenDatabase(const StoreLocation& location, milliseconds 
                                     bool create, const std::vector<Migration>& migrations) {
   const Result<std::filesystem::path> path = PrepareStoreFile(location, create);
   if (!path) return tl::unexpected(path.error());
+  const bool whole = MayHaveEndedUncleanly(*path);
   const char* doing = "opening it";
   std::unique_ptr<SQLite::Database> database;
   try {
@@ -91,7 +107,7 @@ Result<OpenedDatabase> OpenDatabase(const StoreLocation& location, milliseconds 
                                                   static_cast<int>(busy_timeout.count()));
     KeepWalOnClose(*database, true);
     doing = "checking it";
-    const auto fit = CheckContent(*database, *path, migrations.back().user_version);
+    const auto fit = CheckContent(*database, *path, migrations.back().user_version, whole);
     if (!fit) return tl::unexpected(fit.error());
     KeepWalOnClose(*database, false);
     doing = "bringing its schema up to date";

@@ -45,8 +45,9 @@ class ProfileStore {
 
   /// Opens the store and brings its schema up to date. Creates missing folders (0700) and the file
   /// (0600). Refuses network file systems, files with a newer schema or of another program, and
-  /// corrupt files; a refused file is not changed. Checks the whole file, so its time grows with
-  /// the file's size.
+  /// corrupt files; a refused file is not changed. Reads the whole file only where it has a log:
+  /// its last user was killed, or others use it. Damage elsewhere is an error of the call that
+  /// meets it.
   static Result<ProfileStore> Open(const StoreLocation& location, const OpenOptions& options);
   static Result<ProfileStore> Open(const StoreLocation& location) {
     return Open(location, OpenOptions{});

@@ -7,11 +7,14 @@
 #include <array>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 namespace adaptive_train {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kStoreVariable = "ADAPTIVE_TRAIN_STORE";
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -51,7 +54,7 @@ Result<StoreLocation> DefaultLocation() {
   });
 }
 
-Result<StoreLocation> FileLocation(std::string_view text) {
+Result<StoreLocation> FileLocation(std::string_view text, std::string_view named_by) {
   fs::path path(text);
   if (text.substr(0, 2) == "~/") {
     auto home = HomeFolder();
@@ -61,7 +64,7 @@ Result<StoreLocation> FileLocation(std::string_view text) {
   std::error_code error;
   path = fs::absolute(path, error).lexically_normal();
   if (error || text.empty() || text.find('\0') != text.npos || !path.has_filename()) {
-    return Fail("--store: 'file:" + std::string(text) +
+    return Fail(std::string(named_by) + ": 'file:" + std::string(text) +
                 "' names no file: allowed is file:PATH, such as file:~/profiles.db");
   }
   return StoreLocation{path};
@@ -69,18 +72,28 @@ Result<StoreLocation> FileLocation(std::string_view text) {
 
 }  // namespace
 
-Result<StoreLocation> ParseStoreLocation(std::string_view text) {
+StoreChoice ChooseStore(const std::string& typed, const Settings& settings) {
+  if (!typed.empty()) return {typed, "--store", true};
+  if (std::string named = Environment(kStoreVariable); !named.empty())
+    return {std::move(named), kStoreVariable, false};
+  if (settings.store.empty()) return {};
+  return {settings.store, settings.sources.at("store"), false};
+}
+
+Result<StoreLocation> ParseStoreLocation(std::string_view text, std::string_view named_by) {
   constexpr std::string_view kFile = "file:", kUnix = "unix:";
   if (text.empty()) return DefaultLocation();
-  if (text.substr(0, kFile.size()) == kFile) return FileLocation(text.substr(kFile.size()));
+  if (text.substr(0, kFile.size()) == kFile)
+    return FileLocation(text.substr(kFile.size()), named_by);
   if (text.substr(0, kUnix.size()) == kUnix) {
-    return Fail("--store: '" + std::string(text) +
+    return Fail(std::string(named_by) + ": '" + std::string(text) +
                     "' asks for the shared store, which comes with the service adaptive-traind and "
                     "is not in this "
                     "version: use file:PATH",
                 ExitCode::kStore);
   }
-  return Fail("--store: '" + std::string(text) + "' is not a store: allowed is file:PATH");
+  return Fail(std::string(named_by) + ": '" + std::string(text) +
+              "' is not a store: allowed is file:PATH");
 }
 
 }  // namespace adaptive_train

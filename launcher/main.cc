@@ -9,6 +9,7 @@
 #include "core/exit_code.h"
 #include "core/file_io.h"
 #include "launcher/commands/data.h"
+#include "launcher/commands/doctor.h"
 #include "launcher/commands/eval.h"
 #include "launcher/commands/export.h"
 #include "launcher/commands/import.h"
@@ -57,6 +58,7 @@ int main(int argc, char** argv) {
   adaptive_train::AddLinksCommand(app, chosen);
   adaptive_train::AddDataCommand(app, chosen);
   adaptive_train::AddProbeCommand(app, chosen);
+  adaptive_train::AddDoctorCommand(app, chosen);
   adaptive_train::AddEvalCommand(app, chosen);
   adaptive_train::AddExportCommand(app, chosen);
   adaptive_train::AddImportCommand(app, chosen);

@@ -33,6 +33,7 @@
 #include "runtime/train/fault_injector.h"
 #include "runtime/train/memory_guard.h"
 #include "runtime/train/save_clock.h"
+#include "runtime/train/save_memory.h"
 #include "runtime/train/trainer.h"
 #include "runtime/wireup/rendezvous.h"
 
@@ -206,6 +207,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
                   SaveClock::Clock::now());
   TrainerEvents events;
   events.stop_asked = [&control] { return control.StopAsked(); };
+  events.stop_unsaved_asked = [&control] { return control.StopUnsavedAsked(); };
   events.given_up = [&control] {
     return control.WaitForGiveUp(control.StopAsked() ? kGiveUpPatience : kNoPatience);
   };
@@ -329,6 +331,21 @@ int RunEvaluation(const char* text) try {
   return ToInt(RankExit::kDevice);
 }
 
+/// `adaptive-train-worker save-memory RUN_DIR FOLDER LEAST COMMITTED`: when the ranks are gone. Prints a
+/// dot for each block on disk, then the step in a line.
+int RunMemorySave(char** words) {
+  const auto saved = SaveMemory(words[0], words[1], std::atoll(words[2]), std::atoll(words[3]), [] {
+    std::fputc('.', stdout);
+    std::fflush(stdout);
+  });
+  if (!saved) {
+    fmt::print(stderr, "{}\n", saved.error().message);
+    return ToInt(RankExit::kCheckpoint);
+  }
+  fmt::print("\n{}\n", *saved);
+  return 0;
+}
+
 /// The launcher is told of these and decides what they mean. A rank that reacted to one would look
 /// like a failure.
 const std::vector<int> kPassedOn = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
@@ -429,5 +446,7 @@ int Main(bool measures) {
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "evaluate") == 0)
     return adaptive_train::RunEvaluation(argv[2]);
+  if (argc == 6 && std::strcmp(argv[1], "save-memory") == 0)
+    return adaptive_train::RunMemorySave(argv + 2);
   return adaptive_train::Main(argc == 2 && std::strcmp(argv[1], "measure") == 0);
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/seconds.h"
+#include "core/settings.h"
 #include "db/known_store.h"
 #include "launcher/commands/job_key.h"
 #include "launcher/commands/outcome.h"
@@ -59,7 +60,7 @@ struct JobsArguments {
 
 /// The parsed command line.
 struct Request {
-  std::string store;  // as typed
+  StoreChoice store;
   JobQuery query;
   std::vector<JobState> states;  // as shown; empty: all
   std::vector<JobColumn> columns;
@@ -163,7 +164,9 @@ Result<void> ParseStates(const JobsArguments& arguments, Request& request) {
 
 Result<Request> Understand(const JobsArguments& arguments, double now) {
   Request request;
-  request.store = arguments.store;
+  const auto settings = LoadSettings();
+  if (!settings) return tl::unexpected(settings.error());
+  request.store = ChooseStore(arguments.store, *settings);
   auto ids = ParseList<JobKey>(arguments.jobs, "--jobs", [](const std::string& word) {
     auto key = ParseJobKey(word);
     return key ? key : FailIn("--jobs", key.error());
@@ -219,7 +222,7 @@ Result<std::vector<ListedJob>> ListKnown(const Request& request, bool with_detai
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "jobs");
   auto jobs = List(known->store, request, with_details);
-  if (jobs || !request.store.empty()) return jobs;
+  if (jobs || request.store.required) return jobs;
   TellTrouble(jobs.error(), "jobs");
   return std::vector<ListedJob>{};
 }

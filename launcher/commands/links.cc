@@ -15,6 +15,7 @@
 #include "core/config.h"
 #include "core/file_io.h"
 #include "core/seconds.h"
+#include "core/settings.h"
 #include "db/known_store.h"
 #include "launcher/commands/outcome.h"
 #include "launcher/commands/overrides.h"
@@ -51,7 +52,9 @@ Exit codes: 0 done, 2 usage, 4 the nodes cannot be measured, 5 a node failed on 
 that --store names is unusable, 130/143 stopped.)";
 
 struct LinksArguments {
-  std::string store, cluster, picture, run_dir, config;
+  Config defaults;
+  StoreChoice store;
+  std::string typed_store, cluster, picture, run_dir, config;
   std::vector<std::string> extras;  // --section.key=value
   bool measure = false;
   bool json = false;
@@ -91,7 +94,7 @@ Result<std::string> ChooseCluster(const std::string& named,
 
 /// What there is to say where nothing is stored.
 tl::unexpected<Error> NothingStored(const LinksArguments& arguments, bool trouble) {
-  const auto location = ParseStoreLocation(arguments.store);
+  const auto location = ParseStoreLocation(arguments.store.text, arguments.store.named_by);
   if (trouble || !location)
     return Fail("no links are known without the store: name another with --store, or --measure");
   return Fail(fmt::format("no links are stored in {} yet: run a job, or --measure in one",
@@ -104,7 +107,7 @@ Result<ShownLinks> ReadStored(const LinksArguments& arguments) {
   TellNotes(*known, "links");
   auto clusters = known->store.MeasuredClusters();
   const bool readable = clusters.has_value();
-  if (!readable && !arguments.store.empty()) return tl::unexpected(clusters.error());
+  if (!readable && arguments.store.required) return tl::unexpected(clusters.error());
   if (!readable) TellTrouble(clusters.error(), "links");
   if (!readable || clusters->empty())
     return NothingStored(arguments, !readable || known->trouble.has_value());
@@ -125,7 +128,7 @@ std::string RunDirOf(const LinksArguments& arguments, const Allocation& allocati
 Result<Profile> MeasuredBefore(const LinksArguments& arguments, ProfileStore& store,
                                const std::string& cluster) {
   auto before = store.MeasurementsOf(cluster);
-  if (before || !arguments.store.empty()) return before;
+  if (before || arguments.store.required) return before;
   TellTrouble(before.error(), "links");
   return Profile{};
 }
@@ -133,7 +136,7 @@ Result<Profile> MeasuredBefore(const LinksArguments& arguments, ProfileStore& st
 Result<void> Store(const LinksArguments& arguments, KnownStore& known, const std::string& cluster,
                    const Profile& measured) {
   auto saved = known.store.SaveMeasurements(cluster, measured);
-  if (!saved && !arguments.store.empty()) return saved;
+  if (!saved && arguments.store.required) return saved;
   if (!saved || known.trouble)
     Say("adaptive-train links: warning: the figures are shown, and not stored" +
         (saved ? "" : ": " + saved.error().message));
@@ -144,8 +147,9 @@ Result<void> Store(const LinksArguments& arguments, KnownStore& known, const std
 Result<Config> ConfigFor(const LinksArguments& arguments) {
   auto overrides = ParseOverrides(arguments.extras);
   if (!overrides) return tl::unexpected(overrides.error());
-  if (!arguments.config.empty()) return LoadConfig(arguments.config, *overrides);
-  if (overrides->empty()) return Config{};
+  if (!arguments.config.empty())
+    return LoadConfig(arguments.config, *overrides, arguments.defaults);
+  if (overrides->empty()) return arguments.defaults;
   return Fail(fmt::format("--{} changes a key of CONFIG: name a configuration",
                           Printable(overrides->front().first, 80)));
 }
@@ -159,8 +163,9 @@ Result<ShownLinks> MeasureNow(const LinksArguments& arguments) {
   if (!programs) return tl::unexpected(programs.error());
   auto allocation = FindAllocation();
   if (!allocation) return tl::unexpected(allocation.error());
-  if (auto pmix = allocation->in_slurm ? CheckPmixPlugin() : Result<void>(); !pmix)
-    return tl::unexpected(pmix.error());
+  if (allocation->in_slurm) {
+    if (auto pmix = CheckPmixPlugin(config->launch.mpi); !pmix) return tl::unexpected(pmix.error());
+  }
   auto known = OpenKnownStore(arguments.store);  // first, so that no work is lost
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "links");
@@ -224,7 +229,7 @@ void AddLinksCommand(CLI::App& app, std::function<int()>& chosen) {
                    "Folder of the measuring step (default: runs/links-JOBID)")
       ->type_name("DIR");
   links
-      ->add_option("--store", a.store,
+      ->add_option("--store", a.typed_store,
                    "The profile store [~/.local/state/adaptive-train/profiles.db]")
       ->type_name("file:PATH");
   links
@@ -233,7 +238,13 @@ void AddLinksCommand(CLI::App& app, std::function<int()>& chosen) {
   links->allow_extras();
   links->callback([links, arguments, &chosen] {
     arguments->extras = links->remaining();
-    chosen = [arguments] { return RunLinksCommand(*arguments); };
+    chosen = [arguments] {
+      const auto settings = LoadSettings();
+      if (!settings) return ReportError("links", settings.error());
+      arguments->defaults = settings->defaults;
+      arguments->store = ChooseStore(arguments->typed_store, *settings);
+      return RunLinksCommand(*arguments);
+    };
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/config.h"
 #include "core/file_io.h"
+#include "core/settings.h"
 #include "db/known_store.h"
 #include "launcher/commands/outcome.h"
 #include "launcher/commands/overrides.h"
@@ -80,15 +81,16 @@ Result<Cluster> FindCluster(const PlanOptions& options, const Config& config,
 
 /// From the file, or from the store. A cluster file without a profile stands alone, unless a store
 /// is named.
-Result<Profile> FindProfile(const PlanOptions& options, const Cluster& cluster,
-                            const Config& config) {
+Result<Profile> FindProfile(const PlanOptions& options, const Settings& settings,
+                            const Cluster& cluster, const Config& config) {
   if (!options.profile.empty()) return ReadDocument<Profile>(options.profile, ProfileFromJson);
   if (!options.cluster.empty() && options.store.empty()) return Profile{};
-  auto known = OpenKnownStore(options.store);
+  const StoreChoice store = ChooseStore(options.store, settings);
+  auto known = OpenKnownStore(store);
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "plan");
   auto profile = known->store.ProfileOf(QueryOf(cluster, config));
-  if (profile || !options.store.empty()) return profile;
+  if (profile || store.required) return profile;
   fmt::print(stderr, "adaptive-train plan: warning: {}; planned without it\n",
              profile.error().message);
   return Profile{};
@@ -148,12 +150,14 @@ Result<void> Show(const PlanOptions& options, const Config& config, const Cluste
 Result<void> PlanAndShow(const PlanOptions& options) {
   auto overrides = ParseOverrides(options.extras);
   if (!overrides) return tl::unexpected(overrides.error());
-  auto config = LoadConfig(options.config, *overrides);
+  const auto settings = LoadSettings();
+  if (!settings) return tl::unexpected(settings.error());
+  auto config = LoadConfig(options.config, *overrides, settings->defaults);
   if (!config) return tl::unexpected(config.error());
   std::optional<int> count = options.spares;
   auto cluster = FindCluster(options, *config, count);
   if (!cluster) return tl::unexpected(cluster.error());
-  auto profile = FindProfile(options, *cluster, *config);
+  auto profile = FindProfile(options, *settings, *cluster, *config);
   if (!profile) return tl::unexpected(profile.error());
   auto gathered =
       GatherInputs(*config, std::move(*cluster), std::move(*profile), count.value_or(0));

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "core/settings.h"
 #include "db/known_store.h"
 #include "db/launcher_process.h"
 #include "launcher/commands/job_key.h"
@@ -38,12 +39,13 @@ RequeueExit=75 does), 130/143 stopped after saving.)";
 
 struct RunArguments {
   RunRequest request;
+  std::string store;      // as typed
   std::string continued;  // the job whose run goes on; empty: none
   std::vector<std::string> extras;
 };
 
 /// The run folder of an earlier job of the caller's, the newest where a number came twice.
-Result<std::string> FolderOfJob(const std::string& job, const std::string& store) {
+Result<std::string> FolderOfJob(const std::string& job, const StoreChoice& store) {
   const auto key = ParseJobKey(job);
   if (!key) return FailIn("--continue", key.error());
   auto known = ReadKnownStore(store);
@@ -94,7 +96,7 @@ void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
       ->type_name("JOBID")
       ->excludes(folder)
       ->take_last();
-  run->add_option("--store", arguments->request.store,
+  run->add_option("--store", arguments->store,
                   "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")
       ->type_name("file:PATH")
       ->take_last();
@@ -112,6 +114,10 @@ void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
         return ReportError("run", overrides.error());
       }
       arguments->request.overrides = std::move(*overrides);
+      const auto settings = LoadSettings();
+      if (!settings) return ReportError("run", settings.error());
+      arguments->request.defaults = settings->defaults;
+      arguments->request.store = ChooseStore(arguments->store, *settings);
       if (auto taken = TakeUp(*arguments); !taken) return ReportError("run", taken.error());
       return ToInt(RunTraining(arguments->request));
     };

@@ -196,11 +196,9 @@ Result<std::vector<SpareNode>> ChooseSpares(const Cluster& cluster, const Profil
 }
 
 void KeepAside(std::vector<SpareNode>& spares, Cluster& cluster) {
-  for (SpareNode& spare : spares) {
-    for (const Device& device : cluster.devices)
-      if (device.node == spare.node) spare.devices.push_back(device);
-    LeaveOut(spare.node, cluster);
-  }
+  for (SpareNode& spare : spares)
+    for (Device& device : std::exchange(cluster.devices, {}))
+      (device.node == spare.node ? spare.devices : cluster.devices).push_back(std::move(device));
 }
 
 void PutIn(const SpareNode& spare, Cluster& cluster) {
@@ -211,8 +209,9 @@ void PutIn(const SpareNode& spare, Cluster& cluster) {
       if (device.node == node.name) cluster.devices.push_back(std::move(device));
 }
 
-void LeaveOut(const std::string& node, Cluster& cluster) {
-  std::erase_if(cluster.devices, [&](const Device& device) { return device.node == node; });
+void LeaveOut(const std::string& name, Cluster& cluster) {
+  std::erase_if(cluster.nodes, [&](const Node& node) { return node.name == name; });
+  std::erase_if(cluster.devices, [&](const Device& device) { return device.node == name; });
 }
 
 std::string ReplaceLost(const std::vector<std::string>& lost, Cluster& cluster,

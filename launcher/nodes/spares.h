@@ -33,8 +33,9 @@ void KeepAside(std::vector<SpareNode>& spares, Cluster& cluster);
 /// Gives a spare's devices back to the cluster, in the order of its nodes.
 void PutIn(const SpareNode& spare, Cluster& cluster);
 
-/// Takes a lost node's devices out of the cluster.
-void LeaveOut(const std::string& node, Cluster& cluster);
+/// Takes a node that is lost out of the cluster, with its devices: nothing is planned, measured or
+/// started on it any more.
+void LeaveOut(const std::string& name, Cluster& cluster);
 
 /// Takes lost nodes out and the last spares in, while there are some. Returns what was done, to follow
 /// "going on": " without n3 (n4 takes its place)".

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "core/keeping_rule.h"
 #include "launcher/planner/problem.h"
@@ -23,6 +25,14 @@ double ElementsOf(const ModelShape& shape, const Plan& plan, const StagePlan& st
     for (int layer = chunk.first_layer; layer < chunk.end_layer; ++layer)
       elements += static_cast<double>(shape.layers[static_cast<std::size_t>(layer)].parameters);
   return elements / plan.tensor;
+}
+
+void NoteSwitches(const Cluster& cluster, Plan& plan) {
+  std::map<std::string, const Node*> nodes;
+  for (const Node& node : cluster.nodes) nodes.emplace(node.name, &node);
+  for (RankPlan& rank : plan.ranks)
+    if (const auto found = nodes.find(rank.device.node); found != nodes.end())
+      rank.switches = found->second->switches;
 }
 
 }  // namespace
@@ -45,7 +55,8 @@ std::vector<double> KeptBytes(const ModelShape& shape, const Plan& plan) {
   return bytes;
 }
 
-void CountKeptState(const ModelShape& shape, Plan& plan) {
+void CountKeptState(const ModelShape& shape, const Cluster& cluster, Plan& plan) {
+  NoteSwitches(cluster, plan);
   if (!plan.orders.keeping.on) return;
   const std::vector<double> kept = KeptBytes(shape, plan);
   for (std::size_t rank = 0; rank < kept.size(); ++rank) {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/cluster.h"
 #include "core/model_shape.h"
 #include "core/plan.h"
 
@@ -12,8 +13,9 @@ namespace adaptive_train {
 /// (core/keeping_rule.h), with residuals where the plan's orders let gradients be compressed.
 std::vector<double> KeptBytes(const ModelShape& shape, const Plan& plan);
 
-/// Where the plan's orders are to keep the state: adds it to the memory of ranks and plan if every
+/// Notes which switches the ranks are behind, as their buddies are chosen by that. Where the plan's
+/// orders are to keep the state: adds it to the memory of ranks and plan if every
 /// rank has room for it, otherwise orders that nothing is kept and says so in plan.why.
-void CountKeptState(const ModelShape& shape, Plan& plan);
+void CountKeptState(const ModelShape& shape, const Cluster& cluster, Plan& plan);
 
 }  // namespace adaptive_train

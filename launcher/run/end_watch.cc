@@ -14,8 +14,13 @@ EndWatch::Due EndWatch::Poll() {
   return {saves_.At(left), left.value_or(0)};
 }
 
-StopLimits EndWatch::LimitsOfStop() const {
-  const auto left = job_end_.LeftNow(kSlurmPatience);
+std::optional<StopLimits> EndWatch::LimitsOfStop() {
+  if (!stop_) stop_.emplace(job_id_, kSlurmPatience);
+  return stop_->Poll() ? std::optional(LimitsNow()) : std::nullopt;
+}
+
+StopLimits EndWatch::LimitsNow() const {
+  const auto left = stop_ ? stop_->Left() : job_end_.Left();
   return left ? saves_.LimitsOf(*left) : StopLimits{};
 }
 

@@ -15,7 +15,8 @@ namespace adaptive_train {
 class EndWatch {
  public:
   /// Job 0 has no end. `before` is checkpoint.before_end_seconds.
-  EndWatch(std::int64_t job_id, AutoInt before) : job_end_(job_id), saves_(before) {}
+  EndWatch(std::int64_t job_id, AutoInt before)
+      : job_id_(job_id), job_end_(job_id), saves_(before) {}
 
   void Step(double seconds) { saves_.Step(seconds); }
   void Saved(double seconds) { saves_.Saved(seconds); }
@@ -26,12 +27,17 @@ class EndWatch {
   };
   /// What is to be done now. Some times a second; does not block.
   Due Poll();
-  /// What a stop that comes now may take. Asks Slurm: blocks for two seconds at most.
-  StopLimits LimitsOfStop() const;
+  /// What the run's stop may take, which has come by the first call. Asks Slurm; none: not known yet,
+  /// to be called again soon, for two seconds at most. Does not block.
+  std::optional<StopLimits> LimitsOfStop();
+  /// What a save may take that begins now, as far as the end is known. Does not block.
+  StopLimits LimitsNow() const;
 
  private:
+  const std::int64_t job_id_;
   JobEndTime job_end_;
   SaveBeforeEnd saves_;
+  std::optional<KillTime> stop_;  // from the stop on
 };
 
 }  // namespace adaptive_train

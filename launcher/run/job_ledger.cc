@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "core/seconds.h"
@@ -70,20 +72,71 @@ std::filesystem::path LedgerOf(const std::string& run_dir) {
   return std::filesystem::path(run_dir) / "ledger.jsonl";
 }
 
-/// Of this user's earlier runs: one that was requeued begins again here.
-void FindOutEarlierEndings(ProfileStore& store, const std::string& user) {
-  JobQuery query;
-  query.users = {user};
-  query.states = {JobState::kRunning};
-  if (auto rows = store.FindJobs(query)) FindOutEndings(store, *rows, EpochSecondsNow());
-}
-
 void Tell(const std::string& line) {
   std::fflush(stdout);
   std::fputs(("adaptive-train: " + line + "\n").c_str(), stderr);
 }
 
+/// The store as a person knows it.
+std::string NameOfStore(const StoreChoice& choice) {
+  const auto location = ParseStoreLocation(choice.text, choice.named_by);
+  return "profile store " + (location ? location->path.string() : choice.text);
+}
+
 }  // namespace
+
+/// The run's row in the store. One thread at a time.
+class JobLedger::Row {
+ public:
+  /// Opens the store, takes in ledgers and begins the row. After an error the store is in memory,
+  /// with what the ledgers tell, or not there.
+  Result<void> Open(const StoreChoice& choice, const JobRecord& record) {
+    auto known = OpenKnownStore(choice, {LedgerOf(record.run_dir)});
+    if (!known) return tl::unexpected(known.error());
+    for (const std::string& note : known->notes) Tell(note);
+    store_ = std::move(known->store);
+    if (known->trouble) return tl::unexpected(*known->trouble);
+    const auto id = store_->BeginJob(record);
+    if (!id) return tl::unexpected(id.error());
+    id_ = *id;
+    return {};
+  }
+
+  void FindOutEarlierEndings(const std::string& user) {
+    if (!store_) return;
+    JobQuery query;
+    query.users = {user};
+    query.states = {JobState::kRunning};
+    if (auto rows = store_->FindJobs(query)) FindOutEndings(*store_, *rows, EpochSecondsNow());
+  }
+
+  Result<void> Record(const NumberedEntry& entry) { return store_->Record(id_, entry); }
+
+  Result<Profile> ProfileOf(const ProfileQuery& query) {
+    return store_ ? store_->ProfileOf(query) : Result<Profile>{};
+  }
+
+ private:
+  std::optional<ProfileStore> store_;
+  std::int64_t id_ = 0;
+};
+
+/// Why the store was left. Any thread.
+class JobLedger::Trouble {
+ public:
+  void Set(const Error& why) {
+    std::lock_guard lock(mutex_);
+    why_ = why.message;
+  }
+  std::string Why() const {
+    std::lock_guard lock(mutex_);
+    return why_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string why_;
+};
 
 /// RUN/ledger.jsonl. One thread.
 class JobLedger::File {
@@ -116,21 +169,23 @@ class JobLedger::File {
 };
 
 Result<JobLedger> JobLedger::Begin(const Job& job) {
-  auto known = OpenKnownStore(job.store, {LedgerOf(job.run_dir)});
-  if (!known) return tl::unexpected(known.error());
-  for (const std::string& note : known->notes) Tell(note);
-  FindOutEarlierEndings(known->store, job.allocation->user);
   const JobRecord record = RecordOf(job);
-  Result<std::int64_t> id =
-      known->trouble ? tl::unexpected(*known->trouble) : known->store.BeginJob(record);
-  if (!id && !job.store.empty()) return tl::unexpected(id.error());
-  JobLedger ledger(std::make_shared<ProfileStore>(std::move(known->store)), id.value_or(0), record);
-  if (!id) ledger.to_store_->Leave(id.error());
+  const auto row = std::make_shared<Row>();
+  if (job.store.required) {
+    if (auto open = row->Open(job.store, record); !open) return tl::unexpected(open.error());
+    return JobLedger(job, record, row);
+  }
+  JobLedger ledger(job, record, row);
+  ledger.to_store_->Start([row, choice = job.store, record] { return row->Open(choice, record); });
   return ledger;
 }
 
-JobLedger::JobLedger(std::shared_ptr<ProfileStore> store, std::int64_t job_id, const JobRecord& job)
-    : store_(store), file_(std::make_shared<File>(job)) {
+JobLedger::JobLedger(const Job& job, const JobRecord& record, std::shared_ptr<Row> row)
+    : store_name_(NameOfStore(job.store)),
+      row_(row),
+      file_(std::make_shared<File>(record)),
+      trouble_(std::make_shared<Trouble>()) {
+  if (!job.store.required) most_wait_ = kStoreWait;
   const std::filesystem::path path = LedgerOf(job.run_dir);
   RecordQueue::Place in_file;
   in_file.name = "ledger " + path.string();
@@ -145,14 +200,13 @@ JobLedger::JobLedger(std::shared_ptr<ProfileStore> store, std::int64_t job_id, c
   to_file_ = std::make_shared<RecordQueue>(std::move(in_file));
 
   RecordQueue::Place in_store;
-  in_store.name = "profile store " + store->Path().string();
-  in_store.write = [store = std::move(store), job_id](const NumberedEntry& entry) {
-    return store->Record(job_id, entry);
+  in_store.name = store_name_;
+  in_store.write = [row = std::move(row)](const NumberedEntry& entry) {
+    return row->Record(entry);
   };
-  in_store.next = [to_file = to_file_](RecordQueue::Record record) {
-    to_file->Add(std::move(record));
-  };
-  in_store.on_left = [path](const Error& why) {
+  in_store.next = [to_file = to_file_](RecordQueue::Record one) { to_file->Add(std::move(one)); };
+  in_store.on_left = [path, trouble = trouble_](const Error& why) {
+    trouble->Set(why);
     Tell(fmt::format("warning: {}; this run is recorded in {} instead, until a store takes it in",
                      why.message, path.string()));
   };
@@ -190,13 +244,26 @@ void JobLedger::Planned(const Plan& plan) {
 
 Profile JobLedger::Known(const ProfileQuery& query) {
   const auto known = std::make_shared<Profile>();
-  const bool done = to_store_->Run([store = store_, query, known]() -> Result<void> {
-    auto profile = store.lock()->ProfileOf(query);
-    if (!profile) return tl::unexpected(profile.error());
-    *known = std::move(*profile);
+  const bool done = to_store_->Run(
+      [row = row_, query, known]() -> Result<void> {
+        auto profile = row.lock()->ProfileOf(query);
+        if (!profile) return tl::unexpected(profile.error());
+        *known = std::move(*profile);
+        return {};
+      },
+      most_wait_);
+  if (done) return std::move(*known);
+  if (trouble_->Why().empty())
+    Tell(fmt::format("{}: no answer within {} ms; going on without what it holds", store_name_,
+                     kStoreWait.count()));
+  return {};
+}
+
+void JobLedger::FindOutEarlierEndings(const std::string& user) {
+  to_store_->Start([row = row_, user]() -> Result<void> {
+    row.lock()->FindOutEarlierEndings(user);
     return {};
   });
-  return done ? std::move(*known) : Profile{};
 }
 
 void JobLedger::Measured(const std::string& cluster, const Profile& profile) {
@@ -219,7 +286,12 @@ void JobLedger::Failed(const Diagnosis& failure) { Keep(RecordOf(failure)); }
 void JobLedger::Finish(const RunOutcome& outcome, const RunStatistics& statistics) {
   if (outcome.failure) Keep(RecordOf(*outcome.failure));
   Keep(statistics.Summary());
-  Keep(JobEnd{StateOf(outcome.code), ToInt(outcome.code), EpochSecondsNow(), outcome.message});
+  // By now the store has shown whether it holds; `jobs` tells where it does not.
+  to_store_->Run([]() -> Result<void> { return {}; });
+  std::string reason = outcome.message;
+  if (const std::string why = trouble_->Why(); !why.empty())
+    reason += (reason.empty() ? "" : "; ") + ("not stored as it ran: " + why);
+  Keep(JobEnd{StateOf(outcome.code), ToInt(outcome.code), EpochSecondsNow(), reason});
   to_store_->Finish();
   to_file_->Run([file = file_]() -> Result<void> {
     file->Sync();

@@ -1,8 +1,10 @@
 // One job's records from the launcher, in the profile store or in RUN/ledger.jsonl.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,29 +21,36 @@ namespace adaptive_train {
 
 /// Records a run in the store. After the first error of the store, or if it does not answer in time,
 /// it uses RUN/ledger.jsonl, which the next store that opens takes in. Such errors are reported on
-/// stderr and never end a run. Only Begin refuses a store, and only a named one. All members from one
-/// thread; after Begin other threads use the files. Begin, FolderIsOpen, Known, Finish and the
-/// destructor wait for them, no longer than RecordQueue's patience without progress; the other calls
-/// do not block.
+/// stderr and in the job's reason, and never end a run. Only Begin refuses a store, and only a
+/// required one. All members from one thread; other threads use the files. FolderIsOpen, Finish and
+/// the destructor wait for them, no longer than RecordQueue's patience without progress. Begin and
+/// Known wait so for a required store; for others Begin does not wait, and Known for kStoreWait at
+/// most. The other calls do not block.
 class JobLedger {
  public:
+  /// How long a run waits before its first step for a store that it can do without.
+  static constexpr std::chrono::milliseconds kStoreWait{100};
+
   struct Job {
     const Allocation* allocation = nullptr;
     std::string run_dir;  // absolute; need not exist yet
     std::string config;
     std::string options;
-    std::string store;  // as typed; empty: the default one
+    StoreChoice store;
   };
 
-  /// Opens the store and begins the job. Fails with kUsage or kStore if a store was named.
+  /// Opens the store and begins the job. Fails with kUsage or kStore if the store is required.
   static Result<JobLedger> Begin(const Job& job);
 
   /// The run folder exists: ledger.jsonl may be written.
   void FolderIsOpen();
   void Nodes(const std::vector<Node>& nodes);
   void Planned(const Plan& plan);
-  /// Profiles from earlier jobs; empty if the store fails.
+  /// Profiles from earlier jobs; empty, with a line on stderr, if the store fails or is late.
   Profile Known(const ProfileQuery& query);
+  /// Finds out, beside the run, how earlier ones of `user` have ended: one that was requeued begins
+  /// again here, and Slurm soon forgets.
+  void FindOutEarlierEndings(const std::string& user);
   /// Stores measurements for later jobs.
   void Measured(const std::string& cluster, const Profile& profile);
   /// The ranks will be launched for another plan or purpose: attempts count from 1 again.
@@ -57,12 +66,17 @@ class JobLedger {
 
  private:
   class File;
+  class Row;
+  class Trouble;
 
-  JobLedger(std::shared_ptr<ProfileStore> store, std::int64_t job_id, const JobRecord& job);
+  JobLedger(const Job& job, const JobRecord& record, std::shared_ptr<Row> row);
   void Keep(LedgerEntry entry);
 
-  std::weak_ptr<ProfileStore> store_;  // used and closed by its queue's thread
-  std::shared_ptr<File> file_;         // used by its queue's thread
+  std::string store_name_;                              // for people
+  std::optional<std::chrono::milliseconds> most_wait_;  // for the store; none: it is required
+  std::weak_ptr<Row> row_;                              // used and closed by its queue's thread
+  std::shared_ptr<File> file_;                          // used by its queue's thread
+  std::shared_ptr<Trouble> trouble_;                    // of the store
   std::shared_ptr<RecordQueue> to_file_;
   std::unique_ptr<RecordQueue> to_store_;  // goes on to to_file_
   std::int64_t entries_ = 0;

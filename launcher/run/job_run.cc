@@ -2,11 +2,9 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -138,7 +136,7 @@ Result<FolderLock> LockCheckpoints(const std::string& folder, std::chrono::secon
 /// Collects what is needed to record a run: its configuration and its allocation.
 Result<Prepared> Prepare(const RunRequest& request) {
   if (auto once = CheckCalledOnce(); !once) return tl::unexpected(once.error());
-  auto config = LoadConfig(request.config, request.overrides);
+  auto config = LoadConfig(request.config, request.overrides, request.defaults);
   if (!config) return tl::unexpected(config.error());
   auto injections = AllowedInjections(request.inject, *config);
   if (!injections) return tl::unexpected(injections.error());
@@ -161,7 +159,9 @@ Result<void> MakeReady(Prepared& run, JobLedger& ledger) {
   auto programs = FindPrograms();
   if (!programs) return tl::unexpected(programs.error());
   run.programs = std::move(*programs);
-  if (auto pmix = run.allocation.in_slurm ? CheckPmixPlugin() : Result<void>(); !pmix) return pmix;
+  if (run.allocation.in_slurm) {
+    if (auto pmix = CheckPmixPlugin(run.config.launch.mpi); !pmix) return pmix;
+  }
   auto data = CheckData(run.config);
   if (!data) return tl::unexpected(data.error());
   Say(stdout, "data.train: {}: {}\n", run.config.data.train, data->description);
@@ -201,20 +201,6 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
   return std::move(seen->cluster);
 }
 
-/// Without these nodes, in cluster.json too. Returns the words for it.
-Result<std::string> LeaveOutLost(const std::vector<std::string>& lost, const Prepared& run,
-                                 Cluster& cluster) {
-  if (lost.empty()) return "";
-  const auto is_lost = [&](const std::string& name) {
-    return std::ranges::find(lost, name) != lost.end();
-  };
-  std::erase_if(cluster.nodes, [&](const Node& node) { return is_lost(node.name); });
-  std::erase_if(cluster.devices, [&](const Device& device) { return is_lost(device.node); });
-  auto written = run.folder->Write("cluster.json", ToJson(cluster));
-  if (!written) return tl::unexpected(written.error());
-  return fmt::format(" without {}", fmt::join(lost, ", "));
-}
-
 /// Measures the nodes of `cluster`, which loses those that fall silent meanwhile: then the others are
 /// measured anew.
 Result<AllocationProfile> MeasureNodes(const Prepared& run, Cluster& cluster, const Profile& stored,
@@ -235,10 +221,12 @@ Result<AllocationProfile> MeasureNodes(const Prepared& run, Cluster& cluster, co
     if (!loss) return measured;
     failed->failure->failure.kind = recovery.KindOf(*failed->failure);
     ledger.Failed(*failed->failure);
-    const auto without = LeaveOutLost(loss->nodes, run, cluster);
-    if (!without) return tl::unexpected(without.error());
+    std::vector<SpareNode> none;  // all nodes are measured before spares are chosen
+    const std::string without = ReplaceLost(loss->nodes, cluster, none);
+    auto written = run.folder->Write("cluster.json", ToJson(cluster));
+    if (!written) return tl::unexpected(written.error());
     Say(stdout, "measuring the nodes: {}\nmeasuring again{} (failure {} of measuring)\n",
-        failed->message, *without, recovery.Count());
+        failed->message, without, recovery.Count());
   }
 }
 
@@ -322,6 +310,7 @@ Result<RunOutcome> PlanAndTrain(Prepared& run, JobLedger& ledger, RunStatistics&
   ledger.Nodes(cluster->nodes);
   auto profile = ProfileNodes(run, *cluster, ledger);
   if (!profile) return tl::unexpected(profile.error());
+  ledger.FindOutEarlierEndings(run.allocation.user);
   const auto gathered = Gather(run, std::move(*cluster), std::move(*profile));
   if (!gathered) return tl::unexpected(gathered.error());
   auto plan = PlanRun(run, gathered->inputs);

@@ -6,16 +6,18 @@
 
 #include "core/config.h"
 #include "core/exit_code.h"
+#include "db/store_location.h"
 
 namespace adaptive_train {
 
 /// The command line.
 struct RunRequest {
+  Config defaults;     // of the site and the user
   std::string config;  // path of the TOML file
   std::vector<ConfigOverride> overrides;
   std::string run_dir;  // empty: runs/JOBID or runs/TIME
-  std::string store;    // empty: the default store
-  std::string inject;   // faults (core/injection.h); empty: none
+  StoreChoice store;
+  std::string inject;  // faults (core/injection.h); empty: none
 };
 
 /// Checks, plans, trains and records. Prints progress to stdout, and one line to stderr if the run

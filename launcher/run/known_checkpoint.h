@@ -18,6 +18,8 @@ class KnownCheckpoint {
   void Add(const Saved& saved);
 
   bool Exists() const { return step_.has_value(); }
+  /// 0: there is none.
+  std::int64_t Step() const { return step_.value_or(0); }
   /// What is lost of a run that has done `last_step` steps and ends without saving.
   std::string WhatIsLost(std::int64_t last_step) const;
   /// The same of one that failed, and how it goes on. Exists().

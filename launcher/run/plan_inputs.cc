@@ -64,7 +64,7 @@ Result<PlannedRun> PlanAndProblemFor(const PlanInputs& inputs, const std::stop_t
   if (std::string better = BetterElsewhere(inputs, made->plan, stop); !better.empty())
     made->plan.why.push_back(std::move(better));
   made->plan.orders = inputs.orders;
-  CountKeptState(ModelShape::Of(inputs.dims, inputs.format), made->plan);
+  CountKeptState(ModelShape::Of(inputs.dims, inputs.format), inputs.cluster, made->plan);
   return made;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -38,7 +39,7 @@ struct RecordQueue::Shared {
   using Clock = std::chrono::steady_clock;
   struct Item {
     Record record;  // or a task
-    std::function<Result<void>()> task;
+    Task task;
   };
 
   Shared(Place to, const Limits& within) : place(std::move(to)), limits(within) {}
@@ -163,23 +164,16 @@ void RecordQueue::Add(Record record) {
   if (why) shared_->place.on_left(*why);
 }
 
-void RecordQueue::Leave(const Error& why) {
-  bool first = false;
-  {
-    std::lock_guard lock(shared_->mutex);
-    first = shared_->HandOn();
-  }
-  if (first) shared_->place.on_left(why);
+void RecordQueue::Start(Task task) {
+  std::lock_guard lock(shared_->mutex);
+  if (shared_->given_up) return;
+  shared_->waiting.push_back({nullptr, std::move(task)});
+  shared_->changed.notify_all();
 }
 
-bool RecordQueue::Run(std::function<Result<void>()> task) {
-  {
-    std::lock_guard lock(shared_->mutex);
-    if (shared_->given_up) return false;
-    shared_->waiting.push_back({nullptr, std::move(task)});
-    shared_->changed.notify_all();
-  }
-  return Await([](const Shared& shared) { return shared.Idle(); });
+bool RecordQueue::Run(Task task, std::optional<std::chrono::milliseconds> most) {
+  Start(std::move(task));
+  return Await([](const Shared& shared) { return shared.Idle(); }, most);
 }
 
 void RecordQueue::Finish() {
@@ -191,14 +185,21 @@ void RecordQueue::Finish() {
   Await([](const Shared& shared) { return shared.ended; });
 }
 
-bool RecordQueue::Await(bool (*done)(const Shared&)) {
+bool RecordQueue::Await(bool (*done)(const Shared&),
+                        std::optional<std::chrono::milliseconds> most) {
+  const auto begun = Shared::Clock::now();
   bool first = false;
   {
     std::unique_lock lock(shared_->mutex);
     while (!shared_->given_up && !done(*shared_)) {
-      shared_->changed.wait_until(
-          lock, shared_->begun.value_or(Shared::Clock::now()) + shared_->limits.patience);
-      if (!done(*shared_) && shared_->Stuck()) first = shared_->GiveUp();
+      const auto stuck = shared_->begun.value_or(Shared::Clock::now()) + shared_->limits.patience;
+      shared_->changed.wait_until(lock, most ? std::min(stuck, begun + *most) : stuck);
+      if (done(*shared_)) break;
+      if (shared_->Stuck()) {
+        first = shared_->GiveUp();
+      } else if (most && Shared::Clock::now() >= begun + *most) {
+        return false;
+      }
     }
     if (!first) return !shared_->given_up;
   }

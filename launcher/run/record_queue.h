@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -17,7 +18,7 @@ namespace adaptive_train {
 /// or does not end in time, or if too much waits: then the records that are not known to be written
 /// go on to another place, and so do all later ones.
 ///
-/// Threads: Add and Leave from any; the others from one thread.
+/// Threads: Add and Start from any; the others from one thread.
 class RecordQueue {
  public:
   using Record = std::shared_ptr<const NumberedEntry>;
@@ -49,12 +50,13 @@ class RecordQueue {
 
   /// Never blocks.
   void Add(Record record);
-  /// From here on records go on.
-  void Leave(const Error& why);
+  using Task = std::function<Result<void>()>;
   /// Runs `task` on the queue's thread, after the records that were added. Its error leaves the
-  /// queue. Returns when it is done, or false if the queue stands still for the patience. `task` may
-  /// then run later: it owns all that it uses.
-  bool Run(std::function<Result<void>()> task);
+  /// queue. Never blocks: `task` owns all that it uses.
+  void Start(Task task);
+  /// The same, and returns when it is done, or false if the queue stands still for the patience, or
+  /// after `most` has passed, which alone leaves nothing. `task` may then run later.
+  bool Run(Task task, std::optional<std::chrono::milliseconds> most = std::nullopt);
   /// Waits until all is written and the place is closed, while each write ends in time.
   void Finish();
 
@@ -62,8 +64,9 @@ class RecordQueue {
   struct Shared;
 
   static void Serve(const std::shared_ptr<Shared>& shared, Write write);
-  /// Waits for `done` as long as nothing takes longer than the patience; false: something did.
-  bool Await(bool (*done)(const Shared&));
+  /// Waits for `done` as long as nothing takes longer than the patience, and no longer than `most`;
+  /// false: in vain.
+  bool Await(bool (*done)(const Shared&), std::optional<std::chrono::milliseconds> most = {});
 
   std::shared_ptr<Shared> shared_;
   std::thread thread_;

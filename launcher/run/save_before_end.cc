@@ -31,11 +31,12 @@ StopLimits SaveBeforeEnd::LimitsOf(double left) const {
   // The end of a save beside training is told at a step's end, up to a step later.
   const double save_s = std::max(0.0, last_save_s_.value_or(room / 2) - last_step_s_);
   StopLimits limits{.give_up_s = room - save_s, .end_s = room};
-  if (room <= 0)
-    limits.too_long = fmt::format("the job is killed in {:.0f} s", std::max(0.0, left));
-  else if (save_s > room)
-    limits.too_long =
-        fmt::format("a save takes {:.0f} s, and the job is killed in {:.0f} s", save_s, left);
+  if (save_s <= room && room > 0) return limits;
+  limits.give_up_s = room / 2;  // a save that is under way is ended by what ranks say after a step
+  limits.too_long =
+      room > 0
+          ? fmt::format("a save takes {:.0f} s, and the job is killed in {:.0f} s", save_s, left)
+          : fmt::format("the job is killed in {:.0f} s", std::max(0.0, left));
   return limits;
 }
 

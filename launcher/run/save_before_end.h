@@ -25,8 +25,8 @@ class SaveBeforeEnd {
   Act At(std::optional<double> left);
 
   /// What a stop may take that comes `left` seconds before Slurm kills the job. A save that would
-  /// take longer by the last one is not begun. Where none was made yet, step and save get half of
-  /// the time each.
+  /// take longer by the last one is not begun, and one that is under way may fit. Where none was made
+  /// yet, step and save get half of the time each.
   StopLimits LimitsOf(double left) const;
 
  private:

@@ -1,7 +1,6 @@
 #include "launcher/run/training.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,8 +11,6 @@
 #include <string>
 #include <utility>
 
-#include "core/kept_folder.h"
-#include "core/token_proof.h"
 #include "launcher/measure/profile_reuse.h"
 #include "launcher/report/loss_watch.h"
 #include "launcher/report/progress.h"
@@ -21,14 +18,16 @@
 #include "launcher/run/folder_writer.h"
 #include "launcher/run/injections.h"
 #include "launcher/run/known_checkpoint.h"
+#include "launcher/run/memory_save.h"
 #include "launcher/run/metrics_writer.h"
 #include "launcher/run/plan_files.h"
+#include "launcher/run/rank_launches.h"
 #include "launcher/run/ready_plans.h"
 #include "launcher/run/rebalancer.h"
 #include "launcher/run/recovery.h"
 #include "launcher/run/skip_watch.h"
-#include "launcher/steps/rank_environment.h"
 #include "launcher/steps/slurm_step.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
 
 namespace adaptive_train {
 namespace {
@@ -37,7 +36,6 @@ constexpr std::chrono::seconds kWriteDeadline{60};
 /// After the last plan, for what is left of its job steps.
 constexpr std::chrono::seconds kEndPatience{4};
 constexpr std::chrono::seconds kControllerPatience{5};
-constexpr const char* kHere = "127.0.0.1";
 /// The size of a checkpoint: float32 parameters and both moments.
 constexpr double kSavedBytesPerParameter = 12;
 
@@ -51,6 +49,7 @@ class Training {
         spares_(run.spares),
         recovery_({run.config.recovery.attempts, run.allocation.OwnNode()}),
         end_(run.allocation.job_id, run.config.checkpoint.before_end_seconds),
+        launches_(run.config, run.allocation, run.programs, run.folder.Path()),
         progress_(stdout, run.config.train.steps),
         skips_(run.config.train.skip_limit),
         metrics_(run.folder),
@@ -62,7 +61,9 @@ class Training {
     while (Moves(outcome) || Recovers(outcome)) outcome = TrainByPlan(held);
     ending_.Await(kEndPatience);
     progress_.End();
-    RemoveKeptHere();
+    if (NeedsMemory(outcome)) SaveMemory();
+    if (no_plan_ && saved_.Exists()) outcome.code = ExitCode::kRequeue;
+    launches_.RemoveKeptHere();
     Finish(outcome);
     const std::int64_t last = outcome.last_step;
     if (outcome.unsaved) outcome.message += "; " + saved_.WhatIsLost(last);
@@ -85,7 +86,8 @@ class Training {
   bool Recovers(RunOutcome& outcome) {
     const auto lost = recovery_.After(outcome);
     if (!lost) return false;
-    if (IsCutOff(lost->nodes)) {
+    cut_off_ = IsCutOff(lost->nodes);
+    if (cut_off_) {
       outcome.code = ExitCode::kRequeue;
       outcome.message = "no other node is heard, nor Slurm's controller: this node is cut off";
       return false;
@@ -107,9 +109,25 @@ class Training {
     if (ready) progress_.Notice(fmt::format("the plan without {} was ready", lost->nodes.front()));
     auto plan = Runnable(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
     if (plan) return Take(std::move(*plan), outcome);
-    outcome.code = saved_.Exists() ? ExitCode::kRequeue : plan.error().exit_code;
+    no_plan_ = true;
+    outcome.code = plan.error().exit_code;
     outcome.message += fmt::format("; no plan{}: {}", without, plan.error().message);
     return false;
+  }
+
+  /// Steps that only memory has: of one node, as nothing is heard of others any more.
+  void SaveMemory() {
+    const StopLimits limits = end_.LimitsNow();
+    const std::int64_t committed = committed_.value_or(0), least = saved_.Step() + 1;
+    if (!plan_.orders.keeping.on || cut_off_ || committed < least || !limits.too_long.empty())
+      return;
+    const CheckpointConfig& config = run_.config.checkpoint;
+    const auto step =
+        SaveFromMemory({run_.programs.worker, run_.folder.Path(), launches_.KeptHere(), least,
+                        committed, std::chrono::seconds(config.patience_s), limits.end_s});
+    if (!step) return progress_.Notice("this node's memory is not saved: " + step.error().message);
+    saved_.Add(Saved{*step, CheckpointFolder(config.dir).PathOf(*step), 0});
+    progress_.Notice(fmt::format("saved step {} from this node's memory", *step));
   }
 
   /// Whether it is this node that was lost, not all others. Elsewhere the job may be queued again, and
@@ -162,21 +180,7 @@ class Training {
   RunOutcome TrainByPlan(HeldSignals& held) {
     replanner_ = NewReplanner();
     run_.statistics.BeginPlan(plan_, run_.config.profile.warmup_steps);
-    JobStepSpec spec;
-    spec.plan = &plan_;
-    spec.run_dir = run_.folder.Path();
-    spec.worker = run_.programs.worker;
-    spec.saving_patience = std::chrono::seconds(run_.config.checkpoint.patience_s);
-    spec.environment = RankEnvironment(CurrentEnvironment());
-    if (run_.allocation.in_slurm)
-      spec.environment["ADAPTIVE_TRAIN_BATCH_HOST"] = run_.allocation.OwnNode();
-    spec.environment["ADAPTIVE_TRAIN_MEMORY_KEY"] = memory_key_;
-    spec.environment["ADAPTIVE_TRAIN_JOB"] = std::to_string(run_.allocation.job_id);
-    spec.environment["ADAPTIVE_TRAIN_ATTEMPT"] = std::to_string(++attempt_);
-    if (committed_) spec.environment["ADAPTIVE_TRAIN_COMMITTED"] = std::to_string(*committed_);
-    spec.launch = run_.config.launch;
-    spec.usual_spread = usual_spread_;
-    spec.first_rank = run_.allocation.in_slurm ? AddressOfNode(plan_.ranks[0].device.node) : kHere;
+    const JobStepSpec spec = launches_.Next(plan_, committed_);
     run_.ledger.BeginLaunches();
     RunOutcome outcome;
     if (auto written = injections_.BeginRanks(); !written) {
@@ -190,7 +194,7 @@ class Training {
     supervisor_ = &supervisor;
     held.Release();
     outcome = supervisor.Run();
-    if (outcome.hello_spread) usual_spread_ = outcome.hello_spread;
+    launches_.LearnFrom(outcome);
     held.Hold();  // a second Ctrl-C must not keep the end out of the store
     if (outcome.failure) NameKind(*outcome.failure);
     supervisor_ = nullptr;
@@ -202,13 +206,6 @@ class Training {
   void NameKind(Diagnosis& failure) const {
     failure.failure.kind =
         injections_.Explain(failure) ? FailureKind::kInjected : recovery_.KindOf(failure);
-  }
-
-  /// What ranks that failed have left in this node's memory; on other nodes, Slurm's epilog does it.
-  void RemoveKeptHere() const {
-    const std::string prefix = KeptFolderPrefix(::geteuid(), std::to_string(run_.allocation.job_id),
-                                                run_.allocation.OwnNode());
-    (void)RemoveKeptFolders(kKeptRoot, prefix + memory_key_, ::geteuid());
   }
 
   std::unique_ptr<Replanner> NewReplanner() const {
@@ -467,9 +464,8 @@ class Training {
   Recovery recovery_;
   EndWatch end_;
   ReadyPlans ready_{PlanFor};
-  const std::string memory_key_ = NewNonce();  // of states that ranks keep in memory
-  std::int64_t attempt_ = 0;                   // launches by plans
-  std::optional<std::int64_t> committed_;      // the step of the last line of metrics.jsonl
+  RankLaunches launches_;
+  std::optional<std::int64_t> committed_;  // the step of the last line of metrics.jsonl
   KnownCheckpoint saved_;
   Progress progress_;
   LossWatch losses_;
@@ -482,15 +478,15 @@ class Training {
   EndingSteps ending_;
   std::unique_ptr<Rebalancer> rebalancer_;
   std::optional<std::string> slow_;  // a node whose place a spare takes when ranks have stopped
-  std::optional<Rebalancer::Deed> deed_;  // that the next plan's ranks show the effect of
-  std::set<std::string> slow_kept_;       // nodes whose slowness is in the store
-  bool spares_in_vain_ = false;           // no other spare is to take a slow node's place
+  std::optional<Rebalancer::Deed> deed_;    // that the next plan's ranks show the effect of
+  std::set<std::string> slow_kept_;         // nodes whose slowness is in the store
+  bool cut_off_ = false, no_plan_ = false;  // why the run ends
+  bool spares_in_vain_ = false;             // no other spare is to take a slow node's place
   Supervisor* supervisor_ = nullptr;
   bool may_move_after_warmup_ = true;
   RunningClock::time_point launched_;
   std::optional<RunningClock::time_point> failed_at_;  // until training goes on
   std::optional<double> last_save_s_, last_launch_s_;
-  std::optional<std::chrono::milliseconds> usual_spread_;  // of the ranks' hellos
 };
 
 }  // namespace

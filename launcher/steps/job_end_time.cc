@@ -16,13 +16,6 @@ constexpr std::chrono::seconds kEndTimeDeadline{20};
 /// Who calls Poll does so many times a second.
 constexpr std::chrono::seconds kPause{5};
 
-/// What scontrol prints; empty where it does not answer.
-std::string Shown(std::vector<std::string> what, std::chrono::milliseconds patience) {
-  what.insert(what.begin(), {"scontrol", "show"});
-  const auto done = RunCommand({std::move(what), std::nullopt, ""}, patience);
-  return done && done->Ok() ? done->output : "";
-}
-
 bool Runs(const std::string& shown) {
   return shown.find(" JobState=RUNNING ") != std::string::npos;
 }
@@ -60,42 +53,41 @@ std::optional<double> KillWaitOf(const std::string& shown) {
   return error == std::errc() ? std::optional(seconds) : std::nullopt;
 }
 
-std::optional<double> JobEndTime::LeftNow(std::chrono::milliseconds patience) const {
-  if (job_id_ == 0) return std::nullopt;
-  const std::string shown = Shown({"job", "-o", std::to_string(job_id_)}, patience);
-  if (shown.empty()) return std::nullopt;
-  if (!Runs(shown)) return KillWaitOf(Shown({"config"}, patience));
-  std::string partition;
-  if (TimeOfJob(shown, "PreemptTime"))
-    partition = Shown({"partition", "-o", FieldOf(shown, "Partition")}, patience);
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  return LeftOfRunningJob(shown, partition, now.count());
+ScontrolShow::ScontrolShow(const std::vector<std::string>& what, std::chrono::milliseconds patience)
+    : until_(std::chrono::steady_clock::now() + patience) {
+  std::vector<std::string> command = {"scontrol", "show"};
+  command.insert(command.end(), what.begin(), what.end());
+  auto child = ChildProcess::Start({std::move(command), std::nullopt, ""});
+  if (child) child_ = std::move(*child);
+}
+
+std::optional<std::string> ScontrolShow::Poll() {
+  if (!child_) return "";
+  const auto status = child_->Poll();  // before reading: what came before the end is then read
+  printed_ += child_->ReadOutput();
+  if (!status && std::chrono::steady_clock::now() < until_) return std::nullopt;
+  child_.reset();
+  return status == 0 ? std::move(printed_) : "";
 }
 
 void JobEndTime::Poll() {
   if (job_id_ == 0) return;
   const auto now = Clock::now();
   const bool paused = now - std::exchange(polled_, now) > kPause;
-  if (asked_) return Hear(now);
-  if (paused || now - asked_at_ > kAskEvery) Ask(now);
-}
-
-void JobEndTime::Ask(Clock::time_point now) {
+  if (asked_) {
+    const auto shown = asked_->Poll();
+    if (!shown) return;
+    asked_.reset();
+    return Hear(*shown);
+  }
+  if (!paused && now - asked_at_ <= kAskEvery) return;
   asked_at_ = now;
-  answer_.clear();
-  auto asked = ChildProcess::Start(
-      {{"scontrol", "show", "job", "-o", std::to_string(job_id_)}, std::nullopt, ""});
-  if (asked) asked_ = std::move(*asked);
+  asked_.emplace(std::vector<std::string>{"job", "-o", std::to_string(job_id_)}, kEndTimeDeadline);
 }
 
-void JobEndTime::Hear(Clock::time_point now) {
-  const auto status = asked_->Poll();
-  answer_ += asked_->ReadOutput();
-  if (!status && now - asked_at_ < kEndTimeDeadline) return;
-  asked_.reset();
-  // A controller that does not answer now has not moved the end.
-  if (status != 0) return;
-  const auto seconds = TimeOfJob(answer_, "EndTime");
+void JobEndTime::Hear(const std::string& shown) {
+  if (shown.empty()) return;  // a controller that does not answer now has not moved the end
+  const auto seconds = TimeOfJob(shown, "EndTime");
   if (seconds)
     end_ = std::chrono::system_clock::from_time_t(static_cast<std::time_t>(*seconds));
   else
@@ -105,6 +97,41 @@ void JobEndTime::Hear(Clock::time_point now) {
 std::optional<double> JobEndTime::Left() const {
   if (!end_) return std::nullopt;
   return std::chrono::duration<double>(*end_ - std::chrono::system_clock::now()).count();
+}
+
+KillTime::KillTime(std::int64_t job_id, std::chrono::milliseconds patience) : patience_(patience) {
+  if (job_id != 0) Ask({"job", "-o", std::to_string(job_id)});
+}
+
+bool KillTime::Poll() {
+  if (!asked_) return true;
+  auto shown = asked_->Poll();
+  if (!shown) return false;
+  asked_.reset();
+  Hear(std::move(*shown));
+  return !asked_;
+}
+
+/// Of a job that ends, or is preempted, the first answer needs a second one.
+void KillTime::Hear(std::string shown) {
+  const bool first = job_.empty();
+  if (first) job_ = std::exchange(shown, "");
+  if (job_.empty()) return;
+  const bool runs = Runs(job_);
+  if (first && !runs) return Ask({"config"});
+  if (first && TimeOfJob(job_, "PreemptTime"))
+    return Ask({"partition", "-o", FieldOf(job_, "Partition")});
+  const auto base = runs ? Clock::now() : signalled_;
+  const std::chrono::duration<double> now = base.time_since_epoch();
+  const auto left = runs ? LeftOfRunningJob(job_, shown, now.count()) : KillWaitOf(shown);
+  if (left)
+    killed_ =
+        base + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*left));
+}
+
+std::optional<double> KillTime::Left() const {
+  if (!killed_) return std::nullopt;
+  return std::chrono::duration<double>(*killed_ - Clock::now()).count();
 }
 
 }  // namespace adaptive_train

@@ -5,12 +5,28 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/steps/child_process.h"
 
 namespace adaptive_train {
 
-/// One job's end. Only LeftNow blocks. One thread.
+/// One `scontrol show`, which may hang: a child that is looked at. One thread.
+class ScontrolShow {
+ public:
+  /// Starts it. It is killed where it takes longer than `patience`.
+  ScontrolShow(const std::vector<std::string>& what, std::chrono::milliseconds patience);
+  /// What it has printed, at its end; empty where it failed or took too long. None: not yet. Never
+  /// blocks. Not to be called after the end.
+  std::optional<std::string> Poll();
+
+ private:
+  std::optional<ChildProcess> child_;  // none: it did not start
+  std::chrono::steady_clock::time_point until_;
+  std::string printed_;
+};
+
+/// One job's end. Never blocks. One thread.
 class JobEndTime {
  public:
   /// Job 0 has no end.
@@ -21,21 +37,39 @@ class JobEndTime {
   void Poll();
   /// Seconds from now to the job's end; none: not known yet, or Slurm does not say.
   std::optional<double> Left() const;
-  /// Asks now, because of a signal, how many seconds are left until Slurm kills the job: preemption
-  /// moves its end to that of the GraceTime. None: it has no end, or Slurm does not answer within
-  /// `patience`. Blocks for twice as long at most.
-  std::optional<double> LeftNow(std::chrono::milliseconds patience) const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  void Ask(Clock::time_point now);
-  void Hear(Clock::time_point now);
+  void Hear(const std::string& shown);
 
   const std::int64_t job_id_;
-  std::optional<ChildProcess> asked_;
-  std::string answer_;
+  std::optional<ScontrolShow> asked_;
   Clock::time_point asked_at_{}, polled_{};
   std::optional<std::chrono::system_clock::time_point> end_;
+};
+
+/// When Slurm kills a job that a signal has reached: preemption moves its end to that of the
+/// GraceTime. Never blocks. One thread.
+class KillTime {
+ public:
+  /// Begins to ask. Job 0 is not killed.
+  KillTime(std::int64_t job_id, std::chrono::milliseconds patience);
+  /// Asks on. Whether that is over: of two questions at most, each has its answer, or none within
+  /// `patience`.
+  bool Poll();
+  /// Seconds from now. None: not known yet, the job has no end, or Slurm did not answer.
+  std::optional<double> Left() const;
+
+ private:
+  using Clock = std::chrono::system_clock;
+  void Hear(std::string shown);
+  void Ask(const std::vector<std::string>& what) { asked_.emplace(what, patience_); }
+
+  const std::chrono::milliseconds patience_;
+  const Clock::time_point signalled_ = Clock::now();
+  std::optional<ScontrolShow> asked_;  // the question under way
+  std::string job_;                    // the first answer
+  std::optional<Clock::time_point> killed_;
 };
 
 /// The same by what `scontrol show job -o` has printed at `now`, seconds since 1970, and of a job that

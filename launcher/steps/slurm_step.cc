@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
@@ -262,14 +263,41 @@ std::string NodeOfError(const std::string& line) {
   return After(line, " on node ", ": ");
 }
 
-Result<void> CheckPmixPlugin() {
+Result<void> CheckPmixPlugin(const std::string& plugin) {
   auto done = RunCommand({{"srun", "--mpi=list"}, std::nullopt, ""}, kPluginDeadline);
   if (!done) return tl::unexpected(Error{done.error().message, ExitCode::kPreflight});
   // Older srun lists on standard error.
-  if (NamesPlugin(done->output + "\n" + done->errors, "pmix")) return {};
-  return Fail("Slurm has no pmix plugin, by which ranks find each other: srun --mpi=list says: " +
+  if (NamesPlugin(done->output + "\n" + done->errors, plugin)) return {};
+  return Fail("Slurm has no " + plugin +
+                  " plugin, by which ranks find each other: srun --mpi=list says: " +
                   Printable(done->output + " " + done->errors, 300),
               ExitCode::kPreflight);
+}
+
+Result<std::optional<std::string>> SlurmVersion() {
+  constexpr int kNotThere = 127;
+  auto done = RunCommand({{"srun", "--version"}, std::nullopt, ""}, kPluginDeadline);
+  if (!done) return tl::unexpected(done.error());
+  if (WIFEXITED(done->wait_status) && WEXITSTATUS(done->wait_status) == kNotThere)
+    return std::nullopt;
+  if (!done->Ok())
+    return Fail(Printable(done->errors.substr(0, done->errors.find('\n'))), ExitCode::kPreflight);
+  return Printable(done->output.substr(0, done->output.find('\n')), 60);
+}
+
+std::map<std::string, std::string> ParseSlurmSettings(const std::string& text) {
+  std::map<std::string, std::string> settings;
+  std::stringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto equals = line.find(" = ");
+    const auto key_end = line.find(' ');
+    if (equals != std::string::npos) settings[line.substr(0, key_end)] = line.substr(equals + 3);
+  }
+  return settings;
+}
+
+Result<std::map<std::string, std::string>> SlurmSettings() {
+  return Scontrol({"show", "config"}).map(ParseSlurmSettings);
 }
 
 std::string AddressOfNode(const std::string& node) {
@@ -367,7 +395,7 @@ Result<std::unique_ptr<JobStep>> StartSlurmStep(const JobStepSpec& spec) {
       host_file;  // with --distribution=arbitrary: rank i runs on line i
   const std::string rank_log = WithoutPatterns(spec.run_dir) + RankLog(spec.mode, "%t");
   std::vector<std::string> command = {"srun",
-                                      "--mpi=pmix",
+                                      "--mpi=" + spec.launch.mpi,
                                       "--overlap",
                                       "--distribution=arbitrary",
                                       fmt::format("--nodes={}", distinct.size()),

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,16 @@ bool ControllerAnswers(std::int64_t job_id, std::chrono::seconds deadline);
 /// it has no time there ("Unknown").
 std::optional<double> TimeOfJob(const std::string& shown, const std::string& name);
 
+/// "slurm 22.05.8", as srun says; none where there is no srun. Fails where srun does, as without a
+/// configuration. Runs it.
+Result<std::optional<std::string>> SlurmVersion();
+
+/// What `scontrol show config` says, by key. Fails if Slurm's controller does not answer. Blocks for
+/// 20 s at most.
+Result<std::map<std::string, std::string>> SlurmSettings();
+/// The same from its text: lines "Key   = value".
+std::map<std::string, std::string> ParseSlurmSettings(const std::string& text);
+
 /// Runs `command` once on each of the allocation's `hosts` hosts, in one short step, and gives back its
 /// standard output: lines "TASK: text" with tasks numbered from 0 in no particular order. Fails
 /// with kPreflight if a host does not run it within `deadline`. A step that Slurm cannot launch is
@@ -33,8 +44,9 @@ std::optional<double> TimeOfJob(const std::string& shown, const std::string& nam
 Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
                                    std::chrono::milliseconds deadline);
 
-/// Fails with kPreflight unless srun has the plugin by which ranks find each other. Runs srun.
-Result<void> CheckPmixPlugin();
+/// Fails with kPreflight unless srun has the plugin by which ranks find each other (launch.mpi).
+/// Runs srun.
+Result<void> CheckPmixPlugin(const std::string& plugin);
 /// Whether the output of `srun --mpi=list` names the plugin.
 bool NamesPlugin(const std::string& list, const std::string& plugin);
 

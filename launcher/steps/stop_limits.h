@@ -10,7 +10,8 @@ namespace adaptive_train {
 struct StopLimits {
   std::optional<double> give_up_s = {};  // of the step under way, so that the last one can be saved
   std::optional<double> end_s = {};      // of the ranks, whether they have saved or not
-  std::string too_long = {};             // why no save is begun; empty: one is
+  /// Why no other save is begun; empty: one is. One that is under way has until end_s.
+  std::string too_long = {};
 };
 
 }  // namespace adaptive_train

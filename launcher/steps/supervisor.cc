@@ -51,7 +51,7 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kUnwired, E::kStopAsked, S::kEnding, &Supervisor::EndForStop},
 
       {S::kTraining, E::kSaveAsked, S::kTraining, &Supervisor::SendSave},
-      {S::kTraining, E::kStopAsked, S::kSaving, &Supervisor::SendStop},
+      {S::kTraining, E::kStopAsked, S::kSaving, &Supervisor::BeginStopping},
       {S::kTraining, E::kMoveAsked, S::kSaving, &Supervisor::SendMove},
       {S::kTraining, E::kTrouble, S::kDiagnosing, &Supervisor::BeginDiagnosis},
       {S::kTraining, E::kStepOver, S::kDiagnosing, &Supervisor::BeginDiagnosis},
@@ -191,7 +191,7 @@ void Supervisor::StartAttempt() {
   }
   metrics_.clear();
   blocks_written_ = 0;
-  last_save_ = gave_up_ = false;
+  last_save_ = gave_up_ = stop_waits_ = false;
   sums_ = SumRound(size);
   step_id_.clear();
   signs_ = 0;
@@ -273,6 +273,7 @@ void Supervisor::PollStep() {
       if (!Record(end.rank).goodbye) Fault(end.rank, &RankRecord::order_ended);
     }
     if (IsStepOver()) Handle(Event::kStepOver);
+    if (stop_waits_ && state_ == State::kSaving) SendStop();
     WatchSteps();
     WatchLimits();
   } else if (state_ == State::kEnding) {
@@ -381,20 +382,26 @@ void Supervisor::NoteTraining() {
   events_.on_launch(attempt_, "ok", "");
 }
 
-void Supervisor::SendStop() {
-  TakeLimits();
-  if (!too_long_.empty()) {
-    Enter(State::kEnding);
-    return EndUnsaved();
-  }
-  NoteStop();
-  control_->SendAll(Stop{});
+void Supervisor::BeginStopping() {
+  stop_waits_ = true;
+  SendStop();
 }
 
-/// Of a stop that comes from outside, and by whose end Slurm may kill the job.
-void Supervisor::TakeLimits() {
-  if (stop_signal_ == 0) return;
-  const StopLimits limits = events_.on_stop();
+/// As soon as is known what the stop may take: one that comes from outside may be followed by Slurm's
+/// kill.
+void Supervisor::SendStop() {
+  const auto limits = stop_signal_ == 0 ? StopLimits{} : events_.on_stop();
+  if (!limits) return;
+  stop_waits_ = false;
+  Take(*limits);
+  NoteStop();
+  if (too_long_.empty())
+    control_->SendAll(Stop{});
+  else
+    control_->SendAll(StopUnsaved{});
+}
+
+void Supervisor::Take(const StopLimits& limits) {
   const auto after = [now = RunningClock::now()](double seconds) {
     return now + std::chrono::duration_cast<RunningClock::duration>(
                      std::chrono::duration<double>(seconds));
@@ -411,15 +418,18 @@ void Supervisor::SendMove() {
 
 void Supervisor::NoteStop() {
   if (outcome_.code != ExitCode::kDone) return;
-  events_.on_notice(fmt::format("{}: saving, then stopping{}", StopWords(),
-                                requeue_ ? "" : " (once more: stop now)"));
+  const std::string what = too_long_.empty() ? "saving, then stopping"
+                                             : "stopping without another save, as " + too_long_;
+  events_.on_notice(
+      fmt::format("{}: {}{}", StopWords(), what, requeue_ ? "" : " (once more: stop now)"));
 }
 
 void Supervisor::SendGiveUp() {
   gave_up_ = true;
   events_.on_notice(
-      fmt::format("no step for {:.0f} s: giving up the one under way, to save the last",
-                  stall_.Without(RunningClock::now()).count()));
+      fmt::format("no step for {:.0f} s: giving up the one under way, to {}",
+                  stall_.Without(RunningClock::now()).count(),
+                  too_long_.empty() ? "save the last" : "complete the save under way"));
   control_->SendAll(GiveUp{});
   AwaitSaving();  // a rank that works, and waits for nobody, comes to it when it is done
 }

@@ -38,6 +38,7 @@ struct RunOutcome {
   bool trained = false;        // the ranks were wired up
   bool stop_asked = false;     // by a signal, or for the job's end
   bool unsaved = false;  // steps after the newest checkpoint are lost, and the message says why
+  bool at_once = false;  // a person has asked for that
   /// After a failure: nodes from which nothing more was heard, as the plan names them.
   std::vector<std::string> silent_nodes = {};
   RunningClock::time_point failed_at = {};  // its first sign
@@ -58,8 +59,9 @@ struct SupervisorEvents {
   std::function<void(const Saved&)> on_saved;
   std::function<void(const std::string&)> on_notice;
   std::function<void(const Decision&)> on_decision;
-  /// A stop was asked for: what it may take. May block for a second or two.
-  std::function<StopLimits()> on_stop = [] { return StopLimits{}; };
+  /// A stop was asked for: what it may take. None: that is not known yet. The ranks train on, and
+  /// this is called again some times a second.
+  std::function<std::optional<StopLimits>()> on_stop = [] { return StopLimits{}; };
   std::function<void()> on_poll = [] {};                                // some times a second
   std::function<void(int rank, const std::string& fault)> on_injected;  // untrusted text
 };
@@ -136,10 +138,11 @@ class Supervisor {
   void SendGo();
   void HearOthers();
   void NoteTraining();
+  void BeginStopping();
   void SendStop();
   void SendMove();
   void NoteStop();
-  void TakeLimits();
+  void Take(const StopLimits& limits);
   void WatchLimits();
   void SendGiveUp();
   void GiveUpOrEnd();
@@ -154,6 +157,7 @@ class Supervisor {
   void EndForStop();
   void EndAtOnce();
   void EndUnsaved();
+  void NoteUnsaved();
   std::string WhyUnsaved() const;
   void AfterStep();
   void EndLingering();
@@ -212,14 +216,16 @@ class Supervisor {
   RunOutcome outcome_;
   std::string step_id_;
   int attempt_ = 0;
-  std::int64_t blocks_written_ = 0;  // of checkpoints, as rank 0 has said last
-  bool last_save_ = false;           // all ranks have come to it
-  bool gave_up_ = false;             // the exchange under way, so that ranks save
-  int signs_ = 0;                    // failure signs so far, to order them
+  std::int64_t blocks_written_ = 0;         // of checkpoints, as rank 0 has said last
+  std::optional<std::int64_t> saved_step_;  // of the newest save of these ranks
+  bool last_save_ = false;                  // all ranks have come to it
+  bool gave_up_ = false;                    // the exchange under way, so that ranks save
+  int signs_ = 0;                           // failure signs so far, to order them
   int stop_signal_ = 0;
   std::string stop_words_;    // what stops the run, where that is no signal
   bool requeue_ = false;      // the stop is Slurm's: the job may go on later
   bool stop_passed_ = false;  // by ranks
+  bool stop_waits_ = false;   // for its limits: the ranks do not know of it yet
   bool own_stop_ = false;     // a signal to stop has reached this process itself
   std::map<int, RunningClock::time_point> passed_;  // when ranks told of a signal
   bool moving_ = false;
@@ -228,7 +234,7 @@ class Supervisor {
   std::string retry_reason_;
   std::string failed_launch_on_, lost_at_launch_;  // nodes: of the last launch, of the last two
   RunningClock::time_point first_hello_, trouble_since_, diagnosed_at_, stop_asked_;
-  std::string too_long_;                                         // why the last save is not begun
+  std::string too_long_;                                         // why no other save is begun
   std::optional<RunningClock::time_point> give_up_at_, end_at_;  // of a stop
 };
 

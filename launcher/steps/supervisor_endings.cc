@@ -151,6 +151,7 @@ void Supervisor::EndForStop() {
 
 /// A person has asked twice.
 void Supervisor::EndAtOnce() {
+  outcome_.at_once = true;
   if (outcome_.code == ExitCode::kDone) {
     outcome_.code = StopCode();
     outcome_.message = "stopped at once";
@@ -160,14 +161,16 @@ void Supervisor::EndAtOnce() {
 }
 
 void Supervisor::EndUnsaved() {
-  if (outcome_.code == ExitCode::kDone) {
-    outcome_.code = requeue_ ? ExitCode::kRequeue : ExitCode::kRankFailure;
-    const std::string what = stop_signal_ != 0 ? fmt::format("stopped by {}", StopWords())
-                                               : "stopped on the way to a new plan,";
-    outcome_.message = fmt::format("{} without saving: {}", what, WhyUnsaved());
-    outcome_.unsaved = true;
-  }
+  if (outcome_.code == ExitCode::kDone) NoteUnsaved();
   EndRanks("the state could not be saved in time");
+}
+
+void Supervisor::NoteUnsaved() {
+  outcome_.code = requeue_ ? ExitCode::kRequeue : ExitCode::kRankFailure;
+  const std::string what = stop_signal_ != 0 ? fmt::format("stopped by {}", StopWords())
+                                             : "stopped on the way to a new plan,";
+  outcome_.message = fmt::format("{} without saving: {}", what, WhyUnsaved());
+  outcome_.unsaved = true;
 }
 
 /// The ranks that did not come to saving, or that it did not go on.
@@ -204,6 +207,7 @@ void Supervisor::AfterStep() {
   if (outcome_.code != ExitCode::kDone) return;
   outcome_.moved = moving_ && stop_signal_ == 0;
   if (stop_signal_ == 0) return;
+  if (!too_long_.empty() && saved_step_ != outcome_.last_step) return NoteUnsaved();
   outcome_.code = StopCode();
   outcome_.message = fmt::format("stopped by {} after saving", StopWords());
 }

@@ -59,6 +59,7 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
   } else if (const auto* saving = std::get_if<Saving>(&message)) {
     OnSaving(rank, *saving);
   } else if (const auto* saved = std::get_if<Saved>(&message)) {
+    saved_step_ = saved->step;
     events_.on_saved({saved->step, Printable(saved->path, kMaxNoticeBytes), saved->seconds});
   } else if (const auto* status = std::get_if<RankStatus>(&message)) {
     Record(rank).status = *status;

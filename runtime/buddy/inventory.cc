@@ -78,4 +78,14 @@ std::vector<FoundState> CompleteStates(const std::vector<std::vector<KeptEntry>>
   return states;
 }
 
+std::vector<FoundState> InTurn(std::vector<FoundState> states, std::int64_t committed) {
+  const auto newer =
+      std::stable_partition(states.begin(), states.end(),
+                            [&](const FoundState& state) { return state.step <= committed; });
+  std::sort(newer, states.end(), [](const FoundState& a, const FoundState& b) {
+    return a.attempt != b.attempt ? a.attempt > b.attempt : a.step < b.step;
+  });
+  return states;
+}
+
 }  // namespace adaptive_train

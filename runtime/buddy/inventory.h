@@ -28,4 +28,8 @@ struct FoundState {
 /// CheckCoverage's.
 std::vector<FoundState> CompleteStates(const std::vector<std::vector<KeptEntry>>& of);
 
+/// In the order in which they are tried. Steps that are newer than `committed` were made, but not
+/// told: they come last, so that nothing is lost where both slots are newer.
+std::vector<FoundState> InTurn(std::vector<FoundState> states, std::int64_t committed);
+
 }  // namespace adaptive_train

@@ -4,6 +4,8 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <map>
+#include <utility>
 
 #include "runtime/checkpoint/checkpoint_json.h"
 
@@ -85,6 +87,19 @@ std::optional<KeptEntry> KeptEntry::OfFileName(const std::string& name) {
   if (std::string_view(kind) == "residuals") entry.kind = KeptKind::kOwnResiduals;
   if (entry.FileName() != name) return std::nullopt;
   return entry;
+}
+
+std::vector<ShardIndex> Renumbered(const std::vector<KeptShard>& shards) {
+  std::vector<ShardIndex> indices;
+  std::map<std::pair<KeptKind, std::int64_t>, std::int64_t> first;
+  for (const KeptShard& shard : shards) {
+    ShardIndex& index = indices.emplace_back(shard.index);
+    const auto number = static_cast<std::int64_t>(indices.size()) - 1;
+    const auto [at, is_new] = first.try_emplace({shard.entry.kind, index.arena_of}, number);
+    index.arena_of = at->second;
+    if (!is_new) index.arena.reset();
+  }
+  return indices;
 }
 
 std::string KeptLine(const KeptEntry& entry) { return LineOf(entry, 0); }

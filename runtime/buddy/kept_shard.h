@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/keeping_rule.h"
 #include "core/result.h"
@@ -44,6 +45,9 @@ struct KeptShard {
   ShardIndex index;
   CheckpointStep at;
 };
+
+/// The shards' indices, numbered by their places in the list as those of a checkpoint.
+std::vector<ShardIndex> Renumbered(const std::vector<KeptShard>& shards);
 
 /// A line of what is found, without the end of the line and without a hash.
 std::string KeptLine(const KeptEntry& entry);

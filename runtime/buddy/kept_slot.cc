@@ -143,10 +143,24 @@ std::string_view KeptFile::text() const {
 }
 
 std::span<const std::byte> KeptFile::Block(std::size_t block) const {
-  const auto content = memory_.subspan(header_bytes_);
   const std::size_t begin = block * static_cast<std::size_t>(kCheckpointBlockBytes);
-  return content.subspan(
-      begin, std::min(static_cast<std::size_t>(kCheckpointBlockBytes), content.size() - begin));
+  return content().subspan(
+      begin, std::min(static_cast<std::size_t>(kCheckpointBlockBytes), content().size() - begin));
+}
+
+std::vector<KeptEntry> WholeParts(const std::string& folder, std::int64_t attempt) {
+  std::vector<KeptEntry> whole;
+  const auto names = NamesIn(folder);
+  if (!names) return whole;
+  for (const std::string& name : *names) {
+    const auto named = KeptEntry::OfFileName(name);
+    if (!named || named->attempt >= attempt) continue;
+    const auto file = KeptFile::Open(folder + "/" + name);
+    if (!file) continue;
+    const auto shard = ParseKeptShard(file->text(), name);
+    if (shard && shard->entry.FileName() == name) whole.push_back(shard->entry);
+  }
+  return whole;
 }
 
 void RemoveKept(const std::string& folder, const std::function<bool(const KeptEntry&)>& goes) {

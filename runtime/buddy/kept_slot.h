@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/result.h"
 #include "runtime/buddy/kept_shard.h"
@@ -69,6 +70,8 @@ class KeptFile {
 
   /// See ParseKeptShard.
   std::string_view text() const;
+  /// The shard's bytes. They may be torn.
+  std::span<const std::byte> content() const { return memory_.subspan(header_bytes_); }
   /// Block `block` of the shard's bytes; at most kCheckpointBlockBytes. It may be torn.
   std::span<const std::byte> Block(std::size_t block) const;
 
@@ -78,6 +81,10 @@ class KeptFile {
   std::span<const std::byte> memory_;
   std::size_t header_bytes_ = 0;
 };
+
+/// The parts in a folder that are whole, of attempts before this one; what else is there does not
+/// count. Blocks.
+std::vector<KeptEntry> WholeParts(const std::string& folder, std::int64_t attempt);
 
 /// Removes the kept parts of a folder whose names say that they are to go. Blocks.
 void RemoveKept(const std::string& folder, const std::function<bool(const KeptEntry&)>& goes);

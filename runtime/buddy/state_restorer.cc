@@ -58,20 +58,6 @@ Result<void> Check(const ShardIndex& index, std::size_t block, std::span<const s
   return FailKept(fmt::format("{}: block {} does not fit its hash", what, block));
 }
 
-/// The shards' indices, numbered by their places in the list as those of a checkpoint.
-std::vector<ShardIndex> Renumbered(const std::vector<KeptShard>& shards) {
-  std::vector<ShardIndex> indices;
-  std::map<std::pair<KeptKind, std::int64_t>, std::int64_t> first;
-  for (const KeptShard& shard : shards) {
-    ShardIndex& index = indices.emplace_back(shard.index);
-    const auto number = static_cast<std::int64_t>(indices.size()) - 1;
-    const auto [at, is_new] = first.try_emplace({shard.entry.kind, index.arena_of}, number);
-    index.arena_of = at->second;
-    if (!is_new) index.arena.reset();
-  }
-  return indices;
-}
-
 /// That all elements of parameters and moments are there once, and residuals are of whole arenas.
 Result<void> CheckShards(const std::vector<CheckpointParameter>& parameters,
                          const std::vector<KeptShard>& shards,
@@ -91,18 +77,6 @@ Result<void> CheckShards(const std::vector<CheckpointParameter>& parameters,
                        {indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(states)});
 }
 
-/// In the order in which they are tried. Steps that are newer than `committed` were made, but not
-/// told: they come last, so that nothing is lost where both slots are newer.
-std::vector<FoundState> InOrder(std::vector<FoundState> states, std::int64_t committed) {
-  const auto newer =
-      std::stable_partition(states.begin(), states.end(),
-                            [&](const FoundState& state) { return state.step <= committed; });
-  std::sort(newer, states.end(), [](const FoundState& a, const FoundState& b) {
-    return a.attempt != b.attempt ? a.attempt > b.attempt : a.step < b.step;
-  });
-  return states;
-}
-
 }  // namespace
 
 StateRestorer::StateRestorer(const KeptRun& run, const Plan& plan, std::string folder,
@@ -117,19 +91,8 @@ StateRestorer::StateRestorer(const KeptRun& run, const Plan& plan, std::string f
 
 /// On this node, where this rank speaks for it.
 std::vector<KeptEntry> StateRestorer::Found() const {
-  std::vector<KeptEntry> found;
-  if (folder_.empty() || first_on_node_ != world_.Rank()) return found;
-  const auto names = NamesIn(folder_);
-  if (!names) return found;
-  for (const std::string& name : *names) {
-    const auto named = KeptEntry::OfFileName(name);
-    if (!named || named->attempt >= run_.attempt) continue;
-    const auto file = KeptFile::Open(folder_ + "/" + name);  // one that is not whole does not count
-    if (!file) continue;
-    auto shard = ParseKeptShard(file->text(), name);
-    if (shard && shard->entry.FileName() == name) found.push_back(shard->entry);
-  }
-  return found;
+  if (folder_.empty() || first_on_node_ != world_.Rank()) return {};
+  return WholeParts(folder_, run_.attempt);
 }
 
 std::vector<FoundState> StateRestorer::States() {
@@ -150,7 +113,7 @@ std::optional<CheckpointStep> StateRestorer::Restore(
     const std::function<std::span<float>()>& residuals_to_take) {
   if (!run_.committed) return std::nullopt;
   world_.communicator().transport().main_thread().WorksAt("taking up a state from memory");
-  for (const FoundState& state : InOrder(States(), *run_.committed)) {
+  for (const FoundState& state : InTurn(States(), *run_.committed)) {
     if (state.step < least || state.step == 0) continue;
     auto read = Read(state, reading, arenas, residuals_to_take);
     if (!read)

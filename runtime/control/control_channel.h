@@ -60,8 +60,9 @@ class ControlChannel {
   /// Blocks until the launcher reports that all ranks are ready. False: not within
   /// Deadlines().hello.
   bool WaitForGo();
-  /// Whether the launcher has asked to save and stop.
+  /// Whether the launcher has asked to stop, and whether that is without another save.
   bool StopAsked() const;
+  bool StopUnsavedAsked() const;
   /// The launcher has asked to give up the exchange under way. Blocks for `patience` at most, until
   /// it does.
   bool WaitForGiveUp(std::chrono::milliseconds patience);

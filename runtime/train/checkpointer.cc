@@ -64,6 +64,16 @@ CheckpointSettings OrderOf(const CheckpointSettings& settings) {
   return order;
 }
 
+}  // namespace
+
+CheckpointOwner OwnerOf(const Config& config, const CheckpointSettings& settings) {
+  const ModelDims dims = DimsOf(config.model);
+  return {CheckpointIdentity(config), ParametersOf(ParameterLayout(dims, StageSlice::Whole(dims))),
+          OrderOf(settings)};
+}
+
+namespace {
+
 /// Samples that the run has done: earlier programs did not write it, and had one size of batches.
 double SamplesOf(const CheckpointStep& at, std::int64_t global_batch) {
   if (const auto found = at.extra.find("samples"); found != at.extra.end()) return found->second;
@@ -91,9 +101,7 @@ Checkpointer::Checkpointer(const Config& config, const ParameterLayout& layout, 
       folder_(config.checkpoint.dir),
       global_batch_(config.train.global_batch),
       run_settings_(SettingsOf(config, text)),
-      owner_{CheckpointIdentity(config),
-             ParametersOf(ParameterLayout(dims_, StageSlice::Whole(dims_))),
-             OrderOf(run_settings_)},
+      owner_(OwnerOf(config, run_settings_)),
       sum_([this](std::span<double> numbers) { SumOverRanks(group_, numbers); }) {}
 
 CheckpointWriterSettings Checkpointer::Settings(bool residuals) const {
@@ -347,9 +355,13 @@ CheckpointNews Checkpointer::Finish() {
   return failed;
 }
 
-void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arenas) {
+void Checkpointer::CompleteSave() {
   Exchange();
   Finish();
+}
+
+void Checkpointer::SaveNow(const CheckpointStep& at, const TrainingArenas& arenas) {
+  CompleteSave();
   if (saved_step_ == at.step) return;
   Begin(at, arenas);
   ready_ = false;
@@ -364,6 +376,11 @@ void Checkpointer::SaveNowBy(std::function<void(std::span<double>)> sum, const C
                              const TrainingArenas& arenas) {
   sum_ = std::move(sum);
   SaveNow(at, arenas);
+}
+
+void Checkpointer::CompleteSaveBy(std::function<void(std::span<double>)> sum) {
+  sum_ = std::move(sum);
+  CompleteSave();
 }
 
 }  // namespace adaptive_train

@@ -71,10 +71,14 @@ class Checkpointer {
   /// Saves this state and returns when it is on disk, unless it is there already. Throws on the
   /// rank that cannot write its part, and where nothing is written for checkpoint.patience_s.
   void SaveNow(const CheckpointStep& at, const TrainingArenas& arenas);
-  /// The same where ranks can exchange nothing any more: they agree by `sum`, which makes
+  /// Returns when nothing is being written any more, without another save. Throws where nothing is
+  /// written for checkpoint.patience_s.
+  void CompleteSave();
+  /// The same two where ranks can exchange nothing any more: they agree by `sum`, which makes
   /// numbers[i] the sum over all ranks. Nothing else may be called afterwards.
   void SaveNowBy(std::function<void(std::span<double>)> sum, const CheckpointStep& at,
                  const TrainingArenas& arenas);
+  void CompleteSaveBy(std::function<void(std::span<double>)> sum);
 
  private:
   CheckpointWriterSettings Settings(bool residuals) const;
@@ -118,5 +122,7 @@ class Checkpointer {
 std::string CheckpointIdentity(const Config& config);
 /// What a run's checkpoints tell of it besides; `data` is the training text's fingerprint.
 CheckpointSettings SettingsOf(const Config& config, const std::string& data);
+/// Whose they are; `settings` are the run's.
+CheckpointOwner OwnerOf(const Config& config, const CheckpointSettings& settings);
 
 }  // namespace adaptive_train

@@ -22,6 +22,8 @@ namespace adaptive_train {
 /// What the trainer asks and tells outside of the numbers. Called on the trainer's thread.
 struct TrainerEvents {
   std::function<bool()> stop_asked;  // save and stop
+  /// The stop is without another save: one that is under way is completed. Absent: it is not.
+  std::function<bool()> stop_unsaved_asked;
   /// The exchange that has just failed was given up, so that what is there is saved.
   std::function<bool()> given_up;
   /// numbers[i] becomes the sum over all ranks, without the communicator. False: it does not.
@@ -60,8 +62,8 @@ class Trainer {
   /// Takes up the newest state, the same on all ranks: one that is whole in memory, or the newest
   /// checkpoint that holds; those that do not are named by on_notice. Step 0: there is none.
   virtual Resumed Resume() = 0;
-  /// Trains from there to train.steps, or until asked to stop; saves at the end. Gives the last
-  /// step. An exchange that is given up ends it too: the last step's state is saved where all ranks
+  /// Trains from there to train.steps, or until asked to stop; saves at the end, unless asked not to.
+  /// Gives the last step. An exchange that is given up ends it too: the last step's state is saved where all ranks
   /// still hold it whole. Otherwise that is a FatalError.
   virtual std::int64_t Run() = 0;
 };

@@ -13,14 +13,13 @@
 #include "runtime/comm/collective.h"
 #include "runtime/measure/product_peak.h"
 #include "runtime/train/data_fingerprint.h"
+#include "runtime/train/replica_check.h"
 
 namespace adaptive_train {
 namespace {
 
 /// Every so many steps the replicas compare a hash of their parameters.
 constexpr std::int64_t kReplicaCheckSteps = 50;
-/// Combines hashes so that their order counts: 2^64 over the golden ratio.
-constexpr std::uint64_t kHashFactor = 0x9e3779b97f4a7c15;
 
 const StagePlan& StageOf(const Plan& plan, const RankPlan& own) {
   return plan.stages[static_cast<std::size_t>(own.stage)];
@@ -188,13 +187,20 @@ std::int64_t TrainingLoop<T>::Train() {
   }
   saving_ = true;
   update_.WaitForAllWeights();
-  if (!exchange_.TakesResiduals()) {
+  if (unsaved_) {
+    checkpointer_.CompleteSave();
+  } else if (!exchange_.TakesResiduals()) {
     checkpointer_.SaveNow(At(sum_), Arenas());
   } else if (own_.rank == 0) {
     events_.on_notice("nothing new to save: no update was made since the last checkpoint");
   }
   keeper_.Remove();
   return step_;
+}
+
+template <class T>
+bool TrainingLoop<T>::StopUnsavedAsked() const {
+  return events_.stop_unsaved_asked && events_.stop_unsaved_asked();
 }
 
 /// The step under way leaves parameters, moments and residuals alone until its update, which begins
@@ -220,7 +226,11 @@ std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
     throw FatalError(RankExit::kCheckpoint, FailureKind::kUnknown, kSaving, FatalError::kNoPeer,
                      steps[rank] < 0 ? words(rank) : words(0) + ", " + words(rank));
   }
-  checkpointer_.SaveNowBy(sum, At(sum), Arenas());
+  // Asked of all before the exchange was given up.
+  if (StopUnsavedAsked())
+    checkpointer_.CompleteSaveBy(sum);
+  else
+    checkpointer_.SaveNowBy(sum, At(sum), Arenas());
   keeper_.Remove();
   return step_;
 }
@@ -291,9 +301,12 @@ template <class T>
 void TrainingLoop<T>::BeginSettling(double loss) {
   exchange_.Finish();
   if (!new_shares_) new_shares_ = events_.take_new_shares();
-  sums_ = {CountedOnce(loss), events_.stop_asked() ? 1.0 : 0.0,
-           events_.take_checkpoint_asked() ? 1.0 : 0.0, events_.take_profile_asked() ? 1.0 : 0.0,
-           new_shares_ ? 1.0 : 0.0};
+  sums_ = {CountedOnce(loss),
+           events_.stop_asked() ? 1.0 : 0.0,
+           events_.take_checkpoint_asked() ? 1.0 : 0.0,
+           events_.take_profile_asked() ? 1.0 : 0.0,
+           new_shares_ ? 1.0 : 0.0,
+           StopUnsavedAsked() ? 1.0 : 0.0};
   const CheckpointVotes votes = checkpointer_.Votes();
   sums_.insert(sums_.end(), votes.begin(), votes.end());
   first_square_ = sums_.size();
@@ -309,10 +322,11 @@ typename TrainingLoop<T>::Totals TrainingLoop<T>::Agreed() {
   measure_.As(Activity::kExposedComm, [&] { Await(agreement_.Wait(CollectiveDeadline())); });
   whole_ = false;
   const std::span<const double> sums = sums_;
-  checkpointer_.Follow(sums.subspan(5, Checkpointer::kVotes));
+  checkpointer_.Follow(sums.subspan(6, Checkpointer::kVotes));
   const auto squares = sums.subspan(first_square_, first_unit_ - first_square_);
   return {.loss = units_ ? SumOfUnits(sums.subspan(first_unit_)) : sums[0],
           .stop = sums[1] > 0,
+          .unsaved = sums[5] > 0,
           .save = sums[2] > 0,
           .profile = sums[3] > 0,
           .shares = sums[4] == groups_.world.Size(),
@@ -336,7 +350,8 @@ void TrainingLoop<T>::Settle() {
   // Before a checkpoint, which is to hold what the step has taught.
   const auto decided = exchange_.EndStep(metrics.skipped, measured_);
   whole_ = true;
-  Save(totals.save);
+  unsaved_ = unsaved_ || totals.unsaved;
+  if (!unsaved_) Save(totals.save);
   KeepInMemory();
   stop_asked_ = stop_asked_ || totals.stop;
   profile_asked_ = profile_asked_ || totals.profile;
@@ -423,7 +438,7 @@ void TrainingLoop<T>::Report(RankMetrics& metrics) {
   metrics.unpeeled = exchange_.Figures().unpeeled;
   measure_.Fill(metrics, exchange_.Figures().select_cpu_s);
   if (ValidationDueAfter(step_)) metrics.validation_loss = Validate();
-  if (step_ % kReplicaCheckSteps == 0) CheckReplicas();
+  if (step_ % kReplicaCheckSteps == 0) CheckSameWeights();
   events_.on_step(metrics);
 }
 
@@ -458,39 +473,10 @@ double TrainingLoop<T>::Validate() {
   return sum[0] / static_cast<double>(count * loader_.targets_per_sample());
 }
 
-/// Replicas have the same parameters; tensor ranks those that they do not share out.
 template <class T>
-void TrainingLoop<T>::CheckReplicas() {
+void TrainingLoop<T>::CheckSameWeights() {
   update_.WaitForAllWeights();
-  const std::span<const T> weights = state_.Weights();
-  ExpectSame(groups_.data, device_->Hash(weights.data(), weights.size_bytes()));
-  if (groups_.tensor.Size() == 1) return;
-  std::uint64_t hash = 0;
-  for (const ParameterRange& range : layout_.ranges()) {
-    if (range.split != TensorSplit::kNone) continue;
-    const T* of_range = weights.data() + range.offset;
-    hash = hash * kHashFactor +
-           device_->Hash(of_range, static_cast<std::size_t>(range.count) * sizeof(T));
-  }
-  ExpectSame(groups_.tensor, hash);
-}
-
-template <class T>
-void TrainingLoop<T>::ExpectSame(Group& group, std::uint64_t hash) {
-  // Two halves per rank: each fits a double exactly, and only its owner adds to a place.
-  const auto own = 2 * static_cast<std::size_t>(group.Rank());
-  std::vector<double> halves(2 * static_cast<std::size_t>(group.Size()), 0.0);
-  halves[own] = static_cast<double>(hash >> 32);
-  halves[own + 1] = static_cast<double>(hash & 0xffff'ffff);
-  SumOverRanks(group, halves);
-  for (std::size_t member = 1; 2 * member < halves.size(); ++member) {
-    if (halves[2 * member] == halves[0] && halves[2 * member + 1] == halves[1]) continue;
-    const int rank = group.RankOf(static_cast<int>(member));
-    throw FatalError(RankExit::kDiverged, "comparing replicas", rank,
-                     fmt::format("parameters of rank {} on {} differ from rank {}'s after step {}",
-                                 rank, plan_.ranks[static_cast<std::size_t>(rank)].device.node,
-                                 group.RankOf(0), step_));
-  }
+  CheckReplicas<T>(groups_, plan_, layout_, *device_, state_.Weights(), step_);
 }
 
 template <class T>

@@ -41,6 +41,7 @@ class TrainingLoop final : public Trainer {
   struct Totals {
     double loss = 0;
     bool stop = false;
+    bool unsaved = false;  // the stop
     bool save = false;
     bool profile = false;
     bool shares = false;               // all ranks know new ones
@@ -55,6 +56,7 @@ class TrainingLoop final : public Trainer {
   void Settle();
   void BeginSettlingBefore();
   bool SettleBefore(std::int64_t step);
+  bool StopUnsavedAsked() const;
   std::int64_t SaveWithoutExchange();
   Totals Agreed();
   void AppendLossesOfUnits();
@@ -67,8 +69,7 @@ class TrainingLoop final : public Trainer {
   double Validate();
   bool ValidationDueAfter(std::int64_t step) const;
   bool GoesOn(std::int64_t step) const;
-  void CheckReplicas();
-  void ExpectSame(Group& group, std::uint64_t hash);
+  void CheckSameWeights();
   void Report(RankMetrics& metrics);
   double Targets() const;  // of a global batch
   void Tell(const CompressionDecision& decision);
@@ -102,6 +103,7 @@ class TrainingLoop final : public Trainer {
   double product_peak_;           // FLOP/s; raised by steps that are faster
   const double flops_per_token_;  // of this rank's stage
   bool profile_asked_ = false, stop_asked_ = false;
+  bool unsaved_ = false;              // no other save is begun
   std::optional<Shares> new_shares_;  // until all ranks know them
   bool measured_ = false;             // the gradients of the step under way are looked at
   std::vector<double> sums_;          // of the agreement under way, in the order of its making

@@ -105,9 +105,10 @@ TEST_F(GoingBackTest, AMoveThatMadeStepsSlowerIsTakenBackOnceAndToldEverywhere) 
   config.checkpoint.dir = Run() + "/checkpoints";
   ASSERT_TRUE(folder.Write("config.resolved.toml", ToToml(config)));
   const Programs programs = FindPrograms().value();
-  auto ledger = JobLedger::Begin(
-                    {&allocation, Run(), ToToml(config), "", "file:" + home_.Path() + "/store.db"})
-                    .value();
+  auto ledger =
+      JobLedger::Begin({&allocation, Run(), ToToml(config), "",
+                        StoreChoice{"file:" + home_.Path() + "/store.db", "--store", true}})
+          .value();
   RunStatistics statistics;
   const Cluster cluster = OneNodeTwoDevices(allocation.hosts.front());
   const ModelShape shape = ModelShape::Of(DimsOf(config.model), FormatOf(config.train));

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/config.h"
 #include "core/file_io.h"
@@ -67,10 +68,15 @@ class MoveTest : public testing::Test {
     ::setenv("UCX_HANDLE_ERRORS", "none", 1);
     std::ofstream corpus(home_.Path() + "/corpus.txt");
     for (int i = 0; i < 30000; ++i) corpus << (i * i) % 97 << (i % 11 == 0 ? ".\n" : " ");
+    WriteConfig(kSteps);
+  }
+
+  void WriteConfig(std::int64_t steps, const std::string& more = "") {
     std::ofstream(home_.Path() + "/config.toml")
         << "[model]\nlayers = 4\nheads = 2\nhidden = 64\nsequence = " << kSequence
-        << "\n[data]\ntrain = \"corpus.txt\"\n[train]\nglobal_batch = 10\nsteps = " << kSteps
-        << "\n[profile]\nwarmup_steps = " << kWarmupSteps << "\n";
+        << "\n[data]\ntrain = \"corpus.txt\"\n[train]\nglobal_batch = 10\nsteps = " << steps
+        << "\n[profile]\nwarmup_steps = " << kWarmupSteps << "\n"
+        << more;
   }
 
   /// Writes the run folder's configuration and plan, and runs the ranks to their end. `on_step`
@@ -88,6 +94,7 @@ class MoveTest : public testing::Test {
     events.on_launch = [](int, const std::string&, const std::string&) {};
     events.on_notice = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
     events.on_decision = [](const Decision&) {};
+    if (on_stop_) events.on_stop = on_stop_;
     events.on_saved = [this](const Saved& saved) { saved_.push_back(saved); };
     events.on_resumed = [&](const Resumed& resumed) { return metrics.ResumeAfter(resumed.step); };
     events.on_layer_times = [this](int rank, const LayerTimes& times) {
@@ -143,6 +150,7 @@ class MoveTest : public testing::Test {
   std::map<int, std::vector<LayerTimes>> times_;
   std::vector<Saved> saved_;
   std::function<void(std::span<const RankMetrics>)> seen_;
+  std::function<std::optional<StopLimits>()> on_stop_;
 };
 
 /// The process of a rank of a run folder. Other tests' ranks may run at the same time.
@@ -324,6 +332,48 @@ TEST_F(MoveTest, AStopOnTheWayEndsTheRunSaved) {
   EXPECT_FALSE(outcome.moved);
   ASSERT_FALSE(saved_.empty());
   EXPECT_EQ(saved_.back().step, outcome.last_step);
+}
+
+/// A save that is under way takes 3 s or more for its last block.
+TEST_F(MoveTest, AStopWithoutTimeForASaveEndsTheOneThatIsUnderWay) {
+  constexpr std::int64_t kEvery = 8;
+  const std::string slow_disk = home_.Path() + "/slow_disk.so";
+  std::filesystem::copy_file(SLOW_DISK_LIBRARY, slow_disk);
+  std::ofstream(home_.Path() + "/SLOW_DISK") << 3000;
+  WriteConfig(1'000'000, "[checkpoint]\nevery = " + std::to_string(kEvery) + "\n");
+  on_stop_ = [] { return StopLimits{.end_s = 300, .too_long = "there is no time for another"}; };
+  ::setenv("LD_PRELOAD", slow_disk.c_str(), 1);
+  // Preloaded it comes before the sanitizer's runtime.
+  ::setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+  const RunOutcome outcome = Run("run", PlanOf({5, 5}), [&](Supervisor&, std::int64_t step) {
+    if (step == kEvery + 2) ::kill(::getpid(), SIGTERM);
+  });
+  ::unsetenv("LD_PRELOAD");
+  ::unsetenv("ASAN_OPTIONS");
+  EXPECT_EQ(outcome.message, "stopped by Terminated without saving: there is no time for another");
+  EXPECT_GE(outcome.last_step, kEvery + 2);
+  EXPECT_TRUE(outcome.unsaved);
+  ASSERT_THAT(saved_, SizeIs(1));
+  EXPECT_EQ(saved_[0].step, kEvery);
+  EXPECT_TRUE(std::filesystem::exists(saved_[0].path + "/DONE"));
+}
+
+TEST_F(MoveTest, RanksTrainOnUntilItIsKnownWhatAStopMayTake) {
+  constexpr std::int64_t kAsked = 8, kKnown = 40;
+  WriteConfig(1'000'000);
+  std::int64_t last = 0;
+  on_stop_ = [&]() -> std::optional<StopLimits> {
+    if (last < kKnown) return std::nullopt;
+    return StopLimits{.too_long = "there is no time"};
+  };
+  const RunOutcome outcome = Run("run", PlanOf({5, 5}), [&](Supervisor&, std::int64_t step) {
+    last = step;
+    if (step == kAsked) ::kill(::getpid(), SIGTERM);
+  });
+  EXPECT_EQ(outcome.message, "stopped by Terminated without saving: there is no time");
+  EXPECT_GE(outcome.last_step, kKnown);
+  EXPECT_TRUE(outcome.unsaved);
+  EXPECT_THAT(saved_, SizeIs(0));
 }
 
 TEST_F(MoveTest, AStopBetweenTwoPlansIsHeardByTheNext) {

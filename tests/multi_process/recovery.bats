@@ -68,6 +68,19 @@ load recovery
   nothing_kept "$key"
 }
 
+@test "a run that fails for good: the last step is saved from memory, and the run goes on from there with the same bits" {
+  keys+=(--checkpoint.every=0 --recovery.attempts=0 --recovery.memory_every=1 --train.micro_batch=3)
+  whole
+  train_in_background "${keys[@]}"
+  fails_at 50 KILL 2
+  ends_with 5
+  step=$(sed -n "s/^saved step \([0-9]*\) from this node's memory$/\1/p" "$work/out")
+  [[ $(tail -n 1 "$work/run/metrics.jsonl" | jq .step) == "$step" ]]
+  grep -q "goes on from the checkpoint of step $step (0 steps came after it)$" "$work/err"
+  train "${keys[@]}" | grep "^resumed from the checkpoint of step $step$"
+  diff <(losses "$work/whole") <(losses "$work/run")
+}
+
 @test "shared memory that is too small is told, and training goes on" {
   # UCX wants shared memory as well.
   export UCX_TLS=tcp,self

@@ -14,6 +14,7 @@
 
 #include "core/config.h"
 #include "kernels/host_memory.h"
+#include "runtime/buddy/kept_checkpoint.h"
 #include "runtime/comm/groups.h"
 #include "tests/multi_process/forked_ranks.h"
 
@@ -205,6 +206,56 @@ TEST_F(StateKeeperTest, AnyLayoutTakesUpWhatAnyLayoutKeptWithoutANode) {
     EXPECT_TRUE(Restores(reader, 3)) << writer;
     for (const char* node : {"n1", "n3", "n4"}) Lose(node);
   }
+}
+
+/// Whether the state of `step` is the whole one of the checkpoint.
+testing::AssertionResult HoldsState(const CheckpointFolder& folder, const CheckpointOwner& owner,
+                                    std::int64_t step) {
+  Ranks one(1, [&](Group& world) {
+    KeepingRank rank(PlanOf(1, 1, 0, {"n1"}), world, {}, false);
+    auto reader = folder.Open(step, owner);
+    RANK_REQUIRE(reader);
+    RANK_REQUIRE(reader->Verify(0, 1));
+    RANK_REQUIRE(
+        reader->Read({BlocksOf(rank.layout), rank.Held(), 0, 1},
+                     {&rank.memory, {rank.arenas[0], rank.arenas[1], rank.arenas[2], {}}}));
+    return rank.StateIs(step);
+  });
+  return one.AllGood();
+}
+
+TEST_F(StateKeeperTest, OneNodesMemoryBecomesACheckpointWhereItHasAll) {
+  const CheckpointOwner owner{
+      "it", ParametersOf(ParameterLayout(Dims(), StageSlice::Whole(Dims()))), {}};
+  const fs::path path = fs::temp_directory_path() / key_;
+  const CheckpointFolder folder(path);
+  for (const Plan& plan :
+       {PlanOf(4, 1, 0, {"n1", "n1", "n2", "n2"}), PlanOf(2, 1, 1, {"n1", "n2"})}) {
+    ASSERT_TRUE(Keep(plan, 5, plan.shard == 0));
+    int blocks = 0;
+    const auto step = SaveKept({FolderOf("n1"), 1, 4, {}, [&] { ++blocks; }}, folder, owner);
+    ASSERT_TRUE(step) << step.error().message;
+    EXPECT_EQ(*step, 4) << "the newest that all have reported";
+    EXPECT_GT(blocks, 0);
+    EXPECT_TRUE(HoldsState(folder, owner, 4));
+    // In slot 1; slot 0 has step 5.
+    std::fstream(FolderOf("n1") + "/attempt-1-rank-0-state-1", std::ios::in | std::ios::out)
+        .seekp(-4, std::ios::end)
+        .write("torn", 4);
+    const auto newer = SaveKept({FolderOf("n1"), 1, 4}, folder, owner);
+    ASSERT_TRUE(newer) << newer.error().message;
+    EXPECT_EQ(*newer, 5);
+    EXPECT_TRUE(HoldsState(folder, owner, 5));
+    EXPECT_FALSE(SaveKept({FolderOf("n1"), 6, 5}, folder, owner)) << "nothing so new";
+    fs::remove_all(path);
+    for (const char* node : {"n1", "n2"}) Lose(node);
+  }
+  ASSERT_TRUE(Keep(PlanOf(4, 1, 1, {"n1", "n2", "n3", "n4"}), 2));
+  const auto none = SaveKept({FolderOf("n1"), 1, 2}, folder, owner);
+  ASSERT_FALSE(none);
+  EXPECT_TRUE(none.error().message.ends_with("other nodes have parts of it"))
+      << none.error().message;
+  EXPECT_FALSE(fs::exists(path));
 }
 
 TEST_F(StateKeeperTest, TwoNodesThatAreBuddiesTakeAShardedStateAlong) {

@@ -287,3 +287,37 @@ folders_are() { [ "$(box_root "$1" find /run/adaptive-train -name node.json | wc
   [ "$status" -eq 0 ]
   [ "${#lines[@]}" -eq 1 ]
 }
+
+# troubles: the subjects of what doctor, whose JSON is in $output, finds wrong.
+troubles() { jq -r '[.findings[] | select(.severity == "trouble") | .subject] | sort | join(",")' <<<"$output"; }
+# doctor_says SUBJECT WHAT: it does, in $output.
+doctor_says() {
+  jq -e --arg subject "$1" --arg what "$2" '.findings[] | select(.subject == $subject) | .what | contains($what)' <<<"$output" ||
+    { jq -c '.findings[]' <<<"$output" && false; }
+}
+
+@test "doctor finds nothing on a healthy cluster, and each planted fault" {
+  run_as_user salloc -Q -N4 adaptive-train doctor --json --run-dir "$BOX_HOME/runs"
+  [ "$status" -eq 0 ] || { echo "$output" && false; }
+  [ "$(troubles)" = "" ]
+  doctor_says "run folder" "is seen from 4 nodes"
+  doctor_says plugin "adaptive_train.so for Slurm"
+  doctor_says munge "munged answers"
+  run_as_user salloc -Q -N4 adaptive-train doctor --json --run-dir /tmp/runs
+  [ "$status" -eq 4 ]
+  [ "$(troubles)" = "run folder" ]
+  plugstack "required $OUR_PLUGIN"
+  run_as_user adaptive-train doctor --json
+  [ "$(troubles)" = plugin ]
+  plugstack "optional /no/such/adaptive_train.so"
+  run_as_user adaptive-train doctor --json
+  [ "$(troubles)" = plugin ]
+  plugstack "optional $OUR_PLUGIN"
+  run_as_user env ADAPTIVE_TRAIN_SITE_CONFIG=/dev/null adaptive-train doctor --json
+  [ "$(troubles)" = settings ]
+  run box_root ctl unshare -m sh -c 'mount -t tmpfs none /run/munge && exec adaptive-train doctor --json'
+  [[ ,$(troubles), == *,munge,* ]]
+  run_as_user sh -c 'echo "[launch]" >site.toml && echo "mpi = \"pmix_v99\"" >>site.toml &&
+    ADAPTIVE_TRAIN_SITE_CONFIG=$PWD/site.toml adaptive-train doctor --json'
+  [ "$(troubles)" = "srun's PMIx" ]
+}

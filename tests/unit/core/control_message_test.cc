@@ -47,6 +47,7 @@ TEST(ControlMessage, EveryTypeSurvivesTheWire) {
       NewShares{{3, 1}},
       StatusNow{},
       Stop{},
+      StopUnsaved{},
       GiveUp{},
       Abort{"because"},
       Sum{{1, 2}},

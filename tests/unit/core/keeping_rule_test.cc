@@ -89,6 +89,43 @@ TEST(KeepingRule, ASingleNodeHasNoBuddies) {
   }
 }
 
+/// One rank on each node; node i is behind `switches[i]`, "" is unknown.
+Plan Behind(const std::vector<std::string>& switches) {
+  const int nodes = static_cast<int>(switches.size());
+  std::vector<std::string> names;
+  for (int node = 0; node < nodes; ++node) names.push_back("n" + std::to_string(node));
+  Plan plan = PlanOf(1, nodes, 1, 1, names);
+  for (std::size_t node = 0; node < switches.size(); ++node)
+    if (!switches[node].empty()) plan.ranks[node].switches = {"top", switches[node]};
+  return plan;
+}
+
+TEST(KeepingRule, BuddiesAreOnAnotherSwitchAsFarAsThereAreOthers) {
+  struct Case {
+    std::vector<std::string> switches;
+    int on_the_same;
+  };
+  for (const Case& one :
+       {Case{{"a", "b", "a", "b"}, 0}, Case{{"a", "a", "b", "b", "c"}, 0},
+        Case{{"c", "b", "b", "a", "b", "a", "c"}, 0}, Case{{"b", "a", "a", "a"}, 2},
+        Case{{"a", "b", "b", "b", "a"}, 1}, Case{{"", "a", "", "a"}, 0}, Case{{"a", "a", "a"}, 3},
+        Case{{"", "", "", ""}, 4}}) {
+    const Plan plan = Behind(one.switches);
+    const auto parts = KeptPartsOf(plan);
+    std::set<int> buddies;
+    int on_the_same = 0;
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      const int buddy = parts[rank].state.buddy;
+      buddies.insert(buddy);
+      EXPECT_NE(buddy, static_cast<int>(rank));
+      const auto node = static_cast<std::size_t>(buddy);
+      on_the_same += one.switches[node] == one.switches[rank] ? 1 : 0;
+    }
+    EXPECT_EQ(on_the_same, one.on_the_same) << testing::PrintToString(one.switches);
+    EXPECT_EQ(buddies.size(), parts.size()) << "one for each";
+  }
+}
+
 TEST(KeepingRule, BuddiesAreSpreadEvenly) {
   const Plan plan = PlanOf(1, 8, 1, 1, {"n1", "n1", "n2", "n2", "n3", "n3", "n4", "n4"});
   std::vector<int> times(8, 0);

@@ -23,6 +23,7 @@ Plan TwoRanks() {
     RankPlan rank;
     rank.rank = i;
     rank.device.node = "n" + std::to_string(i);
+    if (i == 1) rank.switches = {"s0", "s1"};
     rank.device.kind = "cpu";
     rank.device.model = "model";
     rank.device.memory_bytes = 1 << 30;

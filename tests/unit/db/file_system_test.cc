@@ -53,6 +53,33 @@ TEST(MountTypeOf, ReadsTheTypeBehindAnyNumberOfOptionalFields) {
   EXPECT_EQ(MountTypeOf("garbage\n1 2 3:4\n", 3, 4), "");
 }
 
+constexpr std::string_view kMounts =
+    "25 1 254:0 / / rw - ext4 /dev/vda rw\n"
+    "26 25 0:22 / /run rw - tmpfs tmpfs rw\n"
+    "27 25 254:0 /var/spool/slurm/12/.12 /tmp rw shared:1 - ext4 /dev/vda rw\n"
+    "28 25 0:30 /@tmp /var/tmp rw - btrfs /dev/vdb rw\n"
+    "29 25 0:31 / /scratch\\040one rw - xfs /dev/vdc rw\n"
+    "30 29 0:32 / /scratch\\040one rw - tmpfs none rw\n";
+
+TEST(MountOf, TakesTheDeepestAndTheLastOfEqualOnes) {
+  EXPECT_EQ(MountOf(kMounts, "/home/ann/p.db").type, "ext4");
+  EXPECT_EQ(MountOf(kMounts, "/run/user/1/p.db").point, "/run");
+  EXPECT_EQ(MountOf(kMounts, "/runs/p.db").point, "/");
+  EXPECT_EQ(MountOf(kMounts, "/scratch one/p.db").type, "tmpfs");
+  EXPECT_EQ(MountOf("garbage\n", "/p.db").point, "");
+}
+
+TEST(WhyFilesGo, NamesTmpfsAndAPrivateTmpAndNothingThatStays) {
+  const auto why = [](const char* path) { return WhyFilesGo(MountOf(kMounts, path)); };
+  EXPECT_EQ(why("/home/ann/p.db"), "");
+  EXPECT_EQ(why("/var/tmp/p.db"), "");
+  EXPECT_EQ(why("/run/p.db"), "lies on tmpfs, which the next start of this host empties");
+  EXPECT_EQ(
+      why("/tmp/p.db"),
+      "lies in a private /tmp (/var/spool/slurm/12/.12), which other jobs do not see and which "
+      "may end with this one");
+}
+
 TEST(NetworkFileSystemOf, SaysThatProcIsLocalAndThatNothingIsNothing) {
   EXPECT_EQ(NetworkFileSystemOf("/proc").value_or("error"), "");
   const auto missing = NetworkFileSystemOf("/nonexistent/profiles.db");

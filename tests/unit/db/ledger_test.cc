@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 
+#include <algorithm>
 #include <regex>
 
 #include "db/known_store.h"
@@ -60,16 +61,21 @@ class LedgerTest : public StoreTest {
     ASSERT_TRUE(file.Sync());
     ASSERT_TRUE(ListLedger(job.uid, Ledger()));
   }
-  Result<KnownStore> Open() const { return OpenKnownStore("file:" + Location().path.string()); }
+  StoreChoice Named() const { return {"file:" + Location().path.string(), "--store", true}; }
+  Result<KnownStore> Open() const { return OpenKnownStore(Named()); }
 };
 
 TEST_F(LedgerTest, AllThatARunRecordsComesIntoTheNextStoreOnce) {
   const JobRecord job = Job();
   WriteRun(job);
   for (int i = 0; i < 2; ++i) {
-    auto known = OpenKnownStore("file:" + Location().path.string(), {Ledger()});
+    auto known = OpenKnownStore(Named(), {Ledger()});
     ASSERT_TRUE(known) << known.error().message;
-    EXPECT_EQ(known->notes.size(), i == 0 ? 1u : 0u);
+    EXPECT_EQ(std::ranges::count_if(known->notes,
+                                    [](const std::string& note) {
+                                      return note.find("7 entries taken in") != note.npos;
+                                    }),
+              i == 0 ? 1 : 0);
     const auto rows = known->store.FindJobs(EveryJob());
     ASSERT_TRUE(rows) << rows.error().message;
     ASSERT_EQ(rows->size(), 1u);
@@ -186,24 +192,42 @@ TEST_F(LedgerTest, WithTheDefaultStoreOnANetworkFileSystemTheLedgersAreWhatIsKno
     WriteRun(Job());
     const auto store = ParseStoreLocation("").value().path;
     std::filesystem::create_directory(store);  // not a file: refused like a network file system
-    auto known = OpenKnownStore("");
+    auto known = OpenKnownStore({});
     if (!known) return known.error().message;
     if (!known->trouble) return "no trouble";
     if (known->store.FindJobs(EveryJob()).value().size() != 1) return "the ledger is not known";
     if (ListedLedgers().size() != 1) return "the ledger is not listed any more";
     FuseMount sshfs(folder_, "fuse.sshfs");
     if (!sshfs.Mounted()) return "cannot mount a FUSE file system";
-    known = OpenKnownStore("");
+    known = OpenKnownStore({});
     if (!known) return known.error().message;
     if (known->trouble->message.find("network file system (fuse.sshfs)") == std::string::npos)
       return known->trouble->message;
-    const auto named = OpenKnownStore("file:" + store.string());
+    const auto named = OpenKnownStore({"file:" + store.string(), "--store", true});
     return named ? "opened" : named.error().exit_code == ExitCode::kStore ? "" : "wrong code";
   });
   EXPECT_EQ(outcome, "");
 }
 
+TEST_F(LedgerTest, AStoreThatWillNotStayIsToldWhenItIsMade) {
+  const std::string outcome = InChild([&]() -> std::string {
+    if (unshare(CLONE_NEWNS) != 0 || mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+      return "cannot make a mount namespace";
+    if (mount("none", folder_.c_str(), "tmpfs", 0, "size=8m") != 0) return "cannot mount a tmpfs";
+    for (const std::size_t expected : {1u, 0u}) {
+      auto known = Open();
+      if (!known) return known.error().message;
+      if (known->notes.size() != expected) return std::to_string(known->notes.size()) + " notes";
+      if (expected > 0 && known->notes.front().find("lies on tmpfs") == std::string::npos)
+        return known->notes.front();
+    }
+    return "";
+  });
+  EXPECT_EQ(outcome, "");
+}
+
 TEST_F(LedgerTest, ALedgerRemovedWithItsRunFolderIsToldOnce) {
+  ASSERT_TRUE(Open());
   WriteRun(Job());
   std::filesystem::remove_all(Ledger().parent_path());
   auto known = Open();
@@ -213,12 +237,12 @@ TEST_F(LedgerTest, ALedgerRemovedWithItsRunFolderIsToldOnce) {
 }
 
 TEST_F(LedgerTest, ToShowWhatIsStoredNoFileIsMade) {
-  EXPECT_TRUE(ReadKnownStore("").value().store.FindJobs(EveryJob()).value().empty());
-  EXPECT_TRUE(ReadKnownStore("file:" + Location().path.string()));
+  EXPECT_TRUE(ReadKnownStore({}).value().store.FindJobs(EveryJob()).value().empty());
+  EXPECT_TRUE(ReadKnownStore(Named()));
   EXPECT_FALSE(std::filesystem::exists(Location().path));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "state"));
   std::ofstream(Location().path) << "dear diary\n" << std::string(5000, 'z');
-  EXPECT_FALSE(ReadKnownStore("file:" + Location().path.string()));
+  EXPECT_FALSE(ReadKnownStore(Named()));
 }
 
 TEST_F(LedgerTest, AFileOfTheSecondSchemaIsTakenOnWithItsJobs) {

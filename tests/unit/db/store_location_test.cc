@@ -14,6 +14,7 @@ class StoreLocationTest : public ::testing::Test {
   void SetUp() override {
     setenv("HOME", "/home/ann", 1);
     unsetenv("XDG_STATE_HOME");
+    unsetenv("ADAPTIVE_TRAIN_STORE");
   }
 };
 
@@ -31,6 +32,37 @@ TEST_F(StoreLocationTest, DefaultIsInTheStateFolder) {
   EXPECT_EQ(PathOf(""), "/home/ann/.local/state/adaptive-train/profiles.db");
   setenv("XDG_STATE_HOME", "/var/state/", 1);
   EXPECT_EQ(PathOf(""), "/var/state/adaptive-train/profiles.db");
+}
+
+TEST_F(StoreLocationTest, TheCommandLineComesBeforeTheEnvironmentAndThatBeforeAFile) {
+  Settings settings;
+  EXPECT_EQ(ChooseStore("", settings).text, "");
+  settings.store = "file:/data/site.db";
+  settings.sources["store"] = "/etc/site.toml: line 3";
+  EXPECT_EQ(ChooseStore("", settings).text, "file:/data/site.db");
+  EXPECT_EQ(ChooseStore("", settings).named_by, "/etc/site.toml: line 3");
+  setenv("ADAPTIVE_TRAIN_STORE", "file:/data/env.db", 1);
+  EXPECT_EQ(ChooseStore("", settings).text, "file:/data/env.db");
+  EXPECT_EQ(ChooseStore("", settings).named_by, "ADAPTIVE_TRAIN_STORE");
+  EXPECT_EQ(ChooseStore("file:/data/typed.db", settings).text, "file:/data/typed.db");
+}
+
+TEST_F(StoreLocationTest, OnlyTheCommandLineRequiresItsStore) {
+  Settings settings;
+  EXPECT_FALSE(ChooseStore("", settings).required);
+  settings.store = "file:/data/site.db";
+  settings.sources["store"] = "/etc/site.toml: line 3";
+  EXPECT_FALSE(ChooseStore("", settings).required);
+  setenv("ADAPTIVE_TRAIN_STORE", "file:/data/env.db", 1);
+  EXPECT_FALSE(ChooseStore("", settings).required);
+  EXPECT_TRUE(ChooseStore("file:/data/typed.db", settings).required);
+}
+
+TEST_F(StoreLocationTest, AnErrorSaysWhoNamedTheStore) {
+  const auto refused = ParseStoreLocation("/data/p.db", "ADAPTIVE_TRAIN_STORE");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "ADAPTIVE_TRAIN_STORE: '/data/p.db' is not a store: allowed is file:PATH");
 }
 
 TEST_F(StoreLocationTest, RelativeStateFolderIsRefused) {

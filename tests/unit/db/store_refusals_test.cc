@@ -40,6 +40,9 @@ class StoreRefusals : public StoreTest {
     file.seekp(static_cast<std::streamoff>(offset));
     file << bytes;
   }
+  std::string Log() const { return Location().path.string() + "-wal"; }
+  /// As a user leaves the store who is killed. SQLite takes no content from it.
+  void LeaveALog() { std::ofstream(Log()) << std::string(100, 'l'); }
   void ExpectCorrupt() {
     const std::string before = BytesOf(Location().path);
     const std::string refusal = Refusal(Location());
@@ -80,10 +83,24 @@ TEST_F(StoreRefusals, AnyPageOverwritten) {
     std::transform(flipped.begin(), flipped.end(), flipped.begin(),
                    [](char c) { return static_cast<char>(~c); });
     Overwrite(page * kPage, flipped);
+    LeaveALog();
     ExpectCorrupt();
     Overwrite(page * kPage, intact.substr(page * kPage, kPage));
   }
   EXPECT_EQ(Refusal(Location()), "opened");
+}
+
+TEST_F(StoreRefusals, AfterACleanEndDamageIsToldByTheCallThatMeetsIt) {
+  MakeFullStore();
+  ASSERT_FALSE(std::filesystem::exists(Log()));
+  constexpr std::size_t kPage = 4096;
+  const std::size_t pages = std::filesystem::file_size(Location().path) / kPage;
+  Overwrite(pages / 2 * kPage, std::string(kPage * (pages / 2), '\xAA'));
+  auto store = ProfileStore::Open(Location());
+  ASSERT_TRUE(store) << store.error().message;
+  const auto rows = store->FindJobs(EveryJob());
+  ASSERT_FALSE(rows);
+  EXPECT_TRUE(Says(rows.error().message, "the file is corrupt"));
 }
 
 TEST_F(StoreRefusals, ACorruptFileWithALogNotYetWrittenBackKeepsBoth) {

@@ -217,6 +217,20 @@ TEST_F(ControlServerTest, TimeInWhichTheLauncherWasHeldUpIsNoRanksSilence) {
   EXPECT_TRUE(ServeUntil([&] { return !seen_.silent.empty(); }));
 }
 
+/// Each tick is 150 ms late: ten turns, were that time left out.
+TEST_F(ControlServerTest, ALauncherThatIsALittleLateEachTimeSeesSilenceAllTheSame) {
+  silence_ = std::chrono::milliseconds(1000);
+  Listen(1);
+  auto mute = Greet(0);
+  Serve();
+  int turns = 0;
+  for (; seen_.silent.empty() && turns < 100; ++turns) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    Serve(std::chrono::milliseconds(1));
+  }
+  EXPECT_LE(turns, 8);
+}
+
 TEST_F(ControlServerTest, AStrangerHasLittleTimeWhateverItSays) {
   auto mute = Connect(), talker = Connect();
   const auto give_up = Clock::now() + ControlServer::kGreetingDeadline + std::chrono::seconds(20);

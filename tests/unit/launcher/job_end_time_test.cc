@@ -1,12 +1,21 @@
 // How long a job still has, by what scontrol prints.
 #include "launcher/steps/job_end_time.h"
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "launcher/steps/slurm_step.h"
+#include "tests/unit/launcher/temporary_folder.h"
 
 namespace adaptive_train {
 namespace {
@@ -50,6 +59,74 @@ TEST(KillWaitOf, FindsItInTheConfiguration) {
       30);
   EXPECT_EQ(KillWaitOf("KillOnBadExit           = 0\n"), std::nullopt);
   EXPECT_EQ(KillWaitOf("\nKillWait                = (null)\nNodes = 4\n"), std::nullopt);
+}
+
+/// With a scontrol that prints what it is told to, and nothing before it may answer.
+class KillTimeTest : public testing::Test {
+ protected:
+  KillTimeTest() {
+    std::ofstream(home_.Path() + "/scontrol")
+        << "#!/bin/sh\ncd " << home_.Path()
+        << "\nwhile [ ! -e may-answer ]; do sleep 0.02; done\n"
+           "cat $2\n";
+    std::filesystem::permissions(home_.Path() + "/scontrol", std::filesystem::perms::owner_all);
+    ::setenv("PATH", (home_.Path() + ":" + path_).c_str(), 1);
+  }
+  ~KillTimeTest() override { ::setenv("PATH", path_.c_str(), 1); }
+
+  void Says(const std::string& what, const std::string& text) {
+    std::ofstream(home_.Path() + "/" + what) << text;
+  }
+  void MayAnswer() { Says("may-answer", ""); }
+  static void Await(KillTime& time) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!time.Poll() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+
+  test::TemporaryFolder home_;
+  const std::string path_ = ::getenv("PATH");
+};
+
+TEST_F(KillTimeTest, OfAPreemptedJobIsTheEndOfItsGraceAndIsNotWaitedFor) {
+  const std::string now = fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::localtime(std::time(nullptr)));
+  Says("job", Job("RUNNING", "Unknown", now));
+  Says("partition", "PartitionName=low AllowGroups=ALL GraceTime=1000 Hidden=NO\n");
+  KillTime time(7, std::chrono::seconds(60));
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(time.Poll()) << "scontrol hangs";
+  EXPECT_EQ(time.Left(), std::nullopt);
+  MayAnswer();
+  Await(time);
+  ASSERT_TRUE(time.Left());
+  EXPECT_LE(*time.Left(), 1000);
+  EXPECT_GT(*time.Left(), 800);
+  EXPECT_TRUE(time.Poll());
+}
+
+TEST_F(KillTimeTest, OfAJobThatEndsIsKillWaitAfterTheSignal) {
+  Says("job", Job("COMPLETING", "2026-11-25T14:01:00", "None"));
+  Says("config", "KillOnBadExit           = 0\nKillWait                = 1000 sec\n");
+  MayAnswer();
+  KillTime time(7, std::chrono::seconds(60));
+  Await(time);
+  ASSERT_TRUE(time.Left());
+  EXPECT_LE(*time.Left(), 1000);
+  EXPECT_GT(*time.Left(), 800);
+}
+
+TEST_F(KillTimeTest, IsNotKnownWhereSlurmHangsOrThereIsNone) {
+  KillTime hangs(7, std::chrono::milliseconds(30));
+  Await(hangs);
+  EXPECT_TRUE(hangs.Poll());
+  EXPECT_EQ(hangs.Left(), std::nullopt);
+  KillTime without_job(0, std::chrono::seconds(60));
+  EXPECT_TRUE(without_job.Poll());
+  EXPECT_EQ(without_job.Left(), std::nullopt);
+  Says("scontrol", "#!/bin/sh\nexit 1\n");
+  KillTime fails(7, std::chrono::seconds(60));
+  Await(fails);
+  EXPECT_TRUE(fails.Poll());
+  EXPECT_EQ(fails.Left(), std::nullopt);
 }
 
 }  // namespace

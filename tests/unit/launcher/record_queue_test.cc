@@ -111,6 +111,32 @@ TEST(RecordQueue, ATaskThatFailsLeavesTheQueueAndOthersStillRun) {
   EXPECT_THAT(*place.why, ElementsAre("locked"));
 }
 
+TEST(RecordQueue, AWaitThatHasItsOwnLimitEndsWithItAndLeavesNothing) {
+  TestPlace place(1);
+  RecordQueue queue(place.Get());
+  queue.Add(Record(1));
+  auto ran = std::make_shared<bool>(false);
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_FALSE(
+      queue.Run([ran]() -> Result<void> { return *ran = true, Result<void>{}; }, milliseconds(50)));
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, milliseconds(50));
+  EXPECT_TRUE(place.why->empty());
+  place.Let();
+  queue.Finish();
+  EXPECT_TRUE(*ran);
+  EXPECT_THAT(place.written->All(), ElementsAre(1));
+}
+
+TEST(RecordQueue, WhatIsStartedRunsBeforeTheRecordsAfterIt) {
+  TestPlace place;
+  RecordQueue queue(place.Get());
+  queue.Start(
+      [written = place.written]() -> Result<void> { return written->Add(7), Result<void>{}; });
+  queue.Add(Record(8));
+  queue.Finish();
+  EXPECT_THAT(place.written->All(), ElementsAre(7, 8));
+}
+
 TEST(RecordQueue, AWriteThatNeverEndsHoldsNobodyAndIsGivenUpAtTheEnd) {
   TestPlace place(2);
   {

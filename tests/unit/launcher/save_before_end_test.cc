@@ -48,6 +48,8 @@ TEST(SaveBeforeEnd, ASaveThatDoesNotFitIsNotBegun) {
   EXPECT_EQ(save.LimitsOf(11).too_long, "");
   EXPECT_EQ(save.LimitsOf(10).too_long, "");
   EXPECT_EQ(save.LimitsOf(9).too_long, "a save takes 8 s, and the job is killed in 9 s");
+  EXPECT_EQ(save.LimitsOf(9).give_up_s, 3.5) << "one that is under way may fit";
+  EXPECT_EQ(save.LimitsOf(9).end_s, 7);
 }
 
 TEST(SaveBeforeEnd, TheStepUnderWayMayTakeWhatASaveLeaves) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "launcher/measure/measure_step.h"
+
 namespace adaptive_train {
 namespace {
 
@@ -126,6 +128,17 @@ TEST(KeepAside, ASpareComesBackInTheNodesOrder) {
   EXPECT_EQ(cluster.devices[0].node, "n1");
   EXPECT_EQ(cluster.devices[1].node, "n2");
   EXPECT_EQ(cluster.devices[2].node, "n4");
+}
+
+TEST(LeaveOut, NothingIsMeasuredOnALostNodeAndASparesPlaceStays) {
+  Cluster cluster = FourNodes();
+  std::vector<SpareNode> spares = {{"n4", ""}};
+  KeepAside(spares, cluster);
+  LeaveOut("n2", cluster);
+  std::vector<std::string> left;
+  for (const MeasuredNode& node : MeasuredNodes(cluster)) left.push_back(node.name);
+  EXPECT_EQ(left, (std::vector<std::string>{"n1", "n3", "n4"}));
+  EXPECT_EQ(cluster.devices.size(), 2u);
 }
 
 TEST(ReplaceLost, SparesComeInAsLongAsThereAreSome) {

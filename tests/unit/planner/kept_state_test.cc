@@ -31,6 +31,15 @@ Plan ThreeReplicas(int shard, std::int64_t memory) {
   return plan;
 }
 
+Cluster TwoNodes() {
+  Cluster cluster;
+  cluster.nodes.resize(2);
+  cluster.nodes[0].name = "n1";
+  cluster.nodes[1].name = "n2";
+  cluster.nodes[1].switches = {"s0", "s1"};
+  return cluster;
+}
+
 TEST(KeptState, NodesWithReplicasKeepItOnceEachInTwoSlots) {
   const ModelShape shape = Shape();
   const double state = 12 * static_cast<double>(shape.total.parameters);
@@ -54,15 +63,17 @@ TEST(KeptState, ShardsAreKeptTwiceAndResidualsByEachRank) {
 TEST(KeptState, IsCountedWhereThereIsRoom) {
   const ModelShape shape = Shape();
   Plan plan = ThreeReplicas(0, std::int64_t{1} << 40);
-  CountKeptState(shape, plan);
+  CountKeptState(shape, TwoNodes(), plan);
   EXPECT_TRUE(plan.orders.keeping.on);
   EXPECT_EQ(plan.memory_bytes, 1000 + 24 * shape.total.parameters);
   EXPECT_EQ(plan.ranks[0].memory_bytes, 1000 + 12 * shape.total.parameters);
+  EXPECT_THAT(plan.ranks[1].switches, testing::IsEmpty());
+  EXPECT_THAT(plan.ranks[2].switches, testing::ElementsAre("s0", "s1")) << "for its buddy";
 }
 
 TEST(KeptState, IsSwitchedOffInALineWhereThereIsNone) {
   Plan plan = ThreeReplicas(0, 2000);
-  CountKeptState(Shape(), plan);
+  CountKeptState(Shape(), TwoNodes(), plan);
   EXPECT_FALSE(plan.orders.keeping.on);
   EXPECT_EQ(plan.memory_bytes, 1000);
   ASSERT_EQ(plan.why.size(), 1U);
