@@ -95,9 +95,9 @@ config_says() { printf '%s\n' "$@" >"$work/config.toml"; }
   refused 4 "data.train: $work/gone.txt" --data.train="$work/gone.txt"
   : >"$work/empty.txt"
   refused 4 "data.train: $work/empty.txt" --data.train="$work/empty.txt"
-  head -c 20 "$work/corpus.txt" >"$work/short.txt"
+  head -c 8 "$work/corpus.txt" >"$work/short.txt" # less than any sample
   refused 4 "data.train: $work/short.txt" --data.train="$work/short.txt"
-  head -c 300 "$work/corpus.txt" >"$work/batch.txt"
+  head -c 80 "$work/corpus.txt" >"$work/batch.txt"
   refused 4 "fewer than one batch, train.global_batch = 10" --data.train="$work/batch.txt" --data.validation="$work/corpus.txt"
   refused 4 "data.train: $work" --data.train="$work"
 }
@@ -137,12 +137,9 @@ config_says() { printf '%s\n' "$@" >"$work/config.toml"; }
   sqlite3 "$work/profiles.db" "PRAGMA user_version = 99"
   refused 6 "profiles.db" --train.steps=2
   sqlite3 "$work/profiles.db" "PRAGMA user_version = 1"
-  coproc LOCK { sqlite3 "$work/profiles.db" 2>&1; }
-  echo "BEGIN EXCLUSIVE; SELECT 'locked';" >&"${LOCK[1]}"
-  read -r -t 10 answer <&"${LOCK[0]}"
-  [[ $answer == locked ]]
+  lock_store "$work/profiles.db" EXCLUSIVE
   refused 6 "profiles.db" --train.steps=2
-  eval "exec ${LOCK[1]}>&-"
+  unlock_store
   printf 'not a database at all, but long enough to look at. %.0s' {1..100} >"$work/profiles.db"
   cp "$work/profiles.db" "$work/before"
   rm -f "$work"/profiles.db-*

@@ -84,3 +84,17 @@ losses_agree() {
     { d = $1 - $2; if (d < 0) d = -d; if (d / $1 > worst) worst = d / $1; n++ }
     END { printf "%d steps, largest relative difference %.2e\n", n, worst; exit !(n == 20 && worst < tolerance) }'
 }
+
+# lock_store FILE [MODE]: another process holds its write lock, or with EXCLUSIVE keeps readers out as well, until unlock_store.
+lock_store() {
+  local answer
+  coproc LOCK { sqlite3 "$1" 2>&1; }
+  locks=$LOCK_PID # bash forgets LOCK_PID as soon as it has ended
+  echo "BEGIN ${2-IMMEDIATE}; SELECT 'locked';" >&"${LOCK[1]}"
+  read -r -t 10 answer <&"${LOCK[0]}"
+  [[ $answer == locked ]]
+}
+unlock_store() {
+  eval "exec ${LOCK[1]}>&-"
+  wait "$locks"
+}

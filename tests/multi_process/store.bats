@@ -34,15 +34,11 @@ jobs() { "$bin/adaptive-train" jobs -a -n -P "$@"; }
   "$bin/adaptive-train" run "$work/config.toml" --run-dir "$work/run" --train.steps=1000000 >"$work/out" 2>"$work/err" 3>&- &
   launcher=$!
   wait_until 60 steps_done 20
-  coproc LOCK { sqlite3 "$default" 2>&1; }
-  echo "BEGIN IMMEDIATE; SELECT 'locked';" >&"${LOCK[1]}"
-  read -r -t 10 answer <&"${LOCK[0]}"
-  [[ $answer == locked ]]
+  lock_store "$default"
   kill -INT "$launcher"
   ends_with 130
   grep 'adaptive-train: warning: .*another process has locked the store' "$work/err"
-  eval "exec ${LOCK[1]}>&-"
-  wait "$LOCK_PID"
+  unlock_store
   [[ $(jobs -o State) == COMPLETED$'\n'CANCELLED ]]
 }
 
@@ -79,13 +75,9 @@ arrives_once() {
 
 @test "training rides out a store that is locked" {
   make_store
-  coproc LOCK { sqlite3 "$named" 2>&1; }
-  echo "BEGIN IMMEDIATE; SELECT 'locked';" >&"${LOCK[1]}"
-  read -r -t 10 answer <&"${LOCK[0]}"
-  [[ $answer == locked ]]
+  lock_store "$named"
   rides_out 'another process has locked the store' env
-  eval "exec ${LOCK[1]}>&-"
-  wait "$LOCK_PID"
+  unlock_store
   arrives_once 1
 }
 

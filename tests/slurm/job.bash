@@ -5,9 +5,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/../small_model.bash"
 : "${ADAPTIVE_TRAIN_BUILD:?the build folder to test, such as build/release}"
 fakes=$ADAPTIVE_TRAIN_BUILD/lib
 
-# make_job_home: $home (the box user's, shared by all nodes) with corpus.txt, config.toml and job.sh.
+# all_idle: no node is gone, and none has a job, which may still save while it is ended.
+all_idle() { [[ $(box_root ctl sinfo -h -N -p main -o %t | sort -u) == idle ]]; }
+
+# make_job_home: $home (the box user's, shared by all nodes) with corpus.txt, config.toml and job.sh; waits for the jobs before.
 make_job_home() {
   home=$(box_value BOX_HOME)
+  wait_until 120 all_idle
   rm -rf "$home"/runs "$home"/fake "$home"/slurm-*.out "$home"/.local
   # What is measured decides ranks and shares: where that is not the subject, nothing is.
   write_small_model "$home" '[profile]' 'measure = false' 'warmup_steps = 0'

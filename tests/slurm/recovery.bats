@@ -7,11 +7,7 @@ setup_file() {
   box_up_once
 }
 teardown_file() { box_down; }
-setup() {
-  make_job_home
-  wait_until 90 all_idle
-}
-all_idle() { [[ $(box_root ctl sinfo -h -N -o %t | grep -cx idle) == 4 ]]; }
+setup() { make_job_home; }
 
 keys=(--train.steps=3000 --checkpoint.every=50)
 # failing_job SBATCH-ARGUMENT...: in $job, past a checkpoint; $event is now.

@@ -7,15 +7,11 @@ setup_file() {
   box_up_once
 }
 teardown_file() { box_down; }
-setup() {
-  make_job_home
-  wait_until 90 all_idle
-}
+setup() { make_job_home; }
 teardown() {
   box link n3 n4 none
   box link n1 n3 none
 }
-all_idle() { [[ $(box_root ctl sinfo -h -N -o %t | grep -cx idle) == 4 ]]; }
 
 @test "a link of 1 kbit/s between n3 and n4: named, SIGTERM saves, and the run goes on from there" {
   start_training
