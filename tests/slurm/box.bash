@@ -3,6 +3,8 @@
 # shellcheck shell=bash
 
 source "$(dirname "${BASH_SOURCE[0]}")/../wait_until.bash"
+# In memory: where a disk holds up slurmctld's writes for 10 s, Slurm gives nodes up.
+export ADAPTIVE_TRAIN_BOX=${ADAPTIVE_TRAIN_BOX:-/dev/shm/adaptive-train-box}
 box_program=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../box/box")
 
 # box ARG...: bats reads its descriptor 3 until all who hold it are gone, so nobody gets it.

@@ -3,7 +3,6 @@ load box
 load job
 
 setup_file() {
-  export ADAPTIVE_TRAIN_BOX=${ADAPTIVE_TRAIN_BOX:-/var/tmp/adaptive-train-box}
   box_up_once --slurm 'RequeueExit=75;PreemptType=preempt/partition_prio;PreemptMode=REQUEUE;PartitionName=low Nodes=ALL PriorityTier=1 GraceTime=20 MaxTime=INFINITE;PartitionName=lower Nodes=ALL PriorityTier=1 GraceTime=5 MaxTime=INFINITE;PartitionName=high Nodes=ALL PriorityTier=9 MaxTime=INFINITE'
 }
 teardown_file() { box_down; }

@@ -3,7 +3,6 @@ load box
 load job
 
 setup_file() {
-  export ADAPTIVE_TRAIN_BOX=${ADAPTIVE_TRAIN_BOX:-/var/tmp/adaptive-train-box}
   printf '%s\n' 'n1 n2 200mbit' 'n1 n3 50mbit' 'n2 n3 50mbit' >"$BATS_FILE_TMPDIR/links"
   box_up_once --nodes 3 --links "$BATS_FILE_TMPDIR/links"
 }

@@ -2,10 +2,7 @@
 load box
 load job
 
-setup_file() {
-  export ADAPTIVE_TRAIN_BOX=${ADAPTIVE_TRAIN_BOX:-/var/tmp/adaptive-train-box}
-  box_up_once
-}
+setup_file() { box_up_once; }
 teardown_file() { box_down; }
 setup() { make_job_home; }
 teardown() { box_root ctl scancel "${job:-}" 2>/dev/null || true; }

@@ -4,7 +4,6 @@ load box
 load job
 
 setup_file() {
-  export ADAPTIVE_TRAIN_BOX=${ADAPTIVE_TRAIN_BOX:-/var/tmp/adaptive-train-box}
   box_up_once --nodes 4 --link 100mbit
 }
 teardown_file() { box_down; }
