@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "db/file_store.h"
 #include "db/launcher_process.h"
 #include "db/ledger_file.h"
 #include "db/ledger_list.h"
@@ -14,9 +15,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Result<ProfileStore> OpenTyped(const std::string& typed, const ProfileStore::OpenOptions& options) {
+using OpenedStore = Result<std::unique_ptr<ProfileStore>>;
+
+OpenedStore Owned(Result<FileStore> store) {
+  if (!store) return tl::unexpected(store.error());
+  return std::make_unique<FileStore>(std::move(*store));
+}
+
+OpenedStore OpenTyped(const std::string& typed, const StoreOptions& options) {
   return ParseStoreLocation(typed).and_then(
-      [&](const StoreLocation& location) { return ProfileStore::Open(location, options); });
+      [&](const StoreLocation& location) { return Owned(FileStore::Open(location, options)); });
 }
 
 /// A ledger that was removed with its run folder is taken off the list. A ledger stays listed if
@@ -58,7 +66,7 @@ std::vector<std::string> TakeIn(KnownStore& known, const fs::path& path) {
   }
   known.notes.insert(known.notes.end(), content->notes.begin(), content->notes.end());
   for (const RunLedger& run : content->runs) {
-    auto taken = known.store.TakeIn(run);
+    auto taken = known.store->TakeIn(run);
     if (!taken) {
       known.notes.push_back(
           fmt::format("ledger {}: not taken in: {}", path.string(), taken.error().message));
@@ -74,13 +82,13 @@ std::vector<std::string> TakeIn(KnownStore& known, const fs::path& path) {
 }  // namespace
 
 Result<KnownStore> OpenKnownStore(const std::string& typed, const std::vector<fs::path>& more,
-                                  const ProfileStore::OpenOptions& options) {
+                                  const StoreOptions& options) {
   auto store = OpenTyped(typed, options);
   std::optional<Error> trouble;
   if (!store && !typed.empty()) return tl::unexpected(store.error());
   if (!store) {
     trouble = store.error();
-    store = ProfileStore::InMemory();
+    store = Owned(FileStore::InMemory());
     if (!store) return tl::unexpected(store.error());
   }
   KnownStore known{std::move(*store), std::move(trouble), {}};
@@ -97,9 +105,9 @@ Result<KnownStore> ReadKnownStore(const std::string& typed) {
   std::error_code error;
   const bool absent = location && !fs::exists(location->path, error) && !error;
   if (absent && (!typed.empty() || ListedLedgers().empty())) {
-    return ProfileStore::InMemory().map([](ProfileStore store) {
-      return KnownStore{std::move(store), std::nullopt, {}};
-    });
+    auto empty = Owned(FileStore::InMemory());
+    if (!empty) return tl::unexpected(empty.error());
+    return KnownStore{std::move(*empty), std::nullopt, {}};
   }
   return OpenKnownStore(typed);
 }

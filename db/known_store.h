@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@ namespace adaptive_train {
 
 /// A store that includes the entries of all readable ledgers.
 struct KnownStore {
-  ProfileStore store;
+  std::unique_ptr<ProfileStore> store;
   /// Why the default store is not in use. `store` is then in memory, filled from the listed
   /// ledgers.
   std::optional<Error> trouble;
@@ -23,10 +24,10 @@ struct KnownStore {
 /// Opens the store that `typed` names (ParseStoreLocation) and takes in the listed ledgers and
 /// `more`. A ledger is unlisted once it is in a store with a file and its run has ended or its
 /// launcher is certainly gone. Fails only if a store is named: kUsage, kStore. Blocks as
-/// ProfileStore::Open does, and while it reads the ledgers.
+/// FileStore::Open does, and while it reads the ledgers.
 Result<KnownStore> OpenKnownStore(const std::string& typed,
                                   const std::vector<std::filesystem::path>& more = {},
-                                  const ProfileStore::OpenOptions& options = {});
+                                  const StoreOptions& options = {});
 
 /// The same for a command that only shows what is stored. Makes no file unless the default store has
 /// ledgers to take in; without one, gives an empty store in memory.

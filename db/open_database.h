@@ -20,7 +20,7 @@ struct OpenedDatabase {
   std::unique_ptr<SQLite::Database> database;
 };
 
-/// Implements ProfileStore::Open for any list of migrations. The file is not changed before all
+/// Implements FileStore::Open for any list of migrations. The file is not changed before all
 /// checks have passed.
 Result<OpenedDatabase> OpenDatabase(const StoreLocation& location,
                                     std::chrono::milliseconds busy_timeout, bool create,

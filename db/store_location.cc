@@ -70,10 +70,10 @@ Result<StoreLocation> FileLocation(std::string_view text) {
 }  // namespace
 
 Result<StoreLocation> ParseStoreLocation(std::string_view text) {
-  constexpr std::string_view kFile = "file:", kUnix = "unix:";
+  constexpr std::string_view kFile = "file:", kUnix = "unix:", kTcp = "tcp:";
   if (text.empty()) return DefaultLocation();
   if (text.substr(0, kFile.size()) == kFile) return FileLocation(text.substr(kFile.size()));
-  if (text.substr(0, kUnix.size()) == kUnix) {
+  if (text.substr(0, kUnix.size()) == kUnix || text.substr(0, kTcp.size()) == kTcp) {
     return Fail("--store: '" + std::string(text) +
                     "' asks for the shared store, which comes with the service adaptive-traind and "
                     "is not in this "

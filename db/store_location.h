@@ -15,7 +15,8 @@ struct StoreLocation {
 
 /// Parses "file:PATH" ("~/" and relative paths allowed). The empty text means
 /// $XDG_STATE_HOME/adaptive-train/profiles.db or ~/.local/state/adaptive-train/profiles.db. Touches
-/// no file. "unix:PATH" is an error with ExitCode::kStore, anything else one with ExitCode::kUsage.
+/// no file. "unix:PATH" and "tcp:HOST:PORT" are errors with ExitCode::kStore, anything else one
+/// with ExitCode::kUsage.
 Result<StoreLocation> ParseStoreLocation(std::string_view text);
 
 }  // namespace adaptive_train

@@ -218,7 +218,7 @@ Result<std::vector<ListedJob>> ListKnown(const Request& request, bool with_detai
   auto known = ReadKnownStore(request.store);
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "jobs");
-  auto jobs = List(known->store, request, with_details);
+  auto jobs = List(*known->store, request, with_details);
   if (jobs || !request.store.empty()) return jobs;
   TellTrouble(jobs.error(), "jobs");
   return std::vector<ListedJob>{};

@@ -16,6 +16,7 @@
 #include "core/file_io.h"
 #include "core/seconds.h"
 #include "db/known_store.h"
+#include "db/store_location.h"
 #include "launcher/commands/outcome.h"
 #include "launcher/commands/overrides.h"
 #include "launcher/commands/store_notes.h"
@@ -102,7 +103,7 @@ Result<ShownLinks> ReadStored(const LinksArguments& arguments) {
   auto known = ReadKnownStore(arguments.store);
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "links");
-  auto clusters = known->store.MeasuredClusters();
+  auto clusters = known->store->MeasuredClusters();
   const bool readable = clusters.has_value();
   if (!readable && !arguments.store.empty()) return tl::unexpected(clusters.error());
   if (!readable) TellTrouble(clusters.error(), "links");
@@ -110,7 +111,7 @@ Result<ShownLinks> ReadStored(const LinksArguments& arguments) {
     return NothingStored(arguments, !readable || known->trouble.has_value());
   auto cluster = ChooseCluster(arguments.cluster, *clusters);
   if (!cluster) return tl::unexpected(cluster.error());
-  auto profile = known->store.MeasurementsOf(*cluster);
+  auto profile = known->store->MeasurementsOf(*cluster);
   if (!profile) return tl::unexpected(profile.error());
   return ShownLinks{*cluster, std::move(*profile)};
 }
@@ -132,7 +133,7 @@ Result<Profile> MeasuredBefore(const LinksArguments& arguments, ProfileStore& st
 
 Result<void> Store(const LinksArguments& arguments, KnownStore& known, const std::string& cluster,
                    const Profile& measured) {
-  auto saved = known.store.SaveMeasurements(cluster, measured);
+  auto saved = known.store->SaveMeasurements(cluster, measured);
   if (!saved && !arguments.store.empty()) return saved;
   if (!saved || known.trouble)
     Say("adaptive-train links: warning: the figures are shown, and not stored" +
@@ -169,7 +170,7 @@ Result<ShownLinks> MeasureNow(const LinksArguments& arguments) {
   auto seen = SeeNodes(*config, *allocation, *programs, folder->Path());
   if (!seen) return tl::unexpected(seen.error());
   const std::string& cluster = seen->cluster.name;
-  auto before = MeasuredBefore(arguments, known->store, cluster);
+  auto before = MeasuredBefore(arguments, *known->store, cluster);
   if (!before) return tl::unexpected(before.error());
   MeasureSite site{*allocation, seen->cluster, *programs, folder->Path(), Say, {}};
   site.launch = config->launch;

@@ -87,7 +87,7 @@ Result<Profile> FindProfile(const PlanOptions& options, const Cluster& cluster,
   auto known = OpenKnownStore(options.store);
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "plan");
-  auto profile = known->store.ProfileOf(QueryOf(cluster, config));
+  auto profile = known->store->ProfileOf(QueryOf(cluster, config));
   if (profile || !options.store.empty()) return profile;
   fmt::print(stderr, "adaptive-train plan: warning: {}; planned without it\n",
              profile.error().message);

@@ -52,7 +52,7 @@ Result<std::string> FolderOfJob(const std::string& job, const std::string& store
   JobQuery query;
   query.ids = {*key};
   query.users = {CallingUser()};
-  const auto rows = known->store.FindJobs(query);
+  const auto rows = known->store->FindJobs(query);
   if (!rows) return tl::unexpected(rows.error());
   if (rows->empty())
     return Fail(

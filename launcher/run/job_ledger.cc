@@ -119,12 +119,12 @@ Result<JobLedger> JobLedger::Begin(const Job& job) {
   auto known = OpenKnownStore(job.store, {LedgerOf(job.run_dir)});
   if (!known) return tl::unexpected(known.error());
   for (const std::string& note : known->notes) Tell(note);
-  FindOutEarlierEndings(known->store, job.allocation->user);
+  FindOutEarlierEndings(*known->store, job.allocation->user);
   const JobRecord record = RecordOf(job);
   Result<std::int64_t> id =
-      known->trouble ? tl::unexpected(*known->trouble) : known->store.BeginJob(record);
+      known->trouble ? tl::unexpected(*known->trouble) : known->store->BeginJob(record);
   if (!id && !job.store.empty()) return tl::unexpected(id.error());
-  JobLedger ledger(std::make_shared<ProfileStore>(std::move(known->store)), id.value_or(0), record);
+  JobLedger ledger(std::shared_ptr<ProfileStore>(std::move(known->store)), id.value_or(0), record);
   if (!id) ledger.to_store_->Leave(id.error());
   return ledger;
 }
@@ -145,7 +145,7 @@ JobLedger::JobLedger(std::shared_ptr<ProfileStore> store, std::int64_t job_id, c
   to_file_ = std::make_shared<RecordQueue>(std::move(in_file));
 
   RecordQueue::Place in_store;
-  in_store.name = "profile store " + store->Path().string();
+  in_store.name = store->Name();
   in_store.write = [store = std::move(store), job_id](const NumberedEntry& entry) {
     return store->Record(job_id, entry);
   };

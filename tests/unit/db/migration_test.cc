@@ -36,7 +36,7 @@ TEST_F(MigrationTest, TakesAFileWithoutTablesToTheNewestVersion) {
     empty.exec("VACUUM");  // writes a header, of version 0
   }
   ASSERT_GT(std::filesystem::file_size(Location().path), 0u);
-  auto store = ProfileStore::Open(Location());
+  auto store = FileStore::Open(Location());
   ASSERT_TRUE(store) << store.error().message;
   EXPECT_TRUE(store->BeginJob(SampleJob()));
   SQLite::Database database(PathText());
@@ -70,7 +70,7 @@ TEST_F(MigrationTest, FailuresOfOlderProgramsGetTheirKind) {
     failed("lost", "all-reduce", "reset");
     failed("what", "", "");
   }
-  auto store = ProfileStore::Open(Location());
+  auto store = FileStore::Open(Location());
   ASSERT_TRUE(store) << store.error().message;
   const auto failures = store->FailuresOf(1);
   ASSERT_TRUE(failures) << failures.error().message;
@@ -116,7 +116,7 @@ TEST_F(MigrationTest, AFailingStepLeavesNoTraceAndCanBeDoneLater) {
 }
 
 TEST_F(MigrationTest, ANewerFileIsRefusedAndStaysAsItIs) {
-  ASSERT_TRUE(ProfileStore::Open(Location()));
+  ASSERT_TRUE(FileStore::Open(Location()));
   {
     SQLite::Database database(PathText(), SQLite::OPEN_READWRITE);
     database.exec("PRAGMA user_version = 99");

@@ -65,8 +65,10 @@ TEST_F(StoreLocationTest, RefusesWhatNamesNoFile) {
 }
 
 TEST_F(StoreLocationTest, TheServiceIsNotInThisVersion) {
-  EXPECT_EQ(CodeOf("unix:/run/adaptive-train.sock"), ExitCode::kStore);
-  EXPECT_NE(PathOf("unix:/run/adaptive-train.sock").find("adaptive-traind"), std::string::npos);
+  for (const char* text : {"unix:/run/adaptive-train.sock", "tcp:head:6820"}) {
+    EXPECT_EQ(CodeOf(text), ExitCode::kStore) << text;
+    EXPECT_NE(PathOf(text).find("adaptive-traind"), std::string::npos) << PathOf(text);
+  }
 }
 
 }  // namespace

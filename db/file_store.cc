@@ -1,5 +1,4 @@
-// The profile store: past jobs, their plans, measurements and failures.
-#include "db/profile_store.h"
+#include "db/file_store.h"
 
 #include <SQLiteCpp/Database.h>
 #include <SQLiteCpp/Transaction.h>
@@ -17,31 +16,32 @@
 
 namespace adaptive_train {
 
-ProfileStore::ProfileStore(StoreLocation location, std::chrono::milliseconds busy_timeout,
-                           std::unique_ptr<SQLite::Database> database)
-    : location_(std::move(location)), busy_timeout_(busy_timeout), database_(std::move(database)) {}
+FileStore::FileStore(StoreLocation location, std::chrono::milliseconds patience,
+                     std::unique_ptr<SQLite::Database> database)
+    : location_(std::move(location)), patience_(patience), database_(std::move(database)) {}
 
-ProfileStore::ProfileStore(ProfileStore&&) noexcept = default;
-ProfileStore& ProfileStore::operator=(ProfileStore&&) noexcept = default;
-ProfileStore::~ProfileStore() = default;
+FileStore::FileStore(FileStore&&) noexcept = default;
+FileStore& FileStore::operator=(FileStore&&) noexcept = default;
+FileStore::~FileStore() = default;
 
-Result<ProfileStore> ProfileStore::Open(const StoreLocation& location, const OpenOptions& options) {
-  return OpenDatabase(location, options.busy_timeout, options.create, SchemaMigrations())
+std::string FileStore::Name() const { return "profile store " + location_.path.string(); }
+
+Result<FileStore> FileStore::Open(const StoreLocation& location, const StoreOptions& options) {
+  return OpenDatabase(location, options.patience, options.create, SchemaMigrations())
       .map([&](OpenedDatabase opened) {
-        return ProfileStore(std::move(opened.location), options.busy_timeout,
-                            std::move(opened.database));
+        return FileStore(std::move(opened.location), options.patience, std::move(opened.database));
       });
 }
 
-Result<ProfileStore> ProfileStore::InMemory() {
+Result<FileStore> FileStore::InMemory() {
   return OpenMemoryDatabase(SchemaMigrations()).map([](OpenedDatabase opened) {
-    return ProfileStore(std::move(opened.location), std::chrono::milliseconds(0),
-                        std::move(opened.database));
+    return FileStore(std::move(opened.location), std::chrono::milliseconds(0),
+                     std::move(opened.database));
   });
 }
 
 template <class Body>
-auto ProfileStore::Transact(bool writes, const char* doing, const Body& body) -> decltype(body()) {
+auto FileStore::Transact(bool writes, const char* doing, const Body& body) -> decltype(body()) {
   try {
     using Behavior = SQLite::TransactionBehavior;
     // A writer takes its lock at the start. Upgrading later from a read would be a deadlock, which
@@ -51,64 +51,63 @@ auto ProfileStore::Transact(bool writes, const char* doing, const Body& body) ->
     if (result) transaction.commit();
     return result;
   } catch (const SQLite::Exception& exception) {
-    return tl::unexpected(
-        StoreError(location_.path, doing, busy_timeout_, exception, database_.get()));
+    return tl::unexpected(StoreError(location_.path, doing, patience_, exception, database_.get()));
   }
 }
 
-Result<std::int64_t> ProfileStore::BeginJob(const JobRecord& job) {
+Result<std::int64_t> FileStore::BeginJob(const JobRecord& job) {
   return Transact(true, "storing a job",
                   [&]() -> Result<std::int64_t> { return InsertJob(*database_, job); });
 }
 
-Result<void> ProfileStore::Record(std::int64_t job_id, const NumberedEntry& entry) {
+Result<void> FileStore::Record(std::int64_t job_id, const NumberedEntry& entry) {
   [[maybe_unused]] const auto* end = std::get_if<JobEnd>(&entry.entry);
   assert(end == nullptr || (end->state != JobState::kRunning && end->state != JobState::kLost));
   return Transact(true, "storing what a run records",
                   [&] { return WriteEntry(*database_, job_id, entry); });
 }
 
-Result<void> ProfileStore::FoundOut(std::int64_t job_id, JobState was, const FoundEnd& end) {
+Result<void> FileStore::FoundOut(std::int64_t job_id, JobState was, const FoundEnd& end) {
   return Transact(true, "storing how a job ended", [&]() -> Result<void> {
     WriteFoundEnd(*database_, job_id, was, end);
     return {};
   });
 }
 
-Result<std::int64_t> ProfileStore::TakeIn(const RunLedger& run) {
+Result<std::int64_t> FileStore::TakeIn(const RunLedger& run) {
   return Transact(true, "taking in a ledger", [&] { return WriteLedger(*database_, run); });
 }
 
-Result<std::vector<JobRow>> ProfileStore::FindJobs(const JobQuery& query) {
+Result<std::vector<JobRow>> FileStore::FindJobs(const JobQuery& query) {
   return Transact(false, "reading jobs", [&] { return ReadJobRows(*database_, query); });
 }
 
-Result<std::vector<FailureRecord>> ProfileStore::FailuresOf(std::int64_t job_id) {
+Result<std::vector<FailureRecord>> FileStore::FailuresOf(std::int64_t job_id) {
   return Transact(false, "reading failures", [&]() -> Result<std::vector<FailureRecord>> {
     return ReadFailures(*database_, job_id);
   });
 }
 
-Result<std::vector<LaunchRecord>> ProfileStore::LaunchesOf(std::int64_t job_id) {
+Result<std::vector<LaunchRecord>> FileStore::LaunchesOf(std::int64_t job_id) {
   return Transact(false, "reading launches", [&] { return ReadLaunches(*database_, job_id); });
 }
 
-Result<void> ProfileStore::SaveMeasurements(const std::string& cluster, const Profile& profile) {
+Result<void> FileStore::SaveMeasurements(const std::string& cluster, const Profile& profile) {
   return Transact(true, "storing what was measured",
                   [&] { return MergeProfile(*database_, cluster, profile); });
 }
 
-Result<Profile> ProfileStore::ProfileOf(const ProfileQuery& query) {
+Result<Profile> FileStore::ProfileOf(const ProfileQuery& query) {
   return Transact(false, "reading what was measured",
                   [&]() -> Result<Profile> { return ReadProfile(*database_, query); });
 }
 
-Result<Profile> ProfileStore::MeasurementsOf(const std::string& cluster) {
+Result<Profile> FileStore::MeasurementsOf(const std::string& cluster) {
   return Transact(false, "reading what was measured",
                   [&]() -> Result<Profile> { return ReadMeasurements(*database_, cluster); });
 }
 
-Result<std::vector<std::string>> ProfileStore::MeasuredClusters() {
+Result<std::vector<std::string>> FileStore::MeasuredClusters() {
   return Transact(false, "reading what was measured",
                   [&]() -> Result<std::vector<std::string>> { return ReadClusters(*database_); });
 }
