@@ -57,7 +57,7 @@ auto FileStore::Transact(bool writes, const char* doing, const Body& body) -> de
 
 Result<std::int64_t> FileStore::BeginJob(const JobRecord& job) {
   return Transact(true, "storing a job",
-                  [&]() -> Result<std::int64_t> { return InsertJob(*database_, job); });
+                  [&]() -> Result<std::int64_t> { return InsertJob(*database_, kFileOwner, job); });
 }
 
 Result<void> FileStore::Record(std::int64_t job_id, const NumberedEntry& entry) {
@@ -75,11 +75,13 @@ Result<void> FileStore::FoundOut(std::int64_t job_id, JobState was, const FoundE
 }
 
 Result<std::int64_t> FileStore::TakeIn(const RunLedger& run) {
-  return Transact(true, "taking in a ledger", [&] { return WriteLedger(*database_, run); });
+  return Transact(true, "taking in a ledger",
+                  [&] { return WriteLedger(*database_, kFileOwner, run); });
 }
 
 Result<std::vector<JobRow>> FileStore::FindJobs(const JobQuery& query) {
-  return Transact(false, "reading jobs", [&] { return ReadJobRows(*database_, query); });
+  return Transact(false, "reading jobs",
+                  [&] { return ReadJobRows(*database_, std::nullopt, query); });
 }
 
 Result<std::vector<FailureRecord>> FileStore::FailuresOf(std::int64_t job_id) {
@@ -94,12 +96,12 @@ Result<std::vector<LaunchRecord>> FileStore::LaunchesOf(std::int64_t job_id) {
 
 Result<void> FileStore::SaveMeasurements(const std::string& cluster, const Profile& profile) {
   return Transact(true, "storing what was measured",
-                  [&] { return MergeProfile(*database_, cluster, profile); });
+                  [&] { return MergeProfile(*database_, kFileOwner, cluster, profile); });
 }
 
 Result<Profile> FileStore::ProfileOf(const ProfileQuery& query) {
   return Transact(false, "reading what was measured",
-                  [&]() -> Result<Profile> { return ReadProfile(*database_, query); });
+                  [&]() -> Result<Profile> { return ReadProfile(*database_, kFileOwner, query); });
 }
 
 Result<Profile> FileStore::MeasurementsOf(const std::string& cluster) {

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "db/file_store.h"
 #include "db/launcher_process.h"
 #include "db/ledger_file.h"
 #include "db/ledger_list.h"
+#include "db/remote_store.h"
 #include "db/store_location.h"
 
 namespace adaptive_train {
@@ -17,14 +19,26 @@ namespace fs = std::filesystem;
 
 using OpenedStore = Result<std::unique_ptr<ProfileStore>>;
 
-OpenedStore Owned(Result<FileStore> store) {
+/// Of ledgers, by a launch that waits for a service: what it answers in a few milliseconds.
+constexpr std::uintmax_t kBytesTakenAtLaunch = std::uintmax_t{1} << 20;
+
+bool IsService(const std::string& typed) {
+  const auto location = ParseStoreLocation(typed);
+  return location && location->kind == StoreLocation::Kind::kService;
+}
+
+template <class Store>
+OpenedStore Owned(Result<Store> store) {
   if (!store) return tl::unexpected(store.error());
-  return std::make_unique<FileStore>(std::move(*store));
+  return std::make_unique<Store>(std::move(*store));
 }
 
 OpenedStore OpenTyped(const std::string& typed, const StoreOptions& options) {
-  return ParseStoreLocation(typed).and_then(
-      [&](const StoreLocation& location) { return Owned(FileStore::Open(location, options)); });
+  return ParseStoreLocation(typed).and_then([&](const StoreLocation& location) {
+    return location.kind == StoreLocation::Kind::kService
+               ? Owned(RemoteStore::Open(location, options))
+               : Owned(FileStore::Open(location, options));
+  });
 }
 
 /// A ledger that was removed with its run folder is taken off the list. A ledger stays listed if
@@ -92,9 +106,20 @@ Result<KnownStore> OpenKnownStore(const std::string& typed, const std::vector<fs
     if (!store) return tl::unexpected(store.error());
   }
   KnownStore known{std::move(*store), std::move(trouble), {}};
-  for (const fs::path& path : LedgersToRead(known, more))
+  std::uintmax_t bytes = 0;
+  for (const fs::path& path : LedgersToRead(known, more)) {
+    std::error_code error;
+    bytes += fs::file_size(path, error);
+    if (IsService(typed) && options.launch_budget && bytes > kBytesTakenAtLaunch) {
+      known.notes.push_back(
+          fmt::format("ledger {}: left for `adaptive-train jobs`: it is long, and a launch does "
+                      "not wait for it",
+                      path.string()));
+      continue;
+    }
     for (const std::string& uid : TakeIn(known, path))
       if (!known.trouble) UnlistLedger(uid);
+  }
   if (known.trouble) known.notes.clear();  // the failed store keeps nothing of what was read
   return known;
 }
@@ -103,7 +128,7 @@ Result<KnownStore> ReadKnownStore(const std::string& typed) {
   const auto location = ParseStoreLocation(typed);
   if (!location && !typed.empty()) return tl::unexpected(location.error());
   std::error_code error;
-  const bool absent = location && !fs::exists(location->path, error) && !error;
+  const bool absent = location && !IsService(typed) && !fs::exists(location->path, error) && !error;
   if (absent && (!typed.empty() || ListedLedgers().empty())) {
     auto empty = Owned(FileStore::InMemory());
     if (!empty) return tl::unexpected(empty.error());

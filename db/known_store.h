@@ -23,8 +23,9 @@ struct KnownStore {
 
 /// Opens the store that `typed` names (ParseStoreLocation) and takes in the listed ledgers and
 /// `more`. A ledger is unlisted once it is in a store with a file and its run has ended or its
-/// launcher is certainly gone. Fails only if a store is named: kUsage, kStore. Blocks as
-/// FileStore::Open does, and while it reads the ledgers.
+/// launcher is certainly gone. With a launch budget, a service is not given long ledgers. Fails only
+/// if a store is named: kUsage, kStore. Blocks as opening the store does, and while it reads the
+/// ledgers.
 Result<KnownStore> OpenKnownStore(const std::string& typed,
                                   const std::vector<std::filesystem::path>& more = {},
                                   const StoreOptions& options = {});

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,12 @@ struct ProfileQuery {
 struct StoreOptions {
   std::chrono::milliseconds patience{5000};  // how long one call waits for others
   bool create = true;                        // false: a store that does not exist is an error
+  /// Of a service: all calls together, up to and with the first ProfileOf. None: no such limit.
+  std::optional<std::chrono::milliseconds> launch_budget = std::nullopt;
 };
 
-/// Where runs are recorded and measurements kept. FileStore is a file of one's own.
+/// Where runs are recorded and measurements kept. FileStore is a file of one's own,
+/// RemoteStore the one that adaptive-traind keeps for all users.
 ///
 /// Threads: one thread per object, and none across fork(); open another object for another thread.
 /// Blocking: each call waits for the store for StoreOptions::patience at most.
@@ -60,7 +64,7 @@ class ProfileStore {
 
   /// Jobs in the order of their start times, read in one transaction.
   virtual Result<std::vector<JobRow>> FindJobs(const JobQuery& query) = 0;
-  /// In order of time; empty for a job that is not in the store.
+  /// In order of time. For a job that is not in the store empty, or an error.
   virtual Result<std::vector<FailureRecord>> FailuresOf(std::int64_t job_id) = 0;
   /// In order of attempts.
   virtual Result<std::vector<LaunchRecord>> LaunchesOf(std::int64_t job_id) = 0;

@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string>
@@ -51,36 +52,44 @@ Result<StoreLocation> DefaultLocation() {
   });
 }
 
-Result<StoreLocation> FileLocation(std::string_view text) {
+/// `kind` is the word before the colon.
+Result<fs::path> PathIn(std::string_view text, const std::string& kind) {
   fs::path path(text);
   if (text.substr(0, 2) == "~/") {
     auto home = HomeFolder();
-    if (!home) return tl::unexpected(home.error());
+    if (!home) return home;
     path = *home / text.substr(2);
   }
   std::error_code error;
   path = fs::absolute(path, error).lexically_normal();
   if (error || text.empty() || text.find('\0') != text.npos || !path.has_filename()) {
-    return Fail("--store: 'file:" + std::string(text) +
-                "' names no file: allowed is file:PATH, such as file:~/profiles.db");
+    return Fail("--store: '" + kind + ":" + std::string(text) +
+                "' names no file: allowed is file:PATH, such as file:~/profiles.db, and unix:PATH, "
+                "the socket of adaptive-traind");
   }
-  return StoreLocation{path};
+  return path;
 }
 
 }  // namespace
 
 Result<StoreLocation> ParseStoreLocation(std::string_view text) {
-  constexpr std::string_view kFile = "file:", kUnix = "unix:", kTcp = "tcp:";
   if (text.empty()) return DefaultLocation();
-  if (text.substr(0, kFile.size()) == kFile) return FileLocation(text.substr(kFile.size()));
-  if (text.substr(0, kUnix.size()) == kUnix || text.substr(0, kTcp.size()) == kTcp) {
+  const std::string_view kind = text.substr(0, text.find(':'));
+  const std::string_view rest = text.substr(std::min(text.size(), kind.size() + 1));
+  if (kind == "file" || kind == "unix") {
+    return PathIn(rest, std::string(kind)).map([&](const fs::path& path) {
+      using Kind = StoreLocation::Kind;
+      return StoreLocation{path, kind == "file" ? Kind::kFile : Kind::kService};
+    });
+  }
+  if (kind == "tcp") {
     return Fail("--store: '" + std::string(text) +
-                    "' asks for the shared store, which comes with the service adaptive-traind and "
-                    "is not in this "
-                    "version: use file:PATH",
+                    "' asks for a store on another host, which is not in this version: allowed is "
+                    "file:PATH, and unix:PATH on the host of adaptive-traind",
                 ExitCode::kStore);
   }
-  return Fail("--store: '" + std::string(text) + "' is not a store: allowed is file:PATH");
+  return Fail("--store: '" + std::string(text) +
+              "' is not a store: allowed is file:PATH or unix:PATH");
 }
 
 }  // namespace adaptive_train

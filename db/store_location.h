@@ -8,15 +8,17 @@
 
 namespace adaptive_train {
 
-/// A store in its own file. (ParseStoreLocation refuses a shared store behind adaptive-traind.)
 struct StoreLocation {
-  std::filesystem::path path;  // absolute
+  enum class Kind { kFile, kService };
+
+  std::filesystem::path path;  // absolute: the file, or the socket of adaptive-traind
+  Kind kind = Kind::kFile;
 };
 
-/// Parses "file:PATH" ("~/" and relative paths allowed). The empty text means
-/// $XDG_STATE_HOME/adaptive-train/profiles.db or ~/.local/state/adaptive-train/profiles.db. Touches
-/// no file. "unix:PATH" and "tcp:HOST:PORT" are errors with ExitCode::kStore, anything else one
-/// with ExitCode::kUsage.
+/// Parses "file:PATH" and "unix:PATH" ("~/" and relative paths allowed). The empty text means
+/// the file $XDG_STATE_HOME/adaptive-train/profiles.db or
+/// ~/.local/state/adaptive-train/profiles.db. Touches no file. "tcp:HOST:PORT" is an error with
+/// ExitCode::kStore, anything else one with ExitCode::kUsage.
 Result<StoreLocation> ParseStoreLocation(std::string_view text);
 
 }  // namespace adaptive_train

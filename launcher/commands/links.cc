@@ -227,7 +227,7 @@ void AddLinksCommand(CLI::App& app, std::function<int()>& chosen) {
   links
       ->add_option("--store", a.store,
                    "The profile store [~/.local/state/adaptive-train/profiles.db]")
-      ->type_name("file:PATH");
+      ->type_name("file:PATH|unix:PATH");
   links
       ->add_option("config", a.config, "With --measure: launch as a run of this configuration does")
       ->type_name("CONFIG");

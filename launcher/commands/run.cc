@@ -96,7 +96,7 @@ void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
       ->take_last();
   run->add_option("--store", arguments->request.store,
                   "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")
-      ->type_name("file:PATH")
+      ->type_name("file:PATH|unix:PATH")
       ->take_last();
   run->add_option("--inject", arguments->request.inject,
                   "Faults to rehearse with, where recovery.allow_injection = true")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -14,6 +15,9 @@
 
 namespace adaptive_train {
 namespace {
+
+/// What a service that keeps the store may hold up the first step.
+constexpr std::chrono::milliseconds kLaunchBudget{100};
 
 JobState StateOf(ExitCode code) {
   switch (code) {
@@ -116,7 +120,9 @@ class JobLedger::File {
 };
 
 Result<JobLedger> JobLedger::Begin(const Job& job) {
-  auto known = OpenKnownStore(job.store, {LedgerOf(job.run_dir)});
+  StoreOptions options;
+  options.launch_budget = kLaunchBudget;
+  auto known = OpenKnownStore(job.store, {LedgerOf(job.run_dir)}, options);
   if (!known) return tl::unexpected(known.error());
   for (const std::string& note : known->notes) Tell(note);
   FindOutEarlierEndings(*known->store, job.allocation->user);

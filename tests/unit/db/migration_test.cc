@@ -85,6 +85,25 @@ TEST_F(MigrationTest, FailuresOfOlderProgramsGetTheirKind) {
     EXPECT_EQ(failures->at(i).blamed, Blamed::kNobody) << i;
 }
 
+TEST_F(MigrationTest, LayersOfOlderProgramsAreTheFilesOwn) {
+  const auto& steps = SchemaMigrations();
+  {
+    const auto old = OpenWith({steps.begin(), steps.begin() + 8});
+    ASSERT_TRUE(old) << old.error().message;
+    old->database->exec(
+        "INSERT INTO layer_profiles (device_kind, model, layer, micro_batch, forward_s, "
+        "backward_s, weight_gradients_s, update_s, gradient_variance, count, spread, measured_at) "
+        "VALUES ('cpu', 'model', 'block', 2, 0.1, 0.2, 0.05, 0.01, 1e-3, 3, 0.02, 1.9e9)");
+  }
+  auto store = FileStore::Open(Location());
+  ASSERT_TRUE(store) << store.error().message;
+  const auto profile = store->ProfileOf({"alpha", {}, {"cpu"}, "model", 1.9e9});
+  ASSERT_TRUE(profile) << profile.error().message;
+  const LayerMeasurement kept = {"cpu", "model", "block", 2,    0.1,
+                                 0.2,   0.05,    0.01,    1e-3, {3, 0.02, 1.9e9}};
+  EXPECT_EQ(profile->layers, std::vector<LayerMeasurement>{kept});
+}
+
 TEST_F(MigrationTest, TakesAnEmptyFile) {
   std::ofstream(Location().path).close();
   EXPECT_EQ(Refusal(Location()), "opened");

@@ -54,21 +54,30 @@ TEST_F(StoreLocationTest, TakesAbsoluteRelativeAndHomePaths) {
 }
 
 TEST_F(StoreLocationTest, RefusesWhatNamesNoFile) {
-  for (const std::string_view text :
-       {std::string_view("file:"), std::string_view("file:/data/"), std::string_view("file:/"),
-        std::string_view("file:/a\0b", 9)}) {
+  for (const std::string_view text : {std::string_view("file:"), std::string_view("file:/data/"),
+                                      std::string_view("file:/"), std::string_view("file:/a\0b", 9),
+                                      std::string_view("unix:"), std::string_view("unix:/run/")}) {
     EXPECT_EQ(CodeOf(text), ExitCode::kUsage) << text;
     EXPECT_NE(PathOf(text).find("names no file"), std::string::npos) << PathOf(text);
   }
   EXPECT_EQ(CodeOf("/data/p.db"), ExitCode::kUsage);
-  EXPECT_EQ(PathOf("/data/p.db"), "--store: '/data/p.db' is not a store: allowed is file:PATH");
+  EXPECT_EQ(PathOf("/data/p.db"),
+            "--store: '/data/p.db' is not a store: allowed is file:PATH or unix:PATH");
 }
 
-TEST_F(StoreLocationTest, TheServiceIsNotInThisVersion) {
-  for (const char* text : {"unix:/run/adaptive-train.sock", "tcp:head:6820"}) {
-    EXPECT_EQ(CodeOf(text), ExitCode::kStore) << text;
-    EXPECT_NE(PathOf(text).find("adaptive-traind"), std::string::npos) << PathOf(text);
-  }
+TEST_F(StoreLocationTest, AStoreOnAnotherHostIsNotInThisVersion) {
+  EXPECT_EQ(CodeOf("tcp:head:6820"), ExitCode::kStore);
+  EXPECT_NE(PathOf("tcp:head:6820").find("'tcp:head:6820' asks for a store on another host"),
+            std::string::npos)
+      << PathOf("tcp:head:6820");
+}
+
+TEST_F(StoreLocationTest, TheServiceIsNamedByItsSocket) {
+  const auto location = ParseStoreLocation("unix:/run/../run/traind/socket");
+  ASSERT_TRUE(location) << location.error().message;
+  EXPECT_EQ(location->kind, StoreLocation::Kind::kService);
+  EXPECT_EQ(location->path, "/run/traind/socket");
+  EXPECT_EQ(ParseStoreLocation("file:/run/p.db").value().kind, StoreLocation::Kind::kFile);
 }
 
 }  // namespace
