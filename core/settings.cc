@@ -57,7 +57,10 @@ Result<void> ReadStore(const toml::node& node, Settings& settings) {
   const auto text = node.value_exact<std::string>();
   const bool known = text && (text->starts_with("file:") || text->starts_with("unix:") ||
                               text->starts_with("tcp:"));
-  if (!known) return Fail("store must be a text such as \"file:/var/lib/profiles.db\"");
+  if (!known)
+    return Fail(
+        "store must be a text such as \"file:/var/lib/profiles.db\" or "
+        "\"unix:/run/adaptive-traind/socket\"");
   settings.store = *text;
   return {};
 }

@@ -156,7 +156,8 @@ std::string WhyFilesGo(const MountPoint& mount) {
 }
 
 std::string WhyFilesGoIn(const std::filesystem::path& path) {
-  return WhyFilesGo(MountOf(MountInfo(), path));
+  std::error_code error;
+  return WhyFilesGo(MountOf(MountInfo(), std::filesystem::weakly_canonical(path, error)));
 }
 
 }  // namespace adaptive_train

@@ -39,7 +39,7 @@ MountPoint MountOf(std::string_view mountinfo, const std::filesystem::path& path
 /// Why files there will not stay, in words that follow the name of a file: "lies on tmpfs, which
 /// the next start of this host empties". Empty where they stay.
 std::string WhyFilesGo(const MountPoint& mount);
-/// The same for the mount of the existing absolute `path`.
+/// The same for the mount of the existing absolute `path`, links followed.
 std::string WhyFilesGoIn(const std::filesystem::path& path);
 
 }  // namespace adaptive_train

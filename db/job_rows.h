@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/result.h"
+#include "db/owner.h"
 #include "db/records.h"
 
 namespace SQLite {
@@ -15,7 +17,9 @@ namespace adaptive_train {
 
 // All throw SQLite::Exception. Called inside one transaction, they see one consistent state. They
 // fail with ExitCode::kStore if a stored word is unknown.
-Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, const JobQuery& query);
+/// Those of `owner`; none: of all.
+Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, std::optional<Owner> owner,
+                                        const JobQuery& query);
 Result<std::vector<LaunchRecord>> ReadLaunches(SQLite::Database& database, std::int64_t job_id);
 Result<std::vector<FailureRecord>> ReadFailures(SQLite::Database& database, std::int64_t job_id);
 

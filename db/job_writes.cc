@@ -14,9 +14,9 @@ constexpr const char* kInsertJob =
     "config, options,"
     "                  adaptive_train_version, start_time, state, launcher_host, launcher_boot_id,"
     "                  launcher_pid_namespace, launcher_pid, launcher_start_ticks, array_job_id,"
-    "                  array_task_id, uid, run_number)"
+    "                  array_task_id, uid, owner, run_number)"
     " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,"
-    "        nullif(?20, ''),"
+    "        nullif(?20, ''), ?21,"
     "        coalesce(max(run_number) + 1, 0)"
     "   FROM jobs WHERE cluster = ?1 AND slurm_job_id = ?2 AND restart_count = ?3 AND submit_time "
     "= ?4";
@@ -58,6 +58,8 @@ constexpr const char* kReplaceSummary =
     "peak_memory_bytes, micro_batches, predicted_step_s, plan_step_s)"
     " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
+constexpr const char* kOwnerOf = "SELECT owner FROM jobs WHERE id = ?1";
+constexpr const char* kOwnerOfRun = "SELECT owner FROM jobs WHERE uid = ?1";
 constexpr const char* kUidOf = "SELECT coalesce(uid, '') FROM jobs WHERE id = ?1";
 constexpr const char* kFindByUid = "SELECT id FROM jobs WHERE uid = ?1";
 constexpr const char* kEntriesTaken = "SELECT entries FROM ledgers WHERE uid = ?1";
@@ -72,8 +74,9 @@ int Execute(SQLite::Database& database, const char* sql, const Values&... values
 }
 
 /// The only number that `sql` selects, or none.
+template <class Key>
 std::optional<std::int64_t> FindNumber(SQLite::Database& database, const char* sql,
-                                       const std::string& key) {
+                                       const Key& key) {
   SQLite::Statement statement(database, sql);
   BindAll(statement, key);
   if (!statement.executeStep()) return std::nullopt;
@@ -89,14 +92,22 @@ std::string UidOf(SQLite::Database& database, std::int64_t job_id) {
 
 }  // namespace
 
-std::int64_t InsertJob(SQLite::Database& database, const JobRecord& job) {
+std::int64_t InsertJob(SQLite::Database& database, Owner owner, const JobRecord& job) {
   const LauncherProcess launcher = job.launcher ? *job.launcher : ThisProcess();
   Execute(database, kInsertJob, job.cluster, job.slurm_job_id, job.restart_count, job.submit_time,
           job.user, job.name, job.run_dir, job.config, job.options, job.adaptive_train_version,
           job.start_time, ToString(JobState::kRunning), launcher.host, launcher.boot_id,
           launcher.pid_namespace, launcher.pid, launcher.start_ticks, job.array_job_id,
-          job.array_task_id, job.uid);
+          job.array_task_id, job.uid, owner);
   return database.getLastInsertRowid();
+}
+
+std::optional<Owner> OwnerOf(SQLite::Database& database, std::int64_t job_id) {
+  return FindNumber(database, kOwnerOf, job_id);
+}
+
+std::optional<Owner> OwnerOfRun(SQLite::Database& database, const std::string& uid) {
+  return FindNumber(database, kOwnerOfRun, uid);
 }
 
 Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
@@ -132,8 +143,10 @@ Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
   return {};
 }
 
-Result<void> WriteRow(SQLite::Database& database, std::int64_t, const MeasuredRecord& measured) {
-  return MergeProfile(database, measured.cluster, measured.profile);
+Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
+                      const MeasuredRecord& measured) {
+  return MergeProfile(database, OwnerOf(database, job_id).value_or(kFileOwner), measured.cluster,
+                      measured.profile);
 }
 
 Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
@@ -171,11 +184,11 @@ void WriteFoundEnd(SQLite::Database& database, std::int64_t job_id, JobState was
           end.slurm_state);
 }
 
-Result<std::int64_t> WriteLedger(SQLite::Database& database, const RunLedger& run) {
+Result<std::int64_t> WriteLedger(SQLite::Database& database, Owner owner, const RunLedger& run) {
   const std::string& uid = run.job.uid;
   const std::int64_t known = FindNumber(database, kEntriesTaken, uid).value_or(0);
   const auto stored = FindNumber(database, kFindByUid, uid);
-  const std::int64_t job_id = stored ? *stored : InsertJob(database, run.job);
+  const std::int64_t job_id = stored ? *stored : InsertJob(database, owner, run.job);
   std::int64_t taken = 0, last = known;
   for (const NumberedEntry& one : run.entries) {
     if (one.number <= last) continue;

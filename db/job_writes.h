@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/result.h"
 #include "db/ledger_entry.h"
+#include "db/owner.h"
 
 namespace SQLite {
 class Database;
@@ -16,7 +19,12 @@ namespace adaptive_train {
 // All throw SQLite::Exception and must be called inside one transaction.
 
 /// Returns the id of the new row, in state RUNNING.
-std::int64_t InsertJob(SQLite::Database& database, const JobRecord& job);
+std::int64_t InsertJob(SQLite::Database& database, Owner owner, const JobRecord& job);
+
+/// None: the job is not in the store.
+std::optional<Owner> OwnerOf(SQLite::Database& database, std::int64_t job_id);
+/// Of the run with this uid.
+std::optional<Owner> OwnerOfRun(SQLite::Database& database, const std::string& uid);
 
 /// One overload for each alternative of LedgerEntry. ProfileStore says what a second write does.
 Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
@@ -40,6 +48,7 @@ void WriteFoundEnd(SQLite::Database& database, std::int64_t job_id, JobState was
                    const FoundEnd& end);
 
 /// Implements ProfileStore::TakeIn.
-Result<std::int64_t> WriteLedger(SQLite::Database& database, const RunLedger& run);
+/// A new row is `owner`'s.
+Result<std::int64_t> WriteLedger(SQLite::Database& database, Owner owner, const RunLedger& run);
 
 }  // namespace adaptive_train

@@ -3,39 +3,54 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
+#include "db/file_store.h"
 #include "db/file_system.h"
 #include "db/launcher_process.h"
 #include "db/ledger_file.h"
 #include "db/ledger_list.h"
-#include "db/store_location.h"
+#include "db/remote_store.h"
 
 namespace adaptive_train {
 namespace {
 
 namespace fs = std::filesystem;
 
-Result<ProfileStore> OpenChosen(const StoreChoice& choice,
-                                const ProfileStore::OpenOptions& options) {
-  return ParseStoreLocation(choice.text, choice.named_by)
-      .and_then(
-          [&](const StoreLocation& location) { return ProfileStore::Open(location, options); });
+using OpenedStore = Result<std::unique_ptr<ProfileStore>>;
+
+/// Of ledgers, by a launch that waits for a service: what it answers in a few milliseconds.
+constexpr std::uintmax_t kBytesTakenAtLaunch = std::uintmax_t{1} << 20;
+
+bool IsService(const StoreLocation& location) {
+  return location.kind == StoreLocation::Kind::kService;
 }
 
-bool HasFile(const StoreChoice& choice) {
-  const auto location = ParseStoreLocation(choice.text, choice.named_by);
+/// A file that is certainly not there.
+bool IsAbsent(const StoreLocation& location) {
   std::error_code error;
-  return location && fs::exists(location->path, error);
+  return !IsService(location) && !fs::exists(location.path, error) && !error;
+}
+
+template <class Store>
+OpenedStore Owned(Result<Store> store) {
+  if (!store) return tl::unexpected(store.error());
+  return std::make_unique<Store>(std::move(*store));
+}
+
+OpenedStore OpenAt(const StoreLocation& location, const StoreOptions& options) {
+  return IsService(location) ? Owned(RemoteStore::Open(location, options))
+                             : Owned(FileStore::Open(location, options));
 }
 
 /// Said when the file is made, so once in the life of each.
-void TellIfItGoes(KnownStore& known) {
-  const std::string why = WhyFilesGoIn(known.store.Path());
+void TellIfItGoes(KnownStore& known, const fs::path& file) {
+  const std::string why = WhyFilesGoIn(file);
   if (why.empty()) return;
   known.notes.push_back(
       fmt::format("profile store {} {}: name one on a local disk with --store or "
                   "ADAPTIVE_TRAIN_STORE to keep what is learned",
-                  known.store.Path().string(), why));
+                  file.string(), why));
 }
 
 /// A ledger that was removed with its run folder is taken off the list. A ledger stays listed if
@@ -77,7 +92,7 @@ std::vector<std::string> TakeIn(KnownStore& known, const fs::path& path) {
   }
   known.notes.insert(known.notes.end(), content->notes.begin(), content->notes.end());
   for (const RunLedger& run : content->runs) {
-    auto taken = known.store.TakeIn(run);
+    auto taken = known.store->TakeIn(run);
     if (!taken) {
       known.notes.push_back(
           fmt::format("ledger {}: not taken in: {}", path.string(), taken.error().message));
@@ -93,21 +108,35 @@ std::vector<std::string> TakeIn(KnownStore& known, const fs::path& path) {
 }  // namespace
 
 Result<KnownStore> OpenKnownStore(const StoreChoice& choice, const std::vector<fs::path>& more,
-                                  const ProfileStore::OpenOptions& options) {
-  const bool is_new = !HasFile(choice);
-  auto store = OpenChosen(choice, options);
+                                  const StoreOptions& options) {
+  const auto location = ParseStoreLocation(choice.text, choice.named_by);
+  const bool is_new = location && IsAbsent(*location);
+  auto store =
+      location.and_then([&](const StoreLocation& place) { return OpenAt(place, options); });
   std::optional<Error> trouble;
   if (!store && choice.required) return tl::unexpected(store.error());
   if (!store) {
     trouble = store.error();
-    store = ProfileStore::InMemory();
+    store = Owned(FileStore::InMemory());
     if (!store) return tl::unexpected(store.error());
   }
   KnownStore known{std::move(*store), std::move(trouble), {}};
-  if (is_new && !known.trouble) TellIfItGoes(known);
-  for (const fs::path& path : LedgersToRead(known, more))
+  if (is_new && !known.trouble) TellIfItGoes(known, location->path);
+  const bool hurried = location && IsService(*location) && options.launch_budget;
+  std::uintmax_t bytes = 0;
+  for (const fs::path& path : LedgersToRead(known, more)) {
+    std::error_code error;
+    bytes += fs::file_size(path, error);
+    if (hurried && bytes > kBytesTakenAtLaunch) {
+      known.notes.push_back(
+          fmt::format("ledger {}: left for `adaptive-train jobs`: it is long, and a launch does "
+                      "not wait for it",
+                      path.string()));
+      continue;
+    }
     for (const std::string& uid : TakeIn(known, path))
       if (!known.trouble) UnlistLedger(uid);
+  }
   if (known.trouble) known.notes.clear();  // the failed store keeps nothing of what was read
   return known;
 }
@@ -115,12 +144,10 @@ Result<KnownStore> OpenKnownStore(const StoreChoice& choice, const std::vector<f
 Result<KnownStore> ReadKnownStore(const StoreChoice& choice) {
   const auto location = ParseStoreLocation(choice.text, choice.named_by);
   if (!location && choice.required) return tl::unexpected(location.error());
-  std::error_code error;
-  const bool absent = location && !fs::exists(location->path, error) && !error;
-  if (absent && (choice.required || ListedLedgers().empty())) {
-    return ProfileStore::InMemory().map([](ProfileStore store) {
-      return KnownStore{std::move(store), std::nullopt, {}};
-    });
+  if (location && IsAbsent(*location) && (choice.required || ListedLedgers().empty())) {
+    auto empty = Owned(FileStore::InMemory());
+    if (!empty) return tl::unexpected(empty.error());
+    return KnownStore{std::move(*empty), std::nullopt, {}};
   }
   return OpenKnownStore(choice);
 }

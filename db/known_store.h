@@ -2,18 +2,20 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/result.h"
 #include "db/profile_store.h"
+#include "db/store_location.h"
 
 namespace adaptive_train {
 
 /// A store that includes the entries of all readable ledgers.
 struct KnownStore {
-  ProfileStore store;
+  std::unique_ptr<ProfileStore> store;
   /// Why the chosen store is not in use. `store` is then in memory, filled from the listed
   /// ledgers.
   std::optional<Error> trouble;
@@ -22,12 +24,12 @@ struct KnownStore {
 };
 
 /// Opens the chosen store and takes in the listed ledgers and `more`. A ledger is unlisted once it
-/// is in a store with a file and its run has ended or its launcher is certainly gone. Fails only if
-/// the store is required: kUsage, kStore. Blocks as ProfileStore::Open does, and while it reads the
-/// ledgers.
+/// is in a store that stays and its run has ended or its launcher is certainly gone. With a launch
+/// budget, a service is not given long ledgers. Fails only if the store is required: kUsage, kStore.
+/// Blocks as opening the store does, and while it reads the ledgers.
 Result<KnownStore> OpenKnownStore(const StoreChoice& choice,
                                   const std::vector<std::filesystem::path>& more = {},
-                                  const ProfileStore::OpenOptions& options = {});
+                                  const StoreOptions& options = {});
 
 /// The same for a command that only shows what is stored. Makes no file unless the store is not
 /// required and has ledgers to take in; without a file, gives an empty store in memory.

@@ -73,10 +73,15 @@ LauncherProcess ThisProcess() {
   return process;
 }
 
-std::string CallingUser() {
-  const passwd* entry = getpwuid(geteuid());
-  return entry == nullptr ? std::to_string(geteuid()) : entry->pw_name;
+std::string NameOfUser(uid_t uid) {
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 16384> buffer{};
+  const int failed = getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found);
+  return failed != 0 || found == nullptr ? std::to_string(uid) : found->pw_name;
 }
+
+std::string CallingUser() { return NameOfUser(geteuid()); }
 
 bool IsGone(const LauncherProcess& process) {
   if (process.pid <= 0 || process.host.empty() || process.host != HostName()) return false;

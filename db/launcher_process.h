@@ -1,6 +1,8 @@
 // Identifies the process that launched a job, precisely enough to tell later whether it lives.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -20,7 +22,10 @@ struct LauncherProcess {
 /// The calling process. Reads /proc; unreadable fields stay empty or 0.
 LauncherProcess ThisProcess();
 
-/// The login name of the effective user, or its number if it has no name. Defines "my" jobs.
+/// The login name of a user, or the number if there is none. Any thread; blocks as long as the
+/// host's user database does.
+std::string NameOfUser(uid_t uid);
+/// That of the effective user. Defines "my" jobs.
 std::string CallingUser();
 
 /// True if `process` certainly lives: it is seen on this host. False if that cannot be known

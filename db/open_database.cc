@@ -25,6 +25,8 @@ constexpr const char* kTableCount = "SELECT count(*) FROM sqlite_master";
 constexpr const char* kQuickCheck = "PRAGMA quick_check(1)";
 constexpr const char* kJournalMode = "PRAGMA journal_mode";
 constexpr const char* kUseWal = "PRAGMA journal_mode = WAL";
+// Unlike a connection that is opened for reading, it can make the files of WAL.
+constexpr const char* kReadOnly = "PRAGMA query_only = ON";
 constexpr const char* kSettings = "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL;";
 
 /// While set, closing the database leaves the WAL instead of writing it back into the file.
@@ -118,6 +120,13 @@ Result<OpenedDatabase> OpenDatabase(const StoreLocation& location, milliseconds 
     return tl::unexpected(StoreError(*path, doing, busy_timeout, exception, database.get()));
   }
   return OpenedDatabase{StoreLocation{*path}, std::move(database)};
+}
+
+std::unique_ptr<SQLite::Database> OpenReader(const std::filesystem::path& path) {
+  auto database = std::make_unique<SQLite::Database>(path.string(), SQLite::OPEN_READWRITE,
+                                                     static_cast<int>(kBusyTimeout.count()));
+  database->exec(kReadOnly);
+  return database;
 }
 
 Result<OpenedDatabase> OpenMemoryDatabase(const std::vector<Migration>& migrations) {

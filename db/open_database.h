@@ -20,11 +20,18 @@ struct OpenedDatabase {
   std::unique_ptr<SQLite::Database> database;
 };
 
-/// Implements ProfileStore::Open for any list of migrations. The file is not changed before all
+/// Implements FileStore::Open for any list of migrations. The file is not changed before all
 /// checks have passed.
 Result<OpenedDatabase> OpenDatabase(const StoreLocation& location,
                                     std::chrono::milliseconds busy_timeout, bool create,
                                     const std::vector<Migration>& migrations);
+
+/// How long connections of adaptive-traind wait for other processes that lock its file.
+inline constexpr std::chrono::milliseconds kBusyTimeout{5000};
+
+/// Another connection to a file that OpenDatabase has opened, for reading alone. Throws
+/// SQLite::Exception.
+std::unique_ptr<SQLite::Database> OpenReader(const std::filesystem::path& path);
 
 /// A database without a file; its location's path is ":memory:".
 Result<OpenedDatabase> OpenMemoryDatabase(const std::vector<Migration>& migrations);

@@ -43,17 +43,17 @@ constexpr const char* kReplaceDevice =
 
 constexpr const char* kLayersOf =
     "SELECT layer, micro_batch, forward_s, backward_s, weight_gradients_s, update_s,"
-    "       gradient_variance, count, spread, measured_at FROM layer_profiles WHERE device_kind = "
-    "?1 AND model = ?2"
+    "       gradient_variance, count, spread, measured_at FROM layer_profiles"
+    " WHERE owner = ?1 AND device_kind = ?2 AND model = ?3"
     " ORDER BY layer, micro_batch";
 constexpr const char* kOneLayer =
     "SELECT layer, micro_batch, forward_s, backward_s, weight_gradients_s, update_s,"
     "       gradient_variance, count, spread, measured_at FROM layer_profiles"
-    " WHERE device_kind = ?1 AND model = ?2 AND layer = ?3 AND micro_batch = ?4";
+    " WHERE owner = ?1 AND device_kind = ?2 AND model = ?3 AND layer = ?4 AND micro_batch = ?5";
 constexpr const char* kReplaceLayer =
-    "INSERT OR REPLACE INTO layer_profiles (device_kind, model, layer, micro_batch, forward_s,"
-    " backward_s, weight_gradients_s, update_s, gradient_variance, count, spread, measured_at)"
-    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+    "INSERT OR REPLACE INTO layer_profiles (owner, device_kind, model, layer, micro_batch,"
+    " forward_s, backward_s, weight_gradients_s, update_s, gradient_variance, count, spread,"
+    " measured_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 
 constexpr const char* kNodesOf =
     "SELECT DISTINCT from_node FROM link_profiles WHERE cluster = ?1 ORDER BY from_node";
@@ -187,18 +187,19 @@ Result<void> MergeDevices(SQLite::Database& database, const std::string& cluster
       });
 }
 
-Result<void> MergeLayers(SQLite::Database& database, const std::vector<LayerMeasurement>& layers) {
+Result<void> MergeLayers(SQLite::Database& database, Owner owner,
+                         const std::vector<LayerMeasurement>& layers) {
   SQLite::Statement select(database, kOneLayer), replace(database, kReplaceLayer);
   return MergeAll(
       layers,
       [&](const LayerMeasurement& layer) -> std::optional<LayerMeasurement> {
         select.reset();
-        BindAll(select, layer.device_kind, layer.model, layer.layer, layer.micro_batch);
+        BindAll(select, owner, layer.device_kind, layer.model, layer.layer, layer.micro_batch);
         if (!select.executeStep()) return std::nullopt;
         return ReadLayer(select, layer.device_kind, layer.model);
       },
       [&](const LayerMeasurement& layer) {
-        BindAll(replace, layer.device_kind, layer.model, layer.layer, layer.micro_batch,
+        BindAll(replace, owner, layer.device_kind, layer.model, layer.layer, layer.micro_batch,
                 layer.forward_s, layer.backward_s, layer.weight_gradients_s, layer.update_s,
                 layer.gradient_variance, layer.evidence.count, layer.evidence.spread,
                 layer.evidence.measured_at);
@@ -268,14 +269,14 @@ class FailureReader {
 
 }  // namespace
 
-Result<void> MergeProfile(SQLite::Database& database, const std::string& cluster,
+Result<void> MergeProfile(SQLite::Database& database, Owner owner, const std::string& cluster,
                           const Profile& profile) {
   return MergeLinks(database, cluster, profile.links)
       .and_then([&] { return MergeDevices(database, cluster, profile.devices); })
-      .and_then([&] { return MergeLayers(database, profile.layers); });
+      .and_then([&] { return MergeLayers(database, owner, profile.layers); });
 }
 
-Profile ReadProfile(SQLite::Database& database, const ProfileQuery& query) {
+Profile ReadProfile(SQLite::Database& database, Owner owner, const ProfileQuery& query) {
   Profile profile;
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
   SQLite::Statement links(database, kLinksFrom);
@@ -301,7 +302,7 @@ Profile ReadProfile(SQLite::Database& database, const ProfileQuery& query) {
     }
     if (query.model_key.empty()) continue;
     layers.reset();
-    BindAll(layers, kind, query.model_key);
+    BindAll(layers, owner, kind, query.model_key);
     while (layers.executeStep()) {
       LayerMeasurement layer = ReadLayer(layers, kind, query.model_key);
       if (Sound(layer)) profile.layers.push_back(std::move(layer));

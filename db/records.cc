@@ -87,4 +87,9 @@ std::string NewRunUid() {
   return uid;
 }
 
+bool IsRunUid(const std::string& text) {
+  return text.size() == 32 && std::all_of(text.begin(), text.end(),
+                                          [](unsigned char c) { return std::isxdigit(c) != 0; });
+}
+
 }  // namespace adaptive_train

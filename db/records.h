@@ -61,6 +61,7 @@ struct JobRecord {
 
 /// 32 random hexadecimal digits, unique to the run.
 std::string NewRunUid();
+bool IsRunUid(const std::string& text);
 
 struct NodeRecord {
   std::string name;
@@ -152,7 +153,7 @@ struct JobRow {
   std::int64_t ranks = 0;          // of the last plan; 0 without one
   std::vector<std::string> nodes;  // names, in the order they were saved in
   std::optional<SummaryRecord> summary;
-  std::int64_t failures = 0;        // slow nodes are none
+  std::int64_t failures = 0;  // slow nodes are none
   std::int64_t launches = 0;
   std::int64_t launch_retries = 0;  // launches with outcome "retried"
   std::string slurm_state;          // what Slurm has said of its end, found out later; may be empty

@@ -1,9 +1,11 @@
 // The location of a profile store: the meaning of --store.
 #include "db/store_location.h"
 
+#include <fmt/format.h>
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string>
@@ -54,20 +56,23 @@ Result<StoreLocation> DefaultLocation() {
   });
 }
 
-Result<StoreLocation> FileLocation(std::string_view text, std::string_view named_by) {
+/// `kind` is the word before the colon.
+Result<fs::path> PathIn(std::string_view text, std::string_view kind, std::string_view named_by) {
   fs::path path(text);
   if (text.substr(0, 2) == "~/") {
     auto home = HomeFolder();
-    if (!home) return tl::unexpected(home.error());
+    if (!home) return home;
     path = *home / text.substr(2);
   }
   std::error_code error;
   path = fs::absolute(path, error).lexically_normal();
   if (error || text.empty() || text.find('\0') != text.npos || !path.has_filename()) {
-    return Fail(std::string(named_by) + ": 'file:" + std::string(text) +
-                "' names no file: allowed is file:PATH, such as file:~/profiles.db");
+    return Fail(
+        fmt::format("{}: '{}:{}' names no file: allowed is file:PATH, such as "
+                    "file:~/profiles.db, and unix:PATH, the socket of adaptive-traind",
+                    named_by, kind, text));
   }
-  return StoreLocation{path};
+  return path;
 }
 
 }  // namespace
@@ -81,19 +86,30 @@ StoreChoice ChooseStore(const std::string& typed, const Settings& settings) {
 }
 
 Result<StoreLocation> ParseStoreLocation(std::string_view text, std::string_view named_by) {
-  constexpr std::string_view kFile = "file:", kUnix = "unix:";
   if (text.empty()) return DefaultLocation();
-  if (text.substr(0, kFile.size()) == kFile)
-    return FileLocation(text.substr(kFile.size()), named_by);
-  if (text.substr(0, kUnix.size()) == kUnix) {
-    return Fail(std::string(named_by) + ": '" + std::string(text) +
-                    "' asks for the shared store, which comes with the service adaptive-traind and "
-                    "is not in this "
-                    "version: use file:PATH",
+  const std::string_view kind = text.substr(0, text.find(':'));
+  const std::string_view rest = text.substr(std::min(text.size(), kind.size() + 1));
+  if (kind == "file" || kind == "unix") {
+    return PathIn(rest, kind, named_by).map([&](const fs::path& path) {
+      using Kind = StoreLocation::Kind;
+      return StoreLocation{path, kind == "file" ? Kind::kFile : Kind::kService};
+    });
+  }
+  if (kind == "tcp") {
+    return Fail(fmt::format("{}: '{}' asks for a store on another host, which is not in this "
+                            "version: allowed is file:PATH, and unix:PATH on the host of "
+                            "adaptive-traind",
+                            named_by, text),
                 ExitCode::kStore);
   }
-  return Fail(std::string(named_by) + ": '" + std::string(text) +
-              "' is not a store: allowed is file:PATH");
+  return Fail(
+      fmt::format("{}: '{}' is not a store: allowed is file:PATH or unix:PATH", named_by, text));
+}
+
+std::string NameOf(const StoreLocation& location) {
+  return fmt::format("profile store {}{}",
+                     location.kind == StoreLocation::Kind::kService ? "unix:" : "",
+                     location.path.string());
 }
 
 }  // namespace adaptive_train

@@ -10,9 +10,11 @@
 
 namespace adaptive_train {
 
-/// A store in its own file. (ParseStoreLocation refuses a shared store behind adaptive-traind.)
 struct StoreLocation {
-  std::filesystem::path path;  // absolute
+  enum class Kind { kFile, kService };
+
+  std::filesystem::path path;  // absolute: the file, or the socket of adaptive-traind
+  Kind kind = Kind::kFile;
 };
 
 /// The store that a command uses.
@@ -28,11 +30,15 @@ struct StoreChoice {
 /// the site, and the default place.
 StoreChoice ChooseStore(const std::string& typed, const Settings& settings);
 
-/// Parses "file:PATH" ("~/" and relative paths allowed). The empty text means
-/// $XDG_STATE_HOME/adaptive-train/profiles.db or ~/.local/state/adaptive-train/profiles.db. Touches
-/// no file. "unix:PATH" is an error with ExitCode::kStore, anything else one with ExitCode::kUsage.
-/// Errors begin with `named_by`.
+/// Parses "file:PATH" and "unix:PATH" ("~/" and relative paths allowed). The empty text means
+/// the file $XDG_STATE_HOME/adaptive-train/profiles.db or
+/// ~/.local/state/adaptive-train/profiles.db. Touches no file. "tcp:HOST:PORT" is an error with
+/// ExitCode::kStore, anything else one with ExitCode::kUsage. Errors begin with `named_by`.
 Result<StoreLocation> ParseStoreLocation(std::string_view text,
                                          std::string_view named_by = "--store");
+
+/// For errors and notes: "profile store /home/ann/profiles.db", or
+/// "profile store unix:/run/adaptive-traind/socket".
+std::string NameOf(const StoreLocation& location);
 
 }  // namespace adaptive_train

@@ -221,7 +221,7 @@ Result<std::vector<ListedJob>> ListKnown(const Request& request, bool with_detai
   auto known = ReadKnownStore(request.store);
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "jobs");
-  auto jobs = List(known->store, request, with_details);
+  auto jobs = List(*known->store, request, with_details);
   if (jobs || request.store.required) return jobs;
   TellTrouble(jobs.error(), "jobs");
   return std::vector<ListedJob>{};
@@ -267,7 +267,7 @@ void AddJobsCommand(CLI::App& app, std::function<int()>& chosen) {
   jobs->add_flag("--json", a.json, "JSON; other formatting is ignored");
   jobs->add_option("--store", a.store,
                    "The profile store [~/.local/state/adaptive-train/profiles.db]")
-      ->type_name("file:PATH");
+      ->type_name("file:PATH|unix:PATH");
   jobs->footer(kJobsFooter);
   jobs->callback(
       [arguments, &chosen] { chosen = [arguments] { return RunJobsCommand(*arguments); }; });

@@ -17,6 +17,7 @@
 #include "core/seconds.h"
 #include "core/settings.h"
 #include "db/known_store.h"
+#include "db/store_location.h"
 #include "launcher/commands/outcome.h"
 #include "launcher/commands/overrides.h"
 #include "launcher/commands/store_notes.h"
@@ -98,14 +99,14 @@ tl::unexpected<Error> NothingStored(const LinksArguments& arguments, bool troubl
   if (trouble || !location)
     return Fail("no links are known without the store: name another with --store, or --measure");
   return Fail(fmt::format("no links are stored in {} yet: run a job, or --measure in one",
-                          location->path.string()));
+                          NameOf(*location)));
 }
 
 Result<ShownLinks> ReadStored(const LinksArguments& arguments) {
   auto known = ReadKnownStore(arguments.store);
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "links");
-  auto clusters = known->store.MeasuredClusters();
+  auto clusters = known->store->MeasuredClusters();
   const bool readable = clusters.has_value();
   if (!readable && arguments.store.required) return tl::unexpected(clusters.error());
   if (!readable) TellTrouble(clusters.error(), "links");
@@ -113,7 +114,7 @@ Result<ShownLinks> ReadStored(const LinksArguments& arguments) {
     return NothingStored(arguments, !readable || known->trouble.has_value());
   auto cluster = ChooseCluster(arguments.cluster, *clusters);
   if (!cluster) return tl::unexpected(cluster.error());
-  auto profile = known->store.MeasurementsOf(*cluster);
+  auto profile = known->store->MeasurementsOf(*cluster);
   if (!profile) return tl::unexpected(profile.error());
   return ShownLinks{*cluster, std::move(*profile)};
 }
@@ -123,8 +124,8 @@ std::string RunDirOf(const LinksArguments& arguments, const Allocation& allocati
   return allocation.in_slurm ? fmt::format("runs/links-{}", allocation.job_id) : "runs/links";
 }
 
-/// What the figures are merged with and judged by: the store's own, or none where the default store
-/// cannot be read.
+/// What the figures are merged with and judged by: the store's own, or none where a store that is
+/// not required cannot be read.
 Result<Profile> MeasuredBefore(const LinksArguments& arguments, ProfileStore& store,
                                const std::string& cluster) {
   auto before = store.MeasurementsOf(cluster);
@@ -135,7 +136,7 @@ Result<Profile> MeasuredBefore(const LinksArguments& arguments, ProfileStore& st
 
 Result<void> Store(const LinksArguments& arguments, KnownStore& known, const std::string& cluster,
                    const Profile& measured) {
-  auto saved = known.store.SaveMeasurements(cluster, measured);
+  auto saved = known.store->SaveMeasurements(cluster, measured);
   if (!saved && arguments.store.required) return saved;
   if (!saved || known.trouble)
     Say("adaptive-train links: warning: the figures are shown, and not stored" +
@@ -174,7 +175,7 @@ Result<ShownLinks> MeasureNow(const LinksArguments& arguments) {
   auto seen = SeeNodes(*config, *allocation, *programs, folder->Path());
   if (!seen) return tl::unexpected(seen.error());
   const std::string& cluster = seen->cluster.name;
-  auto before = MeasuredBefore(arguments, known->store, cluster);
+  auto before = MeasuredBefore(arguments, *known->store, cluster);
   if (!before) return tl::unexpected(before.error());
   MeasureSite site{*allocation, seen->cluster, *programs, folder->Path(), Say, {}};
   site.launch = config->launch;
@@ -231,7 +232,7 @@ void AddLinksCommand(CLI::App& app, std::function<int()>& chosen) {
   links
       ->add_option("--store", a.typed_store,
                    "The profile store [~/.local/state/adaptive-train/profiles.db]")
-      ->type_name("file:PATH");
+      ->type_name("file:PATH|unix:PATH");
   links
       ->add_option("config", a.config, "With --measure: launch as a run of this configuration does")
       ->type_name("CONFIG");

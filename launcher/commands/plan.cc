@@ -89,7 +89,7 @@ Result<Profile> FindProfile(const PlanOptions& options, const Settings& settings
   auto known = OpenKnownStore(store);
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "plan");
-  auto profile = known->store.ProfileOf(QueryOf(cluster, config));
+  auto profile = known->store->ProfileOf(QueryOf(cluster, config));
   if (profile || store.required) return profile;
   fmt::print(stderr, "adaptive-train plan: warning: {}; planned without it\n",
              profile.error().message);
@@ -187,7 +187,7 @@ void AddPlanCommand(CLI::App& app, std::function<int()>& chosen) {
       ->type_name("FILE");
   verb->add_option("--store", options->store,
                    "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")
-      ->type_name("file:PATH");
+      ->type_name("file:PATH|unix:PATH");
   verb->add_flag(
       "--why", options->why,
       "Predicted step by part, memory, what binds, what was rejected, gap to the bound, and the "

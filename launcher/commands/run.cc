@@ -54,7 +54,7 @@ Result<std::string> FolderOfJob(const std::string& job, const StoreChoice& store
   JobQuery query;
   query.ids = {*key};
   query.users = {CallingUser()};
-  const auto rows = known->store.FindJobs(query);
+  const auto rows = known->store->FindJobs(query);
   if (!rows) return tl::unexpected(rows.error());
   if (rows->empty())
     return Fail(
@@ -98,7 +98,7 @@ void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
       ->take_last();
   run->add_option("--store", arguments->store,
                   "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")
-      ->type_name("file:PATH")
+      ->type_name("file:PATH|unix:PATH")
       ->take_last();
   run->add_option("--inject", arguments->request.inject,
                   "Faults to rehearse with, where recovery.allow_injection = true")

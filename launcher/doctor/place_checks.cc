@@ -12,8 +12,9 @@
 
 #include "core/file_io.h"
 #include "core/launch_settings.h"
+#include "db/file_store.h"
 #include "db/file_system.h"
-#include "db/profile_store.h"
+#include "db/remote_store.h"
 #include "launcher/steps/slurm_step.h"
 
 namespace adaptive_train {
@@ -38,11 +39,21 @@ std::string WhyNothingIsMadeIn(const fs::path& place) {
   return fmt::format("{} is not writable to you: {}", place.string(), std::strerror(errno));
 }
 
-Finding StoreTrouble(const std::string& what) {
-  return {
-      "store", Severity::kTrouble, what,
-      "runs go on and write ledgers, but what they learn waits for a store that opens",
-      "--store, ADAPTIVE_TRAIN_STORE or `store` in a settings file with file:PATH on a local disk"};
+constexpr const char* kNameAFile =
+    "--store, ADAPTIVE_TRAIN_STORE or `store` in a settings file with file:PATH on a local disk";
+
+Finding StoreTrouble(const std::string& what, const std::string& mend = kNameAFile) {
+  return {"store", Severity::kTrouble, what,
+          "runs go on and write ledgers, but what they learn waits for a store that opens", mend};
+}
+
+/// Of the store that adaptive-traind keeps.
+Finding CheckService(const StoreLocation& location) {
+  const auto store = RemoteStore::Open(location);
+  if (!store)
+    return StoreTrouble(store.error().message,
+                        fmt::format("start adaptive-traind on this host, or {}", kNameAFile));
+  return {"store", Severity::kGood, NameOf(location) + ": adaptive-traind answers", "", ""};
 }
 
 /// Of a store that no run has made yet.
@@ -85,11 +96,12 @@ Finding CheckFromEveryNode(const fs::path& folder, const Allocation& allocation)
 Finding CheckStore(const StoreChoice& choice) {
   const auto location = ParseStoreLocation(choice.text, choice.named_by);
   if (!location) return StoreTrouble(location.error().message);
+  if (location->kind == StoreLocation::Kind::kService) return CheckService(*location);
   std::error_code error;
   if (!fs::exists(location->path, error) && !error) return CheckPlaceOfStore(location->path);
-  ProfileStore::OpenOptions options;
+  StoreOptions options;
   options.create = false;
-  const auto store = ProfileStore::Open(*location, options);
+  const auto store = FileStore::Open(*location, options);
   if (!store) return StoreTrouble(store.error().message);
   const std::string path = store->Path().string();
   const std::string goes = WhyFilesGoIn(store->Path());

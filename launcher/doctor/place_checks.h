@@ -9,8 +9,8 @@
 
 namespace adaptive_train {
 
-/// Whether the store can be used. Opens it where it is, and makes no file. Blocks as
-/// ProfileStore::Open does.
+/// Whether the store can be used. Opens a file where it is, and makes none; asks a service for its
+/// greeting. Blocks as opening the store does.
 Finding CheckStore(const StoreChoice& choice);
 
 /// Whether all nodes can see files in `folder`, or in the nearest folder above it that is there. In a

@@ -80,7 +80,7 @@ void Tell(const std::string& line) {
 /// The store as a person knows it.
 std::string NameOfStore(const StoreChoice& choice) {
   const auto location = ParseStoreLocation(choice.text, choice.named_by);
-  return "profile store " + (location ? location->path.string() : choice.text);
+  return location ? NameOf(*location) : "profile store " + choice.text;
 }
 
 }  // namespace
@@ -91,7 +91,9 @@ class JobLedger::Row {
   /// Opens the store, takes in ledgers and begins the row. After an error the store is in memory,
   /// with what the ledgers tell, or not there.
   Result<void> Open(const StoreChoice& choice, const JobRecord& record) {
-    auto known = OpenKnownStore(choice, {LedgerOf(record.run_dir)});
+    StoreOptions options;
+    if (choice.required) options.launch_budget = kStoreWait;
+    auto known = OpenKnownStore(choice, {LedgerOf(record.run_dir)}, options);
     if (!known) return tl::unexpected(known.error());
     for (const std::string& note : known->notes) Tell(note);
     store_ = std::move(known->store);
@@ -117,7 +119,7 @@ class JobLedger::Row {
   }
 
  private:
-  std::optional<ProfileStore> store_;
+  std::unique_ptr<ProfileStore> store_;
   std::int64_t id_ = 0;
 };
 

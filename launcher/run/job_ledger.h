@@ -22,13 +22,14 @@ namespace adaptive_train {
 /// Records a run in the store. After the first error of the store, or if it does not answer in time,
 /// it uses RUN/ledger.jsonl, which the next store that opens takes in. Such errors are reported on
 /// stderr and in the job's reason, and never end a run. Only Begin refuses a store, and only a
-/// required one. All members from one thread; other threads use the files. FolderIsOpen, Finish and
-/// the destructor wait for them, no longer than RecordQueue's patience without progress. Begin and
-/// Known wait so for a required store; for others Begin does not wait, and Known for kStoreWait at
-/// most. The other calls do not block.
+/// required one. All members from one thread; other threads use the stores and files. FolderIsOpen,
+/// Finish and the destructor wait for them, no longer than RecordQueue's patience without progress.
+/// Begin and Known wait so for a required file, and for a required service kStoreWait in all. For
+/// other stores Begin does not wait, and Known for kStoreWait at most. The other calls do not block.
 class JobLedger {
  public:
-  /// How long a run waits before its first step for a store that it can do without.
+  /// How long a run waits before its first step for a store that it can do without, and for a
+  /// service.
   static constexpr std::chrono::milliseconds kStoreWait{100};
 
   struct Job {

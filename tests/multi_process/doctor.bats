@@ -1,5 +1,6 @@
 # doctor on a host without Slurm: each planted fault is found with why it matters and what mends it.
 bats_require_minimum_version 1.5.0
+source "$BATS_TEST_DIRNAME/../wait_until.bash"
 : "${ADAPTIVE_TRAIN_BUILD:?the build folder to test, such as build/release}"
 bin=$ADAPTIVE_TRAIN_BUILD/bin
 
@@ -9,6 +10,7 @@ setup() {
   unset UCX_NET_DEVICES UCX_TLS ADAPTIVE_TRAIN_STORE
   cd "$BATS_TEST_TMPDIR"
 }
+teardown() { [[ -z ${service:-} ]] || kill -9 "$service"; }
 
 # doctor COMMAND...: what it finds as JSON, with COMMAND before it. No Slurm is in reach.
 doctor() { PATH=/nonexistent "$@" "$bin/adaptive-train" doctor --json; }
@@ -70,6 +72,16 @@ finds() {
   finds store "the file is corrupt" /usr/bin/env "ADAPTIVE_TRAIN_STORE=file:$PWD/profiles.db"
   finds store "would lie on a network file system (nfs)" /usr/bin/env "NETWORK_FOLDER=$BATS_TEST_TMPDIR" \
     "ADAPTIVE_TRAIN_STORE=file:$PWD/state/profiles.db" "LD_PRELOAD=$ADAPTIVE_TRAIN_BUILD/lib/libnetwork_folder.so"
+}
+
+@test "a service that keeps the store is reached or not" {
+  export ADAPTIVE_TRAIN_STORE=unix:$PWD/socket
+  finds store "profile store unix:$PWD/socket: cannot connect: No such file or directory" /usr/bin/env
+  "$bin/adaptive-traind" --database "$PWD/shared.db" --socket "$PWD/socket" 2>service.log 3>&- &
+  service=$!
+  wait_until 60 grep -q ' serves ' service.log
+  run -0 --separate-stderr doctor /usr/bin/env
+  jq -e '.findings[] | select(.subject == "store") | .severity == "good" and (.what | endswith("socket: adaptive-traind answers"))' <<<"$output"
 }
 
 @test "a place without room for run folders" {

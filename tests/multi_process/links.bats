@@ -72,7 +72,7 @@ measured_after() {
 
 @test "wrong input is refused in one line" {
   run links
-  [[ $status -eq 2 && $output == "adaptive-train links: no links are stored in $work/profiles.db yet"* ]]
+  [[ $status -eq 2 && $output == "adaptive-train links: no links are stored in profile store $work/profiles.db yet"* ]]
   run links --cluster x --measure
   [[ $status -eq 2 && $output == *"--measure measures the nodes of this job"* ]]
   run links --nonsense

@@ -18,7 +18,7 @@ setup_file() {
   fi
   mkdir "$root"
   local name
-  for name in adaptive-train adaptive-train-slurm; do
+  for name in adaptive-train adaptive-train-slurm adaptive-traind; do
     rpm2cpio "$(package "$name")" | cpio -idm --quiet -D "$root" || return 1
   done
 }
@@ -49,6 +49,9 @@ switched_on() { sed 's/^#optional /optional /' "$root/$drop_in"; }
     /usr/share/man/man1/adaptive-train{,-run,-data,-eval,-export,-import,-jobs,-probe,-worker}.1.gz
   holds adaptive-train-slurm /usr/lib64/slurm/adaptive_train.so "/$drop_in" \
     '/usr/share/man/man8/adaptive-train-slurm.8.gz' '/usr/share/doc/.*/admin_guide.md'
+  holds adaptive-traind /usr/sbin/adaptive-traind /usr/lib/systemd/system/adaptive-traind.service \
+    /usr/lib/sysusers.d/adaptive-traind.conf /etc/sysconfig/adaptive-traind /usr/share/man/man8/adaptive-traind.8.gz
+  [ "$(rpm -qp --configfiles "$(package adaptive-traind)")" = /etc/sysconfig/adaptive-traind ]
   [ -z "$(comm -12 <(files adaptive-train | sort) <(files adaptive-train-slurm | sort))" ]
   run bash -c "$(declare -f package files); repository=$repository; files adaptive-train | grep -E 'slurm|/etc'"
   [ -z "$output" ]
@@ -56,7 +59,7 @@ switched_on() { sed 's/^#optional /optional /' "$root/$drop_in"; }
 
 @test "all belongs to root, nothing is setuid or writable by others" {
   local name wrong
-  for name in adaptive-train adaptive-train-slurm; do
+  for name in adaptive-train adaptive-train-slurm adaptive-traind; do
     rpm -qp --qf '[%{FILEMODES:perms} %{FILEUSERNAME}:%{FILEGROUPNAME} %{FILENAMES}\n]' "$(package "$name")"
   done >"$BATS_TEST_TMPDIR/modes"
   [ "$(wc -l <"$BATS_TEST_TMPDIR/modes")" -gt 10 ]

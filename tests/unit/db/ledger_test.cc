@@ -76,7 +76,7 @@ TEST_F(LedgerTest, AllThatARunRecordsComesIntoTheNextStoreOnce) {
                                       return note.find("7 entries taken in") != note.npos;
                                     }),
               i == 0 ? 1 : 0);
-    const auto rows = known->store.FindJobs(EveryJob());
+    const auto rows = known->store->FindJobs(EveryJob());
     ASSERT_TRUE(rows) << rows.error().message;
     ASSERT_EQ(rows->size(), 1u);
     const JobRow& row = rows->front();
@@ -91,10 +91,10 @@ TEST_F(LedgerTest, AllThatARunRecordsComesIntoTheNextStoreOnce) {
     EXPECT_EQ(row.launches, 1);
     EXPECT_EQ(row.summary.value().steps, 12);
     EXPECT_EQ(row.summary->final_loss, 3.5);
-    const auto failures = known->store.FailuresOf(row.id);
+    const auto failures = known->store->FailuresOf(row.id);
     ASSERT_EQ(failures.value().size(), 1u);
     EXPECT_EQ(failures->front().cause, "SIG\nKILL");
-    const auto profile = known->store.MeasurementsOf("alpha");
+    const auto profile = known->store->MeasurementsOf("alpha");
     ASSERT_EQ(profile.value().links.size(), 1u);
     EXPECT_EQ(profile->links.front().evidence.count, 1);
   }
@@ -104,7 +104,7 @@ TEST_F(LedgerTest, AllThatARunRecordsComesIntoTheNextStoreOnce) {
 TEST_F(LedgerTest, WhatFollowsTheTroubleJoinsTheRowThatWasBegun) {
   const JobRecord job = Job();
   {
-    auto store = ProfileStore::Open(Location());
+    auto store = FileStore::Open(Location());
     ASSERT_TRUE(store);
     ASSERT_TRUE(store->BeginJob(job));
   }
@@ -114,14 +114,14 @@ TEST_F(LedgerTest, WhatFollowsTheTroubleJoinsTheRowThatWasBegun) {
   ASSERT_TRUE(ListLedger(job.uid, Ledger()));
   auto known = Open();
   ASSERT_TRUE(known);
-  const auto rows = known->store.FindJobs(EveryJob());
+  const auto rows = known->store->FindJobs(EveryJob());
   ASSERT_EQ(rows.value().size(), 1u);
   EXPECT_EQ(rows->front().state, JobState::kCompleted);
 }
 
 TEST_F(LedgerTest, WhatASlowStoreHasWrittenAllTheSameIsThereOnce) {
   const JobRecord job = Job();
-  auto slow = ProfileStore::Open(Location());
+  auto slow = FileStore::Open(Location());
   ASSERT_TRUE(slow);
   const std::int64_t id = slow->BeginJob(job).value();
   ASSERT_TRUE(slow->Record(id, {1, Link()}));
@@ -133,9 +133,9 @@ TEST_F(LedgerTest, WhatASlowStoreHasWrittenAllTheSameIsThereOnce) {
   ASSERT_TRUE(slow->Record(id, {2, Link()}));  // before the ledger is taken in
   auto known = Open();
   ASSERT_TRUE(known);
-  EXPECT_EQ(known->store.MeasurementsOf("alpha").value().links.front().evidence.count, 2);
+  EXPECT_EQ(known->store->MeasurementsOf("alpha").value().links.front().evidence.count, 2);
   ASSERT_TRUE(slow->Record(id, {3, PlanRecord{"{}", 9, 0.5, "twice"}}));  // after it
-  EXPECT_EQ(known->store.FindJobs(EveryJob()).value().front().ranks, 2);
+  EXPECT_EQ(known->store->FindJobs(EveryJob()).value().front().ranks, 2);
 }
 
 TEST_F(LedgerTest, ARunThatGoesOnIsTakenInBitByBitAndStaysListed) {
@@ -150,10 +150,10 @@ TEST_F(LedgerTest, ARunThatGoesOnIsTakenInBitByBitAndStaysListed) {
   ASSERT_TRUE(file.Append({2, Link()}));
   auto known = Open();
   ASSERT_TRUE(known);
-  EXPECT_EQ(known->store.MeasurementsOf("alpha").value().links.front().evidence.count, 2);
+  EXPECT_EQ(known->store->MeasurementsOf("alpha").value().links.front().evidence.count, 2);
   ASSERT_TRUE(file.Append({3, JobEnd{JobState::kCompleted, 0, 1040, ""}}));
   known = Open();
-  EXPECT_EQ(known.value().store.FindJobs(EveryJob()).value().front().state, JobState::kCompleted);
+  EXPECT_EQ(known.value().store->FindJobs(EveryJob()).value().front().state, JobState::kCompleted);
   EXPECT_TRUE(ListedLedgers().empty());
 }
 
@@ -195,7 +195,7 @@ TEST_F(LedgerTest, WithTheDefaultStoreOnANetworkFileSystemTheLedgersAreWhatIsKno
     auto known = OpenKnownStore({});
     if (!known) return known.error().message;
     if (!known->trouble) return "no trouble";
-    if (known->store.FindJobs(EveryJob()).value().size() != 1) return "the ledger is not known";
+    if (known->store->FindJobs(EveryJob()).value().size() != 1) return "the ledger is not known";
     if (ListedLedgers().size() != 1) return "the ledger is not listed any more";
     FuseMount sshfs(folder_, "fuse.sshfs");
     if (!sshfs.Mounted()) return "cannot mount a FUSE file system";
@@ -237,7 +237,7 @@ TEST_F(LedgerTest, ALedgerRemovedWithItsRunFolderIsToldOnce) {
 }
 
 TEST_F(LedgerTest, ToShowWhatIsStoredNoFileIsMade) {
-  EXPECT_TRUE(ReadKnownStore({}).value().store.FindJobs(EveryJob()).value().empty());
+  EXPECT_TRUE(ReadKnownStore({}).value().store->FindJobs(EveryJob()).value().empty());
   EXPECT_TRUE(ReadKnownStore(Named()));
   EXPECT_FALSE(std::filesystem::exists(Location().path));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "state"));
@@ -255,7 +255,7 @@ TEST_F(LedgerTest, AFileOfTheSecondSchemaIsTakenOnWithItsJobs) {
         "2, 'FAILED', 5, 'h', '', '', 1, 1), (2, 'alpha', 8, 0, 1, 0, 'ann', 'job', '/r', '', '', "
         "'0.1.0', 1, 2, 'FAILED', 5, 'h', '', '', 1, 1)");
   }
-  auto store = ProfileStore::Open(Location());
+  auto store = FileStore::Open(Location());
   ASSERT_TRUE(store) << store.error().message;
   const auto rows = store->FindJobs(EveryJob());
   ASSERT_EQ(rows.value().size(), 2u);
@@ -264,7 +264,7 @@ TEST_F(LedgerTest, AFileOfTheSecondSchemaIsTakenOnWithItsJobs) {
 }
 
 TEST_F(LedgerTest, TasksOfAnArrayAreFoundByArrayByTaskAndByJob) {
-  auto store = ProfileStore::Open(Location());
+  auto store = FileStore::Open(Location());
   ASSERT_TRUE(store);
   for (int task = 1; task <= 3; ++task) {
     JobRecord job = SampleJob();

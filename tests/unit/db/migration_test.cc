@@ -36,7 +36,7 @@ TEST_F(MigrationTest, TakesAFileWithoutTablesToTheNewestVersion) {
     empty.exec("VACUUM");  // writes a header, of version 0
   }
   ASSERT_GT(std::filesystem::file_size(Location().path), 0u);
-  auto store = ProfileStore::Open(Location());
+  auto store = FileStore::Open(Location());
   ASSERT_TRUE(store) << store.error().message;
   EXPECT_TRUE(store->BeginJob(SampleJob()));
   SQLite::Database database(PathText());
@@ -70,7 +70,7 @@ TEST_F(MigrationTest, FailuresOfOlderProgramsGetTheirKind) {
     failed("lost", "all-reduce", "reset");
     failed("what", "", "");
   }
-  auto store = ProfileStore::Open(Location());
+  auto store = FileStore::Open(Location());
   ASSERT_TRUE(store) << store.error().message;
   const auto failures = store->FailuresOf(1);
   ASSERT_TRUE(failures) << failures.error().message;
@@ -83,6 +83,25 @@ TEST_F(MigrationTest, FailuresOfOlderProgramsGetTheirKind) {
   EXPECT_EQ(failures->at(0).blamed, Blamed::kNode);
   for (std::size_t i = 1; i < failures->size(); ++i)
     EXPECT_EQ(failures->at(i).blamed, Blamed::kNobody) << i;
+}
+
+TEST_F(MigrationTest, LayersOfOlderProgramsAreTheFilesOwn) {
+  const auto& steps = SchemaMigrations();
+  {
+    const auto old = OpenWith({steps.begin(), steps.begin() + 8});
+    ASSERT_TRUE(old) << old.error().message;
+    old->database->exec(
+        "INSERT INTO layer_profiles (device_kind, model, layer, micro_batch, forward_s, "
+        "backward_s, weight_gradients_s, update_s, gradient_variance, count, spread, measured_at) "
+        "VALUES ('cpu', 'model', 'block', 2, 0.1, 0.2, 0.05, 0.01, 1e-3, 3, 0.02, 1.9e9)");
+  }
+  auto store = FileStore::Open(Location());
+  ASSERT_TRUE(store) << store.error().message;
+  const auto profile = store->ProfileOf({"alpha", {}, {"cpu"}, "model", 1.9e9});
+  ASSERT_TRUE(profile) << profile.error().message;
+  const LayerMeasurement kept = {"cpu", "model", "block", 2,    0.1,
+                                 0.2,   0.05,    0.01,    1e-3, {3, 0.02, 1.9e9}};
+  EXPECT_EQ(profile->layers, std::vector<LayerMeasurement>{kept});
 }
 
 TEST_F(MigrationTest, TakesAnEmptyFile) {
@@ -116,7 +135,7 @@ TEST_F(MigrationTest, AFailingStepLeavesNoTraceAndCanBeDoneLater) {
 }
 
 TEST_F(MigrationTest, ANewerFileIsRefusedAndStaysAsItIs) {
-  ASSERT_TRUE(ProfileStore::Open(Location()));
+  ASSERT_TRUE(FileStore::Open(Location()));
   {
     SQLite::Database database(PathText(), SQLite::OPEN_READWRITE);
     database.exec("PRAGMA user_version = 99");

@@ -17,7 +17,7 @@ constexpr double kHalfLife = kFailureHalfLifeDays * 86400;
 class ProfileRowsTest : public StoreTest {
  protected:
   ProfileRowsTest() {
-    auto opened = ProfileStore::Open(Location());
+    auto opened = FileStore::Open(Location());
     if (!opened) throw std::runtime_error(opened.error().message);
     store_.emplace(std::move(*opened));
   }
@@ -45,7 +45,7 @@ class ProfileRowsTest : public StoreTest {
     ASSERT_TRUE(store_->Record(*id, {1, failure}));
   }
 
-  std::optional<ProfileStore> store_;
+  std::optional<FileStore> store_;
 };
 
 LinkMeasurement Link(const std::string& from, const std::string& to, double rate) {

@@ -15,7 +15,7 @@
 #include <sstream>
 #include <string>
 
-#include "db/profile_store.h"
+#include "db/file_store.h"
 
 namespace adaptive_train {
 
@@ -118,8 +118,8 @@ inline std::string InChild(const std::function<std::string()>& body) {
 
 /// The message of a refused Open; "opened" if it succeeded, and a note if the exit code is not the
 /// store's.
-inline std::string Refusal(const StoreLocation& location, ProfileStore::OpenOptions options = {}) {
-  const auto store = ProfileStore::Open(location, options);
+inline std::string Refusal(const StoreLocation& location, StoreOptions options = {}) {
+  const auto store = FileStore::Open(location, options);
   if (store) return "opened";
   return store.error().message +
          (store.error().exit_code == ExitCode::kStore ? "" : " (wrong exit code)");

@@ -1,6 +1,7 @@
 // The valid forms of --store, and the place of the default store.
 #include "db/store_location.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,6 +9,8 @@
 
 namespace adaptive_train {
 namespace {
+
+using testing::HasSubstr;
 
 class StoreLocationTest : public ::testing::Test {
  protected:
@@ -62,7 +65,11 @@ TEST_F(StoreLocationTest, AnErrorSaysWhoNamedTheStore) {
   const auto refused = ParseStoreLocation("/data/p.db", "ADAPTIVE_TRAIN_STORE");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message,
-            "ADAPTIVE_TRAIN_STORE: '/data/p.db' is not a store: allowed is file:PATH");
+            "ADAPTIVE_TRAIN_STORE: '/data/p.db' is not a store: allowed is file:PATH or unix:PATH");
+  EXPECT_THAT(ParseStoreLocation("unix:", "/etc/site.toml: line 3").error().message,
+              HasSubstr("/etc/site.toml: line 3: 'unix:' names no file"));
+  EXPECT_THAT(ParseStoreLocation("tcp:head:6820", "ADAPTIVE_TRAIN_STORE").error().message,
+              HasSubstr("ADAPTIVE_TRAIN_STORE: 'tcp:head:6820' asks for a store on another host"));
 }
 
 TEST_F(StoreLocationTest, RelativeStateFolderIsRefused) {
@@ -86,19 +93,34 @@ TEST_F(StoreLocationTest, TakesAbsoluteRelativeAndHomePaths) {
 }
 
 TEST_F(StoreLocationTest, RefusesWhatNamesNoFile) {
-  for (const std::string_view text :
-       {std::string_view("file:"), std::string_view("file:/data/"), std::string_view("file:/"),
-        std::string_view("file:/a\0b", 9)}) {
+  for (const std::string_view text : {std::string_view("file:"), std::string_view("file:/data/"),
+                                      std::string_view("file:/"), std::string_view("file:/a\0b", 9),
+                                      std::string_view("unix:"), std::string_view("unix:/run/")}) {
     EXPECT_EQ(CodeOf(text), ExitCode::kUsage) << text;
     EXPECT_NE(PathOf(text).find("names no file"), std::string::npos) << PathOf(text);
   }
   EXPECT_EQ(CodeOf("/data/p.db"), ExitCode::kUsage);
-  EXPECT_EQ(PathOf("/data/p.db"), "--store: '/data/p.db' is not a store: allowed is file:PATH");
+  EXPECT_EQ(PathOf("/data/p.db"),
+            "--store: '/data/p.db' is not a store: allowed is file:PATH or unix:PATH");
 }
 
-TEST_F(StoreLocationTest, TheServiceIsNotInThisVersion) {
-  EXPECT_EQ(CodeOf("unix:/run/adaptive-train.sock"), ExitCode::kStore);
-  EXPECT_NE(PathOf("unix:/run/adaptive-train.sock").find("adaptive-traind"), std::string::npos);
+TEST_F(StoreLocationTest, AStoreOnAnotherHostIsNotInThisVersion) {
+  EXPECT_EQ(CodeOf("tcp:head:6820"), ExitCode::kStore);
+  EXPECT_NE(PathOf("tcp:head:6820").find("'tcp:head:6820' asks for a store on another host"),
+            std::string::npos)
+      << PathOf("tcp:head:6820");
+}
+
+TEST_F(StoreLocationTest, TheServiceIsNamedByItsSocket) {
+  const auto location = ParseStoreLocation("unix:/run/../run/traind/socket");
+  ASSERT_TRUE(location) << location.error().message;
+  EXPECT_EQ(location->kind, StoreLocation::Kind::kService);
+  EXPECT_EQ(location->path, "/run/traind/socket");
+  EXPECT_EQ(NameOf(*location), "profile store unix:/run/traind/socket");
+  const auto file = ParseStoreLocation("file:/run/p.db");
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(file->kind, StoreLocation::Kind::kFile);
+  EXPECT_EQ(NameOf(*file), "profile store /run/p.db");
 }
 
 }  // namespace

@@ -59,9 +59,9 @@ class LockHolder {
 
 class StoreProcesses : public StoreTest {
  protected:
-  static ProfileStore::OpenOptions Impatient() {
-    ProfileStore::OpenOptions options;
-    options.busy_timeout = milliseconds(150);
+  static StoreOptions Impatient() {
+    StoreOptions options;
+    options.patience = milliseconds(150);
     return options;
   }
 };
@@ -80,7 +80,7 @@ TEST_F(StoreProcesses, ANewStoreLockedByAnotherIsRefusedAtTheDeadline) {
 TEST_F(StoreProcesses, AWriterElsewhereStopsWritesAtTheDeadlineAndNoReads) {
   ASSERT_EQ(Refusal(Location()), "opened");
   LockHolder holder(Location().path);
-  auto store = ProfileStore::Open(Location(), Impatient());
+  auto store = FileStore::Open(Location(), Impatient());
   ASSERT_TRUE(store) << store.error().message;
   EXPECT_TRUE(store->FindJobs(EveryJob()));
   const auto refused = store->BeginJob(SampleJob());
@@ -94,9 +94,9 @@ TEST_F(StoreProcesses, AWriterElsewhereStopsWritesAtTheDeadlineAndNoReads) {
 
 TEST_F(StoreProcesses, AWriterThatEndsInTimeIsWaitedFor) {
   ASSERT_EQ(Refusal(Location()), "opened");
-  ProfileStore::OpenOptions patient;
-  patient.busy_timeout = std::chrono::seconds(60);
-  auto store = ProfileStore::Open(Location(), patient);
+  StoreOptions patient;
+  patient.patience = std::chrono::seconds(60);
+  auto store = FileStore::Open(Location(), patient);
   ASSERT_TRUE(store);
   LockHolder holder(Location().path);
   std::thread releaser([&] {
@@ -109,9 +109,9 @@ TEST_F(StoreProcesses, AWriterThatEndsInTimeIsWaitedFor) {
 
 /// Stores `count` jobs with three nodes and a plan each. Returns the first error.
 std::string StoreJobs(const StoreLocation& location, const std::string& name, int count) {
-  ProfileStore::OpenOptions patient;
-  patient.busy_timeout = std::chrono::seconds(60);
-  auto store = ProfileStore::Open(location, patient);
+  StoreOptions patient;
+  patient.patience = std::chrono::seconds(60);
+  auto store = FileStore::Open(location, patient);
   if (!store) return store.error().message;
   for (int i = 0; i < count; ++i) {
     const auto id = store->BeginJob(SampleJob(name));
@@ -143,7 +143,7 @@ TEST_F(StoreProcesses, ManyOpenANewStoreAndWriteAtOnce) {
     for (const auto& child : children) EXPECT_EQ(child->Outcome(), "");
     close(gate[0]);
     close(gate[1]);
-    auto store = ProfileStore::Open(location);
+    auto store = FileStore::Open(location);
     ASSERT_TRUE(store) << store.error().message;
     std::map<std::string, int> jobs_of;
     const auto rows = store->FindJobs(EveryJob());
@@ -164,7 +164,7 @@ TEST_F(StoreProcesses, ManyOpenANewStoreAndWriteAtOnce) {
     std::fprintf(stderr, "%s: %s\n", what, why.c_str());
     _exit(1);
   };
-  auto store = ProfileStore::Open(location);
+  auto store = FileStore::Open(location);
   if (!store) left("opening", store.error().message);
   JobRecord job = SampleJob();
   job.config = std::string(20000, 'c');  // several pages: a kill can come between any two of them
@@ -207,7 +207,7 @@ TEST_F(StoreProcesses, AKillAtAnyMomentLeavesWholeJobsAndNoDamage) {
     for (std::int64_t id = 0; read(told[0], &id, sizeof id) == sizeof id;) last_told = id;
     close(told[0]);
 
-    auto store = ProfileStore::Open(location);  // this runs quick_check
+    auto store = FileStore::Open(location);  // this runs quick_check
     ASSERT_TRUE(store) << store.error().message;
     const auto rows = store->FindJobs(EveryJob());
     ASSERT_TRUE(rows) << rows.error().message;

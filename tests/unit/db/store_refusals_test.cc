@@ -29,7 +29,7 @@ class StoreRefusals : public StoreTest {
  protected:
   /// A store with enough rows for many pages, all of them in the file itself.
   void MakeFullStore() {
-    auto store = ProfileStore::Open(Location());
+    auto store = FileStore::Open(Location());
     ASSERT_TRUE(store) << store.error().message;
     JobRecord job = SampleJob();
     job.config = std::string(3000, 'x');
@@ -96,7 +96,7 @@ TEST_F(StoreRefusals, AfterACleanEndDamageIsToldByTheCallThatMeetsIt) {
   constexpr std::size_t kPage = 4096;
   const std::size_t pages = std::filesystem::file_size(Location().path) / kPage;
   Overwrite(pages / 2 * kPage, std::string(kPage * (pages / 2), '\xAA'));
-  auto store = ProfileStore::Open(Location());
+  auto store = FileStore::Open(Location());
   ASSERT_TRUE(store) << store.error().message;
   const auto rows = store->FindJobs(EveryJob());
   ASSERT_FALSE(rows);
@@ -107,7 +107,7 @@ TEST_F(StoreRefusals, ACorruptFileWithALogNotYetWrittenBackKeepsBoth) {
   MakeFullStore();
   const StoreLocation source{folder_ / "source.db"};
   std::filesystem::rename(Location().path, source.path);
-  auto store = ProfileStore::Open(source);
+  auto store = FileStore::Open(source);
   ASSERT_TRUE(store);
   ASSERT_TRUE(store->BeginJob(SampleJob()));
   std::filesystem::copy_file(source.path,
@@ -145,7 +145,7 @@ TEST_F(StoreRefusals, PlacesThatAreNoFile) {
 }
 
 TEST_F(StoreRefusals, AMissingFileThatIsNotToBeMade) {
-  ProfileStore::OpenOptions options;
+  StoreOptions options;
   options.create = false;
   EXPECT_TRUE(Says(Refusal({folder_ / "sub/profiles.db"}, options), "there is no such file"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "sub"));
@@ -156,7 +156,7 @@ TEST_F(StoreRefusals, ALinkIsFollowedSoThatTheLogLiesBesideTheFile) {
   std::filesystem::create_directory(folder_ / "other");
   const StoreLocation link{folder_ / "other/link.db"};
   std::filesystem::create_symlink(Location().path, link.path);
-  auto store = ProfileStore::Open(link);
+  auto store = FileStore::Open(link);
   ASSERT_TRUE(store) << store.error().message;
   ASSERT_TRUE(store->BeginJob(SampleJob()));
   EXPECT_TRUE(std::filesystem::exists(Location().path.string() + "-wal"));
@@ -222,7 +222,7 @@ TEST_F(StoreRefusals, AFullDiskKeepsWhatWasStored) {
         OwnMounts() && mount("none", folder_.c_str(), "tmpfs", 0, "size=600k") == 0;
     if (!mounted) return "cannot mount a small disk";
     std::ofstream(folder_ / "ballast") << std::string(100 * 1024, 'b');
-    auto store = ProfileStore::Open(Location());
+    auto store = FileStore::Open(Location());
     if (!store) return store.error().message;
     std::size_t stored = 0;
     const std::string refusal = FillUp(*store, stored);
@@ -233,7 +233,7 @@ TEST_F(StoreRefusals, AFullDiskKeepsWhatWasStored) {
     std::filesystem::remove(folder_ / "ballast");
     const auto again = store->BeginJob(SampleJob());
     if (!again) return "after making room: " + again.error().message;
-    store = ProfileStore::Open(Location());
+    store = FileStore::Open(Location());
     return store ? ExpectStored(*store, stored + 1) : store.error().message;
   });
   EXPECT_EQ(outcome, "");
@@ -249,7 +249,7 @@ TEST_F(StoreRefusals, ADiskWithoutRoomForANewStore) {
 
 TEST_F(StoreRefusals, ALimitOnTheSizeOfFilesIsToldLikeAFullDisk) {
   const std::string outcome = InChild([&]() -> std::string {
-    auto store = ProfileStore::Open(Location());
+    auto store = FileStore::Open(Location());
     if (!store) return store.error().message;
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{200 * 1024, 200 * 1024};

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "db/profile_store.h"
+#include "db/file_store.h"
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
 namespace adaptive_train {
@@ -28,8 +28,17 @@ TEST(CheckStore, OneThatIsNotThereYetIsGoodAndIsNotMade) {
 TEST(CheckStore, OneThatOpensIsNotTrouble) {
   const TemporaryFolder folder;
   const std::string path = folder.Path() + "/profiles.db";
-  ASSERT_TRUE(ProfileStore::Open(StoreLocation{path}));
+  ASSERT_TRUE(FileStore::Open(StoreLocation{path}));
   EXPECT_NE(CheckStore(Named(path)).severity, Severity::kTrouble);
+}
+
+TEST(CheckStore, AServiceThatIsNotThereIsTrouble) {
+  const TemporaryFolder folder;
+  const Finding finding = CheckStore({"unix:" + folder.Path() + "/socket", "--store", true});
+  EXPECT_EQ(finding.severity, Severity::kTrouble);
+  EXPECT_EQ(finding.what, "profile store unix:" + folder.Path() +
+                              "/socket: cannot connect: No such file or directory");
+  EXPECT_THAT(finding.mend, HasSubstr("start adaptive-traind"));
 }
 
 TEST(CheckStore, FaultsAreTroubleWithTheStoresOwnWords) {

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "db/profile_store.h"
+#include "db/file_store.h"
 
 namespace adaptive_train {
 namespace {
@@ -22,7 +22,7 @@ constexpr double kNow = 2e9;
 
 class JobEndingsTest : public ::testing::Test {
  protected:
-  JobEndingsTest() : store_(std::move(*ProfileStore::InMemory())) {
+  JobEndingsTest() : store_(std::move(*FileStore::InMemory())) {
     std::string pattern = (fs::temp_directory_path() / "endings-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
     folder_ = pattern;
@@ -75,7 +75,7 @@ class JobEndingsTest : public ::testing::Test {
   }
 
   fs::path folder_;
-  ProfileStore store_;
+  FileStore store_;
 };
 
 TEST_F(JobEndingsTest, SlurmIsAskedOnceFromAnyHost) {

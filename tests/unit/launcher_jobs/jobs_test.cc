@@ -14,7 +14,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "db/profile_store.h"
+#include "db/file_store.h"
 
 namespace adaptive_train {
 namespace {
@@ -51,7 +51,7 @@ class JobsTest : public ::testing::Test {
   std::int64_t Store(const std::string& name, const std::string& user, std::int64_t slurm_job_id,
                      double age, JobState state = JobState::kCompleted,
                      std::optional<LauncherProcess> launcher = std::nullopt) {
-    auto store = ProfileStore::Open(StoreLocation{Path()});
+    auto store = FileStore::Open(StoreLocation{Path()});
     EXPECT_TRUE(store) << store.error().message;
     JobRecord job;
     job.user = user;
@@ -202,7 +202,7 @@ TEST_F(JobsTest, ARunningJobWhoseLauncherIsGoneIsShownAsLostAndNotWritten) {
   EXPECT_EQ(Names("-s LOST"), "lost");
   EXPECT_EQ(Names("-s R"), "here elsewhere");
   EXPECT_EQ(Names("-s R,LO,CD"), "here lost elsewhere done");
-  auto store = ProfileStore::Open(StoreLocation{Path()});
+  auto store = FileStore::Open(StoreLocation{Path()});
   ASSERT_TRUE(store);
   JobQuery query;
   query.all_users = true;
@@ -243,7 +243,7 @@ TEST_F(JobsTest, FormsOfOutput) {
 TEST_F(JobsTest, JsonTellsLaunchesAndFailures) {
   const std::int64_t id = Store("mine", Me(), 7, 0);
   {
-    auto store = ProfileStore::Open(StoreLocation{Path()});
+    auto store = FileStore::Open(StoreLocation{Path()});
     ASSERT_TRUE(store);
     ASSERT_TRUE(
         store->Record(id, {1, LaunchRecord{1, 1, LaunchOutcome::kRetried, "the fence hung"}}));

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "core/profile.h"
-#include "db/profile_store.h"
+#include "db/file_store.h"
 
 namespace adaptive_train {
 namespace {
@@ -35,7 +35,7 @@ class LinksTest : public ::testing::Test {
   }
 
   void Save(const std::string& cluster) {
-    auto store = ProfileStore::Open(StoreLocation{folder_ / "profiles.db"});
+    auto store = FileStore::Open(StoreLocation{folder_ / "profiles.db"});
     ASSERT_TRUE(store) << store.error().message;
     Profile profile;
     profile.links = {{"n1", "n2", 1e-4, 12.5e6, {1, 0, 1}}, {"n2", "n1", 1e-4, 25e6, {1, 0, 1}}};

@@ -1,5 +1,5 @@
 // What is stored comes back: every record, every condition of a query, every wrong id.
-#include "db/profile_store.h"
+#include "db/file_store.h"
 
 #include <SQLiteCpp/Database.h>
 #include <sys/stat.h>
@@ -12,10 +12,10 @@
 namespace adaptive_train {
 namespace {
 
-class ProfileStoreTest : public StoreTest {
+class FileStoreTest : public StoreTest {
  protected:
-  ProfileStoreTest() {
-    auto opened = ProfileStore::Open(Location());
+  FileStoreTest() {
+    auto opened = FileStore::Open(Location());
     if (!opened) throw std::runtime_error(opened.error().message);
     store_.emplace(std::move(*opened));
   }
@@ -36,7 +36,7 @@ class ProfileStoreTest : public StoreTest {
     return ids;
   }
 
-  std::optional<ProfileStore> store_;
+  std::optional<FileStore> store_;
 };
 
 using Ids = std::vector<std::int64_t>;
@@ -47,9 +47,9 @@ mode_t ModeOf(const std::filesystem::path& path) {
   return entry.st_mode & 0777;
 }
 
-TEST_F(ProfileStoreTest, MakesPrivateFoldersAndAPrivateFileInWalMode) {
+TEST_F(FileStoreTest, MakesPrivateFoldersAndAPrivateFileInWalMode) {
   const StoreLocation deep{folder_ / "a/b/profiles.db"};
-  auto store = ProfileStore::Open(deep);
+  auto store = FileStore::Open(deep);
   ASSERT_TRUE(store) << store.error().message;
   ASSERT_TRUE(store->BeginJob(SampleJob()));
   EXPECT_EQ(ModeOf(folder_ / "a"), 0700u);
@@ -58,7 +58,7 @@ TEST_F(ProfileStoreTest, MakesPrivateFoldersAndAPrivateFileInWalMode) {
   EXPECT_TRUE(std::filesystem::exists(deep.path.string() + "-wal"));
 }
 
-TEST_F(ProfileStoreTest, AJobComesBackAsItWasStored) {
+TEST_F(FileStoreTest, AJobComesBackAsItWasStored) {
   JobRecord job = SampleJob("caf\xC3\xA9 'x'\n");
   job.slurm_job_id = 77;
   job.restart_count = 2;
@@ -89,17 +89,17 @@ TEST_F(ProfileStoreTest, AJobComesBackAsItWasStored) {
   EXPECT_EQ(ShownJobId(row), "77");
 }
 
-TEST_F(ProfileStoreTest, TheCallerIsTheLauncherUnlessNamed) {
+TEST_F(FileStoreTest, TheCallerIsTheLauncherUnlessNamed) {
   Begin(SampleJob());
   EXPECT_EQ(Find(EveryJob()).at(0).job.launcher, ThisProcess());
 }
 
-TEST_F(ProfileStoreTest, LocalRunsAreShownByTheStoresId) {
+TEST_F(FileStoreTest, LocalRunsAreShownByTheStoresId) {
   const std::int64_t id = Begin(SampleJob());
   EXPECT_EQ(ShownJobId(Find(EveryJob()).at(0)), "L" + std::to_string(id));
 }
 
-TEST_F(ProfileStoreTest, RunsOfTheLauncherInOneSlurmJobAreCounted) {
+TEST_F(FileStoreTest, RunsOfTheLauncherInOneSlurmJobAreCounted) {
   JobRecord job = SampleJob();
   job.slurm_job_id = 5;
   Begin(job);
@@ -113,7 +113,7 @@ TEST_F(ProfileStoreTest, RunsOfTheLauncherInOneSlurmJobAreCounted) {
   EXPECT_EQ(rows[2].run_number, 0);
 }
 
-TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
+TEST_F(FileStoreTest, AllPartsOfAJobComeBack) {
   const std::int64_t id = Begin(SampleJob());
   ASSERT_TRUE(store_->Record(id, {1, std::vector<NodeRecord>{{"old", "user", "cpu", 1, 1, "{}"}}}));
   ASSERT_TRUE(store_->Record(
@@ -129,8 +129,8 @@ TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
   ASSERT_TRUE(
       store_->Record(id, {8, FailureRecord{1029, std::nullopt, std::nullopt, "n2",
                                            FailureKind::kNodeSilent, "", "", "no heartbeat"}}));
-  ASSERT_TRUE(store_->Record(id, {9, FailureRecord{1031, 15, 1, "n2", FailureKind::kSlow,
-                                                    "computing", "", "1.8 times"}}));
+  ASSERT_TRUE(store_->Record(
+      id, {9, FailureRecord{1031, 15, 1, "n2", FailureKind::kSlow, "computing", "", "1.8 times"}}));
   SummaryRecord summary{20, 40960, 3.5, 3.75, 1e4, 0.5, 0.97, 0.41, 1, 2, 3, 4, 8, 0.25, 0.375};
   ASSERT_TRUE(store_->Record(id, {10, SummaryRecord{}}));
   ASSERT_TRUE(store_->Record(id, {11, summary}));
@@ -187,7 +187,7 @@ TEST_F(ProfileStoreTest, AllPartsOfAJobComeBack) {
   EXPECT_EQ((*failures)[1].time, 1030.5);
 }
 
-TEST_F(ProfileStoreTest, ALossThatIsNoNumberComesBackAsNone) {
+TEST_F(FileStoreTest, ALossThatIsNoNumberComesBackAsNone) {
   const std::int64_t id = Begin(SampleJob());
   SummaryRecord summary;
   summary.final_loss = std::numeric_limits<double>::quiet_NaN();
@@ -195,7 +195,7 @@ TEST_F(ProfileStoreTest, ALossThatIsNoNumberComesBackAsNone) {
   EXPECT_FALSE(Find(EveryJob()).at(0).summary->final_loss);
 }
 
-TEST_F(ProfileStoreTest, AJobThatIsNotThereIsNamedAndNothingIsStored) {
+TEST_F(FileStoreTest, AJobThatIsNotThereIsNamedAndNothingIsStored) {
   const auto expect_unknown = [](const auto& result) {
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().exit_code, ExitCode::kStore);
@@ -212,7 +212,7 @@ TEST_F(ProfileStoreTest, AJobThatIsNotThereIsNamedAndNothingIsStored) {
   EXPECT_TRUE(store_->LaunchesOf(9)->empty());
 }
 
-TEST_F(ProfileStoreTest, AWriteThatFailsHalfWayChangesNothing) {
+TEST_F(FileStoreTest, AWriteThatFailsHalfWayChangesNothing) {
   const std::int64_t id = Begin(SampleJob());
   ASSERT_TRUE(store_->Record(id, {1, std::vector<NodeRecord>{{"n1", "user", "", 0, 0, ""},
                                                              {"n2", "user", "", 0, 0, ""}}}));
@@ -222,7 +222,7 @@ TEST_F(ProfileStoreTest, AWriteThatFailsHalfWayChangesNothing) {
   EXPECT_EQ(Find(EveryJob()).at(0).nodes, (std::vector<std::string>{"n1", "n2"}));
 }
 
-TEST_F(ProfileStoreTest, AllRowsOfAJobGoWithIt) {
+TEST_F(FileStoreTest, AllRowsOfAJobGoWithIt) {
   const std::int64_t id = Begin(SampleJob());
   ASSERT_TRUE(store_->Record(id, {1, std::vector<NodeRecord>{{"n1", "user", "", 0, 0, ""}}}));
   ASSERT_TRUE(store_->Record(id, {2, PlanRecord{}}));
@@ -237,7 +237,7 @@ TEST_F(ProfileStoreTest, AllRowsOfAJobGoWithIt) {
   }
 }
 
-TEST_F(ProfileStoreTest, FindsByUserIdStateAndTime) {
+TEST_F(FileStoreTest, FindsByUserIdStateAndTime) {
   JobRecord job = SampleJob();
   const auto begin = [&](const char* user, std::int64_t slurm_job_id, double start) {
     job.user = user;
@@ -279,7 +279,7 @@ TEST_F(ProfileStoreTest, FindsByUserIdStateAndTime) {
   EXPECT_EQ(FindIds(query), (Ids{c, a}));
 }
 
-TEST_F(ProfileStoreTest, AWordOfNobodysIsToldAndNotGuessed) {
+TEST_F(FileStoreTest, AWordOfNobodysIsToldAndNotGuessed) {
   const std::int64_t id = Begin(SampleJob());
   ASSERT_TRUE(store_->Record(id, {1, LaunchRecord{1, 1, LaunchOutcome::kOk, ""}}));
   SQLite::Database database(Location().path.string(), SQLite::OPEN_READWRITE);

@@ -1,0 +1,141 @@
+// adaptive-traind: keeps the profile store that the users of a cluster share.
+#include <fmt/format.h>
+#include <pwd.h>
+
+#include <SQLiteCpp/Database.h>
+#include <CLI/CLI.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/exit_code.h"
+#include "core/file_io.h"
+#include "core/file_limit.h"
+#include "db/migration.h"
+#include "db/open_database.h"
+#include "db/service/notify.h"
+#include "db/service/request_readers.h"
+#include "db/service/request_writer.h"
+#include "db/service/store_service.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr int kReaderThreads = 4;
+
+constexpr const char* kFooter =
+    R"(Runs in the foreground, for a service manager (sd_notify). SIGTERM and SIGINT end it in order:
+requests that have come are answered.
+
+Users name it by --store unix:PATH. Each sees his own jobs. Speeds of links and devices, and how
+often nodes and links failed, are everybody's.
+
+Example:
+  adaptive-traind --operators root,slurm
+
+Exit codes: 0 ended by a signal, 2 usage, 6 the database or the socket cannot be used.)";
+
+struct Arguments {
+  std::string database = "/var/lib/adaptive-train/profiles.db";
+  std::string socket = "/run/adaptive-traind/socket";
+  std::vector<std::string> operators = {"root"};
+};
+
+void Log(const std::string& line) {
+  std::fputs(("adaptive-traind: " + line + "\n").c_str(), stderr);
+}
+
+Result<uid_t> UidOf(const std::string& name) {
+  uid_t uid = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data(), end, uid);
+  if (error == std::errc() && stop == end) return uid;
+  if (const passwd* entry = ::getpwnam(name.c_str())) return entry->pw_uid;
+  return Fail("--operators: there is no user " + Printable(name, 60) +
+              ": allowed are login names and numbers, with commas between them");
+}
+
+Result<StoreService::Settings> SettingsFrom(const Arguments& arguments) {
+  StoreService::Settings settings;
+  settings.socket = arguments.socket;
+  for (const std::string& name : arguments.operators) {
+    const auto uid = UidOf(name);
+    if (!uid) return tl::unexpected(uid.error());
+    settings.operators.insert(*uid);
+  }
+  return settings;
+}
+
+/// Returns when a signal has ended it.
+Result<void> Serve(const Arguments& arguments) {
+  auto settings = SettingsFrom(arguments);
+  if (!settings) return tl::unexpected(settings.error());
+  RaiseFileLimit();
+  auto opened = OpenDatabase(StoreLocation{std::filesystem::absolute(arguments.database)},
+                             kBusyTimeout, true, SchemaMigrations());
+  if (!opened) return tl::unexpected(opened.error());
+  const std::filesystem::path path = opened->location.path;
+  // In the order of who needs whom: each ends before what it uses.
+  boost::asio::io_context io(1);
+  std::optional<RequestWriter> writer;
+  std::optional<RequestReaders> readers;
+  try {
+    writer.emplace(std::move(*opened));
+    readers.emplace(path, kReaderThreads);
+  } catch (const SQLite::Exception& error) {
+    return Fail(fmt::format("profile store {}: {}", path.string(), error.what()), ExitCode::kStore);
+  }
+  auto service = StoreService::Listen(io, std::move(*settings), *readers, *writer);
+  if (!service) return tl::unexpected(service.error());
+  boost::asio::signal_set signals(io, SIGTERM, SIGINT);
+  signals.async_wait([&](const boost::system::error_code& error, int) {
+    if (error) return;
+    NotifyManager("STOPPING=1");
+    Log("stopping: requests that have come are answered");
+    (*service)->Stop();
+  });
+  Log(fmt::format("{} serves {} at {}", ADAPTIVE_TRAIN_VERSION, path.string(), arguments.socket));
+  NotifyManager("READY=1");
+  io.run();
+  return {};
+}
+
+int Run(int argc, char** argv) {
+  CLI::App app("Keeps the profile store that the users of a cluster share", "adaptive-traind");
+  Arguments arguments;
+  app.footer(kFooter);
+  app.set_version_flag("--version", ADAPTIVE_TRAIN_VERSION);
+  app.add_option("--database", arguments.database, "The SQLite file, on a local disk")
+      ->type_name("FILE")
+      ->capture_default_str();
+  app.add_option("--socket", arguments.socket, "The unix socket to listen at")
+      ->type_name("PATH")
+      ->capture_default_str();
+  app.add_option("--operators", arguments.operators, "Users who may see all users' jobs")
+      ->type_name("USER,...")
+      ->delimiter(',')
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help);
+  } catch (const CLI::ParseError& error) {
+    Log(fmt::format("{} (adaptive-traind --help lists what there is)", error.what()));
+    return ToInt(ExitCode::kUsage);
+  }
+  const auto served = Serve(arguments);
+  if (served) return 0;
+  Log(served.error().message);
+  return ToInt(served.error().exit_code);
+}
+
+}  // namespace
+}  // namespace adaptive_train
+
+int main(int argc, char** argv) { return adaptive_train::Run(argc, argv); }

@@ -1,0 +1,112 @@
+#include "db/service/answer_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "db/job_rows.h"
+#include "db/job_writes.h"
+#include "db/profile_rows.h"
+#include "db/service/authorization.h"
+
+namespace adaptive_train {
+namespace {
+
+using store_answer::Done;
+using store_answer::Refused;
+
+/// What an answer is made with, once the request is authorized.
+struct Context {
+  SQLite::Database& database;
+  const Caller& caller;
+  Access access;
+};
+
+template <class T>
+StoreAnswer AnswerWith(Result<T> result) {
+  if (!result) return Refused{std::move(result.error().message)};
+  if constexpr (std::is_void_v<T>) {
+    return Done{};
+  } else {
+    return StoreAnswer(std::move(*result));
+  }
+}
+
+/// The name under which jobs are listed is not the client's to choose.
+JobRecord InNameOf(const Caller& caller, JobRecord job) {
+  job.user = caller.user;
+  return job;
+}
+
+StoreAnswer Answer(const Context&, const store_request::Hello&) {
+  return Refused{"a connection says hello once"};
+}
+StoreAnswer Answer(const Context& in, const store_request::BeginJob& begin) {
+  return InsertJob(in.database, in.access.owner, InNameOf(in.caller, begin.job));
+}
+StoreAnswer Answer(const Context& in, const store_request::Record& record) {
+  return AnswerWith(WriteEntry(in.database, record.job_id, record.entry));
+}
+StoreAnswer Answer(const Context& in, const store_request::FoundOut& found) {
+  WriteFoundEnd(in.database, found.job_id, found.was, found.end);
+  return Done{};
+}
+StoreAnswer Answer(const Context& in, const store_request::TakeIn& take) {
+  RunLedger run = take.run;
+  run.job = InNameOf(in.caller, std::move(run.job));
+  return AnswerWith(WriteLedger(in.database, in.access.owner, run));
+}
+StoreAnswer Answer(const Context& in, const store_request::FindJobs& find) {
+  return AnswerWith(ReadJobRows(in.database, in.access.jobs_of, find.query));
+}
+StoreAnswer Answer(const Context& in, const store_request::FailuresOf& of) {
+  return AnswerWith(ReadFailures(in.database, of.job_id));
+}
+StoreAnswer Answer(const Context& in, const store_request::LaunchesOf& of) {
+  return AnswerWith(ReadLaunches(in.database, of.job_id));
+}
+StoreAnswer Answer(const Context& in, const store_request::SaveMeasurements& save) {
+  return AnswerWith(
+      MergeProfile(in.database, in.access.owner, save.measured.cluster, save.measured.profile));
+}
+StoreAnswer Answer(const Context& in, const store_request::ProfileOf& of) {
+  return ReadProfile(in.database, in.access.owner, of.query);
+}
+StoreAnswer Answer(const Context& in, const store_request::MeasurementsOf& of) {
+  return ReadMeasurements(in.database, of.cluster);
+}
+StoreAnswer Answer(const Context& in, const store_request::MeasuredClusters&) {
+  return ReadClusters(in.database);
+}
+
+}  // namespace
+
+StoreAnswer Greet(const store_request::Hello& hello) {
+  const int protocol = std::min(hello.newest, kNewestProtocol);
+  if (protocol >= std::max(hello.oldest, kOldestProtocol))
+    return store_answer::Welcome{protocol, ADAPTIVE_TRAIN_VERSION};
+  return Refused{fmt::format(
+      "adaptive-traind {} speaks versions {} to {} of its protocol, and you speak {} to {}: "
+      "upgrade "
+      "the older of both",
+      ADAPTIVE_TRAIN_VERSION, kOldestProtocol, kNewestProtocol, hello.oldest, hello.newest)};
+}
+
+StoreAnswer AnswerRequest(SQLite::Database& database, const Caller& caller,
+                          const StoreRequest& request) {
+  const auto access = Authorize(database, caller, request);
+  if (!access) return Refused{access.error().message};
+  const Context context{database, caller, *access};
+  return std::visit([&](const auto& asked) { return Answer(context, asked); }, request);
+}
+
+std::string AnswerText(const StoreAnswer& answer) {
+  std::string text = ToText(answer);
+  if (text.size() <= kMaxFrameBytes) return text;
+  return ToText(
+      Refused{fmt::format("the answer is longer than {} MiB: ask for less, such as jobs of a "
+                          "shorter time (-S, -E)",
+                          kMaxFrameBytes >> 20)});
+}
+
+}  // namespace adaptive_train

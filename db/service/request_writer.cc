@@ -1,0 +1,90 @@
+#include "db/service/request_writer.h"
+
+#include <SQLiteCpp/Database.h>
+#include <SQLiteCpp/Transaction.h>
+#include <sqlite3.h>
+
+#include <utility>
+
+#include "db/service/answer_request.h"
+#include "db/store_error.h"
+
+namespace adaptive_train {
+namespace {
+
+using store_answer::Refused;
+
+constexpr const char* kBegin = "SAVEPOINT request";
+constexpr const char* kKeep = "RELEASE request";
+constexpr const char* kUndo = "ROLLBACK TO request; RELEASE request";
+/// sqlite.org/pragma.html: with WAL, FULL syncs the log at each commit.
+constexpr const char* kDurable = "PRAGMA synchronous = FULL";
+
+}  // namespace
+
+RequestWriter::RequestWriter(OpenedDatabase opened)
+    : path_(opened.location.path), database_(std::move(opened.database)) {
+  database_->exec(kDurable);
+  thread_ = std::thread([this] { Serve(); });
+}
+
+RequestWriter::~RequestWriter() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void RequestWriter::Add(const Caller& caller, StoreRequest request, Done done) {
+  {
+    std::lock_guard lock(mutex_);
+    waiting_.push_back({caller, std::move(request), std::move(done)});
+  }
+  changed_.notify_one();
+}
+
+void RequestWriter::Serve() {
+  for (;;) {
+    std::vector<Item> batch;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      batch.swap(waiting_);
+    }
+    const std::vector<StoreAnswer> answers = Commit(batch);
+    for (std::size_t i = 0; i < batch.size(); ++i) batch[i].done(answers[i]);
+  }
+}
+
+std::vector<StoreAnswer> RequestWriter::Commit(const std::vector<Item>& batch) {
+  std::vector<StoreAnswer> answers;
+  try {
+    SQLite::Transaction transaction(*database_, SQLite::TransactionBehavior::IMMEDIATE);
+    for (const Item& item : batch) answers.push_back(Write(item));
+    transaction.commit();
+  } catch (const SQLite::Exception& error) {
+    const Error told = StoreError(path_, "storing requests", kBusyTimeout, error, database_.get());
+    answers.assign(batch.size(), Refused{told.message});
+  }
+  return answers;
+}
+
+StoreAnswer RequestWriter::Write(const Item& item) {
+  database_->exec(kBegin);
+  StoreAnswer answer;
+  try {
+    answer = AnswerRequest(*database_, item.caller, item.request);
+  } catch (const SQLite::Exception& error) {
+    // sqlite.org/lang_transaction.html: a full disk and the like end the whole transaction.
+    if (sqlite3_get_autocommit(database_->getHandle()) != 0) throw;
+    answer = Refused{
+        StoreError(path_, "storing a request", kBusyTimeout, error, database_.get()).message};
+  }
+  database_->exec(std::holds_alternative<Refused>(answer) ? kUndo : kKeep);
+  return answer;
+}
+
+}  // namespace adaptive_train

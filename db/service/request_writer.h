@@ -1,0 +1,54 @@
+// The one thread of adaptive-traind that writes to its database.
+#pragma once
+
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "db/open_database.h"
+#include "db/service/caller.h"
+#include "db/store_message.h"
+
+namespace adaptive_train {
+
+/// Answers requests that write. All that wait are one transaction; each is answered once that is on
+/// disk. A request that is refused leaves no trace and takes none with it.
+class RequestWriter {
+ public:
+  /// Runs on the writer's thread. Must not block.
+  using Done = std::function<void(const StoreAnswer&)>;
+
+  explicit RequestWriter(OpenedDatabase opened);
+  /// Answers what waits, and writes the log back into the file.
+  ~RequestWriter();
+  RequestWriter(const RequestWriter&) = delete;
+  RequestWriter& operator=(const RequestWriter&) = delete;
+
+  /// From any thread; does not block.
+  void Add(const Caller& caller, StoreRequest request, Done done);
+
+ private:
+  struct Item {
+    Caller caller;
+    StoreRequest request;
+    Done done;
+  };
+
+  void Serve();
+  std::vector<StoreAnswer> Commit(const std::vector<Item>& batch);
+  StoreAnswer Write(const Item& item);
+
+  const std::filesystem::path path_;
+  std::unique_ptr<SQLite::Database> database_;  // the thread's
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Item> waiting_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace adaptive_train

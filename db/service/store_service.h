@@ -1,0 +1,90 @@
+// adaptive-traind's socket: accepts clients, and passes their requests on.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "core/result.h"
+#include "db/service/request_readers.h"
+#include "db/service/request_writer.h"
+
+namespace adaptive_train {
+
+/// What clients may take. Whoever passes a limit of one user is refused; whoever is late is
+/// disconnected.
+struct ServiceLimits {
+  std::size_t sessions = 4096, sessions_of_user = 512;
+  // Of the requests that are being received or answered.
+  std::size_t bytes = std::size_t{512} << 20, bytes_of_user = std::size_t{64} << 20;
+  std::chrono::milliseconds hello{5000};   // from the connection to the whole hello
+  std::chrono::milliseconds frame{10000};  // from a request's length to its end; and for an answer
+  std::chrono::milliseconds idle{600000};  // between an answer and the next request
+};
+
+/// One thread runs `io`. Requests are parsed and answered by the threads of `readers` and `writer`,
+/// which must outlive the service.
+class StoreService {
+ public:
+  struct Settings {
+    std::filesystem::path socket;
+    std::set<uid_t> operators;
+    ServiceLimits limits = {};
+  };
+
+  /// Listens at the socket, which every user may connect to. Takes the place of a socket that
+  /// nobody serves any more. Errors: ExitCode::kStore, one line.
+  static Result<std::unique_ptr<StoreService>> Listen(boost::asio::io_context& io,
+                                                      Settings settings, RequestReaders& readers,
+                                                      RequestWriter& writer);
+  ~StoreService();
+  StoreService(const StoreService&) = delete;
+  StoreService& operator=(const StoreService&) = delete;
+
+  /// Accepts nobody any more, answers the requests that have come and disconnects all. Then
+  /// nothing is left to do for `io`, after ten seconds at the latest.
+  void Stop();
+
+ private:
+  class Session;
+  using SessionPtr = std::shared_ptr<Session>;
+  struct Usage {
+    std::size_t sessions = 0, bytes = 0;
+  };
+
+  StoreService(boost::asio::io_context& io, Settings settings, RequestReaders& readers,
+               RequestWriter& writer);
+  Result<void> Bind();
+  void Accept();
+  void TakeIn(boost::asio::local::stream_protocol::socket socket);
+  void Tick();
+  bool MakeRoomFor(uid_t uid);
+  bool DropOldestIdle(uid_t uid);
+  bool Reserve(Session& session, std::size_t bytes);
+  void Understand(const SessionPtr& session, std::string text);
+  void Remove(const SessionPtr& session);
+
+  boost::asio::io_context& io_;
+  boost::asio::local::stream_protocol::acceptor acceptor_;
+  boost::asio::steady_timer tick_;
+  const Settings settings_;
+  RequestReaders& readers_;
+  RequestWriter& writer_;
+  std::map<std::uint64_t, SessionPtr> sessions_;  // by number: the oldest first
+  std::map<uid_t, Usage> usage_;
+  std::size_t bytes_ = 0;
+  std::uint64_t accepted_ = 0;
+  bool accepting_ = true;
+  bool bound_ = false;  // the socket's file is ours
+  bool stopping_ = false;
+  std::chrono::steady_clock::time_point stop_by_;
+};
+
+}  // namespace adaptive_train
