@@ -88,8 +88,8 @@ laid_out() {
 @test "a run that goes on in another layout has the bits of one that did not" {
   one --checkpoint.every=8 --checkpoint.keep=9
   mv "$work/one" "$work/from"
-  # A step whose save would begin while another is written is not saved, so there may be no step 16.
-  rm -rf "$work/from/checkpoints/step-00000020" "$work/from/checkpoints/step-00000016"
+  # A save that is due while another is written comes a few steps later: later ones are at steps that nobody knows.
+  find "$work/from/checkpoints" -mindepth 1 -maxdepth 1 ! -name step-00000008 -exec rm -r {} +
   for layout in "1 3" "2 2"; do
     read -r stages replicas <<<"$layout"
     rm -rf "$work/run"
