@@ -131,11 +131,11 @@ LaunchRecord ReadLaunchRecord(const JsonReader& json) {
 }
 
 RecordJson ToRecordJson(const FailureRecord& failure) {
-  return {{"time", failure.time},           {"step", OrNull(failure.step)},
-          {"rank", OrNull(failure.rank)},   {"host", failure.host},
-          {"kind", NameOf(failure.kind)},   {"operation", failure.operation},
-          {"peer", failure.peer},           {"cause", failure.cause},
-          {"peer_host", failure.peer_host}, {"blamed", NameOf(failure.blamed)}};
+  return {{"time", failure.time},         {"step", OrNull(failure.step)},
+          {"rank", OrNull(failure.rank)}, {"host", failure.host},
+          {"kind", NameOf(failure.kind)}, {"operation", failure.operation},
+          {"peer", failure.peer},         {"peer_host", failure.peer_host},
+          {"cause", failure.cause},       {"blamed", NameOf(failure.blamed)}};
 }
 
 FailureRecord ReadFailureRecord(const JsonReader& json) {

@@ -87,8 +87,7 @@ StoreAnswer Greet(const store_request::Hello& hello) {
     return store_answer::Welcome{protocol, ADAPTIVE_TRAIN_VERSION};
   return Refused{fmt::format(
       "adaptive-traind {} speaks versions {} to {} of its protocol, and you speak {} to {}: "
-      "upgrade "
-      "the older of both",
+      "upgrade the older of both",
       ADAPTIVE_TRAIN_VERSION, kOldestProtocol, kNewestProtocol, hello.oldest, hello.newest)};
 }
 

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/format_version.h"
+#include "db/record_json.h"
 #include "launcher/report/job_table.h"
 
 namespace adaptive_train {
@@ -9,54 +10,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-template <class T>
-Json OrNull(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-Json SummaryJson(const SummaryRecord& summary) {
-  return {{"steps", summary.steps},
-          {"tokens", summary.tokens},
-          {"final_loss", OrNull(summary.final_loss)},
-          {"validation_loss", OrNull(summary.validation_loss)},
-          {"tokens_per_s", OrNull(summary.tokens_per_s)},
-          {"mean_step_s", OrNull(summary.mean_step_s)},
-          {"robustness", OrNull(summary.robustness)},
-          {"mfu", OrNull(summary.mfu)},
-          {"grad_bytes", summary.grad_bytes},
-          {"param_bytes", summary.param_bytes},
-          {"activation_bytes", summary.activation_bytes},
-          {"peak_memory_bytes", summary.peak_memory_bytes},
-          {"micro_batches", OrNull(summary.micro_batches)},
-          {"predicted_step_s", OrNull(summary.predicted_step_s)},
-          {"plan_step_s", OrNull(summary.plan_step_s)}};
-}
-
-Json FailuresJson(const std::vector<FailureRecord>& failures) {
+template <class Record>
+Json ListJson(const std::vector<Record>& records) {
   Json array = Json::array();
-  for (const FailureRecord& failure : failures) {
-    array.push_back({{"time", failure.time},
-                     {"step", OrNull(failure.step)},
-                     {"rank", OrNull(failure.rank)},
-                     {"host", failure.host},
-                     {"kind", NameOf(failure.kind)},
-                     {"operation", failure.operation},
-                     {"peer", failure.peer},
-                     {"peer_host", failure.peer_host},
-                     {"cause", failure.cause},
-                     {"blamed", NameOf(failure.blamed)}});
-  }
-  return array;
-}
-
-Json LaunchesJson(const std::vector<LaunchRecord>& launches) {
-  Json array = Json::array();
-  for (const LaunchRecord& launch : launches) {
-    array.push_back({{"attempt", launch.attempt},
-                     {"started", launch.started},
-                     {"outcome", ToString(launch.outcome)},
-                     {"reason", launch.reason}});
-  }
+  for (const Record& record : records) array.push_back(ToRecordJson(record));
   return array;
 }
 
@@ -88,10 +45,10 @@ Json JobJson(const ListedJob& listed, double now) {
             {"pid", job.launcher ? job.launcher->pid : 0}}},
           {"ranks", row.ranks},
           {"nodes", row.nodes},
-          {"summary", row.summary ? SummaryJson(*row.summary) : Json(nullptr)},
+          {"summary", row.summary ? ToRecordJson(*row.summary) : Json(nullptr)},
           {"launch_retries", row.launch_retries},
-          {"launches", LaunchesJson(listed.launches)},
-          {"failures", FailuresJson(listed.failures)}};
+          {"launches", ListJson(listed.launches)},
+          {"failures", ListJson(listed.failures)}};
 }
 
 }  // namespace
