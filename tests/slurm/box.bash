@@ -12,8 +12,17 @@ box() { "$box_program" "$@" 3>&-; }
 
 # box_up_once ARG...: a box that is up with the same arguments is used as it is, another replaced.
 box_up_once() {
+  BOX_UP=$(printf '%q ' "$@")
+  export BOX_UP # for box_anew
   if [[ $(box env 2>/dev/null) && $(box_arguments) == "$*" ]]; then return 0; fi
   box down >/dev/null && box up "$@"
+}
+
+# box_anew: as box_up_once had it, whatever has become of it.
+box_anew() {
+  local arguments
+  eval "arguments=($BOX_UP)"
+  box down >/dev/null && box up "${arguments[@]}"
 }
 
 # box_arguments: what the running box came up with.

@@ -352,6 +352,14 @@ cpu_group() {
   done
 }
 
+@test "a box without shares leaves the CPUs' groups alone, and cpu is refused" {
+  box_up_once --no-install --nodes 2
+  [ "$(cpu_group box_on ctl srun -w n1)" = "$(cpu_group env)" ]
+  run box cpu n1 0.5
+  [ "$status" -eq 1 ]
+  [[ $output == *"without --cpu"* ]]
+}
+
 @test "without control groups the box works, and cpu is refused" {
   box down
   BOX_CGROUP=none run box up --no-install --nodes 2 --cpu n1=0.5

@@ -105,7 +105,7 @@ steps_after() { [[ $(tail -n 1 "$home/runs/$job/metrics.jsonl" | jq .step) -gt $
   box_on ctl scancel "$cancelled"
   # Slurm signals both the launcher and the ranks: either is heard first.
   for job in "$back" "$cancelled"; do nothing_lost 'Terminated( from Slurm)?'; done
-  job=$back && wait_until 60 requeued
+  job=$back && wait_until 60 requeued || { show_job "$job"; show_nodes; return 1; }
   wait_until 60 shown_as "$back" REQUEUED
   wait_until 60 shown_as "$cancelled" CANCELLED
   job=$to_steps && nothing_lost 'Terminated from Slurm'
