@@ -163,7 +163,6 @@ Result<void> Check(const Config& c) {
       {any_layout && c.train.global_batch % c.train.micro_batch.value_or(1) != 0,
        "train.reproducible = layout needs train.global_batch to be a multiple of "
        "train.micro_batch"},
-      {c.device.kind == "cuda", "device.kind: this version trains on CPUs only (cpu)"},
   };
   for (const Limit& limit : limits) {
     if (limit.beyond) return Fail(limit.text);
@@ -251,7 +250,10 @@ ExchangeOrders OrdersOf(const Config& config) {
       config.parallel.gather,
       config.train.reproducible,
       {config.recovery.memory == "auto", config.recovery.memory_every.value_or(0)}};
-  if (orders.AnyLayout()) orders.compression.mode = CompressionMode::kOff;  // also "auto"
+  // Gradients of ranks on GPUs are not compressed yet.
+  const bool whole =
+      config.device.kind == "cuda" && orders.compression.mode == CompressionMode::kAuto;
+  if (orders.AnyLayout() || whole) orders.compression.mode = CompressionMode::kOff;
   return orders;
 }
 

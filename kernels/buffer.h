@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -33,6 +35,11 @@ class DeviceMemory {
   /// Whether it is host memory: the host may read and write it itself, and several threads may copy
   /// at once. host_access.h has what the host does with memory of either kind.
   virtual bool OnHost() const = 0;
+  /// Returns when all operations and copies so far are done.
+  virtual void Wait() = 0;
+  /// The bytes of memory of its own that nobody has. None: it has none apart from the host's, whose
+  /// free bytes core/free_memory.h tells.
+  virtual std::optional<std::int64_t> FreeBytes() const = 0;
 };
 
 /// Owns `size` elements in a device's memory, uninitialised at first. Movable; must not outlive the

@@ -40,6 +40,8 @@ class InHostMemory : public Base {
   void Clear(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
   void Release(void* memory, std::size_t bytes) override { ReleasePages(memory, bytes); }
   bool OnHost() const override { return true; }
+  void Wait() override {}
+  std::optional<std::int64_t> FreeBytes() const override { return std::nullopt; }
 };
 
 /// The memory of a program that computes on no device, such as one that only reads checkpoints.

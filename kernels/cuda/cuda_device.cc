@@ -64,6 +64,19 @@ void CudaDevice<T>::Clear(void* memory, std::size_t bytes) {
 }
 
 template <class T>
+void CudaDevice<T>::Wait() {
+  stream_.Begin("waiting");
+  stream_.Wait();
+}
+
+template <class T>
+std::optional<std::int64_t> CudaDevice<T>::FreeBytes() const {
+  std::size_t free = 0, whole = 0;
+  stream_.Check(cudaMemGetInfo(&free, &whole));
+  return static_cast<std::int64_t>(free);
+}
+
+template <class T>
 std::uint64_t CudaDevice<T>::Hash(const void* memory, std::size_t bytes) {
   constexpr std::size_t kPiece = std::size_t{64} << 20;
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),

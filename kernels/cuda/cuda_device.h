@@ -40,6 +40,8 @@ class CudaDevice : public Device<T> {
   /// The memory stays the process's.
   void Release(void* memory, std::size_t bytes) override { Clear(memory, bytes); }
   bool OnHost() const override { return false; }
+  void Wait() override;
+  std::optional<std::int64_t> FreeBytes() const override;
 
   void Matmul(const MatmulArguments<T>& x) override;
   void WeightGradient(const WeightGradientArguments<T>& x) override;

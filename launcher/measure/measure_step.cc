@@ -95,7 +95,11 @@ Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task) 
   order.nodes = MeasuredNodes(site.cluster);
   order.rounds = task.rounds;
   for (MeasuredNode& node : order.nodes) node.device = false;
-  for (const int node : task.devices) order.nodes[static_cast<std::size_t>(node)].device = true;
+  // GPUs show their speed in the first steps.
+  for (const int number : task.devices) {
+    MeasuredNode& node = order.nodes[static_cast<std::size_t>(number)];
+    node.device = !node.device_kind.empty();
+  }
   const std::string answer = site.run_dir + "/" + kMeasuredFile;
   std::error_code ignored;
   std::filesystem::remove(answer, ignored);  // an earlier step may have left one

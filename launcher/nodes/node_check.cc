@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "core/file_io.h"
@@ -120,6 +121,16 @@ Result<std::vector<NodeCheck>> InOrder(const Allocation& allocation, const std::
   return checks;
 }
 
+/// Leaves those whose numbers are in `list`, as Slurm writes it: "0,3". The probe in a prolog sees
+/// those of other jobs as well.
+void KeepGpus(const std::string& list, std::vector<Gpu>& gpus) {
+  std::set<int> own;
+  std::istringstream numbers(list);
+  for (std::string number; std::getline(numbers, number, ',');)
+    own.insert(std::atoi(number.c_str()));
+  std::erase_if(gpus, [&own](const Gpu& gpu) { return !own.contains(gpu.index); });
+}
+
 }  // namespace
 
 Result<Node> RunProbe(const std::string& probe) {
@@ -158,6 +169,8 @@ NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& prob
   if (auto limit = ControlGroupLimit(root)) check.node.memory.limits.push_back(std::move(*limit));
   if (const char* gpus = std::getenv("SLURM_GPUS_ON_NODE"); gpus != nullptr)
     check.job_gpus = std::clamp(std::atoi(gpus), 0, kMostGpus);
+  if (const char* gpus = std::getenv("SLURM_STEP_GPUS"); gpus != nullptr)
+    KeepGpus(gpus, check.node.gpus);
   if (auto trouble = RunDirTrouble(request); !trouble.empty()) check.trouble.push_back(trouble);
   for (const std::string& path : request.readable) {
     if (auto trouble = DataTrouble(path); !trouble.empty()) check.trouble.push_back(trouble);

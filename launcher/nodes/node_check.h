@@ -25,7 +25,7 @@ struct NodeCheckRequest {
 
 /// One node's answer. `trouble` is empty or one line for each check that failed.
 struct NodeCheck {
-  Node node;         // with the control group's limit on its memory
+  Node node;         // with the control group's limit on its memory, and the job's GPUs alone
   int job_gpus = 0;  // the job's GPUs on this node, according to Slurm
   std::string note;  // the origin of the snapshot, if not the prolog
   std::vector<std::string> trouble;

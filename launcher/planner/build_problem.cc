@@ -211,7 +211,9 @@ class Kinds {
     const double cpus = CpusOf(device);
     if (speed.product_flops <= 0) {
       built_.timed = false;
-      Note(fmt::format("{}: not measured; taken as {:.2f} equal CPUs", name, cpus));
+      Note(device.kind == "cpu"
+               ? fmt::format("{}: not measured; taken as {:.2f} equal CPUs", name, cpus)
+               : fmt::format("{}: not measured; GPUs are taken as equal", name));
       return {kAssumedCpu.product_flops * cpus, kAssumedCpu.copy_bytes_per_second * cpus};
     }
     if (speed.copy_bytes_per_second <= 0)
@@ -508,6 +510,23 @@ std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<
   return devices;
 }
 
+std::vector<Device> GpusOf(const std::vector<Node>& nodes, const std::vector<Device>& hosts) {
+  std::vector<Device> devices;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const Gpu& gpu : nodes[i].gpus) {
+      Device& device = devices.emplace_back();
+      device.node = nodes[i].name;
+      device.kind = "cuda";
+      device.index = gpu.index;
+      device.model = gpu.model;
+      device.memory_bytes = gpu.memory_bytes;
+      device.threads = std::max(1, hosts[i].threads / static_cast<int>(nodes[i].gpus.size()));
+      device.uuid = gpu.uuid;
+    }
+  }
+  return devices;
+}
+
 std::vector<std::string> MemoryNotes(const Cluster& cluster) {
   constexpr std::size_t kMostLines = 4;
   struct Nodes {
@@ -572,7 +591,8 @@ Result<BuiltProblem> BuildProblem(const Cluster& cluster, const ModelDims& dims,
   AddChoices(cluster, dims, request, built.problem.choices);
   AddLayers(dims, format, threads, built.problem);
   AddDevices(cluster, ModelShape::Of(dims, format), profile, request, built);
-  for (std::string& note : MemoryNotes(cluster)) built.notes.push_back(std::move(note));
+  if (cluster.devices.front().kind == "cpu")
+    for (std::string& note : MemoryNotes(cluster)) built.notes.push_back(std::move(note));
   NoteIdleNodes(cluster, built.notes);
   AddLinks(cluster, profile, built);
   return built;

@@ -48,6 +48,10 @@ struct BuiltProblem {
 std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<int>& cpus,
                               std::optional<std::int64_t> threads);
 
+/// One device per GPU of the nodes of `hosts`, which are the nodes' CPU devices. Those of a node
+/// share its threads.
+std::vector<Device> GpusOf(const std::vector<Node>& nodes, const std::vector<Device>& hosts);
+
 /// Why plans have less than a node's memory: a line for each cause, naming the node with least.
 std::vector<std::string> MemoryNotes(const Cluster& cluster);
 

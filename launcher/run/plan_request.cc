@@ -1,5 +1,7 @@
 #include "launcher/run/plan_request.h"
 
+#include <fmt/format.h>
+
 #include <set>
 #include <utility>
 
@@ -58,6 +60,17 @@ void AddLayout(const AskedLayout& asked, PlanRequest& request) {
   if (request.schedule.Chunks() != asked.interleave) request.schedule.interleave = asked.interleave;
 }
 
+/// Names the first node: why all lack GPUs is seldom more than one reason.
+tl::unexpected<Error> NoGpu(const std::vector<Node>& nodes) {
+  return Fail(
+      fmt::format("device.kind = cuda: no node of the job has a GPU ({}: {}); ask Slurm for "
+                  "some with --gres=gpu:1, or set device.kind = \"cpu\"",
+                  nodes.front().name,
+                  nodes.front().gpus_status.status == "ok" ? "none is the job's"
+                                                           : nodes.front().gpus_status.status),
+      ExitCode::kPreflight);
+}
+
 }  // namespace
 
 PlanRequest RequestOf(const Config& config) {
@@ -72,12 +85,19 @@ PlanRequest RequestOf(const Config& config) {
                       config.parallel.schedule == "list"};
   if (const auto asked = AskedLayoutOf(config).value()) AddLayout(*asked, request);
   request.threads = config.device.threads;
+  // More is planned on GPUs where it is asked for, and refused (NotRunnable).
+  if (config.device.kind == "cuda") {
+    request.tensor = request.tensor.value_or(1);
+    request.pipeline = request.pipeline.value_or(1);
+    request.shard = request.shard.value_or(0);
+  }
   if (request.schedule.list || request.schedule.kind == ScheduleKind::kZeroBubbleH1)
     request.recompute = Recompute::kNone;
   if (config.train.recompute != "auto") request.recompute = FormatOf(config.train).recompute;
   request.even_shares = config.parallel.shares == "even";
   request.reproducible = config.train.reproducible == Reproducible::kLayout;
-  if (!request.reproducible) request.compression = CompressionOf(config);
+  if (OrdersOf(config).compression.mode != CompressionMode::kOff)
+    request.compression = CompressionOf(config);
   return request;
 }
 
@@ -94,6 +114,7 @@ Cluster ClusterOf(const Allocation& allocation, const std::vector<NodeCheck>& ch
     cluster.nodes.push_back(std::move(node));
   }
   cluster.devices = DevicesOf(cluster.nodes, allocation.cpus, config.device.threads);
+  if (config.device.kind == "cuda") cluster.devices = GpusOf(cluster.nodes, cluster.devices);
   return cluster;
 }
 
@@ -109,6 +130,7 @@ Result<SeenNodes> SeeNodes(const Config& config, const Allocation& allocation,
   auto checks = CheckAllNodes(allocation, request, programs.self, programs.probe);
   if (!checks) return tl::unexpected(checks.error());
   Cluster cluster = ClusterOf(allocation, *checks, config);
+  if (cluster.devices.empty()) return NoGpu(cluster.nodes);
   return SeenNodes{std::move(*checks), std::move(cluster)};
 }
 

@@ -19,7 +19,8 @@ namespace adaptive_train {
 /// What the configuration, as LoadConfig gave it, fixes and what it leaves to the planner.
 PlanRequest RequestOf(const Config& config);
 
-/// The nodes' snapshots as a cluster with its CPU devices, each with the threads that a rank gets.
+/// The nodes' snapshots as a cluster with its CPU devices, or with device.kind = "cuda" its GPUs,
+/// each with the threads that a rank gets.
 Cluster ClusterOf(const Allocation& allocation, const std::vector<NodeCheck>& checks,
                   const Config& config);
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "runtime/comm/group.h"
 #include "runtime/exchange/owner_exchange.h"
@@ -21,6 +22,8 @@ class BucketSum {
   virtual ~BucketSum() = default;
   /// Adds what earlier steps kept back, selects and packs, and sends. Never waits for other ranks.
   virtual Request Start(const CollectiveLane& lane) = 0;
+  /// The request ended without a failure. Called once, before Settle or TakeBack.
+  virtual void Arrive() {}
   /// The step's update was made, or will be after other micro-batches. The part of this rank's
   /// gradients that it lacks stays in the residuals; if the sum is not finite, it lacks all of
   /// them.
@@ -42,15 +45,23 @@ class BucketSum {
   const std::size_t number_;
 };
 
-/// Sums the whole bucket in float32 by Group::AllReduce.
+/// Sums the whole bucket in float32 by Group::AllReduce. Gradients in a GPU's memory go through a copy
+/// in the host's.
 template <class T>
 class RingSum final : public BucketSum<T> {
  public:
   RingSum(ReducerState<T>& state, std::size_t number) : BucketSum<T>(state, number) {}
   Request Start(const CollectiveLane& lane) override;
+  void Arrive() override;
   void Settle() override;
   void TakeBack() override {}  // the residuals were not used
   bool TakesOwnLane() const override { return true; }
+
+ private:
+  std::span<float> Gradients() const {
+    return this->state_.gradients.subspan(this->Bucket().begin, this->Bucket().size());
+  }
+  std::vector<float> on_host_;
 };
 
 /// Sums the whole bucket in float32 by the tree over the step's units (TreeExchange). Nothing is held

@@ -174,7 +174,10 @@ bool GradientReducer<T>::Continue(Exchange& exchange, Deadline deadline) {
     exchange.failure = done.error();
     return false;
   }
-  if (exchange.stage == exchange.last) return false;
+  if (exchange.stage == exchange.last) {
+    if (!std::exchange(exchange.arrived, true)) exchange.sum->Arrive();
+    return false;
+  }
   const GradientBucket& bucket = BucketOf(exchange);
   if (exchange.stage == Stage::kBetween) {
     exchange.stage = Stage::kOut;

@@ -103,6 +103,7 @@ class GradientReducer {
     std::size_t bucket = 0;
     std::unique_ptr<BucketSum<T>> sum;
     Stage stage = Stage::kBetween, last = Stage::kBetween;
+    bool arrived = false;
     Request request = {};  // of the current stage
     std::optional<CommError> failure = std::nullopt;
     CollectiveLane between = {}, out = {};  // of later stages

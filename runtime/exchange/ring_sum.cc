@@ -7,13 +7,24 @@ template <class T>
 Request RingSum<T>::Start(const CollectiveLane& /*lane*/) {
   ReducerState<T>& state = this->state_;
   const GradientBucket& bucket = this->Bucket();
-  const std::span<float> gradients = state.gradients.subspan(bucket.begin, bucket.size());
+  const std::span<float> gradients = Gradients();
   const auto size = static_cast<std::int64_t>(bucket.size());
   if (this->Kept().holds)
     state.device.AddInto(size, state.residuals.data() + bucket.begin, gradients.data());
   state.counts.selected += size;
   state.counts.added += size;
-  return state.group.AllReduce(Purpose::kGradient, gradients);
+  if (state.device.OnHost()) return state.group.AllReduce(Purpose::kGradient, gradients);
+  on_host_.resize(gradients.size());
+  state.device.CopyToHost(on_host_.data(), gradients.data(), gradients.size_bytes());
+  return state.group.AllReduce(Purpose::kGradient, std::span(on_host_));
+}
+
+template <class T>
+void RingSum<T>::Arrive() {
+  if (on_host_.empty()) return;
+  const std::span<float> gradients = Gradients();
+  this->state_.device.CopyFromHost(gradients.data(), on_host_.data(), gradients.size_bytes());
+  on_host_ = {};
 }
 
 template <class T>

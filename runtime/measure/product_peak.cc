@@ -5,41 +5,81 @@
 #include <thread>
 
 namespace adaptive_train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A product of square matrices.
+template <class T>
+class SquareProduct {
+ public:
+  SquareProduct(kernels::Device<T>& device, std::int64_t side)
+      : device_(device),
+        side_(side),
+        a_(device, Elements()),
+        b_(device, Elements()),
+        c_(device, Elements()) {
+    a_.Clear();
+    b_.Clear();
+  }
+
+  /// Computes it once. Returns the seconds that it took.
+  double Run() {
+    kernels::MatmulArguments<T> product;
+    product.rows = product.columns = product.inner = side_;
+    product.a = a_.data();
+    product.b = b_.data();
+    product.c = c_.data();
+    device_.Wait();
+    const auto begin = Clock::now();
+    device_.Matmul(product);
+    device_.Wait();
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  double Flops() const {
+    const auto side = static_cast<double>(side_);
+    return 2 * side * side * side;
+  }
+
+ private:
+  std::size_t Elements() const { return static_cast<std::size_t>(side_ * side_); }
+
+  kernels::Device<T>& device_;
+  const std::int64_t side_;
+  kernels::Buffer<T> a_, b_, c_;
+};
+
+/// A GPU needs more work than a CPU to show what it can.
+template <class T>
+std::int64_t SideFor(kernels::Device<T>& device) {
+  constexpr std::int64_t kSide = 512, kLargest = 4096;
+  constexpr double kLongEnough = 1e-3;
+  std::int64_t side = kSide;
+  while (!device.OnHost() && side < kLargest) {
+    SquareProduct<T> product(device, side);
+    product.Run();  // builds the kernel
+    if (product.Run() >= kLongEnough) break;
+    side *= 2;
+  }
+  return side;
+}
+
+}  // namespace
 
 template <class T>
 double MeasureProductPeak(kernels::Device<T>& device) {
-  using Clock = std::chrono::steady_clock;
-  constexpr std::int64_t kSide = 512;
-  constexpr double kFlops = 2.0 * kSide * kSide * kSide;
   constexpr int kBursts = 5;
   constexpr std::chrono::milliseconds kBurst{10}, kPause{10};
-  kernels::Buffer<T> a(device, kSide * kSide), b(device, kSide * kSide), c(device, kSide * kSide);
-  kernels::Buffer<kernels::Accumulator<T>> one(device, 1);
-  one.Clear();
-  a.Clear();
-  b.Clear();
-  kernels::MatmulArguments<T> product;
-  product.rows = product.columns = product.inner = kSide;
-  product.a = a.data();
-  product.b = b.data();
-  product.c = c.data();
-  double best = 0;
-  const auto product_once = [&] {
-    const auto begin = Clock::now();
-    device.Matmul(product);
-    device.SquaredNorm(1, one.data());  // returns when the product is done
-    const auto end = Clock::now();
-    best = std::max(best, kFlops / std::chrono::duration<double>(end - begin).count());
-    return end;
-  };
-  product_once();  // builds the kernel
+  SquareProduct<T> product(device, SideFor(device));
+  double least = product.Run();  // builds the kernel
   for (int burst = 0; burst < kBursts; ++burst) {
     if (burst > 0) std::this_thread::sleep_for(kPause);
     const auto until = Clock::now() + kBurst;
-    while (product_once() < until) {
-    }
+    do {
+      least = std::min(least, product.Run());
+    } while (Clock::now() < until);
   }
-  return best;
+  return product.Flops() / least;
 }
 
 double RaisedPeak(double peak, double flops, double compute_s) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 
+#include "kernels/buffer.h"
 #include "runtime/model/parameter_layout.h"
 
 namespace adaptive_train {
@@ -18,20 +19,25 @@ struct PassTimes {
 };
 
 /// Adds the seconds of its lifetime to one of `times`' sums, less those that `*waited` grows by
-/// meanwhile. With nullptr for `times` it does not read the clock. Requires a device whose
-/// operations are done when they return, like the CPU.
+/// meanwhile. With nullptr for `times` it does not read the clock. Otherwise it waits at both ends
+/// for what `device` has been given, which must outlive it.
 class LayerClock {
  public:
   using Sums = std::array<double, kLayerParts>;
 
-  LayerClock(PassTimes* times, Sums PassTimes::*pass, LayerPart part, const double* waited)
-      : sum_(times == nullptr ? nullptr : &(times->*pass)[static_cast<std::size_t>(part)]),
+  LayerClock(kernels::DeviceMemory& device, PassTimes* times, Sums PassTimes::*pass, LayerPart part,
+             const double* waited)
+      : device_(device),
+        sum_(times == nullptr ? nullptr : &(times->*pass)[static_cast<std::size_t>(part)]),
         waited_(waited),
         waited_before_(waited == nullptr ? 0 : *waited) {
-    if (sum_ != nullptr) from_ = Steady::now();
+    if (sum_ == nullptr) return;
+    device_.Wait();
+    from_ = Steady::now();
   }
   ~LayerClock() {
     if (sum_ == nullptr) return;
+    device_.Wait();
     const double waited = waited_ == nullptr ? 0 : *waited_ - waited_before_;
     *sum_ += std::chrono::duration<double>(Steady::now() - from_).count() - waited;
   }
@@ -40,6 +46,7 @@ class LayerClock {
 
  private:
   using Steady = std::chrono::steady_clock;
+  kernels::DeviceMemory& device_;
   double* const sum_;
   const double* const waited_;
   const double waited_before_;

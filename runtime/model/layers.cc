@@ -112,7 +112,8 @@ void LinearLayer<T>::InputGradient(const StageMemory<T>& memory, std::int64_t ro
 template <class T>
 void LinearLayer<T>::WeightProduct(const StageMemory<T>& memory, std::int64_t rows,
                                    const T* d_output, const T* input) const {
-  LayerClock clock(memory.times, &PassTimes::weight_gradients, LayerPart::kBlock, nullptr);
+  LayerClock clock(memory.device, memory.times, &PassTimes::weight_gradients, LayerPart::kBlock,
+                   nullptr);
   memory.device.WeightGradient({.rows = rows,
                                 .in = in_,
                                 .out = out_,

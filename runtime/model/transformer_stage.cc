@@ -101,7 +101,8 @@ const T* TransformerStage<T>::ForwardTokens(MicroBatchState<T>& state, const Pas
   state.pass = pass;
   Need(0);
   {
-    LayerClock clock(state.times, &PassTimes::forward, LayerPart::kEmbedding, tensor_.waited_s);
+    LayerClock clock(device_, state.times, &PassTimes::forward, LayerPart::kEmbedding,
+                     tensor_.waited_s);
     T* own = state.embedding->output.data();
     T* whole = SharesRows() ? workspace_.block.whole.data() : own;
     embedding_->Forward(Memory(), pass, tokens, *state.embedding, whole);
@@ -124,7 +125,7 @@ const T* TransformerStage<T>::ForwardActivations(MicroBatchState<T>& state, cons
 
 template <class T>
 void TransformerStage<T>::ForwardBlocks(MicroBatchState<T>& state) {
-  LayerClock clock(state.times, &PassTimes::forward, LayerPart::kBlock, tensor_.waited_s);
+  LayerClock clock(device_, state.times, &PassTimes::forward, LayerPart::kBlock, tensor_.waited_s);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     Need(i + 1);
     blocks_[i].Forward(BlockMemory(), state.pass, state.BlockInput(i), state.blocks[i],
@@ -137,7 +138,7 @@ double TransformerStage<T>::HeadLoss(MicroBatchState<T>& state,
                                      std::span<const std::int32_t> targets, double loss_scale) {
   assert(head_);
   Need(blocks_.size() + 1);
-  LayerClock clock(state.times, &PassTimes::forward, LayerPart::kHead, tensor_.waited_s);
+  LayerClock clock(device_, state.times, &PassTimes::forward, LayerPart::kHead, tensor_.waited_s);
   return head_->TrainingLoss(Memory(), Rows(state), Whole(state, state.output()), targets,
                              loss_scale, *state.head, *workspace_.head);
 }
@@ -153,7 +154,7 @@ double TransformerStage<T>::HeadLoss(MicroBatchState<T>& state,
 
 template <class T>
 void TransformerStage<T>::HeadBackward(MicroBatchState<T>& state) {
-  LayerClock clock(state.times, &PassTimes::backward, LayerPart::kHead, tensor_.waited_s);
+  LayerClock clock(device_, state.times, &PassTimes::backward, LayerPart::kHead, tensor_.waited_s);
   T* d_residual = workspace_.block.d_residual.data();
   T* d_whole = SharesRows() ? workspace_.head->normal.data() : d_residual;
   head_->Backward(Memory(), Rows(state), Whole(state, state.output()), d_whole, *state.head);
@@ -203,14 +204,16 @@ const T* TransformerStage<T>::Backward(MicroBatchState<T>& state, const T* d_out
   Sum* d_token_weight = TokenGradient(on_head_ready);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     {
-      LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock, tensor_.waited_s);
+      LayerClock clock(device_, state.times, &PassTimes::backward, LayerPart::kBlock,
+                       tensor_.waited_s);
       (blocks_[i].*backward)(BlockMemory(state.times), state.pass, state.BlockInput(i),
                              state.blocks[i], workspace_.block);
     }
     Ready(i + 1, on_ready);
   }
   if (embedding_) {
-    LayerClock clock(state.times, &PassTimes::backward, LayerPart::kEmbedding, tensor_.waited_s);
+    LayerClock clock(device_, state.times, &PassTimes::backward, LayerPart::kEmbedding,
+                     tensor_.waited_s);
     embedding_->Backward(Memory(), state.pass, Whole(state, d_residual), d_token_weight,
                          *state.embedding);
   }
@@ -223,7 +226,8 @@ void TransformerStage<T>::BackwardWeight(MicroBatchState<T>& state, const OnRead
   Ready(blocks_.size() + 1, on_ready);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     {
-      LayerClock clock(state.times, &PassTimes::backward, LayerPart::kBlock, tensor_.waited_s);
+      LayerClock clock(device_, state.times, &PassTimes::backward, LayerPart::kBlock,
+                       tensor_.waited_s);
       blocks_[i].BackwardWeight(BlockMemory(state.times), state.pass, state.BlockInput(i),
                                 state.blocks[i], workspace_.block);
     }

@@ -57,4 +57,15 @@ Result<void> CheckMemory(const Plan& plan, int rank, std::int64_t resident,
       ExitCode::kRankFailure, ENOMEM);
 }
 
+Result<void> CheckDeviceMemory(const Plan& plan, int rank, std::int64_t free) {
+  const RankPlan& own = plan.ranks[static_cast<std::size_t>(rank)];
+  if (own.memory_bytes <= free) return {};
+  return Fail(fmt::format("{} needs {:.0f} MiB, {:.0f} MiB of {:.0f} are free on {} ({}): {}",
+                          StageInWords(plan, rank), static_cast<double>(own.memory_bytes) / kMiB,
+                          static_cast<double>(free) / kMiB,
+                          static_cast<double>(own.device.memory_bytes) / kMiB, own.device.model,
+                          own.device.uuid, kMemoryAdvice),
+              ExitCode::kRankFailure, ENOMEM);
+}
+
 }  // namespace adaptive_train

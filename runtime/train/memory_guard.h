@@ -27,4 +27,7 @@ Result<void> CheckMemory(const Plan& plan, int rank, std::int64_t resident,
                          const std::optional<MemoryLimit>& free_on_node,
                          const std::optional<MemoryLimit>& free_in_process);
 
+/// The same for a rank whose device has memory of its own, of which `free` bytes are nobody's.
+Result<void> CheckDeviceMemory(const Plan& plan, int rank, std::int64_t free);
+
 }  // namespace adaptive_train

@@ -80,6 +80,7 @@ void StepExchange<T>::Begin(std::int64_t step, double loss_scale) {
     if (hands_over_) state_.HandOverGradients();
     state_.ClearGradients();
     if (units_ != nullptr) units_->Begin();
+    if (profiler_.Active()) state_.device.Wait();
   });
   if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
 }

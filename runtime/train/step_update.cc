@@ -59,6 +59,7 @@ void StepUpdate<T>::Make(std::span<const double> squares, RankMetrics& metrics) 
   Judge(squares, metrics);
   KeepWeights();
   if (!metrics.skipped) MakeUpdate(metrics);
+  if (profiler_.Active()) state_.device.Wait();
   if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
 }
 

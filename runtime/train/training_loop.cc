@@ -72,6 +72,15 @@ std::string OfStage(const Plan& plan, const RankPlan& own) {
   return plan.Pipeline() == 1 ? "" : fmt::format("stage {}: ", own.stage);
 }
 
+/// The rank's device, with room for its part of the plan.
+template <class T>
+std::unique_ptr<kernels::Device<T>> DeviceOf(const Plan& plan, const RankPlan& own) {
+  auto device = OrThrow(kernels::MakeDevice<T>(own.device), RankExit::kDevice, "device");
+  if (const auto free = device->FreeBytes())
+    OrThrow(CheckDeviceMemory(plan, own.rank, *free), RankExit::kDevice, "memory");
+  return device;
+}
+
 /// Sums of units are whole until the end of a step: their gradients are not shared out.
 Sharding ShardingOf(const Plan& plan, const Group& data) {
   const bool shared = data.Size() > 1;
@@ -94,7 +103,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       slices_(SlicesOf(dims_, StageOf(plan, own_))),
       layout_(dims_, slices_, {own_.tensor_rank, plan.tensor}),
       groups_(communicator, plan_),
-      device_(OrThrow(kernels::MakeDevice<T>(own_.device), RankExit::kDevice, "device")),
+      device_(DeviceOf<T>(plan_, own_)),
       state_(*device_, layout_, ShardingOf(plan, groups_.data), WeightVersionsOf(plan.schedule)),
       units_(plan.orders.AnyLayout()
                  ? std::make_unique<UnitGradients<T>>(plan_, own_, config.model.tie_embeddings,

@@ -29,6 +29,8 @@ class GuardedDevice final : public Device<T> {
 
   std::string Description() const override { return "guarded " + inner_.Description(); }
   bool OnHost() const override { return false; }
+  void Wait() override { inner_.Wait(); }
+  std::optional<std::int64_t> FreeBytes() const override { return inner_.FreeBytes(); }
   void* Allocate(std::size_t bytes, bool /*sparse*/) override {
     if (bytes == 0) return nullptr;
     std::byte* const begin = static_cast<std::byte*>(memory_) + used_;

@@ -11,6 +11,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "runtime/compress/count_sketch.h"
+#include "tests/fakes/guarded_device.h"
 #include "tests/multi_process/forked_ranks.h"
 #include "tests/multi_process/reducer_setting.h"
 #include "tests/multi_process/shared_count.h"
@@ -104,6 +105,33 @@ struct Rank {
   std::vector<double> given, got;
   std::mt19937 random;
 };
+
+TEST(GradientReducer, SumsInMemoryThatTheHostCannotTouch) {
+  Ranks ranks(3, [](Group& c) {
+    kernels::cpu::CpuDevice<float> inner(1);
+    kernels::GuardedDevice<float> device(inner);
+    const ParameterLayout layout(kDims, StageSlice::Whole(kDims));
+    const auto size = static_cast<std::size_t>(layout.size());
+    kernels::Buffer<float> arena(device, size);
+    GradientReducer<float> reducer(c, device, layout, arena.span(), {.bucket_elements = 100});
+    for (int step = 1; step <= 3; ++step) {
+      std::vector<float> gradients(size);
+      for (std::size_t i = 0; i < size; ++i)
+        gradients[i] = static_cast<float>(static_cast<int>(i % 97) + step * (c.Rank() + 1));
+      arena.CopyFromHost(gradients);
+      reducer.Add(size / 2, size);
+      reducer.Add(0, size / 2);
+      RANK_REQUIRE(reducer.Finish(In(std::chrono::seconds(60))));
+      reducer.Settle(true);
+      arena.CopyToHost(gradients);
+      for (std::size_t i = 0; i < size; ++i)
+        RANK_REQUIRE(gradients[i] == static_cast<float>(3 * static_cast<int>(i % 97) + 6 * step), i,
+                     gradients[i]);
+    }
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
 
 TEST(GradientReducer, SumsWhateverTheRangesAreCutInto) {
   Ranks ranks(3, [](Group& c) {

@@ -69,6 +69,20 @@ TEST_F(NodeCheckTest, TheControlGroupsLimitIsReadHereAndSurvivesTheWay) {
   EXPECT_EQ(UsableMemory(back->node.memory).by, "control group /job_7");
 }
 
+TEST_F(NodeCheckTest, KeepsTheJobsGpusOfThoseThatTheProbeSaw) {
+  Node node;
+  node.name = "n9";
+  for (int i = 0; i < 4; ++i) node.gpus.push_back({i, "H200"});
+  Script("cat <<'END'\n" + ToJson(node) + "\nEND");
+  EXPECT_EQ(Check().node.gpus.size(), 4U);
+  ::setenv("SLURM_STEP_GPUS", "1,3", 1);
+  const std::vector<Gpu> kept = Check().node.gpus;
+  ::unsetenv("SLURM_STEP_GPUS");
+  ASSERT_EQ(kept.size(), 2U);
+  EXPECT_EQ(kept[0].index, 1);
+  EXPECT_EQ(kept[1].index, 3);
+}
+
 TEST_F(NodeCheckTest, SurvivesTheWayToTheLauncherInShortLines) {
   NodeCheck check = Check();
   check.note = std::string(5000, 'x');

@@ -40,5 +40,41 @@ TEST(RequestOf, ALayoutByHandOfSeveralChunksFixesThese) {
   EXPECT_EQ(one.schedule.Chunks(), 1);
 }
 
+TEST(RequestOf, ARunOnGpusHasWholeReplicasUnlessMoreIsAskedFor) {
+  Config config;
+  config.device.kind = "cuda";
+  PlanRequest request = RequestOf(config);
+  EXPECT_FALSE(request.data);
+  EXPECT_EQ(request.tensor, 1);
+  EXPECT_EQ(request.pipeline, 1);
+  EXPECT_EQ(request.shard, 0);
+  EXPECT_FALSE(request.compression);
+  EXPECT_EQ(OrdersOf(config).compression.mode, CompressionMode::kOff);
+  config.parallel.pipeline = 2;
+  config.compression.mode = CompressionMode::kTopk;
+  request = RequestOf(config);
+  EXPECT_EQ(request.pipeline, 2);
+  EXPECT_TRUE(request.compression);
+}
+
+TEST(ClusterOf, HasTheGpusOfNodesWhereThoseAreAskedFor) {
+  std::vector<NodeCheck> checks(2);
+  checks[0].node.name = "n1";
+  checks[1].node.name = "n2";
+  for (NodeCheck& check : checks) check.node.processors.allowed_threads = 8;
+  checks[1].node.gpus = {{0, "H200", "GPU-a", "", 7}, {1, "H200", "GPU-b", "", 7}};
+  Config config;
+  EXPECT_EQ(ClusterOf({}, checks, config).devices.size(), 2U);
+  config.device.kind = "cuda";
+  const std::vector<Device> devices = ClusterOf({}, checks, config).devices;
+  ASSERT_EQ(devices.size(), 2U);
+  EXPECT_EQ(devices[1].node, "n2");
+  EXPECT_EQ(devices[1].kind, "cuda");
+  EXPECT_EQ(devices[1].index, 1);
+  EXPECT_EQ(devices[1].uuid, "GPU-b");
+  EXPECT_EQ(devices[1].memory_bytes, 7);
+  EXPECT_EQ(devices[1].threads, 4) << "the node's GPUs share its threads";
+}
+
 }  // namespace
 }  // namespace adaptive_train

@@ -68,5 +68,17 @@ TEST(CheckMemory, LeavesOutDevicesWithMemoryOfTheirOwn) {
   EXPECT_EQ(WhyNot(plan, 2, 1, 1), "");
 }
 
+TEST(CheckMemory, OfADeviceNamesItAndWhatIsFree) {
+  Plan plan = StagedPlan();
+  Device& device = plan.ranks[2].device;
+  device = {"a", "cuda", 1, "H200", std::int64_t{1000} << 20};
+  device.uuid = "GPU-7";
+  const std::int64_t needed = plan.ranks[2].memory_bytes;
+  EXPECT_TRUE(CheckDeviceMemory(plan, 2, needed));
+  const auto checked = CheckDeviceMemory(plan, 2, needed - 1);
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message, HasSubstr(" of 1000 are free on H200 (GPU-7): "));
+}
+
 }  // namespace
 }  // namespace adaptive_train

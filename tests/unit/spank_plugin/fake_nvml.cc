@@ -58,7 +58,7 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t, char* name, unsigned size) {
   return kNvmlSuccess;
 }
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned size) {
-  std::snprintf(uuid, size, "GPU-%u", IndexOf(device));
+  std::snprintf(uuid, size, "GPU-00000000-0000-0000-0000-%012u", IndexOf(device));
   return kNvmlSuccess;
 }
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* info) {

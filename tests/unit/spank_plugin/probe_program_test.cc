@@ -134,7 +134,7 @@ TEST(ProbeProgram, DescribesGpus) {
   ASSERT_EQ(node.gpus.size(), 2U);
   EXPECT_EQ(node.gpus[1].index, 1);
   EXPECT_EQ(node.gpus[1].model, "Fake H200");
-  EXPECT_EQ(node.gpus[1].uuid, "GPU-1");
+  EXPECT_EQ(node.gpus[1].uuid, "GPU-00000000-0000-0000-0000-000000000001");
   EXPECT_EQ(node.gpus[1].pci, "0000:af:00.0");
   EXPECT_EQ(node.gpus[1].memory_bytes, 150'000'000'000);
   EXPECT_EQ(node.gpus[1].numa_node, -1);

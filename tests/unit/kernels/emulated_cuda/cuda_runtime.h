@@ -36,14 +36,24 @@ struct alignas(16) float4 {
 inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
 
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation };
+enum cudaError_t {
+  cudaSuccess,
+  cudaErrorMemoryAllocation,
+  cudaErrorInsufficientDriver,
+  cudaErrorNoDevice
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 using cudaStream_t = struct CUstream_st*;
 inline constexpr unsigned cudaStreamNonBlocking = 1;
+struct cudaUUID_t {
+  char bytes[16];
+};
 struct cudaDeviceProp {
   char name[32] = "emulated GPU";
   int major = 0, minor = 0;
+  cudaUUID_t uuid = {};
 };
+#define CUDART_VERSION 13000
 
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
@@ -52,8 +62,25 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return "out of memory"; }
 inline const char* cudaGetErrorName(cudaError_t) { return "cudaErrorMemoryAllocation"; }
-inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+/// Two GPUs, whose UUIDs end in 0 and 1.
+inline cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 2;
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int ordinal) {
   *properties = {};
+  properties->uuid.bytes[15] = static_cast<char>(ordinal);
+  return cudaSuccess;
+}
+inline cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+/// As much as CUDA_EMULATED_FREE says, or 1 GiB.
+inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* whole) {
+  const char* const chosen = std::getenv("CUDA_EMULATED_FREE");
+  *whole = std::size_t{1} << 30;
+  *free = chosen == nullptr ? *whole : std::strtoull(chosen, nullptr, 10);
   return cudaSuccess;
 }
 /// Ends before a page that may not be touched; what lies in it is NaN.

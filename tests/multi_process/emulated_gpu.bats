@@ -1,0 +1,97 @@
+# Runs on a GPU that is emulated (tests/unit/kernels/emulated_cuda.cc) and that a fake NVML shows. Its memory is closed to the host.
+bats_require_minimum_version 1.5.0
+load run
+
+setup_file() {
+  local installed=$BATS_FILE_TMPDIR/installed
+  mkdir -p "$installed"/{bin,lib}
+  cp "$bin"/adaptive-train{,-worker,-probe} "$installed/bin/"
+  cp "$ADAPTIVE_TRAIN_BUILD/lib/emulated/libadaptive_train_cuda.so" "$installed/lib/"
+}
+setup() {
+  make_run_folder
+  # An emulated GPU has some 50 tokens a second of the model's usual size.
+  sed -i 's/^sequence = 32$/sequence = 8/; s/^hidden = 32$/hidden = 16/' "$work/config.toml"
+  bin=$BATS_FILE_TMPDIR/installed/bin
+  export LD_LIBRARY_PATH=$ADAPTIVE_TRAIN_BUILD/tests/unit/spank_plugin/fake_nvml
+}
+
+# on KIND FOLDER ARG...: 20 steps of one rank.
+on() {
+  train --device.kind="$1" --parallel.data=1 --run-dir "$work/$2" "${@:3}" >"$work/log" 2>&1 || { cat "$work/log" && return 1; }
+}
+# refused ARG...: sets $output to the one line that says why the GPU cannot be had.
+refused() {
+  rm -rf "$work/run"
+  run ! train --device.kind=cuda --parallel.data=1 "$@"
+  output=$(grep '^adaptive-train: ' <<<"$output" | grep -v '^adaptive-train: its log: ')
+  echo "$output"
+  [[ $output != *$'\n'* ]]
+}
+
+@test "a GPU's losses are the CPU's: GPT-2 with dropout and recomputation, Llama, BERT" {
+  for model in "gpt2 --train.dropout=0.1 --train.recompute=full" "llama --model.kv_heads=1" "bert --train.recompute=selective"; do
+    rm -rf "$work"/{cpu,gpu}
+    read -ra keys <<<"$model"
+    on cpu cpu --model.kind="${keys[@]}" --train.micro_batch=4
+    on cuda gpu --model.kind="${keys[@]}" --train.micro_batch=4
+    losses_agree "$work/cpu" "$work/gpu" 1e-5
+    grep -q 'rank 0 of 1 on .*: guarded emulated GPU, ' "$work/gpu/logs/rank-0.log"
+  done
+}
+
+@test "replicas on two GPUs sum through the host: the losses are those of replicas on CPUs" {
+  on cpu cpus --parallel.data=2 "${same_layout[@]}"
+  on cuda gpus --parallel.data=2 "${same_layout[@]}"
+  [[ $(jq -c '[.ranks[].device_uuid[-1:]]' "$work/gpus/plan.json") == '["0","1"]' ]]
+  losses_agree "$work/cpus" "$work/gpus" 1e-5
+}
+
+@test "a run's checkpoints go from CPU to GPU and back, and its losses are those of a run that stayed" {
+  keys=(--optimizer.schedule=constant --checkpoint.every=0)
+  on cpu stays "${keys[@]}" --train.steps=20
+  on cpu moves "${keys[@]}" --train.steps=7
+  on cuda moves "${keys[@]}" --train.steps=14
+  grep '^resumed from the checkpoint of step 7$' "$work/log"
+  on cpu moves "${keys[@]}" --train.steps=20
+  grep '^resumed from the checkpoint of step 14$' "$work/log"
+  losses_agree "$work/stays" "$work/moves" 1e-5
+}
+
+@test "16 bits on a GPU learn as on a CPU" {
+  for precision in bf16 fp16; do
+    on cpu "cpu-$precision" --train.precision=$precision
+    on cuda "gpu-$precision" --train.precision=$precision
+    losses_agree "$work/cpu-$precision" "$work/gpu-$precision" 1e-2
+  done
+}
+
+@test "a killed rank on a GPU is started again and takes its state up from memory" {
+  on cpu stays --train.steps=20
+  train_in_background --device.kind=cuda --parallel.data=1 --train.steps=20 --recovery.memory_every=1 --checkpoint.every=0
+  wait_until 60 steps_done 5
+  kill -KILL "$(rank_pids)"
+  ends_with 0
+  grep -E '^resumed from the memory of step [0-9]+$' "$work/out"
+  losses_agree "$work/stays" "$work/run" 1e-5
+}
+
+@test "no driver, no library, another job on the GPU, stages, compression: one line each" {
+  LD_LIBRARY_PATH='' refused
+  [[ $output == *"device.kind = cuda: no node of the job has a GPU ("*"); ask Slurm for some with --gres=gpu:1"* ]]
+  CUDA_EMULATED_FREE=1000000 refused
+  [[ $output =~ needs\ [0-9]+\ MiB,\ 1\ MiB\ of\ [0-9]+\ are\ free\ on\ Fake\ H200\ \(GPU-00000000 ]]
+  refused --parallel.pipeline=2
+  [[ $output == *"2 stages (parallel.pipeline) on GPUs"* ]]
+  refused --parallel.data=2 --compression.mode=topk
+  [[ $output == *"compressed gradients (compression.mode) on GPUs"* ]]
+  mv "$BATS_FILE_TMPDIR/installed/lib/libadaptive_train_cuda.so" "$work/"
+  refused
+  mv "$work/libadaptive_train_cuda.so" "$BATS_FILE_TMPDIR/installed/lib/"
+  [[ $output == *"libadaptive_train_cuda.so, which is not installed"* ]]
+}
+
+@test "a lost GPU beside one that works is not used" {
+  FAKE_NVML=gpu1 on cuda run --train.steps=3
+  [[ $(jq -r '.ranks[0] | .device + " " + .device_uuid' "$work/run/plan.json") == "cuda GPU-00000000-0000-0000-0000-000000000000" ]]
+}
