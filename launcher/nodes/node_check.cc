@@ -169,8 +169,9 @@ NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& prob
   if (auto limit = ControlGroupLimit(root)) check.node.memory.limits.push_back(std::move(*limit));
   if (const char* gpus = std::getenv("SLURM_GPUS_ON_NODE"); gpus != nullptr)
     check.job_gpus = std::clamp(std::atoi(gpus), 0, kMostGpus);
-  if (const char* gpus = std::getenv("SLURM_STEP_GPUS"); gpus != nullptr)
-    KeepGpus(gpus, check.node.gpus);
+  // A job that asked for none gets none, also where nothing keeps it from others'.
+  if (const char* gpus = std::getenv("SLURM_STEP_GPUS"); gpus != nullptr || request.job_id != 0)
+    KeepGpus(gpus == nullptr ? "" : gpus, check.node.gpus);
   if (auto trouble = RunDirTrouble(request); !trouble.empty()) check.trouble.push_back(trouble);
   for (const std::string& path : request.readable) {
     if (auto trouble = DataTrouble(path); !trouble.empty()) check.trouble.push_back(trouble);

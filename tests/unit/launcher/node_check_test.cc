@@ -36,8 +36,10 @@ class NodeCheckTest : public testing::Test {
     std::ofstream(folder_ + "/probe") << "#!/bin/sh\n" << body << "\n";
     ::chmod((folder_ + "/probe").c_str(), 0755);
   }
-  NodeCheck Check(const std::string& token = "token", std::vector<std::string> readable = {}) {
+  NodeCheck Check(const std::string& token = "token", std::vector<std::string> readable = {},
+                  std::int64_t job = 0) {
     NodeCheckRequest request;
+    request.job_id = job;
     request.run_dir = folder_ + "/run";
     request.token = token;
     request.readable = std::move(readable);
@@ -72,9 +74,10 @@ TEST_F(NodeCheckTest, TheControlGroupsLimitIsReadHereAndSurvivesTheWay) {
 TEST_F(NodeCheckTest, KeepsTheJobsGpusOfThoseThatTheProbeSaw) {
   Node node;
   node.name = "n9";
-  for (int i = 0; i < 4; ++i) node.gpus.push_back({i, "H200"});
+  for (int i = 0; i < 4; ++i) node.gpus.emplace_back().index = i;
   Script("cat <<'END'\n" + ToJson(node) + "\nEND");
   EXPECT_EQ(Check().node.gpus.size(), 4U);
+  EXPECT_EQ(Check("token", {}, 7).node.gpus.size(), 0U) << "a job that asked Slurm for none";
   ::setenv("SLURM_STEP_GPUS", "1,3", 1);
   const std::vector<Gpu> kept = Check().node.gpus;
   ::unsetenv("SLURM_STEP_GPUS");

@@ -62,7 +62,7 @@ TEST(ClusterOf, HasTheGpusOfNodesWhereThoseAreAskedFor) {
   checks[0].node.name = "n1";
   checks[1].node.name = "n2";
   for (NodeCheck& check : checks) check.node.processors.allowed_threads = 8;
-  checks[1].node.gpus = {{0, "H200", "GPU-a", "", 7}, {1, "H200", "GPU-b", "", 7}};
+  checks[1].node.gpus = {{0, "H200", "GPU-a", "", 7, 0, {}}, {1, "H200", "GPU-b", "", 7, 0, {}}};
   Config config;
   EXPECT_EQ(ClusterOf({}, checks, config).devices.size(), 2U);
   config.device.kind = "cuda";

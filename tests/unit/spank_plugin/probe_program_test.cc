@@ -144,7 +144,7 @@ TEST(ProbeProgram, DescribesGpus) {
 TEST(ProbeProgram, ALostGpuIsNamedAndTheOthersStay) {
   const Node node = NodesOf(RunProbe("FAKE_NVML=gpu1")).back();
   ASSERT_EQ(node.gpus.size(), 1U);
-  EXPECT_EQ(node.gpus[0].uuid, "GPU-0");
+  EXPECT_EQ(node.gpus[0].uuid, "GPU-00000000-0000-0000-0000-000000000000");
   EXPECT_EQ(node.gpus_status.status, "GPU 1: GPU is lost");
 }
 
