@@ -62,6 +62,11 @@ fake_nvidia_smi() {
   run awk -v root="$root/" '$2 == "=>" && index($3, root) != 1 && $3 !~ /\/(libc|libm|libdl|librt|libpthread)\.so/' <<<"$output"
   echo "$output"
   [ -z "$output" ]
+  # `run` has the programs that train look there.
+  LD_LIBRARY_PATH=$root/lib run ldd "$root"/bin/adaptive-train{,-worker,-probe}
+  [[ $output == *"/lib/libpmix.so"* && $output != *"not found"* ]]
+  run awk -v root="$root/" '$2 == "=>" && index($3, root) != 1 && $3 !~ /\/(libc|libm|libdl|librt|libpthread)\.so/' <<<"$output"
+  [ -z "$output" ]
   run "$root/bin/gpu_kernels_test" --gtest_list_tests
   [ "$status" -eq 0 ]
   run "$root/bin/device_bench" GPU-01234567-89ab-cdef-0123-456789abcdef bf16
