@@ -30,11 +30,11 @@ refused() {
 }
 
 @test "a GPU's losses are the CPU's: GPT-2 with dropout and recomputation, Llama, BERT" {
-  for model in "gpt2 --train.dropout=0.1 --train.recompute=full" "llama --model.kv_heads=1" "bert --train.recompute=selective"; do
+  for model in "--model.kind=gpt2 --train.dropout=0.1 --train.recompute=full" "--model.kind=llama --model.kv_heads=1" "--model.kind=bert --train.recompute=selective"; do
     rm -rf "$work"/{cpu,gpu}
     read -ra keys <<<"$model"
-    on cpu cpu --model.kind="${keys[@]}" --train.micro_batch=4
-    on cuda gpu --model.kind="${keys[@]}" --train.micro_batch=4
+    on cpu cpu "${keys[@]}" --train.micro_batch=4
+    on cuda gpu "${keys[@]}" --train.micro_batch=4
     losses_agree "$work/cpu" "$work/gpu" 1e-5
     grep -q 'rank 0 of 1 on .*: guarded emulated GPU, ' "$work/gpu/logs/rank-0.log"
   done
