@@ -505,8 +505,8 @@ std::string NotReproducible(const Plan& plan) {
   return "";
 }
 
-/// Why ranks on GPUs cannot run a plan; empty if they can. Ranks exchange what is in the host's memory,
-/// which of a GPU's are whole sums of gradients so far.
+/// Why ranks on GPUs cannot run a plan; empty if they can. Ranks exchange what is in the host's
+/// memory. Of what a GPU holds, only whole gradients are copied there so far.
 std::string NotOnGpus(const Plan& plan) {
   if (plan.orders.AnyLayout()) return "the bits of any layout (train.reproducible)";
   if (plan.ranks.size() == 1) return "";
