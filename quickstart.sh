@@ -19,7 +19,7 @@ packaging/debian/install-packages
 echo "2/4 build (build/release)"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! { cmake --preset release && cmake --build --preset release --target adaptive-train adaptive-train-worker adaptive-train-probe adaptive_train; } >"$log" 2>&1; then
+if ! { cmake --preset release && cmake --build --preset release --target adaptive-train adaptive-train-worker adaptive-train-probe adaptive-traind adaptive_train; } >"$log" 2>&1; then
   tail -n 30 "$log" >&2
   fail "the build failed"
 fi
