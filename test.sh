@@ -45,6 +45,14 @@ build_rpms() {
   fi
 }
 
+# build_the_rest: with the processor time that nothing else wants. It gives way at once: the last in its session, and the
+# session the last of all (sched(7): SCHED_IDLE, autogroups).
+build_the_rest() {
+  chrt --idle --pid 0 "$BASHPID"
+  if [[ -e /proc/self/autogroup ]]; then echo 19 >/proc/self/autogroup; fi
+  build_rpms && build asan
+}
+
 failed=()
 check() { # PRESET CTEST-ARGUMENT...
   section "test $1: ${*:2}"
@@ -62,11 +70,20 @@ packaging/debian/install-packages
 unset XDG_STATE_HOME ADAPTIVE_TRAIN_OPTIONS
 build release
 check release -L 'unit|multi_process' -LE 'gpu|long' -j 2
-# The cluster's tests have deadlines and measure links: nothing else is built beside them.
+# The cluster's tests have deadlines, measure links, and wait for much: the other builds take what they leave.
+export -f section build build_rpms build_the_rest
+# shellcheck disable=SC2016
+setsid bash -c 'SECONDS=$0; build_the_rest' "$SECONDS" &
+rest=$!
+trap 'kill -- "-$rest" 2>/dev/null || true' EXIT
 check release -L slurm -LE 'gpu|long' -E 'slurm.packages'
-build_rpms
+section "wait for what is built beside them"
+wait "$rest" || {
+  echo "test.sh: a build beside the cluster's tests failed, see above" >&2
+  exit 1
+}
+trap - EXIT
 ADAPTIVE_TRAIN_RPMS=$PWD/build/rpm check release -R 'slurm.packages'
-build asan
 check asan -L 'unit|multi_process' -LE 'gpu|long' -j 2
 if [[ $long ]]; then
   section "lint"

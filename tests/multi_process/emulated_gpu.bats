@@ -11,12 +11,12 @@ setup_file() {
 setup() {
   make_run_folder
   # An emulated GPU has some 50 tokens a second of the model's usual size.
-  sed -i 's/^sequence = 32$/sequence = 8/; s/^hidden = 32$/hidden = 16/' "$work/config.toml"
+  sed -i 's/^sequence = 32$/sequence = 8/; s/^hidden = 32$/hidden = 16/; s/^steps = 20$/steps = 8/; s/^global_batch = 10$/global_batch = 6/' "$work/config.toml"
   bin=$BATS_FILE_TMPDIR/installed/bin
   export LD_LIBRARY_PATH=$ADAPTIVE_TRAIN_BUILD/tests/unit/spank_plugin/fake_nvml
 }
 
-# on KIND FOLDER ARG...: 20 steps of one rank.
+# on KIND FOLDER ARG...: 8 steps of one rank.
 on() {
   train --device.kind="$1" --parallel.data=1 --run-dir "$work/$2" "${@:3}" >"$work/log" 2>&1 || { cat "$work/log" && return 1; }
 }
@@ -49,12 +49,12 @@ refused() {
 
 @test "a run's checkpoints go from CPU to GPU and back, and its losses are those of a run that stayed" {
   keys=(--optimizer.schedule=constant --checkpoint.every=0)
-  on cpu stays "${keys[@]}" --train.steps=20
-  on cpu moves "${keys[@]}" --train.steps=7
-  on cuda moves "${keys[@]}" --train.steps=14
-  grep '^resumed from the checkpoint of step 7$' "$work/log"
-  on cpu moves "${keys[@]}" --train.steps=20
-  grep '^resumed from the checkpoint of step 14$' "$work/log"
+  on cpu stays "${keys[@]}"
+  on cpu moves "${keys[@]}" --train.steps=3
+  on cuda moves "${keys[@]}" --train.steps=6
+  grep '^resumed from the checkpoint of step 3$' "$work/log"
+  on cpu moves "${keys[@]}"
+  grep '^resumed from the checkpoint of step 6$' "$work/log"
   losses_agree "$work/stays" "$work/moves" 1e-5
 }
 
@@ -67,9 +67,9 @@ refused() {
 }
 
 @test "a killed rank on a GPU is started again and takes its state up from memory" {
-  on cpu stays --train.steps=20
-  train_in_background --device.kind=cuda --parallel.data=1 --train.steps=20 --recovery.memory_every=1 --checkpoint.every=0
-  wait_until 60 steps_done 5
+  on cpu stays
+  train_in_background --device.kind=cuda --parallel.data=1 --recovery.memory_every=1 --checkpoint.every=0
+  wait_until 60 steps_done 3
   kill -KILL "$(rank_pids)"
   ends_with 0
   grep -E '^resumed from the memory of step [0-9]+$' "$work/out"

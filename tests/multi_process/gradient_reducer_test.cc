@@ -15,6 +15,7 @@
 #include "tests/multi_process/forked_ranks.h"
 #include "tests/multi_process/reducer_setting.h"
 #include "tests/multi_process/shared_count.h"
+#include "tests/sanitized.h"
 
 namespace adaptive_train {
 namespace {
@@ -182,13 +183,13 @@ INSTANTIATE_TEST_SUITE_P(Ranks, SparseReducer,
 TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
   Ranks ranks(GetParam().ranks, [](Group& c) {
     Rank rank(c, true, 3000, GetParam().Nodes());
-    const int steps = c.Size() == 3 ? 1000 : 130;
+    const int steps = kSanitized ? 25 : c.Size() == 3 ? 1000 : 130;
     for (int step = 0; step < steps; ++step) {
       // Densities change, layers are sometimes whole, and sometimes everything is sent.
       ExchangePolicy policy = Sparse(step % 3 == 0 ? 0.05 : 0.2,
                                      step % 4 < 2 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16);
       if (step % 10 == 4) policy.density[1].reset();
-      if (step % 100 == 99) policy = Sparse(1);
+      if (step % 100 == 24) policy = Sparse(1);
       policy.sketch = step % 5 == 3;
       rank.reducer.SetPolicy(policy);
       rank.Draw();
@@ -231,7 +232,7 @@ TEST_P(SparseReducer, WhatGoesEarlyAndWhatComesLastOfItAddUp) {
   Ranks ranks(GetParam().ranks, [](Group& c) {
     Rank rank(c, true, 3000, GetParam().Nodes());
     const bool may = c.Size() > 1 && GetParam().per_node == 1;
-    for (int step = 0; step < 60; ++step) {
+    for (int step = 0; step < (kSanitized ? 21 : 60); ++step) {
       ExchangePolicy policy =
           Sparse(0.1, step % 4 < 2 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16);
       policy.sketch = step % 5 == 3;

@@ -1,5 +1,5 @@
 # Every layout of at most 8 ranks, every schedule, three models: losses of ten steps and each parameter's first gradient are one rank's.
-# LAYOUTS=all takes all of them, as the long tests do; by default a fixed sixteenth of each model's.
+# LAYOUTS=all takes all of them, as the long tests do; by default a fixed thirty-second of each model's.
 load run
 
 setup() { make_run_folder; }
@@ -39,9 +39,9 @@ ten_steps() {
     { echo "failed: ${*:2}" && tail -n 5 "$work/log" && return 1; }
 }
 
-# agree KIND FIRST: the layouts with one rank: FIRST, FIRST + 16 and so on, or all.
+# agree KIND FIRST: the layouts with one rank: FIRST, FIRST + 32 and so on, or all.
 agree() {
-  local number=0 tried=0 every=16 first=$2 tensor stages replicas schedule heads
+  local number=0 tried=0 every=32 first=$2 tensor stages replicas schedule heads
   if [[ ${LAYOUTS:-} == all ]]; then every=1 first=0; fi
   while read -r tensor stages replicas schedule; do
     ((number++ % every == first)) || continue
@@ -56,7 +56,7 @@ agree() {
     ((++tried))
   done < <(every_layout)
   echo "$1: $tried layouts"
-  ((tried >= 7))
+  ((tried >= 3))
 }
 
 @test "GPT-2 in layouts of up to 8 ranks" { agree gpt2 3; }

@@ -21,6 +21,7 @@
 #include "launcher/steps/rank_environment.h"
 #include "launcher/steps/stop_signals.h"
 #include "launcher/steps/supervisor.h"
+#include "tests/sanitized.h"
 #include "tests/unit/launcher/temporary_folder.h"
 
 namespace adaptive_train {
@@ -33,11 +34,7 @@ using testing::SizeIs;
 constexpr std::int64_t kSteps = 60;
 constexpr std::int64_t kWarmupSteps = 3;
 /// A launcher's words have to arrive between two steps. With a sanitizer these are long in any case.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kSequence = 8;
-#else
-constexpr int kSequence = 64;
-#endif
+constexpr int kSequence = kSanitized ? 8 : 64;
 
 /// One replica per share, all on this machine.
 Plan PlanOf(const std::vector<std::int64_t>& shares) {

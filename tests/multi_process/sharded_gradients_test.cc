@@ -12,6 +12,7 @@
 #include "runtime/exchange/gradient_reducer.h"
 #include "tests/multi_process/forked_ranks.h"
 #include "tests/multi_process/reducer_setting.h"
+#include "tests/sanitized.h"
 
 namespace adaptive_train {
 namespace {
@@ -132,7 +133,7 @@ TEST_P(ShardedGradients, OwnersGetTheSumsOfAllMicroBatchesAndOthersKeepNothing) 
 TEST_P(ShardedGradients, WhatIsSentAndWhatIsKeptAddUpOverMicroBatchesAndSkippedSteps) {
   Ranks ranks(GetParam().ranks, [](Group& c) {
     ShardedRank rank(c, true, GetParam());
-    for (int step = 0; step < 60; ++step) {
+    for (int step = 0; step < (kSanitized ? 20 : 60); ++step) {
       ExchangePolicy policy =
           Sparse(0.1, step % 4 < 2 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16);
       // A skipped step drops what is summed whole.

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "tests/sanitized.h"
 #include "tests/unit/kernels/agreement.h"
 
 namespace adaptive_train::kernels {
@@ -73,10 +74,15 @@ void ForOrientations(const Body& body) {
   }
 }
 
+/// Each orientation then goes with one of two biases or activation functions, and both occur.
+bool OneOfTwo() { return kSanitized || SlowDevice(); }
+
 TEST(Matmul, AgreesWithTheReference) {
   ForOrientations([](MatmulCase a_case) {
     for (const bool has_bias : {false, true}) {
       for (const Residual residual : {Residual::kNone, Residual::kBeside, Residual::kInPlace}) {
+        const bool odd = a_case.transpose_a != a_case.transpose_b;
+        if (OneOfTwo() && has_bias != ((residual == Residual::kBeside) != odd)) continue;
         a_case.has_bias = has_bias;
         a_case.residual = residual;
         ExpectAgreement(a_case);
@@ -88,6 +94,8 @@ TEST(Matmul, AgreesWithTheReference) {
 TEST(Matmul, WithAGeluAgreesWithTheReference) {
   ForOrientations([](MatmulCase a_case) {
     for (const GeluForm gelu : {GeluForm::kTanh, GeluForm::kErf}) {
+      const bool odd = a_case.transpose_a != a_case.transpose_b;
+      if (OneOfTwo() && odd != (gelu == GeluForm::kErf)) continue;
       a_case.gelu = gelu;
       a_case.has_bias = a_case.transpose_a;
       a_case.residual = a_case.transpose_b ? Residual::kBeside : Residual::kNone;

@@ -42,12 +42,19 @@ void OnEveryInstructionSet(const Body& body) {
 
 #include "kernels/cpu/amx_product.h"
 #include "kernels/cpu/cpu_device.h"
+#include "tests/sanitized.h"
 
 namespace adaptive_train::kernels {
 
 template <class T>
 using TestedDevice = cpu::CpuDevice<T>;
-inline constexpr std::array kOtherThreads{2, 3};
+constexpr auto OtherThreads() {
+  if constexpr (kSanitized)
+    return std::array{3};
+  else
+    return std::array{2, 3};
+}
+inline constexpr auto kOtherThreads = OtherThreads();
 inline bool SlowDevice() { return false; }
 
 /// Calls body(name) with each instruction set that this processor has and the kernels are compiled
