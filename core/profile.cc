@@ -16,9 +16,11 @@ constexpr std::size_t kMaxMeasurements = std::size_t{1} << 24;
 constexpr std::int64_t kMaxSamples = std::int64_t{1} << 40;
 
 Json ToObject(const Evidence& evidence) {
-  return {{"count", evidence.count},
-          {"spread", evidence.spread},
-          {"measured_at", evidence.measured_at}};
+  Json of = {{"count", evidence.count},
+             {"spread", evidence.spread},
+             {"measured_at", evidence.measured_at}};
+  if (evidence.trust != Trust::kKnown) of["trust"] = NameOf(evidence.trust);
+  return of;
 }
 
 Json ToObject(const LinkMeasurement& link) {
@@ -58,7 +60,8 @@ Json ToObject(const NodeHistory& node) {
   return {{"node", node.node},
           {"failures", node.failures},
           {"kinds", std::move(kinds)},
-          {"within_s", node.within_s}};
+          {"within_s", node.within_s},
+          {"users", node.users}};
 }
 
 Json ToObject(const LinkHistory& link) {
@@ -82,6 +85,11 @@ Evidence ReadEvidence(const JsonReader& entry) {
   part.Read("count", evidence.count, 1, kMaxSamples);
   part.ReadNumber("spread", evidence.spread);
   part.ReadNumber("measured_at", evidence.measured_at);
+  if (!part.Has("trust")) return evidence;
+  std::string trust;
+  part.Read("trust", trust);
+  // What a newer store says of a figure is no praise.
+  evidence.trust = ChoiceOf<Trust>(trust).value_or(Trust::kDisputed);
   return evidence;
 }
 
@@ -129,6 +137,7 @@ NodeHistory ReadHistory(const JsonReader& entry) {
   entry.ReadNumber("failures", node.failures);
   if (!entry.Has("kinds")) return node;  // of an earlier program
   entry.ReadNumber("within_s", node.within_s);
+  if (entry.Has("users")) entry.Read("users", node.users, 1, kMaxSamples);
   entry.ReadList(
       "kinds",
       [&](const JsonReader& one) {
@@ -174,6 +183,12 @@ std::string OfANode(FailureKind kind) {
 
 }  // namespace
 
+template <>
+std::span<const std::string_view> NamesOf<Trust>() {
+  static constexpr std::string_view kNames[] = {"known", "unconfirmed", "disputed"};
+  return kNames;
+}
+
 double Evidence::Confidence(double now) const {
   if (count < 1) return 0;
   const double founded = 1.0 - 0.5 / static_cast<double>(count);
@@ -188,6 +203,7 @@ std::string Describe(const NodeHistory& history) {
   for (const CountedFailures& counted : history.kinds)
     words += fmt::format("{}{} {}", words.empty() ? "" : ", ", OfANode(counted.kind),
                          Times(counted.count));
+  if (history.users > 1) words += fmt::format(" in jobs of {} users", history.users);
   return fmt::format("{}: {} {}", history.node, words, InTheLast(history.within_s));
 }
 

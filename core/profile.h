@@ -2,20 +2,33 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/failure_kind.h"
+#include "core/orders.h"
 #include "core/result.h"
 
 namespace adaptive_train {
+
+/// Who stands behind a figure that a store of several users tells (db/told_figures.h).
+enum class Trust : std::uint8_t {
+  kKnown,        // the user who asks, or so many others that none of them can move it far
+  kUnconfirmed,  // one or two others
+  kDisputed,     // three users or more, one of whom moves it
+};
+// Their names: NameOf and ChoiceOf of core/orders.h.
+template <>
+std::span<const std::string_view> NamesOf<Trust>();
 
 /// How reliable a figure is. Figures are running means over jobs.
 struct Evidence {
   std::int64_t count = 0;  // measurements in the mean, each at a different time
   double spread = 0;       // relative standard deviation of one, between and within measurements
   double measured_at = 0;  // the last one, UTC seconds since 1970
+  Trust trust = Trust::kKnown;
 
   /// From 0 to 1: rises with the count, falls with the spread, halves every kConfidenceHalfLife.
   double Confidence(double now) const;
@@ -81,6 +94,7 @@ struct NodeHistory {
   double failures = 0;                      // decayed count
   std::vector<CountedFailures> kinds = {};  // undecayed
   double within_s = 0;                      // seconds since the oldest of them
+  std::int64_t users = 1;                   // whose jobs they ended
   bool operator==(const NodeHistory&) const = default;
 };
 
@@ -93,7 +107,7 @@ struct LinkHistory {
   bool operator==(const LinkHistory&) const = default;
 };
 
-/// "n3: silent twice, out of memory once in the last 10 days".
+/// "n3: silent twice, out of memory once in the last 10 days", of several users with their number.
 std::string Describe(const NodeHistory& history);
 /// "link n1 to n2: lost once in the last 3 days".
 std::string Describe(const LinkHistory& history);

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "core/seconds.h"
 #include "db/job_rows.h"
 #include "db/job_writes.h"
 #include "db/migration.h"
@@ -103,8 +104,9 @@ Result<Profile> FileStore::ProfileOf(const ProfileQuery& query) {
 }
 
 Result<Profile> FileStore::MeasurementsOf(const std::string& cluster) {
-  return Transact(false, "reading what was measured",
-                  [&]() -> Result<Profile> { return ReadMeasurements(*database_, cluster); });
+  return Transact(false, "reading what was measured", [&]() -> Result<Profile> {
+    return ReadMeasurements(*database_, kFileOwner, cluster, EpochSecondsNow());
+  });
 }
 
 Result<std::vector<std::string>> FileStore::MeasuredClusters() {

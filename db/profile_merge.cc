@@ -52,7 +52,8 @@ bool Contradicts(const DeviceMeasurement& fresh, const DeviceMeasurement& known)
 }
 
 LinkMeasurement Merged(const LinkMeasurement& known, const LinkMeasurement& fresh) {
-  if (Contradicts(fresh.bytes_per_second, known.bytes_per_second, known.evidence.spread))
+  if (known.evidence.trust != Trust::kKnown ||
+      Contradicts(fresh.bytes_per_second, known.bytes_per_second, known.evidence.spread))
     return fresh;
   const Weights weights(known.evidence, fresh.evidence);
   LinkMeasurement merged = fresh;
@@ -75,7 +76,8 @@ DeviceMeasurement Joined(const DeviceMeasurement& first, const DeviceMeasurement
 }
 
 DeviceMeasurement Merged(const DeviceMeasurement& known, const DeviceMeasurement& fresh) {
-  return Contradicts(fresh, known) ? fresh : Joined(known, fresh);
+  if (known.evidence.trust != Trust::kKnown || Contradicts(fresh, known)) return fresh;
+  return Joined(known, fresh);
 }
 
 LayerMeasurement Merged(const LayerMeasurement& known, const LayerMeasurement& fresh) {

@@ -21,7 +21,8 @@ bool Contradicts(const DeviceMeasurement& fresh, const DeviceMeasurement& known)
 /// within and between both, however far apart they are.
 DeviceMeasurement Joined(const DeviceMeasurement& first, const DeviceMeasurement& second);
 
-// Merges two measurements of the same thing. If `fresh` contradicts `known`, it replaces it:
+// Merges two measurements of the same thing. If `fresh` contradicts `known`, it replaces it, as it
+// does what others say without three users behind it:
 // compared are a link's bandwidth, a device's product, a layer's forward plus backward. Otherwise
 // each figure is the mean weighted by the counts, with the spread within and between both. Figures
 // that were not measured (0) are ignored.

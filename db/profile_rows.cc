@@ -5,41 +5,42 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "db/failure_histories.h"
 #include "db/profile_merge.h"
 #include "db/statement.h"
+#include "db/told_figures.h"
 
 namespace adaptive_train {
 namespace {
 
 constexpr const char* kLinksFrom =
-    "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at FROM link_profiles"
-    " WHERE cluster = ?1 AND from_node = ?2 ORDER BY to_node";
+    "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at, owner"
+    " FROM link_profiles WHERE cluster = ?1 AND from_node = ?2 ORDER BY to_node, owner";
 constexpr const char* kOneLink =
-    "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at FROM link_profiles"
-    " WHERE cluster = ?1 AND from_node = ?2 AND to_node = ?3";
+    "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at, owner"
+    " FROM link_profiles"
+    " WHERE cluster = ?1 AND from_node = ?2 AND to_node = ?3 AND owner = ?4";
 constexpr const char* kReplaceLink =
-    "INSERT OR REPLACE INTO link_profiles (cluster, from_node, to_node, latency_s,"
-    " bytes_per_second, count, spread, measured_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    "INSERT OR REPLACE INTO link_profiles (cluster, from_node, to_node, owner, latency_s,"
+    " bytes_per_second, count, spread, measured_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
 constexpr const char* kDevicesOf =
-    "SELECT node, product_flops, bytes_per_second, transfer_s_per_byte, count, spread, measured_at"
-    " FROM device_profiles"
-    " WHERE cluster = ?1 AND device_kind = ?2 ORDER BY node";
+    "SELECT node, product_flops, bytes_per_second, transfer_s_per_byte, count, spread,"
+    "       measured_at, owner"
+    " FROM device_profiles WHERE cluster = ?1 AND device_kind = ?2 ORDER BY node, owner";
 constexpr const char* kOneDevice =
-    "SELECT node, product_flops, bytes_per_second, transfer_s_per_byte, count, spread, measured_at"
+    "SELECT node, product_flops, bytes_per_second, transfer_s_per_byte, count, spread,"
+    "       measured_at, owner"
     " FROM device_profiles"
-    " WHERE cluster = ?1 AND device_kind = ?2 AND node = ?3";
+    " WHERE cluster = ?1 AND device_kind = ?2 AND node = ?3 AND owner = ?4";
 constexpr const char* kReplaceDevice =
-    "INSERT OR REPLACE INTO device_profiles (cluster, device_kind, node, product_flops,"
-    " bytes_per_second, transfer_s_per_byte, count, spread, measured_at) VALUES (?1, ?2, ?3, ?4, "
-    "?5,"
-    " ?6, ?7, ?8, ?9)";
+    "INSERT OR REPLACE INTO device_profiles (cluster, device_kind, node, owner, product_flops,"
+    " bytes_per_second, transfer_s_per_byte, count, spread, measured_at)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
 constexpr const char* kLayersOf =
     "SELECT layer, micro_batch, forward_s, backward_s, weight_gradients_s, update_s,"
@@ -61,18 +62,6 @@ constexpr const char* kKindsOf =
     "SELECT DISTINCT device_kind FROM device_profiles WHERE cluster = ?1 ORDER BY device_kind";
 constexpr const char* kClusters =
     "SELECT cluster FROM link_profiles UNION SELECT cluster FROM device_profiles ORDER BY cluster";
-
-constexpr const char* kNodeFailures =
-    "SELECT time, kind FROM failures JOIN jobs ON jobs.id = failures.job_id"
-    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3 AND blamed = 'node'"
-    " ORDER BY time";
-constexpr const char* kLinkFailures =
-    "SELECT time, peer_host FROM failures JOIN jobs ON jobs.id = failures.job_id"
-    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3 AND blamed = 'link'"
-    " ORDER BY time";
-
-/// A failure so many half-lives old counts less than a thousandth.
-constexpr double kForgottenHalfLives = 10;
 
 bool Speed(double value) { return std::isfinite(value) && value > 0; }
 bool Amount(double value) { return std::isfinite(value) && value >= 0; }
@@ -104,20 +93,20 @@ std::string Name(const LayerMeasurement& layer) {
   return fmt::format("layer {} of {} on {}", layer.layer, layer.model, layer.device_kind);
 }
 
-LinkMeasurement ReadLink(SQLite::Statement& row, const std::string& from) {
+LinkMeasurement ReadLink(SQLite::Statement& row, const std::string& from, Owner& owner) {
   LinkMeasurement link;
   link.from = from;
   RowReader(row) >> link.to >> link.latency_s >> link.bytes_per_second >> link.evidence.count >>
-      link.evidence.spread >> link.evidence.measured_at;
+      link.evidence.spread >> link.evidence.measured_at >> owner;
   return link;
 }
 
-DeviceMeasurement ReadDevice(SQLite::Statement& row, const std::string& kind) {
+DeviceMeasurement ReadDevice(SQLite::Statement& row, const std::string& kind, Owner& owner) {
   DeviceMeasurement device;
   device.device_kind = kind;
   RowReader(row) >> device.node >> device.product_flops >> device.bytes_per_second >>
       device.transfer_s_per_byte >> device.evidence.count >> device.evidence.spread >>
-      device.evidence.measured_at;
+      device.evidence.measured_at >> owner;
   return device;
 }
 
@@ -148,38 +137,38 @@ Result<void> MergeAll(const std::vector<Measurement>& fresh, const Find& find, c
   return {};
 }
 
-Result<void> MergeLinks(SQLite::Database& database, const std::string& cluster,
+Result<void> MergeLinks(SQLite::Database& database, Owner owner, const std::string& cluster,
                         const std::vector<LinkMeasurement>& links) {
   SQLite::Statement select(database, kOneLink), replace(database, kReplaceLink);
   return MergeAll(
       links,
       [&](const LinkMeasurement& link) -> std::optional<LinkMeasurement> {
         select.reset();
-        BindAll(select, cluster, link.from, link.to);
+        BindAll(select, cluster, link.from, link.to, owner);
         if (!select.executeStep()) return std::nullopt;
-        return ReadLink(select, link.from);
+        return ReadLink(select, link.from, owner);
       },
       [&](const LinkMeasurement& link) {
-        BindAll(replace, cluster, link.from, link.to, link.latency_s, link.bytes_per_second,
+        BindAll(replace, cluster, link.from, link.to, owner, link.latency_s, link.bytes_per_second,
                 link.evidence.count, link.evidence.spread, link.evidence.measured_at);
         replace.exec();
         replace.reset();
       });
 }
 
-Result<void> MergeDevices(SQLite::Database& database, const std::string& cluster,
+Result<void> MergeDevices(SQLite::Database& database, Owner owner, const std::string& cluster,
                           const std::vector<DeviceMeasurement>& devices) {
   SQLite::Statement select(database, kOneDevice), replace(database, kReplaceDevice);
   return MergeAll(
       devices,
       [&](const DeviceMeasurement& device) -> std::optional<DeviceMeasurement> {
         select.reset();
-        BindAll(select, cluster, device.device_kind, device.node);
+        BindAll(select, cluster, device.device_kind, device.node, owner);
         if (!select.executeStep()) return std::nullopt;
-        return ReadDevice(select, device.device_kind);
+        return ReadDevice(select, device.device_kind, owner);
       },
       [&](const DeviceMeasurement& device) {
-        BindAll(replace, cluster, device.device_kind, device.node, device.product_flops,
+        BindAll(replace, cluster, device.device_kind, device.node, owner, device.product_flops,
                 device.bytes_per_second, device.transfer_s_per_byte, device.evidence.count,
                 device.evidence.spread, device.evidence.measured_at);
         replace.exec();
@@ -208,71 +197,51 @@ Result<void> MergeLayers(SQLite::Database& database, Owner owner,
       });
 }
 
-/// Reads what failed, for the nodes of a query.
-class FailureReader {
- public:
-  FailureReader(SQLite::Database& database, const ProfileQuery& query)
-      : query_(query), of_node_(database, kNodeFailures), of_link_(database, kLinkFailures) {}
-
-  /// Adds the failures of `node`, and those of links that it reported.
-  void Read(const std::string& node, const std::set<std::string>& nodes) {
-    NodeHistory history;
-    history.node = node;
-    Find(of_node_, node);
-    while (of_node_.executeStep()) {
-      const auto kind = ChoiceOf<FailureKind>(of_node_.getColumn(1).getString());
-      if (!kind) continue;
-      Count(of_node_.getColumn(0).getDouble(), history);
-      const auto of_kind = std::ranges::find(history.kinds, *kind, &CountedFailures::kind);
-      if (of_kind == history.kinds.end())
-        history.kinds.push_back({*kind, 1});
-      else
-        ++of_kind->count;
-    }
-    if (history.failures > 0) nodes_.push_back(std::move(history));
-    Find(of_link_, node);
-    while (of_link_.executeStep()) {
-      const std::string peer = of_link_.getColumn(1).getString();
-      if (!nodes.contains(peer)) continue;
-      LinkHistory& link = links_[std::minmax(node, peer)];
-      Count(of_link_.getColumn(0).getDouble(), link);
-      ++link.count;
-    }
+/// Told to `reader`: of each thing one figure. `select` gives all rows of it in sequence, `read` the
+/// figure of a row, whose last column is the owner, and `name` what is the same in all of them.
+template <class Read, class Name, class Measurement>
+void TellAll(SQLite::Statement& select, Owner reader, double now, const Read& read,
+             const Name& name, std::vector<Measurement>& told) {
+  std::vector<Report<Measurement>> reports;
+  const auto tell = [&] {
+    if (auto one = Told(std::exchange(reports, {}), reader, now)) told.push_back(std::move(*one));
+  };
+  while (select.executeStep()) {
+    Report<Measurement> report;
+    report.figure = read(report.owner);
+    if (!Sound(report.figure)) continue;
+    if (!reports.empty() && name(reports.front().figure) != name(report.figure)) tell();
+    reports.push_back(std::move(report));
   }
+  tell();
+}
 
-  void MoveTo(Profile& profile) {
-    profile.nodes = std::move(nodes_);
-    for (auto& [ends, link] : links_) {
-      link.from = ends.first, link.to = ends.second;
-      profile.lost_links.push_back(std::move(link));
-    }
-  }
+/// Links from `node`, in the order of their other ends.
+void TellLinks(SQLite::Statement& select, const std::string& cluster, const std::string& node,
+               Owner reader, double now, std::vector<LinkMeasurement>& told) {
+  select.reset();
+  BindAll(select, cluster, node);
+  TellAll(
+      select, reader, now, [&](Owner& owner) { return ReadLink(select, node, owner); },
+      [](const LinkMeasurement& link) { return link.to; }, told);
+}
 
- private:
-  void Find(SQLite::Statement& statement, const std::string& node) {
-    statement.reset();
-    BindAll(statement, node, query_.now - kForgottenHalfLives * query_.failure_half_life_s,
-            query_.cluster);
-  }
-  template <class History>
-  void Count(double time, History& history) const {
-    const double age = std::max(0.0, query_.now - time);
-    history.failures += std::exp2(-age / query_.failure_half_life_s);
-    history.within_s = std::max(history.within_s, age);
-  }
-
-  const ProfileQuery& query_;
-  SQLite::Statement of_node_, of_link_;
-  std::vector<NodeHistory> nodes_;
-  std::map<std::pair<std::string, std::string>, LinkHistory> links_;  // by both ends, in order
-};
+/// Devices of `kind`, in the order of their nodes.
+void TellDevices(SQLite::Statement& select, const std::string& cluster, const std::string& kind,
+                 Owner reader, double now, std::vector<DeviceMeasurement>& told) {
+  select.reset();
+  BindAll(select, cluster, kind);
+  TellAll(
+      select, reader, now, [&](Owner& owner) { return ReadDevice(select, kind, owner); },
+      [](const DeviceMeasurement& device) { return device.node; }, told);
+}
 
 }  // namespace
 
 Result<void> MergeProfile(SQLite::Database& database, Owner owner, const std::string& cluster,
                           const Profile& profile) {
-  return MergeLinks(database, cluster, profile.links)
-      .and_then([&] { return MergeDevices(database, cluster, profile.devices); })
+  return MergeLinks(database, owner, cluster, profile.links)
+      .and_then([&] { return MergeDevices(database, owner, cluster, profile.devices); })
       .and_then([&] { return MergeLayers(database, owner, profile.layers); });
 }
 
@@ -280,26 +249,16 @@ Profile ReadProfile(SQLite::Database& database, Owner owner, const ProfileQuery&
   Profile profile;
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
   SQLite::Statement links(database, kLinksFrom);
-  FailureReader failures(database, query);
-  for (const std::string& node : nodes) {
-    links.reset();
-    BindAll(links, query.cluster, node);
-    while (links.executeStep()) {
-      LinkMeasurement link = ReadLink(links, node);
-      if (nodes.count(link.to) != 0 && Sound(link)) profile.links.push_back(std::move(link));
-    }
-    failures.Read(node, nodes);
-  }
-  failures.MoveTo(profile);
+  for (const std::string& node : nodes)
+    TellLinks(links, query.cluster, node, owner, query.now, profile.links);
+  std::erase_if(profile.links, [&](const auto& link) { return !nodes.contains(link.to); });
+  FailureHistories histories = ReadHistories(database, owner, query);
+  profile.nodes = std::move(histories.nodes);
+  profile.lost_links = std::move(histories.links);
   SQLite::Statement devices(database, kDevicesOf), layers(database, kLayersOf);
   for (const std::string& kind :
        std::set<std::string>(query.device_kinds.begin(), query.device_kinds.end())) {
-    devices.reset();
-    BindAll(devices, query.cluster, kind);
-    while (devices.executeStep()) {
-      DeviceMeasurement device = ReadDevice(devices, kind);
-      if (Sound(device)) profile.devices.push_back(std::move(device));
-    }
+    TellDevices(devices, query.cluster, kind, owner, query.now, profile.devices);
     if (query.model_key.empty()) continue;
     layers.reset();
     BindAll(layers, owner, kind, query.model_key);
@@ -311,7 +270,8 @@ Profile ReadProfile(SQLite::Database& database, Owner owner, const ProfileQuery&
   return profile;
 }
 
-Profile ReadMeasurements(SQLite::Database& database, const std::string& cluster) {
+Profile ReadMeasurements(SQLite::Database& database, Owner owner, const std::string& cluster,
+                         EpochSeconds now) {
   const auto words = [&](const char* sql) {
     std::vector<std::string> found;
     SQLite::Statement statement(database, sql);
@@ -321,22 +281,10 @@ Profile ReadMeasurements(SQLite::Database& database, const std::string& cluster)
   };
   Profile profile;
   SQLite::Statement links(database, kLinksFrom), devices(database, kDevicesOf);
-  for (const std::string& node : words(kNodesOf)) {
-    links.reset();
-    BindAll(links, cluster, node);
-    while (links.executeStep()) {
-      LinkMeasurement link = ReadLink(links, node);
-      if (Sound(link)) profile.links.push_back(std::move(link));
-    }
-  }
-  for (const std::string& kind : words(kKindsOf)) {
-    devices.reset();
-    BindAll(devices, cluster, kind);
-    while (devices.executeStep()) {
-      DeviceMeasurement device = ReadDevice(devices, kind);
-      if (Sound(device)) profile.devices.push_back(std::move(device));
-    }
-  }
+  for (const std::string& node : words(kNodesOf))
+    TellLinks(links, cluster, node, owner, now, profile.links);
+  for (const std::string& kind : words(kKindsOf))
+    TellDevices(devices, cluster, kind, owner, now, profile.devices);
   return profile;
 }
 

@@ -17,16 +17,18 @@ namespace adaptive_train {
 
 // All throw SQLite::Exception and must be called inside one transaction.
 
-/// Merges each figure with its row (profile_merge.h). Fails on a figure that is not finite, not
-/// positive or without measurements (count 0). Layers are `owner`'s, links and devices everybody's.
+/// Merges each figure with `owner`'s row (profile_merge.h). Fails on a figure that is not finite, not
+/// positive or without measurements (count 0).
 Result<void> MergeProfile(SQLite::Database& database, Owner owner, const std::string& cluster,
                           const Profile& profile);
 
 // Skips invalid rows (edited by hand).
-/// Layers are those of `owner`.
+/// Layers are those of `owner`. Links and devices are told from what all users measured
+/// (told_figures.h), failures from what they reported (failure_histories.h).
 Profile ReadProfile(SQLite::Database& database, Owner owner, const ProfileQuery& query);
-/// All links and devices of a cluster.
-Profile ReadMeasurements(SQLite::Database& database, const std::string& cluster);
+/// All links and devices of a cluster, as they are told to `owner` at the time `now`.
+Profile ReadMeasurements(SQLite::Database& database, Owner owner, const std::string& cluster,
+                         EpochSeconds now);
 std::vector<std::string> ReadClusters(SQLite::Database& database);
 
 }  // namespace adaptive_train

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/seconds.h"
 #include "db/job_rows.h"
 #include "db/job_writes.h"
 #include "db/profile_rows.h"
@@ -73,7 +74,7 @@ StoreAnswer Answer(const Context& in, const store_request::ProfileOf& of) {
   return ReadProfile(in.database, in.access.owner, of.query);
 }
 StoreAnswer Answer(const Context& in, const store_request::MeasurementsOf& of) {
-  return ReadMeasurements(in.database, of.cluster);
+  return ReadMeasurements(in.database, in.access.owner, of.cluster, EpochSecondsNow());
 }
 StoreAnswer Answer(const Context& in, const store_request::MeasuredClusters&) {
   return ReadClusters(in.database);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -66,23 +67,49 @@ double MedianProduct(const Profile& profile, const std::string& kind) {
   return (products[(products.size() - 1) / 2] + products[products.size() / 2]) / 2;
 }
 
+/// Bytes per second of a node's fastest card; none: a driver does not tell.
+std::optional<double> FastestCard(const Node& node) {
+  std::int64_t most = 0;
+  for (const Nic& nic : node.nics) {
+    if (nic.state == "down") continue;
+    if (!nic.bits_per_second) return std::nullopt;
+    most = std::max(most, *nic.bits_per_second);
+  }
+  if (most == 0) return std::nullopt;
+  return static_cast<double>(most) / 8;
+}
+
 }  // namespace
+
+Profile WithinHardware(Profile stored, const Cluster& cluster) {
+  std::map<std::string, std::optional<double>> fastest;
+  for (const Node& node : cluster.nodes) fastest[node.name] = FastestCard(node);
+  for (LinkMeasurement& link : stored.links) {
+    if (link.evidence.trust == Trust::kKnown || link.from == link.to) continue;
+    for (const std::string& end : {link.from, link.to})
+      if (const auto card = fastest[end])
+        link.bytes_per_second = std::min(link.bytes_per_second, *card);
+  }
+  return stored;
+}
 
 ReusePlan PlanReuse(const Profile& stored, const std::vector<MeasuredNode>& nodes, double now,
                     bool reuse, std::int64_t turn) {
   const auto links = ByNames(stored);
+  const auto valid = [&](const Evidence& evidence) {
+    return evidence.trust != Trust::kDisputed && evidence.Confidence(now) >= kFreshConfidence;
+  };
   const auto fresh_link = [&](int from, int to) {
     const auto link = links.find(
         {nodes[static_cast<std::size_t>(from)].name, nodes[static_cast<std::size_t>(to)].name});
-    return reuse && link != links.end() &&
-           link->second->evidence.Confidence(now) >= kFreshConfidence;
+    return reuse && link != links.end() && valid(link->second->evidence);
   };
   const auto fresh_device = [&](const MeasuredNode& node) {
-    return std::any_of(
-        stored.devices.begin(), stored.devices.end(), [&](const DeviceMeasurement& device) {
-          return device.node == node.name && device.device_kind == node.device_kind &&
-                 device.evidence.Confidence(now) >= kFreshConfidence;
-        });
+    return std::any_of(stored.devices.begin(), stored.devices.end(),
+                       [&](const DeviceMeasurement& device) {
+                         return device.node == node.name &&
+                                device.device_kind == node.device_kind && valid(device.evidence);
+                       });
   };
   ReusePlan plan;
   const MeasureRounds rounds = AllPairs(static_cast<int>(nodes.size()));

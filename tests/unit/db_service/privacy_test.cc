@@ -88,7 +88,63 @@ TEST_F(PrivacyTest, AnotherSeesSpeedsAndCountsAndNothingElse) {
   EXPECT_THAT(bobs, Not(HasSubstr(uid_)));
   EXPECT_THAT(bobs, Not(HasSubstr(std::to_string(kAnn))));
   EXPECT_THAT(bobs, HasSubstr("\"from\":\"n1\",\"to\":\"n2\""));
-  EXPECT_THAT(bobs, HasSubstr("node_silent"));
+  EXPECT_THAT(bobs, HasSubstr("unconfirmed"));
+  EXPECT_THAT(bobs, Not(HasSubstr("node_silent"))) << "one user alone blames no node for others";
+}
+
+TEST_F(PrivacyTest, ANodeThatFailedThreeUsersCountsForAll) {
+  Start();
+  const auto history = [&](uid_t reader) {
+    return As(reader, [](RemoteStore& store) -> std::string {
+      const auto profile = store.ProfileOf({"alpha", {"n1", "n2"}, {"cpu"}, "", 1.9e9});
+      if (!profile) return profile.error().message;
+      return profile->nodes.empty() ? "none" : Describe(profile->nodes.at(0));
+    });
+  };
+  const auto fails = [&](uid_t owner) {
+    ASSERT_THAT(As(owner, [&](RemoteStore& store) { return StoreAnnsJob(store, NewRunUid()); }),
+                HasSubstr("stored as "));
+  };
+  fails(kAnn), fails(kAnn), fails(kAnn), fails(kAnn), fails(kBob);
+  EXPECT_EQ(history(kAnn), "n1: silent 4 times in the last day");
+  EXPECT_EQ(history(kBob), "n1: silent once in the last day");
+  EXPECT_EQ(history(kBob + 2), "none");
+  fails(kBob + 1);
+  EXPECT_EQ(history(kBob + 2), "n1: silent 3 times in jobs of 3 users in the last day");
+  EXPECT_EQ(history(kAnn), "n1: silent 6 times in jobs of 3 users in the last day");
+}
+
+TEST_F(PrivacyTest, OneUserMovesNoFigureThatThreeOthersAgreeOn) {
+  Start();
+  const auto save = [](double rate) {
+    return [rate](RemoteStore& store) {
+      Profile profile;
+      profile.links = {{"n1", "n2", 1e-4, rate, {1, 0, 1.9e9}}};
+      profile.devices = {{"n1", "cpu", rate, rate, {1, 0, 1.9e9}}};
+      const auto saved = store.SaveMeasurements("alpha", profile);
+      return saved ? "saved" : saved.error().message;
+    };
+  };
+  for (const auto& [user, rate] : {std::pair<uid_t, double>{kAnn, 100}, {kAnn, 102}, {kBob, 101}})
+    ASSERT_EQ(As(user, save(rate)), "saved");
+  const auto told = [&] {
+    return As(kBob + 9, [](RemoteStore& store) -> std::string {
+      const auto profile = store.ProfileOf({"alpha", {"n1", "n2"}, {"cpu"}, "", 1.9e9});
+      if (!profile || profile->links.size() != 1 || profile->devices.size() != 1) return "not one";
+      const LinkMeasurement& link = profile->links[0];
+      const DeviceMeasurement& device = profile->devices[0];
+      return fmt::format("{} {}, {} {}", link.bytes_per_second, NameOf(link.evidence.trust),
+                         device.product_flops, NameOf(device.evidence.trust));
+    });
+  };
+  EXPECT_EQ(told(), "101 unconfirmed, 101 unconfirmed");
+  ASSERT_EQ(As(kBob + 1, save(1e6)), "saved");
+  EXPECT_EQ(told(), "101 known, 101 known") << "of 101, 101 and a lie the median stays";
+  ASSERT_EQ(As(kBob + 1, save(1e-6)), "saved");
+  EXPECT_EQ(told(), "101 disputed, 101 disputed") << "without an honest one it would be the lie";
+  ASSERT_EQ(As(kBob + 2, save(100)), "saved");
+  ASSERT_EQ(As(kBob + 3, save(101)), "saved");
+  EXPECT_EQ(told(), "101 known, 101 known");
 }
 
 TEST_F(PrivacyTest, OperatorsSeeJobsOfAllAndWriteToNone) {

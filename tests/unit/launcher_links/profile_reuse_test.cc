@@ -58,6 +58,46 @@ TEST(PlanReuse, WhatIsFreshIsCheckedInOneRoundThatTurns) {
   EXPECT_EQ(checked.size(), 28u);
 }
 
+TEST(PlanReuse, WhatUsersDisputeIsMeasuredAndWhatNobodyConfirmsIsChecked) {
+  Profile stored = Full(Nodes(4));
+  for (LinkMeasurement& link : stored.links) link.evidence.trust = Trust::kUnconfirmed;
+  LinkOf(stored, "n2", "n1").evidence.trust = Trust::kDisputed;
+  stored.devices[3].evidence.trust = Trust::kDisputed;
+  const ReusePlan plan = PlanReuse(stored, Nodes(4), kNow, true, 0);
+  EXPECT_EQ(plan.missing, (std::vector<RankPair>{{1, 2}}));
+  EXPECT_FALSE(plan.check.empty());
+  EXPECT_EQ(plan.devices, std::vector<int>{3});
+}
+
+TEST(WithinHardware, ACardLimitsWhatOthersSayOfALinkBetweenNodes) {
+  Cluster cluster;
+  cluster.nodes.resize(3);
+  const auto card = [](const char* state, std::optional<std::int64_t> speed) {
+    return Nic{"eth", "ethernet", state, speed, "", ""};
+  };
+  cluster.nodes[0].name = "n0", cluster.nodes[0].nics = {card("up", 400), card("up", 800)};
+  cluster.nodes[1].name = "n1", cluster.nodes[1].nics = {card("up", 400), card("down", 1 << 20)};
+  cluster.nodes[2].name = "n2", cluster.nodes[2].nics = {card("up", std::nullopt)};
+  Profile stored = Full(Nodes(3));
+  for (LinkMeasurement& link : stored.links) link.evidence.trust = Trust::kUnconfirmed;
+  LinkOf(stored, "n1", "n0").evidence.trust = Trust::kKnown;
+  Profile within = WithinHardware(stored, cluster);
+  EXPECT_EQ(LinkOf(within, "n0", "n1").bytes_per_second, 50);
+  EXPECT_EQ(LinkOf(within, "n0", "n2").bytes_per_second, 100);
+  EXPECT_EQ(LinkOf(within, "n1", "n0").bytes_per_second, 1e8) << "one's own figure";
+  EXPECT_EQ(LinkOf(within, "n0", "n0").bytes_per_second, 1e8) << "no card is in between";
+}
+
+TEST(WithMeasured, OnesOwnFigureTakesThePlaceOfWhatOthersSayAlone) {
+  Profile told = Full(Nodes(1)), fresh = Full(Nodes(1));
+  fresh.links[0].bytes_per_second = 1.1e8;
+  fresh.devices[0].product_flops = 1.1e11;
+  EXPECT_NEAR(WithMeasured(told, fresh).links[0].bytes_per_second, 1.05e8, 1);
+  told.links[0].evidence.trust = told.devices[0].evidence.trust = Trust::kUnconfirmed;
+  EXPECT_EQ(WithMeasured(told, fresh).links[0], fresh.links[0]);
+  EXPECT_EQ(WithMeasured(told, fresh).devices[0], fresh.devices[0]);
+}
+
 TEST(PlanReuse, NeverMeasuresAll) {
   const ReusePlan plan = PlanReuse(Full(Nodes(4)), Nodes(4), kNow, false, 0);
   EXPECT_EQ(plan.missing.size(), 6u);

@@ -1,0 +1,161 @@
+#include "db/failure_histories.h"
+
+#include <SQLiteCpp/Database.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "db/statement.h"
+#include "db/told_figures.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr const char* kNodeFailures =
+    "SELECT jobs.owner, time, kind FROM failures JOIN jobs ON jobs.id = failures.job_id"
+    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3 AND blamed = 'node'";
+constexpr const char* kLinkFailures =
+    "SELECT jobs.owner, time, peer_host FROM failures JOIN jobs ON jobs.id = failures.job_id"
+    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3 AND blamed = 'link'";
+
+/// A failure so many half-lives old counts less than a thousandth.
+constexpr double kForgottenHalfLives = 10;
+
+/// What failed at one place.
+struct Failure {
+  double time = 0;
+  FailureKind kind = FailureKind::kUnknown;
+};
+using FailuresByUser = std::map<Owner, std::vector<Failure>>;
+
+/// Of how many failures the median user tells, of two in the middle the fewer.
+std::size_t MedianCount(const FailuresByUser& users) {
+  std::vector<std::size_t> counts;
+  for (const auto& [owner, failures] : users) counts.push_back(failures.size());
+  std::ranges::sort(counts);
+  return counts[(counts.size() - 1) / 2];
+}
+
+/// Those that count for `reader`.
+FailuresByUser Counting(FailuresByUser users, Owner reader) {
+  if (users.size() < kConfirmingUsers) {
+    std::erase_if(users, [&](const auto& user) { return user.first != reader; });
+    return users;
+  }
+  const std::size_t most = MedianCount(users);
+  for (auto& [owner, failures] : users) {
+    if (owner == reader || failures.size() <= most) continue;
+    std::ranges::sort(failures, std::ranges::greater{}, &Failure::time);
+    failures.resize(most);
+  }
+  return users;
+}
+
+/// How much the failures of a place weigh, and how old they are.
+struct Weight {
+  double failures = 0, within_s = 0;
+  std::int64_t count = 0;
+};
+
+Weight WeightOf(const FailuresByUser& users, const ProfileQuery& query) {
+  Weight weight;
+  for (const auto& [owner, failures] : users) {
+    for (const Failure& failure : failures) {
+      const double age = std::max(0.0, query.now - failure.time);
+      weight.failures += std::exp2(-age / query.failure_half_life_s);
+      weight.within_s = std::max(weight.within_s, age);
+      ++weight.count;
+    }
+  }
+  return weight;
+}
+
+/// By kind; the kind that came first at any user's is the first.
+std::vector<CountedFailures> Kinds(const FailuresByUser& users) {
+  std::vector<Failure> all;
+  for (const auto& [owner, failures] : users)
+    all.insert(all.end(), failures.begin(), failures.end());
+  std::ranges::stable_sort(all, {}, &Failure::time);
+  std::vector<CountedFailures> kinds;
+  for (const Failure& failure : all) {
+    const auto of_kind = std::ranges::find(kinds, failure.kind, &CountedFailures::kind);
+    if (of_kind == kinds.end())
+      kinds.push_back({failure.kind, 1});
+    else
+      ++of_kind->count;
+  }
+  return kinds;
+}
+
+void Find(SQLite::Statement& statement, const std::string& node, const ProfileQuery& query) {
+  statement.reset();
+  BindAll(statement, node, query.now - kForgottenHalfLives * query.failure_half_life_s,
+          query.cluster);
+}
+
+FailuresByUser FailuresOfNode(SQLite::Statement& of_node, const std::string& node,
+                              const ProfileQuery& query) {
+  FailuresByUser users;
+  Find(of_node, node, query);
+  while (of_node.executeStep()) {
+    Owner owner = 0;
+    double time = 0;
+    std::string kind;
+    RowReader(of_node) >> owner >> time >> kind;
+    if (const auto known = ChoiceOf<FailureKind>(kind)) users[owner].push_back({time, *known});
+  }
+  return users;
+}
+
+using Pair = std::pair<std::string, std::string>;
+
+/// Adds what `node` reported of links to others of `nodes`, by both ends in order.
+void AddFailuresOfLinks(SQLite::Statement& of_link, const std::string& node,
+                        const std::set<std::string>& nodes, const ProfileQuery& query,
+                        std::map<Pair, FailuresByUser>& links) {
+  Find(of_link, node, query);
+  while (of_link.executeStep()) {
+    Owner owner = 0;
+    double time = 0;
+    std::string peer;
+    RowReader(of_link) >> owner >> time >> peer;
+    if (nodes.contains(peer))
+      links[std::minmax(node, peer)][owner].push_back({time, FailureKind::kLinkLost});
+  }
+}
+
+}  // namespace
+
+FailureHistories ReadHistories(SQLite::Database& database, Owner reader,
+                               const ProfileQuery& query) {
+  const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
+  SQLite::Statement of_node(database, kNodeFailures), of_link(database, kLinkFailures);
+  FailureHistories histories;
+  std::map<Pair, FailuresByUser> links;
+  for (const std::string& node : nodes) {
+    const FailuresByUser users = Counting(FailuresOfNode(of_node, node, query), reader);
+    if (!users.empty()) {
+      const Weight weight = WeightOf(users, query);
+      histories.nodes.push_back({.node = node,
+                                 .failures = weight.failures,
+                                 .kinds = Kinds(users),
+                                 .within_s = weight.within_s,
+                                 .users = static_cast<std::int64_t>(users.size())});
+    }
+    AddFailuresOfLinks(of_link, node, nodes, query, links);
+  }
+  for (auto& [ends, users] : links) {
+    users = Counting(std::move(users), reader);
+    if (users.empty()) continue;
+    const Weight weight = WeightOf(users, query);
+    histories.links.push_back(
+        {ends.first, ends.second, weight.failures, weight.count, weight.within_s});
+  }
+  return histories;
+}
+
+}  // namespace adaptive_train

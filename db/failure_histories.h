@@ -1,0 +1,27 @@
+// What failures say about nodes and links, from those of all jobs in an open database.
+#pragma once
+
+#include <vector>
+
+#include "core/profile.h"
+#include "db/owner.h"
+#include "db/profile_store.h"
+
+namespace SQLite {
+class Database;
+}
+
+namespace adaptive_train {
+
+struct FailureHistories {
+  std::vector<NodeHistory> nodes;
+  std::vector<LinkHistory> links;
+};
+
+/// The failures that count against one of the query's nodes, or a link between two of them, weighted
+/// less the older they are. The reader's own count. Others' count if jobs of kConfirmingUsers users
+/// failed there, and of each of them no more than of the median user: one user alone blames no node
+/// for others. Throws SQLite::Exception; must be called inside a transaction.
+FailureHistories ReadHistories(SQLite::Database& database, Owner reader, const ProfileQuery& query);
+
+}  // namespace adaptive_train
