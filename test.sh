@@ -87,7 +87,7 @@ ADAPTIVE_TRAIN_RPMS=$PWD/build/rpm check release -R 'slurm.packages'
 check asan -L 'unit|multi_process' -LE 'gpu|long' -j 2
 if [[ $long ]]; then
   section "lint"
-  packaging/debian/install-packages clang-format clang-tidy
+  packaging/debian/install-packages clang-format clang-tidy clang-16 python3-venv
   tests/lint "$PWD" build/release || failed+=("lint")
   build tsan
   OMP_NUM_THREADS=1 check tsan -L 'unit|multi_process' -LE 'gpu'

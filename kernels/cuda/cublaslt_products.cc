@@ -15,7 +15,7 @@
 namespace adaptive_train::kernels::cuda {
 namespace {
 
-constexpr const char* kLibrary = "libcublasLt.so.13";
+constexpr const char* kLibrary = ADAPTIVE_TRAIN_CUBLASLT;
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // what NVIDIA recommends for Hopper
 
 /// The library's functions.
