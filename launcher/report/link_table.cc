@@ -123,8 +123,11 @@ LinkSquare::LinkSquare(const Profile& profile) {
 }
 
 std::string MarksOf(const LinkMeasurement& link, double now) {
-  return std::string(link.evidence.Confidence(now) < kFreshConfidence ? "*" : "") +
-         (link.evidence.spread > kMarkedSpread ? "~" : "");
+  const Evidence& evidence = link.evidence;
+  const bool again =
+      evidence.Confidence(now) < kFreshConfidence || evidence.trust == Trust::kDisputed;
+  return std::string(again ? "*" : "") + (evidence.spread > kMarkedSpread ? "~" : "") +
+         (evidence.trust == Trust::kUnconfirmed ? "^" : "");
 }
 
 std::string RenderLinkTable(const Profile& profile, double now) {
@@ -149,8 +152,10 @@ std::string RenderLinkTable(const Profile& profile, double now) {
                    [](const LinkMeasurement& link) { return ThreeFigures(link.latency_s * 1e6); });
     text += "rows: from, columns: to; us: one way\n";
     if (marks.find('*') != std::string::npos)
-      text += "*: old or ill founded; a job measures it again\n";
+      text += "*: old, ill founded or disputed between users; a job measures it again\n";
     if (marks.find('~') != std::string::npos) text += "~: wavered while it was measured\n";
+    if (marks.find('^') != std::string::npos)
+      text += "^: measured by one or two other users alone; a job checks it\n";
   }
   const std::string devices = DeviceLines(profile);
   if (!text.empty() && !devices.empty()) text += "\n";

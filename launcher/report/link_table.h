@@ -33,7 +33,8 @@ class LinkSquare {
   std::vector<const LinkMeasurement*> links_;
 };
 
-/// "*" if the figure is old or uncertain at the time `now`, "~" if it varies, else "".
+/// "*" if the figure is old, uncertain or disputed at the time `now`, "~" if it varies, "^" if nobody
+/// confirms it; none of them else.
 std::string MarksOf(const LinkMeasurement& link, double now);
 
 /// Bandwidth and latency between nodes (rows: from, columns: to), a line for each node's device,

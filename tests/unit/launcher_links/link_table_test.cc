@@ -36,10 +36,20 @@ TEST(LinkTable, RowsFromColumnsToWithMarksAndNamesInTheOrderOfTheirNumbers) {
             "n2    ?       100\n"
             "n10   ?  200\n"
             "rows: from, columns: to; us: one way\n"
-            "*: old or ill founded; a job measures it again\n"
+            "*: old, ill founded or disputed between users; a job measures it again\n"
             "~: wavered while it was measured\n"
             "\n"
             "n2: 150 GFLOP/s, copies 10.0 GB/s, 2.00 us between threads (EPYC, 1 thread)\n");
+}
+
+TEST(LinkTable, WhatUsersDisputeOrNobodyConfirmsIsMarked) {
+  Profile profile;
+  profile.links = {{"n1", "n2", 1e-4, 50e6, {3, 0, kNow, Trust::kDisputed}},
+                   {"n2", "n1", 1e-4, 50e6, {3, 0, kNow, Trust::kUnconfirmed}}};
+  const std::string table = RenderLinkTable(profile, kNow);
+  EXPECT_NE(table.find("400*"), std::string::npos) << table;
+  EXPECT_NE(table.find("400^"), std::string::npos) << table;
+  EXPECT_NE(table.find("^: measured by one or two other users alone"), std::string::npos) << table;
 }
 
 TEST(LinkTable, NothingKnownIsAnEmptyTable) { EXPECT_EQ(RenderLinkTable({}, kNow), ""); }

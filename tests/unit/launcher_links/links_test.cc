@@ -78,7 +78,7 @@ TEST_F(LinksTest, TheOnlyClusterIsShown) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.out.substr(0, outcome.out.find("\n\n")),
             "Mbit/s    n1    n2\nn1            100*\nn2      200*");
-  EXPECT_NE(outcome.out.find("*: old or ill founded"), std::string::npos);
+  EXPECT_NE(outcome.out.find("*: old, ill founded"), std::string::npos);
 }
 
 TEST_F(LinksTest, OfSeveralOneMustBeNamed) {
