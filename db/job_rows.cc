@@ -4,6 +4,7 @@
 #include <SQLiteCpp/Database.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "db/statement.h"
@@ -34,9 +35,11 @@ constexpr const char* kFindJobs =
     "   AND (?4 IS NULL OR end_time IS NULL OR end_time >= ?4)"
     "   AND (?5 IS NULL OR start_time <= ?5)"
     "   AND (?6 IS NULL OR instr(?6, ?1 || state || ?1))";
-// Added where it holds, so that SQLite can use the index of owners.
+// Added where it holds, so that SQLite can use the index of owners. A "+" keeps it from that index.
 constexpr const char* kOfOwner = " AND owner = ?7";
+constexpr const char* kOfOwnerToo = " AND +owner = ?7";
 constexpr const char* kInOrder = " ORDER BY start_time, jobs.id";
+constexpr const char* kNewestFirst = " ORDER BY start_time DESC, jobs.id DESC LIMIT ?8";
 
 constexpr const char* kNodeNames = "SELECT name FROM nodes WHERE job_id = ?1 ORDER BY position";
 
@@ -110,6 +113,24 @@ void ReadSummary(SQLite::Statement& statement, JobRow& row) {
       summary.predicted_step_s >> summary.plan_step_s;
 }
 
+/// What lets SQLite find the jobs of the keys by its indices; kFindJobs then says which are meant.
+std::string AmongKeys(const std::vector<JobKey>& keys) {
+  std::string local, slurm;
+  for (const JobKey& key : keys) {
+    std::string& list = key.local ? local : slurm;
+    list += fmt::format("{}{}", list.empty() ? "" : ",", key.id);
+  }
+  return fmt::format(" AND (jobs.id IN ({0}) OR slurm_job_id IN ({1}) OR array_job_id IN ({1}))",
+                     local, slurm);
+}
+
+std::string FindJobsText(std::optional<Owner> owner, const JobQuery& query) {
+  std::string text = kFindJobs;
+  if (!query.ids.empty()) text += AmongKeys(query.ids);
+  if (owner) text += query.ids.empty() ? kOfOwner : kOfOwnerToo;
+  return text + (query.newest ? kNewestFirst : kInOrder);
+}
+
 }  // namespace
 
 Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, std::optional<Owner> owner,
@@ -124,9 +145,10 @@ Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, std::optiona
           : std::optional(Listed(query.users, [](const std::string& user) { return user; }));
   const auto states =
       ListedUnlessEmpty(query.states, [](JobState state) { return ToString(state); });
-  SQLite::Statement find(database, std::string(kFindJobs) + (owner ? kOfOwner : "") + kInOrder);
+  SQLite::Statement find(database, FindJobsText(owner, query));
   BindAll(find, kSeparator, ids, users, query.start, query.end, states);
   if (owner) BindOne(find, 7, *owner);
+  if (query.newest) BindOne(find, 8, *query.newest);
   SQLite::Statement nodes(database, kNodeNames), summary(database, kSummary);
   std::vector<JobRow> rows;
   while (find.executeStep()) {
@@ -136,6 +158,7 @@ Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, std::optiona
     ReadSummary(summary, *row);
     rows.push_back(std::move(*row));
   }
+  if (query.newest) std::ranges::reverse(rows);
   return rows;
 }
 

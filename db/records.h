@@ -176,10 +176,11 @@ std::string ShownJobId(const JobRow& row);
 struct JobQuery {
   std::vector<JobKey> ids;
   bool all_users = false;
-  std::vector<std::string> users;     // names; looked at unless all_users
-  std::optional<EpochSeconds> start;  // jobs that were still running then, or began later
-  std::optional<EpochSeconds> end;    // jobs that began no later
-  std::vector<JobState> states;       // as stored; kLost finds nothing
+  std::vector<std::string> users;      // names; looked at unless all_users
+  std::optional<EpochSeconds> start;   // jobs that were still running then, or began later
+  std::optional<EpochSeconds> end;     // jobs that began no later
+  std::vector<JobState> states;        // as stored; kLost finds nothing
+  std::optional<std::int64_t> newest;  // so many of those that began last; none: all
 };
 
 }  // namespace adaptive_train

@@ -107,7 +107,8 @@ RecordJson MembersOf(const store_request::FindJobs& find) {
           {"users", query.users},
           {"start", OrNull(query.start)},
           {"end", OrNull(query.end)},
-          {"states", states}};
+          {"states", states},
+          {"newest", OrNull(query.newest)}};
 }
 void ReadMembers(const JsonReader& json, store_request::FindJobs& find) {
   JobQuery& query = find.query;
@@ -124,6 +125,8 @@ void ReadMembers(const JsonReader& json, store_request::FindJobs& find) {
   json.ReadAnyTexts("users", query.users);
   Take(json, "start", query.start);
   Take(json, "end", query.end);
+  if (json.Has("newest")) Take(json, "newest", query.newest);
+  if (query.newest.value_or(0) < 0) return json.Refuse("newest", "a count of jobs is not negative");
   std::vector<std::string> states;
   json.ReadAnyTexts("states", states);
   for (const std::string& word : states) {

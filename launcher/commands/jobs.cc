@@ -44,6 +44,7 @@ Examples:
   adaptive-train jobs -j 1234,L12
   adaptive-train jobs -j 1230_4 -o JobID,State,ExitCode,Reason%100
   adaptive-train jobs -a -S now-7days -s F,NF -o JobID,User,State,ExitCode,NodeList%40
+  adaptive-train jobs --newest 20
   adaptive-train jobs -S 2026-01-01 -n -P -o JobID,ValLoss
   adaptive-train jobs -j 1234 --json
 
@@ -54,6 +55,7 @@ names is unusable.)";
 struct JobsArguments {
   std::vector<std::string> jobs, users, states;
   std::string start, end, format, store;
+  std::optional<std::int64_t> newest;
   bool all_users = false, no_header = false, parsable = false, parsable2 = false, json = false,
        help_format = false;
 };
@@ -122,7 +124,7 @@ Result<std::optional<double>> ParseTime(const std::string& text, const char* opt
   return *time;
 }
 
-/// sacct's window: from midnight on, or all times if jobs are named.
+/// sacct's window: from midnight on, or all times if jobs, or a number of them, are named.
 Result<void> ParseWindow(const JobsArguments& arguments, double now, JobQuery& query) {
   const auto start = ParseTime(arguments.start, "--starttime", now);
   if (!start) return tl::unexpected(start.error());
@@ -130,7 +132,8 @@ Result<void> ParseWindow(const JobsArguments& arguments, double now, JobQuery& q
   if (!end) return tl::unexpected(end.error());
   query.start = *start;
   query.end = *end;
-  if (!query.start && query.ids.empty()) query.start = Midnight(now);
+  query.newest = arguments.newest;
+  if (!query.start && query.ids.empty() && !query.newest) query.start = Midnight(now);
   if (query.start && query.end && *query.start > *query.end) {
     return Fail(fmt::format("--endtime: {} lies before --starttime {}: give a later one",
                             ShownTime(*query.end), ShownTime(*query.start)));
@@ -256,6 +259,9 @@ void AddJobsCommand(CLI::App& app, std::function<int()>& chosen) {
   jobs->add_option("-E,--endtime", a.end, "Jobs that ran at this time or before")
       ->type_name("TIME");
   list("-s,--state", a.states, "Jobs in these states");
+  jobs->add_option("--newest", a.newest, "The last N of them to begin, of all times")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->type_name("N");
   jobs->add_option("-o,--format", a.format, "The columns to show")
       ->type_name("FIELD[%[-]WIDTH],...");
   jobs->add_flag("-e,--helpformat", a.help_format, "List the fields that --format knows");

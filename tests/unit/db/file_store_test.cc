@@ -277,6 +277,12 @@ TEST_F(FileStoreTest, FindsByUserIdStateAndTime) {
   EXPECT_EQ(FindIds(query), (Ids{c}));
   query.end = 300;
   EXPECT_EQ(FindIds(query), (Ids{c, a}));
+
+  query = EveryJob();
+  query.newest = 2;
+  EXPECT_EQ(FindIds(query), (Ids{c, a})) << "the last to begin, in their order";
+  query.users = {"bob"}, query.all_users = false;
+  EXPECT_EQ(FindIds(query), (Ids{b}));
 }
 
 TEST_F(FileStoreTest, AWordOfNobodysIsToldAndNotGuessed) {

@@ -26,6 +26,7 @@ std::vector<StoreRequest> OneOfEach() {
   query.users = {"ann"};
   query.start = 1.5;
   query.states = {JobState::kFailed, JobState::kRunning};
+  query.newest = 50;
   Profile profile;
   profile.links = {{"n1", "n2", 1e-4, 1e9, {2, 0.05, 1.9e9}}};
   return {store_request::Hello{},
