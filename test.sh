@@ -73,15 +73,12 @@ check release -L 'unit|multi_process' -LE 'gpu|long' -j 2
 # The cluster's tests have deadlines, measure links, and wait for much: the other builds take what they leave.
 export -f section build build_rpms build_the_rest
 # shellcheck disable=SC2016
-setsid bash -c 'SECONDS=$0; build_the_rest' "$SECONDS" &
+setsid bash -o pipefail -c 'SECONDS=$0; build_the_rest' "$SECONDS" &
 rest=$!
 trap 'kill -- "-$rest" 2>/dev/null || true' EXIT
 check release -L slurm -LE 'gpu|long' -E 'slurm.packages'
 section "wait for what is built beside them"
-wait "$rest" || {
-  echo "test.sh: a build beside the cluster's tests failed, see above" >&2
-  exit 1
-}
+wait "$rest" || failed+=("building what comes next: see above, before the cluster's tests")
 trap - EXIT
 ADAPTIVE_TRAIN_RPMS=$PWD/build/rpm check release -R 'slurm.packages'
 check asan -L 'unit|multi_process' -LE 'gpu|long' -j 2

@@ -1,7 +1,7 @@
 # Finds CUDA 13, or 12.9, the last that has the V100, for libadaptive_train_cuda.so, and sets adaptive_train_cuda to whether it is built.
 set(ADAPTIVE_TRAIN_CUDA auto CACHE STRING "Build libadaptive_train_cuda.so: auto (where nvcc and cuBLAS of CUDA 13 or 12.9 are), ON or OFF")
 set(ADAPTIVE_TRAIN_CUDA_ARCHITECTURES "90-real;90-virtual" CACHE STRING
-  "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; \"all\" is all that CUDA has up to 100. Other GPUs from the last virtual one on compile its PTX")
+  "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; \"all\" is 75, 80, 86, 89, 90, 100, and with CUDA 12.9 also 70. Other GPUs from the last virtual one on compile its PTX")
 set(adaptive_train_cuda OFF)
 if(ADAPTIVE_TRAIN_CUDA STREQUAL "OFF")
   return()

@@ -94,7 +94,7 @@ struct NodeHistory {
   double failures = 0;                      // decayed count
   std::vector<CountedFailures> kinds = {};  // undecayed
   double within_s = 0;                      // seconds since the oldest of them
-  std::int64_t users = 1;                   // whose jobs they ended
+  std::int64_t users = 1;                   // in whose jobs they came
   bool operator==(const NodeHistory&) const = default;
 };
 

@@ -61,17 +61,32 @@ struct Weight {
   std::int64_t count = 0;
 };
 
-Weight WeightOf(const FailuresByUser& users, const ProfileQuery& query) {
+Weight WeightOf(const std::vector<Failure>& failures, const ProfileQuery& query) {
   Weight weight;
-  for (const auto& [owner, failures] : users) {
-    for (const Failure& failure : failures) {
-      const double age = std::max(0.0, query.now - failure.time);
-      weight.failures += std::exp2(-age / query.failure_half_life_s);
-      weight.within_s = std::max(weight.within_s, age);
-      ++weight.count;
-    }
+  for (const Failure& failure : failures) {
+    const double age = std::max(0.0, query.now - failure.time);
+    weight.failures += std::exp2(-age / query.failure_half_life_s);
+    weight.within_s = std::max(weight.within_s, age);
+    ++weight.count;
   }
   return weight;
+}
+
+/// Of those that count for `reader`.
+Weight WeightOf(const FailuresByUser& users, Owner reader, const ProfileQuery& query) {
+  std::vector<double> of_users;
+  for (const auto& [owner, failures] : users)
+    of_users.push_back(WeightOf(failures, query).failures);
+  std::ranges::sort(of_users);
+  const double most = of_users[(of_users.size() - 1) / 2];
+  Weight all;
+  for (const auto& [owner, failures] : users) {
+    const Weight weight = WeightOf(failures, query);
+    all.failures += owner == reader ? weight.failures : std::min(weight.failures, most);
+    all.within_s = std::max(all.within_s, weight.within_s);
+    all.count += weight.count;
+  }
+  return all;
 }
 
 /// By kind; the kind that came first at any user's is the first.
@@ -139,7 +154,7 @@ FailureHistories ReadHistories(SQLite::Database& database, Owner reader,
   for (const std::string& node : nodes) {
     const FailuresByUser users = Counting(FailuresOfNode(of_node, node, query), reader);
     if (!users.empty()) {
-      const Weight weight = WeightOf(users, query);
+      const Weight weight = WeightOf(users, reader, query);
       histories.nodes.push_back({.node = node,
                                  .failures = weight.failures,
                                  .kinds = Kinds(users),
@@ -151,7 +166,7 @@ FailureHistories ReadHistories(SQLite::Database& database, Owner reader,
   for (auto& [ends, users] : links) {
     users = Counting(std::move(users), reader);
     if (users.empty()) continue;
-    const Weight weight = WeightOf(users, query);
+    const Weight weight = WeightOf(users, reader, query);
     histories.links.push_back(
         {ends.first, ends.second, weight.failures, weight.count, weight.within_s});
   }

@@ -20,8 +20,8 @@ struct FailureHistories {
 
 /// The failures that count against one of the query's nodes, or a link between two of them, weighted
 /// less the older they are. The reader's own count. Others' count if jobs of kConfirmingUsers users
-/// failed there, and of each of them no more than of the median user: one user alone blames no node
-/// for others. Throws SQLite::Exception; must be called inside a transaction.
+/// failed there, and each of them no more, and no heavier, than the median user's: one user alone
+/// blames no node for others. Failures of the future have to be kept out before. Throws SQLite::Exception; must be called inside a transaction.
 FailureHistories ReadHistories(SQLite::Database& database, Owner reader, const ProfileQuery& query);
 
 }  // namespace adaptive_train

@@ -22,7 +22,7 @@ bool Contradicts(const DeviceMeasurement& fresh, const DeviceMeasurement& known)
 DeviceMeasurement Joined(const DeviceMeasurement& first, const DeviceMeasurement& second);
 
 // Merges two measurements of the same thing. If `fresh` contradicts `known`, it replaces it, as it
-// does what others say without three users behind it:
+// does what is unconfirmed or disputed:
 // compared are a link's bandwidth, a device's product, a layer's forward plus backward. Otherwise
 // each figure is the mean weighted by the counts, with the spread within and between both. Figures
 // that were not measured (0) are ignored.

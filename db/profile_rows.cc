@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
@@ -20,6 +21,10 @@ namespace {
 constexpr const char* kLinksFrom =
     "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at, owner"
     " FROM link_profiles WHERE cluster = ?1 AND from_node = ?2 ORDER BY to_node, owner";
+constexpr const char* kLinksAmong =
+    "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at, owner"
+    " FROM link_profiles WHERE cluster = ?1 AND from_node = ?2"
+    " AND to_node IN (SELECT value FROM json_each(?3)) ORDER BY to_node, owner";
 constexpr const char* kOneLink =
     "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at, owner"
     " FROM link_profiles"
@@ -216,11 +221,9 @@ void TellAll(SQLite::Statement& select, Owner reader, double now, const Read& re
   tell();
 }
 
-/// Links from `node`, in the order of their other ends.
-void TellLinks(SQLite::Statement& select, const std::string& cluster, const std::string& node,
-               Owner reader, double now, std::vector<LinkMeasurement>& told) {
-  select.reset();
-  BindAll(select, cluster, node);
+/// Links from `node`, in the order of their other ends. `select` is bound.
+void TellLinks(SQLite::Statement& select, const std::string& node, Owner reader, double now,
+               std::vector<LinkMeasurement>& told) {
   TellAll(
       select, reader, now, [&](Owner& owner) { return ReadLink(select, node, owner); },
       [](const LinkMeasurement& link) { return link.to; }, told);
@@ -248,10 +251,14 @@ Result<void> MergeProfile(SQLite::Database& database, Owner owner, const std::st
 Profile ReadProfile(SQLite::Database& database, Owner owner, const ProfileQuery& query) {
   Profile profile;
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
-  SQLite::Statement links(database, kLinksFrom);
-  for (const std::string& node : nodes)
-    TellLinks(links, query.cluster, node, owner, query.now, profile.links);
-  std::erase_if(profile.links, [&](const auto& link) { return !nodes.contains(link.to); });
+  SQLite::Statement links(database, kLinksAmong);
+  const std::string names =
+      nlohmann::json(nodes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  for (const std::string& node : nodes) {
+    links.reset();
+    BindAll(links, query.cluster, node, names);
+    TellLinks(links, node, owner, query.now, profile.links);
+  }
   FailureHistories histories = ReadHistories(database, owner, query);
   profile.nodes = std::move(histories.nodes);
   profile.lost_links = std::move(histories.links);
@@ -267,6 +274,10 @@ Profile ReadProfile(SQLite::Database& database, Owner owner, const ProfileQuery&
       if (Sound(layer)) profile.layers.push_back(std::move(layer));
     }
   }
+  // Devices of other nodes say what is usual for their kind: nodes may be invented.
+  std::erase_if(profile.devices, [&](const DeviceMeasurement& device) {
+    return device.evidence.trust != Trust::kKnown && !nodes.contains(device.node);
+  });
   return profile;
 }
 
@@ -281,8 +292,11 @@ Profile ReadMeasurements(SQLite::Database& database, Owner owner, const std::str
   };
   Profile profile;
   SQLite::Statement links(database, kLinksFrom), devices(database, kDevicesOf);
-  for (const std::string& node : words(kNodesOf))
-    TellLinks(links, cluster, node, owner, now, profile.links);
+  for (const std::string& node : words(kNodesOf)) {
+    links.reset();
+    BindAll(links, cluster, node);
+    TellLinks(links, node, owner, now, profile.links);
+  }
   for (const std::string& kind : words(kKindsOf))
     TellDevices(devices, cluster, kind, owner, now, profile.devices);
   return profile;

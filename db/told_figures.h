@@ -10,10 +10,10 @@
 
 namespace adaptive_train {
 
-/// A figure older than this counts for nothing beside a younger one. Seconds.
-inline constexpr double kReportWindow = kConfidenceHalfLife;
 /// From so many users on, each of their figures can be told as a median.
 inline constexpr std::size_t kConfirmingUsers = 3;
+/// They must have measured within this time. Seconds.
+inline constexpr double kReportWindow = kConfidenceHalfLife;
 /// A figure that moves by more when a user is left out is disputed.
 inline constexpr double kDisputedAbove = 0.05;
 
@@ -25,12 +25,14 @@ struct Report {
 };
 
 // Tells `reader` of one thing, at the time `now`, from one report per owner; none from no report.
+// Reports of the future have to be kept out before.
 //
-// - A report counts for what it is within kReportWindow of the youngest. None is younger than `now`.
-// - Below kConfirmingUsers reports, the reader's own is told as it is; others' are unconfirmed.
-// - Otherwise each number is a median by itself, of two in the middle the slower one: nobody moves
-//   it beyond what the others measured. The figure is disputed if without one of the users its
-//   bandwidth, or its product, would be another by more than kDisputedAbove.
+// - If kConfirmingUsers measured within kReportWindow, each number is a median of theirs by itself, of
+//   two in the middle the slower one: nobody moves it beyond what the others measured. The figure is
+//   disputed if without one of the users its bandwidth, or its product, would be another by more
+//   than kDisputedAbove.
+// - Otherwise the reader's own is told as it is, or else such medians of all reports, unconfirmed.
+// - What moving messages takes is told from kConfirmingUsers who measured it, or from the reader.
 std::optional<LinkMeasurement> Told(std::vector<Report<LinkMeasurement>> reports, Owner reader,
                                     double now);
 std::optional<DeviceMeasurement> Told(std::vector<Report<DeviceMeasurement>> reports, Owner reader,

@@ -33,8 +33,8 @@ constexpr const char* kFooter =
     R"(Runs in the foreground, for a service manager (sd_notify). SIGTERM and SIGINT end it in order:
 requests that have come are answered.
 
-Users name it by --store unix:PATH. Each sees his own jobs. Speeds of links and devices, and how
-often nodes and links failed, are everybody's.
+Users name it by --store unix:PATH. Each sees his own jobs. Speeds of links and devices are
+everybody's, and so are failures of what failed three users.
 
 Example:
   adaptive-traind --operators root,slurm

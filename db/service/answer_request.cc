@@ -39,6 +39,23 @@ JobRecord InNameOf(const Caller& caller, JobRecord job) {
   return job;
 }
 
+/// A user's clock may be wrong, or said to be: what is of the future would be new for ever.
+void KeepOutOfTheFuture(Profile& profile) {
+  const double now = EpochSecondsNow();
+  const auto limit = [now](auto& figures) {
+    for (auto& figure : figures)
+      figure.evidence.measured_at = std::min(figure.evidence.measured_at, now);
+  };
+  limit(profile.links), limit(profile.devices), limit(profile.layers);
+}
+NumberedEntry KeptOutOfTheFuture(NumberedEntry entry) {
+  if (auto* failure = std::get_if<FailureRecord>(&entry.entry))
+    failure->time = std::min(failure->time, EpochSecondsNow());
+  if (auto* measured = std::get_if<MeasuredRecord>(&entry.entry))
+    KeepOutOfTheFuture(measured->profile);
+  return entry;
+}
+
 StoreAnswer Answer(const Context&, const store_request::Hello&) {
   return Refused{"a connection says hello once"};
 }
@@ -46,7 +63,7 @@ StoreAnswer Answer(const Context& in, const store_request::BeginJob& begin) {
   return InsertJob(in.database, in.access.owner, InNameOf(in.caller, begin.job));
 }
 StoreAnswer Answer(const Context& in, const store_request::Record& record) {
-  return AnswerWith(WriteEntry(in.database, record.job_id, record.entry));
+  return AnswerWith(WriteEntry(in.database, record.job_id, KeptOutOfTheFuture(record.entry)));
 }
 StoreAnswer Answer(const Context& in, const store_request::FoundOut& found) {
   WriteFoundEnd(in.database, found.job_id, found.was, found.end);
@@ -55,6 +72,7 @@ StoreAnswer Answer(const Context& in, const store_request::FoundOut& found) {
 StoreAnswer Answer(const Context& in, const store_request::TakeIn& take) {
   RunLedger run = take.run;
   run.job = InNameOf(in.caller, std::move(run.job));
+  for (NumberedEntry& entry : run.entries) entry = KeptOutOfTheFuture(std::move(entry));
   return AnswerWith(WriteLedger(in.database, in.access.owner, run));
 }
 StoreAnswer Answer(const Context& in, const store_request::FindJobs& find) {
@@ -67,11 +85,14 @@ StoreAnswer Answer(const Context& in, const store_request::LaunchesOf& of) {
   return AnswerWith(ReadLaunches(in.database, of.job_id));
 }
 StoreAnswer Answer(const Context& in, const store_request::SaveMeasurements& save) {
-  return AnswerWith(
-      MergeProfile(in.database, in.access.owner, save.measured.cluster, save.measured.profile));
+  Profile profile = save.measured.profile;
+  KeepOutOfTheFuture(profile);
+  return AnswerWith(MergeProfile(in.database, in.access.owner, save.measured.cluster, profile));
 }
 StoreAnswer Answer(const Context& in, const store_request::ProfileOf& of) {
-  return ReadProfile(in.database, in.access.owner, of.query);
+  ProfileQuery query = of.query;
+  query.now = EpochSecondsNow();
+  return ReadProfile(in.database, in.access.owner, query);
 }
 StoreAnswer Answer(const Context& in, const store_request::MeasurementsOf& of) {
   return ReadMeasurements(in.database, in.access.owner, of.cluster, EpochSecondsNow());

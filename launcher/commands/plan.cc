@@ -90,7 +90,8 @@ Result<Profile> FindProfile(const PlanOptions& options, const Settings& settings
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "plan");
   auto profile = known->store->ProfileOf(QueryOf(cluster, config));
-  if (profile || store.required) return profile;
+  if (profile) return Usable(std::move(*profile), cluster);
+  if (store.required) return profile;
   fmt::print(stderr, "adaptive-train plan: warning: {}; planned without it\n",
              profile.error().message);
   return Profile{};

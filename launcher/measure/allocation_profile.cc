@@ -63,9 +63,8 @@ std::string SummaryOf(const ReusePlan& plan, const MeasureTask& doubts, std::siz
 
 }  // namespace
 
-Result<AllocationProfile> ProfileAllocation(const MeasureSite& site, const Profile& told,
+Result<AllocationProfile> ProfileAllocation(const MeasureSite& site, const Profile& stored,
                                             bool reuse) {
-  const Profile stored = WithinHardware(told, site.cluster);
   const std::vector<MeasuredNode> nodes = MeasuredNodes(site.cluster);
   const ReusePlan plan = PlanReuse(stored, nodes, EpochSecondsNow(), reuse, site.allocation.job_id);
   AllocationProfile result;

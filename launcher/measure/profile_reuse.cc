@@ -81,35 +81,38 @@ std::optional<double> FastestCard(const Node& node) {
 
 }  // namespace
 
-Profile WithinHardware(Profile stored, const Cluster& cluster) {
+Profile Usable(Profile told, const Cluster& cluster) {
+  const auto disputed = [](const auto& figure) {
+    return figure.evidence.trust == Trust::kDisputed;
+  };
+  std::erase_if(told.links, disputed);
+  std::erase_if(told.devices, disputed);
   std::map<std::string, std::optional<double>> fastest;
   for (const Node& node : cluster.nodes) fastest[node.name] = FastestCard(node);
-  for (LinkMeasurement& link : stored.links) {
+  for (LinkMeasurement& link : told.links) {
     if (link.evidence.trust == Trust::kKnown || link.from == link.to) continue;
     for (const std::string& end : {link.from, link.to})
       if (const auto card = fastest[end])
         link.bytes_per_second = std::min(link.bytes_per_second, *card);
   }
-  return stored;
+  return told;
 }
 
 ReusePlan PlanReuse(const Profile& stored, const std::vector<MeasuredNode>& nodes, double now,
                     bool reuse, std::int64_t turn) {
   const auto links = ByNames(stored);
-  const auto valid = [&](const Evidence& evidence) {
-    return evidence.trust != Trust::kDisputed && evidence.Confidence(now) >= kFreshConfidence;
-  };
   const auto fresh_link = [&](int from, int to) {
     const auto link = links.find(
         {nodes[static_cast<std::size_t>(from)].name, nodes[static_cast<std::size_t>(to)].name});
-    return reuse && link != links.end() && valid(link->second->evidence);
+    return reuse && link != links.end() &&
+           link->second->evidence.Confidence(now) >= kFreshConfidence;
   };
   const auto fresh_device = [&](const MeasuredNode& node) {
-    return std::any_of(stored.devices.begin(), stored.devices.end(),
-                       [&](const DeviceMeasurement& device) {
-                         return device.node == node.name &&
-                                device.device_kind == node.device_kind && valid(device.evidence);
-                       });
+    return std::any_of(
+        stored.devices.begin(), stored.devices.end(), [&](const DeviceMeasurement& device) {
+          return device.node == node.name && device.device_kind == node.device_kind &&
+                 device.evidence.Confidence(now) >= kFreshConfidence;
+        });
   };
   ReusePlan plan;
   const MeasureRounds rounds = AllPairs(static_cast<int>(nodes.size()));

@@ -13,16 +13,15 @@ namespace adaptive_train {
 
 /// What to do about the links of an allocation, in indices of its nodes.
 struct ReusePlan {
-  std::vector<RankPair>
-      missing;  // not stored in both directions, not fresh or disputed: to be measured
+  std::vector<RankPair> missing;   // not stored in both directions, or not fresh: to be measured
   std::vector<RankPair> check;     // one round of the others: checked for change
   std::vector<int> devices;        // nodes whose device or inner link is missing or not fresh
   std::vector<int> check_devices;  // all others: checked in parallel, at no extra time
 };
 
-/// `stored` with no link between nodes faster than the fastest cards at its ends allow, as far as
-/// the nodes' drivers tell, if only others have measured it.
-Profile WithinHardware(Profile stored, const Cluster& cluster);
+/// What may be used of the figures that a store tells: without the disputed ones, and no unconfirmed
+/// link between nodes faster than the fastest cards at its ends, as far as the nodes' drivers tell.
+Profile Usable(Profile told, const Cluster& cluster);
 
 /// Splits the pairs of `nodes` by what `stored` holds at the time `now` (UTC, seconds since 1970).
 /// Without `reuse` all are missing. `turn` selects the round to check, so that jobs with different

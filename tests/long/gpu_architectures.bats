@@ -1,4 +1,5 @@
 # libadaptive_train_cuda.so for all GPUs that its sources are for. Nothing here needs a GPU.
+bats_require_minimum_version 1.5.0
 
 setup_file() {
   repository=$BATS_TEST_DIRNAME/../..
@@ -16,15 +17,16 @@ setup_file() {
   for architecture in sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 compute_100; do
     awk -v name="$architecture" -v sources="$sources" '$1 == name && $2 >= sources { found = 1 } END { exit !found }' <<<"$output"
   done
-  ((${#lines[@]} == 7))
+  ((${#lines[@]} >= 7))
   "$unit/ptxas_report" "$build/kernels/cuda/CMakeFiles/kernels_cuda.dir" >"$BATS_TEST_TMPDIR/report"
   awk '$2 > most { most = $2 } $4 > loads { loads = $4 } END { print NR " functions, frames of " most " bytes at most, spills of " loads
     exit NR < 600 || most > 16 || loads > 24 }' "$BATS_TEST_TMPDIR/report"
 }
 
 @test "the sources compile for sm_70 with CUDA 12.9, which has the V100" {
-  run "$repository/tests/gpu/compile_for_sm_70" "$BATS_TEST_TMPDIR/sm_70"
-  echo "$output"
+  run --separate-stderr "$repository/tests/gpu/compile_for_sm_70" "$BATS_TEST_TMPDIR/sm_70"
+  # shellcheck disable=SC2154 # run sets it
+  echo "$output$stderr"
   [ "$status" -eq 0 ]
   ((${#lines[@]} == sources))
   [[ $output != *": 0 kernels"* ]]

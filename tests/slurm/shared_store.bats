@@ -33,6 +33,8 @@ teardown() {
 train_as() {
   local folder=${home%/*}/$1 job
   for _ in 1 2 3 4 5; do
+    # What a job measured that was begun again is in a ledger.
+    rm -rf "$folder/.local"
     job=$(box on ctl --user="$1" sbatch --parsable -N3 --adaptive-train="$2" job.sh --train.steps=1 --store "$store" 3>&-)
     wait_until 90 job_over "$job"
     output=$(<"$folder/slurm-$job.out")
@@ -45,8 +47,8 @@ told_to() { box on ctl --user="$1" adaptive-train "${@:2}" --store "$store"; }
 # fails_on_n2 USER-ID TIMES: jobs of that user, in the store.
 fails_on_n2() {
   local copied
-  copied=$(sqlite3 "$shared/profiles.db" "SELECT group_concat(name) FROM pragma_table_info('jobs') WHERE name NOT IN ('id', 'uid', 'owner', 'run_number')")
-  sqlite3 "$shared/profiles.db" "INSERT INTO jobs ($copied, owner, run_number)
+  copied=$(sqlite3 -cmd '.timeout 5000' "$shared/profiles.db" "SELECT group_concat(name) FROM pragma_table_info('jobs') WHERE name NOT IN ('id', 'uid', 'owner', 'run_number')")
+  sqlite3 -cmd '.timeout 5000' "$shared/profiles.db" "INSERT INTO jobs ($copied, owner, run_number)
       SELECT $copied, $1, (SELECT max(run_number) + 1 FROM jobs) FROM jobs WHERE id = 1;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION SELECT i + 1 FROM n WHERE i < $2)
     INSERT INTO failures (job_id, time, host, kind, operation, peer, cause, blamed)

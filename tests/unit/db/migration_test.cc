@@ -104,6 +104,28 @@ TEST_F(MigrationTest, LayersOfOlderProgramsAreTheFilesOwn) {
   EXPECT_EQ(profile->layers, std::vector<LayerMeasurement>{kept});
 }
 
+TEST_F(MigrationTest, LinksAndDevicesOfOlderProgramsAreTheFilesOwn) {
+  const auto& steps = SchemaMigrations();
+  {
+    const auto old = OpenWith({steps.begin(), steps.begin() + 9});
+    ASSERT_TRUE(old) << old.error().message;
+    old->database->exec(
+        "INSERT INTO link_profiles (cluster, from_node, to_node, latency_s, bytes_per_second,"
+        " count, spread, measured_at) VALUES ('alpha', 'n1', 'n2', 1e-4, 2e9, 3, 0.02, 1.9e9);"
+        "INSERT INTO device_profiles (cluster, device_kind, node, product_flops, bytes_per_second,"
+        " transfer_s_per_byte, count, spread, measured_at)"
+        " VALUES ('alpha', 'cpu', 'n1', 4e11, 5e9, 6e-10, 7, 0.08, 1.8e9)");
+  }
+  auto store = FileStore::Open(Location());
+  ASSERT_TRUE(store) << store.error().message;
+  const auto profile = store->ProfileOf({"alpha", {"n1", "n2"}, {"cpu"}, "", 1.9e9});
+  ASSERT_TRUE(profile) << profile.error().message;
+  const LinkMeasurement link{"n1", "n2", 1e-4, 2e9, {3, 0.02, 1.9e9}};
+  const DeviceMeasurement device{"n1", "cpu", 4e11, 5e9, {7, 0.08, 1.8e9}, 6e-10};
+  EXPECT_EQ(profile->links, std::vector<LinkMeasurement>{link});
+  EXPECT_EQ(profile->devices, std::vector<DeviceMeasurement>{device});
+}
+
 TEST_F(MigrationTest, TakesAnEmptyFile) {
   std::ofstream(Location().path).close();
   EXPECT_EQ(Refusal(Location()), "opened");

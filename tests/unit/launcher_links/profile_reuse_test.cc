@@ -58,18 +58,16 @@ TEST(PlanReuse, WhatIsFreshIsCheckedInOneRoundThatTurns) {
   EXPECT_EQ(checked.size(), 28u);
 }
 
-TEST(PlanReuse, WhatUsersDisputeIsMeasuredAndWhatNobodyConfirmsIsChecked) {
-  Profile stored = Full(Nodes(4));
-  for (LinkMeasurement& link : stored.links) link.evidence.trust = Trust::kUnconfirmed;
-  LinkOf(stored, "n2", "n1").evidence.trust = Trust::kDisputed;
-  stored.devices[3].evidence.trust = Trust::kDisputed;
-  const ReusePlan plan = PlanReuse(stored, Nodes(4), kNow, true, 0);
+TEST(Usable, WhatUsersDisputeIsAsIfItWereNotStored) {
+  Profile told = Full(Nodes(4));
+  LinkOf(told, "n2", "n1").evidence.trust = Trust::kDisputed;
+  told.devices[3].evidence.trust = Trust::kDisputed;
+  const ReusePlan plan = PlanReuse(Usable(told, {}), Nodes(4), kNow, true, 0);
   EXPECT_EQ(plan.missing, (std::vector<RankPair>{{1, 2}}));
-  EXPECT_FALSE(plan.check.empty());
   EXPECT_EQ(plan.devices, std::vector<int>{3});
 }
 
-TEST(WithinHardware, ACardLimitsWhatOthersSayOfALinkBetweenNodes) {
+TEST(Usable, ACardLimitsWhatOthersSayOfALinkBetweenNodes) {
   Cluster cluster;
   cluster.nodes.resize(3);
   const auto card = [](const char* state, std::optional<std::int64_t> speed) {
@@ -81,7 +79,7 @@ TEST(WithinHardware, ACardLimitsWhatOthersSayOfALinkBetweenNodes) {
   Profile stored = Full(Nodes(3));
   for (LinkMeasurement& link : stored.links) link.evidence.trust = Trust::kUnconfirmed;
   LinkOf(stored, "n1", "n0").evidence.trust = Trust::kKnown;
-  Profile within = WithinHardware(stored, cluster);
+  Profile within = Usable(stored, cluster);
   EXPECT_EQ(LinkOf(within, "n0", "n1").bytes_per_second, 50);
   EXPECT_EQ(LinkOf(within, "n0", "n2").bytes_per_second, 100);
   EXPECT_EQ(LinkOf(within, "n1", "n0").bytes_per_second, 1e8) << "one's own figure";
