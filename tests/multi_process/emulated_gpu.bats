@@ -35,7 +35,7 @@ refused() {
     read -ra keys <<<"$model"
     on cpu cpu "${keys[@]}" --train.micro_batch=4
     on cuda gpu "${keys[@]}" --train.micro_batch=4
-    losses_agree "$work/cpu" "$work/gpu" 1e-5
+    losses_agree "$work/cpu" "$work/gpu" 1e-5 8
     grep -q 'rank 0 of 1 on .*: guarded emulated GPU, ' "$work/gpu/logs/rank-0.log"
   done
 }
@@ -44,7 +44,7 @@ refused() {
   on cpu cpus --parallel.data=2 "${same_layout[@]}"
   on cuda gpus --parallel.data=2 "${same_layout[@]}"
   [[ $(jq -c '[.ranks[].device_uuid[-1:]]' "$work/gpus/plan.json") == '["0","1"]' ]]
-  losses_agree "$work/cpus" "$work/gpus" 1e-5
+  losses_agree "$work/cpus" "$work/gpus" 1e-5 8
 }
 
 @test "a run's checkpoints go from CPU to GPU and back, and its losses are those of a run that stayed" {
@@ -55,14 +55,14 @@ refused() {
   grep '^resumed from the checkpoint of step 3$' "$work/log"
   on cpu moves "${keys[@]}"
   grep '^resumed from the checkpoint of step 6$' "$work/log"
-  losses_agree "$work/stays" "$work/moves" 1e-5
+  losses_agree "$work/stays" "$work/moves" 1e-5 8
 }
 
 @test "16 bits on a GPU learn as on a CPU" {
   for precision in bf16 fp16; do
     on cpu "cpu-$precision" --train.precision=$precision
     on cuda "gpu-$precision" --train.precision=$precision
-    losses_agree "$work/cpu-$precision" "$work/gpu-$precision" 1e-2
+    losses_agree "$work/cpu-$precision" "$work/gpu-$precision" 1e-2 8
   done
 }
 
@@ -73,7 +73,7 @@ refused() {
   kill -KILL "$(rank_pids)"
   ends_with 0
   grep -E '^resumed from the memory of step [0-9]+$' "$work/out"
-  losses_agree "$work/stays" "$work/run" 1e-5
+  losses_agree "$work/stays" "$work/run" 1e-5 8
 }
 
 @test "no driver, no library, another job on the GPU, stages, compression: one line each" {

@@ -78,11 +78,11 @@ same_layout=(--parallel.shares=even --train.micro_batch=3)
 # losses FOLDER: one loss a line.
 losses() { jq -r .loss "$1/metrics.jsonl"; }
 
-# losses_agree FOLDER FOLDER [TOLERANCE]: 20 steps each, within 1e-4 relative.
+# losses_agree FOLDER FOLDER [TOLERANCE [STEPS]]: STEPS (20) each, within 1e-4 relative.
 losses_agree() {
-  paste <(losses "$1") <(losses "$2") | awk -v tolerance="${3:-1e-4}" '
+  paste <(losses "$1") <(losses "$2") | awk -v tolerance="${3:-1e-4}" -v steps="${4:-20}" '
     { d = $1 - $2; if (d < 0) d = -d; if (d / $1 > worst) worst = d / $1; n++ }
-    END { printf "%d steps, largest relative difference %.2e\n", n, worst; exit !(n == 20 && worst < tolerance) }'
+    END { printf "%d steps, largest relative difference %.2e\n", n, worst; exit !(n == steps && worst < tolerance) }'
 }
 
 # lock_store FILE [MODE]: another process holds its write lock, or with EXCLUSIVE keeps readers out as well, until unlock_store.
