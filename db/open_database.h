@@ -29,8 +29,8 @@ Result<OpenedDatabase> OpenDatabase(const StoreLocation& location,
 /// How long connections of adaptive-traind wait for other processes that lock its file.
 inline constexpr std::chrono::milliseconds kBusyTimeout{5000};
 
-/// Another connection to a file that OpenDatabase has opened, for reading alone. Throws
-/// SQLite::Exception.
+/// Another connection to a file that OpenDatabase has opened, for reading alone, by one thread at a
+/// time. Throws SQLite::Exception.
 std::unique_ptr<SQLite::Database> OpenReader(const std::filesystem::path& path);
 
 /// A database without a file; its location's path is ":memory:".

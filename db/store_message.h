@@ -78,6 +78,8 @@ using StoreRequest =
                  store_request::SaveMeasurements, store_request::ProfileOf,
                  store_request::MeasurementsOf, store_request::MeasuredClusters>;
 
+/// "begin_job".
+std::string_view NameOf(const StoreRequest& request);
 /// True for a request that changes the store.
 bool Writes(const StoreRequest& request);
 

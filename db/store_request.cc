@@ -201,6 +201,8 @@ StoreRequest ReadNamed(const std::string& name, const JsonReader& json) {
 
 }  // namespace
 
+std::string_view NameOf(const StoreRequest& request) { return kRequests[request.index()]; }
+
 bool Writes(const StoreRequest& request) {
   return std::holds_alternative<store_request::BeginJob>(request) ||
          std::holds_alternative<store_request::Record>(request) ||

@@ -42,7 +42,7 @@ Example:
 Exit codes: 0 ended by a signal, 2 usage, 6 the database or the socket cannot be used.)";
 
 struct Arguments {
-  std::string database = "/var/lib/adaptive-train/profiles.db";
+  std::string database = "/var/lib/adaptive-train/profiles.db", metrics;
   std::string socket = "/run/adaptive-traind/socket";
   std::vector<std::string> operators = {"root"};
 };
@@ -64,6 +64,9 @@ Result<uid_t> UidOf(const std::string& name) {
 Result<StoreService::Settings> SettingsFrom(const Arguments& arguments) {
   StoreService::Settings settings;
   settings.socket = arguments.socket;
+  settings.database = arguments.database;
+  settings.metrics = arguments.metrics;
+  settings.log = Log;
   for (const std::string& name : arguments.operators) {
     const auto uid = UidOf(name);
     if (!uid) return tl::unexpected(uid.error());
@@ -117,6 +120,9 @@ int Run(int argc, char** argv) {
   app.add_option("--socket", arguments.socket, "The unix socket to listen at")
       ->type_name("PATH")
       ->capture_default_str();
+  app.add_option("--metrics", arguments.metrics,
+                 "Counts of requests and their times, written each 15 s for Prometheus")
+      ->type_name("FILE");
   app.add_option("--operators", arguments.operators, "Users who may see all users' jobs")
       ->type_name("USER,...")
       ->delimiter(',')

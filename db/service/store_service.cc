@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 using store_answer::Refused;
 
 constexpr std::chrono::milliseconds kTickPeriod{500};
-constexpr std::chrono::seconds kStopLimit{10};
+constexpr std::chrono::seconds kStopLimit{10}, kPublishPeriod{15};
 
 tl::unexpected<Error> FailListen(const std::filesystem::path& socket, const std::string& why) {
   return Fail(fmt::format("socket {}: {}", socket.string(), why), ExitCode::kStore);
@@ -160,6 +160,7 @@ Result<std::unique_ptr<StoreService>> StoreService::Listen(asio::io_context& io,
   std::unique_ptr<StoreService> self(new StoreService(io, std::move(settings), readers, writer));
   if (auto bound = self->Bind(); !bound) return tl::unexpected(bound.error());
   self->Accept();
+  self->PublishLevels();
   self->Tick();
   return self;
 }
@@ -254,17 +255,39 @@ bool StoreService::Reserve(Session& session, std::size_t bytes) {
 
 void StoreService::Understand(const SessionPtr& session, std::string text) {
   // The threads may still be at it when the service has ended.
-  const auto answer = [&io = io_, session](const StoreAnswer& given) {
+  const auto answer = [&io = io_, session, metrics = metrics_, came = Clock::now()](
+                          std::string_view request, const StoreAnswer& given) {
+    metrics->Answered(request, std::holds_alternative<Refused>(given),
+                      std::chrono::duration<double>(Clock::now() - came).count());
     asio::post(io, [session, given_text = AnswerText(given)] { session->Send(given_text); });
   };
   readers_.Add([&writer = writer_, session, answer,
                 text = std::move(text)](const RequestReaders::Read& read) {
     auto request = ReadStoreRequest(text);
-    if (!request) return answer(Refused{request.error().message});
-    if (!session->greeted) return answer(session->Greeted(*request));
-    if (!Writes(*request)) return answer(read(session->caller, *request));
-    writer.Add(session->caller, std::move(*request), answer);
+    if (!request) return answer("unreadable", Refused{request.error().message});
+    const std::string_view name = NameOf(*request);
+    if (!session->greeted) return answer(name, session->Greeted(*request));
+    if (!Writes(*request)) return answer(name, read(session->caller, *request));
+    writer.Add(session->caller, std::move(*request),
+               [answer, name](const StoreAnswer& given) { answer(name, given); });
   });
+}
+
+void StoreService::PublishLevels() {
+  if (settings_.metrics.empty() || Clock::now() < publish_at_) return;
+  publish_at_ = Clock::now() + kPublishPeriod;
+  const auto size = [](const std::string& path) {
+    std::error_code error;
+    const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+    return error ? 0 : bytes;
+  };
+  const std::string database = settings_.database.string();
+  const auto published = PublishMetrics(
+      settings_.metrics,
+      metrics_->Text({sessions_.size(), usage_.size(), size(database), size(database + "-wal")}));
+  // Once: the next attempts fail for the same reason.
+  if (!published && std::exchange(metrics_told_, true) == false)
+    settings_.log(fmt::format("metrics cannot be written: {}", published.error().message));
 }
 
 void StoreService::Tick() {
@@ -278,6 +301,7 @@ void StoreService::Tick() {
     for (const SessionPtr& session : late) Remove(session);
     if (stopping_ && sessions_.empty()) return;
     if (!stopping_ && !std::exchange(accepting_, true)) Accept();
+    PublishLevels();
     Tick();
   });
 }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -15,6 +16,7 @@
 #include "core/result.h"
 #include "db/service/request_readers.h"
 #include "db/service/request_writer.h"
+#include "db/service/service_metrics.h"
 
 namespace adaptive_train {
 
@@ -35,8 +37,11 @@ class StoreService {
  public:
   struct Settings {
     std::filesystem::path socket;
+    std::filesystem::path database;  // for its size
+    std::filesystem::path metrics;   // the file of ServiceMetrics::Text, every 15 s; empty: none
     std::set<uid_t> operators;
     ServiceLimits limits = {};
+    std::function<void(const std::string&)> log;  // takes a line
   };
 
   /// Listens at the socket, which every user may connect to. Takes the place of a socket that
@@ -69,6 +74,7 @@ class StoreService {
   bool DropOldestIdle(uid_t uid);
   bool Reserve(Session& session, std::size_t bytes);
   void Understand(const SessionPtr& session, std::string text);
+  void PublishLevels();
   void Remove(const SessionPtr& session);
 
   boost::asio::io_context& io_;
@@ -79,6 +85,9 @@ class StoreService {
   RequestWriter& writer_;
   std::map<std::uint64_t, SessionPtr> sessions_;  // by number: the oldest first
   std::map<uid_t, Usage> usage_;
+  const std::shared_ptr<ServiceMetrics> metrics_ = std::make_shared<ServiceMetrics>();
+  std::chrono::steady_clock::time_point publish_at_;
+  bool metrics_told_ = false;  // that they cannot be written
   std::size_t bytes_ = 0;
   std::uint64_t accepted_ = 0;
   bool accepting_ = true;

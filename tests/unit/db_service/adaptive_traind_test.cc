@@ -2,6 +2,9 @@
 #include <SQLiteCpp/Database.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <thread>
 
@@ -50,6 +53,23 @@ TEST_F(AdaptiveTraindTest, RequestsThatHaveComeAreAnsweredBeforeItEnds) {
   auto file = FileStore::Open(Location());
   ASSERT_TRUE(file) << file.error().message;
   EXPECT_GE(file->FindJobs(EveryJob()).value().size(), static_cast<std::size_t>(begun));
+}
+
+TEST_F(AdaptiveTraindTest, MetricsAreAFileThatAllMayRead) {
+  const std::filesystem::path file = folder_ / "metrics.prom";
+  Start({"--metrics", file.string()});
+  ASSERT_TRUE(std::filesystem::exists(file)) << "from the start";
+  EXPECT_EQ(std::filesystem::status(file).permissions(), std::filesystem::perms(0644));
+  std::ifstream in(file);
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  EXPECT_THAT(text, ::testing::HasSubstr("# TYPE adaptive_traind_connections gauge\n"
+                                         "adaptive_traind_connections 0\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("adaptive_traind_database_bytes [1-9][0-9]+\n"));
+}
+
+TEST_F(AdaptiveTraindTest, MetricsThatCannotBeWrittenStopNothing) {
+  Start({"--metrics", (folder_ / "none" / "metrics.prom").string()});
+  EXPECT_TRUE(Connected().BeginJob(SampleJob()));
 }
 
 TEST_F(AdaptiveTraindTest, TwoDoNotShareASocketAndALeftOneIsReplaced) {
