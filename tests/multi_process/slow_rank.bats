@@ -38,8 +38,9 @@ slow="^rank 1 on $(uname -n) computes [0-9.]+ times as long as planned \([0-9]+ 
   said '^going on \(failure 1 of this run\)$'
   said '^resumed from the '
   [[ $(shares) == "$less" ]]
-  # Ranks that were started again are measured again, so that the planner may be the first to find equal shares.
-  said "^(rank 1 on .* computes 0\.[0-9]+ times as long as before .*: its share goes from [1-6] to [7-9] sequences$|moving to another plan: )"
+  # Ranks that were started again are measured again, so that the planner may be the first to find equal shares. Noise may make two
+  # steps of the way back.
+  said "^(rank 1 on .* computes 0\.[0-9]+ times as long as before .*: its share goes from [1-6] to [2-9] sequences$|moving to another plan: )"
   wait_until 60 has_its_share
   ends_after_every_step_once
 }

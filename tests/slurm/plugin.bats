@@ -265,6 +265,8 @@ folders_are() { [ "$(box_root "$1" find /run/adaptive-train -name node.json | wc
   run_as_user srun --adaptive-train -w n4 find /run/adaptive-train -name node.json
   [ "${#lines[@]}" -eq 1 ]
   plugstack "optional $OUR_PLUGIN probe=/no/such/probe"
+  # Slurm waits long for the epilog of a job whose node is killed before it has ended.
+  wait_until 60 all_idle
   box kill n4
   box revive n4
   wait_until 60 all_idle
