@@ -25,7 +25,9 @@ std::int64_t WithRoom(double steps) {
 bool CopyInterval::AfterStep(double seconds) {
   ++counted_steps_;
   steps_s_ += seconds;
-  return ++since_copy_ >= every();
+  // Without a copy of its own a launch stands on what the one before kept, which lacks a node already
+  // if that failed with one: the first step is kept.
+  return ++since_copy_ >= (copies_ == 0 ? 1 : every());
 }
 
 bool CopyInterval::AfterCopy(double seconds) {

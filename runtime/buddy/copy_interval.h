@@ -17,7 +17,8 @@ struct CopyCosts {
 /// The same on all ranks where they are told the same costs. A value.
 class CopyInterval {
  public:
-  /// `fixed` steps apart; 0: measured. The first copies are made in every step and measured.
+  /// `fixed` steps apart, the first after one step; 0: measured. The first copies are then made in
+  /// every step and measured.
   explicit CopyInterval(std::int64_t fixed) : fixed_(fixed) {}
 
   /// After each step: its seconds without a copy. True: a copy is due now.

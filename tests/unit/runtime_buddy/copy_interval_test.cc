@@ -50,8 +50,9 @@ TEST(CopyInterval, LaterMeasurementsChangeItAndNoiseDoesNot) {
   EXPECT_EQ(interval.every(), 13);
 }
 
-TEST(CopyInterval, AFixedDistanceStays) {
+TEST(CopyInterval, AFixedDistanceStaysAfterTheFirstStep) {
   CopyInterval interval(7);
+  EXPECT_EQ(ToNextCopy(interval, 1, 5), 1);
   for (int copy = 0; copy < 9; ++copy) EXPECT_EQ(ToNextCopy(interval, 1, 5), 7);
   EXPECT_EQ(interval.every(), 7);
 }
