@@ -14,7 +14,8 @@ slowed() {
 # said REGEX: within 120 s.
 said() { wait_until 120 grep -qE "$1" "$work/out" || { cat "$work/out" "$work/err"; return 1; }; }
 shares() { jq -c '[.ranks[] | select(.stage == 0).samples]' "$work/run/plan.json"; }
-has_its_share() { jq -e '.[1] >= 7' < <(shares); }
+# Of 16, two alike have 8; on a busy machine they are measured as up to a third apart, and shares that fit that stay.
+has_its_share() { jq -e '.[1] >= 5' < <(shares); }
 ends_after_every_step_once() {
   kill -TERM "$launcher"
   ends_with 143
