@@ -2,14 +2,16 @@
 //
 // usage: store_load FOLDER ADAPTIVE-TRAIND [JOBS SESSIONS RATE SECONDS], by default 1000000 1000 2000 60
 //
-// Makes a store of JOBS jobs of 50 users in FOLDER, which must be on the disk that matters, and starts
-// the service on it. SESSIONS connections of these users stay open; each has begun a job. Requests
-// arrive at RATE a second at random times, whether or not those before are answered (open loop), each
-// on an idle session: nine of ten read (the user's newest 50 jobs, the profile of 16 nodes, a job's
-// failures), one records a launch, a failure or figures. Times count from the arrival. Prints the
-// 50th and 99th percentile and the longest of each kind, what is refused or late by more than 5 s, the
-// processor seconds of the service, and the same percentiles of fdatasync alone. This program takes
-// part of the same processors. Needs root, to be several users.
+// Makes a store of JOBS jobs of 50 users in FOLDER, which must be on the disk that matters. Starts the
+// service on it. SESSIONS connections of these users stay open; each has begun a job.
+//
+// RATE requests a second arrive at random times, whether or not those before are answered (open loop).
+// Each goes to an idle session. Nine of ten read: the user's newest 50 jobs, the profile of 16 nodes, a
+// job's failures. One records a launch, a failure or figures. Times count from the arrival.
+//
+// Prints the 50th and 99th percentile and the longest of each kind, and of fdatasync alone. Prints how
+// many were refused or took more than 5 s, and the processor seconds of the service. This program
+// takes part of the same processors. Needs root, to be several users.
 #include <SQLiteCpp/Database.h>
 #include <SQLiteCpp/Statement.h>
 #include <SQLiteCpp/Transaction.h>
