@@ -222,6 +222,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
     step = metrics.step;
     control.Send(Metrics{metrics});
   };
+  events.await_reports = [&control] { control.Flush(control.Deadlines().launcher_silence); };
   events.take_profile_asked = [&control] { return control.TakeProfileAsked(); };
   events.take_new_shares = [&control] { return control.TakeNewShares(); };
   events.on_layer_times = [&control](const LayerTimes& times) { control.Send(times); };

@@ -75,6 +75,7 @@ struct ControlChannel::State {
   FrameReader reader;
   char block[8192];
   std::deque<std::string> outgoing;                          // the first is being written
+  std::atomic<std::size_t> unsent{0};                        // messages that have not left yet
   std::vector<std::shared_ptr<std::promise<void>>> flushes;  // who waits until it is empty
   Clock::time_point heard = Clock::now(), ticked = heard;
   RunningClock::Watched clock;  // by each tick
@@ -96,6 +97,7 @@ struct ControlChannel::State {
   bool ObeyAll();
   void Write();
   void Enqueue(const ControlMessage& message);
+  void Push(const ControlMessage& message);
   void EndFlushes();
   void EndSending();
   void Close();
@@ -169,6 +171,12 @@ void ControlChannel::State::Note(const ControlMessage& message) {
 }
 
 void ControlChannel::State::Enqueue(const ControlMessage& message) {
+  ++unsent;
+  Push(message);
+}
+
+/// Of what is counted already.
+void ControlChannel::State::Push(const ControlMessage& message) {
   outgoing.push_back(EncodeFrame(message));
   if (outgoing.size() == 1) Write();
 }
@@ -178,6 +186,7 @@ void ControlChannel::State::Write() {
                     [this](const boost::system::error_code& error, std::size_t) {
                       if (error) return closing ? Close() : LoseLauncher(error.message());
                       outgoing.pop_front();
+                      --unsent;
                       if (!outgoing.empty()) return Write();
                       EndFlushes();
                       if (closing) EndSending();
@@ -259,7 +268,10 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::Connect(Settings setting
   state->Read();
   state->Tick();
   state->io.restart();
-  state->thread = std::thread([raw = state.get()] { raw->io.run(); });
+  state->thread = std::thread([raw = state.get()] {
+    ::pthread_setname_np(::pthread_self(), "control");
+    raw->io.run();
+  });
   return std::unique_ptr<ControlChannel>(new ControlChannel(std::move(state)));
 }
 
@@ -279,12 +291,14 @@ ControlChannel::~ControlChannel() {
 }
 
 void ControlChannel::Send(ControlMessage message) {
+  ++state_->unsent;
   asio::post(state_->io, [state = state_.get(), message = std::move(message)] {
-    if (!state->closing) state->Enqueue(message);
+    if (!state->closing) state->Push(message);
   });
 }
 
 void ControlChannel::Flush(std::chrono::milliseconds patience) {
+  if (state_->unsent == 0) return;
   auto flushed = std::make_shared<std::promise<void>>();
   asio::post(state_->io, [state = state_.get(), flushed] {
     state->flushes.push_back(flushed);

@@ -323,6 +323,9 @@ void TrainingLoop<T>::BeginSettling(double loss) {
   sums_.insert(sums_.end(), squares.begin(), squares.end());
   first_unit_ = sums_.size();
   AppendLossesOfUnits();
+  // Others copy this step over the one before the last once all have agreed. A launcher that knew of
+  // neither would find none to go on from without a gap in what it reports.
+  if (keeper_.On()) events_.await_reports();
   agreement_ = groups_.world.AllReduce(Purpose::kStatistic, std::span<double>(sums_));
 }
 

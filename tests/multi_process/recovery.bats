@@ -51,6 +51,25 @@ load recovery
   no_step_lost "--parallel.data=4 --compression.mode=topk"
 }
 
+@test "a rank that is killed while what it reports is held up: each step is reported once" {
+  keys+=(--checkpoint.every=0 --recovery.memory_every=1 --train.micro_batch=3)
+  whole
+  train_in_background "${keys[@]}"
+  wait_until 60 steps_done 50
+  mapfile -t ranks < <(rank_pids)
+  control=$(grep -lx control /proc/"${ranks[2]}"/task/*/comm | cut -d / -f 5)
+  taskset --cpu-list --pid 0 "$control"
+  chrt --idle --pid 0 "$control"
+  taskset --cpu-list 0 timeout 60 sh -c 'while :; do :; done' 3>&- &
+  sleep 1
+  kill -KILL "${ranks[2]}"
+  kill %%
+  ends_with 0
+  grep '^resumed from the memory of step' "$work/out"
+  diff <(losses "$work/whole") <(losses "$work/run")
+  [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 400)" ]]
+}
+
 @test "what a copy costs decides how often it is made, and is told" {
   train --train.steps=40 --model.hidden=128 | tee "$work/out"
   grep -Eq '^keeps the state in memory (after every step|every [0-9]+ steps): [0-9.]+ MB, 0.0 MB of them on a second node by the network; a copy takes' "$work/out"
