@@ -13,7 +13,7 @@ namespace adaptive_train::kernels::cpu {
 /// number of threads: one thread computes each piece of work. How work is cut into pieces depends
 /// on the shape alone, or does not affect the result.
 template <class T>
-class CpuDevice final : public HostDevice<T> {
+class CpuDevice : public HostDevice<T> {
  public:
   /// Uses `threads` threads, 1 or more, including the caller. Products use the processor's matrix
   /// unit if it has one that this process may use.

@@ -1,21 +1,21 @@
-// What a whole training step of GPT-2 takes on the processor, against its floor, measured in the
-// same run.
+// What a training step of GPT-2 takes on the processor: each operation, its share, and its floor,
+// measured in the same run.
 //
 // usage: step_bench [LAYERS HEADS HIDDEN SEQUENCE VOCAB BATCH THREADS STEPS PRECISION], by default
 //        step_bench 6 6 384 256 8192 4 1 20 fp32; PRECISION is fp32 or bf16
 //
-// The floor is what nobody gets below with the same products and the same memory, always in fp32:
-// - every product of the step by bare oneDNN, one call each on one thread, over THREADS;
-//   attention's counted by half, as far as the causal mask lets them be
-// - the bytes that AdamW, the norm of the gradients and clearing them move, and that norms,
-//   residual sums and activation functions read and write, at the speed of a large plain copy
+// A floor is what nobody gets below with the same products and the same memory:
+// - each product by the fastest of the libraries on one thread (tests/bench/bare_products.h), over
+//   THREADS; attention's counted by half, as far as the causal mask lets them be. Where the
+//   processor has a matrix unit, a product of floats may also be six products of bfloat16
+//   numbers at their peak (kernels/cpu/amx_product.h), and one of bfloat16 numbers is a single one
+// - bytes that are read and written besides, by a copy that moves as many on THREADS threads
+// What is computed on the way, such as exponentials, is not counted.
 //
 // A step is: clear gradients, forward, backward, norm, AdamW. Prints a table, and a line of JSON
 // for scripts; step_cpu_ms, the processor time of all threads, is what others on the machine disturb
 // least.
 #include <fmt/format.h>
-#include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <time.h>
 
 #include <algorithm>
@@ -23,15 +23,18 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <span>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "core/counter_random.h"
-#include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/amx_product.h"
 #include "runtime/model/transformer_stage.h"
 #include "runtime/train/adamw_groups.h"
 #include "runtime/train/rank_state.h"
+#include "tests/bench/bare_products.h"
+#include "tests/bench/best_seconds.h"
+#include "tests/bench/timed_device.h"
 
 namespace adaptive_train {
 namespace {
@@ -47,100 +50,87 @@ double CpuSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// The shortest of some repetitions.
-template <class Work>
-double Best(int repetitions, const Work& work) {
-  double best = 1e9;
-  for (int i = 0; i < repetitions; ++i) {
-    const double start = Seconds();
-    work();
-    best = std::min(best, Seconds() - start);
-  }
-  return best;
-}
+/// Copies of memory by some threads.
+class Copies {
+ public:
+  explicit Copies(int threads) : pool_(threads) {}
 
-struct Product {
-  const char* name;
-  std::int64_t rows, columns, inner;
-  bool transpose_a, transpose_b;
-  double times;  // per step
+  /// Of one that reads and writes so many bytes together, in memory that was used just before.
+  double Seconds(std::int64_t bytes) {
+    const auto [known, fresh] = seconds_.try_emplace(bytes);
+    if (!fresh) return known->second;
+    const std::int64_t half = bytes / 2, piece = half / pool_.threads() + 1;
+    const std::vector<char> from(static_cast<std::size_t>(half), 1);
+    std::vector<char> to(from.size());
+    known->second = BestSeconds(8, [&] {
+      pool_.ForPieces(half, piece, [&](std::int64_t begin, std::int64_t end) {
+        std::memcpy(to.data() + begin, from.data() + begin, static_cast<std::size_t>(end - begin));
+      });
+    });
+    return known->second;
+  }
+
+ private:
+  kernels::cpu::ThreadPool pool_;
+  std::map<std::int64_t, double> seconds_;
 };
 
-std::vector<Product> ProductsOf(const ModelDims& d, std::int64_t batch) {
-  const std::int64_t rows = batch * d.sequence;
-  const double layers = static_cast<double>(d.layers);
-  std::vector<Product> all;
-  const auto linear = [&](const char* name, std::int64_t in, std::int64_t out, double times) {
-    all.push_back({name, rows, out, in, false, false, times});
-    all.push_back({name, rows, in, out, false, true, times});
-    all.push_back({name, in, out, rows, true, false, times});
-  };
-  linear("c_attn", d.hidden, d.QkvColumns(), layers);
-  linear("attn.c_proj", d.hidden, d.hidden, layers);
-  linear("c_fc", d.hidden, d.Ffn(), layers);
-  linear("mlp.c_proj", d.Ffn(), d.hidden, layers);
-  linear("head", d.hidden, d.vocab, 1);
-  // Forward: scores and values. Backward: scores again, and the gradients of probabilities, values,
-  // queries, keys.
-  const double heads = layers * static_cast<double>(batch * d.heads) / 2;
-  all.push_back(
-      {"attention, of keys", d.sequence, d.sequence, d.HeadSize(), false, true, 3 * heads});
-  all.push_back(
-      {"attention, of values", d.sequence, d.HeadSize(), d.sequence, false, false, 4 * heads});
-  return all;
-}
+/// Floors of products and bytes, and what the fastest products were.
+template <class T>
+class Floors {
+ public:
+  explicit Floors(int threads) : threads_(threads), copies_(threads) {}
 
-double ProductSeconds(const Product& p) {
-  const auto size = [](std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); };
-  const std::vector<float> a(size(p.rows, p.inner), 0.5F), b(size(p.inner, p.columns), 0.25F);
-  std::vector<float> c(size(p.rows, p.columns));
-  return Best(8, [&] {
-    dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.rows, p.columns, p.inner, 1,
-               a.data(), p.transpose_a ? p.rows : p.inner, b.data(),
-               p.transpose_b ? p.inner : p.columns, 0, c.data(), p.columns);
-  });
-}
-
-/// Bytes read and written per second by a copy much larger than the caches.
-double CopyBandwidth() {
-  constexpr std::size_t kBytes = std::size_t{256} << 20;
-  std::vector<char> from(kBytes, 1), to(kBytes, 2);
-  return 2.0 * kBytes / Best(5, [&] { std::memcpy(to.data(), from.data(), kBytes); });
-}
-
-/// Bytes that the step moves besides its products' operands.
-double BytesOf(const ModelDims& d, std::int64_t batch, std::int64_t parameters) {
-  const double rows = static_cast<double>(batch * d.sequence),
-               hidden = static_cast<double>(d.hidden), ffn = static_cast<double>(d.Ffn());
-  // Two norms: input and output forward; gradient, input, and the residual's gradient read and
-  // written backward. Two residuals read. The activation: written forward; its input read backward.
-  const double block = rows * (2 * 2 * hidden + 2 * 4 * hidden + 2 * hidden + 2 * ffn);
-  const double ends =
-      rows * (2 * hidden + 2 * hidden + 2 * hidden + 4 * hidden);  // embedding and back, final norm
-  const double floats = static_cast<double>(d.layers) * block + ends;
-  return 4 * floats + static_cast<double>(parameters) * (28 + 4 + 4);
-}
-
-struct Floor {
-  double products = 0, bytes = 0;
-  double Seconds() const { return products + bytes; }
-};
-
-Floor MeasureFloor(const ModelDims& dims, std::int64_t batch, std::int64_t parameters,
-                   int threads) {
-  Floor floor;
-  for (const Product& p : ProductsOf(dims, batch)) {
-    const double seconds = ProductSeconds(p);
-    fmt::print(
-        "  {:<22} {:>6} x {:>6} x {:>6}  {:6.1f} GFLOP/s\n", p.name, p.rows, p.columns, p.inner,
-        2e-9 * static_cast<double>(p.rows * p.columns) * static_cast<double>(p.inner) / seconds);
-    floor.products += p.times * seconds / threads;
+  double Seconds(const OperationCount& count) {
+    double seconds = 0;
+    for (const auto& [shape, times] : count.products)
+      seconds += times * ProductSeconds(shape) / threads_;
+    for (const auto& [bytes, times] : count.movements)
+      seconds += static_cast<double>(times) * copies_.Seconds(bytes);
+    return seconds;
   }
-  const double bandwidth = CopyBandwidth();
-  floor.bytes = BytesOf(dims, batch, parameters) / bandwidth;
-  fmt::print("  copy {:.1f} GB/s\n", 1e-9 * bandwidth);
-  return floor;
-}
+
+  void Print() const {
+    fmt::print("products of {}; the fastest on one thread:\n", bare_.Libraries());
+    for (const auto& [shape, time] : fastest_)
+      fmt::print("  {:>6} x {:>6} x {:>6} {}{}  {:7.1f} GFLOP/s  {}\n", shape.rows, shape.columns,
+                 shape.inner, shape.transpose_a ? 'T' : 'N', shape.transpose_b ? 'T' : 'N',
+                 1e-9 * shape.Flops() / time.seconds, time.library);
+  }
+
+ private:
+  /// Parts of both operands stay in the caches for several products, so that a product of floats
+  /// is not bound by memory as one of bfloat16 numbers may be.
+  static constexpr ProductShape kPeakShape{1024, 1024, 1024};
+  /// Of n parts a number, those products of parts that are not below the last bit.
+  static constexpr int kPartProducts =
+      kernels::cpu::kAmxParts<T> * (kernels::cpu::kAmxParts<T> + 1) / 2;
+
+  double ProductSeconds(const ProductShape& shape) {
+    BareProducts::Time& fastest = fastest_[shape];
+    if (!fastest.library.empty()) return fastest.seconds;
+    fastest = bare_.Float(shape);
+    if (kPartProducts > 1) {
+      const BareProducts::Time* peak = bare_.BFloat16(kPeakShape);
+      if (peak != nullptr)
+        Take({kPartProducts * peak->seconds * shape.Flops() / kPeakShape.Flops(),
+              fmt::format("{} at the peak of {}", kPartProducts, peak->library)},
+             fastest);
+    } else if (const BareProducts::Time* narrow = bare_.BFloat16(shape)) {
+      Take(*narrow, fastest);
+    }
+    return fastest.seconds;
+  }
+
+  static void Take(const BareProducts::Time& other, BareProducts::Time& fastest) {
+    if (other.seconds < fastest.seconds) fastest = other;
+  }
+
+  const int threads_;
+  BareProducts bare_;
+  Copies copies_;
+  std::map<ProductShape, BareProducts::Time> fastest_;
+};
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -150,11 +140,12 @@ double Median(std::vector<double> values) {
 /// [steps but for the first two]
 struct StepTimes {
   std::vector<double> seconds, cpu_seconds;
+  std::map<std::string, OperationCount> operations;  // of all these steps
 };
 
 template <class T>
 StepTimes TimeSteps(const ModelDims& dims, std::int64_t batch, int threads, int steps) {
-  kernels::cpu::CpuDevice<T> device(threads);
+  TimedDevice<T> device(threads);
   const ParameterLayout layout(dims, StageSlice::Whole(dims));
   RankState<T> rank(device, layout, {});
   const ElementRange all{0, layout.size()};
@@ -182,32 +173,68 @@ StepTimes TimeSteps(const ModelDims& dims, std::int64_t batch, int threads, int 
     const double norm = device.SquaredNorm(layout.size(), rank.gradients.data());
     AdamWStep<T>(device, layout, {.weight_decay = 0.1}, rank.OfUpdate(), 0, layout.size(), step,
                  1e-4, norm > 1 ? 0.5 : 1.0);
+    if (step == 2) device.Forget();
     if (step <= 2) continue;
     times.seconds.push_back(Seconds() - start);
     times.cpu_seconds.push_back(CpuSeconds() - cpu_start);
   }
+  times.operations = device.Counts();
   return times;
 }
 
-void PrintResult(const Floor& floor, const StepTimes& steps, double tokens,
+void PrintRow(const char* name, double calls, double seconds, double step_s) {
+  fmt::print("{:<28}{:>7.0f}{:>9.2f}{:>7.1f} %", name, calls, 1e3 * seconds,
+             100 * seconds / step_s);
+}
+
+/// Gives the floor of a step in seconds.
+template <class T>
+double PrintOperations(const StepTimes& times, int threads) {
+  Floors<T> floors(threads);
+  const auto steps = static_cast<double>(times.seconds.size());
+  double all = 0, rest = 0, floor = 0;
+  for (const double seconds : times.seconds) all += seconds / steps;
+  rest = all;
+  fmt::print("{:<28}{:>7}{:>9}{:>9}{:>10}{:>10}\n", "a step's", "calls", "ms", "share", "floor ms",
+             "of floor");
+  for (const auto& [name, count] : times.operations) {
+    const double seconds = count.seconds / steps, least = floors.Seconds(count) / steps;
+    rest -= seconds;
+    floor += least;
+    PrintRow(name.c_str(), static_cast<double>(count.calls) / steps, seconds, all);
+    fmt::print("{:>10.2f}{:>10.2f}\n", 1e3 * least, least / seconds);
+  }
+  PrintRow("the rest", 0, rest, all);
+  fmt::print("\n");
+  floors.Print();
+  return floor;
+}
+
+void PrintResult(double floor, const StepTimes& steps, double tokens,
                  const std::string& precision) {
   const double step = Median(steps.seconds);
   const double best = *std::min_element(steps.seconds.begin(), steps.seconds.end());
   fmt::print(
-      "floor {:.1f} ms: products {:.1f}, bytes {:.1f}\nstep  {:.1f} ms in {}, best {:.1f}: {:.0f} "
-      "tokens/s, {:.1f} % of the floor's speed\n",
-      1e3 * floor.Seconds(), 1e3 * floor.products, 1e3 * floor.bytes, 1e3 * step, precision,
-      1e3 * best, tokens / step, 100 * floor.Seconds() / step);
+      "floor {:.1f} ms\nstep  {:.1f} ms in {}, best {:.1f}: {:.0f} tokens/s, {:.1f} % of the "
+      "floor's "
+      "speed\n",
+      1e3 * floor, 1e3 * step, precision, 1e3 * best, tokens / step, 100 * floor / step);
   fmt::print(
       "{{\"precision\": \"{}\", \"step_ms\": {:.3f}, \"step_cpu_ms\": {:.3f}, \"floor_ms\": "
-      "{:.3f}, "
-      "\"tokens_per_s\": {:.1f}, \"of_floor\": {:.4f}}}\n",
-      precision, 1e3 * step, 1e3 * Median(steps.cpu_seconds), 1e3 * floor.Seconds(), tokens / step,
-      floor.Seconds() / step);
+      "{:.3f}, \"tokens_per_s\": {:.1f}, \"of_floor\": {:.4f}}}\n",
+      precision, 1e3 * step, 1e3 * Median(steps.cpu_seconds), 1e3 * floor, tokens / step,
+      floor / step);
+}
+
+template <class T>
+void Bench(const ModelDims& dims, std::int64_t batch, int threads, int steps,
+           const std::string& precision) {
+  const StepTimes times = TimeSteps<T>(dims, batch, threads, steps);
+  const double floor = PrintOperations<T>(times, threads);
+  PrintResult(floor, times, static_cast<double>(batch * dims.sequence), precision);
 }
 
 int Main(int argc, char** argv) {
-  omp_set_num_threads(1);  // of oneDNN
   std::int64_t numbers[] = {6, 6, 384, 256, 8192, 4, 1, 20};
   for (int i = 1; i < argc && i <= 8; ++i) numbers[i - 1] = std::atoll(argv[i]);
   const ModelDims dims{.layers = numbers[0],
@@ -229,11 +256,11 @@ int Main(int argc, char** argv) {
   fmt::print("GPT-2 of {:.1f} M parameters, {} x {} tokens, {} thread{}\n",
              1e-6 * static_cast<double>(parameters), batch, dims.sequence, threads,
              threads == 1 ? "" : "s");
-  const Floor floor = MeasureFloor(dims, batch, parameters, threads);
-  const StepTimes times = precision == "bf16"
-                              ? TimeSteps<kernels::BFloat16>(dims, batch, threads, steps)
-                              : TimeSteps<float>(dims, batch, threads, steps);
-  PrintResult(floor, times, static_cast<double>(batch * dims.sequence), precision);
+  if (precision == "bf16") {
+    Bench<kernels::BFloat16>(dims, batch, threads, steps, precision);
+  } else {
+    Bench<float>(dims, batch, threads, steps, precision);
+  }
   return 0;
 }
 
