@@ -5,6 +5,7 @@
 
 #include "core/json_reader.h"
 #include "core/limits.h"
+#include "core/runnable_plan.h"
 #include "core/schedule/check.h"
 
 namespace adaptive_train {
@@ -235,14 +236,6 @@ Result<void> CheckChunks(const Plan& plan) {
   return {};
 }
 
-int MicroBatchesOf(const RankPlan& rank) {
-  return static_cast<int>((rank.samples + rank.micro_batch - 1) / rank.micro_batch);
-}
-
-const RankPlan& FirstOf(const Plan& plan, int replica) {
-  return plan.ranks[static_cast<std::size_t>(replica * plan.tensor)];
-}
-
 /// Rows of a list schedule fit the plan and can run.
 Result<void> CheckListed(const Plan& plan) {
   if (plan.listed.empty()) return {};
@@ -254,7 +247,7 @@ Result<void> CheckListed(const Plan& plan) {
     if (!read) return Inconsistent(read.error().message);
     const bool fits = static_cast<int>(read->ranks.size()) == plan.Pipeline() &&
                       read->stages == plan.Pipeline() &&
-                      read->micro_batches == MicroBatchesOf(FirstOf(plan, replica));
+                      read->micro_batches == MicroBatchesOf(plan, replica);
     if (!fits) return Inconsistent(fmt::format("rows of replica {} do not fit it", replica));
     if (const auto use = CheckSchedule(*read); !use) return Inconsistent(use.error().message);
   }
@@ -301,21 +294,6 @@ Result<void> CheckNodes(const Plan& plan) {
   return {};
 }
 
-/// Why a pipeline cannot go on without a flush: its first rank would be ahead by more than a step.
-/// Empty if it can.
-std::string TooFewMicroBatches(const Plan& plan) {
-  if (WeightVersionsOf(plan.schedule) == 1) return "";
-  for (int replica = 0; replica < plan.data; ++replica) {
-    const int micro_batches = MicroBatchesOf(FirstOf(plan, replica));
-    if (micro_batches >= plan.Pipeline()) continue;
-    return fmt::format(
-        "{} micro-batches of replica {} on {} stages with the {} schedule (parallel.schedule), "
-        "which needs at least as many as stages",
-        micro_batches, replica, plan.Pipeline(), ScheduleNameOf(plan));
-  }
-  return "";
-}
-
 Result<Plan> Checked(Plan plan) {
   const auto expected = static_cast<std::size_t>(plan.data) *
                         static_cast<std::size_t>(plan.tensor) * plan.stages.size();
@@ -350,6 +328,11 @@ Result<Plan> Checked(Plan plan) {
 
 }  // namespace
 
+int MicroBatchesOf(const Plan& plan, int replica) {
+  const RankPlan& first = plan.ranks[static_cast<std::size_t>(replica * plan.tensor)];
+  return static_cast<int>((first.samples + first.micro_batch - 1) / first.micro_batch);
+}
+
 std::string ScheduleNameOf(const Plan& plan) {
   return plan.listed.empty() ? NameOf(plan.schedule) : kListSchedule;
 }
@@ -357,7 +340,7 @@ std::string ScheduleNameOf(const Plan& plan) {
 Schedule OrderOf(const Plan& plan, int replica, int steps) {
   if (!plan.listed.empty())
     return ScheduleFromCsv(plan.listed[static_cast<std::size_t>(replica)]).value();
-  const int micro_batches = MicroBatchesOf(FirstOf(plan, replica));
+  const int micro_batches = MicroBatchesOf(plan, replica);
   return ComputeOrder(plan.schedule, {plan.Pipeline(), plan.Chunks(), micro_batches, steps})
       .value();
 }
@@ -477,65 +460,6 @@ Result<Plan> PlanFromJson(std::string_view text) {
   });
   if (!plan) return plan;
   return Checked(std::move(*plan));
-}
-
-namespace {
-
-/// Why a plan cannot keep its bits in any layout; empty if it can.
-std::string NotReproducible(const Plan& plan) {
-  if (plan.orders.compression.mode != CompressionMode::kOff)
-    return fmt::format(
-        "compressed gradients (compression.mode = {}) with train.reproducible = layout",
-        NameOf(plan.orders.compression.mode));
-  if (plan.schedule == ScheduleKind::kPipeDream2Bw)
-    return "the pipedream-2bw schedule (parallel.schedule) with train.reproducible";
-  if (kTensorGroups % plan.tensor != 0)
-    return fmt::format(
-        "{} tensor ranks (parallel.tensor) with the bits of any layout (train.reproducible): 1, 2, "
-        "4 or 8 have them",
-        plan.tensor);
-  const std::int64_t unit = plan.ranks.front().micro_batch;
-  for (const RankPlan& rank : plan.ranks) {
-    if (rank.micro_batch == unit && rank.samples % unit == 0) continue;
-    return fmt::format(
-        "rank {}'s {} samples in micro-batches of {} with train.reproducible = layout, which needs "
-        "whole micro-batches of {} on all ranks",
-        rank.rank, rank.samples, rank.micro_batch, unit);
-  }
-  return "";
-}
-
-/// Why ranks on GPUs cannot run a plan; empty if they can. Ranks exchange what is in the host's
-/// memory. Of what a GPU holds, only whole gradients are copied there so far.
-std::string NotOnGpus(const Plan& plan) {
-  if (plan.orders.AnyLayout()) return "the bits of any layout (train.reproducible)";
-  if (plan.ranks.size() == 1) return "";
-  if (plan.tensor > 1) return fmt::format("{} tensor ranks (parallel.tensor)", plan.tensor);
-  if (plan.Pipeline() > 1) return fmt::format("{} stages (parallel.pipeline)", plan.Pipeline());
-  if (plan.shard > 0) return "sharded state (parallel.shard)";
-  if (plan.orders.compression.mode != CompressionMode::kOff)
-    return "compressed gradients (compression.mode)";
-  return "";
-}
-
-}  // namespace
-
-std::string NotRunnable(const Plan& plan) {
-  if (plan.ranks.size() > kMostRanks)
-    return fmt::format("{} ranks (at most {})", plan.ranks.size(), kMostRanks);
-  const bool gpus = std::any_of(plan.ranks.begin(), plan.ranks.end(),
-                                [](const RankPlan& rank) { return rank.device.kind == "cuda"; });
-  if (std::string why = gpus ? NotOnGpus(plan) : ""; !why.empty()) return why + " on GPUs";
-  if (std::string why = TooFewMicroBatches(plan); !why.empty()) return why;
-  if (plan.orders.AnyLayout())
-    if (std::string why = NotReproducible(plan); !why.empty()) return why;
-  // A sketch rounds by the largest element of its bucket, and tensor ranks have unlike buckets: what
-  // they all have would differ.
-  if (plan.tensor > 1 && plan.orders.compression.mode == CompressionMode::kSketch)
-    return fmt::format(
-        "sketches of gradients (compression.mode) of {} tensor ranks (parallel.tensor)",
-        plan.tensor);
-  return "";
 }
 
 }  // namespace adaptive_train

@@ -103,6 +103,8 @@ struct Plan {
 
 /// The name of a kind, or "list".
 std::string ScheduleNameOf(const Plan& plan);
+/// Of a step, on each rank of the replica.
+int MicroBatchesOf(const Plan& plan, int replica);
 
 /// The order in which the stages of a replica compute: the value that runs, and that `plan
 /// --simulate` plays. Its stages are the plan's chunks: stage s of the schedule is chunk
@@ -136,8 +138,5 @@ std::vector<std::vector<int>> MembersByNode(const Plan& plan, const std::vector<
 /// The same where sums can begin inside nodes: there are two or more and each has as many members.
 /// Otherwise empty.
 std::vector<std::vector<int>> EvenMembersByNode(const Plan& plan, const std::vector<int>& members);
-
-/// What of a plan this version's runtime cannot run, as one line; empty if it can.
-std::string NotRunnable(const Plan& plan);
 
 }  // namespace adaptive_train

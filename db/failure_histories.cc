@@ -106,23 +106,28 @@ std::vector<CountedFailures> Kinds(const FailuresByUser& users) {
   return kinds;
 }
 
-void Find(SQLite::Statement& statement, const std::string& node, const ProfileQuery& query) {
+/// Calls row(owner, time, text) for each failure of the node that is not forgotten.
+template <class Row>
+void ForFailures(SQLite::Statement& statement, const std::string& node, const ProfileQuery& query,
+                 const Row& row) {
   statement.reset();
   BindAll(statement, node, query.now - kForgottenHalfLives * query.failure_half_life_s,
           query.cluster);
+  while (statement.executeStep()) {
+    Owner owner = 0;
+    double time = 0;
+    std::string text;
+    RowReader(statement) >> owner >> time >> text;
+    row(owner, time, text);
+  }
 }
 
 FailuresByUser FailuresOfNode(SQLite::Statement& of_node, const std::string& node,
                               const ProfileQuery& query) {
   FailuresByUser users;
-  Find(of_node, node, query);
-  while (of_node.executeStep()) {
-    Owner owner = 0;
-    double time = 0;
-    std::string kind;
-    RowReader(of_node) >> owner >> time >> kind;
+  ForFailures(of_node, node, query, [&](Owner owner, double time, const std::string& kind) {
     if (const auto known = ChoiceOf<FailureKind>(kind)) users[owner].push_back({time, *known});
-  }
+  });
   return users;
 }
 
@@ -132,15 +137,10 @@ using Pair = std::pair<std::string, std::string>;
 void AddFailuresOfLinks(SQLite::Statement& of_link, const std::string& node,
                         const std::set<std::string>& nodes, const ProfileQuery& query,
                         std::map<Pair, FailuresByUser>& links) {
-  Find(of_link, node, query);
-  while (of_link.executeStep()) {
-    Owner owner = 0;
-    double time = 0;
-    std::string peer;
-    RowReader(of_link) >> owner >> time >> peer;
+  ForFailures(of_link, node, query, [&](Owner owner, double time, const std::string& peer) {
     if (nodes.contains(peer))
       links[std::minmax(node, peer)][owner].push_back({time, FailureKind::kLinkLost});
-  }
+  });
 }
 
 }  // namespace

@@ -6,12 +6,10 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "core/result.h"
-#include "db/store_message.h"
 
 namespace adaptive_train {
 

@@ -8,11 +8,13 @@
 
 #include "core/config.h"
 #include "core/file_io.h"
+#include "core/runnable_plan.h"
 #include "core/settings.h"
 #include "db/known_store.h"
 #include "launcher/commands/outcome.h"
 #include "launcher/commands/overrides.h"
 #include "launcher/commands/store_notes.h"
+#include "launcher/measure/profile_reuse.h"
 #include "launcher/planner/plan_words.h"
 #include "launcher/run/plan_inputs.h"
 #include "launcher/run/plan_request.h"

@@ -7,6 +7,7 @@
 
 #include "core/device_kind.h"
 #include "core/limits.h"
+#include "core/runnable_plan.h"
 #include "core/seconds.h"
 #include "launcher/measure/layer_records.h"
 #include "launcher/measure/profile_reuse.h"

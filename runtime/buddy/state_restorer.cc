@@ -115,6 +115,8 @@ std::optional<CheckpointStep> StateRestorer::Restore(
   world_.communicator().transport().main_thread().WorksAt("taking up a state from memory");
   for (const FoundState& state : InTurn(States(), *run_.committed)) {
     if (state.step < least || state.step == 0) continue;
+    // Without it nothing is lost that was reported; with it, what its step would have reported is.
+    if (state.step > *run_.committed && least >= *run_.committed) continue;
     auto read = Read(state, reading, arenas, residuals_to_take);
     if (!read)
       on_notice_(fmt::format("refused: the state of step {} in memory: {}", state.step,

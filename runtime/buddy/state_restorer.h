@@ -29,10 +29,12 @@ class StateRestorer {
                 std::function<void(const std::string& line)> on_notice);
 
   /// Puts the newest whole state from step `least` to the run's committed one into the arenas, as
-  /// CheckpointReader::Read does; where there is none, the oldest that is newer. Without residuals in the arenas, those of the state go where
-  /// `residuals_to_take` says; an empty span drops them. Gives what the state is, or nothing where
-  /// there is none: the arenas may then hold anything. A state that turns out to be torn is named
-  /// and the one before is tried. On success what is older is removed.
+  /// CheckpointReader::Read does. Where there is none, and the run has committed more than `least`,
+  /// the oldest that is newer: its steps are not lost, though what they reported may be. Without
+  /// residuals in the arenas, those of the state go where `residuals_to_take` says; an empty span
+  /// drops them. Gives what the state is, or nothing where there is none: the arenas may then hold
+  /// anything. A state that turns out to be torn is named and the one before is tried. On success
+  /// what is older is removed.
   std::optional<CheckpointStep> Restore(std::int64_t least, const ReadingRank& reading,
                                         const TrainingArenas& arenas,
                                         const std::function<std::span<float>()>& residuals_to_take);

@@ -278,6 +278,12 @@ TEST_F(StateKeeperTest, GoesOnAfterAStepThatNotAllHaveReportedWhereBothSlotsAreN
   EXPECT_TRUE(Restores(plan, 5, 3));
 }
 
+TEST_F(StateKeeperTest, BeginsAgainRatherThanAfterStepsOfWhichNothingWasReported) {
+  const Plan plan = PlanOf(2, 1, 1, {"n1", "n2"});
+  ASSERT_TRUE(Keep(plan, 2));
+  EXPECT_TRUE(Restores(plan, 0, 0));
+}
+
 TEST_F(StateKeeperTest, TornPartsAreNoticedAndTheStateBeforeIsTaken) {
   const Plan plan = PlanOf(2, 1, 1, {"n1", "n1"});
   ASSERT_TRUE(Keep(plan, 4));

@@ -11,6 +11,7 @@
 
 #include "core/device_kind.h"
 #include "core/limits.h"
+#include "core/runnable_plan.h"
 #include "launcher/planner/device_slowness.h"
 #include "launcher/planner/plan_words.h"
 
