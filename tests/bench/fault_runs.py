@@ -237,7 +237,8 @@ class Box:
         until = time.time() + 120
         while self.on_ctl("sinfo", "-h", "-N", "-o", "%t").split().count("idle") < 4:
             if time.time() > until:
-                raise TimeoutError("not all nodes are idle within 120 s")
+                states = self.on_ctl("sinfo", "-h", "-N", "-o", "%N %T %E")
+                raise TimeoutError("not all nodes are idle within 120 s:\n" + states)
             time.sleep(0.2)
 
     def down(self):
