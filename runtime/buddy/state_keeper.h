@@ -42,8 +42,6 @@ class StateKeeper {
   StateKeeper(KeptRun run, const Plan& plan, KeptArena arena, int threads, Group& world,
               OnNotice on_notice);
 
-  /// Whether states are kept.
-  bool On() const { return on_; }
   /// Whether an earlier launch of the run may have left a state. The same on all ranks.
   bool CanRestore() const { return on_ && run_.committed.has_value(); }
   /// See StateRestorer::Restore. Before the first step.

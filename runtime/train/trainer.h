@@ -38,6 +38,7 @@ struct TrainerEvents {
   std::function<std::optional<Shares>()> take_new_shares;
   std::function<void(const RankMetrics&)> on_step;
   /// Blocks until what on_step was told has left this process, or the launcher must have given it up.
+  /// Absent: on_step is told at once.
   std::function<void()> await_reports;
   std::function<void(const LayerTimes&)> on_layer_times;
   std::function<void(const Saving&)> on_saving;  // on rank 0 only, while ranks wait for the disk

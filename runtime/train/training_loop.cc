@@ -194,6 +194,7 @@ template <class T>
 std::int64_t TrainingLoop<T>::Train() {
   while (step_ < config_.train.steps && !Step()) {
   }
+  AwaitReports();
   saving_ = true;
   update_.WaitForAllWeights();
   if (unsaved_) {
@@ -323,10 +324,15 @@ void TrainingLoop<T>::BeginSettling(double loss) {
   sums_.insert(sums_.end(), squares.begin(), squares.end());
   first_unit_ = sums_.size();
   AppendLossesOfUnits();
-  // Others copy this step over the one before the last once all have agreed. A launcher that knew of
-  // neither would find none to go on from without a gap in what it reports.
-  if (keeper_.On()) events_.await_reports();
+  // Once all have agreed, others copy this step over the one before the last, or complete a save of
+  // the last. A launcher that knew of neither would go on with a gap in what it reports.
+  AwaitReports();
   agreement_ = groups_.world.AllReduce(Purpose::kStatistic, std::span<double>(sums_));
+}
+
+template <class T>
+void TrainingLoop<T>::AwaitReports() const {
+  if (events_.await_reports) events_.await_reports();
 }
 
 template <class T>

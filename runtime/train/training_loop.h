@@ -52,6 +52,7 @@ class TrainingLoop final : public Trainer {
   bool Step();
   bool StepIntoNext();
   void Begin();
+  void AwaitReports() const;
   void BeginSettling(double loss);
   void Settle();
   void BeginSettlingBefore();

@@ -63,8 +63,9 @@ BareProducts::BareProducts() {
   libraries_.push_back(
       {fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch),
        OneDnnSgemm});
-  // Some virtual processors are not known by their numbers.
-  ::setenv("OPENBLAS_CORETYPE", __builtin_cpu_supports("avx512f") ? "SKYLAKEX" : "HASWELL", 0);
+  // OpenBLAS does not know some virtual processors by their numbers.
+  if (__builtin_cpu_supports("avx2"))
+    ::setenv("OPENBLAS_CORETYPE", __builtin_cpu_supports("avx512f") ? "SKYLAKEX" : "HASWELL", 0);
   ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
   ::setenv("BLIS_NUM_THREADS", "1", 1);
   Open("OpenBLAS", "libopenblas.so.0");

@@ -9,7 +9,8 @@
 //   THREADS; attention's counted by half, as far as the causal mask lets them be. Where the
 //   processor has a matrix unit, a product of floats may also be six products of bfloat16
 //   numbers at their peak (kernels/cpu/amx_product.h), and one of bfloat16 numbers is a single one
-// - bytes that are read and written besides, by a copy that moves as many on THREADS threads
+// - bytes that are read and written besides, by a copy that moves as many on THREADS threads; where
+//   bytes are only read or only written, less might do
 // What is computed on the way, such as exponentials, is not counted.
 //
 // A step is: clear gradients, forward, backward, norm, AdamW. Prints a table, and a line of JSON

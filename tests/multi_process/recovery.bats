@@ -51,8 +51,12 @@ load recovery
   no_step_lost "--parallel.data=4 --compression.mode=topk"
 }
 
-@test "a rank that is killed while what it reports is held up: each step is reported once" {
-  keys+=(--checkpoint.every=0 --recovery.memory_every=1 --train.micro_batch=3)
+# killed_while_held_up FROM KEY...: a rank whose control thread gets no processor is killed; the run goes on from there, and each
+# step is reported once.
+killed_while_held_up() {
+  local from=$1
+  shift
+  keys+=(--train.micro_batch=3 "$@")
   whole
   train_in_background "${keys[@]}"
   wait_until 60 steps_done 50
@@ -65,9 +69,17 @@ load recovery
   kill -KILL "${ranks[2]}"
   kill %%
   ends_with 0
-  grep '^resumed from the memory of step' "$work/out"
+  grep "^resumed from the $from of step" "$work/out"
   diff <(losses "$work/whole") <(losses "$work/run")
   [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 400)" ]]
+}
+
+@test "a rank that is killed while what it reports is held up: each step is reported once" {
+  killed_while_held_up memory --checkpoint.every=0 --recovery.memory_every=1
+}
+
+@test "the same where it goes on from a checkpoint" {
+  killed_while_held_up checkpoint --checkpoint.every=4 --recovery.memory=off
 }
 
 @test "what a copy costs decides how often it is made, and is told" {
