@@ -112,6 +112,8 @@ std::optional<CheckpointStep> StateRestorer::Restore(
     std::int64_t least, const ReadingRank& reading, const TrainingArenas& arenas,
     const std::function<std::span<float>()>& residuals_to_take) {
   if (!run_.committed) return std::nullopt;
+  // A checkpoint that is newer than what was reported has been refused: training went on before it.
+  if (least > *run_.committed) least = 0;
   world_.communicator().transport().main_thread().WorksAt("taking up a state from memory");
   for (const FoundState& state : InTurn(States(), *run_.committed)) {
     if (state.step < least || state.step == 0) continue;

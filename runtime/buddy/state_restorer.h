@@ -28,8 +28,9 @@ class StateRestorer {
                 const std::vector<CheckpointParameter>& parameters, Group& world,
                 std::function<void(const std::string& line)> on_notice);
 
-  /// Puts the newest whole state from step `least` to the run's committed one into the arenas, as
-  /// CheckpointReader::Read does. Where there is none, and the run has committed more than `least`,
+  /// Puts the newest whole state up to the run's committed step into the arenas, as
+  /// CheckpointReader::Read does, unless a checkpoint's, `least`, is newer than the state and not
+  /// newer than the committed step. Where there is none, and the run has committed more than `least`,
   /// the oldest that is newer: its steps are not lost, though what they reported may be. Without
   /// residuals in the arenas, those of the state go where `residuals_to_take` says; an empty span
   /// drops them. Gives what the state is, or nothing where there is none: the arenas may then hold

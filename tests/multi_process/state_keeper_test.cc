@@ -351,6 +351,18 @@ TEST_F(StateKeeperTest, OlderThanTheCheckpointIsNotTaken) {
   EXPECT_FALSE(fs::exists(FolderOf("n1")));
 }
 
+// One that is newer than what was reported was refused: training would have gone on after it.
+TEST_F(StateKeeperTest, OlderThanACheckpointThatNothingWasReportedOfIsTaken) {
+  const Plan plan = PlanOf(1, 1, 0, {"n1"});
+  ASSERT_TRUE(Keep(plan, 3));
+  Ranks ranks(1, [&](Group& world) {
+    KeepingRank rank(plan, world, Run(2, 3), false);
+    const auto at = rank.Restore(4);
+    return at && at->step == 3;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
 TEST_F(StateKeeperTest, ReplicatedStateSendsNothingAndShardsGoOnce) {
   for (const int shard : {0, 1}) {
     const Plan plan = PlanOf(2, 1, shard, {"n1", "n2"});
