@@ -103,7 +103,7 @@ struct Plan {
 
 /// The name of a kind, or "list".
 std::string ScheduleNameOf(const Plan& plan);
-/// Of a step, on each rank of the replica.
+/// The micro-batches of a step on each rank of the replica.
 int MicroBatchesOf(const Plan& plan, int replica);
 
 /// The order in which the stages of a replica compute: the value that runs, and that `plan

@@ -29,13 +29,13 @@ class StateRestorer {
                 std::function<void(const std::string& line)> on_notice);
 
   /// Puts the newest whole state up to the run's committed step into the arenas, as
-  /// CheckpointReader::Read does, unless a checkpoint's, `least`, is newer than the state and not
-  /// newer than the committed step. Where there is none, and the run has committed more than `least`,
-  /// the oldest that is newer: its steps are not lost, though what they reported may be. Without
-  /// residuals in the arenas, those of the state go where `residuals_to_take` says; an empty span
-  /// drops them. Gives what the state is, or nothing where there is none: the arenas may then hold
-  /// anything. A state that turns out to be torn is named and the one before is tried. On success
-  /// what is older is removed.
+  /// CheckpointReader::Read does. `least` is the newest checkpoint's step: older states are not taken,
+  /// unless it is newer than the committed step. Where no such state is found, and the run has
+  /// committed more than `least`, the oldest newer one is taken: its steps are not lost, though what
+  /// they reported may be. Without residuals in the arenas, those of the state go where
+  /// `residuals_to_take` says; an empty span drops them. Gives what the state is, or nothing where
+  /// there is none: the arenas may then hold anything. A state that turns out to be torn is named and
+  /// the one before is tried. On success what is older is removed.
   std::optional<CheckpointStep> Restore(std::int64_t least, const ReadingRank& reading,
                                         const TrainingArenas& arenas,
                                         const std::function<std::span<float>()>& residuals_to_take);

@@ -5,12 +5,12 @@
 //        step_bench 6 6 384 256 8192 4 1 20 fp32; PRECISION is fp32 or bf16
 //
 // A floor is what nobody gets below with the same products and the same memory:
-// - each product by the fastest of the libraries on one thread (tests/bench/bare_products.h), over
-//   THREADS; attention's counted by half, as far as the causal mask lets them be. Where the
-//   processor has a matrix unit, a product of floats may also be six products of bfloat16
-//   numbers at their peak (kernels/cpu/amx_product.h), and one of bfloat16 numbers is a single one
-// - bytes that are read and written besides, by a copy that moves as many on THREADS threads; where
-//   bytes are only read or only written, less might do
+// - Each product is made by the fastest of the libraries on one thread (tests/bench/bare_products.h),
+//   over THREADS. Attention's are counted by half, as far as the causal mask lets them be.
+// - Where the processor has a matrix unit, a product of floats may also be six products of bfloat16
+//   numbers at their peak (kernels/cpu/amx_product.h). One of bfloat16 numbers is a single one.
+// - Bytes that are read and written besides take what a copy of as many takes on THREADS threads.
+//   Where they are only read or only written, less might do.
 // What is computed on the way, such as exponentials, is not counted.
 //
 // A step is: clear gradients, forward, backward, norm, AdamW. Prints a table, and a line of JSON
