@@ -217,7 +217,8 @@ AMX_TARGET void MultiplyParts(const AmxProductArguments& x) {
   const TileShapes shapes;
   _tile_loadconfig(&shapes);
   const std::int64_t steps = (x.inner + kAmxDepth - 1) / kAmxDepth;
-  const std::int64_t a_block = steps * kAParts * kAmxTile, b_block = steps * kBParts * kAmxTile;
+  const std::int64_t b_steps = x.b_depth > 0 ? (x.b_depth + kAmxDepth - 1) / kAmxDepth : steps;
+  const std::int64_t a_block = steps * kAParts * kAmxTile, b_block = b_steps * kBParts * kAmxTile;
   alignas(64) float partial[kBlock * kBlock];
   for (std::int64_t column = 0; column < x.columns; column += kBlock) {
     const std::uint16_t* b = x.b + column / kAmxSide * b_block;

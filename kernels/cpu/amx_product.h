@@ -68,6 +68,7 @@ struct AmxProductArguments {
   float* c = nullptr;
   std::int64_t c_stride = 0;
   bool accumulate = false;
+  std::int64_t b_depth = 0;  // that b was packed with, of which the first `inner` count; 0: inner
 };
 
 /// The sums do not depend on how rows and columns are cut into pieces, nor on cuts of k at

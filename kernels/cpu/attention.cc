@@ -1,12 +1,16 @@
 // Attention block by block: a run of queries against the visible keys, one block of keys at a time.
+// This is the form for vectors; a matrix unit has its own (kernels/cpu/amx_attention.h).
 #include "kernels/attention.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "kernels/cpu/amx_attention.h"
+#include "kernels/cpu/attention_pieces.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/panel.h"
+#include "kernels/cpu/panels.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/thread_pool.h"
@@ -21,69 +25,6 @@ namespace {
 constexpr std::int64_t kRows = 24;
 constexpr std::int64_t kQueries = 12 * kRows;
 constexpr std::int64_t kKeys = 512;
-
-/// One sample's matrices for a query head and the key and value head that it uses.
-template <class T>
-struct Head {
-  T *query, *key, *value;
-  std::int64_t stride;
-};
-
-template <class T>
-Head<T> HeadAt(const AttentionShape& shape, T* qkv, std::int64_t sample, std::int64_t head,
-               std::int64_t kv_head) {
-  const std::int64_t heads = shape.heads + 2 * shape.kv_heads;
-  T* first = qkv + sample * shape.sequence * heads * shape.head_size;
-  return {.query = first + head * shape.head_size,
-          .key = first + (shape.heads + kv_head) * shape.head_size,
-          .value = first + (shape.heads + shape.kv_heads + kv_head) * shape.head_size,
-          .stride = heads * shape.head_size};
-}
-
-template <class T>
-Head<T> HeadAt(const AttentionShape& shape, T* qkv, std::int64_t sample, std::int64_t head) {
-  return HeadAt(shape, qkv, sample, head, head / (shape.heads / shape.kv_heads));
-}
-
-/// The start of a sample's and head's output rows, which are heads * head_size apart.
-std::int64_t OutputAt(const AttentionShape& shape, std::int64_t sample, std::int64_t head) {
-  return (sample * shape.sequence * shape.heads + head) * shape.head_size;
-}
-
-float ScoreScale(const AttentionShape& shape) {
-  return 1 / std::sqrt(static_cast<float>(shape.head_size));
-}
-
-/// Consecutive queries or keys.
-struct Range {
-  std::int64_t first, count;
-};
-
-/// The keys of the block that each query sees.
-VisibleEntries VisibleTo(const AttentionShape& shape, const Range& queries, const Range& keys) {
-  if (!shape.causal) return {keys.count, 0, keys.count};
-  return {queries.first + 1 - keys.first, 1, keys.count};
-}
-
-/// Calls body(keys) for each block of keys that any of the queries sees.
-template <class Body>
-void ForKeys(const AttentionShape& shape, const Range& queries, const Body& body) {
-  const std::int64_t end = shape.causal ? queries.first + queries.count : shape.sequence;
-  for (std::int64_t first = 0; first < end; first += kKeys)
-    body(Range{first, std::min(kKeys, end - first)});
-}
-
-/// Calls body(row, rows, visible) for a few of the queries at a time; `row` is counted from the
-/// first query. Queries that see none of the keys are skipped.
-template <class Body>
-void ForRows(const AttentionShape& shape, const Range& queries, const Range& keys,
-             const Body& body) {
-  for (std::int64_t row = 0; row < queries.count; row += kRows) {
-    const Range rows{queries.first + row, std::min(kRows, queries.count - row)};
-    const VisibleEntries visible = VisibleTo(shape, rows, keys);
-    if (visible.Of(rows.count - 1) > 0) body(row, rows.count, visible);
-  }
-}
 
 /// Rows `range` of one head's matrix, as a panel of whole vectors.
 template <class T>
@@ -192,10 +133,10 @@ void ForwardQueries(const AttentionArguments<T>& x, std::int64_t sample, std::in
   const Head<const T> of = HeadAt(shape, x.qkv, sample, head);
   std::array<RunningSoftmax, kQueries> softmax;
   CopyRows(shape, queries, of.query, of.stride, scratch.query, ScoreScale(shape));
-  ForKeys(shape, queries, [&](const Range& keys) {
+  ForKeys(shape, queries, kKeys, [&](const Range& keys) {
     TransposeKeys(shape, keys, of.key, of.stride, scratch.key);
     CopyRows(shape, keys, of.value, of.stride, scratch.value);
-    ForRows(shape, queries, keys,
+    ForRows(shape, queries, keys, kRows,
             [&](std::int64_t row, std::int64_t rows, const VisibleEntries& visible) {
               const std::int64_t seen = visible.Of(rows - 1), panel = PanelSize(seen);
               std::array<float, kRows> factors;
@@ -210,11 +151,7 @@ void ForwardQueries(const AttentionArguments<T>& x, std::int64_t sample, std::in
   std::array<float, kQueries> reciprocals;
   float* log_sum_exp =
       x.log_sum_exp + (sample * shape.heads + head) * shape.sequence + queries.first;
-  for (std::int64_t i = 0; i < queries.count; ++i) {
-    const RunningSoftmax& of_row = softmax[static_cast<std::size_t>(i)];
-    reciprocals[static_cast<std::size_t>(i)] = 1 / of_row.denominator;
-    log_sum_exp[i] = of_row.LogSumExp();
-  }
+  FinishSoftmax(queries.count, softmax.data(), reciprocals.data(), log_sum_exp);
   ScaleRows(queries.count, shape.head_size, reciprocals.data(), scratch.sums, width);
   StoreRows(shape, queries, scratch.sums, x.output + OutputAt(shape, sample, head),
             shape.heads * shape.head_size, 1);
@@ -281,11 +218,11 @@ void BackwardQueries(const AttentionBackwardArguments<T>& x, std::int64_t sample
   const AttentionShape& shape = x.shape;
   const Head<const T> of = HeadAt(shape, x.qkv, sample, head);
   const Head<T> d_of = HeadAt(shape, x.d_qkv, sample, head);
-  ForKeys(shape, queries, [&](const Range& keys) {
+  ForKeys(shape, queries, kKeys, [&](const Range& keys) {
     CopyRows(shape, keys, of.key, of.stride, scratch.key);
     TransposeKeys(shape, keys, of.key, of.stride, scratch.key_transposed);
     TransposeKeys(shape, keys, of.value, of.stride, scratch.value_transposed);
-    ForRows(shape, queries, keys,
+    ForRows(shape, queries, keys, kRows,
             [&](std::int64_t row, std::int64_t rows, const VisibleEntries& visible) {
               BackwardRows(x, sample, head, {queries.first + row, rows}, keys, visible,
                            scratch.d_query + row * PanelSize(shape.head_size), scratch);
@@ -318,25 +255,31 @@ void BackwardHead(const AttentionBackwardArguments<T>& x, std::int64_t sample, s
 template <class T>
 void CpuDevice<T>::Attention(const AttentionArguments<T>& x) {
   const AttentionShape& shape = x.shape;
-  const std::int64_t per_thread = ForwardScratch::Size(shape);
-  const std::int64_t runs = (shape.sequence + kQueries - 1) / kQueries;
+  const std::int64_t per_thread =
+      amx_ ? AmxAttentionScratch<T>(shape) : ForwardScratch::Size(shape);
+  const std::int64_t most = amx_ ? kAmxQueries : kQueries, runs = Pieces(shape.sequence, most);
   float* scratch = Scratch(pool_.threads() * per_thread);
   pool_.For(shape.batch * shape.heads * runs, [&](std::int64_t index, int thread) {
-    const std::int64_t head = index / runs, first = index % runs * kQueries;
-    ForwardQueries(x, head / shape.heads, head % shape.heads,
-                   {first, std::min(kQueries, shape.sequence - first)},
-                   ForwardScratch(shape, scratch + thread * per_thread));
+    const std::int64_t sample = index / runs / shape.heads, head = index / runs % shape.heads,
+                       first = index % runs * most;
+    const Range queries{first, std::min(most, shape.sequence - first)};
+    float* memory = scratch + thread * per_thread;
+    if (amx_) return AmxAttention(x, sample, head, queries, memory);
+    ForwardQueries(x, sample, head, queries, ForwardScratch(shape, memory));
   });
 }
 
 template <class T>
 void CpuDevice<T>::AttentionBackward(const AttentionBackwardArguments<T>& x) {
   const AttentionShape& shape = x.shape;
-  const std::int64_t per_thread = BackwardScratch::Size(shape);
+  const std::int64_t per_thread =
+      amx_ ? AmxAttentionBackwardScratch<T>(shape) : BackwardScratch::Size(shape);
   float* scratch = Scratch(pool_.threads() * per_thread);
   pool_.For(shape.batch * shape.kv_heads, [&](std::int64_t index, int thread) {
-    BackwardHead(x, index / shape.kv_heads, index % shape.kv_heads,
-                 BackwardScratch(shape, scratch + thread * per_thread));
+    const std::int64_t sample = index / shape.kv_heads, kv_head = index % shape.kv_heads;
+    float* memory = scratch + thread * per_thread;
+    if (amx_) return AmxAttentionBackward(x, sample, kv_head, memory);
+    BackwardHead(x, sample, kv_head, BackwardScratch(shape, memory));
   });
 }
 

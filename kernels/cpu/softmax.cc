@@ -41,13 +41,13 @@ void Exponentials(const ScoreRows& x, RunningSoftmax* running, float* factors) {
     float* scores = x.scores + row * x.stride;
     const std::int64_t visible = x.visible.Of(row);
     RunningSoftmax& softmax = running[row];
-    const float of_row = LargestOfRow(visible, scores);
+    const float of_row = x.scale * LargestOfRow(visible, scores);
     // A comparison with NaN is false, so NaN persists.
     const float largest = of_row > softmax.largest ? of_row : softmax.largest;
-    const Floats shift = Set(largest);
+    const Floats scale = Set(x.scale), shift = Set(largest);
     Floats sum = Zero();
     ForVectors(0, visible, [&](std::int64_t i, auto part) HWY_ATTR {
-      const Floats power = Exp(hn::Sub(Load(scores + i, part), shift));
+      const Floats power = Exp(hn::MulSub(Load(scores + i, part), scale, shift));
       Store(power, scores + i, part);
       sum = hn::Add(sum, Keep(power, part));
     });
@@ -63,9 +63,9 @@ void Gradients(const ScoreRows& x, const float* log_sum_exp, const float* mean_d
     float* scores = x.scores + row * x.stride;
     float* d_row = d_scores + row * x.stride;
     const std::int64_t visible = x.visible.Of(row);
-    const Floats shift = Set(log_sum_exp[row]), mean = Set(mean_d_p[row]);
+    const Floats scale = Set(x.scale), shift = Set(log_sum_exp[row]), mean = Set(mean_d_p[row]);
     ForVectors(0, visible, [=](std::int64_t i, auto part) HWY_ATTR {
-      const Floats probability = Exp(hn::Sub(Load(scores + i, part), shift));
+      const Floats probability = Exp(hn::MulSub(Load(scores + i, part), scale, shift));
       Store(probability, scores + i, part);
       Store(hn::Mul(probability, hn::Sub(Load(d_row + i, part), mean)), d_row + i, part);
     });
@@ -118,6 +118,14 @@ void ExponentialRows(const ScoreRows& x, RunningSoftmax* running, float* factors
 void SoftmaxGradientRows(const ScoreRows& x, const float* log_sum_exp, const float* mean_d_p,
                          float* d_scores) {
   HWY_DYNAMIC_DISPATCH(Gradients)(x, log_sum_exp, mean_d_p, d_scores);
+}
+
+void FinishSoftmax(std::int64_t rows, const RunningSoftmax* running, float* reciprocals,
+                   float* log_sum_exp) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    reciprocals[row] = 1 / running[row].denominator;
+    log_sum_exp[row] = running[row].LogSumExp();
+  }
 }
 
 void ScaleRows(std::int64_t rows, std::int64_t columns, const float* factors, float* values,

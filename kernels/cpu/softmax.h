@@ -37,6 +37,7 @@ struct ScoreRows {
   std::int64_t stride;
   VisibleEntries visible;
   float* scores;
+  float scale = 1;  // above 0: of a score, before anything else
 };
 
 /// Adds each row to its running softmax: visible scores become exp(score - largest), the others 0.
@@ -47,6 +48,10 @@ void ExponentialRows(const ScoreRows& x, RunningSoftmax* running, float* factors
 /// on entry and become p (d_p - mean_d_p[row]), the gradient of the scores. All others become 0.
 void SoftmaxGradientRows(const ScoreRows& x, const float* log_sum_exp, const float* mean_d_p,
                          float* d_scores);
+
+/// Of each row that has met all its scores: the reciprocal of its sum, and the logarithm of its sum of exponentials.
+void FinishSoftmax(std::int64_t rows, const RunningSoftmax* running, float* reciprocals,
+                   float* log_sum_exp);
 
 /// values[row, i] *= factors[row], rows `stride` apart.
 void ScaleRows(std::int64_t rows, std::int64_t columns, const float* factors, float* values,
