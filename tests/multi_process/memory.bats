@@ -27,10 +27,11 @@ within_plan() {
 }
 
 @test "stages of a pipeline stay within the memory of the plan, also with a tied vocabulary that outweighs the blocks" {
-  settings train.global_batch=16 train.micro_batch=2 model.hidden=256 model.heads=8 model.vocab=32768 parallel.pipeline=4 parallel.data=1
+  settings train.global_batch=16 train.micro_batch=2 model.hidden=256 model.heads=8 model.vocab=32768 train.steps=4 parallel.pipeline=4 parallel.data=1
   train "${settings[@]}"
   within_plan "$work/run"
-  settings train.global_batch=16 train.micro_batch=2 model.hidden=256 model.heads=8 model.sequence=256 parallel.pipeline=2 parallel.data=2 parallel.shard=1
+  settings train.global_batch=16 train.micro_batch=2 model.hidden=256 model.heads=8 model.sequence=256 train.steps=4 parallel.pipeline=2 parallel.data=2 \
+    parallel.shard=1
   train "${settings[@]}" --run-dir "$work/sharded"
   within_plan "$work/sharded"
 }
