@@ -113,6 +113,45 @@ nothing_kept() {
   box mend n3
 }
 
+@test "a node cut off while the run goes on without another" {
+  failing_job
+  box cut n3
+  wait_until 60 grep -Eq '^going on without n3 ' "$home/slurm-$job.out"
+  box cut n4
+  wait_until 60 grep -Eq '^going on without n4 ' "$home/slurm-$job.out"
+  finished_with "$job" 0:0
+  [[ $(nodes_of "$job") == "n1 n2" ]]
+  (($(losses "$job" | wc -l) == 3000))
+  box mend n3
+  box mend n4
+}
+
+@test "a spare that is dead as well: the run goes on without both" {
+  job=$(box_on ctl sbatch --parsable -N4 --adaptive-train=spares=1 job.sh "${keys[@]}")
+  wait_until 60 training "$job" 120
+  [[ $(nodes_of "$job") == "n1 n2 n3" ]]
+  box cut n4
+  box cut n2
+  finished_with "$job" 0:0
+  [[ $(nodes_of "$job") == "n1 n3" ]]
+  (($(losses "$job" | wc -l) == 3000))
+  box mend n2
+  box mend n4
+}
+
+# A checkpoint after every step: there is always one that is written.
+@test "a node lost while a checkpoint is written: the run goes on from the newest that is whole" {
+  job=$(submit -N4 -- --train.steps=400 --checkpoint.every=1 --recovery.memory=off)
+  event=$SECONDS
+  wait_until 60 training "$job" 60
+  box kill n4
+  goes_on 'without n4'
+  grep -E '^resumed from the checkpoint of step [0-9]+$' "$home/slurm-$job.out"
+  finished_with "$job" 0:0
+  [[ $(jq .step "$home/runs/$job/metrics.jsonl") == "$(seq 400)" ]]
+  box revive n4
+}
+
 @test "a rank killed: its node stays" {
   failing_job
   box_root n3 kill -KILL "$(worker_pid n3)"
