@@ -14,28 +14,30 @@ namespace {
 
 constexpr std::int64_t kRows = 64;  // of scores at a time
 constexpr std::int64_t kKeys = 256;
-static_assert(kAmxQueries % kRows == 0);
+static_assert(kAmxQueries % kRows == 0 && kRows % kAmxDepth == 0 && kKeys % kAmxDepth == 0,
+              "what is packed for some rows or keys begins at whole tiles");
 // Rows of scores that are a power of two apart would share a few sets of the cache.
 constexpr std::int64_t kScoreStride = kKeys + 16;
 
-/// Of what is computed in float32: 16 bits of significand where the result has at most 11.
+/// The parts of probabilities and of gradients of scores, which are computed as floats. Two parts
+/// have 16 bits of significand; a result of 16-bit scalars has at most 11.
 template <class T>
 constexpr int kComputedParts = std::max(2, kAmxParts<T>);
 
-/// Products are computed in whole blocks of tiles; all results below have room for them.
-constexpr std::int64_t Whole(std::int64_t count) {
+/// AmxProduct is fastest on whole blocks of 32 by 32 sums; all results below have room for them.
+constexpr std::int64_t PaddedToBlocks(std::int64_t count) {
   constexpr std::int64_t kBlock = 2 * kAmxSide;
   return (count + kBlock - 1) / kBlock * kBlock;
 }
 
 /// Hands a thread's scratch memory out piece by piece. Without memory it only adds sizes up.
-struct Room {
+struct ScratchPieces {
   float* memory;
   std::int64_t used = 0;
 
   float* Floats(std::int64_t count) {
     float* piece = memory == nullptr ? nullptr : memory + used;
-    used += (count + kPanelMultiple - 1) / kPanelMultiple * kPanelMultiple;
+    used += PanelSize(count);  // a multiple of 64 bytes
     return piece;
   }
   std::uint16_t* Tiles(std::int64_t lines, std::int64_t depth, int parts) {
@@ -43,7 +45,8 @@ struct Room {
   }
 };
 
-/// Packs rows `range` of one head's matrix: as rows of a first operand, with head_size of k.
+/// Packs the rows `range` of one head's matrix as rows of a first operand. The product's inner
+/// dimension is head_size.
 template <class T>
 void PackRows(const AttentionShape& shape, const Range& range, const T* matrix, std::int64_t stride,
               std::uint16_t* tiles) {
@@ -54,7 +57,7 @@ void PackRows(const AttentionShape& shape, const Range& range, const T* matrix, 
                   tiles);
 }
 
-/// The same as columns of a second operand: a product's inner dimension is head_size.
+/// Packs them as columns of a second operand. The product's inner dimension is head_size.
 template <class T>
 void PackColumns(const AttentionShape& shape, const Range& range, const T* matrix,
                  std::int64_t stride, std::uint16_t* tiles) {
@@ -65,10 +68,11 @@ void PackColumns(const AttentionShape& shape, const Range& range, const T* matri
                    tiles);
 }
 
-/// The same as a second operand that is summed over: its inner dimension is the range.
+/// Packs them as rows of a second operand. The product's inner dimension is the range: its rows are
+/// summed.
 template <class T>
-void PackSummed(const AttentionShape& shape, const Range& range, const T* matrix,
-                std::int64_t stride, std::uint16_t* tiles) {
+void PackAsInner(const AttentionShape& shape, const Range& range, const T* matrix,
+                 std::int64_t stride, std::uint16_t* tiles) {
   AmxPackSecond<T>({.matrix = matrix + range.first * stride,
                     .stride = stride,
                     .along = false,
@@ -81,8 +85,8 @@ void PackSummed(const AttentionShape& shape, const Range& range, const T* matrix
 template <class T>
 void Scores(const AttentionShape& shape, std::int64_t rows, std::int64_t keys,
             const std::uint16_t* a, const std::uint16_t* b, float* scores) {
-  AmxProduct({.rows = Whole(rows),
-              .columns = Whole(keys),
+  AmxProduct({.rows = PaddedToBlocks(rows),
+              .columns = PaddedToBlocks(keys),
               .inner = shape.head_size,
               .a = a,
               .a_parts = kAmxParts<T>,
@@ -92,14 +96,14 @@ void Scores(const AttentionShape& shape, std::int64_t rows, std::int64_t keys,
               .c_stride = kScoreStride});
 }
 
-/// What becomes of a block of scores: sums of `summed`, weighted with its rows or its columns.
+/// Sums of the packed rows `summed`. The weights of a sum are a row of scores, or a column.
 struct WeightedSums {
   bool columns = false;  // a sum for each column
   std::int64_t rows = 0, keys = 0;
   const float* scores = nullptr;
   const std::uint16_t* summed = nullptr;
   std::int64_t summed_depth = 0;  // that it was packed with
-  float* sums = nullptr;          // rows of Whole(head_size)
+  float* sums = nullptr;          // rows of PaddedToBlocks(head_size)
   bool accumulate = false;
 };
 
@@ -113,15 +117,15 @@ void AddWeighted(const AttentionShape& shape, const WeightedSums& x, std::uint16
                        .depth = depth,
                        .parts = kComputedParts<T>},
                       tiles);
-  AmxProduct({.rows = Whole(lines),
-              .columns = Whole(shape.head_size),
+  AmxProduct({.rows = PaddedToBlocks(lines),
+              .columns = PaddedToBlocks(shape.head_size),
               .inner = depth,
               .a = tiles,
               .a_parts = kComputedParts<T>,
               .b = x.summed,
               .b_parts = kAmxParts<T>,
               .c = x.sums,
-              .c_stride = Whole(shape.head_size),
+              .c_stride = PaddedToBlocks(shape.head_size),
               .accumulate = x.accumulate,
               .b_depth = x.summed_depth});
 }
@@ -135,7 +139,7 @@ void StoreSums(const AttentionShape& shape, const Range& range, const float* sum
              .matrix = matrix + range.first * stride,
              .matrix_stride = stride,
              .panel = const_cast<float*>(sums),
-             .panel_stride = Whole(shape.head_size),
+             .panel_stride = PaddedToBlocks(shape.head_size),
              .factor = factor});
 }
 
@@ -144,43 +148,43 @@ struct ForwardScratch {
   std::uint16_t *query, *key, *value, *weights;
   float *scores, *sums;
 
-  ForwardScratch(const AttentionShape& shape, Room& room)
-      : query(room.Tiles(kAmxQueries, shape.head_size, kAmxParts<T>)),
-        key(room.Tiles(kKeys, shape.head_size, kAmxParts<T>)),
-        value(room.Tiles(shape.head_size, kKeys, kAmxParts<T>)),
-        weights(room.Tiles(kRows, kKeys, kComputedParts<T>)),
-        scores(room.Floats(kRows * kScoreStride)),
-        sums(room.Floats(kAmxQueries * Whole(shape.head_size))) {}
+  ForwardScratch(const AttentionShape& shape, ScratchPieces& pieces)
+      : query(pieces.Tiles(kAmxQueries, shape.head_size, kAmxParts<T>)),
+        key(pieces.Tiles(kKeys, shape.head_size, kAmxParts<T>)),
+        value(pieces.Tiles(shape.head_size, kKeys, kAmxParts<T>)),
+        weights(pieces.Tiles(kRows, kKeys, kComputedParts<T>)),
+        scores(pieces.Floats(kRows * kScoreStride)),
+        sums(pieces.Floats(kAmxQueries * PaddedToBlocks(shape.head_size))) {}
 };
 
 template <class T>
 struct BackwardScratch {
-  // First operands, and second operands for each kRows of queries.
+  // First operands of all queries, and second operands of each kRows of them.
   std::uint16_t *query, *d_output, *query_summed, *d_output_summed;
   std::uint16_t *key, *value, *key_summed, *weights;
   float *scores, *d_scores, *output_row, *d_output_row, *mean_d_p, *d_query;
   float *d_key, *d_value;  // of the whole sequence
 
-  BackwardScratch(const AttentionShape& shape, Room& room)
-      : query(room.Tiles(kAmxQueries, shape.head_size, kAmxParts<T>)),
-        d_output(room.Tiles(kAmxQueries, shape.head_size, kAmxParts<T>)),
-        query_summed(room.Tiles(shape.head_size, kAmxQueries, kAmxParts<T>)),
-        d_output_summed(room.Tiles(shape.head_size, kAmxQueries, kAmxParts<T>)),
-        key(room.Tiles(kKeys, shape.head_size, kAmxParts<T>)),
-        value(room.Tiles(kKeys, shape.head_size, kAmxParts<T>)),
-        key_summed(room.Tiles(shape.head_size, kKeys, kAmxParts<T>)),
-        weights(room.Tiles(std::max(kRows, kKeys), std::max(kRows, kKeys), kComputedParts<T>)),
-        scores(room.Floats(kRows * kScoreStride)),
-        d_scores(room.Floats(kRows * kScoreStride)),
-        output_row(room.Floats(kRows * PanelSize(shape.head_size))),
-        d_output_row(room.Floats(kRows * PanelSize(shape.head_size))),
-        mean_d_p(room.Floats(kAmxQueries)),
-        d_query(room.Floats(kAmxQueries * Whole(shape.head_size))),
-        d_key(room.Floats(Whole(shape.sequence) * Whole(shape.head_size))),
-        d_value(room.Floats(Whole(shape.sequence) * Whole(shape.head_size))) {}
+  BackwardScratch(const AttentionShape& shape, ScratchPieces& pieces)
+      : query(pieces.Tiles(kAmxQueries, shape.head_size, kAmxParts<T>)),
+        d_output(pieces.Tiles(kAmxQueries, shape.head_size, kAmxParts<T>)),
+        query_summed(pieces.Tiles(shape.head_size, kAmxQueries, kAmxParts<T>)),
+        d_output_summed(pieces.Tiles(shape.head_size, kAmxQueries, kAmxParts<T>)),
+        key(pieces.Tiles(kKeys, shape.head_size, kAmxParts<T>)),
+        value(pieces.Tiles(kKeys, shape.head_size, kAmxParts<T>)),
+        key_summed(pieces.Tiles(shape.head_size, kKeys, kAmxParts<T>)),
+        weights(pieces.Tiles(kRows, kKeys, kComputedParts<T>)),
+        scores(pieces.Floats(kRows * kScoreStride)),
+        d_scores(pieces.Floats(kRows * kScoreStride)),
+        output_row(pieces.Floats(kRows * PanelSize(shape.head_size))),
+        d_output_row(pieces.Floats(kRows * PanelSize(shape.head_size))),
+        mean_d_p(pieces.Floats(kAmxQueries)),
+        d_query(pieces.Floats(kAmxQueries * PaddedToBlocks(shape.head_size))),
+        d_key(pieces.Floats(PaddedToBlocks(shape.sequence) * PaddedToBlocks(shape.head_size))),
+        d_value(pieces.Floats(PaddedToBlocks(shape.sequence) * PaddedToBlocks(shape.head_size))) {}
 
   /// Where the second operand of the rows from `row` on is in query_summed and d_output_summed.
-  static std::int64_t SummedAt(const AttentionShape& shape, std::int64_t row) {
+  static std::int64_t SummedOffset(const AttentionShape& shape, std::int64_t row) {
     return row / kRows * AmxPackedSize(shape.head_size, kRows, kAmxParts<T>);
   }
 };
@@ -197,9 +201,9 @@ void PackQueries(const AttentionBackwardArguments<T>& x, std::int64_t sample, st
   PackRows(shape, queries, x.d_output + outputs, stride, scratch.d_output);
   for (std::int64_t row = 0; row < queries.count; row += kRows) {
     const Range rows{queries.first + row, std::min(kRows, queries.count - row)};
-    const std::int64_t summed = scratch.SummedAt(shape, row);
-    PackSummed(shape, rows, of.query, of.stride, scratch.query_summed + summed);
-    PackSummed(shape, rows, x.d_output + outputs, stride, scratch.d_output_summed + summed);
+    const std::int64_t summed = scratch.SummedOffset(shape, row);
+    PackAsInner(shape, rows, of.query, of.stride, scratch.query_summed + summed);
+    PackAsInner(shape, rows, x.d_output + outputs, stride, scratch.d_output_summed + summed);
     const auto widen = [&](const T* matrix, float* panel) {
       Widen<T>({.rows = rows.count,
                 .columns = shape.head_size,
@@ -220,13 +224,14 @@ template <class T>
 void BackwardRows(const AttentionShape& shape, std::int64_t row, std::int64_t rows,
                   const Range& keys, const VisibleEntries& visible, const float* log_sum_exp,
                   const BackwardScratch<T>& scratch) {
-  const std::int64_t seen = visible.Of(rows - 1), width = Whole(shape.head_size);
+  const std::int64_t seen = visible.Of(rows - 1), width = PaddedToBlocks(shape.head_size);
   const std::int64_t packed = AmxPackedSize(row, shape.head_size, kAmxParts<T>),
-                     summed = scratch.SummedAt(shape, row);
+                     summed = scratch.SummedOffset(shape, row);
   Scores<T>(shape, rows, seen, scratch.query + packed, scratch.key, scratch.scores);
   Scores<T>(shape, rows, seen, scratch.d_output + packed, scratch.value, scratch.d_scores);
-  SoftmaxGradientRows({rows, Whole(seen), kScoreStride, visible, scratch.scores, ScoreScale(shape)},
-                      log_sum_exp + row, scratch.mean_d_p + row, scratch.d_scores);
+  SoftmaxGradientRows(
+      {rows, PaddedToBlocks(seen), kScoreStride, visible, scratch.scores, ScoreScale(shape)},
+      log_sum_exp + row, scratch.mean_d_p + row, scratch.d_scores);
   AddWeighted<T>(shape,
                  {.rows = rows,
                   .keys = seen,
@@ -264,7 +269,7 @@ void BackwardQueries(const AttentionBackwardArguments<T>& x, std::int64_t sample
   ForKeys(shape, queries, kKeys, [&](const Range& keys) {
     PackColumns(shape, keys, of.key, of.stride, scratch.key);
     PackColumns(shape, keys, of.value, of.stride, scratch.value);
-    PackSummed(shape, keys, of.key, of.stride, scratch.key_summed);
+    PackAsInner(shape, keys, of.key, of.stride, scratch.key_summed);
     ForRows(shape, queries, keys, kRows,
             [&](std::int64_t row, std::int64_t rows, const VisibleEntries& visible) {
               BackwardRows(shape, row, rows, keys, visible, log_sum_exp, scratch);
@@ -277,31 +282,31 @@ void BackwardQueries(const AttentionBackwardArguments<T>& x, std::int64_t sample
 
 template <class T>
 std::int64_t AmxAttentionScratch(const AttentionShape& shape) {
-  Room room{nullptr};
-  ForwardScratch<T>(shape, room);
-  return room.used;
+  ScratchPieces pieces{nullptr};
+  ForwardScratch<T>(shape, pieces);
+  return pieces.used;
 }
 
 template <class T>
 std::int64_t AmxAttentionBackwardScratch(const AttentionShape& shape) {
-  Room room{nullptr};
-  BackwardScratch<T>(shape, room);
-  return room.used;
+  ScratchPieces pieces{nullptr};
+  BackwardScratch<T>(shape, pieces);
+  return pieces.used;
 }
 
 template <class T>
 void AmxAttention(const AttentionArguments<T>& x, std::int64_t sample, std::int64_t head,
-                  const Range& queries, float* memory) {
+                  const Range& queries, float* scratch_memory) {
   const AttentionShape& shape = x.shape;
-  Room room{memory};
-  const ForwardScratch<T> scratch(shape, room);
-  const std::int64_t width = Whole(shape.head_size);
+  ScratchPieces pieces{scratch_memory};
+  const ForwardScratch<T> scratch(shape, pieces);
+  const std::int64_t width = PaddedToBlocks(shape.head_size);
   const Head<const T> of = HeadAt(shape, x.qkv, sample, head);
   std::array<RunningSoftmax, kAmxQueries> softmax;
   PackRows(shape, queries, of.query, of.stride, scratch.query);
   ForKeys(shape, queries, kKeys, [&](const Range& keys) {
     PackColumns(shape, keys, of.key, of.stride, scratch.key);
-    PackSummed(shape, keys, of.value, of.stride, scratch.value);
+    PackAsInner(shape, keys, of.value, of.stride, scratch.value);
     ForRows(shape, queries, keys, kRows,
             [&](std::int64_t row, std::int64_t rows, const VisibleEntries& visible) {
               const std::int64_t seen = visible.Of(rows - 1);
@@ -309,9 +314,9 @@ void AmxAttention(const AttentionArguments<T>& x, std::int64_t sample, std::int6
               Scores<T>(shape, rows, seen,
                         scratch.query + AmxPackedSize(row, shape.head_size, kAmxParts<T>),
                         scratch.key, scratch.scores);
-              ExponentialRows(
-                  {rows, Whole(seen), kScoreStride, visible, scratch.scores, ScoreScale(shape)},
-                  &softmax[static_cast<std::size_t>(row)], factors.data());
+              ExponentialRows({rows, PaddedToBlocks(seen), kScoreStride, visible, scratch.scores,
+                               ScoreScale(shape)},
+                              &softmax[static_cast<std::size_t>(row)], factors.data());
               float* sums = scratch.sums + row * width;
               if (keys.first > 0) ScaleRows(rows, shape.head_size, factors.data(), sums, width);
               AddWeighted<T>(shape,
@@ -336,13 +341,13 @@ void AmxAttention(const AttentionArguments<T>& x, std::int64_t sample, std::int6
 
 template <class T>
 void AmxAttentionBackward(const AttentionBackwardArguments<T>& x, std::int64_t sample,
-                          std::int64_t kv_head, float* memory) {
+                          std::int64_t kv_head, float* scratch_memory) {
   const AttentionShape& shape = x.shape;
-  Room room{memory};
-  const BackwardScratch<T> scratch(shape, room);
+  ScratchPieces pieces{scratch_memory};
+  const BackwardScratch<T> scratch(shape, pieces);
   const std::int64_t group = shape.heads / shape.kv_heads;
   for (float* sums : {scratch.d_key, scratch.d_value})
-    std::fill_n(sums, Whole(shape.sequence) * Whole(shape.head_size), 0.0F);
+    std::fill_n(sums, PaddedToBlocks(shape.sequence) * PaddedToBlocks(shape.head_size), 0.0F);
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (std::int64_t first = 0; first < shape.sequence; first += kAmxQueries) {
       BackwardQueries(x, sample, head, {first, std::min(kAmxQueries, shape.sequence - first)},

@@ -56,7 +56,7 @@ template <class T>
 void AmxPackSecond(const AmxPackArguments<T>& x, std::uint16_t* tiles);
 
 /// c[rows, columns] = a b of packed operands; `accumulate` adds to c. c is not touched past its
-/// columns. Products of parts that are below 2^-24 of the whole are left out.
+/// columns. Numbers of b between `inner` and the next multiple of kAmxDepth must be finite. Products of parts that are below 2^-24 of the whole are left out.
 struct AmxProductArguments {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -68,7 +68,7 @@ struct AmxProductArguments {
   float* c = nullptr;
   std::int64_t c_stride = 0;
   bool accumulate = false;
-  std::int64_t b_depth = 0;  // that b was packed with, of which the first `inner` count; 0: inner
+  std::int64_t b_depth = 0;  // the depth of b when it was packed, if more than `inner`
 };
 
 /// The sums do not depend on how rows and columns are cut into pieces, nor on cuts of k at

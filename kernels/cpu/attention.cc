@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "kernels/cpu/amx_attention.h"
 #include "kernels/cpu/attention_pieces.h"

@@ -37,19 +37,19 @@ struct ScoreRows {
   std::int64_t stride;
   VisibleEntries visible;
   float* scores;
-  float scale = 1;  // above 0: of a score, before anything else
+  float scale = 1;  // a positive factor of every score
 };
 
-/// Adds each row to its running softmax: visible scores become exp(score - largest), the others 0.
-/// Multiply what was computed with the previous largest score by factors[row].
+/// Adds each row to its running softmax: visible scores s become exp(scale s - largest), the others
+/// 0. Multiply what was computed with the previous largest score by factors[row].
 void ExponentialRows(const ScoreRows& x, RunningSoftmax* running, float* factors);
 
-/// Visible scores become probabilities p = exp(score - log_sum_exp[row]). Visible d_scores hold d_p
-/// on entry and become p (d_p - mean_d_p[row]), the gradient of the scores. All others become 0.
+/// Visible scores s become probabilities p = exp(scale s - log_sum_exp[row]). Visible d_scores hold
+/// d_p on entry and become p (d_p - mean_d_p[row]), the gradient of scale s. All others become 0.
 void SoftmaxGradientRows(const ScoreRows& x, const float* log_sum_exp, const float* mean_d_p,
                          float* d_scores);
 
-/// Of each row that has met all its scores: the reciprocal of its sum, and the logarithm of its sum of exponentials.
+/// For each row that has seen all its scores: 1 / the sum of its exponentials, and LogSumExp().
 void FinishSoftmax(std::int64_t rows, const RunningSoftmax* running, float* reciprocals,
                    float* log_sum_exp);
 

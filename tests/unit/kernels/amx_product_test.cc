@@ -178,5 +178,19 @@ TEST_F(AmxProductTest, TouchesNothingPastItsColumns) {
     EXPECT_EQ(i % 10 >= 7 || i / 10 >= 5, c[i] == 42) << i;  // NOLINT: exact
 }
 
+TEST_F(AmxProductTest, TakesTheFirstRowsOfADeeperSecondOperand) {
+  const Case<BFloat16> whole{40, 70, 96};
+  Case<BFloat16> part{40, 70, 64};
+  for (std::int64_t i = 0; i < 40; ++i)
+    std::copy_n(&whole.A(i, 0), 64, &part.a[static_cast<std::size_t>(i * 64)]);
+  std::copy_n(whole.b.begin(), 64 * 70, part.b.begin());
+  const Tiles a = NewTiles(40, 64, 1), b = NewTiles(70, 96, 1);
+  AmxPackFirst<BFloat16>({&whole.A(0, 0), 96, true, 40, 64}, a.get());
+  AmxPackSecond<BFloat16>({&whole.B(0, 0), 70, false, 70, 96}, b.get());
+  std::vector<float> c(40 * 70);
+  AmxProduct({40, 70, 64, a.get(), 1, b.get(), 1, c.data(), 70, false, 96});
+  EXPECT_EQ(part.Product(), c);
+}
+
 }  // namespace
 }  // namespace adaptive_train::kernels::cpu
