@@ -40,8 +40,8 @@ if(ADAPTIVE_TRAIN_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   if(ADAPTIVE_TRAIN_SANITIZE MATCHES "undefined")
     # The address sanitizer also stops at null pointers and past an object's end, and few types here
-    # are polymorphic. Numbers that are not aligned rarely matter on x86-64 and ARM. These checks, at
-    # every access, take half of the build's time.
+    # are polymorphic. Misaligned numbers rarely matter on x86-64 and ARM. These checks, at every access,
+    # would take half of the build's time.
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,vptr,object-size,alignment,pointer-overflow> $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=undefined>)
   endif()
   if(ADAPTIVE_TRAIN_SANITIZE MATCHES "thread")

@@ -189,7 +189,7 @@ struct BackwardScratch {
   }
 };
 
-/// What is known of a run of queries before any key: operands, and the mean of d_p of each row.
+/// Packs a run of queries and their d_output, and computes mean_d_p of each row.
 template <class T>
 void PackQueries(const AttentionBackwardArguments<T>& x, std::int64_t sample, std::int64_t head,
                  const Range& queries, const BackwardScratch<T>& scratch) {
