@@ -60,7 +60,7 @@ check() { # PRESET CTEST-ARGUMENT...
   ctest --test-dir "build/$1" --output-on-failure --no-tests=error "${@:2}" || {
     # The end of what is printed must tell what failed and how, wherever that was. Ranks speak before their test does.
     failed+=("$1 ${*:2}: $(cut -d: -f2- "$last/LastTestsFailed.log" 2>/dev/null | tr '\n' ' ')")
-    failed+=("$(grep -hE -B 8 -A 16 '^not ok|: Failure$' "$last/LastTest.log" 2>/dev/null | head -n 60)")
+    failed+=("$(grep -hE -B 8 -A 16 '^not ok|: Failure$' "$last/LastTest.log" 2>/dev/null | sed -n 1,60p)")
   }
 }
 

@@ -5,7 +5,7 @@
 load box
 
 setup_file() {
-  export ADAPTIVE_TRAIN_BOX=/var/tmp/adaptive-train-box-test.$$
+  export ADAPTIVE_TRAIN_BOX=/dev/shm/adaptive-train-box-test.$$
   if ((EUID != 0)); then echo "these tests need root" >&2 && return 1; fi
 }
 
