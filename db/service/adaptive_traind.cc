@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -22,12 +23,15 @@
 #include "db/service/notify.h"
 #include "db/service/request_readers.h"
 #include "db/service/request_writer.h"
+#include "db/service/retention.h"
 #include "db/service/store_service.h"
 
 namespace adaptive_train {
 namespace {
 
 constexpr int kReaderThreads = 4;
+/// Jobs run for days, and failures of weeks ago still count against a node.
+constexpr int kFewestDays = 30, kMostDays = 36500;
 
 constexpr const char* kFooter =
     R"(Runs in the foreground, for a service manager (sd_notify). SIGTERM and SIGINT end it in order:
@@ -45,6 +49,7 @@ struct Arguments {
   std::string database = "/var/lib/adaptive-train/profiles.db", metrics;
   std::string socket = "/run/adaptive-traind/socket";
   std::vector<std::string> operators = {"root"};
+  std::optional<int> purge_jobs_after;  // days
 };
 
 void Log(const std::string& line) {
@@ -75,6 +80,12 @@ Result<StoreService::Settings> SettingsFrom(const Arguments& arguments) {
   return settings;
 }
 
+Retention RetentionFrom(const Arguments& arguments) {
+  Retention retention;
+  if (arguments.purge_jobs_after) retention.jobs = std::chrono::days(*arguments.purge_jobs_after);
+  return retention;
+}
+
 /// Returns when a signal has ended it.
 Result<void> Serve(const Arguments& arguments) {
   auto settings = SettingsFrom(arguments);
@@ -89,7 +100,7 @@ Result<void> Serve(const Arguments& arguments) {
   std::optional<RequestWriter> writer;
   std::optional<RequestReaders> readers;
   try {
-    writer.emplace(std::move(*opened));
+    writer.emplace(std::move(*opened), RetentionFrom(arguments), Log);
     readers.emplace(path, kReaderThreads);
   } catch (const SQLite::Exception& error) {
     return Fail(fmt::format("profile store {}: {}", path.string(), error.what()), ExitCode::kStore);
@@ -127,6 +138,11 @@ int Run(int argc, char** argv) {
       ->type_name("USER,...")
       ->delimiter(',')
       ->capture_default_str();
+  app.add_option("--purge-jobs-after", arguments.purge_jobs_after,
+                 "Removes jobs that ended so long ago, with all that belongs to them; without it "
+                 "they are kept for ever")
+      ->type_name("DAYS")
+      ->check(CLI::Range(kFewestDays, kMostDays));
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked_for_help) {

@@ -2,6 +2,7 @@
 
 #include <SQLiteCpp/Database.h>
 #include <SQLiteCpp/Transaction.h>
+#include <fmt/format.h>
 #include <sqlite3.h>
 
 #include <utility>
@@ -22,8 +23,11 @@ constexpr const char* kDurable = "PRAGMA synchronous = FULL";
 
 }  // namespace
 
-RequestWriter::RequestWriter(OpenedDatabase opened)
-    : path_(opened.location.path), database_(std::move(opened.database)) {
+RequestWriter::RequestWriter(OpenedDatabase opened, Retention retention, Log log)
+    : path_(opened.location.path),
+      retention_(retention),
+      log_(std::move(log)),
+      database_(std::move(opened.database)) {
   database_->exec(kDurable);
   thread_ = std::thread([this] { Serve(); });
 }
@@ -50,13 +54,42 @@ void RequestWriter::Serve() {
     std::vector<Item> batch;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
-      if (waiting_.empty()) return;
+      const auto due = [this] { return ending_ || !waiting_.empty(); };
+      if (retention_.jobs) {
+        changed_.wait_until(lock, purge_at_, due);
+      } else {
+        changed_.wait(lock, due);
+      }
+      if (waiting_.empty() && ending_) return;
       batch.swap(waiting_);
     }
-    const std::vector<StoreAnswer> answers = Commit(batch);
-    for (std::size_t i = 0; i < batch.size(); ++i) batch[i].done(answers[i]);
+    if (!batch.empty()) {
+      const std::vector<StoreAnswer> answers = Commit(batch);
+      for (std::size_t i = 0; i < batch.size(); ++i) batch[i].done(answers[i]);
+    }
+    if (retention_.jobs && std::chrono::steady_clock::now() >= purge_at_) Purge();
   }
+}
+
+void RequestWriter::Purge() {
+  std::chrono::milliseconds next = retention_.period;
+  try {
+    const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+    const std::chrono::duration<double> age = *retention_.jobs;
+    const std::int64_t removed =
+        PurgeJobs(*database_, (now - age).count(), retention_.jobs_at_once);
+    purged_ += removed;
+    if (removed == retention_.jobs_at_once) {
+      next = retention_.pause;
+    } else if (purged_ > 0) {
+      log_(fmt::format("removed {} jobs that are older than {} days", purged_,
+                       retention_.jobs->count() / 24));
+      purged_ = 0;
+    }
+  } catch (const SQLite::Exception& error) {
+    log_(StoreError(path_, "removing old jobs", kBusyTimeout, error, database_.get()).message);
+  }
+  purge_at_ = std::chrono::steady_clock::now() + next;
 }
 
 std::vector<StoreAnswer> RequestWriter::Commit(const std::vector<Item>& batch) {

@@ -1,28 +1,36 @@
 // The one thread of adaptive-traind that writes to its database.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "db/open_database.h"
 #include "db/service/caller.h"
+#include "db/service/retention.h"
 #include "db/store_message.h"
 
 namespace adaptive_train {
 
 /// Answers requests that write. All that wait are one transaction; each is answered once that is on
-/// disk. A request that is refused leaves no trace and takes none with it.
+/// disk. A request that is refused leaves no trace and takes none with it. Between them it removes
+/// jobs that are older than they are to be kept.
 class RequestWriter {
  public:
   /// Runs on the writer's thread. Must not block.
   using Done = std::function<void(const StoreAnswer&)>;
 
-  explicit RequestWriter(OpenedDatabase opened);
+  /// Runs on the writer's thread; takes a line.
+  using Log = std::function<void(const std::string&)>;
+
+  RequestWriter(OpenedDatabase opened, Retention retention, Log log);
   /// Answers what waits, and writes the log back into the file.
   ~RequestWriter();
   RequestWriter(const RequestWriter&) = delete;
@@ -39,11 +47,16 @@ class RequestWriter {
   };
 
   void Serve();
+  void Purge();
   std::vector<StoreAnswer> Commit(const std::vector<Item>& batch);
   StoreAnswer Write(const Item& item);
 
   const std::filesystem::path path_;
-  std::unique_ptr<SQLite::Database> database_;  // the thread's
+  const Retention retention_;
+  const Log log_;
+  std::unique_ptr<SQLite::Database> database_;        // the thread's
+  std::chrono::steady_clock::time_point purge_at_{};  // the thread's
+  std::int64_t purged_ = 0;                           // the thread's; since that was last logged
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Item> waiting_;

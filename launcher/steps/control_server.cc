@@ -19,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 /// Silence is looked for twice a heartbeat: what a failure takes to be seen is less by half of one.
 constexpr std::chrono::milliseconds kTickPeriod = kHeartbeatPeriod / 2;
+/// Later than this, a tick shows that this side was held up.
+constexpr std::chrono::milliseconds kLateTick = 500ms;
 /// Logs, pipes, the store: what the launcher has open beside its ranks' connections.
 constexpr std::size_t kOtherFiles = 128;
 
@@ -217,7 +219,7 @@ std::vector<int> ControlServer::LookForSilence() {
   // time is not their silence. A tick that is a little late takes nothing from them, as what they
   // have said is read before it. Under load most are, and that would add up to a late detection.
   auto held_up = now - ticked_ - kTickPeriod;
-  if (held_up <= kHeartbeatPeriod) held_up = {};
+  if (held_up <= kLateTick) held_up = {};
   ticked_ = now;
   std::vector<int> silent;
   for (auto& [rank, connection] : ranks_) {

@@ -55,6 +55,48 @@ TEST_F(AdaptiveTraindTest, RequestsThatHaveComeAreAnsweredBeforeItEnds) {
   EXPECT_GE(file->FindJobs(EveryJob()).value().size(), static_cast<std::size_t>(begun));
 }
 
+TEST_F(AdaptiveTraindTest, OldJobsAreRemovedWithAllThatBelongsToThemIfAsked) {
+  const auto now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  constexpr double kDay = 86400;
+  constexpr int kOld = 120;  // more than are removed at once
+  {
+    auto file = FileStore::Open(Location());
+    ASSERT_TRUE(file) << file.error().message;
+    for (int i = 0; i < kOld + 3; ++i) {
+      const auto job = file->BeginJob(SampleJob());
+      ASSERT_TRUE(job) << job.error().message;
+      ASSERT_TRUE(file->Record(*job, {1, FailureRecord{}}));
+    }
+  }
+  SQLite::Database database(Location().path, SQLite::OPEN_READWRITE);
+  // The last three: one that ended lately, one that began long ago and ended lately, one that runs.
+  const auto set_times = [&](const std::string& which, double start, const std::string& end) {
+    database.exec("UPDATE jobs SET start_time = " + std::to_string(start) + ", end_time = " + end +
+                  " WHERE id " + which);
+  };
+  set_times("<= 60", now - 50 * kDay, std::to_string(now - 41 * kDay));
+  set_times("BETWEEN 61 AND 120", now - 50 * kDay, "NULL");
+  set_times("= 121", now - 9 * kDay, std::to_string(now - 8 * kDay));
+  set_times("= 122", now - 50 * kDay, std::to_string(now - 39 * kDay));
+  set_times("= 123", now - 2 * kDay, "NULL");
+  const auto count = [&](const std::string& what) {
+    return database.execAndGet("SELECT COUNT(*) FROM " + what).getInt();
+  };
+  Start();
+  ASSERT_TRUE(Connected().MeasuredClusters());
+  End(SIGTERM);
+  ASSERT_EQ(NextState(), "STOPPING=1");
+  EXPECT_EQ(count("jobs"), kOld + 3) << "without the option";
+  Start({"--purge-jobs-after", "40"});
+  for (int i = 0; i < 600 && count("jobs") > 3; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(count("jobs"), 3);
+  EXPECT_EQ(count("jobs WHERE id > 120"), 3);
+  EXPECT_EQ(count("failures"), 3);
+  EXPECT_TRUE(Connected().BeginJob(SampleJob())) << "it writes as ever";
+}
+
 TEST_F(AdaptiveTraindTest, MetricsAreAFileThatAllMayRead) {
   const std::filesystem::path file = folder_ / "metrics.prom";
   Start({"--metrics", file.string()});
@@ -92,6 +134,8 @@ TEST_F(AdaptiveTraindTest, WhatCannotWorkIsRefusedAtTheStart) {
   };
   EXPECT_EQ(exit_code({"--operators", "no-such-user-here"}), 2);
   EXPECT_EQ(exit_code({"--colour"}), 2);
+  EXPECT_EQ(exit_code({"--purge-jobs-after", "29"}), 2);
+  EXPECT_EQ(exit_code({"--purge-jobs-after", "soon"}), 2);
   std::ofstream(folder_ / "file") << "text";
   EXPECT_EQ(exit_code({"--socket", (folder_ / "file").string()}), 6);
   EXPECT_TRUE(std::filesystem::is_regular_file(folder_ / "file"));

@@ -1,0 +1,30 @@
+// How long adaptive-traind keeps jobs.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace SQLite {
+class Database;
+}
+
+namespace adaptive_train {
+
+/// As slurmdbd's PurgeJobAfter. Without an age, jobs are kept for ever.
+struct Retention {
+  /// Of a job's end; of its start where no end is known.
+  std::optional<std::chrono::hours> jobs;
+  /// So much at a time, and so long in between, so that no request waits long.
+  std::int64_t jobs_at_once = 50;
+  std::chrono::milliseconds pause{200};
+  /// After the last job that was old enough.
+  std::chrono::milliseconds period{std::chrono::hours(1)};
+};
+
+/// Removes the oldest jobs that ended before `before` (seconds since 1970), at most `limit`, with
+/// all that belongs to them: nodes, plans, launches, failures, summaries. Returns how many. Throws
+/// SQLite::Exception.
+std::int64_t PurgeJobs(SQLite::Database& database, double before, std::int64_t limit);
+
+}  // namespace adaptive_train
