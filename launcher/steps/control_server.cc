@@ -17,8 +17,9 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-/// Silence is looked for twice a heartbeat: what a failure takes to be seen is less by half of one.
-constexpr std::chrono::milliseconds kTickPeriod = kHeartbeatPeriod / 2;
+/// Silence is looked for more often than there are heartbeats: it is noticed so much later at most.
+constexpr std::chrono::milliseconds kTickPeriod = 50ms;
+constexpr int kTicksOfAHeartbeat = kHeartbeatPeriod / kTickPeriod;
 /// Later than this, a tick shows that this side was held up.
 constexpr std::chrono::milliseconds kLateTick = 500ms;
 /// Logs, pipes, the store: what the launcher has open beside its ranks' connections.
@@ -237,7 +238,7 @@ void ControlServer::Tick() {
   tick_.async_wait(
       [this, alive = std::weak_ptr<bool>(alive_)](const boost::system::error_code& error) {
         if (error || alive.expired()) return;
-        if (std::exchange(beats_, !beats_)) SendAll(Heartbeat{});
+        if (ticks_++ % kTicksOfAHeartbeat == 0) SendAll(Heartbeat{});
         DropLateStrangers();
         if (!std::exchange(accepting_, true)) Accept();
         const std::vector<int> silent = LookForSilence();

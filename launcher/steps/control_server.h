@@ -84,7 +84,7 @@ class ControlServer {
   std::string addresses_;
   std::map<int, std::shared_ptr<Connection>> ranks_;
   bool accepting_ = true;
-  bool beats_ = true;  // the next tick sends heartbeats
+  std::uint64_t ticks_ = 0;
   std::map<std::uint64_t, std::shared_ptr<Connection>>
       strangers_;  // by number, so the oldest first
   std::uint64_t connections_ = 0;
