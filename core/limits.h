@@ -12,8 +12,7 @@ using std::chrono_literals::operator""s;
 /// A rank and its launcher send each other something at least this often.
 inline constexpr std::chrono::milliseconds kHeartbeatPeriod = 250ms;
 /// The launcher considers a rank lost after this much silence, unless launch.silence_seconds says
-/// otherwise. With the time to notice it and to wait for others, a failure is seen within 3 s
-/// (launcher/steps/supervisor_endings.cc).
+/// otherwise. With the time to notice it and to wait for others, a failure is seen within 3 s.
 inline constexpr std::chrono::milliseconds kRankSilenceLimit = 2500ms;
 /// A rank that has not heard from its launcher for this long ends itself; longer where
 /// launch.silence_seconds is.

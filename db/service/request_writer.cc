@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "core/seconds.h"
 #include "db/service/answer_request.h"
 #include "db/store_error.h"
 
@@ -74,16 +75,15 @@ void RequestWriter::Serve() {
 void RequestWriter::Purge() {
   std::chrono::milliseconds next = retention_.period;
   try {
-    const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-    const std::chrono::duration<double> age = *retention_.jobs;
+    const auto age = static_cast<double>(std::chrono::seconds(*retention_.jobs).count());
     const std::int64_t removed =
-        PurgeJobs(*database_, (now - age).count(), retention_.jobs_at_once);
+        PurgeJobs(*database_, EpochSecondsNow() - age, retention_.jobs_at_once);
     purged_ += removed;
     if (removed == retention_.jobs_at_once) {
       next = retention_.pause;
     } else if (purged_ > 0) {
       log_(fmt::format("removed {} jobs that are older than {} days", purged_,
-                       retention_.jobs->count() / 24));
+                       retention_.jobs->count()));
       purged_ = 0;
     }
   } catch (const SQLite::Exception& error) {

@@ -20,8 +20,8 @@
 namespace adaptive_train {
 
 /// Answers requests that write. All that wait are one transaction; each is answered once that is on
-/// disk. A request that is refused leaves no trace and takes none with it. Between them it removes
-/// jobs that are older than they are to be kept.
+/// disk. A request that is refused leaves no trace and takes none with it. Between them, jobs
+/// older than the retention allows are removed.
 class RequestWriter {
  public:
   /// Runs on the writer's thread. Must not block.

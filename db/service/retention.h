@@ -13,12 +13,12 @@ namespace adaptive_train {
 
 /// As slurmdbd's PurgeJobAfter. Without an age, jobs are kept for ever.
 struct Retention {
-  /// Of a job's end; of its start where no end is known.
-  std::optional<std::chrono::hours> jobs;
-  /// So much at a time, and so long in between, so that no request waits long.
+  /// Counts from a job's end, or from its start where no end is known.
+  std::optional<std::chrono::days> jobs;
+  /// So many are removed at a time, with a pause after them: no request waits long.
   std::int64_t jobs_at_once = 50;
   std::chrono::milliseconds pause{200};
-  /// After the last job that was old enough.
+  /// From when no job was old enough to the next look.
   std::chrono::milliseconds period{std::chrono::hours(1)};
 };
 

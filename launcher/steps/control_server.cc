@@ -17,10 +17,10 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-/// Silence is looked for more often than there are heartbeats: it is noticed so much later at most.
+/// How often silence is looked for, and so how late it is noticed at most.
 constexpr std::chrono::milliseconds kTickPeriod = 50ms;
 constexpr int kTicksOfAHeartbeat = kHeartbeatPeriod / kTickPeriod;
-/// Later than this, a tick shows that this side was held up.
+/// A tick that is later than this shows that this side was held up.
 constexpr std::chrono::milliseconds kLateTick = 500ms;
 /// Logs, pipes, the store: what the launcher has open beside its ranks' connections.
 constexpr std::size_t kOtherFiles = 128;

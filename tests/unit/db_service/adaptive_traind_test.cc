@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "core/seconds.h"
 #include "tests/unit/db_service/service_fixture.h"
 
 namespace adaptive_train {
@@ -56,8 +57,7 @@ TEST_F(AdaptiveTraindTest, RequestsThatHaveComeAreAnsweredBeforeItEnds) {
 }
 
 TEST_F(AdaptiveTraindTest, OldJobsAreRemovedWithAllThatBelongsToThemIfAsked) {
-  const auto now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const EpochSeconds now = EpochSecondsNow();
   constexpr double kDay = 86400;
   constexpr int kOld = 120;  // more than are removed at once
   {
