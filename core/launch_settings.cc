@@ -15,6 +15,9 @@ constexpr std::chrono::milliseconds kPmixInitPerRank{10};
 constexpr std::chrono::milliseconds kFencePerRank{5};
 constexpr std::chrono::milliseconds kShortStepPerNode{50};
 constexpr std::chrono::milliseconds kLauncherPatience = 3s;
+/// How many times as long as in the launch before hellos may take. A launch that is given up too soon
+/// is tried again with all the time there is.
+constexpr int kFirstAgain = 5, kSpreadAgain = 10;
 
 bool ReadPort(std::string_view text, int& port) {
   const char* end = text.data() + text.size();
@@ -49,10 +52,14 @@ LaunchDeadlines DeadlinesOf(const LaunchConfig& launch, std::size_t ranks) {
   return deadlines;
 }
 
-std::chrono::milliseconds SpreadAgain(const LaunchConfig& launch, const LaunchDeadlines& deadlines,
-                                      std::chrono::milliseconds usual) {
-  if (launch.hello_seconds) return deadlines.spread;
-  return std::min(deadlines.spread, std::max(deadlines.rank_silence, 10 * usual));
+HelloTimes HelloDeadlinesAgain(const LaunchConfig& launch, const LaunchDeadlines& deadlines,
+                               const HelloTimes& usual) {
+  if (launch.hello_seconds) return {deadlines.hello, deadlines.spread};
+  const auto within = [&deadlines](std::chrono::milliseconds time, std::chrono::milliseconds most) {
+    return std::min(most, std::max(deadlines.rank_silence, time));
+  };
+  return {within(kFirstAgain * usual.first, deadlines.hello),
+          within(kSpreadAgain * usual.spread, deadlines.spread)};
 }
 
 Result<PortRange> ParsePorts(const std::string& text) {

@@ -31,11 +31,17 @@ struct LaunchDeadlines {
 /// they are.
 LaunchDeadlines DeadlinesOf(const LaunchConfig& launch, std::size_t ranks);
 
-/// From the first hello to the last, of ranks that were launched before in the same run and came
-/// `usual` apart: ten times that, no less than a rank may be silent, no more than the spread. A
-/// configured hello_seconds stays.
-std::chrono::milliseconds SpreadAgain(const LaunchConfig& launch, const LaunchDeadlines& deadlines,
-                                      std::chrono::milliseconds usual);
+/// When the ranks of a launch said hello.
+struct HelloTimes {
+  std::chrono::milliseconds first{0};   // from the start of the step to the first hello
+  std::chrono::milliseconds spread{0};  // from there to the last
+};
+
+/// How long hellos are waited for in a run that has launched ranks before, which took `usual`: five
+/// times that for the first, ten times for the others. Neither is less than a rank may be silent, or
+/// more than its deadline. A configured hello_seconds stays.
+HelloTimes HelloDeadlinesAgain(const LaunchConfig& launch, const LaunchDeadlines& deadlines,
+                               const HelloTimes& usual);
 
 /// Ports that the launcher may listen on.
 struct PortRange {

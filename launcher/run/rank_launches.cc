@@ -37,13 +37,13 @@ JobStepSpec RankLaunches::Next(const Plan& plan, std::optional<std::int64_t> com
   spec.environment["ADAPTIVE_TRAIN_ATTEMPT"] = std::to_string(++attempt_);
   if (committed) spec.environment["ADAPTIVE_TRAIN_COMMITTED"] = std::to_string(*committed);
   spec.launch = config_.launch;
-  spec.usual_spread = usual_spread_;
+  spec.usual_hellos = usual_hellos_;
   spec.first_rank = allocation_.in_slurm ? AddressOfNode(plan.ranks[0].device.node) : kHere;
   return spec;
 }
 
 void RankLaunches::LearnFrom(const RunOutcome& outcome) {
-  if (outcome.hello_spread) usual_spread_ = outcome.hello_spread;
+  if (outcome.hellos) usual_hellos_ = outcome.hellos;
 }
 
 std::string RankLaunches::KeptName() const {

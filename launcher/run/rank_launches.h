@@ -42,7 +42,7 @@ class RankLaunches {
   const std::string run_dir_;
   const std::string memory_key_;  // of states that ranks keep in memory
   std::int64_t attempt_ = 0;
-  std::optional<std::chrono::milliseconds> usual_spread_;  // of the ranks' hellos
+  std::optional<HelloTimes> usual_hellos_;
 };
 
 }  // namespace adaptive_train

@@ -10,6 +10,7 @@
 
 #include "core/config.h"
 #include "core/failure_kind.h"
+#include "core/launch_settings.h"
 #include "core/plan.h"
 #include "core/result.h"
 #include "launcher/steps/child_process.h"
@@ -26,8 +27,8 @@ struct JobStepSpec {
   Environment environment;  // of the ranks, complete but for what Slurm and PMIx add
   LaunchConfig launch = {};
   std::string first_rank = {};  // IP address of the first rank's host; empty: not known
-  /// RunOutcome::hello_spread of an earlier launch of the run, if there was one.
-  std::optional<std::chrono::milliseconds> usual_spread = {};
+  /// RunOutcome::hellos of an earlier launch of the run, if there was one.
+  std::optional<HelloTimes> usual_hellos = {};
 };
 
 /// Where a rank's output goes, within the run folder; `rank` is its number or a pattern for it.

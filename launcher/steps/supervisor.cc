@@ -153,7 +153,7 @@ void Supervisor::Enter(State state) {
   state_ = state;
   switch (state) {
     case State::kLaunching:
-      return ArmTimer(deadlines_.hello);
+      return ArmTimer(HelloDeadlines().first);
     case State::kWiring:
       return ArmTimer(deadlines_.Wiring());
     case State::kUnwired:
@@ -197,8 +197,9 @@ void Supervisor::StartAttempt() {
   signs_ = 0;
   anyone_said_hello_ = false;
   retry_ = false;
+  launched_ = RunningClock::now();
   state_ = State::kLaunching;
-  ArmTimer(deadlines_.hello);
+  ArmTimer(HelloDeadlines().first);
 
   const std::string token = NewNonce();
   ControlServer::Events events;

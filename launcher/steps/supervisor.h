@@ -42,8 +42,8 @@ struct RunOutcome {
   /// After a failure: nodes from which nothing more was heard, as the plan names them.
   std::vector<std::string> silent_nodes = {};
   RunningClock::time_point failed_at = {};  // its first sign
-  /// From the first rank's hello to the last one's, where all came.
-  std::optional<std::chrono::milliseconds> hello_spread = {};
+  /// Of the last launch in which all ranks came.
+  std::optional<HelloTimes> hellos = {};
   /// Move was asked for and nothing else happened: the state is saved, the ranks are gone, another
   /// plan may go on from there. They may have been done just then: compare last_step.
   bool moved = false;
@@ -180,6 +180,7 @@ class Supervisor {
   std::string StopWords() const;
   ExitCode StopCode() const;
   void OnHello(const Hello& hello);
+  HelloTimes HelloDeadlines() const;
   void AwaitOthers();
   void OnMessage(int rank, const ControlMessage& message);
   void OnClosed(int rank, const std::string& why);
@@ -233,7 +234,7 @@ class Supervisor {
   bool retry_ = false;
   std::string retry_reason_;
   std::string failed_launch_on_, lost_at_launch_;  // nodes: of the last launch, of the last two
-  RunningClock::time_point first_hello_, trouble_since_, diagnosed_at_, stop_asked_;
+  RunningClock::time_point launched_, first_hello_, trouble_since_, diagnosed_at_, stop_asked_;
   std::string too_long_;                                         // why no other save is begun
   std::optional<RunningClock::time_point> give_up_at_, end_at_;  // of a stop
 };

@@ -25,17 +25,22 @@ void Supervisor::OnHello(const Hello& hello) {
   if (state_ == State::kLaunching) AwaitOthers();
 }
 
-/// Ranks of one step start together: once one has come the others have little time left, less where
-/// an earlier launch shows how much they need. A launch that is tried again has all there is. So have
-/// ranks that have come: one that stops then is found by its silence.
+/// Less where an earlier launch shows how much ranks need. A launch that is tried again has all there
+/// is.
+HelloTimes Supervisor::HelloDeadlines() const {
+  if (attempt_ > 1 || !spec_.usual_hellos) return {deadlines_.hello, deadlines_.spread};
+  return HelloDeadlinesAgain(spec_.launch, deadlines_, *spec_.usual_hellos);
+}
+
+/// Ranks of one step start together: once one has come the others have little time left. Ranks that
+/// have come have all there is: one that stops then is found by its silence.
 void Supervisor::AwaitOthers() {
   using std::chrono::milliseconds;
   const auto passed = std::chrono::ceil<milliseconds>(RunningClock::now() - first_hello_);
-  milliseconds spread = deadlines_.spread;
+  milliseconds spread = HelloDeadlines().spread;
   if (std::ranges::all_of(ranks_, &RankRecord::hello)) {
-    outcome_.hello_spread = passed;
-  } else if (attempt_ == 1 && spec_.usual_spread) {
-    spread = SpreadAgain(spec_.launch, deadlines_, *spec_.usual_spread);
+    outcome_.hellos = {std::chrono::ceil<milliseconds>(first_hello_ - launched_), passed};
+    spread = deadlines_.spread;
   }
   ArmTimer(std::max(spread - passed, milliseconds{0}));
 }

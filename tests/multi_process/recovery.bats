@@ -39,6 +39,17 @@ load recovery
   wait_until 60 all_gone "${ranks[@]}"
 }
 
+@test "the only rank is stopped while the run goes on, before it is heard: missed as soon as one that was heard" {
+  train_in_background "${keys[@]}" --parallel.data=1
+  fails_at 50 KILL 0
+  wait_until 60 all_gone "${ranks[@]}"
+  wait_until 60 started_ranks
+  kill -STOP "$(started_ranks)"
+  wait_until 30 grep_times 1 '^launch 1 failed\|no heartbeat'
+  ends_with 0
+  [[ $(jq .step "$work/run/metrics.jsonl") == "$(seq 400)" ]]
+}
+
 @test "the process that holds the ranks is killed: the run goes on" {
   train_in_background "${keys[@]}"
   wait_until 60 steps_done 50

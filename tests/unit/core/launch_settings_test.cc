@@ -43,12 +43,20 @@ TEST(LaunchSettings, AFailureIsSeenWithinThreeSeconds) {
 
 TEST(LaunchSettings, RanksThatWereLaunchedBeforeHaveLessTimeToCome) {
   const auto deadlines = DeadlinesOf({}, 4);
-  EXPECT_EQ(SpreadAgain({}, deadlines, 100ms), deadlines.rank_silence);
-  EXPECT_EQ(SpreadAgain({}, deadlines, 500ms), 5s);
-  EXPECT_EQ(SpreadAgain({}, deadlines, 30s), deadlines.spread);
+  const auto quick = HelloDeadlinesAgain({}, deadlines, {400ms, 100ms});
+  EXPECT_EQ(quick.first, deadlines.rank_silence);
+  EXPECT_EQ(quick.spread, deadlines.rank_silence);
+  const auto slow = HelloDeadlinesAgain({}, deadlines, {2s, 500ms});
+  EXPECT_EQ(slow.first, 10s);
+  EXPECT_EQ(slow.spread, 5s);
+  const auto slowest = HelloDeadlinesAgain({}, deadlines, {30s, 30s});
+  EXPECT_EQ(slowest.first, deadlines.hello);
+  EXPECT_EQ(slowest.spread, deadlines.spread);
   LaunchConfig launch;
   launch.hello_seconds = 300;
-  EXPECT_EQ(SpreadAgain(launch, DeadlinesOf(launch, 4), 100ms), 300s);
+  const auto set = HelloDeadlinesAgain(launch, DeadlinesOf(launch, 4), {400ms, 100ms});
+  EXPECT_EQ(set.first, 300s);
+  EXPECT_EQ(set.spread, 300s);
 }
 
 TEST(LaunchSettings, ReadsPorts) {
