@@ -214,16 +214,20 @@ void LeaveOut(const std::string& name, Cluster& cluster) {
   std::erase_if(cluster.devices, [&](const Device& device) { return device.node == name; });
 }
 
+std::string TakeSpare(Cluster& cluster, std::vector<SpareNode>& spares) {
+  if (spares.empty()) return "";
+  PutIn(spares.back(), cluster);
+  const std::string words = fmt::format(" ({} takes its place)", spares.back().node);
+  spares.pop_back();
+  return words;
+}
+
 std::string ReplaceLost(const std::vector<std::string>& lost, Cluster& cluster,
                         std::vector<SpareNode>& spares) {
   std::string words;
   for (const std::string& node : lost) {
     LeaveOut(node, cluster);
-    words += (words.empty() ? " without " : ", ") + node;
-    if (spares.empty()) continue;
-    PutIn(spares.back(), cluster);
-    words += fmt::format(" ({} takes its place)", spares.back().node);
-    spares.pop_back();
+    words += (words.empty() ? " without " : ", ") + node + TakeSpare(cluster, spares);
   }
   return words;
 }

@@ -37,6 +37,9 @@ void PutIn(const SpareNode& spare, Cluster& cluster);
 /// started on it any more.
 void LeaveOut(const std::string& name, Cluster& cluster);
 
+/// Puts the last spare in, if there is one. Returns what was done: " (n4 takes its place)", or nothing.
+std::string TakeSpare(Cluster& cluster, std::vector<SpareNode>& spares);
+
 /// Takes lost nodes out and the last spares in, while there are some. Returns what was done, to follow
 /// "going on": " without n3 (n4 takes its place)".
 std::string ReplaceLost(const std::vector<std::string>& lost, Cluster& cluster,

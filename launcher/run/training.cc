@@ -65,7 +65,7 @@ class Training {
     if (no_plan_ && saved_.Exists()) outcome.code = ExitCode::kRequeue;
     launches_.RemoveKeptHere();
     Finish(outcome);
-    const std::int64_t last = outcome.last_step;
+    const std::int64_t last = committed_.value_or(0);  // the last ranks may have come to no step
     if (outcome.unsaved) outcome.message += "; " + saved_.WhatIsLost(last);
     if (outcome.failure && !outcome.stop_asked && saved_.Exists())
       outcome.message += "; " + saved_.HowToGoOn(last, run_.folder.Path(), run_.allocation);
@@ -108,6 +108,7 @@ class Training {
     if (lost->nodes.empty()) return true;
     if (ready) progress_.Notice(fmt::format("the plan without {} was ready", lost->nodes.front()));
     auto plan = Runnable(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
+    while (!plan && TakesBack()) plan = Runnable(PlanFor(inputs_));
     if (plan) return Take(std::move(*plan), outcome);
     no_plan_ = true;
     outcome.code = plan.error().exit_code;
@@ -146,18 +147,32 @@ class Training {
         fmt::format("going on{} (failure {} of this run)", without, recovery_.Count()));
   }
 
-  /// Leaves a node out on which a process ended twice in a row, where the others suffice for a plan.
+  /// Keeps a node aside on which a process ended twice in a row, where the others suffice for a plan.
   std::optional<Plan> PlanWithout(const std::string& doubtful) {
     if (doubtful.empty()) return std::nullopt;
     PlanInputs others = inputs_;
-    LeaveOut(doubtful, others.cluster);
-    if (!spares_.empty()) PutIn(spares_.back(), others.cluster);
+    std::vector<SpareNode> spares = spares_, aside = {{doubtful, ""}};
+    KeepAside(aside, others.cluster);
+    const std::string instead = TakeSpare(others.cluster, spares);
     if (others.cluster.devices.empty()) return std::nullopt;
     auto plan = Runnable(PlanFor(others));
     if (!plan) return std::nullopt;
-    TellGoingOn(ReplaceLost({doubtful}, inputs_.cluster, spares_) +
-                ", where a rank ended twice in a row");
+    inputs_ = std::move(others);
+    spares_ = std::move(spares);
+    doubted_.push_back(std::move(aside.front()));
+    TellGoingOn(fmt::format(" without {}{}, where a rank ended twice in a row", doubtful, instead));
     return std::move(*plan);
+  }
+
+  /// Takes the last node back that was kept aside so: the others no longer suffice. False: there is
+  /// none.
+  bool TakesBack() {
+    if (doubted_.empty()) return false;
+    progress_.Notice(fmt::format("taking {} back, as the other nodes are not enough for a plan",
+                                 doubted_.back().node));
+    PutIn(doubted_.back(), inputs_.cluster);
+    doubted_.pop_back();
+    return true;
   }
 
   /// The ranks' next plan. False: the run ends with `outcome`.
@@ -460,7 +475,7 @@ class Training {
   Plan left_;                 // the plan before plan_, if any
   PlanHistory history_;
   PlanInputs inputs_;  // with the measurements of this run's ranks, without lost nodes
-  std::vector<SpareNode> spares_;
+  std::vector<SpareNode> spares_, doubted_;  // kept aside
   Recovery recovery_;
   EndWatch end_;
   ReadyPlans ready_{PlanFor};

@@ -161,6 +161,27 @@ nothing_kept() {
   failed_as "$job" 'killed|n3|'
 }
 
+@test "a rank killed before each step: its node is kept aside, and taken back when the other is lost" {
+  # Of a model whose steps leave time to kill a rank before there is one.
+  job=$(submit -N2 -- --model.layers=8 --model.hidden=384 --model.heads=4 --train.global_batch=12 --train.micro_batch=1 --train.steps=16 --checkpoint.every=2 --recovery.attempts=10)
+  wait_until 90 grep -q '^saved step' "$home/slurm-$job.out"
+  wait_until 60 killed_until_left_out n1
+  wait_until 60 training "$job" $(($(wc -l <"$home/runs/$job/metrics.jsonl") + 1))
+  box cut n2
+  wait_until 60 grep -Fxq 'taking n1 back, as the other nodes are not enough for a plan' "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+  box mend n2
+  finished_with "$job" 0:0
+}
+# killed_until_left_out NODE: kills each new rank there; whether the run goes on without the node.
+killed_until_left_out() {
+  local pid
+  if pid=$(worker_pid "$1") && [[ $pid != "$killed" ]]; then
+    box_root "$1" kill -KILL "$pid" || true
+    killed=$pid
+  fi
+  grep -Eq "^going on without $1, where a rank ended twice in a row" "$home/slurm-$job.out"
+}
+
 @test "a node cut off while nodes are measured: the others are measured again, and train" {
   box link n3 20mbit # or it is over before the cable is out
   job=$(submit -N4 -- --profile.measure=true --train.steps=20)
