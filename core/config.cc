@@ -250,7 +250,7 @@ ExchangeOrders OrdersOf(const Config& config) {
       config.parallel.gather,
       config.train.reproducible,
       {config.recovery.memory == "auto", config.recovery.memory_every.value_or(0)}};
-  // Gradients of ranks on GPUs are not compressed yet.
+  // Where that pays on GPUs was never measured.
   const bool whole =
       config.device.kind == "cuda" && orders.compression.mode == CompressionMode::kAuto;
   if (orders.AnyLayout() || whole) orders.compression.mode = CompressionMode::kOff;

@@ -34,19 +34,6 @@ std::string NotReproducible(const Plan& plan) {
   return "";
 }
 
-/// Why ranks on GPUs cannot run a plan; empty if they can. Ranks exchange what is in the host's
-/// memory. Of what a GPU holds, only whole gradients are copied there so far.
-std::string NotOnGpus(const Plan& plan) {
-  if (plan.orders.AnyLayout()) return "the bits of any layout (train.reproducible)";
-  if (plan.ranks.size() == 1) return "";
-  if (plan.tensor > 1) return fmt::format("{} tensor ranks (parallel.tensor)", plan.tensor);
-  if (plan.Pipeline() > 1) return fmt::format("{} stages (parallel.pipeline)", plan.Pipeline());
-  if (plan.shard > 0) return "sharded state (parallel.shard)";
-  if (plan.orders.compression.mode != CompressionMode::kOff)
-    return "compressed gradients (compression.mode)";
-  return "";
-}
-
 }  // namespace
 
 std::string TooFewMicroBatches(const Plan& plan) {
@@ -67,7 +54,7 @@ std::string NotRunnable(const Plan& plan) {
     return fmt::format("{} ranks (at most {})", plan.ranks.size(), kMostRanks);
   const bool gpus = std::any_of(plan.ranks.begin(), plan.ranks.end(),
                                 [](const RankPlan& rank) { return rank.device.kind == "cuda"; });
-  if (std::string why = gpus ? NotOnGpus(plan) : ""; !why.empty()) return why + " on GPUs";
+  if (gpus && plan.orders.AnyLayout()) return "the bits of any layout (train.reproducible) on GPUs";
   if (std::string why = TooFewMicroBatches(plan); !why.empty()) return why;
   if (plan.orders.AnyLayout())
     if (std::string why = NotReproducible(plan); !why.empty()) return why;

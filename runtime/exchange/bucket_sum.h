@@ -1,5 +1,6 @@
 // The ways to sum one bucket over ranks: whole around the ring, by the tree over units, through the
-// owners, or as a sketch.
+// owners, or as a sketch. Messages are in the host's memory; gradients that are not are copied there
+// and back.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/host_copy.h"
 #include "runtime/comm/group.h"
 #include "runtime/exchange/owner_exchange.h"
 #include "runtime/exchange/reducer_state.h"
@@ -45,8 +47,7 @@ class BucketSum {
   const std::size_t number_;
 };
 
-/// Sums the whole bucket in float32 by Group::AllReduce. Gradients in a GPU's memory go through a copy
-/// in the host's.
+/// Sums the whole bucket in float32 by Group::AllReduce.
 template <class T>
 class RingSum final : public BucketSum<T> {
  public:
@@ -61,7 +62,7 @@ class RingSum final : public BucketSum<T> {
   std::span<float> Gradients() const {
     return this->state_.gradients.subspan(this->Bucket().begin, this->Bucket().size());
   }
-  std::vector<float> on_host_;
+  kernels::HostCopy<float> copy_;
 };
 
 /// Sums the whole bucket in float32 by the tree over the step's units (TreeExchange). Nothing is held
@@ -83,6 +84,7 @@ class OwnerSum final : public BucketSum<T> {
   OwnerSum(ReducerState<T>& state, std::size_t number, std::optional<double> density)
       : BucketSum<T>(state, number), density_(density) {}
   Request Start(const CollectiveLane& lane) override;
+  void Arrive() override;
   void Settle() override;
   void TakeBack() override;
 
@@ -91,6 +93,7 @@ class OwnerSum final : public BucketSum<T> {
 
   const std::optional<double> density_;
   bool finite_ = true;  // of this rank's data; if false, its residuals have it again
+  kernels::HostCopy<float> result_;
   std::shared_ptr<OwnerExchange> exchange_;
 };
 
@@ -101,6 +104,7 @@ class SketchSum final : public BucketSum<T> {
   SketchSum(ReducerState<T>& state, std::size_t number, double density)
       : BucketSum<T>(state, number), density_(density) {}
   Request Start(const CollectiveLane& lane) override;
+  void Arrive() override;
   void Settle() override;
   void TakeBack() override;
   bool LeavesOthers() const override { return true; }
@@ -110,6 +114,7 @@ class SketchSum final : public BucketSum<T> {
   void AddToResiduals(const std::vector<float>& values);
 
   const double density_;
+  kernels::HostCopy<float> result_;
   std::shared_ptr<SketchExchange> exchange_;
 };
 

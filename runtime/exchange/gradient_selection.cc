@@ -36,8 +36,8 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
                                            kernels::ValueFormat format) {
   assert(density >= 1 || !residuals_.empty());
   const auto value_bytes = static_cast<std::size_t>(kernels::BytesOf(format));
-  bitmaps_.resize(chunk.Words());
-  values_.resize(chunk.size() * value_bytes);
+  bitmaps_.Hold(device_, chunk.Words());
+  values_.Hold(device_, chunk.size() * value_bytes);
   SelectedChunk all;
   std::uint64_t* bitmap = bitmaps_.data();
   for (const GradientPiece& piece : chunk.pieces) {
@@ -64,17 +64,37 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
   }
   for (std::size_t i = 0; !all.finite && i < all.pieces.size(); ++i)
     PutBack(chunk.pieces[i], all.pieces[i], format);
+  Fetch(chunk, value_bytes, all);
   return all;
+}
+
+/// What the device has selected; the pieces point into its memory.
+template <class T>
+void GradientSelection<T>::Fetch(const GradientChunk& chunk, std::size_t value_bytes,
+                                 SelectedChunk& selected) {
+  const std::uint64_t* bitmap = bitmaps_.Fetch(0, chunk.Words()).data();
+  for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
+    SelectedPiece& piece = selected.pieces[i];
+    piece.bitmap = {bitmap, piece.bitmap.size()};
+    bitmap += piece.bitmap.size();
+    piece.values = values_
+                       .Fetch((chunk.pieces[i].begin - chunk.begin) * value_bytes,
+                              static_cast<std::size_t>(piece.count) * value_bytes)
+                       .data();
+  }
 }
 
 template <class T>
 SelectedChunk GradientSelection<T>::Nothing(const GradientChunk& chunk) {
-  bitmaps_.assign(chunk.Words(), 0);
+  bitmaps_.Hold(device_, chunk.Words());
+  const std::span<std::uint64_t> none = bitmaps_.Host(0, chunk.Words());
+  std::ranges::fill(none, 0);
   SelectedChunk all;
-  const std::uint64_t* bitmap = bitmaps_.data();
+  const std::uint64_t* bitmap = none.data();
   for (const GradientPiece& piece : chunk.pieces) {
     const std::size_t words = BitmapWords(static_cast<std::int64_t>(piece.size()));
-    all.pieces.push_back({.bitmap = {bitmap, words}, .count = 0, .values = values_.data()});
+    all.pieces.push_back(
+        {.bitmap = {bitmap, words}, .count = 0, .values = values_.Host(0, 0).data()});
     bitmap += words;
   }
   return all;
@@ -107,7 +127,8 @@ typename GradientSelection<T>::Threshold GradientSelection<T>::ThresholdOf(
   threshold.residuals = ResidualsAt(piece.begin);
   if (piece.size() > kWholeElements) {
     const std::int64_t sampled = kernels::SampledOf(threshold.count);
-    sample_.resize(std::max(sample_.size(), static_cast<std::size_t>(sampled)));
+    if (static_cast<std::size_t>(sampled) > sample_.size())
+      sample_ = {device_, static_cast<std::size_t>(sampled)};
     device_.Sample({.count = threshold.count,
                     .gradients = threshold.gradients,
                     .residuals = threshold.residuals,

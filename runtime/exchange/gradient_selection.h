@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "kernels/host_copy.h"
 #include "runtime/exchange/gradient_buckets.h"
 
 namespace adaptive_train {
 
-/// The selected elements of one piece. Points into the selection's memory.
+/// The selected elements of one piece. Points into the selection's memory, in the host's.
 struct SelectedPiece {
   std::span<const std::uint64_t> bitmap;  // ceil(length / 64) words
   std::int64_t count = 0;
@@ -59,6 +60,7 @@ class GradientSelection {
   Threshold ThresholdOf(const GradientPiece& piece, double density);
   void PutBack(const GradientPiece& piece, const SelectedPiece& selected,
                kernels::ValueFormat format);
+  void Fetch(const GradientChunk& chunk, std::size_t value_bytes, SelectedChunk& selected);
   float* ResidualsAt(std::size_t place) {
     return residuals_.empty() ? nullptr : residuals_.data() + place;
   }
@@ -67,9 +69,9 @@ class GradientSelection {
   const std::span<const float> gradients_;
   const std::span<float> residuals_;
   // Room for one chunk.
-  std::vector<std::uint64_t> bitmaps_;
-  std::vector<std::byte> values_;
-  std::vector<float> sample_;
+  kernels::CopiedArray<std::uint64_t> bitmaps_;
+  kernels::CopiedArray<std::byte> values_;
+  kernels::Buffer<float> sample_;
 };
 
 }  // namespace adaptive_train

@@ -16,7 +16,8 @@ Request OwnerSum<T>::Start(const CollectiveLane& lane) {
   order.gather = !state.options.sharded;
   // A skipped step loses what is summed whole, as on a ring, but not what earlier steps kept back.
   order.keep = state.Feedback() && (density_ || this->Kept().holds);
-  order.result = state.Together(this->Bucket(), state.Owners());
+  result_ = {state.device, state.Together(this->Bucket(), state.Owners())};
+  order.result = result_.Of();
   Pack(order);
   if (state.options.release) state.ReleaseOthers(this->Bucket());  // the messages have them
   this->Kept().holds = order.keep || (!finite_ && state.Feedback());
@@ -43,6 +44,19 @@ void OwnerSum<T>::Pack(OwnerExchangeOrder& order) {
   }
 }
 
+/// Without a gather the exchange has written the own chunk alone.
+template <class T>
+void OwnerSum<T>::Arrive() {
+  const ReducerState<T>& state = this->state_;
+  if (exchange_->Order().gather) {
+    result_.Store();
+  } else {
+    const GradientChunk own = state.OwnChunk(this->Bucket());
+    result_.Store(state.gradients.subspan(own.begin, own.size()));
+  }
+  result_ = {};
+}
+
 /// The difference between the exact sum and what all ranks got. The owner's own sum of a sharded
 /// bucket is not rounded. If it is not finite, only the owner knows, and keeps what the others
 /// sent.
@@ -55,14 +69,14 @@ void OwnerSum<T>::Settle() {
     if (exchange_->Order().keep) {
       const auto count = static_cast<std::int64_t>(sum.size());
       float* const residuals = state.residuals.data() + own.begin;
-      state.device.AddInto(count, sum.data(), residuals);
+      state.device.AddInto(count, state.values.Of(state.device, sum), residuals);
       state.device.ClearNotFinite(count, residuals);
     }
     state.PutOffNotFinite(this->Bucket());
   } else if (exchange_->Order().keep && !state.options.sharded) {
-    state.device.AddDifference(static_cast<std::int64_t>(sum.size()), sum.data(),
-                               state.gradients.data() + own.begin,
-                               state.residuals.data() + own.begin);
+    state.device.AddDifference(
+        static_cast<std::int64_t>(sum.size()), state.values.Of(state.device, sum),
+        state.gradients.data() + own.begin, state.residuals.data() + own.begin);
   }
   if (!density_ && finite_ && exchange_->finite()) this->Kept().holds = false;
 }
@@ -72,7 +86,8 @@ void OwnerSum<T>::TakeBack() {
   if (!exchange_) return;  // it failed before it was sent
   const OwnerExchangeOrder& order = exchange_->Order();
   if (!order.keep) return;
-  const std::vector<int>& owners = this->state_.Owners();
+  ReducerState<T>& state = this->state_;
+  const std::vector<int>& owners = state.Owners();
   for (std::size_t i = 0; i < owners.size(); ++i) {
     const GradientChunk chunk = this->ChunkOf(owners[i]);
     const auto sent = SparseMessage::Read(order.messages[i], order.chunks.bucket, order.format,
@@ -80,7 +95,10 @@ void OwnerSum<T>::TakeBack() {
     assert(sent);
     if (!sent->finite()) continue;  // already put back when it was packed
     std::vector<std::uint64_t> places(chunk.Words());
-    sent->AddTo(this->state_.residuals.span().subspan(chunk.begin, chunk.size()), places);
+    const kernels::HostCopy<float> residuals(
+        state.device, state.residuals.span().subspan(chunk.begin, chunk.size()));
+    sent->AddTo(residuals.Fetch(), places);
+    residuals.Store();
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "kernels/buffer.h"
 #include "kernels/device.h"
+#include "kernels/host_copy.h"
 #include "runtime/comm/group.h"
 #include "runtime/exchange/exchange_policy.h"
 #include "runtime/exchange/gradient_buckets.h"
@@ -87,6 +88,9 @@ struct ReducerState {
   const GradientBuckets buckets;
   kernels::Buffer<float> residuals;
   GradientSelection<T> selection;
+  // What the host knows of a bucket, for operations of the device.
+  kernels::DeviceCopy<float> values;
+  kernels::DeviceCopy<std::uint64_t> bitmaps;
   std::vector<Kept> kept;  // [buckets]
   ExchangePolicy policy;
   bool adds_nothing = false;  // this rank has no gradients in this micro-batch

@@ -13,18 +13,14 @@ Request RingSum<T>::Start(const CollectiveLane& /*lane*/) {
     state.device.AddInto(size, state.residuals.data() + bucket.begin, gradients.data());
   state.counts.selected += size;
   state.counts.added += size;
-  if (state.device.OnHost()) return state.group.AllReduce(Purpose::kGradient, gradients);
-  on_host_.resize(gradients.size());
-  state.device.CopyToHost(on_host_.data(), gradients.data(), gradients.size_bytes());
-  return state.group.AllReduce(Purpose::kGradient, std::span(on_host_));
+  copy_ = {state.device, gradients};
+  return state.group.AllReduce(Purpose::kGradient, copy_.Fetch());
 }
 
 template <class T>
 void RingSum<T>::Arrive() {
-  if (on_host_.empty()) return;
-  const std::span<float> gradients = Gradients();
-  this->state_.device.CopyFromHost(gradients.data(), on_host_.data(), gradients.size_bytes());
-  on_host_ = {};
+  copy_.Store();
+  copy_ = {};
 }
 
 template <class T>

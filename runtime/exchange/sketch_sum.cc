@@ -13,7 +13,8 @@ Request SketchSum<T>::Start(const CollectiveLane& lane) {
   order.chunks.bucket = static_cast<std::uint32_t>(this->number_);
   order.step = static_cast<std::int64_t>(lane.sequence);
   order.earlier_lane = std::exchange(this->Kept().sketch_lane, lane.tag);
-  order.result = state.Together(this->Bucket(), state.Owners());
+  result_ = {state.device, state.Together(this->Bucket(), state.Owners())};
+  order.result = result_.Of();
   Select(order);
   this->Kept().holds = true;
   exchange_ =
@@ -35,6 +36,12 @@ void SketchSum<T>::Select(SketchExchangeOrder& order) {
     order.finite = order.finite && selected.finite;
     order.chunks.pieces.push_back(chunk.PieceLengths());
   }
+}
+
+template <class T>
+void SketchSum<T>::Arrive() {
+  result_.Store();
+  result_ = {};
 }
 
 /// What fixed point removed from this rank's values. Values of a chunk that is not finite are 0
@@ -61,18 +68,18 @@ void SketchSum<T>::TakeBack() {
 /// One value per selected element.
 template <class T>
 void SketchSum<T>::AddToResiduals(const std::vector<float>& values) {
-  const std::uint64_t* bitmap = exchange_->Order().bitmap.data();
-  const float* next = values.data();
-  for (const int owner : this->state_.Owners()) {
+  ReducerState<T>& state = this->state_;
+  const std::uint64_t* bitmap = state.bitmaps.Of(state.device, exchange_->Order().bitmap);
+  const float* next = state.values.Of(state.device, values);
+  for (const int owner : state.Owners()) {
     const GradientChunk chunk = this->ChunkOf(owner);
     for (const GradientPiece& piece : chunk.pieces) {
       const auto length = static_cast<std::int64_t>(piece.size());
-      next +=
-          this->state_.device.AddSelected({.count = length,
-                                           .bitmap = bitmap,
-                                           .format = kernels::ValueFormat::kFloat32,
-                                           .values = next,
-                                           .into = this->state_.residuals.data() + piece.begin});
+      next += state.device.AddSelected({.count = length,
+                                        .bitmap = bitmap,
+                                        .format = kernels::ValueFormat::kFloat32,
+                                        .values = next,
+                                        .into = state.residuals.data() + piece.begin});
       bitmap += BitmapWords(length);
     }
   }

@@ -83,7 +83,8 @@ typename Optimizer<T>::PendingGather Optimizer<T>::Gather(const GradientBucket& 
       chunks.push_back(std::as_writable_bytes(arenas.weights.subspan(begin, size)));
     }
   }
-  gather.request = group_.AllGather(Purpose::kParameter, std::move(chunks));
+  gather.gathered = {device_, chunks, group_.Rank()};
+  gather.request = group_.AllGather(Purpose::kParameter, gather.gathered.Copies());
   return gather;
 }
 
@@ -92,6 +93,7 @@ void Optimizer<T>::FinishUpTo(std::size_t end) {
   while (!gathers_.empty() && gathers_.front().bucket->begin < end) {
     PendingGather& gather = gathers_.front();
     Await(gather.request.Wait(CollectiveDeadline()));
+    gather.gathered.Store();
     if constexpr (!std::is_same_v<T, float>) {
       // The owner unpacks its own as well: all compute with the same weights.
       for (std::size_t rank = 0; rank < gather.packed.size(); ++rank)

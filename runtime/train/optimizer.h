@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/buffer.h"
+#include "kernels/host_copy.h"
 #include "runtime/checkpoint/checkpoint_arena.h"
 #include "runtime/comm/group.h"
 #include "runtime/exchange/gradient_buckets.h"
@@ -62,6 +63,7 @@ class Optimizer {
     Request request;
     std::vector<kernels::Buffer<std::byte>> packed;  // [ranks], of int8
     std::span<T> weights;                            // the arena that these are for
+    kernels::GatheredParts gathered = {};
   };
 
   PendingGather Gather(const GradientBucket& bucket, const OptimizerArenas<T>& arenas);

@@ -11,7 +11,10 @@ namespace adaptive_train {
 StageInbox::StageInbox(Group& pipeline, int member, const BoundaryParts& parts,
                        kernels::DeviceMemory& memory, int slots, std::size_t bytes)
     : pipeline_(pipeline), member_(member), parts_(parts), slots_(static_cast<std::size_t>(slots)) {
-  for (Slot& slot : slots_) slot.buffer = {memory, bytes};
+  for (Slot& slot : slots_) {
+    slot.buffer = {memory, bytes};
+    slot.copy = {memory, slot.buffer.span()};
+  }
 }
 
 StageInbox::Slot& StageInbox::Of(const Action& receive) {
@@ -29,13 +32,13 @@ void StageInbox::Post(const Action& receive, std::size_t bytes) {
   slot->used = true;
   slot->receive = receive;
   slot->size = bytes;
-  slot->request = pipeline_.Receive(member_, Purpose::kActivation,
-                                    parts_.OwnOf(slot->buffer.span().first(bytes)));
+  slot->request = pipeline_.Receive(member_, Purpose::kActivation, slot->copy.Of(OwnOf(*slot)));
 }
 
 std::span<std::byte> StageInbox::Take(const Action& receive) {
   Slot& slot = Of(receive);
   Await(slot.request.Wait(CollectiveDeadline()));
+  slot.copy.Store(OwnOf(slot));
   return slot.buffer.span().first(slot.size);
 }
 
@@ -59,21 +62,21 @@ StageOutbox::StageOutbox(Group& pipeline, int member, const BoundaryParts& parts
       memory_(memory),
       slots_(static_cast<std::size_t>(slots)),
       requests_(slots_.size()) {
-  for (auto& slot : slots_) slot = {memory, bytes};
+  for (auto& slot : slots_) slot = {host_, bytes};
 }
 
 void StageOutbox::Send(const void* message, std::size_t bytes) {
   const std::size_t slot = sent_++ % slots_.size();
   Await(requests_[slot].Wait(CollectiveDeadline()));
   const std::span<std::byte> copy = slots_[slot].span().first(bytes), own = parts_.OwnOf(copy);
-  memory_.CopyWithin(
+  memory_.CopyToHost(
       own.data(), static_cast<const std::byte*>(message) + (own.data() - copy.data()), own.size());
   requests_[slot] = pipeline_.Send(member_, Purpose::kActivation, own);
 }
 
 std::size_t StageOutbox::bytes() const {
   std::size_t bytes = 0;
-  for (const auto& slot : slots_) bytes += slot.bytes();
+  for (const auto& slot : slots_) bytes += memory_.OnHost() ? slot.bytes() : 0;
   return bytes;
 }
 

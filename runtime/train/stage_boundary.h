@@ -11,6 +11,8 @@
 #include "core/schedule/message_slots.h"
 #include "core/schedule/schedule.h"
 #include "kernels/buffer.h"
+#include "kernels/host_copy.h"
+#include "kernels/host_memory.h"
 #include "runtime/comm/group.h"
 #include "runtime/model/tensor_part.h"
 #include "runtime/train/step_measure.h"
@@ -47,17 +49,23 @@ class StageInbox {
   void Release(const Action& receive);
   /// From now on micro-batches count from the one that was number `micro_batches`.
   void EndStep(int micro_batches);
+  /// Of the device's memory.
   std::size_t bytes() const;
 
  private:
   struct Slot {
     kernels::Buffer<std::byte> buffer;
-    std::size_t size = 0;  // of the message, bytes
+    kernels::HostCopy<std::byte> copy;  // where messages arrive
+    std::size_t size = 0;               // of the message, bytes
     Request request;
     Action receive;
     bool used = false;
   };
   Slot& Of(const Action& receive);
+  /// This rank's part of the slot's message, in the device's memory.
+  std::span<std::byte> OwnOf(Slot& slot) const {
+    return parts_.OwnOf(slot.buffer.span().first(slot.size));
+  }
 
   Group& pipeline_;
   const int member_;
@@ -65,7 +73,7 @@ class StageInbox {
   std::vector<Slot> slots_;
 };
 
-/// Messages to one other rank: copied, so that the caller's memory is free at once. Not
+/// Messages to one other rank: copied to the host's memory, so that the caller's is free at once. Not
 /// thread-safe.
 class StageOutbox {
  public:
@@ -74,6 +82,7 @@ class StageOutbox {
 
   /// Blocks while all slots' messages are on their way. Throws FatalError.
   void Send(const void* message, std::size_t bytes);
+  /// Of the device's memory.
   std::size_t bytes() const;
 
  private:
@@ -81,8 +90,9 @@ class StageOutbox {
   const int member_;
   const BoundaryParts& parts_;
   kernels::DeviceMemory& memory_;
-  std::vector<kernels::Buffer<std::byte>> slots_;
-  std::vector<Request> requests_;  // [slots_]
+  kernels::HostMemory host_;
+  std::vector<kernels::Buffer<std::byte>> slots_;  // in the host's memory
+  std::vector<Request> requests_;                  // [slots_]
   std::size_t sent_ = 0;
 };
 

@@ -25,13 +25,14 @@ std::int64_t ExchangesOf(const Plan& plan) {
   return most;
 }
 
+/// Sums inside nodes are made in place, in the host's memory.
 ReducerOptions OptionsOf(const Plan& plan, const Groups& groups, const Sharding& sharding,
-                         bool compresses, std::optional<UnitTrees> trees) {
+                         bool compresses, std::optional<UnitTrees> trees, bool on_host) {
   ReducerOptions options{.feedback = compresses,
                          .sharded = sharding.optimizer,
                          .release = sharding.gradients,
                          .trees = std::move(trees)};
-  if (!options.trees) options.nodes = EvenMembersByNode(plan, groups.data.Members());
+  if (!options.trees && on_host) options.nodes = EvenMembersByNode(plan, groups.data.Members());
   return options;
 }
 
@@ -58,10 +59,11 @@ StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const Rank
       hands_over_(state.HasOlderWeights()),
       each_(state.sharding.gradients && plan.Chunks() == 1 && !hands_over_),
       exchanges_(ExchangesOf(plan)),
-      reducer_(groups.data, state.device, state.trained, state.TrainedGradients(),
-               OptionsOf(plan, groups, state.sharding, compression_.MayCompress(),
-                         units == nullptr ? std::nullopt
-                                          : std::optional(units->Trees(tied.HeadsSums())))) {
+      reducer_(
+          groups.data, state.device, state.trained, state.TrainedGradients(),
+          OptionsOf(plan, groups, state.sharding, compression_.MayCompress(),
+                    units == nullptr ? std::nullopt : std::optional(units->Trees(tied.HeadsSums())),
+                    state.device.OnHost())) {
   group_.SetWays(WaysOf(plan, own.rank));
 }
 

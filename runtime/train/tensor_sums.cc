@@ -31,7 +31,7 @@ TensorSums<T>::TensorSums(Group& group, std::optional<SharedMemory> memory,
       reproducible_(reproducible) {
   if (group.Size() == 1) return;
   const auto ranks = static_cast<std::size_t>(group.Size());
-  if (!memory_) gathered_ = {device, ranks * kPiece};
+  if (!memory_) gathered_ = {host_, ranks * kPiece};
   if (reproducible)
     tree_ = {device, static_cast<std::size_t>(kernels::TreeDepth(group.Size())) * kPiece};
   if (std::is_same_v<T, float>) return;
@@ -43,7 +43,7 @@ template <class T>
 TensorRanks<T> TensorSums<T>::Ranks() {
   return {{group_.Rank(), group_.Size()},
           [this](std::span<T> values) { Sum(values); },
-          [this](std::span<float> values) { Sum(values); },
+          [this](std::span<float> values) { SumOnHost(values); },
           &waited_s_,
           [this](std::span<std::byte> whole, std::size_t piece) { Gather(whole, piece); },
           [this](const SharedHead<T>& head) { GatherHead(head); },
@@ -72,6 +72,26 @@ void TensorSums<T>::Sum(std::span<E> values) {
   });
 }
 
+/// May be called from within an operation of the device, which must not begin another one.
+template <class T>
+void TensorSums<T>::SumOnHost(std::span<float> values) {
+  if (device_.OnHost()) return Sum(values);
+  assert(!reproducible_);
+  Timed([&] {
+    for (std::size_t first = 0; first < values.size(); first += kPiece) {
+      const auto piece = values.subspan(first, std::min(kPiece, values.size() - first));
+      const auto add = [&] {
+        std::copy_n(SlotOf<float>(0), piece.size(), piece.data());
+        for (int rank = 1; rank < group_.Size(); ++rank)
+          for (std::size_t i = 0; i < piece.size(); ++i) piece[i] += SlotOf<float>(rank)[i];
+      };
+      Exchange(
+          piece.size_bytes(), [&] { std::ranges::copy(piece, SlotOf<float>(group_.Rank())); }, add);
+    }
+  });
+}
+
+/// In the host's memory.
 template <class T>
 template <class E>
 E* TensorSums<T>::SlotOf(int rank) {
@@ -102,9 +122,16 @@ void TensorSums<T>::Exchange(std::size_t bytes, const Write& write, const Read& 
 
 template <class T>
 template <class E>
+void TensorSums<T>::CopyTo(E* slot, const E* values, std::int64_t count) {
+  device_.CopyToHost(slot, values, static_cast<std::size_t>(count) * sizeof(E));
+}
+
+template <class T>
+template <class E>
 void TensorSums<T>::SumOfSlots(std::span<E> piece) {
   Exchange(
-      piece.size_bytes(), [&] { std::ranges::copy(piece, SlotOf<E>(group_.Rank())); },
+      piece.size_bytes(),
+      [&] { CopyTo(SlotOf<E>(group_.Rank()), piece.data(), std::ssize(piece)); },
       [&] {
         if constexpr (std::is_same_v<E, float>) {
           if (reproducible_) return AddAsTree(piece);
@@ -118,11 +145,15 @@ template <class T>
 template <class E>
 void TensorSums<T>::AddInOrder(std::int64_t first, const E* residual, std::span<E> piece) {
   const auto count = static_cast<std::int64_t>(piece.size());
-  const auto slot = [&](int rank) { return SlotOf<E>(rank) + first; };
+  // For the device to read until the next call.
+  const auto slot = [&](int rank) {
+    const std::span<const E> there(SlotOf<E>(rank) + first, piece.size());
+    return reinterpret_cast<const E*>(slot_.Of(device_, std::as_bytes(there)));
+  };
   const int next = residual == nullptr ? 1 : 0;
   if (residual == nullptr) residual = slot(0);
   if constexpr (std::is_same_v<E, float>) {
-    if (residual != piece.data()) std::copy_n(residual, piece.size(), piece.data());
+    if (residual != piece.data()) device_.CopyWithin(piece.data(), residual, piece.size_bytes());
     for (int rank = next; rank < group_.Size(); ++rank)
       device_.AddInto(count, slot(rank), piece.data());
   } else {
@@ -143,7 +174,7 @@ void TensorSums<T>::AddAsTree(std::span<float> piece) {
   kernels::AddTree(
       0, group_.Size(), 0,
       [&](std::int64_t rank, std::int64_t place) {
-        std::copy_n(SlotOf<float>(static_cast<int>(rank)), piece.size(), at(place));
+        device_.CopyFromHost(at(place), SlotOf<float>(static_cast<int>(rank)), piece.size_bytes());
       },
       [&](std::int64_t from, std::int64_t to) {
         device_.AddInto(std::ssize(piece), at(from), at(to));
@@ -164,7 +195,9 @@ template <class E>
 void TensorSums<T>::SumThroughTransport(std::span<E> piece) {
   if constexpr (std::is_same_v<E, float>) {
     if (reproducible_) return SumOfSlots(piece);
-    Await(group_.AllReduce(Purpose::kActivation, piece).Wait(CollectiveDeadline()));
+    const kernels::HostCopy<float> copy(device_, piece);
+    Await(group_.AllReduce(Purpose::kActivation, copy.Fetch()).Wait(CollectiveDeadline()));
+    copy.Store();
   } else {
     const auto count = static_cast<std::int64_t>(piece.size());
     device_.Widen(count, piece.data(), sums_.data());
@@ -189,7 +222,9 @@ void TensorSums<T>::Gather(std::span<std::byte> whole, std::size_t piece) {
   for (int rank = 0; rank < group_.Size(); ++rank) parts.push_back(PartOf(rank, whole, piece));
   Timed([&] {
     if (memory_) return GatherThroughMemory(parts);
-    Await(group_.AllGather(Purpose::kActivation, std::move(parts)).Wait(CollectiveDeadline()));
+    const kernels::GatheredParts gathered(device_, parts, group_.Rank());
+    Await(group_.AllGather(Purpose::kActivation, gathered.Copies()).Wait(CollectiveDeadline()));
+    gathered.Store();
   });
 }
 
@@ -207,11 +242,13 @@ void TensorSums<T>::GatherThroughMemory(const std::vector<std::span<std::byte>>&
     const auto read = [&] {
       for (int rank = 0; rank < group_.Size(); ++rank) {
         const std::span<std::byte> piece = piece_of(rank);
-        if (rank != own) std::copy_n(SlotOf<std::byte>(rank), piece.size(), piece.data());
+        if (rank != own) device_.CopyFromHost(piece.data(), SlotOf<std::byte>(rank), piece.size());
       }
     };
-    Exchange(
-        kBytes, [&] { std::ranges::copy(piece_of(own), SlotOf<std::byte>(own)); }, read);
+    const auto write = [&] {
+      CopyTo(SlotOf<std::byte>(own), piece_of(own).data(), std::ssize(piece_of(own)));
+    };
+    Exchange(kBytes, write, read);
   }
 }
 
@@ -231,8 +268,7 @@ void TensorSums<T>::SumRows(const SharedRows<T>& rows) {
       const auto write = [&] {
         for (std::int64_t rank = 0; rank < ranks; ++rank) {
           const ElementRange piece = piece_of(rank, first);
-          std::copy_n(rows.whole + piece.begin, piece.size(),
-                      SlotOf<T>(group_.Rank()) + rank * most);
+          CopyTo(SlotOf<T>(group_.Rank()) + rank * most, rows.whole + piece.begin, piece.size());
         }
       };
       const auto read = [&] {
@@ -266,6 +302,21 @@ void ForKeysAndValues(std::int64_t first, std::int64_t rows, const Body& body) {
 
 }  // namespace
 
+/// A head's rows where the host can pick columns.
+template <class T>
+struct HeadOnHost {
+  HeadOnHost(kernels::DeviceMemory& memory, const SharedHead<T>& there)
+      : part(memory, {there.part, there.PartRow(there.rows)}),
+        whole(memory, {there.whole, there.WholeRow(there.rows)}),
+        head(there) {
+    head.part = part.Of().data();
+    head.whole = whole.Of().data();
+  }
+
+  const kernels::HostCopy<T> part, whole;
+  SharedHead<T> head;
+};
+
 /// The first of the ranks that share this rank's head.
 template <class T>
 int TensorSums<T>::FirstOf(const SharedHead<T>& head) const {
@@ -273,9 +324,12 @@ int TensorSums<T>::FirstOf(const SharedHead<T>& head) const {
 }
 
 template <class T>
-void TensorSums<T>::GatherHead(const SharedHead<T>& head) {
+void TensorSums<T>::GatherHead(const SharedHead<T>& there) {
+  const HeadOnHost<T> copy(device_, there);
+  const SharedHead<T>& head = copy.head;
   const std::int64_t size = head.PartSize();
   Timed([&] {
+    copy.part.Fetch();
     for (std::int64_t row = 0; row < head.rows; ++row)
       std::copy(head.PartRow(row), head.InPart(row, 0), head.WholeRow(row));
     ForRows(head.rows, 2 * size, kPiece, [&](std::int64_t first, std::int64_t rows) {
@@ -295,13 +349,16 @@ void TensorSums<T>::GatherHead(const SharedHead<T>& head) {
       };
       Exchange(static_cast<std::size_t>(2 * rows * size) * sizeof(T), write, read);
     });
+    copy.whole.Store();
   });
 }
 
 /// 16-bit values are added in float32 and rounded once, as in other sums.
 template <class T>
-void TensorSums<T>::SumHead(const SharedHead<T>& head) {
+void TensorSums<T>::SumHead(const SharedHead<T>& there) {
   assert(!reproducible_);
+  const HeadOnHost<T> copy(device_, there);
+  const SharedHead<T>& head = copy.head;
   const std::int64_t size = head.PartSize(), own = (group_.Rank() - FirstOf(head)) * size;
   constexpr std::int64_t kSlot = kPiece * sizeof(float) / sizeof(T);
   const auto add = [&](const T* first, T* to) {
@@ -313,6 +370,7 @@ void TensorSums<T>::SumHead(const SharedHead<T>& head) {
     }
   };
   Timed([&] {
+    copy.whole.Fetch();
     for (std::int64_t row = 0; row < head.rows; ++row)
       std::copy(head.WholeRow(row), head.InWhole(row, 0), head.PartRow(row));
     ForRows(head.rows, 2 * head.head_size, kPiece, [&](std::int64_t first, std::int64_t rows) {
@@ -330,6 +388,7 @@ void TensorSums<T>::SumHead(const SharedHead<T>& head) {
       };
       Exchange(static_cast<std::size_t>(2 * rows * head.head_size) * sizeof(T), write, read);
     });
+    copy.part.Store();
   });
 }
 

@@ -9,6 +9,8 @@
 
 #include "kernels/buffer.h"
 #include "kernels/device.h"
+#include "kernels/host_copy.h"
+#include "kernels/host_memory.h"
 #include "kernels/inner_groups.h"
 #include "runtime/comm/group.h"
 #include "runtime/comm/shared_memory.h"
@@ -20,8 +22,9 @@ namespace adaptive_train {
 /// The rank's tensor group, as its stage sees it. Values go through memory that the ranks share,
 /// piece by piece: each rank writes its own values and, when all have, adds what all wrote in the
 /// order of the ranks. Without such memory they go through the transport. 16-bit values are added
-/// in float32 and rounded once. Requires a device that computes in host memory. The time of a sum
-/// is booked as exchange. Throws FatalError. Not thread-safe.
+/// in float32 and rounded once. Ranks share memory of the host; a device with memory of its own copies
+/// its values there, and those of others back. The time of a sum is booked as exchange. Throws
+/// FatalError. Not thread-safe.
 ///
 /// A `reproducible` sum adds float32 values of 2, 4 or 8 ranks as a balanced tree, which continues
 /// that of each rank's groups (kernels/inner_groups.h), also through the transport. Ranks that share
@@ -50,6 +53,7 @@ class TensorSums {
 
   template <class E>
   void Sum(std::span<E> values);
+  void SumOnHost(std::span<float> values);
   template <class E>
   void SumThroughTransport(std::span<E> piece);
   template <class E>
@@ -70,6 +74,8 @@ class TensorSums {
   void Timed(const Body& body);
   template <class E>
   E* SlotOf(int rank);
+  template <class E>
+  void CopyTo(E* slot, const E* values, std::int64_t count);
   void Meet();
 
   Group& group_;
@@ -79,8 +85,10 @@ class TensorSums {
   std::size_t half_ = 0;                // of the next piece: others may still read the last one
   kernels::Buffer<float> sums_, more_;  // of 16-bit values
   const bool reproducible_;
-  kernels::Buffer<float> tree_;      // the places of a reproducible sum on the way
+  kernels::Buffer<float> tree_;  // the places of a reproducible sum on the way
+  kernels::HostMemory host_;
   kernels::Buffer<float> gathered_;  // a slot per rank, where they share no memory
+  kernels::DeviceCopy<std::byte> slot_;
   double waited_s_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/buffer.h"
+#include "kernels/host_copy.h"
 #include "runtime/comm/groups.h"
 #include "runtime/train/rank_state.h"
 #include "runtime/train/step_measure.h"
@@ -48,7 +49,8 @@ class TiedEmbedding {
  private:
   static constexpr int kFirst = 0, kLast = 1;  // members of the group
 
-  std::span<std::byte> Weights();
+  std::span<T> Weights();
+  void MakeRoom(std::size_t size);
   void WaitForGradient();
 
   Group& group_;
@@ -60,8 +62,11 @@ class TiedEmbedding {
   kernels::Buffer<float> received_;         // on the first stage: the copy's gradient
   /// What of the copy's gradient is sent, or where it is received: all, or the sums of each node.
   std::vector<std::span<float>> parts_;
-  std::vector<Request> gradients_;  // [parts]
+  std::vector<kernels::HostCopy<float>> copies_;  // [parts]
+  std::vector<Request> gradients_;                // [parts]
+  kernels::HostCopy<T> weights_copy_;
   Request weights_;
+  bool weights_come_ = false;  // and are not in the device's memory yet
 };
 
 }  // namespace adaptive_train

@@ -47,6 +47,43 @@ refused() {
   losses_agree "$work/cpus" "$work/gpus" 1e-5 4
 }
 
+# agree TOLERANCE ARG...: 4 steps on CPUs and on GPUs.
+agree() {
+  rm -rf "$work"/{cpus,gpus}
+  on cpu cpus --train.steps=4 "${same_layout[@]}" "${@:2}"
+  FAKE_NVML_GPUS=4 on cuda gpus --train.steps=4 "${same_layout[@]}" "${@:2}"
+  losses_agree "$work/cpus" "$work/gpus" "$1" 4
+}
+
+@test "stages on GPUs: the losses are those on CPUs, with a shared matrix, chunks, two versions of the weights" {
+  agree 1e-5 --parallel.data=2 --parallel.pipeline=2
+  agree 1e-5 --parallel.pipeline=2 --parallel.interleave=2 --model.layers=4 --model.kind=llama --parallel.schedule=interleaved
+  agree 1e-2 --parallel.pipeline=2 --train.precision=bf16 --parallel.schedule=pipedream-2bw --train.micro_batch=1
+}
+
+@test "tensor ranks on GPUs: the losses are those on CPUs, also where they share a head of keys" {
+  agree 1e-5 --parallel.tensor=2 --parallel.data=2 --train.dropout=0.1
+  agree 1e-5 --parallel.tensor=2 --parallel.pipeline=2 --model.kind=llama --model.kv_heads=1
+  agree 1e-2 --parallel.tensor=2 --train.precision=bf16
+}
+
+@test "sharded state and compressed gradients on GPUs: the losses are those on CPUs" {
+  agree 1e-5 --parallel.data=2 --parallel.shard=1
+  agree 1e-2 --parallel.data=3 --parallel.shard=2 --train.precision=bf16 --train.micro_batch=1 --parallel.gather=int8
+  agree 1e-4 --parallel.data=2 --compression.mode=topk
+  agree 1e-4 --parallel.data=2 --parallel.pipeline=2 --compression.mode=sketch
+}
+
+@test "a stage on a GPU is killed: the run goes on from memory, and has the losses of one that did not fail" {
+  on cpu stays --parallel.pipeline=2 "${same_layout[@]}"
+  train_in_background --device.kind=cuda --parallel.data=1 --parallel.pipeline=2 "${same_layout[@]}" --recovery.memory_every=1 --checkpoint.every=0
+  wait_until 60 steps_done 3
+  kill -KILL "$(rank_pids | tail -n 1)"
+  ends_with 0
+  grep -E '^resumed from the memory of step [0-9]+$' "$work/out"
+  losses_agree "$work/stays" "$work/run" 1e-5 8
+}
+
 @test "a run's checkpoints go from CPU to GPU and back, and its losses are those of a run that stayed" {
   keys=(--optimizer.schedule=constant --checkpoint.every=0)
   on cpu stays "${keys[@]}"
@@ -76,15 +113,13 @@ refused() {
   losses_agree "$work/stays" "$work/run" 1e-5 8
 }
 
-@test "no driver, no library, another job on the GPU, stages, compression: one line each" {
+@test "no driver, no library, another job on the GPU, the bits of any layout: one line each" {
   LD_LIBRARY_PATH='' refused
   [[ $output == *"device.kind = cuda: no node of the job has a GPU ("*"); ask Slurm for some with --gres=gpu:1"* ]]
   CUDA_EMULATED_FREE=1000000 refused
   [[ $output =~ needs\ [0-9]+\ MiB,\ 1\ MiB\ of\ [0-9]+\ are\ free\ on\ Fake\ H200\ \(GPU-00000000 ]]
-  refused --parallel.pipeline=2
-  [[ $output == *"2 stages (parallel.pipeline) on GPUs"* ]]
-  refused --parallel.data=2 --compression.mode=topk
-  [[ $output == *"compressed gradients (compression.mode) on GPUs"* ]]
+  refused --train.reproducible=layout --train.micro_batch=1
+  [[ $output == *"the bits of any layout (train.reproducible) on GPUs"* ]]
   mv "$BATS_FILE_TMPDIR/installed/lib/libadaptive_train_cuda.so" "$work/"
   refused
   mv "$work/libadaptive_train_cuda.so" "$BATS_FILE_TMPDIR/installed/lib/"

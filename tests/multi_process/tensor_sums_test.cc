@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
+#include "tests/fakes/guarded_device.h"
 #include "tests/multi_process/forked_ranks.h"
 
 namespace adaptive_train {
@@ -18,12 +19,34 @@ float Part(int rank, std::size_t i, int round) {
          static_cast<float>(rank + 1) * 8;
 }
 
-/// Sums of lengths below, at and above a piece, one right after the other.
+/// A copy of a vector in a device's memory, which the vector gets back in the end.
+template <class E>
+class OnDevice {
+ public:
+  OnDevice(kernels::DeviceMemory& memory, std::vector<E>& host)
+      : host_(host), there_(memory, host.size()) {
+    there_.CopyFromHost(host);
+  }
+  ~OnDevice() { there_.CopyToHost(host_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  std::span<E> span() { return there_.span(); }
+  E* data() { return there_.data(); }
+
+ private:
+  std::vector<E>& host_;
+  kernels::Buffer<E> there_;
+};
+
+/// Sums of lengths below, at and above a piece, one right after the other. `guarded`: in memory that
+/// the host cannot touch.
 template <class T>
-bool SumsRight(Group& group, bool shares) {
+bool SumsRight(Group& group, bool shares, bool guarded = false) {
   auto memory = shares ? TensorSums<T>::MemoryOf(group) : std::nullopt;
   RANK_REQUIRE(memory.has_value() == shares);
-  kernels::cpu::CpuDevice<T> device(1);
+  kernels::cpu::CpuDevice<T> open(1);
+  kernels::GuardedDevice<T> closed(open);
+  kernels::Device<T>& device = guarded ? static_cast<kernels::Device<T>&>(closed) : open;
   StepMeasure measure(group.communicator());
   TensorSums<T> sums(group, std::move(memory), device, measure);
   const TensorRanks<T> ranks = sums.Ranks();
@@ -37,7 +60,7 @@ bool SumsRight(Group& group, bool shares) {
         floats.push_back(Part(group.Rank(), i, round));
         values.push_back(kernels::Rounded<T>(floats.back()));
       }
-      ranks.sum(values);
+      ranks.sum(OnDevice<T>(device, values).span());
       ranks.sum_on_host(floats);
       for (std::size_t i = 0; i < size; ++i) {
         float expected = 0;
@@ -165,9 +188,11 @@ bool GathersRows(Group& group, bool shares) {
 
 /// Each rank gets its rows of the sum, with the residual, which may be where the sum goes.
 template <class T>
-bool SumsRows(Group& group, bool shares) {
+bool SumsRows(Group& group, bool shares, bool guarded = false) {
   auto memory = shares ? TensorSums<T>::MemoryOf(group) : std::nullopt;
-  kernels::cpu::CpuDevice<T> device(1);
+  kernels::cpu::CpuDevice<T> open(1);
+  kernels::GuardedDevice<T> closed(open);
+  kernels::Device<T>& device = guarded ? static_cast<kernels::Device<T>&>(closed) : open;
   StepMeasure measure(group.communicator());
   TensorSums<T> sums(group, std::move(memory), device, measure);
   const TensorRanks<T> ranks = sums.Ranks();
@@ -183,8 +208,11 @@ bool SumsRows(Group& group, bool shares) {
         whole.push_back(kernels::Rounded<T>(Part(group.Rank(), i, round)));
       std::vector<T> more(result.size(), kernels::Rounded<T>(3));
       if (residual == 2) result = more;
-      const T* added = residual == 0 ? nullptr : residual == 1 ? more.data() : result.data();
-      ranks.sum_rows({rows, kColumns, whole.data(), added, result.data()});
+      {
+        OnDevice<T> from(device, whole), beside(device, more), to(device, result);
+        const T* added = residual == 0 ? nullptr : residual == 1 ? beside.data() : to.data();
+        ranks.sum_rows({rows, kColumns, from.data(), added, to.data()});
+      }
       for (std::size_t i = 0; i < result.size(); ++i) {
         float expected = residual == 0 ? 0 : 3;
         for (int rank = 0; rank < group.Size(); ++rank) expected += Part(rank, first + i, round);
@@ -221,9 +249,11 @@ TEST(TensorSums, GatherThroughSharedMemoryAndByMessages) {
 /// Ranks by twos or fours share a head: each gets the others' columns of keys and values, and sums of
 /// its own.
 template <class T>
-bool SharesHeads(Group& group, bool shares, std::int64_t sharing) {
+bool SharesHeads(Group& group, bool shares, std::int64_t sharing, bool guarded = false) {
   auto memory = shares ? TensorSums<T>::MemoryOf(group) : std::nullopt;
-  kernels::cpu::CpuDevice<T> device(1);
+  kernels::cpu::CpuDevice<T> open(1);
+  kernels::GuardedDevice<T> closed(open);
+  kernels::Device<T>& device = guarded ? static_cast<kernels::Device<T>&>(closed) : open;
   StepMeasure measure(group.communicator());
   TensorSums<T> sums(group, std::move(memory), device, measure);
   const TensorRanks<T> ranks = sums.Ranks();
@@ -237,13 +267,17 @@ bool SharesHeads(Group& group, bool shares, std::int64_t sharing) {
     std::vector<T> whole(static_cast<std::size_t>(rows * (kQueries + 2 * kHead)));
     const SharedHead<T> head{rows, kQueries, kHead, sharing, part.data(), whole.data()};
     const std::int64_t own = (group.Rank() - first) * head.PartSize();
+    const auto on_device = [&](const auto& call) {
+      OnDevice<T> of_part(device, part), of_whole(device, whole);
+      call({rows, kQueries, kHead, sharing, of_part.data(), of_whole.data()});
+    };
     for (std::int64_t row = 0; row < rows; ++row) {
       std::fill_n(head.PartRow(row), kQueries, kernels::Rounded<T>(value(row, 0, 1, 2)));
       for (const std::int64_t of : {0, 1})
         for (std::int64_t i = 0; i < head.PartSize(); ++i)
           head.InPart(row, of)[i] = kernels::Rounded<T>(value(row, of, own + i, first));
     }
-    ranks.gather_head(head);
+    on_device(ranks.gather_head);
     for (std::int64_t row = 0; row < rows; ++row) {
       RANK_REQUIRE(kernels::ToFloat(head.WholeRow(row)[kQueries - 1]) == value(row, 0, 1, 2));
       for (const std::int64_t of : {0, 1})
@@ -252,7 +286,7 @@ bool SharesHeads(Group& group, bool shares, std::int64_t sharing) {
           head.InWhole(row, of)[i] = kernels::Rounded<T>(value(row, of, i, group.Rank()));
         }
     }
-    ranks.sum_head(head);
+    on_device(ranks.sum_head);
     for (std::int64_t row = 0; row < rows; ++row)
       for (const std::int64_t of : {0, 1})
         for (std::int64_t i = 0; i < head.PartSize(); ++i) {
@@ -274,6 +308,19 @@ TEST(TensorSums, GatherAndSumHeadsThatRanksShare) {
                            SharesHeads<kernels::BFloat16>(group, shares, sharing);
                   }).AllGood());
     }
+  }
+}
+
+TEST(TensorSums, AreTheSameInMemoryThatTheHostCannotTouch) {
+  for (const bool shares : {true, false}) {
+    SCOPED_TRACE(testing::Message() << "shared memory " << shares);
+    EXPECT_TRUE(Ranks(2, [shares](Group& group) {
+                  return SumsRight<float>(group, shares, true) &&
+                         SumsRight<kernels::Float16>(group, shares, true) &&
+                         SumsRows<float>(group, shares, true) &&
+                         SumsRows<kernels::Float16>(group, shares, true) &&
+                         SharesHeads<kernels::BFloat16>(group, shares, 2, true);
+                }).AllGood());
   }
 }
 

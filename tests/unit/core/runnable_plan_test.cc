@@ -45,23 +45,14 @@ TEST(RunnablePlan, SaysWhatTheRuntimeCannotRun) {
   EXPECT_NE(NotRunnable(plan).find("at most 4096"), std::string::npos);
 }
 
-TEST(RunnablePlan, OnGpusHasReplicasWithWholeGradientsAlone) {
-  Plan plan = TwoRanks();
+TEST(RunnablePlan, OnGpusHasNotTheBitsOfAnyLayout) {
+  Plan plan = EightRanks();
   plan.ranks[1].device.kind = "cuda";
+  plan.orders.compression.mode = CompressionMode::kTopk;
   EXPECT_EQ(NotRunnable(plan), "");
-  plan.orders.compression.mode = CompressionMode::kAuto;
-  EXPECT_EQ(NotRunnable(plan), "compressed gradients (compression.mode) on GPUs");
   plan.orders.compression.mode = CompressionMode::kOff;
-  plan.shard = 1;
-  EXPECT_EQ(NotRunnable(plan), "sharded state (parallel.shard) on GPUs");
-  plan.shard = 0;
   plan.orders.reproducible = Reproducible::kLayout;
   EXPECT_EQ(NotRunnable(plan), "the bits of any layout (train.reproducible) on GPUs");
-  Plan staged = EightRanks();
-  staged.ranks[0].device.kind = "cuda";
-  EXPECT_EQ(NotRunnable(staged), "2 tensor ranks (parallel.tensor) on GPUs");
-  staged.tensor = 1;
-  EXPECT_EQ(NotRunnable(staged), "2 stages (parallel.pipeline) on GPUs");
 }
 
 TEST(RunnablePlan, WithoutAFlushHasAMicroBatchForEachStage) {

@@ -1,5 +1,6 @@
-// An NVML that has two linked GPUs, or fails as FAKE_NVML requests: start, count, gpu1 (has fallen
-// off the bus), hang. Fault injection for the probe, which loads it like the real one.
+// An NVML that has two linked GPUs, or FAKE_NVML_GPUS of them in pairs, or fails as FAKE_NVML requests:
+// start, count, gpu1 (has fallen off the bus), hang. Fault injection for the probe, which loads it like
+// the real one.
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,12 +22,12 @@ bool Fails(std::string_view way) {
 }
 
 unsigned IndexOf(nvmlDevice_t device) {
-  return device == reinterpret_cast<nvmlDevice_t>(2) ? 1 : 0;
+  return static_cast<unsigned>(reinterpret_cast<std::size_t>(device)) - 1;
 }
 
 void FillPci(unsigned index, nvmlPciInfo_t* info) {
   *info = {};
-  info->bus = index == 0 ? 0x3b : 0xaf;
+  info->bus = index == 0 ? 0x3b : 0xae + index;
   std::snprintf(info->busId, sizeof info->busId, "00000000:%02X:00.0", info->bus);
 }
 
@@ -45,7 +46,8 @@ const char* nvmlErrorString(nvmlReturn_t error) {
 }
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned* count) {
-  *count = 2;
+  const char* chosen = std::getenv("FAKE_NVML_GPUS");
+  *count = chosen != nullptr ? static_cast<unsigned>(std::atoi(chosen)) : 2;
   return Fails("count") ? kUnknown : kNvmlSuccess;
 }
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t* device) {
@@ -75,7 +77,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t, unsigned link, unsigned* act
 }
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned,
                                                  nvmlPciInfo_t* info) {
-  FillPci(1 - IndexOf(device), info);
+  FillPci(IndexOf(device) ^ 1, info);
   return kNvmlSuccess;
 }
 
