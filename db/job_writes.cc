@@ -188,6 +188,7 @@ Result<std::int64_t> WriteLedger(SQLite::Database& database, Owner owner, const 
   const std::string& uid = run.job.uid;
   const std::int64_t known = FindNumber(database, kEntriesTaken, uid).value_or(0);
   const auto stored = FindNumber(database, kFindByUid, uid);
+  if (known > 0 && !stored) return 0;  // it was removed, as it is old
   const std::int64_t job_id = stored ? *stored : InsertJob(database, owner, run.job);
   std::int64_t taken = 0, last = known;
   for (const NumberedEntry& one : run.entries) {

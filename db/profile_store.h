@@ -55,8 +55,8 @@ class ProfileStore {
   /// launcher has then spoken. Keeps an end time that is there.
   virtual Result<void> FoundOut(std::int64_t job_id, JobState was, const FoundEnd& end) = 0;
   /// Adds a ledger's entries for a run to the row with its uid, or to a new row. Skips entries that
-  /// are in the store already and figures that SaveMeasurements refuses. Returns the number of new
-  /// entries.
+  /// are in the store already, those of a job that was removed, and figures that SaveMeasurements
+  /// refuses. Returns the number of new entries.
   virtual Result<std::int64_t> TakeIn(const RunLedger& run) = 0;
 
   /// Jobs in the order of their start times, read in one transaction.

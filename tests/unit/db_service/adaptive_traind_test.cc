@@ -60,11 +60,13 @@ TEST_F(AdaptiveTraindTest, OldJobsAreRemovedWithAllThatBelongsToThemIfAsked) {
   const EpochSeconds now = EpochSecondsNow();
   constexpr double kDay = 86400;
   constexpr int kOld = 120;  // more than are removed at once
+  RunLedger first{SampleJob(), {{1, FailureRecord{}}, {2, FailureRecord{}}}};
+  first.job.uid = NewRunUid();
   {
     auto file = FileStore::Open(Location());
     ASSERT_TRUE(file) << file.error().message;
     for (int i = 0; i < kOld + 3; ++i) {
-      const auto job = file->BeginJob(SampleJob());
+      const auto job = file->BeginJob(i == 0 ? first.job : SampleJob());
       ASSERT_TRUE(job) << job.error().message;
       ASSERT_TRUE(file->Record(*job, {1, FailureRecord{}}));
     }
@@ -94,6 +96,8 @@ TEST_F(AdaptiveTraindTest, OldJobsAreRemovedWithAllThatBelongsToThemIfAsked) {
   EXPECT_EQ(count("jobs"), 3);
   EXPECT_EQ(count("jobs WHERE id > 120"), 3);
   EXPECT_EQ(count("failures"), 3);
+  EXPECT_EQ(Connected().TakeIn(first), 0) << "the ledger of one that was removed";
+  EXPECT_EQ(count("jobs"), 3);
   EXPECT_TRUE(Connected().BeginJob(SampleJob())) << "it writes as ever";
 }
 
