@@ -85,7 +85,7 @@ PlanRequest RequestOf(const Config& config) {
                       config.parallel.schedule == "list"};
   if (const auto asked = AskedLayoutOf(config).value()) AddLayout(*asked, request);
   request.threads = config.device.threads;
-  // More is planned on GPUs where it is asked for, and refused (NotRunnable).
+  // Speeds of GPUs are not measured: there is nothing to choose by.
   if (config.device.kind == "cuda") {
     request.tensor = request.tensor.value_or(1);
     request.pipeline = request.pipeline.value_or(1);

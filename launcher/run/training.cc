@@ -108,7 +108,8 @@ class Training {
     if (lost->nodes.empty()) return true;
     if (ready) progress_.Notice(fmt::format("the plan without {} was ready", lost->nodes.front()));
     auto plan = Runnable(ready ? Result<Plan>(std::move(*ready)) : PlanFor(inputs_));
-    while (!plan && TakesBack()) plan = Runnable(PlanFor(inputs_));
+    if (!plan)
+      if (auto with_doubted = PlanWithDoubted()) plan = std::move(*with_doubted);
     if (plan) return Take(std::move(*plan), outcome);
     no_plan_ = true;
     outcome.code = plan.error().exit_code;
@@ -135,8 +136,9 @@ class Training {
   /// two runs must not share a folder.
   bool IsCutOff(const std::vector<std::string>& lost) const {
     const std::string own = run_.allocation.OwnNode();
-    const bool alone = std::ranges::all_of(inputs_.cluster.nodes, [&](const Node& node) {
-      return node.name == own || std::ranges::find(lost, node.name) != lost.end();
+    // Nothing is heard of nodes without ranks, which have no devices here.
+    const bool alone = std::ranges::all_of(inputs_.cluster.devices, [&](const Device& device) {
+      return device.node == own || std::ranges::find(lost, device.node) != lost.end();
     });
     return run_.allocation.in_slurm && alone && !lost.empty() &&
            !ControllerAnswers(run_.allocation.job_id, kControllerPatience);
@@ -164,15 +166,23 @@ class Training {
     return std::move(*plan);
   }
 
-  /// Takes the last node back that was kept aside so: the others no longer suffice. False: there is
-  /// none.
-  bool TakesBack() {
-    if (doubted_.empty()) return false;
-    progress_.Notice(fmt::format("taking {} back, as the other nodes are not enough for a plan",
-                                 doubted_.back().node));
-    PutIn(doubted_.back(), inputs_.cluster);
-    doubted_.pop_back();
-    return true;
+  /// Takes nodes back that were kept aside so, as few as are enough for a plan.
+  std::optional<Plan> PlanWithDoubted() {
+    PlanInputs more = inputs_;
+    std::vector<SpareNode> left = doubted_;
+    for (std::string names; !left.empty(); names = ", " + names) {
+      PutIn(left.back(), more.cluster);
+      names = left.back().node + names;
+      left.pop_back();
+      auto plan = Runnable(PlanFor(more));
+      if (!plan) continue;
+      inputs_ = std::move(more);
+      doubted_ = std::move(left);
+      progress_.Notice(
+          fmt::format("taking {} back, as the other nodes are not enough for a plan", names));
+      return std::move(*plan);
+    }
+    return std::nullopt;
   }
 
   /// The ranks' next plan. False: the run ends with `outcome`.

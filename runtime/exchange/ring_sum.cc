@@ -13,6 +13,7 @@ Request RingSum<T>::Start(const CollectiveLane& /*lane*/) {
     state.device.AddInto(size, state.residuals.data() + bucket.begin, gradients.data());
   state.counts.selected += size;
   state.counts.added += size;
+  if (state.group.Size() == 1) return {};
   copy_ = {state.device, gradients};
   return state.group.AllReduce(Purpose::kGradient, copy_.Fetch());
 }

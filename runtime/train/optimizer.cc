@@ -66,7 +66,7 @@ void Optimizer<T>::Step(const AdamWSettings& settings, const OptimizerArenas<T>&
 template <class T>
 typename Optimizer<T>::PendingGather Optimizer<T>::Gather(const GradientBucket& bucket,
                                                           const OptimizerArenas<T>& arenas) {
-  PendingGather gather{&bucket, {}, {}, arenas.weights};
+  PendingGather gather{.bucket = &bucket, .weights = arenas.weights};
   std::vector<std::span<std::byte>> chunks;
   for (int rank = 0; rank < buckets_.Ranks(); ++rank) {
     const ElementRange range = buckets_.RangeOf(bucket, rank);

@@ -60,10 +60,10 @@ class Optimizer {
   /// Of one bucket.
   struct PendingGather {
     const GradientBucket* bucket = nullptr;
-    Request request;
-    std::vector<kernels::Buffer<std::byte>> packed;  // [ranks], of int8
-    std::span<T> weights;                            // the arena that these are for
+    std::vector<kernels::Buffer<std::byte>> packed = {};  // [ranks], of int8
+    std::span<T> weights;                                 // the arena that these are for
     kernels::GatheredParts gathered = {};
+    Request request = {};  // ends before what it writes to
   };
 
   PendingGather Gather(const GradientBucket& bucket, const OptimizerArenas<T>& arenas);

@@ -35,9 +35,12 @@ void StageInbox::Post(const Action& receive, std::size_t bytes) {
   slot->request = pipeline_.Receive(member_, Purpose::kActivation, slot->copy.Of(OwnOf(*slot)));
 }
 
+void StageInbox::Await(const Action& receive) {
+  adaptive_train::Await(Of(receive).request.Wait(CollectiveDeadline()));
+}
+
 std::span<std::byte> StageInbox::Take(const Action& receive) {
   Slot& slot = Of(receive);
-  Await(slot.request.Wait(CollectiveDeadline()));
   slot.copy.Store(OwnOf(slot));
   return slot.buffer.span().first(slot.size);
 }
@@ -82,7 +85,7 @@ std::size_t StageOutbox::bytes() const {
 
 StageBoundary::StageBoundary(const Schedule& schedule, Group& pipeline, BoundaryParts parts,
                              kernels::DeviceMemory& memory, std::size_t bytes, StepMeasure& measure)
-    : schedule_(schedule), parts_(std::move(parts)), measure_(measure) {
+    : schedule_(schedule), parts_(std::move(parts)), memory_(memory), measure_(measure) {
   for (const MessageSlots& slots : SlotsOf(schedule, pipeline.Rank())) {
     inboxes_.try_emplace(slots.rank, pipeline, slots.rank, parts_, memory, slots.received, bytes);
     outboxes_.try_emplace(slots.rank, pipeline, slots.rank, parts_, memory, slots.sent, bytes);
@@ -94,8 +97,10 @@ void StageBoundary::Post(const Action& receive, std::size_t bytes) {
 }
 
 const std::byte* StageBoundary::Take(const Action& receive) {
-  const std::span<std::byte> message =
-      measure_.As(Activity::kBubble, [&] { return InboxOf(receive).Take(receive); });
+  StageInbox& inbox = InboxOf(receive);
+  memory_.Wait();
+  measure_.As(Activity::kBubble, [&] { inbox.Await(receive); });
+  const std::span<std::byte> message = inbox.Take(receive);
   if (parts_.gather) parts_.gather(message, 1);
   return message.data();
 }
@@ -103,6 +108,7 @@ const std::byte* StageBoundary::Take(const Action& receive) {
 void StageBoundary::Release(const Action& receive) { InboxOf(receive).Release(receive); }
 
 void StageBoundary::Send(const Action& send, const void* message, std::size_t bytes) {
+  memory_.Wait();
   measure_.As(Activity::kExposedComm,
               [&] { outboxes_.at(PeerOf(schedule_, send)).Send(message, bytes); });
 }

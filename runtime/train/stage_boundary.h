@@ -43,8 +43,9 @@ class StageInbox {
 
   /// Gives the next message room, so that it can arrive.
   void Post(const Action& receive, std::size_t bytes);
-  /// Blocks until this rank's part of a posted receive's message is there. The message is valid
-  /// until it is released, and whole once it is gathered. Throws FatalError.
+  /// Blocks until this rank's part of a posted receive's message has come. Throws FatalError.
+  void Await(const Action& receive);
+  /// That message, in the device's memory: valid until it is released, and whole once it is gathered.
   std::span<std::byte> Take(const Action& receive);
   void Release(const Action& receive);
   /// From now on micro-batches count from the one that was number `micro_batches`.
@@ -97,7 +98,8 @@ class StageOutbox {
 };
 
 /// All of a rank's ends to other ranks. Members of the pipeline group are its ranks in their order.
-/// Waiting for another rank is booked as bubble. Not thread-safe.
+/// Waiting for another rank is booked as bubble; what the device has to compute before is not. Not
+/// thread-safe.
 class StageBoundary {
  public:
   /// `schedule` has sends and receives and has passed CheckSchedule; it must outlive this. `bytes`
@@ -126,6 +128,7 @@ class StageBoundary {
 
   const Schedule& schedule_;
   const BoundaryParts parts_;
+  kernels::DeviceMemory& memory_;
   StepMeasure& measure_;
   // By member.
   std::map<int, StageInbox> inboxes_;

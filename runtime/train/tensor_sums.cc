@@ -55,10 +55,18 @@ TensorRanks<T> TensorSums<T>::Ranks() {
 /// The time is the exchange's, and none of a layer's.
 template <class T>
 template <class Body>
-void TensorSums<T>::Timed(const Body& body) {
+void TensorSums<T>::Booked(const Body& body) {
   const auto from = std::chrono::steady_clock::now();
   measure_.As(Activity::kExposedComm, body);
   waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+}
+
+/// What the device has to compute before is not the exchange's.
+template <class T>
+template <class Body>
+void TensorSums<T>::Timed(const Body& body) {
+  device_.Wait();
+  Booked(body);
 }
 
 template <class T>
@@ -77,7 +85,7 @@ template <class T>
 void TensorSums<T>::SumOnHost(std::span<float> values) {
   if (device_.OnHost()) return Sum(values);
   assert(!reproducible_);
-  Timed([&] {
+  Booked([&] {
     for (std::size_t first = 0; first < values.size(); first += kPiece) {
       const auto piece = values.subspan(first, std::min(kPiece, values.size() - first));
       const auto add = [&] {

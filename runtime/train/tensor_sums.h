@@ -71,6 +71,8 @@ class TensorSums {
   template <class Write, class Read>
   void Exchange(std::size_t bytes, const Write& write, const Read& read);
   template <class Body>
+  void Booked(const Body& body);
+  template <class Body>
   void Timed(const Body& body);
   template <class E>
   E* SlotOf(int rank);
