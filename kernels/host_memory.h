@@ -24,18 +24,19 @@ class InHostMemory : public Base {
  public:
   void* Allocate(std::size_t bytes, bool sparse) override { return AllocatePages(bytes, sparse); }
   void Free(void* memory) noexcept override { FreePages(memory); }
+  // An array of no bytes may be nullptr, which memcpy may not be given.
   void CopyFromHost(void* to, const void* from, std::size_t bytes) override {
-    std::memcpy(to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void CopyToHost(void* to, const void* from, std::size_t bytes) override {
-    std::memcpy(to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void GatherToHost(std::span<float> to, const float* from,
                     std::span<const std::size_t> places) override {
     for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[places[i]];
   }
   void CopyWithin(void* to, const void* from, std::size_t bytes) override {
-    std::memmove(to, from, bytes);
+    if (bytes > 0) std::memmove(to, from, bytes);
   }
   void Clear(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
   void Release(void* memory, std::size_t bytes) override { ReleasePages(memory, bytes); }
