@@ -53,8 +53,16 @@ void CudaDevice<T>::AdamW(const AdamWArguments<T>& x) {
 template <class T>
 void CudaDevice<T>::Round(const RoundArguments<T>& x) {
   stream_.Begin("Round");
-  ForElements(stream_, x.count,
-              [x] __device__(std::int64_t i) { x.weights[i] = Narrow<T>(x.parameters[i]); });
+  ForNeighbours<4>(
+      stream_, x.count,
+      [x] __device__(std::int64_t i, auto width) {
+        const Neighbours<float, width> parameters = Load<width>(x.parameters + i);
+        Neighbours<T, width> weights;
+#pragma unroll
+        for (int j = 0; j < width; ++j) weights.at[j] = Narrow<T>(parameters.at[j]);
+        Store(weights, x.weights + i);
+      },
+      x.parameters, x.weights);
 }
 
 template <class T>

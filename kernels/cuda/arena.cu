@@ -49,6 +49,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+/// A warp unpacks a block of values.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    UnpackInt8Kernel(std::int64_t count, const std::byte* packed, T* values) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t block = std::int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
+  const std::int64_t first = block * static_cast<std::int64_t>(kInt8Block);
+  if (first >= count) return;
+  const std::byte* const from = packed + block * kBlockBytes;
+  unsigned bits = 0;
+  for (int byte = 0; byte < 4; ++byte) bits |= static_cast<unsigned>(from[byte]) << (8 * byte);
+  const float scale = __uint_as_float(bits);
+#pragma unroll
+  for (int j = 0; j < kPerLane; ++j) {
+    const int i = j * kWarp + lane;
+    if (first + i >= count) continue;
+    const auto steps = static_cast<std::int8_t>(from[4 + i]);
+    values[first + i] = Narrow<T>(__fmul_rn(scale, static_cast<float>(steps)));
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -91,13 +112,10 @@ void CudaDevice<T>::PackInt8(std::int64_t count, const float* values, std::byte*
 template <class T>
 void CudaDevice<T>::UnpackInt8(std::int64_t count, const std::byte* packed, T* values) {
   stream_.Begin("UnpackInt8");
-  ForElements(stream_, count, [packed, values] __device__(std::int64_t i) {
-    const std::byte* const block = packed + i / std::int64_t{kInt8Block} * kBlockBytes;
-    unsigned bits = 0;
-    for (int byte = 0; byte < 4; ++byte) bits |= static_cast<unsigned>(block[byte]) << (8 * byte);
-    const auto steps = static_cast<std::int8_t>(block[4 + i % std::int64_t{kInt8Block}]);
-    values[i] = Narrow<T>(__fmul_rn(__uint_as_float(bits), static_cast<float>(steps)));
-  });
+  if (count == 0) return;
+  const std::int64_t blocks = Pieces(count, static_cast<std::int64_t>(kInt8Block));
+  Launch(stream_, static_cast<unsigned>(Pieces(blocks, kThreads / kWarp)), kThreads, 0,
+         UnpackInt8Kernel<T>, count, packed, values);
 }
 
 template <class T>

@@ -1,14 +1,16 @@
 // Attention in tiles of queries and keys: scores live in registers and shared memory alone (Dao et
-// al. 2022; Dao 2023). All arithmetic is in float32. Each output belongs to one block, which makes
-// it in a fixed order.
+// al. 2022; Dao 2023). All arithmetic is in float32: for float32 itself, and for what the matrix
+// units do not fit. Each output belongs to one block, which makes it in a fixed order.
 #include "kernels/attention.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cuda/attention_places.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/instances.h"
+#include "kernels/cuda/matrix_attention.h"
 #include "kernels/cuda/reduce.h"
 
 namespace adaptive_train::kernels::cuda {
@@ -28,40 +30,6 @@ struct Tile {
   static constexpr int kSquare = kRows + 4;  // of a tile of scores
   static constexpr int kQuads = kHead / 4 / kSide;
   static constexpr int kSize = kRows * kStride, kScores = kRows * kSquare;
-};
-
-/// Where a sample's and head's rows lie.
-struct HeadRows {
-  std::int64_t first, stride, count;  // of elements, elements and rows
-  int size;
-
-  template <class T>
-  __device__ const T* At(const T* array, std::int64_t row) const {
-    return array + first + row * stride;
-  }
-};
-
-struct HeadPlace {
-  AttentionShape shape;
-  std::int64_t sample, head, kv_head;
-
-  __device__ HeadRows OfQkv(std::int64_t of_token) const {
-    const std::int64_t stride = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
-    return {sample * shape.sequence * stride + of_token * shape.head_size, stride, shape.sequence,
-            static_cast<int>(shape.head_size)};
-  }
-  __device__ HeadRows Queries() const { return OfQkv(head); }
-  __device__ HeadRows Keys() const { return OfQkv(shape.heads + kv_head); }
-  __device__ HeadRows Values() const { return OfQkv(shape.heads + shape.kv_heads + kv_head); }
-  __device__ HeadRows Outputs() const {
-    const std::int64_t stride = shape.heads * shape.head_size;
-    return {sample * shape.sequence * stride + head * shape.head_size, stride, shape.sequence,
-            static_cast<int>(shape.head_size)};
-  }
-  /// The first of the head's values that each query has one of.
-  __device__ std::int64_t PerQuery() const {
-    return (sample * shape.heads + head) * shape.sequence;
-  }
 };
 
 /// Rows [begin, begin + kRows) of an array, 0 past its ends.
@@ -175,23 +143,13 @@ __device__ void StoreRows(const HeadRows& rows, std::int64_t begin, const Heads<
   for (int i = 0; i < Of::kPerSide; ++i) {
     const std::int64_t row = begin + FirstRow<kHead>() + i;
     if (row >= rows.count) continue;
-    T* const to = array + rows.first + row * rows.stride;
+    T* const to = rows.At(array, row);
 #pragma unroll
     for (int c = 0; c < Of::kQuads * 4; ++c) {
       const int column = 4 * (Column() + kSide * (c / 4)) + c % 4;
       if (column < rows.size) to[column] = Narrow<T>(factors[i] * sums[i][c]);
     }
   }
-}
-
-__device__ inline HeadPlace PlaceOf(const AttentionShape& shape, std::int64_t index) {
-  const std::int64_t head = index % shape.heads;
-  return {shape, index / shape.heads, head, head / (shape.heads / shape.kv_heads)};
-}
-
-/// Whether a query sees a key.
-__device__ inline bool Sees(const AttentionShape& shape, std::int64_t query, std::int64_t key) {
-  return key < shape.sequence && (!shape.causal || key <= query);
 }
 
 /// A block makes the output of kRows queries of one head.
@@ -386,10 +344,6 @@ dim3 Blocks(const AttentionShape& shape, std::int64_t heads) {
           static_cast<unsigned>(Pieces(shape.sequence, Tile<kHead>::kRows)), 1};
 }
 
-float ScaleOf(const AttentionShape& shape) {
-  return 1 / std::sqrt(static_cast<float>(shape.head_size));
-}
-
 template <int kHead, class T>
 void Forward(const Stream& stream, const AttentionArguments<T>& x) {
   using Of = Tile<kHead>;
@@ -428,6 +382,9 @@ void CudaDevice<T>::Attention(const AttentionArguments<T>& x) {
   stream_.Begin("Attention");
   if (IsEmpty(x.shape) || x.shape.heads == 0) return;
   RequireHeadSize(x.shape);
+  if constexpr (!std::is_same_v<T, float>) {
+    if (FitsMatrixUnits(stream_, x.shape)) return MatrixAttention(stream_, x);
+  }
   if (x.shape.head_size <= 64) {
     Forward<64>(stream_, x);
   } else if (x.shape.head_size <= 128) {
@@ -451,6 +408,9 @@ void CudaDevice<T>::AttentionBackward(const AttentionBackwardArguments<T>& x) {
   float* const means = scratch_.For<float>(queries);
   Launch(stream_, static_cast<unsigned>(Pieces(queries, kThreads / kWarp)), kThreads, 0,
          MeansKernel<T>, x, queries, means);
+  if constexpr (!std::is_same_v<T, float>) {
+    if (FitsMatrixUnits(stream_, shape)) return MatrixAttentionBackward(stream_, x, means);
+  }
   if (shape.head_size <= 64) {
     Backward<64>(stream_, x, means);
   } else if (shape.head_size <= 128) {

@@ -2,60 +2,108 @@
 // include it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/cuda/elements.h"
 
 namespace adaptive_train::kernels::cuda {
 
-inline constexpr int kSumColumns = 32, kSumLanes = 8, kSumRowsPerLane = 32;
+inline constexpr int kSumThreads = 32, kSumLanes = 8, kSumRowsPerLane = 16;
 inline constexpr int kSumRows = kSumLanes * kSumRowsPerLane;  // of a piece
+inline constexpr int kSumWidth = 4;                           // columns of a thread
 
-/// partial[piece, c] = sum over the piece's rows of term(r, c): lanes sum rows in ascending order,
+/// Several sums of kWidth columns each.
+template <int kSums, int kWidth>
+struct ColumnTerms {
+  float of[kSums][kWidth];
+};
+
+/// partial[piece, sum, c] = sum over the piece's rows of the terms: lanes sum rows in ascending order,
 /// and are added in theirs.
-template <class Term>
-__global__ void __launch_bounds__(kSumColumns* kSumLanes)
+template <int kSums, int kWidth, class Term>
+__global__ void __launch_bounds__(kSumThreads* kSumLanes)
     PartialColumnSums(std::int64_t rows, std::int64_t columns, Term term, float* partial) {
-  __shared__ float of_lanes[kSumLanes][kSumColumns];
+  __shared__ float of_lanes[kSumLanes][kSums][kWidth][kSumThreads];
   const int lane = static_cast<int>(threadIdx.y), at = static_cast<int>(threadIdx.x);
-  const std::int64_t column = std::int64_t{blockIdx.x} * kSumColumns + at;
+  const std::int64_t column = (std::int64_t{blockIdx.x} * kSumThreads + at) * kWidth;
   const std::int64_t piece = blockIdx.y;
   const std::int64_t first = piece * kSumRows + lane * kSumRowsPerLane;
-  float sum = 0;
+  ColumnTerms<kSums, kWidth> sums = {};
   if (column < columns) {
+#pragma unroll 4
     for (std::int64_t row = first; row < first + kSumRowsPerLane && row < rows; ++row)
-      sum += term(row, column);
+      term(row, column, sums);
   }
-  of_lanes[lane][at] = sum;
+#pragma unroll
+  for (int sum = 0; sum < kSums; ++sum) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) of_lanes[lane][sum][i][at] = sums.of[sum][i];
+  }
   __syncthreads();
-  if (lane != 0 || column >= columns) return;
-  for (int other = 1; other < kSumLanes; ++other) sum += of_lanes[other][at];
-  partial[piece * columns + column] = sum;
+  if (column >= columns) return;
+  // A lane adds one sum of one column of its thread's.
+  for (int which = lane; which < kSums * kWidth; which += kSumLanes) {
+    const int sum = which / kWidth, i = which % kWidth;
+    float all = 0;
+    for (int other = 0; other < kSumLanes; ++other) all += of_lanes[other][sum][i][at];
+    partial[(piece * kSums + sum) * columns + column + i] = all;
+  }
 }
 
-/// sums[c] += sum over rows of term(r, c), pieces in ascending order.
-template <class Term>
+/// sums[s][c] += sum over rows of the s-th terms, pieces in ascending order. term(row, column, terms)
+/// adds those of kWidth columns from `column` on; columns are a multiple of it.
+template <int kSums, int kWidth, class Term>
 void AddColumnSums(const Stream& stream, Room& room, std::int64_t rows, std::int64_t columns,
-                   const Term& term, float* sums) {
+                   const Term& term, const std::array<float*, kSums>& sums) {
   if (rows == 0 || columns == 0) return;
   constexpr std::int64_t kMostPieces = 65535;  // a grid's second dimension
   for (std::int64_t row = 0; row < rows; row += kMostPieces * kSumRows) {
     const std::int64_t some = std::min(rows - row, kMostPieces * kSumRows);
     const std::int64_t pieces = Pieces(some, kSumRows);
-    float* partial = room.For<float>(pieces * columns);
-    const auto from = [term, row] __device__(std::int64_t r, std::int64_t c) {
-      return term(row + r, c);
+    float* partial = room.For<float>(pieces * kSums * columns);
+    const auto from = [term, row] __device__(std::int64_t r, std::int64_t c,
+                                             ColumnTerms<kSums, kWidth> & terms) {
+      term(row + r, c, terms);
     };
     Launch(stream,
-           dim3(static_cast<unsigned>(Pieces(columns, kSumColumns)), static_cast<unsigned>(pieces)),
-           dim3(kSumColumns, kSumLanes), 0, PartialColumnSums<decltype(from)>, some, columns, from,
-           partial);
-    ForElements(stream, columns, [partial, pieces, columns, sums] __device__(std::int64_t c) {
-      float sum = 0;
-      for (std::int64_t piece = 0; piece < pieces; ++piece) sum += partial[piece * columns + c];
-      sums[c] += sum;
-    });
+           dim3(static_cast<unsigned>(Pieces(columns, kSumThreads * kWidth)),
+                static_cast<unsigned>(pieces)),
+           dim3(kSumThreads, kSumLanes), 0, PartialColumnSums<kSums, kWidth, decltype(from)>, some,
+           columns, from, partial);
+    ForElements(stream, kSums * columns,
+                [partial, pieces, columns, sums] __device__(std::int64_t at) {
+                  float sum = 0;
+#pragma unroll 8
+                  for (std::int64_t piece = 0; piece < pieces; ++piece)
+                    sum += partial[piece * kSums * columns + at];
+                  sums[static_cast<std::size_t>(at / columns)][at % columns] += sum;
+                });
   }
+}
+
+/// AddRows for rows that may be read kWidth elements at a time.
+template <int kWidth, class T>
+void AddRowsAt(const Stream& stream, Room& room, std::int64_t rows, std::int64_t columns,
+               std::int64_t stride, const T* matrix, float factor, float* sums) {
+  AddColumnSums<1, kWidth>(
+      stream, room, rows, columns,
+      [matrix, stride, factor] __device__(std::int64_t row, std::int64_t column,
+                                          ColumnTerms<1, kWidth> & terms) {
+        const Neighbours<T, kWidth> values = Load<kWidth>(matrix + row * stride + column);
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) terms.of[0][i] += factor * Wide(values.at[i]);
+      },
+      {sums});
+}
+
+/// sums[c] += factor * sum over rows of matrix[r, c], whose rows begin `stride` elements apart.
+template <class T>
+void AddRows(const Stream& stream, Room& room, std::int64_t rows, std::int64_t columns,
+             std::int64_t stride, const T* matrix, float factor, float* sums) {
+  AreAligned(kSumWidth, columns | stride, matrix)
+      ? AddRowsAt<kSumWidth>(stream, room, rows, columns, stride, matrix, factor, sums)
+      : AddRowsAt<1>(stream, room, rows, columns, stride, matrix, factor, sums);
 }
 
 }  // namespace adaptive_train::kernels::cuda

@@ -84,14 +84,14 @@ std::uint32_t AlignmentOf(const void* array) {
 
 /// What an algorithm is chosen for. The library takes the bias's alignment from its pointer, and is
 /// told the others.
-using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, Scalar, Scalar, bool, bool, bool,
-                       bool, std::array<std::uint32_t, 5>>;
+using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, Scalar,
+                       Scalar, bool, bool, bool, bool, std::array<std::uint32_t, 5>>;
 
 Key KeyOf(const Product& x) {
   const std::array alignments{AlignmentOf(x.a), AlignmentOf(x.b), AlignmentOf(x.c),
                               AlignmentOf(x.d), AlignmentOf(x.bias)};
-  return {x.rows,        x.columns,     x.inner,           x.operands,     x.result,
-          x.transpose_a, x.transpose_b, x.bias != nullptr, x.c != nullptr, alignments};
+  return {x.rows,   x.columns,     x.inner,       x.AStride(),       x.DStride(),    x.operands,
+          x.result, x.transpose_a, x.transpose_b, x.bias != nullptr, x.c != nullptr, alignments};
 }
 
 }  // namespace
@@ -136,14 +136,15 @@ class Described {
       Set(library, CUBLASLT_MATMUL_DESC_BIAS_POINTER, x.bias);
     }
     const auto layout = [&](cublasLtMatrixLayout_t& to, Scalar scalar, std::int64_t rows,
-                            std::int64_t columns) {
+                            std::int64_t columns, std::int64_t stride) {
       library.Check(f_.create_layout(&to, TypeOf(scalar), static_cast<std::uint64_t>(columns),
-                                     static_cast<std::uint64_t>(rows), columns));
+                                     static_cast<std::uint64_t>(rows), stride));
     };
-    layout(a_, x.operands, x.transpose_a ? x.inner : x.rows, x.transpose_a ? x.rows : x.inner);
-    layout(b_, x.operands, x.transpose_b ? x.columns : x.inner,
-           x.transpose_b ? x.inner : x.columns);
-    layout(d_, x.result, x.rows, x.columns);
+    layout(a_, x.operands, x.transpose_a ? x.inner : x.rows, x.transpose_a ? x.rows : x.inner,
+           x.AStride());
+    const std::int64_t b_columns = x.transpose_b ? x.inner : x.columns;
+    layout(b_, x.operands, x.transpose_b ? x.columns : x.inner, b_columns, b_columns);
+    layout(d_, x.result, x.rows, x.columns, x.DStride());
   }
   ~Described() {
     f_.destroy_layout(a_);

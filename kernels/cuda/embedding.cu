@@ -76,12 +76,7 @@ void CudaDevice<T>::EmbeddingBackward(const EmbeddingBackwardArguments<T>& x) {
       x.d_position_weight[at] = sum;
     });
   if (x.d_type_weight != nullptr)
-    AddColumnSums(
-        stream_, partial_, rows, x.columns,
-        [x] __device__(std::int64_t row, std::int64_t column) {
-          return Wide(x.d_output[row * x.columns + column]);
-        },
-        x.d_type_weight);
+    AddRows(stream_, partial_, rows, x.columns, x.columns, x.d_output, 1, x.d_type_weight);
 }
 
 ADAPTIVE_TRAIN_CUDA_OPERATION(Embedding, EmbeddingArguments)

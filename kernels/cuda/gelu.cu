@@ -11,17 +11,13 @@ namespace adaptive_train::kernels::cuda {
 template <class T>
 void CudaDevice<T>::Gelu(const GeluArguments<T>& x) {
   stream_.Begin("Gelu");
-  ForElements(stream_, x.count, [x] __device__(std::int64_t i) {
-    x.output[i] = Narrow<T>(GeluOf(x.form, Wide(x.input[i])));
-  });
+  ApplyGelu(stream_, x.count, x.form, x.input, x.output);
 }
 
 template <class T>
 void CudaDevice<T>::GeluBackward(const GeluBackwardArguments<T>& x) {
   stream_.Begin("GeluBackward");
-  ForElements(stream_, x.count, [x] __device__(std::int64_t i) {
-    x.d_input[i] = Narrow<T>(Wide(x.d_output[i]) * GeluDerivative(x.form, Wide(x.input[i])));
-  });
+  MultiplyByGeluDerivative(stream_, x.count, x.form, x.input, x.d_output, x.d_input);
 }
 
 ADAPTIVE_TRAIN_CUDA_OPERATION(Gelu, GeluArguments)

@@ -1,6 +1,5 @@
-// The head and its loss, a chunk of rows at a time. Logits are kept in float32. In 16-bit formats
-// their gradients go into the products as a sum of two numbers of T: together they have the bits that
-// the contract's float32 sums need.
+// The head and its loss, a chunk of rows at a time. Logits are kept in float32; their gradients are
+// rounded to T before they are multiplied.
 #include "kernels/head_loss.h"
 
 #include <span>
@@ -37,67 +36,131 @@ Groups GroupsOf(const HeadLossArguments<T>& x) {
 template <class T>
 struct Chunk {
   std::int64_t rows, vocab;
+  std::int64_t stride;          // from row to row of the logits and their gradients
   const std::int32_t* targets;  // of its rows; in the whole vocabulary
-  float* logits;                // [rows, vocab]; then their gradients
-  T *high, *low;                // [rows, vocab]: the parts of the gradients, of 16 bits
+  float* logits;                // [rows, vocab], without the bias
+  T* d_logits;                  // [rows, vocab], times kGradientFactor; of float32 in their place
   float* of_groups;             // [all groups, rows]: logarithms of sums of exponentials
   float* target_logits;         // [rows], behind of_groups; 0 where another rank has it
   float* of_rows;               // [rows]: of all groups
-  float* d_input;               // [rows, columns]: sums that are not rounded yet
+  float* places;                // [places, rows, columns]: of a tree of groups
 };
 
-/// What the parts of gradients are multiplied by. Gradients of logits are at most 1; of a large
-/// vocabulary most are so small that binary16 would round them to few bits.
+/// Gradients of logits are at most 1; of a large vocabulary most are so small that binary16 would
+/// round them to few bits.
 template <class T>
-inline constexpr float kPartFactor = std::is_same_v<T, Float16> ? 0x1p14F : 1;
+inline constexpr float kGradientFactor = std::is_same_v<T, Float16> ? 0x1p14F : 1;
 
-constexpr std::int64_t InLines(std::int64_t floats) { return Pieces(floats, 64) * 64; }
+/// Logits of so many rows fit into this, of at least kHeadLossRows.
+constexpr std::int64_t kLogitsBytes = std::int64_t{1} << 30;
+
+std::int64_t ChunkRows(std::int64_t rows, std::int64_t stride) {
+  const std::int64_t fit = kLogitsBytes / (stride * static_cast<std::int64_t>(sizeof(float)));
+  return std::min(rows, std::max(kHeadLossRows, fit / kHeadLossRows * kHeadLossRows));
+}
+
+constexpr std::int64_t kLine = 64;  // numbers
+
+constexpr std::int64_t InLines(std::int64_t numbers) { return Pieces(numbers, kLine) * kLine; }
 
 template <class T>
 Chunk<T> ChunkIn(Room& room, const HeadLossArguments<T>& x, const Groups& groups) {
-  constexpr bool kParts = !std::is_same_v<T, float>;
-  const std::int64_t rows = std::min(x.rows, kHeadLossRows);
-  const std::int64_t logits = InLines(rows * x.vocab), parts = kParts ? logits / 2 : 0;
-  const std::int64_t of_groups = InLines((groups.all + 1) * rows), of_rows = InLines(rows);
-  const std::int64_t places = kParts ? 1 : groups.own > 1 ? TreeDepth(groups.own) + 1 : 0;
-  float* at = room.For<float>(logits + 2 * parts + of_groups + of_rows +
-                              places * InLines(rows * x.columns));
-  const auto take = [&at](std::int64_t floats) { return (at += floats) - floats; };
+  constexpr bool kBeside = !std::is_same_v<T, float>;
   Chunk<T> chunk{};
+  chunk.vocab = x.vocab;
+  // Matrix units read rows that are aligned.
+  chunk.stride = x.part.groups > 0 ? x.vocab : std::max(InLines(x.vocab), kLine);
+  chunk.rows = ChunkRows(x.rows, chunk.stride);
+  const std::int64_t rows = chunk.rows, logits = InLines(rows * chunk.stride);
+  const std::int64_t d_logits = kBeside ? logits / 2 : 0;
+  const std::int64_t of_groups = InLines((groups.all + 1) * rows), of_rows = InLines(rows);
+  const std::int64_t places = groups.own > 1 ? TreeDepth(groups.own) + 1 : 0;
+  float* at =
+      room.For<float>(logits + d_logits + of_groups + of_rows + places * InLines(rows * x.columns));
+  const auto take = [&at](std::int64_t floats) { return (at += floats) - floats; };
   chunk.logits = take(logits);
-  chunk.high = reinterpret_cast<T*>(take(parts));
-  chunk.low = reinterpret_cast<T*>(take(parts));
+  chunk.d_logits = reinterpret_cast<T*>(kBeside ? take(d_logits) : chunk.logits);
   chunk.of_groups = take(of_groups);
   chunk.of_rows = take(of_rows);
-  chunk.d_input = at;
+  chunk.places = at;
   return chunk;
 }
 
-/// A block has a row's entries of one group: adds the bias to its logits and makes the logarithm of
-/// their exponentials' sum, and the target's logit if it is there.
+/// A sum of exponentials, and the largest exponent so far, which is taken out of it.
+struct SoftmaxSum {
+  float largest = -INFINITY, sum = 0;
+
+  __device__ void Add(float logit) {
+    if (!(logit <= largest)) {  // also where it is NaN
+      sum *= largest == -INFINITY ? 0 : expf(largest - logit);
+      largest = logit;
+    }
+    if (largest != -INFINITY) sum += expf(logit - largest);
+  }
+};
+
+constexpr int kLogitsAtOnce = 4;
+
+/// body(v, count) for the entries [begin, end) of a row that are the thread's, `count` neighbours at a
+/// time: an std::integral_constant.
+template <class Body>
+__device__ void ForEntries(std::int64_t begin, std::int64_t end, const Body& body) {
+  const std::int64_t aligned = (begin + kLogitsAtOnce - 1) / kLogitsAtOnce * kLogitsAtOnce;
+  const std::int64_t first = aligned < end ? aligned : end;
+  const std::int64_t groups = (end - first) / kLogitsAtOnce;
+  const std::int64_t last = first + groups * kLogitsAtOnce;
+  for (std::int64_t i = threadIdx.x; i < groups; i += kThreads)
+    body(first + i * kLogitsAtOnce, std::integral_constant<int, kLogitsAtOnce>());
+  for (std::int64_t v = begin + threadIdx.x; v < first; v += kThreads)
+    body(v, std::integral_constant<int, 1>());
+  for (std::int64_t v = last + threadIdx.x; v < end; v += kThreads)
+    body(v, std::integral_constant<int, 1>());
+}
+
+/// A row's logits with the bias.
+template <class T>
+struct BiasedRow {
+  const float* logits;
+  const T* bias;  // or nullptr
+
+  template <int kCount>
+  __device__ Neighbours<float, kCount> At(std::int64_t v) const {
+    Neighbours<float, kCount> values = Load<kCount>(logits + v);
+    if (bias == nullptr) return values;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values.at[i] += Wide(bias[v + i]);
+    return values;
+  }
+};
+
+/// A block has a row's entries of one group: makes the logarithm of their exponentials' sum, and the
+/// target's logit if it is there.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     GroupSoftmaxKernel(Chunk<T> chunk, Groups groups, const T* bias) {
   __shared__ float place[kThreads / kWarp];
   const std::int64_t row = blockIdx.x, group = blockIdx.y;
   const std::int64_t begin = groups.Begin(group), end = groups.Begin(group + 1);
-  float* const logits = chunk.logits + row * chunk.vocab;
-  float largest = -INFINITY;
-  for (std::int64_t v = begin + threadIdx.x; v < end; v += kThreads) {
-    const float logit = bias == nullptr ? logits[v] : logits[v] + Wide(bias[v]);
-    logits[v] = logit;
-    largest = Larger()(largest, logit);
-  }
-  largest = OverBlock(largest, Larger(), place);
-  float sum = 0;
-  for (std::int64_t v = begin + threadIdx.x; v < end; v += kThreads)
-    sum += expf(logits[v] - largest);
-  sum = OverBlock(sum, Plus(), place);
+  const BiasedRow<T> logits{chunk.logits + row * chunk.stride, bias};
+  SoftmaxSum own;
+  // The stride of rows that are split into groups need not be aligned.
+  const std::int64_t from = chunk.stride % kLogitsAtOnce == 0 ? begin : end;
+  ForEntries(from, end, [&](std::int64_t v, auto count) {
+    const Neighbours<float, count> values = logits.template At<count>(v);
+#pragma unroll
+    for (const float logit : values.at) own.Add(logit);
+  });
+  for (std::int64_t v = begin + threadIdx.x; v < from; v += kThreads)
+    own.Add(logits.template At<1>(v).at[0]);
+  const float largest = OverBlock(own.largest, Larger(), place);
+  if (own.largest != -INFINITY) own.sum *= expf(own.largest - largest);
+  const float sum = OverBlock(own.sum, Plus(), place);
   if (threadIdx.x != 0) return;
   chunk.of_groups[(groups.before + group) * chunk.rows + row] =
       largest == -INFINITY ? largest : largest + logf(sum);
   const std::int64_t target = chunk.targets[row] - groups.first;
-  if (target >= begin && target < end) chunk.target_logits[row] = logits[target];
+  if (target >= begin && target < end)
+    chunk.target_logits[row] = logits.template At<1>(target).at[0];
 }
 
 template <class T>
@@ -154,7 +217,8 @@ void ComputeLosses(CudaDevice<T>& device, const Stream& stream, Products& produc
                               .a = input,
                               .b = x.weight,
                               .transpose_b = true,
-                              .d = chunk.logits});
+                              .d = chunk.logits,
+                              .d_stride = chunk.stride});
   device.Clear(chunk.of_groups,
                static_cast<std::size_t>((groups.all + 1) * chunk.rows) * sizeof(float));
   Launch(stream, dim3(static_cast<unsigned>(chunk.rows), static_cast<unsigned>(groups.own)),
@@ -163,75 +227,55 @@ void ComputeLosses(CudaDevice<T>& device, const Stream& stream, Products& produc
   CombineGroups(stream, chunk, groups, losses);
 }
 
-/// Logits become their gradients: of float32 times the scale, of 16 bits without it and in parts that
-/// are multiplied by kPartFactor.
+/// The gradients of a row's logits, times the factor. What pads a row of T becomes 0.
 template <class T>
-void DifferentiateLogits(const Stream& stream, const Chunk<T>& chunk, std::int64_t first,
-                         float scale) {
-  ForElements(stream, chunk.rows * chunk.vocab, [chunk, first, scale] __device__(std::int64_t at) {
-    const std::int64_t row = at / chunk.vocab, v = at % chunk.vocab;
-    const std::int64_t target = chunk.targets[row];
-    float d = 0;
-    if (target >= 0)
-      d = expf(chunk.logits[at] - chunk.of_rows[row]) - (v == target - first ? 1 : 0);
-    if constexpr (std::is_same_v<T, float>) {
-      chunk.logits[at] = scale * d;
-    } else {
-      chunk.logits[at] = d;
-      const float whole = kPartFactor<T> * d;
-      const T high = Narrow<T>(whole);
-      chunk.high[at] = high;
-      chunk.low[at] = Narrow<T>(whole - Wide(high));
-    }
-  });
+__global__ void __launch_bounds__(kThreads)
+    GradientKernel(Chunk<T> chunk, std::int64_t first, const T* bias, float factor) {
+  const std::int64_t row = blockIdx.x, target = chunk.targets[row] - first;
+  const bool counts = chunk.targets[row] >= 0;
+  const float of_row = chunk.of_rows[row];
+  const BiasedRow<T> logits{chunk.logits + row * chunk.stride, bias};
+  T* const d_logits = chunk.d_logits + row * chunk.stride;
+  const auto differentiate = [&](std::int64_t v, auto count) {
+    const Neighbours<float, count> values = logits.template At<count>(v);
+    Neighbours<T, count> gradients;
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      gradients.at[i] = Narrow<T>(
+          counts ? factor * (expf(values.at[i] - of_row) - (v + i == target ? 1.0F : 0.0F)) : 0);
+    Store(gradients, d_logits + v);
+  };
+  const std::int64_t from = chunk.stride % kLogitsAtOnce == 0 ? 0 : chunk.vocab;
+  ForEntries(from, chunk.vocab, differentiate);
+  for (std::int64_t v = threadIdx.x; v < from; v += kThreads)
+    differentiate(v, std::integral_constant<int, 1>());
+  for (std::int64_t v = chunk.vocab + threadIdx.x; v < chunk.stride; v += kThreads)
+    d_logits[v] = Narrow<T>(0);
 }
 
-/// Both gradients in 16 bits: each product is that of the high parts and that of the low ones.
+/// Both gradients, `scale` times what the gradients of logits say.
 template <class T>
-void MultiplyParts(const Stream& stream, Products& products, const HeadLossArguments<T>& x,
-                   const T* input, T* d_input, const Chunk<T>& chunk) {
-  const float scale = static_cast<float>(x.gradient_scale) / kPartFactor<T>;
-  const T* const parts[] = {chunk.high, chunk.low};
-  for (const T* part : parts) {
-    products.Multiply(Product{.rows = chunk.rows,
-                              .columns = x.columns,
-                              .inner = x.vocab,
-                              .operands = kScalarOf<T>,
-                              .a = part,
-                              .b = x.weight,
-                              .alpha = scale,
-                              .c = part == chunk.low ? chunk.d_input : nullptr,
-                              .d = chunk.d_input});
-    products.Multiply(Product{.rows = x.vocab,
-                              .columns = x.columns,
-                              .inner = chunk.rows,
-                              .operands = kScalarOf<T>,
-                              .a = part,
-                              .transpose_a = true,
-                              .b = input,
-                              .alpha = scale,
-                              .c = x.d_weight,
-                              .d = x.d_weight});
-  }
-  ForElements(stream, chunk.rows * x.columns, [chunk, d_input] __device__(std::int64_t i) {
-    d_input[i] = Narrow<T>(chunk.d_input[i]);
-  });
-}
-
-void MultiplyFloats(Products& products, const HeadLossArguments<float>& x, const float* input,
-                    float* d_input, const Chunk<float>& chunk) {
+void MultiplyGradients(Products& products, const HeadLossArguments<T>& x, const T* input,
+                       T* d_input, const Chunk<T>& chunk, float scale) {
   products.Multiply(Product{.rows = chunk.rows,
                             .columns = x.columns,
                             .inner = x.vocab,
-                            .a = chunk.logits,
+                            .operands = kScalarOf<T>,
+                            .a = chunk.d_logits,
+                            .a_stride = chunk.stride,
                             .b = x.weight,
+                            .alpha = scale,
+                            .result = kScalarOf<T>,
                             .d = d_input});
   products.Multiply(Product{.rows = x.vocab,
                             .columns = x.columns,
                             .inner = chunk.rows,
-                            .a = chunk.logits,
+                            .operands = kScalarOf<T>,
+                            .a = chunk.d_logits,
                             .transpose_a = true,
+                            .a_stride = chunk.stride,
                             .b = input,
+                            .alpha = scale,
                             .c = x.d_weight,
                             .d = x.d_weight});
 }
@@ -241,7 +285,7 @@ void MultiplyGroups(const Stream& stream, const HeadLossArguments<float>& x, con
                     float* d_input, const Chunk<float>& chunk, const Groups& groups) {
   const std::int64_t count = chunk.rows * x.columns;
   const auto at = [&](std::int64_t place) {
-    return place == 0 ? d_input : chunk.d_input + (place - 1) * count;
+    return place == 0 ? d_input : chunk.places + (place - 1) * count;
   };
   AddTree(
       0, groups.own, 0,
@@ -278,12 +322,16 @@ template <class T>
 void CudaDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
   stream_.Begin("HeadLoss");
   const Groups groups = GroupsOf(x);
+  // In float32 the scale is in the logits' gradients, in 16 bits in the products.
+  constexpr bool kWide = std::is_same_v<T, float>;
   const auto scale = static_cast<float>(x.gradient_scale);
+  const float factor = kWide ? scale : kGradientFactor<T>;
+  const float after = kWide ? 1 : scale / kGradientFactor<T>;
   Chunk<T> chunk = ChunkIn(scratch_, x, groups);
-  for (std::int64_t first = 0; first < x.rows; first += kHeadLossRows) {
+  const std::int64_t most = chunk.rows;
+  for (std::int64_t first = 0; first < x.rows; first += most) {
     const T* const input = x.input + first * x.columns;
-    chunk.rows = std::min(kHeadLossRows, x.rows - first);
-    chunk.vocab = x.vocab;
+    chunk.rows = std::min(most, x.rows - first);
     chunk.targets = x.targets + first;
     chunk.target_logits = chunk.of_groups + groups.all * chunk.rows;
     ComputeLosses(*this, stream_, products_, x, input, chunk, groups, x.losses + first);
@@ -293,23 +341,18 @@ void CudaDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
       Clear(d_input, static_cast<std::size_t>(chunk.rows * x.columns) * sizeof(T));
       continue;
     }
-    DifferentiateLogits(stream_, chunk, groups.first, scale);
-    if (x.d_bias != nullptr) {
-      const float factor = std::is_same_v<T, float> ? 1 : scale;
-      AddColumnSums(
-          stream_, partial_, chunk.rows, x.vocab,
-          [chunk, factor] __device__(std::int64_t row, std::int64_t column) {
-            return factor * chunk.logits[row * chunk.vocab + column];
-          },
-          x.d_bias);
+    Launch(stream_, static_cast<unsigned>(chunk.rows), kThreads, 0, GradientKernel<T>, chunk,
+           groups.first, x.bias, factor);
+    if (x.d_bias != nullptr)
+      AddRows(stream_, partial_, chunk.rows, x.vocab, chunk.stride, chunk.d_logits, after,
+              x.d_bias);
+    if constexpr (kWide) {
+      if (x.part.groups > 0) {
+        MultiplyGroups(stream_, x, input, d_input, chunk, groups);
+        continue;
+      }
     }
-    if constexpr (!std::is_same_v<T, float>) {
-      MultiplyParts(stream_, products_, x, input, d_input, chunk);
-    } else if (x.part.groups > 0) {
-      MultiplyGroups(stream_, x, input, d_input, chunk, groups);
-    } else {
-      MultiplyFloats(products_, x, input, d_input, chunk);
-    }
+    MultiplyGradients(products_, x, input, d_input, chunk, after);
   }
 }
 

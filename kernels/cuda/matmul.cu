@@ -1,5 +1,6 @@
 // Products with their epilogues, and gradients of weights. The matrix units' library adds bias and
-// residual; a GELU, which the contract computes from the rounded product, is a pass of its own.
+// residual; a GELU, which the contract computes from the rounded product, is a pass of its own, and
+// so is its derivative.
 #include "kernels/matmul.h"
 
 #include "kernels/cuda/column_sums.h"
@@ -35,21 +36,6 @@ Product ProductOf(const MatmulArguments<T>& x) {
           .result = kScalarOf<T>,
           .c = x.residual,
           .d = x.c};
-}
-
-/// c = product * gelu'(gelu_input), rounded once: the product is kept in float32.
-template <class T>
-void MultiplyByDerivative(const Stream& stream, Products& products, Room& room,
-                          const MatmulArguments<T>& x) {
-  const std::int64_t count = x.rows * x.columns;
-  Product product = ProductOf(x);
-  float* const sums = room.For<float>(count);
-  product.result = Scalar::kFloat32;
-  product.d = sums;
-  products.Multiply(product);
-  ForElements(stream, count, [x, sums] __device__(std::int64_t i) {
-    x.c[i] = Narrow<T>(sums[i] * GeluDerivative(x.gelu, Wide(x.gelu_input[i])));
-  });
 }
 
 /// Each group's sum is made from zero, its runs in turn, and all are added as a tree. With bias and
@@ -102,15 +88,15 @@ void CudaDevice<T>::Matmul(const MatmulArguments<T>& x) {
   }
   if (x.inner == 0) {
     MultiplyNothing(stream_, x, x.c);
-  } else if (x.gelu_input != nullptr) {
-    MultiplyByDerivative(stream_, products_, scratch_, x);
   } else {
     products_.Multiply(ProductOf(x));
   }
-  if (x.activated == nullptr || x.gelu == GeluForm::kNone) return;
-  ForElements(stream_, count, [x] __device__(std::int64_t i) {
-    x.activated[i] = Narrow<T>(GeluOf(x.gelu, Wide(x.c[i])));
-  });
+  if (x.gelu == GeluForm::kNone) return;
+  if (x.gelu_input != nullptr) {
+    MultiplyByGeluDerivative(stream_, count, x.gelu, x.gelu_input, x.c, x.c);
+  } else {
+    ApplyGelu(stream_, count, x.gelu, x.c, x.activated);
+  }
 }
 
 template <class T>
@@ -128,12 +114,7 @@ void CudaDevice<T>::WeightGradient(const WeightGradientArguments<T>& x) {
                                .c = x.d_weight,
                                .d = x.d_weight});
   if (x.d_bias == nullptr) return;
-  AddColumnSums(
-      stream_, partial_, x.rows, x.out,
-      [x] __device__(std::int64_t row, std::int64_t column) {
-        return Wide(x.d_output[row * x.out + column]);
-      },
-      x.d_bias);
+  AddRows(stream_, partial_, x.rows, x.out, x.out, x.d_output, 1, x.d_bias);
 }
 
 ADAPTIVE_TRAIN_CUDA_OPERATION(Matmul, MatmulArguments)

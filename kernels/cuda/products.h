@@ -11,14 +11,17 @@
 namespace adaptive_train::kernels::cuda {
 
 /// d[rows, columns] = alpha op(a)[rows, inner] op(b)[inner, columns] + bias[columns] +
-///                    c[rows, columns], rounded once
-/// All are dense and row-major, and none of rows, columns and inner is 0. A transposed operand is
-/// stored the other way round. Sums are in float32, and so are products of float32: no tf32.
+///                    c[rows, columns]
+/// All are row-major, and none of rows, columns and inner is 0. A transposed operand is stored the
+/// other way round. Strides are from one stored row to the next, in elements; 0: the rows are dense.
+/// Sums are in float32, and so are products of float32: no tf32. In 16 bits a sum may be rounded
+/// before bias and c are added, and then again.
 struct Product {
   std::int64_t rows = 0, columns = 0, inner = 0;
   Scalar operands = Scalar::kFloat32;  // of a, b and bias
   const void* a = nullptr;
   bool transpose_a = false;
+  std::int64_t a_stride = 0;
   const void* b = nullptr;
   bool transpose_b = false;
   float alpha = 1;
@@ -26,6 +29,10 @@ struct Product {
   Scalar result = Scalar::kFloat32;  // of c and d: operands or float32
   const void* c = nullptr;           // nullptr: none; may be d
   void* d = nullptr;
+  std::int64_t d_stride = 0;  // and c's
+
+  std::int64_t AStride() const { return a_stride != 0 ? a_stride : transpose_a ? rows : inner; }
+  std::int64_t DStride() const { return d_stride != 0 ? d_stride : columns; }
 };
 
 /// Products on a stream. A shape keeps the algorithm that it was given first, so that its bits

@@ -83,11 +83,11 @@ class Bench {
   void PrintPass(const std::string& name, double bytes_per_element, double seconds) {
     const double rate = bytes_per_element * static_cast<double>(count_) / seconds;
     if (copy_rate_ == 0) copy_rate_ = rate;
-    fmt::print("{:<28} {:>10.3f} ms {:>9.1f} GB/s {:>6.1f} % of a copy\n", name, 1e3 * seconds,
+    fmt::print("{:<32} {:>10.3f} ms {:>9.1f} GB/s {:>6.1f} % of a copy\n", name, 1e3 * seconds,
                1e-9 * rate, 100 * rate / copy_rate_);
   }
   void PrintOperation(const std::string& name, double flops, double seconds) {
-    fmt::print("{:<28} {:>10.3f} ms {:>9.2f} TFLOP/s\n", name, 1e3 * seconds,
+    fmt::print("{:<32} {:>10.3f} ms {:>9.2f} TFLOP/s\n", name, 1e3 * seconds,
                1e-12 * flops / seconds);
   }
 
@@ -158,6 +158,7 @@ class Bench {
   /// x[rows, in] w[out, in]^T, its input's gradient and its weight's.
   void Products(const std::string& name, std::int64_t in, std::int64_t out) {
     const Buffer<T> x = Numbers<T>(rows_ * in), w = Numbers<T>(out * in);
+    const Buffer<T> bias = Numbers<T>(out), residual = Numbers<T>(rows_ * out);
     Buffer<T> y = Numbers<T>(rows_ * out), dx = Numbers<T>(rows_ * in);
     Buffer<float> dw = Numbers<float>(in * out);
     const double flops = 2.0 * static_cast<double>(rows_) * static_cast<double>(in * out);
@@ -168,6 +169,17 @@ class Bench {
                                      .a = x.data(),
                                      .b = w.data(),
                                      .transpose_b = true,
+                                     .c = y.data()});
+                   }));
+    PrintOperation(name + ", bias, residual", flops, Seconds(5, [&] {
+                     device_.Matmul({.rows = rows_,
+                                     .columns = out,
+                                     .inner = in,
+                                     .a = x.data(),
+                                     .b = w.data(),
+                                     .transpose_b = true,
+                                     .bias = bias.data(),
+                                     .residual = residual.data(),
                                      .c = y.data()});
                    }));
     PrintOperation(name + ", input's gradient", flops, Seconds(5, [&] {
@@ -200,13 +212,14 @@ class Bench {
     Buffer<T> output = Numbers<T>(size), d_qkv = Numbers<T>(3 * size);
     Buffer<float> log_sum_exp = Numbers<float>(shape.batch * shape.sequence * heads);
     const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(shape.sequence);
-    PrintOperation("Attention", flops, Seconds(3, [&] {
+    const std::string heads_of = fmt::format(", heads of {}", head_size);
+    PrintOperation("Attention" + heads_of, flops, Seconds(3, [&] {
                      device_.Attention({.shape = shape,
                                         .qkv = qkv.data(),
                                         .output = output.data(),
                                         .log_sum_exp = log_sum_exp.data()});
                    }));
-    PrintOperation("AttentionBackward", 2.5 * flops, Seconds(3, [&] {
+    PrintOperation("AttentionBackward" + heads_of, 2.5 * flops, Seconds(3, [&] {
                      device_.AttentionBackward({.shape = shape,
                                                 .qkv = qkv.data(),
                                                 .output = output.data(),
@@ -223,7 +236,7 @@ class Bench {
     Buffer<std::int32_t> targets(device_, static_cast<std::size_t>(rows_));
     device_.Clear(targets.data(), targets.bytes());
     const double flops = 6.0 * static_cast<double>(rows_) * static_cast<double>(columns * vocab);
-    PrintOperation("HeadLoss, with gradients", flops, Seconds(1, [&] {
+    PrintOperation(fmt::format("HeadLoss, {} entries", vocab), flops, Seconds(1, [&] {
                      device_.HeadLoss({.rows = rows_,
                                        .columns = columns,
                                        .vocab = vocab,
@@ -237,13 +250,111 @@ class Bench {
                    }));
   }
 
+  void PrintBytes(const std::string& name, double bytes, double seconds) {
+    fmt::print("{:<32} {:>10.3f} ms {:>9.1f} GB/s {:>6.1f} % of a copy\n", name, 1e3 * seconds,
+               1e-9 * bytes / seconds, 100 * bytes / seconds / copy_rate_);
+  }
+
+  /// What is between the products, by the bytes that must be read and written.
+  void Between(std::int64_t hidden) {
+    const std::int64_t size = rows_ * hidden, wide = 4 * size;
+    const double bytes = static_cast<double>(size) * sizeof(T);
+    const Buffer<T> x = Numbers<T>(size), weight = Numbers<T>(hidden), bias = Numbers<T>(hidden);
+    Buffer<T> y = Numbers<T>(size), z = Numbers<T>(wide);
+    Buffer<float> mean = Numbers<float>(rows_), reciprocal_std = Numbers<float>(rows_);
+    Buffer<float> d_weight = Numbers<float>(4 * hidden), d_bias = Numbers<float>(hidden);
+    PrintBytes("LayerNorm", 2 * bytes, Seconds(5, [&] {
+                 device_.LayerNorm({.rows = rows_,
+                                    .columns = hidden,
+                                    .epsilon = 1e-5,
+                                    .input = x.data(),
+                                    .weight = weight.data(),
+                                    .bias = bias.data(),
+                                    .output = y.data(),
+                                    .mean = mean.data(),
+                                    .reciprocal_std = reciprocal_std.data()});
+               }));
+    PrintBytes("LayerNormBackward", 4 * bytes, Seconds(5, [&] {
+                 device_.LayerNormBackward({.rows = rows_,
+                                            .columns = hidden,
+                                            .d_output = x.data(),
+                                            .input = x.data(),
+                                            .weight = weight.data(),
+                                            .mean = mean.data(),
+                                            .reciprocal_std = reciprocal_std.data(),
+                                            .d_input = y.data(),
+                                            .accumulate = true,
+                                            .d_weight = d_weight.data(),
+                                            .d_bias = d_bias.data()});
+               }));
+    const Buffer<T> u = Numbers<T>(wide);
+    PrintBytes("Gelu", 8 * bytes, Seconds(5, [&] {
+                 device_.Gelu({.count = wide,
+                               .form = kernels::GeluForm::kTanh,
+                               .input = u.data(),
+                               .output = z.data()});
+               }));
+    PrintBytes("GeluBackward", 12 * bytes, Seconds(5, [&] {
+                 device_.GeluBackward({.count = wide,
+                                       .form = kernels::GeluForm::kTanh,
+                                       .input = u.data(),
+                                       .d_output = z.data(),
+                                       .d_input = z.data()});
+               }));
+    PrintBytes("bias's gradient", 4 * bytes, Seconds(5, [&] {
+                 device_.WeightGradient({.rows = rows_,
+                                         .in = 0,
+                                         .out = 4 * hidden,
+                                         .d_output = u.data(),
+                                         .d_bias = d_weight.data()});
+               }));
+  }
+
+  /// Tokens at random, as in a text that is well mixed.
+  void Embeddings(std::int64_t hidden, std::int64_t vocab) {
+    const double bytes = static_cast<double>(rows_ * hidden) * sizeof(T);
+    const std::int64_t sequence = std::min<std::int64_t>(1024, rows_);
+    const Buffer<T> weight = Numbers<T>(vocab * hidden), positions = Numbers<T>(sequence * hidden);
+    Buffer<T> output = Numbers<T>(rows_ * hidden);
+    Buffer<float> d_weight = Numbers<float>(vocab * hidden),
+                  d_positions = Numbers<float>(sequence * hidden);
+    std::vector<std::int32_t> some(static_cast<std::size_t>(rows_));
+    for (std::size_t i = 0; i < some.size(); ++i)
+      some[i] = static_cast<std::int32_t>(i * 7919 % static_cast<std::size_t>(vocab));
+    Buffer<std::int32_t> tokens(device_, some.size());
+    tokens.CopyFromHost(some);
+    PrintBytes("Embedding", 2 * bytes, Seconds(5, [&] {
+                 device_.Embedding({.batch = rows_ / sequence,
+                                    .sequence = sequence,
+                                    .columns = hidden,
+                                    .tokens = tokens.data(),
+                                    .token_weight = weight.data(),
+                                    .position_weight = positions.data(),
+                                    .output = output.data()});
+               }));
+    const double both = 2 * static_cast<double>(rows_ * hidden) * sizeof(float);
+    PrintBytes("EmbeddingBackward", bytes + both, Seconds(5, [&] {
+                 device_.EmbeddingBackward({.batch = rows_ / sequence,
+                                            .sequence = sequence,
+                                            .columns = hidden,
+                                            .tokens = tokens.data(),
+                                            .d_output = output.data(),
+                                            .d_token_weight = d_weight.data(),
+                                            .d_position_weight = d_positions.data()});
+               }));
+  }
+
   void Layer() {
     constexpr std::int64_t kHidden = 768, kHeads = 12;
+    Between(kHidden);
+    Embeddings(kHidden, 50257);
     Products("768 to 2304", kHidden, 3 * kHidden);
     Products("768 to 3072", kHidden, 4 * kHidden);
     Products("3072 to 768", 4 * kHidden, kHidden);
     Attention(kHeads, kHidden / kHeads);
+    Attention(kHeads / 2, 2 * kHidden / kHeads);
     HeadLoss(kHidden, 50257);
+    HeadLoss(kHidden, 50304);
   }
 
   kernels::Device<T>& device_;

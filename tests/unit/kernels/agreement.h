@@ -44,10 +44,8 @@ void ExpectAgreementIn(const std::string& scalar, const Case& a_case) {
     const Outputs actual = a_case.Run(one, inputs);
     ASSERT_EQ(expected.size(), actual.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      const Bound bound = expected[i].is_sum ? Tolerance<Accumulator<T>>(expected[i].op)
-                                             : Tolerance<T>(expected[i].op);
-      ExpectWithin(bound, expected[i].values, actual[i].values,
-                   scalar + ", " + name + ", output " + std::to_string(i));
+      ExpectWithin(Tolerance<T>(expected[i].op, expected[i].is_sum), expected[i].values,
+                   actual[i].values, scalar + ", " + name + ", output " + std::to_string(i));
     }
     for (const int threads : kOtherThreads) {
       TestedDevice<T> several(threads);

@@ -32,7 +32,7 @@ struct ForwardCase {
     auto output = Unread<T>(device, OutputSize(shape));
     auto log_sum_exp = Unread<Accumulator<T>>(device, Queries(shape));
     device.Attention({shape, qkv.data(), output.data(), log_sum_exp.data()});
-    return {{Op::kAttention, ToHost(output)}, {Op::kAttention, ToHost(log_sum_exp), true}};
+    return {{Op::kAttention, ToHost(output)}, {Op::kLogSumExp, ToHost(log_sum_exp), true}};
   }
 };
 

@@ -33,12 +33,12 @@ void Put(Scalar scalar, void* array, std::int64_t i, float value) {
 
 /// op(matrix)[rows, columns] in float32.
 std::vector<float> Widened(Scalar scalar, const void* matrix, bool transposed, std::int64_t rows,
-                           std::int64_t columns) {
+                           std::int64_t columns, std::int64_t stride) {
   std::vector<float> values(static_cast<std::size_t>(rows * columns));
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column)
       values[static_cast<std::size_t>(row * columns + column)] =
-          At(scalar, matrix, transposed ? column * rows + row : row * columns + column);
+          At(scalar, matrix, transposed ? column * stride + row : row * stride + column);
   }
   return values;
 }
@@ -51,8 +51,10 @@ Products::Products(const Stream&) {}
 Products::~Products() = default;
 
 void Products::Multiply(const Product& x) {
-  const std::vector<float> a = Widened(x.operands, x.a, x.transpose_a, x.rows, x.inner),
-                           b = Widened(x.operands, x.b, x.transpose_b, x.inner, x.columns);
+  const std::vector<float> a = Widened(x.operands, x.a, x.transpose_a, x.rows, x.inner,
+                                       x.AStride()),
+                           b = Widened(x.operands, x.b, x.transpose_b, x.inner, x.columns,
+                                       x.transpose_b ? x.inner : x.columns);
   std::vector<float> sums(static_cast<std::size_t>(x.columns));
   for (std::int64_t row = 0; row < x.rows; ++row) {
     std::fill(sums.begin(), sums.end(), 0.0F);
@@ -63,7 +65,7 @@ void Products::Multiply(const Product& x) {
         sums[column] += of_a * of_b[column];
     }
     for (std::int64_t column = 0; column < x.columns; ++column) {
-      const std::int64_t i = row * x.columns + column;
+      const std::int64_t i = row * x.DStride() + column;
       float value = x.alpha * sums[static_cast<std::size_t>(column)];
       if (x.c != nullptr) value += At(x.result, x.c, i);
       if (x.bias != nullptr) value += At(x.operands, x.bias, column);

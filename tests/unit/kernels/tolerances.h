@@ -22,10 +22,12 @@ enum class Op {
   kSwigluBackward,
   kRope,
   kAttention,
+  kLogSumExp,
   kAttentionBackward,
   kEmbedding,
   kEmbeddingBackward,
   kHeadLoss,
+  kHeadGradient,
   kDropout,
   kAdamW,
   kRound,
@@ -69,6 +71,7 @@ inline double ArithmeticError(Op op) {
     case Op::kRope:
       return 1e-6;  // angles are made in double; one rounding of each sine and product
     case Op::kAttention:
+    case Op::kLogSumExp:
       return 4e-6;  // an exponential turns the scores' absolute error into a relative one
     case Op::kAttentionBackward:
       return 8e-6;  // probabilities as in forward, then a difference and two more sums
@@ -77,6 +80,7 @@ inline double ArithmeticError(Op op) {
     case Op::kEmbeddingBackward:
       return 3e-6;  // a sum over all rows of one token
     case Op::kHeadLoss:
+    case Op::kHeadGradient:
       return 4e-6;  // the logits' absolute error goes into the loss and all gradients
     case Op::kDropout:
       return 5e-7;  // one product and one addition
@@ -90,22 +94,42 @@ inline double ArithmeticError(Op op) {
   return 0;
 }
 
-/// For an output stored as T: its rounding and the arithmetic before it. Sums in Accumulator<T>
-/// have the bound of Accumulator<T>.
+/// Half a unit in the last place of T, of numbers between 1/2 and 1.
 template <class T>
-Bound Tolerance(Op op) {
-  // The GELU of a product that is already rounded: half a unit of the largest, times the slope.
-  const double twice = op == Op::kActivated ? 1.13 : 0;
+constexpr double HalfUnit() {
+  if constexpr (std::is_same_v<T, BFloat16>) return 0x1p-9;  // 8 bits of significand
+  if constexpr (std::is_same_v<T, Float16>) return 0x1p-12;  // 11 bits
+  return 0;
+}
+
+/// What an operation may round to a 16-bit T on its way, in half units of the largest output.
+inline double RoundingsWithin(Op op) {
+  switch (op) {
+    case Op::kMatmul:
+      return 2;  // the product, before a bias or a residual is added
+    case Op::kActivated:
+      return 2 + 2 * 1.13;  // and the GELU's argument, times its slope
+    case Op::kAttention:
+      return 1;  // probabilities, before they are multiplied
+    case Op::kAttentionBackward:
+    case Op::kHeadGradient:
+      return 2;  // gradients of scores or logits, before they are multiplied
+    default:
+      return 0;
+  }
+}
+
+/// For an output of an operation on T, stored as T or as a sum in Accumulator<T>: its rounding, those
+/// before it and the arithmetic.
+template <class T>
+Bound Tolerance(Op op, bool is_sum = false) {
   if constexpr (std::is_same_v<T, double>) {
     return {0, 1e-12};  // another order of the same sums
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return {0x1p-8, ArithmeticError(op) +
-                        twice * 0x1p-8};  // 8 bits of significand: half a unit in the last place
-  } else if constexpr (std::is_same_v<T, Float16>) {
-    return {0x1p-11, ArithmeticError(op) + twice * 0x1p-11 +
-                         0x1p-25};  // 11 bits, and 2^-24 is the smallest step near zero
   } else {
-    return {0, ArithmeticError(op)};
+    const double within = ArithmeticError(op) + RoundingsWithin(op) * HalfUnit<T>();
+    // 2^-24 is binary16's smallest step near zero.
+    const double subnormal = std::is_same_v<T, Float16> ? 0x1p-25 : 0;
+    return is_sum ? Bound{0, within} : Bound{2 * HalfUnit<T>(), within + subnormal};
   }
 }
 

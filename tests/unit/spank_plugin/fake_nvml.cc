@@ -1,6 +1,6 @@
 // An NVML that has two linked GPUs, or FAKE_NVML_GPUS of them in pairs, or fails as FAKE_NVML requests:
 // start, count, gpu1 (has fallen off the bus), hang. Fault injection for the probe, which loads it like
-// the real one.
+// the real one. With FAKE_NVML_UUID all have that UUID: several ranks share one GPU.
 #include <unistd.h>
 
 #include <cstdio>
@@ -60,7 +60,11 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t, char* name, unsigned size) {
   return kNvmlSuccess;
 }
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned size) {
-  std::snprintf(uuid, size, "GPU-00000000-0000-0000-0000-%012u", IndexOf(device));
+  if (const char* chosen = std::getenv("FAKE_NVML_UUID"); chosen != nullptr) {
+    std::snprintf(uuid, size, "%s", chosen);
+  } else {
+    std::snprintf(uuid, size, "GPU-00000000-0000-0000-0000-%012u", IndexOf(device));
+  }
   return kNvmlSuccess;
 }
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* info) {

@@ -72,6 +72,11 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int ordin
   properties->uuid.bytes[15] = static_cast<char>(ordinal);
   return cudaSuccess;
 }
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor };
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 9;
+  return cudaSuccess;
+}
 inline cudaError_t cudaDriverGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
