@@ -321,21 +321,29 @@ __global__ void __launch_bounds__(kThreads)
   StoreRows<kHead>(place.Queries(), query, d_queries, factors, x.d_qkv);
 }
 
-/// means[query] = d_output . output: a warp a query.
-template <class T>
+constexpr int kMeanLanes = 8;  // of a query
+
+/// means[query] = d_output . output: kMeanLanes lanes a query, which read kWidth neighbours at once.
+template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     MeansKernel(AttentionBackwardArguments<T> x, std::int64_t queries, float* means) {
-  const std::int64_t index = std::int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
-  if (index >= queries) return;
-  const AttentionShape& shape = x.shape;
-  const std::int64_t row = index % shape.sequence;
-  const HeadRows rows = PlaceOf(shape, index / shape.sequence).Outputs();
-  const T *const output = rows.At(x.output, row), *const d_output = rows.At(x.d_output, row);
+  const std::int64_t index =
+      std::int64_t{blockIdx.x} * (kThreads / kMeanLanes) + threadIdx.x / kMeanLanes;
+  const int lane = static_cast<int>(threadIdx.x) % kMeanLanes;
   float sum = 0;
-  for (std::int64_t i = threadIdx.x % kWarp; i < shape.head_size; i += kWarp)
-    sum = fmaf(Wide(d_output[i]), Wide(output[i]), sum);
-  sum = OverLanes(sum, Plus());
-  if (threadIdx.x % kWarp == 0) means[index] = sum;
+  if (index < queries) {
+    const AttentionShape& shape = x.shape;
+    const std::int64_t row = index % shape.sequence;
+    const HeadRows rows = PlaceOf(shape, index / shape.sequence).Outputs();
+    const T *const output = rows.At(x.output, row), *const d_output = rows.At(x.d_output, row);
+    for (int i = lane * kWidth; i < rows.size; i += kMeanLanes * kWidth) {
+      const auto a = Load<kWidth>(d_output + i), b = Load<kWidth>(output + i);
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) sum = fmaf(Wide(a.at[j]), Wide(b.at[j]), sum);
+    }
+  }
+  sum = OverLanes(sum, Plus(), kMeanLanes);
+  if (lane == 0 && index < queries) means[index] = sum;
 }
 
 template <int kHead>
@@ -406,8 +414,11 @@ void CudaDevice<T>::AttentionBackward(const AttentionBackwardArguments<T>& x) {
                               sizeof(T));
   const std::int64_t queries = shape.batch * shape.heads * shape.sequence;
   float* const means = scratch_.For<float>(queries);
-  Launch(stream_, static_cast<unsigned>(Pieces(queries, kThreads / kWarp)), kThreads, 0,
-         MeansKernel<T>, x, queries, means);
+  constexpr int kWidth = 16 / sizeof(T);
+  Launch(stream_, static_cast<unsigned>(Pieces(queries, kThreads / kMeanLanes)), kThreads, 0,
+         AreAligned(kWidth, shape.head_size, x.output, x.d_output) ? MeansKernel<kWidth, T>
+                                                                   : MeansKernel<1, T>,
+         x, queries, means);
   if constexpr (!std::is_same_v<T, float>) {
     if (FitsMatrixUnits(stream_, shape)) return MatrixAttentionBackward(stream_, x, means);
   }

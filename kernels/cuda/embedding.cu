@@ -11,7 +11,7 @@ namespace {
 
 /// The block of the first row that has a token adds all rows that have it, in ascending order. The
 /// others' blocks end once they have seen an earlier one.
-template <class T>
+template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads) TokenGradientKernel(EmbeddingBackwardArguments<T> x) {
   constexpr int kWarps = kThreads / kWarp;
   __shared__ std::int32_t found[kThreads];  // rows of the piece, ascending
@@ -34,10 +34,16 @@ __global__ void __launch_bounds__(kThreads) TokenGradientKernel(EmbeddingBackwar
     }
     if (has) found[before + __popc(lanes & ((1U << lane) - 1))] = static_cast<std::int32_t>(row);
     __syncthreads();
-    for (std::int64_t column = thread; all > 0 && column < x.columns; column += kThreads) {
-      float sum = d_weight[column];
-      for (int i = 0; i < all; ++i) sum += Wide(x.d_output[found[i] * x.columns + column]);
-      d_weight[column] = sum;
+    for (std::int64_t column = thread * kWidth; all > 0 && column < x.columns;
+         column += kThreads * kWidth) {
+      Neighbours<float, kWidth> sums = Load<kWidth>(d_weight + column);
+#pragma unroll 4
+      for (int i = 0; i < all; ++i) {
+        const auto values = Load<kWidth>(x.d_output + found[i] * x.columns + column);
+#pragma unroll
+        for (int j = 0; j < kWidth; ++j) sums.at[j] += Wide(values.at[j]);
+      }
+      Store(sums, d_weight + column);
     }
     __syncthreads();
   }
@@ -67,7 +73,10 @@ void CudaDevice<T>::EmbeddingBackward(const EmbeddingBackwardArguments<T>& x) {
   const std::int64_t rows = x.batch * x.sequence;
   if (rows == 0 || x.columns == 0) return;
   if (x.d_token_weight != nullptr)
-    Launch(stream_, static_cast<unsigned>(rows), kThreads, 0, TokenGradientKernel<T>, x);
+    Launch(stream_, static_cast<unsigned>(rows), kThreads, 0,
+           AreAligned(4, x.columns, x.d_token_weight, x.d_output) ? TokenGradientKernel<4, T>
+                                                                  : TokenGradientKernel<1, T>,
+           x);
   if (x.d_position_weight != nullptr)
     ForElements(stream_, x.sequence * x.columns, [x] __device__(std::int64_t at) {
       float sum = x.d_position_weight[at];

@@ -37,6 +37,9 @@ template <class T>
 struct Chunk {
   std::int64_t rows, vocab;
   std::int64_t stride;          // from row to row of the logits and their gradients
+  bool at_once;                 // whether neighbours in a row may be read at once
+  const T* weight;              // [padded vocab, columns]
+  std::int64_t padded;          // vocab, or stride where the matrix units need that
   const std::int32_t* targets;  // of its rows; in the whole vocabulary
   float* logits;                // [rows, vocab], without the bias
   T* d_logits;                  // [rows, vocab], times kGradientFactor; of float32 in their place
@@ -51,42 +54,65 @@ struct Chunk {
 template <class T>
 inline constexpr float kGradientFactor = std::is_same_v<T, Float16> ? 0x1p14F : 1;
 
-/// Logits of so many rows fit into this, of at least kHeadLossRows.
-constexpr std::int64_t kLogitsBytes = std::int64_t{1} << 30;
-
-std::int64_t ChunkRows(std::int64_t rows, std::int64_t stride) {
-  const std::int64_t fit = kLogitsBytes / (stride * static_cast<std::int64_t>(sizeof(float)));
-  return std::min(rows, std::max(kHeadLossRows, fit / kHeadLossRows * kHeadLossRows));
-}
-
 constexpr std::int64_t kLine = 64;  // numbers
 
 constexpr std::int64_t InLines(std::int64_t numbers) { return Pieces(numbers, kLine) * kLine; }
 
+/// Logits of so many rows fit into this, of at least kHeadLossRows.
+constexpr std::int64_t kLogitsBytes = std::int64_t{1} << 30;
+
+/// Equal chunks, but for the last one.
+std::int64_t ChunkRows(std::int64_t rows, std::int64_t stride) {
+  const std::int64_t fit = kLogitsBytes / (stride * static_cast<std::int64_t>(sizeof(float)));
+  const std::int64_t chunks = Pieces(rows, std::max(kHeadLossRows, fit));
+  return std::min(rows, InLines(Pieces(rows, std::max(chunks, std::int64_t{1}))));
+}
+
+/// The matrix units are slow where a vocabulary is not a multiple of this.
+constexpr std::int64_t kUnitRows = 8;
+
+/// A copy of the weight with rows of 0 behind the last.
 template <class T>
-Chunk<T> ChunkIn(Room& room, const HeadLossArguments<T>& x, const Groups& groups) {
+const T* PadWeight(CudaDevice<T>& device, const HeadLossArguments<T>& x, std::int64_t padded,
+                   T* copy) {
+  const std::int64_t count = x.vocab * x.columns;
+  device.CopyWithin(copy, x.weight, static_cast<std::size_t>(count) * sizeof(T));
+  device.Clear(copy + count, static_cast<std::size_t>(padded * x.columns - count) * sizeof(T));
+  return copy;
+}
+
+template <class T>
+Chunk<T> ChunkIn(CudaDevice<T>& device, Room& room, const HeadLossArguments<T>& x,
+                 const Groups& groups) {
   constexpr bool kBeside = !std::is_same_v<T, float>;
   Chunk<T> chunk{};
-  chunk.vocab = x.vocab;
-  // Matrix units read rows that are aligned.
-  chunk.stride = x.part.groups > 0 ? x.vocab : std::max(InLines(x.vocab), kLine);
+  chunk.vocab = chunk.padded = x.vocab;
+  chunk.weight = x.weight;
+  // In groups, sums must not depend on where a rank's entries begin.
+  chunk.at_once = x.part.groups == 0;
+  chunk.stride = chunk.at_once ? std::max(InLines(x.vocab), kLine) : x.vocab;
   chunk.rows = ChunkRows(x.rows, chunk.stride);
+  const bool pads = kBeside && x.vocab % kUnitRows != 0;
   const std::int64_t rows = chunk.rows, logits = InLines(rows * chunk.stride);
   const std::int64_t d_logits = kBeside ? logits / 2 : 0;
+  const std::int64_t weight = pads ? InLines(chunk.stride * x.columns) / 2 : 0;
   const std::int64_t of_groups = InLines((groups.all + 1) * rows), of_rows = InLines(rows);
   const std::int64_t places = groups.own > 1 ? TreeDepth(groups.own) + 1 : 0;
-  float* at =
-      room.For<float>(logits + d_logits + of_groups + of_rows + places * InLines(rows * x.columns));
+  float* at = room.For<float>(logits + d_logits + weight + of_groups + of_rows +
+                              places * InLines(rows * x.columns));
   const auto take = [&at](std::int64_t floats) { return (at += floats) - floats; };
   chunk.logits = take(logits);
   chunk.d_logits = reinterpret_cast<T*>(kBeside ? take(d_logits) : chunk.logits);
+  if (pads) chunk.weight = PadWeight(device, x, chunk.stride, reinterpret_cast<T*>(take(weight)));
+  if (pads) chunk.padded = chunk.stride;
   chunk.of_groups = take(of_groups);
   chunk.of_rows = take(of_rows);
   chunk.places = at;
   return chunk;
 }
 
-/// A sum of exponentials, and the largest exponent so far, which is taken out of it.
+/// A sum of exponentials, and the largest exponent so far, which is taken out of it. Nothing here is
+/// fused with what is around it: the bits must not depend on that.
 struct SoftmaxSum {
   float largest = -INFINITY, sum = 0;
 
@@ -95,33 +121,18 @@ struct SoftmaxSum {
       sum *= largest == -INFINITY ? 0 : expf(largest - logit);
       largest = logit;
     }
-    if (largest != -INFINITY) sum += expf(logit - largest);
+    if (largest != -INFINITY) sum = __fadd_rn(sum, expf(logit - largest));
   }
 };
 
 constexpr int kLogitsAtOnce = 4;
 
-/// body(v, count) for the entries [begin, end) of a row that are the thread's, `count` neighbours at a
-/// time: an std::integral_constant.
-template <class Body>
-__device__ void ForEntries(std::int64_t begin, std::int64_t end, const Body& body) {
-  const std::int64_t aligned = (begin + kLogitsAtOnce - 1) / kLogitsAtOnce * kLogitsAtOnce;
-  const std::int64_t first = aligned < end ? aligned : end;
-  const std::int64_t groups = (end - first) / kLogitsAtOnce;
-  const std::int64_t last = first + groups * kLogitsAtOnce;
-  for (std::int64_t i = threadIdx.x; i < groups; i += kThreads)
-    body(first + i * kLogitsAtOnce, std::integral_constant<int, kLogitsAtOnce>());
-  for (std::int64_t v = begin + threadIdx.x; v < first; v += kThreads)
-    body(v, std::integral_constant<int, 1>());
-  for (std::int64_t v = last + threadIdx.x; v < end; v += kThreads)
-    body(v, std::integral_constant<int, 1>());
-}
-
-/// A row's logits with the bias.
+/// A row of logits without their bias, and the block's threads.
 template <class T>
-struct BiasedRow {
+struct LogitsRow {
   const float* logits;
   const T* bias;  // or nullptr
+  bool at_once;
 
   template <int kCount>
   __device__ Neighbours<float, kCount> At(std::int64_t v) const {
@@ -131,7 +142,39 @@ struct BiasedRow {
     for (int i = 0; i < kCount; ++i) values.at[i] += Wide(bias[v + i]);
     return values;
   }
+  /// body(v, values) for the thread's entries in [begin, end), the first ones last: a row that was
+  /// read before is in the cache from its end on. Neighbours are read at once from a begin that is
+  /// aligned.
+  template <class Body>
+  __device__ void Backwards(std::int64_t begin, std::int64_t end, const Body& body) const {
+    const std::int64_t groups = at_once ? (end - begin) / kLogitsAtOnce : 0;
+    const std::int64_t alone = begin + groups * kLogitsAtOnce;
+    for (std::int64_t v = end - 1 - threadIdx.x; v >= alone; v -= blockDim.x) body(v, At<1>(v));
+    for (std::int64_t i = groups - 1 - threadIdx.x; i >= 0; i -= blockDim.x) {
+      const std::int64_t v = begin + i * kLogitsAtOnce;
+      body(v, At<kLogitsAtOnce>(v));
+    }
+  }
+  /// The logarithm of the sum of the exponentials of entries [begin, end). `place` is shared memory
+  /// for a value of each warp. The block's threads call it together.
+  __device__ float LogSumExp(std::int64_t begin, std::int64_t end, float* place) const {
+    SoftmaxSum own;
+    Backwards(begin, end, [&](std::int64_t, const auto& values) {
+#pragma unroll
+      for (const float logit : values.at) own.Add(logit);
+    });
+    const float largest = OverBlock(own.largest, Larger(), place);
+    if (own.largest != -INFINITY) own.sum *= expf(own.largest - largest);
+    const float sum = OverBlock(own.sum, Plus(), place);
+    return largest == -INFINITY ? largest : largest + logf(sum);
+  }
+  __device__ float LogitOf(std::int64_t target) const { return At<1>(target).at[0]; }
 };
+
+template <class T>
+__device__ LogitsRow<T> RowOf(const Chunk<T>& chunk, std::int64_t row, const T* bias) {
+  return {chunk.logits + row * chunk.stride, bias, chunk.at_once};
+}
 
 /// A block has a row's entries of one group: makes the logarithm of their exponentials' sum, and the
 /// target's logit if it is there.
@@ -141,26 +184,12 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ float place[kThreads / kWarp];
   const std::int64_t row = blockIdx.x, group = blockIdx.y;
   const std::int64_t begin = groups.Begin(group), end = groups.Begin(group + 1);
-  const BiasedRow<T> logits{chunk.logits + row * chunk.stride, bias};
-  SoftmaxSum own;
-  // The stride of rows that are split into groups need not be aligned.
-  const std::int64_t from = chunk.stride % kLogitsAtOnce == 0 ? begin : end;
-  ForEntries(from, end, [&](std::int64_t v, auto count) {
-    const Neighbours<float, count> values = logits.template At<count>(v);
-#pragma unroll
-    for (const float logit : values.at) own.Add(logit);
-  });
-  for (std::int64_t v = begin + threadIdx.x; v < from; v += kThreads)
-    own.Add(logits.template At<1>(v).at[0]);
-  const float largest = OverBlock(own.largest, Larger(), place);
-  if (own.largest != -INFINITY) own.sum *= expf(own.largest - largest);
-  const float sum = OverBlock(own.sum, Plus(), place);
+  const LogitsRow<T> logits = RowOf(chunk, row, bias);
+  const float of_group = logits.LogSumExp(begin, end, place);
   if (threadIdx.x != 0) return;
-  chunk.of_groups[(groups.before + group) * chunk.rows + row] =
-      largest == -INFINITY ? largest : largest + logf(sum);
+  chunk.of_groups[(groups.before + group) * chunk.rows + row] = of_group;
   const std::int64_t target = chunk.targets[row] - groups.first;
-  if (target >= begin && target < end)
-    chunk.target_logits[row] = logits.template At<1>(target).at[0];
+  if (target >= begin && target < end) chunk.target_logits[row] = logits.LogitOf(target);
 }
 
 template <class T>
@@ -190,35 +219,37 @@ void ShareGroups(DeviceMemory& memory, const VocabularyPart<T>& part, const Chun
 }
 
 template <class T>
-void ComputeLosses(CudaDevice<T>& device, const Stream& stream, Products& products,
-                   const HeadLossArguments<T>& x, const T* input, const Chunk<T>& chunk,
-                   const Groups& groups, float* losses) {
-  bool computed = false;
+void ComputeLogits(const Stream& stream, Products& products, const HeadLossArguments<T>& x,
+                   const T* input, const Chunk<T>& chunk) {
+  if (x.vocab == 0) return;
   if constexpr (std::is_same_v<T, float>) {
-    if (x.part.groups > 0) {
-      Multiply(stream, OrderedProduct{.rows = chunk.rows,
-                                      .columns = x.vocab,
-                                      .end = x.columns,
-                                      .a = input,
-                                      .a_row = x.columns,
-                                      .a_inner = 1,
-                                      .b = x.weight,
-                                      .b_inner = 1,
-                                      .b_column = x.columns,
-                                      .c = chunk.logits});
-      computed = true;
-    }
+    if (x.part.groups > 0)
+      return Multiply(stream, OrderedProduct{.rows = chunk.rows,
+                                             .columns = x.vocab,
+                                             .end = x.columns,
+                                             .a = input,
+                                             .a_row = x.columns,
+                                             .a_inner = 1,
+                                             .b = x.weight,
+                                             .b_inner = 1,
+                                             .b_column = x.columns,
+                                             .c = chunk.logits});
   }
-  if (!computed && x.vocab > 0)
-    products.Multiply(Product{.rows = chunk.rows,
-                              .columns = x.vocab,
-                              .inner = x.columns,
-                              .operands = kScalarOf<T>,
-                              .a = input,
-                              .b = x.weight,
-                              .transpose_b = true,
-                              .d = chunk.logits,
-                              .d_stride = chunk.stride});
+  products.Multiply(Product{.rows = chunk.rows,
+                            .columns = chunk.padded,
+                            .inner = x.columns,
+                            .operands = kScalarOf<T>,
+                            .a = input,
+                            .b = chunk.weight,
+                            .transpose_b = true,
+                            .d = chunk.logits,
+                            .d_stride = chunk.stride});
+}
+
+/// Of a vocabulary in groups, or that ranks share.
+template <class T>
+void ComputeLosses(CudaDevice<T>& device, const Stream& stream, const HeadLossArguments<T>& x,
+                   const Chunk<T>& chunk, const Groups& groups, float* losses) {
   device.Clear(chunk.of_groups,
                static_cast<std::size_t>((groups.all + 1) * chunk.rows) * sizeof(float));
   Launch(stream, dim3(static_cast<unsigned>(chunk.rows), static_cast<unsigned>(groups.own)),
@@ -227,30 +258,52 @@ void ComputeLosses(CudaDevice<T>& device, const Stream& stream, Products& produc
   CombineGroups(stream, chunk, groups, losses);
 }
 
-/// The gradients of a row's logits, times the factor. What pads a row of T becomes 0.
+/// A block makes the gradients of a row's logits, times the factor. What pads a row becomes 0.
+template <class T>
+__device__ void DifferentiateRow(const Chunk<T>& chunk, std::int64_t row,
+                                 const LogitsRow<T>& logits, float of_row, std::int64_t first,
+                                 float factor) {
+  const bool counts = chunk.targets[row] >= 0;
+  const std::int64_t target = chunk.targets[row] - first;
+  T* const d_logits = chunk.d_logits + row * chunk.stride;
+  logits.Backwards(
+      0, chunk.vocab, [&]<int kCount>(std::int64_t v, const Neighbours<float, kCount>& values) {
+        Neighbours<T, kCount> gradients;
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+          const float d = __fsub_rn(expf(values.at[i] - of_row), v + i == target ? 1.0F : 0.0F);
+          gradients.at[i] = Narrow<T>(counts ? factor * d : 0);
+        }
+        Store(gradients, d_logits + v);
+      });
+  for (std::int64_t v = chunk.vocab + threadIdx.x; v < chunk.stride; v += blockDim.x)
+    d_logits[v] = Narrow<T>(0);
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     GradientKernel(Chunk<T> chunk, std::int64_t first, const T* bias, float factor) {
-  const std::int64_t row = blockIdx.x, target = chunk.targets[row] - first;
-  const bool counts = chunk.targets[row] >= 0;
-  const float of_row = chunk.of_rows[row];
-  const BiasedRow<T> logits{chunk.logits + row * chunk.stride, bias};
-  T* const d_logits = chunk.d_logits + row * chunk.stride;
-  const auto differentiate = [&](std::int64_t v, auto count) {
-    const Neighbours<float, count> values = logits.template At<count>(v);
-    Neighbours<T, count> gradients;
-#pragma unroll
-    for (int i = 0; i < count; ++i)
-      gradients.at[i] = Narrow<T>(
-          counts ? factor * (expf(values.at[i] - of_row) - (v + i == target ? 1.0F : 0.0F)) : 0);
-    Store(gradients, d_logits + v);
-  };
-  const std::int64_t from = chunk.stride % kLogitsAtOnce == 0 ? 0 : chunk.vocab;
-  ForEntries(from, chunk.vocab, differentiate);
-  for (std::int64_t v = threadIdx.x; v < from; v += kThreads)
-    differentiate(v, std::integral_constant<int, 1>());
-  for (std::int64_t v = chunk.vocab + threadIdx.x; v < chunk.stride; v += kThreads)
-    d_logits[v] = Narrow<T>(0);
+  const std::int64_t row = blockIdx.x;
+  DifferentiateRow(chunk, row, RowOf(chunk, row, bias), chunk.of_rows[row], first, factor);
+}
+
+/// As many threads as a block may have: few rows at a time, which then are in the cache.
+constexpr int kRowThreads = 1024;
+
+/// Losses and gradients of rows that have the whole vocabulary.
+template <class T>
+__global__ void __launch_bounds__(kRowThreads)
+    LossAndGradientKernel(Chunk<T> chunk, const T* bias, float factor, float* losses) {
+  __shared__ float place[kRowThreads / kWarp];
+  const std::int64_t row = blockIdx.x;
+  const LogitsRow<T> logits = RowOf(chunk, row, bias);
+  const float of_row = logits.LogSumExp(0, chunk.vocab, place);
+  if (threadIdx.x == 0) {
+    const std::int64_t target = chunk.targets[row];
+    losses[row] = target < 0 ? 0 : of_row - logits.LogitOf(target);
+  }
+  __syncthreads();  // gradients may take the logits' places
+  DifferentiateRow(chunk, row, logits, of_row, 0, factor);
 }
 
 /// Both gradients, `scale` times what the gradients of logits say.
@@ -259,25 +312,33 @@ void MultiplyGradients(Products& products, const HeadLossArguments<T>& x, const 
                        T* d_input, const Chunk<T>& chunk, float scale) {
   products.Multiply(Product{.rows = chunk.rows,
                             .columns = x.columns,
-                            .inner = x.vocab,
+                            .inner = chunk.padded,
                             .operands = kScalarOf<T>,
                             .a = chunk.d_logits,
                             .a_stride = chunk.stride,
-                            .b = x.weight,
+                            .b = chunk.weight,
                             .alpha = scale,
                             .result = kScalarOf<T>,
                             .d = d_input});
-  products.Multiply(Product{.rows = x.vocab,
-                            .columns = x.columns,
-                            .inner = chunk.rows,
-                            .operands = kScalarOf<T>,
-                            .a = chunk.d_logits,
-                            .transpose_a = true,
-                            .a_stride = chunk.stride,
-                            .b = input,
-                            .alpha = scale,
-                            .c = x.d_weight,
-                            .d = x.d_weight});
+  // The few rows that the matrix units are slow with have a product of their own.
+  const std::int64_t most = x.vocab / kUnitRows * kUnitRows;
+  const auto add = [&](std::int64_t begin, std::int64_t end) {
+    if (begin == end) return;
+    float* const d_weight = x.d_weight + begin * x.columns;
+    products.Multiply(Product{.rows = end - begin,
+                              .columns = x.columns,
+                              .inner = chunk.rows,
+                              .operands = kScalarOf<T>,
+                              .a = chunk.d_logits + begin,
+                              .transpose_a = true,
+                              .a_stride = chunk.stride,
+                              .b = input,
+                              .alpha = scale,
+                              .c = d_weight,
+                              .d = d_weight});
+  };
+  add(0, most);
+  add(most, x.vocab);
 }
 
 /// d_input is a tree of the groups' sums; both products have the same bits in every cut.
@@ -327,22 +388,30 @@ void CudaDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
   const auto scale = static_cast<float>(x.gradient_scale);
   const float factor = kWide ? scale : kGradientFactor<T>;
   const float after = kWide ? 1 : scale / kGradientFactor<T>;
-  Chunk<T> chunk = ChunkIn(scratch_, x, groups);
+  const bool alone = x.part.ranks == 1 && x.part.groups == 0 && x.vocab > 0;
+  Chunk<T> chunk = ChunkIn(*this, scratch_, x, groups);
   const std::int64_t most = chunk.rows;
   for (std::int64_t first = 0; first < x.rows; first += most) {
     const T* const input = x.input + first * x.columns;
+    float* const losses = x.losses + first;
     chunk.rows = std::min(most, x.rows - first);
     chunk.targets = x.targets + first;
     chunk.target_logits = chunk.of_groups + groups.all * chunk.rows;
-    ComputeLosses(*this, stream_, products_, x, input, chunk, groups, x.losses + first);
+    ComputeLogits(stream_, products_, x, input, chunk);
+    const auto rows = static_cast<unsigned>(chunk.rows);
+    if (x.d_input == nullptr || !alone) ComputeLosses(*this, stream_, x, chunk, groups, losses);
     if (x.d_input == nullptr) continue;
     T* const d_input = x.d_input + first * x.columns;
     if (x.vocab == 0) {
       Clear(d_input, static_cast<std::size_t>(chunk.rows * x.columns) * sizeof(T));
       continue;
     }
-    Launch(stream_, static_cast<unsigned>(chunk.rows), kThreads, 0, GradientKernel<T>, chunk,
-           groups.first, x.bias, factor);
+    if (alone) {
+      Launch(stream_, rows, kRowThreads, 0, LossAndGradientKernel<T>, chunk, x.bias, factor,
+             losses);
+    } else {
+      Launch(stream_, rows, kThreads, 0, GradientKernel<T>, chunk, groups.first, x.bias, factor);
+    }
     if (x.d_bias != nullptr)
       AddRows(stream_, partial_, chunk.rows, x.vocab, chunk.stride, chunk.d_logits, after,
               x.d_bias);

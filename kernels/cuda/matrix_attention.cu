@@ -19,10 +19,6 @@ constexpr int kTileRows = 64;  // of the others
 constexpr int kPart = 8;       // numbers of 16 bits that are copied at once
 constexpr float kLog2E = 1.4426950408889634F;
 
-/// Blocks that a multiprocessor has registers for.
-template <int kHead>
-inline constexpr int kBlocks = kHead <= 64 ? 3 : 2;
-
 /// A tile of kTileRows rows in shared memory. Parts of a row change places by its number, so that
 /// eight rows' parts lie in other banks.
 template <int kHead, class T>
@@ -31,8 +27,10 @@ struct SharedTile {
 
   T* rows;
 
-  __device__ T* Part(int row, int part) const {
-    return rows + (row * kParts + (part ^ (row & 7))) * kPart;
+  /// Part `even` + `odd` of row `eighth` + `row`: `eighth` is a multiple of 8, `even` of 2, and `odd` 0
+  /// or 1. What depends on the lane alone is apart from what loops go over.
+  __device__ T* Part(int eighth, int row, int even, int odd) const {
+    return rows + eighth * kHead + row * kHead + ((odd ^ (row & 7)) ^ even) * kPart;
   }
 };
 
@@ -41,21 +39,26 @@ struct SharedTile {
 template <int kHead, class T>
 __device__ void LoadTile(const HeadRows& rows, const T* array, int begin, bool aligned,
                          const SharedTile<kHead, T>& tile) {
-  constexpr int kParts = SharedTile<kHead, T>::kParts;
+  constexpr int kParts = SharedTile<kHead, T>::kParts, kAtOnce = kBlock / kParts;
+  static_assert(kAtOnce % 8 == 0);
+  const int part = static_cast<int>(threadIdx.x) % kParts;
+  const int row = static_cast<int>(threadIdx.x) / kParts;
+  const T* from = rows.At(array, begin + row) + part * kPart;
+  const std::int64_t step = kAtOnce * rows.stride;
+  const int left = static_cast<int>(rows.count) - begin - row, columns = rows.size - part * kPart;
+  T* const to = tile.Part(0, row, part & ~1, part & 1);
+  if (aligned) {
+#pragma unroll
+    for (int i = 0; i < kTileRows; i += kAtOnce, from += step) {
+      const bool has = i < left && columns > 0;
+      BeginCopy(to + i * kHead, has ? from : array, has);
+    }
+  } else {
 #pragma unroll 1
-  for (int at = static_cast<int>(threadIdx.x); at < kTileRows * kParts; at += kBlock) {
-    const int row = at / kParts, part = at % kParts;
-    T* const to = tile.Part(row, part);
-    const bool inside = begin + row < rows.count;
-    const T* const from = rows.At(array, inside ? begin + row : 0);
-    if (aligned) {
-      const bool has = inside && part * kPart < rows.size;
-      BeginCopy(to, has ? from + part * kPart : array, has);
-    } else {
-      for (int i = 0; i < kPart; ++i) {
-        const int column = part * kPart + i;
-        to[i] = inside && column < rows.size ? from[column] : Narrow<T>(0);
-      }
+    for (int i = 0; i < kTileRows; i += kAtOnce, from += step) {
+#pragma unroll 1
+      for (int j = 0; j < kPart; ++j)
+        to[i * kHead + j] = i < left && j < columns ? from[j] : Narrow<T>(0);
     }
   }
 }
@@ -107,7 +110,7 @@ __device__ void MultiplyRows(const OwnRows<kHead, T>& own, const SharedTile<kHea
 #pragma unroll
     for (int n = 0; n < kColumns / 16; ++n) {
       unsigned loaded[4];
-      LoadMatrices(others.Part(first + 16 * n + lane / 16 * 8 + lane % 8, 2 * k + lane / 8 % 2),
+      LoadMatrices(others.Part(first + 16 * n, lane / 16 * 8 + lane % 8, 2 * k, lane / 8 % 2),
                    loaded);
       MultiplyAdd<T>(own.of_columns[k], {loaded[0], loaded[1]}, sums[2 * n]);
       MultiplyAdd<T>(own.of_columns[k], {loaded[2], loaded[3]}, sums[2 * n + 1]);
@@ -123,7 +126,7 @@ __device__ void AddWeighted(const LeftFragment& weights, const SharedTile<kHead,
 #pragma unroll
   for (int n = 0; n < kHead / 16; ++n) {
     unsigned loaded[4];
-    LoadTransposed(others.Part(first + lane % 16, 2 * n + lane / 16), loaded);
+    LoadTransposed(others.Part(first, lane % 16, 2 * n, lane / 16), loaded);
     MultiplyAdd<T>(weights, {loaded[0], loaded[1]}, sums[2 * n]);
     MultiplyAdd<T>(weights, {loaded[2], loaded[3]}, sums[2 * n + 1]);
   }
@@ -179,18 +182,17 @@ struct Passing {
   __device__ T* At(int tile) const { return memory + tile * kTileRows * kHead; }
 };
 
-/// For each turn in [0, turns): load(turn) has begun, and use(turn) may read what it brought.
+/// use(turn) for each turn in [0, turns), when what load(turn) began has arrived. The next one's load
+/// begins when all threads have used the one before.
 template <class Load, class Use>
 __device__ void ForTurns(int turns, const Load& load, const Use& use) {
+  __syncthreads();
   if (turns > 0) load(0);
-  EndBatch();
   for (int turn = 0; turn < turns; ++turn) {
+    WaitForCopies();
+    __syncthreads();
     if (turn + 1 < turns) load(turn + 1);
-    EndBatch();
-    WaitForBatches<1>();
-    __syncthreads();
     use(turn);
-    __syncthreads();
   }
 }
 
@@ -224,9 +226,21 @@ __device__ inline int FirstOfWarp(int begin) {
   return begin + static_cast<int>(threadIdx.x) / kWarp * kOwnOfWarp;
 }
 
+/// body(row, column, sum) for a product's sums that are the lane's.
+template <int kCount, class Body>
+__device__ void ForScores(SumFragment (&sums)[kCount], const Body& body) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int n = 0; n < kCount; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      body(lane / 4 + i / 2 * 8, 8 * n + 2 * (lane % 4) + i % 2, sums[n][i]);
+  }
+}
+
 /// A block makes the output of kOwnRows queries of one head; those that see most begin.
 template <int kHead, class T>
-__global__ void __launch_bounds__(kBlock, kBlocks<kHead>)
+__global__ void __launch_bounds__(kBlock, kHead <= 64 ? 4 : 2)
     MatrixAttentionKernel(AttentionArguments<T> x, float scale, bool aligned) {
   const Passing<kHead, T> passing{DynamicShared<T>()};
   const AttentionShape& shape = x.shape;
@@ -248,18 +262,19 @@ __global__ void __launch_bounds__(kBlock, kBlocks<kHead>)
     if (sight.causal && key >= own + kOwnOfWarp) return;
     Sums<kTileRows> scores;
     MultiplyRows<kHead, kTileRows>(queries, passing.First(turn), 0, scores);
-    const bool all = sight.SeeAll(own, key, kTileRows);
+    if (!sight.SeeAll(own, key, kTileRows)) {
+      ForScores(scores, [&](int row, int column, float& score) {
+        if (!sight.Sees(own + row, key + column)) score = -INFINITY;
+      });
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       // Rows past the end see keys like the others; every query sees a key of the first tile.
-      const int query = own + lane / 4 + 8 * half;
       float now = largest[half], sum = 0;
 #pragma unroll
       for (int n = 0; n < kTileRows / 8; ++n) {
 #pragma unroll
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          const int of_column = key + 8 * n + 2 * (lane % 4) + i % 2;
-          if (!all && !sight.Sees(query, of_column)) scores[n][i] = -INFINITY;
           now = fmaxf(now, scores[n][i]);
         }
       }
@@ -302,12 +317,32 @@ __global__ void __launch_bounds__(kBlock, kBlocks<kHead>)
 }
 
 /// A score and d_probability = d_output . value become a probability and the score's gradient, without
-/// the scale.
-__device__ inline void Differentiate(float scale, float log_sum_exp, float mean, float& score,
+/// the scale. Logarithms and log_scale are to base 2. Rows past the end give no gradients, whatever
+/// comes out: what these would be multiplied by is 0.
+__device__ inline void Differentiate(float log_scale, float log_sum_exp, float mean, float& score,
                                      float& d_probability) {
-  score = PowerOfTwo(kLog2E * fmaf(scale, score, -log_sum_exp));
+  score = PowerOfTwo(fmaf(log_scale, score, -log_sum_exp));
   d_probability = score * (d_probability - mean);
 }
+
+/// What each query of two tiles that pass by has one of; 0 past the end.
+struct PassingQueries {
+  float* memory;
+
+  static constexpr std::size_t kBytes = 4 * kTileRows * sizeof(float);
+
+  __device__ float* LogSumExps(int turn) const { return memory + turn % 2 * kTileRows; }
+  __device__ float* Means(int turn) const { return memory + (2 + turn % 2) * kTileRows; }
+  __device__ void Load(int turn, const float* log_sum_exps, const float* means, int begin,
+                       int count) const {
+    static_assert(kBlock >= 2 * kTileRows);
+    const int row = static_cast<int>(threadIdx.x) % kTileRows;
+    const bool first = threadIdx.x < kTileRows, has = begin + row < count;
+    if (threadIdx.x >= 2 * kTileRows) return;
+    const float value = has ? (first ? log_sum_exps : means)[begin + row] : 0;
+    (first ? LogSumExps(turn) : Means(turn))[row] = first ? kLog2E * value : value;
+  }
+};
 
 /// How many others' scores a warp of gradients has at a time: a left operand's columns.
 constexpr int kScores = 16;
@@ -315,10 +350,13 @@ constexpr int kScores = 16;
 /// A block makes the gradients of kOwnRows keys and values of one head, over all queries that see
 /// them.
 template <int kHead, class T>
-__global__ void __launch_bounds__(kBlock, kBlocks<kHead>)
+__global__ void __launch_bounds__(kBlock, kHead <= 64 ? 3 : 2)
     MatrixKeyGradientKernel(AttentionBackwardArguments<T> x, const float* means, float scale,
                             bool aligned) {
   const Passing<kHead, T> passing{DynamicShared<T>()};
+  const PassingQueries of_queries{
+      reinterpret_cast<float*>(DynamicShared<std::byte>() + Passing<kHead, T>::kBytes)};
+  const float log_scale = scale * kLog2E;
   const AttentionShape& shape = x.shape;
   const int per_head = static_cast<int>(shape.heads / shape.kv_heads);
   HeadPlace place{shape, blockIdx.x / shape.kv_heads, 0, blockIdx.x % shape.kv_heads};
@@ -333,12 +371,12 @@ __global__ void __launch_bounds__(kBlock, kBlocks<kHead>)
   const int first = sight.causal ? begin / kTileRows : 0;
   for (int h = 0; h < per_head; ++h) {
     place.head = place.kv_head * per_head + h;
-    const float* const log_sum_exps = x.log_sum_exp + place.PerQuery();
-    const float* const of_head = means + place.PerQuery();
     const auto load = [&](int turn) {
       const int query = (first + turn) * kTileRows;
       LoadTile<kHead>(place.Queries(), x.qkv, query, aligned, passing.First(turn));
       LoadTile<kHead>(place.Outputs(), x.d_output, query, aligned, passing.Second(turn));
+      of_queries.Load(turn, x.log_sum_exp + place.PerQuery(), means + place.PerQuery(), query,
+                      sight.sequence);
     };
     ForTurns(TilesOf(sight.sequence) - first, load, [&](int turn) {
       const int query = (first + turn) * kTileRows;
@@ -348,23 +386,23 @@ __global__ void __launch_bounds__(kBlock, kBlocks<kHead>)
         Sums<kScores> scores, d_scores;
         MultiplyRows<kHead, kScores>(keys, passing.First(turn), some, scores);
         MultiplyRows<kHead, kScores>(values, passing.Second(turn), some, d_scores);
-        const bool all =
-            query + kTileRows <= sight.sequence && sight.SeeAll(query + some, own, kOwnOfWarp);
 #pragma unroll
         for (int n = 0; n < kScores / 8; ++n) {
+          const int column = some + 8 * n + 2 * (lane % 4);
+          const auto log_sum_exps = Load<2>(of_queries.LogSumExps(turn) + column);
+          const auto of_means = Load<2>(of_queries.Means(turn) + column);
 #pragma unroll
-          for (int of_pair = 0; of_pair < 2; ++of_pair) {
-            const int other = query + some + 8 * n + 2 * (lane % 4) + of_pair;
-            const bool inside = other < sight.sequence;
-            const float log_sum_exp = inside ? log_sum_exps[other] : 0;
-            const float mean = inside ? of_head[other] : 0;
-#pragma unroll
-            for (int i = of_pair; i < 4; i += 2) {
-              Differentiate(scale, log_sum_exp, mean, scores[n][i], d_scores[n][i]);
-              if (!all && !(inside && sight.Sees(other, own + lane / 4 + i / 2 * 8)))
-                scores[n][i] = d_scores[n][i] = 0;
-            }
-          }
+          for (int i = 0; i < 4; ++i)
+            Differentiate(log_scale, log_sum_exps.at[i % 2], of_means.at[i % 2], scores[n][i],
+                          d_scores[n][i]);
+        }
+        if (!sight.SeeAll(query + some, own, kOwnOfWarp)) {
+          ForScores(scores, [&](int row, int column, float& score) {
+            if (!sight.Sees(query + some + column, own + row)) score = 0;
+          });
+          ForScores(d_scores, [&](int row, int column, float& score) {
+            if (!sight.Sees(query + some + column, own + row)) score = 0;
+          });
         }
         LeftFragment weights;
         ToLeft<T>(scores[0], scores[1], weights);
@@ -380,7 +418,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks<kHead>)
 
 /// A block makes the gradients of kOwnRows queries of one head, over all keys that they see.
 template <int kHead, class T>
-__global__ void __launch_bounds__(kBlock, kBlocks<kHead>)
+__global__ void __launch_bounds__(kBlock, kHead <= 64 ? 4 : 2)
     MatrixQueryGradientKernel(AttentionBackwardArguments<T> x, const float* means, float scale,
                               bool aligned) {
   const Passing<kHead, T> passing{DynamicShared<T>()};
@@ -398,7 +436,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks<kHead>)
   for (int half = 0; half < 2; ++half) {
     const int query = own + lane / 4 + 8 * half;
     if (query >= sight.sequence) continue;
-    log_sum_exp[half] = x.log_sum_exp[place.PerQuery() + query];
+    log_sum_exp[half] = kLog2E * x.log_sum_exp[place.PerQuery() + query];
     mean[half] = means[place.PerQuery() + query];
   }
   const auto load = [&](int turn) {
@@ -413,16 +451,17 @@ __global__ void __launch_bounds__(kBlock, kBlocks<kHead>)
       Sums<kScores> scores, d_scores;
       MultiplyRows<kHead, kScores>(queries, passing.First(turn), some, scores);
       MultiplyRows<kHead, kScores>(d_outputs, passing.Second(turn), some, d_scores);
-      const bool all = sight.SeeAll(own, key + some, kScores);
 #pragma unroll
       for (int n = 0; n < kScores / 8; ++n) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          Differentiate(scale, log_sum_exp[i / 2], mean[i / 2], scores[n][i], d_scores[n][i]);
-          if (!all &&
-              !sight.Sees(own + lane / 4 + i / 2 * 8, key + some + 8 * n + 2 * (lane % 4) + i % 2))
-            d_scores[n][i] = 0;
-        }
+        for (int i = 0; i < 4; ++i)
+          Differentiate(scale * kLog2E, log_sum_exp[i / 2], mean[i / 2], scores[n][i],
+                        d_scores[n][i]);
+      }
+      if (!sight.SeeAll(own, key + some, kScores)) {
+        ForScores(d_scores, [&](int row, int column, float& score) {
+          if (!sight.Sees(own + row, key + some + column)) score = 0;
+        });
       }
       LeftFragment weights;
       ToLeft<T>(d_scores[0], d_scores[1], weights);
@@ -453,8 +492,9 @@ void Forward(const Stream& stream, const AttentionArguments<T>& x) {
 template <int kHead, class T>
 void Backward(const Stream& stream, const AttentionBackwardArguments<T>& x, const float* means) {
   const bool aligned = Aligned(x.shape, {x.qkv, x.d_output, x.d_qkv});
-  Launch(stream, Blocks(x.shape, x.shape.kv_heads), kBlock, Passing<kHead, T>::kBytes,
-         MatrixKeyGradientKernel<kHead, T>, x, means, ScaleOf(x.shape), aligned);
+  Launch(stream, Blocks(x.shape, x.shape.kv_heads), kBlock,
+         Passing<kHead, T>::kBytes + PassingQueries::kBytes, MatrixKeyGradientKernel<kHead, T>, x,
+         means, ScaleOf(x.shape), aligned);
   Launch(stream, Blocks(x.shape, x.shape.heads), kBlock, Passing<kHead, T>::kBytes,
          MatrixQueryGradientKernel<kHead, T>, x, means, ScaleOf(x.shape), aligned);
 }

@@ -65,13 +65,8 @@ __device__ inline void BeginCopy(void* to, const void* from, bool inside) {
                "r"(inside ? 16 : 0)
                : "memory");
 }
-/// The copies that this thread began since the last call are a batch.
-__device__ inline void EndBatch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Returns when all of the thread's batches but the latest kLeft have arrived.
-template <int kLeft>
-__device__ void WaitForBatches() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-}
+/// Returns when all copies that the thread began have arrived. Others see them after a barrier.
+__device__ inline void WaitForCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 /// Both in T, `low` in the lower half, rounded to nearest even.
 template <class T>
@@ -101,9 +96,7 @@ __device__ void MultiplyAdd(const LeftFragment&, const RightFragment&, SumFragme
 __device__ inline void LoadMatrices(const void*, unsigned (&)[4]) { __trap(); }
 __device__ inline void LoadTransposed(const void*, unsigned (&)[4]) { __trap(); }
 __device__ inline void BeginCopy(void*, const void*, bool) { __trap(); }
-__device__ inline void EndBatch() {}
-template <int kLeft>
-__device__ void WaitForBatches() {}
+__device__ inline void WaitForCopies() {}
 template <class T>
 __device__ unsigned Pack(float, float) {
   return 0;

@@ -75,9 +75,7 @@ inline void BeginCopy(void* to, const void* from, bool inside) {
     std::memset(to, 0, 16);
   }
 }
-inline void EndBatch() {}
-template <int kLeft>
-void WaitForBatches() {}
+inline void WaitForCopies() {}
 
 template <class T>
 unsigned Pack(float low, float high) {
