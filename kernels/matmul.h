@@ -18,7 +18,7 @@ namespace adaptive_train::kernels {
 /// first one has them. No GELU then, and only where T is its own accumulator.
 ///
 /// If `gelu` is not kNone, exactly one of these two is given, and it overlaps nothing:
-///   activated   receives gelu(c), computed from c after its rounding to T.
+///   activated   receives gelu(c), computed from c after its rounding to T, or before it.
 ///   gelu_input  [rows, columns]: c is multiplied by gelu'(gelu_input). The product is then the
 ///               gradient of a GELU's output, and c that of its input. No bias or residual then.
 template <class T>

@@ -51,7 +51,31 @@ __global__ void __launch_bounds__(kSumThreads* kSumLanes)
   }
 }
 
-/// sums[s][c] += sum over rows of the s-th terms, pieces in ascending order. term(row, column, terms)
+/// sums[s][c] += sum over pieces of partial[piece, s, c]: each lane adds its share of the pieces in
+/// ascending order, and the lanes are added in theirs.
+template <int kSums>
+__global__ void __launch_bounds__(kSumThreads* kSumLanes)
+    FinishColumnSums(std::int64_t pieces, std::int64_t columns, const float* partial,
+                     std::array<float*, kSums> sums) {
+  static_assert(kSums <= 2);
+  __shared__ float of_lanes[kSumLanes][kSumThreads];
+  const int lane = static_cast<int>(threadIdx.y), thread = static_cast<int>(threadIdx.x);
+  const std::int64_t at = std::int64_t{blockIdx.x} * kSumThreads + thread;
+  float sum = 0;
+  if (at < kSums * columns) {
+#pragma unroll 8
+    for (std::int64_t piece = lane; piece < pieces; piece += kSumLanes)
+      sum += partial[piece * kSums * columns + at];
+  }
+  of_lanes[lane][thread] = sum;
+  __syncthreads();
+  if (lane != 0 || at >= kSums * columns) return;
+  for (int other = 1; other < kSumLanes; ++other) sum += of_lanes[other][thread];
+  float* const whole = at < columns ? sums.front() : sums.back();
+  whole[at % columns] += sum;
+}
+
+/// sums[s][c] += sum over rows of the s-th terms, pieces in an order that their number determines. term(row, column, terms)
 /// adds those of kWidth columns from `column` on; columns are a multiple of it.
 template <int kSums, int kWidth, class Term>
 void AddColumnSums(const Stream& stream, Room& room, std::int64_t rows, std::int64_t columns,
@@ -71,14 +95,9 @@ void AddColumnSums(const Stream& stream, Room& room, std::int64_t rows, std::int
                 static_cast<unsigned>(pieces)),
            dim3(kSumThreads, kSumLanes), 0, PartialColumnSums<kSums, kWidth, decltype(from)>, some,
            columns, from, partial);
-    ForElements(stream, kSums * columns,
-                [partial, pieces, columns, sums] __device__(std::int64_t at) {
-                  float sum = 0;
-#pragma unroll 8
-                  for (std::int64_t piece = 0; piece < pieces; ++piece)
-                    sum += partial[piece * kSums * columns + at];
-                  sums[static_cast<std::size_t>(at / columns)][at % columns] += sum;
-                });
+    Launch(stream, static_cast<unsigned>(Pieces(kSums * columns, kSumThreads)),
+           dim3(kSumThreads, kSumLanes), 0, FinishColumnSums<kSums>, pieces, columns, partial,
+           sums);
   }
 }
 

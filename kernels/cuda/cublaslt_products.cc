@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "kernels/allocation_failure.h"
@@ -85,13 +86,14 @@ std::uint32_t AlignmentOf(const void* array) {
 /// What an algorithm is chosen for. The library takes the bias's alignment from its pointer, and is
 /// told the others.
 using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, Scalar,
-                       Scalar, bool, bool, bool, bool, std::array<std::uint32_t, 5>>;
+                       Scalar, bool, bool, bool, bool, AfterProduct, std::array<std::uint32_t, 6>>;
 
 Key KeyOf(const Product& x) {
-  const std::array alignments{AlignmentOf(x.a), AlignmentOf(x.b), AlignmentOf(x.c),
-                              AlignmentOf(x.d), AlignmentOf(x.bias)};
-  return {x.rows,   x.columns,     x.inner,       x.AStride(),       x.DStride(),    x.operands,
-          x.result, x.transpose_a, x.transpose_b, x.bias != nullptr, x.c != nullptr, alignments};
+  const std::array alignments{AlignmentOf(x.a), AlignmentOf(x.b),    AlignmentOf(x.c),
+                              AlignmentOf(x.d), AlignmentOf(x.bias), AlignmentOf(x.other)};
+  return {x.rows,         x.columns, x.inner,       x.AStride(),   x.DStride(),
+          x.operands,     x.result,  x.transpose_a, x.transpose_b, x.bias != nullptr,
+          x.c != nullptr, x.after,   alignments};
 }
 
 }  // namespace
@@ -118,10 +120,22 @@ struct Products::Library {
   const Stream& stream;
   cublasLtHandle_t handle = nullptr;
   void* workspace = nullptr;
-  std::map<Key, cublasLtMatmulAlgo_t> algorithms;
+  std::map<Key, std::optional<cublasLtMatmulAlgo_t>> algorithms;
 };
 
 namespace {
+
+cublasLtEpilogue_t EpilogueOf(const Product& x) {
+  switch (x.after) {
+    case AfterProduct::kGelu:
+      return x.bias == nullptr ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case AfterProduct::kGeluDerivative:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case AfterProduct::kNothing:
+      break;
+  }
+  return x.bias == nullptr ? CUBLASLT_EPILOGUE_DEFAULT : CUBLASLT_EPILOGUE_BIAS;
+}
 
 /// The library's descriptions of one product.
 class Described {
@@ -131,9 +145,11 @@ class Described {
     library.Check(f_.create_description(&product_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     Set(library, CUBLASLT_MATMUL_DESC_TRANSA, x.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     Set(library, CUBLASLT_MATMUL_DESC_TRANSB, x.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (x.bias != nullptr) {
-      Set(library, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      Set(library, CUBLASLT_MATMUL_DESC_BIAS_POINTER, x.bias);
+    Set(library, CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(x));
+    if (x.bias != nullptr) Set(library, CUBLASLT_MATMUL_DESC_BIAS_POINTER, x.bias);
+    if (x.after != AfterProduct::kNothing) {
+      Set(library, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, x.other);
+      Set(library, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, x.columns);
     }
     const auto layout = [&](cublasLtMatrixLayout_t& to, Scalar scalar, std::int64_t rows,
                             std::int64_t columns, std::int64_t stride) {
@@ -171,9 +187,11 @@ class Described {
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, d_ = nullptr;
 };
 
-/// The first algorithm that the library proposes, without sums of parts in the output's type.
+/// The first algorithm that the library proposes, without sums of parts in the output's type; none
+/// where it has none.
 template <class Library>
-cublasLtMatmulAlgo_t Choose(const Product& x, const Described& described, const Library& library) {
+std::optional<cublasLtMatmulAlgo_t> Choose(const Product& x, const Described& described,
+                                           const Library& library) {
   const Functions& f = library.f;
   cublasLtMatmulPreference_t preference = nullptr;
   library.Check(f.create_preference(&preference));
@@ -193,9 +211,21 @@ cublasLtMatmulAlgo_t Choose(const Product& x, const Described& described, const 
       f.heuristic(library.handle, described.product(), described.b(), described.a(), described.d(),
                   described.d(), preference, 1, &found, &count);
   f.destroy_preference(preference);
-  library.Check(status);
-  library.Check(count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) library.Check(status);
+  if (status != CUBLAS_STATUS_SUCCESS || count == 0 || found.state != CUBLAS_STATUS_SUCCESS)
+    return std::nullopt;
   return found.algo;
+}
+
+template <class Library>
+const std::optional<cublasLtMatmulAlgo_t>& AlgorithmFor(const Product& x,
+                                                        const Described& described,
+                                                        Library& library) {
+  const Key key = KeyOf(x);
+  auto at = library.algorithms.find(key);
+  if (at == library.algorithms.end())
+    at = library.algorithms.emplace(key, Choose(x, described, library)).first;
+  return at->second;
 }
 
 }  // namespace
@@ -205,14 +235,17 @@ Products::~Products() = default;
 
 void Products::Multiply(const Product& x) {
   const Described described(x, *library_);
-  auto at = library_->algorithms.find(KeyOf(x));
-  if (at == library_->algorithms.end())
-    at = library_->algorithms.emplace(KeyOf(x), Choose(x, described, *library_)).first;
+  const auto& algorithm = AlgorithmFor(x, described, *library_);
+  if (!algorithm) library_->Check(CUBLAS_STATUS_NOT_SUPPORTED);
   const float beta = x.c == nullptr ? 0 : 1;
   library_->Check(library_->f.matmul(
       library_->handle, described.product(), &x.alpha, x.b, described.b(), x.a, described.a(),
-      &beta, x.c == nullptr ? x.d : x.c, described.d(), x.d, described.d(), &at->second,
+      &beta, x.c == nullptr ? x.d : x.c, described.d(), x.d, described.d(), &*algorithm,
       library_->workspace, kWorkspace, library_->stream.get()));
+}
+
+bool Products::Has(const Product& x) {
+  return AlgorithmFor(x, Described(x, *library_), *library_).has_value();
 }
 
 std::string Products::Description() const {

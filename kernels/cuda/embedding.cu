@@ -9,6 +9,31 @@
 namespace adaptive_train::kernels::cuda {
 namespace {
 
+/// A warp makes a row.
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kThreads)
+    EmbeddingKernel(EmbeddingArguments<T> x, std::int64_t rows) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
+  if (row >= rows) return;
+  const std::int32_t id = x.tokens[row];
+  for (std::int64_t i = threadIdx.x % kWarp * kWidth; i < x.columns; i += kWarp * kWidth) {
+    Neighbours<T, kWidth> token = {}, position = {}, type = {}, output;
+    if (id >= 0) token = Load<kWidth>(x.token_weight + id * x.columns + i);
+    if (x.position_weight != nullptr)
+      position = Load<kWidth>(x.position_weight + row % x.sequence * x.columns + i);
+    if (x.type_weight != nullptr) type = Load<kWidth>(x.type_weight + i);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) {
+      const float of_token = Wide(token.at[j]);
+      const float others = Wide(position.at[j]);
+      const float sum = x.token_last ? others + Wide(type.at[j]) + of_token
+                                     : of_token + others + Wide(type.at[j]);
+      output.at[j] = Narrow<T>(sum);
+    }
+    Store(output, x.output + row * x.columns + i);
+  }
+}
+
 /// The block of the first row that has a token adds all rows that have it, in ascending order. The
 /// others' blocks end once they have seen an earlier one.
 template <int kWidth, class T>
@@ -54,17 +79,13 @@ __global__ void __launch_bounds__(kThreads) TokenGradientKernel(EmbeddingBackwar
 template <class T>
 void CudaDevice<T>::Embedding(const EmbeddingArguments<T>& x) {
   stream_.Begin("Embedding");
-  ForElements(stream_, x.batch * x.sequence * x.columns, [x] __device__(std::int64_t at) {
-    const std::int64_t row = at / x.columns, i = at % x.columns;
-    const std::int32_t id = x.tokens[row];
-    const float token = id < 0 ? 0 : Wide(x.token_weight[id * x.columns + i]);
-    float sum = x.token_last ? 0 : token;
-    if (x.position_weight != nullptr)
-      sum += Wide(x.position_weight[row % x.sequence * x.columns + i]);
-    if (x.type_weight != nullptr) sum += Wide(x.type_weight[i]);
-    if (x.token_last) sum += token;
-    x.output[at] = Narrow<T>(sum);
-  });
+  const std::int64_t rows = x.batch * x.sequence;
+  if (rows == 0 || x.columns == 0) return;
+  Launch(stream_, static_cast<unsigned>(Pieces(rows, kThreads / kWarp)), kThreads, 0,
+         AreAligned(4, x.columns, x.token_weight, x.position_weight, x.type_weight, x.output)
+             ? EmbeddingKernel<4, T>
+             : EmbeddingKernel<1, T>,
+         x, rows);
 }
 
 template <class T>

@@ -116,12 +116,18 @@ Chunk<T> ChunkIn(CudaDevice<T>& device, Room& room, const HeadLossArguments<T>& 
 struct SoftmaxSum {
   float largest = -INFINITY, sum = 0;
 
-  __device__ void Add(float logit) {
-    if (!(logit <= largest)) {  // also where it is NaN
-      sum *= largest == -INFINITY ? 0 : expf(largest - logit);
-      largest = logit;
+  template <int kCount>
+  __device__ void Add(const Neighbours<float, kCount>& logits) {
+    float now = largest;
+#pragma unroll
+    for (const float logit : logits.at) now = fmaxf(now, logit);
+    if (now > largest) {
+      sum *= largest == -INFINITY ? 0 : expf(largest - now);
+      largest = now;
     }
-    if (largest != -INFINITY) sum = __fadd_rn(sum, expf(logit - largest));
+#pragma unroll
+    for (const float logit : logits.at)
+      sum = __fadd_rn(sum, logit == -INFINITY ? 0 : expf(logit - largest));
   }
 };
 
@@ -159,10 +165,7 @@ struct LogitsRow {
   /// for a value of each warp. The block's threads call it together.
   __device__ float LogSumExp(std::int64_t begin, std::int64_t end, float* place) const {
     SoftmaxSum own;
-    Backwards(begin, end, [&](std::int64_t, const auto& values) {
-#pragma unroll
-      for (const float logit : values.at) own.Add(logit);
-    });
+    Backwards(begin, end, [&](std::int64_t, const auto& values) { own.Add(values); });
     const float largest = OverBlock(own.largest, Larger(), place);
     if (own.largest != -INFINITY) own.sum *= expf(own.largest - largest);
     const float sum = OverBlock(own.sum, Plus(), place);

@@ -1,6 +1,6 @@
 // Products with their epilogues, and gradients of weights. The matrix units' library adds bias and
-// residual; a GELU, which the contract computes from the rounded product, is a pass of its own, and
-// so is its derivative.
+// residual. It has the GELU and its derivative for some products; for others they are passes of their
+// own.
 #include "kernels/matmul.h"
 
 #include "kernels/cuda/column_sums.h"
@@ -20,6 +20,26 @@ void MultiplyNothing(const Stream& stream, const MatmulArguments<T>& x, T* c) {
     if (x.residual != nullptr) sum += Wide(x.residual[i]);
     c[i] = Narrow<T>(sum);
   });
+}
+
+/// The same product with the GELU or its derivative in one pass, where the library has it: in
+/// binary16 its tanh is too coarse.
+template <class T>
+bool MultiplyWithGelu(Products& products, const MatmulArguments<T>& x, Product product) {
+  if (!std::is_same_v<T, BFloat16> || x.gelu != GeluForm::kTanh || x.residual != nullptr ||
+      !AreAligned(kGeluAtOnce, x.columns, x.c, x.activated, x.gelu_input))
+    return false;
+  if (x.gelu_input != nullptr) {
+    product.after = AfterProduct::kGeluDerivative;
+    product.other = const_cast<T*>(x.gelu_input);  // which is read
+  } else {
+    product.after = AfterProduct::kGelu;
+    product.other = x.c;
+    product.d = x.activated;
+  }
+  if (!products.Has(product)) return false;
+  products.Multiply(product);
+  return true;
 }
 
 template <class T>
@@ -88,6 +108,8 @@ void CudaDevice<T>::Matmul(const MatmulArguments<T>& x) {
   }
   if (x.inner == 0) {
     MultiplyNothing(stream_, x, x.c);
+  } else if (MultiplyWithGelu(products_, x, ProductOf(x))) {
+    return;
   } else {
     products_.Multiply(ProductOf(x));
   }

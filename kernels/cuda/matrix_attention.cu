@@ -47,8 +47,12 @@ __device__ void LoadTile(const HeadRows& rows, const T* array, int begin, bool a
   const std::int64_t step = kAtOnce * rows.stride;
   const int left = static_cast<int>(rows.count) - begin - row, columns = rows.size - part * kPart;
   T* const to = tile.Part(0, row, part & ~1, part & 1);
-  if (aligned) {
+  if (aligned && rows.size == kHead && begin + kTileRows <= rows.count) {
 #pragma unroll
+    for (int i = 0; i < kTileRows; i += kAtOnce, from += step)
+      BeginCopy(to + i * kHead, from, true);
+  } else if (aligned) {
+#pragma unroll 1
     for (int i = 0; i < kTileRows; i += kAtOnce, from += step) {
       const bool has = i < left && columns > 0;
       BeginCopy(to + i * kHead, has ? from : array, has);
@@ -279,7 +283,19 @@ __global__ void __launch_bounds__(kBlock, kHead <= 64 ? 4 : 2)
         }
       }
       now = OverLanes(now, Larger(), 4);
+      // Most tiles have no larger score than those before.
+      const bool same = __all_sync(kAllLanes, now == largest[half] ? 1 : 0) != 0;
       const float least = now == -INFINITY ? 0 : log_scale * now;
+      if (!same) {
+        const float kept = PowerOfTwo(fmaf(log_scale, largest[half], -least));
+        denominators[half] *= kept;
+        largest[half] = now;
+#pragma unroll
+        for (int n = 0; n < kHead / 8; ++n) {
+          outputs[n][2 * half] *= kept;
+          outputs[n][2 * half + 1] *= kept;
+        }
+      }
 #pragma unroll
       for (int n = 0; n < kTileRows / 8; ++n) {
 #pragma unroll
@@ -288,14 +304,7 @@ __global__ void __launch_bounds__(kBlock, kHead <= 64 ? 4 : 2)
           sum += scores[n][i];
         }
       }
-      const float kept = PowerOfTwo(fmaf(log_scale, largest[half], -least));
-      denominators[half] = denominators[half] * kept + sum;
-      largest[half] = now;
-#pragma unroll
-      for (int n = 0; n < kHead / 8; ++n) {
-        outputs[n][2 * half] *= kept;
-        outputs[n][2 * half + 1] *= kept;
-      }
+      denominators[half] += sum;
     }
 #pragma unroll
     for (int k = 0; k < kTileRows / 16; ++k) {

@@ -10,6 +10,13 @@
 
 namespace adaptive_train::kernels::cuda {
 
+/// What becomes of a product with its bias, before it is stored; in GELU's tanh form.
+enum class AfterProduct {
+  kNothing,
+  kGelu,            // `other` receives it, and d its GELU
+  kGeluDerivative,  // d is it times the GELU's derivative at `other`
+};
+
 /// d[rows, columns] = alpha op(a)[rows, inner] op(b)[inner, columns] + bias[columns] +
 ///                    c[rows, columns]
 /// All are row-major, and none of rows, columns and inner is 0. A transposed operand is stored the
@@ -28,6 +35,8 @@ struct Product {
   const void* bias = nullptr;        // nullptr: none; only where result == operands
   Scalar result = Scalar::kFloat32;  // of c and d: operands or float32
   const void* c = nullptr;           // nullptr: none; may be d
+  AfterProduct after = AfterProduct::kNothing;
+  void* other = nullptr;  // [rows, columns], dense, of operands' type
   void* d = nullptr;
   std::int64_t d_stride = 0;  // and c's
 
@@ -43,6 +52,8 @@ class Products {
   ~Products();
 
   void Multiply(const Product& x);
+  /// Whether the library can do this one, with what comes after it.
+  bool Has(const Product& x);
   /// The library that computes them, for people.
   std::string Description() const;
 

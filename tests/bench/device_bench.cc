@@ -83,11 +83,11 @@ class Bench {
   void PrintPass(const std::string& name, double bytes_per_element, double seconds) {
     const double rate = bytes_per_element * static_cast<double>(count_) / seconds;
     if (copy_rate_ == 0) copy_rate_ = rate;
-    fmt::print("{:<32} {:>10.3f} ms {:>9.1f} GB/s {:>6.1f} % of a copy\n", name, 1e3 * seconds,
+    fmt::print("{:<36} {:>10.3f} ms {:>9.1f} GB/s {:>6.1f} % of a copy\n", name, 1e3 * seconds,
                1e-9 * rate, 100 * rate / copy_rate_);
   }
   void PrintOperation(const std::string& name, double flops, double seconds) {
-    fmt::print("{:<32} {:>10.3f} ms {:>9.2f} TFLOP/s\n", name, 1e3 * seconds,
+    fmt::print("{:<36} {:>10.3f} ms {:>9.2f} TFLOP/s\n", name, 1e3 * seconds,
                1e-12 * flops / seconds);
   }
 
@@ -160,6 +160,7 @@ class Bench {
     const Buffer<T> x = Numbers<T>(rows_ * in), w = Numbers<T>(out * in);
     const Buffer<T> bias = Numbers<T>(out), residual = Numbers<T>(rows_ * out);
     Buffer<T> y = Numbers<T>(rows_ * out), dx = Numbers<T>(rows_ * in);
+    Buffer<T> activated = Numbers<T>(rows_ * out);
     Buffer<float> dw = Numbers<float>(in * out);
     const double flops = 2.0 * static_cast<double>(rows_) * static_cast<double>(in * out);
     PrintOperation(name, flops, Seconds(5, [&] {
@@ -181,6 +182,29 @@ class Bench {
                                      .bias = bias.data(),
                                      .residual = residual.data(),
                                      .c = y.data()});
+                   }));
+    PrintOperation(name + ", bias, GELU", flops, Seconds(5, [&] {
+                     device_.Matmul({.rows = rows_,
+                                     .columns = out,
+                                     .inner = in,
+                                     .a = x.data(),
+                                     .b = w.data(),
+                                     .transpose_b = true,
+                                     .bias = bias.data(),
+                                     .c = y.data(),
+                                     .gelu = kernels::GeluForm::kTanh,
+                                     .activated = activated.data()});
+                   }));
+    PrintOperation(name + ", times GELU's derivative", flops, Seconds(5, [&] {
+                     device_.Matmul({.rows = rows_,
+                                     .columns = out,
+                                     .inner = in,
+                                     .a = x.data(),
+                                     .b = w.data(),
+                                     .transpose_b = true,
+                                     .c = y.data(),
+                                     .gelu = kernels::GeluForm::kTanh,
+                                     .gelu_input = residual.data()});
                    }));
     PrintOperation(name + ", input's gradient", flops, Seconds(5, [&] {
                      device_.Matmul({.rows = rows_,
@@ -251,7 +275,7 @@ class Bench {
   }
 
   void PrintBytes(const std::string& name, double bytes, double seconds) {
-    fmt::print("{:<32} {:>10.3f} ms {:>9.1f} GB/s {:>6.1f} % of a copy\n", name, 1e3 * seconds,
+    fmt::print("{:<36} {:>10.3f} ms {:>9.1f} GB/s {:>6.1f} % of a copy\n", name, 1e3 * seconds,
                1e-9 * bytes / seconds, 100 * bytes / seconds / copy_rate_);
   }
 

@@ -31,13 +31,13 @@ needed() { ldd "$1" | awk '{ print $1 }'; }
   [[ $output == *compute_90* && $output == *sm_90* ]]
 }
 
-# A frame on the stack is memory beyond the caches' first level. The one spill that is allowed is a float4 of the keys'
-# gradients, outside the innermost loop.
+# A frame on the stack is memory beyond the caches' first level. Attention's kernels may spill what they read outside their
+# innermost loops: with fewer registers more blocks fit. Others may spill two numbers.
 @test "no kernel spills registers or has a stack but those stated" {
   run "$here/ptxas_report" "$build/kernels/cuda/CMakeFiles/kernels_cuda.dir"
   [ "$status" -eq 0 ]
   ((${#lines[@]} > 100))
-  run awk '$2 + $3 + $4 > 0 && !(/KeyGradientKernel/ && $3 <= 16 && $4 <= 16)' <<<"$output"
+  run awk '{ most = /AttentionKernel|GradientKernelILi/ ? 72 : 16 } $2 > most || $3 > most || $4 > most' <<<"$output"
   echo "$output"
   [ -z "$output" ]
 }

@@ -1,6 +1,7 @@
 // Stands for cuBLASLt on emulated GPUs: plain loops.
 #include <vector>
 
+#include "kernels/cuda/gelu_functions.h"
 #include "kernels/cuda/products.h"
 
 namespace adaptive_train::kernels::cuda {
@@ -69,10 +70,18 @@ void Products::Multiply(const Product& x) {
       float value = x.alpha * sums[static_cast<std::size_t>(column)];
       if (x.c != nullptr) value += At(x.result, x.c, i);
       if (x.bias != nullptr) value += At(x.operands, x.bias, column);
+      if (x.after == AfterProduct::kGelu) {
+        Put(x.operands, x.other, i, value);
+        value = GeluOf(GeluForm::kTanh, value);
+      } else if (x.after == AfterProduct::kGeluDerivative) {
+        value *= GeluDerivative(GeluForm::kTanh, At(x.operands, x.other, i));
+      }
       Put(x.result, x.d, i, value);
     }
   }
 }
+
+bool Products::Has(const Product&) { return true; }
 
 std::string Products::Description() const { return "plain loops"; }
 

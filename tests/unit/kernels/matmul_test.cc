@@ -53,16 +53,17 @@ struct MatmulCase {
   }
 };
 
-/// Odd shapes, including 0 and 1, and some that are cut into tiles.
-constexpr std::array<std::array<std::int64_t, 3>, 9> kShapes{{{0, 3, 2},
-                                                              {3, 0, 2},
-                                                              {3, 2, 0},
-                                                              {1, 1, 1},
-                                                              {7, 5, 3},
-                                                              {17, 31, 64},
-                                                              {129, 193, 33},
-                                                              {300, 67, 129},
-                                                              {37, 401, 130}}};
+/// Odd shapes, including 0 and 1, one that is aligned, and some that are cut into tiles.
+constexpr std::array<std::array<std::int64_t, 3>, 10> kShapes{{{0, 3, 2},
+                                                               {3, 0, 2},
+                                                               {3, 2, 0},
+                                                               {1, 1, 1},
+                                                               {7, 5, 3},
+                                                               {24, 32, 40},
+                                                               {17, 31, 64},
+                                                               {129, 193, 33},
+                                                               {300, 67, 129},
+                                                               {37, 401, 130}}};
 
 template <class Body>
 void ForOrientations(const Body& body) {
