@@ -4,6 +4,7 @@
 #include "kernels/cuda/matrix_attention.h"
 
 #include <type_traits>
+#include <utility>
 
 #include "kernels/cuda/attention_places.h"
 #include "kernels/cuda/elements.h"
@@ -103,21 +104,33 @@ __device__ void ClearSums(Sums<kColumns>& sums) {
   }
 }
 
+/// Right operands are loaded so many at a time, before the first is used: a load takes as long as
+/// several products.
+constexpr int kLoadedAtOnce = 4;
+
 /// sums[., j] = own row . other row first + j, for kColumns others.
 template <int kHead, int kColumns, class T>
 __device__ void MultiplyRows(const OwnRows<kHead, T>& own, const SharedTile<kHead, T>& others,
                              int first, Sums<kColumns>& sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  ClearSums<kColumns>(sums);
+  constexpr SumFragment kZero = {0, 0, 0, 0};
+  constexpr int kAcross = kColumns / 16, kAll = kHead / 16 * kAcross;
+  static_assert(kAll % kLoadedAtOnce == 0);
 #pragma unroll
-  for (int k = 0; k < kHead / 16; ++k) {
+  for (int some = 0; some < kAll; some += kLoadedAtOnce) {
+    unsigned loaded[kLoadedAtOnce][4];
 #pragma unroll
-    for (int n = 0; n < kColumns / 16; ++n) {
-      unsigned loaded[4];
-      LoadMatrices(others.Part(first + 16 * n, lane / 16 * 8 + lane % 8, 2 * k, lane / 8 % 2),
-                   loaded);
-      MultiplyAdd<T>(own.of_columns[k], {loaded[0], loaded[1]}, sums[2 * n]);
-      MultiplyAdd<T>(own.of_columns[k], {loaded[2], loaded[3]}, sums[2 * n + 1]);
+    for (int i = 0; i < kLoadedAtOnce; ++i)
+      LoadMatrices(others.Part(first + 16 * ((some + i) % kAcross), lane / 16 * 8 + lane % 8,
+                               2 * ((some + i) / kAcross), lane / 8 % 2),
+                   loaded[i]);
+#pragma unroll
+    for (int i = 0; i < kLoadedAtOnce; ++i) {
+      const int n = (some + i) % kAcross, k = (some + i) / kAcross;
+      const SumFragment& low = k == 0 ? kZero : std::as_const(sums[2 * n]);
+      const SumFragment& high = k == 0 ? kZero : std::as_const(sums[2 * n + 1]);
+      MultiplyAdd<T>(own.of_columns[k], {loaded[i][0], loaded[i][1]}, low, sums[2 * n]);
+      MultiplyAdd<T>(own.of_columns[k], {loaded[i][2], loaded[i][3]}, high, sums[2 * n + 1]);
     }
   }
 }
@@ -128,11 +141,17 @@ __device__ void AddWeighted(const LeftFragment& weights, const SharedTile<kHead,
                             int first, Sums<kHead>& sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
 #pragma unroll
-  for (int n = 0; n < kHead / 16; ++n) {
-    unsigned loaded[4];
-    LoadTransposed(others.Part(first, lane % 16, 2 * n, lane / 16), loaded);
-    MultiplyAdd<T>(weights, {loaded[0], loaded[1]}, sums[2 * n]);
-    MultiplyAdd<T>(weights, {loaded[2], loaded[3]}, sums[2 * n + 1]);
+  for (int some = 0; some < kHead / 16; some += kLoadedAtOnce) {
+    unsigned loaded[kLoadedAtOnce][4];
+#pragma unroll
+    for (int i = 0; i < kLoadedAtOnce; ++i)
+      LoadTransposed(others.Part(first, lane % 16, 2 * (some + i), lane / 16), loaded[i]);
+#pragma unroll
+    for (int i = 0; i < kLoadedAtOnce; ++i) {
+      SumFragment &low = sums[2 * (some + i)], &high = sums[2 * (some + i) + 1];
+      MultiplyAdd<T>(weights, {loaded[i][0], loaded[i][1]}, low, low);
+      MultiplyAdd<T>(weights, {loaded[i][2], loaded[i][3]}, high, high);
+    }
   }
 }
 
@@ -334,7 +353,8 @@ __device__ inline void Differentiate(float log_scale, float log_sum_exp, float m
   d_probability = score * (d_probability - mean);
 }
 
-/// What each query of two tiles that pass by has one of; 0 past the end.
+/// What each query of two tiles that pass by has one of: the logarithm of its exponentials' sum, and
+/// the mean of its gradients; 0 past the end.
 struct PassingQueries {
   float* memory;
 
@@ -348,8 +368,8 @@ struct PassingQueries {
     const int row = static_cast<int>(threadIdx.x) % kTileRows;
     const bool first = threadIdx.x < kTileRows, has = begin + row < count;
     if (threadIdx.x >= 2 * kTileRows) return;
-    const float value = has ? (first ? log_sum_exps : means)[begin + row] : 0;
-    (first ? LogSumExps(turn) : Means(turn))[row] = first ? kLog2E * value : value;
+    const float* const from = first ? log_sum_exps : means;
+    BeginCopy((first ? LogSumExps(turn) : Means(turn)) + row, has ? from + begin + row : from, has);
   }
 };
 
@@ -402,8 +422,8 @@ __global__ void __launch_bounds__(kBlock, kHead <= 64 ? 3 : 2)
           const auto of_means = Load<2>(of_queries.Means(turn) + column);
 #pragma unroll
           for (int i = 0; i < 4; ++i)
-            Differentiate(log_scale, log_sum_exps.at[i % 2], of_means.at[i % 2], scores[n][i],
-                          d_scores[n][i]);
+            Differentiate(log_scale, kLog2E * log_sum_exps.at[i % 2], of_means.at[i % 2],
+                          scores[n][i], d_scores[n][i]);
         }
         if (!sight.SeeAll(query + some, own, kOwnOfWarp)) {
           ForScores(scores, [&](int row, int column, float& score) {

@@ -21,21 +21,24 @@ using SumFragment = float[4];
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
-/// c += a b, in float32.
+/// d = a b + c, in float32.
 template <class T>
-__device__ void MultiplyAdd(const LeftFragment& a, const RightFragment& b, SumFragment& c) {
+__device__ void MultiplyAdd(const LeftFragment& a, const RightFragment& b, const SumFragment& c,
+                            SumFragment& d) {
   if constexpr (std::is_same_v<T, BFloat16>) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]),
+          "f"(c[2]), "f"(c[3]));
   } else {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]),
+          "f"(c[2]), "f"(c[3]));
   }
 }
 
@@ -65,6 +68,12 @@ __device__ inline void BeginCopy(void* to, const void* from, bool inside) {
                "r"(inside ? 16 : 0)
                : "memory");
 }
+/// The same of one number of 4 bytes.
+__device__ inline void BeginCopy(float* to, const float* from, bool inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(SharedAddress(to)), "l"(from),
+               "r"(inside ? 4 : 0)
+               : "memory");
+}
 /// Returns when all copies that the thread began have arrived. Others see them after a barrier.
 __device__ inline void WaitForCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
@@ -90,12 +99,14 @@ __device__ inline float PowerOfTwo(float x) {
 #else  // for GPUs without such units, which are never asked
 
 template <class T>
-__device__ void MultiplyAdd(const LeftFragment&, const RightFragment&, SumFragment&) {
+__device__ void MultiplyAdd(const LeftFragment&, const RightFragment&, const SumFragment&,
+                            SumFragment&) {
   __trap();
 }
 __device__ inline void LoadMatrices(const void*, unsigned (&)[4]) { __trap(); }
 __device__ inline void LoadTransposed(const void*, unsigned (&)[4]) { __trap(); }
 __device__ inline void BeginCopy(void*, const void*, bool) { __trap(); }
+__device__ inline void BeginCopy(float*, const float*, bool) { __trap(); }
 __device__ inline void WaitForCopies() {}
 template <class T>
 __device__ unsigned Pack(float, float) {

@@ -47,21 +47,24 @@ inline void Load(const void* row, unsigned (&to)[4], bool transposed) {
 }  // namespace emulated
 
 template <class T>
-void MultiplyAdd(const LeftFragment& a, const RightFragment& b, SumFragment& c) {
+void MultiplyAdd(const LeftFragment& a, const RightFragment& b, const SumFragment& c,
+                 SumFragment& d) {
   using emulated::Exchange, emulated::Half;
   const auto low = Exchange(a[0] | std::uint64_t{a[1]} << 32),
              high = Exchange(a[2] | std::uint64_t{a[3]} << 32),
              right = Exchange(b[0] | std::uint64_t{b[1]} << 32);
   const unsigned lane = emulated_cuda::Lane(), row = lane / 4, pair = lane % 4;
   for (unsigned i = 0; i < 4; ++i) {
+    float sum = c[i];
     const unsigned column = 2 * pair + i % 2;
     for (unsigned k = 0; k < 16; ++k) {
       const unsigned of_a = 4 * row + k % 8 / 2, of_b = 4 * column + k % 8 / 2;
       const int half = static_cast<int>(k % 2);
       const std::uint64_t left = (k < 8 ? low : high)[of_a];
-      c[i] += Half<T>(left, half + 2 * static_cast<int>(i / 2)) *
-              Half<T>(right[of_b], half + 2 * static_cast<int>(k / 8));
+      sum += Half<T>(left, half + 2 * static_cast<int>(i / 2)) *
+             Half<T>(right[of_b], half + 2 * static_cast<int>(k / 8));
     }
+    d[i] = sum;
   }
 }
 
@@ -75,6 +78,7 @@ inline void BeginCopy(void* to, const void* from, bool inside) {
     std::memset(to, 0, 16);
   }
 }
+inline void BeginCopy(float* to, const float* from, bool inside) { *to = inside ? *from : 0; }
 inline void WaitForCopies() {}
 
 template <class T>
