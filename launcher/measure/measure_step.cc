@@ -114,7 +114,8 @@ Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task) 
   spec.mode = "measure";
   spec.environment = RankEnvironment(CurrentEnvironment());
   spec.launch = site.launch;
-  spec.first_rank = site.allocation.in_slurm ? AddressOfNode(order.nodes[0].name) : kHere;
+  if (site.allocation.in_slurm) spec.slurmds = FindSlurmds(plan);
+  spec.first_rank = site.allocation.in_slurm ? AddressOf(spec.slurmds[order.nodes[0].name]) : kHere;
   StepWatch watch;
   const double began = SteadySecondsNow();
   EndingSteps ending;

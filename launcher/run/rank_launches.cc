@@ -7,7 +7,6 @@
 #include "core/kept_folder.h"
 #include "core/token_proof.h"
 #include "launcher/steps/rank_environment.h"
-#include "launcher/steps/slurm_step.h"
 
 namespace adaptive_train {
 namespace {
@@ -38,7 +37,9 @@ JobStepSpec RankLaunches::Next(const Plan& plan, std::optional<std::int64_t> com
   if (committed) spec.environment["ADAPTIVE_TRAIN_COMMITTED"] = std::to_string(*committed);
   spec.launch = config_.launch;
   spec.usual_hellos = usual_hellos_;
-  spec.first_rank = allocation_.in_slurm ? AddressOfNode(plan.ranks[0].device.node) : kHere;
+  if (allocation_.in_slurm) spec.slurmds = FindSlurmds(plan);
+  spec.first_rank =
+      allocation_.in_slurm ? AddressOf(spec.slurmds[plan.ranks[0].device.node]) : kHere;
   return spec;
 }
 

@@ -14,6 +14,7 @@
 #include "core/plan.h"
 #include "core/result.h"
 #include "launcher/steps/child_process.h"
+#include "launcher/steps/slurmd_place.h"
 
 namespace adaptive_train {
 
@@ -27,6 +28,7 @@ struct JobStepSpec {
   Environment environment;  // of the ranks, complete but for what Slurm and PMIx add
   LaunchConfig launch = {};
   std::string first_rank = {};  // IP address of the first rank's host; empty: not known
+  SlurmdPlaces slurmds = {};    // of the plan's nodes; what is missing is not known
   /// RunOutcome::hellos of an earlier launch of the run, if there was one.
   std::optional<HelloTimes> usual_hellos = {};
 };

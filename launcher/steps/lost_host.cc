@@ -23,14 +23,6 @@ constexpr unsigned kSecondsBetween = 4;
 /// One ping that was lost is no lost host.
 constexpr int kTimesSeen = 2;
 
-/// What scontrol prints; empty where it fails, as from a node that is itself cut off.
-std::string Shown(const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {"scontrol"};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  const auto done = RunCommand({command, std::nullopt, ""}, kCommandDeadline);
-  return done && done->Ok() ? done->output : "";
-}
-
 void SayLost(const std::string& line) {
   fmt::print(stderr, "adaptive-train: {}\n", line);
   std::fflush(stderr);
@@ -63,10 +55,10 @@ int RequeueIfLost(std::int64_t job_id, const std::string& host) {
   const std::string job = std::to_string(job_id);
   int seen = 0;
   for (const auto end = Clock::now() + kWatchTime; Clock::now() < end; ::sleep(kSecondsBetween)) {
-    const std::string state = Shown({"show", "job", "-o", job});
+    const std::string state = ShownBySlurm({"show", "job", "-o", job});
     if (!state.empty() && state.find(" JobState=RUNNING ") == std::string::npos)
       return ToInt(RankExit::kLauncherLost);
-    seen = ShowsLostNode(Shown({"show", "node", "-o", host})) ? seen + 1 : 0;
+    seen = ShowsLostNode(ShownBySlurm({"show", "node", "-o", host})) ? seen + 1 : 0;
     if (seen >= kTimesSeen) return Requeue(job, host);
   }
   SayLost(fmt::format("job {} has lost its launcher, and its batch host {} lives: not requeued",

@@ -20,7 +20,6 @@ namespace {
 
 constexpr std::chrono::seconds kScontrolDeadline{20};
 constexpr std::chrono::seconds kPluginDeadline{20};
-constexpr std::chrono::seconds kNameDeadline{5};
 /// Of a short step: Slurm may not reach a node that has just come back.
 constexpr int kShortLaunches = 3;
 constexpr std::chrono::seconds kBetweenShortLaunches{2};
@@ -296,21 +295,12 @@ std::map<std::string, std::string> ParseSlurmSettings(const std::string& text) {
   return settings;
 }
 
-Result<std::map<std::string, std::string>> SlurmSettings() {
-  return Scontrol({"show", "config"}).map(ParseSlurmSettings);
+std::string ShownBySlurm(const std::vector<std::string>& arguments) {
+  return Scontrol(arguments).value_or("");
 }
 
-std::string AddressOfNode(const std::string& node) {
-  auto text = Scontrol({"show", "node", "-o", node});
-  if (!text) return "";
-  const std::string key = " NodeAddr=";
-  const auto at = text->find(key);
-  if (at == std::string::npos) return "";
-  const auto begin = at + key.size();
-  const std::string name = text->substr(begin, text->find(' ', begin) - begin);
-  // A program of its own, as a name service that hangs must not hold the launcher.
-  auto found = RunCommand({{"getent", "ahosts", name}, std::nullopt, ""}, kNameDeadline);
-  return found && found->Ok() ? found->output.substr(0, found->output.find_first_of(" \t\n")) : "";
+Result<std::map<std::string, std::string>> SlurmSettings() {
+  return Scontrol({"show", "config"}).map(ParseSlurmSettings);
 }
 
 Result<std::vector<std::string>> ExpandHosts(const std::string& node_list) {

@@ -31,6 +31,9 @@ std::optional<double> TimeOfJob(const std::string& shown, const std::string& nam
 /// configuration. Runs it.
 Result<std::optional<std::string>> SlurmVersion();
 
+/// What scontrol prints; empty where it fails, as from a node that is cut off. Blocks for 20 s at most.
+std::string ShownBySlurm(const std::vector<std::string>& arguments);
+
 /// What `scontrol show config` says, by key. Fails if Slurm's controller does not answer. Blocks for
 /// 20 s at most.
 Result<std::map<std::string, std::string>> SlurmSettings();
@@ -52,10 +55,6 @@ bool NamesPlugin(const std::string& list, const std::string& plugin);
 
 /// The node that a line of srun or slurmstepd is about; empty if it names none that we know to find.
 std::string NodeOfError(const std::string& line);
-
-/// The IP address by which Slurm reaches a node; empty if it cannot be told. Runs scontrol and
-/// getent, for 25 s at most.
-std::string AddressOfNode(const std::string& node);
 
 /// The kind of failure behind srun's words about a task's end: "Killed", "Out Of Memory", "Exited
 /// with exit code 3".

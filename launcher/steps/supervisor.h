@@ -153,6 +153,7 @@ class Supervisor {
   void EndForRetry();
   bool IsLaunchTrouble() const;
   std::string NodeOfFailedLaunch() const;
+  bool Answers(const std::string& node) const;
   void EndForFailure();
   void EndForStop();
   void EndAtOnce();

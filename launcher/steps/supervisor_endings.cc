@@ -20,6 +20,9 @@ constexpr std::chrono::milliseconds kOthersSilence = kHeartbeatPeriod + 100ms;
 /// A rank that is only accused by a peer will be silent before it is certain, and this time more.
 constexpr std::chrono::milliseconds kHearsayMargin = 2 * kHeartbeatPeriod;
 
+/// A first packet that was lost is sent again within it.
+constexpr std::chrono::milliseconds kAnswerPatience = 1500ms;
+
 }  // namespace
 
 void Supervisor::BeginDiagnosis() {
@@ -105,12 +108,22 @@ std::string Supervisor::NodeOfFailedLaunch() const {
   return anyone_said_hello_ && silent != ranks_.end() ? silent->host : "";
 }
 
-/// A launch that fails on the same node as the one before has lost it. One more is made nevertheless
-/// where Slurm says at once what is wrong there, as that may be in the way of one step alone.
+/// Whether the node's slurmd does, as far as can be told.
+bool Supervisor::Answers(const std::string& node) const {
+  const auto place = spec_.slurmds.find(node);
+  if (place == spec_.slurmds.end() || place->second.port == 0) return true;
+  return AnswersAt(AddressOf(place->second), place->second.port, kAnswerPatience);
+}
+
+/// A launch has lost a node of which nothing was heard if its slurmd does not answer either, or if the
+/// launch before failed there as well. One more is made nevertheless where Slurm says at once what is
+/// wrong there, as that may be in the way of one step alone.
 void Supervisor::EndForRetry() {
   retry_reason_ = IsLaunchTrouble() ? step_->Trouble() : DescribeWireup(ranks_);
   const std::string node = NodeOfFailedLaunch();
-  const bool lost = !node.empty() && node == std::exchange(failed_launch_on_, node);
+  const bool again = !node.empty() && node == std::exchange(failed_launch_on_, node);
+  const bool silent = !node.empty() && !IsLaunchTrouble() && !Answers(node);
+  const bool lost = again || silent;
   retry_ = attempt_ <= kMaxLaunchRetries && (!lost || IsLaunchTrouble());
   events_.on_launch(attempt_, retry_ ? "retried" : "failed", retry_reason_);
   if (!retry_) {
@@ -120,7 +133,8 @@ void Supervisor::EndForRetry() {
     diagnosis.failure.operation = "wire-up";
     diagnosis.failure.host = node;
     diagnosis.failure.cause =
-        fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
+        silent ? fmt::format("{}, and its slurmd does not answer", retry_reason_)
+               : fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
     outcome_.code = ExitCode::kRankFailure;
     outcome_.failure = diagnosis;
     outcome_.failed_at = RunningClock::now();

@@ -113,6 +113,22 @@ nothing_kept() {
   box mend n3
 }
 
+# Its slurmd is held back, so that its rank is not there before.
+@test "a node cut off while ranks are launched again: the launch that misses it has lost it, and no second one is made" {
+  failing_job
+  box_root n3 pkill -STOP -x slurmd
+  box_root n2 pkill -KILL -f "$worker_command"
+  wait_until 60 grep -Eq '^going on \(failure 1' "$home/slurm-$job.out"
+  box cut n3
+  wait_until 60 grep -Eq '^going on without n3( |$)' "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+  box_root n3 pkill -CONT -x slurmd
+  finished_with "$job" 0:0
+  show_job "$job"
+  grep -q 'its slurmd does not answer' "$home/slurm-$job.out"
+  [[ $(nodes_of "$job") == "n1 n2 n4" ]]
+  box mend n3
+}
+
 @test "a node cut off while the run goes on without another" {
   failing_job
   box cut n3

@@ -1,0 +1,35 @@
+// Where Slurm's daemons listen on the nodes, and whether they answer there.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+
+#include "core/plan.h"
+
+namespace adaptive_train {
+
+/// How slurmd is reached on a node.
+struct SlurmdPlace {
+  std::string name;  // a host name or an IP address
+  int port = 0;      // 0: not known
+};
+/// By the node's name.
+using SlurmdPlaces = std::map<std::string, SlurmdPlace>;
+
+/// What Slurm's controller says of the nodes of a plan; those that it does not know are missing. Runs
+/// scontrol twice, each time for 20 s at most.
+SlurmdPlaces FindSlurmds(const Plan& plan);
+/// The same from lines of `scontrol show node -o`, which name a port where it is not the usual one.
+SlurmdPlaces ParseSlurmds(const std::string& shown, int usual_port);
+
+/// The IP address by which Slurm reaches a node; empty if it cannot be told. Runs getent, for 5 s at
+/// most.
+std::string AddressOf(const SlurmdPlace& place);
+
+/// Whether a connection to the port is accepted or refused within `patience`, or cannot be tried. No
+/// answer comes from a host that is gone or cut off. Blocks as long. TCP sends its first packet again
+/// after a second: a shorter patience takes one lost packet for a lost host.
+bool AnswersAt(const std::string& address, int port, std::chrono::milliseconds patience);
+
+}  // namespace adaptive_train
