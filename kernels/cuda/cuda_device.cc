@@ -9,9 +9,23 @@
 
 namespace adaptive_train::kernels::cuda {
 
+namespace {
+
+std::int64_t MemoryBytes(const Stream& stream) {
+  std::size_t free = 0, whole = 0;
+  stream.Check(cudaMemGetInfo(&free, &whole));
+  return static_cast<std::int64_t>(whole);
+}
+
+}  // namespace
+
 template <class T>
 CudaDevice<T>::CudaDevice(int ordinal)
-    : stream_(ordinal), products_(stream_), scratch_(stream_), partial_(stream_) {}
+    : stream_(ordinal),
+      products_(stream_),
+      scratch_(stream_),
+      partial_(stream_),
+      memory_bytes_(MemoryBytes(stream_)) {}
 
 template <class T>
 std::string CudaDevice<T>::Description() const {

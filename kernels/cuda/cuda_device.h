@@ -85,6 +85,7 @@ class CudaDevice : public Device<T> {
   Products products_;
   Room scratch_, partial_;
   RotaryTable rotary_;
+  const std::int64_t memory_bytes_;  // of the GPU, whoever has them
 };
 
 }  // namespace adaptive_train::kernels::cuda

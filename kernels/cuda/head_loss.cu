@@ -58,12 +58,14 @@ constexpr std::int64_t kLine = 64;  // numbers
 
 constexpr std::int64_t InLines(std::int64_t numbers) { return Pieces(numbers, kLine) * kLine; }
 
-/// Logits of so many rows fit into this, of at least kHeadLossRows.
-constexpr std::int64_t kLogitsBytes = std::int64_t{1} << 30;
+/// Logits of so many rows fit into this, and into a part of the GPU's memory; of at least
+/// kHeadLossRows.
+constexpr std::int64_t kLogitsBytes = std::int64_t{1} << 30, kPartOfMemory = 64;
 
 /// Equal chunks, but for the last one.
-std::int64_t ChunkRows(std::int64_t rows, std::int64_t stride) {
-  const std::int64_t fit = kLogitsBytes / (stride * static_cast<std::int64_t>(sizeof(float)));
+std::int64_t ChunkRows(std::int64_t rows, std::int64_t stride, std::int64_t memory) {
+  const std::int64_t bytes = std::min(kLogitsBytes, memory / kPartOfMemory);
+  const std::int64_t fit = bytes / (stride * static_cast<std::int64_t>(sizeof(float)));
   const std::int64_t chunks = Pieces(rows, std::max(kHeadLossRows, fit));
   return std::min(rows, InLines(Pieces(rows, std::max(chunks, std::int64_t{1}))));
 }
@@ -82,8 +84,8 @@ const T* PadWeight(CudaDevice<T>& device, const HeadLossArguments<T>& x, std::in
 }
 
 template <class T>
-Chunk<T> ChunkIn(CudaDevice<T>& device, Room& room, const HeadLossArguments<T>& x,
-                 const Groups& groups) {
+Chunk<T> ChunkIn(CudaDevice<T>& device, std::int64_t memory, Room& room,
+                 const HeadLossArguments<T>& x, const Groups& groups) {
   constexpr bool kBeside = !std::is_same_v<T, float>;
   Chunk<T> chunk{};
   chunk.vocab = chunk.padded = x.vocab;
@@ -91,7 +93,7 @@ Chunk<T> ChunkIn(CudaDevice<T>& device, Room& room, const HeadLossArguments<T>& 
   // In groups, sums must not depend on where a rank's entries begin.
   chunk.at_once = x.part.groups == 0;
   chunk.stride = chunk.at_once ? std::max(InLines(x.vocab), kLine) : x.vocab;
-  chunk.rows = ChunkRows(x.rows, chunk.stride);
+  chunk.rows = ChunkRows(x.rows, chunk.stride, memory);
   const bool pads = kBeside && x.vocab % kUnitRows != 0;
   const std::int64_t rows = chunk.rows, logits = InLines(rows * chunk.stride);
   const std::int64_t d_logits = kBeside ? logits / 2 : 0;
@@ -392,7 +394,7 @@ void CudaDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
   const float factor = kWide ? scale : kGradientFactor<T>;
   const float after = kWide ? 1 : scale / kGradientFactor<T>;
   const bool alone = x.part.ranks == 1 && x.part.groups == 0 && x.vocab > 0;
-  Chunk<T> chunk = ChunkIn(*this, scratch_, x, groups);
+  Chunk<T> chunk = ChunkIn(*this, memory_bytes_, scratch_, x, groups);
   const std::int64_t most = chunk.rows;
   for (std::int64_t first = 0; first < x.rows; first += most) {
     const T* const input = x.input + first * x.columns;

@@ -217,7 +217,7 @@ void ExpectSmallGradients(Device<T>& device) {
   const double probability = 1 / static_cast<double>(a_case.vocab);
   for (std::size_t v = 0; v < d_weight.size(); ++v) {
     const double expected = v == target ? probability - 1 : probability;
-    const double rounding = std::max(1e-4, 2 * HalfUnit<T>());
+    const double rounding = std::max(1e-4, RoundingsWithin(Op::kHeadGradient) * HalfUnit<T>());
     ASSERT_NEAR(d_weight[v], expected, rounding * std::abs(expected)) << v;
   }
 }
