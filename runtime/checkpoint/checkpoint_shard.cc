@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <type_traits>
 #include <utility>
 
 #include "core/file_io.h"
@@ -22,6 +23,20 @@ Result<void> MakePartFolder(const CheckpointFolder& folder, const std::string& p
     return made;
   }
   return MakeOwnFolder(part);
+}
+
+/// Makes the folder and writes in it. A rank whose shard has failed takes an empty folder along: it is
+/// then made again, and the failure that counts is the other's, not that the folder is gone.
+template <class Write>
+std::invoke_result_t<Write> WriteInFolder(const CheckpointFolder& folder, const std::string& part,
+                                          const Write& write) {
+  constexpr int kMostTimes = 100;  // more than ranks that fail at the same moment
+  for (int times = 1;; ++times) {
+    auto made = MakePartFolder(folder, part);
+    if (!made) return tl::unexpected(made.error());
+    auto written = write();
+    if (written || written.error().system_error != ENOENT || times == kMostTimes) return written;
+  }
 }
 
 void RemoveFiles(const std::string& part, std::size_t number) {
@@ -76,10 +91,10 @@ Result<void> WriteShard(const CheckpointFolder& folder, std::uint64_t attempt, s
                         ShardIndex index, std::span<const std::byte> bytes,
                         const std::function<bool()>& stop) {
   const std::string part = folder.PartPathOf(index.step, attempt);
-  auto done = MakePartFolder(folder, part);
-  if (!done) return done;
   const std::string stem = part + "/" + ShardName(number);
-  auto hashes = WriteBlocks(stem + ".bin", bytes, stop);
+  auto hashes =
+      WriteInFolder(folder, part, [&] { return WriteBlocks(stem + ".bin", bytes, stop); });
+  Result<void> done;
   if (hashes) {
     index.block_hashes = std::move(*hashes);
     done = WriteCheckpointText(stem + ".json", IndexText(index));

@@ -7,8 +7,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cmath>
+#include <thread>
 
+#include "runtime/checkpoint/checkpoint_shard.h"
 #include "tests/unit/runtime_checkpoint/in_child.h"
 #include "tests/unit/runtime_checkpoint/saved_state.h"
 
@@ -55,6 +58,32 @@ TEST_F(WriterTest, RanksAgreeStepByStep) {
   for (const CheckpointNews& news : ranks.Agree()) EXPECT_FALSE(news.saved) << "told once";
   EXPECT_EQ(Check(1), "whole");
   EXPECT_EQ(ranks.writers[0]->PathOf(1), path_ + "/step-00000001");
+}
+
+// A rank that has failed removes the folder while it is empty.
+TEST_F(WriterTest, AFolderThatAnotherRankTakesAwayIsMadeAgain) {
+  const CheckpointFolder folder(path_);
+  ShardIndex index;
+  index.step = 1;
+  index.arena = CheckpointArena{{{"wte.weight"}}, BucketRule::Whole(4, 1)};
+  index.elements = 4;
+  const std::vector<float> state(kResiduals * 4, 1.0F);
+  const std::string part = folder.PartPathOf(1, 1);
+  std::atomic<bool> over = false;
+  std::atomic<int> removed = 0;
+  std::jthread other([&] {
+    while (!over) {
+      if (::rmdir(part.c_str()) == 0) ++removed;
+    }
+  });
+  for (int times = 0; times < 20; ++times) {
+    const auto written =
+        WriteShard(folder, 1, 0, index, std::as_bytes(std::span(state)), [] { return false; });
+    ASSERT_TRUE(written) << written.error().message;
+    RemoveShard(folder, 1, 1, 0);
+  }
+  over = true;
+  EXPECT_GT(removed, 0);
 }
 
 TEST_F(WriterTest, TheSnapshotIsTheRanksPart) {
