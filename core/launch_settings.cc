@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kFencePerRank{5};
 constexpr std::chrono::milliseconds kShortStepPerNode{50};
 constexpr std::chrono::milliseconds kLauncherPatience = 3s;
 /// How many times as long as in the launch before hellos may take. A launch that is given up too soon
-/// is tried again with all the time there is.
+/// is tried again with all the time there is, where the nodes that it misses answer.
 constexpr int kFirstAgain = 5, kSpreadAgain = 10;
 
 bool ReadPort(std::string_view text, int& port) {

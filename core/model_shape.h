@@ -92,7 +92,7 @@ std::int64_t MaskedTargets(std::int64_t sequence);
 /// The number of a sample's tokens that need logits.
 std::int64_t TargetsPerSample(const ModelDims& dims);
 
-/// Logits are computed for so many tokens at a time (kHeadLossRows of kernels/head_loss.h).
+/// A CPU computes logits for so many tokens at a time (kHeadLossRows of kernels/head_loss.h).
 inline constexpr std::int64_t kHeadTokens = 512;
 
 /// Fails in one line, naming the configuration's key, if no such model can be built.

@@ -26,7 +26,7 @@ struct EmbeddingArguments {
   T* output = nullptr;
 };
 
-/// Adds to those gradients that are not nullptr, rows in ascending order. A negative token has none.
+/// Adds to those gradients that are not nullptr, rows in an order that the shape alone determines. A negative token has none.
 template <class T>
 struct EmbeddingBackwardArguments {
   std::int64_t batch = 0;

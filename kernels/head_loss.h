@@ -30,7 +30,7 @@ struct VocabularyPart {
   std::function<void(std::span<Accumulator<T>> values)> sum;
 };
 
-/// No device keeps the logits of more rows than this at a time.
+/// A CPU, and ranks that share a vocabulary, keep the logits of so many rows at a time at most.
 inline constexpr std::int64_t kHeadLossRows = 512;
 
 /// logits[r, v] = input[r] . weight[v] + bias[v]

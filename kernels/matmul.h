@@ -40,7 +40,7 @@ struct MatmulArguments {
 };
 
 /// d_weight[in, out] += input[rows, in]^T d_output[rows, out]
-/// d_bias[out] += sum over rows of d_output, rows in ascending order; skipped if d_bias is nullptr
+/// d_bias[out] += sum over rows of d_output, in an order that the shape alone determines; skipped if d_bias is nullptr
 template <class T>
 struct WeightGradientArguments {
   std::int64_t rows = 0;

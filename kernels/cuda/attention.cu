@@ -19,9 +19,9 @@ namespace {
 constexpr int kSide = 16;  // threads along each side of a tile
 static_assert(kSide * kSide == kThreads);
 
-/// Tiles of kRows queries or keys, whose rows have kHead entries; what a head has less is 0. A thread
-/// has rows kPerSide * (thread / kSide) + i and, of kRows columns, columns thread % kSide + kSide * j.
-/// Of kHead columns it has groups of four.
+/// Tiles of kRows queries or keys, whose rows have kHead entries; what a head has less is 0. A
+/// thread has rows kPerSide * (thread / kSide) + i and, of kRows columns, columns thread % kSide +
+/// kSide * j. Of kHead columns it has groups of four.
 template <int kHead>
 struct Tile {
   static constexpr int kRows = kHead <= 128 ? 64 : 32;
@@ -247,7 +247,8 @@ __device__ void DifferentiateScores(const AttentionBackwardArguments<T>& x, cons
   PutScores<kHead>(d_probabilities, d_scores);
 }
 
-/// A block makes the gradients of kRows keys and values of one head, over all queries that see them.
+/// A block makes the gradients of kRows keys and values of one head, over all queries that see
+/// them.
 template <int kHead, class T>
 __global__ void __launch_bounds__(kThreads)
     KeyGradientKernel(AttentionBackwardArguments<T> x, const float* means, float scale) {
@@ -323,7 +324,8 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr int kMeanLanes = 8;  // of a query
 
-/// means[query] = d_output . output: kMeanLanes lanes a query, which read kWidth neighbours at once.
+/// means[query] = d_output . output: kMeanLanes lanes a query, which read kWidth neighbours at
+/// once.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     MeansKernel(AttentionBackwardArguments<T> x, std::int64_t queries, float* means) {

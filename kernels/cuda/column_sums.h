@@ -19,8 +19,8 @@ struct ColumnTerms {
   float of[kSums][kWidth];
 };
 
-/// partial[piece, sum, c] = sum over the piece's rows of the terms: lanes sum rows in ascending order,
-/// and are added in theirs.
+/// partial[piece, sum, c] = sum over the piece's rows of the terms: lanes sum rows in ascending
+/// order, and are added in theirs.
 template <int kSums, int kWidth, class Term>
 __global__ void __launch_bounds__(kSumThreads* kSumLanes)
     PartialColumnSums(std::int64_t rows, std::int64_t columns, Term term, float* partial) {
@@ -75,8 +75,9 @@ __global__ void __launch_bounds__(kSumThreads* kSumLanes)
   whole[at % columns] += sum;
 }
 
-/// sums[s][c] += sum over rows of the s-th terms, pieces in an order that their number determines. term(row, column, terms)
-/// adds those of kWidth columns from `column` on; columns are a multiple of it.
+/// sums[s][c] += sum over rows of the s-th terms, pieces in an order that their number determines.
+/// term(row, column, terms) adds those of kWidth columns from `column` on; columns are a multiple
+/// of it.
 template <int kSums, int kWidth, class Term>
 void AddColumnSums(const Stream& stream, Room& room, std::int64_t rows, std::int64_t columns,
                    const Term& term, const std::array<float*, kSums>& sums) {

@@ -83,8 +83,8 @@ std::uint32_t AlignmentOf(const void* array) {
   return 1U << std::countr_zero(reinterpret_cast<std::uintptr_t>(array) | 256);
 }
 
-/// What an algorithm is chosen for. The library takes the bias's alignment from its pointer, and is
-/// told the others.
+/// What an algorithm is chosen for. The library takes the alignment of the bias and of `other` from
+/// their pointers, and is told those of the matrices.
 using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, Scalar,
                        Scalar, bool, bool, bool, bool, AfterProduct, std::array<std::uint32_t, 6>>;
 

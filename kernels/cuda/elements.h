@@ -45,8 +45,8 @@ __device__ void Store(const Neighbours<T, kCount>& values, T* to) {
   *reinterpret_cast<Neighbours<T, kCount>*>(to) = values;
 }
 
-/// Whether all these arrays, and rows of `columns` elements in them, may be read `count` elements at
-/// a time.
+/// Whether all these arrays, and rows of `columns` elements in them, may be read `count` elements
+/// at a time.
 template <class... T>
 bool AreAligned(std::int64_t count, std::int64_t columns, const T*... arrays) {
   const auto fits = [&](const auto* array) {

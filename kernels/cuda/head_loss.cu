@@ -41,8 +41,8 @@ struct Chunk {
   const T* weight;              // [padded vocab, columns]
   std::int64_t padded;          // vocab, or stride where the matrix units need that
   const std::int32_t* targets;  // of its rows; in the whole vocabulary
-  float* logits;                // [rows, vocab], without the bias
-  T* d_logits;                  // [rows, vocab], times kGradientFactor; of float32 in their place
+  float* logits;                // [rows, stride], without the bias
+  T* d_logits;                  // [rows, stride], times kGradientFactor; of float32 in their place
   float* of_groups;             // [all groups, rows]: logarithms of sums of exponentials
   float* target_logits;         // [rows], behind of_groups; 0 where another rank has it
   float* of_rows;               // [rows]: of all groups
@@ -58,12 +58,14 @@ constexpr std::int64_t kLine = 64;  // numbers
 
 constexpr std::int64_t InLines(std::int64_t numbers) { return Pieces(numbers, kLine) * kLine; }
 
-/// Logits of so many rows fit into this, and into a part of the GPU's memory; of at least
-/// kHeadLossRows.
+/// Logits of a chunk fit into this, and into a part of the GPU's memory, or are of kHeadLossRows.
 constexpr std::int64_t kLogitsBytes = std::int64_t{1} << 30, kPartOfMemory = 64;
 
-/// Equal chunks, but for the last one.
-std::int64_t ChunkRows(std::int64_t rows, std::int64_t stride, std::int64_t memory) {
+/// Equal chunks in whole lines, but for the last one. Ranks that share a vocabulary have the same
+/// ones, whatever their parts and GPUs are.
+std::int64_t ChunkRows(std::int64_t rows, std::int64_t stride, std::int64_t ranks,
+                       std::int64_t memory) {
+  if (ranks > 1) return std::min(rows, kHeadLossRows);
   const std::int64_t bytes = std::min(kLogitsBytes, memory / kPartOfMemory);
   const std::int64_t fit = bytes / (stride * static_cast<std::int64_t>(sizeof(float)));
   const std::int64_t chunks = Pieces(rows, std::max(kHeadLossRows, fit));
@@ -92,8 +94,8 @@ Chunk<T> ChunkIn(CudaDevice<T>& device, std::int64_t memory, Room& room,
   chunk.weight = x.weight;
   // In groups, sums must not depend on where a rank's entries begin.
   chunk.at_once = x.part.groups == 0;
-  chunk.stride = chunk.at_once ? std::max(InLines(x.vocab), kLine) : x.vocab;
-  chunk.rows = ChunkRows(x.rows, chunk.stride, memory);
+  chunk.stride = std::max(chunk.at_once ? InLines(x.vocab) : x.vocab, std::int64_t{1});
+  chunk.rows = ChunkRows(x.rows, chunk.stride, x.part.ranks, memory);
   const bool pads = kBeside && x.vocab % kUnitRows != 0;
   const std::int64_t rows = chunk.rows, logits = InLines(rows * chunk.stride);
   const std::int64_t d_logits = kBeside ? logits / 2 : 0;
@@ -113,8 +115,8 @@ Chunk<T> ChunkIn(CudaDevice<T>& device, std::int64_t memory, Room& room,
   return chunk;
 }
 
-/// A sum of exponentials, and the largest exponent so far, which is taken out of it. Nothing here is
-/// fused with what is around it: the bits must not depend on that.
+/// A sum of exponentials, and the largest exponent so far, which is taken out of it. Nothing here
+/// is fused with what is around it: the bits must not depend on that.
 struct SoftmaxSum {
   float largest = -INFINITY, sum = 0;
 
@@ -171,7 +173,7 @@ struct LogitsRow {
     const float largest = OverBlock(own.largest, Larger(), place);
     if (own.largest != -INFINITY) own.sum *= expf(own.largest - largest);
     const float sum = OverBlock(own.sum, Plus(), place);
-    return largest == -INFINITY ? largest : largest + logf(sum);
+    return largest == -INFINITY && sum == 0 ? largest : largest + logf(sum);  // NaN stays
   }
   __device__ float LogitOf(std::int64_t target) const { return At<1>(target).at[0]; }
 };
@@ -181,8 +183,8 @@ __device__ LogitsRow<T> RowOf(const Chunk<T>& chunk, std::int64_t row, const T* 
   return {chunk.logits + row * chunk.stride, bias, chunk.at_once};
 }
 
-/// A block has a row's entries of one group: makes the logarithm of their exponentials' sum, and the
-/// target's logit if it is there.
+/// A block has a row's entries of one group: makes the logarithm of their exponentials' sum, and
+/// the target's logit if it is there.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     GroupSoftmaxKernel(Chunk<T> chunk, Groups groups, const T* bias) {
@@ -395,6 +397,7 @@ void CudaDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
   const float after = kWide ? 1 : scale / kGradientFactor<T>;
   const bool alone = x.part.ranks == 1 && x.part.groups == 0 && x.vocab > 0;
   Chunk<T> chunk = ChunkIn(*this, memory_bytes_, scratch_, x, groups);
+  stream_.Begin("HeadLoss");  // not the copy of the weight
   const std::int64_t most = chunk.rows;
   for (std::int64_t first = 0; first < x.rows; first += most) {
     const T* const input = x.input + first * x.columns;

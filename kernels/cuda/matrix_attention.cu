@@ -1,6 +1,7 @@
-// FlashAttention (Dao 2023) on the matrix units. A warp has 16 rows of its own: queries, or keys where
-// these get their gradients. Tiles of the other rows pass by in shared memory, the next one on its
-// way. Scores stay in registers: a product's sums are laid out as the next one's left operand.
+// FlashAttention (Dao 2023) on the matrix units. A warp has 16 rows of its own: queries, or keys
+// where these get their gradients. Tiles of the other rows pass by in shared memory, the next one
+// on its way. Scores stay in registers: a product's sums are laid out as the next one's left
+// operand.
 #include "kernels/cuda/matrix_attention.h"
 
 #include <type_traits>
@@ -28,8 +29,8 @@ struct SharedTile {
 
   T* rows;
 
-  /// Part `even` + `odd` of row `eighth` + `row`: `eighth` is a multiple of 8, `even` of 2, and `odd` 0
-  /// or 1. What depends on the lane alone is apart from what loops go over.
+  /// Part `even` + `odd` of row `eighth` + `row`: `eighth` is a multiple of 8, `even` of 2, and
+  /// `odd` 0 or 1. What depends on the lane alone is apart from what loops go over.
   __device__ T* Part(int eighth, int row, int even, int odd) const {
     return rows + eighth * kHead + row * kHead + ((odd ^ (row & 7)) ^ even) * kPart;
   }
@@ -190,8 +191,8 @@ __device__ void StoreRows(const HeadRows& rows, int first, bool aligned, const S
   }
 }
 
-/// Two tiles that pass by: keys with values, or queries with the gradients of outputs. While one pair
-/// is used, the next one arrives.
+/// Two tiles that pass by: keys with values, or queries with the gradients of outputs. While one
+/// pair is used, the next one arrives.
 template <int kHead, class T>
 struct Passing {
   static constexpr std::size_t kBytes = std::size_t{4} * kTileRows * kHead * sizeof(T);
@@ -205,8 +206,8 @@ struct Passing {
   __device__ T* At(int tile) const { return memory + tile * kTileRows * kHead; }
 };
 
-/// use(turn) for each turn in [0, turns), when what load(turn) began has arrived. The next one's load
-/// begins when all threads have used the one before.
+/// use(turn) for each turn in [0, turns), when what load(turn) began has arrived. The next one's
+/// load begins when all threads have used the one before.
 template <class Load, class Use>
 __device__ void ForTurns(int turns, const Load& load, const Use& use) {
   __syncthreads();
@@ -344,17 +345,17 @@ __global__ void __launch_bounds__(kBlock, kHead <= 64 ? 4 : 2)
   StoreRows<kHead>(place.Outputs(), own, aligned, outputs, factors, x.output);
 }
 
-/// A score and d_probability = d_output . value become a probability and the score's gradient, without
-/// the scale. Logarithms and log_scale are to base 2. Rows past the end give no gradients, whatever
-/// comes out: what these would be multiplied by is 0.
+/// A score and d_probability = d_output . value become a probability and the score's gradient,
+/// without the scale. Logarithms and log_scale are to base 2. Rows past the end give no gradients,
+/// whatever comes out: what these would be multiplied by is 0.
 __device__ inline void Differentiate(float log_scale, float log_sum_exp, float mean, float& score,
                                      float& d_probability) {
   score = PowerOfTwo(fmaf(log_scale, score, -log_sum_exp));
   d_probability = score * (d_probability - mean);
 }
 
-/// What each query of two tiles that pass by has one of: the logarithm of its exponentials' sum, and
-/// the mean of its gradients; 0 past the end.
+/// What each query of two tiles that pass by has one of: the logarithm of its exponentials' sum,
+/// and the mean of its gradients; 0 past the end.
 struct PassingQueries {
   float* memory;
 

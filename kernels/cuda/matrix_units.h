@@ -1,6 +1,6 @@
-// What a warp does on the matrix units of compute capability 8.0 and later, and how tiles come to it.
-// Layouts of fragments are those of PTX's mma.m16n8k16 and ldmatrix. Only .cu files include it. Tests
-// have another file of this name, which computes the same on the host.
+// What a warp does on the matrix units of compute capability 8.0 and later, and how tiles come to
+// it. Layouts of fragments are those of PTX's mma.m16n8k16 and ldmatrix. Only .cu files include it.
+// Tests have another file of this name, which computes the same on the host.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -10,7 +10,8 @@
 
 namespace adaptive_train::kernels::cuda {
 
-/// What becomes of a product with its bias, before it is stored; in GELU's tanh form.
+/// What becomes of a product with its bias, before it is stored; in GELU's tanh form. Only without
+/// c, and a derivative without bias.
 enum class AfterProduct {
   kNothing,
   kGelu,            // `other` receives it, and d its GELU
@@ -20,7 +21,7 @@ enum class AfterProduct {
 /// d[rows, columns] = alpha op(a)[rows, inner] op(b)[inner, columns] + bias[columns] +
 ///                    c[rows, columns]
 /// All are row-major, and none of rows, columns and inner is 0. A transposed operand is stored the
-/// other way round. Strides are from one stored row to the next, in elements; 0: the rows are dense.
+/// other way round. Strides are from one stored row to the next, in elements; 0: rows are dense.
 /// Sums are in float32, and so are products of float32: no tf32. In 16 bits a sum may be rounded
 /// before bias and c are added, and then again.
 struct Product {

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <charconv>
 #include <cstdint>
+#include <deque>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -18,6 +21,24 @@ namespace {
 
 constexpr std::chrono::seconds kNameDeadline{5};
 
+/// The name's addresses, in getent's order.
+std::vector<boost::asio::ip::address> AddressesOf(const std::string& name) {
+  std::vector<boost::asio::ip::address> addresses;
+  if (name.empty()) return addresses;
+  // A program of its own, as a name service that hangs must not hold the launcher.
+  auto found = RunCommand({{"getent", "ahosts", name}, std::nullopt, ""}, kNameDeadline);
+  if (!found || !found->Ok()) return addresses;
+  std::stringstream lines(found->output);
+  for (std::string line; std::getline(lines, line);) {
+    boost::system::error_code error;
+    const auto address =
+        boost::asio::ip::make_address(line.substr(0, line.find_first_of(" \t")), error);
+    if (!error && std::find(addresses.begin(), addresses.end(), address) == addresses.end())
+      addresses.push_back(address);
+  }
+  return addresses;
+}
+
 /// The word behind "KEY=" in a line of words; empty if there is none.
 std::string WordOf(const std::string& line, const std::string& key) {
   const auto at = (" " + line).find(" " + key + "=");
@@ -26,11 +47,11 @@ std::string WordOf(const std::string& line, const std::string& key) {
   return line.substr(begin, line.find_first_of(" \n", begin) - begin);
 }
 
-/// A number at the text's beginning; 0 if there is none.
-int NumberOf(const std::string& text) {
-  int number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
+/// A port at the text's beginning; 0 if there is none.
+int PortOf(const std::string& text) {
+  int port = 0;
+  std::from_chars(text.data(), text.data() + text.size(), port);
+  return port > 0 && port <= 65535 ? port : 0;
 }
 
 int UsualPort() {
@@ -38,7 +59,7 @@ int UsualPort() {
   for (std::string line; std::getline(lines, line);) {
     const auto digits = line.find_first_of("0123456789");
     if (line.starts_with("SlurmdPort ") && digits != std::string::npos)
-      return NumberOf(line.substr(digits));
+      return PortOf(line.substr(digits));
   }
   return 0;
 }
@@ -49,8 +70,11 @@ SlurmdPlaces ParseSlurmds(const std::string& shown, int usual_port) {
   SlurmdPlaces places;
   std::stringstream lines(shown);
   for (std::string line; std::getline(lines, line);) {
+    // What people write comes last, and may look like anything.
+    for (const char* free_text : {" Reason=", " Comment=", " Extra="})
+      line = line.substr(0, line.find(free_text));
     const std::string node = WordOf(line, "NodeName"), name = WordOf(line, "NodeAddr");
-    const int port = NumberOf(WordOf(line, "Port"));
+    const int port = PortOf(WordOf(line, "Port"));
     if (!node.empty() && !name.empty()) places[node] = {name, port > 0 ? port : usual_port};
   }
   return places;
@@ -65,24 +89,34 @@ SlurmdPlaces FindSlurmds(const Plan& plan) {
 }
 
 std::string AddressOf(const SlurmdPlace& place) {
-  // A program of its own, as a name service that hangs must not hold the launcher.
-  auto found = RunCommand({{"getent", "ahosts", place.name}, std::nullopt, ""}, kNameDeadline);
-  return found && found->Ok() ? found->output.substr(0, found->output.find_first_of(" \t\n")) : "";
+  const auto addresses = AddressesOf(place.name);
+  return addresses.empty() ? "" : addresses.front().to_string();
 }
 
-bool AnswersAt(const std::string& address, int port, std::chrono::milliseconds patience) {
+std::vector<std::string> SilentAmong(const SlurmdPlaces& places,
+                                     std::chrono::milliseconds patience) {
   namespace asio = boost::asio;
-  boost::system::error_code error;
-  const auto ip = asio::ip::make_address(address, error);
-  if (error) return true;
   asio::io_context io;
-  asio::ip::tcp::socket socket(io);
-  std::optional<boost::system::error_code> ended;
-  socket.async_connect({ip, static_cast<std::uint16_t>(port)},
-                       [&](const boost::system::error_code& how) { ended = how; });
+  std::deque<asio::ip::tcp::socket> sockets;
+  std::set<std::string> asked, answered;
+  for (const auto& [node, place] : places) {
+    if (place.port == 0) continue;
+    for (const asio::ip::address& address : AddressesOf(place.name)) {
+      asked.insert(node);
+      sockets.emplace_back(io).async_connect(
+          {address, static_cast<std::uint16_t>(place.port)},
+          [&answered, &of = node](const boost::system::error_code& how) {
+            if (how != asio::error::timed_out && how != asio::error::host_unreachable &&
+                how != asio::error::network_unreachable && how != asio::error::operation_aborted)
+              answered.insert(of);
+          });
+    }
+  }
   io.run_for(patience);
-  return ended && *ended != asio::error::timed_out && *ended != asio::error::host_unreachable &&
-         *ended != asio::error::network_unreachable;
+  std::vector<std::string> silent;
+  std::set_difference(asked.begin(), asked.end(), answered.begin(), answered.end(),
+                      std::back_inserter(silent));
+  return silent;
 }
 
 }  // namespace adaptive_train

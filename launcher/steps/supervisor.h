@@ -153,7 +153,7 @@ class Supervisor {
   void EndForRetry();
   bool IsLaunchTrouble() const;
   std::string NodeOfFailedLaunch() const;
-  bool Answers(const std::string& node) const;
+  std::vector<std::string> NodesWithoutAnswer() const;
   void EndForFailure();
   void EndForStop();
   void EndAtOnce();
@@ -234,7 +234,9 @@ class Supervisor {
   bool anyone_said_hello_ = false;
   bool retry_ = false;
   std::string retry_reason_;
-  std::string failed_launch_on_, lost_at_launch_;  // nodes: of the last launch, of the last two
+  std::string failed_launch_on_;             // the node on which the last launch failed
+  std::vector<std::string> lost_at_launch_;  // nodes that it has lost
+  bool asked_at_launch_ = false;             // whether others were asked, and are not lost
   RunningClock::time_point launched_, first_hello_, trouble_since_, diagnosed_at_, stop_asked_;
   std::string too_long_;                                         // why no other save is begun
   std::optional<RunningClock::time_point> give_up_at_, end_at_;  // of a stop

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "launcher/steps/stall_cause.h"
@@ -20,7 +21,8 @@ constexpr std::chrono::milliseconds kOthersSilence = kHeartbeatPeriod + 100ms;
 /// A rank that is only accused by a peer will be silent before it is certain, and this time more.
 constexpr std::chrono::milliseconds kHearsayMargin = 2 * kHeartbeatPeriod;
 
-/// A first packet that was lost is sent again within it.
+/// How long a slurmd has to answer at least: TCP sends a first packet that was lost again within
+/// it.
 constexpr std::chrono::milliseconds kAnswerPatience = 1500ms;
 
 }  // namespace
@@ -58,9 +60,9 @@ void Supervisor::ContinueDiagnosis() {
   EndForFailure();
 }
 
-/// Whether Slurm did not bring the ranks together and says so. What a step that died has left behind
-/// (the socket of a killed slurmstepd) is in the way of one number only. The ranks that Slurm kills
-/// for it did not fail.
+/// Whether Slurm did not bring the ranks together and says so. What a step that died has left
+/// behind (the socket of a killed slurmstepd) is in the way of one number only. The ranks that
+/// Slurm kills for it did not fail.
 bool Supervisor::IsLaunchTrouble() const {
   return step_ && step_->TroubleMayPass() && stop_signal_ == 0 &&
          std::none_of(ranks_.begin(), ranks_.end(), [](const RankRecord& rank) {
@@ -108,42 +110,61 @@ std::string Supervisor::NodeOfFailedLaunch() const {
   return anyone_said_hello_ && silent != ranks_.end() ? silent->host : "";
 }
 
-/// Whether the node's slurmd does, as far as can be told.
-bool Supervisor::Answers(const std::string& node) const {
-  const auto place = spec_.slurmds.find(node);
-  if (place == spec_.slurmds.end() || place->second.port == 0) return true;
-  return AnswersAt(AddressOf(place->second), place->second.port, kAnswerPatience);
+/// Nodes of which no rank was heard, and whose slurmd does not answer either. None where that of a
+/// node that was heard is as silent: then a firewall may be in between.
+std::vector<std::string> Supervisor::NodesWithoutAnswer() const {
+  std::set<std::string> heard;
+  for (const RankRecord& rank : ranks_)
+    if (rank.hello) heard.insert(rank.host);
+  SlurmdPlaces asked;
+  std::string control;  // the last one: the first ranks are often on the launcher's own node
+  for (const RankRecord& rank : ranks_) {
+    const auto place = spec_.slurmds.find(rank.host);
+    if (place == spec_.slurmds.end()) continue;
+    if (heard.contains(rank.host)) {
+      control = rank.host;
+    } else {
+      asked.insert(*place);
+    }
+  }
+  if (control.empty()) return {};
+  asked.insert(*spec_.slurmds.find(control));
+  auto silent = SilentAmong(asked, std::max(kAnswerPatience, deadlines_.rank_silence * 3 / 5));
+  return std::ranges::find(silent, control) == silent.end() ? silent : std::vector<std::string>();
 }
 
-/// A launch has lost a node of which nothing was heard if its slurmd does not answer either, or if the
-/// launch before failed there as well. One more is made nevertheless where Slurm says at once what is
-/// wrong there, as that may be in the way of one step alone.
+/// A launch has lost nodes of which nothing was heard if their slurmds do not answer either, or a
+/// node on which the launch before failed as well. One more is made nevertheless where Slurm says
+/// at once what is wrong there, as that may be in the way of one step alone.
 void Supervisor::EndForRetry() {
-  retry_reason_ = IsLaunchTrouble() ? step_->Trouble() : DescribeWireup(ranks_);
+  const bool trouble = IsLaunchTrouble();
+  retry_reason_ = trouble ? step_->Trouble() : DescribeWireup(ranks_);
   const std::string node = NodeOfFailedLaunch();
+  EndRanks("the launch is given up");
+  if (!node.empty() && !trouble) lost_at_launch_ = NodesWithoutAnswer();
+  asked_at_launch_ = !lost_at_launch_.empty();
   const bool again = !node.empty() && node == std::exchange(failed_launch_on_, node);
-  const bool silent = !node.empty() && !IsLaunchTrouble() && !Answers(node);
-  const bool lost = again || silent;
-  retry_ = attempt_ <= kMaxLaunchRetries && (!lost || IsLaunchTrouble());
+  const bool lost = again || asked_at_launch_;
+  retry_ = attempt_ <= kMaxLaunchRetries && (!lost || trouble);
   events_.on_launch(attempt_, retry_ ? "retried" : "failed", retry_reason_);
-  if (!retry_) {
-    if (lost) lost_at_launch_ = node;
-    Diagnosis diagnosis;
-    diagnosis.failure.kind = lost ? FailureKind::kNodeSilent : FailureKind::kLaunch;
-    diagnosis.failure.operation = "wire-up";
-    diagnosis.failure.host = node;
-    diagnosis.failure.cause =
-        silent ? fmt::format("{}, and its slurmd does not answer", retry_reason_)
-               : fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
-    outcome_.code = ExitCode::kRankFailure;
-    outcome_.failure = diagnosis;
-    outcome_.failed_at = RunningClock::now();
-    outcome_.message = Describe(diagnosis);
-  } else {
+  if (retry_) {
     events_.on_notice(
         fmt::format("launch {} failed ({}); launching again", attempt_, retry_reason_));
+    return;
   }
-  EndRanks("the launch is given up");
+  if (lost && !asked_at_launch_) lost_at_launch_ = {node};
+  Diagnosis diagnosis;
+  diagnosis.failure.kind = lost ? FailureKind::kNodeSilent : FailureKind::kLaunch;
+  diagnosis.failure.operation = "wire-up";
+  diagnosis.failure.host = lost ? lost_at_launch_.front() : node;
+  diagnosis.failure.cause =
+      asked_at_launch_ ? fmt::format("{}, and the slurmd of {} does not answer", retry_reason_,
+                                     fmt::join(lost_at_launch_, ", of "))
+                       : fmt::format("{} launches failed, the last: {}", attempt_, retry_reason_);
+  outcome_.code = ExitCode::kRankFailure;
+  outcome_.failure = diagnosis;
+  outcome_.failed_at = RunningClock::now();
+  outcome_.message = Describe(diagnosis);
 }
 
 std::string Supervisor::StopWords() const {
@@ -201,10 +222,10 @@ std::string Supervisor::WhyUnsaved() const {
 
 /// Their ranks fell silent, or never said hello while others did, or could not be launched there.
 std::vector<std::string> Supervisor::SilentNodes() const {
-  std::vector<std::string> nodes;
-  if (!lost_at_launch_.empty()) nodes.push_back(lost_at_launch_);
+  std::vector<std::string> nodes = lost_at_launch_;
   for (const RankRecord& rank : ranks_) {
-    const bool absent = !rank.hello && anyone_said_hello_ && rank.order_ended == 0;
+    const bool absent =
+        !asked_at_launch_ && !rank.hello && anyone_said_hello_ && rank.order_ended == 0;
     if ((rank.order_silent != 0 || absent) && !rank.goodbye) nodes.push_back(rank.host);
   }
   std::sort(nodes.begin(), nodes.end());

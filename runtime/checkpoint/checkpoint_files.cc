@@ -155,7 +155,9 @@ Result<void> SyncFolder(const std::string& path) {
 Result<void> MakeOwnFolder(const std::string& path) {
   if (::mkdir(path.c_str(), 0755) == 0) return {};
   if (errno != EEXIST) return FailErrno(path);
-  if (!IsOwnFolder(path)) return FailAt(path, "is there already and is not a folder");
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return FailErrno(path);
+  if (!S_ISDIR(info.st_mode)) return FailAt(path, "is there already and is not a folder");
   return {};
 }
 

@@ -30,11 +30,11 @@ Result<void> MakePartFolder(const CheckpointFolder& folder, const std::string& p
 template <class Write>
 std::invoke_result_t<Write> WriteInFolder(const CheckpointFolder& folder, const std::string& part,
                                           const Write& write) {
-  constexpr int kMostTimes = 100;  // more than ranks that fail at the same moment
+  constexpr int kMostTimes = 100;  // far more than happens
   for (int times = 1;; ++times) {
     auto made = MakePartFolder(folder, part);
-    if (!made) return tl::unexpected(made.error());
-    auto written = write();
+    std::invoke_result_t<Write> written =
+        made ? write() : std::invoke_result_t<Write>(tl::unexpected(made.error()));
     if (written || written.error().system_error != ENOENT || times == kMostTimes) return written;
   }
 }
@@ -108,6 +108,7 @@ Result<void> WriteShard(const CheckpointFolder& folder, std::uint64_t attempt, s
 void RemoveShard(const CheckpointFolder& folder, std::uint64_t attempt, std::int64_t step,
                  std::size_t number) {
   const std::string part = folder.PartPathOf(step, attempt);
+  if (!IsOwnFolder(part)) return;
   RemoveFiles(part, number);
   // Fails as long as another rank's shard is in it; the last one takes the folder along.
   ::rmdir(part.c_str());

@@ -283,7 +283,8 @@ class Bench {
   void Between(std::int64_t hidden) {
     const std::int64_t size = rows_ * hidden, wide = 4 * size;
     const double bytes = static_cast<double>(size) * sizeof(T);
-    const Buffer<T> x = Numbers<T>(size), weight = Numbers<T>(hidden), bias = Numbers<T>(hidden);
+    const Buffer<T> x = Numbers<T>(size), d = Numbers<T>(size);
+    const Buffer<T> weight = Numbers<T>(hidden), bias = Numbers<T>(hidden);
     Buffer<T> y = Numbers<T>(size), z = Numbers<T>(wide);
     Buffer<float> mean = Numbers<float>(rows_), reciprocal_std = Numbers<float>(rows_);
     Buffer<float> d_weight = Numbers<float>(4 * hidden), d_bias = Numbers<float>(hidden);
@@ -301,7 +302,7 @@ class Bench {
     PrintBytes("LayerNormBackward", 4 * bytes, Seconds(5, [&] {
                  device_.LayerNormBackward({.rows = rows_,
                                             .columns = hidden,
-                                            .d_output = x.data(),
+                                            .d_output = d.data(),
                                             .input = x.data(),
                                             .weight = weight.data(),
                                             .mean = mean.data(),
@@ -334,7 +335,7 @@ class Bench {
                }));
   }
 
-  /// Tokens at random, as in a text that is well mixed.
+  /// Tokens that all differ.
   void Embeddings(std::int64_t hidden, std::int64_t vocab) {
     const double bytes = static_cast<double>(rows_ * hidden) * sizeof(T);
     const std::int64_t sequence = std::min<std::int64_t>(1024, rows_);

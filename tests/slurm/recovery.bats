@@ -124,7 +124,8 @@ nothing_kept() {
   box_root n3 pkill -CONT -x slurmd
   finished_with "$job" 0:0
   show_job "$job"
-  grep -q 'its slurmd does not answer' "$home/slurm-$job.out"
+  grep -q 'and the slurmd of n3 does not answer' "$home/slurm-$job.out"
+  ! grep -q 'launching again' "$home/slurm-$job.out" || return 1
   [[ $(nodes_of "$job") == "n1 n2 n4" ]]
   box mend n3
 }

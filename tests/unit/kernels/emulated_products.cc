@@ -70,11 +70,12 @@ void Products::Multiply(const Product& x) {
       float value = x.alpha * sums[static_cast<std::size_t>(column)];
       if (x.c != nullptr) value += At(x.result, x.c, i);
       if (x.bias != nullptr) value += At(x.operands, x.bias, column);
+      const std::int64_t dense = row * x.columns + column;
       if (x.after == AfterProduct::kGelu) {
-        Put(x.operands, x.other, i, value);
+        Put(x.operands, x.other, dense, value);
         value = GeluOf(GeluForm::kTanh, value);
       } else if (x.after == AfterProduct::kGeluDerivative) {
-        value *= GeluDerivative(GeluForm::kTanh, At(x.operands, x.other, i));
+        value *= GeluDerivative(GeluForm::kTanh, At(x.operands, x.other, dense));
       }
       Put(x.result, x.d, i, value);
     }

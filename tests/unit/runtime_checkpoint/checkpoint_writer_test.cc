@@ -69,11 +69,11 @@ TEST_F(WriterTest, AFolderThatAnotherRankTakesAwayIsMadeAgain) {
   index.elements = 4;
   const std::vector<float> state(kResiduals * 4, 1.0F);
   const std::string part = folder.PartPathOf(1, 1);
-  std::atomic<bool> over = false;
   std::atomic<int> removed = 0;
-  std::jthread other([&] {
-    while (!over) {
+  const std::jthread other([&](const std::stop_token& over) {
+    while (!over.stop_requested()) {
       if (::rmdir(part.c_str()) == 0) ++removed;
+      std::this_thread::yield();
     }
   });
   for (int times = 0; times < 20; ++times) {
@@ -82,7 +82,6 @@ TEST_F(WriterTest, AFolderThatAnotherRankTakesAwayIsMadeAgain) {
     ASSERT_TRUE(written) << written.error().message;
     RemoveShard(folder, 1, 1, 0);
   }
-  over = true;
   EXPECT_GT(removed, 0);
 }
 

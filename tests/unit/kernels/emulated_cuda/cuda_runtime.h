@@ -81,11 +81,12 @@ inline cudaError_t cudaDriverGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
-/// As much as CUDA_EMULATED_FREE says, or 1 GiB.
+/// As much is free as CUDA_EMULATED_FREE says, or 1 GiB. The whole is little, so that chunks whose size
+/// follows from it are several.
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* whole) {
   const char* const chosen = std::getenv("CUDA_EMULATED_FREE");
-  *whole = std::size_t{1} << 30;
-  *free = chosen == nullptr ? *whole : std::strtoull(chosen, nullptr, 10);
+  *whole = std::size_t{8} << 20;
+  *free = chosen == nullptr ? std::size_t{1} << 30 : std::strtoull(chosen, nullptr, 10);
   return cudaSuccess;
 }
 /// Ends before a page that may not be touched; what lies in it is NaN.
