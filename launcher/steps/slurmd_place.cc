@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <iterator>
-#include <optional>
 #include <set>
 #include <sstream>
 
@@ -54,16 +53,6 @@ int PortOf(const std::string& text) {
   return port > 0 && port <= 65535 ? port : 0;
 }
 
-int UsualPort() {
-  std::stringstream lines(ShownBySlurm({"show", "config"}));
-  for (std::string line; std::getline(lines, line);) {
-    const auto digits = line.find_first_of("0123456789");
-    if (line.starts_with("SlurmdPort ") && digits != std::string::npos)
-      return PortOf(line.substr(digits));
-  }
-  return 0;
-}
-
 }  // namespace
 
 SlurmdPlaces ParseSlurmds(const std::string& shown, int usual_port) {
@@ -85,7 +74,9 @@ SlurmdPlaces FindSlurmds(const Plan& plan) {
   for (const RankPlan& rank : plan.ranks) nodes.insert(rank.device.node);
   const std::string names = fmt::format("{}", fmt::join(nodes, ","));
   const std::string shown = ShownBySlurm({"show", "node", "-o", names});
-  return shown.empty() ? SlurmdPlaces{} : ParseSlurmds(shown, UsualPort());
+  if (shown.empty()) return {};
+  auto settings = SlurmSettings();
+  return ParseSlurmds(shown, settings ? PortOf((*settings)["SlurmdPort"]) : 0);
 }
 
 std::string AddressOf(const SlurmdPlace& place) {

@@ -155,7 +155,8 @@ class Bench {
     }
   }
 
-  /// x[rows, in] w[out, in]^T, its input's gradient and its weight's.
+  /// x[rows, in] w[out, in]^T, alone and with what comes after it, its input's gradient and its
+  /// weight's.
   void Products(const std::string& name, std::int64_t in, std::int64_t out) {
     const Buffer<T> x = Numbers<T>(rows_ * in), w = Numbers<T>(out * in);
     const Buffer<T> bias = Numbers<T>(out), residual = Numbers<T>(rows_ * out);
@@ -163,49 +164,29 @@ class Bench {
     Buffer<T> activated = Numbers<T>(rows_ * out);
     Buffer<float> dw = Numbers<float>(in * out);
     const double flops = 2.0 * static_cast<double>(rows_) * static_cast<double>(in * out);
-    PrintOperation(name, flops, Seconds(5, [&] {
-                     device_.Matmul({.rows = rows_,
-                                     .columns = out,
-                                     .inner = in,
-                                     .a = x.data(),
-                                     .b = w.data(),
-                                     .transpose_b = true,
-                                     .c = y.data()});
-                   }));
-    PrintOperation(name + ", bias, residual", flops, Seconds(5, [&] {
-                     device_.Matmul({.rows = rows_,
-                                     .columns = out,
-                                     .inner = in,
-                                     .a = x.data(),
-                                     .b = w.data(),
-                                     .transpose_b = true,
-                                     .bias = bias.data(),
-                                     .residual = residual.data(),
-                                     .c = y.data()});
-                   }));
-    PrintOperation(name + ", bias, GELU", flops, Seconds(5, [&] {
-                     device_.Matmul({.rows = rows_,
-                                     .columns = out,
-                                     .inner = in,
-                                     .a = x.data(),
-                                     .b = w.data(),
-                                     .transpose_b = true,
-                                     .bias = bias.data(),
-                                     .c = y.data(),
-                                     .gelu = kernels::GeluForm::kTanh,
-                                     .activated = activated.data()});
-                   }));
-    PrintOperation(name + ", times GELU's derivative", flops, Seconds(5, [&] {
-                     device_.Matmul({.rows = rows_,
-                                     .columns = out,
-                                     .inner = in,
-                                     .a = x.data(),
-                                     .b = w.data(),
-                                     .transpose_b = true,
-                                     .c = y.data(),
-                                     .gelu = kernels::GeluForm::kTanh,
-                                     .gelu_input = residual.data()});
-                   }));
+    const kernels::MatmulArguments<T> alone{.rows = rows_,
+                                            .columns = out,
+                                            .inner = in,
+                                            .a = x.data(),
+                                            .b = w.data(),
+                                            .transpose_b = true,
+                                            .c = y.data()};
+    const auto print = [&](const std::string& with, const kernels::MatmulArguments<T>& product) {
+      PrintOperation(name + with, flops, Seconds(5, [&] { device_.Matmul(product); }));
+    };
+    print("", alone);
+    auto with = alone;
+    with.bias = bias.data();
+    with.residual = residual.data();
+    print(", bias, residual", with);
+    with.residual = nullptr;
+    with.gelu = kernels::GeluForm::kTanh;
+    with.activated = activated.data();
+    print(", bias, GELU", with);
+    with = alone;
+    with.gelu = kernels::GeluForm::kTanh;
+    with.gelu_input = residual.data();
+    print(", times GELU's derivative", with);
     PrintOperation(name + ", input's gradient", flops, Seconds(5, [&] {
                      device_.Matmul({.rows = rows_,
                                      .columns = in,
