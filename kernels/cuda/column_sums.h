@@ -13,51 +13,43 @@ inline constexpr int kSumThreads = 32, kSumLanes = 8, kSumRowsPerLane = 16;
 inline constexpr int kSumRows = kSumLanes * kSumRowsPerLane;  // of a piece
 inline constexpr int kSumWidth = 4;                           // columns of a thread
 
-/// Several sums of kWidth columns each.
-template <int kSums, int kWidth>
-struct ColumnTerms {
-  float of[kSums][kWidth];
-};
-
-/// partial[piece, sum, c] = sum over the piece's rows of the terms: lanes sum rows in ascending
-/// order, and are added in theirs.
-template <int kSums, int kWidth, class Term>
+/// partial[piece, c] = factor * sum over the piece's rows of matrix[r, c]: lanes sum rows in
+/// ascending order, and are added in theirs.
+template <int kWidth, class T>
 __global__ void __launch_bounds__(kSumThreads* kSumLanes)
-    PartialColumnSums(std::int64_t rows, std::int64_t columns, Term term, float* partial) {
-  __shared__ float of_lanes[kSumLanes][kSums][kWidth][kSumThreads];
+    PartialColumnSums(std::int64_t rows, std::int64_t columns, std::int64_t stride, const T* matrix,
+                      float factor, float* partial) {
+  __shared__ float of_lanes[kSumLanes][kWidth][kSumThreads];
   const int lane = static_cast<int>(threadIdx.y), at = static_cast<int>(threadIdx.x);
   const std::int64_t column = (std::int64_t{blockIdx.x} * kSumThreads + at) * kWidth;
   const std::int64_t piece = blockIdx.y;
   const std::int64_t first = piece * kSumRows + lane * kSumRowsPerLane;
-  ColumnTerms<kSums, kWidth> sums = {};
+  float sums[kWidth] = {};
   if (column < columns) {
 #pragma unroll 4
-    for (std::int64_t row = first; row < first + kSumRowsPerLane && row < rows; ++row)
-      term(row, column, sums);
+    for (std::int64_t row = first; row < first + kSumRowsPerLane && row < rows; ++row) {
+      const Neighbours<T, kWidth> values = Load<kWidth>(matrix + row * stride + column);
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) sums[i] += factor * Wide(values.at[i]);
+    }
   }
 #pragma unroll
-  for (int sum = 0; sum < kSums; ++sum) {
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) of_lanes[lane][sum][i][at] = sums.of[sum][i];
-  }
+  for (int i = 0; i < kWidth; ++i) of_lanes[lane][i][at] = sums[i];
   __syncthreads();
-  if (column >= columns) return;
-  // A lane adds one sum of one column of its thread's.
-  for (int which = lane; which < kSums * kWidth; which += kSumLanes) {
-    const int sum = which / kWidth, i = which % kWidth;
-    float all = 0;
-    for (int other = 0; other < kSumLanes; ++other) all += of_lanes[other][sum][i][at];
-    partial[(piece * kSums + sum) * columns + column + i] = all;
-  }
+  if (column >= columns || lane >= kWidth) return;
+  // A lane adds the sums of one column of its thread's.
+  float all = 0;
+  for (int other = 0; other < kSumLanes; ++other) all += of_lanes[other][lane][at];
+  partial[piece * columns + column + lane] = all;
 }
 
 /// sums[s][c] += sum over pieces of partial[piece, s, c]: each lane adds its share of the pieces in
 /// ascending order, and the lanes are added in theirs.
 template <int kSums>
 __global__ void __launch_bounds__(kSumThreads* kSumLanes)
-    FinishColumnSums(std::int64_t pieces, std::int64_t columns, const float* partial,
-                     std::array<float*, kSums> sums) {
-  static_assert(kSums <= 2);
+    FinishColumnSumsKernel(std::int64_t pieces, std::int64_t columns, const float* partial,
+                           std::array<float*, 2> sums) {
+  static_assert(kSums == 1 || kSums == 2);
   __shared__ float of_lanes[kSumLanes][kSumThreads];
   const int lane = static_cast<int>(threadIdx.y), thread = static_cast<int>(threadIdx.x);
   const std::int64_t at = std::int64_t{blockIdx.x} * kSumThreads + thread;
@@ -71,59 +63,39 @@ __global__ void __launch_bounds__(kSumThreads* kSumLanes)
   __syncthreads();
   if (lane != 0 || at >= kSums * columns) return;
   for (int other = 1; other < kSumLanes; ++other) sum += of_lanes[other][thread];
-  float* const whole = at < columns ? sums.front() : sums.back();
+  float* const whole = at < columns ? sums[0] : sums[1];
   whole[at % columns] += sum;
 }
 
-/// sums[s][c] += sum over rows of the s-th terms, pieces in an order that their number determines.
-/// term(row, column, terms) adds those of kWidth columns from `column` on; columns are a multiple
-/// of it.
-template <int kSums, int kWidth, class Term>
-void AddColumnSums(const Stream& stream, Room& room, std::int64_t rows, std::int64_t columns,
-                   const Term& term, const std::array<float*, kSums>& sums) {
+/// Adds [pieces, kSums, columns] partial sums to the first kSums of these sums, of `columns` each.
+template <int kSums>
+void FinishColumnSums(const Stream& stream, std::int64_t pieces, std::int64_t columns,
+                      const float* partial, const std::array<float*, 2>& sums) {
+  Launch(stream, static_cast<unsigned>(Pieces(kSums * columns, kSumThreads)),
+         dim3(kSumThreads, kSumLanes), 0, FinishColumnSumsKernel<kSums>, pieces, columns, partial,
+         sums);
+}
+
+/// sums[c] += factor * sum over rows of matrix[r, c], whose rows begin `stride` elements apart;
+/// pieces in an order that their number determines.
+template <class T>
+void AddRows(const Stream& stream, Room& room, std::int64_t rows, std::int64_t columns,
+             std::int64_t stride, const T* matrix, float factor, float* sums) {
   if (rows == 0 || columns == 0) return;
+  const bool at_once = AreAligned(kSumWidth, columns | stride, matrix);
+  const auto kernel = at_once ? PartialColumnSums<kSumWidth, T> : PartialColumnSums<1, T>;
+  const std::int64_t width = kSumThreads * (at_once ? kSumWidth : 1);
   constexpr std::int64_t kMostPieces = 65535;  // a grid's second dimension
   for (std::int64_t row = 0; row < rows; row += kMostPieces * kSumRows) {
     const std::int64_t some = std::min(rows - row, kMostPieces * kSumRows);
     const std::int64_t pieces = Pieces(some, kSumRows);
-    float* partial = room.For<float>(pieces * kSums * columns);
-    const auto from = [term, row] __device__(std::int64_t r, std::int64_t c,
-                                             ColumnTerms<kSums, kWidth> & terms) {
-      term(row + r, c, terms);
-    };
+    float* const partial = room.For<float>(pieces * columns);
     Launch(stream,
-           dim3(static_cast<unsigned>(Pieces(columns, kSumThreads * kWidth)),
-                static_cast<unsigned>(pieces)),
-           dim3(kSumThreads, kSumLanes), 0, PartialColumnSums<kSums, kWidth, decltype(from)>, some,
-           columns, from, partial);
-    Launch(stream, static_cast<unsigned>(Pieces(kSums * columns, kSumThreads)),
-           dim3(kSumThreads, kSumLanes), 0, FinishColumnSums<kSums>, pieces, columns, partial,
-           sums);
+           dim3(static_cast<unsigned>(Pieces(columns, width)), static_cast<unsigned>(pieces)),
+           dim3(kSumThreads, kSumLanes), 0, kernel, some, columns, stride, matrix + row * stride,
+           factor, partial);
+    FinishColumnSums<1>(stream, pieces, columns, partial, {sums, nullptr});
   }
-}
-
-/// AddRows for rows that may be read kWidth elements at a time.
-template <int kWidth, class T>
-void AddRowsAt(const Stream& stream, Room& room, std::int64_t rows, std::int64_t columns,
-               std::int64_t stride, const T* matrix, float factor, float* sums) {
-  AddColumnSums<1, kWidth>(
-      stream, room, rows, columns,
-      [matrix, stride, factor] __device__(std::int64_t row, std::int64_t column,
-                                          ColumnTerms<1, kWidth> & terms) {
-        const Neighbours<T, kWidth> values = Load<kWidth>(matrix + row * stride + column);
-#pragma unroll
-        for (int i = 0; i < kWidth; ++i) terms.of[0][i] += factor * Wide(values.at[i]);
-      },
-      {sums});
-}
-
-/// sums[c] += factor * sum over rows of matrix[r, c], whose rows begin `stride` elements apart.
-template <class T>
-void AddRows(const Stream& stream, Room& room, std::int64_t rows, std::int64_t columns,
-             std::int64_t stride, const T* matrix, float factor, float* sums) {
-  AreAligned(kSumWidth, columns | stride, matrix)
-      ? AddRowsAt<kSumWidth>(stream, room, rows, columns, stride, matrix, factor, sums)
-      : AddRowsAt<1>(stream, room, rows, columns, stride, matrix, factor, sums);
 }
 
 }  // namespace adaptive_train::kernels::cuda

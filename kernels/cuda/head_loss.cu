@@ -1,5 +1,5 @@
-// The head and its loss, a chunk of rows at a time. Logits are kept in float32; their gradients are
-// rounded to T before they are multiplied.
+// The head and its loss, a chunk of rows at a time. Logits are rounded to T, and so are their
+// gradients, which take their places.
 #include "kernels/head_loss.h"
 
 #include <span>
@@ -41,16 +41,15 @@ struct Chunk {
   const T* weight;              // [padded vocab, columns]
   std::int64_t padded;          // vocab, or stride where the matrix units need that
   const std::int32_t* targets;  // of its rows; in the whole vocabulary
-  float* logits;                // [rows, stride], without the bias
-  T* d_logits;                  // [rows, stride], times kGradientFactor; of float32 in their place
+  T* logits;                    // [rows, stride], without the bias; then their gradients
   float* of_groups;             // [all groups, rows]: logarithms of sums of exponentials
   float* target_logits;         // [rows], behind of_groups; 0 where another rank has it
   float* of_rows;               // [rows]: of all groups
   float* places;                // [places, rows, columns]: of a tree of groups
 };
 
-/// Gradients of logits are at most 1; of a large vocabulary most are so small that binary16 would
-/// round them to few bits.
+/// What gradients of logits are multiplied by. They are at most 1; of a large vocabulary most are so
+/// small that binary16 would round them to few bits.
 template <class T>
 inline constexpr float kGradientFactor = std::is_same_v<T, Float16> ? 0x1p14F : 1;
 
@@ -61,13 +60,13 @@ constexpr std::int64_t InLines(std::int64_t numbers) { return Pieces(numbers, kL
 /// Logits of a chunk fit into this, and into a part of the GPU's memory, or are of kHeadLossRows.
 constexpr std::int64_t kLogitsBytes = std::int64_t{1} << 30, kPartOfMemory = 64;
 
-/// Equal chunks in whole lines, but for the last one. Ranks that share a vocabulary have the same
-/// ones, whatever their parts and GPUs are.
-std::int64_t ChunkRows(std::int64_t rows, std::int64_t stride, std::int64_t ranks,
-                       std::int64_t memory) {
+/// Equal chunks in whole lines, but for the last one; a row has `stride` elements of `element`
+/// bytes. Ranks that share a vocabulary have the same chunks, whatever their parts and GPUs are.
+std::int64_t ChunkRows(std::int64_t rows, std::int64_t stride, std::int64_t element,
+                       std::int64_t ranks, std::int64_t memory) {
   if (ranks > 1) return std::min(rows, kHeadLossRows);
   const std::int64_t bytes = std::min(kLogitsBytes, memory / kPartOfMemory);
-  const std::int64_t fit = bytes / (stride * static_cast<std::int64_t>(sizeof(float)));
+  const std::int64_t fit = bytes / (stride * element);
   const std::int64_t chunks = Pieces(rows, std::max(kHeadLossRows, fit));
   return std::min(rows, InLines(Pieces(rows, std::max(chunks, std::int64_t{1}))));
 }
@@ -88,25 +87,23 @@ const T* PadWeight(CudaDevice<T>& device, const HeadLossArguments<T>& x, std::in
 template <class T>
 Chunk<T> ChunkIn(CudaDevice<T>& device, std::int64_t memory, Room& room,
                  const HeadLossArguments<T>& x, const Groups& groups) {
-  constexpr bool kBeside = !std::is_same_v<T, float>;
+  constexpr std::int64_t kInFloat = sizeof(float) / sizeof(T);
   Chunk<T> chunk{};
   chunk.vocab = chunk.padded = x.vocab;
   chunk.weight = x.weight;
   // In groups, sums must not depend on where a rank's entries begin.
   chunk.at_once = x.part.groups == 0;
   chunk.stride = std::max(chunk.at_once ? InLines(x.vocab) : x.vocab, std::int64_t{1});
-  chunk.rows = ChunkRows(x.rows, chunk.stride, x.part.ranks, memory);
-  const bool pads = kBeside && x.vocab % kUnitRows != 0;
-  const std::int64_t rows = chunk.rows, logits = InLines(rows * chunk.stride);
-  const std::int64_t d_logits = kBeside ? logits / 2 : 0;
-  const std::int64_t weight = pads ? InLines(chunk.stride * x.columns) / 2 : 0;
+  chunk.rows = ChunkRows(x.rows, chunk.stride, sizeof(T), x.part.ranks, memory);
+  const bool pads = kInFloat > 1 && x.vocab % kUnitRows != 0;
+  const std::int64_t rows = chunk.rows, logits = InLines(rows * chunk.stride) / kInFloat;
+  const std::int64_t weight = pads ? InLines(chunk.stride * x.columns) / kInFloat : 0;
   const std::int64_t of_groups = InLines((groups.all + 1) * rows), of_rows = InLines(rows);
   const std::int64_t places = groups.own > 1 ? TreeDepth(groups.own) + 1 : 0;
-  float* at = room.For<float>(logits + d_logits + weight + of_groups + of_rows +
-                              places * InLines(rows * x.columns));
+  float* at =
+      room.For<float>(logits + weight + of_groups + of_rows + places * InLines(rows * x.columns));
   const auto take = [&at](std::int64_t floats) { return (at += floats) - floats; };
-  chunk.logits = take(logits);
-  chunk.d_logits = reinterpret_cast<T*>(kBeside ? take(d_logits) : chunk.logits);
+  chunk.logits = reinterpret_cast<T*>(take(logits));
   if (pads) chunk.weight = PadWeight(device, x, chunk.stride, reinterpret_cast<T*>(take(weight)));
   if (pads) chunk.padded = chunk.stride;
   chunk.of_groups = take(of_groups);
@@ -135,18 +132,22 @@ struct SoftmaxSum {
   }
 };
 
-constexpr int kLogitsAtOnce = 4;
+template <class T>
+inline constexpr int kLogitsAtOnce = 16 / sizeof(T);  // bytes of a load
 
 /// A row of logits without their bias, and the block's threads.
 template <class T>
 struct LogitsRow {
-  const float* logits;
+  const T* logits;
   const T* bias;  // or nullptr
   bool at_once;
 
   template <int kCount>
   __device__ Neighbours<float, kCount> At(std::int64_t v) const {
-    Neighbours<float, kCount> values = Load<kCount>(logits + v);
+    const Neighbours<T, kCount> rounded = Load<kCount>(logits + v);
+    Neighbours<float, kCount> values;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values.at[i] = Wide(rounded.at[i]);
     if (bias == nullptr) return values;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) values.at[i] += Wide(bias[v + i]);
@@ -157,12 +158,12 @@ struct LogitsRow {
   /// aligned.
   template <class Body>
   __device__ void Backwards(std::int64_t begin, std::int64_t end, const Body& body) const {
-    const std::int64_t groups = at_once ? (end - begin) / kLogitsAtOnce : 0;
-    const std::int64_t alone = begin + groups * kLogitsAtOnce;
+    const std::int64_t groups = at_once ? (end - begin) / kLogitsAtOnce<T> : 0;
+    const std::int64_t alone = begin + groups * kLogitsAtOnce<T>;
     for (std::int64_t v = end - 1 - threadIdx.x; v >= alone; v -= blockDim.x) body(v, At<1>(v));
     for (std::int64_t i = groups - 1 - threadIdx.x; i >= 0; i -= blockDim.x) {
-      const std::int64_t v = begin + i * kLogitsAtOnce;
-      body(v, At<kLogitsAtOnce>(v));
+      const std::int64_t v = begin + i * kLogitsAtOnce<T>;
+      body(v, At<kLogitsAtOnce<T>>(v));
     }
   }
   /// The logarithm of the sum of the exponentials of entries [begin, end). `place` is shared memory
@@ -249,6 +250,7 @@ void ComputeLogits(const Stream& stream, Products& products, const HeadLossArgum
                             .a = input,
                             .b = chunk.weight,
                             .transpose_b = true,
+                            .result = kScalarOf<T>,
                             .d = chunk.logits,
                             .d_stride = chunk.stride});
 }
@@ -272,7 +274,7 @@ __device__ void DifferentiateRow(const Chunk<T>& chunk, std::int64_t row,
                                  float factor) {
   const bool counts = chunk.targets[row] >= 0;
   const std::int64_t target = chunk.targets[row] - first;
-  T* const d_logits = chunk.d_logits + row * chunk.stride;
+  T* const d_logits = chunk.logits + row * chunk.stride;
   logits.Backwards(
       0, chunk.vocab, [&]<int kCount>(std::int64_t v, const Neighbours<float, kCount>& values) {
         Neighbours<T, kCount> gradients;
@@ -321,7 +323,7 @@ void MultiplyGradients(Products& products, const HeadLossArguments<T>& x, const 
                             .columns = x.columns,
                             .inner = chunk.padded,
                             .operands = kScalarOf<T>,
-                            .a = chunk.d_logits,
+                            .a = chunk.logits,
                             .a_stride = chunk.stride,
                             .b = chunk.weight,
                             .alpha = scale,
@@ -336,7 +338,7 @@ void MultiplyGradients(Products& products, const HeadLossArguments<T>& x, const 
                               .columns = x.columns,
                               .inner = chunk.rows,
                               .operands = kScalarOf<T>,
-                              .a = chunk.d_logits + begin,
+                              .a = chunk.logits + begin,
                               .transpose_a = true,
                               .a_stride = chunk.stride,
                               .b = input,
@@ -421,8 +423,7 @@ void CudaDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
       Launch(stream_, rows, kThreads, 0, GradientKernel<T>, chunk, groups.first, x.bias, factor);
     }
     if (x.d_bias != nullptr)
-      AddRows(stream_, partial_, chunk.rows, x.vocab, chunk.stride, chunk.d_logits, after,
-              x.d_bias);
+      AddRows(stream_, partial_, chunk.rows, x.vocab, chunk.stride, chunk.logits, after, x.d_bias);
     if constexpr (kWide) {
       if (x.part.groups > 0) {
         MultiplyGroups(stream_, x, input, d_input, chunk, groups);

@@ -61,73 +61,87 @@ __global__ void __launch_bounds__(kThreads) NormKernel(NormArguments<T> x) {
   if constexpr (kMean) x.mean[row] = mean;
 }
 
+/// A block's rows in the backward, which its warps take in turn.
+constexpr int kRowsOfBlock = 32;
+
+/// Sums over rows of the weights' gradients and, with a mean, of the biases': [kSums, columns].
+template <bool kMean>
+inline constexpr int kSums = kMean ? 2 : 1;
+
 // With n = (input - mean) * reciprocal_std and g = d_output * weight:
 // d_input = reciprocal_std * (g - mean(g) - n * mean(g * n)). Without a mean, mean(g) drops out.
+// What the row adds to the weights' gradients is n * d_output, to the biases' d_output.
 template <bool kMean, int kWidth, class T>
-__global__ void __launch_bounds__(kThreads) NormBackwardKernel(NormBackwardArguments<T> x) {
-  const std::int64_t row = RowOfWarp();
-  if (row >= x.rows) return;
+__device__ void BackwardOfRow(const NormBackwardArguments<T>& x, std::int64_t row, float* sums) {
   const T *const input = x.input + row * x.columns, *const d_output = x.d_output + row * x.columns;
   T* const d_input = x.d_input + row * x.columns;
   const float mean = kMean ? x.mean[row] : 0, reciprocal_std = x.reciprocal_std[row];
   const float columns = static_cast<float>(x.columns);
+  using Floats = Neighbours<float, kWidth>;
   const auto for_terms = [&](const auto& body) {
     ForColumns<kWidth>(x.columns, [&](std::int64_t i) {
       const Neighbours<T, kWidth> values = Load<kWidth>(input + i);
       const Neighbours<T, kWidth> gradients = Load<kWidth>(d_output + i);
-      const Neighbours<T, kWidth> weights = Load<kWidth>(x.weight + i);
-      float normal[kWidth], g[kWidth];
+      Floats normal, d;
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
-        normal[j] = (Wide(values.at[j]) - mean) * reciprocal_std;
-        g[j] = Wide(gradients.at[j]) * Wide(weights.at[j]);
+        normal.at[j] = (Wide(values.at[j]) - mean) * reciprocal_std;
+        d.at[j] = Wide(gradients.at[j]);
       }
-      body(i, normal, g);
+      body(i, normal, d, Load<kWidth>(x.weight + i));
     });
   };
   float mean_g = 0, mean_gn = 0;
-  for_terms([&](std::int64_t, const float(&normal)[kWidth], const float(&g)[kWidth]) {
+  for_terms([&](std::int64_t i, const Floats& normal, const Floats& d, const auto& weights) {
+    Floats of_weights = Load<kWidth>(sums + i), of_biases = {};
+    if constexpr (kMean) of_biases = Load<kWidth>(sums + x.columns + i);
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) {
-      mean_g += g[j];
-      mean_gn += g[j] * normal[j];
+      const float g = d.at[j] * Wide(weights.at[j]);
+      mean_g += g;
+      mean_gn += g * normal.at[j];
+      of_weights.at[j] += d.at[j] * normal.at[j];
+      of_biases.at[j] += d.at[j];
     }
+    Store(of_weights, sums + i);
+    if constexpr (kMean) Store(of_biases, sums + x.columns + i);
   });
   mean_g = kMean ? OverLanes(mean_g, Plus()) / columns : 0;
   mean_gn = OverLanes(mean_gn, Plus()) / columns;
-  for_terms([&](std::int64_t i, const float(&normal)[kWidth], const float(&g)[kWidth]) {
+  for_terms([&](std::int64_t i, const Floats& normal, const Floats& d, const auto& weights) {
     Neighbours<T, kWidth> gradients = {};
     if (x.accumulate) gradients = Load<kWidth>(d_input + i);
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) {
-      const float d = reciprocal_std * (g[j] - mean_g - normal[j] * mean_gn);
-      gradients.at[j] = Narrow<T>(x.accumulate ? Wide(gradients.at[j]) + d : d);
+      const float g = d.at[j] * Wide(weights.at[j]);
+      const float own = reciprocal_std * (g - mean_g - normal.at[j] * mean_gn);
+      gradients.at[j] = Narrow<T>(x.accumulate ? Wide(gradients.at[j]) + own : own);
     }
     Store(gradients, d_input + i);
   });
 }
 
-/// The gradients of weights and, with a mean, of biases.
+/// partial[block, kSums, columns]: each warp sums its rows in ascending order, in shared memory,
+/// and the warps are added in theirs.
 template <bool kMean, int kWidth, class T>
-void AddToWeights(const Stream& stream, Room& room, const NormBackwardArguments<T>& x) {
-  constexpr int kSums = kMean ? 2 : 1;
-  std::array<float*, kSums> sums{x.d_weight};
-  if constexpr (kMean) sums[1] = x.d_bias;
-  AddColumnSums<kSums, kWidth>(
-      stream, room, x.rows, x.columns,
-      [x] __device__(std::int64_t row, std::int64_t column, ColumnTerms<kSums, kWidth> & terms) {
-        const std::int64_t at = row * x.columns + column;
-        const float mean = kMean ? x.mean[row] : 0, reciprocal_std = x.reciprocal_std[row];
-        const Neighbours<T, kWidth> values = Load<kWidth>(x.input + at);
-        const Neighbours<T, kWidth> gradients = Load<kWidth>(x.d_output + at);
-#pragma unroll
-        for (int i = 0; i < kWidth; ++i) {
-          const float d = Wide(gradients.at[i]);
-          terms.of[0][i] += d * ((Wide(values.at[i]) - mean) * reciprocal_std);
-          if constexpr (kMean) terms.of[1][i] += d;
-        }
-      },
-      sums);
+__global__ void __launch_bounds__(kThreads)
+    NormBackwardKernel(NormBackwardArguments<T> x, float* partial) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * kRowsOfBlock;
+  const std::int64_t end = first + kRowsOfBlock < x.rows ? first + kRowsOfBlock : x.rows;
+  const std::int64_t count = kSums<kMean> * x.columns;
+  const int warps = static_cast<int>(blockDim.x) / kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  float* const sums = DynamicShared<float>();
+  for (std::int64_t i = threadIdx.x; i < warps * count; i += blockDim.x) sums[i] = 0;
+  __syncthreads();
+  for (std::int64_t row = first + warp; row < end; row += warps)
+    BackwardOfRow<kMean, kWidth>(x, row, sums + warp * count);
+  __syncthreads();
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    float sum = 0;
+    for (int other = 0; other < warps; ++other) sum += sums[other * count + i];
+    partial[std::int64_t{blockIdx.x} * count + i] = sum;
+  }
 }
 
 unsigned BlocksFor(std::int64_t rows) {
@@ -145,17 +159,24 @@ void Forward(const Stream& stream, const NormArguments<T>& x) {
   Launch(stream, BlocksFor(x.rows), kThreads, 0, kernel, x);
 }
 
-/// The weights' gradients come first, since d_input may be d_output.
+/// As many warps as have room for their sums: by the columns alone, since sums depend on it.
+std::int64_t WarpsFor(std::int64_t columns) {
+  constexpr std::int64_t kMostSums = 12 << 10;  // of a block: 48 KiB
+  return std::clamp<std::int64_t>(kMostSums / (2 * columns), 1, kThreads / kWarp);
+}
+
 template <bool kMean, class T>
 void Backward(const Stream& stream, Room& room, const NormBackwardArguments<T>& x) {
   if (x.rows == 0) return;
-  if (AreAligned(kAtOnce, x.columns, x.input, x.d_output, x.d_input, x.weight)) {
-    AddToWeights<kMean, kAtOnce>(stream, room, x);
-    Launch(stream, BlocksFor(x.rows), kThreads, 0, NormBackwardKernel<kMean, kAtOnce, T>, x);
-  } else {
-    AddToWeights<kMean, 1>(stream, room, x);
-    Launch(stream, BlocksFor(x.rows), kThreads, 0, NormBackwardKernel<kMean, 1, T>, x);
-  }
+  const std::int64_t count = kSums<kMean> * x.columns, blocks = Pieces(x.rows, kRowsOfBlock);
+  const std::int64_t warps = WarpsFor(x.columns);
+  float* const partial = room.For<float>(blocks * count);
+  const auto kernel = AreAligned(kAtOnce, x.columns, x.input, x.d_output, x.d_input, x.weight)
+                          ? NormBackwardKernel<kMean, kAtOnce, T>
+                          : NormBackwardKernel<kMean, 1, T>;
+  Launch(stream, static_cast<unsigned>(blocks), static_cast<unsigned>(warps * kWarp),
+         static_cast<std::size_t>(warps * count) * sizeof(float), kernel, x, partial);
+  FinishColumnSums<kSums<kMean>>(stream, blocks, x.columns, partial, {x.d_weight, x.d_bias});
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ box() { "$box_program" "$@" 3>&-; }
 
 # box_up_once ARG...: a box that is up with the same arguments is used as it is, another replaced.
 box_up_once() {
-  BOX_UP=$(printf '%q ' "$@")
+  BOX_UP=${*@Q}
   export BOX_UP # for box_anew
   if [[ $(box env 2>/dev/null) && $(box_arguments) == "$*" ]]; then return 0; fi
   box down >/dev/null && box up "$@"

@@ -8,7 +8,7 @@ fakes=$ADAPTIVE_TRAIN_BUILD/lib
 # all_idle: no node is gone, and none has a job, which may still save while it is ended.
 all_idle() { [[ $(box_root ctl sinfo -h -N -p main -o %t | sort -u) == idle ]]; }
 
-# show_nodes: what a test wants to see where nodes do not become free: why, what runs there, and slurmd's last words.
+# show_nodes: what a test wants to see where nodes do not become free: why, what runs there, and slurmd's last words, which are its steps' as well.
 show_nodes() {
   local node
   box_root ctl sinfo -N -p main -o '%N %t %E' || true
@@ -16,15 +16,18 @@ show_nodes() {
   for node in $(box_root ctl sinfo -h -N -p main -t alloc,mix,comp,drain,drng,down,fail,unk -o %N | sort -u); do
     echo "on $node:"
     box_root "$node" ps -eo pid,ppid,stat,wchan:20,etimes,args || true
-    tail -n 15 "$(box_value BOX_LOG)/slurmd.$node.log" || true
+    grep -vE 'REQUEST_(PING|NODE_REGISTRATION_STATUS|ACCT_GATHER_UPDATE)$' "$(box_value BOX_LOG)/slurmd.$node.log" | tail -n 60 || true
   done
 }
+
+# become_idle SECONDS: waits for all nodes, or fails with what holds them.
+become_idle() { wait_until "$1" all_idle || { show_nodes; return 1; }; }
 
 # make_job_home: $home (the box user's, shared by all nodes) with corpus.txt, config.toml and job.sh; waits for the jobs before.
 # Where they do not end, this test fails, and the next has a new box.
 make_job_home() {
   home=$(box_value BOX_HOME)
-  wait_until 120 all_idle || { show_nodes; box_anew; return 1; }
+  become_idle 120 || { box_anew; return 1; }
   rm -rf "$home"/runs "$home"/fake "$home"/slurm-*.out "$home"/.local
   # What is measured decides ranks and shares: where that is not the subject, nothing is.
   write_small_model "$home" '[profile]' 'measure = false' 'warmup_steps = 0'

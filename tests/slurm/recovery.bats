@@ -34,7 +34,7 @@ nodes_of() { jq -r '[.ranks[].node] | sort | join(" ")' "$home/runs/$1/plan.json
   finished_with "$job" 0:0
   failed_as "$job" 'node_silent|n4|node'
   box revive n4
-  wait_until 90 all_idle
+  become_idle 90
   whole=$(submit -N4 -- "${keys[@]}")
   finished_with "$whole" 0:0
   (($(losses "$job" | wc -l) == 3000))
@@ -55,7 +55,7 @@ nodes_of() { jq -r '[.ranks[].node] | sort | join(" ")' "$home/runs/$1/plan.json
     ((resumed >= committed))
     finished_with "$job" 0:0
     box revive n4
-    wait_until 90 all_idle
+    become_idle 90
     (($(losses "$job" | wc -l) == 1500))
     nothing_kept n1 n2 n3
   done
@@ -258,7 +258,7 @@ states_without_second() {
     states+=("$(job_field "$job" JobState)")
   done
   for node in "${seconds[@]}"; do box revive "$node"; done
-  wait_until 90 all_idle
+  become_idle 90
 }
 
 @test "--adaptive-train keeps the allocation of a job that loses a node, wherever the option stands; other jobs end as ever" {

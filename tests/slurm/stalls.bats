@@ -34,5 +34,5 @@ teardown() {
   grep -E '^adaptive-train: .*(rank 2 on n3|rank 2 \(n3\))' "$home/slurm-$job.out"
   wait_until 60 no_rank_on n1 n2 n3 n4
   box link n1 n3 none
-  wait_until 120 all_idle
+  become_idle 120
 }

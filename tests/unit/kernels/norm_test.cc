@@ -85,6 +85,14 @@ TEST(Norm, AgreesWithTheReference) {
   }
 }
 
+// A GPU's block has fewer warps for them, in the end one.
+TEST(Norm, OfWideRows) {
+  for (const bool layer : {true, false}) {
+    ExpectAgreement(NormCase{layer, 9, 1500, false, true});
+    ExpectAgreement(NormCase{layer, 3, 6500, true});
+  }
+}
+
 // At most 64 pieces, whose sums are added in order.
 TEST(Norm, SumsOverManyRows) {
   for (const bool layer : {true, false})

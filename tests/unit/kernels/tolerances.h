@@ -118,8 +118,11 @@ inline double RoundingsWithin(Op op) {
     case Op::kAttention:
       return kOnGpus;  // probabilities, before they are multiplied
     case Op::kAttentionBackward:
+      return 2 * kOnGpus;  // gradients of scores, before they are multiplied
+    case Op::kHeadLoss:
+      return 2 * kOnGpus;  // a token's logits: its target's and the others'
     case Op::kHeadGradient:
-      return 2 * kOnGpus;  // gradients of scores or logits, before they are multiplied
+      return 20 * kOnGpus;  // logits up to 40, whose error is a relative one of probabilities
     default:
       return 0;
   }
