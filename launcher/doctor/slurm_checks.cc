@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -81,6 +82,29 @@ Finding CheckPlugin(const std::string& plugstack, const std::string& plugin_dir,
           fmt::format("{} for Slurm {}, by {}", path, ReleaseOf(*built_for), where), "", ""};
 }
 
+Finding CheckUnkillableTimeout(const std::string& seconds) {
+  // Where a step loses a node, slurmstepd on its first node waits 60 s for that node's last word
+  // (REVERSE_TREE_CHILDREN_TIMEOUT). If the step is told to end in the meantime, this counts.
+  constexpr int kWaitOfSteps = 60, kEnough = 120;
+  const std::string subject = "UnkillableStepTimeout";
+  const int value = std::atoi(seconds.c_str());
+  if (value > kWaitOfSteps) return {subject, Severity::kGood, fmt::format("{} s", value), "", ""};
+  return {subject, Severity::kNote,
+          seconds.empty() ? "Slurm does not say it" : fmt::format("only {} s", value),
+          "where a job loses a node, its first node can be drained: \"Kill task failed\"",
+          fmt::format("UnkillableStepTimeout={} in slurm.conf", kEnough)};
+}
+
+Finding CheckPrologFlags(const std::string& flags) {
+  const std::string subject = "PrologFlags";
+  // Slurm adds it itself where Contain or X11 needs it.
+  if (("," + flags + ",").find(",Alloc,") != std::string::npos)
+    return {subject, Severity::kGood, Printable(flags, 80), "", ""};
+  return {subject, Severity::kNote, "Alloc is not among them",
+          "the probe waits for a node's first step, and delays it",
+          "PrologFlags=Alloc in slurm.conf"};
+}
+
 std::vector<Finding> CheckSlurm(const std::string& mpi) {
   const auto version = SlurmVersion();
   if (!version)
@@ -95,6 +119,8 @@ std::vector<Finding> CheckSlurm(const std::string& mpi) {
     findings.push_back({"Slurm", Severity::kGood, **version + ", slurmctld answers", "", ""});
     findings.push_back(
         CheckPlugin(PlugstackOf(*settings), Value(*settings, "PluginDir"), **version));
+    findings.push_back(CheckPrologFlags(Value(*settings, "PrologFlags")));
+    findings.push_back(CheckUnkillableTimeout(Value(*settings, "UnkillableStepTimeout")));
     if (!UsesMunge(Value(*settings, "AuthType"))) return findings;
   } else {
     findings.push_back(

@@ -13,6 +13,10 @@ namespace adaptive_train {
 Finding CheckPlugin(const std::string& plugstack, const std::string& plugin_dir,
                     const std::string& slurm_version);
 
+/// UnkillableStepTimeout and PrologFlags, as `scontrol show config` prints them.
+Finding CheckUnkillableTimeout(const std::string& seconds);
+Finding CheckPrologFlags(const std::string& flags);
+
 /// All of Slurm's; `mpi` is launch.mpi. Runs srun and scontrol, for a minute at most; without srun one
 /// note.
 std::vector<Finding> CheckSlurm(const std::string& mpi);

@@ -305,6 +305,8 @@ doctor_says() {
   doctor_says "run folder" "is seen from 4 nodes"
   doctor_says plugin "adaptive_train.so for Slurm"
   doctor_says munge "munged answers"
+  doctor_says UnkillableStepTimeout "180 s"
+  doctor_says PrologFlags Alloc
   run_as_user salloc -Q -N4 adaptive-train doctor --json --run-dir /tmp/runs
   [ "$status" -eq 4 ]
   [ "$(troubles)" = "run folder" ]

@@ -100,5 +100,20 @@ TEST(CheckPlugin, FindsEachFault) {
   EXPECT_THAT(other.what, HasSubstr("and this is slurm 99.05.1"));
 }
 
+TEST(CheckUnkillableTimeout, MustBeLongerThanStepsWaitForANode) {
+  EXPECT_EQ(CheckUnkillableTimeout("180 sec").severity, Severity::kGood);
+  for (const char* const too_short : {"60 sec", "10 sec", ""}) {
+    const Finding finding = CheckUnkillableTimeout(too_short);
+    EXPECT_EQ(finding.severity, Severity::kNote) << too_short;
+    EXPECT_THAT(finding.mend, HasSubstr("UnkillableStepTimeout=120"));
+  }
+}
+
+TEST(CheckPrologFlags, NeedAlloc) {
+  EXPECT_EQ(CheckPrologFlags("Alloc,Contain").severity, Severity::kGood);
+  for (const char* const without : {"", "Serial", "NoHold"})
+    EXPECT_EQ(CheckPrologFlags(without).severity, Severity::kNote) << without;
+}
+
 }  // namespace
 }  // namespace adaptive_train
