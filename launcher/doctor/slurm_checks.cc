@@ -83,15 +83,14 @@ Finding CheckPlugin(const std::string& plugstack, const std::string& plugin_dir,
 }
 
 Finding CheckUnkillableTimeout(const std::string& seconds) {
-  // Where a step loses a node, slurmstepd on its first node waits 60 s for that node's last word
-  // (REVERSE_TREE_CHILDREN_TIMEOUT). If the step is told to end in the meantime, this counts.
-  constexpr int kWaitOfSteps = 60, kEnough = 120;
+  constexpr int kDefault = 60, kEnough = 120;
   const std::string subject = "UnkillableStepTimeout";
   const int value = std::atoi(seconds.c_str());
-  if (value > kWaitOfSteps) return {subject, Severity::kGood, fmt::format("{} s", value), "", ""};
+  if (value > kDefault) return {subject, Severity::kGood, fmt::format("{} s", value), "", ""};
   return {subject, Severity::kNote,
           seconds.empty() ? "Slurm does not say it" : fmt::format("only {} s", value),
-          "where a job loses a node, its first node can be drained: \"Kill task failed\"",
+          "a node whose step ends slowly is drained: \"Kill task failed\". That is likelier after "
+          "another node of the step was lost",
           fmt::format("UnkillableStepTimeout={} in slurm.conf", kEnough)};
 }
 

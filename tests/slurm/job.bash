@@ -15,7 +15,7 @@ show_nodes() {
   box_root ctl squeue -o '%i %t %r %N' || true
   for node in $(box_root ctl sinfo -h -N -p main -t alloc,mix,comp,drain,drng,down,fail,unk -o %N | sort -u); do
     echo "on $node:"
-    box_root "$node" ps -eo pid,ppid,stat,wchan:20,etimes,args || true
+    box_root "$node" ps -eLo pid,tid,ppid,stat,wchan:20,etimes,args || true
     grep -vE 'REQUEST_(PING|NODE_REGISTRATION_STATUS|ACCT_GATHER_UPDATE)$' "$(box_value BOX_LOG)/slurmd.$node.log" | tail -n 60 || true
   done
 }

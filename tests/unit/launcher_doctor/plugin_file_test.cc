@@ -100,7 +100,7 @@ TEST(CheckPlugin, FindsEachFault) {
   EXPECT_THAT(other.what, HasSubstr("and this is slurm 99.05.1"));
 }
 
-TEST(CheckUnkillableTimeout, MustBeLongerThanStepsWaitForANode) {
+TEST(CheckUnkillableTimeout, MustBeAboveSlurmsDefault) {
   EXPECT_EQ(CheckUnkillableTimeout("180 sec").severity, Severity::kGood);
   for (const char* const too_short : {"60 sec", "10 sec", ""}) {
     const Finding finding = CheckUnkillableTimeout(too_short);
