@@ -29,6 +29,21 @@ void WidenRows(const WidenArguments<T>& x, std::int64_t begin, std::int64_t end)
   }
 }
 
+/// Row by row, so that the matrix is read sequentially.
+template <class T>
+void WidenRowsToPanels(const WidenArguments<T>& x, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = x.panel_stride;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const T* const from = x.matrix + row * x.matrix_stride;
+    for (std::int64_t column = 0; column < x.columns; column += width) {
+      float* const to = x.panel + column * x.rows + row * width;
+      ForVectors(0, std::min(width, x.columns - column), [=](std::int64_t i, auto part) HWY_ATTR {
+        Store(Load(from + column + i, part), to + i, part);
+      });
+    }
+  }
+}
+
 template <class T>
 void NarrowRows(const NarrowArguments<T>& x, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
@@ -120,6 +135,9 @@ void TransposeRows(const WidenArguments<T>& x, std::int64_t begin, std::int64_t 
 PieceFunctions<WidenArguments> WidenFunctions() {
   return {WidenRows<float>, WidenRows<BFloat16>, WidenRows<Float16>};
 }
+PieceFunctions<WidenArguments> ToPanelsFunctions() {
+  return {WidenRowsToPanels<float>, WidenRowsToPanels<BFloat16>, WidenRowsToPanels<Float16>};
+}
 PieceFunctions<WidenArguments> TransposeFunctions() {
   return {TransposeRows<float>, TransposeRows<BFloat16>, TransposeRows<Float16>};
 }
@@ -136,6 +154,7 @@ HWY_AFTER_NAMESPACE();
 namespace adaptive_train::kernels::cpu {
 namespace {
 HWY_EXPORT(WidenFunctions);
+HWY_EXPORT(ToPanelsFunctions);
 HWY_EXPORT(TransposeFunctions);
 HWY_EXPORT(NarrowFunctions);
 }  // namespace
@@ -143,6 +162,11 @@ HWY_EXPORT(NarrowFunctions);
 template <class T>
 void Widen(const WidenArguments<T>& x) {
   HWY_DYNAMIC_DISPATCH(WidenFunctions)().template On<T>()(x, 0, x.rows);
+}
+
+template <class T>
+void WidenToPanels(const WidenArguments<T>& x) {
+  HWY_DYNAMIC_DISPATCH(ToPanelsFunctions)().template On<T>()(x, 0, x.rows);
 }
 
 template <class T>
@@ -158,6 +182,9 @@ void Narrow(const NarrowArguments<T>& x) {
 template void Widen<float>(const WidenArguments<float>&);
 template void Widen<BFloat16>(const WidenArguments<BFloat16>&);
 template void Widen<Float16>(const WidenArguments<Float16>&);
+template void WidenToPanels<float>(const WidenArguments<float>&);
+template void WidenToPanels<BFloat16>(const WidenArguments<BFloat16>&);
+template void WidenToPanels<Float16>(const WidenArguments<Float16>&);
 template void WidenTransposed<float>(const WidenArguments<float>&);
 template void WidenTransposed<BFloat16>(const WidenArguments<BFloat16>&);
 template void WidenTransposed<Float16>(const WidenArguments<Float16>&);

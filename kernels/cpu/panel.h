@@ -29,6 +29,11 @@ void Widen(const WidenArguments<T>& x);
 template <class T>
 void WidenTransposed(const WidenArguments<T>& x);
 
+/// Copies the matrix, without a factor, to panels one after the other, each of panel_stride columns
+/// and as many rows as the matrix. The last one may have columns that are not written.
+template <class T>
+void WidenToPanels(const WidenArguments<T>& x);
+
 /// Copies the panel to the matrix, rounded to T.
 template <class T>
 void Narrow(const NarrowArguments<T>& x);

@@ -15,13 +15,11 @@
 
 namespace adaptive_train::kernels::cpu {
 
-/// The columns of a panel: the width of a product's block of sums in registers, or a multiple of
-/// it. A panel stores its rows side by side. In the matrix they may be a multiple of a page apart,
-/// which causes cache conflicts and defeats the hardware prefetcher.
-inline constexpr std::int64_t kPanelColumns = 64;
 /// The columns of a strip, and the rows of the panels packed for it just before use: these panels
-/// stay in the second-level cache.
-inline constexpr std::int64_t kStripColumns = 6 * kPanelColumns, kPanelRows = 384;
+/// stay in the second-level cache. A panel has the columns of a product's block of sums, side by
+/// side: in the matrix its rows may be a multiple of a page apart, which causes cache conflicts and
+/// defeats the hardware prefetcher.
+inline constexpr std::int64_t kStripColumns = 384, kPanelRows = 384;
 
 inline std::int64_t Pieces(std::int64_t count, std::int64_t piece) {
   return (count + piece - 1) / piece;
@@ -78,14 +76,20 @@ struct Operand {
 template <class T>
 void PackPanels(const Operand<T>& b, std::int64_t k, std::int64_t depth, std::int64_t column,
                 std::int64_t width, float* panels) {
-  for (std::int64_t i = 0; i < width; i += kPanelColumns) {
-    const std::int64_t here = std::min(kPanelColumns, width - i);
-    WidenArguments<T> copy{.panel = panels + i * depth, .panel_stride = kPanelColumns};
-    copy.rows = b.transposed ? here : depth;
-    copy.columns = b.transposed ? depth : here;
-    copy.matrix_stride = b.stride;
+  const std::int64_t columns = ProductBlockColumns();
+  WidenArguments<T> copy{.rows = depth,
+                         .columns = width,
+                         .matrix = b.At(k, column),
+                         .matrix_stride = b.stride,
+                         .panel = panels,
+                         .panel_stride = columns};
+  if (!b.transposed) return WidenToPanels<T>(copy);
+  copy.columns = depth;
+  for (std::int64_t i = 0; i < width; i += columns) {
+    copy.rows = std::min(columns, width - i);
     copy.matrix = b.At(k, column + i);
-    b.transposed ? WidenTransposed<T>(copy) : Widen<T>(copy);
+    copy.panel = panels + i * depth;
+    WidenTransposed<T>(copy);
   }
 }
 
@@ -95,9 +99,9 @@ inline constexpr std::int64_t kRowsAtATime = 192;
 /// Multiplies by a b that is packed in panels of product.inner rows.
 inline void MultiplyPanels(const ProductArguments& product) {
   ProductArguments panel = product;
-  panel.b_stride = kPanelColumns;
-  for (std::int64_t i = 0; i < product.columns; i += kPanelColumns) {
-    panel.columns = std::min(kPanelColumns, product.columns - i);
+  panel.b_stride = ProductBlockColumns();
+  for (std::int64_t i = 0; i < product.columns; i += panel.b_stride) {
+    panel.columns = std::min(panel.b_stride, product.columns - i);
     panel.b = product.b + i * product.inner;
     panel.c = product.c + i;
     Product(panel);

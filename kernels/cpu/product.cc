@@ -100,10 +100,11 @@ void MultiplyPiece(const ProductArguments& x) {
   LastColumns<kBlockVectors - 1>(x, column);
 }
 
+std::int64_t BlockColumns() { return kBlockVectors * static_cast<std::int64_t>(Lanes()); }
+
 void Multiply(const ProductArguments& x) {
-  const std::int64_t rows =
-      std::min(kMostRows,
-               kPieceBytes / (kBlockVectors * static_cast<std::int64_t>(Lanes() * sizeof(float))));
+  const std::int64_t rows = std::min(
+      kMostRows, kPieceBytes / (BlockColumns() * static_cast<std::int64_t>(sizeof(float))));
   ProductArguments piece = x;
   std::int64_t k = 0;
   do {
@@ -138,10 +139,12 @@ HWY_AFTER_NAMESPACE();
 namespace adaptive_train::kernels::cpu {
 namespace {
 HWY_EXPORT(Multiply);
+HWY_EXPORT(BlockColumns);
 HWY_EXPORT(Instructions);
 }  // namespace
 
 void Product(const ProductArguments& x) { HWY_DYNAMIC_DISPATCH(Multiply)(x); }
+std::int64_t ProductBlockColumns() { return HWY_DYNAMIC_DISPATCH(BlockColumns)(); }
 const char* ProductInstructions() { return HWY_DYNAMIC_DISPATCH(Instructions)(); }
 
 }  // namespace adaptive_train::kernels::cpu

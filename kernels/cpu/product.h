@@ -35,6 +35,10 @@ struct ProductArguments {
 /// Processors that have it agree bit for bit, however a product is cut into pieces.
 void Product(const ProductArguments& x);
 
+/// The columns of a block of sums. Where rows of b are so long, and no longer, a product is fastest:
+/// a piece of b then takes a share of each set of the first-level cache.
+std::int64_t ProductBlockColumns();
+
 /// The instruction set that Product uses here: "AVX-512", "AVX2", ...
 const char* ProductInstructions();
 
