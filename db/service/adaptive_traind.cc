@@ -30,7 +30,7 @@ namespace adaptive_train {
 namespace {
 
 constexpr int kReaderThreads = 4;
-/// Jobs run for days, and failures of weeks ago still count against a node.
+/// Jobs run for days, and failures and speeds of weeks ago still count.
 constexpr int kFewestDays = 30, kMostDays = 36500;
 
 constexpr const char* kFooter =
@@ -49,7 +49,7 @@ struct Arguments {
   std::string database = "/var/lib/adaptive-train/profiles.db", metrics;
   std::string socket = "/run/adaptive-traind/socket";
   std::vector<std::string> operators = {"root"};
-  std::optional<int> purge_jobs_after;  // days
+  std::optional<int> purge_jobs_after, purge_figures_after;  // days
 };
 
 void Log(const std::string& line) {
@@ -83,6 +83,8 @@ Result<StoreService::Settings> SettingsFrom(const Arguments& arguments) {
 Retention RetentionFrom(const Arguments& arguments) {
   Retention retention;
   if (arguments.purge_jobs_after) retention.jobs = std::chrono::days(*arguments.purge_jobs_after);
+  if (arguments.purge_figures_after)
+    retention.figures = std::chrono::days(*arguments.purge_figures_after);
   return retention;
 }
 
@@ -141,6 +143,12 @@ int Run(int argc, char** argv) {
   app.add_option("--purge-jobs-after", arguments.purge_jobs_after,
                  "Removes jobs that ended so long ago, with all that belongs to them; without it "
                  "they are kept for ever")
+      ->type_name("DAYS")
+      ->check(CLI::Range(kFewestDays, kMostDays));
+  app.add_option(
+         "--purge-figures-after", arguments.purge_figures_after,
+         "Removes speeds of links, devices and layers that their user last measured so long "
+         "ago; without it they are kept for ever")
       ->type_name("DAYS")
       ->check(CLI::Range(kFewestDays, kMostDays));
   try {

@@ -56,7 +56,7 @@ void RequestWriter::Serve() {
     {
       std::unique_lock lock(mutex_);
       const auto due = [this] { return ending_ || !waiting_.empty(); };
-      if (retention_.jobs) {
+      if (retention_.Any()) {
         changed_.wait_until(lock, purge_at_, due);
       } else {
         changed_.wait(lock, due);
@@ -68,26 +68,33 @@ void RequestWriter::Serve() {
       const std::vector<StoreAnswer> answers = Commit(batch);
       for (std::size_t i = 0; i < batch.size(); ++i) batch[i].done(answers[i]);
     }
-    if (retention_.jobs && std::chrono::steady_clock::now() >= purge_at_) Purge();
+    if (retention_.Any() && std::chrono::steady_clock::now() >= purge_at_) Purge();
   }
 }
 
 void RequestWriter::Purge() {
   std::chrono::milliseconds next = retention_.period;
   try {
-    const auto age = static_cast<double>(std::chrono::seconds(*retention_.jobs).count());
-    const std::int64_t removed =
-        PurgeJobs(*database_, EpochSecondsNow() - age, retention_.jobs_at_once);
-    purged_ += removed;
-    if (removed == retention_.jobs_at_once) {
+    const auto before = [](std::chrono::days age) {
+      return EpochSecondsNow() - static_cast<double>(std::chrono::seconds(age).count());
+    };
+    const std::int64_t jobs =
+        retention_.jobs ? PurgeJobs(*database_, before(*retention_.jobs), retention_.jobs_at_once)
+                        : 0;
+    const std::int64_t figures =
+        retention_.figures
+            ? PurgeFigures(*database_, before(*retention_.figures), retention_.figures_at_once)
+            : 0;
+    purged_jobs_ += jobs;
+    purged_figures_ += figures;
+    if (jobs == retention_.jobs_at_once || figures >= retention_.figures_at_once) {
       next = retention_.pause;
-    } else if (purged_ > 0) {
-      log_(fmt::format("removed {} jobs that are older than {} days", purged_,
-                       retention_.jobs->count()));
-      purged_ = 0;
+    } else if (purged_jobs_ + purged_figures_ > 0) {
+      log_(fmt::format("removed {} old jobs and {} old speeds", purged_jobs_, purged_figures_));
+      purged_jobs_ = purged_figures_ = 0;
     }
   } catch (const SQLite::Exception& error) {
-    log_(StoreError(path_, "removing old jobs", kBusyTimeout, error, database_.get()).message);
+    log_(StoreError(path_, "removing what is old", kBusyTimeout, error, database_.get()).message);
   }
   purge_at_ = std::chrono::steady_clock::now() + next;
 }

@@ -20,8 +20,8 @@
 namespace adaptive_train {
 
 /// Answers requests that write. All that wait are one transaction; each is answered once that is on
-/// disk. A request that is refused leaves no trace and takes none with it. Between them, jobs
-/// older than the retention allows are removed.
+/// disk. A request that is refused leaves no trace and takes none with it. Between them,
+/// what is older than the retention allows is removed.
 class RequestWriter {
  public:
   /// Runs on the writer's thread. Must not block.
@@ -54,9 +54,9 @@ class RequestWriter {
   const std::filesystem::path path_;
   const Retention retention_;
   const Log log_;
-  std::unique_ptr<SQLite::Database> database_;        // the thread's
-  std::chrono::steady_clock::time_point purge_at_{};  // the thread's
-  std::int64_t purged_ = 0;                           // the thread's; since that was last logged
+  std::unique_ptr<SQLite::Database> database_;         // the thread's
+  std::chrono::steady_clock::time_point purge_at_{};   // the thread's
+  std::int64_t purged_jobs_ = 0, purged_figures_ = 0;  // the thread's; since they were logged
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Item> waiting_;

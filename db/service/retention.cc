@@ -1,4 +1,4 @@
-// How long adaptive-traind keeps jobs.
+// How long adaptive-traind keeps what it was told.
 #include "db/service/retention.h"
 
 #include <SQLiteCpp/Database.h>
@@ -14,12 +14,37 @@ constexpr const char* kPurgeJobs =
     "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE start_time < ?1 "
     "AND COALESCE(end_time, start_time) < ?1 ORDER BY start_time LIMIT ?2)";
 
+constexpr const char* kPurgeLinks =
+    "DELETE FROM link_profiles WHERE (cluster, from_node, to_node, owner) IN"
+    " (SELECT cluster, from_node, to_node, owner FROM link_profiles"
+    "   WHERE measured_at < ?1 ORDER BY measured_at LIMIT ?2)";
+constexpr const char* kPurgeDevices =
+    "DELETE FROM device_profiles WHERE (cluster, device_kind, node, owner) IN"
+    " (SELECT cluster, device_kind, node, owner FROM device_profiles"
+    "   WHERE measured_at < ?1 ORDER BY measured_at LIMIT ?2)";
+constexpr const char* kPurgeLayers =
+    "DELETE FROM layer_profiles WHERE (owner, device_kind, model, layer, micro_batch) IN"
+    " (SELECT owner, device_kind, model, layer, micro_batch FROM layer_profiles"
+    "   WHERE measured_at < ?1 ORDER BY measured_at LIMIT ?2)";
+
+std::int64_t Purge(SQLite::Database& database, const char* statement, double before,
+                   std::int64_t limit) {
+  SQLite::Statement purge(database, statement);
+  BindAll(purge, before, limit);
+  return purge.exec();
+}
+
 }  // namespace
 
 std::int64_t PurgeJobs(SQLite::Database& database, double before, std::int64_t limit) {
-  SQLite::Statement purge(database, kPurgeJobs);
-  BindAll(purge, before, limit);
-  return purge.exec();
+  return Purge(database, kPurgeJobs, before, limit);
+}
+
+std::int64_t PurgeFigures(SQLite::Database& database, double before, std::int64_t limit) {
+  std::int64_t removed = 0;
+  for (const char* const statement : {kPurgeLinks, kPurgeDevices, kPurgeLayers})
+    removed += Purge(database, statement, before, limit);
+  return removed;
 }
 
 }  // namespace adaptive_train

@@ -1,4 +1,4 @@
-// How long adaptive-traind keeps jobs.
+// How long adaptive-traind keeps what it was told.
 #pragma once
 
 #include <chrono>
@@ -11,20 +11,29 @@ class Database;
 
 namespace adaptive_train {
 
-/// As slurmdbd's PurgeJobAfter. Without an age, jobs are kept for ever.
+/// As slurmdbd's PurgeJobAfter and its like. Without an age, rows are kept for ever.
 struct Retention {
   /// Counts from a job's end, or from its start where no end is known.
   std::optional<std::chrono::days> jobs;
-  /// So many are removed at a time, with a pause after them: no request waits long.
-  std::int64_t jobs_at_once = 50;
+  /// Speeds of links, devices and layers; counts from when their user last measured them.
+  std::optional<std::chrono::days> figures;
+  /// So many are removed at a time, with a pause after them: no request waits long. A job has
+  /// hundreds of rows, a figure one.
+  std::int64_t jobs_at_once = 50, figures_at_once = 500;
   std::chrono::milliseconds pause{200};
-  /// From when no job was old enough to the next look.
+  /// From when nothing was old enough to the next look.
   std::chrono::milliseconds period{std::chrono::hours(1)};
+
+  bool Any() const { return jobs || figures; }
 };
 
 /// Removes the oldest jobs that ended before `before` (seconds since 1970), at most `limit`, with
 /// all that belongs to them: nodes, plans, launches, failures, summaries. Returns how many. Throws
 /// SQLite::Exception.
 std::int64_t PurgeJobs(SQLite::Database& database, double before, std::int64_t limit);
+
+/// Removes the oldest figures that were last measured before `before`, at most `limit` each of
+/// links, devices and layers. Returns how many. Throws SQLite::Exception.
+std::int64_t PurgeFigures(SQLite::Database& database, double before, std::int64_t limit);
 
 }  // namespace adaptive_train

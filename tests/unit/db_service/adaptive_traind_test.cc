@@ -101,6 +101,49 @@ TEST_F(AdaptiveTraindTest, OldJobsAreRemovedWithAllThatBelongsToThemIfAsked) {
   EXPECT_TRUE(Connected().BeginJob(SampleJob())) << "it writes as ever";
 }
 
+TEST_F(AdaptiveTraindTest, SpeedsAreKeptForTheDaysThatAreAskedFor) {
+  ASSERT_TRUE(FileStore::Open(Location()));
+  SQLite::Database database(Location().path, SQLite::OPEN_READWRITE);
+  const double now = EpochSecondsNow();
+  // More than are removed at once, each older than the next: the first 1,200 above 40 days.
+  const auto add = [&](const std::string& table, const std::string& columns,
+                       const std::string& values) {
+    database.exec(
+        "WITH RECURSIVE n (i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i < 1299)"
+        "INSERT INTO " +
+        table + " (" + columns + ", count, spread, measured_at) SELECT " + values + ", 1, 0, " +
+        std::to_string(now) +
+        " - (CASE WHEN i < 1200 THEN 41 ELSE 39 END) * 86400"
+        " FROM n");
+  };
+  add("link_profiles", "cluster, from_node, to_node, owner, latency_s, bytes_per_second",
+      "'c', 'n1', 'n' || i, 7, 1, 1");
+  add("device_profiles",
+      "cluster, device_kind, node, owner, product_flops, bytes_per_second, transfer_s_per_byte",
+      "'c', 'k', 'n' || i, 7, 1, 1, 0");
+  add("layer_profiles",
+      "owner, device_kind, model, layer, micro_batch, forward_s, backward_s, update_s,"
+      " gradient_variance, weight_gradients_s",
+      "7, 'k', 'm', 'l', i, 1, 1, 1, 1, 0");
+  const auto count = [&](const std::string& what) {
+    return database.execAndGet("SELECT COUNT(*) FROM " + what).getInt();
+  };
+  Start({"--purge-jobs-after", "40"});
+  ASSERT_TRUE(Connected().MeasuredClusters());
+  End(SIGTERM);
+  ASSERT_EQ(NextState(), "STOPPING=1");
+  EXPECT_EQ(count("link_profiles"), 1300) << "these are no jobs";
+  Start({"--purge-figures-after", "40"});
+  const std::vector<std::string> tables{"link_profiles", "device_profiles", "layer_profiles"};
+  for (int i = 0; i < 600 && count(tables.back()) > 100; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (const std::string& table : tables) {
+    EXPECT_EQ(count(table), 100) << table;
+    EXPECT_EQ(count(table + " WHERE measured_at < " + std::to_string(now - 40 * 86400)), 0);
+  }
+  EXPECT_TRUE(Connected().MeasuredClusters()) << "it answers as ever";
+}
+
 TEST_F(AdaptiveTraindTest, MetricsAreAFileThatAllMayRead) {
   const std::filesystem::path file = folder_ / "metrics.prom";
   Start({"--metrics", file.string()});
@@ -140,6 +183,7 @@ TEST_F(AdaptiveTraindTest, WhatCannotWorkIsRefusedAtTheStart) {
   EXPECT_EQ(exit_code({"--colour"}), 2);
   EXPECT_EQ(exit_code({"--purge-jobs-after", "29"}), 2);
   EXPECT_EQ(exit_code({"--purge-jobs-after", "soon"}), 2);
+  EXPECT_EQ(exit_code({"--purge-figures-after", "29"}), 2);
   std::ofstream(folder_ / "file") << "text";
   EXPECT_EQ(exit_code({"--socket", (folder_ / "file").string()}), 6);
   EXPECT_TRUE(std::filesystem::is_regular_file(folder_ / "file"));
