@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 #include <type_traits>
 
@@ -77,6 +78,7 @@ template <class T>
 void PackPanels(const Operand<T>& b, std::int64_t k, std::int64_t depth, std::int64_t column,
                 std::int64_t width, float* panels) {
   const std::int64_t columns = ProductBlockColumns();
+  assert(kStripColumns % columns == 0);  // panels of a strip fit its memory
   WidenArguments<T> copy{.rows = depth,
                          .columns = width,
                          .matrix = b.At(k, column),

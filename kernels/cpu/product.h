@@ -14,9 +14,9 @@ inline constexpr std::int64_t PanelSize(std::int64_t count) {
 
 /// c[rows, columns] = a[rows, inner] b[inner, columns]; `accumulate` adds to c. Element (i, k) of a
 /// is at a[i * a_row + k * a_inner], so a may be transposed; b and c are row-major. Each row of b
-/// is read up to PanelSize(columns), though the surplus is unused; c is not touched past its
-/// columns. Operands should be in the second-level cache if not in the first: pieces of some
-/// hundred rows and columns. Rows of b, or of a transposed a, should be contiguous.
+/// is read in whole vectors, at most up to PanelSize(columns), though the surplus is unused; c is
+/// not touched past its columns. Operands should be in the second-level cache if not in the first:
+/// pieces of some hundred rows and columns. Rows of b, or of a transposed a, should be contiguous.
 struct ProductArguments {
   std::int64_t rows = 0;
   std::int64_t columns = 0;

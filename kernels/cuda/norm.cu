@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kThreads) NormKernel(NormArguments<T> x) {
   if constexpr (kMean) x.mean[row] = mean;
 }
 
-/// A block's rows in the backward, which its warps take in turn.
-constexpr int kRowsOfBlock = 32;
+/// The rows of each warp of a block in the backward.
+constexpr int kRowsOfWarp = 4;
 
 /// Sums over rows of the weights' gradients and, with a mean, of the biases': [kSums, columns].
 template <bool kMean>
@@ -126,11 +126,11 @@ __device__ void BackwardOfRow(const NormBackwardArguments<T>& x, std::int64_t ro
 template <bool kMean, int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     NormBackwardKernel(NormBackwardArguments<T> x, float* partial) {
-  const std::int64_t first = std::int64_t{blockIdx.x} * kRowsOfBlock;
-  const std::int64_t end = first + kRowsOfBlock < x.rows ? first + kRowsOfBlock : x.rows;
-  const std::int64_t count = kSums<kMean> * x.columns;
   const int warps = static_cast<int>(blockDim.x) / kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const std::int64_t first = std::int64_t{blockIdx.x} * warps * kRowsOfWarp;
+  const std::int64_t next = first + warps * kRowsOfWarp, end = next < x.rows ? next : x.rows;
+  const std::int64_t count = kSums<kMean> * x.columns;
   float* const sums = DynamicShared<float>();
   for (std::int64_t i = threadIdx.x; i < warps * count; i += blockDim.x) sums[i] = 0;
   __syncthreads();
@@ -159,17 +159,17 @@ void Forward(const Stream& stream, const NormArguments<T>& x) {
   Launch(stream, BlocksFor(x.rows), kThreads, 0, kernel, x);
 }
 
-/// As many warps as have room for their sums: by the columns alone, since sums depend on it.
-std::int64_t WarpsFor(std::int64_t columns) {
+/// As many warps as have room for `count` sums each: by the shape alone, since sums depend on it.
+std::int64_t WarpsFor(std::int64_t count) {
   constexpr std::int64_t kMostSums = 12 << 10;  // of a block: 48 KiB
-  return std::clamp<std::int64_t>(kMostSums / (2 * columns), 1, kThreads / kWarp);
+  return std::clamp<std::int64_t>(kMostSums / count, 1, kThreads / kWarp);
 }
 
 template <bool kMean, class T>
 void Backward(const Stream& stream, Room& room, const NormBackwardArguments<T>& x) {
   if (x.rows == 0) return;
-  const std::int64_t count = kSums<kMean> * x.columns, blocks = Pieces(x.rows, kRowsOfBlock);
-  const std::int64_t warps = WarpsFor(x.columns);
+  const std::int64_t count = kSums<kMean> * x.columns, warps = WarpsFor(count);
+  const std::int64_t blocks = Pieces(x.rows, warps * kRowsOfWarp);
   float* const partial = room.For<float>(blocks * count);
   const auto kernel = AreAligned(kAtOnce, x.columns, x.input, x.d_output, x.d_input, x.weight)
                           ? NormBackwardKernel<kMean, kAtOnce, T>

@@ -83,10 +83,10 @@ Finding CheckPlugin(const std::string& plugstack, const std::string& plugin_dir,
 }
 
 Finding CheckUnkillableTimeout(const std::string& seconds) {
-  constexpr int kDefault = 60, kEnough = 120;
+  constexpr int kEnough = 120;  // twice Slurm's default
   const std::string subject = "UnkillableStepTimeout";
   const int value = std::atoi(seconds.c_str());
-  if (value > kDefault) return {subject, Severity::kGood, fmt::format("{} s", value), "", ""};
+  if (value >= kEnough) return {subject, Severity::kGood, fmt::format("{} s", value), "", ""};
   return {subject, Severity::kNote,
           seconds.empty() ? "Slurm does not say it" : fmt::format("only {} s", value),
           "a node whose step ends slowly is drained: \"Kill task failed\". That is likelier after "
@@ -99,9 +99,8 @@ Finding CheckPrologFlags(const std::string& flags) {
   // Slurm adds it itself where Contain or X11 needs it.
   if (("," + flags + ",").find(",Alloc,") != std::string::npos)
     return {subject, Severity::kGood, Printable(flags, 80), "", ""};
-  return {subject, Severity::kNote, "Alloc is not among them",
-          "the probe waits for a node's first step, and delays it",
-          "PrologFlags=Alloc in slurm.conf"};
+  return {subject, Severity::kNote, "nodes run it with their first step",
+          "the probe delays that step", "PrologFlags=Alloc in slurm.conf"};
 }
 
 std::vector<Finding> CheckSlurm(const std::string& mpi) {

@@ -306,7 +306,7 @@ doctor_says() {
   doctor_says plugin "adaptive_train.so for Slurm"
   doctor_says munge "munged answers"
   doctor_says UnkillableStepTimeout "180 s"
-  doctor_says PrologFlags Alloc
+  doctor_says PrologFlags Alloc # only where all is well
   run_as_user salloc -Q -N4 adaptive-train doctor --json --run-dir /tmp/runs
   [ "$status" -eq 4 ]
   [ "$(troubles)" = "run folder" ]

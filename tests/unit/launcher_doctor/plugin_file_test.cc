@@ -101,8 +101,8 @@ TEST(CheckPlugin, FindsEachFault) {
 }
 
 TEST(CheckUnkillableTimeout, MustBeAboveSlurmsDefault) {
-  EXPECT_EQ(CheckUnkillableTimeout("180 sec").severity, Severity::kGood);
-  for (const char* const too_short : {"60 sec", "10 sec", ""}) {
+  EXPECT_EQ(CheckUnkillableTimeout("120 sec").severity, Severity::kGood);
+  for (const char* const too_short : {"119 sec", "60 sec", ""}) {
     const Finding finding = CheckUnkillableTimeout(too_short);
     EXPECT_EQ(finding.severity, Severity::kNote) << too_short;
     EXPECT_THAT(finding.mend, HasSubstr("UnkillableStepTimeout=120"));
