@@ -98,6 +98,99 @@ switched_on() { sed 's/^#optional /optional /' "$root/$drop_in"; }
   done
 }
 
+packages=(adaptive-train adaptive-train-slurm adaptive-traind)
+
+# scratch_system SLURM-RELEASE: $system is the root of a machine that has rpm's database, a shell for scriptlets, and a
+# package that provides what ours want of a distribution with this Slurm.
+scratch_system() {
+  local work=$BATS_TEST_TMPDIR/scratch.$1 file name
+  system=$work/root
+  mkdir -p "$system"
+  for file in /bin/sh $(ldd /bin/sh | grep -o '/[^ ]*'); do install -D "$(readlink -f "$file")" "$system$file"; done
+  rpm --root "$system" --initdb
+  {
+    printf '%s\n' 'Name: scratch-distribution' 'Version: 1' 'Release: 1' 'Summary: What packages want' 'License: MIT' \
+      'BuildArch: noarch' "Provides: slurm = $1"
+    for name in "${packages[@]}"; do rpm -qp --requires "$(package "$name")"; done |
+      grep -vE '^(rpmlib\(|config\(|adaptive-train|slurm )' | sort -u | sed 's/^/Provides: /'
+    printf '%s\n' '%description' '%{summary}.' '%files'
+  } >"$work/scratch.spec"
+  rpmbuild --define "_topdir $work" -bb "$work/scratch.spec" >"$work/log" 2>&1 || { cat "$work/log" && return 1; }
+  rpm_in -i "$work"/RPMS/noarch/*.rpm
+}
+
+# rpm_in ARG...: rpm in that root; Debian's has to say something about alien every time.
+rpm_in() { rpm --root "$system" "$@" 2> >(grep -vE '^rpm: (RPM should not be used|However assuming)' >&2); }
+
+# package_before NAME: makes release 0 of a package, and prints its file: with all that release 1 has, one file more, and other
+# configuration files.
+package_before() {
+  local work=$BATS_TEST_TMPDIR/before.$1 gone=/usr/share/$1.gone file
+  mkdir -p "$work/files$(dirname "$gone")"
+  touch "$work/files$gone"
+  {
+    printf '%s\n' "Name: $1" "Version: $(<"$repository/VERSION")" 'Release: 0' 'Summary: The release before' 'License: MIT' \
+      'AutoReqProv: no' '%global debug_package %{nil}' '%global __os_install_post %{nil}' '%global _build_id_links none' \
+      '%description' '%{summary}.' '%install' "cp -a $work/files/. %{buildroot}/" '%files' "$gone"
+    while IFS= read -r file; do
+      if [[ -d $root$file ]]; then
+        mkdir -p "$work/files$file"
+        echo "%dir $file"
+        continue
+      fi
+      mkdir -p "$work/files$(dirname "$file")"
+      cp -a "$root$file" "$work/files$file"
+      if rpm -qp --configfiles "$(package "$1")" | grep -qxF "$file"; then
+        echo '# Of the release before.' >>"$work/files$file"
+        echo "%config(noreplace) $file"
+      else
+        echo "$file"
+      fi
+    done < <(files "$1")
+  } >"$work/before.spec"
+  rpmbuild --define "_topdir $work" -bb "$work/before.spec" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2 && return 1; }
+  echo "$work/RPMS/$(uname -m)/$1"-*.rpm
+}
+
+@test "installed, upgraded and removed in a scratch root: an administrator's lines are kept, and nothing else is left" {
+  local version name before=() after=() options=etc/sysconfig/adaptive-traind
+  version=$(<"$repository/VERSION")
+  scratch_system "$(slurmd -V | cut -d' ' -f2)"
+  for name in "${packages[@]}"; do
+    before+=("$(package_before "$name")")
+    after+=("$(package "$name")")
+  done
+  rpm_in -i "${before[@]}"
+  [ -e "$system/usr/share/adaptive-train-slurm.gone" ]
+  sed -i 's/^#optional /optional /' "$system/$drop_in"
+  echo 'OPTIONS="--operators slurm"' >>"$system/$options"
+
+  rpm_in -U "${after[@]}"
+  [ "$(rpm_in -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\n' 'adaptive*' | sort)" = "$(printf "%s $version-1\n" "${packages[@]}" | sort)" ]
+  [ "$(find "$system" -name '*.gone')" = "" ]
+  [ "$(grep -c '^optional ' "$system/$drop_in")" -eq 1 ]
+  [ "$(tail -n 1 "$system/$options")" = 'OPTIONS="--operators slurm"' ]
+  cmp "$root/$drop_in" "$system/$drop_in.rpmnew"
+  cmp "$root/$options" "$system/$options.rpmnew"
+  # All is as the packages have it, but for what the administrator wrote.
+  rpm_in -V "${packages[@]}" >"$BATS_TEST_TMPDIR/differs" || true
+  [ "$(awk '{ print $NF }' "$BATS_TEST_TMPDIR/differs" | sort | xargs)" = "/$drop_in /$options" ] || { cat "$BATS_TEST_TMPDIR/differs" && false; }
+
+  rpm_in -e "${packages[@]}"
+  [ "$(rpm_in -qa 'adaptive*')" = "" ]
+  # rpm keeps what an administrator changed, and what it had put beside that.
+  [ "$(find "$system" ! -type d \( -path '*adaptive*' -o -path '*/.build-id/*' \) -printf '/%P\n' | sort | xargs)" = \
+    "$(printf '%s\n' "/$drop_in".rpm{new,save} "/$options".rpm{new,save} | sort | xargs)" ] || { find "$system" -path '*adaptive*' && false; }
+}
+
+@test "another release of Slurm is refused, and nothing is installed" {
+  scratch_system 20.11.9
+  run rpm_in -i "$(package adaptive-train)" "$(package adaptive-train-slurm)"
+  [ "$status" -ne 0 ]
+  [[ $output == *"slurm >= "*" is needed by adaptive-train-slurm"* ]] || { echo "$output" && false; }
+  [ "$(rpm_in -qa 'adaptive*')" = "" ]
+}
+
 @test "the source package can make the packages again: sources, spec and version" {
   local source
   source=$(echo "$rpms"/adaptive-train-*.src.rpm)
