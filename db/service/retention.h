@@ -18,7 +18,7 @@ struct Retention {
   /// Speeds of links, devices and layers; counts from when their user last measured them.
   std::optional<std::chrono::days> figures;
   /// So many are removed at a time, with a pause after them: no request waits long. A job has
-  /// hundreds of rows, a figure one.
+  /// many rows, a figure one.
   std::int64_t jobs_at_once = 50, figures_at_once = 500;
   std::chrono::milliseconds pause{200};
   /// From when nothing was old enough to the next look.

@@ -21,7 +21,7 @@ show_nodes() {
 }
 
 # end_empty_steps: ends each slurmstepd that a node waits for although it has no process left, and says what its threads do.
-# Slurm 22.05's sometimes hangs in its own locks after a rank was killed; the jobs before have ended by then.
+# Why one hangs after a rank was killed is not known (two of its threads wait in futexes); its job has ended by then.
 end_empty_steps() {
   local node pid ended=1
   for node in $(box_root ctl sinfo -h -N -p main -t comp,drng -o %N | sort -u); do
