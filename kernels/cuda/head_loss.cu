@@ -60,13 +60,14 @@ constexpr std::int64_t InLines(std::int64_t numbers) { return Pieces(numbers, kL
 /// Logits of a chunk fit into this, and into a part of the GPU's memory, or are of kHeadLossRows.
 constexpr std::int64_t kLogitsBytes = std::int64_t{1} << 30, kPartOfMemory = 64;
 
-/// Equal chunks in whole lines, but for the last one; a row has `stride` elements of `element`
-/// bytes. Ranks that share a vocabulary have the same chunks, whatever their parts and GPUs are.
-std::int64_t ChunkRows(std::int64_t rows, std::int64_t stride, std::int64_t element,
-                       std::int64_t ranks, std::int64_t memory) {
-  if (ranks > 1) return std::min(rows, kHeadLossRows);
+/// Equal chunks in whole lines, but for the last one; a row has `stride` elements. A vocabulary in groups, or that ranks share, has the same chunks in every cut and on
+/// every GPU.
+template <class T>
+std::int64_t ChunkRows(std::int64_t rows, std::int64_t stride, const VocabularyPart<T>& part,
+                       std::int64_t memory) {
+  if (part.ranks > 1 || part.groups > 0) return std::min(rows, kHeadLossRows);
   const std::int64_t bytes = std::min(kLogitsBytes, memory / kPartOfMemory);
-  const std::int64_t fit = bytes / (stride * element);
+  const std::int64_t fit = bytes / (stride * std::int64_t{sizeof(T)});
   const std::int64_t chunks = Pieces(rows, std::max(kHeadLossRows, fit));
   return std::min(rows, InLines(Pieces(rows, std::max(chunks, std::int64_t{1}))));
 }
@@ -94,7 +95,7 @@ Chunk<T> ChunkIn(CudaDevice<T>& device, std::int64_t memory, Room& room,
   // In groups, sums must not depend on where a rank's entries begin.
   chunk.at_once = x.part.groups == 0;
   chunk.stride = std::max(chunk.at_once ? InLines(x.vocab) : x.vocab, std::int64_t{1});
-  chunk.rows = ChunkRows(x.rows, chunk.stride, sizeof(T), x.part.ranks, memory);
+  chunk.rows = ChunkRows(x.rows, chunk.stride, x.part, memory);
   const bool pads = kInFloat > 1 && x.vocab % kUnitRows != 0;
   const std::int64_t rows = chunk.rows, logits = InLines(rows * chunk.stride) / kInFloat;
   const std::int64_t weight = pads ? InLines(chunk.stride * x.columns) / kInFloat : 0;
