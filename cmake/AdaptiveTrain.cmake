@@ -74,8 +74,15 @@ function(adaptive_train_precompile)
   endif()
 endfunction()
 
-# adaptive_train_unite(TARGET...): the same, and all sources of a library at once. Sources that use the same names for different
-# things set SKIP_UNITY_BUILD_INCLUSION.
+# adaptive_train_computes(TARGET...): libraries whose loops take a run's time; all others are built sooner at the usual level.
+function(adaptive_train_computes)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>:-O3>)
+  endforeach()
+endfunction()
+
+# adaptive_train_unite(TARGET...): common headers, and all sources of a library at once. Sources that use the same names for
+# different things set SKIP_UNITY_BUILD_INCLUSION.
 function(adaptive_train_unite)
   adaptive_train_precompile(${ARGN})
   if(ADAPTIVE_TRAIN_FAST_BUILD)

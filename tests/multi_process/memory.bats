@@ -27,17 +27,17 @@ within_plan() {
 }
 
 @test "stages of a pipeline stay within the memory of the plan, also with a tied vocabulary that outweighs the blocks" {
-  settings train.global_batch=16 train.micro_batch=2 model.hidden=256 model.heads=8 model.vocab=32768 train.steps=4 parallel.pipeline=4 parallel.data=1
+  settings train.global_batch=16 train.micro_batch=2 model.hidden=256 model.heads=8 model.vocab=32768 train.steps=2 parallel.pipeline=4 parallel.data=1
   train "${settings[@]}"
   within_plan "$work/run"
-  settings train.global_batch=16 train.micro_batch=2 model.hidden=256 model.heads=8 model.sequence=256 train.steps=4 parallel.pipeline=2 parallel.data=2 \
+  settings train.global_batch=16 train.micro_batch=2 model.hidden=256 model.heads=8 model.sequence=256 train.steps=2 parallel.pipeline=2 parallel.data=2 \
     parallel.shard=1
   train "${settings[@]}" --run-dir "$work/sharded"
   within_plan "$work/sharded"
 }
 
 @test "chunks, and schedules that hold more than 1F1B, stay within the memory of the plan" {
-  local shape=(train.global_batch=16 train.micro_batch=2 model.hidden=256 model.heads=8 model.sequence=256 model.layers=6 train.steps=4)
+  local shape=(train.global_batch=16 train.micro_batch=2 model.hidden=256 model.heads=8 model.sequence=256 model.layers=6 train.steps=2)
   settings "${shape[@]}" parallel.pipeline=4 parallel.data=1 parallel.schedule=gpipe
   train "${settings[@]}" --run-dir "$work/gpipe"
   within_plan "$work/gpipe"
