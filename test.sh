@@ -22,7 +22,7 @@ esac
 
 # The packages are made from the same sources by the same compiler as the release: its results are kept for that, in this tree.
 export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_DIR=$PWD/build/ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=yes \
-  CCACHE_SLOPPINESS=pch_defines,time_macros
+  CCACHE_SLOPPINESS=locale,pch_defines,time_macros
 
 # section TITLE...: what comes next, and how many seconds have passed.
 section() { echo "== $* (at $SECONDS s)"; }

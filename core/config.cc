@@ -157,6 +157,11 @@ Result<void> Check(const Config& c) {
            c.compression.mode != CompressionMode::kAuto,
        "train.reproducible = layout needs compression.mode = off: what is held back depends on who "
        "held it"},
+      {c.compression.mode == CompressionMode::kLocal &&
+           (c.parallel.pipeline.value_or(1) > 1 || c.parallel.tensor.value_or(1) > 1 ||
+            c.parallel.shard.value_or(0) > 0 || c.parallel.schedule == "pipedream-2bw"),
+       "compression.mode = \"local\" needs whole replicas: no stages, tensor ranks, shards or older "
+       "weights (parallel.pipeline, tensor, shard, schedule)"},
       {any_layout && !c.train.micro_batch,
        "train.reproducible = layout needs train.micro_batch as a number: its gradients are summed "
        "by themselves"},
@@ -167,7 +172,10 @@ Result<void> Check(const Config& c) {
   for (const Limit& limit : limits) {
     if (limit.beyond) return Fail(limit.text);
   }
-  if (auto layout = AskedLayoutOf(c); !layout) return tl::unexpected(layout.error());
+  const auto layout = AskedLayoutOf(c);
+  if (!layout) return tl::unexpected(layout.error());
+  if (c.compression.mode == CompressionMode::kLocal && *layout && (*layout)->pipeline > 1)
+    return Fail("compression.mode = \"local\" needs whole replicas: parallel.layout of one stage");
   return {};
 }
 

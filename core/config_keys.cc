@@ -287,6 +287,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       Integer("compression.flush_every", &C::compression, &CompressionOrders::flush_every, 0),
       Choice("compression.flush", &C::compression, &CompressionOrders::flush),
       Choice("compression.values", &C::compression, &CompressionOrders::values),
+      Integer("compression.local_steps", &C::compression, &CompressionOrders::local_steps, 1),
       Text("checkpoint.dir", &C::checkpoint, &CheckpointConfig::dir,
            "the path of a folder, or \"auto\" for RUN_DIR/checkpoints"),
       Text("checkpoint.start", &C::checkpoint, &CheckpointConfig::start,

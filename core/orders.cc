@@ -10,7 +10,8 @@ constexpr auto Table(Names... names) {
   return std::array<std::string_view, sizeof...(names)>{names...};
 }
 
-constexpr auto kModes = Table("off", "auto", "variance-topk", "global-topk", "topk", "sketch");
+constexpr auto kModes =
+    Table("off", "auto", "variance-topk", "global-topk", "topk", "sketch", "local");
 constexpr auto kValues = Table("fp32", "bf16", "fp8");
 constexpr auto kVariances = Table("relative", "literal");
 constexpr auto kFlushes = Table("send", "drop");

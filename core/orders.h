@@ -18,8 +18,13 @@ enum class CompressionMode : std::uint8_t {
   kVarianceTopk,
   kGlobalTopk,
   kTopk,
-  kSketch
+  kSketch,
+  kLocal
 };
+/// Whether ranks send parts of their gradients and hold back the rest.
+constexpr bool HoldsBack(CompressionMode mode) {
+  return mode != CompressionMode::kOff && mode != CompressionMode::kLocal;
+}
 /// The format in which selected values are sent.
 enum class ValueEncoding : std::uint8_t { kFp32, kBf16, kFp8 };
 /// The measure that sets a layer's sparsity.
@@ -59,7 +64,7 @@ std::optional<Choice> ChoiceOf(std::string_view name) {
 /// With more sparsity, or less density, next to nothing would ever be sent.
 inline constexpr double kMostSparsity = 0.9999, kLeastDensity = 1e-4;
 
-/// How gradients are compressed.
+/// How gradients are compressed, or how seldom replicas exchange anything.
 struct CompressionOrders {
   CompressionMode mode = CompressionMode::kOff;
   double s_min = 0.7;  // sparsity: the share of a layer's elements that is not sent
@@ -70,6 +75,7 @@ struct CompressionOrders {
   std::int64_t flush_every = 1000;  // steps; 0 = never
   ResidualFlush flush = ResidualFlush::kSend;
   ValueEncoding values = ValueEncoding::kBf16;
+  std::int64_t local_steps = 16;  // of local: from one mean over the replicas to the next
 };
 
 /// Whether and how often ranks keep their state in memory that outlives them.

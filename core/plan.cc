@@ -164,7 +164,8 @@ Json ToObject(const ExchangeOrders& orders) {
             {"beta", c.beta},
             {"flush_every", c.flush_every},
             {"flush", NameOf(c.flush)},
-            {"values", NameOf(c.values)}}}};
+            {"values", NameOf(c.values)},
+            {"local_steps", c.local_steps}}}};
 }
 
 /// A name that is none of the choices' is an error of the reader.
@@ -205,6 +206,8 @@ ExchangeOrders ReadOrders(const JsonReader& part) {
     compression.Refuse("density", fmt::format("not from {} to 1", kLeastDensity));
   if (c.beta > 1) compression.Refuse("beta", "not from 0 to 1");
   ReadChoice(compression, "values", c.values);
+  if (compression.Has("local_steps"))
+    compression.Read("local_steps", c.local_steps, 1, std::int64_t{1} << 40);
   return orders;
 }
 
@@ -327,6 +330,11 @@ Result<Plan> Checked(Plan plan) {
 }
 
 }  // namespace
+
+std::int64_t RoundOf(const Plan& plan) {
+  const CompressionOrders& orders = plan.orders.compression;
+  return orders.mode == CompressionMode::kLocal && plan.data > 1 ? orders.local_steps : 1;
+}
 
 int MicroBatchesOf(const Plan& plan, int replica) {
   const RankPlan& first = plan.ranks[static_cast<std::size_t>(replica * plan.tensor)];

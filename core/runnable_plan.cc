@@ -34,6 +34,12 @@ std::string NotReproducible(const Plan& plan) {
   return "";
 }
 
+/// Each rank has the whole model, one version of it, and all of its moments.
+bool HasWholeReplicas(const Plan& plan) {
+  return plan.Pipeline() == 1 && plan.tensor == 1 && plan.shard == 0 &&
+         WeightVersionsOf(plan.schedule) == 1;
+}
+
 }  // namespace
 
 std::string TooFewMicroBatches(const Plan& plan) {
@@ -58,6 +64,8 @@ std::string NotRunnable(const Plan& plan) {
   if (std::string why = TooFewMicroBatches(plan); !why.empty()) return why;
   if (plan.orders.AnyLayout())
     if (std::string why = NotReproducible(plan); !why.empty()) return why;
+  if (plan.orders.compression.mode == CompressionMode::kLocal && !HasWholeReplicas(plan))
+    return "stages, tensor ranks, shards or older weights (parallel) with compression.mode = local";
   // A sketch rounds by the largest element of its bucket, and tensor ranks have unlike buckets: what
   // they all have would differ.
   if (plan.tensor > 1 && plan.orders.compression.mode == CompressionMode::kSketch)

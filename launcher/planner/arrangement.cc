@@ -253,9 +253,11 @@ double Arrangement::Rescore() {
     const Stage& stage = stages_[Index(s)];
     double seconds = stage.update;
     if (shape_.data > 1) {
+      const bool after = tables_.Problem().exchange_after;
       const double behind = (shape_.stages == 1 ? hidden : stage.hidden) + stage.slowing;
-      seconds += stage.compression + std::max(stage.exchange - behind, stage.first);
-      slowing += stage.slowing;
+      seconds += stage.compression +
+                 (after ? stage.exchange : std::max(stage.exchange - behind, stage.first));
+      slowing += after ? 0 : stage.slowing;
     }
     if (seconds > exchange) exchange = seconds, slowest_stage_ = s;
   }
@@ -263,7 +265,9 @@ double Arrangement::Rescore() {
 }
 
 double Arrangement::Polish() {
-  if (InMicroBatches() || shape_.data == 1 || score_ >= kImpossible) return score_;
+  if (InMicroBatches() || shape_.data == 1 || score_ >= kImpossible ||
+      tables_.Problem().exchange_after)
+    return score_;
   const Stage& stage = stages_.front();
   const double both = ShareBeside({stage.exchange, stage.first + stage.slowing}, wholes_, counts_);
   return score_ = std::min(score_, both + stage.compression + stage.update);

@@ -240,6 +240,7 @@ void AddCompression(const PlanRequest& request, double slowest_copy, PlanProblem
   const auto members = static_cast<int>(request.data.value_or(most));
   problem.feedback_copies = request.compression->feedback_copies;
   problem.compress_all = request.compression->always;
+  problem.exchange_after = request.compression->local_steps > 0;
   problem.compress_from_start = request.compression->from_start;
   for (ProblemLayer& layer : problem.layers) {
     layer.compressed_bytes = CompressedBytes(*request.compression, members, layer.gradient_bytes);

@@ -16,6 +16,10 @@ constexpr double kCopiesPerByte = 16;
 /// The same for a sketch, per byte that any rank selected: 54 to 81 ns.
 constexpr double kSketchCopiesPerByte = 700;
 
+/// Arenas that local steps end with the mean of, and the copies of each that this takes: to where it
+/// is summed, its part of the mean, and back.
+constexpr double kLocalArenas = 3, kLocalCopies = 3;
+
 /// A bitmap, or Rice codes if shorter; these come near the entropy.
 double IndexBits(double density) {
   if (density <= 0 || density >= 1) return 0;
@@ -34,6 +38,8 @@ double UnionOf(double density, int members) {
 }  // namespace
 
 double CompressedBytes(const CompressionRequest& request, int members, double gradient_bytes) {
+  if (request.local_steps > 0)
+    return kLocalArenas * gradient_bytes / static_cast<double>(request.local_steps);
   const double elements = gradient_bytes / kGradientBytes, sent = UnionOf(request.density, members);
   if (request.sketch) return elements * (1 + kCellsPerKey * kCellBits * sent) / 8;
   const double up = MessageBits(request.density, request.value_bits);
@@ -45,6 +51,9 @@ double CompressedBytes(const CompressionRequest& request, int members, double gr
 
 double CompressionSeconds(const CompressionRequest& request, int members, double gradient_bytes,
                           double copy_bytes_per_second) {
+  if (request.local_steps > 0)
+    return kLocalCopies * kLocalArenas * gradient_bytes / copy_bytes_per_second /
+           static_cast<double>(request.local_steps);
   const double copies =
       request.sketch ? kSketchCopiesPerByte * UnionOf(request.density, members) : kCopiesPerByte;
   return copies * gradient_bytes / copy_bytes_per_second;

@@ -1,6 +1,8 @@
 // The expected volume and cost of compressed gradients.
 #pragma once
 
+#include <cstdint>
+
 namespace adaptive_train {
 
 /// The configuration's request for compression.
@@ -13,6 +15,8 @@ struct CompressionRequest {
   double gathered_bits = 0;
   double feedback_copies = 0;  // its memory, in copies of the gradients
   bool from_start = false;     // from the first step on, only vectors are sent whole
+  /// Above 0: replicas sum nothing for so many steps, then parameters and both moments.
+  std::int64_t local_steps = 0;
 };
 
 /// The bytes of a layer for which a ring would load each link as much as compression does. The

@@ -38,7 +38,7 @@ void NoteSwitches(const Cluster& cluster, Plan& plan) {
 }  // namespace
 
 std::vector<double> KeptBytes(const ModelShape& shape, const Plan& plan) {
-  const bool residuals = plan.data > 1 && plan.orders.compression.mode != CompressionMode::kOff;
+  const bool residuals = plan.data > 1 && HoldsBack(plan.orders.compression.mode);
   const std::vector<KeptParts> parts = KeptPartsOf(plan);
   std::vector<double> bytes(parts.size(), 0.0);
   const auto add = [&](std::size_t rank, const KeptPart& part, double size) {

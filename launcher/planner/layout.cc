@@ -270,6 +270,7 @@ ExchangeCost ExchangeOf(const PlanProblem& problem, const Layout& layout, const 
     hidden =
         std::min(hidden, times.BackwardOfStage(
                              stage, d, LastMicroBatch(layout.shares[static_cast<std::size_t>(d)])));
+  if (problem.exchange_after) return {0, RingSeconds(layout.data, speed, bytes) + compression};
   const double slowing = SlowingSeconds(layout.data, speed, bytes - first_bytes);
   const double exposed = std::max(RingSeconds(layout.data, speed, bytes) - hidden - slowing,
                                   RingSeconds(layout.data, speed, first_bytes));

@@ -257,7 +257,8 @@ void AddAllReduce(const BuiltProblem& built, const Layout& layout, Plan& plan) {
 }
 
 /// Reports on how many layers the links are slow enough for compression.
-void SayCompression(const PlanProblem& problem, const Layout& layout, Plan& plan) {
+void SayCompression(const PlanProblem& problem, const Layout& layout, const PlanRequest& request,
+                    Plan& plan) {
   double before = 0, after = 0, seconds = 0;
   std::size_t count = 0;
   for (std::size_t l = 0; l < problem.layers.size(); ++l) {
@@ -271,7 +272,11 @@ void SayCompression(const PlanProblem& problem, const Layout& layout, Plan& plan
   const std::string saving =
       fmt::format("{:.3g} instead of {:.3g} MB to sum, for {:.3g} ms of a device", after / 1e6,
                   before / 1e6, 1e3 * seconds);
-  if (problem.compress_all)
+  if (request.compression && request.compression->local_steps > 0)
+    plan.why.push_back(
+        fmt::format("replicas make up to {} steps apart, as asked for: {} in each on the average",
+                    request.compression->local_steps, saving));
+  else if (problem.compress_all)
     plan.why.push_back("gradients are compressed as asked for: " + saving);
   else if (count == 0)
     plan.why.push_back(
@@ -299,7 +304,7 @@ Plan PlanOf(const BuiltProblem& built, const FoundLayout& found, const PlanReque
     SayUnits(plan);
   else
     AddAllReduce(built, found.layout, plan);
-  SayCompression(built.problem, found.layout, plan);
+  SayCompression(built.problem, found.layout, request, plan);
   SayWhoIsLeftOut(built, found.layout, plan);
   plan.why.insert(plan.why.end(), built.notes.begin(), built.notes.end());
   AddTimes(built, found.layout, found.bound, plan);

@@ -161,9 +161,10 @@ struct PlanProblem {
   double base_bytes = 0;                // of a rank before it has a model
   std::map<int, RankBytes> rank_bytes;  // by tensor ranks; others need what the next fewer do
   std::array<double, kRecomputes> recompute_share{0, 0.1, 1};  // of forward, done again in backward
-  double snapshot_share = 3;   // bytes of a checkpoint's snapshot / bytes of parameters
-  double feedback_copies = 0;  // of the gradients, for compression; with several replicas only
-  bool compress_all = false;   // all that can be; false: only where it saves time
+  double snapshot_share = 3;    // bytes of a checkpoint's snapshot / bytes of parameters
+  double feedback_copies = 0;   // of the gradients, for compression; with several replicas only
+  bool compress_all = false;    // all that can be; false: only where it saves time
+  bool exchange_after = false;  // the update; nothing of it goes on beside backward
   bool compress_from_start = false;  // nothing large is ever exchanged whole
   /// Shares are whole micro-batches, of a size that divides the batch, and gradients are summed by
   /// the tree over these units (core/unit_tree.h).

@@ -18,7 +18,8 @@ class EndWatch {
   EndWatch(std::int64_t job_id, AutoInt before)
       : job_id_(job_id), job_end_(job_id), saves_(before) {}
 
-  void Step(double seconds) { saves_.Step(seconds); }
+  /// Only the last of `round` steps has a state to save.
+  void Step(double seconds, std::int64_t round) { saves_.Step(seconds, round); }
   void Saved(double seconds) { saves_.Saved(seconds); }
 
   struct Due {

@@ -36,6 +36,10 @@ std::optional<CompressionRequest> CompressionOf(const Config& config) {
   const CompressionOrders& asked = config.compression;
   if (asked.mode == CompressionMode::kOff) return std::nullopt;
   CompressionRequest request;
+  if (asked.mode == CompressionMode::kLocal) {
+    request.local_steps = asked.local_steps;
+    return request;
+  }
   request.always = asked.mode != CompressionMode::kAuto;
   request.sketch = asked.mode == CompressionMode::kSketch;
   request.density = HasDensity(asked) ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
@@ -85,8 +89,8 @@ PlanRequest RequestOf(const Config& config) {
                       config.parallel.schedule == "list"};
   if (const auto asked = AskedLayoutOf(config).value()) AddLayout(*asked, request);
   request.threads = config.device.threads;
-  // Speeds of GPUs are not measured: there is nothing to choose by.
-  if (config.device.kind == "cuda") {
+  // Speeds of GPUs are not measured: there is nothing to choose by. Local steps need whole replicas.
+  if (config.device.kind == "cuda" || config.compression.mode == CompressionMode::kLocal) {
     request.tensor = request.tensor.value_or(1);
     request.pipeline = request.pipeline.value_or(1);
     request.shard = request.shard.value_or(0);

@@ -16,8 +16,10 @@ constexpr double kToEndSeconds = 2;
 
 }  // namespace
 
-void SaveBeforeEnd::Step(double seconds) {
+void SaveBeforeEnd::Step(double seconds, std::int64_t round) {
+  round_ = round;
   last_step_s_ = seconds;
+  least_step_s_ = step_s_ == 0 ? seconds : std::min(least_step_s_, seconds);
   step_s_ = std::max(step_s_, seconds);
 }
 
@@ -42,7 +44,9 @@ StopLimits SaveBeforeEnd::LimitsOf(double left) const {
 
 double SaveBeforeEnd::Needed() const {
   return before_ ? static_cast<double>(*before_)
-                 : kMarginSeconds + kTimes * (step_s_ + save_s_.value_or(0));
+                 : kMarginSeconds +
+                       kTimes * (step_s_ + static_cast<double>(round_ - 1) * least_step_s_ +
+                                 save_s_.value_or(0));
 }
 
 SaveBeforeEnd::Act SaveBeforeEnd::At(std::optional<double> left) {

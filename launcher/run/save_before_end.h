@@ -16,7 +16,8 @@ class SaveBeforeEnd {
   /// `before` is checkpoint.before_end_seconds: none = as measured, 0 = never.
   explicit SaveBeforeEnd(AutoInt before) : before_(before) {}
 
-  void Step(double seconds);
+  /// Only the last of `round` steps has a state to save.
+  void Step(double seconds, std::int64_t round = 1);
   void Saved(double seconds);
 
   /// What is to be done now, `left` seconds before the job's end.
@@ -33,8 +34,9 @@ class SaveBeforeEnd {
   double Needed() const;
 
   const AutoInt before_;
-  double step_s_ = 0, last_step_s_ = 0;         // the longest, the last
-  std::optional<double> save_s_, last_save_s_;  // the same; nothing was saved yet
+  std::int64_t round_ = 1;
+  double step_s_ = 0, last_step_s_ = 0, least_step_s_ = 0;  // the longest, last, shortest
+  std::optional<double> save_s_, last_save_s_;              // the same; nothing was saved yet
   std::optional<double> left_at_first_;
   bool measures_ = false, ends_ = false;
 };

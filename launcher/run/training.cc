@@ -236,7 +236,8 @@ class Training {
   std::unique_ptr<Replanner> NewReplanner() const {
     ReplanWatch::Settings settings;
     settings.ranks = plan_.ranks.size();
-    settings.after_warmup = may_move_after_warmup_;
+    // Steps of a round are unlike: a few of them say little of the plan's mean.
+    settings.after_warmup = may_move_after_warmup_ && RoundOf(plan_) == 1;
     settings.on_drift = run_.config.profile.online;
     settings.moved = history_.before.has_value();
     settings.warms_up = run_.config.profile.warmup_steps > 0;
@@ -334,7 +335,7 @@ class Training {
     if (verdict) step.loss_z = verdict->z;
     committed_ = step.step;
     run_.statistics.Add(step, verdict && verdict->spike);
-    end_.Step(step.step_s);
+    end_.Step(step.step_s, RoundOf(plan_));
     progress_.Step(step, verdict);
     const std::int64_t left = run_.config.train.steps - step.step;
     if (!slow_) Act(replanner_->AfterStep(step.step_s, left, Cost()));

@@ -16,8 +16,9 @@ constexpr std::size_t kSteps = 31;  // that the median is taken of
 
 }  // namespace
 
-void StallWatch::Begin(Time now) {
+void StallWatch::Begin(Time now, std::int64_t round) {
   *this = StallWatch();
+  round_ = round;
   since_ = now;
 }
 
@@ -29,7 +30,7 @@ std::optional<std::string> StallWatch::Step(std::int64_t step, double seconds, T
   asked_.reset();
   told_.reset();
   usual_.push_back(seconds);
-  if (usual_.size() > kSteps) usual_.pop_front();
+  if (usual_.size() > std::max(kSteps, static_cast<std::size_t>(round_))) usual_.pop_front();
   if (!told) return std::nullopt;
   return fmt::format("step {} has ended after {:.0f} s: the run goes on", step, took.count());
 }
@@ -43,7 +44,10 @@ double StallWatch::Median() const {
 
 Seconds StallWatch::Limit() const {
   if (usual_.empty()) return kFirstStepLimit;
-  return std::max<Seconds>(kLeastLimit, Seconds(kUsualSteps * Median()));
+  const auto limit = std::max<Seconds>(kLeastLimit, Seconds(kUsualSteps * Median()));
+  if (round_ == 1) return limit;
+  if (std::ssize(usual_) < round_) return std::max<Seconds>(kFirstStepLimit, limit);
+  return std::max(limit, Seconds(kRoundEnds * *std::ranges::max_element(usual_)));
 }
 
 bool StallWatch::Asks(Time now) {

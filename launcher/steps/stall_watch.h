@@ -24,11 +24,14 @@ class StallWatch {
   static constexpr std::chrono::seconds kLeastLimit{10};
   /// Of the median of the last steps.
   static constexpr int kUsualSteps = 5;
+  /// Of the longest of a round's steps.
+  static constexpr int kRoundEnds = 2;
   /// From the question to the line that is made of the answers.
   static constexpr std::chrono::seconds kAnswerTime{1};
 
-  /// Ranks begin to train.
-  void Begin(Time now);
+  /// Ranks begin to train. Of so many steps in a row one takes longer than the others, as it ends a
+  /// round.
+  void Begin(Time now, std::int64_t round = 1);
   /// Ranks hold the state after `step`.
   void Resumed(std::int64_t step, Time now) {
     step_ = step;
@@ -49,6 +52,7 @@ class StallWatch {
  private:
   double Median() const;
 
+  std::int64_t round_ = 1;
   Time since_;  // the last step, or the beginning
   std::int64_t step_ = 0;
   std::deque<double> usual_;  // seconds of the last steps

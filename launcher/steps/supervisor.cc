@@ -378,7 +378,7 @@ void Supervisor::SendGo() { control_->SendAll(Go{}); }
 void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }
 
 void Supervisor::NoteTraining() {
-  stall_.Begin(RunningClock::now());
+  stall_.Begin(RunningClock::now(), RoundOf(*spec_.plan));
   outcome_.trained = true;
   events_.on_launch(attempt_, "ok", "");
 }

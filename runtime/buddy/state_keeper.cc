@@ -207,9 +207,10 @@ bool StateKeeper::GivesUp(const Result<void>& made) {
   return true;
 }
 
-void StateKeeper::AfterStep(double step_s, const std::function<CheckpointStep()>& describe,
+void StateKeeper::AfterStep(double step_s, bool one_state,
+                            const std::function<CheckpointStep()>& describe,
                             const ConstTrainingArenas& arenas) {
-  if (!on_ || !interval_.AfterStep(step_s)) return;
+  if (!on_ || !interval_.AfterStep(step_s) || !one_state) return;
   const auto begin = Clock::now();
   const double cpu = ProcessorSeconds();
   const CheckpointStep at = describe();
@@ -279,7 +280,8 @@ void StateKeeper::Decide() {
       "keeps the state in memory {}: {:.1f} MB, {:.1f} MB of them on a second "
       "node by the network; a copy takes {:.2g} s, {:.2g} s of processors, {:.1f} "
       "% of the steps",
-      every == 1 ? "after every step" : fmt::format("every {} steps", every),
+      (every == 1 ? "after every step" : fmt::format("every {} steps", every)) +
+          (RoundOf(plan_) == 1 ? "" : fmt::format(", at ends of rounds of {}", RoundOf(plan_))),
       kept_bytes_ / kMegabyte, sent_bytes_ / kMegabyte, largest.copy_s, costs.back(),
       100 * largest.copy_s / std::max(1e-9, largest.step_s * static_cast<double>(every))));
 }

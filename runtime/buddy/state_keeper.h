@@ -49,12 +49,13 @@ class StateKeeper {
                                         const TrainingArenas& arenas,
                                         const std::function<std::span<float>()>& residuals_to_take);
 
-  /// After each step, which took `step_s`, with the state whole: copies it where that is due.
+  /// After each step, which took `step_s`, with the state whole: copies it where that is due, and
+  /// replicas have `one_state`, the same on all ranks.
   /// `describe` is asked only then. Blocks until the copy is whole on this rank's node and, as far
   /// as it is sent, on its buddy's. An empty span of residuals says that there are none, the same in
   /// all calls. Where a node has not the memory, a line says so and nothing is kept from then on.
   /// Throws FatalError where communication fails.
-  void AfterStep(double step_s, const std::function<CheckpointStep()>& describe,
+  void AfterStep(double step_s, bool one_state, const std::function<CheckpointStep()>& describe,
                  const ConstTrainingArenas& arenas);
 
   /// The run's state is elsewhere: removes what is kept on this rank's node. Blocks.

@@ -74,7 +74,7 @@ CompressionControl::CompressionControl(const CompressionOrders& orders, std::int
                                        const ModelDims& dims, const ParameterLayout& layout,
                                        int replicas, const std::vector<int>& compressed_layers)
     : orders_(orders),
-      mode_(replicas == 1 ? CompressionMode::kOff : orders.mode),
+      mode_(replicas > 1 && HoldsBack(orders.mode) ? orders.mode : CompressionMode::kOff),
       numbers_(NumbersOf(layout, dims.layers)),
       held_(HeldLayers(layout, dims.layers)),
       judged_(LayersWithMatrix(dims)),

@@ -48,7 +48,7 @@ class CompressionControl {
   /// Whether any step may be compressed: whether residuals are needed.
   bool MayCompress() const { return mode_ != CompressionMode::kOff; }
   /// Whether the configuration asks for it, whatever this layout allows.
-  bool Asked() const { return orders_.mode != CompressionMode::kOff; }
+  bool Asked() const { return HoldsBack(orders_.mode); }
   /// How step `step` (from 1) is exchanged.
   ExchangePolicy PolicyOf(std::int64_t step) const;
   /// Residuals are to be forgotten before this step (the literal form of equation 5).

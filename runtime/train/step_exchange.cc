@@ -44,7 +44,8 @@ StepExchange<T>::StepExchange(const Config& config, const Plan& plan, const Rank
                               LayerProfiler& profiler, StepMeasure& measure,
                               UnitGradients<T>* units)
     : plan_(plan),
-      rank_(own.rank),
+      own_(own),
+      local_(LocalSteps::Of(config, plan)),
       groups_(groups),
       group_(groups.data),
       state_(state),
@@ -165,6 +166,7 @@ void StepExchange<T>::FinishMicroBatch() {
 
 template <class T>
 void StepExchange<T>::Finish() {
+  if (Local()) return;
   while (each_ && exchanged_ < exchanges_) {
     measure_.As(Activity::kCompute, [&] { reducer_.AddNothing(); });
     FinishMicroBatch();
@@ -177,7 +179,7 @@ void StepExchange<T>::Finish() {
 template <class T>
 void StepExchange<T>::AddGradients(std::size_t begin, std::size_t end) {
   end = std::min(end, state_.TrainedSize());
-  if (begin >= end) return;
+  if (begin >= end || Local()) return;
   if (!state_.sharding.optimizer && units_ == nullptr) return reducer_.Add(begin, end);
   const auto limit = [this](std::size_t elements) {
     measure_.As(Activity::kExposedComm,
@@ -204,6 +206,33 @@ void StepExchange<T>::TakeGradients(std::size_t begin, std::size_t end) {
 }
 
 template <class T>
+void StepExchange<T>::AverageReplicas() {
+  const OptimizerArenas<T> arenas = state_.OfUpdate();
+  for (const std::span<float> numbers :
+       {arenas.parameters, arenas.first_moments, arenas.second_moments})
+    Average(numbers);
+}
+
+/// The sum over the replicas of what each has, by its share of the batch.
+template <class T>
+void StepExchange<T>::Average(std::span<float> numbers) {
+  const std::span<float> sums = state_.TrainedGradients();
+  const double share = static_cast<double>(own_.samples) / static_cast<double>(plan_.global_batch);
+  reducer_.SetPolicy({});
+  measure_.As(Activity::kCompute, [&] {
+    state_.device.CopyWithin(sums.data(), numbers.data(), numbers.size_bytes());
+    state_.device.Scale(static_cast<std::int64_t>(sums.size()), static_cast<float>(share),
+                        sums.data());
+    reducer_.Add(0, sums.size());
+  });
+  measure_.As(Activity::kExposedComm, [&] { Await(reducer_.Finish(CollectiveDeadline())); });
+  measure_.As(Activity::kCompute, [&] {
+    reducer_.Settle(true);
+    state_.device.CopyWithin(numbers.data(), sums.data(), numbers.size_bytes());
+  });
+}
+
+template <class T>
 void StepExchange<T>::TakeShares() {
   exchanges_ = ExchangesOf(plan_);
 }
@@ -225,7 +254,7 @@ template <class T>
 std::optional<std::string> StepExchange<T>::Restore(const std::map<std::string, double>& kept) {
   std::optional<std::string> line = compression_.Restore(kept);
   kept_ways_ = KeptWays(plan_, kept);
-  group_.SetWays(WaysAfter(kept, plan_, rank_));
+  group_.SetWays(WaysAfter(kept, plan_, own_.rank));
   reducer_.ResidualsRestored();
   return line;
 }

@@ -17,6 +17,7 @@
 #include "runtime/measure/layer_profiler.h"
 #include "runtime/model/transformer_stage.h"
 #include "runtime/train/compression_control.h"
+#include "runtime/train/local_steps.h"
 #include "runtime/train/rank_state.h"
 #include "runtime/train/step_measure.h"
 #include "runtime/train/tied_embedding.h"
@@ -29,7 +30,8 @@ namespace adaptive_train {
 /// after the first chunk's; then Finish, StepUpdate::Make and EndStep. With units, also AfterLoss and
 /// OnInputGradients; exchanged are then the sums of the rank's units, once a step. With two versions
 /// of the weights backward exchanges nothing: a step begins with HandOver, after its backwards, and
-/// the exchange goes on beside the next one's. Throws FatalError. Not thread-safe.
+/// the exchange goes on beside the next one's. In a local step nothing is exchanged. Throws
+/// FatalError. Not thread-safe.
 template <class T>
 class StepExchange {
  public:
@@ -70,6 +72,13 @@ class StepExchange {
   /// After this rank's last micro-batch: takes part in what others still exchange, waits for all
   /// sums.
   void Finish();
+  /// Of the step under way.
+  bool Local() const { return local_.Has(step_); }
+  /// After the update of a local step: whether its round is over.
+  bool EndsRound() const { return local_.EndsRound(step_); }
+  /// Parameters and moments become their means over the replicas; gradients are lost. All replicas
+  /// call it together.
+  void AverageReplicas();
   /// Between steps, after the plan has got other shares.
   void TakeShares();
 
@@ -89,9 +98,11 @@ class StepExchange {
   void AddGradients(std::size_t begin, std::size_t end);
   void TakeGradients(std::size_t begin, std::size_t end);
   void FinishMicroBatch();
+  void Average(std::span<float> numbers);
 
   const Plan& plan_;
-  const int rank_;
+  const RankPlan& own_;
+  const LocalSteps local_;
   Groups& groups_;
   Group& group_;  // data
   RankState<T>& state_;

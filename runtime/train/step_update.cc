@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -17,10 +18,12 @@ constexpr bool kScalesLoss = std::is_same_v<T, kernels::Float16>;
 }  // namespace
 
 template <class T>
-StepUpdate<T>::StepUpdate(const Config& config, const Plan& plan, Groups& groups,
-                          RankState<T>& state, GradientReducer<T>& reducer, TiedEmbedding<T>& tied,
-                          LayerProfiler& profiler, StepMeasure& measure)
+StepUpdate<T>::StepUpdate(const Config& config, const Plan& plan, const RankPlan& own,
+                          Groups& groups, RankState<T>& state, GradientReducer<T>& reducer,
+                          TiedEmbedding<T>& tied, LayerProfiler& profiler, StepMeasure& measure)
     : config_(config.optimizer),
+      plan_(plan),
+      own_(own),
       groups_(groups),
       state_(state),
       reducer_(reducer),
@@ -41,13 +44,19 @@ double StepUpdate<T>::LossScale() const {
 
 /// Replicas that are not sharded have the same sums: one counts.
 template <class T>
-std::vector<double> StepUpdate<T>::Squares() {
+std::vector<double> StepUpdate<T>::Squares(bool local) {
+  local_ = local;
   const double before = measure_.SecondsOf(Activity::kCompute);
   std::vector<double> squares =
       exact_ ? optimizer_.ExactSquaredNorm(state_.TrainedGradients())
              : std::vector{optimizer_.SquaredNorm(state_.TrainedGradients())};
-  if (!state_.sharding.optimizer && groups_.data.Rank() > 0)
+  if (local_) {
+    const double own = OfOwnShare() * OfOwnShare() * squares[0];
+    squares.assign(static_cast<std::size_t>(groups_.data.Size()), 0.0);
+    squares[static_cast<std::size_t>(groups_.data.Rank())] = own;
+  } else if (!state_.sharding.optimizer && groups_.data.Rank() > 0) {
     std::fill(squares.begin(), squares.end(), 0.0);
+  }
   if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
   return squares;
 }
@@ -63,11 +72,33 @@ void StepUpdate<T>::Make(std::span<const double> squares, RankMetrics& metrics) 
   if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
 }
 
+/// A mean gradient over the own samples, as a multiple of what backward has made: their part of the
+/// mean over the global batch.
+template <class T>
+double StepUpdate<T>::OfOwnShare() const {
+  return static_cast<double>(plan_.global_batch) / static_cast<double>(own_.samples);
+}
+
+template <class T>
+void StepUpdate<T>::JudgeLocal(std::span<const double> squares, RankMetrics& metrics) {
+  const double sum = std::accumulate(squares.begin(), squares.end(), 0.0);
+  metrics.grad_norm = std::sqrt(sum / static_cast<double>(squares.size())) / metrics.loss_scale;
+  clipped_norm_ =
+      std::sqrt(squares[static_cast<std::size_t>(groups_.data.Rank())]) / metrics.loss_scale;
+  gradient_scale_ = OfOwnShare();
+}
+
 template <class T>
 void StepUpdate<T>::Judge(std::span<const double> squares, RankMetrics& metrics) {
   metrics.loss_scale = LossScale();
-  metrics.grad_norm =
-      std::sqrt(exact_ ? ExactSquares::SumOf(squares) : squares[0]) / metrics.loss_scale;
+  if (local_) {
+    JudgeLocal(squares, metrics);
+  } else {
+    metrics.grad_norm =
+        std::sqrt(exact_ ? ExactSquares::SumOf(squares) : squares[0]) / metrics.loss_scale;
+    clipped_norm_ = metrics.grad_norm;
+    gradient_scale_ = 1;
+  }
   metrics.skipped = !std::isfinite(metrics.grad_norm);
   reducer_.Settle(!metrics.skipped);
   scaler_.Update(!metrics.skipped);
@@ -78,11 +109,12 @@ void StepUpdate<T>::Judge(std::span<const double> squares, RankMetrics& metrics)
 template <class T>
 void StepUpdate<T>::MakeUpdate(const RankMetrics& metrics) {
   const OptimizerConfig& o = config_;
-  const double clip = o.clip > 0 && metrics.grad_norm > o.clip ? o.clip / metrics.grad_norm : 1.0;
+  const double clip = o.clip > 0 && clipped_norm_ > o.clip ? o.clip / clipped_norm_ : 1.0;
   const AdamWSettings settings{o.beta1, o.beta2, 1e-8, o.weight_decay};
   ++updates_;
   tied_.WaitForWeights();
-  optimizer_.Step(settings, state_.OfUpdate(), updates_, metrics.lr, clip / metrics.loss_scale);
+  optimizer_.Step(settings, state_.OfUpdate(), updates_, metrics.lr,
+                  clip * gradient_scale_ / metrics.loss_scale);
   SendWeights();
 }
 

@@ -29,9 +29,9 @@ template <class T>
 class StepUpdate {
  public:
   /// `reducer` is that of the step's exchange. What is passed by reference must outlive this.
-  StepUpdate(const Config& config, const Plan& plan, Groups& groups, RankState<T>& state,
-             GradientReducer<T>& reducer, TiedEmbedding<T>& tied, LayerProfiler& profiler,
-             StepMeasure& measure);
+  StepUpdate(const Config& config, const Plan& plan, const RankPlan& own, Groups& groups,
+             RankState<T>& state, GradientReducer<T>& reducer, TiedEmbedding<T>& tied,
+             LayerProfiler& profiler, StepMeasure& measure);
 
   const Optimizer<T>& optimizer() const { return optimizer_; }
   /// Of the step to come.
@@ -41,8 +41,10 @@ class StepUpdate {
 
   /// After StepExchange::Finish: this rank's part of the squared norm of the whole model's gradient,
   /// as numbers to be summed over all ranks. Exact where no layout may change a bit.
-  std::vector<double> Squares();
-  /// `squares` are those sums: all ranks clip alike. Fills norm, loss scale and learning rate into
+  /// Of a local step, each replica's for itself.
+  std::vector<double> Squares(bool local);
+  /// `squares` are those sums: all ranks clip alike, or in a local step each by its own norm, and
+  /// the norm that is told is the root mean square. Fills norm, loss scale and learning rate into
   /// `metrics`. Makes the update, or skips it where the norm is not finite. The older weights, where
   /// there are such, are then those before, also where the update is skipped.
   void Make(std::span<const double> squares, RankMetrics& metrics);
@@ -65,9 +67,13 @@ class StepUpdate {
   void SendWeights();
   void KeepWeights();
   void Judge(std::span<const double> squares, RankMetrics& metrics);
+  void JudgeLocal(std::span<const double> squares, RankMetrics& metrics);
+  double OfOwnShare() const;
   void MakeUpdate(const RankMetrics& metrics);
 
   const OptimizerConfig& config_;
+  const Plan& plan_;
+  const RankPlan& own_;
   Groups& groups_;
   RankState<T>& state_;
   GradientReducer<T>& reducer_;
@@ -79,6 +85,9 @@ class StepUpdate {
   const LrSchedule schedule_;
   LossScaler scaler_;  // of float16
   std::int64_t updates_ = 0;
+  // Of the step under way.
+  bool local_ = false;
+  double clipped_norm_ = 0, gradient_scale_ = 1;
 };
 
 }  // namespace adaptive_train

@@ -8,11 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/schedule/passes.h"
 #include "kernels/make_device.h"
 #include "runtime/comm/collective.h"
 #include "runtime/measure/product_peak.h"
 #include "runtime/train/data_fingerprint.h"
+#include "runtime/train/memory_guard.h"
+#include "runtime/train/rank_work.h"
 #include "runtime/train/replica_check.h"
 
 namespace adaptive_train {
@@ -20,52 +21,6 @@ namespace {
 
 /// Every so many steps the replicas compare a hash of their parameters.
 constexpr std::int64_t kReplicaCheckSteps = 50;
-
-const StagePlan& StageOf(const Plan& plan, const RankPlan& own) {
-  return plan.stages[static_cast<std::size_t>(own.stage)];
-}
-
-/// Of the layers of a stage, forward and backward; tensor ranks have equal parts.
-double FlopsPerToken(const ModelDims& dims, const Plan& plan, const StagePlan& stage) {
-  const ModelShape shape = ModelShape::Of(dims);
-  double flops = 0;
-  for (const StageLayers& chunk : stage.chunks)
-    for (int layer = chunk.first_layer; layer < chunk.end_layer; ++layer)
-      flops += 3 * shape.layers[static_cast<std::size_t>(layer)].forward_flops_per_token;
-  return flops / plan.tensor;
-}
-
-std::vector<StageSlice> SlicesOf(const ModelDims& dims, const StagePlan& stage) {
-  std::vector<StageSlice> slices;
-  for (const StageLayers& chunk : stage.chunks)
-    slices.push_back(StageSlice::OfLayers(dims, chunk.first_layer, chunk.end_layer));
-  return slices;
-}
-
-bool ComesInHalves(const Plan& plan, const RankPlan& own) {
-  const Schedule schedule = OrderOf(plan, own.replica);
-  return HasHalves(schedule.ranks[static_cast<std::size_t>(own.stage)]);
-}
-
-Schedule ScheduleOf(const Plan& plan, const RankPlan& own) {
-  const int steps = StepsOf(plan.schedule);
-  return WithPasses(OrderOf(plan, own.replica, steps), {.reduce = true, .steps = steps});
-}
-
-StageWork WorkOf(const Config& config, const Plan& plan, const RankPlan& own,
-                 const std::vector<StageSlice>& slices) {
-  const ModelDims dims = DimsOf(config.model);
-  return {.dims = PartOf(dims, {own.tensor_rank, plan.tensor}),
-          .options = {.micro_batch = own.micro_batch,
-                      .recompute = plan.recompute,
-                      .dropout = config.train.dropout,
-                      .seed = static_cast<std::uint64_t>(config.train.seed),
-                      .reproducible = plan.orders.AnyLayout(),
-                      .row_ranks = plan.orders.AnyLayout() ? 1 : plan.tensor},
-          .chunks = slices,
-          .schedule = ScheduleOf(plan, own),
-          .steps = StepsOf(plan.schedule)};
-}
 
 /// The beginning of a line that is about this rank's stage.
 std::string OfStage(const Plan& plan, const RankPlan& own) {
@@ -100,7 +55,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       data_(data),
       events_(std::move(events)),
       dims_(DimsOf(config.model)),
-      slices_(SlicesOf(dims_, StageOf(plan, own_))),
+      slices_(SlicesOf(dims_, plan, own_)),
       layout_(dims_, slices_, {own_.tensor_rank, plan.tensor}),
       groups_(communicator, plan_),
       device_(DeviceOf<T>(plan_, own_)),
@@ -117,7 +72,8 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
               plan.orders.AnyLayout()),
       tied_(config.model.tie_embeddings, groups_, state_, measure_, units_.get()),
       exchange_(config, plan_, own_, groups_, state_, tied_, profiler_, measure_, units_.get()),
-      update_(config, plan_, groups_, state_, exchange_.Reducer(), tied_, profiler_, measure_),
+      update_(config, plan_, own_, groups_, state_, exchange_.Reducer(), tied_, profiler_,
+              measure_),
       runner_(WorkOf(config, plan, own_, slices_), own_, groups_.pipeline, state_, loader_,
               profiler_, measure_, tensor_.Ranks(),
               units_ ? units_->EmbeddingPart() : std::span<float>()),
@@ -128,7 +84,7 @@ TrainingLoop<T>::TrainingLoop(const Config& config, const Plan& plan, int rank,
       keeper_(kept, plan, ArenaToKeep(), own_.device.threads, groups_.world, events_.on_notice),
       sum_([this](std::span<double> numbers) { SumOverRanks(groups_.world, numbers); }),
       product_peak_(MeasureProductPeak(*device_)),
-      flops_per_token_(FlopsPerToken(dims_, plan, StageOf(plan, own_))) {
+      flops_per_token_(FlopsPerToken(dims_, plan, own_)) {
   state_.Initialize(static_cast<std::uint64_t>(config.train.seed), update_.optimizer().Owned());
   if (state_.sharding.optimizer || layout_.Copy() != nullptr)
     runner_.BeforeReading(
@@ -178,6 +134,7 @@ Resumed TrainingLoop<T>::Resume() {
     if (line && exchange_.SpeaksForStage()) events_.on_notice(OfStage(plan_, own_) + *line);
   }
   update_.MakeWeights();
+  checked_ = step_;
   measure_.BeginCounting();
   return {step_, from_memory};
 }
@@ -223,13 +180,20 @@ std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
       throw FatalError(RankExit::kCheckpoint, FailureKind::kUnknown, kSaving, FatalError::kNoPeer,
                        "the launcher did not answer in time");
   };
-  const bool can_save = whole_ && !saving_ && !exchange_.TakesResiduals();
+  // What is being written is of one state.
+  const bool one_state = one_state_ || StopUnsavedAsked();
+  const bool can_save = whole_ && one_state && !saving_ && !exchange_.TakesResiduals();
+  constexpr double kBetween = -1, kWithinRound = -2;
   std::vector<double> steps(static_cast<std::size_t>(groups_.world.Size()), 0.0);
-  steps[static_cast<std::size_t>(own_.rank)] = can_save ? static_cast<double>(step_) : -1;
+  steps[static_cast<std::size_t>(own_.rank)] = can_save    ? static_cast<double>(step_)
+                                               : one_state ? kBetween
+                                                           : kWithinRound;
   sum(steps);
   for (std::size_t rank = 0; rank < steps.size(); ++rank) {
     if (steps[rank] >= 0 && steps[rank] == steps[0]) continue;
     const auto words = [&](std::size_t of) {
+      if (steps[of] == kWithinRound)
+        return fmt::format("rank {} is within a round of local steps", of);
       return steps[of] < 0 ? fmt::format("rank {} is between two states", of)
                            : fmt::format("rank {} is after step {}", of, steps[of]);
     };
@@ -257,7 +221,7 @@ bool TrainingLoop<T>::Step() {
   if (runner_.HasOthers()) marks_ = runner_.Marks();
   BeginSettling(loss);
   Settle();
-  return stop_asked_;
+  return Stops();
 }
 
 /// Without a flush: what follows a step's backwards goes on beside the next one's. Its update is
@@ -274,7 +238,7 @@ bool TrainingLoop<T>::StepIntoNext() {
   if (runner_.HasGoneOn()) return false;
   BeginSettling(*std::exchange(exchanged_loss_, std::nullopt));
   Settle();
-  return stop_asked_;
+  return Stops();
 }
 
 /// The step before, if it is not settled yet.
@@ -320,7 +284,8 @@ void TrainingLoop<T>::BeginSettling(double loss) {
   const CheckpointVotes votes = checkpointer_.Votes();
   sums_.insert(sums_.end(), votes.begin(), votes.end());
   first_square_ = sums_.size();
-  const auto squares = measure_.As(Activity::kCompute, [&] { return update_.Squares(); });
+  const auto squares =
+      measure_.As(Activity::kCompute, [&] { return update_.Squares(exchange_.Local()); });
   sums_.insert(sums_.end(), squares.begin(), squares.end());
   first_unit_ = sums_.size();
   AppendLossesOfUnits();
@@ -364,6 +329,7 @@ void TrainingLoop<T>::Settle() {
   metrics.loss = totals.loss / Targets();
   measure_.As(Activity::kCompute, [&] { update_.Make(totals.squares, metrics); });
   ++step_;
+  one_state_ = !exchange_.Local() || Averages();
 
   // Before a checkpoint, which is to hold what the step has taught.
   const auto decided = exchange_.EndStep(metrics.skipped, measured_);
@@ -415,12 +381,24 @@ void TrainingLoop<T>::AppendLossesOfUnits() {
   for (std::size_t i = 0; i < losses.size(); ++i) sums_[own + i] = CountedOnce(losses[i]);
 }
 
+/// After a local step: whether replicas have become one state, as at the end of a round. Saves, and
+/// a stop that is to save, wait for one: a run that goes on there has the bits of one that was not
+/// stopped.
+template <class T>
+bool TrainingLoop<T>::Averages() {
+  if (!exchange_.EndsRound() && !ValidationDueAfter(step_)) return false;
+  measure_.main_thread().WorksAt("averaging replicas");
+  exchange_.AverageReplicas();
+  update_.MakeWeights();
+  return true;
+}
+
 template <class T>
 void TrainingLoop<T>::Save(bool asked) {
   const std::int64_t every = config_.checkpoint.every;
   if (asked || (every > 0 && step_ % every == 0)) checkpointer_.Ask();
   // Residuals that no update has taken yet are in the last checkpoint alone.
-  if (checkpointer_.Wanted() && !exchange_.TakesResiduals())
+  if (one_state_ && checkpointer_.Wanted() && !exchange_.TakesResiduals())
     checkpointer_.Begin(At(sum_), Arenas());
 }
 
@@ -429,7 +407,7 @@ template <class T>
 void TrainingLoop<T>::KeepInMemory() {
   if (exchange_.TakesResiduals()) return;  // no update has taken them yet
   const TrainingArenas arenas = Arenas();
-  keeper_.AfterStep(measure_.Seconds(), [this] { return At(sum_); },
+  keeper_.AfterStep(measure_.Seconds(), one_state_, [this] { return At(sum_); },
                     {arenas.memory, {arenas[0], arenas[1], arenas[2], arenas[kResiduals]}});
 }
 
@@ -451,12 +429,12 @@ void TrainingLoop<T>::Report(RankMetrics& metrics) {
   metrics.flops = flops_per_token_ * static_cast<double>(own_.samples * dims_.sequence);
   product_peak_ = RaisedPeak(product_peak_, metrics.flops, metrics.compute_s);
   metrics.product_peak = product_peak_;
-  metrics.density = exchange_.Figures().density;
+  metrics.density = exchange_.Local() ? 0 : exchange_.Figures().density;
   metrics.gradient_entries = state_.trained.size();
   metrics.unpeeled = exchange_.Figures().unpeeled;
   measure_.Fill(metrics, exchange_.Figures().select_cpu_s);
   if (ValidationDueAfter(step_)) metrics.validation_loss = Validate();
-  if (step_ % kReplicaCheckSteps == 0) CheckSameWeights();
+  if (one_state_ && step_ / kReplicaCheckSteps > checked_ / kReplicaCheckSteps) CheckSameWeights();
   events_.on_step(metrics);
 }
 
@@ -493,6 +471,7 @@ double TrainingLoop<T>::Validate() {
 
 template <class T>
 void TrainingLoop<T>::CheckSameWeights() {
+  checked_ = step_;
   update_.WaitForAllWeights();
   CheckReplicas<T>(groups_, plan_, layout_, *device_, state_.Weights(), step_);
 }

@@ -58,10 +58,13 @@ class TrainingLoop final : public Trainer {
   void BeginSettlingBefore();
   bool SettleBefore(std::int64_t step);
   bool StopUnsavedAsked() const;
+  /// A state that is to be saved is one state of all replicas.
+  bool Stops() const { return stop_asked_ && (one_state_ || unsaved_); }
   std::int64_t SaveWithoutExchange();
   Totals Agreed();
   void AppendLossesOfUnits();
   void TakeShares();
+  bool Averages();
   void Save(bool asked);
   void KeepInMemory();
   std::optional<CheckpointStep> TakeUpFromMemory();
@@ -112,9 +115,11 @@ class TrainingLoop final : public Trainer {
   Request agreement_;
   std::optional<PassMarks> marks_;        // of the step's passes, where there are other stages
   std::optional<double> exchanged_loss_;  // of a step whose exchange goes on beside the next one
-  bool whole_ = true;      // arenas and all that a checkpoint keeps are those of step_
-  bool saving_ = false;    // the last state, which the checkpointer is in the middle of
-  std::int64_t step_ = 0;  // optimizer steps done
+  bool whole_ = true;         // arenas and all that a checkpoint keeps are those of step_
+  bool one_state_ = true;     // of all replicas, after step_
+  bool saving_ = false;       // the last state, which the checkpointer is in the middle of
+  std::int64_t step_ = 0;     // optimizer steps done
+  std::int64_t checked_ = 0;  // the last one after which replicas were compared
 };
 
 }  // namespace adaptive_train

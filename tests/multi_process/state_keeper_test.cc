@@ -102,7 +102,7 @@ struct KeepingRank {
   }
   void Keep(std::int64_t step) {
     Fill(step);
-    keeper.AfterStep(0.1,
+    keeper.AfterStep(0.1, true,
                      [step] {
                        return CheckpointStep{step, step, "it", {{"samples", 1.0}}, {}};
                      },

@@ -245,6 +245,18 @@ TEST_F(ConfigTest, RefusesWhatIsNotReproducible) {
               HasSubstr("train.reproducible must be one of \"off\", \"layout\""));
 }
 
+TEST_F(ConfigTest, LocalStepsNeedWholeReplicas) {
+  for (const char* key : {"parallel.pipeline", "parallel.tensor"})
+    EXPECT_THAT(ErrorOf(kMinimal, {{"compression.mode", "local"}, {key, "2"}}),
+                HasSubstr("compression.mode = \"local\" needs whole replicas"));
+  for (const auto& [key, value] : {std::pair("parallel.shard", "1"),
+                                   {"parallel.schedule", "pipedream-2bw"},
+                                   {"parallel.layout", "Et|tL"}})
+    EXPECT_THAT(ErrorOf(kMinimal, {{"compression.mode", "local"}, {key, value}}),
+                HasSubstr("compression.mode = \"local\" needs whole replicas"))
+        << key;
+}
+
 TEST_F(ConfigTest, ReproducibleRunsCompressNothing) {
   Config config;
   config.compression.mode = CompressionMode::kAuto;

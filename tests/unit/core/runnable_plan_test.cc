@@ -45,6 +45,22 @@ TEST(RunnablePlan, SaysWhatTheRuntimeCannotRun) {
   EXPECT_NE(NotRunnable(plan).find("at most 4096"), std::string::npos);
 }
 
+TEST(RunnablePlan, OfLocalStepsHasWholeReplicas) {
+  Plan plan = EightRanks();
+  plan.orders.compression.mode = CompressionMode::kLocal;
+  EXPECT_NE(NotRunnable(plan), "");
+  Plan whole = plan;
+  whole.tensor = 1;
+  whole.data = 8;
+  whole.shard = 0;
+  whole.stages.resize(1);
+  EXPECT_EQ(NotRunnable(whole), "");
+  whole.shard = 1;
+  EXPECT_EQ(
+      NotRunnable(whole),
+      "stages, tensor ranks, shards or older weights (parallel) with compression.mode = local");
+}
+
 TEST(RunnablePlan, OnGpusHasNotTheBitsOfAnyLayout) {
   Plan plan = EightRanks();
   plan.ranks[1].device.kind = "cuda";

@@ -35,6 +35,11 @@ TEST(CompressedBytes, ASketchGrowsWithWhatAnyRankSelects) {
   EXPECT_GT(Bits(sketch, 4), 3 * Bits(sketch, 1) * 0.9);
 }
 
+TEST(CompressedBytes, LocalStepsSumThreeArenasARound) {
+  EXPECT_DOUBLE_EQ(CompressedBytes({.local_steps = 16}, 4, 1600), 300);
+  EXPECT_DOUBLE_EQ(CompressionSeconds({.local_steps = 3}, 4, 1e6, 1e9), 3e-3);
+}
+
 TEST(CompressionSeconds, FollowsMemoryAndBytes) {
   const CompressionRequest topk{.density = 0.1};
   EXPECT_DOUBLE_EQ(CompressionSeconds(topk, 4, 2e6, 1e10),

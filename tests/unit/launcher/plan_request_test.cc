@@ -57,6 +57,19 @@ TEST(RequestOf, ARunOnGpusHasWholeReplicasUnlessMoreIsAskedFor) {
   EXPECT_TRUE(request.compression);
 }
 
+TEST(RequestOf, LocalStepsHaveWholeReplicas) {
+  Config config;
+  config.compression.mode = CompressionMode::kLocal;
+  config.compression.local_steps = 32;
+  const PlanRequest request = RequestOf(config);
+  EXPECT_EQ(request.tensor, 1);
+  EXPECT_EQ(request.pipeline, 1);
+  EXPECT_EQ(request.shard, 0);
+  ASSERT_TRUE(request.compression);
+  EXPECT_EQ(request.compression->local_steps, 32);
+  EXPECT_EQ(request.compression->feedback_copies, 0);
+}
+
 TEST(ClusterOf, HasTheGpusOfNodesWhereThoseAreAskedFor) {
   std::vector<NodeCheck> checks(2);
   checks[0].node.name = "n1";

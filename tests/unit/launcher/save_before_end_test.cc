@@ -21,6 +21,14 @@ TEST(SaveBeforeEnd, IsByWhatStepsAndSavesTookAndHappensOnce) {
   EXPECT_EQ(save.At(112), Act::kNothing);
 }
 
+TEST(SaveBeforeEnd, ARoundIsToBeEndedFirst) {
+  SaveBeforeEnd save(std::nullopt);
+  save.Step(9, 16), save.Step(1, 16);
+  save.Saved(40);
+  EXPECT_EQ(save.At(30 + 2 * (9 + 15 + 40) + 1), Act::kNothing);
+  EXPECT_EQ(save.At(30 + 2 * (9 + 15 + 40)), Act::kEnd);
+}
+
 TEST(SaveBeforeEnd, AnEndThatIsMovedIsTheEnd) {
   SaveBeforeEnd save(std::nullopt);
   save.Step(1);

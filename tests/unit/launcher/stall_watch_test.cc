@@ -53,6 +53,17 @@ TEST_F(StallWatchTest, OneStepThatTookLongIsNotUsual) {
   EXPECT_EQ(watch_.Limit(), 10s);
 }
 
+TEST_F(StallWatchTest, TheLongestStepOfARoundIsUsual) {
+  watch_.Begin(begin_, 40);
+  for (int step = 1; step < 40; ++step) watch_.Step(step, 0.5, begin_);
+  EXPECT_EQ(watch_.Limit(), 60s);
+  watch_.Step(40, 35, begin_);
+  for (int step = 41; step < 80; ++step) {
+    EXPECT_EQ(watch_.Limit(), 70s) << step;
+    watch_.Step(step, 0.5, begin_);
+  }
+}
+
 TEST_F(StallWatchTest, ItSaysThatTheRunGoesOnIfItSaidThatItDoesNot) {
   watch_.Begin(begin_);
   EXPECT_FALSE(watch_.Step(1, 0.2, begin_));

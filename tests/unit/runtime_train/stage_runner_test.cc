@@ -116,7 +116,8 @@ class Training {
         tied_(config.model.tie_embeddings, groups_, state_, measure_, units_.get()),
         exchange_(config, plan, plan.ranks[0], groups_, state_, tied_, profiler_, measure_,
                   units_.get()),
-        update_(config, plan, groups_, state_, exchange_.Reducer(), tied_, profiler_, measure_),
+        update_(config, plan, plan.ranks[0], groups_, state_, exchange_.Reducer(), tied_, profiler_,
+                measure_),
         runner_({DimsOf(config.model),
                  {.micro_batch = kMicroBatch, .dropout = config.train.dropout, .seed = 1},
                  chunks,
@@ -147,7 +148,7 @@ class Training {
     exchange_.Finish();
     gradients_.resize(gradients_.size() + state_.gradients.size());
     state_.gradients.CopyToHost(std::span(gradients_).last(state_.gradients.size()));
-    update_.Make(update_.Squares(), metrics);
+    update_.Make(update_.Squares(false), metrics);
     exchange_.EndStep(metrics.skipped, false);
   }
   double ValidationLoss() {
