@@ -8,7 +8,7 @@ model=(--model.layers=4 --model.hidden=128 --model.heads=4 --model.sequence=128 
   --train.steps=100000 --recovery.allow_injection=true)
 # slowed KEY...: a run on two replicas whose rank 1 is slow from step 40 on, until ranks are started again.
 slowed() {
-  train_in_background "${model[@]}" --parallel.data=2 --parallel.pipeline=1 --parallel.schedule=1f1b --inject "slow rank 1 to 8 % from 40 to 100000" "$@"
+  train_in_background "${model[@]}" --parallel.data=2 --parallel.pipeline=1 --parallel.schedule=1f1b --inject "slow rank 1 to 15 % from 40 to 100000" "$@"
   wait_until 60 steps_done 41
 }
 # said REGEX: within 120 s.

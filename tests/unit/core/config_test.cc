@@ -251,7 +251,7 @@ TEST_F(ConfigTest, LocalStepsNeedWholeReplicas) {
                 HasSubstr("compression.mode = \"local\" needs whole replicas"));
   for (const auto& [key, value] : {std::pair("parallel.shard", "1"),
                                    {"parallel.schedule", "pipedream-2bw"},
-                                   {"parallel.layout", "Et|tL"}})
+                                   {"parallel.layout", "Ett|ttL"}})
     EXPECT_THAT(ErrorOf(kMinimal, {{"compression.mode", "local"}, {key, value}}),
                 HasSubstr("compression.mode = \"local\" needs whole replicas"))
         << key;
