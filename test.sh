@@ -1,6 +1,6 @@
 #!/bin/bash
-# All tests: in release what computes, exchanges and trains, and slurm on a cluster in a box; under the address and
-# undefined-behaviour sanitizers what parses, has threads or injects faults. cmake/AdaptiveTrain.cmake says which is which.
+# All tests: in release what computes, whole runs, and slurm on a cluster in a box; under the address and
+# undefined-behaviour sanitizers what parses, has threads or exchanges. cmake/AdaptiveTrain.cmake says which is which.
 # --long adds all that each build leaves to the other, the thread sanitizer, lint, and the long tests.
 # Run as root on Debian 12; may be run again.
 set -euo pipefail
