@@ -39,7 +39,8 @@ build() { # PRESET [CMAKE-BUILD-ARGUMENT...]
   rm -f "$log"
 }
 
-# build_rpms: into build/rpm, where tests/slurm/packages.bats takes them from. A distribution's own flags would make other code.
+# build_rpms: into build/rpm, where tests/slurm/packages.bats takes them from. The cache has
+# nothing for a distribution's own flags.
 build_rpms() {
   section "build rpm"
   if ! packaging/rpm/build --working-tree build/rpm -- --define 'optflags %{nil}' >build/rpm.log 2>&1; then

@@ -105,8 +105,7 @@ struct Plan {
 std::string ScheduleNameOf(const Plan& plan);
 /// The micro-batches of a step on each rank of the replica.
 int MicroBatchesOf(const Plan& plan, int replica);
-/// So many steps at most after one from which all replicas have one state, there is the next: more
-/// than 1 with local steps.
+/// All replicas have one state again after so many steps at most: 1, or a round of local steps.
 std::int64_t RoundOf(const Plan& plan);
 
 /// The order in which the stages of a replica compute: the value that runs, and that `plan
