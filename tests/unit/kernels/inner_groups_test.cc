@@ -338,7 +338,7 @@ TEST(InnerGroups, AHeadOfASharedVocabularyHasTheBitsOfOneRank) {
   for (const SharedHead& head : {SharedHead{19, 7, 13},
                                  {11, 3, 3},
                                  {23, 20, 6247},
-                                 {520, 1, 2},
+                                 {1100, 1, 3},
                                  {1100, 2, 17},
                                  {30, 390, 100},
                                  {410, 3, 401}}) {
