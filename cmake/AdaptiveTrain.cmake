@@ -52,7 +52,9 @@ if(ADAPTIVE_TRAIN_SANITIZE)
 endif()
 
 # Two means against compiling the same templates again and again. Headers that most sources parse are precompiled: with the
-# flags of libraries, and with those of tests. And sources of a library are compiled together (unity builds).
+# flags of libraries, and with those of tests. And sources of a library or of a test program are compiled together (unity
+# builds): even an empty source takes two seconds to instantiate what those headers use. Each test's source has a namespace
+# of its own for that, as two of them may use a name for different things.
 # Off, every source is compiled by itself: it shows that it includes what it uses, and an edited one is built sooner.
 option(ADAPTIVE_TRAIN_FAST_BUILD "Precompile common headers, compile sources of a library together" ON)
 set(common_headers <algorithm> <array> <chrono> <cstdint> <filesystem> <functional> <map> <memory> <mutex> <optional> <set> <span>
@@ -160,6 +162,7 @@ function(adaptive_train_unit_test name)
   if(ADAPTIVE_TRAIN_FAST_BUILD)
     target_link_libraries(${name} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
     target_precompile_headers(${name} REUSE_FROM precompiled_test_headers)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
   # The libraries under test are optimised; tests, and the few sources that a test compiles itself, need only be built soon.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)

@@ -8,7 +8,7 @@
 
 #include "tests/multi_process/forked_ranks.h"
 
-namespace adaptive_train {
+namespace adaptive_train::all_gather_test {
 namespace {
 
 std::vector<std::span<std::byte>> Cut(std::vector<float>& data,
@@ -156,4 +156,4 @@ TEST(AllGather, ASilentRankIsMissedAtTheDeadline) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::all_gather_test

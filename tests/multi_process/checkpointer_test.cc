@@ -21,7 +21,7 @@
 #include "runtime/fatal_error.h"
 #include "tests/multi_process/forked_ranks.h"
 
-namespace adaptive_train {
+namespace adaptive_train::checkpointer_test {
 namespace {
 
 const char* const kNoNotice = "";
@@ -312,4 +312,4 @@ TEST_F(CheckpointerTest, AnotherRanksPartThatIsDamagedIsRefusedByAllAndNamedByRa
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpointer_test

@@ -10,7 +10,7 @@
 #include "tests/multi_process/forked_ranks.h"
 #include "tests/multi_process/shared_count.h"
 
-namespace adaptive_train {
+namespace adaptive_train::communicator_test {
 namespace {
 
 class AllReduce : public testing::TestWithParam<int> {};
@@ -357,4 +357,4 @@ TEST(Communicator, AStoppedPeerMissesTheDeadline) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::communicator_test

@@ -18,7 +18,7 @@
 #include "launcher/run/training.h"
 #include "tests/unit/launcher/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::going_back_test {
 namespace {
 
 using testing::Contains;
@@ -152,7 +152,7 @@ TEST_F(GoingBackTest, AMoveThatMadeStepsSlowerIsTakenBackOnceAndToldEverywhere) 
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::going_back_test
 
 /// Local steps start this program again for the ranks.
 int main(int argc, char** argv) {

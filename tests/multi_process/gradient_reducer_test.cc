@@ -16,7 +16,7 @@
 #include "tests/multi_process/shared_count.h"
 #include "tests/sanitized.h"
 
-namespace adaptive_train {
+namespace adaptive_train::gradient_reducer_test {
 namespace {
 
 /// One rank's part of a test: random gradients for each step, and sums kept in double.
@@ -435,4 +435,4 @@ TEST(GradientReducer, TheNextUpdateOfASingleRankTakesResidualsOnce) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::gradient_reducer_test

@@ -8,7 +8,7 @@
 
 #include "tests/multi_process/forked_ranks.h"
 
-namespace adaptive_train {
+namespace adaptive_train::groups_test {
 namespace {
 
 constexpr int kStages = 2, kReplicas = 2, kTensor = 2, kRanks = kStages * kReplicas * kTensor;
@@ -112,4 +112,4 @@ TEST(Groups, PartsAndChunksAreNumberedWithinTheGroup) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::groups_test

@@ -11,7 +11,7 @@
 #include "tests/multi_process/forked_ranks.h"
 #include "tests/multi_process/reducer_setting.h"
 
-namespace adaptive_train {
+namespace adaptive_train::guarded_gradients_test {
 namespace {
 
 TEST(GradientReducer, SumsInMemoryThatTheHostCannotTouch) {
@@ -100,4 +100,4 @@ TEST(GradientReducer, TheSameBitsInMemoryThatTheHostCannotTouch) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::guarded_gradients_test

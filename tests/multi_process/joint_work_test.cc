@@ -48,7 +48,7 @@ extern "C" ssize_t __wrap_read(int file, void* bytes, std::size_t size) {
   return got;
 }
 
-namespace adaptive_train {
+namespace adaptive_train::joint_work_test {
 namespace {
 
 TEST(JointWork, IsWaitedForAsLongAsItMovesAndEndsAlikeForAll) {
@@ -179,4 +179,4 @@ TEST_F(GivenUpTest, ReadingThatGoesOnLaterWritesToNothingThatIsGone) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::joint_work_test

@@ -17,7 +17,7 @@
 #include "runtime/train/trainer.h"
 #include "tests/multi_process/forked_ranks.h"
 
-namespace adaptive_train {
+namespace adaptive_train::late_updates_test {
 namespace {
 
 constexpr std::int64_t kSteps = 10, kBatch = 16;
@@ -261,4 +261,4 @@ TEST_F(LateUpdatesTest, AStopEmptiesThePipelineAndTheRunGoesOnFromThere) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::late_updates_test

@@ -8,7 +8,7 @@
 #include "runtime/measure/link_stream.h"
 #include "tests/multi_process/forked_ranks.h"
 
-namespace adaptive_train {
+namespace adaptive_train::link_operations_test {
 namespace {
 
 LinkEnd End(Group& c) {
@@ -114,4 +114,4 @@ TEST(LinkPing, ALatencyThatIsNoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::link_operations_test

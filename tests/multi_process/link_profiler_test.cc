@@ -8,7 +8,7 @@
 #include "runtime/fatal_error.h"
 #include "tests/multi_process/forked_ranks.h"
 
-namespace adaptive_train {
+namespace adaptive_train::link_profiler_test {
 namespace {
 
 /// All pairs of `size` nodes, one pair per round.
@@ -89,4 +89,4 @@ TEST(LinkProfiler, APeerThatDiesIsNamedWithThePairAndTheOperation) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::link_profiler_test

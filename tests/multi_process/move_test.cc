@@ -24,7 +24,7 @@
 #include "tests/sanitized.h"
 #include "tests/unit/launcher/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::move_test {
 namespace {
 
 using testing::Each;
@@ -399,7 +399,7 @@ TEST_F(MoveTest, ARankLostOnTheWayIsAFailure) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::move_test
 
 /// Local steps start this program again for the ranks.
 int main(int argc, char** argv) {

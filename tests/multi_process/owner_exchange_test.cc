@@ -13,7 +13,7 @@
 #include "tests/multi_process/forked_ranks.h"
 #include "tests/multi_process/shared_count.h"
 
-namespace adaptive_train {
+namespace adaptive_train::owner_exchange_test {
 namespace {
 
 constexpr std::chrono::seconds kLong{100};
@@ -374,4 +374,4 @@ TEST(OwnerExchange, AKilledRankIsAnErrorNotAHang) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::owner_exchange_test

@@ -14,7 +14,7 @@
 #include "tests/multi_process/reducer_setting.h"
 #include "tests/sanitized.h"
 
-namespace adaptive_train {
+namespace adaptive_train::sharded_gradients_test {
 namespace {
 
 /// One rank of an exchange of several micro-batches a step, whose gradients leave the arena.
@@ -190,4 +190,4 @@ TEST_P(SpoiledMicroBatch, LosesNothingOfOthersWhereItIsNotTheLastOne) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::sharded_gradients_test

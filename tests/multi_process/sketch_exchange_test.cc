@@ -12,7 +12,7 @@
 #include "tests/multi_process/forked_ranks.h"
 #include "tests/multi_process/shared_count.h"
 
-namespace adaptive_train {
+namespace adaptive_train::sketch_exchange_test {
 namespace {
 
 constexpr std::chrono::seconds kLong{100};
@@ -574,4 +574,4 @@ TEST(SketchExchange, AKilledRankIsAnErrorNotAHang) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::sketch_exchange_test

@@ -18,7 +18,7 @@
 #include "runtime/comm/groups.h"
 #include "tests/multi_process/forked_ranks.h"
 
-namespace adaptive_train {
+namespace adaptive_train::state_keeper_test {
 namespace {
 
 /// The one line that is not about trouble.
@@ -411,4 +411,4 @@ TEST_F(StateKeeperTest, RanksThatAreKilledAtAnyMomentLeaveAWholeState) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::state_keeper_test

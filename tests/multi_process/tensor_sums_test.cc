@@ -10,7 +10,7 @@
 #include "tests/fakes/guarded_device.h"
 #include "tests/multi_process/forked_ranks.h"
 
-namespace adaptive_train {
+namespace adaptive_train::tensor_sums_test {
 namespace {
 
 /// What rank `rank` adds to element i in the given round: numbers whose sums show who is missing.
@@ -342,4 +342,4 @@ TEST(SharedMemory, IsRefusedToAllWhereTheFirstCannotMakeIt) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::tensor_sums_test

@@ -15,7 +15,7 @@
 #include "tests/multi_process/forked_ranks.h"
 #include "tests/multi_process/reducer_setting.h"
 
-namespace adaptive_train {
+namespace adaptive_train::tree_exchange_test {
 namespace {
 
 /// Gradients whose sums depend on the order, made from the unit and the arena alone.
@@ -208,4 +208,4 @@ TEST(TreeExchange, NamesARankThatDoesNotTakePart) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::tree_exchange_test

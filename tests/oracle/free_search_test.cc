@@ -15,7 +15,7 @@
 #include "launcher/planner/shapes.h"
 #include "tests/oracle/random_problem.h"
 
-namespace adaptive_train::oracle {
+namespace adaptive_train::oracle::free_search_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -165,4 +165,4 @@ TEST(FreeSearch, IsNoWorseOnFiveHundredEqualNodes) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::oracle
+}  // namespace adaptive_train::oracle::free_search_test

@@ -8,7 +8,7 @@
 #include "tests/oracle/random_layout.h"
 #include "tests/oracle/random_problem.h"
 
-namespace adaptive_train::oracle {
+namespace adaptive_train::oracle::judge_test {
 namespace {
 
 void ExpectSameJudgement(const PlanProblem& problem, const Layout& layout) {
@@ -60,4 +60,4 @@ TEST(Judge, AgreesWithThePlannersOwnFigures) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::oracle
+}  // namespace adaptive_train::oracle::judge_test

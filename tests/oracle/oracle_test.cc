@@ -10,7 +10,7 @@
 #include "tests/oracle/random_problem.h"
 #include "tests/oracle/subset_oracle.h"
 
-namespace adaptive_train::oracle {
+namespace adaptive_train::oracle::oracle_test {
 namespace {
 
 /// None where both say that there is none.
@@ -113,4 +113,4 @@ TEST(ExactRing, FindsTheBestOrder) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::oracle
+}  // namespace adaptive_train::oracle::oracle_test

@@ -5,7 +5,7 @@
 #include "tests/oracle/planner_gap.h"
 #include "tests/oracle/random_problem.h"
 
-namespace adaptive_train::oracle {
+namespace adaptive_train::oracle::planner_gap_long_test {
 namespace {
 
 TEST(PlannerGapLong, IsSmallOn200Clusters) {
@@ -30,4 +30,4 @@ TEST(PlannerGapLong, IsSmallOnMostTinyClusters) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::oracle
+}  // namespace adaptive_train::oracle::planner_gap_long_test

@@ -5,7 +5,7 @@
 #include "tests/oracle/planner_gap.h"
 #include "tests/oracle/random_problem.h"
 
-namespace adaptive_train::oracle {
+namespace adaptive_train::oracle::planner_gap_test {
 namespace {
 
 TEST(PlannerGap, IsSmallOn40Clusters) {
@@ -16,4 +16,4 @@ TEST(PlannerGap, IsSmallOn40Clusters) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::oracle
+}  // namespace adaptive_train::oracle::planner_gap_test

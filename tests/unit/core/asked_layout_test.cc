@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::asked_layout_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -76,4 +76,4 @@ TEST(AskedLayout, RefusesNumbersThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::asked_layout_test

@@ -6,7 +6,7 @@
 
 #include "core/cluster.h"
 
-namespace adaptive_train {
+namespace adaptive_train::cluster_file_test {
 namespace {
 
 using testing::ElementsAre;
@@ -94,4 +94,4 @@ TEST(ClusterFile, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::cluster_file_test

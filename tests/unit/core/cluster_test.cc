@@ -8,7 +8,7 @@
 
 #include "core/limits.h"
 
-namespace adaptive_train {
+namespace adaptive_train::cluster_test {
 namespace {
 
 using testing::ElementsAre;
@@ -227,4 +227,4 @@ TEST(ClusterJson, HoldsNodesAndDevices) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::cluster_test

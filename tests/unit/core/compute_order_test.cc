@@ -12,7 +12,7 @@
 #include "core/schedule/play.h"
 #include "tests/unit/core/schedule_shapes.h"
 
-namespace adaptive_train {
+namespace adaptive_train::compute_order_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -144,4 +144,4 @@ TEST(ComputeOrderTest, RefusesShapesThatAKindDoesNotHave) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::compute_order_test

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace adaptive_train {
+namespace adaptive_train::config_test {
 namespace {
 
 using testing::ContainsRegex;
@@ -279,4 +279,4 @@ TEST_F(ConfigTest, RefusesFilesThatAreNone) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::config_test

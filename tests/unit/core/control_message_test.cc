@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace adaptive_train {
+namespace adaptive_train::control_message_test {
 namespace {
 
 ControlMessage RoundTrip(const ControlMessage& message) {
@@ -173,4 +173,4 @@ TEST(ControlMessage, GarbageIsAnErrorInOneLine) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::control_message_test

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::counter_random_test {
 namespace {
 
 // The known answers of Random123, the library of Philox's authors, for philox4x32 with 10 rounds.
@@ -110,4 +110,4 @@ TEST(CounterRandom, NormalsHaveTheseBits) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::counter_random_test

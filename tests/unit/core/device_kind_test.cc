@@ -5,7 +5,7 @@
 
 #include <set>
 
-namespace adaptive_train {
+namespace adaptive_train::device_kind_test {
 namespace {
 
 TEST(DeviceKind, NamesModelThreadsAndCpusThatAreFewer) {
@@ -56,4 +56,4 @@ TEST(ModelKey, TellsApartWhatChangesALayersTime) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::device_kind_test

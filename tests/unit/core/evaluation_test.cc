@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace adaptive_train {
+namespace adaptive_train::evaluation_test {
 namespace {
 
 using testing::HasSubstr;
@@ -93,4 +93,4 @@ TEST(Evaluation, ComesBackAndKnowsItsPerplexity) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::evaluation_test

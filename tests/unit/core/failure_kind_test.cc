@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <string>
 
-namespace adaptive_train {
+namespace adaptive_train::failure_kind_test {
 namespace {
 
 TEST(FailureKind, HasANameThatReadsBack) {
@@ -59,4 +59,4 @@ TEST(FailureKind, CountsAgainstWhatItSaysSomethingAboutOnly) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::failure_kind_test

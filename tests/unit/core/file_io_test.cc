@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace adaptive_train {
+namespace adaptive_train::file_io_test {
 namespace {
 
 class FileIoTest : public testing::Test {
@@ -64,4 +64,4 @@ TEST(Printable, EscapesAndShortens) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::file_io_test

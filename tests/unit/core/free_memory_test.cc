@@ -5,7 +5,7 @@
 
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::free_memory_test {
 namespace {
 
 TEST(FreeMemory, IsUnknownWhereNothingCanBeRead) {
@@ -66,4 +66,4 @@ TEST(KilledForMemory, IsWhatTheInnermostGroupCounts) {
 TEST(ResidentBytes, AreThere) { EXPECT_GT(ResidentBytes(), std::int64_t{1} << 20); }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::free_memory_test

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::injection_test {
 namespace {
 
 using testing::HasSubstr;
@@ -83,4 +83,4 @@ TEST(InjectionsFile, ReadsBackAndRefusesWhatIsNone) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::injection_test

@@ -6,7 +6,7 @@
 
 #include "core/limits.h"
 
-namespace adaptive_train {
+namespace adaptive_train::job_env_test {
 namespace {
 
 using testing::HasSubstr;
@@ -127,4 +127,4 @@ TEST(SnapshotPath, LiesInTheJobsFolder) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::job_env_test

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::keeping_rule_test {
 namespace {
 
 /// Ranks in the order of (stage, replica, tensor rank); node i has the ranks that `nodes` names.
@@ -139,4 +139,4 @@ TEST(KeepingRule, BuddiesAreSpreadEvenly) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::keeping_rule_test

@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace adaptive_train {
+namespace adaptive_train::kept_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -104,4 +104,4 @@ TEST_F(KeptFolderTest, AFolderIsTheUsersAlone) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::kept_folder_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::launch_settings_test {
 namespace {
 
 TEST(LaunchSettings, DeadlinesGrowWithTheRanks) {
@@ -68,4 +68,4 @@ TEST(LaunchSettings, ReadsPorts) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::launch_settings_test

@@ -13,7 +13,7 @@
 #include "core/schedule/check.h"
 #include "core/schedule/compute_order.h"
 
-namespace adaptive_train {
+namespace adaptive_train::list_schedule_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -332,4 +332,4 @@ TEST(ListScheduleTest, RefusesWhatDoesNotFitTogether) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::list_schedule_test

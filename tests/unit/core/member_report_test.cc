@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::member_report_test {
 namespace {
 
 using testing::HasSubstr;
@@ -103,4 +103,4 @@ TEST(FirstToFail, TheOneOfAnotherVersion) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::member_report_test

@@ -8,7 +8,7 @@
 #include "core/schedule/passes.h"
 #include "schedule_shapes.h"
 
-namespace adaptive_train {
+namespace adaptive_train::message_slots_test {
 namespace {
 
 /// Whether all rows end where a send waits for a slot: until the receive so many sends before it is
@@ -129,4 +129,4 @@ TEST(MessageSlots, OneForwardOneBackwardNeedsTheSameRoomForAnyNumberOfMicroBatch
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::message_slots_test

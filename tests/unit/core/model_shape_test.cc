@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::model_shape_test {
 namespace {
 
 constexpr ModelDims kGpt2Small{
@@ -127,4 +127,4 @@ TEST(CheckDims, NamesTheKeyAndWhatIsAllowed) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::model_shape_test

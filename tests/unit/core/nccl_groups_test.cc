@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-namespace adaptive_train {
+namespace adaptive_train::nccl_groups_test {
 namespace {
 
 using testing::ElementsAre;
@@ -181,4 +181,4 @@ TEST(NcclGroups, NoneOfTenThousandMixedClustersHasUnlikeRanksInOneGroup) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::nccl_groups_test

@@ -8,7 +8,7 @@
 #include "core/plan.h"
 #include "core/profile.h"
 
-namespace adaptive_train {
+namespace adaptive_train::odd_documents_test {
 namespace {
 
 const Evidence kEvidence{3, 0.05, 1.8e9};
@@ -92,4 +92,4 @@ TEST(OddDocuments, OfAnEvaluation) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::odd_documents_test

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::plan_shares_test {
 namespace {
 
 using testing::HasSubstr;
@@ -85,4 +85,4 @@ TEST(FixedShares, SaysWhySharesStay) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::plan_shares_test

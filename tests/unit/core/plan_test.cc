@@ -8,7 +8,7 @@
 
 #include "tests/unit/core/small_plans.h"
 
-namespace adaptive_train {
+namespace adaptive_train::plan_test {
 namespace {
 
 /// Two stages of one replica, four micro-batches.
@@ -180,4 +180,4 @@ TEST(GroupsOf, AMiddleStageSharesNoEmbedding) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::plan_test

@@ -6,7 +6,7 @@
 #include <functional>
 #include <limits>
 
-namespace adaptive_train {
+namespace adaptive_train::profile_test {
 namespace {
 
 Profile Small() {
@@ -61,4 +61,4 @@ TEST(Evidence, ConfidenceRisesWithCountsAndFallsWithSpreadAndAge) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::profile_test

@@ -7,7 +7,7 @@
 #include "core/limits.h"
 #include "tests/unit/core/small_plans.h"
 
-namespace adaptive_train {
+namespace adaptive_train::runnable_plan_test {
 namespace {
 
 TEST(RunnablePlan, SaysWhatTheRuntimeCannotRun) {
@@ -100,4 +100,4 @@ TEST(RunnablePlan, OfTheSameBitsInAnyLayoutHasWholeMicroBatches) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::runnable_plan_test

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-namespace adaptive_train {
+namespace adaptive_train::running_clock_test {
 namespace {
 
 using std::chrono_literals::operator""s;
@@ -65,4 +65,4 @@ TEST(RunningClock, WhereNobodyIsBoundToLookNothingIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::running_clock_test

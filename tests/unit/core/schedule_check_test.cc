@@ -13,7 +13,7 @@
 #include "core/schedule/passes.h"
 #include "tests/unit/core/schedule_shapes.h"
 
-namespace adaptive_train {
+namespace adaptive_train::schedule_check_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -257,4 +257,4 @@ TEST(ScheduleCheck, FindsEachOfAThousandMutations) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::schedule_check_test

@@ -7,7 +7,7 @@
 
 #include "core/schedule/compute_order.h"
 
-namespace adaptive_train {
+namespace adaptive_train::schedule_passes_test {
 namespace {
 
 Schedule OneForwardOneBackwardOf(int ranks, int micro_batches) {
@@ -107,4 +107,4 @@ TEST(SchedulePasses, TogetherTheyMakeAStep) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::schedule_passes_test

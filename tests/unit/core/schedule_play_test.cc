@@ -7,7 +7,7 @@
 #include "core/schedule/passes.h"
 #include "tests/unit/core/schedule_shapes.h"
 
-namespace adaptive_train {
+namespace adaptive_train::schedule_play_test {
 namespace {
 
 constexpr double kTiny = 1e-9;
@@ -87,4 +87,4 @@ TEST(SchedulePlayTest, StagesWithoutLayersTakeNoTime) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::schedule_play_test

@@ -6,7 +6,7 @@
 #include "core/schedule/schedule.h"
 #include "tests/unit/core/schedule_shapes.h"
 
-namespace adaptive_train {
+namespace adaptive_train::schedule_text_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -86,4 +86,4 @@ TEST(MostInFlight, IsOfOneStageAndEndsWithTheBackwardThatFreesItsState) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::schedule_text_test

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace adaptive_train {
+namespace adaptive_train::settings_test {
 namespace {
 
 using testing::HasSubstr;
@@ -136,4 +136,4 @@ TEST_F(SettingsTest, TheShippedFileIsAcceptedWithItsCommentsTakenAway) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::settings_test

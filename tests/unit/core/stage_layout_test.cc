@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <random>
 
-namespace adaptive_train {
+namespace adaptive_train::stage_layout_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -85,4 +85,4 @@ TEST(StageLayoutTest, SaysInOneLineWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::stage_layout_test

@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace adaptive_train {
+namespace adaptive_train::step_metrics_test {
 namespace {
 
 nlohmann::json LineOf(const StepMetrics& step) { return nlohmann::json::parse(MetricsLine(step)); }
@@ -161,4 +161,4 @@ TEST(CombineRanks, TheDensityOfStagesCountsTheirElements) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::step_metrics_test

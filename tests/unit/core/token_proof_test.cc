@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::token_proof_test {
 namespace {
 
 const Challenge kChallenge{"challenge"};
@@ -52,4 +52,4 @@ TEST(TokenProof, OnlyTheSameProofIsTheSame) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::token_proof_test

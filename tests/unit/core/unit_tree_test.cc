@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-namespace adaptive_train {
+namespace adaptive_train::unit_tree_test {
 namespace {
 
 /// Numbers whose sum depends on the order.
@@ -106,4 +106,4 @@ TEST(UnitTree, NumbersOfUnits) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::unit_tree_test

@@ -9,7 +9,7 @@
 
 #include "tests/unit/db/store_fixture.h"
 
-namespace adaptive_train {
+namespace adaptive_train::file_store_test {
 namespace {
 
 class FileStoreTest : public StoreTest {
@@ -308,4 +308,4 @@ TEST(JobStateNames, GoBothWays) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::file_store_test

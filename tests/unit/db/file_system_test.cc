@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::file_system_test {
 namespace {
 
 TEST(NetworkFileSystemName, KnowsNetworkFileSystemsByNumber) {
@@ -88,4 +88,4 @@ TEST(NetworkFileSystemOf, SaysThatProcIsLocalAndThatNothingIsNothing) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::file_system_test

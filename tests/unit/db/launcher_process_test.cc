@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace adaptive_train {
+namespace adaptive_train::launcher_process_test {
 namespace {
 
 TEST(LauncherProcess, ALivingProcessIsNotGone) {
@@ -77,4 +77,4 @@ TEST(LauncherProcess, WhatCannotBeSeenFromHereIsNotGone) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::launcher_process_test

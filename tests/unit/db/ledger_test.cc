@@ -16,7 +16,7 @@
 #include "tests/unit/db/store_fixture.h"
 #include "tests/unit/odd_documents.h"
 
-namespace adaptive_train {
+namespace adaptive_train::ledger_test {
 namespace {
 
 class LedgerTest : public StoreTest {
@@ -319,4 +319,4 @@ TEST(LedgerLine, AMemberOfAnotherTypeIsNamed) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::ledger_test

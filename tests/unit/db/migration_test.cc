@@ -7,7 +7,7 @@
 #include "db/open_database.h"
 #include "tests/unit/db/store_fixture.h"
 
-namespace adaptive_train {
+namespace adaptive_train::migration_test {
 namespace {
 
 const Migration kFirst{
@@ -173,4 +173,4 @@ TEST_F(MigrationTest, ANewerFileIsRefusedAndStaysAsItIs) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::migration_test

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace adaptive_train {
+namespace adaptive_train::profile_merge_test {
 namespace {
 
 LinkMeasurement Link(double rate, Evidence evidence) { return {"a", "b", 1e-4, rate, evidence}; }
@@ -90,4 +90,4 @@ TEST(Joined, TwoMeasurementsOfOneJobThatDifferMakeAWideSpread) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::profile_merge_test

@@ -8,7 +8,7 @@
 
 #include "tests/unit/db/store_fixture.h"
 
-namespace adaptive_train {
+namespace adaptive_train::profile_rows_test {
 namespace {
 
 constexpr double kNow = 2e9;
@@ -206,4 +206,4 @@ TEST_F(ProfileRowsTest, EverythingOfAClusterAndWhichThereAre) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::profile_rows_test

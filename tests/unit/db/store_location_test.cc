@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace adaptive_train {
+namespace adaptive_train::store_location_test {
 namespace {
 
 using testing::HasSubstr;
@@ -124,4 +124,4 @@ TEST_F(StoreLocationTest, TheServiceIsNamedByItsSocket) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::store_location_test

@@ -12,7 +12,7 @@
 
 #include "tests/unit/db/store_fixture.h"
 
-namespace adaptive_train {
+namespace adaptive_train::store_processes_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -224,4 +224,4 @@ TEST_F(StoreProcesses, AKillAtAnyMomentLeavesWholeJobsAndNoDamage) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::store_processes_test

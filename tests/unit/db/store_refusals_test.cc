@@ -12,7 +12,7 @@
 #include "tests/unit/db/fuse_mount.h"
 #include "tests/unit/db/store_fixture.h"
 
-namespace adaptive_train {
+namespace adaptive_train::store_refusals_test {
 namespace {
 
 using ::testing::AssertionResult;
@@ -281,4 +281,4 @@ TEST_F(StoreRefusals, ANetworkFileSystemByNameWithoutTouchingIt) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::store_refusals_test

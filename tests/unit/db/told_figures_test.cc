@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-namespace adaptive_train {
+namespace adaptive_train::told_figures_test {
 namespace {
 
 constexpr double kNow = 1.9e9;
@@ -130,4 +130,4 @@ TEST(Told, ALiarMovesNoUndisputedFigure) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::told_figures_test

@@ -11,7 +11,7 @@
 #include "core/seconds.h"
 #include "tests/unit/db_service/service_fixture.h"
 
-namespace adaptive_train {
+namespace adaptive_train::adaptive_traind_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -343,4 +343,4 @@ TEST_F(AdaptiveTraindTest, AStoreThatAnotherProcessHasLockedIsToldAndComesBack) 
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::adaptive_traind_test

@@ -13,7 +13,7 @@
 #include "tests/unit/db/power_loss_vfs.h"
 #include "tests/unit/db/store_fixture.h"
 
-namespace adaptive_train {
+namespace adaptive_train::power_loss_test {
 namespace {
 
 /// Long enough that some jobs fill the log, which then is written back into the file.
@@ -153,4 +153,4 @@ TEST_F(PowerLossTest, AFileOfOnesOwnStaysWholeAndKeepsTheOldest) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::power_loss_test

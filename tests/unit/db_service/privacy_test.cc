@@ -6,7 +6,7 @@
 #include "core/seconds.h"
 #include "tests/unit/db_service/service_fixture.h"
 
-namespace adaptive_train {
+namespace adaptive_train::privacy_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -248,4 +248,4 @@ TEST_F(PrivacyTest, WhoIsNobodyInParticularIsRefused) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::privacy_test

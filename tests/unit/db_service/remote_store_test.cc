@@ -11,7 +11,7 @@
 #include "db/ledger_list.h"
 #include "tests/unit/db_service/service_fixture.h"
 
-namespace adaptive_train {
+namespace adaptive_train::remote_store_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -293,4 +293,4 @@ TEST_F(RemoteStoreTest, AServiceThatSpeaksOtherwiseIsRefusedInOneLine) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::remote_store_test

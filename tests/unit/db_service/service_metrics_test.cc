@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-namespace adaptive_train {
+namespace adaptive_train::service_metrics_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -39,4 +39,4 @@ TEST(ServiceMetrics, CountsByRequestAndOutcomeWithTimesThatAddUp) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::service_metrics_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::adamw_test {
 namespace {
 
 /// Inputs: parameters, gradients, first and second moments.
@@ -116,4 +116,4 @@ TEST(Round, AgreesWithTheReference) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::adamw_test

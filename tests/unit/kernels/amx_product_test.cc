@@ -15,7 +15,7 @@
 
 #include "tests/unit/kernels/arrays.h"
 
-namespace adaptive_train::kernels::cpu {
+namespace adaptive_train::kernels::cpu::amx_product_test {
 namespace {
 
 using Tiles = std::unique_ptr<std::uint16_t[], decltype(&std::free)>;
@@ -193,4 +193,4 @@ TEST_F(AmxProductTest, TakesTheFirstRowsOfADeeperSecondOperand) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels::cpu
+}  // namespace adaptive_train::kernels::cpu::amx_product_test

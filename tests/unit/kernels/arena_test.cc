@@ -13,7 +13,7 @@
 #include "tests/unit/kernels/arrays.h"
 #include "tests/unit/kernels/tested_device.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::arena_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -197,4 +197,4 @@ TEST(ArenaTest, ABlockThatIsNotFiniteComesBackAsNan) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::arena_test

@@ -8,7 +8,7 @@
 #include "tests/sanitized.h"
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::attention_test {
 namespace {
 
 std::int64_t QkvSize(const AttentionShape& shape) {
@@ -143,4 +143,4 @@ TEST(Attention, LargeScoresDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::attention_test

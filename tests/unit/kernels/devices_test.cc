@@ -9,7 +9,7 @@
 #include "kernels/make_device.h"
 #include "kernels/reference/reference_device.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::devices_test {
 namespace {
 
 TEST(Devices, SayWhatTheyAre) {
@@ -50,4 +50,4 @@ TEST(Devices, AGpuThatIsNotThereIsToldInOneLine) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::devices_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::dropout_test {
 namespace {
 
 /// Inputs: input, residual.
@@ -124,4 +124,4 @@ TEST(Dropout, KeepsTheMean) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::dropout_test

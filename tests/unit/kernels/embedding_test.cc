@@ -5,7 +5,7 @@
 
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::embedding_test {
 namespace {
 
 constexpr std::int64_t kVocab = 11;
@@ -91,4 +91,4 @@ TEST(Embedding, OfATokenThatAnotherRankHasIsNothing) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::embedding_test

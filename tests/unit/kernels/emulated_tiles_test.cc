@@ -15,7 +15,7 @@
 #include "kernels/cpu/amx_product.h"
 #include "tests/unit/kernels/arrays.h"
 
-namespace adaptive_train::kernels::cpu {
+namespace adaptive_train::kernels::cpu::emulated_tiles_test {
 namespace {
 
 using Pairs = std::array<std::array<std::uint16_t, 32>, 16>;
@@ -194,4 +194,4 @@ TEST(EmulatedTiles, ProductsHaveTheBitsOfTheirDefinition) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels::cpu
+}  // namespace adaptive_train::kernels::cpu::emulated_tiles_test

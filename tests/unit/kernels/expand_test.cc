@@ -12,7 +12,7 @@
 #include "kernels/scalar.h"
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels::cpu {
+namespace adaptive_train::kernels::cpu::expand_test {
 namespace {
 
 constexpr int kSmallest = 440;
@@ -97,4 +97,4 @@ TEST(Expand, PutsValuesWhereTheirBitsAre) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels::cpu
+}  // namespace adaptive_train::kernels::cpu::expand_test

@@ -3,7 +3,7 @@
 
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::gated_units_test {
 namespace {
 
 /// Includes large and small values.
@@ -102,4 +102,4 @@ TEST(Swiglu, GradientIsThatOfTheForward) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::gated_units_test

@@ -12,7 +12,7 @@
 
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::head_loss_test {
 namespace {
 
 /// Inputs: input, weight, bias, previous d_weight, previous d_bias. Outputs: losses, d_input,
@@ -296,4 +296,4 @@ TEST(HeadLoss, OfALogitThatIsNotFiniteIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::head_loss_test

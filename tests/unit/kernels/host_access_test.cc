@@ -12,7 +12,7 @@
 #include "kernels/reference/reference_device.h"
 #include "tests/fakes/guarded_device.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::host_access_test {
 namespace {
 
 /// No piece, one that is not full, a full one, several and a rest.
@@ -118,4 +118,4 @@ TEST(HostAccess, ReadsWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::host_access_test

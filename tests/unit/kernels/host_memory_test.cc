@@ -16,7 +16,7 @@
 
 #include "kernels/allocation_failure.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::host_memory_test {
 namespace {
 
 struct HostMemoryTest : testing::Test {
@@ -127,4 +127,4 @@ TEST(AllocatedFor, SaysWhatForAndHowMuchWhereItFails) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::host_memory_test

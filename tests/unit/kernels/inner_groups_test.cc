@@ -13,7 +13,7 @@
 
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::inner_groups_test {
 namespace {
 
 constexpr std::int64_t kGroups = 8;
@@ -418,4 +418,4 @@ TEST(InnerGroups, AnEmbeddingOfASharedVocabularyHasTheBitsOfOneRank) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::inner_groups_test

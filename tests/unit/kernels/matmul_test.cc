@@ -8,7 +8,7 @@
 #include "tests/sanitized.h"
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::matmul_test {
 namespace {
 
 enum class Residual { kNone, kBeside, kInPlace };
@@ -215,4 +215,4 @@ TEST(WeightGradient, ByHand) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::matmul_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::norm_test {
 namespace {
 
 /// Inputs: input, weight, bias, d_output, then the previous d_input, d_weight and d_bias.
@@ -120,4 +120,4 @@ TEST(Norm, GradientsAreThoseOfTheForward) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::norm_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::reduction_test {
 namespace {
 
 /// Input: values.
@@ -73,4 +73,4 @@ TEST(Reduction, PassesOnWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::reduction_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/kernels/agreement.h"
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::rope_test {
 namespace {
 
 /// Input: values.
@@ -106,4 +106,4 @@ TEST(Rope, ByHand) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::rope_test

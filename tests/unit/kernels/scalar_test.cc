@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace adaptive_train::kernels {
+namespace adaptive_train::kernels::scalar_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -89,4 +89,4 @@ TEST(BFloat16, RoundsToTheNearestTiesToEven) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels
+}  // namespace adaptive_train::kernels::scalar_test

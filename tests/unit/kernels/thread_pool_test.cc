@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace adaptive_train::kernels::cpu {
+namespace adaptive_train::kernels::cpu::thread_pool_test {
 namespace {
 
 TEST(ThreadPool, CallsEveryIndexOnceRoundAfterRound) {
@@ -88,4 +88,4 @@ TEST(ThreadPool, LeavesSignalsToOthers) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels::cpu
+}  // namespace adaptive_train::kernels::cpu::thread_pool_test

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace adaptive_train::kernels::cuda {
+namespace adaptive_train::kernels::cuda::tiles_test {
 namespace {
 
 constexpr Count kOwn = Count{1} << 62, kAll = Count{1} << 63;
@@ -55,4 +55,4 @@ TEST(Tiles, TheFirstHasNothingBeforeIt) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::kernels::cuda
+}  // namespace adaptive_train::kernels::cuda::tiles_test

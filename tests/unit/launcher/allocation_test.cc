@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-namespace adaptive_train {
+namespace adaptive_train::allocation_test {
 namespace {
 
 TEST(ParseCpusPerNode, ReadsWhatSlurmWrites) {
@@ -34,4 +34,4 @@ TEST(FindAllocation, RefusesAHeterogeneousJobByName) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::allocation_test

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::background_writer_test {
 namespace {
 
 TEST(BackgroundWriter, DoesItsTasksInOrder) {
@@ -55,4 +55,4 @@ TEST(BackgroundWriter, AStalledTaskHoldsNobodyButFinish) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::background_writer_test

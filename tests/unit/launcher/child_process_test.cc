@@ -8,7 +8,7 @@
 
 #include "launcher/steps/stop_signals.h"
 
-namespace adaptive_train {
+namespace adaptive_train::child_process_test {
 namespace {
 
 using testing::HasSubstr;
@@ -85,4 +85,4 @@ TEST(RunCommand, StopsWhenASignalIsHeldBack) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::child_process_test

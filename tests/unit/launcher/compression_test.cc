@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::compression_test {
 namespace {
 
 /// Bits that an element puts on a link, there and back.
@@ -51,4 +51,4 @@ TEST(CompressionSeconds, FollowsMemoryAndBytes) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::compression_test

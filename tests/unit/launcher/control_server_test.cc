@@ -12,7 +12,7 @@
 #include "runtime/control/control_channel.h"
 #include "runtime/control/find_launcher.h"
 
-namespace adaptive_train {
+namespace adaptive_train::control_server_test {
 namespace {
 
 namespace asio = boost::asio;
@@ -497,4 +497,4 @@ TEST(FindLauncher, BadAddressesAreNamed) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::control_server_test

@@ -6,7 +6,7 @@
 
 #include "core/rank_exit.h"
 
-namespace adaptive_train {
+namespace adaptive_train::diagnosis_test {
 namespace {
 
 using testing::HasSubstr;
@@ -147,4 +147,4 @@ TEST(Diagnose, RanksThatSaidGoodbyeDidNotFail) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::diagnosis_test

@@ -13,7 +13,7 @@
 #include "tests/unit/launcher/event_records.h"
 #include "tests/unit/launcher/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::event_file_test {
 namespace {
 
 constexpr std::size_t kLimit = 1 << 20;
@@ -127,4 +127,4 @@ TEST(EventFile, HalfAnEventIsTakenBack) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::event_file_test

@@ -27,7 +27,7 @@ extern "C" int __wrap_flock(int file, int operation) {
   return -1;
 }
 
-namespace adaptive_train {
+namespace adaptive_train::folder_lock_test {
 namespace {
 
 using testing::ElementsAre;
@@ -88,4 +88,4 @@ TEST_F(FolderLockTest, WhereTheFileSystemHasNoLocksItIsDoneWithoutAndSaid) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::folder_lock_test

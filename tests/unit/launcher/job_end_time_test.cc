@@ -17,7 +17,7 @@
 #include "launcher/steps/slurm_step.h"
 #include "tests/unit/launcher/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::job_end_time_test {
 namespace {
 
 std::string Job(const std::string& state, const std::string& end, const std::string& preempted) {
@@ -130,4 +130,4 @@ TEST_F(KillTimeTest, IsNotKnownWhereSlurmHangsOrThereIsNone) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::job_end_time_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::known_checkpoint_test {
 namespace {
 
 TEST(KnownCheckpoint, SaysWhatIsLostWithoutASave) {
@@ -28,4 +28,4 @@ TEST(KnownCheckpoint, SaysWhatIsLostWithoutASave) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::known_checkpoint_test

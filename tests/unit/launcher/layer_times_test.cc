@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::layer_times_test {
 namespace {
 
 constexpr ModelDims kDims{.layers = 2, .heads = 2, .hidden = 16, .sequence = 8, .vocab = 20};
@@ -67,4 +67,4 @@ TEST(EstimatedLayers, ABlocksWeightGradientsAreHalfOfItsBackwardsProducts) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::layer_times_test

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-namespace adaptive_train {
+namespace adaptive_train::loss_watch_test {
 namespace {
 
 /// Losses around `level`, up and down by `swing`.
@@ -127,4 +127,4 @@ TEST(LossWatch, AFallIsNoSpike) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::loss_watch_test

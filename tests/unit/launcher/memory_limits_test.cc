@@ -8,7 +8,7 @@
 #include "launcher/run/plan_request.h"
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::memory_limits_test {
 namespace {
 
 using testing::HasSubstr;
@@ -109,4 +109,4 @@ TEST(ClusterOf, DevicesHaveTheLeastOfAllLimits) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::memory_limits_test

@@ -9,7 +9,7 @@
 
 #include "tests/unit/launcher/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::memory_save_test {
 namespace {
 
 RunOutcome FailedAs(FailureKind kind) {
@@ -71,4 +71,4 @@ TEST_F(SaveFromMemoryTest, AWorkerThatHangsIsLeft) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::memory_save_test

@@ -14,7 +14,7 @@
 #include "tests/unit/launcher/event_records.h"
 #include "tests/unit/launcher/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::metrics_writer_test {
 namespace {
 
 using testing::ElementsAre;
@@ -133,4 +133,4 @@ TEST(MetricsWriter, AFolderThatRefusesEventsFailsTheWrites) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::metrics_writer_test

@@ -11,7 +11,7 @@
 
 #include "tests/unit/odd_documents.h"
 
-namespace adaptive_train {
+namespace adaptive_train::node_check_test {
 namespace {
 
 using testing::HasSubstr;
@@ -130,4 +130,4 @@ TEST(NodeCheckJson, OddAnswersAreRefusedInOneLine) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::node_check_test

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::plan_request_test {
 namespace {
 
 using testing::ElementsAre;
@@ -90,4 +90,4 @@ TEST(ClusterOf, HasTheGpusOfNodesWhereThoseAreAskedFor) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::plan_request_test

@@ -15,7 +15,7 @@
 #include "launcher/planner/device_slowness.h"
 #include "launcher/planner/plan_words.h"
 
-namespace adaptive_train {
+namespace adaptive_train::planner_test {
 namespace {
 
 using testing::AllOf;
@@ -740,4 +740,4 @@ TEST(Planner, ALargerClusterThanRanksCanTrainTogetherIsUsedInPart) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::planner_test

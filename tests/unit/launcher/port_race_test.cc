@@ -31,7 +31,7 @@ extern "C" int __wrap_listen(int socket, int backlog) {
   return __real_listen(socket, backlog);
 }
 
-namespace adaptive_train {
+namespace adaptive_train::port_race_test {
 namespace {
 
 int PortOf(const ControlServer& server) {
@@ -57,4 +57,4 @@ TEST(LaunchPorts, WhoListensLaterTakesTheNextPort) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::port_race_test

@@ -14,7 +14,7 @@
 #include "core/file_io.h"
 #include "tests/unit/launcher/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::progress_test {
 namespace {
 
 using testing::HasSubstr;
@@ -167,4 +167,4 @@ TEST(Progress, NoLineWrapsOnTheNarrowestTerminal) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::progress_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::rank_environment_test {
 namespace {
 
 TEST(RankEnvironment, PassesWhatIsListedAndNothingElse) {
@@ -24,4 +24,4 @@ TEST(RankEnvironment, PassesWhatIsListedAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::rank_environment_test

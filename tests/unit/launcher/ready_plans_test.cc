@@ -14,7 +14,7 @@
 #include "core/file_io.h"
 #include "launcher/planner/equal_nodes.h"
 
-namespace adaptive_train {
+namespace adaptive_train::ready_plans_test {
 namespace {
 
 using testing::Contains;
@@ -225,4 +225,4 @@ TEST(PlanFor, FailsSoonAfterAStop) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::ready_plans_test

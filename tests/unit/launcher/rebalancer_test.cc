@@ -8,7 +8,7 @@
 #include <cmath>
 #include <random>
 
-namespace adaptive_train {
+namespace adaptive_train::rebalancer_test {
 namespace {
 
 using testing::AllOf;
@@ -399,4 +399,4 @@ TEST(Rebalancer, WhereSharesCannotChangeASpareIsTheOnlyMeans) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::rebalancer_test

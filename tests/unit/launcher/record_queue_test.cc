@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::record_queue_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -206,4 +206,4 @@ TEST(RecordQueue, ThePlaceIsClosedBeforeTheEndAndByTheQueue) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::record_queue_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::recovery_test {
 namespace {
 
 using testing::ElementsAre;
@@ -105,4 +105,4 @@ TEST(Recovery, NoAttemptsMeansTheFirstFailureEndsTheRun) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::recovery_test

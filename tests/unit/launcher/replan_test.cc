@@ -12,7 +12,7 @@
 #include "launcher/measure/layer_records.h"
 #include "launcher/run/replanner.h"
 
-namespace adaptive_train {
+namespace adaptive_train::replan_test {
 namespace {
 
 using testing::AllOf;
@@ -379,4 +379,4 @@ TEST(LayerRecords, MeanVariancesKnowEveryLayerOfStagedRanks) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::replan_test

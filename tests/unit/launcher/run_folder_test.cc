@@ -10,7 +10,7 @@
 
 #include "core/file_io.h"
 
-namespace adaptive_train {
+namespace adaptive_train::run_folder_test {
 namespace {
 
 class RunFolderTest : public testing::Test {
@@ -93,4 +93,4 @@ TEST_F(RunFolderTest, AFolderThatWasThereBeforeStays) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::run_folder_test

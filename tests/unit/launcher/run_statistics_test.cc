@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace adaptive_train {
+namespace adaptive_train::run_statistics_test {
 namespace {
 
 StepMetrics Step(std::int64_t step, double loss, double seconds) {
@@ -92,4 +92,4 @@ TEST(RunStatistics, WithoutStepsThereIsNothingToSay) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::run_statistics_test

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-namespace adaptive_train {
+namespace adaptive_train::save_before_end_test {
 namespace {
 
 using Act = SaveBeforeEnd::Act;
@@ -85,4 +85,4 @@ TEST(SaveBeforeEnd, WhatIsAskedForIsDone) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::save_before_end_test

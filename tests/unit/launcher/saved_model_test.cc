@@ -13,7 +13,7 @@
 
 #include "runtime/checkpoint/checkpoint_shard.h"
 
-namespace adaptive_train {
+namespace adaptive_train::saved_model_test {
 namespace {
 
 using testing::HasSubstr;
@@ -133,4 +133,4 @@ TEST_F(SavedModels, WhatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::saved_model_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::skip_watch_test {
 namespace {
 
 TEST(SkipWatch, ManyInARowEndTheRun) {
@@ -30,4 +30,4 @@ TEST(SkipWatch, ARunOfSkippedStepsIsNotDone) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::skip_watch_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::slurm_step_test {
 namespace {
 
 TEST(WithoutInheritedShape, TakesOutWhatWouldBendAStep) {
@@ -59,4 +59,4 @@ TEST(KindOfSrunsWords, AreKindsOfFailure) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::slurm_step_test

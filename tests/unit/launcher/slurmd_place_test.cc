@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::slurmd_place_test {
 namespace {
 
 using boost::asio::ip::tcp;
@@ -71,4 +71,4 @@ TEST(SlurmdPlace, WhatCannotBeTriedIsNotSilent) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::slurmd_place_test

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::stall_cause_test {
 namespace {
 
 using testing::ElementsAre;
@@ -155,4 +155,4 @@ TEST(NameRanks, ManyAreCounted) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::stall_cause_test

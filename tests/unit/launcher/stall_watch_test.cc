@@ -6,7 +6,7 @@
 
 #include "launcher/steps/sum_round.h"
 
-namespace adaptive_train {
+namespace adaptive_train::stall_watch_test {
 namespace {
 
 using std::chrono_literals::operator""s;
@@ -87,4 +87,4 @@ TEST(SumRound, GivesTheSumsOnceAllHaveSentTheirs) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::stall_watch_test

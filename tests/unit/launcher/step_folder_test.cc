@@ -12,7 +12,7 @@
 
 #include "tests/unit/launcher/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::step_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -110,4 +110,4 @@ TEST_F(StepFolderTest, NoTemporaryFolderIsAnError) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::step_folder_test

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::step_table_test {
 namespace {
 
 StepMetrics Usual() {
@@ -81,4 +81,4 @@ TEST(StepTable, LeavesOutColumnsUntilTheLineFits) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::step_table_test

@@ -5,7 +5,7 @@
 
 #include "core/rank_exit.h"
 
-namespace adaptive_train {
+namespace adaptive_train::wireup_failure_test {
 namespace {
 
 std::vector<RankRecord> Ranks(int n) {
@@ -54,4 +54,4 @@ TEST(DescribeWireup, WhoDidNotComeIsNamed) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::wireup_failure_test

@@ -6,7 +6,7 @@
 
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::host_checks_test {
 namespace {
 
 using testing::HasSubstr;
@@ -57,4 +57,4 @@ TEST(CheckClock, OneThatNothingKeepsIsANote) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::host_checks_test

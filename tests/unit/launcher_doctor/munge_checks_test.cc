@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::munge_checks_test {
 namespace {
 
 using testing::HasSubstr;
@@ -38,4 +38,4 @@ TEST(FindMungePackage, FindsThatOfThisSystem) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::munge_checks_test

@@ -6,7 +6,7 @@
 
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::network_checks_test {
 namespace {
 
 using testing::HasSubstr;
@@ -45,4 +45,4 @@ TEST(CheckUcxTransports, WithoutOneBetweenHostsIsTrouble) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::network_checks_test

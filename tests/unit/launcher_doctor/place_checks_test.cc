@@ -10,7 +10,7 @@
 #include "db/file_store.h"
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::place_checks_test {
 namespace {
 
 using testing::HasSubstr;
@@ -66,4 +66,4 @@ TEST(CheckRunFolder, ADiskOfThisHostIsANoteWhereNoJobCanShowMore) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::place_checks_test

@@ -12,7 +12,7 @@
 #include "launcher/steps/slurm_step.h"
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::plugin_file_test {
 namespace {
 
 using testing::HasSubstr;
@@ -116,4 +116,4 @@ TEST(CheckPrologFlags, NeedAlloc) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::plugin_file_test

@@ -13,7 +13,7 @@
 
 #include "db/file_store.h"
 
-namespace adaptive_train {
+namespace adaptive_train::job_endings_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -193,4 +193,4 @@ TEST_F(JobEndingsTest, WithoutSlurmAStepIsASign) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::job_endings_test

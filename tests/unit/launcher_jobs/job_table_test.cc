@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace adaptive_train {
+namespace adaptive_train::job_table_test {
 namespace {
 
 constexpr double kNow = 1773563415;  // 2026-03-15T08:30:15 UTC
@@ -225,4 +225,4 @@ TEST_F(JobTableTest, JsonStaysValidWhateverWasStored) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::job_table_test

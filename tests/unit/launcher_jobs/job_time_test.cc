@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <ctime>
 
-namespace adaptive_train {
+namespace adaptive_train::job_time_test {
 namespace {
 
 class JobTimeTest : public ::testing::Test {
@@ -134,4 +134,4 @@ TEST(ShownSpan, CountsDaysOnlyWhereThereAreSome) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::job_time_test

@@ -16,7 +16,7 @@
 
 #include "db/file_store.h"
 
-namespace adaptive_train {
+namespace adaptive_train::jobs_test {
 namespace {
 
 struct Outcome {
@@ -323,4 +323,4 @@ TEST_F(JobsTest, HelpHasExamples) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::jobs_test

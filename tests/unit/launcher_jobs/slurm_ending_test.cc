@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-namespace adaptive_train {
+namespace adaptive_train::slurm_ending_test {
 namespace {
 
 std::string Line(std::int64_t job, const char* state, int restarts, const char* submitted,
@@ -101,4 +101,4 @@ TEST_F(SlurmEndingTest, AForgottenJobIsLostUnlessAccountingKnowsIt) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::slurm_ending_test

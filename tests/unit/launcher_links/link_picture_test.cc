@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace adaptive_train {
+namespace adaptive_train::link_picture_test {
 namespace {
 
 Profile Links(int nodes) {
@@ -56,4 +56,4 @@ TEST(LinkPicture, EqualLinksLookAlike) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::link_picture_test

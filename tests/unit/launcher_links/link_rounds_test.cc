@@ -5,7 +5,7 @@
 
 #include <set>
 
-namespace adaptive_train {
+namespace adaptive_train::link_rounds_test {
 namespace {
 
 /// All pairs of the rounds; fails if a round has a node twice.
@@ -43,4 +43,4 @@ TEST(RoundsOf, TakesEachGivenPairOnce) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::link_rounds_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::link_table_test {
 namespace {
 
 constexpr double kNow = 2e9;
@@ -55,4 +55,4 @@ TEST(LinkTable, WhatUsersDisputeOrNobodyConfirmsIsMarked) {
 TEST(LinkTable, NothingKnownIsAnEmptyTable) { EXPECT_EQ(RenderLinkTable({}, kNow), ""); }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::link_table_test

@@ -13,7 +13,7 @@
 #include "core/profile.h"
 #include "db/file_store.h"
 
-namespace adaptive_train {
+namespace adaptive_train::links_test {
 namespace {
 
 struct Outcome {
@@ -137,4 +137,4 @@ TEST_F(LinksTest, AnUnusableDefaultStoreIsAWarning) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::links_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::measure_order_test {
 namespace {
 
 TEST(MeasureOrder, ComesBackAsItWasWritten) {
@@ -41,4 +41,4 @@ TEST(MeasureOrder, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::measure_order_test

@@ -6,7 +6,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace adaptive_train {
+namespace adaptive_train::profile_reuse_test {
 namespace {
 
 constexpr double kNow = 2e9;
@@ -185,4 +185,4 @@ TEST(WithMeasured, MergesWhatIsKnownAndAddsWhatIsNew) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::profile_reuse_test

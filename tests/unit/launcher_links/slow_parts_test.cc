@@ -4,7 +4,7 @@
 #include "launcher/measure/profile_reuse.h"
 #include "launcher/nodes/slow_parts.h"
 
-namespace adaptive_train {
+namespace adaptive_train::slow_parts_test {
 namespace {
 
 Cluster ClusterOfCards(const std::vector<std::int64_t>& gigabits) {
@@ -88,4 +88,4 @@ TEST(FindSlowParts, ADeviceNeedsThreeOthersOfItsKind) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::slow_parts_test

@@ -5,7 +5,7 @@
 
 #include "launcher/measure/measure_step.h"
 
-namespace adaptive_train {
+namespace adaptive_train::spares_test {
 namespace {
 
 Cluster FourNodes() {
@@ -154,4 +154,4 @@ TEST(ReplaceLost, SparesComeInAsLongAsThereAreSome) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::spares_test

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::all_reduce_choice_test {
 namespace {
 
 using testing::DoubleNear;
@@ -85,4 +85,4 @@ TEST(ChooseAllReduce, OneNodeKeepsTheDefault) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::all_reduce_choice_test

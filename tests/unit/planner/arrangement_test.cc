@@ -10,7 +10,7 @@
 #include "launcher/planner/shapes.h"
 #include "tests/oracle/random_problem.h"
 
-namespace adaptive_train {
+namespace adaptive_train::arrangement_test {
 namespace {
 
 TEST(Arrangement, ScoresAsItsLayoutCosts) {
@@ -40,4 +40,4 @@ TEST(Arrangement, ScoresAsItsLayoutCosts) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::arrangement_test

@@ -12,7 +12,7 @@
 #include "tests/oracle/random_problem.h"
 #include "tests/unit/planner/small_problem.h"
 
-namespace adaptive_train {
+namespace adaptive_train::asked_cuts_test {
 namespace {
 
 using testing::ElementsAre;
@@ -167,4 +167,4 @@ TEST(AskedCuts, AnOpenScheduleDoesNotCutThemAnew) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::asked_cuts_test

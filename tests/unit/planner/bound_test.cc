@@ -11,7 +11,7 @@
 #include "tests/oracle/subset_oracle.h"
 #include "tests/unit/planner/small_problem.h"
 
-namespace adaptive_train {
+namespace adaptive_train::bound_test {
 namespace {
 
 TEST(LowerBound, IsNeverAboveTheProvenBest) {
@@ -61,4 +61,4 @@ TEST(SecondsToFill, LeavesOutWhatIsTooSlow) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::bound_test

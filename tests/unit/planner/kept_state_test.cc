@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace adaptive_train {
+namespace adaptive_train::kept_state_test {
 namespace {
 
 ModelShape Shape() {
@@ -81,4 +81,4 @@ TEST(KeptState, IsSwitchedOffInALineWhereThereIsNone) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::kept_state_test

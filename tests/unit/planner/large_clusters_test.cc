@@ -8,7 +8,7 @@
 #include "launcher/planner/search.h"
 #include "tests/oracle/random_problem.h"
 
-namespace adaptive_train {
+namespace adaptive_train::large_clusters_test {
 namespace {
 
 TEST(LowerBound, AtSixtyFourDevicesIsWithinFifteenPercentOnAverage) {
@@ -52,4 +52,4 @@ TEST(FindLayout, OfFiveThousandDevicesKeepsToWhatCanTrainTogether) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::large_clusters_test

@@ -13,7 +13,7 @@
 #include "launcher/planner/shares.h"
 #include "tests/unit/planner/small_problem.h"
 
-namespace adaptive_train {
+namespace adaptive_train::layout_test {
 namespace {
 
 using testing::DoubleEq;
@@ -442,4 +442,4 @@ TEST(AllBundlings, MixedNodesAreBundledInSeveralWays) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::layout_test

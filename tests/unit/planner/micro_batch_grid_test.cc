@@ -7,7 +7,7 @@
 #include "launcher/planner/layout.h"
 #include "tests/unit/planner/small_problem.h"
 
-namespace adaptive_train {
+namespace adaptive_train::micro_batch_grid_test {
 namespace {
 
 using testing::ElementsAre;
@@ -142,4 +142,4 @@ TEST_F(MicroBatchGridTest, WordsNameTheChoice) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::micro_batch_grid_test

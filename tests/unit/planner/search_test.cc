@@ -9,7 +9,7 @@
 #include "tests/oracle/random_problem.h"
 #include "tests/unit/planner/small_problem.h"
 
-namespace adaptive_train {
+namespace adaptive_train::search_test {
 namespace {
 
 using testing::HasSubstr;
@@ -223,4 +223,4 @@ TEST(FindLayout, TenThousandLayers) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::search_test

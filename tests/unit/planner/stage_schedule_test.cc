@@ -9,7 +9,7 @@
 #include "launcher/planner/layout.h"
 #include "tests/unit/planner/small_problem.h"
 
-namespace adaptive_train {
+namespace adaptive_train::stage_schedule_test {
 namespace {
 
 using testing::HasSubstr;
@@ -133,4 +133,4 @@ TEST_F(StageScheduleTest, AnOpenRequestTakesNothingThatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::stage_schedule_test

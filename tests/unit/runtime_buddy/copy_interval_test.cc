@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::copy_interval_test {
 namespace {
 
 /// Steps up to the next copy, which takes `copy_s`. Decides where it is due, by the rank's own costs.
@@ -58,4 +58,4 @@ TEST(CopyInterval, AFixedDistanceStaysAfterTheFirstStep) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::copy_interval_test

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::inventory_test {
 namespace {
 
 using testing::ElementsAre;
@@ -78,4 +78,4 @@ TEST(Inventory, ResidualsOfEveryRankAreNeededWhereThereAreAny) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::inventory_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace adaptive_train {
+namespace adaptive_train::kept_shard_test {
 namespace {
 
 KeptShard Shard() {
@@ -73,4 +73,4 @@ TEST(KeptShard, NumbersThatAreNotFiniteAreRefused) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::kept_shard_test

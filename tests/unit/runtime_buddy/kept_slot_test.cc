@@ -13,7 +13,7 @@
 
 #include "runtime/buddy/kept_shard.h"
 
-namespace adaptive_train {
+namespace adaptive_train::kept_slot_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -123,4 +123,4 @@ TEST_F(KeptSlotTest, OnlyPartsThatAreToGoAreRemoved) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::kept_slot_test

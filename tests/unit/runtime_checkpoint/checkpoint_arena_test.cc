@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_arena_test {
 namespace {
 
 using testing::ElementsAre;
@@ -70,4 +70,4 @@ TEST(BlocksOf, AStageHasItsParametersAndMarksTheSecondCopyOfATiedEmbedding) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_arena_test

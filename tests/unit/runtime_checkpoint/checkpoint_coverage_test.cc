@@ -3,13 +3,13 @@
 
 #include <gmock/gmock.h>
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_coverage_test {
 namespace {
 
 const std::vector<CheckpointParameter> kParameters = {
     {"w", {2, 5}, 10}, {"b", {3}, 3}, {"none", {0}, 0}};
 
-std::string Outcome(const std::vector<ShardIndex>& shards) {
+std::string OutcomeOf(const std::vector<ShardIndex>& shards) {
   const auto checked = CheckCoverage(kParameters, shards);
   return checked ? "covered" : checked.error().message;
 }
@@ -26,7 +26,7 @@ class CoverageTest : public testing::Test {
     shards_[2].arena_of = 2;
     for (std::size_t i = 0; i < 3; ++i) shards_[i].elements = 4 + (i == 1 ? 1 : 0);
   }
-  std::string Outcome() const { return adaptive_train::Outcome(shards_); }
+  std::string Outcome() const { return OutcomeOf(shards_); }
 
   std::vector<ShardIndex> shards_{3};
 };
@@ -44,7 +44,7 @@ TEST_F(CoverageTest, ElementsThatNoArenaHas) {
   EXPECT_EQ(Outcome(), "w: 2 of 10 elements are in no shard");
   shards_.pop_back();
   EXPECT_EQ(Outcome(), "w: 4 of 10 elements are in no shard");
-  EXPECT_EQ(adaptive_train::Outcome({}), "w: 10 of 10 elements are in no shard");
+  EXPECT_EQ(OutcomeOf({}), "w: 10 of 10 elements are in no shard");
 }
 
 TEST_F(CoverageTest, ElementsThatTwoArenasOrOneHasTwice) {
@@ -103,7 +103,7 @@ class ListedCoverageTest : public testing::Test {
   std::vector<ListedPiece>& Pieces(std::size_t shard, std::size_t arena) {
     return (*shards_[shard].listed)[arena];
   }
-  std::string Outcome() const { return adaptive_train::Outcome(shards_); }
+  std::string Outcome() const { return OutcomeOf(shards_); }
 
   std::vector<ShardIndex> shards_{2};
 };
@@ -145,4 +145,4 @@ TEST_F(ListedCoverageTest, ResidualsThatAShardHasTwiceOrThatAreNoParameters) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_coverage_test

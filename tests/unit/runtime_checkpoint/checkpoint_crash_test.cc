@@ -11,7 +11,7 @@
 #include "tests/unit/runtime_checkpoint/in_child.h"
 #include "tests/unit/runtime_checkpoint/saved_state.h"
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_crash_test {
 namespace {
 
 using system_calls::Fate;
@@ -148,4 +148,4 @@ TEST_F(CrashTest, KilledAtAnyMoment) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_crash_test

@@ -6,7 +6,7 @@
 #include "tests/fakes/guarded_device.h"
 #include "tests/unit/runtime_checkpoint/saved_state.h"
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_device_memory_test {
 namespace {
 
 /// The arenas of a state in a device's memory.
@@ -83,4 +83,4 @@ TEST_F(CheckpointDeviceMemory, ResidualsThatAreAllZeroAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_device_memory_test

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_index_test {
 namespace {
 
 ShardIndex SomeIndex() {
@@ -96,4 +96,4 @@ TEST(ShardIndex, NonsenseIsRefusedInOneLine) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_index_test

@@ -5,7 +5,7 @@
 #include "runtime/checkpoint/checkpoint_files.h"
 #include "tests/unit/runtime_checkpoint/saved_state.h"
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_old_formats_test {
 namespace {
 
 using testing::HasSubstr;
@@ -148,4 +148,4 @@ TEST_F(OldFormatsTest, AShardOfAnotherFormatIsRefused) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_old_formats_test

@@ -6,7 +6,7 @@
 #include "runtime/checkpoint/checkpoint_files.h"
 #include "tests/unit/runtime_checkpoint/saved_state.h"
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_refusals_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -235,4 +235,4 @@ TEST_F(RefusalsTest, AnEarlierStepNeverRemovesLaterOnes) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_refusals_test

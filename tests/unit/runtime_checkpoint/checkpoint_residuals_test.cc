@@ -8,7 +8,7 @@
 #include "core/file_io.h"
 #include "tests/unit/runtime_checkpoint/saved_state.h"
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_residuals_test {
 namespace {
 
 using testing::HasSubstr;
@@ -183,4 +183,4 @@ TEST_F(ResidualsTest, FlippedOrTornResidualsAreRefused) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_residuals_test

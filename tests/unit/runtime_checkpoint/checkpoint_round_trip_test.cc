@@ -3,7 +3,7 @@
 
 #include "tests/unit/runtime_checkpoint/saved_state.h"
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_round_trip_test {
 namespace {
 
 using testing::ElementsAre;
@@ -132,4 +132,4 @@ TEST_F(CheckpointTest, WhatWasSavedIsTheStateAtBegin) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_round_trip_test

@@ -7,7 +7,7 @@
 
 #include "runtime/checkpoint/checkpoint_format.h"
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_settings_test {
 namespace {
 
 CheckpointManifest Manifest() {
@@ -57,4 +57,4 @@ TEST(CheckpointSettings, ACutManifestIsRefusedInOurWords) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_settings_test

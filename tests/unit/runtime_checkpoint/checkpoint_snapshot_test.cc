@@ -8,7 +8,7 @@
 
 #include "tests/unit/runtime_checkpoint/saved_state.h"
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_snapshot_test {
 namespace {
 
 /// What rank 0, 1 or 2 owns of an arena that is dealt out in blocks; the last one may be shorter.
@@ -97,4 +97,4 @@ TEST_F(SnapshotTest, NothingOwnedIsNothing) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_snapshot_test

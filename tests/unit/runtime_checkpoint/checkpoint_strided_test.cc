@@ -7,7 +7,7 @@
 #include "runtime/checkpoint/checkpoint_coverage.h"
 #include "tests/unit/runtime_checkpoint/saved_state.h"
 
-namespace adaptive_train {
+namespace adaptive_train::checkpoint_strided_test {
 namespace {
 
 /// data x tensor x pipeline ranks.
@@ -228,4 +228,4 @@ TEST(IndexSize, OfAModelOnAThousandRanksIsAFewNumbersPerRank) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::checkpoint_strided_test

@@ -10,7 +10,7 @@
 #include "runtime/checkpoint/hf_model.h"
 #include "tests/unit/runtime_checkpoint/temporary_hf_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::hf_checkpoint_test {
 namespace {
 
 using testing::HasSubstr;
@@ -98,4 +98,4 @@ TEST_F(HfCheckpoint, AFailedImportLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::hf_checkpoint_test

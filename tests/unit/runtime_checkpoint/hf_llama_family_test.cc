@@ -18,7 +18,7 @@
 #include "runtime/model/transformer_stage.h"
 #include "tests/unit/runtime_checkpoint/temporary_hf_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::hf_llama_family_test {
 namespace {
 
 using testing::HasSubstr;
@@ -256,4 +256,4 @@ TEST(HfLlamaConfig, AWindowBesideABiasOfTheOutputIsNotExported) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::hf_llama_family_test

@@ -12,7 +12,7 @@
 #include "runtime/checkpoint/safetensors.h"
 #include "tests/unit/runtime_checkpoint/temporary_hf_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::hf_model_test {
 namespace {
 
 using testing::ElementsAre;
@@ -388,4 +388,4 @@ TEST(HfModel, AFolderWithoutWeightsIsNamed) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::hf_model_test

@@ -5,7 +5,7 @@
 #include "tests/unit/odd_documents.h"
 #include "tests/unit/runtime_checkpoint/temporary_hf_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::hf_odd_documents_test {
 namespace {
 
 TEST(OddHubFiles, ConfigsAreRefused) {
@@ -42,4 +42,4 @@ TEST(OddHubFiles, HeadersAreRefused) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::hf_odd_documents_test

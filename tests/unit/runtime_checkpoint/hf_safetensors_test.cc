@@ -11,7 +11,7 @@
 #include "runtime/checkpoint/safetensors.h"
 #include "tests/unit/runtime_checkpoint/temporary_hf_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::hf_safetensors_test {
 namespace {
 
 using testing::ElementsAre;
@@ -178,4 +178,4 @@ TEST(Safetensors, HeadersThatLieAreRefused) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::hf_safetensors_test

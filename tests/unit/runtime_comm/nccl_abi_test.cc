@@ -6,7 +6,7 @@
 
 #include "runtime/comm/nccl_library.h"
 
-namespace adaptive_train {
+namespace adaptive_train::nccl_abi_test {
 namespace {
 
 namespace ours = nccl;
@@ -60,4 +60,4 @@ TEST(NcclAbi, TheInstalledLibraryHasAllFunctions) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::nccl_abi_test

@@ -11,7 +11,7 @@
 
 #include "tests/unit/runtime_comm/fake_ranks.h"
 
-namespace adaptive_train {
+namespace adaptive_train::nccl_communicator_test {
 namespace {
 
 using fake_nccl::Call;
@@ -248,4 +248,4 @@ TEST(NcclCommunicator, AnErrorOfTheStreamIsTheRanksOwn) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::nccl_communicator_test

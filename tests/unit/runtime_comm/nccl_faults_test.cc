@@ -12,7 +12,7 @@
 #include "runtime/comm/nccl_communicator.h"
 #include "tests/unit/runtime_comm/fake_ranks.h"
 
-namespace adaptive_train {
+namespace adaptive_train::nccl_faults_test {
 namespace {
 
 using fake_nccl::Call;
@@ -374,4 +374,4 @@ TEST(NcclFaults, EachScriptEndsOrRecoversAndNamesTheFirstToFail) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::nccl_faults_test

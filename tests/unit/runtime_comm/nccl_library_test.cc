@@ -6,7 +6,7 @@
 
 #include "tests/unit/runtime_comm/fake_ranks.h"
 
-namespace adaptive_train {
+namespace adaptive_train::nccl_library_test {
 namespace {
 
 using testing::HasSubstr;
@@ -39,4 +39,4 @@ TEST(NcclLibrary, AnOldOneIsRefused) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::nccl_library_test

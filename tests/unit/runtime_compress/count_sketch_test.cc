@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-namespace adaptive_train {
+namespace adaptive_train::count_sketch_test {
 namespace {
 
 std::vector<std::int32_t> RandomNumbers(std::size_t keys, std::uint64_t seed) {
@@ -141,4 +141,4 @@ TEST_P(Sizes, FewerThanOneGraphInAThousandCannotBePeeled) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::count_sketch_test

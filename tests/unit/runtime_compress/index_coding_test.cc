@@ -7,7 +7,7 @@
 
 #include "tests/unit/runtime_compress/selection.h"
 
-namespace adaptive_train {
+namespace adaptive_train::index_coding_test {
 namespace {
 
 struct Coded {
@@ -185,4 +185,4 @@ TEST(IndexCoding, RefusesPlacesPastTheEnd) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::index_coding_test

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-namespace adaptive_train {
+namespace adaptive_train::packed_numbers_test {
 namespace {
 
 constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
@@ -86,4 +86,4 @@ TEST(PackedNumbers, ASumThatFloat32CannotHoldIsSaid) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::packed_numbers_test

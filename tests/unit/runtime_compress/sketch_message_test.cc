@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-namespace adaptive_train {
+namespace adaptive_train::sketch_message_test {
 namespace {
 
 constexpr SketchMessageKind kKind{SketchPhase::kSelected, 7, 41};
@@ -115,4 +115,4 @@ TEST(SketchMessage, AHeaderThatMakesNoSenseIsRefused) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::sketch_message_test

@@ -12,7 +12,7 @@
 #include "runtime/compress/sparse_message.h"
 #include "tests/unit/runtime_compress/selection.h"
 
-namespace adaptive_train {
+namespace adaptive_train::sparse_message_refusals_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -228,4 +228,4 @@ TEST(SparseMessageRefusals, ValuesThatAreNotFinite) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::sparse_message_refusals_test

@@ -8,7 +8,7 @@
 
 #include "tests/unit/runtime_compress/selection.h"
 
-namespace adaptive_train {
+namespace adaptive_train::sparse_message_test {
 namespace {
 
 constexpr ValueFormat kFormats[] = {ValueFormat::kFloat32, ValueFormat::kBFloat16,
@@ -225,4 +225,4 @@ TEST(SparseMessage, NoBitmapIsReadWhereAllOrNoElementsAreSent) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::sparse_message_test

@@ -11,7 +11,7 @@
 #include "runtime/data/utf8.h"
 #include "tests/unit/runtime_data/text_file.h"
 
-namespace adaptive_train {
+namespace adaptive_train::corpus_reader_test {
 namespace {
 
 /// A TextFile whose name ends in .jsonl.
@@ -174,4 +174,4 @@ TEST(CorpusReader, WhatIsNoReadableFile) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::corpus_reader_test

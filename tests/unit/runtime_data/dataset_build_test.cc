@@ -14,7 +14,7 @@
 #include "runtime/data/tokenizer.h"
 #include "tests/unit/odd_documents.h"
 
-namespace adaptive_train {
+namespace adaptive_train::dataset_build_test {
 namespace {
 
 class DatasetBuildTest : public testing::Test {
@@ -283,4 +283,4 @@ TEST(DatasetRecordJson, AMemberOfAnotherTypeIsNamed) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::dataset_build_test

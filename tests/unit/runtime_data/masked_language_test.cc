@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::masked_language_test {
 namespace {
 
 struct Hidden {
@@ -77,4 +77,4 @@ TEST(MaskedLanguage, FollowsFromSeedRoundAndSampleAlone) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::masked_language_test

@@ -9,7 +9,7 @@
 #include "tests/unit/runtime_data/numbers.h"
 #include "tests/unit/runtime_data/text_file.h"
 
-namespace adaptive_train {
+namespace adaptive_train::megatron_index_test {
 namespace {
 
 Result<MegatronIndex> Read(const std::string& bytes) {
@@ -148,4 +148,4 @@ TEST(MegatronIndex, DocumentMarksOutOfOrder) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::megatron_index_test

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::permutation_test {
 namespace {
 
 std::vector<std::int64_t> Order(std::int64_t size, std::uint64_t seed, std::uint32_t epoch) {
@@ -67,4 +67,4 @@ TEST(Permutation, LargeRangesNeedNoTable) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::permutation_test

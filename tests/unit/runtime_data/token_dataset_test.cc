@@ -12,7 +12,7 @@
 
 #include "tests/unit/runtime_data/text_file.h"
 
-namespace adaptive_train {
+namespace adaptive_train::token_dataset_test {
 namespace {
 
 /// Bytes 0, 1, ..., 250, 0, 1, ...: a token shows its place.
@@ -158,4 +158,4 @@ TEST(TokenDataset, AFileThatShrinksIsAnErrorNotACrash) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::token_dataset_test

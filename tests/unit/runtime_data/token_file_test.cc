@@ -13,7 +13,7 @@
 #include "runtime/data/token_dataset.h"
 #include "tests/unit/runtime_data/numbers.h"
 
-namespace adaptive_train {
+namespace adaptive_train::token_file_test {
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
@@ -183,4 +183,4 @@ TEST_F(TokenFileTest, AWrongFormatIsNamedByItsKey) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::token_file_test

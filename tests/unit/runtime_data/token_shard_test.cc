@@ -9,7 +9,7 @@
 #include "tests/unit/runtime_data/numbers.h"
 #include "tests/unit/runtime_data/text_file.h"
 
-namespace adaptive_train {
+namespace adaptive_train::token_shard_test {
 namespace {
 
 constexpr std::int64_t kAnyVocab = std::int64_t{1} << 31;
@@ -166,4 +166,4 @@ TEST(TokenShard, FormatsByName) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::token_shard_test

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-namespace adaptive_train {
+namespace adaptive_train::compression_gate_test {
 namespace {
 
 struct Trial {
@@ -109,4 +109,4 @@ TEST(CompressionGate, TakesUpAnEarlierDecision) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::compression_gate_test

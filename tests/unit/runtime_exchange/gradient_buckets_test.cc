@@ -5,7 +5,7 @@
 #include "runtime/exchange/rank_groups.h"
 #include "tests/unit/allocated_bytes.h"
 
-namespace adaptive_train {
+namespace adaptive_train::gradient_buckets_test {
 namespace {
 
 ModelDims Small() { return {.layers = 3, .heads = 2, .hidden = 20, .sequence = 7, .vocab = 31}; }
@@ -119,4 +119,4 @@ TEST(GradientBuckets, AThousandRanksTakeNoMoreMemoryThanTwo) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::gradient_buckets_test

@@ -5,7 +5,7 @@
 
 #include "runtime/exchange/gradient_buckets.h"
 
-namespace adaptive_train {
+namespace adaptive_train::rank_groups_test {
 namespace {
 
 using testing::ElementsAre;
@@ -47,4 +47,4 @@ TEST(RankGroups, WhatAPlacesRanksOwnLiesTogether) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::rank_groups_test

@@ -4,7 +4,7 @@
 
 #include <span>
 
-namespace adaptive_train {
+namespace adaptive_train::sparsity_test {
 namespace {
 
 TEST(DensitiesOf, TheSteadiestLayerIsSparsestAndTheMostChangingDensest) {
@@ -70,4 +70,4 @@ TEST(DensitiesAboveThreshold, DensityOneIsEverythingAndNoLayersNoDensities) {
 TEST(DensitiesOf, NoLayersNoDensities) { EXPECT_TRUE(DensitiesOf({}, {}).empty()); }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::sparsity_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::congestion_test {
 namespace {
 
 RateInCompany Rate(int from, int to, double bytes_per_second, int pairs = 2) {
@@ -42,4 +42,4 @@ TEST(HeldUp, MoreThanNoiseExplains) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::congestion_test

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace adaptive_train {
+namespace adaptive_train::device_speed_test {
 namespace {
 
 TEST(DeviceSpeed, AllFiguresArePositiveAndPossible) {
@@ -31,4 +31,4 @@ TEST(RepeatedRateOf, IsTheMedianWithTheSpreadBetweenThem) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::device_speed_test

@@ -6,7 +6,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "tests/unit/runtime_model/small_model.h"
 
-namespace adaptive_train {
+namespace adaptive_train::layer_clock_test {
 namespace {
 
 constexpr ModelDims kDims{.layers = 3, .heads = 2, .hidden = 32, .sequence = 24, .vocab = 50};
@@ -77,4 +77,4 @@ TEST(LayerClock, ResultsDoNotDependOnBeingTimed) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::layer_clock_test

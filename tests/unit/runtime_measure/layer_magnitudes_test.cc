@@ -7,7 +7,7 @@
 
 #include "kernels/host_memory.h"
 
-namespace adaptive_train {
+namespace adaptive_train::layer_magnitudes_test {
 namespace {
 
 kernels::HostMemory host_memory;
@@ -98,4 +98,4 @@ TEST(LayerMagnitudes, MicroBatchesAddUpAndADroppedStepLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::layer_magnitudes_test

@@ -6,7 +6,7 @@
 
 #include "kernels/host_memory.h"
 
-namespace adaptive_train {
+namespace adaptive_train::layer_profiler_test {
 namespace {
 
 using testing::DoubleNear;
@@ -163,4 +163,4 @@ TEST(LayerProfilerOfAStage, TellsNothingOfWhatTheStageLacks) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::layer_profiler_test

@@ -12,7 +12,7 @@
 #include "kernels/host_memory.h"
 #include "tests/fakes/guarded_device.h"
 
-namespace adaptive_train {
+namespace adaptive_train::layer_variance_test {
 namespace {
 
 using testing::DoubleNear;
@@ -208,4 +208,4 @@ TEST(LayerVariance, AStepThatIsNotCountedLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::layer_variance_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::link_statistics_test {
 namespace {
 
 std::vector<Arrival> Steady(double rate, int count) {
@@ -57,4 +57,4 @@ TEST(Reconciled, OfTwoThatDifferTheSteadierCountsAndTheDifferenceIsTold) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::link_statistics_test

@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 
-namespace adaptive_train {
+namespace adaptive_train::product_peak_test {
 namespace {
 
 TEST(MeasureProductPeak, IsPositiveAndPossible) {
@@ -23,4 +23,4 @@ TEST(RaisedPeak, FollowsStepsThatAreFasterAndStaysUp) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::product_peak_test

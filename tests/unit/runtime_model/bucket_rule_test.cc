@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-namespace adaptive_train {
+namespace adaptive_train::bucket_rule_test {
 namespace {
 
 using testing::ElementsAre;
@@ -77,4 +77,4 @@ TEST(BucketRule, FractionsDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::bucket_rule_test

@@ -10,7 +10,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "tests/unit/runtime_model/small_model.h"
 
-namespace adaptive_train {
+namespace adaptive_train::micro_batches_in_flight_test {
 namespace {
 
 constexpr int kMicroBatches = 5;
@@ -155,4 +155,4 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(0.0, 0.25)));
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::micro_batches_in_flight_test

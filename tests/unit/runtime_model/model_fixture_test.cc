@@ -8,7 +8,7 @@
 #include "runtime/model/transformer_stage.h"
 #include "tests/unit/runtime_model/fixture.h"
 
-namespace adaptive_train {
+namespace adaptive_train::model_fixture_test {
 namespace {
 
 class ModelFixture : public testing::TestWithParam<const char*> {};
@@ -41,4 +41,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ModelFixture, testing::Values("gpt2", "llama", "
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::model_fixture_test

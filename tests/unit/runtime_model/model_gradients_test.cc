@@ -13,7 +13,7 @@
 #include "kernels/reference/reference_device.h"
 #include "tests/unit/runtime_model/small_model.h"
 
-namespace adaptive_train {
+namespace adaptive_train::model_gradients_test {
 namespace {
 
 using Case = std::tuple<ModelKind, bool>;
@@ -170,4 +170,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ModelGradients,
                          });
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::model_gradients_test

@@ -9,7 +9,7 @@
 #include "kernels/reference/reference_device.h"
 #include "tests/unit/runtime_model/small_model.h"
 
-namespace adaptive_train {
+namespace adaptive_train::model_partition_test {
 namespace {
 
 ModelDims Dims(bool tied) { return SmallDims(ModelKind::kGpt2, tied); }
@@ -307,4 +307,4 @@ TEST(ModelDropout, FollowsTheSampleAndNotTheMicroBatch) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::model_partition_test

@@ -9,7 +9,7 @@
 
 #include "tests/unit/runtime_model/small_model.h"
 
-namespace adaptive_train {
+namespace adaptive_train::parameter_layout_test {
 namespace {
 
 ModelDims Dims(bool tied = true) {
@@ -266,4 +266,4 @@ TEST(InitialParameters, DependOnTheSeed) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::parameter_layout_test

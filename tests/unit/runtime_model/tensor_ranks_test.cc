@@ -15,7 +15,7 @@
 #include "kernels/reference/reference_device.h"
 #include "tests/unit/runtime_model/small_model.h"
 
-namespace adaptive_train {
+namespace adaptive_train::tensor_ranks_test {
 namespace {
 
 using kernels::BFloat16;
@@ -482,4 +482,4 @@ TEST(TensorRanks, HaveTheParametersThatTheModelShapeSays) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::tensor_ranks_test

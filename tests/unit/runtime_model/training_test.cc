@@ -10,7 +10,7 @@
 #include "runtime/train/lr_schedule.h"
 #include "tests/unit/runtime_model/small_model.h"
 
-namespace adaptive_train {
+namespace adaptive_train::training_test {
 namespace {
 
 constexpr ModelDims kDims{.layers = 2, .heads = 2, .hidden = 32, .sequence = 16, .vocab = 20};
@@ -111,4 +111,4 @@ TEST(Training, LearnsABatchByHeart) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::training_test

@@ -6,7 +6,7 @@
 
 #include <limits>
 
-namespace adaptive_train {
+namespace adaptive_train::all_reduce_ways_test {
 namespace {
 
 using testing::ElementsAre;
@@ -99,4 +99,4 @@ TEST(AllReduceWays, AreThePlansWhereTheCheckpointsDoNotFit) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::all_reduce_ways_test

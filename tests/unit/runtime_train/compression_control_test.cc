@@ -5,7 +5,7 @@
 
 #include "runtime/model/layer_numbers.h"
 
-namespace adaptive_train {
+namespace adaptive_train::compression_control_test {
 namespace {
 
 const ModelDims kDims{2, 2, 64, 32, 256, true};
@@ -149,4 +149,4 @@ TEST(CompressionControl, OneReplicaHandsOnWhatWasDecided) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::compression_control_test

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-namespace adaptive_train {
+namespace adaptive_train::exact_squares_test {
 namespace {
 
 /// Of ranks that have some of the numbers each, up to these places.
@@ -79,4 +79,4 @@ TEST(ExactSquares, ManySquaresOfOneExponentDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::exact_squares_test

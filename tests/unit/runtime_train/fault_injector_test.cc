@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace adaptive_train {
+namespace adaptive_train::fault_injector_test {
 namespace {
 
 Plan TwoNodes() {
@@ -85,4 +85,4 @@ TEST(FaultInjector, LeavesOutWhatHasHappened) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::fault_injector_test

@@ -10,7 +10,7 @@
 #include "core/counter_random.h"
 #include "kernels/cpu/cpu_device.h"
 
-namespace adaptive_train {
+namespace adaptive_train::int8_weights_test {
 namespace {
 
 using kernels::BFloat16;
@@ -86,4 +86,4 @@ TEST(Int8Weights, ZerosTinyAndNonFiniteValues) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::int8_weights_test

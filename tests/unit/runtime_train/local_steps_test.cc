@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::local_steps_test {
 namespace {
 
 TEST(LocalSteps, BeginWhenTheLearningRateHasRisenAndEndInRounds) {
@@ -31,4 +31,4 @@ TEST(LocalSteps, AreNoneOfASingleReplicaAndUnlessAskedFor) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::local_steps_test

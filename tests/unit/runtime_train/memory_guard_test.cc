@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::memory_guard_test {
 namespace {
 
 using testing::HasSubstr;
@@ -81,4 +81,4 @@ TEST(CheckMemory, OfADeviceNamesItAndWhatIsFree) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::memory_guard_test

@@ -13,7 +13,7 @@
 
 #include "runtime/train/data_fingerprint.h"
 
-namespace adaptive_train {
+namespace adaptive_train::sample_loader_test {
 namespace {
 
 constexpr ModelDims kDims{.layers = 1, .heads = 1, .hidden = 4, .sequence = 8, .vocab = 256};
@@ -86,4 +86,4 @@ TEST_F(SampleLoaderTest, ATextIsKnownByItsTokens) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::sample_loader_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace adaptive_train {
+namespace adaptive_train::save_clock_test {
 namespace {
 
 using std::chrono::minutes;
@@ -27,4 +27,4 @@ TEST(SaveClock, NeverIfNotAskedTo) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::save_clock_test

@@ -26,7 +26,7 @@
 #include "runtime/train/step_update.h"
 #include "tests/fakes/guarded_device.h"
 
-namespace adaptive_train {
+namespace adaptive_train::stage_runner_test {
 namespace {
 
 using Row = std::vector<Action>;
@@ -405,4 +405,4 @@ INSTANTIATE_TEST_SUITE_P(Models, StageRunnerTest,
                                           testing::Values(0.0, 0.2)));
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::stage_runner_test

@@ -9,7 +9,7 @@
 
 #include "runtime/comm/communicator.h"
 
-namespace adaptive_train {
+namespace adaptive_train::step_measure_test {
 namespace {
 
 void Pause() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
@@ -88,4 +88,4 @@ TEST_F(StepMeasureTest, AStepBeginsWithNothing) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::step_measure_test

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::fluid_network_test {
 namespace {
 
 struct Fixture : ::testing::Test {
@@ -149,4 +149,4 @@ TEST_F(FluidNetworkTest, AgreesWithFillingAllFlowsAtOnce) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::fluid_network_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace adaptive_train {
+namespace adaptive_train::goodput_test {
 namespace {
 
 constexpr double kDay = 86400;
@@ -183,4 +183,4 @@ TEST(SimulateGoodput, ACheckpointCountsWhenItIsWritten) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::goodput_test

@@ -7,7 +7,7 @@
 #include "core/schedule/compute_order.h"
 #include "core/schedule/passes.h"
 
-namespace adaptive_train {
+namespace adaptive_train::schedule_svg_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -51,4 +51,4 @@ TEST(ScheduleSvgTest, MeasuredStandsBelowPlannedAndLaterChunksArePaler) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::schedule_svg_test

@@ -12,7 +12,7 @@
 #include "launcher/planner/layout.h"
 #include "tests/unit/simulator/problems.h"
 
-namespace adaptive_train {
+namespace adaptive_train::simulator_test {
 namespace {
 
 constexpr double kTiny = 1e-9;
@@ -470,4 +470,4 @@ TEST(SimulatorTest, AgreesWithThePlannersFormulasWhereComputingDominates) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::simulator_test

@@ -8,7 +8,7 @@
 
 #include "tests/unit/simulator/problems.h"
 
-namespace adaptive_train {
+namespace adaptive_train::timeline_svg_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -78,4 +78,4 @@ TEST(TimelineSvgTest, NamesTheRanksOfALayout) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::timeline_svg_test

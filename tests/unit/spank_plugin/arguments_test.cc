@@ -6,7 +6,7 @@
 
 #include "core/limits.h"
 
-namespace adaptive_train::plugin {
+namespace adaptive_train::plugin::arguments_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -48,4 +48,4 @@ TEST(ParseArguments, ReportsABadOneAndKeepsTheDefault) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::plugin
+}  // namespace adaptive_train::plugin::arguments_test

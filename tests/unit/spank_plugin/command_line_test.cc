@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-namespace adaptive_train::plugin {
+namespace adaptive_train::plugin::command_line_test {
 namespace {
 
 bool Asks(const std::string& line) {
@@ -37,4 +37,4 @@ TEST(CommandLine, AnUnknownOptionsWordEndsTheSearch) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::plugin
+}  // namespace adaptive_train::plugin::command_line_test

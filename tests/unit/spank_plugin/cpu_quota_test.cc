@@ -5,7 +5,7 @@
 
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train::probe {
+namespace adaptive_train::probe::cpu_quota_test {
 namespace {
 
 constexpr char kMountV2[] =
@@ -75,4 +75,4 @@ TEST(ReadCpuQuota, IgnoresNonsense) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::probe
+}  // namespace adaptive_train::probe::cpu_quota_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train::probe {
+namespace adaptive_train::probe::nics_test {
 namespace {
 
 class NicsTest : public testing::Test {
@@ -85,4 +85,4 @@ TEST_F(NicsTest, RdmaDevicesHaveOneEntryAPort) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::probe
+}  // namespace adaptive_train::probe::nics_test

@@ -17,7 +17,7 @@
 #include "core/cluster.h"
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train {
+namespace adaptive_train::probe_program_test {
 namespace {
 
 using testing::ElementsAre;
@@ -198,4 +198,4 @@ TEST(ProbeProgram, AFullDiskIsAnError) {
 }
 
 }  // namespace
-}  // namespace adaptive_train
+}  // namespace adaptive_train::probe_program_test

@@ -17,7 +17,7 @@
 #include "core/limits.h"
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train::plugin {
+namespace adaptive_train::plugin::run_probe_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -298,4 +298,4 @@ TEST(LastDocument, TakesWholeLinesThatLookLikeObjects) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::plugin
+}  // namespace adaptive_train::plugin::run_probe_test

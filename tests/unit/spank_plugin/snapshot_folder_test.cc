@@ -10,7 +10,7 @@
 
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train::plugin {
+namespace adaptive_train::plugin::snapshot_folder_test {
 namespace {
 
 using testing::HasSubstr;
@@ -144,4 +144,4 @@ TEST_F(SnapshotFolder, AFolderInTheSnapshotsPlaceIsAnError) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::plugin
+}  // namespace adaptive_train::plugin::snapshot_folder_test
