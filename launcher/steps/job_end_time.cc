@@ -33,13 +33,18 @@ std::string FieldOf(const std::string& shown, const std::string& name) {
 std::optional<double> LeftOfRunningJob(const std::string& shown, const std::string& partition,
                                        double now) {
   if (!Runs(shown)) return std::nullopt;
-  auto end = TimeOfJob(shown, "EndTime");
+  if (const auto end = TimeOfJob(shown, "EndTime")) return *end - now;
   const auto preempted = TimeOfJob(shown, "PreemptTime");
   const std::string text = FieldOf(partition, "GraceTime");
-  double grace = 0;  // of a QOS, which scontrol does not show
+  double grace = 0;
   std::from_chars(text.data(), text.data() + text.size(), grace);
-  if (preempted && grace > 0) end = std::min(end.value_or(*preempted + grace), *preempted + grace);
-  return end ? std::optional(*end - now) : std::nullopt;
+  return preempted && grace > 0 ? std::optional(*preempted + grace - now) : std::nullopt;
+}
+
+bool PartitionsPreempt(const std::string& shown) {
+  const auto line = shown.find("\nPreemptType ");
+  return line != std::string::npos &&
+         shown.substr(line, shown.find('\n', line + 1) - line).ends_with(" preempt/partition_prio");
 }
 
 std::optional<double> KillWaitOf(const std::string& shown) {
@@ -112,21 +117,30 @@ bool KillTime::Poll() {
   return !asked_;
 }
 
-/// Of a job that ends, or is preempted, the first answer needs a second one.
+/// A job that ends is killed by the configuration. Where a job without a time limit is preempted, the
+/// configuration says whether its partition knows when.
 void KillTime::Hear(std::string shown) {
-  const bool first = job_.empty();
-  if (first) job_ = std::exchange(shown, "");
-  if (job_.empty()) return;
-  const bool runs = Runs(job_);
-  if (first && !runs) return Ask({"config"});
-  if (first && TimeOfJob(job_, "PreemptTime"))
-    return Ask({"partition", "-o", FieldOf(job_, "Partition")});
-  const auto base = runs ? Clock::now() : signalled_;
-  const std::chrono::duration<double> now = base.time_since_epoch();
-  const auto left = runs ? LeftOfRunningJob(job_, shown, now.count()) : KillWaitOf(shown);
-  if (left)
-    killed_ =
-        base + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*left));
+  if (job_.empty()) {
+    job_ = std::move(shown);
+    if (job_.empty()) return;
+    const bool end_is_shown = TimeOfJob(job_, "EndTime") || !TimeOfJob(job_, "PreemptTime");
+    if (Runs(job_) && end_is_shown)
+      return KilledBy(LeftOfRunningJob(job_, "", Now()), Clock::now());
+    return Ask({"config"});
+  }
+  if (!Runs(job_)) return KilledBy(KillWaitOf(shown), signalled_);
+  if (PartitionsPreempt(shown)) return Ask({"partition", "-o", FieldOf(job_, "Partition")});
+  KilledBy(LeftOfRunningJob(job_, shown, Now()), Clock::now());
+}
+
+double KillTime::Now() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+void KillTime::KilledBy(std::optional<double> left, Clock::time_point from) {
+  if (!left) return;
+  const std::chrono::duration<double> seconds(*left);
+  killed_ = from + std::chrono::duration_cast<Clock::duration>(seconds);
 }
 
 std::optional<double> KillTime::Left() const {

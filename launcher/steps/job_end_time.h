@@ -54,7 +54,7 @@ class KillTime {
  public:
   /// Begins to ask. Job 0 is not killed.
   KillTime(std::int64_t job_id, std::chrono::milliseconds patience);
-  /// Asks on. Whether that is over: of two questions at most, each has its answer, or none within
+  /// Asks on. Whether that is over: of three questions at most, each has its answer, or none within
   /// `patience`.
   bool Poll();
   /// Seconds from now. None: not known yet, the job has no end, or Slurm did not answer.
@@ -64,6 +64,8 @@ class KillTime {
   using Clock = std::chrono::system_clock;
   void Hear(std::string shown);
   void Ask(const std::vector<std::string>& what) { asked_.emplace(what, patience_); }
+  static double Now();
+  void KilledBy(std::optional<double> left, Clock::time_point from);
 
   const std::chrono::milliseconds patience_;
   const Clock::time_point signalled_ = Clock::now();
@@ -72,11 +74,15 @@ class KillTime {
   std::optional<Clock::time_point> killed_;
 };
 
-/// The same by what `scontrol show job -o` has printed at `now`, seconds since 1970, and of a job that
-/// is preempted `scontrol show partition`: Slurm shows no end of a job without a time limit. None
-/// also where the job is ending already, and is killed KillWait later.
+/// The same by what `scontrol show job -o` has printed at `now`, seconds since 1970. Preemption moves
+/// a job's end to that of its grace, but Slurm shows no end of a job without a time limit: there
+/// `scontrol show partition` says how long the grace is. None also where the job is ending already,
+/// and is killed KillWait later.
 std::optional<double> LeftOfRunningJob(const std::string& shown, const std::string& partition,
                                        double now);
+/// Whether a partition's GraceTime counts, by what `scontrol show config` prints: otherwise it is a
+/// QOS's, which only Slurm's accounting knows.
+bool PartitionsPreempt(const std::string& shown);
 /// Seconds from the first signal to a job that ends to its kill, as `scontrol show config` prints
 /// them; none where it does not.
 std::optional<double> KillWaitOf(const std::string& shown);

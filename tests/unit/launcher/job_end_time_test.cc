@@ -43,13 +43,23 @@ TEST_F(LeftOfRunningJobTest, IsToItsEnd) {
 TEST_F(LeftOfRunningJobTest, OfAPreemptedJobIsToTheEndOfTheGrace) {
   const std::string unlimited = Job("RUNNING", "Unknown", "2026-11-25T14:00:10");
   EXPECT_EQ(LeftOfRunningJob(unlimited, partition_, start_ + 11), 4);
-  const std::string limited = Job("RUNNING", "2026-11-25T14:00:12", "2026-11-25T14:00:10");
-  EXPECT_EQ(LeftOfRunningJob(limited, partition_, start_ + 11), 1);
-  // The grace is a QOS's.
-  EXPECT_EQ(LeftOfRunningJob(limited, "PartitionName=low GraceTime=0 Hidden=NO", start_ + 11), 1);
+  // The end has moved to that of the grace, whosever it is.
+  const std::string limited = Job("RUNNING", "2026-11-25T14:00:40", "2026-11-25T14:00:10");
+  EXPECT_EQ(LeftOfRunningJob(limited, partition_, start_ + 11), 29);
   EXPECT_EQ(LeftOfRunningJob(unlimited, "PartitionName=low GraceTime=0 Hidden=NO", start_ + 11),
             std::nullopt);
   EXPECT_EQ(LeftOfRunningJob(unlimited, "", start_ + 11), std::nullopt);
+}
+
+TEST(PartitionsPreempt, IsTrueOfTheirPluginOnly) {
+  const auto config = [](const std::string& type) {
+    return "PreemptMode             = REQUEUE\nPreemptType             = " + type +
+           "\nPreemptExemptTime       = 00:00:00\n";
+  };
+  EXPECT_TRUE(PartitionsPreempt(config("preempt/partition_prio")));
+  EXPECT_FALSE(PartitionsPreempt(config("preempt/qos")));
+  EXPECT_FALSE(PartitionsPreempt(config("preempt/none")));
+  EXPECT_FALSE(PartitionsPreempt(""));
 }
 
 TEST(KillWaitOf, FindsItInTheConfiguration) {
@@ -91,6 +101,7 @@ class KillTimeTest : public testing::Test {
 TEST_F(KillTimeTest, OfAPreemptedJobIsTheEndOfItsGraceAndIsNotWaitedFor) {
   const std::string now = fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::localtime(std::time(nullptr)));
   Says("job", Job("RUNNING", "Unknown", now));
+  Says("config", "KillWait = 30 sec\nPreemptType = preempt/partition_prio\n");
   Says("partition", "PartitionName=low AllowGroups=ALL GraceTime=1000 Hidden=NO\n");
   KillTime time(7, std::chrono::seconds(60));
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(time.Poll()) << "scontrol hangs";
@@ -101,6 +112,17 @@ TEST_F(KillTimeTest, OfAPreemptedJobIsTheEndOfItsGraceAndIsNotWaitedFor) {
   EXPECT_LE(*time.Left(), 1000);
   EXPECT_GT(*time.Left(), 800);
   EXPECT_TRUE(time.Poll());
+}
+
+TEST_F(KillTimeTest, IsNotThePartitionsWhereAQosPreempts) {
+  const std::string now = fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::localtime(std::time(nullptr)));
+  Says("job", Job("RUNNING", "Unknown", now));
+  Says("config", "KillWait = 30 sec\nPreemptType = preempt/qos\n");
+  Says("partition", "PartitionName=low AllowGroups=ALL GraceTime=1000 Hidden=NO\n");
+  MayAnswer();
+  KillTime time(7, std::chrono::seconds(60));
+  Await(time);
+  EXPECT_EQ(time.Left(), std::nullopt) << "a save begins at once";
 }
 
 TEST_F(KillTimeTest, OfAJobThatEndsIsKillWaitAfterTheSignal) {
