@@ -9,7 +9,7 @@ namespace adaptive_train::kernels {
 
 /// For step t = 1, 2, ... and g = gradient_scale * gradients[i]:
 ///   first  = beta1 first  + (1 - beta1) g
-///   second = beta2 second + (1 - beta2) g^2
+///   second = beta2 second + (1 - beta2) square_scale g^2
 ///   parameter -= lr (first / (1 - beta1^t) / (sqrt(second / (1 - beta2^t)) + epsilon) +
 ///                    weight_decay parameter)
 /// The decay is decoupled and uses the parameter's old value. Gradients are not changed. `weights`,
@@ -30,6 +30,7 @@ struct AdamWArguments {
   double epsilon = 1e-8;
   double weight_decay = 0;
   double gradient_scale = 1;  // clipping and the loss scale, without an extra pass
+  double square_scale = 1;    // below 1 for a gradient with more noise than moments are to have
 };
 
 /// weights[i] = parameters[i] rounded to T.

@@ -23,7 +23,7 @@ void AdamWPiece(const AdamWArguments<T>& x, std::int64_t begin, std::int64_t end
   const auto step = static_cast<double>(x.step);
   const auto each = [](double value) HWY_ATTR { return Set(static_cast<float>(value)); };
   const Floats beta1 = each(x.beta1), new1 = each(1 - x.beta1);
-  const Floats beta2 = each(x.beta2), new2 = each(1 - x.beta2);
+  const Floats beta2 = each(x.beta2), new2 = each((1 - x.beta2) * x.square_scale);
   const Floats correction1 = each(1 / (1 - std::pow(x.beta1, step)));
   const Floats correction2 = each(1 / (1 - std::pow(x.beta2, step)));
   const Floats epsilon = each(x.epsilon), lr = each(x.lr), decay = each(x.weight_decay);

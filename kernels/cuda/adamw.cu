@@ -22,7 +22,7 @@ Factors FactorsOf(const AdamWArguments<T>& x) {
   return {of(x.beta1),
           of(1 - x.beta1),
           of(x.beta2),
-          of(1 - x.beta2),
+          of((1 - x.beta2) * x.square_scale),
           of(1 / (1 - std::pow(x.beta1, step))),
           of(1 / (1 - std::pow(x.beta2, step))),
           of(x.epsilon),

@@ -17,7 +17,8 @@ void ReferenceDevice<T>::AdamW(const AdamWArguments<T>& x) {
     T& first = x.first_moments[i];
     T& second = x.second_moments[i];
     first = static_cast<T>(x.beta1) * first + static_cast<T>(1 - x.beta1) * gradient;
-    second = static_cast<T>(x.beta2) * second + static_cast<T>(1 - x.beta2) * gradient * gradient;
+    second = static_cast<T>(x.beta2) * second +
+             static_cast<T>((1 - x.beta2) * x.square_scale) * gradient * gradient;
     const T direction =
         first / static_cast<T>(first_correction) /
         (std::sqrt(second / static_cast<T>(second_correction)) + static_cast<T>(x.epsilon));

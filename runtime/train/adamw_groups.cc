@@ -23,7 +23,8 @@ void AdamWStep(kernels::Device<T>& device, const ParameterLayout& layout,
                   .beta2 = settings.beta2,
                   .epsilon = settings.epsilon,
                   .weight_decay = run.decay ? settings.weight_decay : 0,
-                  .gradient_scale = gradient_scale});
+                  .gradient_scale = gradient_scale,
+                  .square_scale = settings.square_scale});
   }
 }
 

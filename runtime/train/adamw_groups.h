@@ -15,6 +15,7 @@ struct AdamWSettings {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0;
+  double square_scale = 1;  // kernels/adamw.h
 };
 
 /// Arenas of the stage in the device's memory, all of layout.size() elements; `weights`, the copy

@@ -24,4 +24,9 @@ struct LocalSteps {
   std::int64_t round = 0;   // steps; 0: there are no local ones
 };
 
+/// Of the batch, a rank's samples.
+inline double ShareOf(const Plan& plan, const RankPlan& rank) {
+  return static_cast<double>(rank.samples) / static_cast<double>(plan.global_batch);
+}
+
 }  // namespace adaptive_train

@@ -217,7 +217,7 @@ void StepExchange<T>::AverageReplicas() {
 template <class T>
 void StepExchange<T>::Average(std::span<float> numbers) {
   const std::span<float> sums = state_.TrainedGradients();
-  const double share = static_cast<double>(own_.samples) / static_cast<double>(plan_.global_batch);
+  const double share = ShareOf(plan_, own_);
   reducer_.SetPolicy({});
   measure_.As(Activity::kCompute, [&] {
     state_.device.CopyWithin(sums.data(), numbers.data(), numbers.size_bytes());

@@ -8,6 +8,7 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/train/exact_squares.h"
+#include "runtime/train/local_steps.h"
 
 namespace adaptive_train {
 namespace {
@@ -51,7 +52,7 @@ std::vector<double> StepUpdate<T>::Squares(bool local) {
       exact_ ? optimizer_.ExactSquaredNorm(state_.TrainedGradients())
              : std::vector{optimizer_.SquaredNorm(state_.TrainedGradients())};
   if (local_) {
-    const double own = OfOwnShare() * OfOwnShare() * squares[0];
+    const double share = ShareOf(plan_, own_), own = squares[0] / (share * share);
     squares.assign(static_cast<std::size_t>(groups_.data.Size()), 0.0);
     squares[static_cast<std::size_t>(groups_.data.Rank())] = own;
   } else if (!state_.sharding.optimizer && groups_.data.Rank() > 0) {
@@ -72,20 +73,14 @@ void StepUpdate<T>::Make(std::span<const double> squares, RankMetrics& metrics) 
   if (profiler_.Active()) profiler_.AddUpdate(measure_.SecondsOf(Activity::kCompute) - before);
 }
 
-/// A mean gradient over the own samples, as a multiple of what backward has made: their part of the
-/// mean over the global batch.
-template <class T>
-double StepUpdate<T>::OfOwnShare() const {
-  return static_cast<double>(plan_.global_batch) / static_cast<double>(own_.samples);
-}
-
 template <class T>
 void StepUpdate<T>::JudgeLocal(std::span<const double> squares, RankMetrics& metrics) {
   const double sum = std::accumulate(squares.begin(), squares.end(), 0.0);
   metrics.grad_norm = std::sqrt(sum / static_cast<double>(squares.size())) / metrics.loss_scale;
   clipped_norm_ =
       std::sqrt(squares[static_cast<std::size_t>(groups_.data.Rank())]) / metrics.loss_scale;
-  gradient_scale_ = OfOwnShare();
+  // Backward has made this rank's part of the mean over the batch.
+  gradient_scale_ = 1 / ShareOf(plan_, own_);
 }
 
 template <class T>
@@ -106,11 +101,15 @@ void StepUpdate<T>::Judge(std::span<const double> squares, RankMetrics& metrics)
     reducer_.Rescale(static_cast<float>(LossScale() / metrics.loss_scale));
 }
 
+/// An element of a gradient is noise of the samples, nearly all of it: the square of one of a part of
+/// the batch is that of the whole batch's, divided by the part (McCandlish et al., 2018). Second
+/// moments that took it whole would make local steps as much shorter.
 template <class T>
 void StepUpdate<T>::MakeUpdate(const RankMetrics& metrics) {
   const OptimizerConfig& o = config_;
   const double clip = o.clip > 0 && clipped_norm_ > o.clip ? o.clip / clipped_norm_ : 1.0;
-  const AdamWSettings settings{o.beta1, o.beta2, 1e-8, o.weight_decay};
+  const AdamWSettings settings{o.beta1, o.beta2, 1e-8, o.weight_decay,
+                               local_ ? ShareOf(plan_, own_) : 1};
   ++updates_;
   tied_.WaitForWeights();
   optimizer_.Step(settings, state_.OfUpdate(), updates_, metrics.lr,

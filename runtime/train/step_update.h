@@ -68,7 +68,6 @@ class StepUpdate {
   void KeepWeights();
   void Judge(std::span<const double> squares, RankMetrics& metrics);
   void JudgeLocal(std::span<const double> squares, RankMetrics& metrics);
-  double OfOwnShare() const;
   void MakeUpdate(const RankMetrics& metrics);
 
   const OptimizerConfig& config_;

@@ -22,7 +22,7 @@ settings() {
   # Step 3 is the first local one, of the same parameters. A mean's norm is at most the root mean square of the norms.
   jq -es --slurpfile dense "$work/dense/metrics.jsonl" '.[2].grad_norm / $dense[2].grad_norm | . > 1 and . < 2.5' "$work/run/metrics.jsonl"
   jq -es '[.[0].density, .[2].density] == [1, 0]' "$work/run/metrics.jsonl"
-  jq -es --slurpfile dense "$work/dense/metrics.jsonl" '.[-1].validation_loss / $dense[-1].validation_loss | . > 0.97 and . < 1.1' "$work/run/metrics.jsonl"
+  jq -es --slurpfile dense "$work/dense/metrics.jsonl" '.[-1].validation_loss / $dense[-1].validation_loss | . > 0.9 and . < 1.1' "$work/run/metrics.jsonl"
 }
 
 @test "replicas with unlike shares weigh by them: the norm, the loss and the means" {
@@ -31,7 +31,7 @@ settings() {
   jq -e '[.ranks[].samples] | sort == [4, 5]' "$work/run/plan.json"
   train "${settings[@]}" --compression.mode=off --run-dir "$work/dense"
   jq -es --slurpfile dense "$work/dense/metrics.jsonl" '.[2].grad_norm / $dense[2].grad_norm | . > 1 and . < 1.8' "$work/run/metrics.jsonl"
-  jq -es --slurpfile dense "$work/dense/metrics.jsonl" '.[-1].validation_loss / $dense[-1].validation_loss | . > 0.97 and . < 1.1' "$work/run/metrics.jsonl"
+  jq -es --slurpfile dense "$work/dense/metrics.jsonl" '.[-1].validation_loss / $dense[-1].validation_loss | . > 0.9 and . < 1.1' "$work/run/metrics.jsonl"
 }
 
 @test "a single replica makes the same run with and without it" {

@@ -12,7 +12,7 @@ namespace {
 struct AdamWCase {
   std::int64_t count, step;
   bool has_weights = true;
-  double gradient_scale = 0.5;
+  double gradient_scale = 0.5, square_scale = 1;
 
   Arrays Inputs() const {
     Arrays in{RandomArray(count, 1), RandomArray(count, 2), RandomArray(count, 3),
@@ -36,7 +36,8 @@ struct AdamWCase {
                   .step = step,
                   .lr = 0.03,
                   .weight_decay = 0.1,
-                  .gradient_scale = gradient_scale});
+                  .gradient_scale = gradient_scale,
+                  .square_scale = square_scale});
     EXPECT_EQ(in[1], ToHost(gradients)) << "gradients are left as they are";
     return {{Op::kAdamW, ToHost(parameters), true},
             {Op::kAdamW, ToHost(first), true},
@@ -64,6 +65,7 @@ TEST(AdamW, AgreesWithTheReference) {
   for (const std::int64_t count : {0, 1, 7, 16, 53, 1000, 16384, 33331}) {
     ExpectAgreement(AdamWCase{count, 1});
     ExpectAgreement(AdamWCase{count, 100, false});
+    ExpectAgreement(AdamWCase{.count = count, .step = 3, .square_scale = 0.3});
   }
 }
 
