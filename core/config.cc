@@ -100,18 +100,13 @@ bool HasOneChunk(const ParallelConfig& parallel) {
          parallel.schedule == "pipedream-2bw" || HasHalvesOnly(parallel);
 }
 
-/// Checks combinations of keys, and refuses what this version cannot do.
-Result<void> Check(const Config& c) {
-  if (c.data.train.empty()) return Fail("data.train is missing: name the training text");
+Result<void> CheckModel(const Config& c) {
   const ModelDims dims = DimsOf(c.model);
   if (auto good = CheckDims(dims); !good) return good;
   if (c.data.format == "bytes" && TextVocab(c.model) < 256) {
     return Fail(
         fmt::format("model.vocab = {} is too small: bytes need 256, with bert 257", c.model.vocab));
   }
-  if (auto ports = ParsePorts(c.launch.ports); !ports) return tl::unexpected(ports.error());
-  if (c.train.steps > kMostSteps)
-    return Fail(fmt::format("train.steps = {}: at most {} are counted", c.train.steps, kMostSteps));
   if (double parameters = RoughParameters(dims); parameters > 1e12)
     return Fail(
         fmt::format("the model would have {:.3g} parameters; the limit is 1e12", parameters));
@@ -120,12 +115,11 @@ Result<void> Check(const Config& c) {
         fmt::format("model.kv_heads = {}: {} has as many as model.heads = {}; llama may have fewer",
                     dims.KvHeads(), c.model.kind, dims.heads));
   }
-  if (c.train.micro_batch && *c.train.micro_batch > c.train.global_batch) {
-    return Fail(fmt::format("train.micro_batch = {} must not exceed train.global_batch = {}",
-                            *c.train.micro_batch, c.train.global_batch));
-  }
-  if (c.compression.s_min > c.compression.s_max)
-    return Fail("compression.s_min must not exceed compression.s_max");
+  return {};
+}
+
+/// Keys that exclude each other.
+Result<void> CheckTogether(const Config& c) {
   struct Limit {
     bool beyond;
     const char* text;
@@ -157,11 +151,6 @@ Result<void> Check(const Config& c) {
            c.compression.mode != CompressionMode::kAuto,
        "train.reproducible = layout needs compression.mode = off: what is held back depends on who "
        "held it"},
-      {c.compression.mode == CompressionMode::kLocal &&
-           (c.parallel.pipeline.value_or(1) > 1 || c.parallel.tensor.value_or(1) > 1 ||
-            c.parallel.shard.value_or(0) > 0 || c.parallel.schedule == "pipedream-2bw"),
-       "compression.mode = \"local\" needs whole replicas: no stages, tensor ranks, shards or older "
-       "weights (parallel.pipeline, tensor, shard, schedule)"},
       {any_layout && !c.train.micro_batch,
        "train.reproducible = layout needs train.micro_batch as a number: its gradients are summed "
        "by themselves"},
@@ -172,11 +161,40 @@ Result<void> Check(const Config& c) {
   for (const Limit& limit : limits) {
     if (limit.beyond) return Fail(limit.text);
   }
-  const auto layout = AskedLayoutOf(c);
-  if (!layout) return tl::unexpected(layout.error());
-  if (c.compression.mode == CompressionMode::kLocal && *layout && (*layout)->pipeline > 1)
+  return {};
+}
+
+/// Replicas whose states differ within a round are whole: `layout` is the one asked for, if any.
+Result<void> CheckLocalSteps(const Config& c, const std::optional<AskedLayout>& layout) {
+  if (c.compression.mode != CompressionMode::kLocal) return {};
+  if (c.parallel.pipeline.value_or(1) > 1 || c.parallel.tensor.value_or(1) > 1 ||
+      c.parallel.shard.value_or(0) > 0 || c.parallel.schedule == "pipedream-2bw") {
+    return Fail(
+        "compression.mode = \"local\" needs whole replicas: no stages, tensor ranks, shards or "
+        "older weights (parallel.pipeline, tensor, shard, schedule)");
+  }
+  if (layout && layout->pipeline > 1)
     return Fail("compression.mode = \"local\" needs whole replicas: parallel.layout of one stage");
   return {};
+}
+
+/// Checks combinations of keys, and refuses what this version cannot do.
+Result<void> Check(const Config& c) {
+  if (c.data.train.empty()) return Fail("data.train is missing: name the training text");
+  if (auto good = CheckModel(c); !good) return good;
+  if (auto ports = ParsePorts(c.launch.ports); !ports) return tl::unexpected(ports.error());
+  if (c.train.steps > kMostSteps)
+    return Fail(fmt::format("train.steps = {}: at most {} are counted", c.train.steps, kMostSteps));
+  if (c.train.micro_batch && *c.train.micro_batch > c.train.global_batch) {
+    return Fail(fmt::format("train.micro_batch = {} must not exceed train.global_batch = {}",
+                            *c.train.micro_batch, c.train.global_batch));
+  }
+  if (c.compression.s_min > c.compression.s_max)
+    return Fail("compression.s_min must not exceed compression.s_max");
+  if (auto good = CheckTogether(c); !good) return good;
+  const auto layout = AskedLayoutOf(c);
+  if (!layout) return tl::unexpected(layout.error());
+  return CheckLocalSteps(c, *layout);
 }
 
 /// Paths in a file are relative to the file, so that a job can start anywhere.
