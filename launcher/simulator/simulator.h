@@ -57,7 +57,8 @@ struct Simulation {
 /// messages between the first tensor ranks' nodes.
 ///
 /// In the last backward of each chunk a bucket of gradients, cut from the end of the stage's layers,
-/// leaves as soon as its layers are done. Buckets go around their rings at the same time. Ten numbers then
+/// leaves as soon as its layers are done, or with PlanProblem::exchange_after all when the last layer
+/// is. Buckets go around their rings at the same time. Ten numbers then
 /// end the step's exchange, and the optimizer follows. A compressed layer computes `compression_s`
 /// more and counts its compressed bytes. With shard >= 1 buckets are reduce-scattered, and gathered
 /// again after the update. Tied embeddings go from the last stage to the first and back, after the

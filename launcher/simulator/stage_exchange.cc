@@ -80,6 +80,7 @@ void StageExchange::Count(int replica, std::size_t& count, const std::function<v
 void StageExchange::LayerDone(int index, int layer) {
   Replica& replica = replicas_[static_cast<std::size_t>(index)];
   replica.final_bytes += LayerBytes(layer);
+  if (problem_.exchange_after && layer != first_layer_) return;
   const double final_bytes = replica.final_bytes * (1 + kRounding);
   if (replica.started == 0) replica.began = loop_.Now();
   while (replica.started < sums_.size() && bucket_ends_[replica.started] <= final_bytes)

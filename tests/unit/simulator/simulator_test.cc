@@ -122,6 +122,20 @@ TEST(SimulatorTest, ExchangeHidesBehindTheLastBackwardExceptItsFirstLayer) {
               4 + RingSeconds(2, 4 << 20, link) + RingSeconds(2, 80, link), 1e-9);
 }
 
+TEST(SimulatorTest, NothingHidesOfWhatIsExchangedAfterTheUpdate) {
+  const LinkSpeed link{0, 1e8};
+  PlanProblem problem = EvenProblem{.devices = 2,
+                                    .layers = 4,
+                                    .global_batch = 2,
+                                    .backward_s = 1,
+                                    .gradient_bytes = 4 << 20,
+                                    .link = link}
+                            .Make();
+  problem.exchange_after = true;
+  EXPECT_NEAR(StepOf(problem, EvenLayout(problem, 1, 2, 1)),
+              4 + RingSeconds(2, 16 << 20, link) + RingSeconds(2, 80, link), 1e-9);
+}
+
 TEST(SimulatorTest, OneSlowLinkSetsTheRingsPace) {
   PlanProblem problem =
       EvenProblem{.devices = 4, .global_batch = 4, .gradient_bytes = 4e6, .link = {0, 1e8}}.Make();
