@@ -151,5 +151,53 @@ TEST_F(KillTimeTest, IsNotKnownWhereSlurmHangsOrThereIsNone) {
   EXPECT_EQ(fails.Left(), std::nullopt);
 }
 
+class JobEndTimeTest : public KillTimeTest {
+ protected:
+  static std::string In(int seconds) {
+    return fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::localtime(std::time(nullptr) + seconds));
+  }
+  /// Polls as often as a launcher does, for a while.
+  void PollUntil(JobEndTime& end, bool (*reached)(std::optional<double> left)) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    do {
+      end.Poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    } while (!reached(end.Left()) && std::chrono::steady_clock::now() < until);
+    EXPECT_TRUE(reached(end.Left())) << end.Left().value_or(-1);
+  }
+};
+
+TEST_F(JobEndTimeTest, IsAskedAgainAfterAPauseAndIsWhatSlurmThenSays) {
+  MayAnswer();
+  Says("job", Job("RUNNING", In(1000), "None"));
+  JobEndTime end(7);
+  EXPECT_EQ(end.Left(), std::nullopt);
+  PollUntil(end, [](std::optional<double> left) { return left && *left < 1001; });
+  Says("job", Job("RUNNING", In(5000), "None"));
+  end.Poll();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  end.Poll();
+  ASSERT_TRUE(end.Left());
+  EXPECT_LT(*end.Left(), 1001) << "the answer is not a minute old";
+  std::this_thread::sleep_for(std::chrono::milliseconds(5100));  // as where the job is suspended
+  PollUntil(end, [](std::optional<double> left) { return left && *left > 4000; });
+  // A controller that does not answer has not moved the end.
+  Says("scontrol", "#!/bin/sh\ntouch " + home_.Path() + "/asked\nexit 1\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(5100));
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!std::filesystem::exists(home_.Path() + "/asked") &&
+         std::chrono::steady_clock::now() < until) {
+    end.Poll();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(std::filesystem::exists(home_.Path() + "/asked"));
+  for (int i = 0; i < 50; ++i) {
+    end.Poll();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_TRUE(end.Left());
+  EXPECT_GT(*end.Left(), 4000);
+}
+
 }  // namespace
 }  // namespace adaptive_train::job_end_time_test
