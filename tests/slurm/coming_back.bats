@@ -121,7 +121,9 @@ nothing_lost() {
   [[ $(tail -n 1 "$home/runs/$job/metrics.jsonl" | jq .step) == "$(newest_step)" ]]
 }
 # shown_as JOB STATE: by jobs, of the first run.
-shown_as() { [[ $(box_on n1 adaptive-train jobs -j "$1" -n -P -o State | head -n 1) == "$2" ]]; }
+shown_as() { shown_on n1 "$@"; }
+# shown_on NODE JOB STATE
+shown_on() { [[ $(box_on "$1" adaptive-train jobs -j "$2" -n -P -o State | head -n 1) == "$3" ]]; }
 
 @test "three tasks of an array, 50 s before their minute is over: each saves by itself in its own folder, and goes on there" {
   array=$(box_on ctl sbatch --parsable --array=3-5 -N1 --exclusive --time=1 --adaptive-train --output='slurm-%A_%a.out' job.sh --train.steps=1000000 --checkpoint.before_end_seconds=50)
@@ -180,8 +182,10 @@ none_of_ours_on() { ! box_root "$1" pgrep -f 'adaptive-train (requeue-lost|run)'
   wait_until 60 grep -q "^adaptive-train: no other node is heard, nor Slurm's controller: this node is cut off" "$home/slurm-$job.out"
   wait_until 90 requeued || { show_job "$job"; box_root ctl sinfo -N; return 1; }
   wait_until 60 grep -q 'lost its batch host n1: requeuing it$' "$home/runs/$job"/logs/rank-*.log
+  shown_on n2 "$job" REQUEUED
   box_root ctl scontrol update JobId="$job" ReqNodeList=
   comes_back '[0-9]*'
+  [[ $(box_on n2 adaptive-train jobs -j "$job" -n -P -o State | tail -n 1) == RUNNING ]]
 }
 
 @test "what a dead step has left on a node: the launch is tried again, and the node is named" {

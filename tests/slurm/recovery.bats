@@ -6,7 +6,8 @@ setup_file() { box_up_once; }
 teardown_file() { box_down; }
 setup() { make_job_home; }
 
-keys=(--train.steps=3000 --checkpoint.every=50)
+# Losses have the same bits whatever the nodes: each step's samples are then those of a job without failures, in the same order.
+keys=(--train.steps=3000 --checkpoint.every=50 --train.reproducible=layout --train.micro_batch=1)
 # failing_job SBATCH-ARGUMENT...: in $job, past a checkpoint; $event is now.
 failing_job() {
   job=$(submit -N4 "$@" -- "${keys[@]}")
@@ -18,6 +19,29 @@ goes_on() {
   wait_until 60 grep -Eq "^going on $1 \(failure [0-9]+ of this run\)$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
   wait_until 60 grep -Eq '^resumed from the (checkpoint|memory) of step' "$home/slurm-$job.out"
   echo "goes on $((SECONDS - event)) s after the event"
+  wait_until 20 runs_with_its_failure
+  jq -e '([.ranks[].samples] | add) == .global_batch' "$home/runs/$job/plan.json"
+}
+# runs_with_its_failure: that is what squeue and jobs say of $job.
+runs_with_its_failure() {
+  [[ $(job_field "$job" JobState) == RUNNING ]]
+  box_on n1 adaptive-train jobs -j "$job" -n -P -o State,Failures | tee /dev/stderr | grep -qx 'RUNNING|[1-9]'
+}
+# has_all_losses: those of a job with the same keys and without failures, which runs once.
+has_all_losses() {
+  local whole=$BATS_FILE_TMPDIR/losses
+  if [[ ! -s $whole ]]; then
+    local failed=$job
+    become_idle 90
+    job=$(submit -N4 -- "${keys[@]}")
+    finished_with "$job" 0:0
+    ! grep -q '^going on' "$home/slurm-$job.out" || return 1
+    losses "$job" >"$whole.$job"
+    mv "$whole.$job" "$whole"
+    job=$failed
+  fi
+  (($(grep -c '^[0-9.]*$' "$whole") == 3000))
+  diff <(losses "$job") "$whole"
 }
 # failed_as JOB KIND-HOST-BLAMED: its only failure, in the store.
 failed_as() {
@@ -26,7 +50,6 @@ failed_as() {
 }
 nodes_of() { jq -r '[.ranks[].node] | sort | join(" ")' "$home/runs/$1/plan.json"; }
 @test "a node killed: the job goes on with three, and its losses have the bits of a job without failures" {
-  keys+=(--train.reproducible=layout --train.micro_batch=1)
   failing_job
   box kill n4
   goes_on 'without n4'
@@ -34,27 +57,24 @@ nodes_of() { jq -r '[.ranks[].node] | sort | join(" ")' "$home/runs/$1/plan.json
   finished_with "$job" 0:0
   failed_as "$job" 'node_silent|n4|node'
   box revive n4
-  become_idle 90
-  whole=$(submit -N4 -- "${keys[@]}")
-  finished_with "$whole" 0:0
-  (($(losses "$job" | wc -l) == 3000))
-  diff <(losses "$job") <(losses "$whole")
+  has_all_losses
 }
 
-@test "a node killed before there is any checkpoint: the state in the memory of the others is taken up, and nothing that was reported is lost" {
+# Each step is copied: there is always a copy under way.
+@test "a node cut off before there is any checkpoint: the state in the memory of the others is taken up, and nothing that was reported is lost" {
   local memory=(--train.steps=1500 --checkpoint.every=0 --train.micro_batch=1 --train.reproducible=layout --recovery.memory_every=1)
   for layout in "--parallel.shard=1" "--parallel.pipeline=2 --parallel.data=2"; do
     read -ra layout_keys <<<"$layout"
     job=$(submit -N4 -- "${memory[@]}" "${layout_keys[@]}")
     wait_until 60 training "$job" 120
     committed=$(wc -l <"$home/runs/$job/metrics.jsonl")
-    box kill n4
+    box cut n4
     wait_until 60 grep -q '^resumed from the memory of step' "$home/slurm-$job.out" || { show_job "$job"; return 1; }
     resumed=$(sed -n 's/^resumed from the memory of step \([0-9]*\)$/\1/p' "$home/slurm-$job.out")
     echo "$committed steps were reported before the failure, resumed from step $resumed"
     ((resumed >= committed))
     finished_with "$job" 0:0
-    box revive n4
+    box mend n4
     become_idle 90
     (($(losses "$job" | wc -l) == 1500))
     nothing_kept n1 n2 n3
@@ -101,6 +121,7 @@ nothing_kept() {
   [[ $(nodes_of "$job") == "n1 n2" ]]
   box mend n3
   box revive n4
+  has_all_losses
 }
 
 @test "two nodes at once" {
@@ -111,6 +132,7 @@ nothing_kept() {
   [[ $(nodes_of "$job") == "n1 n4" ]]
   box mend n2
   box mend n3
+  has_all_losses
 }
 
 # Its slurmd is held back, so that its rank is not there before.
@@ -138,9 +160,9 @@ nothing_kept() {
   wait_until 60 grep -Eq '^going on without n4 ' "$home/slurm-$job.out"
   finished_with "$job" 0:0
   [[ $(nodes_of "$job") == "n1 n2" ]]
-  (($(losses "$job" | wc -l) == 3000))
   box mend n3
   box mend n4
+  has_all_losses
 }
 
 @test "a spare that is dead as well: the run goes on without both" {
@@ -151,29 +173,31 @@ nothing_kept() {
   box cut n2
   finished_with "$job" 0:0
   [[ $(nodes_of "$job") == "n1 n3" ]]
-  (($(losses "$job" | wc -l) == 3000))
   box mend n2
   box mend n4
+  has_all_losses
 }
 
 # A checkpoint after every step: there is always one that is written.
-@test "a node lost while a checkpoint is written: the run goes on from the newest that is whole" {
+@test "a node cut off while a checkpoint is written: the run goes on from the newest that is whole" {
   job=$(submit -N4 -- --train.steps=400 --checkpoint.every=1 --recovery.memory=off)
   event=$SECONDS
   wait_until 60 training "$job" 60
-  box kill n4
+  box cut n4
   goes_on 'without n4'
   grep -E '^resumed from the checkpoint of step [0-9]+$' "$home/slurm-$job.out"
   finished_with "$job" 0:0
   [[ $(jq .step "$home/runs/$job/metrics.jsonl") == "$(seq 400)" ]]
-  box revive n4
+  box mend n4
 }
 
 @test "a rank killed: its node stays" {
   failing_job
   box_root n3 kill -KILL "$(worker_pid n3)"
   wait_until 60 grep -Eq '^going on \(failure 1 of this run\)$' "$home/slurm-$job.out"
+  wait_until 20 runs_with_its_failure
   finished_with "$job" 0:0
+  has_all_losses
   [[ $(nodes_of "$job") == "n1 n2 n3 n4" ]]
   failed_as "$job" 'killed|n3|'
 }
