@@ -101,9 +101,9 @@ void StepUpdate<T>::Judge(std::span<const double> squares, RankMetrics& metrics)
     reducer_.Rescale(static_cast<float>(LossScale() / metrics.loss_scale));
 }
 
-/// An element of a gradient is noise of the samples, nearly all of it: the square of one of a part of
-/// the batch is that of the whole batch's, divided by the part (McCandlish et al., 2018). Second
-/// moments that took it whole would make local steps as much shorter.
+/// An element of a gradient is nearly all noise of the samples (McCandlish et al., 2018): with a share
+/// s of the batch its square is about 1/s times that of the whole batch. Second moments that took it
+/// unscaled would make local steps shorter by the root of that.
 template <class T>
 void StepUpdate<T>::MakeUpdate(const RankMetrics& metrics) {
   const OptimizerConfig& o = config_;
