@@ -187,11 +187,12 @@ constexpr const char* kReadEndLine = "rank %d status %d oom %d";
 /// Ranks die with it, and it with the launcher.
 class LocalStep final : public JobStep {
  public:
-  LocalStep(ChildProcess process, StepFolder folder)
-      : folder_(std::move(folder)), process_(std::move(process)) {}
+  LocalStep(ChildProcess process, StepFolder folder, std::size_t ranks)
+      : folder_(std::move(folder)), process_(std::move(process)), told_(ranks, false) {}
   ~LocalStep() override { process_.Signal(SIGKILL); }
 
   void Poll() override {
+    const bool was_over = Over();
     status_ = process_.Poll();
     output_ += process_.ReadOutput();
     trouble_ += process_.ReadErrors();
@@ -199,6 +200,7 @@ class LocalStep final : public JobStep {
       Understand(output_.substr(0, end));
       output_.erase(0, end + 1);
     }
+    if (!was_over && Over() && WIFSIGNALED(*status_)) EndTheRest();
   }
   bool Over() const override { return status_.has_value(); }
   bool MayEndBeside() const override { return false; }
@@ -208,12 +210,16 @@ class LocalStep final : public JobStep {
   }
   std::string TroubledNode() const override { return ""; }
   bool TroubleMayPass() const override { return false; }
-  void Kill(const std::string&) override { process_.Signal(SIGKILL); }
+  void Kill(const std::string&) override {
+    told_.assign(told_.size(), true);
+    process_.Signal(SIGKILL);
+  }
 
  private:
   void Understand(const std::string& line) {
     int rank = 0, status = 0, oom = 0;
     if (std::sscanf(line.c_str(), kReadEndLine, &rank, &status, &oom) != 3) return;
+    if (rank >= 0 && static_cast<std::size_t>(rank) < told_.size()) told_[rank] = true;
     if (oom != 0)
       ends_.push_back({rank, DescribeExit(status) + ", out of memory", WIFSIGNALED(status),
                        FailureKind::kOutOfMemory});
@@ -221,10 +227,19 @@ class LocalStep final : public JobStep {
       ends_.push_back({rank, DescribeExit(status), WIFSIGNALED(status), KindOfEnd(status)});
   }
 
+  /// Ranks are killed as the process that holds them ends, whose memory PMIx may have spoilt.
+  void EndTheRest() {
+    const std::string how =
+        "killed with the process that holds the ranks, which was " + DescribeExit(*status_);
+    for (std::size_t rank = 0; rank < told_.size(); ++rank)
+      if (!told_[rank]) ends_.push_back({static_cast<int>(rank), how, true, FailureKind::kKilled});
+  }
+
   StepFolder folder_;  // of the PMIx server
   ChildProcess process_;
   std::string output_, trouble_;
   std::vector<RankEnd> ends_;
+  std::vector<bool> told_;  // index = rank: how it ended, or that it does not matter
   std::optional<int> status_;
 };
 
@@ -240,7 +255,8 @@ Result<std::unique_ptr<JobStep>> StartLocalStep(const JobStepSpec& spec) {
        spec.environment,
        ""});
   if (!process) return tl::unexpected(process.error());
-  return std::make_unique<LocalStep>(std::move(*process), std::move(*folder));
+  return std::make_unique<LocalStep>(std::move(*process), std::move(*folder),
+                                     spec.plan->ranks.size());
 }
 
 Result<std::vector<ChildProcess>> StartRanks(const LocalStepRequest& request) {

@@ -46,6 +46,7 @@ const std::vector<Supervisor::Transition>& Supervisor::Table() {
       {S::kWiring, E::kTimeout, S::kEnding, &Supervisor::EndForRetry},
       {S::kWiring, E::kStopAsked, S::kEnding, &Supervisor::EndForStop},
 
+      {S::kUnwired, E::kTrouble, S::kUnwired, &Supervisor::HearCause},
       {S::kUnwired, E::kStepOver, S::kEnding, &Supervisor::EndForRetry},
       {S::kUnwired, E::kTimeout, S::kEnding, &Supervisor::EndForRetry},
       {S::kUnwired, E::kStopAsked, S::kEnding, &Supervisor::EndForStop},
@@ -376,6 +377,15 @@ void Supervisor::SendGo() { control_->SendAll(Go{}); }
 
 /// Whoever still waits says for whom.
 void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }
+
+/// The others could not be wired up as a rank was killed or has failed in something else: no launch
+/// failed then, whichever of the two was heard first.
+void Supervisor::HearCause() {
+  const auto diagnosis = Diagnose(ranks_);
+  if (!diagnosis || !(diagnosis->final || diagnosis->reported)) return;
+  Enter(State::kDiagnosing);
+  BeginDiagnosis();
+}
 
 void Supervisor::NoteTraining() {
   stall_.Begin(RunningClock::now(), RoundOf(*spec_.plan));

@@ -137,6 +137,7 @@ class Supervisor {
   void Nothing() {}
   void SendGo();
   void HearOthers();
+  void HearCause();
   void NoteTraining();
   void BeginStopping();
   void SendStop();

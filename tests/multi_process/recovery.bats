@@ -58,6 +58,15 @@ load recovery
   gone_on 1
 }
 
+@test "the same before there is a step" {
+  train_in_background "${keys[@]}"
+  wait_until 60 started_ranks
+  kill -KILL "$(pgrep -P "$launcher" -f local-step)"
+  ends_with 0
+  grep -q 'killed with the process that holds the ranks, which was killed by signal 9' "$work/out"
+  gone_on 1
+}
+
 @test "a state in memory takes the place of a checkpoint: no step that was reported is lost" {
   no_step_lost "--parallel.data=4 --compression.mode=topk"
 }
