@@ -259,39 +259,3 @@ measures() { box_root "$1" pgrep -f "$worker_command measure"; }
   [[ $(job_field "$job" ExitCode) == 75:0 ]]
   box_on n1 adaptive-train jobs -j "$job" -n -P -o State,ExitCode | grep -x 'REQUEUED|75:0'
 }
-
-# sleeps COMMAND: a job of two nodes that writes its environment and sleeps; appends it to $jobs and its second node to $seconds.
-sleeps() {
-  local words
-  read -ra words <<<"$1"
-  jobs+=("$(box_on ctl "${words[@]}")")
-  wait_until 60 grep -q ^SLURM_JOB_ID "$home/slurm-${jobs[-1]}.out"
-  seconds+=("$(box_root ctl scontrol show hostnames "$(job_field "${jobs[-1]}" NodeList)" | tail -n 1)")
-}
-
-# states_without_second COMMAND COMMAND: both jobs lose their second node at once; appends how they end to $states.
-states_without_second() {
-  jobs=() seconds=()
-  sleeps "$1"
-  sleeps "$2"
-  for node in "${seconds[@]}"; do box kill "$node"; done
-  for job in "${jobs[@]}"; do
-    wait_until 90 job_over "$job"
-    run grep NO_KILL "$home/slurm-$job.out"
-    [[ $status == 1 ]]
-    states+=("$(job_field "$job" JobState)")
-  done
-  for node in "${seconds[@]}"; do box revive "$node"; done
-  become_idle 90
-}
-
-@test "--adaptive-train keeps the allocation of a job that loses a node, wherever the option stands; other jobs end as ever" {
-  # Longer than Slurm needs to call a node down.
-  printf '#!/bin/bash\n#SBATCH --adaptive-train\nenv\nsleep 45\n' >"$home/lines.sh"
-  printf '#!/bin/bash\nenv\nsleep 45\n' >"$home/plain.sh"
-  states=()
-  states_without_second "sbatch --parsable -N 2 -w n1,n2 --adaptive-train plain.sh" "sbatch --parsable -N 2 -w n3,n4 lines.sh"
-  states_without_second "env ADAPTIVE_TRAIN_OPTIONS=spares=0 sbatch --parsable -N 2 -w n1,n2 plain.sh" "sbatch --parsable -N 2 -w n3,n4 --no-requeue plain.sh --adaptive-train"
-  echo "${states[*]}"
-  [[ "${states[*]}" == "COMPLETED COMPLETED COMPLETED NODE_FAIL" ]]
-}
