@@ -38,6 +38,7 @@ json Body(const ProfileNow& m) { return EmptyObject(m); }
 json Body(const StatusNow& m) { return EmptyObject(m); }
 json Body(const Stop& m) { return EmptyObject(m); }
 json Body(const StopUnsaved& m) { return EmptyObject(m); }
+json Body(const EndRound& m) { return EmptyObject(m); }
 json Body(const GiveUp& m) { return EmptyObject(m); }
 json Body(const Heartbeat& m) { return EmptyObject(m); }
 json Body(const Challenge& m) { return m; }
@@ -212,11 +213,11 @@ RankStatus RankStatusFrom(const json& body) {
 
 /// Names on the wire, in the order of the variant.
 constexpr const char* kTypes[] = {
-    "challenge",      "hello",       "welcome",    "ready",      "wired",   "resumed",
-    "metrics",        "layer_times", "saving",     "saved",      "notice",  "decision",
-    "injected",       "failure",     "status",     "signalled",  "goodbye", "go",
-    "checkpoint_now", "profile_now", "new_shares", "status_now", "stop",    "stop_unsaved",
-    "give_up",        "abort",       "sum",        "heartbeat"};
+    "challenge",      "hello",       "welcome",    "ready",      "wired",    "resumed",
+    "metrics",        "layer_times", "saving",     "saved",      "notice",   "decision",
+    "injected",       "failure",     "status",     "signalled",  "goodbye",  "go",
+    "checkpoint_now", "profile_now", "new_shares", "status_now", "stop",     "stop_unsaved",
+    "end_round",      "give_up",     "abort",      "sum",        "heartbeat"};
 static_assert(std::size(kTypes) == std::variant_size_v<ControlMessage>);
 
 Result<ControlMessage> Decode(const std::string& text) {
@@ -247,6 +248,7 @@ Result<ControlMessage> Decode(const std::string& text) {
     if (type == "status_now") return StatusNow{};
     if (type == "stop") return Stop{};
     if (type == "stop_unsaved") return StopUnsaved{};
+    if (type == "end_round") return EndRound{};
     if (type == "give_up") return GiveUp{};
     if (type == "sum") return body.get<Sum>();
     if (type == "abort") return body.get<Abort>();

@@ -111,6 +111,8 @@ struct NewShares {
 struct StatusNow {};    // say what you are at
 struct Stop {};         // save and stop
 struct StopUnsaved {};  // complete the save under way, if there is one, begin none, and stop
+/// End the round of local steps with the step under way: replicas become one state, to be saved now.
+struct EndRound {};
 /// Leave the exchange that does not end, and save the last step's state by sums over this channel.
 struct GiveUp {};
 struct Abort {
@@ -128,8 +130,8 @@ struct Sum {
 using ControlMessage =
     std::variant<Challenge, Hello, Welcome, Ready, Wired, Resumed, Metrics, LayerTimes, Saving,
                  Saved, Notice, Decision, Injected, RankFailure, RankStatus, Signalled, Goodbye, Go,
-                 CheckpointNow, ProfileNow, NewShares, StatusNow, Stop, StopUnsaved, GiveUp, Abort,
-                 Sum, Heartbeat>;
+                 CheckpointNow, ProfileNow, NewShares, StatusNow, Stop, StopUnsaved, EndRound,
+                 GiveUp, Abort, Sum, Heartbeat>;
 
 /// The frame of a message, ready to send.
 std::string EncodeFrame(const ControlMessage& message);

@@ -208,6 +208,7 @@ void Train(const Identity& self, ControlChannel& control, Parts& parts, std::int
   TrainerEvents events;
   events.stop_asked = [&control] { return control.StopAsked(); };
   events.stop_unsaved_asked = [&control] { return control.StopUnsavedAsked(); };
+  events.end_round_asked = [&control] { return control.EndRoundAsked(); };
   events.given_up = [&control] {
     return control.WaitForGiveUp(control.StopAsked() ? kGiveUpPatience : kNoPatience);
   };

@@ -17,8 +17,12 @@
 namespace adaptive_train {
 namespace {
 
-JobState StateOf(ExitCode code) {
-  switch (code) {
+/// A run that was stopped is no failed one for what it could not save.
+JobState StateOf(const RunOutcome& outcome) {
+  if (outcome.code == ExitCode::kRankFailure && outcome.stop_asked && outcome.unsaved &&
+      !outcome.failure)
+    return JobState::kCancelled;
+  switch (outcome.code) {
     case ExitCode::kDone:
       return JobState::kCompleted;
     case ExitCode::kInterrupted:
@@ -293,7 +297,7 @@ void JobLedger::Finish(const RunOutcome& outcome, const RunStatistics& statistic
   std::string reason = outcome.message;
   if (const std::string why = trouble_->Why(); !why.empty())
     reason += (reason.empty() ? "" : "; ") + ("not stored as it ran: " + why);
-  Keep(JobEnd{StateOf(outcome.code), ToInt(outcome.code), EpochSecondsNow(), reason});
+  Keep(JobEnd{StateOf(outcome), ToInt(outcome.code), EpochSecondsNow(), reason});
   to_store_->Finish();
   to_file_->Run([file = file_]() -> Result<void> {
     file->Sync();

@@ -33,7 +33,11 @@ StopLimits SaveBeforeEnd::LimitsOf(double left) const {
   // The end of a save beside training is told at a step's end, up to a step later.
   const double save_s = std::max(0.0, last_save_s_.value_or(room / 2) - last_step_s_);
   StopLimits limits{.give_up_s = room - save_s, .end_s = room};
-  if (save_s <= room && room > 0) return limits;
+  if (save_s <= room && room > 0) {
+    // Ranks may hear of it just after they have agreed on a step, and end it with the next one.
+    if (round_ > 1) limits.end_round_s = *limits.give_up_s - 2 * step_s_;
+    return limits;
+  }
   limits.give_up_s = room / 2;  // a save that is under way is ended by what ranks say after a step
   limits.too_long =
       room > 0

@@ -310,8 +310,17 @@ void Supervisor::WatchSteps() {
 /// What Slurm leaves of a stop's time goes to the last save, and then to the launcher's own end.
 void Supervisor::WatchLimits() {
   const auto now = RunningClock::now();
+  if (end_round_at_ && now >= *end_round_at_ && state_ == State::kSaving && !last_save_)
+    EndRoundNow();
   if (give_up_at_ && now >= *give_up_at_ && !gave_up_ && !last_save_) Handle(Event::kStalled);
   if (end_at_ && now >= *end_at_) Handle(Event::kTimeUp);
+}
+
+/// Replicas need not be one step apart to be averaged: what they have learned is kept.
+void Supervisor::EndRoundNow() {
+  end_round_at_.reset();
+  events_.on_notice("the round of local steps ends early, as there is no time for all of it");
+  control_->SendAll(EndRound{});
 }
 
 void Supervisor::WatchSignals() {
@@ -418,6 +427,7 @@ void Supervisor::Take(const StopLimits& limits) {
                      std::chrono::duration<double>(seconds));
   };
   if (limits.give_up_s) give_up_at_ = after(*limits.give_up_s);
+  if (limits.end_round_s) end_round_at_ = after(*limits.end_round_s);
   if (limits.end_s) end_at_ = after(*limits.end_s);
   too_long_ = limits.too_long;
 }

@@ -145,6 +145,7 @@ class Supervisor {
   void NoteStop();
   void Take(const StopLimits& limits);
   void WatchLimits();
+  void EndRoundNow();
   void SendGiveUp();
   void GiveUpOrEnd();
   void SendSave();
@@ -239,8 +240,8 @@ class Supervisor {
   std::vector<std::string> lost_at_launch_;  // nodes that it has lost
   bool asked_at_launch_ = false;             // whether others were asked, and are not lost
   RunningClock::time_point launched_, first_hello_, trouble_since_, diagnosed_at_, stop_asked_;
-  std::string too_long_;                                         // why no other save is begun
-  std::optional<RunningClock::time_point> give_up_at_, end_at_;  // of a stop
+  std::string too_long_;  // why no other save is begun
+  std::optional<RunningClock::time_point> give_up_at_, end_round_at_, end_at_;  // of a stop
 };
 
 }  // namespace adaptive_train

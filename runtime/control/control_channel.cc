@@ -83,7 +83,7 @@ struct ControlChannel::State {
   std::vector<std::string> when_lost;
   LaunchDeadlines deadlines;
 
-  std::atomic<bool> stop_asked{false}, stop_unsaved_asked{false};
+  std::atomic<bool> stop_asked{false}, stop_unsaved_asked{false}, end_round_asked{false};
   std::atomic<bool> checkpoint_asked{false};
   std::atomic<bool> profile_asked{false};
   std::mutex mutex;
@@ -151,6 +151,7 @@ void ControlChannel::State::Obey(const ControlMessage& message) {
   if (std::holds_alternative<Stop>(message)) stop_asked = true;
   // Who sees the one sees the other.
   if (std::holds_alternative<StopUnsaved>(message)) stop_unsaved_asked = true, stop_asked = true;
+  if (std::holds_alternative<EndRound>(message)) end_round_asked = true;
   if (std::holds_alternative<CheckpointNow>(message)) checkpoint_asked = true;
   if (std::holds_alternative<ProfileNow>(message)) profile_asked = true;
   Note(message);
@@ -337,6 +338,7 @@ void ControlChannel::ObeyedBy(Orders orders) {
 
 bool ControlChannel::StopAsked() const { return state_->stop_asked; }
 bool ControlChannel::StopUnsavedAsked() const { return state_->stop_unsaved_asked; }
+bool ControlChannel::EndRoundAsked() const { return state_->end_round_asked; }
 bool ControlChannel::TakeCheckpointAsked() { return state_->checkpoint_asked.exchange(false); }
 bool ControlChannel::TakeProfileAsked() { return state_->profile_asked.exchange(false); }
 

@@ -63,6 +63,8 @@ class ControlChannel {
   /// Whether the launcher has asked to stop, and whether that is without another save.
   bool StopAsked() const;
   bool StopUnsavedAsked() const;
+  /// Whether it has asked to end a round of local steps with the step under way.
+  bool EndRoundAsked() const;
   /// The launcher has asked to give up the exchange under way. Blocks for `patience` at most, until
   /// it does.
   bool WaitForGiveUp(std::chrono::milliseconds patience);

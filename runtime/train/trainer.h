@@ -24,6 +24,8 @@ struct TrainerEvents {
   std::function<bool()> stop_asked;  // save and stop
   /// The stop is without another save: one that is under way is completed. Absent: it is not.
   std::function<bool()> stop_unsaved_asked;
+  /// A round of local steps ends with the step under way. Absent: it has all its steps.
+  std::function<bool()> end_round_asked;
   /// The exchange that has just failed was given up, so that what is there is saved.
   std::function<bool()> given_up;
   /// numbers[i] becomes the sum over all ranks, without the communicator. False: it does not.

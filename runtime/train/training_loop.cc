@@ -280,7 +280,8 @@ void TrainingLoop<T>::BeginSettling(double loss) {
            events_.take_checkpoint_asked() ? 1.0 : 0.0,
            events_.take_profile_asked() ? 1.0 : 0.0,
            new_shares_ ? 1.0 : 0.0,
-           StopUnsavedAsked() ? 1.0 : 0.0};
+           StopUnsavedAsked() ? 1.0 : 0.0,
+           events_.end_round_asked && events_.end_round_asked() ? 1.0 : 0.0};
   const CheckpointVotes votes = checkpointer_.Votes();
   sums_.insert(sums_.end(), votes.begin(), votes.end());
   first_square_ = sums_.size();
@@ -305,11 +306,12 @@ typename TrainingLoop<T>::Totals TrainingLoop<T>::Agreed() {
   measure_.As(Activity::kExposedComm, [&] { Await(agreement_.Wait(CollectiveDeadline())); });
   whole_ = false;
   const std::span<const double> sums = sums_;
-  checkpointer_.Follow(sums.subspan(6, Checkpointer::kVotes));
+  checkpointer_.Follow(sums.subspan(7, Checkpointer::kVotes));
   const auto squares = sums.subspan(first_square_, first_unit_ - first_square_);
   return {.loss = units_ ? SumOfUnits(sums.subspan(first_unit_)) : sums[0],
           .stop = sums[1] > 0,
           .unsaved = sums[5] > 0,
+          .end_round = sums[6] > 0,
           .save = sums[2] > 0,
           .profile = sums[3] > 0,
           .shares = sums[4] == groups_.world.Size(),
@@ -329,7 +331,7 @@ void TrainingLoop<T>::Settle() {
   metrics.loss = totals.loss / Targets();
   measure_.As(Activity::kCompute, [&] { update_.Make(totals.squares, metrics); });
   ++step_;
-  one_state_ = !exchange_.Local() || Averages();
+  one_state_ = !exchange_.Local() || Averages(totals.end_round);
 
   // Before a checkpoint, which is to hold what the step has taught.
   const auto decided = exchange_.EndStep(metrics.skipped, measured_);
@@ -382,11 +384,11 @@ void TrainingLoop<T>::AppendLossesOfUnits() {
 }
 
 /// After a local step: whether replicas have become one state, as at the end of a round. Saves, and
-/// a stop that is to save, wait for one: a run that goes on there has the bits of one that was not
-/// stopped.
+/// a stop that is to save, wait for one where there is time: a run that goes on there has the bits of
+/// one that was not stopped.
 template <class T>
-bool TrainingLoop<T>::Averages() {
-  if (!exchange_.EndsRound() && !ValidationDueAfter(step_)) return false;
+bool TrainingLoop<T>::Averages(bool end_round) {
+  if (!end_round && !exchange_.EndsRound() && !ValidationDueAfter(step_)) return false;
   measure_.main_thread().WorksAt("averaging replicas");
   exchange_.AverageReplicas();
   update_.MakeWeights();

@@ -42,6 +42,7 @@ class TrainingLoop final : public Trainer {
     double loss = 0;
     bool stop = false;
     bool unsaved = false;  // the stop
+    bool end_round = false;
     bool save = false;
     bool profile = false;
     bool shares = false;               // all ranks know new ones
@@ -64,7 +65,7 @@ class TrainingLoop final : public Trainer {
   Totals Agreed();
   void AppendLossesOfUnits();
   void TakeShares();
-  bool Averages();
+  bool Averages(bool end_round);
   void Save(bool asked);
   void KeepInMemory();
   std::optional<CheckpointStep> TakeUpFromMemory();

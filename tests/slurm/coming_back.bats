@@ -69,16 +69,13 @@ comes_back() {
 }
 
 @test "preempted with 5 s of grace: saved where a save takes less; where it takes more, none is begun, and the run says what is lost" {
-  # 4 ranks with some 8 blocks of a checkpoint each, which the disk takes as long for as SLOW_DISK says.
-  mkdir -p "$home/fake" && cp "$fakes/libslow_disk.so" "$home/fake/" && echo 0 >"$home/fake/SLOW_DISK"
-  sed -i "s|^exec|export LD_PRELOAD=$home/fake/libslow_disk.so\nexec|" "$home/job.sh"
-  chown -R --reference="$home" "$home/fake"
-  long_job -N4 -p lower -- --model.hidden=384 --model.heads=8 --model.sequence=16 --checkpoint.every=0
+  slow_disk 0
+  long_job -N4 -p lower -- "${large_blocks[@]}"
   other=$(box_on ctl sbatch --parsable -N4 --exclusive -p high --wrap 'sleep 2')
   saved_and_requeued 'Terminated from Slurm'
   wait_until 60 job_over "$other"
   comes_back "$step"
-  echo 1000 >"$home/fake/SLOW_DISK"
+  slow_disk 1000
   box_on ctl scancel -s USR1 "$job"
   wait_until 60 grep -q '^saved step' "$home/slurm-$job.out"
   step=$(newest_step)
@@ -91,7 +88,56 @@ comes_back() {
   [[ $(box_on n1 adaptive-train jobs -j "$job" -n -P -o State,ExitCode | sort -u) == "REQUEUED|75:0" ]]
   [[ $(newest_step) == "$step" ]]
 }
+large_blocks=(--model.hidden=384 --model.heads=8 --model.sequence=16 --checkpoint.every=0)
+# slow_disk MILLISECONDS: for each large block of a checkpoint, of which 4 ranks with large_blocks have some 8 each.
+slow_disk() {
+  mkdir -p "$home/fake" && echo "$1" >"$home/fake/SLOW_DISK"
+  if [[ ! -e $home/fake/libslow_disk.so ]]; then
+    cp "$fakes/libslow_disk.so" "$home/fake/"
+    sed -i "s|^exec|export LD_PRELOAD=$home/fake/libslow_disk.so\nexec|" "$home/job.sh"
+  fi
+  chown -R --reference="$home" "$home/fake"
+}
 steps_after() { [[ $(tail -n 1 "$home/runs/$job/metrics.jsonl" | jq .step) -gt $1 ]]; }
+
+@test "SIGTERM again and again in a slow save: it is completed. Cancelled where a save takes longer than KillWait: the run says what is lost" {
+  slow_disk 0
+  long_job -N4 -- "${large_blocks[@]}"
+  slow_disk 400
+  box_on ctl scancel -s TERM "$job"
+  wait_until 60 grep -q '^Terminated from Slurm: saving, then stopping$' "$home/slurm-$job.out"
+  for _ in 1 2 3; do sleep 0.5 && box_on ctl scancel -s TERM "$job"; done
+  saved_and_requeued 'Terminated from Slurm'
+  comes_back "$step"
+  slow_disk 1000
+  box_on ctl scancel -s USR1 "$job"
+  wait_until 60 grep -Eq '^saved step' "$home/slurm-$job.out"
+  step=$(newest_step)
+  wait_until 60 steps_after "$step"
+  box_on ctl scancel "$job"
+  wait_until 60 grep -Eq "^adaptive-train: stopped by Terminated( from Slurm)? without saving: a save takes [0-9]+ s, and the job is killed in [0-5] s; the newest known checkpoint is that of step $step: " "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+  wait_until 60 state_is CANCELLED
+  [[ $(newest_step) == "$step" ]]
+  wait_until 60 shown_again "$job" CANCELLED
+}
+# shown_again JOB STATE: by jobs, of the last run.
+shown_again() { [[ $(box_on n1 adaptive-train jobs -j "$1" -n -P -o State,ExitCode,Reason | tee /dev/stderr | tail -n 1) == "$2|"* ]]; }
+
+@test "preempted in a round of local steps: the round is completed and saved; one that takes too long ends early, and no step is lost" {
+  local rounds=(--compression.mode=local --optimizer.warmup_steps=0 --checkpoint.every=0)
+  long_job -N2 -p lower -- "${rounds[@]}" --compression.local_steps=40
+  other=$(box_on ctl sbatch --parsable -N4 --exclusive -p high --wrap 'sleep 2')
+  saved_and_requeued 'Terminated from Slurm'
+  ((step % 40 == 0))
+  wait_until 60 job_over "$other"
+  comes_back "$step"
+  box_on ctl scancel "$job"
+  wait_until 60 job_over "$job"
+  long_job -N2 -p lower -- "${rounds[@]}" --compression.local_steps=1000000
+  box_on ctl sbatch --parsable -N4 --exclusive -p high --wrap 'sleep 2'
+  saved_and_requeued 'Terminated from Slurm'
+  grep -q '^the round of local steps ends early, as there is no time for all of it$' "$home/slurm-$job.out"
+}
 
 @test "--signal with and without B:, scontrol requeue, scancel: no step is lost, and the job is where it should be" {
   keys=(--train.steps=1000000 --checkpoint.before_end_seconds=0)
@@ -126,6 +172,9 @@ shown_as() { shown_on n1 "$@"; }
 shown_on() { [[ $(box_on "$1" adaptive-train jobs -j "$2" -n -P -o State | head -n 1) == "$3" ]]; }
 
 @test "three tasks of an array, 50 s before their minute is over: each saves by itself in its own folder, and goes on there" {
+  long_job -N1 --exclusive --time=60 -- --checkpoint.before_end_seconds=120
+  shortened=$job
+  box_root ctl scontrol update JobId="$shortened" TimeLimit=3
   array=$(box_on ctl sbatch --parsable --array=3-5 -N1 --exclusive --time=1 --adaptive-train --output='slurm-%A_%a.out' job.sh --train.steps=1000000 --checkpoint.before_end_seconds=50)
   for task in 3 4 5; do
     wait_until 60 grep -Eq "^adaptive-train: stopped by the end of the job's time in [0-9]+ s after saving$" "$home/slurm-${array}_$task.out" || { cat "$home/slurm-${array}_$task.out"; return 1; }
@@ -136,6 +185,8 @@ shown_on() { [[ $(box_on "$1" adaptive-train jobs -j "$2" -n -P -o State | head 
   job=${array}_5
   wait_until 60 requeued
   comes_back "$(newest_step)"
+  # The end of a job's time is asked for once a minute.
+  wait_until 90 grep -Eq "^adaptive-train: stopped by the end of the job's time in 1[0-9][0-9] s after saving$" "$home/slurm-$shortened.out" || { show_job "$shortened"; return 1; }
 }
 
 @test "suspended for 20 s: nobody is silent or holds anything up, no step took that long, and the run goes on" {
@@ -174,18 +225,28 @@ state_is() { [[ $(job_field "$job" JobState) == "$1" ]]; }
 }
 none_of_ours_on() { ! box_root "$1" pgrep -f 'adaptive-train (requeue-lost|run)'; }
 
-@test "the batch host cut off: its launcher ends, a rank has the job requeued, and the run goes on on the others" {
-  long_job -N3 -w n1,n2,n3 -- --checkpoint.every=20
-  wait_until 60 grep -q '^saved step' "$home/slurm-$job.out"
+@test "a batch host cut off, another dead: the launcher ends, a rank has the job requeued, and each run goes on on the others" {
+  long_job -N2 -w n1,n2 -- --checkpoint.every=20
+  cut=$job
+  long_job -N2 -w n3,n4 -- --checkpoint.every=20
+  dead=$job
+  for job in "$cut" "$dead"; do wait_until 60 grep -q '^saved step' "$home/slurm-$job.out"; done
   box cut n1
-  wait_until 60 no_rank_on n1 n2 n3
-  wait_until 60 grep -q "^adaptive-train: no other node is heard, nor Slurm's controller: this node is cut off" "$home/slurm-$job.out"
-  wait_until 90 requeued || { show_job "$job"; box_root ctl sinfo -N; return 1; }
-  wait_until 60 grep -q 'lost its batch host n1: requeuing it$' "$home/runs/$job"/logs/rank-*.log
-  shown_on n2 "$job" REQUEUED
-  box_root ctl scontrol update JobId="$job" ReqNodeList=
-  comes_back '[0-9]*'
-  [[ $(box_on n2 adaptive-train jobs -j "$job" -n -P -o State | tail -n 1) == RUNNING ]]
+  box kill n3
+  wait_until 60 no_rank_on n1 n2 n4
+  wait_until 60 grep -q "^adaptive-train: no other node is heard, nor Slurm's controller: this node is cut off" "$home/slurm-$cut.out"
+  for job in "$cut" "$dead"; do
+    wait_until 90 requeued || { show_job "$job"; box_root ctl sinfo -N; return 1; }
+    shown_on n2 "$job" REQUEUED
+    box_root ctl scontrol update JobId="$job" ReqNodeList=
+  done
+  wait_until 60 grep -q 'lost its batch host n1: requeuing it$' "$home/runs/$cut"/logs/rank-*.log
+  wait_until 60 grep -q 'lost its batch host n3: requeuing it$' "$home/runs/$dead"/logs/rank-*.log
+  for job in "$cut" "$dead"; do
+    comes_back '[0-9]*'
+    [[ $(box_on n2 adaptive-train jobs -j "$job" -n -P -o State | tail -n 1) == RUNNING ]]
+  done
+  box revive n3
 }
 
 @test "what a dead step has left on a node: the launch is tried again, and the node is named" {

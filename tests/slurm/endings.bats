@@ -37,3 +37,19 @@ without_end() { submit -N1 "$@" -- --train.steps=1000000 --checkpoint.before_end
   wait_until 60 state_is "$cancelled" CANCELLED
   box revive n4
 }
+
+@test "without RequeueExit a saved job is FAILED with 75, and scontrol requeue goes on with it" {
+  job=$(submit -N2 -- --train.steps=1000000)
+  wait_until 60 training "$job" 20
+  box_on ctl scancel -s TERM "$job"
+  finished_with "$job" 75:0
+  [[ $(job_field "$job" JobState) == FAILED ]]
+  state "$job"
+  step=$(tail -n 1 "$home/runs/$job/metrics.jsonl" | jq .step)
+  sleep 3 # slurmd refuses the credential of a job that comes back within two seconds
+  box_root ctl scontrol requeue "$job"
+  box_root ctl scontrol update JobId="$job" StartTime=now
+  wait_until 60 grep -q "^resumed from the checkpoint of step $step$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+  [[ $(job_field "$job" JobState) == RUNNING ]]
+  box_on ctl scancel "$job"
+}

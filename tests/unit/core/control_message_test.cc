@@ -48,6 +48,7 @@ TEST(ControlMessage, EveryTypeSurvivesTheWire) {
       StatusNow{},
       Stop{},
       StopUnsaved{},
+      EndRound{},
       GiveUp{},
       Abort{"because"},
       Sum{{1, 2}},

@@ -77,6 +77,17 @@ TEST(SaveBeforeEnd, WhereNothingWasSavedItIsTriedWhileThereIsTime) {
   EXPECT_EQ(save.LimitsOf(-1).too_long, "the job is killed in 0 s");
 }
 
+TEST(SaveBeforeEnd, ARoundEndsTwoStepsBeforeTheSaveMustBegin) {
+  SaveBeforeEnd save(std::nullopt);
+  save.Step(3, 100), save.Step(1, 100);
+  save.Saved(9);
+  EXPECT_EQ(save.LimitsOf(30).give_up_s, 20);
+  EXPECT_EQ(save.LimitsOf(30).end_round_s, 14);
+  EXPECT_EQ(save.LimitsOf(9).end_round_s, std::nullopt) << "none is begun";
+  save.Step(1);
+  EXPECT_EQ(save.LimitsOf(30).end_round_s, std::nullopt) << "each step has a state to save";
+}
+
 TEST(SaveBeforeEnd, WhatIsAskedForIsDone) {
   SaveBeforeEnd never(0), early(500);
   EXPECT_EQ(never.At(1), Act::kNothing);
