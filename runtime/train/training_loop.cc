@@ -15,6 +15,7 @@
 #include "runtime/train/memory_guard.h"
 #include "runtime/train/rank_work.h"
 #include "runtime/train/replica_check.h"
+#include "runtime/train/state_agreement.h"
 
 namespace adaptive_train {
 namespace {
@@ -174,32 +175,17 @@ bool TrainingLoop<T>::StopUnsavedAsked() const {
 /// when all ranks have agreed on its end. Ranks on two sides of that cannot save one state.
 template <class T>
 std::int64_t TrainingLoop<T>::SaveWithoutExchange() {
-  constexpr const char* kSaving = "saving without an exchange";
-  const auto sum = [this, kSaving](std::span<double> numbers) {
+  const auto sum = [this](std::span<double> numbers) {
     if (!events_.sum_without_exchange(numbers))
-      throw FatalError(RankExit::kCheckpoint, FailureKind::kUnknown, kSaving, FatalError::kNoPeer,
-                       "the launcher did not answer in time");
+      throw FatalError(RankExit::kCheckpoint, FailureKind::kUnknown, kSavingWithoutExchange,
+                       FatalError::kNoPeer, "the launcher did not answer in time");
   };
+  using Kind = OwnState::Kind;
   // What is being written is of one state.
   const bool one_state = one_state_ || StopUnsavedAsked();
   const bool can_save = whole_ && one_state && !saving_ && !exchange_.TakesResiduals();
-  constexpr double kBetween = -1, kWithinRound = -2;
-  std::vector<double> steps(static_cast<std::size_t>(groups_.world.Size()), 0.0);
-  steps[static_cast<std::size_t>(own_.rank)] = can_save    ? static_cast<double>(step_)
-                                               : one_state ? kBetween
-                                                           : kWithinRound;
-  sum(steps);
-  for (std::size_t rank = 0; rank < steps.size(); ++rank) {
-    if (steps[rank] >= 0 && steps[rank] == steps[0]) continue;
-    const auto words = [&](std::size_t of) {
-      if (steps[of] == kWithinRound)
-        return fmt::format("rank {} is within a round of local steps", of);
-      return steps[of] < 0 ? fmt::format("rank {} is between two states", of)
-                           : fmt::format("rank {} is after step {}", of, steps[of]);
-    };
-    throw FatalError(RankExit::kCheckpoint, FailureKind::kUnknown, kSaving, FatalError::kNoPeer,
-                     steps[rank] < 0 ? words(rank) : words(0) + ", " + words(rank));
-  }
+  const Kind kind = can_save ? Kind::kOfStep : one_state ? Kind::kBetween : Kind::kWithinRound;
+  RequireOneState(own_.rank, groups_.world.Size(), {kind, step_}, sum);
   // Asked of all before the exchange was given up.
   if (StopUnsavedAsked())
     checkpointer_.CompleteSaveBy(sum);
