@@ -11,6 +11,8 @@ namespace {
 constexpr double kMarginSeconds = 30;
 /// A file system is not always as fast as it was.
 constexpr double kTimes = 2;
+/// For ranks to hear that a round of local steps is to end, and for the replicas' means.
+constexpr double kToEndRoundSeconds = 1;
 /// For ranks and launcher to end, with the exit code by which Slurm requeues the job.
 constexpr double kToEndSeconds = 2;
 
@@ -35,7 +37,8 @@ StopLimits SaveBeforeEnd::LimitsOf(double left) const {
   StopLimits limits{.give_up_s = room - save_s, .end_s = room};
   if (save_s <= room && room > 0) {
     // Ranks may hear of it just after they have agreed on a step, and end it with the next one.
-    if (round_ > 1) limits.end_round_s = *limits.give_up_s - 2 * step_s_;
+    if (round_ > 1)
+      limits.end_round_s = *limits.give_up_s - std::max(kToEndRoundSeconds, 2 * step_s_);
     return limits;
   }
   limits.give_up_s = room / 2;  // a save that is under way is ended by what ranks say after a step

@@ -28,7 +28,7 @@ class SaveBeforeEnd {
   /// What a stop may take that comes `left` seconds before Slurm kills the job. A save that would
   /// take longer by the last one is not begun, and one that is under way may fit. Where none was made
   /// yet, step and save get half of the time each. A round that has not ended by itself ends so early
-  /// that its last two steps still fit in.
+  /// that its last two steps still fit in, and a second at least.
   StopLimits LimitsOf(double left) const;
 
  private:

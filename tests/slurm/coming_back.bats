@@ -125,7 +125,7 @@ shown_again() { [[ $(box_on n1 adaptive-train jobs -j "$1" -n -P -o State,ExitCo
 
 @test "preempted in a round of local steps: the round is completed and saved; one that takes too long ends early, and no step is lost" {
   local rounds=(--compression.mode=local --optimizer.warmup_steps=0 --checkpoint.every=0)
-  long_job -N2 -p lower -- "${rounds[@]}" --compression.local_steps=40
+  long_job -N2 -p low -- "${rounds[@]}" --compression.local_steps=40
   other=$(box_on ctl sbatch --parsable -N4 --exclusive -p high --wrap 'sleep 2')
   saved_and_requeued 'Terminated from Slurm'
   ((step % 40 == 0))

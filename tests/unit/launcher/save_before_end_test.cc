@@ -84,6 +84,10 @@ TEST(SaveBeforeEnd, ARoundEndsTwoStepsBeforeTheSaveMustBegin) {
   EXPECT_EQ(save.LimitsOf(30).give_up_s, 20);
   EXPECT_EQ(save.LimitsOf(30).end_round_s, 14);
   EXPECT_EQ(save.LimitsOf(9).end_round_s, std::nullopt) << "none is begun";
+  SaveBeforeEnd fast(std::nullopt);
+  fast.Step(0.003, 100);
+  const StopLimits limits = fast.LimitsOf(5);
+  EXPECT_DOUBLE_EQ(*limits.give_up_s - *limits.end_round_s, 1) << "for the ranks to hear of it";
   save.Step(1);
   EXPECT_EQ(save.LimitsOf(30).end_round_s, std::nullopt) << "each step has a state to save";
 }
