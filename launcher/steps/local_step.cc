@@ -227,7 +227,8 @@ class LocalStep final : public JobStep {
       ends_.push_back({rank, DescribeExit(status), WIFSIGNALED(status), KindOfEnd(status)});
   }
 
-  /// Ranks are killed as the process that holds them ends, whose memory PMIx may have spoilt.
+  /// The process that holds the ranks was killed, or PMIx's server library in it crashed (see
+  /// StartServer): the ranks died with it.
   void EndTheRest() {
     const std::string how =
         "killed with the process that holds the ranks, which was " + DescribeExit(*status_);

@@ -316,7 +316,7 @@ void Supervisor::WatchLimits() {
   if (end_at_ && now >= *end_at_) Handle(Event::kTimeUp);
 }
 
-/// Replicas need not be one step apart to be averaged: what they have learned is kept.
+/// Replicas can be averaged after any step, so that none is lost.
 void Supervisor::EndRoundNow() {
   end_round_at_.reset();
   events_.on_notice("the round of local steps ends early, as there is no time for all of it");

@@ -14,7 +14,7 @@ inline constexpr const char* kSavingWithoutExchange = "saving without an exchang
 struct OwnState {
   enum class Kind {
     kOfStep,       // all that a checkpoint keeps is of `step`
-    kBetween,      // an update is half made, or a save under way has the last word
+    kBetween,      // an update is not complete, or the last save is under way
     kWithinRound,  // of local steps: other replicas have other parameters
   };
   Kind kind = Kind::kOfStep;

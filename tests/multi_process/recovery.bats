@@ -58,7 +58,7 @@ load recovery
   gone_on 1
 }
 
-@test "the same before there is a step" {
+@test "the process that holds the ranks is killed before there is a step: the run goes on" {
   train_in_background "${keys[@]}"
   wait_until 60 started_ranks
   kill -KILL "$(pgrep -P "$launcher" -f local-step)"

@@ -44,7 +44,6 @@ without_end() { submit -N1 "$@" -- --train.steps=1000000 --checkpoint.before_end
   box_on ctl scancel -s TERM "$job"
   finished_with "$job" 75:0
   [[ $(job_field "$job" JobState) == FAILED ]]
-  state "$job"
   step=$(tail -n 1 "$home/runs/$job/metrics.jsonl" | jq .step)
   sleep 3 # slurmd refuses the credential of a job that comes back within two seconds
   box_root ctl scontrol requeue "$job"
