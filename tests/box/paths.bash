@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 readonly user_names=(ada bob)
-readonly max_nodes=16
+readonly max_nodes=20
 
 # locate_box: sets box (its directory) and tag (its name in netns and cgroup names).
 locate_box() {

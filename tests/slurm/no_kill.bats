@@ -2,7 +2,7 @@
 load box
 load job
 
-setup_file() { box_up_once --nodes 16; }
+setup_file() { box_up_once --nodes 18; }
 teardown_file() { box_down; }
 setup() {
   make_job_home
@@ -36,6 +36,7 @@ has_begun() {
     [line]="$sbatch line lines.sh"
     [variable]="env ADAPTIVE_TRAIN_OPTIONS=spares=0 $sbatch variable plain.sh"
     [salloc]="salloc -N 2 --exclusive -J salloc --adaptive-train sh -c ./plain.sh>slurm-\$SLURM_JOB_ID.out"
+    [salloc_off]="env SALLOC_NO_KILL=off salloc -N 2 --exclusive -J salloc_off --adaptive-train sh -c ./plain.sh>slurm-\$SLURM_JOB_ID.out"
     [line_off]="$sbatch line_off off.sh"
     [none]="$sbatch none plain.sh --adaptive-train"
     [off]="$sbatch off --no-kill=off --adaptive-train plain.sh"
@@ -62,6 +63,7 @@ none NODE_FAIL 0
 off NODE_FAIL 0
 option COMPLETED 0
 salloc COMPLETED 0
+salloc_off NODE_FAIL 1
 variable COMPLETED 0
 variable_off NODE_FAIL 1
 STATES
