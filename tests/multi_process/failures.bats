@@ -7,7 +7,7 @@ teardown() { kill -9 "$launcher" 2>/dev/null || true; }
 
 # failed_as KIND [BLAMED]: all that the store knows of failures.
 failed_as() {
-  [[ $(sqlite3 "$work/profiles.db" "SELECT DISTINCT kind || '|' || blamed FROM failures" | tee /dev/stderr) == "$1|${2-}" ]]
+  [[ $(sqlite3 "$work/profiles.db" "SELECT DISTINCT kind || '|' || blamed FROM failures" | tee -a /dev/stderr) == "$1|${2-}" ]]
 }
 # no_history: the next plan says nothing of failures.
 no_history() { ! "$bin/adaptive-train" plan "$work/config.toml" --store "$store" | grep 'its time counts'; }
