@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <functional>
 #include <string>
 
@@ -46,6 +47,8 @@ std::string NearestVerb(const CLI::App& app, const std::string& word) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A job's output is a file, and somebody follows it: each line goes there as it is said.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   CLI::App app("Trains Transformers on uneven Slurm clusters", "adaptive-train");
   app.footer(kFooter);
   app.set_version_flag("--version", ADAPTIVE_TRAIN_VERSION);

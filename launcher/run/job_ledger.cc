@@ -77,7 +77,6 @@ std::filesystem::path LedgerOf(const std::string& run_dir) {
 }
 
 void Tell(const std::string& line) {
-  std::fflush(stdout);
   std::fputs(("adaptive-train: " + line + "\n").c_str(), stderr);
 }
 

@@ -278,7 +278,6 @@ void PrintEnd(const Prepared& run, const RunOutcome& outcome, const RunStatistic
               int retries) {
   Say(stdout, "{}", DescribeRun(statistics, run.unigram_entropy, retries));
   Say(stdout, "run folder: {}\n", run.folder->Path());
-  std::fflush(stdout);
   if (outcome.code == ExitCode::kDone) return;
   Say(stderr, "adaptive-train: {}\n", outcome.message);
   if (outcome.failure && outcome.failure->failure.rank >= 0)
@@ -287,7 +286,6 @@ void PrintEnd(const Prepared& run, const RunOutcome& outcome, const RunStatistic
 }
 
 ExitCode Report(const Error& error) {
-  std::fflush(stdout);
   Say(stderr, "adaptive-train: {}\n", error.message);
   return error.exit_code;
 }

@@ -19,7 +19,6 @@ std::string TextOf(const Plan& plan, const PlanInputs& inputs) {
 
 Result<void> WritePlan(const RunFolder& folder, const Plan& plan, const PlanInputs& inputs) {
   std::fputs(WordsOf(plan, inputs).c_str(), stdout);
-  std::fflush(stdout);
   auto written = folder.Write("plan.json", ToJson(plan));
   if (written) written = folder.Write("plan.txt", TextOf(plan, inputs));
   return written;

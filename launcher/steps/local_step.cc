@@ -302,7 +302,6 @@ void RunLocalStep(const LocalStepRequest& request) {
       const std::int64_t before = killed_for_memory;
       if (killed) killed_for_memory = KilledForMemory();
       fmt::print(kEndLine, i, *status, killed_for_memory > before ? 1 : 0);
-      std::fflush(stdout);
     }
     ::usleep(20'000);
   }

@@ -25,7 +25,7 @@ goes_on() {
 # runs_with_its_failure: that is what squeue and jobs say of $job.
 runs_with_its_failure() {
   [[ $(job_field "$job" JobState) == RUNNING ]]
-  box_on n1 adaptive-train jobs -j "$job" -n -P -o State,Failures | tee /dev/stderr | grep -qx 'RUNNING|[1-9]'
+  box_on n1 adaptive-train jobs -j "$job" -n -P -o State,Failures | tee -a /dev/stderr | grep -qx 'RUNNING|[1-9]'
 }
 # has_all_losses: those of a job with the same keys and without failures, which runs once.
 has_all_losses() {
@@ -46,7 +46,7 @@ has_all_losses() {
 # failed_as JOB KIND-HOST-BLAMED: its only failure, in the store.
 failed_as() {
   [[ $(sqlite3 "$home/.local/state/adaptive-train/profiles.db" "SELECT kind, host, blamed FROM failures JOIN jobs ON jobs.id = job_id
-    WHERE slurm_job_id = $1" | tee /dev/stderr) == "$2" ]]
+    WHERE slurm_job_id = $1" | tee -a /dev/stderr) == "$2" ]]
 }
 nodes_of() { jq -r '[.ranks[].node] | sort | join(" ")' "$home/runs/$1/plan.json"; }
 @test "a node killed: the job goes on with three, and its losses have the bits of a job without failures" {
@@ -228,6 +228,8 @@ killed_until_left_out() {
   job=$(submit -N4 -- --profile.measure=true --train.steps=20)
   wait_until 60 measures n3
   box cut n3
+  # Nothing comes now until the node is missed. What was said before is there for who follows the output.
+  grep -q '^adaptive-train .*: job' "$home/slurm-$job.out"
   wait_until 120 job_over "$job"
   box link n3 none
   box mend n3
