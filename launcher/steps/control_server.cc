@@ -233,6 +233,11 @@ std::vector<int> ControlServer::LookForSilence() {
   return silent;
 }
 
+bool ControlServer::Quiet(int rank, std::chrono::milliseconds time) const {
+  const auto found = ranks_.find(rank);
+  return found != ranks_.end() && Clock::now() - found->second->heard > time;
+}
+
 void ControlServer::Tick() {
   tick_.expires_after(kTickPeriod);
   tick_.async_wait(

@@ -20,6 +20,8 @@ constexpr std::chrono::milliseconds kFinishingDeadline = 10s;
 constexpr std::chrono::milliseconds kLeastStopPatience = 3s;
 /// From the first rank that could not be wired up to what the others say about it.
 constexpr std::chrono::milliseconds kOthersTime = 1s;
+/// A rank that has missed so many heartbeats is likely lost.
+constexpr std::chrono::milliseconds kQuiet = 2 * kHeartbeatPeriod;
 /// Ranks give a checkpoint up after checkpoint.patience_s without a block and say so within this,
 /// or within that time again where it is shorter.
 constexpr std::chrono::milliseconds kSavingGrace = 60s;
@@ -388,10 +390,13 @@ void Supervisor::SendGo() { control_->SendAll(Go{}); }
 void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }
 
 /// The others could not be wired up as a rank was killed or has failed in something else: no launch
-/// failed then, whichever of the two was heard first.
+/// failed then, whichever of the two was heard first. But where a rank has gone quiet, that is what
+/// the others could not reach, and Slurm kills some when one of them ends unwired.
 void Supervisor::HearCause() {
   const auto diagnosis = Diagnose(ranks_);
   if (!diagnosis || !(diagnosis->final || diagnosis->reported)) return;
+  for (std::size_t i = 0; i < ranks_.size(); ++i)
+    if (control_->Quiet(static_cast<int>(i), kQuiet)) return;
   Enter(State::kDiagnosing);
   BeginDiagnosis();
 }
