@@ -1,6 +1,5 @@
 // adaptive-train-worker: one rank. Wires up, trains its share of the plan, reports, ends.
 #include <fmt/format.h>
-#include <malloc.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -400,17 +399,8 @@ void NameLackOfMemory() {
   });
 }
 
-/// What a step frees the next one takes again. Pages that go back to the system in between come back
-/// one fault at a time, and are cleared for it. 32 MiB is the most that mallopt(3) lets the heap hold
-/// in one piece.
-void KeepFreedMemory() {
-  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  ::mallopt(M_TRIM_THRESHOLD, -1);
-}
-
 int Main(bool measures) {
   HoldSignals();
-  KeepFreedMemory();
   NameLackOfMemory();
   const Identity self = ReadIdentity();
   if (self.rank < 0 || self.control.empty() || self.run_dir.empty()) {
