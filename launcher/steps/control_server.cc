@@ -233,9 +233,10 @@ std::vector<int> ControlServer::LookForSilence() {
   return silent;
 }
 
+/// As of the last tick: since then this side may have been held up, and what came is not read.
 bool ControlServer::Quiet(int rank, std::chrono::milliseconds time) const {
   const auto found = ranks_.find(rank);
-  return found != ranks_.end() && Clock::now() - found->second->heard > time;
+  return found != ranks_.end() && ticked_ - found->second->heard > time;
 }
 
 void ControlServer::Tick() {

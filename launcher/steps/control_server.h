@@ -59,7 +59,7 @@ class ControlServer {
   void SendAll(const ControlMessage& message);
   bool Connected(int rank) const { return ranks_.count(rank) != 0; }
   bool AnyConnected() const { return !ranks_.empty(); }
-  /// Whether a rank is connected and has not been heard for so long.
+  /// Whether a rank is connected and was not heard for longer than `time`.
   bool Quiet(int rank, std::chrono::milliseconds time) const;
 
  private:

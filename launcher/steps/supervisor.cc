@@ -390,8 +390,8 @@ void Supervisor::SendGo() { control_->SendAll(Go{}); }
 void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }
 
 /// The others could not be wired up as a rank was killed or has failed in something else: no launch
-/// failed then, whichever of the two was heard first. But where a rank has gone quiet, that is what
-/// the others could not reach, and Slurm kills some when one of them ends unwired.
+/// failed then, whichever of the two was heard first. A rank that has gone quiet is what the others
+/// could not reach: a kill that is heard after that may be Slurm's, as a rank ended unwired.
 void Supervisor::HearCause() {
   const auto diagnosis = Diagnose(ranks_);
   if (!diagnosis || !(diagnosis->final || diagnosis->reported)) return;

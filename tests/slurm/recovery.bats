@@ -228,7 +228,7 @@ killed_until_left_out() {
   job=$(submit -N4 -- --profile.measure=true --train.steps=20)
   wait_until 60 measures n3
   box cut n3
-  # Nothing comes now until the node is missed. What was said before is there for who follows the output.
+  # Nothing comes now until the node is missed: what was said before is in the file already.
   grep -q '^adaptive-train .*: job' "$home/slurm-$job.out"
   wait_until 120 job_over "$job"
   box link n3 none

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -124,6 +125,19 @@ class SupervisorTest : public testing::Test {
     EndingSteps ending;
     return Supervisor(spec, start, std::move(events), ending).Run();
   }
+  /// Rank 0 is not wired up; soon after rank 1 is killed. Rank 2 may be quiet from its hello on, as
+  /// one whose node is cut off.
+  RunOutcome RunWithAKilledRank(bool another_goes_quiet) {
+    return Run([this, another_goes_quiet](PlayedRank& played, int rank) {
+      said_hello_.arrive_and_wait();
+      if (rank == 2 && another_goes_quiet) return std::this_thread::sleep_for(2500ms);
+      played.BeatFor(900ms);
+      if (rank == 0) played.Say(Unwired(rank));
+      played.BeatFor(100ms);
+      if (rank == 1) EndsKilled(rank);
+      played.BeatFor(1000ms);
+    });
+  }
   void EndsKilled(int rank) {
     const std::lock_guard lock(processes_.mutex);
     processes_.ends.push_back({rank, "Killed", true, FailureKind::kKilled});
@@ -139,18 +153,13 @@ class SupervisorTest : public testing::Test {
 
   Plan plan_;
   Processes processes_;
+  std::latch said_hello_{kRanks};
   std::vector<std::thread> ranks_;
   std::vector<std::string> launches_;
 };
 
 TEST_F(SupervisorTest, ARankThatIsKilledExplainsWhyTheOthersAreNotWired) {
-  const RunOutcome outcome = Run([&](PlayedRank& played, int rank) {
-    played.BeatFor(700ms);
-    if (rank == 0) played.Say(Unwired(rank));
-    played.BeatFor(100ms);
-    if (rank == 1) EndsKilled(rank);
-    played.BeatFor(1000ms);
-  });
+  const RunOutcome outcome = RunWithAKilledRank(/*another_goes_quiet=*/false);
   ASSERT_TRUE(outcome.failure) << outcome.message;
   EXPECT_EQ(outcome.failure->failure.kind, FailureKind::kKilled);
   EXPECT_EQ(outcome.failure->failure.rank, 1);
@@ -158,17 +167,7 @@ TEST_F(SupervisorTest, ARankThatIsKilledExplainsWhyTheOthersAreNotWired) {
 }
 
 TEST_F(SupervisorTest, ARankThatIsKilledExplainsNothingWhereAnotherHasGoneQuietBefore) {
-  const RunOutcome outcome = Run([&](PlayedRank& played, int rank) {
-    if (rank == 2) {
-      std::this_thread::sleep_for(2500ms);  // its node is cut off
-      return;
-    }
-    played.BeatFor(900ms);
-    if (rank == 0) played.Say(Unwired(rank));
-    played.BeatFor(100ms);
-    if (rank == 1) EndsKilled(rank);
-    played.BeatFor(1000ms);
-  });
+  const RunOutcome outcome = RunWithAKilledRank(/*another_goes_quiet=*/true);
   EXPECT_FALSE(outcome.failure) << outcome.message;
   EXPECT_EQ(outcome.message, "no second launch");
   EXPECT_EQ(launches_, std::vector<std::string>{"1 retried"});
