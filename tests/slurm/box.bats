@@ -481,7 +481,7 @@ down now
 up --frob
 up --nodes
 up --nodes 0
-up --nodes 17
+up --nodes 21
 up --nodes x
 up --gpus -1
 up --link 10
