@@ -177,9 +177,11 @@ Result<ShownLinks> MeasureNow(const LinksArguments& arguments) {
   const std::string& cluster = seen->cluster.name;
   auto before = MeasuredBefore(arguments, *known->store, cluster);
   if (!before) return tl::unexpected(before.error());
-  MeasureSite site{*allocation, seen->cluster, *programs, folder->Path(), Say, {}};
+  EndingSteps ending;
+  MeasureSite site{*allocation, seen->cluster, *programs, folder->Path(), ending, Say, {}};
   site.launch = config->launch;
   auto measured = ProfileAllocation(site, *before, false);
+  ending.Await(kMeasureEndPatience);
   if (!measured) return tl::unexpected(measured.error());
   if (auto stored = Store(arguments, *known, cluster, measured->measured); !stored)
     return tl::unexpected(stored.error());

@@ -18,7 +18,6 @@ namespace adaptive_train {
 namespace {
 
 constexpr const char* kHere = "127.0.0.1";
-constexpr std::chrono::seconds kEndPatience{4};
 constexpr std::size_t kMaxProfileBytes = std::size_t{1} << 30;
 
 /// A plan as far as a job step needs one: one rank per node.
@@ -118,12 +117,11 @@ Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task) 
   spec.first_rank = site.allocation.in_slurm ? AddressOf(spec.slurmds[order.nodes[0].name]) : kHere;
   StepWatch watch;
   const double began = SteadySecondsNow();
-  EndingSteps ending;
   const RunOutcome outcome =
       Supervisor(spec, site.allocation.in_slurm ? SlurmSteps() : LocalSteps(), watch.Events(site),
-                 ending)
+                 site.ending)
           .Run();
-  ending.Await(kEndPatience);
+  if (!outcome.failure) site.ending.Await(kMeasureEndPatience);
   if (const auto signal = PendingStopSignal()) return tl::unexpected(StoppedBy(*signal));
   if (outcome.failure && site.on_failure) site.on_failure(outcome);
   if (outcome.code != ExitCode::kDone) return tl::unexpected(Failure(outcome, watch));

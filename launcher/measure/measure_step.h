@@ -2,6 +2,7 @@
 // runtime/measure/link_profiler.h.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -12,10 +13,14 @@
 #include "core/result.h"
 #include "launcher/measure/link_rounds.h"
 #include "launcher/nodes/allocation.h"
+#include "launcher/steps/ending_steps.h"
 #include "launcher/steps/programs.h"
 #include "launcher/steps/supervisor.h"
 
 namespace adaptive_train {
+
+/// For what a measuring step leaves: nothing is to run beside what is measured next.
+inline constexpr std::chrono::seconds kMeasureEndPatience{4};
 
 /// Where to measure.
 struct MeasureSite {
@@ -23,6 +28,7 @@ struct MeasureSite {
   const Cluster& cluster;  // of the allocation; ranks follow its order of nodes
   const Programs& programs;
   std::string run_dir;  // absolute, visible to all nodes, with logs/ in it
+  EndingSteps& ending;  // takes the step of ranks that failed, which the caller awaits
   /// Receives lines for the person who watches; may be empty.
   std::function<void(const std::string&)> on_notice;
   /// Receives each launch attempt, as in SupervisorEvents; may be empty.
@@ -49,7 +55,7 @@ std::vector<MeasuredNode> MeasuredNodes(const Cluster& cluster);
 
 /// Runs the step with one process per node, in Slurm by srun, otherwise on this machine. A launch
 /// that hangs is tried again (kMaxLaunchRetries). Writes measure.json and measured.json in the run
-/// folder. Blocks until the step ends. If a node is lost, fails with kRankFailure in one line that
+/// folder. Blocks until the step ends, or its ranks have failed. If a node is lost, fails with kRankFailure in one line that
 /// names pair and operation; if a signal asked to stop, with 130 or 143. Held signals
 /// (stop_signals.h) stay held.
 Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task);

@@ -26,6 +26,7 @@
 #include "launcher/run/recovery.h"
 #include "launcher/run/run_folder.h"
 #include "launcher/run/training.h"
+#include "launcher/steps/ending_steps.h"
 #include "launcher/steps/programs.h"
 #include "launcher/steps/slurm_step.h"
 #include "launcher/steps/stop_signals.h"
@@ -201,14 +202,29 @@ Result<Cluster> PhotographCluster(const Prepared& run) {
   return std::move(seen->cluster);
 }
 
+/// Takes from `cluster` what a failed measuring has lost, stores the failure, and says both.
+Result<void> GoOnWithout(const Recovery::Loss& loss, RunOutcome& failed, const Recovery& recovery,
+                         const Prepared& run, Cluster& cluster, JobLedger& ledger) {
+  failed.failure->failure.kind = recovery.KindOf(*failed.failure);
+  ledger.Failed(*failed.failure);
+  std::vector<SpareNode> none;  // all nodes are measured before spares are chosen
+  const std::string without = ReplaceLost(loss.nodes, cluster, none);
+  auto written = run.folder->Write("cluster.json", ToJson(cluster));
+  if (!written) return written;
+  Say(stdout, "measuring the nodes: {}\nmeasuring again{} (failure {} of measuring)\n",
+      failed.message, without, recovery.Count());
+  return {};
+}
+
 /// Measures the nodes of `cluster`, which loses those that fall silent meanwhile: then the others are
-/// measured anew.
+/// measured anew, when the step of the lost ones has ended, as far as it does.
 Result<AllocationProfile> MeasureNodes(const Prepared& run, Cluster& cluster, const Profile& stored,
                                        bool reuse, JobLedger& ledger) {
   Recovery recovery({run.config.recovery.attempts, run.allocation.OwnNode()});
+  EndingSteps ending;
   for (;;) {
     std::optional<RunOutcome> failed;
-    MeasureSite site{run.allocation, cluster, run.programs, run.folder->Path(), {}, {}};
+    MeasureSite site{run.allocation, cluster, run.programs, run.folder->Path(), ending, {}, {}};
     site.launch = run.config.launch;
     site.on_notice = [](const std::string& line) { Say(stdout, "  {}\n", line); };
     site.on_launch = [&](int attempt, const std::string& outcome, const std::string& reason) {
@@ -218,15 +234,11 @@ Result<AllocationProfile> MeasureNodes(const Prepared& run, Cluster& cluster, co
     site.on_failure = [&failed](const RunOutcome& outcome) { failed = outcome; };
     auto measured = ProfileAllocation(site, stored, reuse);
     const auto loss = failed ? recovery.After(*failed) : std::nullopt;
+    auto went_on =
+        loss ? GoOnWithout(*loss, *failed, recovery, run, cluster, ledger) : Result<void>();
+    ending.Await(kMeasureEndPatience);
+    if (!went_on) return tl::unexpected(went_on.error());
     if (!loss) return measured;
-    failed->failure->failure.kind = recovery.KindOf(*failed->failure);
-    ledger.Failed(*failed->failure);
-    std::vector<SpareNode> none;  // all nodes are measured before spares are chosen
-    const std::string without = ReplaceLost(loss->nodes, cluster, none);
-    auto written = run.folder->Write("cluster.json", ToJson(cluster));
-    if (!written) return tl::unexpected(written.error());
-    Say(stdout, "measuring the nodes: {}\nmeasuring again{} (failure {} of measuring)\n",
-        failed->message, without, recovery.Count());
   }
 }
 
