@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/recycled_memory.h"
 #include "runtime/comm/message_operation.h"
 
 namespace adaptive_train {
@@ -88,7 +89,7 @@ class SteppedAllReduce : public CollectiveOperation {
   }
 
   const std::span<T> data_;
-  std::vector<T> scratch_;
+  kernels::RecycledVector<T> scratch_;
   Move move_;
   int step_ = 0;  // numbers steps in the low bits of the lane's tag
   int halves_ = 0;

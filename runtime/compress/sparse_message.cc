@@ -43,27 +43,26 @@ void SparseMessageWriter::Add(std::int64_t length, const std::uint64_t* bitmap, 
   const ValueFormat format = FormatOfPiece(format_, smallest);
   if (format == ValueFormat::kFloat8) {
     const auto* stored = static_cast<const kernels::BFloat16*>(values);
-    piece.packing = packer_.AppendTo(values_, {stored, static_cast<std::size_t>(count)}, smallest);
+    piece.packing = packer_.AppendTo(message_, {stored, static_cast<std::size_t>(count)}, smallest);
     return;
   }
-  const auto* bytes = static_cast<const std::byte*>(values);
-  values_.insert(values_.end(), bytes, bytes + ValueBytes(count, format));
+  Append(values, ValueBytes(count, format));
 }
 
-std::vector<std::byte> SparseMessageWriter::Finish() {
+void SparseMessageWriter::Expect(std::size_t pieces, std::int64_t values) {
+  message_.reserve(sizeof(Header) + pieces * sizeof(PieceEntry) +
+                   ValueBytes(values, FormatOfPiece(format_, 0)));
+}
+
+void SparseMessageWriter::Append(const void* bytes, std::size_t size) {
+  const auto* from = static_cast<const std::byte*>(bytes);
+  message_.insert(message_.end(), from, from + size);
+}
+
+MessageBytes SparseMessageWriter::Finish() {
   if (!finite_) Clear();
-  Header header{
-      .value_format = static_cast<std::uint8_t>(format_),
-      .flags = finite_ ? std::uint8_t{0} : kNotFiniteFlag,
-      .bucket = bucket_,
-      .pieces = static_cast<std::uint32_t>(pieces_.size()),
-      .payload_bytes = pieces_.size() * sizeof(PieceEntry) + indices_.size() + values_.size()};
-  std::vector<std::byte> message(sizeof header + header.payload_bytes);
-  std::byte* end = message.data();
-  const auto append = [&end](const void* data, std::size_t size) {
-    end = std::copy_n(static_cast<const std::byte*>(data), size, end);
-  };
-  append(&header, sizeof header);
+  message_.reserve(message_.size() + indices_.size() + pieces_.size() * sizeof(PieceEntry));
+  Append(indices_.data(), indices_.size());
   for (const Piece& piece : pieces_) {
     const PieceEntry entry{
         .count = static_cast<std::uint32_t>(piece.count),
@@ -73,12 +72,17 @@ std::vector<std::byte> SparseMessageWriter::Finish() {
         .coding = static_cast<std::uint8_t>(piece.index.coding),
         .rice_bits = piece.index.rice_bits,
         .code_bits = static_cast<std::uint8_t>(piece.smallest == 0 ? 0 : piece.packing.bits)};
-    append(&entry, sizeof entry);
+    Append(&entry, sizeof entry);
   }
-  append(indices_.data(), indices_.size());
-  append(values_.data(), values_.size());
-  header.checksum = MessageChecksum(message);
-  std::memcpy(message.data(), &header, sizeof header);
+  Header header{.value_format = static_cast<std::uint8_t>(format_),
+                .flags = finite_ ? std::uint8_t{0} : kNotFiniteFlag,
+                .bucket = bucket_,
+                .pieces = static_cast<std::uint32_t>(pieces_.size()),
+                .payload_bytes = message_.size() - sizeof header};
+  std::memcpy(message_.data(), &header, sizeof header);
+  header.checksum = MessageChecksum(message_);
+  std::memcpy(message_.data(), &header, sizeof header);
+  MessageBytes message = std::move(message_);
   Clear();
   finite_ = true;
   return message;
@@ -87,7 +91,8 @@ std::vector<std::byte> SparseMessageWriter::Finish() {
 void SparseMessageWriter::Clear() {
   pieces_.clear();
   indices_.clear();
-  values_.clear();
+  message_.clear();  // also after a move
+  message_.resize(sizeof(Header));
 }
 
 }  // namespace adaptive_train

@@ -6,14 +6,15 @@
 //
 //   header   magic, format version, value format, flags, bucket, pieces, payload bytes, checksum:
 //            XXH3 of all that follows, seeded with XXH3 of the header before the checksum
-//   pieces   per piece: elements sent, bytes of the index, index coding, its parameter, smallest,
-//            how its values are packed
+//   values   piece after piece: float32, bfloat16, or codes of the sign and of the size relative to
+//            the piece's smallest (kernels/sparsify.h), with as many bits as the piece needs
+//            (size_codes.h)
 //   indices  piece after piece: nothing if all or no elements are sent, a bitmap, or Rice codes of
 //            the gaps (see index_coding.h)
-//   values   of all pieces: float32, bfloat16, or codes of the sign and of the size relative to the
-//            piece's smallest (kernels/sparsify.h), with as many bits as the piece needs
-//            (size_codes.h)
+//   pieces   per piece: elements sent, bytes of the index, index coding, its parameter, smallest,
+//            how its values are packed
 //
+// The values come first, as they are what is long: they are written to where they are sent from.
 // All numbers are little-endian. A message about a chunk with a value that is not finite is the
 // header alone, with 0 pieces.
 #pragma once
@@ -25,6 +26,7 @@
 
 #include "core/result.h"
 #include "kernels/cpu/sparse.h"
+#include "kernels/recycled_memory.h"
 #include "kernels/sparsify.h"
 #include "runtime/compress/index_coding.h"
 #include "runtime/compress/size_codes.h"
@@ -45,6 +47,9 @@ using PieceLengths = std::span<const std::int64_t>;
 /// The largest possible message of this chunk, over all selections.
 std::size_t MaxMessageBytes(PieceLengths pieces, ValueFormat format);
 
+/// A message as it is sent.
+using MessageBytes = kernels::RecycledVector<std::byte>;
+
 /// Bytes of the header; its last 8 are the checksum.
 inline constexpr std::size_t kMessageHeaderBytes = 32;
 
@@ -54,9 +59,12 @@ std::uint64_t MessageChecksum(std::span<const std::byte> message);
 /// Writes a message piece by piece. Not thread-safe; may be reused after Finish.
 class SparseMessageWriter {
  public:
-  SparseMessageWriter(std::uint32_t bucket, ValueFormat format)
-      : bucket_(bucket), format_(format) {}
+  SparseMessageWriter(std::uint32_t bucket, ValueFormat format) : bucket_(bucket), format_(format) {
+    Clear();
+  }
 
+  /// Makes room for `values` of `pieces`, so that what is written first need not move for the rest.
+  void Expect(std::size_t pieces, std::int64_t values);
   /// Adds the next piece: `count` of its `length` elements, those whose bits are set in `bitmap`.
   /// The bitmap has ceil(length / 64) words with zeros past the end; it is not read if all or no
   /// elements are sent. `values` are as kernels::Select stores them, in ascending order of their
@@ -66,7 +74,7 @@ class SparseMessageWriter {
            int smallest = 0);
   /// The chunk has a value that is not finite: the message will say so and have no elements.
   void NotFinite() { finite_ = false; }
-  std::vector<std::byte> Finish();
+  MessageBytes Finish();
 
  private:
   struct Piece {
@@ -76,6 +84,7 @@ class SparseMessageWriter {
     CodePacking packing = {};  // of kFloat8
   };
   void Clear();
+  void Append(const void* bytes, std::size_t size);
 
   std::uint32_t bucket_;
   ValueFormat format_;
@@ -83,7 +92,8 @@ class SparseMessageWriter {
   IndexEncoder encoder_;
   CodePacker packer_;
   std::vector<Piece> pieces_;
-  std::vector<std::byte> indices_, values_;
+  std::vector<std::byte> indices_;
+  MessageBytes message_;  // as far as it is written, with room for the header
 };
 
 /// A message that has passed all checks: lengths, checksum, coding, every place within its piece,
@@ -123,12 +133,13 @@ class SparseMessage {
   kernels::cpu::ExpandArguments Expansion(const Piece& piece, float* to) const;
   static std::size_t ValueBytesOf(const Piece& piece, ValueFormat format);
   Result<void> ReadValues(std::span<const std::byte> values);
+  Result<void> ReadIndices(std::span<const std::byte> indices, std::span<const std::byte> entries);
   Result<void> ReadPieces(std::span<const std::byte> payload, PieceLengths pieces);
 
   ValueFormat format_ = ValueFormat::kBFloat16;
   bool finite_ = true;
   std::vector<Piece> pieces_;
-  std::vector<std::byte> codes_;  // of kFloat8, a byte each
+  kernels::RecycledVector<std::byte> codes_;  // of kFloat8, a byte each
 };
 
 }  // namespace adaptive_train

@@ -9,7 +9,7 @@
 namespace adaptive_train::sparse_message {
 
 inline constexpr std::uint32_t kMagic = 0x4d535441;  // "ATSM"
-inline constexpr std::uint8_t kFormatVersion = 3;
+inline constexpr std::uint8_t kFormatVersion = 4;
 inline constexpr std::uint8_t kNotFiniteFlag = 1;
 
 struct Header {

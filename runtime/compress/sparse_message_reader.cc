@@ -170,12 +170,11 @@ Result<void> CheckSizes(const PieceEntry& entry, ValueFormat format) {
   return {};
 }
 
-/// The index of a piece, from `entry` and the front of `rest`.
+/// The index of a piece, from `entry` and the front of `indices`, which are long enough.
 Result<PieceIndex> ReadIndex(const PieceEntry& entry, std::int64_t length,
-                             std::span<const std::byte> rest) {
-  if (entry.index_bytes > rest.size()) return Refuse("its index is past the end");
+                             std::span<const std::byte> indices) {
   const PieceIndex index{length, entry.count, static_cast<IndexCoding>(entry.coding),
-                         entry.rice_bits, rest.first(entry.index_bytes)};
+                         entry.rice_bits, indices.first(entry.index_bytes)};
   if (auto right = CheckIndex(index); !right) return Refuse(right.error().message);
   return index;
 }
@@ -198,18 +197,40 @@ Result<SparseMessage> SparseMessage::Read(std::span<const std::byte> bytes, std:
 }
 
 Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, PieceLengths pieces) {
+  const auto entries = payload.last(pieces.size() * sizeof(PieceEntry));
+  const auto rest = payload.first(payload.size() - entries.size());
   pieces_.reserve(pieces.size());
-  auto rest = payload.subspan(pieces.size() * sizeof(PieceEntry));
+  std::size_t value_bytes = 0, index_bytes = 0;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const auto entry = Load<PieceEntry>(payload, i * sizeof(PieceEntry));
-    auto index = ReadIndex(entry, pieces[i], rest);
-    if (!index) return FailIn(fmt::format("piece {}", i), std::move(index.error()));
+    const auto entry = Load<PieceEntry>(entries, i * sizeof(PieceEntry));
     if (auto right = CheckSizes(entry, format_); !right)
       return FailIn(fmt::format("piece {}", i), std::move(right.error()));
-    rest = rest.subspan(index->bytes.size());
-    pieces_.push_back({*index, entry.smallest, {entry.code_bits, entry.escapes}});
+    Piece& piece = pieces_.emplace_back();
+    piece.index.length = pieces[i];
+    piece.index.count = entry.count;
+    piece.smallest = entry.smallest;
+    piece.packing = {entry.code_bits, entry.escapes};
+    value_bytes += ValueBytesOf(piece, FormatOfPiece(format_, piece.smallest));
+    index_bytes += entry.index_bytes;
   }
-  return ReadValues(rest);
+  if (value_bytes + index_bytes != rest.size())
+    return Refuse(fmt::format("{} bytes of values and indices, expected {}", rest.size(),
+                              value_bytes + index_bytes));
+  if (auto right = ReadIndices(rest.subspan(value_bytes), entries); !right) return right;
+  return ReadValues(rest.first(value_bytes));
+}
+
+/// `indices` are as long as `entries` say.
+Result<void> SparseMessage::ReadIndices(std::span<const std::byte> indices,
+                                        std::span<const std::byte> entries) {
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const auto entry = Load<PieceEntry>(entries, i * sizeof(PieceEntry));
+    auto index = ReadIndex(entry, pieces_[i].index.length, indices);
+    if (!index) return FailIn(fmt::format("piece {}", i), std::move(index.error()));
+    pieces_[i].index = *index;
+    indices = indices.subspan(index->bytes.size());
+  }
+  return {};
 }
 
 std::size_t SparseMessage::ValueBytesOf(const Piece& piece, ValueFormat format) {
@@ -217,17 +238,13 @@ std::size_t SparseMessage::ValueBytesOf(const Piece& piece, ValueFormat format) 
                                         : ValueBytes(piece.index.count, format);
 }
 
-/// Reads what follows the indices.
+/// Reads the values of pieces whose counts were found right.
 Result<void> SparseMessage::ReadValues(std::span<const std::byte> values) {
-  std::size_t expected = 0;
   std::int64_t codes = 0;
   for (const Piece& piece : pieces_) {
-    const ValueFormat format = FormatOfPiece(format_, piece.smallest);
-    expected += ValueBytesOf(piece, format);
-    if (format == ValueFormat::kFloat8) codes += RoomForCodes(piece.index.count);
+    if (FormatOfPiece(format_, piece.smallest) == ValueFormat::kFloat8)
+      codes += RoomForCodes(piece.index.count);
   }
-  if (values.size() != expected)
-    return Refuse(fmt::format("{} bytes of values, expected {}", values.size(), expected));
   codes_.resize(static_cast<std::size_t>(codes));
   std::byte* to = codes_.data();
   for (Piece& piece : pieces_) {

@@ -39,7 +39,7 @@ std::span<float> OwnerExchange::Chunk(std::size_t owner) const {
 }
 
 void OwnerExchange::Begin() {
-  sum_.resize(Chunk(Own()).size());
+  sum_.assign(Chunk(Own()).size(), 0);
   std::size_t words = 0;
   for (const std::int64_t length : order_.chunks.pieces[Own()]) words += BitmapWords(length);
   union_.resize(words);
@@ -59,15 +59,13 @@ void OwnerExchange::Begin() {
 
 void OwnerExchange::ReceiveMessage(ExchangePhase phase, std::size_t peer) {
   const std::size_t owner = phase == ExchangePhase::kMessage ? Own() : peer;
-  const std::size_t capacity = MaxMessageBytes(order_.chunks.pieces[owner], order_.format);
   Incoming& incoming = Of(phase)[peer];
-  incoming.buffer = std::make_unique_for_overwrite<std::byte[]>(capacity);
-  incoming.receive =
-      ReceiveUpTo(Lane().RankOf(peer), ExchangeTag(Lane(), phase, static_cast<int>(peer)),
-                  {incoming.buffer.get(), capacity},
-                  [this, phase, peer](const std::string& cause, std::size_t bytes) {
-                    OnReceived(phase, peer, cause, bytes);
-                  });
+  incoming.buffer.resize(MaxMessageBytes(order_.chunks.pieces[owner], order_.format));
+  incoming.receive = ReceiveUpTo(
+      Lane().RankOf(peer), ExchangeTag(Lane(), phase, static_cast<int>(peer)), incoming.buffer,
+      [this, phase, peer](const std::string& cause, std::size_t bytes) {
+        OnReceived(phase, peer, cause, bytes);
+      });
 }
 
 void OwnerExchange::End() {

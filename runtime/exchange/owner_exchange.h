@@ -27,7 +27,7 @@ struct OwnerExchangeOrder {
   BucketChunks chunks;
   ValueFormat format = ValueFormat::kBFloat16;  // of both phases
   /// [members], the bytes of a SparseMessage from this rank to each owner, including itself.
-  std::vector<std::vector<std::byte>> messages;
+  std::vector<MessageBytes> messages;
   /// false: the owners keep the sums, and only the own chunk of result is written.
   bool gather = true;
   /// false: messages and OwnSum are released when the operation is over.
@@ -77,8 +77,8 @@ class OwnerExchange final : public CollectiveOperation {
  private:
   /// The message from another rank, and its content.
   struct Incoming {
-    std::unique_ptr<std::byte[]> buffer;  // uninitialised: untouched pages cost nothing
-    std::shared_ptr<Part> receive;        // under way
+    MessageBytes buffer;
+    std::shared_ptr<Part> receive;  // under way
     std::optional<SparseMessage> message;
   };
 
@@ -100,7 +100,7 @@ class OwnerExchange final : public CollectiveOperation {
   void AcceptSum(std::size_t owner, std::span<const std::byte> bytes);
   void AddInOrder();
   void EndOfMessages();
-  std::vector<std::byte> PackedSum();
+  MessageBytes PackedSum();
   void KeepOwnSum();
   void WriteNotFinite(std::size_t owner);
 
@@ -113,13 +113,13 @@ class OwnerExchange final : public CollectiveOperation {
   std::vector<Incoming> messages_, sums_;  // [ranks]; this rank's entry has no buffer
   std::size_t arrived_ = 0;                // messages, valid or not, including this rank's
   std::size_t added_ = 0;                  // ranks whose message is in the sum
-  std::vector<float> sum_;
-  std::vector<std::uint64_t> union_;   // what was selected: piece after piece
-  std::vector<int> smallest_;          // [pieces of the own chunk], the least received
-  std::vector<std::byte> packed_sum_;  // as it is sent
-  bool sum_finite_ = true;             // the own chunk
-  bool finite_ = true;                 // all chunks seen
-  bool message_missing_ = false;       // one was invalid, or will not come
+  kernels::RecycledVector<float> sum_;
+  std::vector<std::uint64_t> union_;  // what was selected: piece after piece
+  std::vector<int> smallest_;         // [pieces of the own chunk], the least received
+  MessageBytes packed_sum_;           // as it is sent
+  bool sum_finite_ = true;            // the own chunk
+  bool finite_ = true;                // all chunks seen
+  bool message_missing_ = false;      // one was invalid, or will not come
 };
 
 }  // namespace adaptive_train

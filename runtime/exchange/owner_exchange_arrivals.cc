@@ -32,7 +32,7 @@ void OwnerExchange::OnReceived(ExchangePhase phase, std::size_t peer, const std:
                                std::size_t bytes) {
   Incoming& incoming = Of(phase)[peer];
   incoming.receive.reset();
-  const std::span<const std::byte> came(incoming.buffer.get(), bytes);
+  const auto came = std::span<const std::byte>(incoming.buffer).first(bytes);
   if (phase == ExchangePhase::kMessage) {
     cause.empty() ? AcceptMessage(peer, came) : MessageMissing(peer, cause);
   } else if (cause.empty()) {
@@ -89,12 +89,13 @@ void OwnerExchange::EndOfMessages() {
 }
 
 /// Pieces of which every element came are sent whole; of the others, what is not zero.
-std::vector<std::byte> OwnerExchange::PackedSum() {
+MessageBytes OwnerExchange::PackedSum() {
   SparseMessageWriter writer(order_.chunks.bucket, order_.format);
   const PieceLengths pieces = order_.chunks.pieces[Own()];
   const float* sums = sum_.data();
   std::span<std::uint64_t> bitmap = union_;
-  std::vector<float> values;  // enough for any format
+  if (sum_finite_) writer.Expect(pieces.size(), CountOf(union_));
+  kernels::RecycledVector<float> values;  // enough for any format
   for (std::size_t i = 0; sum_finite_ && i < pieces.size(); ++i) {
     const auto words = bitmap.first(BitmapWords(pieces[i]));
     const auto length = static_cast<std::size_t>(pieces[i]);
@@ -132,7 +133,7 @@ void OwnerExchange::AcceptSum(std::size_t owner, std::span<const std::byte> byte
   if (!message)
     return Note(Lane().RankOf(owner), About(ExchangePhase::kSum) + ": " + message.error().message);
   message->finite() ? message->WriteTo(Chunk(owner)) : WriteNotFinite(owner);
-  sums_[owner].buffer.reset();
+  sums_[owner].buffer = {};
 }
 
 void OwnerExchange::WriteNotFinite(std::size_t owner) {

@@ -28,10 +28,11 @@ Request OwnerSum<T>::Start(const CollectiveLane& lane) {
 
 template <class T>
 void OwnerSum<T>::Pack(OwnerExchangeOrder& order) {
+  SparseMessageWriter writer(order.chunks.bucket, order.format);
   for (const int owner : this->state_.Owners()) {
     const GradientChunk chunk = this->ChunkOf(owner);
     const SelectedChunk selected = this->state_.Select(chunk, density_.value_or(1), order.format);
-    SparseMessageWriter writer(order.chunks.bucket, order.format);
+    writer.Expect(selected.pieces.size(), selected.count);
     for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
       const SelectedPiece& piece = selected.pieces[i];
       writer.Add(static_cast<std::int64_t>(chunk.pieces[i].size()), piece.bitmap.data(),

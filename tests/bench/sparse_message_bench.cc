@@ -80,7 +80,7 @@ void Run(double density, ValueFormat format, int rounds) {
   const auto count = static_cast<std::int64_t>(selection.places.size());
   const std::vector<std::int64_t> pieces{kLength};
   SparseMessageWriter writer(1, format);
-  std::vector<std::byte> bytes;
+  MessageBytes bytes;
   const double write = BestNanoseconds(rounds, [&] {
     writer.Add(kLength, selection.bitmap.data(), count, selection.values.data(), smallest);
     bytes = writer.Finish();

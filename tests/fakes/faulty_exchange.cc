@@ -4,7 +4,7 @@ namespace adaptive_train {
 namespace {
 
 /// All elements of a chunk, each of them 1.
-std::vector<std::byte> DenseMessage(std::uint32_t bucket, PieceLengths pieces) {
+MessageBytes DenseMessage(std::uint32_t bucket, PieceLengths pieces) {
   SparseMessageWriter writer(bucket, ValueFormat::kFloat32);
   for (const std::int64_t length : pieces) {
     const std::vector<float> values(static_cast<std::size_t>(length), 1.0f);
@@ -53,7 +53,7 @@ void FaultyExchange::Receive(ExchangePhase phase, int peer) {
       [self = shared_from_this()](const std::string&, std::size_t) { self->PartOver(); }));
 }
 
-std::vector<std::byte> FaultyExchange::Made(ExchangePhase phase, int peer) const {
+MessageBytes FaultyExchange::Made(ExchangePhase phase, int peer) const {
   const int owner = phase == ExchangePhase::kMessage ? peer : lane_.rank;
   const PieceLengths pieces = chunks_.pieces[static_cast<std::size_t>(owner)];
   const bool now = phase == order_.phase && order_.victim.value_or(peer) == peer;
@@ -77,7 +77,7 @@ void FaultyExchange::Send(ExchangePhase phase, int peer) {
     SendOnce(phase, peer, Made(phase, peer));
 }
 
-void FaultyExchange::SendOnce(ExchangePhase phase, int peer, std::vector<std::byte> bytes) {
+void FaultyExchange::SendOnce(ExchangePhase phase, int peer, MessageBytes bytes) {
   buffers_.push_back(std::move(bytes));
   ++pending_;
   parts_.push_back(lane_.transport->Send(

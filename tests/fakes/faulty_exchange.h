@@ -40,16 +40,16 @@ class FaultyExchange final : public Operation, public std::enable_shared_from_th
   void Cancel(const std::string& cause) override;
 
  private:
-  std::vector<std::byte> Made(ExchangePhase phase, int peer) const;
+  MessageBytes Made(ExchangePhase phase, int peer) const;
   void Receive(ExchangePhase phase, int peer);
   void Send(ExchangePhase phase, int peer);
-  void SendOnce(ExchangePhase phase, int peer, std::vector<std::byte> bytes);
+  void SendOnce(ExchangePhase phase, int peer, MessageBytes bytes);
   void PartOver();
 
   const CollectiveLane lane_;
   const BucketChunks chunks_;
   const ExchangeFaultOrder order_;
-  std::vector<std::vector<std::byte>> buffers_;
+  std::vector<MessageBytes> buffers_;
   std::vector<std::shared_ptr<Part>> parts_;
   std::size_t pending_ = 0;
 };

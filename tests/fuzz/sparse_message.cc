@@ -34,7 +34,7 @@ Chunk EmptyChunk() {
   return chunk;
 }
 
-std::vector<std::byte> Write(const Chunk& chunk, ValueFormat format, int smallest = 0) {
+MessageBytes Write(const Chunk& chunk, ValueFormat format, int smallest = 0) {
   SparseMessageWriter writer(kBucket, format);
   const float* values = chunk.values.data();
   const std::uint64_t* bitmap = chunk.bitmaps.data();
@@ -57,7 +57,7 @@ std::vector<std::byte> Write(const Chunk& chunk, ValueFormat format, int smalles
   return writer.Finish();
 }
 
-void ReadAll(const std::vector<std::byte>& bytes, ValueFormat format) {
+void ReadAll(const MessageBytes& bytes, ValueFormat format) {
   const auto message = SparseMessage::Read(bytes, kBucket, format, kLengths);
   if (!message) return Require(!message.error().message.empty());
   Require(bytes.size() <= MaxMessageBytes(kLengths, format));
@@ -77,7 +77,7 @@ void ReadAll(const std::vector<std::byte>& bytes, ValueFormat format) {
   Require(sum.values == written.values);
 }
 
-void Seal(std::vector<std::byte>& bytes) {
+void Seal(MessageBytes& bytes) {
   const std::uint64_t checksum = MessageChecksum(bytes);
   std::memcpy(bytes.data() + kChecksumAt, &checksum, sizeof checksum);
 }
@@ -87,7 +87,7 @@ void Seal(std::vector<std::byte>& bytes) {
 void FuzzOne(std::string_view input) {
   const auto* data = reinterpret_cast<const std::byte*>(input.data());
   for (const ValueFormat format : kFormats) {
-    std::vector<std::byte> bytes(data, data + input.size());
+    MessageBytes bytes(data, data + input.size());
     ReadAll(bytes, format);
     if (bytes.size() < kMessageHeaderBytes) continue;
     Seal(bytes);
@@ -102,7 +102,7 @@ void FuzzOne(std::string_view input) {
 std::vector<std::string> FuzzSeeds() {
   std::mt19937_64 engine(1);
   std::vector<std::string> seeds;
-  const auto add = [&seeds](const std::vector<std::byte>& bytes) {
+  const auto add = [&seeds](const MessageBytes& bytes) {
     seeds.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
   for (const ValueFormat format : kFormats) {

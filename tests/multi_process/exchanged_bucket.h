@@ -58,7 +58,7 @@ struct MadeBucket {
     return chunks;
   }
   /// The message of `rank` for the pieces that begin at `begin`.
-  std::vector<std::byte> Message(int rank, PieceLengths pieces, std::size_t begin) const {
+  MessageBytes Message(int rank, PieceLengths pieces, std::size_t begin) const {
     SparseMessageWriter writer(bucket, format);
     for (const std::int64_t length : pieces) {
       std::vector<std::uint64_t> bitmap((static_cast<std::size_t>(length) + 63) / 64);

@@ -187,7 +187,7 @@ bool FirstChunkIsNot(Group& c, const UnderWay& under) {
 
 /// What rank `from` sends to owner 0 is replaced.
 bool GivesNotFinite(Group& c, ValueFormat format,
-                    const std::function<std::vector<std::byte>(PieceLengths)>& message) {
+                    const std::function<MessageBytes(PieceLengths)>& message) {
   UnderWay under{{3, 100, 1, format}, std::vector<float>(100), nullptr, {}};
   auto order = under.made.Order(c.Rank(), c.Size(), under.result);
   if (c.Rank() < 2) order.messages[0] = message(order.chunks.pieces[0]);
@@ -201,7 +201,7 @@ bool GivesNotFinite(Group& c, ValueFormat format,
 
 /// A message of a chunk whose elements are all the same.
 template <class T>
-std::vector<std::byte> Constant(PieceLengths pieces, T value, ValueFormat format) {
+MessageBytes Constant(PieceLengths pieces, T value, ValueFormat format) {
   SparseMessageWriter writer(3, format);
   for (const std::int64_t length : pieces) {
     const std::vector<T> values(static_cast<std::size_t>(length), value);

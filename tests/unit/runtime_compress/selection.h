@@ -66,8 +66,8 @@ inline void AddTo(SparseMessageWriter& writer, const Selection& selection, Value
              smallest);
 }
 
-inline std::vector<std::byte> MessageOf(const std::vector<Selection>& pieces, ValueFormat format,
-                                        std::uint32_t bucket) {
+inline MessageBytes MessageOf(const std::vector<Selection>& pieces, ValueFormat format,
+                              std::uint32_t bucket) {
   SparseMessageWriter writer(bucket, format);
   for (const Selection& piece : pieces) AddTo(writer, piece, format);
   return writer.Finish();

@@ -15,7 +15,7 @@
 namespace adaptive_train::sparse_message_refusals_test {
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using Bytes = MessageBytes;
 using testing::HasSubstr;
 
 constexpr std::uint32_t kBucket = 3;
@@ -49,8 +49,9 @@ Bytes With(Bytes bytes, std::size_t offset, T value) {
   return bytes;
 }
 
-constexpr std::size_t EntryAt(std::size_t piece) {
-  return kMessageHeaderBytes + piece * kEntryBytes;
+/// In a message of so many pieces, their entries being its end.
+std::size_t EntryAt(const Bytes& message, std::size_t pieces, std::size_t piece) {
+  return message.size() - (pieces - piece) * kEntryBytes;
 }
 
 /// The same bytes with a correct payload length and checksum.
@@ -88,7 +89,7 @@ TEST(SparseMessageRefusals, EveryCutAndEveryAddition) {
   for (int more = 1; more <= 20; ++more) {
     longer.push_back(std::byte{0});
     EXPECT_THAT(Refusal(longer), HasSubstr("bytes after the header"));
-    EXPECT_THAT(Refusal(Sealed(longer)), HasSubstr("bytes of values, expected"));
+    EXPECT_NE(Refusal(Sealed(longer)), "believed") << more;  // entries are what is at the end
   }
 }
 
@@ -115,7 +116,7 @@ TEST(SparseMessageRefusals, WrongHeadersWithARightChecksum) {
   const auto refusal = [&](std::size_t offset, auto value) {
     return Refusal(Sealed(With(message, offset, value)));
   };
-  EXPECT_EQ(refusal(kVersionAt, std::uint8_t{1}), "format version 1, expected 3");
+  EXPECT_EQ(refusal(kVersionAt, std::uint8_t{1}), "format version 1, expected 4");
   EXPECT_EQ(refusal(kValueFormatAt, std::uint8_t{7}), "value format 7, expected 1");
   EXPECT_EQ(refusal(kFlagsAt, std::uint8_t{2}), "unknown flags");
   EXPECT_EQ(refusal(kFlagsAt + 1, std::uint8_t{1}), "unknown flags");
@@ -130,27 +131,48 @@ TEST(SparseMessageRefusals, WrongHeadersWithARightChecksum) {
 
 TEST(SparseMessageRefusals, WrongPiecesWithARightChecksum) {
   const Bytes message = Message();
-  ASSERT_EQ(message[EntryAt(0) + kCoding], std::byte{2});  // Rice
-  ASSERT_EQ(message[EntryAt(1) + kCoding], std::byte{1});  // bitmap
+  const auto entry_at = [&](std::size_t piece) { return EntryAt(message, 4, piece); };
+  ASSERT_EQ(message[entry_at(0) + kCoding], std::byte{2});  // Rice
+  ASSERT_EQ(message[entry_at(1) + kCoding], std::byte{1});  // bitmap
   const auto refusal = [&](std::size_t piece, std::size_t field, auto value) {
-    return Refusal(Sealed(With(message, EntryAt(piece) + field, value)));
+    return Refusal(Sealed(With(message, entry_at(piece) + field, value)));
   };
-  EXPECT_EQ(refusal(0, kCount, UINT32_MAX), "piece 0: more elements than it has");
-  EXPECT_EQ(refusal(0, kCount, 1U), "piece 0: it has another number of gaps");
-  EXPECT_EQ(refusal(0, kIndexBytes, UINT32_MAX), "piece 0: its index is past the end");
+  for (const std::size_t piece : {0, 1, 2, 3}) {
+    for (const std::uint32_t count : {5U, UINT32_MAX})
+      EXPECT_THAT(refusal(piece, kCount, count),
+                  HasSubstr("bytes of values and indices, expected"));
+    EXPECT_THAT(refusal(piece, kIndexBytes, UINT32_MAX),
+                HasSubstr("bytes of values and indices, expected"));
+  }
   EXPECT_EQ(refusal(0, kCoding, std::uint8_t{9}), "piece 0: its index coding is unknown");
   EXPECT_EQ(refusal(0, kRiceBits, std::uint8_t{255}), "piece 0: its Rice parameter is too large");
-  EXPECT_EQ(refusal(1, kCount, 5U), "piece 1: the bitmap has another number of elements");
-  EXPECT_EQ(refusal(1, kIndexBytes, 7U), "piece 1: the bitmap has a wrong length");
-  EXPECT_EQ(refusal(2, kCount, 8U), "piece 2: its index coding is wrong");
-  EXPECT_THAT(refusal(2, kCount, 0U), HasSubstr("bytes of values, expected"));
-  EXPECT_THAT(refusal(3, kCount, 7U), HasSubstr("bytes of values, expected"));
-  EXPECT_EQ(refusal(3, kIndexBytes, 1U), "piece 3: an index where none is needed");
   EXPECT_EQ(refusal(1, kSmallest, std::uint16_t{4}), "piece 1: sizes where there are none");
   EXPECT_EQ(refusal(1, kCodeBits, std::uint8_t{8}), "piece 1: sizes where there are none");
   EXPECT_EQ(refusal(1, kEscapes, 1U), "piece 1: sizes where there are none");
   for (const std::size_t zero : {0, 1, 2})
     EXPECT_EQ(refusal(3, kZeros + zero, std::uint8_t{1}), "piece 3: unknown flags");
+}
+
+/// As many values and as many bytes of indices, but of other pieces.
+TEST(SparseMessageRefusals, PiecesThatTakeFromOthers) {
+  const Bytes message = Message();
+  const auto refusal = [&](std::size_t field, std::size_t more, std::size_t less) {
+    Bytes bytes = message;
+    for (const std::size_t piece : {more, less}) {
+      std::uint32_t number = 0;
+      std::byte* const at = bytes.data() + EntryAt(bytes, 4, piece) + field;
+      std::memcpy(&number, at, sizeof number);
+      number += piece == more ? 1U : -1U;
+      std::memcpy(at, &number, sizeof number);
+    }
+    return Refusal(Sealed(bytes));
+  };
+  EXPECT_EQ(refusal(kCount, 0, 1), "piece 0: it has another number of gaps");
+  EXPECT_EQ(refusal(kCount, 1, 2), "piece 1: the bitmap has another number of elements");
+  EXPECT_EQ(refusal(kCount, 2, 1), "piece 1: the bitmap has another number of elements");
+  EXPECT_EQ(refusal(kCount, 3, 2), "piece 2: its index coding is wrong");
+  EXPECT_EQ(refusal(kIndexBytes, 3, 0), "piece 0: it has another number of gaps");
+  EXPECT_EQ(refusal(kIndexBytes, 2, 1), "piece 1: the bitmap has a wrong length");
 }
 
 /// Why a message with one piece of sizes, completely sent, is refused.
@@ -169,7 +191,7 @@ Bytes MessageOfSizes(const Selection& piece) {
 TEST(SparseMessageRefusals, WrongSizes) {
   const Bytes message = MessageOfSizes(Sizes(Select(9, 1, 3), 500));
   const auto refusal = [&](std::uint16_t smallest) {
-    return RefusalOfSizes(With(message, EntryAt(0) + kSmallest, smallest), 9);
+    return RefusalOfSizes(With(message, EntryAt(message, 1, 0) + kSmallest, smallest), 9);
   };
   for (const std::uint16_t smallest : {4, 500, 892}) EXPECT_EQ(refusal(smallest), "believed");
   EXPECT_EQ(refusal(3), "piece 0: a smallest size of number 3");
@@ -184,20 +206,22 @@ TEST(SparseMessageRefusals, WrongPackingOfSizes) {
   std::ranges::fill(piece.values, 0.25f);  // size number 500
   piece.values[128] = 64;                  // 32 above it: an escape of 4 bits
   const Bytes message = MessageOfSizes(piece);
-  ASSERT_EQ(message[EntryAt(0) + kCodeBits], std::byte{4});
-  ASSERT_EQ(message[EntryAt(0) + kEscapes], std::byte{1});
-  constexpr std::size_t kCodes = EntryAt(1), kLast = kCodes + 64;
-  ASSERT_EQ(message.size(), kCodes + 96 + 1);
+  const std::size_t entry = EntryAt(message, 1, 0);
+  ASSERT_EQ(message[entry + kCodeBits], std::byte{4});
+  ASSERT_EQ(message[entry + kEscapes], std::byte{1});
+  constexpr std::size_t kCodes = kMessageHeaderBytes, kLast = kCodes + 64;
+  ASSERT_EQ(entry, kCodes + 96 + 1);
   const auto refusal = [&](std::size_t place, auto value) {
     return RefusalOfSizes(With(message, place, value), kLength);
   };
   for (const std::uint8_t bits : {0, 3, 9, 255})
-    EXPECT_EQ(refusal(EntryAt(0) + kCodeBits, bits),
+    EXPECT_EQ(refusal(entry + kCodeBits, bits),
               "piece 0: codes of " + std::to_string(bits) + " bits");
-  EXPECT_EQ(refusal(EntryAt(0) + kCodeBits, std::uint8_t{5}), "97 bytes of values, expected 121");
-  EXPECT_EQ(refusal(EntryAt(0) + kCodeBits, std::uint8_t{8}), "piece 0: 1 escapes");
-  EXPECT_EQ(refusal(EntryAt(0) + kEscapes, 130U), "piece 0: 130 escapes");
-  EXPECT_EQ(refusal(EntryAt(0) + kEscapes, 2U), "97 bytes of values, expected 98");
+  EXPECT_EQ(refusal(entry + kCodeBits, std::uint8_t{5}),
+            "97 bytes of values and indices, expected 121");
+  EXPECT_EQ(refusal(entry + kCodeBits, std::uint8_t{8}), "piece 0: 1 escapes");
+  EXPECT_EQ(refusal(entry + kEscapes, 130U), "piece 0: 130 escapes");
+  EXPECT_EQ(refusal(entry + kEscapes, 2U), "97 bytes of values and indices, expected 98");
   constexpr auto kOtherwise = "its values are not packed as it says";
   EXPECT_EQ(refusal(kCodes, std::uint8_t{0x07}), kOtherwise);  // one escape more
   EXPECT_EQ(refusal(kLast, std::uint8_t{0x00}), kOtherwise);   // one less

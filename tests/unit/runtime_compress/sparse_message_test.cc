@@ -30,7 +30,7 @@ void PlainAdd(const std::vector<Selection>& pieces, std::vector<float>& sum,
 }
 
 void ExpectRead(const std::vector<Selection>& pieces, ValueFormat format,
-                const std::vector<std::byte>& bytes) {
+                const MessageBytes& bytes) {
   const auto lengths = LengthsOf(pieces);
   EXPECT_LE(bytes.size(), MaxMessageBytes(lengths, format));
   const auto message = SparseMessage::Read(bytes, kBucket, format, lengths);
