@@ -66,7 +66,8 @@ class JobStep {
   virtual std::string TroubledNode() const = 0;
   /// Whether that may be over when the step is launched once more.
   virtual bool TroubleMayPass() const = 0;
-  /// Kills all ranks, everywhere, without waiting. `step_id` is what the ranks said in their hello.
+  /// Kills all ranks, everywhere, without waiting: at once, or in Poll those that have not ended by
+  /// themselves, as they were told to. `step_id` is what the ranks said in their hello.
   virtual void Kill(const std::string& step_id) = 0;
 };
 

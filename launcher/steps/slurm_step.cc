@@ -23,6 +23,10 @@ constexpr std::chrono::seconds kPluginDeadline{20};
 /// Of a short step: Slurm may not reach a node that has just come back.
 constexpr int kShortLaunches = 3;
 constexpr std::chrono::seconds kBetweenShortLaunches{2};
+/// Ranks that are told to end do so by themselves. Slurm is asked only after that: slurmstepd 22.05.8
+/// that hears of it in the millisecond in which its last task ends waits for UnkillableStepTimeout,
+/// and then drains its node (docs/decisions.md).
+constexpr std::chrono::milliseconds kOwnEndGrace{500};
 /// After its step was killed srun may wait for a node that is gone; nobody waits for srun longer
 /// than this.
 constexpr std::chrono::seconds kSrunGrace{2};
@@ -131,8 +135,7 @@ class SlurmStep final : public JobStep {
       Understand(errors_.substr(0, line_end));
       errors_.erase(0, line_end + 1);
     }
-    if (kill_deadline_ && std::chrono::steady_clock::now() > *kill_deadline_)
-      srun_.SignalAlone(SIGKILL);
+    if (!Over()) EndInTime(std::chrono::steady_clock::now());
   }
   bool Over() const override { return status_.has_value(); }
   bool MayEndBeside() const override { return true; }  // srun waits long for a node that is gone
@@ -145,19 +148,33 @@ class SlurmStep final : public JobStep {
   bool TroubleMayPass() const override { return !trouble_.empty(); }
 
   void Kill(const std::string& step_id) override {
-    if (Over() || kill_deadline_) return;
-    kill_deadline_ = std::chrono::steady_clock::now() + kSrunGrace;
-    // srun itself gives up after two signals without telling a stopped rank; slurmd kills it for
-    // scancel.
-    if (step_id.empty()) {
-      srun_.Signal(SIGTERM);
-      return;
-    }
-    auto scancel = ChildProcess::Start({{"scancel", "--signal=KILL", step_id}, std::nullopt, ""});
-    if (scancel) scancel_ = std::move(*scancel);
+    if (Over() || kill_at_) return;
+    step_id_ = step_id;
+    kill_at_ = std::chrono::steady_clock::now() + kOwnEndGrace;
   }
 
  private:
+  /// As far as the step was to be killed.
+  void EndInTime(std::chrono::steady_clock::time_point now) {
+    if (srun_deadline_) {
+      if (now > *srun_deadline_) srun_.SignalAlone(SIGKILL);
+    } else if (kill_at_ && now > *kill_at_) {
+      KillRanks();
+      srun_deadline_ = now + kSrunGrace;
+    }
+  }
+
+  /// srun itself gives up after two signals without telling a stopped rank; slurmd kills it for
+  /// scancel.
+  void KillRanks() {
+    if (step_id_.empty()) {
+      srun_.Signal(SIGTERM);
+      return;
+    }
+    auto scancel = ChildProcess::Start({{"scancel", "--signal=KILL", step_id_}, std::nullopt, ""});
+    if (scancel) scancel_ = std::move(*scancel);
+  }
+
   void Understand(const std::string& line) {
     if (auto ended = ParseTaskEnd(line)) {
       for (int task : ended->tasks)
@@ -190,7 +207,8 @@ class SlurmStep final : public JobStep {
   std::string trouble_, troubled_node_;
   std::vector<RankEnd> ends_;
   std::optional<int> status_;
-  std::optional<std::chrono::steady_clock::time_point> kill_deadline_;
+  std::string step_id_;  // to kill
+  std::optional<std::chrono::steady_clock::time_point> kill_at_, srun_deadline_;
 };
 
 }  // namespace
