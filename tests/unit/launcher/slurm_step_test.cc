@@ -1,7 +1,22 @@
-// What is taken from Slurm's environment and read from its commands.
+// What is taken from Slurm's environment and read from its commands, and how its steps are killed.
 #include "launcher/steps/slurm_step.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "tests/unit/launcher/temporary_folder.h"
 
 namespace adaptive_train::slurm_step_test {
 namespace {
@@ -56,6 +71,88 @@ TEST(KindOfSrunsWords, AreKindsOfFailure) {
   EXPECT_EQ(KindOfSrunsWords("Exited with exit code 1"), FailureKind::kCrashed);
   EXPECT_EQ(KindOfSrunsWords("Exited with exit code 16"), FailureKind::kDiverged);
   EXPECT_EQ(KindOfSrunsWords("Exited with exit code 17"), FailureKind::kUnknown);
+}
+
+/// A step whose srun and scancel are scripts in `home_`. That srun ends once there is a file "over".
+class KilledStepTest : public testing::Test {
+ protected:
+  KilledStepTest() {
+    Script("srun",
+           "trap 'touch terminated over' TERM\necho $$ >pid.new && mv pid.new pid\n"
+           "until [[ -e over ]]; do sleep 0.02; done\n");
+    Script("scancel", "echo \"$*\" >cancelled\ntouch over\n");
+    ::setenv("PATH", (home_.Path() + ":" + path_).c_str(), 1);
+    std::filesystem::create_directory(home_.Path() + "/logs");
+    plan_.ranks.resize(1);
+    plan_.ranks[0].device.node = "n1";
+    JobStepSpec spec;
+    spec.plan = &plan_;
+    spec.run_dir = home_.Path();
+    spec.worker = "/bin/true";
+    spec.environment = CurrentEnvironment();
+    auto step = SlurmSteps()(spec);
+    EXPECT_TRUE(step.has_value());
+    step_ = std::move(*step);
+    WaitUntil([this] { return !Text("pid").empty(); });
+  }
+  ~KilledStepTest() override {
+    step_.reset();
+    ::setenv("PATH", path_.c_str(), 1);
+  }
+
+  void Script(const std::string& name, const std::string& lines) {
+    std::ofstream(home_.Path() + "/" + name) << "#!/bin/bash\ncd " << home_.Path() << " || exit\n"
+                                             << lines;
+    std::filesystem::permissions(home_.Path() + "/" + name, std::filesystem::perms::owner_all);
+  }
+  std::string Text(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(home_.Path() + "/" + name).rdbuf();
+    return text.str();
+  }
+  static void WaitUntil(const std::function<bool()>& so) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!so()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  void PollUntilOver() {
+    WaitUntil([this] {
+      step_->Poll();
+      return step_->Over();
+    });
+  }
+
+  test::TemporaryFolder home_;
+  Plan plan_;
+  std::unique_ptr<JobStep> step_;
+  const std::string path_ = ::getenv("PATH");
+};
+
+TEST_F(KilledStepTest, WhereAllRanksEndByThemselvesSlurmIsNotAsked) {
+  std::ofstream(home_.Path() + "/over");
+  const auto pid = static_cast<pid_t>(std::stol(Text("pid")));
+  siginfo_t ended{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT), 0);
+  step_->Kill("7.1");  // does not know that srun is over
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  step_->Poll();
+  EXPECT_TRUE(step_->Over());
+  EXPECT_EQ(Text("cancelled"), "");
+}
+
+TEST_F(KilledStepTest, RanksThatGoOnAreKilledBySlurm) {
+  step_->Kill("7.1");
+  PollUntilOver();
+  EXPECT_EQ(Text("cancelled"), "--signal=KILL 7.1\n");
+}
+
+TEST_F(KilledStepTest, BeforeARankHasSaidItsStepSrunIsToldToEnd) {
+  step_->Kill("");
+  PollUntilOver();
+  EXPECT_EQ(Text("cancelled"), "");
+  EXPECT_TRUE(std::filesystem::exists(home_.Path() + "/terminated"));
 }
 
 }  // namespace
