@@ -53,11 +53,11 @@ struct Measured {
 /// The nodes with their devices, as a measuring step numbers and names them.
 std::vector<MeasuredNode> MeasuredNodes(const Cluster& cluster);
 
-/// Runs the step with one process per node, in Slurm by srun, otherwise on this machine. A launch
-/// that hangs is tried again (kMaxLaunchRetries). Writes measure.json and measured.json in the run
-/// folder. Blocks until the step ends, or its ranks have failed. If a node is lost, fails with kRankFailure in one line that
-/// names pair and operation; if a signal asked to stop, with 130 or 143. Held signals
-/// (stop_signals.h) stay held.
+/// Runs the step with one process per node, in Slurm by srun, otherwise on this machine. A
+/// launch that hangs is tried again (kMaxLaunchRetries). Writes measure.json and measured.json
+/// in the run folder. Blocks until the step ends, or its ranks have failed. If a node is lost,
+/// fails with kRankFailure in one line that names pair and operation; if a signal asked to
+/// stop, with 130 or 143. Held signals (stop_signals.h) stay held.
 Result<Measured> MeasureLinks(const MeasureSite& site, const MeasureTask& task);
 
 }  // namespace adaptive_train

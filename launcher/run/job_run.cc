@@ -216,8 +216,8 @@ Result<void> GoOnWithout(const Recovery::Loss& loss, RunOutcome& failed, const R
   return {};
 }
 
-/// Measures the nodes of `cluster`, which loses those that fall silent meanwhile: then the others are
-/// measured anew, when the step of the lost ones has ended, as far as it does.
+/// Measures the nodes of `cluster`, which loses those that fall silent meanwhile: then the
+/// others are measured anew, when the step of the lost ones has ended, as far as it does.
 Result<AllocationProfile> MeasureNodes(const Prepared& run, Cluster& cluster, const Profile& stored,
                                        bool reuse, JobLedger& ledger) {
   Recovery recovery({run.config.recovery.attempts, run.allocation.OwnNode()});
