@@ -19,7 +19,7 @@
 
 namespace adaptive_train {
 
-/// For what a measuring step leaves: nothing is to run beside what is measured next.
+/// How long the ranks of a measuring step may take to end before the nodes are measured again.
 inline constexpr std::chrono::seconds kMeasureEndPatience{4};
 
 /// Where to measure.

@@ -217,7 +217,7 @@ Result<void> GoOnWithout(const Recovery::Loss& loss, RunOutcome& failed, const R
 }
 
 /// Measures the nodes of `cluster`, which loses those that fall silent meanwhile: then the
-/// others are measured anew, when the step of the lost ones has ended, as far as it does.
+/// others are measured anew, once the failed step has ended or kMeasureEndPatience is over.
 Result<AllocationProfile> MeasureNodes(const Prepared& run, Cluster& cluster, const Profile& stored,
                                        bool reuse, JobLedger& ledger) {
   Recovery recovery({run.config.recovery.attempts, run.allocation.OwnNode()});

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/recycled_memory.h"
+#include "kernels/memory_pool.h"
 #include "runtime/comm/message_operation.h"
 
 namespace adaptive_train {
@@ -54,7 +54,7 @@ class ReduceScatter final : public CollectiveOperation {
   }
 
   const std::vector<std::span<float>> parts_;
-  std::vector<kernels::RecycledVector<float>> received_;  // [members]; this rank's is empty
+  std::vector<kernels::PooledVector<float>> received_;  // [members]; this rank's is empty
 };
 
 }  // namespace adaptive_train

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/recycled_memory.h"
+#include "kernels/memory_pool.h"
 #include "runtime/comm/message_operation.h"
 
 namespace adaptive_train {
@@ -89,7 +89,7 @@ class SteppedAllReduce : public CollectiveOperation {
   }
 
   const std::span<T> data_;
-  kernels::RecycledVector<T> scratch_;
+  kernels::PooledVector<T> scratch_;
   Move move_;
   int step_ = 0;  // numbers steps in the low bits of the lane's tag
   int halves_ = 0;

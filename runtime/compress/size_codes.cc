@@ -155,7 +155,7 @@ std::size_t PackedCodeBytes(std::int64_t count, const CodePacking& packing) {
 }
 
 template <int kBits>
-void CodePacker::Pack(std::int64_t blocks, kernels::RecycledVector<std::byte>& out) {
+void CodePacker::Pack(std::int64_t blocks, kernels::PooledVector<std::byte>& out) {
   constexpr std::size_t kBytes = kBits * kWords;
   const std::size_t begin = out.size();
   out.resize(begin + static_cast<std::size_t>(blocks) * kBytes);
@@ -179,7 +179,7 @@ void CodePacker::Pack(std::int64_t blocks, kernels::RecycledVector<std::byte>& o
   out.insert(out.end(), escaped_.data(), escaped);
 }
 
-CodePacking CodePacker::AppendTo(kernels::RecycledVector<std::byte>& out,
+CodePacking CodePacker::AppendTo(kernels::PooledVector<std::byte>& out,
                                  std::span<const kernels::BFloat16> values, int smallest) {
   const auto count = static_cast<std::int64_t>(values.size());
   const std::int64_t blocks = Blocks(count);

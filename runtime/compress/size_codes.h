@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/recycled_memory.h"
+#include "kernels/memory_pool.h"
 #include "kernels/scalar.h"
 
 namespace adaptive_train {
@@ -44,12 +44,12 @@ class CodePacker {
  public:
   /// Appends `values` to `out`: sizes with two bits of fraction, of which number `smallest` is the
   /// least (kernels/sparsify.h).
-  CodePacking AppendTo(kernels::RecycledVector<std::byte>& out,
+  CodePacking AppendTo(kernels::PooledVector<std::byte>& out,
                        std::span<const kernels::BFloat16> values, int smallest);
 
  private:
   template <int kBits>
-  void Pack(std::int64_t blocks, kernels::RecycledVector<std::byte>& out);
+  void Pack(std::int64_t blocks, kernels::PooledVector<std::byte>& out);
 
   std::vector<std::byte> codes_, escaped_;
 };

@@ -49,7 +49,7 @@ void SparseMessageWriter::Add(std::int64_t length, const std::uint64_t* bitmap, 
   Append(values, ValueBytes(count, format));
 }
 
-void SparseMessageWriter::Expect(std::size_t pieces, std::int64_t values) {
+void SparseMessageWriter::Reserve(std::size_t pieces, std::int64_t values) {
   message_.reserve(sizeof(Header) + pieces * sizeof(PieceEntry) +
                    ValueBytes(values, FormatOfPiece(format_, 0)));
 }

@@ -26,7 +26,7 @@
 
 #include "core/result.h"
 #include "kernels/cpu/sparse.h"
-#include "kernels/recycled_memory.h"
+#include "kernels/memory_pool.h"
 #include "kernels/sparsify.h"
 #include "runtime/compress/index_coding.h"
 #include "runtime/compress/size_codes.h"
@@ -48,7 +48,7 @@ using PieceLengths = std::span<const std::int64_t>;
 std::size_t MaxMessageBytes(PieceLengths pieces, ValueFormat format);
 
 /// A message as it is sent.
-using MessageBytes = kernels::RecycledVector<std::byte>;
+using MessageBytes = kernels::PooledVector<std::byte>;
 
 /// Bytes of the header; its last 8 are the checksum.
 inline constexpr std::size_t kMessageHeaderBytes = 32;
@@ -63,8 +63,8 @@ class SparseMessageWriter {
     Clear();
   }
 
-  /// Makes room for `values` of `pieces`, so that what is written first need not move for the rest.
-  void Expect(std::size_t pieces, std::int64_t values);
+  /// Makes room for so many pieces and values, so that Add need not move what is written already.
+  void Reserve(std::size_t pieces, std::int64_t values);
   /// Adds the next piece: `count` of its `length` elements, those whose bits are set in `bitmap`.
   /// The bitmap has ceil(length / 64) words with zeros past the end; it is not read if all or no
   /// elements are sent. `values` are as kernels::Select stores them, in ascending order of their
@@ -139,7 +139,7 @@ class SparseMessage {
   ValueFormat format_ = ValueFormat::kBFloat16;
   bool finite_ = true;
   std::vector<Piece> pieces_;
-  kernels::RecycledVector<std::byte> codes_;  // of kFloat8, a byte each
+  kernels::PooledVector<std::byte> codes_;  // of kFloat8, a byte each
 };
 
 }  // namespace adaptive_train

@@ -113,7 +113,7 @@ class OwnerExchange final : public CollectiveOperation {
   std::vector<Incoming> messages_, sums_;  // [ranks]; this rank's entry has no buffer
   std::size_t arrived_ = 0;                // messages, valid or not, including this rank's
   std::size_t added_ = 0;                  // ranks whose message is in the sum
-  kernels::RecycledVector<float> sum_;
+  kernels::PooledVector<float> sum_;
   std::vector<std::uint64_t> union_;  // what was selected: piece after piece
   std::vector<int> smallest_;         // [pieces of the own chunk], the least received
   MessageBytes packed_sum_;           // as it is sent

@@ -94,8 +94,8 @@ MessageBytes OwnerExchange::PackedSum() {
   const PieceLengths pieces = order_.chunks.pieces[Own()];
   const float* sums = sum_.data();
   std::span<std::uint64_t> bitmap = union_;
-  if (sum_finite_) writer.Expect(pieces.size(), CountOf(union_));
-  kernels::RecycledVector<float> values;  // enough for any format
+  if (sum_finite_) writer.Reserve(pieces.size(), CountOf(union_));
+  kernels::PooledVector<float> values;  // enough for any format
   for (std::size_t i = 0; sum_finite_ && i < pieces.size(); ++i) {
     const auto words = bitmap.first(BitmapWords(pieces[i]));
     const auto length = static_cast<std::size_t>(pieces[i]);

@@ -32,7 +32,7 @@ void OwnerSum<T>::Pack(OwnerExchangeOrder& order) {
   for (const int owner : this->state_.Owners()) {
     const GradientChunk chunk = this->ChunkOf(owner);
     const SelectedChunk selected = this->state_.Select(chunk, density_.value_or(1), order.format);
-    writer.Expect(selected.pieces.size(), selected.count);
+    writer.Reserve(selected.pieces.size(), selected.count);
     for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
       const SelectedPiece& piece = selected.pieces[i];
       writer.Add(static_cast<std::int64_t>(chunk.pieces[i].size()), piece.bitmap.data(),

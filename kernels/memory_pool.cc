@@ -1,4 +1,4 @@
-#include "kernels/recycled_memory.h"
+#include "kernels/memory_pool.h"
 
 #include <sanitizer/asan_interface.h>
 
@@ -19,14 +19,14 @@ std::size_t BlockBytes(std::size_t bytes) {
 
 }  // namespace
 
-RecycledMemory& RecycledMemory::Own() {
-  static auto* const own = new RecycledMemory;
+MemoryPool& MemoryPool::Own() {
+  static auto* const own = new MemoryPool;
   return *own;
 }
 
-RecycledMemory::~RecycledMemory() { FreeBeyond(0); }
+MemoryPool::~MemoryPool() { FreeBeyond(0); }
 
-void* RecycledMemory::Take(std::size_t bytes) {
+void* MemoryPool::Allocate(std::size_t bytes) {
   const std::size_t size = BlockBytes(bytes);
   const std::lock_guard lock(mutex_);
   kept_.reserve(kept_.size() + used_blocks_ + 1);  // giving back does not allocate
@@ -49,23 +49,23 @@ void* RecycledMemory::Take(std::size_t bytes) {
   return memory;
 }
 
-void RecycledMemory::GiveBack(void* memory, std::size_t bytes) noexcept {
+void MemoryPool::Free(void* memory, std::size_t bytes) noexcept {
   const std::size_t size = BlockBytes(bytes);
   const std::lock_guard lock(mutex_);
-  ASAN_POISON_MEMORY_REGION(memory, size);  // nobody may read what was given back
+  ASAN_POISON_MEMORY_REGION(memory, size);  // nobody may read what was freed
   kept_.push_back({memory, size});
   --used_blocks_;
   kept_bytes_ += size;
   used_bytes_ -= size;
 }
 
-std::size_t RecycledMemory::bytes() const {
+std::size_t MemoryPool::bytes() const {
   const std::lock_guard lock(mutex_);
   return used_bytes_ + kept_bytes_;
 }
 
 /// Blocks in use are not freed, whatever `most` says.
-void RecycledMemory::FreeBeyond(std::size_t most) noexcept {
+void MemoryPool::FreeBeyond(std::size_t most) noexcept {
   auto oldest = kept_.begin();
   for (; oldest != kept_.end() && used_bytes_ + kept_bytes_ > most; ++oldest) {
     ASAN_UNPOISON_MEMORY_REGION(oldest->memory, oldest->bytes);
