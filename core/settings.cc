@@ -22,6 +22,8 @@
 namespace adaptive_train {
 namespace {
 
+/// credentials(7): -1 is nobody's.
+constexpr std::int64_t kMostUid = 4294967294;
 constexpr std::size_t kMaxSettingsBytes = 1 << 20;
 constexpr const char* kSitePath = "/etc/adaptive-train/adaptive-train.toml";
 constexpr const char* kSiteVariable = "ADAPTIVE_TRAIN_SITE_CONFIG";
@@ -65,6 +67,32 @@ Result<void> ReadStore(const toml::node& node, Settings& settings) {
   return {};
 }
 
+Result<void> ReadStoreUid(const toml::node& node, Settings& settings) {
+  if (node.value_exact<std::string>() == "") return {};  // not set
+  const auto uid = node.value_exact<std::int64_t>();
+  if (!uid || *uid < 0 || *uid > kMostUid)
+    return Fail(
+        "store_uid must be a uid in numbers, that of adaptive-traind: names differ between hosts");
+  settings.store_uid = static_cast<uid_t>(*uid);
+  return {};
+}
+
+Result<void> ReadMungeSocket(const toml::node& node, Settings& settings) {
+  const auto path = node.value_exact<std::string>();
+  if (!path || !(path->empty() || path->starts_with('/')))
+    return Fail("munge_socket must be an absolute path, such as \"/run/munge/munge.socket.2\"");
+  settings.munge_socket = *path;
+  return {};
+}
+
+/// The keys outside of sections.
+struct StoreKey {
+  std::string_view name;
+  Result<void> (*read)(const toml::node& node, Settings& settings);
+};
+constexpr StoreKey kStoreKeys[] = {
+    {"store", ReadStore}, {"store_uid", ReadStoreUid}, {"munge_socket", ReadMungeSocket}};
+
 Result<void> ReadVersion(const toml::node& node) {
   const auto version = node.value_exact<std::int64_t>();
   if (!version || *version < 1) return Fail("format_version must be an integer, 1 or more");
@@ -76,8 +104,10 @@ Result<void> ReadVersion(const toml::node& node) {
 Result<void> ReadDefault(const std::string& name, const toml::node& node, Config& defaults) {
   const ConfigKey* key = FindConfigKey(name);
   if (key == nullptr && name.find('.') == name.npos)
-    return Fail(fmt::format("unknown key {}: outside of the sections there is store alone",
-                            Printable(name, 80)));
+    return Fail(
+        fmt::format("unknown key {}: outside of the sections there are store, "
+                    "store_uid and munge_socket",
+                    Printable(name, 80)));
   if (key == nullptr)
     return Fail(fmt::format("unknown key {}; the nearest is {}", Printable(name, 80),
                             NearestConfigKey(name.substr(0, 80), IsSetting)));
@@ -89,11 +119,12 @@ Result<void> ReadDefault(const std::string& name, const toml::node& node, Config
   return ParsePorts(defaults.launch.ports).map([](PortRange) {});
 }
 
-/// `name` is "store" or "section.key".
+/// `name` is one of kStoreKeys or "section.key".
 Result<void> ReadSetting(const std::string& path, const std::string& name, const toml::node& node,
                          Settings& settings) {
-  auto done =
-      name == "store" ? ReadStore(node, settings) : ReadDefault(name, node, settings.defaults);
+  const auto of_store = std::ranges::find(kStoreKeys, name, &StoreKey::name);
+  auto done = of_store != std::end(kStoreKeys) ? of_store->read(node, settings)
+                                               : ReadDefault(name, node, settings.defaults);
   if (!done) return FailIn(WhereIs(path, node), done.error());
   settings.sources[name] = WhereIs(path, node);
   return {};
@@ -166,7 +197,12 @@ std::vector<ShownSetting> ListSettings(const Settings& settings) {
     const auto found = settings.sources.find(key);
     return found == settings.sources.end() ? std::string("built-in") : found->second;
   };
-  std::vector<ShownSetting> shown = {{"store", '"' + settings.store + '"', source("store")}};
+  const std::string uid =
+      settings.store_uid ? std::to_string(*settings.store_uid) : std::string("\"\"");
+  std::vector<ShownSetting> shown = {
+      {"store", '"' + settings.store + '"', source("store")},
+      {"store_uid", uid, source("store_uid")},
+      {"munge_socket", '"' + settings.munge_socket + '"', source("munge_socket")}};
   for (const ConfigKey& key : ConfigKeys())
     if (IsSetting(key.path))
       shown.push_back({key.path, key.print(settings.defaults), source(key.path)});

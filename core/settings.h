@@ -1,7 +1,10 @@
 // What a site and a user set for all their runs: the store, and where configurations begin.
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +15,10 @@ namespace adaptive_train {
 
 /// Built-in values, changed by the site's file and then by the user's. A value: no threads.
 struct Settings {
-  std::string store;  // as --store takes it; empty: not set
-  Config defaults;    // what a run's configuration begins with
+  std::string store;               // as --store takes it; empty: not set
+  std::optional<uid_t> store_uid;  // of adaptive-traind on another host
+  std::string munge_socket;        // empty: where munge has it
+  Config defaults;                 // what a run's configuration begins with
   /// Where the keys come from that a file has set: {"launch.ports", "FILE: line 12"}.
   std::map<std::string, std::string> sources;
 };
@@ -37,7 +42,7 @@ struct ShownSetting {
   std::string key, value, source;
 };
 
-/// `store`, and every key that IsSetting in the order of a configuration.
+/// `store` and what belongs to it, and every key that IsSetting in the order of a configuration.
 std::vector<ShownSetting> ListSettings(const Settings& settings);
 
 }  // namespace adaptive_train

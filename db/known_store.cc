@@ -22,10 +22,6 @@ using OpenedStore = Result<std::unique_ptr<ProfileStore>>;
 /// Of ledgers, by a launch that waits for a service: what it answers in a few milliseconds.
 constexpr std::uintmax_t kBytesTakenAtLaunch = std::uintmax_t{1} << 20;
 
-bool IsService(const StoreLocation& location) {
-  return location.kind == StoreLocation::Kind::kService;
-}
-
 /// A file that is certainly not there.
 bool IsAbsent(const StoreLocation& location) {
   std::error_code error;
@@ -109,7 +105,7 @@ std::vector<std::string> TakeIn(KnownStore& known, const fs::path& path) {
 
 Result<KnownStore> OpenKnownStore(const StoreChoice& choice, const std::vector<fs::path>& more,
                                   const StoreOptions& options) {
-  const auto location = ParseStoreLocation(choice.text, choice.named_by);
+  const auto location = ParseStoreLocation(choice);
   const bool is_new = location && IsAbsent(*location);
   auto store =
       location.and_then([&](const StoreLocation& place) { return OpenAt(place, options); });
@@ -142,7 +138,7 @@ Result<KnownStore> OpenKnownStore(const StoreChoice& choice, const std::vector<f
 }
 
 Result<KnownStore> ReadKnownStore(const StoreChoice& choice) {
-  const auto location = ParseStoreLocation(choice.text, choice.named_by);
+  const auto location = ParseStoreLocation(choice);
   if (!location && choice.required) return tl::unexpected(location.error());
   if (location && IsAbsent(*location) && (choice.required || ListedLedgers().empty())) {
     auto empty = Owned(FileStore::InMemory());

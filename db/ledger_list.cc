@@ -17,7 +17,7 @@ constexpr std::size_t kMaxPathBytes = 1 << 14;
 }  // namespace
 
 fs::path LedgerListFolder() {
-  const auto store = ParseStoreLocation("");
+  const auto store = ParseStoreLocation({});
   return store ? store->path.parent_path() / "ledgers" : fs::path();
 }
 

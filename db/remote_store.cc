@@ -44,7 +44,7 @@ milliseconds RemoteStore::Patience() const {
 }
 
 Result<void> RemoteStore::Connect(Clock::time_point deadline) {
-  auto connection = StoreConnection::Open(location_.path, deadline);
+  auto connection = StoreConnection::Open(location_, deadline);
   if (!connection) return tl::unexpected(connection.error());
   connection_.emplace(std::move(*connection));
   auto answer = connection_->Exchange(ToText(store_request::Hello{}), deadline)

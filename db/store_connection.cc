@@ -3,73 +3,98 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <thread>
 #include <utility>
 
+#include "core/file_io.h"
+#include "core/token_proof.h"
+#include "db/in_time.h"
+#include "db/munge.h"
+#include "db/session_offer.h"
 #include "db/store_message.h"
+#include "db/store_socket.h"
 
 namespace adaptive_train {
 namespace {
 
 using Clock = StoreConnection::Clock;
-using std::chrono::milliseconds;
-
-/// Between two attempts to connect to a service that has more to accept than it keeps.
-constexpr milliseconds kConnectAgain{2};
-
-tl::unexpected<Error> FailConnection(const std::string& doing) {
-  return Fail(fmt::format("{}: {}", doing, std::strerror(errno)), ExitCode::kStore, errno);
-}
-
-tl::unexpected<Error> FailLate() { return Fail("no answer in time", ExitCode::kStore); }
-
-/// Waits until the socket is ready for `events`; false at the deadline.
-bool AwaitSocket(int descriptor, short events, Clock::time_point deadline) {
-  for (;;) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    pollfd socket{descriptor, events, 0};
-    const int ready =
-        ::poll(&socket, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30)));
-    if (ready > 0) return true;
-    if (ready == 0 || (ready < 0 && errno != EINTR)) return false;
-  }
-}
 
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
+/// The credential of a service, or why it gives none, as a frame that is not sealed.
+Result<std::string> CredentialIn(const std::string& text) {
+  if (text.starts_with("MUNGE:")) return text;
+  const auto answer = ReadStoreAnswer(text);
+  const auto* refused = answer ? std::get_if<store_answer::Refused>(&*answer) : nullptr;
+  return Fail(refused != nullptr ? Printable(refused->why, 1000)
+                                 : "what answers does not introduce itself as adaptive-traind does",
+              ExitCode::kStore);
+}
+
+/// Whether the service has accepted the offer, and is who it must be.
+Result<void> CheckAcceptance(const MungeText& said, const SessionOffer& offer, uid_t service) {
+  if (said.writer != service)
+    return Fail(
+        fmt::format("what answers belongs to uid {}, and adaptive-traind to {} by store_uid",
+                    said.writer, service),
+        ExitCode::kStore);
+  if (said.text != AcceptanceOf(offer))
+    return Fail("what answers has accepted another session than this one", ExitCode::kStore);
+  return {};
+}
+
 }  // namespace
 
-Result<StoreConnection> StoreConnection::Open(const std::filesystem::path& path,
+Result<StoreConnection> StoreConnection::Open(const StoreLocation& location,
                                               Clock::time_point deadline) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.native().size() >= sizeof address.sun_path)
-    return Fail(fmt::format("a socket's path has at most {} bytes", sizeof address.sun_path - 1),
-                ExitCode::kStore);
-  std::copy(path.native().begin(), path.native().end(), address.sun_path);
-  const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (descriptor < 0) return FailConnection("cannot make a socket");
-  StoreConnection connection(descriptor);
-  // unix(7): EAGAIN says that the other side's queue is full, and nothing tells when it is not.
-  while (::connect(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    if (!WouldBlock() && errno != EINTR) return FailConnection("cannot connect");
-    if (Clock::now() >= deadline) return FailLate();
-    std::this_thread::sleep_for(kConnectAgain);
+  const auto descriptor = ConnectTo(location, deadline);
+  if (!descriptor) return tl::unexpected(descriptor.error());
+  StoreConnection connection(*descriptor);
+  if (location.kind == StoreLocation::Kind::kRemoteService) {
+    if (auto known = connection.Introduce(location, deadline); !known)
+      return tl::unexpected(known.error());
   }
   return connection;
 }
 
+/// Each side learns from munged who the other is, and both have a key.
+Result<void> StoreConnection::Introduce(const StoreLocation& location, Clock::time_point deadline) {
+  const auto challenge = ReceiveFrame(deadline);
+  if (!challenge) return tl::unexpected(challenge.error());
+  const auto nonce = ReadChallenge(*challenge);
+  if (!nonce) {
+    const auto why = CredentialIn(*challenge);  // too many connections, for example
+    return tl::unexpected(why ? nonce.error() : why.error());
+  }
+  const SessionOffer offer{location.address, *nonce, NewNonce(), NewNonce()};
+  const auto made = InTime<Result<std::string>>(
+      deadline, [text = ToText(offer), to = location.service, socket = location.munge_socket] {
+        return MungeEncode(text, to, socket);
+      });
+  if (!made) return Fail("munged does not answer in time", ExitCode::kStore);
+  if (!*made) return tl::unexpected(made->error());
+  if (auto sent = Send(FrameOf(**made), deadline); !sent) return sent;
+  const auto answer = ReceiveFrame(deadline).and_then(CredentialIn);
+  if (!answer) return tl::unexpected(answer.error());
+  const auto said =
+      InTime<Result<MungeText>>(deadline, [credential = *answer, socket = location.munge_socket] {
+        return MungeDecode(credential, socket);
+      });
+  if (!said) return Fail("munged does not answer in time", ExitCode::kStore);
+  if (!*said) return tl::unexpected(said->error());
+  if (auto right = CheckAcceptance(**said, offer, location.service); !right) return right;
+  sealed_.emplace(offer, SealedFrames::End::kClient);
+  return {};
+}
+
 StoreConnection::StoreConnection(StoreConnection&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)), sealed_(std::move(other.sealed_)) {}
 
 StoreConnection& StoreConnection::operator=(StoreConnection&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
+  std::swap(sealed_, other.sealed_);
   return *this;
 }
 
@@ -83,16 +108,23 @@ Result<std::string> StoreConnection::Exchange(const std::string& text, Clock::ti
                             text.size() >> 20, kMaxFrameBytes >> 20),
                 ExitCode::kStore);
   // Who closes before he has read the request may have said why.
-  if (auto sent = Send(FrameOf(text), deadline); !sent && sent.error().system_error != EPIPE)
+  const std::string frame = FrameOf(sealed_ ? sealed_->Seal(text) : text);
+  if (auto sent = Send(frame, deadline); !sent && sent.error().system_error != EPIPE)
     return tl::unexpected(sent.error());
+  auto answer = ReceiveFrame(deadline);
+  if (!answer || !sealed_) return answer;
+  return sealed_->Open(*answer);
+}
+
+Result<std::string> StoreConnection::ReceiveFrame(Clock::time_point deadline) {
   char header[kFrameHeaderBytes];
   if (auto got = Receive(header, sizeof header, deadline); !got) return tl::unexpected(got.error());
   const std::size_t size = FrameSize(header);
-  if (size > kMaxFrameBytes)
+  if (size > kMaxFrameBytes + SealedFrames::kTagBytes)
     return Fail("what answers is no adaptive-traind: its frame is too long", ExitCode::kStore);
-  std::string answer(size, '\0');
-  if (auto got = Receive(answer.data(), size, deadline); !got) return tl::unexpected(got.error());
-  return answer;
+  std::string text(size, '\0');
+  if (auto got = Receive(text.data(), size, deadline); !got) return tl::unexpected(got.error());
+  return text;
 }
 
 bool StoreConnection::Closed() const {

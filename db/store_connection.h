@@ -2,21 +2,23 @@
 #pragma once
 
 #include <chrono>
-#include <filesystem>
+#include <optional>
 #include <string>
 
 #include "core/result.h"
+#include "db/sealed_frames.h"
+#include "db/store_location.h"
 
 namespace adaptive_train {
 
-/// One connected unix socket. One thread. Errors are one line without the store's name.
+/// One connected socket. To another host, what is said is sealed (db/session_offer.h). One thread.
+/// Errors are one line without the store's name.
 class StoreConnection {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Connects to the socket at `path`, by `deadline`.
-  static Result<StoreConnection> Open(const std::filesystem::path& path,
-                                      Clock::time_point deadline);
+  /// Connects to the service of `location`, and makes sure that it is the one, by `deadline`.
+  static Result<StoreConnection> Open(const StoreLocation& location, Clock::time_point deadline);
 
   StoreConnection(StoreConnection&& other) noexcept;
   StoreConnection& operator=(StoreConnection&& other) noexcept;
@@ -32,10 +34,13 @@ class StoreConnection {
 
  private:
   explicit StoreConnection(int descriptor) : descriptor_(descriptor) {}
+  Result<void> Introduce(const StoreLocation& location, Clock::time_point deadline);
+  Result<std::string> ReceiveFrame(Clock::time_point deadline);
   Result<void> Send(std::string_view bytes, Clock::time_point deadline);
   Result<void> Receive(char* bytes, std::size_t size, Clock::time_point deadline);
 
   int descriptor_ = -1;
+  std::optional<SealedFrames> sealed_;
 };
 
 }  // namespace adaptive_train

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -75,40 +76,89 @@ Result<fs::path> PathIn(std::string_view text, std::string_view kind, std::strin
   return path;
 }
 
-}  // namespace
-
-StoreChoice ChooseStore(const std::string& typed, const Settings& settings) {
-  if (!typed.empty()) return {typed, "--store", true};
-  if (std::string named = Environment(kStoreVariable); !named.empty())
-    return {std::move(named), kStoreVariable, false};
-  if (settings.store.empty()) return {};
-  return {settings.store, settings.sources.at("store"), false};
+Result<StoreLocation> RemoteService(const StoreChoice& choice, std::string_view address) {
+  if (!ParseHostAndPort(address))
+    return Fail(
+        fmt::format("{}: 'tcp:{}' names no service: allowed is tcp:HOST:PORT, such as "
+                    "tcp:ctl:6822",
+                    choice.named_by, address));
+  if (!choice.service)
+    return Fail(
+        fmt::format("{}: 'tcp:{}' needs to know who may answer: set store_uid in {} to "
+                    "the uid of adaptive-traind, which its log tells",
+                    choice.named_by, address, SiteSettingsPath()));
+  StoreLocation location;
+  location.kind = StoreLocation::Kind::kRemoteService;
+  location.address = address;
+  location.service = *choice.service;
+  location.munge_socket = choice.munge_socket;
+  return location;
 }
 
-Result<StoreLocation> ParseStoreLocation(std::string_view text, std::string_view named_by) {
+}  // namespace
+
+std::optional<HostAndPort> ParseHostAndPort(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == text.npos) return std::nullopt;
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port = text.substr(colon + 1);
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find_first_of(":[]") != host.npos) {
+    return std::nullopt;
+  }
+  unsigned number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (host.empty() || error != std::errc() || end != port.data() + port.size() || number == 0 ||
+      number > 65535)
+    return std::nullopt;
+  return HostAndPort{std::string(host), std::string(port)};
+}
+
+bool IsService(const StoreLocation& location) {
+  return location.kind != StoreLocation::Kind::kFile;
+}
+
+StoreChoice ChooseStore(const std::string& typed, const Settings& settings) {
+  StoreChoice choice;
+  choice.service = settings.store_uid;
+  choice.munge_socket = settings.munge_socket;
+  if (!typed.empty()) {
+    choice.text = typed;
+    choice.named_by = "--store";
+    choice.required = true;
+  } else if (std::string named = Environment(kStoreVariable); !named.empty()) {
+    choice.text = std::move(named);
+    choice.named_by = kStoreVariable;
+  } else if (!settings.store.empty()) {
+    choice.text = settings.store;
+    choice.named_by = settings.sources.at("store");
+  }
+  return choice;
+}
+
+Result<StoreLocation> ParseStoreLocation(const StoreChoice& choice) {
+  const std::string_view text = choice.text;
   if (text.empty()) return DefaultLocation();
   const std::string_view kind = text.substr(0, text.find(':'));
   const std::string_view rest = text.substr(std::min(text.size(), kind.size() + 1));
   if (kind == "file" || kind == "unix") {
-    return PathIn(rest, kind, named_by).map([&](const fs::path& path) {
+    return PathIn(rest, kind, choice.named_by).map([&](const fs::path& path) {
       using Kind = StoreLocation::Kind;
-      return StoreLocation{path, kind == "file" ? Kind::kFile : Kind::kService};
+      return StoreLocation{path, kind == "file" ? Kind::kFile : Kind::kLocalService};
     });
   }
-  if (kind == "tcp") {
-    return Fail(fmt::format("{}: '{}' asks for a store on another host, which is not in this "
-                            "version: allowed is file:PATH, and unix:PATH on the host of "
-                            "adaptive-traind",
-                            named_by, text),
-                ExitCode::kStore);
-  }
+  if (kind == "tcp") return RemoteService(choice, rest);
   return Fail(
-      fmt::format("{}: '{}' is not a store: allowed is file:PATH or unix:PATH", named_by, text));
+      fmt::format("{}: '{}' is not a store: allowed is file:PATH, unix:PATH or "
+                  "tcp:HOST:PORT",
+                  choice.named_by, text));
 }
 
 std::string NameOf(const StoreLocation& location) {
-  return fmt::format("profile store {}{}",
-                     location.kind == StoreLocation::Kind::kService ? "unix:" : "",
+  using Kind = StoreLocation::Kind;
+  if (location.kind == Kind::kRemoteService) return "profile store tcp:" + location.address;
+  return fmt::format("profile store {}{}", location.kind == Kind::kLocalService ? "unix:" : "",
                      location.path.string());
 }
 

@@ -1,6 +1,7 @@
 // adaptive-traind: keeps the profile store that the users of a cluster share.
 #include <fmt/format.h>
 #include <pwd.h>
+#include <unistd.h>
 
 #include <SQLiteCpp/Database.h>
 #include <CLI/CLI.hpp>
@@ -37,7 +38,7 @@ constexpr const char* kFooter =
     R"(Runs in the foreground, for a service manager (sd_notify). SIGTERM and SIGINT end it in order:
 requests that have come are answered.
 
-Users name it by --store unix:PATH. Each sees his own jobs. Speeds of links and devices are
+Users name it by --store unix:PATH, and on other hosts by --store tcp:HOST:PORT. Each sees his own jobs. Speeds of links and devices are
 everybody's, and so are failures of what failed three users.
 
 Example:
@@ -48,6 +49,7 @@ Exit codes: 0 ended by a signal, 2 usage, 6 the database or the socket cannot be
 struct Arguments {
   std::string database = "/var/lib/adaptive-train/profiles.db", metrics;
   std::string socket = "/run/adaptive-traind/socket";
+  std::string tcp, tcp_listen, munge_socket;
   std::vector<std::string> operators = {"root"};
   std::optional<int> purge_jobs_after, purge_figures_after;  // days
 };
@@ -72,6 +74,8 @@ Result<StoreService::Settings> SettingsFrom(const Arguments& arguments) {
   settings.database = arguments.database;
   settings.metrics = arguments.metrics;
   settings.log = Log;
+  if (!arguments.tcp.empty()) settings.tcp = ServiceName{arguments.tcp, arguments.munge_socket};
+  settings.tcp_listen = arguments.tcp_listen;
   for (const std::string& name : arguments.operators) {
     const auto uid = UidOf(name);
     if (!uid) return tl::unexpected(uid.error());
@@ -117,6 +121,9 @@ Result<void> Serve(const Arguments& arguments) {
     (*service)->Stop();
   });
   Log(fmt::format("{} serves {} at {}", ADAPTIVE_TRAIN_VERSION, path.string(), arguments.socket));
+  if (!arguments.tcp.empty())
+    Log(fmt::format("and at tcp:{} for hosts whose settings have store_uid = {}", arguments.tcp,
+                    ::geteuid()));
   NotifyManager("READY=1");
   io.run();
   return {};
@@ -133,6 +140,18 @@ int Run(int argc, char** argv) {
   app.add_option("--socket", arguments.socket, "The unix socket to listen at")
       ->type_name("PATH")
       ->capture_default_str();
+  app.add_option("--tcp", arguments.tcp,
+                 "Lets users of other hosts connect, whom munge vouches for. HOST:PORT is what "
+                 "they call this service")
+      ->type_name("HOST:PORT");
+  app.add_option("--tcp-listen", arguments.tcp_listen,
+                 "The address of this host to listen at; without it all of them")
+      ->type_name("ADDRESS")
+      ->needs("--tcp");
+  app.add_option("--munge-socket", arguments.munge_socket,
+                 "The socket of munged; without it the one that libmunge knows")
+      ->type_name("PATH")
+      ->needs("--tcp");
   app.add_option("--metrics", arguments.metrics,
                  "Counts of requests and their times, written each 15 s for Prometheus")
       ->type_name("FILE");

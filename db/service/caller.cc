@@ -19,19 +19,22 @@ uid_t OverflowUid() {
 
 }  // namespace
 
+Result<void> CheckKnown(uid_t uid) {
+  static const uid_t overflow = OverflowUid();
+  if (uid != overflow) return {};
+  return Fail(fmt::format("uid {} stands for users that this host does not know: connect as a "
+                          "user of the host, not of a container with users of its own",
+                          overflow),
+              ExitCode::kStore);
+}
+
 Result<uid_t> PeerUid(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
     return Fail(fmt::format("who connects is not known: {}", std::strerror(errno)),
                 ExitCode::kStore);
-  static const uid_t overflow = OverflowUid();
-  if (peer.uid == overflow)
-    return Fail(fmt::format("uid {} stands for users that this host does not know: connect as a "
-                            "user of the host, not of a container with users of its own",
-                            overflow),
-                ExitCode::kStore);
-  return peer.uid;
+  return CheckKnown(peer.uid).map([&] { return peer.uid; });
 }
 
 }  // namespace adaptive_train

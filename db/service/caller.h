@@ -15,8 +15,10 @@ struct Caller {
   bool is_operator = false;  // reads what is private to others; writes as itself alone
 };
 
-/// The uid of the process that made the connection, from the kernel (SO_PEERCRED). Refuses the
-/// overflow uid: it stands for any user that this host's user namespace does not know.
+/// Refuses the overflow uid: it stands for any user that a host's user namespace does not know.
+Result<void> CheckKnown(uid_t uid);
+
+/// The uid of the process that made the connection, from the kernel (SO_PEERCRED), if it is known.
 Result<uid_t> PeerUid(int socket);
 
 }  // namespace adaptive_train

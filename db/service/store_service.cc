@@ -6,24 +6,25 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 #include <vector>
 
-#include "db/launcher_process.h"
+#include "core/file_io.h"
 #include "db/service/answer_request.h"
 #include "db/service/caller.h"
+#include "db/service/session.h"
+#include "db/store_location.h"
 #include "db/store_message.h"
 
 namespace adaptive_train {
 namespace {
 
 namespace asio = boost::asio;
+using asio::ip::tcp;
 using asio::local::stream_protocol;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
@@ -31,6 +32,10 @@ using store_answer::Refused;
 
 constexpr std::chrono::milliseconds kTickPeriod{500};
 constexpr std::chrono::seconds kStopLimit{10}, kPublishPeriod{15};
+/// A munged answers in a millisecond. One that hangs holds them, and nobody else.
+constexpr std::size_t kMungeThreads = 4;
+/// Stands for clients whose user is not known. credentials(7): -1 is no user's.
+constexpr uid_t kNobodyYet = static_cast<uid_t>(-1);
 
 tl::unexpected<Error> FailListen(const std::filesystem::path& socket, const std::string& why) {
   return Fail(fmt::format("socket {}: {}", socket.string(), why), ExitCode::kStore);
@@ -38,128 +43,25 @@ tl::unexpected<Error> FailListen(const std::filesystem::path& socket, const std:
 
 }  // namespace
 
-/// One client: a request, its answer, the next request. A session whose first request is refused is
-/// closed. While an answer is made, `caller` and `greeted` belong to the thread that makes it; all
-/// else is the thread's that runs `io`.
-class StoreService::Session : public std::enable_shared_from_this<Session> {
- public:
-  enum class State { kNew, kIdle, kReceiving, kAnswering, kSending };
-
-  Session(stream_protocol::socket socket, StoreService* service, std::uint64_t its_number,
-          uid_t uid)
-      : number(its_number), socket_(std::move(socket)), service_(service) {
-    caller.uid = uid;
-    caller.is_operator = service->settings_.operators.contains(uid);
-    until = Clock::now() + Limits().hello;
-  }
-
-  void ReadHeader() {
-    asio::async_read(socket_, asio::buffer(header_),
-                     [self = shared_from_this()](const error_code& error, std::size_t) {
-                       if (self->service_ == nullptr) return;
-                       if (error) return self->service_->Remove(self);
-                       self->ReadText(FrameSize(self->header_));
-                     });
-  }
-
-  void Send(const std::string& text) {
-    if (service_ == nullptr) return;
-    out_ = FrameOf(text);
-    state = State::kSending;
-    until = Clock::now() + Limits().frame;
-    asio::async_write(socket_, asio::buffer(out_),
-                      [self = shared_from_this()](const error_code& error, std::size_t) {
-                        if (self->service_ != nullptr) self->Sent(!error);
-                      });
-  }
-
-  void Refuse(const std::string& why) {
-    last_ = true;
-    Send(ToText(Refused{why}));
-  }
-
-  /// The answer to the first request. By a thread of the readers.
-  StoreAnswer Greeted(const StoreRequest& first) {
-    const auto* hello = std::get_if<store_request::Hello>(&first);
-    if (hello == nullptr) return Refused{"a connection begins with hello"};
-    caller.user = NameOfUser(caller.uid);
-    StoreAnswer answer = Greet(*hello);
-    greeted = std::holds_alternative<store_answer::Welcome>(answer);
-    return answer;
-  }
-
-  /// Forgets the service and closes.
-  void Drop() {
-    service_ = nullptr;
-    error_code ignored;
-    socket_.close(ignored);
-  }
-
-  /// No request has come, not even in part.
-  bool IsIdle() const { return state <= State::kIdle; }
-  bool HasRequest() const { return state > State::kReceiving; }
-
-  const std::uint64_t number;
-  Caller caller;
-  bool greeted = false;
-  State state = State::kNew;
-  Clock::time_point until;   // what it does now ends by then
-  std::size_t reserved = 0;  // bytes of its request
-
- private:
-  const ServiceLimits& Limits() const { return service_->settings_.limits; }
-
-  void ReadText(std::size_t size) {
-    if (size > kMaxFrameBytes)
-      return Refuse(
-          fmt::format("a request of {} bytes; at most {} are allowed", size, kMaxFrameBytes));
-    if (!service_->Reserve(*this, size))
-      return Refuse("too many large requests at once: send the next when one is answered");
-    if (state == State::kIdle) until = Clock::now() + Limits().frame;
-    state = State::kReceiving;
-    text_.resize(size);
-    asio::async_read(socket_, asio::buffer(text_),
-                     [self = shared_from_this()](const error_code& error, std::size_t) {
-                       if (self->service_ == nullptr) return;
-                       if (error) return self->service_->Remove(self);
-                       self->state = State::kAnswering;
-                       self->until = Clock::time_point::max();
-                       self->service_->Understand(self, std::exchange(self->text_, {}));
-                     });
-  }
-
-  void Sent(bool well) {
-    service_->Reserve(*this, 0);
-    out_ = {};
-    if (!well || last_ || !greeted || service_->stopping_)
-      return service_->Remove(shared_from_this());
-    state = State::kIdle;
-    until = Clock::now() + Limits().idle;
-    ReadHeader();
-  }
-
-  stream_protocol::socket socket_;
-  StoreService* service_;
-  char header_[kFrameHeaderBytes];
-  std::string text_, out_;
-  bool last_ = false;  // it is closed after the answer
-};
-
 StoreService::StoreService(asio::io_context& io, Settings settings, RequestReaders& readers,
                            RequestWriter& writer)
     : io_(io),
-      acceptor_(io),
+      local_(io),
+      port_(io),
       tick_(io),
       settings_(std::move(settings)),
       readers_(readers),
-      writer_(writer) {}
+      writer_(writer),
+      credentials_(kMungeThreads) {}
 
 Result<std::unique_ptr<StoreService>> StoreService::Listen(asio::io_context& io, Settings settings,
                                                            RequestReaders& readers,
                                                            RequestWriter& writer) {
   std::unique_ptr<StoreService> self(new StoreService(io, std::move(settings), readers, writer));
-  if (auto bound = self->Bind(); !bound) return tl::unexpected(bound.error());
-  self->Accept();
+  if (auto bound = self->BindLocally(); !bound) return tl::unexpected(bound.error());
+  if (auto bound = self->BindToPort(); !bound) return tl::unexpected(bound.error());
+  self->Accept(self->local_);
+  if (self->settings_.tcp) self->Accept(self->port_);
   self->PublishLevels();
   self->Tick();
   return self;
@@ -170,7 +72,7 @@ StoreService::~StoreService() {
   if (bound_) ::unlink(settings_.socket.c_str());
 }
 
-Result<void> StoreService::Bind() {
+Result<void> StoreService::BindLocally() {
   const std::filesystem::path& path = settings_.socket;
   if (path.native().size() >= sizeof(sockaddr_un::sun_path))
     return FailListen(path, fmt::format("a socket's path has at most {} bytes: name another",
@@ -188,38 +90,108 @@ Result<void> StoreService::Bind() {
     ::unlink(path.c_str());
   }
   error_code error;
-  acceptor_.open(stream_protocol(), error);
-  if (!error) acceptor_.bind(endpoint, error);
+  stream_protocol::acceptor& acceptor = local_.acceptor;
+  acceptor.open(stream_protocol(), error);
+  if (!error) acceptor.bind(endpoint, error);
   bound_ = !error;
-  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (error) return FailListen(path, "cannot listen: " + error.message());
   if (::chmod(path.c_str(), 0666) != 0)
     return FailListen(path, fmt::format("cannot be opened to all users: {}", std::strerror(errno)));
   return {};
 }
 
-void StoreService::Accept() {
-  acceptor_.async_accept([this](const error_code& error, stream_protocol::socket socket) {
-    if (error == asio::error::operation_aborted || stopping_) return;
-    // Out of descriptors, most likely: the next tick accepts again.
-    accepting_ = !error;
-    if (error) return;
-    TakeIn(std::move(socket));
-    Accept();
-  });
+Result<void> StoreService::BindToPort() {
+  if (!settings_.tcp) return {};
+  const auto place = ParseHostAndPort(settings_.tcp->address);
+  if (!place)
+    return Fail(fmt::format("--tcp: {} is not HOST:PORT", Printable(settings_.tcp->address, 100)));
+  const auto number = static_cast<std::uint16_t>(std::stoul(place->port));
+  error_code error;
+  const asio::ip::address address = settings_.tcp_listen.empty()
+                                        ? asio::ip::address(asio::ip::address_v6::any())
+                                        : asio::ip::make_address(settings_.tcp_listen, error);
+  if (error)
+    return Fail(
+        fmt::format("--tcp-listen: {} is no address of this host: allowed are those that "
+                    "`ip address` shows",
+                    Printable(settings_.tcp_listen, 100)));
+  tcp::endpoint endpoint(address, number);
+  tcp::acceptor& acceptor = port_.acceptor;
+  acceptor.open(endpoint.protocol(), error);
+  if (error == asio::error::address_family_not_supported && settings_.tcp_listen.empty()) {
+    endpoint = tcp::endpoint(tcp::v4(), number);
+    acceptor.open(endpoint.protocol(), error);
+  }
+  error_code ignored;
+  // Where it listens at all addresses of IPv6, those of IPv4 are meant, too.
+  acceptor.set_option(asio::ip::v6_only(false), ignored);
+  acceptor.set_option(asio::socket_base::reuse_address(true), ignored);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error)
+    return Fail(fmt::format("port {}: cannot listen: {}", place->port, error.message()),
+                ExitCode::kStore);
+  return {};
+}
+
+template <class Protocol>
+void StoreService::Accept(Door<Protocol>& door) {
+  door.acceptor.async_accept(
+      [this, &door](const error_code& error, typename Protocol::socket socket) {
+        if (error == asio::error::operation_aborted || stopping_) return;
+        // Out of descriptors, most likely: the next tick accepts again.
+        door.accepting = !error;
+        if (error) return;
+        TakeIn(std::move(socket));
+        Accept(door);
+      });
+}
+
+void StoreService::AcceptAgain() {
+  if (stopping_) return;
+  if (!std::exchange(local_.accepting, true)) Accept(local_);
+  if (!std::exchange(port_.accepting, true)) Accept(port_);
+}
+
+StoreService::SessionPtr StoreService::NewSession(asio::generic::stream_protocol::socket socket,
+                                                  uid_t uid) {
+  auto session = std::make_shared<Session>(std::move(socket), this, ++accepted_, uid);
+  sessions_[session->number] = session;
+  ++usage_[uid].sessions;
+  return session;
 }
 
 void StoreService::TakeIn(stream_protocol::socket socket) {
   const auto uid = PeerUid(socket.native_handle());
   const bool room = uid && MakeRoomFor(*uid);
-  auto session =
-      std::make_shared<Session>(std::move(socket), this, ++accepted_, uid.value_or(uid_t(-1)));
-  sessions_[session->number] = session;
-  ++usage_[session->caller.uid].sessions;
+  const SessionPtr session = NewSession(std::move(socket), uid.value_or(kNobodyYet));
   if (!uid) return session->Refuse(uid.error().message);
-  if (!room)
-    return session->Refuse("too many connections, and none of yours is idle: try again later");
-  session->ReadHeader();
+  if (!room) return session->Refuse(kNoRoom);
+  session->ReadRequest();
+}
+
+/// Its user is known when munged has vouched for him.
+void StoreService::TakeIn(tcp::socket socket) {
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  const bool room = MakeRoomFor(kNobodyYet);
+  const SessionPtr session = NewSession(std::move(socket), kNobodyYet);
+  if (!room) return session->Refuse(kNoRoom);
+  session->Challenge();
+}
+
+bool StoreService::Admit(Session& session, uid_t uid) {
+  if (!MakeRoomFor(uid)) return false;
+  LeaveUser(session.caller.uid);
+  session.Identify(uid);
+  ++usage_[uid].sessions;
+  return true;
+}
+
+void StoreService::LeaveUser(uid_t uid) {
+  const auto user = usage_.find(uid);
+  if (--user->second.sessions == 0) usage_.erase(user);
 }
 
 /// Each user has a share, and of all the user with the most connections gives way.
@@ -300,7 +272,7 @@ void StoreService::Tick() {
       if (session->until < now || (stopping_ && stop_by_ < now)) late.push_back(session);
     for (const SessionPtr& session : late) Remove(session);
     if (stopping_ && sessions_.empty()) return;
-    if (!stopping_ && !std::exchange(accepting_, true)) Accept();
+    AcceptAgain();
     PublishLevels();
     Tick();
   });
@@ -308,8 +280,7 @@ void StoreService::Tick() {
 
 void StoreService::Remove(const SessionPtr& session) {
   Reserve(*session, 0);
-  const auto user = usage_.find(session->caller.uid);
-  if (--user->second.sessions == 0) usage_.erase(user);
+  LeaveUser(session->caller.uid);
   sessions_.erase(session->number);
   session->Drop();
   if (stopping_ && sessions_.empty()) tick_.cancel();
@@ -319,7 +290,8 @@ void StoreService::Stop() {
   if (std::exchange(stopping_, true)) return;
   stop_by_ = Clock::now() + kStopLimit;
   error_code ignored;
-  acceptor_.close(ignored);
+  local_.acceptor.close(ignored);
+  port_.acceptor.close(ignored);
   std::vector<SessionPtr> waiting;
   for (const auto& [number, session] : sessions_)
     if (!session->HasRequest()) waiting.push_back(session);

@@ -1,19 +1,24 @@
-// adaptive-traind's socket: accepts clients, and passes their requests on.
+// adaptive-traind's sockets: accept clients, and pass their requests on.
 #pragma once
 
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "core/result.h"
+#include "db/service/introduction.h"
 #include "db/service/request_readers.h"
 #include "db/service/request_writer.h"
 #include "db/service/service_metrics.h"
@@ -29,6 +34,8 @@ struct ServiceLimits {
   std::chrono::milliseconds hello{5000};   // from the connection to the whole hello
   std::chrono::milliseconds frame{10000};  // from a request's length to its end; and for an answer
   std::chrono::milliseconds idle{600000};  // between an answer and the next request
+  // Of a session with another host, which then introduces itself anew.
+  std::chrono::milliseconds age{std::chrono::hours(1)};
 };
 
 /// One thread runs `io`. Requests are parsed and answered by the threads of `readers` and `writer`,
@@ -40,12 +47,14 @@ class StoreService {
     std::filesystem::path database;  // for its size
     std::filesystem::path metrics;   // the file of ServiceMetrics::Text, every 15 s; empty: none
     std::set<uid_t> operators;
+    std::optional<ServiceName> tcp;  // none: no other host may connect
+    std::string tcp_listen;          // an address of this host; empty: all of them
     ServiceLimits limits = {};
     std::function<void(const std::string&)> log;  // takes a line
   };
 
-  /// Listens at the socket, which every user may connect to. Takes the place of a socket that
-  /// nobody serves any more. Errors: ExitCode::kStore, one line.
+  /// Listens at the socket, which every user may connect to, and at the port of Settings::tcp.
+  /// Takes the place of a socket that nobody serves any more. Errors: ExitCode::kStore, one line.
   static Result<std::unique_ptr<StoreService>> Listen(boost::asio::io_context& io,
                                                       Settings settings, RequestReaders& readers,
                                                       RequestWriter& writer);
@@ -66,9 +75,24 @@ class StoreService {
 
   StoreService(boost::asio::io_context& io, Settings settings, RequestReaders& readers,
                RequestWriter& writer);
-  Result<void> Bind();
-  void Accept();
+  Result<void> BindLocally();
+  Result<void> BindToPort();
+  /// Where clients come in.
+  template <class Protocol>
+  struct Door {
+    explicit Door(boost::asio::io_context& io) : acceptor(io) {}
+    typename Protocol::acceptor acceptor;
+    bool accepting = true;
+  };
+  template <class Protocol>
+  void Accept(Door<Protocol>& door);
+  void AcceptAgain();
   void TakeIn(boost::asio::local::stream_protocol::socket socket);
+  void TakeIn(boost::asio::ip::tcp::socket socket);
+  SessionPtr NewSession(boost::asio::generic::stream_protocol::socket socket, uid_t uid);
+  /// Says whose the session is, which was nobody's yet; false if there is no room.
+  bool Admit(Session& session, uid_t uid);
+  void LeaveUser(uid_t uid);
   void Tick();
   bool MakeRoomFor(uid_t uid);
   bool DropOldestIdle(uid_t uid);
@@ -78,7 +102,8 @@ class StoreService {
   void Remove(const SessionPtr& session);
 
   boost::asio::io_context& io_;
-  boost::asio::local::stream_protocol::acceptor acceptor_;
+  Door<boost::asio::local::stream_protocol> local_;
+  Door<boost::asio::ip::tcp> port_;
   boost::asio::steady_timer tick_;
   const Settings settings_;
   RequestReaders& readers_;
@@ -90,10 +115,10 @@ class StoreService {
   bool metrics_told_ = false;  // that they cannot be written
   std::size_t bytes_ = 0;
   std::uint64_t accepted_ = 0;
-  bool accepting_ = true;
   bool bound_ = false;  // the socket's file is ours
   bool stopping_ = false;
   std::chrono::steady_clock::time_point stop_by_;
+  boost::asio::thread_pool credentials_;  // waits for munged; last: ends first
 };
 
 }  // namespace adaptive_train

@@ -176,7 +176,7 @@ void AddDoctorCommand(CLI::App& app, std::function<int()>& chosen) {
                    "Where run folders are to be (default: runs, in the working directory)")
       ->type_name("DIR");
   doctor->add_option("--store", arguments->store, "The profile store, as for `run`")
-      ->type_name("file:PATH|unix:PATH");
+      ->type_name("file:PATH|unix:PATH|tcp:HOST:PORT");
   doctor->add_flag("--json", arguments->json, "One JSON document instead of lines for people");
   doctor->callback(
       [arguments, &chosen] { chosen = [arguments] { return RunDoctorCommand(*arguments); }; });

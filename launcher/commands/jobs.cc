@@ -273,7 +273,7 @@ void AddJobsCommand(CLI::App& app, std::function<int()>& chosen) {
   jobs->add_flag("--json", a.json, "JSON; other formatting is ignored");
   jobs->add_option("--store", a.store,
                    "The profile store [~/.local/state/adaptive-train/profiles.db]")
-      ->type_name("file:PATH|unix:PATH");
+      ->type_name("file:PATH|unix:PATH|tcp:HOST:PORT");
   jobs->footer(kJobsFooter);
   jobs->callback(
       [arguments, &chosen] { chosen = [arguments] { return RunJobsCommand(*arguments); }; });

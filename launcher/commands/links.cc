@@ -95,7 +95,7 @@ Result<std::string> ChooseCluster(const std::string& named,
 
 /// What there is to say where nothing is stored.
 tl::unexpected<Error> NothingStored(const LinksArguments& arguments, bool trouble) {
-  const auto location = ParseStoreLocation(arguments.store.text, arguments.store.named_by);
+  const auto location = ParseStoreLocation(arguments.store);
   if (trouble || !location)
     return Fail("no links are known without the store: name another with --store, or --measure");
   return Fail(fmt::format("no links are stored in {} yet: run a job, or --measure in one",
@@ -234,7 +234,7 @@ void AddLinksCommand(CLI::App& app, std::function<int()>& chosen) {
   links
       ->add_option("--store", a.typed_store,
                    "The profile store [~/.local/state/adaptive-train/profiles.db]")
-      ->type_name("file:PATH|unix:PATH");
+      ->type_name("file:PATH|unix:PATH|tcp:HOST:PORT");
   links
       ->add_option("config", a.config, "With --measure: launch as a run of this configuration does")
       ->type_name("CONFIG");

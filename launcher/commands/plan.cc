@@ -190,7 +190,7 @@ void AddPlanCommand(CLI::App& app, std::function<int()>& chosen) {
       ->type_name("FILE");
   verb->add_option("--store", options->store,
                    "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")
-      ->type_name("file:PATH|unix:PATH");
+      ->type_name("file:PATH|unix:PATH|tcp:HOST:PORT");
   verb->add_flag(
       "--why", options->why,
       "Predicted step by part, memory, what binds, what was rejected, gap to the bound, and the "

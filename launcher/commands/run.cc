@@ -98,7 +98,7 @@ void AddRunCommand(CLI::App& app, std::function<int()>& chosen) {
       ->take_last();
   run->add_option("--store", arguments->store,
                   "Profile store (default: ~/.local/state/adaptive-train/profiles.db)")
-      ->type_name("file:PATH|unix:PATH")
+      ->type_name("file:PATH|unix:PATH|tcp:HOST:PORT")
       ->take_last();
   run->add_option("--inject", arguments->request.inject,
                   "Faults to rehearse with, where recovery.allow_injection = true")

@@ -94,9 +94,9 @@ Finding CheckFromEveryNode(const fs::path& folder, const Allocation& allocation)
 }  // namespace
 
 Finding CheckStore(const StoreChoice& choice) {
-  const auto location = ParseStoreLocation(choice.text, choice.named_by);
+  const auto location = ParseStoreLocation(choice);
   if (!location) return StoreTrouble(location.error().message);
-  if (location->kind == StoreLocation::Kind::kService) return CheckService(*location);
+  if (IsService(*location)) return CheckService(*location);
   std::error_code error;
   if (!fs::exists(location->path, error) && !error) return CheckPlaceOfStore(location->path);
   StoreOptions options;

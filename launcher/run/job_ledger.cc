@@ -82,7 +82,7 @@ void Tell(const std::string& line) {
 
 /// The store as a person knows it.
 std::string NameOfStore(const StoreChoice& choice) {
-  const auto location = ParseStoreLocation(choice.text, choice.named_by);
+  const auto location = ParseStoreLocation(choice);
   return location ? NameOf(*location) : "profile store " + choice.text;
 }
 

@@ -18,14 +18,32 @@ setup() {
   shared=$(mktemp -d "${home%/*}/shared.XXXXXX")
   chmod 755 "$shared"
   store=unix:$shared/socket
-  "$ADAPTIVE_TRAIN_BUILD/bin/adaptive-traind" --database "$shared/profiles.db" --socket "$shared/socket" 2>"$shared/log" 3>&- &
-  service=$!
-  wait_until 60 grep -q ' serves ' "$shared/log"
 }
 teardown() {
   kill "$service"
   wait "$service" || true
   rm -rf "${shared:?}"
+}
+
+# serve: beside the box, whose nodes share a kernel and so its socket.
+serve() {
+  "$ADAPTIVE_TRAIN_BUILD/bin/adaptive-traind" --database "$shared/profiles.db" --socket "$shared/socket" 2>"$shared/log" 3>&- &
+  service=$!
+  wait_until 60 grep -q ' serves ' "$shared/log"
+}
+# serve_by_network: on ctl, at a port, with the cluster's munge. Nodes of the box have a network each.
+serve_by_network() {
+  box on ctl "$ADAPTIVE_TRAIN_BUILD/bin/adaptive-traind" --database "$shared/profiles.db" --socket "$shared/socket" \
+    --tcp ctl:6822 2>"$shared/log" 3>&- &
+  service=$!
+  wait_until 60 grep -q ' store_uid = 0' "$shared/log"
+  store=tcp:ctl:6822
+  local folder
+  for folder in "$home" "$bobs"; do
+    mkdir -p "$folder/.config/adaptive-train"
+    echo 'store_uid = 0' >"$folder/.config/adaptive-train/adaptive-train.toml"
+    chown -R --reference="$folder" "$folder/.config"
+  done
 }
 
 # train_as USER SBATCH-OPTIONS: a job of one step that the service has, to its end; its output in $output. A launch gives the service
@@ -56,6 +74,7 @@ fails_on_n2() {
 }
 
 @test "another user's first run reuses measured links, and sees none of his jobs" {
+  serve
   train_as ada reuse=auto
   grep -F 'links: 3 of 3 pairs measured, 0 checked' <<<"$output"
   train_as bob reuse=auto
@@ -68,6 +87,7 @@ fails_on_n2() {
 }
 
 @test "a node that failed three users' jobs is the next job's spare, with that reason; one user alone blames none" {
+  serve
   train_as ada reuse=auto
   fails_on_n2 4001 9
   train_as bob spares=1
@@ -76,4 +96,22 @@ fails_on_n2() {
   fails_on_n2 4003 1
   train_as bob spares=1
   [[ $output == *'kept aside: n2: silent 3 times in jobs of 3 users in the last day'* ]]
+}
+
+@test "nodes reach the service by the network, each user as himself; without munge's word nobody does" {
+  serve_by_network
+  train_as ada reuse=auto
+  grep -F 'links: 3 of 3 pairs measured, 0 checked' <<<"$output"
+  train_as bob reuse=auto
+  grep -F 'links: 0 of 3 pairs measured, 1 checked, 2 taken from the store' <<<"$output"
+  [[ $(told_to ada jobs -a -n -P -o User) == ada ]]
+  [[ $(told_to bob jobs -a -n -P -o User) == bob ]]
+  box on n2 --user=bob adaptive-train doctor --store "$store" | grep -F 'profile store tcp:ctl:6822: adaptive-traind answers'
+  # Whoever is not the service's user gets no offer that he can read.
+  echo 'store_uid = 4001' >"$home/.config/adaptive-train/adaptive-train.toml"
+  run told_to ada jobs
+  [[ $status == 6 && $output == *'Unauthorized credential'* ]]
+  rm "$home/.config/adaptive-train/adaptive-train.toml"
+  run told_to ada jobs
+  [[ $status == 2 && $output == *"needs to know who may answer: set store_uid in"* ]]
 }

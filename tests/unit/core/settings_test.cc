@@ -61,15 +61,18 @@ TEST_F(SettingsTest, WithoutFilesAllIsBuiltIn) {
 
 TEST_F(SettingsTest, TheUserComesAfterTheSiteAndAConfigurationAfterBoth) {
   Write(site_,
-        "store = \"file:/site.db\"\n[launch]\nports = \"4000-4100\"\nmpi = \"pmix_v4\"\n"
+        "store = \"tcp:ctl:6822\"\nstore_uid = 990\nmunge_socket = \"/run/m\"\n[launch]\nports = "
+        "\"4000-4100\"\nmpi = \"pmix_v4\"\n"
         "silence_seconds = 5\n");
   Write(user_, "[launch]\nports = \"5000-5100\"\n");
   const auto settings = LoadSettings();
   ASSERT_TRUE(settings) << settings.error().message;
-  EXPECT_EQ(settings->store, "file:/site.db");
+  EXPECT_EQ(settings->store, "tcp:ctl:6822");
+  EXPECT_EQ(settings->store_uid, 990u);
+  EXPECT_EQ(settings->munge_socket, "/run/m");
   EXPECT_EQ(settings->sources.at("store"), site_ + ": line 1");
   EXPECT_EQ(settings->sources.at("launch.ports"), user_ + ": line 2");
-  EXPECT_EQ(settings->sources.at("launch.mpi"), site_ + ": line 4");
+  EXPECT_EQ(settings->sources.at("launch.mpi"), site_ + ": line 6");
 
   const std::string path = folder_ + "/config.toml";
   Write(path, "[data]\ntrain = \"text\"\n[launch]\nsilence_seconds = 7\n");
@@ -104,6 +107,9 @@ TEST_F(SettingsTest, ErrorsAreOneLineWithFileAndLine) {
   EXPECT_THAT(ErrorOf("[launch]\nmpi = \"openmpi; rm -rf\"\n"), HasSubstr("launch.mpi must be"));
   EXPECT_THAT(ErrorOf("store = 3\n"), HasSubstr(": line 1: store must be a text"));
   EXPECT_THAT(ErrorOf("stores = \"file:/p.db\"\n"), HasSubstr(": line 1: unknown key stores"));
+  EXPECT_THAT(ErrorOf("store_uid = \"slurm\"\n"), HasSubstr("store_uid must be a uid in numbers"));
+  EXPECT_THAT(ErrorOf("store_uid = -1\n"), HasSubstr("store_uid must be a uid in numbers"));
+  EXPECT_THAT(ErrorOf("munge_socket = \"socket\"\n"), HasSubstr("must be an absolute path"));
   EXPECT_THAT(ErrorOf("[launch\n"), HasSubstr(site_ + ": line "));
   EXPECT_THAT(ErrorOf("format_version = 99\n"), HasSubstr("newer than this program reads"));
   EXPECT_THAT(ErrorOf(std::string(2 << 20, '#')), HasSubstr(site_));

@@ -190,7 +190,7 @@ TEST_F(LedgerTest, WithTheDefaultStoreOnANetworkFileSystemTheLedgersAreWhatIsKno
     if (unshare(CLONE_NEWNS) != 0 || mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
       return "cannot make a mount namespace";
     WriteRun(Job());
-    const auto store = ParseStoreLocation("").value().path;
+    const auto store = ParseStoreLocation({}).value().path;
     std::filesystem::create_directory(store);  // not a file: refused like a network file system
     auto known = OpenKnownStore({});
     if (!known) return known.error().message;

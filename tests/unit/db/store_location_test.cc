@@ -21,13 +21,20 @@ class StoreLocationTest : public ::testing::Test {
   }
 };
 
+Result<StoreLocation> Parsed(std::string_view text, const std::string& named_by = "--store") {
+  StoreChoice choice;
+  choice.text = text;
+  choice.named_by = named_by;
+  return ParseStoreLocation(choice);
+}
+
 std::string PathOf(std::string_view text) {
-  const auto location = ParseStoreLocation(text);
+  const auto location = Parsed(text);
   return location ? location->path.string() : location.error().message;
 }
 
 ExitCode CodeOf(std::string_view text) {
-  const auto location = ParseStoreLocation(text);
+  const auto location = Parsed(text);
   return location ? ExitCode::kDone : location.error().exit_code;
 }
 
@@ -62,14 +69,15 @@ TEST_F(StoreLocationTest, OnlyTheCommandLineRequiresItsStore) {
 }
 
 TEST_F(StoreLocationTest, AnErrorSaysWhoNamedTheStore) {
-  const auto refused = ParseStoreLocation("/data/p.db", "ADAPTIVE_TRAIN_STORE");
+  const auto refused = Parsed("/data/p.db", "ADAPTIVE_TRAIN_STORE");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message,
-            "ADAPTIVE_TRAIN_STORE: '/data/p.db' is not a store: allowed is file:PATH or unix:PATH");
-  EXPECT_THAT(ParseStoreLocation("unix:", "/etc/site.toml: line 3").error().message,
+            "ADAPTIVE_TRAIN_STORE: '/data/p.db' is not a store: allowed is file:PATH, unix:PATH or "
+            "tcp:HOST:PORT");
+  EXPECT_THAT(Parsed("unix:", "/etc/site.toml: line 3").error().message,
               HasSubstr("/etc/site.toml: line 3: 'unix:' names no file"));
-  EXPECT_THAT(ParseStoreLocation("tcp:head:6820", "ADAPTIVE_TRAIN_STORE").error().message,
-              HasSubstr("ADAPTIVE_TRAIN_STORE: 'tcp:head:6820' asks for a store on another host"));
+  EXPECT_THAT(Parsed("tcp:head:6822", "ADAPTIVE_TRAIN_STORE").error().message,
+              HasSubstr("ADAPTIVE_TRAIN_STORE: 'tcp:head:6822' needs to know who may answer"));
 }
 
 TEST_F(StoreLocationTest, RelativeStateFolderIsRefused) {
@@ -100,24 +108,40 @@ TEST_F(StoreLocationTest, RefusesWhatNamesNoFile) {
     EXPECT_NE(PathOf(text).find("names no file"), std::string::npos) << PathOf(text);
   }
   EXPECT_EQ(CodeOf("/data/p.db"), ExitCode::kUsage);
-  EXPECT_EQ(PathOf("/data/p.db"),
-            "--store: '/data/p.db' is not a store: allowed is file:PATH or unix:PATH");
+  EXPECT_EQ(
+      PathOf("/data/p.db"),
+      "--store: '/data/p.db' is not a store: allowed is file:PATH, unix:PATH or tcp:HOST:PORT");
 }
 
-TEST_F(StoreLocationTest, AStoreOnAnotherHostIsNotInThisVersion) {
-  EXPECT_EQ(CodeOf("tcp:head:6820"), ExitCode::kStore);
-  EXPECT_NE(PathOf("tcp:head:6820").find("'tcp:head:6820' asks for a store on another host"),
-            std::string::npos)
-      << PathOf("tcp:head:6820");
+TEST_F(StoreLocationTest, AServiceOnAnotherHostIsKnownByItsAddressAndUid) {
+  Settings settings;
+  settings.store_uid = 990;
+  settings.munge_socket = "/run/munge/other";
+  const auto location = ParseStoreLocation(ChooseStore("tcp:[fd00::1]:6822", settings));
+  ASSERT_TRUE(location) << location.error().message;
+  EXPECT_EQ(location->kind, StoreLocation::Kind::kRemoteService);
+  EXPECT_EQ(location->address, "[fd00::1]:6822");
+  EXPECT_EQ(location->service, 990u);
+  EXPECT_EQ(location->munge_socket, "/run/munge/other");
+  EXPECT_EQ(NameOf(*location), "profile store tcp:[fd00::1]:6822");
+  const auto place = ParseHostAndPort(location->address);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->host, "fd00::1");
+  EXPECT_EQ(place->port, "6822");
+  for (const char* text : {"", ":", "head", "head:", ":6822", "head:0", "head:65536", "head:port",
+                           "head:68 22", "fd00::1:6822", "[]:6822"})
+    EXPECT_FALSE(ParseHostAndPort(text)) << text;
+  EXPECT_THAT(ParseStoreLocation(ChooseStore("tcp:head", settings)).error().message,
+              HasSubstr("'tcp:head' names no service: allowed is tcp:HOST:PORT"));
 }
 
 TEST_F(StoreLocationTest, TheServiceIsNamedByItsSocket) {
-  const auto location = ParseStoreLocation("unix:/run/../run/traind/socket");
+  const auto location = Parsed("unix:/run/../run/traind/socket");
   ASSERT_TRUE(location) << location.error().message;
-  EXPECT_EQ(location->kind, StoreLocation::Kind::kService);
+  EXPECT_EQ(location->kind, StoreLocation::Kind::kLocalService);
   EXPECT_EQ(location->path, "/run/traind/socket");
   EXPECT_EQ(NameOf(*location), "profile store unix:/run/traind/socket");
-  const auto file = ParseStoreLocation("file:/run/p.db");
+  const auto file = Parsed("file:/run/p.db");
   ASSERT_TRUE(file) << file.error().message;
   EXPECT_EQ(file->kind, StoreLocation::Kind::kFile);
   EXPECT_EQ(NameOf(*file), "profile store /run/p.db");

@@ -39,7 +39,7 @@ class ServiceTest : public StoreTest {
     ::close(notified_);
   }
 
-  StoreLocation Service() const { return {folder_ / "socket", StoreLocation::Kind::kService}; }
+  StoreLocation Service() const { return {folder_ / "socket", StoreLocation::Kind::kLocalService}; }
 
   /// Starts it and waits until it serves.
   void Start(const std::vector<std::string>& more = {}) {
@@ -114,8 +114,8 @@ class ServiceTest : public StoreTest {
 
 /// A connection that speaks for itself.
 inline StoreConnection RawConnection(const StoreLocation& location) {
-  auto connection = StoreConnection::Open(location.path,
-                                          StoreConnection::Clock::now() + std::chrono::seconds(60));
+  auto connection =
+      StoreConnection::Open(location, StoreConnection::Clock::now() + std::chrono::seconds(60));
   if (!connection) throw std::runtime_error(connection.error().message);
   return std::move(*connection);
 }
