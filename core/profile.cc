@@ -4,80 +4,79 @@
 #include <cmath>
 
 #include "core/json_reader.h"
+#include "core/json_writer.h"
 #include "core/profile_reader.h"
 
 namespace adaptive_train {
-namespace {
 
-using Json = nlohmann::ordered_json;
+static void WriteJson(std::string& to, const Evidence& evidence) {
+  JsonObject object(to);
+  object.Add("count", evidence.count)
+      .Add("spread", evidence.spread)
+      .Add("measured_at", evidence.measured_at);
+  if (evidence.trust != Trust::kKnown) object.Add("trust", NameOf(evidence.trust));
+}
+
+static void WriteJson(std::string& to, const LinkMeasurement& link) {
+  JsonObject(to)
+      .Add("from", link.from)
+      .Add("to", link.to)
+      .Add("latency_s", link.latency_s)
+      .Add("bytes_per_second", link.bytes_per_second)
+      .Add("evidence", link.evidence);
+}
+
+static void WriteJson(std::string& to, const DeviceMeasurement& device) {
+  JsonObject(to)
+      .Add("node", device.node)
+      .Add("device_kind", device.device_kind)
+      .Add("product_flops", device.product_flops)
+      .Add("bytes_per_second", device.bytes_per_second)
+      .Add("transfer_s_per_byte", device.transfer_s_per_byte)
+      .Add("evidence", device.evidence);
+}
+
+static void WriteJson(std::string& to, const LayerMeasurement& layer) {
+  JsonObject(to)
+      .Add("device_kind", layer.device_kind)
+      .Add("model", layer.model)
+      .Add("layer", layer.layer)
+      .Add("micro_batch", layer.micro_batch)
+      .Add("forward_s", layer.forward_s)
+      .Add("backward_s", layer.backward_s)
+      .Add("weight_gradients_s", layer.weight_gradients_s)
+      .Add("update_s", layer.update_s)
+      .Add("gradient_variance", layer.gradient_variance)
+      .Add("evidence", layer.evidence);
+}
+
+static void WriteJson(std::string& to, const CountedFailures& counted) {
+  JsonObject(to).Add("kind", NameOf(counted.kind)).Add("count", counted.count);
+}
+
+static void WriteJson(std::string& to, const NodeHistory& node) {
+  JsonObject(to)
+      .Add("node", node.node)
+      .Add("failures", node.failures)
+      .Add("kinds", node.kinds)
+      .Add("within_s", node.within_s)
+      .Add("users", node.users);
+}
+
+static void WriteJson(std::string& to, const LinkHistory& link) {
+  JsonObject(to)
+      .Add("from", link.from)
+      .Add("to", link.to)
+      .Add("failures", link.failures)
+      .Add("count", link.count)
+      .Add("within_s", link.within_s);
+}
+
+namespace {
 
 constexpr char kProfileText[] = "profile";
 constexpr std::size_t kMaxMeasurements = std::size_t{1} << 24;
 constexpr std::int64_t kMaxSamples = std::int64_t{1} << 40;
-
-Json ToObject(const Evidence& evidence) {
-  Json of = {{"count", evidence.count},
-             {"spread", evidence.spread},
-             {"measured_at", evidence.measured_at}};
-  if (evidence.trust != Trust::kKnown) of["trust"] = NameOf(evidence.trust);
-  return of;
-}
-
-Json ToObject(const LinkMeasurement& link) {
-  return {{"from", link.from},
-          {"to", link.to},
-          {"latency_s", link.latency_s},
-          {"bytes_per_second", link.bytes_per_second},
-          {"evidence", ToObject(link.evidence)}};
-}
-
-Json ToObject(const DeviceMeasurement& device) {
-  return {{"node", device.node},
-          {"device_kind", device.device_kind},
-          {"product_flops", device.product_flops},
-          {"bytes_per_second", device.bytes_per_second},
-          {"transfer_s_per_byte", device.transfer_s_per_byte},
-          {"evidence", ToObject(device.evidence)}};
-}
-
-Json ToObject(const LayerMeasurement& layer) {
-  return {{"device_kind", layer.device_kind},
-          {"model", layer.model},
-          {"layer", layer.layer},
-          {"micro_batch", layer.micro_batch},
-          {"forward_s", layer.forward_s},
-          {"backward_s", layer.backward_s},
-          {"weight_gradients_s", layer.weight_gradients_s},
-          {"update_s", layer.update_s},
-          {"gradient_variance", layer.gradient_variance},
-          {"evidence", ToObject(layer.evidence)}};
-}
-
-Json ToObject(const NodeHistory& node) {
-  Json kinds = Json::array();
-  for (const CountedFailures& counted : node.kinds)
-    kinds.push_back({{"kind", NameOf(counted.kind)}, {"count", counted.count}});
-  return {{"node", node.node},
-          {"failures", node.failures},
-          {"kinds", std::move(kinds)},
-          {"within_s", node.within_s},
-          {"users", node.users}};
-}
-
-Json ToObject(const LinkHistory& link) {
-  return {{"from", link.from},
-          {"to", link.to},
-          {"failures", link.failures},
-          {"count", link.count},
-          {"within_s", link.within_s}};
-}
-
-template <class Entries>
-Json ToList(const Entries& entries) {
-  Json list = Json::array();
-  for (const auto& entry : entries) list.push_back(ToObject(entry));
-  return list;
-}
 
 Evidence ReadEvidence(const JsonReader& entry) {
   const JsonReader part = entry.Part("evidence");
@@ -212,13 +211,17 @@ std::string Describe(const LinkHistory& history) {
                      InTheLast(history.within_s));
 }
 
-std::string ToJson(const Profile& profile) {
-  const Json json = {
-      {"format_version", kFormatVersion},   {"links", ToList(profile.links)},
-      {"devices", ToList(profile.devices)}, {"layers", ToList(profile.layers)},
-      {"nodes", ToList(profile.nodes)},     {"lost_links", ToList(profile.lost_links)}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+void WriteJson(std::string& to, const Profile& profile) {
+  JsonObject(to)
+      .Add("format_version", kFormatVersion)
+      .Add("links", profile.links)
+      .Add("devices", profile.devices)
+      .Add("layers", profile.layers)
+      .Add("nodes", profile.nodes)
+      .Add("lost_links", profile.lost_links);
 }
+
+std::string ToJson(const Profile& profile) { return Indented(JsonOf(profile), 1) + "\n"; }
 
 Profile ReadProfile(const JsonReader& reader) {
   Profile read;

@@ -123,6 +123,8 @@ struct Profile {
 };
 
 std::string ToJson(const Profile& profile);
+/// The same in one line, as a part of another document.
+void WriteJson(std::string& to, const Profile& profile);
 /// Reads a profile from untrusted text. Fails in one line on garbage, times or speeds that are not
 /// finite or not positive, or a newer format_version.
 Result<Profile> ProfileFromJson(std::string_view text);

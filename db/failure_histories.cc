@@ -1,7 +1,5 @@
 #include "db/failure_histories.h"
 
-#include <SQLiteCpp/Database.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -10,17 +8,18 @@
 #include <utility>
 
 #include "db/statement.h"
+#include "db/store_database.h"
 #include "db/told_figures.h"
 
 namespace adaptive_train {
 namespace {
 
 constexpr const char* kNodeFailures =
-    "SELECT jobs.owner, time, kind FROM failures JOIN jobs ON jobs.id = failures.job_id"
-    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3 AND blamed = 'node'";
+    "SELECT owner, time, kind FROM failures"
+    " WHERE cluster = ?3 AND host = ?1 AND blamed = 'node' AND time > ?2";
 constexpr const char* kLinkFailures =
-    "SELECT jobs.owner, time, peer_host FROM failures JOIN jobs ON jobs.id = failures.job_id"
-    " WHERE failures.host = ?1 AND time > ?2 AND jobs.cluster = ?3 AND blamed = 'link'";
+    "SELECT owner, time, peer_host FROM failures"
+    " WHERE cluster = ?3 AND host = ?1 AND blamed = 'link' AND time > ?2";
 
 /// A failure so many half-lives old counts less than a thousandth.
 constexpr double kForgottenHalfLives = 10;
@@ -145,10 +144,9 @@ void AddFailuresOfLinks(SQLite::Statement& of_link, const std::string& node,
 
 }  // namespace
 
-FailureHistories ReadHistories(SQLite::Database& database, Owner reader,
-                               const ProfileQuery& query) {
+FailureHistories ReadHistories(StoreDatabase& database, Owner reader, const ProfileQuery& query) {
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
-  SQLite::Statement of_node(database, kNodeFailures), of_link(database, kLinkFailures);
+  Prepared of_node(database, kNodeFailures), of_link(database, kLinkFailures);
   FailureHistories histories;
   std::map<Pair, FailuresByUser> links;
   for (const std::string& node : nodes) {

@@ -7,11 +7,9 @@
 #include "db/owner.h"
 #include "db/profile_store.h"
 
-namespace SQLite {
-class Database;
-}
-
 namespace adaptive_train {
+
+class StoreDatabase;
 
 struct FailureHistories {
   std::vector<NodeHistory> nodes;
@@ -22,6 +20,6 @@ struct FailureHistories {
 /// less the older they are. The reader's own count. Others' count if jobs of kConfirmingUsers users
 /// failed there, and each of them no more, and no heavier, than the median user's: one user alone
 /// blames no node for others. Failures of the future have to be kept out before. Throws SQLite::Exception; must be called inside a transaction.
-FailureHistories ReadHistories(SQLite::Database& database, Owner reader, const ProfileQuery& query);
+FailureHistories ReadHistories(StoreDatabase& database, Owner reader, const ProfileQuery& query);
 
 }  // namespace adaptive_train

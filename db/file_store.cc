@@ -1,6 +1,5 @@
 #include "db/file_store.h"
 
-#include <SQLiteCpp/Database.h>
 #include <SQLiteCpp/Transaction.h>
 
 #include <cassert>
@@ -13,12 +12,13 @@
 #include "db/migration.h"
 #include "db/open_database.h"
 #include "db/profile_rows.h"
+#include "db/store_database.h"
 #include "db/store_error.h"
 
 namespace adaptive_train {
 
 FileStore::FileStore(StoreLocation location, std::chrono::milliseconds patience,
-                     std::unique_ptr<SQLite::Database> database)
+                     std::unique_ptr<StoreDatabase> database)
     : location_(std::move(location)), patience_(patience), database_(std::move(database)) {}
 
 FileStore::FileStore(FileStore&&) noexcept = default;

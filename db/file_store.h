@@ -8,11 +8,9 @@
 #include "db/profile_store.h"
 #include "db/store_location.h"
 
-namespace SQLite {
-class Database;
-}
-
 namespace adaptive_train {
+
+class StoreDatabase;
 
 /// One SQLite file, opened. Several processes may have the same file open on one host (WAL). A call
 /// waits only for other writers. No call deletes or moves a store's file.
@@ -49,7 +47,7 @@ class FileStore final : public ProfileStore {
 
  private:
   FileStore(StoreLocation location, std::chrono::milliseconds patience,
-            std::unique_ptr<SQLite::Database> database);
+            std::unique_ptr<StoreDatabase> database);
 
   /// Runs `body`, which returns a Result, in one transaction that commits only if all went well.
   template <class Body>
@@ -57,7 +55,7 @@ class FileStore final : public ProfileStore {
 
   StoreLocation location_;
   std::chrono::milliseconds patience_;
-  std::unique_ptr<SQLite::Database> database_;
+  std::unique_ptr<StoreDatabase> database_;
 };
 
 }  // namespace adaptive_train

@@ -1,13 +1,13 @@
 // Reads stored records back out of an open database.
 #include "db/job_rows.h"
 
-#include <SQLiteCpp/Database.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
 
 #include "db/statement.h"
+#include "db/store_database.h"
 
 namespace adaptive_train {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 // A list is bound as one text with ?1 before and after each word; an absent list is NULL.
 constexpr const char* kFindJobs =
     "SELECT jobs.id, run_number, cluster, slurm_job_id, restart_count, submit_time, user, name, "
-    "run_dir, config, options,"
+    "run_dir, iif(?9, config, ''), options,"
     "       adaptive_train_version, start_time, launcher_host, launcher_boot_id, "
     "launcher_pid_namespace, launcher_pid,"
     "       launcher_start_ticks, state, end_time, exit_code, reason, array_job_id, array_task_id,"
@@ -25,8 +25,11 @@ constexpr const char* kFindJobs =
     "       (SELECT count(*) FROM failures WHERE job_id = jobs.id AND kind <> 'slow'),"
     "       (SELECT count(*) FROM launches WHERE job_id = jobs.id),"
     "       (SELECT count(*) FROM launches WHERE job_id = jobs.id AND outcome = 'retried'),"
-    "       slurm_state"
-    "  FROM jobs"
+    "       slurm_state,"
+    "       summaries.job_id IS NOT NULL, steps, tokens, final_loss, validation_loss, "
+    "tokens_per_s, mean_step_s, robustness, mfu, grad_bytes, param_bytes, activation_bytes, "
+    "peak_memory_bytes, micro_batches, predicted_step_s, plan_step_s"
+    "  FROM jobs LEFT JOIN summaries ON summaries.job_id = jobs.id"
     " WHERE (?2 IS NULL OR instr(?2, ?1 || (CASE WHEN slurm_job_id > 0 THEN slurm_job_id ELSE 'L' "
     "|| jobs.id END) || ?1)"
     "        OR instr(?2, ?1 || array_job_id || ?1)"
@@ -42,12 +45,6 @@ constexpr const char* kInOrder = " ORDER BY start_time, jobs.id";
 constexpr const char* kNewestFirst = " ORDER BY start_time DESC, jobs.id DESC LIMIT ?8";
 
 constexpr const char* kNodeNames = "SELECT name FROM nodes WHERE job_id = ?1 ORDER BY position";
-
-constexpr const char* kSummary =
-    "SELECT steps, tokens, final_loss, validation_loss, tokens_per_s, mean_step_s, robustness, "
-    "mfu, grad_bytes,"
-    "       param_bytes, activation_bytes, peak_memory_bytes, micro_batches, predicted_step_s, "
-    "plan_step_s FROM summaries WHERE job_id = ?1";
 
 constexpr const char* kLaunches =
     "SELECT attempt, started, outcome, reason FROM launches WHERE job_id = ?1 ORDER BY attempt";
@@ -78,20 +75,34 @@ tl::unexpected<Error> UnknownWord(std::int64_t job_id, const std::string& what,
               ExitCode::kStore);
 }
 
+void ReadSummary(RowReader& column, JobRow& row) {
+  std::int64_t is_there = 0;
+  column >> is_there;
+  if (is_there == 0) return;
+  SummaryRecord& summary = row.summary.emplace();
+  column >> summary.steps >> summary.tokens >> summary.final_loss >> summary.validation_loss >>
+      summary.tokens_per_s >> summary.mean_step_s >> summary.robustness >> summary.mfu >>
+      summary.grad_bytes >> summary.param_bytes >> summary.activation_bytes >>
+      summary.peak_memory_bytes >> summary.micro_batches >> summary.predicted_step_s >>
+      summary.plan_step_s;
+}
+
 Result<JobRow> ReadJobRow(SQLite::Statement& statement) {
   JobRow row;
   JobRecord& job = row.job;
   LauncherProcess& launcher = job.launcher.emplace();
   std::string state;
-  RowReader(statement) >> row.id >> row.run_number >> job.cluster >> job.slurm_job_id >>
-      job.restart_count >> job.submit_time >> job.user >> job.name >> job.run_dir >> job.config >>
-      job.options >> job.adaptive_train_version >> job.start_time >> launcher.host >>
-      launcher.boot_id >> launcher.pid_namespace >> launcher.pid >> launcher.start_ticks >> state >>
-      row.end_time >> row.exit_code >> row.reason >> job.array_job_id >> job.array_task_id >>
-      job.uid >> row.ranks >> row.failures >> row.launches >> row.launch_retries >> row.slurm_state;
+  RowReader column(statement);
+  column >> row.id >> row.run_number >> job.cluster >> job.slurm_job_id >> job.restart_count >>
+      job.submit_time >> job.user >> job.name >> job.run_dir >> job.config >> job.options >>
+      job.adaptive_train_version >> job.start_time >> launcher.host >> launcher.boot_id >>
+      launcher.pid_namespace >> launcher.pid >> launcher.start_ticks >> state >> row.end_time >>
+      row.exit_code >> row.reason >> job.array_job_id >> job.array_task_id >> job.uid >>
+      row.ranks >> row.failures >> row.launches >> row.launch_retries >> row.slurm_state;
   const auto known = JobStateFromString(state);
   if (!known) return UnknownWord(row.id, "state", state);
   row.state = *known;
+  ReadSummary(column, row);
   return row;
 }
 
@@ -99,18 +110,6 @@ void ReadNodeNames(SQLite::Statement& statement, JobRow& row) {
   statement.reset();
   BindAll(statement, row.id);
   while (statement.executeStep()) RowReader(statement) >> row.nodes.emplace_back();
-}
-
-void ReadSummary(SQLite::Statement& statement, JobRow& row) {
-  statement.reset();
-  BindAll(statement, row.id);
-  if (!statement.executeStep()) return;
-  SummaryRecord& summary = row.summary.emplace();
-  RowReader(statement) >> summary.steps >> summary.tokens >> summary.final_loss >>
-      summary.validation_loss >> summary.tokens_per_s >> summary.mean_step_s >>
-      summary.robustness >> summary.mfu >> summary.grad_bytes >> summary.param_bytes >>
-      summary.activation_bytes >> summary.peak_memory_bytes >> summary.micro_batches >>
-      summary.predicted_step_s >> summary.plan_step_s;
 }
 
 /// What lets SQLite find the jobs of the keys by its indices; kFindJobs then says which are meant.
@@ -133,7 +132,7 @@ std::string FindJobsText(std::optional<Owner> owner, const JobQuery& query) {
 
 }  // namespace
 
-Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, std::optional<Owner> owner,
+Result<std::vector<JobRow>> ReadJobRows(StoreDatabase& database, std::optional<Owner> owner,
                                         const JobQuery& query) {
   const auto ids = ListedUnlessEmpty(query.ids, [](const JobKey& key) {
     const std::string task = key.task ? fmt::format("_{}", *key.task) : "";
@@ -145,28 +144,28 @@ Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, std::optiona
           : std::optional(Listed(query.users, [](const std::string& user) { return user; }));
   const auto states =
       ListedUnlessEmpty(query.states, [](JobState state) { return ToString(state); });
-  SQLite::Statement find(database, FindJobsText(owner, query));
+  Prepared find(database, FindJobsText(owner, query));
   BindAll(find, kSeparator, ids, users, query.start, query.end, states);
   if (owner) BindOne(find, 7, *owner);
   if (query.newest) BindOne(find, 8, *query.newest);
-  SQLite::Statement nodes(database, kNodeNames), summary(database, kSummary);
+  BindOne(find, 9, std::int64_t{query.configs});
+  Prepared nodes(database, kNodeNames);
   std::vector<JobRow> rows;
-  while (find.executeStep()) {
+  while (find->executeStep()) {
     Result<JobRow> row = ReadJobRow(find);
     if (!row) return tl::unexpected(row.error());
     ReadNodeNames(nodes, *row);
-    ReadSummary(summary, *row);
     rows.push_back(std::move(*row));
   }
   if (query.newest) std::ranges::reverse(rows);
   return rows;
 }
 
-Result<std::vector<LaunchRecord>> ReadLaunches(SQLite::Database& database, std::int64_t job_id) {
-  SQLite::Statement statement(database, kLaunches);
+Result<std::vector<LaunchRecord>> ReadLaunches(StoreDatabase& database, std::int64_t job_id) {
+  Prepared statement(database, kLaunches);
   BindAll(statement, job_id);
   std::vector<LaunchRecord> launches;
-  while (statement.executeStep()) {
+  while (statement->executeStep()) {
     LaunchRecord& launch = launches.emplace_back();
     std::string outcome;
     RowReader(statement) >> launch.attempt >> launch.started >> outcome >> launch.reason;
@@ -177,11 +176,11 @@ Result<std::vector<LaunchRecord>> ReadLaunches(SQLite::Database& database, std::
   return launches;
 }
 
-Result<std::vector<FailureRecord>> ReadFailures(SQLite::Database& database, std::int64_t job_id) {
-  SQLite::Statement statement(database, kFailures);
+Result<std::vector<FailureRecord>> ReadFailures(StoreDatabase& database, std::int64_t job_id) {
+  Prepared statement(database, kFailures);
   BindAll(statement, job_id);
   std::vector<FailureRecord> failures;
-  while (statement.executeStep()) {
+  while (statement->executeStep()) {
     FailureRecord& failure = failures.emplace_back();
     std::string kind, blamed;
     RowReader(statement) >> failure.time >> failure.step >> failure.rank >> failure.host >> kind >>

@@ -9,18 +9,16 @@
 #include "db/owner.h"
 #include "db/records.h"
 
-namespace SQLite {
-class Database;
-}
-
 namespace adaptive_train {
+
+class StoreDatabase;
 
 // All throw SQLite::Exception. Called inside one transaction, they see one consistent state. They
 // fail with ExitCode::kStore if a stored word is unknown.
 /// Those of `owner`; none: of all.
-Result<std::vector<JobRow>> ReadJobRows(SQLite::Database& database, std::optional<Owner> owner,
+Result<std::vector<JobRow>> ReadJobRows(StoreDatabase& database, std::optional<Owner> owner,
                                         const JobQuery& query);
-Result<std::vector<LaunchRecord>> ReadLaunches(SQLite::Database& database, std::int64_t job_id);
-Result<std::vector<FailureRecord>> ReadFailures(SQLite::Database& database, std::int64_t job_id);
+Result<std::vector<LaunchRecord>> ReadLaunches(StoreDatabase& database, std::int64_t job_id);
+Result<std::vector<FailureRecord>> ReadFailures(StoreDatabase& database, std::int64_t job_id);
 
 }  // namespace adaptive_train

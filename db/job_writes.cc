@@ -1,10 +1,10 @@
 #include "db/job_writes.h"
 
-#include <SQLiteCpp/Database.h>
 #include <fmt/format.h>
 
 #include "db/profile_rows.h"
 #include "db/statement.h"
+#include "db/store_database.h"
 
 namespace adaptive_train {
 namespace {
@@ -48,8 +48,10 @@ constexpr const char* kReplaceLaunch =
 
 constexpr const char* kInsertFailure =
     "INSERT INTO failures (job_id, time, step, rank, host, kind, operation, peer, cause, peer_host,"
-    "                      blamed)"
-    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    "                      blamed, cluster, owner)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
+    "         coalesce((SELECT cluster FROM jobs WHERE id = ?1), ''),"
+    "         coalesce((SELECT owner FROM jobs WHERE id = ?1), -1))";
 
 constexpr const char* kReplaceSummary =
     "INSERT OR REPLACE INTO summaries (job_id, steps, tokens, final_loss, validation_loss, "
@@ -67,32 +69,31 @@ constexpr const char* kReplaceLedger =
     "INSERT OR REPLACE INTO ledgers (uid, entries) VALUES (?1, ?2)";
 
 template <class... Values>
-int Execute(SQLite::Database& database, const char* sql, const Values&... values) {
-  SQLite::Statement statement(database, sql);
+int Execute(StoreDatabase& database, const char* sql, const Values&... values) {
+  Prepared statement(database, sql);
   BindAll(statement, values...);
-  return statement.exec();
+  return statement->exec();
 }
 
 /// The only number that `sql` selects, or none.
 template <class Key>
-std::optional<std::int64_t> FindNumber(SQLite::Database& database, const char* sql,
-                                       const Key& key) {
-  SQLite::Statement statement(database, sql);
+std::optional<std::int64_t> FindNumber(StoreDatabase& database, const char* sql, const Key& key) {
+  Prepared statement(database, sql);
   BindAll(statement, key);
-  if (!statement.executeStep()) return std::nullopt;
-  return statement.getColumn(0).getInt64();
+  if (!statement->executeStep()) return std::nullopt;
+  return statement->getColumn(0).getInt64();
 }
 
 /// Empty: the job is not in the store, or has none.
-std::string UidOf(SQLite::Database& database, std::int64_t job_id) {
-  SQLite::Statement statement(database, kUidOf);
+std::string UidOf(StoreDatabase& database, std::int64_t job_id) {
+  Prepared statement(database, kUidOf);
   BindAll(statement, job_id);
-  return statement.executeStep() ? statement.getColumn(0).getString() : "";
+  return statement->executeStep() ? statement->getColumn(0).getString() : "";
 }
 
 }  // namespace
 
-std::int64_t InsertJob(SQLite::Database& database, Owner owner, const JobRecord& job) {
+std::int64_t InsertJob(StoreDatabase& database, Owner owner, const JobRecord& job) {
   const LauncherProcess launcher = job.launcher ? *job.launcher : ThisProcess();
   Execute(database, kInsertJob, job.cluster, job.slurm_job_id, job.restart_count, job.submit_time,
           job.user, job.name, job.run_dir, job.config, job.options, job.adaptive_train_version,
@@ -102,55 +103,53 @@ std::int64_t InsertJob(SQLite::Database& database, Owner owner, const JobRecord&
   return database.getLastInsertRowid();
 }
 
-std::optional<Owner> OwnerOf(SQLite::Database& database, std::int64_t job_id) {
+std::optional<Owner> OwnerOf(StoreDatabase& database, std::int64_t job_id) {
   return FindNumber(database, kOwnerOf, job_id);
 }
 
-std::optional<Owner> OwnerOfRun(SQLite::Database& database, const std::string& uid) {
+std::optional<Owner> OwnerOfRun(StoreDatabase& database, const std::string& uid) {
   return FindNumber(database, kOwnerOfRun, uid);
 }
 
-Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
+Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id,
                       const std::vector<NodeRecord>& nodes) {
   Execute(database, kDeleteNodes, job_id);
-  SQLite::Statement insert(database, kInsertNode);
+  Prepared insert(database, kInsertNode);
   std::int64_t position = 0;
   for (const NodeRecord& node : nodes) {
     BindAll(insert, job_id, position++, node.name, node.source, node.cpu_model, node.cores,
             node.memory_bytes, node.snapshot);
-    insert.exec();
-    insert.reset();
+    insert->exec();
+    insert->reset();
   }
   return {};
 }
 
-Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const PlanRecord& plan) {
+Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const PlanRecord& plan) {
   Execute(database, kInsertPlan, job_id, plan.plan, plan.ranks, plan.predicted_step_s, plan.why);
   return {};
 }
 
-Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const LaunchRecord& launch) {
+Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const LaunchRecord& launch) {
   Execute(database, kReplaceLaunch, job_id, launch.attempt, launch.started,
           ToString(launch.outcome), launch.reason);
   return {};
 }
 
-Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
-                      const FailureRecord& failure) {
+Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const FailureRecord& failure) {
   Execute(database, kInsertFailure, job_id, failure.time, failure.step, failure.rank, failure.host,
           NameOf(failure.kind), failure.operation, failure.peer, failure.cause, failure.peer_host,
           NameOf(failure.blamed));
   return {};
 }
 
-Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
+Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id,
                       const MeasuredRecord& measured) {
   return MergeProfile(database, OwnerOf(database, job_id).value_or(kFileOwner), measured.cluster,
                       measured.profile);
 }
 
-Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
-                      const SummaryRecord& summary) {
+Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const SummaryRecord& summary) {
   Execute(database, kReplaceSummary, job_id, summary.steps, summary.tokens, summary.final_loss,
           summary.validation_loss, summary.tokens_per_s, summary.mean_step_s, summary.robustness,
           summary.mfu, summary.grad_bytes, summary.param_bytes, summary.activation_bytes,
@@ -159,7 +158,7 @@ Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id,
   return {};
 }
 
-Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const JobEnd& end) {
+Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const JobEnd& end) {
   const int changed = Execute(database, kFinishJob, job_id, ToString(end.state),
                               std::int64_t{end.exit_code}, end.end_time, end.reason);
   if (changed == 1) return {};
@@ -167,8 +166,7 @@ Result<void> WriteRow(SQLite::Database& database, std::int64_t job_id, const Job
               ExitCode::kStore);
 }
 
-Result<void> WriteEntry(SQLite::Database& database, std::int64_t job_id,
-                        const NumberedEntry& entry) {
+Result<void> WriteEntry(StoreDatabase& database, std::int64_t job_id, const NumberedEntry& entry) {
   const std::string uid = UidOf(database, job_id);
   if (!uid.empty() && FindNumber(database, kEntriesTaken, uid).value_or(0) >= entry.number)
     return {};
@@ -178,13 +176,13 @@ Result<void> WriteEntry(SQLite::Database& database, std::int64_t job_id,
   return written;
 }
 
-void WriteFoundEnd(SQLite::Database& database, std::int64_t job_id, JobState was,
+void WriteFoundEnd(StoreDatabase& database, std::int64_t job_id, JobState was,
                    const FoundEnd& end) {
   Execute(database, kFindOut, job_id, ToString(was), ToString(end.state), end.end_time, end.reason,
           end.slurm_state);
 }
 
-Result<std::int64_t> WriteLedger(SQLite::Database& database, Owner owner, const RunLedger& run) {
+Result<std::int64_t> WriteLedger(StoreDatabase& database, Owner owner, const RunLedger& run) {
   const std::string& uid = run.job.uid;
   const std::int64_t known = FindNumber(database, kEntriesTaken, uid).value_or(0);
   const auto stored = FindNumber(database, kFindByUid, uid);

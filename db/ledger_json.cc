@@ -5,26 +5,26 @@
 namespace adaptive_train {
 namespace {
 
-RecordJson BeginLine(const std::string& uid, std::int64_t number) {
-  return {{"format_version", kFormatVersion}, {"run", uid}, {"number", number}};
-}
-
-std::string Written(const RecordJson& line) {
-  return line.dump(-1, ' ', false, RecordJson::error_handler_t::replace);
+/// A line with the content that `add` gives it.
+template <class Add>
+std::string LineOf(const std::string& uid, std::int64_t number, const Add& add) {
+  std::string line;
+  {
+    JsonObject object(line);
+    object.Add("format_version", kFormatVersion).Add("run", uid).Add("number", number);
+    add(object);
+  }
+  return line;
 }
 
 }  // namespace
 
 std::string LedgerLine(const JobRecord& job) {
-  RecordJson line = BeginLine(job.uid, 0);
-  line["job"] = ToRecordJson(job);
-  return Written(line);
+  return LineOf(job.uid, 0, [&](JsonObject& line) { line.Add("job", job); });
 }
 
 std::string LedgerLine(const std::string& uid, const NumberedEntry& entry) {
-  RecordJson line = BeginLine(uid, entry.number);
-  AddEntry(line, entry.entry);
-  return Written(line);
+  return LineOf(uid, entry.number, [&](JsonObject& line) { AddEntry(line, entry.entry); });
 }
 
 Result<ReadLine> ReadLedgerLine(std::string_view line) {

@@ -35,8 +35,4 @@ Result<T> ReadMessage(std::string_view text, const char* what, Read read) {
   }
 }
 
-inline std::string WrittenMessage(const RecordJson& message) {
-  return message.dump(-1, ' ', false, RecordJson::error_handler_t::replace);
-}
-
 }  // namespace adaptive_train

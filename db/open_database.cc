@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "db/store_database.h"
 #include "db/store_error.h"
 #include "db/store_file.h"
 
@@ -26,7 +27,8 @@ constexpr const char* kQuickCheck = "PRAGMA quick_check(1)";
 constexpr const char* kJournalMode = "PRAGMA journal_mode";
 constexpr const char* kUseWal = "PRAGMA journal_mode = WAL";
 // Unlike a connection that is opened for reading, it can make the files of WAL.
-/// A reader keeps 64 MiB of pages: what was read before takes no system call.
+/// Each write makes a reader forget the pages that it keeps, so it maps the file (32 GiB of it at most) and needs no system call to
+/// read one again. sqlite.org/mmap.html: an error of the disk then ends the process.
 constexpr const char* kReaderSettings = "PRAGMA query_only = ON; PRAGMA cache_size = -65536;";
 constexpr const char* kSettings = "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL;";
 
@@ -104,10 +106,10 @@ Result<OpenedDatabase> OpenDatabase(const StoreLocation& location, milliseconds 
   if (!path) return tl::unexpected(path.error());
   const bool whole = MayHaveEndedUncleanly(*path);
   const char* doing = "opening it";
-  std::unique_ptr<SQLite::Database> database;
+  std::unique_ptr<StoreDatabase> database;
   try {
-    database = std::make_unique<SQLite::Database>(path->string(), SQLite::OPEN_READWRITE,
-                                                  static_cast<int>(busy_timeout.count()));
+    database = std::make_unique<StoreDatabase>(path->string(), SQLite::OPEN_READWRITE,
+                                               static_cast<int>(busy_timeout.count()));
     KeepWalOnClose(*database, true);
     doing = "checking it";
     const auto fit = CheckContent(*database, *path, migrations.back().user_version, whole);
@@ -123,20 +125,20 @@ Result<OpenedDatabase> OpenDatabase(const StoreLocation& location, milliseconds 
   return OpenedDatabase{StoreLocation{*path}, std::move(database)};
 }
 
-std::unique_ptr<SQLite::Database> OpenReader(const std::filesystem::path& path) {
+std::unique_ptr<StoreDatabase> OpenReader(const std::filesystem::path& path) {
   // One thread uses it: SQLite needs no lock of its own.
-  auto database = std::make_unique<SQLite::Database>(path.string(),
-                                                     SQLite::OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
-                                                     static_cast<int>(kBusyTimeout.count()));
+  auto database =
+      std::make_unique<StoreDatabase>(path.string(), SQLite::OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+                                      static_cast<int>(kBusyTimeout.count()));
   database->exec(kReaderSettings);
   return database;
 }
 
 Result<OpenedDatabase> OpenMemoryDatabase(const std::vector<Migration>& migrations) {
   const char* path = ":memory:";
-  std::unique_ptr<SQLite::Database> database;
+  std::unique_ptr<StoreDatabase> database;
   try {
-    database = std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE);
+    database = std::make_unique<StoreDatabase>(path, SQLite::OPEN_READWRITE);
     database->exec(kSettings);
     Migrate(*database, migrations);
   } catch (const SQLite::Exception& exception) {

@@ -7,17 +7,14 @@
 
 #include "core/result.h"
 #include "db/migration.h"
+#include "db/store_database.h"
 #include "db/store_location.h"
-
-namespace SQLite {
-class Database;
-}
 
 namespace adaptive_train {
 
 struct OpenedDatabase {
   StoreLocation location;  // without symbolic links
-  std::unique_ptr<SQLite::Database> database;
+  std::unique_ptr<StoreDatabase> database;
 };
 
 /// Implements FileStore::Open for any list of migrations. The file is not changed before all
@@ -31,7 +28,7 @@ inline constexpr std::chrono::milliseconds kBusyTimeout{5000};
 
 /// Another connection to a file that OpenDatabase has opened, for reading alone, by one thread at a
 /// time. Throws SQLite::Exception.
-std::unique_ptr<SQLite::Database> OpenReader(const std::filesystem::path& path);
+std::unique_ptr<StoreDatabase> OpenReader(const std::filesystem::path& path);
 
 /// A database without a file; its location's path is ":memory:".
 Result<OpenedDatabase> OpenMemoryDatabase(const std::vector<Migration>& migrations);

@@ -1,6 +1,5 @@
 #include "db/profile_rows.h"
 
-#include <SQLiteCpp/Database.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,11 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "db/failure_histories.h"
 #include "db/profile_merge.h"
 #include "db/statement.h"
+#include "db/store_database.h"
 #include "db/told_figures.h"
 
 namespace adaptive_train {
@@ -21,10 +22,11 @@ namespace {
 constexpr const char* kLinksFrom =
     "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at, owner"
     " FROM link_profiles WHERE cluster = ?1 AND from_node = ?2 ORDER BY to_node, owner";
+/// In the order of ?2, twice, and of owners: CROSS JOIN keeps the order of its loops.
 constexpr const char* kLinksAmong =
-    "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at, owner"
-    " FROM link_profiles WHERE cluster = ?1 AND from_node = ?2"
-    " AND to_node IN (SELECT value FROM json_each(?3)) ORDER BY to_node, owner";
+    "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at, owner, from_node"
+    " FROM json_each(?2) AS one CROSS JOIN json_each(?2) AS other CROSS JOIN link_profiles"
+    " ON cluster = ?1 AND from_node = one.value AND to_node = other.value";
 constexpr const char* kOneLink =
     "SELECT to_node, latency_s, bytes_per_second, count, spread, measured_at, owner"
     " FROM link_profiles"
@@ -142,54 +144,54 @@ Result<void> MergeAll(const std::vector<Measurement>& fresh, const Find& find, c
   return {};
 }
 
-Result<void> MergeLinks(SQLite::Database& database, Owner owner, const std::string& cluster,
+Result<void> MergeLinks(StoreDatabase& database, Owner owner, const std::string& cluster,
                         const std::vector<LinkMeasurement>& links) {
-  SQLite::Statement select(database, kOneLink), replace(database, kReplaceLink);
+  Prepared select(database, kOneLink), replace(database, kReplaceLink);
   return MergeAll(
       links,
       [&](const LinkMeasurement& link) -> std::optional<LinkMeasurement> {
-        select.reset();
+        select->reset();
         BindAll(select, cluster, link.from, link.to, owner);
-        if (!select.executeStep()) return std::nullopt;
+        if (!select->executeStep()) return std::nullopt;
         return ReadLink(select, link.from, owner);
       },
       [&](const LinkMeasurement& link) {
         BindAll(replace, cluster, link.from, link.to, owner, link.latency_s, link.bytes_per_second,
                 link.evidence.count, link.evidence.spread, link.evidence.measured_at);
-        replace.exec();
-        replace.reset();
+        replace->exec();
+        replace->reset();
       });
 }
 
-Result<void> MergeDevices(SQLite::Database& database, Owner owner, const std::string& cluster,
+Result<void> MergeDevices(StoreDatabase& database, Owner owner, const std::string& cluster,
                           const std::vector<DeviceMeasurement>& devices) {
-  SQLite::Statement select(database, kOneDevice), replace(database, kReplaceDevice);
+  Prepared select(database, kOneDevice), replace(database, kReplaceDevice);
   return MergeAll(
       devices,
       [&](const DeviceMeasurement& device) -> std::optional<DeviceMeasurement> {
-        select.reset();
+        select->reset();
         BindAll(select, cluster, device.device_kind, device.node, owner);
-        if (!select.executeStep()) return std::nullopt;
+        if (!select->executeStep()) return std::nullopt;
         return ReadDevice(select, device.device_kind, owner);
       },
       [&](const DeviceMeasurement& device) {
         BindAll(replace, cluster, device.device_kind, device.node, owner, device.product_flops,
                 device.bytes_per_second, device.transfer_s_per_byte, device.evidence.count,
                 device.evidence.spread, device.evidence.measured_at);
-        replace.exec();
-        replace.reset();
+        replace->exec();
+        replace->reset();
       });
 }
 
-Result<void> MergeLayers(SQLite::Database& database, Owner owner,
+Result<void> MergeLayers(StoreDatabase& database, Owner owner,
                          const std::vector<LayerMeasurement>& layers) {
-  SQLite::Statement select(database, kOneLayer), replace(database, kReplaceLayer);
+  Prepared select(database, kOneLayer), replace(database, kReplaceLayer);
   return MergeAll(
       layers,
       [&](const LayerMeasurement& layer) -> std::optional<LayerMeasurement> {
-        select.reset();
+        select->reset();
         BindAll(select, owner, layer.device_kind, layer.model, layer.layer, layer.micro_batch);
-        if (!select.executeStep()) return std::nullopt;
+        if (!select->executeStep()) return std::nullopt;
         return ReadLayer(select, layer.device_kind, layer.model);
       },
       [&](const LayerMeasurement& layer) {
@@ -197,13 +199,13 @@ Result<void> MergeLayers(SQLite::Database& database, Owner owner,
                 layer.forward_s, layer.backward_s, layer.weight_gradients_s, layer.update_s,
                 layer.gradient_variance, layer.evidence.count, layer.evidence.spread,
                 layer.evidence.measured_at);
-        replace.exec();
-        replace.reset();
+        replace->exec();
+        replace->reset();
       });
 }
 
 /// Told to `reader`: of each thing one figure. `select` gives all rows of it in sequence, `read` the
-/// figure of a row, whose last column is the owner, and `name` what is the same in all of them.
+/// figure of a row and its owner, and `name` what is the same in all of them.
 template <class Read, class Name, class Measurement>
 void TellAll(SQLite::Statement& select, Owner reader, double now, const Read& read,
              const Name& name, std::vector<Measurement>& told) {
@@ -219,6 +221,16 @@ void TellAll(SQLite::Statement& select, Owner reader, double now, const Read& re
     reports.push_back(std::move(report));
   }
   tell();
+}
+
+/// Links of kLinksAmong, which is bound.
+void TellLinksAmong(SQLite::Statement& select, Owner reader, double now,
+                    std::vector<LinkMeasurement>& told) {
+  constexpr int kFrom = 7;
+  TellAll(
+      select, reader, now,
+      [&](Owner& owner) { return ReadLink(select, select.getColumn(kFrom).getString(), owner); },
+      [](const LinkMeasurement& link) { return std::tie(link.from, link.to); }, told);
 }
 
 /// Links from `node`, in the order of their other ends. `select` is bound.
@@ -241,35 +253,32 @@ void TellDevices(SQLite::Statement& select, const std::string& cluster, const st
 
 }  // namespace
 
-Result<void> MergeProfile(SQLite::Database& database, Owner owner, const std::string& cluster,
+Result<void> MergeProfile(StoreDatabase& database, Owner owner, const std::string& cluster,
                           const Profile& profile) {
   return MergeLinks(database, owner, cluster, profile.links)
       .and_then([&] { return MergeDevices(database, owner, cluster, profile.devices); })
       .and_then([&] { return MergeLayers(database, owner, profile.layers); });
 }
 
-Profile ReadProfile(SQLite::Database& database, Owner owner, const ProfileQuery& query) {
+Profile ReadProfile(StoreDatabase& database, Owner owner, const ProfileQuery& query) {
   Profile profile;
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
-  SQLite::Statement links(database, kLinksAmong);
+  Prepared links(database, kLinksAmong);
   const std::string names =
       nlohmann::json(nodes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  for (const std::string& node : nodes) {
-    links.reset();
-    BindAll(links, query.cluster, node, names);
-    TellLinks(links, node, owner, query.now, profile.links);
-  }
+  BindAll(links, query.cluster, names);
+  TellLinksAmong(links, owner, query.now, profile.links);
   FailureHistories histories = ReadHistories(database, owner, query);
   profile.nodes = std::move(histories.nodes);
   profile.lost_links = std::move(histories.links);
-  SQLite::Statement devices(database, kDevicesOf), layers(database, kLayersOf);
+  Prepared devices(database, kDevicesOf), layers(database, kLayersOf);
   for (const std::string& kind :
        std::set<std::string>(query.device_kinds.begin(), query.device_kinds.end())) {
     TellDevices(devices, query.cluster, kind, owner, query.now, profile.devices);
     if (query.model_key.empty()) continue;
-    layers.reset();
+    layers->reset();
     BindAll(layers, owner, kind, query.model_key);
-    while (layers.executeStep()) {
+    while (layers->executeStep()) {
       LayerMeasurement layer = ReadLayer(layers, kind, query.model_key);
       if (Sound(layer)) profile.layers.push_back(std::move(layer));
     }
@@ -281,19 +290,19 @@ Profile ReadProfile(SQLite::Database& database, Owner owner, const ProfileQuery&
   return profile;
 }
 
-Profile ReadMeasurements(SQLite::Database& database, Owner owner, const std::string& cluster,
+Profile ReadMeasurements(StoreDatabase& database, Owner owner, const std::string& cluster,
                          EpochSeconds now) {
   const auto words = [&](const char* sql) {
     std::vector<std::string> found;
-    SQLite::Statement statement(database, sql);
+    Prepared statement(database, sql);
     BindAll(statement, cluster);
-    while (statement.executeStep()) found.push_back(statement.getColumn(0).getString());
+    while (statement->executeStep()) found.push_back(statement->getColumn(0).getString());
     return found;
   };
   Profile profile;
-  SQLite::Statement links(database, kLinksFrom), devices(database, kDevicesOf);
+  Prepared links(database, kLinksFrom), devices(database, kDevicesOf);
   for (const std::string& node : words(kNodesOf)) {
-    links.reset();
+    links->reset();
     BindAll(links, cluster, node);
     TellLinks(links, node, owner, now, profile.links);
   }
@@ -302,10 +311,10 @@ Profile ReadMeasurements(SQLite::Database& database, Owner owner, const std::str
   return profile;
 }
 
-std::vector<std::string> ReadClusters(SQLite::Database& database) {
+std::vector<std::string> ReadClusters(StoreDatabase& database) {
   std::vector<std::string> clusters;
-  SQLite::Statement statement(database, kClusters);
-  while (statement.executeStep()) clusters.push_back(statement.getColumn(0).getString());
+  Prepared statement(database, kClusters);
+  while (statement->executeStep()) clusters.push_back(statement->getColumn(0).getString());
   return clusters;
 }
 

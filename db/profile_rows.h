@@ -9,26 +9,24 @@
 #include "db/owner.h"
 #include "db/profile_store.h"
 
-namespace SQLite {
-class Database;
-}
-
 namespace adaptive_train {
+
+class StoreDatabase;
 
 // All throw SQLite::Exception and must be called inside one transaction.
 
 /// Merges each figure with `owner`'s row (profile_merge.h). Fails on a figure that is not finite, not
 /// positive or without measurements (count 0).
-Result<void> MergeProfile(SQLite::Database& database, Owner owner, const std::string& cluster,
+Result<void> MergeProfile(StoreDatabase& database, Owner owner, const std::string& cluster,
                           const Profile& profile);
 
 // Skips invalid rows (edited by hand).
 /// Layers are those of `owner`. Links and devices are told from what all users measured
 /// (told_figures.h), failures from what they reported (failure_histories.h).
-Profile ReadProfile(SQLite::Database& database, Owner owner, const ProfileQuery& query);
+Profile ReadProfile(StoreDatabase& database, Owner owner, const ProfileQuery& query);
 /// All links and devices of a cluster, as they are told to `owner` at the time `now`.
-Profile ReadMeasurements(SQLite::Database& database, Owner owner, const std::string& cluster,
+Profile ReadMeasurements(StoreDatabase& database, Owner owner, const std::string& cluster,
                          EpochSeconds now);
-std::vector<std::string> ReadClusters(SQLite::Database& database);
+std::vector<std::string> ReadClusters(StoreDatabase& database);
 
 }  // namespace adaptive_train

@@ -5,38 +5,66 @@
 #include "core/profile_reader.h"
 
 namespace adaptive_train {
-namespace {
 
-using Json = RecordJson;
+// Found by the writers of what holds them, so not in a namespace of this file's own.
+static void WriteJson(std::string& to, const LauncherProcess& launcher) {
+  JsonObject(to)
+      .Add("host", launcher.host)
+      .Add("boot_id", launcher.boot_id)
+      .Add("pid_namespace", launcher.pid_namespace)
+      .Add("pid", launcher.pid)
+      .Add("start_ticks", launcher.start_ticks);
+}
+
+static void WriteJson(std::string& to, const NodeRecord& node) {
+  JsonObject(to)
+      .Add("name", node.name)
+      .Add("source", node.source)
+      .Add("cpu_model", node.cpu_model)
+      .Add("cores", node.cores)
+      .Add("memory_bytes", node.memory_bytes)
+      .Add("snapshot", node.snapshot);
+}
+
+static void WriteJson(std::string& to, const PlanRecord& plan) {
+  JsonObject(to)
+      .Add("plan", plan.plan)
+      .Add("ranks", plan.ranks)
+      .Add("predicted_step_s", plan.predicted_step_s)
+      .Add("why", plan.why);
+}
+
+static void WriteJson(std::string& to, const JobEnd& end) {
+  JsonObject(to)
+      .Add("state", ToString(end.state))
+      .Add("exit_code", end.exit_code)
+      .Add("end_time", end.end_time)
+      .Add("reason", end.reason);
+}
+
+namespace {
 
 /// Of a run; more are garbage.
 constexpr std::size_t kMostNodes = 65536;
 
-Json ToRecordJson(const LauncherProcess& launcher) {
-  return {{"host", launcher.host},
-          {"boot_id", launcher.boot_id},
-          {"pid_namespace", launcher.pid_namespace},
-          {"pid", launcher.pid},
-          {"start_ticks", launcher.start_ticks}};
-}
-
 }  // namespace
 
-RecordJson ToRecordJson(const JobRecord& job) {
-  return {{"cluster", job.cluster},
-          {"slurm_job_id", job.slurm_job_id},
-          {"array_job_id", OrNull(job.array_job_id)},
-          {"array_task_id", OrNull(job.array_task_id)},
-          {"restart_count", job.restart_count},
-          {"submit_time", job.submit_time},
-          {"user", job.user},
-          {"name", job.name},
-          {"run_dir", job.run_dir},
-          {"config", job.config},
-          {"options", job.options},
-          {"adaptive_train_version", job.adaptive_train_version},
-          {"start_time", job.start_time},
-          {"launcher", ToRecordJson(job.launcher.value_or(LauncherProcess{}))}};
+void WriteJson(std::string& to, const JobRecord& job) {
+  JsonObject(to)
+      .Add("cluster", job.cluster)
+      .Add("slurm_job_id", job.slurm_job_id)
+      .Add("array_job_id", job.array_job_id)
+      .Add("array_task_id", job.array_task_id)
+      .Add("restart_count", job.restart_count)
+      .Add("submit_time", job.submit_time)
+      .Add("user", job.user)
+      .Add("name", job.name)
+      .Add("run_dir", job.run_dir)
+      .Add("config", job.config)
+      .Add("options", job.options)
+      .Add("adaptive_train_version", job.adaptive_train_version)
+      .Add("start_time", job.start_time)
+      .Add("launcher", job.launcher.value_or(LauncherProcess{}));
 }
 
 JobRecord ReadJobRecord(const JsonReader& json) {
@@ -66,19 +94,6 @@ JobRecord ReadJobRecord(const JsonReader& json) {
 
 namespace {
 
-Json ToRecordJson(const std::vector<NodeRecord>& nodes) {
-  Json array = Json::array();
-  for (const NodeRecord& node : nodes) {
-    array.push_back({{"name", node.name},
-                     {"source", node.source},
-                     {"cpu_model", node.cpu_model},
-                     {"cores", node.cores},
-                     {"memory_bytes", node.memory_bytes},
-                     {"snapshot", node.snapshot}});
-  }
-  return array;
-}
-
 LedgerEntry ReadNodes(const JsonReader& json) {
   std::vector<NodeRecord> nodes;
   const auto read_node = [&](const JsonReader& one) {
@@ -94,13 +109,6 @@ LedgerEntry ReadNodes(const JsonReader& json) {
   return nodes;
 }
 
-Json ToRecordJson(const PlanRecord& plan) {
-  return {{"plan", plan.plan},
-          {"ranks", plan.ranks},
-          {"predicted_step_s", OrNull(plan.predicted_step_s)},
-          {"why", plan.why}};
-}
-
 LedgerEntry ReadPlan(const JsonReader& json) {
   PlanRecord plan;
   Take(json, "plan", plan.plan);
@@ -112,11 +120,12 @@ LedgerEntry ReadPlan(const JsonReader& json) {
 
 }  // namespace
 
-RecordJson ToRecordJson(const LaunchRecord& launch) {
-  return {{"attempt", launch.attempt},
-          {"started", launch.started},
-          {"outcome", ToString(launch.outcome)},
-          {"reason", launch.reason}};
+void WriteJson(std::string& to, const LaunchRecord& launch) {
+  JsonObject(to)
+      .Add("attempt", launch.attempt)
+      .Add("started", launch.started)
+      .Add("outcome", ToString(launch.outcome))
+      .Add("reason", launch.reason);
 }
 
 LaunchRecord ReadLaunchRecord(const JsonReader& json) {
@@ -130,12 +139,18 @@ LaunchRecord ReadLaunchRecord(const JsonReader& json) {
   return launch;
 }
 
-RecordJson ToRecordJson(const FailureRecord& failure) {
-  return {{"time", failure.time},         {"step", OrNull(failure.step)},
-          {"rank", OrNull(failure.rank)}, {"host", failure.host},
-          {"kind", NameOf(failure.kind)}, {"operation", failure.operation},
-          {"peer", failure.peer},         {"peer_host", failure.peer_host},
-          {"cause", failure.cause},       {"blamed", NameOf(failure.blamed)}};
+void WriteJson(std::string& to, const FailureRecord& failure) {
+  JsonObject(to)
+      .Add("time", failure.time)
+      .Add("step", failure.step)
+      .Add("rank", failure.rank)
+      .Add("host", failure.host)
+      .Add("kind", NameOf(failure.kind))
+      .Add("operation", failure.operation)
+      .Add("peer", failure.peer)
+      .Add("peer_host", failure.peer_host)
+      .Add("cause", failure.cause)
+      .Add("blamed", NameOf(failure.blamed));
 }
 
 FailureRecord ReadFailureRecord(const JsonReader& json) {
@@ -158,8 +173,8 @@ FailureRecord ReadFailureRecord(const JsonReader& json) {
   return failure;
 }
 
-RecordJson ToRecordJson(const MeasuredRecord& measured) {
-  return {{"cluster", measured.cluster}, {"profile", Json::parse(ToJson(measured.profile))}};
+void WriteJson(std::string& to, const MeasuredRecord& measured) {
+  JsonObject(to).Add("cluster", measured.cluster).Add("profile", measured.profile);
 }
 
 MeasuredRecord ReadMeasuredRecord(const JsonReader& json) {
@@ -169,22 +184,23 @@ MeasuredRecord ReadMeasuredRecord(const JsonReader& json) {
   return measured;
 }
 
-RecordJson ToRecordJson(const SummaryRecord& summary) {
-  return {{"steps", summary.steps},
-          {"tokens", summary.tokens},
-          {"final_loss", OrNull(summary.final_loss)},
-          {"validation_loss", OrNull(summary.validation_loss)},
-          {"tokens_per_s", OrNull(summary.tokens_per_s)},
-          {"mean_step_s", OrNull(summary.mean_step_s)},
-          {"robustness", OrNull(summary.robustness)},
-          {"mfu", OrNull(summary.mfu)},
-          {"grad_bytes", summary.grad_bytes},
-          {"param_bytes", summary.param_bytes},
-          {"activation_bytes", summary.activation_bytes},
-          {"peak_memory_bytes", summary.peak_memory_bytes},
-          {"micro_batches", OrNull(summary.micro_batches)},
-          {"predicted_step_s", OrNull(summary.predicted_step_s)},
-          {"plan_step_s", OrNull(summary.plan_step_s)}};
+void WriteJson(std::string& to, const SummaryRecord& summary) {
+  JsonObject(to)
+      .Add("steps", summary.steps)
+      .Add("tokens", summary.tokens)
+      .Add("final_loss", summary.final_loss)
+      .Add("validation_loss", summary.validation_loss)
+      .Add("tokens_per_s", summary.tokens_per_s)
+      .Add("mean_step_s", summary.mean_step_s)
+      .Add("robustness", summary.robustness)
+      .Add("mfu", summary.mfu)
+      .Add("grad_bytes", summary.grad_bytes)
+      .Add("param_bytes", summary.param_bytes)
+      .Add("activation_bytes", summary.activation_bytes)
+      .Add("peak_memory_bytes", summary.peak_memory_bytes)
+      .Add("micro_batches", summary.micro_batches)
+      .Add("predicted_step_s", summary.predicted_step_s)
+      .Add("plan_step_s", summary.plan_step_s);
 }
 
 SummaryRecord ReadSummaryRecord(const JsonReader& json) {
@@ -209,13 +225,6 @@ SummaryRecord ReadSummaryRecord(const JsonReader& json) {
 
 namespace {
 
-Json ToRecordJson(const JobEnd& end) {
-  return {{"state", ToString(end.state)},
-          {"exit_code", end.exit_code},
-          {"end_time", end.end_time},
-          {"reason", end.reason}};
-}
-
 LedgerEntry ReadEnd(const JsonReader& json) {
   std::string word;
   Take(json, "state", word);
@@ -237,9 +246,8 @@ static_assert(std::size(kMembers) == std::variant_size_v<LedgerEntry>);
 
 }  // namespace
 
-void AddEntry(RecordJson& json, const LedgerEntry& entry) {
-  json[kMembers[entry.index()]] =
-      std::visit([](const auto& content) -> Json { return ToRecordJson(content); }, entry);
+void AddEntry(JsonObject& to, const LedgerEntry& entry) {
+  std::visit([&](const auto& content) { to.Add(kMembers[entry.index()], content); }, entry);
 }
 
 LedgerEntry ReadEntry(const JsonReader& json) {

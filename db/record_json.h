@@ -7,17 +7,10 @@
 #include <string>
 
 #include "core/json_reader.h"
+#include "core/json_writer.h"
 #include "db/ledger_entry.h"
 
 namespace adaptive_train {
-
-/// Members keep their order. Numbers that are not finite become null when it is written.
-using RecordJson = nlohmann::ordered_json;
-
-template <class T>
-RecordJson OrNull(const std::optional<T>& value) {
-  return value ? RecordJson(*value) : RecordJson(nullptr);
-}
 
 // Reads a member into `value`, of any length or size that its type holds.
 inline void Take(const JsonReader& from, const char* key, std::string& value) {
@@ -39,20 +32,20 @@ void Take(const JsonReader& from, const char* key, std::optional<T>& value) {
 
 // What is read is untrusted; what is wrong stands in the reader's error. A job's uid is not among
 // its members: documents name the run in their own way.
-RecordJson ToRecordJson(const JobRecord& job);
+void WriteJson(std::string& to, const JobRecord& job);
 JobRecord ReadJobRecord(const JsonReader& json);
-RecordJson ToRecordJson(const LaunchRecord& launch);
+void WriteJson(std::string& to, const LaunchRecord& launch);
 LaunchRecord ReadLaunchRecord(const JsonReader& json);
-RecordJson ToRecordJson(const FailureRecord& failure);
+void WriteJson(std::string& to, const FailureRecord& failure);
 FailureRecord ReadFailureRecord(const JsonReader& json);
-RecordJson ToRecordJson(const MeasuredRecord& measured);
+void WriteJson(std::string& to, const MeasuredRecord& measured);
 MeasuredRecord ReadMeasuredRecord(const JsonReader& json);
-RecordJson ToRecordJson(const SummaryRecord& summary);
+void WriteJson(std::string& to, const SummaryRecord& summary);
 SummaryRecord ReadSummaryRecord(const JsonReader& json);
 
 /// Adds the entry as one member, whose name tells its kind: "nodes", "plan", "launch", "failure",
 /// "measured", "summary" or "end".
-void AddEntry(RecordJson& json, const LedgerEntry& entry);
+void AddEntry(JsonObject& to, const LedgerEntry& entry);
 LedgerEntry ReadEntry(const JsonReader& json);
 
 }  // namespace adaptive_train

@@ -181,6 +181,7 @@ struct JobQuery {
   std::optional<EpochSeconds> end;     // jobs that began no later
   std::vector<JobState> states;        // as stored; kLost finds nothing
   std::optional<std::int64_t> newest;  // so many of those that began last; none: all
+  bool configs = false;                // with the text of each one's configuration
 };
 
 }  // namespace adaptive_train

@@ -4,6 +4,36 @@
 #include "db/store_message.h"
 
 namespace adaptive_train {
+
+static void WriteJson(std::string& to, const JobRow& row) {
+  JsonObject(to)
+      .Add("id", row.id)
+      .Add("run_number", row.run_number)
+      .Add("run", row.job.uid)
+      .Add("job", row.job)
+      .Add("state", ToString(row.state))
+      .Add("end_time", row.end_time)
+      .Add("exit_code", row.exit_code)
+      .Add("reason", row.reason)
+      .Add("ranks", row.ranks)
+      .Add("nodes", row.nodes)
+      .Add("summary", row.summary)
+      .Add("failures", row.failures)
+      .Add("launches", row.launches)
+      .Add("launch_retries", row.launch_retries)
+      .Add("slurm_state", row.slurm_state);
+}
+
+namespace store_answer {
+static void WriteJson(std::string& to, const Welcome& welcome) {
+  JsonObject(to).Add("protocol", welcome.protocol).Add("program", welcome.program);
+}
+static void WriteJson(std::string& to, const Done&) { const JsonObject object(to); }
+static void WriteJson(std::string& to, const Refused& refused) {
+  adaptive_train::WriteJson(to, refused.why);
+}
+}  // namespace store_answer
+
 namespace {
 
 /// "answer" of each alternative of StoreAnswer, in order.
@@ -13,24 +43,6 @@ static_assert(std::size(kAnswers) == std::variant_size_v<StoreAnswer>);
 
 /// An answer is bounded by its frame.
 constexpr std::size_t kMostInAnswer = kMaxMessageValues;
-
-RecordJson JsonOfRow(const JobRow& row) {
-  return {{"id", row.id},
-          {"run_number", row.run_number},
-          {"run", row.job.uid},
-          {"job", ToRecordJson(row.job)},
-          {"state", ToString(row.state)},
-          {"end_time", OrNull(row.end_time)},
-          {"exit_code", OrNull(row.exit_code)},
-          {"reason", row.reason},
-          {"ranks", row.ranks},
-          {"nodes", row.nodes},
-          {"summary", row.summary ? ToRecordJson(*row.summary) : RecordJson(nullptr)},
-          {"failures", row.failures},
-          {"launches", row.launches},
-          {"launch_retries", row.launch_retries},
-          {"slurm_state", row.slurm_state}};
-}
 
 JobRow RowFromJson(const JsonReader& json) {
   JobRow row;
@@ -57,64 +69,42 @@ JobRow RowFromJson(const JsonReader& json) {
   return row;
 }
 
-template <class Record, class ToJsonOf>
-RecordJson JsonList(const std::vector<Record>& records, ToJsonOf to_json) {
-  RecordJson list = RecordJson::array();
-  for (const Record& record : records) list.push_back(to_json(record));
-  return list;
-}
-
-/// The content of an answer and its reading, a pair for each alternative.
-RecordJson ContentOf(const store_answer::Welcome& welcome) {
-  return {{"protocol", welcome.protocol}, {"program", welcome.program}};
-}
+/// The content of an answer, for each alternative.
 void ReadContent(const JsonReader& json, store_answer::Welcome& welcome) {
   const JsonReader content = json.Part("content");
   Take(content, "protocol", welcome.protocol);
   content.Read("program", welcome.program);
 }
 
-RecordJson ContentOf(const store_answer::Done&) { return RecordJson::object(); }
 void ReadContent(const JsonReader&, store_answer::Done&) {}
 
-RecordJson ContentOf(const store_answer::Refused& refused) { return refused.why; }
 void ReadContent(const JsonReader& json, store_answer::Refused& refused) {
   Take(json, "content", refused.why);
 }
 
-RecordJson ContentOf(std::int64_t number) { return number; }
 void ReadContent(const JsonReader& json, std::int64_t& number) { Take(json, "content", number); }
 
-RecordJson ContentOf(const std::vector<JobRow>& rows) { return JsonList(rows, JsonOfRow); }
 void ReadContent(const JsonReader& json, std::vector<JobRow>& rows) {
   json.ReadList(
       "content", [&](const JsonReader& one) { rows.push_back(RowFromJson(one)); }, kMostInAnswer);
 }
 
-RecordJson ContentOf(const std::vector<FailureRecord>& failures) {
-  return JsonList(failures, [](const FailureRecord& one) { return ToRecordJson(one); });
-}
 void ReadContent(const JsonReader& json, std::vector<FailureRecord>& failures) {
   json.ReadList(
       "content", [&](const JsonReader& one) { failures.push_back(ReadFailureRecord(one)); },
       kMostInAnswer);
 }
 
-RecordJson ContentOf(const std::vector<LaunchRecord>& launches) {
-  return JsonList(launches, [](const LaunchRecord& one) { return ToRecordJson(one); });
-}
 void ReadContent(const JsonReader& json, std::vector<LaunchRecord>& launches) {
   json.ReadList(
       "content", [&](const JsonReader& one) { launches.push_back(ReadLaunchRecord(one)); },
       kMostInAnswer);
 }
 
-RecordJson ContentOf(const Profile& profile) { return RecordJson::parse(ToJson(profile)); }
 void ReadContent(const JsonReader& json, Profile& profile) {
   profile = ReadProfile(json.Part("content"));
 }
 
-RecordJson ContentOf(const std::vector<std::string>& texts) { return texts; }
 void ReadContent(const JsonReader& json, std::vector<std::string>& texts) {
   json.ReadAnyTexts("content", texts);
 }
@@ -151,9 +141,13 @@ std::size_t FrameSize(const char* header) {
 }
 
 std::string ToText(const StoreAnswer& answer) {
-  return WrittenMessage(
-      {{"answer", kAnswers[answer.index()]},
-       {"content", std::visit([](const auto& one) { return ContentOf(one); }, answer)}});
+  std::string text;
+  std::visit(
+      [&](const auto& content) {
+        JsonObject(text).Add("answer", kAnswers[answer.index()]).Add("content", content);
+      },
+      answer);
+  return text;
 }
 
 Result<StoreAnswer> ReadStoreAnswer(std::string_view text) {

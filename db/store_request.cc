@@ -3,6 +3,17 @@
 #include "db/store_message.h"
 
 namespace adaptive_train {
+
+static void WriteJson(std::string& to, const NumberedEntry& entry) {
+  JsonObject object(to);
+  object.Add("number", entry.number);
+  AddEntry(object, entry.entry);
+}
+
+static void WriteJson(std::string& to, const JobKey& key) {
+  JsonObject(to).Add("local", key.local).Add("id", key.id).Add("task", key.task);
+}
+
 namespace {
 
 /// "request" of each alternative of StoreRequest, in order.
@@ -16,8 +27,8 @@ static_assert(std::size(kRequests) == std::variant_size_v<StoreRequest>);
 constexpr std::size_t kMostInRequest = 65536;
 
 /// Members of a request and their reading, a pair for each alternative.
-RecordJson MembersOf(const store_request::Hello& hello) {
-  return {{"oldest", hello.oldest}, {"newest", hello.newest}, {"program", hello.program}};
+void AddMembers(JsonObject& to, const store_request::Hello& hello) {
+  to.Add("oldest", hello.oldest).Add("newest", hello.newest).Add("program", hello.program);
 }
 void ReadMembers(const JsonReader& json, store_request::Hello& hello) {
   Take(json, "oldest", hello.oldest);
@@ -25,8 +36,8 @@ void ReadMembers(const JsonReader& json, store_request::Hello& hello) {
   json.Read("program", hello.program);
 }
 
-RecordJson MembersOf(const store_request::BeginJob& begin) {
-  return {{"run", begin.job.uid}, {"job", ToRecordJson(begin.job)}};
+void AddMembers(JsonObject& to, const store_request::BeginJob& begin) {
+  to.Add("run", begin.job.uid).Add("job", begin.job);
 }
 void ReadRun(const JsonReader& json, JobRecord& job) {
   job = ReadJobRecord(json.Part("job"));
@@ -38,11 +49,6 @@ void ReadMembers(const JsonReader& json, store_request::BeginJob& begin) {
     json.Refuse("run", "neither empty nor 32 hexadecimal digits");
 }
 
-RecordJson NumberedJson(const NumberedEntry& entry) {
-  RecordJson json = {{"number", entry.number}};
-  AddEntry(json, entry.entry);
-  return json;
-}
 NumberedEntry ReadNumbered(const JsonReader& json) {
   NumberedEntry entry;
   json.Read("number", entry.number, 1, std::numeric_limits<std::int64_t>::max());
@@ -50,8 +56,8 @@ NumberedEntry ReadNumbered(const JsonReader& json) {
   return entry;
 }
 
-RecordJson MembersOf(const store_request::Record& record) {
-  return {{"id", record.job_id}, {"entry", NumberedJson(record.entry)}};
+void AddMembers(JsonObject& to, const store_request::Record& record) {
+  to.Add("id", record.job_id).Add("entry", record.entry);
 }
 void ReadMembers(const JsonReader& json, store_request::Record& record) {
   Take(json, "id", record.job_id);
@@ -66,13 +72,13 @@ void TakeState(const JsonReader& json, const char* key, JobState& state) {
   state = *known;
 }
 
-RecordJson MembersOf(const store_request::FoundOut& found) {
-  return {{"id", found.job_id},
-          {"was", ToString(found.was)},
-          {"state", ToString(found.end.state)},
-          {"end_time", found.end.end_time},
-          {"reason", found.end.reason},
-          {"slurm_state", found.end.slurm_state}};
+void AddMembers(JsonObject& to, const store_request::FoundOut& found) {
+  to.Add("id", found.job_id)
+      .Add("was", ToString(found.was))
+      .Add("state", ToString(found.end.state))
+      .Add("end_time", found.end.end_time)
+      .Add("reason", found.end.reason)
+      .Add("slurm_state", found.end.slurm_state);
 }
 void ReadMembers(const JsonReader& json, store_request::FoundOut& found) {
   Take(json, "id", found.job_id);
@@ -83,10 +89,8 @@ void ReadMembers(const JsonReader& json, store_request::FoundOut& found) {
   Take(json, "slurm_state", found.end.slurm_state);
 }
 
-RecordJson MembersOf(const store_request::TakeIn& take) {
-  RecordJson entries = RecordJson::array();
-  for (const NumberedEntry& entry : take.run.entries) entries.push_back(NumberedJson(entry));
-  return {{"run", take.run.job.uid}, {"job", ToRecordJson(take.run.job)}, {"entries", entries}};
+void AddMembers(JsonObject& to, const store_request::TakeIn& take) {
+  to.Add("run", take.run.job.uid).Add("job", take.run.job).Add("entries", take.run.entries);
 }
 void ReadMembers(const JsonReader& json, store_request::TakeIn& take) {
   ReadRun(json, take.run.job);
@@ -96,19 +100,18 @@ void ReadMembers(const JsonReader& json, store_request::TakeIn& take) {
       kMostInRequest);
 }
 
-RecordJson MembersOf(const store_request::FindJobs& find) {
+void AddMembers(JsonObject& to, const store_request::FindJobs& find) {
   const JobQuery& query = find.query;
-  RecordJson ids = RecordJson::array(), states = RecordJson::array();
-  for (const JobKey& key : query.ids)
-    ids.push_back({{"local", key.local}, {"id", key.id}, {"task", OrNull(key.task)}});
+  std::vector<std::string_view> states;
   for (const JobState state : query.states) states.push_back(ToString(state));
-  return {{"ids", ids},
-          {"all_users", query.all_users},
-          {"users", query.users},
-          {"start", OrNull(query.start)},
-          {"end", OrNull(query.end)},
-          {"states", states},
-          {"newest", OrNull(query.newest)}};
+  to.Add("ids", query.ids)
+      .Add("all_users", query.all_users)
+      .Add("users", query.users)
+      .Add("start", query.start)
+      .Add("end", query.end)
+      .Add("states", states)
+      .Add("newest", query.newest)
+      .Add("configs", query.configs);
 }
 void ReadMembers(const JsonReader& json, store_request::FindJobs& find) {
   JobQuery& query = find.query;
@@ -126,6 +129,7 @@ void ReadMembers(const JsonReader& json, store_request::FindJobs& find) {
   Take(json, "start", query.start);
   Take(json, "end", query.end);
   if (json.Has("newest")) Take(json, "newest", query.newest);
+  if (json.Has("configs")) Take(json, "configs", query.configs);
   if (query.newest.value_or(0) < 0) return json.Refuse("newest", "a count of jobs is not negative");
   std::vector<std::string> states;
   json.ReadAnyTexts("states", states);
@@ -141,29 +145,29 @@ template <class OfJob>
 concept AsksOfJob = std::same_as<OfJob, store_request::FailuresOf> ||
     std::same_as<OfJob, store_request::LaunchesOf>;
 template <AsksOfJob OfJob>
-RecordJson MembersOf(const OfJob& of) {
-  return {{"id", of.job_id}};
+void AddMembers(JsonObject& to, const OfJob& of) {
+  to.Add("id", of.job_id);
 }
 template <AsksOfJob OfJob>
 void ReadMembers(const JsonReader& json, OfJob& of) {
   Take(json, "id", of.job_id);
 }
 
-RecordJson MembersOf(const store_request::SaveMeasurements& save) {
-  return {{"measured", ToRecordJson(save.measured)}};
+void AddMembers(JsonObject& to, const store_request::SaveMeasurements& save) {
+  to.Add("measured", save.measured);
 }
 void ReadMembers(const JsonReader& json, store_request::SaveMeasurements& save) {
   save.measured = ReadMeasuredRecord(json.Part("measured"));
 }
 
-RecordJson MembersOf(const store_request::ProfileOf& of) {
+void AddMembers(JsonObject& to, const store_request::ProfileOf& of) {
   const ProfileQuery& query = of.query;
-  return {{"cluster", query.cluster},
-          {"nodes", query.nodes},
-          {"device_kinds", query.device_kinds},
-          {"model_key", query.model_key},
-          {"now", query.now},
-          {"failure_half_life_s", query.failure_half_life_s}};
+  to.Add("cluster", query.cluster)
+      .Add("nodes", query.nodes)
+      .Add("device_kinds", query.device_kinds)
+      .Add("model_key", query.model_key)
+      .Add("now", query.now)
+      .Add("failure_half_life_s", query.failure_half_life_s);
 }
 void ReadMembers(const JsonReader& json, store_request::ProfileOf& of) {
   ProfileQuery& query = of.query;
@@ -177,12 +181,14 @@ void ReadMembers(const JsonReader& json, store_request::ProfileOf& of) {
   json.ReadNumber("failure_half_life_s", query.failure_half_life_s, false);
 }
 
-RecordJson MembersOf(const store_request::MeasurementsOf& of) { return {{"cluster", of.cluster}}; }
+void AddMembers(JsonObject& to, const store_request::MeasurementsOf& of) {
+  to.Add("cluster", of.cluster);
+}
 void ReadMembers(const JsonReader& json, store_request::MeasurementsOf& of) {
   Take(json, "cluster", of.cluster);
 }
 
-RecordJson MembersOf(const store_request::MeasuredClusters&) { return RecordJson::object(); }
+void AddMembers(JsonObject&, const store_request::MeasuredClusters&) {}
 void ReadMembers(const JsonReader&, store_request::MeasuredClusters&) {}
 
 /// Reads the alternative that is named `name`, from `Index` on.
@@ -212,9 +218,13 @@ bool Writes(const StoreRequest& request) {
 }
 
 std::string ToText(const StoreRequest& request) {
-  RecordJson json = {{"request", kRequests[request.index()]}};
-  json.update(std::visit([](const auto& one) { return MembersOf(one); }, request));
-  return WrittenMessage(json);
+  std::string text;
+  {
+    JsonObject object(text);
+    object.Add("request", kRequests[request.index()]);
+    std::visit([&](const auto& one) { AddMembers(object, one); }, request);
+  }
+  return text;
 }
 
 Result<StoreRequest> ReadStoreRequest(std::string_view text) {

@@ -3,8 +3,8 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include <SQLiteCpp/Database.h>
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <charconv>
@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/exit_code.h"
@@ -30,7 +31,8 @@
 namespace adaptive_train {
 namespace {
 
-constexpr int kReaderThreads = 4;
+/// More would only take the processor from each other: each keeps pages of the file for itself.
+constexpr unsigned kFewestReaders = 2, kMostReaders = 8;
 /// Jobs run for days, and failures and speeds of weeks ago still count.
 constexpr int kFewestDays = 30, kMostDays = 36500;
 
@@ -107,7 +109,8 @@ Result<void> Serve(const Arguments& arguments) {
   std::optional<RequestReaders> readers;
   try {
     writer.emplace(std::move(*opened), RetentionFrom(arguments), Log);
-    readers.emplace(path, kReaderThreads);
+    readers.emplace(path, static_cast<int>(std::clamp(std::thread::hardware_concurrency(),
+                                                      kFewestReaders, kMostReaders)));
   } catch (const SQLite::Exception& error) {
     return Fail(fmt::format("profile store {}: {}", path.string(), error.what()), ExitCode::kStore);
   }

@@ -9,6 +9,7 @@
 #include "db/job_writes.h"
 #include "db/profile_rows.h"
 #include "db/service/authorization.h"
+#include "db/store_database.h"
 
 namespace adaptive_train {
 namespace {
@@ -18,7 +19,7 @@ using store_answer::Refused;
 
 /// What an answer is made with, once the request is authorized.
 struct Context {
-  SQLite::Database& database;
+  StoreDatabase& database;
   const Caller& caller;
   Access access;
 };
@@ -113,7 +114,7 @@ StoreAnswer Greet(const store_request::Hello& hello) {
       ADAPTIVE_TRAIN_VERSION, kOldestProtocol, kNewestProtocol, hello.oldest, hello.newest)};
 }
 
-StoreAnswer AnswerRequest(SQLite::Database& database, const Caller& caller,
+StoreAnswer AnswerRequest(StoreDatabase& database, const Caller& caller,
                           const StoreRequest& request) {
   const auto access = Authorize(database, caller, request);
   if (!access) return Refused{access.error().message};

@@ -4,11 +4,9 @@
 #include "db/service/caller.h"
 #include "db/store_message.h"
 
-namespace SQLite {
-class Database;
-}
-
 namespace adaptive_train {
+
+class StoreDatabase;
 
 /// The newest version of the protocol that both sides speak, or a refusal that names both.
 StoreAnswer Greet(const store_request::Hello& hello);
@@ -16,7 +14,7 @@ StoreAnswer Greet(const store_request::Hello& hello);
 /// Authorizes the request and does what it asks; Refused if it may or can not. After that, the
 /// caller rolls back what it has written. Throws SQLite::Exception; must be called inside one
 /// transaction. A hello has no place here.
-StoreAnswer AnswerRequest(SQLite::Database& database, const Caller& caller,
+StoreAnswer AnswerRequest(StoreDatabase& database, const Caller& caller,
                           const StoreRequest& request);
 
 /// The text of an answer, or of a refusal where it is too long for a frame.

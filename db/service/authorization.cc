@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "db/job_writes.h"
+#include "db/store_database.h"
 
 namespace adaptive_train {
 namespace {
@@ -19,7 +20,7 @@ std::optional<std::int64_t> NamedJob(const StoreRequest& request) {
 
 }  // namespace
 
-Result<Access> Authorize(SQLite::Database& database, const Caller& caller,
+Result<Access> Authorize(StoreDatabase& database, const Caller& caller,
                          const StoreRequest& request) {
   const Access own{caller.uid, caller.uid};
   const bool reads_all = caller.is_operator && !Writes(request);

@@ -8,11 +8,9 @@
 #include "db/service/caller.h"
 #include "db/store_message.h"
 
-namespace SQLite {
-class Database;
-}
-
 namespace adaptive_train {
+
+class StoreDatabase;
 
 /// The rows that a request may touch.
 struct Access {
@@ -26,7 +24,7 @@ struct Access {
 /// devices' speeds, and how often nodes and links failed, by kind. Only its owner writes to a job.
 /// A job of somebody else and one that is not there are refused with the same words. Throws
 /// SQLite::Exception; call in the transaction of the request.
-Result<Access> Authorize(SQLite::Database& database, const Caller& caller,
+Result<Access> Authorize(StoreDatabase& database, const Caller& caller,
                          const StoreRequest& request);
 
 }  // namespace adaptive_train

@@ -1,26 +1,27 @@
 // The threads of adaptive-traind that understand requests and read its database.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "db/service/caller.h"
 #include "db/store_message.h"
 
-namespace SQLite {
-class Database;
-}
-
 namespace adaptive_train {
 
-/// Each thread has a connection of its own, which sees what was last committed and waits for no
-/// writer.
+class StoreDatabase;
+
+/// Each thread has a connection of its own, which waits for no writer. A request is answered from
+/// what was committed when it came, or later. Requests that wait at the same time share one such
+/// state: to begin one costs the pages that SQLite has kept.
 class RequestReaders {
  public:
   /// What a task is given: a way to answer requests that only read.
@@ -38,15 +39,21 @@ class RequestReaders {
   void Add(Task task);
 
  private:
-  void Serve(SQLite::Database& database);
-  StoreAnswer Answer(SQLite::Database& database, const Caller& caller,
+  struct Item {
+    Task task;
+    std::chrono::steady_clock::time_point came;
+  };
+  struct Moment;
+
+  void Serve(StoreDatabase& database);
+  StoreAnswer Answer(StoreDatabase& database, std::optional<Moment>& moment, const Caller& caller,
                      const StoreRequest& request) const;
 
   const std::filesystem::path path_;
-  std::vector<std::unique_ptr<SQLite::Database>> databases_;  // one for each thread
+  std::vector<std::unique_ptr<StoreDatabase>> databases_;  // one for each thread
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Task> waiting_;
+  std::deque<Item> waiting_;
   bool ending_ = false;
   std::vector<std::thread> threads_;
 };

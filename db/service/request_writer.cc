@@ -1,6 +1,5 @@
 #include "db/service/request_writer.h"
 
-#include <SQLiteCpp/Database.h>
 #include <SQLiteCpp/Transaction.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
@@ -9,6 +8,7 @@
 
 #include "core/seconds.h"
 #include "db/service/answer_request.h"
+#include "db/store_database.h"
 #include "db/store_error.h"
 
 namespace adaptive_train {
@@ -18,7 +18,7 @@ using store_answer::Refused;
 
 constexpr const char* kBegin = "SAVEPOINT request";
 constexpr const char* kKeep = "RELEASE request";
-constexpr const char* kUndo = "ROLLBACK TO request; RELEASE request";
+constexpr const char* kUndo = "ROLLBACK TO request";
 /// sqlite.org/pragma.html: with WAL, FULL syncs the log at each commit.
 constexpr const char* kDurable = "PRAGMA synchronous = FULL";
 
@@ -113,7 +113,7 @@ std::vector<StoreAnswer> RequestWriter::Commit(const std::vector<Item>& batch) {
 }
 
 StoreAnswer RequestWriter::Write(const Item& item) {
-  database_->exec(kBegin);
+  RunStatement(*database_, kBegin);
   StoreAnswer answer;
   try {
     answer = AnswerRequest(*database_, item.caller, item.request);
@@ -123,7 +123,8 @@ StoreAnswer RequestWriter::Write(const Item& item) {
     answer = Refused{
         StoreError(path_, "storing a request", kBusyTimeout, error, database_.get()).message};
   }
-  database_->exec(std::holds_alternative<Refused>(answer) ? kUndo : kKeep);
+  if (std::holds_alternative<Refused>(answer)) RunStatement(*database_, kUndo);
+  RunStatement(*database_, kKeep);
   return answer;
 }
 

@@ -54,7 +54,7 @@ class RequestWriter {
   const std::filesystem::path path_;
   const Retention retention_;
   const Log log_;
-  std::unique_ptr<SQLite::Database> database_;         // the thread's
+  std::unique_ptr<StoreDatabase> database_;            // the thread's
   std::chrono::steady_clock::time_point purge_at_{};   // the thread's
   std::int64_t purged_jobs_ = 0, purged_figures_ = 0;  // the thread's; since they were logged
   std::mutex mutex_;

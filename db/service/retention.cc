@@ -1,10 +1,10 @@
 // How long adaptive-traind keeps what it was told.
 #include "db/service/retention.h"
 
-#include <SQLiteCpp/Database.h>
 #include <SQLiteCpp/Statement.h>
 
 #include "db/statement.h"
+#include "db/store_database.h"
 
 namespace adaptive_train {
 namespace {
@@ -27,20 +27,20 @@ constexpr const char* kPurgeLayers =
     " (SELECT owner, device_kind, model, layer, micro_batch FROM layer_profiles"
     "   WHERE measured_at < ?1 ORDER BY measured_at LIMIT ?2)";
 
-std::int64_t Purge(SQLite::Database& database, const char* statement, double before,
+std::int64_t Purge(StoreDatabase& database, const char* statement, double before,
                    std::int64_t limit) {
-  SQLite::Statement purge(database, statement);
+  Prepared purge(database, statement);
   BindAll(purge, before, limit);
-  return purge.exec();
+  return purge->exec();
 }
 
 }  // namespace
 
-std::int64_t PurgeJobs(SQLite::Database& database, double before, std::int64_t limit) {
+std::int64_t PurgeJobs(StoreDatabase& database, double before, std::int64_t limit) {
   return Purge(database, kPurgeJobs, before, limit);
 }
 
-std::int64_t PurgeFigures(SQLite::Database& database, double before, std::int64_t limit) {
+std::int64_t PurgeFigures(StoreDatabase& database, double before, std::int64_t limit) {
   std::int64_t removed = 0;
   for (const char* const statement : {kPurgeLinks, kPurgeDevices, kPurgeLayers})
     removed += Purge(database, statement, before, limit);

@@ -1,6 +1,4 @@
 // The rows of `adaptive-train jobs` as JSON.
-#include <nlohmann/json.hpp>
-
 #include "core/format_version.h"
 #include "db/record_json.h"
 #include "launcher/report/job_table.h"
@@ -8,57 +6,65 @@
 namespace adaptive_train {
 namespace {
 
-using Json = nlohmann::ordered_json;
+struct LauncherPlace {
+  std::string host;
+  std::int64_t pid = 0;
+};
 
-template <class Record>
-Json ListJson(const std::vector<Record>& records) {
-  Json array = Json::array();
-  for (const Record& record : records) array.push_back(ToRecordJson(record));
-  return array;
+/// A job as it is shown at a time.
+struct ShownJob {
+  const ListedJob& listed;
+  double now = 0;
+};
+
+void WriteJson(std::string& to, const LauncherPlace& launcher) {
+  JsonObject(to).Add("host", launcher.host).Add("pid", launcher.pid);
 }
 
-Json JobJson(const ListedJob& listed, double now) {
+void WriteJson(std::string& to, const ShownJob& shown) {
+  const ListedJob& listed = shown.listed;
   const JobRow& row = listed.row;
   const JobRecord& job = row.job;
-  return {{"job_id", ShownJobId(row)},
-          {"id", row.id},
-          {"cluster", job.cluster},
-          {"slurm_job_id", job.slurm_job_id},
-          {"array_job_id", OrNull(job.array_job_id)},
-          {"array_task_id", OrNull(job.array_task_id)},
-          {"restart_count", job.restart_count},
-          {"run_number", row.run_number},
-          {"user", job.user},
-          {"name", job.name},
-          {"state", ToString(listed.state)},
-          {"exit_code", OrNull(row.exit_code)},
-          {"reason", row.reason},
-          {"submit_time", job.submit_time},
-          {"start_time", job.start_time},
-          {"end_time", OrNull(row.end_time)},
-          {"elapsed_s", OrNull(ElapsedSeconds(listed, now))},
-          {"run_dir", job.run_dir},
-          {"options", job.options},
-          {"adaptive_train_version", job.adaptive_train_version},
-          {"launcher",
-           {{"host", job.launcher ? job.launcher->host : ""},
-            {"pid", job.launcher ? job.launcher->pid : 0}}},
-          {"ranks", row.ranks},
-          {"nodes", row.nodes},
-          {"summary", row.summary ? ToRecordJson(*row.summary) : Json(nullptr)},
-          {"launch_retries", row.launch_retries},
-          {"launches", ListJson(listed.launches)},
-          {"failures", ListJson(listed.failures)}};
+  LauncherPlace launcher;
+  if (job.launcher) launcher = {job.launcher->host, job.launcher->pid};
+  JsonObject(to)
+      .Add("job_id", ShownJobId(row))
+      .Add("id", row.id)
+      .Add("cluster", job.cluster)
+      .Add("slurm_job_id", job.slurm_job_id)
+      .Add("array_job_id", job.array_job_id)
+      .Add("array_task_id", job.array_task_id)
+      .Add("restart_count", job.restart_count)
+      .Add("run_number", row.run_number)
+      .Add("user", job.user)
+      .Add("name", job.name)
+      .Add("state", ToString(listed.state))
+      .Add("exit_code", row.exit_code)
+      .Add("reason", row.reason)
+      .Add("submit_time", job.submit_time)
+      .Add("start_time", job.start_time)
+      .Add("end_time", row.end_time)
+      .Add("elapsed_s", ElapsedSeconds(listed, shown.now))
+      .Add("run_dir", job.run_dir)
+      .Add("options", job.options)
+      .Add("adaptive_train_version", job.adaptive_train_version)
+      .Add("launcher", launcher)
+      .Add("ranks", row.ranks)
+      .Add("nodes", row.nodes)
+      .Add("summary", row.summary)
+      .Add("launch_retries", row.launch_retries)
+      .Add("launches", listed.launches)
+      .Add("failures", listed.failures);
 }
 
 }  // namespace
 
 std::string RenderJobsJson(const std::vector<ListedJob>& jobs, double now) {
-  Json root = {{"format_version", kFormatVersion}, {"jobs", Json::array()}};
-  for (const ListedJob& job : jobs) root["jobs"].push_back(JobJson(job, now));
-  // Stored texts may not be UTF-8; invalid bytes are shown as U+FFFD.
-  constexpr int kIndent = 2;
-  return root.dump(kIndent, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::vector<ShownJob> shown;
+  for (const ListedJob& job : jobs) shown.push_back({job, now});
+  std::string text;
+  JsonObject(text).Add("format_version", kFormatVersion).Add("jobs", shown);
+  return Indented(text, 2) + "\n";
 }
 
 }  // namespace adaptive_train

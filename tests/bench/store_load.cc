@@ -2,8 +2,8 @@
 //
 // usage: store_load FOLDER ADAPTIVE-TRAIND [JOBS SESSIONS RATE SECONDS], by default 1000000 1000 2000 60
 //
-// Makes a store of JOBS jobs of 50 users in FOLDER, which must be on the disk that matters. Starts the
-// service on it. SESSIONS connections of these users stay open; each has begun a job.
+// Makes a store of JOBS jobs of 50 users in FOLDER, which must be on the disk that matters; one that is
+// there is used as it is, with all that earlier calls have written. Starts the service on it. SESSIONS connections of these users stay open; each has begun a job.
 //
 // RATE requests a second arrive at random times, whether or not those before are answered (open loop).
 // Each goes to an idle session. Nine of ten read: the user's newest 50 jobs, the profile of 16 nodes, a
@@ -123,8 +123,9 @@ void FillStore(const std::filesystem::path& path, std::int64_t jobs) {
       " peak_memory_bytes) VALUES (?1, 1000, 1000000, 1, 1, 1, 1)");
   SQLite::Statement failure(
       database,
-      "INSERT INTO failures (job_id, time, host, kind, operation, peer, cause, blamed)"
-      " VALUES (?1, ?2, ?3, 'node_silent', 'all_reduce', '', 'no heartbeat', 'node')");
+      "INSERT INTO failures (job_id, time, host, kind, operation, peer, cause, blamed, cluster, "
+      "owner)"
+      " VALUES (?1, ?2, ?3, 'node_silent', 'all_reduce', '', 'no heartbeat', 'node', 'alpha', ?4)");
   const std::string config(600, '#');
   const double now = EpochSecondsNow(), year = 365 * 86400.0;
   const auto run = [](SQLite::Statement& statement) { statement.exec(), statement.reset(); };
@@ -142,6 +143,7 @@ void FillStore(const std::filesystem::path& path, std::int64_t jobs) {
     run(summary);
     if (id % 50 != 0) continue;
     failure.bind(1, id), failure.bind(2, start), failure.bind(3, Node(7 * id));
+    failure.bind(4, static_cast<std::int64_t>(kFirstUser) + id % kUsers);
     run(failure);
   }
   transaction.commit();
@@ -374,9 +376,11 @@ class Load {
   }
   void Await(Clock::time_point until) {
     epoll_event events[64];
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
-    const int ready =
-        ::epoll_wait(poll_, events, 64, static_cast<int>(std::max<std::int64_t>(0, left.count())));
+    // To the microsecond: a poll that returns early would spin on the service's processors.
+    const auto left = std::max<std::int64_t>(
+        0, std::chrono::duration_cast<std::chrono::nanoseconds>(until - Clock::now()).count());
+    const timespec wait{left / 1'000'000'000, left % 1'000'000'000};
+    const int ready = ::epoll_pwait2(poll_, events, 64, &wait, nullptr);
     for (int i = 0; i < ready; ++i) {
       Session& session = *sessions_[events[i].data.u32];
       const auto text = session.Receive();

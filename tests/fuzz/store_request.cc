@@ -55,10 +55,10 @@ std::vector<NumberedEntry> SomeEntries(const std::string& text) {
 }
 
 /// With Ann's job, whose id is 1.
-std::unique_ptr<SQLite::Database> AnnsDatabase() {
+std::unique_ptr<StoreDatabase> AnnsDatabase() {
   auto opened = OpenMemoryDatabase(SchemaMigrations());
   Require(opened.has_value());
-  SQLite::Database& database = *opened->database;
+  StoreDatabase& database = *opened->database;
   Require(WriteLedger(database, kAnn, {SomeJob(kSecret, kAnnsRun), SomeEntries(kSecret)}) == 7);
   return std::move(opened->database);
 }

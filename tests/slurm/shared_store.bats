@@ -69,8 +69,9 @@ fails_on_n2() {
   sqlite3 -cmd '.timeout 5000' "$shared/profiles.db" "INSERT INTO jobs ($copied, owner, run_number)
       SELECT $copied, $1, (SELECT max(run_number) + 1 FROM jobs) FROM jobs WHERE id = 1;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION SELECT i + 1 FROM n WHERE i < $2)
-    INSERT INTO failures (job_id, time, host, kind, operation, peer, cause, blamed)
-      SELECT (SELECT max(id) FROM jobs), unixepoch(), 'n2', 'node_silent', '', '', '', 'node' FROM n"
+    INSERT INTO failures (job_id, time, host, kind, operation, peer, cause, blamed, cluster, owner)
+      SELECT id, unixepoch(), 'n2', 'node_silent', '', '', '', 'node', cluster, owner
+        FROM n, (SELECT id, cluster, owner FROM jobs ORDER BY id DESC LIMIT 1)"
 }
 
 @test "another user's first run reuses measured links, and sees none of his jobs" {

@@ -85,6 +85,32 @@ TEST_F(MigrationTest, FailuresOfOlderProgramsGetTheirKind) {
     EXPECT_EQ(failures->at(i).blamed, Blamed::kNobody) << i;
 }
 
+TEST_F(MigrationTest, FailuresOfOlderProgramsCountInTheirJobsCluster) {
+  const auto& steps = SchemaMigrations();
+  {
+    const auto old = OpenWith({steps.begin(), steps.begin() + 11});
+    ASSERT_TRUE(old) << old.error().message;
+    for (const char* cluster : {"c", "d"})
+      old->database->exec(
+          "INSERT INTO jobs (cluster, slurm_job_id, restart_count, submit_time, run_number, user, "
+          "name, run_dir, config, options, adaptive_train_version, start_time, state, "
+          "launcher_host, launcher_boot_id, launcher_pid_namespace, launcher_pid, "
+          "launcher_start_ticks) VALUES ('" +
+          std::string(cluster) +
+          "', 1, 0, 1, 0, 'u', '', '', '', '', '', 1, 'FAILED', '', '', '', 0, 0)");
+    old->database->exec(
+        "INSERT INTO failures (job_id, time, host, kind, operation, peer, cause, blamed)"
+        " VALUES (1, 1000, 'n1', 'node_silent', '', '', '', 'node')");
+  }
+  auto store = FileStore::Open(Location());
+  ASSERT_TRUE(store) << store.error().message;
+  for (const auto& [cluster, nodes] : {std::pair("c", 1u), std::pair("d", 0u)}) {
+    const auto profile = store->ProfileOf({cluster, {"n1"}, {}, "", 2000});
+    ASSERT_TRUE(profile) << profile.error().message;
+    EXPECT_EQ(profile->nodes.size(), nodes) << cluster;
+  }
+}
+
 TEST_F(MigrationTest, LayersOfOlderProgramsAreTheFilesOwn) {
   const auto& steps = SchemaMigrations();
   {

@@ -61,7 +61,7 @@ inline std::string BytesOf(const std::filesystem::path& path) {
 
 inline JobQuery EveryJob() {
   JobQuery query;
-  query.all_users = true;
+  query.all_users = query.configs = true;
   return query;
 }
 

@@ -271,6 +271,28 @@ TEST_F(AdaptiveTraindTest, IdleAndSlowConnectionsHarmNobody) {
   for (const int socket : slow) ::close(socket);
 }
 
+TEST_F(AdaptiveTraindTest, WhatWasAcknowledgedIsSeenByTheNextRequest) {
+  Start();
+  std::vector<std::unique_ptr<ChildProcess>> clients;
+  for (int client = 0; client < 8; ++client) {
+    clients.push_back(std::make_unique<ChildProcess>([this]() -> std::string {
+      RemoteStore store = Connected();
+      JobQuery query;
+      for (int i = 0; i < 60; ++i) {
+        const auto id = store.BeginJob(SampleJob());
+        if (!id) return id.error().message;
+        query.all_users = true;
+        query.ids = {{true, *id, std::nullopt}};
+        const auto rows = store.FindJobs(query);
+        if (!rows) return rows.error().message;
+        if (rows->size() != 1) return "job " + std::to_string(*id) + " is not seen";
+      }
+      return "all seen";
+    }));
+  }
+  for (const auto& client : clients) EXPECT_EQ(client->Outcome(), "all seen");
+}
+
 TEST_F(AdaptiveTraindTest, WhoConnectsTooOftenLosesOwnIdleConnectionsFirst) {
   RaiseFileLimit();
   Start();
