@@ -17,6 +17,7 @@
 #include "launcher/commands/init.h"
 #include "launcher/commands/jobs.h"
 #include "launcher/commands/links.h"
+#include "launcher/commands/nodes.h"
 #include "launcher/commands/plan.h"
 #include "launcher/commands/probe.h"
 #include "launcher/commands/run.h"
@@ -59,6 +60,7 @@ int main(int argc, char** argv) {
   adaptive_train::AddPlanCommand(app, chosen);
   adaptive_train::AddJobsCommand(app, chosen);
   adaptive_train::AddLinksCommand(app, chosen);
+  adaptive_train::AddNodesCommand(app, chosen);
   adaptive_train::AddDataCommand(app, chosen);
   adaptive_train::AddProbeCommand(app, chosen);
   adaptive_train::AddDoctorCommand(app, chosen);

@@ -21,6 +21,7 @@
 #include "launcher/commands/outcome.h"
 #include "launcher/commands/overrides.h"
 #include "launcher/commands/store_notes.h"
+#include "launcher/commands/stored_cluster.h"
 #include "launcher/measure/allocation_profile.h"
 #include "launcher/nodes/slow_parts.h"
 #include "launcher/report/link_picture.h"
@@ -69,29 +70,6 @@ struct ShownLinks {
 
 /// A line for people on standard error, never part of the output proper.
 void Say(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
-
-std::string Joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + Printable(word, 60);
-  return text;
-}
-
-/// The selected cluster: the one named, the only one, or the one of this host.
-Result<std::string> ChooseCluster(const std::string& named,
-                                  const std::vector<std::string>& stored) {
-  const auto holds = [&](const std::string& name) {
-    return std::find(stored.begin(), stored.end(), name) != stored.end();
-  };
-  if (!named.empty() && !holds(named)) {
-    return Fail(fmt::format("--cluster: nothing is stored of {}; the store knows {}",
-                            Printable(named, 60), Joined(stored)));
-  }
-  if (!named.empty()) return named;
-  if (stored.size() == 1) return stored.front();
-  auto here = FindAllocation();
-  if (here && holds(here->cluster)) return here->cluster;
-  return Fail("the store knows several clusters (" + Joined(stored) + "): name one with --cluster");
-}
 
 /// What there is to say where nothing is stored.
 tl::unexpected<Error> NothingStored(const LinksArguments& arguments, bool trouble) {

@@ -92,7 +92,7 @@ class Race {
       worst = std::move(next);
     }
     Standing* taken = worst.back();
-    SpareNode spare{taken->node, ReasonOf(*taken, decisive)};
+    SpareNode spare{taken->node, ReasonOf(*taken, decisive), {}, decisive != kCriteria};
     left_.erase(std::find(left_.begin(), left_.end(), taken));
     std::erase_if(slow_links_, [&](const SlowPart& link) {
       const bool gone = link.node == taken->node || link.peer == taken->node;

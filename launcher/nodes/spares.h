@@ -15,6 +15,7 @@ struct SpareNode {
   std::string node;
   std::string why;                   // for people: "n3: its device is the slowest, 12.3 GFLOP/s"
   std::vector<Device> devices = {};  // while it is kept aside
+  bool blamed = true;                // false: it is as good as the others
   bool operator==(const SpareNode&) const = default;
 };
 

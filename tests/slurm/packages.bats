@@ -234,6 +234,19 @@ page() {
   page adaptive-train-slurm.8 >/dev/null
 }
 
+@test "bash completes verbs, options and files" {
+  # completed WORD...: what bash offers for the last word.
+  completed() {
+    PATH=$root/usr/bin:$PATH bash -c 'source "$0"; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _adaptive_train; printf "%s\n" "${COMPREPLY[@]}"' \
+      "$root/usr/share/bash-completion/completions/adaptive-train" adaptive-train "$@"
+  }
+  [ "$(completed no)" = nodes ]
+  [ "$(completed jobs --al)" = --allusers ]
+  [[ $(completed run --) == *--run-dir* ]]
+  [ -z "$(completed run config.to)" ]
+  [ -z "$(completed nonsense --x)" ]
+}
+
 @test "a job in a box trains with what the packages hold, and the prolog has photographed its nodes" {
   box_up_once --nodes 2 --prefix "$root/usr"
   local prefix home job
