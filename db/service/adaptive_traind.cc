@@ -54,6 +54,7 @@ struct Arguments {
   std::string tcp, tcp_listen, munge_socket;
   std::vector<std::string> operators = {"root"};
   std::optional<int> purge_jobs_after, purge_figures_after;  // days
+  int mib_a_day = 256;
 };
 
 void Log(const std::string& line) {
@@ -78,6 +79,7 @@ Result<StoreService::Settings> SettingsFrom(const Arguments& arguments) {
   settings.log = Log;
   if (!arguments.tcp.empty()) settings.tcp = ServiceName{arguments.tcp, arguments.munge_socket};
   settings.tcp_listen = arguments.tcp_listen;
+  settings.limits.of_user.bytes_of_day = static_cast<std::uint64_t>(arguments.mib_a_day) << 20;
   for (const std::string& name : arguments.operators) {
     const auto uid = UidOf(name);
     if (!uid) return tl::unexpected(uid.error());
@@ -161,6 +163,11 @@ int Run(int argc, char** argv) {
   app.add_option("--operators", arguments.operators, "Users who may see all users' jobs")
       ->type_name("USER,...")
       ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--mib-a-day", arguments.mib_a_day,
+                 "What one user's requests may have within a day")
+      ->type_name("MIB")
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--purge-jobs-after", arguments.purge_jobs_after,
                  "Removes jobs that ended so long ago, with all that belongs to them; without it "

@@ -26,7 +26,7 @@ constexpr std::size_t kMostCredentialBytes = 4096;
 
 StoreService::Session::Session(Socket socket, StoreService* service, std::uint64_t its_number,
                                uid_t uid)
-    : number(its_number), socket_(std::move(socket)), service_(service) {
+    : number(its_number), socket_(std::move(socket)), turn_(service->io_), service_(service) {
   Identify(uid);
   until = Clock::now() + Limits().hello;
 }
@@ -112,9 +112,25 @@ void StoreService::Session::TakeRequest(std::size_t size) {
         fmt::format("a request of {} bytes; at most {} are allowed", size, kMaxFrameBytes));
   if (!service_->Reserve(*this, size))
     return Refuse("too many large requests at once: send the next when one is answered");
+  if (!service_->budgets_.Spend(caller.uid, size, Clock::now()))
+    return Refuse(
+        fmt::format("you have sent {} MiB of requests within a day: more is taken when it is "
+                    "over (adaptive-traind's --mib-a-day)",
+                    Limits().of_user.bytes_of_day >> 20));
   if (state == State::kIdle) until = Clock::now() + Limits().frame;
   state = State::kReceiving;
-  ReadText(size, [this] { Understand(); });
+  ReadText(size, [this] { AwaitTurn(); });
+}
+
+void StoreService::Session::AwaitTurn() {
+  const auto wait = service_->budgets_.Wait(caller.uid, Clock::now());
+  if (wait == Clock::duration(0)) return Understand();
+  state = State::kAnswering;
+  until = Clock::time_point::max();
+  turn_.expires_after(wait);
+  turn_.async_wait([self = shared_from_this()](const error_code& error) {
+    if (self->service_ != nullptr && !error) self->Understand();
+  });
 }
 
 void StoreService::Session::Understand() {
@@ -161,6 +177,7 @@ StoreAnswer StoreService::Session::Greeted(const StoreRequest& first) {
 
 void StoreService::Session::Drop() {
   service_ = nullptr;
+  turn_.cancel();
   error_code ignored;
   socket_.close(ignored);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -69,10 +70,12 @@ class StoreService::Session : public std::enable_shared_from_this<Session> {
   void TakeCredential(std::size_t size);
   void Introduced(const Result<Introduction>& client);
   void TakeRequest(std::size_t size);
+  void AwaitTurn();
   void Understand();
   void Sent();
 
   Socket socket_;
+  boost::asio::steady_timer turn_;  // of the user's request
   StoreService* service_;
   std::string nonce_;  // of the challenge
   std::optional<SealedFrames> sealed_;

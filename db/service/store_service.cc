@@ -52,6 +52,7 @@ StoreService::StoreService(asio::io_context& io, Settings settings, RequestReade
       settings_(std::move(settings)),
       readers_(readers),
       writer_(writer),
+      budgets_(settings_.limits.of_user),
       credentials_(kMungeThreads) {}
 
 Result<std::unique_ptr<StoreService>> StoreService::Listen(asio::io_context& io, Settings settings,
@@ -273,6 +274,7 @@ void StoreService::Tick() {
     for (const SessionPtr& session : late) Remove(session);
     if (stopping_ && sessions_.empty()) return;
     AcceptAgain();
+    budgets_.Forget(now);
     PublishLevels();
     Tick();
   });

@@ -22,6 +22,7 @@
 #include "db/service/request_readers.h"
 #include "db/service/request_writer.h"
 #include "db/service/service_metrics.h"
+#include "db/service/user_budgets.h"
 
 namespace adaptive_train {
 
@@ -36,6 +37,7 @@ struct ServiceLimits {
   std::chrono::milliseconds idle{600000};  // between an answer and the next request
   // Of a session with another host, which then introduces itself anew.
   std::chrono::milliseconds age{std::chrono::hours(1)};
+  UserBudgets::Limits of_user = {};
 };
 
 /// One thread runs `io`. Requests are parsed and answered by the threads of `readers` and `writer`,
@@ -110,6 +112,7 @@ class StoreService {
   RequestWriter& writer_;
   std::map<std::uint64_t, SessionPtr> sessions_;  // by number: the oldest first
   std::map<uid_t, Usage> usage_;
+  UserBudgets budgets_;
   const std::shared_ptr<ServiceMetrics> metrics_ = std::make_shared<ServiceMetrics>();
   std::chrono::steady_clock::time_point publish_at_;
   bool metrics_told_ = false;  // that they cannot be written

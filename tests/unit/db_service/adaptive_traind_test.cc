@@ -243,7 +243,7 @@ TEST_F(AdaptiveTraindTest, IdleAndSlowConnectionsHarmNobody) {
   RaiseFileLimit();
   Start();
   std::vector<RemoteStore> idle;
-  for (int i = 0; i < 300; ++i) idle.push_back(Connected());
+  for (int i = 0; i < 500; ++i) idle.push_back(Connected());
   std::vector<int> slow;
   for (int i = 0; i < 100; ++i) {
     sockaddr_un address{};
@@ -269,6 +269,22 @@ TEST_F(AdaptiveTraindTest, IdleAndSlowConnectionsHarmNobody) {
   EXPECT_EQ(use(own), "served");
   EXPECT_EQ(use(idle.front()), "served");
   for (const int socket : slow) ::close(socket);
+}
+
+TEST_F(AdaptiveTraindTest, AUserWhoHasUsedUpHisDayIsToldAndOthersAreNot) {
+  Start({"--mib-a-day", "1"});
+  const auto fill = [](RemoteStore& store) -> std::string {
+    JobRecord job = SampleJob();
+    job.config = std::string(300'000, 'c');
+    for (int i = 0; i < 5; ++i)
+      if (const auto id = store.BeginJob(job); !id) return id.error().message;
+    return "never refused";
+  };
+  EXPECT_THAT(As(kAnn, fill), HasSubstr("you have sent 1 MiB of requests within a day"));
+  // Also by another connection; but nobody else.
+  EXPECT_THAT(As(kAnn, fill), HasSubstr("you have sent 1 MiB of requests within a day"));
+  RemoteStore own = Connected();
+  EXPECT_TRUE(own.BeginJob(SampleJob()));
 }
 
 TEST_F(AdaptiveTraindTest, WhatWasAcknowledgedIsSeenByTheNextRequest) {
