@@ -144,13 +144,21 @@ void AddFailuresOfLinks(SQLite::Statement& of_link, const std::string& node,
 
 }  // namespace
 
-FailureHistories ReadHistories(StoreDatabase& database, Owner reader, const ProfileQuery& query) {
+FailureHistories ReadHistories(StoreDatabase& database, Owner reader, const ProfileQuery& query,
+                               Presence& presence) {
+  const auto leave_out = [&](FailuresByUser& users, const std::string& node) {
+    std::erase_if(users, [&](const auto& user) {
+      return user.first != reader && !presence.Counts(user.first, node);
+    });
+  };
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
   Prepared of_node(database, kNodeFailures), of_link(database, kLinkFailures);
   FailureHistories histories;
   std::map<Pair, FailuresByUser> links;
   for (const std::string& node : nodes) {
-    const FailuresByUser users = Counting(FailuresOfNode(of_node, node, query), reader);
+    FailuresByUser users = FailuresOfNode(of_node, node, query);
+    leave_out(users, node);
+    users = Counting(std::move(users), reader);
     if (!users.empty()) {
       const Weight weight = WeightOf(users, reader, query);
       histories.nodes.push_back({.node = node,
@@ -162,6 +170,8 @@ FailureHistories ReadHistories(StoreDatabase& database, Owner reader, const Prof
     AddFailuresOfLinks(of_link, node, nodes, query, links);
   }
   for (auto& [ends, users] : links) {
+    leave_out(users, ends.first);
+    leave_out(users, ends.second);
     users = Counting(std::move(users), reader);
     if (users.empty()) continue;
     const Weight weight = WeightOf(users, reader, query);

@@ -5,6 +5,7 @@
 
 #include "core/profile.h"
 #include "db/owner.h"
+#include "db/presence.h"
 #include "db/profile_store.h"
 
 namespace adaptive_train {
@@ -19,7 +20,9 @@ struct FailureHistories {
 /// The failures that count against one of the query's nodes, or a link between two of them, weighted
 /// less the older they are. The reader's own count. Others' count if jobs of kConfirmingUsers users
 /// failed there, and each of them no more, and no heavier, than the median user's: one user alone
-/// blames no node for others. Failures of the future have to be kept out before. Throws SQLite::Exception; must be called inside a transaction.
-FailureHistories ReadHistories(StoreDatabase& database, Owner reader, const ProfileQuery& query);
+/// blames no node for others. `presence` says whose reports count at all. Failures of the future have
+/// to be kept out before. Throws SQLite::Exception; must be called inside a transaction.
+FailureHistories ReadHistories(StoreDatabase& database, Owner reader, const ProfileQuery& query,
+                               Presence& presence);
 
 }  // namespace adaptive_train

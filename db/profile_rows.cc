@@ -204,19 +204,35 @@ Result<void> MergeLayers(StoreDatabase& database, Owner owner,
       });
 }
 
-/// Told to `reader`: of each thing one figure. `select` gives all rows of it in sequence, `read` the
+/// Who is told, and of what.
+struct Telling {
+  Owner reader = kFileOwner;
+  double now = 0;
+  Presence& presence;
+
+  bool Counts(Owner owner, const LinkMeasurement& link) const {
+    return owner == reader ||
+           (presence.Counts(owner, link.from) && presence.Counts(owner, link.to));
+  }
+  bool Counts(Owner owner, const DeviceMeasurement& device) const {
+    return owner == reader || presence.Counts(owner, device.node);
+  }
+};
+
+/// Of each thing one figure is told. `select` gives all rows of it in sequence, `read` the
 /// figure of a row and its owner, and `name` what is the same in all of them.
 template <class Read, class Name, class Measurement>
-void TellAll(SQLite::Statement& select, Owner reader, double now, const Read& read,
-             const Name& name, std::vector<Measurement>& told) {
+void TellAll(SQLite::Statement& select, const Telling& telling, const Read& read, const Name& name,
+             std::vector<Measurement>& told) {
   std::vector<Report<Measurement>> reports;
   const auto tell = [&] {
-    if (auto one = Told(std::exchange(reports, {}), reader, now)) told.push_back(std::move(*one));
+    if (auto one = Told(std::exchange(reports, {}), telling.reader, telling.now))
+      told.push_back(std::move(*one));
   };
   while (select.executeStep()) {
     Report<Measurement> report;
     report.figure = read(report.owner);
-    if (!Sound(report.figure)) continue;
+    if (!Sound(report.figure) || !telling.Counts(report.owner, report.figure)) continue;
     if (!reports.empty() && name(reports.front().figure) != name(report.figure)) tell();
     reports.push_back(std::move(report));
   }
@@ -224,30 +240,30 @@ void TellAll(SQLite::Statement& select, Owner reader, double now, const Read& re
 }
 
 /// Links of kLinksAmong, which is bound.
-void TellLinksAmong(SQLite::Statement& select, Owner reader, double now,
+void TellLinksAmong(SQLite::Statement& select, const Telling& telling,
                     std::vector<LinkMeasurement>& told) {
   constexpr int kFrom = 7;
   TellAll(
-      select, reader, now,
+      select, telling,
       [&](Owner& owner) { return ReadLink(select, select.getColumn(kFrom).getString(), owner); },
       [](const LinkMeasurement& link) { return std::tie(link.from, link.to); }, told);
 }
 
 /// Links from `node`, in the order of their other ends. `select` is bound.
-void TellLinks(SQLite::Statement& select, const std::string& node, Owner reader, double now,
+void TellLinks(SQLite::Statement& select, const std::string& node, const Telling& telling,
                std::vector<LinkMeasurement>& told) {
   TellAll(
-      select, reader, now, [&](Owner& owner) { return ReadLink(select, node, owner); },
+      select, telling, [&](Owner& owner) { return ReadLink(select, node, owner); },
       [](const LinkMeasurement& link) { return link.to; }, told);
 }
 
 /// Devices of `kind`, in the order of their nodes.
 void TellDevices(SQLite::Statement& select, const std::string& cluster, const std::string& kind,
-                 Owner reader, double now, std::vector<DeviceMeasurement>& told) {
+                 const Telling& telling, std::vector<DeviceMeasurement>& told) {
   select.reset();
   BindAll(select, cluster, kind);
   TellAll(
-      select, reader, now, [&](Owner& owner) { return ReadDevice(select, kind, owner); },
+      select, telling, [&](Owner& owner) { return ReadDevice(select, kind, owner); },
       [](const DeviceMeasurement& device) { return device.node; }, told);
 }
 
@@ -260,21 +276,23 @@ Result<void> MergeProfile(StoreDatabase& database, Owner owner, const std::strin
       .and_then([&] { return MergeLayers(database, owner, profile.layers); });
 }
 
-Profile ReadProfile(StoreDatabase& database, Owner owner, const ProfileQuery& query) {
+Profile ReadProfile(StoreDatabase& database, Owner owner, const ProfileQuery& query,
+                    Presence presence) {
   Profile profile;
+  const Telling telling{owner, query.now, presence};
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
   Prepared links(database, kLinksAmong);
   const std::string names =
       nlohmann::json(nodes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   BindAll(links, query.cluster, names);
-  TellLinksAmong(links, owner, query.now, profile.links);
-  FailureHistories histories = ReadHistories(database, owner, query);
+  TellLinksAmong(links, telling, profile.links);
+  FailureHistories histories = ReadHistories(database, owner, query, presence);
   profile.nodes = std::move(histories.nodes);
   profile.lost_links = std::move(histories.links);
   Prepared devices(database, kDevicesOf), layers(database, kLayersOf);
   for (const std::string& kind :
        std::set<std::string>(query.device_kinds.begin(), query.device_kinds.end())) {
-    TellDevices(devices, query.cluster, kind, owner, query.now, profile.devices);
+    TellDevices(devices, query.cluster, kind, telling, profile.devices);
     if (query.model_key.empty()) continue;
     layers->reset();
     BindAll(layers, owner, kind, query.model_key);
@@ -291,7 +309,7 @@ Profile ReadProfile(StoreDatabase& database, Owner owner, const ProfileQuery& qu
 }
 
 Profile ReadMeasurements(StoreDatabase& database, Owner owner, const std::string& cluster,
-                         EpochSeconds now) {
+                         EpochSeconds now, Presence presence) {
   const auto words = [&](const char* sql) {
     std::vector<std::string> found;
     Prepared statement(database, sql);
@@ -300,14 +318,15 @@ Profile ReadMeasurements(StoreDatabase& database, Owner owner, const std::string
     return found;
   };
   Profile profile;
+  const Telling telling{owner, now, presence};
   Prepared links(database, kLinksFrom), devices(database, kDevicesOf);
   for (const std::string& node : words(kNodesOf)) {
     links->reset();
     BindAll(links, cluster, node);
-    TellLinks(links, node, owner, now, profile.links);
+    TellLinks(links, node, telling, profile.links);
   }
   for (const std::string& kind : words(kKindsOf))
-    TellDevices(devices, cluster, kind, owner, now, profile.devices);
+    TellDevices(devices, cluster, kind, telling, profile.devices);
   return profile;
 }
 

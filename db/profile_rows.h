@@ -7,6 +7,7 @@
 #include "core/profile.h"
 #include "core/result.h"
 #include "db/owner.h"
+#include "db/presence.h"
 #include "db/profile_store.h"
 
 namespace adaptive_train {
@@ -21,12 +22,13 @@ Result<void> MergeProfile(StoreDatabase& database, Owner owner, const std::strin
                           const Profile& profile);
 
 // Skips invalid rows (edited by hand).
-/// Layers are those of `owner`. Links and devices are told from what all users measured
-/// (told_figures.h), failures from what they reported (failure_histories.h).
-Profile ReadProfile(StoreDatabase& database, Owner owner, const ProfileQuery& query);
+/// Layers are those of `owner`. Links and devices are told from what all users measured whose reports
+/// count (told_figures.h), failures from what they reported (failure_histories.h).
+Profile ReadProfile(StoreDatabase& database, Owner owner, const ProfileQuery& query,
+                    Presence presence = {});
 /// All links and devices of a cluster, as they are told to `owner` at the time `now`.
 Profile ReadMeasurements(StoreDatabase& database, Owner owner, const std::string& cluster,
-                         EpochSeconds now);
+                         EpochSeconds now, Presence presence = {});
 std::vector<std::string> ReadClusters(StoreDatabase& database);
 
 }  // namespace adaptive_train

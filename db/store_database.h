@@ -54,6 +54,8 @@ class Prepared {
 };
 
 /// Runs a statement that needs no values. Throws SQLite::Exception.
-inline void RunStatement(StoreDatabase& database, const char* text) { Prepared(database, text)->exec(); }
+inline void RunStatement(StoreDatabase& database, const char* text) {
+  Prepared(database, text)->exec();
+}
 
 }  // namespace adaptive_train

@@ -20,12 +20,15 @@
 #include "core/exit_code.h"
 #include "core/file_io.h"
 #include "core/file_limit.h"
+#include "core/seconds.h"
 #include "db/migration.h"
 #include "db/open_database.h"
+#include "db/presence.h"
 #include "db/service/notify.h"
 #include "db/service/request_readers.h"
 #include "db/service/request_writer.h"
 #include "db/service/retention.h"
+#include "db/service/slurm_asker.h"
 #include "db/service/store_service.h"
 
 namespace adaptive_train {
@@ -55,6 +58,7 @@ struct Arguments {
   std::vector<std::string> operators = {"root"};
   std::optional<int> purge_jobs_after, purge_figures_after;  // days
   int mib_a_day = 256;
+  bool ask_slurm = false;
 };
 
 void Log(const std::string& line) {
@@ -108,13 +112,26 @@ Result<void> Serve(const Arguments& arguments) {
   // In the order of who needs whom: each ends before what it uses.
   boost::asio::io_context io(1);
   std::optional<RequestWriter> writer;
+  std::optional<SlurmAsker> asker;
   std::optional<RequestReaders> readers;
   try {
     writer.emplace(std::move(*opened), RetentionFrom(arguments), Log);
-    readers.emplace(path, static_cast<int>(std::clamp(std::thread::hardware_concurrency(),
-                                                      kFewestReaders, kMostReaders)));
+    readers.emplace(path,
+                    static_cast<int>(std::clamp(std::thread::hardware_concurrency(), kFewestReaders,
+                                                kMostReaders)),
+                    arguments.ask_slurm ? Counted::kSeenBySlurm : Counted::kAll);
   } catch (const SQLite::Exception& error) {
     return Fail(fmt::format("profile store {}: {}", path.string(), error.what()), ExitCode::kStore);
+  }
+  if (arguments.ask_slurm) {
+    asker.emplace(
+        [&](const SeenJob& job) {
+          writer->Add([job](StoreDatabase& database) {
+            NotePresence(database, job.cluster, job.user, job.nodes, EpochSecondsNow());
+          });
+        },
+        Log);
+    settings->names_job = [&](uid_t user, std::int64_t job) { asker->Ask(user, job); };
   }
   auto service = StoreService::Listen(io, std::move(*settings), *readers, *writer);
   if (!service) return tl::unexpected(service.error());
@@ -164,6 +181,9 @@ int Run(int argc, char** argv) {
       ->type_name("USER,...")
       ->delimiter(',')
       ->capture_default_str();
+  app.add_flag("--ask-slurm", arguments.ask_slurm,
+               "Counts what users report of a node for others only if squeue shows a job of theirs "
+               "there");
   app.add_option("--mib-a-day", arguments.mib_a_day,
                  "What one user's requests may have within a day")
       ->type_name("MIB")

@@ -7,6 +7,7 @@
 #include "core/seconds.h"
 #include "db/job_rows.h"
 #include "db/job_writes.h"
+#include "db/presence.h"
 #include "db/profile_rows.h"
 #include "db/service/authorization.h"
 #include "db/store_database.h"
@@ -22,6 +23,11 @@ struct Context {
   StoreDatabase& database;
   const Caller& caller;
   Access access;
+  Counted counted = Counted::kAll;
+
+  Presence PresenceIn(const std::string& cluster) const {
+    return counted == Counted::kAll ? Presence() : Presence(database, cluster);
+  }
 };
 
 template <class T>
@@ -93,10 +99,11 @@ StoreAnswer Answer(const Context& in, const store_request::SaveMeasurements& sav
 StoreAnswer Answer(const Context& in, const store_request::ProfileOf& of) {
   ProfileQuery query = of.query;
   query.now = EpochSecondsNow();
-  return ReadProfile(in.database, in.access.owner, query);
+  return ReadProfile(in.database, in.access.owner, query, in.PresenceIn(query.cluster));
 }
 StoreAnswer Answer(const Context& in, const store_request::MeasurementsOf& of) {
-  return ReadMeasurements(in.database, in.access.owner, of.cluster, EpochSecondsNow());
+  return ReadMeasurements(in.database, in.access.owner, of.cluster, EpochSecondsNow(),
+                          in.PresenceIn(of.cluster));
 }
 StoreAnswer Answer(const Context& in, const store_request::MeasuredClusters&) {
   return ReadClusters(in.database);
@@ -115,10 +122,10 @@ StoreAnswer Greet(const store_request::Hello& hello) {
 }
 
 StoreAnswer AnswerRequest(StoreDatabase& database, const Caller& caller,
-                          const StoreRequest& request) {
+                          const StoreRequest& request, Counted counted) {
   const auto access = Authorize(database, caller, request);
   if (!access) return Refused{access.error().message};
-  const Context context{database, caller, *access};
+  const Context context{database, caller, *access, counted};
   return std::visit([&](const auto& asked) { return Answer(context, asked); }, request);
 }
 

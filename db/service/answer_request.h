@@ -11,11 +11,15 @@ class StoreDatabase;
 /// The newest version of the protocol that both sides speak, or a refusal that names both.
 StoreAnswer Greet(const store_request::Hello& hello);
 
+/// Whose reports count for others: everybody's, or those of users of whom Slurm has seen a job on the
+/// node (db/presence.h).
+enum class Counted { kAll, kSeenBySlurm };
+
 /// Authorizes the request and does what it asks; Refused if it may or can not. After that, the
 /// caller rolls back what it has written. Throws SQLite::Exception; must be called inside one
 /// transaction. A hello has no place here.
 StoreAnswer AnswerRequest(StoreDatabase& database, const Caller& caller,
-                          const StoreRequest& request);
+                          const StoreRequest& request, Counted counted = Counted::kAll);
 
 /// The text of an answer, or of a refusal where it is too long for a frame.
 std::string AnswerText(const StoreAnswer& answer);

@@ -42,7 +42,8 @@ struct RequestReaders::Moment {
   StoreDatabase& database;
 };
 
-RequestReaders::RequestReaders(const std::filesystem::path& path, int threads) : path_(path) {
+RequestReaders::RequestReaders(const std::filesystem::path& path, int threads, Counted counted)
+    : path_(path), counted_(counted) {
   for (int i = 0; i < threads; ++i) databases_.push_back(OpenReader(path));
   for (const auto& database : databases_)
     threads_.emplace_back([this, own = database.get()] { Serve(*own); });
@@ -94,7 +95,7 @@ StoreAnswer RequestReaders::Answer(StoreDatabase& database, std::optional<Moment
   sqlite3_progress_handler(database.getHandle(), kStepsPerLook, IsLate, &until);
   try {
     if (!moment) moment.emplace(database);
-    return AnswerRequest(database, caller, request);
+    return AnswerRequest(database, caller, request, counted_);
   } catch (const SQLite::Exception& error) {
     const int code = error.getErrorCode();
     const std::string why =

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "db/service/answer_request.h"
 #include "db/service/caller.h"
 #include "db/store_message.h"
 
@@ -29,7 +30,7 @@ class RequestReaders {
   using Task = std::function<void(const Read&)>;
 
   /// `path`: a database that is up to date. Throws SQLite::Exception.
-  RequestReaders(const std::filesystem::path& path, int threads);
+  RequestReaders(const std::filesystem::path& path, int threads, Counted counted = Counted::kAll);
   /// Runs what waits.
   ~RequestReaders();
   RequestReaders(const RequestReaders&) = delete;
@@ -50,6 +51,7 @@ class RequestReaders {
                      const StoreRequest& request) const;
 
   const std::filesystem::path path_;
+  const Counted counted_;
   std::vector<std::unique_ptr<StoreDatabase>> databases_;  // one for each thread
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -50,6 +50,20 @@ void RequestWriter::Add(const Caller& caller, StoreRequest request, Done done) {
   changed_.notify_one();
 }
 
+void RequestWriter::Add(std::function<void(StoreDatabase&)> change) {
+  {
+    std::lock_guard lock(mutex_);
+    waiting_.push_back({{}, {}, [](const StoreAnswer&) {}, std::move(change)});
+  }
+  changed_.notify_one();
+}
+
+StoreAnswer RequestWriter::AnswerTo(const Item& item) {
+  if (!item.change) return AnswerRequest(*database_, item.caller, item.request);
+  item.change(*database_);
+  return store_answer::Done{};
+}
+
 void RequestWriter::Serve() {
   for (;;) {
     std::vector<Item> batch;
@@ -116,7 +130,7 @@ StoreAnswer RequestWriter::Write(const Item& item) {
   RunStatement(*database_, kBegin);
   StoreAnswer answer;
   try {
-    answer = AnswerRequest(*database_, item.caller, item.request);
+    answer = AnswerTo(item);
   } catch (const SQLite::Exception& error) {
     // sqlite.org/lang_transaction.html: a full disk and the like end the whole transaction.
     if (sqlite3_get_autocommit(database_->getHandle()) != 0) throw;

@@ -38,18 +38,22 @@ class RequestWriter {
 
   /// From any thread; does not block.
   void Add(const Caller& caller, StoreRequest request, Done done);
+  /// A change of the service's own, with what is written next. From any thread; does not block.
+  void Add(std::function<void(StoreDatabase&)> change);
 
  private:
   struct Item {
     Caller caller;
     StoreRequest request;
     Done done;
+    std::function<void(StoreDatabase&)> change = {};  // in place of the others
   };
 
   void Serve();
   void Purge();
   std::vector<StoreAnswer> Commit(const std::vector<Item>& batch);
   StoreAnswer Write(const Item& item);
+  StoreAnswer AnswerTo(const Item& item);
 
   const std::filesystem::path path_;
   const Retention retention_;

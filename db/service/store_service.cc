@@ -41,6 +41,15 @@ tl::unexpected<Error> FailListen(const std::filesystem::path& socket, const std:
   return Fail(fmt::format("socket {}: {}", socket.string(), why), ExitCode::kStore);
 }
 
+/// 0: it names none.
+std::int64_t SlurmJobOf(const StoreRequest& request) {
+  if (const auto* begin = std::get_if<store_request::BeginJob>(&request))
+    return begin->job.slurm_job_id;
+  if (const auto* take = std::get_if<store_request::TakeIn>(&request))
+    return take->run.job.slurm_job_id;
+  return 0;
+}
+
 }  // namespace
 
 StoreService::StoreService(asio::io_context& io, Settings settings, RequestReaders& readers,
@@ -234,13 +243,15 @@ void StoreService::Understand(const SessionPtr& session, std::string text) {
                       std::chrono::duration<double>(Clock::now() - came).count());
     asio::post(io, [session, given_text = AnswerText(given)] { session->Send(given_text); });
   };
-  readers_.Add([&writer = writer_, session, answer,
+  readers_.Add([&writer = writer_, session, answer, names_job = settings_.names_job,
                 text = std::move(text)](const RequestReaders::Read& read) {
     auto request = ReadStoreRequest(text);
     if (!request) return answer("unreadable", Refused{request.error().message});
     const std::string_view name = NameOf(*request);
     if (!session->greeted) return answer(name, session->Greeted(*request));
     if (!Writes(*request)) return answer(name, read(session->caller, *request));
+    if (const std::int64_t job = SlurmJobOf(*request); job > 0 && names_job)
+      names_job(session->caller.uid, job);
     writer.Add(session->caller, std::move(*request),
                [answer, name](const StoreAnswer& given) { answer(name, given); });
   });

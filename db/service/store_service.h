@@ -53,6 +53,8 @@ class StoreService {
     std::string tcp_listen;          // an address of this host; empty: all of them
     ServiceLimits limits = {};
     std::function<void(const std::string&)> log;  // takes a line
+    /// A user names a Slurm job as his. Any thread; must not block. May be empty.
+    std::function<void(uid_t, std::int64_t)> names_job = {};
   };
 
   /// Listens at the socket, which every user may connect to, and at the port of Settings::tcp.

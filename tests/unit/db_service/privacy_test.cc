@@ -1,7 +1,9 @@
 // What one user stores and another may see: two users at one service, each by his own uid.
 #include <SQLiteCpp/Database.h>
 
+#include <fstream>
 #include <regex>
+#include <thread>
 
 #include "core/seconds.h"
 #include "tests/unit/db_service/service_fixture.h"
@@ -175,6 +177,117 @@ TEST_F(PrivacyTest, OneUserMovesNoFigureThatThreeOthersAgreeOn) {
   ASSERT_EQ(As(kBob + 2, save(100)), "saved");
   ASSERT_EQ(As(kBob + 3, save(101)), "saved");
   EXPECT_EQ(told(), "101 known, 101 known");
+}
+
+/// Slurm's programs, as the service finds them by PATH: jobs 1 to 3 are Ann's, Bob's and one of 61003,
+/// on n1 and n2; job 4 is Ann's as well, on n3.
+class SlurmTest : public PrivacyTest {
+ protected:
+  SlurmTest() {
+    WriteProgram("squeue", R"(case "$*" in
+  *--jobs=1\ *) echo '61001|n[1-2]' ;;
+  *--jobs=2\ *) echo '61002|n[1-2]' ;;
+  *--jobs=3\ *) echo '61003|n[1-2]' ;;
+  *--jobs=4\ *) echo '61001|n3' ;;
+  *) exit 1 ;;
+esac)");
+    WriteProgram("scontrol", R"(case "$*" in
+  'show config') printf 'AccountingStorageType = none\nClusterName             = alpha\n' ;;
+  'show hostnames n[1-2]') printf 'n1\nn2\n' ;;
+  'show hostnames n3') echo n3 ;;
+  *) exit 1 ;;
+esac)");
+    path_ = std::getenv("PATH");
+    ::setenv("PATH", ((folder_ / "bin").string() + ":" + path_).c_str(), 1);
+  }
+  ~SlurmTest() override { ::setenv("PATH", path_.c_str(), 1); }
+
+  void WriteProgram(const std::string& name, const std::string& body) {
+    std::filesystem::create_directories(folder_ / "bin");
+    std::ofstream(folder_ / "bin" / name) << "#!/bin/sh\n" << body << "\n";
+    std::filesystem::permissions(folder_ / "bin" / name, std::filesystem::perms(0755));
+  }
+
+  /// The user begins a Slurm job and reports a link between n1 and n2 and a failure of n1.
+  std::string Report(uid_t uid, std::int64_t job_id) const {
+    return As(uid, [&](RemoteStore& store) -> std::string {
+      JobRecord job = SampleJob();
+      job.slurm_job_id = job_id;
+      job.uid = NewRunUid();
+      const auto id = store.BeginJob(job);
+      if (!id) return id.error().message;
+      Profile profile;
+      profile.links = {{"n1", "n2", 1e-4, 1e9, {1, 0.05, EpochSecondsNow()}}};
+      FailureRecord failure;
+      failure.time = EpochSecondsNow();
+      failure.host = "n1";
+      failure.kind = FailureKind::kNodeSilent;
+      failure.blamed = Blamed::kNode;
+      for (const NumberedEntry& entry :
+           {NumberedEntry{1, MeasuredRecord{"alpha", profile}}, NumberedEntry{2, failure}})
+        if (const auto done = store.Record(*id, entry); !done) return done.error().message;
+      return "reported";
+    });
+  }
+
+  std::int64_t PresenceRows() const {
+    SQLite::Database database(Location().path.string(), SQLite::OPEN_READONLY);
+    return database.execAndGet("SELECT count(*) FROM presence").getInt64();
+  }
+  void AwaitPresence(std::int64_t rows) const {
+    for (int i = 0; i < 600 && PresenceRows() < rows; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(PresenceRows(), rows);
+  }
+
+  /// "links 1 known, failed 3": what a user without a job is told.
+  std::string Told() const {
+    return As(61009, [](RemoteStore& store) -> std::string {
+      const auto profile = store.ProfileOf({"alpha", {"n1", "n2"}, {}, "", EpochSecondsNow()});
+      if (!profile) return profile.error().message;
+      std::string told = "links " + std::to_string(profile->links.size());
+      for (const auto& link : profile->links)
+        told += " " + std::string(NameOf(link.evidence.trust));
+      return told + ", failed nodes " + std::to_string(profile->nodes.size());
+    });
+  }
+
+  std::string path_;
+};
+
+TEST_F(SlurmTest, WhatCountsForOthersIsOfUsersWhoseJobsSlurmHasSeenThere) {
+  Start({"--ask-slurm"});
+  ASSERT_EQ(Report(kAnn, 1), "reported");
+  ASSERT_EQ(Report(kBob, 2), "reported");
+  AwaitPresence(4);
+  EXPECT_EQ(Told(), "links 1 unconfirmed, failed nodes 0");
+  // He names Ann's job, one that there is not, and his own elsewhere: all of no use.
+  ASSERT_EQ(Report(61004, 1), "reported");
+  ASSERT_EQ(Report(61004, 99), "reported");
+  ASSERT_EQ(Report(kAnn, 4), "reported");  // the last question to be answered
+  AwaitPresence(5);
+  EXPECT_EQ(Told(), "links 1 unconfirmed, failed nodes 0");
+  EXPECT_EQ(
+      As(61004,
+         [](RemoteStore& store) {
+           const auto profile = store.ProfileOf({"alpha", {"n1", "n2"}, {}, "", EpochSecondsNow()});
+           return profile ? std::to_string(profile->nodes.size()) : profile.error().message;
+         }),
+      "1")
+      << "for himself his own reports count";
+  ASSERT_EQ(Report(61003, 3), "reported");
+  AwaitPresence(7);
+  EXPECT_EQ(Told(), "links 1 known, failed nodes 1");
+}
+
+TEST_F(SlurmTest, ASlurmThatDoesNotAnswerHoldsUpNobody) {
+  WriteProgram("scontrol", "exec sleep 60");
+  Start({"--ask-slurm"});
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(Report(kAnn, 1 + i), "reported");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+  EXPECT_EQ(Told(), "links 0, failed nodes 0");
+  EXPECT_EQ(End(SIGTERM), 0) << "it ends in time";
 }
 
 TEST_F(PrivacyTest, OperatorsSeeJobsOfAllAndWriteToNone) {
