@@ -1,7 +1,6 @@
 #include "db/munge.h"
 
 #include <munge.h>
-#include <openssl/crypto.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -60,7 +59,6 @@ Result<MungeText> MungeDecode(const std::string& credential, const std::string& 
       ::munge_decode(credential.c_str(), context->get(), &bytes, &size, &decoded.writer, nullptr);
   if (bytes != nullptr) {
     decoded.text.assign(static_cast<const char*>(bytes), static_cast<std::size_t>(size));
-    ::OPENSSL_cleanse(bytes, static_cast<std::size_t>(size));
     std::free(bytes);
   }
   if (error != EMUNGE_SUCCESS) return FailMunge(*context, error);

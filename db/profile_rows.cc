@@ -281,11 +281,13 @@ Profile ReadProfile(StoreDatabase& database, Owner owner, const ProfileQuery& qu
   Profile profile;
   const Telling telling{owner, query.now, presence};
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
-  Prepared links(database, kLinksAmong);
-  const std::string names =
-      nlohmann::json(nodes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  BindAll(links, query.cluster, names);
-  TellLinksAmong(links, telling, profile.links);
+  if (query.links) {
+    const std::string names =
+        nlohmann::json(nodes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    Prepared links(database, kLinksAmong);
+    BindAll(links, query.cluster, names);
+    TellLinksAmong(links, telling, profile.links);
+  }
   FailureHistories histories = ReadHistories(database, owner, query, presence);
   profile.nodes = std::move(histories.nodes);
   profile.lost_links = std::move(histories.links);

@@ -22,6 +22,7 @@ struct ProfileQuery {
   std::string model_key;  // empty: no layers
   EpochSeconds now = 0;   // the time as of which failures are weighted
   double failure_half_life_s = kFailureHalfLifeDays * 86400;
+  bool links = true;  // false: no links between the nodes, of which there are their number squared
 };
 
 /// How a store is opened.

@@ -1,7 +1,6 @@
 #include "db/sealed_frames.h"
 
 #include <openssl/core_names.h>
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
@@ -40,7 +39,6 @@ Key DerivedKey(const SessionOffer& offer, std::string purpose) {
   Key key{};
   Require(context && ::EVP_KDF_derive(context.get(), key.data(), key.size(), parameters) == 1,
           "HKDF");
-  ::OPENSSL_cleanse(secret.data(), secret.size());
   return key;
 }
 

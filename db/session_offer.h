@@ -7,12 +7,16 @@
 // munged vouches for both uids. Each side has chosen a nonce, so that no credential serves twice.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 
 #include "core/result.h"
 
 namespace adaptive_train {
+
+/// How long a session lasts; a client makes a new one before.
+inline constexpr std::chrono::minutes kSessionAge{60}, kSessionRenewal{50};
 
 /// "adaptive-traind session 1" and the nonce, a line each.
 std::string ChallengeOf(const std::string& nonce);

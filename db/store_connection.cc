@@ -21,6 +21,11 @@ namespace {
 
 using Clock = StoreConnection::Clock;
 
+/// unix(7) says EPIPE; by TCP, what was not read makes it a reset.
+bool ClosedBy(const Error& error) {
+  return error.system_error == EPIPE || error.system_error == ECONNRESET;
+}
+
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
 /// The credential of a service, or why it gives none, as a frame that is not sealed.
@@ -86,15 +91,19 @@ Result<void> StoreConnection::Introduce(const StoreLocation& location, Clock::ti
   if (!*said) return tl::unexpected(said->error());
   if (auto right = CheckAcceptance(**said, offer, location.service); !right) return right;
   sealed_.emplace(offer, SealedFrames::End::kClient);
+  renew_at_ = Clock::now() + kSessionRenewal;
   return {};
 }
 
 StoreConnection::StoreConnection(StoreConnection&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), sealed_(std::move(other.sealed_)) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      sealed_(std::move(other.sealed_)),
+      renew_at_(other.renew_at_) {}
 
 StoreConnection& StoreConnection::operator=(StoreConnection&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   std::swap(sealed_, other.sealed_);
+  std::swap(renew_at_, other.renew_at_);
   return *this;
 }
 
@@ -109,7 +118,7 @@ Result<std::string> StoreConnection::Exchange(const std::string& text, Clock::ti
                 ExitCode::kStore);
   // Who closes before he has read the request may have said why.
   const std::string frame = FrameOf(sealed_ ? sealed_->Seal(text) : text);
-  if (auto sent = Send(frame, deadline); !sent && sent.error().system_error != EPIPE)
+  if (auto sent = Send(frame, deadline); !sent && !ClosedBy(sent.error()))
     return tl::unexpected(sent.error());
   auto answer = ReceiveFrame(deadline);
   if (!answer || !sealed_) return answer;
@@ -128,6 +137,7 @@ Result<std::string> StoreConnection::ReceiveFrame(Clock::time_point deadline) {
 }
 
 bool StoreConnection::Closed() const {
+  if (Clock::now() > renew_at_) return true;
   char byte = 0;
   return ::recv(descriptor_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || !WouldBlock();
 }

@@ -29,7 +29,7 @@ class StoreConnection {
   Result<std::string> Exchange(const std::string& text, Clock::time_point deadline);
 
   /// True if the other side has closed the connection since the last answer, or said something
-  /// unasked.
+  /// unasked, or if the session is about to end.
   bool Closed() const;
 
  private:
@@ -41,6 +41,7 @@ class StoreConnection {
 
   int descriptor_ = -1;
   std::optional<SealedFrames> sealed_;
+  Clock::time_point renew_at_ = Clock::time_point::max();
 };
 
 }  // namespace adaptive_train

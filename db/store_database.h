@@ -16,8 +16,8 @@ class StoreDatabase : public SQLite::Database {
 
  private:
   friend class Prepared;
-  /// Of texts with a caller's words in them there is no end: then all are compiled anew.
-  static constexpr std::size_t kMostStatements = 64;
+  /// Of texts with a caller's words in them there is no end, and they may be long.
+  static constexpr std::size_t kMostStatements = 64, kLongestText = 4096;
 
   std::unordered_map<std::string, SQLite::Statement> statements_;  // not in use
 };
@@ -39,6 +39,7 @@ class Prepared {
     statement.tryReset();
     statement.clearBindings();  // which may be long
     auto& kept = database_.statements_;
+    if (node_.key().size() > StoreDatabase::kLongestText) return;
     if (kept.size() >= StoreDatabase::kMostStatements) kept.clear();
     kept.insert(std::move(node_));
   }

@@ -167,7 +167,8 @@ void AddMembers(JsonObject& to, const store_request::ProfileOf& of) {
       .Add("device_kinds", query.device_kinds)
       .Add("model_key", query.model_key)
       .Add("now", query.now)
-      .Add("failure_half_life_s", query.failure_half_life_s);
+      .Add("failure_half_life_s", query.failure_half_life_s)
+      .Add("links", query.links);
 }
 void ReadMembers(const JsonReader& json, store_request::ProfileOf& of) {
   ProfileQuery& query = of.query;
@@ -179,6 +180,7 @@ void ReadMembers(const JsonReader& json, store_request::ProfileOf& of) {
   Take(json, "model_key", query.model_key);
   Take(json, "now", query.now);
   json.ReadNumber("failure_half_life_s", query.failure_half_life_s, false);
+  if (json.Has("links")) Take(json, "links", query.links);
 }
 
 void AddMembers(JsonObject& to, const store_request::MeasurementsOf& of) {

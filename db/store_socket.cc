@@ -100,10 +100,13 @@ Result<int> ConnectRemotely(const StoreLocation& location, StoreDeadline deadlin
   if (!addresses) return FailLate();
   if (!*addresses) return tl::unexpected(addresses->error());
   Result<int> last = Fail("no address is known of " + place->host, ExitCode::kStore);
+  std::size_t left = (*addresses)->size();
   for (const Address& address : **addresses) {
+    // One that nobody answers at leaves its share of the time to the others.
+    const auto until = Clock::now() + (deadline - Clock::now()) / static_cast<int>(left--);
     const auto made = NewSocket(address.bytes.ss_family);
     if (!made) return made;
-    const auto connected = Connect(*made, address, deadline);
+    const auto connected = Connect(*made, address, until);
     if (connected) {
       // Requests and answers take turns: none waits to be sent with the next.
       const int on = 1;

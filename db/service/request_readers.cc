@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -22,6 +23,20 @@ constexpr int kStepsPerLook = 10000;
 using Clock = std::chrono::steady_clock;
 
 int IsLate(void* until) { return Clock::now() > *static_cast<Clock::time_point*>(until) ? 1 : 0; }
+
+/// Interrupts what reads for too long.
+class ReadLimit {
+ public:
+  explicit ReadLimit(StoreDatabase& database) : handle_(database.getHandle()) {
+    sqlite3_progress_handler(handle_, kStepsPerLook, IsLate, &until_);
+  }
+  ~ReadLimit() { sqlite3_progress_handler(handle_, 0, nullptr, nullptr); }
+  ReadLimit(const ReadLimit&) = delete;
+
+ private:
+  sqlite3* handle_;
+  Clock::time_point until_ = Clock::now() + kReadLimit;
+};
 
 }  // namespace
 
@@ -58,12 +73,40 @@ RequestReaders::~RequestReaders() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void RequestReaders::Add(Task task) {
+void RequestReaders::Add(uid_t user, Task task) {
   {
     std::lock_guard lock(mutex_);
-    waiting_.push_back({std::move(task), Clock::now()});
+    std::deque<Item>& items = users_[user].items;
+    if (items.empty()) turns_.push_back(user);
+    items.push_back({user, std::move(task), Clock::now()});
   }
   changed_.notify_one();
+}
+
+/// The first request of the next user who may have one more thread. Under the lock.
+std::optional<RequestReaders::Item> RequestReaders::Next() {
+  const std::size_t most = std::max<std::size_t>(1, databases_.size() - 1);
+  const auto turn =
+      std::ranges::find_if(turns_, [&](uid_t user) { return users_[user].running < most; });
+  if (turn == turns_.end()) return std::nullopt;
+  const uid_t user = *turn;
+  turns_.erase(turn);
+  Waiting& waiting = users_[user];
+  Item item = std::move(waiting.items.front());
+  waiting.items.pop_front();
+  ++waiting.running;
+  if (!waiting.items.empty()) turns_.push_back(user);
+  return item;
+}
+
+void RequestReaders::Ended(uid_t user) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto waiting = users_.find(user);
+    --waiting->second.running;
+    if (waiting->second.running == 0 && waiting->second.items.empty()) users_.erase(waiting);
+  }
+  changed_.notify_one();  // what waited for this user's share
 }
 
 void RequestReaders::Serve(StoreDatabase& database) {
@@ -75,24 +118,27 @@ void RequestReaders::Serve(StoreDatabase& database) {
     return Answer(database, moment, caller, request);
   };
   for (;;) {
-    Item item;
+    std::optional<Item> item;
     {
       std::unique_lock lock(mutex_);
-      if (waiting_.empty()) moment.reset();  // it would keep SQLite from shortening its log
-      changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
-      if (waiting_.empty()) return;
-      item = std::move(waiting_.front());
-      waiting_.pop_front();
+      item = Next();
+      if (!item) moment.reset();  // it would keep SQLite from shortening its log
+      while (!item && !(ending_ && turns_.empty())) {
+        changed_.wait(lock);
+        item = Next();
+      }
+      if (!item) break;
     }
-    came = item.came;
-    item.task(read);
+    came = item->came;
+    item->task(read);
+    Ended(item->user);
   }
+  changed_.notify_all();  // others may wait for what is not to come
 }
 
 StoreAnswer RequestReaders::Answer(StoreDatabase& database, std::optional<Moment>& moment,
                                    const Caller& caller, const StoreRequest& request) const {
-  Clock::time_point until = Clock::now() + kReadLimit;
-  sqlite3_progress_handler(database.getHandle(), kStepsPerLook, IsLate, &until);
+  const ReadLimit limit(database);
   try {
     if (!moment) moment.emplace(database);
     return AnswerRequest(database, caller, request, counted_);

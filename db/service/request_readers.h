@@ -6,6 +6,7 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,7 +21,8 @@ namespace adaptive_train {
 
 class StoreDatabase;
 
-/// Each thread has a connection of its own, which waits for no writer. A request is answered from
+/// Each thread has a connection of its own, which waits for no writer. Users take turns, and none of
+/// them has all threads: long requests of one hold up no other. A request is answered from
 /// what was committed when it came, or later. Requests that wait at the same time share one such
 /// state: to begin one costs the pages that SQLite has kept.
 class RequestReaders {
@@ -37,16 +39,23 @@ class RequestReaders {
   RequestReaders& operator=(const RequestReaders&) = delete;
 
   /// From any thread; does not block.
-  void Add(Task task);
+  void Add(uid_t user, Task task);
 
  private:
   struct Item {
+    uid_t user = 0;
     Task task;
     std::chrono::steady_clock::time_point came;
+  };
+  struct Waiting {
+    std::deque<Item> items;
+    std::size_t running = 0;
   };
   struct Moment;
 
   void Serve(StoreDatabase& database);
+  std::optional<Item> Next();
+  void Ended(uid_t user);
   StoreAnswer Answer(StoreDatabase& database, std::optional<Moment>& moment, const Caller& caller,
                      const StoreRequest& request) const;
 
@@ -55,7 +64,8 @@ class RequestReaders {
   std::vector<std::unique_ptr<StoreDatabase>> databases_;  // one for each thread
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Item> waiting_;
+  std::map<uid_t, Waiting> users_;  // whose requests wait or are answered
+  std::deque<uid_t> turns_;         // of users whose requests wait
   bool ending_ = false;
   std::vector<std::thread> threads_;
 };

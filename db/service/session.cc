@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
@@ -18,6 +19,12 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 using store_answer::Refused;
+
+/// Not counted: a refusal must always find room.
+constexpr std::size_t kShortAnswer = 4096;
+/// In place of an answer that its user has no room for.
+const std::string kTooMuchAtOnce =
+    ToText(Refused{"too many large answers at once: take those that are there first"});
 
 /// munge's credentials of an offer have some 400.
 constexpr std::size_t kMostCredentialBytes = 4096;
@@ -78,6 +85,7 @@ void StoreService::Session::Challenge() {
 void StoreService::Session::TakeCredential(std::size_t size) {
   if (size > kMostCredentialBytes) return Refuse("a credential is not so long");
   ReadText(size, [this] {
+    if (!text_.starts_with("MUNGE:")) return Refuse("this is no credential of munge");
     state = State::kAnswering;
     // munged may take its time, and the service may end before.
     asio::post(service_->credentials_,
@@ -149,7 +157,10 @@ void StoreService::Session::Send(const std::string& text) {
   if (service_ == nullptr) return;
   state = State::kSending;
   until = Clock::now() + Limits().frame;
-  Write(FrameOf(sealed_ ? sealed_->Seal(text) : text), [this] { Sent(); });
+  const bool room =
+      text.size() <= kShortAnswer || service_->Reserve(*this, std::max(reserved, text.size()));
+  const std::string& said = room ? text : kTooMuchAtOnce;
+  Write(FrameOf(sealed_ ? sealed_->Seal(said) : said), [this] { Sent(); });
 }
 
 void StoreService::Session::Sent() {
@@ -157,7 +168,7 @@ void StoreService::Session::Sent() {
   if (last_ || !greeted || service_->stopping_ || Clock::now() > ends_)
     return service_->Remove(shared_from_this());
   state = State::kIdle;
-  until = Clock::now() + Limits().idle;
+  until = std::min(Clock::now() + Limits().idle, ends_);
   ReadRequest();
 }
 

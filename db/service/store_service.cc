@@ -192,7 +192,7 @@ void StoreService::TakeIn(tcp::socket socket) {
 }
 
 bool StoreService::Admit(Session& session, uid_t uid) {
-  if (!MakeRoomFor(uid)) return false;
+  if (!HasShareLeft(uid)) return false;
   LeaveUser(session.caller.uid);
   session.Identify(uid);
   ++usage_[uid].sessions;
@@ -204,9 +204,16 @@ void StoreService::LeaveUser(uid_t uid) {
   if (--user->second.sessions == 0) usage_.erase(user);
 }
 
-/// Each user has a share, and of all the user with the most connections gives way.
+/// Each user has a share, in which the oldest idle connection gives way.
+bool StoreService::HasShareLeft(uid_t uid) {
+  const auto user = usage_.find(uid);
+  return user == usage_.end() || user->second.sessions < settings_.limits.sessions_of_user ||
+         DropOldestIdle(uid);
+}
+
+/// Of all, the user with the most connections gives way.
 bool StoreService::MakeRoomFor(uid_t uid) {
-  if (usage_[uid].sessions >= settings_.limits.sessions_of_user) return DropOldestIdle(uid);
+  if (!HasShareLeft(uid)) return false;
   if (sessions_.size() < settings_.limits.sessions) return true;
   const auto most =
       std::ranges::max_element(usage_, {}, [](const auto& user) { return user.second.sessions; });
@@ -243,18 +250,19 @@ void StoreService::Understand(const SessionPtr& session, std::string text) {
                       std::chrono::duration<double>(Clock::now() - came).count());
     asio::post(io, [session, given_text = AnswerText(given)] { session->Send(given_text); });
   };
-  readers_.Add([&writer = writer_, session, answer, names_job = settings_.names_job,
+  readers_.Add(session->caller.uid,
+               [&writer = writer_, session, answer, names_job = settings_.names_job,
                 text = std::move(text)](const RequestReaders::Read& read) {
-    auto request = ReadStoreRequest(text);
-    if (!request) return answer("unreadable", Refused{request.error().message});
-    const std::string_view name = NameOf(*request);
-    if (!session->greeted) return answer(name, session->Greeted(*request));
-    if (!Writes(*request)) return answer(name, read(session->caller, *request));
-    if (const std::int64_t job = SlurmJobOf(*request); job > 0 && names_job)
-      names_job(session->caller.uid, job);
-    writer.Add(session->caller, std::move(*request),
-               [answer, name](const StoreAnswer& given) { answer(name, given); });
-  });
+                 auto request = ReadStoreRequest(text);
+                 if (!request) return answer("unreadable", Refused{request.error().message});
+                 const std::string_view name = NameOf(*request);
+                 if (!session->greeted) return answer(name, session->Greeted(*request));
+                 if (!Writes(*request)) return answer(name, read(session->caller, *request));
+                 if (const std::int64_t job = SlurmJobOf(*request); job > 0 && names_job)
+                   names_job(session->caller.uid, job);
+                 writer.Add(session->caller, std::move(*request),
+                            [answer, name](const StoreAnswer& given) { answer(name, given); });
+               });
 }
 
 void StoreService::PublishLevels() {

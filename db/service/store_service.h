@@ -36,7 +36,7 @@ struct ServiceLimits {
   std::chrono::milliseconds frame{10000};  // from a request's length to its end; and for an answer
   std::chrono::milliseconds idle{600000};  // between an answer and the next request
   // Of a session with another host, which then introduces itself anew.
-  std::chrono::milliseconds age{std::chrono::hours(1)};
+  std::chrono::milliseconds age{kSessionAge};
   UserBudgets::Limits of_user = {};
 };
 
@@ -99,6 +99,7 @@ class StoreService {
   void LeaveUser(uid_t uid);
   void Tick();
   bool MakeRoomFor(uid_t uid);
+  bool HasShareLeft(uid_t uid);
   bool DropOldestIdle(uid_t uid);
   bool Reserve(Session& session, std::size_t bytes);
   void Understand(const SessionPtr& session, std::string text);

@@ -58,6 +58,7 @@ Result<Profile> AllOf(const NodesArguments& arguments, ProfileStore& store,
   query.cluster = cluster;
   query.nodes.assign(names.begin(), names.end());
   query.now = EpochSecondsNow();
+  query.links = false;
   query.failure_half_life_s = arguments.settings.defaults.recovery.half_life_days * 86400;
   auto histories = store.ProfileOf(query);
   if (!histories) return histories;

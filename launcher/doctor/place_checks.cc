@@ -51,8 +51,13 @@ Finding StoreTrouble(const std::string& what, const std::string& mend = kNameAFi
 Finding CheckService(const StoreLocation& location) {
   const auto store = RemoteStore::Open(location);
   if (!store)
-    return StoreTrouble(store.error().message,
-                        fmt::format("start adaptive-traind on this host, or {}", kNameAFile));
+    return StoreTrouble(
+        store.error().message,
+        location.kind == StoreLocation::Kind::kLocalService
+            ? fmt::format("start adaptive-traind on this host, or {}", kNameAFile)
+            : fmt::format("start adaptive-traind at {} with --tcp, set store_uid to what "
+                          "its log tells, or {}",
+                          location.address, kNameAFile));
   return {"store", Severity::kGood, NameOf(location) + ": adaptive-traind answers", "", ""};
 }
 

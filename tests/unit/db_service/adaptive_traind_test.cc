@@ -287,6 +287,62 @@ TEST_F(AdaptiveTraindTest, AUserWhoHasUsedUpHisDayIsToldAndOthersAreNot) {
   EXPECT_TRUE(own.BeginJob(SampleJob()));
 }
 
+TEST_F(AdaptiveTraindTest, LongRequestsOfOneUserHoldUpNoOther) {
+  Start();
+  // Each of these looks for sixteen million links, until it is interrupted after ten seconds.
+  std::vector<std::unique_ptr<ChildProcess>> busy;
+  ProfileQuery query{"alpha", {}, {}, "", 1.9e9};
+  for (int i = 0; i < 20'000; ++i) query.nodes.push_back("n" + std::to_string(i));
+  for (int client = 0; client < 12; ++client)
+    busy.push_back(std::make_unique<ChildProcess>([this, query]() -> std::string {
+      if (::setgid(kAnn) != 0 || ::setuid(kAnn) != 0) return "not root";
+      RemoteStore store = Connected({std::chrono::seconds(3), true});
+      const auto profile = store.ProfileOf(query);
+      return profile ? "answered" : profile.error().message;
+    }));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  RemoteStore other = Connected();
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(other.FindJobs(EveryJob()));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(3));
+  for (const auto& client : busy) EXPECT_THAT(client->Outcome(), HasSubstr("no answer in time"));
+}
+
+TEST_F(AdaptiveTraindTest, AnswersThatNobodyTakesHaveAShareToo) {
+  RaiseFileLimit();
+  Start();
+  RemoteStore store = Connected();
+  JobRecord job = SampleJob();
+  job.config = std::string(6 << 20, 'c');
+  ASSERT_TRUE(store.BeginJob(job));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, Service().path.c_str(), sizeof address.sun_path - 1);
+  std::vector<int> lazy;
+  const std::string asked = FrameOf(ToText(store_request::Hello{})) +
+                            FrameOf(ToText(store_request::FindJobs{EveryJob()}));
+  for (int i = 0; i < 30; ++i) {
+    lazy.push_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(lazy.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+              0);
+    ASSERT_EQ(::send(lazy.back(), asked.data(), asked.size(), 0),
+              static_cast<ssize_t>(asked.size()));
+  }
+  std::string said;
+  for (int i = 0; i < 200 && said.find("too many large answers at once") == said.npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto rows = store.FindJobs(EveryJob());
+    said = rows ? "answered" : rows.error().message;
+  }
+  EXPECT_THAT(said, HasSubstr("too many large answers at once"));
+  for (const int socket : lazy) ::close(socket);
+  for (int i = 0; i < 200 && said != "answered"; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    said = store.FindJobs(EveryJob()) ? "answered" : "refused";
+  }
+  EXPECT_EQ(said, "answered");
+}
+
 TEST_F(AdaptiveTraindTest, WhatWasAcknowledgedIsSeenByTheNextRequest) {
   Start();
   std::vector<std::unique_ptr<ChildProcess>> clients;

@@ -154,6 +154,26 @@ TEST_F(NetworkTest, LongRecordsPassWhole) {
   EXPECT_EQ(rows->at(0).job.config, job.config);
 }
 
+TEST_F(NetworkTest, WhyALongRequestIsRefusedIsHeard) {
+  StartTcp({"--mib-a-day", "1"});
+  auto store = RemoteStore::Open(Remote());
+  ASSERT_TRUE(store) << store.error().message;
+  JobRecord job = SampleJob();
+  job.config = std::string(8 << 20, 'c');
+  const auto refused = store->BeginJob(job);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("you have sent 1 MiB of requests within a day"));
+}
+
+TEST_F(NetworkTest, StrangersHaveAShareAndTheOldestGivesWay) {
+  RaiseFileLimit();
+  StartTcp();
+  std::vector<std::unique_ptr<RawSocket>> strangers;
+  for (int i = 0; i < 600; ++i) strangers.push_back(std::make_unique<RawSocket>(Remote()));
+  EXPECT_EQ(RemotelyAs(kAnn, JobsSeen), "");
+  EXPECT_EQ(As(kBob, JobsSeen), "");
+}
+
 TEST_F(NetworkTest, AServiceThatIsNotThereOrHasNoAddressIsOneLine) {
   const auto refused = RemoteStore::Open(Remote());
   ASSERT_FALSE(refused);
@@ -254,9 +274,10 @@ TEST_F(ForgeryTest, WhatIsNoCredentialOfOursIsRefused) {
   }();
   const auto munged = munged_.Socket();
   const std::vector<std::pair<std::string, std::function<std::string(SessionOffer)>>> forgeries = {
-      {"munge: ", [](SessionOffer) { return ""; }},
+      {"no credential of munge", [](SessionOffer) { return ""; }},
+      {"no credential of munge", [](SessionOffer) { return std::string(4096, 'A'); }},
       {"munge: ", [](SessionOffer) { return "MUNGE:"; }},
-      {"munge: ", [](SessionOffer) { return std::string(4096, 'A'); }},
+      {"munge: ", [](SessionOffer) { return "MUNGE:" + std::string(4000, 'A'); }},
       {"not so long", [](SessionOffer) { return std::string(4097, 'A'); }},
       {"munge: Invalid credential",
        [&](const SessionOffer& offer) { return Forgery{ToText(offer)}.By(foreign.Socket()); }},

@@ -27,6 +27,7 @@ std::vector<StoreRequest> OneOfEach() {
   query.start = 1.5;
   query.states = {JobState::kFailed, JobState::kRunning};
   query.newest = 50;
+  query.configs = true;
   Profile profile;
   profile.links = {{"n1", "n2", 1e-4, 1e9, {2, 0.05, 1.9e9}}};
   return {store_request::Hello{},
@@ -38,7 +39,7 @@ std::vector<StoreRequest> OneOfEach() {
           store_request::FailuresOf{4},
           store_request::LaunchesOf{4},
           store_request::SaveMeasurements{{"alpha", profile}},
-          store_request::ProfileOf{{"alpha", {"n1", "n2"}, {"cpu"}, "model", 1.9e9, 3600}},
+          store_request::ProfileOf{{"alpha", {"n1", "n2"}, {"cpu"}, "model", 1.9e9, 3600, false}},
           store_request::MeasurementsOf{"alpha"},
           store_request::MeasuredClusters{}};
 }
