@@ -51,6 +51,19 @@ make_store() {
   [[ $(jobs -o Steps) == 1 ]]
 }
 
+# shown_all_the_same COMMAND...: the other verbs say it in one line and show what ledgers tell, or that a locked store took none in.
+shown_all_the_same() {
+  local verb
+  for verb in "plan $work/config.toml" 'jobs -a -n -P -o Steps' links nodes; do
+    # shellcheck disable=SC2086 # words of the command line
+    run --separate-stderr "$@" "$bin/adaptive-train" $verb
+    printf '%s: %s\n%s\n%s\n' "$verb" "$status" "$output" "$stderr"
+    [[ $status == 0 || ($verb != plan* && $verb != jobs* && $status == 2) ]]
+    [[ $(grep -c "^adaptive-train ${verb%% *}: .*profile store $named: " <<<"$stderr") == 1 ]]
+    [[ $verb != jobs* || $output == 2 || $stderr == *'not taken in: '* ]]
+  done
+}
+
 # rides_out WHY COMMAND...: with COMMAND before it a run ends as if nothing were, says so in one line, and is in its ledger.
 rides_out() {
   local why=$1
@@ -61,6 +74,7 @@ rides_out() {
   [[ $(grep -c 'warning: profile store' "$work/err") == 1 ]]
   grep "^adaptive-train: warning: profile store $named: $why.*recorded in $work/run/ledger.jsonl instead" "$work/err"
   [[ $(jq -s 'map(select(.end)) | length' "$work/run/ledger.jsonl") == 1 ]]
+  shown_all_the_same "$@"
 }
 
 # arrives_once BEFORE...: the store has the jobs of BEFORE steps, the one of the ledger, and why that is from there.
