@@ -55,8 +55,8 @@ struct LayerMeasurement {
   std::int64_t micro_batch = 0;  // samples
   double forward_s = 0;
   double backward_s = 0;
-  /// Of backward_s, what a backward in halves leaves to its second half. 0 for a block: not measured
-  /// apart.
+  /// Of backward_s, what a backward in halves leaves to its second half. 0 for a block: not
+  /// measured apart.
   double weight_gradients_s = 0;
   double update_s = 0;           // of the optimizer, for the layer's parameters
   double gradient_variance = 0;  // mean over ranks, per parameter; 0 = not measured

@@ -32,9 +32,9 @@ std::string UserSettingsPath();
 bool IsSetting(const std::string& key);
 
 /// Reads the site's file and the user's; a missing one is fine. Errors are one line with file and
-/// line, exit code 2: a syntax error, an unknown key with the nearest, one that belongs into a run's
-/// configuration, a value that is not allowed. So is a site's file that others than root and the
-/// caller own or may write: it counts for everybody. Blocks as reading a file does.
+/// line, exit code 2: a syntax error, an unknown key with the nearest, one that belongs into a
+/// run's configuration, a value that is not allowed. So is a site's file that others than root and
+/// the caller own or may write: it counts for everybody. Blocks as reading a file does.
 Result<Settings> LoadSettings();
 
 /// A key, its value as TOML, and where that is from ("built-in").

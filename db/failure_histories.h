@@ -17,11 +17,12 @@ struct FailureHistories {
   std::vector<LinkHistory> links;
 };
 
-/// The failures that count against one of the query's nodes, or a link between two of them, weighted
-/// less the older they are. The reader's own count. Others' count if jobs of kConfirmingUsers users
-/// failed there, and each of them no more, and no heavier, than the median user's: one user alone
-/// blames no node for others. `presence` says whose reports count at all. Failures of the future have
-/// to be kept out before. Throws SQLite::Exception; must be called inside a transaction.
+/// The failures that count against one of the query's nodes, or a link between two of them,
+/// weighted less the older they are. The reader's own count. Others' count if jobs of
+/// kConfirmingUsers users failed there, and each of them no more, and no heavier, than the median
+/// user's: one user alone blames no node for others. `presence` says whose reports count at all.
+/// Failures of the future have to be kept out before. Throws SQLite::Exception; must be called
+/// inside a transaction.
 FailureHistories ReadHistories(StoreDatabase& database, Owner reader, const ProfileQuery& query,
                                Presence& presence);
 

@@ -12,8 +12,8 @@
 
 namespace adaptive_train {
 
-/// What `call` returns by `deadline`; none if it does not, or no thread is to be had. Its thread then goes on, so that `call`
-/// must own all that it uses.
+/// What `call` returns by `deadline`; none if it does not, or no thread is to be had. Its thread
+/// then goes on, so that `call` must own all that it uses.
 template <class T>
 std::optional<T> InTime(std::chrono::steady_clock::time_point deadline, std::function<T()> call) {
   auto returned = std::make_shared<std::promise<T>>();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "db/profile_rows.h"
+#include "db/snapshots.h"
 #include "db/statement.h"
 #include "db/store_database.h"
 
@@ -35,7 +36,8 @@ constexpr const char* kFindOut =
 
 constexpr const char* kDeleteNodes = "DELETE FROM nodes WHERE job_id = ?1";
 constexpr const char* kInsertNode =
-    "INSERT INTO nodes (job_id, position, name, source, cpu_model, cores, memory_bytes, snapshot)"
+    "INSERT INTO nodes (job_id, position, name, source, cpu_model, cores, memory_bytes, "
+    "snapshot_hash)"
     " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 constexpr const char* kInsertPlan =
@@ -118,7 +120,7 @@ Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id,
   std::int64_t position = 0;
   for (const NodeRecord& node : nodes) {
     BindAll(insert, job_id, position++, node.name, node.source, node.cpu_model, node.cores,
-            node.memory_bytes, node.snapshot);
+            node.memory_bytes, StoreSnapshot(database, node.snapshot));
     insert->exec();
     insert->reset();
   }

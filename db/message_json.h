@@ -11,9 +11,8 @@ namespace adaptive_train {
 inline constexpr int kMaxMessageDepth = 32;
 inline constexpr std::size_t kMaxMessageValues = std::size_t{1} << 21;
 
-/// Parses untrusted text and lets `read` take what it needs. `what` names the message in errors.
-template <class T, class Read>
-Result<T> ReadMessage(std::string_view text, const char* what, Read read) {
+/// Throws nlohmann::json::exception, and std::length_error where it is deeper or larger.
+inline nlohmann::json ParseBounded(std::string_view text) {
   std::size_t values = 0;
   const auto bound = [&values](int depth, nlohmann::json::parse_event_t event, nlohmann::json&) {
     using Event = nlohmann::json::parse_event_t;
@@ -22,8 +21,14 @@ Result<T> ReadMessage(std::string_view text, const char* what, Read read) {
     if (values > kMaxMessageValues) throw std::length_error("too many values");
     return true;
   };
+  return nlohmann::json::parse(text, bound);
+}
+
+/// Parses untrusted text and lets `read` take what it needs. `what` names the message in errors.
+template <class T, class Read>
+Result<T> ReadMessage(std::string_view text, const char* what, Read read) {
   try {
-    const auto json = nlohmann::json::parse(text, bound);
+    const auto json = ParseBounded(text);
     std::string error;
     T message = read(JsonReader(json, "", error));
     if (error.empty()) return message;

@@ -27,7 +27,8 @@ constexpr const char* kQuickCheck = "PRAGMA quick_check(1)";
 constexpr const char* kJournalMode = "PRAGMA journal_mode";
 constexpr const char* kUseWal = "PRAGMA journal_mode = WAL";
 // Unlike a connection that is opened for reading, it can make the files of WAL.
-/// A reader keeps 64 MiB of pages. What was read before takes no system call, until somebody writes.
+/// A reader keeps 64 MiB of pages. What was read before takes no system call, until somebody
+/// writes.
 constexpr const char* kReaderSettings = "PRAGMA query_only = ON; PRAGMA cache_size = -65536;";
 constexpr const char* kSettings = "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL;";
 

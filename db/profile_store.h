@@ -67,9 +67,9 @@ class ProfileStore {
   /// In order of attempts.
   virtual Result<std::vector<LaunchRecord>> LaunchesOf(std::int64_t job_id) = 0;
 
-  /// Adds what was measured in `cluster` to what is stored, figure by figure: see
-  /// profile_merge.h. profile.nodes is not looked at: histories come from recorded failures. A figure
-  /// without a count is refused.
+  /// Adds what was measured in `cluster` to what is stored, figure by figure: see profile_merge.h.
+  /// profile.nodes is not looked at: histories come from recorded failures. A figure without a
+  /// count is refused.
   virtual Result<void> SaveMeasurements(const std::string& cluster, const Profile& profile) = 0;
   /// What is stored for a cluster's nodes, device kinds and a model, as of `now`. Contains links
   /// with both ends in `nodes`; devices of `device_kinds`, whatever their node; layers of

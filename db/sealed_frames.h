@@ -17,8 +17,8 @@ struct evp_cipher_ctx_st;
 namespace adaptive_train {
 
 /// AES-256-GCM (NIST SP 800-38D) with a key for each direction, which both ends derive from the
-/// offer by HKDF (RFC 5869). The number of a direction's frame is its nonce: a frame that is changed,
-/// left out, repeated or of another session does not open. One thread at a time.
+/// offer by HKDF (RFC 5869). The number of a direction's frame is its nonce: a frame that is
+/// changed, left out, repeated or of another session does not open. One thread at a time.
 class SealedFrames {
  public:
   enum class End { kClient, kService };

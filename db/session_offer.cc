@@ -1,12 +1,10 @@
 #include "db/session_offer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <openssl/evp.h>
 
-#include <array>
-#include <stdexcept>
 #include <vector>
+
+#include "db/sha256.h"
 
 namespace adaptive_train {
 namespace {
@@ -59,12 +57,7 @@ Result<SessionOffer> ReadSessionOffer(std::string_view text) {
 }
 
 std::string AcceptanceOf(const SessionOffer& offer) {
-  const std::string text = ToText(offer);
-  std::array<unsigned char, 32> hash{};
-  if (::EVP_Q_digest(nullptr, "SHA256", nullptr, text.data(), text.size(), hash.data(), nullptr) !=
-      1)
-    throw std::runtime_error("libcrypto makes no SHA-256");
-  return fmt::format("{}\n{:02x}", kAcceptance, fmt::join(hash, ""));
+  return fmt::format("{}\n{}", kAcceptance, Sha256Of(ToText(offer)));
 }
 
 }  // namespace adaptive_train

@@ -17,7 +17,8 @@ namespace adaptive_train {
 struct HostAndPort {
   std::string host, port;
 };
-/// An IPv6 address stands in brackets, as in "[::1]:6822". A port is a number. None for other texts.
+/// An IPv6 address stands in brackets, as in "[::1]:6822". A port is a number. None for other
+/// texts.
 std::optional<HostAndPort> ParseHostAndPort(std::string_view text);
 
 struct StoreLocation {
@@ -53,7 +54,8 @@ StoreChoice ChooseStore(const std::string& typed, const Settings& settings);
 /// Parses "file:PATH", "unix:PATH" ("~/" and relative paths allowed) and "tcp:HOST:PORT". The empty
 /// text means the file $XDG_STATE_HOME/adaptive-train/profiles.db or
 /// ~/.local/state/adaptive-train/profiles.db. Touches no file and asks no name server. A service on
-/// another host must be known by its uid. Errors begin with what named the store; exit code: kUsage.
+/// another host must be known by its uid. Errors begin with what named the store; exit code:
+/// kUsage.
 Result<StoreLocation> ParseStoreLocation(const StoreChoice& choice);
 
 /// For errors and notes: "profile store /home/ann/profiles.db",

@@ -43,8 +43,8 @@ constexpr const char* kFooter =
     R"(Runs in the foreground, for a service manager (sd_notify). SIGTERM and SIGINT end it in order:
 requests that have come are answered.
 
-Users name it by --store unix:PATH, and on other hosts by --store tcp:HOST:PORT. Each sees his own jobs. Speeds of links and devices are
-everybody's, and so are failures of what failed three users.
+Users name it by --store unix:PATH, and on other hosts by --store tcp:HOST:PORT. Each sees his own
+jobs. Speeds of links and devices are everybody's, and so are failures of what failed three users.
 
 Example:
   adaptive-traind --operators root,slurm

@@ -11,8 +11,8 @@ class StoreDatabase;
 /// The newest version of the protocol that both sides speak, or a refusal that names both.
 StoreAnswer Greet(const store_request::Hello& hello);
 
-/// Whose reports count for others: everybody's, or those of users of whom Slurm has seen a job on the
-/// node (db/presence.h).
+/// Whose reports count for others: everybody's, or those of users of whom Slurm has seen a job on
+/// the node (db/presence.h).
 enum class Counted { kAll, kSeenBySlurm };
 
 /// Authorizes the request and does what it asks; Refused if it may or can not. After that, the

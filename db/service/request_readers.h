@@ -21,10 +21,10 @@ namespace adaptive_train {
 
 class StoreDatabase;
 
-/// Each thread has a connection of its own, which waits for no writer. Users take turns, and none of
-/// them has all threads: long requests of one hold up no other. A request is answered from
-/// what was committed when it came, or later. Requests that wait at the same time share one such
-/// state: to begin one costs the pages that SQLite has kept.
+/// Each thread has a connection of its own, which waits for no writer. Users take turns, and none
+/// of them has all threads: long requests of one hold up no other. A request is answered from what
+/// was committed when it came, or later. Requests that wait at the same time share one such state:
+/// to begin one costs the pages that SQLite has kept.
 class RequestReaders {
  public:
   /// What a task is given: a way to answer requests that only read.

@@ -25,8 +25,8 @@ struct SeenJob {
   std::vector<std::string> nodes;
 };
 
-/// One thread, which calls squeue and scontrol. Each job is asked for once; where slurmctld does not
-/// answer, a few times more.
+/// One thread, which calls squeue and scontrol. Each job is asked for once; where slurmctld does
+/// not answer, a few times more.
 class SlurmAsker {
  public:
   /// Takes what Slurm says of a job whose user has named it. By the asker's thread.

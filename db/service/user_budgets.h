@@ -9,8 +9,8 @@
 
 namespace adaptive_train {
 
-/// A user's requests beyond a rate wait, those beyond a day's bytes are refused. So nobody takes the
-/// service from others, or fills its disk overnight. One thread.
+/// A user's requests beyond a rate wait, those beyond a day's bytes are refused. So nobody takes
+/// the service from others, or fills its disk overnight. One thread.
 class UserBudgets {
  public:
   using Clock = std::chrono::steady_clock;

@@ -8,8 +8,8 @@
 
 namespace adaptive_train {
 
-/// The cluster that --cluster names, the only one that is stored, or the one of this host. Exit code:
-/// kUsage.
+/// The cluster that --cluster names, the only one that is stored, or the one of this host. Exit
+/// code: kUsage.
 Result<std::string> ChooseCluster(const std::string& named, const std::vector<std::string>& stored);
 
 }  // namespace adaptive_train

@@ -27,8 +27,8 @@ struct SpareNode {
 Result<std::vector<SpareNode>> ChooseSpares(const Cluster& cluster, const Profile& profile,
                                             int count);
 
-/// The nodes and their links stay in the cluster; their devices go to the spares. Without devices no
-/// plan uses them.
+/// The nodes and their links stay in the cluster; their devices go to the spares. Without devices
+/// no plan uses them.
 void KeepAside(std::vector<SpareNode>& spares, Cluster& cluster);
 
 /// Gives a spare's devices back to the cluster, in the order of its nodes.
@@ -38,11 +38,12 @@ void PutIn(const SpareNode& spare, Cluster& cluster);
 /// started on it any more.
 void LeaveOut(const std::string& name, Cluster& cluster);
 
-/// Puts the last spare in, if there is one. Returns what was done: " (n4 takes its place)", or nothing.
+/// Puts the last spare in, if there is one. Returns what was done: " (n4 takes its place)", or
+/// nothing.
 std::string TakeSpare(Cluster& cluster, std::vector<SpareNode>& spares);
 
-/// Takes lost nodes out and the last spares in, while there are some. Returns what was done, to follow
-/// "going on": " without n3 (n4 takes its place)".
+/// Takes lost nodes out and the last spares in, while there are some. Returns what was done, to
+/// follow "going on": " without n3 (n4 takes its place)".
 std::string ReplaceLost(const std::vector<std::string>& lost, Cluster& cluster,
                         std::vector<SpareNode>& spares);
 

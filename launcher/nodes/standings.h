@@ -8,7 +8,8 @@
 
 namespace adaptive_train {
 
-/// Those that `profile` has figures or failures of, the first to be kept aside first (ChooseSpares).
+/// Those that `profile` has figures or failures of, the first to be kept aside first
+/// (ChooseSpares).
 std::vector<NodeStanding> StandingsOf(const Profile& profile);
 
 }  // namespace adaptive_train

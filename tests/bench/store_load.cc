@@ -2,16 +2,18 @@
 //
 // usage: store_load FOLDER ADAPTIVE-TRAIND [JOBS SESSIONS RATE SECONDS], by default 1000000 1000 2000 60
 //
-// Makes a store of JOBS jobs of 50 users in FOLDER, which must be on the disk that matters; one that is
-// there is used as it is, with all that earlier calls have written. Starts the service on it. SESSIONS connections of these users stay open; each has begun a job.
+// Makes a store of JOBS jobs of 50 users in FOLDER, which must be on the disk that matters; one
+// that is there is used as it is, with all that earlier calls have written. Starts the service on
+// it. SESSIONS connections of these users stay open; each has begun a job.
 //
-// RATE requests a second arrive at random times, whether or not those before are answered (open loop).
-// Each goes to an idle session. Nine of ten read: the user's newest 50 jobs, the profile of 16 nodes, a
-// job's failures. One records a launch, a failure or figures. Times count from the arrival.
+// RATE requests a second arrive at random times, whether or not those before are answered (open
+// loop). Each goes to an idle session. Nine of ten read: the user's newest 50 jobs, the profile of
+// 16 nodes, a job's failures. One records a launch, a failure or figures. Times count from the
+// arrival.
 //
-// Prints the 50th and 99th percentile and the longest of each kind, and of fdatasync alone. Prints how
-// many were refused or took more than 5 s, and the processor seconds of the service. This program
-// takes part of the same processors. Needs root, to be several users.
+// Prints the 50th and 99th percentile and the longest of each kind, and of fdatasync alone. Prints
+// how many were refused or took more than 5 s, and the processor seconds of the service. This
+// program takes part of the same processors. Needs root, to be several users.
 #include <SQLiteCpp/Database.h>
 #include <SQLiteCpp/Statement.h>
 #include <SQLiteCpp/Transaction.h>
@@ -116,7 +118,7 @@ void FillStore(const std::filesystem::path& path, std::int64_t jobs) {
   SQLite::Statement node(
       database,
       "INSERT INTO nodes (job_id, position, name, source, cpu_model, cores,"
-      " memory_bytes, snapshot) VALUES (?1, ?2, ?3, 'prolog', 'cpu', 64, 1, '{}')");
+      " memory_bytes, snapshot_hash) VALUES (?1, ?2, ?3, 'prolog', 'cpu', 64, 1, '{}')");
   SQLite::Statement summary(
       database,
       "INSERT INTO summaries (job_id, steps, tokens, grad_bytes, param_bytes, activation_bytes,"

@@ -187,6 +187,32 @@ TEST_F(FileStoreTest, AllPartsOfAJobComeBack) {
   EXPECT_EQ((*failures)[1].time, 1030.5);
 }
 
+TEST_F(FileStoreTest, ANodesSnapshotIsStoredOnce) {
+  const auto snapshot = [](int minute, int cores) {
+    return R"({"name":"n1","taken_at":"2026-11-29T03:)" + std::to_string(minute) +
+           R"(:00Z","probe_seconds":0.0)" + std::to_string(minute) + R"(,"cores":)" +
+           std::to_string(cores) + R"(,"memory":{"total_bytes":9,"available_bytes":)" +
+           std::to_string(minute) + "}}";
+  };
+  for (int job = 0; job < 4; ++job) {
+    const std::int64_t id = Begin(SampleJob());
+    ASSERT_TRUE(store_->Record(
+        id, {1, std::vector<NodeRecord>{{"n1", "user", "cpu", 2, 1, snapshot(10 + job, 2)}}}));
+  }
+  const std::int64_t id = Begin(SampleJob());
+  ASSERT_TRUE(store_->Record(
+      id, {1, std::vector<NodeRecord>{{"n1", "user", "cpu", 4, 1, snapshot(20, 4)},
+                                      {"n2", "user", "cpu", 4, 1, "no JSON"},
+                                      {"n3", "user", "cpu", 4, 1, std::string(500000, '[')}}}));
+  SQLite::Database database(Location().path.string());
+  EXPECT_EQ(database.execAndGet("SELECT count(*) FROM snapshots").getInt(), 4);
+  EXPECT_EQ(database
+                .execAndGet("SELECT text FROM nodes JOIN snapshots ON hash = snapshot_hash WHERE "
+                            "job_id = 1")
+                .getString(),
+            R"({"cores":2,"memory":{"total_bytes":9},"name":"n1"})");
+}
+
 TEST_F(FileStoreTest, ALossThatIsNoNumberComesBackAsNone) {
   const std::int64_t id = Begin(SampleJob());
   SummaryRecord summary;

@@ -179,8 +179,8 @@ TEST_F(PrivacyTest, OneUserMovesNoFigureThatThreeOthersAgreeOn) {
   EXPECT_EQ(told(), "101 known, 101 known");
 }
 
-/// Slurm's programs, as the service finds them by PATH: jobs 1 to 3 are Ann's, Bob's and one of 61003,
-/// on n1 and n2; job 4 is Ann's as well, on n3.
+/// Slurm's programs, as the service finds them by PATH: jobs 1 to 3 are Ann's, Bob's and one of
+/// 61003, on n1 and n2; job 4 is Ann's as well, on n3.
 class SlurmTest : public PrivacyTest {
  protected:
   SlurmTest() {

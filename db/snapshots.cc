@@ -1,0 +1,40 @@
+#include "db/snapshots.h"
+
+#include "db/message_json.h"
+#include "db/sha256.h"
+#include "db/statement.h"
+#include "db/store_database.h"
+
+namespace adaptive_train {
+namespace {
+
+constexpr const char* kStore = "INSERT OR IGNORE INTO snapshots (hash, text) VALUES (?1, ?2)";
+
+}  // namespace
+
+std::string LastingPartOf(const std::string& snapshot) {
+  try {
+    nlohmann::json json = ParseBounded(snapshot);
+    if (!json.is_object()) return snapshot;
+    json.erase("taken_at");
+    json.erase("probe_seconds");
+    if (const auto memory = json.find("memory"); memory != json.end() && memory->is_object())
+      memory->erase("available_bytes");
+    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  } catch (const nlohmann::json::exception&) {
+    return snapshot;
+  } catch (const std::length_error&) {
+    return snapshot;
+  }
+}
+
+std::string StoreSnapshot(StoreDatabase& database, const std::string& snapshot) {
+  const std::string text = LastingPartOf(snapshot);
+  const std::string hash = Sha256Of(text);
+  Prepared store(database, kStore);
+  BindAll(store, hash, text);
+  store->exec();
+  return hash;
+}
+
+}  // namespace adaptive_train
