@@ -18,8 +18,13 @@ std::string LastingPartOf(const std::string& snapshot) {
     if (!json.is_object()) return snapshot;
     json.erase("taken_at");
     json.erase("probe_seconds");
-    if (const auto memory = json.find("memory"); memory != json.end() && memory->is_object())
-      memory->erase("available_bytes");
+    const auto erase = [&](const char* part, std::initializer_list<const char*> members) {
+      const auto found = json.find(part);
+      if (found == json.end() || !found->is_object()) return;
+      for (const char* member : members) found->erase(member);
+    };
+    erase("memory", {"available_bytes", "limits"});
+    erase("processors", {"allowed_cores", "allowed_threads", "quota_cpus"});
     return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   } catch (const nlohmann::json::exception&) {
     return snapshot;

@@ -7,12 +7,12 @@ namespace adaptive_train {
 
 class StoreDatabase;
 
-/// What lasts of a snapshot (docs/formats.md): all but when it was taken, how long that took and what
-/// memory was free. Text that is no JSON stays as it is.
+/// What lasts of a snapshot (docs/formats.md): all but when it was taken, how long that took, what
+/// memory was free and what the job may use. Text that is no JSON stays as it is.
 std::string LastingPartOf(const std::string& snapshot);
 
-/// Stores what lasts of it, if it is not there, and returns its hash. Throws SQLite::Exception; must
-/// be called inside a transaction.
+/// Stores what lasts of it, if it is not there, and returns its hash. Throws SQLite::Exception;
+/// must be called inside a transaction.
 std::string StoreSnapshot(StoreDatabase& database, const std::string& snapshot);
 
 }  // namespace adaptive_train

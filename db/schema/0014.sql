@@ -5,3 +5,4 @@ CREATE TABLE snapshots (
   text TEXT NOT NULL      -- JSON, without what each look at a node finds otherwise (db/snapshots.h)
 );
 ALTER TABLE nodes RENAME COLUMN snapshot TO snapshot_hash;
+CREATE INDEX nodes_by_snapshot ON nodes (snapshot_hash);

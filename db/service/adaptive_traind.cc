@@ -35,7 +35,7 @@ namespace adaptive_train {
 namespace {
 
 /// More would only take the processor from each other: each keeps pages of the file for itself.
-constexpr unsigned kFewestReaders = 2, kMostReaders = 8;
+constexpr unsigned kFewestReaders = 3, kMostReaders = 8;
 /// Jobs run for days, and failures and speeds of weeks ago still count.
 constexpr int kFewestDays = 30, kMostDays = 36500;
 
@@ -126,12 +126,19 @@ Result<void> Serve(const Arguments& arguments) {
   if (arguments.ask_slurm) {
     asker.emplace(
         [&](const SeenJob& job) {
-          writer->Add([job](StoreDatabase& database) {
-            NotePresence(database, job.cluster, job.user, job.nodes, EpochSecondsNow());
-          });
+          writer->Add(
+              [job](StoreDatabase& database) {
+                NotePresence(database, job.cluster, job.user, job.nodes, EpochSecondsNow());
+              },
+              [](const StoreAnswer& answer) {
+                if (const auto* refused = std::get_if<store_answer::Refused>(&answer))
+                  Log("where a job runs is not stored: " + refused->why);
+              });
         },
         Log);
-    settings->names_job = [&](uid_t user, std::int64_t job) { asker->Ask(user, job); };
+    settings->names_job = [&](uid_t user, const JobRecord& job) {
+      asker->Ask(user, job.slurm_job_id, job.restart_count);
+    };
   }
   auto service = StoreService::Listen(io, std::move(*settings), *readers, *writer);
   if (!service) return tl::unexpected(service.error());

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "core/file_io.h"
@@ -20,6 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostOutput = std::size_t{1} << 20;
+/// Between two looks whether a program that has closed its output has ended.
+constexpr std::chrono::milliseconds kLook{2};
 
 /// A started program and the reading end of its output.
 struct Running {
@@ -35,6 +38,11 @@ Result<Running> Start(const std::vector<std::string>& words) {
   ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
   ::posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  // Asio's sockets would stay open in it.
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   std::vector<std::string> copies = words;
   std::vector<char*> argv;
   for (std::string& word : copies) argv.push_back(word.data());
@@ -42,8 +50,9 @@ Result<Running> Start(const std::vector<std::string>& words) {
   Running running;
   running.output = ends[0];
   const int error =
-      ::posix_spawnp(&running.process, argv[0], &actions, nullptr, argv.data(), environ);
+      ::posix_spawnp(&running.process, argv[0], &actions, &attributes, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
   ::close(ends[1]);
   if (error == 0) return running;
   ::close(ends[0]);
@@ -68,6 +77,19 @@ Result<std::string> ReadAll(int output, Clock::time_point deadline) {
   }
 }
 
+/// Its end; it is killed at the deadline, with what it has started, or at once if `kill_now`.
+int EndOf(pid_t process, Clock::time_point deadline, bool kill_now) {
+  int status = 0;
+  while (!kill_now && Clock::now() < deadline) {
+    if (::waitpid(process, &status, WNOHANG) == process) return status;
+    std::this_thread::sleep_for(kLook);
+  }
+  ::kill(-process, SIGKILL);
+  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
 }  // namespace
 
 Result<std::string> OutputOf(const std::vector<std::string>& words, Clock::time_point deadline) {
@@ -75,10 +97,7 @@ Result<std::string> OutputOf(const std::vector<std::string>& words, Clock::time_
   if (!running) return FailIn(words.front(), running.error());
   auto text = ReadAll(running->output, deadline);
   ::close(running->output);
-  if (!text) ::kill(running->process, SIGKILL);
-  int status = 0;
-  while (::waitpid(running->process, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = EndOf(running->process, deadline, !text);
   if (!text) return FailIn(words.front(), text.error());
   if (status != 0)
     return Fail(fmt::format("{} failed: {}", words.front(),

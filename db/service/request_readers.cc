@@ -22,20 +22,25 @@ constexpr int kStepsPerLook = 10000;
 
 using Clock = std::chrono::steady_clock;
 
-int IsLate(void* until) { return Clock::now() > *static_cast<Clock::time_point*>(until) ? 1 : 0; }
-
-/// Interrupts what reads for too long.
+/// Interrupts what reads for too long, or beyond the end.
 class ReadLimit {
  public:
-  explicit ReadLimit(StoreDatabase& database) : handle_(database.getHandle()) {
-    sqlite3_progress_handler(handle_, kStepsPerLook, IsLate, &until_);
+  ReadLimit(StoreDatabase& database, const std::atomic<bool>& ending)
+      : handle_(database.getHandle()), ending_(ending) {
+    sqlite3_progress_handler(handle_, kStepsPerLook, IsOver, this);
   }
   ~ReadLimit() { sqlite3_progress_handler(handle_, 0, nullptr, nullptr); }
   ReadLimit(const ReadLimit&) = delete;
 
  private:
+  static int IsOver(void* limit) {
+    const auto& self = *static_cast<const ReadLimit*>(limit);
+    return self.ending_ || Clock::now() > self.until_ ? 1 : 0;
+  }
+
   sqlite3* handle_;
-  Clock::time_point until_ = Clock::now() + kReadLimit;
+  const std::atomic<bool>& ending_;
+  const Clock::time_point until_ = Clock::now() + kReadLimit;
 };
 
 }  // namespace
@@ -111,10 +116,7 @@ void RequestReaders::Ended(uid_t user) {
 
 void RequestReaders::Serve(StoreDatabase& database) {
   std::optional<Moment> moment;
-  Clock::time_point came;
   const Read read = [&](const Caller& caller, const StoreRequest& request) {
-    // What a client was told before it asked must be seen.
-    if (moment && moment->began <= came) moment.reset();
     return Answer(database, moment, caller, request);
   };
   for (;;) {
@@ -129,7 +131,8 @@ void RequestReaders::Serve(StoreDatabase& database) {
       }
       if (!item) break;
     }
-    came = item->came;
+    // What a client was told before it asked must be seen.
+    if (moment && moment->began <= item->came) moment.reset();
     item->task(read);
     Ended(item->user);
   }
@@ -138,7 +141,7 @@ void RequestReaders::Serve(StoreDatabase& database) {
 
 StoreAnswer RequestReaders::Answer(StoreDatabase& database, std::optional<Moment>& moment,
                                    const Caller& caller, const StoreRequest& request) const {
-  const ReadLimit limit(database);
+  const ReadLimit limit(database, ending_);
   try {
     if (!moment) moment.emplace(database);
     return AnswerRequest(database, caller, request, counted_);

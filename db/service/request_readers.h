@@ -1,6 +1,7 @@
 // The threads of adaptive-traind that understand requests and read its database.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -33,7 +34,7 @@ class RequestReaders {
 
   /// `path`: a database that is up to date. Throws SQLite::Exception.
   RequestReaders(const std::filesystem::path& path, int threads, Counted counted = Counted::kAll);
-  /// Runs what waits.
+  /// Runs what waits; what reads is interrupted, as nobody waits for it any more.
   ~RequestReaders();
   RequestReaders(const RequestReaders&) = delete;
   RequestReaders& operator=(const RequestReaders&) = delete;
@@ -66,7 +67,7 @@ class RequestReaders {
   std::condition_variable changed_;
   std::map<uid_t, Waiting> users_;  // whose requests wait or are answered
   std::deque<uid_t> turns_;         // of users whose requests wait
-  bool ending_ = false;
+  std::atomic<bool> ending_ = false;
   std::vector<std::thread> threads_;
 };
 

@@ -50,10 +50,10 @@ void RequestWriter::Add(const Caller& caller, StoreRequest request, Done done) {
   changed_.notify_one();
 }
 
-void RequestWriter::Add(std::function<void(StoreDatabase&)> change) {
+void RequestWriter::Add(std::function<void(StoreDatabase&)> change, Done done) {
   {
     std::lock_guard lock(mutex_);
-    waiting_.push_back({{}, {}, [](const StoreAnswer&) {}, std::move(change)});
+    waiting_.push_back({{}, {}, std::move(done), std::move(change)});
   }
   changed_.notify_one();
 }

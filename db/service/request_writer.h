@@ -39,7 +39,7 @@ class RequestWriter {
   /// From any thread; does not block.
   void Add(const Caller& caller, StoreRequest request, Done done);
   /// A change of the service's own, with what is written next. From any thread; does not block.
-  void Add(std::function<void(StoreDatabase&)> change);
+  void Add(std::function<void(StoreDatabase&)> change, Done done);
 
  private:
   struct Item {

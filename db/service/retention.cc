@@ -14,6 +14,14 @@ constexpr const char* kPurgeJobs =
     "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE start_time < ?1 "
     "AND COALESCE(end_time, start_time) < ?1 ORDER BY start_time LIMIT ?2)";
 
+/// Of no job that is left.
+constexpr const char* kPurgeSnapshots =
+    "DELETE FROM snapshots WHERE hash IN (SELECT hash FROM snapshots"
+    "  WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE snapshot_hash = hash) LIMIT ?1)";
+constexpr const char* kPurgePresence =
+    "DELETE FROM presence WHERE (cluster, node, owner) IN"
+    " (SELECT cluster, node, owner FROM presence WHERE seen_at < ?1 LIMIT ?2)";
+
 constexpr const char* kPurgeLinks =
     "DELETE FROM link_profiles WHERE (cluster, from_node, to_node, owner) IN"
     " (SELECT cluster, from_node, to_node, owner FROM link_profiles"
@@ -37,12 +45,16 @@ std::int64_t Purge(StoreDatabase& database, const char* statement, double before
 }  // namespace
 
 std::int64_t PurgeJobs(StoreDatabase& database, double before, std::int64_t limit) {
-  return Purge(database, kPurgeJobs, before, limit);
+  const std::int64_t jobs = Purge(database, kPurgeJobs, before, limit);
+  Prepared snapshots(database, kPurgeSnapshots);
+  BindAll(snapshots, limit);
+  snapshots->exec();
+  return jobs;
 }
 
 std::int64_t PurgeFigures(StoreDatabase& database, double before, std::int64_t limit) {
   std::int64_t removed = 0;
-  for (const char* const statement : {kPurgeLinks, kPurgeDevices, kPurgeLayers})
+  for (const char* const statement : {kPurgeLinks, kPurgeDevices, kPurgeLayers, kPurgePresence})
     removed += Purge(database, statement, before, limit);
   return removed;
 }

@@ -20,8 +20,8 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using store_answer::Refused;
 
-/// Not counted: a refusal must always find room.
-constexpr std::size_t kShortAnswer = 4096;
+/// Not counted: small requests and refusals must find room beside large ones.
+constexpr std::size_t kShort = 4096;
 /// In place of an answer that its user has no room for.
 const std::string kTooMuchAtOnce =
     ToText(Refused{"too many large answers at once: take those that are there first"});
@@ -118,7 +118,7 @@ void StoreService::Session::TakeRequest(std::size_t size) {
   if (size > longest)
     return Refuse(
         fmt::format("a request of {} bytes; at most {} are allowed", size, kMaxFrameBytes));
-  if (!service_->Reserve(*this, size))
+  if (size > kShort && !service_->Reserve(*this, size))
     return Refuse("too many large requests at once: send the next when one is answered");
   if (!service_->budgets_.Spend(caller.uid, size, Clock::now()))
     return Refuse(
@@ -158,7 +158,7 @@ void StoreService::Session::Send(const std::string& text) {
   state = State::kSending;
   until = Clock::now() + Limits().frame;
   const bool room =
-      text.size() <= kShortAnswer || service_->Reserve(*this, std::max(reserved, text.size()));
+      text.size() <= kShort || service_->Reserve(*this, std::max(reserved, text.size()));
   const std::string& said = room ? text : kTooMuchAtOnce;
   Write(FrameOf(sealed_ ? sealed_->Seal(said) : said), [this] { Sent(); });
 }

@@ -14,9 +14,10 @@ namespace adaptive_train {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{5}, kPause{30};
+/// Between two looks whether a question is due again.
+constexpr std::chrono::seconds kLookForDue{1};
 constexpr int kMostTimes = 5;
-/// More at once are not asked for: their users' reports then count for themselves alone.
-constexpr std::size_t kMostWaiting = 10'000, kMostRemembered = 100'000;
+constexpr std::size_t kMostOfUser = 32, kMostRemembered = 100'000;
 
 std::vector<std::string> WordsOf(const std::string& text) {
   std::istringstream stream(text);
@@ -35,15 +36,23 @@ Result<std::string> ClusterNameIn(const std::string& config) {
   return Fail("scontrol show config has no ClusterName", ExitCode::kStore);
 }
 
-/// "4001|n[1-3]", as squeue is asked to print. No text that a user has chosen is in it.
-Result<std::pair<uid_t, std::string>> UserAndNodes(const std::string& line) {
-  const std::size_t bar = line.find('|');
-  uid_t user = 0;
-  const auto [end, error] =
-      std::from_chars(line.data(), line.data() + std::min(bar, line.size()), user);
-  if (bar == line.npos || error != std::errc() || end != line.data() + bar)
-    return Fail("squeue says " + Printable(line, 80), ExitCode::kStore);
-  return std::pair(user, line.substr(bar + 1));
+/// Of squeue's lines "77|4001|n[1-3]", an array's tasks among them, the job's own: whose it is, and
+/// its nodes. No text that a user has chosen is in them.
+Result<std::pair<uid_t, std::string>> UserAndNodes(const std::string& lines, std::int64_t job) {
+  std::istringstream stream(lines);
+  const std::string begins = fmt::format("{}|", job);
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.starts_with(begins)) continue;
+    const char* const first = line.data() + begins.size();
+    const char* const last = line.data() + line.size();
+    uid_t user = 0;
+    const auto [end, error] = std::from_chars(first, last, user);
+    if (error != std::errc() || end == last || *end != '|')
+      return Fail("squeue says " + Printable(line, 80), ExitCode::kStore);
+    if (end + 1 == last) return Fail("it has no nodes yet", ExitCode::kStore);
+    return std::pair(user, std::string(end + 1, last));
+  }
+  return Fail("squeue does not know it", ExitCode::kStore);
 }
 
 }  // namespace
@@ -61,40 +70,68 @@ SlurmAsker::~SlurmAsker() {
   thread_.join();
 }
 
-void SlurmAsker::Ask(uid_t user, std::int64_t slurm_job_id) {
+void SlurmAsker::Ask(uid_t user, std::int64_t slurm_job_id, std::int64_t restart_count) {
   {
     std::lock_guard lock(mutex_);
-    if (waiting_.size() >= kMostWaiting) return;
-    if (asked_.size() >= kMostRemembered) asked_.clear();
-    if (!asked_.emplace(user, slurm_job_id).second) return;
-    waiting_.push_front({user, slurm_job_id});
+    std::deque<Question>& questions = waiting_[user];
+    if (questions.size() >= kMostOfUser) return;
+    if (known_.size() >= kMostRemembered) known_.clear();
+    const Job job(slurm_job_id, restart_count);
+    if (!known_.emplace(user, job).second) return;
+    questions.push_back({user, job});
   }
   changed_.notify_one();
 }
 
+/// The first question that is due of the next user who has one. Under the lock.
+std::optional<SlurmAsker::Question> SlurmAsker::Next() {
+  auto user = waiting_.upper_bound(last_);
+  for (std::size_t i = 0; i < waiting_.size(); ++i, ++user) {
+    if (user == waiting_.end()) user = waiting_.begin();
+    const auto due = std::ranges::find_if(
+        user->second, [](const Question& one) { return one.not_before <= Clock::now(); });
+    if (due == user->second.end()) continue;
+    const Question question = *due;
+    last_ = question.user;
+    user->second.erase(due);
+    if (user->second.empty()) waiting_.erase(user);
+    return question;
+  }
+  return std::nullopt;
+}
+
 void SlurmAsker::Serve() {
   for (;;) {
-    Question question;
+    std::optional<Question> question;
     {
       std::unique_lock lock(mutex_);
-      while (!ending_ && (waiting_.empty() || waiting_.front().not_before > Clock::now())) {
-        if (waiting_.empty()) {
-          changed_.wait(lock);
-        } else {
-          changed_.wait_until(lock, waiting_.front().not_before);
-        }
-      }
+      while (!ending_ && !(question = Next())) changed_.wait_for(lock, kLookForDue);
       if (ending_) return;
-      question = waiting_.front();
-      waiting_.pop_front();
     }
-    const auto seen = Answer(question);
-    if (!seen) {
-      Again(question, seen.error());
-    } else if (seen->user == question.user) {
-      take_(*seen);
-    }
+    const auto seen = Answer(*question);
+    if (seen && seen->user == question->user) take_(*seen);
+    Ended(*question, seen);
   }
+}
+
+/// One that Slurm has not answered waits to be asked again.
+void SlurmAsker::Ended(const Question& question, const Result<SeenJob>& seen) {
+  if (!seen && !std::exchange(told_, true))
+    log_(fmt::format("job {}: Slurm does not say where it runs: {} (told once until it does)",
+                     question.job.first, seen.error().message));
+  if (seen) {
+    told_ = false;
+    return;
+  }
+  Question again = question;
+  std::lock_guard lock(mutex_);
+  std::deque<Question>& questions = waiting_[question.user];
+  if (++again.asked >= kMostTimes || questions.size() >= kMostOfUser) {
+    known_.erase({again.user, again.job});
+    return;
+  }
+  again.not_before = Clock::now() + kPause;
+  questions.push_back(again);
 }
 
 Result<SeenJob> SlurmAsker::Answer(const Question& question) {
@@ -104,24 +141,15 @@ Result<SeenJob> SlurmAsker::Answer(const Question& question) {
     if (!name) return tl::unexpected(name.error());
     cluster_ = std::move(*name);
   }
-  const auto line = OutputOf({"squeue", "--noheader", "--states=all",
-                              fmt::format("--jobs={}", question.job), "--format=%U|%N"},
-                             deadline);
-  if (!line) return tl::unexpected(line.error());
-  const auto job = UserAndNodes(line->substr(0, line->find('\n')));
+  const auto lines = OutputOf({"squeue", "--noheader", "--states=all",
+                               fmt::format("--jobs={}", question.job.first), "--format=%A|%U|%N"},
+                              deadline);
+  if (!lines) return tl::unexpected(lines.error());
+  const auto job = UserAndNodes(*lines, question.job.first);
   if (!job) return tl::unexpected(job.error());
   const auto nodes = OutputOf({"scontrol", "show", "hostnames", job->second}, deadline);
   if (!nodes) return tl::unexpected(nodes.error());
   return SeenJob{cluster_, job->first, WordsOf(*nodes)};
-}
-
-void SlurmAsker::Again(Question question, const Error& error) {
-  if (++question.asked == 1)
-    log_(fmt::format("job {}: Slurm does not say whose it is: {}", question.job, error.message));
-  if (question.asked >= kMostTimes) return;
-  question.not_before = Clock::now() + kPause;
-  std::lock_guard lock(mutex_);
-  waiting_.push_back(question);
 }
 
 }  // namespace adaptive_train

@@ -41,13 +41,12 @@ tl::unexpected<Error> FailListen(const std::filesystem::path& socket, const std:
   return Fail(fmt::format("socket {}: {}", socket.string(), why), ExitCode::kStore);
 }
 
-/// 0: it names none.
-std::int64_t SlurmJobOf(const StoreRequest& request) {
-  if (const auto* begin = std::get_if<store_request::BeginJob>(&request))
-    return begin->job.slurm_job_id;
-  if (const auto* take = std::get_if<store_request::TakeIn>(&request))
-    return take->run.job.slurm_job_id;
-  return 0;
+/// The job that a request is about, if Slurm knows it; else nullptr.
+const JobRecord* SlurmJobOf(const StoreRequest& request) {
+  const JobRecord* job = nullptr;
+  if (const auto* begin = std::get_if<store_request::BeginJob>(&request)) job = &begin->job;
+  if (const auto* take = std::get_if<store_request::TakeIn>(&request)) job = &take->run.job;
+  return job != nullptr && job->slurm_job_id > 0 ? job : nullptr;
 }
 
 }  // namespace
@@ -258,8 +257,8 @@ void StoreService::Understand(const SessionPtr& session, std::string text) {
                  const std::string_view name = NameOf(*request);
                  if (!session->greeted) return answer(name, session->Greeted(*request));
                  if (!Writes(*request)) return answer(name, read(session->caller, *request));
-                 if (const std::int64_t job = SlurmJobOf(*request); job > 0 && names_job)
-                   names_job(session->caller.uid, job);
+                 if (const JobRecord* job = SlurmJobOf(*request); job != nullptr && names_job)
+                   names_job(session->caller.uid, *job);
                  writer.Add(session->caller, std::move(*request),
                             [answer, name](const StoreAnswer& given) { answer(name, given); });
                });

@@ -54,7 +54,7 @@ class StoreService {
     ServiceLimits limits = {};
     std::function<void(const std::string&)> log;  // takes a line
     /// A user names a Slurm job as his. Any thread; must not block. May be empty.
-    std::function<void(uid_t, std::int64_t)> names_job = {};
+    std::function<void(uid_t, const JobRecord&)> names_job = {};
   };
 
   /// Listens at the socket, which every user may connect to, and at the port of Settings::tcp.

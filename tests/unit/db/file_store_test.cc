@@ -191,8 +191,10 @@ TEST_F(FileStoreTest, ANodesSnapshotIsStoredOnce) {
   const auto snapshot = [](int minute, int cores) {
     return R"({"name":"n1","taken_at":"2026-11-29T03:)" + std::to_string(minute) +
            R"(:00Z","probe_seconds":0.0)" + std::to_string(minute) + R"(,"cores":)" +
-           std::to_string(cores) + R"(,"memory":{"total_bytes":9,"available_bytes":)" +
-           std::to_string(minute) + "}}";
+           std::to_string(cores) + R"(,"processors":{"model":"cpu","allowed_cores":)" +
+           std::to_string(minute) + R"(},"memory":{"total_bytes":9,"available_bytes":)" +
+           std::to_string(minute) + R"(,"limits":[{"what":"/job_)" + std::to_string(minute) +
+           R"(/step_0"}]}})";
   };
   for (int job = 0; job < 4; ++job) {
     const std::int64_t id = Begin(SampleJob());
@@ -210,7 +212,7 @@ TEST_F(FileStoreTest, ANodesSnapshotIsStoredOnce) {
                 .execAndGet("SELECT text FROM nodes JOIN snapshots ON hash = snapshot_hash WHERE "
                             "job_id = 1")
                 .getString(),
-            R"({"cores":2,"memory":{"total_bytes":9},"name":"n1"})");
+            R"({"cores":2,"memory":{"total_bytes":9},"name":"n1","processors":{"model":"cpu"}})");
 }
 
 TEST_F(FileStoreTest, ALossThatIsNoNumberComesBackAsNone) {
