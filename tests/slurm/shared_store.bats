@@ -31,10 +31,11 @@ serve() {
   service=$!
   wait_until 60 grep -q ' serves ' "$shared/log"
 }
-# serve_by_network: on ctl, at a port, with the cluster's munge. Nodes of the box have a network each.
+# serve_by_network: on ctl, at a port, with the cluster's munge, and with Slurm's word for who has been where. Nodes of the box have a
+# network each.
 serve_by_network() {
   box on ctl "$ADAPTIVE_TRAIN_BUILD/bin/adaptive-traind" --database "$shared/profiles.db" --socket "$shared/socket" \
-    --tcp ctl:6822 2>"$shared/log" 3>&- &
+    --tcp ctl:6822 --ask-slurm 2>"$shared/log" 3>&- &
   service=$!
   wait_until 60 grep -q ' store_uid = 0' "$shared/log"
   store=tcp:ctl:6822
@@ -105,6 +106,8 @@ fails_on_n2() {
   grep -F 'links: 3 of 3 pairs measured, 0 checked' <<<"$output"
   train_as bob reuse=auto
   grep -F 'links: 0 of 3 pairs measured, 1 checked, 2 taken from the store' <<<"$output"
+  [[ $(sqlite3 "$shared/profiles.db" 'SELECT owner, group_concat(node) FROM (SELECT * FROM presence ORDER BY node) GROUP BY owner') == "$(printf '%s|n1,n2,n3\n' \
+    "$(stat -c %u "$home")" "$(stat -c %u "$bobs")" | sort -n)" ]]
   [[ $(told_to ada jobs -a -n -P -o User) == ada ]]
   [[ $(told_to bob jobs -a -n -P -o User) == bob ]]
   box on n2 --user=bob adaptive-train doctor --store "$store" | grep -F 'profile store tcp:ctl:6822: adaptive-traind answers'
