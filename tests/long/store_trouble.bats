@@ -81,15 +81,19 @@ serve() {
   echo 'store_uid = 0' >"$home/.config/adaptive-train/adaptive-train.toml"
   chown -R --reference="$home" "$home/.config"
   environment ADAPTIVE_TRAIN_STORE=tcp:ctl:6822
-  box_root ctl "$ADAPTIVE_TRAIN_BUILD/bin/adaptive-traind" --database "$home/shared/profiles.db" --socket "$home/shared/socket" \
+  local program
+  program=$(box_value BOX_PREFIX)/sbin/adaptive-traind # a node has a /tmp of its own, where the build may lie
+  box_root ctl "$program" --database "$home/shared/profiles.db" --socket "$home/shared/socket" \
     --tcp ctl:6822 2>"$BATS_TEST_TMPDIR/log" 3>&- &
   service=$!
   wait_until 60 grep -q ' store_uid = 0' "$BATS_TEST_TMPDIR/log"
-  service=$(pgrep -f "^$ADAPTIVE_TRAIN_BUILD/bin/adaptive-traind --database $home/shared")
+  service=$(pgrep -f "^$program --database $home/shared")
 }
 
 @test "homes on a network file system" {
-  environment "LD_PRELOAD=$fakes/libnetwork_folder.so" "NETWORK_FOLDER=$home"
+  mkdir "$home/fake"
+  cp "$fakes/libnetwork_folder.so" "$home/fake/"
+  environment "LD_PRELOAD=$home/fake/libnetwork_folder.so" "NETWORK_FOLDER=$home"
   trains_beside "lies on a network file system (nfs)"
   environment "ADAPTIVE_TRAIN_STORE=file:$named"
   knows 2

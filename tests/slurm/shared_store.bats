@@ -34,7 +34,7 @@ serve() {
 # serve_by_network: on ctl, at a port, with the cluster's munge, and with Slurm's word for who has been where. Nodes of the box have a
 # network each.
 serve_by_network() {
-  box on ctl "$ADAPTIVE_TRAIN_BUILD/bin/adaptive-traind" --database "$shared/profiles.db" --socket "$shared/socket" \
+  box on ctl "$(box_value BOX_PREFIX)/sbin/adaptive-traind" --database "$shared/profiles.db" --socket "$shared/socket" \
     --tcp ctl:6822 --ask-slurm 2>"$shared/log" 3>&- &
   service=$!
   wait_until 60 grep -q ' store_uid = 0' "$shared/log"
