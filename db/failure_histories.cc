@@ -7,8 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "db/statement.h"
-#include "db/store_database.h"
+#include "db/database.h"
 #include "db/told_figures.h"
 
 namespace adaptive_train {
@@ -107,12 +106,10 @@ std::vector<CountedFailures> Kinds(const FailuresByUser& users) {
 
 /// Calls row(owner, time, text) for each failure of the node that is not forgotten.
 template <class Row>
-void ForFailures(SQLite::Statement& statement, const std::string& node, const ProfileQuery& query,
+void ForFailures(Statement& statement, const std::string& node, const ProfileQuery& query,
                  const Row& row) {
-  statement.reset();
-  BindAll(statement, node, query.now - kForgottenHalfLives * query.failure_half_life_s,
-          query.cluster);
-  while (statement.executeStep()) {
+  statement.Bind(node, query.now - kForgottenHalfLives * query.failure_half_life_s, query.cluster);
+  while (statement.Step()) {
     Owner owner = 0;
     double time = 0;
     std::string text;
@@ -121,7 +118,7 @@ void ForFailures(SQLite::Statement& statement, const std::string& node, const Pr
   }
 }
 
-FailuresByUser FailuresOfNode(SQLite::Statement& of_node, const std::string& node,
+FailuresByUser FailuresOfNode(Statement& of_node, const std::string& node,
                               const ProfileQuery& query) {
   FailuresByUser users;
   ForFailures(of_node, node, query, [&](Owner owner, double time, const std::string& kind) {
@@ -133,7 +130,7 @@ FailuresByUser FailuresOfNode(SQLite::Statement& of_node, const std::string& nod
 using Pair = std::pair<std::string, std::string>;
 
 /// Adds what `node` reported of links to others of `nodes`, by both ends in order.
-void AddFailuresOfLinks(SQLite::Statement& of_link, const std::string& node,
+void AddFailuresOfLinks(Statement& of_link, const std::string& node,
                         const std::set<std::string>& nodes, const ProfileQuery& query,
                         std::map<Pair, FailuresByUser>& links) {
   ForFailures(of_link, node, query, [&](Owner owner, double time, const std::string& peer) {
@@ -144,7 +141,7 @@ void AddFailuresOfLinks(SQLite::Statement& of_link, const std::string& node,
 
 }  // namespace
 
-FailureHistories ReadHistories(StoreDatabase& database, Owner reader, const ProfileQuery& query,
+FailureHistories ReadHistories(Database& database, Owner reader, const ProfileQuery& query,
                                Presence& presence) {
   const auto leave_out = [&](FailuresByUser& users, const std::string& node) {
     std::erase_if(users, [&](const auto& user) {
@@ -152,7 +149,7 @@ FailureHistories ReadHistories(StoreDatabase& database, Owner reader, const Prof
     });
   };
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
-  Prepared of_node(database, kNodeFailures), of_link(database, kLinkFailures);
+  Statement of_node(database, kNodeFailures), of_link(database, kLinkFailures);
   FailureHistories histories;
   std::map<Pair, FailuresByUser> links;
   for (const std::string& node : nodes) {

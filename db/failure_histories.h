@@ -10,7 +10,7 @@
 
 namespace adaptive_train {
 
-class StoreDatabase;
+class Database;
 
 struct FailureHistories {
   std::vector<NodeHistory> nodes;
@@ -21,9 +21,9 @@ struct FailureHistories {
 /// weighted less the older they are. The reader's own count. Others' count if jobs of
 /// kConfirmingUsers users failed there, and each of them no more, and no heavier, than the median
 /// user's: one user alone blames no node for others. `presence` says whose reports count at all.
-/// Failures of the future have to be kept out before. Throws SQLite::Exception; must be called
+/// Failures of the future have to be kept out before. Throws DatabaseError; must be called
 /// inside a transaction.
-FailureHistories ReadHistories(StoreDatabase& database, Owner reader, const ProfileQuery& query,
+FailureHistories ReadHistories(Database& database, Owner reader, const ProfileQuery& query,
                                Presence& presence);
 
 }  // namespace adaptive_train

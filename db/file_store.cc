@@ -1,24 +1,22 @@
 #include "db/file_store.h"
 
-#include <SQLiteCpp/Transaction.h>
-
 #include <cassert>
 #include <string>
 #include <utility>
 
 #include "core/seconds.h"
+#include "db/database.h"
 #include "db/job_rows.h"
 #include "db/job_writes.h"
 #include "db/migration.h"
 #include "db/open_database.h"
 #include "db/profile_rows.h"
-#include "db/store_database.h"
 #include "db/store_error.h"
 
 namespace adaptive_train {
 
 FileStore::FileStore(StoreLocation location, std::chrono::milliseconds patience,
-                     std::unique_ptr<StoreDatabase> database)
+                     std::unique_ptr<Database> database)
     : location_(std::move(location)), patience_(patience), database_(std::move(database)) {}
 
 FileStore::FileStore(FileStore&&) noexcept = default;
@@ -42,14 +40,12 @@ Result<FileStore> FileStore::InMemory() {
 template <class Body>
 auto FileStore::Transact(bool writes, const char* doing, const Body& body) -> decltype(body()) {
   try {
-    using Behavior = SQLite::TransactionBehavior;
-    // A writer takes its lock at the start. Upgrading later from a read would be a deadlock, which
-    // SQLite refuses.
-    SQLite::Transaction transaction(*database_, writes ? Behavior::IMMEDIATE : Behavior::DEFERRED);
+    Transaction transaction(*database_,
+                            writes ? Transaction::Kind::kWrites : Transaction::Kind::kReads);
     auto result = body();
-    if (result) transaction.commit();
+    if (result) transaction.Commit();
     return result;
-  } catch (const SQLite::Exception& exception) {
+  } catch (const DatabaseError& exception) {
     return tl::unexpected(StoreError(location_.path, doing, patience_, exception, database_.get()));
   }
 }

@@ -10,7 +10,7 @@
 
 namespace adaptive_train {
 
-class StoreDatabase;
+class Database;
 
 /// One SQLite file, opened. Several processes may have the same file open on one host (WAL). A call
 /// waits only for other writers. No call deletes or moves a store's file.
@@ -47,7 +47,7 @@ class FileStore final : public ProfileStore {
 
  private:
   FileStore(StoreLocation location, std::chrono::milliseconds patience,
-            std::unique_ptr<StoreDatabase> database);
+            std::unique_ptr<Database> database);
 
   /// Runs `body`, which returns a Result, in one transaction that commits only if all went well.
   template <class Body>
@@ -55,7 +55,7 @@ class FileStore final : public ProfileStore {
 
   StoreLocation location_;
   std::chrono::milliseconds patience_;
-  std::unique_ptr<StoreDatabase> database_;
+  std::unique_ptr<Database> database_;
 };
 
 }  // namespace adaptive_train

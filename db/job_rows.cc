@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "db/statement.h"
-#include "db/store_database.h"
+#include "db/database.h"
 
 namespace adaptive_train {
 namespace {
@@ -87,7 +86,7 @@ void ReadSummary(RowReader& column, JobRow& row) {
       summary.plan_step_s;
 }
 
-Result<JobRow> ReadJobRow(SQLite::Statement& statement) {
+Result<JobRow> ReadJobRow(Statement& statement) {
   JobRow row;
   JobRecord& job = row.job;
   LauncherProcess& launcher = job.launcher.emplace();
@@ -106,10 +105,9 @@ Result<JobRow> ReadJobRow(SQLite::Statement& statement) {
   return row;
 }
 
-void ReadNodeNames(SQLite::Statement& statement, JobRow& row) {
-  statement.reset();
-  BindAll(statement, row.id);
-  while (statement.executeStep()) RowReader(statement) >> row.nodes.emplace_back();
+void ReadNodeNames(Statement& statement, JobRow& row) {
+  statement.Bind(row.id);
+  while (statement.Step()) RowReader(statement) >> row.nodes.emplace_back();
 }
 
 /// What lets SQLite find the jobs of the keys by its indices; kFindJobs then says which are meant.
@@ -132,7 +130,7 @@ std::string FindJobsText(std::optional<Owner> owner, const JobQuery& query) {
 
 }  // namespace
 
-Result<std::vector<JobRow>> ReadJobRows(StoreDatabase& database, std::optional<Owner> owner,
+Result<std::vector<JobRow>> ReadJobRows(Database& database, std::optional<Owner> owner,
                                         const JobQuery& query) {
   const auto ids = ListedUnlessEmpty(query.ids, [](const JobKey& key) {
     const std::string task = key.task ? fmt::format("_{}", *key.task) : "";
@@ -144,14 +142,12 @@ Result<std::vector<JobRow>> ReadJobRows(StoreDatabase& database, std::optional<O
           : std::optional(Listed(query.users, [](const std::string& user) { return user; }));
   const auto states =
       ListedUnlessEmpty(query.states, [](JobState state) { return ToString(state); });
-  Prepared find(database, FindJobsText(owner, query));
-  BindAll(find, kSeparator, ids, users, query.start, query.end, states);
-  if (owner) BindOne(find, 7, *owner);
-  if (query.newest) BindOne(find, 8, *query.newest);
-  BindOne(find, 9, std::int64_t{query.configs});
-  Prepared nodes(database, kNodeNames);
+  Statement find(database, FindJobsText(owner, query));
+  find.Bind(kSeparator, ids, users, query.start, query.end, states, owner, query.newest,
+            std::int64_t{query.configs});
+  Statement nodes(database, kNodeNames);
   std::vector<JobRow> rows;
-  while (find->executeStep()) {
+  while (find.Step()) {
     Result<JobRow> row = ReadJobRow(find);
     if (!row) return tl::unexpected(row.error());
     ReadNodeNames(nodes, *row);
@@ -161,11 +157,11 @@ Result<std::vector<JobRow>> ReadJobRows(StoreDatabase& database, std::optional<O
   return rows;
 }
 
-Result<std::vector<LaunchRecord>> ReadLaunches(StoreDatabase& database, std::int64_t job_id) {
-  Prepared statement(database, kLaunches);
-  BindAll(statement, job_id);
+Result<std::vector<LaunchRecord>> ReadLaunches(Database& database, std::int64_t job_id) {
+  Statement statement(database, kLaunches);
+  statement.Bind(job_id);
   std::vector<LaunchRecord> launches;
-  while (statement->executeStep()) {
+  while (statement.Step()) {
     LaunchRecord& launch = launches.emplace_back();
     std::string outcome;
     RowReader(statement) >> launch.attempt >> launch.started >> outcome >> launch.reason;
@@ -176,11 +172,11 @@ Result<std::vector<LaunchRecord>> ReadLaunches(StoreDatabase& database, std::int
   return launches;
 }
 
-Result<std::vector<FailureRecord>> ReadFailures(StoreDatabase& database, std::int64_t job_id) {
-  Prepared statement(database, kFailures);
-  BindAll(statement, job_id);
+Result<std::vector<FailureRecord>> ReadFailures(Database& database, std::int64_t job_id) {
+  Statement statement(database, kFailures);
+  statement.Bind(job_id);
   std::vector<FailureRecord> failures;
-  while (statement->executeStep()) {
+  while (statement.Step()) {
     FailureRecord& failure = failures.emplace_back();
     std::string kind, blamed;
     RowReader(statement) >> failure.time >> failure.step >> failure.rank >> failure.host >> kind >>

@@ -11,14 +11,14 @@
 
 namespace adaptive_train {
 
-class StoreDatabase;
+class Database;
 
-// All throw SQLite::Exception. Called inside one transaction, they see one consistent state. They
+// All throw DatabaseError. Called inside one transaction, they see one consistent state. They
 // fail with ExitCode::kStore if a stored word is unknown.
 /// Those of `owner`; none: of all.
-Result<std::vector<JobRow>> ReadJobRows(StoreDatabase& database, std::optional<Owner> owner,
+Result<std::vector<JobRow>> ReadJobRows(Database& database, std::optional<Owner> owner,
                                         const JobQuery& query);
-Result<std::vector<LaunchRecord>> ReadLaunches(StoreDatabase& database, std::int64_t job_id);
-Result<std::vector<FailureRecord>> ReadFailures(StoreDatabase& database, std::int64_t job_id);
+Result<std::vector<LaunchRecord>> ReadLaunches(Database& database, std::int64_t job_id);
+Result<std::vector<FailureRecord>> ReadFailures(Database& database, std::int64_t job_id);
 
 }  // namespace adaptive_train

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "db/database.h"
 #include "db/profile_rows.h"
 #include "db/snapshots.h"
-#include "db/statement.h"
-#include "db/store_database.h"
 
 namespace adaptive_train {
 namespace {
@@ -71,87 +70,85 @@ constexpr const char* kReplaceLedger =
     "INSERT OR REPLACE INTO ledgers (uid, entries) VALUES (?1, ?2)";
 
 template <class... Values>
-int Execute(StoreDatabase& database, const char* sql, const Values&... values) {
-  Prepared statement(database, sql);
-  BindAll(statement, values...);
-  return statement->exec();
+int Execute(Database& database, const char* sql, const Values&... values) {
+  Statement statement(database, sql);
+  return statement.Bind(values...).Run();
 }
 
 /// The only number that `sql` selects, or none.
 template <class Key>
-std::optional<std::int64_t> FindNumber(StoreDatabase& database, const char* sql, const Key& key) {
-  Prepared statement(database, sql);
-  BindAll(statement, key);
-  if (!statement->executeStep()) return std::nullopt;
-  return statement->getColumn(0).getInt64();
+std::optional<std::int64_t> FindNumber(Database& database, const char* sql, const Key& key) {
+  Statement statement(database, sql);
+  statement.Bind(key);
+  if (!statement.Step()) return std::nullopt;
+  return Column<std::int64_t>(statement);
 }
 
 /// Empty: the job is not in the store, or has none.
-std::string UidOf(StoreDatabase& database, std::int64_t job_id) {
-  Prepared statement(database, kUidOf);
-  BindAll(statement, job_id);
-  return statement->executeStep() ? statement->getColumn(0).getString() : "";
+std::string UidOf(Database& database, std::int64_t job_id) {
+  Statement statement(database, kUidOf);
+  statement.Bind(job_id);
+  return statement.Step() ? Column<std::string>(statement) : "";
 }
 
 }  // namespace
 
-std::int64_t InsertJob(StoreDatabase& database, Owner owner, const JobRecord& job) {
+std::int64_t InsertJob(Database& database, Owner owner, const JobRecord& job) {
   const LauncherProcess launcher = job.launcher ? *job.launcher : ThisProcess();
   Execute(database, kInsertJob, job.cluster, job.slurm_job_id, job.restart_count, job.submit_time,
           job.user, job.name, job.run_dir, job.config, job.options, job.adaptive_train_version,
           job.start_time, ToString(JobState::kRunning), launcher.host, launcher.boot_id,
           launcher.pid_namespace, launcher.pid, launcher.start_ticks, job.array_job_id,
           job.array_task_id, job.uid, owner);
-  return database.getLastInsertRowid();
+  return database.LastInsertedId();
 }
 
-std::optional<Owner> OwnerOf(StoreDatabase& database, std::int64_t job_id) {
+std::optional<Owner> OwnerOf(Database& database, std::int64_t job_id) {
   return FindNumber(database, kOwnerOf, job_id);
 }
 
-std::optional<Owner> OwnerOfRun(StoreDatabase& database, const std::string& uid) {
+std::optional<Owner> OwnerOfRun(Database& database, const std::string& uid) {
   return FindNumber(database, kOwnerOfRun, uid);
 }
 
-Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id,
+Result<void> WriteRow(Database& database, std::int64_t job_id,
                       const std::vector<NodeRecord>& nodes) {
   Execute(database, kDeleteNodes, job_id);
-  Prepared insert(database, kInsertNode);
+  Statement insert(database, kInsertNode);
   std::int64_t position = 0;
   for (const NodeRecord& node : nodes) {
-    BindAll(insert, job_id, position++, node.name, node.source, node.cpu_model, node.cores,
-            node.memory_bytes, StoreSnapshot(database, node.snapshot));
-    insert->exec();
-    insert->reset();
+    insert
+        .Bind(job_id, position++, node.name, node.source, node.cpu_model, node.cores,
+              node.memory_bytes, StoreSnapshot(database, node.snapshot))
+        .Run();
   }
   return {};
 }
 
-Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const PlanRecord& plan) {
+Result<void> WriteRow(Database& database, std::int64_t job_id, const PlanRecord& plan) {
   Execute(database, kInsertPlan, job_id, plan.plan, plan.ranks, plan.predicted_step_s, plan.why);
   return {};
 }
 
-Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const LaunchRecord& launch) {
+Result<void> WriteRow(Database& database, std::int64_t job_id, const LaunchRecord& launch) {
   Execute(database, kReplaceLaunch, job_id, launch.attempt, launch.started,
           ToString(launch.outcome), launch.reason);
   return {};
 }
 
-Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const FailureRecord& failure) {
+Result<void> WriteRow(Database& database, std::int64_t job_id, const FailureRecord& failure) {
   Execute(database, kInsertFailure, job_id, failure.time, failure.step, failure.rank, failure.host,
           NameOf(failure.kind), failure.operation, failure.peer, failure.cause, failure.peer_host,
           NameOf(failure.blamed));
   return {};
 }
 
-Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id,
-                      const MeasuredRecord& measured) {
+Result<void> WriteRow(Database& database, std::int64_t job_id, const MeasuredRecord& measured) {
   return MergeProfile(database, OwnerOf(database, job_id).value_or(kFileOwner), measured.cluster,
                       measured.profile);
 }
 
-Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const SummaryRecord& summary) {
+Result<void> WriteRow(Database& database, std::int64_t job_id, const SummaryRecord& summary) {
   Execute(database, kReplaceSummary, job_id, summary.steps, summary.tokens, summary.final_loss,
           summary.validation_loss, summary.tokens_per_s, summary.mean_step_s, summary.robustness,
           summary.mfu, summary.grad_bytes, summary.param_bytes, summary.activation_bytes,
@@ -160,7 +157,7 @@ Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const Summar
   return {};
 }
 
-Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const JobEnd& end) {
+Result<void> WriteRow(Database& database, std::int64_t job_id, const JobEnd& end) {
   const int changed = Execute(database, kFinishJob, job_id, ToString(end.state),
                               std::int64_t{end.exit_code}, end.end_time, end.reason);
   if (changed == 1) return {};
@@ -168,7 +165,7 @@ Result<void> WriteRow(StoreDatabase& database, std::int64_t job_id, const JobEnd
               ExitCode::kStore);
 }
 
-Result<void> WriteEntry(StoreDatabase& database, std::int64_t job_id, const NumberedEntry& entry) {
+Result<void> WriteEntry(Database& database, std::int64_t job_id, const NumberedEntry& entry) {
   const std::string uid = UidOf(database, job_id);
   if (!uid.empty() && FindNumber(database, kEntriesTaken, uid).value_or(0) >= entry.number)
     return {};
@@ -178,13 +175,12 @@ Result<void> WriteEntry(StoreDatabase& database, std::int64_t job_id, const Numb
   return written;
 }
 
-void WriteFoundEnd(StoreDatabase& database, std::int64_t job_id, JobState was,
-                   const FoundEnd& end) {
+void WriteFoundEnd(Database& database, std::int64_t job_id, JobState was, const FoundEnd& end) {
   Execute(database, kFindOut, job_id, ToString(was), ToString(end.state), end.end_time, end.reason,
           end.slurm_state);
 }
 
-Result<std::int64_t> WriteLedger(StoreDatabase& database, Owner owner, const RunLedger& run) {
+Result<std::int64_t> WriteLedger(Database& database, Owner owner, const RunLedger& run) {
   const std::string& uid = run.job.uid;
   const std::int64_t known = FindNumber(database, kEntriesTaken, uid).value_or(0);
   const auto stored = FindNumber(database, kFindByUid, uid);

@@ -1,26 +1,23 @@
 // Brings the schema of an open SQLite file up to date, step by step.
 #include "db/migration.h"
 
-#include <SQLiteCpp/Database.h>
-#include <SQLiteCpp/Transaction.h>
-
 #include <string>
+
+#include "db/database.h"
 
 namespace adaptive_train {
 
-int UserVersion(SQLite::Database& database) {
-  return database.execAndGet("PRAGMA user_version").getInt();
-}
+int UserVersion(Database& database) { return database.Number("PRAGMA user_version"); }
 
-void Migrate(SQLite::Database& database, const std::vector<Migration>& migrations) {
+void Migrate(Database& database, const std::vector<Migration>& migrations) {
   for (const Migration& step : migrations) {
     if (UserVersion(database) >= step.user_version) continue;
-    SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+    Transaction transaction(database, Transaction::Kind::kWrites);
     // Another process may have done this step since the check above.
     if (UserVersion(database) >= step.user_version) continue;
-    database.exec(step.sql);
-    database.exec("PRAGMA user_version = " + std::to_string(step.user_version));
-    transaction.commit();
+    database.Run(step.sql);
+    database.Run("PRAGMA user_version = " + std::to_string(step.user_version));
+    transaction.Commit();
   }
 }
 

@@ -4,11 +4,9 @@
 #include <string>
 #include <vector>
 
-namespace SQLite {
-class Database;
-}
-
 namespace adaptive_train {
+
+class Database;
 
 /// One step: `sql` takes a file from user_version - 1 to user_version.
 struct Migration {
@@ -20,11 +18,11 @@ struct Migration {
 const std::vector<Migration>& SchemaMigrations();
 
 /// The schema version of a file; 0 without tables.
-int UserVersion(SQLite::Database& database);
+int UserVersion(Database& database);
 
 /// Applies the missing steps. Each runs in its own write transaction that checks the version again,
 /// so several processes may migrate at once. Waits for other writers up to the busy timeout. Throws
-/// SQLite::Exception; completed steps stay, the failing one leaves no trace.
-void Migrate(SQLite::Database& database, const std::vector<Migration>& migrations);
+/// DatabaseError; completed steps stay, the failing one leaves no trace.
+void Migrate(Database& database, const std::vector<Migration>& migrations);
 
 }  // namespace adaptive_train

@@ -1,16 +1,13 @@
 // Opens a store's file for use: checks it, and brings its schema up to date.
 #include "db/open_database.h"
 
-#include <SQLiteCpp/Database.h>
-#include <SQLiteCpp/Statement.h>
-#include <SQLiteCpp/Transaction.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
 
 #include <filesystem>
 #include <thread>
 
-#include "db/store_database.h"
+#include "db/database.h"
 #include "db/store_error.h"
 #include "db/store_file.h"
 
@@ -33,8 +30,8 @@ constexpr const char* kReaderSettings = "PRAGMA query_only = ON; PRAGMA cache_si
 constexpr const char* kSettings = "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL;";
 
 /// While set, closing the database leaves the WAL instead of writing it back into the file.
-void KeepWalOnClose(SQLite::Database& database, bool keep) {
-  sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep ? 1 : 0, nullptr);
+void KeepWalOnClose(Database& database, bool keep) {
+  sqlite3_db_config(database.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep ? 1 : 0, nullptr);
 }
 
 /// Whether the file's last user may have ended without closing it: a closed store has no log. It
@@ -46,22 +43,20 @@ bool MayHaveEndedUncleanly(const std::filesystem::path& path) {
 }
 
 /// The first damage that is found; empty if there is none. Reads the whole file.
-std::string FindDamage(SQLite::Database& database) {
-  SQLite::Statement check(database, kQuickCheck);
-  const std::string verdict =
-      check.executeStep() ? check.getColumn(0).getString() : "quick_check says nothing";
+std::string FindDamage(Database& database) {
+  const std::string verdict = database.Text(kQuickCheck);
   return verdict == "ok" ? "" : verdict;
 }
 
 /// Checks that this is our file, with a known schema; with `whole` also that no part of it is
 /// damaged. Only reads.
-Result<void> CheckContent(SQLite::Database& database, const std::filesystem::path& path,
-                          int newest_version, bool whole) {
+Result<void> CheckContent(Database& database, const std::filesystem::path& path, int newest_version,
+                          bool whole) {
   // One transaction for all checks: another process may be creating this file's tables.
-  SQLite::Transaction moment(database);
+  Transaction moment(database, Transaction::Kind::kReads);
   const int version = UserVersion(database);
-  const int application_id = database.execAndGet(kApplicationIdQuery).getInt();
-  const bool has_tables = database.execAndGet(kTableCount).getInt() > 0;
+  const int application_id = database.Number(kApplicationIdQuery);
+  const bool has_tables = database.Number(kTableCount) > 0;
   if (application_id != kApplicationId && (application_id != 0 || version != 0 || has_tables)) {
     return Fail(
         fmt::format("profile store {}: this is a database of another program: name another file",
@@ -84,14 +79,14 @@ Result<void> CheckContent(SQLite::Database& database, const std::filesystem::pat
 }
 
 /// Turns on WAL. SQLite does not wait by itself if two processes do this to a new file at once.
-void UseWal(SQLite::Database& database, milliseconds busy_timeout) {
+void UseWal(Database& database, milliseconds busy_timeout) {
   const auto deadline = std::chrono::steady_clock::now() + busy_timeout;
-  while (database.execAndGet(kJournalMode).getString() != "wal") {
+  while (database.Text(kJournalMode) != "wal") {
     try {
-      database.exec(kUseWal);
+      database.Run(kUseWal);
       return;
-    } catch (const SQLite::Exception& exception) {
-      const bool busy = (exception.getErrorCode() & 0xFF) == SQLITE_BUSY;
+    } catch (const DatabaseError& exception) {
+      const bool busy = exception.code() == SQLITE_BUSY;
       if (!busy || std::chrono::steady_clock::now() >= deadline) throw;
     }
     std::this_thread::sleep_for(milliseconds(10));
@@ -106,10 +101,9 @@ Result<OpenedDatabase> OpenDatabase(const StoreLocation& location, milliseconds 
   if (!path) return tl::unexpected(path.error());
   const bool whole = MayHaveEndedUncleanly(*path);
   const char* doing = "opening it";
-  std::unique_ptr<StoreDatabase> database;
+  std::unique_ptr<Database> database;
   try {
-    database = std::make_unique<StoreDatabase>(path->string(), SQLite::OPEN_READWRITE,
-                                               static_cast<int>(busy_timeout.count()));
+    database = std::make_unique<Database>(*path, Database::Mode::kReadWrite, busy_timeout);
     KeepWalOnClose(*database, true);
     doing = "checking it";
     const auto fit = CheckContent(*database, *path, migrations.back().user_version, whole);
@@ -117,31 +111,28 @@ Result<OpenedDatabase> OpenDatabase(const StoreLocation& location, milliseconds 
     KeepWalOnClose(*database, false);
     doing = "bringing its schema up to date";
     UseWal(*database, busy_timeout);
-    database->exec(kSettings);
+    database->Run(kSettings);
     Migrate(*database, migrations);
-  } catch (const SQLite::Exception& exception) {
+  } catch (const DatabaseError& exception) {
     return tl::unexpected(StoreError(*path, doing, busy_timeout, exception, database.get()));
   }
   return OpenedDatabase{StoreLocation{*path}, std::move(database)};
 }
 
-std::unique_ptr<StoreDatabase> OpenReader(const std::filesystem::path& path) {
-  // One thread uses it: SQLite needs no lock of its own.
-  auto database =
-      std::make_unique<StoreDatabase>(path.string(), SQLite::OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
-                                      static_cast<int>(kBusyTimeout.count()));
-  database->exec(kReaderSettings);
+std::unique_ptr<Database> OpenReader(const std::filesystem::path& path) {
+  auto database = std::make_unique<Database>(path, Database::Mode::kReadWrite, kBusyTimeout);
+  database->Run(kReaderSettings);
   return database;
 }
 
 Result<OpenedDatabase> OpenMemoryDatabase(const std::vector<Migration>& migrations) {
   const char* path = ":memory:";
-  std::unique_ptr<StoreDatabase> database;
+  std::unique_ptr<Database> database;
   try {
-    database = std::make_unique<StoreDatabase>(path, SQLite::OPEN_READWRITE);
-    database->exec(kSettings);
+    database = std::make_unique<Database>(path);
+    database->Run(kSettings);
     Migrate(*database, migrations);
-  } catch (const SQLite::Exception& exception) {
+  } catch (const DatabaseError& exception) {
     return tl::unexpected(
         StoreError(path, "making a store in memory", milliseconds(0), exception, database.get()));
   }

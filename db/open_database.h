@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "core/result.h"
+#include "db/database.h"
 #include "db/migration.h"
-#include "db/store_database.h"
 #include "db/store_location.h"
 
 namespace adaptive_train {
 
 struct OpenedDatabase {
   StoreLocation location;  // without symbolic links
-  std::unique_ptr<StoreDatabase> database;
+  std::unique_ptr<Database> database;
 };
 
 /// Implements FileStore::Open for any list of migrations. The file is not changed before all
@@ -27,8 +27,8 @@ Result<OpenedDatabase> OpenDatabase(const StoreLocation& location,
 inline constexpr std::chrono::milliseconds kBusyTimeout{5000};
 
 /// Another connection to a file that OpenDatabase has opened, for reading alone, by one thread at a
-/// time. Throws SQLite::Exception.
-std::unique_ptr<StoreDatabase> OpenReader(const std::filesystem::path& path);
+/// time. Throws DatabaseError.
+std::unique_ptr<Database> OpenReader(const std::filesystem::path& path);
 
 /// A database without a file; its location's path is ":memory:".
 Result<OpenedDatabase> OpenMemoryDatabase(const std::vector<Migration>& migrations);

@@ -1,6 +1,6 @@
 #include "db/presence.h"
 
-#include "db/statement.h"
+#include "db/database.h"
 
 namespace adaptive_train {
 namespace {
@@ -12,27 +12,24 @@ constexpr const char* kSee =
 
 }  // namespace
 
-Presence::Presence(StoreDatabase& database, std::string cluster)
-    : cluster_(std::move(cluster)), seen_(std::make_unique<Prepared>(database, kIsSeen)) {}
+Presence::Presence(Database& database, std::string cluster)
+    : cluster_(std::move(cluster)), seen_(std::make_unique<Statement>(database, kIsSeen)) {}
 
 bool Presence::Counts(Owner owner, const std::string& node) {
   if (!seen_) return true;
   const auto [known, is_new] = known_.try_emplace({owner, node});
   if (is_new) {
-    (*seen_)->reset();
-    BindAll(*seen_, cluster_, node, owner);
-    known->second = (*seen_)->executeStep();
+    seen_->Bind(cluster_, node, owner);
+    known->second = seen_->Step();
   }
   return known->second;
 }
 
-void NotePresence(StoreDatabase& database, const std::string& cluster, Owner owner,
+void NotePresence(Database& database, const std::string& cluster, Owner owner,
                   const std::vector<std::string>& nodes, EpochSeconds now) {
-  Prepared see(database, kSee);
+  Statement see(database, kSee);
   for (const std::string& node : nodes) {
-    BindAll(see, cluster, node, owner, now);
-    see->exec();
-    see->reset();
+    see.Bind(cluster, node, owner, now).Run();
   }
 }
 

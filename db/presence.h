@@ -7,30 +7,30 @@
 #include <utility>
 #include <vector>
 
+#include "db/database.h"
 #include "db/owner.h"
 #include "db/records.h"
-#include "db/store_database.h"
 
 namespace adaptive_train {
 
-/// Throws SQLite::Exception and must be used inside one transaction.
+/// Throws DatabaseError and must be used inside one transaction.
 class Presence {
  public:
   /// Everybody's reports count: nobody asks Slurm.
   Presence() = default;
   /// Those of users of whom Slurm has seen a job there.
-  Presence(StoreDatabase& database, std::string cluster);
+  Presence(Database& database, std::string cluster);
 
   bool Counts(Owner owner, const std::string& node);
 
  private:
   std::string cluster_;
-  std::unique_ptr<Prepared> seen_;
+  std::unique_ptr<Statement> seen_;
   std::map<std::pair<Owner, std::string>, bool> known_;
 };
 
 /// Notes that Slurm has seen a job of `owner` on the nodes.
-void NotePresence(StoreDatabase& database, const std::string& cluster, Owner owner,
+void NotePresence(Database& database, const std::string& cluster, Owner owner,
                   const std::vector<std::string>& nodes, EpochSeconds now);
 
 }  // namespace adaptive_train

@@ -10,10 +10,9 @@
 #include <tuple>
 #include <utility>
 
+#include "db/database.h"
 #include "db/failure_histories.h"
 #include "db/profile_merge.h"
-#include "db/statement.h"
-#include "db/store_database.h"
 #include "db/told_figures.h"
 
 namespace adaptive_train {
@@ -100,7 +99,7 @@ std::string Name(const LayerMeasurement& layer) {
   return fmt::format("layer {} of {} on {}", layer.layer, layer.model, layer.device_kind);
 }
 
-LinkMeasurement ReadLink(SQLite::Statement& row, const std::string& from, Owner& owner) {
+LinkMeasurement ReadLink(Statement& row, const std::string& from, Owner& owner) {
   LinkMeasurement link;
   link.from = from;
   RowReader(row) >> link.to >> link.latency_s >> link.bytes_per_second >> link.evidence.count >>
@@ -108,7 +107,7 @@ LinkMeasurement ReadLink(SQLite::Statement& row, const std::string& from, Owner&
   return link;
 }
 
-DeviceMeasurement ReadDevice(SQLite::Statement& row, const std::string& kind, Owner& owner) {
+DeviceMeasurement ReadDevice(Statement& row, const std::string& kind, Owner& owner) {
   DeviceMeasurement device;
   device.device_kind = kind;
   RowReader(row) >> device.node >> device.product_flops >> device.bytes_per_second >>
@@ -117,8 +116,7 @@ DeviceMeasurement ReadDevice(SQLite::Statement& row, const std::string& kind, Ow
   return device;
 }
 
-LayerMeasurement ReadLayer(SQLite::Statement& row, const std::string& kind,
-                           const std::string& model) {
+LayerMeasurement ReadLayer(Statement& row, const std::string& kind, const std::string& model) {
   LayerMeasurement layer;
   layer.device_kind = kind;
   layer.model = model;
@@ -144,63 +142,60 @@ Result<void> MergeAll(const std::vector<Measurement>& fresh, const Find& find, c
   return {};
 }
 
-Result<void> MergeLinks(StoreDatabase& database, Owner owner, const std::string& cluster,
+Result<void> MergeLinks(Database& database, Owner owner, const std::string& cluster,
                         const std::vector<LinkMeasurement>& links) {
-  Prepared select(database, kOneLink), replace(database, kReplaceLink);
+  Statement select(database, kOneLink), replace(database, kReplaceLink);
   return MergeAll(
       links,
       [&](const LinkMeasurement& link) -> std::optional<LinkMeasurement> {
-        select->reset();
-        BindAll(select, cluster, link.from, link.to, owner);
-        if (!select->executeStep()) return std::nullopt;
+        select.Bind(cluster, link.from, link.to, owner);
+        if (!select.Step()) return std::nullopt;
         return ReadLink(select, link.from, owner);
       },
       [&](const LinkMeasurement& link) {
-        BindAll(replace, cluster, link.from, link.to, owner, link.latency_s, link.bytes_per_second,
-                link.evidence.count, link.evidence.spread, link.evidence.measured_at);
-        replace->exec();
-        replace->reset();
+        replace
+            .Bind(cluster, link.from, link.to, owner, link.latency_s, link.bytes_per_second,
+                  link.evidence.count, link.evidence.spread, link.evidence.measured_at)
+            .Run();
       });
 }
 
-Result<void> MergeDevices(StoreDatabase& database, Owner owner, const std::string& cluster,
+Result<void> MergeDevices(Database& database, Owner owner, const std::string& cluster,
                           const std::vector<DeviceMeasurement>& devices) {
-  Prepared select(database, kOneDevice), replace(database, kReplaceDevice);
+  Statement select(database, kOneDevice), replace(database, kReplaceDevice);
   return MergeAll(
       devices,
       [&](const DeviceMeasurement& device) -> std::optional<DeviceMeasurement> {
-        select->reset();
-        BindAll(select, cluster, device.device_kind, device.node, owner);
-        if (!select->executeStep()) return std::nullopt;
+        select.Bind(cluster, device.device_kind, device.node, owner);
+        if (!select.Step()) return std::nullopt;
         return ReadDevice(select, device.device_kind, owner);
       },
       [&](const DeviceMeasurement& device) {
-        BindAll(replace, cluster, device.device_kind, device.node, owner, device.product_flops,
-                device.bytes_per_second, device.transfer_s_per_byte, device.evidence.count,
-                device.evidence.spread, device.evidence.measured_at);
-        replace->exec();
-        replace->reset();
+        replace
+            .Bind(cluster, device.device_kind, device.node, owner, device.product_flops,
+                  device.bytes_per_second, device.transfer_s_per_byte, device.evidence.count,
+                  device.evidence.spread, device.evidence.measured_at)
+            .Run();
       });
 }
 
-Result<void> MergeLayers(StoreDatabase& database, Owner owner,
+Result<void> MergeLayers(Database& database, Owner owner,
                          const std::vector<LayerMeasurement>& layers) {
-  Prepared select(database, kOneLayer), replace(database, kReplaceLayer);
+  Statement select(database, kOneLayer), replace(database, kReplaceLayer);
   return MergeAll(
       layers,
       [&](const LayerMeasurement& layer) -> std::optional<LayerMeasurement> {
-        select->reset();
-        BindAll(select, owner, layer.device_kind, layer.model, layer.layer, layer.micro_batch);
-        if (!select->executeStep()) return std::nullopt;
+        select.Bind(owner, layer.device_kind, layer.model, layer.layer, layer.micro_batch);
+        if (!select.Step()) return std::nullopt;
         return ReadLayer(select, layer.device_kind, layer.model);
       },
       [&](const LayerMeasurement& layer) {
-        BindAll(replace, owner, layer.device_kind, layer.model, layer.layer, layer.micro_batch,
-                layer.forward_s, layer.backward_s, layer.weight_gradients_s, layer.update_s,
-                layer.gradient_variance, layer.evidence.count, layer.evidence.spread,
-                layer.evidence.measured_at);
-        replace->exec();
-        replace->reset();
+        replace
+            .Bind(owner, layer.device_kind, layer.model, layer.layer, layer.micro_batch,
+                  layer.forward_s, layer.backward_s, layer.weight_gradients_s, layer.update_s,
+                  layer.gradient_variance, layer.evidence.count, layer.evidence.spread,
+                  layer.evidence.measured_at)
+            .Run();
       });
 }
 
@@ -222,14 +217,14 @@ struct Telling {
 /// Of each thing one figure is told. `select` gives all rows of it in sequence, `read` the
 /// figure of a row and its owner, and `name` what is the same in all of them.
 template <class Read, class Name, class Measurement>
-void TellAll(SQLite::Statement& select, const Telling& telling, const Read& read, const Name& name,
+void TellAll(Statement& select, const Telling& telling, const Read& read, const Name& name,
              std::vector<Measurement>& told) {
   std::vector<Report<Measurement>> reports;
   const auto tell = [&] {
     if (auto one = Told(std::exchange(reports, {}), telling.reader, telling.now))
       told.push_back(std::move(*one));
   };
-  while (select.executeStep()) {
+  while (select.Step()) {
     Report<Measurement> report;
     report.figure = read(report.owner);
     if (!Sound(report.figure) || !telling.Counts(report.owner, report.figure)) continue;
@@ -240,17 +235,16 @@ void TellAll(SQLite::Statement& select, const Telling& telling, const Read& read
 }
 
 /// Links of kLinksAmong, which is bound.
-void TellLinksAmong(SQLite::Statement& select, const Telling& telling,
-                    std::vector<LinkMeasurement>& told) {
+void TellLinksAmong(Statement& select, const Telling& telling, std::vector<LinkMeasurement>& told) {
   constexpr int kFrom = 7;
   TellAll(
       select, telling,
-      [&](Owner& owner) { return ReadLink(select, select.getColumn(kFrom).getString(), owner); },
+      [&](Owner& owner) { return ReadLink(select, Column<std::string>(select, kFrom), owner); },
       [](const LinkMeasurement& link) { return std::tie(link.from, link.to); }, told);
 }
 
 /// Links from `node`, in the order of their other ends. `select` is bound.
-void TellLinks(SQLite::Statement& select, const std::string& node, const Telling& telling,
+void TellLinks(Statement& select, const std::string& node, const Telling& telling,
                std::vector<LinkMeasurement>& told) {
   TellAll(
       select, telling, [&](Owner& owner) { return ReadLink(select, node, owner); },
@@ -258,10 +252,9 @@ void TellLinks(SQLite::Statement& select, const std::string& node, const Telling
 }
 
 /// Devices of `kind`, in the order of their nodes.
-void TellDevices(SQLite::Statement& select, const std::string& cluster, const std::string& kind,
+void TellDevices(Statement& select, const std::string& cluster, const std::string& kind,
                  const Telling& telling, std::vector<DeviceMeasurement>& told) {
-  select.reset();
-  BindAll(select, cluster, kind);
+  select.Bind(cluster, kind);
   TellAll(
       select, telling, [&](Owner& owner) { return ReadDevice(select, kind, owner); },
       [](const DeviceMeasurement& device) { return device.node; }, told);
@@ -269,36 +262,34 @@ void TellDevices(SQLite::Statement& select, const std::string& cluster, const st
 
 }  // namespace
 
-Result<void> MergeProfile(StoreDatabase& database, Owner owner, const std::string& cluster,
+Result<void> MergeProfile(Database& database, Owner owner, const std::string& cluster,
                           const Profile& profile) {
   return MergeLinks(database, owner, cluster, profile.links)
       .and_then([&] { return MergeDevices(database, owner, cluster, profile.devices); })
       .and_then([&] { return MergeLayers(database, owner, profile.layers); });
 }
 
-Profile ReadProfile(StoreDatabase& database, Owner owner, const ProfileQuery& query,
-                    Presence presence) {
+Profile ReadProfile(Database& database, Owner owner, const ProfileQuery& query, Presence presence) {
   Profile profile;
   const Telling telling{owner, query.now, presence};
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
   if (query.links) {
     const std::string names =
         nlohmann::json(nodes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    Prepared links(database, kLinksAmong);
-    BindAll(links, query.cluster, names);
+    Statement links(database, kLinksAmong);
+    links.Bind(query.cluster, names);
     TellLinksAmong(links, telling, profile.links);
   }
   FailureHistories histories = ReadHistories(database, owner, query, presence);
   profile.nodes = std::move(histories.nodes);
   profile.lost_links = std::move(histories.links);
-  Prepared devices(database, kDevicesOf), layers(database, kLayersOf);
+  Statement devices(database, kDevicesOf), layers(database, kLayersOf);
   for (const std::string& kind :
        std::set<std::string>(query.device_kinds.begin(), query.device_kinds.end())) {
     TellDevices(devices, query.cluster, kind, telling, profile.devices);
     if (query.model_key.empty()) continue;
-    layers->reset();
-    BindAll(layers, owner, kind, query.model_key);
-    while (layers->executeStep()) {
+    layers.Bind(owner, kind, query.model_key);
+    while (layers.Step()) {
       LayerMeasurement layer = ReadLayer(layers, kind, query.model_key);
       if (Sound(layer)) profile.layers.push_back(std::move(layer));
     }
@@ -310,21 +301,20 @@ Profile ReadProfile(StoreDatabase& database, Owner owner, const ProfileQuery& qu
   return profile;
 }
 
-Profile ReadMeasurements(StoreDatabase& database, Owner owner, const std::string& cluster,
+Profile ReadMeasurements(Database& database, Owner owner, const std::string& cluster,
                          EpochSeconds now, Presence presence) {
   const auto words = [&](const char* sql) {
     std::vector<std::string> found;
-    Prepared statement(database, sql);
-    BindAll(statement, cluster);
-    while (statement->executeStep()) found.push_back(statement->getColumn(0).getString());
+    Statement statement(database, sql);
+    statement.Bind(cluster);
+    while (statement.Step()) found.push_back(Column<std::string>(statement));
     return found;
   };
   Profile profile;
   const Telling telling{owner, now, presence};
-  Prepared links(database, kLinksFrom), devices(database, kDevicesOf);
+  Statement links(database, kLinksFrom), devices(database, kDevicesOf);
   for (const std::string& node : words(kNodesOf)) {
-    links->reset();
-    BindAll(links, cluster, node);
+    links.Bind(cluster, node);
     TellLinks(links, node, telling, profile.links);
   }
   for (const std::string& kind : words(kKindsOf))
@@ -332,10 +322,10 @@ Profile ReadMeasurements(StoreDatabase& database, Owner owner, const std::string
   return profile;
 }
 
-std::vector<std::string> ReadClusters(StoreDatabase& database) {
+std::vector<std::string> ReadClusters(Database& database) {
   std::vector<std::string> clusters;
-  Prepared statement(database, kClusters);
-  while (statement->executeStep()) clusters.push_back(statement->getColumn(0).getString());
+  Statement statement(database, kClusters);
+  while (statement.Step()) clusters.push_back(Column<std::string>(statement));
   return clusters;
 }
 

@@ -12,23 +12,23 @@
 
 namespace adaptive_train {
 
-class StoreDatabase;
+class Database;
 
-// All throw SQLite::Exception and must be called inside one transaction.
+// All throw DatabaseError and must be called inside one transaction.
 
 /// Merges each figure with `owner`'s row (profile_merge.h). Fails on a figure that is not finite,
 /// not positive or without measurements (count 0).
-Result<void> MergeProfile(StoreDatabase& database, Owner owner, const std::string& cluster,
+Result<void> MergeProfile(Database& database, Owner owner, const std::string& cluster,
                           const Profile& profile);
 
 // Skips invalid rows (edited by hand).
 /// Layers are those of `owner`. Links and devices are told from what all users measured whose
 /// reports count (told_figures.h), failures from what they reported (failure_histories.h).
-Profile ReadProfile(StoreDatabase& database, Owner owner, const ProfileQuery& query,
+Profile ReadProfile(Database& database, Owner owner, const ProfileQuery& query,
                     Presence presence = {});
 /// All links and devices of a cluster, as they are told to `owner` at the time `now`.
-Profile ReadMeasurements(StoreDatabase& database, Owner owner, const std::string& cluster,
+Profile ReadMeasurements(Database& database, Owner owner, const std::string& cluster,
                          EpochSeconds now, Presence presence = {});
-std::vector<std::string> ReadClusters(StoreDatabase& database);
+std::vector<std::string> ReadClusters(Database& database);
 
 }  // namespace adaptive_train

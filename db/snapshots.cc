@@ -1,9 +1,8 @@
 #include "db/snapshots.h"
 
+#include "db/database.h"
 #include "db/message_json.h"
 #include "db/sha256.h"
-#include "db/statement.h"
-#include "db/store_database.h"
 
 namespace adaptive_train {
 namespace {
@@ -33,12 +32,11 @@ std::string LastingPartOf(const std::string& snapshot) {
   }
 }
 
-std::string StoreSnapshot(StoreDatabase& database, const std::string& snapshot) {
+std::string StoreSnapshot(Database& database, const std::string& snapshot) {
   const std::string text = LastingPartOf(snapshot);
   const std::string hash = Sha256Of(text);
-  Prepared store(database, kStore);
-  BindAll(store, hash, text);
-  store->exec();
+  Statement store(database, kStore);
+  store.Bind(hash, text).Run();
   return hash;
 }
 

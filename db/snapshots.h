@@ -5,14 +5,14 @@
 
 namespace adaptive_train {
 
-class StoreDatabase;
+class Database;
 
 /// What lasts of a snapshot (docs/formats.md): all but when it was taken, how long that took, what
 /// memory was free and what the job may use. Text that is no JSON stays as it is.
 std::string LastingPartOf(const std::string& snapshot);
 
-/// Stores what lasts of it, if it is not there, and returns its hash. Throws SQLite::Exception;
+/// Stores what lasts of it, if it is not there, and returns its hash. Throws DatabaseError;
 /// must be called inside a transaction.
-std::string StoreSnapshot(StoreDatabase& database, const std::string& snapshot);
+std::string StoreSnapshot(Database& database, const std::string& snapshot);
 
 }  // namespace adaptive_train

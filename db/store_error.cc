@@ -1,14 +1,14 @@
 // Turns an exception from SQLite into one line for people: the file, and what to do.
 #include "db/store_error.h"
 
-#include <SQLiteCpp/Database.h>
-#include <SQLiteCpp/Exception.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+
+#include "db/database.h"
 
 namespace adaptive_train {
 namespace {
@@ -26,9 +26,9 @@ int LastErrnoOf(sqlite3* handle, int which_file) {
 
 /// The operating system's errno, or 0. SQLite loses it if a commit fails, but the open files keep
 /// it.
-int SystemErrno(int code, SQLite::Database* database) {
+int SystemErrno(int code, Database* database) {
   if (database == nullptr || (code != SQLITE_IOERR && code != SQLITE_CANTOPEN)) return 0;
-  sqlite3* handle = database->getHandle();
+  sqlite3* handle = database->handle();
   int system_errno = sqlite3_system_errno(handle);
   if (system_errno == 0) system_errno = LastErrnoOf(handle, SQLITE_FCNTL_JOURNAL_POINTER);
   if (system_errno == 0) system_errno = LastErrnoOf(handle, SQLITE_FCNTL_FILE_POINTER);
@@ -44,13 +44,13 @@ bool IsDiskFull(int code, int extended_code, int system_errno) {
 }
 
 std::string Explain(const std::filesystem::path& path, const std::string& doing,
-                    std::chrono::milliseconds busy_timeout, const SQLite::Exception& exception,
-                    SQLite::Database* database) {
-  const int code = exception.getErrorCode() & 0xFF;
+                    std::chrono::milliseconds busy_timeout, const DatabaseError& exception,
+                    Database* database) {
+  const int code = exception.code();
   const int system_errno = SystemErrno(code, database);
   const std::string cause =
       system_errno == 0 ? "" : fmt::format(" ({})", std::strerror(system_errno));
-  if (IsDiskFull(code, exception.getExtendedErrorCode(), system_errno)) {
+  if (IsDiskFull(code, exception.extended_code(), system_errno)) {
     return fmt::format(
         "the disk is full{} while {}; nothing of it was kept: make room in {}, or give --store "
         "another path",
@@ -76,7 +76,7 @@ std::string Explain(const std::filesystem::path& path, const std::string& doing,
           "you",
           cause, doing);
     case SQLITE_CONSTRAINT:
-      if (exception.getExtendedErrorCode() == SQLITE_CONSTRAINT_FOREIGNKEY) {
+      if (exception.extended_code() == SQLITE_CONSTRAINT_FOREIGNKEY) {
         return fmt::format("{} failed: that job is not in the store", doing);
       }
       [[fallthrough]];
@@ -103,9 +103,9 @@ Error CorruptStore(const std::filesystem::path& path, const std::string& what) {
 }
 
 Error StoreError(const std::filesystem::path& path, const std::string& doing,
-                 std::chrono::milliseconds busy_timeout, const SQLite::Exception& exception,
-                 SQLite::Database* database) {
-  const int code = exception.getErrorCode() & 0xFF;
+                 std::chrono::milliseconds busy_timeout, const DatabaseError& exception,
+                 Database* database) {
+  const int code = exception.code();
   if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) return CorruptStore(path, exception.what());
   const std::string text = Explain(path, doing, busy_timeout, exception, database);
   return Error{OneLine(fmt::format("profile store {}: {}", path.string(), text)), ExitCode::kStore};

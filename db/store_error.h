@@ -7,12 +7,10 @@
 
 #include "core/result.h"
 
-namespace SQLite {
-class Database;
-class Exception;
-}  // namespace SQLite
-
 namespace adaptive_train {
+
+class Database;
+class DatabaseError;
 
 /// The error for a damaged file, also if quick_check found the damage.
 Error CorruptStore(const std::filesystem::path& path, const std::string& what);
@@ -20,7 +18,7 @@ Error CorruptStore(const std::filesystem::path& path, const std::string& what);
 /// Translates `exception`, thrown while `doing` ("storing a plan") with the file at `path`.
 /// `database` is the affected one, or null if opening failed.
 Error StoreError(const std::filesystem::path& path, const std::string& doing,
-                 std::chrono::milliseconds busy_timeout, const SQLite::Exception& exception,
-                 SQLite::Database* database);
+                 std::chrono::milliseconds busy_timeout, const DatabaseError& exception,
+                 Database* database);
 
 }  // namespace adaptive_train

@@ -120,14 +120,14 @@ Result<void> Serve(const Arguments& arguments) {
                     static_cast<int>(std::clamp(std::thread::hardware_concurrency(), kFewestReaders,
                                                 kMostReaders)),
                     arguments.ask_slurm ? Counted::kSeenBySlurm : Counted::kAll);
-  } catch (const SQLite::Exception& error) {
+  } catch (const DatabaseError& error) {
     return Fail(fmt::format("profile store {}: {}", path.string(), error.what()), ExitCode::kStore);
   }
   if (arguments.ask_slurm) {
     asker.emplace(
         [&](const SeenJob& job) {
           writer->Add(
-              [job](StoreDatabase& database) {
+              [job](Database& database) {
                 NotePresence(database, job.cluster, job.user, job.nodes, EpochSecondsNow());
               },
               [](const StoreAnswer& answer) {

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "core/seconds.h"
+#include "db/database.h"
 #include "db/job_rows.h"
 #include "db/job_writes.h"
 #include "db/presence.h"
 #include "db/profile_rows.h"
 #include "db/service/authorization.h"
-#include "db/store_database.h"
 
 namespace adaptive_train {
 namespace {
@@ -20,7 +20,7 @@ using store_answer::Refused;
 
 /// What an answer is made with, once the request is authorized.
 struct Context {
-  StoreDatabase& database;
+  Database& database;
   const Caller& caller;
   Access access;
   Counted counted = Counted::kAll;
@@ -121,8 +121,8 @@ StoreAnswer Greet(const store_request::Hello& hello) {
       ADAPTIVE_TRAIN_VERSION, kOldestProtocol, kNewestProtocol, hello.oldest, hello.newest)};
 }
 
-StoreAnswer AnswerRequest(StoreDatabase& database, const Caller& caller,
-                          const StoreRequest& request, Counted counted) {
+StoreAnswer AnswerRequest(Database& database, const Caller& caller, const StoreRequest& request,
+                          Counted counted) {
   const auto access = Authorize(database, caller, request);
   if (!access) return Refused{access.error().message};
   const Context context{database, caller, *access, counted};

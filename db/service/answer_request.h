@@ -6,7 +6,7 @@
 
 namespace adaptive_train {
 
-class StoreDatabase;
+class Database;
 
 /// The newest version of the protocol that both sides speak, or a refusal that names both.
 StoreAnswer Greet(const store_request::Hello& hello);
@@ -16,10 +16,10 @@ StoreAnswer Greet(const store_request::Hello& hello);
 enum class Counted { kAll, kSeenBySlurm };
 
 /// Authorizes the request and does what it asks; Refused if it may or can not. After that, the
-/// caller rolls back what it has written. Throws SQLite::Exception; must be called inside one
+/// caller rolls back what it has written. Throws DatabaseError; must be called inside one
 /// transaction. A hello has no place here.
-StoreAnswer AnswerRequest(StoreDatabase& database, const Caller& caller,
-                          const StoreRequest& request, Counted counted = Counted::kAll);
+StoreAnswer AnswerRequest(Database& database, const Caller& caller, const StoreRequest& request,
+                          Counted counted = Counted::kAll);
 
 /// The text of an answer, or of a refusal where it is too long for a frame.
 std::string AnswerText(const StoreAnswer& answer);

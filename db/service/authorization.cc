@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "db/database.h"
 #include "db/job_writes.h"
-#include "db/store_database.h"
 
 namespace adaptive_train {
 namespace {
@@ -20,8 +20,7 @@ std::optional<std::int64_t> NamedJob(const StoreRequest& request) {
 
 }  // namespace
 
-Result<Access> Authorize(StoreDatabase& database, const Caller& caller,
-                         const StoreRequest& request) {
+Result<Access> Authorize(Database& database, const Caller& caller, const StoreRequest& request) {
   const Access own{caller.uid, caller.uid};
   const bool reads_all = caller.is_operator && !Writes(request);
   if (const auto job = NamedJob(request)) {

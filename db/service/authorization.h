@@ -10,7 +10,7 @@
 
 namespace adaptive_train {
 
-class StoreDatabase;
+class Database;
 
 /// The rows that a request may touch.
 struct Access {
@@ -23,8 +23,7 @@ struct Access {
 /// launches, failures, summary; layer profiles are their owner's alone. Everybody sees links' and
 /// devices' speeds, and how often nodes and links failed, by kind. Only its owner writes to a job.
 /// A job of somebody else and one that is not there are refused with the same words. Throws
-/// SQLite::Exception; call in the transaction of the request.
-Result<Access> Authorize(StoreDatabase& database, const Caller& caller,
-                         const StoreRequest& request);
+/// DatabaseError; call in the transaction of the request.
+Result<Access> Authorize(Database& database, const Caller& caller, const StoreRequest& request);
 
 }  // namespace adaptive_train

@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
+#include "db/database.h"
 #include "db/open_database.h"
 #include "db/service/answer_request.h"
-#include "db/store_database.h"
 #include "db/store_error.h"
 
 namespace adaptive_train {
@@ -25,8 +25,8 @@ using Clock = std::chrono::steady_clock;
 /// Interrupts what reads for too long, or beyond the end.
 class ReadLimit {
  public:
-  ReadLimit(StoreDatabase& database, const std::atomic<bool>& ending)
-      : handle_(database.getHandle()), ending_(ending) {
+  ReadLimit(Database& database, const std::atomic<bool>& ending)
+      : handle_(database.handle()), ending_(ending) {
     sqlite3_progress_handler(handle_, kStepsPerLook, IsOver, this);
   }
   ~ReadLimit() { sqlite3_progress_handler(handle_, 0, nullptr, nullptr); }
@@ -47,19 +47,19 @@ class ReadLimit {
 
 /// A state of the database: that of the first request which it answers, or a later one.
 struct RequestReaders::Moment {
-  explicit Moment(StoreDatabase& its_database) : database(its_database) {
-    RunStatement(database, "BEGIN");
+  explicit Moment(Database& its_database) : database(its_database) {
+    Statement(database, "BEGIN").Run();
   }
   ~Moment() {
     try {
-      RunStatement(database, "ROLLBACK");
-    } catch (const SQLite::Exception&) {
+      Statement(database, "ROLLBACK").Run();
+    } catch (const DatabaseError&) {
       // Trouble with the disk has ended it.
     }
   }
 
   const Clock::time_point began = Clock::now();
-  StoreDatabase& database;
+  Database& database;
 };
 
 RequestReaders::RequestReaders(const std::filesystem::path& path, int threads, Counted counted)
@@ -114,7 +114,7 @@ void RequestReaders::Ended(uid_t user) {
   changed_.notify_one();  // what waited for this user's share
 }
 
-void RequestReaders::Serve(StoreDatabase& database) {
+void RequestReaders::Serve(Database& database) {
   std::optional<Moment> moment;
   const Read read = [&](const Caller& caller, const StoreRequest& request) {
     return Answer(database, moment, caller, request);
@@ -139,14 +139,14 @@ void RequestReaders::Serve(StoreDatabase& database) {
   changed_.notify_all();  // others may wait for what is not to come
 }
 
-StoreAnswer RequestReaders::Answer(StoreDatabase& database, std::optional<Moment>& moment,
+StoreAnswer RequestReaders::Answer(Database& database, std::optional<Moment>& moment,
                                    const Caller& caller, const StoreRequest& request) const {
   const ReadLimit limit(database, ending_);
   try {
     if (!moment) moment.emplace(database);
     return AnswerRequest(database, caller, request, counted_);
-  } catch (const SQLite::Exception& error) {
-    const int code = error.getErrorCode();
+  } catch (const DatabaseError& error) {
+    const int code = error.code();
     const std::string why =
         StoreError(path_, "answering a request", kBusyTimeout, error, &database).message;
     moment.reset();

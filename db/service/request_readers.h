@@ -20,7 +20,7 @@
 
 namespace adaptive_train {
 
-class StoreDatabase;
+class Database;
 
 /// Each thread has a connection of its own, which waits for no writer. Users take turns, and none
 /// of them has all threads: long requests of one hold up no other. A request is answered from what
@@ -32,7 +32,7 @@ class RequestReaders {
   using Read = std::function<StoreAnswer(const Caller&, const StoreRequest&)>;
   using Task = std::function<void(const Read&)>;
 
-  /// `path`: a database that is up to date. Throws SQLite::Exception.
+  /// `path`: a database that is up to date. Throws DatabaseError.
   RequestReaders(const std::filesystem::path& path, int threads, Counted counted = Counted::kAll);
   /// Runs what waits; what reads is interrupted, as nobody waits for it any more.
   ~RequestReaders();
@@ -54,15 +54,15 @@ class RequestReaders {
   };
   struct Moment;
 
-  void Serve(StoreDatabase& database);
+  void Serve(Database& database);
   std::optional<Item> Next();
   void Ended(uid_t user);
-  StoreAnswer Answer(StoreDatabase& database, std::optional<Moment>& moment, const Caller& caller,
+  StoreAnswer Answer(Database& database, std::optional<Moment>& moment, const Caller& caller,
                      const StoreRequest& request) const;
 
   const std::filesystem::path path_;
   const Counted counted_;
-  std::vector<std::unique_ptr<StoreDatabase>> databases_;  // one for each thread
+  std::vector<std::unique_ptr<Database>> databases_;  // one for each thread
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uid_t, Waiting> users_;  // whose requests wait or are answered

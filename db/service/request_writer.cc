@@ -1,14 +1,13 @@
 #include "db/service/request_writer.h"
 
-#include <SQLiteCpp/Transaction.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
 
 #include <utility>
 
 #include "core/seconds.h"
+#include "db/database.h"
 #include "db/service/answer_request.h"
-#include "db/store_database.h"
 #include "db/store_error.h"
 
 namespace adaptive_train {
@@ -29,7 +28,7 @@ RequestWriter::RequestWriter(OpenedDatabase opened, Retention retention, Log log
       retention_(retention),
       log_(std::move(log)),
       database_(std::move(opened.database)) {
-  database_->exec(kDurable);
+  database_->Run(kDurable);
   thread_ = std::thread([this] { Serve(); });
 }
 
@@ -50,7 +49,7 @@ void RequestWriter::Add(const Caller& caller, StoreRequest request, Done done) {
   changed_.notify_one();
 }
 
-void RequestWriter::Add(std::function<void(StoreDatabase&)> change, Done done) {
+void RequestWriter::Add(std::function<void(Database&)> change, Done done) {
   {
     std::lock_guard lock(mutex_);
     waiting_.push_back({{}, {}, std::move(done), std::move(change)});
@@ -107,7 +106,7 @@ void RequestWriter::Purge() {
       log_(fmt::format("removed {} old jobs and {} old speeds", purged_jobs_, purged_figures_));
       purged_jobs_ = purged_figures_ = 0;
     }
-  } catch (const SQLite::Exception& error) {
+  } catch (const DatabaseError& error) {
     log_(StoreError(path_, "removing what is old", kBusyTimeout, error, database_.get()).message);
   }
   purge_at_ = std::chrono::steady_clock::now() + next;
@@ -116,10 +115,10 @@ void RequestWriter::Purge() {
 std::vector<StoreAnswer> RequestWriter::Commit(const std::vector<Item>& batch) {
   std::vector<StoreAnswer> answers;
   try {
-    SQLite::Transaction transaction(*database_, SQLite::TransactionBehavior::IMMEDIATE);
+    Transaction transaction(*database_, Transaction::Kind::kWrites);
     for (const Item& item : batch) answers.push_back(Write(item));
-    transaction.commit();
-  } catch (const SQLite::Exception& error) {
+    transaction.Commit();
+  } catch (const DatabaseError& error) {
     const Error told = StoreError(path_, "storing requests", kBusyTimeout, error, database_.get());
     answers.assign(batch.size(), Refused{told.message});
   }
@@ -127,18 +126,18 @@ std::vector<StoreAnswer> RequestWriter::Commit(const std::vector<Item>& batch) {
 }
 
 StoreAnswer RequestWriter::Write(const Item& item) {
-  RunStatement(*database_, kBegin);
+  Statement(*database_, kBegin).Run();
   StoreAnswer answer;
   try {
     answer = AnswerTo(item);
-  } catch (const SQLite::Exception& error) {
+  } catch (const DatabaseError& error) {
     // sqlite.org/lang_transaction.html: a full disk and the like end the whole transaction.
-    if (sqlite3_get_autocommit(database_->getHandle()) != 0) throw;
+    if (sqlite3_get_autocommit(database_->handle()) != 0) throw;
     answer = Refused{
         StoreError(path_, "storing a request", kBusyTimeout, error, database_.get()).message};
   }
-  if (std::holds_alternative<Refused>(answer)) RunStatement(*database_, kUndo);
-  RunStatement(*database_, kKeep);
+  if (std::holds_alternative<Refused>(answer)) Statement(*database_, kUndo).Run();
+  Statement(*database_, kKeep).Run();
   return answer;
 }
 

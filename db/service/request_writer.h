@@ -39,14 +39,14 @@ class RequestWriter {
   /// From any thread; does not block.
   void Add(const Caller& caller, StoreRequest request, Done done);
   /// A change of the service's own, with what is written next. From any thread; does not block.
-  void Add(std::function<void(StoreDatabase&)> change, Done done);
+  void Add(std::function<void(Database&)> change, Done done);
 
  private:
   struct Item {
     Caller caller;
     StoreRequest request;
     Done done;
-    std::function<void(StoreDatabase&)> change = {};  // in place of the others
+    std::function<void(Database&)> change = {};  // in place of the others
   };
 
   void Serve();
@@ -58,7 +58,7 @@ class RequestWriter {
   const std::filesystem::path path_;
   const Retention retention_;
   const Log log_;
-  std::unique_ptr<StoreDatabase> database_;            // the thread's
+  std::unique_ptr<Database> database_;                 // the thread's
   std::chrono::steady_clock::time_point purge_at_{};   // the thread's
   std::int64_t purged_jobs_ = 0, purged_figures_ = 0;  // the thread's; since they were logged
   std::mutex mutex_;

@@ -1,10 +1,7 @@
 // How long adaptive-traind keeps what it was told.
 #include "db/service/retention.h"
 
-#include <SQLiteCpp/Statement.h>
-
-#include "db/statement.h"
-#include "db/store_database.h"
+#include "db/database.h"
 
 namespace adaptive_train {
 namespace {
@@ -35,24 +32,21 @@ constexpr const char* kPurgeLayers =
     " (SELECT owner, device_kind, model, layer, micro_batch FROM layer_profiles"
     "   WHERE measured_at < ?1 ORDER BY measured_at LIMIT ?2)";
 
-std::int64_t Purge(StoreDatabase& database, const char* statement, double before,
-                   std::int64_t limit) {
-  Prepared purge(database, statement);
-  BindAll(purge, before, limit);
-  return purge->exec();
+std::int64_t Purge(Database& database, const char* statement, double before, std::int64_t limit) {
+  Statement purge(database, statement);
+  return purge.Bind(before, limit).Run();
 }
 
 }  // namespace
 
-std::int64_t PurgeJobs(StoreDatabase& database, double before, std::int64_t limit) {
+std::int64_t PurgeJobs(Database& database, double before, std::int64_t limit) {
   const std::int64_t jobs = Purge(database, kPurgeJobs, before, limit);
-  Prepared snapshots(database, kPurgeSnapshots);
-  BindAll(snapshots, limit);
-  snapshots->exec();
+  Statement snapshots(database, kPurgeSnapshots);
+  snapshots.Bind(limit).Run();
   return jobs;
 }
 
-std::int64_t PurgeFigures(StoreDatabase& database, double before, std::int64_t limit) {
+std::int64_t PurgeFigures(Database& database, double before, std::int64_t limit) {
   std::int64_t removed = 0;
   for (const char* const statement : {kPurgeLinks, kPurgeDevices, kPurgeLayers, kPurgePresence})
     removed += Purge(database, statement, before, limit);

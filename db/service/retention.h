@@ -7,7 +7,7 @@
 
 namespace adaptive_train {
 
-class StoreDatabase;
+class Database;
 
 /// As slurmdbd's PurgeJobAfter and its like. Without an age, rows are kept for ever.
 struct Retention {
@@ -27,11 +27,11 @@ struct Retention {
 
 /// Removes the oldest jobs that ended before `before` (seconds since 1970), at most `limit`, with
 /// all that belongs to them: nodes, plans, launches, failures, summaries. Returns how many. Throws
-/// SQLite::Exception.
-std::int64_t PurgeJobs(StoreDatabase& database, double before, std::int64_t limit);
+/// DatabaseError.
+std::int64_t PurgeJobs(Database& database, double before, std::int64_t limit);
 
 /// Removes the oldest figures that were last measured before `before`, at most `limit` each of
-/// links, devices and layers. Returns how many. Throws SQLite::Exception.
-std::int64_t PurgeFigures(StoreDatabase& database, double before, std::int64_t limit);
+/// links, devices and layers. Returns how many. Throws DatabaseError.
+std::int64_t PurgeFigures(Database& database, double before, std::int64_t limit);
 
 }  // namespace adaptive_train

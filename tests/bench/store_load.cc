@@ -14,9 +14,6 @@
 // Prints the 50th and 99th percentile and the longest of each kind, and of fdatasync alone. Prints
 // how many were refused or took more than 5 s, and the processor seconds of the service. This
 // program takes part of the same processors. Needs root, to be several users.
-#include <SQLiteCpp/Database.h>
-#include <SQLiteCpp/Statement.h>
-#include <SQLiteCpp/Transaction.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -40,6 +37,7 @@
 #include <vector>
 
 #include "core/seconds.h"
+#include "db/database.h"
 #include "db/file_store.h"
 #include "db/store_message.h"
 
@@ -104,10 +102,10 @@ void FillStore(const std::filesystem::path& path, std::int64_t jobs) {
     auto store = FileStore::Open(StoreLocation{path});
     if (!store) throw std::runtime_error(store.error().message);
   }
-  SQLite::Database database(path.string(), SQLite::OPEN_READWRITE);
-  database.exec("PRAGMA synchronous = OFF");
-  SQLite::Transaction transaction(database);
-  SQLite::Statement job(
+  Database database(path.string());
+  database.Run("PRAGMA synchronous = OFF");
+  Transaction transaction(database, Transaction::Kind::kWrites);
+  Statement job(
       database,
       "INSERT INTO jobs (id, cluster, slurm_job_id, restart_count, submit_time, run_number, user,"
       " name, run_dir, config, options, adaptive_train_version, start_time, end_time, state,"
@@ -115,40 +113,30 @@ void FillStore(const std::filesystem::path& path, std::int64_t jobs) {
       " launcher_start_ticks, owner) VALUES (?1, 'alpha', ?1, 0, ?2, 0, ?3, 'job', '/home/runs/1',"
       " ?4, 'reuse=auto', '0.1.0', ?2, ?2 + 3600, 'COMPLETED', 0, 'host', 'boot', 'pid', 1, 1, "
       "?3)");
-  SQLite::Statement node(
-      database,
-      "INSERT INTO nodes (job_id, position, name, source, cpu_model, cores,"
-      " memory_bytes, snapshot_hash) VALUES (?1, ?2, ?3, 'prolog', 'cpu', 64, 1, '{}')");
-  SQLite::Statement summary(
+  Statement node(database,
+                 "INSERT INTO nodes (job_id, position, name, source, cpu_model, cores,"
+                 " memory_bytes, snapshot_hash) VALUES (?1, ?2, ?3, 'prolog', 'cpu', 64, 1, '{}')");
+  Statement summary(
       database,
       "INSERT INTO summaries (job_id, steps, tokens, grad_bytes, param_bytes, activation_bytes,"
       " peak_memory_bytes) VALUES (?1, 1000, 1000000, 1, 1, 1, 1)");
-  SQLite::Statement failure(
+  Statement failure(
       database,
       "INSERT INTO failures (job_id, time, host, kind, operation, peer, cause, blamed, cluster, "
       "owner)"
       " VALUES (?1, ?2, ?3, 'node_silent', 'all_reduce', '', 'no heartbeat', 'node', 'alpha', ?4)");
   const std::string config(600, '#');
   const double now = EpochSecondsNow(), year = 365 * 86400.0;
-  const auto run = [](SQLite::Statement& statement) { statement.exec(), statement.reset(); };
   for (std::int64_t id = 1; id <= jobs; ++id) {
     const double start =
         now - year + year * static_cast<double>(id) / static_cast<double>(jobs + 1);
-    job.bind(1, id), job.bind(2, start);
-    job.bind(3, static_cast<std::int64_t>(kFirstUser) + id % kUsers), job.bind(4, config);
-    run(job);
-    for (int i = 0; i < 2; ++i) {
-      node.bind(1, id), node.bind(2, i), node.bind(3, Node(7 * id + i));
-      run(node);
-    }
-    summary.bind(1, id);
-    run(summary);
-    if (id % 50 != 0) continue;
-    failure.bind(1, id), failure.bind(2, start), failure.bind(3, Node(7 * id));
-    failure.bind(4, static_cast<std::int64_t>(kFirstUser) + id % kUsers);
-    run(failure);
+    const std::int64_t user = kFirstUser + id % kUsers;
+    job.Bind(id, start, user, config).Run();
+    for (std::int64_t i = 0; i < 2; ++i) node.Bind(id, i, Node(7 * id + i)).Run();
+    summary.Bind(id).Run();
+    if (id % 50 == 0) failure.Bind(id, start, Node(7 * id), user).Run();
   }
-  transaction.commit();
+  transaction.Commit();
 }
 
 /// The service, until it is destroyed.

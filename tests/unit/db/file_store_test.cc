@@ -1,7 +1,7 @@
 // What is stored comes back: every record, every condition of a query, every wrong id.
 #include "db/file_store.h"
+#include "db/database.h"
 
-#include <SQLiteCpp/Database.h>
 #include <sys/stat.h>
 
 #include <cmath>
@@ -206,12 +206,10 @@ TEST_F(FileStoreTest, ANodesSnapshotIsStoredOnce) {
       id, {1, std::vector<NodeRecord>{{"n1", "user", "cpu", 4, 1, snapshot(20, 4)},
                                       {"n2", "user", "cpu", 4, 1, "no JSON"},
                                       {"n3", "user", "cpu", 4, 1, std::string(500000, '[')}}}));
-  SQLite::Database database(Location().path.string());
-  EXPECT_EQ(database.execAndGet("SELECT count(*) FROM snapshots").getInt(), 4);
-  EXPECT_EQ(database
-                .execAndGet("SELECT text FROM nodes JOIN snapshots ON hash = snapshot_hash WHERE "
-                            "job_id = 1")
-                .getString(),
+  Database database(Location().path.string());
+  EXPECT_EQ(database.Number("SELECT count(*) FROM snapshots"), 4);
+  EXPECT_EQ(database.Text("SELECT text FROM nodes JOIN snapshots ON hash = snapshot_hash WHERE "
+                          "job_id = 1"),
             R"({"cores":2,"memory":{"total_bytes":9},"name":"n1","processors":{"model":"cpu"}})");
 }
 
@@ -257,11 +255,10 @@ TEST_F(FileStoreTest, AllRowsOfAJobGoWithIt) {
   ASSERT_TRUE(store_->Record(id, {3, LaunchRecord{}}));
   ASSERT_TRUE(store_->Record(id, {4, FailureRecord{}}));
   ASSERT_TRUE(store_->Record(id, {5, SummaryRecord{}}));
-  SQLite::Database database(Location().path.string(), SQLite::OPEN_READWRITE);
-  database.exec("PRAGMA foreign_keys = ON; DELETE FROM jobs;");
+  Database database(Location().path.string());
+  database.Run("PRAGMA foreign_keys = ON; DELETE FROM jobs;");
   for (const char* table : {"nodes", "plans", "launches", "failures", "summaries"}) {
-    EXPECT_EQ(database.execAndGet(std::string("SELECT count(*) FROM ") + table).getInt(), 0)
-        << table;
+    EXPECT_EQ(database.Number(std::string("SELECT count(*) FROM ") + table), 0) << table;
   }
 }
 
@@ -316,8 +313,8 @@ TEST_F(FileStoreTest, FindsByUserIdStateAndTime) {
 TEST_F(FileStoreTest, AWordOfNobodysIsToldAndNotGuessed) {
   const std::int64_t id = Begin(SampleJob());
   ASSERT_TRUE(store_->Record(id, {1, LaunchRecord{1, 1, LaunchOutcome::kOk, ""}}));
-  SQLite::Database database(Location().path.string(), SQLite::OPEN_READWRITE);
-  database.exec("UPDATE jobs SET state = 'ODD'; UPDATE launches SET outcome = 'ODD';");
+  Database database(Location().path.string());
+  database.Run("UPDATE jobs SET state = 'ODD'; UPDATE launches SET outcome = 'ODD';");
   const auto rows = store_->FindJobs(EveryJob());
   ASSERT_FALSE(rows);
   EXPECT_EQ(rows.error().exit_code, ExitCode::kStore);

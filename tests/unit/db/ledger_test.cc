@@ -1,12 +1,12 @@
 // Records that a store could not take go into a ledger and from there, once, into the next store
 // that opens.
-#include <SQLiteCpp/Database.h>
 #include <sched.h>
 #include <sys/mount.h>
 
 #include <algorithm>
 #include <regex>
 
+#include "db/database.h"
 #include "db/known_store.h"
 #include "db/ledger_file.h"
 #include "db/ledger_json.h"
@@ -250,7 +250,7 @@ TEST_F(LedgerTest, AFileOfTheSecondSchemaIsTakenOnWithItsJobs) {
   {
     const auto old = OpenDatabase(Location(), std::chrono::seconds(5), true, {all[0], all[1]});
     ASSERT_TRUE(old);
-    old->database->exec(
+    old->database->Run(
         "INSERT INTO jobs VALUES (1, 'alpha', 7, 0, 1, 0, 'ann', 'job', '/r', '', '', '0.1.0', 1, "
         "2, 'FAILED', 5, 'h', '', '', 1, 1), (2, 'alpha', 8, 0, 1, 0, 'ann', 'job', '/r', '', '', "
         "'0.1.0', 1, 2, 'FAILED', 5, 'h', '', '', 1, 1)");

@@ -1,8 +1,6 @@
 // Schema steps on real files: from nothing, from an older version, and one that fails half way.
 #include "db/migration.h"
-
-#include <SQLiteCpp/Database.h>
-#include <SQLiteCpp/Statement.h>
+#include "db/database.h"
 
 #include "db/open_database.h"
 #include "tests/unit/db/store_fixture.h"
@@ -32,14 +30,14 @@ TEST_F(MigrationTest, TheShippedStepsAreNumberedFromOneWithoutGaps) {
 
 TEST_F(MigrationTest, TakesAFileWithoutTablesToTheNewestVersion) {
   {
-    SQLite::Database empty(PathText(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-    empty.exec("VACUUM");  // writes a header, of version 0
+    Database empty(PathText(), Database::Mode::kCreate);
+    empty.Run("VACUUM");  // writes a header, of version 0
   }
   ASSERT_GT(std::filesystem::file_size(Location().path), 0u);
   auto store = FileStore::Open(Location());
   ASSERT_TRUE(store) << store.error().message;
   EXPECT_TRUE(store->BeginJob(SampleJob()));
-  SQLite::Database database(PathText());
+  Database database(PathText());
   EXPECT_EQ(UserVersion(database), SchemaMigrations().back().user_version);
 }
 
@@ -48,17 +46,16 @@ TEST_F(MigrationTest, FailuresOfOlderProgramsGetTheirKind) {
   {
     const auto old = OpenWith({steps.begin(), steps.begin() + 4});
     ASSERT_TRUE(old) << old.error().message;
-    old->database->exec(
+    old->database->Run(
         "INSERT INTO jobs (cluster, slurm_job_id, restart_count, submit_time, run_number, user, "
         "name, run_dir, config, options, adaptive_train_version, start_time, state, launcher_host, "
         "launcher_boot_id, launcher_pid_namespace, launcher_pid, launcher_start_ticks) VALUES "
         "('c', 1, 0, 1, 0, 'u', '', '', '', '', '', 1, 'FAILED', '', '', '', 0, 0)");
     const auto failed = [&](const char* kind, const char* operation, const char* cause) {
-      SQLite::Statement insert(*old->database,
-                               "INSERT INTO failures (job_id, time, host, kind, operation, peer, "
-                               "cause) VALUES (1, 1, 'n1', ?1, ?2, '', ?3)");
-      insert.bind(1, kind), insert.bind(2, operation), insert.bind(3, cause);
-      insert.exec();
+      Statement insert(*old->database,
+                       "INSERT INTO failures (job_id, time, host, kind, operation, peer, "
+                       "cause) VALUES (1, 1, 'n1', ?1, ?2, '', ?3)");
+      insert.Bind(kind, operation, cause).Run();
     };
     failed("silent", "", "no heartbeat for 6 s");
     failed("killed", "", "its process ended: killed by signal 9 (Killed)");
@@ -91,14 +88,14 @@ TEST_F(MigrationTest, FailuresOfOlderProgramsCountInTheirJobsCluster) {
     const auto old = OpenWith({steps.begin(), steps.begin() + 11});
     ASSERT_TRUE(old) << old.error().message;
     for (const char* cluster : {"c", "d"})
-      old->database->exec(
+      old->database->Run(
           "INSERT INTO jobs (cluster, slurm_job_id, restart_count, submit_time, run_number, user, "
           "name, run_dir, config, options, adaptive_train_version, start_time, state, "
           "launcher_host, launcher_boot_id, launcher_pid_namespace, launcher_pid, "
           "launcher_start_ticks) VALUES ('" +
           std::string(cluster) +
           "', 1, 0, 1, 0, 'u', '', '', '', '', '', 1, 'FAILED', '', '', '', 0, 0)");
-    old->database->exec(
+    old->database->Run(
         "INSERT INTO failures (job_id, time, host, kind, operation, peer, cause, blamed)"
         " VALUES (1, 1000, 'n1', 'node_silent', '', '', '', 'node')");
   }
@@ -116,7 +113,7 @@ TEST_F(MigrationTest, LayersOfOlderProgramsAreTheFilesOwn) {
   {
     const auto old = OpenWith({steps.begin(), steps.begin() + 8});
     ASSERT_TRUE(old) << old.error().message;
-    old->database->exec(
+    old->database->Run(
         "INSERT INTO layer_profiles (device_kind, model, layer, micro_batch, forward_s, "
         "backward_s, weight_gradients_s, update_s, gradient_variance, count, spread, measured_at) "
         "VALUES ('cpu', 'model', 'block', 2, 0.1, 0.2, 0.05, 0.01, 1e-3, 3, 0.02, 1.9e9)");
@@ -135,7 +132,7 @@ TEST_F(MigrationTest, LinksAndDevicesOfOlderProgramsAreTheFilesOwn) {
   {
     const auto old = OpenWith({steps.begin(), steps.begin() + 9});
     ASSERT_TRUE(old) << old.error().message;
-    old->database->exec(
+    old->database->Run(
         "INSERT INTO link_profiles (cluster, from_node, to_node, latency_s, bytes_per_second,"
         " count, spread, measured_at) VALUES ('alpha', 'n1', 'n2', 1e-4, 2e9, 3, 0.02, 1.9e9);"
         "INSERT INTO device_profiles (cluster, device_kind, node, product_flops, bytes_per_second,"
@@ -162,7 +159,7 @@ TEST_F(MigrationTest, TakesAnOlderFileOnAndKeepsItsRows) {
   const auto opened = OpenWith({kFirst, kSecond, kThird});
   ASSERT_TRUE(opened) << opened.error().message;
   EXPECT_EQ(UserVersion(*opened->database), 3);
-  EXPECT_EQ(opened->database->execAndGet("SELECT c FROM u").getInt(), 8);
+  EXPECT_EQ(opened->database->Number("SELECT c FROM u"), 8);
 }
 
 TEST_F(MigrationTest, AFailingStepLeavesNoTraceAndCanBeDoneLater) {
@@ -173,9 +170,9 @@ TEST_F(MigrationTest, AFailingStepLeavesNoTraceAndCanBeDoneLater) {
   EXPECT_NE(broken.error().message.find("bringing its schema up to date failed"),
             std::string::npos);
   {
-    SQLite::Database database(PathText());
+    Database database(PathText());
     EXPECT_EQ(UserVersion(database), 1);
-    EXPECT_EQ(database.execAndGet("SELECT count(*) FROM pragma_table_info('t')").getInt(), 1);
+    EXPECT_EQ(database.Number("SELECT count(*) FROM pragma_table_info('t')"), 1);
   }
   const auto mended = OpenWith({kFirst, kSecond, kThird});
   ASSERT_TRUE(mended) << mended.error().message;
@@ -185,8 +182,8 @@ TEST_F(MigrationTest, AFailingStepLeavesNoTraceAndCanBeDoneLater) {
 TEST_F(MigrationTest, ANewerFileIsRefusedAndStaysAsItIs) {
   ASSERT_TRUE(FileStore::Open(Location()));
   {
-    SQLite::Database database(PathText(), SQLite::OPEN_READWRITE);
-    database.exec("PRAGMA user_version = 99");
+    Database database(PathText());
+    database.Run("PRAGMA user_version = 99");
   }
   const std::string before = BytesOf(Location().path);
   const std::string refusal = Refusal(Location());

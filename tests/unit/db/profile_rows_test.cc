@@ -1,11 +1,11 @@
 // Stored measurements come back: merged, for the requested nodes and kinds, with the nodes'
 // failures.
-#include <SQLiteCpp/Database.h>
 
 #include <cmath>
 #include <limits>
 #include <optional>
 
+#include "db/database.h"
 #include "tests/unit/db/store_fixture.h"
 
 namespace adaptive_train::profile_rows_test {
@@ -138,8 +138,8 @@ TEST_F(ProfileRowsTest, FiguresThatCannotBeAreRefusedAndNothingIsStored) {
 
 TEST_F(ProfileRowsTest, RowsChangedByHandAreLeftOut) {
   Save({{Link("n1", "n2", 5), Link("n2", "n1", 6)}, {}, {}, {}});
-  SQLite::Database(Location().path.string(), SQLite::OPEN_READWRITE)
-      .exec("UPDATE link_profiles SET bytes_per_second = -1 WHERE from_node = 'n1'");
+  Database(Location().path.string())
+      .Run("UPDATE link_profiles SET bytes_per_second = -1 WHERE from_node = 'n1'");
   const Profile found = Find(Query({"n1", "n2"}));
   ASSERT_EQ(found.links.size(), 1u);
   EXPECT_EQ(found.links[0].from, "n2");

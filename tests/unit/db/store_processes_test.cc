@@ -1,5 +1,4 @@
 // Several real processes on one store: locks held by others, openings at once, kills at any moment.
-#include <SQLiteCpp/Database.h>
 #include <signal.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "db/database.h"
 #include "tests/unit/db/store_fixture.h"
 
 namespace adaptive_train::store_processes_test {
@@ -26,12 +26,12 @@ class LockHolder {
     child_ = fork();
     if (child_ == 0) {
       close(release[1]);
-      SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, 5000);
-      database.exec("BEGIN EXCLUSIVE");
+      Database database(path.string(), Database::Mode::kCreate, std::chrono::seconds(5));
+      database.Run("BEGIN EXCLUSIVE");
       char byte = 'r';
       alarm(60);
       if (write(ready[1], &byte, 1) == 1 && read(release[0], &byte, 1) >= 0)
-        database.exec("ROLLBACK");
+        database.Run("ROLLBACK");
       _exit(0);
     }
     close(ready[1]);

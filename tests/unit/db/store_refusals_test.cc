@@ -1,5 +1,4 @@
 // Files and places that a store must refuse, each in one line and without changing them.
-#include <SQLiteCpp/Database.h>
 #include <grp.h>
 #include <sched.h>
 #include <signal.h>
@@ -9,6 +8,7 @@
 
 #include <algorithm>
 
+#include "db/database.h"
 #include "tests/unit/db/fuse_mount.h"
 #include "tests/unit/db/store_fixture.h"
 
@@ -124,8 +124,8 @@ TEST_F(StoreRefusals, ACorruptFileWithALogNotYetWrittenBackKeepsBoth) {
 
 TEST_F(StoreRefusals, TheDatabaseOfAnotherProgram) {
   {
-    SQLite::Database other(Location().path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-    other.exec("CREATE TABLE bookmarks (url)");
+    Database other(Location().path.string(), Database::Mode::kCreate);
+    other.Run("CREATE TABLE bookmarks (url)");
   }
   const std::string before = BytesOf(Location().path);
   EXPECT_TRUE(Says(Refusal(Location()), "database of another program"));

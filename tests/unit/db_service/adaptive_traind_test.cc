@@ -1,5 +1,4 @@
 // The program: how it starts and ends, what a kill leaves, and what clients may take.
-#include <SQLiteCpp/Database.h>
 
 #include <atomic>
 #include <filesystem>
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "core/seconds.h"
+#include "db/database.h"
 #include "tests/unit/db_service/service_fixture.h"
 
 namespace adaptive_train::adaptive_traind_test {
@@ -74,11 +74,11 @@ TEST_F(AdaptiveTraindTest, OldJobsAreRemovedWithAllThatBelongsToThemIfAsked) {
           file->Record(*job, {2, std::vector<NodeRecord>{{"n1", "user", "cpu", 1, 1, snapshot}}}));
     }
   }
-  SQLite::Database database(Location().path, SQLite::OPEN_READWRITE);
+  Database database(Location().path);
   // The last three: one that ended lately, one that began long ago and ended lately, one that runs.
   const auto set_times = [&](const std::string& which, double start, const std::string& end) {
-    database.exec("UPDATE jobs SET start_time = " + std::to_string(start) + ", end_time = " + end +
-                  " WHERE id " + which);
+    database.Run("UPDATE jobs SET start_time = " + std::to_string(start) + ", end_time = " + end +
+                 " WHERE id " + which);
   };
   set_times("<= 60", now - 50 * kDay, std::to_string(now - 41 * kDay));
   set_times("BETWEEN 61 AND 120", now - 50 * kDay, "NULL");
@@ -86,7 +86,7 @@ TEST_F(AdaptiveTraindTest, OldJobsAreRemovedWithAllThatBelongsToThemIfAsked) {
   set_times("= 122", now - 50 * kDay, std::to_string(now - 39 * kDay));
   set_times("= 123", now - 2 * kDay, "NULL");
   const auto count = [&](const std::string& what) {
-    return database.execAndGet("SELECT COUNT(*) FROM " + what).getInt();
+    return database.Number("SELECT COUNT(*) FROM " + what);
   };
   Start();
   ASSERT_TRUE(Connected().MeasuredClusters());
@@ -109,12 +109,12 @@ TEST_F(AdaptiveTraindTest, OldJobsAreRemovedWithAllThatBelongsToThemIfAsked) {
 
 TEST_F(AdaptiveTraindTest, SpeedsAreKeptForTheDaysThatAreAskedFor) {
   ASSERT_TRUE(FileStore::Open(Location()));
-  SQLite::Database database(Location().path, SQLite::OPEN_READWRITE);
+  Database database(Location().path);
   const double now = EpochSecondsNow();
   // More than are removed at once, each older than the next: the first 1,200 above 40 days.
   const auto add = [&](const std::string& table, const std::string& columns,
                        const std::string& values) {
-    database.exec(
+    database.Run(
         "WITH RECURSIVE n (i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i < 1299)"
         "INSERT INTO " +
         table + " (" + columns + ", count, spread, measured_at) SELECT " + values + ", 1, 0, " +
@@ -132,7 +132,7 @@ TEST_F(AdaptiveTraindTest, SpeedsAreKeptForTheDaysThatAreAskedFor) {
       " gradient_variance, weight_gradients_s",
       "7, 'k', 'm', 'l', i, 1, 1, 1, 1, 0");
   const auto count = [&](const std::string& what) {
-    return database.execAndGet("SELECT COUNT(*) FROM " + what).getInt();
+    return database.Number("SELECT COUNT(*) FROM " + what);
   };
   Start({"--purge-jobs-after", "40"});
   ASSERT_TRUE(Connected().MeasuredClusters());
@@ -432,13 +432,13 @@ TEST_F(AdaptiveTraindTest, AFrameThatIsTooLongIsRefusedBeforeItComes) {
 TEST_F(AdaptiveTraindTest, AStoreThatAnotherProcessHasLockedIsToldAndComesBack) {
   Start();
   RemoteStore store = Connected({std::chrono::minutes(1), true});
-  SQLite::Database other(Location().path.string(), SQLite::OPEN_READWRITE);
-  other.exec("BEGIN IMMEDIATE");
+  Database other(Location().path.string());
+  other.Run("BEGIN IMMEDIATE");
   EXPECT_TRUE(store.FindJobs(EveryJob())) << "readers wait for no writer";
   const auto refused = store.BeginJob(SampleJob());
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("another process has locked the store"));
-  other.exec("ROLLBACK");
+  other.Run("ROLLBACK");
   EXPECT_TRUE(store.BeginJob(SampleJob()));
 }
 

@@ -1,11 +1,11 @@
 // The host of a store loses its power, before any operation on its files: what is there afterwards.
-#include <SQLiteCpp/Database.h>
 #include <gtest/gtest.h>
 
 #include <condition_variable>
 #include <mutex>
 #include <set>
 
+#include "db/database.h"
 #include "db/file_store.h"
 #include "db/launcher_process.h"
 #include "db/open_database.h"

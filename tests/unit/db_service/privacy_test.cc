@@ -1,11 +1,11 @@
 // What one user stores and another may see: two users at one service, each by his own uid.
-#include <SQLiteCpp/Database.h>
 
 #include <fstream>
 #include <regex>
 #include <thread>
 
 #include "core/seconds.h"
+#include "db/database.h"
 #include "tests/unit/db_service/service_fixture.h"
 
 namespace adaptive_train::privacy_test {
@@ -232,8 +232,8 @@ esac)");
   }
 
   std::int64_t PresenceRows() const {
-    SQLite::Database database(Location().path.string(), SQLite::OPEN_READONLY);
-    return database.execAndGet("SELECT count(*) FROM presence").getInt64();
+    Database database(Location().path.string());
+    return database.Number("SELECT count(*) FROM presence");
   }
   void AwaitPresence(std::int64_t rows) const {
     for (int i = 0; i < 600 && PresenceRows() < rows; ++i)
