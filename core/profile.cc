@@ -60,7 +60,8 @@ static void WriteJson(std::string& to, const NodeHistory& node) {
       .Add("failures", node.failures)
       .Add("kinds", node.kinds)
       .Add("within_s", node.within_s)
-      .Add("users", node.users);
+      .Add("users", node.users)
+      .Add("outages", node.outages);
 }
 
 static void WriteJson(std::string& to, const LinkHistory& link) {
@@ -137,6 +138,7 @@ NodeHistory ReadHistory(const JsonReader& entry) {
   if (!entry.Has("kinds")) return node;  // of an earlier program
   entry.ReadNumber("within_s", node.within_s);
   if (entry.Has("users")) entry.Read("users", node.users, 1, kMaxSamples);
+  if (entry.Has("outages")) entry.Read("outages", node.outages, 0, kMaxSamples);
   entry.ReadList(
       "kinds",
       [&](const JsonReader& one) {
@@ -196,13 +198,16 @@ double Evidence::Confidence(double now) const {
 }
 
 std::string Describe(const NodeHistory& history) {
-  if (history.kinds.empty())
+  if (history.kinds.empty() && history.outages == 0)
     return fmt::format("{}: failed {:.1f} times of late", history.node, history.failures);
   std::string words;
   for (const CountedFailures& counted : history.kinds)
     words += fmt::format("{}{} {}", words.empty() ? "" : ", ", OfANode(counted.kind),
                          Times(counted.count));
   if (history.users > 1) words += fmt::format(" in jobs of {} users", history.users);
+  if (history.outages > 0)
+    words +=
+        fmt::format("{}down by Slurm's word {}", words.empty() ? "" : ", ", Times(history.outages));
   return fmt::format("{}: {} {}", history.node, words, InTheLast(history.within_s));
 }
 

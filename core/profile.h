@@ -95,6 +95,7 @@ struct NodeHistory {
   std::vector<CountedFailures> kinds = {};  // undecayed
   double within_s = 0;                      // seconds since the oldest of them
   std::int64_t users = 1;                   // in whose jobs they came
+  std::int64_t outages = 0;                 // more, that Slurm told of
   bool operator==(const NodeHistory&) const = default;
 };
 
@@ -107,7 +108,8 @@ struct LinkHistory {
   bool operator==(const LinkHistory&) const = default;
 };
 
-/// "n3: silent twice, out of memory once in the last 10 days", of several users with their number.
+/// "n3: silent twice, out of memory once in jobs of 3 users, down by Slurm's word once in the last
+/// 10 days"; what there is of it.
 std::string Describe(const NodeHistory& history);
 /// "link n1 to n2: lost once in the last 3 days".
 std::string Describe(const LinkHistory& history);

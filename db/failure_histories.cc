@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "db/database.h"
+#include "db/outages.h"
 #include "db/told_figures.h"
 
 namespace adaptive_train {
@@ -59,19 +60,22 @@ struct Weight {
   std::int64_t count = 0;
 };
 
+void Add(double time, const ProfileQuery& query, Weight& weight) {
+  const double age = std::max(0.0, query.now - time);
+  weight.failures += std::exp2(-age / query.failure_half_life_s);
+  weight.within_s = std::max(weight.within_s, age);
+  ++weight.count;
+}
+
 Weight WeightOf(const std::vector<Failure>& failures, const ProfileQuery& query) {
   Weight weight;
-  for (const Failure& failure : failures) {
-    const double age = std::max(0.0, query.now - failure.time);
-    weight.failures += std::exp2(-age / query.failure_half_life_s);
-    weight.within_s = std::max(weight.within_s, age);
-    ++weight.count;
-  }
+  for (const Failure& failure : failures) Add(failure.time, query, weight);
   return weight;
 }
 
 /// Of those that count for `reader`.
 Weight WeightOf(const FailuresByUser& users, Owner reader, const ProfileQuery& query) {
+  if (users.empty()) return {};
   std::vector<double> of_users;
   for (const auto& [owner, failures] : users)
     of_users.push_back(WeightOf(failures, query).failures);
@@ -127,6 +131,36 @@ FailuresByUser FailuresOfNode(Statement& of_node, const std::string& node,
   return users;
 }
 
+/// The node's outages at whose time no failure of `users` is.
+std::vector<EpochSeconds> OtherOutages(Database& database, const std::string& node,
+                                       const ProfileQuery& query, const FailuresByUser& users) {
+  auto outages = OutagesOf(database, query.cluster, node,
+                           query.now - kForgottenHalfLives * query.failure_half_life_s);
+  for (const auto& [owner, failures] : users) {
+    for (const Failure& failure : failures)
+      std::erase_if(outages, [&](EpochSeconds outage) {
+        return std::abs(outage - failure.time) < kOneOutage;
+      });
+  }
+  return outages;
+}
+
+/// What counts of a node for `reader`: of `users`, and of outages. Nothing: its kinds are empty, and
+/// it has no outages.
+NodeHistory HistoryOf(Database& database, const std::string& node, Owner reader,
+                      const ProfileQuery& query, FailuresByUser users) {
+  users = Counting(std::move(users), reader);
+  const auto outages = OtherOutages(database, node, query, users);
+  Weight weight = WeightOf(users, reader, query);
+  for (const EpochSeconds time : outages) Add(time, query, weight);
+  return {.node = node,
+          .failures = weight.failures,
+          .kinds = Kinds(users),
+          .within_s = weight.within_s,
+          .users = std::max<std::int64_t>(1, std::ssize(users)),
+          .outages = std::ssize(outages)};
+}
+
 using Pair = std::pair<std::string, std::string>;
 
 /// Adds what `node` reported of links to others of `nodes`, by both ends in order.
@@ -155,15 +189,9 @@ FailureHistories ReadHistories(Database& database, Owner reader, const ProfileQu
   for (const std::string& node : nodes) {
     FailuresByUser users = FailuresOfNode(of_node, node, query);
     leave_out(users, node);
-    users = Counting(std::move(users), reader);
-    if (!users.empty()) {
-      const Weight weight = WeightOf(users, reader, query);
-      histories.nodes.push_back({.node = node,
-                                 .failures = weight.failures,
-                                 .kinds = Kinds(users),
-                                 .within_s = weight.within_s,
-                                 .users = static_cast<std::int64_t>(users.size())});
-    }
+    NodeHistory history = HistoryOf(database, node, reader, query, std::move(users));
+    if (!history.kinds.empty() || history.outages > 0)
+      histories.nodes.push_back(std::move(history));
     AddFailuresOfLinks(of_link, node, nodes, query, links);
   }
   for (auto& [ends, users] : links) {

@@ -20,7 +20,8 @@ struct FailureHistories {
 /// The failures that count against one of the query's nodes, or a link between two of them,
 /// weighted less the older they are. The reader's own count. Others' count if jobs of
 /// kConfirmingUsers users failed there, and each of them no more, and no heavier, than the median
-/// user's: one user alone blames no node for others. `presence` says whose reports count at all.
+/// user's: one user alone blames no node for others. `presence` says whose reports count at all. An
+/// outage (db/outages.h) counts for everybody, unless a failure that counts is of its time.
 /// Failures of the future have to be kept out before. Throws DatabaseError; must be called
 /// inside a transaction.
 FailureHistories ReadHistories(Database& database, Owner reader, const ProfileQuery& query,

@@ -23,6 +23,7 @@
 #include "core/seconds.h"
 #include "db/migration.h"
 #include "db/open_database.h"
+#include "db/outages.h"
 #include "db/presence.h"
 #include "db/service/notify.h"
 #include "db/service/request_readers.h"
@@ -100,6 +101,23 @@ Retention RetentionFrom(const Arguments& arguments) {
   return retention;
 }
 
+/// Stores what Slurm says.
+SlurmAsker::Take SlurmsWordTo(RequestWriter& writer) {
+  return [&writer](const std::variant<SeenJob, SeenOutage>& seen) {
+    writer.Add(
+        [seen](Database& database) {
+          if (const auto* job = std::get_if<SeenJob>(&seen))
+            NotePresence(database, job->cluster, job->user, job->nodes, EpochSecondsNow());
+          if (const auto* outage = std::get_if<SeenOutage>(&seen))
+            NoteOutage(database, outage->cluster, outage->node, outage->time);
+        },
+        [](const StoreAnswer& answer) {
+          if (const auto* refused = std::get_if<store_answer::Refused>(&answer))
+            Log("what Slurm says is not stored: " + refused->why);
+        });
+  };
+}
+
 /// Returns when a signal has ended it.
 Result<void> Serve(const Arguments& arguments) {
   auto settings = SettingsFrom(arguments);
@@ -124,20 +142,9 @@ Result<void> Serve(const Arguments& arguments) {
     return Fail(fmt::format("profile store {}: {}", path.string(), error.what()), ExitCode::kStore);
   }
   if (arguments.ask_slurm) {
-    asker.emplace(
-        [&](const SeenJob& job) {
-          writer->Add(
-              [job](Database& database) {
-                NotePresence(database, job.cluster, job.user, job.nodes, EpochSecondsNow());
-              },
-              [](const StoreAnswer& answer) {
-                if (const auto* refused = std::get_if<store_answer::Refused>(&answer))
-                  Log("where a job runs is not stored: " + refused->why);
-              });
-        },
-        Log);
-    settings->names_job = [&](uid_t user, const JobRecord& job) {
-      asker->Ask(user, job.slurm_job_id, job.restart_count);
+    asker.emplace(SlurmsWordTo(*writer), Log);
+    settings->will_write = [&](uid_t user, const StoreRequest& request) {
+      asker->Ask(user, request);
     };
   }
   auto service = StoreService::Listen(io, std::move(*settings), *readers, *writer);

@@ -19,6 +19,10 @@ constexpr const char* kPurgePresence =
     "DELETE FROM presence WHERE (cluster, node, owner) IN"
     " (SELECT cluster, node, owner FROM presence WHERE seen_at < ?1 LIMIT ?2)";
 
+constexpr const char* kPurgeOutages =
+    "DELETE FROM outages WHERE (cluster, node, time) IN"
+    " (SELECT cluster, node, time FROM outages WHERE time < ?1 LIMIT ?2)";
+
 constexpr const char* kPurgeLinks =
     "DELETE FROM link_profiles WHERE (cluster, from_node, to_node, owner) IN"
     " (SELECT cluster, from_node, to_node, owner FROM link_profiles"
@@ -48,7 +52,8 @@ std::int64_t PurgeJobs(Database& database, double before, std::int64_t limit) {
 
 std::int64_t PurgeFigures(Database& database, double before, std::int64_t limit) {
   std::int64_t removed = 0;
-  for (const char* const statement : {kPurgeLinks, kPurgeDevices, kPurgeLayers, kPurgePresence})
+  for (const char* const statement :
+       {kPurgeLinks, kPurgeDevices, kPurgeLayers, kPurgePresence, kPurgeOutages})
     removed += Purge(database, statement, before, limit);
   return removed;
 }

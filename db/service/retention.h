@@ -31,7 +31,7 @@ struct Retention {
 std::int64_t PurgeJobs(Database& database, double before, std::int64_t limit);
 
 /// Removes the oldest figures that were last measured before `before`, at most `limit` each of
-/// links, devices and layers. Returns how many. Throws DatabaseError.
+/// links, devices and layers, of whose jobs ran where, and of outages. Returns how many. Throws DatabaseError.
 std::int64_t PurgeFigures(Database& database, double before, std::int64_t limit);
 
 }  // namespace adaptive_train

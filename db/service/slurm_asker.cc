@@ -16,7 +16,7 @@ namespace {
 constexpr std::chrono::seconds kDeadline{5}, kPause{30};
 /// Between two looks whether a question is due again.
 constexpr std::chrono::seconds kLookForDue{1};
-constexpr int kMostTimes = 5;
+constexpr int kMostTimes = 5, kMostTimesOfNode = 8;
 constexpr std::size_t kMostOfUser = 32, kMostRemembered = 100'000;
 
 std::vector<std::string> WordsOf(const std::string& text) {
@@ -70,15 +70,18 @@ SlurmAsker::~SlurmAsker() {
   thread_.join();
 }
 
-void SlurmAsker::Ask(uid_t user, std::int64_t slurm_job_id, std::int64_t restart_count) {
+void SlurmAsker::Ask(uid_t user, const StoreRequest& request) {
+  for (const SlurmQuestion& about : QuestionsIn(request)) Ask(user, about);
+}
+
+void SlurmAsker::Ask(uid_t user, const SlurmQuestion& about) {
   {
     std::lock_guard lock(mutex_);
     std::deque<Question>& questions = waiting_[user];
     if (questions.size() >= kMostOfUser) return;
     if (known_.size() >= kMostRemembered) known_.clear();
-    const Job job(slurm_job_id, restart_count);
-    if (!known_.emplace(user, job).second) return;
-    questions.push_back({user, job});
+    if (!known_.emplace(user, about).second) return;
+    questions.push_back({user, about});
   }
   changed_.notify_one();
 }
@@ -108,48 +111,69 @@ void SlurmAsker::Serve() {
       while (!ending_ && !(question = Next())) changed_.wait_for(lock, kLookForDue);
       if (ending_) return;
     }
-    const auto seen = Answer(*question);
-    if (seen && seen->user == question->user) take_(*seen);
-    Ended(*question, seen);
+    Ended(*question, Answer(*question));
   }
 }
 
 /// One that Slurm has not answered waits to be asked again.
-void SlurmAsker::Ended(const Question& question, const Result<SeenJob>& seen) {
-  if (!seen && !std::exchange(told_, true))
+void SlurmAsker::Ended(const Question& question, const Result<void>& answered) {
+  const auto* job = std::get_if<JobQuestion>(&question.about);
+  // That a node is up is no trouble.
+  if (!answered && job != nullptr && !std::exchange(told_, true))
     log_(fmt::format("job {}: Slurm does not say where it runs: {} (told once until it does)",
-                     question.job.first, seen.error().message));
-  if (seen) {
-    told_ = false;
+                     job->slurm_job_id, answered.error().message));
+  if (answered) {
+    if (job != nullptr) told_ = false;
     return;
   }
   Question again = question;
   std::lock_guard lock(mutex_);
   std::deque<Question>& questions = waiting_[question.user];
-  if (++again.asked >= kMostTimes || questions.size() >= kMostOfUser) {
-    known_.erase({again.user, again.job});
+  if (++again.asked >= (job != nullptr ? kMostTimes : kMostTimesOfNode) ||
+      questions.size() >= kMostOfUser) {
+    known_.erase({again.user, again.about});
     return;
   }
-  again.not_before = Clock::now() + kPause;
+  again.not_before = Clock::now() + (job != nullptr ? kPause : kPause * (1 << (again.asked - 1)));
   questions.push_back(again);
 }
 
-Result<SeenJob> SlurmAsker::Answer(const Question& question) {
+Result<void> SlurmAsker::Answer(const Question& question) {
   const auto deadline = Clock::now() + kDeadline;
   if (cluster_.empty()) {
     auto name = OutputOf({"scontrol", "show", "config"}, deadline).and_then(ClusterNameIn);
     if (!name) return tl::unexpected(name.error());
     cluster_ = std::move(*name);
   }
-  const auto lines = OutputOf({"squeue", "--noheader", "--states=all",
-                               fmt::format("--jobs={}", question.job.first), "--format=%A|%U|%N"},
-                              deadline);
+  if (const auto* node = std::get_if<NodeQuestion>(&question.about))
+    return Seen(*node, deadline).map([&](const SeenOutage& outage) { take_(outage); });
+  return Seen(std::get<JobQuestion>(question.about), deadline).map([&](const SeenJob& job) {
+    if (job.user == question.user) take_(job);
+  });
+}
+
+Result<SeenJob> SlurmAsker::Seen(const JobQuestion& question, Clock::time_point deadline) const {
+  const auto lines =
+      OutputOf({"squeue", "--noheader", "--states=all",
+                fmt::format("--jobs={}", question.slurm_job_id), "--format=%A|%U|%N"},
+               deadline);
   if (!lines) return tl::unexpected(lines.error());
-  const auto job = UserAndNodes(*lines, question.job.first);
+  const auto job = UserAndNodes(*lines, question.slurm_job_id);
   if (!job) return tl::unexpected(job.error());
   const auto nodes = OutputOf({"scontrol", "show", "hostnames", job->second}, deadline);
   if (!nodes) return tl::unexpected(nodes.error());
   return SeenJob{cluster_, job->first, WordsOf(*nodes)};
+}
+
+Result<SeenOutage> SlurmAsker::Seen(const NodeQuestion& question,
+                                    Clock::time_point deadline) const {
+  return OutputOf({"env", "SLURM_TIME_FORMAT=%s", "scontrol", "--oneliner", "show", "node",
+                   question.node},
+                  deadline)
+      .and_then([&](const std::string& words) { return OutageIn(words, question.time); })
+      .map([&](EpochSeconds time) {
+        return SeenOutage{cluster_, question.node, time};
+      });
 }
 
 }  // namespace adaptive_train

@@ -1,4 +1,4 @@
-// Asks Slurm whose a job is, and where it runs.
+// Asks Slurm whose a job is, where it runs, and which nodes went down.
 #pragma once
 
 #include <sys/types.h>
@@ -15,9 +15,12 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/result.h"
+#include "db/service/slurm_questions.h"
+#include "db/store_message.h"
 
 namespace adaptive_train {
 
@@ -27,13 +30,19 @@ struct SeenJob {
   uid_t user = 0;
   std::vector<std::string> nodes;
 };
+/// A node that went down at `time`, by Slurm's word.
+struct SeenOutage {
+  std::string cluster, node;
+  EpochSeconds time = 0;
+};
 
-/// One thread, which calls squeue and scontrol. Users take turns. A job is asked for until Slurm
-/// has said where it runs, five times at most, 30 s apart.
+/// One thread, which calls squeue and scontrol. Users take turns. Of a job it asks until Slurm has
+/// said where it runs, five times at most, 30 s apart; of a node until Slurm knows of an outage, for
+/// an hour, less and less often.
 class SlurmAsker {
  public:
-  /// Takes what Slurm says of a job whose user has named it. By the asker's thread.
-  using Take = std::function<void(const SeenJob&)>;
+  /// Takes what Slurm says of a job whose user has named it, or of a node. By the asker's thread.
+  using Take = std::function<void(const std::variant<SeenJob, SeenOutage>&)>;
   using Log = std::function<void(const std::string&)>;
 
   SlurmAsker(Take take, Log log);
@@ -42,24 +51,26 @@ class SlurmAsker {
   SlurmAsker(const SlurmAsker&) = delete;
   SlurmAsker& operator=(const SlurmAsker&) = delete;
 
-  /// `user` says that the job is his; a requeued one is another. From any thread; does not block.
+  /// What `user` says in the request of his jobs and of their nodes. From any thread; does not block.
   /// Of one user's questions a few may wait, and more are not asked.
-  void Ask(uid_t user, std::int64_t slurm_job_id, std::int64_t restart_count);
+  void Ask(uid_t user, const StoreRequest& request);
 
  private:
   using Clock = std::chrono::steady_clock;
-  using Job = std::pair<std::int64_t, std::int64_t>;  // and its restarts
   struct Question {
     uid_t user = 0;
-    Job job;
+    SlurmQuestion about;
     int asked = 0;
     Clock::time_point not_before{};
   };
 
   void Serve();
   std::optional<Question> Next();
-  void Ended(const Question& question, const Result<SeenJob>& seen);
-  Result<SeenJob> Answer(const Question& question);
+  void Ask(uid_t user, const SlurmQuestion& about);
+  void Ended(const Question& question, const Result<void>& answered);
+  Result<void> Answer(const Question& question);
+  Result<SeenJob> Seen(const JobQuestion& job, Clock::time_point deadline) const;
+  Result<SeenOutage> Seen(const NodeQuestion& node, Clock::time_point deadline) const;
 
   const Take take_;
   const Log log_;
@@ -68,8 +79,8 @@ class SlurmAsker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uid_t, std::deque<Question>> waiting_;
-  uid_t last_ = 0;                         // whose turn it was
-  std::set<std::pair<uid_t, Job>> known_;  // waiting, or answered
+  uid_t last_ = 0;                                   // whose turn it was
+  std::set<std::pair<uid_t, SlurmQuestion>> known_;  // waiting, or answered
   bool ending_ = false;
   std::thread thread_;
 };

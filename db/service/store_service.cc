@@ -41,14 +41,6 @@ tl::unexpected<Error> FailListen(const std::filesystem::path& socket, const std:
   return Fail(fmt::format("socket {}: {}", socket.string(), why), ExitCode::kStore);
 }
 
-/// The job that a request is about, if Slurm knows it; else nullptr.
-const JobRecord* SlurmJobOf(const StoreRequest& request) {
-  const JobRecord* job = nullptr;
-  if (const auto* begin = std::get_if<store_request::BeginJob>(&request)) job = &begin->job;
-  if (const auto* take = std::get_if<store_request::TakeIn>(&request)) job = &take->run.job;
-  return job != nullptr && job->slurm_job_id > 0 ? job : nullptr;
-}
-
 }  // namespace
 
 StoreService::StoreService(asio::io_context& io, Settings settings, RequestReaders& readers,
@@ -250,15 +242,14 @@ void StoreService::Understand(const SessionPtr& session, std::string text) {
     asio::post(io, [session, given_text = AnswerText(given)] { session->Send(given_text); });
   };
   readers_.Add(session->caller.uid,
-               [&writer = writer_, session, answer, names_job = settings_.names_job,
+               [&writer = writer_, session, answer, will_write = settings_.will_write,
                 text = std::move(text)](const RequestReaders::Read& read) {
                  auto request = ReadStoreRequest(text);
                  if (!request) return answer("unreadable", Refused{request.error().message});
                  const std::string_view name = NameOf(*request);
                  if (!session->greeted) return answer(name, session->Greeted(*request));
                  if (!Writes(*request)) return answer(name, read(session->caller, *request));
-                 if (const JobRecord* job = SlurmJobOf(*request); job != nullptr && names_job)
-                   names_job(session->caller.uid, *job);
+                 if (will_write) will_write(session->caller.uid, *request);
                  writer.Add(session->caller, std::move(*request),
                             [answer, name](const StoreAnswer& given) { answer(name, given); });
                });

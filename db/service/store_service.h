@@ -53,8 +53,8 @@ class StoreService {
     std::string tcp_listen;          // an address of this host; empty: all of them
     ServiceLimits limits = {};
     std::function<void(const std::string&)> log;  // takes a line
-    /// A user names a Slurm job as his. Any thread; must not block. May be empty.
-    std::function<void(uid_t, const JobRecord&)> names_job = {};
+    /// Sees what a user asks to write. Any thread; must not block. May be empty.
+    std::function<void(uid_t, const StoreRequest&)> will_write = {};
   };
 
   /// Listens at the socket, which every user may connect to, and at the port of Settings::tcp.

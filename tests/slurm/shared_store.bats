@@ -20,10 +20,14 @@ setup() {
   store=unix:$shared/socket
 }
 teardown() {
-  kill "$service"
+  # The service itself, too, where the box has started it.
+  pgrep -f -- "--database $shared/profiles.db" | xargs -r kill
   wait "$service" || true
+  wait_until 20 ended
   rm -rf "${shared:?}"
 }
+
+ended() { ! pgrep -f -- "--database $shared/profiles.db" >"$shared/left"; }
 
 # serve: beside the box, whose nodes share a kernel and so its socket.
 serve() {
@@ -34,10 +38,12 @@ serve() {
 # serve_by_network: on ctl, at a port, with the cluster's munge, and with Slurm's word for who has been where. Nodes of the box have a
 # network each.
 serve_by_network() {
-  box on ctl "$(box_value BOX_PREFIX)/sbin/adaptive-traind" --database "$shared/profiles.db" --socket "$shared/socket" \
+  local program
+  program=$(box_value BOX_PREFIX)/sbin/adaptive-traind
+  box on ctl "$program" --database "$shared/profiles.db" --socket "$shared/socket" \
     --tcp ctl:6822 --ask-slurm 2>"$shared/log" 3>&- &
   service=$!
-  wait_until 60 grep -q ' store_uid = 0' "$shared/log"
+  wait_until 60 grep -q ' store_uid = 0' "$shared/log" || { cat "$shared/log"; return 1; }
   store=tcp:ctl:6822
   local folder
   for folder in "$home" "$bobs"; do
@@ -74,6 +80,8 @@ fails_on_n2() {
       SELECT id, unixepoch(), 'n2', 'node_silent', '', '', '', 'node', cluster, owner
         FROM n, (SELECT id, cluster, owner FROM jobs ORDER BY id DESC LIMIT 1)"
 }
+
+outage_known() { [[ $(sqlite3 -readonly "$shared/profiles.db" 'SELECT node FROM outages') == "$1" ]]; }
 
 @test "another user's first run reuses measured links, and sees none of his jobs" {
   serve
@@ -118,4 +126,19 @@ fails_on_n2() {
   rm "$home/.config/adaptive-train/adaptive-train.toml"
   run told_to ada jobs
   [[ $status == 2 && $output == *"needs to know who may answer: set store_uid in"* ]]
+}
+
+@test "a node that died in one user's job is the next user's spare, by Slurm's word" {
+  serve_by_network
+  job=$(box on ctl --user=ada sbatch --parsable -N3 --adaptive-train=reuse=auto job.sh --train.steps=1000000 --parallel.data=3 --store "$store" 3>&-)
+  wait_until 90 training "$job" 5
+  box kill n2
+  wait_until 60 grep -q "^going on without n2" "$home/slurm-$job.out"
+  # A question goes out at once, and half a minute later, when Slurm has marked the node as down.
+  wait_until 120 outage_known n2
+  box on ctl scancel "$job"
+  wait_until 60 job_over "$job"
+  box revive n2
+  train_as bob spares=1
+  [[ $output == *"kept aside: n2: down by Slurm's word once in the last day"* ]]
 }

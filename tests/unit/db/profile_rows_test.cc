@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "db/database.h"
+#include "db/outages.h"
 #include "tests/unit/db/store_fixture.h"
 
 namespace adaptive_train::profile_rows_test {
@@ -161,6 +162,23 @@ TEST_F(ProfileRowsTest, FailuresOfANodeFadeWithTheirAge) {
   EXPECT_NEAR(found.nodes[0].failures, 1.5, 1e-9);
   EXPECT_EQ(found.nodes[1].node, "n2");
   EXPECT_NEAR(found.nodes[1].failures, 0.25, 1e-9);
+}
+
+TEST_F(ProfileRowsTest, AnOutageCountsUnlessAFailureOfItsTimeDoes) {
+  {
+    Database database(Location().path);
+    for (const double hours_ago : {1.0, 1.5, 30.0})  // the first two are one
+      NoteOutage(database, "alpha", "n1", kNow - hours_ago * 3600);
+    NoteOutage(database, "alpha", "n2", kNow - kHalfLife);
+    NoteOutage(database, "beta", "n3", kNow);
+  }
+  Failed("n1", kNow - 1.2 * 3600);
+  const Profile found = Find(Query({"n1", "n2", "n3"}));
+  ASSERT_EQ(found.nodes.size(), 2u);
+  EXPECT_EQ(Describe(found.nodes[0]),
+            "n1: silent once, down by Slurm's word once in the last 2 days");
+  EXPECT_EQ(Describe(found.nodes[1]), "n2: down by Slurm's word once in the last 14 days");
+  EXPECT_NEAR(found.nodes[1].failures, 0.5, 1e-9);
 }
 
 TEST_F(ProfileRowsTest, FailuresAreCountedByKindWithTheAgeOfTheOldest) {

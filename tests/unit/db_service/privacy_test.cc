@@ -196,6 +196,8 @@ esac)");
   'show config') printf 'AccountingStorageType = none\nClusterName             = alpha\n' ;;
   'show hostnames n[1-2]') printf 'n1\nn2\n' ;;
   'show hostnames n3') echo n3 ;;
+  '--oneliner show node n1') [ ! -e "$0.n1_is_down" ] ||
+    echo "NodeName=n1 State=DOWN+NOT_RESPONDING BootTime=1 Reason=Not responding [slurm@$(date +$SLURM_TIME_FORMAT)]" ;;
   *) exit 1 ;;
 esac)");
     path_ = std::getenv("PATH");
@@ -291,6 +293,21 @@ TEST_F(SlurmTest, WhatCountsForOthersIsOfUsersWhoseJobsSlurmHasSeenThere) {
   ASSERT_EQ(Report(61003, 3), "reported");
   AwaitPresence(7);
   EXPECT_EQ(Told(), "links 1 known, failed nodes 1");
+}
+
+TEST_F(SlurmTest, ANodeThatIsDownBySlurmsWordCountsForAll) {
+  std::ofstream(folder_ / "bin" / "scontrol.n1_is_down");
+  Start({"--ask-slurm"});
+  ASSERT_EQ(Report(kAnn, 1), "reported");
+  for (int i = 0; i < 600 && Told().ends_with(" 0"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_THAT(Told(), HasSubstr("failed nodes 1"));
+  const auto described = [](RemoteStore& store) {
+    const auto profile = store.ProfileOf({"alpha", {"n1", "n2"}, {}, "", EpochSecondsNow()});
+    return profile ? Describe(profile->nodes.at(0)) : profile.error().message;
+  };
+  EXPECT_EQ(As(61009, described), "n1: down by Slurm's word once in the last day");
+  EXPECT_EQ(As(kAnn, described), "n1: silent once in the last day") << "one failure, told twice";
 }
 
 TEST_F(SlurmTest, ASlurmThatDoesNotAnswerHoldsUpNobody) {

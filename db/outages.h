@@ -1,0 +1,24 @@
+// When nodes went down, by Slurm's word.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "db/records.h"
+
+namespace adaptive_train {
+
+class Database;
+
+/// What happens within this time is one outage: a node that is down, and starts again.
+inline constexpr double kOneOutage = 3600;  // seconds
+
+/// Notes one, unless it is known. Throws DatabaseError; must be called inside a transaction.
+void NoteOutage(Database& database, const std::string& cluster, const std::string& node,
+                EpochSeconds time);
+
+/// The times of a node's outages after `since`, in order. Throws DatabaseError.
+std::vector<EpochSeconds> OutagesOf(Database& database, const std::string& cluster,
+                                    const std::string& node, EpochSeconds since);
+
+}  // namespace adaptive_train

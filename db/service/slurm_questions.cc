@@ -1,0 +1,94 @@
+#include "db/service/slurm_questions.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "core/file_io.h"
+#include "core/seconds.h"
+
+namespace adaptive_train {
+namespace {
+
+/// Slurm marks a node as down some minutes after its death (SlurmdTimeout), and ranks have found
+/// out before or a little later.
+constexpr std::int64_t kMostBefore = 600, kMostAfter = 3600;  // seconds
+constexpr std::size_t kLongestName = 64;
+
+/// A name as slurm.conf has it, and nothing that scontrol would take for an option or for several.
+bool IsNodeName(const std::string& name) {
+  const auto may_be = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+  };
+  return !name.empty() && name.size() <= kLongestName && name.front() != '-' &&
+         name.front() != '.' && std::ranges::all_of(name, may_be);
+}
+
+void AddJob(const JobRecord& job, std::vector<SlurmQuestion>& questions) {
+  if (job.slurm_job_id > 0) questions.push_back(JobQuestion{job.slurm_job_id, job.restart_count});
+}
+
+void AddFailure(const LedgerEntry& entry, std::vector<SlurmQuestion>& questions) {
+  const auto* failure = std::get_if<FailureRecord>(&entry);
+  if (failure == nullptr || failure->blamed != Blamed::kNode || !IsNodeName(failure->host)) return;
+  // A node that is slow is up, and of what is long ago Slurm knows nothing.
+  const double age = EpochSecondsNow() - failure->time;
+  if (failure->kind == FailureKind::kSlow || !(std::abs(age) < kMostAfter)) return;
+  questions.push_back(NodeQuestion{failure->host, static_cast<std::int64_t>(failure->time)});
+}
+
+std::optional<std::int64_t> NumberAt(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end != text.data() ? std::optional(number) : std::nullopt;
+}
+
+/// What follows " KEY=", up to the next blank. A reason, which is an administrator's free text, comes
+/// after all keys.
+std::string_view ValueOf(std::string_view words, std::string_view key) {
+  const std::string begins = " " + std::string(key) + "=";
+  const std::size_t at = words.find(begins);
+  if (at == words.npos) return {};
+  const std::string_view value = words.substr(at + begins.size());
+  return value.substr(0, value.find(' '));
+}
+
+}  // namespace
+
+std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request) {
+  std::vector<SlurmQuestion> questions;
+  if (const auto* begin = std::get_if<store_request::BeginJob>(&request))
+    AddJob(begin->job, questions);
+  if (const auto* record = std::get_if<store_request::Record>(&request))
+    AddFailure(record->entry.entry, questions);
+  if (const auto* take = std::get_if<store_request::TakeIn>(&request)) {
+    AddJob(take->run.job, questions);
+    for (const NumberedEntry& entry : take->run.entries) AddFailure(entry.entry, questions);
+  }
+  return questions;
+}
+
+Result<EpochSeconds> OutageIn(std::string_view words, std::int64_t failed) {
+  const std::size_t reason = words.find(" Reason=");
+  const std::string_view keys = words.substr(0, reason);
+  const std::string_view state = ValueOf(keys, "State");
+  if (state.empty())
+    return Fail("scontrol show node says " + Printable(std::string(words), 80), ExitCode::kStore);
+  const auto is_of_it = [&](std::optional<std::int64_t> time) {
+    return time && *time >= failed - kMostBefore && *time <= failed + kMostAfter;
+  };
+  if (state.starts_with("DOWN") && reason != words.npos) {
+    // "Reason=Not responding [slurm@1795932564]"
+    const std::size_t at = words.rfind('@');
+    const auto since = at == words.npos ? std::nullopt : NumberAt(words.substr(at + 1));
+    if (is_of_it(since)) return static_cast<EpochSeconds>(*since);
+  }
+  const auto booted = NumberAt(ValueOf(keys, "BootTime"));
+  if (is_of_it(booted)) return static_cast<EpochSeconds>(*booted);
+  return Fail("Slurm knows of no outage at that time", ExitCode::kStore);
+}
+
+}  // namespace adaptive_train

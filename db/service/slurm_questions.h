@@ -1,0 +1,38 @@
+// What Slurm is asked about when users tell of their jobs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/result.h"
+#include "db/records.h"
+#include "db/store_message.h"
+
+namespace adaptive_train {
+
+/// Whose is the job, and where does it run? A requeued one is another.
+struct JobQuestion {
+  std::int64_t slurm_job_id = 0, restart_count = 0;
+  auto operator<=>(const JobQuestion&) const = default;
+};
+/// Did the node go down at about this time?
+struct NodeQuestion {
+  std::string node;
+  std::int64_t time = 0;  // in seconds since 1970
+  auto operator<=>(const NodeQuestion&) const = default;
+};
+using SlurmQuestion = std::variant<JobQuestion, NodeQuestion>;
+
+/// A request names a Slurm job as its user's, or blames a node for a failure. A node's name can be a
+/// program's argument.
+std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request);
+
+/// From a node as `scontrol --oneliner show node` prints it with times in seconds since 1970: when it
+/// was set down or started, if that was between ten minutes before `failed` and an hour after. The
+/// error says what is there instead.
+Result<EpochSeconds> OutageIn(std::string_view words, std::int64_t failed);
+
+}  // namespace adaptive_train

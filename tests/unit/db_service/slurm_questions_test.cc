@@ -1,0 +1,108 @@
+// What Slurm is asked about, and what its answers say.
+#include "db/service/slurm_questions.h"
+
+#include <gtest/gtest.h>
+
+#include "core/seconds.h"
+
+namespace adaptive_train::slurm_questions_test {
+namespace {
+
+constexpr std::int64_t kFailed = 1795932535;
+
+/// As Slurm 22.05 prints it.
+std::string Node(const std::string& state, std::int64_t booted, const std::string& reason) {
+  return "NodeName=n2 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUTot=8 OS=Linux 6.1 #1 SMP @0  "
+         "RealMemory=4000 State=" +
+         state + " ThreadsPerCore=1 Partitions=main  BootTime=" + std::to_string(booted) +
+         " SlurmdStartTime=1795932540 CfgTRES=cpu=8,mem=4000M ExtSensorsTemp=n/s" + reason + "\n";
+}
+
+std::string Outage(const std::string& words) {
+  const auto outage = OutageIn(words, kFailed);
+  return outage ? std::to_string(static_cast<std::int64_t>(*outage)) : "none";
+}
+
+TEST(SlurmQuestions, ANodeThatIsDownSinceTheFailureHadAnOutage) {
+  const auto down = [](const std::string& state, std::int64_t since) {
+    return Node(state, 1795000000, " Reason=Not responding [slurm@" + std::to_string(since) + "]");
+  };
+  EXPECT_EQ(Outage(down("DOWN+NOT_RESPONDING", kFailed + 29)), std::to_string(kFailed + 29));
+  EXPECT_EQ(Outage(down("DOWN*+DRAIN", kFailed - 300)), std::to_string(kFailed - 300));
+  EXPECT_EQ(Outage(down("DOWN", kFailed - 86400)), "none") << "down since yesterday";
+  EXPECT_EQ(Outage(down("DOWN", kFailed + 86400)), "none");
+  EXPECT_EQ(Outage(down("IDLE+DRAIN", kFailed)), "none") << "drained, and alive";
+  EXPECT_EQ(Outage(Node("IDLE+NOT_RESPONDING", 1795000000, "")), "none") << "it may come back";
+  EXPECT_EQ(Outage(Node("DOWN", 1795000000, " Reason=no time")), "none");
+}
+
+TEST(SlurmQuestions, ANodeThatStartedAgainHadAnOutage) {
+  EXPECT_EQ(Outage(Node("IDLE", kFailed + 200, "")), std::to_string(kFailed + 200));
+  EXPECT_EQ(Outage(Node("IDLE", kFailed - 7200, "")), "none");
+  EXPECT_EQ(Outage(Node("IDLE", kFailed + 7200, "")), "none");
+}
+
+TEST(SlurmQuestions, AReasonIsFreeText) {
+  const std::string time = std::to_string(kFailed);
+  EXPECT_EQ(Outage(Node("IDLE", 1795000000, " Reason=x State=DOWN BootTime=" + time + " [a@9]")),
+            "none");
+  EXPECT_EQ(Outage(Node("DOWN", 1795000000, " Reason=dimm [a@9] of ann [root@" + time + "]")),
+            time);
+}
+
+TEST(SlurmQuestions, OtherWordsAreAnError) {
+  for (const char* const words :
+       {"", "\n", "Node n2 not found", "State=DOWN", " State= Reason=[x@1]", "Reason=x@"}) {
+    const auto outage = OutageIn(words, kFailed);
+    ASSERT_FALSE(outage) << words;
+    EXPECT_EQ(outage.error().message.find('\n'), std::string::npos);
+  }
+}
+
+FailureRecord Failure(const std::string& host, Blamed blamed = Blamed::kNode, double ago = 10) {
+  FailureRecord failure;
+  failure.time = EpochSecondsNow() - ago;
+  failure.host = host;
+  failure.kind = FailureKind::kNodeSilent;
+  failure.blamed = blamed;
+  return failure;
+}
+
+std::size_t QuestionsOf(const FailureRecord& failure) {
+  return QuestionsIn(store_request::Record{1, {1, failure}}).size();
+}
+
+TEST(SlurmQuestions, OnlyFailuresThatBlameANodeAreAskedAbout) {
+  EXPECT_EQ(QuestionsOf(Failure("n2")), 1u);
+  EXPECT_EQ(QuestionsOf(Failure("gpu-07.rack_3.example.org")), 1u);
+  EXPECT_EQ(QuestionsOf(Failure("n2", Blamed::kNobody)), 0u);
+  EXPECT_EQ(QuestionsOf(Failure("n2", Blamed::kLink)), 0u);
+  EXPECT_EQ(QuestionsOf(Failure("n2", Blamed::kNode, 90000)), 0u) << "long ago";
+  EXPECT_EQ(QuestionsOf(Failure("n2", Blamed::kNode, -90000)), 0u);
+  EXPECT_EQ(QuestionsOf(Failure("n2", Blamed::kNode, std::nan(""))), 0u);
+  FailureRecord slow = Failure("n2");
+  slow.kind = FailureKind::kSlow;
+  EXPECT_EQ(QuestionsOf(slow), 0u);
+}
+
+TEST(SlurmQuestions, ANameThatIsNoneIsNotAskedAbout) {
+  for (const char* const name :
+       {"", "-a", "--all", "n[1-9]", "n1,n2", "n 1", "n1\n", ".", "n=1", "$(id)", "n1;id", "../n1"})
+    EXPECT_EQ(QuestionsOf(Failure(name)), 0u) << name;
+  EXPECT_EQ(QuestionsOf(Failure(std::string(65, 'n'))), 0u);
+}
+
+TEST(SlurmQuestions, ALedgersJobAndFailuresAreAskedAbout) {
+  RunLedger run;
+  run.job.slurm_job_id = 7;
+  run.entries = {{1, Failure("n1")}, {2, PlanRecord{}}, {3, Failure("n2")}};
+  const auto questions = QuestionsIn(store_request::TakeIn{run});
+  ASSERT_EQ(questions.size(), 3u);
+  EXPECT_EQ(std::get<JobQuestion>(questions[0]), (JobQuestion{7, 0}));
+  EXPECT_EQ(std::get<NodeQuestion>(questions[2]).node, "n2");
+  run.job.slurm_job_id = 0;  // it ran without Slurm
+  EXPECT_EQ(QuestionsIn(store_request::TakeIn{run}).size(), 2u);
+}
+
+}  // namespace
+}  // namespace adaptive_train::slurm_questions_test
