@@ -78,8 +78,13 @@ class Statement {
   template <class... Values>
   Statement& Bind(const Values&... values) {
     Reset();
-    int index = 0;
-    (BindOne(++index, values), ...);
+    bound_ = 0;
+    return BindMore(values...);
+  }
+  /// Values for what follows those that Bind was given, before the first Step.
+  template <class... Values>
+  Statement& BindMore(const Values&... values) {
+    (BindOne(++bound_, values), ...);
     return *this;
   }
   /// Goes to the next row. Whether there is one.
@@ -106,6 +111,7 @@ class Statement {
   Database& database_;
   std::unordered_map<std::string, Database::Compiled>::node_type text_and_compiled_;
   sqlite3_stmt* compiled_ = nullptr;
+  int bound_ = 0;  // values
 };
 
 /// Reads the columns of a statement's current row from left to right. SQLite converts what has

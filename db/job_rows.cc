@@ -14,7 +14,7 @@ namespace {
 // A list is bound as one text with ?1 before and after each word; an absent list is NULL.
 constexpr const char* kFindJobs =
     "SELECT jobs.id, run_number, cluster, slurm_job_id, restart_count, submit_time, user, name, "
-    "run_dir, iif(?9, config, ''), options,"
+    "run_dir, iif(?9, config, ''), options, account,"
     "       adaptive_train_version, start_time, launcher_host, launcher_boot_id, "
     "launcher_pid_namespace, launcher_pid,"
     "       launcher_start_ticks, state, end_time, exit_code, reason, array_job_id, array_task_id,"
@@ -40,6 +40,7 @@ constexpr const char* kFindJobs =
 // Added where it holds, so that SQLite can use the index of owners. A "+" keeps it from that index.
 constexpr const char* kOfOwner = " AND owner = ?7";
 constexpr const char* kOfOwnerToo = " AND +owner = ?7";
+constexpr const char* kOfOwnerOrAccounts = " AND (+owner = ?7 OR instr(?10, ?1 || account || ?1))";
 constexpr const char* kInOrder = " ORDER BY start_time, jobs.id";
 constexpr const char* kNewestFirst = " ORDER BY start_time DESC, jobs.id DESC LIMIT ?8";
 
@@ -94,10 +95,10 @@ Result<JobRow> ReadJobRow(Statement& statement) {
   RowReader column(statement);
   column >> row.id >> row.run_number >> job.cluster >> job.slurm_job_id >> job.restart_count >>
       job.submit_time >> job.user >> job.name >> job.run_dir >> job.config >> job.options >>
-      job.adaptive_train_version >> job.start_time >> launcher.host >> launcher.boot_id >>
-      launcher.pid_namespace >> launcher.pid >> launcher.start_ticks >> state >> row.end_time >>
-      row.exit_code >> row.reason >> job.array_job_id >> job.array_task_id >> job.uid >>
-      row.ranks >> row.failures >> row.launches >> row.launch_retries >> row.slurm_state;
+      job.account >> job.adaptive_train_version >> job.start_time >> launcher.host >>
+      launcher.boot_id >> launcher.pid_namespace >> launcher.pid >> launcher.start_ticks >> state >>
+      row.end_time >> row.exit_code >> row.reason >> job.array_job_id >> job.array_task_id >>
+      job.uid >> row.ranks >> row.failures >> row.launches >> row.launch_retries >> row.slurm_state;
   const auto known = JobStateFromString(state);
   if (!known) return UnknownWord(row.id, "state", state);
   row.state = *known;
@@ -121,16 +122,19 @@ std::string AmongKeys(const std::vector<JobKey>& keys) {
                      local, slurm);
 }
 
-std::string FindJobsText(std::optional<Owner> owner, const JobQuery& query) {
+std::string FindJobsText(const std::optional<JobsOf>& of, const JobQuery& query) {
   std::string text = kFindJobs;
   if (!query.ids.empty()) text += AmongKeys(query.ids);
-  if (owner) text += query.ids.empty() ? kOfOwner : kOfOwnerToo;
+  if (of && !of->accounts.empty())
+    text += kOfOwnerOrAccounts;
+  else if (of)
+    text += query.ids.empty() ? kOfOwner : kOfOwnerToo;
   return text + (query.newest ? kNewestFirst : kInOrder);
 }
 
 }  // namespace
 
-Result<std::vector<JobRow>> ReadJobRows(Database& database, std::optional<Owner> owner,
+Result<std::vector<JobRow>> ReadJobRows(Database& database, const std::optional<JobsOf>& of,
                                         const JobQuery& query) {
   const auto ids = ListedUnlessEmpty(query.ids, [](const JobKey& key) {
     const std::string task = key.task ? fmt::format("_{}", *key.task) : "";
@@ -142,9 +146,15 @@ Result<std::vector<JobRow>> ReadJobRows(Database& database, std::optional<Owner>
           : std::optional(Listed(query.users, [](const std::string& user) { return user; }));
   const auto states =
       ListedUnlessEmpty(query.states, [](JobState state) { return ToString(state); });
-  Statement find(database, FindJobsText(owner, query));
+  Statement find(database, FindJobsText(of, query));
+  std::optional<Owner> owner;
+  if (of) owner = of->owner;
+  const auto accounts =
+      of ? ListedUnlessEmpty(of->accounts, [](const std::string& one) { return one; })
+         : std::nullopt;
   find.Bind(kSeparator, ids, users, query.start, query.end, states, owner, query.newest,
             std::int64_t{query.configs});
+  if (accounts) find.BindMore(*accounts);
   Statement nodes(database, kNodeNames);
   std::vector<JobRow> rows;
   while (find.Step()) {

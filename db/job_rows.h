@@ -16,7 +16,7 @@ class Database;
 // All throw DatabaseError. Called inside one transaction, they see one consistent state. They
 // fail with ExitCode::kStore if a stored word is unknown.
 /// Those of `owner`; none: of all.
-Result<std::vector<JobRow>> ReadJobRows(Database& database, std::optional<Owner> owner,
+Result<std::vector<JobRow>> ReadJobRows(Database& database, const std::optional<JobsOf>& of,
                                         const JobQuery& query);
 Result<std::vector<LaunchRecord>> ReadLaunches(Database& database, std::int64_t job_id);
 Result<std::vector<FailureRecord>> ReadFailures(Database& database, std::int64_t job_id);

@@ -14,9 +14,9 @@ constexpr const char* kInsertJob =
     "config, options,"
     "                  adaptive_train_version, start_time, state, launcher_host, launcher_boot_id,"
     "                  launcher_pid_namespace, launcher_pid, launcher_start_ticks, array_job_id,"
-    "                  array_task_id, uid, owner, run_number)"
+    "                  array_task_id, uid, owner, account, run_number)"
     " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,"
-    "        nullif(?20, ''), ?21,"
+    "        nullif(?20, ''), ?21, ?22,"
     "        coalesce(max(run_number) + 1, 0)"
     "   FROM jobs WHERE cluster = ?1 AND slurm_job_id = ?2 AND restart_count = ?3 AND submit_time "
     "= ?4";
@@ -63,6 +63,7 @@ constexpr const char* kReplaceSummary =
 
 constexpr const char* kOwnerOf = "SELECT owner FROM jobs WHERE id = ?1";
 constexpr const char* kOwnerOfRun = "SELECT owner FROM jobs WHERE uid = ?1";
+constexpr const char* kAccountOf = "SELECT account FROM jobs WHERE id = ?1";
 constexpr const char* kUidOf = "SELECT coalesce(uid, '') FROM jobs WHERE id = ?1";
 constexpr const char* kFindByUid = "SELECT id FROM jobs WHERE uid = ?1";
 constexpr const char* kEntriesTaken = "SELECT entries FROM ledgers WHERE uid = ?1";
@@ -85,8 +86,8 @@ std::optional<std::int64_t> FindNumber(Database& database, const char* sql, cons
 }
 
 /// Empty: the job is not in the store, or has none.
-std::string UidOf(Database& database, std::int64_t job_id) {
-  Statement statement(database, kUidOf);
+std::string FindText(Database& database, const char* sql, std::int64_t job_id) {
+  Statement statement(database, sql);
   statement.Bind(job_id);
   return statement.Step() ? Column<std::string>(statement) : "";
 }
@@ -99,12 +100,16 @@ std::int64_t InsertJob(Database& database, Owner owner, const JobRecord& job) {
           job.user, job.name, job.run_dir, job.config, job.options, job.adaptive_train_version,
           job.start_time, ToString(JobState::kRunning), launcher.host, launcher.boot_id,
           launcher.pid_namespace, launcher.pid, launcher.start_ticks, job.array_job_id,
-          job.array_task_id, job.uid, owner);
+          job.array_task_id, job.uid, owner, job.account);
   return database.LastInsertedId();
 }
 
 std::optional<Owner> OwnerOf(Database& database, std::int64_t job_id) {
   return FindNumber(database, kOwnerOf, job_id);
+}
+
+std::string AccountOf(Database& database, std::int64_t job_id) {
+  return FindText(database, kAccountOf, job_id);
 }
 
 std::optional<Owner> OwnerOfRun(Database& database, const std::string& uid) {
@@ -166,7 +171,7 @@ Result<void> WriteRow(Database& database, std::int64_t job_id, const JobEnd& end
 }
 
 Result<void> WriteEntry(Database& database, std::int64_t job_id, const NumberedEntry& entry) {
-  const std::string uid = UidOf(database, job_id);
+  const std::string uid = FindText(database, kUidOf, job_id);
   if (!uid.empty() && FindNumber(database, kEntriesTaken, uid).value_or(0) >= entry.number)
     return {};
   auto written =

@@ -21,6 +21,8 @@ std::int64_t InsertJob(Database& database, Owner owner, const JobRecord& job);
 
 /// None: the job is not in the store.
 std::optional<Owner> OwnerOf(Database& database, std::int64_t job_id);
+/// Empty: it has none, or is not in the store.
+std::string AccountOf(Database& database, std::int64_t job_id);
 /// Of the run with this uid.
 std::optional<Owner> OwnerOfRun(Database& database, const std::string& uid);
 

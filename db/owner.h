@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace adaptive_train {
 
@@ -9,5 +11,11 @@ namespace adaptive_train {
 using Owner = std::int64_t;
 /// Of all rows in a file of one's own.
 inline constexpr Owner kFileOwner = -1;
+
+/// Jobs of one owner, and those that are charged to some accounts.
+struct JobsOf {
+  Owner owner = 0;
+  std::vector<std::string> accounts = {};
+};
 
 }  // namespace adaptive_train

@@ -58,6 +58,7 @@ void WriteJson(std::string& to, const JobRecord& job) {
       .Add("restart_count", job.restart_count)
       .Add("submit_time", job.submit_time)
       .Add("user", job.user)
+      .Add("account", job.account)
       .Add("name", job.name)
       .Add("run_dir", job.run_dir)
       .Add("config", job.config)
@@ -76,6 +77,7 @@ JobRecord ReadJobRecord(const JsonReader& json) {
   Take(json, "restart_count", job.restart_count);
   Take(json, "submit_time", job.submit_time);
   Take(json, "user", job.user);
+  if (json.Has("account")) Take(json, "account", job.account);  // none of earlier programs'
   Take(json, "name", job.name);
   Take(json, "run_dir", job.run_dir);
   Take(json, "config", job.config);

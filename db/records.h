@@ -49,6 +49,7 @@ struct JobRecord {
   std::int64_t restart_count = 0;                           // SLURM_RESTART_COUNT
   EpochSeconds submit_time = 0;                             // of a local run: its start
   std::string user;
+  std::string account;  // of Slurm, that the job is charged to; empty: none is known
   std::string name;
   std::string run_dir;  // absolute path
   std::string config;   // config.resolved.toml as text

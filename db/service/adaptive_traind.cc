@@ -1,17 +1,15 @@
 // adaptive-traind: keeps the profile store that the users of a cluster share.
 #include <fmt/format.h>
-#include <pwd.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <charconv>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -25,6 +23,8 @@
 #include "db/open_database.h"
 #include "db/outages.h"
 #include "db/presence.h"
+#include "db/service/arguments.h"
+#include "db/service/metrics_port.h"
 #include "db/service/notify.h"
 #include "db/service/request_readers.h"
 #include "db/service/request_writer.h"
@@ -37,46 +37,8 @@ namespace {
 
 /// More would only take the processor from each other: each keeps pages of the file for itself.
 constexpr unsigned kFewestReaders = 3, kMostReaders = 8;
-/// Jobs run for days, and failures and speeds of weeks ago still count.
-constexpr int kFewestDays = 30, kMostDays = 36500;
 
-constexpr const char* kFooter =
-    R"(Runs in the foreground, for a service manager (sd_notify). SIGTERM and SIGINT end it in order:
-requests that have come are answered.
-
-Users name it by --store unix:PATH, and on other hosts by --store tcp:HOST:PORT. Each sees his own
-jobs. Speeds of links and devices are everybody's, and so are failures of what failed three users.
-
-Example:
-  adaptive-traind --operators root,slurm
-
-Exit codes: 0 ended by a signal, 2 usage, 6 the database or the socket cannot be used.)";
-
-struct Arguments {
-  std::string database = "/var/lib/adaptive-train/profiles.db", metrics;
-  std::string socket = "/run/adaptive-traind/socket";
-  std::string tcp, tcp_listen, munge_socket;
-  std::vector<std::string> operators = {"root"};
-  std::optional<int> purge_jobs_after, purge_figures_after;  // days
-  int mib_a_day = 256;
-  bool ask_slurm = false;
-};
-
-void Log(const std::string& line) {
-  std::fputs(("adaptive-traind: " + line + "\n").c_str(), stderr);
-}
-
-Result<uid_t> UidOf(const std::string& name) {
-  uid_t uid = 0;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data(), end, uid);
-  if (error == std::errc() && stop == end) return uid;
-  if (const passwd* entry = ::getpwnam(name.c_str())) return entry->pw_uid;
-  return Fail("--operators: there is no user " + Printable(name, 60) +
-              ": allowed are login names and numbers, with commas between them");
-}
-
-Result<StoreService::Settings> SettingsFrom(const Arguments& arguments) {
+StoreService::Settings SettingsFrom(const Arguments& arguments) {
   StoreService::Settings settings;
   settings.socket = arguments.socket;
   settings.database = arguments.database;
@@ -84,21 +46,9 @@ Result<StoreService::Settings> SettingsFrom(const Arguments& arguments) {
   settings.log = Log;
   if (!arguments.tcp.empty()) settings.tcp = ServiceName{arguments.tcp, arguments.munge_socket};
   settings.tcp_listen = arguments.tcp_listen;
-  settings.limits.of_user.bytes_of_day = static_cast<std::uint64_t>(arguments.mib_a_day) << 20;
-  for (const std::string& name : arguments.operators) {
-    const auto uid = UidOf(name);
-    if (!uid) return tl::unexpected(uid.error());
-    settings.operators.insert(*uid);
-  }
+  settings.rights = arguments.renewable.rights;
+  settings.limits.of_user = arguments.renewable.of_user;
   return settings;
-}
-
-Retention RetentionFrom(const Arguments& arguments) {
-  Retention retention;
-  if (arguments.purge_jobs_after) retention.jobs = std::chrono::days(*arguments.purge_jobs_after);
-  if (arguments.purge_figures_after)
-    retention.figures = std::chrono::days(*arguments.purge_figures_after);
-  return retention;
 }
 
 /// Stores what Slurm says.
@@ -118,10 +68,23 @@ SlurmAsker::Take SlurmsWordTo(RequestWriter& writer) {
   };
 }
 
+using Read = std::function<tl::expected<Arguments, int>()>;
+
+/// Takes the settings that `read` gives, as far as that goes without a new start.
+void Reload(const Arguments& arguments, const Read& read, RequestWriter& writer,
+            StoreService& service) {
+  const auto now = read();
+  if (!now) return Log("settings are not read again, and stay as they were");
+  writer.Keep(now->renewable.retention);
+  service.Renew(now->renewable.rights, now->renewable.of_user);
+  Log(now->SameButRenewable(arguments)
+          ? "settings are read again"
+          : "settings are read again: places and --ask-slurm will change with a new start");
+}
+
 /// Returns when a signal has ended it.
-Result<void> Serve(const Arguments& arguments) {
-  auto settings = SettingsFrom(arguments);
-  if (!settings) return tl::unexpected(settings.error());
+Result<void> Serve(const Arguments& arguments, const Read& read) {
+  StoreService::Settings settings = SettingsFrom(arguments);
   RaiseFileLimit();
   auto opened = OpenDatabase(StoreLocation{std::filesystem::absolute(arguments.database)},
                              kBusyTimeout, true, SchemaMigrations());
@@ -133,7 +96,7 @@ Result<void> Serve(const Arguments& arguments) {
   std::optional<SlurmAsker> asker;
   std::optional<RequestReaders> readers;
   try {
-    writer.emplace(std::move(*opened), RetentionFrom(arguments), Log);
+    writer.emplace(std::move(*opened), arguments.renewable.retention, Log);
     readers.emplace(path,
                     static_cast<int>(std::clamp(std::thread::hardware_concurrency(), kFewestReaders,
                                                 kMostReaders)),
@@ -143,19 +106,37 @@ Result<void> Serve(const Arguments& arguments) {
   }
   if (arguments.ask_slurm) {
     asker.emplace(SlurmsWordTo(*writer), Log);
-    settings->will_write = [&](uid_t user, const StoreRequest& request) {
+    settings.will_write = [&](uid_t user, const StoreRequest& request) {
       asker->Ask(user, request);
     };
   }
-  auto service = StoreService::Listen(io, std::move(*settings), *readers, *writer);
+  auto service = StoreService::Listen(io, std::move(settings), *readers, *writer);
   if (!service) return tl::unexpected(service.error());
-  boost::asio::signal_set signals(io, SIGTERM, SIGINT);
-  signals.async_wait([&](const boost::system::error_code& error, int) {
-    if (error) return;
-    NotifyManager("STOPPING=1");
-    Log("stopping: requests that have come are answered");
-    (*service)->Stop();
-  });
+  std::unique_ptr<MetricsPort> metrics;
+  if (!arguments.metrics_listen.empty()) {
+    auto port = MetricsPort::Listen(io, arguments.metrics_listen, [&] {
+      return (*service)->Metrics(MetricsFormat::kOpenMetrics);
+    });
+    if (!port) return tl::unexpected(port.error());
+    metrics = std::move(*port);
+  }
+  boost::asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
+  std::function<void()> await = [&] {
+    signals.async_wait([&](const boost::system::error_code& error, int signal) {
+      if (error) return;
+      if (signal == SIGHUP) {
+        NotifyManager("RELOADING=1");
+        Reload(arguments, read, *writer, **service);
+        NotifyManager("READY=1");
+        return await();
+      }
+      NotifyManager("STOPPING=1");
+      Log("stopping: requests that have come are answered");
+      (*service)->Stop();
+      if (metrics) metrics->Stop();
+    });
+  };
+  await();
   Log(fmt::format("{} serves {} at {}", ADAPTIVE_TRAIN_VERSION, path.string(), arguments.socket));
   if (!arguments.tcp.empty())
     Log(fmt::format("and at tcp:{} for hosts whose settings have store_uid = {}", arguments.tcp,
@@ -166,63 +147,10 @@ Result<void> Serve(const Arguments& arguments) {
 }
 
 int Run(int argc, char** argv) {
-  CLI::App app("Keeps the profile store that the users of a cluster share", "adaptive-traind");
-  Arguments arguments;
-  app.footer(kFooter);
-  app.set_version_flag("--version", ADAPTIVE_TRAIN_VERSION);
-  app.add_option("--database", arguments.database, "The SQLite file, on a local disk")
-      ->type_name("FILE")
-      ->capture_default_str();
-  app.add_option("--socket", arguments.socket, "The unix socket to listen at")
-      ->type_name("PATH")
-      ->capture_default_str();
-  app.add_option("--tcp", arguments.tcp,
-                 "Lets users of other hosts connect, whom munge vouches for. HOST:PORT is what "
-                 "they call this service")
-      ->type_name("HOST:PORT");
-  app.add_option("--tcp-listen", arguments.tcp_listen,
-                 "The address of this host to listen at; without it all of them")
-      ->type_name("ADDRESS")
-      ->needs("--tcp");
-  app.add_option("--munge-socket", arguments.munge_socket,
-                 "The socket of munged; without it the one that libmunge knows")
-      ->type_name("PATH")
-      ->needs("--tcp");
-  app.add_option("--metrics", arguments.metrics,
-                 "Counts of requests and their times, written each 15 s for Prometheus")
-      ->type_name("FILE");
-  app.add_option("--operators", arguments.operators, "Users who may see all users' jobs")
-      ->type_name("USER,...")
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_flag("--ask-slurm", arguments.ask_slurm,
-               "Counts what users report of a node for others only if squeue shows a job of theirs "
-               "there");
-  app.add_option("--mib-a-day", arguments.mib_a_day,
-                 "What one user's requests may have within a day")
-      ->type_name("MIB")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--purge-jobs-after", arguments.purge_jobs_after,
-                 "Removes jobs that ended so long ago, with all that belongs to them; without it "
-                 "they are kept for ever")
-      ->type_name("DAYS")
-      ->check(CLI::Range(kFewestDays, kMostDays));
-  app.add_option(
-         "--purge-figures-after", arguments.purge_figures_after,
-         "Removes speeds of links, devices and layers that their user last measured so long "
-         "ago; without it they are kept for ever")
-      ->type_name("DAYS")
-      ->check(CLI::Range(kFewestDays, kMostDays));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& asked_for_help) {
-    return app.exit(asked_for_help);
-  } catch (const CLI::ParseError& error) {
-    Log(fmt::format("{} (adaptive-traind --help lists what there is)", error.what()));
-    return ToInt(ExitCode::kUsage);
-  }
-  const auto served = Serve(arguments);
+  const auto read = [=] { return ReadArguments(argc, argv); };
+  const auto arguments = read();
+  if (!arguments) return arguments.error();
+  const auto served = Serve(*arguments, read);
   if (served) return 0;
   Log(served.error().message);
   return ToInt(served.error().exit_code);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "db/database.h"
 #include "db/job_writes.h"
 
@@ -21,11 +23,15 @@ std::optional<std::int64_t> NamedJob(const StoreRequest& request) {
 }  // namespace
 
 Result<Access> Authorize(Database& database, const Caller& caller, const StoreRequest& request) {
-  const Access own{caller.uid, caller.uid};
+  const Access own{caller.uid, JobsOf{caller.uid, caller.accounts}};
   const bool reads_all = caller.is_operator && !Writes(request);
   if (const auto job = NamedJob(request)) {
     const auto owner = OwnerOf(database, *job);
-    if (!owner || (*owner != own.owner && !reads_all))
+    const auto reads = [&] {
+      return reads_all || (!Writes(request) && !caller.accounts.empty() &&
+                           std::ranges::count(caller.accounts, AccountOf(database, *job)) > 0);
+    };
+    if (!owner || (*owner != own.owner && !reads()))
       return Fail(fmt::format("job {} is not in the store", *job), ExitCode::kStore);
   }
   if (const auto* take = std::get_if<store_request::TakeIn>(&request)) {

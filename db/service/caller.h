@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 
@@ -13,6 +14,7 @@ struct Caller {
   uid_t uid = 0;
   std::string user;          // the login name here, or the number if there is none
   bool is_operator = false;  // reads what is private to others; writes as itself alone
+  std::vector<std::string> accounts = {};  // whose jobs it coordinates, and so may read
 };
 
 /// Refuses the overflow uid: it stands for any user that a host's user namespace does not know.

@@ -25,9 +25,9 @@ constexpr const char* kDurable = "PRAGMA synchronous = FULL";
 
 RequestWriter::RequestWriter(OpenedDatabase opened, Retention retention, Log log)
     : path_(opened.location.path),
-      retention_(retention),
       log_(std::move(log)),
-      database_(std::move(opened.database)) {
+      database_(std::move(opened.database)),
+      retention_(retention) {
   database_->Run(kDurable);
   thread_ = std::thread([this] { Serve(); });
 }
@@ -57,6 +57,15 @@ void RequestWriter::Add(std::function<void(Database&)> change, Done done) {
   changed_.notify_one();
 }
 
+void RequestWriter::Keep(Retention retention) {
+  {
+    std::lock_guard lock(mutex_);
+    retention_ = retention;
+    look_ = true;
+  }
+  changed_.notify_one();
+}
+
 StoreAnswer RequestWriter::AnswerTo(const Item& item) {
   if (!item.change) return AnswerRequest(*database_, item.caller, item.request);
   item.change(*database_);
@@ -66,9 +75,10 @@ StoreAnswer RequestWriter::AnswerTo(const Item& item) {
 void RequestWriter::Serve() {
   for (;;) {
     std::vector<Item> batch;
+    Retention retention;
     {
       std::unique_lock lock(mutex_);
-      const auto due = [this] { return ending_ || !waiting_.empty(); };
+      const auto due = [this] { return ending_ || look_ || !waiting_.empty(); };
       if (retention_.Any()) {
         changed_.wait_until(lock, purge_at_, due);
       } else {
@@ -76,32 +86,33 @@ void RequestWriter::Serve() {
       }
       if (waiting_.empty() && ending_) return;
       batch.swap(waiting_);
+      retention = retention_;
+      if (std::exchange(look_, false)) purge_at_ = {};
     }
     if (!batch.empty()) {
       const std::vector<StoreAnswer> answers = Commit(batch);
       for (std::size_t i = 0; i < batch.size(); ++i) batch[i].done(answers[i]);
     }
-    if (retention_.Any() && std::chrono::steady_clock::now() >= purge_at_) Purge();
+    if (retention.Any() && std::chrono::steady_clock::now() >= purge_at_) Purge(retention);
   }
 }
 
-void RequestWriter::Purge() {
-  std::chrono::milliseconds next = retention_.period;
+void RequestWriter::Purge(const Retention& retention) {
+  std::chrono::milliseconds next = retention.period;
   try {
     const auto before = [](std::chrono::days age) {
       return EpochSecondsNow() - static_cast<double>(std::chrono::seconds(age).count());
     };
     const std::int64_t jobs =
-        retention_.jobs ? PurgeJobs(*database_, before(*retention_.jobs), retention_.jobs_at_once)
-                        : 0;
+        retention.jobs ? PurgeJobs(*database_, before(*retention.jobs), retention.jobs_at_once) : 0;
     const std::int64_t figures =
-        retention_.figures
-            ? PurgeFigures(*database_, before(*retention_.figures), retention_.figures_at_once)
+        retention.figures
+            ? PurgeFigures(*database_, before(*retention.figures), retention.figures_at_once)
             : 0;
     purged_jobs_ += jobs;
     purged_figures_ += figures;
-    if (jobs == retention_.jobs_at_once || figures >= retention_.figures_at_once) {
-      next = retention_.pause;
+    if (jobs == retention.jobs_at_once || figures >= retention.figures_at_once) {
+      next = retention.pause;
     } else if (purged_jobs_ + purged_figures_ > 0) {
       log_(fmt::format("removed {} old jobs and {} old speeds", purged_jobs_, purged_figures_));
       purged_jobs_ = purged_figures_ = 0;

@@ -40,6 +40,8 @@ class RequestWriter {
   void Add(const Caller& caller, StoreRequest request, Done done);
   /// A change of the service's own, with what is written next. From any thread; does not block.
   void Add(std::function<void(Database&)> change, Done done);
+  /// From now on. From any thread; does not block.
+  void Keep(Retention retention);
 
  private:
   struct Item {
@@ -50,13 +52,12 @@ class RequestWriter {
   };
 
   void Serve();
-  void Purge();
+  void Purge(const Retention& retention);
   std::vector<StoreAnswer> Commit(const std::vector<Item>& batch);
   StoreAnswer Write(const Item& item);
   StoreAnswer AnswerTo(const Item& item);
 
   const std::filesystem::path path_;
-  const Retention retention_;
   const Log log_;
   std::unique_ptr<Database> database_;                 // the thread's
   std::chrono::steady_clock::time_point purge_at_{};   // the thread's
@@ -64,6 +65,8 @@ class RequestWriter {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Item> waiting_;
+  Retention retention_;
+  bool look_ = false;  // for what is old, now
   bool ending_ = false;
   std::thread thread_;
 };

@@ -33,10 +33,12 @@ void ServiceMetrics::Answered(std::string_view request, bool refused, double sec
   if (end != kEnds.end()) ++one.within[static_cast<std::size_t>(end - kEnds.begin())];
 }
 
-std::string ServiceMetrics::Text(const ServiceLevels& levels) const {
+std::string ServiceMetrics::Text(const ServiceLevels& levels, MetricsFormat format) const {
   const std::lock_guard lock(mutex_);
-  std::string text =
-      Head("adaptive_traind_requests_total", "counter", "Requests that were answered or refused.");
+  const bool open = format == MetricsFormat::kOpenMetrics;
+  // OpenMetrics calls a counter's family by its name without the suffix.
+  std::string text = Head(open ? "adaptive_traind_requests" : "adaptive_traind_requests_total",
+                          "counter", "Requests that were answered or refused.");
   for (const auto& [request, one] : requests_) {
     text += fmt::format(
         "adaptive_traind_requests_total{{request=\"{0}\",outcome=\"answered\"}} {1}\n"
@@ -61,7 +63,8 @@ std::string ServiceMetrics::Text(const ServiceLevels& levels) const {
   return text + Gauge("adaptive_traind_connections", "Open connections.", levels.connections) +
          Gauge("adaptive_traind_users", "Users with a connection.", levels.users) +
          Gauge("adaptive_traind_database_bytes", "The database's file.", levels.database_bytes) +
-         Gauge("adaptive_traind_log_bytes", "The database's write-ahead log.", levels.log_bytes);
+         Gauge("adaptive_traind_log_bytes", "The database's write-ahead log.", levels.log_bytes) +
+         (open ? "# EOF\n" : "");
 }
 
 Result<void> PublishMetrics(const std::filesystem::path& path, std::string_view text) {

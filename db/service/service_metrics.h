@@ -19,6 +19,9 @@ struct ServiceLevels {
   std::uintmax_t database_bytes = 0, log_bytes = 0;  // of SQLite's write-ahead log
 };
 
+/// Prometheus's text format, version 0.0.4, or OpenMetrics 1.0, which differ little.
+enum class MetricsFormat { kPrometheus, kOpenMetrics };
+
 /// Counts of answers by request, and how long they took. From any thread; nothing in it names a
 /// user, a job or a node.
 class ServiceMetrics {
@@ -27,8 +30,7 @@ class ServiceMetrics {
   /// request's arrival to its answer.
   void Answered(std::string_view request, bool refused, double seconds);
 
-  /// In the Prometheus text format, version 0.0.4.
-  std::string Text(const ServiceLevels& levels) const;
+  std::string Text(const ServiceLevels& levels, MetricsFormat format) const;
 
  private:
   /// Upper ends in seconds; the last one has none.

@@ -40,7 +40,10 @@ StoreService::Session::Session(Socket socket, StoreService* service, std::uint64
 
 void StoreService::Session::Identify(uid_t uid) {
   caller.uid = uid;
-  caller.is_operator = service_->settings_.operators.contains(uid);
+  const Rights& rights = service_->settings_.rights;
+  caller.is_operator = rights.operators.contains(uid);
+  const auto accounts = rights.coordinators.find(uid);
+  if (accounts != rights.coordinators.end()) caller.accounts = accounts->second;
 }
 
 template <class Then>

@@ -255,18 +255,26 @@ void StoreService::Understand(const SessionPtr& session, std::string text) {
                });
 }
 
-void StoreService::PublishLevels() {
-  if (settings_.metrics.empty() || Clock::now() < publish_at_) return;
-  publish_at_ = Clock::now() + kPublishPeriod;
+void StoreService::Renew(Rights rights, const UserBudgets::Limits& of_user) {
+  settings_.rights = std::move(rights);
+  budgets_.Renew(of_user);
+}
+
+std::string StoreService::Metrics(MetricsFormat format) const {
   const auto size = [](const std::string& path) {
     std::error_code error;
     const std::uintmax_t bytes = std::filesystem::file_size(path, error);
     return error ? 0 : bytes;
   };
   const std::string database = settings_.database.string();
-  const auto published = PublishMetrics(
-      settings_.metrics,
-      metrics_->Text({sessions_.size(), usage_.size(), size(database), size(database + "-wal")}));
+  return metrics_->Text({sessions_.size(), usage_.size(), size(database), size(database + "-wal")},
+                        format);
+}
+
+void StoreService::PublishLevels() {
+  if (settings_.metrics.empty() || Clock::now() < publish_at_) return;
+  publish_at_ = Clock::now() + kPublishPeriod;
+  const auto published = PublishMetrics(settings_.metrics, Metrics(MetricsFormat::kPrometheus));
   // Once: the next attempts fail for the same reason.
   if (!published && std::exchange(metrics_told_, true) == false)
     settings_.log(fmt::format("metrics cannot be written: {}", published.error().message));

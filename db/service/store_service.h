@@ -21,6 +21,7 @@
 #include "db/service/introduction.h"
 #include "db/service/request_readers.h"
 #include "db/service/request_writer.h"
+#include "db/service/rights.h"
 #include "db/service/service_metrics.h"
 #include "db/service/user_budgets.h"
 
@@ -48,7 +49,7 @@ class StoreService {
     std::filesystem::path socket;
     std::filesystem::path database;  // for its size
     std::filesystem::path metrics;   // the file of ServiceMetrics::Text, every 15 s; empty: none
-    std::set<uid_t> operators;
+    Rights rights;
     std::optional<ServiceName> tcp;  // none: no other host may connect
     std::string tcp_listen;          // an address of this host; empty: all of them
     ServiceLimits limits = {};
@@ -69,6 +70,9 @@ class StoreService {
   /// Accepts nobody any more, answers the requests that have come and disconnects all. Then
   /// nothing is left to do for `io`, after ten seconds at the latest.
   void Stop();
+  /// For connections from now on. Called, as the next, by the thread that runs `io`.
+  void Renew(Rights rights, const UserBudgets::Limits& of_user);
+  std::string Metrics(MetricsFormat format) const;
 
  private:
   class Session;
@@ -110,7 +114,7 @@ class StoreService {
   Door<boost::asio::local::stream_protocol> local_;
   Door<boost::asio::ip::tcp> port_;
   boost::asio::steady_timer tick_;
-  const Settings settings_;
+  Settings settings_;
   RequestReaders& readers_;
   RequestWriter& writer_;
   std::map<std::uint64_t, SessionPtr> sessions_;  // by number: the oldest first

@@ -23,6 +23,7 @@ class UserBudgets {
   };
 
   explicit UserBudgets(const Limits& limits) : limits_(limits) {}
+  void Renew(const Limits& limits) { limits_ = limits; }
 
   /// Counts a request. How long it must wait for its turn.
   Clock::duration Wait(uid_t user, Clock::time_point now);
@@ -39,7 +40,7 @@ class UserBudgets {
   };
   Budget& BudgetOf(uid_t user, Clock::time_point now);
 
-  const Limits limits_;
+  Limits limits_;
   std::map<uid_t, Budget> budgets_;
 };
 

@@ -107,6 +107,7 @@ Result<Allocation> FindAllocation() {
   allocation.restart_count = Number(Variable("SLURM_RESTART_COUNT")).value_or(0);
   if (auto name = Variable("SLURM_CLUSTER_NAME"); !name.empty())
     allocation.cluster = Printable(name, 100);
+  allocation.account = Printable(Variable("SLURM_JOB_ACCOUNT"), 100);
   if (auto name = Variable("SLURM_JOB_NAME"); !name.empty())
     allocation.job_name = Printable(name, 200);
   auto hosts = ExpandHosts(Variable("SLURM_JOB_NODELIST"));

@@ -21,6 +21,7 @@ struct Allocation {
   std::int64_t restart_count = 0;
   double submit_time = 0;  // seconds since 1970; without Slurm: now
   std::string job_name;
+  std::string account;  // that the job is charged to; may be empty
   std::string user;
   std::vector<std::string> hosts;     // in Slurm's order
   std::vector<int> cpus;              // CPUs allocated on each host; 0 = all that the probe finds

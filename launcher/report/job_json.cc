@@ -37,6 +37,7 @@ void WriteJson(std::string& to, const ShownJob& shown) {
       .Add("restart_count", job.restart_count)
       .Add("run_number", row.run_number)
       .Add("user", job.user)
+      .Add("account", job.account)
       .Add("name", job.name)
       .Add("state", ToString(listed.state))
       .Add("exit_code", row.exit_code)

@@ -51,6 +51,7 @@ std::string Mean(const ListedJob& job, double) {
 using Job = const ListedJob&;
 const std::vector<JobField>& Fields() {
   static const std::vector<JobField> kFields = {
+      {"Account", 10, false, [](Job job, double) { return job.row.job.account; }},
       {"ActivationBytes", 15, false, Sum<&SummaryRecord::activation_bytes>},
       {"Cluster", 10, false, [](Job job, double) { return job.row.job.cluster; }},
       {"Elapsed", 10, false,

@@ -45,6 +45,7 @@ JobRecord RecordOf(const JobLedger::Job& job) {
   record.restart_count = where.restart_count;
   record.submit_time = where.submit_time;
   record.user = where.user;
+  record.account = where.account;
   record.name = where.job_name;
   record.run_dir = job.run_dir;
   record.config = job.config;

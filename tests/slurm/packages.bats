@@ -50,8 +50,8 @@ switched_on() { sed 's/^#optional /optional /' "$root/$drop_in"; }
   holds adaptive-train-slurm /usr/lib64/slurm/adaptive_train.so "/$drop_in" \
     '/usr/share/man/man8/adaptive-train-slurm.8.gz' '/usr/share/doc/.*/admin_guide.md'
   holds adaptive-traind /usr/sbin/adaptive-traind /usr/lib/systemd/system/adaptive-traind.service \
-    /usr/lib/sysusers.d/adaptive-traind.conf /etc/sysconfig/adaptive-traind /usr/share/man/man8/adaptive-traind.8.gz
-  [ "$(rpm -qp --configfiles "$(package adaptive-traind)")" = /etc/sysconfig/adaptive-traind ]
+    /usr/lib/sysusers.d/adaptive-traind.conf /etc/adaptive-train/adaptive-traind.toml /usr/share/man/man8/adaptive-traind.8.gz
+  [ "$(rpm -qp --configfiles "$(package adaptive-traind)")" = /etc/adaptive-train/adaptive-traind.toml ]
   [ -z "$(comm -12 <(files adaptive-train | sort) <(files adaptive-train-slurm | sort))" ]
   run bash -c "$(declare -f package files); repository=$repository; files adaptive-train | grep -E 'slurm|/etc'"
   [ -z "$output" ]
@@ -153,7 +153,7 @@ package_before() {
 }
 
 @test "installed, upgraded and removed in a scratch root: an administrator's lines are kept, and nothing else is left" {
-  local version name before=() after=() options=etc/sysconfig/adaptive-traind
+  local version name before=() after=() options=etc/adaptive-train/adaptive-traind.toml
   version=$(<"$repository/VERSION")
   scratch_system "$(slurmd -V | cut -d' ' -f2)"
   for name in "${packages[@]}"; do
@@ -163,13 +163,13 @@ package_before() {
   rpm_in -i "${before[@]}"
   [ -e "$system/usr/share/adaptive-train-slurm.gone" ]
   sed -i 's/^#optional /optional /' "$system/$drop_in"
-  echo 'OPTIONS="--operators slurm"' >>"$system/$options"
+  echo 'operators = ["slurm"]' >>"$system/$options"
 
   rpm_in -U "${after[@]}"
   [ "$(rpm_in -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\n' 'adaptive*' | sort)" = "$(printf "%s $version-1\n" "${packages[@]}" | sort)" ]
   [ "$(find "$system" -name '*.gone')" = "" ]
   [ "$(grep -c '^optional ' "$system/$drop_in")" -eq 1 ]
-  [ "$(tail -n 1 "$system/$options")" = 'OPTIONS="--operators slurm"' ]
+  [ "$(tail -n 1 "$system/$options")" = 'operators = ["slurm"]' ]
   cmp "$root/$drop_in" "$system/$drop_in.rpmnew"
   cmp "$root/$options" "$system/$options.rpmnew"
   # All is as the packages have it, but for what the administrator wrote.

@@ -25,20 +25,6 @@ using Deadline = StoreDeadline;
 
 Deadline Soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(30); }
 
-/// A port of 127.0.0.1 that is free now.
-int FreePort() {
-  const int made = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  if (::bind(made, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
-      ::getsockname(made, reinterpret_cast<sockaddr*>(&address), &size) != 0)
-    std::abort();
-  ::close(made);
-  return ntohs(address.sin_port);
-}
-
 /// What a test says for itself, in place of a client.
 class RawSocket {
  public:

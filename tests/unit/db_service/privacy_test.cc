@@ -338,6 +338,55 @@ TEST_F(PrivacyTest, OperatorsSeeJobsOfAllAndWriteToNone) {
               HasSubstr("job 1 is not in the store"));
 }
 
+TEST_F(PrivacyTest, CoordinatorsSeeTheJobsOfTheirAccountsAndWriteToNone) {
+  Start({"--coordinators", "physics:" + std::to_string(kBob) + ",arts:61003"});
+  const auto begins = [](uid_t uid, const char* account) {
+    return [=](RemoteStore& store) -> std::string {
+      JobRecord job = SampleJob(kSecret);
+      job.account = account;
+      const auto id = store.BeginJob(job);
+      if (!id) return id.error().message;
+      FailureRecord failure;
+      failure.cause = std::to_string(uid);
+      const auto done = store.Record(*id, {1, failure});
+      return done ? std::to_string(*id) : done.error().message;
+    };
+  };
+  ASSERT_EQ(As(kAnn, begins(kAnn, "physics")), "1");
+  ASSERT_EQ(As(kAnn, begins(kAnn, "")), "2");
+  ASSERT_EQ(As(kAnn, begins(kAnn, "phys")), "3");
+  ASSERT_EQ(As(kBob, begins(kBob, "arts")), "4");
+  const auto sees = [&](uid_t uid) {
+    return As(uid, [](RemoteStore& store) -> std::string {
+      std::string ids;
+      JobQuery newest = EveryJob();
+      newest.newest = 50;
+      JobQuery named = EveryJob();
+      named.ids = {{true, 1, std::nullopt}, {true, 2, std::nullopt}, {true, 4, std::nullopt}};
+      for (const JobQuery& query : {EveryJob(), newest, named}) {
+        const auto rows = store.FindJobs(query);
+        if (!rows) return rows.error().message;
+        for (const JobRow& row : *rows) ids += std::to_string(row.id);
+        ids += ' ';
+      }
+      for (const std::int64_t id : {1, 2, 3, 4})
+        if (const auto failures = store.FailuresOf(id); failures && failures->size() == 1)
+          ids += std::to_string(id);
+      return ids;
+    });
+  };
+  EXPECT_EQ(sees(kAnn), "123 123 12 123");
+  EXPECT_EQ(sees(kBob), "14 14 14 14");
+  EXPECT_EQ(sees(61003), "4 4 4 4");
+  EXPECT_EQ(sees(61004), "   ");
+  EXPECT_THAT(As(kBob,
+                 [](RemoteStore& store) {
+                   const auto done = store.Record(1, {9, PlanRecord{}});
+                   return done ? "written" : done.error().message;
+                 }),
+              HasSubstr("job 1 is not in the store"));
+}
+
 TEST_F(PrivacyTest, NobodyWritesToAnothersJob) {
   Start();
   ASSERT_EQ(As(kAnn, [&](RemoteStore& store) { return StoreAnnsJob(store, uid_); }), "stored as 1");

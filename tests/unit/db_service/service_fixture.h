@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <grp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -111,6 +112,20 @@ class ServiceTest : public StoreTest {
 
   int notified_ = -1;
 };
+
+/// A port of 127.0.0.1 that is free now.
+inline int FreePort() {
+  const int made = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  if (::bind(made, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+      ::getsockname(made, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    std::abort();
+  ::close(made);
+  return ntohs(address.sin_port);
+}
 
 /// A connection that speaks for itself.
 inline StoreConnection RawConnection(const StoreLocation& location) {

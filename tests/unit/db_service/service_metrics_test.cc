@@ -6,7 +6,9 @@
 namespace adaptive_train::service_metrics_test {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(ServiceMetrics, CountsByRequestAndOutcomeWithTimesThatAddUp) {
   ServiceMetrics metrics;
@@ -14,7 +16,7 @@ TEST(ServiceMetrics, CountsByRequestAndOutcomeWithTimesThatAddUp) {
   metrics.Answered("find_jobs", false, 0.05);
   metrics.Answered("find_jobs", true, 7);
   metrics.Answered("record", false, 0.003);
-  const std::string text = metrics.Text({3, 2, 4096, 512});
+  const std::string text = metrics.Text({3, 2, 4096, 512}, MetricsFormat::kPrometheus);
   EXPECT_THAT(
       text,
       HasSubstr("adaptive_traind_requests_total{request=\"find_jobs\",outcome=\"answered\"} 2\n"
@@ -36,6 +38,17 @@ TEST(ServiceMetrics, CountsByRequestAndOutcomeWithTimesThatAddUp) {
   EXPECT_THAT(text, HasSubstr("adaptive_traind_users 2\n"));
   EXPECT_THAT(text, HasSubstr("adaptive_traind_database_bytes 4096\n"));
   EXPECT_THAT(text, HasSubstr("adaptive_traind_log_bytes 512\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE adaptive_traind_requests_total counter\n"));
+  EXPECT_THAT(text, Not(HasSubstr("EOF")));
+}
+
+TEST(ServiceMetrics, OpenMetricsNamesTheFamilyOfACounterAndEndsWithItsEnd) {
+  ServiceMetrics metrics;
+  metrics.Answered("record", false, 0.003);
+  const std::string text = metrics.Text({3, 2, 4096, 512}, MetricsFormat::kOpenMetrics);
+  EXPECT_THAT(text, HasSubstr("# TYPE adaptive_traind_requests counter\n"));
+  EXPECT_THAT(text, HasSubstr("adaptive_traind_requests_total{request=\"record\""));
+  EXPECT_THAT(text, EndsWith("\n# EOF\n"));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ JobRecord SomeJob() {
   JobRecord job;
   job.cluster = "alpha";
   job.array_job_id = 7, job.array_task_id = 3;
+  job.account = "physics";
   job.name = "line\nbreak and \"quotes\"";
   job.start_time = 1010.5;
   job.launcher = LauncherProcess{"host", "boot", "pid:[1]", 12, 34};
