@@ -16,6 +16,7 @@
 #include "db/store_location.h"
 #include "launcher/commands/outcome.h"
 #include "launcher/doctor/host_checks.h"
+#include "launcher/doctor/job_checks.h"
 #include "launcher/doctor/network_checks.h"
 #include "launcher/doctor/place_checks.h"
 #include "launcher/doctor/slurm_checks.h"
@@ -27,8 +28,9 @@ namespace {
 constexpr const char* kDoctorFooter =
     R"(Looks at this host and this user: what a run needs of Slurm, munge, limits, network, run folder and
 store. Each finding says what is there, why it matters, and what mends it. Then all settings follow,
-each with where it comes from. In a job of several nodes the run folder is looked for from each of
-them; with srun before it doctor looks at every node.
+each with where it comes from. In a job of several nodes each of them looks for the run folder and
+connects to this host, and says which NVIDIA driver and NCCL it has; with srun before it doctor looks
+at every node.
 
 Examples:
   adaptive-train doctor
@@ -72,12 +74,17 @@ Finding CheckSettings(const Result<Settings>& settings) {
           "", ""};
 }
 
-/// The run folder's check needs the job's nodes.
-Finding CheckJobsFolder(const std::string& run_dir) {
-  auto allocation = FindAllocation();
-  if (allocation) return CheckRunFolder(run_dir, *allocation);
-  return {"job", Severity::kTrouble, allocation.error().message,
-          "a run in this job ends before it starts, with exit code 4", "as the line says"};
+/// What needs the job's nodes.
+std::vector<Finding> CheckJob(const std::string& run_dir, const LaunchConfig& launch) {
+  const auto allocation = FindAllocation();
+  if (!allocation)
+    return {{"job", Severity::kTrouble, allocation.error().message,
+             "a run in this job ends before it starts, with exit code 4", "as the line says"}};
+  std::vector<Finding> findings = {CheckRunFolder(run_dir, *allocation)};
+  if (!allocation->in_slurm || allocation->hosts.size() < 2) return findings;
+  findings.push_back(CheckPorts(launch, *allocation));
+  findings.push_back(CheckGpuVersions(*allocation));
+  return findings;
 }
 
 std::vector<Finding> CheckAll(const DoctorArguments& arguments, const Result<Settings>& settings,
@@ -86,7 +93,8 @@ std::vector<Finding> CheckAll(const DoctorArguments& arguments, const Result<Set
   std::vector<Finding> findings = {CheckSettings(settings)};
   for (Finding& finding : CheckSlurm(in_use.defaults.launch.mpi))
     findings.push_back(std::move(finding));
-  findings.push_back(CheckJobsFolder(arguments.run_dir));
+  for (Finding& finding : CheckJob(arguments.run_dir, in_use.defaults.launch))
+    findings.push_back(std::move(finding));
   findings.push_back(CheckStore(store));
   findings.push_back(CheckOpenFiles(HardLimit(RLIMIT_NOFILE)));
   findings.push_back(CheckLockedMemory(HardLimit(RLIMIT_MEMLOCK), HasRdma()));

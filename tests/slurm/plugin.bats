@@ -303,6 +303,8 @@ doctor_says() {
   [ "$status" -eq 0 ] || { echo "$output" && false; }
   [ "$(troubles)" = "" ]
   doctor_says "run folder" "is seen from 4 nodes"
+  doctor_says ports "4 nodes connect to port"
+  doctor_says "GPU versions" "on all 4 nodes"
   doctor_says plugin "adaptive_train.so for Slurm"
   doctor_says munge "munged answers"
   doctor_says UnkillableStepTimeout "180 s"
@@ -310,6 +312,13 @@ doctor_says() {
   run_as_user salloc -Q -N4 adaptive-train doctor --json --run-dir /tmp/runs
   [ "$status" -eq 4 ]
   [ "$(troubles)" = "run folder" ]
+  # An interface that the other nodes have no way to.
+  box_root ctl sh -c 'ip link add apart0 type veth peer name apart1 && ip address add 198.51.100.7/32 dev apart0 && ip link set apart0 up && ip link set apart1 up'
+  box_root ctl sh -c 'printf "[launch]\ninterface = \"apart0\"\nports = \"41000-41100\"\n" >/run/site.toml'
+  run_as_user env ADAPTIVE_TRAIN_SITE_CONFIG=/run/site.toml salloc -Q -N2 -w n1,n2 adaptive-train doctor --json --run-dir "$BOX_HOME/runs"
+  box_root ctl ip link del apart0
+  [ "$(troubles)" = ports ]
+  doctor_says ports "n1, n2 did not connect to port 41000 of this host at 198.51.100.7"
   plugstack "required $OUR_PLUGIN"
   run_as_user adaptive-train doctor --json
   [ "$(troubles)" = plugin ]

@@ -1,0 +1,156 @@
+#include "launcher/doctor/job_checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <sstream>
+
+#include "core/file_io.h"
+#include "core/launch_settings.h"
+#include "launcher/steps/local_addresses.h"
+#include "launcher/steps/slurm_step.h"
+
+namespace adaptive_train {
+namespace {
+
+using boost::asio::ip::tcp;
+
+/// $0: a port, $@: addresses of the host that listens there. A firewall that drops is waited for.
+constexpr const char* kReach =
+    "for address in \"$@\"; do"
+    " timeout 3 bash -c 'exec 3<>\"/dev/tcp/$0/$1\"' \"$address\" \"$0\" 2>&- && exec echo reached;"
+    " done; echo missed";
+constexpr const char* kVersions =
+    "driver=$(cat /sys/module/nvidia/version 2>&-);"
+    " library=$(PATH=$PATH:/sbin ldconfig -p 2>&- | sed -n 's/.*libnccl[.]so[.]2 .*=> //p' |"
+    " head -n 1);"
+    " nccl=$(readlink -f \"$library\" | sed -n 's/.*libnccl[.]so[.]//p');"
+    " echo \"${driver:--} ${nccl:--}\"";
+
+/// A port that other hosts may connect to, which the kernel answers for us.
+Result<std::unique_ptr<tcp::acceptor>> ListenOn(boost::asio::io_context& io,
+                                                const PortRange& ports) {
+  boost::system::error_code error;
+  for (int port = ports.first; port <= ports.last; ++port) {
+    auto acceptor = std::make_unique<tcp::acceptor>(io);
+    tcp family = tcp::v6();
+    acceptor->open(family, error);
+    if (error) {
+      family = tcp::v4();
+      acceptor->open(family, error);
+    } else {
+      acceptor->set_option(boost::asio::ip::v6_only(false), error);
+    }
+    if (!error) acceptor->bind(tcp::endpoint(family, static_cast<std::uint16_t>(port)), error);
+    if (!error) acceptor->listen(tcp::acceptor::max_listen_connections, error);
+    if (!error) return acceptor;
+    if (error != boost::asio::error::address_in_use) break;
+  }
+  return Fail("cannot listen: " + error.message(), ExitCode::kPreflight);
+}
+
+/// What each host has said, by its place in the job.
+std::map<std::size_t, std::string> WordsOfHosts(const std::string& lines) {
+  std::map<std::size_t, std::string> words;
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) {
+    std::size_t task = 0;
+    const char* const begin = line.data() + std::min(line.find_first_not_of(' '), line.size());
+    const auto [end, error] = std::from_chars(begin, line.data() + line.size(), task);
+    if (error == std::errc() && std::string_view(end).starts_with(": ")) words[task] = end + 2;
+  }
+  return words;
+}
+
+Finding PortTrouble(const std::string& what) {
+  return {"ports", Severity::kTrouble, what,
+          "ranks connect to their launcher at such a port, and to each other at others",
+          "allow TCP between the nodes (launch.ports limits the launcher's ports), or name the "
+          "network that they share with launch.interface"};
+}
+
+Finding StepTrouble(const char* subject, const Error& error) {
+  return {subject, Severity::kTrouble, error.message, "a run starts its ranks by such steps",
+          "as the line says"};
+}
+
+}  // namespace
+
+std::vector<std::string> HostsThatMissed(const std::string& lines,
+                                         const std::vector<std::string>& hosts) {
+  const auto words = WordsOfHosts(lines);
+  std::vector<std::string> missed;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const auto said = words.find(i);
+    if (said == words.end() || said->second != "reached") missed.push_back(hosts[i]);
+  }
+  return missed;
+}
+
+Finding CheckPorts(const LaunchConfig& launch, const Allocation& allocation) {
+  const auto ports = ParsePorts(launch.ports);
+  const auto addresses = LocalAddresses(launch.interface, "");
+  if (!ports) return PortTrouble(ports.error().message);
+  if (!addresses) return PortTrouble(addresses.error().message);
+  boost::asio::io_context io;
+  const auto acceptor = ListenOn(io, *ports);
+  if (!acceptor) return PortTrouble(acceptor.error().message);
+  const std::string port = std::to_string((*acceptor)->local_endpoint().port());
+  std::vector<std::string> command = {"bash", "-c", kReach, port}, others;
+  for (const auto& address : *addresses)
+    if (!address.is_loopback()) others.push_back(address.to_string());
+  command.insert(command.end(), others.begin(), others.end());
+  const auto lines =
+      RunOnEveryHost(allocation.hosts.size(), command,
+                     DeadlinesOf(LaunchConfig{}, allocation.hosts.size()).short_step);
+  if (!lines) return StepTrouble("ports", lines.error());
+  const auto missed = HostsThatMissed(*lines, allocation.hosts);
+  if (!missed.empty())
+    return PortTrouble(fmt::format("{} did not connect to port {} of this host at {}",
+                                   fmt::join(missed, ", "), port, fmt::join(others, ", ")));
+  return {"ports", Severity::kGood,
+          fmt::format("{} nodes connect to port {} of this host", allocation.hosts.size(), port),
+          "", ""};
+}
+
+Finding GpuVersionsAlike(const std::string& lines, const std::vector<std::string>& hosts) {
+  std::map<std::string, std::vector<std::string>> by_versions;
+  const auto words = WordsOfHosts(lines);
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const auto said = words.find(i);
+    std::istringstream stream(said == words.end() ? "" : said->second);
+    std::string driver = "-", nccl = "-";
+    stream >> driver >> nccl;
+    const std::string name =
+        driver == "-" ? "no NVIDIA driver"
+                      : fmt::format("driver {}, {}", Printable(driver, 40),
+                                    nccl == "-" ? "no NCCL" : "NCCL " + Printable(nccl, 40));
+    by_versions[name].push_back(hosts[i]);
+  }
+  std::string what;
+  for (const auto& [name, with] : by_versions)
+    what += fmt::format("{}{} on {}", what.empty() ? "" : "; ", name, fmt::join(with, ", "));
+  if (by_versions.size() == 1)
+    return {"GPU versions", Severity::kGood,
+            fmt::format("{} on all {} nodes", by_versions.begin()->first, hosts.size()), "", ""};
+  return {"GPU versions", Severity::kNote, what,
+          "GPUs with unlike NCCL share no group of it, and their ranks exchange by the host",
+          "the same driver and libnccl on all nodes, or --constraint for like ones"};
+}
+
+Finding CheckGpuVersions(const Allocation& allocation) {
+  const auto lines =
+      RunOnEveryHost(allocation.hosts.size(), {"bash", "-c", kVersions},
+                     DeadlinesOf(LaunchConfig{}, allocation.hosts.size()).short_step);
+  if (!lines) return StepTrouble("GPU versions", lines.error());
+  return GpuVersionsAlike(*lines, allocation.hosts);
+}
+
+}  // namespace adaptive_train
