@@ -189,6 +189,11 @@ Result<void> Check(const Config& c) {
     return Fail(fmt::format("train.micro_batch = {} must not exceed train.global_batch = {}",
                             *c.train.micro_batch, c.train.global_batch));
   }
+  if (c.compression.values == ValueEncoding::kInt4 && c.compression.mode != CompressionMode::kOff &&
+      (c.compression.mode != CompressionMode::kTopk || c.compression.density < 1))
+    return Fail(
+        "compression.values = \"int4\" is for all elements: compression.mode must be \"topk\", and "
+        "compression.density 1");
   if (c.compression.s_min > c.compression.s_max)
     return Fail("compression.s_min must not exceed compression.s_max");
   if (auto good = CheckTogether(c); !good) return good;

@@ -26,7 +26,7 @@ constexpr bool HoldsBack(CompressionMode mode) {
   return mode != CompressionMode::kOff && mode != CompressionMode::kLocal;
 }
 /// The format in which selected values are sent.
-enum class ValueEncoding : std::uint8_t { kFp32, kBf16, kFp8 };
+enum class ValueEncoding : std::uint8_t { kFp32, kBf16, kFp8, kInt4 };
 /// The measure that sets a layer's sparsity.
 enum class VarianceMeasure : std::uint8_t { kRelative, kLiteral };
 /// What happens to residuals at regular intervals.

@@ -11,8 +11,10 @@
 namespace adaptive_train::kernels {
 
 /// How selected values are sent. kFloat8 is a sign, five bits of exponent and two of fraction
-/// (E5M2). Its exponent range starts at the threshold, which gives 128 sizes (magnitudes).
-enum class ValueFormat : std::uint8_t { kFloat32, kBFloat16, kFloat8 };
+/// (E5M2). Its exponent range starts at the threshold, which gives 128 sizes (magnitudes). kInt4 is
+/// for whole pieces (kernels/int4.h), which Select does not make: where it stands here, it is
+/// kBFloat16, as which pieces are sent that are too short for it.
+enum class ValueFormat : std::uint8_t { kFloat32, kBFloat16, kFloat8, kInt4 };
 
 inline constexpr int kFloat8Sizes = 128;
 /// A size with two bits of fraction is numbered by a float32's bits without the lowest 21.

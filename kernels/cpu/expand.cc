@@ -119,6 +119,7 @@ void ExpandFormat(const ExpandArguments& x) {
   switch (x.format) {
     case ValueFormat::kFloat32:
       return ExpandAs<ValueFormat::kFloat32, kAdd>(x);
+    case ValueFormat::kInt4:
     case ValueFormat::kBFloat16:
       return ExpandAs<ValueFormat::kBFloat16, kAdd>(x);
     case ValueFormat::kFloat8:

@@ -178,6 +178,7 @@ Selected SelectFloats(const SelectArguments<float>& x) {
       return with(static_cast<float*>(x.values));
     case ValueFormat::kFloat8:
       return with(static_cast<Float8*>(x.values));
+    case ValueFormat::kInt4:
     case ValueFormat::kBFloat16:
       break;
   }

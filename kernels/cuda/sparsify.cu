@@ -121,6 +121,7 @@ void LaunchSelect(const Stream& stream, ValueFormat format, const SelectPass& pa
   switch (format) {
     case ValueFormat::kFloat32:
       return LaunchSelect<ValueFormat::kFloat32>(stream, pass, tiles, states);
+    case ValueFormat::kInt4:
     case ValueFormat::kBFloat16:
       return LaunchSelect<ValueFormat::kBFloat16>(stream, pass, tiles, states);
     case ValueFormat::kFloat8:

@@ -26,6 +26,7 @@ bool HasDensity(const CompressionOrders& compression) {
 double FeedbackCopies(const CompressionOrders& compression) {
   constexpr double kResiduals = 2, kMessages = 1.5, kSketch = 2.5;
   if (compression.mode == CompressionMode::kSketch) return kResiduals + kSketch;
+  if (compression.values == ValueEncoding::kInt4) return kResiduals + kMessages * 4.125 / 32;
   const double density = HasDensity(compression) ? compression.density : 1 - compression.s_min;
   return kResiduals + kMessages * density;
 }
@@ -44,9 +45,11 @@ std::optional<CompressionRequest> CompressionOf(const Config& config) {
   request.sketch = asked.mode == CompressionMode::kSketch;
   request.density = HasDensity(asked) ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
   constexpr double kPackedSizeBits = 5.7;  // for fp8, measured by tests/bench/exchange_speed
-  request.value_bits = asked.values == ValueEncoding::kFp32  ? 32
-                       : asked.values == ValueEncoding::kFp8 ? kPackedSizeBits
-                                                             : 16;
+  constexpr double kInt4Bits = 4.125;      // and its part of a scale
+  request.value_bits = asked.values == ValueEncoding::kFp32   ? 32
+                       : asked.values == ValueEncoding::kFp8  ? kPackedSizeBits
+                       : asked.values == ValueEncoding::kInt4 ? kInt4Bits
+                                                              : 16;
   if (config.parallel.shard.value_or(0) > 0) {
     request.gathered_bits = FormatOf(config.train).precision == Precision::kFp32 ? 32 : 16;
     if (config.parallel.gather == GatherFormat::kInt8) request.gathered_bits = 8.25;

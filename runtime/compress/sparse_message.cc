@@ -64,14 +64,14 @@ MessageBytes SparseMessageWriter::Finish() {
   message_.reserve(message_.size() + indices_.size() + pieces_.size() * sizeof(PieceEntry));
   Append(indices_.data(), indices_.size());
   for (const Piece& piece : pieces_) {
-    const PieceEntry entry{
-        .count = static_cast<std::uint32_t>(piece.count),
-        .index_bytes = static_cast<std::uint32_t>(piece.index.bytes),
-        .escapes = piece.packing.escapes,
-        .smallest = static_cast<std::uint16_t>(piece.smallest),
-        .coding = static_cast<std::uint8_t>(piece.index.coding),
-        .rice_bits = piece.index.rice_bits,
-        .code_bits = static_cast<std::uint8_t>(piece.smallest == 0 ? 0 : piece.packing.bits)};
+    const bool packs = FormatOfPiece(format_, piece.smallest) == ValueFormat::kFloat8;
+    const PieceEntry entry{.count = static_cast<std::uint32_t>(piece.count),
+                           .index_bytes = static_cast<std::uint32_t>(piece.index.bytes),
+                           .escapes = piece.packing.escapes,
+                           .smallest = static_cast<std::uint16_t>(piece.smallest),
+                           .coding = static_cast<std::uint8_t>(piece.index.coding),
+                           .rice_bits = piece.index.rice_bits,
+                           .code_bits = static_cast<std::uint8_t>(packs ? piece.packing.bits : 0)};
     Append(&entry, sizeof entry);
   }
   Header header{.value_format = static_cast<std::uint8_t>(format_),

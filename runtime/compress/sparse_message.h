@@ -6,9 +6,9 @@
 //
 //   header   magic, format version, value format, flags, bucket, pieces, payload bytes, checksum:
 //            XXH3 of all that follows, seeded with XXH3 of the header before the checksum
-//   values   piece after piece: float32, bfloat16, or codes of the sign and of the size relative to
-//            the piece's smallest (kernels/sparsify.h), with as many bits as the piece needs
-//            (size_codes.h)
+//   values   piece after piece: float32, bfloat16, whole pieces in 4 bits (kernels/int4.h), or codes
+//            of the sign and of the size relative to the piece's smallest (kernels/sparsify.h),
+//            with as many bits as the piece needs (size_codes.h)
 //   indices  piece after piece: nothing if all or no elements are sent, a bitmap, or Rice codes of
 //            the gaps (see index_coding.h)
 //   pieces   per piece: elements sent, bytes of the index, index coding, its parameter, smallest,
@@ -36,10 +36,15 @@ namespace adaptive_train {
 using kernels::ValueFormat;
 
 /// The value format of a piece in a message of `format`. For kFloat8, `smallest` is the number of
-/// the smallest of the piece's 128 sizes (kernels/sparsify.h), or 0 for a piece of bfloat16 values.
+/// the smallest of the piece's 128 sizes (kernels/sparsify.h), for kInt4 kPackedWhole; 0 is a piece
+/// of bfloat16 values in both.
 constexpr ValueFormat FormatOfPiece(ValueFormat format, int smallest) {
-  return format == ValueFormat::kFloat8 && smallest == 0 ? ValueFormat::kBFloat16 : format;
+  const bool packed = format == ValueFormat::kFloat8 || format == ValueFormat::kInt4;
+  return packed && smallest == 0 ? ValueFormat::kBFloat16 : format;
 }
+
+/// `smallest` of a piece in 4 bits, of which all elements are sent.
+inline constexpr int kPackedWhole = 1;
 
 /// The number of elements in each of a chunk's pieces, in order: from 0 to kMaxPieceLength.
 using PieceLengths = std::span<const std::int64_t>;
@@ -68,7 +73,7 @@ class SparseMessageWriter {
   /// Adds the next piece: `count` of its `length` elements, those whose bits are set in `bitmap`.
   /// The bitmap has ceil(length / 64) words with zeros past the end; it is not read if all or no
   /// elements are sent. `values` are as kernels::Select stores them, in ascending order of their
-  /// places. A value that is not finite makes a message that is rejected: call NotFinite instead.
+  /// places, or for kInt4 as PackInt4 does. A value that is not finite makes a message that is rejected: call NotFinite instead.
   /// `smallest` is as for FormatOfPiece.
   void Add(std::int64_t length, const std::uint64_t* bitmap, std::int64_t count, const void* values,
            int smallest = 0);

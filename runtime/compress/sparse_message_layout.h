@@ -4,12 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/int4.h"
 #include "runtime/compress/sparse_message.h"
 
 namespace adaptive_train::sparse_message {
 
 inline constexpr std::uint32_t kMagic = 0x4d535441;  // "ATSM"
-inline constexpr std::uint8_t kFormatVersion = 4;
+inline constexpr std::uint8_t kFormatVersion = 5;
 inline constexpr std::uint8_t kNotFiniteFlag = 1;
 
 struct Header {
@@ -30,7 +31,7 @@ struct PieceEntry {
   std::uint32_t count = 0;
   std::uint32_t index_bytes = 0;
   std::uint32_t escapes = 0;   // of kFloat8, see size_codes.h
-  std::uint16_t smallest = 0;  // of kFloat8, see SparseMessageWriter::Add
+  std::uint16_t smallest = 0;  // of kFloat8 and kInt4, see SparseMessageWriter::Add
   std::uint8_t coding = 0;
   std::uint8_t rice_bits = 0;
   std::uint8_t code_bits = 0;  // of kFloat8
@@ -40,6 +41,7 @@ static_assert(sizeof(PieceEntry) == 20);
 
 /// Bytes of this many values of a piece that is not kFloat8.
 inline std::size_t ValueBytes(std::int64_t count, ValueFormat format) {
+  if (format == ValueFormat::kInt4) return kernels::Int4Bytes(count);
   return static_cast<std::size_t>(count * BytesOf(format));
 }
 

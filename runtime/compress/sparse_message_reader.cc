@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/int4.h"
 #include "kernels/scalar.h"
 #include "runtime/compress/sparse_message.h"
 #include "runtime/compress/sparse_message_layout.h"
@@ -90,10 +91,12 @@ void VisitPiece(const PieceIndex& index, const std::byte* values, Value<format> 
   });
 }
 
-/// Calls visit(constant) with the format as a constant.
+/// Calls visit(constant) with the format as a constant. Not for kInt4, whose pieces are whole.
 template <class Visit>
 void WithFormat(ValueFormat format, Visit visit) {
   switch (format) {
+    case ValueFormat::kInt4:
+      break;
     case ValueFormat::kFloat32:
       return visit(std::integral_constant<ValueFormat, ValueFormat::kFloat32>());
     case ValueFormat::kBFloat16:
@@ -103,8 +106,9 @@ void WithFormat(ValueFormat format, Visit visit) {
   }
 }
 
-/// For kFloat8 all are finite, since the smallest was checked.
-bool AllFinite(std::span<const std::byte> values, ValueFormat format) {
+/// For kFloat8 all are finite, since the smallest was checked. `count` values.
+bool AllFinite(std::span<const std::byte> values, ValueFormat format, std::int64_t count) {
+  if (format == ValueFormat::kInt4) return kernels::cpu::Int4ScalesRight(count, values.data());
   bool finite = true;
   WithFormat(format, [&](auto constant) {
     if constexpr (constant.value != ValueFormat::kFloat8) {
@@ -116,6 +120,11 @@ bool AllFinite(std::span<const std::byte> values, ValueFormat format) {
     }
   });
   return finite;
+}
+
+void MarkAll(std::int64_t length, std::uint64_t* marks) {
+  for (std::int64_t i = 0; i < length / 64; ++i) marks[i] = ~std::uint64_t{0};
+  if (length % 64 != 0) marks[length / 64] |= (std::uint64_t{1} << length % 64) - 1;
 }
 
 /// Checks everything that does not need the payload.
@@ -152,12 +161,16 @@ Result<void> CheckExpected(const Header& header, std::uint32_t bucket, ValueForm
 }
 
 /// Checks what `entry` says about its values.
-Result<void> CheckSizes(const PieceEntry& entry, ValueFormat format) {
+Result<void> CheckSizes(const PieceEntry& entry, ValueFormat format, std::int64_t length) {
   const auto* zeros = std::begin(entry.zeros);
   if (std::any_of(zeros, std::end(entry.zeros), [](std::uint8_t byte) { return byte != 0; }))
     return Refuse("unknown flags");
-  if (FormatOfPiece(format, entry.smallest) != ValueFormat::kFloat8) {
-    if (entry.smallest != 0 || entry.code_bits != 0 || entry.escapes != 0)
+  const ValueFormat own = FormatOfPiece(format, entry.smallest);
+  if (own == ValueFormat::kInt4 && (entry.smallest != kPackedWhole || entry.count != length))
+    return Refuse("packed, and not whole");
+  if (own != ValueFormat::kFloat8) {
+    const int expected = own == ValueFormat::kInt4 ? kPackedWhole : 0;
+    if (entry.smallest != expected || entry.code_bits != 0 || entry.escapes != 0)
       return Refuse("sizes where there are none");
     return {};
   }
@@ -203,7 +216,7 @@ Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, Piece
   std::size_t value_bytes = 0, index_bytes = 0;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto entry = Load<PieceEntry>(entries, i * sizeof(PieceEntry));
-    if (auto right = CheckSizes(entry, format_); !right)
+    if (auto right = CheckSizes(entry, format_, pieces[i]); !right)
       return FailIn(fmt::format("piece {}", i), std::move(right.error()));
     Piece& piece = pieces_.emplace_back();
     piece.index.length = pieces[i];
@@ -252,7 +265,7 @@ Result<void> SparseMessage::ReadValues(std::span<const std::byte> values) {
     const auto own = values.first(ValueBytesOf(piece, format));
     values = values.subspan(own.size());
     if (format != ValueFormat::kFloat8) {
-      if (!AllFinite(own, format)) return Refuse("a value is not finite");
+      if (!AllFinite(own, format, piece.index.count)) return Refuse("a value is not finite");
       piece.values = own.data();
       continue;
     }
@@ -285,7 +298,10 @@ void SparseMessage::AddTo(std::span<float> sum, std::span<std::uint64_t> bitmaps
   std::uint64_t* marks = bitmaps.data();
   for (const Piece& piece : pieces_) {
     assert(piece.index.length <= sum.data() + sum.size() - to);
-    if (piece.index.coding == IndexCoding::kBitmap) {
+    if (FormatOfPiece(format_, piece.smallest) == ValueFormat::kInt4) {
+      kernels::cpu::AddInt4(piece.index.length, piece.values, to);
+      MarkAll(piece.index.length, marks);
+    } else if (piece.index.coding == IndexCoding::kBitmap) {
       AddExpanded(Expansion(piece, to));
       for (std::size_t i = 0; i < BitmapWords(piece.index.length); ++i)
         marks[i] |= LoadWord(piece.index.bytes, 8 * i);
@@ -308,7 +324,9 @@ void SparseMessage::WriteTo(std::span<float> out) const {
   float* to = out.data();
   for (const Piece& piece : pieces_) {
     assert(piece.index.length <= out.data() + out.size() - to);
-    if (piece.index.coding == IndexCoding::kBitmap) {
+    if (FormatOfPiece(format_, piece.smallest) == ValueFormat::kInt4) {
+      kernels::cpu::UnpackInt4(piece.index.length, piece.values, to);
+    } else if (piece.index.coding == IndexCoding::kBitmap) {
       Expand(Expansion(piece, to));
     } else {
       std::fill_n(to, piece.index.length, 0.0F);

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
+#include "kernels/int4.h"
 #include "runtime/compress/sparse_message.h"
 
 namespace adaptive_train {
@@ -17,6 +19,10 @@ constexpr std::size_t kWholeElements = 8192;
 /// The largest allowed ratio of the largest sampled element to the threshold for kFloat8: 24 of the
 /// 32 octaves of its sizes. The others are room for elements outside the sample.
 constexpr double kLargestToThreshold = 0x1p24;
+
+bool IsPackedWhole(const GradientPiece& piece) {
+  return piece.selected && piece.size() >= static_cast<std::size_t>(kernels::kInt4Block);
+}
 
 }  // namespace
 
@@ -40,7 +46,17 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
   values_.Hold(device_, chunk.size() * value_bytes);
   SelectedChunk all;
   std::uint64_t* bitmap = bitmaps_.data();
+  if (format == kernels::ValueFormat::kInt4) packed_.resize(chunk.size());
+  std::byte* packed = packed_.data();
   for (const GradientPiece& piece : chunk.pieces) {
+    const std::size_t words = BitmapWords(static_cast<std::int64_t>(piece.size()));
+    if (format == kernels::ValueFormat::kInt4 && IsPackedWhole(piece)) {
+      all.pieces.push_back(Pack(piece, keep, packed, all.finite));
+      all.count += all.pieces.back().count;
+      packed += kernels::Int4Bytes(all.pieces.back().count);
+      bitmap += words;
+      continue;
+    }
     std::byte* const values = values_.data() + (piece.begin - chunk.begin) * value_bytes;
     kernels::SelectArguments<T> select;
     select.count = static_cast<std::int64_t>(piece.size());
@@ -56,7 +72,6 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
     select.bitmap = bitmap;
     select.values = values;
     const kernels::Selected selected = device_.Select(select);
-    const std::size_t words = BitmapWords(select.count);
     all.pieces.push_back({{bitmap, words}, selected.count, values, smallest});
     all.count += selected.count;
     all.finite = all.finite && selected.finite;
@@ -68,6 +83,26 @@ SelectedChunk GradientSelection<T>::Select(const GradientChunk& chunk, double de
   return all;
 }
 
+/// On the host, where the message is made.
+template <class T>
+SelectedPiece GradientSelection<T>::Pack(const GradientPiece& piece, double keep, std::byte* to,
+                                         bool& finite) {
+  const auto count = static_cast<std::int64_t>(piece.size());
+  // Only read.
+  const kernels::HostCopy<float> gradients(
+      device_, {const_cast<float*>(gradients_.data()) + piece.begin, piece.size()});
+  kernels::HostCopy<float> residuals;
+  kernels::cpu::PackInt4Arguments pack{count, gradients.Fetch().data(), nullptr, keep, to};
+  if (!residuals_.empty()) {
+    residuals = {device_, residuals_.subspan(piece.begin, piece.size())};
+    pack.residuals = residuals.Fetch().data();
+  }
+  finite = kernels::cpu::PackInt4(pack) && finite;
+  if (!residuals_.empty()) residuals.Store();
+  all_.resize(std::max(all_.size(), BitmapWords(count)), ~std::uint64_t{0});
+  return {std::span(all_).first(BitmapWords(count)), count, to, kPackedWhole};
+}
+
 /// What the device has selected; the pieces point into its memory.
 template <class T>
 void GradientSelection<T>::Fetch(const GradientChunk& chunk, std::size_t value_bytes,
@@ -75,8 +110,9 @@ void GradientSelection<T>::Fetch(const GradientChunk& chunk, std::size_t value_b
   const std::uint64_t* bitmap = bitmaps_.Fetch(0, chunk.Words()).data();
   for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
     SelectedPiece& piece = selected.pieces[i];
-    piece.bitmap = {bitmap, piece.bitmap.size()};
-    bitmap += piece.bitmap.size();
+    const std::uint64_t* const own = std::exchange(bitmap, bitmap + piece.bitmap.size());
+    if (piece.smallest == kPackedWhole) continue;
+    piece.bitmap = {own, piece.bitmap.size()};
     piece.values = values_
                        .Fetch((chunk.pieces[i].begin - chunk.begin) * value_bytes,
                               static_cast<std::size_t>(piece.count) * value_bytes)
@@ -107,6 +143,12 @@ void GradientSelection<T>::PutBack(const GradientPiece& piece, const SelectedPie
   float* residuals = ResidualsAt(piece.begin);
   if (residuals == nullptr) return;
   const auto count = static_cast<std::int64_t>(piece.size());
+  if (selected.smallest == kPackedWhole) {
+    const kernels::HostCopy<float> kept(device_, {residuals, piece.size()});
+    kernels::cpu::AddInt4(count, selected.values, kept.Fetch().data());
+    kept.Store();
+    return device_.ClearNotFinite(count, residuals);
+  }
   device_.AddSelected({.count = count,
                        .bitmap = selected.bitmap.data(),
                        .format = format,

@@ -17,7 +17,7 @@ struct SelectedPiece {
   std::span<const std::uint64_t> bitmap;  // ceil(length / 64) words
   std::int64_t count = 0;
   const std::byte* values = nullptr;  // in the requested format
-  int smallest = 0;                   // for kFloat8, as SparseMessageWriter::Add takes it
+  int smallest = 0;                   // as SparseMessageWriter::Add takes it
 };
 
 /// The selected elements of one chunk, valid until the next selection.
@@ -44,7 +44,8 @@ class GradientSelection {
   /// `keep` is as in kernels/sparsify.h. With kFloat8 some values stay bfloat16: those of vectors
   /// and of pieces that are sent whole, which have no threshold at which sizes could start. So do
   /// pieces that are nearly all 0, such as rows of tokens that did not occur: sizes above their
-  /// threshold would miss larger values.
+  /// threshold would miss larger values. With kInt4 all elements are sent, of pieces that are selected
+  /// from and not shorter than a block in 4 bits, of others as bfloat16.
   SelectedChunk Select(const GradientChunk& chunk, double density, double keep,
                        kernels::ValueFormat format);
 
@@ -58,6 +59,7 @@ class GradientSelection {
   };
 
   Threshold ThresholdOf(const GradientPiece& piece, double density);
+  SelectedPiece Pack(const GradientPiece& piece, double keep, std::byte* to, bool& finite);
   void PutBack(const GradientPiece& piece, const SelectedPiece& selected,
                kernels::ValueFormat format);
   void Fetch(const GradientChunk& chunk, std::size_t value_bytes, SelectedChunk& selected);
@@ -71,6 +73,8 @@ class GradientSelection {
   // Room for one chunk.
   kernels::CopiedArray<std::uint64_t> bitmaps_;
   kernels::CopiedArray<std::byte> values_;
+  std::vector<std::uint64_t> all_;           // set bits, for a piece that is sent whole
+  kernels::PooledVector<std::byte> packed_;  // such pieces
   kernels::Buffer<float> sample_;
 };
 

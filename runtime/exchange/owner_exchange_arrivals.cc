@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/int4.h"
 #include "runtime/exchange/owner_exchange.h"
 
 namespace adaptive_train {
@@ -96,9 +97,19 @@ MessageBytes OwnerExchange::PackedSum() {
   std::span<std::uint64_t> bitmap = union_;
   if (sum_finite_) writer.Reserve(pieces.size(), CountOf(union_));
   kernels::PooledVector<float> values;  // enough for any format
+  kernels::PooledVector<std::byte> packed;
   for (std::size_t i = 0; sum_finite_ && i < pieces.size(); ++i) {
     const auto words = bitmap.first(BitmapWords(pieces[i]));
     const auto length = static_cast<std::size_t>(pieces[i]);
+    if (FormatOfPiece(order_.format, smallest_[i]) == ValueFormat::kInt4) {
+      packed.resize(std::max(packed.size(), kernels::Int4Bytes(pieces[i])));
+      sum_finite_ =
+          kernels::cpu::PackInt4({.count = pieces[i], .gradients = sums, .packed = packed.data()});
+      writer.Add(pieces[i], words.data(), pieces[i], packed.data(), kPackedWhole);
+      sums += pieces[i];
+      bitmap = bitmap.subspan(words.size());
+      continue;
+    }
     if (smallest_[i] != 0 && !SizesReach(smallest_[i], {sums, length})) smallest_[i] = 0;
     values.resize(std::max(values.size(), length));
     const bool whole = CountOf(words) == length;

@@ -63,6 +63,8 @@ kernels::ValueFormat FormatOf(ValueEncoding values) {
       return kernels::ValueFormat::kFloat32;
     case ValueEncoding::kFp8:
       return kernels::ValueFormat::kFloat8;
+    case ValueEncoding::kInt4:
+      return kernels::ValueFormat::kInt4;
     default:
       return kernels::ValueFormat::kBFloat16;
   }

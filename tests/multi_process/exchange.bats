@@ -38,6 +38,22 @@ of() { jq -es "length > 0 and ($2)" "$1/metrics.jsonl"; }
   of "$work/other" '.[-1].loss < 0.95 * .[0].loss'
 }
 
+@test "all elements in four bits: a seventh of the bytes, and the same bits in a run that was cut" {
+  keys=("${same_layout[@]}" --compression.mode=topk --compression.density=1 --compression.values=int4)
+  train "${keys[@]}"
+  train "${same_layout[@]}" --run-dir "$work/dense"
+  of "$work/run" 'all(.[]; .density == 1) and .[-1].loss < 0.95 * .[0].loss'
+  of "$work/run" '(map(.grad_bytes) | add) < 0.15 * '"$(jq -s 'map(.grad_bytes) | add' "$work/dense/metrics.jsonl")"
+  train "${keys[@]}" --checkpoint.every=12 --checkpoint.keep=5 --run-dir "$work/cut"
+  rm -r "$work/cut/checkpoints/step-00000020"
+  train "${keys[@]}" --run-dir "$work/cut" --checkpoint.dir="$work/cut/checkpoints"
+  diff <(losses "$work/run") <(losses "$work/cut")
+  for sharded in 1 2; do
+    train "${keys[@]}" --parallel.shard=$sharded --run-dir "$work/sharded-$sharded"
+    of "$work/sharded-$sharded" '.[-1].loss < 0.95 * .[0].loss'
+  done
+}
+
 @test "variance-topk: dense while it warms up, then as much of each layer as its variance says" {
   train --compression.mode=variance-topk --profile.warmup_steps=4 >"$work/log" 2>&1
   of "$work/run" 'all(.[:4][]; .density == 1) and all(.[4:][]; .density > 0.04 and .density < 0.5)'

@@ -163,6 +163,7 @@ TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
       if (step % 10 == 4) policy.density[1].reset();
       if (step % 100 == 24) policy = Sparse(1);
       policy.sketch = step % 5 == 3;
+      if (step % 6 == 2) policy = Sparse(1, ValueFormat::kInt4);
       rank.reducer.SetPolicy(policy);
       rank.Draw();
       RANK_REQUIRE(rank.Step());
@@ -196,6 +197,27 @@ TEST_P(SparseReducer, AllRanksGetTheSameBitsAndTheSharesAskedFor) {
       }
     }
     return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+TEST_P(SparseReducer, InFourBitsAllOfItIsSentAndAllRanksGetTheSameBits) {
+  Ranks ranks(GetParam().ranks, [](Group& c) {
+    Rank rank(c, true, 3000, GetParam().Nodes());
+    rank.reducer.SetPolicy(Sparse(1, ValueFormat::kInt4));
+    for (int step = 0; step < 20; ++step) {
+      rank.Draw();
+      RANK_REQUIRE(rank.Step());
+      RANK_REQUIRE(rank.reducer.Figures().density == 1, rank.reducer.Figures().density);
+      std::vector<double> sums(rank.gradients.begin(), rank.gradients.end());
+      const std::vector<double> own(sums);
+      RANK_REQUIRE(c.AllReduce(Purpose::kStatistic, std::span<double>(sums))
+                       .Wait(In(std::chrono::seconds(60))));
+      for (std::size_t i = 0; i < own.size(); ++i)
+        RANK_REQUIRE(std::abs(sums[i] - own[i] * c.Size()) <= 1e-9 * std::abs(sums[i]), sums[i],
+                     own[i]);
+    }
+    return rank.Conserved(0.02);
   });
   EXPECT_TRUE(ranks.AllGood());
 }

@@ -60,6 +60,7 @@ struct Sparse {
       case ValueFormat::kFloat32:
         AppendBytes(value);
         return value;
+      case ValueFormat::kInt4:
       case ValueFormat::kBFloat16:
         AppendBytes(Rounded<BFloat16>(value));
         return value;

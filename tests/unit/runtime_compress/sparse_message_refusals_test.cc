@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 
+#include "kernels/int4.h"
 #include "runtime/compress/sparse_message.h"
 #include "tests/unit/runtime_compress/selection.h"
 
@@ -116,7 +117,7 @@ TEST(SparseMessageRefusals, WrongHeadersWithARightChecksum) {
   const auto refusal = [&](std::size_t offset, auto value) {
     return Refusal(Sealed(With(message, offset, value)));
   };
-  EXPECT_EQ(refusal(kVersionAt, std::uint8_t{1}), "format version 1, expected 4");
+  EXPECT_EQ(refusal(kVersionAt, std::uint8_t{1}), "format version 1, expected 5");
   EXPECT_EQ(refusal(kValueFormatAt, std::uint8_t{7}), "value format 7, expected 1");
   EXPECT_EQ(refusal(kFlagsAt, std::uint8_t{2}), "unknown flags");
   EXPECT_EQ(refusal(kFlagsAt + 1, std::uint8_t{1}), "unknown flags");
@@ -198,6 +199,33 @@ TEST(SparseMessageRefusals, WrongSizes) {
   EXPECT_EQ(refusal(893), "piece 0: a smallest size of number 893");
   EXPECT_EQ(refusal(UINT16_MAX), "piece 0: a smallest size of number 65535");
   EXPECT_EQ(refusal(0), "piece 0: sizes where there are none");
+}
+
+TEST(SparseMessageRefusals, WrongPiecesInFourBits) {
+  constexpr std::int64_t kLength = 200;
+  const std::vector<float> values(kLength, 3.0F);
+  std::vector<std::byte> packed(kernels::Int4Bytes(kLength));
+  kernels::cpu::PackInt4({.count = kLength, .gradients = values.data(), .packed = packed.data()});
+  SparseMessageWriter writer(kBucket, ValueFormat::kInt4);
+  writer.Add(kLength, nullptr, kLength, packed.data(), kPackedWhole);
+  const MessageBytes message = writer.Finish();
+  const auto refusal = [&](std::size_t place, auto value) {
+    const Bytes copy = Sealed(With(message, place, value));
+    const auto read = SparseMessage::Read(copy, kBucket, ValueFormat::kInt4, {&kLength, 1});
+    return read ? "believed" : read.error().message;
+  };
+  const std::size_t entry = EntryAt(message, 1, 0), values_at = kMessageHeaderBytes;
+  EXPECT_EQ(refusal(entry + kSmallest, std::uint16_t{1}), "believed");
+  EXPECT_EQ(refusal(entry + kSmallest, std::uint16_t{2}), "piece 0: packed, and not whole");
+  EXPECT_EQ(refusal(entry + kCount, std::uint32_t{199}), "piece 0: packed, and not whole");
+  EXPECT_EQ(refusal(entry + kCount, std::uint32_t{0}), "piece 0: packed, and not whole");
+  EXPECT_EQ(refusal(entry + kCodeBits, std::uint8_t{4}), "piece 0: sizes where there are none");
+  EXPECT_EQ(refusal(entry + kSmallest, std::uint16_t{0}),
+            "104 bytes of values and indices, expected 400");
+  for (const std::uint16_t scale : {0x7f80, 0x7fc0, 0x8000, 0x7e00})
+    for (const std::size_t block : {0, 66})
+      EXPECT_EQ(refusal(values_at + block, scale), "a value is not finite") << scale;
+  EXPECT_EQ(refusal(values_at, std::uint16_t{0x7d80}), "believed") << "2^124";
 }
 
 TEST(SparseMessageRefusals, WrongPackingOfSizes) {

@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/int4.h"
 #include "tests/unit/runtime_compress/selection.h"
 
 namespace adaptive_train::sparse_message_test {
 namespace {
 
 constexpr ValueFormat kFormats[] = {ValueFormat::kFloat32, ValueFormat::kBFloat16,
-                                    ValueFormat::kFloat8};
+                                    ValueFormat::kFloat8, ValueFormat::kInt4};
 constexpr std::uint32_t kBucket = 3;
 
 /// The expected result of AddTo.
@@ -83,6 +84,28 @@ TEST(SparseMessage, RoundTripsOfSizes) {
         ExpectRead(pieces, ValueFormat::kFloat8, writer.Finish());
       }
     }
+  }
+}
+
+TEST(SparseMessage, RoundTripsOfWholePiecesInFourBits) {
+  for (const std::int64_t length : {128, 129, 997, 5000}) {
+    SparseMessageWriter writer(kBucket, ValueFormat::kInt4);
+    std::vector<Selection> pieces = {Select(length, 1, 5), Select(70, 0.4, 6),
+                                     Select(length, 1, 7)};
+    for (Selection& piece : pieces) {
+      if (piece.count() < piece.length) {  // bfloat16 in between
+        AddTo(writer, piece, ValueFormat::kInt4);
+        continue;
+      }
+      std::vector<std::byte> packed(kernels::Int4Bytes(length));
+      ASSERT_TRUE(kernels::cpu::PackInt4(
+          {.count = length, .gradients = piece.values.data(), .packed = packed.data()}));
+      writer.Add(length, piece.bitmap.data(), length, packed.data(), kPackedWhole);
+      kernels::cpu::UnpackInt4(length, packed.data(), piece.values.data());
+    }
+    const MessageBytes bytes = writer.Finish();
+    EXPECT_LE(static_cast<double>(bytes.size()), 2 * 4.2 / 8 * static_cast<double>(length) + 300);
+    ExpectRead(pieces, ValueFormat::kInt4, bytes);
   }
 }
 
