@@ -189,7 +189,7 @@ Result<void> Check(const Config& c) {
     return Fail(fmt::format("train.micro_batch = {} must not exceed train.global_batch = {}",
                             *c.train.micro_batch, c.train.global_batch));
   }
-  if (c.compression.values == ValueEncoding::kInt4 && c.compression.mode != CompressionMode::kOff &&
+  if (c.compression.values == ValueEncoding::kInt4 && HoldsBack(c.compression.mode) &&
       (c.compression.mode != CompressionMode::kTopk || c.compression.density < 1))
     return Fail(
         "compression.values = \"int4\" is for all elements: compression.mode must be \"topk\", and "

@@ -59,11 +59,13 @@ void Database::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_fin
 Statement::Statement(Database& database, std::string_view text)
     : database_(database), text_and_compiled_(database.idle_.extract(std::string(text))) {
   if (text_and_compiled_.empty()) {
-    sqlite3_stmt* compiled = nullptr;
-    Check(sqlite3_prepare_v2(database.handle_, text.data(), static_cast<int>(text.size()),
-                             &compiled, nullptr));
+    sqlite3_stmt* raw = nullptr;
+    Check(sqlite3_prepare_v2(database.handle_, text.data(), static_cast<int>(text.size()), &raw,
+                             nullptr));
+    Database::Compiled compiled(raw);
+    if (!compiled) throw DatabaseError("there is no statement in the text", SQLITE_MISUSE);
     std::unordered_map<std::string, Database::Compiled> made;
-    made.emplace(text, compiled);
+    made.emplace(text, std::move(compiled));
     text_and_compiled_ = made.extract(made.begin());
   }
   compiled_ = text_and_compiled_.mapped().get();

@@ -20,8 +20,9 @@ constexpr std::size_t Int4Bytes(std::int64_t count) {
 }
 
 /// No scale is larger, so that no number times its scale overflows; nor that of elements up to
-/// kInt4Largest.
+/// kInt4Largest. With feedback elements must be smaller, so that sums of many ranks can be packed.
 inline constexpr float kInt4LargestScale = 0x1p124F, kInt4Largest = 0x1p126F;
+inline constexpr float kInt4LargestWithFeedback = 0x1p100F;
 
 namespace cpu {
 
@@ -30,7 +31,8 @@ namespace cpu {
 ///   number        e / scale, rounded to nearest
 ///   residuals[i]  e[i] - number * scale - (1 - keep) residuals[i]
 /// The difference is exact: with keep = 1 nothing is lost. A block with an |e| that is not finite, or
-/// above kInt4Largest, is packed as zeros, and its residuals are e.
+/// too large, is packed as zeros. Its residuals are e, and NaN where |e| is too large: what spoils a
+/// step must not come back in the next.
 struct PackInt4Arguments {
   std::int64_t count = 0;
   const float* gradients = nullptr;

@@ -58,7 +58,10 @@ SlurmAsker::Take SlurmsWordTo(RequestWriter& writer) {
         [seen](Database& database) {
           if (const auto* job = std::get_if<SeenJob>(&seen))
             NotePresence(database, job->cluster, job->user, job->nodes, EpochSecondsNow());
-          if (const auto* outage = std::get_if<SeenOutage>(&seen))
+          // As with speeds, only of who has been there.
+          const auto* outage = std::get_if<SeenOutage>(&seen);
+          if (outage != nullptr &&
+              Presence(database, outage->cluster).Counts(outage->user, outage->node))
             NoteOutage(database, outage->cluster, outage->node, outage->time);
         },
         [](const StoreAnswer& answer) {
@@ -86,14 +89,16 @@ void Reload(const Arguments& arguments, const Read& read, RequestWriter& writer,
 Result<void> Serve(const Arguments& arguments, const Read& read) {
   StoreService::Settings settings = SettingsFrom(arguments);
   RaiseFileLimit();
+  boost::asio::io_context io(1);
+  // Before anything that takes time: a signal that comes meanwhile waits.
+  boost::asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
   auto opened = OpenDatabase(StoreLocation{std::filesystem::absolute(arguments.database)},
                              kBusyTimeout, true, SchemaMigrations());
   if (!opened) return tl::unexpected(opened.error());
   const std::filesystem::path path = opened->location.path;
   // In the order of who needs whom: each ends before what it uses.
-  boost::asio::io_context io(1);
   std::optional<RequestWriter> writer;
-  std::optional<SlurmAsker> asker;
+  std::shared_ptr<SlurmAsker> asker;
   std::optional<RequestReaders> readers;
   try {
     writer.emplace(std::move(*opened), arguments.renewable.retention, Log);
@@ -105,9 +110,11 @@ Result<void> Serve(const Arguments& arguments, const Read& read) {
     return Fail(fmt::format("profile store {}: {}", path.string(), error.what()), ExitCode::kStore);
   }
   if (arguments.ask_slurm) {
-    asker.emplace(SlurmsWordTo(*writer), Log);
-    settings.will_write = [&](uid_t user, const StoreRequest& request) {
-      asker->Ask(user, request);
+    asker = std::make_shared<SlurmAsker>(SlurmsWordTo(*writer), Log);
+    // The writer answers its last requests when there is no asker any more.
+    settings.ask_slurm = [weak = std::weak_ptr(asker)](
+                             uid_t user, const std::vector<SlurmQuestion>& questions) {
+      if (const auto there = weak.lock()) there->Ask(user, questions);
     };
   }
   auto service = StoreService::Listen(io, std::move(settings), *readers, *writer);
@@ -120,7 +127,6 @@ Result<void> Serve(const Arguments& arguments, const Read& read) {
     if (!port) return tl::unexpected(port.error());
     metrics = std::move(*port);
   }
-  boost::asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
   std::function<void()> await = [&] {
     signals.async_wait([&](const boost::system::error_code& error, int signal) {
       if (error) return;

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <pwd.h>
 
+#include <toml++/toml.h>
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <istream>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -35,6 +38,52 @@ Example:
 
 Exit codes: 0 ended by a signal, 2 usage, 6 the database or the socket cannot be used.)";
 
+/// Settings as TOML: CLI11's own reader takes only what looks like it.
+class TomlSettings : public CLI::Config {
+ public:
+  std::string to_config(const CLI::App*, bool, bool, std::string) const override { return ""; }
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> settings;
+    try {
+      for (const auto& [key, value] : toml::parse(input)) {
+        CLI::ConfigItem& item = settings.emplace_back();
+        item.name = std::string(key.str());
+        item.inputs = InputsOf(item.name, value);
+      }
+    } catch (const toml::parse_error& error) {
+      throw Wrong(
+          fmt::format("settings: line {}: {}", error.source().begin.line, error.description()));
+    }
+    return settings;
+  }
+
+ private:
+  static CLI::ConfigError Wrong(const std::string& what) {
+    return {Printable(what, 200), CLI::ExitCodes::ConfigError};
+  }
+  /// Of an empty list an empty word, which names nobody.
+  static std::vector<std::string> InputsOf(const std::string& key, const toml::node& value) {
+    std::vector<std::string> inputs;
+    if (const toml::array* list = value.as_array()) {
+      for (const toml::node& one : *list) inputs.push_back(WordOf(key, one));
+      if (inputs.empty()) inputs.emplace_back();
+    } else {
+      inputs.push_back(WordOf(key, value));
+    }
+    return inputs;
+  }
+  static std::string WordOf(const std::string& key, const toml::node& value) {
+    if (const auto text = value.value_exact<std::string>()) return *text;
+    if (const auto number = value.value_exact<std::int64_t>()) return std::to_string(*number);
+    if (const auto is = value.value_exact<bool>()) return *is ? "true" : "false";
+    throw Wrong(
+        fmt::format("settings: {}: allowed are text, whole numbers, true, false and lists "
+                    "of these",
+                    key));
+  }
+};
+
 /// As the options have it.
 struct Words {
   std::vector<std::string> operators = {"root"}, coordinators;
@@ -55,11 +104,13 @@ Result<uid_t> UidOf(const std::string& option, const std::string& name) {
 Result<Rights> RightsFrom(const Words& words) {
   Rights rights;
   for (const std::string& name : words.operators) {
+    if (name.empty()) continue;
     const auto uid = UidOf("--operators", name);
     if (!uid) return tl::unexpected(uid.error());
     rights.operators.insert(*uid);
   }
   for (const std::string& pair : words.coordinators) {
+    if (pair.empty()) continue;
     const std::size_t colon = pair.find(':');
     if (colon == pair.npos || colon == 0)
       return Fail("--coordinators: " + Printable(pair, 60) +
@@ -164,6 +215,7 @@ tl::expected<Arguments, int> ReadArguments(int argc, char** argv) {
   app.footer(kFooter);
   app.set_version_flag("--version", ADAPTIVE_TRAIN_VERSION);
   app.set_config("--settings", "", "A file of settings; the command line counts more");
+  app.config_formatter(std::make_shared<TomlSettings>());
   app.allow_config_extras(CLI::config_extras_mode::error);
   AddPlaces(app, arguments);
   AddRules(app, arguments, words);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/empty_body.hpp>
@@ -23,7 +24,7 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr std::chrono::seconds kScrapeLimit{5};
+constexpr std::chrono::seconds kScrapeLimit{5}, kRetry{1};
 constexpr std::size_t kMostScrapes = 10, kMostHeaderBytes = 8192;
 /// openmetrics.io: what a scraper is told of the text.
 constexpr const char* kOpenMetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -32,8 +33,9 @@ constexpr const char* kOpenMetrics = "application/openmetrics-text; version=1.0.
 
 struct MetricsPort::Shared {
   Shared(asio::io_context& io, std::function<std::string()> its_text)
-      : acceptor(io), text(std::move(its_text)) {}
+      : acceptor(io), retry(io), text(std::move(its_text)) {}
   tcp::acceptor acceptor;
+  asio::steady_timer retry;
   std::function<std::string()> text;  // empty: the port is no more
   std::size_t scrapes = 0;
   bool accepting = false;
@@ -128,16 +130,23 @@ void MetricsPort::Accept(const std::shared_ptr<Shared>& shared) {
   shared->accepting = true;
   shared->acceptor.async_accept([shared](const error_code& error, tcp::socket socket) {
     shared->accepting = false;
-    if (!error) std::make_shared<Scrape>(std::move(socket), shared)->Begin();
-    // Without descriptors to spare it goes on with the next scrape's end, or not at all: others
-    // need them more.
-    if (!error) Accept(shared);
+    if (error == asio::error::operation_aborted) return;
+    if (!error) {
+      std::make_shared<Scrape>(std::move(socket), shared)->Begin();
+      return Accept(shared);
+    }
+    // Out of descriptors, perhaps: others need them more.
+    shared->retry.expires_after(kRetry);
+    shared->retry.async_wait([shared](const error_code& ended) {
+      if (!ended) Accept(shared);
+    });
   });
 }
 
 void MetricsPort::Stop() {
   error_code ignored;
   shared_->acceptor.close(ignored);
+  shared_->retry.cancel();
 }
 
 }  // namespace adaptive_train

@@ -43,7 +43,8 @@ void StoreService::Session::Identify(uid_t uid) {
   const Rights& rights = service_->settings_.rights;
   caller.is_operator = rights.operators.contains(uid);
   const auto accounts = rights.coordinators.find(uid);
-  if (accounts != rights.coordinators.end()) caller.accounts = accounts->second;
+  caller.accounts =
+      accounts == rights.coordinators.end() ? std::vector<std::string>() : accounts->second;
 }
 
 template <class Then>
@@ -117,6 +118,7 @@ void StoreService::Session::ReadRequest() {
 }
 
 void StoreService::Session::TakeRequest(std::size_t size) {
+  Identify(caller.uid);  // rights may have changed
   const std::size_t longest = kMaxFrameBytes + (sealed_ ? SealedFrames::kTagBytes : 0);
   if (size > longest)
     return Refuse(

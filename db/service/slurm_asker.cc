@@ -17,7 +17,16 @@ constexpr std::chrono::seconds kDeadline{5}, kPause{30};
 /// Between two looks whether a question is due again.
 constexpr std::chrono::seconds kLookForDue{1};
 constexpr int kMostTimes = 5, kMostTimesOfNode = 8;
-constexpr std::size_t kMostOfUser = 32, kMostRemembered = 100'000;
+constexpr std::ptrdiff_t kMostOfUser = 32;  // of each kind
+constexpr std::size_t kMostRemembered = 100'000;
+
+/// What a question is known by: failures of one node within ten minutes are one.
+SlurmQuestion KeyOf(const SlurmQuestion& about) {
+  constexpr std::int64_t kOneQuestion = 600;
+  const auto* node = std::get_if<NodeQuestion>(&about);
+  if (node == nullptr) return about;
+  return NodeQuestion{node->node, node->time / kOneQuestion * kOneQuestion};
+}
 
 std::vector<std::string> WordsOf(const std::string& text) {
   std::istringstream stream(text);
@@ -70,17 +79,24 @@ SlurmAsker::~SlurmAsker() {
   thread_.join();
 }
 
-void SlurmAsker::Ask(uid_t user, const StoreRequest& request) {
-  for (const SlurmQuestion& about : QuestionsIn(request)) Ask(user, about);
+void SlurmAsker::Ask(uid_t user, const std::vector<SlurmQuestion>& questions) {
+  for (const SlurmQuestion& about : questions) Ask(user, about);
+}
+
+/// Many nodes may fail at once, and must not keep his next jobs from being asked about.
+bool SlurmAsker::HasRoom(const std::deque<Question>& questions, const SlurmQuestion& about) const {
+  return std::ranges::count_if(questions, [&](const Question& one) {
+           return one.about.index() == about.index();
+         }) < kMostOfUser;
 }
 
 void SlurmAsker::Ask(uid_t user, const SlurmQuestion& about) {
   {
     std::lock_guard lock(mutex_);
     std::deque<Question>& questions = waiting_[user];
-    if (questions.size() >= kMostOfUser) return;
+    if (!HasRoom(questions, about)) return;
     if (known_.size() >= kMostRemembered) known_.clear();
-    if (!known_.emplace(user, about).second) return;
+    if (!known_.emplace(user, KeyOf(about)).second) return;
     questions.push_back({user, about});
   }
   changed_.notify_one();
@@ -130,8 +146,8 @@ void SlurmAsker::Ended(const Question& question, const Result<void>& answered) {
   std::lock_guard lock(mutex_);
   std::deque<Question>& questions = waiting_[question.user];
   if (++again.asked >= (job != nullptr ? kMostTimes : kMostTimesOfNode) ||
-      questions.size() >= kMostOfUser) {
-    known_.erase({again.user, again.about});
+      !HasRoom(questions, again.about)) {
+    known_.erase({again.user, KeyOf(again.about)});
     return;
   }
   again.not_before = Clock::now() + (job != nullptr ? kPause : kPause * (1 << (again.asked - 1)));
@@ -146,7 +162,9 @@ Result<void> SlurmAsker::Answer(const Question& question) {
     cluster_ = std::move(*name);
   }
   if (const auto* node = std::get_if<NodeQuestion>(&question.about))
-    return Seen(*node, deadline).map([&](const SeenOutage& outage) { take_(outage); });
+    return Seen(question.user, *node, deadline).map([&](const SeenOutage& outage) {
+      take_(outage);
+    });
   return Seen(std::get<JobQuestion>(question.about), deadline).map([&](const SeenJob& job) {
     if (job.user == question.user) take_(job);
   });
@@ -165,14 +183,14 @@ Result<SeenJob> SlurmAsker::Seen(const JobQuestion& question, Clock::time_point 
   return SeenJob{cluster_, job->first, WordsOf(*nodes)};
 }
 
-Result<SeenOutage> SlurmAsker::Seen(const NodeQuestion& question,
+Result<SeenOutage> SlurmAsker::Seen(uid_t user, const NodeQuestion& question,
                                     Clock::time_point deadline) const {
   return OutputOf({"env", "SLURM_TIME_FORMAT=%s", "scontrol", "--oneliner", "show", "node",
                    question.node},
                   deadline)
       .and_then([&](const std::string& words) { return OutageIn(words, question.time); })
       .map([&](EpochSeconds time) {
-        return SeenOutage{cluster_, question.node, time};
+        return SeenOutage{cluster_, user, question.node, time};
       });
 }
 

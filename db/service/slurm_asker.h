@@ -30,9 +30,11 @@ struct SeenJob {
   uid_t user = 0;
   std::vector<std::string> nodes;
 };
-/// A node that went down at `time`, by Slurm's word.
+/// A node that went down at `time`, by Slurm's word, as `user` has said.
 struct SeenOutage {
-  std::string cluster, node;
+  std::string cluster;
+  uid_t user = 0;
+  std::string node;
   EpochSeconds time = 0;
 };
 
@@ -51,9 +53,9 @@ class SlurmAsker {
   SlurmAsker(const SlurmAsker&) = delete;
   SlurmAsker& operator=(const SlurmAsker&) = delete;
 
-  /// What `user` says in the request of his jobs and of their nodes. From any thread; does not block.
-  /// Of one user's questions a few may wait, and more are not asked.
-  void Ask(uid_t user, const StoreRequest& request);
+  /// About what `user` says of his jobs and of their nodes. From any thread; does not block. Of one
+  /// user's questions a few of each kind may wait, and more are not asked.
+  void Ask(uid_t user, const std::vector<SlurmQuestion>& questions);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -67,10 +69,11 @@ class SlurmAsker {
   void Serve();
   std::optional<Question> Next();
   void Ask(uid_t user, const SlurmQuestion& about);
+  bool HasRoom(const std::deque<Question>& questions, const SlurmQuestion& about) const;
   void Ended(const Question& question, const Result<void>& answered);
   Result<void> Answer(const Question& question);
   Result<SeenJob> Seen(const JobQuestion& job, Clock::time_point deadline) const;
-  Result<SeenOutage> Seen(const NodeQuestion& node, Clock::time_point deadline) const;
+  Result<SeenOutage> Seen(uid_t user, const NodeQuestion& node, Clock::time_point deadline) const;
 
   const Take take_;
   const Log log_;

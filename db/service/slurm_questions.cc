@@ -56,6 +56,14 @@ std::string_view ValueOf(std::string_view words, std::string_view key) {
   return value.substr(0, value.find(' '));
 }
 
+/// " Reason=Not responding [slurm@1795932564]", and what Slurm prints after it.
+std::optional<std::int64_t> TimeOfReason(std::string_view text) {
+  for (const std::string_view next : {"\n", " Comment=", " Extra="})
+    text = text.substr(0, text.find(next));
+  const std::size_t at = text.rfind('@');
+  return at == text.npos ? std::nullopt : NumberAt(text.substr(at + 1));
+}
+
 }  // namespace
 
 std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request) {
@@ -77,17 +85,16 @@ Result<EpochSeconds> OutageIn(std::string_view words, std::int64_t failed) {
   const std::string_view state = ValueOf(keys, "State");
   if (state.empty())
     return Fail("scontrol show node says " + Printable(std::string(words), 80), ExitCode::kStore);
-  const auto is_of_it = [&](std::optional<std::int64_t> time) {
-    return time && *time >= failed - kMostBefore && *time <= failed + kMostAfter;
+  const auto is_of_it = [&](std::optional<std::int64_t> time, std::int64_t most_before) {
+    return time && *time >= failed - most_before && *time <= failed + kMostAfter;
   };
   if (state.starts_with("DOWN") && reason != words.npos) {
-    // "Reason=Not responding [slurm@1795932564]"
-    const std::size_t at = words.rfind('@');
-    const auto since = at == words.npos ? std::nullopt : NumberAt(words.substr(at + 1));
-    if (is_of_it(since)) return static_cast<EpochSeconds>(*since);
+    const auto since = TimeOfReason(words.substr(reason));
+    if (is_of_it(since, kMostBefore)) return static_cast<EpochSeconds>(*since);
   }
+  // A node that has just started is no node that failed.
   const auto booted = NumberAt(ValueOf(keys, "BootTime"));
-  if (is_of_it(booted)) return static_cast<EpochSeconds>(*booted);
+  if (is_of_it(booted, 0)) return static_cast<EpochSeconds>(*booted);
   return Fail("Slurm knows of no outage at that time", ExitCode::kStore);
 }
 

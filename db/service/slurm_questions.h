@@ -18,7 +18,7 @@ struct JobQuestion {
   std::int64_t slurm_job_id = 0, restart_count = 0;
   auto operator<=>(const JobQuestion&) const = default;
 };
-/// Did the node go down at about this time?
+/// Did the node go down at about this time, in which a user's job failed there?
 struct NodeQuestion {
   std::string node;
   std::int64_t time = 0;  // in seconds since 1970
@@ -31,7 +31,8 @@ using SlurmQuestion = std::variant<JobQuestion, NodeQuestion>;
 std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request);
 
 /// From a node as `scontrol --oneliner show node` prints it with times in seconds since 1970: when it
-/// was set down or started, if that was between ten minutes before `failed` and an hour after. The
+/// was set down, if that was between ten minutes before `failed` and an hour after, or when it
+/// started, if that was within the hour after. The
 /// error says what is there instead.
 Result<EpochSeconds> OutageIn(std::string_view words, std::int64_t failed);
 

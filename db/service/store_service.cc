@@ -241,22 +241,27 @@ void StoreService::Understand(const SessionPtr& session, std::string text) {
                       std::chrono::duration<double>(Clock::now() - came).count());
     asio::post(io, [session, given_text = AnswerText(given)] { session->Send(given_text); });
   };
-  readers_.Add(session->caller.uid,
-               [&writer = writer_, session, answer, will_write = settings_.will_write,
-                text = std::move(text)](const RequestReaders::Read& read) {
-                 auto request = ReadStoreRequest(text);
-                 if (!request) return answer("unreadable", Refused{request.error().message});
-                 const std::string_view name = NameOf(*request);
-                 if (!session->greeted) return answer(name, session->Greeted(*request));
-                 if (!Writes(*request)) return answer(name, read(session->caller, *request));
-                 if (will_write) will_write(session->caller.uid, *request);
-                 writer.Add(session->caller, std::move(*request),
-                            [answer, name](const StoreAnswer& given) { answer(name, given); });
+  readers_.Add(session->caller.uid, [&writer = writer_, session, answer, ask = settings_.ask_slurm,
+                                     text = std::move(text)](const RequestReaders::Read& read) {
+    auto request = ReadStoreRequest(text);
+    if (!request) return answer("unreadable", Refused{request.error().message});
+    const std::string_view name = NameOf(*request);
+    if (!session->greeted) return answer(name, session->Greeted(*request));
+    if (!Writes(*request)) return answer(name, read(session->caller, *request));
+    auto questions = ask ? QuestionsIn(*request) : std::vector<SlurmQuestion>();
+    writer.Add(session->caller, std::move(*request),
+               [answer, name, ask, user = session->caller.uid,
+                questions = std::move(questions)](const StoreAnswer& given) {
+                 answer(name, given);
+                 if (!questions.empty() && !std::holds_alternative<Refused>(given))
+                   ask(user, questions);
                });
+  });
 }
 
 void StoreService::Renew(Rights rights, const UserBudgets::Limits& of_user) {
   settings_.rights = std::move(rights);
+  settings_.limits.of_user = of_user;
   budgets_.Renew(of_user);
 }
 

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "db/service/introduction.h"
@@ -23,6 +24,7 @@
 #include "db/service/request_writer.h"
 #include "db/service/rights.h"
 #include "db/service/service_metrics.h"
+#include "db/service/slurm_questions.h"
 #include "db/service/user_budgets.h"
 
 namespace adaptive_train {
@@ -54,8 +56,8 @@ class StoreService {
     std::string tcp_listen;          // an address of this host; empty: all of them
     ServiceLimits limits = {};
     std::function<void(const std::string&)> log;  // takes a line
-    /// Sees what a user asks to write. Any thread; must not block. May be empty.
-    std::function<void(uid_t, const StoreRequest&)> will_write = {};
+    /// Asks Slurm about what a user has written. Any thread; must not block. Empty: nobody asks.
+    std::function<void(uid_t, const std::vector<SlurmQuestion>&)> ask_slurm = {};
   };
 
   /// Listens at the socket, which every user may connect to, and at the port of Settings::tcp.
@@ -70,7 +72,7 @@ class StoreService {
   /// Accepts nobody any more, answers the requests that have come and disconnects all. Then
   /// nothing is left to do for `io`, after ten seconds at the latest.
   void Stop();
-  /// For connections from now on. Called, as the next, by the thread that runs `io`.
+  /// For requests from now on. Called, as the next, by the thread that runs `io`.
   void Renew(Rights rights, const UserBudgets::Limits& of_user);
   std::string Metrics(MetricsFormat format) const;
 

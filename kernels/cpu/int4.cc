@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kernels/scalar.h"
 
@@ -28,10 +29,14 @@ constexpr float kLeastLargest = 0x1p-100F;
 using NumberTag = hn::RebindToSigned<FloatTag>;
 using ByteTag = hn::Rebind<std::uint8_t, FloatTag>;
 
+constexpr float LargestWith(bool feedback) {
+  return feedback ? kInt4LargestWithFeedback : kInt4Largest;
+}
+
 /// The scale of elements up to `largest`, as the bits of a float that is a bfloat16; 0 for a block of
 /// zeros.
-std::uint32_t ScaleOf(float largest) {
-  if (!(largest >= kLeastLargest && largest <= kInt4Largest)) return 0;
+std::uint32_t ScaleOf(float largest, float limit) {
+  if (!(largest >= kLeastLargest && largest <= limit)) return 0;
   return (std::bit_cast<std::uint32_t>(largest / kMostNumber) + 0xffffU) & 0xffff0000U;
 }
 
@@ -67,7 +72,8 @@ HWY_INLINE bool PackBlock(const float* gradients, float* residuals, float decay,
     hn::Store(e, FloatTag(), sums + i);
   }
   const auto largest = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(WordTag(), sizes)));
-  const std::uint32_t bits = ScaleOf(largest);
+  constexpr float kLimit = LargestWith(kFeedback);
+  const std::uint32_t bits = ScaleOf(largest, kLimit);
   const float scale = std::bit_cast<float>(bits), inverse = bits == 0 ? 0 : 1 / scale;
   StoreScale(bits, to);
   std::uint8_t numbers[kInt4Block];
@@ -79,13 +85,15 @@ HWY_INLINE bool PackBlock(const float* gradients, float* residuals, float decay,
       const Floats old = LoadPart(FloatTag(), residuals + i, Whole());
       const Floats sent = hn::Mul(hn::ConvertTo(FloatTag(), number), Set(scale));
       const Floats left = hn::Sub(hn::Sub(e, sent), hn::Mul(Set(decay), old));
-      StorePart(left, FloatTag(), residuals + i, Whole());
+      const auto too_large = hn::Gt(hn::Abs(e), Set(kLimit));
+      StorePart(hn::IfThenElse(too_large, hn::NaN(FloatTag()), left), FloatTag(), residuals + i,
+                Whole());
     }
     const auto coded = hn::Add(number, hn::Set(NumberTag(), kZero));
     StorePart(hn::DemoteTo(ByteTag(), coded), ByteTag(), numbers + i, Whole());
   }
   JoinHalves(numbers, kInt4Block, to + kScaleBytes);
-  return largest <= kInt4Largest;
+  return largest <= kLimit;
 }
 
 /// Handles the last, shorter block.
@@ -98,17 +106,21 @@ bool PackRest(std::int64_t count, const float* gradients, float* residuals, floa
     size = std::max(size, std::bit_cast<std::uint32_t>(sums[i]) & 0x7fff'ffffU);
   }
   const auto largest = std::bit_cast<float>(size);
-  const std::uint32_t bits = ScaleOf(largest);
+  const float limit = LargestWith(residuals != nullptr);
+  const std::uint32_t bits = ScaleOf(largest, limit);
   const float scale = std::bit_cast<float>(bits), inverse = bits == 0 ? 0 : 1 / scale;
   StoreScale(bits, to);
   std::uint8_t numbers[kInt4Block];
   for (std::int64_t i = 0; i < count; ++i) {
     const float number = bits == 0 ? 0 : std::nearbyint(sums[i] * inverse);
-    if (residuals != nullptr) residuals[i] = sums[i] - number * scale - decay * residuals[i];
+    if (residuals != nullptr) {
+      const float left = sums[i] - number * scale - decay * residuals[i];
+      residuals[i] = std::abs(sums[i]) > limit ? std::numeric_limits<float>::quiet_NaN() : left;
+    }
     numbers[i] = static_cast<std::uint8_t>(static_cast<int>(number) + kZero);
   }
   JoinHalves(numbers, count, to + kScaleBytes);
-  return largest <= kInt4Largest;
+  return largest <= limit;
 }
 
 bool PackAll(const PackInt4Arguments& x) {

@@ -83,7 +83,7 @@ std::vector<Finding> CheckJob(const std::string& run_dir, const LaunchConfig& la
   std::vector<Finding> findings = {CheckRunFolder(run_dir, *allocation)};
   if (!allocation->in_slurm || allocation->hosts.size() < 2) return findings;
   findings.push_back(CheckPorts(launch, *allocation));
-  findings.push_back(CheckGpuVersions(*allocation));
+  findings.push_back(CheckGpuVersions(launch, *allocation));
   return findings;
 }
 

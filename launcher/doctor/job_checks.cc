@@ -107,9 +107,8 @@ Finding CheckPorts(const LaunchConfig& launch, const Allocation& allocation) {
   for (const auto& address : *addresses)
     if (!address.is_loopback()) others.push_back(address.to_string());
   command.insert(command.end(), others.begin(), others.end());
-  const auto lines =
-      RunOnEveryHost(allocation.hosts.size(), command,
-                     DeadlinesOf(LaunchConfig{}, allocation.hosts.size()).short_step);
+  const auto lines = RunOnEveryHost(allocation.hosts.size(), command,
+                                    DeadlinesOf(launch, allocation.hosts.size()).short_step);
   if (!lines) return StepTrouble("ports", lines.error());
   const auto missed = HostsThatMissed(*lines, allocation.hosts);
   if (!missed.empty())
@@ -145,10 +144,9 @@ Finding GpuVersionsAlike(const std::string& lines, const std::vector<std::string
           "the same driver and libnccl on all nodes, or --constraint for like ones"};
 }
 
-Finding CheckGpuVersions(const Allocation& allocation) {
-  const auto lines =
-      RunOnEveryHost(allocation.hosts.size(), {"bash", "-c", kVersions},
-                     DeadlinesOf(LaunchConfig{}, allocation.hosts.size()).short_step);
+Finding CheckGpuVersions(const LaunchConfig& launch, const Allocation& allocation) {
+  const auto lines = RunOnEveryHost(allocation.hosts.size(), {"bash", "-c", kVersions},
+                                    DeadlinesOf(launch, allocation.hosts.size()).short_step);
   if (!lines) return StepTrouble("GPU versions", lines.error());
   return GpuVersionsAlike(*lines, allocation.hosts);
 }

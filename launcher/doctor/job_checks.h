@@ -15,7 +15,7 @@ namespace adaptive_train {
 Finding CheckPorts(const LaunchConfig& launch, const Allocation& allocation);
 
 /// Whether all nodes of the job have the same NVIDIA driver and NCCL. Blocks for a short step.
-Finding CheckGpuVersions(const Allocation& allocation);
+Finding CheckGpuVersions(const LaunchConfig& launch, const Allocation& allocation);
 
 // How the lines of such a step are understood, "TASK: WORDS" in any order:
 /// The hosts whose words are not "reached", in order.

@@ -20,13 +20,16 @@ bool HasDensity(const CompressionOrders& compression) {
          compression.mode == CompressionMode::kSketch;
 }
 
+constexpr double kInt4Bits = 4.125;  // of an element, with its part of a scale
+
 /// The memory for residuals, their copy in a checkpoint's snapshot, and messages under way. The
 /// last are estimated by their selection, or by a sketch's cells and peeling, from measured runs
 /// (tests/bench/memory_prediction).
 double FeedbackCopies(const CompressionOrders& compression) {
   constexpr double kResiduals = 2, kMessages = 1.5, kSketch = 2.5;
   if (compression.mode == CompressionMode::kSketch) return kResiduals + kSketch;
-  if (compression.values == ValueEncoding::kInt4) return kResiduals + kMessages * 4.125 / 32;
+  // 1.5 copies are three of messages in bfloat16.
+  if (compression.values == ValueEncoding::kInt4) return kResiduals + 3 * kInt4Bits / 32;
   const double density = HasDensity(compression) ? compression.density : 1 - compression.s_min;
   return kResiduals + kMessages * density;
 }
@@ -45,7 +48,6 @@ std::optional<CompressionRequest> CompressionOf(const Config& config) {
   request.sketch = asked.mode == CompressionMode::kSketch;
   request.density = HasDensity(asked) ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
   constexpr double kPackedSizeBits = 5.7;  // for fp8, measured by tests/bench/exchange_speed
-  constexpr double kInt4Bits = 4.125;      // and its part of a scale
   request.value_bits = asked.values == ValueEncoding::kFp32   ? 32
                        : asked.values == ValueEncoding::kFp8  ? kPackedSizeBits
                        : asked.values == ValueEncoding::kInt4 ? kInt4Bits

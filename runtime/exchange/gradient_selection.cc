@@ -20,6 +20,7 @@ constexpr std::size_t kWholeElements = 8192;
 /// 32 octaves of its sizes. The others are room for elements outside the sample.
 constexpr double kLargestToThreshold = 0x1p24;
 
+/// A shorter piece might take more bytes so than as bfloat16 (MaxMessageBytes).
 bool IsPackedWhole(const GradientPiece& piece) {
   return piece.selected && piece.size() >= static_cast<std::size_t>(kernels::kInt4Block);
 }
@@ -99,8 +100,7 @@ SelectedPiece GradientSelection<T>::Pack(const GradientPiece& piece, double keep
   }
   finite = kernels::cpu::PackInt4(pack) && finite;
   if (!residuals_.empty()) residuals.Store();
-  all_.resize(std::max(all_.size(), BitmapWords(count)), ~std::uint64_t{0});
-  return {std::span(all_).first(BitmapWords(count)), count, to, kPackedWhole};
+  return {{}, count, to, kPackedWhole};
 }
 
 /// What the device has selected; the pieces point into its memory.
@@ -110,9 +110,10 @@ void GradientSelection<T>::Fetch(const GradientChunk& chunk, std::size_t value_b
   const std::uint64_t* bitmap = bitmaps_.Fetch(0, chunk.Words()).data();
   for (std::size_t i = 0; i < selected.pieces.size(); ++i) {
     SelectedPiece& piece = selected.pieces[i];
-    const std::uint64_t* const own = std::exchange(bitmap, bitmap + piece.bitmap.size());
+    const std::size_t words = BitmapWords(static_cast<std::int64_t>(chunk.pieces[i].size()));
+    const std::uint64_t* const own = std::exchange(bitmap, bitmap + words);
     if (piece.smallest == kPackedWhole) continue;
-    piece.bitmap = {own, piece.bitmap.size()};
+    piece.bitmap = {own, words};
     piece.values = values_
                        .Fetch((chunk.pieces[i].begin - chunk.begin) * value_bytes,
                               static_cast<std::size_t>(piece.count) * value_bytes)

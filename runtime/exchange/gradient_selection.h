@@ -14,7 +14,7 @@ namespace adaptive_train {
 
 /// The selected elements of one piece. Points into the selection's memory, in the host's.
 struct SelectedPiece {
-  std::span<const std::uint64_t> bitmap;  // ceil(length / 64) words
+  std::span<const std::uint64_t> bitmap;  // ceil(length / 64) words; empty for kPackedWhole
   std::int64_t count = 0;
   const std::byte* values = nullptr;  // in the requested format
   int smallest = 0;                   // as SparseMessageWriter::Add takes it
@@ -73,8 +73,7 @@ class GradientSelection {
   // Room for one chunk.
   kernels::CopiedArray<std::uint64_t> bitmaps_;
   kernels::CopiedArray<std::byte> values_;
-  std::vector<std::uint64_t> all_;           // set bits, for a piece that is sent whole
-  kernels::PooledVector<std::byte> packed_;  // such pieces
+  kernels::PooledVector<std::byte> packed_;  // pieces in 4 bits
   kernels::Buffer<float> sample_;
 };
 

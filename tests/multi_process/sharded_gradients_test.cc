@@ -159,12 +159,15 @@ std::string SpoilingName(const testing::TestParamInfo<Spoiling>& info) {
   const auto setting = testing::TestParamInfo<Setting>(x.setting, info.index);
   return SettingName(setting) + (x.sketch                             ? "Sketch"
                                  : x.format == ValueFormat::kBFloat16 ? "BFloat16"
+                                 : x.format == ValueFormat::kInt4     ? "Int4"
                                                                       : "Float8");
 }
 
 class SpoiledMicroBatch : public testing::TestWithParam<Spoiling> {};
 INSTANTIATE_TEST_SUITE_P(Ways, SpoiledMicroBatch,
                          testing::Values(Spoiling{{3}}, Spoiling{{3}, ValueFormat::kFloat8},
+                                         Spoiling{{3}, ValueFormat::kInt4},
+                                         Spoiling{{4, 2}, ValueFormat::kInt4},
                                          Spoiling{.setting = {3}, .sketch = true}, Spoiling{{4, 2}},
                                          Spoiling{.setting = {4, 2}, .sketch = true}),
                          SpoilingName);
@@ -174,7 +177,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, SpoiledMicroBatch,
 TEST_P(SpoiledMicroBatch, LosesNothingOfOthersWhereItIsNotTheLastOne) {
   Ranks ranks(GetParam().setting.ranks, [](Group& c) {
     ShardedRank rank(c, true, GetParam().setting);
-    ExchangePolicy policy = Sparse(0.2, GetParam().format);
+    const bool whole = GetParam().format == ValueFormat::kInt4;
+    ExchangePolicy policy = Sparse(whole ? 1 : 0.2, GetParam().format);
     policy.sketch = GetParam().sketch;
     for (int step = 0; step < 12; ++step) {
       rank.reducer.SetPolicy(policy);

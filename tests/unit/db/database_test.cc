@@ -112,6 +112,7 @@ TEST_F(DatabaseTest, ErrorsHaveTheirCodes) {
   EXPECT_EQ(refusal([&] { insert.Bind(std::int64_t{2}).Run(); }), SQLITE_OK) << "and it goes on";
   EXPECT_EQ(refusal([&] { insert.Bind("one", "too many"); }), SQLITE_RANGE);
   EXPECT_EQ(refusal([&] { Statement(database_, "SELEKT 1"); }), SQLITE_ERROR);
+  EXPECT_EQ(refusal([&] { Statement(database_, "-- nothing"); }), SQLITE_MISUSE);
   EXPECT_EQ(refusal([&] { database_.Run("SELECT nothing"); }), SQLITE_ERROR);
   EXPECT_EQ(refusal([&] { database_.Number("SELECT i FROM t WHERE i > 9"); }), SQLITE_DONE);
 }

@@ -298,6 +298,10 @@ TEST_F(SlurmTest, WhatCountsForOthersIsOfUsersWhoseJobsSlurmHasSeenThere) {
 TEST_F(SlurmTest, ANodeThatIsDownBySlurmsWordCountsForAll) {
   std::ofstream(folder_ / "bin" / "scontrol.n1_is_down");
   Start({"--ask-slurm"});
+  // Of somebody who was never there, and of a job that is not his, nothing comes.
+  ASSERT_EQ(Report(61004, 1), "reported");
+  AwaitQuestions(1);
+  EXPECT_THAT(Told(), HasSubstr("failed nodes 0"));
   ASSERT_EQ(Report(kAnn, 1), "reported");
   for (int i = 0; i < 600 && Told().ends_with(" 0"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -42,7 +42,8 @@ TEST_F(SettingsTest, WhatIsWrongInTheFileIsRefused) {
        {"colour = 'red'\n", "operators = ['no-such-user-here']\n", "purge-jobs-after = 29\n",
         "coordinators = ['physics']\n", "coordinators = [':0']\n", "ask-slurm = 'perhaps'\n",
         "metrics-listen = '0.0.0.0:9464'\n", "metrics-listen = 'localhost:9464'\n",
-        "metrics-listen = '127.0.0.1'\n"}) {
+        "metrics-listen = '127.0.0.1'\n", "operators = ['root']\noperators = ['slurm']\n",
+        "mib-a-day = 1.5\n", "[operators]\nroot = true\n"}) {
     Write(wrong);
     EXPECT_EQ(ExitWith(FromFile()), 2) << wrong;
   }
@@ -60,9 +61,22 @@ TEST_F(SettingsTest, ASignalMakesItReadWhoMaySeeWhatAgain) {
   Write("operators = ['" + std::to_string(kAnn) + "']\n");
   Reload();
   EXPECT_EQ(JobsSeenBy(kAnn), "1");
+  Write("operators = [\n  # all of them\n  'root',  # but\n]  # nobody else\n");
+  Reload();
+  EXPECT_EQ(JobsSeenBy(kAnn), "0");
+  Write("operators = ['" + std::to_string(kAnn) + "']\ncoordinators = []\n");
+  Reload();
+  EXPECT_EQ(JobsSeenBy(kAnn), "1");
   Write("operators = [");
   Reload();
   EXPECT_EQ(JobsSeenBy(kAnn), "1") << "settings that cannot be read change nothing";
+  // Who was connected before is asked for his rights with each request.
+  RemoteStore connected = Connected();
+  ASSERT_TRUE(connected.FindJobs(EveryJob()));
+  Write("operators = []\n");
+  Reload();
+  EXPECT_EQ(JobsSeenBy(kAnn), "0");
+  EXPECT_EQ(connected.FindJobs(EveryJob()).value().size(), 1u) << "his own";
   EXPECT_EQ(End(SIGTERM), 0);
 }
 

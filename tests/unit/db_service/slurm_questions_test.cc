@@ -38,7 +38,7 @@ TEST(SlurmQuestions, ANodeThatIsDownSinceTheFailureHadAnOutage) {
 
 TEST(SlurmQuestions, ANodeThatStartedAgainHadAnOutage) {
   EXPECT_EQ(Outage(Node("IDLE", kFailed + 200, "")), std::to_string(kFailed + 200));
-  EXPECT_EQ(Outage(Node("IDLE", kFailed - 7200, "")), "none");
+  EXPECT_EQ(Outage(Node("IDLE", kFailed - 5, "")), "none") << "it had just started";
   EXPECT_EQ(Outage(Node("IDLE", kFailed + 7200, "")), "none");
 }
 
@@ -48,6 +48,8 @@ TEST(SlurmQuestions, AReasonIsFreeText) {
             "none");
   EXPECT_EQ(Outage(Node("DOWN", 1795000000, " Reason=dimm [a@9] of ann [root@" + time + "]")),
             time);
+  for (const char* const more : {"\n   and more [b@7]", " Comment=by [c@8]", " Extra=x@5"})
+    EXPECT_EQ(Outage(Node("DOWN", 1795000000, " Reason=dimm [root@" + time + "]" + more)), time);
 }
 
 TEST(SlurmQuestions, OtherWordsAreAnError) {
