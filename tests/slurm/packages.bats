@@ -174,7 +174,7 @@ package_before() {
   cmp "$root/$options" "$system/$options.rpmnew"
   # All is as the packages have it, but for what the administrator wrote.
   rpm_in -V "${packages[@]}" >"$BATS_TEST_TMPDIR/differs" || true
-  [ "$(awk '{ print $NF }' "$BATS_TEST_TMPDIR/differs" | sort | xargs)" = "/$drop_in /$options" ] || { cat "$BATS_TEST_TMPDIR/differs" && false; }
+  [ "$(awk '{ print $NF }' "$BATS_TEST_TMPDIR/differs" | sort | xargs)" = "/$options /$drop_in" ] || { cat "$BATS_TEST_TMPDIR/differs" && false; }
 
   rpm_in -e "${packages[@]}"
   [ "$(rpm_in -qa 'adaptive*')" = "" ]
