@@ -121,9 +121,18 @@ struct RecoveryConfig {
   AutoInt memory_every;                          // steps between them
 };
 
+/// What a site knows of a model of devices, until it is measured.
+struct KnownSpeed {
+  std::string model;         // as snapshots have it
+  double tflops = 0;         // TFLOP/s of float32 matrix products, of a GPU or of one CPU
+  double copy_gb_per_s = 0;  // 1e9 bytes copied per second, by the same; 0: not known
+  bool operator==(const KnownSpeed&) const = default;
+};
+
 struct DeviceConfig {
   std::string kind = "auto";
-  AutoInt threads;  // CPU threads per rank
+  AutoInt threads;                 // CPU threads per rank
+  std::vector<KnownSpeed> speeds;  // of models of devices, each once
 };
 
 /// A whole configuration. A value: copied freely, no threads.

@@ -215,6 +215,59 @@ ConfigKey AcceptedSettings() {
           }};
 }
 
+constexpr double kMostTflops = 1e6, kMostCopyGb = 1e6;
+constexpr std::size_t kMostSpeeds = 256, kLongestModel = 200;
+
+/// {model = "NVIDIA A100-SXM4-80GB", tflops = 15.5, copy_gb_per_s = 1400}
+std::optional<KnownSpeed> SpeedFrom(const toml::node& node) {
+  const toml::table* entry = node.as_table();
+  if (entry == nullptr) return std::nullopt;
+  const auto model = (*entry)["model"].value_exact<std::string>();
+  const auto tflops = (*entry)["tflops"].value<double>();
+  const auto copy = (*entry)["copy_gb_per_s"].value<double>();
+  const bool has_copy = entry->contains("copy_gb_per_s");
+  if (!model || model->empty() || model->size() > kLongestModel || !tflops ||
+      has_copy != copy.has_value() || entry->size() != (has_copy ? 3U : 2U) ||
+      !(*tflops > 0 && *tflops <= kMostTflops) ||
+      (has_copy && !(*copy > 0 && *copy <= kMostCopyGb)))
+    return std::nullopt;
+  return KnownSpeed{*model, *tflops, copy.value_or(0)};
+}
+
+std::string ToToml(const KnownSpeed& speed) {
+  std::string text =
+      fmt::format("{{model = {}, tflops = {}", Quoted(speed.model), Real(speed.tflops));
+  if (speed.copy_gb_per_s > 0)
+    text += fmt::format(", copy_gb_per_s = {}", Real(speed.copy_gb_per_s));
+  return text + "}";
+}
+
+ConfigKey KnownSpeeds() {
+  return {
+      "device.speeds",
+      "a list such as [{model = \"NVIDIA A100-SXM4-80GB\", tflops = 15.5, copy_gb_per_s = 1400}], "
+      "each model once",
+      [](Config& c, const toml::node& n) {
+        const toml::array* list = n.as_array();
+        if (list == nullptr || list->size() > kMostSpeeds) return false;
+        std::vector<KnownSpeed> speeds;
+        for (const toml::node& node : *list) {
+          const auto speed = SpeedFrom(node);
+          if (!speed || std::ranges::find(speeds, speed->model, &KnownSpeed::model) != speeds.end())
+            return false;
+          speeds.push_back(*speed);
+        }
+        c.device.speeds = std::move(speeds);
+        return true;
+      },
+      [](const Config& c) {
+        std::string text = "[";
+        for (const KnownSpeed& speed : c.device.speeds)
+          text += (text.size() > 1 ? ", " : "") + ToToml(speed);
+        return text + "]";
+      }};
+}
+
 }  // namespace
 
 const std::vector<ConfigKey>& ConfigKeys() {
@@ -322,6 +375,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
                     1'000'000),
       Choice("device.kind", &C::device, &DeviceConfig::kind, {"auto", "cpu", "cuda"}),
       IntegerOrAuto("device.threads", &C::device, &DeviceConfig::threads, 1, 4096),
+      KnownSpeeds(),
   };
   return keys;
 }

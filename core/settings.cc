@@ -178,7 +178,7 @@ bool IsSetting(const std::string& key) {
   constexpr std::array<std::string_view, 5> kOfCheckpoints = {
       "checkpoint.every", "checkpoint.every_minutes", "checkpoint.keep",
       "checkpoint.before_end_seconds", "checkpoint.patience_s"};
-  return std::ranges::find(kOfCheckpoints, key) != kOfCheckpoints.end() ||
+  return key == "device.speeds" || std::ranges::find(kOfCheckpoints, key) != kOfCheckpoints.end() ||
          std::ranges::any_of(kSections,
                              [&](std::string_view section) { return key.starts_with(section); });
 }

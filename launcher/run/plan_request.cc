@@ -80,6 +80,15 @@ tl::unexpected<Error> NoGpu(const std::vector<Node>& nodes) {
       ExitCode::kPreflight);
 }
 
+/// What the site knows of such devices.
+void SetKnownSpeed(const std::vector<KnownSpeed>& speeds, Device& device) {
+  const auto known = std::ranges::find(speeds, device.model, &KnownSpeed::model);
+  if (known == speeds.end()) return;
+  const double whole = device.kind == "cpu" ? device.cpus : 1;
+  device.product_flops = known->tflops * 1e12 * whole;
+  device.copy_bytes_per_second = known->copy_gb_per_s * 1e9 * whole;
+}
+
 }  // namespace
 
 PlanRequest RequestOf(const Config& config) {
@@ -124,6 +133,7 @@ Cluster ClusterOf(const Allocation& allocation, const std::vector<NodeCheck>& ch
   }
   cluster.devices = DevicesOf(cluster.nodes, allocation.cpus, config.device.threads);
   if (config.device.kind == "cuda") cluster.devices = GpusOf(cluster.nodes, cluster.devices);
+  for (Device& device : cluster.devices) SetKnownSpeed(config.device.speeds, device);
   return cluster;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -114,6 +115,28 @@ TEST_F(SettingsTest, ErrorsAreOneLineWithFileAndLine) {
   EXPECT_THAT(ErrorOf("format_version = 99\n"), HasSubstr("newer than this program reads"));
   EXPECT_THAT(ErrorOf(std::string(2 << 20, '#')), HasSubstr(site_));
   EXPECT_EQ(ErrorOf("format_version = 1\n"), "accepted");
+}
+
+TEST_F(SettingsTest, SpeedsOfDevicesAreReadAndPrintedAsTheyStand) {
+  const std::string list =
+      R"([{model = "A \"B\"", tflops = 0.09}, {model = "C", tflops = 15.5, copy_gb_per_s = 1400.0}])";
+  ASSERT_EQ(ErrorOf("[device]\nspeeds = " + list + "\n"), "accepted");
+  const auto settings = LoadSettings();
+  EXPECT_EQ(settings->defaults.device.speeds,
+            (std::vector<KnownSpeed>{{"A \"B\"", 0.09, 0}, {"C", 15.5, 1400}}));
+  const auto shown = ListSettings(*settings);
+  const auto speeds = std::ranges::find(shown, "device.speeds", &ShownSetting::key);
+  ASSERT_NE(speeds, shown.end());
+  EXPECT_EQ(speeds->value, list);
+  for (const char* wrong :
+       {"3", "[3]", "[{tflops = 1}]", "[{model = \"A\"}]", "[{model = \"A\", tflops = 0}]",
+        "[{model = \"A\", tflops = \"1\"}]", "[{model = \"A\", tflops = nan}]",
+        "[{model = \"A\", tflops = 1, copy_gb_per_s = -1}]",
+        "[{model = \"A\", tflops = 1, watts = 1}]",
+        "[{model = \"A\", tflops = 1}, {model = \"A\", tflops = 2}]"})
+    EXPECT_THAT(ErrorOf(std::string("[device]\nspeeds = ") + wrong + "\n"),
+                HasSubstr(": line 2: device.speeds must be a list such as [{model = "))
+        << wrong;
 }
 
 TEST_F(SettingsTest, ASitesFileThatOthersMayWriteIsRefused) {

@@ -89,5 +89,24 @@ TEST(ClusterOf, HasTheGpusOfNodesWhereThoseAreAskedFor) {
   EXPECT_EQ(devices[1].threads, 4) << "the node's GPUs share its threads";
 }
 
+TEST(ClusterOf, KnowsTheSpeedsThatTheSiteHasSet) {
+  std::vector<NodeCheck> checks(2);
+  checks[0].node.name = "n1";
+  checks[0].node.processors.model = "Old";
+  checks[1].node.name = "n2";
+  checks[1].node.processors.model = "New";
+  for (NodeCheck& check : checks) check.node.processors.allowed_threads = 8;
+  checks[0].node.gpus = {{0, "H200", "GPU-a", "", 7, 0, {}}};
+  Config config;
+  config.device.speeds = {{"Old", 0.05, 4}, {"H200", 40, 0}};
+  const std::vector<Device> cpus = ClusterOf({}, checks, config).devices;
+  ASSERT_EQ(cpus.size(), 2U);
+  EXPECT_DOUBLE_EQ(cpus[0].product_flops, 8 * 0.05e12);
+  EXPECT_DOUBLE_EQ(cpus[0].copy_bytes_per_second, 8 * 4e9);
+  EXPECT_EQ(cpus[1].product_flops, 0) << "nothing is known of it";
+  config.device.kind = "cuda";
+  EXPECT_DOUBLE_EQ(ClusterOf({}, checks, config).devices.at(0).product_flops, 40e12);
+}
+
 }  // namespace
 }  // namespace adaptive_train::plan_request_test
