@@ -24,6 +24,7 @@
 #include "db/outages.h"
 #include "db/presence.h"
 #include "db/service/arguments.h"
+#include "db/service/log.h"
 #include "db/service/metrics_port.h"
 #include "db/service/notify.h"
 #include "db/service/request_readers.h"
@@ -43,7 +44,7 @@ StoreService::Settings SettingsFrom(const Arguments& arguments) {
   settings.socket = arguments.socket;
   settings.database = arguments.database;
   settings.metrics = arguments.metrics;
-  settings.log = Log;
+  settings.log = WriteLog;
   if (!arguments.tcp.empty()) settings.tcp = ServiceName{arguments.tcp, arguments.munge_socket};
   settings.tcp_listen = arguments.tcp_listen;
   settings.rights = arguments.renewable.rights;
@@ -59,14 +60,13 @@ SlurmAsker::Take SlurmsWordTo(RequestWriter& writer) {
           if (const auto* job = std::get_if<SeenJob>(&seen))
             NotePresence(database, job->cluster, job->user, job->nodes, EpochSecondsNow());
           // As with speeds, only of who has been there.
-          const auto* outage = std::get_if<SeenOutage>(&seen);
-          if (outage != nullptr &&
-              Presence(database, outage->cluster).Counts(outage->user, outage->node))
-            NoteOutage(database, outage->cluster, outage->node, outage->time);
+          const auto* down = std::get_if<SeenOutage>(&seen);
+          if (down != nullptr && Presence(database, down->cluster).Counts(down->user, down->node))
+            NoteOutage(database, down->cluster, down->node, down->outage);
         },
         [](const StoreAnswer& answer) {
           if (const auto* refused = std::get_if<store_answer::Refused>(&answer))
-            Log("what Slurm says is not stored: " + refused->why);
+            WriteLog({LOG_ERR, "what Slurm says is not stored: " + refused->why});
         });
   };
 }
@@ -77,12 +77,20 @@ using Read = std::function<tl::expected<Arguments, int>()>;
 void Reload(const Arguments& arguments, const Read& read, RequestWriter& writer,
             StoreService& service) {
   const auto now = read();
-  if (!now) return Log("settings are not read again, and stay as they were");
+  if (!now) return WriteLog({LOG_WARNING, "settings are not read again, and stay as they were"});
   writer.Keep(now->renewable.retention);
   service.Renew(now->renewable.rights, now->renewable.of_user);
-  Log(now->SameButRenewable(arguments)
-          ? "settings are read again"
-          : "settings are read again: places and --ask-slurm will change with a new start");
+  if (now->SameButRenewable(arguments)) return WriteLog({"settings are read again"});
+  WriteLog({LOG_WARNING,
+            "settings are read again: places and --ask-slurm will change with a new start"});
+}
+
+void TellPlaces(const Arguments& arguments, const std::filesystem::path& database) {
+  WriteLog(fmt::format("{} serves {} at {}", ADAPTIVE_TRAIN_VERSION, database.string(),
+                       arguments.socket));
+  if (!arguments.tcp.empty())
+    WriteLog(fmt::format("and at tcp:{} for hosts whose settings have store_uid = {}",
+                         arguments.tcp, ::geteuid()));
 }
 
 /// Returns when a signal has ended it.
@@ -101,7 +109,7 @@ Result<void> Serve(const Arguments& arguments, const Read& read) {
   std::shared_ptr<SlurmAsker> asker;
   std::optional<RequestReaders> readers;
   try {
-    writer.emplace(std::move(*opened), arguments.renewable.retention, Log);
+    writer.emplace(std::move(*opened), arguments.renewable.retention, WriteLog);
     readers.emplace(path,
                     static_cast<int>(std::clamp(std::thread::hardware_concurrency(), kFewestReaders,
                                                 kMostReaders)),
@@ -110,7 +118,7 @@ Result<void> Serve(const Arguments& arguments, const Read& read) {
     return Fail(fmt::format("profile store {}: {}", path.string(), error.what()), ExitCode::kStore);
   }
   if (arguments.ask_slurm) {
-    asker = std::make_shared<SlurmAsker>(SlurmsWordTo(*writer), Log);
+    asker = std::make_shared<SlurmAsker>(SlurmsWordTo(*writer), WriteLog);
     // The writer answers its last requests when there is no asker any more.
     settings.ask_slurm = [weak = std::weak_ptr(asker)](
                              uid_t user, const std::vector<SlurmQuestion>& questions) {
@@ -137,16 +145,13 @@ Result<void> Serve(const Arguments& arguments, const Read& read) {
         return await();
       }
       NotifyManager("STOPPING=1");
-      Log("stopping: requests that have come are answered");
+      WriteLog({"stopping: requests that have come are answered"});
       (*service)->Stop();
       if (metrics) metrics->Stop();
     });
   };
   await();
-  Log(fmt::format("{} serves {} at {}", ADAPTIVE_TRAIN_VERSION, path.string(), arguments.socket));
-  if (!arguments.tcp.empty())
-    Log(fmt::format("and at tcp:{} for hosts whose settings have store_uid = {}", arguments.tcp,
-                    ::geteuid()));
+  TellPlaces(arguments, path);
   NotifyManager("READY=1");
   io.run();
   return {};
@@ -158,7 +163,7 @@ int Run(int argc, char** argv) {
   if (!arguments) return arguments.error();
   const auto served = Serve(*arguments, read);
   if (served) return 0;
-  Log(served.error().message);
+  WriteLog({LOG_ERR, served.error().message});
   return ToInt(served.error().exit_code);
 }
 

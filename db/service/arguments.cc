@@ -17,6 +17,7 @@
 #include "core/exit_code.h"
 #include "core/file_io.h"
 #include "core/result.h"
+#include "db/service/log.h"
 
 namespace adaptive_train {
 namespace {
@@ -204,10 +205,6 @@ bool Arguments::SameButRenewable(const Arguments& other) const {
   return fixed(*this) == fixed(other);
 }
 
-void Log(const std::string& line) {
-  std::fputs(("adaptive-traind: " + line + "\n").c_str(), stderr);
-}
-
 tl::expected<Arguments, int> ReadArguments(int argc, char** argv) {
   CLI::App app("Keeps the profile store that the users of a cluster share", "adaptive-traind");
   Arguments arguments;
@@ -224,12 +221,13 @@ tl::expected<Arguments, int> ReadArguments(int argc, char** argv) {
   } catch (const CLI::Success& asked_for_help) {
     return tl::unexpected(app.exit(asked_for_help));
   } catch (const CLI::ParseError& error) {
-    Log(fmt::format("{} (adaptive-traind --help lists what there is)", error.what()));
+    WriteLog(
+        {LOG_ERR, fmt::format("{} (adaptive-traind --help lists what there is)", error.what())});
     return tl::unexpected(ToInt(ExitCode::kUsage));
   }
   auto renewable = RenewableFrom(words);
   if (!renewable) {
-    Log(renewable.error().message);
+    WriteLog({LOG_ERR, renewable.error().message});
     return tl::unexpected(ToInt(ExitCode::kUsage));
   }
   arguments.renewable = std::move(*renewable);

@@ -28,9 +28,6 @@ struct Arguments {
   bool SameButRenewable(const Arguments& other) const;
 };
 
-/// A line of the log, to stderr.
-void Log(const std::string& line);
-
 /// Reads both; may be called again. The error is the exit code: 0 after help or version, which were
 /// printed, else what is wrong is logged.
 tl::expected<Arguments, int> ReadArguments(int argc, char** argv);

@@ -21,6 +21,9 @@ constexpr const char* kUndo = "ROLLBACK TO request";
 /// sqlite.org/pragma.html: with WAL, FULL syncs the log at each commit.
 constexpr const char* kDurable = "PRAGMA synchronous = FULL";
 
+/// A full disk refuses every request until somebody reads the log.
+constexpr std::chrono::minutes kBetweenTroubles{1};
+
 }  // namespace
 
 RequestWriter::RequestWriter(OpenedDatabase opened, Retention retention, Log log)
@@ -114,11 +117,15 @@ void RequestWriter::Purge(const Retention& retention) {
     if (jobs == retention.jobs_at_once || figures >= retention.figures_at_once) {
       next = retention.pause;
     } else if (purged_jobs_ + purged_figures_ > 0) {
-      log_(fmt::format("removed {} old jobs and {} old speeds", purged_jobs_, purged_figures_));
+      log_({LOG_INFO,
+            fmt::format("removed {} old jobs and {} old speeds", purged_jobs_, purged_figures_),
+            {{"REMOVED_JOBS", std::to_string(purged_jobs_)},
+             {"REMOVED_SPEEDS", std::to_string(purged_figures_)}}});
       purged_jobs_ = purged_figures_ = 0;
     }
   } catch (const DatabaseError& error) {
-    log_(StoreError(path_, "removing what is old", kBusyTimeout, error, database_.get()).message);
+    log_({LOG_ERR,
+          StoreError(path_, "removing what is old", kBusyTimeout, error, database_.get()).message});
   }
   purge_at_ = std::chrono::steady_clock::now() + next;
 }
@@ -132,8 +139,17 @@ std::vector<StoreAnswer> RequestWriter::Commit(const std::vector<Item>& batch) {
   } catch (const DatabaseError& error) {
     const Error told = StoreError(path_, "storing requests", kBusyTimeout, error, database_.get());
     answers.assign(batch.size(), Refused{told.message});
+    Tell(told.message, batch.size());
   }
   return answers;
+}
+
+void RequestWriter::Tell(const std::string& trouble, std::size_t refused) {
+  refused_ += refused;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < tell_at_) return;
+  tell_at_ = now + kBetweenTroubles;
+  log_({LOG_ERR, trouble, {{"REFUSED_REQUESTS", std::to_string(std::exchange(refused_, 0))}}});
 }
 
 StoreAnswer RequestWriter::Write(const Item& item) {

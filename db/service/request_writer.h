@@ -14,6 +14,7 @@
 
 #include "db/open_database.h"
 #include "db/service/caller.h"
+#include "db/service/log.h"
 #include "db/service/retention.h"
 #include "db/store_message.h"
 
@@ -27,9 +28,7 @@ class RequestWriter {
   /// Runs on the writer's thread. Must not block.
   using Done = std::function<void(const StoreAnswer&)>;
 
-  /// Runs on the writer's thread; takes a line.
-  using Log = std::function<void(const std::string&)>;
-
+  /// `log` is called by the writer's thread.
   RequestWriter(OpenedDatabase opened, Retention retention, Log log);
   /// Answers what waits, and writes the log back into the file.
   ~RequestWriter();
@@ -54,6 +53,8 @@ class RequestWriter {
   void Serve();
   void Purge(const Retention& retention);
   std::vector<StoreAnswer> Commit(const std::vector<Item>& batch);
+  /// Logs why requests are refused, once a minute.
+  void Tell(const std::string& trouble, std::size_t refused);
   StoreAnswer Write(const Item& item);
   StoreAnswer AnswerTo(const Item& item);
 
@@ -62,6 +63,8 @@ class RequestWriter {
   std::unique_ptr<Database> database_;                 // the thread's
   std::chrono::steady_clock::time_point purge_at_{};   // the thread's
   std::int64_t purged_jobs_ = 0, purged_figures_ = 0;  // the thread's; since they were logged
+  std::chrono::steady_clock::time_point tell_at_{};    // the thread's
+  std::size_t refused_ = 0;                            // the thread's; since trouble was logged
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Item> waiting_;

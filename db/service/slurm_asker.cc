@@ -136,8 +136,11 @@ void SlurmAsker::Ended(const Question& question, const Result<void>& answered) {
   const auto* job = std::get_if<JobQuestion>(&question.about);
   // That a node is up is no trouble.
   if (!answered && job != nullptr && !std::exchange(told_, true))
-    log_(fmt::format("job {}: Slurm does not say where it runs: {} (told once until it does)",
-                     job->slurm_job_id, answered.error().message));
+    log_({LOG_WARNING,
+          fmt::format("job {}: Slurm does not say where it runs: {} (told once until it does)",
+                      job->slurm_job_id, answered.error().message),
+          {{"SLURM_JOB_ID", std::to_string(job->slurm_job_id)},
+           {"SLURM_JOB_UID", std::to_string(question.user)}}});
   if (answered) {
     if (job != nullptr) told_ = false;
     return;
@@ -189,8 +192,8 @@ Result<SeenOutage> SlurmAsker::Seen(uid_t user, const NodeQuestion& question,
                    question.node},
                   deadline)
       .and_then([&](const std::string& words) { return OutageIn(words, question.time); })
-      .map([&](EpochSeconds time) {
-        return SeenOutage{cluster_, user, question.node, time};
+      .map([&](const Outage& outage) {
+        return SeenOutage{cluster_, user, question.node, outage};
       });
 }
 

@@ -19,6 +19,8 @@
 #include <vector>
 
 #include "core/result.h"
+#include "db/outages.h"
+#include "db/service/log.h"
 #include "db/service/slurm_questions.h"
 #include "db/store_message.h"
 
@@ -30,12 +32,12 @@ struct SeenJob {
   uid_t user = 0;
   std::vector<std::string> nodes;
 };
-/// A node that went down at `time`, by Slurm's word, as `user` has said.
+/// A node's outage, by Slurm's word, as `user` has said.
 struct SeenOutage {
   std::string cluster;
   uid_t user = 0;
   std::string node;
-  EpochSeconds time = 0;
+  Outage outage;
 };
 
 /// One thread, which calls squeue and scontrol. Users take turns. Of a job it asks until Slurm has
@@ -45,7 +47,6 @@ class SlurmAsker {
  public:
   /// Takes what Slurm says of a job whose user has named it, or of a node. By the asker's thread.
   using Take = std::function<void(const std::variant<SeenJob, SeenOutage>&)>;
-  using Log = std::function<void(const std::string&)>;
 
   SlurmAsker(Take take, Log log);
   /// Leaves what waits.

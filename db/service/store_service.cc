@@ -282,7 +282,8 @@ void StoreService::PublishLevels() {
   const auto published = PublishMetrics(settings_.metrics, Metrics(MetricsFormat::kPrometheus));
   // Once: the next attempts fail for the same reason.
   if (!published && std::exchange(metrics_told_, true) == false)
-    settings_.log(fmt::format("metrics cannot be written: {}", published.error().message));
+    settings_.log(
+        {LOG_WARNING, fmt::format("metrics cannot be written: {}", published.error().message)});
 }
 
 void StoreService::Tick() {

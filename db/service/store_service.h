@@ -20,6 +20,7 @@
 
 #include "core/result.h"
 #include "db/service/introduction.h"
+#include "db/service/log.h"
 #include "db/service/request_readers.h"
 #include "db/service/request_writer.h"
 #include "db/service/rights.h"
@@ -55,7 +56,7 @@ class StoreService {
     std::optional<ServiceName> tcp;  // none: no other host may connect
     std::string tcp_listen;          // an address of this host; empty: all of them
     ServiceLimits limits = {};
-    std::function<void(const std::string&)> log;  // takes a line
+    Log log;
     /// Asks Slurm about what a user has written. Any thread; must not block. Empty: nobody asks.
     std::function<void(uid_t, const std::vector<SlurmQuestion>&)> ask_slurm = {};
   };

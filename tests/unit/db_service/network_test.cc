@@ -487,13 +487,13 @@ TEST_F(NetworkTest, AFalseServiceIsFoundOutByItsClient) {
 TEST_F(NetworkTest, ASessionThatHasLastedIsMadeAnew) {
   auto opened = OpenDatabase(Location(), kBusyTimeout, true, SchemaMigrations());
   ASSERT_TRUE(opened) << opened.error().message;
-  RequestWriter writer(std::move(*opened), {}, [](const std::string&) {});
+  RequestWriter writer(std::move(*opened), {}, [](const LogLine&) {});
   RequestReaders readers(Location().path, 1);
   boost::asio::io_context io(1);
   StoreService::Settings settings;
   settings.socket = Service().path;
   settings.database = Location().path;
-  settings.log = [](const std::string&) {};
+  settings.log = [](const LogLine&) {};
   settings.tcp = ServiceName{Remote().address, munged_.Socket()};
   settings.tcp_listen = "127.0.0.1";
   settings.limits.age = std::chrono::milliseconds(200);

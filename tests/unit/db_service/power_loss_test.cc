@@ -59,7 +59,7 @@ class PowerLossTest : public StoreTest {
   void WriteAsService(Acknowledged& acknowledged) {
     auto opened = OpenDatabase(Location(), kBusyTimeout, true, SchemaMigrations());
     ASSERT_TRUE(opened) << opened.error().message;
-    RequestWriter writer(std::move(*opened), {}, [](const std::string&) {});
+    RequestWriter writer(std::move(*opened), {}, [](const LogLine&) {});
     constexpr int kAtOnce = 5;
     for (int i = 0; i < kJobs; i += kAtOnce) {
       for (int k = 0; k < kAtOnce; ++k) {
