@@ -1,4 +1,4 @@
-// A munged of a test's own, with a key of its own.
+// A munged of a test's own, with a key of its own or another's.
 #pragma once
 
 #include <munge.h>
@@ -23,13 +23,18 @@ namespace adaptive_train {
 class Munged {
  public:
   explicit Munged(const std::filesystem::path& folder) : folder_(folder) {
-    std::filesystem::create_directory(folder);
-    std::filesystem::permissions(folder, std::filesystem::perms(0755));
+    MakeFolder();
     std::string key;
     std::random_device random;
     for (int i = 0; i < 128; ++i) key += static_cast<char>(random());
     std::ofstream(folder / "key", std::ios::binary) << key;
-    std::filesystem::permissions(folder / "key", std::filesystem::perms(0600));
+    Start();
+  }
+  /// With the key of `other`, and with `library` put before its own.
+  Munged(const std::filesystem::path& folder, const Munged& other, const std::string& library)
+      : folder_(folder), library_(library) {
+    MakeFolder();
+    std::filesystem::copy_file(other.folder_ / "key", folder / "key");
     Start();
   }
   ~Munged() { End(); }
@@ -38,7 +43,13 @@ class Munged {
   void Signal(int signal) const { ::kill(process_, signal); }
 
  private:
+  void MakeFolder() const {
+    std::filesystem::create_directory(folder_);
+    std::filesystem::permissions(folder_, std::filesystem::perms(0755));
+  }
+
   void Start() {
+    std::filesystem::permissions(folder_ / "key", std::filesystem::perms(0600));
     std::vector<std::string> words = {"munged", "--foreground", "--force", "--num-threads=2",
                                       "--socket=" + Socket()};
     for (const char* file : {"key", "log", "pid", "seed"})
@@ -49,6 +60,7 @@ class Munged {
     process_ = ::fork();
     if (process_ == 0) {
       ::umask(022);
+      if (!library_.empty()) ::setenv("LD_PRELOAD", library_.c_str(), 1);
       ::freopen("/dev/null", "w", stderr);
       ::execvp("/usr/sbin/munged", argv.data());
       ::_exit(127);
@@ -70,6 +82,7 @@ class Munged {
   }
 
   std::filesystem::path folder_;
+  std::string library_ = {};
   pid_t process_ = -1;
 };
 

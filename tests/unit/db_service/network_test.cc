@@ -254,6 +254,7 @@ class ForgeryTest : public NetworkTest {
 
 TEST_F(ForgeryTest, WhatIsNoCredentialOfOursIsRefused) {
   const Munged foreign(folder_ / "foreign");
+  const Munged early(folder_ / "early", munged_, EARLY_CLOCK);
   const std::string good_for_another = [&] {
     RawSocket socket(Remote());
     return Forgery{ToText(Offer(socket.Receive()))}.By(munged_.Socket());
@@ -281,6 +282,8 @@ TEST_F(ForgeryTest, WhatIsNoCredentialOfOursIsRefused) {
          std::this_thread::sleep_for(std::chrono::milliseconds(2100));
          return credential;
        }},
+      {"munge: Rewound credential",
+       [&](const SessionOffer& offer) { return Forgery{ToText(offer)}.By(early.Socket()); }},
       {"munge: Unauthorized credential",
        [&](const SessionOffer& offer) {
          return Forgery{ToText(offer), kBob}.By(munged);
