@@ -5,8 +5,8 @@
 
 load box
 
-repository=$(readlink -f "$BATS_TEST_DIRNAME/../..")
-drop_in=etc/slurm/plugstack.conf.d/adaptive_train.conf
+# shellcheck source=tests/slurm/packages.bash
+source "$BATS_TEST_DIRNAME/packages.bash"
 
 setup_file() {
   if ((EUID != 0)); then echo "these tests need root" >&2 && return 1; fi
@@ -18,7 +18,7 @@ setup_file() {
   fi
   mkdir "$root"
   local name
-  for name in adaptive-train adaptive-train-slurm adaptive-traind; do
+  for name in "${packages[@]}"; do
     rpm2cpio "$(package "$name")" | cpio -idm --quiet -D "$root" || return 1
   done
 }
@@ -30,18 +30,6 @@ package() { echo "$rpms/$1-$(<"$repository/VERSION")-1"*."$(uname -m).rpm"; }
 
 # files NAME: what a package holds, without the links that rpm makes for debuggers.
 files() { rpm -qp --list "$(package "$1")" | grep -v '^/usr/lib/\.build-id'; }
-
-# holds NAME PATTERN...: each pattern is a file of the package.
-holds() {
-  local pattern list
-  list=$(files "$1")
-  for pattern in "${@:2}"; do
-    grep -qxE "$pattern" <<<"$list" || { echo "$1 has no $pattern" && return 1; }
-  done
-}
-
-# switched_on: the drop-in as it is after step 1 of its own instructions.
-switched_on() { sed 's/^#optional /optional /' "$root/$drop_in"; }
 
 @test "each package holds its part, and no part is in both" {
   holds adaptive-train /usr/bin/adaptive-train{,-worker,-probe} \
@@ -59,7 +47,7 @@ switched_on() { sed 's/^#optional /optional /' "$root/$drop_in"; }
 
 @test "all belongs to root, nothing is setuid or writable by others" {
   local name wrong
-  for name in adaptive-train adaptive-train-slurm adaptive-traind; do
+  for name in "${packages[@]}"; do
     rpm -qp --qf '[%{FILEMODES:perms} %{FILEUSERNAME}:%{FILEGROUPNAME} %{FILENAMES}\n]' "$(package "$name")"
   done >"$BATS_TEST_TMPDIR/modes"
   [ "$(wc -l <"$BATS_TEST_TMPDIR/modes")" -gt 10 ]
@@ -70,9 +58,7 @@ switched_on() { sed 's/^#optional /optional /' "$root/$drop_in"; }
 }
 
 @test "the drop-in is switched off, and an administrator's own is kept" {
-  run grep -vE '^(#|$)' "$root/$drop_in"
-  [ -z "$output" ]
-  [ "$(switched_on | grep -vcE '^(#|$)')" -eq 1 ]
+  is_switched_off "$root/$drop_in"
   [ "$(rpm -qp --configfiles "$(package adaptive-train-slurm)")" = "/$drop_in" ]
   # 17 is config and noreplace, as rpm writes them.
   [ "$(rpm -qp --qf '[%{FILEFLAGS} %{FILENAMES}\n]' "$(package adaptive-train-slurm)" | grep "$drop_in")" = "17 /$drop_in" ]
@@ -97,8 +83,6 @@ switched_on() { sed 's/^#optional /optional /' "$root/$drop_in"; }
     [ -z "$(rpm -qp --scripts --triggers "$(package "$name")")" ]
   done
 }
-
-packages=(adaptive-train adaptive-train-slurm adaptive-traind)
 
 # scratch_system SLURM-RELEASE: $system is the root of a machine that has rpm's database, a shell for scriptlets, and a
 # package that provides what ours want of a distribution with this Slurm.
@@ -153,7 +137,7 @@ package_before() {
 }
 
 @test "installed, upgraded and removed in a scratch root: an administrator's lines are kept, and nothing else is left" {
-  local version name before=() after=() options=etc/adaptive-train/adaptive-traind.toml
+  local version name before=() after=()
   version=$(<"$repository/VERSION")
   scratch_system "$(slurmd -V | cut -d' ' -f2)"
   for name in "${packages[@]}"; do
@@ -162,14 +146,12 @@ package_before() {
   done
   rpm_in -i "${before[@]}"
   [ -e "$system/usr/share/adaptive-train-slurm.gone" ]
-  sed -i 's/^#optional /optional /' "$system/$drop_in"
-  echo 'operators = ["slurm"]' >>"$system/$options"
+  administrator_edits "$system"
 
   rpm_in -U "${after[@]}"
   [ "$(rpm_in -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\n' 'adaptive*' | sort)" = "$(printf "%s $version-1\n" "${packages[@]}" | sort)" ]
   [ "$(find "$system" -name '*.gone')" = "" ]
-  [ "$(grep -c '^optional ' "$system/$drop_in")" -eq 1 ]
-  [ "$(tail -n 1 "$system/$options")" = 'operators = ["slurm"]' ]
+  edits_are_kept "$system"
   cmp "$root/$drop_in" "$system/$drop_in.rpmnew"
   cmp "$root/$options" "$system/$options.rpmnew"
   # All is as the packages have it, but for what the administrator wrote.
@@ -276,7 +258,7 @@ JOB
   run box_on ctl srun --help
   [[ $output != *--adaptive-train* ]]
   # The plugin lies in the box's prefix, not in the folder of Slurm's own plugins.
-  switched_on | sed "s#adaptive_train.so#$(box_value BOX_PREFIX)/lib64/slurm/&#" \
+  switched_on "$root/$drop_in" | sed "s#adaptive_train.so#$(box_value BOX_PREFIX)/lib64/slurm/&#" \
     >"$slurm/plugstack.conf.d/adaptive_train.conf"
   run box_on ctl srun --help
   [[ $output == *--adaptive-train* ]]
