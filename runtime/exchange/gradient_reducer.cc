@@ -63,7 +63,7 @@ bool GradientReducer<T>::MayGoEarly(std::size_t begin, std::size_t end) const {
   const auto compressed = [&](const GradientBucket& bucket) {
     if (bucket.end <= begin || end <= bucket.begin) return true;
     const auto density = state_.policy.DensityOf(bucket.layer);
-    return density && *density < 1;
+    return density && (*density < 1 || state_.policy.format == kernels::ValueFormat::kInt4);
   };
   return state_.group.Size() > 1 && !state_.options.sharded && !state_.NodeFirst() &&
          state_.policy.keep == 1 && std::ranges::all_of(Buckets(), compressed);

@@ -56,7 +56,7 @@ class GradientReducer {
   /// end to its start. Selects and packs, but never waits for other ranks.
   void Add(std::size_t begin, std::size_t end);
   /// Whether gradients in [begin, end), whole buckets, may be sent early in this step: they are
-  /// compressed, and what is held back of them is sent later.
+  /// selected from or rounded to four bits, and what is held back of them is sent later.
   bool MayGoEarly(std::size_t begin, std::size_t end) const;
   /// Sends such gradients now, though a last contribution is missing; Add will skip them. That
   /// contribution must be added to the returned span for the next step: the residuals of [begin,

@@ -230,6 +230,7 @@ TEST_P(SparseReducer, WhatGoesEarlyAndWhatComesLastOfItAddUp) {
       ExchangePolicy policy =
           Sparse(0.1, step % 4 < 2 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16);
       policy.sketch = step % 5 == 3;
+      if (step % 5 == 4) policy = Sparse(1, ValueFormat::kInt4);
       if (step % 7 == 4) policy.density[1].reset();  // of another layer
       const bool early = may && step % 3 != 0;
       rank.reducer.SetPolicy(policy);
@@ -272,7 +273,8 @@ TEST(GradientReducer, OnlyWhatIsCompressedAndKeptMayGoEarly) {
     ExchangePolicy whole_layer = Sparse(0.1), forgetful = Sparse(0.1);
     whole_layer.density[0].reset();
     forgetful.keep = 0.9;
-    return may(Sparse(0.1)) && !may({}) && !may(Sparse(1)) && !may(whole_layer) && !may(forgetful);
+    return may(Sparse(0.1)) && may(Sparse(1, ValueFormat::kInt4)) && !may({}) && !may(Sparse(1)) &&
+           !may(whole_layer) && !may(forgetful);
   });
   EXPECT_TRUE(ranks.AllGood());
 }
