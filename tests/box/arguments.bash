@@ -2,9 +2,11 @@
 # shellcheck shell=bash
 
 # parse_up ARG...: sets node_count, gpu_count, link_lines (lines 'A [B] RATE'), speeds (node to
-# CPUs), prefix_given, install, load_plugin, plugin_arguments, slurm_lines, arguments_given.
+# CPUs), prefix_given, install, load_plugin, plugin_arguments, slurm_lines, hostnames, limits,
+# arguments_given.
 parse_up() {
   node_count=4 gpu_count=0 prefix_given='' install=yes load_plugin=yes plugin_arguments='' slurm_lines=''
+  hostnames=no limits=no
   local rate='' links_file='' cpu=''
   link_lines=()
   declare -gA speeds=()
@@ -25,6 +27,8 @@ parse_up() {
       --slurm) slurm_lines=$2 ;;
       --no-install) install=no && shift && continue ;;
       --no-plugin) load_plugin=no && shift && continue ;;
+      --hostnames) hostnames=yes && shift && continue ;;
+      --limits) limits=yes && shift && continue ;;
       *) usage_error "unknown option '$1' of 'up'; see box --help" ;;
     esac
     shift 2

@@ -56,6 +56,20 @@ detect_cgroups() {
   return 0
 }
 
+# require_limits: Slurm can hold jobs to their memory and cores here. It numbers CPUs from the machine's first.
+require_limits() {
+  local hierarchies controller
+  [[ $cgroup_version == v1 ]] ||
+    die "--limits needs control groups of version 1, and this box would use: $cgroup_version"
+  hierarchies=$(list_hierarchies v1 | tr ', ' '\n\n')
+  for controller in cpuset memory; do
+    grep -qx "$controller" <<<"$hierarchies" ||
+      die "--limits needs the controller $controller, and the machine does not have it"
+  done
+  (($(nproc) == $(nproc --all))) ||
+    die "--limits needs all $(nproc --all) CPUs of the machine, and only $(nproc) are ours"
+}
+
 # make_cgroups: the directories of all nodes, which learn of them from run/{cgroups,hierarchies}.
 # CPUs are shared by groups only where nodes are to have unlike shares: with two nodes busy on two CPUs, Linux 6.18 let nothing
 # outside these groups run for up to 27 s, not even munged and the kernel's own threads.

@@ -8,6 +8,7 @@ command_up() {
   detect_cgroups
   [[ $cgroup_version != none || ${#speeds[@]} == 0 ]] ||
     usage_error "--cpu needs control groups with a cpu controller, and this machine offers none"
+  [[ $limits == no ]] || require_limits
   create_box_directory
   take_lock 1 || die "a box is being started or stopped in $box"
   ! is_alive || die "a box is up in $box already; end it with: box down"

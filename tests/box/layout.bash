@@ -71,22 +71,32 @@ make_users() {
 }
 
 make_slurm_settings() {
-  local proctrack=linuxproc task=none gather=linux gres='' node
+  local proctrack=linuxproc task=none gather=linux settings=''
+  local consumed=CR_Core cpus=CPUs=8 node name
   [[ $cgroup_version != v1 ]] || proctrack=cgroup task=cgroup gather=cgroup
   echo "127.0.0.1 localhost" >"$box/etc/hosts"
-  for node in ctl $(node_names); do echo "$(address_of "$node") $node"; done >>"$box/etc/hosts"
+  for node in ctl $(node_names); do
+    name=$(hostname_of "$node")
+    echo "$(address_of "$node") $name ${name%%.*}"
+  done >>"$box/etc/hosts"
 
-  cp "$here/etc/cgroup.conf" "$box/etc/slurm/cgroup.conf"
+  [[ $hostnames == no ]] || settings+=" NodeHostname=host-n[1-$node_count]"
+  if [[ $limits == yes ]]; then
+    # Slurm pins to the machine's CPUs only where it knows how they lie.
+    task=affinity,task/cgroup consumed=CR_Core_Memory
+    cpus=$(slurmd -C | sed -n 's/^NodeName=[^ ]* \(.*\) RealMemory=.*/\1/p')
+  fi
+  sed "s/@LIMITS@/$limits/" "$here/etc/cgroup.conf" >"$box/etc/slurm/cgroup.conf"
   : >"$box/etc/slurm/gres.conf"
   if ((gpu_count > 0)); then
     make_fake_gpus
-    gres=" Gres=gpu:$gpu_count"
+    settings+=" Gres=gpu:$gpu_count"
   fi
   {
     sed -e "s#@LOG@#$box/log#" -e "s#@PROCTRACK@#$proctrack#" -e "s#@TASK@#$task#" \
-      -e "s#@GATHER@#$gather#" "$here/etc/slurm.conf"
+      -e "s#@GATHER@#$gather#" -e "s#@CONSUMED@#$consumed#" "$here/etc/slurm.conf"
     ((gpu_count == 0)) || echo GresTypes=gpu
-    echo "NodeName=n[1-$node_count] NodeAddr=10.77.0.[1-$node_count] CPUs=8 RealMemory=4000$gres"
+    echo "NodeName=n[1-$node_count] NodeAddr=10.77.0.[1-$node_count] $cpus RealMemory=4000$settings"
     echo "PartitionName=main Nodes=n[1-$node_count] Default=YES MaxTime=INFINITE State=UP"
     tr ';' '\n' <<<"$slurm_lines"
   } >"$box/etc/slurm/slurm.conf"

@@ -5,6 +5,11 @@ address_of() {
   if [[ $1 == ctl ]]; then echo 10.77.0.100; else echo "10.77.0.${1#n}"; fi
 }
 
+# hostname_of NODE: what its host calls itself. slurmctld runs only where Slurm's name is the host's.
+hostname_of() {
+  if [[ $hostnames == yes && $1 != ctl ]]; then echo "host-$1.box.internal"; else echo "$1"; fi
+}
+
 # Names of the box's namespaces that exist, its nodes' and its switch's.
 box_namespaces() {
   local path

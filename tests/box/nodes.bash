@@ -35,7 +35,8 @@ boot() {
   [[ $1 != ctl ]] || daemon=(slurmctld -D)
   rm -f "$box/run/$1.init"
   start_detached "$1" "$box/log/$1.boot.log" \
-    /bin/bash "$box/run/bin/node-start" "$box" "$1" "$cgroup_version" "${daemon[@]}"
+    /bin/bash "$box/run/bin/node-start" "$box" "$1" "$(hostname_of "$1")" "$cgroup_version" \
+    "${daemon[@]}"
 }
 
 # wait_for SECONDS CMD...: until CMD succeeds.

@@ -360,6 +360,44 @@ cpu_group() {
   [[ $output == *"without --cpu"* ]]
 }
 
+@test "hosts can have other names than Slurm's, which no name service knows" {
+  box_up_once --no-install --nodes 2 --hostnames
+  [ "$(box_on ctl srun -N2 hostname | sort | xargs)" = "host-n1.box.internal host-n2.box.internal" ]
+  # shellcheck disable=SC2016 # for the shell on the nodes
+  [ "$(box_on ctl srun -N2 sh -c 'echo $SLURMD_NODENAME' | sort | xargs)" = "n1 n2" ]
+  run box_root n2 getent hosts n1
+  [ "$status" -ne 0 ]
+  [[ $(box_root n2 getent hosts host-n1) == 10.77.0.1\ * ]]
+  box kill n2
+  box revive n2
+  [ "$(box_root n2 hostname)" = host-n2.box.internal ]
+}
+
+@test "limits hold jobs to the memory and the cores they asked for" {
+  box_up_once --no-install --nodes 2 --limits
+  [ "$(box_on ctl srun -N1 -c1 nproc)" = 1 ]
+  [ "$(box_on ctl srun -N1 --exclusive -c "$(nproc)" nproc)" = "$(nproc)" ]
+  run box_on ctl srun -N1 -c "$(($(nproc) + 1))" true
+  [ "$status" -ne 0 ]
+  local take=(dd if=/dev/zero of=/dev/null bs=150M count=1)
+  box_on ctl srun -N1 --mem=200 "${take[@]}"
+  run box_on ctl srun -N1 --mem=100 "${take[@]}"
+  [ "$status" -ne 0 ]
+  [[ $output == *"Out Of Memory"* ]]
+}
+
+@test "limits are refused where control groups cannot hold them" {
+  box down
+  local version
+  for version in none v2; do
+    BOX_CGROUP=$version run box up --no-install --nodes 2 --limits
+    [ "$status" -eq 1 ]
+    [ "${#lines[@]}" -eq 1 ]
+    [[ $output == *"--limits needs control groups of version 1"*"$version" ]]
+  done
+  assert_nothing_left
+}
+
 @test "without control groups the box works, and cpu is refused" {
   box down
   BOX_CGROUP=none run box up --no-install --nodes 2 --cpu n1=0.5
@@ -491,6 +529,8 @@ up --links /no/such/file
 up --cpu n9=1
 up --cpu n1
 up --cpu n1=0.01
+up --hostnames n1
+up --limits 2
 up --prefix /no/such/directory
 up --prefix /tmp --no-install
 LINES
