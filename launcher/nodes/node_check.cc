@@ -19,6 +19,7 @@
 #include "core/limits.h"
 #include "core/node_reader.h"
 #include "launcher/nodes/memory_limits.h"
+#include "launcher/nodes/own_cpus.h"
 #include "launcher/steps/child_process.h"
 #include "launcher/steps/slurm_step.h"
 #include "launcher/steps/stop_signals.h"
@@ -121,6 +122,13 @@ Result<std::vector<NodeCheck>> InOrder(const Allocation& allocation, const std::
   return checks;
 }
 
+/// A prolog may run where the job may not.
+void KeepOwnCpus(const OwnCpus& own, Processors& processors) {
+  if (own.threads == 0) return;
+  processors.allowed_cores = std::min(processors.allowed_cores, own.cores);
+  processors.allowed_threads = std::min(processors.allowed_threads, own.threads);
+}
+
 /// Leaves those whose numbers are in `list`, as Slurm writes it: "0,3". The probe in a prolog sees
 /// those of other jobs as well.
 void KeepGpus(const std::string& list, std::vector<Gpu>& gpus) {
@@ -165,6 +173,7 @@ NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& prob
   if (check.node.name.empty()) check.node.name = "this node";
   if (const char* address = std::getenv("SLURM_TOPOLOGY_ADDR"); address != nullptr)
     check.node.switches = SwitchesOf(address);
+  KeepOwnCpus(FindOwnCpus(root), check.node.processors);
   check.node.memory.limits.clear();  // unknown to a probe
   if (auto limit = ControlGroupLimit(root)) check.node.memory.limits.push_back(std::move(*limit));
   if (const char* gpus = std::getenv("SLURM_GPUS_ON_NODE"); gpus != nullptr)

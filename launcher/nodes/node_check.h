@@ -25,15 +25,15 @@ struct NodeCheckRequest {
 
 /// One node's answer. `trouble` is empty or one line for each check that failed.
 struct NodeCheck {
-  Node node;         // with the control group's limit on its memory, and the job's GPUs alone
+  Node node;         // with the control groups' limits, and the job's GPUs alone
   int job_gpus = 0;  // the job's GPUs on this node, according to Slurm
   std::string note;  // the origin of the snapshot, if not the prolog
   std::vector<std::string> trouble;
 };
 
 /// Checks this node. Uses the prolog's snapshot, or else runs `probe` as the user and says so. A
-/// prolog runs outside the job's control group: the group's limit is read here, from files below
-/// `root`.
+/// prolog runs outside the job's control groups: their limits on memory and processors are read
+/// here, from files below `root`.
 NodeCheck CheckThisNode(const NodeCheckRequest& request, const std::string& probe,
                         const std::string& root = "");
 

@@ -71,6 +71,31 @@ TEST_F(NodeCheckTest, TheControlGroupsLimitIsReadHereAndSurvivesTheWay) {
   EXPECT_EQ(UsableMemory(back->node.memory).by, "control group /job_7");
 }
 
+TEST_F(NodeCheckTest, CountsTheProcessorsThatTheJobMayUse) {
+  Node node;
+  node.name = "n9";
+  node.processors.allowed_cores = 4;
+  node.processors.allowed_threads = 8;
+  Script("cat <<'END'\n" + ToJson(node) + "\nEND");
+  const auto counts = [&](const std::string& list) {
+    std::filesystem::create_directories(folder_ + "/proc/self");
+    std::ofstream(folder_ + "/proc/self/status")
+        << "Name:\tx\nCpus_allowed_list:\t" << list << "\n";
+    const Processors found = CheckThisNode({}, folder_ + "/probe", folder_).node.processors;
+    return std::pair(found.allowed_cores, found.allowed_threads);
+  };
+  for (const auto& [cpu, siblings] : {std::pair(0, "0,4"), {4, "0,4"}, {1, "1,5"}}) {
+    const std::string topology =
+        folder_ + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology";
+    std::filesystem::create_directories(topology);
+    std::ofstream(topology + "/thread_siblings_list") << siblings << "\n";
+  }
+  EXPECT_EQ(counts("0-1,4"), std::pair(2, 3)) << "two threads of one core, and one of another";
+  EXPECT_EQ(counts("2"), std::pair(1, 1)) << "nothing is known of its core";
+  EXPECT_EQ(counts("0-63"), std::pair(4, 8)) << "not more than the probe found";
+  EXPECT_EQ(counts("what"), std::pair(4, 8));
+}
+
 TEST_F(NodeCheckTest, KeepsTheJobsGpusOfThoseThatTheProbeSaw) {
   Node node;
   node.name = "n9";
