@@ -528,6 +528,14 @@ std::vector<Device> GpusOf(const std::vector<Node>& nodes, const std::vector<Dev
   return devices;
 }
 
+/// The limit's origin with a * for the node's name: slurmds that may share a host call their groups
+/// "/slurm_n1".
+std::string CauseOnAnyNode(const MemoryLimit& limit, const std::string& node) {
+  const std::size_t place = node.empty() ? std::string::npos : limit.by.find(node);
+  return place == std::string::npos ? limit.by
+                                    : std::string(limit.by).replace(place, node.size(), "*");
+}
+
 std::vector<std::string> MemoryNotes(const Cluster& cluster) {
   constexpr std::size_t kMostLines = 4;
   struct Nodes {
@@ -538,7 +546,7 @@ std::vector<std::string> MemoryNotes(const Cluster& cluster) {
   for (const Node& node : cluster.nodes) {
     const MemoryLimit usable = UsableMemory(node.memory);
     if (usable.by.empty()) continue;
-    Nodes& nodes = by_cause[usable.by];
+    Nodes& nodes = by_cause[CauseOnAnyNode(usable, node.name)];
     ++nodes.count;
     if (nodes.least == nullptr || usable.bytes < UsableMemory(nodes.least->memory).bytes)
       nodes.least = &node;

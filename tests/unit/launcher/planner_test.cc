@@ -252,6 +252,18 @@ TEST(MakePlan, SaysWhatLimitsMemory) {
   EXPECT_THAT(too_little.error().message, HasSubstr("of 4.0 GiB: the job's --mem"));
 }
 
+TEST(MakePlan, NodesWhoseControlGroupsDifferByTheirNamesAreOneLine) {
+  Cluster cluster = ClusterOf({{}, {}, {}});
+  for (Node& node : cluster.nodes)
+    node.memory.limits = {{node.name == "n3" ? kGiB : 2 * kGiB,
+                           "control group /slurm_" + node.name + "/uid_1/job_7/step_0"}};
+  cluster.devices = DevicesOf(cluster.nodes, {}, {});
+  const auto plan = PlanOf(cluster, Batch(16));
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_THAT(plan->why, Contains("memory of n3: 1.0 GiB of 4.0 GiB: control group "
+                                  "/slurm_n3/uid_1/job_7/step_0, as on 2 more"));
+}
+
 TEST(MakePlan, MemoryIsWhatModelsArePredictedToNeed) {
   PlanRequest request = Batch(6);
   request.micro_batch = 3;
