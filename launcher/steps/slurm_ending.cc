@@ -63,6 +63,7 @@ JobState StateFrom(std::string_view word) {
 std::string StateOf(const QueuedJob& queued) {
   if (queued.state != "COMPLETING") return queued.state;
   if (queued.reason == "TimeLimit") return "TIMEOUT";
+  if (queued.reason == "OutOfMemory") return "OUT_OF_MEMORY";
   return queued.reason == "NodeDown" ? "NODE_FAIL" : queued.state;
 }
 

@@ -75,6 +75,7 @@ TEST_F(SlurmEndingTest, SlurmsStatesInOurs) {
 TEST_F(SlurmEndingTest, WhileNodesAreClearedTheReasonTellsTheState) {
   EXPECT_EQ(Ending("COMPLETING", "TimeLimit").state, JobState::kTimeout);
   EXPECT_EQ(Ending("COMPLETING", "NodeDown").state, JobState::kNodeFail);
+  EXPECT_EQ(Ending("COMPLETING", "OutOfMemory").state, JobState::kOutOfMemory);
   EXPECT_EQ(Ending("COMPLETING", "None").state, JobState::kRunning) << "not known yet";
 }
 
