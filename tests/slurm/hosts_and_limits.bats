@@ -1,0 +1,93 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2154 # job.bash sets home and worker_command
+# Training where hosts do not have Slurm's names for them, and jobs get no more cores and memory than they asked for.
+load box
+load job
+
+setup_file() { box_up_once --nodes 2 --hostnames --limits; }
+teardown_file() { box_down; }
+setup() {
+  make_job_home
+  sed -i '/^threads/d' "$home/config.toml"
+}
+
+# run_out_of_memory NODE PATTERN: takes more than the job's 300 MiB there. The kernel ends the process that PATTERN finds first.
+run_out_of_memory() {
+  # shellcheck disable=SC2016 # for the shell on the node
+  box_on ctl srun --overlap --jobid "$job" -N1 -n1 -w "$1" bash -c '
+    victim=$(pgrep -f "$1") && echo 1000 >"/proc/$victim/oom_score_adj" &&
+      dd if=/dev/zero of=/dev/null bs=310M count=1' _ "$2" || true
+}
+
+# said_of JOB FIELD: what adaptive-train jobs says.
+said_of() { box_on ctl adaptive-train jobs -j "$1" -n -P -o "$2"; }
+
+@test "all that names a node uses Slurm's name, and all of its cores count" {
+  sed -i 's/^measure = false/measure = true/' "$home/config.toml"
+  job=$(submit -N2 --exclusive -- --train.steps=1000000 --recovery.attempts=0)
+  wait_until 60 training "$job" 5
+  box_root n2 pkill -KILL -f "$worker_command"
+  finished_with "$job" 5:0
+  local run=$home/runs/$job out=$home/slurm-$job.out
+  [[ $(grep -cE '^  n[12]: .*snapshot by the prolog' "$out") -eq 2 ]]
+  grep 'links: 1 of 1 pair measured' "$out"
+  grep "  rank 0 on n1: .* ($(nproc) thread" "$out"
+  grep 'memory of n1: .*: control group /slurm_n1/.*, as on 1 more' "$out"
+  grep "^adaptive-train: rank 1 on n2 failed after step" "$out"
+  grep "^rank 1 of 2 on n2: CPU, $(nproc) thread" "$run/logs/rank-1.log"
+  [[ $(said_of "$job" NodeList) == n1,n2 ]]
+  [[ $(box_on ctl adaptive-train nodes | awk 'NR > 1 { print $1 }' | sort | xargs) == "n1 n2" ]]
+  box_on ctl adaptive-train links | tee /dev/stderr | grep -E 'bit/s +n1 +n2$'
+  # UCX and the event files of TensorBoard name hosts.
+  [[ -z $(grep -l host-n "$out" "$run"/*.json) ]]
+}
+
+@test "doctor reaches a job's nodes by Slurm's names" {
+  job=$(box_on ctl sbatch --parsable --adaptive-train -N2 --wrap 'adaptive-train doctor')
+  finished_with "$job" 0:0
+  grep '^good  *ports: 2 nodes connect' "$home/slurm-$job.out"
+  grep '^good  *run folder: .* is seen from 2 nodes' "$home/slurm-$job.out"
+}
+
+@test "a job of one CPU and 300 MiB a node plans with just that, and trains" {
+  job=$(submit -N2 -c1 --mem=300 --)
+  finished_with "$job" 0:0
+  local run=$home/runs/$job
+  [[ $(jq -c '[.nodes[].processors | .allowed_cores, .allowed_threads]' "$run/cluster.json") == "[1,1,1,1]" ]]
+  [[ $(jq -c '[.devices[] | .threads, .memory_bytes]' "$run/cluster.json") == "[1,314572800,1,314572800]" ]]
+  grep "memory of n1: .*: the job's --mem, as on 1 more" "$home/slurm-$job.out"
+  grep '^rank 1 of 2 on n2: CPU, 1 thread,' "$run/logs/rank-1.log"
+  # A model that the nodes could hold, and this job cannot.
+  job=$(submit -N2 -c1 --mem=300 -- --model.hidden=1024 --model.layers=8 --model.heads=8)
+  finished_with "$job" 3:0
+  grep "^adaptive-train: no feasible plan: memory: .*the job's --mem" "$home/slurm-$job.out"
+}
+
+@test "a rank takes no memory that something else of its job holds, and says so" {
+  cat >"$home/job.sh" <<'SH'
+#!/bin/bash
+(head -c 190M /dev/zero; sleep 600) | tail -c 400M >/dev/null &
+until (($(ps -o rss= -p $!) > 190000)); do sleep 0.1; done
+exec adaptive-train run config.toml "$@"
+SH
+  job=$(submit -N2 -c1 --mem=300 -- --model.hidden=256 --model.layers=8 --model.heads=8 --recovery.attempts=0)
+  finished_with "$job" 5:0
+  grep '^adaptive-train: rank 0 on n1 failed in memory: .* are free there (control group /slurm_n1/' "$home/slurm-$job.out"
+}
+
+@test "out of memory: a rank's end is told as such, and so is the launcher's" {
+  job=$(submit -N2 -c1 --mem=300 -- --train.steps=1000000 --recovery.attempts=0)
+  wait_until 60 training "$job" 5
+  run_out_of_memory n2 "$worker_command"
+  finished_with "$job" 5:0
+  grep '^adaptive-train: rank 1 on n2 failed .*: its process ended: Out Of Memory' "$home/slurm-$job.out"
+  [[ $(said_of "$job" State,Reason) == 'FAILED|rank 1 on n2 failed '*'Out Of Memory'* ]]
+  [[ $(sqlite3 "$home/.local/state/adaptive-train/profiles.db" 'SELECT host, kind FROM failures') == 'n2|out_of_memory' ]]
+
+  job=$(submit -N2 -c1 --mem=300 -- --train.steps=1000000)
+  wait_until 60 training "$job" 5
+  run_out_of_memory n1 '^adaptive-train run'
+  # Slurm may still be clearing the nodes.
+  wait_until 60 job_over "$job"
+  [[ $(said_of "$job" State,Reason) == 'OUT_OF_MEMORY|Slurm says OUT_OF_MEMORY'* ]]
+}
