@@ -354,7 +354,7 @@ cpu_group() {
 
 @test "a box without shares leaves the CPUs' groups alone, and cpu is refused" {
   box_up_once --no-install --nodes 2
-  [ -z "$(find /sys/fs/cgroup -path '*/atbox-*' \( -name cpu.cfs_quota_us -o -name cpu.max \))" ]
+  [ -z "$(find /sys/fs/cgroup -path "*/$(box_tag)/*" \( -name cpu.cfs_quota_us -o -name cpu.max \))" ]
   run box cpu n1 0.5
   [ "$status" -eq 1 ]
   [[ $output == *"without --cpu"* ]]
