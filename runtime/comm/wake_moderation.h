@@ -16,7 +16,7 @@ class WakeModeration {
   using Clock = std::chrono::steady_clock;
 
   /// Such pauses are too short to be worth it, or long enough.
-  static constexpr std::chrono::microseconds kLeast{50}, kMost{1000};
+  static constexpr std::chrono::microseconds kLeast{150}, kMost{1000};
   static constexpr double kGathered = 32 << 10;  // bytes
 
   /// A transfer of so many bytes has ended, in the round that Round will tell of.
