@@ -19,8 +19,8 @@ struct Outage {
 
 /// What Slurm tells within this time is of one outage.
 inline constexpr double kOneOutage = 3600;  // seconds
-/// A start that comes this soon behind a known outage is its end. A repair may take longer: then the
-/// node counts twice.
+/// A start that comes this soon behind a known outage is its end. A repair may take longer: then
+/// the node counts twice.
 inline constexpr double kLongestOutage = 86400;  // seconds
 
 /// Notes one, unless it is known. Throws DatabaseError; must be called inside a transaction.
