@@ -7,17 +7,15 @@ namespace {
 
 constexpr const char* kNote =
     "INSERT OR IGNORE INTO outages (cluster, node, time) SELECT ?1, ?2, ?3 WHERE NOT EXISTS"
-    " (SELECT 1 FROM outages WHERE cluster = ?1 AND node = ?2 AND time > ?3 - ?4 AND time < ?3 + "
-    "?5)";
+    " (SELECT 1 FROM outages WHERE cluster = ?1 AND node = ?2 AND abs(time - ?3) < ?4)";
 constexpr const char* kOfNode =
     "SELECT time FROM outages WHERE cluster = ?1 AND node = ?2 AND time > ?3 ORDER BY time";
 
 }  // namespace
 
 void NoteOutage(Database& database, const std::string& cluster, const std::string& node,
-                const Outage& outage) {
-  const double before = outage.started ? kLongestOutage : kOneOutage;
-  Statement(database, kNote).Bind(cluster, node, outage.time, before, kOneOutage).Run();
+                EpochSeconds time) {
+  Statement(database, kNote).Bind(cluster, node, time, kOneOutage).Run();
 }
 
 std::vector<EpochSeconds> OutagesOf(Database& database, const std::string& cluster,

@@ -62,7 +62,7 @@ SlurmAsker::Take SlurmsWordTo(RequestWriter& writer) {
           // As with speeds, only of who has been there.
           const auto* down = std::get_if<SeenOutage>(&seen);
           if (down != nullptr && Presence(database, down->cluster).Counts(down->user, down->node))
-            NoteOutage(database, down->cluster, down->node, down->outage);
+            NoteOutage(database, down->cluster, down->node, down->time);
         },
         [](const StoreAnswer& answer) {
           if (const auto* refused = std::get_if<store_answer::Refused>(&answer))

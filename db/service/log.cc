@@ -67,7 +67,8 @@ void WriteLog(const LogLine& line) {
     return stream != nullptr && IsJournal(stream, STDERR_FILENO);
   }();
   if (journal && SendToJournal(ToJournal(line))) return;
-  std::fputs(fmt::format("{}: {}\n", kName, line.text).c_str(), stderr);
+  const std::string priority = journal ? fmt::format("<{}>", line.priority) : "";
+  std::fputs(fmt::format("{}{}: {}\n", priority, kName, line.text).c_str(), stderr);
 }
 
 }  // namespace adaptive_train

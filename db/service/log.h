@@ -27,8 +27,9 @@ struct LogLine {
 /// From any thread.
 using Log = std::function<void(const LogLine&)>;
 
-/// To the journal where stderr is one, else to stderr as "adaptive-traind: text". From any thread;
-/// does not wait for a journal that is behind: then stderr has the line.
+/// To the journal where stderr is one, else to stderr as "adaptive-traind: text". A journal that takes
+/// no message gets it as a line, with the priority that sd-daemon(3) puts before it. From any thread;
+/// blocks as a write to stderr does.
 void WriteLog(const LogLine& line);
 
 /// Whether `stream` ("device:inode", systemd.exec(5)'s JOURNAL_STREAM) is this descriptor.

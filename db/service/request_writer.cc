@@ -136,6 +136,7 @@ std::vector<StoreAnswer> RequestWriter::Commit(const std::vector<Item>& batch) {
     Transaction transaction(*database_, Transaction::Kind::kWrites);
     for (const Item& item : batch) answers.push_back(Write(item));
     transaction.Commit();
+    TellOfTheEnd();
   } catch (const DatabaseError& error) {
     const Error told = StoreError(path_, "storing requests", kBusyTimeout, error, database_.get());
     answers.assign(batch.size(), Refused{told.message});
@@ -145,11 +146,19 @@ std::vector<StoreAnswer> RequestWriter::Commit(const std::vector<Item>& batch) {
 }
 
 void RequestWriter::Tell(const std::string& trouble, std::size_t refused) {
-  refused_ += refused;
+  refused_ += static_cast<std::int64_t>(refused);
   const auto now = std::chrono::steady_clock::now();
   if (now < tell_at_) return;
   tell_at_ = now + kBetweenTroubles;
-  log_({LOG_ERR, trouble, {{"REFUSED_REQUESTS", std::to_string(std::exchange(refused_, 0))}}});
+  log_({LOG_ERR, trouble, {{"REFUSED_REQUESTS", std::to_string(refused_)}}});
+}
+
+void RequestWriter::TellOfTheEnd() {
+  if (refused_ == 0 || std::chrono::steady_clock::now() < tell_at_) return;
+  log_({LOG_NOTICE,
+        fmt::format("requests are stored again, after {} had been refused", refused_),
+        {{"REFUSED_REQUESTS", std::to_string(refused_)}}});
+  refused_ = 0;
 }
 
 StoreAnswer RequestWriter::Write(const Item& item) {
@@ -160,8 +169,9 @@ StoreAnswer RequestWriter::Write(const Item& item) {
   } catch (const DatabaseError& error) {
     // sqlite.org/lang_transaction.html: a full disk and the like end the whole transaction.
     if (sqlite3_get_autocommit(database_->handle()) != 0) throw;
-    answer = Refused{
-        StoreError(path_, "storing a request", kBusyTimeout, error, database_.get()).message};
+    const Error told = StoreError(path_, "storing a request", kBusyTimeout, error, database_.get());
+    answer = Refused{told.message};
+    Tell(told.message, 1);
   }
   if (std::holds_alternative<Refused>(answer)) Statement(*database_, kUndo).Run();
   Statement(*database_, kKeep).Run();

@@ -53,8 +53,9 @@ class RequestWriter {
   void Serve();
   void Purge(const Retention& retention);
   std::vector<StoreAnswer> Commit(const std::vector<Item>& batch);
-  /// Logs why requests are refused, once a minute.
+  /// Logs why requests are refused, once a minute, and how many were since requests were stored.
   void Tell(const std::string& trouble, std::size_t refused);
+  void TellOfTheEnd();
   StoreAnswer Write(const Item& item);
   StoreAnswer AnswerTo(const Item& item);
 
@@ -64,7 +65,7 @@ class RequestWriter {
   std::chrono::steady_clock::time_point purge_at_{};   // the thread's
   std::int64_t purged_jobs_ = 0, purged_figures_ = 0;  // the thread's; since they were logged
   std::chrono::steady_clock::time_point tell_at_{};    // the thread's
-  std::size_t refused_ = 0;                            // the thread's; since trouble was logged
+  std::int64_t refused_ = 0;                           // the thread's; since trouble began
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Item> waiting_;

@@ -192,8 +192,8 @@ Result<SeenOutage> SlurmAsker::Seen(uid_t user, const NodeQuestion& question,
                    question.node},
                   deadline)
       .and_then([&](const std::string& words) { return OutageIn(words, question.time); })
-      .map([&](const Outage& outage) {
-        return SeenOutage{cluster_, user, question.node, outage};
+      .map([&](EpochSeconds time) {
+        return SeenOutage{cluster_, user, question.node, time};
       });
 }
 

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "core/result.h"
-#include "db/outages.h"
 #include "db/service/log.h"
 #include "db/service/slurm_questions.h"
 #include "db/store_message.h"
@@ -32,12 +31,12 @@ struct SeenJob {
   uid_t user = 0;
   std::vector<std::string> nodes;
 };
-/// A node's outage, by Slurm's word, as `user` has said.
+/// A node that went down at `time`, by Slurm's word, as `user` has said.
 struct SeenOutage {
   std::string cluster;
   uid_t user = 0;
   std::string node;
-  Outage outage;
+  EpochSeconds time = 0;
 };
 
 /// One thread, which calls squeue and scontrol. Users take turns. Of a job it asks until Slurm has

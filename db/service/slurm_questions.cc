@@ -79,7 +79,7 @@ std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request) {
   return questions;
 }
 
-Result<Outage> OutageIn(std::string_view words, std::int64_t failed) {
+Result<EpochSeconds> OutageIn(std::string_view words, std::int64_t failed) {
   const std::size_t reason = words.find(" Reason=");
   const std::string_view keys = words.substr(0, reason);
   const std::string_view state = ValueOf(keys, "State");
@@ -90,11 +90,11 @@ Result<Outage> OutageIn(std::string_view words, std::int64_t failed) {
   };
   if (state.starts_with("DOWN") && reason != words.npos) {
     const auto since = TimeOfReason(words.substr(reason));
-    if (is_of_it(since, kMostBefore)) return Outage{static_cast<EpochSeconds>(*since), false};
+    if (is_of_it(since, kMostBefore)) return static_cast<EpochSeconds>(*since);
   }
   // A node that has just started is no node that failed.
   const auto booted = NumberAt(ValueOf(keys, "BootTime"));
-  if (is_of_it(booted, 0)) return Outage{static_cast<EpochSeconds>(*booted), true};
+  if (is_of_it(booted, 0)) return static_cast<EpochSeconds>(*booted);
   return Fail("Slurm knows of no outage at that time", ExitCode::kStore);
 }
 

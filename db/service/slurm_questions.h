@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/result.h"
-#include "db/outages.h"
 #include "db/records.h"
 #include "db/store_message.h"
 
@@ -34,6 +33,6 @@ std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request);
 /// From a node as `scontrol --oneliner show node` prints it with times in seconds since 1970: when it
 /// was set down, if that was between ten minutes before `failed` and an hour after, or when it
 /// started, if that was within the hour after. The error says what is there instead.
-Result<Outage> OutageIn(std::string_view words, std::int64_t failed);
+Result<EpochSeconds> OutageIn(std::string_view words, std::int64_t failed);
 
 }  // namespace adaptive_train

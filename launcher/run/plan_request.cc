@@ -80,13 +80,19 @@ tl::unexpected<Error> NoGpu(const std::vector<Node>& nodes) {
       ExitCode::kPreflight);
 }
 
-/// What the site knows of such devices.
-void SetKnownSpeed(const std::vector<KnownSpeed>& speeds, Device& device) {
-  const auto known = std::ranges::find(speeds, device.model, &KnownSpeed::model);
-  if (known == speeds.end()) return;
-  const double whole = device.kind == "cpu" ? device.cpus : 1;
-  device.product_flops = known->tflops * 1e12 * whole;
-  device.copy_bytes_per_second = known->copy_gb_per_s * 1e9 * whole;
+/// What the site knows of such devices. One of which it knows nothing would be compared with the
+/// others by an assumption: then all are taken as equal.
+void SetKnownSpeeds(const std::vector<KnownSpeed>& speeds, std::vector<Device>& devices) {
+  const auto known = [&](const Device& device) {
+    return std::ranges::find(speeds, device.model, &KnownSpeed::model);
+  };
+  if (std::ranges::any_of(devices, [&](const Device& one) { return known(one) == speeds.end(); }))
+    return;
+  for (Device& device : devices) {
+    const double whole = device.kind == "cpu" ? std::min<double>(device.cpus, device.threads) : 1;
+    device.product_flops = known(device)->tflops * 1e12 * whole;
+    device.copy_bytes_per_second = known(device)->copy_gb_per_s * 1e9 * whole;
+  }
 }
 
 }  // namespace
@@ -133,7 +139,7 @@ Cluster ClusterOf(const Allocation& allocation, const std::vector<NodeCheck>& ch
   }
   cluster.devices = DevicesOf(cluster.nodes, allocation.cpus, config.device.threads);
   if (config.device.kind == "cuda") cluster.devices = GpusOf(cluster.nodes, cluster.devices);
-  for (Device& device : cluster.devices) SetKnownSpeed(config.device.speeds, device);
+  SetKnownSpeeds(config.device.speeds, cluster.devices);
   return cluster;
 }
 

@@ -19,8 +19,6 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/comm/wake_moderation.h"
-
 namespace adaptive_train {
 namespace {
 
@@ -30,10 +28,9 @@ struct UcxPart final : Part {
   void* request = nullptr;
   int peer = -1;
   PeerTraffic* traffic = nullptr;  // of a receive's peer
-  WakeModeration* wakes = nullptr;
   bool is_send = false;
   bool over = false;
-  std::size_t capacity = 0;  // of a receive's buffer, or a send's bytes
+  std::size_t capacity = 0;  // of a receive's buffer
   // A receive whose message is already there ends inside the call that starts it.
   bool starting = false;
   ucs_status_t early_status = UCS_INPROGRESS;
@@ -47,7 +44,6 @@ struct UcxPart final : Part {
       ++traffic->received;
       traffic->received_bytes += static_cast<std::int64_t>(bytes);
     }
-    wakes->Ended(is_send ? capacity : bytes);
     auto keep = std::move(self);
     const ReceiveDone call = std::move(done);  // its captures must not outlive the part
     if (status == UCS_OK) return call("", bytes);
@@ -92,7 +88,6 @@ class UcxThread final : public Transport {
   void Freeze() override { frozen_ = true; }
   Result<std::string> Open();
   void Loop();
-  void Await(int fd, const timespec* time) const;
   bool RunTasks();
   void Close();
   void CloseEndpoint(Peer& peer, bool force);
@@ -116,7 +111,6 @@ class UcxThread final : public Transport {
   ucp_worker_h worker_ = nullptr;
   int worker_fd_ = -1;
   std::vector<Peer> peers_;
-  WakeModeration wakes_;
   bool frozen_ = false;  // UCX makes no progress any more
 };
 
@@ -193,31 +187,16 @@ bool UcxThread::RunTasks() {
 
 void UcxThread::Loop() {
   while (RunTasks()) {
-    if (frozen_) {
-      Await(-1, nullptr);
-      continue;
-    }
-    bool progressed = false;
-    while (ucp_worker_progress(worker_) != 0) progressed = true;
-    const auto pause =
-        progressed ? wakes_.Round(WakeModeration::Clock::now()) : std::chrono::microseconds{0};
-    if (pause.count() > 0) {
-      const timespec time{0, std::chrono::nanoseconds(pause).count()};
-      Await(-1, &time);
-      continue;
+    while (!frozen_ && ucp_worker_progress(worker_) != 0) {
     }
     // Events that came since the last progress make arm refuse: then progress again.
-    if (ucp_worker_arm(worker_) != UCS_ERR_BUSY) Await(worker_fd_, nullptr);
-  }
-}
-
-/// Until there is a task or, unless it is -1, something at `fd`; at most for `time`.
-void UcxThread::Await(int fd, const timespec* time) const {
-  // ppoll leaves negative descriptors out.
-  pollfd fds[2] = {{fd, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
-  if (::ppoll(fds, 2, time, nullptr) > 0 && (fds[1].revents & POLLIN) != 0) {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const ssize_t n = ::read(wake_fd_, &count, sizeof count);
+    if (!frozen_ && ucp_worker_arm(worker_) == UCS_ERR_BUSY) continue;
+    // poll leaves negative descriptors out.
+    pollfd fds[2] = {{frozen_ ? -1 : worker_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
+    if (::poll(fds, 2, -1) > 0 && (fds[1].revents & POLLIN) != 0) {
+      std::uint64_t count = 0;
+      [[maybe_unused]] const ssize_t n = ::read(wake_fd_, &count, sizeof count);
+    }
   }
 }
 
@@ -328,9 +307,7 @@ std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* d
   auto part = std::make_shared<UcxPart>();
   part->done = [done = std::move(done)](const std::string& cause, std::size_t) { done(cause); };
   part->peer = peer;
-  part->wakes = &wakes_;
   part->is_send = true;
-  part->capacity = bytes;
   PeerTraffic& traffic = peers_[static_cast<std::size_t>(peer)].traffic;
   ++traffic.sent;
   traffic.sent_bytes += static_cast<std::int64_t>(bytes);
@@ -362,7 +339,6 @@ std::shared_ptr<Part> UcxThread::ReceiveUpTo(int peer, std::uint64_t tag, void* 
   auto part = std::make_shared<UcxPart>();
   part->done = std::move(done);
   part->peer = peer;
-  part->wakes = &wakes_;
   part->traffic = &peers_[static_cast<std::size_t>(peer)].traffic;
   ++part->traffic->awaited;
   part->capacity = capacity;

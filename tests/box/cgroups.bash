@@ -66,8 +66,10 @@ require_limits() {
     grep -qx "$controller" <<<"$hierarchies" ||
       die "--limits needs the controller $controller, and the machine does not have it"
   done
-  (($(nproc) == $(nproc --all))) ||
-    die "--limits needs all $(nproc --all) CPUs of the machine, and only $(nproc) are ours"
+  # nproc obeys OpenMP's variables.
+  local ours all
+  ours=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) all=$(nproc --all)
+  ((ours == all)) || die "--limits needs all $all CPUs of the machine, and only $ours are ours"
 }
 
 # make_cgroups: the directories of all nodes, which learn of them from run/{cgroups,hierarchies}.

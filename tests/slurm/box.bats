@@ -374,9 +374,15 @@ cpu_group() {
 }
 
 @test "limits hold jobs to the memory and the cores they asked for" {
-  box_up_once --no-install --nodes 2 --limits
-  # Without a binding of Slurm's own, which would be enough.
-  [ "$(box_on ctl srun -N1 -c1 --cpu-bind=none nproc)" = 1 ]
+  run box_up_once --no-install --nodes 2 --limits
+  if [ "$status" -ne 0 ]; then # for lack of control groups; the next test says more
+    [ "${#lines[@]}" -eq 1 ]
+    [[ $output == "box: --limits needs "* ]]
+    echo "# not tried on this machine: $output" >&3
+    return
+  fi
+  # Without a binding of Slurm's own, which would be enough. A job has whole cores.
+  [ "$(box_on ctl srun -N1 -c1 --cpu-bind=none nproc)" = "$(slurmd -C | sed -n 's/.*ThreadsPerCore=\([0-9]*\).*/\1/p')" ]
   [ "$(box_on ctl srun -N1 --exclusive -c "$(nproc)" nproc)" = "$(nproc)" ]
   run box_on ctl srun -N1 -c "$(($(nproc) + 1))" true
   [ "$status" -ne 0 ]

@@ -168,9 +168,9 @@ TEST_F(ProfileRowsTest, AnOutageCountsUnlessAFailureOfItsTimeDoes) {
   {
     Database database(Location().path);
     for (const double hours_ago : {1.0, 1.5, 30.0})  // the first two are one
-      NoteOutage(database, "alpha", "n1", {kNow - hours_ago * 3600});
-    NoteOutage(database, "alpha", "n2", {kNow - kHalfLife});
-    NoteOutage(database, "beta", "n3", {kNow});
+      NoteOutage(database, "alpha", "n1", kNow - hours_ago * 3600);
+    NoteOutage(database, "alpha", "n2", kNow - kHalfLife);
+    NoteOutage(database, "beta", "n3", kNow);
   }
   Failed("n1", kNow - 1.2 * 3600);
   const Profile found = Find(Query({"n1", "n2", "n3"}));
@@ -179,23 +179,6 @@ TEST_F(ProfileRowsTest, AnOutageCountsUnlessAFailureOfItsTimeDoes) {
             "n1: silent once, down by Slurm's word once in the last 2 days");
   EXPECT_EQ(Describe(found.nodes[1]), "n2: down by Slurm's word once in the last 14 days");
   EXPECT_NEAR(found.nodes[1].failures, 0.5, 1e-9);
-}
-
-TEST_F(ProfileRowsTest, ANodeThatStartsAgainEndsTheOutageThatIsKnown) {
-  {
-    Database database(Location().path);
-    NoteOutage(database, "alpha", "n1", {kNow - 20 * 3600.0, false});
-    NoteOutage(database, "alpha", "n1", {kNow - 10 * 3600.0, true});
-    NoteOutage(database, "alpha", "n2", {kNow - 20 * 3600.0, false});
-    NoteOutage(database, "alpha", "n2", {kNow - 10 * 3600.0, false});
-    NoteOutage(database, "alpha", "n3", {kNow - 10 * 3600.0, true});
-    NoteOutage(database, "alpha", "n3", {kNow - 3600.0 * 9.5, false});
-  }
-  const Profile found = Find(Query({"n1", "n2", "n3"}));
-  ASSERT_EQ(found.nodes.size(), 3u);
-  EXPECT_EQ(found.nodes[0].outages, 1) << "it was repaired for ten hours";
-  EXPECT_EQ(found.nodes[1].outages, 2) << "it went down twice";
-  EXPECT_EQ(found.nodes[2].outages, 1) << "it started, and slurmctld knew of it late";
 }
 
 TEST_F(ProfileRowsTest, FailuresAreCountedByKindWithTheAgeOfTheOldest) {

@@ -543,7 +543,7 @@ TEST_F(AdaptiveTraindTest, TheJournalGetsLinesWithFields) {
   EXPECT_EQ(BytesOf(folder_ / "log"), "");
   ::close(journal);  // a journal that is gone leaves lines to stderr
   EXPECT_EQ(End(SIGTERM), 0);
-  EXPECT_THAT(BytesOf(folder_ / "log"), HasSubstr("adaptive-traind: stopping: "));
+  EXPECT_THAT(BytesOf(folder_ / "log"), HasSubstr("<6>adaptive-traind: stopping: "));
 }
 
 }  // namespace

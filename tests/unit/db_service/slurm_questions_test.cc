@@ -18,39 +18,38 @@ std::string Node(const std::string& state, std::int64_t booted, const std::strin
          " SlurmdStartTime=1795932540 CfgTRES=cpu=8,mem=4000M ExtSensorsTemp=n/s" + reason + "\n";
 }
 
-std::string Told(const std::string& words) {
+std::string Outage(const std::string& words) {
   const auto outage = OutageIn(words, kFailed);
-  if (!outage) return "none";
-  return std::to_string(static_cast<std::int64_t>(outage->time)) +
-         (outage->started ? " started" : "");
+  return outage ? std::to_string(static_cast<std::int64_t>(*outage)) : "none";
 }
 
 TEST(SlurmQuestions, ANodeThatIsDownSinceTheFailureHadAnOutage) {
   const auto down = [](const std::string& state, std::int64_t since) {
     return Node(state, 1795000000, " Reason=Not responding [slurm@" + std::to_string(since) + "]");
   };
-  EXPECT_EQ(Told(down("DOWN+NOT_RESPONDING", kFailed + 29)), std::to_string(kFailed + 29));
-  EXPECT_EQ(Told(down("DOWN*+DRAIN", kFailed - 300)), std::to_string(kFailed - 300));
-  EXPECT_EQ(Told(down("DOWN", kFailed - 86400)), "none") << "down since yesterday";
-  EXPECT_EQ(Told(down("DOWN", kFailed + 86400)), "none");
-  EXPECT_EQ(Told(down("IDLE+DRAIN", kFailed)), "none") << "drained, and alive";
-  EXPECT_EQ(Told(Node("IDLE+NOT_RESPONDING", 1795000000, "")), "none") << "it may come back";
-  EXPECT_EQ(Told(Node("DOWN", 1795000000, " Reason=no time")), "none");
+  EXPECT_EQ(Outage(down("DOWN+NOT_RESPONDING", kFailed + 29)), std::to_string(kFailed + 29));
+  EXPECT_EQ(Outage(down("DOWN*+DRAIN", kFailed - 300)), std::to_string(kFailed - 300));
+  EXPECT_EQ(Outage(down("DOWN", kFailed - 86400)), "none") << "down since yesterday";
+  EXPECT_EQ(Outage(down("DOWN", kFailed + 86400)), "none");
+  EXPECT_EQ(Outage(down("IDLE+DRAIN", kFailed)), "none") << "drained, and alive";
+  EXPECT_EQ(Outage(Node("IDLE+NOT_RESPONDING", 1795000000, "")), "none") << "it may come back";
+  EXPECT_EQ(Outage(Node("DOWN", 1795000000, " Reason=no time")), "none");
 }
 
 TEST(SlurmQuestions, ANodeThatStartedAgainHadAnOutage) {
-  EXPECT_EQ(Told(Node("IDLE", kFailed + 200, "")), std::to_string(kFailed + 200) + " started");
-  EXPECT_EQ(Told(Node("IDLE", kFailed - 5, "")), "none") << "it had just started";
-  EXPECT_EQ(Told(Node("IDLE", kFailed + 7200, "")), "none");
+  EXPECT_EQ(Outage(Node("IDLE", kFailed + 200, "")), std::to_string(kFailed + 200));
+  EXPECT_EQ(Outage(Node("IDLE", kFailed - 5, "")), "none") << "it had just started";
+  EXPECT_EQ(Outage(Node("IDLE", kFailed + 7200, "")), "none");
 }
 
 TEST(SlurmQuestions, AReasonIsFreeText) {
   const std::string time = std::to_string(kFailed);
-  EXPECT_EQ(Told(Node("IDLE", 1795000000, " Reason=x State=DOWN BootTime=" + time + " [a@9]")),
+  EXPECT_EQ(Outage(Node("IDLE", 1795000000, " Reason=x State=DOWN BootTime=" + time + " [a@9]")),
             "none");
-  EXPECT_EQ(Told(Node("DOWN", 1795000000, " Reason=dimm [a@9] of ann [root@" + time + "]")), time);
+  EXPECT_EQ(Outage(Node("DOWN", 1795000000, " Reason=dimm [a@9] of ann [root@" + time + "]")),
+            time);
   for (const char* const more : {"\n   and more [b@7]", " Comment=by [c@8]", " Extra=x@5"})
-    EXPECT_EQ(Told(Node("DOWN", 1795000000, " Reason=dimm [root@" + time + "]" + more)), time);
+    EXPECT_EQ(Outage(Node("DOWN", 1795000000, " Reason=dimm [root@" + time + "]" + more)), time);
 }
 
 TEST(SlurmQuestions, OtherWordsAreAnError) {

@@ -99,11 +99,16 @@ TEST(ClusterOf, KnowsTheSpeedsThatTheSiteHasSet) {
   checks[0].node.gpus = {{0, "H200", "GPU-a", "", 7, 0, {}}};
   Config config;
   config.device.speeds = {{"Old", 0.05, 4}, {"H200", 40, 0}};
+  EXPECT_EQ(ClusterOf({}, checks, config).devices.at(0).product_flops, 0)
+      << "of the other nothing is known";
+  config.device.speeds.push_back({"New", 0.2, 0});
   const std::vector<Device> cpus = ClusterOf({}, checks, config).devices;
   ASSERT_EQ(cpus.size(), 2U);
   EXPECT_DOUBLE_EQ(cpus[0].product_flops, 8 * 0.05e12);
   EXPECT_DOUBLE_EQ(cpus[0].copy_bytes_per_second, 8 * 4e9);
-  EXPECT_EQ(cpus[1].product_flops, 0) << "nothing is known of it";
+  EXPECT_DOUBLE_EQ(cpus[1].product_flops, 8 * 0.2e12);
+  config.device.threads = 1;
+  EXPECT_DOUBLE_EQ(ClusterOf({}, checks, config).devices.at(1).product_flops, 0.2e12);
   config.device.kind = "cuda";
   EXPECT_DOUBLE_EQ(ClusterOf({}, checks, config).devices.at(0).product_flops, 40e12);
 }
