@@ -10,8 +10,8 @@ namespace adaptive_train {
 
 class Database;
 
-/// What Slurm tells within this time is one outage: a node that is set down, and starts again. Of one
-/// failure it tells both from ten minutes before it to an hour after (OutageIn).
+/// What Slurm tells within this time is one outage: a node is set down, and starts again. Both are
+/// taken from ten minutes before a failure to an hour after it (OutageIn).
 inline constexpr double kOneOutage = 4200;  // seconds
 
 /// Notes one, unless it is known. Throws DatabaseError; must be called inside a transaction.

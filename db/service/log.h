@@ -27,8 +27,8 @@ struct LogLine {
 /// From any thread.
 using Log = std::function<void(const LogLine&)>;
 
-/// To the journal where stderr is one, else to stderr as "adaptive-traind: text". A journal that takes
-/// no message gets it as a line, with the priority that sd-daemon(3) puts before it. From any thread;
+/// To the journal where stderr is one, else to stderr as "adaptive-traind: text". A journal that
+/// takes no message gets the line, with its priority before it as in sd-daemon(3). From any thread;
 /// blocks as a write to stderr does.
 void WriteLog(const LogLine& line);
 

@@ -18,6 +18,11 @@
 #include "launcher/planner/nominal_links.h"
 
 namespace adaptive_train {
+
+double CpusOf(const Device& device) {
+  return device.cpus > 0 ? std::min<double>(device.cpus, device.threads) : device.threads;
+}
+
 namespace {
 
 /// The assumed speed of one CPU if nothing but the number of CPUs is known.
@@ -31,11 +36,6 @@ constexpr double kFailureWeight = 0.1;
 
 tl::unexpected<Error> NoPlan(std::string why) {
   return Fail("no feasible plan: " + std::move(why), ExitCode::kNoPlan);
-}
-
-/// The CPUs that the device can actually use.
-double CpusOf(const Device& device) {
-  return device.cpus > 0 ? std::min<double>(device.cpus, device.threads) : device.threads;
 }
 
 std::map<std::string, int> IndexOf(const Cluster& cluster) {
@@ -489,6 +489,14 @@ void AddChoices(const Cluster& cluster, const ModelDims& dims, const PlanRequest
           : std::vector<Recompute>{Recompute::kNone, Recompute::kSelective, Recompute::kFull};
 }
 
+/// The limit's origin with a * for the node's name: slurmds that may share a host call their groups
+/// "/slurm_n1".
+std::string CauseOnAnyNode(const MemoryLimit& limit, const std::string& node) {
+  const std::size_t place = node.empty() ? std::string::npos : limit.by.find(node);
+  return place == std::string::npos ? limit.by
+                                    : std::string(limit.by).replace(place, node.size(), "*");
+}
+
 }  // namespace
 
 std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<int>& cpus,
@@ -526,14 +534,6 @@ std::vector<Device> GpusOf(const std::vector<Node>& nodes, const std::vector<Dev
     }
   }
   return devices;
-}
-
-/// The limit's origin with a * for the node's name: slurmds that may share a host call their groups
-/// "/slurm_n1".
-std::string CauseOnAnyNode(const MemoryLimit& limit, const std::string& node) {
-  const std::size_t place = node.empty() ? std::string::npos : limit.by.find(node);
-  return place == std::string::npos ? limit.by
-                                    : std::string(limit.by).replace(place, node.size(), "*");
 }
 
 std::vector<std::string> MemoryNotes(const Cluster& cluster) {

@@ -43,6 +43,9 @@ struct BuiltProblem {
   std::vector<std::string> notes;  // one line each
 };
 
+/// The CPUs that the device can use: its quota, and not more than its threads.
+double CpusOf(const Device& device);
+
 /// One CPU device per node. `cpus` is what Slurm allocated on each node, 0 = all that the probe
 /// found. `threads` is the configured number, none = as many as the CPUs are worth.
 std::vector<Device> DevicesOf(const std::vector<Node>& nodes, const std::vector<int>& cpus,

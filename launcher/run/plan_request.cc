@@ -89,7 +89,7 @@ void SetKnownSpeeds(const std::vector<KnownSpeed>& speeds, std::vector<Device>& 
   if (std::ranges::any_of(devices, [&](const Device& one) { return known(one) == speeds.end(); }))
     return;
   for (Device& device : devices) {
-    const double whole = device.kind == "cpu" ? std::min<double>(device.cpus, device.threads) : 1;
+    const double whole = device.kind == "cpu" ? CpusOf(device) : 1;
     device.product_flops = known(device)->tflops * 1e12 * whole;
     device.copy_bytes_per_second = known(device)->copy_gb_per_s * 1e9 * whole;
   }

@@ -20,8 +20,8 @@ namespace adaptive_train {
 PlanRequest RequestOf(const Config& config);
 
 /// The nodes' snapshots as a cluster with its CPU devices, or with device.kind = "cuda" its GPUs,
-/// each with the threads that a rank gets. device.speeds says how
-/// fast they are, if it has all of their models.
+/// each with the threads that a rank gets. device.speeds says how fast they are, if it has all of
+/// their models.
 Cluster ClusterOf(const Allocation& allocation, const std::vector<NodeCheck>& checks,
                   const Config& config);
 

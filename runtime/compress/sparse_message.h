@@ -6,9 +6,9 @@
 //
 //   header   magic, format version, value format, flags, bucket, pieces, payload bytes, checksum:
 //            XXH3 of all that follows, seeded with XXH3 of the header before the checksum
-//   values   piece after piece: float32, bfloat16, 4 bits (kernels/int4.h), or codes. A code has the
-//            sign and the size relative to the piece's smallest (kernels/sparsify.h), in as many
-//            bits as the piece needs (size_codes.h)
+//   values   piece after piece: float32, bfloat16, 4 bits (kernels/int4.h), or codes. A code has
+//            the sign and the size relative to the piece's smallest (kernels/sparsify.h), in as
+//            many bits as the piece needs (size_codes.h)
 //   indices  piece after piece: nothing if all or no elements are sent, a bitmap, or Rice codes of
 //            the gaps (see index_coding.h)
 //   pieces   per piece: elements sent, bytes of the index, index coding, its parameter, smallest,

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +20,12 @@
 #include "db/file_store.h"
 
 namespace adaptive_train {
+
+/// Creates a mount namespace, through a user namespace unless we are root.
+inline bool OwnMounts() {
+  if (::unshare(::geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) != 0) return false;
+  return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+}
 
 /// A folder that is removed with the test.
 class StoreTest : public ::testing::Test {

@@ -189,12 +189,6 @@ TEST_F(StoreRefusals, AFileThatMayNotBeWritten) {
   EXPECT_TRUE(Says(refusal, "the file is not readable and writable to you"));
 }
 
-/// Creates a mount namespace, through a user namespace unless we are root.
-bool OwnMounts() {
-  if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) != 0) return false;
-  return mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
-}
-
 /// Stores jobs until the store refuses; returns the error.
 std::string FillUp(ProfileStore& store, std::size_t& stored) {
   JobRecord job = SampleJob();
