@@ -36,20 +36,22 @@ no_history() { ! "$bin/adaptive-train" plan "$work/config.toml" --store "$store"
 }
 
 @test "a save that fails: told, training goes on, the next one succeeds" {
-  # A save takes as long as many steps, and the last one must not be the first that fails.
-  inject "fail save at step 25" --train.steps=1000
-  grep -x 'injected: fail save at step 25 (rank 0)' "$work/out"
+  # The first save is due at step 10: a later one might wait for it until the last step.
+  inject "fail save at step 5" --train.steps=200
+  grep -x 'injected: fail save at step 5 (rank 0)' "$work/out"
   grep -q 'checkpoint not saved: .*fails as asked for (run --inject)' "$work/out"
-  grep -q '^saved step 1000' "$work/out"
+  grep -q '^saved step 200' "$work/out"
   [[ $(sqlite3 "$work/profiles.db" 'SELECT count(*) FROM failures') == 0 ]]
 }
 
 @test "a last save that fails ends the run; the same command in its folder goes on, without the fault" {
-  # No other save is due at this step, which would be the one that fails.
-  run -5 train "${keys[@]}" --train.steps=405 --inject "fail save at step 405"
+  train "${keys[@]}" >/dev/null
+  # The last save is the only one: a periodic one that is due while another is written waits, and would fail in its place.
+  last=("${keys[@]}" --train.steps=65 --checkpoint.every=0 --inject "fail save at step 61")
+  run -5 train "${last[@]}"
   failed_as injected
-  run -0 train "${keys[@]}" --train.steps=405 --inject "fail save at step 405"
-  grep -Eq '^resumed from the checkpoint of step [0-9]+' <<<"$output"
+  run -0 train "${last[@]}"
+  grep -q '^resumed from the checkpoint of step 60' <<<"$output"
   ! grep '^injected' <<<"$output"
 }
 
