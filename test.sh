@@ -100,9 +100,11 @@ if [[ $long ]]; then
   check asan -L 'fuzz|compute' -E 'multi_process.memory|GoingBack'
 fi
 if grep -qw amx_bf16 /proc/cpuinfo; then
-  echo "AMX: this processor's was run, and emulated tiles"
+  echo "bfloat16 products: this processor's AMX was run, and AMX and AVX512-BF16 emulated"
+elif grep -qw avx512_bf16 /proc/cpuinfo; then
+  echo "bfloat16 products: this processor's AVX512-BF16 was run, and AMX and AVX512-BF16 emulated"
 else
-  echo "AMX: emulated only, this processor has none"
+  echo "bfloat16 products: AMX and AVX512-BF16 emulated only, this processor has neither"
 fi
 if ((${#failed[@]})); then
   printf '== FAILED %s\n' "${failed[@]}"

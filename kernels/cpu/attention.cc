@@ -1,11 +1,10 @@
 // Attention block by block: a run of queries against the visible keys, one block of keys at a time.
-// This is the form for vectors; a matrix unit has its own (kernels/cpu/amx_attention.h).
+// This is the form for vectors of floats; tiles have their own (kernels/cpu/tile_attention.h).
 #include "kernels/attention.h"
 
 #include <algorithm>
 #include <array>
 
-#include "kernels/cpu/amx_attention.h"
 #include "kernels/cpu/attention_pieces.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/panel.h"
@@ -13,6 +12,7 @@
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/tile_attention.h"
 
 namespace adaptive_train::kernels::cpu {
 namespace {
@@ -255,15 +255,16 @@ template <class T>
 void CpuDevice<T>::Attention(const AttentionArguments<T>& x) {
   const AttentionShape& shape = x.shape;
   const std::int64_t per_thread =
-      amx_ ? AmxAttentionScratch<T>(shape) : ForwardScratch::Size(shape);
-  const std::int64_t most = amx_ ? kAmxQueries : kQueries, runs = Pieces(shape.sequence, most);
+      by_tiles_ ? TileAttentionScratch<T>(shape) : ForwardScratch::Size(shape);
+  const std::int64_t most = by_tiles_ ? kTileQueries : kQueries,
+                     runs = Pieces(shape.sequence, most);
   float* scratch = Scratch(pool_.threads() * per_thread);
   pool_.For(shape.batch * shape.heads * runs, [&](std::int64_t index, int thread) {
     const std::int64_t sample = index / runs / shape.heads, head = index / runs % shape.heads,
                        first = index % runs * most;
     const Range queries{first, std::min(most, shape.sequence - first)};
     float* memory = scratch + thread * per_thread;
-    if (amx_) return AmxAttention(x, sample, head, queries, memory);
+    if (by_tiles_) return TileAttention(x, sample, head, queries, memory);
     ForwardQueries(x, sample, head, queries, ForwardScratch(shape, memory));
   });
 }
@@ -272,12 +273,12 @@ template <class T>
 void CpuDevice<T>::AttentionBackward(const AttentionBackwardArguments<T>& x) {
   const AttentionShape& shape = x.shape;
   const std::int64_t per_thread =
-      amx_ ? AmxAttentionBackwardScratch<T>(shape) : BackwardScratch::Size(shape);
+      by_tiles_ ? TileAttentionBackwardScratch<T>(shape) : BackwardScratch::Size(shape);
   float* scratch = Scratch(pool_.threads() * per_thread);
   pool_.For(shape.batch * shape.kv_heads, [&](std::int64_t index, int thread) {
     const std::int64_t sample = index / shape.kv_heads, kv_head = index % shape.kv_heads;
     float* memory = scratch + thread * per_thread;
-    if (amx_) return AmxAttentionBackward(x, sample, kv_head, memory);
+    if (by_tiles_) return TileAttentionBackward(x, sample, kv_head, memory);
     BackwardHead(x, sample, kv_head, BackwardScratch(shape, memory));
   });
 }

@@ -1,4 +1,4 @@
-// What attention on vectors and on a matrix unit share: where a head's matrices are, and runs of
+// What attention on vectors and by tiles share: where a head's matrices are, and runs of
 // queries against blocks of keys.
 #pragma once
 

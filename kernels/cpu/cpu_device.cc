@@ -1,14 +1,22 @@
 // The processor's name and threads.
 #include "kernels/cpu/cpu_device.h"
 
-#include "kernels/cpu/amx_product.h"
 #include "kernels/cpu/panel.h"
 #include "kernels/cpu/product.h"
+#include "kernels/cpu/tile_product.h"
 
 namespace adaptive_train::kernels::cpu {
 
+namespace {
+
+const char* TileUnitName() {
+  return TileUnitHere() == TileUnit::kMatrix ? ", AMX" : ", AVX512-BF16";
+}
+
+}  // namespace
+
 template <class T>
-CpuDevice<T>::CpuDevice(int threads) : pool_(threads), amx_(AmxAvailable()) {}
+CpuDevice<T>::CpuDevice(int threads) : pool_(threads), by_tiles_(TilesPay<T>()) {}
 
 template <class T>
 float* CpuDevice<T>::Scratch(std::int64_t floats) {
@@ -24,7 +32,7 @@ template <class T>
 std::string CpuDevice<T>::Description() const {
   return "CPU, " + std::to_string(pool_.threads()) +
          (pool_.threads() == 1 ? " thread" : " threads") + ", " + ProductInstructions() +
-         (amx_ ? ", AMX" : "");
+         (by_tiles_ ? TileUnitName() : "");
 }
 
 template <class T>

@@ -51,7 +51,7 @@ class CpuDevice : public HostDevice<T> {
   float* Scratch(std::int64_t floats);
 
   ThreadPool pool_;
-  const bool amx_;
+  const bool by_tiles_;
   Buffer<float> scratch_;
   std::vector<double> partial_;            // of the sums, one per piece
   std::vector<std::uint32_t> bin_counts_;  // of a threshold's histogram

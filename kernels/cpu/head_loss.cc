@@ -21,6 +21,11 @@ namespace {
 constexpr std::int64_t kVocabTile = kPanelRows;
 constexpr std::int64_t kRowsPerPiece = 16;
 
+/// The parts of the logits' gradients in tiles: of bfloat16 numbers they are rounded to such, as all
+/// gradients of activations are.
+template <class T>
+constexpr int kGradientParts = std::is_same_v<T, BFloat16> ? 1 : kTileParts<float>;
+
 /// How the rank's part of the vocabulary is cut. Groups begin where no number of ranks moves them,
 /// and tiles where their group does.
 struct VocabularyCut {
@@ -72,7 +77,7 @@ class Chunk {
   }
 
   Chunk(const HeadLossArguments<T>& x, const VocabularyCut& cut,
-        const std::int64_t* rows_with_target, std::int64_t rows, ThreadPool& pool, bool amx,
+        const std::int64_t* rows_with_target, std::int64_t rows, ThreadPool& pool, bool by_tiles,
         float* scratch)
       : x_(x),
         cut_(cut),
@@ -80,7 +85,7 @@ class Chunk {
         rows_(rows),
         tiles_(cut.Tiles()),
         pool_(pool),
-        amx_(amx),
+        by_tiles_(by_tiles),
         input_(scratch),
         d_input_(input_ + rows * x.columns),
         logits_(scratch + RowsSize(x, rows)),
@@ -170,7 +175,7 @@ class Chunk {
                                          .b = {x_.weight, x_.columns, true},
                                          .c = logits,
                                          .c_stride = kVocabTile,
-                                         .amx = amx_,
+                                         .by_tiles = by_tiles_,
                                          .packed = scratch});
     if (x_.bias != nullptr) {
       Widen<T>({.rows = 1, .columns = width, .matrix = x_.bias + first, .panel = bias});
@@ -257,12 +262,12 @@ class Chunk {
       MultiplyStrip(StripProduct<float, float>{
           .strip = {0, width, column, std::min(kStripColumns, x_.columns - column)},
           .inner = rows_,
-          .a = {d_logits, kVocabTile, true},
+          .a = {d_logits, kVocabTile, true, kGradientParts<T>},
           .b = Input(),
           .c = x_.d_weight + first * x_.columns + column,
           .c_stride = x_.columns,
           .accumulate = true,
-          .amx = amx_,
+          .by_tiles = by_tiles_,
           .packed = scratch});
     }
   }
@@ -279,12 +284,12 @@ class Chunk {
             MultiplyStrip(
                 StripProduct<float, T>{.strip = strip,
                                        .inner = Width(tile),
-                                       .a = {Logits(tile), kVocabTile},
+                                       .a = {Logits(tile), kVocabTile, false, kGradientParts<T>},
                                        .b = {x_.weight + First(tile) * x_.columns, x_.columns},
                                        .c = places.At(place),
                                        .c_stride = places.Stride(place),
                                        .accumulate = tile > begin,
-                                       .amx = amx_,
+                                       .by_tiles = by_tiles_,
                                        .packed = scratch});
           }
         },
@@ -292,14 +297,14 @@ class Chunk {
   }
 
   /// [rows, columns]: floats that hold numbers of type T.
-  Operand<float> Input() const { return {input_, x_.columns, false, kAmxParts<T>}; }
+  Operand<float> Input() const { return {input_, x_.columns, false, kTileParts<T>}; }
 
   const HeadLossArguments<T>& x_;
   const VocabularyCut& cut_;
   const std::int64_t* rows_with_target_;
   const std::int64_t rows_, tiles_;
   ThreadPool& pool_;
-  const bool amx_;
+  const bool by_tiles_;
   float *const input_, *const d_input_, *const logits_, *const of_threads_;
   std::vector<RunningSoftmax> softmax_;    // [tiles, rows]
   std::vector<RunningSoftmax> of_groups_;  // [groups, rows]: of their tiles
@@ -328,8 +333,8 @@ void CpuDevice<T>::HeadLoss(const HeadLossArguments<T>& x) {
   const std::int64_t chunks = Pieces(rows, kHeadLossRows), per_chunk = Pieces(rows, chunks);
   float* scratch = Scratch(Chunk<T>::Size(x, cut, per_chunk, pool_.threads()));
   for (std::int64_t first = 0; first < rows; first += per_chunk) {
-    Chunk<T>(x, cut, with_target.data() + first, std::min(per_chunk, rows - first), pool_, amx_,
-             scratch)
+    Chunk<T>(x, cut, with_target.data() + first, std::min(per_chunk, rows - first), pool_,
+             by_tiles_, scratch)
         .Compute();
   }
 }

@@ -147,7 +147,7 @@ std::int64_t SizePerThread(const MatmulArguments<T>& x, int threads) {
 }
 
 template <class T, class A>
-void MatmulStrips(ThreadPool& pool, const MatmulArguments<T>& x, const Operand<A>& a, bool amx,
+void MatmulStrips(ThreadPool& pool, const MatmulArguments<T>& x, const Operand<A>& a, bool by_tiles,
                   float* of_threads) {
   const Operand<T> b{x.b, x.transpose_b ? x.inner : x.columns, x.transpose_b};
   const std::int64_t per_thread = SizePerThread(x, pool.threads());
@@ -156,8 +156,12 @@ void MatmulStrips(ThreadPool& pool, const MatmulArguments<T>& x, const Operand<A
       [&](const Strip& strip, int thread) {
         float* packed = of_threads + thread * per_thread;
         float* sums = packed + kStripPackedSize;
-        const StripProduct<A, T> product{
-            .strip = strip, .inner = x.inner, .a = a, .b = b, .amx = amx, .packed = packed};
+        const StripProduct<A, T> product{.strip = strip,
+                                         .inner = x.inner,
+                                         .a = a,
+                                         .b = b,
+                                         .by_tiles = by_tiles,
+                                         .packed = packed};
         if constexpr (std::is_same_v<T, float>) {
           if (x.groups.count > 0) return MatmulGroups(x, product, sums);
         }
@@ -168,7 +172,7 @@ void MatmulStrips(ThreadPool& pool, const MatmulArguments<T>& x, const Operand<A
 
 template <class T, class A>
 void WeightGradientStrips(ThreadPool& pool, const WeightGradientArguments<T>& x,
-                          const Operand<A>& input, bool amx, float* of_threads) {
+                          const Operand<A>& input, bool by_tiles, float* of_threads) {
   const Operand<T> d_output{x.d_output, x.out};
   // With no input columns there still is a bias.
   ForStrips(pool, std::max<std::int64_t>(x.in, 1), x.out, [&](Strip strip, int thread) {
@@ -182,7 +186,7 @@ void WeightGradientStrips(ThreadPool& pool, const WeightGradientArguments<T>& x,
                            .c = x.d_weight + strip.row * x.out + strip.column,
                            .c_stride = x.out,
                            .accumulate = true,
-                           .amx = amx,
+                           .by_tiles = by_tiles,
                            .packed = of_threads + thread * kStripPackedSize},
         [&](std::int64_t row, std::int64_t rows) {
           if (x.d_bias == nullptr || !first_rows) return;
@@ -203,12 +207,12 @@ void CpuDevice<T>::Matmul(const MatmulArguments<T>& x) {
   assert(x.groups.count == 0 || (std::is_same_v<T, float> && x.gelu == GeluForm::kNone));
   const FirstOperand<T> first{x.a, x.rows, x.inner, x.transpose_a};
   const std::int64_t of_threads = pool_.threads() * SizePerThread(x, pool_.threads());
-  float* scratch = Scratch(of_threads + (amx_ ? 0 : first.ScratchSize()));
-  if (amx_) {
+  float* scratch = Scratch(of_threads + (by_tiles_ ? 0 : first.ScratchSize()));
+  if (by_tiles_) {
     const Operand<T> a{x.a, x.transpose_a ? x.rows : x.inner, x.transpose_a};
-    MatmulStrips(pool_, x, a, amx_, scratch);
+    MatmulStrips(pool_, x, a, by_tiles_, scratch);
   } else {
-    MatmulStrips(pool_, x, first.InFloat(pool_, scratch + of_threads), amx_, scratch);
+    MatmulStrips(pool_, x, first.InFloat(pool_, scratch + of_threads), by_tiles_, scratch);
   }
 }
 
@@ -216,11 +220,11 @@ template <class T>
 void CpuDevice<T>::WeightGradient(const WeightGradientArguments<T>& x) {
   const FirstOperand<T> first{x.input, x.in, x.rows, true};
   const std::int64_t of_threads = pool_.threads() * kStripPackedSize;
-  float* scratch = Scratch(of_threads + (amx_ ? 0 : first.ScratchSize()));
-  if (amx_) {
-    WeightGradientStrips(pool_, x, Operand<T>{x.input, x.in, true}, amx_, scratch);
+  float* scratch = Scratch(of_threads + (by_tiles_ ? 0 : first.ScratchSize()));
+  if (by_tiles_) {
+    WeightGradientStrips(pool_, x, Operand<T>{x.input, x.in, true}, by_tiles_, scratch);
   } else {
-    WeightGradientStrips(pool_, x, first.InFloat(pool_, scratch + of_threads), amx_, scratch);
+    WeightGradientStrips(pool_, x, first.InFloat(pool_, scratch + of_threads), by_tiles_, scratch);
   }
 }
 

@@ -1,5 +1,5 @@
 // How products are split: results into strips of a few panels' columns, operands into panels for
-// vectors (product.h) or tiles for a matrix unit (amx_product.h).
+// vectors (product.h) or tiles (tile_product.h).
 #pragma once
 
 #include <algorithm>
@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/cpu/amx_product.h"
 #include "kernels/cpu/panel.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tile_end.h"
+#include "kernels/cpu/tile_product.h"
 #include "kernels/inner_groups.h"
 
 namespace adaptive_train::kernels::cpu {
@@ -66,7 +66,7 @@ struct Operand {
   const T* values = nullptr;
   std::int64_t stride = 0;
   bool transposed = false;
-  int parts = kAmxParts<T>;  // fewer where floats hold numbers of a smaller type
+  int parts = kTileParts<T>;  // fewer where floats hold numbers of a smaller type
 
   const T* At(std::int64_t i, std::int64_t j) const {
     return values + (transposed ? j * stride + i : i * stride + j);
@@ -112,10 +112,10 @@ inline void MultiplyPanels(const ProductArguments& product) {
 
 /// The size in floats of the memory for a strip's packed operands: panels of b, or tiles of both.
 inline constexpr std::int64_t kStripPackedSize =
-    (AmxPackedSize(kStripColumns, kPanelRows, kAmxParts<float>) +
-     AmxPackedSize(kRowsAtATime, kPanelRows, kAmxParts<float>)) /
+    (TilesSize(kStripColumns, kPanelRows, kTileParts<float>) +
+     TilesSize(kRowsAtATime, kPanelRows, kTileParts<float>)) /
     2;
-static_assert(kPanelRows % kAmxDepth == 0, "sums do not depend on pieces of whole tiles");
+static_assert(kPanelRows % kTileDepth == 0, "sums do not depend on pieces of whole tiles");
 static_assert(kStripPackedSize >= kPanelRows * kStripColumns);
 
 /// The rows and columns `strip` of a product. c is the strip's first sum.
@@ -128,7 +128,7 @@ struct StripProduct {
   float* c = nullptr;
   std::int64_t c_stride = 0;
   bool accumulate = false;
-  bool amx = false;         // requires float a if false
+  bool by_tiles = false;    // requires float a if false
   float* packed = nullptr;  // room for kStripPackedSize, aligned to 64 bytes
 };
 
@@ -140,14 +140,14 @@ struct StripPiece {
 template <class A, class B>
 void PackStrip(const StripProduct<A, B>& x, std::int64_t k, std::int64_t depth) {
   const Strip& strip = x.strip;
-  if (!x.amx) return PackPanels(x.b, k, depth, strip.column, strip.columns, x.packed);
-  AmxPackSecond<B>({.matrix = x.b.At(k, strip.column),
-                    .stride = x.b.stride,
-                    .along = x.b.transposed,
-                    .lines = strip.columns,
-                    .depth = depth,
-                    .parts = x.b.parts},
-                   reinterpret_cast<std::uint16_t*>(x.packed));
+  if (!x.by_tiles) return PackPanels(x.b, k, depth, strip.column, strip.columns, x.packed);
+  PackSecondTiles<B>({.matrix = x.b.At(k, strip.column),
+                      .stride = x.b.stride,
+                      .along = x.b.transposed,
+                      .lines = strip.columns,
+                      .depth = depth,
+                      .parts = x.b.parts},
+                     reinterpret_cast<std::uint16_t*>(x.packed));
 }
 
 /// Packs the piece of a into tiles, and multiplies.
@@ -155,31 +155,31 @@ template <class A, class B>
 void MultiplyTiles(const StripProduct<A, B>& x, const StripPiece& piece, float* c,
                    bool accumulate) {
   auto* b = reinterpret_cast<std::uint16_t*>(x.packed);
-  std::uint16_t* a = b + AmxPackedSize(x.strip.columns, piece.depth, x.b.parts);
-  AmxPackFirst<A>({.matrix = x.a.At(x.strip.row + piece.row, piece.k),
-                   .stride = x.a.stride,
-                   .along = !x.a.transposed,
-                   .lines = piece.rows,
-                   .depth = piece.depth,
-                   .parts = x.a.parts},
-                  a);
-  AmxProduct({.rows = piece.rows,
-              .columns = x.strip.columns,
-              .inner = piece.depth,
-              .a = a,
-              .a_parts = x.a.parts,
-              .b = b,
-              .b_parts = x.b.parts,
-              .c = c,
-              .c_stride = x.c_stride,
-              .accumulate = accumulate});
+  std::uint16_t* a = b + TilesSize(x.strip.columns, piece.depth, x.b.parts);
+  PackFirstTiles<A>({.matrix = x.a.At(x.strip.row + piece.row, piece.k),
+                     .stride = x.a.stride,
+                     .along = !x.a.transposed,
+                     .lines = piece.rows,
+                     .depth = piece.depth,
+                     .parts = x.a.parts},
+                    a);
+  TileProduct({.rows = piece.rows,
+               .columns = x.strip.columns,
+               .inner = piece.depth,
+               .a = a,
+               .a_parts = x.a.parts,
+               .b = b,
+               .b_parts = x.b.parts,
+               .c = c,
+               .c_stride = x.c_stride,
+               .accumulate = accumulate});
 }
 
 template <class A, class B>
 void MultiplyPiece(const StripProduct<A, B>& x, const StripPiece& piece) {
   float* c = x.c + piece.row * x.c_stride;
   const bool accumulate = x.accumulate || piece.k > 0;
-  if (x.amx) return MultiplyTiles(x, piece, c, accumulate);
+  if (x.by_tiles) return MultiplyTiles(x, piece, c, accumulate);
   if constexpr (std::is_same_v<A, float>) {
     MultiplyPanels({.rows = piece.rows,
                     .columns = x.strip.columns,

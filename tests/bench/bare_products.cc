@@ -7,7 +7,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "kernels/cpu/amx_product.h"
+#include "kernels/cpu/tile_product.h"
 #include "tests/bench/best_seconds.h"
 
 namespace adaptive_train {
@@ -105,7 +105,7 @@ const BareProducts::Time& BareProducts::Float(const ProductShape& shape) {
 }
 
 const BareProducts::Time* BareProducts::BFloat16(const ProductShape& asked) {
-  if (!kernels::cpu::AmxAvailable() && !__builtin_cpu_supports("avx512bf16")) return nullptr;
+  if (kernels::cpu::TileUnitHere() == kernels::cpu::TileUnit::kNone) return nullptr;
   const ProductShape shape{asked.rows, asked.columns, asked.inner};
   const auto [known, fresh] = bfloat16_.try_emplace(shape);
   if (fresh) known->second = {OneDnnBFloat16(shape), libraries_.front().name + " bfloat16"};

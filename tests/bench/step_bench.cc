@@ -8,7 +8,7 @@
 // - Each product is made by the fastest of the libraries on one thread (tests/bench/bare_products.h),
 //   over THREADS. Attention's are counted by half, as far as the causal mask lets them be.
 // - Where the processor has a matrix unit, a product of floats may also be six products of bfloat16
-//   numbers at their peak (kernels/cpu/amx_product.h). One of bfloat16 numbers is a single one.
+//   numbers at their peak (kernels/cpu/tile_product.h). One of bfloat16 numbers is a single one.
 // - Bytes that are read and written besides take what a copy of as many takes on THREADS threads.
 //   Where they are only read or only written, less might do.
 // What is computed on the way, such as exponentials, is not counted.
@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "core/counter_random.h"
-#include "kernels/cpu/amx_product.h"
+#include "kernels/cpu/tile_product.h"
 #include "runtime/model/transformer_stage.h"
 #include "runtime/train/adamw_groups.h"
 #include "runtime/train/rank_state.h"
@@ -105,7 +105,7 @@ class Floors {
   static constexpr ProductShape kPeakShape{1024, 1024, 1024};
   /// Of n parts a number, those products of parts that are not below the last bit.
   static constexpr int kPartProducts =
-      kernels::cpu::kAmxParts<T> * (kernels::cpu::kAmxParts<T> + 1) / 2;
+      kernels::cpu::kTileParts<T> * (kernels::cpu::kTileParts<T> + 1) / 2;
 
   double ProductSeconds(const ProductShape& shape) {
     BareProducts::Time& fastest = fastest_[shape];

@@ -86,7 +86,7 @@ std::vector<AttentionShape> Shapes() {
 
 /// What takes seconds is left to faster devices and builds. Every code path has a shorter one.
 std::int64_t LongestSequence() {
-#if defined(ADAPTIVE_TRAIN_EMULATED_AMX)
+#if defined(ADAPTIVE_TRAIN_EMULATED_UNIT)
   return 350;
 #else
   return SlowDevice() ? 100 : kSanitized ? 550 : 1000;

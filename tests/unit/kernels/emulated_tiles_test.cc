@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cpu/amx_product.h"
+#include "kernels/cpu/tile_product.h"
 #include "tests/unit/kernels/arrays.h"
 
 namespace adaptive_train::kernels::cpu::emulated_tiles_test {
@@ -130,7 +130,7 @@ TEST(EmulatedTilesDeathTest, RefusesWhatAProcessorRefuses) {
   EXPECT_DEATH(tiles.LoadConfig(&config), "palette");
 }
 
-/// The parts of a float as amx_product.h has them: each the nearest bfloat16 of what is left, ties
+/// The parts of a float as tile_product.h has them: each the nearest bfloat16 of what is left, ties
 /// away from zero, the last one cut off.
 std::array<float, 3> PartsOf(float x) {
   std::array<float, 3> parts;
@@ -171,15 +171,16 @@ TEST(EmulatedTiles, ProductsHaveTheBitsOfTheirDefinition) {
   constexpr std::int64_t kRows = 37, kColumns = 45, kInner = 75;
   const std::vector<float> a = Floats(kRows * kInner, 3), b = Floats(kInner * kColumns, 4);
   const auto tiles = [](std::int64_t lines) {
-    const auto bytes = static_cast<std::size_t>(2 * AmxPackedSize(lines, kInner, 3) + 63) / 64 * 64;
+    const auto bytes = static_cast<std::size_t>(2 * TilesSize(lines, kInner, 3) + 63) / 64 * 64;
     return std::unique_ptr<std::uint16_t[], decltype(&std::free)>(
         static_cast<std::uint16_t*>(std::aligned_alloc(64, bytes)), &std::free);
   };
   const auto first = tiles(kRows), second = tiles(kColumns);
-  AmxPackFirst<float>({a.data(), kInner, true, kRows, kInner}, first.get());
-  AmxPackSecond<float>({b.data(), kColumns, false, kColumns, kInner}, second.get());
+  PackFirstTiles<float>({a.data(), kInner, true, kRows, kInner}, first.get());
+  PackSecondTiles<float>({b.data(), kColumns, false, kColumns, kInner}, second.get());
   std::vector<float> c(kRows * kColumns);
-  AmxProduct({kRows, kColumns, kInner, first.get(), 3, second.get(), 3, c.data(), kColumns, false});
+  TileProduct(
+      {kRows, kColumns, kInner, first.get(), 3, second.get(), 3, c.data(), kColumns, false});
   for (std::int64_t row = 0; row < kRows; ++row) {
     for (std::int64_t column = 0; column < kColumns; ++column) {
       std::vector<float> of_row(a.begin() + row * kInner, a.begin() + (row + 1) * kInner),

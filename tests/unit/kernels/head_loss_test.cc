@@ -225,9 +225,8 @@ void ExpectSmallGradients(Device<T>& device) {
   const double probability = 1 / static_cast<double>(a_case.vocab);
   for (std::size_t v = 0; v < d_weight.size(); ++v) {
     const double expected = v == target ? probability - 1 : probability;
-    // Logits are 0; a GPU rounds the gradient once.
-    const bool rounds = RoundingsWithin(Op::kHeadGradient) > 0;
-    const double rounding = std::max(1e-4, rounds ? 1.01 * HalfUnit<T>() : 0);
+    // Logits are 0; the gradient may be rounded once.
+    const double rounding = std::max(1e-4, RoundsOperands<T>() ? 1.01 * HalfUnit<T>() : 0);
     ASSERT_NEAR(d_weight[v], expected, rounding * std::abs(expected)) << v;
   }
 }

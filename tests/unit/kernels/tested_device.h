@@ -40,8 +40,8 @@ void OnEveryInstructionSet(const Body& body) {
 
 #include <hwy/highway.h>
 
-#include "kernels/cpu/amx_product.h"
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/tile_product.h"
 #include "tests/sanitized.h"
 
 namespace adaptive_train::kernels {
@@ -58,11 +58,11 @@ inline constexpr auto kOtherThreads = OtherThreads();
 inline bool SlowDevice() { return false; }
 
 /// Calls body(name) with each instruction set that this processor has and the kernels are compiled
-/// for, and with its matrix unit. In the program whose matrix unit is emulated, with that alone.
+/// for, and with what multiplies tiles. In programs in which that is emulated, with it alone.
 template <class Body>
 void OnEveryInstructionSet(const Body& body) {
-#if defined(ADAPTIVE_TRAIN_EMULATED_AMX)
-  ASSERT_TRUE(cpu::AmxAvailable());
+#if defined(ADAPTIVE_TRAIN_EMULATED_UNIT)
+  ASSERT_NE(cpu::TileUnit::kNone, cpu::TileUnitHere());
 #else
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
@@ -70,7 +70,7 @@ void OnEveryInstructionSet(const Body& body) {
   }
   hwy::SetSupportedTargetsForTest(0);
 #endif
-  if (cpu::AmxAvailable()) body(std::string("AMX"));
+  if (cpu::TileUnitHere() != cpu::TileUnit::kNone) body(std::string("tiles"));
 }
 
 }  // namespace adaptive_train::kernels

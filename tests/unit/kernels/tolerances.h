@@ -6,6 +6,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "kernels/cpu/tile_product.h"
 #include "kernels/scalar.h"
 
 namespace adaptive_train::kernels {
@@ -102,27 +103,40 @@ constexpr double HalfUnit() {
   return 0;
 }
 
+/// Where products take 16-bit operands, computed ones are rounded before they are multiplied: on GPUs,
+/// and in tiles of bfloat16 numbers. The latter depends on the instruction set under test.
+template <class T>
+bool RoundsOperands() {
+#if defined(ADAPTIVE_TRAIN_TEST_CUDA)
+  return true;
+#else
+  return cpu::kTileParts<T> == 1 && cpu::TilesPay<T>();
+#endif
+}
+
 /// What an operation may round to a 16-bit T on its way, in half units of the largest output. A GPU's
-/// matrix units and their library round what a CPU does not.
-inline double RoundingsWithin(Op op) {
+/// library also rounds what a CPU does not.
+template <class T>
+double RoundingsWithin(Op op) {
 #if defined(ADAPTIVE_TRAIN_TEST_CUDA)
   constexpr double kOnGpus = 1;
 #else
   constexpr double kOnGpus = 0;
 #endif
+  const double operands = RoundsOperands<T>() ? 1 : 0;
   switch (op) {
     case Op::kMatmul:
       return 2 * kOnGpus;  // the product, before a bias or a residual is added
     case Op::kActivated:
       return 2 * kOnGpus + 2 * 1.13;  // the same, and the GELU's argument, times its slope
     case Op::kAttention:
-      return kOnGpus;  // probabilities, before they are multiplied
+      return operands;  // probabilities
     case Op::kAttentionBackward:
-      return 2 * kOnGpus;  // gradients of scores, before they are multiplied
+      return 2 * operands;  // probabilities, and gradients of scores
     case Op::kHeadLoss:
       return 2 * kOnGpus;  // a token's logits: its target's and the others'
     case Op::kHeadGradient:
-      return 4 * kOnGpus;  // logits, whose error is a relative one of probabilities, and gradients
+      return 2 * kOnGpus + 2 * operands;  // logits: a relative error of probabilities; gradients
     default:
       return 0;
   }
@@ -135,7 +149,7 @@ Bound Tolerance(Op op, bool is_sum = false) {
   if constexpr (std::is_same_v<T, double>) {
     return {0, 1e-12};  // another order of the same sums
   } else {
-    const double within = ArithmeticError(op) + RoundingsWithin(op) * HalfUnit<T>();
+    const double within = ArithmeticError(op) + RoundingsWithin<T>(op) * HalfUnit<T>();
     // 2^-24 is binary16's smallest step near zero.
     const double subnormal = std::is_same_v<T, Float16> ? 0x1p-25 : 0;
     return is_sum ? Bound{0, within} : Bound{2 * HalfUnit<T>(), within + subnormal};

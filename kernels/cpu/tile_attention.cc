@@ -1,32 +1,27 @@
 // Attention block by block, as in attention.cc. Each block is packed once for a run of queries.
-#include "kernels/cpu/amx_attention.h"
+#include "kernels/cpu/tile_attention.h"
 
 #include <algorithm>
 #include <array>
 
-#include "kernels/cpu/amx_product.h"
 #include "kernels/cpu/panel.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/softmax.h"
+#include "kernels/cpu/tile_product.h"
 
 namespace adaptive_train::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kRows = 64;  // of scores at a time
 constexpr std::int64_t kKeys = 256;
-static_assert(kAmxQueries % kRows == 0 && kRows % kAmxDepth == 0 && kKeys % kAmxDepth == 0,
+static_assert(kTileQueries % kRows == 0 && kRows % kTileDepth == 0 && kKeys % kTileDepth == 0,
               "what is packed for some rows or keys begins at whole tiles");
 // Rows of scores that are a power of two apart would share a few sets of the cache.
 constexpr std::int64_t kScoreStride = kKeys + 16;
 
-/// The parts of probabilities and of gradients of scores, which are computed as floats. Two parts
-/// have 16 bits of significand; a result of 16-bit scalars has at most 11.
-template <class T>
-constexpr int kComputedParts = std::max(2, kAmxParts<T>);
-
-/// AmxProduct is fastest on whole blocks of 32 by 32 sums; all results below have room for them.
+/// TileProduct is fastest on whole blocks of 32 by 32 sums; all results below have room for them.
 constexpr std::int64_t PaddedToBlocks(std::int64_t count) {
-  constexpr std::int64_t kBlock = 2 * kAmxSide;
+  constexpr std::int64_t kBlock = 2 * kTileSide;
   return (count + kBlock - 1) / kBlock * kBlock;
 }
 
@@ -41,7 +36,7 @@ struct ScratchPieces {
     return piece;
   }
   std::uint16_t* Tiles(std::int64_t lines, std::int64_t depth, int parts) {
-    return reinterpret_cast<std::uint16_t*>(Floats(AmxPackedSize(lines, depth, parts) / 2));
+    return reinterpret_cast<std::uint16_t*>(Floats(TilesSize(lines, depth, parts) / 2));
   }
 };
 
@@ -50,22 +45,22 @@ struct ScratchPieces {
 template <class T>
 void PackRows(const AttentionShape& shape, const Range& range, const T* matrix, std::int64_t stride,
               std::uint16_t* tiles) {
-  AmxPackFirst<T>({.matrix = matrix + range.first * stride,
-                   .stride = stride,
-                   .lines = range.count,
-                   .depth = shape.head_size},
-                  tiles);
+  PackFirstTiles<T>({.matrix = matrix + range.first * stride,
+                     .stride = stride,
+                     .lines = range.count,
+                     .depth = shape.head_size},
+                    tiles);
 }
 
 /// Packs them as columns of a second operand. The product's inner dimension is head_size.
 template <class T>
 void PackColumns(const AttentionShape& shape, const Range& range, const T* matrix,
                  std::int64_t stride, std::uint16_t* tiles) {
-  AmxPackSecond<T>({.matrix = matrix + range.first * stride,
-                    .stride = stride,
-                    .lines = range.count,
-                    .depth = shape.head_size},
-                   tiles);
+  PackSecondTiles<T>({.matrix = matrix + range.first * stride,
+                      .stride = stride,
+                      .lines = range.count,
+                      .depth = shape.head_size},
+                     tiles);
 }
 
 /// Packs them as rows of a second operand. The product's inner dimension is the range: its rows are
@@ -73,27 +68,27 @@ void PackColumns(const AttentionShape& shape, const Range& range, const T* matri
 template <class T>
 void PackAsInner(const AttentionShape& shape, const Range& range, const T* matrix,
                  std::int64_t stride, std::uint16_t* tiles) {
-  AmxPackSecond<T>({.matrix = matrix + range.first * stride,
-                    .stride = stride,
-                    .along = false,
-                    .lines = shape.head_size,
-                    .depth = range.count},
-                   tiles);
+  PackSecondTiles<T>({.matrix = matrix + range.first * stride,
+                      .stride = stride,
+                      .along = false,
+                      .lines = shape.head_size,
+                      .depth = range.count},
+                     tiles);
 }
 
 /// scores[rows, keys] = a b of packed rows and columns.
 template <class T>
 void Scores(const AttentionShape& shape, std::int64_t rows, std::int64_t keys,
             const std::uint16_t* a, const std::uint16_t* b, float* scores) {
-  AmxProduct({.rows = PaddedToBlocks(rows),
-              .columns = PaddedToBlocks(keys),
-              .inner = shape.head_size,
-              .a = a,
-              .a_parts = kAmxParts<T>,
-              .b = b,
-              .b_parts = kAmxParts<T>,
-              .c = scores,
-              .c_stride = kScoreStride});
+  TileProduct({.rows = PaddedToBlocks(rows),
+               .columns = PaddedToBlocks(keys),
+               .inner = shape.head_size,
+               .a = a,
+               .a_parts = kTileParts<T>,
+               .b = b,
+               .b_parts = kTileParts<T>,
+               .c = scores,
+               .c_stride = kScoreStride});
 }
 
 /// Sums of the packed rows `summed`. The weights of a sum are a row of scores, or a column.
@@ -110,24 +105,24 @@ struct WeightedSums {
 template <class T>
 void AddWeighted(const AttentionShape& shape, const WeightedSums& x, std::uint16_t* tiles) {
   const std::int64_t lines = x.columns ? x.keys : x.rows, depth = x.columns ? x.rows : x.keys;
-  AmxPackFirst<float>({.matrix = x.scores,
-                       .stride = kScoreStride,
-                       .along = !x.columns,
-                       .lines = lines,
-                       .depth = depth,
-                       .parts = kComputedParts<T>},
-                      tiles);
-  AmxProduct({.rows = PaddedToBlocks(lines),
-              .columns = PaddedToBlocks(shape.head_size),
-              .inner = depth,
-              .a = tiles,
-              .a_parts = kComputedParts<T>,
-              .b = x.summed,
-              .b_parts = kAmxParts<T>,
-              .c = x.sums,
-              .c_stride = PaddedToBlocks(shape.head_size),
-              .accumulate = x.accumulate,
-              .b_depth = x.summed_depth});
+  PackFirstTiles<float>({.matrix = x.scores,
+                         .stride = kScoreStride,
+                         .along = !x.columns,
+                         .lines = lines,
+                         .depth = depth,
+                         .parts = kTileParts<T>},
+                        tiles);
+  TileProduct({.rows = PaddedToBlocks(lines),
+               .columns = PaddedToBlocks(shape.head_size),
+               .inner = depth,
+               .a = tiles,
+               .a_parts = kTileParts<T>,
+               .b = x.summed,
+               .b_parts = kTileParts<T>,
+               .c = x.sums,
+               .c_stride = PaddedToBlocks(shape.head_size),
+               .accumulate = x.accumulate,
+               .b_depth = x.summed_depth});
 }
 
 /// Rows of float sums become rows of a matrix, times a factor.
@@ -149,12 +144,12 @@ struct ForwardScratch {
   float *scores, *sums;
 
   ForwardScratch(const AttentionShape& shape, ScratchPieces& pieces)
-      : query(pieces.Tiles(kAmxQueries, shape.head_size, kAmxParts<T>)),
-        key(pieces.Tiles(kKeys, shape.head_size, kAmxParts<T>)),
-        value(pieces.Tiles(shape.head_size, kKeys, kAmxParts<T>)),
-        weights(pieces.Tiles(kRows, kKeys, kComputedParts<T>)),
+      : query(pieces.Tiles(kTileQueries, shape.head_size, kTileParts<T>)),
+        key(pieces.Tiles(kKeys, shape.head_size, kTileParts<T>)),
+        value(pieces.Tiles(shape.head_size, kKeys, kTileParts<T>)),
+        weights(pieces.Tiles(kRows, kKeys, kTileParts<T>)),
         scores(pieces.Floats(kRows * kScoreStride)),
-        sums(pieces.Floats(kAmxQueries * PaddedToBlocks(shape.head_size))) {}
+        sums(pieces.Floats(kTileQueries * PaddedToBlocks(shape.head_size))) {}
 };
 
 template <class T>
@@ -166,26 +161,26 @@ struct BackwardScratch {
   float *d_key, *d_value;  // of the whole sequence
 
   BackwardScratch(const AttentionShape& shape, ScratchPieces& pieces)
-      : query(pieces.Tiles(kAmxQueries, shape.head_size, kAmxParts<T>)),
-        d_output(pieces.Tiles(kAmxQueries, shape.head_size, kAmxParts<T>)),
-        query_summed(pieces.Tiles(shape.head_size, kAmxQueries, kAmxParts<T>)),
-        d_output_summed(pieces.Tiles(shape.head_size, kAmxQueries, kAmxParts<T>)),
-        key(pieces.Tiles(kKeys, shape.head_size, kAmxParts<T>)),
-        value(pieces.Tiles(kKeys, shape.head_size, kAmxParts<T>)),
-        key_summed(pieces.Tiles(shape.head_size, kKeys, kAmxParts<T>)),
-        weights(pieces.Tiles(kRows, kKeys, kComputedParts<T>)),
+      : query(pieces.Tiles(kTileQueries, shape.head_size, kTileParts<T>)),
+        d_output(pieces.Tiles(kTileQueries, shape.head_size, kTileParts<T>)),
+        query_summed(pieces.Tiles(shape.head_size, kTileQueries, kTileParts<T>)),
+        d_output_summed(pieces.Tiles(shape.head_size, kTileQueries, kTileParts<T>)),
+        key(pieces.Tiles(kKeys, shape.head_size, kTileParts<T>)),
+        value(pieces.Tiles(kKeys, shape.head_size, kTileParts<T>)),
+        key_summed(pieces.Tiles(shape.head_size, kKeys, kTileParts<T>)),
+        weights(pieces.Tiles(kRows, kKeys, kTileParts<T>)),
         scores(pieces.Floats(kRows * kScoreStride)),
         d_scores(pieces.Floats(kRows * kScoreStride)),
         output_row(pieces.Floats(kRows * PanelSize(shape.head_size))),
         d_output_row(pieces.Floats(kRows * PanelSize(shape.head_size))),
-        mean_d_p(pieces.Floats(kAmxQueries)),
-        d_query(pieces.Floats(kAmxQueries * PaddedToBlocks(shape.head_size))),
+        mean_d_p(pieces.Floats(kTileQueries)),
+        d_query(pieces.Floats(kTileQueries * PaddedToBlocks(shape.head_size))),
         d_key(pieces.Floats(PaddedToBlocks(shape.sequence) * PaddedToBlocks(shape.head_size))),
         d_value(pieces.Floats(PaddedToBlocks(shape.sequence) * PaddedToBlocks(shape.head_size))) {}
 
   /// Where the second operand of the rows from `row` on is in query_summed and d_output_summed.
   static std::int64_t SummedOffset(const AttentionShape& shape, std::int64_t row) {
-    return row / kRows * AmxPackedSize(shape.head_size, kRows, kAmxParts<T>);
+    return row / kRows * TilesSize(shape.head_size, kRows, kTileParts<T>);
   }
 };
 
@@ -225,7 +220,7 @@ void BackwardRows(const AttentionShape& shape, std::int64_t row, std::int64_t ro
                   const Range& keys, const VisibleEntries& visible, const float* log_sum_exp,
                   const BackwardScratch<T>& scratch) {
   const std::int64_t seen = visible.Of(rows - 1), width = PaddedToBlocks(shape.head_size);
-  const std::int64_t packed = AmxPackedSize(row, shape.head_size, kAmxParts<T>),
+  const std::int64_t packed = TilesSize(row, shape.head_size, kTileParts<T>),
                      summed = scratch.SummedOffset(shape, row);
   Scores<T>(shape, rows, seen, scratch.query + packed, scratch.key, scratch.scores);
   Scores<T>(shape, rows, seen, scratch.d_output + packed, scratch.value, scratch.d_scores);
@@ -281,28 +276,28 @@ void BackwardQueries(const AttentionBackwardArguments<T>& x, std::int64_t sample
 }  // namespace
 
 template <class T>
-std::int64_t AmxAttentionScratch(const AttentionShape& shape) {
+std::int64_t TileAttentionScratch(const AttentionShape& shape) {
   ScratchPieces pieces{nullptr};
   ForwardScratch<T>(shape, pieces);
   return pieces.used;
 }
 
 template <class T>
-std::int64_t AmxAttentionBackwardScratch(const AttentionShape& shape) {
+std::int64_t TileAttentionBackwardScratch(const AttentionShape& shape) {
   ScratchPieces pieces{nullptr};
   BackwardScratch<T>(shape, pieces);
   return pieces.used;
 }
 
 template <class T>
-void AmxAttention(const AttentionArguments<T>& x, std::int64_t sample, std::int64_t head,
-                  const Range& queries, float* scratch_memory) {
+void TileAttention(const AttentionArguments<T>& x, std::int64_t sample, std::int64_t head,
+                   const Range& queries, float* scratch_memory) {
   const AttentionShape& shape = x.shape;
   ScratchPieces pieces{scratch_memory};
   const ForwardScratch<T> scratch(shape, pieces);
   const std::int64_t width = PaddedToBlocks(shape.head_size);
   const Head<const T> of = HeadAt(shape, x.qkv, sample, head);
-  std::array<RunningSoftmax, kAmxQueries> softmax;
+  std::array<RunningSoftmax, kTileQueries> softmax;
   PackRows(shape, queries, of.query, of.stride, scratch.query);
   ForKeys(shape, queries, kKeys, [&](const Range& keys) {
     PackColumns(shape, keys, of.key, of.stride, scratch.key);
@@ -312,8 +307,8 @@ void AmxAttention(const AttentionArguments<T>& x, std::int64_t sample, std::int6
               const std::int64_t seen = visible.Of(rows - 1);
               std::array<float, kRows> factors;
               Scores<T>(shape, rows, seen,
-                        scratch.query + AmxPackedSize(row, shape.head_size, kAmxParts<T>),
-                        scratch.key, scratch.scores);
+                        scratch.query + TilesSize(row, shape.head_size, kTileParts<T>), scratch.key,
+                        scratch.scores);
               ExponentialRows({rows, PaddedToBlocks(seen), kScoreStride, visible, scratch.scores,
                                ScoreScale(shape)},
                               &softmax[static_cast<std::size_t>(row)], factors.data());
@@ -330,7 +325,7 @@ void AmxAttention(const AttentionArguments<T>& x, std::int64_t sample, std::int6
                              scratch.weights);
             });
   });
-  std::array<float, kAmxQueries> reciprocals;
+  std::array<float, kTileQueries> reciprocals;
   float* log_sum_exp =
       x.log_sum_exp + (sample * shape.heads + head) * shape.sequence + queries.first;
   FinishSoftmax(queries.count, softmax.data(), reciprocals.data(), log_sum_exp);
@@ -340,8 +335,8 @@ void AmxAttention(const AttentionArguments<T>& x, std::int64_t sample, std::int6
 }
 
 template <class T>
-void AmxAttentionBackward(const AttentionBackwardArguments<T>& x, std::int64_t sample,
-                          std::int64_t kv_head, float* scratch_memory) {
+void TileAttentionBackward(const AttentionBackwardArguments<T>& x, std::int64_t sample,
+                           std::int64_t kv_head, float* scratch_memory) {
   const AttentionShape& shape = x.shape;
   ScratchPieces pieces{scratch_memory};
   const BackwardScratch<T> scratch(shape, pieces);
@@ -349,8 +344,8 @@ void AmxAttentionBackward(const AttentionBackwardArguments<T>& x, std::int64_t s
   for (float* sums : {scratch.d_key, scratch.d_value})
     std::fill_n(sums, PaddedToBlocks(shape.sequence) * PaddedToBlocks(shape.head_size), 0.0F);
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    for (std::int64_t first = 0; first < shape.sequence; first += kAmxQueries) {
-      BackwardQueries(x, sample, head, {first, std::min(kAmxQueries, shape.sequence - first)},
+    for (std::int64_t first = 0; first < shape.sequence; first += kTileQueries) {
+      BackwardQueries(x, sample, head, {first, std::min(kTileQueries, shape.sequence - first)},
                       scratch);
     }
   }
@@ -360,23 +355,23 @@ void AmxAttentionBackward(const AttentionBackwardArguments<T>& x, std::int64_t s
   StoreSums(shape, all, scratch.d_value, d_of.value, d_of.stride, 1);
 }
 
-template std::int64_t AmxAttentionScratch<float>(const AttentionShape&);
-template std::int64_t AmxAttentionScratch<BFloat16>(const AttentionShape&);
-template std::int64_t AmxAttentionScratch<Float16>(const AttentionShape&);
-template std::int64_t AmxAttentionBackwardScratch<float>(const AttentionShape&);
-template std::int64_t AmxAttentionBackwardScratch<BFloat16>(const AttentionShape&);
-template std::int64_t AmxAttentionBackwardScratch<Float16>(const AttentionShape&);
-template void AmxAttention<float>(const AttentionArguments<float>&, std::int64_t, std::int64_t,
-                                  const Range&, float*);
-template void AmxAttention<BFloat16>(const AttentionArguments<BFloat16>&, std::int64_t,
-                                     std::int64_t, const Range&, float*);
-template void AmxAttention<Float16>(const AttentionArguments<Float16>&, std::int64_t, std::int64_t,
-                                    const Range&, float*);
-template void AmxAttentionBackward<float>(const AttentionBackwardArguments<float>&, std::int64_t,
-                                          std::int64_t, float*);
-template void AmxAttentionBackward<BFloat16>(const AttentionBackwardArguments<BFloat16>&,
+template std::int64_t TileAttentionScratch<float>(const AttentionShape&);
+template std::int64_t TileAttentionScratch<BFloat16>(const AttentionShape&);
+template std::int64_t TileAttentionScratch<Float16>(const AttentionShape&);
+template std::int64_t TileAttentionBackwardScratch<float>(const AttentionShape&);
+template std::int64_t TileAttentionBackwardScratch<BFloat16>(const AttentionShape&);
+template std::int64_t TileAttentionBackwardScratch<Float16>(const AttentionShape&);
+template void TileAttention<float>(const AttentionArguments<float>&, std::int64_t, std::int64_t,
+                                   const Range&, float*);
+template void TileAttention<BFloat16>(const AttentionArguments<BFloat16>&, std::int64_t,
+                                      std::int64_t, const Range&, float*);
+template void TileAttention<Float16>(const AttentionArguments<Float16>&, std::int64_t, std::int64_t,
+                                     const Range&, float*);
+template void TileAttentionBackward<float>(const AttentionBackwardArguments<float>&, std::int64_t,
+                                           std::int64_t, float*);
+template void TileAttentionBackward<BFloat16>(const AttentionBackwardArguments<BFloat16>&,
+                                              std::int64_t, std::int64_t, float*);
+template void TileAttentionBackward<Float16>(const AttentionBackwardArguments<Float16>&,
                                              std::int64_t, std::int64_t, float*);
-template void AmxAttentionBackward<Float16>(const AttentionBackwardArguments<Float16>&,
-                                            std::int64_t, std::int64_t, float*);
 
 }  // namespace adaptive_train::kernels::cpu

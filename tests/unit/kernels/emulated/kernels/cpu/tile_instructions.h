@@ -1,20 +1,25 @@
-// In the place of kernels/cpu/amx_instructions.h: the same instructions in plain C++, by Intel's
-// Intrinsics Guide, for any processor.
+// In the place of kernels/cpu/tile_instructions.h: the same instructions in plain C++, by Intel's
+// Intrinsics Guide, for any processor. There is a matrix unit if it is
+// the ADAPTIVE_TRAIN_TESTED_UNIT.
 #pragma once
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include <hwy/targets.h>
 
+#include "kernels/cpu/tile_product.h"
 #include "kernels/scalar.h"
 #include "tests/unit/kernels/emulated_tiles.h"
 
-#define ADAPTIVE_TRAIN_AMX
+#define ADAPTIVE_TRAIN_TILES
+#define TILE_TARGET
 #define AMX_TARGET
 
 namespace adaptive_train::kernels::cpu {
@@ -23,10 +28,17 @@ using Floats = std::array<float, 16>;
 using Words = std::array<std::uint32_t, 16>;
 using Halves = std::array<std::uint16_t, 16>;
 using Mask = std::uint16_t;
+using Pairs = Words;
+
+inline Pairs AsPairs(const Words& words) { return words; }
+inline Halves AsHalves(const Halves& numbers) { return numbers; }
 
 /// Unless a test asks for one instruction set alone.
-inline bool InstructionsAvailable() {
+inline bool VectorsAvailable() {
   return std::popcount(static_cast<std::uint64_t>(hwy::SupportedTargets())) > 1;
+}
+inline bool MatrixUnitAvailable() {
+  return VectorsAvailable() && TileUnit::ADAPTIVE_TRAIN_TESTED_UNIT == TileUnit::kMatrix;
 }
 
 /// Lanes without their bit of the mask are 0, and are not read.
@@ -61,6 +73,14 @@ inline Words _mm512_cvtepu16_epi32(const Halves& a) {
 }
 inline Words _mm512_castps_si512(const Floats& a) { return std::bit_cast<Words>(a); }
 inline Floats _mm512_castsi512_ps(const Words& a) { return std::bit_cast<Floats>(a); }
+/// To the nearest even; what is subnormal counts as zero.
+inline Halves _mm512_cvtneps_pbh(const Floats& a) {
+  return EachLane<Halves>(a, [](float x) {
+    const bool zero = std::abs(x) < std::numeric_limits<float>::min();
+    return zero ? static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 31 << 15)
+                : Rounded<BFloat16>(x).bits;
+  });
+}
 inline Words _mm512_slli_epi32(const Words& a, unsigned bits) {
   return EachLane<Words>(a, [bits](std::uint32_t x) { return x << bits; });
 }
@@ -90,6 +110,20 @@ inline Words _mm512_or_si512(const Words& a, const Words& b) {
 }
 inline Floats _mm512_sub_ps(const Floats& a, const Floats& b) {
   return LaneByLane(a, b, [](float x, float y) { return x - y; });
+}
+
+inline Floats _mm512_setzero_ps() { return {}; }
+inline Floats _mm512_loadu_ps(const void* from) { return MaskedLoad<Floats>(0xffff, from); }
+inline void _mm512_storeu_ps(void* to, const Floats& a) { std::memcpy(to, a.data(), sizeof a); }
+
+/// Both products of a pair are added one after the other, the second number's first.
+inline Floats _mm512_dpbf16_ps(const Floats& sums, const Pairs& a, const Pairs& b) {
+  const auto first = [](std::uint32_t pair) { return std::bit_cast<float>(pair << 16); };
+  const auto second = [](std::uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000U); };
+  Floats to;
+  for (std::size_t i = 0; i < to.size(); ++i)
+    to[i] = FusedSum(first(a[i]), first(b[i]), FusedSum(second(a[i]), second(b[i]), sums[i]));
+  return to;
 }
 
 /// A processor ends the program where such an address is no multiple of 64.
