@@ -21,8 +21,8 @@ namespace {
 constexpr std::int64_t kVocabTile = kPanelRows;
 constexpr std::int64_t kRowsPerPiece = 16;
 
-/// The parts of the logits' gradients in tiles: of bfloat16 numbers they are rounded to such, as all
-/// gradients of activations are.
+/// The parts of the logits' gradients in tiles: of bfloat16 numbers they are rounded to such, as
+/// all gradients of activations are.
 template <class T>
 constexpr int kGradientParts = std::is_same_v<T, BFloat16> ? 1 : kTileParts<float>;
 

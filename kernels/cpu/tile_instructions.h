@@ -13,8 +13,8 @@
 
 #define ADAPTIVE_TRAIN_TILES
 // Functions are compiled for their instructions one by one: nothing of the standard library's that
-// they call may be, since the linker could take it for all processors. Processors with the unit have
-// the vectors too.
+// they call may be, since the linker could take it for all processors. Processors with the unit
+// have the vectors too.
 #define TILE_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define AMX_TARGET \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")))

@@ -1,8 +1,8 @@
 // Matrix products of bfloat16 numbers with sums in float32, on x86-64 processors that have
 // instructions for them. Those of a matrix unit (AMX) do sixteen times as much as vectors of floats
-// do, those on vectors (AVX512-BF16) twice as much. For a matrix unit floats are split into bfloat16
-// parts (Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For
-// Higher-Precision Computations", 2019).
+// do, those on vectors (AVX512-BF16) twice as much. For a matrix unit floats are split into
+// bfloat16 parts (Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence
+// Datatype For Higher-Precision Computations", 2019).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace adaptive_train::kernels::cpu {
 enum class TileUnit { kNone, kVectors, kMatrix };
 
 /// What this processor has, Highway may use (tests can restrict it), and the operating system
-/// grants this process. The first call asks the kernel for a matrix unit's registers. Any thread may
-/// call.
+/// grants this process. The first call asks the kernel for a matrix unit's registers. Any thread
+/// may call.
 TileUnit TileUnitHere();
 
 /// Whether tiles are the fastest way to multiply numbers of type T here: on vectors the parts of
@@ -62,16 +62,16 @@ inline constexpr std::int64_t TilesSize(std::int64_t lines, std::int64_t depth, 
          ((depth + kTileDepth - 1) / kTileDepth) * parts * kTileSize;
 }
 
-/// Pack tiles of a first and of a second operand. Numbers past the matrix are zero. Numbers with fewer
-/// parts than they need are rounded to the nearest even if that is one, else cut off.
+/// Pack tiles of a first and of a second operand. Numbers past the matrix are zero. Numbers that
+/// get fewer parts than they need are rounded to the nearest even in one part, cut off in two.
 template <class T>
 void PackFirstTiles(const TilePackArguments<T>& x, std::uint16_t* tiles);
 template <class T>
 void PackSecondTiles(const TilePackArguments<T>& x, std::uint16_t* tiles);
 
 /// c[rows, columns] = a b of packed operands; `accumulate` adds to c. c is not touched past its
-/// columns. Numbers of b between `inner` and the next multiple of kTileDepth must be finite. Products
-/// of parts that are below 2^-24 of the whole are left out.
+/// columns. Numbers of b between `inner` and the next multiple of kTileDepth must be finite.
+/// Products of parts that are below 2^-24 of the whole are left out.
 struct TileProductArguments {
   std::int64_t rows = 0;
   std::int64_t columns = 0;

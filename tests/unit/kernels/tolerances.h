@@ -103,8 +103,8 @@ constexpr double HalfUnit() {
   return 0;
 }
 
-/// Where products take 16-bit operands, computed ones are rounded before they are multiplied: on GPUs,
-/// and in tiles of bfloat16 numbers. The latter depends on the instruction set under test.
+/// Where products take 16-bit operands, computed ones are rounded before they are multiplied: on
+/// GPUs, and in tiles of bfloat16 numbers. The latter depends on the instruction set under test.
 template <class T>
 bool RoundsOperands() {
 #if defined(ADAPTIVE_TRAIN_TEST_CUDA)
