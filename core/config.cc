@@ -189,11 +189,14 @@ Result<void> Check(const Config& c) {
     return Fail(fmt::format("train.micro_batch = {} must not exceed train.global_batch = {}",
                             *c.train.micro_batch, c.train.global_batch));
   }
+  const bool all_elements =
+      c.compression.mode == CompressionMode::kAuto ||
+      (c.compression.mode == CompressionMode::kTopk && c.compression.density >= 1);
   if (c.compression.values == ValueEncoding::kInt4 && HoldsBack(c.compression.mode) &&
-      (c.compression.mode != CompressionMode::kTopk || c.compression.density < 1))
+      !all_elements)
     return Fail(
-        "compression.values = \"int4\" is for all elements: compression.mode must be \"topk\", and "
-        "compression.density 1");
+        "compression.values = \"int4\" is for all elements: compression.mode must be \"auto\", or "
+        "\"topk\" with compression.density = 1");
   if (c.compression.s_min > c.compression.s_max)
     return Fail("compression.s_min must not exceed compression.s_max");
   if (auto good = CheckTogether(c); !good) return good;
@@ -284,7 +287,11 @@ ExchangeOrders OrdersOf(const Config& config) {
   // Where that pays on GPUs was never measured.
   const bool whole =
       config.device.kind == "cuda" && orders.compression.mode == CompressionMode::kAuto;
-  if (orders.AnyLayout() || whole) orders.compression.mode = CompressionMode::kOff;
+  CompressionOrders& compression = orders.compression;
+  if (compression.values == ValueEncoding::kAuto)
+    compression.values =
+        compression.mode == CompressionMode::kAuto ? ValueEncoding::kInt4 : ValueEncoding::kBf16;
+  if (orders.AnyLayout() || whole) compression.mode = CompressionMode::kOff;
   return orders;
 }
 

@@ -12,7 +12,7 @@ constexpr auto Table(Names... names) {
 
 constexpr auto kModes =
     Table("off", "auto", "variance-topk", "global-topk", "topk", "sketch", "local");
-constexpr auto kValues = Table("fp32", "bf16", "fp8", "int4");
+constexpr auto kValues = Table("fp32", "bf16", "fp8", "int4", "auto");
 constexpr auto kVariances = Table("relative", "literal");
 constexpr auto kFlushes = Table("send", "drop");
 constexpr auto kGathers = Table("weights", "int8");

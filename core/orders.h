@@ -25,8 +25,9 @@ enum class CompressionMode : std::uint8_t {
 constexpr bool HoldsBack(CompressionMode mode) {
   return mode != CompressionMode::kOff && mode != CompressionMode::kLocal;
 }
-/// The format in which selected values are sent.
-enum class ValueEncoding : std::uint8_t { kFp32, kBf16, kFp8, kInt4 };
+/// The format in which selected values are sent. kAuto is in configurations alone: with
+/// CompressionMode::kAuto it is kInt4, for all elements, else kBf16.
+enum class ValueEncoding : std::uint8_t { kFp32, kBf16, kFp8, kInt4, kAuto };
 /// The measure that sets a layer's sparsity.
 enum class VarianceMeasure : std::uint8_t { kRelative, kLiteral };
 /// What happens to residuals at regular intervals.
@@ -74,7 +75,7 @@ struct CompressionOrders {
   double beta = 1.0;                // the share of a residual that an unsent element keeps
   std::int64_t flush_every = 1000;  // steps; 0 = never
   ResidualFlush flush = ResidualFlush::kSend;
-  ValueEncoding values = ValueEncoding::kBf16;
+  ValueEncoding values = ValueEncoding::kAuto;
   std::int64_t local_steps = 16;  // of local: from one mean over the replicas to the next
 };
 

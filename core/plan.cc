@@ -206,6 +206,8 @@ ExchangeOrders ReadOrders(const JsonReader& part) {
     compression.Refuse("density", fmt::format("not from {} to 1", kLeastDensity));
   if (c.beta > 1) compression.Refuse("beta", "not from 0 to 1");
   ReadChoice(compression, "values", c.values);
+  if (c.values == ValueEncoding::kAuto && HoldsBack(c.mode))
+    compression.Refuse("values", "is \"auto\", which a plan decides");
   if (compression.Has("local_steps"))
     compression.Read("local_steps", c.local_steps, 1, std::int64_t{1} << 40);
   return orders;

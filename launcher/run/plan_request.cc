@@ -37,7 +37,7 @@ double FeedbackCopies(const CompressionOrders& compression) {
 /// The modes of docs/gradient_exchange.md. If layers differ in density, the middle represents all
 /// of them until the warm-up measures it.
 std::optional<CompressionRequest> CompressionOf(const Config& config) {
-  const CompressionOrders& asked = config.compression;
+  const CompressionOrders asked = OrdersOf(config).compression;
   if (asked.mode == CompressionMode::kOff) return std::nullopt;
   CompressionRequest request;
   if (asked.mode == CompressionMode::kLocal) {
@@ -46,7 +46,9 @@ std::optional<CompressionRequest> CompressionOf(const Config& config) {
   }
   request.always = asked.mode != CompressionMode::kAuto;
   request.sketch = asked.mode == CompressionMode::kSketch;
-  request.density = HasDensity(asked) ? asked.density : 1 - (asked.s_min + asked.s_max) / 2;
+  request.density = asked.values == ValueEncoding::kInt4 ? 1
+                    : HasDensity(asked)                  ? asked.density
+                                                         : 1 - (asked.s_min + asked.s_max) / 2;
   constexpr double kPackedSizeBits = 5.7;  // for fp8, measured by tests/bench/exchange_speed
   request.value_bits = asked.values == ValueEncoding::kFp32   ? 32
                        : asked.values == ValueEncoding::kFp8  ? kPackedSizeBits

@@ -85,7 +85,8 @@ Request Group::Send(int member, Purpose purpose, std::span<const std::byte> data
   return Launch(std::make_shared<Transfer>(fmt::format("send of {}", NameOf(purpose)), transport,
                                            peer, [&transport, peer, tag, data](PartDone done) {
                                              return transport.Send(peer, tag, data.data(),
-                                                                   data.size(), std::move(done));
+                                                                   data.size(), Sending::kWhenAsked,
+                                                                   std::move(done));
                                            }));
 }
 

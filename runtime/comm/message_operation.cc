@@ -36,12 +36,12 @@ PartDone MessageOperation::WhenDone(std::uint64_t id, int rank, std::function<vo
 }
 
 void MessageOperation::Send(int rank, std::uint64_t tag, std::span<const std::byte> from,
-                            std::function<void()> then) {
+                            std::function<void()> then, Sending sending) {
   const std::uint64_t id = next_id_++;
   ++pending_;
-  parts_[id] = {
-      transport_.Send(rank, tag, from.data(), from.size(), WhenDone(id, rank, std::move(then))),
-      rank, false};
+  parts_[id] = {transport_.Send(rank, tag, from.data(), from.size(), sending,
+                                WhenDone(id, rank, std::move(then))),
+                rank, false};
 }
 
 void MessageOperation::Receive(int rank, std::uint64_t tag, std::span<std::byte> to,

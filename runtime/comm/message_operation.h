@@ -36,7 +36,7 @@ class MessageOperation : public Operation, public std::enable_shared_from_this<M
   /// Calls `then` when the message has left, unless something has failed before. A send that fails
   /// cancels all that is under way.
   void Send(int rank, std::uint64_t tag, std::span<const std::byte> from,
-            std::function<void()> then = {});
+            std::function<void()> then = {}, Sending sending = Sending::kWhenAsked);
   /// The same for a message that fills `to`.
   void Receive(int rank, std::uint64_t tag, std::span<std::byte> to,
                std::function<void()> then = {});
@@ -91,9 +91,9 @@ class CollectiveOperation : public MessageOperation {
 
   /// Sends to a member of the lane.
   void SendTo(std::size_t member, std::uint64_t tag, std::span<const std::byte> from,
-              std::function<void()> then = {}) {
+              std::function<void()> then = {}, Sending sending = Sending::kWhenAsked) {
     *lane_.sent += static_cast<std::int64_t>(from.size());
-    Send(lane_.RankOf(member), tag, from, std::move(then));
+    Send(lane_.RankOf(member), tag, from, std::move(then), sending);
   }
   void ReceiveFrom(std::size_t member, std::uint64_t tag, std::span<std::byte> to,
                    std::function<void()> then = {}) {

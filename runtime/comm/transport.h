@@ -24,6 +24,11 @@ struct Part {
   virtual ~Part() = default;
 };
 
+/// How a message goes. kWhenAsked: of a long one the receiver hears first, and it comes once a place is
+/// made for it, without a copy (UCX's rendezvous). kAtOnce: up to 512 KiB go without that question,
+/// and are copied there: on a slow link the question waits behind all that is queued.
+enum class Sending : std::uint8_t { kWhenAsked, kAtOnce };
+
 /// An executor that carries messages. Ranks are those of the whole job. Threads: Address from any
 /// thread; SetPeers once, before the first Send; all others only in tasks on the executor's own
 /// thread. No call blocks.
@@ -38,7 +43,7 @@ class Transport : public Executor {
   // the transport until then.
 
   virtual std::shared_ptr<Part> Send(int peer, std::uint64_t tag, const void* data,
-                                     std::size_t bytes, PartDone done) = 0;
+                                     std::size_t bytes, Sending sending, PartDone done) = 0;
   /// Receives a message of up to `capacity` bytes; a longer one is a failure that says so. The tag
   /// alone selects the message; `peer` is its expected sender.
   virtual std::shared_ptr<Part> ReceiveUpTo(int peer, std::uint64_t tag, void* data,

@@ -70,7 +70,7 @@ class UcxThread final : public Transport {
   const std::string& Address() const override { return address_; }
   void SetPeers(std::vector<std::string> addresses) override;
   std::shared_ptr<Part> Send(int peer, std::uint64_t tag, const void* data, std::size_t bytes,
-                             PartDone done) override;
+                             Sending sending, PartDone done) override;
   std::shared_ptr<Part> ReceiveUpTo(int peer, std::uint64_t tag, void* data, std::size_t capacity,
                                     ReceiveDone done) override;
   std::optional<std::uint64_t> Unclaimed(std::uint64_t tag, std::uint64_t mask) const override;
@@ -151,6 +151,8 @@ Result<std::string> UcxThread::Open() {
   // Shorter than our own deadlines, unless the user has chosen: a lost peer must not look slow.
   if (std::getenv("UCX_KEEPALIVE_INTERVAL") == nullptr)
     ucp_config_modify(config, "KEEPALIVE_INTERVAL", "2s");
+  if (std::getenv("UCX_RNDV_SEND_NBR_THRESH") == nullptr)
+    ucp_config_modify(config, "RNDV_SEND_NBR_THRESH", "512k");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
@@ -303,7 +305,7 @@ double UcxThread::CpuSeconds() const {
 }
 
 std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* data,
-                                      std::size_t bytes, PartDone done) {
+                                      std::size_t bytes, Sending sending, PartDone done) {
   auto part = std::make_shared<UcxPart>();
   part->done = [done = std::move(done)](const std::string& cause, std::size_t) { done(cause); };
   part->peer = peer;
@@ -322,6 +324,8 @@ std::shared_ptr<Part> UcxThread::Send(int peer, std::uint64_t tag, const void* d
   }
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  // The rendezvous then begins at another length (ucp_tag_send_nbx; RNDV_SEND_NBR_THRESH).
+  if (sending == Sending::kAtOnce) param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL;
   param.cb.send = OnSent;
   param.user_data = part.get();
   part->self = part;

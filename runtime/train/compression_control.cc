@@ -21,9 +21,15 @@ constexpr const char* kOneGateName = "compression_pays";
 
 std::string KeyOf(const char* what, std::size_t layer) { return fmt::format("{}{}", what, layer); }
 
-bool WarmsUp(CompressionMode mode) {
+/// Whether a run finds out something that its checkpoints keep.
+bool FindsOut(CompressionMode mode) {
   return mode == CompressionMode::kAuto || mode == CompressionMode::kVarianceTopk ||
          mode == CompressionMode::kGlobalTopk;
+}
+
+/// Whether that includes densities, in warm-up steps. In four bits all elements are sent.
+bool FindsDensities(const CompressionOrders& orders) {
+  return FindsOut(orders.mode) && orders.values != ValueEncoding::kInt4;
 }
 
 std::vector<std::size_t> NumbersOf(const ParameterLayout& layout, std::int64_t blocks) {
@@ -84,7 +90,11 @@ CompressionControl::CompressionControl(const CompressionOrders& orders, std::int
       chosen_(compressed_layers) {
   if (mode_ == CompressionMode::kTopk || mode_ == CompressionMode::kSketch)
     densities_.assign(layers_, orders_.density);
-  if (!WarmsUp(mode_)) return;
+  if (mode_ == CompressionMode::kOff) return;
+  if (!FindsDensities(orders_)) {
+    if (mode_ == CompressionMode::kAuto) densities_.assign(layers_, 1);
+    return;
+  }
   warm_up_steps_ = warm_up_left_ = std::max(kLeastWarmUp, warm_up_steps);
   if (mode_ == CompressionMode::kGlobalTopk) {
     warm_up_.emplace(std::in_place_type<LayerMagnitudes>, layout);
@@ -195,10 +205,9 @@ std::string CompressionControl::EndWarmUp(Groups& groups) {
 std::map<std::string, double> CompressionControl::State(bool speaks,
                                                         const SumOfNumbers& sum) const {
   std::map<std::string, double> state = handed_on_;
-  if (!WarmsUp(mode_)) return state;
-  for (std::size_t layer = 0; layer < densities_.size(); ++layer)
+  if (!FindsOut(mode_) || densities_.empty()) return state;
+  for (std::size_t layer = 0; FindsDensities(orders_) && layer < layers_; ++layer)
     state[KeyOf(kDensityName, layer)] = densities_[layer];
-  if (densities_.empty()) return state;
   for (const auto& [name, value] : Settings()) state[name] = value;
   if (mode_ != CompressionMode::kAuto) return state;
   // Of each layer: whether it is decided, and how.
@@ -214,21 +223,25 @@ std::map<std::string, double> CompressionControl::State(bool speaks,
   return state;
 }
 
-/// What densities were made by: with others they must be found anew.
+/// What the findings were made by: with others they must be found anew.
 std::map<std::string, double> CompressionControl::Settings() const {
+  if (!FindsDensities(orders_)) return {{"gradient_bits", 4}};
   if (mode_ == CompressionMode::kGlobalTopk) return {{"gradient_global_density", orders_.density}};
   return {{"gradient_s_min", orders_.s_min},
           {"gradient_s_max", orders_.s_max},
           {"gradient_variance_literal", orders_.variance == VarianceMeasure::kLiteral ? 1 : 0}};
 }
 
+bool CompressionControl::MadeAlike(const std::map<std::string, double>& state) const {
+  return std::ranges::all_of(Settings(), [&](const auto& setting) {
+    const auto found = state.find(setting.first);
+    return found != state.end() && found->second == setting.second;
+  });
+}
+
 /// Of all layers; empty where they must be found anew.
 std::vector<double> CompressionControl::KnownDensities(
     const std::map<std::string, double>& state) const {
-  for (const auto& [name, value] : Settings()) {
-    const auto found = state.find(name);
-    if (found == state.end() || found->second != value) return {};
-  }
   std::vector<double> densities;
   for (std::size_t layer = 0; layer < layers_; ++layer) {
     const auto found = state.find(KeyOf(kDensityName, layer));
@@ -239,15 +252,17 @@ std::vector<double> CompressionControl::KnownDensities(
 }
 
 std::optional<std::string> CompressionControl::Restore(const std::map<std::string, double>& state) {
-  if (mode_ == CompressionMode::kOff && WarmsUp(orders_.mode)) {
+  if (mode_ == CompressionMode::kOff && FindsOut(orders_.mode)) {
     for (const auto& [name, value] : state)
       if (name.starts_with("gradient_") || name.starts_with(kOneGateName)) handed_on_[name] = value;
   }
-  if (!warm_up_) return std::nullopt;
-  std::vector<double> densities = KnownDensities(state);
-  if (densities.empty()) return std::nullopt;
-  densities_ = std::move(densities);
-  warm_up_.reset();
+  if (!FindsOut(mode_) || !MadeAlike(state)) return std::nullopt;
+  if (warm_up_) {
+    std::vector<double> densities = KnownDensities(state);
+    if (densities.empty()) return std::nullopt;
+    densities_ = std::move(densities);
+    warm_up_.reset();
+  }
   return mode_ == CompressionMode::kAuto ? RestoreGate(state) : std::nullopt;
 }
 

@@ -32,8 +32,9 @@ struct CompressionDecision {
 
 /// Gives every step its ExchangePolicy, the same on all replicas of a stage. Where layers are to
 /// differ, warm-up steps are dense, and their gradients are looked at. All ranks together then find
-/// each layer's density, since layers are judged against each other. With mode auto the replicas of
-/// each stage find for themselves whether compressing pays. Layers have their numbers in the model,
+/// each layer's density, since layers are judged against each other. In four bits all elements go,
+/// and nothing is to be found. With mode auto the replicas of each stage find for themselves
+/// whether compressing pays. Layers have their numbers in the model,
 /// so that what a checkpoint keeps holds for any layout. With one replica nothing is compressed or
 /// decided. Not thread-safe.
 class CompressionControl {
@@ -79,6 +80,7 @@ class CompressionControl {
   std::vector<double> DensitiesFrom(const LayerVariance& layers, Groups& groups) const;
   std::vector<double> DensitiesFrom(const LayerMagnitudes& layers, Groups& groups) const;
   std::map<std::string, double> Settings() const;
+  bool MadeAlike(const std::map<std::string, double>& state) const;
   std::vector<double> KnownDensities(const std::map<std::string, double>& state) const;
   std::optional<std::string> RestoreGate(const std::map<std::string, double>& state);
 

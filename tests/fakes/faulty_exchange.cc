@@ -82,7 +82,7 @@ void FaultyExchange::SendOnce(ExchangePhase phase, int peer, MessageBytes bytes)
   ++pending_;
   parts_.push_back(lane_.transport->Send(
       peer, ExchangeTag(lane_, phase, lane_.rank), buffers_.back().data(), buffers_.back().size(),
-      [self = shared_from_this()](const std::string&) { self->PartOver(); }));
+      Sending::kAtOnce, [self = shared_from_this()](const std::string&) { self->PartOver(); }));
 }
 
 void FaultyExchange::PartOver() {

@@ -57,9 +57,9 @@ Body Sender(std::uint64_t kind, T value) {
     const double greeting = 0;
     c.communicator().transport().Post([&c, kind, &value, &greeting] {
       c.communicator().transport().Send(1 - c.Rank(), End(c).tag | 7, &greeting, sizeof greeting,
-                                        [](const std::string&) {});
+                                        Sending::kWhenAsked, [](const std::string&) {});
       c.communicator().transport().Send(1 - c.Rank(), End(c).tag | kind, &value, sizeof value,
-                                        [](const std::string&) {});
+                                        Sending::kWhenAsked, [](const std::string&) {});
     });
     ::sleep(30);
     return true;

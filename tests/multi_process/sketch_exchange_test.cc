@@ -377,6 +377,7 @@ class FaultySketch final : public Operation, public std::enable_shared_from_this
     ++pending_;
     parts_.push_back(lane_.transport->Send(
         peer, SketchTag(lane_, phase, lane_.rank), bytes->data(), bytes->size(),
+        Sending::kWhenAsked,
         [self = shared_from_this(), bytes](const std::string&) { self->Over(); }));
   }
   std::vector<std::byte> Made(SketchPhase phase, int peer, bool now) const {

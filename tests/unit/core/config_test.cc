@@ -257,6 +257,19 @@ TEST_F(ConfigTest, LocalStepsNeedWholeReplicas) {
         << key;
 }
 
+TEST_F(ConfigTest, ValuesThatAreLeftOpenFollowTheMode) {
+  Config config;
+  for (const auto& [mode, values] : {std::pair(CompressionMode::kAuto, ValueEncoding::kInt4),
+                                     {CompressionMode::kTopk, ValueEncoding::kBf16},
+                                     {CompressionMode::kVarianceTopk, ValueEncoding::kBf16}}) {
+    config.compression.mode = mode;
+    EXPECT_EQ(OrdersOf(config).compression.values, values) << NameOf(mode);
+  }
+  config.compression.mode = CompressionMode::kAuto;
+  config.compression.values = ValueEncoding::kFp8;
+  EXPECT_EQ(OrdersOf(config).compression.values, ValueEncoding::kFp8);
+}
+
 TEST_F(ConfigTest, ReproducibleRunsCompressNothing) {
   Config config;
   config.compression.mode = CompressionMode::kAuto;

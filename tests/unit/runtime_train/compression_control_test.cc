@@ -59,6 +59,40 @@ TEST(CompressionControl, WhatIsAskedForIsNotThePlansToChange) {
     EXPECT_TRUE(control.PolicyOf(5).DensityOf(layer)) << layer;
 }
 
+/// Nothing is to be found but whether it pays; what was decided for another kind of message says
+/// nothing of this one.
+TEST(CompressionControl, AutoSendsAllElementsInFourBits) {
+  const ParameterLayout layout(kDims, StageSlice::Whole(kDims));
+  CompressionOrders orders;
+  orders.mode = CompressionMode::kAuto;
+  orders.values = ValueEncoding::kInt4;
+  CompressionControl control(orders, 3, kDims, layout, 2, {1, 2});
+  EXPECT_FALSE(control.WantsGradients());
+  EXPECT_TRUE(control.PolicyOf(1).density.empty()) << "it begins dense";
+  std::map<std::string, double> by_variance = Kept(orders);
+  by_variance["compression_pays"] = 1;
+  control.Restore(by_variance);
+  EXPECT_TRUE(control.PolicyOf(5).density.empty());
+
+  std::map<std::string, double> state = {{"gradient_bits", 4}};
+  EXPECT_EQ(control.State(true, kAlone), state);
+  for (int layer = 0; layer < 4; ++layer) state[fmt::format("compression_pays_{}", layer)] = 1;
+  control.Restore(state);
+  EXPECT_EQ(control.PolicyOf(5).format, kernels::ValueFormat::kInt4);
+  EXPECT_EQ(control.PolicyOf(5).DensityOf(0), std::nullopt) << "a layer that the plan leaves out";
+  EXPECT_DOUBLE_EQ(control.PolicyOf(5).DensityOf(2).value(), 1);
+  EXPECT_EQ(control.State(true, kAlone), state);
+
+  CompressionControl alone(orders, 3, kDims, layout, 1, {});
+  alone.Restore(state);
+  EXPECT_EQ(alone.State(true, kAlone), state) << "one replica hands on what was decided";
+  orders.values = ValueEncoding::kBf16;
+  CompressionControl sparse(orders, 3, kDims, layout, 2, {});
+  sparse.Restore(state);
+  EXPECT_TRUE(sparse.WantsGradients());
+  EXPECT_TRUE(sparse.PolicyOf(5).density.empty());
+}
+
 /// Densities found by one threshold for all layers are taken up where the same are asked for.
 TEST(CompressionControl, OneThresholdsDensitiesHoldForThatDensityAlone) {
   const ParameterLayout layout(kDims, StageSlice::Whole(kDims));
