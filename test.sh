@@ -93,7 +93,7 @@ if [[ $long ]]; then
   tests/lint "$PWD" build/release || failed+=("lint")
   build tsan
   OMP_NUM_THREADS=1 check tsan -L 'unit|multi_process' -LE 'gpu'
-  build release --target checked_tests
+  build release --target checked_tests benches
   check release -L 'long|checked' -LE gpu
   build asan --target compute_tests
   # Memory and the time of steps are not a plan's with a sanitizer beside them.

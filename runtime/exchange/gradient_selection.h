@@ -8,6 +8,7 @@
 
 #include "kernels/device.h"
 #include "kernels/host_copy.h"
+#include "kernels/memory_pool.h"
 #include "runtime/exchange/gradient_buckets.h"
 
 namespace adaptive_train {
