@@ -99,7 +99,7 @@ if [[ $long ]]; then
   # Memory and the time of steps are not a plan's with a sanitizer beside them.
   check asan -L 'fuzz|compute' -E 'multi_process.memory|GoingBack'
 fi
-if grep -qw amx_bf16 /proc/cpuinfo; then
+if grep -qw amx_bf16 /proc/cpuinfo && grep -qw avx512_bf16 /proc/cpuinfo; then
   echo "bfloat16 products: this processor's AMX was run, and AMX and AVX512-BF16 emulated"
 elif grep -qw avx512_bf16 /proc/cpuinfo; then
   echo "bfloat16 products: this processor's AVX512-BF16 was run, and AMX and AVX512-BF16 emulated"

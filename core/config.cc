@@ -189,11 +189,8 @@ Result<void> Check(const Config& c) {
     return Fail(fmt::format("train.micro_batch = {} must not exceed train.global_batch = {}",
                             *c.train.micro_batch, c.train.global_batch));
   }
-  const bool all_elements =
-      c.compression.mode == CompressionMode::kAuto ||
-      (c.compression.mode == CompressionMode::kTopk && c.compression.density >= 1);
   if (c.compression.values == ValueEncoding::kInt4 && HoldsBack(c.compression.mode) &&
-      !all_elements)
+      !SendsAll(c.compression))
     return Fail(
         "compression.values = \"int4\" is for all elements: compression.mode must be \"auto\", or "
         "\"topk\" with compression.density = 1");

@@ -25,8 +25,9 @@ enum class CompressionMode : std::uint8_t {
 constexpr bool HoldsBack(CompressionMode mode) {
   return mode != CompressionMode::kOff && mode != CompressionMode::kLocal;
 }
-/// The format in which selected values are sent. kAuto is in configurations alone: with
-/// CompressionMode::kAuto it is kInt4, for all elements, else kBf16.
+/// The format in which selected values are sent. kAuto is a configuration's: with
+/// CompressionMode::kAuto it is kInt4, for all elements, else kBf16. A plan that compresses never
+/// has it.
 enum class ValueEncoding : std::uint8_t { kFp32, kBf16, kFp8, kInt4, kAuto };
 /// The measure that sets a layer's sparsity.
 enum class VarianceMeasure : std::uint8_t { kRelative, kLiteral };
@@ -78,6 +79,12 @@ struct CompressionOrders {
   ValueEncoding values = ValueEncoding::kAuto;
   std::int64_t local_steps = 16;  // of local: from one mean over the replicas to the next
 };
+
+/// Whether the mode sends all elements, as four bits need it.
+constexpr bool SendsAll(const CompressionOrders& orders) {
+  return orders.mode == CompressionMode::kAuto ||
+         (orders.mode == CompressionMode::kTopk && orders.density >= 1);
+}
 
 /// Whether and how often ranks keep their state in memory that outlives them.
 struct KeepingOrders {

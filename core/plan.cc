@@ -208,6 +208,8 @@ ExchangeOrders ReadOrders(const JsonReader& part) {
   ReadChoice(compression, "values", c.values);
   if (c.values == ValueEncoding::kAuto && HoldsBack(c.mode))
     compression.Refuse("values", "is \"auto\", which a plan decides");
+  if (c.values == ValueEncoding::kInt4 && HoldsBack(c.mode) && !SendsAll(c))
+    compression.Refuse("values", "is for all elements: of mode auto, or topk of density 1");
   if (compression.Has("local_steps"))
     compression.Read("local_steps", c.local_steps, 1, std::int64_t{1} << 40);
   return orders;

@@ -30,7 +30,7 @@ using Pairs = __m512bh;  // 16 pairs of bfloat16
 TILE_TARGET inline Pairs AsPairs(Words words) { return reinterpret_cast<Pairs>(words); }
 TILE_TARGET inline Halves AsHalves(__m256bh numbers) { return reinterpret_cast<Halves>(numbers); }
 
-/// What the operating system lets programs use as well.
+/// Whether the processor has them and the operating system lets programs use them.
 inline bool ProcessorHasPairs() { return __builtin_cpu_supports("avx512bf16") != 0; }
 
 /// Leaf 7 of cpuid: the processor's side of it.
@@ -48,8 +48,9 @@ inline bool KernelGrantsTiles() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-/// Whether Highway may use all that the processor has.
-inline bool Unrestricted() { return (hwy::SupportedTargets() & HWY_AVX3_DL) != 0; }
+/// Whether Highway may use all that the processor has: nothing is compiled for this set, so that no
+/// test chooses it alone.
+inline bool Unrestricted() { return (hwy::SupportedTargets() & HWY_SSSE3) != 0; }
 
 inline bool VectorsAvailable() {
   static const bool there = ProcessorHasPairs();

@@ -2,7 +2,6 @@
 #include "kernels/cpu/tile_product.h"
 
 #include <algorithm>
-#include <cassert>
 #include <type_traits>
 
 #include "kernels/cpu/tile_instructions.h"
@@ -367,8 +366,8 @@ void PackSecondTiles(const TilePackArguments<T>& x, std::uint16_t* tiles) {
 }
 
 void TileProduct(const TileProductArguments& x) {
-  if (MatrixUnitAvailable()) return MultiplyByMatrixUnit(x);
-  assert(x.a_parts == 1 && x.b_parts == 1);
+  const bool several_parts = x.a_parts > 1 || x.b_parts > 1;
+  if (several_parts || MatrixUnitAvailable()) return MultiplyByMatrixUnit(x);
   MultiplyBlocks(x, VectorBlock);
 }
 #else

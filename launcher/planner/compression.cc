@@ -13,9 +13,8 @@ constexpr double kCellsPerKey = 1.23, kCellBits = 32;
 /// 1.5 ns at 10.4 GB/s, whether .1 or .3 is selected. (comm_cpu_s of 13.9 M parameters on four
 /// ranks, less the cost of moving the messages.)
 constexpr double kCopiesPerByte = 16;
-/// The same where all elements go, which takes no selection: 2.3 for four bits (selection_bench), and
-/// the messages' own bytes.
-constexpr double kWholeCopiesPerByte = 3;
+/// The same for all elements in four bits: 2.3 (selection_bench), and messages' own bytes.
+constexpr double kPackedCopiesPerByte = 3;
 /// The same for a sketch, per byte that any rank selected: 54 to 81 ns.
 constexpr double kSketchCopiesPerByte = 700;
 
@@ -57,9 +56,9 @@ double CompressionSeconds(const CompressionRequest& request, int members, double
   if (request.local_steps > 0)
     return kLocalCopies * kLocalArenas * gradient_bytes / copy_bytes_per_second /
            static_cast<double>(request.local_steps);
-  const double copies = request.sketch ? kSketchCopiesPerByte * UnionOf(request.density, members)
-                        : request.density >= 1 ? kWholeCopiesPerByte
-                                               : kCopiesPerByte;
+  const double copies = request.sketch   ? kSketchCopiesPerByte * UnionOf(request.density, members)
+                        : request.packed ? kPackedCopiesPerByte
+                                         : kCopiesPerByte;
   return copies * gradient_bytes / copy_bytes_per_second;
 }
 

@@ -46,9 +46,10 @@ std::optional<CompressionRequest> CompressionOf(const Config& config) {
   }
   request.always = asked.mode != CompressionMode::kAuto;
   request.sketch = asked.mode == CompressionMode::kSketch;
-  request.density = asked.values == ValueEncoding::kInt4 ? 1
-                    : HasDensity(asked)                  ? asked.density
-                                                         : 1 - (asked.s_min + asked.s_max) / 2;
+  request.packed = asked.values == ValueEncoding::kInt4;
+  request.density = request.packed      ? 1
+                    : HasDensity(asked) ? asked.density
+                                        : 1 - (asked.s_min + asked.s_max) / 2;
   constexpr double kPackedSizeBits = 5.7;  // for fp8, measured by tests/bench/exchange_speed
   request.value_bits = asked.values == ValueEncoding::kFp32   ? 32
                        : asked.values == ValueEncoding::kFp8  ? kPackedSizeBits

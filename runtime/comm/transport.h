@@ -24,9 +24,9 @@ struct Part {
   virtual ~Part() = default;
 };
 
-/// How a message goes. kWhenAsked: of a long one the receiver hears first, and it comes once a place is
-/// made for it, without a copy (UCX's rendezvous). kAtOnce: up to 512 KiB go without that question,
-/// and are copied there: on a slow link the question waits behind all that is queued.
+/// How a message goes. kWhenAsked: of a long one the receiver hears first, and it comes without a
+/// copy once a place is made for it (UCX's rendezvous). kAtOnce: up to 512 KiB go without that
+/// question, and are copied there: on a slow link the question waits behind all that is queued.
 enum class Sending : std::uint8_t { kWhenAsked, kAtOnce };
 
 /// An executor that carries messages. Ranks are those of the whole job. Threads: Address from any

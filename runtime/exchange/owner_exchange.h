@@ -104,6 +104,10 @@ class OwnerExchange final : public CollectiveOperation {
   void KeepOwnSum();
   void WriteNotFinite(std::size_t owner);
 
+  /// Compressed messages are for slow links; without compression those in the same node count too.
+  Sending How() const {
+    return order_.format == ValueFormat::kFloat32 ? Sending::kWhenAsked : Sending::kAtOnce;
+  }
   std::string About(ExchangePhase phase) const;
   void CancelSums();
   void LookForDuplicates();

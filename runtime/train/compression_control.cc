@@ -109,7 +109,8 @@ ExchangePolicy CompressionControl::PolicyOf(std::int64_t step) const {
   policy.keep = orders_.beta;
   if (densities_.empty() || (mode_ == CompressionMode::kAuto && !gate_.Compress())) return policy;
   for (const std::size_t layer : numbers_) policy.density.push_back(densities_[layer]);
-  // Everything that was held back goes out now and then, so that none of it grows old.
+  // Everything that was held back goes out now and then, so that none of it grows old. In four bits
+  // every step sends something of all elements.
   const std::int64_t every = orders_.flush_every;
   const bool flush = every > 0 && step % every == 0 && orders_.flush == ResidualFlush::kSend;
   if (flush) std::fill(policy.density.begin(), policy.density.end(), 1.0);

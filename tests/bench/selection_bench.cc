@@ -10,9 +10,9 @@
 // the residuals are put back before each, untimed, so that the density stays; the medians of the
 // thread's processor time count. The aim is a ratio of at most 1.5.
 //
-// Then all that a rank of four does with elements in 4 bits (kernels/int4.h): it packs all of its own
-// with feedback, adds four quarters and packs the sum, and unpacks all sums. "copies" are of the
-// gradients' bytes, for the planner (launcher/planner/compression.cc).
+// Then all that a rank of four does with elements in 4 bits (kernels/int4.h): it packs all of its
+// own with feedback, adds four quarters and packs the sum, and unpacks all sums. "copies" are of
+// the gradients' bytes, for the planner (launcher/planner/compression.cc).
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -97,6 +97,15 @@ TEST(Plan, RefusesWhatIsInconsistent) {
     return !PlanFromJson(ToJson(plan));
   };
   EXPECT_TRUE(refused([](Plan& p) { p.ranks[1].samples = 1; }));
+  const auto compressed = [&](CompressionMode mode, ValueEncoding values) {
+    return refused([=](Plan& p) {
+      p.orders.compression.mode = mode;
+      p.orders.compression.values = values;
+    });
+  };
+  EXPECT_TRUE(compressed(CompressionMode::kAuto, ValueEncoding::kAuto)) << "left open";
+  EXPECT_TRUE(compressed(CompressionMode::kVarianceTopk, ValueEncoding::kInt4));
+  EXPECT_FALSE(compressed(CompressionMode::kAuto, ValueEncoding::kInt4));
   EXPECT_TRUE(refused([](Plan& p) { p.ranks[1].first_sample = 2; }));
   EXPECT_TRUE(refused([](Plan& p) { p.ranks[1].rank = 0; }));
   EXPECT_TRUE(refused([](Plan& p) { p.ranks[0].micro_batch = 0; }));

@@ -36,7 +36,7 @@ class EmulatedTiles {
   std::array<Tile, 8> tiles_;
 };
 
-/// a b + sum as the tiles' unit rounds it.
+/// a b + sum as products of bfloat16 numbers are rounded, by the tiles' unit and on vectors.
 float FusedSum(float a, float b, float sum);
 
 }  // namespace adaptive_train::kernels::cpu

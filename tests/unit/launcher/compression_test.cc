@@ -46,7 +46,7 @@ TEST(CompressionSeconds, FollowsMemoryAndBytes) {
                    2 * CompressionSeconds(topk, 4, 1e6, 1e10));
   EXPECT_DOUBLE_EQ(CompressionSeconds(topk, 4, 1e6, 5e9),
                    2 * CompressionSeconds(topk, 4, 1e6, 1e10));
-  EXPECT_LT(CompressionSeconds({.density = 1, .value_bits = 4.125}, 4, 1e6, 1e10),
+  EXPECT_LT(CompressionSeconds({.density = 1, .value_bits = 4.125, .packed = true}, 4, 1e6, 1e10),
             CompressionSeconds(topk, 4, 1e6, 1e10) / 5)
       << "nothing is selected";
   EXPECT_GT(CompressionSeconds({.sketch = true, .density = 0.1}, 4, 1e6, 1e10),

@@ -70,6 +70,23 @@ TEST(RequestOf, LocalStepsHaveWholeReplicas) {
   EXPECT_EQ(request.compression->feedback_copies, 0);
 }
 
+TEST(RequestOf, AutoCountsOnAllElementsInFourBits) {
+  Config config;
+  config.compression.mode = CompressionMode::kAuto;
+  CompressionRequest request = RequestOf(config).compression.value();
+  EXPECT_TRUE(request.packed);
+  EXPECT_FALSE(request.always);
+  EXPECT_DOUBLE_EQ(request.density, 1);
+  EXPECT_DOUBLE_EQ(request.value_bits, 4.125);
+  const double of_int4 = request.feedback_copies;
+  config.compression.values = ValueEncoding::kBf16;
+  request = RequestOf(config).compression.value();
+  EXPECT_FALSE(request.packed);
+  EXPECT_LT(request.density, 0.5);
+  EXPECT_GT(request.feedback_copies, 2);
+  EXPECT_LT(of_int4, 3);
+}
+
 TEST(ClusterOf, HasTheGpusOfNodesWhereThoseAreAskedFor) {
   std::vector<NodeCheck> checks(2);
   checks[0].node.name = "n1";
