@@ -267,6 +267,7 @@ TEST_F(MoveTest, TakesOtherSharesWithoutARestart) {
   // What is held back follows from a rank's own samples; replicas are compared after step 50.
   Plan compressed = PlanOf({3, 3, 2, 2});
   compressed.orders.compression.mode = CompressionMode::kTopk;
+  compressed.orders.compression.values = ValueEncoding::kBf16;
   ExpectSharesChange("compressed", compressed, of_four);
 }
 
