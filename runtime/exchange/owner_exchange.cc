@@ -53,7 +53,7 @@ void OwnerExchange::Begin() {
   for (std::size_t i = 1; i < Size(); ++i) {
     const std::size_t peer = (Own() + i) % Size();
     SendTo(peer, ExchangeTag(Lane(), ExchangePhase::kMessage, Lane().rank), order_.messages[peer],
-           {}, How());
+           {}, HowToSend());
   }
   AcceptMessage(Own(), order_.messages[Own()]);
 }

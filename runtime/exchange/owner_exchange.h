@@ -104,8 +104,8 @@ class OwnerExchange final : public CollectiveOperation {
   void KeepOwnSum();
   void WriteNotFinite(std::size_t owner);
 
-  /// Compressed messages are for slow links; without compression those in the same node count too.
-  Sending How() const {
+  /// Links are slow where messages are compressed. Others may be fast, or in a node: a copy costs.
+  Sending HowToSend() const {
     return order_.format == ValueFormat::kFloat32 ? Sending::kWhenAsked : Sending::kAtOnce;
   }
   std::string About(ExchangePhase phase) const;

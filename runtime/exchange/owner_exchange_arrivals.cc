@@ -86,7 +86,7 @@ void OwnerExchange::EndOfMessages() {
   AcceptSum(Own(), packed_sum_);  // the own chunk as all others see it
   for (std::size_t i = 1; i < Size(); ++i)
     SendTo((Own() + i) % Size(), ExchangeTag(Lane(), ExchangePhase::kSum, Lane().rank), packed_sum_,
-           {}, How());
+           {}, HowToSend());
 }
 
 /// Pieces of which every element came are sent whole; of the others, what is not zero.

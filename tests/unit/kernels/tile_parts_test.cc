@@ -49,30 +49,9 @@ TEST_F(TilePartsTest, TimesOneIsEveryFloat) {
   EXPECT_EQ(values, a_case.Product());
 }
 
-TEST_F(TilePartsTest, DoesNotDependOnPieces) {
-  const TileCase<float> whole{150, 50, 400};
-  const std::vector<float> expected = whole.Product();
-  std::vector<float> pieces(expected.size());
-  for (std::int64_t row = 0; row < 150; row += 70) {
-    for (std::int64_t k = 0; k < 400; k += 96)
-      whole.AddPiece(row, std::min<std::int64_t>(70, 150 - row), k,
-                     std::min<std::int64_t>(96, 400 - k), pieces);
-  }
-  EXPECT_EQ(expected, pieces);
-}
+TEST_F(TilePartsTest, DoesNotDependOnPieces) { ExpectTheSameSumsInPieces<float>(); }
 
-// A step that is not finite must be seen.
-TEST_F(TilePartsTest, PassesOnWhatIsNotFinite) {
-  for (const float bad :
-       {std::numeric_limits<float>::infinity(), -std::nanf(""), std::bit_cast<float>(0x7fffffffu),
-        std::bit_cast<float>(0xff800001u), std::numeric_limits<float>::max()}) {
-    TileCase<float> a_case{40, 40, 40};
-    a_case.a[5 * 40 + 7] = bad;
-    const std::vector<float> c = a_case.Product();
-    for (std::size_t i = 0; i < c.size(); ++i)
-      ASSERT_EQ(i / 40 != 5, std::isfinite(c[i])) << bad << " at " << i;
-  }
-}
+TEST_F(TilePartsTest, PassesOnWhatIsNotFinite) { ExpectBadRowsAlone<float>(); }
 
 }  // namespace
 }  // namespace adaptive_train::kernels::cpu::tile_parts_test

@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -100,6 +103,36 @@ void ExpectAllSums() {
         }
       }
     }
+  }
+}
+
+template <class T>
+void ExpectTheSameSumsInPieces() {
+  const TileCase<T> whole{150, 50, 400};
+  const std::vector<float> expected = whole.Product();
+  std::vector<float> pieces(expected.size());
+  for (std::int64_t row = 0; row < 150; row += 70) {
+    for (std::int64_t k = 0; k < 400; k += 96)
+      whole.AddPiece(row, std::min<std::int64_t>(70, 150 - row), k,
+                     std::min<std::int64_t>(96, 400 - k), pieces);
+  }
+  EXPECT_EQ(expected, pieces);
+}
+
+/// None is finite as a bfloat16 number: the last one rounds to infinity.
+inline const std::vector<float> kNotFinite = {
+    std::numeric_limits<float>::infinity(), -std::nanf(""), std::bit_cast<float>(0x7fffffffu),
+    std::bit_cast<float>(0xff800001u), std::numeric_limits<float>::max()};
+
+/// A step that is not finite must be seen: one bad number spoils its row of sums, and no other.
+template <class T>
+void ExpectBadRowsAlone() {
+  for (const float bad : kNotFinite) {
+    TileCase<T> a_case{40, 40, 40};
+    a_case.a[5 * 40 + 7] = Rounded<T>(bad);
+    const std::vector<float> c = a_case.Product();
+    for (std::size_t i = 0; i < c.size(); ++i)
+      ASSERT_EQ(i / 40 != 5, std::isfinite(c[i])) << bad << " at " << i;
   }
 }
 

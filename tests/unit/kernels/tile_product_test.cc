@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "tests/unit/kernels/tile_product_case.h"
@@ -16,17 +14,7 @@ namespace {
 
 TEST_F(TileProductTest, OfBFloat16) { ExpectAllSums<BFloat16>(); }
 
-TEST_F(TileProductTest, DoesNotDependOnPieces) {
-  const TileCase<BFloat16> whole{150, 50, 400};
-  const std::vector<float> expected = whole.Product();
-  std::vector<float> pieces(expected.size());
-  for (std::int64_t row = 0; row < 150; row += 70) {
-    for (std::int64_t k = 0; k < 400; k += 96)
-      whole.AddPiece(row, std::min<std::int64_t>(70, 150 - row), k,
-                     std::min<std::int64_t>(96, 400 - k), pieces);
-  }
-  EXPECT_EQ(expected, pieces);
-}
+TEST_F(TileProductTest, DoesNotDependOnPieces) { ExpectTheSameSumsInPieces<BFloat16>(); }
 
 /// The bits of floats as numbers of bfloat16: times one.
 std::vector<float> PackedInOnePart(const std::vector<float>& values) {
@@ -48,18 +36,9 @@ TEST_F(TileProductTest, FloatsInOnePartAreRounded) {
   EXPECT_EQ(expected, PackedInOnePart(values));
 }
 
-// A step that is not finite must be seen.
 TEST_F(TileProductTest, PassesOnWhatIsNotFinite) {
-  for (const float bad :
-       {std::numeric_limits<float>::infinity(), -std::nanf(""), std::bit_cast<float>(0x7fffffffu),
-        std::bit_cast<float>(0xff800001u), std::numeric_limits<float>::max()}) {
-    EXPECT_FALSE(std::isfinite(PackedInOnePart({bad})[0])) << bad;
-    TileCase<BFloat16> a_case{40, 40, 40};
-    a_case.a[5 * 40 + 7] = Rounded<BFloat16>(bad);
-    const std::vector<float> c = a_case.Product();
-    for (std::size_t i = 0; i < c.size(); ++i)
-      ASSERT_EQ(i / 40 != 5, std::isfinite(c[i])) << bad << " at " << i;
-  }
+  ExpectBadRowsAlone<BFloat16>();
+  for (const float bad : kNotFinite) EXPECT_FALSE(std::isfinite(PackedInOnePart({bad})[0])) << bad;
 }
 
 TEST_F(TileProductTest, TouchesNothingPastItsColumns) {
