@@ -11,6 +11,7 @@
 #include "db/migration.h"
 #include "db/open_database.h"
 #include "db/profile_rows.h"
+#include "db/snapshots.h"
 #include "db/store_error.h"
 
 namespace adaptive_train {
@@ -58,8 +59,10 @@ Result<std::int64_t> FileStore::BeginJob(const JobRecord& job) {
 Result<void> FileStore::Record(std::int64_t job_id, const NumberedEntry& entry) {
   [[maybe_unused]] const auto* end = std::get_if<JobEnd>(&entry.entry);
   assert(end == nullptr || (end->state != JobState::kRunning && end->state != JobState::kLost));
+  NumberedEntry kept = entry;
+  KeepWhatLasts(kept.entry);
   return Transact(true, "storing what a run records",
-                  [&] { return WriteEntry(*database_, job_id, entry); });
+                  [&] { return WriteEntry(*database_, job_id, kept); });
 }
 
 Result<void> FileStore::FoundOut(std::int64_t job_id, JobState was, const FoundEnd& end) {
@@ -70,8 +73,10 @@ Result<void> FileStore::FoundOut(std::int64_t job_id, JobState was, const FoundE
 }
 
 Result<std::int64_t> FileStore::TakeIn(const RunLedger& run) {
+  RunLedger kept = run;
+  for (NumberedEntry& entry : kept.entries) KeepWhatLasts(entry.entry);
   return Transact(true, "taking in a ledger",
-                  [&] { return WriteLedger(*database_, kFileOwner, run); });
+                  [&] { return WriteLedger(*database_, kFileOwner, kept); });
 }
 
 Result<std::vector<JobRow>> FileStore::FindJobs(const JobQuery& query) {

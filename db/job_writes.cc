@@ -33,6 +33,8 @@ constexpr const char* kFindOut =
     "UPDATE jobs SET state = ?3, end_time = coalesce(end_time, ?4), reason = ?5, slurm_state = ?6"
     " WHERE id = ?1 AND state = ?2";
 
+constexpr const char* kChargeTo = "UPDATE jobs SET account = ?3 WHERE uid = ?1 AND owner = ?2";
+
 constexpr const char* kDeleteNodes = "DELETE FROM nodes WHERE job_id = ?1";
 constexpr const char* kInsertNode =
     "INSERT INTO nodes (job_id, position, name, source, cpu_model, cores, memory_bytes, "
@@ -183,6 +185,11 @@ Result<void> WriteEntry(Database& database, std::int64_t job_id, const NumberedE
 void WriteFoundEnd(Database& database, std::int64_t job_id, JobState was, const FoundEnd& end) {
   Execute(database, kFindOut, job_id, ToString(was), ToString(end.state), end.end_time, end.reason,
           end.slurm_state);
+}
+
+void WriteAccount(Database& database, Owner owner, const std::string& run_uid,
+                  const std::string& account) {
+  Execute(database, kChargeTo, run_uid, owner, account);
 }
 
 Result<std::int64_t> WriteLedger(Database& database, Owner owner, const RunLedger& run) {

@@ -42,6 +42,10 @@ Result<void> WriteEntry(Database& database, std::int64_t job_id, const NumberedE
 /// Implements ProfileStore::FoundOut.
 void WriteFoundEnd(Database& database, std::int64_t job_id, JobState was, const FoundEnd& end);
 
+/// Slurm's word for what a run of `owner` is charged to, in place of what it said itself.
+void WriteAccount(Database& database, Owner owner, const std::string& run_uid,
+                  const std::string& account);
+
 /// Implements ProfileStore::TakeIn.
 /// A new row is `owner`'s.
 Result<std::int64_t> WriteLedger(Database& database, Owner owner, const RunLedger& run);

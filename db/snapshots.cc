@@ -32,11 +32,15 @@ std::string LastingPartOf(const std::string& snapshot) {
   }
 }
 
+void KeepWhatLasts(LedgerEntry& entry) {
+  if (auto* nodes = std::get_if<std::vector<NodeRecord>>(&entry))
+    for (NodeRecord& node : *nodes) node.snapshot = LastingPartOf(node.snapshot);
+}
+
 std::string StoreSnapshot(Database& database, const std::string& snapshot) {
-  const std::string text = LastingPartOf(snapshot);
-  const std::string hash = Sha256Of(text);
+  const std::string hash = Sha256Of(snapshot);
   Statement store(database, kStore);
-  store.Bind(hash, text).Run();
+  store.Bind(hash, snapshot).Run();
   return hash;
 }
 

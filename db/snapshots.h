@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "db/ledger_entry.h"
+
 namespace adaptive_train {
 
 class Database;
@@ -11,8 +13,12 @@ class Database;
 /// memory was free and what the job may use. Text that is no JSON stays as it is.
 std::string LastingPartOf(const std::string& snapshot);
 
-/// Stores what lasts of it, if it is not there, and returns its hash. Throws DatabaseError;
-/// must be called inside a transaction.
+/// Leaves of the snapshots in `entry` what lasts. Whoever stores an entry does so before, outside of
+/// the transaction: a snapshot may have many kilobytes.
+void KeepWhatLasts(LedgerEntry& entry);
+
+/// Stores the text if it is not there, and returns its hash. Throws DatabaseError; must be called
+/// inside a transaction.
 std::string StoreSnapshot(Database& database, const std::string& snapshot);
 
 }  // namespace adaptive_train

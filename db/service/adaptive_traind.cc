@@ -19,6 +19,7 @@
 #include "core/file_io.h"
 #include "core/file_limit.h"
 #include "core/seconds.h"
+#include "db/job_writes.h"
 #include "db/migration.h"
 #include "db/open_database.h"
 #include "db/outages.h"
@@ -57,8 +58,10 @@ SlurmAsker::Take SlurmsWordTo(RequestWriter& writer) {
   return [&writer](const std::variant<SeenJob, SeenOutage>& seen) {
     writer.Add(
         [seen](Database& database) {
-          if (const auto* job = std::get_if<SeenJob>(&seen))
+          if (const auto* job = std::get_if<SeenJob>(&seen)) {
             NotePresence(database, job->cluster, job->user, job->nodes, EpochSecondsNow());
+            WriteAccount(database, job->user, job->run, job->account);
+          }
           // As with speeds, only of who has been there.
           const auto* down = std::get_if<SeenOutage>(&seen);
           if (down != nullptr && Presence(database, down->cluster).Counts(down->user, down->node))
@@ -91,6 +94,23 @@ void TellPlaces(const Arguments& arguments, const std::filesystem::path& databas
   if (!arguments.tcp.empty())
     WriteLog(fmt::format("and at tcp:{} for hosts whose settings have store_uid = {}",
                          arguments.tcp, ::geteuid()));
+}
+
+/// Calls `reload` at each SIGHUP, and `stop` at the first other signal.
+void AwaitSignals(boost::asio::signal_set& signals, const std::function<void()>& reload,
+                  const std::function<void()>& stop) {
+  signals.async_wait([&signals, reload, stop](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    if (signal != SIGHUP) {
+      NotifyManager("STOPPING=1");
+      WriteLog({"stopping: requests that have come are answered"});
+      return stop();
+    }
+    NotifyManager("RELOADING=1");
+    reload();
+    NotifyManager("READY=1");
+    AwaitSignals(signals, reload, stop);
+  });
 }
 
 /// Returns when a signal has ended it.
@@ -135,22 +155,12 @@ Result<void> Serve(const Arguments& arguments, const Read& read) {
     if (!port) return tl::unexpected(port.error());
     metrics = std::move(*port);
   }
-  std::function<void()> await = [&] {
-    signals.async_wait([&](const boost::system::error_code& error, int signal) {
-      if (error) return;
-      if (signal == SIGHUP) {
-        NotifyManager("RELOADING=1");
-        Reload(arguments, read, *writer, **service);
-        NotifyManager("READY=1");
-        return await();
-      }
-      NotifyManager("STOPPING=1");
-      WriteLog({"stopping: requests that have come are answered"});
-      (*service)->Stop();
-      if (metrics) metrics->Stop();
-    });
-  };
-  await();
+  AwaitSignals(
+      signals, [&] { Reload(arguments, read, *writer, **service); },
+      [&] {
+        (*service)->Stop();
+        if (metrics) metrics->Stop();
+      });
   TellPlaces(arguments, path);
   NotifyManager("READY=1");
   io.run();

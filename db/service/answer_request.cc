@@ -11,6 +11,7 @@
 #include "db/presence.h"
 #include "db/profile_rows.h"
 #include "db/service/authorization.h"
+#include "db/snapshots.h"
 
 namespace adaptive_train {
 namespace {
@@ -119,6 +120,13 @@ StoreAnswer Greet(const store_request::Hello& hello) {
       "adaptive-traind {} speaks versions {} to {} of its protocol, and you speak {} to {}: "
       "upgrade the older of both",
       ADAPTIVE_TRAIN_VERSION, kOldestProtocol, kNewestProtocol, hello.oldest, hello.newest)};
+}
+
+void PrepareRequest(StoreRequest& request) {
+  if (auto* record = std::get_if<store_request::Record>(&request))
+    KeepWhatLasts(record->entry.entry);
+  if (auto* take = std::get_if<store_request::TakeIn>(&request))
+    for (NumberedEntry& entry : take->run.entries) KeepWhatLasts(entry.entry);
 }
 
 StoreAnswer AnswerRequest(Database& database, const Caller& caller, const StoreRequest& request,

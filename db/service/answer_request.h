@@ -11,6 +11,9 @@ class Database;
 /// The newest version of the protocol that both sides speak, or a refusal that names both.
 StoreAnswer Greet(const store_request::Hello& hello);
 
+/// Does what of a request needs no database, so that the thread which writes need not.
+void PrepareRequest(StoreRequest& request);
+
 /// Whose reports count for others: everybody's, or those of users of whom Slurm has seen a job on
 /// the node (db/presence.h).
 enum class Counted { kAll, kSeenBySlurm };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 #include <utility>
 
@@ -45,23 +44,20 @@ Result<std::string> ClusterNameIn(const std::string& config) {
   return Fail("scontrol show config has no ClusterName", ExitCode::kStore);
 }
 
-/// Of squeue's lines "77|4001|n[1-3]", an array's tasks among them, the job's own: whose it is, and
-/// its nodes. No text that a user has chosen is in them.
-Result<std::pair<uid_t, std::string>> UserAndNodes(const std::string& lines, std::int64_t job) {
-  std::istringstream stream(lines);
-  const std::string begins = fmt::format("{}|", job);
-  for (std::string line; std::getline(stream, line);) {
-    if (!line.starts_with(begins)) continue;
-    const char* const first = line.data() + begins.size();
-    const char* const last = line.data() + line.size();
-    uid_t user = 0;
-    const auto [end, error] = std::from_chars(first, last, user);
-    if (error != std::errc() || end == last || *end != '|')
-      return Fail("squeue says " + Printable(line, 80), ExitCode::kStore);
-    if (end + 1 == last) return Fail("it has no nodes yet", ExitCode::kStore);
-    return std::pair(user, std::string(end + 1, last));
-  }
-  return Fail("squeue does not know it", ExitCode::kStore);
+/// What Slurm holds of the job; its accounting where slurmctld has forgotten it. No text that a user
+/// has chosen is in these lines.
+Result<SlurmJob> AskForJob(std::int64_t job, std::chrono::steady_clock::time_point deadline) {
+  const std::string named = fmt::format("--jobs={}", job);
+  const auto queued =
+      OutputOf({"squeue", "--noheader", "--states=all", named, "--format=%A|%U|%N|%a"}, deadline)
+          .and_then([&](const std::string& lines) { return SlurmJobIn(lines, job); });
+  if (queued) return queued;
+  const auto accounted =
+      OutputOf({"sacct", "--noheader", "--parsable2", "--allocations", "--allusers", named,
+                "--format=JobIDRaw,UID,NodeList,Account"},
+               deadline)
+          .and_then([&](const std::string& lines) { return SlurmJobIn(lines, job); });
+  return accounted ? accounted : queued;
 }
 
 }  // namespace
@@ -174,16 +170,12 @@ Result<void> SlurmAsker::Answer(const Question& question) {
 }
 
 Result<SeenJob> SlurmAsker::Seen(const JobQuestion& question, Clock::time_point deadline) const {
-  const auto lines =
-      OutputOf({"squeue", "--noheader", "--states=all",
-                fmt::format("--jobs={}", question.slurm_job_id), "--format=%A|%U|%N"},
-               deadline);
-  if (!lines) return tl::unexpected(lines.error());
-  const auto job = UserAndNodes(*lines, question.slurm_job_id);
+  const auto job = AskForJob(question.slurm_job_id, deadline);
   if (!job) return tl::unexpected(job.error());
-  const auto nodes = OutputOf({"scontrol", "show", "hostnames", job->second}, deadline);
-  if (!nodes) return tl::unexpected(nodes.error());
-  return SeenJob{cluster_, job->first, WordsOf(*nodes)};
+  return OutputOf({"scontrol", "show", "hostnames", job->nodes}, deadline)
+      .map([&](const std::string& nodes) {
+        return SeenJob{cluster_, job->user, WordsOf(nodes), question.run, job->account};
+      });
 }
 
 Result<SeenOutage> SlurmAsker::Seen(uid_t user, const NodeQuestion& question,

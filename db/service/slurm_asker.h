@@ -30,6 +30,8 @@ struct SeenJob {
   std::string cluster;
   uid_t user = 0;
   std::vector<std::string> nodes;
+  std::string run;      // of the user's, which is in the job
+  std::string account;  // that the job is charged to; empty: none
 };
 /// A node that went down at `time`, by Slurm's word, as `user` has said.
 struct SeenOutage {
@@ -39,7 +41,7 @@ struct SeenOutage {
   EpochSeconds time = 0;
 };
 
-/// One thread, which calls squeue and scontrol. Users take turns. Of a job it asks until Slurm has
+/// One thread, which calls squeue, sacct and scontrol. Users take turns. Of a job it asks until Slurm has
 /// said where it runs, five times at most, 30 s apart; of a node until Slurm knows of an outage, for
 /// an hour, less and less often.
 class SlurmAsker {

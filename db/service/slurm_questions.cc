@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "core/file_io.h"
@@ -16,7 +17,7 @@ namespace {
 /// Slurm marks a node as down some minutes after its death (SlurmdTimeout), and ranks have found
 /// out before or a little later.
 constexpr std::int64_t kMostBefore = 600, kMostAfter = 3600;  // seconds
-constexpr std::size_t kLongestName = 64;
+constexpr std::size_t kLongestName = 64, kLongestAccount = 100;
 
 /// A name as slurm.conf has it, and nothing that scontrol would take for an option or for several.
 bool IsNodeName(const std::string& name) {
@@ -28,7 +29,8 @@ bool IsNodeName(const std::string& name) {
 }
 
 void AddJob(const JobRecord& job, std::vector<SlurmQuestion>& questions) {
-  if (job.slurm_job_id > 0) questions.push_back(JobQuestion{job.slurm_job_id, job.restart_count});
+  if (job.slurm_job_id > 0)
+    questions.push_back(JobQuestion{job.slurm_job_id, job.restart_count, job.uid});
 }
 
 void AddFailure(const LedgerEntry& entry, std::vector<SlurmQuestion>& questions) {
@@ -77,6 +79,32 @@ std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request) {
     for (const NumberedEntry& entry : take->run.entries) AddFailure(entry.entry, questions);
   }
   return questions;
+}
+
+Result<SlurmJob> SlurmJobIn(const std::string& lines, std::int64_t job) {
+  const auto parts_of = [](const std::string& line) {
+    std::istringstream stream(line);
+    std::vector<std::string> parts;
+    for (std::string part; std::getline(stream, part, '|');) parts.push_back(part);
+    parts.resize(std::max<std::size_t>(parts.size(), 4));
+    return parts;
+  };
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) {
+    const auto parts = parts_of(line);
+    if (parts[0] != std::to_string(job)) continue;
+    SlurmJob found{0, parts[2], Printable(parts[3], kLongestAccount)};
+    const char* const last = parts[1].data() + parts[1].size();
+    const auto [end, error] = std::from_chars(parts[1].data(), last, found.user);
+    if (error != std::errc() || end != last)
+      return Fail("Slurm says " + Printable(line, 80), ExitCode::kStore);
+    // sacct has "None assigned".
+    if (found.nodes.empty() || found.nodes.find(' ') != found.nodes.npos)
+      return Fail("it has no nodes yet", ExitCode::kStore);
+    if (found.account == "(null)") found.account = "";  // squeue's word for none
+    return found;
+  }
+  return Fail("Slurm does not know it", ExitCode::kStore);
 }
 
 Result<EpochSeconds> OutageIn(std::string_view words, std::int64_t failed) {

@@ -1,6 +1,8 @@
 // What Slurm is asked about when users tell of their jobs.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,9 +15,11 @@
 
 namespace adaptive_train {
 
-/// Whose is the job, and where does it run? A requeued one is another.
+/// Whose is the job, where does it run, and to what account is it charged? A requeued one is another,
+/// and so is a run of adaptive-train in it.
 struct JobQuestion {
   std::int64_t slurm_job_id = 0, restart_count = 0;
+  std::string run;  // JobRecord::uid
   auto operator<=>(const JobQuestion&) const = default;
 };
 /// Did the node go down at about this time, in which a user's job failed there?
@@ -29,6 +33,15 @@ using SlurmQuestion = std::variant<JobQuestion, NodeQuestion>;
 /// A request names a Slurm job as its user's, or blames a node for a failure. A node's name can be a
 /// program's argument.
 std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request);
+
+/// A job's lines of squeue or sacct, tasks of its array among them, are "JOB|UID|NODES|ACCOUNT".
+struct SlurmJob {
+  uid_t user = 0;
+  std::string nodes;    // a list such as "n[1-3]"
+  std::string account;  // empty: it has none
+};
+/// The job's own line. The error says what is there instead, or that it has no nodes yet.
+Result<SlurmJob> SlurmJobIn(const std::string& lines, std::int64_t job);
 
 /// From a node as `scontrol --oneliner show node` prints it with times in seconds since 1970: when it
 /// was set down, if that was between ten minutes before `failed` and an hour after, or when it

@@ -9,7 +9,7 @@ teardown_file() { box_down; }
 setup() {
   make_job_home
   named=$home/named.db
-  rm -rf "$home"/named.db* "$home/shared" "$home/.config"
+  rm -rf "$home"/named.db* "$home"/{shared,full,.config}
   # shellcheck disable=SC2016 # the job's own words
   sed -i 's/^exec /. .\/env.sh\n&/' "$home/job.sh"
   environment
@@ -119,6 +119,18 @@ serve() {
   chmod 400 "$named"
   trains_beside 'the file is not readable and writable to you'
   chmod 600 "$named"
+  knows 1 2
+}
+
+@test "a store on a full disk" {
+  make_store
+  local node
+  mkdir "$home/full"
+  environment "ADAPTIVE_TRAIN_STORE=file:$home/full/named.db"
+  for node in ctl n1 n2; do box_root "$node" mount -t tmpfs -o size=16k,mode=777 full "$home/full"; done
+  trains_beside 'the disk is full'
+  for node in ctl n1 n2; do box_root "$node" umount "$home/full"; done
+  environment "ADAPTIVE_TRAIN_STORE=file:$named"
   knows 1 2
 }
 

@@ -116,6 +116,7 @@ outage_known() { [[ $(sqlite3 -readonly "$shared/profiles.db" 'SELECT node FROM 
   grep -F 'links: 0 of 3 pairs measured, 1 checked, 2 taken from the store' <<<"$output"
   [[ $(sqlite3 "$shared/profiles.db" 'SELECT owner, group_concat(node) FROM (SELECT * FROM presence ORDER BY node) GROUP BY owner') == "$(printf '%s|n1,n2,n3\n' \
     "$(stat -c %u "$home")" "$(stat -c %u "$bobs")" | sort -n)" ]]
+  [[ -z $(sqlite3 "$shared/profiles.db" 'SELECT DISTINCT account FROM jobs') ]]
   [[ $(told_to ada jobs -a -n -P -o User) == ada ]]
   [[ $(told_to bob jobs -a -n -P -o User) == bob ]]
   box on n2 --user=bob adaptive-train doctor --store "$store" | grep -F 'profile store tcp:ctl:6822: adaptive-traind answers'
