@@ -1,7 +1,8 @@
 #!/bin/bash
 # All tests: in release what computes, whole runs, and slurm on a cluster in a box; under the address and
 # undefined-behaviour sanitizers what parses, has threads or exchanges. cmake/AdaptiveTrain.cmake says which is which.
-# --long adds all that each build leaves to the other, the thread sanitizer, lint, and the long tests.
+# --long adds all that each build leaves to the other, the thread sanitizer, lint, the long tests, and Debian
+# packages that are compiled anew.
 # Run as root on Debian 12; may be run again.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
@@ -58,6 +59,16 @@ build_the_rest() {
   build_rpms && build asan
 }
 
+# build_debs: into build/deb, compiled as a distribution does it.
+build_debs() {
+  section "build deb"
+  if ! DEB_BUILD_OPTIONS="parallel=$(nproc)" packaging/debian/build --working-tree build/deb >build/deb.log 2>&1; then
+    tail -n 40 build/deb.log >&2
+    echo "test.sh: building the Debian packages failed, see build/deb.log" >&2
+    return 1
+  fi
+}
+
 failed=()
 check() { # PRESET CTEST-ARGUMENT...
   section "test $1: ${*:2}"
@@ -93,6 +104,7 @@ if [[ $long ]]; then
   tests/lint "$PWD" build/release || failed+=("lint")
   build tsan
   OMP_NUM_THREADS=1 check tsan -L 'unit|multi_process' -LE 'gpu'
+  if build_debs; then ADAPTIVE_TRAIN_DEBS=$PWD/build/deb check release -R 'slurm.debian_packages'; else failed+=("build deb"); fi
   build release --target checked_tests benches
   check release -L 'long|checked' -LE gpu
   build asan --target compute_tests

@@ -1,18 +1,20 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031 # every test is a subshell; what one sets is meant for it alone
 # What administrators of Debian install: the packages are made from the build that is tested, looked at, and installed, upgraded,
-# removed and purged in a scratch root.
+# removed and purged in a scratch root. ADAPTIVE_TRAIN_DEBS=DIR takes packages that packaging/debian/build has compiled and put there.
 
 # shellcheck source=tests/slurm/packages.bash
 source "$BATS_TEST_DIRNAME/packages.bash"
 
 setup_file() {
   if ((EUID != 0)); then echo "these tests need root" >&2 && return 1; fi
-  export debs=$BATS_FILE_TMPDIR/debs root=$BATS_FILE_TMPDIR/root
-  # Small packages are of no use here.
-  export DPKG_DEB_COMPRESSOR_TYPE=gzip DPKG_DEB_COMPRESSOR_LEVEL=1
-  "$repository/packaging/debian/build" --working-tree --built "$ADAPTIVE_TRAIN_BUILD" "$debs" >"$BATS_FILE_TMPDIR/build.log" 2>&1 3>&- ||
-    { tail -n 40 "$BATS_FILE_TMPDIR/build.log" >&2 && return 1; }
+  export debs=${ADAPTIVE_TRAIN_DEBS:-$BATS_FILE_TMPDIR/debs} root=$BATS_FILE_TMPDIR/root
+  if [[ -z ${ADAPTIVE_TRAIN_DEBS-} ]]; then
+    # Small packages are of no use here.
+    export DPKG_DEB_COMPRESSOR_TYPE=gzip DPKG_DEB_COMPRESSOR_LEVEL=1
+    "$repository/packaging/debian/build" --working-tree --built "$ADAPTIVE_TRAIN_BUILD" "$debs" >"$BATS_FILE_TMPDIR/build.log" 2>&1 3>&- ||
+      { tail -n 40 "$BATS_FILE_TMPDIR/build.log" >&2 && return 1; }
+  fi
   mkdir "$root"
   local name
   for name in "${packages[@]}"; do
@@ -68,7 +70,7 @@ plugin_folder() { dirname "$(dpkg -L slurm-wlm-basic-plugins | grep '/auth_munge
 
 @test "the drop-in is switched off, and both files that administrators edit are kept" {
   is_switched_off "$root/$drop_in"
-  # The programs that it is made of here may have been built for another place.
+  # The programs may have been built for another place.
   grep -q '^#optional adaptive_train.so probe=/usr/bin/adaptive-train-probe ' "$root/$drop_in"
   [ "$(dpkg-deb -I "$(package adaptive-train-slurm)" conffiles)" = "/$drop_in" ]
   [ "$(dpkg-deb -I "$(package adaptive-traind)" conffiles)" = "/$options" ]
