@@ -33,7 +33,9 @@ constexpr const char* kFindOut =
     "UPDATE jobs SET state = ?3, end_time = coalesce(end_time, ?4), reason = ?5, slurm_state = ?6"
     " WHERE id = ?1 AND state = ?2";
 
-constexpr const char* kChargeTo = "UPDATE jobs SET account = ?3 WHERE uid = ?1 AND owner = ?2";
+constexpr const char* kChargeTo =
+    "UPDATE jobs SET account = ?5 WHERE cluster = ?1 AND slurm_job_id = ?2 AND restart_count = ?3"
+    " AND owner = ?4";
 
 constexpr const char* kDeleteNodes = "DELETE FROM nodes WHERE job_id = ?1";
 constexpr const char* kInsertNode =
@@ -187,9 +189,9 @@ void WriteFoundEnd(Database& database, std::int64_t job_id, JobState was, const 
           end.slurm_state);
 }
 
-void WriteAccount(Database& database, Owner owner, const std::string& run_uid,
-                  const std::string& account) {
-  Execute(database, kChargeTo, run_uid, owner, account);
+void WriteAccount(Database& database, Owner owner, const ChargedJob& job) {
+  Execute(database, kChargeTo, job.cluster, job.slurm_job_id, job.restart_count, owner,
+          job.account);
 }
 
 Result<std::int64_t> WriteLedger(Database& database, Owner owner, const RunLedger& run) {

@@ -36,15 +36,21 @@ Result<void> WriteRow(Database& database, std::int64_t job_id, const MeasuredRec
 Result<void> WriteRow(Database& database, std::int64_t job_id, const SummaryRecord& summary);
 Result<void> WriteRow(Database& database, std::int64_t job_id, const JobEnd& end);
 
+// Snapshots are stored as they are: KeepWhatLasts (db/snapshots.h) goes before.
+
 /// Implements ProfileStore::Record.
 Result<void> WriteEntry(Database& database, std::int64_t job_id, const NumberedEntry& entry);
 
 /// Implements ProfileStore::FoundOut.
 void WriteFoundEnd(Database& database, std::int64_t job_id, JobState was, const FoundEnd& end);
 
-/// Slurm's word for what a run of `owner` is charged to, in place of what it said itself.
-void WriteAccount(Database& database, Owner owner, const std::string& run_uid,
-                  const std::string& account);
+/// Slurm's word for what the owner's runs in one of its jobs are charged to.
+struct ChargedJob {
+  std::string cluster;
+  std::int64_t slurm_job_id = 0, restart_count = 0;
+  std::string account;
+};
+void WriteAccount(Database& database, Owner owner, const ChargedJob& job);
 
 /// Implements ProfileStore::TakeIn.
 /// A new row is `owner`'s.

@@ -60,7 +60,9 @@ SlurmAsker::Take SlurmsWordTo(RequestWriter& writer) {
         [seen](Database& database) {
           if (const auto* job = std::get_if<SeenJob>(&seen)) {
             NotePresence(database, job->cluster, job->user, job->nodes, EpochSecondsNow());
-            WriteAccount(database, job->user, job->run, job->account);
+            WriteAccount(
+                database, job->user,
+                {job->cluster, job->job.slurm_job_id, job->job.restart_count, job->account});
           }
           // As with speeds, only of who has been there.
           const auto* down = std::get_if<SeenOutage>(&seen);

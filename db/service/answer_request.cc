@@ -122,11 +122,16 @@ StoreAnswer Greet(const store_request::Hello& hello) {
       ADAPTIVE_TRAIN_VERSION, kOldestProtocol, kNewestProtocol, hello.oldest, hello.newest)};
 }
 
-void PrepareRequest(StoreRequest& request) {
-  if (auto* record = std::get_if<store_request::Record>(&request))
-    KeepWhatLasts(record->entry.entry);
-  if (auto* take = std::get_if<store_request::TakeIn>(&request))
+void PrepareRequest(StoreRequest& request, Counted counted) {
+  auto* begin = std::get_if<store_request::BeginJob>(&request);
+  auto* record = std::get_if<store_request::Record>(&request);
+  auto* take = std::get_if<store_request::TakeIn>(&request);
+  if (record != nullptr) KeepWhatLasts(record->entry.entry);
+  if (take != nullptr)
     for (NumberedEntry& entry : take->run.entries) KeepWhatLasts(entry.entry);
+  if (counted == Counted::kAll) return;
+  if (begin != nullptr) begin->job.account.clear();
+  if (take != nullptr) take->run.job.account.clear();
 }
 
 StoreAnswer AnswerRequest(Database& database, const Caller& caller, const StoreRequest& request,

@@ -175,9 +175,10 @@ void AddRules(CLI::App& app, Arguments& arguments, Words& words) {
                  "Users who may see the jobs that are charged to an account of Slurm")
       ->type_name("ACCOUNT:USER,...")
       ->delimiter(',');
-  app.add_flag("--ask-slurm", arguments.ask_slurm,
-               "Counts what users report of a node for others only if squeue shows a job of theirs "
-               "there, and failures that Slurm confirms for all");
+  app.add_flag(
+      "--ask-slurm", arguments.ask_slurm,
+      "Counts what users report of a node for others only if Slurm has seen a job of theirs "
+      "there, and failures that Slurm confirms for all; takes accounts from Slurm");
   app.add_option("--mib-a-day", words.mib_a_day, "What one user's requests may have within a day")
       ->type_name("MIB")
       ->check(CLI::Range(1, 1 << 20))

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/file_io.h"
+#include "core/token_proof.h"
 #include "db/service/command.h"
 
 namespace adaptive_train {
@@ -44,20 +45,30 @@ Result<std::string> ClusterNameIn(const std::string& config) {
   return Fail("scontrol show config has no ClusterName", ExitCode::kStore);
 }
 
-/// What Slurm holds of the job; its accounting where slurmctld has forgotten it. No text that a user
-/// has chosen is in these lines.
-Result<SlurmJob> AskForJob(std::int64_t job, std::chrono::steady_clock::time_point deadline) {
-  const std::string named = fmt::format("--jobs={}", job);
-  const auto queued =
-      OutputOf({"squeue", "--noheader", "--states=all", named, "--format=%A|%U|%N|%a"}, deadline)
-          .and_then([&](const std::string& lines) { return SlurmJobIn(lines, job); });
-  if (queued) return queued;
-  const auto accounted =
-      OutputOf({"sacct", "--noheader", "--parsable2", "--allocations", "--allusers", named,
-                "--format=JobIDRaw,UID,NodeList,Account"},
-               deadline)
-          .and_then([&](const std::string& lines) { return SlurmJobIn(lines, job); });
-  return accounted ? accounted : queued;
+/// Of each program that is called.
+std::chrono::steady_clock::time_point Deadline() {
+  return std::chrono::steady_clock::now() + kDeadline;
+}
+
+/// What Slurm holds of the job: what its accounting has where slurmctld does not know the job.
+Result<SlurmJob> AskForJob(std::int64_t job) {
+  const std::string separator = NewNonce(), named = fmt::format("--jobs={}", job);
+  const auto found = [&](const std::string& lines) { return SlurmJobIn(lines, separator, job); };
+  const auto queued = OutputOf({"squeue", "--local", "--noheader", "--states=all", named,
+                                fmt::format("--format=%A{0}%U{0}%N{0}%a", separator)},
+                               Deadline())
+                          .and_then(found);
+  if (queued && *queued) return **queued;
+  const auto accounted = OutputOf({"sacct", "--local", "--noheader", "--allocations", "--allusers",
+                                   named, "--parsable2", "--delimiter=" + separator,
+                                   "--format=JobIDRaw,UID,NodeList,Account"},
+                                  Deadline())
+                             .and_then(found);
+  if (accounted && *accounted) return **accounted;
+  const auto why = [](const auto& asked) {
+    return asked ? "does not know it" : asked.error().message;
+  };
+  return Fail(fmt::format("squeue: {}; sacct: {}", why(queued), why(accounted)), ExitCode::kStore);
 }
 
 }  // namespace
@@ -87,14 +98,21 @@ bool SlurmAsker::HasRoom(const std::deque<Question>& questions, const SlurmQuest
 }
 
 void SlurmAsker::Ask(uid_t user, const SlurmQuestion& about) {
+  std::optional<SeenJob> seen;
   {
     std::lock_guard lock(mutex_);
-    std::deque<Question>& questions = waiting_[user];
-    if (!HasRoom(questions, about)) return;
-    if (known_.size() >= kMostRemembered) known_.clear();
-    if (!known_.emplace(user, KeyOf(about)).second) return;
-    questions.push_back({user, about});
+    const std::pair key(user, KeyOf(about));
+    if (const auto known = known_.find(key); known != known_.end()) {
+      seen = known->second;
+    } else {
+      std::deque<Question>& questions = waiting_[user];
+      if (!HasRoom(questions, about)) return;
+      if (known_.size() >= kMostRemembered) known_.clear();
+      known_.try_emplace(key);
+      questions.push_back({user, about});
+    }
   }
+  if (seen) take_(*seen);
   changed_.notify_one();
 }
 
@@ -154,35 +172,43 @@ void SlurmAsker::Ended(const Question& question, const Result<void>& answered) {
 }
 
 Result<void> SlurmAsker::Answer(const Question& question) {
-  const auto deadline = Clock::now() + kDeadline;
   if (cluster_.empty()) {
-    auto name = OutputOf({"scontrol", "show", "config"}, deadline).and_then(ClusterNameIn);
+    auto name = OutputOf({"scontrol", "show", "config"}, Deadline()).and_then(ClusterNameIn);
     if (!name) return tl::unexpected(name.error());
     cluster_ = std::move(*name);
   }
   if (const auto* node = std::get_if<NodeQuestion>(&question.about))
-    return Seen(question.user, *node, deadline).map([&](const SeenOutage& outage) {
-      take_(outage);
-    });
-  return Seen(std::get<JobQuestion>(question.about), deadline).map([&](const SeenJob& job) {
-    if (job.user == question.user) take_(job);
+    return Seen(question.user, *node).map([&](const SeenOutage& outage) { take_(outage); });
+  return Seen(std::get<JobQuestion>(question.about)).map([&](const SeenJob& job) {
+    if (job.user == question.user) Tell(question, job);
   });
 }
 
-Result<SeenJob> SlurmAsker::Seen(const JobQuestion& question, Clock::time_point deadline) const {
-  const auto job = AskForJob(question.slurm_job_id, deadline);
+/// A run that is stored from now on hears it by its own question.
+void SlurmAsker::Tell(const Question& question, const SeenJob& job) {
+  {
+    std::lock_guard lock(mutex_);
+    SeenJob again = job;
+    again.nodes.clear();
+    known_[{question.user, KeyOf(question.about)}] = std::move(again);
+  }
+  take_(job);
+}
+
+Result<SeenJob> SlurmAsker::Seen(const JobQuestion& question) const {
+  const auto job = AskForJob(question.slurm_job_id);
   if (!job) return tl::unexpected(job.error());
-  return OutputOf({"scontrol", "show", "hostnames", job->nodes}, deadline)
+  if (job->nodes.empty()) return Fail("it has no nodes yet", ExitCode::kStore);
+  return OutputOf({"scontrol", "show", "hostnames", job->nodes}, Deadline())
       .map([&](const std::string& nodes) {
-        return SeenJob{cluster_, job->user, WordsOf(nodes), question.run, job->account};
+        return SeenJob{cluster_, job->user, question, job->account, WordsOf(nodes)};
       });
 }
 
-Result<SeenOutage> SlurmAsker::Seen(uid_t user, const NodeQuestion& question,
-                                    Clock::time_point deadline) const {
+Result<SeenOutage> SlurmAsker::Seen(uid_t user, const NodeQuestion& question) const {
   return OutputOf({"env", "SLURM_TIME_FORMAT=%s", "scontrol", "--oneliner", "show", "node",
                    question.node},
-                  deadline)
+                  Deadline())
       .and_then([&](const std::string& words) { return OutageIn(words, question.time); })
       .map([&](EpochSeconds time) {
         return SeenOutage{cluster_, user, question.node, time};

@@ -11,7 +11,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,9 +28,9 @@ namespace adaptive_train {
 struct SeenJob {
   std::string cluster;
   uid_t user = 0;
-  std::vector<std::string> nodes;
-  std::string run;      // of the user's, which is in the job
-  std::string account;  // that the job is charged to; empty: none
+  JobQuestion job;
+  std::string account;             // that it is charged to; empty: none
+  std::vector<std::string> nodes;  // empty: they were told before
 };
 /// A node that went down at `time`, by Slurm's word, as `user` has said.
 struct SeenOutage {
@@ -41,12 +40,14 @@ struct SeenOutage {
   EpochSeconds time = 0;
 };
 
-/// One thread, which calls squeue, sacct and scontrol. Users take turns. Of a job it asks until Slurm has
-/// said where it runs, five times at most, 30 s apart; of a node until Slurm knows of an outage, for
-/// an hour, less and less often.
+/// One thread, which calls squeue, sacct and scontrol. Users take turns. Of a job it asks until Slurm
+/// has said where it runs, five times at most, 30 s apart. What Slurm has said is told again when
+/// the user names the job again, as another run in it does. Of a node it asks until Slurm knows of an
+/// outage, for an hour, less and less often.
 class SlurmAsker {
  public:
-  /// Takes what Slurm says of a job whose user has named it, or of a node. By the asker's thread.
+  /// Takes what Slurm says of a job whose user has named it, or of a node. From any thread; must
+  /// not block.
   using Take = std::function<void(const std::variant<SeenJob, SeenOutage>&)>;
 
   SlurmAsker(Take take, Log log);
@@ -74,8 +75,9 @@ class SlurmAsker {
   bool HasRoom(const std::deque<Question>& questions, const SlurmQuestion& about) const;
   void Ended(const Question& question, const Result<void>& answered);
   Result<void> Answer(const Question& question);
-  Result<SeenJob> Seen(const JobQuestion& job, Clock::time_point deadline) const;
-  Result<SeenOutage> Seen(uid_t user, const NodeQuestion& node, Clock::time_point deadline) const;
+  Result<SeenJob> Seen(const JobQuestion& job) const;
+  Result<SeenOutage> Seen(uid_t user, const NodeQuestion& node) const;
+  void Tell(const Question& question, const SeenJob& job);
 
   const Take take_;
   const Log log_;
@@ -84,8 +86,9 @@ class SlurmAsker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uid_t, std::deque<Question>> waiting_;
-  uid_t last_ = 0;                                   // whose turn it was
-  std::set<std::pair<uid_t, SlurmQuestion>> known_;  // waiting, or answered
+  uid_t last_ = 0;  // whose turn it was
+  /// What waits or is answered; with the answer to tell again.
+  std::map<std::pair<uid_t, SlurmQuestion>, std::optional<SeenJob>> known_;
   bool ending_ = false;
   std::thread thread_;
 };

@@ -29,8 +29,7 @@ bool IsNodeName(const std::string& name) {
 }
 
 void AddJob(const JobRecord& job, std::vector<SlurmQuestion>& questions) {
-  if (job.slurm_job_id > 0)
-    questions.push_back(JobQuestion{job.slurm_job_id, job.restart_count, job.uid});
+  if (job.slurm_job_id > 0) questions.push_back(JobQuestion{job.slurm_job_id, job.restart_count});
 }
 
 void AddFailure(const LedgerEntry& entry, std::vector<SlurmQuestion>& questions) {
@@ -66,6 +65,16 @@ std::optional<std::int64_t> TimeOfReason(std::string_view text) {
   return at == text.npos ? std::nullopt : NumberAt(text.substr(at + 1));
 }
 
+std::vector<std::string_view> PartsOf(std::string_view line, std::string_view separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = line.find(separator);
+    parts.push_back(line.substr(0, end));
+    if (end == line.npos) return parts;
+    line.remove_prefix(end + separator.size());
+  }
+}
+
 }  // namespace
 
 std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request) {
@@ -81,30 +90,23 @@ std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request) {
   return questions;
 }
 
-Result<SlurmJob> SlurmJobIn(const std::string& lines, std::int64_t job) {
-  const auto parts_of = [](const std::string& line) {
-    std::istringstream stream(line);
-    std::vector<std::string> parts;
-    for (std::string part; std::getline(stream, part, '|');) parts.push_back(part);
-    parts.resize(std::max<std::size_t>(parts.size(), 4));
-    return parts;
-  };
+Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, const std::string& separator,
+                                           std::int64_t job) {
   std::istringstream stream(lines);
   for (std::string line; std::getline(stream, line);) {
-    const auto parts = parts_of(line);
-    if (parts[0] != std::to_string(job)) continue;
-    SlurmJob found{0, parts[2], Printable(parts[3], kLongestAccount)};
+    const auto parts = PartsOf(line, separator);
+    if (parts.size() != 4 || parts[0] != std::to_string(job)) continue;
+    SlurmJob found{0, std::string(parts[2]), Printable(std::string(parts[3]), kLongestAccount)};
     const char* const last = parts[1].data() + parts[1].size();
     const auto [end, error] = std::from_chars(parts[1].data(), last, found.user);
     if (error != std::errc() || end != last)
-      return Fail("Slurm says " + Printable(line, 80), ExitCode::kStore);
-    // sacct has "None assigned".
-    if (found.nodes.empty() || found.nodes.find(' ') != found.nodes.npos)
-      return Fail("it has no nodes yet", ExitCode::kStore);
-    if (found.account == "(null)") found.account = "";  // squeue's word for none
+      return Fail("Slurm says that the user is " + Printable(std::string(parts[1]), 80),
+                  ExitCode::kStore);
+    if (found.nodes == "None assigned") found.nodes = "";  // of sacct
+    if (found.account == "(null)") found.account = "";     // of squeue
     return found;
   }
-  return Fail("Slurm does not know it", ExitCode::kStore);
+  return std::nullopt;
 }
 
 Result<EpochSeconds> OutageIn(std::string_view words, std::int64_t failed) {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -15,11 +16,10 @@
 
 namespace adaptive_train {
 
-/// Whose is the job, where does it run, and to what account is it charged? A requeued one is another,
-/// and so is a run of adaptive-train in it.
+/// Whose is the job, where does it run, and to what account is it charged? A requeued one is
+/// another.
 struct JobQuestion {
   std::int64_t slurm_job_id = 0, restart_count = 0;
-  std::string run;  // JobRecord::uid
   auto operator<=>(const JobQuestion&) const = default;
 };
 /// Did the node go down at about this time, in which a user's job failed there?
@@ -30,18 +30,21 @@ struct NodeQuestion {
 };
 using SlurmQuestion = std::variant<JobQuestion, NodeQuestion>;
 
-/// A request names a Slurm job as its user's, or blames a node for a failure. A node's name can be a
-/// program's argument.
+/// A request names a Slurm job as its user's, or blames a node for a failure. A node's name can be
+/// a program's argument.
 std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request);
 
-/// A job's lines of squeue or sacct, tasks of its array among them, are "JOB|UID|NODES|ACCOUNT".
 struct SlurmJob {
   uid_t user = 0;
-  std::string nodes;    // a list such as "n[1-3]"
+  std::string nodes;    // a list such as "n[1-3]"; empty: it has none yet
   std::string account;  // empty: it has none
 };
-/// The job's own line. The error says what is there instead, or that it has no nodes yet.
-Result<SlurmJob> SlurmJobIn(const std::string& lines, std::int64_t job);
+
+/// From lines "JOB|UID|NODES|ACCOUNT" of squeue or sacct, with `separator` in place of "|": the
+/// job's own among those of its array's tasks. Users may choose their accounts' names, line ends and
+/// all: a separator that nobody can know keeps them from writing lines. None: the job is not there.
+Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, const std::string& separator,
+                                           std::int64_t job);
 
 /// From a node as `scontrol --oneliner show node` prints it with times in seconds since 1970: when it
 /// was set down, if that was between ten minutes before `failed` and an hour after, or when it

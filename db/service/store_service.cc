@@ -248,7 +248,7 @@ void StoreService::Understand(const SessionPtr& session, std::string text) {
     const std::string_view name = NameOf(*request);
     if (!session->greeted) return answer(name, session->Greeted(*request));
     if (!Writes(*request)) return answer(name, read(session->caller, *request));
-    PrepareRequest(*request);
+    PrepareRequest(*request, ask ? Counted::kSeenBySlurm : Counted::kAll);
     auto questions = ask ? QuestionsIn(*request) : std::vector<SlurmQuestion>();
     writer.Add(session->caller, std::move(*request),
                [answer, name, ask, user = session->caller.uid,

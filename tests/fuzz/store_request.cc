@@ -81,8 +81,10 @@ void FuzzOne(std::string_view input) {
   }
   std::string text;
   try {
+    StoreRequest prepared = *request;
+    PrepareRequest(prepared);
     Transaction undone(*database, Transaction::Kind::kReads);
-    text = AnswerText(AnswerRequest(*database, {1001, "bob", false}, *request));
+    text = AnswerText(AnswerRequest(*database, {1001, "bob", false}, prepared));
   } catch (const DatabaseError&) {
     return;  // such as a number that a column does not take
   }

@@ -16,6 +16,7 @@ setup() {
 }
 teardown() {
   release
+  if [[ -e $home/full ]]; then on_all_nodes "umount -q $home/full || true"; fi
   if [[ ${service-} ]]; then
     kill -CONT "$service" 2>/dev/null || true
     kill "$service" 2>/dev/null || true
@@ -30,6 +31,12 @@ environment() {
 }
 # show VERB...: adaptive-train in the job's environment.
 show() { box_on ctl bash -c '. ./env.sh; exec adaptive-train "$@"' bash "$@"; }
+
+# on_all_nodes COMMAND: as root. Each has its own view of what is mounted.
+on_all_nodes() {
+  local node
+  for node in ctl n1 n2; do box_root "$node" bash -c "$1"; done
+}
 
 # trains_beside WHY: a job of two steps ends well, and says so in one line; so do the other verbs, of which jobs shows it.
 trains_beside() {
@@ -124,12 +131,11 @@ serve() {
 
 @test "a store on a full disk" {
   make_store
-  local node
   mkdir "$home/full"
   environment "ADAPTIVE_TRAIN_STORE=file:$home/full/named.db"
-  for node in ctl n1 n2; do box_root "$node" mount -t tmpfs -o size=16k,mode=777 full "$home/full"; done
+  on_all_nodes "mount -t tmpfs -o size=4m,mode=777 full $home/full && cp -p $home/named.db $home/full && (cat /dev/zero >$home/full/rest || true)"
   trains_beside 'the disk is full'
-  for node in ctl n1 n2; do box_root "$node" umount "$home/full"; done
+  on_all_nodes "umount $home/full"
   environment "ADAPTIVE_TRAIN_STORE=file:$named"
   knows 1 2
 }

@@ -107,6 +107,27 @@ TEST_F(AdaptiveTraindTest, OldJobsAreRemovedWithAllThatBelongsToThemIfAsked) {
   EXPECT_TRUE(Connected().BeginJob(SampleJob())) << "it writes as ever";
 }
 
+TEST_F(AdaptiveTraindTest, OfSnapshotsItKeepsWhatLasts) {
+  Start();
+  const auto taken_at = [](int second) {
+    return std::vector<NodeRecord>{
+        {"n1", "user", "cpu", 1, 1,
+         R"({"name":"n1","taken_at":")" + std::to_string(second) + R"("})"}};
+  };
+  RemoteStore store = Connected();
+  for (const int second : {1, 2}) {
+    const auto job = store.BeginJob(SampleJob());
+    ASSERT_TRUE(job && store.Record(*job, {1, taken_at(second)}));
+  }
+  RunLedger run{SampleJob(), {{1, taken_at(3)}}};
+  run.job.uid = NewRunUid();
+  ASSERT_EQ(store.TakeIn(run), 1);
+  Database database(Location().path);
+  EXPECT_EQ(database.Number("SELECT COUNT(*) FROM nodes"), 3);
+  EXPECT_EQ(database.Number("SELECT COUNT(*) FROM snapshots"), 1);
+  EXPECT_EQ(database.Text("SELECT text FROM snapshots"), R"({"name":"n1"})");
+}
+
 TEST_F(AdaptiveTraindTest, SpeedsAreKeptForTheDaysThatAreAskedFor) {
   ASSERT_TRUE(FileStore::Open(Location()));
   Database database(Location().path);

@@ -1,6 +1,7 @@
 // What Slurm is asked about, and what its answers say.
 #include "db/service/slurm_questions.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,22 +64,33 @@ TEST(SlurmQuestions, OtherWordsAreAnError) {
 }
 
 std::string Job(const std::string& lines) {
-  const auto job = SlurmJobIn(lines, 12);
-  return job ? std::to_string(job->user) + " " + job->nodes + " " + job->account
-             : job.error().message;
+  const auto job = SlurmJobIn(lines, "|", 12);
+  if (!job) return job.error().message;
+  if (!*job) return "none";
+  return fmt::format("{} {} {}", (*job)->user, (*job)->nodes, (*job)->account);
 }
 
 TEST(SlurmQuestions, AJobIsFoundAmongTheTasksOfItsArray) {
   EXPECT_EQ(Job("11|9|n1|a\n12|1000|n[1-3]|physics\n13|9|n1|a\n"), "1000 n[1-3] physics");
   EXPECT_EQ(Job("12|0|n1|(null)\n"), "0 n1 ") << "squeue, without accounts";
   EXPECT_EQ(Job("12|0|n1|\n"), "0 n1 ") << "sacct";
-  EXPECT_EQ(Job("12|0|n1"), "0 n1 ");
-  EXPECT_EQ(Job("12|1000||physics"), "it has no nodes yet");
-  EXPECT_EQ(Job("12|1000|None assigned|physics"), "it has no nodes yet");
-  EXPECT_EQ(Job(""), "Slurm does not know it");
-  EXPECT_EQ(Job("112|1000|n1|a\n"), "Slurm does not know it");
+  EXPECT_EQ(Job("12|1000||physics"), "1000  physics");
+  EXPECT_EQ(Job("12|1000|None assigned|physics"), "1000  physics");
+  EXPECT_EQ(Job(""), "none");
+  EXPECT_EQ(Job("112|1000|n1|a\n"), "none");
   for (const char* const user : {"", "-1", "1 ", "ann", "99999999999"})
-    EXPECT_THAT(Job("12|" + std::string(user) + "|n1|a"), ::testing::StartsWith("Slurm says 12|"));
+    EXPECT_THAT(Job("12|" + std::string(user) + "|n1|a"), ::testing::StartsWith("Slurm says "));
+}
+
+TEST(SlurmQuestions, AnAccountWritesNoLinesOfItsOwn) {
+  const std::string lines =
+      "13<7>61001<7>n1<7>x\n12|0|n[1-9]|y\n12<7>61001<7>n2<7>a\x1b\n12<8>0<8>n[1-9]<8>y\n";
+  const auto job = SlurmJobIn(lines, "<7>", 12);
+  ASSERT_TRUE(job && *job);
+  EXPECT_EQ((*job)->user, 61001u);
+  EXPECT_EQ((*job)->nodes, "n2");
+  EXPECT_EQ((*job)->account.find('\x1b'), std::string::npos);
+  EXPECT_EQ(Job("12|61001|n1|x|y"), "none") << "five parts";
 }
 
 FailureRecord Failure(const std::string& host, Blamed blamed = Blamed::kNode, double ago = 10) {
@@ -117,11 +129,10 @@ TEST(SlurmQuestions, ANameThatIsNoneIsNotAskedAbout) {
 TEST(SlurmQuestions, ALedgersJobAndFailuresAreAskedAbout) {
   RunLedger run;
   run.job.slurm_job_id = 7;
-  run.job.uid = NewRunUid();
   run.entries = {{1, Failure("n1")}, {2, PlanRecord{}}, {3, Failure("n2")}};
   const auto questions = QuestionsIn(store_request::TakeIn{run});
   ASSERT_EQ(questions.size(), 3u);
-  EXPECT_EQ(std::get<JobQuestion>(questions[0]), (JobQuestion{7, 0, run.job.uid}));
+  EXPECT_EQ(std::get<JobQuestion>(questions[0]), (JobQuestion{7, 0}));
   EXPECT_EQ(std::get<NodeQuestion>(questions[2]).node, "n2");
   run.job.slurm_job_id = 0;  // it ran without Slurm
   EXPECT_EQ(QuestionsIn(store_request::TakeIn{run}).size(), 2u);

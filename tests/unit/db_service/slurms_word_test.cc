@@ -18,16 +18,27 @@ using ::testing::HasSubstr;
 class SlurmTest : public ServiceTest {
  protected:
   SlurmTest() {
-    WriteProgram("squeue", "echo \"$*\" >>" + (folder_ / "asked").string() + R"(
+    // line JOB UID NODES ACCOUNT, with the separator that is asked for.
+    const std::string line = R"(
+for word; do
+  case "$word" in
+    --format=%A*) separator=${word#--format=%A} separator=${separator%%"%U"*} ;;
+    --delimiter=*) separator=${word#--delimiter=} ;;
+  esac
+done
+line() { printf "%s$separator%s$separator%s$separator%s\n" "$@"; }
+)";
+    WriteProgram("squeue", "echo \"$*\" >>" + (folder_ / "asked").string() + line + R"(
 case "$*" in
-  *--jobs=1\ *) echo '1|61001|n[1-2]|physics' ;;
-  *--jobs=2\ *) printf '5|61002|n7|arts\n2|61002|n[1-2]|arts\n' ;;
-  *--jobs=3\ *) echo '3|61003|n[1-2]|(null)' ;;
-  *--jobs=4\ *) echo '4|61001|n3|physics' ;;
+  *--jobs=1\ *) line 1 61001 'n[1-2]' physics ;;
+  *--jobs=2\ *) line 5 61002 n7 arts && line 2 61002 'n[1-2]' arts ;;
+  *--jobs=3\ *) line 3 61003 'n[1-2]' '(null)' ;;
+  *--jobs=4\ *) line 4 61001 n3 physics ;;
   *) exit 1 ;;
 esac)");
-    WriteProgram("sacct", R"(case "$*" in
-  *--jobs=6\ *) echo '6|61003|n[1-2]|arts' ;;
+    WriteProgram("sacct", line + R"(
+case "$*" in
+  *--jobs=6\ *) line 6 61003 'n[1-2]' arts ;;
   *) exit 1 ;;
 esac)");
     WriteProgram("scontrol", R"(case "$*" in
@@ -81,6 +92,12 @@ esac)");
       for (const JobRow& row : *rows) accounts += (accounts.empty() ? "" : " ") + row.job.account;
       return accounts;
     });
+  }
+
+  void AwaitAccounts(uid_t uid, const std::string& accounts) const {
+    for (int i = 0; i < 600 && AccountsOf(uid) != accounts; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(AccountsOf(uid), accounts);
   }
 
   std::int64_t PresenceRows() const {
@@ -152,18 +169,20 @@ TEST_F(SlurmTest, AJobThatSlurmctldHasForgottenIsKnownToAccounting) {
   EXPECT_EQ(AccountsOf(61003), "arts");
 }
 
-TEST_F(SlurmTest, SlurmSaysWhichAccountEachRunIsChargedTo) {
-  Start({"--ask-slurm", "--coordinators", "physics:" + std::to_string(kBob)});
-  ASSERT_EQ(Report(kAnn, 1), "reported");
-  ASSERT_EQ(Report(kAnn, 1), "reported") << "another run in the same job";
+TEST_F(SlurmTest, SlurmSaysWhichAccountAJobIsChargedTo) {
+  Start({"--ask-slurm", "--coordinators", "physics:" + std::to_string(kBob) + ",said:61005"});
   ASSERT_EQ(Report(61003, 3), "reported");
-  ASSERT_EQ(Report(61004, 1), "reported");
-  AwaitQuestions(4);
-  AwaitPresence(4);
-  EXPECT_EQ(AccountsOf(kAnn), "physics physics");
-  EXPECT_EQ(AccountsOf(61003), "") << "it has none";
-  EXPECT_EQ(AccountsOf(61004), "said") << "Slurm's word is of another's job";
+  ASSERT_EQ(Report(61004, 1), "reported") << "it is not his";
+  ASSERT_EQ(Report(kAnn, 1), "reported");
+  AwaitAccounts(kAnn, "physics");
+  ASSERT_EQ(Report(kAnn, 1), "reported") << "another run in the same job";
+  AwaitAccounts(kAnn, "physics physics");
   EXPECT_EQ(AccountsOf(kBob), "physics physics") << "which he may see";
+  EXPECT_EQ(AccountsOf(61003), "") << "Slurm knows of none";
+  EXPECT_EQ(AccountsOf(61004), "");
+  EXPECT_EQ(AccountsOf(61005), "") << "what a job says itself does not count";
+  const std::string asked = BytesOf(folder_ / "asked");
+  EXPECT_EQ(std::count(asked.begin(), asked.end(), '\n'), 3) << "once of each job and user";
 }
 
 TEST_F(SlurmTest, ANodeThatIsDownBySlurmsWordCountsForAll) {
