@@ -94,6 +94,14 @@ slurm-wlm-basic-plugins (<< ${release%.*}.$(printf %02d $((10#${release#*.} + 1)
   [ "$(control adaptive-traind)" = "conffiles control md5sums postinst postrm prerm" ]
 }
 
+@test "the service's unit is hardened: systemd's measure of what it is exposed to is at most 1 of 10" {
+  local unit=$root/lib/systemd/system/adaptive-traind.service
+  # The threshold is in tenths.
+  run systemd-analyze security --offline=true --no-pager --threshold=10 "$unit"
+  grep -oE 'exposure level for [^ ]+ [0-9.]+ [A-Z]+' <<<"$output" | sed 's/^/# /' >&3
+  [ "$status" = 0 ]
+}
+
 # scratch_system SLURM-VERSION: $system is the root of a machine with one package: a distribution with this Slurm. It provides
 # what ours want, and holds a shell for maintainer scripts and stand-ins that note how those call them.
 scratch_system() {
