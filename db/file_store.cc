@@ -111,8 +111,9 @@ Result<Profile> FileStore::MeasurementsOf(const std::string& cluster) {
 }
 
 Result<std::vector<std::string>> FileStore::MeasuredClusters() {
-  return Transact(false, "reading what was measured",
-                  [&]() -> Result<std::vector<std::string>> { return ReadClusters(*database_); });
+  return Transact(false, "reading what was measured", [&]() -> Result<std::vector<std::string>> {
+    return ReadClusters(*database_, kFileOwner, ClustersOf::kAll);
+  });
 }
 
 }  // namespace adaptive_train

@@ -67,7 +67,10 @@ constexpr const char* kNodesOf =
 constexpr const char* kKindsOf =
     "SELECT DISTINCT device_kind FROM device_profiles WHERE cluster = ?1 ORDER BY device_kind";
 constexpr const char* kClusters =
-    "SELECT cluster FROM link_profiles UNION SELECT cluster FROM device_profiles ORDER BY cluster";
+    "SELECT cluster FROM (SELECT cluster, owner FROM link_profiles UNION"
+    "                     SELECT cluster, owner FROM device_profiles)"
+    " WHERE ?2 OR owner = ?1 OR cluster IN (SELECT cluster FROM presence)"
+    " GROUP BY cluster ORDER BY cluster";
 
 bool Speed(double value) { return std::isfinite(value) && value > 0; }
 bool Amount(double value) { return std::isfinite(value) && value >= 0; }
@@ -322,9 +325,10 @@ Profile ReadMeasurements(Database& database, Owner owner, const std::string& clu
   return profile;
 }
 
-std::vector<std::string> ReadClusters(Database& database) {
+std::vector<std::string> ReadClusters(Database& database, Owner owner, ClustersOf of) {
   std::vector<std::string> clusters;
   Statement statement(database, kClusters);
+  statement.Bind(owner, std::int64_t{of == ClustersOf::kAll});
   while (statement.Step()) clusters.push_back(Column<std::string>(statement));
   return clusters;
 }

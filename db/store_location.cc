@@ -119,7 +119,9 @@ bool IsService(const StoreLocation& location) {
   return location.kind != StoreLocation::Kind::kFile;
 }
 
-StoreChoice ChooseStore(const std::string& typed, const Settings& settings) {
+StoreChoice ChooseStore(const std::string& typed, const Settings& settings,
+                        const fs::path& socket) {
+  std::error_code error;
   StoreChoice choice;
   choice.service = settings.store_uid;
   choice.munge_socket = settings.munge_socket;
@@ -133,6 +135,9 @@ StoreChoice ChooseStore(const std::string& typed, const Settings& settings) {
   } else if (!settings.store.empty()) {
     choice.text = settings.store;
     choice.named_by = settings.sources.at("store");
+  } else if (fs::is_socket(socket, error)) {
+    choice.text = "unix:" + socket.string();
+    choice.named_by = "the service's socket";
   }
   return choice;
 }

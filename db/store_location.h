@@ -47,9 +47,13 @@ struct StoreChoice {
   std::string munge_socket = {};
 };
 
+/// Where adaptive-traind listens if nothing else is said.
+inline constexpr const char* kServiceSocket = "/run/adaptive-traind/socket";
+
 /// The first that is given of `typed` (--store), $ADAPTIVE_TRAIN_STORE, the setting of the user or
-/// the site, and the default place.
-StoreChoice ChooseStore(const std::string& typed, const Settings& settings);
+/// the site, the service's socket if there is one on this host, and the default place.
+StoreChoice ChooseStore(const std::string& typed, const Settings& settings,
+                        const std::filesystem::path& socket = kServiceSocket);
 
 /// Parses "file:PATH", "unix:PATH" ("~/" and relative paths allowed) and "tcp:HOST:PORT". The empty
 /// text means the file $XDG_STATE_HOME/adaptive-train/profiles.db or

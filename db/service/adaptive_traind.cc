@@ -25,6 +25,7 @@
 #include "db/outages.h"
 #include "db/presence.h"
 #include "db/service/arguments.h"
+#include "db/service/backups.h"
 #include "db/service/log.h"
 #include "db/service/metrics_port.h"
 #include "db/service/notify.h"
@@ -86,8 +87,9 @@ void Reload(const Arguments& arguments, const Read& read, RequestWriter& writer,
   writer.Keep(now->renewable.retention);
   service.Renew(now->renewable.rights, now->renewable.of_user);
   if (now->SameButRenewable(arguments)) return WriteLog({"settings are read again"});
-  WriteLog({LOG_WARNING,
-            "settings are read again: places and --ask-slurm will change with a new start"});
+  WriteLog(
+      {LOG_WARNING,
+       "settings are read again: places, backups and --ask-slurm will change with a new start"});
 }
 
 void TellPlaces(const Arguments& arguments, const std::filesystem::path& database) {
@@ -147,6 +149,8 @@ Result<void> Serve(const Arguments& arguments, const Read& read) {
       if (const auto there = weak.lock()) there->Ask(user, questions);
     };
   }
+  std::optional<Backups> backups;
+  if (!arguments.backups.folder.empty()) backups.emplace(path, arguments.backups, WriteLog);
   auto service = StoreService::Listen(io, std::move(settings), *readers, *writer);
   if (!service) return tl::unexpected(service.error());
   std::unique_ptr<MetricsPort> metrics;

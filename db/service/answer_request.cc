@@ -107,7 +107,8 @@ StoreAnswer Answer(const Context& in, const store_request::MeasurementsOf& of) {
                           in.PresenceIn(of.cluster));
 }
 StoreAnswer Answer(const Context& in, const store_request::MeasuredClusters&) {
-  return ReadClusters(in.database);
+  return ReadClusters(in.database, in.access.owner,
+                      in.counted == Counted::kAll ? ClustersOf::kAll : ClustersOf::kSeenBySlurm);
 }
 
 }  // namespace

@@ -165,6 +165,18 @@ void AddPlaces(CLI::App& app, Arguments& arguments) {
       ->type_name("ADDRESS:PORT");
 }
 
+void AddBackups(CLI::App& app, Arguments& arguments) {
+  auto* const folder =
+      app.add_option("--backup-to", arguments.backups.folder,
+                     "Copies the database to this folder once a day, while it is in use")
+          ->type_name("FOLDER");
+  app.add_option("--backups-kept", arguments.backups.keep, "How many of these copies are kept")
+      ->type_name("NUMBER")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str()
+      ->needs(folder);
+}
+
 /// Whom it serves how.
 void AddRules(CLI::App& app, Arguments& arguments, Words& words) {
   app.add_option("--operators", words.operators, "Users who may see all users' jobs")
@@ -201,7 +213,8 @@ void AddRules(CLI::App& app, Arguments& arguments, Words& words) {
 bool Arguments::SameButRenewable(const Arguments& other) const {
   const auto fixed = [](const Arguments& one) {
     return std::tie(one.database, one.socket, one.metrics, one.metrics_listen, one.tcp,
-                    one.tcp_listen, one.munge_socket, one.ask_slurm);
+                    one.tcp_listen, one.munge_socket, one.ask_slurm, one.backups.folder,
+                    one.backups.keep);
   };
   return fixed(*this) == fixed(other);
 }
@@ -216,6 +229,7 @@ tl::expected<Arguments, int> ReadArguments(int argc, char** argv) {
   app.config_formatter(std::make_shared<TomlSettings>());
   app.allow_config_extras(CLI::config_extras_mode::error);
   AddPlaces(app, arguments);
+  AddBackups(app, arguments);
   AddRules(app, arguments, words);
   try {
     app.parse(argc, argv);

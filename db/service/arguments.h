@@ -5,18 +5,21 @@
 
 #include <tl/expected.hpp>
 
+#include "db/service/backups.h"
 #include "db/service/retention.h"
 #include "db/service/rights.h"
 #include "db/service/user_budgets.h"
+#include "db/store_location.h"
 
 namespace adaptive_train {
 
 struct Arguments {
   std::string database = "/var/lib/adaptive-train/profiles.db";
-  std::string socket = "/run/adaptive-traind/socket";
+  std::string socket = kServiceSocket;
   std::string metrics, metrics_listen;  // a file, HOST:PORT; empty: none
   std::string tcp, tcp_listen, munge_socket;
   bool ask_slurm = false;
+  Backups::Settings backups;  // without a folder there are none
   /// What a reload changes.
   struct Renewable {
     Rights rights;

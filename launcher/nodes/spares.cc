@@ -147,7 +147,8 @@ class Race {
     std::map<std::string, double> flops;
     std::map<std::string, std::vector<double>> rates;
     for (const DeviceMeasurement& device : profile.devices)
-      flops[device.node] += device.product_flops;
+      // One may have been measured in several ways, as with unlike numbers of threads.
+      flops[device.node] = std::max(flops[device.node], device.product_flops);
     std::map<std::string, double> promised;
     for (const Device& device : cluster.devices) promised[device.node] += device.product_flops;
     for (const auto& [node, speed] : promised)

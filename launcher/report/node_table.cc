@@ -34,10 +34,11 @@ using Row = std::array<std::string, 8>;
 Row RowOf(const NodeStanding& node, double now) {
   Row row = {Printable(node.node, kShownNameBytes)};
   if (!node.devices.empty()) {
-    const auto& [measured, of_kind] = node.devices.front();
-    const std::size_t count = node.devices.size();
-    row[1] = (count > 1 ? fmt::format("{} x ", count) : "") +
-             Printable(measured.device_kind, kShownKindBytes);
+    const auto& [measured, of_kind] = *std::ranges::max_element(
+        node.devices, {}, [](const auto& device) { return device.measured.evidence.measured_at; });
+    const std::size_t others = node.devices.size() - 1;
+    row[1] = Printable(measured.device_kind, kShownKindBytes) +
+             (others > 0 ? fmt::format(" and {} more", others) : "");
     row[2] = fmt::format("{:.4g}", measured.product_flops / 1e9);
     if (of_kind > 0) row[3] = fmt::format("{:.0f} %", 100 * of_kind);
   }

@@ -1,6 +1,8 @@
 // What Slurm says of jobs and nodes that users name: a service that finds Slurm's programs in a
 // test's folder.
 
+#include <fmt/ranges.h>
+
 #include <fstream>
 #include <thread>
 
@@ -183,6 +185,26 @@ TEST_F(SlurmTest, SlurmSaysWhichAccountAJobIsChargedTo) {
   EXPECT_EQ(AccountsOf(61005), "") << "what a job says itself does not count";
   const std::string asked = BytesOf(folder_ / "asked");
   EXPECT_EQ(std::count(asked.begin(), asked.end(), '\n'), 3) << "once of each job and user";
+}
+
+TEST_F(SlurmTest, NobodyElseIsToldOfAClusterThatSlurmDoesNotKnow) {
+  Start({"--ask-slurm"});
+  const auto clusters = [](RemoteStore& store) -> std::string {
+    const auto known = store.MeasuredClusters();
+    return known ? fmt::format("{}", fmt::join(*known, " ")) : known.error().message;
+  };
+  ASSERT_EQ(Report(kAnn, 1), "reported");
+  AwaitPresence(2);
+  ASSERT_EQ(As(61004,
+               [](RemoteStore& store) {
+                 Profile profile;
+                 profile.links = {{"n1", "n2", 1e-4, 1e9, {1, 0.05, EpochSecondsNow()}}};
+                 const auto saved = store.SaveMeasurements("invented", profile);
+                 return saved ? "saved" : saved.error().message;
+               }),
+            "saved");
+  EXPECT_EQ(As(kBob, clusters), "alpha");
+  EXPECT_EQ(As(61004, clusters), "alpha invented");
 }
 
 TEST_F(SlurmTest, ANodeThatIsDownBySlurmsWordCountsForAll) {

@@ -108,6 +108,20 @@ TEST_F(NodesTest, TheWorstComeFirstEachWithItsReason) {
   EXPECT_THAT(line, HasSubstr("silent twice in the last day"));
 }
 
+TEST_F(NodesTest, ANodeThatWasMeasuredInSeveralWaysIsAsFastAsInTheFastest) {
+  Fill();
+  FileStore store = Store();
+  Profile profile;
+  for (const auto& [node, flops] : {std::pair("n4", 1e11), std::pair("n1", 1e11)})
+    profile.devices.push_back({node, "cpu, 1 thread", flops, 1e10, {2, 0.01, EpochSecondsNow()}});
+  ASSERT_TRUE(store.SaveMeasurements("alpha", profile));
+  const Outcome outcome = Nodes("");
+  EXPECT_THAT(outcome.out, StartsWith("Node  Device                    GFLOP/s  Of kind"));
+  EXPECT_THAT(outcome.out, HasSubstr("n1    cpu, 1 thread and 1 more      100    100 %"));
+  EXPECT_LT(outcome.out.find("\nn2 "), outcome.out.find("\nn1 "));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("2 x")));
+}
+
 TEST_F(NodesTest, JsonHasTheSameForPrograms) {
   Fill();
   const Outcome outcome = Nodes("--json");
