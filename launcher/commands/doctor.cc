@@ -66,7 +66,7 @@ Finding CheckThisClock() {
 Finding CheckSettings(const Result<Settings>& settings) {
   if (!settings)
     return {"settings", Severity::kTrouble, settings.error().message,
-            "run, plan, jobs and links end with exit code 2",
+            "run, plan, jobs, links and nodes end with exit code 2",
             "correct the line, or the file's owner and mode"};
   return {"settings", Severity::kGood,
           fmt::format("{} keys set in {} and {}", settings->sources.size(), SiteSettingsPath(),
