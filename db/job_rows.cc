@@ -2,9 +2,11 @@
 #include "db/job_rows.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "db/database.h"
 
@@ -118,8 +120,12 @@ std::string AmongKeys(const std::vector<JobKey>& keys) {
     std::string& list = key.local ? local : slurm;
     list += fmt::format("{}{}", list.empty() ? "" : ",", key.id);
   }
-  return fmt::format(" AND (jobs.id IN ({0}) OR slurm_job_id IN ({1}) OR array_job_id IN ({1}))",
-                     local, slurm);
+  // SQLite reads all jobs where one of the lists is empty.
+  std::vector<std::string> any;
+  if (!local.empty()) any.push_back(fmt::format("jobs.id IN ({})", local));
+  if (!slurm.empty())
+    any.push_back(fmt::format("slurm_job_id IN ({0}) OR array_job_id IN ({0})", slurm));
+  return fmt::format(" AND ({})", fmt::join(any, " OR "));
 }
 
 std::string FindJobsText(const std::optional<JobsOf>& of, const JobQuery& query) {

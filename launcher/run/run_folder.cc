@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
+#include <thread>
 
 #include "core/file_io.h"
 #include "core/json.h"
@@ -21,6 +23,27 @@ constexpr std::size_t kMaxMetricsBytes = std::size_t{4} << 30;
 
 tl::unexpected<Error> FailErrno(const std::string& path, ExitCode code) {
   return Fail(path + ": " + std::strerror(errno), code);
+}
+
+/// A client of a network file system remembers names for some seconds: it may look for a file that
+/// another client has removed, where it should make a new one.
+constexpr std::chrono::seconds kRemembered{10};
+
+/// Tries again as long as only the file seems to be missing, and not its folder.
+int OpenToAppend(const std::string& folder, const std::string& path) {
+  const auto give_up = std::chrono::steady_clock::now() + kRemembered;
+  for (;;) {
+    const int file =
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+    const int error = errno;
+    std::error_code ignored;
+    if (file >= 0 || error != ENOENT || !std::filesystem::exists(folder, ignored) ||
+        std::chrono::steady_clock::now() > give_up) {
+      errno = error;
+      return file;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
 }
 
 }  // namespace
@@ -85,7 +108,7 @@ void RunFolder::RemoveIfUnused() const {
 
 Result<void> RunFolder::AppendMetrics(const std::string& line) {
   const std::string path = path_ + "/metrics.jsonl";
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+  const int fd = OpenToAppend(path_, path);
   if (fd < 0 && errno == ENOENT) {
     return Fail("run folder: " + path_ + " was removed while its run went on",
                 ExitCode::kRankFailure);

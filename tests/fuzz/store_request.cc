@@ -82,9 +82,12 @@ void FuzzOne(std::string_view input) {
   std::string text;
   try {
     StoreRequest prepared = *request;
-    PrepareRequest(prepared);
+    const Counted counted = input.size() % 2 == 0 ? Counted::kAll : Counted::kSeenBySlurm;
+    PrepareRequest(prepared, counted);
+    Caller bob{1001, "bob", false};
+    if (input.size() % 4 < 2) bob.accounts = {"others"};
     Transaction undone(*database, Transaction::Kind::kReads);
-    text = AnswerText(AnswerRequest(*database, {1001, "bob", false}, prepared));
+    text = AnswerText(AnswerRequest(*database, bob, prepared, counted));
   } catch (const DatabaseError&) {
     return;  // such as a number that a column does not take
   }

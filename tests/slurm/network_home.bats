@@ -3,6 +3,7 @@
 # Homes on a network file system, as they are on most clusters: each node sees them by a client of its own, without locks, with
 # attributes that are some seconds old (tests/fakes/network_home.cc). The store of a user's own is refused there, and ledgers take
 # its place.
+bats_require_minimum_version 1.5.0
 load box
 load job
 
@@ -58,6 +59,21 @@ warns_of_its_home() {
   for again in 1 2; do
     [[ $(box_on ctl env "ADAPTIVE_TRAIN_STORE=file:$local/profiles.db" adaptive-train jobs -a -n -P -o Steps | xargs) == "20 10 20" ]]
   done
+}
+
+@test "names are remembered, and files that another client removes are stale: a run goes on" {
+  local job
+  rm -f "$home/new"
+  run -1 box_on n1 cat "$home/new"
+  echo there >"$home/new"
+  run -1 box_on n1 cat "$home/new"
+  wait_until 10 box_on n1 cat "$home/new"
+  job=$(submit -N2 -- --train.steps=4000)
+  wait_until 60 training "$job" 50
+  rm "$home/runs/$job/ledger.jsonl" "$home/runs/$job/metrics.jsonl"
+  finished_with "$job" 0:0
+  grep "^adaptive-train: warning: ledger $home/runs/$job/ledger.jsonl: Stale file handle; this run is not recorded" "$home/slurm-$job.out"
+  [[ $(jq -s '.[-1].step' "$home/runs/$job/metrics.jsonl") == 4000 ]]
 }
 
 @test "a rank that is killed is replaced from memory" {

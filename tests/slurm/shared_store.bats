@@ -92,6 +92,12 @@ outage_known() { [[ $(sqlite3 -readonly "$shared/profiles.db" 'SELECT node FROM 
   # The service runs outside of the box, where these users have no names.
   [[ $(told_to ada jobs -a -n -P -o User | sort -u) == "$(stat -c %u "$home")" ]]
   [[ $(told_to bob jobs -a -n -P -o User | sort -u) == "$(stat -c %u "$bobs")" ]]
+  # So do these, of his links and nodes alone.
+  for verb in links nodes; do
+    told_to bob "$verb" --json >"$BATS_TEST_TMPDIR/$verb"
+    ! grep -E 'ada|/home/|train\.steps|snapshot' "$BATS_TEST_TMPDIR/$verb"
+  done
+  [[ $(jq -r '.nodes[].node' "$BATS_TEST_TMPDIR/nodes" | sort | xargs) == "n1 n2 n3" ]]
   # Two have checked one pair at most, so that nobody confirms the rest.
   told_to bob links --json | jq -e '[.links[].evidence.trust] | any(. == "unconfirmed")'
 }
