@@ -13,7 +13,8 @@
 //
 // Prints the 50th and 99th percentile and the longest of each kind, and of fdatasync alone. Prints
 // how many were refused or took more than 5 s, and the processor seconds of the service. This
-// program takes part of the same processors. Needs root, to be several users.
+// program takes part of the same processors. Then, without load, what `adaptive-train jobs` takes,
+// which must lie beside ADAPTIVE-TRAIND. Needs root, to be several users.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -168,6 +169,33 @@ class Service {
  private:
   pid_t child_ = -1;
 };
+
+/// What `adaptive-train jobs` takes from its start to its end for a user, with these words.
+Times JobsCommand(const std::filesystem::path& folder, const std::filesystem::path& socket,
+                  std::vector<std::string> words) {
+  words.insert(words.begin(), {(folder / "adaptive-train").string(), "jobs"});
+  words.insert(words.end(), {"--store", "unix:" + socket.string()});
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  Times times;
+  for (int i = 0; i < 20; ++i) {
+    const auto start = Clock::now();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const int nowhere = ::open("/dev/null", O_WRONLY);
+      if (nowhere < 0 || ::dup2(nowhere, 1) < 0 || ::setuid(kFirstUser) != 0) ::_exit(127);
+      ::setenv("HOME", "/", 1);  // whose settings he may read
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    if (status != 0) throw std::runtime_error(words[0] + " jobs failed");
+    times.all.push_back(1e3 * std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return times;
+}
 
 /// A socket to the service that belongs to `user`.
 int ConnectAs(uid_t user, const std::filesystem::path& path) {
@@ -418,6 +446,9 @@ void Run(const Arguments& arguments) {
   Load load(arguments, socket);
   load.Run();
   load.Print();
+  const auto programs = std::filesystem::path(arguments.service).parent_path();
+  JobsCommand(programs, socket, {"-a", "--newest", "50"}).Print("adaptive-train jobs --newest 50");
+  JobsCommand(programs, socket, {"-a", "-j", "4242"}).Print("adaptive-train jobs -j");
   fmt::print("the service took {:.2f} processors\n", service.End() / arguments.seconds);
 }
 

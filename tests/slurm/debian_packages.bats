@@ -100,6 +100,14 @@ slurm-wlm-basic-plugins (<< ${release%.*}.$(printf %02d $((10#${release#*.} + 1)
   run systemd-analyze security --offline=true --no-pager --threshold=10 "$unit"
   grep -oE 'exposure level for [^ ]+ [0-9.]+ [A-Z]+' <<<"$output" | sed 's/^/# /' >&3
   [ "$status" = 0 ]
+  # With what lets other hosts connect it is exposed to more.
+  local folder=$BATS_TEST_TMPDIR/units
+  mkdir -p "$folder/adaptive-traind.service.d"
+  cp "$unit" "$folder/"
+  cp "$repository/site_configs/systemd/adaptive-traind-tcp.conf" "$folder/adaptive-traind.service.d/"
+  run systemd-analyze security --offline=true --no-pager --threshold=20 "$folder/adaptive-traind.service"
+  grep -oE 'exposure level for [^ ]+ [0-9.]+ [A-Z]+' <<<"$output" | sed 's/^/# with a port: /' >&3
+  [ "$status" = 0 ]
 }
 
 # scratch_system SLURM-VERSION: $system is the root of a machine with one package: a distribution with this Slurm. It provides

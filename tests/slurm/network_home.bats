@@ -37,7 +37,7 @@ warns_of_its_home() {
 }
 
 @test "a job trains, goes on from another node, and is in the next store once" {
-  local whole first second again local=${home%/*}/local
+  local whole first second again verb local=${home%/*}/local
   # The learning rate must not depend on how many steps are to come.
   sed -i 's/^warmup_steps = 2$/&\nschedule = "constant"/' "$home/config.toml"
   whole=$(submit -N2)
@@ -56,6 +56,14 @@ warns_of_its_home() {
     [[ $(box_on ctl adaptive-train jobs -a -n -P -o Steps 2>/dev/null | xargs) == "20 10 20" ]]
   done
   : "$again"
+  for verb in 'plan config.toml' links nodes doctor; do
+    # shellcheck disable=SC2086 # words of the command line
+    run --separate-stderr box_on n1 adaptive-train $verb
+    printf '%s: %s\n%s\n%s\n' "$verb" "$status" "$output" "$stderr"
+    # Without measurements there are no links to show; doctor finds the home in want of a store.
+    [[ $status == 0 || ($verb == @(links|nodes) && $status == 2) || ($verb == doctor && $status == 4) ]]
+    [[ $output$stderr == *"lies on a network file system (fuse.nfs4)"* || $output$stderr == *"would lie on a network file system (fuse.nfs4)"* ]]
+  done
   for again in 1 2; do
     [[ $(box_on ctl env "ADAPTIVE_TRAIN_STORE=file:$local/profiles.db" adaptive-train jobs -a -n -P -o Steps | xargs) == "20 10 20" ]]
   done

@@ -153,6 +153,15 @@ TEST_F(AdaptiveTraindTest, ADaysCopyIsADatabaseAndTheOldestAreRemoved) {
   EXPECT_EQ(CopiesIn(folder), copies) << "a day has not passed";
 }
 
+TEST_F(AdaptiveTraindTest, ADatabaseOfANewerProgramIsRefusedAndLeftAsItIs) {
+  ASSERT_TRUE(FileStore::Open(Location()));
+  Database(Location().path).Run("PRAGMA user_version = 9999");
+  Spawn();
+  const int status = AwaitEnd();
+  EXPECT_EQ(WEXITSTATUS(status), ToInt(ExitCode::kStore));
+  EXPECT_EQ(Database(Location().path).Number("PRAGMA user_version"), 9999);
+}
+
 TEST_F(AdaptiveTraindTest, ABackupThatCannotBeMadeIsToldAndHarmsNobody) {
   std::ofstream(folder_ / "backups") << "no folder";
   Start({"--backup-to", (folder_ / "backups").string()});

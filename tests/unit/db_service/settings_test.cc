@@ -1,5 +1,7 @@
 // The settings file, reading it again, and the figures by HTTP.
+#include <cstdio>
 #include <fstream>
+#include <regex>
 #include <thread>
 
 #include "db/database.h"
@@ -47,6 +49,24 @@ TEST_F(SettingsTest, WhatIsWrongInTheFileIsRefused) {
     Write(wrong);
     EXPECT_EQ(ExitWith(FromFile()), 2) << wrong;
   }
+}
+
+TEST_F(SettingsTest, TheShippedFileNamesOptionsThatThereAre) {
+  const std::string program = ADAPTIVE_TRAIND;
+  FILE* const asked = ::popen((program + " --help").c_str(), "r");
+  std::string help;
+  for (char line[4096]; std::fgets(line, sizeof line, asked) != nullptr;) help += line;
+  ASSERT_EQ(::pclose(asked), 0);
+  std::ifstream file(SOURCE_DIR "/packaging/systemd/adaptive-traind.toml");
+  const std::regex setting("# ([a-z][a-z-]*) = .*");
+  int settings = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::smatch found;
+    if (!std::regex_match(line, found, setting)) continue;
+    ++settings;
+    EXPECT_THAT(help, HasSubstr("--" + found[1].str() + " ")) << line;
+  }
+  EXPECT_GE(settings, 8);
 }
 
 TEST_F(SettingsTest, ASignalMakesItReadWhoMaySeeWhatAgain) {
