@@ -192,6 +192,26 @@ Result<Settings> LoadSettings() {
   return settings;
 }
 
+Result<Settings> InRun(Settings settings, const std::string& config,
+                       const std::vector<ConfigOverride>& overrides) {
+  auto counts = LoadConfig(config, overrides, settings.defaults);
+  if (!counts) return tl::unexpected(counts.error());
+  settings.defaults = std::move(*counts);
+  const auto text = ReadFile(config, kMaxSettingsBytes);
+  if (!text) return tl::unexpected(text.error());
+  // That it can be parsed is known.
+  for (const auto& [section, node] : toml::parse(*text)) {
+    if (!node.is_table()) continue;
+    for (const auto& [key, value] : *node.as_table()) {
+      const std::string name = std::string(section.str()) + "." + std::string(key.str());
+      if (IsSetting(name)) settings.sources[name] = WhereIs(config, value);
+    }
+  }
+  for (const auto& [name, value] : overrides)
+    if (IsSetting(name)) settings.sources[name] = "the command line";
+  return settings;
+}
+
 std::vector<ShownSetting> ListSettings(const Settings& settings) {
   const auto source = [&](const std::string& key) {
     const auto found = settings.sources.find(key);

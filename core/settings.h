@@ -37,6 +37,12 @@ bool IsSetting(const std::string& key);
 /// the caller own or may write: it counts for everybody. Blocks as reading a file does.
 Result<Settings> LoadSettings();
 
+/// What counts in a run with this configuration and these words of its command line: `settings`,
+/// changed by both, which are then the sources of what they set. Errors as of LoadConfig. Blocks as
+/// reading a file does.
+Result<Settings> InRun(Settings settings, const std::string& config,
+                       const std::vector<ConfigOverride>& overrides);
+
 /// A key, its value as TOML, and where that is from ("built-in").
 struct ShownSetting {
   std::string key, value, source;

@@ -15,6 +15,7 @@
 #include "core/settings.h"
 #include "db/store_location.h"
 #include "launcher/commands/outcome.h"
+#include "launcher/commands/overrides.h"
 #include "launcher/doctor/host_checks.h"
 #include "launcher/doctor/job_checks.h"
 #include "launcher/doctor/network_checks.h"
@@ -28,12 +29,13 @@ namespace {
 constexpr const char* kDoctorFooter =
     R"(Looks at this host and this user: what a run needs of Slurm, munge, limits, network, run folder and
 store. Each finding says what is there, why it matters, and what mends it. Then all settings follow,
-each with where it comes from. In a job of several nodes each of them looks for the run folder and
+each with where it comes from; with CONFIG as they are in a run with it. In a job of several nodes each of them looks for the run folder and
 connects to this host, and says which NVIDIA driver and NCCL it has; with srun before it doctor looks
 at every node.
 
 Examples:
   adaptive-train doctor
+  adaptive-train doctor config.toml --recovery.attempts=5
   srun -N4 --ntasks-per-node=1 adaptive-train doctor
   adaptive-train doctor --json | jq '.findings[] | select(.severity == "trouble")'
 
@@ -42,6 +44,8 @@ Exit codes: 0 no trouble (there may be notes), 2 usage, 4 trouble.)";
 struct DoctorArguments {
   std::string run_dir = "runs";
   std::string store;  // as typed
+  std::string config;
+  std::vector<std::string> extras;
   bool json = false;
 };
 
@@ -160,7 +164,14 @@ std::string AsJson(const std::vector<Finding>& findings,
 
 int RunDoctorCommand(const DoctorArguments& arguments) {
   HeldSignals held;
-  const auto settings = LoadSettings();
+  auto settings = LoadSettings();
+  if (settings && !arguments.config.empty()) {
+    const auto overrides = ParseOverrides(arguments.extras);
+    if (!overrides) return ReportError("doctor", overrides.error());
+    auto in_run = InRun(*settings, arguments.config, *overrides);
+    if (!in_run) return ReportError("doctor", in_run.error());
+    settings = std::move(*in_run);
+  }
   const StoreChoice store = ChooseStore(arguments.store, settings.value_or(Settings{}));
   const std::vector<Finding> findings = CheckAll(arguments, settings, store);
   const auto shown = SettingsInUse(settings.value_or(Settings{}), store);
@@ -179,6 +190,12 @@ void AddDoctorCommand(CLI::App& app, std::function<int()>& chosen) {
   CLI::App* doctor = app.add_subcommand(
       "doctor", "What is wrong here, why it matters, and what mends it; all settings");
   doctor->footer(kDoctorFooter);
+  doctor->allow_extras();
+  doctor
+      ->add_option("config", arguments->config,
+                   "Shows settings as they are in a run with this configuration, and with "
+                   "--section.key=value")
+      ->type_name("CONFIG");
   doctor
       ->add_option("--run-dir", arguments->run_dir,
                    "Where run folders are to be (default: runs, in the working directory)")
@@ -186,8 +203,11 @@ void AddDoctorCommand(CLI::App& app, std::function<int()>& chosen) {
   doctor->add_option("--store", arguments->store, "The profile store, as for `run`")
       ->type_name("file:PATH|unix:PATH|tcp:HOST:PORT");
   doctor->add_flag("--json", arguments->json, "One JSON document instead of lines for people");
-  doctor->callback(
-      [arguments, &chosen] { chosen = [arguments] { return RunDoctorCommand(*arguments); }; });
+  doctor->callback([doctor, arguments, &chosen] {
+    arguments->extras = doctor->remaining();
+    if (arguments->config.empty() && !arguments->extras.empty()) throw CLI::RequiredError("config");
+    chosen = [arguments] { return RunDoctorCommand(*arguments); };
+  });
 }
 
 }  // namespace adaptive_train

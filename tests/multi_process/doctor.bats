@@ -37,6 +37,21 @@ finds() {
   [[ ! -e $XDG_STATE_HOME ]]
 }
 
+@test "in a run its configuration and its command line are sources, too" {
+  printf '[recovery]\nattempts = 5\nhalf_life_days = 3\n' >"$ADAPTIVE_TRAIN_SITE_CONFIG"
+  printf '[data]\ntrain = "text"\n[recovery]\nattempts = 6\nmemory = "off"\n' >config.toml
+  run -0 --separate-stderr /usr/bin/env PATH=/nonexistent "$bin/adaptive-train" doctor --json config.toml --recovery.memory=auto --train.steps=3
+  # sources KEY VALUE SOURCE
+  sources() { jq -e --arg key "$1" --arg value "$2" --arg source "$3" '.settings[] | select(.key == $key) | .value == $value and .source == $source' <<<"$output"; }
+  sources recovery.attempts 6 'config.toml: line 4'
+  sources recovery.half_life_days 3.0 "$ADAPTIVE_TRAIN_SITE_CONFIG: line 3"
+  sources recovery.memory '"auto"' 'the command line'
+  run -2 "$bin/adaptive-train" doctor config.toml --recovery.attempts=many
+  [[ $output == *"recovery.attempts"* ]]
+  run -2 "$bin/adaptive-train" doctor --recovery.attempts=2
+  [[ $output == *config* ]]
+}
+
 @test "its text says what, why and what mends it" {
   run -4 env PATH=/nonexistent UCX_TLS=self,sm "$bin/adaptive-train" doctor
   grep '^trouble  UCX transports: UCX_TLS=self,sm has no transport between hosts' <<<"$output"
