@@ -78,7 +78,7 @@ Result<void> LedgerFile::WriteLine(const std::string& line) {
   if (n == static_cast<ssize_t>(text.size())) return {};
   if (n >= 0) errno = ENOSPC;
   auto failed = FailErrno(path_);
-  (void)::ftruncate(descriptor_, before);  // where that fails, too, readers skip half a line
+  if (::ftruncate(descriptor_, before) != 0) begun_ = false;  // a new line first, the job again
   return failed;
 }
 

@@ -135,7 +135,7 @@ StoreChoice ChooseStore(const std::string& typed, const Settings& settings,
   } else if (!settings.store.empty()) {
     choice.text = settings.store;
     choice.named_by = settings.sources.at("store");
-  } else if (fs::is_socket(socket, error)) {
+  } else if (fs::exists(socket.parent_path(), error)) {
     choice.text = "unix:" + socket.string();
     choice.named_by = "the service's socket";
   }

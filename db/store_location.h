@@ -47,11 +47,11 @@ struct StoreChoice {
   std::string munge_socket = {};
 };
 
-/// Where adaptive-traind listens if nothing else is said.
+/// Where adaptive-traind listens if nothing else is said. While it starts anew its folder is there.
 inline constexpr const char* kServiceSocket = "/run/adaptive-traind/socket";
 
 /// The first that is given of `typed` (--store), $ADAPTIVE_TRAIN_STORE, the setting of the user or
-/// the site, the service's socket if there is one on this host, and the default place.
+/// the site, the service's socket if the service runs on this host, and the default place.
 StoreChoice ChooseStore(const std::string& typed, const Settings& settings,
                         const std::filesystem::path& socket = kServiceSocket);
 

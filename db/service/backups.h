@@ -1,18 +1,16 @@
 // Copies of adaptive-traind's database, made while it is in use.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
-#include <memory>
 #include <mutex>
 #include <thread>
 
 #include "db/service/log.h"
 
 namespace adaptive_train {
-
-class Database;
 
 /// One thread copies the database once a day, as it is at that moment (VACUUM INTO,
 /// sqlite.org/lang_vacuum.html), and removes the oldest copies. A copy is complete and on disk
@@ -38,15 +36,14 @@ class Backups {
   void Serve();
   void Copy();
   void CopyTo(const std::filesystem::path& part);
-  void RemoveOld() const;
+  void RemoveOld(const std::filesystem::path& newest) const;
 
   const std::filesystem::path database_;
   const Settings settings_;
   const Log log_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Database* copying_ = nullptr;
-  bool ending_ = false;
+  std::atomic<bool> ending_ = false;
   std::thread thread_;
 };
 

@@ -20,6 +20,8 @@ constexpr const char* kKeep = "RELEASE request";
 constexpr const char* kUndo = "ROLLBACK TO request";
 /// sqlite.org/pragma.html: with WAL, FULL syncs the log at each commit.
 constexpr const char* kDurable = "PRAGMA synchronous = FULL";
+/// The log grows while a copy of the database is made, and then becomes as short again.
+constexpr const char* kShortLog = "PRAGMA journal_size_limit = 67108864";
 
 /// A full disk refuses every request until somebody reads the log.
 constexpr std::chrono::minutes kBetweenTroubles{1};
@@ -32,6 +34,7 @@ RequestWriter::RequestWriter(OpenedDatabase opened, Retention retention, Log log
       database_(std::move(opened.database)),
       retention_(retention) {
   database_->Run(kDurable);
+  database_->Run(kShortLog);
   thread_ = std::thread([this] { Serve(); });
 }
 

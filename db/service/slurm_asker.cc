@@ -7,13 +7,14 @@
 #include <utility>
 
 #include "core/file_io.h"
-#include "core/token_proof.h"
 #include "db/service/command.h"
 
 namespace adaptive_train {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{5}, kPause{30};
+/// Numbers of jobs may begin anew, and a job's account may change: then Slurm is asked again.
+constexpr std::chrono::hours kKept{1};
 /// Between two looks whether a question is due again.
 constexpr std::chrono::seconds kLookForDue{1};
 constexpr int kMostTimes = 5, kMostTimesOfNode = 8;
@@ -50,21 +51,42 @@ std::chrono::steady_clock::time_point Deadline() {
   return std::chrono::steady_clock::now() + kDeadline;
 }
 
-/// What Slurm holds of the job: what its accounting has where slurmctld does not know the job.
-Result<SlurmJob> AskForJob(std::int64_t job) {
-  const std::string separator = NewNonce(), named = fmt::format("--jobs={}", job);
-  const auto found = [&](const std::string& lines) { return SlurmJobIn(lines, separator, job); };
-  const auto queued = OutputOf({"squeue", "--local", "--noheader", "--states=all", named,
-                                fmt::format("--format=%A{0}%U{0}%N{0}%a", separator)},
-                               Deadline())
-                          .and_then(found);
-  if (queued && *queued) return **queued;
-  const auto accounted = OutputOf({"sacct", "--local", "--noheader", "--allocations", "--allusers",
-                                   named, "--parsable2", "--delimiter=" + separator,
-                                   "--format=JobIDRaw,UID,NodeList,Account"},
-                                  Deadline())
-                             .and_then(found);
-  if (accounted && *accounted) return **accounted;
+/// What squeue says of a job, or where it does not know the job, sacct. `fields` are those of each.
+struct Fields {
+  const char *of_squeue, *of_sacct;
+};
+constexpr Fields kUserAndNodes{"--format=%A|%U|%N", "--format=JobIDRaw,UID,NodeList"};
+constexpr Fields kAccount{"--format=%A|%a", "--format=JobIDRaw,Account"};
+
+Result<std::string> Queued(const std::string& job, const Fields& fields) {
+  return OutputOf(
+      {"squeue", "--local", "--noheader", "--states=all", "--jobs=" + job, fields.of_squeue},
+      Deadline());
+}
+Result<std::string> Accounted(const std::string& job, const Fields& fields) {
+  return OutputOf({"sacct", "--local", "--noheader", "--parsable2", "--allocations", "--allusers",
+                   "--jobs=" + job, fields.of_sacct},
+                  Deadline());
+}
+
+struct JobAndAccount {
+  SlurmJob job;
+  std::string account;
+};
+Result<JobAndAccount> AskForJob(std::int64_t number) {
+  const std::string job = std::to_string(number);
+  const auto found = [&](const std::string& lines) { return SlurmJobIn(lines, number); };
+  const auto account_in = [&](const std::string& lines) { return AccountIn(lines, number); };
+  const auto queued = Queued(job, kUserAndNodes).and_then(found);
+  if (queued && *queued)
+    return Queued(job, kAccount).map(account_in).map([&](const std::string& account) {
+      return JobAndAccount{**queued, account};
+    });
+  const auto accounted = Accounted(job, kUserAndNodes).and_then(found);
+  if (accounted && *accounted)
+    return Accounted(job, kAccount).map(account_in).map([&](const std::string& account) {
+      return JobAndAccount{**accounted, account};
+    });
   const auto why = [](const auto& asked) {
     return asked ? "does not know it" : asked.error().message;
   };
@@ -102,13 +124,13 @@ void SlurmAsker::Ask(uid_t user, const SlurmQuestion& about) {
   {
     std::lock_guard lock(mutex_);
     const std::pair key(user, KeyOf(about));
-    if (const auto known = known_.find(key); known != known_.end()) {
-      seen = known->second;
-    } else {
+    const auto known = known_.find(key);
+    if (known != known_.end()) seen = known->second.seen;
+    if (known == known_.end() || (seen && Clock::now() > known->second.until)) {
       std::deque<Question>& questions = waiting_[user];
       if (!HasRoom(questions, about)) return;
       if (known_.size() >= kMostRemembered) known_.clear();
-      known_.try_emplace(key);
+      known_[key].until = Clock::time_point::max();
       questions.push_back({user, about});
     }
   }
@@ -180,28 +202,34 @@ Result<void> SlurmAsker::Answer(const Question& question) {
   if (const auto* node = std::get_if<NodeQuestion>(&question.about))
     return Seen(question.user, *node).map([&](const SeenOutage& outage) { take_(outage); });
   return Seen(std::get<JobQuestion>(question.about)).map([&](const SeenJob& job) {
-    if (job.user == question.user) Tell(question, job);
+    Tell(question, job);
   });
 }
 
-/// A run that is stored from now on hears it by its own question.
+/// A run that is stored from now on hears it by its own question. Of another's job nobody hears.
 void SlurmAsker::Tell(const Question& question, const SeenJob& job) {
+  const bool is_his = job.user == question.user;
   {
     std::lock_guard lock(mutex_);
-    SeenJob again = job;
-    again.nodes.clear();
-    known_[{question.user, KeyOf(question.about)}] = std::move(again);
+    Known& known = known_[{question.user, KeyOf(question.about)}];
+    known.seen.reset();
+    if (is_his) {
+      known = {job, Clock::now() + kKept};
+      known.seen->nodes.clear();
+    }
   }
-  take_(job);
+  if (is_his) take_(job);
 }
 
 Result<SeenJob> SlurmAsker::Seen(const JobQuestion& question) const {
-  const auto job = AskForJob(question.slurm_job_id);
-  if (!job) return tl::unexpected(job.error());
-  if (job->nodes.empty()) return Fail("it has no nodes yet", ExitCode::kStore);
-  return OutputOf({"scontrol", "show", "hostnames", job->nodes}, Deadline())
+  const auto found = AskForJob(question.slurm_job_id);
+  if (!found) return tl::unexpected(found.error());
+  const SlurmJob& job = found->job;
+  if (job.nodes.empty()) return Fail("it has no nodes yet", ExitCode::kStore);
+  if (ending_) return Fail("the service ends", ExitCode::kStore);
+  return OutputOf({"scontrol", "show", "hostnames", job.nodes}, Deadline())
       .map([&](const std::string& nodes) {
-        return SeenJob{cluster_, job->user, question, job->account, WordsOf(nodes)};
+        return SeenJob{cluster_, job.user, question, found->account, WordsOf(nodes)};
       });
 }
 

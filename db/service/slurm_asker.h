@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -87,9 +88,13 @@ class SlurmAsker {
   std::condition_variable changed_;
   std::map<uid_t, std::deque<Question>> waiting_;
   uid_t last_ = 0;  // whose turn it was
-  /// What waits or is answered; with the answer to tell again.
-  std::map<std::pair<uid_t, SlurmQuestion>, std::optional<SeenJob>> known_;
-  bool ending_ = false;
+  /// A question that waits or is answered, and until when its answer is told again.
+  struct Known {
+    std::optional<SeenJob> seen;
+    Clock::time_point until;
+  };
+  std::map<std::pair<uid_t, SlurmQuestion>, Known> known_;
+  std::atomic<bool> ending_ = false;
   std::thread thread_;
 };
 

@@ -65,14 +65,13 @@ std::optional<std::int64_t> TimeOfReason(std::string_view text) {
   return at == text.npos ? std::nullopt : NumberAt(text.substr(at + 1));
 }
 
-std::vector<std::string_view> PartsOf(std::string_view line, std::string_view separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t end = line.find(separator);
-    parts.push_back(line.substr(0, end));
-    if (end == line.npos) return parts;
-    line.remove_prefix(end + separator.size());
-  }
+/// What follows "JOB|" in the first line that begins so.
+std::optional<std::string> LineOf(const std::string& lines, std::int64_t job) {
+  const std::string begins = std::to_string(job) + "|";
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);)
+    if (line.starts_with(begins)) return line.substr(begins.size());
+  return std::nullopt;
 }
 
 }  // namespace
@@ -90,23 +89,22 @@ std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request) {
   return questions;
 }
 
-Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, const std::string& separator,
-                                           std::int64_t job) {
-  std::istringstream stream(lines);
-  for (std::string line; std::getline(stream, line);) {
-    const auto parts = PartsOf(line, separator);
-    if (parts.size() != 4 || parts[0] != std::to_string(job)) continue;
-    SlurmJob found{0, std::string(parts[2]), Printable(std::string(parts[3]), kLongestAccount)};
-    const char* const last = parts[1].data() + parts[1].size();
-    const auto [end, error] = std::from_chars(parts[1].data(), last, found.user);
-    if (error != std::errc() || end != last)
-      return Fail("Slurm says that the user is " + Printable(std::string(parts[1]), 80),
-                  ExitCode::kStore);
-    if (found.nodes == "None assigned") found.nodes = "";  // of sacct
-    if (found.account == "(null)") found.account = "";     // of squeue
-    return found;
-  }
-  return std::nullopt;
+Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, std::int64_t job) {
+  const auto line = LineOf(lines, job);
+  if (!line) return std::nullopt;
+  SlurmJob found;
+  const char* const last = line->data() + line->size();
+  const auto [end, error] = std::from_chars(line->data(), last, found.user);
+  if (error != std::errc() || end == last || *end != '|')
+    return Fail("Slurm says of it " + Printable(*line, 80), ExitCode::kStore);
+  found.nodes.assign(end + 1, last);
+  if (found.nodes == "None assigned") found.nodes = "";  // of sacct
+  return found;
+}
+
+std::string AccountIn(const std::string& lines, std::int64_t job) {
+  const std::string account = Printable(LineOf(lines, job).value_or(""), kLongestAccount);
+  return account == "(null)" ? "" : account;  // of squeue
 }
 
 Result<EpochSeconds> OutageIn(std::string_view words, std::int64_t failed) {

@@ -36,15 +36,17 @@ std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request);
 
 struct SlurmJob {
   uid_t user = 0;
-  std::string nodes;    // a list such as "n[1-3]"; empty: it has none yet
-  std::string account;  // empty: it has none
+  std::string nodes;  // a list such as "n[1-3]"; empty: it has none yet
 };
 
-/// From lines "JOB|UID|NODES|ACCOUNT" of squeue or sacct, with `separator` in place of "|": the
-/// job's own among those of its array's tasks. Users may choose their accounts' names, line ends and
-/// all: a separator that nobody can know keeps them from writing lines. None: the job is not there.
-Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, const std::string& separator,
-                                           std::int64_t job);
+/// From lines "JOB|UID|NODES" of squeue or sacct, in which users have chosen nothing: the job's own
+/// among those of its array's tasks. None: the job is not there.
+Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, std::int64_t job);
+
+/// From lines "JOB|ACCOUNT" of squeue or sacct. Where Slurm takes any account's name, users choose
+/// it, line ends and all: what this gives decides nothing but whose the user lets a job be. Empty:
+/// it has none.
+std::string AccountIn(const std::string& lines, std::int64_t job);
 
 /// From a node as `scontrol --oneliner show node` prints it with times in seconds since 1970: when it
 /// was set down, if that was between ten minutes before `failed` and an hour after, or when it

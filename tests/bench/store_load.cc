@@ -151,19 +151,18 @@ class Service {
             socket.c_str(), nullptr);
     ::_exit(127);
   }
-  ~Service() { End(); }
-
-  /// Processor seconds. Ends it.
-  double End() {
-    if (child_ <= 0) return 0;
-    rusage usage{};
+  ~Service() {
     ::kill(child_, SIGTERM);
-    ::wait4(child_, nullptr, 0, &usage);
-    child_ = -1;
-    const auto seconds = [](const timeval& time) {
-      return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-    };
-    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    ::waitpid(child_, nullptr, 0);
+  }
+
+  /// Of processors, so far.
+  double CpuSeconds() const {
+    clockid_t clock{};
+    timespec time{};
+    if (::clock_getcpuclockid(child_, &clock) != 0 || ::clock_gettime(clock, &time) != 0)
+      Give("the service's processor time");
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   }
 
  private:
@@ -446,10 +445,10 @@ void Run(const Arguments& arguments) {
   Load load(arguments, socket);
   load.Run();
   load.Print();
+  fmt::print("the service took {:.2f} processors\n", service.CpuSeconds() / arguments.seconds);
   const auto programs = std::filesystem::path(arguments.service).parent_path();
   JobsCommand(programs, socket, {"-a", "--newest", "50"}).Print("adaptive-train jobs --newest 50");
   JobsCommand(programs, socket, {"-a", "-j", "4242"}).Print("adaptive-train jobs -j");
-  fmt::print("the service took {:.2f} processors\n", service.End() / arguments.seconds);
 }
 
 }  // namespace

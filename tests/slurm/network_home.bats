@@ -14,10 +14,15 @@ setup() {
   server=${home%/*}/.server program=${home%/*}/network_home
   rm -rf "${home%/*}/local" && install -d -m 777 "${home%/*}/local"
   mkdir -p "$server"
-  cp "$ADAPTIVE_TRAIN_BUILD/bin/network_home" "$program"
+  cp --remove-destination "$ADAPTIVE_TRAIN_BUILD/bin/network_home" "$program"
   on_all_nodes "mount --bind $home $server && $program $server $home"
 }
-teardown() { on_all_nodes "umount -q -l $home; umount -q $server || true"; }
+teardown() {
+  local node
+  for node in ctl n1 n2; do
+    box_root "$node" bash -c "umount -q -l $home; for i in {1..100}; do ! pgrep -x network_home || sleep .1; done; umount -q $server" || true
+  done
+}
 
 # on_all_nodes COMMAND: as root. Each node has its own view of what is mounted.
 on_all_nodes() {

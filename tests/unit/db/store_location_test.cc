@@ -3,14 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 namespace adaptive_train::store_location_test {
 namespace {
@@ -64,26 +59,17 @@ TEST_F(StoreLocationTest, TheCommandLineComesBeforeTheEnvironmentAndThatBeforeAF
 
 TEST_F(StoreLocationTest, TheServicesSocketComesBeforeAFileOfOnesOwn) {
   Settings settings;
-  const auto folder = std::filesystem::temp_directory_path() / "store-location-test";
-  std::filesystem::create_directories(folder);
-  const auto path = folder / "socket";
-  std::filesystem::remove(path);
+  std::string made = (std::filesystem::temp_directory_path() / "store-location-XXXXXX").string();
+  const std::filesystem::path folder = ::mkdtemp(made.data());
+  const auto path = folder / "traind" / "socket";
   EXPECT_EQ(ChooseStore("", settings, path).text, "");
-  std::ofstream(path) << "no socket";
-  EXPECT_EQ(ChooseStore("", settings, path).text, "");
-  std::filesystem::remove(path);
-  const int listening = ::socket(AF_UNIX, SOCK_STREAM, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
-  ASSERT_EQ(::bind(listening, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  std::filesystem::create_directory(folder / "traind");
   EXPECT_EQ(ChooseStore("", settings, path).text, "unix:" + path.string());
   EXPECT_EQ(ChooseStore("", settings, path).named_by, "the service's socket");
   EXPECT_FALSE(ChooseStore("", settings, path).required);
   settings.store = "file:/data/site.db";
   settings.sources["store"] = "/etc/site.toml: line 3";
   EXPECT_EQ(ChooseStore("", settings, path).text, "file:/data/site.db");
-  ::close(listening);
   std::filesystem::remove_all(folder);
 }
 

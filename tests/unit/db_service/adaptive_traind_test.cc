@@ -121,7 +121,7 @@ TEST_F(AdaptiveTraindTest, ADaysCopyIsADatabaseAndTheOldestAreRemoved) {
   const auto folder = folder_ / "backups";
   std::filesystem::create_directory(folder);
   for (const char* const name : {"profiles-20200101T000000Z.db", "profiles-20200102T000000Z.db",
-                                 "profiles-20200103T000000Z.db", "mine.db"})
+                                 "profiles-20990103T000000Z.db", "profiles-mine.db"})
     std::ofstream(folder / name) << "old";
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     std::filesystem::last_write_time(
@@ -135,15 +135,15 @@ TEST_F(AdaptiveTraindTest, ADaysCopyIsADatabaseAndTheOldestAreRemoved) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const auto copies = CopiesIn(folder);
   ASSERT_EQ(copies.size(), 3u);
-  EXPECT_EQ(copies[0], "mine.db") << "it is nobody's to remove";
-  EXPECT_EQ(copies[1], "profiles-20200103T000000Z.db");
+  EXPECT_EQ(copies[1], "profiles-20990103T000000Z.db") << "by a clock that was set back";
+  EXPECT_EQ(copies[2], "profiles-mine.db") << "it is nobody's to remove";
   EXPECT_TRUE(Connected().BeginJob(SampleJob()));
-  EXPECT_EQ(std::filesystem::status(folder / copies[2]).permissions(),
+  EXPECT_EQ(std::filesystem::status(folder / copies[0]).permissions(),
             std::filesystem::perms(0600));
   EXPECT_EQ(End(SIGTERM), 0);
   ASSERT_EQ(NextState(), "STOPPING=1");
   {
-    auto copy = FileStore::Open(StoreLocation{folder / copies[2]});
+    auto copy = FileStore::Open(StoreLocation{folder / copies[0]});
     ASSERT_TRUE(copy) << copy.error().message;
     EXPECT_EQ(copy->FindJobs(EveryJob()).value().size(), 1u);
   }
@@ -164,9 +164,13 @@ TEST_F(AdaptiveTraindTest, ADatabaseOfANewerProgramIsRefusedAndLeftAsItIs) {
 
 TEST_F(AdaptiveTraindTest, ABackupThatCannotBeMadeIsToldAndHarmsNobody) {
   std::ofstream(folder_ / "backups") << "no folder";
+  testing::internal::CaptureStderr();
   Start({"--backup-to", (folder_ / "backups").string()});
   EXPECT_TRUE(Connected().BeginJob(SampleJob()));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_EQ(End(SIGTERM), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("no copy of the database is made in"));
 }
 
 TEST_F(AdaptiveTraindTest, OfSnapshotsItKeepsWhatLasts) {
