@@ -88,6 +88,7 @@ std::vector<Finding> CheckJob(const std::string& run_dir, const LaunchConfig& la
   if (!allocation->in_slurm || allocation->hosts.size() < 2) return findings;
   findings.push_back(CheckPorts(launch, *allocation));
   findings.push_back(CheckGpuVersions(launch, *allocation));
+  findings.push_back(CheckClocks(launch, *allocation));
   return findings;
 }
 

@@ -8,6 +8,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 #include <charconv>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -21,6 +22,9 @@ namespace adaptive_train {
 namespace {
 
 using boost::asio::ip::tcp;
+
+/// Clocks that a time service keeps are milliseconds apart; in seconds.
+constexpr double kClocksApart = 2;
 
 /// $0: a port, $@: addresses of the host that listens there. A firewall that drops is waited for.
 constexpr const char* kReach =
@@ -149,6 +153,42 @@ Finding CheckGpuVersions(const LaunchConfig& launch, const Allocation& allocatio
                                     DeadlinesOf(launch, allocation.hosts.size()).short_step);
   if (!lines) return StepTrouble("GPU versions", lines.error());
   return GpuVersionsAlike(*lines, allocation.hosts);
+}
+
+Finding ClocksAlike(const std::string& lines, const std::vector<std::string>& hosts,
+                    double asked_s) {
+  constexpr const char* kSubject = "clocks";
+  const auto words = WordsOfHosts(lines);
+  std::vector<std::pair<double, std::string>> clocks;
+  for (const auto& [place, said] : words) {
+    double seconds = 0;
+    const auto [end, error] = std::from_chars(said.data(), said.data() + said.size(), seconds);
+    if (error == std::errc() && place < hosts.size()) clocks.emplace_back(seconds, hosts[place]);
+  }
+  if (clocks.size() < hosts.size())
+    return {kSubject, Severity::kNote,
+            fmt::format("{} of {} nodes told their time", clocks.size(), hosts.size()),
+            "times of jobs may not compare", "`date` on each node says more"};
+  const auto [first, last] = std::ranges::minmax_element(clocks);
+  const double apart = last->first - first->first - asked_s;
+  if (apart < kClocksApart)
+    return {kSubject, Severity::kGood, fmt::format("{} nodes have the same time", hosts.size()), "",
+            ""};
+  return {kSubject, Severity::kTrouble,
+          fmt::format("the clock of {} is {:.0f} s ahead of that of {}", last->second, apart,
+                      first->second),
+          "munge refuses credentials of hosts whose clocks are minutes apart, and times of jobs do "
+          "not compare",
+          "systemctl enable --now chronyd (EL) or systemd-timesyncd (Debian) on both"};
+}
+
+Finding CheckClocks(const LaunchConfig& launch, const Allocation& allocation) {
+  const auto began = std::chrono::steady_clock::now();
+  const auto lines = RunOnEveryHost(allocation.hosts.size(), {"date", "+%s.%N"},
+                                    DeadlinesOf(launch, allocation.hosts.size()).short_step);
+  if (!lines) return StepTrouble("clocks", lines.error());
+  const std::chrono::duration<double> asked = std::chrono::steady_clock::now() - began;
+  return ClocksAlike(*lines, allocation.hosts, asked.count());
 }
 
 }  // namespace adaptive_train

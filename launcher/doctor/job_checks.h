@@ -17,10 +17,16 @@ Finding CheckPorts(const LaunchConfig& launch, const Allocation& allocation);
 /// Whether all nodes of the job have the same NVIDIA driver and NCCL. Blocks for a short step.
 Finding CheckGpuVersions(const LaunchConfig& launch, const Allocation& allocation);
 
+/// Whether the clocks of all nodes of the job say the same time. Blocks for a short step.
+Finding CheckClocks(const LaunchConfig& launch, const Allocation& allocation);
+
 // How the lines of such a step are understood, "TASK: WORDS" in any order:
 /// The hosts whose words are not "reached", in order.
 std::vector<std::string> HostsThatMissed(const std::string& lines,
                                          const std::vector<std::string>& hosts);
+/// From each one's seconds since 1970, which all were asked for within `asked_s`.
+Finding ClocksAlike(const std::string& lines, const std::vector<std::string>& hosts,
+                    double asked_s);
 /// From "DRIVER NCCL" of each, where "-" is none.
 Finding GpuVersionsAlike(const std::string& lines, const std::vector<std::string>& hosts);
 

@@ -305,6 +305,7 @@ doctor_says() {
   doctor_says "run folder" "is seen from 4 nodes"
   doctor_says ports "4 nodes connect to port"
   doctor_says "GPU versions" "on all 4 nodes"
+  doctor_says clocks "4 nodes have the same time"
   doctor_says plugin "adaptive_train.so for Slurm"
   doctor_says munge "munged answers"
   doctor_says UnkillableStepTimeout "180 s"
@@ -319,6 +320,13 @@ doctor_says() {
   box_root ctl ip link del apart0
   [ "$(troubles)" = ports ]
   doctor_says ports "n1, n2 did not connect to port 41000 of this host at 198.51.100.7"
+  # A node whose clock is years behind.
+  box_root ctl sh -c "printf '#!/bin/sh\necho 1000000000.5\n' >$BOX_HOME/date && chmod 755 $BOX_HOME/date"
+  box_root n2 mount --bind "$BOX_HOME/date" /usr/bin/date
+  run_as_user salloc -Q -N4 adaptive-train doctor --json --run-dir "$BOX_HOME/runs"
+  box_root n2 umount /usr/bin/date
+  [ "$(troubles)" = clocks ]
+  doctor_says clocks "ahead of that of n2"
   plugstack "required $OUR_PLUGIN"
   run_as_user adaptive-train doctor --json
   [ "$(troubles)" = plugin ]

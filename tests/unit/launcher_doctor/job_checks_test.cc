@@ -29,6 +29,18 @@ TEST(JobChecks, LikeVersionsAreGood) {
   EXPECT_EQ(alike.what, "driver 580.95.05, NCCL 2.28.9 on all 3 nodes");
 }
 
+TEST(JobChecks, ClocksThatAreApartAreTold) {
+  const auto alike = [](const std::string& lines) { return ClocksAlike(lines, kHosts, 0.5); };
+  EXPECT_EQ(alike("0: 1795932564.1\n1: 1795932564.6\n2: 1795932566.5\n").severity, Severity::kGood);
+  const Finding apart = alike("0: 1795932564.1\n1: 1795932500.1\n2: 1795932564.6\n");
+  EXPECT_EQ(apart.severity, Severity::kTrouble);
+  EXPECT_EQ(apart.what, "the clock of n3 is 64 s ahead of that of n2");
+  EXPECT_NE(apart.mend, "");
+  const Finding silent = alike("0: 1795932564.1\n1: what\n7: 1795932564.1\n");
+  EXPECT_EQ(silent.severity, Severity::kNote);
+  EXPECT_EQ(silent.what, "1 of 3 nodes told their time");
+}
+
 TEST(JobChecks, UnlikeVersionsAreToldWithTheirNodes) {
   const Finding unlike = GpuVersionsAlike("0: 580.1 2.28.9\n1: 550.2 2.18.3\n2: 580.1 -\n", kHosts);
   EXPECT_EQ(unlike.severity, Severity::kNote);
