@@ -29,8 +29,8 @@ Profile ReadProfile(Database& database, Owner owner, const ProfileQuery& query,
 /// All links and devices of a cluster, as they are told to `owner` at the time `now`.
 Profile ReadMeasurements(Database& database, Owner owner, const std::string& cluster,
                          EpochSeconds now, Presence presence = {});
-/// Whose measurements make a cluster's name known: everybody's, or those of `owner`; by Slurm's word
-/// (db/presence.h) a cluster is known in any case.
+/// Whose measurements make a cluster's name known: everybody's, or those of `owner`; by Slurm's
+/// word (db/presence.h) a cluster is known in any case.
 enum class ClustersOf { kAll, kSeenBySlurm };
 std::vector<std::string> ReadClusters(Database& database, Owner owner, ClustersOf of);
 

@@ -13,8 +13,8 @@ class Database;
 /// memory was free and what the job may use. Text that is no JSON stays as it is.
 std::string LastingPartOf(const std::string& snapshot);
 
-/// Leaves of the snapshots in `entry` what lasts. Whoever stores an entry does so before, outside of
-/// the transaction: a snapshot may have many kilobytes.
+/// Leaves of the snapshots in `entry` what lasts. Whoever stores an entry does so before, outside
+/// of the transaction: a snapshot may have many kilobytes.
 void KeepWhatLasts(LedgerEntry& entry);
 
 /// Stores the text if it is not there, and returns its hash. Throws DatabaseError; must be called

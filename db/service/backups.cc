@@ -50,8 +50,8 @@ std::vector<fs::path> CopiesIn(const fs::path& folder) {
   return copies;
 }
 
-/// How long ago the newest was made, by its file's time. None: there is none, or only such as a clock
-/// that was set back since has made.
+/// How long ago the newest was made, by its file's time. None: there is none, or only such as a
+/// clock that was set back since has made.
 std::optional<std::chrono::seconds> AgeOfNewest(const fs::path& folder) {
   std::optional<std::chrono::seconds> least;
   for (const fs::path& copy : CopiesIn(folder)) {

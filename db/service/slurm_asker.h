@@ -41,10 +41,10 @@ struct SeenOutage {
   EpochSeconds time = 0;
 };
 
-/// One thread, which calls squeue, sacct and scontrol. Users take turns. Of a job it asks until Slurm
-/// has said where it runs, five times at most, 30 s apart. What Slurm has said is told again when
-/// the user names the job again, as another run in it does. Of a node it asks until Slurm knows of an
-/// outage, for an hour, less and less often.
+/// One thread, which calls squeue, sacct and scontrol. Users take turns. Of a job it asks until
+/// Slurm has said where it runs, five times at most, 30 s apart. What Slurm has said is told again
+/// when the user names the job again, as another run in it does. Of a node it asks until Slurm
+/// knows of an outage, for an hour, less and less often.
 class SlurmAsker {
  public:
   /// Takes what Slurm says of a job whose user has named it, or of a node. From any thread; must
