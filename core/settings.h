@@ -37,9 +37,8 @@ bool IsSetting(const std::string& key);
 /// the caller own or may write: it counts for everybody. Blocks as reading a file does.
 Result<Settings> LoadSettings();
 
-/// What counts in a run with this configuration and these words of its command line: `settings`,
-/// changed by both, which are then the sources of what they set. Errors as of LoadConfig. Blocks as
-/// reading a file does.
+/// The settings of a run with this configuration and these words of its command line. Both become
+/// the sources of the keys that they set. Errors as of LoadConfig. Blocks as reading a file does.
 Result<Settings> InRun(Settings settings, const std::string& config,
                        const std::vector<ConfigOverride>& overrides);
 

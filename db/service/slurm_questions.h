@@ -43,9 +43,9 @@ struct SlurmJob {
 /// among those of its array's tasks. None: the job is not there.
 Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, std::int64_t job);
 
-/// From lines "JOB|ACCOUNT" of squeue or sacct. Where Slurm takes any account's name, users choose
-/// it, line ends and all: what this gives decides nothing but whose the user lets a job be. Empty:
-/// it has none.
+/// From lines "JOB|ACCOUNT" of squeue or sacct. Empty: the job has none. Where Slurm does not check
+/// accounts, users choose the text, line ends and all. It only decides which coordinators see the
+/// job.
 std::string AccountIn(const std::string& lines, std::int64_t job);
 
 /// From a node as `scontrol --oneliner show node` prints it with times in seconds since 1970: when it

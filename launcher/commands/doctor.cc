@@ -29,9 +29,10 @@ namespace {
 constexpr const char* kDoctorFooter =
     R"(Looks at this host and this user: what a run needs of Slurm, munge, limits, network, run folder and
 store. Each finding says what is there, why it matters, and what mends it. Then all settings follow,
-each with where it comes from; with CONFIG as they are in a run with it. In a job of several nodes each of them looks for the run folder and
-connects to this host, and says which NVIDIA driver and NCCL it has; with srun before it doctor looks
-at every node.
+each with where it comes from; with CONFIG as they are in a run with it.
+
+In a job of several nodes each of them looks for the run folder and connects to this host. It also
+says which NVIDIA driver and NCCL it has, and its time. With srun before it doctor looks at every node.
 
 Examples:
   adaptive-train doctor
