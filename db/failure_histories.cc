@@ -178,9 +178,12 @@ void AddFailuresOfLinks(Statement& of_link, const std::string& node,
 FailureHistories ReadHistories(Database& database, Owner reader, const ProfileQuery& query,
                                Presence& presence) {
   const auto leave_out = [&](FailuresByUser& users, const std::string& node) {
-    std::erase_if(users, [&](const auto& user) {
-      return user.first != reader && !presence.Counts(user.first, node);
-    });
+    for (auto& [owner, failures] : users) {
+      std::erase_if(failures, [&, owner = owner](const Failure& failure) {
+        return owner != reader && !presence.Counts(owner, node, failure.time);
+      });
+    }
+    std::erase_if(users, [](const auto& user) { return user.second.empty(); });
   };
   const std::set<std::string> nodes(query.nodes.begin(), query.nodes.end());
   Statement of_node(database, kNodeFailures), of_link(database, kLinkFailures);

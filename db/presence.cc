@@ -5,31 +5,39 @@
 namespace adaptive_train {
 namespace {
 
+constexpr double kAround = 600;  // seconds
+
 constexpr const char* kIsSeen =
-    "SELECT 1 FROM presence WHERE cluster = ?1 AND node = ?2 AND owner = ?3";
+    "SELECT since, until FROM presence WHERE cluster = ?1 AND node = ?2 AND owner = ?3";
 constexpr const char* kSee =
-    "INSERT OR REPLACE INTO presence (cluster, node, owner, seen_at) VALUES (?1, ?2, ?3, ?4)";
+    "INSERT INTO presence (cluster, node, owner, since, until) VALUES (?1, ?2, ?3, ?4, ?5)"
+    " ON CONFLICT DO UPDATE SET since = min(since, excluded.since),"
+    "                           until = max(until, excluded.until)";
 
 }  // namespace
 
 Presence::Presence(Database& database, std::string cluster)
     : cluster_(std::move(cluster)), seen_(std::make_unique<Statement>(database, kIsSeen)) {}
 
-bool Presence::Counts(Owner owner, const std::string& node) {
+bool Presence::Counts(Owner owner, const std::string& node, EpochSeconds time) {
   if (!seen_) return true;
   const auto [known, is_new] = known_.try_emplace({owner, node});
   if (is_new) {
     seen_->Bind(cluster_, node, owner);
-    known->second = seen_->Step();
+    if (seen_->Step()) {
+      PresenceTime& seen = known->second.emplace();
+      RowReader(*seen_) >> seen.since >> seen.until;
+    }
   }
-  return known->second;
+  const auto& seen = known->second;
+  return seen && seen->since - kAround <= time && time <= seen->until + kAround;
 }
 
 void NotePresence(Database& database, const std::string& cluster, Owner owner,
-                  const std::vector<std::string>& nodes, EpochSeconds now) {
+                  const std::vector<std::string>& nodes, PresenceTime time) {
   Statement see(database, kSee);
   for (const std::string& node : nodes) {
-    see.Bind(cluster, node, owner, now).Run();
+    see.Bind(cluster, node, owner, time.since, time.until).Run();
   }
 }
 

@@ -209,11 +209,11 @@ struct Telling {
   Presence& presence;
 
   bool Counts(Owner owner, const LinkMeasurement& link) const {
-    return owner == reader ||
-           (presence.Counts(owner, link.from) && presence.Counts(owner, link.to));
+    return owner == reader || (presence.Counts(owner, link.from, link.evidence.measured_at) &&
+                               presence.Counts(owner, link.to, link.evidence.measured_at));
   }
   bool Counts(Owner owner, const DeviceMeasurement& device) const {
-    return owner == reader || presence.Counts(owner, device.node);
+    return owner == reader || presence.Counts(owner, device.node, device.evidence.measured_at);
   }
 };
 

@@ -60,14 +60,15 @@ SlurmAsker::Take SlurmsWordTo(RequestWriter& writer) {
     writer.Add(
         [seen](Database& database) {
           if (const auto* job = std::get_if<SeenJob>(&seen)) {
-            NotePresence(database, job->cluster, job->user, job->nodes, EpochSecondsNow());
+            NotePresence(database, job->cluster, job->user, job->nodes, job->time);
             WriteAccount(
                 database, job->user,
                 {job->cluster, job->job.slurm_job_id, job->job.restart_count, job->account});
           }
           // As with speeds, only of who has been there.
           const auto* down = std::get_if<SeenOutage>(&seen);
-          if (down != nullptr && Presence(database, down->cluster).Counts(down->user, down->node))
+          if (down != nullptr &&
+              Presence(database, down->cluster).Counts(down->user, down->node, down->failed))
             NoteOutage(database, down->cluster, down->node, down->time);
         },
         [](const StoreAnswer& answer) {
@@ -174,6 +175,8 @@ Result<void> Serve(const Arguments& arguments, const Read& read) {
 }
 
 int Run(int argc, char** argv) {
+  // For SlurmAsker; here, as there is one thread.
+  ::setenv("SLURM_TIME_FORMAT", "%s", 1);
   const auto read = [=] { return ReadArguments(argc, argv); };
   const auto arguments = read();
   if (!arguments) return arguments.error();

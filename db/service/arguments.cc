@@ -88,7 +88,7 @@ class TomlSettings : public CLI::Config {
 /// As the options have it.
 struct Words {
   std::vector<std::string> operators = {"root"}, coordinators;
-  std::optional<int> purge_jobs_after, purge_figures_after;  // days
+  std::optional<int> purge_jobs_after, purge_figures_after, purge_failures_after;  // days
   int mib_a_day = 256;
 };
 
@@ -131,6 +131,8 @@ Result<Arguments::Renewable> RenewableFrom(const Words& words) {
       renewable.retention.jobs = std::chrono::days(*words.purge_jobs_after);
     if (words.purge_figures_after)
       renewable.retention.figures = std::chrono::days(*words.purge_figures_after);
+    if (words.purge_failures_after)
+      renewable.retention.failures = std::chrono::days(*words.purge_failures_after);
     renewable.of_user.bytes_of_day = static_cast<std::uint64_t>(words.mib_a_day) << 20;
     return renewable;
   });
@@ -187,17 +189,24 @@ void AddRules(CLI::App& app, Arguments& arguments, Words& words) {
                  "Users who may see the jobs that are charged to an account of Slurm")
       ->type_name("ACCOUNT:USER,...")
       ->delimiter(',');
-  app.add_flag(
-      "--ask-slurm", arguments.ask_slurm,
-      "Counts what users report of a node for others only if Slurm has seen a job of theirs "
-      "there, and failures that Slurm confirms for all; takes accounts from Slurm");
+  app.add_option("--ask-slurm", arguments.ask_slurm,
+                 "Counts what users report of a node for others only if Slurm has seen their jobs "
+                 "there at that time, and failures that Slurm confirms for all; takes accounts "
+                 "from Slurm. With false every user is believed")
+      ->type_name("true|false")
+      ->default_str("true");
   app.add_option("--mib-a-day", words.mib_a_day, "What one user's requests may have within a day")
       ->type_name("MIB")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--purge-jobs-after", words.purge_jobs_after,
-                 "Removes jobs that ended so long ago, with all that belongs to them; without it "
+                 "Removes jobs that ended so long ago, with all that is private; without it "
                  "they are kept for ever")
+      ->type_name("DAYS")
+      ->check(CLI::Range(kFewestDays, kMostDays));
+  app.add_option("--purge-failures-after", words.purge_failures_after,
+                 "Removes failures of nodes and links that happened so long ago, which stay when "
+                 "their job is removed; without it they are kept for ever")
       ->type_name("DAYS")
       ->check(CLI::Range(kFewestDays, kMostDays));
   app.add_option(

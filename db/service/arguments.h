@@ -18,7 +18,7 @@ struct Arguments {
   std::string socket = kServiceSocket;
   std::string metrics, metrics_listen;  // a file, HOST:PORT; empty: none
   std::string tcp, tcp_listen, munge_socket;
-  bool ask_slurm = false;
+  bool ask_slurm = true;
   Backups::Settings backups;  // without a folder there are none
   /// What a reload changes.
   struct Renewable {

@@ -111,20 +111,24 @@ void RequestWriter::Purge(const Retention& retention) {
     };
     const std::int64_t jobs =
         retention.jobs ? PurgeJobs(*database_, before(*retention.jobs), retention.jobs_at_once) : 0;
-    const std::int64_t figures =
-        retention.figures
-            ? PurgeFigures(*database_, before(*retention.figures), retention.figures_at_once)
-            : 0;
-    purged_jobs_ += jobs;
-    purged_figures_ += figures;
-    if (jobs == retention.jobs_at_once || figures >= retention.figures_at_once) {
+    const auto rows = [&](const auto& purge, const std::optional<std::chrono::days>& age) {
+      return age ? purge(*database_, before(*age), retention.rows_at_once) : 0;
+    };
+    const std::int64_t figures = rows(PurgeFigures, retention.figures);
+    const std::int64_t failures = rows(PurgeFailures, retention.failures);
+    purged_.jobs += jobs;
+    purged_.figures += figures;
+    purged_.failures += failures;
+    if (jobs == retention.jobs_at_once || std::max(figures, failures) >= retention.rows_at_once) {
       next = retention.pause;
-    } else if (purged_jobs_ + purged_figures_ > 0) {
+    } else if (purged_.jobs + purged_.figures + purged_.failures > 0) {
       log_({LOG_INFO,
-            fmt::format("removed {} old jobs and {} old speeds", purged_jobs_, purged_figures_),
-            {{"REMOVED_JOBS", std::to_string(purged_jobs_)},
-             {"REMOVED_SPEEDS", std::to_string(purged_figures_)}}});
-      purged_jobs_ = purged_figures_ = 0;
+            fmt::format("removed {} old jobs, {} old speeds and {} old failures", purged_.jobs,
+                        purged_.figures, purged_.failures),
+            {{"REMOVED_JOBS", std::to_string(purged_.jobs)},
+             {"REMOVED_SPEEDS", std::to_string(purged_.figures)},
+             {"REMOVED_FAILURES", std::to_string(purged_.failures)}}});
+      purged_ = {};
     }
   } catch (const DatabaseError& error) {
     log_({LOG_ERR,

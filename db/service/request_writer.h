@@ -61,11 +61,14 @@ class RequestWriter {
 
   const std::filesystem::path path_;
   const Log log_;
-  std::unique_ptr<Database> database_;                 // the thread's
-  std::chrono::steady_clock::time_point purge_at_{};   // the thread's
-  std::int64_t purged_jobs_ = 0, purged_figures_ = 0;  // the thread's; since they were logged
-  std::chrono::steady_clock::time_point tell_at_{};    // the thread's
-  std::int64_t refused_ = 0;                           // the thread's; since trouble began
+  std::unique_ptr<Database> database_;                // the thread's
+  std::chrono::steady_clock::time_point purge_at_{};  // the thread's
+  struct Purged {
+    std::int64_t jobs = 0, figures = 0, failures = 0;
+  };
+  Purged purged_;                                    // the thread's; since they were logged
+  std::chrono::steady_clock::time_point tell_at_{};  // the thread's
+  std::int64_t refused_ = 0;                         // the thread's; since trouble began
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Item> waiting_;

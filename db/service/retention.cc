@@ -1,15 +1,25 @@
 // How long adaptive-traind keeps what it was told.
 #include "db/service/retention.h"
 
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
 #include "db/database.h"
 
 namespace adaptive_train {
 namespace {
 
 /// A job starts before it ends, so that the index by start finds all that can be old enough.
-constexpr const char* kPurgeJobs =
-    "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE start_time < ?1 "
-    "AND COALESCE(end_time, start_time) < ?1 ORDER BY start_time LIMIT ?2)";
+constexpr std::string_view kOldJobs =
+    "(SELECT id FROM jobs WHERE start_time < ?1 AND COALESCE(end_time, start_time) < ?1"
+    " ORDER BY start_time LIMIT ?2)";
+constexpr const char* kRemoveBlameless = "DELETE FROM failures WHERE blamed = '' AND job_id IN {}";
+constexpr const char* kRemoveTexts =
+    "UPDATE failures SET job_id = NULL, step = NULL, rank = NULL, operation = '', peer = '',"
+    " cause = '' WHERE job_id IN {}";
+constexpr const char* kRemoveJobs = "DELETE FROM jobs WHERE id IN {}";
 
 /// Of no job that is left.
 constexpr const char* kPurgeSnapshots =
@@ -17,8 +27,11 @@ constexpr const char* kPurgeSnapshots =
     "  WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE snapshot_hash = hash) LIMIT ?1)";
 constexpr const char* kPurgePresence =
     "DELETE FROM presence WHERE (cluster, node, owner) IN"
-    " (SELECT cluster, node, owner FROM presence WHERE seen_at < ?1 LIMIT ?2)";
+    " (SELECT cluster, node, owner FROM presence WHERE until < ?1 LIMIT ?2)";
 
+constexpr const char* kPurgeFailures =
+    "DELETE FROM failures WHERE id IN"
+    " (SELECT id FROM failures WHERE time < ?1 ORDER BY time LIMIT ?2)";
 constexpr const char* kPurgeOutages =
     "DELETE FROM outages WHERE (cluster, node, time) IN"
     " (SELECT cluster, node, time FROM outages WHERE time < ?1 LIMIT ?2)";
@@ -36,7 +49,8 @@ constexpr const char* kPurgeLayers =
     " (SELECT owner, device_kind, model, layer, micro_batch FROM layer_profiles"
     "   WHERE measured_at < ?1 ORDER BY measured_at LIMIT ?2)";
 
-std::int64_t Purge(Database& database, const char* statement, double before, std::int64_t limit) {
+std::int64_t Purge(Database& database, const std::string& statement, double before,
+                   std::int64_t limit) {
   Statement purge(database, statement);
   return purge.Bind(before, limit).Run();
 }
@@ -44,18 +58,27 @@ std::int64_t Purge(Database& database, const char* statement, double before, std
 }  // namespace
 
 std::int64_t PurgeJobs(Database& database, double before, std::int64_t limit) {
-  const std::int64_t jobs = Purge(database, kPurgeJobs, before, limit);
+  // The jobs are there to be found until the last statement.
+  Transaction transaction(database, Transaction::Kind::kWrites);
+  Purge(database, fmt::format(kRemoveBlameless, kOldJobs), before, limit);
+  Purge(database, fmt::format(kRemoveTexts, kOldJobs), before, limit);
+  const std::int64_t jobs = Purge(database, fmt::format(kRemoveJobs, kOldJobs), before, limit);
   Statement snapshots(database, kPurgeSnapshots);
   snapshots.Bind(limit).Run();
+  transaction.Commit();
   return jobs;
 }
 
 std::int64_t PurgeFigures(Database& database, double before, std::int64_t limit) {
   std::int64_t removed = 0;
-  for (const char* const statement :
-       {kPurgeLinks, kPurgeDevices, kPurgeLayers, kPurgePresence, kPurgeOutages})
+  for (const char* const statement : {kPurgeLinks, kPurgeDevices, kPurgeLayers, kPurgePresence})
     removed += Purge(database, statement, before, limit);
   return removed;
+}
+
+std::int64_t PurgeFailures(Database& database, double before, std::int64_t limit) {
+  return Purge(database, kPurgeFailures, before, limit) +
+         Purge(database, kPurgeOutages, before, limit);
 }
 
 }  // namespace adaptive_train

@@ -15,23 +15,29 @@ struct Retention {
   std::optional<std::chrono::days> jobs;
   /// Speeds of links, devices and layers; counts from when their user last measured them.
   std::optional<std::chrono::days> figures;
+  /// How often nodes and links failed, also in jobs that are removed; counts from the failure.
+  std::optional<std::chrono::days> failures;
   /// So many are removed at a time, with a pause after them: no request waits long. A job has
-  /// many rows, a figure one.
-  std::int64_t jobs_at_once = 50, figures_at_once = 500;
+  /// many rows, the others one.
+  std::int64_t jobs_at_once = 50, rows_at_once = 500;
   std::chrono::milliseconds pause{200};
   /// From when nothing was old enough to the next look.
   std::chrono::milliseconds period{std::chrono::hours(1)};
 
-  bool Any() const { return jobs || figures; }
+  bool Any() const { return jobs || figures || failures; }
 };
 
 /// Removes the oldest jobs that ended before `before` (seconds since 1970), at most `limit`, with
-/// all that belongs to them: nodes, plans, launches, failures, summaries. Returns how many. Throws
-/// DatabaseError.
+/// all that is private: nodes, plans, launches, summaries. Of failures that are blamed on a node or a
+/// link, time, place and kind stay. Returns how many. Throws DatabaseError.
 std::int64_t PurgeJobs(Database& database, double before, std::int64_t limit);
 
 /// Removes the oldest figures that were last measured before `before`, at most `limit` each of
-/// links, devices and layers, of whose jobs ran where, and of outages. Returns how many. Throws DatabaseError.
+/// links, devices and layers, and of whose jobs ran where. Returns how many. Throws DatabaseError.
 std::int64_t PurgeFigures(Database& database, double before, std::int64_t limit);
+
+/// Removes the oldest failures and outages from before `before`, at most `limit` each. Returns how
+/// many. Throws DatabaseError.
+std::int64_t PurgeFailures(Database& database, double before, std::int64_t limit);
 
 }  // namespace adaptive_train

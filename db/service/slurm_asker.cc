@@ -7,12 +7,15 @@
 #include <utility>
 
 #include "core/file_io.h"
+#include "core/seconds.h"
 #include "db/service/command.h"
 
 namespace adaptive_train {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{5}, kPause{30};
+/// Until when a job whose end nobody knows is taken to run: for so long from now.
+constexpr double kOpenEnd = 30 * 86400;
 /// Numbers of jobs may begin anew, and a job's account may change: then Slurm is asked again.
 constexpr std::chrono::hours kKept{1};
 /// Between two looks whether a question is due again.
@@ -55,7 +58,8 @@ std::chrono::steady_clock::time_point Deadline() {
 struct Fields {
   const char *of_squeue, *of_sacct;
 };
-constexpr Fields kUserAndNodes{"--format=%A|%U|%N", "--format=JobIDRaw,UID,NodeList"};
+constexpr Fields kUserAndNodes{"--format=%A|%U|%S|%e|%N",
+                               "--format=JobIDRaw,UID,Start,End,NodeList"};
 constexpr Fields kAccount{"--format=%A|%a", "--format=JobIDRaw,Account"};
 
 Result<std::string> Queued(const std::string& job, const Fields& fields) {
@@ -67,6 +71,11 @@ Result<std::string> Accounted(const std::string& job, const Fields& fields) {
   return OutputOf({"sacct", "--local", "--noheader", "--parsable2", "--allocations", "--allusers",
                    "--jobs=" + job, fields.of_sacct},
                   Deadline());
+}
+
+PresenceTime TimeOf(const SlurmJob& job, EpochSeconds now) {
+  return {job.start ? static_cast<EpochSeconds>(*job.start) : now,
+          job.end ? static_cast<EpochSeconds>(*job.end) : now + kOpenEnd};
 }
 
 struct JobAndAccount {
@@ -229,17 +238,17 @@ Result<SeenJob> SlurmAsker::Seen(const JobQuestion& question) const {
   if (ending_) return Fail("the service ends", ExitCode::kStore);
   return OutputOf({"scontrol", "show", "hostnames", job.nodes}, Deadline())
       .map([&](const std::string& nodes) {
-        return SeenJob{cluster_, job.user, question, found->account, WordsOf(nodes)};
+        return SeenJob{cluster_,       job.user,       question,
+                       found->account, WordsOf(nodes), TimeOf(job, EpochSecondsNow())};
       });
 }
 
 Result<SeenOutage> SlurmAsker::Seen(uid_t user, const NodeQuestion& question) const {
-  return OutputOf({"env", "SLURM_TIME_FORMAT=%s", "scontrol", "--oneliner", "show", "node",
-                   question.node},
-                  Deadline())
+  return OutputOf({"scontrol", "--oneliner", "show", "node", question.node}, Deadline())
       .and_then([&](const std::string& words) { return OutageIn(words, question.time); })
       .map([&](EpochSeconds time) {
-        return SeenOutage{cluster_, user, question.node, time};
+        return SeenOutage{cluster_, user, question.node, static_cast<EpochSeconds>(question.time),
+                          time};
       });
 }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "db/presence.h"
 #include "db/service/log.h"
 #include "db/service/slurm_questions.h"
 #include "db/store_message.h"
@@ -32,19 +33,21 @@ struct SeenJob {
   JobQuestion job;
   std::string account;             // that it is charged to; empty: none
   std::vector<std::string> nodes;  // empty: they were told before
+  PresenceTime time;
 };
-/// A node that went down at `time`, by Slurm's word, as `user` has said.
+/// A node that went down at `time`, by Slurm's word, where a job of `user` had `failed`.
 struct SeenOutage {
   std::string cluster;
   uid_t user = 0;
   std::string node;
-  EpochSeconds time = 0;
+  EpochSeconds failed = 0, time = 0;
 };
 
 /// One thread, which calls squeue, sacct and scontrol. Users take turns. Of a job it asks until
 /// Slurm has said where it runs, five times at most, 30 s apart. What Slurm has said is told again
 /// when the user names the job again, as another run in it does. Of a node it asks until Slurm
-/// knows of an outage, for an hour, less and less often.
+/// knows of an outage, for an hour, less and less often. SLURM_TIME_FORMAT must be "%s" in this
+/// process: times in seconds since 1970.
 class SlurmAsker {
  public:
   /// Takes what Slurm says of a job whose user has named it, or of a node. From any thread; must

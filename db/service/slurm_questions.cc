@@ -47,6 +47,15 @@ std::optional<std::int64_t> NumberAt(std::string_view text) {
   return error == std::errc() && end != text.data() ? std::optional(number) : std::nullopt;
 }
 
+/// None: the text is something else, or more.
+template <class Number>
+std::optional<Number> WholeNumber(std::string_view text) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number)
+                                                                  : std::nullopt;
+}
+
 /// What follows " KEY=", up to the next blank. A reason, which is an administrator's free text, comes
 /// after all keys.
 std::string_view ValueOf(std::string_view words, std::string_view key) {
@@ -92,12 +101,16 @@ std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request) {
 Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, std::int64_t job) {
   const auto line = LineOf(lines, job);
   if (!line) return std::nullopt;
+  std::vector<std::string> fields;
+  std::istringstream stream(*line + "|");
+  for (std::string field; std::getline(stream, field, '|');) fields.push_back(field);
   SlurmJob found;
-  const char* const last = line->data() + line->size();
-  const auto [end, error] = std::from_chars(line->data(), last, found.user);
-  if (error != std::errc() || end == last || *end != '|')
-    return Fail("Slurm says of it " + Printable(*line, 80), ExitCode::kStore);
-  found.nodes.assign(end + 1, last);
+  const auto user = fields.size() == 4 ? WholeNumber<uid_t>(fields[0]) : std::nullopt;
+  if (!user) return Fail("Slurm says of it " + Printable(*line, 80), ExitCode::kStore);
+  found.user = *user;
+  found.start = WholeNumber<std::int64_t>(fields[1]);
+  found.end = WholeNumber<std::int64_t>(fields[2]);
+  found.nodes = fields[3];
   if (found.nodes == "None assigned") found.nodes = "";  // of sacct
   return found;
 }

@@ -36,11 +36,14 @@ std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request);
 
 struct SlurmJob {
   uid_t user = 0;
+  std::optional<std::int64_t> start,
+      end;            // in seconds since 1970; the end of a running job: its limit
   std::string nodes;  // a list such as "n[1-3]"; empty: it has none yet
 };
 
-/// From lines "JOB|UID|NODES" of squeue or sacct, in which users have chosen nothing: the job's own
-/// among those of its array's tasks. None: the job is not there.
+/// From lines "JOB|UID|START|END|NODES" of squeue or sacct, in which users have chosen nothing: the
+/// job's own among those of its array's tasks. A time that is no number is not known. None: the job
+/// is not there.
 Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, std::int64_t job);
 
 /// From lines "JOB|ACCOUNT" of squeue or sacct. Empty: the job has none. Where Slurm does not check
@@ -48,7 +51,7 @@ Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, std::int64_
 /// job.
 std::string AccountIn(const std::string& lines, std::int64_t job);
 
-/// From a node as `scontrol --oneliner show node` prints it with times in seconds since 1970: when it
+/// From a node as `scontrol --oneliner show node` prints it, with times in seconds since 1970: when it
 /// was set down, if that was between ten minutes before `failed` and an hour after, or when it
 /// started, if that was within the hour after. The error says what is there instead.
 Result<EpochSeconds> OutageIn(std::string_view words, std::int64_t failed);

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/device_kind.h"
 #include "db/profile_merge.h"
 #include "launcher/measure/link_rounds.h"
 
@@ -79,22 +80,59 @@ std::optional<double> FastestCard(const Node& node) {
   return static_cast<double>(most) / 8;
 }
 
-}  // namespace
+/// Float32 operations of a core's widest fused multiply-adds in a cycle: two units of x86, four of
+/// 128 bits of Arm. None: an instruction set that is not known here.
+std::optional<double> FlopsOfACycle(const std::string& isa) {
+  if (isa.starts_with("avx512")) return 64;
+  if (isa == "avx2" || isa == "neon") return 32;
+  if (isa.starts_with("sse")) return 16;
+  return std::nullopt;
+}
 
-Profile Usable(Profile told, const Cluster& cluster) {
-  const auto disputed = [](const auto& figure) {
-    return figure.evidence.trust == Trust::kDisputed;
-  };
-  std::erase_if(told.links, disputed);
-  std::erase_if(told.devices, disputed);
+/// The most that float32 products can reach on a processor, in FLOP/s; none: not known.
+std::optional<double> PeakOf(const Device& device, const Cluster& cluster) {
+  constexpr double kFastestClock = 6.5e9;  // Hz; snapshots do not have it
+  const auto node = std::ranges::find(cluster.nodes, device.node, &Node::name);
+  if (device.kind != "cpu" || node == cluster.nodes.end()) return std::nullopt;
+  const auto of_cycle = FlopsOfACycle(node->processors.isa);
+  if (!of_cycle) return std::nullopt;
+  const int cores = node->processors.cores;
+  return *of_cycle * kFastestClock * (cores > 0 ? std::min(device.threads, cores) : device.threads);
+}
+
+void LimitDevices(std::vector<DeviceMeasurement>& told, const Cluster& cluster) {
+  std::map<NamePair, std::optional<double>> peaks;
+  for (const Device& device : cluster.devices)
+    peaks[{device.node, DeviceKindName(device)}] = PeakOf(device, cluster);
+  for (DeviceMeasurement& device : told) {
+    if (device.evidence.trust == Trust::kKnown) continue;
+    if (const auto peak = peaks[{device.node, device.device_kind}])
+      device.product_flops = std::min(device.product_flops, *peak);
+  }
+}
+
+void LimitLinks(std::vector<LinkMeasurement>& told, const Cluster& cluster) {
   std::map<std::string, std::optional<double>> fastest;
   for (const Node& node : cluster.nodes) fastest[node.name] = FastestCard(node);
-  for (LinkMeasurement& link : told.links) {
+  for (LinkMeasurement& link : told) {
     if (link.evidence.trust == Trust::kKnown || link.from == link.to) continue;
     for (const std::string& end : {link.from, link.to})
       if (const auto card = fastest[end])
         link.bytes_per_second = std::min(link.bytes_per_second, *card);
   }
+}
+
+}  // namespace
+
+Profile Usable(Profile told, const Cluster& cluster, SpotCheck check) {
+  const auto of_no_use = [&](const auto& figure) {
+    const Trust trust = figure.evidence.trust;
+    return trust == Trust::kDisputed || (trust == Trust::kUnconfirmed && check == SpotCheck::kNo);
+  };
+  std::erase_if(told.links, of_no_use);
+  std::erase_if(told.devices, of_no_use);
+  LimitLinks(told.links, cluster);
+  LimitDevices(told.devices, cluster);
   return told;
 }
 

@@ -248,7 +248,8 @@ Result<Profile> ProfileNodes(const Prepared& run, Cluster& cluster, JobLedger& l
   const auto& options = run.allocation.options;
   const bool reuse = run.config.profile.reuse == "auto" &&
                      !(options && options->reuse == JobOptions::Reuse::kNever);
-  Profile stored = Usable(ledger.Known(QueryOf(cluster, run.config)), cluster);
+  Profile stored = Usable(ledger.Known(QueryOf(cluster, run.config)), cluster,
+                          run.config.profile.measure ? SpotCheck::kYes : SpotCheck::kNo);
   if (!reuse) stored = Profile{{}, {}, {}, std::move(stored.nodes), std::move(stored.lost_links)};
   if (cluster.nodes.size() > 1 && !run.config.profile.measure) {
     Say(stdout, "links and devices: not measured (profile.measure = false)\n");

@@ -42,7 +42,7 @@ serve_by_network() {
   local program
   program=$(box_value BOX_PREFIX)/sbin/adaptive-traind
   box on ctl "$program" --database "$shared/profiles.db" --socket "$shared/socket" \
-    --tcp ctl:6822 --ask-slurm 2>"$shared/log" 3>&- &
+    --tcp ctl:6822 2>"$shared/log" 3>&- &
   service=$!
   wait_until 60 grep -q ' store_uid = 0' "$shared/log" || { cat "$shared/log"; return 1; }
   store=tcp:ctl:6822

@@ -180,6 +180,51 @@ TEST_F(AdaptiveTraindTest, SpeedsAreKeptForTheDaysThatAreAskedFor) {
   EXPECT_TRUE(Connected().MeasuredClusters()) << "it answers as ever";
 }
 
+TEST_F(AdaptiveTraindTest, FailuresOfNodesOutliveTheirJobsWithoutWhatIsPrivate) {
+  const EpochSeconds now = EpochSecondsNow();
+  constexpr double kDay = 86400;
+  const auto failure_at = [](double time, Blamed blamed) {
+    FailureRecord failure;
+    failure.time = time;
+    failure.host = "n1";
+    failure.kind = FailureKind::kNodeSilent;
+    failure.operation = failure.peer = failure.cause = "private";
+    failure.rank = failure.step = 1;
+    failure.blamed = blamed;
+    return failure;
+  };
+  {
+    auto file = FileStore::Open(Location());
+    const auto job = file->BeginJob(SampleJob());
+    ASSERT_TRUE(job && file->Record(*job, {1, failure_at(now - 50 * kDay, Blamed::kNode)}));
+    ASSERT_TRUE(file->Record(*job, {2, failure_at(now - 42 * kDay, Blamed::kNode)}));
+    ASSERT_TRUE(file->Record(*job, {3, failure_at(now - 42 * kDay, Blamed::kNobody)}));
+  }
+  Database database(Location().path);
+  database.Run("UPDATE jobs SET start_time = " + std::to_string(now - 51 * kDay) +
+               ", end_time = " + std::to_string(now - 41 * kDay));
+  const auto await = [&](const std::string& what, std::int64_t rows) {
+    const auto count = [&] { return database.Number("SELECT COUNT(*) FROM " + what); };
+    for (int i = 0; i < 600 && count() != rows; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(count(), rows) << what;
+  };
+  Start({"--purge-jobs-after", "40"});
+  await("jobs", 0);
+  EXPECT_EQ(database.Number("SELECT COUNT(*) FROM failures"), 2) << "those that blame the node";
+  EXPECT_EQ(database.Number("SELECT COUNT(*) FROM failures WHERE job_id IS NULL AND rank IS NULL"
+                            " AND step IS NULL AND operation || peer || cause = ''"),
+            2);
+  EXPECT_TRUE(Connected().ProfileOf({"alpha", {"n1"}, {}, "", now}));
+  End(SIGTERM);
+  ASSERT_EQ(NextState(), "STOPPING=1");
+  Start({"--purge-failures-after", "45"});
+  await("failures", 1);
+  EXPECT_EQ(database.Number("SELECT COUNT(*) FROM failures WHERE time < " +
+                            std::to_string(now - 45 * kDay)),
+            0);
+}
+
 TEST_F(AdaptiveTraindTest, MetricsAreAFileThatAllMayRead) {
   const std::filesystem::path file = folder_ / "metrics.prom";
   Start({"--metrics", file.string()});
@@ -220,6 +265,7 @@ TEST_F(AdaptiveTraindTest, WhatCannotWorkIsRefusedAtTheStart) {
   EXPECT_EQ(exit_code({"--purge-jobs-after", "29"}), 2);
   EXPECT_EQ(exit_code({"--purge-jobs-after", "soon"}), 2);
   EXPECT_EQ(exit_code({"--purge-figures-after", "29"}), 2);
+  EXPECT_EQ(exit_code({"--purge-failures-after", "29"}), 2);
   std::ofstream(folder_ / "file") << "text";
   EXPECT_EQ(exit_code({"--socket", (folder_ / "file").string()}), 6);
   EXPECT_TRUE(std::filesystem::is_regular_file(folder_ / "file"));

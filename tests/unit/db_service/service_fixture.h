@@ -56,6 +56,7 @@ class ServiceTest : public StoreTest {
       words.push_back(option);
       words.push_back(value.string());
     };
+    if (!asks_slurm_) words.push_back("--ask-slurm=false");
     unless_given("--database", Location().path);
     unless_given("--socket", Service().path);
     std::vector<char*> argv;
@@ -106,6 +107,7 @@ class ServiceTest : public StoreTest {
   }
 
   pid_t service_ = -1;
+  bool asks_slurm_ = false;
 
  private:
   std::string NotifySocket() const { return folder_ / "notify"; }

@@ -39,6 +39,7 @@ class SettingsTest : public ServiceTest {
 };
 
 TEST_F(SettingsTest, WhatIsWrongInTheFileIsRefused) {
+  asks_slurm_ = true;  // a word on the command line would count more
   EXPECT_EQ(ExitWith({"--settings", (folder_ / "none.toml").string()}), 2);
   for (const char* const wrong :
        {"colour = 'red'\n", "operators = ['no-such-user-here']\n", "purge-jobs-after = 29\n",
@@ -67,6 +68,16 @@ TEST_F(SettingsTest, TheShippedFileNamesOptionsThatThereAre) {
     EXPECT_THAT(help, HasSubstr("--" + found[1].str() + " ")) << line;
   }
   EXPECT_GE(settings, 8);
+}
+
+TEST_F(SettingsTest, WhetherSlurmIsAskedIsSaidByAWord) {
+  asks_slurm_ = true;
+  for (const char* const word : {"true", "false"}) {
+    Write(std::string("ask-slurm = ") + word + "\n");
+    Start(FromFile());
+    EXPECT_EQ(End(SIGTERM), 0);
+    EXPECT_EQ(NextState(), "STOPPING=1");
+  }
 }
 
 TEST_F(SettingsTest, ASignalMakesItReadWhoMaySeeWhatAgain) {

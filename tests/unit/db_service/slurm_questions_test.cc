@@ -66,19 +66,25 @@ TEST(SlurmQuestions, OtherWordsAreAnError) {
 std::string Job(const std::string& lines) {
   const auto job = SlurmJobIn(lines, 12);
   if (!job) return job.error().message;
-  return *job ? fmt::format("{} {}", (*job)->user, (*job)->nodes) : "none";
+  return *job ? fmt::format("{} {} to {} {}", (*job)->user, (*job)->start.value_or(-1),
+                            (*job)->end.value_or(-1), (*job)->nodes)
+              : "none";
 }
 
 TEST(SlurmQuestions, AJobIsFoundAmongTheTasksOfItsArray) {
-  EXPECT_EQ(Job("11|9|n1\n12|1000|n[1-3]\n13|9|n1\n"), "1000 n[1-3]");
-  EXPECT_EQ(Job("12|0|n1"), "0 n1");
-  EXPECT_EQ(Job("12|1000|"), "1000 ");
-  EXPECT_EQ(Job("12|1000|None assigned"), "1000 ");
+  EXPECT_EQ(Job("11|9|1|2|n1\n12|1000|1795932000|1795935600|n[1-3]\n13|9|1|2|n1\n"),
+            "1000 1795932000 to 1795935600 n[1-3]");
+  EXPECT_EQ(Job("12|0|1|2|n1"), "0 1 to 2 n1");
+  EXPECT_EQ(Job("12|1000|N/A|N/A|"), "1000 -1 to -1 ") << "it waits";
+  EXPECT_EQ(Job("12|1000|Unknown|Unknown|None assigned"), "1000 -1 to -1 ");
+  EXPECT_EQ(Job("12|1000|5|NONE|n1"), "1000 5 to -1 n1") << "without a limit";
+  EXPECT_EQ(Job("12|1000|2026-11-29T10:00:00|7x|n1"), "1000 -1 to -1 n1");
   EXPECT_EQ(Job(""), "none");
-  EXPECT_EQ(Job("112|1000|n1\n"), "none");
+  EXPECT_EQ(Job("112|1000|1|2|n1\n"), "none");
   for (const char* const user : {"", "-1", "1 ", "ann", "99999999999"})
-    EXPECT_THAT(Job("12|" + std::string(user) + "|n1"), ::testing::StartsWith("Slurm says "));
-  EXPECT_THAT(Job("12|1000"), ::testing::StartsWith("Slurm says "));
+    EXPECT_THAT(Job("12|" + std::string(user) + "|1|2|n1"), ::testing::StartsWith("Slurm says "));
+  for (const char* const fields : {"12|1000", "12|1000|1|2", "12|1000|1|2|n1|n2"})
+    EXPECT_THAT(Job(fields), ::testing::StartsWith("Slurm says "));
 }
 
 TEST(SlurmQuestions, AnAccountIsTextThatItsUserMayHaveChosen) {

@@ -20,19 +20,21 @@ using ::testing::HasSubstr;
 class SlurmTest : public ServiceTest {
  protected:
   SlurmTest() {
-    // line JOB UID NODES ACCOUNT: what is asked for of these.
-    const std::string line = R"(
+    asks_slurm_ = true;
+    // line JOB UID NODES ACCOUNT [START [END]]: what is asked for of these.
+    const std::string line = R"sh(
 case "$*" in
   *%a* | *Account*) line() { echo "$1|$4"; } ;;
-  *) line() { echo "$1|$2|$3"; } ;;
+  *) line() { echo "$1|$2|$(date "+$SLURM_TIME_FORMAT" -d "${5-now}")|${6-NONE}|$3"; } ;;
 esac
-)";
+)sh";
     WriteProgram("squeue", "echo \"$*\" >>" + (folder_ / "asked").string() + line + R"(
 case "$*" in
   *--jobs=1\ *) line 1 61001 'n[1-2]' physics ;;
   *--jobs=2\ *) line 5 61002 n7 arts && line 2 61002 'n[1-2]' arts ;;
   *--jobs=3\ *) line 3 61003 'n[1-2]' '(null)' ;;
   *--jobs=4\ *) line 4 61001 n3 physics ;;
+  *--jobs=7\ *) line 7 61003 'n[1-2]' arts '2 days ago' $(date +%s -d yesterday) ;;
   *) exit 1 ;;
 esac)");
     WriteProgram("sacct", line + R"(
@@ -137,7 +139,7 @@ esac)");
 };
 
 TEST_F(SlurmTest, WhatCountsForOthersIsOfUsersWhoseJobsSlurmHasSeenThere) {
-  Start({"--ask-slurm"});
+  Start();
   ASSERT_EQ(Report(kAnn, 1), "reported");
   ASSERT_EQ(Report(kBob, 2), "reported");
   AwaitPresence(4);
@@ -161,15 +163,28 @@ TEST_F(SlurmTest, WhatCountsForOthersIsOfUsersWhoseJobsSlurmHasSeenThere) {
   EXPECT_EQ(Told(), "links 1 known, failed nodes 1");
 }
 
+TEST_F(SlurmTest, WhatIsReportedOfAnotherTimeThanThatOfHisJobsThereCountsForHimAlone) {
+  Start();
+  ASSERT_EQ(Report(kAnn, 1), "reported");
+  ASSERT_EQ(Report(kBob, 2), "reported");
+  ASSERT_EQ(Report(61003, 7), "reported") << "his job ended yesterday";
+  AwaitPresence(6);
+  EXPECT_EQ(Told(), "links 1 unconfirmed, failed nodes 0");
+  ASSERT_EQ(Report(61003, 3), "reported") << "one that runs now";
+  for (int i = 0; i < 600 && Told() != "links 1 known, failed nodes 1"; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(Told(), "links 1 known, failed nodes 1");
+}
+
 TEST_F(SlurmTest, AJobThatSlurmctldHasForgottenIsKnownToAccounting) {
-  Start({"--ask-slurm"});
+  Start();
   ASSERT_EQ(Report(61003, 6), "reported");
   AwaitPresence(2);
   EXPECT_EQ(AccountsOf(61003), "arts");
 }
 
 TEST_F(SlurmTest, SlurmSaysWhichAccountAJobIsChargedTo) {
-  Start({"--ask-slurm", "--coordinators", "physics:" + std::to_string(kBob) + ",said:61005"});
+  Start({"--coordinators", "physics:" + std::to_string(kBob) + ",said:61005"});
   ASSERT_EQ(Report(61003, 3), "reported");
   ASSERT_EQ(Report(61004, 1), "reported") << "it is not his";
   ASSERT_EQ(Report(kAnn, 1), "reported");
@@ -185,7 +200,7 @@ TEST_F(SlurmTest, SlurmSaysWhichAccountAJobIsChargedTo) {
 }
 
 TEST_F(SlurmTest, NobodyElseIsToldOfAClusterThatSlurmDoesNotKnow) {
-  Start({"--ask-slurm"});
+  Start();
   const auto clusters = [](RemoteStore& store) -> std::string {
     const auto known = store.MeasuredClusters();
     return known ? fmt::format("{}", fmt::join(*known, " ")) : known.error().message;
@@ -206,7 +221,7 @@ TEST_F(SlurmTest, NobodyElseIsToldOfAClusterThatSlurmDoesNotKnow) {
 
 TEST_F(SlurmTest, ANodeThatIsDownBySlurmsWordCountsForAll) {
   std::ofstream(folder_ / "bin" / "scontrol.n1_is_down");
-  Start({"--ask-slurm"});
+  Start();
   // Of somebody who was never there, and of a job that is not his, nothing comes.
   ASSERT_EQ(Report(61004, 1), "reported");
   AwaitQuestions(1);
@@ -225,7 +240,7 @@ TEST_F(SlurmTest, ANodeThatIsDownBySlurmsWordCountsForAll) {
 
 TEST_F(SlurmTest, ASlurmThatDoesNotAnswerHoldsUpNobody) {
   WriteProgram("scontrol", "exec sleep 60");
-  Start({"--ask-slurm"});
+  Start();
   const auto began = std::chrono::steady_clock::now();
   for (int i = 0; i < 5; ++i) ASSERT_EQ(Report(kAnn, 1 + i), "reported");
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));

@@ -6,6 +6,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "core/device_kind.h"
+
 namespace adaptive_train::profile_reuse_test {
 namespace {
 
@@ -62,7 +64,7 @@ TEST(Usable, WhatUsersDisputeIsAsIfItWereNotStored) {
   Profile told = Full(Nodes(4));
   LinkOf(told, "n2", "n1").evidence.trust = Trust::kDisputed;
   told.devices[3].evidence.trust = Trust::kDisputed;
-  const ReusePlan plan = PlanReuse(Usable(told, {}), Nodes(4), kNow, true, 0);
+  const ReusePlan plan = PlanReuse(Usable(told, {}, SpotCheck::kYes), Nodes(4), kNow, true, 0);
   EXPECT_EQ(plan.missing, (std::vector<RankPair>{{1, 2}}));
   EXPECT_EQ(plan.devices, std::vector<int>{3});
 }
@@ -79,11 +81,40 @@ TEST(Usable, ACardLimitsWhatOthersSayOfALinkBetweenNodes) {
   Profile stored = Full(Nodes(3));
   for (LinkMeasurement& link : stored.links) link.evidence.trust = Trust::kUnconfirmed;
   LinkOf(stored, "n1", "n0").evidence.trust = Trust::kKnown;
-  Profile within = Usable(stored, cluster);
+  Profile within = Usable(stored, cluster, SpotCheck::kYes);
   EXPECT_EQ(LinkOf(within, "n0", "n1").bytes_per_second, 50);
   EXPECT_EQ(LinkOf(within, "n0", "n2").bytes_per_second, 100);
   EXPECT_EQ(LinkOf(within, "n1", "n0").bytes_per_second, 1e8) << "one's own figure";
   EXPECT_EQ(LinkOf(within, "n0", "n0").bytes_per_second, 1e8) << "no card is in between";
+}
+
+TEST(Usable, WhatNobodyWillCheckIsNotUsedUnlessItIsKnown) {
+  Profile told = Full(Nodes(3));
+  LinkOf(told, "n2", "n1").evidence.trust = Trust::kUnconfirmed;
+  told.devices[1].evidence.trust = Trust::kUnconfirmed;
+  const Profile used = Usable(told, {}, SpotCheck::kNo);
+  EXPECT_EQ(used.links.size(), told.links.size() - 1);
+  EXPECT_EQ(used.devices.size(), 2u);
+  EXPECT_EQ(Usable(told, {}, SpotCheck::kYes).links.size(), told.links.size());
+}
+
+TEST(Usable, NoProcessorIsFasterThanItsInstructionSetAllows) {
+  const auto told = [](const std::string& isa, int cores, Trust trust) {
+    Cluster cluster;
+    cluster.nodes.resize(1);
+    cluster.nodes[0].name = "n0";
+    cluster.nodes[0].processors.isa = isa;
+    cluster.nodes[0].processors.cores = cores;
+    cluster.devices = {{.node = "n0", .kind = "cpu", .model = "x", .threads = 4}};
+    Profile profile;
+    profile.devices = {{"n0", DeviceKindName(cluster.devices[0]), 1e18, 1e9, Fresh()}};
+    profile.devices[0].evidence.trust = trust;
+    return Usable(profile, cluster, SpotCheck::kYes).devices[0].product_flops;
+  };
+  EXPECT_EQ(told("avx2", 4, Trust::kUnconfirmed), 4 * 32 * 6.5e9);
+  EXPECT_EQ(told("avx512_bf16", 2, Trust::kUnconfirmed), 2 * 64 * 6.5e9) << "two threads a core";
+  EXPECT_EQ(told("avx2", 4, Trust::kKnown), 1e18) << "three users have measured it";
+  EXPECT_EQ(told("none", 4, Trust::kUnconfirmed), 1e18);
 }
 
 TEST(WithMeasured, OnesOwnFigureTakesThePlaceOfWhatOthersSayAlone) {
