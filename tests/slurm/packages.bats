@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031 # every test is a subshell; what one sets is meant for it alone
 # What administrators install: the RPM packages are built, looked at, unpacked, and run in a box.
-# ADAPTIVE_TRAIN_RPMS=DIR takes packages that packaging/rpm/build has put there already.
+# ADAPTIVE_TRAIN_RPMS=DIR takes packages that packaging/rpm/build has put there already, with the macros of el9.macros.
 
 load box
 
@@ -11,9 +11,9 @@ source "$BATS_TEST_DIRNAME/packages.bash"
 setup_file() {
   if ((EUID != 0)); then echo "these tests need root" >&2 && return 1; fi
   export ADAPTIVE_TRAIN_BOX=/var/tmp/adaptive-train-box-packages.$$
-  export rpms=${ADAPTIVE_TRAIN_RPMS:-$BATS_FILE_TMPDIR/rpms} root=$BATS_FILE_TMPDIR/root
+  export rpms=${ADAPTIVE_TRAIN_RPMS:-$BATS_FILE_TMPDIR/rpms} root=$BATS_FILE_TMPDIR/root macros=$BATS_TEST_DIRNAME/el9.macros
   if [[ -z ${ADAPTIVE_TRAIN_RPMS-} ]]; then
-    "$repository/packaging/rpm/build" --working-tree "$rpms" >"$BATS_FILE_TMPDIR/build.log" 2>&1 3>&- ||
+    "$repository/packaging/rpm/build" --working-tree "$rpms" -- --load "$macros" >"$BATS_FILE_TMPDIR/build.log" 2>&1 3>&- ||
       { tail -n 40 "$BATS_FILE_TMPDIR/build.log" >&2 && return 1; }
   fi
   mkdir "$root"
@@ -84,13 +84,15 @@ files() { rpm -qp --list "$(package "$1")" | grep -v '^/usr/lib/\.build-id'; }
   done
 }
 
-# scratch_system SLURM-RELEASE: $system is the root of a machine that has rpm's database, a shell for scriptlets, and a
+# scratch_system SLURM-RELEASE: $system is the root of a machine that has rpm's database, what scriptlets call, and a
 # package that provides what ours want of a distribution with this Slurm.
 scratch_system() {
-  local work=$BATS_TEST_TMPDIR/scratch.$1 file name
+  local work=$BATS_TEST_TMPDIR/scratch.$1 name
   system=$work/root
   mkdir -p "$system"
-  for file in /bin/sh $(ldd /bin/sh | grep -o '/[^ ]*'); do install -D "$(readlink -f "$file")" "$system$file"; done
+  copied_into "$system" /bin/sh /usr/bin/getent /usr/sbin/{group,user}add
+  accounts "$system"
+  records_words "$system"
   rpm --root "$system" --initdb
   {
     printf '%s\n' 'Name: scratch-distribution' 'Version: 1' 'Release: 1' 'Summary: What packages want' 'License: MIT' \
@@ -103,8 +105,46 @@ scratch_system() {
   rpm_in -i "$work"/RPMS/noarch/*.rpm
 }
 
+# copied_into ROOT PROGRAM...: programs of this machine with their libraries.
+copied_into() {
+  local program file
+  for program in "${@:2}"; do
+    for file in "$program" $(ldd "$program" | grep -o '/[^ ]*'); do install -D "$(readlink -f "$file")" "$1$file"; done
+  done
+}
+
+# accounts ROOT: what useradd wants: root's own account, and a file to throw words into.
+accounts() {
+  mkdir -p "$1"/{dev,etc}
+  echo 'root:x:0:0:root:/root:/bin/sh' >"$1/etc/passwd"
+  echo 'root:x:0:' >"$1/etc/group"
+  touch "$1"/dev/null "$1"/etc/{shadow,gshadow,login.defs}
+}
+
+# records_words ROOT [STATUS]: systemd's helper for scriptlets writes down what it is told, and ends with that status.
+records_words() {
+  install -D -m 755 /dev/stdin "$1/usr/lib/systemd/systemd-update-helper" <<SH
+#!/bin/sh
+echo "\$*" >>/told
+exit ${2:-0}
+SH
+}
+
+# told WORDS...: what the helper of the scratch root was told since this was asked last, one line each, and nothing else.
+told() {
+  [ "$(cat "$system/told" 2>/dev/null)" = "$(if (($# > 0)); then printf '%s\n' "$@"; fi)" ] ||
+    { echo "told: $(cat "$system/told" 2>/dev/null), not: $*" && return 1; }
+  rm -f "$system/told"
+}
+
 # rpm_in ARG...: rpm in that root; Debian's has to say something about alien every time.
 rpm_in() { rpm --root "$system" "$@" 2> >(grep -vE '^rpm: (RPM should not be used|However assuming)' >&2); }
+
+# scriptlets FILE: those of a package, as a spec has them.
+scriptlets() {
+  rpm -qp --qf '%|PREIN?{%%pre\n%{PREIN}\n}|%|POSTIN?{%%post\n%{POSTIN}\n}|' "$1"
+  rpm -qp --qf '%|PREUN?{%%preun\n%{PREUN}\n}|%|POSTUN?{%%postun\n%{POSTUN}\n}|' "$1"
+}
 
 # package_before NAME: makes release 0 of a package, and prints its file: with all that release 1 has, one file more, and other
 # configuration files.
@@ -115,7 +155,9 @@ package_before() {
   {
     printf '%s\n' "Name: $1" "Version: $(<"$repository/VERSION")" 'Release: 0' 'Summary: The release before' 'License: MIT' \
       'AutoReqProv: no' '%global debug_package %{nil}' '%global __os_install_post %{nil}' '%global _build_id_links none' \
-      '%description' '%{summary}.' '%install' "cp -a $work/files/. %{buildroot}/" '%files' "$gone"
+      '%description' '%{summary}.' '%install' "cp -a $work/files/. %{buildroot}/"
+    scriptlets "$(package "$1")"
+    printf '%s\n' '%files' "$gone"
     while IFS= read -r file; do
       if [[ -d $root$file ]]; then
         mkdir -p "$work/files$file"
@@ -137,7 +179,7 @@ package_before() {
 }
 
 @test "installed, upgraded and removed in a scratch root: an administrator's lines are kept, and nothing else is left" {
-  local version name before=() after=()
+  local version name user before=() after=()
   version=$(<"$repository/VERSION")
   scratch_system "$(slurmd -V | cut -d' ' -f2)"
   for name in "${packages[@]}"; do
@@ -146,11 +188,14 @@ package_before() {
   done
   rpm_in -i "${before[@]}"
   [ -e "$system/usr/share/adaptive-train-slurm.gone" ]
+  told 'install-system-units adaptive-traind.service'
+  user=$(service_user "$system")
   administrator_edits "$system"
 
   rpm_in -U "${after[@]}"
   [ "$(rpm_in -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\n' 'adaptive*' | sort)" = "$(printf "%s $version-1\n" "${packages[@]}" | sort)" ]
   [ "$(find "$system" -name '*.gone')" = "" ]
+  told 'mark-restart-system-units adaptive-traind.service'
   edits_are_kept "$system"
   cmp "$root/$drop_in" "$system/$drop_in.rpmnew"
   cmp "$root/$options" "$system/$options.rpmnew"
@@ -160,9 +205,97 @@ package_before() {
 
   rpm_in -e "${packages[@]}"
   [ "$(rpm_in -qa 'adaptive*')" = "" ]
+  told 'remove-system-units adaptive-traind.service'
+  # The store's files are still his.
+  [ "$(service_user "$system")" = "$user" ]
   # rpm keeps what an administrator changed, and what it had put beside that.
   [ "$(find "$system" ! -type d \( -path '*adaptive*' -o -path '*/.build-id/*' \) -printf '/%P\n' | sort | xargs)" = \
     "$(printf '%s\n' "/$drop_in".rpm{new,save} "/$options".rpm{new,save} | sort | xargs)" ] || { find "$system" -path '*adaptive*' && false; }
+}
+
+# service_user ROOT: prints the account of the service; it must be a system's, as the unit and sysusers.d want it.
+service_user() {
+  local name password uid gid rest
+  IFS=: read -r name password uid gid rest < <(grep '^adaptive-traind:' "$1/etc/passwd")
+  echo "$name:$password:$uid:$gid:$rest"
+  ((uid > 0 && uid < 1000)) && grep -q "^adaptive-traind:x:$gid:" "$1/etc/group" &&
+    [ "$rest" = 'Profile store of adaptive-train:/var/lib/adaptive-train:/usr/sbin/nologin' ]
+}
+
+@test "the user that the scriptlet makes is the one that systemd would make" {
+  local user
+  scratch_system "$(slurmd -V | cut -d' ' -f2)"
+  rpm_in -i "$(package adaptive-train)" "$(package adaptive-traind)"
+  user=$(service_user "$system")
+  # As EL 9's systemd does after each transaction that brings such a file.
+  systemd-sysusers --root="$system"
+  [ "$(service_user "$system")" = "$user" ]
+  cp "$system/usr/lib/sysusers.d/adaptive-traind.conf" "$BATS_TEST_TMPDIR/"
+  mkdir "$BATS_TEST_TMPDIR/other"
+  accounts "$BATS_TEST_TMPDIR/other"
+  systemd-sysusers --root="$BATS_TEST_TMPDIR/other" "$BATS_TEST_TMPDIR/adaptive-traind.conf"
+  service_user "$BATS_TEST_TMPDIR/other"
+}
+
+# there_and_back FILE: this release before of the service is installed, upgraded and removed.
+there_and_back() {
+  rpm_in -i "$1" && rpm_in -U "$(package adaptive-traind)" && rpm_in -e adaptive-traind
+}
+
+@test "without systemd's helper, and with one that fails, the service's package comes and goes, and a user who was there stays" {
+  local accounts old
+  scratch_system "$(slurmd -V | cut -d' ' -f2)"
+  old=$(package_before adaptive-traind)
+  echo 'adaptive-traind:x:970:970::/srv:/bin/false' >>"$system/etc/passwd"
+  echo 'adaptive-traind:x:970:' >>"$system/etc/group"
+  accounts=$(cat "$system"/etc/{passwd,group})
+
+  rm "$system/usr/lib/systemd/systemd-update-helper"
+  run there_and_back "$old"
+  [ "$status" -eq 0 ] && [ -z "$output" ] || { echo "$output" && false; }
+  told
+
+  records_words "$system" 1
+  run there_and_back "$old"
+  [ "$status" -eq 0 ] && [ -z "$output" ] || { echo "$output" && false; }
+  told {install,mark-restart,remove}-system-units' adaptive-traind.service'
+  [ "$(cat "$system"/etc/{passwd,group})" = "$accounts" ]
+}
+
+@test "the service's package asks for what its scriptlets call, before they run" {
+  [ "$(rpm -qp --qf '[%{REQUIREFLAGS:deptype} %{REQUIRENAME}\n]' "$(package adaptive-traind)" | grep -E ' (systemd|shadow-utils)$' | sort)" = \
+    "$(printf '%s\n' 'post systemd' 'postun systemd' 'pre shadow-utils' 'preun systemd')" ]
+}
+
+# spec_read ARG...: rpmspec on our spec, with the sources that it reads, as on a machine that has nothing else of ours.
+spec_read() {
+  mkdir -p "$BATS_TEST_TMPDIR/sources"
+  cp "$repository"/VERSION "$repository/packaging/systemd/adaptive-traind.sysusers" "$BATS_TEST_TMPDIR/sources/"
+  (cd "$BATS_TEST_TMPDIR" && rpmspec --define "_sourcedir $PWD/sources" "$@" "$repository/packaging/rpm/adaptive-train.spec")
+}
+
+@test "where rpm has no macros of systemd, the spec has places for its files and no scriptlets" {
+  spec_read -P >"$BATS_TEST_TMPDIR/spec"
+  run grep -E '%(_|systemd|sysusers)|update-helper|useradd' "$BATS_TEST_TMPDIR/spec"
+  [ -z "$output" ] || { echo "$output" && false; }
+  grep -qx /usr/lib/systemd/system/adaptive-traind.service "$BATS_TEST_TMPDIR/spec"
+  grep -qx /usr/lib/sysusers.d/adaptive-traind.conf "$BATS_TEST_TMPDIR/spec"
+}
+
+@test "where rpm has them, they read what goes with the source package" {
+  # A file that is in a checkout alone would make an empty scriptlet elsewhere, and nobody would be told.
+  spec_read --load "$macros" -P >"$BATS_TEST_TMPDIR/spec"
+  [ "$(grep -c "useradd .*'adaptive-traind'" "$BATS_TEST_TMPDIR/spec")" -eq 1 ]
+  [ "$(grep -c '/systemd-update-helper [a-z-]* adaptive-traind.service' "$BATS_TEST_TMPDIR/spec")" -eq 3 ]
+}
+
+@test "all that the spec asks for by name is known to be in EL 9 or EPEL 9" {
+  local known=$BATS_TEST_DIRNAME/el9.names
+  { spec_read --load "$macros" --define 'rhel 9' -q --buildrequires
+    spec_read --load "$macros" --define 'rhel 9' -q --requires; } | cut -d' ' -f1 | grep -v '^adaptive-train' | sort -u >"$BATS_TEST_TMPDIR/asked"
+  [ "$(wc -l <"$BATS_TEST_TMPDIR/asked")" -gt 20 ]
+  # A name that is new here has to be looked up and written into that file, and one that is gone out of it.
+  diff <(grep -v '^#' "$known" | cut -d' ' -f1 | sort -u) "$BATS_TEST_TMPDIR/asked"
 }
 
 @test "another release of Slurm is refused, and nothing is installed" {
@@ -177,7 +310,7 @@ package_before() {
   local source
   source=$(echo "$rpms"/adaptive-train-*.src.rpm)
   [ "$(rpm -qp --list "$source" | sort | xargs)" = \
-    "VERSION adaptive-train-$(<"$repository/VERSION").tar.gz adaptive-train.spec" ]
+    "VERSION adaptive-train-$(<"$repository/VERSION").tar.gz adaptive-train.spec adaptive-traind.sysusers" ]
   run tar -tzf "$rpms/adaptive-train-$(<"$repository/VERSION").tar.gz"
   [ "$status" -eq 0 ]
   grep -qx 'adaptive-train-[0-9.]*/CMakeLists.txt' <<<"$output"
