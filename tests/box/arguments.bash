@@ -3,10 +3,10 @@
 
 # parse_up ARG...: sets node_count, gpu_count, link_lines (lines 'A [B] RATE'), speeds (node to
 # CPUs), prefix_given, install, load_plugin, plugin_arguments, slurm_lines, hostnames, limits,
-# arguments_given.
+# accounting, arguments_given.
 parse_up() {
   node_count=4 gpu_count=0 prefix_given='' install=yes load_plugin=yes plugin_arguments='' slurm_lines=''
-  hostnames=no limits=no
+  hostnames=no limits=no accounting=no
   local rate='' links_file='' cpu=''
   link_lines=()
   declare -gA speeds=()
@@ -29,6 +29,7 @@ parse_up() {
       --no-plugin) load_plugin=no && shift && continue ;;
       --hostnames) hostnames=yes && shift && continue ;;
       --limits) limits=yes && shift && continue ;;
+      --accounting) accounting=yes && shift && continue ;;
       *) usage_error "unknown option '$1' of 'up'; see box --help" ;;
     esac
     shift 2

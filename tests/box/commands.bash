@@ -52,7 +52,13 @@ require_programs() {
   done
   ((${#missing[@]} == 0)) ||
     die "missing: ${missing[*]}; apt-get install slurm-wlm munge iproute2 util-linux"
+  [[ $accounting == no ]] || require_accounting
   [[ -d /etc/slurm ]] || die "/etc/slurm is missing; apt-get install slurm-wlm"
+}
+
+require_accounting() {
+  [[ $(type -P slurmdbd) && $(type -P mariadbd) ]] ||
+    die "--accounting needs slurmdbd and mariadbd; apt-get install slurmdbd mariadb-server-core"
 }
 
 # is_alive: a box came up here and some node of it still lives. In a shell of its own, since the old

@@ -8,7 +8,7 @@ make_directories() {
   local node
   for node in ctl $(node_names); do mkdir -p "$box/run/$node/spool"; done
   # Nodes run copies: the repository may lie where they cannot see it, and may change under them.
-  cp "$here"/{munged-start,node-start,node-init} "$box/run/bin/"
+  cp "$here"/{munged-start,node-start,node-init,accounting-start} "$box/run/bin/"
 }
 
 # require_build: sets build to what will be installed, if that is what `up` is to do.
@@ -71,7 +71,7 @@ make_users() {
 }
 
 make_slurm_settings() {
-  local proctrack=linuxproc task=none gather=linux settings=''
+  local proctrack=linuxproc task=none gather=linux storage=none settings=''
   local consumed=CR_Core cpus=CPUs=8 node name
   [[ $cgroup_version != v1 ]] || proctrack=cgroup task=cgroup gather=cgroup
   echo "127.0.0.1 localhost" >"$box/etc/hosts"
@@ -86,6 +86,7 @@ make_slurm_settings() {
     task=affinity,task/cgroup consumed=CR_Core_Memory
     cpus=$(slurmd -C | sed -n 's/^NodeName=[^ ]* \(.*\) RealMemory=.*/\1/p')
   fi
+  [[ $accounting == no ]] || make_accounting_settings
   sed "s/@LIMITS@/$limits/" "$here/etc/cgroup.conf" >"$box/etc/slurm/cgroup.conf"
   : >"$box/etc/slurm/gres.conf"
   if ((gpu_count > 0)); then
@@ -94,7 +95,8 @@ make_slurm_settings() {
   fi
   {
     sed -e "s#@LOG@#$box/log#" -e "s#@PROCTRACK@#$proctrack#" -e "s#@TASK@#$task#" \
-      -e "s#@GATHER@#$gather#" -e "s#@CONSUMED@#$consumed#" "$here/etc/slurm.conf"
+      -e "s#@GATHER@#$gather#" -e "s#@CONSUMED@#$consumed#" -e "s#@ACCOUNTING@#$storage#" "$here/etc/slurm.conf"
+    [[ $accounting == no ]] || echo AccountingStorageHost=ctl
     ((gpu_count == 0)) || echo GresTypes=gpu
     echo "NodeName=n[1-$node_count] NodeAddr=10.77.0.[1-$node_count] $cpus RealMemory=4000$settings"
     echo "PartitionName=main Nodes=n[1-$node_count] Default=YES MaxTime=INFINITE State=UP"
@@ -103,6 +105,13 @@ make_slurm_settings() {
   if [[ $plugin_file ]]; then
     echo "optional $plugin_file probe=$probe_file $plugin_arguments"
   fi >"$box/etc/slurm/plugstack.conf"
+}
+
+# make_accounting_settings: slurmdbd wants its file closed to others; the users are to have an account.
+make_accounting_settings() {
+  storage=slurmdbd
+  (umask 077 && sed "s#@LOG@#$box/log#" "$here/etc/slurmdbd.conf" >"$box/etc/slurm/slurmdbd.conf")
+  echo "${user_names[*]}" >"$box/run/users"
 }
 
 # Slurm wants device files it can stat; a Count without File makes the node invalid.

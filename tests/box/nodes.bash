@@ -33,6 +33,7 @@ start_munged() {
 boot() {
   local daemon=(slurmd -D -N "$1")
   [[ $1 != ctl ]] || daemon=(slurmctld -D)
+  [[ $1 != ctl || $accounting == no ]] || daemon=(/bin/bash "$box/run/bin/accounting-start" "$box")
   rm -f "$box/run/$1.init"
   start_detached "$1" "$box/log/$1.boot.log" \
     /bin/bash "$box/run/bin/node-start" "$box" "$1" "$(hostname_of "$1")" "$cgroup_version" \

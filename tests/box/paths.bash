@@ -52,7 +52,7 @@ write_state() {
   local name
   {
     printf 'phase=%q\n' "$1"
-    for name in node_count cgroup_version hostnames user_id plugin_file arguments_given; do
+    for name in node_count cgroup_version hostnames accounting user_id plugin_file arguments_given; do
       printf '%s=%q\n' "$name" "${!name}"
     done
   } >"$box/run/state.new" && mv "$box/run/state.new" "$box/run/state"

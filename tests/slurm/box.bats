@@ -393,6 +393,25 @@ cpu_group() {
   [[ $output == *"Out Of Memory"* ]]
 }
 
+@test "with accounting sacct knows jobs and accounts, also when the controller was killed; down leaves nothing" {
+  box down
+  box up --no-install --nodes 1 --accounting
+  box on n1 --user=bob srun -N1 true
+  wait_until 30 accounted 'bob|physics|COMPLETED'
+  box kill ctl
+  box revive ctl
+  wait_until 30 accounted 'bob|physics|COMPLETED'
+  # Nobody but root gets at what it keeps.
+  for file in run/mysqld/mysqld.sock etc/slurm/slurmdbd.conf var/spool/mariadb/ibdata1; do
+    box on ctl test -e "/$file"
+    run box on ctl --user test -r "/$file"
+    [ "$status" -eq 1 ]
+  done
+  box down
+  assert_nothing_left
+}
+accounted() { [[ $(box_on n1 sacct --allusers -X -n -P -o User,Account,State) == "$1" ]]; }
+
 @test "limits are refused where control groups cannot hold them" {
   box down
   local version
