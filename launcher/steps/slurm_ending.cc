@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
@@ -19,6 +20,8 @@ constexpr std::chrono::seconds kAnswerDeadline{5};
 constexpr std::size_t kMostOutput = std::size_t{1} << 20;
 constexpr std::size_t kMostWord = 60;
 constexpr const char* kForgotten = "UNKNOWN";
+/// Between the clocks of slurmctld's host and of a job's. munge allows no more.
+constexpr double kMostSkew = 300;
 
 std::string Trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(' ');
@@ -81,6 +84,15 @@ Result<Finished> Ask(std::vector<std::string> command) {
   return RunCommand({std::move(command), WithoutHabits(), ""}, kAnswerDeadline, kMostOutput);
 }
 
+/// Jobs of a cluster that was set up again are counted from 1.
+bool IsAnother(const QueuedJob& queued, std::int64_t restart, double start_time) {
+  return queued.restarts <= restart && queued.submit_time > start_time + 1;
+}
+/// squeue no longer tells of the run.
+bool IsOver(const std::optional<QueuedJob>& queued, std::int64_t restart, double start_time) {
+  return !queued || queued->restarts > restart || IsAnother(*queued, restart, start_time);
+}
+
 /// None: Slurm has forgotten the job.
 Result<std::optional<QueuedJob>> AskQueue(std::int64_t job_id) {
   auto done = Ask({"squeue", "--noheader", "--states=all", fmt::format("--jobs={}", job_id),
@@ -92,10 +104,11 @@ Result<std::optional<QueuedJob>> AskQueue(std::int64_t job_id) {
 }
 
 /// Empty where there is no accounting.
-std::string AskAccounting(std::int64_t job_id, std::int64_t restart) {
-  auto done = Ask({"sacct", "--allocations", "--noheader", "--parsable2", "--duplicates",
-                   fmt::format("--jobs={}", job_id), "--format=State"});
-  return done && done->Ok() ? AccountedState(done->output, restart) : "";
+std::string AskAccounting(std::int64_t job_id, double start_time) {
+  auto done =
+      Ask({"env", "SLURM_TIME_FORMAT=%s", "sacct", "--allocations", "--noheader", "--parsable2",
+           "--duplicates", fmt::format("--jobs={}", job_id), "--format=State,Start,End"});
+  return done && done->Ok() ? AccountedState(done->output, start_time) : "";
 }
 
 }  // namespace
@@ -117,21 +130,30 @@ std::optional<QueuedJob> QueuedJobFrom(std::string_view output, std::int64_t job
   return std::nullopt;
 }
 
-std::string AccountedState(std::string_view output, std::int64_t restart) {
+std::string AccountedState(std::string_view output, double start_time) {
   std::istringstream lines{std::string(output)};
-  std::string line;
-  for (std::int64_t run = 0; std::getline(lines, line); ++run)
-    if (run == restart) return Trimmed(line.substr(0, line.find(' ')));  // "CANCELLED by 1000"
-  return "";
+  std::string state;
+  double nearest = kMostSkew;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t last = line.rfind('|');
+    if (last == std::string::npos || last == 0) continue;
+    const auto start = NumberFrom(line.substr(line.rfind('|', last - 1) + 1));
+    const auto end = NumberFrom(line.substr(last + 1));  // or "Unknown"
+    if (start < 0) continue;                             // it never ran
+    const auto past_end = end < 0 ? 0 : start_time - static_cast<double>(end);
+    const double away = std::max({static_cast<double>(start) - start_time, past_end, 0.0});
+    if (away > nearest) continue;
+    nearest = away;
+    state = Trimmed(line.substr(0, line.find_first_of(" |")));  // "CANCELLED by 1000|..."
+  }
+  return state;
 }
 
 SlurmEnding EndingOf(const std::optional<QueuedJob>& queued, const std::string& accounted,
                      std::int64_t restart, double start_time) {
   SlurmEnding ending;
-  // Jobs of a cluster that was set up again are counted from 1.
-  const bool another =
-      queued && queued->restarts <= restart && queued->submit_time > start_time + 1;
-  const bool over = !queued || another || queued->restarts > restart;
+  const bool another = queued && IsAnother(*queued, restart, start_time);
+  const bool over = IsOver(queued, restart, start_time);
   ending.slurm_state = over ? accounted : StateOf(*queued);
   if (over && StateFrom(ending.slurm_state) == JobState::kRunning)
     ending.slurm_state = queued && !another ? "REQUEUED" : kForgotten;
@@ -149,8 +171,8 @@ SlurmEnding EndingOf(const std::optional<QueuedJob>& queued, const std::string& 
 Result<SlurmEnding> AskSlurm(std::int64_t job_id, std::int64_t restart, double start_time) {
   const auto queued = AskQueue(job_id);
   if (!queued) return tl::unexpected(queued.error());
-  const bool over = !*queued || (*queued)->restarts > restart;
-  return EndingOf(*queued, over ? AskAccounting(job_id, restart) : "", restart, start_time);
+  const bool over = IsOver(*queued, restart, start_time);
+  return EndingOf(*queued, over ? AskAccounting(job_id, start_time) : "", restart, start_time);
 }
 
 Result<std::string> SlurmClusterName() {

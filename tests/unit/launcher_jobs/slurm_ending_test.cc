@@ -84,9 +84,23 @@ TEST_F(SlurmEndingTest, ARunThatWasFollowedByAnotherWasRequeued) {
   EXPECT_EQ(Ending("PENDING", "BeginTime", 2).state, JobState::kRequeued);
   EXPECT_EQ(Ending("RUNNING", "None", 1, "PREEMPTED").state, JobState::kPreempted);
   EXPECT_EQ(Ending("RUNNING", "None", 1, "NODE_FAIL").state, JobState::kNodeFail);
-  EXPECT_EQ(AccountedState("NODE_FAIL\nCANCELLED by 1000\n", 0), "NODE_FAIL");
-  EXPECT_EQ(AccountedState("NODE_FAIL\nCANCELLED by 1000\n", 1), "CANCELLED");
-  EXPECT_EQ(AccountedState("NODE_FAIL\n", 1), "");
+}
+
+TEST_F(SlurmEndingTest, AccountingIsAskedForTheRunOfThatTime) {
+  // Two runs, and one that was cancelled before it began.
+  const std::string runs =
+      "NODE_FAIL|1000|1100\nCANCELLED by 1000|1220|1300\nCANCELLED|None|1400\n";
+  EXPECT_EQ(AccountedState(runs, 1000.5), "NODE_FAIL");
+  EXPECT_EQ(AccountedState(runs, 1100.9), "NODE_FAIL") << "seconds are cut off";
+  EXPECT_EQ(AccountedState(runs, 1220.1), "CANCELLED");
+  EXPECT_EQ(AccountedState(runs, 1219), "CANCELLED") << "by a clock that is late";
+  // The number was another job's long ago.
+  EXPECT_EQ(AccountedState("PREEMPTED|1000|1100\nTIMEOUT|90000|90060\n", 90000.2), "TIMEOUT");
+  EXPECT_EQ(AccountedState("PREEMPTED|1000|1100\n", 90000.2), "");
+  EXPECT_EQ(AccountedState("RUNNING|90000|Unknown\n", 99999), "RUNNING");
+  EXPECT_EQ(AccountedState("PENDING|Unknown|Unknown\n", 99999), "");
+  for (const char* text : {"", "\n", "|", "||\n", "TIMEOUT", "TIMEOUT|90000", "sacct: error\n"})
+    EXPECT_EQ(AccountedState(text, 90000), "") << text;
 }
 
 TEST_F(SlurmEndingTest, AForgottenJobIsLostUnlessAccountingKnowsIt) {
