@@ -60,7 +60,8 @@ SlurmAsker::Take SlurmsWordTo(RequestWriter& writer) {
     writer.Add(
         [seen](Database& database) {
           if (const auto* job = std::get_if<SeenJob>(&seen)) {
-            NotePresence(database, job->cluster, job->user, job->nodes, job->time);
+            for (const SeenJob::Stay& stay : job->stays)
+              NotePresence(database, job->cluster, job->user, stay.nodes, stay.time);
             WriteAccount(
                 database, job->user,
                 {job->cluster, job->job.slurm_job_id, job->job.restart_count, job->account});

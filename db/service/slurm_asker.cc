@@ -54,52 +54,57 @@ std::chrono::steady_clock::time_point Deadline() {
   return std::chrono::steady_clock::now() + kDeadline;
 }
 
-/// What squeue says of a job, or where it does not know the job, sacct. `fields` are those of each.
-struct Fields {
-  const char *of_squeue, *of_sacct;
-};
-constexpr Fields kUserAndNodes{"--format=%A|%U|%S|%e|%N",
-                               "--format=JobIDRaw,UID,Start,End,NodeList"};
-constexpr Fields kAccount{"--format=%A|%a", "--format=JobIDRaw,Account"};
+/// More are not noted of a job that is requeued again and again.
+constexpr std::size_t kMostRuns = 10;
 
-Result<std::string> Queued(const std::string& job, const Fields& fields) {
+Result<std::string> Queued(const std::string& job, const std::string& fields) {
   return OutputOf(
-      {"squeue", "--local", "--noheader", "--states=all", "--jobs=" + job, fields.of_squeue},
+      {"squeue", "--local", "--noheader", "--states=all", "--jobs=" + job, "--format=" + fields},
       Deadline());
 }
-Result<std::string> Accounted(const std::string& job, const Fields& fields) {
-  return OutputOf({"sacct", "--local", "--noheader", "--parsable2", "--allocations", "--allusers",
-                   "--jobs=" + job, fields.of_sacct},
-                  Deadline());
+Result<std::string> Accounted(const std::string& job, std::vector<std::string> which) {
+  which.insert(which.begin(), {"sacct", "--local", "--noheader", "--parsable2", "--allocations",
+                               "--allusers", "--jobs=" + job});
+  return OutputOf(which, Deadline());
 }
 
-PresenceTime TimeOf(const SlurmJob& job, EpochSeconds now) {
-  return {job.start ? static_cast<EpochSeconds>(*job.start) : now,
-          job.end ? static_cast<EpochSeconds>(*job.end) : now + kOpenEnd};
-}
-
-struct JobAndAccount {
-  SlurmJob job;
-  std::string account;
+struct AskedJob {
+  std::vector<SlurmRun> runs;  // the newest last; at least one
+  std::string account;         // of the newest
 };
-Result<JobAndAccount> AskForJob(std::int64_t number) {
+
+/// squeue knows the newest run alone. sacct, which is asked where squeue does not know the job, tells
+/// of the newest without --duplicates, and that may be one that had no nodes when it was cancelled.
+Result<AskedJob> AskForJob(std::int64_t number) {
   const std::string job = std::to_string(number);
-  const auto found = [&](const std::string& lines) { return SlurmJobIn(lines, number); };
-  const auto account_in = [&](const std::string& lines) { return AccountIn(lines, number); };
-  const auto queued = Queued(job, kUserAndNodes).and_then(found);
-  if (queued && *queued)
-    return Queued(job, kAccount).map(account_in).map([&](const std::string& account) {
-      return JobAndAccount{**queued, account};
+  const auto runs_in = [&](const std::string& lines) { return RunsIn(lines, number); };
+  const auto with_account = [&](std::vector<SlurmRun> runs, const Result<std::string>& lines) {
+    return lines.map([&](const std::string& text) {
+      return AskedJob{std::move(runs), AccountIn(text, number)};
     });
-  const auto accounted = Accounted(job, kUserAndNodes).and_then(found);
-  if (accounted && *accounted)
-    return Accounted(job, kAccount).map(account_in).map([&](const std::string& account) {
-      return JobAndAccount{**accounted, account};
-    });
+  };
+  auto queued = Queued(job, "%A|%U|%S|%e|%N").and_then(runs_in);
+  if (queued && !queued->empty()) return with_account(std::move(*queued), Queued(job, "%A|%a"));
+  auto accounted = Accounted(job, {"--duplicates", "--format=JobIDRaw,UID,Start,End,NodeList"})
+                       .and_then(runs_in);
+  if (accounted && !accounted->empty())
+    return with_account(std::move(*accounted), Accounted(job, {"--format=JobIDRaw,Account"}));
   const auto why = [](const auto& asked) {
     return asked ? "does not know it" : asked.error().message;
   };
   return Fail(fmt::format("squeue: {}; sacct: {}", why(queued), why(accounted)), ExitCode::kStore);
+}
+
+PresenceTime TimeOf(const SlurmRun& run, EpochSeconds now) {
+  return {run.start ? static_cast<EpochSeconds>(*run.start) : now,
+          run.end ? static_cast<EpochSeconds>(*run.end) : now + kOpenEnd};
+}
+
+/// Those of `user` that had nodes.
+std::vector<SlurmRun> RunsOf(uid_t user, std::vector<SlurmRun> runs) {
+  std::erase_if(runs, [&](const SlurmRun& run) { return run.user != user || run.nodes.empty(); });
+  if (runs.size() > kMostRuns) runs.erase(runs.begin(), runs.end() - kMostRuns);
+  return runs;
 }
 
 }  // namespace
@@ -210,37 +215,38 @@ Result<void> SlurmAsker::Answer(const Question& question) {
   }
   if (const auto* node = std::get_if<NodeQuestion>(&question.about))
     return Seen(question.user, *node).map([&](const SeenOutage& outage) { take_(outage); });
-  return Seen(std::get<JobQuestion>(question.about)).map([&](const SeenJob& job) {
-    Tell(question, job);
-  });
+  return Seen(question.user, std::get<JobQuestion>(question.about))
+      .map([&](const std::optional<SeenJob>& job) { Tell(question, job); });
 }
 
 /// A run that is stored from now on hears it by its own question. Of another's job nobody hears.
-void SlurmAsker::Tell(const Question& question, const SeenJob& job) {
-  const bool is_his = job.user == question.user;
+void SlurmAsker::Tell(const Question& question, const std::optional<SeenJob>& job) {
   {
     std::lock_guard lock(mutex_);
     Known& known = known_[{question.user, KeyOf(question.about)}];
-    known.seen.reset();
-    if (is_his) {
-      known = {job, Clock::now() + kKept};
-      known.seen->nodes.clear();
-    }
+    known = {job, Clock::now() + kKept};
+    if (known.seen) known.seen->stays.clear();
   }
-  if (is_his) take_(job);
+  if (job) take_(*job);
 }
 
-Result<SeenJob> SlurmAsker::Seen(const JobQuestion& question) const {
-  const auto found = AskForJob(question.slurm_job_id);
-  if (!found) return tl::unexpected(found.error());
-  const SlurmJob& job = found->job;
-  if (job.nodes.empty()) return Fail("it has no nodes yet", ExitCode::kStore);
-  if (ending_) return Fail("the service ends", ExitCode::kStore);
-  return OutputOf({"scontrol", "show", "hostnames", job.nodes}, Deadline())
-      .map([&](const std::string& nodes) {
-        return SeenJob{cluster_,       job.user,       question,
-                       found->account, WordsOf(nodes), TimeOf(job, EpochSecondsNow())};
-      });
+Result<std::optional<SeenJob>> SlurmAsker::Seen(uid_t user, const JobQuestion& question) const {
+  const auto asked = AskForJob(question.slurm_job_id);
+  if (!asked) return tl::unexpected(asked.error());
+  const uid_t owner = asked->runs.back().user;
+  // Accounting has been seen to name root for a moment, before it knew the user.
+  if (owner == 0 && user != 0) return Fail("it is root's, or nobody's yet", ExitCode::kStore);
+  const std::vector<SlurmRun> runs = RunsOf(user, asked->runs);
+  if (runs.empty() && owner != user) return std::nullopt;
+  if (runs.empty()) return Fail("it has no nodes yet", ExitCode::kStore);
+  SeenJob job{cluster_, user, question, owner == user ? asked->account : "", {}};
+  for (const SlurmRun& run : runs) {
+    if (ending_) return Fail("the service ends", ExitCode::kStore);
+    const auto names = OutputOf({"scontrol", "show", "hostnames", run.nodes}, Deadline());
+    if (!names) return tl::unexpected(names.error());
+    job.stays.push_back({WordsOf(*names), TimeOf(run, EpochSecondsNow())});
+  }
+  return job;
 }
 
 Result<SeenOutage> SlurmAsker::Seen(uid_t user, const NodeQuestion& question) const {

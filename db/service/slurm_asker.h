@@ -31,9 +31,12 @@ struct SeenJob {
   std::string cluster;
   uid_t user = 0;
   JobQuestion job;
-  std::string account;             // that it is charged to; empty: none
-  std::vector<std::string> nodes;  // empty: they were told before
-  PresenceTime time;
+  std::string account;  // that it is charged to; empty: none
+  struct Stay {
+    std::vector<std::string> nodes;
+    PresenceTime time;
+  };
+  std::vector<Stay> stays;  // one for each of its runs that Slurm tells of; empty: told before
 };
 /// A node that went down at `time`, by Slurm's word, where a job of `user` had `failed`.
 struct SeenOutage {
@@ -79,9 +82,10 @@ class SlurmAsker {
   bool HasRoom(const std::deque<Question>& questions, const SlurmQuestion& about) const;
   void Ended(const Question& question, const Result<void>& answered);
   Result<void> Answer(const Question& question);
-  Result<SeenJob> Seen(const JobQuestion& job) const;
+  /// None: it is another's.
+  Result<std::optional<SeenJob>> Seen(uid_t user, const JobQuestion& job) const;
   Result<SeenOutage> Seen(uid_t user, const NodeQuestion& node) const;
-  void Tell(const Question& question, const SeenJob& job);
+  void Tell(const Question& question, const std::optional<SeenJob>& job);
 
   const Take take_;
   const Log log_;

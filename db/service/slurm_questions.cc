@@ -74,13 +74,25 @@ std::optional<std::int64_t> TimeOfReason(std::string_view text) {
   return at == text.npos ? std::nullopt : NumberAt(text.substr(at + 1));
 }
 
-/// What follows "JOB|" in the first line that begins so.
-std::optional<std::string> LineOf(const std::string& lines, std::int64_t job) {
+/// What follows "JOB|" in lines that begin so.
+std::vector<std::string> LinesOf(const std::string& lines, std::int64_t job) {
   const std::string begins = std::to_string(job) + "|";
   std::istringstream stream(lines);
+  std::vector<std::string> found;
   for (std::string line; std::getline(stream, line);)
-    if (line.starts_with(begins)) return line.substr(begins.size());
-  return std::nullopt;
+    if (line.starts_with(begins)) found.push_back(line.substr(begins.size()));
+  return found;
+}
+
+Result<SlurmRun> RunFrom(const std::string& line) {
+  std::vector<std::string> fields;
+  std::istringstream stream(line + "|");
+  for (std::string field; std::getline(stream, field, '|');) fields.push_back(field);
+  const auto user = fields.size() == 4 ? WholeNumber<uid_t>(fields[0]) : std::nullopt;
+  if (!user) return Fail("Slurm says of it " + Printable(line, 80), ExitCode::kStore);
+  if (fields[3] == "None assigned") fields[3] = "";  // of sacct
+  return SlurmRun{*user, WholeNumber<std::int64_t>(fields[1]), WholeNumber<std::int64_t>(fields[2]),
+                  fields[3]};
 }
 
 }  // namespace
@@ -98,25 +110,20 @@ std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request) {
   return questions;
 }
 
-Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, std::int64_t job) {
-  const auto line = LineOf(lines, job);
-  if (!line) return std::nullopt;
-  std::vector<std::string> fields;
-  std::istringstream stream(*line + "|");
-  for (std::string field; std::getline(stream, field, '|');) fields.push_back(field);
-  SlurmJob found;
-  const auto user = fields.size() == 4 ? WholeNumber<uid_t>(fields[0]) : std::nullopt;
-  if (!user) return Fail("Slurm says of it " + Printable(*line, 80), ExitCode::kStore);
-  found.user = *user;
-  found.start = WholeNumber<std::int64_t>(fields[1]);
-  found.end = WholeNumber<std::int64_t>(fields[2]);
-  found.nodes = fields[3];
-  if (found.nodes == "None assigned") found.nodes = "";  // of sacct
-  return found;
+Result<std::vector<SlurmRun>> RunsIn(const std::string& lines, std::int64_t job) {
+  std::vector<SlurmRun> runs;
+  for (const std::string& line : LinesOf(lines, job)) {
+    auto run = RunFrom(line);
+    if (!run) return tl::unexpected(run.error());
+    runs.push_back(std::move(*run));
+  }
+  return runs;
 }
 
 std::string AccountIn(const std::string& lines, std::int64_t job) {
-  const std::string account = Printable(LineOf(lines, job).value_or(""), kLongestAccount);
+  const auto found = LinesOf(lines, job);
+  if (found.empty()) return "";
+  const std::string account = Printable(found.front(), kLongestAccount);
   return account == "(null)" ? "" : account;  // of squeue
 }
 

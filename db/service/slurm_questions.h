@@ -34,17 +34,18 @@ using SlurmQuestion = std::variant<JobQuestion, NodeQuestion>;
 /// a program's argument.
 std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request);
 
-struct SlurmJob {
+/// One of a job that may have been requeued.
+struct SlurmRun {
   uid_t user = 0;
   std::optional<std::int64_t> start,
       end;            // in seconds since 1970; the end of a running job: its limit
   std::string nodes;  // a list such as "n[1-3]"; empty: it has none yet
 };
 
-/// From lines "JOB|UID|START|END|NODES" of squeue or sacct, in which users have chosen nothing: the
-/// job's own among those of its array's tasks. A time that is no number is not known. None: the job
-/// is not there.
-Result<std::optional<SlurmJob>> SlurmJobIn(const std::string& lines, std::int64_t job);
+/// From lines "JOB|UID|START|END|NODES" of squeue or sacct, in which users have chosen nothing: those
+/// of the job itself among its array's tasks, in their order. A number may have been another
+/// user's job before. A time that is no number is not known.
+Result<std::vector<SlurmRun>> RunsIn(const std::string& lines, std::int64_t job);
 
 /// From lines "JOB|ACCOUNT" of squeue or sacct. Empty: the job has none. Where Slurm does not check
 /// accounts, users choose the text, line ends and all. It only decides which coordinators see the

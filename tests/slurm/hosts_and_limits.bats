@@ -4,38 +4,15 @@
 load box
 load job
 
-setup_file() {
-  export refusal=''
-  box_up_once --nodes 2 --hostnames --limits 2>"$BATS_FILE_TMPDIR/said" && return
-  refusal=$(<"$BATS_FILE_TMPDIR/said")
-  [[ $refusal == "box: --limits needs "* ]] || { echo "$refusal" >&2 && return 1; }
-  box_up_once --nodes 2 --hostnames
-}
+setup_file() { box_up_limited --nodes 2 --hostnames; }
 teardown_file() { box_down; }
 setup() {
   make_job_home
   sed -i '/^threads/d' "$home/config.toml"
 }
 
-# run_out_of_memory NODE PATTERN: takes more than the job's 300 MiB there. The kernel ends the process that PATTERN finds first.
-run_out_of_memory() {
-  # shellcheck disable=SC2016 # for the shell on the node
-  box_on ctl srun --overlap --jobid "$job" -N1 -n1 -w "$1" bash -c '
-    victim=$(pgrep -f "$1") && echo 1000 >"/proc/$victim/oom_score_adj" &&
-      dd if=/dev/zero of=/dev/null bs=310M count=1' _ "$2" || true
-}
-
 # said_of JOB FIELD: what adaptive-train jobs says.
 said_of() { box_on ctl adaptive-train jobs -j "$1" -n -P -o "$2"; }
-
-# limited: jobs are held to what they asked for. Where the machine has no control groups for that, the box has refused it in
-# one line: all that can be shown there.
-limited() {
-  [[ -n $refusal ]] || return 0
-  echo "# not tried on this machine: $refusal" >&3
-  [[ $(wc -l <<<"$refusal") -eq 1 ]] || exit 1
-  return 1
-}
 
 @test "all that names a node uses Slurm's name, and all of its cores count" {
   sed -i 's/^measure = false/measure = true/' "$home/config.toml"

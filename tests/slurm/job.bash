@@ -126,3 +126,29 @@ losses_agree() {
     { d = $1 - $2; if (d < 0) d = -d; if (d / $1 > worst) worst = d / $1; n++ }
     END { printf "%d steps, largest relative difference %.2e\n", n, worst; exit !(n == 20 && worst < 1e-4) }'
 }
+
+# box_up_limited ARG...: for setup_file. A box with --limits, where the machine has control groups for that.
+box_up_limited() {
+  export refusal=''
+  box_up_once "$@" --limits 2>"$BATS_FILE_TMPDIR/said" && return
+  refusal=$(<"$BATS_FILE_TMPDIR/said")
+  [[ $refusal == "box: --limits needs "* ]] || { echo "$refusal" >&2 && return 1; }
+  box_up_once "$@"
+}
+
+# limited: jobs are held to what they asked for. Where the machine has no control groups for that, the box has refused it in
+# one line: all that can be shown there. Needs box_up_limited.
+limited() {
+  [[ -n $refusal ]] || return 0
+  echo "# not tried on this machine: $refusal" >&3
+  [[ $(wc -l <<<"$refusal") -eq 1 ]] || exit 1
+  return 1
+}
+
+# run_out_of_memory NODE PATTERN: takes more than the job's 300 MiB there. The kernel ends the process that PATTERN finds first.
+run_out_of_memory() {
+  # shellcheck disable=SC2016 # for the shell on the node
+  box_on ctl srun --overlap --jobid "$job" -N1 -n1 -w "$1" bash -c '
+    victim=$(pgrep -f "$1") && echo 1000 >"/proc/$victim/oom_score_adj" &&
+      dd if=/dev/zero of=/dev/null bs=310M count=1' _ "$2" || true
+}

@@ -64,11 +64,13 @@ TEST(SlurmQuestions, OtherWordsAreAnError) {
 }
 
 std::string Job(const std::string& lines) {
-  const auto job = SlurmJobIn(lines, 12);
-  if (!job) return job.error().message;
-  return *job ? fmt::format("{} {} to {} {}", (*job)->user, (*job)->start.value_or(-1),
-                            (*job)->end.value_or(-1), (*job)->nodes)
-              : "none";
+  const auto runs = RunsIn(lines, 12);
+  if (!runs) return runs.error().message;
+  std::string said;
+  for (const SlurmRun& run : *runs)
+    said += fmt::format("{}{} {} to {} {}", said.empty() ? "" : ", ", run.user,
+                        run.start.value_or(-1), run.end.value_or(-1), run.nodes);
+  return said.empty() ? "none" : said;
 }
 
 TEST(SlurmQuestions, AJobIsFoundAmongTheTasksOfItsArray) {
@@ -79,6 +81,10 @@ TEST(SlurmQuestions, AJobIsFoundAmongTheTasksOfItsArray) {
   EXPECT_EQ(Job("12|1000|Unknown|Unknown|None assigned"), "1000 -1 to -1 ");
   EXPECT_EQ(Job("12|1000|5|NONE|n1"), "1000 5 to -1 n1") << "without a limit";
   EXPECT_EQ(Job("12|1000|2026-11-29T10:00:00|7x|n1"), "1000 -1 to -1 n1");
+  EXPECT_EQ(Job("12|9|1|2|n1\n12|7|3|4|n[2-3]\n12|7|None|5|None assigned\n"),
+            "9 1 to 2 n1, 7 3 to 4 n[2-3], 7 -1 to 5 ")
+      << "sacct --duplicates, of a number that was another's before";
+  EXPECT_EQ(Job("12|1000|1|2|n1\n12|ann|1|2|n1\n"), "Slurm says of it ann|1|2|n1");
   EXPECT_EQ(Job(""), "none");
   EXPECT_EQ(Job("112|1000|1|2|n1\n"), "none");
   for (const char* const user : {"", "-1", "1 ", "ann", "99999999999"})

@@ -40,6 +40,10 @@ esac)");
     WriteProgram("sacct", line + R"(
 case "$*" in
   *--jobs=6\ *) line 6 61003 'n[1-2]' arts ;;
+  *--jobs=8\ *Account*) line 8 61003 '' arts ;;
+  *--jobs=8\ *--duplicates*) line 8 61002 n3 physics '3 days ago' 9
+    line 8 61003 'n[1-2]' arts '1 hour ago' $(date +%s) && line 8 61003 'None assigned' arts ;;
+  *--jobs=8\ *) line 8 61003 'None assigned' arts ;;
   *) exit 1 ;;
 esac)");
     WriteProgram("scontrol", R"(case "$*" in
@@ -181,6 +185,16 @@ TEST_F(SlurmTest, AJobThatSlurmctldHasForgottenIsKnownToAccounting) {
   ASSERT_EQ(Report(61003, 6), "reported");
   AwaitPresence(2);
   EXPECT_EQ(AccountsOf(61003), "arts");
+}
+
+TEST_F(SlurmTest, WhereARequeuedJobRanCountsThatWasCancelledAsItWaited) {
+  Start();
+  ASSERT_EQ(Report(61003, 8), "reported");
+  AwaitPresence(2);
+  EXPECT_EQ(AccountsOf(61003), "arts");
+  ASSERT_EQ(Report(kBob, 8), "reported") << "whose number it was before";
+  AwaitPresence(3);
+  EXPECT_EQ(AccountsOf(kBob), "");
 }
 
 TEST_F(SlurmTest, SlurmSaysWhichAccountAJobIsChargedTo) {
