@@ -17,6 +17,7 @@
 #include "launcher/commands/init.h"
 #include "launcher/commands/jobs.h"
 #include "launcher/commands/links.h"
+#include "launcher/commands/node_ports.h"
 #include "launcher/commands/nodes.h"
 #include "launcher/commands/plan.h"
 #include "launcher/commands/probe.h"
@@ -60,6 +61,7 @@ int main(int argc, char** argv) {
   adaptive_train::AddPlanCommand(app, chosen);
   adaptive_train::AddJobsCommand(app, chosen);
   adaptive_train::AddLinksCommand(app, chosen);
+  adaptive_train::AddNodePortsCommand(app, chosen);
   adaptive_train::AddNodesCommand(app, chosen);
   adaptive_train::AddDataCommand(app, chosen);
   adaptive_train::AddProbeCommand(app, chosen);

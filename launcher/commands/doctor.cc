@@ -31,8 +31,8 @@ constexpr const char* kDoctorFooter =
 store. Each finding says what is there, why it matters, and what mends it. Then all settings follow,
 each with where it comes from; with CONFIG as they are in a run with it.
 
-In a job of several nodes each of them looks for the run folder and connects to this host. It also
-says which NVIDIA driver and NCCL it has, and its time. With srun before it doctor looks at every node.
+In a job of several nodes each of them looks for the run folder and connects to this host and to the
+others. It also says which NVIDIA driver and NCCL it has, and its time. With srun before it doctor looks at every node.
 
 Examples:
   adaptive-train doctor
@@ -105,6 +105,7 @@ std::vector<Finding> CheckAll(const DoctorArguments& arguments, const Result<Set
   findings.push_back(CheckOpenFiles(HardLimit(RLIMIT_NOFILE)));
   findings.push_back(CheckLockedMemory(HardLimit(RLIMIT_MEMLOCK), HasRdma()));
   findings.push_back(CheckMemoryGroup());
+  findings.push_back(CheckCpuGroup());
   findings.push_back(CheckInterface(in_use.defaults.launch));
   findings.push_back(CheckUcxDevices(Variable("UCX_NET_DEVICES")));
   findings.push_back(CheckUcxTransports(Variable("UCX_TLS")));

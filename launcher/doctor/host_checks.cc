@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <optional>
 
+#include "core/cpu_quota.h"
 #include "core/file_io.h"
 #include "launcher/nodes/memory_limits.h"
+#include "launcher/nodes/own_cpus.h"
 
 namespace adaptive_train {
 namespace {
@@ -16,6 +18,9 @@ namespace {
 constexpr rlim_t kFewestFiles = 1024;
 /// A rank of the smallest model takes about as much.
 constexpr double kLeastMemory = 512.0 * (1 << 20);
+
+/// With less of a processor, launcher and ranks do not answer in time.
+constexpr double kFewestCpus = 0.2;
 
 constexpr double kGiB = 1 << 30;
 
@@ -73,6 +78,22 @@ Finding CheckMemoryGroup(const std::string& root) {
             "ranks are ended by the system when they go beyond it",
             "in a job: a larger --mem; on a login node run in a job instead"};
   return {subject, Severity::kGood, what, "", ""};
+}
+
+Finding CheckCpuGroup(const std::string& root) {
+  const char* subject = "processors";
+  const int threads = FindOwnCpus(root).threads;
+  const auto quota = ReadCpuQuota(root);
+  const std::string allowed = threads > 0 ? fmt::format("{} hardware threads", threads)
+                                          : "an unknown number of hardware threads";
+  if (!quota || (threads > 0 && *quota >= threads))
+    return {subject, Severity::kGood, allowed + ", no control group limits their time", "", ""};
+  return {subject, *quota < kFewestCpus ? Severity::kTrouble : Severity::kNote,
+          fmt::format("control groups leave the time of {:.3g} of {}", *quota, allowed),
+          "a rank that has used up its time stands still until the next tenth of a second, and all "
+          "others wait for it",
+          "in a job: a larger --cpus-per-task; in a container or service: a larger CPU limit "
+          "(CPUQuota= of systemd)"};
 }
 
 Finding CheckClock(int state, const timex& clock) {

@@ -21,6 +21,10 @@ bool HasRdma(const std::string& root = "");
 /// The memory that the control groups of this process leave of the host's, below ROOT.
 Finding CheckMemoryGroup(const std::string& root = "");
 
+/// What processor time the control groups of this process leave of the hardware threads that it may
+/// run on, below ROOT.
+Finding CheckCpuGroup(const std::string& root = "");
+
 /// `state` is what adjtimex(2) returns, `clock` what it fills in.
 Finding CheckClock(int state, const timex& clock);
 

@@ -16,6 +16,7 @@
 #include "core/file_io.h"
 #include "core/launch_settings.h"
 #include "launcher/steps/local_addresses.h"
+#include "launcher/steps/programs.h"
 #include "launcher/steps/slurm_step.h"
 
 namespace adaptive_train {
@@ -98,13 +99,71 @@ std::vector<std::string> HostsThatMissed(const std::string& lines,
   return missed;
 }
 
+std::vector<std::string> PairsThatMissed(const std::string& lines,
+                                         const std::vector<std::string>& hosts) {
+  const auto words = WordsOfHosts(lines);
+  std::vector<std::string> pairs;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const auto said = words.find(i);
+    const std::string text = said == words.end() ? "says nothing" : said->second;
+    std::istringstream stream(text);
+    std::string word;
+    stream >> word;
+    if (word == "reached") continue;
+    std::size_t other = 0;
+    if (word != "missed") pairs.push_back(hosts[i] + ": " + Printable(text, 100));
+    while (word == "missed" && stream >> other)
+      if (other < hosts.size()) pairs.push_back(hosts[i] + " to " + hosts[other]);
+  }
+  return pairs;
+}
+
+namespace {
+
+/// What each task of a step with `words` of `adaptive-train node-ports` says.
+Result<std::string> NodePorts(std::vector<std::string> words, const LaunchConfig& launch,
+                              const Allocation& allocation) {
+  const auto programs = FindPrograms();
+  if (!programs) return tl::unexpected(programs.error());
+  words.insert(words.begin(), {programs->self, "node-ports"});
+  return RunOnEveryHost(allocation.hosts.size(), words,
+                        DeadlinesOf(launch, allocation.hosts.size()).short_step);
+}
+
+/// After each has reached this host. `port` is one of launch.ports.
+Finding CheckPairs(const std::string& port, const LaunchConfig& launch,
+                   const Allocation& allocation) {
+  const auto told = NodePorts({"addresses", launch.interface}, launch, allocation);
+  if (!told) return StepTrouble("ports", told.error());
+  const auto addresses = WordsOfHosts(*told);
+  std::vector<std::string> words = {"reach", port};
+  for (std::size_t i = 0; i < allocation.hosts.size(); ++i) {
+    const auto said = addresses.find(i);
+    if (said == addresses.end())
+      return PortTrouble(allocation.hosts[i] + " does not tell its addresses");
+    words.push_back(said->second);
+  }
+  const auto lines = NodePorts(std::move(words), launch, allocation);
+  if (!lines) return StepTrouble("ports", lines.error());
+  const auto missed = PairsThatMissed(*lines, allocation.hosts);
+  if (!missed.empty())
+    return PortTrouble(
+        fmt::format("nodes do not connect at port {}: {}", port, fmt::join(missed, ", ")));
+  return {"ports", Severity::kGood,
+          fmt::format("{} nodes connect to port {} of this host, and of each other",
+                      allocation.hosts.size(), port),
+          "", ""};
+}
+
+}  // namespace
+
 Finding CheckPorts(const LaunchConfig& launch, const Allocation& allocation) {
   const auto ports = ParsePorts(launch.ports);
   const auto addresses = LocalAddresses(launch.interface, "");
   if (!ports) return PortTrouble(ports.error().message);
   if (!addresses) return PortTrouble(addresses.error().message);
   boost::asio::io_context io;
-  const auto acceptor = ListenOn(io, *ports);
+  auto acceptor = ListenOn(io, *ports);
   if (!acceptor) return PortTrouble(acceptor.error().message);
   const std::string port = std::to_string((*acceptor)->local_endpoint().port());
   std::vector<std::string> command = {"bash", "-c", kReach, port}, others;
@@ -118,9 +177,8 @@ Finding CheckPorts(const LaunchConfig& launch, const Allocation& allocation) {
   if (!missed.empty())
     return PortTrouble(fmt::format("{} did not connect to port {} of this host at {}",
                                    fmt::join(missed, ", "), port, fmt::join(others, ", ")));
-  return {"ports", Severity::kGood,
-          fmt::format("{} nodes connect to port {} of this host", allocation.hosts.size(), port),
-          "", ""};
+  acceptor->reset();  // this host may be one of the nodes
+  return CheckPairs(port, launch, allocation);
 }
 
 Finding GpuVersionsAlike(const std::string& lines, const std::vector<std::string>& hosts) {

@@ -11,7 +11,8 @@
 namespace adaptive_train {
 
 /// Whether each node of the job connects to a port of this host, as its ranks will to their
-/// launcher: one of launch.ports, at an address of launch.interface. Blocks for a short step.
+/// launcher: one of launch.ports, at an address of launch.interface. And whether each connects to
+/// that port of all others, of many nodes to the next 64. Blocks for three short steps.
 Finding CheckPorts(const LaunchConfig& launch, const Allocation& allocation);
 
 /// Whether all nodes of the job have the same NVIDIA driver and NCCL. Blocks for a short step.
@@ -23,6 +24,9 @@ Finding CheckClocks(const LaunchConfig& launch, const Allocation& allocation);
 // How the lines of such a step are understood, "TASK: WORDS" in any order:
 /// The hosts whose words are not "reached", in order.
 std::vector<std::string> HostsThatMissed(const std::string& lines,
+                                         const std::vector<std::string>& hosts);
+/// "n1 to n3", where n1 has said "missed 2"; "n2: WORDS" for other words than these and "reached".
+std::vector<std::string> PairsThatMissed(const std::string& lines,
                                          const std::vector<std::string>& hosts);
 /// From each one's seconds since 1970, which all were asked for within `asked_s`.
 Finding ClocksAlike(const std::string& lines, const std::vector<std::string>& hosts,

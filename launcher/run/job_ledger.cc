@@ -177,13 +177,36 @@ class JobLedger::File {
 Result<JobLedger> JobLedger::Begin(const Job& job) {
   const JobRecord record = RecordOf(job);
   const auto row = std::make_shared<Row>();
-  if (job.store.required) {
-    if (auto open = row->Open(job.store, record); !open) return tl::unexpected(open.error());
-    return JobLedger(job, record, row);
-  }
   JobLedger ledger(job, record, row);
-  ledger.to_store_->Start([row, choice = job.store, record] { return row->Open(choice, record); });
+  const RecordQueue::Task open = [row, choice = job.store, record] {
+    return row->Open(choice, record);
+  };
+  if (!job.store.required) {
+    ledger.to_store_->Start(open);
+  } else if (auto opened = ledger.OpenRequired(open); !opened) {
+    return tl::unexpected(opened.error());
+  }
   return ledger;
+}
+
+/// A file that is late, as behind a lock or on a disk that hangs, may still fail as the run goes on.
+Result<void> JobLedger::OpenRequired(const RecordQueue::Task& open) {
+  const auto began = std::chrono::steady_clock::now();
+  const auto opened = std::make_shared<Result<void>>();
+  const bool done = to_store_->Run(
+      [opened, open]() -> Result<void> {
+        *opened = open();
+        return {};
+      },
+      most_wait_);
+  if (done && !*opened) return *opened;
+  if (!done) to_store_->Start([opened] { return *opened; });
+  if (most_wait_) {
+    const auto waited =
+        std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began);
+    most_wait_ = std::max(std::chrono::milliseconds(0), kStoreWait - waited);
+  }
+  return {};
 }
 
 JobLedger::JobLedger(const Job& job, const JobRecord& record, std::shared_ptr<Row> row)
@@ -191,7 +214,9 @@ JobLedger::JobLedger(const Job& job, const JobRecord& record, std::shared_ptr<Ro
       row_(row),
       file_(std::make_shared<File>(record)),
       trouble_(std::make_shared<Trouble>()) {
-  if (!job.store.required) most_wait_ = kStoreWait;
+  const auto location = ParseStoreLocation(job.store);
+  const bool has_budget = job.store.required && location && IsService(*location);
+  if (!has_budget) most_wait_ = kStoreWait;
   const std::filesystem::path path = LedgerOf(job.run_dir);
   RecordQueue::Place in_file;
   in_file.name = "ledger " + path.string();

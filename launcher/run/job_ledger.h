@@ -22,14 +22,14 @@ namespace adaptive_train {
 /// Records a run in the store. After the first error of the store, or if it does not answer in time,
 /// it uses RUN/ledger.jsonl, which the next store that opens takes in. Such errors are reported on
 /// stderr and in the job's reason, and never end a run. Only Begin refuses a store, and only a
-/// required one. All members from one thread; other threads use the stores and files. FolderIsOpen,
-/// Finish and the destructor wait for them, no longer than RecordQueue's patience without progress.
-/// Begin and Known wait so for a required file, and for a required service kStoreWait in all. For
-/// other stores Begin does not wait, and Known for kStoreWait at most. The other calls do not block.
+/// required one whose error is known in time. All members from one thread; other threads use the
+/// stores and files. FolderIsOpen, Finish and the destructor wait for them, no longer than
+/// RecordQueue's patience without progress. Begin and Known wait for a required store for kStoreWait
+/// in all. For other stores Begin does not wait, and Known for kStoreWait at most. The other calls do
+/// not block.
 class JobLedger {
  public:
-  /// How long a run waits before its first step for a store that it can do without, and for a
-  /// service.
+  /// How long a run waits for its store before its first step.
   static constexpr std::chrono::milliseconds kStoreWait{100};
 
   struct Job {
@@ -40,7 +40,8 @@ class JobLedger {
     StoreChoice store;
   };
 
-  /// Opens the store and begins the job. Fails with kUsage or kStore if the store is required.
+  /// Opens the store and begins the job. Fails with kUsage or kStore if the store is required, and a
+  /// service also if it has not recorded the job in time.
   static Result<JobLedger> Begin(const Job& job);
 
   /// The run folder exists: ledger.jsonl may be written.
@@ -71,13 +72,15 @@ class JobLedger {
   class Trouble;
 
   JobLedger(const Job& job, const JobRecord& record, std::shared_ptr<Row> row);
+  Result<void> OpenRequired(const RecordQueue::Task& open);
   void Keep(LedgerEntry entry);
 
-  std::string store_name_;                              // for people
-  std::optional<std::chrono::milliseconds> most_wait_;  // for the store; none: it is required
-  std::weak_ptr<Row> row_;                              // used and closed by its queue's thread
-  std::shared_ptr<File> file_;                          // used by its queue's thread
-  std::shared_ptr<Trouble> trouble_;                    // of the store
+  std::string store_name_;  // for people
+  std::optional<std::chrono::milliseconds>
+      most_wait_;                     // for the store; none: it has a budget of its own
+  std::weak_ptr<Row> row_;            // used and closed by its queue's thread
+  std::shared_ptr<File> file_;        // used by its queue's thread
+  std::shared_ptr<Trouble> trouble_;  // of the store
   std::shared_ptr<RecordQueue> to_file_;
   std::unique_ptr<RecordQueue> to_store_;  // goes on to to_file_
   std::int64_t entries_ = 0;

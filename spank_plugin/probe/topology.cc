@@ -9,7 +9,7 @@
 #include <cstring>
 #include <memory>
 
-#include "spank_plugin/probe/cpu_quota.h"
+#include "core/cpu_quota.h"
 #include "spank_plugin/probe/small_file.h"
 
 namespace adaptive_train::probe {

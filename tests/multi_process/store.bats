@@ -154,6 +154,16 @@ arrives_once() {
   run -6 "$bin/adaptive-train" plan "$work/config.toml" --store file:/proc/x.db
 }
 
+@test "a store that is named and late holds no run up" {
+  make_store
+  lock_store "$named"
+  run_here --train.steps=2 --store "file:$named" 2>"$work/err"
+  unlock_store
+  grep 'adaptive-train: warning: .*another process has locked the store' "$work/err"
+  grep 'no answer within 100 ms' "$work/err"
+  arrives_once 1
+}
+
 @test "ADAPTIVE_TRAIN_STORE names the store, and refuses nothing" {
   export ADAPTIVE_TRAIN_STORE=file:$work/named.db
   run_here --train.steps=1

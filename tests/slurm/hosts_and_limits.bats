@@ -41,6 +41,13 @@ said_of() { box_on ctl adaptive-train jobs -j "$1" -n -P -o "$2"; }
   grep '^good  *run folder: .* is seen from 2 nodes' "$home/slurm-$job.out"
 }
 
+@test "doctor tells what control groups leave a job" {
+  limited || return 0
+  job=$(box_on ctl sbatch --parsable --adaptive-train -N1 --mem=300 --wrap 'adaptive-train doctor')
+  finished_with "$job" 4:0
+  grep "^trouble  *memory limit: control group /slurm_n1/.* leaves 0.293 GiB" "$home/slurm-$job.out"
+}
+
 @test "a job of one core and 300 MiB a node plans with just that, and trains" {
   limited || return 0
   local threads

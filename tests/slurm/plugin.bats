@@ -304,6 +304,7 @@ doctor_says() {
   [ "$(troubles)" = "" ]
   doctor_says "run folder" "is seen from 4 nodes"
   doctor_says ports "4 nodes connect to port"
+  doctor_says ports "of this host, and of each other"
   doctor_says "GPU versions" "on all 4 nodes"
   doctor_says clocks "4 nodes have the same time"
   doctor_says plugin "adaptive_train.so for Slurm"
@@ -320,6 +321,15 @@ doctor_says() {
   box_root ctl ip link del apart0
   [ "$(troubles)" = ports ]
   doctor_says ports "n1, n2 did not connect to port 41000 of this host at 198.51.100.7"
+  # Two nodes between which a firewall stands.
+  local n3
+  n3=$(box_on ctl scontrol --oneliner show node n3 | grep -oP ' NodeAddr=\K\S+')
+  box_root n2 iptables -I OUTPUT -p tcp -d "$n3" --dport 41000:41100 --syn -j DROP
+  box_root ctl sh -c 'printf "[launch]\nports = \"41000-41100\"\n" >/run/site.toml'
+  run_as_user env ADAPTIVE_TRAIN_SITE_CONFIG=/run/site.toml salloc -Q -N4 adaptive-train doctor --json --run-dir "$BOX_HOME/runs"
+  box_root n2 iptables -F OUTPUT
+  [ "$(troubles)" = ports ]
+  doctor_says ports "nodes do not connect at port 41000: n2 to n3"
   # A node whose clock is years behind.
   box_root ctl sh -c "printf '#!/bin/sh\necho 1000000000.5\n' >$BOX_HOME/date && chmod 755 $BOX_HOME/date"
   box_root n2 mount --bind "$BOX_HOME/date" /usr/bin/date
@@ -341,4 +351,41 @@ doctor_says() {
   run_as_user sh -c 'echo "[launch]" >site.toml && echo "mpi = \"pmix_v99\"" >>site.toml &&
     ADAPTIVE_TRAIN_SITE_CONFIG=$PWD/site.toml adaptive-train doctor --json'
   [ "$(troubles)" = "srun's PMIx" ]
+}
+
+# doctor_where COMMANDS: what root's doctor finds on ctl after these, in mounts of its own.
+doctor_where() { run box_root ctl unshare -m sh -c "$1"' && exec adaptive-train doctor --json'; }
+
+@test "doctor finds what is wrong with a host of the cluster" {
+  plugstack "optional $OUR_PLUGIN"
+  doctor_where true
+  [ "$(troubles)" = "" ] || { echo "$output" && false; }
+  # A munge with a known hole, as the distribution's package says.
+  doctor_where 'printf "#!/bin/sh\nprintf 0.5.15-2\n" >/run/query && chmod 755 /run/query && mount --bind /run/query /usr/bin/dpkg-query &&
+    mount -t tmpfs none /usr/share/doc/munge && echo "munge (0.5.15-2): new" | gzip >/usr/share/doc/munge/changelog.Debian.gz'
+  [ "$(troubles)" = "munge's version" ]
+  doctor_says "munge's version" "0.5.15-2 has CVE-2026-25506"
+  # A card with RDMA, and little memory that may be locked.
+  doctor_where 'mount -t tmpfs none /sys/class && mkdir -p /sys/class/infiniband/mlx5_0 && touch /sys/class/infiniband/mlx5_0/node_type && ulimit -l 64'
+  [ "$(troubles)" = "locked memory" ]
+  doctor_where 'ulimit -n 500'
+  [ "$(troubles)" = "open files" ]
+  # A plugin of another release of Slurm, as after an upgrade.
+  mkdir -p "$BOX_HOME/other"
+  python3 - "${OUR_PLUGIN%% *}" "$BOX_HOME/other/adaptive_train.so" <<'PYTHON'
+import re, subprocess, sys
+year, month, micro = map(int, re.search(r"(\d+)\.(\d+)\.(\d+)", subprocess.check_output(["slurmd", "-V"], text=True)).groups())
+plugin = open(sys.argv[1], "rb").read()
+built_for, other = bytes([micro, month, year, 0]), bytes([micro, month, year + 1, 0])
+assert built_for in plugin
+open(sys.argv[2], "wb").write(plugin.replace(built_for, other))
+PYTHON
+  plugstack "optional $BOX_HOME/other/adaptive_train.so"
+  doctor_where true
+  plugstack "optional $OUR_PLUGIN"
+  [ "$(troubles)" = plugin ] || { echo "$output" && false; }
+  doctor_says plugin "was built for Slurm"
+  # A controller that nobody reaches.
+  doctor_where '{ cat /etc/slurm/slurm.conf && echo SlurmctldPort=1; } >/run/slurm.conf && export SLURM_CONF=/run/slurm.conf'
+  [[ ,$(troubles), == *,Slurm,* ]] || { echo "$output" && false; }
 }

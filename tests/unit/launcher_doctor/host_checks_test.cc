@@ -47,6 +47,24 @@ TEST(CheckMemoryGroup, TellsTheLimitAndIsTroubleWhereNoRankFits) {
   EXPECT_EQ(CheckMemoryGroup(root.Path()).severity, Severity::kTrouble);
 }
 
+TEST(CheckCpuGroup, LessTimeThanThreadsIsANoteAndHardlyAnyIsTrouble) {
+  const TemporaryFolder root;
+  root.Write("proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-3\n");
+  EXPECT_EQ(CheckCpuGroup(root.Path()).severity, Severity::kGood);
+  EXPECT_THAT(CheckCpuGroup(root.Path()).what, HasSubstr("4 hardware threads"));
+  root.Write("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  root.Write("proc/self/cgroup", "0::/user\n");
+  root.Write("sys/fs/cgroup/user/cpu.max", "400000 100000\n");
+  EXPECT_EQ(CheckCpuGroup(root.Path()).severity, Severity::kGood) << "as much as there is";
+  root.Write("sys/fs/cgroup/user/cpu.max", "150000 100000\n");
+  const Finding some = CheckCpuGroup(root.Path());
+  EXPECT_EQ(some.severity, Severity::kNote);
+  EXPECT_EQ(some.what, "control groups leave the time of 1.5 of 4 hardware threads");
+  EXPECT_THAT(some.mend, HasSubstr("--cpus-per-task"));
+  root.Write("sys/fs/cgroup/user/cpu.max", "10000 100000\n");
+  EXPECT_EQ(CheckCpuGroup(root.Path()).severity, Severity::kTrouble);
+}
+
 TEST(CheckClock, OneThatNothingKeepsIsANote) {
   timex clock{};
   EXPECT_EQ(CheckClock(TIME_OK, clock).severity, Severity::kGood);

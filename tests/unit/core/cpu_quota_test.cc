@@ -1,11 +1,11 @@
 // CPU limits of control groups, version 1 and 2, as they appear under /proc and /sys.
-#include "spank_plugin/probe/cpu_quota.h"
+#include "core/cpu_quota.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/unit/spank_plugin/temporary_folder.h"
 
-namespace adaptive_train::probe::cpu_quota_test {
+namespace adaptive_train::cpu_quota_test {
 namespace {
 
 constexpr char kMountV2[] =
@@ -75,4 +75,4 @@ TEST(ReadCpuQuota, IgnoresNonsense) {
 }
 
 }  // namespace
-}  // namespace adaptive_train::probe::cpu_quota_test
+}  // namespace adaptive_train::cpu_quota_test
