@@ -138,10 +138,11 @@ void FillStore(const std::filesystem::path& path, std::int64_t jobs) {
     if (id % 50 == 0) failure.Bind(id, start, Node(7 * id), user).Run();
   }
   // By default reports count where Slurm has seen their users' jobs.
-  database.Run(fmt::format(
-      "INSERT INTO presence (cluster, node, owner, since, until)"
-      " SELECT DISTINCT 'alpha', name, owner, {0}, {1} FROM nodes JOIN jobs ON job_id = jobs.id",
-      now - year, now + 86400));
+  database.Run(
+      fmt::format("INSERT INTO presence (cluster, node, owner, since, until)"
+                  " SELECT DISTINCT 'alpha', nodes.name, jobs.owner, {0}, {1} FROM nodes JOIN jobs "
+                  "ON job_id = jobs.id",
+                  now - year, now + 86400));
   transaction.Commit();
 }
 
