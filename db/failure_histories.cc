@@ -145,8 +145,8 @@ std::vector<EpochSeconds> OtherOutages(Database& database, const std::string& no
   return outages;
 }
 
-/// What counts of a node for `reader`: of `users`, and of outages. Nothing: its kinds are empty, and
-/// it has no outages.
+/// What counts of a node for `reader`: of `users`, and of outages. Nothing: its kinds are empty,
+/// and it has no outages.
 NodeHistory HistoryOf(Database& database, const std::string& node, Owner reader,
                       const ProfileQuery& query, FailuresByUser users) {
   users = Counting(std::move(users), reader);

@@ -35,7 +35,7 @@ constexpr const char* kFindOut =
 
 constexpr const char* kChargeTo =
     "UPDATE jobs SET account = ?5 WHERE cluster = ?1 AND slurm_job_id = ?2 AND restart_count = ?3"
-    " AND owner = ?4 AND account <> ?5";
+    " AND owner = ?4 AND start_time >= ?6 AND account <> ?5";
 
 constexpr const char* kDeleteNodes = "DELETE FROM nodes WHERE job_id = ?1";
 constexpr const char* kInsertNode =
@@ -190,8 +190,8 @@ void WriteFoundEnd(Database& database, std::int64_t job_id, JobState was, const 
 }
 
 void WriteAccount(Database& database, Owner owner, const ChargedJob& job) {
-  Execute(database, kChargeTo, job.cluster, job.slurm_job_id, job.restart_count, owner,
-          job.account);
+  Execute(database, kChargeTo, job.cluster, job.slurm_job_id, job.restart_count, owner, job.account,
+          job.since);
 }
 
 Result<std::int64_t> WriteLedger(Database& database, Owner owner, const RunLedger& run) {

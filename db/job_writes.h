@@ -49,6 +49,7 @@ struct ChargedJob {
   std::string cluster;
   std::int64_t slurm_job_id = 0, restart_count = 0;
   std::string account;
+  EpochSeconds since = 0;  // runs that began before are of a job that had the number earlier
 };
 void WriteAccount(Database& database, Owner owner, const ChargedJob& job);
 

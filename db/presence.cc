@@ -11,7 +11,7 @@ constexpr const char* kIsSeen =
     "SELECT since, until FROM presence WHERE cluster = ?1 AND node = ?2 AND owner = ?3";
 constexpr const char* kSee =
     "INSERT INTO presence (cluster, node, owner, since, until) VALUES (?1, ?2, ?3, ?4, ?5)"
-    " ON CONFLICT DO UPDATE SET since = min(since, excluded.since),"
+    " ON CONFLICT (cluster, node, owner) DO UPDATE SET since = min(since, excluded.since),"
     "                           until = max(until, excluded.until)";
 
 }  // namespace

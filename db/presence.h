@@ -1,4 +1,5 @@
-// When and on which nodes users' jobs have run, by Slurm's word: whose reports of a node count for others.
+// When and on which nodes users' jobs have run, by Slurm's word: whose reports of a node count for
+// others.
 #pragma once
 
 #include <map>
@@ -37,8 +38,8 @@ class Presence {
   std::map<std::pair<Owner, std::string>, std::optional<PresenceTime>> known_;
 };
 
-/// Notes that Slurm has seen a job of `owner` on the nodes. With what was noted before, the time from
-/// the first job to the last is one.
+/// Notes that Slurm has seen a job of `owner` on the nodes. With what was noted before, the time
+/// from the first job to the last is one.
 void NotePresence(Database& database, const std::string& cluster, Owner owner,
                   const std::vector<std::string>& nodes, PresenceTime time);
 

@@ -62,9 +62,10 @@ SlurmAsker::Take SlurmsWordTo(RequestWriter& writer) {
           if (const auto* job = std::get_if<SeenJob>(&seen)) {
             for (const SeenJob::Stay& stay : job->stays)
               NotePresence(database, job->cluster, job->user, stay.nodes, stay.time);
-            WriteAccount(
-                database, job->user,
-                {job->cluster, job->job.slurm_job_id, job->job.restart_count, job->account});
+            if (job->charged)
+              WriteAccount(database, job->user,
+                           {job->cluster, job->job.slurm_job_id, job->job.restart_count,
+                            job->charged->account, job->charged->since});
           }
           // As with speeds, only of who has been there.
           const auto* down = std::get_if<SeenOutage>(&seen);

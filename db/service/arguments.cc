@@ -205,8 +205,8 @@ void AddRules(CLI::App& app, Arguments& arguments, Words& words) {
       ->type_name("DAYS")
       ->check(CLI::Range(kFewestDays, kMostDays));
   app.add_option("--purge-failures-after", words.purge_failures_after,
-                 "Removes failures of nodes and links that happened so long ago, which stay when "
-                 "their job is removed; without it they are kept for ever")
+                 "Removes failures of nodes and links in jobs that have been removed, if they "
+                 "happened so long ago; without it they are kept for ever")
       ->type_name("DAYS")
       ->check(CLI::Range(kFewestDays, kMostDays));
   app.add_option(

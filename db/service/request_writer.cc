@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/seconds.h"
@@ -116,6 +117,8 @@ void RequestWriter::Purge(const Retention& retention) {
     };
     const std::int64_t figures = rows(PurgeFigures, retention.figures);
     const std::int64_t failures = rows(PurgeFailures, retention.failures);
+    if (retention.figures && retention.failures)
+      rows(PurgePresence, std::max(retention.figures, retention.failures));
     purged_.jobs += jobs;
     purged_.figures += figures;
     purged_.failures += failures;

@@ -1,25 +1,15 @@
 // How long adaptive-traind keeps what it was told.
 #include "db/service/retention.h"
 
-#include <fmt/format.h>
-
-#include <string>
-#include <string_view>
-
 #include "db/database.h"
 
 namespace adaptive_train {
 namespace {
 
 /// A job starts before it ends, so that the index by start finds all that can be old enough.
-constexpr std::string_view kOldJobs =
-    "(SELECT id FROM jobs WHERE start_time < ?1 AND COALESCE(end_time, start_time) < ?1"
-    " ORDER BY start_time LIMIT ?2)";
-constexpr const char* kRemoveBlameless = "DELETE FROM failures WHERE blamed = '' AND job_id IN {}";
-constexpr const char* kRemoveTexts =
-    "UPDATE failures SET job_id = NULL, step = NULL, rank = NULL, operation = '', peer = '',"
-    " cause = '' WHERE job_id IN {}";
-constexpr const char* kRemoveJobs = "DELETE FROM jobs WHERE id IN {}";
+constexpr const char* kPurgeJobs =
+    "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE start_time < ?1 "
+    "AND COALESCE(end_time, start_time) < ?1 ORDER BY start_time LIMIT ?2)";
 
 /// Of no job that is left.
 constexpr const char* kPurgeSnapshots =
@@ -31,7 +21,7 @@ constexpr const char* kPurgePresence =
 
 constexpr const char* kPurgeFailures =
     "DELETE FROM failures WHERE id IN"
-    " (SELECT id FROM failures WHERE time < ?1 ORDER BY time LIMIT ?2)";
+    " (SELECT id FROM failures WHERE job_id IS NULL AND time < ?1 ORDER BY time LIMIT ?2)";
 constexpr const char* kPurgeOutages =
     "DELETE FROM outages WHERE (cluster, node, time) IN"
     " (SELECT cluster, node, time FROM outages WHERE time < ?1 LIMIT ?2)";
@@ -49,8 +39,7 @@ constexpr const char* kPurgeLayers =
     " (SELECT owner, device_kind, model, layer, micro_batch FROM layer_profiles"
     "   WHERE measured_at < ?1 ORDER BY measured_at LIMIT ?2)";
 
-std::int64_t Purge(Database& database, const std::string& statement, double before,
-                   std::int64_t limit) {
+std::int64_t Purge(Database& database, const char* statement, double before, std::int64_t limit) {
   Statement purge(database, statement);
   return purge.Bind(before, limit).Run();
 }
@@ -58,22 +47,21 @@ std::int64_t Purge(Database& database, const std::string& statement, double befo
 }  // namespace
 
 std::int64_t PurgeJobs(Database& database, double before, std::int64_t limit) {
-  // The jobs are there to be found until the last statement.
-  Transaction transaction(database, Transaction::Kind::kWrites);
-  Purge(database, fmt::format(kRemoveBlameless, kOldJobs), before, limit);
-  Purge(database, fmt::format(kRemoveTexts, kOldJobs), before, limit);
-  const std::int64_t jobs = Purge(database, fmt::format(kRemoveJobs, kOldJobs), before, limit);
+  const std::int64_t jobs = Purge(database, kPurgeJobs, before, limit);
   Statement snapshots(database, kPurgeSnapshots);
   snapshots.Bind(limit).Run();
-  transaction.Commit();
   return jobs;
 }
 
 std::int64_t PurgeFigures(Database& database, double before, std::int64_t limit) {
   std::int64_t removed = 0;
-  for (const char* const statement : {kPurgeLinks, kPurgeDevices, kPurgeLayers, kPurgePresence})
+  for (const char* const statement : {kPurgeLinks, kPurgeDevices, kPurgeLayers})
     removed += Purge(database, statement, before, limit);
   return removed;
+}
+
+std::int64_t PurgePresence(Database& database, double before, std::int64_t limit) {
+  return Purge(database, kPurgePresence, before, limit);
 }
 
 std::int64_t PurgeFailures(Database& database, double before, std::int64_t limit) {

@@ -15,7 +15,7 @@ struct Retention {
   std::optional<std::chrono::days> jobs;
   /// Speeds of links, devices and layers; counts from when their user last measured them.
   std::optional<std::chrono::days> figures;
-  /// How often nodes and links failed, also in jobs that are removed; counts from the failure.
+  /// Failures of nodes and links in jobs that are removed, and outages; counts from the failure.
   std::optional<std::chrono::days> failures;
   /// So many are removed at a time, with a pause after them: no request waits long. A job has
   /// many rows, the others one.
@@ -28,16 +28,20 @@ struct Retention {
 };
 
 /// Removes the oldest jobs that ended before `before` (seconds since 1970), at most `limit`, with
-/// all that is private: nodes, plans, launches, summaries. Of failures that are blamed on a node or a
-/// link, time, place and kind stay. Returns how many. Throws DatabaseError.
+/// all that is private: nodes, plans, launches, summaries. Of failures that are blamed on a node or
+/// a link, time, place and kind stay. Returns how many. Throws DatabaseError.
 std::int64_t PurgeJobs(Database& database, double before, std::int64_t limit);
 
 /// Removes the oldest figures that were last measured before `before`, at most `limit` each of
-/// links, devices and layers, and of whose jobs ran where. Returns how many. Throws DatabaseError.
+/// links, devices and layers. Returns how many. Throws DatabaseError.
 std::int64_t PurgeFigures(Database& database, double before, std::int64_t limit);
 
-/// Removes the oldest failures and outages from before `before`, at most `limit` each. Returns how
-/// many. Throws DatabaseError.
+/// Forgets users whose jobs ran on a node, if the last ended before `before`: nothing may be left
+/// that they reported then. At most `limit`. Returns how many. Throws DatabaseError.
+std::int64_t PurgePresence(Database& database, double before, std::int64_t limit);
+
+/// Removes the oldest failures of removed jobs, and outages, from before `before`, at most `limit`
+/// each. Returns how many. Throws DatabaseError.
 std::int64_t PurgeFailures(Database& database, double before, std::int64_t limit);
 
 }  // namespace adaptive_train

@@ -14,8 +14,11 @@ namespace adaptive_train {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{5}, kPause{30};
-/// Until when a job whose end nobody knows is taken to run: for so long from now.
-constexpr double kOpenEnd = 30 * 86400;
+/// A job that runs is asked about again so often, and taken to run for twice as long at most: its
+/// limit may be months away.
+constexpr std::chrono::hours kFollow{6};
+constexpr double kAhead = 2 * std::chrono::duration<double>(kFollow).count();
+constexpr std::ptrdiff_t kMostFollowed = 256;  // of a user
 /// Numbers of jobs may begin anew, and a job's account may change: then Slurm is asked again.
 constexpr std::chrono::hours kKept{1};
 /// Between two looks whether a question is due again.
@@ -68,43 +71,64 @@ Result<std::string> Accounted(const std::string& job, std::vector<std::string> w
   return OutputOf(which, Deadline());
 }
 
-struct AskedJob {
-  std::vector<SlurmRun> runs;  // the newest last; at least one
-  std::string account;         // of the newest
-};
-
-/// squeue knows the newest run alone. sacct, which is asked where squeue does not know the job, tells
-/// of the newest without --duplicates, and that may be one that had no nodes when it was cancelled.
-Result<AskedJob> AskForJob(std::int64_t number) {
-  const std::string job = std::to_string(number);
-  const auto runs_in = [&](const std::string& lines) { return RunsIn(lines, number); };
-  const auto with_account = [&](std::vector<SlurmRun> runs, const Result<std::string>& lines) {
-    return lines.map([&](const std::string& text) {
-      return AskedJob{std::move(runs), AccountIn(text, number)};
-    });
-  };
-  auto queued = Queued(job, "%A|%U|%S|%e|%N").and_then(runs_in);
-  if (queued && !queued->empty()) return with_account(std::move(*queued), Queued(job, "%A|%a"));
-  auto accounted = Accounted(job, {"--duplicates", "--format=JobIDRaw,UID,Start,End,NodeList"})
-                       .and_then(runs_in);
-  if (accounted && !accounted->empty())
-    return with_account(std::move(*accounted), Accounted(job, {"--format=JobIDRaw,Account"}));
-  const auto why = [](const auto& asked) {
-    return asked ? "does not know it" : asked.error().message;
-  };
-  return Fail(fmt::format("squeue: {}; sacct: {}", why(queued), why(accounted)), ExitCode::kStore);
-}
-
-PresenceTime TimeOf(const SlurmRun& run, EpochSeconds now) {
-  return {run.start ? static_cast<EpochSeconds>(*run.start) : now,
-          run.end ? static_cast<EpochSeconds>(*run.end) : now + kOpenEnd};
-}
+constexpr const char *kRunsOfSqueue = "%A|%U|%S|%e|%T|%N", *kAccountOfSqueue = "%A|%a";
+constexpr const char* kRunsOfSacct = "--format=JobIDRaw,UID,Start,End,State,NodeList";
+constexpr const char* kAccountOfSacct = "--format=JobIDRaw,Account";
 
 /// Those of `user` that had nodes.
 std::vector<SlurmRun> RunsOf(uid_t user, std::vector<SlurmRun> runs) {
   std::erase_if(runs, [&](const SlurmRun& run) { return run.user != user || run.nodes.empty(); });
   if (runs.size() > kMostRuns) runs.erase(runs.begin(), runs.end() - kMostRuns);
   return runs;
+}
+
+struct AskedJob {
+  std::vector<SlurmRun> runs;          // of the user, with nodes
+  std::optional<std::string> account;  // of the newest, if that is the user's
+};
+
+/// squeue knows the newest run alone, and its account. sacct is asked where that is none of the
+/// user's with nodes. Without --duplicates it, too, tells of the newest.
+Result<AskedJob> AskForJob(std::int64_t number, uid_t user) {
+  const std::string job = std::to_string(number);
+  const auto runs_in = [&](const std::string& lines) { return RunsIn(lines, number); };
+  const auto known = [](const auto& runs) { return runs && !runs->empty(); };
+  const auto queued = Queued(job, kRunsOfSqueue).and_then(runs_in);
+  AskedJob asked;
+  if (known(queued)) {
+    if (queued->back().completing)
+      return Fail("it ends, and has returned some of its nodes", ExitCode::kStore);
+    asked.runs = RunsOf(user, *queued);
+  }
+  Result<std::vector<SlurmRun>> accounted;
+  if (asked.runs.empty()) {
+    accounted = Accounted(job, {"--duplicates", kRunsOfSacct}).and_then(runs_in);
+    if (accounted) asked.runs = RunsOf(user, *accounted);
+  }
+  const auto why = [](const auto& runs) {
+    return runs ? "does not know it" : runs.error().message;
+  };
+  if (!known(queued) && !known(accounted))
+    return Fail(fmt::format("squeue: {}; sacct: {}", why(queued), why(accounted)),
+                ExitCode::kStore);
+  const SlurmRun& newest = known(queued) ? queued->back() : accounted->back();
+  if (newest.user == user) {
+    const auto lines =
+        known(queued) ? Queued(job, kAccountOfSqueue) : Accounted(job, {kAccountOfSacct});
+    if (!lines) return tl::unexpected(lines.error());
+    asked.account = AccountIn(*lines, number);
+  }
+  // Accounting has been seen to name root for a moment, before it knew the user.
+  if (asked.runs.empty() && (newest.user == user || newest.user == 0))
+    return Fail(newest.user == user ? "it has no nodes yet" : "it is root's, or nobody's yet",
+                ExitCode::kStore);
+  return asked;
+}
+
+PresenceTime TimeOf(const SlurmRun& run, EpochSeconds now) {
+  const EpochSeconds latest = now + kAhead;
+  return {run.start ? static_cast<EpochSeconds>(*run.start) : now,
+          run.end ? std::min(static_cast<EpochSeconds>(*run.end), latest) : latest};
 }
 
 }  // namespace
@@ -129,7 +153,7 @@ void SlurmAsker::Ask(uid_t user, const std::vector<SlurmQuestion>& questions) {
 /// Many nodes may fail at once, and must not keep his next jobs from being asked about.
 bool SlurmAsker::HasRoom(const std::deque<Question>& questions, const SlurmQuestion& about) const {
   return std::ranges::count_if(questions, [&](const Question& one) {
-           return one.about.index() == about.index();
+           return !one.follows && one.about.index() == about.index();
          }) < kMostOfUser;
 }
 
@@ -140,7 +164,7 @@ void SlurmAsker::Ask(uid_t user, const SlurmQuestion& about) {
     const std::pair key(user, KeyOf(about));
     const auto known = known_.find(key);
     if (known != known_.end()) seen = known->second.seen;
-    if (known == known_.end() || (seen && Clock::now() > known->second.until)) {
+    if (known == known_.end() || Clock::now() > known->second.until) {
       std::deque<Question>& questions = waiting_[user];
       if (!HasRoom(questions, about)) return;
       if (known_.size() >= kMostRemembered) known_.clear();
@@ -153,7 +177,7 @@ void SlurmAsker::Ask(uid_t user, const SlurmQuestion& about) {
 }
 
 /// The first question that is due of the next user who has one. Under the lock.
-std::optional<SlurmAsker::Question> SlurmAsker::Next() {
+std::optional<SlurmAsker::Question> SlurmAsker::NextQuestion() {
   auto user = waiting_.upper_bound(last_);
   for (std::size_t i = 0; i < waiting_.size(); ++i, ++user) {
     if (user == waiting_.end()) user = waiting_.begin();
@@ -174,7 +198,7 @@ void SlurmAsker::Serve() {
     std::optional<Question> question;
     {
       std::unique_lock lock(mutex_);
-      while (!ending_ && !(question = Next())) changed_.wait_for(lock, kLookForDue);
+      while (!ending_ && !(question = NextQuestion())) changed_.wait_for(lock, kLookForDue);
       if (ending_) return;
     }
     Ended(*question, Answer(*question));
@@ -182,19 +206,21 @@ void SlurmAsker::Serve() {
 }
 
 /// One that Slurm has not answered waits to be asked again.
-void SlurmAsker::Ended(const Question& question, const Result<void>& answered) {
+void SlurmAsker::Ended(const Question& question, const Result<Next>& answered) {
   const auto* job = std::get_if<JobQuestion>(&question.about);
+  if (answered) {
+    if (job != nullptr) told_ = false;
+    if (*answered == Next::kFollow) Follow(question);
+    return;
+  }
+  if (question.follows) return;  // it has ended, and Slurm has forgotten it
   // That a node is up is no trouble.
-  if (!answered && job != nullptr && !std::exchange(told_, true))
+  if (job != nullptr && !std::exchange(told_, true))
     log_({LOG_WARNING,
           fmt::format("job {}: Slurm does not say where it runs: {} (told once until it does)",
                       job->slurm_job_id, answered.error().message),
           {{"SLURM_JOB_ID", std::to_string(job->slurm_job_id)},
            {"SLURM_JOB_UID", std::to_string(question.user)}}});
-  if (answered) {
-    if (job != nullptr) told_ = false;
-    return;
-  }
   Question again = question;
   std::lock_guard lock(mutex_);
   std::deque<Question>& questions = waiting_[question.user];
@@ -207,16 +233,38 @@ void SlurmAsker::Ended(const Question& question, const Result<void>& answered) {
   questions.push_back(again);
 }
 
-Result<void> SlurmAsker::Answer(const Question& question) {
+void SlurmAsker::Follow(Question question) {
+  question.follows = true;
+  question.not_before = Clock::now() + kFollow;
+  std::lock_guard lock(mutex_);
+  std::deque<Question>& questions = waiting_[question.user];
+  const auto is_there = [&](const Question& one) {
+    return one.follows && one.about == question.about;
+  };
+  const auto followed = std::ranges::count_if(questions, &Question::follows);
+  if (followed < kMostFollowed && std::ranges::none_of(questions, is_there))
+    questions.push_back(std::move(question));
+}
+
+Result<SlurmAsker::Next> SlurmAsker::Answer(const Question& question) {
   if (cluster_.empty()) {
     auto name = OutputOf({"scontrol", "show", "config"}, Deadline()).and_then(ClusterNameIn);
     if (!name) return tl::unexpected(name.error());
     cluster_ = std::move(*name);
   }
   if (const auto* node = std::get_if<NodeQuestion>(&question.about))
-    return Seen(question.user, *node).map([&](const SeenOutage& outage) { take_(outage); });
+    return Seen(question.user, *node).map([&](const SeenOutage& outage) {
+      take_(outage);
+      return Next::kNothing;
+    });
   return Seen(question.user, std::get<JobQuestion>(question.about))
-      .map([&](const std::optional<SeenJob>& job) { Tell(question, job); });
+      .map([&](const std::optional<SeenJob>& job) {
+        Tell(question, job);
+        const auto runs = [now = EpochSecondsNow()](const SeenJob::Stay& stay) {
+          return stay.time.until > now;
+        };
+        return job && std::ranges::any_of(job->stays, runs) ? Next::kFollow : Next::kNothing;
+      });
 }
 
 /// A run that is stored from now on hears it by its own question. Of another's job nobody hears.
@@ -231,21 +279,19 @@ void SlurmAsker::Tell(const Question& question, const std::optional<SeenJob>& jo
 }
 
 Result<std::optional<SeenJob>> SlurmAsker::Seen(uid_t user, const JobQuestion& question) const {
-  const auto asked = AskForJob(question.slurm_job_id);
+  const auto asked = AskForJob(question.slurm_job_id, user);
   if (!asked) return tl::unexpected(asked.error());
-  const uid_t owner = asked->runs.back().user;
-  // Accounting has been seen to name root for a moment, before it knew the user.
-  if (owner == 0 && user != 0) return Fail("it is root's, or nobody's yet", ExitCode::kStore);
-  const std::vector<SlurmRun> runs = RunsOf(user, asked->runs);
-  if (runs.empty() && owner != user) return std::nullopt;
-  if (runs.empty()) return Fail("it has no nodes yet", ExitCode::kStore);
-  SeenJob job{cluster_, user, question, owner == user ? asked->account : "", {}};
-  for (const SlurmRun& run : runs) {
+  if (asked->runs.empty()) return std::nullopt;
+  SeenJob job{cluster_, user, question, std::nullopt, {}};
+  for (const SlurmRun& run : asked->runs) {
     if (ending_) return Fail("the service ends", ExitCode::kStore);
     const auto names = OutputOf({"scontrol", "show", "hostnames", run.nodes}, Deadline());
     if (!names) return tl::unexpected(names.error());
     job.stays.push_back({WordsOf(*names), TimeOf(run, EpochSecondsNow())});
   }
+  // The launcher's clock may be another's.
+  constexpr double kSkew = 600;
+  if (asked->account) job.charged = {*asked->account, job.stays.back().time.since - kSkew};
   return job;
 }
 

@@ -31,7 +31,11 @@ struct SeenJob {
   std::string cluster;
   uid_t user = 0;
   JobQuestion job;
-  std::string account;  // that it is charged to; empty: none
+  struct Charged {
+    std::string account;  // empty: none
+    EpochSeconds since = 0;
+  };
+  std::optional<Charged> charged;  // none: Slurm tells of an earlier job with this number only
   struct Stay {
     std::vector<std::string> nodes;
     PresenceTime time;
@@ -47,10 +51,11 @@ struct SeenOutage {
 };
 
 /// One thread, which calls squeue, sacct and scontrol. Users take turns. Of a job it asks until
-/// Slurm has said where it runs, five times at most, 30 s apart. What Slurm has said is told again
-/// when the user names the job again, as another run in it does. Of a node it asks until Slurm
-/// knows of an outage, for an hour, less and less often. SLURM_TIME_FORMAT must be "%s" in this
-/// process: times in seconds since 1970.
+/// Slurm has said where it runs, five times at most, 30 s apart, and of one that runs again every
+/// few hours until it has ended. What Slurm has said is told again when the user names the job
+/// again, as another run in it does. Of a node it asks until Slurm knows of an outage, for an hour,
+/// less and less often. SLURM_TIME_FORMAT must be "%s" in this process: times in seconds since
+/// 1970.
 class SlurmAsker {
  public:
   /// Takes what Slurm says of a job whose user has named it, or of a node. From any thread; must
@@ -74,14 +79,18 @@ class SlurmAsker {
     SlurmQuestion about;
     int asked = 0;
     Clock::time_point not_before{};
+    bool follows = false;  // Slurm has said where the job runs
   };
 
   void Serve();
-  std::optional<Question> Next();
+  std::optional<Question> NextQuestion();
   void Ask(uid_t user, const SlurmQuestion& about);
   bool HasRoom(const std::deque<Question>& questions, const SlurmQuestion& about) const;
-  void Ended(const Question& question, const Result<void>& answered);
-  Result<void> Answer(const Question& question);
+  /// What follows from an answer.
+  enum class Next { kNothing, kFollow };
+  void Ended(const Question& question, const Result<Next>& answered);
+  void Follow(Question question);
+  Result<Next> Answer(const Question& question);
   /// None: it is another's.
   Result<std::optional<SeenJob>> Seen(uid_t user, const JobQuestion& job) const;
   Result<SeenOutage> Seen(uid_t user, const NodeQuestion& node) const;

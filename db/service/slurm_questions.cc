@@ -56,8 +56,8 @@ std::optional<Number> WholeNumber(std::string_view text) {
                                                                   : std::nullopt;
 }
 
-/// What follows " KEY=", up to the next blank. A reason, which is an administrator's free text, comes
-/// after all keys.
+/// What follows " KEY=", up to the next blank. A reason, which is an administrator's free text,
+/// comes after all keys.
 std::string_view ValueOf(std::string_view words, std::string_view key) {
   const std::string begins = " " + std::string(key) + "=";
   const std::size_t at = words.find(begins);
@@ -88,11 +88,11 @@ Result<SlurmRun> RunFrom(const std::string& line) {
   std::vector<std::string> fields;
   std::istringstream stream(line + "|");
   for (std::string field; std::getline(stream, field, '|');) fields.push_back(field);
-  const auto user = fields.size() == 4 ? WholeNumber<uid_t>(fields[0]) : std::nullopt;
+  const auto user = fields.size() == 5 ? WholeNumber<uid_t>(fields[0]) : std::nullopt;
   if (!user) return Fail("Slurm says of it " + Printable(line, 80), ExitCode::kStore);
-  if (fields[3] == "None assigned") fields[3] = "";  // of sacct
+  if (fields[4] == "None assigned") fields[4] = "";  // of sacct
   return SlurmRun{*user, WholeNumber<std::int64_t>(fields[1]), WholeNumber<std::int64_t>(fields[2]),
-                  fields[3]};
+                  fields[3].starts_with("COMPLETING"), fields[4]};
 }
 
 }  // namespace

@@ -37,14 +37,15 @@ std::vector<SlurmQuestion> QuestionsIn(const StoreRequest& request);
 /// One of a job that may have been requeued.
 struct SlurmRun {
   uid_t user = 0;
-  std::optional<std::int64_t> start,
-      end;            // in seconds since 1970; the end of a running job: its limit
-  std::string nodes;  // a list such as "n[1-3]"; empty: it has none yet
+  std::optional<std::int64_t> start;  // in seconds since 1970
+  std::optional<std::int64_t> end;    // of a job that runs: by its limit
+  bool completing = false;            // then some of its nodes may be missing
+  std::string nodes;                  // a list such as "n[1-3]"; empty: it has none yet
 };
 
-/// From lines "JOB|UID|START|END|NODES" of squeue or sacct, in which users have chosen nothing: those
-/// of the job itself among its array's tasks, in their order. A number may have been another
-/// user's job before. A time that is no number is not known.
+/// From lines "JOB|UID|START|END|STATE|NODES" of squeue or sacct, in which users have chosen
+/// nothing: those of the job itself among its array's tasks, in their order. A number may have been
+/// another user's job before. A time that is no number is not known.
 Result<std::vector<SlurmRun>> RunsIn(const std::string& lines, std::int64_t job);
 
 /// From lines "JOB|ACCOUNT" of squeue or sacct. Empty: the job has none. Where Slurm does not check
@@ -52,8 +53,8 @@ Result<std::vector<SlurmRun>> RunsIn(const std::string& lines, std::int64_t job)
 /// job.
 std::string AccountIn(const std::string& lines, std::int64_t job);
 
-/// From a node as `scontrol --oneliner show node` prints it, with times in seconds since 1970: when it
-/// was set down, if that was between ten minutes before `failed` and an hour after, or when it
+/// From a node as `scontrol --oneliner show node` prints it, with times in seconds since 1970: when
+/// it was set down, if that was between ten minutes before `failed` and an hour after, or when it
 /// started, if that was within the hour after. The error says what is there instead.
 Result<EpochSeconds> OutageIn(std::string_view words, std::int64_t failed);
 

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -16,8 +15,6 @@
 
 namespace adaptive_train {
 namespace {
-
-constexpr std::chrono::milliseconds kPatience{6000};
 
 struct NodePortsArguments {
   std::string interface;
@@ -46,7 +43,7 @@ int Reach(const NodePortsArguments& arguments) {
   if (!self)
     return ReportError("node-ports",
                        Error{"not in a step of as many tasks as addresses", ExitCode::kUsage});
-  return Say(ReachOthers(arguments.port, arguments.addresses, *self, kPatience));
+  return Say(ReachOthers(arguments.port, arguments.addresses, *self));
 }
 
 }  // namespace

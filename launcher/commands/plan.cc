@@ -92,8 +92,7 @@ Result<Profile> FindProfile(const PlanOptions& options, const Settings& settings
   if (!known) return tl::unexpected(known.error());
   TellNotes(*known, "plan");
   auto profile = known->store->ProfileOf(QueryOf(cluster, config));
-  // A plan is only looked at: a run that takes its figures checks them.
-  if (profile) return Usable(std::move(*profile), cluster, SpotCheck::kYes);
+  if (profile) return Usable(std::move(*profile), cluster, SpotCheckOf(config.profile, cluster));
   if (store.required) return profile;
   fmt::print(stderr, "adaptive-train plan: warning: {}; planned without it\n",
              profile.error().message);

@@ -9,6 +9,7 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <charconv>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -130,6 +131,26 @@ Result<std::string> NodePorts(std::vector<std::string> words, const LaunchConfig
                         DeadlinesOf(launch, allocation.hosts.size()).short_step);
 }
 
+/// A few of them, and how many more there are.
+std::string Few(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 6;
+  if (names.size() <= kShown) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + kShown, ", "),
+                     names.size() - kShown);
+}
+
+bool IsAddress(const std::string& text) {
+  boost::system::error_code error;
+  boost::asio::ip::make_address(text.substr(0, text.find(',')), error);
+  return !error;
+}
+
+/// A port that something on another node has, and no launcher would need there.
+Finding BusyPort(const std::vector<std::string>& busy) {
+  return {"ports", Severity::kNote, "not tried between nodes: " + Few(busy),
+          "whether nodes reach each other is not known", "call doctor again"};
+}
+
 /// After each has reached this host. `port` is one of launch.ports.
 Finding CheckPairs(const std::string& port, const LaunchConfig& launch,
                    const Allocation& allocation) {
@@ -141,14 +162,20 @@ Finding CheckPairs(const std::string& port, const LaunchConfig& launch,
     const auto said = addresses.find(i);
     if (said == addresses.end())
       return PortTrouble(allocation.hosts[i] + " does not tell its addresses");
+    if (!IsAddress(said->second))
+      return PortTrouble(allocation.hosts[i] + ": " + Printable(said->second, 200));
     words.push_back(said->second);
   }
   const auto lines = NodePorts(std::move(words), launch, allocation);
   if (!lines) return StepTrouble("ports", lines.error());
   const auto missed = PairsThatMissed(*lines, allocation.hosts);
+  std::vector<std::string> busy;
+  std::ranges::copy_if(missed, std::back_inserter(busy), [](const std::string& one) {
+    return one.find(": busy: ") != std::string::npos;
+  });
+  if (!busy.empty()) return BusyPort(busy);
   if (!missed.empty())
-    return PortTrouble(
-        fmt::format("nodes do not connect at port {}: {}", port, fmt::join(missed, ", ")));
+    return PortTrouble(fmt::format("nodes do not connect at port {}: {}", port, Few(missed)));
   return {"ports", Severity::kGood,
           fmt::format("{} nodes connect to port {} of this host, and of each other",
                       allocation.hosts.size(), port),
@@ -175,8 +202,8 @@ Finding CheckPorts(const LaunchConfig& launch, const Allocation& allocation) {
   if (!lines) return StepTrouble("ports", lines.error());
   const auto missed = HostsThatMissed(*lines, allocation.hosts);
   if (!missed.empty())
-    return PortTrouble(fmt::format("{} did not connect to port {} of this host at {}",
-                                   fmt::join(missed, ", "), port, fmt::join(others, ", ")));
+    return PortTrouble(fmt::format("{} did not connect to port {} of this host at {}", Few(missed),
+                                   port, fmt::join(others, ", ")));
   acceptor->reset();  // this host may be one of the nodes
   return CheckPairs(port, launch, allocation);
 }

@@ -8,9 +8,12 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "core/file_io.h"
 #include "launcher/steps/local_addresses.h"
@@ -24,7 +27,10 @@ using Clock = std::chrono::steady_clock;
 /// A task may start later than another: one that does not listen yet is tried again.
 constexpr std::chrono::milliseconds kBetweenTries{100};
 /// For one address; a firewall that drops lets it pass.
-constexpr std::chrono::milliseconds kOneTry{2000};
+constexpr std::chrono::milliseconds kOneTry{1500};
+/// Tasks of a step start so far apart.
+constexpr std::chrono::milliseconds kStart{3000}, kStartOfEach{10};
+constexpr std::size_t kMostAddresses = 8;
 
 /// Each takes a file, and a job may have thousands of nodes.
 constexpr std::size_t kMostOthers = 64;
@@ -43,8 +49,8 @@ std::vector<boost::asio::ip::address> AddressesIn(const std::string& text) {
 /// Tries the addresses of another task in turn, until one answers.
 class Peer {
  public:
-  Peer(boost::asio::io_context& io, const std::string& addresses, int port)
-      : addresses_(AddressesIn(addresses)), port_(port), socket_(io), timer_(io) {}
+  Peer(boost::asio::io_context& io, std::vector<boost::asio::ip::address> addresses, int port)
+      : addresses_(std::move(addresses)), port_(port), socket_(io), timer_(io) {}
 
   void Try(const std::function<void()>& reached) {
     if (addresses_.empty()) return;
@@ -93,7 +99,7 @@ Result<tcp::acceptor> Listen(boost::asio::io_context& io, int port) {
   if (!error) acceptor.bind(tcp::endpoint(family, static_cast<std::uint16_t>(port)), error);
   if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
   if (error)
-    return Fail(fmt::format("cannot listen at port {}: {}", port, error.message()),
+    return Fail(fmt::format("busy: cannot listen at port {}: {}", port, error.message()),
                 ExitCode::kPreflight);
   return acceptor;
 }
@@ -105,6 +111,14 @@ void Accept(tcp::acceptor& acceptor, const std::function<void()>& come) {
     come();
     Accept(acceptor, come);
   });
+}
+
+/// Enough to try all addresses of each.
+std::chrono::milliseconds PatienceFor(const std::vector<std::string>& addresses) {
+  std::size_t most = 1;
+  for (const std::string& of_task : addresses) most = std::max(most, AddressesIn(of_task).size());
+  return kStart + static_cast<int>(addresses.size()) * kStartOfEach +
+         static_cast<int>(std::min(most, kMostAddresses)) * kOneTry;
 }
 
 }  // namespace
@@ -119,7 +133,7 @@ Result<std::string> OwnAddresses(const std::string& interface) {
 }
 
 Result<std::string> ReachOthers(int port, const std::vector<std::string>& addresses,
-                                std::size_t self, std::chrono::milliseconds patience) {
+                                std::size_t self) {
   boost::asio::io_context io;
   auto acceptor = Listen(io, port);
   if (!acceptor) return tl::unexpected(acceptor.error());
@@ -132,16 +146,20 @@ Result<std::string> ReachOthers(int port, const std::vector<std::string>& addres
     if (to_come > 0) --to_come;
     stop_at_the_end();
   });
+  // Bridges of containers have the same addresses everywhere, and there is oneself.
+  const auto own = AddressesIn(addresses[self]);
   std::map<std::size_t, Peer> peers;
   for (std::size_t i = 1; i <= others; ++i) {
     const std::size_t task = (self + i) % tasks;
-    peers.try_emplace(task, io, addresses[task], port).first->second.Try([&] {
+    auto of_task = AddressesIn(addresses[task]);
+    std::erase_if(of_task, [&](const auto& address) { return std::ranges::count(own, address); });
+    peers.try_emplace(task, io, std::move(of_task), port).first->second.Try([&] {
       --to_reach;
       stop_at_the_end();
     });
   }
   stop_at_the_end();  // one alone waits for nobody
-  io.run_for(patience);
+  io.run_for(PatienceFor(addresses));
   std::string missed;
   for (const auto& [task, peer] : peers)
     if (!peer.IsReached()) missed += fmt::format(" {}", task);

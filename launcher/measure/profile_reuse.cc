@@ -124,6 +124,10 @@ void LimitLinks(std::vector<LinkMeasurement>& told, const Cluster& cluster) {
 
 }  // namespace
 
+SpotCheck SpotCheckOf(const ProfileConfig& profile, const Cluster& cluster) {
+  return profile.measure && cluster.nodes.size() > 1 ? SpotCheck::kYes : SpotCheck::kNo;
+}
+
 Profile Usable(Profile told, const Cluster& cluster, SpotCheck check) {
   const auto of_no_use = [&](const auto& figure) {
     const Trust trust = figure.evidence.trust;

@@ -19,13 +19,14 @@ struct ReusePlan {
   std::vector<int> check_devices;  // all others: checked in parallel, at no extra time
 };
 
-/// Whether a job will measure before it uses what a store tells.
+/// Whether a job measures before it uses what a store tells.
 enum class SpotCheck { kYes, kNo };
+SpotCheck SpotCheckOf(const ProfileConfig& profile, const Cluster& cluster);
 
 /// What may be used of the figures that a store tells: without the disputed ones, and without the
-/// unconfirmed ones where no spot check will find out. An unconfirmed link between nodes is no faster
-/// than the fastest cards at its ends, as far as the nodes' drivers tell, and an unconfirmed processor
-/// no faster than any of its instruction set can be.
+/// unconfirmed ones where no spot check will find out. An unconfirmed link between nodes is no
+/// faster than the fastest cards at its ends, as far as the nodes' drivers tell, and an unconfirmed
+/// processor no faster than any of its instruction set can be.
 Profile Usable(Profile told, const Cluster& cluster, SpotCheck check);
 
 /// Splits the pairs of `nodes` by what `stored` holds at the time `now` (UTC, seconds since 1970).

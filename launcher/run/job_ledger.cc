@@ -189,9 +189,9 @@ Result<JobLedger> JobLedger::Begin(const Job& job) {
   return ledger;
 }
 
-/// A file that is late, as behind a lock or on a disk that hangs, may still fail as the run goes on.
+/// A file that is late, as behind a lock or on a disk that hangs, may still fail as the run goes
+/// on. By the time of Known it may be open: half of the time to wait is left for that.
 Result<void> JobLedger::OpenRequired(const RecordQueue::Task& open) {
-  const auto began = std::chrono::steady_clock::now();
   const auto opened = std::make_shared<Result<void>>();
   const bool done = to_store_->Run(
       [opened, open]() -> Result<void> {
@@ -199,13 +199,9 @@ Result<void> JobLedger::OpenRequired(const RecordQueue::Task& open) {
         return {};
       },
       most_wait_);
-  if (done && !*opened) return *opened;
-  if (!done) to_store_->Start([opened] { return *opened; });
-  if (most_wait_) {
-    const auto waited =
-        std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began);
-    most_wait_ = std::max(std::chrono::milliseconds(0), kStoreWait - waited);
-  }
+  if (done) return *opened;
+  if (!most_wait_) return Fail(store_name_ + ": not opened in time", ExitCode::kStore);
+  to_store_->Start([opened] { return *opened; });
   return {};
 }
 
@@ -216,7 +212,7 @@ JobLedger::JobLedger(const Job& job, const JobRecord& record, std::shared_ptr<Ro
       trouble_(std::make_shared<Trouble>()) {
   const auto location = ParseStoreLocation(job.store);
   const bool has_budget = job.store.required && location && IsService(*location);
-  if (!has_budget) most_wait_ = kStoreWait;
+  if (!has_budget) most_wait_ = job.store.required ? kStoreWait / 2 : kStoreWait;
   const std::filesystem::path path = LedgerOf(job.run_dir);
   RecordQueue::Place in_file;
   in_file.name = "ledger " + path.string();
@@ -286,7 +282,7 @@ Profile JobLedger::Known(const ProfileQuery& query) {
   if (done) return std::move(*known);
   if (trouble_->Why().empty())
     Tell(fmt::format("{}: no answer within {} ms; going on without what it holds", store_name_,
-                     kStoreWait.count()));
+                     most_wait_.value_or(kStoreWait).count()));
   return {};
 }
 

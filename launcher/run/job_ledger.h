@@ -19,14 +19,14 @@
 
 namespace adaptive_train {
 
-/// Records a run in the store. After the first error of the store, or if it does not answer in time,
-/// it uses RUN/ledger.jsonl, which the next store that opens takes in. Such errors are reported on
-/// stderr and in the job's reason, and never end a run. Only Begin refuses a store, and only a
-/// required one whose error is known in time. All members from one thread; other threads use the
-/// stores and files. FolderIsOpen, Finish and the destructor wait for them, no longer than
-/// RecordQueue's patience without progress. Begin and Known wait for a required store for kStoreWait
-/// in all. For other stores Begin does not wait, and Known for kStoreWait at most. The other calls do
-/// not block.
+/// Records a run in the store. After the first error of the store, or if it does not answer in
+/// time, it uses RUN/ledger.jsonl, which the next store that opens takes in. Such errors are
+/// reported on stderr and in the job's reason, and never end a run. Only Begin refuses a store, and
+/// only a required one whose error is known in time. All members from one thread; other threads use
+/// the stores and files. FolderIsOpen, Finish and the destructor wait for them, no longer than
+/// RecordQueue's patience without progress. Begin and Known wait for a required store for
+/// kStoreWait in all. For other stores Begin does not wait, and Known for kStoreWait at most. The
+/// other calls do not block.
 class JobLedger {
  public:
   /// How long a run waits for its store before its first step.
@@ -40,8 +40,8 @@ class JobLedger {
     StoreChoice store;
   };
 
-  /// Opens the store and begins the job. Fails with kUsage or kStore if the store is required, and a
-  /// service also if it has not recorded the job in time.
+  /// Opens the store and begins the job. Fails with kUsage or kStore if the store is required, and
+  /// a service also if it has not recorded the job in time.
   static Result<JobLedger> Begin(const Job& job);
 
   /// The run folder exists: ledger.jsonl may be written.

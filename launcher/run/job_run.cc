@@ -249,7 +249,7 @@ Result<Profile> ProfileNodes(const Prepared& run, Cluster& cluster, JobLedger& l
   const bool reuse = run.config.profile.reuse == "auto" &&
                      !(options && options->reuse == JobOptions::Reuse::kNever);
   Profile stored = Usable(ledger.Known(QueryOf(cluster, run.config)), cluster,
-                          run.config.profile.measure ? SpotCheck::kYes : SpotCheck::kNo);
+                          SpotCheckOf(run.config.profile, cluster));
   if (!reuse) stored = Profile{{}, {}, {}, std::move(stored.nodes), std::move(stored.lost_links)};
   if (cluster.nodes.size() > 1 && !run.config.profile.measure) {
     Say(stdout, "links and devices: not measured (profile.measure = false)\n");

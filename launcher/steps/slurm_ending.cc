@@ -132,8 +132,12 @@ std::optional<QueuedJob> QueuedJobFrom(std::string_view output, std::int64_t job
 
 std::string AccountedState(std::string_view output, double start_time) {
   std::istringstream lines{std::string(output)};
+  // By clocks that agree it is the last one that had begun. One that never ended, as slurmctld's
+  // state was lost, would be near to every later run.
+  constexpr double kClocksAgree = 1;
   std::string state;
   double nearest = kMostSkew;
+  std::int64_t last_begun = -1;
   for (std::string line; std::getline(lines, line);) {
     const std::size_t last = line.rfind('|');
     if (last == std::string::npos || last == 0) continue;
@@ -142,7 +146,10 @@ std::string AccountedState(std::string_view output, double start_time) {
     if (start < 0) continue;                             // it never ran
     const auto past_end = end < 0 ? 0 : start_time - static_cast<double>(end);
     const double away = std::max({static_cast<double>(start) - start_time, past_end, 0.0});
-    if (away > nearest) continue;
+    const bool begun = static_cast<double>(start) <= start_time + kClocksAgree;
+    if (away > kMostSkew || (begun ? start < last_begun : last_begun >= 0 || away > nearest))
+      continue;
+    if (begun) last_begun = start;
     nearest = away;
     state = Trimmed(line.substr(0, line.find_first_of(" |")));  // "CANCELLED by 1000|..."
   }

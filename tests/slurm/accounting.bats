@@ -3,9 +3,6 @@
 load box
 load job
 
-# ask_slurm: what makes adaptive-traind ask, beyond its defaults.
-ask_slurm=()
-
 setup_file() {
   # slurmctld forgets a job some seconds after its end.
   box_up_limited --nodes 2 --accounting --slurm 'MinJobAge=2;PreemptType=preempt/partition_prio;PreemptMode=CANCEL;PartitionName=low Nodes=ALL PriorityTier=1 MaxTime=INFINITE;PartitionName=high Nodes=ALL PriorityTier=9 PreemptMode=OFF MaxTime=INFINITE'
@@ -47,7 +44,7 @@ prefer_service() {
 # serve ARG...: on ctl. Nodes of the box share a kernel, and so its socket.
 serve() {
   box on ctl "$(box_value BOX_PREFIX)/sbin/adaptive-traind" --database "$shared/profiles.db" --socket "$shared/socket" \
-    "${ask_slurm[@]}" "$@" 2>"$shared/log" 3>&- &
+    "$@" 2>"$shared/log" 3>&- &
   wait_until 60 grep -q ' serves ' "$shared/log" || { cat "$shared/log"; return 1; }
 }
 in_store() { sqlite3 -readonly "$shared/profiles.db" "$1"; }

@@ -30,11 +30,11 @@ teardown() {
 
 ended() { ! pgrep -f -- "--database $shared/profiles.db" >"$shared/left"; }
 
-# serve: beside the box, whose nodes share a kernel and so its socket.
+# serve: on ctl, where Slurm can be asked. Nodes of the box share a kernel, and so its socket.
 serve() {
-  "$ADAPTIVE_TRAIN_BUILD/bin/adaptive-traind" --database "$shared/profiles.db" --socket "$shared/socket" 2>"$shared/log" 3>&- &
+  box on ctl "$(box_value BOX_PREFIX)/sbin/adaptive-traind" --database "$shared/profiles.db" --socket "$shared/socket" 2>"$shared/log" 3>&- &
   service=$!
-  wait_until 60 grep -q ' serves ' "$shared/log"
+  wait_until 60 grep -q ' serves ' "$shared/log" || { cat "$shared/log"; return 1; }
 }
 # serve_by_network: on ctl, at a port, with the cluster's munge, and with Slurm's word for who has been where. Nodes of the box have a
 # network each.
@@ -70,7 +70,7 @@ train_as() {
   [[ $(job_field "$job" ExitCode) == 0:0 ]]
 }
 told_to() { box on ctl --user="$1" adaptive-train "${@:2}" --store "$store"; }
-# fails_on_n2 USER-ID TIMES: jobs of that user, in the store.
+# fails_on_n2 USER-ID TIMES: jobs of that user, in the store, where Slurm has seen him.
 fails_on_n2() {
   local copied
   copied=$(sqlite3 -cmd '.timeout 5000' "$shared/profiles.db" "SELECT group_concat(name) FROM pragma_table_info('jobs') WHERE name NOT IN ('id', 'uid', 'owner', 'run_number')")
@@ -79,7 +79,8 @@ fails_on_n2() {
     WITH RECURSIVE n (i) AS (SELECT 1 UNION SELECT i + 1 FROM n WHERE i < $2)
     INSERT INTO failures (job_id, time, host, kind, operation, peer, cause, blamed, cluster, owner)
       SELECT id, unixepoch(), 'n2', 'node_silent', '', '', '', 'node', cluster, owner
-        FROM n, (SELECT id, cluster, owner FROM jobs ORDER BY id DESC LIMIT 1)"
+        FROM n, (SELECT id, cluster, owner FROM jobs ORDER BY id DESC LIMIT 1);
+    INSERT INTO presence (cluster, node, owner, since, until) SELECT cluster, 'n2', $1, 0, unixepoch() FROM jobs WHERE id = 1"
 }
 
 outage_known() { [[ $(sqlite3 -readonly "$shared/profiles.db" 'SELECT node FROM outages') == "$1" ]]; }
@@ -90,10 +91,9 @@ outage_known() { [[ $(sqlite3 -readonly "$shared/profiles.db" 'SELECT node FROM 
   grep -F 'links: 3 of 3 pairs measured, 0 checked' <<<"$output"
   train_as bob reuse=auto
   grep -F 'links: 0 of 3 pairs measured, 1 checked, 2 taken from the store' <<<"$output"
-  # The service runs outside of the box, where these users have no names.
-  [[ $(told_to ada jobs -a -n -P -o User | sort -u) == "$(stat -c %u "$home")" ]]
-  [[ $(told_to bob jobs -a -n -P -o User | sort -u) == "$(stat -c %u "$bobs")" ]]
-  # So do these, of his links and nodes alone.
+  [[ $(told_to ada jobs -a -n -P -o User | sort -u) == ada ]]
+  [[ $(told_to bob jobs -a -n -P -o User | sort -u) == bob ]]
+  # Of links and nodes each is told, and not who measured them.
   for verb in links nodes; do
     told_to bob "$verb" --json >"$BATS_TEST_TMPDIR/$verb"
     run -1 grep -wE 'ada|corpus|runs' "$BATS_TEST_TMPDIR/$verb"

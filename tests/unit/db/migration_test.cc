@@ -108,6 +108,41 @@ TEST_F(MigrationTest, FailuresOfOlderProgramsCountInTheirJobsCluster) {
   }
 }
 
+TEST_F(MigrationTest, FailuresOfOlderProgramsStayWithTheirJobsAndUntilThoseGo) {
+  const auto& steps = SchemaMigrations();
+  {
+    const auto old = OpenWith({steps.begin(), steps.begin() + 16});
+    ASSERT_TRUE(old) << old.error().message;
+    old->database->Run(
+        "INSERT INTO jobs (cluster, slurm_job_id, restart_count, submit_time, run_number, user, "
+        "name, run_dir, config, options, adaptive_train_version, start_time, state, "
+        "launcher_host, launcher_boot_id, launcher_pid_namespace, launcher_pid, "
+        "launcher_start_ticks) VALUES "
+        "('c', 1, 0, 1, 0, 'u', '', '', '', '', '', 1, 'FAILED', '', '', '', 0, 0);"
+        "INSERT INTO presence (cluster, node, owner, seen_at) VALUES ('c', 'n1', 7, 1000);"
+        "PRAGMA foreign_keys = OFF");
+    for (const int job : {1, 1, 9})  // of job 9 somebody has removed the row by hand
+      old->database->Run(
+          "INSERT INTO failures (job_id, time, host, kind, operation, peer, cause, blamed, cluster,"
+          " owner) VALUES (" +
+          std::to_string(job) +
+          ", 1000, 'n1', 'node_silent', 'all', 'rank 1', 'x', 'node', 'c', 7)");
+  }
+  auto store = FileStore::Open(Location());
+  ASSERT_TRUE(store) << store.error().message;
+  EXPECT_EQ(store->FailuresOf(1)->size(), 2u);
+  Database database(PathText());
+  EXPECT_EQ(database.Number("SELECT count(*) FROM failures"), 2);
+  EXPECT_EQ(database.Number("SELECT until FROM presence"), 1000 + 43200);
+  // By hand, as from SQLite's shell: what is private goes with the job.
+  database.Run(
+      "PRAGMA foreign_keys = OFF;"
+      "UPDATE failures SET host = printf('%.100c', 'h') WHERE id = 1; DELETE FROM jobs");
+  EXPECT_EQ(database.Text("SELECT group_concat(host || operation || peer || cause) FROM failures"
+                          " WHERE job_id IS NULL AND rank IS NULL"),
+            "n1");
+}
+
 TEST_F(MigrationTest, LayersOfOlderProgramsAreTheFilesOwn) {
   const auto& steps = SchemaMigrations();
   {

@@ -212,17 +212,29 @@ TEST_F(AdaptiveTraindTest, FailuresOfNodesOutliveTheirJobsWithoutWhatIsPrivate) 
   Start({"--purge-jobs-after", "40"});
   await("jobs", 0);
   EXPECT_EQ(database.Number("SELECT COUNT(*) FROM failures"), 2) << "those that blame the node";
+  for (const char* const until : {"43", "46"})
+    database.Run("INSERT INTO presence (cluster, node, owner, since, until) VALUES ('alpha', 'n" +
+                 std::string(until) + "', 7, 0, " + std::to_string(now) + " - 86400 * " + until +
+                 ")");
   EXPECT_EQ(database.Number("SELECT COUNT(*) FROM failures WHERE job_id IS NULL AND rank IS NULL"
                             " AND step IS NULL AND operation || peer || cause = ''"),
             2);
   EXPECT_TRUE(Connected().ProfileOf({"alpha", {"n1"}, {}, "", now}));
   End(SIGTERM);
   ASSERT_EQ(NextState(), "STOPPING=1");
-  Start({"--purge-failures-after", "45"});
-  await("failures", 1);
+  Start({"--purge-figures-after", "40"});
+  ASSERT_TRUE(Connected().BeginJob(SampleJob()));
+  ASSERT_TRUE(Connected().Record(2, {1, failure_at(now - 50 * kDay, Blamed::kNode)}));
+  End(SIGTERM);
+  ASSERT_EQ(NextState(), "STOPPING=1");
+  EXPECT_EQ(database.Number("SELECT COUNT(*) FROM presence"), 2) << "failures may need them";
+  Start({"--purge-figures-after", "40", "--purge-failures-after", "45"});
+  await("failures", 2);
+  await("presence", 1);
   EXPECT_EQ(database.Number("SELECT COUNT(*) FROM failures WHERE time < " +
                             std::to_string(now - 45 * kDay)),
-            0);
+            1)
+      << "that of a job which is kept";
 }
 
 TEST_F(AdaptiveTraindTest, MetricsAreAFileThatAllMayRead) {

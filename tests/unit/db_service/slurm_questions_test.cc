@@ -74,23 +74,29 @@ std::string Job(const std::string& lines) {
 }
 
 TEST(SlurmQuestions, AJobIsFoundAmongTheTasksOfItsArray) {
-  EXPECT_EQ(Job("11|9|1|2|n1\n12|1000|1795932000|1795935600|n[1-3]\n13|9|1|2|n1\n"),
+  EXPECT_EQ(Job("11|9|1|2|RUNNING|n1\n12|1000|1795932000|1795935600|RUNNING|n[1-3]\n13|9|1|2|"
+                "RUNNING|n1\n"),
             "1000 1795932000 to 1795935600 n[1-3]");
-  EXPECT_EQ(Job("12|0|1|2|n1"), "0 1 to 2 n1");
-  EXPECT_EQ(Job("12|1000|N/A|N/A|"), "1000 -1 to -1 ") << "it waits";
-  EXPECT_EQ(Job("12|1000|Unknown|Unknown|None assigned"), "1000 -1 to -1 ");
-  EXPECT_EQ(Job("12|1000|5|NONE|n1"), "1000 5 to -1 n1") << "without a limit";
-  EXPECT_EQ(Job("12|1000|2026-11-29T10:00:00|7x|n1"), "1000 -1 to -1 n1");
-  EXPECT_EQ(Job("12|9|1|2|n1\n12|7|3|4|n[2-3]\n12|7|None|5|None assigned\n"),
-            "9 1 to 2 n1, 7 3 to 4 n[2-3], 7 -1 to 5 ")
+  EXPECT_EQ(Job("12|0|1|2|RUNNING|n1"), "0 1 to 2 n1");
+  EXPECT_EQ(Job("12|1000|N/A|N/A|PENDING|"), "1000 -1 to -1 ") << "it waits";
+  EXPECT_EQ(Job("12|1000|Unknown|Unknown|CANCELLED by 7|None assigned"), "1000 -1 to -1 ");
+  EXPECT_EQ(Job("12|1000|5|NONE|RUNNING|n1"), "1000 5 to -1 n1") << "without a limit";
+  EXPECT_EQ(Job("12|1000|2026-11-29T10:00:00|7x|FAILED|n1"), "1000 -1 to -1 n1");
+  EXPECT_EQ(
+      Job("12|9|1|2|RUNNING|n1\n12|7|3|4|REQUEUED|n[2-3]\n12|7|None|5|CANCELLED|None assigned\n"),
+      "9 1 to 2 n1, 7 3 to 4 n[2-3], 7 -1 to 5 ")
       << "sacct --duplicates, of a number that was another's before";
-  EXPECT_EQ(Job("12|1000|1|2|n1\n12|ann|1|2|n1\n"), "Slurm says of it ann|1|2|n1");
+  EXPECT_EQ(Job("12|1000|1|2|RUNNING|n1\n12|ann|1|2|RUNNING|n1\n"),
+            "Slurm says of it ann|1|2|RUNNING|n1");
   EXPECT_EQ(Job(""), "none");
-  EXPECT_EQ(Job("112|1000|1|2|n1\n"), "none");
+  EXPECT_EQ(Job("112|1000|1|2|RUNNING|n1\n"), "none");
   for (const char* const user : {"", "-1", "1 ", "ann", "99999999999"})
-    EXPECT_THAT(Job("12|" + std::string(user) + "|1|2|n1"), ::testing::StartsWith("Slurm says "));
-  for (const char* const fields : {"12|1000", "12|1000|1|2", "12|1000|1|2|n1|n2"})
+    EXPECT_THAT(Job("12|" + std::string(user) + "|1|2|RUNNING|n1"),
+                ::testing::StartsWith("Slurm says "));
+  for (const char* const fields : {"12|1000", "12|1000|1|2|RUNNING", "12|1000|1|2|RUNNING|n1|n2"})
     EXPECT_THAT(Job(fields), ::testing::StartsWith("Slurm says "));
+  const auto completing = RunsIn("12|1|1|2|COMPLETING|n1\n", 12);
+  EXPECT_TRUE(completing && completing->at(0).completing);
 }
 
 TEST(SlurmQuestions, AnAccountIsTextThatItsUserMayHaveChosen) {

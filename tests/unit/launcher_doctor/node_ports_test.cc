@@ -10,7 +10,6 @@ namespace adaptive_train::node_ports_test {
 namespace {
 
 using boost::asio::ip::tcp;
-using std::chrono::milliseconds;
 
 /// A port that nobody has now.
 int FreePort() {
@@ -33,21 +32,26 @@ class Listener {
 };
 
 TEST(ReachOthers, AloneThereIsNobodyToReach) {
-  EXPECT_EQ(Words(ReachOthers(FreePort(), {"127.0.0.1"}, 0, milliseconds(60'000))), "reached");
+  EXPECT_EQ(Words(ReachOthers(FreePort(), {"127.0.0.1"}, 0)), "reached");
 }
 
-TEST(ReachOthers, WhoDoesNotListenIsNamedAndTheFirstAddressThatAnswersIsEnough) {
-  // 127.0.0.1 is this task's own, which listens there: it stands for one that is reached.
+TEST(ReachOthers, WhoDoesNotListenIsNamedAndOnesOwnAddressesAreNoOthers) {
+  // 127.0.0.1 answers here, as the bridge of another node's containers would.
   const auto said =
-      ReachOthers(FreePort(), {"127.0.0.1", "192.0.2.1,127.0.0.1", "", "nonsense,::ffff:999"}, 0,
-                  milliseconds(3000));
-  EXPECT_EQ(Words(said), "missed 2 3");
+      ReachOthers(FreePort(), {"127.0.0.1", "127.0.0.1", "", "nonsense,::ffff:999"}, 0);
+  EXPECT_EQ(Words(said), "missed 1 2 3");
+}
+
+TEST(ReachOthers, TheFirstAddressThatAnswersIsEnough) {
+  // This task, by an address that it does not know as its own, stands for another.
+  EXPECT_EQ(Words(ReachOthers(FreePort(), {"127.0.0.1", "127.0.0.1,nonsense,127.0.0.9"}, 0)),
+            "reached");
 }
 
 TEST(ReachOthers, APortThatIsTakenIsAnError) {
   const int port = FreePort();
   const Listener taken(port);
-  EXPECT_THAT(Words(ReachOthers(port, {"127.0.0.1"}, 0, milliseconds(1000))),
+  EXPECT_THAT(Words(ReachOthers(port, {"127.0.0.1"}, 0)),
               ::testing::HasSubstr("cannot listen at port"));
 }
 

@@ -98,6 +98,8 @@ TEST_F(SlurmEndingTest, AccountingIsAskedForTheRunOfThatTime) {
   EXPECT_EQ(AccountedState("PREEMPTED|1000|1100\nTIMEOUT|90000|90060\n", 90000.2), "TIMEOUT");
   EXPECT_EQ(AccountedState("PREEMPTED|1000|1100\n", 90000.2), "");
   EXPECT_EQ(AccountedState("RUNNING|90000|Unknown\n", 99999), "RUNNING");
+  EXPECT_EQ(AccountedState("RUNNING|1000|Unknown\nTIMEOUT|90000|90060\n", 90000.2), "TIMEOUT")
+      << "one that never ended, as its end was lost";
   EXPECT_EQ(AccountedState("PENDING|Unknown|Unknown\n", 99999), "");
   for (const char* text : {"", "\n", "|", "||\n", "TIMEOUT", "TIMEOUT|90000", "sacct: error\n"})
     EXPECT_EQ(AccountedState(text, 90000), "") << text;

@@ -96,6 +96,14 @@ TEST(Usable, WhatNobodyWillCheckIsNotUsedUnlessItIsKnown) {
   EXPECT_EQ(used.links.size(), told.links.size() - 1);
   EXPECT_EQ(used.devices.size(), 2u);
   EXPECT_EQ(Usable(told, {}, SpotCheck::kYes).links.size(), told.links.size());
+  Cluster cluster;
+  cluster.nodes.resize(2);
+  EXPECT_EQ(SpotCheckOf({}, cluster), SpotCheck::kYes);
+  ProfileConfig unmeasured;
+  unmeasured.measure = false;
+  EXPECT_EQ(SpotCheckOf(unmeasured, cluster), SpotCheck::kNo);
+  cluster.nodes.resize(1);
+  EXPECT_EQ(SpotCheckOf({}, cluster), SpotCheck::kNo) << "one node measures nothing";
 }
 
 TEST(Usable, NoProcessorIsFasterThanItsInstructionSetAllows) {
