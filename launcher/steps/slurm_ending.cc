@@ -107,7 +107,7 @@ Result<std::optional<QueuedJob>> AskQueue(std::int64_t job_id) {
 std::string AskAccounting(std::int64_t job_id, double start_time) {
   auto done =
       Ask({"env", "SLURM_TIME_FORMAT=%s", "sacct", "--allocations", "--noheader", "--parsable2",
-           "--duplicates", fmt::format("--jobs={}", job_id), "--format=State,Start,End"});
+           "--duplicates", fmt::format("--jobs={}", job_id), "--format=State,Start,End,NodeList"});
   return done && done->Ok() ? AccountedState(done->output, start_time) : "";
 }
 
@@ -139,11 +139,13 @@ std::string AccountedState(std::string_view output, double start_time) {
   double nearest = kMostSkew;
   std::int64_t last_begun = -1;
   for (std::string line; std::getline(lines, line);) {
-    const std::size_t last = line.rfind('|');
-    if (last == std::string::npos || last == 0) continue;
-    const auto start = NumberFrom(line.substr(line.rfind('|', last - 1) + 1));
-    const auto end = NumberFrom(line.substr(last + 1));  // or "Unknown"
-    if (start < 0) continue;                             // it never ran
+    std::vector<std::string> fields;
+    std::istringstream stream(line);
+    for (std::string field; std::getline(stream, field, '|');) fields.push_back(field);
+    if (fields.size() != 4 || fields[3] == "None assigned") continue;  // it never ran
+    const auto start = NumberFrom(fields[1]);
+    const auto end = NumberFrom(fields[2]);  // or "Unknown"
+    if (start < 0) continue;
     const auto past_end = end < 0 ? 0 : start_time - static_cast<double>(end);
     const double away = std::max({static_cast<double>(start) - start_time, past_end, 0.0});
     const bool begun = static_cast<double>(start) <= start_time + kClocksAgree;
@@ -151,7 +153,7 @@ std::string AccountedState(std::string_view output, double start_time) {
       continue;
     if (begun) last_begun = start;
     nearest = away;
-    state = Trimmed(line.substr(0, line.find_first_of(" |")));  // "CANCELLED by 1000|..."
+    state = fields[0].substr(0, fields[0].find(' '));  // "CANCELLED by 1000"
   }
   return state;
 }

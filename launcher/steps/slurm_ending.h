@@ -27,8 +27,8 @@ inline constexpr const char* kQueueFormat =
     "JobID:20,State:20,RestartCnt:10,SubmitTime:22,EndTime:22,Reason:60";
 
 /// The state of the run that began at `start_time`, in the output of `sacct --parsable2
-/// --duplicates --format=State,Start,End` with times in seconds since 1970: one line a run, also of
-/// jobs that had the number before it was counted from 1 again. Empty: there is none.
+/// --duplicates --format=State,Start,End,NodeList` with times in seconds since 1970: one line a
+/// run, also of jobs that had the number before it was counted from 1 again. Empty: there is none.
 std::string AccountedState(std::string_view output, double start_time);
 
 /// How one run of a job in Slurm ended.

@@ -89,19 +89,21 @@ TEST_F(SlurmEndingTest, ARunThatWasFollowedByAnotherWasRequeued) {
 TEST_F(SlurmEndingTest, AccountingIsAskedForTheRunOfThatTime) {
   // Two runs, and one that was cancelled before it began.
   const std::string runs =
-      "NODE_FAIL|1000|1100\nCANCELLED by 1000|1220|1300\nCANCELLED|None|1400\n";
+      "NODE_FAIL|1000|1100|n1\nCANCELLED by 1000|1220|1300|n[1-2]\n"
+      "CANCELLED|1220|1220|None assigned\nCANCELLED|None|1400|None assigned\n";
   EXPECT_EQ(AccountedState(runs, 1000.5), "NODE_FAIL");
   EXPECT_EQ(AccountedState(runs, 1100.9), "NODE_FAIL") << "seconds are cut off";
   EXPECT_EQ(AccountedState(runs, 1220.1), "CANCELLED");
   EXPECT_EQ(AccountedState(runs, 1219), "CANCELLED") << "by a clock that is late";
   // The number was another job's long ago.
-  EXPECT_EQ(AccountedState("PREEMPTED|1000|1100\nTIMEOUT|90000|90060\n", 90000.2), "TIMEOUT");
-  EXPECT_EQ(AccountedState("PREEMPTED|1000|1100\n", 90000.2), "");
-  EXPECT_EQ(AccountedState("RUNNING|90000|Unknown\n", 99999), "RUNNING");
-  EXPECT_EQ(AccountedState("RUNNING|1000|Unknown\nTIMEOUT|90000|90060\n", 90000.2), "TIMEOUT")
+  EXPECT_EQ(AccountedState("PREEMPTED|1000|1100|n1\nTIMEOUT|90000|90060|n1\n", 90000.2), "TIMEOUT");
+  EXPECT_EQ(AccountedState("PREEMPTED|1000|1100|n1\n", 90000.2), "");
+  EXPECT_EQ(AccountedState("RUNNING|90000|Unknown|n1\n", 99999), "RUNNING");
+  EXPECT_EQ(AccountedState("RUNNING|1000|Unknown|n1\nTIMEOUT|90000|90060|n1\n", 90000.2), "TIMEOUT")
       << "one that never ended, as its end was lost";
-  EXPECT_EQ(AccountedState("PENDING|Unknown|Unknown\n", 99999), "");
-  for (const char* text : {"", "\n", "|", "||\n", "TIMEOUT", "TIMEOUT|90000", "sacct: error\n"})
+  EXPECT_EQ(AccountedState("PENDING|Unknown|Unknown|None assigned\n", 99999), "");
+  for (const char* text :
+       {"", "\n", "|", "||\n", "TIMEOUT", "TIMEOUT|90000", "TIMEOUT|90000|90001", "sacct: error\n"})
     EXPECT_EQ(AccountedState(text, 90000), "") << text;
 }
 
