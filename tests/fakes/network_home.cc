@@ -149,13 +149,15 @@ int Opened(int descriptor, fuse_file_info* file) {
   file->fh = static_cast<std::uint64_t>(descriptor);
   return 0;
 }
+/// A server passes no O_DIRECT on to its own disk, whose sectors are none of a client's business.
+int FlagsOf(const fuse_file_info* file) { return (file->flags & ~O_DIRECT) | O_CLOEXEC; }
 int Create(const char* path, mode_t mode, fuse_file_info* file) {
   const AsCaller as;
-  return Opened(::open(At(path).c_str(), file->flags | O_CLOEXEC, mode), file);
+  return Opened(::open(At(path).c_str(), FlagsOf(file), mode), file);
 }
 int Open(const char* path, fuse_file_info* file) {
   const AsCaller as;
-  return Opened(::open(At(path).c_str(), file->flags | O_CLOEXEC), file);
+  return Opened(::open(At(path).c_str(), FlagsOf(file)), file);
 }
 int Read(const char*, char* to, std::size_t size, off_t offset, fuse_file_info* file) {
   const int stale = Stale(file);

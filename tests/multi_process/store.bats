@@ -160,7 +160,7 @@ arrives_once() {
   run_here --train.steps=2 --store "file:$named" 2>"$work/err"
   unlock_store
   grep 'adaptive-train: warning: .*another process has locked the store' "$work/err"
-  grep 'no answer within 100 ms' "$work/err"
+  grep 'no answer within 50 ms' "$work/err"
   arrives_once 1
 }
 
@@ -212,7 +212,7 @@ longer_than_a_rank_goes_without_its_launcher() { sleep 9; }
   rm "$work/STUCK_DISK"
   kill -INT "$launcher"
   ends_with 130
-  grep "^adaptive-train: profile store $default: no answer within 100 ms; going on without what it holds" "$work/err"
+  grep "^adaptive-train: profile store $default: no answer within 50 ms; going on without what it holds" "$work/err"
   [[ $(jobs -o State) == CANCELLED ]]
 }
 
