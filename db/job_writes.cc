@@ -35,7 +35,7 @@ constexpr const char* kFindOut =
 
 constexpr const char* kChargeTo =
     "UPDATE jobs SET account = ?5 WHERE cluster = ?1 AND slurm_job_id = ?2 AND restart_count = ?3"
-    " AND owner = ?4 AND start_time >= ?6 AND account <> ?5";
+    " AND owner = ?4 AND +start_time >= ?6 AND account <> ?5";
 
 constexpr const char* kDeleteNodes = "DELETE FROM nodes WHERE job_id = ?1";
 constexpr const char* kInsertNode =

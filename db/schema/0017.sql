@@ -13,6 +13,7 @@ INSERT INTO presence_with_times (cluster, node, owner, since, until)
   SELECT cluster, node, owner, 0, seen_at + 43200 FROM presence;
 DROP TABLE presence;
 ALTER TABLE presence_with_times RENAME TO presence;
+CREATE INDEX presence_by_until ON presence (until);
 
 CREATE TABLE lasting_failures (
   id        INTEGER PRIMARY KEY,

@@ -80,6 +80,22 @@ SlurmAsker::Take SlurmsWordTo(RequestWriter& writer) {
   };
 }
 
+/// Jobs that ran when the service ended may run on.
+void AskAboutRunning(SlurmAsker& asker, const std::filesystem::path& path) {
+  constexpr double kLongest = 60 * 86400;
+  const auto database = OpenReader(path);
+  Statement running(*database,
+                    "SELECT owner, slurm_job_id, restart_count FROM jobs"
+                    " WHERE start_time > ?1 AND state = 'RUNNING' AND slurm_job_id > 0");
+  running.Bind(EpochSecondsNow() - kLongest);
+  while (running.Step()) {
+    Owner owner = 0;
+    JobQuestion job;
+    RowReader(running) >> owner >> job.slurm_job_id >> job.restart_count;
+    asker.Ask(static_cast<uid_t>(owner), std::vector<SlurmQuestion>{job});
+  }
+}
+
 using Read = std::function<tl::expected<Arguments, int>()>;
 
 /// Takes the settings that `read` gives, as far as that goes without a new start.
@@ -141,11 +157,14 @@ Result<void> Serve(const Arguments& arguments, const Read& read) {
                     static_cast<int>(std::clamp(std::thread::hardware_concurrency(), kFewestReaders,
                                                 kMostReaders)),
                     arguments.ask_slurm ? Counted::kSeenBySlurm : Counted::kAll);
+    if (arguments.ask_slurm) {
+      asker = std::make_shared<SlurmAsker>(SlurmsWordTo(*writer), WriteLog);
+      AskAboutRunning(*asker, path);
+    }
   } catch (const DatabaseError& error) {
     return Fail(fmt::format("profile store {}: {}", path.string(), error.what()), ExitCode::kStore);
   }
-  if (arguments.ask_slurm) {
-    asker = std::make_shared<SlurmAsker>(SlurmsWordTo(*writer), WriteLog);
+  if (asker) {
     // The writer answers its last requests when there is no asker any more.
     settings.ask_slurm = [weak = std::weak_ptr(asker)](
                              uid_t user, const std::vector<SlurmQuestion>& questions) {

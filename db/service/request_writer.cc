@@ -117,12 +117,17 @@ void RequestWriter::Purge(const Retention& retention) {
     };
     const std::int64_t figures = rows(PurgeFigures, retention.figures);
     const std::int64_t failures = rows(PurgeFailures, retention.failures);
-    if (retention.figures && retention.failures)
-      rows(PurgePresence, std::max(retention.figures, retention.failures));
+    // Where one of these is kept for ever, so is what it counts by.
+    const bool of_presence = retention.jobs && retention.figures && retention.failures;
+    const std::int64_t presence =
+        of_presence
+            ? rows(PurgePresence, std::max({retention.jobs, retention.figures, retention.failures}))
+            : 0;
     purged_.jobs += jobs;
     purged_.figures += figures;
     purged_.failures += failures;
-    if (jobs == retention.jobs_at_once || std::max(figures, failures) >= retention.rows_at_once) {
+    if (jobs == retention.jobs_at_once ||
+        std::max({figures, failures, presence}) >= retention.rows_at_once) {
       next = retention.pause;
     } else if (purged_.jobs + purged_.figures + purged_.failures > 0) {
       log_({LOG_INFO,

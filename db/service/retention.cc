@@ -17,11 +17,12 @@ constexpr const char* kPurgeSnapshots =
     "  WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE snapshot_hash = hash) LIMIT ?1)";
 constexpr const char* kPurgePresence =
     "DELETE FROM presence WHERE (cluster, node, owner) IN"
-    " (SELECT cluster, node, owner FROM presence WHERE until < ?1 LIMIT ?2)";
+    " (SELECT cluster, node, owner FROM presence WHERE until < ?1 ORDER BY until LIMIT ?2)";
 
 constexpr const char* kPurgeFailures =
     "DELETE FROM failures WHERE id IN"
-    " (SELECT id FROM failures WHERE job_id IS NULL AND time < ?1 ORDER BY time LIMIT ?2)";
+    " (SELECT id FROM failures INDEXED BY failures_without_job WHERE job_id IS NULL AND time < ?1 "
+    "ORDER BY time LIMIT ?2)";
 constexpr const char* kPurgeOutages =
     "DELETE FROM outages WHERE (cluster, node, time) IN"
     " (SELECT cluster, node, time FROM outages WHERE time < ?1 LIMIT ?2)";

@@ -36,8 +36,9 @@ std::int64_t PurgeJobs(Database& database, double before, std::int64_t limit);
 /// links, devices and layers. Returns how many. Throws DatabaseError.
 std::int64_t PurgeFigures(Database& database, double before, std::int64_t limit);
 
-/// Forgets users whose jobs ran on a node, if the last ended before `before`: nothing may be left
-/// that they reported then. At most `limit`. Returns how many. Throws DatabaseError.
+/// Forgets users whose jobs ran on a node, if the last ended before `before`: what they reported
+/// then counts by it, as long as it is kept. At most `limit`. Returns how many. Throws
+/// DatabaseError.
 std::int64_t PurgePresence(Database& database, double before, std::int64_t limit);
 
 /// Removes the oldest failures of removed jobs, and outages, from before `before`, at most `limit`

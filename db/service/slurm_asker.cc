@@ -95,15 +95,15 @@ Result<AskedJob> AskForJob(std::int64_t number, uid_t user) {
   const auto known = [](const auto& runs) { return runs && !runs->empty(); };
   const auto queued = Queued(job, kRunsOfSqueue).and_then(runs_in);
   AskedJob asked;
-  if (known(queued)) {
-    if (queued->back().completing)
-      return Fail("it ends, and has returned some of its nodes", ExitCode::kStore);
-    asked.runs = RunsOf(user, *queued);
-  }
+  // One that completes has returned some of its nodes.
+  if (known(queued) && !queued->back().completing) asked.runs = RunsOf(user, *queued);
   Result<std::vector<SlurmRun>> accounted;
   if (asked.runs.empty()) {
     accounted = Accounted(job, {"--duplicates", kRunsOfSacct}).and_then(runs_in);
     if (accounted) asked.runs = RunsOf(user, *accounted);
+    // Where squeue does not know it, a run without an end is one whose end was lost.
+    if (!known(queued))
+      for (SlurmRun& run : asked.runs) run.end = run.end.value_or(run.start.value_or(0));
   }
   const auto why = [](const auto& runs) {
     return runs ? "does not know it" : runs.error().message;
@@ -120,8 +120,9 @@ Result<AskedJob> AskForJob(std::int64_t number, uid_t user) {
   }
   // Accounting has been seen to name root for a moment, before it knew the user.
   if (asked.runs.empty() && (newest.user == user || newest.user == 0))
-    return Fail(newest.user == user ? "it has no nodes yet" : "it is root's, or nobody's yet",
-                ExitCode::kStore);
+    return Fail(
+        newest.user == user ? "it has no nodes yet, or no more" : "it is root's, or nobody's yet",
+        ExitCode::kStore);
   return asked;
 }
 
@@ -166,10 +167,11 @@ void SlurmAsker::Ask(uid_t user, const SlurmQuestion& about) {
     if (known != known_.end()) seen = known->second.seen;
     if (known == known_.end() || Clock::now() > known->second.until) {
       std::deque<Question>& questions = waiting_[user];
-      if (!HasRoom(questions, about)) return;
-      if (known_.size() >= kMostRemembered) known_.clear();
-      known_[key].until = Clock::time_point::max();
-      questions.push_back({user, about});
+      if (HasRoom(questions, about)) {
+        if (known_.size() >= kMostRemembered) known_.clear();
+        known_[key].until = Clock::time_point::max();
+        questions.push_back({user, about});
+      }
     }
   }
   if (seen) take_(*seen);
@@ -213,9 +215,8 @@ void SlurmAsker::Ended(const Question& question, const Result<Next>& answered) {
     if (*answered == Next::kFollow) Follow(question);
     return;
   }
-  if (question.follows) return;  // it has ended, and Slurm has forgotten it
   // That a node is up is no trouble.
-  if (job != nullptr && !std::exchange(told_, true))
+  if (job != nullptr && !question.follows && !std::exchange(told_, true))
     log_({LOG_WARNING,
           fmt::format("job {}: Slurm does not say where it runs: {} (told once until it does)",
                       job->slurm_job_id, answered.error().message),
@@ -225,8 +226,10 @@ void SlurmAsker::Ended(const Question& question, const Result<Next>& answered) {
   std::lock_guard lock(mutex_);
   std::deque<Question>& questions = waiting_[question.user];
   if (++again.asked >= (job != nullptr ? kMostTimes : kMostTimesOfNode) ||
-      !HasRoom(questions, again.about)) {
-    known_.erase({again.user, KeyOf(again.about)});
+      (!again.follows && !HasRoom(questions, again.about))) {
+    // One that was followed has ended, and Slurm has forgotten it.
+    if (!again.follows) known_.erase({again.user, KeyOf(again.about)});
+    if (questions.empty()) waiting_.erase(question.user);
     return;
   }
   again.not_before = Clock::now() + (job != nullptr ? kPause : kPause * (1 << (again.asked - 1)));
@@ -235,6 +238,7 @@ void SlurmAsker::Ended(const Question& question, const Result<Next>& answered) {
 
 void SlurmAsker::Follow(Question question) {
   question.follows = true;
+  question.asked = 0;
   question.not_before = Clock::now() + kFollow;
   std::lock_guard lock(mutex_);
   std::deque<Question>& questions = waiting_[question.user];

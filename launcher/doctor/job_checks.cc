@@ -146,9 +146,10 @@ bool IsAddress(const std::string& text) {
 }
 
 /// A port that something on another node has, and no launcher would need there.
-Finding BusyPort(const std::vector<std::string>& busy) {
-  return {"ports", Severity::kNote, "not tried between nodes: " + Few(busy),
-          "whether nodes reach each other is not known", "call doctor again"};
+Finding BusyPort(const std::string& port, const std::vector<std::string>& busy) {
+  return {"ports", Severity::kNote, fmt::format("port {} is in use on {}", port, Few(busy)),
+          "whether other nodes reach these is not known",
+          "call doctor again, or with other ports in launch.ports"};
 }
 
 /// After each has reached this host. `port` is one of launch.ports.
@@ -169,13 +170,19 @@ Finding CheckPairs(const std::string& port, const LaunchConfig& launch,
   const auto lines = NodePorts(std::move(words), launch, allocation);
   if (!lines) return StepTrouble("ports", lines.error());
   const auto missed = PairsThatMissed(*lines, allocation.hosts);
-  std::vector<std::string> busy;
-  std::ranges::copy_if(missed, std::back_inserter(busy), [](const std::string& one) {
-    return one.find(": busy: ") != std::string::npos;
+  std::vector<std::string> busy, apart;
+  for (const std::string& host : allocation.hosts)
+    if (std::ranges::any_of(
+            missed, [&](const std::string& one) { return one.starts_with(host + ": busy: "); }))
+      busy.push_back(host);
+  std::ranges::copy_if(missed, std::back_inserter(apart), [&](const std::string& one) {
+    return std::ranges::none_of(busy, [&](const std::string& host) {
+      return one.starts_with(host + ": ") || one.ends_with(" to " + host);
+    });
   });
-  if (!busy.empty()) return BusyPort(busy);
-  if (!missed.empty())
-    return PortTrouble(fmt::format("nodes do not connect at port {}: {}", port, Few(missed)));
+  if (!apart.empty())
+    return PortTrouble(fmt::format("nodes do not connect at port {}: {}", port, Few(apart)));
+  if (!busy.empty()) return BusyPort(port, busy);
   return {"ports", Severity::kGood,
           fmt::format("{} nodes connect to port {} of this host, and of each other",
                       allocation.hosts.size(), port),

@@ -149,8 +149,7 @@ std::string AccountedState(std::string_view output, double start_time) {
     const auto past_end = end < 0 ? 0 : start_time - static_cast<double>(end);
     const double away = std::max({static_cast<double>(start) - start_time, past_end, 0.0});
     const bool begun = static_cast<double>(start) <= start_time + kClocksAgree;
-    if (away > kMostSkew || (begun ? start < last_begun : last_begun >= 0 || away > nearest))
-      continue;
+    if (away > kMostSkew || (begun ? start < last_begun : away > nearest)) continue;
     if (begun) last_begun = start;
     nearest = away;
     state = fields[0].substr(0, fields[0].find(' '));  // "CANCELLED by 1000"

@@ -223,12 +223,15 @@ TEST_F(AdaptiveTraindTest, FailuresOfNodesOutliveTheirJobsWithoutWhatIsPrivate) 
   End(SIGTERM);
   ASSERT_EQ(NextState(), "STOPPING=1");
   Start({"--purge-figures-after", "40"});
-  ASSERT_TRUE(Connected().BeginJob(SampleJob()));
+  JobRecord kept = SampleJob();
+  kept.start_time = now;
+  ASSERT_TRUE(Connected().BeginJob(kept));
   ASSERT_TRUE(Connected().Record(2, {1, failure_at(now - 50 * kDay, Blamed::kNode)}));
   End(SIGTERM);
   ASSERT_EQ(NextState(), "STOPPING=1");
   EXPECT_EQ(database.Number("SELECT COUNT(*) FROM presence"), 2) << "failures may need them";
-  Start({"--purge-figures-after", "40", "--purge-failures-after", "45"});
+  Start(
+      {"--purge-figures-after", "40", "--purge-failures-after", "45", "--purge-jobs-after", "44"});
   await("failures", 2);
   await("presence", 1);
   EXPECT_EQ(database.Number("SELECT COUNT(*) FROM failures WHERE time < " +

@@ -188,6 +188,16 @@ TEST_F(SlurmTest, AJobThatSlurmctldHasForgottenIsKnownToAccounting) {
   EXPECT_EQ(AccountsOf(61003), "arts");
 }
 
+TEST_F(SlurmTest, AboutJobsThatRunAServiceThatStartsAgainAsksAgain) {
+  Start();
+  ASSERT_EQ(Report(kAnn, 1), "reported");
+  AwaitPresence(2);
+  End(SIGKILL);
+  { Database(Location().path.string()).Run("DELETE FROM presence"); }
+  Start();
+  AwaitPresence(2);
+}
+
 TEST_F(SlurmTest, WhereARequeuedJobRanCountsThatWasCancelledAsItWaited) {
   Start();
   ASSERT_EQ(Report(61003, 8), "reported");

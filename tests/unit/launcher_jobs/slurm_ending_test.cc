@@ -95,6 +95,7 @@ TEST_F(SlurmEndingTest, AccountingIsAskedForTheRunOfThatTime) {
   EXPECT_EQ(AccountedState(runs, 1100.9), "NODE_FAIL") << "seconds are cut off";
   EXPECT_EQ(AccountedState(runs, 1220.1), "CANCELLED");
   EXPECT_EQ(AccountedState(runs, 1219), "CANCELLED") << "by a clock that is late";
+  EXPECT_EQ(AccountedState(runs, 1210), "CANCELLED");
   // The number was another job's long ago.
   EXPECT_EQ(AccountedState("PREEMPTED|1000|1100|n1\nTIMEOUT|90000|90060|n1\n", 90000.2), "TIMEOUT");
   EXPECT_EQ(AccountedState("PREEMPTED|1000|1100|n1\n", 90000.2), "");
