@@ -212,7 +212,7 @@ longer_than_a_rank_goes_without_its_launcher() { sleep 9; }
   rm "$work/STUCK_DISK"
   kill -INT "$launcher"
   ends_with 130
-  grep "^adaptive-train: profile store $default: no answer within 50 ms; going on without what it holds" "$work/err"
+  grep "^adaptive-train: profile store $default: no answer within 100 ms; going on without what it holds" "$work/err"
   [[ $(jobs -o State) == CANCELLED ]]
 }
 
