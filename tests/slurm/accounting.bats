@@ -17,7 +17,7 @@ teardown() {
   box_root ctl scancel --user=ada || true
   # The service itself, too, where the box has started it.
   pgrep -f -- "--database $shared/profiles.db" | xargs -r kill
-  wait
+  [[ -z ${service-} ]] || wait "$service" || true
 }
 
 # forgotten JOB: slurmctld no longer knows it.
@@ -45,6 +45,7 @@ prefer_service() {
 serve() {
   box on ctl "$(box_value BOX_PREFIX)/sbin/adaptive-traind" --database "$shared/profiles.db" --socket "$shared/socket" \
     "$@" 2>"$shared/log" 3>&- &
+  service=$!
   wait_until 60 grep -q ' serves ' "$shared/log" || { cat "$shared/log"; return 1; }
 }
 in_store() { sqlite3 -readonly "$shared/profiles.db" "$1"; }
