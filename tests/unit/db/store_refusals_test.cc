@@ -213,7 +213,7 @@ std::string ExpectStored(ProfileStore& store, std::size_t stored) {
 TEST_F(StoreRefusals, AFullDiskKeepsWhatWasStored) {
   const std::string outcome = InChild([&]() -> std::string {
     const auto mounted =
-        OwnMounts() && mount("none", folder_.c_str(), "tmpfs", 0, "size=600k") == 0;
+        OwnMounts() && mount("none", folder_.c_str(), "tmpfs", 0, "size=700k") == 0;
     if (!mounted) return "cannot mount a small disk";
     std::ofstream(folder_ / "ballast") << std::string(100 * 1024, 'b');
     auto store = FileStore::Open(Location());
