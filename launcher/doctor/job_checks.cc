@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ip/v6_only.hpp>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <iterator>
@@ -16,6 +16,7 @@
 
 #include "core/file_io.h"
 #include "core/launch_settings.h"
+#include "launcher/doctor/node_ports.h"
 #include "launcher/steps/local_addresses.h"
 #include "launcher/steps/programs.h"
 #include "launcher/steps/slurm_step.h"
@@ -41,25 +42,12 @@ constexpr const char* kVersions =
     " echo \"${driver:--} ${nccl:--}\"";
 
 /// A port that other hosts may connect to, which the kernel answers for us.
-Result<std::unique_ptr<tcp::acceptor>> ListenOn(boost::asio::io_context& io,
-                                                const PortRange& ports) {
-  boost::system::error_code error;
-  for (int port = ports.first; port <= ports.last; ++port) {
-    auto acceptor = std::make_unique<tcp::acceptor>(io);
-    tcp family = tcp::v6();
-    acceptor->open(family, error);
-    if (error) {
-      family = tcp::v4();
-      acceptor->open(family, error);
-    } else {
-      acceptor->set_option(boost::asio::ip::v6_only(false), error);
-    }
-    if (!error) acceptor->bind(tcp::endpoint(family, static_cast<std::uint16_t>(port)), error);
-    if (!error) acceptor->listen(tcp::acceptor::max_listen_connections, error);
-    if (!error) return acceptor;
-    if (error != boost::asio::error::address_in_use) break;
+Result<tcp::acceptor> ListenOn(boost::asio::io_context& io, const PortRange& ports) {
+  for (int port = ports.first;; ++port) {
+    auto acceptor = ListenAt(io, port);
+    if (acceptor || port >= ports.last || acceptor.error().system_error != EADDRINUSE)
+      return acceptor;
   }
-  return Fail("cannot listen: " + error.message(), ExitCode::kPreflight);
 }
 
 /// What each host has said, by its place in the job.
@@ -199,7 +187,7 @@ Finding CheckPorts(const LaunchConfig& launch, const Allocation& allocation) {
   boost::asio::io_context io;
   auto acceptor = ListenOn(io, *ports);
   if (!acceptor) return PortTrouble(acceptor.error().message);
-  const std::string port = std::to_string((*acceptor)->local_endpoint().port());
+  const std::string port = std::to_string(acceptor->local_endpoint().port());
   std::vector<std::string> command = {"bash", "-c", kReach, port}, others;
   for (const auto& address : *addresses)
     if (!address.is_loopback()) others.push_back(address.to_string());
@@ -211,7 +199,7 @@ Finding CheckPorts(const LaunchConfig& launch, const Allocation& allocation) {
   if (!missed.empty())
     return PortTrouble(fmt::format("{} did not connect to port {} of this host at {}", Few(missed),
                                    port, fmt::join(others, ", ")));
-  acceptor->reset();  // this host may be one of the nodes
+  acceptor->close();  // this host may be one of the nodes
   return CheckPairs(port, launch, allocation);
 }
 

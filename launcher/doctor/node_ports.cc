@@ -84,26 +84,6 @@ class Peer {
   bool is_reached_ = false;
 };
 
-Result<tcp::acceptor> Listen(boost::asio::io_context& io, int port) {
-  tcp::acceptor acceptor(io);
-  boost::system::error_code error;
-  tcp family = tcp::v6();
-  acceptor.open(family, error);
-  if (error) {
-    family = tcp::v4();
-    acceptor.open(family, error);
-  } else {
-    acceptor.set_option(boost::asio::ip::v6_only(false), error);
-  }
-  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor.bind(tcp::endpoint(family, static_cast<std::uint16_t>(port)), error);
-  if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
-  if (error)
-    return Fail(fmt::format("busy: cannot listen at port {}: {}", port, error.message()),
-                ExitCode::kPreflight);
-  return acceptor;
-}
-
 /// Calls `come` for each connection.
 void Accept(tcp::acceptor& acceptor, const std::function<void()>& come) {
   acceptor.async_accept([&acceptor, come](const boost::system::error_code& error, tcp::socket) {
@@ -123,6 +103,26 @@ std::chrono::milliseconds PatienceFor(const std::vector<std::string>& addresses)
 
 }  // namespace
 
+Result<tcp::acceptor> ListenAt(boost::asio::io_context& io, int port) {
+  tcp::acceptor acceptor(io);
+  boost::system::error_code error;
+  tcp family = tcp::v6();
+  acceptor.open(family, error);
+  if (error) {
+    family = tcp::v4();
+    acceptor.open(family, error);
+  } else {
+    acceptor.set_option(boost::asio::ip::v6_only(false), error);
+  }
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(tcp::endpoint(family, static_cast<std::uint16_t>(port)), error);
+  if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
+  if (error)
+    return Fail(fmt::format("cannot listen at port {}: {}", port, error.message()),
+                ExitCode::kPreflight, error.value());
+  return acceptor;
+}
+
 Result<std::string> OwnAddresses(const std::string& interface) {
   return LocalAddresses(interface, "").map([](const auto& addresses) {
     std::vector<std::string> texts;
@@ -135,8 +135,8 @@ Result<std::string> OwnAddresses(const std::string& interface) {
 Result<std::string> ReachOthers(int port, const std::vector<std::string>& addresses,
                                 std::size_t self) {
   boost::asio::io_context io;
-  auto acceptor = Listen(io, port);
-  if (!acceptor) return tl::unexpected(acceptor.error());
+  auto acceptor = ListenAt(io, port);
+  if (!acceptor) return FailIn("busy", std::move(acceptor.error()));
   const std::size_t tasks = addresses.size(), others = std::min(tasks - 1, kMostOthers);
   std::size_t to_reach = others, to_come = others;
   const auto stop_at_the_end = [&] {

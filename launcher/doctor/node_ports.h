@@ -1,12 +1,17 @@
 // Whether the nodes of a job connect to each other: what doctor runs as one task of each.
 #pragma once
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <string>
 #include <vector>
 
 #include "core/result.h"
 
 namespace adaptive_train {
+
+/// Listens at `port` on all addresses of this host. Fails with kPreflight and errno.
+Result<boost::asio::ip::tcp::acceptor> ListenAt(boost::asio::io_context& io, int port);
 
 /// What a task says of itself: its host's addresses but for loopback, with commas between them.
 Result<std::string> OwnAddresses(const std::string& interface);

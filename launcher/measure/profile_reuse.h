@@ -25,8 +25,8 @@ SpotCheck SpotCheckOf(const ProfileConfig& profile, const Cluster& cluster);
 
 /// What may be used of the figures that a store tells: without the disputed ones, and without the
 /// unconfirmed ones where no spot check will find out. An unconfirmed link between nodes is no
-/// faster than the fastest cards at its ends, as far as the nodes' drivers tell, and an unconfirmed
-/// processor no faster than any of its instruction set can be.
+/// faster than the fastest cards at its ends, as far as the nodes' drivers tell. An unconfirmed
+/// processor is no faster than any of its instruction set can be.
 Profile Usable(Profile told, const Cluster& cluster, SpotCheck check);
 
 /// Splits the pairs of `nodes` by what `stored` holds at the time `now` (UTC, seconds since 1970).
