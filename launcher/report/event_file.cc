@@ -165,9 +165,9 @@ Result<void> EventFile::Append(const std::string& record) {
   const off_t before = ::lseek(fd_, 0, SEEK_END);
   const ssize_t n = ::write(fd_, record.data(), record.size());
   if (n == static_cast<ssize_t>(record.size())) return {};
-  if (n >= 0) errno = ENOSPC;
-  auto failed = Fail(path_ + ": " + std::strerror(errno), ExitCode::kRankFailure);
-  if (::ftruncate(fd_, before) != 0)
+  const int error = n < 0 ? errno : ENOSPC;
+  auto failed = Fail(path_ + ": " + std::strerror(error), ExitCode::kRankFailure, error);
+  if (n > 0 && ::ftruncate(fd_, before) != 0)
     return Fail(path_ + ": cutting back half an event: " + std::strerror(errno),
                 ExitCode::kRankFailure);
   return failed;

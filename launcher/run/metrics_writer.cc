@@ -1,5 +1,7 @@
 #include "launcher/run/metrics_writer.h"
 
+#include <cerrno>
+#include <utility>
 #include <vector>
 
 namespace adaptive_train {
@@ -47,12 +49,16 @@ Result<void> MetricsWriter::Add(const StepMetrics& step) {
 }
 
 Result<void> MetricsWriter::AddEvent(const StepMetrics& step, double wall_time) {
-  if (!events_) {
-    auto file = EventFile::Create(folder_.Path() + "/tensorboard", step.step, wall_time);
-    if (!file) return tl::unexpected(file.error());
-    events_.emplace(std::move(*file));
+  for (bool again = true;; again = false) {
+    if (!events_) {
+      auto file = EventFile::Create(folder_.Path() + "/tensorboard", step.step, wall_time);
+      if (!file) return tl::unexpected(file.error());
+      events_.emplace(std::move(*file));
+    }
+    auto added = events_->Add(step.step, wall_time, ScalarsOf(step));
+    if (added || !again || added.error().system_error != ESTALE) return added;
+    events_.reset();
   }
-  return events_->Add(step.step, wall_time, ScalarsOf(step));
 }
 
 }  // namespace adaptive_train

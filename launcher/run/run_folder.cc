@@ -22,7 +22,8 @@ constexpr std::size_t kMaxOwnerBytes = 1 << 16;
 constexpr std::size_t kMaxMetricsBytes = std::size_t{4} << 30;
 
 tl::unexpected<Error> FailErrno(const std::string& path, ExitCode code) {
-  return Fail(path + ": " + std::strerror(errno), code);
+  const int error = errno;
+  return Fail(path + ": " + std::strerror(error), code, error);
 }
 
 /// A client of a network file system remembers names for some seconds: it may look for a file that
@@ -44,6 +45,21 @@ int OpenToAppend(const std::string& folder, const std::string& path) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
+}
+
+/// Part of a line is removed again.
+Result<void> AppendAndClose(int fd, const std::string& text, const std::string& path) {
+  const off_t before = ::lseek(fd, 0, SEEK_END);
+  const ssize_t n = ::write(fd, text.data(), text.size());
+  Result<void> done;
+  if (n < 0) done = FailErrno(path, ExitCode::kRankFailure);
+  if (n >= 0 && n != static_cast<ssize_t>(text.size())) {
+    errno = ::ftruncate(fd, before) == 0 ? ENOSPC : errno;
+    done = FailErrno(path, ExitCode::kRankFailure);
+  }
+  // Network file systems may say only now that there is no room, or no such file any more.
+  if (::close(fd) != 0 && done) done = FailErrno(path, ExitCode::kRankFailure);
+  return done;
 }
 
 }  // namespace
@@ -108,23 +124,17 @@ void RunFolder::RemoveIfUnused() const {
 
 Result<void> RunFolder::AppendMetrics(const std::string& line) {
   const std::string path = path_ + "/metrics.jsonl";
-  const int fd = OpenToAppend(path_, path);
-  if (fd < 0 && errno == ENOENT) {
-    return Fail("run folder: " + path_ + " was removed while its run went on",
-                ExitCode::kRankFailure);
+  for (bool again = true;; again = false) {
+    const int fd = OpenToAppend(path_, path);
+    if (fd < 0 && errno == ENOENT) {
+      return Fail("run folder: " + path_ + " was removed while its run went on",
+                  ExitCode::kRankFailure);
+    }
+    auto done =
+        fd < 0 ? FailErrno(path, ExitCode::kRankFailure) : AppendAndClose(fd, line + "\n", path);
+    // Another client of a network file system has removed the file since it was opened.
+    if (done || !again || done.error().system_error != ESTALE) return done;
   }
-  if (fd < 0) return FailErrno(path, ExitCode::kRankFailure);
-  const off_t before = ::lseek(fd, 0, SEEK_END);
-  const std::string text = line + "\n";
-  const ssize_t n = ::write(fd, text.data(), text.size());
-  Result<void> done;
-  if (n != static_cast<ssize_t>(text.size())) {
-    if (n >= 0) errno = ENOSPC;
-    done = FailErrno(path, ExitCode::kRankFailure);
-    if (::ftruncate(fd, before) != 0) done = FailErrno(path, ExitCode::kRankFailure);
-  }
-  ::close(fd);
-  return done;
 }
 
 Result<void> RunFolder::CutMetrics(std::int64_t step) {

@@ -43,7 +43,8 @@ class RunFolder {
   /// Removes the folder if this launcher created it and it holds only what every start writes: no
   /// plan, no ledger, no logs.
   void RemoveIfUnused() const;
-  /// Appends one line to metrics.jsonl. If the disk is full, a partial line is removed again.
+  /// Appends one line to metrics.jsonl, which is made anew if somebody has removed it. If the disk
+  /// is full, a partial line is removed again.
   Result<void> AppendMetrics(const std::string& line);
   /// Drops the lines of steps after `step`, which will be repeated.
   Result<void> CutMetrics(std::int64_t step);

@@ -83,7 +83,7 @@ warns_of_its_home() {
   wait_until 10 box_on n1 cat "$home/new"
   job=$(submit -N2 -- --train.steps=4000)
   wait_until 60 training "$job" 50
-  rm "$home/runs/$job/ledger.jsonl" "$home/runs/$job/metrics.jsonl"
+  rm "$home/runs/$job"/{ledger.jsonl,metrics.jsonl,tensorboard/*}
   finished_with "$job" 0:0
   grep "^adaptive-train: warning: ledger $home/runs/$job/ledger.jsonl: Stale file handle; this run is not recorded" "$home/slurm-$job.out"
   [[ $(jq -s '.[-1].step' "$home/runs/$job/metrics.jsonl") == 4000 ]]
