@@ -10,6 +10,8 @@ namespace {
 
 /// Between two decisions, once there have been some.
 constexpr std::int64_t kMostCopiesBetween = 64;
+/// A first copy that takes longer, in seconds, is not repeated in the next steps to be measured.
+constexpr double kDearCopy = 1;
 /// A distance that is chosen has room, so that noise does not change it again and again; half of it
 /// is worth a change.
 constexpr double kRoom = 1.5;
@@ -32,14 +34,15 @@ bool CopyInterval::AfterStep(double seconds) {
 
 bool CopyInterval::AfterCopy(double seconds) {
   since_copy_ = 0;
-  if (copies_++ < kKeptSlots) {  // its slot was made for it
-    counted_steps_ = 0;
-    steps_s_ = 0;
-    return false;
-  }
   ++counted_copies_;
   copies_s_ += seconds;
-  return copies_ == next_decision_;
+  if (++copies_ > 1 && copies_ <= kKeptSlots) CountAnew();  // its slot was made for it
+  return (copies_ == 1 && fixed_ == 0) || copies_ == next_decision_;
+}
+
+void CopyInterval::CountAnew() {
+  counted_copies_ = counted_steps_ = 0;
+  copies_s_ = steps_s_ = 0;
 }
 
 CopyCosts CopyInterval::Costs() const {
@@ -48,9 +51,13 @@ CopyCosts CopyInterval::Costs() const {
 }
 
 bool CopyInterval::Decide(const CopyCosts& largest) {
-  next_decision_ += std::min(copies_, kMostCopiesBetween);
-  counted_copies_ = counted_steps_ = 0;
-  copies_s_ = steps_s_ = 0;
+  CountAnew();
+  if (copies_ == 1) {
+    if (largest.copy_s < kDearCopy) return false;
+    next_decision_ = kKeptSlots + 1;  // what it took to make slots counts no longer
+  } else {
+    next_decision_ += std::min(copies_, kMostCopiesBetween);
+  }
   const double steps = largest.copy_s / (kMostCopyShare * std::max(largest.step_s, 1e-9));
   const std::int64_t every = WithRoom(steps);
   const bool changes =

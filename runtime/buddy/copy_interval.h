@@ -18,7 +18,7 @@ struct CopyCosts {
 class CopyInterval {
  public:
   /// `fixed` steps apart, the first after one step; 0: measured. The first copies are then made in
-  /// every step and measured.
+  /// every step and measured, unless the very first one takes long: it decides by itself.
   explicit CopyInterval(std::int64_t fixed) : fixed_(fixed) {}
 
   /// After each step: its seconds without a copy. True: a copy is due now.
@@ -28,12 +28,14 @@ class CopyInterval {
   /// This rank's.
   CopyCosts Costs() const;
   /// By the largest costs of all ranks. True: every() is another now, or was decided for the first
-  /// time.
+  /// time. False after a first copy that tells too little.
   bool Decide(const CopyCosts& largest);
 
   std::int64_t every() const { return fixed_ > 0 ? fixed_ : every_; }
 
  private:
+  void CountAnew();
+
   std::int64_t fixed_;
   std::int64_t every_ = 1;
   bool decided_ = false;

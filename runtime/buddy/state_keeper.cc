@@ -217,7 +217,8 @@ void StateKeeper::AfterStep(double step_s, bool one_state,
   if (copies_ == 0) Describe(!arenas[kResiduals].empty());
   if (copies_ < kKeptSlots && !MakeSlots(at)) return;
   Copy(at, arenas);
-  if (copies_ > kKeptSlots) {  // it had not to make its slot
+  // The first may have to decide alone; the second, as the first, had to make its slot.
+  if (copies_ == 1 || copies_ > kKeptSlots) {
     cpu_s_ += ProcessorSeconds() - cpu;
     ++cpu_copies_;
   }

@@ -20,10 +20,23 @@ int ToNextCopy(CopyInterval& interval, double step_s, double copy_s, bool* chang
 TEST(CopyInterval, TheFirstCopiesAreMeasuredAndThenTheShareIsKept) {
   CopyInterval interval(0);
   for (int copy = 0; copy < 2; ++copy)
-    EXPECT_EQ(ToNextCopy(interval, 1, 9), 1);  // makes its slot: not counted
+    EXPECT_EQ(ToNextCopy(interval, 1, 0.9), 1);  // makes its slot: not counted
   for (int copy = 0; copy < 4; ++copy) EXPECT_EQ(ToNextCopy(interval, 1, 0.1), 1);
   EXPECT_EQ(interval.every(), 5);  // 0.1 s are 3 % of 3.3 s; with room
   EXPECT_EQ(ToNextCopy(interval, 1, 0.1), 5);
+}
+
+TEST(CopyInterval, ADearFirstCopyIsNotRepeatedToBeMeasured) {
+  CopyInterval interval(0);
+  bool changed = false;
+  EXPECT_EQ(ToNextCopy(interval, 3, 18, &changed), 1);
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(interval.every(), 300);  // 18 s are 3 % of 600 s; with room
+  EXPECT_EQ(ToNextCopy(interval, 3, 18, &changed), 300);
+  // Making slots was what took so long: the third has not to.
+  EXPECT_EQ(ToNextCopy(interval, 3, 1.8, &changed), 300);
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(interval.every(), 30);
 }
 
 TEST(CopyInterval, CheapCopiesAreMadeInEveryStep) {
