@@ -77,6 +77,9 @@ struct CompressionOrders {
   std::int64_t flush_every = 1000;  // steps; 0 = never
   ResidualFlush flush = ResidualFlush::kSend;
   ValueEncoding values = ValueEncoding::kAuto;
+  /// What goes in four bits goes through zstd too. No key of a configuration: plans decide it by
+  /// the links.
+  bool zstd = false;
   std::int64_t local_steps = 16;  // of local: from one mean over the replicas to the next
 };
 

@@ -165,6 +165,7 @@ Json ToObject(const ExchangeOrders& orders) {
             {"flush_every", c.flush_every},
             {"flush", NameOf(c.flush)},
             {"values", NameOf(c.values)},
+            {"zstd", c.zstd},
             {"local_steps", c.local_steps}}}};
 }
 
@@ -210,6 +211,8 @@ ExchangeOrders ReadOrders(const JsonReader& part) {
     compression.Refuse("values", "is \"auto\", which a plan decides");
   if (c.values == ValueEncoding::kInt4 && HoldsBack(c.mode) && !SendsAll(c))
     compression.Refuse("values", "is for all elements: of mode auto, or topk of density 1");
+  if (compression.Has("zstd")) compression.Read("zstd", c.zstd);
+  if (c.zstd && c.values != ValueEncoding::kInt4) compression.Refuse("zstd", "is for values int4");
   if (compression.Has("local_steps"))
     compression.Read("local_steps", c.local_steps, 1, std::int64_t{1} << 40);
   return orders;

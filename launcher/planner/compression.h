@@ -12,6 +12,7 @@ struct CompressionRequest {
   double density = 0.1;  // the share of elements that a rank selects; the median over layers
   double value_bits = 16;
   bool packed = false;  // all elements, in four bits
+  bool zstd = false;    // these go through zstd too
   /// Bits per parameter that sharded optimizers gather instead of sums; 0: not sharded.
   double gathered_bits = 0;
   double feedback_copies = 0;  // its memory, in copies of the gradients

@@ -48,8 +48,8 @@ class EventFile {
   ~EventFile();
 
   /// Adds one event with all scalars of a step; it is in the file when the call returns. If the
-  /// disk is full, a partial event is removed again. ESTALE: another client of a network file system
-  /// has removed the file.
+  /// disk is full, a partial event is removed again. ESTALE: another client of a network file
+  /// system has removed the file.
   Result<void> Add(std::int64_t step, double wall_time, std::span<const Scalar> scalars);
 
   const std::string& Path() const { return path_; }

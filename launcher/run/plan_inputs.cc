@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "core/device_kind.h"
@@ -20,13 +24,36 @@ namespace {
 /// Larger clusters are not planned a second time only to mention what another version could do.
 constexpr std::size_t kSmallCluster = 64;
 
+/// In bytes per second. Slower links take longer for what zstd saves of four bits, .19 bytes of an
+/// element there and back, than most of a core takes for writing and reading it, 1.3 ns.
+constexpr double kSlowLink = 100e6;
+
+/// Between nodes of the cluster, by measurements; infinite if there are none.
+double SlowestLink(const Cluster& cluster, const Profile& profile) {
+  std::unordered_set<std::string> nodes;
+  for (const Device& device : cluster.devices) nodes.insert(device.node);
+  double slowest = std::numeric_limits<double>::infinity();
+  for (const LinkMeasurement& link : profile.links) {
+    if (link.from != link.to && nodes.contains(link.from) && nodes.contains(link.to))
+      slowest = std::min(slowest, link.bytes_per_second);
+  }
+  return slowest;
+}
+
+/// The request as it is planned: with zstd for gradients in four bits where a link is slow.
+PlanRequest RequestOf(const PlanInputs& inputs) {
+  PlanRequest request = inputs.request;
+  if (request.compression && request.compression->packed)
+    request.compression->zstd = SlowestLink(inputs.cluster, inputs.profile) < kSlowLink;
+  return request;
+}
+
 /// The possible gain of a version that runs every kind of plan, if known.
-std::string BetterElsewhere(const PlanInputs& inputs, const Plan& plan,
+std::string BetterElsewhere(const PlanInputs& inputs, const Plan& plan, PlanRequest free,
                             const std::stop_token& stop) {
-  if (!inputs.request.runnable_only || inputs.request.even_shares || !plan.step_seconds ||
+  if (!free.runnable_only || free.even_shares || !plan.step_seconds ||
       inputs.cluster.devices.size() > kSmallCluster)
     return "";
-  PlanRequest free = inputs.request;
   free.runnable_only = false;
   auto best = MakePlan(inputs.cluster, inputs.dims, inputs.format, inputs.profile, free, stop);
   constexpr double kWorthTelling = 0.98;
@@ -59,13 +86,20 @@ Result<GatheredInputs> GatherInputs(const Config& config, Cluster cluster, Profi
 }
 
 Result<PlannedRun> PlanAndProblemFor(const PlanInputs& inputs, const std::stop_token& stop) {
-  auto made =
-      MakePlan(inputs.cluster, inputs.dims, inputs.format, inputs.profile, inputs.request, stop);
+  const PlanRequest request = RequestOf(inputs);
+  auto made = MakePlan(inputs.cluster, inputs.dims, inputs.format, inputs.profile, request, stop);
   if (!made) return tl::unexpected(made.error());
-  if (std::string better = BetterElsewhere(inputs, made->plan, stop); !better.empty())
-    made->plan.why.push_back(std::move(better));
-  made->plan.orders = inputs.orders;
-  CountKeptState(ModelShape::Of(inputs.dims, inputs.format), inputs.cluster, made->plan);
+  Plan& plan = made->plan;
+  if (std::string better = BetterElsewhere(inputs, plan, request, stop); !better.empty())
+    plan.why.push_back(std::move(better));
+  plan.orders = inputs.orders;
+  if (plan.data > 1 && request.compression && request.compression->zstd) {
+    plan.orders.compression.zstd = true;
+    plan.why.push_back(fmt::format(
+        "what goes in four bits goes through zstd too: a link has less than {:.0f} MB/s",
+        kSlowLink / 1e6));
+  }
+  CountKeptState(ModelShape::Of(inputs.dims, inputs.format), inputs.cluster, plan);
   return made;
 }
 
@@ -114,9 +148,10 @@ PlanSearch SearchFrom(const PlanInputs& inputs, const Plan& plan) {
     Profile fresh;
     fresh.layers = RecordsOf(inputs, plan, times);
     with.profile = WithMeasured(std::move(with.profile), fresh);
-    auto now = PriceAgain(plan, with.cluster, with.dims, with.format, with.profile, with.request);
+    auto now =
+        PriceAgain(plan, with.cluster, with.dims, with.format, with.profile, RequestOf(with));
     if (!now) return tl::unexpected(now.error());
-    now->orders = inputs.orders;
+    now->orders = plan.orders;
     auto candidate = PlanFor(with, stop);
     if (!candidate) return tl::unexpected(candidate.error());
     return PlanPair{std::move(*now), std::move(*candidate), LayerError(fresh.layers)};

@@ -7,12 +7,14 @@
 #include <cassert>
 #include <cstring>
 
+#include "runtime/compress/lossless.h"
 #include "runtime/compress/sparse_message_layout.h"
 
 namespace adaptive_train {
 
 using sparse_message::Header;
 using sparse_message::kNotFiniteFlag;
+using sparse_message::kZstdFlag;
 using sparse_message::PieceEntry;
 using sparse_message::ValueBytes;
 
@@ -61,8 +63,18 @@ void SparseMessageWriter::Append(const void* bytes, std::size_t size) {
   message_.insert(message_.end(), from, from + size);
 }
 
-MessageBytes SparseMessageWriter::Finish() {
+/// Whether they are shorter now.
+bool SparseMessageWriter::ShortenValues() {
+  const auto values = std::span<const std::byte>(message_).subspan(sizeof(Header));
+  MessageBytes shorter(sizeof(Header));
+  if (!AppendShorter(shorter, values)) return false;
+  message_ = std::move(shorter);
+  return true;
+}
+
+MessageBytes SparseMessageWriter::Finish(Lossless lossless) {
   if (!finite_) Clear();
+  const bool zstd = lossless == Lossless::kZstd && finite_ && ShortenValues();
   message_.reserve(message_.size() + indices_.size() + pieces_.size() * sizeof(PieceEntry));
   Append(indices_.data(), indices_.size());
   for (const Piece& piece : pieces_) {
@@ -77,7 +89,9 @@ MessageBytes SparseMessageWriter::Finish() {
     Append(&entry, sizeof entry);
   }
   Header header{.value_format = static_cast<std::uint8_t>(format_),
-                .flags = finite_ ? std::uint8_t{0} : kNotFiniteFlag,
+                .flags = !finite_ ? kNotFiniteFlag
+                         : zstd   ? kZstdFlag
+                                  : std::uint8_t{0},
                 .bucket = bucket_,
                 .pieces = static_cast<std::uint32_t>(pieces_.size()),
                 .payload_bytes = message_.size() - sizeof header};

@@ -8,13 +8,15 @@
 //            XXH3 of all that follows, seeded with XXH3 of the header before the checksum
 //   values   piece after piece: float32, bfloat16, 4 bits (kernels/int4.h), or codes. A code has
 //            the sign and the size relative to the piece's smallest (kernels/sparsify.h), in as
-//            many bits as the piece needs (size_codes.h)
+//            many bits as the piece needs (size_codes.h). With a flag all of them are what zstd
+//            made of them (lossless.h)
 //   indices  piece after piece: nothing if all or no elements are sent, a bitmap, or Rice codes of
 //            the gaps (see index_coding.h)
 //   pieces   per piece: elements sent, bytes of the index, index coding, its parameter, smallest,
 //            how its values are packed
 //
-// The values come first, as they are what is long: they are written to where they are sent from.
+// The values come first, as they are what is long: without zstd they are written to where they are
+// sent from.
 // All numbers are little-endian. A message about a chunk with a value that is not finite is the
 // header alone, with 0 pieces.
 #pragma once
@@ -73,13 +75,16 @@ class SparseMessageWriter {
   /// Adds the next piece: `count` of its `length` elements, those whose bits are set in `bitmap`.
   /// The bitmap has ceil(length / 64) words with zeros past the end; it is not read if all or no
   /// elements are sent. `values` are as kernels::Select stores them, in ascending order of their
-  /// places, or for kInt4 as PackInt4 does. A value that is not finite makes a message that is rejected: call NotFinite instead.
+  /// places, or for kInt4 as PackInt4 does. A value that is not finite makes a message that is
+  /// rejected: call NotFinite instead.
   /// `smallest` is as for FormatOfPiece.
   void Add(std::int64_t length, const std::uint64_t* bitmap, std::int64_t count, const void* values,
            int smallest = 0);
   /// The chunk has a value that is not finite: the message will say so and have no elements.
   void NotFinite() { finite_ = false; }
-  MessageBytes Finish();
+  /// With kZstd the values go through zstd where that makes them shorter.
+  enum class Lossless { kNone, kZstd };
+  MessageBytes Finish(Lossless lossless = Lossless::kNone);
 
  private:
   struct Piece {
@@ -90,6 +95,7 @@ class SparseMessageWriter {
   };
   void Clear();
   void Append(const void* bytes, std::size_t size);
+  bool ShortenValues();
 
   std::uint32_t bucket_;
   ValueFormat format_;
@@ -110,8 +116,8 @@ class SparseMessage {
   SparseMessage& operator=(SparseMessage&&) = default;
 
   /// Checks the message completely against the expected chunk. Errors say briefly what is wrong
-  /// ("the checksum is wrong"). Allocates one small entry per expected piece, and for kFloat8 a
-  /// byte per sent element.
+  /// ("the checksum is wrong"). Allocates one small entry per expected piece, for kFloat8 a byte
+  /// per sent element, and the values again if they went through zstd.
   static Result<SparseMessage> Read(std::span<const std::byte> bytes, std::uint32_t bucket,
                                     ValueFormat format, PieceLengths pieces);
 
@@ -132,19 +138,20 @@ class SparseMessage {
     PieceIndex index;
     int smallest = 0;
     CodePacking packing = {};           // of kFloat8
-    const std::byte* values = nullptr;  // of kFloat8 in codes_
+    const std::byte* values = nullptr;  // of kFloat8 in codes_, of zstd in restored_
   };
   SparseMessage() = default;
   kernels::cpu::ExpandArguments Expansion(const Piece& piece, float* to) const;
   static std::size_t ValueBytesOf(const Piece& piece, ValueFormat format);
   Result<void> ReadValues(std::span<const std::byte> values);
   Result<void> ReadIndices(std::span<const std::byte> indices, std::span<const std::byte> entries);
-  Result<void> ReadPieces(std::span<const std::byte> payload, PieceLengths pieces);
+  Result<void> ReadPieces(std::span<const std::byte> payload, PieceLengths pieces, bool zstd);
 
   ValueFormat format_ = ValueFormat::kBFloat16;
   bool finite_ = true;
   std::vector<Piece> pieces_;
-  kernels::PooledVector<std::byte> codes_;  // of kFloat8, a byte each
+  kernels::PooledVector<std::byte> codes_;     // of kFloat8, a byte each
+  kernels::PooledVector<std::byte> restored_;  // values that went through zstd
 };
 
 }  // namespace adaptive_train

@@ -10,8 +10,9 @@
 namespace adaptive_train::sparse_message {
 
 inline constexpr std::uint32_t kMagic = 0x4d535441;  // "ATSM"
-inline constexpr std::uint8_t kFormatVersion = 5;
+inline constexpr std::uint8_t kFormatVersion = 6;
 inline constexpr std::uint8_t kNotFiniteFlag = 1;
+inline constexpr std::uint8_t kZstdFlag = 2;  // of the values: lossless.h
 
 struct Header {
   std::uint32_t magic = kMagic;

@@ -9,6 +9,7 @@
 
 #include "kernels/int4.h"
 #include "kernels/scalar.h"
+#include "runtime/compress/lossless.h"
 #include "runtime/compress/sparse_message.h"
 #include "runtime/compress/sparse_message_layout.h"
 
@@ -18,6 +19,7 @@ using sparse_message::Header;
 using sparse_message::kFormatVersion;
 using sparse_message::kMagic;
 using sparse_message::kNotFiniteFlag;
+using sparse_message::kZstdFlag;
 using sparse_message::PieceEntry;
 using sparse_message::ValueBytes;
 
@@ -148,7 +150,7 @@ Result<void> CheckExpected(const Header& header, std::uint32_t bucket, ValueForm
   if (header.value_format != static_cast<std::uint8_t>(format))
     return Refuse(
         fmt::format("value format {}, expected {}", header.value_format, static_cast<int>(format)));
-  if ((header.flags & ~kNotFiniteFlag) != 0 || header.zero != 0) return Refuse("unknown flags");
+  if (header.flags > kZstdFlag || header.zero != 0) return Refuse("unknown flags");
   if (header.bucket != bucket)
     return Refuse(fmt::format("of bucket {}, expected {}", header.bucket, bucket));
   if (header.flags == kNotFiniteFlag) pieces = 0;
@@ -204,12 +206,14 @@ Result<SparseMessage> SparseMessage::Read(std::span<const std::byte> bytes, std:
   message.format_ = format;
   message.finite_ = header->flags != kNotFiniteFlag;
   if (!message.finite_) return message;
-  if (auto right = message.ReadPieces(bytes.subspan(sizeof(Header)), pieces); !right)
+  const bool zstd = header->flags == kZstdFlag;
+  if (auto right = message.ReadPieces(bytes.subspan(sizeof(Header)), pieces, zstd); !right)
     return tl::unexpected(right.error());
   return message;
 }
 
-Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, PieceLengths pieces) {
+Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, PieceLengths pieces,
+                                       bool zstd) {
   const auto entries = payload.last(pieces.size() * sizeof(PieceEntry));
   const auto rest = payload.first(payload.size() - entries.size());
   pieces_.reserve(pieces.size());
@@ -226,11 +230,18 @@ Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, Piece
     value_bytes += ValueBytesOf(piece, FormatOfPiece(format_, piece.smallest));
     index_bytes += entry.index_bytes;
   }
-  if (value_bytes + index_bytes != rest.size())
-    return Refuse(fmt::format("{} bytes of values and indices, expected {}", rest.size(),
-                              value_bytes + index_bytes));
-  if (auto right = ReadIndices(rest.subspan(value_bytes), entries); !right) return right;
-  return ReadValues(rest.first(value_bytes));
+  const std::size_t plain = value_bytes + index_bytes;
+  if (zstd ? rest.size() < index_bytes || rest.size() >= plain : rest.size() != plain)
+    return Refuse(fmt::format("{} bytes of values and indices, expected {}{}", rest.size(),
+                              zstd ? "less than " : "", plain));
+  const auto values = rest.first(rest.size() - index_bytes);
+  // This checks counts, and with them the size of the values.
+  if (auto right = ReadIndices(rest.last(index_bytes), entries); !right) return right;
+  if (!zstd) return ReadValues(values);
+  auto restored = Restored(values, value_bytes);
+  if (!restored) return Refuse("its values are not what zstd made of them");
+  restored_ = std::move(*restored);
+  return ReadValues(restored_);
 }
 
 /// `indices` are as long as `entries` say.

@@ -19,6 +19,9 @@ struct ExchangePolicy {
   /// keeps; 1 is standard error feedback.
   double keep = 1;
 
+  /// What goes to the owners and back goes through zstd, which takes processors and loses nothing.
+  bool zstd = false;
+
   /// Compressed layers go as a count sketch (TAGC) instead of through the owners, in fixed point
   /// instead of `format`.
   bool sketch = false;

@@ -25,7 +25,8 @@ struct BucketChunks {
 /// One rank's input to the exchange of one bucket.
 struct OwnerExchangeOrder {
   BucketChunks chunks;
-  ValueFormat format = ValueFormat::kBFloat16;  // of both phases
+  ValueFormat format = ValueFormat::kBFloat16;                                    // of both phases
+  SparseMessageWriter::Lossless lossless = SparseMessageWriter::Lossless::kNone;  // of the sum
   /// [members], the bytes of a SparseMessage from this rank to each owner, including itself.
   std::vector<MessageBytes> messages;
   /// false: the owners keep the sums, and only the own chunk of result is written.

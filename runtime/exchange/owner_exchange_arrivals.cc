@@ -27,6 +27,54 @@ bool SizesReach(int smallest, std::span<const float> sums) {
   return std::bit_cast<float>(largest) <= kernels::LargestSize(smallest);
 }
 
+/// Writes the pieces of a sum into a message, with memory that all of them use.
+class SumPacker {
+ public:
+  SumPacker(SparseMessageWriter& writer, ValueFormat format) : writer_(writer), format_(format) {}
+
+  /// One piece, whose bits in `bitmap` are set where an element came. `smallest` is the least that
+  /// was received. False, and no more may be added, if an element is not finite.
+  bool Add(std::span<const float> sums, std::span<std::uint64_t> bitmap, int smallest) {
+    return FormatOfPiece(format_, smallest) == ValueFormat::kInt4
+               ? AddInt4(sums, bitmap)
+               : AddSelected(sums, bitmap,
+                             smallest != 0 && SizesReach(smallest, sums) ? smallest : 0);
+  }
+
+ private:
+  bool AddInt4(std::span<const float> sums, std::span<const std::uint64_t> bitmap) {
+    const std::int64_t length = std::ssize(sums);
+    packed_.resize(std::max(packed_.size(), kernels::Int4Bytes(length)));
+    const bool finite = kernels::cpu::PackInt4(
+        {.count = length, .gradients = sums.data(), .packed = packed_.data()});
+    writer_.Add(length, bitmap.data(), length, packed_.data(), kPackedWhole);
+    return finite;
+  }
+
+  /// All of a piece of which every element came; of another, what is not zero.
+  bool AddSelected(std::span<const float> sums, std::span<std::uint64_t> bitmap, int smallest) {
+    values_.resize(std::max(values_.size(), sums.size()));  // enough for any format
+    const bool whole = CountOf(bitmap) == sums.size();
+    kernels::SelectArguments<float> select;
+    select.count = std::ssize(sums);
+    select.gradients = sums.data();
+    select.threshold = smallest != 0 ? ThresholdOf(smallest)
+                       : whole       ? 0
+                                     : std::numeric_limits<float>::denorm_min();
+    select.format = FormatOfPiece(format_, smallest);
+    select.bitmap = bitmap.data();
+    select.values = values_.data();
+    const kernels::Selected selected = kernels::cpu::Select(select);
+    writer_.Add(select.count, bitmap.data(), selected.count, values_.data(), smallest);
+    return selected.finite;
+  }
+
+  SparseMessageWriter& writer_;
+  const ValueFormat format_;
+  kernels::PooledVector<float> values_;
+  kernels::PooledVector<std::byte> packed_;
+};
+
 }  // namespace
 
 void OwnerExchange::OnReceived(ExchangePhase phase, std::size_t peer, const std::string& cause,
@@ -89,47 +137,21 @@ void OwnerExchange::EndOfMessages() {
            {}, HowToSend());
 }
 
-/// Pieces of which every element came are sent whole; of the others, what is not zero.
 MessageBytes OwnerExchange::PackedSum() {
   SparseMessageWriter writer(order_.chunks.bucket, order_.format);
   const PieceLengths pieces = order_.chunks.pieces[Own()];
-  const float* sums = sum_.data();
+  std::span<const float> sums = sum_;
   std::span<std::uint64_t> bitmap = union_;
   if (sum_finite_) writer.Reserve(pieces.size(), CountOf(union_));
-  kernels::PooledVector<float> values;  // enough for any format
-  kernels::PooledVector<std::byte> packed;
+  SumPacker packer(writer, order_.format);
   for (std::size_t i = 0; sum_finite_ && i < pieces.size(); ++i) {
-    const auto words = bitmap.first(BitmapWords(pieces[i]));
-    const auto length = static_cast<std::size_t>(pieces[i]);
-    if (FormatOfPiece(order_.format, smallest_[i]) == ValueFormat::kInt4) {
-      packed.resize(std::max(packed.size(), kernels::Int4Bytes(pieces[i])));
-      sum_finite_ =
-          kernels::cpu::PackInt4({.count = pieces[i], .gradients = sums, .packed = packed.data()});
-      writer.Add(pieces[i], words.data(), pieces[i], packed.data(), kPackedWhole);
-      sums += pieces[i];
-      bitmap = bitmap.subspan(words.size());
-      continue;
-    }
-    if (smallest_[i] != 0 && !SizesReach(smallest_[i], {sums, length})) smallest_[i] = 0;
-    values.resize(std::max(values.size(), length));
-    const bool whole = CountOf(words) == length;
-    kernels::SelectArguments<float> select;
-    select.count = pieces[i];
-    select.gradients = sums;
-    select.threshold = smallest_[i] != 0 ? ThresholdOf(smallest_[i])
-                       : whole           ? 0
-                                         : std::numeric_limits<float>::denorm_min();
-    select.format = FormatOfPiece(order_.format, smallest_[i]);
-    select.bitmap = words.data();
-    select.values = values.data();
-    const kernels::Selected selected = kernels::cpu::Select(select);
-    sum_finite_ = selected.finite;
-    writer.Add(pieces[i], words.data(), selected.count, values.data(), smallest_[i]);
-    sums += pieces[i];
-    bitmap = bitmap.subspan(words.size());
+    const auto length = static_cast<std::size_t>(pieces[i]), words = BitmapWords(pieces[i]);
+    sum_finite_ = packer.Add(sums.first(length), bitmap.first(words), smallest_[i]);
+    sums = sums.subspan(length);
+    bitmap = bitmap.subspan(words);
   }
   if (!sum_finite_) writer.NotFinite();
-  return writer.Finish();
+  return writer.Finish(order_.lossless);
 }
 
 void OwnerExchange::KeepOwnSum() {

@@ -13,6 +13,7 @@ Request OwnerSum<T>::Start(const CollectiveLane& lane) {
   order.chunks.bucket = static_cast<std::uint32_t>(lane.sequence);
   order.earlier_lane = std::exchange(this->Kept().owner_lane, lane.tag);
   order.format = density_ ? state.policy.format : kernels::ValueFormat::kFloat32;
+  if (density_ && state.policy.zstd) order.lossless = SparseMessageWriter::Lossless::kZstd;
   order.gather = !state.options.sharded;
   // A skipped step loses what is summed whole, as on a ring, but not what earlier steps kept back.
   order.keep = state.Feedback() && (density_ || this->Kept().holds);
@@ -41,7 +42,10 @@ void OwnerSum<T>::Pack(OwnerExchangeOrder& order) {
     if (!selected.finite) writer.NotFinite();
     finite_ = finite_ && selected.finite;
     order.chunks.pieces.push_back(chunk.PieceLengths());
-    order.messages.push_back(writer.Finish());
+    // What stays here need not be short.
+    const bool stays = owner == this->state_.group.Rank();
+    order.messages.push_back(
+        writer.Finish(stays ? SparseMessageWriter::Lossless::kNone : order.lossless));
   }
 }
 

@@ -107,6 +107,7 @@ ExchangePolicy CompressionControl::PolicyOf(std::int64_t step) const {
   ExchangePolicy policy;
   policy.format = FormatOf(orders_.values);
   policy.keep = orders_.beta;
+  policy.zstd = orders_.zstd;
   if (densities_.empty() || (mode_ == CompressionMode::kAuto && !gate_.Compress())) return policy;
   for (const std::size_t layer : numbers_) policy.density.push_back(densities_[layer]);
   // Everything that was held back goes out now and then, so that none of it grows old. In four bits

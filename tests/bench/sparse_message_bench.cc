@@ -5,7 +5,8 @@
 // per parameter of the whole message, beside the entropy of the places plus the values' bits (codes
 // of sizes take fewer). Also prints the best processor time in nanoseconds per sent element of
 // writing, reading (all checks) and adding. The floor of adding is the same sum with all places
-// known: `scatter`.
+// known: `scatter`. Two more lines are of all elements in four bits, as they are and through zstd;
+// the entropy there is that of the numbers and their scales.
 #include <time.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/int4.h"
 #include "kernels/scalar.h"
 #include "runtime/compress/sparse_message.h"
 
@@ -105,6 +107,46 @@ void Run(double density, ValueFormat format, int rounds) {
               add / each, put / each, scatter / each);
 }
 
+/// All elements in four bits.
+void RunPacked(SparseMessageWriter::Lossless lossless, int rounds) {
+  std::mt19937_64 engine(7);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(kLength), sum(kLength);
+  for (float& value : values) value = normal(engine);
+  std::vector<std::byte> packed(kernels::Int4Bytes(kLength));
+  kernels::cpu::PackInt4({.count = kLength, .gradients = values.data(), .packed = packed.data()});
+  double numbers[16] = {}, entropy = 16.0 / kernels::kInt4Block;
+  const std::size_t block = kernels::Int4Bytes(kernels::kInt4Block);
+  for (std::size_t i = 0; i < packed.size(); ++i) {
+    if (i % block < 2) continue;  // scales
+    ++numbers[static_cast<unsigned>(packed[i]) & 15U];
+    ++numbers[static_cast<unsigned>(packed[i]) >> 4];
+  }
+  for (const double number : numbers)
+    if (number > 0) entropy -= number / kLength * std::log2(number / kLength);
+  SparseMessageWriter writer(1, ValueFormat::kInt4);
+  MessageBytes bytes;
+  const double write = BestNanoseconds(rounds, [&] {
+    writer.Add(kLength, nullptr, kLength, packed.data(), kPackedWhole);
+    bytes = writer.Finish(lossless);
+  });
+  const auto read_message = [&] {
+    return SparseMessage::Read(bytes, 1, ValueFormat::kInt4, {&kLength, 1});
+  };
+  const double read = BestNanoseconds(rounds, [&] {
+    if (!read_message()) std::abort();
+  });
+  const auto message = read_message();
+  std::vector<std::uint64_t> marks(BitmapWords(kLength));
+  const double add = BestNanoseconds(rounds, [&] { message->AddTo(sum, marks); });
+  const double put = BestNanoseconds(rounds, [&] { message->WriteTo(sum); });
+  const double each = kLength;
+  std::printf("%6s %7.4f %8.3f %8.3f %8.2f %8.2f %8.2f %8.2f %8s\n",
+              lossless == SparseMessageWriter::Lossless::kZstd ? "4 zstd" : "4", 1.0,
+              8.0 * static_cast<double>(bytes.size()) / kLength, entropy, write / each, read / each,
+              add / each, put / each, "-");
+}
+
 }  // namespace
 }  // namespace adaptive_train
 
@@ -117,4 +159,7 @@ int main(int argc, char** argv) {
     for (const double density : {0.50, 0.30, 0.10, 0.05, 0.0125})
       adaptive_train::Run(density, format, rounds);
   }
+  for (const auto lossless : {adaptive_train::SparseMessageWriter::Lossless::kNone,
+                              adaptive_train::SparseMessageWriter::Lossless::kZstd})
+    adaptive_train::RunPacked(lossless, rounds);
 }

@@ -81,7 +81,7 @@ void ReadAll(const MessageBytes& bytes, ValueFormat format) {
 }
 
 /// Pieces in 4 bits, where they are long enough.
-MessageBytes Packed() {
+MessageBytes Packed(SparseMessageWriter::Lossless lossless) {
   SparseMessageWriter writer(kBucket, ValueFormat::kInt4);
   for (const std::int64_t length : kLengths) {
     std::vector<float> values(static_cast<std::size_t>(length));
@@ -90,7 +90,7 @@ MessageBytes Packed() {
     kernels::cpu::PackInt4({.count = length, .gradients = values.data(), .packed = packed.data()});
     writer.Add(length, nullptr, length, packed.data(), kPackedWhole);
   }
-  return writer.Finish();
+  return writer.Finish(lossless);
 }
 
 void Seal(MessageBytes& bytes) {
@@ -140,7 +140,12 @@ std::vector<std::string> FuzzSeeds() {
         add(Write(chunk, format, 500));
       }
     }
-    if (format == ValueFormat::kInt4) add(Packed());
+    if (format == ValueFormat::kInt4) {
+      add(Packed(SparseMessageWriter::Lossless::kNone));
+      const MessageBytes shorter = Packed(SparseMessageWriter::Lossless::kZstd);
+      Require(shorter.size() < Packed(SparseMessageWriter::Lossless::kNone).size());
+      add(shorter);
+    }
     SparseMessageWriter writer(kBucket, format);
     writer.NotFinite();
     add(writer.Finish());

@@ -20,6 +20,7 @@ struct MadeBucket {
   double density = 1;
   ValueFormat format = ValueFormat::kFloat32;
   bool integers = false;  // small integers, whose sums are exact in both formats
+  SparseMessageWriter::Lossless lossless = SparseMessageWriter::Lossless::kNone;
 
   std::uint64_t Bits(int rank, std::size_t i) const {  // Steele, Lea and Flood 2014
     std::uint64_t z = (i * 64 + static_cast<std::uint64_t>(rank) + 1) * 0x9e3779b97f4a7c15ULL +
@@ -75,12 +76,13 @@ struct MadeBucket {
                  wide ? static_cast<const void*>(full.data()) : half.data(), Smallest());
       begin += static_cast<std::size_t>(length);
     }
-    return writer.Finish();
+    return writer.Finish(lossless);
   }
   OwnerExchangeOrder Order(int rank, int ranks, std::span<float> result) const {
     OwnerExchangeOrder order;
     order.chunks = Chunks(ranks);
     order.format = format;
+    order.lossless = lossless;
     order.result = result;
     for (int owner = 0; owner < ranks; ++owner)
       order.messages.push_back(

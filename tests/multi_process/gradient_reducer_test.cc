@@ -164,6 +164,7 @@ TEST_P(SparseReducer, WhatIsSentAndWhatIsKeptAddUp) {
       if (step % 100 == 24) policy = Sparse(1);
       policy.sketch = step % 5 == 3;
       if (step % 6 == 2) policy = Sparse(1, ValueFormat::kInt4);
+      policy.zstd = step % 4 == 2;
       rank.reducer.SetPolicy(policy);
       rank.Draw();
       RANK_REQUIRE(rank.Step());
@@ -349,6 +350,7 @@ TEST(GradientReducer, ASkippedStepLosesNothingOfFiniteRanks) {
       policy.sketch = step >= 10 && step < 20;
       policy.format = step >= 20 ? ValueFormat::kFloat8 : ValueFormat::kBFloat16;
       if (step % 10 >= 5 && !policy.sketch) policy = Sparse(1, ValueFormat::kInt4);
+      policy.zstd = step % 2 == 1;
       rank.reducer.SetPolicy(policy);
       rank.Draw();
       const bool skipped = step % 5 == 2;

@@ -103,6 +103,28 @@ TEST_P(Exchange, ManyBucketsAtOnceOfAllSizesDensitiesAndFormats) {
   EXPECT_TRUE(ranks.AllGood());
 }
 
+TEST(OwnerExchange, ValuesThroughZstdHaveTheSameSums) {
+  using enum SparseMessageWriter::Lossless;
+  const auto bytes = [](SparseMessageWriter::Lossless lossless) {
+    const MadeBucket made{1, 65537, 1, ValueFormat::kBFloat16, true, lossless};
+    return made.Message(1, made.Chunks(3).pieces[0], 0).size();
+  };
+  EXPECT_LT(bytes(kZstd), bytes(kNone)) << "else nothing is tried here";
+  Ranks ranks(3, [](Group& c) {
+    std::vector<UnderWay> buckets;
+    std::uint32_t number = 0;
+    for (std::size_t size : {0u, 7u, 1009u, 65537u})
+      for (auto format : {ValueFormat::kFloat32, ValueFormat::kBFloat16, ValueFormat::kFloat8})
+        buckets.push_back(Launch(c, {number++, size, 1, format, true, kZstd}));
+    for (UnderWay& under : buckets) {
+      RANK_REQUIRE(Ends(under));
+      RANK_REQUIRE(IsRight(c, under));
+    }
+    return true;
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
 TEST(OwnerExchange, MillionsOfElements) {
   constexpr std::size_t kElements = kSanitized ? 2'000'000 : 10'000'000;
   Ranks ranks(4, [](Group& c) {

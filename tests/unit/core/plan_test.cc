@@ -76,6 +76,12 @@ TEST(Plan, ReadsBackWhatWasWritten) {
   EXPECT_FALSE(back->orders.AnyLayout());
   plan.orders.reproducible = Reproducible::kLayout;
   EXPECT_TRUE(PlanFromJson(ToJson(plan))->orders.AnyLayout());
+  std::string earlier = ToJson(plan);
+  const std::string key = "\"zstd\"";
+  earlier.replace(earlier.find(key), key.size(), "\"else\"");
+  back = PlanFromJson(earlier);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_FALSE(back->orders.compression.zstd) << "a plan of before";
 }
 
 TEST(Plan, HasItsLayoutAsText) {
@@ -106,6 +112,10 @@ TEST(Plan, RefusesWhatIsInconsistent) {
   EXPECT_TRUE(compressed(CompressionMode::kAuto, ValueEncoding::kAuto)) << "left open";
   EXPECT_TRUE(compressed(CompressionMode::kVarianceTopk, ValueEncoding::kInt4));
   EXPECT_FALSE(compressed(CompressionMode::kAuto, ValueEncoding::kInt4));
+  EXPECT_TRUE(refused([](Plan& p) {
+    p.orders.compression.values = ValueEncoding::kBf16;
+    p.orders.compression.zstd = true;
+  }));
   EXPECT_TRUE(refused([](Plan& p) { p.ranks[1].first_sample = 2; }));
   EXPECT_TRUE(refused([](Plan& p) { p.ranks[1].rank = 0; }));
   EXPECT_TRUE(refused([](Plan& p) { p.ranks[0].micro_batch = 0; }));

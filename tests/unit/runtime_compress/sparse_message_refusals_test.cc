@@ -117,9 +117,12 @@ TEST(SparseMessageRefusals, WrongHeadersWithARightChecksum) {
   const auto refusal = [&](std::size_t offset, auto value) {
     return Refusal(Sealed(With(message, offset, value)));
   };
-  EXPECT_EQ(refusal(kVersionAt, std::uint8_t{1}), "format version 1, expected 5");
+  EXPECT_EQ(refusal(kVersionAt, std::uint8_t{1}), "format version 1, expected 6");
   EXPECT_EQ(refusal(kValueFormatAt, std::uint8_t{7}), "value format 7, expected 1");
-  EXPECT_EQ(refusal(kFlagsAt, std::uint8_t{2}), "unknown flags");
+  EXPECT_EQ(refusal(kFlagsAt, std::uint8_t{2}),
+            "153 bytes of values and indices, expected less than 153");
+  EXPECT_EQ(refusal(kFlagsAt, std::uint8_t{3}), "unknown flags");
+  EXPECT_EQ(refusal(kFlagsAt, std::uint8_t{4}), "unknown flags");
   EXPECT_EQ(refusal(kFlagsAt + 1, std::uint8_t{1}), "unknown flags");
   EXPECT_EQ(refusal(kFlagsAt, std::uint8_t{1}), "4 pieces, expected 0");
   EXPECT_EQ(refusal(kBucketAt, UINT32_MAX), "of bucket 4294967295, expected 3");
@@ -226,6 +229,43 @@ TEST(SparseMessageRefusals, WrongPiecesInFourBits) {
     for (const std::size_t block : {0, 66})
       EXPECT_EQ(refusal(values_at + block, scale), "a value is not finite") << scale;
   EXPECT_EQ(refusal(values_at, std::uint16_t{0x7d80}), "believed") << "2^124";
+}
+
+TEST(SparseMessageRefusals, ValuesThatAreNotWhatZstdMade) {
+  constexpr std::int64_t kLength = 20'000;
+  std::vector<float> values(kLength);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * i % 11) - 5;
+  std::vector<std::byte> packed(kernels::Int4Bytes(kLength));
+  kernels::cpu::PackInt4({.count = kLength, .gradients = values.data(), .packed = packed.data()});
+  SparseMessageWriter writer(kBucket, ValueFormat::kInt4);
+  writer.Add(kLength, nullptr, kLength, packed.data(), kPackedWhole);
+  const MessageBytes message = writer.Finish(SparseMessageWriter::Lossless::kZstd);
+  ASSERT_EQ(message[kFlagsAt], std::byte{2});
+  const auto refusal = [&](const Bytes& bytes) {
+    const Bytes sealed = Sealed(bytes);
+    const auto read = SparseMessage::Read(sealed, kBucket, ValueFormat::kInt4, {&kLength, 1});
+    return read ? "believed" : read.error().message;
+  };
+  EXPECT_EQ(refusal(message), "believed");
+  const auto begin = message.begin() + kMessageHeaderBytes;
+  Bytes cut = message;
+  cut.erase(cut.begin() + kMessageHeaderBytes, cut.begin() + kMessageHeaderBytes + 9);
+  EXPECT_EQ(refusal(cut), "its values are not what zstd made of them");
+  Bytes longer = message;
+  longer.insert(longer.begin() + (begin - message.begin()) + 100, std::byte{0});
+  EXPECT_EQ(refusal(longer), "its values are not what zstd made of them");
+  Bytes no_shorter = message;
+  no_shorter.insert(no_shorter.begin() + (begin - message.begin()), packed.size(), std::byte{0});
+  EXPECT_EQ(refusal(no_shorter),
+            fmt::format("{} bytes of values and indices, expected less than {}",
+                        EntryAt(no_shorter, 1, 0) - kMessageHeaderBytes, packed.size()));
+  const std::size_t entry = EntryAt(message, 1, 0);
+  Bytes index = message;
+  index[entry + sizeof(std::uint32_t)] = std::byte{255};  // bytes of an index that is not there
+  EXPECT_NE(refusal(index), "believed");
+  Bytes bare(message.begin(), begin);
+  bare.insert(bare.end(), message.end() - 20, message.end());
+  EXPECT_EQ(refusal(bare), "its values are not what zstd made of them");
 }
 
 TEST(SparseMessageRefusals, WrongPackingOfSizes) {

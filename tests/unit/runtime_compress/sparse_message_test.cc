@@ -109,6 +109,26 @@ TEST(SparseMessage, RoundTripsOfWholePiecesInFourBits) {
   }
 }
 
+TEST(SparseMessage, ValuesThroughZstdAreShorterAndTheSame) {
+  for (const double density : {0.4, 1.0}) {
+    const std::vector<Selection> pieces = {Select(5000, density, 5), Select(20'000, density, 6)};
+    const auto message = [&](ValueFormat format, SparseMessageWriter::Lossless lossless) {
+      SparseMessageWriter writer(kBucket, format);
+      for (const Selection& piece : pieces) AddTo(writer, piece, format);
+      return writer.Finish(lossless);
+    };
+    const ValueFormat format = ValueFormat::kBFloat16;
+    const MessageBytes plain = message(format, SparseMessageWriter::Lossless::kNone);
+    const MessageBytes shorter = message(format, SparseMessageWriter::Lossless::kZstd);
+    EXPECT_LT(shorter.size(), plain.size());
+    ExpectRead(pieces, format, shorter);
+  }
+  SparseMessageWriter writer(kBucket, ValueFormat::kBFloat16);
+  writer.NotFinite();
+  const MessageBytes silent = writer.Finish(SparseMessageWriter::Lossless::kZstd);
+  EXPECT_EQ(silent.size(), kMessageHeaderBytes);
+}
+
 TEST(SparseMessage, BitsPerParameterOfSizes) {
   struct Bound {
     std::uint32_t sizes;

@@ -79,9 +79,14 @@ TEST(CompressionControl, AutoSendsAllElementsInFourBits) {
   for (int layer = 0; layer < 4; ++layer) state[fmt::format("compression_pays_{}", layer)] = 1;
   control.Restore(state);
   EXPECT_EQ(control.PolicyOf(5).format, kernels::ValueFormat::kInt4);
+  EXPECT_FALSE(control.PolicyOf(5).zstd);
   EXPECT_EQ(control.PolicyOf(5).DensityOf(0), std::nullopt) << "a layer that the plan leaves out";
   EXPECT_DOUBLE_EQ(control.PolicyOf(5).DensityOf(2).value(), 1);
   EXPECT_EQ(control.State(true, kAlone), state);
+
+  CompressionOrders through_zstd = orders;
+  through_zstd.zstd = true;
+  EXPECT_TRUE(CompressionControl(through_zstd, 3, kDims, layout, 2, {}).PolicyOf(5).zstd);
 
   CompressionControl alone(orders, 3, kDims, layout, 1, {});
   alone.Restore(state);
