@@ -25,8 +25,8 @@ namespace {
 constexpr std::size_t kSmallCluster = 64;
 
 /// In bytes per second. Slower links take longer for what zstd saves of four bits, .19 bytes of an
-/// element there and back, than most of a core takes for writing and reading it, 1.3 ns.
-constexpr double kSlowLink = 100e6;
+/// element there and back, than .4 of a core takes for writing and reading it, 3.3 ns.
+constexpr double kSlowLink = 60e6;
 
 /// Between nodes of the cluster, by measurements; infinite if there are none.
 double SlowestLink(const Cluster& cluster, const Profile& profile) {
