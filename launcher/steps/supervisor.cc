@@ -109,7 +109,10 @@ RunOutcome Supervisor::Run() {
   if (outcome_.moved || outcome_.failure) HearLastSignals();
   outcome_.stop_asked = stop_signal_ != 0;
   if (requeue_ && outcome_.failure) outcome_.code = ExitCode::kRequeue;
-  if (outcome_.failure) outcome_.silent_nodes = SilentNodes();  // also those found while it ended
+  if (outcome_.failure) {
+    outcome_.silent_nodes = SilentNodes();  // also those found while it ended
+    BlameSilentRank();
+  }
   ending_.Take(std::move(step_));
   control_.reset();
   return outcome_;

@@ -171,6 +171,7 @@ class Supervisor {
                                                 ControlServer::Events events);
   void EndRanks(const std::string& reason);
   std::vector<std::string> SilentNodes() const;
+  void BlameSilentRank();
   bool RanksLeft() const;
   bool IsStepOver() const;
   void PollStep();

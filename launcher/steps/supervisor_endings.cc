@@ -233,6 +233,27 @@ std::vector<std::string> Supervisor::SilentNodes() const {
   return nodes;
 }
 
+/// Before ranks are wired up, Slurm kills one that cannot reach a node. It may do so before the
+/// launcher misses that node, which is the cause all the same.
+void Supervisor::BlameSilentRank() {
+  RankFailure& failure = outcome_.failure->failure;
+  const auto silent = std::ranges::find_if(ranks_, [&](const RankRecord& rank) {
+    return rank.order_silent != 0 && !rank.goodbye && rank.host != failure.host;
+  });
+  if (failure.kind != FailureKind::kKilled || silent == ranks_.end() ||
+      std::ranges::any_of(ranks_, &RankRecord::wired))
+    return;
+  RankFailure cause;
+  cause.kind = FailureKind::kNodeSilent;
+  cause.rank = static_cast<int>(silent - ranks_.begin());
+  cause.host = silent->host;
+  cause.operation = "wire-up";
+  cause.cause = fmt::format("its node or link is down, for which rank {} on {} was killed",
+                            failure.rank, failure.host);
+  failure = std::move(cause);
+  outcome_.message = Describe(*outcome_.failure);
+}
+
 void Supervisor::EndRanks(const std::string& reason) {
   if (control_) control_->SendAll(Abort{reason});
   if (step_) step_->Kill(step_id_);

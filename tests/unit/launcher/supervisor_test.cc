@@ -125,13 +125,15 @@ class SupervisorTest : public testing::Test {
     EndingSteps ending;
     return Supervisor(spec, start, std::move(events), ending).Run();
   }
-  /// Rank 0 is not wired up; soon after rank 1 is killed. Rank 2 may be quiet from its hello on, as
-  /// one whose node is cut off.
-  RunOutcome RunWithAKilledRank(bool another_goes_quiet) {
-    return Run([this, another_goes_quiet](PlayedRank& played, int rank) {
+  /// When rank 2 goes quiet, as one whose node is cut off.
+  enum class Quiet { kNever, kFromItsHelloOn, kJustBefore };
+  /// Rank 0 is not wired up; soon after rank 1 is killed.
+  RunOutcome RunWithAKilledRank(Quiet quiet) {
+    return Run([this, quiet](PlayedRank& played, int rank) {
       said_hello_.arrive_and_wait();
-      if (rank == 2 && another_goes_quiet) return std::this_thread::sleep_for(2500ms);
-      played.BeatFor(900ms);
+      const bool goes_quiet = rank == 2 && quiet != Quiet::kNever;
+      if (!goes_quiet || quiet == Quiet::kJustBefore) played.BeatFor(900ms);
+      if (goes_quiet) return std::this_thread::sleep_for(3500ms);
       if (rank == 0) played.Say(Unwired(rank));
       played.BeatFor(100ms);
       if (rank == 1) EndsKilled(rank);
@@ -159,7 +161,7 @@ class SupervisorTest : public testing::Test {
 };
 
 TEST_F(SupervisorTest, ARankThatIsKilledExplainsWhyTheOthersAreNotWired) {
-  const RunOutcome outcome = RunWithAKilledRank(/*another_goes_quiet=*/false);
+  const RunOutcome outcome = RunWithAKilledRank(Quiet::kNever);
   ASSERT_TRUE(outcome.failure) << outcome.message;
   EXPECT_EQ(outcome.failure->failure.kind, FailureKind::kKilled);
   EXPECT_EQ(outcome.failure->failure.rank, 1);
@@ -167,10 +169,23 @@ TEST_F(SupervisorTest, ARankThatIsKilledExplainsWhyTheOthersAreNotWired) {
 }
 
 TEST_F(SupervisorTest, ARankThatIsKilledExplainsNothingWhereAnotherHasGoneQuietBefore) {
-  const RunOutcome outcome = RunWithAKilledRank(/*another_goes_quiet=*/true);
+  const RunOutcome outcome = RunWithAKilledRank(Quiet::kFromItsHelloOn);
   EXPECT_FALSE(outcome.failure) << outcome.message;
   EXPECT_EQ(outcome.message, "no second launch");
   EXPECT_EQ(launches_, std::vector<std::string>{"1 retried"});
+}
+
+/// The kill is heard before the other's silence is long enough to count.
+TEST_F(SupervisorTest, ARankThatIsKilledExplainsLessThanOneThatIsFoundSilentMeanwhile) {
+  const RunOutcome outcome = RunWithAKilledRank(Quiet::kJustBefore);
+  ASSERT_TRUE(outcome.failure) << outcome.message;
+  EXPECT_EQ(outcome.silent_nodes, std::vector<std::string>{"n3"});
+  EXPECT_EQ(outcome.failure->failure.kind, FailureKind::kNodeSilent);
+  EXPECT_EQ(outcome.failure->failure.host, "n3");
+  EXPECT_EQ(BlamedFor(*outcome.failure), Blamed::kNode);
+  EXPECT_EQ(outcome.message,
+            "rank 2 on n3 failed in wire-up: its node or link is down, for which rank 1 on n2 was "
+            "killed");
 }
 
 }  // namespace
