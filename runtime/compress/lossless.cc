@@ -16,7 +16,7 @@ struct Free {
 
 }  // namespace
 
-bool AppendShorter(kernels::PooledVector<std::byte>& out, std::span<const std::byte> bytes) {
+bool AppendCompressed(kernels::PooledVector<std::byte>& out, std::span<const std::byte> bytes) {
   // Its tables take a megabyte, which is not made anew for each message.
   thread_local const std::unique_ptr<ZSTD_CCtx, Free> context(ZSTD_createCCtx());
   if (!context) return false;
@@ -32,15 +32,15 @@ bool AppendShorter(kernels::PooledVector<std::byte>& out, std::span<const std::b
   return shorter;
 }
 
-std::optional<kernels::PooledVector<std::byte>> Restored(std::span<const std::byte> shorter,
-                                                         std::size_t count) {
+std::optional<kernels::PooledVector<std::byte>> Decompressed(std::span<const std::byte> compressed,
+                                                             std::size_t count) {
   thread_local const std::unique_ptr<ZSTD_DCtx, Free> context(ZSTD_createDCtx());
   // A frame that says another size is refused before room is made for it.
-  if (!context || ZSTD_getFrameContentSize(shorter.data(), shorter.size()) != count)
+  if (!context || ZSTD_getFrameContentSize(compressed.data(), compressed.size()) != count)
     return std::nullopt;
   kernels::PooledVector<std::byte> bytes(count);
   const std::size_t restored =
-      ZSTD_decompressDCtx(context.get(), bytes.data(), count, shorter.data(), shorter.size());
+      ZSTD_decompressDCtx(context.get(), bytes.data(), count, compressed.data(), compressed.size());
   if (ZSTD_isError(restored) != 0 || restored != count) return std::nullopt;
   return bytes;
 }

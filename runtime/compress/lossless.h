@@ -1,4 +1,4 @@
-// Makes shorter what messages have in four bits, without loss: zstd.
+// Lossless compression of what messages have in four bits: zstd.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ namespace adaptive_train {
 /// Appends `bytes` to `out` in zstd's format (RFC 8878), at its fastest level that codes literals.
 /// Of gradients in four bits about four fifths are left, for 1 ns a byte. False, and nothing is
 /// appended, where that is no shorter. Any thread.
-bool AppendShorter(kernels::PooledVector<std::byte>& out, std::span<const std::byte> bytes);
+bool AppendCompressed(kernels::PooledVector<std::byte>& out, std::span<const std::byte> bytes);
 
-/// What AppendShorter made of `count` bytes; none if it is anything else. `shorter` is untrusted.
-/// Any thread.
-std::optional<kernels::PooledVector<std::byte>> Restored(std::span<const std::byte> shorter,
-                                                         std::size_t count);
+/// What AppendCompressed made of `count` bytes; none if it is anything else. `compressed` is
+/// untrusted. Any thread.
+std::optional<kernels::PooledVector<std::byte>> Decompressed(std::span<const std::byte> compressed,
+                                                             std::size_t count);
 
 }  // namespace adaptive_train

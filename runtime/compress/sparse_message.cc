@@ -64,17 +64,17 @@ void SparseMessageWriter::Append(const void* bytes, std::size_t size) {
 }
 
 /// Whether they are shorter now.
-bool SparseMessageWriter::ShortenValues() {
+bool SparseMessageWriter::CompressValues() {
   const auto values = std::span<const std::byte>(message_).subspan(sizeof(Header));
   MessageBytes shorter(sizeof(Header));
-  if (!AppendShorter(shorter, values)) return false;
+  if (!AppendCompressed(shorter, values)) return false;
   message_ = std::move(shorter);
   return true;
 }
 
 MessageBytes SparseMessageWriter::Finish(Lossless lossless) {
   if (!finite_) Clear();
-  const bool zstd = lossless == Lossless::kZstd && finite_ && ShortenValues();
+  const bool zstd = lossless == Lossless::kZstd && finite_ && CompressValues();
   message_.reserve(message_.size() + indices_.size() + pieces_.size() * sizeof(PieceEntry));
   Append(indices_.data(), indices_.size());
   for (const Piece& piece : pieces_) {

@@ -95,7 +95,7 @@ class SparseMessageWriter {
   };
   void Clear();
   void Append(const void* bytes, std::size_t size);
-  bool ShortenValues();
+  bool CompressValues();
 
   std::uint32_t bucket_;
   ValueFormat format_;

@@ -238,7 +238,7 @@ Result<void> SparseMessage::ReadPieces(std::span<const std::byte> payload, Piece
   // This checks counts, and with them the size of the values.
   if (auto right = ReadIndices(rest.last(index_bytes), entries); !right) return right;
   if (!zstd) return ReadValues(values);
-  auto restored = Restored(values, value_bytes);
+  auto restored = Decompressed(values, value_bytes);
   if (!restored) return Refuse("its values are not what zstd made of them");
   restored_ = std::move(*restored);
   return ReadValues(restored_);

@@ -37,13 +37,13 @@ TEST(Lossless, NumbersInFourBitsBecomeShorterAndComeBack) {
   for (const std::int64_t count : {128, 1000, 100'000}) {
     const Bytes packed = Packed(count);
     Bytes out(3, std::byte{9});
-    if (!AppendShorter(out, packed)) {
+    if (!AppendCompressed(out, packed)) {
       EXPECT_EQ(out.size(), 3u);
       EXPECT_LT(count, 100'000);
       continue;
     }
     EXPECT_LT(out.size() - 3, packed.size());
-    EXPECT_EQ(Restored(std::span(out).subspan(3), packed.size()), packed);
+    EXPECT_EQ(Decompressed(std::span(out).subspan(3), packed.size()), packed);
     const double share = static_cast<double>(out.size() - 3) / static_cast<double>(packed.size());
     EXPECT_LT(share, count < 100'000 ? 1 : .9);
   }
@@ -52,7 +52,7 @@ TEST(Lossless, NumbersInFourBitsBecomeShorterAndComeBack) {
 TEST(Lossless, WhatIsNoShorterIsLeftAlone) {
   for (const std::size_t count : {0, 1, 2, 100, 70'000}) {
     Bytes out(5);
-    EXPECT_FALSE(AppendShorter(out, Random(count))) << count;
+    EXPECT_FALSE(AppendCompressed(out, Random(count))) << count;
     EXPECT_EQ(out.size(), 5u);
   }
 }
@@ -60,22 +60,23 @@ TEST(Lossless, WhatIsNoShorterIsLeftAlone) {
 TEST(Lossless, WhatIsChangedCutOrOfAnotherSizeIsRefused) {
   const Bytes packed = Packed(20'000);
   Bytes shorter;
-  ASSERT_TRUE(AppendShorter(shorter, packed));
-  EXPECT_FALSE(Restored(shorter, packed.size() - 1));
-  EXPECT_FALSE(Restored(shorter, packed.size() + 1));
-  EXPECT_FALSE(Restored({}, 0));
-  EXPECT_FALSE(Restored({}, 100));
+  ASSERT_TRUE(AppendCompressed(shorter, packed));
+  EXPECT_FALSE(Decompressed(shorter, packed.size() - 1));
+  EXPECT_FALSE(Decompressed(shorter, packed.size() + 1));
+  EXPECT_FALSE(Decompressed({}, 0));
+  EXPECT_FALSE(Decompressed({}, 100));
   for (std::size_t size = 0; size < shorter.size(); size += 97)
-    EXPECT_FALSE(Restored(std::span(shorter).first(size), packed.size())) << size;
+    EXPECT_FALSE(Decompressed(std::span(shorter).first(size), packed.size())) << size;
   Bytes longer = shorter;
   longer.push_back(std::byte{0});
-  EXPECT_FALSE(Restored(longer, packed.size()));
+  EXPECT_FALSE(Decompressed(longer, packed.size()));
   for (std::size_t at = 0; at < shorter.size(); at += 31) {
     Bytes changed = shorter;
     changed[at] ^= std::byte{0x5a};
-    (void)Restored(changed, packed.size());  // other bytes, as many, or none: what matters is asan
+    (void)Decompressed(changed,
+                       packed.size());  // other bytes, as many, or none: what matters is asan
   }
-  EXPECT_EQ(Restored(shorter, packed.size()), packed) << "after all that";
+  EXPECT_EQ(Decompressed(shorter, packed.size()), packed) << "after all that";
 }
 
 TEST(Lossless, ThreadsDoNotMeet) {
@@ -86,7 +87,8 @@ TEST(Lossless, ThreadsDoNotMeet) {
       const Bytes packed = Packed(10'000 + 128 * i);
       for (int again = 0; again < 20; ++again) {
         Bytes shorter;
-        if (AppendShorter(shorter, packed) && Restored(shorter, packed.size()) == packed) ++right;
+        if (AppendCompressed(shorter, packed) && Decompressed(shorter, packed.size()) == packed)
+          ++right;
       }
     });
   for (std::thread& thread : threads) thread.join();
