@@ -70,6 +70,20 @@ build_debs() {
   fi
 }
 
+# not_ok LOG: what bats files say of their tests that failed. A job that failed comes last, after jobs that did not: of long
+# words the first 6 lines and the last 40.
+not_ok() {
+  awk '
+    function tell(  i) {
+      for (i = 1; i <= lines; i++) if (i <= 6 || i > lines - 40) print line[i]; else if (i == 7) print "# ..."
+      lines = 0
+    }
+    /^not ok/ { tell(); line[lines = 1] = $0; next }
+    lines && /^#/ { line[++lines] = $0; next }
+    { tell() }
+    END { tell() }' "$1" 2>/dev/null | head -n 120
+}
+
 failed=()
 check() { # PRESET CTEST-ARGUMENT...
   section "test $1: ${*:2}"
@@ -77,7 +91,8 @@ check() { # PRESET CTEST-ARGUMENT...
   ctest --test-dir "build/$1" --output-on-failure --no-tests=error "${@:2}" || {
     # The end of what is printed must tell what failed and how, wherever that was. Ranks speak before their test does.
     failed+=("$1 ${*:2}: $(cut -d: -f2- "$last/LastTestsFailed.log" 2>/dev/null | tr '\n' ' ')")
-    failed+=("$(grep -hE -B 8 -A 16 '^not ok|: Failure$' "$last/LastTest.log" 2>/dev/null | sed -n 1,60p)")
+    failed+=("$(grep -hE -B 8 -A 16 ': Failure$' "$last/LastTest.log" 2>/dev/null | sed -n 1,60p)")
+    failed+=("$(not_ok "$last/LastTest.log")")
   }
 }
 

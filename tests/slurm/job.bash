@@ -75,8 +75,8 @@ submit() {
 # job_field JOB NAME: of scontrol show job.
 job_field() { box_root ctl scontrol show job -o "$1" | tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1; }
 
-# job_over JOB: no longer pending or running; a node that is gone may keep it COMPLETING.
-job_over() { [[ $(job_field "$1" JobState) != @(PENDING|RUNNING|CONFIGURING) ]]; }
+# job_over JOB: no longer pending or running; a node that is gone may keep it COMPLETING. Where nobody says, it is not over.
+job_over() { [[ $(job_field "$1" JobState) != @(|PENDING|RUNNING|CONFIGURING) ]]; }
 
 # training JOB STEPS: that many steps are done.
 training() { [[ $(cat "$home/runs/$1/metrics.jsonl" 2>/dev/null | wc -l) -ge $2 ]]; }
