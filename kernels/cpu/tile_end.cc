@@ -16,12 +16,24 @@ namespace adaptive_train::kernels::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
+/// For the next row, which is too far away for the hardware prefetcher. A prefetch past the last one
+/// does not fault.
+template <class T>
+HWY_INLINE void Prefetch(const T* matrix, std::int64_t at) {
+  if (matrix != nullptr) __builtin_prefetch(matrix + at);
+}
+
 template <class T, GeluForm kForm>
 void FinishAs(const TileEnd<T>& x, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
     const float* tile = x.tile + row * x.tile_stride;
     const std::int64_t at = row * x.stride;
     ForVectors(0, x.columns, [&](std::int64_t i, auto part) HWY_ATTR {
+      const std::int64_t next = at + x.stride + i;
+      Prefetch(x.residual, next);
+      Prefetch(x.gelu_input, next);
+      Prefetch(x.c, next);
+      Prefetch(x.activated, next);
       Floats c = Load(tile + i, part);
       if (x.bias != nullptr) c = hn::Add(c, Load(x.bias + i, part));
       if (x.residual != nullptr) c = hn::Add(c, Load(x.residual + at + i, part));

@@ -119,15 +119,16 @@ TILE_TARGET void TransposeTile(std::uint16_t* tile) {
   }
 }
 
-/// Prefetches 16 numbers to the first-level cache: a matrix's rows are too far apart for the
-/// hardware prefetcher.
+/// Prefetches 16 numbers to the second-level cache: a matrix's rows are too far apart for the
+/// hardware prefetcher. Where they are a multiple of 2 KiB apart, they share so few sets of the
+/// first-level cache that they would be gone again.
 template <class T>
 TILE_TARGET inline void Prefetch(const T* from) {
-  __builtin_prefetch(from);
+  __builtin_prefetch(from, 0, 2);
 }
 
 /// Packs the tiles of up to 16 lines and 32 of k. A tile row is a line or a pair of k, depending on
-/// how the matrix is stored. The input of the next tiles in that direction is prefetched.
+/// how the matrix is stored. The input of tiles to come in that direction is prefetched.
 template <class T, int kParts>
 TILE_TARGET void PackTiles(const TilePackArguments<T>& x, std::int64_t line, std::int64_t k,
                            std::uint16_t* tiles) {
@@ -138,8 +139,8 @@ TILE_TARGET void PackTiles(const TilePackArguments<T>& x, std::int64_t line, std
     for (std::int64_t i = 0; i < kTileSide; ++i) {
       const bool inside = i < lines;
       const T* row = from + (inside ? i * x.stride : 0);
-      Prefetch(row + kTileSide * x.stride);
-      Prefetch(row + kTileSide * x.stride + kTileSide);
+      Prefetch(row + 2 * kTileSide * x.stride);
+      Prefetch(row + 2 * kTileSide * x.stride + kTileSide);
       StorePairs<T, kParts>(row, inside ? low : 0, row + kTileSide, inside ? high : 0, i, tiles);
     }
   } else {
