@@ -70,8 +70,8 @@ build_debs() {
   fi
 }
 
-# not_ok LOG: what bats files say of their tests that failed. A job that failed comes last, after jobs that did not: of long
-# words the first 6 lines and the last 40.
+# not_ok LOG: what bats files say of their tests that failed. The job that failed comes last, so of a long text the first 6 lines
+# and the last 40 are printed.
 not_ok() {
   awk '
     function tell(  i) {
@@ -91,8 +91,7 @@ check() { # PRESET CTEST-ARGUMENT...
   ctest --test-dir "build/$1" --output-on-failure --no-tests=error "${@:2}" || {
     # The end of what is printed must tell what failed and how, wherever that was. Ranks speak before their test does.
     failed+=("$1 ${*:2}: $(cut -d: -f2- "$last/LastTestsFailed.log" 2>/dev/null | tr '\n' ' ')")
-    failed+=("$(grep -hE -B 8 -A 16 ': Failure$' "$last/LastTest.log" 2>/dev/null | sed -n 1,60p)")
-    failed+=("$(not_ok "$last/LastTest.log")")
+    failed+=("$(grep -hE -B 8 -A 16 ': Failure$' "$last/LastTest.log" 2>/dev/null | sed -n 1,60p; not_ok "$last/LastTest.log")")
   }
 }
 

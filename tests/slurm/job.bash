@@ -75,7 +75,7 @@ submit() {
 # job_field JOB NAME: of scontrol show job.
 job_field() { box_root ctl scontrol show job -o "$1" | tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1; }
 
-# job_over JOB: no longer pending or running; a node that is gone may keep it COMPLETING. Where nobody says, it is not over.
+# job_over JOB: no longer pending or running; a node that is gone may keep it COMPLETING. Where Slurm does not answer, it is not over.
 job_over() { [[ $(job_field "$1" JobState) != @(|PENDING|RUNNING|CONFIGURING) ]]; }
 
 # training JOB STEPS: that many steps are done.
