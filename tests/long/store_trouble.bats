@@ -172,7 +172,7 @@ serve() {
   serve
   local job
   job=$(submit -N2 -- --train.steps=300)
-  wait_until 60 training "$job" 5
+  wait_for_steps "$job" 5
   kill -9 "$service"
   finished_with "$job" 0:0
   [[ $(losses "$job" | wc -l) == 300 ]]

@@ -151,16 +151,17 @@ slow_disk() {
 
 @test "a stop while a link carries nothing, within a round of local steps: no replica's own state is saved" {
   stalled_run lost_sends LOST_SENDS "${same_layout[@]}" --compression.mode=local --compression.local_steps=10
-  step=$(tail -n 1 "$work/run/metrics.jsonl" | jq .step)
   kill -TERM "$launcher"
-  if ((step % 10 == 2)); then
-    ends_with 143
+  ends_with 5 143
+  step=$(saved_step) last=$(tail -n 1 "$work/run/metrics.jsonl" | jq .step)
+  ((step % 10 == 2 && step <= last && last <= step + 10))
+  # Which ranks have ended the round when the link dies is chance: all, some or none.
+  if ((status == 143)); then
+    ((step == last))
   else
-    ends_with 5
-    grep -q 'saving without an exchange: rank 0 is within a round of local steps' "$work/err"
-    grep -q "^saved step $(((step - 2) / 10 * 10 + 2)) from this node's memory$" "$work/out"
+    grep -Eq 'saving without an exchange: rank [0-3] is within a round of local steps' "$work/err"
+    grep -q "^saved step $step from this node's memory$" "$work/out"
   fi
-  (($(saved_step) == (step - 2) / 10 * 10 + 2))
 }
 
 @test "a stop while a link carries nothing: the last step is saved by all, 143, and the run goes on from there with the same bits" {

@@ -62,7 +62,7 @@ seen_on() {
 # without_end NODE SBATCH-ARGUMENT...: a job of one core there that does not end by itself before its time is over; sets $job.
 without_end() {
   job=$(submit -N1 -c1 --mem=300 -w "$@" -- --train.steps=1000000 --checkpoint.before_end_seconds=0)
-  wait_until 60 training "$job" 5
+  wait_for_steps "$job" 5
 }
 # preempt_on NODE
 preempt_on() { box_on ctl sbatch --parsable -N1 -w "$1" -p high --exclusive --wrap 'sleep 1'; }

@@ -22,7 +22,7 @@ long_job() {
   while (($#)) && [[ $1 != -- ]]; do sbatch+=("$1") && shift; done
   shift
   job=$(submit "${sbatch[@]}" -- --train.steps=1000000 "$@")
-  wait_until 60 training "$job" 20
+  wait_for_steps "$job" 20
 }
 # saved_and_requeued REASON: the run says that, with the last step saved, and Slurm has the job in its queue again.
 saved_and_requeued() {
@@ -39,7 +39,7 @@ newest_step() { ls "$home/runs/$job/checkpoints" | sed -n 's/^step-0*\([0-9]*\)$
 comes_back() {
   sleep 3 # slurmd refuses the credential of a job that comes back within two seconds
   box_root ctl scontrol update JobId="$job" StartTime=now
-  wait_until 60 grep -q "^resumed from the checkpoint of step $1$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+  wait_until "$launch_patience" grep -q "^resumed from the checkpoint of step $1$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
 }
 
 @test "scancel -s TERM, which reaches ranks alone: saved, 75, requeued, and the run goes on from there" {
@@ -146,7 +146,7 @@ shown_again() { [[ $(box_on n1 adaptive-train jobs -j "$1" -n -P -o State | tail
   to_script=$(submit -N1 --exclusive --time=1 --signal=B:USR1@12 -- "${keys[@]}")
   back=$(submit -N1 --exclusive -- "${keys[@]}")
   cancelled=$(submit -N1 --exclusive -- "${keys[@]}")
-  for job in "$back" "$cancelled"; do wait_until 60 training "$job" 20; done
+  for job in "$back" "$cancelled"; do wait_for_steps "$job" 20; done
   box_root ctl scontrol requeue "$back"
   box_on ctl scancel "$cancelled"
   # Slurm signals both the launcher and the ranks: either is heard first.
@@ -199,7 +199,7 @@ shown_on() { [[ $(box_on "$1" adaptive-train jobs -j "$2" -n -P -o State | head 
   [[ $(wc -l <"$home/runs/$job/metrics.jsonl") == "$steps" ]]
   [[ $(box_on n1 adaptive-train jobs -j "$job" -n -P -o State) == RUNNING ]]
   box_root ctl scontrol resume "$job"
-  wait_until 60 training "$job" $((steps + 50)) || { show_job "$job"; return 1; }
+  wait_for_steps "$job" $((steps + 50))
   run grep -E 'no step for|silent|failed|resumed from|going on' "$home/slurm-$job.out"
   [[ $output == "" ]]
   jq -es 'map(.step_s) | max < 15' <(head -n $((steps + 50)) "$home/runs/$job/metrics.jsonl")

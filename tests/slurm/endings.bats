@@ -17,7 +17,7 @@ without_end() { submit -N1 "$@" -- --train.steps=1000000 --checkpoint.before_end
   requeued=$(without_end -w n2)
   lost=$(without_end -w n3)
   failed=$(without_end -w n4 --no-requeue --no-kill=off)
-  for job in "$limited" "$requeued" "$lost" "$failed"; do wait_until 60 training "$job" 5; done
+  for job in "$limited" "$requeued" "$lost" "$failed"; do wait_for_steps "$job" 5; done
   for job in "$limited" "$requeued" "$lost" "$failed"; do state_is "$job" RUNNING; done
   box_root ctl scontrol requeue "$requeued"
   box_root n3 pkill -KILL -x adaptive-train
@@ -32,7 +32,7 @@ without_end() { submit -N1 "$@" -- --train.steps=1000000 --checkpoint.before_end
   [[ $(sqlite3 "$home/.local/state/adaptive-train/profiles.db" "SELECT state FROM jobs WHERE slurm_job_id = $failed") == NODE_FAIL ]]
   box_on ctl adaptive-train jobs -a -n -P -o JobID -s TO,NF | sort | diff - <(printf '%s\n' "$limited" "$failed" | sort)
   cancelled=$(without_end -w n1)
-  wait_until 60 training "$cancelled" 5
+  wait_for_steps "$cancelled" 5
   box_on ctl scancel "$cancelled"
   wait_until 60 state_is "$cancelled" CANCELLED
   box revive n4
@@ -40,7 +40,7 @@ without_end() { submit -N1 "$@" -- --train.steps=1000000 --checkpoint.before_end
 
 @test "without RequeueExit a saved job is FAILED with 75, and scontrol requeue goes on with it" {
   job=$(submit -N2 -- --train.steps=1000000)
-  wait_until 60 training "$job" 20
+  wait_for_steps "$job" 20
   box_on ctl scancel -s TERM "$job"
   finished_with "$job" 75:0
   [[ $(job_field "$job" JobState) == FAILED ]]
@@ -48,7 +48,7 @@ without_end() { submit -N1 "$@" -- --train.steps=1000000 --checkpoint.before_end
   sleep 3 # slurmd refuses the credential of a job that comes back within two seconds
   box_root ctl scontrol requeue "$job"
   box_root ctl scontrol update JobId="$job" StartTime=now
-  wait_until 60 grep -q "^resumed from the checkpoint of step $step$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+  wait_until "$launch_patience" grep -q "^resumed from the checkpoint of step $step$" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
   [[ $(job_field "$job" JobState) == RUNNING ]]
   box_on ctl scancel "$job"
 }

@@ -17,7 +17,7 @@ said_of() { box_on ctl adaptive-train jobs -j "$1" -n -P -o "$2"; }
 @test "all that names a node uses Slurm's name, and all of its cores count" {
   sed -i 's/^measure = false/measure = true/' "$home/config.toml"
   job=$(submit -N2 --exclusive -- --train.steps=1000000 --recovery.attempts=0)
-  wait_until 60 training "$job" 5
+  wait_for_steps "$job" 5
   box_root n2 pkill -KILL -f "$worker_command"
   finished_with "$job" 5:0
   local run=$home/runs/$job out=$home/slurm-$job.out
@@ -81,7 +81,7 @@ SH
 @test "out of memory: a rank's end is told as such, and so is the launcher's" {
   limited || return 0
   job=$(submit -N2 -c1 --mem=300 -- --train.steps=1000000 --recovery.attempts=0)
-  wait_until 60 training "$job" 5
+  wait_for_steps "$job" 5
   run_out_of_memory n2 "$worker_command"
   finished_with "$job" 5:0
   grep '^adaptive-train: rank 1 on n2 failed .*: its process ended: Out Of Memory' "$home/slurm-$job.out"
@@ -89,7 +89,7 @@ SH
   [[ $(sqlite3 "$home/.local/state/adaptive-train/profiles.db" 'SELECT host, kind FROM failures') == 'n2|out_of_memory' ]]
 
   job=$(submit -N2 -c1 --mem=300 -- --train.steps=1000000)
-  wait_until 60 training "$job" 5
+  wait_for_steps "$job" 5
   run_out_of_memory n1 '^adaptive-train run'
   # Slurm may still be clearing the nodes.
   wait_until 60 job_over "$job"

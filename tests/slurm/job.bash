@@ -81,10 +81,22 @@ job_over() { [[ $(job_field "$1" JobState) != @(|PENDING|RUNNING|CONFIGURING) ]]
 # training JOB STEPS: that many steps are done.
 training() { [[ $(cat "$home/runs/$1/metrics.jsonl" 2>/dev/null | wc -l) -ge $2 ]]; }
 
+# What launches ranks may need this, in seconds: the launcher gives a step that does not start up after 60 s, and tries again.
+launch_patience=200
+
+# wait_for_steps JOB STEPS: or says what the job did instead.
+wait_for_steps() {
+  wait_until "$launch_patience" training "$1" "$2" && return 0
+  box_root ctl sinfo -N -p main -o '%N %t %E' || true
+  grep -w "JobId=$1" "$(box_value BOX_LOG)/slurmctld.log" | tail -n 15 || true
+  show_job "$1"
+  return 1
+}
+
 # start_training SBATCH-ARGUMENT...: a job on all four nodes, without end but for a failure, running; sets $job.
 start_training() {
   job=$(submit -N4 "$@" -- --train.steps=1000000 --recovery.attempts=0)
-  wait_until 60 training "$job" 5
+  wait_for_steps "$job" 5
 }
 
 # What a rank's command line begins with; the name of the process, cut to 15 letters, is also the node probe's.
@@ -112,7 +124,7 @@ show_job() {
 
 # finished_with JOB EXITCODE: waits for its end.
 finished_with() {
-  wait_until 90 job_over "$1"
+  wait_until "$launch_patience" job_over "$1" || { show_job "$1"; return 1; }
   show_job "$1"
   [[ $(job_field "$1" ExitCode) == "$2" ]]
 }

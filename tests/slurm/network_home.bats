@@ -82,7 +82,7 @@ warns_of_its_home() {
   run -1 box_on n1 cat "$home/new"
   wait_until 10 box_on n1 cat "$home/new"
   job=$(submit -N2 -- --train.steps=4000)
-  wait_until 60 training "$job" 50
+  wait_for_steps "$job" 50
   rm "$home/runs/$job"/{ledger.jsonl,metrics.jsonl,tensorboard/*}
   finished_with "$job" 0:0
   grep "^adaptive-train: warning: ledger $home/runs/$job/ledger.jsonl: Stale file handle; this run is not recorded" "$home/slurm-$job.out"
@@ -92,7 +92,7 @@ warns_of_its_home() {
 @test "a rank that is killed is replaced from memory" {
   local job
   job=$(submit -N2 -- --train.steps=4000)
-  wait_until 60 training "$job" 50
+  wait_for_steps "$job" 50
   box_root n2 pkill -KILL -f "$worker_command"
   finished_with "$job" 0:0
   grep '^resumed from the memory of step' "$home/slurm-$job.out"

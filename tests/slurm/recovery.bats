@@ -11,7 +11,7 @@ keys=(--train.steps=3000 --checkpoint.every=50 --train.reproducible=layout --tra
 # failing_job SBATCH-ARGUMENT...: in $job, past a checkpoint; $event is now.
 failing_job() {
   job=$(submit -N4 "$@" -- "${keys[@]}")
-  wait_until 60 training "$job" 120
+  wait_for_steps "$job" 120
   event=$SECONDS
 }
 # goes_on WORDS: past where it was.
@@ -66,7 +66,7 @@ nodes_of() { jq -r '[.ranks[].node] | sort | join(" ")' "$home/runs/$1/plan.json
   for layout in "--parallel.shard=1" "--parallel.pipeline=2 --parallel.data=2"; do
     read -ra layout_keys <<<"$layout"
     job=$(submit -N4 -- "${memory[@]}" "${layout_keys[@]}")
-    wait_until 60 training "$job" 120
+    wait_for_steps "$job" 120
     committed=$(wc -l <"$home/runs/$job/metrics.jsonl")
     box cut n4
     wait_until 60 grep -q '^resumed from the memory of step' "$home/slurm-$job.out" || { show_job "$job"; return 1; }
@@ -90,7 +90,7 @@ nothing_kept() {
 
 @test "what a job that is killed has in memory goes with it" {
   job=$(submit -N4 -- --train.steps=1000000)
-  wait_until 60 training "$job" 20
+  wait_for_steps "$job" 20
   for node in n1 n2 n3 n4; do [[ $(kept_on "$node") ]]; done
   box_on ctl scancel -s KILL --full "$job"
   wait_until 60 job_over "$job"
@@ -99,7 +99,7 @@ nothing_kept() {
 
 @test "a node cut off: a spare takes its place, and no rank is left on it" {
   job=$(box_on ctl sbatch --parsable -N4 --adaptive-train=spares=1 job.sh "${keys[@]}")
-  wait_until 60 training "$job" 120
+  wait_for_steps "$job" 120
   event=$SECONDS
   [[ $(nodes_of "$job") == "n1 n2 n3" ]]
   box cut n2
@@ -114,7 +114,7 @@ nothing_kept() {
   failing_job
   box cut n3
   goes_on 'without n3'
-  wait_until 60 training "$job" 300
+  wait_for_steps "$job" 300
   box kill n4
   wait_until 60 grep -Eq '^going on without n4 ' "$home/slurm-$job.out"
   finished_with "$job" 0:0
@@ -167,7 +167,7 @@ nothing_kept() {
 
 @test "a spare that is dead as well: the run goes on without both" {
   job=$(box_on ctl sbatch --parsable -N4 --adaptive-train=spares=1 job.sh "${keys[@]}")
-  wait_until 60 training "$job" 120
+  wait_for_steps "$job" 120
   [[ $(nodes_of "$job") == "n1 n2 n3" ]]
   box cut n4
   box cut n2
@@ -182,7 +182,7 @@ nothing_kept() {
 @test "a node cut off while a checkpoint is written: the run goes on from the newest that is whole" {
   job=$(submit -N4 -- --train.steps=400 --checkpoint.every=1 --recovery.memory=off)
   event=$SECONDS
-  wait_until 60 training "$job" 60
+  wait_for_steps "$job" 60
   box cut n4
   goes_on 'without n4'
   grep -E '^resumed from the checkpoint of step [0-9]+$' "$home/slurm-$job.out"
@@ -207,7 +207,7 @@ nothing_kept() {
   job=$(submit -N2 -- --model.layers=8 --model.hidden=384 --model.heads=4 --train.global_batch=12 --train.micro_batch=1 --train.steps=16 --checkpoint.every=2 --recovery.attempts=10)
   wait_until 90 grep -q '^saved step' "$home/slurm-$job.out"
   wait_until 60 killed_until_left_out n1
-  wait_until 60 training "$job" $(($(wc -l <"$home/runs/$job/metrics.jsonl") + 1))
+  wait_for_steps "$job" $(($(wc -l <"$home/runs/$job/metrics.jsonl") + 1))
   box cut n2
   wait_until 60 grep -Fxq 'taking n1 back, as the other nodes are not enough for a plan' "$home/slurm-$job.out" || { show_job "$job"; return 1; }
   box mend n2

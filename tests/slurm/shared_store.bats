@@ -140,7 +140,7 @@ outage_known() { [[ $(sqlite3 -readonly "$shared/profiles.db" 'SELECT node FROM 
 @test "a node that died in one user's job is the next user's spare, by Slurm's word" {
   serve_by_network
   job=$(box on ctl --user=ada sbatch --parsable -N3 --adaptive-train=reuse=auto job.sh --train.steps=1000000 --parallel.data=3 --store "$store" 3>&-)
-  wait_until 90 training "$job" 5
+  wait_for_steps "$job" 5
   box kill n2
   wait_until 60 grep -q "^going on without n2" "$home/slurm-$job.out"
   # A question goes out at once, and half a minute later, when Slurm has marked the node as down.

@@ -132,7 +132,7 @@ within_limits() {
   step=$(ls "$home/runs/$job/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1)
   sleep 3 # slurmd refuses the credential of a job that comes back within two seconds
   box_root ctl scontrol update JobId="$job" StartTime=now
-  wait_until 60 grep -q "resumed from the checkpoint of step $step" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
+  wait_until "$launch_patience" grep -q "resumed from the checkpoint of step $step" "$home/slurm-$job.out" || { show_job "$job"; return 1; }
   box_on ctl scancel --batch --signal=TERM "$job"
   finished_with "$job" 143:0
   [[ $(box_on n1 adaptive-train jobs -j "$job" -n -P -o State) == REQUEUED$'\n'CANCELLED ]]
