@@ -29,6 +29,10 @@ void WidenRows(const WidenArguments<T>& x, std::int64_t begin, std::int64_t end)
   }
 }
 
+/// How many rows before their use rows of a matrix are prefetched. They are too far apart for the
+/// hardware prefetcher. A prefetch past the last one is harmless.
+constexpr std::int64_t kRowsAhead = 4;
+
 /// Row by row, so that the matrix is read sequentially.
 template <class T>
 void WidenRowsToPanels(const WidenArguments<T>& x, std::int64_t begin, std::int64_t end) {
@@ -38,6 +42,7 @@ void WidenRowsToPanels(const WidenArguments<T>& x, std::int64_t begin, std::int6
     for (std::int64_t column = 0; column < x.columns; column += width) {
       float* const to = x.panel + column * x.rows + row * width;
       ForVectors(0, std::min(width, x.columns - column), [=](std::int64_t i, auto part) HWY_ATTR {
+        __builtin_prefetch(from + kRowsAhead * x.matrix_stride + column + i);
         Store(Load(from + column + i, part), to + i, part);
       });
     }
@@ -117,6 +122,8 @@ void TransposeRows(const WidenArguments<T>& x, std::int64_t begin, std::int64_t 
       const std::int64_t columns = std::min(kTransposedColumns, x.columns - column);
       const T* from = x.matrix + row * x.matrix_stride + column;
       float* to = x.panel + column * x.panel_stride + row;
+      for (std::int64_t i = kRows; i < 2 * kRows; ++i)
+        __builtin_prefetch(from + i * x.matrix_stride);
       if constexpr (std::is_same_v<T, float>) {
         TransposeFloats(rows, columns, from, x.matrix_stride, to, x.panel_stride);
       } else {

@@ -33,9 +33,9 @@ struct SimulationOptions {
   int steps = 1;  // in sequence; each rank goes on when its own step is over
   ChanceSettings chance{};
   NodeCards cards{};
-  double bucket_bytes = 4 << 20;  // of a device's gradients, exchanged together; positive
-  /// Rings of more replicas use one flow per bucket (SimulatedLinks::SendAround) and at most 256
-  /// buckets. Single messages would be 2 (D-1) D per bucket. The same holds for a step that would
+  double bucket_bytes = 4 << 20;  // at most, of a layer's gradients on a device; positive
+  /// Rings of more replicas use one flow per bucket (SimulatedLinks::SendAround), and at most 256
+  /// buckets besides one of each layer. Single messages would be 2 (D-1) D per bucket. The same holds for a step that would
   /// have more than 200,000 such messages.
   int long_ring = 16;
   bool timeline = true;  // of the last step
@@ -56,9 +56,8 @@ struct Simulation {
 /// layout's schedule (P = 1: micro-batch after micro-batch). Activations and their gradients are
 /// messages between the first tensor ranks' nodes.
 ///
-/// In the last backward of each chunk a bucket of gradients, cut from the end of the stage's layers,
-/// leaves as soon as its layers are done, or with PlanProblem::exchange_after all when the last layer
-/// is. Buckets go around their rings at the same time. Ten numbers then
+/// In the last backward of each chunk a layer's buckets of gradients leave as soon as the layer is
+/// done, or with PlanProblem::exchange_after all when the last layer is. Buckets go around their rings at the same time. Ten numbers then
 /// end the step's exchange, and the optimizer follows. A compressed layer computes `compression_s`
 /// more and counts its compressed bytes. With shard >= 1 buckets are reduce-scattered, and gathered
 /// again after the update. Tied embeddings go from the last stage to the first and back, after the

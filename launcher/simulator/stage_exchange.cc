@@ -7,9 +7,8 @@ namespace adaptive_train {
 namespace {
 
 constexpr double kAgreementBytes = 10 * sizeof(double);  // training_loop.cc
-constexpr double kMostMessages = 200'000;  // of a step; more are not simulated one by one
-constexpr double kMostCoarseBuckets = 256;
-constexpr double kRounding = 1e-9;  // of the sums of bytes
+constexpr double kMostMessages = 200'000;   // of a step; more are not simulated one by one
+constexpr double kMostCoarseBuckets = 256;  // besides one of each layer
 
 }  // namespace
 
@@ -30,16 +29,18 @@ StageExchange::StageExchange(const EventLoop& loop, SimulatedLinks& links,
     places_.push_back(members[replica]);
     replicas_[replica].position = static_cast<int>(i);
   }
-  double total = 0;
-  for (const int l : layout.LayersOf(stage)) total += LayerBytes(l);
+  const std::vector<int> layers = layout.LayersOf(stage);
   double bucket = options.bucket_bytes * layout.tensor;
+  CutIntoBuckets(layers, bucket);
   const double messages =
-      layout.Stages() * std::ceil(total / bucket) * 2 * layout.data * (layout.data - 1);
+      layout.Stages() * static_cast<double>(buckets_.size()) * 2 * layout.data * (layout.data - 1);
   const bool coarse = layout.data > options.long_ring || messages > kMostMessages;
-  if (coarse) bucket = std::max(bucket, total / kMostCoarseBuckets);
-  for (double end = 0; end < total * (1 - kRounding);)
-    bucket_ends_.push_back(end = std::min(total, end + bucket));
-  MakeBuckets(bucket, layout.shard >= 1 ? RingPart::kHalf : RingPart::kAll, coarse);
+  if (coarse) {
+    double total = 0;
+    for (const int l : layers) total += problem.layers[static_cast<std::size_t>(l)].gradient_bytes;
+    CutIntoBuckets(layers, std::max(bucket, total / kMostCoarseBuckets));
+  }
+  MakeRings(layout.shard >= 1 ? RingPart::kHalf : RingPart::kAll, coarse);
   agreement_ = MakeRing(kAgreementBytes, RingPart::kAll, coarse,
                         [this](int replica) { events_.agreed(replica); });
 }
@@ -50,16 +51,24 @@ double StageExchange::LayerBytes(int layer) const {
                                                              : l.gradient_bytes;
 }
 
-void StageExchange::MakeBuckets(double bucket, RingPart part, bool coarse) {
-  double begin = 0;
-  for (const double end : bucket_ends_) {
-    const double bytes = std::min(bucket, end - begin);
-    begin = end;
-    sums_.push_back(MakeRing(bytes, part, coarse, [this](int replica) {
+/// No bucket has two layers, and those of a layer are alike (runtime/exchange/gradient_buckets.h).
+void StageExchange::CutIntoBuckets(const std::vector<int>& layers, double most_bytes) {
+  buckets_.clear();
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    const double whole = problem_.layers[static_cast<std::size_t>(*layer)].gradient_bytes;
+    const auto count = static_cast<std::size_t>(std::ceil(whole / most_bytes));
+    buckets_.insert(buckets_.end(), count,
+                    {*layer, LayerBytes(*layer) / static_cast<double>(count)});
+  }
+}
+
+void StageExchange::MakeRings(RingPart part, bool coarse) {
+  for (const Bucket& bucket : buckets_) {
+    sums_.push_back(MakeRing(bucket.bytes, part, coarse, [this](int replica) {
       Count(replica, replicas_[static_cast<std::size_t>(replica)].summed, events_.summed);
     }));
     if (part == RingPart::kAll) continue;
-    gathers_.push_back(MakeRing(bytes, part, coarse, [this](int replica) {
+    gathers_.push_back(MakeRing(bucket.bytes, part, coarse, [this](int replica) {
       Count(replica, replicas_[static_cast<std::size_t>(replica)].gathered, events_.gathered);
     }));
   }
@@ -74,16 +83,14 @@ std::unique_ptr<RingExchange> StageExchange::MakeRing(double bytes, RingPart par
 }
 
 void StageExchange::Count(int replica, std::size_t& count, const std::function<void(int)>& all) {
-  if (++count == bucket_ends_.size()) all(replica);
+  if (++count == buckets_.size()) all(replica);
 }
 
 void StageExchange::LayerDone(int index, int layer) {
   Replica& replica = replicas_[static_cast<std::size_t>(index)];
-  replica.final_bytes += LayerBytes(layer);
   if (problem_.exchange_after && layer != first_layer_) return;
-  const double final_bytes = replica.final_bytes * (1 + kRounding);
   if (replica.started == 0) replica.began = loop_.Now();
-  while (replica.started < sums_.size() && bucket_ends_[replica.started] <= final_bytes)
+  while (replica.started < sums_.size() && buckets_[replica.started].layer >= layer)
     sums_[replica.started++]->Ready(replica.position);
   if (layer == first_layer_ && sums_.empty()) events_.summed(index);
 }

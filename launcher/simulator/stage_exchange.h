@@ -37,16 +37,21 @@ class StageExchange {
 
  private:
   struct Replica {
-    int position = 0;  // in the ring
-    double final_bytes = 0;
+    int position = 0;         // in the ring
     std::size_t started = 0;  // buckets
     std::size_t summed = 0;
     std::size_t gathered = 0;
     double began = 0;
   };
 
+  struct Bucket {
+    int layer;
+    double bytes;
+  };
+
   double LayerBytes(int layer) const;
-  void MakeBuckets(double bucket, RingPart part, bool coarse);
+  void CutIntoBuckets(const std::vector<int>& layers, double most_bytes);
+  void MakeRings(RingPart part, bool coarse);
   std::unique_ptr<RingExchange> MakeRing(double bytes, RingPart part, bool coarse,
                                          std::function<void(int replica)> done);
   void Count(int replica, std::size_t& count, const std::function<void(int)>& all);
@@ -60,7 +65,7 @@ class StageExchange {
   std::vector<int> order_;     // replicas around the ring
   std::vector<Place> places_;  // in this order
   std::vector<Replica> replicas_;
-  std::vector<double> bucket_ends_;  // bytes, counted from the end of the stage's gradients
+  std::vector<Bucket> buckets_;  // in the order in which they are ready
   std::vector<std::unique_ptr<RingExchange>> sums_, gathers_;  // index = bucket
   std::unique_ptr<RingExchange> agreement_;
 };

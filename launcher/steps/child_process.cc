@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/file_io.h"
 #include "core/running_clock.h"
 #include "launcher/steps/stop_signals.h"
 
@@ -208,8 +209,10 @@ Result<Finished> RunCommand(const ChildProcess::Options& options,
     }
     if (const auto signal = PendingStopSignal()) return tl::unexpected(StoppedBy(*signal));
     if (RunningClock::now() > until) {
-      return Fail(fmt::format("{}: did not end within {} s; killed", name, deadline.count() / 1000),
-                  ExitCode::kPreflight);
+      return Fail(
+          fmt::format("{}: did not end within {} s; killed{}{}", name, deadline.count() / 1000,
+                      finished.errors.empty() ? "" : ": ", Printable(finished.errors)),
+          ExitCode::kPreflight);
     }
     ::poll(nullptr, 0, 5);
   }

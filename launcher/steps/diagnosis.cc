@@ -12,14 +12,6 @@ namespace {
 /// How well a rank's signs explain a failure; the last explains it best.
 enum class Standing { kNothing, kLostPeer, kCrash, kCause };
 
-int FirstSign(const RankRecord& rank) {
-  int first = 0;
-  for (int order : {rank.order_reported, rank.order_closed, rank.order_silent, rank.order_ended}) {
-    if (order != 0 && (first == 0 || order < first)) first = order;
-  }
-  return first;
-}
-
 /// Its process ended by its own doing.
 bool IsCrash(const RankRecord& rank) {
   return rank.order_ended != 0 && rank.ended_kind == FailureKind::kCrashed;
@@ -76,6 +68,14 @@ Diagnosis FromOwnSigns(std::span<const RankRecord> ranks, int index) {
 }
 
 }  // namespace
+
+int FirstSign(const RankRecord& rank) {
+  int first = 0;
+  for (int order : {rank.order_reported, rank.order_closed, rank.order_silent, rank.order_ended}) {
+    if (order != 0 && (first == 0 || order < first)) first = order;
+  }
+  return first;
+}
 
 bool IsConsequence(const RankFailure& report) {
   return report.exit_code == ToInt(RankExit::kTransport) ||

@@ -44,6 +44,9 @@ struct Diagnosis {
   bool final = false;
 };
 
+/// The order of the first of its signs of failure; 0: it shows none.
+int FirstSign(const RankRecord& rank);
+
 /// A report that another rank's failure can explain.
 bool IsConsequence(const RankFailure& report);
 

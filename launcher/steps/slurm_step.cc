@@ -14,15 +14,17 @@
 #include <thread>
 
 #include "core/file_io.h"
+#include "launcher/steps/stop_signals.h"
 
 namespace adaptive_train {
 namespace {
 
 constexpr std::chrono::seconds kScontrolDeadline{20};
 constexpr std::chrono::seconds kPluginDeadline{20};
-/// Of a short step: Slurm may not reach a node that has just come back.
-constexpr int kShortLaunches = 3;
-constexpr std::chrono::seconds kBetweenShortLaunches{2};
+/// Of a question and a short step: slurmctld or munge may have no time for a moment, and Slurm may
+/// not reach a node that has just come back.
+constexpr int kSlurmTries = 3;
+constexpr std::chrono::seconds kBetweenQuestions{1}, kBetweenShortSteps{2};
 /// Ranks that are told to end do so by themselves. Slurm is asked only after that: slurmstepd 22.05.8
 /// that hears of it in the millisecond in which its last task ends waits for UnkillableStepTimeout,
 /// and then drains its node (docs/decisions.md).
@@ -33,14 +35,16 @@ constexpr std::chrono::seconds kSrunGrace{2};
 
 Result<std::string> Scontrol(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "scontrol");
-  auto done = RunCommand({arguments, std::nullopt, ""}, kScontrolDeadline);
-  if (!done) return tl::unexpected(done.error());
-  if (!done->Ok()) {
-    return Fail(fmt::format("scontrol {}: {} {}", arguments[1], DescribeExit(done->wait_status),
-                            Printable(done->errors)),
-                ExitCode::kPreflight);
+  for (int left = kSlurmTries;; --left) {
+    auto done = RunCommand({arguments, std::nullopt, ""}, kScontrolDeadline);
+    if (!done) return tl::unexpected(done.error());
+    if (done->Ok()) return done->output;
+    if (left == 1 || PendingStopSignal())
+      return Fail(fmt::format("scontrol {}: {} {}", arguments[1], DescribeExit(done->wait_status),
+                              Printable(done->errors)),
+                  ExitCode::kPreflight);
+    std::this_thread::sleep_for(kBetweenQuestions);
   }
-  return done->output;
 }
 
 /// "2", "0-2,4": the task numbers of srun's messages.
@@ -75,6 +79,20 @@ std::optional<TaskEnd> ParseTaskEnd(const std::string& line) {
   const auto end = list == std::string::npos ? list : line.find(": ", list);
   if (end == std::string::npos) return std::nullopt;
   return TaskEnd{ParseTasks(line.substr(list + 1, end - list - 1)), line.substr(end + 2)};
+}
+
+/// An error of srun itself, not the end of a task.
+bool IsSrunsTrouble(const std::string& line) {
+  return (line.starts_with("srun: error:") || line.starts_with("srun: fatal:")) &&
+         !ParseTaskEnd(line);
+}
+
+/// The first such line; empty: none. Another try may do better then.
+std::string TroubleOfSrun(const std::string& errors) {
+  std::stringstream lines(errors);
+  for (std::string line; std::getline(lines, line);)
+    if (IsSrunsTrouble(line)) return line;
+  return "";
 }
 
 /// What follows `word` in `line`, up to one of `ends`.
@@ -180,7 +198,7 @@ class SlurmStep final : public JobStep {
       for (int task : ended->tasks)
         ends_.push_back(
             {task, ended->how, !ended->how.starts_with("Exited"), KindOfSrunsWords(ended->how)});
-    } else if (line.rfind("srun: error:", 0) == 0 || line.rfind("slurmstepd: error:", 0) == 0) {
+    } else if (IsSrunsTrouble(line) || line.rfind("slurmstepd: error:", 0) == 0) {
       if (trouble_.empty()) NoteTrouble(line);
     }
     // Everything srun says is kept for a person to read.
@@ -282,9 +300,13 @@ std::string NodeOfError(const std::string& line) {
 
 Result<void> CheckPmixPlugin(const std::string& plugin) {
   auto done = RunCommand({{"srun", "--mpi=list"}, std::nullopt, ""}, kPluginDeadline);
-  if (!done) return tl::unexpected(Error{done.error().message, ExitCode::kPreflight});
+  if (!done) return tl::unexpected(done.error());
   // Older srun lists on standard error.
   if (NamesPlugin(done->output + "\n" + done->errors, plugin)) return {};
+  if (!done->Ok())
+    return Fail(fmt::format("srun --mpi=list: {} {}", DescribeExit(done->wait_status),
+                            Printable(done->errors)),
+                ExitCode::kPreflight);
   return Fail("Slurm has no " + plugin +
                   " plugin, by which ranks find each other: srun --mpi=list says: " +
                   Printable(done->output + " " + done->errors, 300),
@@ -372,15 +394,20 @@ Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::str
                                    "--mem=0",
                                    "--label"};
   srun.insert(srun.end(), command.begin(), command.end());
-  for (int left = kShortLaunches;; --left) {
-    auto done = RunCommand({srun, WithoutInheritedShape(CurrentEnvironment()), ""}, deadline);
-    if (!done) return tl::unexpected(done.error());
-    if (done->Ok()) return done->output;
-    if (left == 1 || done->errors.find("Task launch for StepId=") == std::string::npos)
+  for (int left = kSlurmTries;; --left) {
+    // An srun that slurmctld did not answer asks again after a minute, and says nothing until then.
+    const auto within = left == 1 ? deadline : deadline / kSlurmTries;
+    auto done = RunCommand({srun, WithoutInheritedShape(CurrentEnvironment()), ""}, within);
+    if (done && done->Ok()) return done->output;
+    const std::string trouble = done ? TroubleOfSrun(done->errors) : done.error().message;
+    if (left == 1 || trouble.empty() || PendingStopSignal()) {
+      if (!done) return tl::unexpected(done.error());
       return Fail(fmt::format("the short step on all nodes failed ({}): {}",
-                              DescribeExit(done->wait_status), Printable(done->errors)),
+                              DescribeExit(done->wait_status),
+                              Printable(trouble.empty() ? done->errors : trouble)),
                   ExitCode::kPreflight);
-    std::this_thread::sleep_for(kBetweenShortLaunches);
+    }
+    std::this_thread::sleep_for(kBetweenShortSteps);
   }
 }
 

@@ -183,7 +183,9 @@ void Supervisor::Enter(State state) {
 void Supervisor::ArmTimer(std::chrono::milliseconds after) {
   timer_.expires_after(after);
   timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) Handle(Event::kTimeout);
+    // A wait that was over before the timer was set anew is still told.
+    const bool set_anew = timer_.expiry() > RunningClock::now();
+    if (!error && !set_anew) Handle(Event::kTimeout);
   });
 }
 
@@ -268,6 +270,7 @@ bool Supervisor::IsStepOver() const {
 
 void Supervisor::PollStep() {
   RunningClock::now();  // it is watched
+  HearHeldSignal();
   ending_.Poll();
   events_.on_poll();
   if (step_) {
@@ -336,6 +339,12 @@ void Supervisor::WatchSignals() {
   });
 }
 
+/// Callers with nothing to save may hold signals back, as while nodes are measured.
+void Supervisor::HearHeldSignal() {
+  const auto signal = PendingStopSignal();
+  if (signal && BeginStop(*signal)) Handle(Event::kStopAsked);
+}
+
 /// What came while the last rank went must not be lost between two plans.
 void Supervisor::HearLastSignals() {
   sigset_t signals;
@@ -392,12 +401,23 @@ void Supervisor::SendGo() { control_->SendAll(Go{}); }
 /// Whoever still waits says for whom.
 void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }
 
+/// Slurm kills a step of which a rank ends without PMIx_Finalize, as one does that is not wired up.
+bool Supervisor::UnwiredRankEndedBefore(int sign) const {
+  const auto before = [sign](int order) { return order != 0 && order < sign; };
+  return std::ranges::any_of(ranks_, [&before](const RankRecord& rank) {
+    return rank.report && rank.report->exit_code == ToInt(RankExit::kWireup) &&
+           (before(rank.order_closed) || before(rank.order_ended));
+  });
+}
+
 /// The others could not be wired up as a rank was killed or has failed in something else: no launch
 /// failed then, whichever of the two was heard first. A rank that has gone quiet is what the others
 /// could not reach: a kill that is heard after that may be Slurm's, as a rank ended unwired.
 void Supervisor::HearCause() {
   const auto diagnosis = Diagnose(ranks_);
   if (!diagnosis || !(diagnosis->final || diagnosis->reported)) return;
+  if (diagnosis->final && UnwiredRankEndedBefore(FirstSign(Record(diagnosis->failure.rank))))
+    return;
   for (std::size_t i = 0; i < ranks_.size(); ++i)
     if (control_->Quiet(static_cast<int>(i), kQuiet)) return;
   Enter(State::kDiagnosing);
@@ -410,7 +430,12 @@ void Supervisor::NoteTraining() {
   events_.on_launch(attempt_, "ok", "");
 }
 
+/// Ranks that measure have nothing to save.
 void Supervisor::BeginStopping() {
+  if (!spec_.mode.empty()) {
+    Enter(State::kEnding);
+    return EndForStop();
+  }
   stop_waits_ = true;
   SendStop();
 }

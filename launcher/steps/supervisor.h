@@ -137,6 +137,7 @@ class Supervisor {
   void Nothing() {}
   void SendGo();
   void HearOthers();
+  bool UnwiredRankEndedBefore(int sign) const;
   void HearCause();
   void NoteTraining();
   void BeginStopping();
@@ -177,6 +178,7 @@ class Supervisor {
   void PollStep();
   void WatchSteps();
   void WatchSignals();
+  void HearHeldSignal();
   void HearLastSignals();
   void OnSignal(int signal);
   void OnPassedSignal(int signal);

@@ -84,8 +84,10 @@ void Supervisor::OnMessage(int rank, const ControlMessage& message) {
 }
 
 void Supervisor::OnFailure(int rank, const RankFailure& failure) {
-  Record(rank).report = failure;
-  Record(rank).report->rank = rank;
+  RankFailure& report = Record(rank).report.emplace(failure);
+  report.rank = rank;
+  report.operation = Printable(failure.operation, kMaxNoticeBytes);
+  report.cause = Printable(failure.cause, kMaxNoticeBytes);
   const bool wiring = state_ == State::kLaunching || state_ == State::kWiring;
   if (wiring && failure.exit_code == ToInt(RankExit::kWireup)) return Handle(Event::kWireupFailed);
   Fault(rank, &RankRecord::order_reported);

@@ -82,22 +82,24 @@ class Greeting {
 
   FoundLauncher Take() { return {std::move(socket_), std::move(reader_), deadlines_}; }
   const std::string& Why() const { return why_; }
-  /// The other side closed the connection without sending anything wrong.
-  bool TurnedAway() const { return turned_away_; }
+  /// It answered, but not as this run's launcher does. Otherwise a link may have been down, or the
+  /// launcher without time.
+  bool IsAnother() const { return is_another_; }
 
  private:
   void End(const std::string& why) {
     if (why_.empty()) why_ = why;
+  }
+  void Refuse(const std::string& why) {
+    is_another_ = true;
+    End(why);
   }
 
   void Read() {
     socket_.async_read_some(
         asio::buffer(block_), [this](const boost::system::error_code& error, std::size_t n) {
           if (error == asio::error::operation_aborted) return;
-          if (error) {
-            turned_away_ = why_.empty();
-            return End("it closed the connection before it proved to be the launcher");
-          }
+          if (error) return End("it closed the connection before it proved to be the launcher");
           bytes_ += n;
           reader_.Feed(std::string_view(block_, n));
           Understand();
@@ -107,7 +109,8 @@ class Greeting {
   void Understand() {
     while (why_.empty()) {
       auto message = reader_.Next();
-      if (!message || bytes_ > kMaxStrangerBytes) return End("not a launcher: it does not say so");
+      if (!message || bytes_ > kMaxStrangerBytes)
+        return Refuse("not a launcher: it does not say so");
       if (!*message) return Read();
       if (std::holds_alternative<Challenge>(**message) && challenge_.nonce.empty()) {
         challenge_ = std::get<Challenge>(std::move(**message));
@@ -115,7 +118,7 @@ class Greeting {
       } else if (const auto* welcome = std::get_if<Welcome>(&**message)) {
         return Judge(*welcome);
       } else {
-        return End("not a launcher: it speaks out of turn");
+        return Refuse("not a launcher: it speaks out of turn");
       }
     }
   }
@@ -130,7 +133,7 @@ class Greeting {
   void Judge(const Welcome& welcome) {
     const bool proved = !challenge_.nonce.empty() &&
                         SameProof(welcome.proof, ProofOf(token_, challenge_, hello_, welcome));
-    if (!proved) return End("not this run's launcher: it does not know the token");
+    if (!proved) return Refuse("not this run's launcher: it does not know the token");
     deadlines_.pmix_init = std::chrono::milliseconds(welcome.pmix_init_ms);
     deadlines_.hello = std::chrono::milliseconds(welcome.go_ms);
     deadlines_.fence = std::chrono::milliseconds(welcome.fence_ms);
@@ -148,7 +151,7 @@ class Greeting {
   std::string frame_, why_;
   char block_[2048];
   std::size_t bytes_ = 0;
-  bool connected_ = false, welcomed_ = false, turned_away_ = false;
+  bool connected_ = false, welcomed_ = false, is_another_ = false;
 };
 
 }  // namespace
@@ -166,7 +169,7 @@ Result<FoundLauncher> FindLauncher(asio::io_context& io, const std::string& addr
       Greeting greeting(io, token, hello);
       if (greeting.Try(endpoint, std::min(give_up, Clock::now() + kAddressDeadline)))
         return greeting.Take();
-      again = again || greeting.TurnedAway();
+      again = again || !greeting.IsAnother();
       tried += fmt::format("{}{} port {}: {}", tried.empty() ? "" : ", ",
                            endpoint.address().to_string(), endpoint.port(), greeting.Why());
     }

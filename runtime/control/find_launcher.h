@@ -20,10 +20,10 @@ struct FoundLauncher {
 };
 
 /// Tries `addresses` ("10.0.0.1:4711,[fd00::1]:4711") in order, and skips any side that does not
-/// prove to know `token`. If one closed the connection early, as a crowded launcher does, all are
-/// tried again. `hello` gets a nonce and a proof. Runs `io`, which must not be used elsewhere.
-/// Blocks for at most half a minute. Fails with kRankFailure in one line that mentions each
-/// address.
+/// prove to know `token`. If one did not answer, or closed the connection early, as a crowded
+/// launcher does, all are tried again. `hello` gets a nonce and a proof. Runs `io`, which must not
+/// be used elsewhere. Blocks for at most half a minute. Fails with kRankFailure in one line that
+/// mentions each address.
 Result<FoundLauncher> FindLauncher(boost::asio::io_context& io, const std::string& addresses,
                                    const std::string& token, Hello hello);
 

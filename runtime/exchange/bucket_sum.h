@@ -90,6 +90,7 @@ class OwnerSum final : public BucketSum<T> {
 
  private:
   void Pack(OwnerExchangeOrder& order);
+  void DropResiduals(const GradientChunk& chunk);
 
   const std::optional<double> density_;
   bool finite_ = true;  // of this rank's data; if false, its residuals have it again

@@ -37,7 +37,9 @@ std::vector<GradientPiece> PiecesIn(const std::vector<GradientPiece>& runs, std:
   return pieces;
 }
 
-/// A layer or a part of one: the token matrix may be ready before its neighbours.
+/// A layer or a part of one. The token matrix may be ready before its neighbours. What of BERT's head
+/// all tensor ranks have alike is a part, so that it is cut alike on them: parts of a vocabulary may
+/// differ by one.
 struct PieceOfLayer {
   std::size_t begin = 0, end = 0;
   int layer = 0;
@@ -48,10 +50,12 @@ std::vector<PieceOfLayer> PartsOf(const ParameterLayout& layout) {
   const ParameterRange* tokens = layout.Find("wte.weight");
   const auto offset = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->offset);
   const auto count = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->count);
+  const auto split =
+      static_cast<std::size_t>(std::max<std::int64_t>(0, layout.OffsetOf("head.bias")));
   int layer = 0;
   for (const LayerElements& elements : LayersOf(layout)) {
     std::size_t begin = elements.begin;
-    for (const std::size_t end : {offset, offset + count, elements.end}) {
+    for (const std::size_t end : {offset, offset + count, split, elements.end}) {
       if (end <= begin || end > elements.end) continue;
       parts.push_back({begin, end, layer});
       begin = end;

@@ -87,9 +87,9 @@ void GradientReducer<T>::BeginAnew() {
 }
 
 template <class T>
-void GradientReducer<T>::AddNothing() {
+void GradientReducer<T>::AddNothing(std::size_t begin, std::size_t end) {
   state_.adds_nothing = true;
-  Add(0, state_.gradients.size());
+  Add(begin, end);
   state_.adds_nothing = false;
 }
 

@@ -62,8 +62,8 @@ class GradientReducer {
   /// contribution must be added to the returned span for the next step: the residuals of [begin,
   /// end). Once a step.
   std::span<float> AddEarly(std::size_t begin, std::size_t end);
-  /// Replaces all Adds of a micro-batch on a rank that has none left while others have.
-  void AddNothing();
+  /// Replaces the Adds of a micro-batch on a rank that has none left while others have.
+  void AddNothing(std::size_t begin, std::size_t end);
   /// Waits until at most `elements` are under way. This bounds memory when a sharded exchange is
   /// slower than backward. Fails as Finish does.
   tl::expected<void, CommError> Limit(std::size_t elements, Deadline deadline);

@@ -15,13 +15,13 @@ Request OwnerSum<T>::Start(const CollectiveLane& lane) {
   order.format = density_ ? state.policy.format : kernels::ValueFormat::kFloat32;
   if (density_ && state.policy.zstd) order.lossless = SparseMessageWriter::Lossless::kZstd;
   order.gather = !state.options.sharded;
-  // A skipped step loses what is summed whole, as on a ring, but not what earlier steps kept back.
+  // A skipped step loses what is summed whole, as on a ring, but not what earlier steps held back.
   order.keep = state.Feedback() && (density_ || this->Kept().holds);
   result_ = {state.device, state.Together(this->Bucket(), state.Owners())};
   order.result = result_.Of();
   Pack(order);
   if (state.options.release) state.ReleaseOthers(this->Bucket());  // the messages have them
-  this->Kept().holds = order.keep || (!finite_ && state.Feedback());
+  this->Kept().holds = order.keep;
   exchange_ =
       std::make_shared<OwnerExchange>(state.NameOf(lane, this->number_), lane, std::move(order));
   return state.group.Launch(exchange_);
@@ -39,7 +39,10 @@ void OwnerSum<T>::Pack(OwnerExchangeOrder& order) {
       writer.Add(static_cast<std::int64_t>(chunk.pieces[i].size()), piece.bitmap.data(),
                  piece.count, piece.values, piece.smallest);
     }
-    if (!selected.finite) writer.NotFinite();
+    if (!selected.finite) {
+      writer.NotFinite();
+      if (!order.keep) DropResiduals(chunk);
+    }
     finite_ = finite_ && selected.finite;
     order.chunks.pieces.push_back(chunk.PieceLengths());
     // What stays here need not be short.
@@ -47,6 +50,15 @@ void OwnerSum<T>::Pack(OwnerExchangeOrder& order) {
     order.messages.push_back(
         writer.Finish(stays ? SparseMessageWriter::Lossless::kNone : order.lossless));
   }
+}
+
+/// A chunk that is not finite is put back, also where nothing was held back before.
+template <class T>
+void OwnerSum<T>::DropResiduals(const GradientChunk& chunk) {
+  ReducerState<T>& state = this->state_;
+  if (!state.Feedback()) return;
+  state.device.Scale(static_cast<std::int64_t>(chunk.size()), 0,
+                     state.residuals.data() + chunk.begin);
 }
 
 /// Without a gather the exchange has written the own chunk alone.

@@ -75,7 +75,10 @@ void StepExchange<T>::Begin(std::int64_t step, double loss_scale) {
   exchanged_ = 0;
   if (compression_.ResetsBefore(step)) reducer_.ForgetResiduals();
   ExchangePolicy policy = compression_.PolicyOf(step);
-  changes_residuals_ = compression_.ResetsBefore(step) || !policy.density.empty();
+  // Owners of sharded sums also take what a rank has held back into sums of all of it.
+  const bool takes_residuals = state_.sharding.optimizer && compression_.MayCompress();
+  changes_residuals_ =
+      compression_.ResetsBefore(step) || !policy.density.empty() || takes_residuals;
   reducer_.SetPolicy(std::move(policy));
   tied_.Begin();
   const double before = measure_.SecondsOf(Activity::kCompute);
@@ -168,30 +171,40 @@ template <class T>
 void StepExchange<T>::Finish() {
   if (Local()) return;
   while (each_ && exchanged_ < exchanges_) {
-    measure_.As(Activity::kCompute, [&] { reducer_.AddNothing(); });
+    measure_.As(Activity::kCompute, [&] {
+      AddByBuckets(0, state_.TrainedSize(),
+                   [this](std::size_t begin, std::size_t end) { reducer_.AddNothing(begin, end); });
+    });
     FinishMicroBatch();
   }
   measure_.As(Activity::kExposedComm, [&] { Await(reducer_.Finish(CollectiveDeadline())); });
 }
 
-/// Packed gradients, of a sharded exchange or of units' sums, take memory until they are with their
-/// owners, so a layer goes bucket by bucket, each when there is room for it.
 template <class T>
 void StepExchange<T>::AddGradients(std::size_t begin, std::size_t end) {
   end = std::min(end, state_.TrainedSize());
   if (begin >= end || Local()) return;
   if (!state_.sharding.optimizer && units_ == nullptr) return reducer_.Add(begin, end);
-  const auto limit = [this](std::size_t elements) {
-    measure_.As(Activity::kExposedComm,
-                [&] { Await(reducer_.Limit(elements, CollectiveDeadline())); });
-  };
+  AddByBuckets(begin, end, [this](std::size_t from, std::size_t to) { reducer_.Add(from, to); });
+  if (state_.sharding.gradients && Measured()) Limit(0);
+}
+
+/// Packed gradients, of a sharded exchange or of units' sums, take memory until they are with their
+/// owners, so a layer goes bucket by bucket, each when there is room for it.
+template <class T>
+void StepExchange<T>::AddByBuckets(std::size_t begin, std::size_t end, const OnReady& add) {
   while (end > begin) {
     const std::size_t size = std::min(end - begin, ReducerOptions::kBucketElements);
-    limit(kOnTheirWay - size);
-    reducer_.Add(end - size, end);
+    Limit(kOnTheirWay - size);
+    add(end - size, end);
     end -= size;
   }
-  if (state_.sharding.gradients && Measured()) limit(0);
+}
+
+template <class T>
+void StepExchange<T>::Limit(std::size_t elements) {
+  measure_.As(Activity::kExposedComm,
+              [&] { Await(reducer_.Limit(elements, CollectiveDeadline())); });
 }
 
 template <class T>

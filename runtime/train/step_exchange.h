@@ -96,6 +96,8 @@ class StepExchange {
  private:
   // Of [begin, end) what is trained here.
   void AddGradients(std::size_t begin, std::size_t end);
+  void AddByBuckets(std::size_t begin, std::size_t end, const OnReady& add);
+  void Limit(std::size_t elements);
   void TakeGradients(std::size_t begin, std::size_t end);
   void FinishMicroBatch();
   void Average(std::span<float> numbers);

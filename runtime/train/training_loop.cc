@@ -219,6 +219,7 @@ bool TrainingLoop<T>::StepIntoNext() {
   const WithinStep within{.halfway = [this] { BeginSettlingBefore(); },
                           .before_next = [this, step] { return SettleBefore(step); }};
   exchanged_loss_ = runner_.Run(step, update_.LossScale() / Targets(), exchange_, within);
+  whole_ = false;  // what is handed over takes residuals, and may wait
   exchange_.HandOver(step, update_.LossScale());
   whole_ = !exchange_.ChangesResiduals();
   if (runner_.HasGoneOn()) return false;

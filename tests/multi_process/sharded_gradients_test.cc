@@ -57,7 +57,7 @@ struct ShardedRank {
           end = begin;
         }
       } else {
-        reducer.AddNothing();
+        reducer.AddNothing(0, gradients.size());
       }
       if (m + 1 < micro_batches) RANK_REQUIRE(reducer.FinishMicroBatch(Soon()));
     }
@@ -143,6 +143,18 @@ TEST_P(ShardedGradients, WhatIsSentAndWhatIsKeptAddUpOverMicroBatchesAndSkippedS
       RANK_REQUIRE(rank.Step(1 + step % 3, step % 7 != 5));
     }
     return rank.Conserved(0.02);
+  });
+  EXPECT_TRUE(ranks.AllGood());
+}
+
+/// Otherwise one rank's samples would count again in the next update, and the others' not.
+TEST_P(ShardedGradients, ASkippedStepOfWholeSumsKeepsNoRanksGradient) {
+  Ranks ranks(GetParam().ranks, [](Group& c) {
+    ShardedRank rank(c, true, GetParam());
+    if (c.Rank() == 0) rank.spoils = 0;
+    RANK_REQUIRE(rank.Step(1, false));
+    for (const float residual : rank.reducer.Residuals()) RANK_REQUIRE(residual == 0, residual);
+    return true;
   });
   EXPECT_TRUE(ranks.AllGood());
 }

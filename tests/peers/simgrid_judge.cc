@@ -200,9 +200,9 @@ class RankProgram {
     for (int l = End() - 1; l >= First(); --l) {
       sg4::this_actor::sleep_for(Seconds(l).backward.At(samples_));
       if (!last || layout_.data == 1) continue;
-      full_ += problem_.layers[static_cast<std::size_t>(l)].gradient_bytes;
-      for (; full_ >= bucket_; full_ -= bucket_) StartBucket(bucket_);
-      if (l == First() && full_ > 0) StartBucket(full_);
+      const double bytes = problem_.layers[static_cast<std::size_t>(l)].gradient_bytes;
+      const double buckets = std::ceil(bytes / bucket_);
+      for (int b = 0; b < buckets; ++b) StartBucket(bytes / buckets);
     }
     if (stage_ > 0) SendAway(Name("g", stage_ - 1, i), BoundaryBytes(First() - 1));
   }
@@ -220,7 +220,6 @@ class RankProgram {
   const int stage_, replica_, stages_, micro_batches_;
   const double samples_, bucket_;
   int position_ = 0;
-  double full_ = 0;  // bytes of gradients that are final and in no bucket yet
   std::vector<sg4::CommPtr> activations_, gradients_;
   std::vector<sg4::ActorPtr> buckets_;
 };

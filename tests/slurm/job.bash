@@ -72,8 +72,14 @@ submit() {
   box_on ctl sbatch --parsable --adaptive-train "${sbatch[@]}" job.sh "$@"
 }
 
-# job_field JOB NAME: of scontrol show job.
-job_field() { box_root ctl scontrol show job -o "$1" | tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1; }
+# job_field JOB NAME: of scontrol show job, which is asked again where it gets no answer.
+job_field() {
+  local shown tries
+  for tries in 1 2 3; do
+    if shown=$(box_root ctl scontrol show job -o "$1"); then break; else sleep "$tries"; fi
+  done
+  tr ' ' '\n' <<<"$shown" | sed -n "s/^$2=//p" | head -n 1
+}
 
 # job_over JOB: no longer pending or running; a node that is gone may keep it COMPLETING. Where Slurm does not answer, it is not over.
 job_over() { [[ $(job_field "$1" JobState) != @(|PENDING|RUNNING|CONFIGURING) ]]; }

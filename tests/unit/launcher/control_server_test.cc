@@ -28,7 +28,7 @@ struct Seen {
 class ControlServerTest : public testing::Test {
  protected:
   void SetUp() override { Listen(2); }
-  void Listen(int ranks) {
+  void Listen(int ranks, PortRange ports = {}) {
     ControlServer::Events events;
     events.on_hello = [this](const Hello& hello) { seen_.hellos.push_back(hello.rank); };
     events.on_message = [this](int rank, const ControlMessage& message) {
@@ -38,6 +38,7 @@ class ControlServerTest : public testing::Test {
     events.on_silent = [this](int rank) { seen_.silent.push_back(rank); };
     ControlServer::Settings settings;
     settings.ranks = ranks;
+    settings.ports = ports;
     settings.deadlines.rank_silence = silence_;
     settings.token = kToken;
     server_.reset();
@@ -347,6 +348,21 @@ TEST_F(ControlServerTest, AThousandStrangersDoNotKeepRanksOut) {
   for (std::thread& rank : ranks) rank.join();
   EXPECT_EQ(connected, kRanks);
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_TRUE(server_->Connected(rank)) << rank;
+}
+
+TEST_F(ControlServerTest, ARankTriesAgainWhereNobodyListensYet) {
+  const std::string address = Loopback();
+  const int port = Endpoint().port();
+  server_.reset();
+  std::atomic<bool> found{false};
+  std::thread rank([&] {
+    asio::io_context io;
+    found = FindLauncher(io, address, kToken, {0, "h", 1, "", "", ""}).has_value();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  Listen(2, {port, port});
+  EXPECT_TRUE(ServeUntil([&] { return found.load(); }));
+  rank.join();
 }
 
 TEST_F(ControlServerTest, RanksAreToldTheirDeadlines) {

@@ -73,15 +73,82 @@ TEST(KindOfSrunsWords, AreKindsOfFailure) {
   EXPECT_EQ(KindOfSrunsWords("Exited with exit code 17"), FailureKind::kUnknown);
 }
 
-/// A step whose srun and scancel are scripts in `home_`. That srun ends once there is a file "over".
-class KilledStepTest : public testing::Test {
+/// Slurm's commands are scripts in `home_`, and run there.
+class ScriptedSlurm : public testing::Test {
+ protected:
+  ScriptedSlurm() { ::setenv("PATH", (home_.Path() + ":" + path_).c_str(), 1); }
+  ~ScriptedSlurm() override { ::setenv("PATH", path_.c_str(), 1); }
+
+  void Script(const std::string& name, const std::string& lines) {
+    std::ofstream(home_.Path() + "/" + name) << "#!/bin/bash\ncd " << home_.Path() << " || exit\n"
+                                             << lines;
+    std::filesystem::permissions(home_.Path() + "/" + name, std::filesystem::perms::owner_all);
+  }
+  std::string Text(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(home_.Path() + "/" + name).rdbuf();
+    return text.str();
+  }
+
+  test::TemporaryFolder home_;
+
+ private:
+  const std::string path_ = ::getenv("PATH");
+};
+
+/// That it had no time for it, once.
+constexpr char kOnceBusy[] =
+    "echo >>asked\nif (($(wc -l <asked) == 1)); then\n"
+    "  echo \"$(basename $0): error: Zero Bytes were transmitted or received\" >&2\n  exit 1\nfi\n";
+
+TEST_F(ScriptedSlurm, AQuestionWithoutAnAnswerIsAskedAgain) {
+  Script("scontrol", kOnceBusy + std::string("echo 'JobId=7 SubmitTime=2026-11-25T15:00:00 '\n"));
+  EXPECT_TRUE(SubmitTime(7));
+  EXPECT_EQ(Text("asked"), "\n\n");
+}
+
+TEST_F(ScriptedSlurm, AQuestionIsAskedThreeTimes) {
+  Script("scontrol", "echo >>asked\necho 'scontrol: error: down' >&2\nexit 1\n");
+  const auto time = SubmitTime(7);
+  ASSERT_FALSE(time);
+  EXPECT_NE(time.error().message.find("scontrol: error: down"), std::string::npos)
+      << time.error().message;
+  EXPECT_EQ(Text("asked"), "\n\n\n");
+}
+
+TEST_F(ScriptedSlurm, AShortStepThatSlurmDidNotStartIsTriedAgain) {
+  Script("srun", kOnceBusy + std::string("echo '0: here'\n"));
+  const auto printed = RunOnEveryHost(1, {"probe"}, std::chrono::seconds(60));
+  ASSERT_TRUE(printed) << printed.error().message;
+  EXPECT_EQ(*printed, "0: here\n");
+}
+
+TEST_F(ScriptedSlurm, AShortStepThatHangsIsTriedAgain) {
+  Script("srun",
+         "echo >>asked\nif (($(wc -l <asked) == 1)); then exec sleep 1000; fi\necho '0: here'\n");
+  const auto printed = RunOnEveryHost(1, {"probe"}, std::chrono::seconds(3));
+  ASSERT_TRUE(printed) << printed.error().message;
+  EXPECT_EQ(*printed, "0: here\n");
+}
+
+TEST_F(ScriptedSlurm, AShortStepWhoseCommandFailsIsNot) {
+  Script("srun",
+         "echo >>asked\necho 'srun: error: n1: task 0: Exited with exit code 3' >&2\nexit 3\n");
+  const auto printed = RunOnEveryHost(1, {"probe"}, std::chrono::seconds(60));
+  ASSERT_FALSE(printed);
+  EXPECT_NE(printed.error().message.find("Exited with exit code 3"), std::string::npos)
+      << printed.error().message;
+  EXPECT_EQ(Text("asked"), "\n");
+}
+
+/// A step whose srun and scancel are scripts. That srun ends once there is a file "over".
+class KilledStepTest : public ScriptedSlurm {
  protected:
   KilledStepTest() {
     Script("srun",
            "trap 'touch terminated over' TERM\necho $$ >pid.new && mv pid.new pid\n"
            "until [[ -e over ]]; do sleep 0.02; done\n");
     Script("scancel", "echo \"$*\" >cancelled\ntouch over\n");
-    ::setenv("PATH", (home_.Path() + ":" + path_).c_str(), 1);
     std::filesystem::create_directory(home_.Path() + "/logs");
     plan_.ranks.resize(1);
     plan_.ranks[0].device.node = "n1";
@@ -94,21 +161,6 @@ class KilledStepTest : public testing::Test {
     EXPECT_TRUE(step.has_value());
     step_ = std::move(*step);
     WaitUntil([this] { return !Text("pid").empty(); });
-  }
-  ~KilledStepTest() override {
-    step_.reset();
-    ::setenv("PATH", path_.c_str(), 1);
-  }
-
-  void Script(const std::string& name, const std::string& lines) {
-    std::ofstream(home_.Path() + "/" + name) << "#!/bin/bash\ncd " << home_.Path() << " || exit\n"
-                                             << lines;
-    std::filesystem::permissions(home_.Path() + "/" + name, std::filesystem::perms::owner_all);
-  }
-  std::string Text(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(home_.Path() + "/" + name).rdbuf();
-    return text.str();
   }
   static void WaitUntil(const std::function<bool()>& so) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -124,10 +176,8 @@ class KilledStepTest : public testing::Test {
     });
   }
 
-  test::TemporaryFolder home_;
   Plan plan_;
   std::unique_ptr<JobStep> step_;
-  const std::string path_ = ::getenv("PATH");
 };
 
 TEST_F(KilledStepTest, WhereAllRanksEndByThemselvesSlurmIsNotAsked) {

@@ -2,6 +2,8 @@
 #include "launcher/steps/supervisor.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -15,6 +17,7 @@
 
 #include "core/rank_exit.h"
 #include "core/token_proof.h"
+#include "launcher/steps/stop_signals.h"
 
 namespace adaptive_train::supervisor_test {
 namespace {
@@ -122,6 +125,7 @@ class SupervisorTest : public testing::Test {
     events.on_notice = [](const std::string&) {};
     JobStepSpec spec;
     spec.plan = &plan_;
+    spec.mode = mode_;
     EndingSteps ending;
     return Supervisor(spec, start, std::move(events), ending).Run();
   }
@@ -153,7 +157,20 @@ class SupervisorTest : public testing::Test {
     return failure;
   }
 
+  /// Ranks that measure nodes, and go on for as long as they may; `stop` is called by rank 0.
+  RunOutcome RunMeasuring(std::function<void(PlayedRank&)> stop) {
+    mode_ = "measure";
+    return Run([this, stop](PlayedRank& played, int rank) {
+      said_hello_.arrive_and_wait();
+      played.Say(Wired{});
+      played.BeatFor(300ms);
+      if (rank == 0) stop(played);
+      played.BeatFor(20'000ms);
+    });
+  }
+
   Plan plan_;
+  std::string mode_;
   Processes processes_;
   std::latch said_hello_{kRanks};
   std::vector<std::thread> ranks_;
@@ -175,6 +192,23 @@ TEST_F(SupervisorTest, ARankThatIsKilledExplainsNothingWhereAnotherHasGoneQuietB
   EXPECT_EQ(launches_, std::vector<std::string>{"1 retried"});
 }
 
+/// Slurm kills the others of a step of which a rank has ended without PMIx_Finalize.
+TEST_F(SupervisorTest, ARankThatIsKilledExplainsNothingWhereAnUnwiredOneHasEndedBefore) {
+  const RunOutcome outcome = Run([this](PlayedRank& played, int rank) {
+    said_hello_.arrive_and_wait();
+    if (rank == 0) {
+      played.Say(Unwired(rank));
+      return;
+    }
+    played.BeatFor(300ms);
+    if (rank == 1) EndsKilled(rank);
+    played.BeatFor(1000ms);
+  });
+  EXPECT_FALSE(outcome.failure) << outcome.message;
+  EXPECT_EQ(outcome.message, "no second launch");
+  EXPECT_EQ(launches_, std::vector<std::string>{"1 retried"});
+}
+
 /// The kill is heard before the other's silence is long enough to count.
 TEST_F(SupervisorTest, ARankThatIsKilledExplainsLessThanOneThatIsFoundSilentMeanwhile) {
   const RunOutcome outcome = RunWithAKilledRank(Quiet::kJustBefore);
@@ -186,6 +220,19 @@ TEST_F(SupervisorTest, ARankThatIsKilledExplainsLessThanOneThatIsFoundSilentMean
   EXPECT_EQ(outcome.message,
             "rank 2 on n3 failed in wire-up: its node or link is down, for which rank 1 on n2 was "
             "killed");
+}
+
+TEST_F(SupervisorTest, AStopEndsRanksThatMeasureAtOnce) {
+  const HeldSignals held;  // as callers do that have nothing to save
+  const RunOutcome outcome = RunMeasuring([](PlayedRank&) { ::kill(::getpid(), SIGTERM); });
+  EXPECT_EQ(outcome.code, ExitCode::kTerminated) << outcome.message;
+  EXPECT_NE(outcome.message.find("nothing to save"), std::string::npos) << outcome.message;
+}
+
+TEST_F(SupervisorTest, AStopThatOnlyRanksGotEndsThoseThatMeasure) {
+  const RunOutcome outcome = RunMeasuring([](PlayedRank& rank) { rank.Say(Signalled{SIGTERM}); });
+  EXPECT_EQ(outcome.code, ExitCode::kTerminated) << outcome.message;
+  EXPECT_NE(outcome.message.find("nothing to save"), std::string::npos) << outcome.message;
 }
 
 }  // namespace
