@@ -12,8 +12,13 @@
 namespace adaptive_train::kernels::cpu {
 namespace {
 
-/// The first operand of a vector product, [rows, inner] or transposed [inner, rows], as float32
-/// rows: in place if it is float32 already, else in scratch memory.
+constexpr std::int64_t kPageFloats = 4096 / sizeof(float);
+/// Such a block of sums computes so long with a line of a transposed operand that the next one comes
+/// from the second-level cache meanwhile.
+constexpr std::int64_t kWideBlock = 64;
+
+/// The first operand of a vector product, [rows, inner] or transposed [inner, rows], as float32: in
+/// place where it is read fast, else copied to rows in scratch memory.
 template <class T>
 struct FirstOperand {
   const T* values;
@@ -21,7 +26,11 @@ struct FirstOperand {
   std::int64_t inner;
   bool transposed = false;
 
-  bool InPlace() const { return std::is_same_v<T, float> && !transposed; }
+  /// Rows that are pages apart share one set of the first-level cache.
+  bool InPlace() const {
+    if (!std::is_same_v<T, float>) return false;
+    return !transposed || (ProductBlockColumns() >= kWideBlock && rows % kPageFloats != 0);
+  }
   /// The distance between rows. A transposed copy gets one cache line of padding: its
   /// `inner` is the rows of a batch, often a multiple of a page, which would cause cache conflicts.
   std::int64_t Stride() const { return transposed ? inner + 16 : inner; }
@@ -29,7 +38,7 @@ struct FirstOperand {
 
   Operand<float> InFloat(ThreadPool& pool, float* scratch) const {
     if constexpr (std::is_same_v<T, float>) {
-      if (!transposed) return {values, inner};
+      if (InPlace()) return {values, transposed ? rows : inner, transposed};
     }
     if (transposed) {
       Transpose(pool, scratch);
