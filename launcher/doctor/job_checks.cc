@@ -8,7 +8,6 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -263,12 +262,10 @@ Finding ClocksAlike(const std::string& lines, const std::vector<std::string>& ho
 }
 
 Finding CheckClocks(const LaunchConfig& launch, const Allocation& allocation) {
-  const auto began = std::chrono::steady_clock::now();
-  const auto lines = RunOnEveryHost(allocation.hosts.size(), {"date", "+%s.%N"},
+  const auto step = TimeOnEveryHost(allocation.hosts.size(), {"date", "+%s.%N"},
                                     DeadlinesOf(launch, allocation.hosts.size()).short_step);
-  if (!lines) return StepTrouble("clocks", lines.error());
-  const std::chrono::duration<double> asked = std::chrono::steady_clock::now() - began;
-  return ClocksAlike(*lines, allocation.hosts, asked.count());
+  if (!step) return StepTrouble("clocks", step.error());
+  return ClocksAlike(step->output, allocation.hosts, step->seconds);
 }
 
 }  // namespace adaptive_train

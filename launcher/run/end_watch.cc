@@ -20,7 +20,7 @@ std::optional<StopLimits> EndWatch::LimitsOfStop() {
 }
 
 StopLimits EndWatch::LimitsNow() const {
-  // A slurmctld that does not answer in time takes back nothing that it said before.
+  // Where slurmctld does not answer in time, the end is the one that it said before.
   auto left = stop_ ? stop_->Left() : std::nullopt;
   if (!left) left = job_end_.Left();
   return left ? saves_.LimitsOf(*left) : StopLimits{};

@@ -35,8 +35,8 @@ struct SimulationOptions {
   NodeCards cards{};
   double bucket_bytes = 4 << 20;  // at most, of a layer's gradients on a device; positive
   /// Rings of more replicas use one flow per bucket (SimulatedLinks::SendAround), and at most 256
-  /// buckets besides one of each layer. Single messages would be 2 (D-1) D per bucket. The same holds for a step that would
-  /// have more than 200,000 such messages.
+  /// buckets besides one of each layer. Single messages would be 2 (D-1) D per bucket. The same holds
+  /// for a step that would have more than 200,000 such messages.
   int long_ring = 16;
   bool timeline = true;  // of the last step
 };
@@ -57,8 +57,8 @@ struct Simulation {
 /// messages between the first tensor ranks' nodes.
 ///
 /// In the last backward of each chunk a layer's buckets of gradients leave as soon as the layer is
-/// done, or with PlanProblem::exchange_after all when the last layer is. Buckets go around their rings at the same time. Ten numbers then
-/// end the step's exchange, and the optimizer follows. A compressed layer computes `compression_s`
+/// done, or with PlanProblem::exchange_after all when the last layer is. Buckets go around their rings
+/// at the same time. Ten numbers then end the step's exchange, and the optimizer follows. A compressed layer computes `compression_s`
 /// more and counts its compressed bytes. With shard >= 1 buckets are reduce-scattered, and gathered
 /// again after the update. Tied embeddings go from the last stage to the first and back, after the
 /// rings.

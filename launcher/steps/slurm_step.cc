@@ -12,8 +12,10 @@
 #include <optional>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "core/file_io.h"
+#include "core/seconds.h"
 #include "launcher/steps/stop_signals.h"
 
 namespace adaptive_train {
@@ -379,8 +381,8 @@ Result<double> SubmitTime(std::int64_t job_id) {
   return Fail(fmt::format("scontrol show job {}: no SubmitTime", job_id), ExitCode::kPreflight);
 }
 
-Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
-                                   std::chrono::milliseconds deadline) {
+Result<ShortStep> TimeOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
+                                  std::chrono::milliseconds deadline) {
   const auto n = std::to_string(hosts);
   std::vector<std::string> srun = {"srun",
                                    "--overlap",
@@ -394,11 +396,14 @@ Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::str
                                    "--mem=0",
                                    "--label"};
   srun.insert(srun.end(), command.begin(), command.end());
+  bool hung = false;
   for (int left = kSlurmTries;; --left) {
-    // An srun that slurmctld did not answer asks again after a minute, and says nothing until then.
-    const auto within = left == 1 ? deadline : deadline / kSlurmTries;
-    auto done = RunCommand({srun, WithoutInheritedShape(CurrentEnvironment()), ""}, within);
-    if (done && done->Ok()) return done->output;
+    const double began = SteadySecondsNow();
+    auto done = RunCommand({srun, WithoutInheritedShape(CurrentEnvironment()), ""}, deadline);
+    if (done && done->Ok()) return ShortStep{done->output, SteadySecondsNow() - began};
+    // An srun that slurmctld did not answer says nothing for more than a minute. A command may hang
+    // as well: it is tried once more.
+    if (!done && std::exchange(hung, true)) left = 1;
     const std::string trouble = done ? TroubleOfSrun(done->errors) : done.error().message;
     if (left == 1 || trouble.empty() || PendingStopSignal()) {
       if (!done) return tl::unexpected(done.error());
@@ -409,6 +414,13 @@ Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::str
     }
     std::this_thread::sleep_for(kBetweenShortSteps);
   }
+}
+
+Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
+                                   std::chrono::milliseconds deadline) {
+  auto step = TimeOnEveryHost(hosts, command, deadline);
+  if (!step) return tl::unexpected(step.error());
+  return std::move(step->output);
 }
 
 namespace {

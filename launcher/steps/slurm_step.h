@@ -31,21 +31,30 @@ std::optional<double> TimeOfJob(const std::string& shown, const std::string& nam
 /// configuration. Runs it.
 Result<std::optional<std::string>> SlurmVersion();
 
-/// What scontrol prints; empty where it fails, as from a node that is cut off. Blocks for 20 s at most.
+/// What scontrol prints; empty where it fails three times, as from a node that is cut off. Blocks for
+/// 20 s at most each time.
 std::string ShownBySlurm(const std::vector<std::string>& arguments);
 
-/// What `scontrol show config` says, by key. Fails if Slurm's controller does not answer. Blocks for
-/// 20 s at most.
+/// What `scontrol show config` says, by key. Fails if Slurm's controller does not answer.
+/// Blocks as ShownBySlurm does.
 Result<std::map<std::string, std::string>> SlurmSettings();
 /// The same from its text: lines "Key   = value".
 std::map<std::string, std::string> ParseSlurmSettings(const std::string& text);
 
 /// Runs `command` once on each of the allocation's `hosts` hosts, in one short step, and gives back its
 /// standard output: lines "TASK: text" with tasks numbered from 0 in no particular order. Fails
-/// with kPreflight if a host does not run it within `deadline`. A step that Slurm cannot launch is
-/// made again twice, each time with the whole deadline.
+/// with kPreflight if a host does not run it within `deadline`. Where srun itself fails the step is made
+/// again, twice at most, and where it hangs once, each time with the whole deadline.
 Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
                                    std::chrono::milliseconds deadline);
+
+/// The same, and how long the step took that did it.
+struct ShortStep {
+  std::string output;
+  double seconds;
+};
+Result<ShortStep> TimeOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
+                                  std::chrono::milliseconds deadline);
 
 /// Fails with kPreflight unless srun has the plugin by which ranks find each other (launch.mpi).
 /// Runs srun.

@@ -93,7 +93,7 @@ class OwnerSum final : public BucketSum<T> {
   void DropResiduals(const GradientChunk& chunk);
 
   const std::optional<double> density_;
-  bool finite_ = true;  // of this rank's data; if false, its residuals have it again
+  bool finite_ = true;  // of this rank's data
   kernels::HostCopy<float> result_;
   std::shared_ptr<OwnerExchange> exchange_;
 };

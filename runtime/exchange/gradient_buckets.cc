@@ -37,21 +37,29 @@ std::vector<GradientPiece> PiecesIn(const std::vector<GradientPiece>& runs, std:
   return pieces;
 }
 
-/// A layer or a part of one. The token matrix may be ready before its neighbours. What of BERT's head
-/// all tensor ranks have alike is a part, so that it is cut alike on them: parts of a vocabulary may
-/// differ by one.
+/// A layer or a part of one. The token matrix may be ready before its neighbours. What of the head all
+/// tensor ranks have alike is a part, so that it is cut alike on them: parts of a vocabulary may differ
+/// by one.
 struct PieceOfLayer {
   std::size_t begin = 0, end = 0;
   int layer = 0;
 };
+
+/// 0 where there is none, or a single tensor rank.
+std::size_t EndOfAlikeHead(const ParameterLayout& layout) {
+  if (layout.tensor().ranks == 1) return 0;
+  for (const char* split : {"head.bias", "lm_head.weight"})
+    if (const auto offset = layout.OffsetOf(split); offset > 0)
+      return static_cast<std::size_t>(offset);
+  return 0;
+}
 
 std::vector<PieceOfLayer> PartsOf(const ParameterLayout& layout) {
   std::vector<PieceOfLayer> parts;
   const ParameterRange* tokens = layout.Find("wte.weight");
   const auto offset = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->offset);
   const auto count = static_cast<std::size_t>(tokens == nullptr ? 0 : tokens->count);
-  const auto split =
-      static_cast<std::size_t>(std::max<std::int64_t>(0, layout.OffsetOf("head.bias")));
+  const std::size_t split = EndOfAlikeHead(layout);
   int layer = 0;
   for (const LayerElements& elements : LayersOf(layout)) {
     std::size_t begin = elements.begin;

@@ -330,6 +330,11 @@ void GradientReducer<T>::ResidualsRestored() {
 }
 
 template <class T>
+bool GradientReducer<T>::HoldsBack() const {
+  return std::ranges::any_of(state_.kept, &ReducerState<T>::Kept::holds);
+}
+
+template <class T>
 void GradientReducer<T>::ForgetResiduals() {
   state_.residuals.Clear();
   for (auto& kept : state_.kept) kept.holds = false;

@@ -89,6 +89,8 @@ class GradientReducer {
   std::span<float> ResidualsToTake();
   /// Call after writing to Residuals() from outside, between steps.
   void ResidualsRestored();
+  /// Whether anything is held back.
+  bool HoldsBack() const;
   /// Drops what was held back (the literal form of the paper's equation 5).
   void ForgetResiduals();
   /// From now on gradients are `factor` times as large (float16's loss scale).

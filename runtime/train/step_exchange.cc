@@ -75,8 +75,8 @@ void StepExchange<T>::Begin(std::int64_t step, double loss_scale) {
   exchanged_ = 0;
   if (compression_.ResetsBefore(step)) reducer_.ForgetResiduals();
   ExchangePolicy policy = compression_.PolicyOf(step);
-  // Owners of sharded sums also take what a rank has held back into sums of all of it.
-  const bool takes_residuals = state_.sharding.optimizer && compression_.MayCompress();
+  // A sum of all of it takes what a rank has held back: owners of sharded ones as they begin.
+  const bool takes_residuals = state_.sharding.optimizer && reducer_.HoldsBack();
   changes_residuals_ =
       compression_.ResetsBefore(step) || !policy.density.empty() || takes_residuals;
   reducer_.SetPolicy(std::move(policy));
@@ -92,8 +92,7 @@ void StepExchange<T>::Begin(std::int64_t step, double loss_scale) {
 }
 
 template <class T>
-void StepExchange<T>::HandOver(std::int64_t step, double loss_scale) {
-  Begin(step, loss_scale);
+void StepExchange<T>::HandOver() {
   tied_.OnGradients(0, state_.Size());
   if (Measured()) TakeGradients(0, state_.TrainedSize());
   for (const GradientBucket& bucket : reducer_.Buckets()) AddGradients(bucket.begin, bucket.end);

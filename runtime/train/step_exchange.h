@@ -29,7 +29,7 @@ namespace adaptive_train {
 /// OnGradients and OnHeadGradients to backward, `last` with the chunk's last one, and EndMicroBatch
 /// after the first chunk's; then Finish, StepUpdate::Make and EndStep. With units, also AfterLoss and
 /// OnInputGradients; exchanged are then the sums of the rank's units, once a step. With two versions
-/// of the weights backward exchanges nothing: a step begins with HandOver, after its backwards, and
+/// of the weights backward exchanges nothing: a step begins after its backwards, HandOver follows, and
 /// the exchange goes on beside the next one's. In a local step nothing is exchanged. Throws
 /// FatalError. Not thread-safe.
 template <class T>
@@ -59,9 +59,9 @@ class StepExchange {
   /// Of the whole step, before anything else of it. Gradients will be `loss_scale` times those of
   /// the loss.
   void Begin(std::int64_t step, double loss_scale);
-  /// Begin, with two versions of the weights: of all gradients that backward has made since the last
-  /// time.
-  void HandOver(std::int64_t step, double loss_scale);
+  /// With two versions of the weights, after Begin: exchanges all gradients that backward had made
+  /// before it.
+  void HandOver();
   /// The loss of a micro-batch has been made, with its gradients.
   void AfterLoss(int micro_batch);
   /// For the first half of a backward in halves.

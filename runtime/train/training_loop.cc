@@ -219,9 +219,9 @@ bool TrainingLoop<T>::StepIntoNext() {
   const WithinStep within{.halfway = [this] { BeginSettlingBefore(); },
                           .before_next = [this, step] { return SettleBefore(step); }};
   exchanged_loss_ = runner_.Run(step, update_.LossScale() / Targets(), exchange_, within);
-  whole_ = false;  // what is handed over takes residuals, and may wait
-  exchange_.HandOver(step, update_.LossScale());
+  exchange_.Begin(step, update_.LossScale());
   whole_ = !exchange_.ChangesResiduals();
+  exchange_.HandOver();
   if (runner_.HasGoneOn()) return false;
   BeginSettling(*std::exchange(exchanged_loss_, std::nullopt));
   Settle();

@@ -76,7 +76,7 @@ submit() {
 job_field() {
   local shown tries
   for tries in 1 2 3; do
-    if shown=$(box_root ctl scontrol show job -o "$1"); then break; else sleep "$tries"; fi
+    if shown=$(box_root ctl scontrol show job -o "$1") || ((tries == 3)); then break; else sleep 1; fi
   done
   tr ' ' '\n' <<<"$shown" | sed -n "s/^$2=//p" | head -n 1
 }
