@@ -58,10 +58,10 @@ struct Simulation {
 ///
 /// In the last backward of each chunk a layer's buckets of gradients leave as soon as the layer is
 /// done, or with PlanProblem::exchange_after all when the last layer is. Buckets go around their rings
-/// at the same time. Ten numbers then end the step's exchange, and the optimizer follows. A compressed layer computes `compression_s`
-/// more and counts its compressed bytes. With shard >= 1 buckets are reduce-scattered, and gathered
-/// again after the update. Tied embeddings go from the last stage to the first and back, after the
-/// rings.
+/// at the same time. Ten numbers then end the step's exchange, and the optimizer follows. A
+/// compressed layer computes `compression_s` more and counts its compressed bytes. With shard >= 1
+/// buckets are reduce-scattered, and gathered again after the update. Tied embeddings go from the
+/// last stage to the first and back, after the rings.
 ///
 /// Devices of a kind with transfer_s_per_byte compute longer by that much for what is moved
 /// meanwhile, and move no more than they could alone. Links: SimulatedLinks. A message over a link

@@ -12,6 +12,14 @@ namespace {
 /// How well a rank's signs explain a failure; the last explains it best.
 enum class Standing { kNothing, kLostPeer, kCrash, kCause };
 
+int FirstSign(const RankRecord& rank) {
+  int first = 0;
+  for (int order : {rank.order_reported, rank.order_closed, rank.order_silent, rank.order_ended}) {
+    if (order != 0 && (first == 0 || order < first)) first = order;
+  }
+  return first;
+}
+
 /// Its process ended by its own doing.
 bool IsCrash(const RankRecord& rank) {
   return rank.order_ended != 0 && rank.ended_kind == FailureKind::kCrashed;
@@ -69,14 +77,6 @@ Diagnosis FromOwnSigns(std::span<const RankRecord> ranks, int index) {
 
 }  // namespace
 
-int FirstSign(const RankRecord& rank) {
-  int first = 0;
-  for (int order : {rank.order_reported, rank.order_closed, rank.order_silent, rank.order_ended}) {
-    if (order != 0 && (first == 0 || order < first)) first = order;
-  }
-  return first;
-}
-
 bool IsConsequence(const RankFailure& report) {
   return report.exit_code == ToInt(RankExit::kTransport) ||
          report.exit_code == ToInt(RankExit::kWireup);
@@ -94,6 +94,15 @@ std::optional<Diagnosis> Diagnose(std::span<const RankRecord> ranks) {
   diagnosis.reported = false;
   diagnosis.hearsay = true;
   return diagnosis;
+}
+
+bool FailedAfterAnUnwiredEnd(std::span<const RankRecord> ranks, int index) {
+  const int first = FirstSign(ranks[static_cast<std::size_t>(index)]);
+  const auto before = [first](int order) { return order != 0 && order < first; };
+  return std::ranges::any_of(ranks, [&before](const RankRecord& rank) {
+    return rank.report && rank.report->exit_code == ToInt(RankExit::kWireup) &&
+           (before(rank.order_closed) || before(rank.order_ended));
+  });
 }
 
 Blamed BlamedFor(const Diagnosis& diagnosis) {

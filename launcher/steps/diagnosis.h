@@ -44,9 +44,6 @@ struct Diagnosis {
   bool final = false;
 };
 
-/// The order of the first of its signs of failure; 0: it shows none.
-int FirstSign(const RankRecord& rank);
-
 /// A report that another rank's failure can explain.
 bool IsConsequence(const RankFailure& report);
 
@@ -54,6 +51,10 @@ bool IsConsequence(const RankFailure& report);
 /// failure of its own, comes before ranks that crashed, as UCX may abort where a peer dies; these
 /// come before ranks that report the loss of a peer. None: no rank shows any sign of failure.
 std::optional<Diagnosis> Diagnose(std::span<const RankRecord> ranks);
+
+/// Whether the first sign of rank `index` came after a rank had ended that was not wired up: Slurm
+/// kills a step of which a rank ends without PMIx_Finalize.
+bool FailedAfterAnUnwiredEnd(std::span<const RankRecord> ranks, int index);
 
 /// What later jobs hold against its node or link.
 Blamed BlamedFor(const Diagnosis& diagnosis);

@@ -403,9 +403,9 @@ Result<ShortStep> TimeOnEveryHost(std::size_t hosts, const std::vector<std::stri
     if (done && done->Ok()) return ShortStep{done->output, SteadySecondsNow() - began};
     // An srun that slurmctld did not answer says nothing for more than a minute. A command may hang
     // as well: it is tried once more.
-    if (!done && std::exchange(hung, true)) left = 1;
+    const bool hung_again = !done && std::exchange(hung, true);
     const std::string trouble = done ? TroubleOfSrun(done->errors) : done.error().message;
-    if (left == 1 || trouble.empty() || PendingStopSignal()) {
+    if (left == 1 || hung_again || trouble.empty() || PendingStopSignal()) {
       if (!done) return tl::unexpected(done.error());
       return Fail(fmt::format("the short step on all nodes failed ({}): {}",
                               DescribeExit(done->wait_status),

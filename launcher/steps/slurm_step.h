@@ -48,11 +48,11 @@ std::map<std::string, std::string> ParseSlurmSettings(const std::string& text);
 Result<std::string> RunOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
                                    std::chrono::milliseconds deadline);
 
-/// The same, and how long the step took that did it.
 struct ShortStep {
   std::string output;
-  double seconds;
+  double seconds;  // of the try that succeeded
 };
+/// The same, with its time.
 Result<ShortStep> TimeOnEveryHost(std::size_t hosts, const std::vector<std::string>& command,
                                   std::chrono::milliseconds deadline);
 

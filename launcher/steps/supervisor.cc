@@ -401,23 +401,13 @@ void Supervisor::SendGo() { control_->SendAll(Go{}); }
 /// Whoever still waits says for whom.
 void Supervisor::HearOthers() { control_->SendAll(StatusNow{}); }
 
-/// Slurm kills a step of which a rank ends without PMIx_Finalize, as one does that is not wired up.
-bool Supervisor::UnwiredRankEndedBefore(int sign) const {
-  const auto before = [sign](int order) { return order != 0 && order < sign; };
-  return std::ranges::any_of(ranks_, [&before](const RankRecord& rank) {
-    return rank.report && rank.report->exit_code == ToInt(RankExit::kWireup) &&
-           (before(rank.order_closed) || before(rank.order_ended));
-  });
-}
-
 /// The others could not be wired up as a rank was killed or has failed in something else: no launch
 /// failed then, whichever of the two was heard first. A rank that has gone quiet is what the others
 /// could not reach: a kill that is heard after that may be Slurm's, as a rank ended unwired.
 void Supervisor::HearCause() {
   const auto diagnosis = Diagnose(ranks_);
   if (!diagnosis || !(diagnosis->final || diagnosis->reported)) return;
-  if (diagnosis->final && UnwiredRankEndedBefore(FirstSign(Record(diagnosis->failure.rank))))
-    return;
+  if (diagnosis->final && FailedAfterAnUnwiredEnd(ranks_, diagnosis->failure.rank)) return;
   for (std::size_t i = 0; i < ranks_.size(); ++i)
     if (control_->Quiet(static_cast<int>(i), kQuiet)) return;
   Enter(State::kDiagnosing);

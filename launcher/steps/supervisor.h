@@ -137,7 +137,6 @@ class Supervisor {
   void Nothing() {}
   void SendGo();
   void HearOthers();
-  bool UnwiredRankEndedBefore(int sign) const;
   void HearCause();
   void NoteTraining();
   void BeginStopping();

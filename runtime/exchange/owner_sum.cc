@@ -52,7 +52,7 @@ void OwnerSum<T>::Pack(OwnerExchangeOrder& order) {
   }
 }
 
-/// A chunk that is not finite is put back, also where nothing was held back before.
+/// Selecting has put a chunk that is not finite into them, also where nothing was held back.
 template <class T>
 void OwnerSum<T>::DropResiduals(const GradientChunk& chunk) {
   ReducerState<T>& state = this->state_;

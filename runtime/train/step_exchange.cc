@@ -75,7 +75,7 @@ void StepExchange<T>::Begin(std::int64_t step, double loss_scale) {
   exchanged_ = 0;
   if (compression_.ResetsBefore(step)) reducer_.ForgetResiduals();
   ExchangePolicy policy = compression_.PolicyOf(step);
-  // A sum of all of it takes what a rank has held back: owners of sharded ones as they begin.
+  // A sharded sum of all elements takes what is held back when it begins.
   const bool takes_residuals = state_.sharding.optimizer && reducer_.HoldsBack();
   changes_residuals_ =
       compression_.ResetsBefore(step) || !policy.density.empty() || takes_residuals;
